@@ -1,0 +1,138 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Errors of writing.
+var (
+	// ErrNoTransaction: there is no active transaction to write in.
+	ErrNoTransaction = errors.New("outbox: no active transaction")
+	// ErrForeignTransaction: the transaction is one of another data source than
+	// the writer's.
+	ErrForeignTransaction = errors.New("outbox: the transaction belongs to another data source")
+	// ErrUnmanagedTransaction: the adapter did not see the transaction begin, so
+	// it cannot tell when it commits.
+	ErrUnmanagedTransaction = errors.New("outbox: the transaction was not begun through the adapter")
+	// ErrInvalidEnvelope: an envelope breaks a rule; [FieldError] says which.
+	ErrInvalidEnvelope = errors.New("outbox: invalid envelope")
+	// ErrOutcomeUnknown: COMMIT was sent and no definite answer came back. The
+	// poller finds out what became of the events.
+	ErrOutcomeUnknown = errors.New("outbox: the outcome of the commit is unknown")
+)
+
+// Errors of the lifecycle and of operating.
+var (
+	// ErrStarted: the call is possible only before Start.
+	ErrStarted = errors.New("outbox: already started")
+	// ErrClosed: the outbox was closed.
+	ErrClosed = errors.New("outbox: closed")
+	// ErrDuplicateListener: the pair of types has a listener already.
+	ErrDuplicateListener = errors.New("outbox: duplicate listener")
+	// ErrUnroutable: no listener is registered for the event.
+	ErrUnroutable = errors.New("unroutable")
+	// ErrNotFound: there is no such dead letter.
+	ErrNotFound = errors.New("outbox: no such dead letter")
+	// ErrLeaseLost: a node that no longer holds an event's lease gave its
+	// outcome.
+	ErrLeaseLost = errors.New("outbox: lease lost")
+)
+
+// FieldError says what is wrong with one field of an envelope, a binding or a
+// configuration. Problems are reported together: use errors.As for the first
+// and the message for all.
+type FieldError struct {
+	Field   string // such as "Envelope.EventType" or "Config.DB"
+	Problem string // such as "is 130 characters long; the limit is 128"
+}
+
+// Error is the field and the problem.
+func (e *FieldError) Error() string { return "outbox: " + e.Field + " " + e.Problem }
+
+// Is makes errors about an envelope's field match [ErrInvalidEnvelope].
+func (e *FieldError) Is(target error) bool {
+	return target == ErrInvalidEnvelope && strings.HasPrefix(e.Field, "Envelope.")
+}
+
+// RetryError is a failed delivery that says when to try again; see
+// [RetryAfterError].
+type RetryError struct {
+	Delay time.Duration
+	Err   error
+}
+
+// Error tells the delay and the cause.
+func (e *RetryError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("retry after %s", e.Delay)
+	}
+	return fmt.Sprintf("%v (retry after %s)", e.Err, e.Delay)
+}
+
+// Unwrap is the cause.
+func (e *RetryError) Unwrap() error { return e.Err }
+
+// RetryAfterError is a failure that counts as an attempt and is tried again
+// after d instead of the retry policy's delay. A negative d is zero. The error
+// behind it is a [*RetryError].
+func RetryAfterError(d time.Duration, err error) error {
+	return &RetryError{Delay: max(d, 0), Err: err}
+}
+
+// UnrecoverableError is a failure that another attempt would not mend; see
+// [Unrecoverable].
+type UnrecoverableError struct{ Err error }
+
+// Error is the cause's.
+func (e *UnrecoverableError) Error() string {
+	if e.Err == nil {
+		return "unrecoverable"
+	}
+	return e.Err.Error()
+}
+
+// Unwrap is the cause.
+func (e *UnrecoverableError) Unwrap() error { return e.Err }
+
+// Unrecoverable marks an error as one that another attempt would not mend: the
+// event goes DEAD at once. The error behind it is an [*UnrecoverableError].
+func Unrecoverable(err error) error { return &UnrecoverableError{Err: err} }
+
+// PanicError is what a panic of a listener or an interceptor becomes.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error is the panic's value.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap is the value when that is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// MaxErrorLength is how many characters of an error are stored.
+const MaxErrorLength = 4000
+
+// errorText is what last_error keeps of a text: valid UTF-8 without NUL, at
+// most MaxErrorLength characters.
+func errorText(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) <= MaxErrorLength || utf8.RuneCountInString(s) <= MaxErrorLength {
+		return s
+	}
+	n := 0
+	for i := range s {
+		if n == MaxErrorLength {
+			return s[:i]
+		}
+		n++
+	}
+	return s
+}

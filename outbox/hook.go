@@ -1,0 +1,24 @@
+package outbox
+
+import "context"
+
+// WriterHook takes part in every write of a [Writer]. A nil func is skipped.
+// Hooks run in the order given, on the goroutine that writes, commits or rolls
+// back. The envelopes are sealed copies; apart from what BeforeWrite returns,
+// changes to them have no effect.
+type WriterHook struct {
+	// BeforeWrite may change or filter the envelopes; what it returns is
+	// checked again. None left: the write is suppressed, without an error. An
+	// error aborts the write with nothing inserted.
+	BeforeWrite func(ctx context.Context, envs []Envelope) ([]Envelope, error)
+	// AfterWrite runs when the rows are inserted and the transaction is still
+	// open. A panic is logged and swallowed, as in the two below.
+	AfterWrite func(ctx context.Context, envs []Envelope)
+	// AfterCommit runs once the transaction is known to have committed. Its
+	// context does not end with the transaction's.
+	AfterCommit func(ctx context.Context, envs []Envelope)
+	// AfterRollback runs when the transaction or its savepoint was rolled back.
+	// The cause is nil, the error that led to it, or one that is
+	// [ErrOutcomeUnknown].
+	AfterRollback func(ctx context.Context, envs []Envelope, cause error)
+}

@@ -1,0 +1,57 @@
+package outbox
+
+import (
+	"fmt"
+	"time"
+)
+
+// Result is what a listener answers when it did not fail. The zero value is
+// [Done].
+type Result struct {
+	kind   resultKind
+	delay  time.Duration
+	reason string
+}
+
+type resultKind uint8
+
+const (
+	resultDone resultKind = iota
+	resultRetryAfter
+	resultDead
+)
+
+// Done says that the event was handled: its row becomes DONE.
+func Done() Result { return Result{} }
+
+// RetryAfter asks for the event again after d, without counting an attempt: for
+// waiting on something that is not a failure. A negative d is zero. See
+// [RetryAfterError] for a failure that counts.
+func RetryAfter(d time.Duration) Result {
+	return Result{kind: resultRetryAfter, delay: max(d, 0)}
+}
+
+// Dead gives the event up at once: its row becomes DEAD with the reason, and
+// [DeadLetters] shows it.
+func Dead(reason string) Result { return Result{kind: resultDead, reason: reason} }
+
+// IsDone reports whether r is [Done].
+func (r Result) IsDone() bool { return r.kind == resultDone }
+
+// RetryAfter reports the delay of a [RetryAfter] result.
+func (r Result) RetryAfter() (time.Duration, bool) { return r.delay, r.kind == resultRetryAfter }
+
+// Dead reports the reason of a [Dead] result.
+func (r Result) Dead() (string, bool) { return r.reason, r.kind == resultDead }
+
+// String is "Done", "RetryAfter(2s)" or "Dead(reason)".
+func (r Result) String() string {
+	switch r.kind {
+	case resultRetryAfter:
+		return fmt.Sprintf("RetryAfter(%s)", r.delay)
+	case resultDead:
+		return fmt.Sprintf("Dead(%s)", r.reason)
+	default:
+		return "Done"
+	}
+}

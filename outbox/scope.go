@@ -1,0 +1,110 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+)
+
+// Execer runs a statement. *sql.Tx, *sql.Conn and *sql.DB are ones.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// TxScope is one live transaction as the outbox sees it. Adapters make them,
+// usually with package txscope. It is safe for concurrent use.
+type TxScope interface {
+	// Execer runs statements on the transaction's own connection.
+	Execer
+	// Active reports whether the transaction is still open.
+	Active() bool
+	// Source is the connection pool that the transaction was begun on: the
+	// *sql.DB, whatever stands above it. It is comparable.
+	Source() any
+	// AfterCommit registers fn to run once, after the transaction is known to
+	// have committed and its connection went back to the pool. It fails with
+	// [ErrNoTransaction] when the transaction is over.
+	AfterCommit(fn func(ctx context.Context)) error
+	// AfterRollback registers fn to run once, when the transaction, or the
+	// savepoint under which fn was registered, was rolled back. The cause is
+	// nil, the error that led to it, or one for which
+	// errors.Is(cause, [ErrOutcomeUnknown]) holds. It fails with
+	// [ErrNoTransaction] when the transaction is over.
+	AfterRollback(fn func(ctx context.Context, cause error)) error
+}
+
+type scopesKey struct{}
+
+// scopes is the list of the scopes in a context, innermost first. A list under
+// one key keeps several data sources' transactions apart without a context
+// value for each.
+type scopes struct {
+	scope TxScope
+	outer *scopes
+}
+
+// ContextWithScope returns a context that carries the scope for writers of the
+// scope's data source, beside the scopes of other sources that ctx has.
+func ContextWithScope(ctx context.Context, scope TxScope) context.Context {
+	outer, _ := ctx.Value(scopesKey{}).(*scopes)
+	return context.WithValue(ctx, scopesKey{}, &scopes{scope: scope, outer: outer})
+}
+
+// ScopeFromContext finds the innermost scope of the data source in ctx, whether
+// still active or not.
+func ScopeFromContext(ctx context.Context, source any) (TxScope, bool) {
+	for s, _ := ctx.Value(scopesKey{}).(*scopes); s != nil; s = s.outer {
+		if s.scope.Source() == source {
+			return s.scope, true
+		}
+	}
+	return nil, false
+}
+
+// hasForeignScope reports whether ctx carries an active scope of any source.
+func hasForeignScope(ctx context.Context) bool {
+	for s, _ := ctx.Value(scopesKey{}).(*scopes); s != nil; s = s.outer {
+		if s.scope.Active() {
+			return true
+		}
+	}
+	return false
+}
+
+// Transactor opens transactions for code that need not know which database
+// library is below: echomw and [InTx]. Every adapter is one.
+type Transactor interface {
+	// Begin opens a transaction, or a savepoint when ctx already carries a
+	// transaction of the same source, and returns a context that carries it.
+	// opts may be nil.
+	Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, Transaction, error)
+}
+
+// Transaction is what [Transactor.Begin] opened. Rollback after Commit is
+// harmless.
+type Transaction interface {
+	Commit() error
+	Rollback() error
+}
+
+// InTx runs fn in a transaction of t: committed when fn returns nil, rolled
+// back when it returns an error, panics or ends its goroutine. Within another
+// InTx of the same source it is a savepoint.
+func InTx(ctx context.Context, t Transactor, fn func(ctx context.Context) error) error {
+	txCtx, tx, err := t.Begin(ctx, nil)
+	if err != nil {
+		return err
+	}
+	finished := false
+	defer func() {
+		if !finished { // fn panicked or called runtime.Goexit
+			_ = tx.Rollback()
+		}
+	}()
+	err = fn(txCtx)
+	finished = true
+	if err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,149 @@
+package outbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/ulid"
+)
+
+// The years that every database can store in a column of microseconds.
+const (
+	minYear = 1000
+	maxYear = 9999
+)
+
+var maxTime = time.Date(maxYear, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+
+// Validate reports everything that Write would refuse, each as a [FieldError]
+// that is [ErrInvalidEnvelope]. A database may have limits of its own; those
+// only Write knows.
+func (e Envelope) Validate() error {
+	_, err := e.seal(time.Now())
+	return err
+}
+
+// seal returns the envelope as it will be stored and delivered: checked, with
+// id and times filled in, in UTC, cut to microseconds, and with headers of its
+// own. Sealing a sealed envelope changes nothing.
+func (e Envelope) seal(now time.Time) (Envelope, error) {
+	v := validator{what: "Envelope"}
+	v.text("EventID", e.EventID, MaxEventIDLength)
+	if e.EventType == "" {
+		v.add("EventType", "is required")
+	}
+	v.text("EventType", string(e.EventType), MaxEventTypeLength)
+	v.text("AggregateType", string(e.AggregateType), MaxAggregateTypeLength)
+	v.text("AggregateID", e.AggregateID, MaxAggregateIDLength)
+	v.text("TenantID", e.TenantID, MaxTenantIDLength)
+	v.headers(e.Headers)
+	v.payload(&e.Payload)
+	e.sealTimes(&v, now)
+	if err := v.err(); err != nil {
+		return Envelope{}, err
+	}
+	if e.EventID == "" {
+		e.EventID = ulid.New(now)
+	}
+	e.AggregateType = orGlobal(e.AggregateType)
+	e.Attempts = 0
+	if len(e.Headers) == 0 {
+		e.Headers = nil
+	} else {
+		e.Headers = maps.Clone(e.Headers)
+	}
+	return e, nil
+}
+
+func (e *Envelope) sealTimes(v *validator, now time.Time) {
+	if e.OccurredAt.IsZero() {
+		e.OccurredAt = now
+	}
+	v.time("OccurredAt", e.OccurredAt)
+	switch {
+	case e.DeliverAfter < 0:
+		v.add("DeliverAfter", fmt.Sprintf("is %s; it must be positive", e.DeliverAfter))
+	case e.DeliverAfter > 0 && !e.AvailableAt.IsZero():
+		v.add("DeliverAfter", "excludes AvailableAt; set one of them")
+	case e.DeliverAfter > 0:
+		e.AvailableAt = e.OccurredAt.Add(e.DeliverAfter)
+		v.time("DeliverAfter", e.AvailableAt)
+	case e.AvailableAt.IsZero():
+		e.AvailableAt = e.OccurredAt
+	default:
+		v.time("AvailableAt", e.AvailableAt)
+		if storedTime(e.AvailableAt).Before(storedTime(e.OccurredAt)) {
+			v.add("AvailableAt", fmt.Sprintf("is %s before OccurredAt", e.OccurredAt.Sub(e.AvailableAt)))
+		}
+	}
+	e.OccurredAt, e.AvailableAt, e.DeliverAfter = storedTime(e.OccurredAt), storedTime(e.AvailableAt), 0
+}
+
+// storedTime is t as databases keep it, without a monotonic clock reading.
+func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// dueTime is now + d as a time that can be stored, however long d is.
+func dueTime(now time.Time, d time.Duration) time.Time {
+	t := storedTime(now.Add(d))
+	if t.After(maxTime) {
+		return maxTime
+	}
+	return t
+}
+
+func (v *validator) time(field string, t time.Time) {
+	if y := t.UTC().Year(); y < minYear || y > maxYear {
+		v.add(field, fmt.Sprintf("leads to the year %d; databases store %d to %d", y, minYear, maxYear))
+	}
+}
+
+func (v *validator) headers(h map[string]string) {
+	for key, value := range h {
+		if key == "" {
+			v.add("Headers", "has an empty key")
+			continue
+		}
+		v.clean("Headers key", key)
+		v.clean(fmt.Sprintf("Headers[%.64q]", key), value)
+	}
+}
+
+func (v *validator) payload(p *Payload) {
+	switch n := len(p.text); {
+	case p.err != nil:
+		v.errs = append(v.errs, fmt.Errorf("%w: Payload: %w", ErrInvalidEnvelope, p.err))
+	case n == 0:
+		v.add("Payload", "is required; make one with outbox.JSON or outbox.RawJSON")
+	case n > MaxPayloadBytes:
+		v.add("Payload", fmt.Sprintf("is %d bytes long; the limit is %d", n, MaxPayloadBytes))
+	case !utf8.ValidString(p.text):
+		v.add("Payload", fmt.Sprintf("is not valid UTF-8 (%d bytes)", n))
+	case !p.trusted && !json.Valid([]byte(p.text)):
+		v.add("Payload", fmt.Sprintf("is not valid JSON (%d bytes)", n))
+	case hasEscapedNUL(p.text):
+		v.add("Payload", `holds a NUL character (\u0000), which databases do not store in JSON`)
+	}
+}
+
+// hasEscapedNUL finds \u0000 in valid JSON text; an escaped backslash before
+// u0000 is not one.
+func hasEscapedNUL(s string) bool {
+	for {
+		i := strings.Index(s, `\u0000`)
+		if i < 0 {
+			return false
+		}
+		backslashes := 0
+		for j := i - 1; j >= 0 && s[j] == '\\'; j-- {
+			backslashes++
+		}
+		if backslashes%2 == 0 {
+			return true
+		}
+		s = s[i+2:]
+	}
+}

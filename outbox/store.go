@@ -1,0 +1,250 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// DB is what the outbox needs of a connection pool. *sql.DB is one, and so is
+// anything that embeds it.
+type DB interface {
+	Execer
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
+// Store keeps the outbox table of one kind of database. Package sqlstore has
+// PostgreSQL, MySQL and SQLite; package outboxtest has one in memory, and
+// certifies any with RunStore.
+//
+// A store holds no connection: it is handed the transaction or the pool each
+// time. It is safe for concurrent use. Its errors say what was being done, to
+// which event and on which table, and wrap the driver's. Times are in UTC, cut
+// to microseconds.
+//
+// "Database's clock" below is the server's, in UTC, so that nodes whose own
+// clocks differ agree.
+type Store interface {
+	// Insert adds sealed envelopes as NEW rows with no attempts, through the
+	// caller's transaction, with created_at OccurredAt and available_at
+	// AvailableAt: one statement, or as few as the database's limits allow.
+	// A non-empty owner leases the rows of envelopes that are not delayed to
+	// that node, from now on by the database's clock.
+	Insert(ctx context.Context, tx Execer, envs []Envelope, owner string) error
+
+	// Poll reads rows that are due, whatever their lease, and changes nothing.
+	Poll(ctx context.Context, db DB, q PollQuery) (Batch, error)
+
+	// Claim leases rows that are due and not leased, or whose lease expired, to
+	// the owner, and returns them. Two calls at once never return one row, and
+	// neither waits for the other. A row whose lease expired gets one attempt
+	// more, which the returned envelope counts.
+	Claim(ctx context.Context, db DB, q ClaimQuery) (Batch, error)
+
+	// NextDue is the earliest available_at after the given time among NEW and
+	// RETRY rows; the zero time when there is none.
+	NextDue(ctx context.Context, db DB, after time.Time) (time.Time, error)
+
+	// Mark stores one kind of outcome for a batch of distinct events in one
+	// statement, so that it is stored for all or for none of them. With a
+	// non-empty owner it touches only rows that are leased to the owner. It
+	// returns how many rows it changed.
+	Mark(ctx context.Context, db DB, kind MarkKind, owner string, marks []Mark) (int, error)
+
+	// Renew starts the leases of these events anew, as far as the owner still
+	// holds them, and returns how many it does.
+	Renew(ctx context.Context, db DB, owner string, eventIDs []string) (int, error)
+
+	// Purge deletes one batch of old rows and returns how many.
+	Purge(ctx context.Context, db DB, q PurgeQuery) (int, error)
+
+	// Stats counts rows, reading no more than StatsLimit of each kind.
+	Stats(ctx context.Context, db DB, now time.Time) (StoreStats, error)
+
+	// QueryDead lists DEAD rows by the time they died, then by id.
+	QueryDead(ctx context.Context, db DB, q DeadQuery) ([]DeadLetter, error)
+	// GetDead reads one DEAD row; [ErrNotFound] when there is none of that id.
+	GetDead(ctx context.Context, db DB, eventID string) (DeadLetter, error)
+	// CountDead counts DEAD rows.
+	CountDead(ctx context.Context, db DB, f DeadFilter) (int64, error)
+	// ReplayDead makes those of the rows that are DEAD NEW again: no attempts,
+	// available at now, and error, done_at and lease cleared. It returns how
+	// many.
+	ReplayDead(ctx context.Context, db DB, eventIDs []string, now time.Time) (int, error)
+	// DeleteDead deletes those of the rows that are DEAD and returns how many.
+	DeleteDead(ctx context.Context, db DB, eventIDs []string) (int, error)
+
+	// Now reads the database's clock.
+	Now(ctx context.Context, db DB) (time.Time, error)
+}
+
+// EnvelopeChecker is implemented by a store whose database refuses some
+// envelopes that are valid otherwise, such as JSON nested too deep. Sealing
+// calls it, so that a row that the database would refuse is never sent to it.
+type EnvelopeChecker interface {
+	// CheckEnvelope returns a [FieldError], or nil.
+	CheckEnvelope(env Envelope) error
+}
+
+// PollQuery says which due rows to read.
+type PollQuery struct {
+	// Now: rows with available_at at or before it are due.
+	Now time.Time
+	// CreatedBefore leaves out rows created after it. Zero: no bound.
+	CreatedBefore time.Time
+	// After continues behind an earlier batch's Next. Zero: from the start.
+	After Cursor
+	// Limit is the most rows to read; positive.
+	Limit int
+}
+
+// ClaimQuery says which due rows to lease.
+type ClaimQuery struct {
+	Now           time.Time // as in PollQuery
+	CreatedBefore time.Time // as in PollQuery
+	Limit         int       // as in PollQuery
+	// Owner is the node that the rows are leased to; not empty.
+	Owner string
+	// LockTimeout is how long a lease lasts, by the database's clock.
+	LockTimeout time.Duration
+}
+
+// Cursor is a place in the order of due rows: available_at, created_at, event
+// id. The zero value is before all.
+type Cursor struct {
+	AvailableAt time.Time
+	CreatedAt   time.Time
+	EventID     string
+}
+
+// IsZero reports whether c is the start.
+func (c Cursor) IsZero() bool { return c.EventID == "" && c.AvailableAt.IsZero() }
+
+// Batch is what a poll or a claim read. The rows are chosen by due time
+// (available_at, created_at, event_id) and returned oldest first (created_at,
+// then event id).
+type Batch struct {
+	Envelopes []Envelope
+	// Undecodable are rows that were read and cannot be delivered.
+	Undecodable []Undecodable
+	// Next is the place behind the last row in the order of due times.
+	Next Cursor
+}
+
+// Len is the number of rows that were read.
+func (b Batch) Len() int { return len(b.Envelopes) + len(b.Undecodable) }
+
+// Undecodable is a row whose columns do not make an envelope, such as headers
+// that are no flat object of strings.
+type Undecodable struct {
+	EventID string
+	Err     error
+}
+
+// MarkKind is what becomes of a row.
+type MarkKind uint8
+
+// The kinds of outcomes. Each clears the lease. RETRY, DEAD and deferral touch
+// only NEW and RETRY rows, DONE and deletion any row that is not DONE.
+const (
+	// MarkDone: status DONE, done_at now by the database's clock.
+	MarkDone MarkKind = iota
+	// MarkDelete deletes the row instead of marking it DONE.
+	MarkDelete
+	// MarkRetry: status RETRY, attempts + 1, Mark.AvailableAt, Mark.Error.
+	MarkRetry
+	// MarkDead: status DEAD, Mark.Error, done_at now by the database's clock,
+	// attempts + 1 when Mark.CountAttempt.
+	MarkDead
+	// MarkDeferred: status NEW, Mark.AvailableAt, attempts unchanged.
+	MarkDeferred
+	// MarkReleased: only the lease is given up.
+	MarkReleased
+)
+
+// String names the kind.
+func (k MarkKind) String() string {
+	switch k {
+	case MarkDone:
+		return "done"
+	case MarkDelete:
+		return "delete"
+	case MarkRetry:
+		return "retry"
+	case MarkDead:
+		return "dead"
+	case MarkDeferred:
+		return "deferred"
+	case MarkReleased:
+		return "released"
+	default:
+		return "unknown"
+	}
+}
+
+// Mark is the outcome of one event.
+type Mark struct {
+	EventID string
+	// AvailableAt is when the event is due again (retry, deferral).
+	AvailableAt time.Time
+	// Error becomes last_error (retry, dead). It is valid UTF-8 without NUL,
+	// at most 4,000 characters.
+	Error string
+	// CountAttempt adds an attempt (dead).
+	CountAttempt bool
+}
+
+// PurgeQuery says which rows are old.
+type PurgeQuery struct {
+	// Before: rows whose time is before it are deleted. The time of a row is
+	// done_at, created_at where that is missing, and always created_at when
+	// ByAge.
+	Before time.Time
+	// ByAge deletes whatever the status; otherwise only DONE and DEAD rows go.
+	ByAge bool
+	// Limit is the most rows to delete; positive.
+	Limit int
+}
+
+// StatsLimit is where the counts of [StoreStats] stop.
+const StatsLimit = 100_000
+
+// StoreStats are counts over the table. Each count stops at [StatsLimit].
+type StoreStats struct {
+	Due     int64 // NEW and RETRY rows available at or before now
+	Delayed int64 // NEW and RETRY rows available later
+	Dead    int64
+	// OldestDue is the earliest available_at of the due rows; zero: none due.
+	OldestDue time.Time
+}
+
+// DeadFilter chooses dead letters. Zero fields choose all.
+type DeadFilter struct {
+	EventType     EventType
+	AggregateType AggregateType
+	// Since and Until bound the time of death: Since <= died < Until.
+	Since, Until time.Time
+}
+
+// DeadQuery says which dead rows to list.
+type DeadQuery struct {
+	DeadFilter
+	// AfterDiedAt and AfterEventID continue behind an earlier row. Zero: from
+	// the start.
+	AfterDiedAt  time.Time
+	AfterEventID string
+	// Limit is the most rows to read; positive.
+	Limit int
+	// KeysOnly fills only EventID and DiedAt.
+	KeysOnly bool
+}
+
+// DeadLetter is an event that was given up.
+type DeadLetter struct {
+	Envelope
+	// LastError says why.
+	LastError string
+	// DiedAt says when.
+	DiedAt time.Time
+}

@@ -1,0 +1,75 @@
+package outbox
+
+import "context"
+
+// Topic binds an aggregate type, an event type and a payload type, so that the
+// compiler holds the writer and the listener of an event together. It is a
+// value, safe for concurrent use.
+type Topic[T any] struct {
+	aggregate AggregateType
+	event     EventType
+	codec     Codec
+}
+
+// NewTopic makes a topic. An empty aggregate is [Global].
+func NewTopic[T any](aggregate AggregateType, event EventType) Topic[T] {
+	return Topic[T]{aggregate: orGlobal(aggregate), event: event}
+}
+
+// WithCodec returns the same topic with another codec for its payloads. A nil
+// codec is [DefaultCodec].
+func (t Topic[T]) WithCodec(codec Codec) Topic[T] {
+	t.codec = codec
+	return t
+}
+
+// AggregateType is the topic's aggregate type.
+func (t Topic[T]) AggregateType() AggregateType { return t.aggregate }
+
+// EventType is the topic's event type.
+func (t Topic[T]) EventType() EventType { return t.event }
+
+// Envelope makes an envelope with the topic's types; set further fields on what
+// it returns. A marshalling error surfaces from Write.
+func (t Topic[T]) Envelope(aggregateID string, payload T) Envelope {
+	env := Envelope{EventType: t.event, AggregateType: t.aggregate, AggregateID: aggregateID}
+	if t.codec == nil {
+		env.Payload = JSON(payload)
+	} else {
+		env.Payload = JSONWith(t.codec, payload)
+	}
+	return env
+}
+
+// Decode unmarshals the payload of env with the topic's codec.
+func (t Topic[T]) Decode(env Envelope) (T, error) {
+	if t.codec != nil {
+		env.Payload.codec = t.codec
+	}
+	return Decode[T](env)
+}
+
+// Listen makes a binding for fn. A nil error is [Done]; a payload that does not
+// decode goes dead at once, for another attempt would not decode it either.
+func (t Topic[T]) Listen(fn func(ctx context.Context, payload T, env Envelope) error) Binding {
+	if fn == nil {
+		return Binding{AggregateType: t.aggregate, EventType: t.event}
+	}
+	return t.ListenResult(func(ctx context.Context, payload T, env Envelope) (Result, error) {
+		return Done(), fn(ctx, payload, env)
+	})
+}
+
+// ListenResult is [Topic.Listen] for a function that answers with a [Result].
+func (t Topic[T]) ListenResult(fn func(ctx context.Context, payload T, env Envelope) (Result, error)) Binding {
+	if fn == nil {
+		return Binding{AggregateType: t.aggregate, EventType: t.event}
+	}
+	return On(t.aggregate, t.event, ListenerFunc(func(ctx context.Context, env Envelope) (Result, error) {
+		payload, err := t.Decode(env)
+		if err != nil {
+			return Result{}, Unrecoverable(err)
+		}
+		return fn(ctx, payload, env)
+	}))
+}

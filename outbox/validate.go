@@ -1,0 +1,67 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// validator collects what is wrong with the fields of one thing, so that all of
+// it is reported at once.
+type validator struct {
+	what string // the prefix of field names, such as "Envelope"
+	errs []error
+}
+
+func (v *validator) add(field, problem string) {
+	v.errs = append(v.errs, &FieldError{Field: v.what + "." + field, Problem: problem})
+}
+
+func (v *validator) err() error {
+	switch len(v.errs) {
+	case 0:
+		return nil
+	case 1:
+		return v.errs[0]
+	default:
+		return errors.Join(v.errs...)
+	}
+}
+
+// text checks a string that becomes a column: its length in characters, UTF-8,
+// no NUL. The empty string is fine.
+func (v *validator) text(field, s string, limit int) {
+	// A string of at most limit bytes cannot have more than limit characters.
+	if len(s) > limit {
+		if n := utf8.RuneCountInString(s); n > limit {
+			v.add(field, fmt.Sprintf("is %d characters long; the limit is %d", n, limit))
+			return
+		}
+	}
+	v.clean(field, s)
+}
+
+// clean checks that a string can be stored by every database.
+func (v *validator) clean(field, s string) {
+	switch {
+	case !utf8.ValidString(s):
+		v.add(field, fmt.Sprintf("is not valid UTF-8 (%d bytes)", len(s)))
+	case strings.IndexByte(s, 0) >= 0:
+		v.add(field, "holds a NUL character, which databases do not store")
+	}
+}
+
+// notNegative checks an option whose zero is the default.
+func (v *validator) notNegative(field string, n int) {
+	if n < 0 {
+		v.add(field, fmt.Sprintf("is %d; it must be positive, or zero for the default", n))
+	}
+}
+
+func (v *validator) notNegativeDuration(field string, d time.Duration) {
+	if d < 0 {
+		v.add(field, fmt.Sprintf("is %s; it must be positive, or zero for the default", d))
+	}
+}

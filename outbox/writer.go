@@ -1,0 +1,356 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+// WriterConfig makes a [Writer] by hand; [New] does it for most users.
+type WriterConfig struct {
+	// Store is required.
+	Store Store
+	// Source is the connection pool whose transactions the writer writes in,
+	// usually the *sql.DB. Required.
+	Source any
+	// Hooks run in the order given.
+	Hooks []WriterHook
+	// Dispatcher delivers on the hot path after the commit. Nil: no hot path.
+	Dispatcher *Dispatcher
+	// Poller is told when to look for events that the hot path does not carry.
+	// May be nil.
+	Poller *Poller
+	// Metrics defaults to none, Logger to slog.Default(), Clock to the system's.
+	Metrics Metrics
+	Logger  *slog.Logger
+	Clock   Clock
+}
+
+// Writer writes events into the outbox table, within the caller's transaction.
+// It is safe for concurrent use. Write and WriteAll are for a transaction that
+// the context carries; with a transaction value in hand, call the adapter.
+type Writer struct {
+	store      Store
+	checker    EnvelopeChecker // nil when the store has no limits of its own
+	source     any
+	hooks      []WriterHook
+	dispatcher *Dispatcher
+	poller     *Poller
+	metrics    Metrics
+	log        *slog.Logger
+	clock      Clock
+}
+
+// NewWriter makes a writer. It reports every missing field at once.
+func NewWriter(cfg WriterConfig) (*Writer, error) {
+	v := validator{what: "WriterConfig"}
+	if isNil(cfg.Store) {
+		v.add("Store", "is required; take one from package sqlstore")
+	}
+	switch {
+	case isNil(cfg.Source):
+		v.add("Source", "is required: the *sql.DB that transactions are begun on")
+	case !reflect.TypeOf(cfg.Source).Comparable():
+		v.add("Source", fmt.Sprintf("is a %T, which cannot be compared; give a pointer", cfg.Source))
+	}
+	if err := v.err(); err != nil {
+		return nil, err
+	}
+	w := &Writer{
+		store: cfg.Store, source: PoolOf(cfg.Source), hooks: slices.Clone(cfg.Hooks),
+		dispatcher: cfg.Dispatcher, poller: cfg.Poller,
+		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
+	}
+	w.checker, _ = cfg.Store.(EnvelopeChecker)
+	return w, nil
+}
+
+// Source is the connection pool whose transactions this writer writes in.
+func (w *Writer) Source() any { return w.source }
+
+// Store is the writer's store.
+func (w *Writer) Store() Store { return w.store }
+
+// Write writes one event in the transaction that ctx carries and returns its
+// id; "" and no error when a hook suppressed it. It fails with
+// [ErrNoTransaction] when ctx carries no active transaction of the writer's
+// source, which is [ErrForeignTransaction] too when it carries another's, and
+// with [ErrInvalidEnvelope].
+func (w *Writer) Write(ctx context.Context, env Envelope) (string, error) {
+	scope, err := w.ambient(ctx)
+	if err != nil {
+		return "", err
+	}
+	return first(w.WriteScope(ctx, scope, []Envelope{env}))
+}
+
+// WriteAll writes events in the transaction that ctx carries, all or none, and
+// returns their ids in order. Errors are those of [Writer.Write].
+func (w *Writer) WriteAll(ctx context.Context, envs []Envelope) ([]string, error) {
+	scope, err := w.ambient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w.WriteScope(ctx, scope, envs)
+}
+
+func (w *Writer) ambient(ctx context.Context) (TxScope, error) {
+	if scope, ok := ScopeFromContext(ctx, w.source); ok {
+		return scope, nil
+	}
+	if hasForeignScope(ctx) {
+		return nil, fmt.Errorf("%w of this writer's data source in the context: %w", ErrNoTransaction, ErrForeignTransaction)
+	}
+	return nil, fmt.Errorf("%w in the context; begin one with the adapter, or call the adapter's Write with your transaction", ErrNoTransaction)
+}
+
+// WriteScope is WriteAll in a scope that the caller, an adapter, has found.
+func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope) ([]string, error) {
+	if isNil(scope) {
+		return nil, ErrNoTransaction
+	}
+	if scope.Source() != w.source {
+		return nil, ErrForeignTransaction
+	}
+	if !scope.Active() {
+		return nil, fmt.Errorf("%w: it has ended", ErrNoTransaction)
+	}
+	sealed, err := w.prepare(ctx, envs)
+	if err != nil || len(sealed) == 0 {
+		return []string{}, err
+	}
+	owner := w.reserve(sealed)
+	inserted := time.Now()
+	if err := w.store.Insert(ctx, scope, sealed, owner); err != nil {
+		w.unreserve(sealed)
+		return nil, err
+	}
+	err = w.enlist(scope, sealed, owner, inserted)
+	if err != nil {
+		w.unreserve(sealed)
+		return nil, fmt.Errorf("outbox: the transaction ended while %d events were being written: %w", len(sealed), err)
+	}
+	for _, h := range w.hooks {
+		if h.AfterWrite != nil {
+			w.shield("AfterWrite", func() { h.AfterWrite(ctx, sealed) })
+		}
+	}
+	return eventIDs(sealed), nil
+}
+
+// WriteUnmanaged writes events through a transaction whose end nobody will
+// tell. The poller delivers them; it looks again after 10 ms, 100 ms and 1 s.
+// AfterCommit and AfterRollback hooks do not run. Adapters call it where their
+// AllowUnmanaged option permits.
+func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope) ([]string, error) {
+	if isNil(tx) {
+		return nil, ErrNoTransaction
+	}
+	sealed, err := w.prepare(ctx, envs)
+	if err != nil || len(sealed) == 0 {
+		return []string{}, err
+	}
+	if err := w.store.Insert(ctx, tx, sealed, ""); err != nil {
+		return nil, err
+	}
+	for _, h := range w.hooks {
+		if h.AfterWrite != nil {
+			w.shield("AfterWrite", func() { h.AfterWrite(ctx, sealed) })
+		}
+	}
+	if w.poller != nil {
+		w.poller.LookAgain()
+	}
+	return eventIDs(sealed), nil
+}
+
+// prepare seals the envelopes and passes them through the BeforeWrite hooks.
+func (w *Writer) prepare(ctx context.Context, envs []Envelope) ([]Envelope, error) {
+	if len(envs) == 0 {
+		return nil, nil
+	}
+	sealed, err := w.sealAll(envs)
+	if err != nil {
+		return nil, err
+	}
+	changed := false
+	for i, h := range w.hooks {
+		if h.BeforeWrite == nil {
+			continue
+		}
+		if sealed, err = w.beforeWrite(ctx, i, sealed); err != nil {
+			return nil, err
+		}
+		if len(sealed) == 0 {
+			return nil, nil
+		}
+		changed = true
+	}
+	if changed {
+		return w.sealAll(sealed)
+	}
+	return sealed, nil
+}
+
+func (w *Writer) beforeWrite(ctx context.Context, i int, envs []Envelope) (_ []Envelope, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("outbox: BeforeWrite hook %d aborted the write: %w", i, &PanicError{Value: r, Stack: debug.Stack()})
+		}
+	}()
+	envs, err = w.hooks[i].BeforeWrite(ctx, envs)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: BeforeWrite hook %d aborted the write: %w", i, err)
+	}
+	return envs, nil
+}
+
+// sealAll seals every envelope and reports all that is wrong, up to a few.
+func (w *Writer) sealAll(envs []Envelope) ([]Envelope, error) {
+	const reported = 10
+	now := w.clock.Now()
+	sealed := make([]Envelope, len(envs))
+	var errs []error
+	for i := range envs {
+		env, err := envs[i].seal(now)
+		if err == nil && w.checker != nil {
+			err = w.checker.CheckEnvelope(env)
+		}
+		if err != nil {
+			if len(envs) > 1 {
+				err = fmt.Errorf("event %d of %d: %w", i, len(envs), err)
+			}
+			if errs = append(errs, err); len(errs) == reported {
+				break
+			}
+		}
+		sealed[i] = env
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if len(sealed) > 1 {
+		seen := make(map[string]int, len(sealed))
+		for i := range sealed {
+			if j, twice := seen[sealed[i].EventID]; twice {
+				return nil, &FieldError{Field: "Envelope.EventID", Problem: fmt.Sprintf("%q is given twice: to events %d and %d of %d", sealed[i].EventID, j, i, len(sealed))}
+			}
+			seen[sealed[i].EventID] = i
+		}
+	}
+	return sealed, nil
+}
+
+// reserve keeps the poller's hands off the events of an open transaction, on
+// this node by the tracker and on others by a lease, and returns the lease's
+// owner.
+func (w *Writer) reserve(envs []Envelope) (owner string) {
+	if w.dispatcher == nil {
+		return ""
+	}
+	return w.dispatcher.reserve(envs)
+}
+
+func (w *Writer) unreserve(envs []Envelope) {
+	if w.dispatcher != nil {
+		w.dispatcher.unreserve(envs)
+	}
+}
+
+// enlist registers the one callback of each kind.
+func (w *Writer) enlist(scope TxScope, envs []Envelope, owner string, inserted time.Time) error {
+	err := scope.AfterRollback(func(ctx context.Context, cause error) {
+		w.rolledBack(ctx, envs, owner, cause)
+	})
+	if err != nil {
+		return err
+	}
+	return scope.AfterCommit(func(ctx context.Context) {
+		w.committed(ctx, envs, owner, inserted)
+	})
+}
+
+func (w *Writer) committed(ctx context.Context, envs []Envelope, owner string, inserted time.Time) {
+	// The listener may see the event before the hooks below do. Both only read
+	// the headers; see Envelope.Headers.
+	if w.dispatcher != nil {
+		w.dispatcher.committed(envs, owner, inserted, w.poller)
+	} else if w.poller != nil {
+		for i := range envs {
+			if envs[i].IsDelayed() {
+				w.poller.DueAt(envs[i].AvailableAt)
+			}
+		}
+	}
+	for _, h := range w.hooks {
+		if h.AfterCommit != nil {
+			w.shield("AfterCommit", func() { h.AfterCommit(ctx, envs) })
+		}
+	}
+}
+
+func (w *Writer) rolledBack(ctx context.Context, envs []Envelope, owner string, cause error) {
+	if w.dispatcher != nil {
+		w.dispatcher.unreserve(envs)
+		if errors.Is(cause, ErrOutcomeUnknown) {
+			// The rows may exist: give the lease up, so that any node takes them.
+			w.dispatcher.release(envs, owner)
+		}
+	}
+	if w.poller != nil && errors.Is(cause, ErrOutcomeUnknown) {
+		w.poller.LookAgain()
+	}
+	for _, h := range w.hooks {
+		if h.AfterRollback != nil {
+			w.shield("AfterRollback", func() { h.AfterRollback(ctx, envs, cause) })
+		}
+	}
+}
+
+// shield runs a hook that cannot fail the caller.
+func (w *Writer) shield(what string, fn func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			w.log.Error("outbox: a writer hook panicked", logKeyError, fmt.Sprint(r), "hook", what, logKeyStack, string(debug.Stack()))
+		}
+	}()
+	fn()
+}
+
+func eventIDs(envs []Envelope) []string {
+	ids := make([]string, len(envs))
+	for i := range envs {
+		ids[i] = envs[i].EventID
+	}
+	return ids
+}
+
+func first(ids []string, err error) (string, error) {
+	if err != nil || len(ids) == 0 {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+// PoolOf is the *sql.DB behind a handle that embeds one, such as *sqlx.DB; any
+// other handle is its own pool. Adapters use it so that a transaction begun on
+// either is one of the same source.
+func PoolOf(db any) any {
+	v := reflect.ValueOf(db)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return db
+	}
+	field, ok := v.Elem().Type().FieldByName("DB")
+	if !ok || !field.Anonymous || len(field.Index) != 1 {
+		return db
+	}
+	if pool := v.Elem().Field(field.Index[0]); pool.Kind() == reflect.Pointer && !pool.IsNil() {
+		return pool.Interface()
+	}
+	return db
+}
