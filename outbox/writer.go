@@ -279,7 +279,7 @@ func (w *Writer) committed(ctx context.Context, envs []Envelope, owner string, i
 	// The listener may see the event before the hooks below do. Both only read
 	// the headers; see Envelope.Headers.
 	if w.dispatcher != nil {
-		w.dispatcher.committed(envs, owner, inserted, w.poller)
+		w.dispatcher.committed(envs, owner, inserted)
 	} else if w.poller != nil {
 		for i := range envs {
 			if envs[i].IsDelayed() {

@@ -1,0 +1,109 @@
+package outbox
+
+import (
+	"sync"
+	"time"
+)
+
+// agenda is when the poller has to look, beside its interval. It keeps a fixed
+// number of times, whatever it is told.
+type agenda struct {
+	woken   chan struct{} // a token: look now
+	changed chan struct{} // a token: there is an earlier time on the agenda
+
+	mu    sync.Mutex
+	due   time.Time // the earliest time that an event is known to become due
+	looks [len(lookDelays)]look
+}
+
+// lookDelays are when to look for rows of transactions whose end nobody tells.
+var lookDelays = [...]time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}
+
+// look is one of those: the next time, and the latest call that asked for it.
+// Calls that come while it is set share it; when it has passed, it is set again
+// for the latest of them.
+type look struct{ at, asked time.Time }
+
+func (a *agenda) init() {
+	a.woken = make(chan struct{}, 1)
+	a.changed = make(chan struct{}, 1)
+}
+
+func (a *agenda) wake() { signal(a.woken) }
+
+// signal puts a token into a channel of one, if there is none.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// note keeps the earliest of the times; true when t is that.
+func (a *agenda) note(t time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.due.IsZero() && !t.Before(a.due) {
+		return false
+	}
+	a.due = t
+	return true
+}
+
+// dueAt notes a time and lets the poller set its timer anew.
+func (a *agenda) dueAt(t time.Time) {
+	if a.note(t) {
+		signal(a.changed)
+	}
+}
+
+func (a *agenda) lookAgain(now time.Time) {
+	a.mu.Lock()
+	for i := range a.looks {
+		l := &a.looks[i]
+		l.asked = now
+		if l.at.IsZero() {
+			l.at = now.Add(lookDelays[i])
+		}
+	}
+	a.mu.Unlock()
+	signal(a.changed)
+}
+
+// begin strikes out what the cycle that begins now takes care of.
+func (a *agenda) begin(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.due.After(now) {
+		a.due = time.Time{}
+	}
+	for i := range a.looks {
+		l := &a.looks[i]
+		if l.at.IsZero() || l.at.After(now) {
+			continue
+		}
+		if again := l.asked.Add(lookDelays[i]); again.After(now) {
+			l.at = again
+		} else {
+			*l = look{}
+		}
+	}
+}
+
+// next is how long it is until the earliest time on the agenda.
+func (a *agenda) next(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	const far = time.Duration(1<<63 - 1)
+	wait := far
+	until := func(t time.Time) {
+		if !t.IsZero() {
+			wait = min(wait, max(t.Sub(now), 0))
+		}
+	}
+	until(a.due)
+	for i := range a.looks {
+		until(a.looks[i].at)
+	}
+	return wait
+}

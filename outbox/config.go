@@ -1,0 +1,174 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+)
+
+// Config makes an [Outbox]. DB and Store are required; zero means the default
+// for all else.
+type Config struct {
+	// DB is the connection pool: *sql.DB, or what embeds one.
+	DB DB
+	// Store is the kind of database, from package sqlstore.
+	Store Store
+	// Mode is how to deliver. Defaults to [SingleNode].
+	Mode Mode
+	// Purge deletes old rows in every mode; in [WriterOnly] by age alone. Nil:
+	// no purging.
+	Purge *PurgeOptions
+	// Registry finds listeners. Defaults to a [Registry] that Register fills.
+	Registry ListenerRegistry
+	// Interceptors run around every delivery, in the order given.
+	Interceptors []Interceptor
+	// Hooks take part in every write, in the order given.
+	Hooks []WriterHook
+	// Metrics defaults to none. An [io.Closer] is closed with the outbox.
+	Metrics Metrics
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+	// RetryPolicy defaults to ExponentialBackoff(200 ms, 1 min).
+	RetryPolicy RetryPolicy
+	// Clock defaults to the system's.
+	Clock Clock
+}
+
+// New makes an outbox from a copy of the config and reports everything that is
+// wrong with it at once, each as a [FieldError]. Nothing runs before Start.
+func New(cfg Config) (*Outbox, error) {
+	b := builder{Config: cfg}
+	if err := b.validate(); err != nil {
+		return nil, err
+	}
+	return b.build()
+}
+
+// builder takes the mode apart into what each part is given.
+type builder struct {
+	Config
+	dispatch *DispatchOptions // nil: no dispatcher
+	poll     *PollOptions     // nil: no poller
+	claim    *ClaimOptions    // nil: no leases
+	hot      bool
+}
+
+func (b *builder) validate() error {
+	v := validator{what: "Config"}
+	requireStore(&v, b.DB, b.Store)
+	switch m := b.Mode.(type) {
+	case nil:
+		b.dispatch, b.poll, b.hot = &DispatchOptions{}, &PollOptions{}, true
+	case SingleNode:
+		b.dispatch, b.poll, b.hot = &m.Dispatch, &m.Poll, true
+	case MultiNode:
+		b.dispatch, b.poll, b.hot = &m.Dispatch, &m.Poll, true
+		claim := m.Claim
+		b.claim = &claim
+	case Ordered:
+		b.dispatch, b.poll = &DispatchOptions{Workers: 1, MaxAttempts: 1}, &m.Poll
+	case WriterOnly:
+	default:
+		v.add("Mode", fmt.Sprintf("is a %T; it must be one of the four modes, by value", m))
+	}
+	b.validateOptions(&v)
+	for i, interceptor := range b.Interceptors {
+		if interceptor == nil {
+			v.add(fmt.Sprintf("Interceptors[%d]", i), "is nil")
+		}
+	}
+	for name, part := range map[string]any{"Registry": b.Registry, "Metrics": b.Metrics, "RetryPolicy": b.RetryPolicy, "Clock": b.Clock} {
+		if part != nil && isNil(part) {
+			v.add(name, fmt.Sprintf("is a nil %T; leave it out for the default", part))
+		}
+	}
+	return v.err()
+}
+
+func (b *builder) validateOptions(v *validator) {
+	nested := func(name string, validate func(*validator)) {
+		sub := validator{what: "Config." + name}
+		validate(&sub)
+		v.errs = append(v.errs, sub.errs...)
+	}
+	if b.dispatch != nil {
+		nested("Mode.Dispatch", b.dispatch.validate)
+	}
+	if b.poll != nil {
+		nested("Mode.Poll", b.poll.validate)
+	}
+	if b.claim != nil {
+		nested("Mode.Claim", b.claim.validate)
+	}
+	if b.Purge != nil {
+		nested("Purge", b.Purge.validate)
+	}
+}
+
+func (b *builder) build() (*Outbox, error) {
+	o := &Outbox{
+		db: b.DB, store: b.Store, mode: b.Mode,
+		metrics: metricsOr(b.Metrics), clock: clockOr(b.Clock), closed: make(chan struct{}),
+	}
+	log := loggerOr(b.Logger)
+	o.warnIdle = func() {
+		log.Warn("outbox: no listener is registered, every event will be unroutable")
+	}
+	if b.Registry == nil {
+		b.Registry = NewRegistry()
+	}
+	o.registry, _ = b.Registry.(*Registry)
+	if b.claim != nil {
+		claim := b.claim.withDefaults() // one owner for dispatcher and poller
+		b.claim = &claim
+	}
+	err := errors.Join(b.buildEngine(o), b.buildWriter(o))
+	if err != nil {
+		return nil, err
+	}
+	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, poller: o.poller}
+	return o, nil
+}
+
+func (b *builder) buildEngine(o *Outbox) (err error) {
+	if b.dispatch != nil {
+		cfg := DispatcherConfig{
+			DB: b.DB, Store: b.Store, Registry: b.Registry, Options: *b.dispatch, Claim: b.claim,
+			Interceptors: b.Interceptors, RetryPolicy: b.RetryPolicy,
+			Metrics: b.Metrics, Logger: b.Logger, Clock: b.Clock,
+		}
+		if b.Purge != nil {
+			cfg.OnDone = b.Purge.OnDone
+		}
+		if o.dispatcher, err = NewDispatcher(cfg); err != nil {
+			return err
+		}
+	}
+	if b.poll != nil {
+		o.poller, err = NewPoller(PollerConfig{
+			DB: b.DB, Store: b.Store, Handler: o.dispatcher, Options: *b.poll, Claim: b.claim,
+			Metrics: b.Metrics, Logger: b.Logger, Clock: b.Clock,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if b.Purge != nil {
+		o.purger, err = NewPurger(PurgerConfig{
+			DB: b.DB, Store: b.Store, Options: *b.Purge, ByAge: b.dispatch == nil, Logger: b.Logger, Clock: b.Clock,
+		})
+	}
+	return err
+}
+
+func (b *builder) buildWriter(o *Outbox) (err error) {
+	cfg := WriterConfig{
+		Store: b.Store, Source: b.DB, Hooks: b.Hooks, Poller: o.poller,
+		Metrics: b.Metrics, Logger: b.Logger, Clock: b.Clock,
+	}
+	if b.hot {
+		cfg.Dispatcher = o.dispatcher
+	}
+	o.writer, err = NewWriter(cfg)
+	return err
+}

@@ -1,0 +1,135 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// DefaultDeadLimit is how many dead letters Query returns when not told.
+const DefaultDeadLimit = 100
+
+// replayBatch is how many dead letters ReplayAll replays at once when not told.
+const replayBatch = 500
+
+// DeadLetters looks at events that were given up and brings them back. It is
+// safe for concurrent use, and works whether or not the outbox runs.
+type DeadLetters struct {
+	db     DB
+	store  Store
+	clock  Clock
+	poller *Poller // woken after a replay; may be nil
+}
+
+// NewDeadLetters makes one by hand; [Outbox.DeadLetters] is the usual way.
+func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
+	v := validator{what: "DeadLetters"}
+	requireStore(&v, db, store)
+	if err := v.err(); err != nil {
+		return nil, err
+	}
+	return &DeadLetters{db: db, store: store, clock: clockOr(nil)}, nil
+}
+
+// Query lists dead letters by the time they died. A limit of zero is 100.
+func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]DeadLetter, error) {
+	if limit < 0 {
+		return nil, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, DefaultDeadLimit)}
+	}
+	letters, err := d.store.QueryDead(ctx, d.db, DeadQuery{DeadFilter: f, Limit: defaultTo(limit, DefaultDeadLimit)})
+	if err != nil {
+		return nil, fmt.Errorf("outbox: listing dead letters: %w", err)
+	}
+	return letters, nil
+}
+
+// Get reads one dead letter; [ErrNotFound] when the event is not dead.
+func (d *DeadLetters) Get(ctx context.Context, eventID string) (DeadLetter, error) {
+	l, err := d.store.GetDead(ctx, d.db, eventID)
+	if err != nil {
+		return DeadLetter{}, fmt.Errorf("outbox: reading dead letter %q: %w", eventID, err)
+	}
+	return l, nil
+}
+
+// Count counts dead letters.
+func (d *DeadLetters) Count(ctx context.Context, f DeadFilter) (int64, error) {
+	n, err := d.store.CountDead(ctx, d.db, f)
+	if err != nil {
+		return 0, fmt.Errorf("outbox: counting dead letters: %w", err)
+	}
+	return n, nil
+}
+
+// Replay makes a dead event new: no attempts, due now. [ErrNotFound] when the
+// event is not dead.
+func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
+	n, err := d.replay(ctx, []string{eventID})
+	if err == nil && n == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("outbox: replaying dead letter %q: %w", eventID, err)
+	}
+	return nil
+}
+
+// ReplayAll replays, batch by batch, what was dead when it began, each event
+// once, also when replayed events die again meanwhile. It returns how many it
+// replayed, also beside an error. A batch of zero is 500.
+func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int) (int, error) {
+	if batch < 0 {
+		return 0, &FieldError{Field: "DeadLetters.ReplayAll batch", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", batch, replayBatch)}
+	}
+	began, err := d.store.Now(ctx, d.db) // the clock that times of death are of
+	if err != nil {
+		return 0, fmt.Errorf("outbox: replaying dead letters: reading the database's clock: %w", err)
+	}
+	if until := began.Add(time.Microsecond); f.Until.IsZero() || f.Until.After(until) {
+		f.Until = until
+	}
+	q := DeadQuery{DeadFilter: f, Limit: defaultTo(batch, replayBatch), KeysOnly: true}
+	total := 0
+	for {
+		keys, err := d.store.QueryDead(ctx, d.db, q)
+		if err != nil {
+			return total, fmt.Errorf("outbox: replaying dead letters: %w", err)
+		}
+		if len(keys) > 0 {
+			ids := make([]string, len(keys))
+			for i := range keys {
+				ids[i] = keys[i].EventID
+			}
+			n, err := d.replay(ctx, ids)
+			total += n
+			if err != nil {
+				return total, fmt.Errorf("outbox: replaying dead letters: %w", err)
+			}
+			last := keys[len(keys)-1]
+			q.AfterDiedAt, q.AfterEventID = last.DiedAt, last.EventID
+		}
+		if len(keys) < q.Limit {
+			return total, nil
+		}
+	}
+}
+
+func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
+	n, err := d.store.ReplayDead(ctx, d.db, ids, storedTime(d.clock.Now()))
+	if n > 0 && d.poller != nil {
+		d.poller.Wake()
+	}
+	return n, err
+}
+
+// Delete deletes a dead event for good. [ErrNotFound] when it is not dead.
+func (d *DeadLetters) Delete(ctx context.Context, eventID string) error {
+	n, err := d.store.DeleteDead(ctx, d.db, []string{eventID})
+	if err == nil && n == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("outbox: deleting dead letter %q: %w", eventID, err)
+	}
+	return nil
+}

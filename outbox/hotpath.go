@@ -1,0 +1,132 @@
+package outbox
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// reserve keeps the poller's hands off the events of an open transaction: on
+// this node through the tracker, on others through a lease, whose owner it
+// returns. Events that the hot queue would have no room for are left to the
+// poller from the start.
+func (d *Dispatcher) reserve(envs []Envelope) (owner string) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	room := cap(d.hot) - len(d.hot)
+	if d.state != running || room == 0 {
+		return ""
+	}
+	if d.claim == nil {
+		d.track.reserve(envs, room)
+		return ""
+	}
+	// A lease is for the whole batch: a part of it could not be told from the
+	// rest when the transaction is over.
+	if len(envs) > room {
+		return ""
+	}
+	d.track.reserve(envs, len(envs))
+	return d.claim.Owner
+}
+
+func (d *Dispatcher) unreserve(envs []Envelope) { d.track.unreserve(envs) }
+
+// release gives up the leases of events that this node will not deliver now.
+func (d *Dispatcher) release(envs []Envelope, owner string) {
+	if owner == "" {
+		return
+	}
+	for i := range envs {
+		if !envs[i].IsDelayed() {
+			d.complete.releaseLease(envs[i].EventID)
+		}
+	}
+}
+
+// committed takes the events of a committed transaction into the hot queue,
+// without waiting. inserted is when their lease began.
+func (d *Dispatcher) committed(envs []Envelope, owner string, inserted time.Time) {
+	// After half of its time the lease may end before the delivery does.
+	fresh := owner == "" || time.Since(inserted) < d.claim.LockTimeout/2
+	dropped := 0
+	for i := range envs {
+		env := &envs[i]
+		if env.IsDelayed() {
+			d.metrics.HotSkippedDelayed(kindOf(env))
+			d.dueAt(env.AvailableAt)
+			continue
+		}
+		if fresh && d.promote(env) {
+			d.metrics.HotEnqueued(kindOf(env))
+			continue
+		}
+		d.track.unreserve(envs[i : i+1])
+		d.metrics.HotDropped(kindOf(env))
+		if owner != "" {
+			d.complete.releaseLease(env.EventID)
+		}
+		dropped++
+	}
+	if dropped > 0 {
+		d.drops.add(d.log, dropped)
+		if p := d.poller.Load(); p != nil {
+			p.Wake()
+		}
+	}
+}
+
+// promote moves a reserved event into the hot queue.
+func (d *Dispatcher) promote(env *Envelope) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.state != running || !d.track.promote(env.EventID) {
+		return false
+	}
+	if offer(d.hot, env) {
+		return true
+	}
+	d.track.release(env.EventID)
+	return false
+}
+
+// dueAt tells the poller of a time at which an event becomes due.
+func (d *Dispatcher) dueAt(t time.Time) {
+	if p := d.poller.Load(); p != nil {
+		p.DueAt(t)
+	}
+}
+
+// The seams with the poller; see [Poller].
+
+func (d *Dispatcher) bind(p *Poller, batch int) {
+	d.poller.Store(p)
+	d.lowWater = cap(d.cold) - wantedRoom(batch, cap(d.cold))
+}
+
+func (d *Dispatcher) roomFreed() <-chan struct{} { return d.room }
+func (d *Dispatcher) wantRoom() bool             { return d.hasRoom() }
+func (d *Dispatcher) beginRead()                { d.track.beginRead() }
+func (d *Dispatcher) endRead()                  { d.track.endRead() }
+
+// wantedRoom is how much of the cold queue is to be free before the poller asks
+// again: a batch, but no more than half, so that workers do not run dry.
+func wantedRoom(batch, capacity int) int { return max(1, min(batch, capacity/2)) }
+
+// dropLog warns of full hot queues, at most once a second, with the count since
+// the last warning.
+type dropLog struct {
+	mu    sync.Mutex
+	count int
+	last  time.Time
+}
+
+func (l *dropLog) add(log *slog.Logger, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count += n
+	if now := time.Now(); now.Sub(l.last) >= time.Second {
+		log.Warn("outbox: events went past the hot queue, the poller brings them", logKeyCount, l.count)
+		l.last, l.count = now, 0
+	}
+}

@@ -1,0 +1,113 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+)
+
+// Interceptor is middleware around every delivery, for what concerns many
+// listeners: audit, tracing, metrics. It gets the next listener of the chain
+// and returns one that calls it, or not; what the outermost returns is the
+// outcome. Interceptors run in the order given on the way in and in reverse on
+// the way out. The route is looked up behind the last of them, so that they see
+// unroutable events too, as the error [ErrUnroutable]. A panic further in
+// reaches an interceptor as a [*PanicError].
+type Interceptor func(next Listener) Listener
+
+// Before makes an interceptor that runs fn before the delivery. An error is a
+// failed delivery and skips the rest; interceptors further out still see it.
+func Before(fn func(ctx context.Context, env Envelope) error) Interceptor {
+	if fn == nil {
+		return nil
+	}
+	return func(next Listener) Listener {
+		return ListenerFunc(func(ctx context.Context, env Envelope) (Result, error) {
+			if err := fn(ctx, env); err != nil {
+				return Result{}, err
+			}
+			return next.OnEvent(ctx, env)
+		})
+	}
+}
+
+// After makes an interceptor that runs fn after the delivery, with its error or
+// nil. It cannot change the outcome; its own panic is logged and swallowed.
+func After(fn func(ctx context.Context, env Envelope, err error)) Interceptor {
+	if fn == nil {
+		return nil
+	}
+	return func(next Listener) Listener {
+		return ListenerFunc(func(ctx context.Context, env Envelope) (Result, error) {
+			res, err := next.OnEvent(ctx, env)
+			runAfter(ctx, env, err, fn)
+			return res, err
+		})
+	}
+}
+
+func runAfter(ctx context.Context, env Envelope, err error, fn func(context.Context, Envelope, error)) {
+	defer func() {
+		if r := recover(); r != nil {
+			loggerFrom(ctx).Error("outbox: an After interceptor panicked", logKeyEventID, env.EventID,
+				logKeyError, fmt.Sprint(r), logKeyStack, string(debug.Stack()))
+		}
+	}()
+	fn(ctx, env, err)
+}
+
+// chain puts the interceptors around the router. Each level is guarded, so that
+// a panic becomes an error for the levels around it.
+func chain(interceptors []Interceptor, routes ListenerRegistry) (Listener, error) {
+	next := Listener(guard{router{routes}})
+	v := validator{what: "Interceptors"}
+	for i := len(interceptors) - 1; i >= 0; i-- {
+		if interceptors[i] == nil {
+			v.add(fmt.Sprintf("[%d]", i), "is nil")
+			continue
+		}
+		l := interceptors[i](next)
+		if isNil(l) {
+			v.add(fmt.Sprintf("[%d]", i), "returned no listener")
+			continue
+		}
+		next = guard{l}
+	}
+	return next, v.err()
+}
+
+// guard turns a panic of the listener behind it into an error.
+type guard struct{ next Listener }
+
+func (g guard) OnEvent(ctx context.Context, env Envelope) (res Result, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			res, err = Result{}, &PanicError{Value: r, Stack: debug.Stack()}
+		}
+	}()
+	return g.next.OnEvent(ctx, env)
+}
+
+// router is the innermost listener: it finds the event's own.
+type router struct{ routes ListenerRegistry }
+
+func (r router) OnEvent(ctx context.Context, env Envelope) (Result, error) {
+	l, ok := r.routes.ListenerFor(env.AggregateType, env.EventType)
+	if !ok || l == nil {
+		return Result{}, fmt.Errorf("%w: no listener for %s/%s", ErrUnroutable, env.AggregateType, env.EventType)
+	}
+	return l.OnEvent(ctx, env)
+}
+
+type loggerKey struct{}
+
+// withLogger lets interceptors log where the dispatcher does.
+func withLogger(ctx context.Context, l *slog.Logger) context.Context {
+	return context.WithValue(ctx, loggerKey{}, l)
+}
+
+func loggerFrom(ctx context.Context) *slog.Logger {
+	l, _ := ctx.Value(loggerKey{}).(*slog.Logger)
+	return loggerOr(l)
+}

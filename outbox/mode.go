@@ -1,0 +1,210 @@
+package outbox
+
+import "time"
+
+// Mode says how an outbox delivers: [SingleNode], [MultiNode], [Ordered] or
+// [WriterOnly]. What a mode does not have cannot be set under it.
+type Mode interface {
+	mode() // sealed
+}
+
+// SingleNode delivers on the hot path and polls for the rest. One process at a
+// time may run on a table in this mode.
+type SingleNode struct {
+	Dispatch DispatchOptions
+	Poll     PollOptions
+}
+
+// MultiNode is SingleNode for many processes on one table: rows are leased to
+// the node that delivers them.
+type MultiNode struct {
+	Dispatch DispatchOptions
+	Poll     PollOptions
+	Claim    ClaimOptions
+}
+
+// Ordered delivers in the order of created_at, then event id: poller only, one
+// worker, one attempt, no hot path. A failed event goes DEAD and the next one
+// follows. A delayed event takes its place when it is due.
+type Ordered struct {
+	Poll PollOptions
+}
+
+// WriterOnly only writes; something else, such as change data capture, reads
+// the table.
+type WriterOnly struct{}
+
+func (SingleNode) mode() {}
+func (MultiNode) mode()  {}
+func (Ordered) mode()    {}
+func (WriterOnly) mode() {}
+
+// Defaults of the options.
+const (
+	DefaultWorkers       = 4
+	DefaultQueueCapacity = 1000
+	DefaultMaxAttempts   = 10
+	DefaultDrainTimeout  = 5 * time.Second
+	DefaultPollInterval  = 5 * time.Second
+	DefaultPollBatch     = 500
+	DefaultLockTimeout   = 5 * time.Minute
+	DefaultRetention     = 7 * 24 * time.Hour
+	DefaultPurgeBatch    = 500
+	DefaultPurgeInterval = time.Hour
+)
+
+// DispatchOptions tune the workers. Zero means the default.
+type DispatchOptions struct {
+	// Workers is how many listeners run at once. Defaults to 4.
+	Workers int
+	// HotCapacity is how many committed events wait for a worker. When it is
+	// full the poller brings further ones. Defaults to 1000.
+	HotCapacity int
+	// ColdCapacity is how many polled events wait for a worker. Defaults to
+	// 1000.
+	ColdCapacity int
+	// MaxAttempts is how many deliveries may fail until an event goes DEAD.
+	// Defaults to 10.
+	MaxAttempts int
+	// DrainTimeout is how long Close lets queued events be delivered before it
+	// cancels the listeners' context; listeners then have as long again to
+	// return. Defaults to 5 s.
+	DrainTimeout time.Duration
+	// ListenerTimeout ends the context of one delivery. Defaults to none.
+	ListenerTimeout time.Duration
+	// OnUnroutable says what becomes of an event without a listener. Defaults
+	// to DEAD at once; see [Defer].
+	OnUnroutable Unroutable
+}
+
+// Unroutable says what becomes of an event that no listener is registered for.
+// The zero value is DEAD at once.
+type Unroutable struct{ deferFor time.Duration }
+
+// Defer leaves unroutable events to a newer process, as in a rolling deploy:
+// they become due again after d, at least a millisecond.
+func Defer(d time.Duration) Unroutable { return Unroutable{deferFor: max(d, time.Millisecond)} }
+
+// PollOptions tune the poller. Zero means the default.
+type PollOptions struct {
+	// Interval is how often an idle table is looked at. Retries, delayed events
+	// and backlogs do not wait for it. Defaults to 5 s.
+	Interval time.Duration
+	// BatchSize is the most rows read at once. Defaults to 500.
+	BatchSize int
+	// SkipRecent leaves out events that occurred less than this ago. Defaults
+	// to 0.
+	SkipRecent time.Duration
+}
+
+// ClaimOptions tune the leases of [MultiNode]. Zero means the default.
+type ClaimOptions struct {
+	// Owner names this node in locked_by. It must differ from every other
+	// process's. Defaults to host, process id and a random part. At most 128
+	// characters.
+	Owner string
+	// LockTimeout is how long a lease lasts without being renewed; a node that
+	// is alive renews it three times in that time. Defaults to 5 minutes.
+	LockTimeout time.Duration
+}
+
+// NoRetention, as PurgeOptions.Retention, purges rows as soon as they are DONE
+// or DEAD.
+const NoRetention time.Duration = -1
+
+// PurgeOptions tune the purger. Zero means the default.
+type PurgeOptions struct {
+	// Retention is how long DONE and DEAD rows are kept. Defaults to 7 days;
+	// [NoRetention] keeps none.
+	Retention time.Duration
+	// BatchSize is the most rows deleted in one transaction. Defaults to 500.
+	BatchSize int
+	// Interval is how often the purger runs; the first time when the outbox
+	// starts. Defaults to 1 h.
+	Interval time.Duration
+	// OnDone says what becomes of a delivered row. Defaults to [Keep].
+	OnDone OnDone
+}
+
+// OnDone says what becomes of the row of a delivered event.
+type OnDone uint8
+
+const (
+	// Keep marks the row DONE; the purger deletes it after the retention.
+	Keep OnDone = iota
+	// Delete deletes the row at once.
+	Delete
+)
+
+func (o DispatchOptions) validate(v *validator) {
+	v.notNegative("Workers", o.Workers)
+	v.notNegative("HotCapacity", o.HotCapacity)
+	v.notNegative("ColdCapacity", o.ColdCapacity)
+	v.notNegative("MaxAttempts", o.MaxAttempts)
+	v.notNegativeDuration("DrainTimeout", o.DrainTimeout)
+	v.notNegativeDuration("ListenerTimeout", o.ListenerTimeout)
+}
+
+func (o DispatchOptions) withDefaults() DispatchOptions {
+	o.Workers = defaultTo(o.Workers, DefaultWorkers)
+	o.HotCapacity = defaultTo(o.HotCapacity, DefaultQueueCapacity)
+	o.ColdCapacity = defaultTo(o.ColdCapacity, DefaultQueueCapacity)
+	o.MaxAttempts = defaultTo(o.MaxAttempts, DefaultMaxAttempts)
+	o.DrainTimeout = defaultTo(o.DrainTimeout, DefaultDrainTimeout)
+	return o
+}
+
+func (o PollOptions) validate(v *validator) {
+	v.notNegativeDuration("Interval", o.Interval)
+	v.notNegative("BatchSize", o.BatchSize)
+	v.notNegativeDuration("SkipRecent", o.SkipRecent)
+}
+
+func (o PollOptions) withDefaults() PollOptions {
+	o.Interval = defaultTo(o.Interval, DefaultPollInterval)
+	o.BatchSize = defaultTo(o.BatchSize, DefaultPollBatch)
+	return o
+}
+
+func (o ClaimOptions) validate(v *validator) {
+	v.text("Owner", o.Owner, 128)
+	v.notNegativeDuration("LockTimeout", o.LockTimeout)
+}
+
+func (o ClaimOptions) withDefaults() ClaimOptions {
+	if o.Owner == "" {
+		o.Owner = newOwner()
+	}
+	o.LockTimeout = defaultTo(o.LockTimeout, DefaultLockTimeout)
+	return o
+}
+
+func (o PurgeOptions) validate(v *validator) {
+	if o.Retention != NoRetention {
+		v.notNegativeDuration("Retention", o.Retention)
+	}
+	v.notNegative("BatchSize", o.BatchSize)
+	v.notNegativeDuration("Interval", o.Interval)
+	if o.OnDone > Delete {
+		v.add("OnDone", "is not one of outbox.Keep and outbox.Delete")
+	}
+}
+
+func (o PurgeOptions) withDefaults() PurgeOptions {
+	if o.Retention == NoRetention {
+		o.Retention = 0
+	} else {
+		o.Retention = defaultTo(o.Retention, DefaultRetention)
+	}
+	o.BatchSize = defaultTo(o.BatchSize, DefaultPurgeBatch)
+	o.Interval = defaultTo(o.Interval, DefaultPurgeInterval)
+	return o
+}
+
+func defaultTo[T comparable](value, def T) T {
+	var zero T
+	if value == zero {
+		return def
+	}
+	return value
+}

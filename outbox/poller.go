@@ -1,0 +1,348 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// PollHandler takes what the poller reads. The [Dispatcher] is one.
+type PollHandler interface {
+	// Handle takes an event; false ends the poll cycle, and the event is read
+	// again later.
+	Handle(env Envelope) bool
+	// AvailableCapacity is how many events Handle would take now. The poller
+	// never reads more.
+	AvailableCapacity() int
+}
+
+// pollFeedback is what the dispatcher adds to a PollHandler.
+type pollFeedback interface {
+	bind(p *Poller, batch int)
+	beginRead()                 // rows read from now on may become stale
+	endRead()                   // all of them were handed over
+	roomFreed() <-chan struct{} // a token when wantRoom said false and there is room now
+	wantRoom() bool             // whether there is room for a batch worth reading
+}
+
+// PollerConfig makes a [Poller] by hand; [New] does it for most users.
+type PollerConfig struct {
+	// DB, Store and Handler are required.
+	DB      DB
+	Store   Store
+	Handler PollHandler
+	// Options tune it.
+	Options PollOptions
+	// Claim leases what is read to its owner, as in [MultiNode]. Nil: rows are
+	// only read.
+	Claim *ClaimOptions
+	// Metrics defaults to none, Logger to slog.Default(), Clock to the system's.
+	Metrics Metrics
+	Logger  *slog.Logger
+	Clock   Clock
+}
+
+// Poller reads due events from the table and hands them to a [PollHandler]. An
+// idle table is looked at once in an interval, and when an event becomes due; a
+// backlog is read as fast as the handler takes it. It is safe for concurrent
+// use.
+type Poller struct {
+	db      DB
+	store   Store
+	handler PollHandler
+	feed    pollFeedback // nil when the handler is not a dispatcher
+	opts    PollOptions
+	claim   *ClaimOptions
+	metrics Metrics
+	log     *slog.Logger
+	clock   Clock
+
+	loop   loop
+	agenda agenda
+	busy   chan struct{} // holds a token while a cycle runs
+
+	// The rest belongs to whoever holds the token.
+	cursor   Cursor    // where the next batch of a backlog begins
+	scanned  time.Time // when the present pass over the table began
+	failures int       // of the store, in a row
+}
+
+// NewPoller makes a poller. It reports everything that is wrong with the config
+// at once. Nothing is read before Start or Poll.
+func NewPoller(cfg PollerConfig) (*Poller, error) {
+	v := validator{what: "PollerConfig"}
+	requireStore(&v, cfg.DB, cfg.Store)
+	if isNil(cfg.Handler) {
+		v.add("Handler", "is required; a *outbox.Dispatcher is one")
+	}
+	options := validator{what: "PollOptions"}
+	cfg.Options.validate(&options)
+	claim := validator{what: "ClaimOptions"}
+	if cfg.Claim != nil {
+		cfg.Claim.validate(&claim)
+	}
+	if err := errors.Join(v.err(), options.err(), claim.err()); err != nil {
+		return nil, err
+	}
+	p := &Poller{
+		db: cfg.DB, store: cfg.Store, handler: cfg.Handler, opts: cfg.Options.withDefaults(),
+		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
+		busy: make(chan struct{}, 1),
+	}
+	if cfg.Claim != nil {
+		c := cfg.Claim.withDefaults()
+		p.claim = &c
+	}
+	p.agenda.init()
+	p.loop.init(p.run)
+	if feed, ok := cfg.Handler.(pollFeedback); ok {
+		p.feed = feed
+		feed.bind(p, p.opts.BatchSize)
+	}
+	return p, nil
+}
+
+// Start begins polling, at once. ctx bounds the start alone. Starting twice is
+// harmless; after Close it is [ErrClosed].
+func (p *Poller) Start(ctx context.Context) error { return p.loop.start(ctx) }
+
+// Close stops polling and waits until a cycle under way has ended, or until ctx
+// ends.
+func (p *Poller) Close(ctx context.Context) error {
+	if err := p.loop.close(ctx); err != nil {
+		return fmt.Errorf("outbox: closing the poller: %w", err)
+	}
+	return nil
+}
+
+// Wake makes the poller look now.
+func (p *Poller) Wake() { p.agenda.wake() }
+
+// DueAt tells the poller that an event becomes due at t.
+func (p *Poller) DueAt(t time.Time) { p.agenda.dueAt(t) }
+
+// LookAgain makes the poller look in 10 ms, 100 ms and 1 s, for events of a
+// transaction whose end nobody tells.
+func (p *Poller) LookAgain() { p.agenda.lookAgain(p.clock.Now()) }
+
+// Poll runs one cycle now: it hands over what is due, as far as the handler has
+// room, and returns how many events it read.
+func (p *Poller) Poll(ctx context.Context) (int, error) {
+	select {
+	case p.busy <- struct{}{}:
+		defer func() { <-p.busy }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	n, _, err := p.cycle(ctx)
+	return n, err
+}
+
+// run is the poller's goroutine.
+func (p *Poller) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var room <-chan struct{}
+	if p.feed != nil {
+		room = p.feed.roomFreed()
+	}
+	var idle time.Time // when to look at an idle table
+	for {
+		select {
+		case <-timer.C:
+		case <-p.agenda.woken:
+		case <-room:
+		case <-p.agenda.changed:
+			now := p.clock.Now()
+			timer.Reset(min(idle.Sub(now), p.agenda.next(now)))
+			continue
+		case <-ctx.Done():
+			return
+		}
+		pause := p.runCycle(ctx)
+		now := p.clock.Now()
+		idle = now.Add(pause)
+		timer.Reset(min(pause, p.agenda.next(now)))
+	}
+}
+
+// runCycle runs a cycle and says how long to sleep if nothing happens.
+func (p *Poller) runCycle(ctx context.Context) time.Duration {
+	select {
+	case p.busy <- struct{}{}:
+		defer func() { <-p.busy }()
+	case <-ctx.Done():
+		return 0
+	}
+	p.agenda.begin(p.clock.Now())
+	_, idle, err := p.cycle(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return 0
+		}
+		p.failures++
+		pause := min(p.opts.Interval, 50*time.Millisecond<<min(p.failures, 10))
+		p.log.Error("outbox: polling failed, trying again", logKeyDelay, pause, logKeyError, err.Error())
+		return pause
+	}
+	p.failures = 0
+	return idle
+}
+
+// cycle reads batch after batch until nothing more is due or the handler has no
+// room, and says when to look again.
+func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err error) {
+	for {
+		if p.feed != nil && !p.feed.wantRoom() {
+			return read, p.waitForRoom(), nil
+		}
+		room := p.handler.AvailableCapacity()
+		if room <= 0 {
+			return read, p.waitForRoom(), nil
+		}
+		limit := min(room, p.opts.BatchSize)
+		n, taken, err := p.batch(ctx, limit)
+		read += n
+		if err != nil {
+			return read, 0, err
+		}
+		if !taken {
+			return read, p.waitForRoom(), nil
+		}
+		if n < limit {
+			break
+		}
+	}
+	p.cursor = Cursor{}
+	due, err := p.store.NextDue(ctx, p.db, storedTime(p.clock.Now()))
+	if err != nil {
+		return read, 0, fmt.Errorf("outbox: asking when the next event is due: %w", err)
+	}
+	if !due.IsZero() {
+		p.agenda.note(due)
+	}
+	return read, p.opts.Interval, nil
+}
+
+// waitForRoom is how long to sleep when the handler is full. A dispatcher says
+// when it has room; any other handler has to be asked.
+func (p *Poller) waitForRoom() time.Duration {
+	if p.feed != nil {
+		return p.opts.Interval
+	}
+	return min(p.opts.Interval, 50*time.Millisecond)
+}
+
+// batch reads one batch and hands it over; taken is false when the handler
+// refused an event.
+func (p *Poller) batch(ctx context.Context, limit int) (n int, taken bool, err error) {
+	if p.feed != nil && p.claim == nil { // what is claimed is never stale
+		p.feed.beginRead()
+		defer p.feed.endRead()
+	}
+	b, err := p.read(ctx, limit)
+	if err != nil {
+		return 0, false, err
+	}
+	p.observe(b)
+	p.bury(ctx, b.Undecodable)
+	for i := range b.Envelopes {
+		if !p.handler.Handle(b.Envelopes[i]) {
+			p.giveBack(b.Envelopes[i:])
+			p.cursor = Cursor{} // the refused events come first again
+			return b.Len(), false, nil
+		}
+	}
+	return b.Len(), true, nil
+}
+
+// read polls or claims. A poll of a backlog goes on where the last one ended:
+// rows before that place are in flight. It starts over from time to time, for a
+// row with an early time may have been committed late.
+func (p *Poller) read(ctx context.Context, limit int) (Batch, error) {
+	now := p.clock.Now()
+	var createdBefore time.Time
+	if p.opts.SkipRecent > 0 {
+		createdBefore = storedTime(now.Add(-p.opts.SkipRecent))
+	}
+	if p.claim != nil {
+		b, err := p.store.Claim(ctx, p.db, ClaimQuery{
+			Now: storedTime(now), CreatedBefore: createdBefore, Limit: limit,
+			Owner: p.claim.Owner, LockTimeout: p.claim.LockTimeout,
+		})
+		if err != nil {
+			return Batch{}, fmt.Errorf("outbox: claiming due events: %w", err)
+		}
+		return b, nil
+	}
+	if p.cursor.IsZero() || now.Sub(p.scanned) > max(p.opts.Interval, time.Second) {
+		p.cursor, p.scanned = Cursor{}, now
+	}
+	b, err := p.store.Poll(ctx, p.db, PollQuery{Now: storedTime(now), CreatedBefore: createdBefore, After: p.cursor, Limit: limit})
+	if err != nil {
+		return Batch{}, fmt.Errorf("outbox: polling due events: %w", err)
+	}
+	p.cursor = b.Next
+	return b, nil
+}
+
+func (p *Poller) observe(b Batch) {
+	p.metrics.BatchRead(b.Len())
+	var lag time.Duration
+	if len(b.Envelopes) > 0 {
+		oldest := b.Envelopes[0].AvailableAt
+		for i := range b.Envelopes {
+			if t := b.Envelopes[i].AvailableAt; t.Before(oldest) {
+				oldest = t
+			}
+		}
+		lag = max(p.clock.Now().Sub(oldest), 0)
+	}
+	p.metrics.OldestLag(lag)
+}
+
+// bury marks rows DEAD that cannot be delivered, so that the rest can go on.
+func (p *Poller) bury(ctx context.Context, rows []Undecodable) {
+	if len(rows) == 0 {
+		return
+	}
+	marks := make([]Mark, len(rows))
+	for i, row := range rows {
+		marks[i] = Mark{EventID: row.EventID, Error: errorText(row.Err.Error())}
+		p.log.Error("outbox: event cannot be decoded, it is dead", logKeyEventID, row.EventID, logKeyError, row.Err.Error())
+	}
+	if _, err := p.store.Mark(ctx, p.db, MarkDead, p.owner(), marks); err != nil {
+		p.log.Error("outbox: undecodable events could not be marked dead, the next poll tries again", logKeyCount, len(rows), logKeyError, err.Error())
+		return
+	}
+	for range rows {
+		p.metrics.Died(EventKind{})
+	}
+}
+
+// giveBack releases claimed events that the handler refused.
+func (p *Poller) giveBack(envs []Envelope) {
+	if p.claim == nil {
+		return
+	}
+	marks := make([]Mark, len(envs))
+	for i := range envs {
+		marks[i] = Mark{EventID: envs[i].EventID}
+	}
+	// The poller may be closing: its context must not keep others from taking
+	// over at once.
+	ctx, cancel := context.WithTimeout(context.Background(), DefaultDrainTimeout)
+	defer cancel()
+	if _, err := p.store.Mark(ctx, p.db, MarkReleased, p.owner(), marks); err != nil {
+		p.log.Error("outbox: claimed events could not be given back, their leases have to expire", logKeyCount, len(envs), logKeyError, err.Error())
+	}
+}
+
+func (p *Poller) owner() string {
+	if p.claim == nil {
+		return ""
+	}
+	return p.claim.Owner
+}
