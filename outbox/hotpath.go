@@ -106,8 +106,8 @@ func (d *Dispatcher) bind(p *Poller, batch int) {
 
 func (d *Dispatcher) roomFreed() <-chan struct{} { return d.room }
 func (d *Dispatcher) wantRoom() bool             { return d.hasRoom() }
-func (d *Dispatcher) beginRead()                { d.track.beginRead() }
-func (d *Dispatcher) endRead()                  { d.track.endRead() }
+func (d *Dispatcher) beginRead()                 { d.track.beginRead() }
+func (d *Dispatcher) endRead()                   { d.track.endRead() }
 
 // wantedRoom is how much of the cold queue is to be free before the poller asks
 // again: a batch, but no more than half, so that workers do not run dry.
