@@ -1,0 +1,147 @@
+package outboxtest
+
+import (
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var leaseTests = []storeTest{
+	{"ExpiredLeaseIsTakenOverAndCostsAnAttempt", leaseTakeover},
+	{"LeasesAreByTheDatabasesClock", leaseByDatabaseClock},
+	{"LostLeaseRefusesEveryOutcome", leaseFencing},
+	{"OutcomesWithoutOwnerAreNotFenced", leaseNoFencing},
+	{"RenewStartsTheLeaseAnew", leaseRenew},
+	{"RenewLeavesOthersAlone", leaseRenewOthers},
+	{"ReleasedRowsAreClaimedAtOnce", leaseRelease},
+}
+
+// expire moves the start of a row's lease into the past.
+func (s *storeSuite) expire(id string, by time.Duration) {
+	s.t.Helper()
+	s.edit(id, func(row *RawRow) { row.LockedAt = row.LockedAt.Add(-by) })
+}
+
+func leaseTakeover(s *storeSuite) {
+	fresh, _ := s.insertedAs(outbox.StatusNew, "node-1")
+	retry, _ := s.insertedAs(outbox.StatusRetry, "node-1")
+	alive, aliveRow := s.insertedAs(outbox.StatusNew, "node-1")
+	free, _ := s.insertedAs(outbox.StatusNew, "")
+	s.expire(fresh.EventID, 2*time.Minute)
+	s.expire(retry.EventID, 2*time.Minute)
+	s.edit(alive.EventID, func(row *RawRow) {
+		row.LockedAt = row.LockedAt.Add(-30 * time.Second)
+		aliveRow = *row
+	})
+
+	before := s.now()
+	b := s.claimFor("node-2", 10)
+	s.sameIDs("ids", idsOf(b.Envelopes), []string{fresh.EventID, retry.EventID, free.EventID})
+	for i, want := range []int{1, 4, 0} {
+		id := b.Envelopes[i].EventID
+		row := s.row(id)
+		s.count("attempts of the envelope "+id, b.Envelopes[i].Attempts, want)
+		s.count("attempts of the row "+id, row.Attempts, want)
+		if row.LockedBy != "node-2" {
+			s.t.Fatalf("the row is leased to %q, want node-2", row.LockedBy)
+		}
+		s.duringCall("start of the lease", row.LockedAt, before)
+	}
+	if got := s.row(retry.EventID).Status; got != outbox.StatusRetry {
+		s.t.Fatalf("the takeover made the status %v", got)
+	}
+	s.sameRow("row whose lease lasts", alive.EventID, aliveRow)
+
+	// A node that takes its own expired lease over pays too.
+	s.expire(fresh.EventID, 2*time.Minute)
+	b = s.claimFor("node-2", 10)
+	s.sameIDs("ids", idsOf(b.Envelopes), []string{fresh.EventID})
+	s.count("attempts after another takeover", b.Envelopes[0].Attempts, 2)
+}
+
+func leaseByDatabaseClock(s *storeSuite) {
+	s.inserted()
+	far := s.now().AddDate(10, 0, 0) // a node whose clock is ten years ahead
+	q := outbox.ClaimQuery{Now: far, Limit: 10, Owner: "node-1", LockTimeout: time.Minute}
+	before := s.now()
+	b := s.claim(q)
+	s.count("rows", b.Len(), 1)
+	s.duringCall("start of the lease", s.row(b.Envelopes[0].EventID).LockedAt, before)
+	q.Owner = "node-2"
+	s.count("rows while the lease lasts by the database's clock", s.claim(q).Len(), 0)
+}
+
+// allKinds are the kinds of outcomes.
+var allKinds = []outbox.MarkKind{
+	outbox.MarkDone, outbox.MarkDelete, outbox.MarkRetry, outbox.MarkDead, outbox.MarkDeferred, outbox.MarkReleased,
+}
+
+// markFor is an outcome with everything that a kind may use.
+func markFor(id string) outbox.Mark {
+	return outbox.Mark{EventID: id, AvailableAt: suiteTime.Add(24 * time.Hour), Error: "it failed", CountAttempt: true}
+}
+
+func leaseFencing(s *storeSuite) {
+	for _, kind := range allKinds {
+		taken, row := s.insertedAs(outbox.StatusRetry, "node-2")
+		s.count(kind.String()+" of a row that another node holds", s.mark(kind, "node-1", markFor(taken.EventID)), 0)
+		s.sameRow(kind.String()+" of a row that another node holds", taken.EventID, row)
+
+		free, row := s.insertedAs(outbox.StatusNew, "")
+		s.count(kind.String()+" of a row that nobody holds", s.mark(kind, "node-1", markFor(free.EventID)), 0)
+		s.sameRow(kind.String()+" of a row that nobody holds", free.EventID, row)
+
+		both := []outbox.Mark{markFor(taken.EventID), markFor(free.EventID)}
+		s.count(kind.String()+" of the row that the node holds", s.mark(kind, "node-2", both...), 1)
+	}
+}
+
+func leaseNoFencing(s *storeSuite) {
+	for _, kind := range allKinds {
+		env, _ := s.insertedAs(outbox.StatusRetry, "node-1")
+		s.count(kind.String(), s.mark(kind, "", markFor(env.EventID)), 1)
+		if row, ok := s.Row(s.t, env.EventID); ok && (row.LockedBy != "" || !row.LockedAt.IsZero()) {
+			s.t.Fatalf("%s leaves the lease: %+v", kind, row)
+		}
+	}
+}
+
+func leaseRenew(s *storeSuite) {
+	env, want := s.insertedAs(outbox.StatusRetry, "node-1")
+	s.expire(env.EventID, 2*time.Minute) // expired and not taken over: still held
+	before := s.now()
+	n, err := s.Store.Renew(s.ctx, s.DB, "node-1", []string{env.EventID})
+	s.ok("Renew", err)
+	s.count("renewed", n, 1)
+	got := s.row(env.EventID)
+	s.duringCall("start of the lease", got.LockedAt, before)
+	got.LockedAt = want.LockedAt
+	if !got.equal(want) {
+		s.t.Fatalf("Renew changes locked_at alone:\n got %+v\nwant %+v", got, want)
+	}
+	s.count("rows that another node claims", s.claimFor("node-2", 10).Len(), 0)
+}
+
+func leaseRenewOthers(s *storeSuite) {
+	mine, _ := s.insertedAs(outbox.StatusNew, "node-1")
+	others, othersRow := s.insertedAs(outbox.StatusNew, "node-2")
+	free, freeRow := s.insertedAs(outbox.StatusNew, "")
+	n, err := s.Store.Renew(s.ctx, s.DB, "node-1", []string{mine.EventID, others.EventID, free.EventID, "no such event"})
+	s.ok("Renew", err)
+	s.count("renewed", n, 1)
+	s.sameRow("row of another node", others.EventID, othersRow)
+	s.sameRow("row of nobody", free.EventID, freeRow)
+
+	n, err = s.Store.Renew(s.ctx, s.DB, "node-1", nil)
+	s.ok("Renew of nothing", err)
+	s.count("renewed of nothing", n, 0)
+}
+
+func leaseRelease(s *storeSuite) {
+	envs := s.events(3)
+	s.insertFor("node-1", envs...)
+	s.count("released", s.mark(outbox.MarkReleased, "node-1", marksOf(envs[:2])...), 2)
+	b := s.claimFor("node-2", 10)
+	s.sameIDs("claimed by another node", idsOf(b.Envelopes), idsOf(envs[:2]))
+	s.count("attempts: a release is no failure", b.Envelopes[0].Attempts, 0)
+}

@@ -1,0 +1,162 @@
+package outboxtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var markTests = []storeTest{
+	{"EachKindFromEachStatus", markEveryKind},
+	{"DeadCountsAnAttemptWhenTold", markDeadAttempts},
+	{"BatchKeepsEachRowsOwnValues", markBatch},
+	{"LongestErrorIsKeptWhole", markLongError},
+	{"UnknownEventsAreNotCounted", markUnknown},
+	{"NoMarksIsNoWork", markNothing},
+}
+
+// allowed says whether a kind of outcome may touch a row of a status.
+func allowed(kind outbox.MarkKind, status outbox.Status) bool {
+	switch kind {
+	case outbox.MarkDone, outbox.MarkDelete:
+		return status != outbox.StatusDone
+	case outbox.MarkRetry, outbox.MarkDead, outbox.MarkDeferred, outbox.MarkReleased:
+	}
+	return !status.Terminal()
+}
+
+func markEveryKind(s *storeSuite) {
+	for _, kind := range allKinds {
+		for _, status := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry, outbox.StatusDone, outbox.StatusDead} {
+			if kind == outbox.MarkReleased && status.Terminal() {
+				continue // such a row has no lease that could be given up
+			}
+			for _, owner := range []string{"", "node-1"} {
+				if owner != "" && status.Terminal() {
+					continue
+				}
+				s.markOne(kind, status, owner)
+			}
+		}
+	}
+}
+
+// markOne marks a row of a status, leased to the owner unless that is empty.
+func (s *storeSuite) markOne(kind outbox.MarkKind, status outbox.Status, owner string) {
+	s.t.Helper()
+	what := fmt.Sprintf("%s of a %s row leased to %q", kind, status, owner)
+	env, was := s.insertedAs(status, owner)
+	mark := markFor(env.EventID)
+	before := s.now()
+	n := s.mark(kind, owner, mark)
+	if !allowed(kind, status) {
+		s.count(what+": rows changed", n, 0)
+		s.sameRow(what, env.EventID, was)
+		return
+	}
+	if kind != outbox.MarkReleased || owner != "" { // releasing what is free is no change on some databases
+		s.count(what+": rows changed", n, 1)
+	}
+	row, ok := s.Row(s.t, env.EventID)
+	if kind == outbox.MarkDelete {
+		if ok {
+			s.t.Fatalf("%s: the row is still there", what)
+		}
+		return
+	}
+	if !ok {
+		s.t.Fatalf("%s: the row is gone", what)
+	}
+	want := was
+	want.LockedBy, want.LockedAt = "", time.Time{}
+	switch kind {
+	case outbox.MarkDone:
+		want.Status = outbox.StatusDone
+		want.LastError = row.LastError // free to keep or clear
+	case outbox.MarkRetry:
+		want.Status, want.Attempts = outbox.StatusRetry, was.Attempts+1
+		want.AvailableAt, want.LastError = mark.AvailableAt, mark.Error
+	case outbox.MarkDead:
+		want.Status, want.Attempts, want.LastError = outbox.StatusDead, was.Attempts+1, mark.Error
+	case outbox.MarkDeferred:
+		want.Status, want.AvailableAt = outbox.StatusNew, mark.AvailableAt
+		want.LastError = row.LastError // free to keep or clear
+	case outbox.MarkReleased, outbox.MarkDelete:
+	}
+	if kind == outbox.MarkDone || kind == outbox.MarkDead {
+		s.duringCall(what+": done_at", row.DoneAt, before)
+		want.DoneAt = row.DoneAt
+	}
+	if !row.equal(want) {
+		s.t.Fatalf("%s:\n got %+v\nwant %+v", what, row, want)
+	}
+}
+
+func markDeadAttempts(s *storeSuite) {
+	counted, uncounted := s.inserted(), s.inserted()
+	n := s.mark(outbox.MarkDead, "",
+		outbox.Mark{EventID: counted.EventID, Error: "the last attempt", CountAttempt: true},
+		outbox.Mark{EventID: uncounted.EventID, Error: "unroutable"})
+	s.count("rows changed", n, 2)
+	s.count("attempts of the one that was tried", s.row(counted.EventID).Attempts, 1)
+	s.count("attempts of the one that was not", s.row(uncounted.EventID).Attempts, 0)
+}
+
+func markBatch(s *storeSuite) {
+	const rows = 700
+	envs := s.events(rows)
+	s.insert(envs...)
+	marks := marksOf(envs)
+	for i := range marks {
+		marks[i].Error = fmt.Sprintf("failure %d: it's \"quoted\" \\ ? $1 %%s 🎉", i)
+		marks[i].AvailableAt = suiteTime.Add(time.Duration(i) * time.Microsecond)
+	}
+	slices.Reverse(marks) // not in the order of the rows
+	s.count("rows changed", s.mark(outbox.MarkRetry, "", marks...), rows)
+	for _, mark := range []outbox.Mark{marks[0], marks[1], marks[rows/2], marks[rows-1]} {
+		row := s.row(mark.EventID)
+		if row.Status != outbox.StatusRetry || row.Attempts != 1 || row.LastError != mark.Error || !row.AvailableAt.Equal(mark.AvailableAt) {
+			s.t.Fatalf("row %+v does not have the values of %+v", row, mark)
+		}
+	}
+	for i := range marks {
+		marks[i].Error, marks[i].CountAttempt = "dead "+marks[i].EventID, i%2 == 0
+	}
+	s.count("rows changed", s.mark(outbox.MarkDead, "", marks...), rows)
+	for i, mark := range marks[:4] {
+		row := s.row(mark.EventID)
+		if row.Status != outbox.StatusDead || row.Attempts != 2-i%2 || row.LastError != mark.Error {
+			s.t.Fatalf("row %+v does not have the values of %+v", row, mark)
+		}
+	}
+}
+
+func markLongError(s *storeSuite) {
+	long := strings.Repeat("🎉", outbox.MaxErrorLength)
+	for _, kind := range []outbox.MarkKind{outbox.MarkRetry, outbox.MarkDead} {
+		env := s.inserted()
+		s.count("rows changed", s.mark(kind, "", outbox.Mark{EventID: env.EventID, Error: long, AvailableAt: suiteTime}), 1)
+		if got := s.row(env.EventID).LastError; got != long {
+			s.t.Fatalf("%s: %d bytes of the error are stored, want %d", kind, len(got), len(long))
+		}
+	}
+}
+
+func markUnknown(s *storeSuite) {
+	for _, kind := range allKinds {
+		env, _ := s.insertedAs(outbox.StatusNew, "node-1")
+		s.count(kind.String()+": rows changed", s.mark(kind, "", markFor("no such event"), markFor(env.EventID)), 1)
+	}
+}
+
+func markNothing(s *storeSuite) {
+	env, row := s.insertedAs(outbox.StatusRetry, "node-1")
+	for _, kind := range allKinds {
+		s.count(kind.String()+" without owner: rows changed", s.mark(kind, ""), 0)
+		s.count(kind.String()+": rows changed", s.mark(kind, "node-1"), 0)
+	}
+	s.sameRow("row", env.EventID, row)
+}
