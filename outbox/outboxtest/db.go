@@ -1,0 +1,36 @@
+package outboxtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// ErrNoDatabase is what the methods of [DB] and [Scope] return that would need
+// a database.
+var ErrNoDatabase = errors.New("outboxtest: there is no database behind the in-memory store")
+
+// DB stands where a *sql.DB would beside a [Store]: as the pool of an outbox,
+// as the source of a [Scope]. Its methods fail with [ErrNoDatabase], for SQL
+// needs a database.
+type DB struct{ _ byte } // not empty, so that two of them differ
+
+// ExecContext fails with [ErrNoDatabase].
+func (*DB) ExecContext(_ context.Context, query string, _ ...any) (sql.Result, error) {
+	return nil, noDatabase(query)
+}
+
+// QueryContext fails with [ErrNoDatabase].
+func (*DB) QueryContext(_ context.Context, query string, _ ...any) (*sql.Rows, error) {
+	return nil, noDatabase(query)
+}
+
+// BeginTx fails with [ErrNoDatabase]: begin a [Scope] instead.
+func (*DB) BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error) {
+	return nil, fmt.Errorf("%w: use outboxtest.NewScope or outboxtest.NewTransactor for a transaction", ErrNoDatabase)
+}
+
+func noDatabase(query string) error {
+	return fmt.Errorf("%w to run %.60q", ErrNoDatabase, query)
+}

@@ -1,0 +1,221 @@
+package outboxtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// memoryTable is what errors of [Store] call the table.
+const memoryTable = "memory"
+
+// Store is an [outbox.Store] in memory. It keeps every rule that [RunStore]
+// knows, so that a test with it says what a test with a database would, and
+// takes microseconds. Its database's clock is [time.Now], so it works within
+// testing/synctest. Make one with [NewStore]; it is safe for concurrent use.
+//
+// Rows that are inserted through a [Scope] become visible when the scope
+// commits; through any other Execer, at once. The DB that methods are given
+// does not matter; [Store.DB] is one to give.
+type Store struct {
+	db *DB
+
+	mu   sync.Mutex         // never held while anything blocks
+	rows map[string]*memRow // by event id; with those not yet committed
+}
+
+type memRow struct {
+	RawRow
+	env     outbox.Envelope // as sealed; times and attempts are the RawRow's
+	hidden  bool            // its transaction is still open
+	corrupt bool            // its headers do not decode
+}
+
+// NewStore makes an empty store.
+func NewStore() *Store { return &Store{db: &DB{}, rows: map[string]*memRow{}} }
+
+// DB is what to give as the pool beside this store, and as the writer's source.
+func (s *Store) DB() *DB { return s.db }
+
+// Table is what errors call the table.
+func (s *Store) Table() string { return memoryTable }
+
+// Row is a row of [Store] as a test sees it.
+type Row struct {
+	Envelope outbox.Envelope
+	RawRow
+}
+
+// Rows are all committed rows, oldest first.
+func (s *Store) Rows() []Row {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var rows []Row
+	for _, r := range s.visible(oldestFirst, func(*memRow) bool { return true }) {
+		rows = append(rows, Row{Envelope: r.envelope(), RawRow: r.RawRow})
+	}
+	return rows
+}
+
+// Row is the committed row of an event; false: there is none.
+func (s *Store) Row(eventID string) (Row, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rows[eventID]
+	if r == nil || r.hidden {
+		return Row{}, false
+	}
+	return Row{Envelope: r.envelope(), RawRow: r.RawRow}, true
+}
+
+// Insert implements [outbox.Store].
+func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, owner string) error {
+	if len(envs) == 0 {
+		return nil
+	}
+	ids := idsOf(envs)
+	scope, _ := tx.(*Scope)
+	if scope != nil && !scope.Active() {
+		return s.fail("inserting", ids, outbox.ErrNoTransaction)
+	}
+	if err := s.insert(ctx, envs, owner, scope != nil); err != nil {
+		return err
+	}
+	if scope == nil {
+		return nil
+	}
+	if err := scope.join(func() { s.show(ids) }, func() { s.drop(ids) }); err != nil {
+		s.drop(ids)
+		return s.fail("inserting", ids, err)
+	}
+	return nil
+}
+
+func (s *Store) insert(ctx context.Context, envs []outbox.Envelope, owner string, hidden bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return s.fail("inserting", idsOf(envs), err)
+	}
+	now := s.clock()
+	fresh := make(map[string]*memRow, len(envs))
+	for _, env := range envs {
+		if s.rows[env.EventID] != nil || fresh[env.EventID] != nil {
+			return s.fail("inserting", []string{env.EventID}, errDuplicate)
+		}
+		r := &memRow{env: env, hidden: hidden, RawRow: RawRow{AvailableAt: env.AvailableAt, CreatedAt: env.OccurredAt}}
+		r.env.Headers = maps.Clone(env.Headers)
+		if owner != "" && !env.AvailableAt.After(env.OccurredAt) {
+			r.LockedBy, r.LockedAt = owner, now
+		}
+		fresh[env.EventID] = r
+	}
+	maps.Copy(s.rows, fresh)
+	return nil
+}
+
+// show makes rows visible whose transaction committed.
+func (s *Store) show(ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		s.rows[id].hidden = false
+	}
+}
+
+// drop removes rows whose transaction was rolled back.
+func (s *Store) drop(ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		delete(s.rows, id)
+	}
+}
+
+// Now implements [outbox.Store].
+func (s *Store) Now(ctx context.Context, _ outbox.DB) (time.Time, error) {
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, s.fail("reading the clock", nil, err)
+	}
+	return s.clock(), nil
+}
+
+func (s *Store) clock() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// fail says what was being done, to which event and where.
+func (s *Store) fail(doing string, ids []string, err error) error {
+	switch len(ids) {
+	case 0:
+		return fmt.Errorf("outbox: %s on %s: %w", doing, memoryTable, err)
+	case 1:
+		return fmt.Errorf("outbox: %s event %s on %s: %w", doing, ids[0], memoryTable, err)
+	default:
+		return fmt.Errorf("outbox: %s event %s and %d more on %s: %w", doing, ids[0], len(ids)-1, memoryTable, err)
+	}
+}
+
+// visible are the committed rows that a filter lets through, in order.
+func (s *Store) visible(order func(a, b *memRow) int, filter func(r *memRow) bool) []*memRow {
+	var rows []*memRow
+	for _, r := range s.rows {
+		if !r.hidden && filter(r) {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, order)
+	return rows
+}
+
+// named are the committed rows of these ids that a filter lets through.
+func (s *Store) named(ids []string, filter func(r *memRow) bool) []*memRow {
+	var rows []*memRow
+	for _, id := range ids {
+		if r := s.rows[id]; r != nil && !r.hidden && filter(r) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// envelope is what a listener gets of the row.
+func (r *memRow) envelope() outbox.Envelope {
+	env := r.env
+	env.OccurredAt, env.AvailableAt, env.Attempts = r.CreatedAt, r.AvailableAt, r.Attempts
+	if r.corrupt {
+		env.Headers = nil
+	} else {
+		env.Headers = maps.Clone(r.env.Headers)
+	}
+	return env
+}
+
+func (r *memRow) live() bool { return !r.Status.Terminal() }
+
+func (r *memRow) unlock() { r.LockedBy, r.LockedAt = "", time.Time{} }
+
+// diedAt is done_at, and created_at where that is missing.
+func (r *memRow) endedAt() time.Time {
+	if r.DoneAt.IsZero() {
+		return r.CreatedAt
+	}
+	return r.DoneAt
+}
+
+func oldestFirst(a, b *memRow) int {
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.env.EventID, b.env.EventID))
+}
+
+func dueFirst(a, b *memRow) int {
+	return cmp.Or(a.AvailableAt.Compare(b.AvailableAt), oldestFirst(a, b))
+}
+
+func diedFirst(a, b *memRow) int {
+	return cmp.Or(a.endedAt().Compare(b.endedAt()), strings.Compare(a.env.EventID, b.env.EventID))
+}

@@ -1,0 +1,121 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var (
+	errDuplicate = errors.New("there is an event of that id already")
+	errHeaders   = errors.New("decoding headers: they are no flat object of strings")
+)
+
+// Poll implements [outbox.Store].
+func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return outbox.Batch{}, s.fail("polling due events", nil, err)
+	}
+	after := &memRow{
+		RawRow: RawRow{AvailableAt: q.After.AvailableAt, CreatedAt: q.After.CreatedAt},
+		env:    outbox.Envelope{EventID: q.After.EventID},
+	}
+	rows := s.visible(dueFirst, func(r *memRow) bool {
+		return r.due(q.Now, q.CreatedBefore) && (q.After.IsZero() || dueFirst(r, after) > 0)
+	})
+	return batchOf(first(rows, q.Limit)), nil
+}
+
+// Claim implements [outbox.Store].
+func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return outbox.Batch{}, s.fail("claiming due events", nil, err)
+	}
+	now := s.clock()
+	expiry := now.Add(-q.LockTimeout)
+	rows := first(s.visible(dueFirst, func(r *memRow) bool {
+		return r.due(q.Now, q.CreatedBefore) && (r.LockedBy == "" || r.LockedAt.Before(expiry))
+	}), q.Limit)
+	for _, r := range rows {
+		if r.LockedBy != "" {
+			r.Attempts++ // whoever held it died with it
+		}
+		r.LockedBy, r.LockedAt = q.Owner, now
+	}
+	return batchOf(rows), nil
+}
+
+// NextDue implements [outbox.Store].
+func (s *Store) NextDue(ctx context.Context, _ outbox.DB, after time.Time) (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, s.fail("asking when the next event is due", nil, err)
+	}
+	var next time.Time
+	for _, r := range s.rows {
+		if !r.hidden && r.live() && r.AvailableAt.After(after) && (next.IsZero() || r.AvailableAt.Before(next)) {
+			next = r.AvailableAt
+		}
+	}
+	return next, nil
+}
+
+// Stats implements [outbox.Store].
+func (s *Store) Stats(ctx context.Context, _ outbox.DB, now time.Time) (outbox.StoreStats, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return outbox.StoreStats{}, s.fail("reading stats", nil, err)
+	}
+	var st outbox.StoreStats
+	count := func(n *int64) { *n = min(*n+1, outbox.StatsLimit) }
+	for _, r := range s.rows {
+		switch {
+		case r.hidden, r.Status == outbox.StatusDone:
+		case r.Status == outbox.StatusDead:
+			count(&st.Dead)
+		case r.AvailableAt.After(now):
+			count(&st.Delayed)
+		default:
+			count(&st.Due)
+			if st.OldestDue.IsZero() || r.AvailableAt.Before(st.OldestDue) {
+				st.OldestDue = r.AvailableAt
+			}
+		}
+	}
+	return st, nil
+}
+
+// due reports whether a row can be delivered.
+func (r *memRow) due(now, createdBefore time.Time) bool {
+	return r.live() && !r.AvailableAt.After(now) && (createdBefore.IsZero() || !r.CreatedAt.After(createdBefore))
+}
+
+// batchOf makes a batch of rows that come in the order of their due times.
+func batchOf(rows []*memRow) outbox.Batch {
+	var b outbox.Batch
+	if len(rows) == 0 {
+		return b
+	}
+	last := rows[len(rows)-1]
+	b.Next = outbox.Cursor{AvailableAt: last.AvailableAt, CreatedAt: last.CreatedAt, EventID: last.env.EventID}
+	slices.SortFunc(rows, oldestFirst)
+	for _, r := range rows {
+		if r.corrupt {
+			b.Undecodable = append(b.Undecodable, outbox.Undecodable{EventID: r.env.EventID, Err: errHeaders})
+		} else {
+			b.Envelopes = append(b.Envelopes, r.envelope())
+		}
+	}
+	return b
+}
+
+func first(rows []*memRow, limit int) []*memRow { return rows[:min(limit, len(rows))] }

@@ -1,0 +1,175 @@
+package outboxtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Mark implements [outbox.Store].
+func (s *Store) Mark(ctx context.Context, _ outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		ids := make([]string, len(marks))
+		for i := range marks {
+			ids[i] = marks[i].EventID
+		}
+		return 0, s.fail("marking as "+kind.String(), ids, err)
+	}
+	now := s.clock()
+	changed := 0
+	for _, m := range marks {
+		r := s.rows[m.EventID]
+		if r == nil || r.hidden || owner != "" && r.LockedBy != owner || !allowed(kind, r.Status) {
+			continue
+		}
+		changed++
+		s.apply(r, kind, m, now)
+	}
+	return changed, nil
+}
+
+func (s *Store) apply(r *memRow, kind outbox.MarkKind, m outbox.Mark, now time.Time) {
+	r.unlock()
+	switch kind {
+	case outbox.MarkDone:
+		r.Status, r.DoneAt = outbox.StatusDone, now
+	case outbox.MarkDelete:
+		delete(s.rows, m.EventID)
+	case outbox.MarkRetry:
+		r.Status, r.AvailableAt, r.LastError = outbox.StatusRetry, m.AvailableAt, m.Error
+		r.Attempts++
+	case outbox.MarkDead:
+		r.Status, r.DoneAt, r.LastError = outbox.StatusDead, now, m.Error
+		if m.CountAttempt {
+			r.Attempts++
+		}
+	case outbox.MarkDeferred:
+		r.Status, r.AvailableAt = outbox.StatusNew, m.AvailableAt
+	case outbox.MarkReleased:
+	}
+}
+
+// Renew implements [outbox.Store].
+func (s *Store) Renew(ctx context.Context, _ outbox.DB, owner string, eventIDs []string) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, s.fail("renewing the lease of", eventIDs, err)
+	}
+	held := s.named(eventIDs, func(r *memRow) bool { return owner != "" && r.LockedBy == owner })
+	now := s.clock()
+	for _, r := range held {
+		r.LockedAt = now
+	}
+	return len(held), nil
+}
+
+// Purge implements [outbox.Store].
+func (s *Store) Purge(ctx context.Context, _ outbox.DB, q outbox.PurgeQuery) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, s.fail("purging old rows", nil, err)
+	}
+	old := first(s.visible(oldestFirst, func(r *memRow) bool {
+		if q.ByAge {
+			return r.CreatedAt.Before(q.Before)
+		}
+		return r.Status.Terminal() && r.endedAt().Before(q.Before)
+	}), q.Limit)
+	return s.remove(old), nil
+}
+
+// QueryDead implements [outbox.Store].
+func (s *Store) QueryDead(ctx context.Context, _ outbox.DB, q outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, s.fail("listing dead letters", nil, err)
+	}
+	after := &memRow{RawRow: RawRow{DoneAt: q.AfterDiedAt}, env: outbox.Envelope{EventID: q.AfterEventID}}
+	rows := first(s.visible(diedFirst, func(r *memRow) bool {
+		return r.matches(q.DeadFilter) && (q.AfterDiedAt.IsZero() && q.AfterEventID == "" || diedFirst(r, after) > 0)
+	}), q.Limit)
+	var letters []outbox.DeadLetter
+	for _, r := range rows {
+		l := r.letter()
+		if q.KeysOnly {
+			l = outbox.DeadLetter{Envelope: outbox.Envelope{EventID: l.EventID}, DiedAt: l.DiedAt}
+		}
+		letters = append(letters, l)
+	}
+	return letters, nil
+}
+
+// GetDead implements [outbox.Store].
+func (s *Store) GetDead(ctx context.Context, _ outbox.DB, eventID string) (outbox.DeadLetter, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return outbox.DeadLetter{}, s.fail("reading dead", []string{eventID}, err)
+	}
+	for _, r := range s.named([]string{eventID}, isDead) {
+		return r.letter(), nil
+	}
+	return outbox.DeadLetter{}, s.fail("reading dead", []string{eventID}, outbox.ErrNotFound)
+}
+
+// CountDead implements [outbox.Store].
+func (s *Store) CountDead(ctx context.Context, _ outbox.DB, f outbox.DeadFilter) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, s.fail("counting dead letters", nil, err)
+	}
+	return int64(len(s.visible(diedFirst, func(r *memRow) bool { return r.matches(f) }))), nil
+}
+
+// ReplayDead implements [outbox.Store].
+func (s *Store) ReplayDead(ctx context.Context, _ outbox.DB, eventIDs []string, now time.Time) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, s.fail("replaying dead", eventIDs, err)
+	}
+	dead := s.named(eventIDs, isDead)
+	for _, r := range dead {
+		r.RawRow = RawRow{Status: outbox.StatusNew, AvailableAt: now, CreatedAt: r.CreatedAt}
+	}
+	return len(dead), nil
+}
+
+// DeleteDead implements [outbox.Store].
+func (s *Store) DeleteDead(ctx context.Context, _ outbox.DB, eventIDs []string) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, s.fail("deleting dead", eventIDs, err)
+	}
+	return s.remove(s.named(eventIDs, isDead)), nil
+}
+
+func (s *Store) remove(rows []*memRow) int {
+	for _, r := range rows {
+		delete(s.rows, r.env.EventID)
+	}
+	return len(rows)
+}
+
+func isDead(r *memRow) bool { return r.Status == outbox.StatusDead }
+
+func (r *memRow) letter() outbox.DeadLetter {
+	return outbox.DeadLetter{Envelope: r.envelope(), LastError: r.LastError, DiedAt: r.endedAt()}
+}
+
+func (r *memRow) matches(f outbox.DeadFilter) bool {
+	died := r.endedAt()
+	return isDead(r) &&
+		(f.EventType == "" || r.env.EventType == f.EventType) &&
+		(f.AggregateType == "" || r.env.AggregateType == f.AggregateType) &&
+		(f.Since.IsZero() || !died.Before(f.Since)) &&
+		(f.Until.IsZero() || died.Before(f.Until))
+}
