@@ -1,0 +1,181 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// died is when a dead row died, as the index has it. A row that something else
+// marked DEAD may have no time of its own; MySQL, which cannot index an
+// expression everywhere, does not find such rows by time.
+func (s *Store) died() string {
+	if s.d.name == "mysql" {
+		return "done_at"
+	}
+	return "COALESCE(done_at, created_at)"
+}
+
+// dead writes the condition of dead rows that a filter chooses.
+func (q *query) dead(s *Store, f outbox.DeadFilter) *query {
+	q.add("status = 3")
+	if f.EventType != "" {
+		q.add(" AND event_type = ").arg(string(f.EventType))
+	}
+	if f.AggregateType != "" {
+		q.add(" AND aggregate_type = ").arg(string(f.AggregateType))
+	}
+	if !f.Since.IsZero() {
+		q.add(" AND ", s.died(), " >= ").time(f.Since)
+	}
+	if !f.Until.IsZero() {
+		q.add(" AND ", s.died(), " < ").time(f.Until)
+	}
+	return q
+}
+
+// QueryDead implements [outbox.Store].
+func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+	q := s.query(512)
+	q.add("SELECT ")
+	if d.KeysOnly {
+		q.add("event_id, ").timeColumn(s.died())
+	} else {
+		q.letter(s)
+	}
+	q.add(" FROM ").table(s).add(" WHERE ").dead(s, d.DeadFilter)
+	if d.AfterEventID != "" {
+		q.add(" AND ", s.died(), " >= ").time(d.AfterDiedAt).add(" AND (", s.died(), " > ").time(d.AfterDiedAt).
+			add(" OR event_id > ").arg(d.AfterEventID).add(")")
+	}
+	q.add(" ORDER BY ", s.died(), ", event_id LIMIT ").arg(d.Limit)
+	var letters []outbox.DeadLetter
+	err := s.rows(ctx, db, "listing dead letters", q, func(rows *sql.Rows) error {
+		var r row
+		if d.KeysOnly {
+			err := rows.Scan(&r.id, &r.diedAt)
+			letters = append(letters, outbox.DeadLetter{Envelope: outbox.Envelope{EventID: r.id}, DiedAt: r.diedAt.Time})
+			return err
+		}
+		letter, err := s.scanLetter(rows)
+		letters = append(letters, letter)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return letters, nil
+}
+
+// letter writes the columns of a dead letter.
+func (q *query) letter(s *Store) *query {
+	q.columns("").add(", last_error, ")
+	if s.d.name == "mysql" {
+		return q.timeColumn("COALESCE(done_at, created_at)")
+	}
+	return q.timeColumn(s.died())
+}
+
+func (s *Store) scanLetter(rows *sql.Rows) (outbox.DeadLetter, error) {
+	var r row
+	if err := rows.Scan(append(r.fields(), &r.lastError, &r.diedAt)...); err != nil {
+		return outbox.DeadLetter{}, err
+	}
+	env, err := s.envelope(&r)
+	if err != nil {
+		// Its headers are why it is dead: show the rest.
+		r.headers = sql.NullString{}
+		env, err = s.envelope(&r)
+	}
+	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: r.diedAt.Time}, err
+}
+
+// GetDead implements [outbox.Store].
+func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outbox.DeadLetter, error) {
+	q := s.query(512)
+	q.add("SELECT ").letter(s).add(" FROM ").table(s).add(" WHERE status = 3 AND event_id = ").arg(eventID)
+	letter, found := outbox.DeadLetter{}, false
+	err := s.rows(ctx, db, "reading dead letter "+eventID, q, func(rows *sql.Rows) (err error) {
+		found = true
+		letter, err = s.scanLetter(rows)
+		return err
+	})
+	if err == nil && !found {
+		err = outbox.ErrNotFound
+	}
+	return letter, err
+}
+
+// CountDead implements [outbox.Store].
+func (s *Store) CountDead(ctx context.Context, db outbox.DB, f outbox.DeadFilter) (int64, error) {
+	q := s.query(256)
+	q.add("SELECT COUNT(*) FROM ").table(s).add(" WHERE ").dead(s, f)
+	var n int64
+	err := s.rows(ctx, db, "counting dead letters", q, scanInto(&n))
+	return n, err
+}
+
+// ReplayDead implements [outbox.Store].
+func (s *Store) ReplayDead(ctx context.Context, db outbox.DB, eventIDs []string, now time.Time) (int, error) {
+	return s.eachDead(ctx, db, "replaying", eventIDs, func(q *query) {
+		q.add("UPDATE ").table(s).add(" SET status = 0, attempts = 0, available_at = ").time(now).
+			add(", last_error = NULL, done_at = NULL, ", unlock)
+	})
+}
+
+// DeleteDead implements [outbox.Store].
+func (s *Store) DeleteDead(ctx context.Context, db outbox.DB, eventIDs []string) (int, error) {
+	return s.eachDead(ctx, db, "deleting", eventIDs, func(q *query) { q.add("DELETE FROM ").table(s) })
+}
+
+func (s *Store) eachDead(ctx context.Context, db outbox.DB, verb string, eventIDs []string, statement func(*query)) (int, error) {
+	total := 0
+	for chunk := range slices.Chunk(eventIDs, markRows) {
+		q := s.query(256 + 2*len(chunk))
+		statement(q)
+		q.add(" WHERE status = 3 AND ").ids("event_id", chunk)
+		n, err := s.exec(ctx, db, fmt.Sprintf("%s %d dead letters from %s on", verb, len(chunk), chunk[0]), q)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, s.err
+}
+
+// Stats implements [outbox.Store].
+func (s *Store) Stats(ctx context.Context, db outbox.DB, now time.Time) (outbox.StoreStats, error) {
+	var st outbox.StoreStats
+	for _, pending := range s.pending() {
+		q := s.query(1024)
+		q.add("SELECT ").counted(s, pending, "available_at <= ", now).add(", ").counted(s, pending, "available_at > ", now)
+		q.add(", (SELECT ").timeColumn("available_at").add(" FROM ").table(s).add(" WHERE ", pending, " AND available_at <= ").
+			time(now).add(dueOrder).add("1)")
+		var due, delayed int64
+		var oldest timestamp
+		if err := s.rows(ctx, db, "reading stats", q, scanInto(&due, &delayed, &oldest)); err != nil {
+			return outbox.StoreStats{}, err
+		}
+		st.Due = min(st.Due+due, outbox.StatsLimit)
+		st.Delayed = min(st.Delayed+delayed, outbox.StatsLimit)
+		if !oldest.IsZero() && (st.OldestDue.IsZero() || oldest.Before(st.OldestDue)) {
+			st.OldestDue = oldest.Time
+		}
+	}
+	q := s.query(256)
+	q.add("SELECT ").counted(s, "status = 3", "", time.Time{})
+	return st, s.rows(ctx, db, "reading stats", q, scanInto(&st.Dead))
+}
+
+// counted writes a count that stops at [outbox.StatsLimit].
+func (q *query) counted(s *Store, status, condition string, at time.Time) *query {
+	q.add("(SELECT COUNT(*) FROM (SELECT 1 AS one FROM ").table(s).add(" WHERE ", status)
+	if condition != "" {
+		q.add(" AND ", condition).time(at)
+	}
+	return q.add(" LIMIT ").arg(outbox.StatsLimit).add(") AS counted)")
+}

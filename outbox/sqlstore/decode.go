@@ -1,0 +1,127 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// columns writes what an envelope is made of, in the order of row.
+func (q *query) columns(prefix string) *query {
+	for _, c := range []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "payload", "headers", "attempts"} {
+		q.add(prefix, c, ", ")
+	}
+	return q.timeColumn(prefix + "created_at").add(", ").timeColumn(prefix + "available_at")
+}
+
+// timeColumn writes a time column so that [timestamp] can read it.
+func (q *query) timeColumn(column string) *query {
+	return q.add(fmt.Sprintf(q.d.textColumn, column))
+}
+
+// row is one row of the table as it is read.
+type row struct {
+	id, eventType                  string
+	aggregateType, aggregateID     sql.NullString
+	tenantID, headers              sql.NullString
+	payload                        sql.NullString
+	attempts                       int
+	createdAt, availableAt, diedAt timestamp
+	lastError                      sql.NullString
+	leased                         bool // MySQL: the row that is claimed has an expired lease
+}
+
+// fields are the destinations of columns.
+func (r *row) fields() []any {
+	return []any{&r.id, &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.payload, &r.headers, &r.attempts, &r.createdAt, &r.availableAt}
+}
+
+// envelope makes the row an envelope.
+func (s *Store) envelope(r *row) (outbox.Envelope, error) {
+	headers, err := s.decodeHeaders(r.headers.String)
+	if err != nil {
+		return outbox.Envelope{}, err
+	}
+	aggregate := outbox.Global
+	if r.aggregateType.Valid {
+		aggregate = outbox.AggregateType(r.aggregateType.String)
+	}
+	return outbox.Envelope{
+		EventID: r.id, EventType: outbox.EventType(r.eventType), AggregateType: aggregate,
+		AggregateID: r.aggregateID.String, TenantID: r.tenantID.String, Headers: headers,
+		Payload:    outbox.RawJSONWith(s.codec, r.payload.String),
+		OccurredAt: r.createdAt.Time, AvailableAt: r.availableAt.Time, Attempts: r.attempts,
+	}, nil
+}
+
+var errHeaders = errors.New("headers are not a flat object of strings")
+
+// decodeHeaders reads a flat object of strings; NULL, "" and null are none.
+func (s *Store) decodeHeaders(text string) (map[string]string, error) {
+	if text == "" || text == "null" || text == "{}" {
+		return nil, nil
+	}
+	var headers map[string]string
+	if err := s.codecOrDefault().Unmarshal([]byte(text), &headers); err != nil {
+		return nil, fmt.Errorf("%w: %w", errHeaders, err)
+	}
+	if strings.Contains(text, "null") { // a codec makes "" of a value that is null
+		var strict map[string]*string
+		if err := s.codecOrDefault().Unmarshal([]byte(text), &strict); err != nil {
+			return nil, fmt.Errorf("%w: %w", errHeaders, err)
+		}
+		for key, value := range strict {
+			if value == nil {
+				return nil, fmt.Errorf("%w: the value of %.64q is null", errHeaders, key)
+			}
+		}
+	}
+	if len(headers) == 0 {
+		return nil, nil
+	}
+	return headers, nil
+}
+
+// batch makes rows, which are in the order of due times, a batch.
+func (s *Store) batch(rows []row) outbox.Batch {
+	b := outbox.Batch{Envelopes: make([]outbox.Envelope, 0, len(rows))}
+	for i := range rows {
+		env, err := s.envelope(&rows[i])
+		if err != nil {
+			b.Undecodable = append(b.Undecodable, outbox.Undecodable{EventID: rows[i].id, Err: err})
+			continue
+		}
+		b.Envelopes = append(b.Envelopes, env)
+	}
+	if n := len(rows); n > 0 {
+		last := &rows[n-1]
+		b.Next = outbox.Cursor{AvailableAt: last.availableAt.Time, CreatedAt: last.createdAt.Time, EventID: last.id}
+	}
+	slices.SortFunc(b.Envelopes, func(x, y outbox.Envelope) int {
+		if c := x.OccurredAt.Compare(y.OccurredAt); c != 0 {
+			return c
+		}
+		return strings.Compare(x.EventID, y.EventID)
+	})
+	return b
+}
+
+// byDue is the order in which due rows are chosen.
+func byDue(x, y row) int {
+	if c := x.availableAt.Compare(y.availableAt.Time); c != 0 {
+		return c
+	}
+	if c := x.createdAt.Compare(y.createdAt.Time); c != 0 {
+		return c
+	}
+	return strings.Compare(x.id, y.id)
+}
+
+// scanInto is a scan for rows of the given destinations.
+func scanInto(dest ...any) func(*sql.Rows) error {
+	return func(rows *sql.Rows) error { return rows.Scan(dest...) }
+}

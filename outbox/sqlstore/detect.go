@@ -1,0 +1,63 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var plainVersion = regexp.MustCompile(`^\d+\.\d+`)
+
+// Detect asks the server what it is and returns the store for it. It needs a
+// connection for a moment. What is neither PostgreSQL, MySQL, MariaDB, TiDB nor
+// SQLite is an error that says so.
+func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
+	if db == nil {
+		return nil, &outbox.FieldError{Field: "sqlstore.Detect db", Problem: "is nil"}
+	}
+	d, err := detect(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	s := newStore(d, opts)
+	return s, s.err
+}
+
+func detect(ctx context.Context, db outbox.DB) (*dialect, error) {
+	version, err := ask(ctx, db, "SELECT version()")
+	switch {
+	case err != nil:
+		// SQLite has no version(); any other failure is the same twice.
+		if _, err2 := ask(ctx, db, "SELECT sqlite_version()"); err2 != nil {
+			return nil, fmt.Errorf("outbox: asking the database what it is: %w", errors.Join(err, err2))
+		}
+		return sqlite, nil
+	case strings.HasPrefix(version, "PostgreSQL "):
+		return postgres, nil
+	case strings.Contains(version, "MariaDB"):
+		return mysql, nil
+	case strings.Contains(version, "TiDB"):
+		return mysqlServer, nil
+	case plainVersion.MatchString(version):
+		if _, err := ask(ctx, db, "SELECT @@version_comment"); err == nil {
+			return mysqlServer, nil
+		}
+	}
+	return nil, fmt.Errorf("outbox: the database says that it is %.80q; known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite: if it speaks one of their dialects, use sqlstore.Postgres, MySQL or SQLite", version)
+}
+
+func ask(ctx context.Context, db outbox.DB, question string) (answer string, err error) {
+	rows, err := db.QueryContext(ctx, question)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = rows.Close() }()
+	if rows.Next() {
+		err = rows.Scan(&answer)
+	}
+	return answer, errors.Join(err, rows.Err())
+}

@@ -1,0 +1,208 @@
+package sqlstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// dialect is what differs between databases in how a value is written and read.
+// How whole statements differ stands in statements.go.
+type dialect struct {
+	name  string
+	quote string
+	// dollar: parameters are $1, $2…, else ?.
+	dollar bool
+	// now is the database's clock in UTC; empty: it is this process's.
+	now string
+	// layout of times as parameters; empty: microseconds since 1970.
+	layout string
+	// timeCast and textColumn are put around a time parameter and a time column
+	// that is selected.
+	timeCast, textColumn string
+	// maxDepth and maxExponent are what JSON texts may have; zero: no limit.
+	maxDepth, maxExponent int
+	// surrogates: a lone surrogate escape is refused.
+	surrogates bool
+}
+
+var postgres = &dialect{
+	name: "postgres", quote: `"`, dollar: true, now: "clock_timestamp()",
+	// A string with its zone is exact through every driver and protocol.
+	layout: "2006-01-02 15:04:05.000000-07", timeCast: "CAST(%s AS TIMESTAMPTZ)", textColumn: "%s",
+	// The type numeric has 131,072 digits before and 16,383 after the point.
+	maxExponent: 16_000, surrogates: true,
+}
+
+var mysql = &dialect{
+	name: "mysql", quote: "`", now: "UTC_TIMESTAMP(6)",
+	// Strings in and out: a time.Time means what the DSN's loc says.
+	layout: "2006-01-02 15:04:05.000000", timeCast: "%s", textColumn: "DATE_FORMAT(%s, '%%Y-%%m-%%d %%H:%%i:%%s.%%f')",
+	// MariaDB refuses deeper texts, MySQL numbers beyond a double.
+	maxDepth: 31, maxExponent: 300, surrogates: true,
+}
+
+// mysqlServer is mysql for a server that is known to be MySQL.
+var mysqlServer = func() *dialect {
+	d := *mysql
+	d.maxDepth = 100
+	return &d
+}()
+
+var sqlite = &dialect{name: "sqlite", quote: `"`, timeCast: "%s", textColumn: "%s"}
+
+// timeArg is a time as a parameter.
+func (d *dialect) timeArg(t time.Time) any {
+	t = t.UTC().Truncate(time.Microsecond)
+	if d.layout == "" {
+		return t.UnixMicro()
+	}
+	return t.Format(d.layout)
+}
+
+// query builds a statement and its arguments.
+type query struct {
+	d    *dialect
+	b    strings.Builder
+	args []any
+}
+
+func (s *Store) query(capacity int) *query {
+	q := &query{d: s.d}
+	q.b.Grow(capacity)
+	return q
+}
+
+func (q *query) text() string { return q.b.String() }
+
+// add writes SQL as it is.
+func (q *query) add(parts ...string) *query {
+	for _, p := range parts {
+		q.b.WriteString(p)
+	}
+	return q
+}
+
+func (q *query) table(s *Store) *query { return q.add(s.table.quoted(q.d.quote)) }
+
+// arg writes a parameter.
+func (q *query) arg(v any) *query {
+	q.args = append(q.args, v)
+	if !q.d.dollar {
+		return q.add("?")
+	}
+	q.b.WriteByte('$')
+	var digits [8]byte
+	q.b.Write(strconv.AppendInt(digits[:0], int64(len(q.args)), 10))
+	return q
+}
+
+// time writes a time parameter.
+func (q *query) time(t time.Time) *query {
+	before, after, _ := strings.Cut(q.d.timeCast, "%s")
+	return q.add(before).arg(q.d.timeArg(t)).add(after)
+}
+
+// now writes the database's clock.
+func (q *query) now() *query {
+	if q.d.now != "" {
+		return q.add(q.d.now)
+	}
+	return q.arg(q.d.timeArg(time.Now()))
+}
+
+// ago writes the database's clock, d ago.
+func (q *query) ago(d time.Duration) *query {
+	switch q.d {
+	case postgres:
+		return q.add("clock_timestamp() - CAST(").arg(d.Microseconds()).add(" AS BIGINT) * INTERVAL '1 microsecond'")
+	case sqlite:
+		return q.arg(q.d.timeArg(time.Now().Add(-d)))
+	default:
+		return q.add("UTC_TIMESTAMP(6) - INTERVAL ").arg(d.Microseconds()).add(" MICROSECOND")
+	}
+}
+
+// ids writes a condition for a list of ids. So that there are few distinct
+// texts to prepare, PostgreSQL gets an array, and other lists are padded with
+// their last id.
+func (q *query) ids(column string, ids []string) *query {
+	q.add(column)
+	if q.d == postgres {
+		return q.add(" = ANY(CAST(").arg(textArray(ids)).add(" AS TEXT[]))")
+	}
+	q.add(" IN (")
+	for i := range padded(len(ids)) {
+		if i > 0 {
+			q.add(",")
+		}
+		q.arg(ids[min(i, len(ids)-1)])
+	}
+	return q.add(")")
+}
+
+// padded is the next power of two.
+func padded(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	return p
+}
+
+// textArray is a PostgreSQL array literal, which every driver passes as a
+// string.
+func textArray(items []string) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, s := range items {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		for {
+			j := strings.IndexAny(s, `"\`)
+			if j < 0 {
+				break
+			}
+			b.WriteString(s[:j])
+			b.WriteByte('\\')
+			b.WriteByte(s[j])
+			s = s[j+1:]
+		}
+		b.WriteString(s)
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// timestamp reads a time column through any driver. NULL is the zero time.
+type timestamp struct{ time.Time }
+
+var _ interface{ Scan(any) error } = (*timestamp)(nil)
+
+// Scan takes microseconds, a time, or the text of MySQL's DATE_FORMAT, which is
+// in UTC.
+func (t *timestamp) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		t.Time = time.Time{}
+	case int64:
+		t.Time = time.UnixMicro(v).UTC()
+	case time.Time:
+		t.Time = v.UTC()
+	case []byte:
+		return t.Scan(string(v))
+	case string:
+		parsed, err := time.Parse("2006-01-02 15:04:05.999999", v)
+		if err != nil {
+			return fmt.Errorf("reading a time: %w", err)
+		}
+		t.Time = parsed
+	default:
+		return fmt.Errorf("reading a time: a driver gave a %T", src)
+	}
+	return nil
+}

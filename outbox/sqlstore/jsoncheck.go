@@ -1,0 +1,116 @@
+package sqlstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// CheckEnvelope implements [outbox.EnvelopeChecker]: it refuses JSON texts that
+// are valid and that the database would not take all the same.
+func (s *Store) CheckEnvelope(env outbox.Envelope) error {
+	if s.err != nil {
+		return s.err
+	}
+	if s.d.maxDepth == 0 && s.d.maxExponent == 0 && !s.d.surrogates {
+		return nil
+	}
+	if problem := s.d.checkJSON(env.Payload.String()); problem != "" {
+		return &outbox.FieldError{Field: "Envelope.Payload", Problem: problem}
+	}
+	return nil
+}
+
+// checkJSON looks through valid JSON text once and says what the database would
+// refuse; "" is nothing.
+func (d *dialect) checkJSON(text string) string {
+	depth, deepest := 0, 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			end, ok := d.checkString(text, i+1)
+			if !ok {
+				return `holds half of a surrogate pair, such as \ud800, which ` + d.name + " does not store in JSON"
+			}
+			i = end
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		case c == '-' || c >= '0' && c <= '9':
+			end := i + 1
+			for end < len(text) && strings.IndexByte("0123456789+-.eE", text[end]) >= 0 {
+				end++
+			}
+			if !d.checkNumber(text[i:end]) {
+				return fmt.Sprintf("holds a number, of %d characters, that is out of %s's range", end-i, d.name)
+			}
+			i = end - 1
+		}
+	}
+	if d.maxDepth > 0 && deepest > d.maxDepth {
+		return fmt.Sprintf("is nested %d levels deep; the database allows %d", deepest, d.maxDepth)
+	}
+	return ""
+}
+
+// checkString returns where the string that begins at i ends.
+func (d *dialect) checkString(text string, i int) (end int, ok bool) {
+	for ; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			return i, true
+		case '\\':
+			i++
+			if i < len(text) && text[i] == 'u' && d.surrogates {
+				switch unit := codeUnit(text, i+1); {
+				case unit >= 0xDC00 && unit <= 0xDFFF:
+					return i, false
+				case unit >= 0xD800 && unit <= 0xDBFF:
+					low := -1
+					if strings.HasPrefix(text[min(i+5, len(text)):], `\u`) {
+						low = codeUnit(text, i+7)
+					}
+					if low < 0xDC00 || low > 0xDFFF {
+						return i, false
+					}
+					i += 6
+				}
+				i += 4
+			}
+		}
+	}
+	return i, true
+}
+
+func codeUnit(text string, i int) int {
+	if i+4 > len(text) {
+		return -1
+	}
+	n, err := strconv.ParseUint(text[i:i+4], 16, 16)
+	if err != nil {
+		return -1
+	}
+	return int(n)
+}
+
+// checkNumber is generous: what it lets pass is in range, and what is not is
+// beyond any use.
+func (d *dialect) checkNumber(number string) bool {
+	if len(number) < d.maxExponent && strings.IndexAny(number, "eE") < 0 {
+		return true
+	}
+	mantissa, exponent := number, 0
+	if i := strings.IndexAny(number, "eE"); i >= 0 {
+		mantissa = number[:i]
+		n, err := strconv.Atoi(number[i+1:])
+		if err != nil {
+			return false
+		}
+		exponent = n
+	}
+	return max(exponent, -exponent)+len(mantissa) <= d.maxExponent
+}

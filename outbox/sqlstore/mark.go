@@ -1,0 +1,157 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// markRows is the most rows of one statement that spells each out; more are
+// several statements in a transaction.
+const markRows = 1000
+
+// caseRows is that for statements whose cost grows with the square of the rows.
+const caseRows = 64
+
+const unlock = "locked_by = NULL, locked_at = NULL"
+
+// Mark implements [outbox.Store].
+func (s *Store) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+	if len(marks) == 0 {
+		return 0, s.err
+	}
+	// In one order, so that two nodes that mark do not wait for each other.
+	marks = slices.Clone(marks)
+	slices.SortFunc(marks, func(x, y outbox.Mark) int { return strings.Compare(x.EventID, y.EventID) })
+	limit := markRows
+	if s.d != postgres && (kind == outbox.MarkRetry || kind == outbox.MarkDead || kind == outbox.MarkDeferred) {
+		limit = caseRows
+	}
+	if len(marks) <= limit {
+		return s.markChunk(ctx, db, kind, owner, marks)
+	}
+	total := 0
+	err := s.inTx(ctx, db, "marking events "+kind.String(), nil, func(tx *sql.Tx) error {
+		for chunk := range slices.Chunk(marks, limit) {
+			n, err := s.markChunk(ctx, tx, kind, owner, chunk)
+			if err != nil {
+				return err
+			}
+			total += n
+		}
+		return nil
+	})
+	return total, err
+}
+
+func (s *Store) markChunk(ctx context.Context, db outbox.Execer, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+	what := fmt.Sprintf("marking %d events from %s on %s", len(marks), marks[0].EventID, kind)
+	q := s.query(512 + 16*len(marks))
+	open := "status IN (0, 2)"
+	if kind == outbox.MarkDelete {
+		q.add("DELETE FROM ").table(s)
+	} else {
+		q.add("UPDATE ").table(s).add(" SET ")
+	}
+	ids := make([]string, len(marks))
+	for i := range marks {
+		ids[i] = marks[i].EventID
+	}
+	switch kind {
+	case outbox.MarkDone:
+		q.add("status = 1, done_at = ").now().add(", ", unlock)
+		open = "status <> 1"
+	case outbox.MarkDelete:
+		open = "status <> 1"
+	case outbox.MarkReleased:
+		q.add(unlock)
+	case outbox.MarkRetry:
+		q.add("status = 2, attempts = attempts + 1, ", unlock, ", available_at = ").perRow("at", marks).
+			add(", last_error = ").perRow("err", marks)
+	case outbox.MarkDead:
+		q.add("status = 3, ", unlock, ", done_at = ").now().add(", attempts = attempts + ").perRow("n", marks).
+			add(", last_error = ").perRow("err", marks)
+	case outbox.MarkDeferred:
+		q.add("status = 0, ", unlock, ", available_at = ").perRow("at", marks)
+	default:
+		return 0, s.fail(what, fmt.Errorf("unknown kind %d", kind))
+	}
+	switch kind {
+	case outbox.MarkRetry, outbox.MarkDead, outbox.MarkDeferred:
+		q.whereRows(s, marks, ids)
+	default:
+		q.add(" WHERE ").ids("event_id", ids)
+	}
+	q.add(" AND ", open)
+	if owner != "" {
+		q.add(" AND locked_by = ").arg(owner)
+	}
+	return s.exec(ctx, db, what, q)
+}
+
+// perRow writes a value that each row has its own of: a column of the joined
+// arrays on PostgreSQL, a CASE elsewhere.
+func (q *query) perRow(column string, marks []outbox.Mark) *query {
+	if q.d == postgres {
+		return q.add("marks.", column)
+	}
+	q.add("CASE event_id")
+	for i := range padded(len(marks)) {
+		m := &marks[min(i, len(marks)-1)]
+		q.add(" WHEN ").arg(m.EventID).add(" THEN ")
+		switch column {
+		case "at":
+			q.time(m.AvailableAt)
+		case "err":
+			q.arg(m.Error)
+		default:
+			q.arg(attempt(m))
+		}
+	}
+	return q.add(" END")
+}
+
+// whereRows writes which rows are meant.
+func (q *query) whereRows(s *Store, marks []outbox.Mark, ids []string) {
+	if q.d != postgres {
+		q.add(" WHERE ").ids("event_id", ids)
+		return
+	}
+	times, errs, counts := make([]string, len(marks)), make([]string, len(marks)), make([]string, len(marks))
+	for i := range marks {
+		times[i] = marks[i].AvailableAt.UTC().Format(q.d.layout)
+		errs[i] = marks[i].Error
+		counts[i] = strconv.Itoa(attempt(&marks[i]))
+	}
+	q.add(" FROM unnest(CAST(").arg(textArray(ids)).add(" AS TEXT[]), CAST(").arg(textArray(times)).
+		add(" AS TIMESTAMPTZ[]), CAST(").arg(textArray(errs)).add(" AS TEXT[]), CAST(").arg(textArray(counts)).
+		add(" AS INT[])) AS marks (id, at, err, n) WHERE ").table(s).add(".event_id = marks.id")
+}
+
+func attempt(m *outbox.Mark) int {
+	if m.CountAttempt {
+		return 1
+	}
+	return 0
+}
+
+// Renew implements [outbox.Store].
+func (s *Store) Renew(ctx context.Context, db outbox.DB, owner string, eventIDs []string) (int, error) {
+	total := 0
+	for chunk := range slices.Chunk(slices.Sorted(slices.Values(eventIDs)), markRows) {
+		q := s.query(256 + 2*len(chunk))
+		q.add("UPDATE ").table(s).add(" SET locked_at = ").now().add(" WHERE ").ids("event_id", chunk).
+			add(" AND status IN (0, 2) AND locked_by = ").arg(owner)
+		n, err := s.exec(ctx, db, fmt.Sprintf("renewing the leases of %d events", len(chunk)), q)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, s.err
+}

@@ -1,0 +1,87 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Purge implements [outbox.Store]. Rows that another purger holds are left to
+// it.
+func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (int, error) {
+	what := fmt.Sprintf("purging up to %d rows", p.Limit)
+	if s.d.name == "mysql" {
+		return s.purgeLocking(ctx, db, what, p)
+	}
+	q := s.query(512)
+	q.add("DELETE FROM ").table(s)
+	if s.d == postgres {
+		q.add(" WHERE event_id = ANY(ARRAY(")
+	} else {
+		q.add(" WHERE event_id IN (")
+	}
+	q.add("SELECT event_id FROM ").table(s)
+	if p.ByAge {
+		q.add(" WHERE created_at < ").time(p.Before).add(" ORDER BY created_at")
+	} else {
+		q.add(" WHERE status IN (1, 3) AND COALESCE(done_at, created_at) < ").time(p.Before).add(" ORDER BY COALESCE(done_at, created_at)")
+	}
+	q.add(" LIMIT ").arg(p.Limit)
+	if s.d == postgres {
+		q.add(" FOR UPDATE SKIP LOCKED))")
+	} else {
+		q.add(")")
+	}
+	return s.exec(ctx, db, what, q)
+}
+
+// purgeLocking is Purge for MySQL, which has an index for each condition and
+// none for all of them.
+func (s *Store) purgeLocking(ctx context.Context, db outbox.DB, what string, p outbox.PurgeQuery) (int, error) {
+	type condition struct{ where, column, order string }
+	conditions := []condition{{"", "created_at", "created_at"}}
+	if !p.ByAge {
+		conditions = []condition{
+			{"status = 1 AND ", "done_at", "done_at"},
+			{"status = 3 AND ", "done_at", "done_at"},
+			// Rows that something else marked, without a time.
+			{"status = 1 AND done_at IS NULL AND ", "created_at", ""},
+			{"status = 3 AND done_at IS NULL AND ", "created_at", ""},
+		}
+	}
+	deleted := 0
+	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) error {
+		var ids []string
+		for _, c := range conditions {
+			if len(ids) == p.Limit {
+				break
+			}
+			q := s.query(256)
+			q.add("SELECT event_id FROM ").table(s).add(" WHERE ", c.where, c.column, " < ").time(p.Before)
+			if c.order != "" {
+				q.add(" ORDER BY ", c.order)
+			}
+			q.add(" LIMIT ").arg(p.Limit - len(ids)).add(" FOR UPDATE SKIP LOCKED")
+			err := s.rows(ctx, tx, what, q, func(rows *sql.Rows) error {
+				var id string
+				err := rows.Scan(&id)
+				ids = append(ids, id)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		q := s.query(256 + 2*len(ids))
+		q.add("DELETE FROM ").table(s).add(" WHERE ").ids("event_id", ids)
+		n, err := s.exec(ctx, tx, what, q)
+		deleted = n
+		return err
+	})
+	return deleted, err
+}

@@ -1,0 +1,207 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+const dueOrder = " ORDER BY available_at, created_at, event_id LIMIT "
+
+// pending are the conditions under which the rows of a due read stand in one
+// order of an index. MySQL has no partial index, so it is asked for one status
+// at a time; a list of statuses would sort the backlog.
+func (s *Store) pending() []string {
+	if s.d.name == "mysql" {
+		return []string{"status = 2", "status = 0"}
+	}
+	return []string{"status IN (0, 2)"}
+}
+
+// due writes the condition of rows that are due.
+func (q *query) due(pending string, now, createdBefore time.Time) *query {
+	q.add(pending, " AND available_at <= ").time(now)
+	if !createdBefore.IsZero() {
+		q.add(" AND created_at <= ").time(createdBefore)
+	}
+	return q
+}
+
+// after writes the condition of rows behind a cursor. Beside a row comparison
+// PostgreSQL and SQLite need nothing; MySQL uses no index for one.
+func (q *query) after(c outbox.Cursor) *query {
+	if c.IsZero() {
+		return q
+	}
+	if q.d.name != "mysql" {
+		return q.add(" AND (available_at, created_at, event_id) > (").
+			time(c.AvailableAt).add(", ").time(c.CreatedAt).add(", ").arg(c.EventID).add(")")
+	}
+	return q.add(" AND available_at >= ").time(c.AvailableAt).add(" AND (available_at > ").time(c.AvailableAt).
+		add(" OR created_at > ").time(c.CreatedAt).add(" OR (created_at = ").time(c.CreatedAt).add(" AND event_id > ").arg(c.EventID).add("))")
+}
+
+// Poll implements [outbox.Store].
+func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (outbox.Batch, error) {
+	var all []row
+	for _, pending := range s.pending() {
+		q := s.query(512)
+		q.add("SELECT ").columns("").add(" FROM ").table(s).add(" WHERE ").
+			due(pending, p.Now, p.CreatedBefore).after(p.After).add(dueOrder).arg(p.Limit)
+		err := s.rows(ctx, db, "polling due events", q, func(rows *sql.Rows) error {
+			var r row
+			err := rows.Scan(r.fields()...)
+			all = append(all, r)
+			return err
+		})
+		if err != nil {
+			return outbox.Batch{}, err
+		}
+	}
+	if s.d.name == "mysql" {
+		slices.SortFunc(all, byDue)
+		all = all[:min(len(all), p.Limit)]
+	}
+	return s.batch(all), nil
+}
+
+// NextDue implements [outbox.Store].
+func (s *Store) NextDue(ctx context.Context, db outbox.DB, after time.Time) (time.Time, error) {
+	var next time.Time
+	for _, pending := range s.pending() {
+		q := s.query(256)
+		q.add("SELECT ").timeColumn("available_at").add(" FROM ").table(s).add(" WHERE ", pending, " AND available_at > ").
+			time(after).add(dueOrder).add("1")
+		err := s.rows(ctx, db, "asking for the next due event", q, func(rows *sql.Rows) error {
+			var t timestamp
+			if err := rows.Scan(&t); err != nil {
+				return err
+			}
+			if next.IsZero() || t.Before(next) {
+				next = t.Time
+			}
+			return nil
+		})
+		if err != nil {
+			return time.Time{}, err
+		}
+	}
+	return next, nil
+}
+
+// Claim implements [outbox.Store].
+func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (outbox.Batch, error) {
+	if s.d.name == "mysql" {
+		return s.claimLocking(ctx, db, c)
+	}
+	// Who is to be claimed is chosen once, as an array or a list, so that the
+	// rows are found by their primary key, however the planner estimates LIMIT.
+	// No indexed column changes, which lets PostgreSQL update in place.
+	q := s.query(1024)
+	q.add("UPDATE ").table(s).add(" SET attempts = attempts + CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END, locked_by = ").
+		arg(c.Owner).add(", locked_at = ").now()
+	if s.d == postgres {
+		q.add(" WHERE event_id = ANY(ARRAY(")
+	} else {
+		q.add(" WHERE event_id IN (")
+	}
+	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").due(s.pending()[0], c.Now, c.CreatedBefore).unleased(c.LockTimeout).
+		add(dueOrder).arg(c.Limit)
+	if s.d == postgres {
+		q.add(" FOR UPDATE SKIP LOCKED))")
+	} else {
+		q.add(")")
+	}
+	q.add(" RETURNING ").columns("")
+	var all []row
+	err := s.rows(ctx, db, "claiming due events", q, func(rows *sql.Rows) error {
+		var r row
+		err := rows.Scan(r.fields()...)
+		all = append(all, r)
+		return err
+	})
+	if err != nil {
+		return outbox.Batch{}, err
+	}
+	slices.SortFunc(all, byDue)
+	return s.batch(all), nil
+}
+
+// unleased writes the condition of rows that nobody holds, or no longer.
+func (q *query) unleased(timeout time.Duration) *query {
+	return q.add(" AND (locked_at IS NULL OR locked_at < ").ago(timeout).add(")")
+}
+
+// claimLocking is Claim in two statements, for MySQL. Read committed lets go of
+// the rows that were looked at and not taken; one status at a time, in the order
+// of the index, looks at no more than it takes but for leased ones.
+func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (outbox.Batch, error) {
+	const what = "claiming due events"
+	var all []row
+	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) error {
+		// Retries may take half, so that neither kind starves the other, and what
+		// new events leave.
+		retries, err := s.lockRows(ctx, tx, c, "status = 2", outbox.Cursor{}, (c.Limit+1)/2)
+		if err != nil {
+			return err
+		}
+		fresh, err := s.lockRows(ctx, tx, c, "status = 0", outbox.Cursor{}, c.Limit-len(retries))
+		if err != nil {
+			return err
+		}
+		all = append(retries, fresh...)
+		if n := len(retries); n == (c.Limit+1)/2 && len(all) < c.Limit {
+			last := retries[n-1]
+			rest, err := s.lockRows(ctx, tx, c, "status = 2",
+				outbox.Cursor{AvailableAt: last.availableAt.Time, CreatedAt: last.createdAt.Time, EventID: last.id}, c.Limit-len(all))
+			if err != nil {
+				return err
+			}
+			all = append(all, rest...)
+		}
+		if len(all) == 0 {
+			return nil
+		}
+		ids := make([]string, len(all))
+		for i := range all {
+			ids[i] = all[i].id
+		}
+		slices.Sort(ids)
+		q := s.query(256 + 2*len(ids))
+		q.add("UPDATE ").table(s).add(" SET attempts = attempts + (locked_at IS NOT NULL), locked_by = ").arg(c.Owner).
+			add(", locked_at = ").now().add(" WHERE ").ids("event_id", ids)
+		_, err = s.exec(ctx, tx, what, q)
+		return err
+	})
+	if err != nil {
+		return outbox.Batch{}, err
+	}
+	for i := range all {
+		if all[i].leased {
+			all[i].attempts++
+		}
+	}
+	slices.SortFunc(all, byDue)
+	return s.batch(all), nil
+}
+
+// lockRows reads and locks free rows of one status behind a place.
+func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, pending string, after outbox.Cursor, limit int) ([]row, error) {
+	if limit == 0 {
+		return nil, nil
+	}
+	q := s.query(512)
+	q.add("SELECT ").columns("").add(", locked_at IS NOT NULL FROM ").table(s).add(" WHERE ").
+		due(pending, c.Now, c.CreatedBefore).unleased(c.LockTimeout).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
+	var locked []row
+	err := s.rows(ctx, tx, "claiming due events", q, func(rows *sql.Rows) error {
+		var r row
+		err := rows.Scan(append(r.fields(), &r.leased)...)
+		locked = append(locked, r)
+		return err
+	})
+	return locked, err
+}

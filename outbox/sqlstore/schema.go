@@ -1,0 +1,85 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	_ "embed" // the schemas
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var (
+	//go:embed schema/postgres.sql
+	postgresSchema string
+	//go:embed schema/mysql.sql
+	mysqlSchema string
+	//go:embed schema/sqlite.sql
+	sqliteSchema string
+)
+
+var (
+	schemaIndex   = regexp.MustCompile(`\{index:(\w+)\}`)
+	schemaComment = regexp.MustCompile(`(?m)^--.*\n`)
+)
+
+// Schema is the DDL of the table and its indexes, for your migrations. It does
+// nothing to what exists.
+func (s *Store) Schema() string {
+	text := map[string]string{"postgres": postgresSchema, "mysql": mysqlSchema, "sqlite": sqliteSchema}[s.d.name]
+	quote := s.d.quote
+	// In SQLite the schema stands before the index, never before its table.
+	unqualified, prefix := quote+s.table.name+quote, ""
+	if s.d == sqlite && s.table.schema != "" {
+		prefix = quote + s.table.schema + quote + "."
+	}
+	text = strings.NewReplacer("{table}", s.table.quoted(quote), "{unqualified}", unqualified).Replace(text)
+	return schemaIndex.ReplaceAllStringFunc(text, func(m string) string {
+		return prefix + quote + s.table.index(schemaIndex.FindStringSubmatch(m)[1]) + quote
+	})
+}
+
+// Schema is the DDL for a table of one of the dialects "postgres", "mysql" and
+// "sqlite".
+func Schema(dialect, tableName string) (string, error) {
+	makers := map[string]func(...Option) *Store{"postgres": Postgres, "mysql": MySQL, "sqlite": SQLite}
+	make, known := makers[dialect]
+	if !known {
+		return "", &outbox.FieldError{Field: "sqlstore.Schema dialect", Problem: fmt.Sprintf("is %.40q; known are postgres, mysql and sqlite", dialect)}
+	}
+	s := make(WithTable(tableName))
+	if s.err != nil {
+		return "", s.err
+	}
+	return s.Schema(), nil
+}
+
+// CreateSchema creates the table and its indexes where they are missing. Several
+// processes may do so at once.
+func (s *Store) CreateSchema(ctx context.Context, db outbox.DB) error {
+	const what = "creating the schema"
+	statements := strings.Split(strings.TrimSpace(schemaComment.ReplaceAllString(s.Schema(), "")), ";\n")
+	return s.inTx(ctx, db, what, nil, func(tx *sql.Tx) error {
+		if s.d == postgres {
+			// IF NOT EXISTS is no protection against another who creates now.
+			h := fnv.New64a()
+			_, _ = h.Write([]byte("outbox-go schema " + s.table.String()))
+			q := s.query(64).add("SELECT pg_advisory_xact_lock(").arg(int64(h.Sum64())).add(")")
+			if _, err := tx.ExecContext(ctx, q.text(), q.args...); err != nil {
+				return s.fail(what, err)
+			}
+		}
+		for _, statement := range statements {
+			if statement = strings.TrimSuffix(strings.TrimSpace(statement), ";"); statement == "" {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return s.fail(what, err)
+			}
+		}
+		return nil
+	})
+}

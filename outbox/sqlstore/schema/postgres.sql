@@ -1,0 +1,25 @@
+CREATE TABLE IF NOT EXISTS {table} (
+  event_id       VARCHAR(36) PRIMARY KEY,
+  event_type     VARCHAR(128) NOT NULL,
+  aggregate_type VARCHAR(64),
+  aggregate_id   VARCHAR(128),
+  tenant_id      VARCHAR(64),
+  payload        JSONB NOT NULL,
+  headers        JSONB,
+  status         SMALLINT NOT NULL,
+  attempts       INT NOT NULL DEFAULT 0,
+  available_at   TIMESTAMPTZ NOT NULL,
+  created_at     TIMESTAMPTZ NOT NULL,
+  done_at        TIMESTAMPTZ,
+  last_error     TEXT,
+  locked_by      VARCHAR(128),
+  locked_at      TIMESTAMPTZ
+);
+-- What the poller reads, in its order. Delivered rows leave it.
+CREATE INDEX IF NOT EXISTS {index:due} ON {table} (available_at, created_at, event_id) WHERE status IN (0, 2);
+-- What the purger deletes, in its order.
+CREATE INDEX IF NOT EXISTS {index:old} ON {table} (COALESCE(done_at, created_at)) WHERE status IN (1, 3);
+-- Dead letters, by the time they died.
+CREATE INDEX IF NOT EXISTS {index:dead} ON {table} (COALESCE(done_at, created_at), event_id) WHERE status = 3;
+-- Purging by age alone.
+CREATE INDEX IF NOT EXISTS {index:age} ON {table} (created_at);

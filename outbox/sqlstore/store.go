@@ -1,0 +1,161 @@
+// Package sqlstore keeps the outbox table in PostgreSQL, MySQL or MariaDB (TiDB
+// speaks the same dialect), and SQLite, through database/sql and any driver.
+//
+//	store := sqlstore.Postgres()                  // or MySQL(), SQLite()
+//	store, err := sqlstore.Detect(ctx, db)        // asks the server what it is
+//	err = store.CreateSchema(ctx, db)             // or ship store.Schema()
+//
+// No value is ever put into the text of a statement, and every statement reads
+// about as many rows as it returns, whatever the table holds.
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// DefaultTable is the table's name when no other is given.
+const DefaultTable = "outbox_event"
+
+// Store is the table in one database. It implements [outbox.Store]. It does not
+// change and is safe for concurrent use.
+type Store struct {
+	d     *dialect
+	table table
+	codec outbox.Codec
+	err   error // what is wrong with the options
+}
+
+var (
+	_ outbox.Store           = (*Store)(nil)
+	_ outbox.EnvelopeChecker = (*Store)(nil)
+)
+
+// Option changes a store.
+type Option func(*Store)
+
+// WithTable names the table: letters, digits and underscores, optionally with a
+// schema before it, as in "app.outbox_event". The name is taken as it is, its
+// case included. Defaults to outbox_event.
+func WithTable(name string) Option {
+	return func(s *Store) {
+		t, err := parseTable(name)
+		if err != nil {
+			s.err = errors.Join(s.err, err)
+			return
+		}
+		s.table = t
+	}
+}
+
+// WithCodec is the codec for headers, and for decoding the payloads that are
+// read. Defaults to [outbox.DefaultCodec].
+func WithCodec(codec outbox.Codec) Option {
+	return func(s *Store) {
+		if codec == nil {
+			s.err = errors.Join(s.err, &outbox.FieldError{Field: "sqlstore.WithCodec", Problem: "is given no codec; leave it out for encoding/json"})
+			return
+		}
+		s.codec = codec
+	}
+}
+
+// Postgres is a store for PostgreSQL 12 or newer. A bad option is reported by
+// Validate and by every method.
+func Postgres(opts ...Option) *Store { return newStore(postgres, opts) }
+
+// MySQL is a store for MySQL 8, MariaDB 10.6 or newer, and TiDB. It keeps to the
+// nesting of JSON that MariaDB allows, 31 levels; [Detect] knows a MySQL and
+// allows it 100. A bad option is reported by Validate and by every method.
+func MySQL(opts ...Option) *Store { return newStore(mysql, opts) }
+
+// SQLite is a store for SQLite 3.35 or newer. A bad option is reported by
+// Validate and by every method.
+func SQLite(opts ...Option) *Store { return newStore(sqlite, opts) }
+
+func newStore(d *dialect, opts []Option) *Store {
+	s := &Store{d: d, table: table{name: DefaultTable}}
+	for _, opt := range opts {
+		opt(s)
+	}
+	return s
+}
+
+// Validate reports what is wrong with the options.
+func (s *Store) Validate() error { return s.err }
+
+// Dialect is "postgres", "mysql" or "sqlite".
+func (s *Store) Dialect() string { return s.d.name }
+
+// Table is the table's name as it was given.
+func (s *Store) Table() string { return s.table.String() }
+
+// fail wraps an error of the database with what was being done.
+func (s *Store) fail(what string, err error) error {
+	return fmt.Errorf("outbox: %s on table %s: %w", what, s.table, err)
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (s *Store) exec(ctx context.Context, db outbox.Execer, what string, q *query) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	res, err := db.ExecContext(ctx, q.text(), q.args...)
+	if err != nil {
+		return 0, s.fail(what, err)
+	}
+	n, err := res.RowsAffected()
+	if err != nil {
+		return 0, s.fail(what, err)
+	}
+	return int(n), nil
+}
+
+// queryer is a pool or a transaction.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// rows runs a query and hands each row to scan.
+func (s *Store) rows(ctx context.Context, db queryer, what string, q *query, scan func(*sql.Rows) error) error {
+	if s.err != nil {
+		return s.err
+	}
+	rows, err := db.QueryContext(ctx, q.text(), q.args...)
+	if err != nil {
+		return s.fail(what, err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return s.fail(what, err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return s.fail(what, err)
+	}
+	return nil
+}
+
+// inTx runs fn in a transaction of the store's own.
+func (s *Store) inTx(ctx context.Context, db outbox.DB, what string, opts *sql.TxOptions, fn func(tx *sql.Tx) error) error {
+	if s.err != nil {
+		return s.err
+	}
+	tx, err := db.BeginTx(ctx, opts)
+	if err != nil {
+		return s.fail(what, err)
+	}
+	if err := fn(tx); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return s.fail(what, err)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package sqlstore
+
+import (
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// table is a checked table name.
+type table struct{ schema, name string }
+
+// maxIdentifier is PostgreSQL's limit, the smallest.
+const maxIdentifier = 63
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func parseTable(name string) (table, error) {
+	t := table{name: name}
+	if schema, rest, qualified := strings.Cut(name, "."); qualified {
+		t = table{schema: schema, name: rest}
+		if !validIdentifier(schema) {
+			return table{}, badTable(name)
+		}
+	}
+	if !validIdentifier(t.name) {
+		return table{}, badTable(name)
+	}
+	return t, nil
+}
+
+func validIdentifier(s string) bool { return len(s) <= maxIdentifier && identifier.MatchString(s) }
+
+func badTable(name string) error {
+	return &outbox.FieldError{Field: "sqlstore.WithTable", Problem: fmt.Sprintf(
+		"is given %.100q (%d bytes); a table name is letters, digits and underscores, at most %d of them, not starting with a digit, optionally schema.table",
+		name, len(name), maxIdentifier)}
+}
+
+func (t table) String() string {
+	if t.schema != "" {
+		return t.schema + "." + t.name
+	}
+	return t.name
+}
+
+// quoted is the name in quotes of the dialect.
+func (t table) quoted(quote string) string {
+	if t.schema != "" {
+		return quote + t.schema + quote + "." + quote + t.name + quote
+	}
+	return quote + t.name + quote
+}
+
+// index is the name of one of the table's indexes. A name that would be too long
+// is cut and made unique by a hash.
+func (t table) index(suffix string) string {
+	name := "idx_" + t.name + "_" + suffix
+	if len(name) <= maxIdentifier {
+		return name
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(t.name))
+	tail := fmt.Sprintf("_%08x_%s", h.Sum32(), suffix)
+	return "idx_" + t.name[:maxIdentifier-len("idx_")-len(tail)] + tail
+}
