@@ -61,15 +61,15 @@ func runAfter(ctx context.Context, env Envelope, err error, fn func(context.Cont
 // a panic becomes an error for the levels around it.
 func chain(interceptors []Interceptor, routes ListenerRegistry) (Listener, error) {
 	next := Listener(guard{router{routes}})
-	v := validator{what: "Interceptors"}
+	v := validator{what: "DispatcherConfig"}
 	for i := len(interceptors) - 1; i >= 0; i-- {
 		if interceptors[i] == nil {
-			v.add(fmt.Sprintf("[%d]", i), "is nil")
+			v.add(fmt.Sprintf("Interceptors[%d]", i), "is nil")
 			continue
 		}
 		l := interceptors[i](next)
 		if isNil(l) {
-			v.add(fmt.Sprintf("[%d]", i), "returned no listener")
+			v.add(fmt.Sprintf("Interceptors[%d]", i), "returned no listener")
 			continue
 		}
 		next = guard{l}

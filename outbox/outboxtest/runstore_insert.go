@@ -143,10 +143,13 @@ func insertIsInvisibleBeforeCommit(s *storeSuite) {
 }
 
 func insertRollsBack(s *storeSuite) {
+	envs := s.events(3)
 	tx, _, rollback := s.Begin(s.t)
-	s.ok("Insert", s.Store.Insert(s.ctx, tx, s.events(3), "a"))
+	s.ok("Insert", s.Store.Insert(s.ctx, tx, envs, "a"))
 	s.ok("rollback", rollback())
 	s.count("rows after the rollback", s.pollAt(later).Len(), 0)
+	s.insert(envs...) // their ids are free again
+	s.count("rows when they are written again", s.pollAt(later).Len(), 3)
 }
 
 func insertNothing(s *storeSuite) {

@@ -9,36 +9,32 @@ import (
 	"sync"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // Scope is an [outbox.TxScope] whose end the test decides: [Scope.Commit],
 // [Scope.Rollback], [Scope.CommitUnknown]. It is safe for concurrent use; the
-// callbacks run on the goroutine that ends it. What is inserted through it into
-// a [Store] shares its fate.
+// callbacks run on the goroutine that ends it, each shielded from the panic of
+// another, as an adapter's do. What is inserted through it into a [Store]
+// shares its fate.
 type Scope struct {
 	source any
 	ctx    context.Context // of callbacks; it does not end with the transaction
 
-	mu    sync.Mutex // never held while a callback runs
-	state scopeState
-	log   []scopeEntry
+	// rows end before callbacks run, so that a callback sees all of them.
+	rows      txscope.Hooks
+	callbacks txscope.Hooks
+
+	mu         sync.Mutex
+	ended      bool
+	savepoints []string
+	inserted   []insertion
 }
 
-type scopeState uint8
-
-const (
-	scopeOpen scopeState = iota
-	scopeCommitted
-	scopeRolledBack
-	scopeUnknown
-)
-
-// scopeEntry is a savepoint or something that was registered.
-type scopeEntry struct {
-	savepoint     string
-	afterCommit   func(ctx context.Context)
-	afterRollback func(ctx context.Context, cause error)
-	apply, undo   func()
+// insertion is one Insert, so that the scope can tell what it wrote.
+type insertion struct {
+	envs   []outbox.Envelope
+	undone bool
 }
 
 // NewScope begins a transaction of a source, which is the one that the writer
@@ -52,7 +48,7 @@ func (s *Scope) Context(ctx context.Context) context.Context {
 	return outbox.ContextWithScope(ctx, s)
 }
 
-// ExecContext fails with [ErrNoDatabase]; only a [Store] can insert through a
+// ExecContext fails with [ErrNoDatabase]: only a [Store] can insert through a
 // Scope.
 func (s *Scope) ExecContext(_ context.Context, query string, _ ...any) (sql.Result, error) {
 	return nil, noDatabase(query)
@@ -62,189 +58,143 @@ func (s *Scope) ExecContext(_ context.Context, query string, _ ...any) (sql.Resu
 func (s *Scope) Active() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state == scopeOpen
+	return !s.ended
 }
 
 // Source implements [outbox.TxScope].
 func (s *Scope) Source() any { return s.source }
 
 // AfterCommit implements [outbox.TxScope].
-func (s *Scope) AfterCommit(fn func(ctx context.Context)) error {
-	return s.register(scopeEntry{afterCommit: fn})
-}
+func (s *Scope) AfterCommit(fn func(ctx context.Context)) error { return s.callbacks.AfterCommit(fn) }
 
 // AfterRollback implements [outbox.TxScope].
 func (s *Scope) AfterRollback(fn func(ctx context.Context, cause error)) error {
-	return s.register(scopeEntry{afterRollback: fn})
+	return s.callbacks.AfterRollback(fn)
 }
 
-// join ties something to the fate of the transaction: apply runs when it
-// commits, before any callback; undo when it, or its savepoint, is rolled back.
-func (s *Scope) join(apply, undo func()) error {
-	return s.register(scopeEntry{apply: apply, undo: undo})
-}
-
-func (s *Scope) register(e scopeEntry) error {
+// Emitted are the events that were written into a [Store] in the transaction
+// and not rolled back; it implements [Emitter].
+func (s *Scope) Emitted() []outbox.Envelope {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != scopeOpen {
-		return fmt.Errorf("%w: it has ended", outbox.ErrNoTransaction)
+	var envs []outbox.Envelope
+	for _, in := range s.inserted {
+		if !in.undone {
+			envs = append(envs, in.envs...)
+		}
 	}
-	s.log = append(s.log, e)
-	return nil
+	return envs
+}
+
+// join ties rows to the fate of the transaction: show runs when it commits,
+// before any callback; drop when it, or its savepoint, is rolled back.
+func (s *Scope) join(envs []outbox.Envelope, show, drop func()) error {
+	s.mu.Lock()
+	at := len(s.inserted)
+	s.inserted = append(s.inserted, insertion{envs: slices.Clone(envs)})
+	s.mu.Unlock()
+	undo := func() {
+		s.mu.Lock()
+		s.inserted[at].undone = true
+		s.mu.Unlock()
+		drop()
+	}
+	err := s.rows.AfterRollback(func(context.Context, error) { undo() })
+	if err == nil {
+		err = s.rows.AfterCommit(func(context.Context) { show() })
+	}
+	if err != nil {
+		undo()
+	}
+	return err
 }
 
 // Commit makes the rows visible and runs the AfterCommit callbacks in order. It
-// fails with sql.ErrTxDone when the scope has ended. A callback's panic comes
-// back from here once all of them have run.
+// fails with [sql.ErrTxDone] when the scope has ended.
 func (s *Scope) Commit() error {
-	log, err := s.end(scopeCommitted)
-	if err != nil {
-		return err
-	}
-	applyAll(log)
-	runAll(log, s.ctx, true, nil)
-	return nil
+	return s.finish(txscope.Committed, txscope.Committed, nil)
 }
 
 // Rollback removes the rows and runs the AfterRollback callbacks in order with
 // the cause, which may be nil. On a scope that has ended it does nothing and
-// returns sql.ErrTxDone.
+// returns [sql.ErrTxDone].
 func (s *Scope) Rollback(cause error) error {
-	log, err := s.end(scopeRolledBack)
-	if err != nil {
-		return err
-	}
-	undoAll(log)
-	runAll(log, s.ctx, false, cause)
-	return nil
+	return s.finish(txscope.RolledBack, txscope.RolledBack, cause)
 }
 
 // CommitUnknown ends the scope as when the connection breaks during COMMIT: the
 // AfterRollback callbacks get a cause that is [outbox.ErrOutcomeUnknown],
 // whether the rows landed, which is for the test to say, or not.
 func (s *Scope) CommitUnknown(landed bool) error {
-	log, err := s.end(scopeUnknown)
-	if err != nil {
-		return err
-	}
+	rows := txscope.RolledBack
 	if landed {
-		applyAll(log)
-	} else {
-		undoAll(log)
+		rows = txscope.Committed
 	}
-	runAll(log, s.ctx, false, fmt.Errorf("%w: the connection broke", outbox.ErrOutcomeUnknown))
+	return s.finish(rows, txscope.Unknown, errors.New("the connection broke"))
+}
+
+func (s *Scope) finish(rows, callbacks txscope.Outcome, cause error) error {
+	s.mu.Lock()
+	ended := s.ended
+	s.ended = true
+	s.mu.Unlock()
+	if ended {
+		return sql.ErrTxDone
+	}
+	s.rows.Finish(s.ctx, rows, nil)
+	s.callbacks.Finish(s.ctx, callbacks, cause)
 	return nil
 }
 
-// Savepoint begins a savepoint; a later one of the same name hides an earlier.
+// Savepoint begins a savepoint. One of a name that exists already hides the
+// older one until it is released.
 func (s *Scope) Savepoint(name string) error {
-	if name == "" {
-		return errors.New("outboxtest: a savepoint needs a name")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return sql.ErrTxDone
 	}
-	return s.register(scopeEntry{savepoint: name})
+	s.savepoints = append(s.savepoints, name)
+	s.rows.Savepoint(name)
+	s.callbacks.Savepoint(name)
+	return nil
 }
 
 // RollbackTo rolls back to a savepoint, which stays: what was inserted since is
-// gone, and the AfterRollback callbacks since then run now.
+// gone, and the AfterRollback callbacks of since then run now.
 func (s *Scope) RollbackTo(name string) error {
-	log, err := s.cut(name)
-	if err != nil {
+	if err := s.keepSavepoints(name, 1); err != nil {
 		return err
 	}
-	undoAll(log)
-	runAll(log, s.ctx, false, nil)
+	s.rows.RollbackTo(s.ctx, name)
+	s.callbacks.RollbackTo(s.ctx, name)
 	return nil
 }
 
-// cut takes everything after a savepoint out of the log.
-func (s *Scope) cut(name string) ([]scopeEntry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i, err := s.find(name)
-	if err != nil {
-		return nil, err
-	}
-	log := slices.Clone(s.log[i+1:])
-	s.log = slices.Delete(s.log, i+1, len(s.log))
-	return log, nil
-}
-
-// Release ends a savepoint and those within it; what was registered since
+// Release ends a savepoint and those within it: what was registered since
 // belongs to what is around it.
 func (s *Scope) Release(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i, err := s.find(name)
-	if err != nil {
+	if err := s.keepSavepoints(name, 0); err != nil {
 		return err
 	}
-	within := slices.DeleteFunc(slices.Clone(s.log[i:]), func(e scopeEntry) bool { return e.savepoint != "" })
-	s.log = append(s.log[:i], within...)
+	s.rows.Release(name)
+	s.callbacks.Release(name)
 	return nil
 }
 
-func (s *Scope) find(name string) (int, error) {
-	if s.state != scopeOpen {
-		return 0, sql.ErrTxDone
-	}
-	for i, e := range slices.Backward(s.log) {
-		if e.savepoint == name && name != "" {
-			return i, nil
-		}
-	}
-	return 0, fmt.Errorf("outboxtest: there is no savepoint %q", name)
-}
-
-func (s *Scope) end(state scopeState) ([]scopeEntry, error) {
+// keepSavepoints forgets the savepoints after the newest of that name, but for
+// the first keep of them.
+func (s *Scope) keepSavepoints(name string, keep int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != scopeOpen {
-		return nil, sql.ErrTxDone
+	if s.ended {
+		return sql.ErrTxDone
 	}
-	s.state = state
-	log := s.log
-	s.log = nil
-	return log, nil
-}
-
-func applyAll(log []scopeEntry) {
-	for _, e := range log {
-		if e.apply != nil {
-			e.apply()
+	for i, known := range slices.Backward(s.savepoints) {
+		if known == name {
+			s.savepoints = s.savepoints[:i+keep]
+			return nil
 		}
 	}
-}
-
-func undoAll(log []scopeEntry) {
-	for _, e := range slices.Backward(log) {
-		if e.undo != nil {
-			e.undo()
-		}
-	}
-}
-
-// runAll runs the callbacks of one kind, each whatever another does, and
-// panics at the end with the first panic among them.
-func runAll(log []scopeEntry, ctx context.Context, commit bool, cause error) {
-	var panicked any
-	run := func(fn func()) {
-		defer func() {
-			if r := recover(); r != nil && panicked == nil {
-				panicked = r
-			}
-		}()
-		fn()
-	}
-	for _, e := range log {
-		switch {
-		case commit && e.afterCommit != nil:
-			run(func() { e.afterCommit(ctx) })
-		case !commit && e.afterRollback != nil:
-			run(func() { e.afterRollback(ctx, cause) })
-		}
-	}
-	if panicked != nil {
-		panic(panicked)
-	}
+	return fmt.Errorf("outboxtest: there is no savepoint %q", name)
 }

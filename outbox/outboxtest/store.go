@@ -64,6 +64,17 @@ func (s *Store) Rows() []Row {
 	return rows
 }
 
+// Emitted are the events of all committed rows, whatever became of them, oldest
+// first; it implements [Emitter].
+func (s *Store) Emitted() []outbox.Envelope {
+	rows := s.Rows()
+	envs := make([]outbox.Envelope, len(rows))
+	for i := range rows {
+		envs[i] = rows[i].Envelope
+	}
+	return envs
+}
+
 // Row is the committed row of an event; false: there is none.
 func (s *Store) Row(eventID string) (Row, bool) {
 	s.mu.Lock()
@@ -91,8 +102,7 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	if scope == nil {
 		return nil
 	}
-	if err := scope.join(func() { s.show(ids) }, func() { s.drop(ids) }); err != nil {
-		s.drop(ids)
+	if err := scope.join(envs, func() { s.show(ids) }, func() { s.drop(ids) }); err != nil {
 		return s.fail("inserting", ids, err)
 	}
 	return nil

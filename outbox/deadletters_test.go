@@ -1,0 +1,125 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+func TestReplayAllReplaysEachDeadEventOnceAlsoWhenItDiesAgain(t *testing.T) {
+	t.Parallel()
+	var c calls
+	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}, Poll: outbox.PollOptions{Interval: time.Millisecond}}},
+		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			c.add(env.EventID)
+			return outbox.Done(), errors.New("always")
+		})
+	const n = 30
+	for i := range n {
+		e.write(said(fmt.Sprintf("e%02d", i)))
+	}
+	dl := e.DeadLetters()
+	require.Eventually(t, func() bool { dead, err := dl.Count(t.Context(), outbox.DeadFilter{}); return err == nil && dead == n }, 10*time.Second, time.Millisecond)
+	replayed, err := dl.ReplayAll(t.Context(), outbox.DeadFilter{EventType: "Said"}, 4)
+	require.NoError(t, err)
+	require.Equal(t, n, replayed)
+	require.Eventually(t, func() bool { _, deliveries := c.total(); return deliveries == 2*n }, 10*time.Second, time.Millisecond)
+	require.NoError(t, e.Close(t.Context()))
+	_, deliveries := c.total()
+	require.Equal(t, 2*n, deliveries)
+	none, err := dl.ReplayAll(t.Context(), outbox.DeadFilter{EventType: "Other"}, 0)
+	require.NoError(t, err)
+	require.Zero(t, none)
+}
+
+func TestDeadLettersOneByOne(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	e := start(t, outbox.Config{}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Dead("no"), nil })
+	e.write(said("a"), said("b"))
+	e.await("a", outbox.StatusDead)
+	e.await("b", outbox.StatusDead)
+	require.NoError(t, e.Close(ctx))
+	dl := e.DeadLetters()
+	letters, err := dl.Query(ctx, outbox.DeadFilter{}, 0)
+	require.NoError(t, err)
+	require.Len(t, letters, 2)
+	require.Equal(t, "no", letters[0].LastError)
+	require.NoError(t, dl.Replay(ctx, "a"))
+	row, _ := e.store.Row("a")
+	require.Equal(t, outbox.StatusNew, row.Status)
+	require.Empty(t, row.LastError)
+	require.True(t, row.DoneAt.IsZero())
+	require.ErrorIs(t, dl.Replay(ctx, "a"), outbox.ErrNotFound, "it is not dead any more")
+	require.NoError(t, dl.Delete(ctx, "b"))
+	require.ErrorIs(t, dl.Delete(ctx, "b"), outbox.ErrNotFound)
+	_, err = dl.Get(ctx, "b")
+	require.ErrorIs(t, err, outbox.ErrNotFound)
+	_, err = dl.Query(ctx, outbox.DeadFilter{}, -1)
+	require.ErrorContains(t, err, "limit is -1")
+	_, err = dl.ReplayAll(ctx, outbox.DeadFilter{}, -1)
+	require.ErrorContains(t, err, "batch is -1")
+}
+
+func TestPurgeGoesByStatusAndInWriterOnlyByAge(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	old := said("old")
+	old.OccurredAt = time.Now().Add(-time.Hour)
+	purge := &outbox.PurgeOptions{Retention: 30 * time.Minute, BatchSize: 1}
+
+	writerOnly := build(t, outbox.Config{Mode: outbox.WriterOnly{}, Purge: purge}, nil)
+	writerOnly.write(old, said("young"))
+	require.NoError(t, writerOnly.Start(ctx))
+	require.Eventually(t, func() bool { return len(writerOnly.store.Rows()) == 1 }, 10*time.Second, time.Millisecond)
+	_, found := writerOnly.store.Row("young")
+	require.True(t, found)
+
+	store := outboxtest.NewStore()
+	p, err := outbox.NewPurger(outbox.PurgerConfig{DB: store.DB(), Store: store, Options: outbox.PurgeOptions{Retention: outbox.NoRetention, BatchSize: 2}, Logger: quiet})
+	require.NoError(t, err)
+	e := build(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+	e.write(said("1"), said("2"), said("3"), said("4"), said("5"))
+	n, err := p.RunOnce(ctx)
+	require.NoError(t, err)
+	require.Zero(t, n, "what is pending is never purged")
+	require.NoError(t, e.Start(ctx))
+	for i := range 5 {
+		e.await(fmt.Sprint(i+1), outbox.StatusDone)
+	}
+	n, err = p.RunOnce(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 5, n)
+	require.NoError(t, p.Close(ctx))
+}
+
+func TestOnDoneDeleteKeepsNoRow(t *testing.T) {
+	t.Parallel()
+	e := start(t, outbox.Config{Purge: &outbox.PurgeOptions{OnDone: outbox.Delete}},
+		func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+	e.write(said("gone"))
+	require.Eventually(t, func() bool { return len(e.store.Rows()) == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	e := build(t, outbox.Config{}, nil)
+	late, old := said("late"), said("old")
+	late.DeliverAfter = time.Hour
+	old.OccurredAt = time.Now().Add(-time.Minute)
+	e.write(late, old, said("now"))
+	st, err := e.Stats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, int64(3), st.Pending)
+	require.Equal(t, int64(2), st.Due)
+	require.Equal(t, int64(1), st.Delayed)
+	require.Zero(t, st.Dead)
+	require.InDelta(t, time.Minute, st.OldestDueAge, float64(10*time.Second))
+}

@@ -1,0 +1,324 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+func TestNewReportsEverythingAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := outbox.New(outbox.Config{
+		Mode: outbox.MultiNode{
+			Dispatch: outbox.DispatchOptions{Workers: -1, HotCapacity: -2, ColdCapacity: -3, MaxAttempts: -4, DrainTimeout: -5, ListenerTimeout: -6},
+			Poll:     outbox.PollOptions{Interval: -1, BatchSize: -2, SkipRecent: -3},
+			Claim:    outbox.ClaimOptions{LockTimeout: -1, Owner: string(make([]byte, 129))},
+		},
+		Purge:        &outbox.PurgeOptions{Retention: -2, BatchSize: -1, Interval: -1, OnDone: 9},
+		Interceptors: []outbox.Interceptor{nil},
+		RetryPolicy:  (outbox.RetryPolicyFunc)(nil),
+	})
+	for _, field := range []string{
+		"Config.DB", "Config.Store", "Config.Mode.Dispatch.Workers is -1", "Config.Mode.Dispatch.HotCapacity is -2",
+		"Config.Mode.Dispatch.ColdCapacity is -3", "Config.Mode.Dispatch.MaxAttempts is -4",
+		"Config.Mode.Dispatch.DrainTimeout is -5ns", "Config.Mode.Dispatch.ListenerTimeout is -6ns",
+		"Config.Mode.Poll.Interval is -1ns", "Config.Mode.Poll.BatchSize is -2", "Config.Mode.Poll.SkipRecent is -3ns",
+		"Config.Mode.Claim.LockTimeout is -1ns", "Config.Mode.Claim.Owner is 129 characters",
+		"Config.Purge.Retention is -2ns", "Config.Purge.BatchSize is -1", "Config.Purge.Interval is -1ns", "Config.Purge.OnDone",
+		"Config.Interceptors[0] is nil", "Config.RetryPolicy is a nil",
+	} {
+		require.ErrorContains(t, err, field)
+	}
+	var field *outbox.FieldError
+	require.ErrorAs(t, err, &field)
+}
+
+type foreignMode struct{ outbox.Mode }
+
+func TestNewRefusesAModeThatIsNotOne(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	_, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: foreignMode{}})
+	require.ErrorContains(t, err, "Config.Mode is a outbox_test.foreignMode")
+}
+
+func TestPartsReportWhatTheyMiss(t *testing.T) {
+	t.Parallel()
+	_, err := outbox.NewDispatcher(outbox.DispatcherConfig{})
+	for _, field := range []string{"DispatcherConfig.DB", "DispatcherConfig.Store", "DispatcherConfig.Registry"} {
+		require.ErrorContains(t, err, field)
+	}
+	_, err = outbox.NewPoller(outbox.PollerConfig{Handler: (*outbox.Dispatcher)(nil)})
+	for _, field := range []string{"PollerConfig.DB", "PollerConfig.Store", "PollerConfig.Handler"} {
+		require.ErrorContains(t, err, field)
+	}
+	_, err = outbox.NewPurger(outbox.PurgerConfig{})
+	require.ErrorContains(t, err, "PurgerConfig.DB")
+	_, err = outbox.NewWriter(outbox.WriterConfig{})
+	require.ErrorContains(t, err, "WriterConfig.Store")
+	require.ErrorContains(t, err, "WriterConfig.Source")
+	_, err = outbox.NewDeadLetters(nil, nil)
+	require.ErrorContains(t, err, "DeadLetters.DB")
+}
+
+func TestLifecycleOrder(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, mode := range map[string]outbox.Mode{"single": outbox.SingleNode{}, "multi": outbox.MultiNode{}, "ordered": outbox.Ordered{}, "writer": outbox.WriterOnly{}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := build(t, outbox.Config{Mode: mode, Purge: &outbox.PurgeOptions{}}, nil)
+			require.NoError(t, e.Register(outbox.On("A", "B", outbox.Handle(noop))))
+			require.ErrorIs(t, e.Register(outbox.On("A", "B", outbox.Handle(noop))), outbox.ErrDuplicateListener)
+			require.NoError(t, e.Start(ctx))
+			require.NoError(t, e.Start(ctx), "starting twice is harmless")
+			require.ErrorIs(t, e.Register(outbox.On("A", "C", outbox.Handle(noop))), outbox.ErrStarted)
+			require.NoError(t, e.Close(ctx))
+			require.NoError(t, e.Close(ctx), "closing twice is harmless")
+			require.ErrorIs(t, e.Start(ctx), outbox.ErrClosed)
+			require.ErrorIs(t, e.Register(outbox.On("A", "C", outbox.Handle(noop))), outbox.ErrClosed)
+
+			unstarted := build(t, outbox.Config{Mode: mode, Purge: &outbox.PurgeOptions{}}, nil)
+			require.NoError(t, unstarted.Close(ctx), "closing before the start is fine")
+			require.ErrorIs(t, unstarted.Start(ctx), outbox.ErrClosed)
+
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			late := build(t, outbox.Config{Mode: mode}, nil)
+			require.ErrorIs(t, late.Start(ended), context.Canceled)
+			require.NoError(t, late.Start(ctx), "a start that did not happen can be made up for")
+		})
+	}
+}
+
+func TestRunStartsAndClosesWithItsContext(t *testing.T) {
+	t.Parallel()
+	got := make(chan struct{})
+	e := build(t, outbox.Config{}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		close(got)
+		return outbox.Done(), nil
+	})
+	e.write(said("before the start")) // the poller finds it
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	<-got
+	cancel()
+	require.NoError(t, <-ended)
+	row, _ := e.store.Row("before the start")
+	require.Equal(t, outbox.StatusDone, row.Status, "Close stores what was delivered")
+}
+
+func TestCloseDeliversWhatIsQueued(t *testing.T) {
+	t.Parallel()
+	var c calls
+	gate := make(chan struct{})
+	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: time.Hour}}},
+		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			<-gate
+			c.add(env.EventID)
+			return outbox.Done(), nil
+		})
+	for i := range 50 {
+		e.write(said(fmt.Sprint("e", i)))
+	}
+	closed := make(chan error)
+	go func() { closed <- e.Close(context.Background()) }()
+	close(gate)
+	require.NoError(t, <-closed)
+	events, _ := c.total()
+	require.Equal(t, 50, events)
+	for i := range 50 {
+		row, _ := e.store.Row(fmt.Sprint("e", i))
+		require.Equal(t, outbox.StatusDone, row.Status)
+	}
+}
+
+// What the shutdown cuts off is no failed attempt, and no longer leased.
+func TestCloseGivesBackWhatItCutsOff(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{
+		"single node": outbox.SingleNode{Dispatch: outbox.DispatchOptions{Workers: 2, DrainTimeout: 20 * time.Millisecond}},
+		"multi node":  outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 2, DrainTimeout: 20 * time.Millisecond}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			running := make(chan struct{}, 10)
+			e := start(t, outbox.Config{Mode: mode}, func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+				running <- struct{}{}
+				<-ctx.Done()
+				return outbox.Done(), ctx.Err()
+			})
+			e.write(said("a"), said("b"), said("c"), said("d"))
+			<-running
+			<-running
+			require.NoError(t, e.Close(t.Context()))
+			for _, id := range []string{"a", "b", "c", "d"} {
+				row, _ := e.store.Row(id)
+				require.Equal(t, outbox.StatusNew, row.Status)
+				require.Zero(t, row.Attempts)
+				require.Empty(t, row.LastError)
+				require.Empty(t, row.LockedBy)
+			}
+		})
+	}
+}
+
+func TestCloseCutsTheDrainShortWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+	running := make(chan struct{})
+	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: time.Hour}}},
+		func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+			close(running)
+			<-ctx.Done()
+			return outbox.Done(), ctx.Err()
+		})
+	e.write(said("long"))
+	<-running
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = e.Close(ctx) // may report parts that had not yet ended
+	row, _ := e.store.Row("long")
+	require.Equal(t, outbox.StatusNew, row.Status)
+}
+
+func TestCloseReportsListenersThatWillNotEnd(t *testing.T) {
+	t.Parallel()
+	running, release := make(chan struct{}), make(chan struct{})
+	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 10 * time.Millisecond}}},
+		func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			close(running)
+			<-release
+			return outbox.Done(), nil
+		})
+	e.write(said("deaf"))
+	<-running
+	require.ErrorContains(t, e.Close(t.Context()), "listeners still run")
+	close(release) // so that the worker ends before the test's leak check
+	row, _ := e.store.Row("deaf")
+	require.Equal(t, outbox.StatusNew, row.Status, "its outcome comes too late; it will be delivered again")
+}
+
+func TestListenerTimeoutEndsItsContext(t *testing.T) {
+	t.Parallel()
+	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{ListenerTimeout: 5 * time.Millisecond, MaxAttempts: 1}}},
+		func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+			<-ctx.Done()
+			return outbox.Done(), ctx.Err()
+		})
+	e.write(said("slow"))
+	require.Contains(t, e.await("slow", outbox.StatusDead).LastError, "deadline exceeded")
+}
+
+// failing refuses marks a number of times.
+type failing struct {
+	*outboxtest.Store
+	failures atomic.Int32
+	refuse   string // this event's outcome can never be stored
+}
+
+func (f *failing) memory() *outboxtest.Store { return f.Store }
+
+func (f *failing) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+	if f.failures.Add(-1) >= 0 {
+		return 0, errors.New("the database is away")
+	}
+	for _, m := range marks {
+		if m.EventID == f.refuse {
+			return 0, errors.New("this row will not do")
+		}
+	}
+	return f.Store.Mark(ctx, db, kind, owner, marks)
+}
+
+func TestAnOutcomeIsStoredAgainUntilItIs(t *testing.T) {
+	t.Parallel()
+	store := &failing{Store: outboxtest.NewStore()}
+	store.failures.Store(3)
+	var c calls
+	e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
+		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			c.add(env.EventID)
+			return outbox.Done(), nil
+		})
+	e.write(said("stubborn"))
+	e.await("stubborn", outbox.StatusDone)
+	require.NoError(t, e.Close(t.Context()))
+	require.Equal(t, map[string]int{"stubborn": 1}, c.n, "a success is never delivered again while the process lives")
+}
+
+func TestOneOutcomeThatCannotBeStoredDoesNotHoldUpTheRest(t *testing.T) {
+	t.Parallel()
+	store := &failing{Store: outboxtest.NewStore(), refuse: "bad"}
+	gate := make(chan struct{})
+	e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 50 * time.Millisecond}}},
+		func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			<-gate
+			return outbox.Done(), nil
+		})
+	e.write(said("good"), said("bad"), said("fine"))
+	close(gate)
+	e.await("good", outbox.StatusDone)
+	e.await("fine", outbox.StatusDone)
+	require.ErrorContains(t, e.Close(t.Context()), "could not be stored")
+}
+
+type closingMetrics struct {
+	outbox.NopMetrics
+	err error
+}
+
+func (m closingMetrics) Close() error { return m.err }
+
+func TestCloseClosesTheMetricsLastAndJoinsErrors(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("exporter is gone")
+	e := start(t, outbox.Config{Metrics: closingMetrics{err: broken}}, nil)
+	require.ErrorIs(t, e.Close(t.Context()), broken)
+}
+
+func TestOrderedDeliversInOrderOneAtATime(t *testing.T) {
+	t.Parallel()
+	var order []string
+	var running atomic.Int32
+	done := make(chan struct{})
+	e := build(t, outbox.Config{Mode: outbox.Ordered{Poll: outbox.PollOptions{Interval: time.Millisecond, BatchSize: 3}}},
+		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			if running.Add(1) > 1 {
+				order = append(order, "two at once")
+			}
+			defer running.Add(-1)
+			order = append(order, env.EventID)
+			<-time.After(3 * time.Millisecond)
+			if len(order) == 10 {
+				close(done)
+			}
+			if env.EventID == "3" {
+				return outbox.Done(), errors.New("one attempt is all it gets")
+			}
+			return outbox.Done(), nil
+		})
+	at := time.Now().Add(-time.Minute)
+	var want []string
+	for i := range 10 {
+		want = append(want, fmt.Sprint(i))
+		env := said(fmt.Sprint(9 - i)) // the later event is written first
+		env.OccurredAt = at.Add(time.Duration(9-i) * time.Millisecond)
+		e.write(env)
+	}
+	require.NoError(t, e.Start(t.Context()))
+	<-done
+	require.NoError(t, e.Close(t.Context()))
+	require.Equal(t, want, order)
+	row, _ := e.store.Row("3")
+	require.Equal(t, outbox.StatusDead, row.Status)
+	require.Equal(t, 1, row.Attempts)
+}

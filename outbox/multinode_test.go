@@ -1,0 +1,228 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+func TestManyNodesDeliverEachEventOnce(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	var c calls
+	var nodes []*engine
+	for i := range 4 {
+		nodes = append(nodes, start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
+			Dispatch: outbox.DispatchOptions{HotCapacity: 10, ColdCapacity: 10},
+			Poll:     outbox.PollOptions{Interval: time.Millisecond, BatchSize: 5},
+			Claim:    outbox.ClaimOptions{Owner: fmt.Sprint("node-", i)},
+		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			n := c.add(env.EventID)
+			if n == 1 && env.EventID[len(env.EventID)-1] == '5' {
+				return outbox.RetryAfter(0), nil // goes around once more, on any node
+			}
+			return outbox.Done(), nil
+		}))
+	}
+	const each = 200
+	ids := make(chan string, 4*each)
+	var wg sync.WaitGroup
+	for _, node := range nodes {
+		wg.Go(func() {
+			for range each {
+				ids <- node.write(said(""))[0]
+			}
+		})
+	}
+	wg.Wait()
+	close(ids)
+	for id := range ids {
+		nodes[0].await(id, outbox.StatusDone)
+	}
+	for _, node := range nodes {
+		require.NoError(t, node.Close(t.Context()))
+	}
+	for id, n := range c.n {
+		want := 1
+		if id[len(id)-1] == '5' {
+			want = 2
+		}
+		require.Equal(t, want, n, id)
+	}
+}
+
+// A row is leased to its writer from the insert on, so that no other node takes
+// it between the commit and the hot path.
+func TestAnEventIsItsWritersFromTheInsertOn(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	mode := func(owner string) outbox.Mode {
+		return outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}, Claim: outbox.ClaimOptions{Owner: owner}}
+	}
+	by := make(chan string, 10)
+	listen := func(name string) func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		return func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			by <- name + " " + env.EventID
+			return outbox.Done(), nil
+		}
+	}
+	writer := start(t, outbox.Config{Store: store, Mode: mode("writer")}, listen("writer"))
+	scope := &visible{Scope: outboxtest.NewScope(store.DB())}
+	_, err := writer.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("mine")})
+	require.NoError(t, err)
+	row, _ := store.Row("mine")
+	require.Equal(t, "writer", row.LockedBy)
+
+	other := start(t, outbox.Config{Store: store, Mode: mode("other")}, listen("other"))
+	other.write(said("theirs"))
+	require.Equal(t, "other theirs", <-by)
+	for range 5 {
+		_, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Owner: "third", LockTimeout: time.Minute})
+		require.NoError(t, err)
+	}
+	for _, fn := range scope.commit {
+		fn(t.Context())
+	}
+	require.Equal(t, "writer mine", <-by)
+}
+
+func TestALeaseIsRenewedWhileItsListenerRuns(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	var c calls
+	release := make(chan struct{})
+	started := make(chan struct{}, 2)
+	mode := outbox.MultiNode{
+		Poll:  outbox.PollOptions{Interval: 5 * time.Millisecond},
+		Claim: outbox.ClaimOptions{LockTimeout: 150 * time.Millisecond},
+	}
+	listen := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		c.add(env.EventID)
+		started <- struct{}{}
+		<-release
+		return outbox.Done(), nil
+	}
+	a := start(t, outbox.Config{Store: store, Mode: mode}, listen)
+	start(t, outbox.Config{Store: store, Mode: mode}, listen)
+	a.write(said("long"))
+	<-started
+	select {
+	case <-started:
+		t.Error("another node took the event although its listener runs")
+	case <-time.After(600 * time.Millisecond): // four times the lease
+	}
+	close(release)
+	row := a.await("long", outbox.StatusDone)
+	require.Zero(t, row.Attempts)
+}
+
+func TestADeadNodesEventsAreTakenOverAndCostAnAttempt(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	// A node that died: it wrote, leased, and is gone.
+	scope := outboxtest.NewScope(store.DB())
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	env := said("orphan")
+	env.AggregateType, env.OccurredAt, env.AvailableAt = outbox.Global, now, now
+	require.NoError(t, store.Insert(t.Context(), scope, []outbox.Envelope{env}, "dead node"))
+	require.NoError(t, scope.Commit())
+
+	attempts := make(chan int, 1)
+	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
+		Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 50 * time.Millisecond},
+	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		attempts <- env.Attempts
+		return outbox.Done(), nil
+	})
+	require.Equal(t, 1, <-attempts)
+	e.await("orphan", outbox.StatusDone)
+}
+
+func TestAnEventThatKillsItsProcessesEndsDead(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	scope := outboxtest.NewScope(store.DB())
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	env := said("killer")
+	env.AggregateType, env.OccurredAt, env.AvailableAt = outbox.Global, now, now
+	require.NoError(t, store.Insert(t.Context(), scope, []outbox.Envelope{env}, "dead node"))
+	require.NoError(t, scope.Commit())
+	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
+		Dispatch: outbox.DispatchOptions{MaxAttempts: 1},
+		Poll:     outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 20 * time.Millisecond},
+	}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		t.Error("an event without attempts left was delivered")
+		return outbox.Done(), nil
+	})
+	row := e.await("killer", outbox.StatusDead)
+	require.Contains(t, row.LastError, "no attempts left")
+	require.Equal(t, 1, row.Attempts)
+}
+
+type leaseMetrics struct {
+	outbox.NopMetrics
+	lost chan int
+}
+
+func (m leaseMetrics) LeaseLost(n int) { m.lost <- n }
+
+func TestANodeThatLostItsLeaseCannotStoreAnOutcome(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	lost := make(chan int, 1)
+	running, release := make(chan struct{}), make(chan struct{})
+	e := start(t, outbox.Config{Store: store, Metrics: leaseMetrics{lost: lost}, Mode: outbox.MultiNode{
+		Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow"},
+	}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		close(running)
+		<-release
+		return outbox.Done(), errors.New("too late")
+	})
+	e.write(said("contended"))
+	<-running
+	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Owner: "thief", LockTimeout: 0})
+	require.NoError(t, err)
+	require.Equal(t, 1, b.Len())
+	close(release)
+	require.Equal(t, 1, <-lost)
+	row, _ := store.Row("contended")
+	require.Equal(t, "thief", row.LockedBy)
+	require.Equal(t, outbox.StatusNew, row.Status)
+}
+
+// refusing is a handler that takes a number of events and then no more.
+type refusing struct{ left int }
+
+func (r *refusing) AvailableCapacity() int { return 10 }
+
+func (r *refusing) Handle(outbox.Envelope) bool {
+	r.left--
+	return r.left >= 0
+}
+
+func TestWhatAHandlerRefusesIsGivenBack(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	e := build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
+	e.write(said("1"), said("2"), said("3"))
+	p, err := outbox.NewPoller(outbox.PollerConfig{
+		DB: store.DB(), Store: store, Handler: &refusing{left: 1}, Claim: &outbox.ClaimOptions{Owner: "me"}, Logger: quiet,
+	})
+	require.NoError(t, err)
+	n, err := p.Poll(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	for id, owner := range map[string]string{"1": "me", "2": "", "3": ""} {
+		row, _ := store.Row(id)
+		require.Equal(t, owner, row.LockedBy, id)
+	}
+	require.NoError(t, p.Close(t.Context()))
+}
