@@ -1,0 +1,186 @@
+package outboxtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Event is what an assertion expects of an event. Zero fields are not compared.
+type Event struct {
+	Type        outbox.EventType
+	Aggregate   outbox.AggregateType
+	AggregateID string
+	TenantID    string
+	// Headers has to be among the event's.
+	Headers map[string]string
+	// Payload is compared as JSON, so neither key order nor space count: an
+	// [outbox.Payload] or a json.RawMessage is JSON text, anything else is
+	// marshalled.
+	Payload any
+}
+
+// Emitter tells the events of an assertion: [Recorder] those that committed,
+// [Store] those whose rows are visible, oldest first, [Scope] those that were
+// written into a Store in the transaction and not rolled back.
+type Emitter interface {
+	Emitted() []outbox.Envelope
+}
+
+// AssertEmitted fails the test unless exactly these events were emitted, in
+// this order, and shows how they differ. It reports whether they were.
+func AssertEmitted(t testing.TB, from Emitter, want ...Event) bool {
+	t.Helper()
+	return assertEvents(t, "emitted", from.Emitted(), want)
+}
+
+// AssertNothingEmitted is [AssertEmitted] of no event.
+func AssertNothingEmitted(t testing.TB, from Emitter) bool {
+	t.Helper()
+	return assertEvents(t, "emitted", from.Emitted(), nil)
+}
+
+// AssertPending fails the test unless exactly these events wait in a store,
+// which may be that of a database, to be delivered now or later: the rows that
+// are NEW or RETRY. They are in the order of their due times, which for events
+// that are not delayed is the order of writing.
+func AssertPending(t testing.TB, store outbox.Store, db outbox.DB, want ...Event) bool {
+	t.Helper()
+	var got []outbox.Envelope
+	q := outbox.PollQuery{Now: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), Limit: 1}
+	for { // one by one: only the rows within a batch come oldest first
+		b, err := store.Poll(t.Context(), db, q)
+		if err != nil {
+			t.Fatalf("reading pending events: %v", err)
+		}
+		if b.Len() == 0 {
+			return assertEvents(t, "pending", got, want)
+		}
+		for _, row := range b.Undecodable {
+			t.Errorf("event %s does not decode: %v", row.EventID, row.Err)
+		}
+		got = append(got, b.Envelopes...)
+		q.After = b.Next
+	}
+}
+
+func assertEvents(t testing.TB, what string, got []outbox.Envelope, want []Event) bool {
+	t.Helper()
+	lines, same := diffEvents(got, want)
+	if !same {
+		t.Errorf("the %s events are not those expected (- expected, + %s):\n%s", what, what, strings.Join(lines, "\n"))
+	}
+	return same
+}
+
+// diffEvents aligns what is there with what is expected, like diff does.
+func diffEvents(got []outbox.Envelope, want []Event) (lines []string, same bool) {
+	// common[i][j] is how many events got[i:] and want[j:] have in common.
+	common := make([][]int, len(got)+1)
+	for i := range common {
+		common[i] = make([]int, len(want)+1)
+	}
+	for i := len(got) - 1; i >= 0; i-- {
+		for j := len(want) - 1; j >= 0; j-- {
+			if want[j].matches(got[i]) {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	same = true
+	for i, j := 0, 0; i < len(got) || j < len(want); {
+		switch {
+		case i < len(got) && j < len(want) && want[j].matches(got[i]):
+			lines = append(lines, "  "+describe(got[i]))
+			i, j = i+1, j+1
+		case j < len(want) && (i == len(got) || common[i][j+1] >= common[i+1][j]):
+			lines = append(lines, "- "+want[j].String())
+			j, same = j+1, false
+		default:
+			lines = append(lines, "+ "+describe(got[i]))
+			i, same = i+1, false
+		}
+	}
+	return lines, same
+}
+
+// matches reports whether an envelope is the expected event.
+func (e Event) matches(env outbox.Envelope) bool {
+	for key, value := range e.Headers {
+		if got, ok := env.Headers[key]; !ok || got != value {
+			return false
+		}
+	}
+	if e.Payload != nil {
+		text, err := e.payloadText()
+		if err != nil || sameJSON(env.Payload.String(), text) != nil {
+			return false
+		}
+	}
+	return (e.Type == "" || e.Type == env.EventType) &&
+		(e.Aggregate == "" || e.Aggregate == env.AggregateType) &&
+		(e.AggregateID == "" || e.AggregateID == env.AggregateID) &&
+		(e.TenantID == "" || e.TenantID == env.TenantID)
+}
+
+func (e Event) payloadText() (string, error) {
+	switch p := e.Payload.(type) {
+	case outbox.Payload:
+		return p.String(), nil
+	case json.RawMessage:
+		return string(p), nil
+	default:
+		text, err := json.Marshal(p)
+		return string(text), err
+	}
+}
+
+// String shows the fields that are compared.
+func (e Event) String() string {
+	payload := ""
+	if e.Payload != nil {
+		text, err := e.payloadText()
+		if err != nil {
+			text = fmt.Sprintf("(a payload that cannot be marshalled: %v)", err)
+		}
+		payload = text
+	}
+	return line(orStar(string(e.Aggregate)), orStar(string(e.Type)), orStar(e.AggregateID), e.TenantID, e.Headers, orStar(payload))
+}
+
+func describe(env outbox.Envelope) string {
+	return line(string(env.AggregateType), string(env.EventType), env.AggregateID, env.TenantID, env.Headers, env.Payload.String())
+}
+
+// line shows an event in one line, its JSON in one way of writing.
+func line(aggregate, event, id, tenant string, headers map[string]string, payload string) string {
+	if v, err := decodeJSON(payload); err == nil {
+		if text, err := json.Marshal(v); err == nil {
+			payload = string(text)
+		}
+	}
+	parts := []string{aggregate + "/" + event}
+	if id != "" {
+		parts = append(parts, id)
+	}
+	if tenant != "" {
+		parts = append(parts, "tenant="+tenant)
+	}
+	if len(headers) > 0 {
+		parts = append(parts, fmt.Sprintf("headers=%v", headers))
+	}
+	return strings.Join(append(parts, shorten(payload)), " ")
+}
+
+func orStar(s string) string {
+	if s == "" {
+		return "*"
+	}
+	return s
+}

@@ -1,0 +1,136 @@
+package outboxtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// drainBatch is how many rows Drain reads at once, as a poller does by default.
+const drainBatch = outbox.DefaultPollBatch
+
+// Drain delivers, on this goroutine, what is due now, and returns what came of
+// each event, oldest first. It follows the engine's rules, for it uses the
+// engine: interceptors, routes, retries, attempts, panics, dead letters. Each
+// event is delivered once; what becomes due meanwhile, and what listeners
+// write, waits for the next Drain.
+//
+// Of the config only Store and, unless that is a [Store] of this package, DB
+// are required. Bindings are added to its Registry, or to a new one. With Claim
+// the rows are leased first, as in [outbox.MultiNode]. A Clock that is ahead
+// makes retries and delayed events due. Drain fails the test when the config is
+// wrong or the store returns an error.
+func Drain(t testing.TB, cfg outbox.DispatcherConfig, bindings ...outbox.Binding) []outbox.Delivery {
+	t.Helper()
+	if store, ok := cfg.Store.(*Store); ok && cfg.DB == nil {
+		cfg.DB = store.DB()
+	}
+	cfg.Registry = registryOf(t, cfg.Registry, bindings)
+	if cfg.Claim != nil {
+		claim := *cfg.Claim
+		if claim.Owner == "" {
+			claim.Owner = "outboxtest"
+		}
+		if claim.LockTimeout == 0 {
+			claim.LockTimeout = outbox.DefaultLockTimeout
+		}
+		cfg.Claim = &claim
+	}
+	dispatcher, err := outbox.NewDispatcher(cfg)
+	if err != nil {
+		t.Fatalf("Drain: %v", err)
+	}
+	ctx := t.Context()
+	defer func() { _ = dispatcher.Close(context.WithoutCancel(ctx)) }() // never started: it only lets go of a context
+
+	var deliveries []outbox.Delivery
+	for _, b := range due(t, cfg) {
+		for _, row := range b.Undecodable {
+			deliveries = append(deliveries, bury(t, cfg, row))
+		}
+		for _, env := range b.Envelopes {
+			d, err := dispatcher.Deliver(ctx, env)
+			if err != nil {
+				t.Fatalf("Drain: %v", err)
+			}
+			deliveries = append(deliveries, d)
+		}
+	}
+	return deliveries
+}
+
+func registryOf(t testing.TB, given outbox.ListenerRegistry, bindings []outbox.Binding) outbox.ListenerRegistry {
+	t.Helper()
+	if given == nil {
+		given = outbox.NewRegistry()
+	}
+	if len(bindings) == 0 {
+		return given
+	}
+	own := outbox.NewRegistry()
+	if err := own.Register(bindings...); err != nil {
+		t.Fatalf("Drain: %v", err)
+	}
+	return registries{own, given}
+}
+
+// registries looks in one after the other, so that bindings can be added to a
+// registry without changing it.
+type registries []outbox.ListenerRegistry
+
+func (rs registries) ListenerFor(aggregate outbox.AggregateType, event outbox.EventType) (outbox.Listener, bool) {
+	for _, r := range rs {
+		if l, ok := r.ListenerFor(aggregate, event); ok {
+			return l, true
+		}
+	}
+	return nil, false
+}
+
+// due reads all that is due before any of it is delivered.
+func due(t testing.TB, cfg outbox.DispatcherConfig) []outbox.Batch {
+	t.Helper()
+	now := time.Now()
+	if cfg.Clock != nil {
+		now = cfg.Clock.Now()
+	}
+	now = now.UTC().Truncate(time.Microsecond)
+	var batches []outbox.Batch
+	var after outbox.Cursor
+	for {
+		b, err := read(t.Context(), cfg, now, after)
+		if err != nil {
+			t.Fatalf("Drain: reading what is due: %v", err)
+		}
+		batches = append(batches, b)
+		if b.Len() < drainBatch {
+			return batches
+		}
+		after = b.Next
+	}
+}
+
+func read(ctx context.Context, cfg outbox.DispatcherConfig, now time.Time, after outbox.Cursor) (outbox.Batch, error) {
+	if cfg.Claim == nil {
+		return cfg.Store.Poll(ctx, cfg.DB, outbox.PollQuery{Now: now, After: after, Limit: drainBatch})
+	}
+	return cfg.Store.Claim(ctx, cfg.DB, outbox.ClaimQuery{
+		Now: now, Limit: drainBatch, Owner: cfg.Claim.Owner, LockTimeout: cfg.Claim.LockTimeout,
+	})
+}
+
+// bury makes a row DEAD that cannot be delivered, as the poller does.
+func bury(t testing.TB, cfg outbox.DispatcherConfig, row outbox.Undecodable) outbox.Delivery {
+	t.Helper()
+	owner := ""
+	if cfg.Claim != nil {
+		owner = cfg.Claim.Owner
+	}
+	mark := outbox.Mark{EventID: row.EventID, Error: row.Err.Error()}
+	if _, err := cfg.Store.Mark(t.Context(), cfg.DB, outbox.MarkDead, owner, []outbox.Mark{mark}); err != nil {
+		t.Fatalf("Drain: %v", err)
+	}
+	return outbox.Delivery{Envelope: outbox.Envelope{EventID: row.EventID}, Status: outbox.StatusDead, Err: row.Err}
+}
