@@ -2,8 +2,8 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,14 +13,18 @@ const (
 	completerBatch    = 500              // outcomes in one statement
 	completerBuffer   = 2 * 500          // outcomes that wait before workers do
 	completerTimeout  = 30 * time.Second // one statement
-	completerMaxPause = 5 * time.Second  // between tries
-	completerSplit    = 3                // failures of a batch until its outcomes are tried one by one
+	completerMinPause = 20 * time.Millisecond
+	completerMaxPause = 5 * time.Second // between tries
+	completerTries    = 3               // of a batch, until its outcomes are tried one by one and set aside
+	completerAside    = 500             // outcomes set aside; more hold up the rest
 )
 
 // completer stores outcomes. While one statement is under way the next batch
 // gathers; when it is idle it writes at once. What cannot be stored is tried
 // again until it is, or until the completer is closed: meanwhile the events stay
-// in the tracker, so nothing delivers them again, and workers wait.
+// in the tracker, so nothing delivers them again. An outcome that cannot be
+// stored is set aside, so that it does not hold up the rest; when too many are,
+// as when the database is away, workers wait.
 type completer struct {
 	d     *Dispatcher
 	db    DB
@@ -35,6 +39,9 @@ type completer struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 	started bool
+
+	aside []outcome     // belongs to run
+	pause time.Duration // until those are tried again
 
 	mu       sync.Mutex
 	releases []outcome // leases to give up, from goroutines that must not wait
@@ -93,31 +100,60 @@ func (c *completer) takeReleases() []outcome {
 func (c *completer) run() {
 	defer close(c.done)
 	batch := make([]outcome, 0, completerBatch)
-	for stopping := false; !stopping; {
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
 		batch = batch[:0]
 		select {
 		case o := <-c.in:
 			batch = append(batch, o)
 		case <-c.wakeup:
+		case <-retry.C:
+			c.retryAside()
 		case <-c.stop:
-			stopping = true
+			c.finish(batch)
+			return
 		}
-		for {
-			batch = c.gather(batch)
-			if len(batch) == 0 {
-				break
-			}
-			c.persist(batch)
-			if !stopping {
-				break
-			}
-			batch = batch[:0]
+		c.persist(c.gather(batch))
+		c.persistReleases()
+		if len(c.aside) > 0 {
+			retry.Reset(c.pause)
 		}
-		for releases := c.takeReleases(); len(releases) > 0; {
-			n := min(len(releases), completerBatch)
-			c.persist(releases[:n])
-			releases = releases[n:]
-		}
+	}
+}
+
+// finish stores what is left, as far as the closing's time allows.
+func (c *completer) finish(batch []outcome) {
+	for batch = c.gather(batch); len(batch) > 0; batch = c.gather(batch[:0]) {
+		c.persist(batch)
+	}
+	c.persistReleases()
+	for len(c.aside) > 0 && c.ctx.Err() == nil {
+		sleep(c.ctx, c.pause)
+		c.retryAside()
+	}
+	c.giveUp(len(c.aside))
+}
+
+// retryAside tries the outcomes that were set aside.
+func (c *completer) retryAside() {
+	if len(c.aside) == 0 {
+		return
+	}
+	again := c.aside
+	c.aside = nil
+	c.pause = min(2*c.pause, completerMaxPause)
+	c.persistWith(again, completerTries)
+	if len(c.aside) == 0 {
+		c.pause = 0
+	}
+}
+
+func (c *completer) persistReleases() {
+	for releases := c.takeReleases(); len(releases) > 0; {
+		n := min(len(releases), completerBatch)
+		c.persist(releases[:n])
+		releases = releases[n:]
 	}
 }
 
@@ -138,7 +174,9 @@ func (c *completer) gather(batch []outcome) []outcome {
 var markKinds = [...]MarkKind{MarkDone, MarkDelete, MarkReleased, MarkDeferred, MarkRetry, MarkDead}
 
 // persist stores a batch, one statement for each kind of outcome in it.
-func (c *completer) persist(batch []outcome) {
+func (c *completer) persist(batch []outcome) { c.persistWith(batch, 1) }
+
+func (c *completer) persistWith(batch []outcome, try int) {
 	group := make([]*outcome, 0, len(batch))
 	for _, kind := range markKinds {
 		group = group[:0]
@@ -148,45 +186,50 @@ func (c *completer) persist(batch []outcome) {
 			}
 		}
 		if len(group) > 0 {
-			c.persistKind(kind, group)
+			c.persistKind(kind, group, try)
 		}
 	}
 	c.d.metrics.QueueDepths(c.d.depths())
 }
 
-// persistKind tries until the outcomes are stored or the completer gives up.
-func (c *completer) persistKind(kind MarkKind, group []*outcome) {
-	pause := 20 * time.Millisecond
+// persistKind tries a few times, then sets aside what cannot be stored. When
+// too much is aside already it goes on trying.
+func (c *completer) persistKind(kind MarkKind, group []*outcome, try int) {
 	if c.owner != "" {
 		c.d.track.store(trackedIDs(group))
 	}
-	for try := 1; ; try++ {
-		stored, err := c.mark(c.ctx, kind, group)
+	for pause := completerMinPause; ; try++ {
+		n, err := c.mark(c.ctx, kind, group)
 		if err == nil {
-			c.stored(kind, group, stored)
-			return
-		}
-		if try >= completerSplit && len(group) > 1 {
-			// One outcome that cannot be stored must not hold up the rest.
-			if group = c.persistSingly(kind, group); len(group) == 0 {
-				return
-			}
-		}
-		if c.ctx.Err() != nil {
-			c.giveUp(group)
+			c.stored(kind, group, n)
 			return
 		}
 		c.d.log.Error("outbox: outcomes could not be stored, trying again", logKeyOutcome, kind.String(),
-			logKeyCount, len(group), logKeyDelay, pause, logKeyError, err.Error())
+			logKeyCount, len(group), logKeyError, err.Error())
+		if try >= completerTries {
+			group = c.persistSingly(kind, group)
+			if c.ctx.Err() != nil || len(c.aside)+len(group) <= completerAside {
+				c.setAside(group)
+				return
+			}
+		}
 		sleep(c.ctx, pause)
 		pause = min(2*pause, completerMaxPause)
 	}
 }
 
-// persistSingly returns the outcomes that failed.
+// persistSingly stores what it can and returns the outcomes that failed. When
+// the first two fail it is the database that fails, not they.
 func (c *completer) persistSingly(kind MarkKind, group []*outcome) []*outcome {
+	if len(group) == 1 {
+		return group
+	}
 	var failed []*outcome
 	for i := range group {
+		if len(failed) == 2 && i == 2 {
+			// Another time the others come first.
+			return append(slices.Clone(group[2:]), failed...)
+		}
 		n, err := c.mark(c.ctx, kind, group[i:i+1])
 		if err != nil {
 			failed = append(failed, group[i])
@@ -197,6 +240,13 @@ func (c *completer) persistSingly(kind MarkKind, group []*outcome) []*outcome {
 	return failed
 }
 
+func (c *completer) setAside(group []*outcome) {
+	c.pause = max(c.pause, completerMinPause)
+	for _, o := range group {
+		c.aside = append(c.aside, *o)
+	}
+}
+
 func (c *completer) mark(ctx context.Context, kind MarkKind, group []*outcome) (int, error) {
 	marks := make([]Mark, len(group))
 	for i, o := range group {
@@ -205,69 +255,6 @@ func (c *completer) mark(ctx context.Context, kind MarkKind, group []*outcome) (
 	ctx, cancel := context.WithTimeout(ctx, completerTimeout)
 	defer cancel()
 	return c.store.Mark(ctx, c.db, kind, c.owner, marks)
-}
-
-// stored lets go of events whose outcome is stored, and tells of it.
-func (c *completer) stored(kind MarkKind, group []*outcome, n int) {
-	if ids := trackedIDs(group); c.owner != "" {
-		c.d.track.stored(ids)
-	} else {
-		c.d.track.release(ids...)
-	}
-	if lost := len(group) - n; lost > 0 && c.owner != "" && kind != MarkReleased {
-		c.d.metrics.LeaseLost(lost)
-		c.d.log.Warn("outbox: outcomes were refused, other nodes hold the events now",
-			logKeyOutcome, kind.String(), logKeyCount, lost, logKeyOwner, c.owner, logKeyError, ErrLeaseLost.Error())
-	}
-	now := c.d.clock.Now()
-	for _, o := range group {
-		c.observe(o, now)
-	}
-	if kind == MarkReleased {
-		if p := c.d.poller.Load(); p != nil {
-			p.Wake()
-		}
-	}
-}
-
-// trackedIDs are the events of a group that the tracker holds; a lease given up
-// early is of no event in flight.
-func trackedIDs(group []*outcome) []string {
-	ids := make([]string, 0, len(group))
-	for _, o := range group {
-		if o.env != nil {
-			ids = append(ids, o.mark.EventID)
-		}
-	}
-	return ids
-}
-
-func (c *completer) observe(o *outcome, now time.Time) {
-	m := c.d.metrics
-	switch o.kind {
-	case MarkDone, MarkDelete:
-		m.Delivered(kindOf(o.env), now.Sub(o.env.OccurredAt))
-	case MarkRetry:
-		m.Failed(kindOf(o.env))
-		c.d.dueAt(o.mark.AvailableAt)
-	case MarkDeferred:
-		m.Deferred(kindOf(o.env))
-		c.d.dueAt(o.mark.AvailableAt)
-	case MarkDead:
-		m.Died(kindOf(o.env))
-		attempts := o.env.Attempts
-		if o.mark.CountAttempt {
-			attempts++
-		}
-		attrs := []any{logKeyEventID, o.env.EventID, logKeyEventType, string(o.env.EventType),
-			logKeyAggregateType, string(o.env.AggregateType), logKeyAttempts, attempts, logKeyError, o.mark.Error}
-		var p *PanicError
-		if errors.As(o.err, &p) {
-			attrs = append(attrs, logKeyStack, string(p.Stack))
-		}
-		c.d.log.Error("outbox: event is dead", attrs...)
-	case MarkReleased:
-	}
 }
 
 // storeOne stores one outcome at once, for synchronous delivery.
@@ -283,14 +270,11 @@ func (c *completer) storeOne(ctx context.Context, o *outcome) error {
 	return nil
 }
 
-func (c *completer) giveUp(group []*outcome) {
-	for _, o := range group {
-		c.d.track.release(o.mark.EventID)
-	}
-	c.d.log.Error("outbox: closed before outcomes were stored, their events will be delivered again", logKeyCount, len(group))
+// giveUp counts outcomes that could not be stored before the completer closed.
+func (c *completer) giveUp(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lost += len(group)
+	c.lost += n
 }
 
 // close stores what is there, for at most the given time.
