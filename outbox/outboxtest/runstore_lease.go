@@ -1,6 +1,8 @@
 package outboxtest
 
 import (
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -14,6 +16,7 @@ var leaseTests = []storeTest{
 	{"RenewStartsTheLeaseAnew", leaseRenew},
 	{"RenewLeavesOthersAlone", leaseRenewOthers},
 	{"ReleasedRowsAreClaimedAtOnce", leaseRelease},
+	{"MarkingRenewingClaimingAndPurgingAtOnceDoNotFail", leaseConcurrently},
 }
 
 // expire moves the start of a row's lease into the past.
@@ -144,4 +147,73 @@ func leaseRelease(s *storeSuite) {
 	b := s.claimFor("node-2", 10)
 	s.sameIDs("claimed by another node", idsOf(b.Envelopes), idsOf(envs[:2]))
 	s.count("attempts: a release is no failure", b.Envelopes[0].Attempts, 0)
+}
+
+// leaseConcurrently does at once what a node and its neighbours do at once: on
+// the same rows, in different orders. Nothing may fail, as by a deadlock, and
+// every row ends up marked once.
+func leaseConcurrently(s *storeSuite) {
+	const rows, batch = 300, 30
+	envs := s.events(rows)
+	s.insertFor("node-1", envs...)
+	s.insert(s.events(batch)...) // for the neighbour to claim
+	ids := idsOf(envs)
+	backwards := slices.Clone(ids)
+	slices.Reverse(backwards)
+
+	var neighbours, marking sync.WaitGroup
+	var mu sync.Mutex
+	var failures []error
+	done := make(chan struct{})
+	fail := func(err error) {
+		if err != nil {
+			mu.Lock()
+			failures = append(failures, err)
+			mu.Unlock()
+		}
+	}
+	until := func(fn func()) {
+		neighbours.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					fn()
+				}
+			}
+		})
+	}
+	until(func() {
+		_, err := s.Store.Renew(s.ctx, s.DB, "node-1", backwards)
+		fail(err)
+	})
+	until(func() {
+		q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 5, Owner: "node-2", LockTimeout: time.Hour}
+		_, err := s.Store.Claim(s.ctx, s.DB, q)
+		fail(err)
+	})
+	until(func() {
+		_, err := s.Store.Purge(s.ctx, s.DB, outbox.PurgeQuery{Before: suiteTime, Limit: 50})
+		fail(err)
+	})
+	changed := 0
+	for i, kind := range []outbox.MarkKind{outbox.MarkDone, outbox.MarkRetry, outbox.MarkDead} {
+		marking.Go(func() {
+			for from := i * rows / 3; from < (i+1)*rows/3; from += batch {
+				n, err := s.Store.Mark(s.ctx, s.DB, kind, "node-1", marksOf(envs[from:min(from+batch, (i+1)*rows/3)]))
+				fail(err)
+				mu.Lock()
+				changed += n
+				mu.Unlock()
+			}
+		})
+	}
+	marking.Wait()
+	close(done)
+	neighbours.Wait()
+	for _, err := range failures {
+		s.t.Fatalf("%d of the calls failed, the first: %v", len(failures), err)
+	}
+	s.count("rows marked", changed, rows)
 }
