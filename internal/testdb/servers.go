@@ -1,0 +1,93 @@
+package testdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"         // the drivers of the targets
+	_ "github.com/jackc/pgx/v5/stdlib"         // …
+	_ "github.com/lib/pq"                      // …
+	_ "github.com/uptrace/bun/driver/pgdriver" // …
+	_ "modernc.org/sqlite"                     // …
+)
+
+// The variables that name the servers, and where they are looked for without.
+const (
+	PostgresVar     = "OUTBOX_TEST_POSTGRES"
+	MySQLVar        = "OUTBOX_TEST_MYSQL"
+	DefaultPostgres = "postgres://postgres@127.0.0.1:5432/postgres?sslmode=disable"
+	DefaultMySQL    = "root@tcp(127.0.0.1:3306)/"
+)
+
+// Ping reports whether a server answers, within a few seconds.
+func Ping(driver, dsn string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	return db.PingContext(ctx)
+}
+
+var (
+	postgresError = sync.OnceValue(func() error { return Ping("pgx", PostgresDSN()) })
+	mysqlError    = sync.OnceValue(func() error { return Ping("mysql", MySQLDSN()) })
+)
+
+// PostgresDSN is where PostgreSQL is expected.
+func PostgresDSN() string {
+	if url := os.Getenv(PostgresVar); url != "" {
+		return url
+	}
+	return DefaultPostgres
+}
+
+// MySQLDSN is where MySQL is expected, as its driver takes it; the variable may
+// hold a mysql:// URL too.
+func MySQLDSN() string {
+	dsn := os.Getenv(MySQLVar)
+	if rest, isURL := strings.CutPrefix(dsn, "mysql://"); isURL {
+		server, path, _ := strings.Cut(rest, "/")
+		if user, host, hasUser := cutLast(server, "@"); hasUser {
+			return user + "@tcp(" + host + ")/" + path
+		}
+		return "tcp(" + server + ")/" + path
+	}
+	if dsn == "" {
+		return DefaultMySQL
+	}
+	return dsn
+}
+
+func postgresURL(t testing.TB) string {
+	t.Helper()
+	need(t, "PostgreSQL", PostgresVar, postgresError())
+	return PostgresDSN()
+}
+
+func mysqlDSN(t testing.TB) string {
+	t.Helper()
+	need(t, "MySQL", MySQLVar, mysqlError())
+	return MySQLDSN()
+}
+
+// need skips a test whose server is missing, and fails it in CI.
+func need(t testing.TB, name, variable string, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	why := fmt.Sprintf("%s does not answer; set %s, or run make test, which finds or starts one: %v", name, variable, err)
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}

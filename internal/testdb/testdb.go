@@ -1,0 +1,181 @@
+// Package testdb gives each test a database of its own: a schema on PostgreSQL,
+// a database on MySQL, a file for SQLite. The servers are those that
+// OUTBOX_TEST_POSTGRES and OUTBOX_TEST_MYSQL name, or the ones on the default
+// local ports. A test whose server is missing is skipped with the reason, and
+// fails when CI=true.
+package testdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Kind is a kind of database.
+type Kind string
+
+// The kinds.
+const (
+	Postgres Kind = "postgres"
+	MySQL    Kind = "mysql"
+	SQLite   Kind = "sqlite"
+)
+
+// Target is a kind of database through one driver.
+type Target struct {
+	Name   string
+	Kind   Kind
+	driver string            // as database/sql knows it
+	params map[string]string // of the DSN
+}
+
+// DB is a pool on a test's own database.
+type DB struct {
+	*sql.DB
+	Kind Kind
+	Name string
+	DSN  string
+
+	target Target
+}
+
+// Option changes how a pool is opened.
+type Option struct{ key, value string }
+
+// Param adds a parameter to the DSN.
+func Param(key, value string) Option { return Option{key, value} }
+
+// extra are targets that only some builds have.
+var extra []Target
+
+// Main is one target for each kind of database.
+func Main() []Target {
+	return []Target{
+		{Name: "postgres/pgx", Kind: Postgres, driver: "pgx"},
+		{Name: "mysql", Kind: MySQL, driver: "mysql"},
+		{
+			Name: "sqlite", Kind: SQLite, driver: "sqlite",
+			params: map[string]string{"_pragma": "busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)", "_txlock": "immediate"},
+		},
+	}
+}
+
+// Drivers is every target.
+func Drivers() []Target {
+	return append(append(
+		Main(),
+		Target{Name: "postgres/pgx-simple", Kind: Postgres, driver: "pgx", params: map[string]string{"default_query_exec_mode": "simple_protocol"}},
+		Target{Name: "postgres/pq", Kind: Postgres, driver: "postgres"},
+		Target{Name: "postgres/pgdriver", Kind: Postgres, driver: "pg"},
+	), extra...)
+}
+
+// Each runs fn on a database of its own for each target, in parallel.
+func Each(t *testing.T, targets []Target, fn func(t *testing.T, db *DB)) {
+	t.Helper()
+	for _, target := range targets {
+		t.Run(target.Name, func(t *testing.T) {
+			t.Parallel()
+			fn(t, Open(t, target))
+		})
+	}
+}
+
+// maxConns keeps many parallel tests below the servers' limits.
+const maxConns = 8
+
+var serial atomic.Int64
+
+// Open makes a database for the test, and drops it when the test ends.
+func Open(t testing.TB, target Target, opts ...Option) *DB {
+	t.Helper()
+	name := fmt.Sprintf("outbox_test_%d_%d_%d", os.Getpid(), time.Now().UnixMilli(), serial.Add(1))
+	db := &DB{Kind: target.Kind, Name: target.Name, target: target}
+	switch target.Kind {
+	case Postgres:
+		base := postgresURL(t)
+		admin(t, "pgx", base, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
+		db.DSN = withParams(base, map[string]string{"search_path": name})
+		if target.driver == "pg" { // pgdriver takes other parameters as settings too
+			db.DSN = withParams(base, map[string]string{"search_path": name, "timeout": "30s"})
+		}
+	case MySQL:
+		base := mysqlDSN(t)
+		admin(t, "mysql", base, "CREATE DATABASE "+name, "DROP DATABASE "+name)
+		server, rest, _ := cutLast(base, "/")
+		_, query, _ := strings.Cut(rest, "?")
+		db.DSN = server + "/" + name
+		if query != "" {
+			db.DSN += "?" + query
+		}
+	case SQLite:
+		db.DSN = "file:" + t.TempDir() + "/test.db"
+	}
+	db.DSN = withParams(db.DSN, target.params)
+	return db.Reopen(t, opts...)
+}
+
+// Reopen opens another pool on the same database.
+func (db *DB) Reopen(t testing.TB, opts ...Option) *DB {
+	t.Helper()
+	again := *db
+	for _, o := range opts {
+		again.DSN = withParams(again.DSN, map[string]string{o.key: o.value})
+	}
+	pool, err := sql.Open(db.target.driver, again.DSN)
+	if err != nil {
+		t.Fatalf("opening %s: %v", db.Name, err)
+	}
+	pool.SetMaxOpenConns(maxConns)
+	pool.SetMaxIdleConns(maxConns)
+	t.Cleanup(func() { _ = pool.Close() })
+	again.DB = pool
+	return &again
+}
+
+// admin runs a statement now and another when the test has ended.
+func admin(t testing.TB, driver, dsn, create, drop string) {
+	t.Helper()
+	run := func(statement string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		db, err := sql.Open(driver, dsn)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = db.Close() }()
+		_, err = db.ExecContext(ctx, statement)
+		return err
+	}
+	if err := run(create); err != nil {
+		t.Fatalf("%s: %v", create, err)
+	}
+	t.Cleanup(func() {
+		if err := run(drop); err != nil {
+			t.Logf("%s: %v", drop, err)
+		}
+	})
+}
+
+func withParams(dsn string, params map[string]string) string {
+	for key, value := range params {
+		sep := "?"
+		if strings.Contains(dsn, "?") {
+			sep = "&"
+		}
+		dsn += sep + key + "=" + value
+	}
+	return dsn
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
