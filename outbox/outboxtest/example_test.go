@@ -1,0 +1,170 @@
+package outboxtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// The example's own code: what a user would test.
+
+type order struct {
+	ID    string `json:"id"`
+	Total int    `json:"total"`
+}
+
+func placeOrder(ctx context.Context, w *outbox.Writer, o order) error {
+	_, err := w.Write(ctx, outbox.Envelope{
+		EventType: "OrderPlaced", AggregateType: "Order", AggregateID: o.ID, Payload: outbox.JSON(o),
+	})
+	return err
+}
+
+// printT stands for the *testing.T that a test has and an example lacks.
+type printT struct{ testing.TB }
+
+func (printT) Helper()                           {}
+func (printT) Context() context.Context          { return context.Background() }
+func (printT) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (printT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+var t printT
+
+func newWriter(store *outboxtest.Store, hooks ...outbox.WriterHook) *outbox.Writer {
+	w, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB(), Hooks: hooks})
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+func ExampleStore() {
+	store := outboxtest.NewStore()
+	tx := outboxtest.NewScope(store.DB())
+	if err := placeOrder(tx.Context(context.Background()), newWriter(store), order{ID: "o-1", Total: 42}); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println("before the commit:", len(store.Rows()))
+	_ = tx.Commit()
+	for _, row := range store.Rows() {
+		fmt.Println("after it:", row.Status, row.Envelope.EventType, row.Envelope.Payload)
+	}
+	// Output:
+	// before the commit: 0
+	// after it: NEW OrderPlaced {"id":"o-1","total":42}
+}
+
+func ExampleScope() {
+	store := outboxtest.NewStore()
+	writer := newWriter(store)
+	tx := outboxtest.NewScope(store.DB())
+	ctx := tx.Context(context.Background())
+
+	_ = placeOrder(ctx, writer, order{ID: "o-1"})
+	_ = tx.Savepoint("before the second")
+	_ = placeOrder(ctx, writer, order{ID: "o-2"})
+	_ = tx.RollbackTo("before the second")
+	_ = tx.Commit()
+
+	for _, env := range tx.Emitted() {
+		fmt.Println(env.AggregateID)
+	}
+	fmt.Println(placeOrder(ctx, writer, order{ID: "o-3"}))
+	// Output:
+	// o-1
+	// outbox: no active transaction: it has ended
+}
+
+func ExampleTransactor() {
+	store := outboxtest.NewStore()
+	writer := newWriter(store)
+	begin := outboxtest.NewTransactor(store.DB())
+
+	err := outbox.InTx(context.Background(), begin, func(ctx context.Context) error {
+		if err := placeOrder(ctx, writer, order{ID: "o-1"}); err != nil {
+			return err
+		}
+		return errors.New("out of stock")
+	})
+	fmt.Println(err, "-", len(store.Rows()), "rows")
+	// Output:
+	// out of stock - 0 rows
+}
+
+func ExampleRecorder() {
+	store, recorder := outboxtest.NewStore(), outboxtest.NewRecorder()
+	ob, err := outbox.New(outbox.Config{
+		Store: store, DB: store.DB(),
+		Hooks: []outbox.WriterHook{recorder.Hook()},
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// The first delivery of each event asks for it again, the second succeeds.
+	_ = ob.Register(outbox.On("Order", "OrderPlaced", recorder.Listener(
+		outboxtest.Answer{Result: outbox.RetryAfter(time.Millisecond)},
+	)))
+	_ = ob.Start(context.Background())
+
+	tx := outboxtest.NewScope(store.DB())
+	_ = placeOrder(tx.Context(context.Background()), ob.Writer(), order{ID: "o-1"})
+	_ = tx.Commit()
+
+	for _, d := range recorder.WaitDeliveries(t, 2) {
+		fmt.Println(d.Envelope.AggregateID, d.Answer.Result)
+	}
+	fmt.Println("committed:", len(recorder.Committed()))
+	_ = ob.Close(context.Background())
+	// Output:
+	// o-1 RetryAfter(1ms)
+	// o-1 Done
+	// committed: 1
+}
+
+func ExampleDrain() {
+	store := outboxtest.NewStore()
+	tx := outboxtest.NewScope(store.DB())
+	ctx := tx.Context(context.Background())
+	_ = placeOrder(ctx, newWriter(store), order{ID: "o-1", Total: 42})
+	_ = placeOrder(ctx, newWriter(store), order{ID: "o-2", Total: -1})
+	_ = tx.Commit()
+
+	listener := outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		o, err := outbox.Decode[order](env)
+		if err == nil && o.Total < 0 {
+			err = outbox.Unrecoverable(errors.New("negative total"))
+		}
+		return err
+	})
+	for _, d := range outboxtest.Drain(t, outbox.DispatcherConfig{Store: store, Logger: quiet},
+		outbox.On("Order", "OrderPlaced", listener)) {
+		fmt.Println(d.Envelope.AggregateID, d.Status, d.Err)
+	}
+	// Output:
+	// o-1 DONE <nil>
+	// o-2 DEAD negative total
+}
+
+func ExampleAssertEmitted() {
+	store := outboxtest.NewStore()
+	writer := newWriter(store)
+	tx := outboxtest.NewScope(store.DB())
+	_ = placeOrder(tx.Context(context.Background()), writer, order{ID: "o-1", Total: 42})
+	_ = placeOrder(tx.Context(context.Background()), writer, order{ID: "o-2", Total: 7})
+	_ = tx.Commit()
+
+	outboxtest.AssertEmitted(t, store, // t is the test's; this one prints
+		outboxtest.Event{Type: "OrderPlaced", AggregateID: "o-1", Payload: order{ID: "o-1", Total: 42}},
+		outboxtest.Event{Type: "OrderPlaced", AggregateID: "o-2", Payload: map[string]any{"total": 8, "id": "o-2"}},
+	)
+	// Output:
+	// the emitted events are not those expected (- expected, + emitted):
+	//   Order/OrderPlaced o-1 {"id":"o-1","total":42}
+	// - */OrderPlaced o-2 {"id":"o-2","total":8}
+	// + Order/OrderPlaced o-2 {"id":"o-2","total":7}
+}
