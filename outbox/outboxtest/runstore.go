@@ -106,8 +106,7 @@ const suiteTimeout = 2 * time.Minute
 
 func newStoreSuite(t *testing.T, h StoreHarness) *storeSuite {
 	t.Helper()
-	switch {
-	case h.Store == nil, h.DB == nil, h.Begin == nil, h.Row == nil, h.SetRow == nil, h.Table == "":
+	if h.Store == nil || h.DB == nil || h.Begin == nil || h.Row == nil || h.SetRow == nil || h.Table == "" {
 		t.Fatal("outboxtest.RunStore: the harness lacks one of Store, DB, Table, Begin, Row and SetRow")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)

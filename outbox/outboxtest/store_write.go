@@ -22,13 +22,21 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, kind outbox.MarkKind, own
 	changed := 0
 	for _, m := range marks {
 		r := s.rows[m.EventID]
-		if r == nil || r.hidden || owner != "" && r.LockedBy != owner || !allowed(kind, r.Status) {
+		if r == nil || r.hidden || owner != "" && r.LockedBy != owner || !r.open(kind) {
 			continue
 		}
 		changed++
 		s.apply(r, kind, m, now)
 	}
 	return changed, nil
+}
+
+// open reports whether an outcome may touch the row.
+func (r *memRow) open(kind outbox.MarkKind) bool {
+	if kind == outbox.MarkDone || kind == outbox.MarkDelete {
+		return r.Status != outbox.StatusDone
+	}
+	return r.live()
 }
 
 func (s *Store) apply(r *memRow, kind outbox.MarkKind, m outbox.Mark, now time.Time) {
@@ -112,10 +120,11 @@ func (s *Store) GetDead(ctx context.Context, _ outbox.DB, eventID string) (outbo
 	if err := ctx.Err(); err != nil {
 		return outbox.DeadLetter{}, s.fail("reading dead", []string{eventID}, err)
 	}
-	for _, r := range s.named([]string{eventID}, isDead) {
-		return r.letter(), nil
+	r := s.rows[eventID]
+	if r == nil || r.hidden || !isDead(r) {
+		return outbox.DeadLetter{}, s.fail("reading dead", []string{eventID}, outbox.ErrNotFound)
 	}
-	return outbox.DeadLetter{}, s.fail("reading dead", []string{eventID}, outbox.ErrNotFound)
+	return r.letter(), nil
 }
 
 // CountDead implements [outbox.Store].
