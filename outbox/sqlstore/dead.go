@@ -138,7 +138,9 @@ func (s *Store) eachDead(ctx context.Context, db outbox.DB, verb string, eventID
 		q := s.query(256 + 2*len(chunk))
 		statement(q)
 		q.add(" WHERE status = 3 AND ").ids("event_id", chunk)
-		n, err := s.exec(ctx, db, fmt.Sprintf("%s %d dead letters from %s on", verb, len(chunk), chunk[0]), q)
+		n, err := changed(ctx, func() (int, error) {
+			return s.exec(ctx, db, fmt.Sprintf("%s %d dead letters from %s on", verb, len(chunk), chunk[0]), q)
+		})
 		total += n
 		if err != nil {
 			return total, err

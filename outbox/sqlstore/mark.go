@@ -32,9 +32,16 @@ func (s *Store) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, ow
 	if s.d != postgres && (kind == outbox.MarkRetry || kind == outbox.MarkDead || kind == outbox.MarkDeferred) {
 		limit = caseRows
 	}
-	if len(marks) <= limit {
-		return s.markChunk(ctx, db, kind, owner, marks)
-	}
+	return changed(ctx, func() (int, error) {
+		if len(marks) <= limit {
+			return s.markChunk(ctx, db, kind, owner, marks)
+		}
+		return s.markChunks(ctx, db, kind, owner, marks, limit)
+	})
+}
+
+// markChunks is more than one statement takes, in a transaction.
+func (s *Store) markChunks(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark, limit int) (int, error) {
 	total := 0
 	err := s.inTx(ctx, db, "marking events "+kind.String(), nil, func(tx *sql.Tx) error {
 		for chunk := range slices.Chunk(marks, limit) {
@@ -147,7 +154,9 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, owner string, eventIDs 
 		q := s.query(256 + 2*len(chunk))
 		q.add("UPDATE ").table(s).add(" SET locked_at = ").now().add(" WHERE ").ids("event_id", chunk).
 			add(" AND status IN (0, 2) AND locked_by = ").arg(owner)
-		n, err := s.exec(ctx, db, fmt.Sprintf("renewing the leases of %d events", len(chunk)), q)
+		n, err := changed(ctx, func() (int, error) {
+			return s.exec(ctx, db, fmt.Sprintf("renewing the leases of %d events from %s on", len(chunk), chunk[0]), q)
+		})
 		total += n
 		if err != nil {
 			return total, err

@@ -13,7 +13,7 @@ import (
 func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (int, error) {
 	what := fmt.Sprintf("purging up to %d rows", p.Limit)
 	if s.d.name == "mysql" {
-		return s.purgeLocking(ctx, db, what, p)
+		return changed(ctx, func() (int, error) { return s.purgeLocking(ctx, db, what, p) })
 	}
 	q := s.query(512)
 	q.add("DELETE FROM ").table(s)
@@ -34,7 +34,7 @@ func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (i
 	} else {
 		q.add(")")
 	}
-	return s.exec(ctx, db, what, q)
+	return changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) })
 }
 
 // purgeLocking is Purge for MySQL, which has an index for each condition and

@@ -95,7 +95,12 @@ func (s *Store) NextDue(ctx context.Context, db outbox.DB, after time.Time) (tim
 // Claim implements [outbox.Store].
 func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (outbox.Batch, error) {
 	if s.d.name == "mysql" {
-		return s.claimLocking(ctx, db, c)
+		var b outbox.Batch
+		_, err := changed(ctx, func() (n int, err error) {
+			b, err = s.claimLocking(ctx, db, c)
+			return b.Len(), err
+		})
+		return b, err
 	}
 	// Who is to be claimed is chosen once, as an array or a list, so that the
 	// rows are found by their primary key, however the planner estimates LIMIT.
@@ -117,11 +122,14 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	}
 	q.add(" RETURNING ").columns("")
 	var all []row
-	err := s.rows(ctx, db, "claiming due events", q, func(rows *sql.Rows) error {
-		var r row
-		err := rows.Scan(r.fields()...)
-		all = append(all, r)
-		return err
+	_, err := changed(ctx, func() (int, error) {
+		all = nil
+		return 0, s.rows(ctx, db, "claiming due events", q, func(rows *sql.Rows) error {
+			var r row
+			err := rows.Scan(r.fields()...)
+			all = append(all, r)
+			return err
+		})
 	})
 	if err != nil {
 		return outbox.Batch{}, err

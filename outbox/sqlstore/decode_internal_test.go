@@ -1,0 +1,79 @@
+package sqlstore
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestDecodeHeaders(t *testing.T) {
+	t.Parallel()
+	s := Postgres()
+	for text, want := range map[string]map[string]string{
+		"": nil, "null": nil, "{}": nil, "{ }": nil,
+		`{"a":"b"}`:    {"a": "b"},
+		`{"a":"null"}`: {"a": "null"},
+		`{"null":""}`:  {"null": ""},
+	} {
+		got, err := s.decodeHeaders(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{`{"a":1}`, `{"a":null}`, `{"a":{"b":"c"}}`, `{"a":["b"]}`, `["a"]`, `"a"`, `1`, `true`, `{"a":`, `x`} {
+		_, err := s.decodeHeaders(text)
+		require.ErrorIs(t, err, errHeaders, text)
+	}
+}
+
+func FuzzDecodeHeaders(f *testing.F) {
+	for _, seed := range []string{"", "null", `{"a":"b"}`, `{"a":null}`, `{"a":1}`, `[]`, `{"null":"x"}`} {
+		f.Add(seed)
+	}
+	s := SQLite()
+	f.Fuzz(func(t *testing.T, text string) {
+		headers, err := s.decodeHeaders(text)
+		if err != nil {
+			require.Nil(t, headers)
+			return
+		}
+		// What decodes is a flat object of strings, and comes back the same.
+		var loose map[string]any
+		if text != "" && text != "null" {
+			require.NoError(t, json.Unmarshal([]byte(text), &loose))
+		}
+		require.Len(t, headers, len(loose))
+		for key, value := range loose {
+			require.IsType(t, "", value)
+			require.Equal(t, value, headers[key])
+		}
+	})
+}
+
+func TestTextArrayIsReadBack(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, `{"a","","b\"c","\\","NULL","{,}"}`, textArray([]string{"a", "", `b"c`, `\`, "NULL", "{,}"}))
+	require.Equal(t, `{}`, textArray(nil))
+}
+
+func TestPadded(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 500: 512, 1000: 1024} {
+		require.Equal(t, want, padded(n))
+	}
+}
+
+func TestIndexNamesStayShortAndApart(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 60)
+	names := map[string]bool{}
+	for _, name := range []string{"outbox_event", long + "aaa", long + "aab"} {
+		for _, suffix := range []string{"due", "old", "dead", "done", "age"} {
+			index := table{name: name}.index(suffix)
+			require.LessOrEqual(t, len(index), maxIdentifier)
+			require.False(t, names[index], index)
+			names[index] = true
+		}
+	}
+}

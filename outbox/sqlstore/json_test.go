@@ -1,0 +1,86 @@
+package sqlstore_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+var someTime = time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
+
+func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+
+// texts are valid JSON; refused lists who does not take them.
+var texts = map[string]struct{ text, refused string }{
+	"plain":                     {`{"a":[1,-2.5e3,true,null,"x"]}`, ""},
+	"escapes":                   {`"\\ud800 \\ \" \n \u00e9 \u4e2d"`, ""},
+	"surrogate pair":            {`"\ud83d\ude00"`, ""},
+	"high surrogate alone":      {`"\ud83d"`, "postgres mysql"},
+	"high surrogate then text":  {`"\ud83dx"`, "postgres mysql"},
+	"two high surrogates":       {`"\ud83d\ud83d"`, "postgres mysql"},
+	"low surrogate alone":       {`"\ude00"`, "postgres mysql"},
+	"high then ordinary escape": {`"\ud83d\u0041"`, "postgres mysql"},
+	"in a key":                  {`{"\ud83d":1}`, "postgres mysql"},
+	"large number":              {`1e200`, ""},
+	"number beyond a double":    {`1e400`, "mysql"},
+	"number beyond numeric":     {`[1e400000]`, "postgres mysql"},
+	"tiny number":               {`1e-400000`, "postgres mysql"},
+	"huge exponent":             {`1e99999999999999999999`, "postgres mysql"},
+	"31 levels":                 {nested(31), ""},
+	"32 levels":                 {nested(32), "mysql"},
+	"brackets in a string":      {`"` + nested(99) + `"`, ""},
+	"5000 levels":               {nested(5000), "mysql"},
+}
+
+func TestTextsThatADatabaseRefusesAreRefusedBefore(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		store := storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		for name, tc := range texts {
+			require.True(t, json.Valid([]byte(tc.text)), name)
+			env := outbox.Envelope{EventID: name, EventType: "T", Payload: outbox.RawJSON(tc.text), OccurredAt: someTime, AvailableAt: someTime}
+			err := store.CheckEnvelope(env)
+			if strings.Contains(tc.refused, string(db.Kind)) {
+				require.ErrorIs(t, err, outbox.ErrInvalidEnvelope, name)
+				require.ErrorContains(t, err, "Envelope.Payload", name)
+				continue
+			}
+			require.NoError(t, err, name)
+			require.NoError(t, store.Insert(t.Context(), db.DB, []outbox.Envelope{env}, ""), "%s: the check lets pass what the database refuses", name)
+		}
+	})
+}
+
+func BenchmarkCheckEnvelope(b *testing.B) {
+	env := outbox.Envelope{Payload: outbox.RawJSON(`{"order":"` + strings.Repeat("x", 180) + `","n":12}`)}
+	store := sqlstore.Postgres()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := store.CheckEnvelope(env); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func FuzzCheckEnvelope(f *testing.F) {
+	for _, tc := range texts {
+		f.Add(tc.text)
+	}
+	stores := []*sqlstore.Store{sqlstore.Postgres(), sqlstore.MySQL(), sqlstore.SQLite()}
+	f.Fuzz(func(t *testing.T, text string) {
+		if !json.Valid([]byte(text)) {
+			return
+		}
+		for _, s := range stores {
+			_ = s.CheckEnvelope(outbox.Envelope{Payload: outbox.RawJSON(text)}) // must not panic or hang
+		}
+	})
+}

@@ -1,0 +1,184 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+func storeFor(kind testdb.Kind, opts ...sqlstore.Option) *sqlstore.Store {
+	switch kind {
+	case testdb.Postgres:
+		return sqlstore.Postgres(opts...)
+	case testdb.MySQL:
+		return sqlstore.MySQL(opts...)
+	default:
+		return sqlstore.SQLite(opts...)
+	}
+}
+
+// certify runs the conformance suite on a target, with further DSN parameters.
+func certify(t *testing.T, target testdb.Target, opts ...testdb.Option) {
+	outboxtest.RunStore(t, func(t *testing.T) outboxtest.StoreHarness {
+		db := testdb.Open(t, target, opts...)
+		store := storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		return outboxtest.SQLHarness(store, db.DB, outboxtest.Dialect(store.Dialect()))
+	})
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for _, target := range testdb.Drivers() {
+		t.Run(target.Name, func(t *testing.T) {
+			t.Parallel()
+			certify(t, target)
+		})
+	}
+}
+
+func TestDetectKnowsEachDatabase(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Drivers(), func(t *testing.T, db *testdb.DB) {
+		s, err := sqlstore.Detect(t.Context(), db.DB, sqlstore.WithTable("found"))
+		require.NoError(t, err)
+		require.Equal(t, string(db.Kind), s.Dialect())
+		require.Equal(t, "found", s.Table())
+	})
+}
+
+// stranger is a database that answers what the test wants.
+type stranger struct{ outbox.DB }
+
+func (stranger) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
+	return nil, errors.New("syntax error near version")
+}
+
+func TestDetectSaysWhatItCannotKnow(t *testing.T) {
+	t.Parallel()
+	_, err := sqlstore.Detect(t.Context(), stranger{})
+	require.ErrorContains(t, err, "asking the database what it is")
+	_, err = sqlstore.Detect(t.Context(), nil)
+	require.ErrorContains(t, err, "sqlstore.Detect db is nil")
+}
+
+func TestBadOptionsAreReportedEverywhere(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"", "1st", "a-b", "a b", "a;DROP TABLE x", `a"b`, "a.b.c", ".a", "a.", "é", "a`b", "a'b",
+		strings.Repeat("x", 64), strings.Repeat("x", 64) + ".a",
+	} {
+		s := sqlstore.Postgres(sqlstore.WithTable(name))
+		require.Error(t, s.Validate(), name)
+		var field *outbox.FieldError
+		require.ErrorAs(t, s.Validate(), &field)
+		require.Equal(t, "sqlstore.WithTable", field.Field)
+		ctx, env := t.Context(), outbox.Envelope{EventID: "e"}
+		require.Error(t, s.Insert(ctx, nil, []outbox.Envelope{env}, ""))
+		_, err := s.Poll(ctx, nil, outbox.PollQuery{Limit: 1})
+		require.Error(t, err)
+		_, err = s.Claim(ctx, nil, outbox.ClaimQuery{Limit: 1})
+		require.Error(t, err)
+		_, err = s.Mark(ctx, nil, outbox.MarkDone, "", []outbox.Mark{{EventID: "e"}})
+		require.Error(t, err)
+		require.Error(t, s.CreateSchema(ctx, nil))
+		require.Error(t, s.CheckEnvelope(env))
+		_, err = outbox.New(outbox.Config{DB: stranger{}, Store: s})
+		require.ErrorContains(t, err, "Config.Store")
+		require.ErrorContains(t, err, "sqlstore.WithTable")
+	}
+	require.Error(t, sqlstore.MySQL(sqlstore.WithCodec(nil)).Validate())
+	require.NoError(t, sqlstore.SQLite(sqlstore.WithTable("main.outbox")).Validate())
+	require.NoError(t, sqlstore.SQLite(sqlstore.WithTable(strings.Repeat("x", 63))).Validate())
+}
+
+func TestSchemaCanBeCreatedByManyAtOnceAndAgain(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		store := storeFor(db.Kind)
+		errs := make(chan error, 6)
+		for range cap(errs) {
+			go func() { errs <- store.CreateSchema(context.Background(), db.DB) }()
+		}
+		for range cap(errs) {
+			require.NoError(t, <-errs)
+		}
+	})
+}
+
+func TestSchemaOfLongAndQualifiedNames(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		long := strings.Repeat("long_name_", 6)
+		for _, name := range []string{long + "a", long + "b", "MixedCase", "select"} {
+			store := storeFor(db.Kind, sqlstore.WithTable(name))
+			require.NoError(t, store.CreateSchema(t.Context(), db.DB), name)
+			st, err := store.Stats(t.Context(), db.DB, someTime)
+			require.NoError(t, err)
+			require.Zero(t, st)
+		}
+		if db.Kind == testdb.SQLite {
+			store := storeFor(db.Kind, sqlstore.WithTable("main.qualified"))
+			require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		}
+	})
+}
+
+func TestSchemaText(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []string{"postgres", "mysql", "sqlite"} {
+		text, err := sqlstore.Schema(dialect, "app.events")
+		require.NoError(t, err)
+		require.Contains(t, text, "events")
+		require.NotContains(t, text, "{")
+		for _, column := range []string{
+			"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "payload", "headers", "status", "attempts",
+			"available_at", "created_at", "done_at", "last_error", "locked_by", "locked_at",
+		} {
+			require.Contains(t, text, "\n  "+column+" ")
+		}
+	}
+	_, err := sqlstore.Schema("oracle", "events")
+	require.ErrorContains(t, err, `"oracle"; known are`)
+	_, err = sqlstore.Schema("mysql", "a b")
+	require.Error(t, err)
+}
+
+func TestErrorsSayWhatEventAndTable(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		store := storeFor(db.Kind, sqlstore.WithTable("missing"))
+		err := store.Insert(t.Context(), db.DB, []outbox.Envelope{{EventID: "e-7", EventType: "T", Payload: outbox.RawJSON("1"), OccurredAt: someTime, AvailableAt: someTime}}, "")
+		require.ErrorContains(t, err, "inserting event e-7 on table missing")
+		require.NotNil(t, errors.Unwrap(err))
+	})
+}
+
+// PostgreSQL's jsonb rewrites texts; a column of type json keeps them.
+func TestPostgresWorksWithAJSONColumn(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main()[:1], func(t *testing.T, db *testdb.DB) {
+		store := storeFor(db.Kind)
+		ctx := t.Context()
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		_, err := db.ExecContext(ctx, "ALTER TABLE outbox_event ALTER payload TYPE JSON, ALTER headers TYPE JSON")
+		require.NoError(t, err)
+		const text = `{"b":1,  "a":1.50}`
+		require.NoError(t, store.Insert(ctx, db.DB, []outbox.Envelope{{
+			EventID: "e", EventType: "T", Payload: outbox.RawJSON(text), OccurredAt: someTime, AvailableAt: someTime, Headers: map[string]string{"k": "v"},
+		}}, ""))
+		b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: someTime, Limit: 1, Owner: "me", LockTimeout: 1})
+		require.NoError(t, err)
+		require.Equal(t, text, b.Envelopes[0].Payload.String())
+		require.Equal(t, map[string]string{"k": "v"}, b.Envelopes[0].Headers)
+	})
+}
