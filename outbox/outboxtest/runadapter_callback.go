@@ -1,0 +1,149 @@
+package outboxtest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var adapterCallbackTests = []adapterTest{
+	{name: "UsesTheOnlyConnection", run: func(s *adapterSuite) {
+		s.db.SetMaxOpenConns(1)
+		calls := 0
+		query := func(ctx context.Context) {
+			calls++
+			var n int
+			if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM suite_event").Scan(&n); err != nil {
+				s.t.Errorf("a query in a callback: %v", err)
+			}
+		}
+		for _, result := range []error{nil, errSuite} {
+			err := s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
+				scope := s.scope(ctx)
+				s.ok("AfterCommit", scope.AfterCommit(query))
+				s.ok("AfterRollback", scope.AfterRollback(func(ctx context.Context, _ error) { query(s.within(ctx)) }))
+				return result
+			})
+			wantError(s.t, "RunInTx", err, result)
+		}
+		if calls != 2 {
+			s.t.Errorf("%d of 2 callbacks ran", calls)
+		}
+	}},
+	{name: "UsesTheOnlyConnectionAfterALeak", run: func(s *adapterSuite) {
+		s.db.SetMaxOpenConns(1)
+		ctx, cancel := context.WithCancel(s.ctx)
+		txCtx, _, err := s.Begin(ctx, nil)
+		s.ok("Begin", err)
+		answer := make(chan error, 1)
+		s.ok("AfterRollback", s.scope(txCtx).AfterRollback(func(ctx context.Context, _ error) {
+			var n int
+			answer <- s.db.QueryRowContext(s.within(ctx), "SELECT COUNT(*) FROM suite_event").Scan(&n)
+		}))
+		cancel()
+		s.ok("a query in the callback", <-answer)
+	}},
+	{name: "BeginsATransaction", run: func(s *adapterSuite) {
+		s.db.SetMaxOpenConns(1)
+		var outer, inner string
+		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
+			outer = s.write(ctx, tx)
+			return s.scope(ctx).AfterCommit(func(ctx context.Context) {
+				// Also with the context of the transaction that is over.
+				if err := s.RunInTx(ctx, func(ctx context.Context, _ any) (err error) {
+					inner, err = s.writer.Write(ctx, s.event())
+					return err
+				}); err != nil {
+					s.t.Errorf("RunInTx in a callback: %v", err)
+				}
+			})
+		}))
+		s.wantCalls([]string{outer, inner}, nil)
+		s.rows(outer, inner)
+	}},
+	{name: "RunOnceAndInOrder", run: func(s *adapterSuite) {
+		for _, result := range []error{nil, errSuite} {
+			var got, want []string
+			note := func(what string) { got = append(got, what) }
+			kind := "commit"
+			if result != nil {
+				kind = "rollback"
+			}
+			wantError(s.t, "RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
+				for i := range 5 {
+					name := string(rune('a' + i))
+					s.ok("AfterCommit", s.scope(ctx).AfterCommit(func(context.Context) { note("commit " + name) }))
+					s.ok("AfterRollback", s.scope(ctx).AfterRollback(func(_ context.Context, cause error) {
+						note("rollback " + name)
+					}))
+					want = append(want, kind+" "+name)
+				}
+				return result
+			}), result)
+			if !slices.Equal(got, want) {
+				s.t.Errorf("callbacks ran as %v; want %v", got, want)
+			}
+		}
+	}},
+	{name: "PanicIsContained", run: func(s *adapterSuite) {
+		var id string
+		ran := false
+		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
+			s.ok("AfterCommit", s.scope(ctx).AfterCommit(func(context.Context) { panic(errSuite) }))
+			id = s.write(ctx, tx)
+			return s.scope(ctx).AfterCommit(func(context.Context) { ran = true })
+		}))
+		s.wantCalls([]string{id}, nil)
+		if !ran {
+			s.t.Error("a callback behind one that panicked did not run")
+		}
+	}},
+	{name: "RegisteringAfterTheEnd", run: func(s *adapterSuite) {
+		var scope outbox.TxScope
+		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
+			scope = s.scope(ctx)
+			if !scope.Active() {
+				s.t.Error("the scope of an open transaction is not active")
+			}
+			return nil
+		}))
+		if scope.Active() {
+			s.t.Error("the scope is active after the commit")
+		}
+		wantError(s.t, "AfterCommit", scope.AfterCommit(func(context.Context) { s.t.Error("ran") }), outbox.ErrNoTransaction)
+		wantError(s.t, "AfterRollback", scope.AfterRollback(func(context.Context, error) { s.t.Error("ran") }), outbox.ErrNoTransaction)
+		if _, err := scope.ExecContext(s.ctx, "SELECT 1"); err == nil {
+			s.t.Error("the scope ran a statement after the commit")
+		}
+	}},
+	{name: "ScopeIsTheTransactions", run: func(s *adapterSuite) {
+		wantError(s.t, "RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
+			scope := s.scope(ctx)
+			if scope.Source() != s.writer.Source() {
+				s.t.Errorf("the scope's source is a %T", scope.Source())
+			}
+			_, err := scope.ExecContext(ctx, "INSERT INTO suite_event (id) VALUES ('raw')")
+			s.ok("a statement through the scope", err)
+			return errSuite
+		}), errSuite)
+		s.rows()
+	}},
+}
+
+// scope is the scope of the adapter's transaction in ctx.
+func (s *adapterSuite) scope(ctx context.Context) outbox.TxScope {
+	s.t.Helper()
+	scope, ok := outbox.ScopeFromContext(ctx, s.writer.Source())
+	if !ok {
+		s.t.Fatal("the context carries no scope of the adapter's pool")
+	}
+	return scope
+}
+
+// within bounds a callback's context, which has no end of its own, by the test's.
+func (s *adapterSuite) within(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
+	return ctx
+}

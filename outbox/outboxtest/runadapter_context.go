@@ -1,0 +1,147 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+var adapterContextTests = []adapterTest{
+	{name: "CancelledBefore", run: func(s *adapterSuite) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		cancel()
+		if _, err := s.BeginTx(ctx); !errors.Is(err, context.Canceled) {
+			s.t.Errorf("BeginTx returned %v; want context.Canceled", err)
+		}
+		wantError(s.t, "RunInTx", s.RunInTx(ctx, func(context.Context, any) error {
+			s.t.Error("RunInTx ran the function")
+			return nil
+		}), context.Canceled)
+	}},
+	{name: "CancelledWhileBeginWaits", run: func(s *adapterSuite) {
+		s.db.SetMaxOpenConns(1)
+		conn, err := s.db.Conn(s.ctx)
+		s.ok("taking the only connection", err)
+		defer func() { _ = conn.Close() }()
+		ctx, cancel := context.WithCancel(s.ctx)
+		result := make(chan error, 1)
+		go func() {
+			_, err := s.BeginTx(ctx)
+			result <- err
+		}()
+		s.eventually("BeginTx waits for a connection", func() bool { return s.db.Stats().WaitCount > 0 })
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			s.t.Errorf("BeginTx returned %v; want context.Canceled", err)
+		}
+	}},
+	{name: "CancelledAndFunctionReturnedNil", run: func(s *adapterSuite) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		var id string
+		err := s.RunInTx(ctx, func(ctx context.Context, tx any) error {
+			id = s.write(ctx, tx)
+			cancel()
+			return nil
+		})
+		if err == nil {
+			s.t.Error("RunInTx returned nil though the context had ended")
+		}
+		s.eventually("AfterRollback ran", func() bool { return len(s.calls.rolledBack()) > 0 })
+		s.wantCalls(nil, []string{id})
+		s.wantDefinite(id)
+		s.rows()
+	}},
+	{name: "CancelledBeforeCommit", run: func(s *adapterSuite) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		tx, err := s.BeginTx(ctx)
+		s.ok("BeginTx", err)
+		id := s.write(ctx, tx)
+		cancel()
+		if err := s.Commit(tx); err == nil {
+			s.t.Error("Commit returned nil though the context had ended")
+		}
+		s.eventually("AfterRollback ran", func() bool { return len(s.calls.rolledBack()) > 0 })
+		s.wantCalls(nil, []string{id})
+		s.wantDefinite(id)
+		s.rows()
+	}},
+	{name: "CancelledAfterCommit", run: func(s *adapterSuite) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		tx, err := s.BeginTx(ctx)
+		s.ok("BeginTx", err)
+		id := s.write(ctx, tx)
+		s.ok("Commit", s.Commit(tx))
+		cancel()
+		s.eventually("the connection is free", func() bool { return s.db.Stats().InUse == 0 })
+		s.wantCalls([]string{id}, nil)
+		s.rows(id)
+	}},
+	{name: "LeakedTransactionEndsWithItsContext", run: func(s *adapterSuite) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		tx, err := s.BeginTx(ctx)
+		s.ok("BeginTx", err)
+		id := s.write(ctx, tx)
+		cancel()
+		s.eventually("AfterRollback ran", func() bool { return len(s.calls.rolledBack()) > 0 })
+		s.wantCalls(nil, []string{id})
+		s.wantDefinite(id)
+		if n := s.db.Stats().InUse; n != 0 {
+			s.t.Errorf("%d connections are in use after the callbacks", n)
+		}
+		s.rows()
+	}},
+	{name: "DeadlinePasses", run: func(s *adapterSuite) {
+		ctx, cancel := context.WithTimeout(s.ctx, 200*time.Millisecond)
+		defer cancel()
+		err := s.RunInTx(ctx, func(ctx context.Context, tx any) error {
+			if _, err := s.Write(ctx, tx, s.event()); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return nil
+		})
+		if err == nil {
+			s.t.Error("RunInTx returned nil though the deadline had passed")
+		}
+		s.eventually("the connection is free", func() bool { return s.db.Stats().InUse == 0 })
+		if ids := s.calls.committed(); len(ids) > 0 {
+			s.t.Errorf("AfterCommit ran for %v", ids)
+		}
+		s.rows()
+	}},
+	{name: "CallbacksOutliveTheContext", run: func(s *adapterSuite) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		checked := false
+		s.calls.during = func(ctx context.Context) {
+			cancel()
+			checked = true
+			if ctx.Err() != nil {
+				s.t.Errorf("the callback's context ended: %v", ctx.Err())
+			}
+		}
+		s.ok("RunInTx", s.RunInTx(ctx, func(ctx context.Context, tx any) error {
+			s.write(ctx, tx)
+			return nil
+		}))
+		if !checked {
+			s.t.Error("AfterCommit did not run")
+		}
+	}},
+	{name: "InnerContextEnds", run: func(s *adapterSuite) {
+		var a, b string
+		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
+			a = s.write(ctx, tx)
+			inner, cancel := context.WithCancel(ctx)
+			if err := s.RunInTx(inner, func(ctx context.Context, tx any) error {
+				b = s.write(ctx, tx)
+				cancel()
+				return nil
+			}); err == nil {
+				s.t.Error("the inner RunInTx returned nil though its context had ended")
+			}
+			return nil
+		}))
+		s.wantCalls([]string{a}, []string{b})
+		s.rows(a)
+	}},
+}
