@@ -1,0 +1,55 @@
+# Run `make` for what there is.
+GO            ?= go
+GOLANGCI      := v2.15.0
+BIN           := $(CURDIR)/.bin
+WITHDB        := $(GO) run ./internal/tools/withdb
+TESTFLAGS     ?= -shuffle on -timeout 10m
+BENCH         ?= .
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test/race lint fmt bench cover tidy/check db/up db/down ci
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## place orders on a SQLite file and show what becomes of their events
+	$(GO) run ./samples/quickstart
+
+test: ## run every test; finds, starts or installs PostgreSQL and MariaDB
+	$(WITHDB) -- $(GO) test $(TESTFLAGS) ./...
+
+test/race: ## the same with the race detector (needs a C compiler)
+	@command -v $${CC:-cc} >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || { \
+		echo "test/race: no C compiler, which the race detector needs"; [ "$$CI" != true ]; exit $$?; }
+	CGO_ENABLED=1 $(WITHDB) -- $(GO) test -race $(TESTFLAGS) ./...
+
+lint: $(BIN)/golangci-lint-$(GOLANGCI) ## run go vet and the linters
+	$(GO) vet ./...
+	$< run ./...
+	$< fmt --diff ./...
+
+fmt: $(BIN)/golangci-lint-$(GOLANGCI) ## format the code
+	$< fmt ./...
+
+$(BIN)/golangci-lint-$(GOLANGCI):
+	GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
+	mv $(BIN)/golangci-lint $@
+
+bench: ## run the benchmarks (BENCH=regexp picks some)
+	$(WITHDB) -- $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+cover: ## write coverage.out and print the total
+	$(WITHDB) -- $(GO) test -coverpkg ./outbox/...,./adapters/... -coverprofile coverage.out ./...
+	$(GO) tool cover -func coverage.out | tail -n 1
+
+tidy/check: ## go.mod and go.sum are tidy
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+db/up: ## make sure of the databases, start private ones if need be, and leave them running
+	$(WITHDB) -keep
+
+db/down: ## stop the private databases and delete their files
+	$(WITHDB) -down
+
+ci: tidy/check lint test test/race ## what CI runs

@@ -1,0 +1,140 @@
+// Package archtest holds the rules of what may import what.
+package archtest
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/outboxkit/outbox-go"
+
+var drivers = []string{
+	"github.com/jackc/pgx", "github.com/lib/pq", "github.com/uptrace/bun/driver", "github.com/go-sql-driver/mysql",
+	"github.com/mattn/go-sqlite3", "modernc.org/sqlite", "github.com/glebarez", "gorm.io/driver",
+}
+
+// pkg is what go list says of a package: Deps without its tests.
+type pkg struct {
+	ImportPath string
+	Standard   bool
+	Deps       []string
+}
+
+func list(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Deps", module+"/...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var pkgs []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return pkgs
+		}
+		require.NoError(t, err)
+		pkgs = append(pkgs, p)
+	}
+}
+
+// rule says for a package of ours, without the module's path, what it must not
+// depend on, and why.
+type rule struct {
+	why     string
+	applies func(own string) bool
+	refuses func(own, dep string, standard bool) bool
+}
+
+func inside(path, folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") }
+
+func ours(dep string) (own string, ok bool) { return strings.CutPrefix(dep, module+"/") }
+
+var rules = []rule{
+	{
+		"outbox imports the standard library alone",
+		func(own string) bool { return inside(own, "outbox") },
+		func(_, dep string, standard bool) bool {
+			own, isOurs := ours(dep)
+			return !standard && (!isOurs || !inside(own, "outbox"))
+		},
+	},
+	{
+		"drivers are the user's choice",
+		func(own string) bool { return !inside(own, "samples") && !inside(own, "internal") },
+		func(_, dep string, _ bool) bool {
+			for _, d := range drivers {
+				if inside(dep, d) {
+					return true
+				}
+			}
+			return false
+		},
+	},
+	{
+		"an adapter imports no other adapter",
+		func(own string) bool { return inside(own, "adapters") },
+		func(own, dep string, _ bool) bool {
+			other, isOurs := ours(dep)
+			return isOurs && inside(other, "adapters") && !inside(other, strings.Join(strings.Split(own, "/")[:2], "/"))
+		},
+	},
+	{
+		"fxmodule and echomw know no ORM",
+		func(own string) bool { return inside(own, "fxmodule") || inside(own, "echomw") },
+		func(_, dep string, _ bool) bool {
+			own, isOurs := ours(dep)
+			return inside(dep, "gorm.io/gorm") || inside(dep, "github.com/uptrace/bun") ||
+				isOurs && (inside(own, "adapters/bun") || inside(own, "adapters/gorm") || inside(own, "adapters/sqltx"))
+		},
+	},
+}
+
+func TestImportRules(t *testing.T) {
+	t.Parallel()
+	standard := map[string]bool{}
+	pkgs := list(t)
+	for _, p := range pkgs {
+		standard[p.ImportPath] = p.Standard
+	}
+	checked := 0
+	for _, p := range pkgs {
+		own, isOurs := ours(p.ImportPath)
+		if !isOurs {
+			continue
+		}
+		checked++
+		for _, r := range rules {
+			if !r.applies(own) {
+				continue
+			}
+			for _, dep := range p.Deps {
+				if dep != "C" && r.refuses(own, dep, standard[dep]) {
+					t.Errorf("%s depends on %s: %s", own, dep, r.why)
+				}
+			}
+		}
+	}
+	require.Greater(t, checked, 5, "go list found the module's packages")
+}
+
+func TestTheRulesRefuse(t *testing.T) {
+	t.Parallel()
+	for i, tc := range []struct{ own, dep string }{
+		{"outbox/sqlstore", "github.com/stretchr/testify/require"},
+		{"adapters/sqltx", "github.com/lib/pq/oid"},
+		{"adapters/bun", module + "/adapters/sqltx"},
+		{"echomw", "gorm.io/gorm/clause"},
+	} {
+		require.True(t, rules[i].applies(tc.own))
+		require.True(t, rules[i].refuses(tc.own, tc.dep, false))
+	}
+	require.False(t, rules[0].refuses("outbox", "net/http", true))
+	require.False(t, rules[2].refuses("adapters/sqltx", module+"/adapters/sqltx/inner", false))
+}
