@@ -57,8 +57,10 @@ func (c *completer) observe(o *outcome, now time.Time) {
 		if o.mark.CountAttempt {
 			attempts++
 		}
-		attrs := []any{logKeyEventID, o.env.EventID, logKeyEventType, string(o.env.EventType),
-			logKeyAggregateType, string(o.env.AggregateType), logKeyAttempts, attempts, logKeyError, o.mark.Error}
+		attrs := []any{
+			logKeyEventID, o.env.EventID, logKeyEventType, string(o.env.EventType),
+			logKeyAggregateType, string(o.env.AggregateType), logKeyAttempts, attempts, logKeyError, o.mark.Error,
+		}
 		var p *PanicError
 		if errors.As(o.err, &p) {
 			attrs = append(attrs, logKeyStack, string(p.Stack))

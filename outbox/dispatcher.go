@@ -108,7 +108,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	if cfg.OnDone == Delete {
 		d.doneKind = MarkDelete
 	}
-	d.queues.init(d.opts.HotCapacity, d.opts.ColdCapacity)
+	d.initQueues(d.opts.HotCapacity, d.opts.ColdCapacity)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(withLogger(context.Background(), d.log))
 	d.complete = newCompleter(d, cfg.DB, cfg.Store)
 	if cfg.Claim != nil {
@@ -232,8 +232,10 @@ func (d *Dispatcher) work(turn int) {
 // finish hands an outcome to the completer, and logs what nothing else will.
 func (d *Dispatcher) finish(o *outcome) {
 	if o.err != nil && o.kind == MarkRetry {
-		attrs := []any{logKeyEventID, o.env.EventID, logKeyEventType, string(o.env.EventType),
-			logKeyAggregateType, string(o.env.AggregateType), logKeyAttempts, o.env.Attempts + 1, logKeyError, o.mark.Error}
+		attrs := []any{
+			logKeyEventID, o.env.EventID, logKeyEventType, string(o.env.EventType),
+			logKeyAggregateType, string(o.env.AggregateType), logKeyAttempts, o.env.Attempts + 1, logKeyError, o.mark.Error,
+		}
 		var p *PanicError
 		if errors.As(o.err, &p) {
 			d.log.Error("outbox: a listener panicked", append(attrs, logKeyStack, string(p.Stack))...)

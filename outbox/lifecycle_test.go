@@ -24,7 +24,7 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 		},
 		Purge:        &outbox.PurgeOptions{Retention: -2, BatchSize: -1, Interval: -1, OnDone: 9},
 		Interceptors: []outbox.Interceptor{nil},
-		RetryPolicy:  (outbox.RetryPolicyFunc)(nil),
+		RetryPolicy:  outbox.RetryPolicyFunc(nil),
 	})
 	for _, field := range []string{
 		"Config.DB", "Config.Store", "Config.Mode.Dispatch.Workers is -1", "Config.Mode.Dispatch.HotCapacity is -2",

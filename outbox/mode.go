@@ -108,8 +108,8 @@ type ClaimOptions struct {
 	LockTimeout time.Duration
 }
 
-// NoRetention, as PurgeOptions.Retention, purges rows as soon as they are DONE
-// or DEAD.
+// NoRetention is the retention that keeps nothing: rows are purged as soon as
+// they are DONE or DEAD.
 const NoRetention time.Duration = -1
 
 // PurgeOptions tune the purger. Zero means the default.

@@ -14,7 +14,7 @@ type queues struct {
 	lowWater int
 }
 
-func (q *queues) init(hotCapacity, coldCapacity int) {
+func (q *queues) initQueues(hotCapacity, coldCapacity int) {
 	q.hot = make(chan *Envelope, hotCapacity)
 	q.cold = make(chan *Envelope, coldCapacity)
 	q.room = make(chan struct{}, 1)

@@ -4,6 +4,7 @@ package readme
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -13,49 +14,43 @@ import (
 // Serve is the example, for the test to run.
 var Serve = serve
 
-// Mails gets what the example's listener sends.
-var Mails = make(chan OrderPlaced, 1)
+// Mails gets the items that the example's listener writes of.
+var Mails = make(chan string, 1)
 
-func sendMail(_ context.Context, _ string, o OrderPlaced) error {
-	Mails <- o
+func sendMail(_ context.Context, _ string, o order) error {
+	Mails <- o.Item
 	return nil
 }
 
 // What follows is the README's block, to the letter.
 
-type OrderPlaced struct{ ID, Item string }
+type order struct{ ID, Item string }
 
-var orderPlaced = outbox.NewTopic[OrderPlaced]("Order", "OrderPlaced")
+var orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
 
 func serve(ctx context.Context, db *sql.DB) error {
-	store, err := sqlstore.Detect(ctx, db) // or sqlstore.Postgres(), MySQL(), SQLite()
+	store, err := sqlstore.Detect(ctx, db)
 	if err != nil {
-		return err
-	}
-	if err := store.CreateSchema(ctx, db); err != nil { // or ship store.Schema() with your migrations
 		return err
 	}
 	ob, err := outbox.New(outbox.Config{DB: db, Store: store})
 	if err != nil {
 		return err
 	}
-	err = ob.Register(orderPlaced.Listen(func(ctx context.Context, o OrderPlaced, env outbox.Envelope) error {
-		return sendMail(ctx, env.EventID, o) // called after the commit, at least once
-	}))
-	if err != nil {
+	listener := orderPlaced.Listen(func(ctx context.Context, o order, env outbox.Envelope) error {
+		return sendMail(ctx, env.EventID, o) // after the commit, at least once
+	})
+	if err := errors.Join(store.CreateSchema(ctx, db), ob.Register(listener), ob.Start(ctx)); err != nil {
 		return err
 	}
-	if err := ob.Start(ctx); err != nil {
-		return err
-	}
-	defer ob.Close(context.WithoutCancel(ctx))
+	defer ob.Close(ctx) // delivers what is queued
 
 	a := sqltx.New(db, ob.Writer())
 	return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES ('o-1', 'tea')"); err != nil {
 			return err
 		}
-		_, err := a.Write(ctx, tx, orderPlaced.Envelope("o-1", OrderPlaced{"o-1", "tea"}))
+		_, err := a.Write(ctx, tx, orderPlaced.Envelope("o-1", order{"o-1", "tea"}))
 		return err
 	})
 }

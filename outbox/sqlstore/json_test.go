@@ -75,7 +75,7 @@ func FuzzCheckEnvelope(f *testing.F) {
 		f.Add(tc.text)
 	}
 	stores := []*sqlstore.Store{sqlstore.Postgres(), sqlstore.MySQL(), sqlstore.SQLite()}
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Fuzz(func(_ *testing.T, text string) {
 		if !json.Valid([]byte(text)) {
 			return
 		}

@@ -100,7 +100,7 @@ func codeUnit(text string, i int) int {
 // checkNumber is generous: what it lets pass is in range, and what is not is
 // beyond any use.
 func (d *dialect) checkNumber(number string) bool {
-	if len(number) < d.maxExponent && strings.IndexAny(number, "eE") < 0 {
+	if len(number) < d.maxExponent && !strings.ContainsAny(number, "eE") {
 		return true
 	}
 	mantissa, exponent := number, 0

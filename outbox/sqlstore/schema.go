@@ -46,11 +46,11 @@ func (s *Store) Schema() string {
 // "sqlite".
 func Schema(dialect, tableName string) (string, error) {
 	makers := map[string]func(...Option) *Store{"postgres": Postgres, "mysql": MySQL, "sqlite": SQLite}
-	make, known := makers[dialect]
+	newDialect, known := makers[dialect]
 	if !known {
 		return "", &outbox.FieldError{Field: "sqlstore.Schema dialect", Problem: fmt.Sprintf("is %.40q; known are postgres, mysql and sqlite", dialect)}
 	}
-	s := make(WithTable(tableName))
+	s := newDialect(WithTable(tableName))
 	if s.err != nil {
 		return "", s.err
 	}

@@ -23,8 +23,10 @@ import (
 
 type order struct{ ID, Item string }
 
-var orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
-var delivered = make(chan struct{}, 3)
+var (
+	orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
+	delivered   = make(chan struct{}, 3)
+)
 
 func main() {
 	log.SetFlags(log.Ltime | log.Lmicroseconds)
@@ -39,7 +41,6 @@ func main() {
 	ob := must(outbox.New(outbox.Config{DB: db, Store: store, RetryPolicy: outbox.ExponentialBackoff(50*time.Millisecond, time.Second)}))
 	check(ob.Register(orderPlaced.Listen(onOrderPlaced)))
 	check(ob.Start(ctx))
-
 	a := sqltx.New(db, ob.Writer())
 	place := func(item string, delay time.Duration, fail error) error {
 		o := order{ID: fmt.Sprintf("%s-%d", item, time.Now().UnixMilli()), Item: item}
@@ -67,7 +68,7 @@ func main() {
 		check(rows.Scan(&id, &status, &attempts))
 		fmt.Printf("%-24s %-6s %s\n", id, status, attempts)
 	}
-	check(errors.Join(rows.Err(), db.Close()))
+	check(errors.Join(rows.Err(), rows.Close(), db.Close()))
 }
 
 func onOrderPlaced(_ context.Context, o order, env outbox.Envelope) error {

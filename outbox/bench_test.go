@@ -1,0 +1,206 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// payload200 is the size that the figures in docs/BENCHMARKS.md are for.
+var payload200 = outbox.RawJSON(`{"order":"` + strings.Repeat("x", 186) + `"}`)
+
+func BenchmarkSeal(b *testing.B) {
+	type order struct {
+		ID    string `json:"id"`
+		Items []int  `json:"items"`
+	}
+	for name, env := range map[string]outbox.Envelope{
+		"raw":     {EventType: "OrderPlaced", Payload: payload200},
+		"json":    {EventType: "OrderPlaced", Payload: outbox.JSON(order{"o-1", []int{1, 2, 3}})},
+		"headers": {EventType: "OrderPlaced", Payload: payload200, Headers: map[string]string{"source": "api", "trace": "0af7651916cd43dd8448eb211c80319c"}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := env.Validate(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// noInsert is a store whose Insert does nothing, to see what is ours.
+type noInsert struct{ *outboxtest.Store }
+
+func (noInsert) Insert(context.Context, outbox.Execer, []outbox.Envelope, string) error { return nil }
+
+func BenchmarkWriteOverhead(b *testing.B) {
+	store := noInsert{outboxtest.NewStore()}
+	w, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB()})
+	require.NoError(b, err)
+	env := []outbox.Envelope{{EventType: "OrderPlaced", Payload: payload200}}
+	b.ReportAllocs()
+	for b.Loop() {
+		scope := outboxtest.NewScope(store.DB())
+		if _, err := w.WriteScope(b.Context(), scope, env); err != nil {
+			b.Fatal(err)
+		}
+		scope.Commit()
+	}
+}
+
+// benchStore opens a database with an outbox table and a business table.
+func benchStore(b *testing.B, target testdb.Target) (*testdb.DB, *sqlstore.Store, string) {
+	b.Helper()
+	db := testdb.Open(b, target)
+	store, err := sqlstore.Detect(b.Context(), db.DB)
+	require.NoError(b, err)
+	require.NoError(b, store.CreateSchema(b.Context(), db.DB))
+	_, err = db.ExecContext(b.Context(), "CREATE TABLE orders (id VARCHAR(64) PRIMARY KEY, item VARCHAR(64))")
+	require.NoError(b, err)
+	insert := "INSERT INTO orders (id, item) VALUES (?, ?)"
+	if db.Kind == testdb.Postgres {
+		insert = "INSERT INTO orders (id, item) VALUES ($1, $2)"
+	}
+	return db, store, insert
+}
+
+// BenchmarkWrite is a transaction with one business row, without and with one
+// event.
+func BenchmarkWrite(b *testing.B) {
+	for _, target := range testdb.Main() {
+		for _, events := range []int{0, 1, 100} {
+			b.Run(fmt.Sprintf("%s/events=%d", target.Name, events), func(b *testing.B) {
+				db, store, insert := benchStore(b, target)
+				ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.WriterOnly{}})
+				require.NoError(b, err)
+				a := sqltx.New(db.DB, ob.Writer())
+				envs := make([]outbox.Envelope, events)
+				for i := range envs {
+					envs[i] = outbox.Envelope{EventType: "OrderPlaced", AggregateType: "Order", Payload: payload200}
+				}
+				n := 0
+				b.ReportAllocs()
+				for b.Loop() {
+					n++
+					err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+						if _, err := tx.ExecContext(ctx, insert, fmt.Sprint(n), "tea"); err != nil {
+							return err
+						}
+						_, err := a.WriteAll(ctx, tx, envs)
+						return err
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkHot is one event at a time from the commit to its listener.
+func BenchmarkHot(b *testing.B) {
+	for _, target := range testdb.Main() {
+		b.Run(target.Name, func(b *testing.B) {
+			db, store, _ := benchStore(b, target)
+			ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store})
+			require.NoError(b, err)
+			var committed, latency atomic.Int64
+			heard := make(chan struct{})
+			require.NoError(b, ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error {
+				latency.Add(time.Now().UnixNano() - committed.Load())
+				heard <- struct{}{}
+				return nil
+			}))))
+			require.NoError(b, ob.Start(b.Context()))
+			a := sqltx.New(db.DB, ob.Writer())
+			env := outbox.Envelope{EventType: "Said", Payload: payload200}
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				n++
+				err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+					scope, _ := outbox.ScopeFromContext(ctx, db.DB)
+					// The first callback to be registered is the first to run.
+					if err := scope.AfterCommit(func(context.Context) { committed.Store(time.Now().UnixNano()) }); err != nil {
+						return err
+					}
+					_, err := a.Write(ctx, tx, env)
+					return err
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				<-heard
+			}
+			b.ReportMetric(float64(latency.Load())/float64(n), "ns-commit-to-listener")
+			require.NoError(b, ob.Close(context.Background()))
+		})
+	}
+}
+
+// BenchmarkDrain is a backlog of rows delivered to a listener that does nothing.
+func BenchmarkDrain(b *testing.B) {
+	for _, target := range testdb.Main() {
+		for mode, m := range map[string]outbox.Mode{"single": outbox.SingleNode{}, "multi": outbox.MultiNode{}} {
+			b.Run(target.Name+"/"+mode, func(b *testing.B) {
+				db, store, _ := benchStore(b, target)
+				backlog := 100_000
+				if testing.Short() {
+					backlog = 10_000
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					b.StopTimer()
+					fill(b, db, store, backlog)
+					ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: m})
+					require.NoError(b, err)
+					var heard atomic.Int64
+					all := make(chan struct{})
+					require.NoError(b, ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error {
+						if heard.Add(1) == int64(backlog) {
+							close(all)
+						}
+						return nil
+					}))))
+					b.StartTimer()
+					require.NoError(b, ob.Start(b.Context()))
+					<-all
+					require.NoError(b, ob.Close(context.Background()))
+				}
+				b.ReportMetric(float64(backlog)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+			})
+		}
+	}
+}
+
+func fill(b *testing.B, db *testdb.DB, store *sqlstore.Store, n int) {
+	b.Helper()
+	w, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.WriterOnly{}})
+	require.NoError(b, err)
+	a := sqltx.New(db.DB, w.Writer())
+	envs := make([]outbox.Envelope, 5000)
+	for i := range envs {
+		envs[i] = outbox.Envelope{EventType: "Said", Payload: payload200}
+	}
+	for ; n > 0; n -= len(envs) {
+		err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+			_, err := a.WriteAll(ctx, tx, envs[:min(n, len(envs))])
+			return err
+		})
+		require.NoError(b, err)
+	}
+}
