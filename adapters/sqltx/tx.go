@@ -84,7 +84,13 @@ func (tx *Tx) release() error {
 		_ = tx.rollbackTo()
 		return err
 	}
-	err := tx.control("RELEASE SAVEPOINT " + tx.savepoint)
+	var err error
+	if tx.session.probe {
+		err = tx.session.scope.Failed() // RELEASE would cost the connection
+	}
+	if err == nil {
+		err = tx.control("RELEASE SAVEPOINT " + tx.savepoint)
+	}
 	if err != nil {
 		// On PostgreSQL a statement failed and nobody minded. Without this the
 		// transaction around the savepoint could not go on.

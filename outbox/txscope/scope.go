@@ -40,6 +40,7 @@ type Scope struct {
 	hooks   Hooks
 	ended   atomic.Bool
 	fate    atomic.Pointer[fate]
+	failed  atomic.Pointer[error] // see Failed
 }
 
 var _ outbox.TxScope = (*Scope)(nil)
@@ -141,6 +142,19 @@ func (s *Scope) watch(err error) {
 	if endedByServer(err) {
 		s.decide(RolledBack, err)
 	}
+	if s.dialect == Postgres && Classify(err) == RolledBack {
+		s.failed.Store(&err)
+	}
+}
+
+// Failed is the last error that a statement returned on PostgreSQL, as far as no
+// ROLLBACK TO has mended it, or nil. The server refuses every other statement
+// until then, and a driver may drop the connection over that (pgdriver does).
+func (s *Scope) Failed() error {
+	if err := s.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // decide fixes the transaction's fate. The first one holds.
@@ -172,6 +186,7 @@ func (s *Scope) apply(ctx context.Context, statement Statement, err error) {
 		}
 	case RollbackTo:
 		if err == nil {
+			s.failed.Store(nil)
 			s.hooks.RollbackTo(context.WithoutCancel(ctx), name)
 		} else if Classify(err) == Unknown {
 			s.hooks.Doubt(name) // no answer from the database: it may have happened
