@@ -1,0 +1,69 @@
+package sqlstore_test
+
+import (
+	"os"
+	"testing"
+	"time"
+	_ "time/tzdata" // for machines that have none
+
+	"go.uber.org/goleak"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+)
+
+// TestMain runs the package's tests far from UTC: loc=Local in a DSN then means
+// something, and a time that is read or written as local shows.
+func TestMain(m *testing.M) {
+	shanghai, err := time.LoadLocation("Asia/Shanghai")
+	if err != nil {
+		panic(err)
+	}
+	time.Local = shanghai //nolint:gosmopolitan // that is the point
+	if code := m.Run(); code != 0 {
+		os.Exit(code)
+	}
+	if err := goleak.Find(goleak.IgnoreTopFunction("database/sql.(*DB).connectionOpener")); err != nil {
+		panic(err)
+	}
+}
+
+// A store is right whatever the user's DSN says.
+func TestConformanceUnderEveryDSN(t *testing.T) {
+	t.Parallel()
+	main, drivers := testdb.Main(), testdb.Drivers()
+	postgres, mysql, sqlite := main[0], main[1], main[2]
+	for name, tc := range map[string]struct {
+		target testdb.Target
+		params map[string]string
+	}{
+		"mysql parseTime, UTC":            {mysql, map[string]string{"parseTime": "true", "loc": "UTC"}},
+		"mysql parseTime, local":          {mysql, map[string]string{"parseTime": "true", "loc": "Local"}},
+		"mysql local":                     {mysql, map[string]string{"loc": "Local"}},
+		"mysql session zone, not strict":  {mysql, map[string]string{"parseTime": "true", "loc": "Local", "time_zone": "%27-05%3A00%27", "sql_mode": "%27%27"}},
+		"mysql strict":                    {mysql, map[string]string{"sql_mode": "%27TRADITIONAL%2CANSI_QUOTES%27"}},
+		"mysql interpolated":              {mysql, map[string]string{"interpolateParams": "true", "parseTime": "true"}},
+		"mysql found rows":                {mysql, map[string]string{"clientFoundRows": "true"}},
+		"postgres session zone":           {postgres, map[string]string{"timezone": "America/New_York", "datestyle": "SQL,DMY"}},
+		"postgres pq, binary, zone":       {named(drivers, "postgres/pq"), map[string]string{"binary_parameters": "yes", "timezone": "Asia/Kolkata"}},
+		"postgres pgx, exec mode":         {postgres, map[string]string{"default_query_exec_mode": "exec"}},
+		"sqlite times as the driver will": {sqlite, map[string]string{"_inttotime": "1", "_texttotime": "1", "_time_format": "sqlite"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var opts []testdb.Option
+			for key, value := range tc.params {
+				opts = append(opts, testdb.Param(key, value))
+			}
+			certify(t, tc.target, opts...)
+		})
+	}
+}
+
+func named(targets []testdb.Target, name string) testdb.Target {
+	for _, target := range targets {
+		if target.Name == name {
+			return target
+		}
+	}
+	panic("no target " + name)
+}

@@ -1,0 +1,265 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// The table that the reading is measured on.
+const (
+	doneRows    = 100_000
+	pendingRows = 100_000
+	futureRows  = 10_000
+	deadRows    = 1_000
+)
+
+// Reading must cost what it returns: a statement for a batch of 100 may look at
+// a few rows more, never at the backlog, the DONE rows or those of the future.
+const (
+	readBatch = 100
+	readLimit = 5 * readBatch
+)
+
+// recorded is a pool that notes the statements of one call.
+type recorded struct {
+	*sql.DB
+	statements []statement
+}
+
+type statement struct {
+	text string
+	args []any
+}
+
+func (r *recorded) ExecContext(ctx context.Context, q string, args ...any) (sql.Result, error) {
+	r.statements = append(r.statements, statement{q, args})
+	return r.DB.ExecContext(ctx, q, args...)
+}
+
+func (r *recorded) QueryContext(ctx context.Context, q string, args ...any) (*sql.Rows, error) {
+	r.statements = append(r.statements, statement{q, args})
+	return r.DB.QueryContext(ctx, q, args...)
+}
+
+func TestReadingCostsWhatItReturns(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx := t.Context()
+		store := storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		now := time.Now().UTC().Truncate(time.Second)
+		loadTable(t, db, now)
+		db.SetMaxOpenConns(1) // MySQL's counters are a session's
+
+		rec := &recorded{DB: db.DB}
+		middle := outbox.Cursor{AvailableAt: now.Add(-time.Hour), CreatedAt: now.Add(-time.Hour), EventID: "p00050000"}
+		calls := []struct {
+			name string
+			call func() (int, error)
+		}{
+			{"poll", func() (int, error) {
+				b, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch})
+				return b.Len(), err
+			}},
+			{"poll behind a cursor", func() (int, error) {
+				b, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch, After: middle, CreatedBefore: now})
+				return b.Len(), err
+			}},
+			{"claim", func() (int, error) {
+				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Owner: "me", LockTimeout: time.Hour})
+				return b.Len(), err
+			}},
+			{"next due", func() (int, error) {
+				next, err := store.NextDue(ctx, rec, now)
+				require.False(t, next.IsZero())
+				return readBatch, err
+			}},
+			{"dead letters", func() (int, error) {
+				letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{Limit: readBatch})
+				return len(letters), err
+			}},
+			{"purge", func() (int, error) {
+				return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})
+			}},
+			{"purge with nothing to do", func() (int, error) {
+				n, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-240 * time.Hour), Limit: readBatch})
+				return n + readBatch, err
+			}},
+			{"purge by age", func() (int, error) {
+				return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-90 * time.Minute), ByAge: true, Limit: readBatch})
+			}},
+		}
+		for _, c := range calls {
+			rec.statements = nil
+			cost := costOf(t, db, rec, func() {
+				n, err := c.call()
+				require.NoError(t, err, c.name)
+				require.Equal(t, readBatch, n, c.name)
+			})
+			require.LessOrEqual(t, cost, readLimit, "%s reads %d rows to return %d", c.name, cost, readBatch)
+			t.Logf("%s looks at %d rows", c.name, cost)
+		}
+		cost := costOf(t, db, rec, func() {
+			st, err := store.Stats(ctx, rec, now)
+			require.NoError(t, err)
+			require.InDelta(t, pendingRows, st.Due, readLimit)
+		})
+		require.LessOrEqual(t, cost, 3*outbox.StatsLimit, "stats stop counting")
+	})
+}
+
+// loadTable fills the table with SQL alone: DONE rows, due rows, future rows,
+// and dead ones.
+func loadTable(t *testing.T, db *testdb.DB, now time.Time) {
+	t.Helper()
+	layout := "2006-01-02 15:04:05.000000"
+	series, at, id := "", "", ""
+	switch db.Kind {
+	case testdb.Postgres:
+		series = "generate_series(0, %d) AS s (i)"
+		at = "TIMESTAMPTZ '%s+00' + i * INTERVAL '1 millisecond'"
+		id = "'%s' || lpad(i::text, 8, '0')"
+	case testdb.MySQL:
+		series = "(SELECT seq AS i FROM seq_0_to_%d) AS s"
+		at = "'%s' + INTERVAL i * 1000 MICROSECOND"
+		id = "CONCAT('%s', LPAD(i, 8, '0'))"
+	case testdb.SQLite:
+		series = "(WITH RECURSIVE s (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM s WHERE i < %d) SELECT i FROM s) AS s"
+		at = "%s + i * 1000"
+		id = "printf('%s%%08d', i)"
+	}
+	when := func(base time.Time) string {
+		if db.Kind == testdb.SQLite {
+			return fmt.Sprintf(at, fmt.Sprint(base.UnixMicro()))
+		}
+		return fmt.Sprintf(at, base.UTC().Format(layout))
+	}
+	for _, part := range []struct {
+		prefix         string
+		rows, status   int
+		created, avail time.Time
+		done           string
+	}{
+		{"d", doneRows, 1, now.Add(-2 * time.Hour), now.Add(-2 * time.Hour), when(now.Add(-2 * time.Hour))},
+		{"p", pendingRows * 9 / 10, 0, now.Add(-time.Hour), now.Add(-time.Hour), "NULL"},
+		{"r", pendingRows / 10, 2, now.Add(-time.Hour), now.Add(-30 * time.Minute), "NULL"},
+		{"f", futureRows, 0, now.Add(-70 * time.Minute), now.Add(time.Hour), "NULL"},
+		{"x", deadRows, 3, now.Add(-2 * time.Hour), now.Add(-2 * time.Hour), when(now.Add(-2 * time.Hour))},
+	} {
+		q := "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, status, attempts, available_at, created_at, done_at) SELECT " +
+			fmt.Sprintf(id, part.prefix) + ", 'T', 'A', '{}', " + fmt.Sprint(part.status) + ", 0, " +
+			when(part.avail) + ", " + when(part.created) + ", " + part.done + " FROM " + fmt.Sprintf(series, part.rows-1)
+		if _, err := db.ExecContext(t.Context(), q); err != nil && strings.Contains(err.Error(), "seq_0_to") {
+			t.Skip("this MySQL has no sequence engine to fill the table with: ", err)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+	analyze := map[testdb.Kind]string{testdb.Postgres: "ANALYZE outbox_event", testdb.MySQL: "ANALYZE TABLE outbox_event", testdb.SQLite: "ANALYZE"}
+	_, err := db.ExecContext(t.Context(), analyze[db.Kind])
+	require.NoError(t, err)
+}
+
+// costOf runs a call and counts the rows that its statements look at: by the
+// session's counters on MySQL, by the plans elsewhere.
+func costOf(t *testing.T, db *testdb.DB, rec *recorded, call func()) int {
+	t.Helper()
+	switch db.Kind {
+	case testdb.MySQL:
+		before := handlerReads(t, db)
+		call()
+		return handlerReads(t, db) - before
+	case testdb.Postgres:
+		call()
+		cost := 0
+		for _, s := range rec.statements {
+			cost += postgresCost(t, db, s)
+		}
+		return cost
+	default:
+		call()
+		for _, s := range rec.statements {
+			sqlitePlan(t, db, s)
+		}
+		return 0
+	}
+}
+
+func handlerReads(t *testing.T, db *testdb.DB) int {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
+	require.NoError(t, err)
+	defer rows.Close()
+	total := 0
+	for rows.Next() {
+		var name string
+		var n int
+		require.NoError(t, rows.Scan(&name, &n))
+		if !strings.Contains(name, "_rnd_deleted") {
+			total += n
+		}
+	}
+	require.NoError(t, rows.Err())
+	return total
+}
+
+// plan is what matters of PostgreSQL's EXPLAIN.
+type plan struct {
+	NodeType    string  `json:"Node Type"`
+	ActualRows  float64 `json:"Actual Rows"`
+	ActualLoops float64 `json:"Actual Loops"`
+	Removed     float64 `json:"Rows Removed by Filter"`
+	RemovedJoin float64 `json:"Rows Removed by Index Recheck"`
+	Plans       []plan  `json:"Plans"`
+}
+
+// cost is the most rows that a node looked at.
+func (p plan) cost() int {
+	most := int((p.ActualRows + p.Removed + p.RemovedJoin) * p.ActualLoops)
+	for _, child := range p.Plans {
+		most = max(most, child.cost())
+	}
+	return most
+}
+
+func postgresCost(t *testing.T, db *testdb.DB, s statement) int {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback()) }()
+	var text string
+	require.NoError(t, tx.QueryRowContext(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+s.text, s.args...).Scan(&text))
+	var plans []struct{ Plan plan }
+	require.NoError(t, json.Unmarshal([]byte(text), &plans))
+	return plans[0].Plan.cost()
+}
+
+// sqlitePlan refuses plans that scan the table, sort, or build an index.
+func sqlitePlan(t *testing.T, db *testdb.DB, s statement) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+s.text, s.args...)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		require.NoError(t, rows.Scan(&id, &parent, &unused, &detail))
+		for _, bad := range []string{"TEMP B-TREE", "AUTOMATIC"} {
+			require.NotContains(t, detail, bad, s.text)
+		}
+		if strings.HasPrefix(detail, "SCAN outbox_event") {
+			require.Contains(t, detail, "USING", "%s scans the table", s.text)
+		}
+	}
+	require.NoError(t, rows.Err())
+}
