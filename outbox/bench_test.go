@@ -152,39 +152,53 @@ func BenchmarkHot(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain is a backlog of rows delivered to a listener that does nothing.
+// BenchmarkDrain is a backlog of 100,000 rows delivered to a listener that does
+// nothing.
 func BenchmarkDrain(b *testing.B) {
 	for _, target := range testdb.Main() {
-		for mode, m := range map[string]outbox.Mode{"single": outbox.SingleNode{}, "multi": outbox.MultiNode{}} {
-			b.Run(target.Name+"/"+mode, func(b *testing.B) {
-				db, store, _ := benchStore(b, target)
-				backlog := 100_000
-				if testing.Short() {
-					backlog = 10_000
-				}
-				b.ReportAllocs()
-				for b.Loop() {
-					b.StopTimer()
-					fill(b, db, store, backlog)
-					ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: m})
-					require.NoError(b, err)
-					var heard atomic.Int64
-					all := make(chan struct{})
-					require.NoError(b, ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error {
-						if heard.Add(1) == int64(backlog) {
-							close(all)
-						}
-						return nil
-					}))))
-					b.StartTimer()
-					require.NoError(b, ob.Start(b.Context()))
-					<-all
-					require.NoError(b, ob.Close(context.Background()))
-				}
-				b.ReportMetric(float64(backlog)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+		b.Run(target.Name+"/single", func(b *testing.B) { drain(b, target, outbox.SingleNode{}) })
+		b.Run(target.Name+"/multi", func(b *testing.B) { drain(b, target, outbox.MultiNode{}) })
+	}
+}
+
+// BenchmarkDrainBatch is what DefaultPollBatch was chosen by.
+func BenchmarkDrainBatch(b *testing.B) {
+	for _, target := range testdb.Main() {
+		for _, size := range []int{50, 200, 500, 1000} {
+			b.Run(fmt.Sprintf("%s/batch=%d", target.Name, size), func(b *testing.B) {
+				drain(b, target, outbox.MultiNode{Poll: outbox.PollOptions{BatchSize: size}, Dispatch: outbox.DispatchOptions{ColdCapacity: max(2*size, 1000)}})
 			})
 		}
 	}
+}
+
+func drain(b *testing.B, target testdb.Target, mode outbox.Mode) {
+	db, store, _ := benchStore(b, target)
+	backlog := 100_000
+	if testing.Short() {
+		backlog = 10_000
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		fill(b, db, store, backlog)
+		ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: mode})
+		require.NoError(b, err)
+		var heard atomic.Int64
+		all := make(chan struct{})
+		require.NoError(b, ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error {
+			if heard.Add(1) == int64(backlog) {
+				close(all)
+			}
+			return nil
+		}))))
+		b.StartTimer()
+		require.NoError(b, ob.Start(b.Context()))
+		<-all
+		require.NoError(b, ob.Close(context.Background()))
+	}
+	b.ReportMetric(float64(backlog)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(backlog)/float64(b.N), "ns/event")
 }
 
 func fill(b *testing.B, db *testdb.DB, store *sqlstore.Store, n int) {
