@@ -87,7 +87,8 @@ func isNil(v any) bool {
 // when it returns an error, panics or ends its goroutine, or when ctx ends
 // before it returned. The context that fn gets carries the transaction. When ctx
 // carries an open one of the same pool already, fn runs under a savepoint of it
-// and opts are not looked at.
+// and opts are not looked at. fn leaves Commit and Rollback to RunInTx: when it
+// called one, RunInTx returns [sql.ErrTxDone].
 //
 // An error of COMMIT for which errors.Is(err, [outbox.ErrOutcomeUnknown]) holds
 // leaves it open whether the transaction committed.
