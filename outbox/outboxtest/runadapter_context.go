@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -65,6 +66,7 @@ var adapterContextTests = []adapterTest{
 		s.wantDefinite(id)
 		s.rows()
 	}},
+	{name: "CancelledDuringCommit", on: []Dialect{Postgres}, run: cancelledDuringCommit},
 	{name: "CancelledAfterCommit", run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
 		tx, err := s.BeginTx(ctx)
@@ -144,4 +146,43 @@ var adapterContextTests = []adapterTest{
 		s.wantCalls([]string{a}, []string{b})
 		s.rows(a)
 	}},
+}
+
+// cancelledDuringCommit has COMMIT wait for a lock, in a deferred trigger, and
+// ends the context meanwhile.
+func cancelledDuringCommit(s *adapterSuite) {
+	s.exec(`CREATE FUNCTION suite_slow() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN UPDATE suite_row SET n = n + 1 WHERE id = 1; RETURN NULL; END'`)
+	s.exec(`CREATE CONSTRAINT TRIGGER suite_slow AFTER INSERT ON suite_event
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION suite_slow()`)
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	tx, err := s.BeginTx(ctx)
+	s.ok("BeginTx", err)
+	id := s.write(ctx, tx)
+
+	holder, err := s.db.BeginTx(s.ctx, nil)
+	s.ok("beginning the transaction that holds the lock", err)
+	defer func() { _ = holder.Rollback() }()
+	var pid int
+	s.ok("locking row 1", holder.QueryRowContext(s.ctx, "UPDATE suite_row SET n = 5 WHERE id = 1 RETURNING pg_backend_pid()").Scan(&pid))
+
+	result := make(chan error, 1)
+	go func() { result <- s.Commit(tx) }()
+	s.eventually("COMMIT waits for the lock", func() bool {
+		var waiting int
+		query := fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE %d = ANY (pg_blocking_pids(pid))", pid)
+		s.ok("looking for who waits", s.db.QueryRowContext(s.ctx, query).Scan(&waiting))
+		return waiting > 0
+	})
+	cancel()
+	select {
+	case err := <-result:
+		s.t.Fatalf("Commit was interrupted: %v", err)
+	case <-time.After(200 * time.Millisecond): // an interruption would come at once
+	}
+	s.ok("releasing the lock", holder.Rollback())
+	s.ok("Commit", <-result)
+	s.wantCalls([]string{id}, nil)
+	s.rows(id)
 }
