@@ -41,8 +41,11 @@ func packageOf(d driver.Driver) string {
 // dialectOf guesses for a store that does not say.
 func dialectOf(path string) string {
 	for _, known := range []struct{ part, dialect string }{
-		{"pgx", txscope.Postgres}, {"lib/pq", txscope.Postgres}, {"pgdriver", txscope.Postgres},
-		{"mysql", txscope.MySQL}, {"sqlite", txscope.SQLite},
+		{"pgx", txscope.Postgres},
+		{"lib/pq", txscope.Postgres},
+		{"pgdriver", txscope.Postgres},
+		{"mysql", txscope.MySQL},
+		{"sqlite", txscope.SQLite},
 	} {
 		if strings.Contains(path, known.part) {
 			return known.dialect

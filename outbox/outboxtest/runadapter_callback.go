@@ -74,7 +74,7 @@ var adapterCallbackTests = []adapterTest{
 				for i := range 5 {
 					name := string(rune('a' + i))
 					s.ok("AfterCommit", s.scope(ctx).AfterCommit(func(context.Context) { note("commit " + name) }))
-					s.ok("AfterRollback", s.scope(ctx).AfterRollback(func(_ context.Context, cause error) {
+					s.ok("AfterRollback", s.scope(ctx).AfterRollback(func(_ context.Context, _ error) {
 						note("rollback " + name)
 					}))
 					want = append(want, kind+" "+name)
