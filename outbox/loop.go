@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // loop owns the one goroutine of a poller or a purger.
@@ -42,7 +43,12 @@ func (l *loop) start(ctx context.Context) error {
 	return nil
 }
 
-// close ends the body's context and waits until the body has ended or ctx ends.
+// closeGrace is how long close waits for a body that was told to end when the
+// caller's time is up already: ending takes a moment all the same.
+const closeGrace = time.Second
+
+// close ends the body's context and waits until the body has ended, or until ctx
+// has ended and the grace is over too.
 func (l *loop) close(ctx context.Context) error {
 	l.mu.Lock()
 	was := l.state
@@ -57,10 +63,8 @@ func (l *loop) close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	select {
-	case <-l.done:
+	if waitFor(context.Background(), l.done, closeGrace) {
 		return nil
-	default:
-		return ctx.Err()
 	}
+	return ctx.Err()
 }

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// claimTimeout ends a claim that the database does not answer.
+const claimTimeout = 30 * time.Second
+
 // PollHandler takes what the poller reads. The [Dispatcher] is one.
 type PollHandler interface {
 	// Handle takes an event; false ends the poll cycle, and the event is read
@@ -223,6 +226,10 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	if !due.IsZero() {
 		p.agenda.note(due)
 	}
+	if p.opts.SkipRecent > 0 {
+		// Rows that were left out for being recent are due soon.
+		return read, min(p.opts.Interval, p.opts.SkipRecent), nil
+	}
 	return read, p.opts.Interval, nil
 }
 
@@ -268,6 +275,10 @@ func (p *Poller) read(ctx context.Context, limit int) (Batch, error) {
 		createdBefore = storedTime(now.Add(-p.opts.SkipRecent))
 	}
 	if p.claim != nil {
+		// A claim that closing broke off might hold rows that nobody knows of:
+		// it runs to its end, and the dispatcher still takes what it brings.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+		defer cancel()
 		b, err := p.store.Claim(ctx, p.db, ClaimQuery{
 			Now: storedTime(now), CreatedBefore: createdBefore, Limit: limit,
 			Owner: p.claim.Owner, LockTimeout: p.claim.LockTimeout,

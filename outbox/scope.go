@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"errors"
 )
 
 // Execer runs a statement. *sql.Tx, *sql.Conn and *sql.DB are ones.
@@ -103,7 +104,9 @@ func InTx(ctx context.Context, t Transactor, fn func(ctx context.Context) error)
 	err = fn(txCtx)
 	finished = true
 	if err != nil {
-		_ = tx.Rollback()
+		if failed := tx.Rollback(); failed != nil && !errors.Is(failed, sql.ErrTxDone) {
+			err = errors.Join(err, failed)
+		}
 		return err
 	}
 	return tx.Commit()
