@@ -124,16 +124,23 @@ func TestALeaseIsRenewedWhileItsListenerRuns(t *testing.T) {
 	require.Zero(t, row.Attempts)
 }
 
-func TestADeadNodesEventsAreTakenOverAndCostAnAttempt(t *testing.T) {
-	t.Parallel()
+// orphaned is a store with an event of a node that wrote it, leased it, and is
+// gone.
+func orphaned(t *testing.T, id string) *outboxtest.Store {
+	t.Helper()
 	store := outboxtest.NewStore()
-	// A node that died: it wrote, leased, and is gone.
 	scope := outboxtest.NewScope(store.DB())
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	env := said("orphan")
+	env := said(id)
 	env.AggregateType, env.OccurredAt, env.AvailableAt = outbox.Global, now, now
 	require.NoError(t, store.Insert(t.Context(), scope, []outbox.Envelope{env}, "dead node"))
 	require.NoError(t, scope.Commit())
+	return store
+}
+
+func TestADeadNodesEventsAreTakenOverAndCostAnAttempt(t *testing.T) {
+	t.Parallel()
+	store := orphaned(t, "orphan")
 
 	attempts := make(chan int, 1)
 	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
@@ -148,13 +155,7 @@ func TestADeadNodesEventsAreTakenOverAndCostAnAttempt(t *testing.T) {
 
 func TestAnEventThatKillsItsProcessesEndsDead(t *testing.T) {
 	t.Parallel()
-	store := outboxtest.NewStore()
-	scope := outboxtest.NewScope(store.DB())
-	now := time.Now().UTC().Truncate(time.Microsecond)
-	env := said("killer")
-	env.AggregateType, env.OccurredAt, env.AvailableAt = outbox.Global, now, now
-	require.NoError(t, store.Insert(t.Context(), scope, []outbox.Envelope{env}, "dead node"))
-	require.NoError(t, scope.Commit())
+	store := orphaned(t, "killer")
 	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
 		Dispatch: outbox.DispatchOptions{MaxAttempts: 1},
 		Poll:     outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 20 * time.Millisecond},

@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 )
@@ -45,7 +46,7 @@ func run(root string, keep bool, command []string) int {
 		where, err := s.ensure()
 		if err != nil {
 			missing = true
-			say("%s: NOT tested: %v", s.name, err)
+			say("%s: NOT tested: %s", s.name, strings.Join(strings.Fields(err.Error()), " "))
 			continue
 		}
 		say("%s: tested, %s", s.name, where)

@@ -26,6 +26,22 @@ type private interface {
 	packages() []string
 }
 
+// prepare finds who is to run a server, its folder and a port, and ends a server
+// that an interrupted run left behind.
+func prepare(p private, user string) (cred *syscall.Credential, dir string, port int, err error) {
+	if cred, err = owner(user); err != nil {
+		return nil, "", 0, err
+	}
+	if dir, err = home(p.home(), cred); err != nil {
+		return nil, "", 0, err
+	}
+	if err = p.stop(); err != nil {
+		return nil, "", 0, err
+	}
+	port, err = freePort()
+	return cred, dir, port, err
+}
+
 // await waits until the server answers.
 func await(driver, dsn string) (err error) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {

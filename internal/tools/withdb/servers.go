@@ -23,18 +23,7 @@ func (p *privatePostgres) start() (string, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return "", err
 	}
-	cred, err := owner("postgres")
-	if err != nil {
-		return "", err
-	}
-	dir, err := home(p.dir, cred)
-	if err != nil {
-		return "", err
-	}
-	if err := p.stop(); err != nil {
-		return "", err
-	}
-	port, err := freePort()
+	cred, dir, port, err := prepare(p, "postgres")
 	if err != nil {
 		return "", err
 	}
@@ -62,18 +51,7 @@ func (p *privateMySQL) start() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cred, err := owner("mysql")
-	if err != nil {
-		return "", err
-	}
-	dir, err := home(p.dir, cred)
-	if err != nil {
-		return "", err
-	}
-	if err := p.stop(); err != nil {
-		return "", err
-	}
-	port, err := freePort()
+	cred, dir, port, err := prepare(p, "mysql")
 	if err != nil {
 		return "", err
 	}

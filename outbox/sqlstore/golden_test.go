@@ -1,0 +1,122 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+const golden = "testdata/statements.golden"
+
+var errRecorded = errors.New("only recorded")
+
+// recorder notes statements instead of running them.
+type recorder struct{ text strings.Builder }
+
+func (r *recorder) note(q string, args []any) error {
+	fmt.Fprintf(&r.text, "%s\n  -- %d parameters\n", q, len(args))
+	return errRecorded
+}
+
+func (r *recorder) ExecContext(_ context.Context, q string, args ...any) (sql.Result, error) {
+	return nil, r.note(q, args)
+}
+
+func (r *recorder) QueryContext(_ context.Context, q string, args ...any) (*sql.Rows, error) {
+	return nil, r.note(q, args)
+}
+
+func (r *recorder) BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error) {
+	return nil, r.note("BEGIN", nil)
+}
+
+// The text of every statement, so that a change to one is seen in review. Run
+// with UPDATE_GOLDEN=1 to accept it. What MySQL does in a transaction of its own
+// is not in it.
+func TestStatementsAreAsReviewed(t *testing.T) {
+	t.Parallel()
+	var got strings.Builder
+	for _, kind := range []testdb.Kind{testdb.Postgres, testdb.MySQL, testdb.SQLite} {
+		fmt.Fprintf(&got, "==== %s\n\n%s\n", kind, statementsOf(t, kind))
+	}
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got.String())
+}
+
+func statementsOf(t *testing.T, kind testdb.Kind) string {
+	t.Helper()
+	ctx, store, rec := t.Context(), storeFor(kind), &recorder{}
+	marks := []outbox.Mark{{EventID: "a", AvailableAt: someTime}, {EventID: "b", AvailableAt: someTime}, {EventID: "c", AvailableAt: someTime}}
+	run := func(name string, err error) { require.ErrorIs(t, err, errRecorded, name) }
+	section := func(name string) { fmt.Fprintf(&rec.text, "-- %s\n", name) }
+	section("insert")
+	run("insert", store.Insert(ctx, rec, events("e", 1), ""))
+	section("insert two, leased")
+	run("insert", store.Insert(ctx, rec, events("e", 2), "node"))
+	section("poll")
+	_, err := store.Poll(ctx, rec, outbox.PollQuery{Now: someTime, Limit: 10})
+	run("poll", err)
+	section("poll behind a cursor, without recent rows")
+	_, err = store.Poll(ctx, rec, outbox.PollQuery{
+		Now: someTime, Limit: 10, CreatedBefore: someTime,
+		After: outbox.Cursor{AvailableAt: someTime, CreatedAt: someTime, EventID: "a"},
+	})
+	run("poll", err)
+	section("claim")
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Owner: "node", LockTimeout: time.Minute})
+	run("claim", err)
+	section("next due")
+	_, err = store.NextDue(ctx, rec, someTime)
+	run("next due", err)
+	for kind := outbox.MarkDone; kind <= outbox.MarkReleased; kind++ {
+		section("mark " + kind.String())
+		_, err = store.Mark(ctx, rec, kind, "node", marks)
+		run("mark", err)
+	}
+	section("renew")
+	_, err = store.Renew(ctx, rec, "node", []string{"a", "b"})
+	run("renew", err)
+	section("purge")
+	_, err = store.Purge(ctx, rec, outbox.PurgeQuery{Before: someTime, Limit: 10})
+	run("purge", err)
+	section("purge by age")
+	_, err = store.Purge(ctx, rec, outbox.PurgeQuery{Before: someTime, Limit: 10, ByAge: true})
+	run("purge", err)
+	section("stats")
+	_, err = store.Stats(ctx, rec, someTime)
+	run("stats", err)
+	section("dead letters")
+	_, err = store.QueryDead(ctx, rec, outbox.DeadQuery{
+		DeadFilter: outbox.DeadFilter{EventType: "T", AggregateType: "A", Since: someTime, Until: someTime},
+		Limit:      10, AfterDiedAt: someTime, AfterEventID: "a",
+	})
+	run("dead letters", err)
+	section("dead letter")
+	_, err = store.GetDead(ctx, rec, "a")
+	run("dead letter", err)
+	section("count dead letters")
+	_, err = store.CountDead(ctx, rec, outbox.DeadFilter{})
+	run("count", err)
+	section("replay")
+	_, err = store.ReplayDead(ctx, rec, []string{"a"}, someTime)
+	run("replay", err)
+	section("delete dead letters")
+	_, err = store.DeleteDead(ctx, rec, []string{"a"})
+	run("delete", err)
+	return rec.text.String()
+}
