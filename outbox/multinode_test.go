@@ -102,7 +102,7 @@ func TestALeaseIsRenewedWhileItsListenerRuns(t *testing.T) {
 	started := make(chan struct{}, 2)
 	mode := outbox.MultiNode{
 		Poll:  outbox.PollOptions{Interval: 5 * time.Millisecond},
-		Claim: outbox.ClaimOptions{LockTimeout: 150 * time.Millisecond},
+		Claim: outbox.ClaimOptions{LockTimeout: time.Second},
 	}
 	listen := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 		c.add(env.EventID)
@@ -117,7 +117,7 @@ func TestALeaseIsRenewedWhileItsListenerRuns(t *testing.T) {
 	select {
 	case <-started:
 		t.Error("another node took the event although its listener runs")
-	case <-time.After(600 * time.Millisecond): // four times the lease
+	case <-time.After(2500 * time.Millisecond): // well past the lease
 	}
 	close(release)
 	row := a.await("long", outbox.StatusDone)
