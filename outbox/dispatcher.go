@@ -281,11 +281,19 @@ func (d *Dispatcher) shutdown(ctx context.Context) {
 	if !waitFor(ctx, idle, d.opts.DrainTimeout) {
 		close(d.abort)
 		d.cancelListeners()
-		if !waitFor(context.WithoutCancel(ctx), idle, d.opts.DrainTimeout) {
+		ended := waitFor(context.Background(), idle, d.opts.DrainTimeout)
+		if !ended {
+			// Workers may wait for a database that is away to take their outcomes.
+			d.complete.cancel()
+			ended = waitFor(context.Background(), idle, closeGrace)
+		}
+		if !ended {
 			errs = append(errs, errors.New("outbox: closing the dispatcher: listeners still run although their context was cancelled; their events will be delivered again"))
 		}
 	}
 	d.cancelListeners()
+	enough := time.AfterFunc(d.opts.DrainTimeout, d.complete.cancel)
+	defer enough.Stop()
 	d.giveBack()
 	d.complete.refuse() // what a listener that still runs answers comes too late
 	if d.keeper != nil {

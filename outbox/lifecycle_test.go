@@ -271,6 +271,40 @@ func TestOneOutcomeThatCannotBeStoredDoesNotHoldUpTheRest(t *testing.T) {
 	require.ErrorContains(t, e.Close(t.Context()), "could not be stored")
 }
 
+func TestCloseEndsAlsoWhenTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{
+		"single node": outbox.SingleNode{Dispatch: outbox.DispatchOptions{HotCapacity: 5000, DrainTimeout: 50 * time.Millisecond}},
+		"multi node":  outbox.MultiNode{Dispatch: outbox.DispatchOptions{HotCapacity: 5000, DrainTimeout: 50 * time.Millisecond}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &failing{Store: outboxtest.NewStore()}
+			store.failures.Store(1 << 30)
+			var c calls
+			e := start(t, outbox.Config{Store: store, Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				c.add(env.EventID)
+				return outbox.Done(), nil
+			})
+			envs := make([]outbox.Envelope, 4000) // more than the completer keeps
+			for i := range envs {
+				envs[i] = said("")
+			}
+			e.write(envs...)
+			require.Eventually(t, func() bool { n, _ := c.total(); return n > 1000 }, 10*time.Second, time.Millisecond)
+			closed := make(chan error, 1)
+			go func() { closed <- e.Close(context.Background()) }()
+			select {
+			case err := <-closed:
+				require.ErrorContains(t, err, "could not be stored")
+				require.NotContains(t, err.Error(), "listeners still run")
+			case <-time.After(30 * time.Second):
+				t.Fatal("Close hangs while the database is away")
+			}
+		})
+	}
+}
+
 type closingMetrics struct {
 	outbox.NopMetrics
 	err error
