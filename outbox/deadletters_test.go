@@ -13,15 +13,32 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
+// dying is a store that waits, after a replay, until all its events are dead
+// again.
+type dying struct {
+	*outboxtest.Store
+	events int64
+}
+
+func (d *dying) memory() *outboxtest.Store { return d.Store }
+
+func (d *dying) ReplayDead(ctx context.Context, db outbox.DB, ids []string, now time.Time) (int, error) {
+	n, err := d.Store.ReplayDead(ctx, db, ids, now)
+	for dead := int64(0); err == nil && dead < d.events; {
+		dead, err = d.CountDead(ctx, db, outbox.DeadFilter{})
+	}
+	return n, err
+}
+
 func TestReplayAllReplaysEachDeadEventOnceAlsoWhenItDiesAgain(t *testing.T) {
 	t.Parallel()
 	var c calls
-	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}, Poll: outbox.PollOptions{Interval: time.Millisecond}}},
+	const n = 30
+	e := start(t, outbox.Config{Store: &dying{Store: outboxtest.NewStore(), events: n}, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}, Poll: outbox.PollOptions{Interval: time.Millisecond}}},
 		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 			c.add(env.EventID)
 			return outbox.Done(), errors.New("always")
 		})
-	const n = 30
 	for i := range n {
 		e.write(said(fmt.Sprintf("e%02d", i)))
 	}

@@ -268,6 +268,8 @@ func TestOneOutcomeThatCannotBeStoredDoesNotHoldUpTheRest(t *testing.T) {
 	close(gate)
 	e.await("good", outbox.StatusDone)
 	e.await("fine", outbox.StatusDone)
+	e.write(said("later"))
+	e.await("later", outbox.StatusDone)
 	require.ErrorContains(t, e.Close(t.Context()), "could not be stored")
 }
 

@@ -168,6 +168,69 @@ func TestAnEventThatKillsItsProcessesEndsDead(t *testing.T) {
 	require.Equal(t, 1, row.Attempts)
 }
 
+type dropMetrics struct {
+	outbox.NopMetrics
+	dropped chan outbox.EventKind
+}
+
+func (m dropMetrics) HotDropped(kind outbox.EventKind) { m.dropped <- kind }
+
+// The lease of an event begins with its insert. When the transaction takes so
+// long that the lease may end, others may have taken the row: it is left to the
+// poller.
+func TestAnOldLeaseIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	dropped := make(chan outbox.EventKind, 1)
+	e := start(t, outbox.Config{Metrics: dropMetrics{dropped: dropped}, Mode: outbox.MultiNode{
+		Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{LockTimeout: 40 * time.Millisecond},
+	}}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+	scope := outboxtest.NewScope(e.store.DB())
+	_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("slow")})
+	require.NoError(t, err)
+	<-time.After(25 * time.Millisecond)
+	require.NoError(t, scope.Commit())
+	require.Equal(t, outbox.EventType("Said"), (<-dropped).EventType)
+	e.await("slow", outbox.StatusDone)
+}
+
+// slowClaim has claimed rows when closing begins, and has not yet said so.
+type slowClaim struct {
+	*outboxtest.Store
+	claimed, proceed chan struct{}
+}
+
+func (s *slowClaim) memory() *outboxtest.Store { return s.Store }
+
+func (s *slowClaim) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	b, err := s.Store.Claim(ctx, db, q)
+	if b.Len() > 0 {
+		s.claimed <- struct{}{}
+		<-s.proceed
+	}
+	if ctx.Err() != nil { // as a driver says whose answer comes too late
+		return outbox.Batch{}, ctx.Err()
+	}
+	return b, err
+}
+
+func TestAClaimUnderWayWhenTheOutboxClosesIsNotLost(t *testing.T) {
+	t.Parallel()
+	store := &slowClaim{Store: outboxtest.NewStore(), claimed: make(chan struct{}), proceed: make(chan struct{})}
+	build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(said("claimed"))
+	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}},
+		func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+	<-store.claimed
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- e.Close(ended) }()
+	<-time.After(5 * time.Millisecond) // closing has told the poller to end
+	close(store.proceed)
+	require.NoError(t, <-closed)
+	row, _ := store.Row("claimed")
+	require.Empty(t, row.LockedBy, "what was claimed is delivered or given back")
+}
+
 type leaseMetrics struct {
 	outbox.NopMetrics
 	lost chan int
