@@ -231,6 +231,40 @@ func TestAClaimUnderWayWhenTheOutboxClosesIsNotLost(t *testing.T) {
 	require.Empty(t, row.LockedBy, "what was claimed is delivered or given back")
 }
 
+// tardy is a store that answers a deferral only when the row was claimed anew.
+type tardy struct{ *outboxtest.Store }
+
+func (s *tardy) memory() *outboxtest.Store { return s.Store }
+
+func (s *tardy) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+	n, err := s.Store.Mark(ctx, db, kind, owner, marks)
+	for kind == outbox.MarkDeferred {
+		if row, _ := s.Row(marks[0].EventID); row.LockedBy != "" {
+			break
+		}
+		<-time.After(time.Millisecond)
+	}
+	return n, err
+}
+
+// The moment a deferral is stored this node may claim the row again, before it
+// knows that it was stored. That is a delivery, not a copy to be dropped.
+func TestARowThatIsClaimedAnewAtOnceIsDelivered(t *testing.T) {
+	t.Parallel()
+	var c calls
+	e := start(t, outbox.Config{Store: &tardy{outboxtest.NewStore()}, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
+		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			if c.add(env.EventID) == 1 {
+				return outbox.RetryAfter(0), nil
+			}
+			return outbox.Done(), nil
+		})
+	e.write(said("again"))
+	e.await("again", outbox.StatusDone)
+	require.NoError(t, e.Close(t.Context()))
+	require.Equal(t, map[string]int{"again": 2}, c.n)
+}
+
 type leaseMetrics struct {
 	outbox.NopMetrics
 	lost chan int
