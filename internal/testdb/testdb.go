@@ -134,6 +134,12 @@ func (db *DB) Reopen(t testing.TB, opts ...Option) *DB {
 	pool.SetMaxOpenConns(maxConns)
 	pool.SetMaxIdleConns(maxConns)
 	t.Cleanup(func() { _ = pool.Close() })
+	if db.Kind == SQLite {
+		// The first connection makes it a WAL database, which two at once cannot.
+		if err := pool.PingContext(context.Background()); err != nil {
+			t.Fatalf("opening %s: %v", db.Name, err)
+		}
+	}
 	again.DB = pool
 	return &again
 }

@@ -29,10 +29,14 @@ func deadlocked(err error) bool {
 	var withField interface{ Field(k byte) string } // pgdriver
 	switch {
 	case errors.As(err, &withState):
-		return withState.SQLState() == "40P01"
+		return undone(withState.SQLState())
 	case errors.As(err, &withField):
-		return withField.Field('C') == "40P01"
+		return undone(withField.Field('C'))
 	default:
 		return txscope.IsDeadlock(err)
 	}
 }
+
+// undone are PostgreSQL's deadlock and, where a session's default isolation is
+// stricter than read committed, its failure to serialize.
+func undone(state string) bool { return state == "40P01" || state == "40001" }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 
@@ -16,7 +17,7 @@ var plainVersion = regexp.MustCompile(`^\d+\.\d+`)
 // connection for a moment. What is neither PostgreSQL, MySQL, MariaDB, TiDB nor
 // SQLite is an error that says so.
 func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
-	if db == nil {
+	if v := reflect.ValueOf(db); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &outbox.FieldError{Field: "sqlstore.Detect db", Problem: "is nil"}
 	}
 	d, err := detect(ctx, db)
@@ -33,7 +34,7 @@ func detect(ctx context.Context, db outbox.DB) (*dialect, error) {
 	case err != nil:
 		// SQLite has no version(); any other failure is the same twice.
 		if _, err2 := ask(ctx, db, "SELECT sqlite_version()"); err2 != nil {
-			return nil, fmt.Errorf("outbox: asking the database what it is: %w", errors.Join(err, err2))
+			return nil, fmt.Errorf("outbox: asking the database what it is (known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite): %w", errors.Join(err, err2))
 		}
 		return sqlite, nil
 	case strings.HasPrefix(version, "PostgreSQL "):

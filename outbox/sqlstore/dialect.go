@@ -23,6 +23,9 @@ type dialect struct {
 	timeCast, textColumn string
 	// maxDepth and maxExponent are what JSON texts may have; zero: no limit.
 	maxDepth, maxExponent int
+	// doubles: every number that a float64 holds is in range, whatever
+	// maxExponent says.
+	doubles bool
 	// surrogates: a lone surrogate escape is refused.
 	surrogates bool
 }
@@ -40,7 +43,7 @@ var mysql = &dialect{
 	// Strings in and out: a time.Time means what the DSN's loc says.
 	layout: "2006-01-02 15:04:05.000000", timeCast: "%s", textColumn: "DATE_FORMAT(%s, '%%Y-%%m-%%d %%H:%%i:%%s.%%f')",
 	// MariaDB refuses deeper texts, MySQL numbers beyond a double.
-	maxDepth: 31, maxExponent: 300, surrogates: true,
+	maxDepth: 31, maxExponent: 300, doubles: true, surrogates: true,
 }
 
 // mysqlServer is mysql for a server that is known to be MySQL.

@@ -20,7 +20,11 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	for len(envs) > 0 {
 		n, size := 0, 0
 		for n < len(envs) && n < insertRows {
-			if size += envs[n].Payload.Len(); n > 0 && size > insertBytes {
+			size += envs[n].Payload.Len()
+			for key, value := range envs[n].Headers {
+				size += len(key) + len(value)
+			}
+			if n > 0 && size > insertBytes {
 				break
 			}
 			n++
@@ -63,7 +67,7 @@ func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, envs []outbox
 	if _, err := tx.ExecContext(ctx, q.text(), q.args...); err != nil {
 		what := "inserting event " + envs[0].EventID
 		if len(envs) > 1 {
-			what = fmt.Sprintf("inserting %d events from %s on", len(envs), envs[0].EventID)
+			what = fmt.Sprintf("inserting %d events, %s first,", len(envs), envs[0].EventID)
 		}
 		return s.fail(what, err)
 	}

@@ -112,5 +112,12 @@ func (d *dialect) checkNumber(number string) bool {
 		}
 		exponent = n
 	}
-	return max(exponent, -exponent)+len(mantissa) <= d.maxExponent
+	if max(exponent, -exponent)+len(mantissa) <= d.maxExponent {
+		return true
+	}
+	if !d.doubles || exponent < -400 {
+		return false
+	}
+	_, err := strconv.ParseFloat(number, 64)
+	return err == nil
 }

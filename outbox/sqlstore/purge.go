@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -18,7 +19,7 @@ func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (i
 	q := s.query(512)
 	q.add("DELETE FROM ").table(s)
 	if s.d == postgres {
-		q.add(" WHERE event_id = ANY(ARRAY(")
+		q.add(usingChosen)
 	} else {
 		q.add(" WHERE event_id IN (")
 	}
@@ -30,7 +31,7 @@ func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (i
 	}
 	q.add(" LIMIT ").arg(p.Limit)
 	if s.d == postgres {
-		q.add(" FOR UPDATE SKIP LOCKED))")
+		q.add(endChosen)
 	} else {
 		q.add(")")
 	}
@@ -74,14 +75,17 @@ func (s *Store) purgeLocking(ctx context.Context, db outbox.DB, what string, p o
 				return err
 			}
 		}
-		if len(ids) == 0 {
-			return nil
+		deleted = 0
+		for chunk := range slices.Chunk(ids, markRows) {
+			q := s.query(256 + 2*len(chunk))
+			q.add("DELETE FROM ").table(s).add(" WHERE ").ids("event_id", chunk)
+			n, err := s.exec(ctx, tx, what, q)
+			if err != nil {
+				return err
+			}
+			deleted += n
 		}
-		q := s.query(256 + 2*len(ids))
-		q.add("DELETE FROM ").table(s).add(" WHERE ").ids("event_id", ids)
-		n, err := s.exec(ctx, tx, what, q)
-		deleted = n
-		return err
+		return nil
 	})
 	return deleted, err
 }

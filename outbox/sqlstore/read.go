@@ -11,6 +11,17 @@ import (
 
 const dueOrder = " ORDER BY available_at, created_at, event_id LIMIT "
 
+// unnestChosen and endChosen stand around the subselect of PostgreSQL's claim
+// and, after USING, purge. Its rows are joined, not compared by ANY: a plan that
+// was kept from when the table was small scans the table, which then costs one
+// comparison for each row and not one for each row and id.
+const (
+	unnestChosen = " FROM" + chosenArray
+	usingChosen  = " USING" + chosenArray
+	chosenArray  = " unnest(ARRAY("
+	endChosen    = " FOR UPDATE SKIP LOCKED)) AS chosen (id) WHERE event_id = chosen.id"
+)
+
 // pending are the conditions under which the rows of a due read stand in one
 // order of an index. MySQL has no partial index, so it is asked for one status
 // at a time; a list of statuses would sort the backlog.
@@ -109,14 +120,14 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	q.add("UPDATE ").table(s).add(" SET attempts = attempts + CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END, locked_by = ").
 		arg(c.Owner).add(", locked_at = ").now()
 	if s.d == postgres {
-		q.add(" WHERE event_id = ANY(ARRAY(")
+		q.add(unnestChosen)
 	} else {
 		q.add(" WHERE event_id IN (")
 	}
 	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").due(s.pending()[0], c.Now, c.CreatedBefore).unleased(c.LockTimeout).
 		add(dueOrder).arg(c.Limit)
 	if s.d == postgres {
-		q.add(" FOR UPDATE SKIP LOCKED))")
+		q.add(endChosen)
 	} else {
 		q.add(")")
 	}
@@ -178,11 +189,15 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 			ids[i] = all[i].id
 		}
 		slices.Sort(ids)
-		q := s.query(256 + 2*len(ids))
-		q.add("UPDATE ").table(s).add(" SET attempts = attempts + (locked_at IS NOT NULL), locked_by = ").arg(c.Owner).
-			add(", locked_at = ").now().add(" WHERE ").ids("event_id", ids)
-		_, err = s.exec(ctx, tx, what, q)
-		return err
+		for chunk := range slices.Chunk(ids, markRows) {
+			q := s.query(256 + 2*len(chunk))
+			q.add("UPDATE ").table(s).add(" SET attempts = attempts + (locked_at IS NOT NULL), locked_by = ").arg(c.Owner).
+				add(", locked_at = ").now().add(" WHERE ").ids("event_id", chunk)
+			if _, err := s.exec(ctx, tx, what, q); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return outbox.Batch{}, err

@@ -68,7 +68,8 @@ func WithCodec(codec outbox.Codec) Option {
 // Validate and by every method.
 func Postgres(opts ...Option) *Store { return newStore(postgres, opts) }
 
-// MySQL is a store for MySQL 8, MariaDB 10.6 or newer, and TiDB. It keeps to the
+// MySQL is a store for MySQL 8 and MariaDB 10.6 or newer. TiDB speaks the same
+// dialect, but without SKIP LOCKED: use it with one node only. It keeps to the
 // nesting of JSON that MariaDB allows, 31 levels; [Detect] knows a MySQL and
 // allows it 100. A bad option is reported by Validate and by every method.
 func MySQL(opts ...Option) *Store { return newStore(mysql, opts) }

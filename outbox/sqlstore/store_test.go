@@ -67,7 +67,11 @@ func TestDetectSaysWhatItCannotKnow(t *testing.T) {
 	t.Parallel()
 	_, err := sqlstore.Detect(t.Context(), stranger{})
 	require.ErrorContains(t, err, "asking the database what it is")
+	require.ErrorContains(t, err, "known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite")
 	_, err = sqlstore.Detect(t.Context(), nil)
+	require.ErrorContains(t, err, "sqlstore.Detect db is nil")
+	var none *sql.DB
+	_, err = sqlstore.Detect(t.Context(), none)
 	require.ErrorContains(t, err, "sqlstore.Detect db is nil")
 }
 

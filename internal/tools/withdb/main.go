@@ -13,13 +13,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 )
@@ -41,6 +45,9 @@ func main() {
 
 // run returns the exit status.
 func run(root string, keep bool, command []string) int {
+	// A signal ends the command, and then what was started for it.
+	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer release()
 	missing := false
 	for _, s := range servers(root) {
 		where, err := s.ensure()
@@ -59,10 +66,15 @@ func run(root string, keep bool, command []string) int {
 		say("CI=true: a missing database is a failure")
 		return 1
 	}
+	if ctx.Err() != nil {
+		return 1
+	}
 	if len(command) == 0 {
 		return 0
 	}
-	cmd := exec.Command(command[0], command[1:]...)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
 	var exit *exec.ExitError

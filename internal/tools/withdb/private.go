@@ -169,12 +169,25 @@ func kill(dir string, signal syscall.Signal) error {
 		return err
 	}
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if err := syscall.Kill(pid, signal); err != nil { // it has ended
+		if !serves(pid, dir) || syscall.Kill(pid, signal) != nil { // it has ended
 			return os.Remove(filepath.Join(dir, "pid"))
 		}
 		signal = 0 // from now on only ask whether it is there
 	}
 	return fmt.Errorf("process %d does not end", pid)
+}
+
+// serves says whether the process is the server of dir: an id that was noted
+// before a restart of the machine may be another process's by now.
+func serves(pid int, dir string) bool {
+	if target, err := os.Readlink(dir); err == nil {
+		dir = target
+	}
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil { // a system without /proc, or no such process
+		args, _ = exec.Command("ps", "-o", "args=", "-p", strconv.Itoa(pid)).Output()
+	}
+	return strings.Contains(string(args), filepath.Join(dir, "data"))
 }
 
 // remove deletes the folder, and what it points to.
