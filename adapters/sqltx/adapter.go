@@ -9,6 +9,7 @@ import (
 	"reflect"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // Beginner begins transactions: *sql.DB, or anything that embeds one.
@@ -71,7 +72,8 @@ func New(db Beginner, writer *outbox.Writer, opts ...Option) *Adapter {
 		a.err = fmt.Errorf("%w: sqltx.New was given a writer for another pool (%T) than its db (%T)",
 			outbox.ErrForeignTransaction, writer.Source(), a.source)
 	}
-	a.dialect, a.probe = traits(a.source, writer.Store())
+	a.dialect = dialectOf(a.source, writer.Store())
+	a.probe = txscope.NeedsProbe(a.source, a.dialect)
 	return a
 }
 
@@ -141,7 +143,7 @@ func (a *Adapter) beginOrNest(ctx context.Context, opts *sql.TxOptions) (context
 	}
 	var tx *Tx
 	var err error
-	if outer, ok := txFrom(ctx, a.source); ok {
+	if outer, ok := a.TxFrom(ctx); ok {
 		tx, err = outer.nest(ctx)
 	} else {
 		tx, err = a.begin(ctx, opts)
@@ -149,5 +151,5 @@ func (a *Adapter) beginOrNest(ctx context.Context, opts *sql.TxOptions) (context
 	if err != nil {
 		return nil, nil, err
 	}
-	return contextWithTx(ctx, tx), tx, nil
+	return txscope.ContextWithLevel(ctx, level{tx}), tx, nil
 }

@@ -3,42 +3,29 @@ package sqltx
 import (
 	"context"
 
-	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
-type txsKey struct{}
+// level is a *Tx in a context.
+type level struct{ tx *Tx }
 
-// txs is the list of the transactions in a context, innermost first.
-type txs struct {
-	tx    *Tx
-	outer *txs
-}
+func (l level) Session() *txscope.Session { return l.tx.session.Session }
 
-// TxFrom is the innermost transaction that ctx carries and that is still open.
+func (l level) Open() bool { return l.tx.open() }
+
+// TxFrom is the innermost transaction that ctx carries and that is still open,
+// of whatever pool.
 func TxFrom(ctx context.Context) (*Tx, bool) {
-	for l, _ := ctx.Value(txsKey{}).(*txs); l != nil; l = l.outer {
-		if l.tx.open() {
-			return l.tx, true
-		}
-	}
-	return nil, false
+	l, ok := txscope.LevelFrom[level](ctx, nil)
+	return l.tx, ok
 }
 
-// txFrom is TxFrom among the transactions of one pool.
-func txFrom(ctx context.Context, source any) (*Tx, bool) {
-	for l, _ := ctx.Value(txsKey{}).(*txs); l != nil; l = l.outer {
-		if l.tx.open() && l.tx.session.scope.Source() == source {
-			return l.tx, true
-		}
+// TxFrom is the innermost transaction of the adapter's pool that ctx carries and
+// that is still open.
+func (a *Adapter) TxFrom(ctx context.Context) (*Tx, bool) {
+	if a.err != nil {
+		return nil, false
 	}
-	return nil, false
-}
-
-func contextWithTx(ctx context.Context, tx *Tx) context.Context {
-	outer, _ := ctx.Value(txsKey{}).(*txs)
-	ctx = context.WithValue(ctx, txsKey{}, &txs{tx: tx, outer: outer})
-	if scope, ok := outbox.ScopeFromContext(ctx, tx.session.scope.Source()); ok && scope == outbox.TxScope(tx.session.scope) {
-		return ctx // a savepoint: the scope is the transaction's
-	}
-	return outbox.ContextWithScope(ctx, tx.session.scope)
+	l, ok := txscope.LevelFrom[level](ctx, a.source)
+	return l.tx, ok
 }

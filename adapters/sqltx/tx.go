@@ -24,7 +24,7 @@ type Tx struct {
 	done      atomic.Bool
 }
 
-func (tx *Tx) open() bool { return !tx.done.Load() && !tx.session.ending.Load() }
+func (tx *Tx) open() bool { return !tx.done.Load() && !tx.session.Ending() }
 
 // Commit commits the transaction, or releases the savepoint. When it returns,
 // the after-commit callbacks have run. After the context has ended it rolls back
@@ -35,7 +35,7 @@ func (tx *Tx) Commit() error {
 		return sql.ErrTxDone
 	}
 	if tx.savepoint == "" {
-		return tx.session.commit(tx.Tx)
+		return tx.session.Commit(tx.Tx.Commit)
 	}
 	return tx.release()
 }
@@ -49,9 +49,9 @@ func (tx *Tx) rollback(cause error) error {
 		return sql.ErrTxDone
 	}
 	if tx.savepoint == "" {
-		return tx.session.rollback(tx.Tx, cause)
+		return tx.session.Rollback(cause)
 	}
-	if tx.session.ending.Load() {
+	if tx.session.Ending() {
 		return sql.ErrTxDone
 	}
 	return tx.rollbackTo()
@@ -62,7 +62,7 @@ func (tx *Tx) nest(ctx context.Context) (*Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := tx.session.scope.Doomed(); err != nil {
+	if err := tx.session.Scope().Doomed(); err != nil {
 		return nil, fmt.Errorf("%w: the database rolled it back: %w", outbox.ErrNoTransaction, err)
 	}
 	name := "outbox_" + strconv.FormatUint(tx.session.savepoints.Add(1), 10)
@@ -74,30 +74,7 @@ func (tx *Tx) nest(ctx context.Context) (*Tx, error) {
 }
 
 func (tx *Tx) release() error {
-	switch {
-	case tx.session.ending.Load():
-		return sql.ErrTxDone
-	case tx.session.scope.Doomed() != nil:
-		return doomedError(tx.session.scope.Doomed())
-	}
-	if err := tx.ctx.Err(); err != nil {
-		_ = tx.rollbackTo()
-		return err
-	}
-	var err error
-	if tx.session.probe {
-		err = tx.session.scope.Failed() // RELEASE would cost the connection
-	}
-	if err == nil {
-		err = tx.control("RELEASE SAVEPOINT " + tx.savepoint)
-	}
-	if err != nil {
-		// On PostgreSQL a statement failed and nobody minded. Without this the
-		// transaction around the savepoint could not go on.
-		_ = tx.rollbackTo()
-		return fmt.Errorf("outbox: releasing a savepoint: %w", err)
-	}
-	return nil
+	return tx.session.Release(tx.ctx, func() error { return tx.control("RELEASE SAVEPOINT " + tx.savepoint) }, tx.rollbackTo)
 }
 
 func (tx *Tx) rollbackTo() error {
@@ -123,7 +100,7 @@ func (tx *Tx) Exec(query string, args ...any) (sql.Result, error) {
 // ExecContext is [sql.Tx.ExecContext]. Statements about savepoints are followed.
 func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	result, err := tx.Tx.ExecContext(ctx, query, args...)
-	tx.session.scope.Observe(ctx, query, err)
+	tx.session.Scope().Observe(ctx, query, err)
 	return result, err
 }
 
@@ -135,7 +112,7 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 // QueryContext is [sql.Tx.QueryContext].
 func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	rows, err := tx.Tx.QueryContext(ctx, query, args...)
-	tx.session.scope.Observe(ctx, query, err)
+	tx.session.Scope().Observe(ctx, query, err)
 	return rows, err
 }
 
@@ -147,7 +124,7 @@ func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
 // QueryRowContext is [sql.Tx.QueryRowContext].
 func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	row := tx.Tx.QueryRowContext(ctx, query, args...)
-	tx.session.scope.Observe(ctx, query, row.Err())
+	tx.session.Scope().Observe(ctx, query, row.Err())
 	return row
 }
 
@@ -170,7 +147,7 @@ func (tx *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, erro
 		return nil, errPrepare
 	}
 	stmt, err := tx.Tx.PrepareContext(ctx, query)
-	tx.session.scope.ObserveError(err)
+	tx.session.Scope().ObserveError(err)
 	return stmt, err
 }
 

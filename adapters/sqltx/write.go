@@ -48,7 +48,7 @@ func (a *Adapter) WriteAll(ctx context.Context, tx AnyTx, envs []outbox.Envelope
 		if tx.done.Load() {
 			return nil, fmt.Errorf("%w: it has ended", outbox.ErrNoTransaction)
 		}
-		return a.writer.WriteScope(ctx, tx.session.scope, envs)
+		return a.writer.WriteScope(ctx, tx.session.Scope(), envs)
 	case *sql.Tx:
 		return a.writePlain(ctx, tx, envs)
 	default:
@@ -61,7 +61,7 @@ func (a *Adapter) writePlain(ctx context.Context, tx *sql.Tx, envs []outbox.Enve
 		return nil, fmt.Errorf("%w: the *sql.Tx is nil", outbox.ErrNoTransaction)
 	}
 	if s := sessions.find(tx); s != nil {
-		return a.writer.WriteScope(ctx, s.scope, envs)
+		return a.writer.WriteScope(ctx, s.Scope(), envs)
 	}
 	if a.allowUnmanaged {
 		ids, err := a.writer.WriteUnmanaged(ctx, tx, envs)
