@@ -1,19 +1,14 @@
 package sqltx_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
-	"net"
-	"net/url"
 	"path/filepath"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
@@ -21,105 +16,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// cuttingProxy forwards to the server until a client says COMMIT: the server
-// gets it and answers, and the client never hears of it.
-func cuttingProxy(t *testing.T, server string) (address string, cuts *atomic.Int32) {
-	t.Helper()
-	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	cuts = new(atomic.Int32)
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go forward(client, server, cuts)
-		}
-	}()
-	return listener.Addr().String(), cuts
-}
-
-func forward(client net.Conn, address string, cuts *atomic.Int32) {
-	defer func() { _ = client.Close() }()
-	var dialer net.Dialer
-	server, err := dialer.DialContext(context.Background(), "tcp", address)
-	if err != nil {
-		return
-	}
-	defer func() { _ = server.Close() }()
-	var cut atomic.Bool
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := server.Read(buffer)
-			if err != nil || cut.Load() { // the answer to COMMIT
-				_ = client.Close()
-				return
-			}
-			if _, err := client.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-	}()
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := client.Read(buffer)
-		if err != nil {
-			break
-		}
-		if bytes.Contains(bytes.ToUpper(buffer[:n]), []byte("COMMIT")) {
-			cut.Store(true)
-			cuts.Add(1)
-		}
-		if _, err := server.Write(buffer[:n]); err != nil {
-			break
-		}
-	}
-	if cut.Load() {
-		<-answered
-	}
-	_ = server.Close()
-	<-answered
-}
-
-// throughProxy opens the database of db again, through a cutting proxy.
-func throughProxy(t *testing.T, db *testdb.DB) (*sql.DB, *atomic.Int32) {
-	t.Helper()
-	var driver, dsn string
-	var cuts *atomic.Int32
-	if db.Kind == testdb.MySQL {
-		config, err := mysql.ParseDSN(db.DSN)
-		require.NoError(t, err)
-		config.Addr, cuts = cuttingProxy(t, config.Addr)
-		driver, dsn = "mysql", config.FormatDSN()
-	} else {
-		u, err := url.Parse(db.DSN)
-		require.NoError(t, err)
-		u.Host, cuts = cuttingProxy(t, u.Host)
-		driver, dsn = map[string]string{"postgres/pgx": "pgx", "postgres/pgx-simple": "pgx", "postgres/pq": "postgres", "postgres/pgdriver": "pg"}[db.Name], u.String()
-	}
-	pool, err := sql.Open(driver, dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, pool.Close()) })
-	return pool, cuts
-}
-
 func TestLostAnswerToCommitIsUnknown(t *testing.T) {
 	t.Parallel()
-	var targets []testdb.Target
-	for _, target := range testdb.Drivers() {
-		if target.Kind != testdb.SQLite { // which has no connection to lose
-			targets = append(targets, target)
-		}
-	}
-	testdb.Each(t, targets, func(t *testing.T, direct *testdb.DB) {
+	testdb.Each(t, testdb.Servers(), func(t *testing.T, direct *testdb.DB) {
 		createTable(t, direct.DB)
-		db, cuts := throughProxy(t, direct)
+		proxied, cuts := direct.CutCommits(t)
+		db := proxied.DB
 		var causes []error
 		committed := 0
 		a := sqltx.New(db, newWriter(t, db, string(direct.Kind), outbox.WriterHook{

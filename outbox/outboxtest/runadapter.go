@@ -17,6 +17,12 @@ type AdapterHarness struct {
 	DB *sql.DB
 	// Dialect is the database's.
 	Dialect Dialect
+	// FrameworkSavepoints says that RunInTx within RunInTx is the framework's own,
+	// which may keep a savepoint whose context has ended, or leave one behind in
+	// which a statement failed. Of those two the suite then asks that the
+	// callbacks agree with what is in the table. The transactor's savepoints have
+	// to be right in any case.
+	FrameworkSavepoints bool
 	// New makes the adapter on DB; it is called once. With allowUnmanaged it has
 	// the option of that name.
 	New func(writer *outbox.Writer, allowUnmanaged bool) AdapterUnderTest
@@ -93,6 +99,8 @@ type adapterSuite struct {
 	writer  *outbox.Writer
 	calls   *adapterCalls
 	another func() *adapterSuite // on another database
+	// frameworkSavepoints is the harness's.
+	frameworkSavepoints bool
 }
 
 func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapterSuite {
@@ -102,7 +110,8 @@ func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapt
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	t.Cleanup(cancel)
-	s := &adapterSuite{t: t, ctx: ctx, db: h.DB, dialect: h.Dialect, calls: newAdapterCalls()}
+	s := &adapterSuite{t: t, ctx: ctx, db: h.DB, dialect: h.Dialect, calls: newAdapterCalls(),
+		frameworkSavepoints: h.FrameworkSavepoints}
 	for _, table := range adapterTables {
 		s.exec(table)
 	}
@@ -173,6 +182,16 @@ func (s *adapterSuite) ok(what string, err error) {
 // rows checks which events are in the table.
 func (s *adapterSuite) rows(want ...string) {
 	s.t.Helper()
+	got := s.stored()
+	want = slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		s.t.Errorf("the table has the events %v; want %v", got, want)
+	}
+}
+
+// stored is the ids in the table, sorted.
+func (s *adapterSuite) stored() []string {
+	s.t.Helper()
 	rows, err := s.db.QueryContext(s.ctx, "SELECT id FROM suite_event")
 	s.ok("reading the events", err)
 	defer func() { _ = rows.Close() }()
@@ -184,10 +203,23 @@ func (s *adapterSuite) rows(want ...string) {
 	}
 	s.ok("reading the events", rows.Err())
 	slices.Sort(got)
-	want = slices.Sorted(slices.Values(want))
-	if !slices.Equal(got, want) {
-		s.t.Errorf("the table has the events %v; want %v", got, want)
+	return got
+}
+
+// truth checks that each event has had one callback, and that which it was
+// agrees with the table.
+func (s *adapterSuite) truth(ids ...string) {
+	s.t.Helper()
+	var kept, undone []string
+	stored := s.stored()
+	for _, id := range ids {
+		if slices.Contains(stored, id) {
+			kept = append(kept, id)
+		} else {
+			undone = append(undone, id)
+		}
 	}
+	s.wantCalls(kept, undone)
 }
 
 // eventually waits until the condition holds.

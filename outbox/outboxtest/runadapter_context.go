@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
 )
 
 var adapterContextTests = []adapterTest{
@@ -131,16 +133,34 @@ var adapterContextTests = []adapterTest{
 	}},
 	{name: "InnerContextEnds", run: func(s *adapterSuite) {
 		var a, b string
+		var inner error
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
 			a = s.write(ctx, tx)
-			inner, cancel := context.WithCancel(ctx)
-			if err := s.RunInTx(inner, func(ctx context.Context, tx any) error {
+			innerCtx, cancel := context.WithCancel(ctx)
+			inner = s.RunInTx(innerCtx, func(ctx context.Context, tx any) error {
 				b = s.write(ctx, tx)
 				cancel()
 				return nil
-			}); err == nil {
-				s.t.Error("the inner RunInTx returned nil though its context had ended")
-			}
+			})
+			return nil
+		}))
+		s.truth(a, b)
+		if !s.frameworkSavepoints {
+			wantError(s.t, "the inner RunInTx", inner, context.Canceled)
+			s.rows(a)
+		}
+	}},
+	{name: "InnerContextEndsInTransactor", run: func(s *adapterSuite) {
+		var a, b string
+		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) (err error) {
+			a, err = s.writer.Write(ctx, s.event())
+			s.ok("Write", err)
+			inner, cancel := context.WithCancel(ctx)
+			wantError(s.t, "the inner InTx", outbox.InTx(inner, s, func(ctx context.Context) (err error) {
+				b, err = s.writer.Write(ctx, s.event())
+				cancel()
+				return err
+			}), context.Canceled)
 			return nil
 		}))
 		s.wantCalls([]string{a}, []string{b})

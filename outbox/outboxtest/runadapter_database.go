@@ -44,14 +44,44 @@ var adapterDatabaseTests = []adapterTest{
 	}},
 	{name: "SwallowedStatementErrorInSavepoint", on: []Dialect{Postgres}, run: func(s *adapterSuite) {
 		var a, b string
-		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
+		var inner error
+		outer := s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
 			a = s.write(ctx, tx)
-			if err := s.RunInTx(ctx, func(ctx context.Context, tx any) error {
+			inner = s.RunInTx(ctx, func(ctx context.Context, tx any) error {
 				b = s.write(ctx, tx)
 				_ = s.Exec(ctx, tx, "INSERT INTO suite_row (id, n) VALUES (1, 1)")
 				return nil
+			})
+			return nil
+		})
+		s.truth(a, b)
+		if s.frameworkSavepoints {
+			if outer == nil && len(s.stored()) < 2 && inner == nil {
+				s.t.Error("both RunInTx returned nil for a failed savepoint")
+			}
+			return
+		}
+		s.ok("RunInTx", outer)
+		if inner == nil {
+			s.t.Error("the inner RunInTx returned nil for a failed savepoint")
+		}
+		s.rows(a)
+	}},
+	{name: "SwallowedStatementErrorInTransactorsSavepoint", on: []Dialect{Postgres}, run: func(s *adapterSuite) {
+		var a, b string
+		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) (err error) {
+			a, err = s.writer.Write(ctx, s.event())
+			s.ok("Write", err)
+			if err := outbox.InTx(ctx, s, func(ctx context.Context) (err error) {
+				b, err = s.writer.Write(ctx, s.event())
+				s.ok("Write", err)
+				_, err = s.scope(ctx).ExecContext(ctx, "INSERT INTO suite_row (id, n) VALUES (1, 1)")
+				if err == nil {
+					s.t.Error("a duplicate was inserted")
+				}
+				return nil
 			}); err == nil {
-				s.t.Error("the inner RunInTx returned nil for a failed savepoint")
+				s.t.Error("the inner InTx returned nil for a failed savepoint")
 			}
 			return nil
 		}))
