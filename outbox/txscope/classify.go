@@ -56,11 +56,11 @@ func IsDeadlock(err error) bool {
 	return hasMySQLNumber(err, 1213)
 }
 
-// endedByServer reports whether err is an error of MySQL or MariaDB after which
+// EndedByServer reports whether err is an error of MySQL or MariaDB after which
 // the transaction is gone while the connection lives on, so that the next
 // statement would commit by itself: 1213 deadlock, 1206 lock table full, 1020
 // record changed since the snapshot.
-func endedByServer(err error) bool {
+func EndedByServer(err error) bool {
 	return err != nil && hasMySQLNumber(err, 1213, 1206, 1020)
 }
 

@@ -139,7 +139,7 @@ func (s *Scope) ObserveError(err error) {
 
 // watch looks for errors with which the database ended the transaction.
 func (s *Scope) watch(err error) {
-	if endedByServer(err) {
+	if EndedByServer(err) {
 		s.decide(RolledBack, err)
 	}
 	if s.dialect == Postgres && Classify(err) == RolledBack {
@@ -156,6 +156,14 @@ func (s *Scope) Failed() error {
 	}
 	return nil
 }
+
+// Doom takes note that the database has rolled the whole transaction back by
+// itself; see [Scope.Doomed].
+func (s *Scope) Doom(cause error) { s.decide(RolledBack, cause) }
+
+// Doubt leaves open what becomes of everything that was written, whatever COMMIT
+// will say, for some of it may have been undone unseen.
+func (s *Scope) Doubt(cause error) { s.decide(Unknown, cause) }
 
 // decide fixes the transaction's fate. The first one holds.
 func (s *Scope) decide(outcome Outcome, cause error) {

@@ -54,8 +54,10 @@ type Session struct {
 	stop    func()      // cleans up after the end
 	unwatch func() bool // stops the rollback at the end of ctx
 
-	ending atomic.Bool
-	ended  chan struct{} // closed when the database has answered
+	ending  atomic.Bool
+	undoing atomic.Bool // ending by a rollback of our own, which comes to an end
+	over    atomic.Bool
+	ended   chan struct{} // closed when the database has answered
 }
 
 func newSession(ctx context.Context, cfg SessionConfig) *Session {
@@ -132,7 +134,8 @@ type AdoptedTx struct {
 
 // Adopt makes the session of a transaction that has just begun and whose end
 // the adapter shows to [Session.BeforeCommit], [Session.AfterCommit] and
-// [Session.AfterRollback]. The transaction must not end with ctx by itself.
+// [Session.AfterRollback]. The transaction must not end with ctx by itself. Call
+// [Session.Watch] when BEGIN has succeeded.
 func Adopt(ctx context.Context, cfg SessionConfig, tx AdoptedTx) *Session {
 	s := newSession(ctx, cfg)
 	s.execer, s.undo, s.stop = tx.Execer, tx.Undo, tx.Release
@@ -168,7 +171,7 @@ func (s *Session) Commit(commit func() error) error {
 // error, the transaction has ended otherwise, and COMMIT must not be sent.
 func (s *Session) BeforeCommit() error {
 	if !s.ending.CompareAndSwap(false, true) {
-		<-s.ended // the context ended, and the rollback is under way
+		s.await()
 		if err := s.ctx.Err(); err != nil {
 			return err
 		}
@@ -191,6 +194,13 @@ func (s *Session) BeforeCommit() error {
 	return nil
 }
 
+// await waits for the rollback that is under way because the context ended.
+func (s *Session) await() {
+	if s.undoing.Load() {
+		<-s.ended
+	}
+}
+
 func (s *Session) abandon(err, cause error) {
 	outcome, undoErr := s.undo(err)
 	if outcome == Unknown && undoErr != nil {
@@ -210,7 +220,7 @@ func (s *Session) ask() error {
 		return nil
 	}
 	_, err := tx.ExecContext(context.WithoutCancel(s.ctx), "SELECT 1")
-	if errors.Is(err, sql.ErrTxDone) {
+	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, outbox.ErrNoTransaction) {
 		return nil // COMMIT will say so, too
 	}
 	return err
@@ -237,6 +247,7 @@ func (s *Session) end(cause error) error {
 	if !s.ending.CompareAndSwap(false, true) {
 		return sql.ErrTxDone
 	}
+	s.undoing.Store(true)
 	outcome, err := s.undo(cause)
 	if outcome == Unknown {
 		cause = err
@@ -249,11 +260,20 @@ func (s *Session) end(cause error) error {
 // false, the transaction has ended already.
 func (s *Session) BeforeRollback() bool {
 	if !s.ending.CompareAndSwap(false, true) {
-		<-s.ended
+		s.await()
 		return false
 	}
 	s.unwatch()
 	return true
+}
+
+// Resume takes BeforeCommit or BeforeRollback back, for it was no end of the
+// transaction after all.
+func (s *Session) Resume() {
+	if !s.over.Load() {
+		s.ending.Store(false)
+		s.watch()
+	}
 }
 
 // AfterRollback ends the session after somebody else's ROLLBACK, which returned
@@ -263,17 +283,21 @@ func (s *Session) AfterRollback(err error) {
 	s.finish(outcome, err)
 }
 
-// Lost ends the session of a transaction that was ended, but not by us.
+// Lost ends the session of a transaction that nobody holds any more, and that
+// was ended, but not by us. It does nothing when the session has ended.
 func (s *Session) Lost() {
-	if s.ending.CompareAndSwap(false, true) {
+	if !s.ending.Swap(true) {
 		s.unwatch()
-		s.finish(Unknown, sql.ErrTxDone)
 	}
+	s.finish(Unknown, sql.ErrTxDone)
 }
 
 // finish forgets the transaction and runs the callbacks. The connection is back
 // in the pool.
 func (s *Session) finish(outcome Outcome, cause error) {
+	if s.over.Swap(true) {
+		return
+	}
 	s.stop()
 	if s.onEnd != nil {
 		s.onEnd()

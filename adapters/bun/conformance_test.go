@@ -1,0 +1,117 @@
+package outboxbun_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/mysqldialect"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	"github.com/uptrace/bun/schema"
+
+	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// newBun makes a bun.DB on a pool, without the hook.
+func newBun(db *sql.DB, kind testdb.Kind) *bun.DB {
+	dialects := map[testdb.Kind]func() schema.Dialect{
+		testdb.Postgres: func() schema.Dialect { return pgdialect.New() },
+		testdb.MySQL:    func() schema.Dialect { return mysqldialect.New() },
+		testdb.SQLite:   func() schema.Dialect { return sqlitedialect.New() },
+	}
+	return bun.NewDB(db, dialects[kind]())
+}
+
+// The caller's own RunInTx, BeginTx and nested RunInTx, unchanged.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	runAdapter(t, true, func(s subject) outboxtest.AdapterUnderTest { return s })
+}
+
+// The adapter as the transactor of code that knows no bun.
+func TestTransactorConformance(t *testing.T) {
+	t.Parallel()
+	runAdapter(t, false, func(s subject) outboxtest.AdapterUnderTest { return transactorSubject{s} })
+}
+
+func runAdapter(t *testing.T, frameworkSavepoints bool, of func(s subject) outboxtest.AdapterUnderTest) {
+	t.Helper()
+	for _, target := range testdb.Drivers() {
+		t.Run(target.Name, func(t *testing.T) {
+			t.Parallel()
+			outboxtest.RunAdapter(t, func(t *testing.T) outboxtest.AdapterHarness {
+				db := testdb.Open(t, target).DB
+				return outboxtest.AdapterHarness{
+					DB: db, Dialect: outboxtest.Dialect(target.Kind), FrameworkSavepoints: frameworkSavepoints,
+					New: func(writer *outbox.Writer, allowUnmanaged bool) outboxtest.AdapterUnderTest {
+						var opts []outboxbun.Option
+						if allowUnmanaged {
+							opts = append(opts, outboxbun.AllowUnmanaged())
+						}
+						plain := newBun(db, target.Kind)
+						attached := outboxbun.Attach(plain)
+						a, err := outboxbun.New(attached, writer, opts...)
+						require.NoError(t, err)
+						return of(subject{Adapter: a, db: attached, plain: plain})
+					},
+				}
+			})
+		})
+	}
+}
+
+// subject hands bun and the adapter out as the suite wants it.
+type subject struct {
+	*outboxbun.Adapter
+	db    *bun.DB
+	plain *bun.DB
+}
+
+func (s subject) RunInTx(ctx context.Context, fn func(ctx context.Context, tx any) error) error {
+	run := s.db.RunInTx
+	if outer, ok := s.TxFrom(ctx); ok {
+		run = outer.RunInTx
+	}
+	return run(ctx, nil, func(inner context.Context, tx bun.Tx) error {
+		if _, nested := s.TxFrom(ctx); nested {
+			inner = ctx // bun gives the function of a nested RunInTx the outer one's
+		}
+		return fn(outboxbun.WithTx(inner, tx), tx)
+	})
+}
+
+func (s subject) BeginTx(ctx context.Context) (any, error)   { return s.db.BeginTx(ctx, nil) }
+func (s subject) Commit(tx any) error                        { return tx.(bun.Tx).Commit() }
+func (s subject) Rollback(tx any) error                      { return tx.(bun.Tx).Rollback() }
+func (s subject) Unmanaged(ctx context.Context) (any, error) { return s.plain.BeginTx(ctx, nil) }
+
+func (s subject) Exec(ctx context.Context, tx any, query string) error {
+	// bun gives the statements of a transaction the context of the transaction,
+	// unless the caller has a better one.
+	_, err := tx.(bun.Tx).Exec(query)
+	return err
+}
+
+func (s subject) Write(ctx context.Context, tx any, env outbox.Envelope) (string, error) {
+	return s.Adapter.Write(ctx, tx.(bun.IDB), env)
+}
+
+func (s subject) WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) ([]string, error) {
+	return s.Adapter.WriteAll(ctx, tx.(bun.IDB), envs)
+}
+
+// transactorSubject begins what the suite runs with the transactor.
+type transactorSubject struct{ subject }
+
+func (s transactorSubject) RunInTx(ctx context.Context, fn func(ctx context.Context, tx any) error) error {
+	return outbox.InTx(ctx, s.Adapter, func(ctx context.Context) error {
+		tx, _ := outboxbun.TxFrom(ctx)
+		return fn(ctx, tx)
+	})
+}

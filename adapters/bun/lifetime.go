@@ -1,0 +1,132 @@
+package outboxbun
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// lifetime is the context that bun and database/sql keep in a transaction, and
+// that bun hands to RunInTx's function. It has the caller's values and deadline.
+// While the transaction is open its end is the session's to decide: the end of
+// the caller's context rolls back first and ends it afterwards, but does nothing
+// while COMMIT is under way. Later it ends with the caller's context again.
+//
+// It is a front: when nobody holds it any more, neither bun.Tx nor a context
+// derived from it, what is behind it is cleaned up.
+type lifetime struct{ *life }
+
+// life is what is behind a [lifetime].
+type life struct {
+	parent  context.Context // the caller's
+	values  context.Context // parent with the scope
+	session *session
+
+	done chan struct{}
+
+	mu       sync.Mutex
+	err      error
+	children map[*child]struct{}
+	unfollow func() bool // stops following parent, once the transaction is over
+	gone     bool        // nobody holds the front
+}
+
+// child is a context that database/sql or the caller derived.
+type child struct{ cancel func() }
+
+func newLifetime(parent context.Context, s *session) *lifetime {
+	l := &life{parent: parent, values: parent, session: s, done: make(chan struct{})}
+	front := &lifetime{l}
+	runtime.AddCleanup(front, func(l *life) { go l.collected() }, l)
+	return front
+}
+
+// Deadline is the caller's.
+func (l *life) Deadline() (time.Time, bool) { return l.parent.Deadline() }
+
+// Done is closed when the caller's context has ended and COMMIT is not under
+// way, or when the transaction was given up.
+func (l *life) Done() <-chan struct{} { return l.done }
+
+// Err is the error of the caller's context, or why the transaction was given up.
+func (l *life) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Value is the caller's, or the session.
+func (l *life) Value(key any) any {
+	if k, ok := key.(sessionKey); ok && k.hook == l.session.hook {
+		return l.session
+	}
+	return l.values.Value(key)
+}
+
+// AfterFunc is how package context registers a derived context. Without it a
+// goroutine would wait, and the end would come to database/sql a little later
+// than to us.
+func (l *life) AfterFunc(f func()) (stop func() bool) {
+	c := &child{f}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		go f()
+		return func() bool { return false }
+	}
+	if l.children == nil {
+		l.children = make(map[*child]struct{})
+	}
+	l.children[c] = struct{}{}
+	return func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		_, waiting := l.children[c]
+		delete(l.children, c)
+		return waiting
+	}
+}
+
+// end ends the context. The first error holds.
+func (l *life) end(err error) {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.err = err
+	children := l.children
+	l.children = nil
+	close(l.done)
+	l.mu.Unlock()
+	for c := range children {
+		c.cancel()
+	}
+}
+
+// follow ends the context with the caller's from now on.
+func (l *life) follow() {
+	if l.parent.Done() == nil {
+		return
+	}
+	stop := context.AfterFunc(l.parent, func() { l.end(l.parent.Err()) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unfollow = stop
+	if l.gone {
+		stop()
+	}
+}
+
+// collected runs when nobody holds the front. A transaction that is still open
+// as far as we know was then ended behind our back.
+func (l *life) collected() {
+	l.session.Lost()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = true
+	if l.unfollow != nil {
+		l.unfollow()
+	}
+}

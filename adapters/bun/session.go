@@ -1,0 +1,252 @@
+package outboxbun
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync/atomic"
+	"weak"
+
+	"github.com/uptrace/bun"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/txscope"
+)
+
+type sessionKey struct{ hook *hook }
+
+// session is what the hook keeps of one transaction.
+type session struct {
+	*txscope.Session
+	hook    *hook
+	life    *life
+	address uintptr // of the lifetime
+	forward func() bool
+	begun   atomic.Bool
+
+	// tx is learnt from the bun.Tx that is written in: the hook never sees it.
+	tx atomic.Pointer[weak.Pointer[sql.Tx]]
+
+	strayRollbacks uint64 // of the hook, at BEGIN
+	strayDeadlocks atomic.Uint64
+	suspicion      atomic.Pointer[error] // an error after which MySQL may have ended the transaction
+	committing     atomic.Bool
+	ours           bool  // the end under way is this session's
+	result         error // what COMMIT came to
+}
+
+func (h *hook) session(ctx context.Context) *session {
+	s, _ := ctx.Value(sessionKey{h}).(*session)
+	return s
+}
+
+// newSession is called before BEGIN.
+func (h *hook) newSession(ctx context.Context) *lifetime {
+	s := &session{hook: h, strayRollbacks: h.strayRollbacks.Load()}
+	s.strayDeadlocks.Store(h.strayDeadlocks.Load())
+	front := newLifetime(ctx, s)
+	s.life, s.address = front.life, reflect.ValueOf(front).Pointer()
+	s.Session = txscope.Adopt(ctx,
+		txscope.SessionConfig{Source: h.source, Dialect: h.dialect, Probe: h.probe, Logger: h.log},
+		txscope.AdoptedTx{Execer: s.execer, Undo: s.undo, Release: s.release})
+	s.life.values = outbox.ContextWithScope(ctx, s.Scope())
+	// Until BEGIN is through, the end of ctx interrupts it.
+	s.forward = context.AfterFunc(ctx, func() { s.life.end(ctx.Err()) })
+	sessions.add(s)
+	return front
+}
+
+// begin is called when BEGIN has succeeded.
+func (s *session) begin() {
+	s.begun.Store(true)
+	if !s.forward() {
+		_ = s.Rollback(context.Cause(s.life.parent))
+		return
+	}
+	s.Watch()
+}
+
+// drop forgets a transaction that was never begun.
+func (s *session) drop() {
+	s.forward()
+	s.Lost()
+}
+
+// release is called once, when the transaction has ended.
+func (s *session) release() {
+	sessions.remove(s)
+	s.life.follow()
+}
+
+// learn takes note of the *sql.Tx. It is false when the session is another's,
+// for the transaction is nested and was given a context of another one.
+func (s *session) learn(tx *sql.Tx) bool {
+	handle := weak.Make(tx)
+	return s.tx.CompareAndSwap(nil, &handle) || *s.tx.Load() == handle
+}
+
+func (s *session) sqlTx() *sql.Tx {
+	if handle := s.tx.Load(); handle != nil {
+		return handle.Value()
+	}
+	return nil
+}
+
+func (s *session) execer() outbox.Execer {
+	if tx := s.sqlTx(); tx != nil {
+		return tx
+	}
+	return unseen{}
+}
+
+// unseen runs the statements of a scope whose transaction nobody has shown us.
+type unseen struct{}
+
+func (unseen) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	return nil, fmt.Errorf("%w that the context alone gives access to: bun does not show a transaction to hooks; "+
+		"call the adapter's Write with the bun.Tx, or put it into the context with outboxbun.WithTx", outbox.ErrNoTransaction)
+}
+
+// undo rolls back in place of a COMMIT, or because the caller's context ended.
+func (s *session) undo(cause error) (txscope.Outcome, error) {
+	tx := s.sqlTx()
+	if tx == nil {
+		s.life.end(cause) // database/sql rolls back in a moment
+		return txscope.Unknown, cause
+	}
+	if s.committing.Load() && s.life.parent.Err() == nil {
+		// The database has undone the transaction, so that COMMIT is harmless
+		// should it come through. With the context ended, it does not, and bun
+		// returns this error.
+		s.life.end(cause)
+		return txscope.RolledBack, nil
+	}
+	outcome, err := txscope.RollbackOutcome(tx.Rollback())
+	s.life.end(cause)
+	return outcome, err
+}
+
+var errStray = errors.New("outbox: a savepoint was rolled back with a context that does not tell in which transaction")
+
+// beforeCommit is called when bun is about to commit.
+func (s *session) beforeCommit(ctx context.Context) {
+	if s.Scope().Held() {
+		s.verify(ctx)
+		if s.strayRollbacks != s.hook.strayRollbacks.Load() {
+			s.Scope().Doubt(errStray)
+		}
+	}
+	s.committing.Store(true)
+	s.result = s.BeforeCommit()
+	s.committing.Store(false)
+	s.ours = s.result == nil
+}
+
+// afterCommit is called with what COMMIT returned.
+func (s *session) afterCommit(err error) {
+	if !s.ours {
+		return // it had ended
+	}
+	s.ours = false
+	if tx := s.sqlTx(); tx != nil && err != nil {
+		_ = tx.Rollback() // a COMMIT that was a mere statement leaves it open
+	}
+	s.result = s.AfterCommit(err)
+}
+
+// beforeRollback is called when bun is about to roll back.
+func (s *session) beforeRollback() { s.ours = s.BeforeRollback() }
+
+// afterRollback is called with what ROLLBACK returned.
+func (s *session) afterRollback(err error) {
+	if s.ours {
+		s.ours = false
+		s.AfterRollback(err)
+	}
+}
+
+// resume takes beforeCommit or beforeRollback back.
+func (s *session) resume() {
+	if s.ours {
+		s.ours = false
+		s.Resume()
+	}
+}
+
+// verify finds out whether the transaction is still there, after an error with
+// which MySQL may have ended it: the next statement would commit by itself. The
+// hook cannot tell errors of this transaction from those of others that ran with
+// its context, nor whose those without any context of ours are.
+func (s *session) verify(ctx context.Context) {
+	stray := s.hook.strayDeadlocks.Load()
+	suspicion := s.suspicion.Swap(nil)
+	if s.strayDeadlocks.Swap(stray) == stray && suspicion == nil {
+		return
+	}
+	tx := s.sqlTx()
+	if tx == nil {
+		return
+	}
+	// Outside of a transaction a savepoint is gone with the statement that made it.
+	ctx = context.WithoutCancel(ctx)
+	const name = "outbox_alive"
+	_, err := tx.ExecContext(ctx, "SAVEPOINT "+name)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "RELEASE SAVEPOINT "+name)
+	}
+	if err == nil || errors.Is(err, sql.ErrTxDone) {
+		return
+	}
+	if suspicion != nil {
+		err = *suspicion
+	}
+	s.Scope().Doom(err)
+}
+
+// sessionOf finds the session of a transaction, nil when it has none: it was
+// begun on a db without the hook, or is nested and has a foreign context.
+func sessionOf(tx bun.Tx) *session {
+	if address, ok := addressOfLifetime(tx); ok {
+		if s := sessions.at(address); s != nil {
+			return s
+		}
+	}
+	return ask(tx)
+}
+
+var (
+	lifetimeType    = reflect.TypeFor[*lifetime]()
+	contextField, _ = reflect.TypeFor[bun.Tx]().FieldByName("ctx")
+)
+
+// addressOfLifetime looks for the lifetime in the context that bun keeps in the
+// transaction. bun has no accessor for it; where this way finds nothing, ask
+// does, but the other hooks of the db see that.
+func addressOfLifetime(tx bun.Tx) (uintptr, bool) {
+	if contextField.Index == nil {
+		return 0, false
+	}
+	ctx := reflect.ValueOf(&tx).Elem().FieldByIndex(contextField.Index)
+	const depth = 64
+	for range depth {
+		if ctx.Kind() != reflect.Interface || ctx.IsNil() {
+			return 0, false
+		}
+		ctx = ctx.Elem()
+		if ctx.Type() == lifetimeType {
+			return ctx.Pointer(), true
+		}
+		if ctx.Kind() == reflect.Pointer {
+			ctx = ctx.Elem()
+		}
+		if ctx.Kind() != reflect.Struct {
+			return 0, false
+		}
+		if ctx = ctx.FieldByName("Context"); !ctx.IsValid() {
+			return 0, false
+		}
+	}
+	return 0, false
+}
