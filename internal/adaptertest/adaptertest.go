@@ -1,0 +1,117 @@
+// Package adaptertest is what the adapters' own tests share: a writer whose
+// events are ids in a table, and a record of what its hooks were told.
+package adaptertest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Event is a valid one.
+func Event() outbox.Envelope {
+	return outbox.Envelope{EventType: "OrderPlaced", AggregateType: "Order", AggregateID: "1", Payload: outbox.JSON(map[string]int{"n": 1})}
+}
+
+// store inserts ids into the table written. Any other method of it panics.
+type store struct {
+	outbox.Store
+	dialect string
+}
+
+func (s store) Dialect() string { return s.dialect }
+
+func (s store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, _ string) error {
+	query := "INSERT INTO written (id) VALUES (?)"
+	if s.dialect == "postgres" {
+		query = "INSERT INTO written (id) VALUES ($1)"
+	}
+	for i := range envs {
+		if _, err := tx.ExecContext(ctx, query, envs[i].EventID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Writer makes the table and a writer for it whose outcomes the record gets.
+func Writer(t testing.TB, db *sql.DB, dialect string) (*outbox.Writer, *Record) {
+	t.Helper()
+	Exec(t, db, "CREATE TABLE written (id VARCHAR(64) NOT NULL PRIMARY KEY)")
+	return WriterWithoutTable(t, db, dialect)
+}
+
+// WriterWithoutTable is [Writer] where the table is there already, or is not
+// wanted.
+func WriterWithoutTable(t testing.TB, db *sql.DB, dialect string) (*outbox.Writer, *Record) {
+	t.Helper()
+	r := &Record{}
+	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store{dialect: dialect}, Source: db, Hooks: []outbox.WriterHook{{
+		AfterCommit:   func(context.Context, []outbox.Envelope) { r.add("commit", nil) },
+		AfterRollback: func(_ context.Context, _ []outbox.Envelope, cause error) { r.add(outcome(cause), cause) },
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writer, r
+}
+
+func outcome(cause error) string {
+	if errors.Is(cause, outbox.ErrOutcomeUnknown) {
+		return "unknown"
+	}
+	return "rollback"
+}
+
+// Exec runs statements outside of any transaction of the test.
+func Exec(t testing.TB, db *sql.DB, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// Written is how many events are in the table.
+func Written(t testing.TB, db *sql.DB) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM written").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Record is what the writer's hooks were told: "commit", "rollback" or
+// "unknown" for each call, in order.
+type Record struct {
+	mu       sync.Mutex
+	outcomes []string
+	causes   []error
+}
+
+func (r *Record) add(outcome string, cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outcomes = append(r.outcomes, outcome)
+	r.causes = append(r.causes, cause)
+}
+
+// Outcomes is what was recorded so far.
+func (r *Record) Outcomes() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.outcomes)
+}
+
+// LastCause is what the last after-rollback hook was told.
+func (r *Record) LastCause() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.causes[len(r.causes)-1]
+}
