@@ -1,6 +1,7 @@
 package outboxbun
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -112,20 +113,23 @@ func (unseen) ExecContext(context.Context, string, ...any) (sql.Result, error) {
 // undo rolls back in place of a COMMIT, or because the caller's context ended.
 func (s *session) undo(cause error) (txscope.Outcome, error) {
 	tx := s.sqlTx()
-	if tx == nil {
-		s.life.end(cause) // database/sql rolls back in a moment
+	ended := s.life.parent.Err()
+	switch {
+	case tx == nil:
+		s.life.end(cmp.Or(ended, cause)) // database/sql rolls back in a moment
 		return txscope.Unknown, cause
-	}
-	if s.committing.Load() && s.life.parent.Err() == nil {
+	case ended == nil && s.committing.Load():
 		// The database has undone the transaction, so that COMMIT is harmless
-		// should it come through. With the context ended, it does not, and bun
-		// returns this error.
+		// should it come through. It does not once the context has ended, and bun
+		// returns this error then, unless database/sql is quicker and makes it
+		// sql.ErrTxDone.
 		s.life.end(cause)
 		return txscope.RolledBack, nil
+	default:
+		outcome, err := txscope.RollbackOutcome(tx.Rollback())
+		s.life.end(cmp.Or(ended, cause))
+		return outcome, err
 	}
-	outcome, err := txscope.RollbackOutcome(tx.Rollback())
-	s.life.end(cause)
-	return outcome, err
 }
 
 var errStray = errors.New("outbox: a savepoint was rolled back with a context that does not tell in which transaction")
@@ -199,6 +203,7 @@ func (s *session) verify(ctx context.Context) {
 	if err == nil || errors.Is(err, sql.ErrTxDone) {
 		return
 	}
+	err = fmt.Errorf("outbox: the transaction is gone, as after a deadlock: %w", err)
 	if suspicion != nil {
 		err = *suspicion
 	}

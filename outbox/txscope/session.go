@@ -354,7 +354,11 @@ type sessionExecer struct{ s *Session }
 func (e sessionExecer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	tx := e.s.execer()
 	if tx == nil {
-		return nil, sql.ErrTxDone
+		return nil, fmt.Errorf("%w: %w", outbox.ErrNoTransaction, sql.ErrTxDone)
 	}
-	return tx.ExecContext(ctx, query, args...)
+	result, err := tx.ExecContext(ctx, query, args...)
+	if errors.Is(err, sql.ErrTxDone) { // it is ending just now, or was ended behind our back
+		err = fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
+	}
+	return result, err
 }
