@@ -16,6 +16,7 @@ type transaction struct {
 	tx        *tx
 	ctx       context.Context // of this level: a savepoint ends with it
 	savepoint string          // "" for the transaction itself
+	refuses   error           // why no event can be written in it, or nil
 	done      atomic.Bool
 }
 
@@ -51,6 +52,9 @@ func (t *transaction) Rollback() error {
 func (t *transaction) nest(ctx context.Context) (*transaction, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if t.refuses != nil {
+		return nil, fmt.Errorf("outbox: opening a savepoint: %w", t.refuses)
 	}
 	if err := t.tx.scope().Doomed(); err != nil {
 		return nil, fmt.Errorf("%w: the database rolled it back: %w", outbox.ErrNoTransaction, err)
