@@ -25,6 +25,7 @@ type Adapter struct {
 	source         any
 	dialect        string
 	probe          bool
+	connector      uint64 // the id of the pool's, when that is a wrapped one
 	allowUnmanaged bool
 	log            *slog.Logger
 	err            error // what is wrong with the arguments of New
@@ -35,10 +36,10 @@ var _ outbox.Transactor = (*Adapter)(nil)
 // Option changes an adapter.
 type Option func(*Adapter)
 
-// AllowUnmanaged lets [Adapter.Write] write in a *sql.Tx that the adapter did
-// not begin. The adapter cannot tell when it commits, so the poller delivers the
-// events, a little later. Without the option such a write is
-// [outbox.ErrUnmanagedTransaction].
+// AllowUnmanaged lets [Adapter.Write] write in a *sql.Tx that neither the adapter
+// began nor a pool with [WrapConnector]. The adapter cannot tell when it commits,
+// so the poller delivers the events, a little later. Without the option such a
+// write is [outbox.ErrUnmanagedTransaction].
 func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
 
 // WithLogger is the logger that is told of callbacks that panic. Defaults to
@@ -74,6 +75,7 @@ func New(db Beginner, writer *outbox.Writer, opts ...Option) *Adapter {
 	}
 	a.dialect = dialectOf(a.source, writer.Store())
 	a.probe = txscope.NeedsProbe(a.source, a.dialect)
+	a.connector = poolConnector(a.source)
 	return a
 }
 

@@ -3,6 +3,7 @@ package sqltx
 import (
 	"context"
 
+	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
@@ -28,4 +29,27 @@ func (a *Adapter) TxFrom(ctx context.Context) (*Tx, bool) {
 	}
 	l, ok := txscope.LevelFrom[level](ctx, a.source)
 	return l.tx, ok
+}
+
+// WithTx returns a context that carries a transaction which the caller has begun
+// and will end, so that code below can write with nothing but the outbox's
+// writer. It takes what [Adapter.Write] takes, and fails as that does; with the
+// option [AllowUnmanaged], too, the transaction has to be one that the adapter
+// can follow. [Adapter.RunInTx] nests in a *[Tx] that it finds in the context,
+// and begins a transaction of its own beside any other.
+func (a *Adapter) WithTx(ctx context.Context, tx AnyTx) (context.Context, error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	scope, err := a.scopeOf(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	if scope.Source() != a.source {
+		return nil, outbox.ErrForeignTransaction
+	}
+	if tx, ok := tx.(*Tx); ok {
+		return txscope.ContextWithLevel(ctx, level{tx}), nil
+	}
+	return outbox.ContextWithScope(ctx, scope), nil
 }

@@ -13,6 +13,11 @@ func dialectOf(pool any, store outbox.Store) string {
 	if named, ok := store.(interface{ Dialect() string }); ok {
 		return named.Dialect()
 	}
+	return driverDialect(pool)
+}
+
+// driverDialect is the dialect by the driver of a pool or a connector, or empty.
+func driverDialect(pool any) string {
 	path := txscope.DriverPackage(pool)
 	for _, known := range []struct{ part, dialect string }{
 		{"pgx", txscope.Postgres},

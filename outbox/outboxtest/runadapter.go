@@ -23,6 +23,10 @@ type AdapterHarness struct {
 	// callbacks agree with what is in the table. The transactor's savepoints have
 	// to be right in any case.
 	FrameworkSavepoints bool
+	// Async says that callbacks run on a goroutine of their own, soon after the
+	// end of the transaction or the rollback of a savepoint. The suite then waits
+	// for them; otherwise they must have run when the call that ends it returns.
+	Async bool
 	// New makes the adapter on DB; it is called once. With allowUnmanaged it has
 	// the option of that name.
 	New func(writer *outbox.Writer, allowUnmanaged bool) AdapterUnderTest
@@ -98,9 +102,10 @@ type adapterSuite struct {
 	dialect Dialect
 	writer  *outbox.Writer
 	calls   *adapterCalls
+	wanted  func() bool          // what wantCalls last asked for
 	another func() *adapterSuite // on another database
-	// frameworkSavepoints is the harness's.
-	frameworkSavepoints bool
+	// frameworkSavepoints and async are the harness's.
+	frameworkSavepoints, async bool
 }
 
 func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapterSuite {
@@ -111,7 +116,10 @@ func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapt
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	t.Cleanup(cancel)
 	s := &adapterSuite{t: t, ctx: ctx, db: h.DB, dialect: h.Dialect, calls: newAdapterCalls(),
-		frameworkSavepoints: h.FrameworkSavepoints}
+		frameworkSavepoints: h.FrameworkSavepoints, async: h.Async}
+	if s.async {
+		t.Cleanup(s.unchanged)
+	}
 	for _, table := range adapterTables {
 		s.exec(table)
 	}

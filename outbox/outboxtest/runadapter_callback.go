@@ -3,6 +3,8 @@ package outboxtest
 import (
 	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -10,13 +12,13 @@ import (
 var adapterCallbackTests = []adapterTest{
 	{name: "UsesTheOnlyConnection", run: func(s *adapterSuite) {
 		s.db.SetMaxOpenConns(1)
-		calls := 0
+		var calls atomic.Int32
 		query := func(ctx context.Context) {
-			calls++
 			var n int
 			if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM suite_event").Scan(&n); err != nil {
 				s.t.Errorf("a query in a callback: %v", err)
 			}
+			calls.Add(1)
 		}
 		for _, result := range []error{nil, errSuite} {
 			err := s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
@@ -27,8 +29,9 @@ var adapterCallbackTests = []adapterTest{
 			})
 			wantError(s.t, "RunInTx", err, result)
 		}
-		if calls != 2 {
-			s.t.Errorf("%d of 2 callbacks ran", calls)
+		s.settle(func() bool { return calls.Load() == 2 })
+		if n := calls.Load(); n != 2 {
+			s.t.Errorf("%d of 2 callbacks ran", n)
 		}
 	}},
 	{name: "UsesTheOnlyConnectionAfterALeak", run: func(s *adapterSuite) {
@@ -46,26 +49,44 @@ var adapterCallbackTests = []adapterTest{
 	}},
 	{name: "BeginsATransaction", run: func(s *adapterSuite) {
 		s.db.SetMaxOpenConns(1)
-		var outer, inner string
+		var outer string
+		inner := make(chan string, 1)
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
 			outer = s.write(ctx, tx)
 			return s.scope(ctx).AfterCommit(func(ctx context.Context) {
+				var id string
 				// Also with the context of the transaction that is over.
 				if err := s.RunInTx(ctx, func(ctx context.Context, _ any) (err error) {
-					inner, err = s.writer.Write(ctx, s.event())
+					id, err = s.writer.Write(ctx, s.event())
 					return err
 				}); err != nil {
 					s.t.Errorf("RunInTx in a callback: %v", err)
 				}
+				inner <- id
 			})
 		}))
-		s.wantCalls([]string{outer, inner}, nil)
-		s.rows(outer, inner)
+		s.settle(func() bool { return len(inner) > 0 })
+		if len(inner) == 0 {
+			s.t.Fatal("the callback did not run")
+		}
+		inside := <-inner
+		s.wantCalls([]string{outer, inside}, nil)
+		s.rows(outer, inside)
 	}},
 	{name: "RunOnceAndInOrder", run: func(s *adapterSuite) {
 		for _, result := range []error{nil, errSuite} {
+			var mu sync.Mutex
 			var got, want []string
-			note := func(what string) { got = append(got, what) }
+			note := func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, what)
+			}
+			noted := func() []string {
+				mu.Lock()
+				defer mu.Unlock()
+				return slices.Clone(got)
+			}
 			kind := "commit"
 			if result != nil {
 				kind = "rollback"
@@ -81,21 +102,23 @@ var adapterCallbackTests = []adapterTest{
 				}
 				return result
 			}), result)
-			if !slices.Equal(got, want) {
+			s.settle(func() bool { return len(noted()) >= len(want) })
+			if got := noted(); !slices.Equal(got, want) {
 				s.t.Errorf("callbacks ran as %v; want %v", got, want)
 			}
 		}
 	}},
 	{name: "PanicIsContained", run: func(s *adapterSuite) {
 		var id string
-		ran := false
+		var ran atomic.Bool
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
 			s.ok("AfterCommit", s.scope(ctx).AfterCommit(func(context.Context) { panic(errSuite) }))
 			id = s.write(ctx, tx)
-			return s.scope(ctx).AfterCommit(func(context.Context) { ran = true })
+			return s.scope(ctx).AfterCommit(func(context.Context) { ran.Store(true) })
 		}))
 		s.wantCalls([]string{id}, nil)
-		if !ran {
+		s.settle(ran.Load)
+		if !ran.Load() {
 			s.t.Error("a callback behind one that panicked did not run")
 		}
 	}},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -88,15 +89,35 @@ func (c *adapterCalls) cause(id string) error {
 	return c.causes[id]
 }
 
+// settle waits for the condition where callbacks are asynchronous. It is for the
+// assertion that follows.
+func (s *adapterSuite) settle(condition func() bool) {
+	for deadline := time.Now().Add(20 * time.Second); s.async && !condition() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // wantCalls checks the callbacks so far: after commit, in order; after rollback,
 // in order.
 func (s *adapterSuite) wantCalls(committed, rolledBack []string) {
 	s.t.Helper()
+	s.wanted = func() bool {
+		return slices.Equal(s.calls.committed(), committed) && slices.Equal(s.calls.rolledBack(), rolledBack)
+	}
+	s.settle(s.wanted)
 	if got := s.calls.committed(); !slices.Equal(got, committed) {
 		s.t.Errorf("AfterCommit ran for %v; want %v", got, committed)
 	}
 	if got := s.calls.rolledBack(); !slices.Equal(got, rolledBack) {
 		s.t.Errorf("AfterRollback ran for %v; want %v", got, rolledBack)
+	}
+}
+
+// unchanged checks, when the test has ended, that no callback came after those
+// that it was content with.
+func (s *adapterSuite) unchanged() {
+	if s.wanted != nil && !s.t.Failed() && !s.wanted() {
+		s.t.Errorf("more callbacks than wanted: AfterCommit ran for %v, AfterRollback for %v", s.calls.committed(), s.calls.rolledBack())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -89,6 +90,7 @@ var adapterContextTests = []adapterTest{
 		s.eventually("AfterRollback ran", func() bool { return len(s.calls.rolledBack()) > 0 })
 		s.wantCalls(nil, []string{id})
 		s.wantDefinite(id)
+		s.settle(func() bool { return s.db.Stats().InUse == 0 })
 		if n := s.db.Stats().InUse; n != 0 {
 			s.t.Errorf("%d connections are in use after the callbacks", n)
 		}
@@ -115,19 +117,20 @@ var adapterContextTests = []adapterTest{
 	}},
 	{name: "CallbacksOutliveTheContext", run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
-		checked := false
+		var checked atomic.Bool
 		s.calls.during = func(ctx context.Context) {
 			cancel()
-			checked = true
 			if ctx.Err() != nil {
 				s.t.Errorf("the callback's context ended: %v", ctx.Err())
 			}
+			checked.Store(true)
 		}
 		s.ok("RunInTx", s.RunInTx(ctx, func(ctx context.Context, tx any) error {
 			s.write(ctx, tx)
 			return nil
 		}))
-		if !checked {
+		s.settle(checked.Load)
+		if !checked.Load() {
 			s.t.Error("AfterCommit did not run")
 		}
 	}},

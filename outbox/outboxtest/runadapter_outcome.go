@@ -165,6 +165,7 @@ var adapterOutcomeTests = []adapterTest{
 		}
 		wg.Wait()
 		s.rows(kept...)
+		s.settle(func() bool { return len(s.calls.committed())+len(s.calls.rolledBack()) == workers*each })
 		if c, r := len(s.calls.committed()), len(s.calls.rolledBack()); c != len(kept) || c+r != workers*each {
 			s.t.Errorf("%d after-commit and %d after-rollback calls for %d commits among %d", c, r, len(kept), workers*each)
 		}

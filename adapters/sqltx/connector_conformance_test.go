@@ -1,0 +1,136 @@
+package sqltx_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// connectorOf opens connections as the pool does.
+func connectorOf(t testing.TB, db *testdb.DB) driver.Connector {
+	t.Helper()
+	if opener, ok := db.Driver().(driver.DriverContext); ok {
+		c, err := opener.OpenConnector(db.DSN)
+		require.NoError(t, err)
+		return c
+	}
+	return dsnConnector{db.Driver(), db.DSN}
+}
+
+// dsnConnector is what database/sql makes of a driver that has no connectors.
+type dsnConnector struct {
+	driver driver.Driver
+	dsn    string
+}
+
+func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
+
+// wrappedPool opens another pool on the database, with WrapConnector.
+func wrappedPool(t testing.TB, db *testdb.DB) *sql.DB {
+	t.Helper()
+	pool := sql.OpenDB(sqltx.WrapConnector(connectorOf(t, db)))
+	pool.SetMaxOpenConns(8)
+	pool.SetMaxIdleConns(8)
+	t.Cleanup(func() { require.NoError(t, pool.Close()) })
+	return pool
+}
+
+// The same suite for transactions that the adapter did not begin.
+func TestConformanceOfWrapConnector(t *testing.T) {
+	t.Parallel()
+	for _, target := range testdb.Drivers() {
+		t.Run(target.Name, func(t *testing.T) {
+			t.Parallel()
+			outboxtest.RunAdapter(t, func(t *testing.T) outboxtest.AdapterHarness {
+				bare := testdb.Open(t, target)
+				db := wrappedPool(t, bare)
+				return outboxtest.AdapterHarness{
+					DB: db, Dialect: outboxtest.Dialect(target.Kind), Async: true,
+					// This driver gives a connection up when RELEASE fails, which plain
+					// statements cannot foresee.
+					FrameworkSavepoints: target.Name == "postgres/pgdriver",
+					New: func(writer *outbox.Writer, allowUnmanaged bool) outboxtest.AdapterUnderTest {
+						var opts []sqltx.Option
+						if allowUnmanaged {
+							opts = append(opts, sqltx.AllowUnmanaged())
+						}
+						return plainSubject{subject{Adapter: sqltx.New(db, writer, opts...), db: bare.DB}, db}
+					},
+				}
+			})
+		})
+	}
+}
+
+// plainSubject is code that knows only database/sql, and makes its savepoints by
+// hand. It leaves the Transactor to the adapter.
+type plainSubject struct {
+	subject // whose db is a pool that nobody wrapped
+	db      *sql.DB
+}
+
+func (s plainSubject) BeginTx(ctx context.Context) (any, error) { return s.db.BeginTx(ctx, nil) }
+
+type plainKey struct{ db *sql.DB }
+
+// plainTx is a transaction in a context.
+type plainTx struct {
+	tx         *sql.Tx
+	ended      atomic.Bool
+	savepoints atomic.Int64
+}
+
+func (s plainSubject) RunInTx(ctx context.Context, fn func(ctx context.Context, tx any) error) (err error) {
+	if outer, ok := ctx.Value(plainKey{s.db}).(*plainTx); ok && !outer.ended.Load() {
+		return s.nest(ctx, outer, fn)
+	}
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	plain := &plainTx{tx: tx}
+	defer func() {
+		plain.ended.Store(true)
+		_ = tx.Rollback()
+	}()
+	txCtx, err := s.WithTx(context.WithValue(ctx, plainKey{s.db}, plain), tx)
+	if err != nil {
+		return err
+	}
+	if err := fn(txCtx, tx); err != nil {
+		return err
+	}
+	plain.ended.Store(true)
+	return tx.Commit()
+}
+
+func (s plainSubject) nest(ctx context.Context, outer *plainTx, fn func(ctx context.Context, tx any) error) error {
+	name := fmt.Sprintf("legacy_%d", outer.savepoints.Add(1))
+	if _, err := outer.tx.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
+		return err
+	}
+	released := false
+	defer func() {
+		if !released {
+			_, _ = outer.tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT "+name)
+		}
+	}()
+	if err := errors.Join(fn(ctx, outer.tx), ctx.Err()); err != nil {
+		return err
+	}
+	_, err := outer.tx.ExecContext(context.WithoutCancel(ctx), "RELEASE SAVEPOINT "+name)
+	released = err == nil
+	return err
+}

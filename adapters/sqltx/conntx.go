@@ -1,0 +1,142 @@
+package sqltx
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/outbox/txscope"
+)
+
+// connTx is a transaction of a wrapped connection. Like that, it is used by one
+// goroutine at a time, but for its scope and its callbacks.
+type connTx struct {
+	// ctx is the one that the transaction was begun with.
+	ctx    context.Context
+	conn   *conn
+	inner  driver.Tx
+	cancel func() // of the driver's context
+	// scope follows the transaction from BEGIN on, for a savepoint may be older
+	// than the first event.
+	scope     *txscope.Scope
+	dialect   string
+	implicit  string // see observe
+	written   bool   // an adapter has asked for the scope
+	callbacks callbackQueue
+}
+
+func newConnTx(ctx context.Context, c *conn, inner driver.Tx, cancel func()) *connTx {
+	dialect := c.connector.dialect()
+	return &connTx{
+		ctx: ctx, conn: c, inner: inner, cancel: cancel, dialect: dialect,
+		scope: txscope.New(txscope.Config{Dialect: dialect}),
+	}
+}
+
+// observe follows a statement. As long as the database is not known, it keeps
+// the first statement that would have committed on MySQL.
+func (tx *connTx) observe(ctx context.Context, query string, err error) {
+	if tx.dialect == "" && tx.implicit == "" {
+		switch txscope.Parse(query).Op {
+		case txscope.Begin, txscope.ImplicitCommit:
+			tx.implicit = strings.Clone(query)
+		default:
+		}
+	}
+	tx.scope.Observe(ctx, query, err)
+}
+
+// attach takes note that an adapter writes in the transaction, which then goes
+// by the rules of the adapter's dialect. A transaction that began before anybody
+// had said what database this is starts its scope anew: a rollback to one of its
+// earlier savepoints leaves open what it undid.
+func (tx *connTx) attach(dialect string) {
+	tx.written = true
+	tx.conn.connector.learn(dialect)
+	if tx.dialect != "" || dialect == "" {
+		return
+	}
+	tx.dialect = dialect
+	if !tx.scope.Active() {
+		return
+	}
+	tx.scope = txscope.New(txscope.Config{Dialect: dialect})
+	if tx.implicit != "" {
+		tx.scope.Observe(tx.ctx, tx.implicit, nil)
+	}
+}
+
+// Commit commits, unless the outbox wrote in a transaction that cannot commit
+// any more: then it rolls back and returns why.
+func (tx *connTx) Commit() error {
+	if tx.written {
+		if err := tx.refusal(); err != nil {
+			outcome, undoErr := txscope.RollbackOutcome(tx.inner.Rollback())
+			if outcome == txscope.Unknown {
+				tx.end(outcome, undoErr)
+			} else {
+				tx.end(outcome, err)
+			}
+			return err
+		}
+	}
+	err := tx.inner.Commit()
+	tx.end(txscope.Classify(err), err)
+	return err
+}
+
+// refusal is why COMMIT must not be sent. The database would say nothing of it,
+// and database/sql may be late to notice that the context has ended.
+func (tx *connTx) refusal() error {
+	if err := tx.ctx.Err(); err != nil {
+		return err
+	}
+	if cause := tx.scope.Doomed(); cause != nil {
+		return fmt.Errorf("outbox: the transaction was rolled back before COMMIT: %w", cause)
+	}
+	if tx.scope.Held() && tx.conn.connector.needsProbe(tx.dialect) {
+		return tx.conn.probe(context.WithoutCancel(tx.ctx))
+	}
+	return nil
+}
+
+// probe asks PostgreSQL whether the transaction has failed.
+func (c *conn) probe(ctx context.Context) error {
+	const query = "SELECT 1"
+	if c.execer != nil {
+		if _, err := c.execer.ExecContext(ctx, query, nil); !errors.Is(err, driver.ErrSkip) {
+			return err
+		}
+	}
+	inner, err := c.prepare(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = inner.Close() }()
+	_, err = (&stmt{Stmt: inner}).exec(ctx, nil)
+	return err
+}
+
+// Rollback rolls back.
+func (tx *connTx) Rollback() error {
+	err := tx.inner.Rollback()
+	outcome, cause := txscope.RollbackOutcome(err)
+	if cause == nil {
+		cause = context.Cause(tx.ctx) // it may be why
+	}
+	tx.end(outcome, cause)
+	return err
+}
+
+// lost ends a transaction whose connection went away without COMMIT or ROLLBACK.
+func (tx *connTx) lost() { tx.end(txscope.Unknown, driver.ErrBadConn) }
+
+func (tx *connTx) end(outcome txscope.Outcome, cause error) {
+	if tx.conn.tx == tx {
+		tx.conn.tx = nil
+	}
+	tx.cancel()
+	tx.scope.Finish(tx.ctx, outcome, cause)
+}
