@@ -19,7 +19,7 @@ func TestHandlesDerivedFromATransactionAreInIt(t *testing.T) {
 		require.NoError(t, f.Transaction(func(tx *gorm.DB) error {
 			for _, derived := range []*gorm.DB{
 				tx,
-				tx.WithContext(context.WithValue(t.Context(), struct{}{}, 1)),
+				tx.WithContext(context.WithoutCancel(t.Context())),
 				tx.Session(&gorm.Session{}),
 				tx.Session(&gorm.Session{NewDB: true}),
 				tx.Session(&gorm.Session{PrepareStmt: true}),

@@ -11,8 +11,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// ErrDryRun: the session has DryRun set, which runs model hooks but sends no
-// statement, so that an event would be written of something that never was.
+// ErrDryRun is what writing in a session with DryRun fails with: such a session
+// runs model hooks but sends no statement, so that an event would be written of
+// something that never was.
 var ErrDryRun = errors.New("outbox: no event is written in a DryRun session")
 
 // Write writes one event in the transaction that tx is in and returns its id; ""
