@@ -74,7 +74,7 @@ func (h *hook) afterBegin(ctx context.Context, event *bun.QueryEvent, statement 
 		s.begin()
 		return
 	}
-	s.drop()
+	s.Lost()
 	if statement {
 		h.observe(s.life.parent, event) // on MySQL it commits what is open
 	}

@@ -22,23 +22,25 @@ type life struct {
 	parent  context.Context // the caller's
 	values  context.Context // parent with the scope
 	session *session
-
-	done chan struct{}
+	done    chan struct{}
+	stop    func() bool // stops following parent
 
 	mu       sync.Mutex
 	err      error
 	children map[*child]struct{}
-	unfollow func() bool // stops following parent, once the transaction is over
-	gone     bool        // nobody holds the front
 }
 
 // child is a context that database/sql or the caller derived.
 type child struct{ cancel func() }
 
+// newLifetime makes the context of the session's transaction, before BEGIN.
 func newLifetime(parent context.Context, s *session) *lifetime {
-	l := &life{parent: parent, values: parent, session: s, done: make(chan struct{})}
-	front := &lifetime{l}
-	runtime.AddCleanup(front, func(l *life) { go l.collected() }, l)
+	s.life = life{parent: parent, values: parent, session: s, done: make(chan struct{})}
+	front := &lifetime{&s.life}
+	if parent.Done() != nil {
+		s.life.stop = context.AfterFunc(parent, s.parentEnded)
+	}
+	runtime.AddCleanup(front, (*session).collected, s)
 	return front
 }
 
@@ -102,31 +104,5 @@ func (l *life) end(err error) {
 	l.mu.Unlock()
 	for c := range children {
 		c.cancel()
-	}
-}
-
-// follow ends the context with the caller's from now on.
-func (l *life) follow() {
-	if l.parent.Done() == nil {
-		return
-	}
-	stop := context.AfterFunc(l.parent, func() { l.end(l.parent.Err()) })
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.unfollow = stop
-	if l.gone {
-		stop()
-	}
-}
-
-// collected runs when nobody holds the front. A transaction that is still open
-// as far as we know was then ended behind our back.
-func (l *life) collected() {
-	l.session.Lost()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.gone = true
-	if l.unfollow != nil {
-		l.unfollow()
 	}
 }

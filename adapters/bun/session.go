@@ -22,10 +22,10 @@ type sessionKey struct{ hook *hook }
 type session struct {
 	*txscope.Session
 	hook    *hook
-	life    *life
+	life    life
 	address uintptr // of the lifetime
-	forward func() bool
 	begun   atomic.Bool
+	over    atomic.Bool
 
 	// tx is learnt from the bun.Tx that is written in: the hook never sees it.
 	tx atomic.Pointer[weak.Pointer[sql.Tx]]
@@ -47,14 +47,12 @@ func (h *hook) session(ctx context.Context) *session {
 func (h *hook) newSession(ctx context.Context) *lifetime {
 	s := &session{hook: h, strayRollbacks: h.strayRollbacks.Load()}
 	s.strayDeadlocks.Store(h.strayDeadlocks.Load())
-	front := newLifetime(ctx, s)
-	s.life, s.address = front.life, reflect.ValueOf(front).Pointer()
 	s.Session = txscope.Adopt(ctx,
 		txscope.SessionConfig{Source: h.source, Dialect: h.dialect, Probe: h.probe, Logger: h.log},
 		txscope.AdoptedTx{Execer: s.execer, Undo: s.undo, Release: s.release})
+	front := newLifetime(ctx, s)
+	s.address = reflect.ValueOf(front).Pointer()
 	s.life.values = outbox.ContextWithScope(ctx, s.Scope())
-	// Until BEGIN is through, the end of ctx interrupts it.
-	s.forward = context.AfterFunc(ctx, func() { s.life.end(ctx.Err()) })
 	sessions.add(s)
 	return front
 }
@@ -62,23 +60,40 @@ func (h *hook) newSession(ctx context.Context) *lifetime {
 // begin is called when BEGIN has succeeded.
 func (s *session) begin() {
 	s.begun.Store(true)
-	if !s.forward() {
-		_ = s.Rollback(context.Cause(s.life.parent))
+	if s.life.parent.Err() != nil {
+		s.parentEnded() // perhaps it came too early
+	}
+}
+
+// parentEnded is called when the caller's context ends: it interrupts BEGIN,
+// rolls the transaction back, waits for a COMMIT that is under way, and ends
+// what still goes on with the transaction's context afterwards.
+func (s *session) parentEnded() {
+	if s.begun.Load() && !s.over.Load() {
+		_ = s.Rollback(context.Cause(s.life.parent)) // release ends the context
 		return
 	}
-	s.Watch()
+	s.life.end(s.life.parent.Err())
 }
 
-// drop forgets a transaction that was never begun.
-func (s *session) drop() {
-	s.forward()
-	s.Lost()
-}
-
-// release is called once, when the transaction has ended.
+// release is called once, when the transaction has ended or did not begin.
 func (s *session) release() {
 	sessions.remove(s)
-	s.life.follow()
+	s.over.Store(true)
+	if err := s.life.parent.Err(); err != nil {
+		s.life.end(err)
+	}
+}
+
+// collected runs when nobody holds the lifetime. A transaction that is still
+// open as far as we know was then ended behind our back.
+func (s *session) collected() {
+	if s.life.stop != nil {
+		s.life.stop()
+	}
+	if !s.over.Load() {
+		go s.Lost()
+	}
 }
 
 // learn takes note of the *sql.Tx. It is false when the session is another's,
@@ -176,6 +191,9 @@ func (s *session) resume() {
 	if s.ours {
 		s.ours = false
 		s.Resume()
+		if s.life.parent.Err() != nil {
+			s.parentEnded() // it may have come meanwhile
+		}
 	}
 }
 

@@ -132,19 +132,15 @@ type AdoptedTx struct {
 	Release func()
 }
 
-// Adopt makes the session of a transaction that has just begun and whose end
-// the adapter shows to [Session.BeforeCommit], [Session.AfterCommit] and
-// [Session.AfterRollback]. The transaction must not end with ctx by itself. Call
-// [Session.Watch] when BEGIN has succeeded.
+// Adopt makes the session of a transaction that the framework begins with a
+// context that does not end with ctx. The adapter shows its end to
+// [Session.BeforeCommit], [Session.AfterCommit], [Session.BeforeRollback] and
+// [Session.AfterRollback], and calls [Session.Rollback] when ctx ends.
 func Adopt(ctx context.Context, cfg SessionConfig, tx AdoptedTx) *Session {
 	s := newSession(ctx, cfg)
 	s.execer, s.undo, s.stop = tx.Execer, tx.Undo, tx.Release
 	return s
 }
-
-// Watch rolls the transaction of an adopted session back when its context ends.
-// Call it once, when BEGIN has succeeded.
-func (s *Session) Watch() { s.watch() }
 
 func (s *Session) watch() {
 	s.unwatch = context.AfterFunc(s.ctx, func() { _ = s.end(context.Cause(s.ctx)) })
@@ -267,14 +263,9 @@ func (s *Session) BeforeRollback() bool {
 	return true
 }
 
-// Resume takes BeforeCommit or BeforeRollback back, for it was no end of the
-// transaction after all.
-func (s *Session) Resume() {
-	if !s.over.Load() {
-		s.ending.Store(false)
-		s.watch()
-	}
-}
+// Resume takes BeforeCommit or BeforeRollback of an adopted session back, for it
+// was no end of the transaction after all.
+func (s *Session) Resume() { s.ending.Store(s.over.Load()) }
 
 // AfterRollback ends the session after somebody else's ROLLBACK, which returned
 // err.

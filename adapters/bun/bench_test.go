@@ -1,0 +1,111 @@
+package outboxbun_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// benchmarked is a bun.DB on a driver that does nothing, with and without the
+// hook.
+func benchmarked(b *testing.B) (plain, attached *bun.DB, a *outboxbun.Adapter, writer *outbox.Writer) {
+	pool := adaptertest.Nothing(b)
+	writer, _ = adaptertest.WriterWithoutTable(b, pool, "sqlite")
+	plain = newBun(pool, testdb.SQLite)
+	attached = outboxbun.Attach(plain)
+	a, err := outboxbun.New(attached, writer)
+	require.NoError(b, err)
+	return plain, attached, a, writer
+}
+
+// A statement that has nothing to do with the outbox.
+func BenchmarkStatement(b *testing.B) {
+	plain, attached, _, _ := benchmarked(b)
+	type order struct {
+		bun.BaseModel `bun:"table:orders"`
+		ID            int64 `bun:",pk"`
+	}
+	for name, db := range map[string]*bun.DB{"plain": plain, "attached": attached} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := db.NewUpdate().Model((*order)(nil)).Set("id = id + 1").Where("id = 1").Exec(b.Context())
+				require.NoError(b, err)
+			}
+		})
+		b.Run(name+"/raw", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := db.ExecContext(b.Context(), "UPDATE orders SET id = id + 1 WHERE id = 1")
+				require.NoError(b, err)
+			}
+		})
+	}
+}
+
+// A transaction that has nothing to do with the outbox, with one statement.
+func BenchmarkTransaction(b *testing.B) {
+	plain, attached, _, _ := benchmarked(b)
+	for name, db := range map[string]*bun.DB{"plain": plain, "attached": attached} {
+		b.Run(name, func(b *testing.B) {
+			ctx, cancel := context.WithCancel(b.Context()) // as a request's is
+			defer cancel()
+			b.ReportAllocs()
+			for b.Loop() {
+				require.NoError(b, db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+					_, err := tx.ExecContext(ctx, "UPDATE orders SET id = id + 1 WHERE id = 1")
+					return err
+				}))
+			}
+		})
+	}
+}
+
+// Write alone: many in one transaction.
+func BenchmarkWrite(b *testing.B) {
+	_, db, a, writer := benchmarked(b)
+	const each = 100 // a transaction keeps its callbacks
+	b.Run("bun", func(b *testing.B) {
+		b.ReportAllocs()
+		var tx bun.Tx
+		for n := 0; b.Loop(); n++ {
+			if n%each == 0 {
+				if n > 0 {
+					require.NoError(b, tx.Rollback())
+				}
+				var err error
+				tx, err = db.BeginTx(b.Context(), nil)
+				require.NoError(b, err)
+			}
+			_, err := a.Write(b.Context(), tx, adaptertest.Event())
+			require.NoError(b, err)
+		}
+		require.NoError(b, tx.Rollback())
+	})
+	plain := sqltx.New(db.DB, writer)
+	b.Run("sqltx", func(b *testing.B) {
+		b.ReportAllocs()
+		var tx *sqltx.Tx
+		for n := 0; b.Loop(); n++ {
+			if n%each == 0 {
+				if n > 0 {
+					require.NoError(b, tx.Rollback())
+				}
+				var err error
+				tx, err = plain.BeginTx(b.Context(), nil)
+				require.NoError(b, err)
+			}
+			_, err := plain.Write(b.Context(), tx, adaptertest.Event())
+			require.NoError(b, err)
+		}
+		require.NoError(b, tx.Rollback())
+	})
+}

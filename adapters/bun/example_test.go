@@ -1,0 +1,217 @@
+package outboxbun_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+
+	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// order is a row of the shop's own.
+type order struct {
+	ID string `bun:",pk"`
+}
+
+// shop is a database with an outbox whose events the examples print.
+type shop struct {
+	db     *bun.DB
+	writer *outbox.Writer
+	dir    string
+}
+
+func openShop() *shop {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "outboxbun")
+	check(err)
+	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
+	check(err)
+	db := outboxbun.Attach(bun.NewDB(pool, sqlitedialect.New()))
+	_, err = db.NewCreateTable().Model((*order)(nil)).Exec(ctx)
+	check(err)
+	store, err := outboxbun.Store(db)
+	check(err)
+	check(store.CreateSchema(ctx, pool))
+	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: pool, Hooks: []outbox.WriterHook{{
+		AfterCommit: func(_ context.Context, envs []outbox.Envelope) {
+			fmt.Println("committed:", envs[0].EventType, envs[0].AggregateID)
+		},
+		AfterRollback: func(_ context.Context, envs []outbox.Envelope, _ error) {
+			fmt.Println("rolled back:", envs[0].EventType, envs[0].AggregateID)
+		},
+	}}})
+	check(err)
+	return &shop{db: db, writer: writer, dir: dir}
+}
+
+func (s *shop) adapter() *outboxbun.Adapter {
+	a, err := outboxbun.New(s.db, s.writer)
+	check(err)
+	return a
+}
+
+func (s *shop) close() {
+	check(s.db.Close())
+	check(os.RemoveAll(s.dir))
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func placed(id string) outbox.Envelope {
+	return outbox.Envelope{
+		EventType: "order.placed", AggregateType: "order", AggregateID: id,
+		Payload: outbox.JSON(map[string]string{"order": id}),
+	}
+}
+
+func Example() {
+	shop := openShop()
+	defer shop.close()
+
+	a := shop.adapter()
+	err := shop.db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewInsert().Model(&order{ID: "o-1"}).Exec(ctx); err != nil {
+			return err
+		}
+		_, err := a.Write(ctx, tx, placed("o-1"))
+		return err
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// committed: order.placed o-1
+	// error: <nil>
+}
+
+func Example_beginAndCommit() {
+	shop := openShop()
+	defer shop.close()
+	ctx := context.Background()
+
+	a := shop.adapter()
+	tx, err := shop.db.BeginTx(ctx, nil)
+	check(err)
+	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	_, err = a.Write(ctx, tx, placed("o-1"))
+	check(err)
+	fmt.Println("error:", tx.Commit())
+	// Output:
+	// committed: order.placed o-1
+	// error: <nil>
+}
+
+func Example_savepoint() {
+	shop := openShop()
+	defer shop.close()
+
+	a := shop.adapter()
+	err := shop.db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := a.Write(ctx, tx, placed("o-1")); err != nil {
+			return err
+		}
+		err := tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+			if _, err := a.Write(ctx, tx, placed("o-2")); err != nil {
+				return err
+			}
+			return errors.New("out of stock")
+		})
+		fmt.Println("the second order:", err)
+		return nil
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// rolled back: order.placed o-2
+	// the second order: out of stock
+	// committed: order.placed o-1
+	// error: <nil>
+}
+
+// audited is a model whose hook writes an event in the transaction of the
+// statement.
+type audited struct {
+	bun.BaseModel `bun:"table:orders"`
+	ID            string `bun:",pk"`
+}
+
+var writeAudit func(ctx context.Context, id string) error
+
+var _ bun.AfterInsertHook = (*audited)(nil)
+
+func (*audited) AfterInsert(ctx context.Context, query *bun.InsertQuery) error {
+	return writeAudit(ctx, query.GetModel().Value().(*audited).ID)
+}
+
+// bun's model hooks get a context and no transaction, so the transaction has to
+// be in the context.
+func Example_modelHook() {
+	shop := openShop()
+	defer shop.close()
+
+	writeAudit = func(ctx context.Context, id string) error {
+		_, err := shop.writer.Write(ctx, placed(id))
+		return err
+	}
+	err := shop.db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
+		_, err := tx.NewInsert().Model(&audited{ID: "o-1"}).Exec(outboxbun.WithTx(ctx, tx))
+		return err
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// committed: order.placed o-1
+	// error: <nil>
+}
+
+// Code that knows neither the adapter nor bun writes with the context alone.
+func ExampleWithTx() {
+	shop := openShop()
+	defer shop.close()
+
+	place := func(ctx context.Context, order string) error {
+		_, err := shop.writer.Write(ctx, placed(order))
+		return err
+	}
+	err := shop.db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
+		return place(outboxbun.WithTx(ctx, tx), "o-1")
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// committed: order.placed o-1
+	// error: <nil>
+}
+
+// Code that is to know nothing of bun begins its transactions through the
+// adapter, and those who do find the bun.Tx in the context.
+func ExampleTxFrom() {
+	shop := openShop()
+	defer shop.close()
+
+	insert := func(ctx context.Context, id string) error {
+		var db bun.IDB = shop.db
+		if tx, ok := outboxbun.TxFrom(ctx); ok {
+			db = tx
+		}
+		_, err := db.NewInsert().Model(&order{ID: id}).Exec(ctx)
+		return err
+	}
+	err := outbox.InTx(context.Background(), shop.adapter(), func(ctx context.Context) error {
+		if err := insert(ctx, "o-1"); err != nil {
+			return err
+		}
+		_, err := shop.writer.Write(ctx, placed("o-1"))
+		return err
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// committed: order.placed o-1
+	// error: <nil>
+}
