@@ -1,0 +1,145 @@
+package outboxgorm_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func TestTxFrom(t *testing.T) {
+	t.Parallel()
+	f, other := onSQLite(t, &gorm.Config{}), onSQLite(t, &gorm.Config{})
+	_, ok := outboxgorm.TxFrom(t.Context())
+	require.False(t, ok)
+
+	var kept context.Context
+	require.NoError(t, outbox.InTx(t.Context(), f.a, func(ctx context.Context) error {
+		kept = ctx //nolint:fatcontext // what the test is about.
+		found, ok := outboxgorm.TxFrom(ctx)
+		require.True(t, ok)
+		require.Equal(t, ctx, found.Statement.Context, "statements run with the context that was given")
+		outer, err := outboxgorm.SQLTx(found)
+		require.NoError(t, err)
+		_, ok = other.a.TxFrom(ctx)
+		require.False(t, ok, "it is of another pool")
+
+		return outbox.InTx(ctx, other.a, func(ctx context.Context) error {
+			innermost, ok := outboxgorm.TxFrom(ctx)
+			require.True(t, ok)
+			ours, ok := f.a.TxFrom(ctx)
+			require.True(t, ok)
+			sqlTx, err := outboxgorm.SQLTx(innermost)
+			require.NoError(t, err)
+			require.NotSame(t, outer, sqlTx)
+			sqlTx, err = outboxgorm.SQLTx(ours)
+			require.NoError(t, err)
+			require.Same(t, outer, sqlTx)
+			return nil
+		})
+	}))
+	_, ok = f.a.TxFrom(kept)
+	require.False(t, ok, "the transaction is over")
+}
+
+func TestWithTx(t *testing.T) {
+	t.Parallel()
+	each(t, testdb.Main(), func(t *testing.T, f *fixture) {
+		write := func(ctx context.Context) error {
+			_, err := f.writer.Write(ctx, adaptertest.Event())
+			return err
+		}
+		var kept context.Context
+		require.NoError(t, f.Transaction(func(tx *gorm.DB) error {
+			ctx := outboxgorm.WithTx(t.Context(), tx)
+			kept = ctx //nolint:fatcontext // what the test is about.
+			require.NoError(t, write(ctx))
+			found, ok := f.a.TxFrom(ctx)
+			require.True(t, ok)
+			f.write(found)
+			// The transactor makes a savepoint in it.
+			require.ErrorIs(t, outbox.InTx(ctx, f.a, func(ctx context.Context) error {
+				require.NoError(t, write(ctx))
+				return errTest
+			}), errTest)
+			return nil
+		}))
+		require.ErrorIs(t, write(kept), outbox.ErrNoTransaction)
+		f.want(2, "rollback", "commit", "commit")
+	})
+}
+
+func TestWithTxOfWhatIsNoTransaction(t *testing.T) {
+	t.Parallel()
+	f := onSQLite(t, &gorm.Config{})
+	for _, db := range []*gorm.DB{nil, {}, f.DB, f.Session(&gorm.Session{PrepareStmt: true})} {
+		require.Equal(t, t.Context(), outboxgorm.WithTx(t.Context(), db))
+	}
+}
+
+// A transaction that takes no event must not let one slip into another around
+// it.
+func TestWithTxOfATransactionThatTakesNoEvent(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main()[:2], func(t *testing.T, pool *testdb.DB) {
+		f := newFixture(t, pool, &gorm.Config{})
+		require.NoError(t, outbox.InTx(t.Context(), f.a, func(outer context.Context) error {
+			unmanaged := openPlain(t, f.pool, &gorm.Config{}).Begin()
+			require.NoError(t, unmanaged.Error)
+			defer unmanaged.Rollback()
+			dry := f.Session(&gorm.Session{DryRun: true}).Begin()
+			require.NoError(t, dry.Error)
+			defer dry.Rollback()
+			for db, want := range map[*gorm.DB]error{unmanaged: outbox.ErrUnmanagedTransaction, dry: outboxgorm.ErrDryRun} {
+				ctx := outboxgorm.WithTx(outer, db)
+				found, ok := f.a.TxFrom(ctx)
+				require.True(t, ok)
+				require.Equal(t, db.Statement.ConnPool, found.Statement.ConnPool)
+				_, err := f.writer.Write(ctx, adaptertest.Event())
+				require.ErrorIs(t, err, outbox.ErrNoTransaction)
+				_, _, err = f.a.Begin(ctx, nil)
+				require.ErrorIs(t, err, want)
+			}
+			return nil
+		}))
+		f.want(0)
+	})
+}
+
+func TestWithTxOfATransactionThatIsOver(t *testing.T) {
+	t.Parallel()
+	f := onSQLite(t, &gorm.Config{})
+	tx := f.Begin()
+	require.NoError(t, tx.Commit().Error)
+	ctx := outboxgorm.WithTx(t.Context(), tx)
+	_, ok := outboxgorm.TxFrom(ctx)
+	require.False(t, ok)
+	_, err := f.writer.Write(ctx, adaptertest.Event())
+	require.ErrorIs(t, err, outbox.ErrNoTransaction)
+}
+
+func TestTransactorsTransactionEndsOnce(t *testing.T) {
+	t.Parallel()
+	f := onSQLite(t, &gorm.Config{})
+	ctx, outer, err := f.a.Begin(t.Context(), nil)
+	require.NoError(t, err)
+	_, inner, err := f.a.Begin(ctx, nil)
+	require.NoError(t, err)
+	require.NoError(t, inner.Commit())
+	require.Error(t, inner.Commit())
+	require.Error(t, inner.Rollback())
+	_, open, err := f.a.Begin(ctx, nil)
+	require.NoError(t, err)
+	require.NoError(t, outer.Rollback())
+	require.Error(t, outer.Commit())
+	require.Error(t, open.Commit(), "it went with the transaction")
+	_, late, err := f.a.Begin(ctx, nil)
+	require.NoError(t, err, "the one in the context is over, so this is a new one")
+	require.NoError(t, late.Rollback())
+}
