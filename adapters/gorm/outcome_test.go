@@ -1,0 +1,90 @@
+package outboxgorm_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func TestLostAnswerToCommitIsUnknown(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Servers(), func(t *testing.T, direct *testdb.DB) {
+		adaptertest.Exec(t, direct.DB, "CREATE TABLE written (id VARCHAR(64) NOT NULL PRIMARY KEY)")
+		for i, prepare := range []bool{false, true} {
+			proxied, cuts := direct.CutCommits(t)
+			writer, record := adaptertest.WriterWithoutTable(t, proxied.DB, string(direct.Kind))
+			db := open(t, proxied, &gorm.Config{PrepareStmt: prepare, TranslateError: true})
+			a, err := outboxgorm.New(db, writer)
+			require.NoError(t, err)
+			err = db.Transaction(func(tx *gorm.DB) error {
+				_, err := a.Write(t.Context(), tx, adaptertest.Event())
+				return err
+			})
+			require.Equal(t, int32(1), cuts.Load())
+			require.ErrorIs(t, err, outbox.ErrOutcomeUnknown)
+			require.Equal(t, []string{"unknown"}, record.Outcomes())
+			require.Equal(t, i+1, adaptertest.Written(t, direct.DB), "it was committed all the same")
+		}
+	})
+}
+
+// GORM does not tell the caller of Create that COMMIT failed, or how: the
+// handle's error does, and the events' callbacks are right in any case.
+func TestLostAnswerToTheCommitOfAnImplicitTransaction(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Servers(), func(t *testing.T, direct *testdb.DB) {
+		require.NoError(t, openPlain(t, direct, &gorm.Config{}).AutoMigrate(&order{}))
+		adaptertest.Exec(t, direct.DB, "CREATE TABLE written (id VARCHAR(64) NOT NULL PRIMARY KEY)")
+		proxied, _ := direct.CutCommits(t)
+		writer, record := adaptertest.WriterWithoutTable(t, proxied.DB, string(direct.Kind))
+		db := open(t, proxied, &gorm.Config{})
+		a, err := outboxgorm.New(db, writer)
+		require.NoError(t, err)
+		err = db.Create(&order{hook: func(tx *gorm.DB) error {
+			_, err := a.Write(t.Context(), tx, adaptertest.Event())
+			return err
+		}}).Error
+		require.ErrorIs(t, err, outbox.ErrOutcomeUnknown)
+		require.Equal(t, []string{"unknown"}, record.Outcomes())
+	})
+}
+
+// A transaction that was committed behind the plugin's back and then forgotten
+// leaves nothing behind, and its events are not kept from the poller.
+func TestForgottenTransactionIsCollected(t *testing.T) {
+	t.Parallel()
+	f := onSQLite(t, &gorm.Config{})
+	func() {
+		tx := f.Begin()
+		f.write(tx)
+		sqlTx, err := outboxgorm.SQLTx(tx)
+		require.NoError(t, err)
+		require.NoError(t, sqlTx.Commit())
+	}()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return len(f.record.Outcomes()) == 1
+	}, 20*time.Second, 5*time.Millisecond)
+	require.Equal(t, []string{"unknown"}, f.record.Outcomes())
+}
+
+// GORM gives a transaction without a deadline one of its own, when told to.
+func TestDefaultTransactionTimeout(t *testing.T) {
+	t.Parallel()
+	eachConfig(t, testdb.Main(), gorm.Config{DefaultTransactionTimeout: 300 * time.Millisecond}, func(t *testing.T, f *fixture) {
+		tx := f.Begin()
+		f.write(tx)
+		require.Eventually(t, func() bool { return len(f.record.Outcomes()) == 1 }, 20*time.Second, time.Millisecond)
+		require.ErrorIs(t, tx.Commit().Error, context.DeadlineExceeded)
+		f.want(0, "rollback")
+	})
+}

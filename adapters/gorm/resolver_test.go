@@ -1,0 +1,136 @@
+package outboxgorm_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+	"gorm.io/plugin/dbresolver"
+
+	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// resolved is a main database with two others that dbresolver knows: a replica,
+// and "orders", which the model order and its name lead to.
+type resolved struct {
+	*gorm.DB
+	main, replica, orders *testdb.DB
+}
+
+func eachOrder(t *testing.T, fn func(t *testing.T, r resolved)) {
+	t.Helper()
+	for _, order := range []string{"PluginFirst", "ResolverFirst"} {
+		for _, prepare := range []bool{false, true} {
+			name := map[bool]string{false: "/plain", true: "/PrepareStmt"}[prepare]
+			t.Run(order+name, func(t *testing.T) {
+				t.Parallel()
+				for _, target := range []testdb.Target{sqliteTarget(), targetsOf(testdb.Postgres)[0]} {
+					t.Run(target.Name, func(t *testing.T) {
+						t.Parallel()
+						fn(t, newResolved(t, target, order == "PluginFirst", prepare))
+					})
+				}
+			})
+		}
+	}
+}
+
+func newResolved(t *testing.T, target testdb.Target, pluginFirst, prepare bool) resolved {
+	t.Helper()
+	r := resolved{main: testdb.Open(t, target), replica: testdb.Open(t, target), orders: testdb.Open(t, target)}
+	for _, pool := range []*testdb.DB{r.main, r.replica, r.orders} {
+		require.NoError(t, openPlain(t, pool, &gorm.Config{}).AutoMigrate(&order{}, &invoice{}))
+	}
+	adaptertest.Exec(t, r.replica.DB, "INSERT INTO invoices (id) VALUES (77)")
+	r.DB = openPlain(t, r.main, &gorm.Config{PrepareStmt: prepare})
+	resolver := dbresolver.
+		Register(dbresolver.Config{Replicas: []gorm.Dialector{dialector(target.Kind, r.replica.DB)}}).
+		Register(dbresolver.Config{Sources: []gorm.Dialector{dialector(target.Kind, r.orders.DB)}}, &order{}, "orders")
+	plugins := []gorm.Plugin{outboxgorm.Plugin(), resolver}
+	if !pluginFirst {
+		plugins = []gorm.Plugin{resolver, plugins[0]}
+	}
+	for _, plugin := range plugins {
+		require.NoError(t, r.Use(plugin))
+	}
+	return r
+}
+
+// invoice is a model of the main database.
+type invoice struct {
+	ID   uint
+	hook func(tx *gorm.DB) error
+}
+
+func (i *invoice) AfterCreate(tx *gorm.DB) error {
+	if i.hook == nil {
+		return nil
+	}
+	return i.hook(tx)
+}
+
+func TestResolverMainDatabase(t *testing.T) {
+	t.Parallel()
+	eachOrder(t, func(t *testing.T, r resolved) {
+		writer, record := adaptertest.Writer(t, r.main.DB, string(r.main.Kind))
+		a, err := outboxgorm.New(r.DB, writer)
+		require.NoError(t, err)
+		write := func(tx *gorm.DB) error {
+			_, err := a.Write(t.Context(), tx, adaptertest.Event())
+			return err
+		}
+		for range 2 {
+			require.NoError(t, r.Transaction(write))
+			require.NoError(t, r.Create(&invoice{hook: write}).Error)
+			require.NoError(t, r.Clauses(dbresolver.Write).Transaction(write))
+		}
+		require.NoError(t, outbox.InTx(t.Context(), a, func(ctx context.Context) error {
+			tx, ok := a.TxFrom(ctx)
+			require.True(t, ok)
+			var n int64
+			require.NoError(t, tx.Model(&invoice{}).Count(&n).Error)
+			require.EqualValues(t, 2, n, "a transaction reads where it writes")
+			return write(tx)
+		}))
+		require.Equal(t, 7, adaptertest.Written(t, r.main.DB))
+		require.Len(t, record.Outcomes(), 7)
+
+		var ids []uint
+		require.NoError(t, r.Model(&invoice{}).Pluck("id", &ids).Error)
+		require.Equal(t, []uint{77}, ids, "reads outside of a transaction go to the replica")
+
+		require.ErrorIs(t, r.Clauses(dbresolver.Use("orders")).Transaction(write), outbox.ErrForeignTransaction)
+		require.ErrorIs(t, r.Create(&order{hook: write}).Error, outbox.ErrForeignTransaction)
+	})
+}
+
+func TestResolverOtherSource(t *testing.T) {
+	t.Parallel()
+	eachOrder(t, func(t *testing.T, r resolved) {
+		writer, record := adaptertest.Writer(t, r.orders.DB, string(r.orders.Kind))
+		_, err := outboxgorm.New(r.DB, writer)
+		require.ErrorIs(t, err, outbox.ErrForeignTransaction)
+		a, err := outboxgorm.New(r.Clauses(dbresolver.Use("orders")), writer)
+		require.NoError(t, err)
+		write := func(tx *gorm.DB) error {
+			_, err := a.Write(t.Context(), tx, adaptertest.Event())
+			return err
+		}
+		for range 2 {
+			require.NoError(t, r.Create(&order{hook: write}).Error)
+			require.NoError(t, r.Clauses(dbresolver.Use("orders")).Transaction(write))
+			require.NoError(t, outbox.InTx(t.Context(), a, func(ctx context.Context) error {
+				tx, ok := a.TxFrom(ctx)
+				require.True(t, ok)
+				return tx.Create(&order{hook: write}).Error
+			}))
+		}
+		require.Equal(t, 6, adaptertest.Written(t, r.orders.DB))
+		require.Len(t, record.Outcomes(), 6)
+		require.ErrorIs(t, r.Transaction(write), outbox.ErrForeignTransaction)
+	})
+}
