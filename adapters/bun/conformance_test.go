@@ -91,7 +91,7 @@ func (s subject) Commit(tx any) error                        { return tx.(bun.Tx
 func (s subject) Rollback(tx any) error                      { return tx.(bun.Tx).Rollback() }
 func (s subject) Unmanaged(ctx context.Context) (any, error) { return s.plain.BeginTx(ctx, nil) }
 
-func (s subject) Exec(ctx context.Context, tx any, query string) error {
+func (s subject) Exec(_ context.Context, tx any, query string) error {
 	// bun gives the statements of a transaction the context of the transaction,
 	// unless the caller has a better one.
 	_, err := tx.(bun.Tx).Exec(query)

@@ -20,7 +20,7 @@ type lifetime struct{ *life }
 // life is what is behind a [lifetime].
 type life struct {
 	parent  context.Context // the caller's
-	values  context.Context // parent with the scope
+	values  context.Context
 	session *session
 	done    chan struct{}
 	stop    func() bool // stops following parent
@@ -34,8 +34,9 @@ type life struct {
 type child struct{ cancel func() }
 
 // newLifetime makes the context of the session's transaction, before BEGIN.
-func newLifetime(parent context.Context, s *session) *lifetime {
-	s.life = life{parent: parent, values: parent, session: s, done: make(chan struct{})}
+// values is parent with the scope.
+func newLifetime(parent, values context.Context, s *session) *lifetime {
+	s.life = life{parent: parent, values: values, session: s, done: make(chan struct{})}
 	front := &lifetime{&s.life}
 	if parent.Done() != nil {
 		s.life.stop = context.AfterFunc(parent, s.parentEnded)

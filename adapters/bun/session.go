@@ -50,9 +50,8 @@ func (h *hook) newSession(ctx context.Context) *lifetime {
 	s.Session = txscope.Adopt(ctx,
 		txscope.SessionConfig{Source: h.source, Dialect: h.dialect, Probe: h.probe, Logger: h.log},
 		txscope.AdoptedTx{Execer: s.execer, Undo: s.undo, Release: s.release})
-	front := newLifetime(ctx, s)
+	front := newLifetime(ctx, outbox.ContextWithScope(ctx, s.Scope()), s)
 	s.address = reflect.ValueOf(front).Pointer()
-	s.life.values = outbox.ContextWithScope(ctx, s.Scope())
 	sessions.add(s)
 	return front
 }
