@@ -118,7 +118,7 @@ func (c *conn) prepare(ctx context.Context, query string) (driver.Stmt, error) {
 	if c.preparer != nil {
 		return c.preparer.PrepareContext(ctx, query)
 	}
-	stmt, err := c.Conn.Prepare(query)
+	stmt, err := c.Prepare(query)
 	if err == nil && ctx.Err() != nil {
 		_ = stmt.Close()
 		return nil, ctx.Err()

@@ -21,6 +21,10 @@ var (
 	_ driver.NamedValueChecker = (*stmt)(nil)
 )
 
+// columnConverter is deprecated, but its presence changes how arguments are
+// converted.
+type columnConverter = driver.ColumnConverter //nolint:staticcheck // drivers have it.
+
 // wrapStmt wraps the statement, unless it is an ordinary one on a database that
 // never ends a transaction because of those.
 func wrapStmt(c *conn, inner driver.Stmt, query string) driver.Stmt {
@@ -28,10 +32,10 @@ func wrapStmt(c *conn, inner driver.Stmt, query string) driver.Stmt {
 		return inner
 	}
 	s := &stmt{Stmt: inner, conn: c, query: query}
-	if converter, ok := inner.(driver.ColumnConverter); ok {
+	if converter, ok := inner.(columnConverter); ok {
 		return struct {
 			*stmt
-			driver.ColumnConverter
+			columnConverter
 		}{s, converter}
 	}
 	return s

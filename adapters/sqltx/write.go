@@ -91,9 +91,13 @@ func (a *Adapter) scopeOf(ctx context.Context, tx AnyTx) (outbox.TxScope, error)
 // transaction is unmanaged, and remedy says what to do.
 func (a *Adapter) capture(ctx context.Context, tx AnyTx, remedy string) (outbox.TxScope, error) {
 	asked := &capture{dialect: a.dialect, log: a.log}
+	askCtx := ctx
+	if a.connector != 0 && ctx.Err() != nil {
+		askCtx = context.WithoutCancel(ctx) // database/sql would not even look
+	}
 	// Without an answer this tells a transaction that is over from one that nobody
 	// knows. Which of the two mistakes it is matters to who reads the error.
-	_, err := tx.ExecContext(context.WithValue(ctx, captureKey{}, asked), captureQuery)
+	_, err := tx.ExecContext(context.WithValue(askCtx, captureKey{}, asked), captureQuery)
 	switch {
 	case errors.Is(err, sql.ErrTxDone):
 		return nil, fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)

@@ -115,8 +115,10 @@ func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapt
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	t.Cleanup(cancel)
-	s := &adapterSuite{t: t, ctx: ctx, db: h.DB, dialect: h.Dialect, calls: newAdapterCalls(),
-		frameworkSavepoints: h.FrameworkSavepoints, async: h.Async}
+	s := &adapterSuite{
+		t: t, ctx: ctx, db: h.DB, dialect: h.Dialect, calls: newAdapterCalls(),
+		frameworkSavepoints: h.FrameworkSavepoints, async: h.Async,
+	}
 	if s.async {
 		t.Cleanup(s.unchanged)
 	}

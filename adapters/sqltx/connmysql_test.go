@@ -1,0 +1,184 @@
+package sqltx_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func openMySQL(t testing.TB, opts ...testdb.Option) *testdb.DB {
+	t.Helper()
+	for _, target := range testdb.Main() {
+		if target.Kind == testdb.MySQL {
+			return testdb.Open(t, target, opts...)
+		}
+	}
+	t.Fatal("there is no target for MySQL")
+	return nil
+}
+
+// A deadlock undoes the transaction, and it does not matter on which way the
+// error came or that nobody looked at it.
+func TestDeadlockIsSeenOnEveryPath(t *testing.T) {
+	t.Parallel()
+	const update, query = "UPDATE locked SET n = 2 WHERE id = 1", "SELECT n FROM locked WHERE id = 1 FOR UPDATE"
+	rows := func(rows *sql.Rows, err error) error {
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+		}
+		return rows.Err()
+	}
+	for name, blocked := range map[string]func(ctx context.Context, tx *sql.Tx) error{
+		"statement": func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, update)
+			return err
+		},
+		"statement with arguments": func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "UPDATE locked SET n = ? WHERE id = ?", 2, 1)
+			return err
+		},
+		"prepared statement": func(ctx context.Context, tx *sql.Tx) error {
+			stmt, err := tx.PrepareContext(ctx, update)
+			require.NoError(t, err)
+			defer func() { _ = stmt.Close() }()
+			_, err = stmt.ExecContext(ctx)
+			return err
+		},
+		"rows": func(ctx context.Context, tx *sql.Tx) error {
+			return rows(tx.QueryContext(ctx, query))
+		},
+		"rows of a prepared statement": func(ctx context.Context, tx *sql.Tx) error {
+			return rows(tx.QueryContext(ctx, "SELECT n FROM locked WHERE id = ? FOR UPDATE", 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bare := openMySQL(t)
+			f := newWrappedFixture(t, bare)
+			exec(t, noTx{bare.DB}, "CREATE TABLE locked (id INTEGER NOT NULL PRIMARY KEY, n INTEGER NOT NULL)")
+			exec(t, noTx{bare.DB}, "INSERT INTO locked (id, n) VALUES (1, 0), (2, 0)")
+			heavy := begin(t, bare.DB) // the lighter one is the victim
+			exec(t, heavy, "INSERT INTO locked (id, n) VALUES (101, 0), (102, 0), (103, 0), (104, 0), (105, 0)")
+			exec(t, heavy, "UPDATE locked SET n = 1 WHERE id = 1")
+
+			tx := begin(t, f.db)
+			write(t, f.a, tx)
+			exec(t, tx, "UPDATE locked SET n = 2 WHERE id = 2")
+			other := make(chan error, 1)
+			go func() {
+				_, err := heavy.ExecContext(t.Context(), "UPDATE locked SET n = 1 WHERE id = 2")
+				other <- err
+			}()
+			require.ErrorContains(t, blocked(t.Context(), tx), "1213")
+			require.NoError(t, <-other)
+			_, err := f.a.Write(t.Context(), tx, event())
+			require.ErrorIs(t, err, outbox.ErrNoTransaction, "the row would commit by itself")
+			require.ErrorContains(t, tx.Commit(), "1213")
+			f.rec.eventually(t, "rollback")
+			require.Zero(t, written(t, f.db))
+		})
+	}
+}
+
+func TestRowsInATransactionAreTheDrivers(t *testing.T) {
+	t.Parallel()
+	bare := openMySQL(t, testdb.Param("multiStatements", "true"))
+	db := wrappedPool(t, bare)
+	const query = "SELECT CAST(1.50 AS DECIMAL(10,2)) AS d, 'text' AS s, CAST(NULL AS SIGNED) AS i; SELECT 7 AS second"
+	read := func(tx *sql.Tx) (columns [][]any, second int) {
+		rows, err := tx.QueryContext(t.Context(), query)
+		require.NoError(t, err)
+		defer func() { _ = rows.Close() }()
+		types, err := rows.ColumnTypes()
+		require.NoError(t, err)
+		for _, column := range types {
+			length, hasLength := column.Length()
+			precision, scale, isDecimal := column.DecimalSize()
+			nullable, known := column.Nullable()
+			columns = append(columns, []any{
+				column.Name(), column.DatabaseTypeName(), column.ScanType(),
+				length, hasLength, precision, scale, isDecimal, nullable, known,
+			})
+		}
+		require.True(t, rows.Next())
+		require.False(t, rows.Next())
+		require.True(t, rows.NextResultSet())
+		require.True(t, rows.Next())
+		require.NoError(t, rows.Scan(&second))
+		require.False(t, rows.NextResultSet())
+		require.NoError(t, rows.Err())
+		return columns, second
+	}
+	wantColumns, wantSecond := read(begin(t, bare.DB))
+	columns, second := read(begin(t, db))
+	require.Equal(t, wantColumns, columns)
+	require.Equal(t, wantSecond, second)
+}
+
+// disguised is a driver within another wrapper: its package tells nothing.
+type disguised struct{ driver.Connector }
+
+func (disguised) Driver() driver.Driver { return nothing{} }
+
+// The adapter's store names the database when it asks for the first time.
+// Transactions that are older than that have to come out right as well.
+func TestDatabaseOfAnUnknownDriverIsLearned(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]struct {
+		run  func(t *testing.T, f wrappedFixture, tx *sql.Tx)
+		want []string
+	}{
+		"implicit commit before the first event": {func(t *testing.T, f wrappedFixture, tx *sql.Tx) {
+			exec(t, tx, "CREATE TABLE made (id INTEGER)")
+			_, err := f.a.Write(t.Context(), tx, event())
+			require.ErrorIs(t, err, outbox.ErrNoTransaction)
+		}, nil},
+		"implicit commit after the first event": {func(t *testing.T, f wrappedFixture, tx *sql.Tx) {
+			write(t, f.a, tx)
+			exec(t, tx, "CREATE TABLE made (id INTEGER)")
+			_, err := f.a.Write(t.Context(), tx, event())
+			require.ErrorIs(t, err, outbox.ErrNoTransaction)
+		}, []string{"unknown"}},
+		"rolled back to an older savepoint": {func(t *testing.T, f wrappedFixture, tx *sql.Tx) {
+			exec(t, tx, "SAVEPOINT older")
+			write(t, f.a, tx)
+			exec(t, tx, "ROLLBACK TO SAVEPOINT older")
+		}, []string{"unknown"}},
+		"ended by hand": {func(t *testing.T, f wrappedFixture, tx *sql.Tx) {
+			exec(t, tx, "ROLLBACK")
+			_, err := f.a.Write(t.Context(), tx, event())
+			require.ErrorIs(t, err, outbox.ErrNoTransaction)
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bare := openMySQL(t)
+			createTable(t, bare.DB)
+			f := wrappedFixture{db: openWrapped(t, disguised{connectorOf(t, bare)}), rec: &record{}}
+			f.a = sqltx.New(f.db, newWriter(t, f.db, "mysql", f.rec.hook()))
+			tx := begin(t, f.db)
+			first.run(t, f, tx)
+			_ = tx.Commit()
+			f.rec.eventually(t, first.want...)
+
+			// From now on the database is known.
+			tx = begin(t, f.db)
+			exec(t, tx, "SAVEPOINT early")
+			write(t, f.a, tx)
+			exec(t, tx, "ROLLBACK TO SAVEPOINT early")
+			write(t, f.a, tx)
+			require.NoError(t, tx.Commit())
+			f.rec.eventually(t, append(first.want, "rollback", "commit")...)
+		})
+	}
+}
