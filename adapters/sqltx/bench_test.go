@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,4 +69,37 @@ func BenchmarkWrite(b *testing.B) {
 		})
 		require.NoError(b, err)
 	}
+}
+
+// BenchmarkWrapConnector is what the driver-level option costs a program that
+// has nothing to do with the outbox, and a plain transaction with an event.
+func BenchmarkWrapConnector(b *testing.B) {
+	plain, wrapped := sql.OpenDB(nothing{}), sql.OpenDB(sqltx.WrapConnector(nothing{}))
+	defer func() { require.NoError(b, errors.Join(plain.Close(), wrapped.Close())) }()
+	for _, pool := range []struct {
+		name string
+		db   *sql.DB
+	}{{"plain", plain}, {"wrapped", wrapped}} {
+		b.Run("statement/"+pool.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := pool.db.ExecContext(b.Context(), "INSERT INTO orders (id) VALUES (1)")
+				require.NoError(b, err)
+			}
+		})
+		begin := func(ctx context.Context) (sqltx.AnyTx, error) { return pool.db.BeginTx(ctx, nil) }
+		b.Run("commit/"+pool.name, func(b *testing.B) { benchmarkCommit(b, begin, 0) })
+		b.Run("commit10statements/"+pool.name, func(b *testing.B) { benchmarkCommit(b, begin, 10) })
+	}
+	a := sqltx.New(wrapped, newWriter(b, wrapped, ""))
+	b.Run("write/wrapped", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			tx, err := wrapped.BeginTx(b.Context(), nil)
+			require.NoError(b, err)
+			_, err = a.Write(b.Context(), tx, event())
+			require.NoError(b, err)
+			require.NoError(b, tx.Commit())
+		}
+	})
 }

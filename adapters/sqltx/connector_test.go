@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"reflect"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
@@ -327,4 +329,35 @@ func TestRawConnectionUnwrapsToTheDrivers(t *testing.T) {
 		}
 		require.Equal(t, typeOf(bare.DB, false), typeOf(wrappedPool(t, bare), true))
 	})
+}
+
+// What a driver does through statements of its own works as before.
+func TestCopyOfPqWorksInAWrappedTransaction(t *testing.T) {
+	t.Parallel()
+	for _, target := range testdb.Drivers() {
+		if target.Name != "postgres/pq" {
+			continue
+		}
+		bare := testdb.Open(t, target)
+		createTable(t, bare.DB)
+		rec := &record{}
+		for _, inner := range []driver.Connector{connectorOf(t, bare), disguised{connectorOf(t, bare)}} {
+			db := openWrapped(t, inner)
+			a := sqltx.New(db, newWriter(t, db, "postgres", rec.hook()))
+			tx := begin(t, db)
+			stmt, err := tx.PrepareContext(t.Context(), pq.CopyIn("written", "id"))
+			require.NoError(t, err)
+			for i := range 3 {
+				_, err = stmt.ExecContext(t.Context(), fmt.Sprintf("%T %d", inner, i))
+				require.NoError(t, err)
+			}
+			_, err = stmt.ExecContext(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, stmt.Close())
+			write(t, a, tx)
+			require.NoError(t, tx.Commit())
+		}
+		rec.eventually(t, "commit", "commit")
+		require.Equal(t, 8, written(t, bare.DB))
+	}
 }
