@@ -26,11 +26,9 @@ func Connection(db *gorm.DB, fn func(conn *gorm.DB) error) error {
 	}
 	return db.Connection(func(conn *gorm.DB) error {
 		wrapped := p.newPool(conn.Statement.ConnPool, pinned, db.Name())
-		// A session has a Config of its own. GORM goes back to the pool in there
-		// after each transaction that it began by itself, which otherwise would
-		// not be this connection.
-		conn = conn.Session(&gorm.Session{})
-		conn.ConnPool, conn.Statement.ConnPool = wrapped, wrapped
-		return fn(conn)
+		conn.Statement.ConnPool = wrapped
+		// GORM sets the handle back to the pool after each transaction that it
+		// began by itself. From a session, each statement starts anew.
+		return fn(conn.Session(&gorm.Session{}))
 	})
 }

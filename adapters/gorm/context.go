@@ -17,7 +17,7 @@ type level struct {
 
 func (l level) Session() *txscope.Session { return l.tx.session }
 
-func (l level) Open() bool { return !l.done.Load() && (l.refuses != nil || !l.tx.session.Ending()) }
+func (l level) Open() bool { return l.refuses != nil || !l.tx.session.Ending() }
 
 // WithTx returns a context that carries the transaction that db is in, for code
 // below that has no *gorm.DB: the outbox's writer writes in it, [TxFrom] finds

@@ -2,6 +2,7 @@ package outboxgorm_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -138,7 +139,8 @@ func TestTransactorsTransactionEndsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, outer.Rollback())
 	require.Error(t, outer.Commit())
-	require.Error(t, open.Commit(), "it went with the transaction")
+	require.Equal(t, sql.ErrTxDone, open.Rollback(), "it went with the transaction")
+	require.Equal(t, sql.ErrTxDone, open.Commit())
 	_, late, err := f.a.Begin(ctx, nil)
 	require.NoError(t, err, "the one in the context is over, so this is a new one")
 	require.NoError(t, late.Rollback())

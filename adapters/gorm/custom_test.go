@@ -167,3 +167,34 @@ func mustDB(t *testing.T, db *gorm.DB) *sql.DB {
 	require.NoError(t, err)
 	return pool
 }
+
+// A plugin that wraps the pool after ours hides our transactions from Write. It
+// has to be installed before.
+func TestPluginInstalledLaterHidesTheTransaction(t *testing.T) {
+	t.Parallel()
+	f := onSQLite(t, &gorm.Config{})
+	lenient, err := outboxgorm.New(f.DB, f.writer, outboxgorm.AllowUnmanaged())
+	require.NoError(t, err)
+	above := f.Session(&gorm.Session{NewDB: true, Context: t.Context()})
+	above.Statement.ConnPool = poolAbove{f.ConnPool}
+	require.NoError(t, above.Transaction(func(tx *gorm.DB) error {
+		err := f.refused(tx)
+		require.ErrorIs(t, err, outbox.ErrUnmanagedTransaction)
+		require.ErrorContains(t, err, "bareTx")
+		_, err = lenient.Write(t.Context(), tx, adaptertest.Event())
+		return err
+	}))
+	f.want(1)
+}
+
+type poolAbove struct{ gorm.ConnPool }
+
+func (p poolAbove) GetDBConn() (*sql.DB, error) { return p.ConnPool.(gorm.GetDBConnector).GetDBConn() }
+
+func (p poolAbove) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool, error) {
+	tx, err := p.ConnPool.(gorm.ConnPoolBeginner).BeginTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return bareTx{tx, tx.(gorm.TxCommitter)}, nil
+}

@@ -28,9 +28,15 @@ func txOf(connPool gorm.ConnPool) *tx {
 	}
 }
 
+// anyTx is what GORM takes for a transaction.
+type anyTx interface {
+	gorm.ConnPool
+	gorm.TxCommitter
+}
+
 // plainTx is the transaction below a handle's connection pool that is not ours,
 // or nil.
-func plainTx(connPool gorm.ConnPool) gorm.Tx {
+func plainTx(connPool gorm.ConnPool) anyTx {
 	for {
 		if isNil(connPool) {
 			return nil
@@ -40,7 +46,7 @@ func plainTx(connPool gorm.ConnPool) gorm.Tx {
 			return nil
 		case *gorm.PreparedStmtTX:
 			connPool = v.Tx
-		case gorm.Tx:
+		case anyTx:
 			return v
 		default:
 			return nil
@@ -80,7 +86,7 @@ func SQLTx(db *gorm.DB) (*sql.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	var inner gorm.Tx
+	var inner anyTx
 	if t := txOf(connPool); t != nil {
 		inner = t.Tx
 	} else {

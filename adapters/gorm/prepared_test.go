@@ -1,6 +1,7 @@
 package outboxgorm_test
 
 import (
+	"database/sql"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,22 +20,34 @@ func TestRawSavepointsInEveryForm(t *testing.T) {
 	each(t, testdb.Main(), func(t *testing.T, f *fixture) {
 		for range 3 {
 			require.NoError(t, f.Transaction(func(tx *gorm.DB) error {
+				before := len(f.record.Outcomes())
+				undone := func(n int) {
+					t.Helper()
+					require.Len(t, f.record.Outcomes(), before+n)
+				}
 				f.write(tx)
 				require.NoError(t, tx.Exec("SAVEPOINT a").Error)
 				f.write(tx)
 				require.NoError(t, tx.Exec("ROLLBACK TO SAVEPOINT a").Error)
+				undone(1)
 				f.write(tx)
 				var none []map[string]any
 				require.NoError(t, tx.Raw("ROLLBACK TO SAVEPOINT a").Scan(&none).Error)
+				undone(2)
 				f.write(tx)
 				rows, err := tx.Raw("ROLLBACK TO SAVEPOINT a").Rows()
 				require.NoError(t, err)
 				require.NoError(t, rows.Close())
 				require.NoError(t, rows.Err())
+				undone(3)
+				f.write(tx)
+				var nothing int
+				require.ErrorIs(t, tx.Raw("ROLLBACK TO SAVEPOINT a").Row().Scan(&nothing), sql.ErrNoRows)
+				undone(4)
 				return tx.Exec("RELEASE SAVEPOINT a").Error
 			}))
 		}
-		round := []string{"rollback", "rollback", "rollback", "commit"}
+		round := []string{"rollback", "rollback", "rollback", "rollback", "commit"}
 		f.want(3, append(append(round, round...), round...)...)
 	})
 }
@@ -53,6 +66,16 @@ func TestHandleOfARawSavepointStaysPrepared(t *testing.T) {
 		return handle.Exec("ROLLBACK TO a").Error
 	}))
 	f.want(0, "rollback")
+}
+
+// Callbacks of the user's that GORM runs with such a statement are in the
+// transaction too.
+func TestUsersCallbackOnARawSavepoint(t *testing.T) {
+	t.Parallel()
+	f := onSQLite(t, &gorm.Config{PrepareStmt: true})
+	require.NoError(t, f.Callback().Raw().After("gorm:raw").Register("test:audit", func(tx *gorm.DB) { f.write(tx) }))
+	require.NoError(t, f.Transaction(func(tx *gorm.DB) error { return tx.Exec("SAVEPOINT a").Error }))
+	f.want(1, "commit")
 }
 
 // What fails in a transaction and is swallowed dooms it on PostgreSQL; pgdriver's
@@ -132,7 +155,7 @@ func TestSwallowedDeadlocks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			each(t, targetsOf(testdb.MySQL), func(t *testing.T, f *fixture) { swallowedDeadlock(f, lock) })
+			each(t, targetsOf(testdb.MySQL), func(_ *testing.T, f *fixture) { swallowedDeadlock(f, lock) })
 		})
 	}
 }

@@ -114,8 +114,11 @@ func TestResolverOtherSource(t *testing.T) {
 		writer, record := adaptertest.Writer(t, r.orders.DB, string(r.orders.Kind))
 		_, err := outboxgorm.New(r.DB, writer)
 		require.ErrorIs(t, err, outbox.ErrForeignTransaction)
-		a, err := outboxgorm.New(r.Clauses(dbresolver.Use("orders")), writer)
+		bound := r.Clauses(dbresolver.Use("orders"))
+		a, err := outboxgorm.New(bound, writer)
 		require.NoError(t, err)
+		require.NoError(t, bound.Create(&order{}).Error)
+		require.NotEqual(t, r.orders.DB, mustDB(t, bound), "GORM has unbound the handle, which the adapter does not mind")
 		write := func(tx *gorm.DB) error {
 			_, err := a.Write(t.Context(), tx, adaptertest.Event())
 			return err

@@ -100,6 +100,9 @@ func TestBeginThatFails(t *testing.T) {
 		tx := f.WithContext(ctx).Begin()
 		require.ErrorIs(t, tx.Error, context.Canceled)
 		require.ErrorIs(t, f.refused(tx), context.Canceled)
+		if !f.PrepareStmt {
+			require.Equal(t, context.Canceled, tx.Rollback().Error, "and nothing more, as without the plugin")
+		}
 		require.NotPanics(t, func() { tx.Rollback() })
 		require.ErrorIs(t, tx.Commit().Error, gorm.ErrInvalidTransaction)
 		require.ErrorIs(t, f.WithContext(ctx).Transaction(func(*gorm.DB) error {

@@ -65,9 +65,9 @@ func (a *Adapter) writePlain(ctx context.Context, tx *gorm.DB, envs []outbox.Env
 		return nil, outbox.ErrForeignTransaction
 	}
 	if !a.allowUnmanaged {
-		return nil, fmt.Errorf("%w: its *gorm.DB was made before db.Use(outboxgorm.Plugin()), or by db.Connection, for which "+
-			"there is outboxgorm.Connection; or give outboxgorm.New the option AllowUnmanaged and let the poller deliver its events",
-			outbox.ErrUnmanagedTransaction)
+		return nil, fmt.Errorf("%w: its *gorm.DB, on a %T, was made before db.Use(outboxgorm.Plugin()), by a plugin that was installed later, "+
+			"or by db.Connection, for which there is outboxgorm.Connection; or give outboxgorm.New the option AllowUnmanaged "+
+			"and let the poller deliver its events", outbox.ErrUnmanagedTransaction, plain)
 	}
 	if tx.Error != nil {
 		return nil, errHandle(tx)
