@@ -34,7 +34,7 @@ func (p *customPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.Con
 		return nil, err
 	}
 	if p.bare {
-		return bareTx{tx, tx}, nil
+		return &bareTx{tx, tx}, nil
 	}
 	return customTx{tx}, nil
 }
@@ -196,5 +196,5 @@ func (p poolAbove) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnP
 	if err != nil {
 		return nil, err
 	}
-	return bareTx{tx, tx.(gorm.TxCommitter)}, nil
+	return &bareTx{tx, tx.(gorm.TxCommitter)}, nil
 }
