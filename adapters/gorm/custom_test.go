@@ -60,41 +60,47 @@ func openCustom(t *testing.T, pool *customPool, kind testdb.Kind, cfg *gorm.Conf
 func TestPoolOfAnotherPlugin(t *testing.T) {
 	t.Parallel()
 	for _, prepare := range []bool{false, true} {
-		testdb.Each(t, testdb.Main(), func(t *testing.T, pool *testdb.DB) {
-			custom := &customPool{DB: pool.DB}
-			writer, record := adaptertest.Writer(t, pool.DB, string(pool.Kind))
-			db := openCustom(t, custom, pool.Kind, &gorm.Config{PrepareStmt: prepare})
-			a, err := outboxgorm.New(db, writer)
-			require.NoError(t, err)
-			write := func(tx *gorm.DB) {
-				_, err := a.Write(t.Context(), tx, adaptertest.Event())
-				require.NoError(t, err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			require.NoError(t, db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-				write(tx)
-				require.ErrorIs(t, tx.Transaction(func(tx *gorm.DB) error {
-					write(tx)
-					return errTest
-				}), errTest)
-				_, err := outboxgorm.SQLTx(tx)
-				require.ErrorIs(t, err, outbox.ErrNoTransaction)
-				require.ErrorContains(t, err, "customTx")
-				return nil
-			}))
-			tx := db.Begin()
-			write(tx)
-			require.NoError(t, tx.Rollback().Error)
-			require.Equal(t, []string{"rollback", "commit", "rollback"}, record.Outcomes())
-			require.Equal(t, 1, adaptertest.Written(t, pool.DB))
-			require.Equal(t, 2, custom.begun)
-
-			failing, stop := context.WithCancel(t.Context())
-			stop()
-			require.ErrorIs(t, db.WithContext(failing).Begin().Error, context.Canceled)
+		t.Run(map[bool]string{false: "plain", true: "PrepareStmt"}[prepare], func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, testdb.Main(), func(t *testing.T, pool *testdb.DB) { poolOfAnotherPlugin(t, pool, prepare) })
 		})
 	}
+}
+
+func poolOfAnotherPlugin(t *testing.T, pool *testdb.DB, prepare bool) {
+	t.Helper()
+	custom := &customPool{DB: pool.DB}
+	writer, record := adaptertest.Writer(t, pool.DB, string(pool.Kind))
+	db := openCustom(t, custom, pool.Kind, &gorm.Config{PrepareStmt: prepare})
+	a, err := outboxgorm.New(db, writer)
+	require.NoError(t, err)
+	write := func(tx *gorm.DB) {
+		_, err := a.Write(t.Context(), tx, adaptertest.Event())
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	require.NoError(t, db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		write(tx)
+		require.ErrorIs(t, tx.Transaction(func(tx *gorm.DB) error {
+			write(tx)
+			return errTest
+		}), errTest)
+		_, err := outboxgorm.SQLTx(tx)
+		require.ErrorIs(t, err, outbox.ErrNoTransaction)
+		require.ErrorContains(t, err, "customTx")
+		return nil
+	}))
+	tx := db.Begin()
+	write(tx)
+	require.NoError(t, tx.Rollback().Error)
+	require.Equal(t, []string{"rollback", "commit", "rollback"}, record.Outcomes())
+	require.Equal(t, 1, adaptertest.Written(t, pool.DB))
+	require.Equal(t, 2, custom.begun)
+
+	failing, stop := context.WithCancel(t.Context())
+	stop()
+	require.ErrorIs(t, db.WithContext(failing).Begin().Error, context.Canceled)
 }
 
 // One that was forgotten is rolled back when its context ends, though nothing of
