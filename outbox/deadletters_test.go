@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,4 +140,55 @@ func TestStats(t *testing.T) {
 	require.Equal(t, int64(1), st.Delayed)
 	require.Zero(t, st.Dead)
 	require.InDelta(t, time.Minute, st.OldestDueAge, float64(10*time.Second))
+}
+
+func TestStatsTellWhetherThePollerGetsThrough(t *testing.T) {
+	t.Parallel()
+	lastPoll := func(e *engine) time.Time {
+		st, err := e.Stats(t.Context())
+		require.NoError(t, err)
+		return st.LastPoll
+	}
+	store := &hiccup{Store: outboxtest.NewStore()}
+	e := build(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}}}, nil)
+	st, err := e.Stats(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, st.LastPoll, "it has not started")
+	require.Equal(t, 5*time.Millisecond, st.PollInterval)
+
+	store.failing.Store(true)
+	require.NoError(t, e.Start(t.Context()))
+	require.Eventually(t, func() bool { return store.failed.Load() > 2 }, 10*time.Second, time.Millisecond)
+	require.Zero(t, lastPoll(e), "every poll has failed")
+	store.failing.Store(false)
+	require.Eventually(t, func() bool { return !lastPoll(e).IsZero() }, 10*time.Second, time.Millisecond)
+	first := lastPoll(e)
+	require.WithinDuration(t, time.Now(), first, 10*time.Second)
+	require.Eventually(t, func() bool { return lastPoll(e).After(first) }, 10*time.Second, time.Millisecond, "an idle table is polled")
+	require.NoError(t, e.Close(t.Context()))
+	last := lastPoll(e)
+	require.Never(t, func() bool { return lastPoll(e).After(last) }, 50*time.Millisecond, 10*time.Millisecond)
+
+	none := build(t, outbox.Config{Mode: outbox.WriterOnly{}}, nil)
+	st, err = none.Stats(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, st.LastPoll)
+	require.Zero(t, st.PollInterval, "there is no poller")
+}
+
+// hiccup is a store whose polls can be made to fail.
+type hiccup struct {
+	*outboxtest.Store
+	failing atomic.Bool
+	failed  atomic.Int32
+}
+
+func (h *hiccup) memory() *outboxtest.Store { return h.Store }
+
+func (h *hiccup) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	if h.failing.Load() {
+		h.failed.Add(1)
+		return outbox.Batch{}, errors.New("a poll that the test lets fail")
+	}
+	return h.Store.Poll(ctx, db, q)
 }

@@ -159,6 +159,12 @@ type Stats struct {
 	OldestDueAge time.Duration
 	// HotDepth and ColdDepth are the events that wait in this node's queues.
 	HotDepth, ColdDepth int
+	// LastPoll is [Poller.LastPoll] of this node; the zero time in a mode
+	// without a poller, too.
+	LastPoll time.Time
+	// PollInterval is how often the poller reads an idle table; zero in a mode
+	// without one.
+	PollInterval time.Duration
 }
 
 // Stats reads the table's counts and the queues' depths.
@@ -174,6 +180,9 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	}
 	if o.dispatcher != nil {
 		st.HotDepth, st.ColdDepth = o.dispatcher.Depths()
+	}
+	if o.poller != nil {
+		st.LastPoll, st.PollInterval = o.poller.LastPoll(), o.poller.opts.Interval
 	}
 	return st, nil
 }

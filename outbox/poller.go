@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,7 +65,8 @@ type Poller struct {
 
 	loop   loop
 	agenda agenda
-	busy   chan struct{} // holds a token while a cycle runs
+	busy   chan struct{}             // holds a token while a cycle runs
+	looked atomic.Pointer[time.Time] // see LastPoll
 
 	// The rest belongs to whoever holds the token.
 	cursor   Cursor    // where the next batch of a backlog begins
@@ -140,7 +142,27 @@ func (p *Poller) Poll(ctx context.Context) (int, error) {
 		return 0, ctx.Err()
 	}
 	n, _, err := p.cycle(ctx)
+	if err == nil {
+		p.note()
+	}
 	return n, err
+}
+
+// LastPoll is when the poller last read the table without an error, or found its
+// handler full; the zero time when it has not done so yet. An idle table is read
+// once in an interval, so a time that is much older says that the poller does
+// not get through.
+func (p *Poller) LastPoll() time.Time {
+	if t := p.looked.Load(); t != nil {
+		return *t
+	}
+	return time.Time{}
+}
+
+// note takes down that the poller got through just now.
+func (p *Poller) note() {
+	now := p.clock.Now()
+	p.looked.Store(&now)
 }
 
 // run is the poller's goroutine.
@@ -191,6 +213,7 @@ func (p *Poller) runCycle(ctx context.Context) time.Duration {
 		return pause
 	}
 	p.failures = 0
+	p.note()
 	return idle
 }
 
@@ -253,6 +276,7 @@ func (p *Poller) batch(ctx context.Context, limit int) (n int, taken bool, err e
 	if err != nil {
 		return 0, false, err
 	}
+	p.note() // a backlog makes a long cycle
 	p.observe(b)
 	p.bury(ctx, b.Undecodable)
 	for i := range b.Envelopes {
