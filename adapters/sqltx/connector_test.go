@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
@@ -345,7 +344,7 @@ func TestCopyOfPqWorksInAWrappedTransaction(t *testing.T) {
 			db := openWrapped(t, inner)
 			a := sqltx.New(db, newWriter(t, db, "postgres", rec.hook()))
 			tx := begin(t, db)
-			stmt, err := tx.PrepareContext(t.Context(), pq.CopyIn("written", "id"))
+			stmt, err := tx.PrepareContext(t.Context(), "COPY written (id) FROM STDIN")
 			require.NoError(t, err)
 			for i := range 3 {
 				_, err = stmt.ExecContext(t.Context(), fmt.Sprintf("%T %d", inner, i))

@@ -46,6 +46,17 @@ func (tx *connTx) observe(ctx context.Context, query string, err error) {
 		}
 	}
 	tx.scope.Observe(ctx, query, err)
+	if err != nil {
+		tx.verify(ctx)
+	}
+}
+
+// verify finds out, after an error, whether the transaction still exists where
+// the error does not tell.
+func (tx *connTx) verify(ctx context.Context) {
+	if tx.dialect == txscope.SQLite {
+		askSQLite(ctx, tx.scope, tx.conn.run)
+	}
 }
 
 // attach takes note that an adapter writes in the transaction, which then goes
@@ -97,14 +108,13 @@ func (tx *connTx) refusal() error {
 		return fmt.Errorf("outbox: the transaction was rolled back before COMMIT: %w", cause)
 	}
 	if tx.scope.Held() && tx.conn.connector.needsProbe(tx.dialect) {
-		return tx.conn.probe(context.WithoutCancel(tx.ctx))
+		return tx.conn.run(context.WithoutCancel(tx.ctx), "SELECT 1") // PostgreSQL refuses it when the transaction has failed
 	}
 	return nil
 }
 
-// probe asks PostgreSQL whether the transaction has failed.
-func (c *conn) probe(ctx context.Context) error {
-	const query = "SELECT 1"
+// run runs a statement of ours, which nobody observes.
+func (c *conn) run(ctx context.Context, query string) error {
 	if c.execer != nil {
 		if _, err := c.execer.ExecContext(ctx, query, nil); !errors.Is(err, driver.ErrSkip) {
 			return err

@@ -139,6 +139,7 @@ func TestConnectionThatGoesAwayLeavesTheOutcomeUnknown(t *testing.T) {
 			require.NoError(t, conn.Raw(func(c any) error { inner = c.(driver.Conn); return nil }))
 			tx, err := conn.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
+			defer func() { _ = tx.Rollback() }()
 			write(t, a, tx)
 			require.NoError(t, away(t, inner))
 			rec.eventually(t, "unknown")

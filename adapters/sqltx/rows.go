@@ -12,16 +12,17 @@ import (
 // does for a driver that lacks one.
 type rows struct {
 	driver.Rows
-	tx *connTx
+	tx     *connTx
+	failed bool
 }
 
 var (
-	_ driver.RowsNextResultSet              = rows{}
-	_ driver.RowsColumnTypeScanType         = rows{}
-	_ driver.RowsColumnTypeDatabaseTypeName = rows{}
-	_ driver.RowsColumnTypeLength           = rows{}
-	_ driver.RowsColumnTypeNullable         = rows{}
-	_ driver.RowsColumnTypePrecisionScale   = rows{}
+	_ driver.RowsNextResultSet              = (*rows)(nil)
+	_ driver.RowsColumnTypeScanType         = (*rows)(nil)
+	_ driver.RowsColumnTypeDatabaseTypeName = (*rows)(nil)
+	_ driver.RowsColumnTypeLength           = (*rows)(nil)
+	_ driver.RowsColumnTypeNullable         = (*rows)(nil)
+	_ driver.RowsColumnTypePrecisionScale   = (*rows)(nil)
 )
 
 // watchRows wraps the rows of a query where they may tell that the transaction
@@ -30,26 +31,33 @@ func (c *conn) watchRows(inner driver.Rows, err error) (driver.Rows, error) {
 	if err != nil || c.tx == nil || !c.losesTransactions() {
 		return inner, err
 	}
-	return rows{inner, c.tx}, nil
+	return &rows{Rows: inner, tx: c.tx}, nil
 }
 
-func (r rows) observe(err error) error {
+func (r *rows) observe(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
+		r.failed = true
 		r.tx.scope.ObserveError(err)
 	}
 	return err
 }
 
-func (r rows) Next(dest []driver.Value) error { return r.observe(r.Rows.Next(dest)) }
+func (r *rows) Next(dest []driver.Value) error { return r.observe(r.Rows.Next(dest)) }
 
-func (r rows) Close() error { return r.observe(r.Rows.Close()) }
+func (r *rows) Close() error {
+	err := r.observe(r.Rows.Close())
+	if r.failed && r.tx.conn.tx == r.tx {
+		r.tx.verify(r.tx.ctx)
+	}
+	return err
+}
 
-func (r rows) HasNextResultSet() bool {
+func (r *rows) HasNextResultSet() bool {
 	inner, ok := r.Rows.(driver.RowsNextResultSet)
 	return ok && inner.HasNextResultSet()
 }
 
-func (r rows) NextResultSet() error {
+func (r *rows) NextResultSet() error {
 	inner, ok := r.Rows.(driver.RowsNextResultSet)
 	if !ok {
 		return io.EOF
@@ -57,35 +65,35 @@ func (r rows) NextResultSet() error {
 	return r.observe(inner.NextResultSet())
 }
 
-func (r rows) ColumnTypeScanType(index int) reflect.Type {
+func (r *rows) ColumnTypeScanType(index int) reflect.Type {
 	if inner, ok := r.Rows.(driver.RowsColumnTypeScanType); ok {
 		return inner.ColumnTypeScanType(index)
 	}
 	return reflect.TypeFor[any]()
 }
 
-func (r rows) ColumnTypeDatabaseTypeName(index int) string {
+func (r *rows) ColumnTypeDatabaseTypeName(index int) string {
 	if inner, ok := r.Rows.(driver.RowsColumnTypeDatabaseTypeName); ok {
 		return inner.ColumnTypeDatabaseTypeName(index)
 	}
 	return ""
 }
 
-func (r rows) ColumnTypeLength(index int) (length int64, ok bool) {
+func (r *rows) ColumnTypeLength(index int) (length int64, ok bool) {
 	if inner, has := r.Rows.(driver.RowsColumnTypeLength); has {
 		return inner.ColumnTypeLength(index)
 	}
 	return 0, false
 }
 
-func (r rows) ColumnTypeNullable(index int) (nullable, ok bool) {
+func (r *rows) ColumnTypeNullable(index int) (nullable, ok bool) {
 	if inner, has := r.Rows.(driver.RowsColumnTypeNullable); has {
 		return inner.ColumnTypeNullable(index)
 	}
 	return false, false
 }
 
-func (r rows) ColumnTypePrecisionScale(index int) (precision, scale int64, ok bool) {
+func (r *rows) ColumnTypePrecisionScale(index int) (precision, scale int64, ok bool) {
 	if inner, has := r.Rows.(driver.RowsColumnTypePrecisionScale); has {
 		return inner.ColumnTypePrecisionScale(index)
 	}

@@ -25,7 +25,7 @@ var (
 // converted.
 type columnConverter = driver.ColumnConverter //nolint:staticcheck // drivers have it.
 
-// wrapStmt wraps the statement, unless it is an ordinary one on a database that
+// wrapStmt wraps the statement, unless it is an ordinary one on PostgreSQL, which
 // never ends a transaction because of those.
 func wrapStmt(c *conn, inner driver.Stmt, query string) driver.Stmt {
 	if !c.losesTransactions() && txscope.Parse(query).Op == txscope.None {
@@ -41,16 +41,9 @@ func wrapStmt(c *conn, inner driver.Stmt, query string) driver.Stmt {
 	return s
 }
 
-// losesTransactions reports whether the database may be MySQL, where the error
-// of a statement can mean that the transaction is gone.
-func (c *conn) losesTransactions() bool {
-	switch c.connector.dialect() {
-	case txscope.Postgres, txscope.SQLite:
-		return false
-	default:
-		return true
-	}
-}
+// losesTransactions reports whether the database may end a transaction because
+// of a statement that failed, and go on without one.
+func (c *conn) losesTransactions() bool { return c.connector.dialect() != txscope.Postgres }
 
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	result, err := s.exec(ctx, args)

@@ -157,3 +157,55 @@ func TestBusyCommitOfSQLiteIsRolledBack(t *testing.T) {
 		})
 	}
 }
+
+func TestWriteAfterACommitBehindOurBack(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		createTable(t, db.DB)
+		rec := &record{}
+		a := sqltx.New(db.DB, newWriter(t, db.DB, string(db.Kind), rec.hook()))
+		tx, err := a.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		write(t, a, tx)
+		require.NoError(t, tx.Tx.Commit())
+		for _, handle := range []sqltx.AnyTx{tx, tx.Tx} {
+			_, err = a.Write(t.Context(), handle, event())
+			require.ErrorIs(t, err, outbox.ErrNoTransaction)
+			require.ErrorIs(t, err, sql.ErrTxDone)
+		}
+		require.ErrorIs(t, tx.Rollback(), sql.ErrTxDone)
+		require.Equal(t, []string{"unknown"}, rec.all())
+		require.Equal(t, 1, written(t, db.DB))
+	})
+}
+
+func TestRollbackRacesTheEndOfTheContext(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		createTable(t, db.DB)
+		rec := &record{}
+		wrapped := wrappedPool(t, db)
+		own := sqltx.New(db.DB, newWriter(t, db.DB, string(db.Kind), rec.hook()))
+		plain := sqltx.New(wrapped, newWriter(t, wrapped, string(db.Kind), rec.hook()))
+		for n := range 40 {
+			ctx, cancel := context.WithCancel(t.Context())
+			a, tx, err := own, sqltx.AnyTx(nil), error(nil)
+			if n%2 == 0 {
+				tx, err = own.BeginTx(ctx, nil)
+			} else {
+				a = plain
+				tx, err = wrapped.BeginTx(ctx, nil)
+			}
+			require.NoError(t, err)
+			write(t, a, tx)
+			go cancel()
+			if err := tx.Rollback(); err != nil {
+				require.ErrorIs(t, err, sql.ErrTxDone)
+			}
+			// The other one may still be at it.
+			require.Eventually(t, func() bool { return len(rec.all()) == n+1 }, 20*time.Second, time.Millisecond)
+			require.Equal(t, "rollback", rec.all()[n])
+		}
+		require.Zero(t, written(t, db.DB))
+	})
+}
