@@ -50,9 +50,7 @@ func newFixture(t *testing.T, pool *testdb.DB, cfg *gorm.Config) *fixture {
 	f := &fixture{t: t, pool: pool, DB: open(t, pool, cfg)}
 	f.writer, f.record = adaptertest.Writer(t, pool.DB, string(pool.Kind))
 	require.NoError(t, f.AutoMigrate(&order{}))
-	var err error
-	f.a, err = outboxgorm.New(f.DB, f.writer)
-	require.NoError(t, err)
+	f.a = mustNew(t, f.DB, f.writer)
 	return f
 }
 
@@ -128,4 +126,11 @@ func (f *fixture) orders() int64 {
 	var n int64
 	require.NoError(f.t, f.Model(&order{}).Count(&n).Error)
 	return n
+}
+
+func mustNew(t *testing.T, db *gorm.DB, writer *outbox.Writer) *outboxgorm.Adapter {
+	t.Helper()
+	a, err := outboxgorm.New(db, writer)
+	require.NoError(t, err)
+	return a
 }

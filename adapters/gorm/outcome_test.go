@@ -88,3 +88,15 @@ func TestDefaultTransactionTimeout(t *testing.T) {
 		f.want(0, "rollback")
 	})
 }
+
+func TestMigratorCommitsOnMySQL(t *testing.T) {
+	t.Parallel()
+	each(t, targetsOf(testdb.MySQL), func(t *testing.T, f *fixture) {
+		tx := f.Begin()
+		f.write(tx)
+		require.NoError(t, tx.AutoMigrate(&invoice{}))
+		require.ErrorIs(t, f.refused(tx), outbox.ErrNoTransaction)
+		require.NoError(t, tx.Rollback().Error)
+		f.want(1, "unknown")
+	})
+}

@@ -111,10 +111,15 @@ func (p *plugin) newPool(inner gorm.ConnPool, db *sql.DB, dialect string) *pool 
 	}
 }
 
-// pluginOf finds the plugin of a handle.
+// pluginOf finds the plugin of a handle. The map of gorm.Config.Plugins may have
+// it under any name.
 func pluginOf(db *gorm.DB) (*plugin, bool) {
-	p, ok := db.Plugins[pluginName].(*plugin)
-	return p, ok
+	for _, installed := range db.Plugins {
+		if p, ok := installed.(*plugin); ok {
+			return p, true
+		}
+	}
+	return nil, false
 }
 
 // poolOf is our pool below a handle's, or nil.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/internal/adaptertest"
@@ -60,6 +61,23 @@ func TestUseRefuses(t *testing.T) {
 		opaque, err := gorm.Open(dialector(f.pool.Kind, opaquePool{f.pool.DB}), &gorm.Config{PrepareStmt: prepare, DisableAutomaticPing: true})
 		require.NoError(t, err)
 		require.ErrorContains(t, opaque.Use(outboxgorm.Plugin()), "opaquePool; give it the method GetDBConn")
+	}
+}
+
+func TestPluginInTheConfig(t *testing.T) {
+	t.Parallel()
+	for _, prepare := range []bool{false, true} {
+		f := onSQLite(t, &gorm.Config{})
+		db, err := gorm.Open(dialector(f.pool.Kind, f.pool.DB), &gorm.Config{
+			PrepareStmt: prepare, Logger: logger.Discard, Plugins: map[string]gorm.Plugin{"events": outboxgorm.Plugin()},
+		})
+		require.NoError(t, err)
+		f.a = mustNew(t, db, f.writer)
+		require.NoError(t, db.Transaction(func(tx *gorm.DB) error {
+			f.write(tx)
+			return nil
+		}))
+		f.want(1, "commit")
 	}
 }
 

@@ -25,11 +25,7 @@ func (p *plugin) followResolver(db *gorm.DB) error {
 			if _, inTx := db.Statement.ConnPool.(gorm.TxCommitter); inTx {
 				return
 			}
-			// A pool that cannot be wrapped stays as it is: its transactions are
-			// then unmanaged, and Write says so.
-			if wrapped, err := p.wrap(db.Statement.ConnPool, dialect); err == nil {
-				db.Statement.ConnPool = wrapped
-			}
+			db.Statement.ConnPool = p.wrapChosen(db.Statement.ConnPool, dialect)
 		})
 	}
 	return errors.Join(
@@ -40,4 +36,21 @@ func (p *plugin) followResolver(db *gorm.DB) error {
 		follow(c.Row().Get(resolverName), c.Row().Before("*").Replace),
 		follow(c.Raw().Get(resolverName), c.Raw().Before("*").Replace),
 	)
+}
+
+// wrapChosen puts the plugin in front of a pool while statements run, so that
+// nothing that is shared may be changed. A pool that cannot be wrapped stays as
+// it is: its transactions are then unmanaged, and Write says so.
+func (p *plugin) wrapChosen(connPool gorm.ConnPool, dialect string) gorm.ConnPool {
+	if poolOf(connPool) != nil {
+		return connPool
+	}
+	if prepared, ok := connPool.(*gorm.PreparedStmtDB); ok {
+		wrapped := p.wrapChosen(prepared.ConnPool, dialect)
+		return &gorm.PreparedStmtDB{Stmts: prepared.Stmts, Mux: prepared.Mux, ConnPool: wrapped}
+	}
+	if wrapped, err := p.wrap(connPool, dialect); err == nil {
+		return wrapped
+	}
+	return connPool
 }

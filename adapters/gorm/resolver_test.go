@@ -2,6 +2,7 @@ package outboxgorm_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -106,6 +107,40 @@ func TestResolverMainDatabase(t *testing.T) {
 		require.ErrorIs(t, r.Clauses(dbresolver.Use("orders")).Transaction(write), outbox.ErrForeignTransaction)
 		require.ErrorIs(t, r.Create(&order{hook: write}).Error, outbox.ErrForeignTransaction)
 	})
+}
+
+// Handles with prepared statements share what dbresolver chooses from.
+func TestResolverFromManyGoroutines(t *testing.T) {
+	t.Parallel()
+	pool, replica := testdb.Open(t, sqliteTarget()), testdb.Open(t, sqliteTarget())
+	writer, record := adaptertest.Writer(t, pool.DB, string(pool.Kind))
+	db := openPlain(t, pool, &gorm.Config{})
+	early := db.Session(&gorm.Session{PrepareStmt: true})
+	require.NoError(t, db.AutoMigrate(&invoice{}))
+	require.NoError(t, openPlain(t, replica, &gorm.Config{}).AutoMigrate(&invoice{}))
+	require.NoError(t, db.Use(dbresolver.Register(dbresolver.Config{Replicas: []gorm.Dialector{dialector(pool.Kind, replica.DB)}})))
+	require.NoError(t, db.Use(outboxgorm.Plugin()))
+	a := mustNew(t, db, writer)
+	var wg sync.WaitGroup
+	for _, handle := range []*gorm.DB{db, early, db.Session(&gorm.Session{PrepareStmt: true}), early.WithContext(t.Context())} {
+		for range 3 {
+			wg.Go(func() {
+				var n int64
+				if err := handle.Model(&invoice{}).Count(&n).Error; err != nil {
+					t.Errorf("Count: %v", err)
+				}
+				if err := handle.Create(&invoice{hook: func(tx *gorm.DB) error {
+					_, err := a.Write(t.Context(), tx, adaptertest.Event())
+					return err
+				}}).Error; err != nil {
+					t.Errorf("Create: %v", err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.Len(t, record.Outcomes(), 12)
+	require.Equal(t, 12, adaptertest.Written(t, pool.DB))
 }
 
 func TestResolverOtherSource(t *testing.T) {
