@@ -131,8 +131,11 @@ func (c *conn) prepare(ctx context.Context, query string) (driver.Stmt, error) {
 // database/sql that rolls back.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	c.lose()
-	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	forwarding := context.AfterFunc(ctx, cancel)
+	inner, cancel, forwarding := ctx, context.CancelFunc(func() {}), func() bool { return true }
+	if ctx.Done() != nil { // else it is spared the driver's watching, too
+		inner, cancel = context.WithCancel(context.WithoutCancel(ctx))
+		forwarding = context.AfterFunc(ctx, cancel)
+	}
 	tx, err := c.begin(inner, opts)
 	if !forwarding() && err == nil {
 		_ = tx.Rollback()

@@ -114,3 +114,14 @@ func TestCommitAfterTheEndOfTheContextRollsBack(t *testing.T) {
 	require.Equal(t, int32(1), inner.undone.Load())
 	rec.eventually(t, "rollback")
 }
+
+// Some drivers start a goroutine to watch a context that can end.
+func TestContextWithoutEndStaysOne(t *testing.T) {
+	t.Parallel()
+	inner := newWatchful(nil)
+	db := openWrapped(t, fixedConnector{conn: inner})
+	tx, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
+	require.NoError(t, err)
+	require.Nil(t, (*inner.began.Load()).Done())
+	require.NoError(t, tx.Commit())
+}
