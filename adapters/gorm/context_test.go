@@ -145,3 +145,33 @@ func TestTransactorsTransactionEndsOnce(t *testing.T) {
 	require.NoError(t, err, "the one in the context is over, so this is a new one")
 	require.NoError(t, late.Rollback())
 }
+
+func TestTransactorsSavepointThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	each(t, testdb.Main(), func(t *testing.T, f *fixture) {
+		ctx, outer, err := f.a.Begin(t.Context(), nil)
+		require.NoError(t, err)
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		_, _, err = f.a.Begin(ended, nil)
+		require.ErrorIs(t, err, context.Canceled)
+
+		tx, ok := f.a.TxFrom(ctx)
+		require.True(t, ok)
+		if f.pool.Kind == testdb.Postgres {
+			require.NoError(t, tx.SavePoint("before").Error)
+			require.Error(t, tx.Exec("no SQL").Error)
+			_, _, err = f.a.Begin(ctx, nil)
+			require.ErrorContains(t, err, "opening a savepoint")
+			require.NoError(t, tx.RollbackTo("before").Error)
+		}
+		_, inner, err := f.a.Begin(ctx, nil)
+		require.NoError(t, err, "the transaction is none the worse")
+		require.NoError(t, inner.Commit())
+
+		require.NoError(t, tx.Exec("ROLLBACK").Error)
+		_, _, err = f.a.Begin(ctx, nil)
+		require.ErrorIs(t, err, outbox.ErrNoTransaction)
+		require.Error(t, outer.Commit())
+	})
+}

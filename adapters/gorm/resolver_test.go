@@ -143,6 +143,27 @@ func TestResolverFromManyGoroutines(t *testing.T) {
 	require.Equal(t, 12, adaptertest.Written(t, pool.DB))
 }
 
+// A dbresolver that has sources for some models only leaves the others where they
+// are.
+func TestResolverOfSomeModels(t *testing.T) {
+	t.Parallel()
+	for _, prepare := range []bool{false, true} {
+		f := onSQLite(t, &gorm.Config{})
+		db := openPlain(t, f.pool, &gorm.Config{PrepareStmt: prepare})
+		other := testdb.Open(t, sqliteTarget())
+		require.NoError(t, db.Use(dbresolver.Register(dbresolver.Config{
+			Sources: []gorm.Dialector{dialector(other.Kind, other.DB)},
+		}, &invoice{})))
+		require.NoError(t, db.Use(outboxgorm.Plugin()))
+		f.a = mustNew(t, db, f.writer)
+		require.NoError(t, db.Create(&order{hook: func(tx *gorm.DB) error {
+			f.write(tx)
+			return nil
+		}}).Error)
+		f.want(1, "commit")
+	}
+}
+
 func TestResolverOtherSource(t *testing.T) {
 	t.Parallel()
 	eachOrder(t, func(t *testing.T, r resolved) {
