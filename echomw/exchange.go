@@ -3,8 +3,8 @@ package echomw
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -79,7 +79,7 @@ func serve(config *TransactionConfig, c echo.Context, next echo.HandlerFunc) err
 	inner, uninstall := x.own.install(c)
 	returned := false
 	defer func() {
-		if !returned { // the handler panicked or ended its goroutine
+		if !returned { // something panicked or ended the goroutine
 			x.unit.rollback()
 			if x.gate.state != passing {
 				x.discard()
@@ -89,9 +89,9 @@ func serve(config *TransactionConfig, c echo.Context, next echo.HandlerFunc) err
 		x.restore()
 		cancel(nil)
 	}()
-	err = next(inner)
+	err = x.finish(next(inner))
 	returned = true
-	return x.finish(err)
+	return err
 }
 
 // finish ends the transaction, if that is still to be done, after the handler
@@ -188,9 +188,8 @@ func (x *exchange) discard() {
 	x.gate.drop()
 	header := x.gate.Header()
 	clear(header)
-	maps.Copy(header, x.header)
 	for name, values := range x.header {
-		header[name] = append([]string(nil), values...)
+		header[name] = slices.Clone(values)
 	}
 	x.res.Committed, x.res.Status, x.res.Size = x.before.committed, x.before.status, x.before.size
 	x.c.SetResponse(x.res) // echo.WrapMiddleware puts another in its place

@@ -166,6 +166,9 @@ func (g *gate) FlushError() error {
 	if g.deaf {
 		return nil
 	}
+	if !can[http.Flusher](g.ResponseWriter) && !can[interface{ FlushError() error }](g.ResponseWriter) {
+		return http.ErrNotSupported
+	}
 	if err := g.open(); err != nil {
 		return err
 	}
@@ -177,10 +180,28 @@ func (g *gate) Flush() { _ = g.FlushError() }
 
 // Hijack implements [http.Hijacker]. It commits first.
 func (g *gate) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if !can[http.Hijacker](g.ResponseWriter) { // as under HTTP/2
+		return nil, nil, http.ErrNotSupported
+	}
 	if err := g.openWith(http.StatusSwitchingProtocols); err != nil {
 		return nil, nil, err
 	}
 	return http.NewResponseController(g.ResponseWriter).Hijack()
+}
+
+// can says whether a writer, or one that it wraps, implements T: what cannot be
+// done is no reason to commit.
+func can[T any](w http.ResponseWriter) bool {
+	for {
+		if _, ok := w.(T); ok {
+			return true
+		}
+		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = wrapper.Unwrap()
+	}
 }
 
 // SetReadDeadline is for [http.ResponseController].

@@ -1,0 +1,80 @@
+package echomw
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// stats is [outbox.Stats] as operators read it.
+type stats struct {
+	Pending     int64      `json:"pending"`
+	Due         int64      `json:"due"`
+	Delayed     int64      `json:"delayed"`
+	Dead        int64      `json:"dead"`
+	CountsUpTo  int        `json:"counts_up_to"` // each count stops there
+	OldestDue   float64    `json:"oldest_due_seconds"`
+	HotDepth    int        `json:"hot_depth"`
+	ColdDepth   int        `json:"cold_depth"`
+	LastPoll    *time.Time `json:"last_poll"` // null: it has not polled, or there is no poller
+	PollSeconds float64    `json:"poll_interval_seconds"`
+}
+
+func statsAnswer(s *outbox.Stats) stats {
+	answer := stats{
+		Pending: s.Pending, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, CountsUpTo: outbox.StatsLimit,
+		OldestDue: s.OldestDueAge.Seconds(), HotDepth: s.HotDepth, ColdDepth: s.ColdDepth,
+		PollSeconds: s.PollInterval.Seconds(),
+	}
+	if !s.LastPoll.IsZero() {
+		last := s.LastPoll.UTC()
+		answer.LastPoll = &last
+	}
+	return answer
+}
+
+type listing struct {
+	DeadLetters []deadLetter `json:"dead_letters"`
+	// More says that the limit cut the listing off.
+	More bool `json:"more"`
+}
+
+type replayed struct {
+	Replayed int `json:"replayed"`
+}
+
+// deadLetter is one in a listing, without what it is about.
+type deadLetter struct {
+	EventID       string               `json:"event_id"`
+	EventType     outbox.EventType     `json:"event_type"`
+	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	AggregateID   string               `json:"aggregate_id,omitempty"`
+	TenantID      string               `json:"tenant_id,omitempty"`
+	OccurredAt    time.Time            `json:"occurred_at"`
+	DiedAt        time.Time            `json:"died_at"`
+	Attempts      int                  `json:"attempts"`
+	LastError     string               `json:"last_error"`
+	PayloadBytes  int                  `json:"payload_bytes"`
+
+	Headers map[string]string `json:"headers,omitempty"`
+	Payload json.RawMessage   `json:"payload,omitempty"`
+}
+
+func summary(l *outbox.DeadLetter) deadLetter {
+	return deadLetter{
+		EventID: l.EventID, EventType: l.EventType, AggregateType: l.AggregateType,
+		AggregateID: l.AggregateID, TenantID: l.TenantID,
+		OccurredAt: l.OccurredAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts,
+		LastError: l.LastError, PayloadBytes: l.Payload.Len(),
+	}
+}
+
+// disclose adds headers and payload.
+func (d *deadLetter) disclose(l *outbox.DeadLetter) {
+	d.Headers = l.Headers
+	d.Payload = l.Payload.Bytes()
+	if !json.Valid(d.Payload) { // not written by this library: show the text
+		d.Payload, _ = json.Marshal(l.Payload.String())
+	}
+}
