@@ -28,11 +28,11 @@ func openMySQL(t testing.TB, opts ...testdb.Option) *testdb.DB {
 // error came or that nobody looked at it.
 func TestDeadlockIsSeenOnEveryPath(t *testing.T) {
 	t.Parallel()
-	const update, query = "UPDATE locked SET n = 2 WHERE id = 1", "SELECT n FROM locked WHERE id = 1 FOR UPDATE"
+	const update = "UPDATE locked SET n = 2 WHERE id = 1"
+	// The first row is large, so that the server sends it before it waits.
+	const query = "SELECT REPEAT('x', 100000) FROM locked WHERE id <= 1 ORDER BY id FOR UPDATE"
 	rows := func(rows *sql.Rows, err error) error {
-		if err != nil {
-			return err
-		}
+		require.NoError(t, err, "it comes with the rows")
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 		}
@@ -58,7 +58,7 @@ func TestDeadlockIsSeenOnEveryPath(t *testing.T) {
 			return rows(tx.QueryContext(ctx, query))
 		},
 		"rows of a prepared statement": func(ctx context.Context, tx *sql.Tx) error {
-			return rows(tx.QueryContext(ctx, "SELECT n FROM locked WHERE id = ? FOR UPDATE", 1))
+			return rows(tx.QueryContext(ctx, "SELECT REPEAT('x', ?) FROM locked WHERE id <= 1 ORDER BY id FOR UPDATE", 100000))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestDeadlockIsSeenOnEveryPath(t *testing.T) {
 			bare := openMySQL(t)
 			f := newWrappedFixture(t, bare)
 			exec(t, noTx{bare.DB}, "CREATE TABLE locked (id INTEGER NOT NULL PRIMARY KEY, n INTEGER NOT NULL)")
-			exec(t, noTx{bare.DB}, "INSERT INTO locked (id, n) VALUES (1, 0), (2, 0)")
+			exec(t, noTx{bare.DB}, "INSERT INTO locked (id, n) VALUES (0, 0), (1, 0), (2, 0)")
 			heavy := begin(t, bare.DB) // the lighter one is the victim
 			exec(t, heavy, "INSERT INTO locked (id, n) VALUES (101, 0), (102, 0), (103, 0), (104, 0), (105, 0)")
 			exec(t, heavy, "UPDATE locked SET n = 1 WHERE id = 1")

@@ -216,6 +216,7 @@ func TestPoolThatPosesAsATransactionIsRefused(t *testing.T) {
 	t.Parallel()
 	db := openWrapped(t, newRecording())
 	a := sqltx.New(db, newWriter(t, db, "sqlite"), sqltx.AllowUnmanaged())
+	require.NoError(t, begin(t, db).Commit()) // the connection has forgotten it
 	_, err := a.Write(t.Context(), noTx{db}, event())
 	require.ErrorIs(t, err, outbox.ErrUnmanagedTransaction)
 }
