@@ -1,0 +1,58 @@
+package outboxfx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/fx"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// schemaCreator is a store that can create its table; those of sqlstore can.
+type schemaCreator interface {
+	CreateSchema(ctx context.Context, db outbox.DB) error
+}
+
+// run registers the listeners and ties the outbox to the app's life. It is an
+// Invoke, so the hook comes after those of everything that the listeners were
+// made of, the database included: fx stops in reverse, and the outbox drains
+// while they still work.
+func (m *module) run(
+	lc fx.Lifecycle, o *outbox.Outbox, p parts,
+	listeners []contribution[[]outbox.Binding], interceptors []contribution[outbox.Interceptor],
+	hooks []contribution[outbox.WriterHook], known []moduleName,
+) error {
+	unknown := unknownTargets(listeners, known)
+	unknown = append(unknown, unknownTargets(interceptors, known)...)
+	unknown = append(unknown, unknownTargets(hooks, known)...)
+	if err := errors.Join(unknown...); err != nil {
+		return err
+	}
+	if err := register(o, m.name, listeners); err != nil {
+		return err
+	}
+	lc.Append(fx.Hook{
+		OnStart: func(ctx context.Context) error {
+			if p.config.CreateSchema {
+				// conflicts saw to it that the store can.
+				if err := p.store.(schemaCreator).CreateSchema(ctx, p.db); err != nil {
+					// fx does not stop what did not start.
+					return errors.Join(fmt.Errorf("outboxfx: creating the table of %s: %w", describe(m.name), err), o.Close(ctx))
+				}
+			}
+			if err := o.Start(ctx); err != nil {
+				return fmt.Errorf("outboxfx: starting %s: %w", describe(m.name), err)
+			}
+			return nil
+		},
+		OnStop: func(ctx context.Context) error {
+			if err := o.Close(ctx); err != nil {
+				return fmt.Errorf("outboxfx: closing %s: %w", describe(m.name), err)
+			}
+			return nil
+		},
+	})
+	return nil
+}
