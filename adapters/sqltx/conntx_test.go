@@ -187,6 +187,24 @@ func TestTransactionWithoutEventsIsLeftAlone(t *testing.T) {
 	require.ErrorContains(t, tx.Commit(), "rolled back before COMMIT")
 }
 
+// The store's INSERT would commit by itself.
+func TestScopeOfATransactionThatWasEndedByHandRunsNothing(t *testing.T) {
+	t.Parallel()
+	inner := newRecording()
+	db := openWrapped(t, inner)
+	a := sqltx.New(db, newWriter(t, db, "sqlite"))
+	tx := begin(t, db)
+	ctx, err := a.WithTx(t.Context(), tx)
+	require.NoError(t, err)
+	scope, _ := outbox.ScopeFromContext(ctx, db)
+	_, err = scope.ExecContext(t.Context(), "INSERT")
+	require.NoError(t, err)
+	exec(t, tx, "ROLLBACK")
+	_, err = scope.ExecContext(t.Context(), "INSERT")
+	require.ErrorIs(t, err, outbox.ErrNoTransaction)
+	require.Equal(t, []string{"INSERT", "ROLLBACK"}, *inner.sent)
+}
+
 var errRefused = errors.New("no transactions today")
 
 // refusing cannot begin.
