@@ -114,7 +114,8 @@ func Open(t testing.TB, target Target, opts ...Option) *DB {
 			db.DSN += "?" + query
 		}
 	case SQLite:
-		db.DSN = "file:" + t.TempDir() + "/test.db"
+		// The name of a subtest may have a # in it, which would end the path.
+		db.DSN = "file:" + strings.NewReplacer("%", "%25", "#", "%23", "?", "%3f").Replace(t.TempDir()) + "/test.db"
 	}
 	db.DSN = withParams(db.DSN, target.params)
 	return db.Reopen(t, opts...)
