@@ -68,10 +68,26 @@ func (c executingConn) Query(query string, _ []driver.Value) (driver.Rows, error
 	return oldRows{}, nil
 }
 
+// checkingConn has statements that check their arguments.
+type checkingConn struct{ oldConn }
+
+func (c checkingConn) Prepare(query string) (driver.Stmt, error) {
+	c.note("prepare " + query)
+	return checkingStmt{oldStmt{c.oldConn}}, nil
+}
+
+type checkingStmt struct{ oldStmt }
+
+func (checkingStmt) CheckNamedValue(value *driver.NamedValue) error {
+	value.Value = fmt.Sprintf("checked %v", value.Value)
+	return nil
+}
+
 func TestDriversWithoutContextsWorkAsBefore(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(log *[]string) driver.Conn{
 		"preparing": func(log *[]string) driver.Conn { return oldConn{log} },
+		"checking":  func(log *[]string) driver.Conn { return checkingConn{oldConn{log}} },
 		"executing": func(log *[]string) driver.Conn { return executingConn{oldConn{log}} },
 	} {
 		t.Run(name, func(t *testing.T) {
