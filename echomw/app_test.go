@@ -161,8 +161,9 @@ func (a *app) start() {
 // answer is what the client saw.
 type answer struct {
 	*http.Response
-	body string
-	err  error // of reading the body
+	raw  []byte
+	body string // without space around it
+	err  error  // of reading the body
 }
 
 // send sends a request without a body; headers are names and values.
@@ -178,7 +179,7 @@ func (a *app) send(method, path string, headers ...string) answer {
 	require.NoError(a.t, err)
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	return answer{Response: response, body: strings.TrimSpace(string(body)), err: err}
+	return answer{Response: response, raw: body, body: strings.TrimSpace(string(body)), err: err}
 }
 
 func (a *app) post(path string, headers ...string) answer {
