@@ -133,6 +133,6 @@ func show(value any) string {
 	case map[string]any:
 		return "a section"
 	default:
-		return fmt.Sprintf("%.40v", v)
+		return fmt.Sprintf("%.40s", fmt.Sprint(v))
 	}
 }
