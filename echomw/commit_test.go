@@ -1,0 +1,157 @@
+package echomw_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Whatever form the success has, nothing of it is sent when the commit fails.
+func TestAFailedCommitSendsNothingOfTheResponse(t *testing.T) {
+	t.Parallel()
+	big := strings.Repeat("success ", 400_000)
+	a := newApp(t).withDeferredConstraint()
+	a.Use(recovery(), middleware.Gzip())
+	a.configured(everyMethod())
+	a.Use(logging(), recovery())
+	handlers := map[string]echo.HandlerFunc{
+		"/json":      func(c echo.Context) error { return c.JSON(http.StatusCreated, echo.Map{"ok": true}) },
+		"/nocontent": func(c echo.Context) error { return c.NoContent(http.StatusNoContent) },
+		"/nothing":   func(echo.Context) error { return nil },
+		"/redirect":  func(c echo.Context) error { return c.Redirect(http.StatusSeeOther, "/success") },
+		"/overflow":  func(c echo.Context) error { return c.Blob(http.StatusOK, "text/plain", []byte(big)) },
+		"/stream":    func(c echo.Context) error { return c.Stream(http.StatusOK, "text/plain", strings.NewReader(big)) },
+		"/flush": func(c echo.Context) error {
+			_, _ = fmt.Fprint(c.Response(), "success")
+			c.Response().Flush() // nobody looks at what came of it
+			_, _ = fmt.Fprint(c.Response(), "success")
+			return nil
+		},
+		"/untilgone": func(c echo.Context) error {
+			_, _ = fmt.Fprint(c.Response(), "success")
+			c.Response().Flush()
+			<-c.Request().Context().Done() // as a stream of events does
+			return nil
+		},
+		"/thenpanic": func(c echo.Context) error {
+			c.Response().Flush()
+			panic("boom")
+		},
+		"/hijack": func(c echo.Context) error {
+			conn, _, err := c.Response().Hijack()
+			if err == nil {
+				_ = conn.Close()
+			}
+			return err
+		},
+		"/websocket": func(c echo.Context) error {
+			_, err := websocket.Accept(c.Response(), c.Request(), nil)
+			return err
+		},
+	}
+	for path, handler := range handlers {
+		a.GET(path, a.writing(func(c echo.Context) error {
+			if err := a.failingCommit(c); err != nil {
+				return err
+			}
+			if err := echomw.OnCommit(c, func(context.Context) { panic("it has not committed") }); err != nil {
+				return err
+			}
+			c.Response().Header().Set("Set-Cookie", "success=1")
+			return handler(c)
+		}))
+	}
+	var rollbacks []string
+	for path := range handlers {
+		got := a.send("GET", path, "Connection", "Upgrade", "Upgrade", "websocket",
+			"Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
+		require.Equal(t, `{"error":"not committed"}`, got.body, path)
+		require.Equal(t, 500, got.StatusCode, path)
+		for _, header := range []string{"Set-Cookie", "Location", "Sec-WebSocket-Accept", "Upgrade"} {
+			require.Empty(t, got.Header.Get(header), path)
+		}
+		rollbacks = append(rollbacks, "rollback")
+		a.want(0, rollbacks...)
+	}
+}
+
+func TestTheBufferHoldsWhatMaxBufferSays(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).configured(echomw.TransactionConfig{MaxBuffer: 100})
+	var before, after int
+	a.POST("/:size", a.writing(func(c echo.Context) error {
+		c.Response().WriteHeader(http.StatusOK)
+		size := map[string]int{"fits": 100, "over": 101}[c.Param("size")]
+		outcomes := len(a.record.Outcomes())
+		_, _ = io.WriteString(c.Response(), strings.Repeat("x", 60))
+		before = len(a.record.Outcomes()) - outcomes
+		_, _ = io.WriteString(c.Response(), strings.Repeat("y", size-60))
+		after = len(a.record.Outcomes()) - outcomes
+		_, _ = io.WriteString(c.Response(), "")
+		return nil
+	}))
+	require.Len(t, a.post("/fits").body, 100)
+	require.Equal(t, []int{0, 0}, []int{before, after})
+	require.Len(t, a.post("/over").body, 101)
+	require.Equal(t, []int{0, 1}, []int{before, after}, "the response that is too large has committed")
+	a.want(2, "commit", "commit")
+}
+
+func TestAFailureThatOverflowsRollsBack(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).configured(echomw.TransactionConfig{MaxBuffer: 10})
+	a.POST("/", a.writing(func(c echo.Context) error {
+		return c.String(http.StatusBadRequest, "a long explanation of what was wrong")
+	}))
+	a.wantAnswer(a.post("/"), 400, "a long explanation of what was wrong")
+	a.want(0, "rollback")
+}
+
+// Two databases: the inner transaction commits first, and a failure of the outer
+// one is the answer.
+func TestTwoTransactors(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).withDeferredConstraint()
+	db := testdb.Open(t, sqliteTarget())
+	writer, record := adaptertest.Writer(t, db.DB, "sqlite")
+	a.Use(recovery(), echomw.Transaction(a.transactor), echomw.Transaction(sqltx.New(db.DB, writer)))
+	a.POST("/:fate", a.writing(func(c echo.Context) error {
+		if _, err := writer.Write(c.Request().Context(), adaptertest.Event()); err != nil {
+			return err
+		}
+		switch c.Param("fate") {
+		case "outerfails":
+			ctx := c.Request().Context()
+			scope, _ := outbox.ScopeFromContext(ctx, a.writer.Source())
+			if _, err := scope.ExecContext(ctx, "INSERT INTO child (parent) VALUES (1)"); err != nil {
+				return err
+			}
+		case "error":
+			return errTest
+		}
+		return c.String(http.StatusOK, "ok")
+	}))
+	a.wantAnswer(a.post("/good"), 200, "ok")
+	a.want(1, "commit")
+	require.Equal(t, []string{"commit"}, record.Outcomes())
+	a.wantAnswer(a.post("/error"), 500, `{"error":"internal"}`)
+	a.want(1, "commit", "rollback")
+	require.Equal(t, []string{"commit", "rollback"}, record.Outcomes())
+	a.wantAnswer(a.post("/outerfails"), 500, `{"error":"not committed"}`)
+	a.want(1, "commit", "rollback", "rollback")
+	require.Equal(t, []string{"commit", "rollback", "commit"}, record.Outcomes())
+}
