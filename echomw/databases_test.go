@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
@@ -195,7 +196,7 @@ func TestAClientThatIsGoneCommitsNothing(t *testing.T) {
 		}
 		require.ErrorIs(t, err, context.Canceled)
 		require.NoError(t, <-over)
-		a.server.Close() // waits for the handler
+		require.Eventually(t, func() bool { return len(a.record.Outcomes()) == 1 }, 10*time.Second, time.Millisecond)
 		a.want(0, "rollback")
 	})
 }
