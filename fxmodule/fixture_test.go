@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/fx"
+	"go.uber.org/fx/fxevent"
 	"go.uber.org/fx/fxtest"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
@@ -95,3 +96,6 @@ func newError(opts ...fx.Option) error { return fx.New(append(opts, fx.NopLogger
 
 // validateError is what fx.ValidateApp says.
 func validateError(opts ...fx.Option) error { return fx.ValidateApp(append(opts, fx.NopLogger)...) }
+
+// quiet is fx.NopLogger for where a cycle keeps that from being made.
+func quiet() fxevent.Logger { return fxevent.NopLogger }

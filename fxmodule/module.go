@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/fx"
@@ -107,18 +108,28 @@ func (m *module) check() error {
 // provideConfig provides the validated Config. The one that the app may have is
 // the only thing that is optional.
 func (m *module) provideConfig() fx.Option {
-	tag := nameTag(m.name) + ` optional:"true"`
-	var given fx.Option = fx.Options()
+	validated := fx.ResultTags(partTag(m.name, "config"))
 	if m.config != nil {
-		tag = partTag(m.name, "configuration")
-		given = providePart[Config](m.name, "configuration", m.config, nil)
+		return fx.Options(
+			providePart[Config](m.name, "configuration", m.config, nil),
+			fx.Provide(fx.Annotate(m.validate, fx.ParamTags(partTag(m.name, "configuration")), validated)),
+		)
 	}
-	return fx.Options(given, fx.Provide(fx.Annotate(func(c Config) (resolved, error) {
-		if err := c.Validate(); err != nil {
-			return resolved{}, fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), err)
+	return fx.Provide(fx.Annotate(func(c Config, graph fx.DotGraph) (resolved, error) {
+		if c == (Config{}) {
+			if missing := ignoredConfig(graph, m.name); missing != "" {
+				return resolved{}, fmt.Errorf("outboxfx: the Config of %s has a constructor that needs a %s, which the app does not provide", describe(m.name), missing)
+			}
 		}
-		return resolved{c}, nil
-	}, fx.ParamTags(tag), fx.ResultTags(partTag(m.name, "config")))))
+		return m.validate(c)
+	}, fx.ParamTags(strings.TrimSpace(nameTag(m.name)+` optional:"true"`)), validated))
+}
+
+func (m *module) validate(c Config) (resolved, error) {
+	if err := c.Validate(); err != nil {
+		return resolved{}, fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), err)
+	}
+	return resolved{c}, nil
 }
 
 // detectStore asks the database what it is.
