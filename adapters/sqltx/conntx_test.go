@@ -1,11 +1,14 @@
 package sqltx_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -96,6 +99,29 @@ func TestCallbackOfASavepointUsesTheTransaction(t *testing.T) {
 		require.NoError(t, tx.Commit())
 		require.Equal(t, 1, written(t, f.db))
 	})
+}
+
+func TestPanicOfACallbackIsLogged(t *testing.T) {
+	t.Parallel()
+	for _, given := range []bool{true, false} {
+		db := openWrapped(t, newRecording())
+		var log bytes.Buffer
+		rec := &record{}
+		var opts []sqltx.Option
+		if given {
+			opts = append(opts, sqltx.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		}
+		a := sqltx.New(db, newWriter(t, db, "sqlite", rec.hook()), opts...)
+		tx := begin(t, db)
+		ctx, err := a.WithTx(t.Context(), tx)
+		require.NoError(t, err)
+		scope, _ := outbox.ScopeFromContext(ctx, db)
+		require.NoError(t, scope.AfterCommit(func(context.Context) { panic("on purpose") }))
+		write(t, a, tx)
+		require.NoError(t, tx.Commit())
+		rec.eventually(t, "commit") // which comes after it
+		require.Equal(t, given, strings.Contains(log.String(), "on purpose"))
+	}
 }
 
 func TestCallbackThatEndsItsGoroutineHoldsUpNoOther(t *testing.T) {
