@@ -1,0 +1,81 @@
+// Echo-fx-demo is an order service: an echo API whose requests each have a
+// transaction, an outbox that delivers the orders placed to a listener, and an
+// fx app that wires it. Try it with
+//
+//	go run ./samples/echo-fx-demo        # serves on :8080
+//	go run ./samples/echo-fx-demo -tour  # shows itself what it does
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxevent"
+
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+)
+
+func main() {
+	settings, err := readSettings(os.Args[1:], os.Getenv)
+	if err == nil {
+		err = run(settings)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "echo-fx-demo:", err)
+		os.Exit(1)
+	}
+}
+
+// newApp is the whole service.
+func newApp(settings Settings, more ...fx.Option) *fx.App {
+	return fx.New(
+		fx.Supply(settings),
+		fx.Provide(
+			openDatabase,  // *sql.DB and what kind it is
+			outboxConfig,  // outboxfx.Config
+			newShop,       // orders and their events, with the ORM of the settings
+			newDeliveries, // what the listener got
+			newServer,     // the API
+		),
+		outboxfx.Module,
+		outboxfx.AsListener(newWarehouse, outboxfx.On(orderAggregate, orderPlacedEvent)),
+		outboxfx.AsHook(newCommitTimes),
+		fx.Invoke(serve), // the last to start and the first to stop
+		fx.WithLogger(func() fxevent.Logger { return fxevent.NopLogger }),
+		fx.Options(more...),
+	)
+}
+
+// run starts the service and stops it at SIGTERM, or shows it.
+func run(settings Settings) error {
+	if settings.Tour {
+		return tour(settings)
+	}
+	app := newApp(settings)
+	if err := start(app); err != nil {
+		return err
+	}
+	signal := <-app.Wait()
+	slog.Info("stopping", "signal", signal.Signal)
+	return stop(app)
+}
+
+func start(app *fx.App) error {
+	ctx, cancel := context.WithTimeout(context.Background(), app.StartTimeout())
+	defer cancel()
+	return app.Start(ctx)
+}
+
+// stop answers the requests that have come and delivers what is queued.
+func stop(app *fx.App) error {
+	ctx, cancel := context.WithTimeout(context.Background(), app.StopTimeout())
+	defer cancel()
+	if err := app.Stop(ctx); err != nil {
+		return errors.Join(errors.New("stopping"), err)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+	"go.uber.org/fx"
+
+	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/samples/internal/database"
+)
+
+// server is the API.
+type server struct {
+	echo       *echo.Echo
+	shop       Shop
+	deliveries *deliveries
+	settings   Settings
+	where      string // the database
+}
+
+func newServer(s Settings, db *database.DB, shop Shop, deliveries *deliveries, ob *outbox.Outbox) *server {
+	srv := &server{echo: echo.New(), shop: shop, deliveries: deliveries, settings: s, where: db.Where}
+	e := srv.echo
+	e.HideBanner, e.HidePort = true, true
+	e.Server.ReadHeaderTimeout = 10 * time.Second
+	e.HTTPErrorHandler = answerError
+	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: func(_ echo.Context, err error, _ []byte) error { return err }}))
+
+	// Each request that changes something has a transaction. It commits before
+	// the response leaves.
+	orders := e.Group("/orders", simulated, echomw.Transaction(&faultyTransactor{shop}))
+	orders.POST("", srv.place)
+	orders.POST("/bulk", srv.placeBulk)
+	orders.GET("", srv.listOrders)
+
+	e.GET("/deliveries", srv.listDeliveries)
+	e.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: ob}))
+	echomw.Admin(e.Group("/admin/outbox", middleware.BasicAuth(srv.isAdmin)), ob)
+	return srv
+}
+
+func (s *server) place(c echo.Context) error {
+	var request orderRequest
+	if err := decode(c, &request); err != nil {
+		return err
+	}
+	simulate, _ := simulationOf(c)
+	order, event := newOrder(request, listenersFailure(simulate))
+	ids, err := s.shop.Place(c.Request().Context(), []Order{order}, []outbox.Envelope{event})
+	if err != nil {
+		return err
+	}
+	switch simulate { // after the order and its event were written
+	case "handler-error":
+		return echo.NewHTTPError(http.StatusInternalServerError, "the handler failed (simulated)")
+	case "panic":
+		panic("the handler panicked (simulated)")
+	}
+	return c.JSON(http.StatusCreated, placed{OrderID: order.ID, EventID: ids[0]})
+}
+
+// placed is the answer to an order.
+type placed struct {
+	OrderID string `json:"order_id"`
+	EventID string `json:"event_id"`
+}
+
+func (s *server) placeBulk(c echo.Context) error {
+	var request bulkRequest
+	if err := decode(c, &request); err != nil {
+		return err
+	}
+	orders, events := make([]Order, request.N), make([]outbox.Envelope, request.N)
+	for i := range orders {
+		orders[i], events[i] = newOrder(request.orderRequest, "")
+	}
+	ids, err := s.shop.Place(c.Request().Context(), orders, events)
+	if err != nil {
+		return err
+	}
+	answer := make([]placed, len(orders))
+	for i := range orders {
+		answer[i] = placed{OrderID: orders[i].ID, EventID: ids[i]}
+	}
+	return c.JSON(http.StatusCreated, map[string]any{"orders": answer})
+}
+
+func (s *server) listOrders(c echo.Context) error {
+	limit, err := limitOf(c)
+	if err != nil {
+		return err
+	}
+	orders, err := s.shop.Orders(c.Request().Context(), limit)
+	if err != nil {
+		return err
+	}
+	if orders == nil {
+		orders = []Order{}
+	}
+	return c.JSON(http.StatusOK, map[string]any{"orders": orders})
+}
+
+func (s *server) listDeliveries(c echo.Context) error {
+	limit, err := limitOf(c)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, map[string]any{"deliveries": s.deliveries.list(c.QueryParam("order_id"), limit)})
+}
+
+const adminUser = "admin"
+
+func (s *server) isAdmin(user, password string, _ echo.Context) (bool, error) {
+	given, want := sha256.Sum256([]byte(user+":"+password)), sha256.Sum256([]byte(adminUser+":"+s.settings.Password))
+	return subtle.ConstantTimeCompare(given[:], want[:]) == 1, nil
+}
+
+// answerError answers every failure in JSON. What the database said goes to the
+// log.
+func answerError(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	status, answer := http.StatusInternalServerError, map[string]string{"error": "something went wrong; nothing was saved"}
+	var bad *badRequest
+	var known *echo.HTTPError
+	var commit *echomw.CommitError
+	switch {
+	case errors.As(err, &bad):
+		status, answer = http.StatusBadRequest, map[string]string{"error": bad.Error(), "field": bad.field}
+	case errors.As(err, &commit) && errors.Is(err, outbox.ErrOutcomeUnknown):
+		answer["error"] = "the database was lost while saving; the order may have been placed or not"
+	case errors.As(err, &commit):
+		answer["error"] = "the transaction did not commit; nothing was saved"
+	case errors.As(err, &known):
+		status, answer = known.Code, map[string]string{"error": fmt.Sprint(known.Message)}
+	}
+	if status >= http.StatusInternalServerError {
+		slog.Warn("request failed", "method", c.Request().Method, "path", c.Path(), "status", status, "error", err)
+	}
+	if err := c.JSON(status, answer); err != nil {
+		slog.Info("answering failed", "error", err)
+	}
+}
+
+// serve opens the port when the app starts, and answers what has come before it
+// stops.
+func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, s *server) {
+	lc.Append(fx.StartStopHook(
+		func(ctx context.Context) error {
+			var config net.ListenConfig
+			listener, err := config.Listen(ctx, "tcp", s.settings.Addr)
+			if err != nil {
+				return err
+			}
+			s.echo.Listener = listener
+			go func() {
+				if err := s.echo.Server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+					slog.Error("serving", "error", err)
+					_ = shutdown.Shutdown(fx.ExitCode(1))
+				}
+			}()
+			if !s.settings.Tour {
+				s.greet()
+			}
+			return nil
+		},
+		func(ctx context.Context) error { return s.echo.Server.Shutdown(ctx) },
+	))
+	s.echo.Server.Handler = s.echo
+}
+
+// url is where the server can be reached from this machine.
+func (s *server) url() string {
+	_, port, _ := net.SplitHostPort(s.echo.Listener.Addr().String())
+	host, _, err := net.SplitHostPort(s.settings.Addr)
+	if err != nil || host == "" || net.ParseIP(host).IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// greet says where the service is and what to try.
+func (s *server) greet() {
+	fmt.Printf(`serving on %[1]s, with %[2]s on %[3]s
+deliveries go to %[4]s; the password of %[5]s for /admin/outbox is %[6]s. Try:
+
+  curl -d '{"customer":"Ada","item":"tea","quantity":2}' %[1]s/orders
+  curl %[1]s/deliveries
+  curl -u %[5]s:%[6]s %[1]s/admin/outbox/stats
+
+`, s.url(), s.settings.ORM, s.where, s.settings.DataDir, adminUser, s.settings.Password)
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/fx"
+
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/samples/internal/database"
+)
+
+// Settings are the flags and variables.
+type Settings struct {
+	Addr        string // host:port; -addr or ADDR
+	DataDir     string // -data or DATA_DIR
+	DatabaseURL string // DATABASE_URL
+	ORM         string // gorm, bun or sql; ORM
+	Password    string // of /admin; ADMIN_PASSWORD
+	Config      string // the outbox's YAML file; -config
+	Tour        bool   // -tour
+}
+
+var orms = []string{"gorm", "bun", "sql"}
+
+// readSettings reads what is set, and makes up the rest.
+func readSettings(args []string, getenv func(string) string) (Settings, error) {
+	or := func(name, otherwise string) string {
+		if value := getenv(name); value != "" {
+			return value
+		}
+		return otherwise
+	}
+	s := Settings{DatabaseURL: getenv("DATABASE_URL"), ORM: or("ORM", orms[0]), Password: or("ADMIN_PASSWORD", rand.Text()[:12])}
+	flags := flag.NewFlagSet("echo-fx-demo", flag.ContinueOnError)
+	flags.StringVar(&s.Addr, "addr", or("ADDR", ":8080"), "where to serve")
+	flags.StringVar(&s.DataDir, "data", getenv("DATA_DIR"), "folder for the SQLite file and the list of deliveries; by default one under the user's cache")
+	flags.StringVar(&s.Config, "config", "", "YAML file with settings of the outbox; variables OUTBOX_… stand above it")
+	flags.BoolVar(&s.Tour, "tour", false, "try everything once, tell what happened, and end")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("the argument %q is one too many", flags.Arg(0))
+	}
+	if !slices.Contains(orms, s.ORM) {
+		return s, fmt.Errorf("ORM is %q; known are %s", s.ORM, strings.Join(orms, ", "))
+	}
+	if s.DataDir == "" && !s.Tour {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return s, fmt.Errorf("finding a folder for the data, which -data would name: %w", err)
+		}
+		s.DataDir = filepath.Join(cache, "outbox-go", "echo-fx-demo")
+	}
+	return s, nil
+}
+
+// outboxConfig is the outbox's configuration: the file's and the variables', and
+// for what they leave out what suits a demonstration.
+func outboxConfig(s Settings) (outboxfx.Config, error) {
+	config, err := outboxfx.LoadConfig(s.Config)
+	if err != nil {
+		return config, err
+	}
+	config.CreateSchema = true
+	if config.Poller.Interval == 0 && config.Mode != outboxfx.WriterOnly {
+		config.Poller.Interval = time.Second
+	}
+	if config.Retry == (outboxfx.RetryConfig{}) && (config.Mode == "" || config.Mode == outboxfx.SingleNode || config.Mode == outboxfx.MultiNode) {
+		config.Retry.BaseDelay = 100 * time.Millisecond
+	}
+	return config, nil
+}
+
+// openDatabase opens the pool, makes the table of orders, and closes the pool
+// when everything else has stopped.
+func openDatabase(lc fx.Lifecycle, s Settings) (*database.DB, *sql.DB, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	db, err := database.Open(ctx, s.DatabaseURL, filepath.Join(s.DataDir, "demo.db"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := db.ExecContext(ctx, createOrders); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("making the table of orders in %s: %w", db.Where, err), db.Close())
+	}
+	lc.Append(fx.StopHook(db.Close))
+	return db, db.DB, nil
+}
