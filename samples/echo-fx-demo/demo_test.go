@@ -1,0 +1,214 @@
+package main_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+)
+
+// everyDatabase runs a test with the shops spread over the databases.
+func everyDatabase(t *testing.T, test func(t *testing.T, p *place)) {
+	t.Helper()
+	for i, target := range testdb.Main() {
+		orm := []string{"gorm", "bun", "sql"}[i]
+		t.Run(target.Name+"/"+orm, func(t *testing.T) {
+			t.Parallel()
+			test(t, newPlace(t, target, orm))
+		})
+	}
+}
+
+func TestStoppedInTheMiddleOfLoad(t *testing.T) {
+	t.Parallel()
+	everyDatabase(t, func(t *testing.T, p *place) { interrupt(t, p, syscall.SIGTERM) })
+}
+
+func TestKilledInTheMiddleOfLoad(t *testing.T) {
+	t.Parallel()
+	everyDatabase(t, func(t *testing.T, p *place) { interrupt(t, p, syscall.SIGKILL) })
+}
+
+func interrupt(t *testing.T, p *place, signal syscall.Signal) {
+	t.Helper()
+	s := p.start(t)
+	var l load
+	l.run(s, 8)
+	require.Eventually(t, func() bool { return l.count() > 100 }, 60*time.Second, time.Millisecond)
+	require.NoError(t, s.Process.Signal(signal))
+	if signal == syscall.SIGTERM {
+		s.end(t)
+	} else {
+		_ = s.Wait()
+	}
+	l.wg.Wait()
+
+	again := p.start(t)
+	require.Eventually(t, func() bool {
+		byOrder, _ := p.delivered(t)
+		for _, id := range l.placed {
+			if byOrder[id] == 0 {
+				return false
+			}
+		}
+		return true
+	}, 60*time.Second, 20*time.Millisecond, "each order that was answered with 201 is delivered")
+	// No more may come.
+	var stats struct {
+		Pending int `json:"pending"`
+		Dead    int `json:"dead"`
+	}
+	require.Eventually(t, func() bool {
+		again.get(t, "/admin/outbox/stats", &stats)
+		return stats.Pending == 0
+	}, 60*time.Second, 20*time.Millisecond)
+	require.Zero(t, stats.Dead)
+
+	var saved struct {
+		Orders []struct {
+			OrderID string `json:"order_id"`
+		}
+	}
+	again.get(t, "/orders?limit=10000", &saved)
+	byOrder, byCustomer := p.delivered(t)
+	require.Len(t, byOrder, len(saved.Orders), "delivered is what was saved, and nothing else")
+	for _, o := range saved.Orders {
+		require.Positive(t, byOrder[o.OrderID])
+	}
+	for _, customer := range l.refused {
+		require.Zero(t, byCustomer[customer], "%s was told that the order failed", customer)
+	}
+	if signal == syscall.SIGTERM {
+		for id, n := range byOrder {
+			require.Equal(t, 1, n, "order %s was delivered %d times without a crash", id, n)
+		}
+	}
+	require.NoError(t, again.Process.Signal(syscall.SIGTERM))
+	again.end(t)
+}
+
+func TestTour(t *testing.T) {
+	t.Parallel()
+	everyDatabase(t, func(t *testing.T, p *place) {
+		cmd := exec.CommandContext(t.Context(), binary, "-tour")
+		cmd.Env = append(os.Environ(), p.env...)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "Every order that was saved has its event delivered, and no other.")
+		require.Contains(t, string(out), "dead: the warehouse does not know the item")
+	})
+}
+
+func TestBadInputIsAnswered(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, testdb.Main()[2], "gorm")
+	s := p.start(t)
+	for body, says := range map[string]string{
+		``:                                "is empty",
+		`{`:                               "unexpected EOF",
+		`[]`:                              "array",
+		`{"customer":1}`:                  "customer is a JSON number",
+		`{"customer":"Ada","item":""}`:    "item is missing or blank",
+		`{"customer":"Ada","item":"tea"}`: "quantity is 0",
+		`{"customer":"Ada","item":"tea","quantity":-1}`:                                      "quantity is -1",
+		`{"customer":"Ada","item":"tea","quantity":1.5}`:                                     "quantity is a JSON number 1.5",
+		`{"customer":"Ada","item":"tea","quantity":"1"}`:                                     "quantity is a JSON string",
+		`{"customer":"Ada","item":"tea","quantity":1,"price":2}`:                             "price",
+		`{"customer":"Ada","item":"tea","quantity":1} {}`:                                    "something follows",
+		`{"customer":"` + strings.Repeat("é", 101) + `","item":"tea","quantity":1}`:          "customer has 101 characters; the limit is 100",
+		`{"customer":"A\u0000","item":"tea","quantity":1}`:                                   "customer contains a NUL",
+		`{"customer":"` + strings.Repeat("a", 70_000) + `","item":"tea","quantity":1}`:       "longer than 65536 bytes",
+		`{"customer":"Ada","item":"tea","quantity":1}` + strings.Repeat(" ", 70_000) + `"x"`: "longer than 65536 bytes",
+	} {
+		status, answer, err := s.call(http.MethodPost, "/orders", body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusBadRequest, status, "%.60s", body)
+		var problem struct{ Error string }
+		require.NoError(t, json.Unmarshal(answer, &problem), "%.60s: %s", body, answer)
+		require.Contains(t, problem.Error, says, "%.60s", body)
+	}
+	for path, says := range map[string]string{
+		"/orders?simulate=x": "known are", "/orders?limit=x": "no number", "/orders?limit=0": "from 1", "/deliveries?limit=100000": "from 1 to 10000",
+	} {
+		method := http.MethodGet
+		if strings.Contains(path, "simulate") {
+			method = http.MethodPost
+		}
+		status, answer, err := s.call(method, path, `{"customer":"Ada","item":"tea","quantity":1}`)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusBadRequest, status, path)
+		require.Contains(t, string(answer), says)
+	}
+	status, answer, err := s.call(http.MethodPost, "/orders/bulk", `{"customer":"Ada","item":"tea","quantity":1,"n":1001}`)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, string(answer), "n is 1001")
+
+	var saved struct{ Orders []any }
+	s.get(t, "/orders", &saved)
+	require.Empty(t, saved.Orders)
+	var stats struct{ Pending, Dead int }
+	s.get(t, "/admin/outbox/stats", &stats)
+	require.Zero(t, stats)
+	byOrder, _ := p.delivered(t)
+	require.Empty(t, byOrder)
+}
+
+func TestAdminNeedsThePassword(t *testing.T) {
+	t.Parallel()
+	s := newPlace(t, testdb.Main()[2], "sql").start(t)
+	for _, password := range []string{"", "wrong"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/admin/outbox/stats", nil)
+		require.NoError(t, err)
+		if password != "" {
+			request.SetBasicAuth("admin", password)
+		}
+		response, err := s.client.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusUnauthorized, response.StatusCode)
+	}
+	status, _, err := s.call(http.MethodGet, "/admin/outbox/stats", "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+	status, answer, err := s.call(http.MethodGet, "/healthz", "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, "%s", answer)
+}
+
+func TestWrongSettingsAreExplained(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		args []string
+		env  string
+		says string
+	}{
+		"orm":       {nil, "ORM=hibernate", "known are gorm, bun, sql"},
+		"database":  {nil, "DATABASE_URL=oracle://x", "known are postgres:// and mysql://"},
+		"nowhere":   {nil, "DATABASE_URL=postgres://127.0.0.1:1/x?sslmode=disable", "connecting to postgres://127.0.0.1:1/x"},
+		"argument":  {[]string{"serve"}, "", `"serve" is one too many`},
+		"variable":  {nil, "OUTBOX_DISPATCHER_WORKERS=3", "OUTBOX_DISPATCHER_WORKERS"},
+		"no config": {[]string{"-config", "missing.yaml"}, "", "missing.yaml"},
+		"port":      {[]string{"-addr", "127.0.0.1:99999"}, "", "99999"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), binary, append([]string{"-addr", "127.0.0.1:0", "-data", t.TempDir()}, tc.args...)...)
+			cmd.Env = append(os.Environ(), tc.env)
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			require.True(t, errors.As(err, &exit), "%s", out)
+			require.Equal(t, 1, exit.ExitCode())
+			require.Contains(t, string(out), tc.says)
+		})
+	}
+}

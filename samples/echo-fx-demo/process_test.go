@@ -1,0 +1,202 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+)
+
+// binary is the built sample.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "echo-fx-demo-test")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "echo-fx-demo")
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("building the sample: %v\n%s", err, out))
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// place is where a sample keeps its things: it outlives the process.
+type place struct {
+	dir string
+	env []string
+}
+
+func newPlace(t testing.TB, target testdb.Target, orm string) *place {
+	t.Helper()
+	p := &place{dir: t.TempDir(), env: []string{"ORM=" + orm, "ADMIN_PASSWORD=secret", "HOME=" + t.TempDir()}}
+	if target.Kind != testdb.SQLite {
+		p.env = append(p.env, "DATABASE_URL="+address(t, testdb.Open(t, target)))
+	}
+	return p
+}
+
+// address is the test's database as the sample takes it.
+func address(t testing.TB, db *testdb.DB) string {
+	t.Helper()
+	if db.Kind == testdb.Postgres {
+		return db.DSN
+	}
+	config, err := mysql.ParseDSN(db.DSN)
+	require.NoError(t, err)
+	u := url.URL{Scheme: "mysql", Host: config.Addr, Path: "/" + config.DBName, User: url.UserPassword(config.User, config.Passwd)}
+	return u.String()
+}
+
+// process is a running sample.
+type process struct {
+	*exec.Cmd
+	url    string
+	client *http.Client
+	errors *bytes.Buffer
+}
+
+func (p *place) start(t testing.TB, args ...string) *process {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), binary, append([]string{"-addr", "127.0.0.1:0", "-data", p.dir}, args...)...)
+	cmd.Env = append(os.Environ(), p.env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	s := &process{Cmd: cmd, errors: &stderr, client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	t.Cleanup(func() {
+		s.client.CloseIdleConnections()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), "serving on "); ok {
+			s.url, _, _ = strings.Cut(rest, ",")
+			go func() { // keep the pipe empty
+				for lines.Scan() {
+				}
+			}()
+			return s
+		}
+	}
+	require.NoError(t, cmd.Wait(), "the sample did not start: %s", stderr.String())
+	return nil
+}
+
+func (s *process) call(method, path, body string) (status int, answer []byte, err error) {
+	request, err := http.NewRequestWithContext(context.Background(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.SetBasicAuth("admin", "secret")
+	response, err := s.client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err = io.ReadAll(response.Body)
+	return response.StatusCode, answer, err
+}
+
+func (s *process) get(t testing.TB, path string, v any) {
+	t.Helper()
+	status, answer, err := s.call(http.MethodGet, path, "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, "%s", answer)
+	require.NoError(t, json.Unmarshal(answer, v))
+}
+
+// end waits for the process that was told to stop.
+func (s *process) end(t testing.TB) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- s.Wait() }()
+	select {
+	case err := <-done:
+		require.NoError(t, err, "%s", s.errors.String())
+	case <-time.After(30 * time.Second):
+		t.Fatalf("it does not stop: %s", s.errors.String())
+	}
+}
+
+// delivered is how often each order was delivered, by the file that outlives the
+// process; a line may be cut off when it was killed.
+func (p *place) delivered(t testing.TB) (byOrder, byCustomer map[string]int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.dir, "deliveries.jsonl"))
+	require.NoError(t, err)
+	byOrder, byCustomer = map[string]int{}, map[string]int{}
+	for line := range bytes.Lines(text) {
+		var d struct {
+			OrderID  string `json:"order_id"`
+			Customer string `json:"customer"`
+		}
+		if json.Unmarshal(line, &d) == nil {
+			byOrder[d.OrderID]++
+			byCustomer[d.Customer]++
+		}
+	}
+	return byOrder, byCustomer
+}
+
+// load sends orders until the process is gone, some of which fail.
+type load struct {
+	mu      sync.Mutex
+	placed  []string // ids of the orders that were answered with 201
+	refused []string // customers whose request was answered with an error
+	wg      sync.WaitGroup
+}
+
+func (l *load) run(s *process, clients int) {
+	failures := []string{"", "", "?simulate=handler-error", "", "?simulate=commit-failure", "", "?simulate=panic", "?simulate=listener-error"}
+	for client := range clients {
+		l.wg.Go(func() {
+			for n := 0; ; n++ {
+				customer := fmt.Sprintf("c%d-%d", client, n)
+				status, answer, err := s.call(http.MethodPost, "/orders"+failures[n%len(failures)],
+					fmt.Sprintf(`{"customer":%q,"item":"tea","quantity":1}`, customer))
+				if err != nil {
+					return // it is gone; what became of this one nobody told us
+				}
+				var order struct {
+					OrderID string `json:"order_id"`
+				}
+				l.mu.Lock()
+				if status == http.StatusCreated && json.Unmarshal(answer, &order) == nil {
+					l.placed = append(l.placed, order.OrderID)
+				} else {
+					l.refused = append(l.refused, customer)
+				}
+				l.mu.Unlock()
+			}
+		})
+	}
+}
+
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.placed)
+}
