@@ -1,0 +1,121 @@
+package echomw_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Whoever is outside finds request and response as they were, and what a
+// goroutine of the handler keeps does not reach the client any more.
+func TestNothingOfTheMiddlewareIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	a := newApp(t)
+	var kept http.ResponseWriter
+	checked := 0
+	a.Use(recovery(), func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			request, response, writer := c.Request(), c.Response(), c.Response().Writer
+			defer func() {
+				require.Same(t, request, c.Request())
+				require.Same(t, response, c.Response())
+				require.Same(t, writer, c.Response().Writer)
+				require.ErrorIs(t, a.write(c), outbox.ErrNoTransaction)
+				require.ErrorIs(t, echomw.OnCommit(c, func(context.Context) {}), outbox.ErrNoTransaction)
+				_, err := kept.Write([]byte("late"))
+				require.ErrorContains(t, err, "answered already")
+				checked++
+			}()
+			return next(c)
+		}
+	}, echomw.Transaction(a.transactor), echo.WrapMiddleware(plain))
+	a.POST("/:fate", a.writing(func(c echo.Context) error {
+		kept = c.Response().Writer.(*echo.Response).Writer // under the one of WrapMiddleware
+		switch c.Param("fate") {
+		case "panic":
+			panic("boom")
+		case "error":
+			return errTest
+		case "stream":
+			c.Response().Flush()
+		}
+		return c.String(http.StatusOK, "ok")
+	}))
+	a.wantAnswer(a.post("/good"), 200, "ok")
+	a.wantAnswer(a.post("/stream"), 200, "ok")
+	a.wantAnswer(a.post("/error"), 500, `{"error":"internal"}`)
+	a.wantAnswer(a.post("/panic"), 500, `{"error":"internal"}`)
+	require.Equal(t, 4, checked)
+}
+
+// A commit that fails in a stream is answered once, also when a Logger inside
+// hears of it first.
+func TestTheErrorHandlerIsAskedOnceAboutAFailedCommit(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).withDeferredConstraint().transaction(nil, logging(), recovery())
+	answer := a.HTTPErrorHandler
+	var asked []error
+	a.HTTPErrorHandler = func(err error, c echo.Context) { asked = append(asked, err); answer(err, c) }
+	a.POST("/", func(c echo.Context) error {
+		if err := a.failingCommit(c); err != nil {
+			return err
+		}
+		return http.NewResponseController(c.Response()).Flush()
+	})
+	a.wantAnswer(a.post("/"), 500, `{"error":"not committed"}`)
+	require.Len(t, asked, 1)
+	var commit *echomw.CommitError
+	require.ErrorAs(t, asked[0], &commit)
+}
+
+func TestASavepointWithinTheRequest(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).transaction(nil)
+	a.POST("/", a.writing(func(c echo.Context) error {
+		err := outbox.InTx(c.Request().Context(), a.transactor, func(ctx context.Context) error {
+			if _, err := a.writer.Write(ctx, adaptertest.Event()); err != nil {
+				return err
+			}
+			return errTest
+		})
+		require.ErrorIs(t, err, errTest)
+		return c.String(http.StatusOK, "ok")
+	}))
+	a.wantAnswer(a.post("/"), 200, "ok")
+	a.want(1, "rollback", "commit")
+}
+
+func TestInformationalAnswersAreNotHeldBack(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).transaction(nil)
+	hinted := make(chan struct{})
+	a.POST("/", a.writing(func(c echo.Context) error {
+		c.Response().Header().Set("Link", "</style.css>")
+		c.Response().Writer.WriteHeader(http.StatusEarlyHints)
+		<-hinted
+		require.Empty(t, a.record.Outcomes())
+		return c.String(http.StatusOK, "ok")
+	}))
+	a.start()
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(status int, _ textproto.MIMEHeader) error {
+		require.Equal(t, http.StatusEarlyHints, status)
+		close(hinted)
+		return nil
+	}})
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.server.URL, nil)
+	require.NoError(t, err)
+	response, err := a.client.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, 200, response.StatusCode)
+	a.want(1, "commit")
+}
