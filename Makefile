@@ -7,13 +7,16 @@ TESTFLAGS     ?= -shuffle on -timeout 10m
 BENCH         ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test/race lint fmt bench cover tidy/check db/up db/down ci
+.PHONY: help demo serve test test/race lint fmt bench cover tidy/check db/up db/down ci
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## place orders on a SQLite file and show what becomes of their events
-	$(GO) run ./samples/quickstart
+demo: ## start an order service on a SQLite file, try everything once, and tell what happened
+	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo -tour
+
+serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL, ORM change it)
+	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo
 
 test: ## run every test; finds, starts or installs PostgreSQL and MariaDB
 	$(WITHDB) -- $(GO) test $(TESTFLAGS) ./...

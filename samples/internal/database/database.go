@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	_ "modernc.org/sqlite"             // the driver sqlite
 )
 
 // Kind is what a database is.
