@@ -108,7 +108,7 @@ func recovery() echo.MiddlewareFunc {
 }
 
 func logging() echo.MiddlewareFunc {
-	return middleware.LoggerWithConfig(middleware.LoggerConfig{Output: io.Discard})
+	return middleware.LoggerWithConfig(middleware.LoggerConfig{Output: io.Discard}) //nolint:staticcheck // deprecated, and used.
 }
 
 // write writes an event in the request's transaction.

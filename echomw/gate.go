@@ -129,9 +129,7 @@ func (g *gate) release() error {
 	}
 	g.ResponseWriter.WriteHeader(g.status)
 	// Something may have answered without Echo's knowledge, as Timeout does.
-	if res := g.x.res; !res.Committed {
-		res.Committed, res.Status = true, g.status
-	}
+	g.x.res.Committed, g.x.res.Status = true, g.status
 	if g.held() == 0 {
 		return nil
 	}

@@ -196,4 +196,3 @@ func TestTheHealthConfigIsChecked(t *testing.T) {
 	}
 	require.Panics(t, func() { echomw.Health(echomw.HealthConfig{}) })
 }
-

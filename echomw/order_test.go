@@ -187,7 +187,7 @@ func TestTimeouts(t *testing.T) {
 	contextTimeout := middleware.ContextTimeout(100 * time.Millisecond)
 	for name, mount := range map[string]func(a *app){
 		"Timeout outside":        func(a *app) { a.transaction(outside(timeout)) },
-		"Timeout inside":         func(a *app) { a.transaction(nil, timeout) },
+		"Timeout inside":         func(a *app) { a.transaction(outside(seesStatus), timeout) },
 		"ContextTimeout outside": func(a *app) { a.transaction(outside(contextTimeout)) },
 		"ContextTimeout inside":  func(a *app) { a.transaction(nil, contextTimeout) },
 	} {
@@ -221,6 +221,18 @@ func TestTimeouts(t *testing.T) {
 			require.Eventually(t, func() bool { return len(a.record.Outcomes()) == 1 }, 10*time.Second, time.Millisecond)
 			a.want(0, "rollback")
 		})
+	}
+}
+
+// seesStatus answers with the status that Echo knows of, as a logger would tell
+// it: Timeout answers without Echo's knowledge.
+func seesStatus(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		err := next(c)
+		if res := c.Response(); err == nil && (!res.Committed || res.Status != http.StatusServiceUnavailable) {
+			panic("Echo does not know of the answer")
+		}
+		return err
 	}
 }
 

@@ -32,8 +32,10 @@ func TestResponsesOfEveryFormArrive(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file.txt"), []byte("of a file"), 0o600))
 	big := strings.Repeat("0123456789abcdef", 3<<16) // 3 MiB
 	handlers := map[string]echo.HandlerFunc{
-		"/json":      func(c echo.Context) error { return c.JSON(http.StatusOK, echo.Map{"ok": true}) },
-		"/stream":    func(c echo.Context) error { return c.Stream(http.StatusOK, "text/plain", strings.NewReader("streamed")) },
+		"/json": func(c echo.Context) error { return c.JSON(http.StatusOK, echo.Map{"ok": true}) },
+		"/stream": func(c echo.Context) error {
+			return c.Stream(http.StatusOK, "text/plain", strings.NewReader("streamed"))
+		},
 		"/big":       func(c echo.Context) error { return c.Blob(http.StatusOK, "text/plain", []byte(big)) },
 		"/bigstream": func(c echo.Context) error { return c.Stream(http.StatusOK, "text/plain", strings.NewReader(big)) },
 		"/nocontent": func(c echo.Context) error { return c.NoContent(http.StatusNoContent) },
