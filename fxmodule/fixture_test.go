@@ -94,8 +94,5 @@ func started(t *testing.T, opts ...fx.Option) *fxtest.App {
 // newError is what fx.New says.
 func newError(opts ...fx.Option) error { return fx.New(append(opts, fx.NopLogger)...).Err() }
 
-// validateError is what fx.ValidateApp says.
-func validateError(opts ...fx.Option) error { return fx.ValidateApp(append(opts, fx.NopLogger)...) }
-
 // quiet is fx.NopLogger for where a cycle keeps that from being made.
 func quiet() fxevent.Logger { return fxevent.NopLogger }

@@ -22,8 +22,11 @@ type schemaCreator interface {
 func (m *module) run(
 	lc fx.Lifecycle, o *outbox.Outbox, p parts,
 	listeners []contribution[[]outbox.Binding], interceptors []contribution[outbox.Interceptor],
-	hooks []contribution[outbox.WriterHook], known []moduleName,
+	hooks []contribution[outbox.WriterHook], known []moduleName, tables []tableUse,
 ) error {
+	if err := sharedTables(tables); err != nil {
+		return err
+	}
 	unknown := unknownTargets(listeners, known)
 	unknown = append(unknown, unknownTargets(interceptors, known)...)
 	unknown = append(unknown, unknownTargets(hooks, known)...)

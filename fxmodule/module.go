@@ -87,7 +87,8 @@ func NewModule(opts ...Option) fx.Option {
 		fx.Provide(fx.Annotate(m.build,
 			fx.ParamTags(own, part("config"), part("store"), part("metrics"), part("retry policy"), part("logger"), part("registry"), group, group),
 			fx.ResultTags(own, own, own, part("parts")))),
-		fx.Invoke(fx.Annotate(m.run, fx.ParamTags("", own, part("parts"), group, group, group, group))),
+		fx.Provide(fx.Annotate(m.useOf, fx.ParamTags(own, part("parts")), fx.ResultTags(group))),
+		fx.Invoke(fx.Annotate(m.run, fx.ParamTags("", own, part("parts"), group, group, group, group, group))),
 	)
 }
 

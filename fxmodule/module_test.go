@@ -147,7 +147,7 @@ func TestEveryShapeOfConstructor(t *testing.T) {
 	started(
 		t, fx.Supply(db, box), outboxfx.Module, fx.Supply(fx.Annotate("mail", fx.ResultTags(`name:"subject"`))),
 		outboxfx.AsListener(func(in listenerDeps) (*inbox, error) { return in.Box, nil }, outboxfx.On("Order", "Placed")),
-		outboxfx.AsListener(func(b *inbox, rest ...int) outbox.ListenerFunc { return b.OnEvent }, outboxfx.On("Order", "Paid")),
+		outboxfx.AsListener(func(b *inbox, _ ...int) outbox.ListenerFunc { return b.OnEvent }, outboxfx.On("Order", "Paid")),
 		outboxfx.AsBinding(func(*inbox) outbox.Binding { return topic.Listen(keep) }),
 		outboxfx.AsBinding(func() ([]outbox.Binding, error) {
 			return []outbox.Binding{
@@ -161,6 +161,19 @@ func TestEveryShapeOfConstructor(t *testing.T) {
 	}
 	write(t, db, w, outbox.Envelope{EventType: "Two", AggregateID: "Two", Payload: outbox.RawJSON("1")})
 	box.awaits(t, "Placed", "Paid", "Bound", "One", "Two")
+}
+
+func TestAListenerInAModuleUsesWhatIsPrivateThere(t *testing.T) {
+	t.Parallel()
+	db, box := openSQLite(t), newInbox()
+	var w *outbox.Writer
+	started(t, fx.Supply(db),
+		fx.Module("mail",
+			fx.Provide(func(*outbox.Writer) *inbox { return box }, fx.Private),
+			outboxfx.AsListener(func(b *inbox) outbox.Listener { return b }, outboxfx.On("Order", "Placed"))),
+		fx.Module("shop", outboxfx.Module), fx.Populate(&w))
+	write(t, db, w, placed("o-1"))
+	box.awaits(t, "o-1")
 }
 
 func TestNoListenerIsAWarningWhereEventsAreDispatched(t *testing.T) {
