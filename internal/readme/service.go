@@ -1,0 +1,63 @@
+package readme
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+	"go.uber.org/fx"
+	"gorm.io/gorm"
+
+	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
+	"github.com/outboxkit/outbox-go/echomw"
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// NewApp is the example, for the test to run.
+var NewApp = newApp
+
+// What follows is the README's block, to the letter.
+
+func newApp(database fx.Option) *fx.App { // in main: newApp(…).Run()
+	return fx.New(
+		database,        // provides *sql.DB, and *gorm.DB on it
+		outboxfx.Module, // *outbox.Outbox, *outbox.Writer: starts and drains with the app
+		outboxfx.AsBinding(newOrderListener),
+		fx.Supply(outboxfx.Config{CreateSchema: true}), // or outboxfx.LoadConfig("outbox.yaml")
+		fx.Provide(newAdapter, newServer),
+		fx.Invoke(func(lc fx.Lifecycle, e *echo.Echo) {
+			lc.Append(fx.StartStopHook(func() { go e.Start("127.0.0.1:8080") }, e.Shutdown))
+		}),
+	)
+}
+
+func newAdapter(db *gorm.DB, w *outbox.Writer) (*outboxgorm.Adapter, error) {
+	if err := db.Use(outboxgorm.Plugin()); err != nil {
+		return nil, err
+	}
+	return outboxgorm.New(db, w)
+}
+
+func newServer(a *outboxgorm.Adapter) *echo.Echo {
+	e := echo.New()
+	e.Use(echomw.Transaction(a)) // the response leaves only after the commit
+	e.POST("/orders/:item", func(c echo.Context) error {
+		ctx, o := c.Request().Context(), order{ID: "o-1", Item: c.Param("item")}
+		tx, _ := a.TxFrom(ctx)
+		if err := tx.Create(&o).Error; err != nil {
+			return err
+		}
+		if _, err := a.Write(ctx, tx, orderPlaced.Envelope(o.ID, o)); err != nil {
+			return err
+		}
+		return c.JSON(http.StatusCreated, o)
+	})
+	return e
+}
+
+func newOrderListener() outbox.Binding {
+	return orderPlaced.Listen(func(ctx context.Context, o order, env outbox.Envelope) error {
+		return sendMail(ctx, env.EventID, o) // after the commit, at least once
+	})
+}
