@@ -2,6 +2,7 @@ package echomw_test
 
 import (
 	"context"
+	"database/sql"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -69,12 +70,37 @@ func TestTheErrorHandlerIsAskedOnceAboutAFailedCommit(t *testing.T) {
 		if err := a.failingCommit(c); err != nil {
 			return err
 		}
-		return http.NewResponseController(c.Response()).Flush()
+		return http.NewResponseController(c.Response().Writer).Flush() // Echo's own response has no errors of it
 	})
 	a.wantAnswer(a.post("/"), 500, `{"error":"not committed"}`)
 	require.Len(t, asked, 1)
 	var commit *echomw.CommitError
 	require.ErrorAs(t, asked[0], &commit)
+}
+
+// countingTransactor counts the transactions and savepoints that it began.
+type countingTransactor struct {
+	outbox.Transactor
+	begun int
+}
+
+func (c *countingTransactor) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
+	c.begun++
+	return c.Transactor.Begin(ctx, opts)
+}
+
+func TestMountedTwiceItActsOnce(t *testing.T) {
+	t.Parallel()
+	a := newApp(t)
+	transactor := &countingTransactor{Transactor: a.transactor}
+	a.transactor = transactor
+	a.transaction(nil)
+	a.Group("/orders", echomw.Transaction(transactor)).POST("", a.writing(func(c echo.Context) error {
+		return c.String(http.StatusOK, "ok")
+	}))
+	a.wantAnswer(a.post("/orders"), 200, "ok")
+	a.want(1, "commit")
+	require.Equal(t, 1, transactor.begun)
 }
 
 func TestASavepointWithinTheRequest(t *testing.T) {

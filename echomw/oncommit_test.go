@@ -18,9 +18,11 @@ func TestOnCommitRunsAfterTheCommitAlone(t *testing.T) {
 	t.Parallel()
 	a := newApp(t).transaction(outside(recovery()))
 	var told []string
+	var kept context.Context
 	a.POST("/:fate", a.writing(func(c echo.Context) error {
 		for _, name := range []string{"first", "panicking", "last"} {
 			err := echomw.OnCommit(c, func(ctx context.Context) {
+				kept = ctx //nolint:fatcontext // what the test is about.
 				_, err := a.writer.Write(ctx, adaptertest.Event())
 				told = append(told, fmt.Sprint(name, " ", adaptertest.Written(t, a.db), " ", ctx.Err(), " ", err != nil))
 				if name == "panicking" {
@@ -46,6 +48,8 @@ func TestOnCommitRunsAfterTheCommitAlone(t *testing.T) {
 	}
 	require.Empty(t, told)
 	a.wantAnswer(a.post("/good"), 200, "ok")
+	a.server.Close()
+	require.NoError(t, kept.Err(), "it may outlive the request")
 	// The row is there, the context is alive, and carries no transaction.
 	require.Equal(t, []string{"first 1 <nil> true", "panicking 1 <nil> true", "last 1 <nil> true"}, told)
 }
