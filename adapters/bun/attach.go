@@ -47,9 +47,10 @@ type hook struct {
 	log     *slog.Logger
 
 	// What ran in some transaction with a context that does not say in which:
-	// rollbacks to savepoints, and errors with which MySQL ends a transaction.
+	// rollbacks to savepoints, and errors with which the database may have ended
+	// it.
 	strayRollbacks atomic.Uint64
-	strayDeadlocks atomic.Uint64
+	strayErrors    atomic.Uint64
 }
 
 var _ bun.QueryHook = (*hook)(nil)

@@ -103,13 +103,13 @@ func (h *hook) observe(ctx context.Context, event *bun.QueryEvent) {
 // suspect takes note of an error that may have ended the transaction.
 func (h *hook) suspect(s *session, err error) {
 	switch {
-	case txscope.EndedByServer(err):
-		if s == nil {
-			h.strayDeadlocks.Add(1)
-		} else {
-			s.suspicion.Store(&err)
+	case s == nil:
+		if h.dialect == txscope.SQLite || txscope.EndedByServer(err) {
+			h.strayErrors.Add(1)
 		}
-	case s != nil:
+	case txscope.EndedByServer(err):
+		s.Scope().Suspect(err) // it may have been another transaction's
+	default:
 		s.Scope().ObserveError(err)
 	}
 }

@@ -102,7 +102,7 @@ func TestSwallowedDeadlock(t *testing.T) {
 					require.ErrorContains(t, err, "rolled back before COMMIT")
 				}
 				if name == "foreign context" {
-					require.ErrorContains(t, f.rec.LastCause(), "as after a deadlock")
+					require.ErrorContains(t, f.rec.LastCause(), "such as a deadlock")
 				} else {
 					require.True(t, txscope.IsDeadlock(f.rec.LastCause()), f.rec.LastCause())
 				}

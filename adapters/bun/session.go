@@ -31,8 +31,7 @@ type session struct {
 	tx atomic.Pointer[weak.Pointer[sql.Tx]]
 
 	strayRollbacks uint64 // of the hook, at BEGIN
-	strayDeadlocks atomic.Uint64
-	suspicion      atomic.Pointer[error] // an error after which MySQL may have ended the transaction
+	strayErrors    atomic.Uint64
 	committing     atomic.Bool
 	ours           bool  // the end under way is this session's
 	result         error // what COMMIT came to
@@ -46,7 +45,7 @@ func (h *hook) session(ctx context.Context) *session {
 // newSession is called before BEGIN.
 func (h *hook) newSession(ctx context.Context) *lifetime {
 	s := &session{hook: h, strayRollbacks: h.strayRollbacks.Load()}
-	s.strayDeadlocks.Store(h.strayDeadlocks.Load())
+	s.strayErrors.Store(h.strayErrors.Load())
 	s.Session = txscope.Adopt(ctx,
 		txscope.SessionConfig{Source: h.source, Dialect: h.dialect, Probe: h.probe, Logger: h.log},
 		txscope.AdoptedTx{Execer: s.execer, Undo: s.undo, Release: s.release})
@@ -196,35 +195,17 @@ func (s *session) resume() {
 	}
 }
 
-// verify finds out whether the transaction is still there, after an error with
-// which MySQL may have ended it: the next statement would commit by itself. The
-// hook cannot tell errors of this transaction from those of others that ran with
-// its context, nor whose those without any context of ours are.
+var errStrayError = errors.New("an error of a statement whose context does not tell in which transaction it ran, such as a deadlock")
+
+// verify has the scope find out whether the transaction is still there, after
+// errors with which the database may have ended it. The hook cannot tell errors
+// of this transaction from those of others that ran with its context, nor whose
+// those without any context of ours are.
 func (s *session) verify(ctx context.Context) {
-	stray := s.hook.strayDeadlocks.Load()
-	suspicion := s.suspicion.Swap(nil)
-	if s.strayDeadlocks.Swap(stray) == stray && suspicion == nil {
-		return
+	if stray := s.hook.strayErrors.Load(); s.strayErrors.Swap(stray) != stray {
+		s.Scope().Suspect(errStrayError)
 	}
-	tx := s.sqlTx()
-	if tx == nil {
-		return
-	}
-	// Outside of a transaction a savepoint is gone with the statement that made it.
-	ctx = context.WithoutCancel(ctx)
-	const name = "outbox_alive"
-	_, err := tx.ExecContext(ctx, "SAVEPOINT "+name)
-	if err == nil {
-		_, err = tx.ExecContext(ctx, "RELEASE SAVEPOINT "+name)
-	}
-	if err == nil || errors.Is(err, sql.ErrTxDone) {
-		return
-	}
-	err = fmt.Errorf("outbox: the transaction is gone, as after a deadlock: %w", err)
-	if suspicion != nil {
-		err = *suspicion
-	}
-	s.Scope().Doom(err)
+	s.Scope().Verify(ctx)
 }
 
 // sessionOf finds the session of a transaction, nil when it has none: it was

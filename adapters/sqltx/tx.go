@@ -92,18 +92,6 @@ func (tx *Tx) control(statement string) error {
 	return err
 }
 
-// observe shows a statement to the scope.
-func (tx *Tx) observe(ctx context.Context, query string, err error) {
-	scope := tx.session.Scope()
-	scope.Observe(ctx, query, err)
-	if err != nil && tx.session.dialect == txscope.SQLite && !errors.Is(err, sql.ErrTxDone) {
-		askSQLite(ctx, scope, func(ctx context.Context, query string) error {
-			_, err := tx.Tx.ExecContext(ctx, query)
-			return err
-		})
-	}
-}
-
 // Exec is [sql.Tx.Exec].
 func (tx *Tx) Exec(query string, args ...any) (sql.Result, error) {
 	return tx.ExecContext(context.Background(), query, args...)
@@ -112,7 +100,7 @@ func (tx *Tx) Exec(query string, args ...any) (sql.Result, error) {
 // ExecContext is [sql.Tx.ExecContext]. Statements about savepoints are followed.
 func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	result, err := tx.Tx.ExecContext(ctx, query, args...)
-	tx.observe(ctx, query, err)
+	tx.session.Scope().Observe(ctx, query, err)
 	return result, err
 }
 
@@ -124,7 +112,7 @@ func (tx *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 // QueryContext is [sql.Tx.QueryContext].
 func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	rows, err := tx.Tx.QueryContext(ctx, query, args...)
-	tx.observe(ctx, query, err)
+	tx.session.Scope().Observe(ctx, query, err)
 	return rows, err
 }
 
@@ -136,7 +124,7 @@ func (tx *Tx) QueryRow(query string, args ...any) *sql.Row {
 // QueryRowContext is [sql.Tx.QueryRowContext].
 func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	row := tx.Tx.QueryRowContext(ctx, query, args...)
-	tx.observe(ctx, query, row.Err())
+	tx.session.Scope().Observe(ctx, query, row.Err())
 	return row
 }
 

@@ -16,7 +16,7 @@ import (
 func TestDrainFollowsTheEnginesRules(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("it failed")
-	now := time.Now().UTC().Truncate(time.Microsecond).Add(time.Second) // ahead of what is written
+	now := time.Now().UTC().Truncate(time.Microsecond).Add(time.Minute) // ahead of what is written
 	for name, test := range map[string]struct {
 		answer   outboxtest.Answer
 		status   outbox.Status

@@ -99,6 +99,36 @@ var adapterDatabaseTests = []adapterTest{
 		s.rows(id)
 	}},
 	{name: "SwallowedDeadlock", on: []Dialect{MySQL}, run: swallowedDeadlock},
+	{name: "EndedByStatement", on: []Dialect{SQLite}, run: func(s *adapterSuite) {
+		tx := s.begin()
+		id := s.write(s.ctx, tx)
+		s.run(tx, "INSERT INTO suite_row (id, n) VALUES (3, 0)")
+		if err := s.Exec(s.ctx, tx, "INSERT OR ROLLBACK INTO suite_row (id, n) VALUES (3, 1)"); err == nil {
+			s.t.Error("a duplicate was inserted")
+		}
+		if _, err := s.Write(s.ctx, tx, s.event()); err == nil {
+			s.t.Error("Write succeeded where the row would commit by itself")
+		}
+		if err := s.Commit(tx); err == nil {
+			s.t.Error("Commit returned nil for a transaction that the database had undone")
+		}
+		s.wantCalls(nil, []string{id})
+		s.wantDefinite(id)
+		s.rows()
+	}},
+	{name: "EndedByStatementThenCommit", on: []Dialect{SQLite}, run: func(s *adapterSuite) {
+		tx := s.begin()
+		id := s.write(s.ctx, tx)
+		if err := s.Exec(s.ctx, tx, "INSERT OR ROLLBACK INTO suite_row (id, n) VALUES (1, 1)"); err == nil {
+			s.t.Error("a duplicate was inserted")
+		}
+		if err := s.Commit(tx); err == nil {
+			s.t.Error("Commit returned nil for a transaction that the database had undone")
+		}
+		s.wantCalls(nil, []string{id})
+		s.wantDefinite(id)
+		s.rows()
+	}},
 	{name: "DDLCommits", on: []Dialect{MySQL}, run: func(s *adapterSuite) {
 		tx := s.begin()
 		id := s.write(s.ctx, tx)

@@ -3,6 +3,7 @@ package txscope
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -41,6 +42,7 @@ type Scope struct {
 	ended   atomic.Bool
 	fate    atomic.Pointer[fate]
 	failed  atomic.Pointer[error] // see Failed
+	suspect atomic.Pointer[error] // see Suspect
 }
 
 var _ outbox.TxScope = (*Scope)(nil)
@@ -72,6 +74,7 @@ func (s *Scope) Held() bool { return s.hooks.Held() }
 // [outbox.ErrNoTransaction] when the transaction is over: after a deadlock on
 // MySQL, the statement would commit by itself.
 func (s *Scope) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	s.Verify(ctx)
 	if err := s.refuse(); err != nil {
 		return nil, err
 	}
@@ -142,8 +145,11 @@ func (s *Scope) watch(err error) {
 	if EndedByServer(err) {
 		s.decide(RolledBack, err)
 	}
-	if s.dialect == Postgres && Classify(err) == RolledBack {
+	switch {
+	case s.dialect == Postgres && Classify(err) == RolledBack:
 		s.failed.Store(&err)
+	case s.dialect == SQLite && !errors.Is(err, sql.ErrTxDone):
+		s.Suspect(err)
 	}
 }
 

@@ -178,6 +178,9 @@ func (s *Session) BeforeCommit() error {
 		s.abandon(err, context.Cause(s.ctx))
 		return err
 	}
+	if s.scope.Held() {
+		s.scope.Verify(s.ctx)
+	}
 	if cause := s.scope.Doomed(); cause != nil {
 		err := fmt.Errorf("outbox: the transaction was rolled back before COMMIT: %w", cause)
 		s.abandon(err, cause)
