@@ -1,0 +1,111 @@
+package outboxotel
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/propagation"
+)
+
+// maxInjected is how many bytes the injected headers may have in all. The W3C
+// formats stay below it; the limit is for others.
+const maxInjected = 16 << 10
+
+// header is a key and its value.
+type header struct{ key, value string }
+
+// injection is the carrier that a propagator writes into. One serves all events
+// of a write, and is a slice because a map costs more than the few entries.
+type injection []header
+
+var _ propagation.TextMapCarrier = (*injection)(nil)
+
+// Get is the value that was set, or empty.
+func (in *injection) Get(key string) string {
+	for _, h := range *in {
+		if h.key == key {
+			return h.value
+		}
+	}
+	return ""
+}
+
+// Set keeps the value, in place of an earlier one.
+func (in *injection) Set(key, value string) {
+	for i, h := range *in {
+		if h.key == key {
+			(*in)[i].value = value
+			return
+		}
+	}
+	*in = append(*in, header{key, value})
+}
+
+// Keys are the keys that were set.
+func (in *injection) Keys() []string {
+	keys := make([]string, len(*in))
+	for i, h := range *in {
+		keys[i] = h.key
+	}
+	return keys
+}
+
+// fits reports whether the outbox takes these as headers. One that it would
+// refuse costs them all, for a part of a trace context means something else than
+// the whole.
+func (in injection) fits() bool {
+	size := 0
+	for _, h := range in {
+		if h.key == "" || !clean(h.key) || !clean(h.value) {
+			return false
+		}
+		size += len(h.key) + len(h.value)
+	}
+	return size <= maxInjected
+}
+
+func clean(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
+// inject is what the propagator wants to put into headers; nothing when the
+// outbox would refuse it, or when the propagator panics: the write matters more.
+func (t *tracing) inject(ctx context.Context) (in injection) {
+	defer func() {
+		if recover() != nil || !in.fits() {
+			in = nil
+		}
+	}()
+	in = make(injection, 0, 3)
+	t.propagator.Inject(ctx, &in)
+	return in
+}
+
+// withInjected is a copy of the headers with the trace context. What the
+// propagator wrote there earlier is dropped, also where it now writes nothing:
+// a tracestate belongs to its own traceparent. A header that is the user's own
+// stays, even when the propagator sets one of its name without having said so.
+func (t *tracing) withInjected(headers map[string]string, in injection) map[string]string {
+	merged := make(map[string]string, len(headers)+len(in))
+	for _, h := range in {
+		merged[h.key] = h.value
+	}
+	for key, value := range headers {
+		if !t.own[key] {
+			merged[key] = value
+		}
+	}
+	return merged
+}
+
+// extract is ctx with what the headers hold, the remote span context included.
+func (t *tracing) extract(ctx context.Context, headers map[string]string) (extracted context.Context) {
+	if len(headers) == 0 {
+		return ctx
+	}
+	defer func() {
+		if recover() != nil { // a delivery matters more than its trace
+			extracted = ctx
+		}
+	}()
+	return t.propagator.Extract(ctx, propagation.MapCarrier(headers))
+}

@@ -1,0 +1,42 @@
+package outboxotel
+
+import (
+	"errors"
+	"strings"
+
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// errorType is a value of error.type: few values, which say what failed. Errors
+// of the outbox that only carry another one are looked through.
+func errorType(err error) string {
+	var panicked *outbox.PanicError
+	switch {
+	case errors.Is(err, outbox.ErrUnroutable):
+		return "unroutable"
+	case errors.As(err, &panicked):
+		return "panic"
+	}
+	var retry *outbox.RetryError
+	if errors.As(err, &retry) && retry.Err != nil {
+		err = retry.Err
+	}
+	var unrecoverable *outbox.UnrecoverableError
+	if errors.As(err, &unrecoverable) && unrecoverable.Err != nil {
+		err = unrecoverable.Err
+	}
+	return text(semconv.ErrorType(err).Value.AsString())
+}
+
+// text is a string as exporters take it, no longer than what the outbox stores
+// of an error.
+func text(s string) string {
+	const limit = outbox.MaxErrorLength
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "")
+}

@@ -1,0 +1,71 @@
+package outboxotel
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Hook puts the context of the active span, and the baggage beside it, into the
+// headers of what is written, for [Interceptor] to find. Without an active span
+// it adds nothing. Headers of the propagator that an event already has, as when
+// it was given the headers of another event, are replaced; no others are
+// touched. Give it last, so that it sees what other hooks leave.
+//
+// Tracing never fails a write: a trace context that the outbox would refuse as
+// headers, or that is longer than 16 KiB, is left out.
+func Hook(opts ...Option) outbox.WriterHook {
+	t := newTracing(opts)
+	return outbox.WriterHook{BeforeWrite: t.beforeWrite}
+}
+
+func (t *tracing) beforeWrite(ctx context.Context, envs []outbox.Envelope) ([]outbox.Envelope, error) {
+	if t.producerSpan {
+		var span trace.Span
+		ctx, span = t.startWrite(ctx, envs)
+		defer span.End()
+	}
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return envs, nil
+	}
+	injected := t.inject(ctx)
+	if len(injected) == 0 {
+		return envs, nil
+	}
+	for i := range envs {
+		envs[i].Headers = t.withInjected(envs[i].Headers, injected)
+	}
+	return envs, nil
+}
+
+// startWrite starts the span of a write. A batch of several kinds has no one
+// destination.
+func (t *tracing) startWrite(ctx context.Context, envs []outbox.Envelope) (context.Context, trace.Span) {
+	name := opWrite
+	attrs := make([]attribute.KeyValue, len(writeAttributes), len(writeAttributes)+5)
+	copy(attrs, writeAttributes)
+	if sameKind(envs) {
+		dest := destination(envs[0].AggregateType, envs[0].EventType)
+		name += " " + dest
+		attrs = kindAttributes(attrs, dest, &envs[0])
+	}
+	if len(envs) == 1 {
+		attrs = eventAttributes(attrs, &envs[0])
+	} else {
+		attrs = append(attrs, semconv.MessagingBatchMessageCount(len(envs)))
+	}
+	return t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attrs...))
+}
+
+func sameKind(envs []outbox.Envelope) bool {
+	for i := range envs {
+		if envs[i].AggregateType != envs[0].AggregateType || envs[i].EventType != envs[0].EventType {
+			return false
+		}
+	}
+	return len(envs) > 0
+}

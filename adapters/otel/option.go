@@ -1,0 +1,82 @@
+package outboxotel
+
+import (
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// scopeName is the instrumentation scope of all spans and metrics.
+const scopeName = "github.com/outboxkit/outbox-go/adapters/otel"
+
+// Option changes tracing: what [Hook] and [Interceptor] make. Give both the same
+// ones; what concerns only the other is ignored. A nil option is skipped.
+type Option func(*tracing)
+
+// tracing is what the options of one hook or interceptor came to.
+type tracing struct {
+	provider     trace.TracerProvider
+	propagator   propagation.TextMapPropagator
+	childOf      bool
+	producerSpan bool
+	rules        rules
+
+	tracer trace.Tracer
+	own    map[string]bool // the headers that are the propagator's
+}
+
+// WithTracerProvider is where spans go. Defaults to the global provider, which
+// may be set later.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(t *tracing) { t.provider = p }
+}
+
+// WithPropagator is the format of the trace context in the headers. Writers and
+// listeners must agree on it. Defaults to W3C Trace Context and Baggage,
+// whatever the global propagator is: the default of that one is to do nothing.
+func WithPropagator(p propagation.TextMapPropagator) Option {
+	return func(t *tracing) { t.propagator = p }
+}
+
+// WithChildOf makes a delivery's span a child of the producer's, in the same
+// trace, where the default is a trace of its own with a link. See the package's
+// documentation for when to use which. It is for the interceptor.
+func WithChildOf() Option { return func(t *tracing) { t.childOf = true } }
+
+// WithProducerSpan makes a span for each write, of a batch too, and puts its
+// context into the headers instead of the active span's. It is a point in time,
+// not the INSERT's duration: a hook learns that a write begins but not that it
+// failed. It is for the hook.
+func WithProducerSpan() Option { return func(t *tracing) { t.producerSpan = true } }
+
+// WithMode tells the interceptor the mode of the outbox, so that the outcome on
+// the span is what the engine decides: whether a failure is the last attempt, and
+// what becomes of an event without a listener. Needed when the mode is
+// [outbox.Ordered] or its MaxAttempts or OnUnroutable are not the defaults.
+func WithMode(mode outbox.Mode) Option {
+	return func(t *tracing) { t.rules = rulesOf(mode) }
+}
+
+func newTracing(opts []Option) *tracing {
+	t := &tracing{rules: rulesOf(nil)}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(t)
+		}
+	}
+	if t.provider == nil {
+		t.provider = otel.GetTracerProvider()
+	}
+	if t.propagator == nil {
+		t.propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+	}
+	t.tracer = t.provider.Tracer(scopeName, trace.WithSchemaURL(semconv.SchemaURL))
+	t.own = map[string]bool{}
+	for _, key := range t.propagator.Fields() {
+		t.own[key] = true
+	}
+	return t
+}
