@@ -4,14 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql"         // the drivers of the targets
-	_ "github.com/jackc/pgx/v5/stdlib"         // …
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"         // the drivers of the targets
 	_ "github.com/lib/pq"                      // …
 	_ "github.com/uptrace/bun/driver/pgdriver" // …
 	_ "modernc.org/sqlite"                     // …
@@ -54,17 +55,22 @@ func PostgresDSN() string {
 // hold a mysql:// URL too.
 func MySQLDSN() string {
 	dsn := os.Getenv(MySQLVar)
-	if rest, isURL := strings.CutPrefix(dsn, "mysql://"); isURL {
-		server, path, _ := strings.Cut(rest, "/")
-		if user, host, hasUser := cutLast(server, "@"); hasUser {
-			return user + "@tcp(" + host + ")/" + path
-		}
-		return "tcp(" + server + ")/" + path
-	}
 	if dsn == "" {
 		return DefaultMySQL
 	}
-	return dsn
+	u, err := url.Parse(dsn)
+	if err != nil || u.Scheme != "mysql" {
+		return dsn
+	}
+	config := mysql.NewConfig()
+	config.User = u.User.Username()
+	config.Passwd, _ = u.User.Password()
+	config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
+	config.Params = map[string]string{}
+	for key, values := range u.Query() {
+		config.Params[key] = values[0]
+	}
+	return config.FormatDSN()
 }
 
 func postgresURL(t testing.TB) string {

@@ -32,6 +32,7 @@ func TestMySQLURLs(t *testing.T) {
 		"u:p@tcp(h:1)/d?x=1":          "u:p@tcp(h:1)/d?x=1",
 		"mysql://u:p@h:1/d?x=1":       "u:p@tcp(h:1)/d?x=1",
 		"mysql://u:p@ss@127.0.0.1:1/": "u:p@ss@tcp(127.0.0.1:1)/",
+		"mysql://u:p%40s%2Fs@h:1/d":   "u:p@s/s@tcp(h:1)/d",
 	} {
 		t.Setenv(testdb.MySQLVar, given)
 		require.Equal(t, want, testdb.MySQLDSN())

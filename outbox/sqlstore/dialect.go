@@ -28,6 +28,8 @@ type dialect struct {
 	doubles bool
 	// surrogates: a lone surrogate escape is refused.
 	surrogates bool
+	// padsSpaces: a column's text is equal to the same with spaces after it.
+	padsSpaces bool
 }
 
 var postgres = &dialect{
@@ -43,7 +45,7 @@ var mysql = &dialect{
 	// Strings in and out: a time.Time means what the DSN's loc says.
 	layout: "2006-01-02 15:04:05.000000", timeCast: "%s", textColumn: "DATE_FORMAT(%s, '%%Y-%%m-%%d %%H:%%i:%%s.%%f')",
 	// MariaDB refuses deeper texts, MySQL numbers beyond a double.
-	maxDepth: 31, maxExponent: 300, doubles: true, surrogates: true,
+	maxDepth: 31, maxExponent: 300, doubles: true, surrogates: true, padsSpaces: true,
 }
 
 // mysqlServer is mysql for a server that is known to be MySQL.

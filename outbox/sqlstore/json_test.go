@@ -62,6 +62,25 @@ func TestTextsThatADatabaseRefusesAreRefusedBefore(t *testing.T) {
 	})
 }
 
+// Ids that the database would take for one another are refused, and no others.
+func TestIDsThatADatabaseTakesForOneAnother(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		store := storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		for _, id := range []string{"id", "id ", " id", "ID", "i\u0064\u0301", "\u00ed", "i", "id\t"} {
+			env := outbox.Envelope{EventID: id, EventType: "T", Payload: outbox.RawJSON("1"), OccurredAt: someTime, AvailableAt: someTime}
+			if err := store.CheckEnvelope(env); err != nil {
+				require.Equal(t, testdb.MySQL, db.Kind)
+				require.Equal(t, "id ", id)
+				require.ErrorContains(t, err, "Envelope.EventID ends with a space")
+				continue
+			}
+			require.NoError(t, store.Insert(t.Context(), db.DB, []outbox.Envelope{env}, ""), "%q", id)
+		}
+	})
+}
+
 func BenchmarkCheckEnvelope(b *testing.B) {
 	env := outbox.Envelope{Payload: outbox.RawJSON(`{"order":"` + strings.Repeat("x", 180) + `","n":12}`)}
 	store := sqlstore.Postgres()

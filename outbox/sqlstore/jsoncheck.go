@@ -9,10 +9,14 @@ import (
 )
 
 // CheckEnvelope implements [outbox.EnvelopeChecker]: it refuses JSON texts that
-// are valid and that the database would not take all the same.
+// are valid and that the database would not take all the same, and event ids that
+// it would take for others.
 func (s *Store) CheckEnvelope(env outbox.Envelope) error {
 	if s.err != nil {
 		return s.err
+	}
+	if s.d.padsSpaces && strings.HasSuffix(env.EventID, " ") {
+		return &outbox.FieldError{Field: "Envelope.EventID", Problem: "ends with a space, which " + s.d.name + " leaves out of account when it compares"}
 	}
 	if s.d.maxDepth == 0 && s.d.maxExponent == 0 && !s.d.surrogates {
 		return nil
