@@ -3,31 +3,18 @@ package sqltx_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 )
 
 // nothing is a driver whose transactions do nothing, so that the benchmarks
 // show the wrapper and not a database.
-type nothing struct{}
-
-func (nothing) Connect(context.Context) (driver.Conn, error) { return nothing{}, nil }
-func (nothing) Driver() driver.Driver                        { return nothing{} }
-func (nothing) Open(string) (driver.Conn, error)             { return nothing{}, nil }
-func (nothing) Prepare(string) (driver.Stmt, error)          { return nil, driver.ErrSkip }
-func (nothing) Close() error                                 { return nil }
-func (nothing) Begin() (driver.Tx, error)                    { return nothing{}, nil }
-func (nothing) Commit() error                                { return nil }
-func (nothing) Rollback() error                              { return nil }
-
-func (nothing) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
-	return driver.ResultNoRows, nil
-}
+type nothing = adaptertest.NoDriver
 
 // benchmarkCommit begins with the pool or with the adapter.
 func benchmarkCommit(b *testing.B, begin func(ctx context.Context) (sqltx.AnyTx, error), statements int) {

@@ -13,30 +13,9 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
-
-// countingStore inserts ids into a table of its own. Any other method of it
-// panics.
-type countingStore struct {
-	outbox.Store
-	dialect string
-}
-
-func (s countingStore) Dialect() string { return s.dialect }
-
-func (s countingStore) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, _ string) error {
-	query := "INSERT INTO written (id) VALUES (?)"
-	if s.dialect == "postgres" {
-		query = "INSERT INTO written (id) VALUES ($1)"
-	}
-	for i := range envs {
-		if _, err := tx.ExecContext(ctx, query, envs[i].EventID); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func openSQLite(t testing.TB) *sql.DB {
 	t.Helper()
@@ -86,7 +65,7 @@ func (r *record) hook() outbox.WriterHook {
 
 func newWriter(t testing.TB, db *sql.DB, dialect string, hooks ...outbox.WriterHook) *outbox.Writer {
 	t.Helper()
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: countingStore{dialect: dialect}, Source: db, Hooks: hooks})
+	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: adaptertest.Store(dialect), Source: db, Hooks: hooks})
 	require.NoError(t, err)
 	return writer
 }
@@ -97,9 +76,7 @@ func written(t testing.TB, db *sql.DB) (n int) {
 	return n
 }
 
-func event() outbox.Envelope {
-	return outbox.Envelope{EventType: "OrderPlaced", AggregateType: "Order", AggregateID: "1", Payload: outbox.JSON(map[string]int{"n": 1})}
-}
+func event() outbox.Envelope { return adaptertest.Event() }
 
 func TestRunInTxCommitsAndRollsBack(t *testing.T) {
 	t.Parallel()

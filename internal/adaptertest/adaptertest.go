@@ -18,7 +18,9 @@ func Event() outbox.Envelope {
 	return outbox.Envelope{EventType: "OrderPlaced", AggregateType: "Order", AggregateID: "1", Payload: outbox.JSON(map[string]int{"n": 1})}
 }
 
-// store inserts ids into the table written. Any other method of it panics.
+// Store inserts ids into the table written. Any other method of it panics.
+func Store(dialect string) outbox.Store { return store{dialect: dialect} }
+
 type store struct {
 	outbox.Store
 	dialect string
@@ -51,7 +53,7 @@ func Writer(t testing.TB, db *sql.DB, dialect string) (*outbox.Writer, *Record) 
 func WriterWithoutTable(t testing.TB, db *sql.DB, dialect string) (*outbox.Writer, *Record) {
 	t.Helper()
 	r := &Record{}
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store{dialect: dialect}, Source: db, Hooks: []outbox.WriterHook{{
+	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: Store(dialect), Source: db, Hooks: []outbox.WriterHook{{
 		AfterCommit:   func(context.Context, []outbox.Envelope) { r.add("commit", nil) },
 		AfterRollback: func(_ context.Context, _ []outbox.Envelope, cause error) { r.add(outcome(cause), cause) },
 	}}})

@@ -11,22 +11,39 @@ import (
 // adapter and not a database.
 func Nothing(t testing.TB) *sql.DB {
 	t.Helper()
-	db := sql.OpenDB(nothing{})
+	db := sql.OpenDB(NoDriver{})
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
-type nothing struct{}
+// NoDriver is the driver of [Nothing], and its connector and connection.
+type NoDriver struct{}
 
-func (nothing) Connect(context.Context) (driver.Conn, error) { return nothing{}, nil }
-func (nothing) Driver() driver.Driver                        { return nothing{} }
-func (nothing) Open(string) (driver.Conn, error)             { return nothing{}, nil }
-func (nothing) Prepare(string) (driver.Stmt, error)          { return nil, driver.ErrSkip }
-func (nothing) Close() error                                 { return nil }
-func (nothing) Begin() (driver.Tx, error)                    { return nothing{}, nil }
-func (nothing) Commit() error                                { return nil }
-func (nothing) Rollback() error                              { return nil }
+// Connect implements [driver.Connector].
+func (NoDriver) Connect(context.Context) (driver.Conn, error) { return NoDriver{}, nil }
 
-func (nothing) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
+// Driver implements [driver.Connector].
+func (NoDriver) Driver() driver.Driver { return NoDriver{} }
+
+// Open implements [driver.Driver].
+func (NoDriver) Open(string) (driver.Conn, error) { return NoDriver{}, nil }
+
+// Prepare implements [driver.Conn].
+func (NoDriver) Prepare(string) (driver.Stmt, error) { return nil, driver.ErrSkip }
+
+// Close implements [driver.Conn].
+func (NoDriver) Close() error { return nil }
+
+// Begin implements [driver.Conn].
+func (NoDriver) Begin() (driver.Tx, error) { return NoDriver{}, nil }
+
+// Commit implements [driver.Tx].
+func (NoDriver) Commit() error { return nil }
+
+// Rollback implements [driver.Tx].
+func (NoDriver) Rollback() error { return nil }
+
+// ExecContext implements [driver.ExecerContext].
+func (NoDriver) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
 	return driver.RowsAffected(1), nil
 }

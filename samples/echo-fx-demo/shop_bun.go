@@ -4,10 +4,6 @@ import (
 	"context"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/mysqldialect"
-	"github.com/uptrace/bun/dialect/pgdialect"
-	"github.com/uptrace/bun/dialect/sqlitedialect"
-	"github.com/uptrace/bun/schema"
 
 	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -21,16 +17,7 @@ type bunShop struct {
 }
 
 func newBunShop(pool *database.DB, writer *outbox.Writer) (*bunShop, error) {
-	var dialect schema.Dialect
-	switch pool.Kind {
-	case database.Postgres:
-		dialect = pgdialect.New()
-	case database.MySQL:
-		dialect = mysqldialect.New()
-	default:
-		dialect = sqlitedialect.New()
-	}
-	db := outboxbun.Attach(bun.NewDB(pool.DB, dialect))
+	db := outboxbun.Attach(bun.NewDB(pool.DB, pool.Dialect()))
 	adapter, err := outboxbun.New(db, writer)
 	if err != nil {
 		return nil, err

@@ -5,10 +5,6 @@ import (
 	"errors"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/mysqldialect"
-	"github.com/uptrace/bun/dialect/pgdialect"
-	"github.com/uptrace/bun/dialect/sqlitedialect"
-	"github.com/uptrace/bun/schema"
 
 	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -33,16 +29,7 @@ type inventory struct {
 }
 
 func newInventory(pool *database.DB, writer *outbox.Writer) (*inventory, error) {
-	var dialect schema.Dialect
-	switch pool.Kind {
-	case database.Postgres:
-		dialect = pgdialect.New()
-	case database.MySQL:
-		dialect = mysqldialect.New()
-	default:
-		dialect = sqlitedialect.New()
-	}
-	db := outboxbun.Attach(bun.NewDB(pool.DB, dialect))
+	db := outboxbun.Attach(bun.NewDB(pool.DB, pool.Dialect()))
 	adapter, err := outboxbun.New(db, writer)
 	if err != nil {
 		return nil, err

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 
-	"gorm.io/driver/mysql"
-	"gorm.io/driver/postgres"
-	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
@@ -32,16 +29,7 @@ type orders struct {
 }
 
 func newOrders(pool *database.DB, writer *outbox.Writer) (*orders, error) {
-	var dialector gorm.Dialector
-	switch pool.Kind {
-	case database.Postgres:
-		dialector = postgres.New(postgres.Config{Conn: pool.DB})
-	case database.MySQL:
-		dialector = mysql.New(mysql.Config{Conn: pool.DB})
-	default:
-		dialector = sqlite.New(sqlite.Config{Conn: pool.DB})
-	}
-	db, err := gorm.Open(dialector, &gorm.Config{Logger: logger.Discard})
+	db, err := gorm.Open(pool.Dialector(), &gorm.Config{Logger: logger.Discard})
 	if err != nil {
 		return nil, err
 	}
