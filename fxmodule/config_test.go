@@ -113,7 +113,7 @@ func TestEachKeyComesFromYAMLAndFromItsVariable(t *testing.T) {
 func TestAVariableStandsAboveTheFile(t *testing.T) {
 	t.Parallel()
 	path := file(t, "mode: multi-node\ndispatcher:\n  worker-count: 2\n  max-attempts: 3\n")
-	c, err := outboxfx.LoadConfig(path, variables("OUTBOX_DISPATCHER_WORKER_COUNT= 8 ", "OUTBOX_MODE=single-node", "OUTBOX_TABLE_NAME=", "PATH=/bin"))
+	c, err := outboxfx.LoadConfig(path, variables("OUTBOX_DISPATCHER_WORKER_COUNT= 8 ", "OUTBOX_MODE=single-node", "OUTBOX_TABLE_NAME=", "OUTBOX_DISPATCHER_MAX_ATTEMPTS=", "OUTBOX_COLOUR=", "PATH=/bin"))
 	require.NoError(t, err)
 	require.Equal(t, outboxfx.Config{
 		Mode:       outboxfx.SingleNode,

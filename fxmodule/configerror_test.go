@@ -141,6 +141,15 @@ func TestEverythingIsReportedAtOnceInOrder(t *testing.T) {
 	require.Equal(t, path+":2", key.Place)
 }
 
+func TestAHintIsOnlyGivenWhenItIsLikely(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"colour: red\n", "dispatcher:\n  queue: 1\n", "mode: cluster\n", strings.Repeat("x", 300) + ": 1\n"} {
+		_, err := outboxfx.LoadConfig(file(t, text), variables())
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "did you mean")
+	}
+}
+
 func TestAFileThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "missing.yaml")

@@ -37,20 +37,23 @@ func TestAnAppThatWritesDelivers(t *testing.T) {
 func TestEveryDatabaseIsDetectedAndGivenItsTable(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []outboxfx.Mode{outboxfx.SingleNode, outboxfx.MultiNode, outboxfx.Ordered} {
-		testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
-			box := newInbox()
-			var w *outbox.Writer
-			started(t, fx.Supply(db.DB), outboxfx.Module,
-				fx.Supply(outboxfx.Config{
-					Mode: mode, TableName: "shop_events", CreateSchema: true,
-					Poller: outboxfx.PollerConfig{Interval: 20 * time.Millisecond}, Purge: outboxfx.PurgeConfig{Enabled: true},
-				}),
-				outboxfx.AsListener(func() *inbox { return box }, outboxfx.On("Order", "Placed")), fx.Populate(&w))
-			write(t, db.DB, w, placed("o-1"))
-			box.awaits(t, "o-1")
-			var rows int
-			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM shop_events").Scan(&rows))
-			require.Equal(t, 1, rows)
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+				box := newInbox()
+				var w *outbox.Writer
+				started(t, fx.Supply(db.DB), outboxfx.Module,
+					fx.Supply(outboxfx.Config{
+						Mode: mode, TableName: "shop_events", CreateSchema: true,
+						Poller: outboxfx.PollerConfig{Interval: 20 * time.Millisecond}, Purge: outboxfx.PurgeConfig{Enabled: true},
+					}),
+					outboxfx.AsListener(func() *inbox { return box }, outboxfx.On("Order", "Placed")), fx.Populate(&w))
+				write(t, db.DB, w, placed("o-1"))
+				box.awaits(t, "o-1")
+				var rows int
+				require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM shop_events").Scan(&rows))
+				require.Equal(t, 1, rows)
+			})
 		})
 	}
 }

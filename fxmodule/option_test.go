@@ -103,7 +103,7 @@ func TestEveryPartCanBeReplacedByAConstructorWithTheOutboxsOwnDatabase(t *testin
 	delivered, closed := metrics.seen()
 	require.Equal(t, 1, delivered)
 	require.True(t, closed, "metrics that can be closed are closed with the outbox")
-	require.Equal(t, 1, <-retries)
+	require.Len(t, retries, 1)
 	require.Contains(t, log.String(), "outbox=orders")
 	var rows int
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM orders_events").Scan(&rows))
