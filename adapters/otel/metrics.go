@@ -1,0 +1,165 @@
+package outboxotel
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Metrics passes the figures of the engine on to OpenTelemetry. Make one with
+// [NewMetrics] for each outbox, and give it to [outbox.Config]; closing the
+// outbox closes it.
+type Metrics struct {
+	outbox.NopMetrics // for methods that are added later
+
+	kinds *kinds
+
+	hotEnqueued, hotDropped, hotSkipped, coldEnqueued metric.Int64Counter
+	delivered, failed, died, deferred, leaseLost      metric.Int64Counter
+	latency, listener                                 metric.Float64Histogram
+	batch                                             metric.Int64Histogram
+
+	gauges gauges
+	close  func() error
+}
+
+var (
+	_ outbox.Metrics = (*Metrics)(nil)
+	_ io.Closer      = (*Metrics)(nil)
+)
+
+// gauges are the last values that the engine told. What it has not told yet is
+// not reported: an outbox without a poller has no lag, rather than none at all.
+type gauges struct {
+	hot, cold   atomic.Int64
+	lag         atomic.Int64 // in nanoseconds
+	depthsKnown atomic.Bool
+	lagKnown    atomic.Bool
+}
+
+// NewMetrics makes the instruments. It fails when the provider refuses one, as
+// for a prefix that is no name.
+func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
+	cfg, err := newMetricsConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	meter := cfg.provider.Meter(scopeName, metric.WithSchemaURL(semconv.SchemaURL))
+	in := &instruments{meter: meter, prefix: cfg.prefix}
+	m := &Metrics{
+		kinds:        newKinds(cfg.attributes, cfg.kinds),
+		hotEnqueued:  in.counter("enqueue.hot", "Events that went into the hot queue after their commit."),
+		hotDropped:   in.counter("enqueue.hot.dropped", "Events that found the hot queue full; the poller brings them."),
+		hotSkipped:   in.counter("enqueue.hot.skipped.delayed", "Events that are delayed; the poller brings them in time."),
+		coldEnqueued: in.counter("enqueue.cold", "Events that the poller brought."),
+		delivered:    in.counter("dispatch.success", "Events that became DONE."),
+		failed:       in.counter("dispatch.failure", "Deliveries that failed and are tried again."),
+		died:         in.counter("dispatch.dead", "Events that became DEAD."),
+		deferred:     in.counter("dispatch.deferred", "Deliveries whose listener asked for the event again later."),
+		leaseLost:    in.counter("lease.lost", "Outcomes that were refused because another node holds the event."),
+		latency:      in.seconds("dispatch.latency", "Time from an event's occurrence until it was DONE.", latencyBounds),
+		listener:     in.seconds("listener.duration", "Time that interceptors and listener took.", durationBounds),
+		batch:        in.sizes("batch.size", "Events that the poller read at once.", batchBounds),
+	}
+	hot := in.depth("queue.hot.depth", "Events that wait in the hot queue.")
+	cold := in.depth("queue.cold.depth", "Events that wait in the cold queue.")
+	lag := in.lag("lag.oldest", "How long the oldest due event of the last poll had been due.")
+	if err := in.err(); err != nil {
+		return nil, err
+	}
+	observe := m.kinds.plain.observe
+	registration, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		if m.gauges.depthsKnown.Load() {
+			o.ObserveInt64(hot, m.gauges.hot.Load(), observe...)
+			o.ObserveInt64(cold, m.gauges.cold.Load(), observe...)
+		}
+		if m.gauges.lagKnown.Load() {
+			o.ObserveFloat64(lag, time.Duration(m.gauges.lag.Load()).Seconds(), observe...)
+		}
+		return nil
+	}, hot, cold, lag)
+	if err != nil {
+		return nil, fmt.Errorf("outboxotel: registering the gauges of %s: %w", cfg.prefix, err)
+	}
+	m.close = sync.OnceValue(func() error {
+		if err := registration.Unregister(); err != nil {
+			return fmt.Errorf("outboxotel: unregistering the gauges of %s: %w", cfg.prefix, err)
+		}
+		return nil
+	})
+	return m, nil
+}
+
+// Close withdraws the gauges, so that an outbox that is closed does not go on
+// showing its last depths. What was counted stays with the provider. Closing
+// again does nothing and returns the same.
+func (m *Metrics) Close() error { return m.close() }
+
+// HotEnqueued counts enqueue.hot.
+func (m *Metrics) HotEnqueued(kind outbox.EventKind) { m.count(m.hotEnqueued, kind) }
+
+// HotDropped counts enqueue.hot.dropped.
+func (m *Metrics) HotDropped(kind outbox.EventKind) { m.count(m.hotDropped, kind) }
+
+// HotSkippedDelayed counts enqueue.hot.skipped.delayed.
+func (m *Metrics) HotSkippedDelayed(kind outbox.EventKind) { m.count(m.hotSkipped, kind) }
+
+// ColdEnqueued counts enqueue.cold.
+func (m *Metrics) ColdEnqueued(kind outbox.EventKind) { m.count(m.coldEnqueued, kind) }
+
+// Delivered counts dispatch.success and records dispatch.latency. An event that
+// another machine's clock puts into the future has a latency of zero.
+func (m *Metrics) Delivered(kind outbox.EventKind, latency time.Duration) {
+	l := m.kinds.of(kind)
+	m.delivered.Add(context.Background(), 1, l.add...)
+	m.latency.Record(context.Background(), max(latency, 0).Seconds(), l.record...)
+}
+
+// Failed counts dispatch.failure.
+func (m *Metrics) Failed(kind outbox.EventKind) { m.count(m.failed, kind) }
+
+// Died counts dispatch.dead.
+func (m *Metrics) Died(kind outbox.EventKind) { m.count(m.died, kind) }
+
+// Deferred counts dispatch.deferred.
+func (m *Metrics) Deferred(kind outbox.EventKind) { m.count(m.deferred, kind) }
+
+// LeaseLost counts lease.lost.
+func (m *Metrics) LeaseLost(count int) {
+	m.leaseLost.Add(context.Background(), int64(count), m.kinds.plain.add...)
+}
+
+// ListenerRan records listener.duration.
+func (m *Metrics) ListenerRan(kind outbox.EventKind, d time.Duration) {
+	m.listener.Record(context.Background(), d.Seconds(), m.kinds.of(kind).record...)
+}
+
+// QueueDepths keeps queue.hot.depth and queue.cold.depth for the next reading.
+func (m *Metrics) QueueDepths(hot, cold int) {
+	m.gauges.hot.Store(int64(hot))
+	m.gauges.cold.Store(int64(cold))
+	m.gauges.depthsKnown.Store(true)
+}
+
+// OldestLag keeps lag.oldest for the next reading.
+func (m *Metrics) OldestLag(d time.Duration) {
+	m.gauges.lag.Store(int64(d))
+	m.gauges.lagKnown.Store(true)
+}
+
+// BatchRead records batch.size.
+func (m *Metrics) BatchRead(size int) {
+	m.batch.Record(context.Background(), int64(size), m.kinds.plain.record...)
+}
+
+func (m *Metrics) count(c metric.Int64Counter, kind outbox.EventKind) {
+	c.Add(context.Background(), 1, m.kinds.of(kind).add...)
+}

@@ -1,0 +1,313 @@
+package outboxotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/outboxkit/outbox-go/adapters/otel"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var kind = outbox.EventKind{AggregateType: order, EventType: placed}
+
+// meters is an SDK that is read by hand.
+type meters struct {
+	*sdkmetric.MeterProvider
+	reader *sdkmetric.ManualReader
+}
+
+func newMeters(t testing.TB) *meters {
+	t.Helper()
+	reader := sdkmetric.NewManualReader()
+	p := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	t.Cleanup(func() { require.NoError(t, p.Shutdown(context.Background())) })
+	return &meters{p, reader}
+}
+
+// figure is one point of a metric: the sum, the value, or how many were
+// recorded.
+type figure struct {
+	unit   string
+	value  float64
+	labels string
+}
+
+// read is every point, by the metric's name.
+func (m *meters) read(t testing.TB) map[string][]figure {
+	t.Helper()
+	var rm metricdata.ResourceMetrics
+	require.NoError(t, m.reader.Collect(context.Background(), &rm))
+	figures := map[string][]figure{}
+	for _, scope := range rm.ScopeMetrics {
+		require.Equal(t, "github.com/outboxkit/outbox-go/adapters/otel", scope.Scope.Name)
+		for _, md := range scope.Metrics {
+			require.NotEmpty(t, md.Description, md.Name)
+			add := func(set attribute.Set, value float64) {
+				labels := set.Encoded(attribute.DefaultEncoder())
+				figures[md.Name] = append(figures[md.Name], figure{md.Unit, value, labels})
+			}
+			switch data := md.Data.(type) {
+			case metricdata.Sum[int64]:
+				require.True(t, data.IsMonotonic)
+				for _, p := range data.DataPoints {
+					add(p.Attributes, float64(p.Value))
+				}
+			case metricdata.Gauge[int64]:
+				for _, p := range data.DataPoints {
+					add(p.Attributes, float64(p.Value))
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range data.DataPoints {
+					add(p.Attributes, p.Value)
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					add(p.Attributes, p.Sum)
+				}
+			case metricdata.Histogram[int64]:
+				for _, p := range data.DataPoints {
+					add(p.Attributes, float64(p.Sum))
+				}
+			default:
+				t.Fatalf("%s is a %T", md.Name, data)
+			}
+		}
+	}
+	return figures
+}
+
+// one is the only point of a metric, zero when there is none.
+func (m *meters) one(t testing.TB, name string) float64 {
+	t.Helper()
+	points := m.read(t)[name]
+	if len(points) == 0 {
+		return 0
+	}
+	require.Len(t, points, 1, name)
+	return points[0].value
+}
+
+func newMetrics(t testing.TB, p *meters, opts ...outboxotel.MetricsOption) *outboxotel.Metrics {
+	t.Helper()
+	m, err := outboxotel.NewMetrics(append(opts, outboxotel.WithMeterProvider(p))...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return m
+}
+
+// tellAll calls every method once.
+func tellAll(m outbox.Metrics) {
+	m.HotEnqueued(kind)
+	m.HotDropped(kind)
+	m.HotSkippedDelayed(kind)
+	m.ColdEnqueued(kind)
+	m.Delivered(kind, 1500*time.Millisecond)
+	m.Failed(kind)
+	m.Died(kind)
+	m.Deferred(kind)
+	m.LeaseLost(3)
+	m.ListenerRan(kind, 250*time.Millisecond)
+	m.QueueDepths(4, 5)
+	m.OldestLag(750 * time.Millisecond)
+	m.BatchRead(7)
+}
+
+func TestEveryMetricHasItsNameUnitAndValue(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	tellAll(newMetrics(t, p))
+	require.Equal(t, map[string][]figure{
+		"outbox.enqueue.hot":                 {{"{event}", 1, ""}},
+		"outbox.enqueue.hot.dropped":         {{"{event}", 1, ""}},
+		"outbox.enqueue.hot.skipped.delayed": {{"{event}", 1, ""}},
+		"outbox.enqueue.cold":                {{"{event}", 1, ""}},
+		"outbox.dispatch.success":            {{"{event}", 1, ""}},
+		"outbox.dispatch.failure":            {{"{event}", 1, ""}},
+		"outbox.dispatch.dead":               {{"{event}", 1, ""}},
+		"outbox.dispatch.deferred":           {{"{event}", 1, ""}},
+		"outbox.lease.lost":                  {{"{event}", 3, ""}},
+		"outbox.queue.hot.depth":             {{"{event}", 4, ""}},
+		"outbox.queue.cold.depth":            {{"{event}", 5, ""}},
+		"outbox.lag.oldest":                  {{"s", 0.75, ""}},
+		"outbox.dispatch.latency":            {{"s", 1.5, ""}},
+		"outbox.listener.duration":           {{"s", 0.25, ""}},
+		"outbox.batch.size":                  {{"{event}", 7, ""}},
+	}, p.read(t))
+}
+
+func TestPrefixAndAttributesTellOutboxesApart(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	orders := newMetrics(t, p, outboxotel.WithPrefix("orders.outbox"))
+	stock := newMetrics(t, p, outboxotel.WithAttributes(attribute.String("outbox.name", "stock")))
+	billing := newMetrics(t, p, outboxotel.WithAttributes(attribute.String("outbox.name", "billing")))
+	orders.QueueDepths(1, 0)
+	stock.QueueDepths(2, 0)
+	billing.QueueDepths(3, 0)
+
+	figures := p.read(t)
+	require.Equal(t, []figure{{"{event}", 1, ""}}, figures["orders.outbox.queue.hot.depth"])
+	require.ElementsMatch(t, []figure{{"{event}", 2, "outbox.name=stock"}, {"{event}", 3, "outbox.name=billing"}},
+		figures["outbox.queue.hot.depth"])
+}
+
+func TestEventKindsAreTwoAttributes(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	tellAll(newMetrics(t, p, outboxotel.WithEventKinds(10), outboxotel.WithAttributes(attribute.String("zone", "a"))))
+	const common, both = "zone=a", "outbox.aggregate.type=order,outbox.event.type=order.placed,zone=a"
+	ofAll := []string{"outbox.lease.lost", "outbox.queue.hot.depth", "outbox.queue.cold.depth", "outbox.lag.oldest", "outbox.batch.size"}
+	for name, points := range p.read(t) {
+		require.Len(t, points, 1)
+		if slices.Contains(ofAll, name) {
+			require.Equal(t, common, points[0].labels, name)
+		} else {
+			require.Equal(t, both, points[0].labels, name)
+		}
+	}
+}
+
+func TestKindsBeyondTheBoundAreCountedTogether(t *testing.T) {
+	t.Parallel()
+	const limit, made, writers = 5, 50, 8
+	p := newMeters(t)
+	m := newMetrics(t, p, outboxotel.WithEventKinds(limit))
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for i := range made {
+				m.Died(outbox.EventKind{AggregateType: order, EventType: outbox.EventType(fmt.Sprint("made.", i))})
+			}
+		})
+	}
+	wg.Wait()
+
+	points := p.read(t)["outbox.dispatch.dead"]
+	require.Len(t, points, limit+1)
+	total := 0.0
+	for _, f := range points {
+		total += f.value
+		if f.labels == "outbox.aggregate.type=_OTHER,outbox.event.type=_OTHER" {
+			require.EqualValues(t, (made-limit)*writers, f.value)
+		} else {
+			require.EqualValues(t, writers, f.value, f.labels)
+		}
+	}
+	require.EqualValues(t, made*writers, total)
+}
+
+func TestWhatWasNeverToldIsNotReported(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	m := newMetrics(t, p)
+	require.Empty(t, p.read(t))
+	m.QueueDepths(0, 0)
+	require.ElementsMatch(t, []string{"outbox.queue.hot.depth", "outbox.queue.cold.depth"}, slices.Collect(maps.Keys(p.read(t))))
+	m.OldestLag(0)
+	require.Contains(t, p.read(t), "outbox.lag.oldest")
+}
+
+func TestCloseWithdrawsTheGaugesAndLeavesTheCounters(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	m := newMetrics(t, p)
+	tellAll(m)
+	require.Contains(t, p.read(t), "outbox.queue.hot.depth")
+	require.NoError(t, m.Close())
+	require.NoError(t, m.Close(), "closing again is harmless")
+	figures := p.read(t)
+	require.NotContains(t, figures, "outbox.queue.hot.depth")
+	require.NotContains(t, figures, "outbox.lag.oldest")
+	require.Contains(t, figures, "outbox.dispatch.success")
+}
+
+func TestAClockAheadMakesNoNegativeLatency(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	newMetrics(t, p).Delivered(kind, -time.Second)
+	require.Zero(t, p.one(t, "outbox.dispatch.latency"))
+	require.EqualValues(t, 1, p.one(t, "outbox.dispatch.success"))
+}
+
+func TestNewMetricsRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	for name, opt := range map[string]outboxotel.MetricsOption{
+		"no kinds":         outboxotel.WithEventKinds(0),
+		"fewer than none":  outboxotel.WithEventKinds(-1),
+		"a prefix no name": outboxotel.WithPrefix("2 outboxes"),
+	} {
+		m, err := outboxotel.NewMetrics(outboxotel.WithMeterProvider(p), opt)
+		require.Error(t, err, name)
+		require.Nil(t, m, name)
+	}
+	var field *outbox.FieldError
+	_, err := outboxotel.NewMetrics(outboxotel.WithEventKinds(0))
+	require.ErrorAs(t, err, &field)
+	require.Contains(t, err.Error(), "WithEventKinds")
+	_, err = outboxotel.NewMetrics(outboxotel.WithMeterProvider(p), outboxotel.WithPrefix("2 outboxes"))
+	require.ErrorContains(t, err, "2 outboxes.enqueue.hot")
+}
+
+func TestMetricsOfAnOutboxAtWork(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	m := newMetrics(t, p)
+	a := run(t, openDB(t).DB, outbox.Config{Metrics: m}, on(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		switch env.AggregateID {
+		case "fails once":
+			if env.Attempts == 0 {
+				return outbox.Result{}, errors.New("no")
+			}
+		case "dies":
+			return outbox.Dead("never"), nil
+		}
+		return outbox.Done(), nil
+	}))
+	for _, id := range []string{"succeeds", "fails once", "dies"} {
+		env := event()
+		env.AggregateID = id
+		a.write(t.Context(), t, env)
+	}
+	delayed := event()
+	delayed.DeliverAfter = 20 * time.Millisecond
+	a.write(t.Context(), t, delayed)
+
+	eventually(t, func() bool {
+		return p.one(t, "outbox.dispatch.success") == 3 && p.one(t, "outbox.dispatch.dead") == 1
+	}, "the outcomes")
+	figures := p.read(t)
+	require.EqualValues(t, 1, figures["outbox.dispatch.failure"][0].value)
+	require.EqualValues(t, 3, figures["outbox.enqueue.hot"][0].value)
+	require.EqualValues(t, 1, figures["outbox.enqueue.hot.skipped.delayed"][0].value)
+	require.EqualValues(t, 2, figures["outbox.enqueue.cold"][0].value, "the retry and the delayed one")
+	require.Positive(t, figures["outbox.listener.duration"][0].value)
+	require.Contains(t, figures, "outbox.queue.hot.depth")
+	require.Contains(t, figures, "outbox.lag.oldest")
+	require.Contains(t, figures, "outbox.batch.size")
+
+	require.NoError(t, a.Close(context.Background()))
+	require.NotContains(t, p.read(t), "outbox.queue.hot.depth", "closing the outbox closes its metrics")
+}
+
+func TestMetricsWithoutAnSDKDoNothing(t *testing.T) {
+	t.Parallel()
+	for _, opts := range [][]outboxotel.MetricsOption{nil, {nil}, {outboxotel.WithMeterProvider(noop.NewMeterProvider()), outboxotel.WithEventKinds(3)}} {
+		m, err := outboxotel.NewMetrics(opts...)
+		require.NoError(t, err)
+		tellAll(m)
+		require.NoError(t, m.Close())
+	}
+}
