@@ -1,0 +1,203 @@
+package outboxprom
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// ErrRegistered: the registry holds metrics of these names and labels already.
+var ErrRegistered = errors.New("outboxprom: already registered")
+
+// Metrics is an [outbox.Metrics] that Prometheus scrapes. Make one for each
+// outbox with [New]. It is safe for concurrent use; counting takes no lock and
+// allocates nothing.
+type Metrics struct {
+	outbox.NopMetrics // for methods to come
+
+	registerer prometheus.Registerer
+	opts       options
+	registered *collection
+
+	all       *series // nil with event labels
+	kinds     *kinds  // nil without
+	leaseLost prometheus.Counter
+	hotDepth  prometheus.Gauge
+	coldDepth prometheus.Gauge
+	oldestLag prometheus.Gauge
+	batchSize prometheus.Histogram
+
+	mu     sync.Mutex
+	closed bool
+	table  *table // nil unless WatchTable was called
+}
+
+var (
+	_ outbox.Metrics = (*Metrics)(nil)
+	_ io.Closer      = (*Metrics)(nil)
+)
+
+// New makes the metrics of an outbox and registers them, all or none. It fails
+// with [ErrRegistered] when the registry has the same ones already, as those of
+// another outbox: a shared gauge would tell the truth about neither. Options
+// that cannot be are an [outbox.FieldError].
+func New(registerer prometheus.Registerer, opts ...Option) (*Metrics, error) {
+	if isNil(registerer) {
+		return nil, &outbox.FieldError{Field: "New.registerer", Problem: "is nil; prometheus.DefaultRegisterer is the usual one"}
+	}
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: o.prefix, Name: name, Help: help, ConstLabels: o.labels})
+	}
+	m := &Metrics{
+		registerer: registerer, opts: o,
+		leaseLost: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: o.prefix, Name: "lease_lost_total", ConstLabels: o.labels,
+			Help: "Outcomes that were refused because another node holds the event's lease now.",
+		}),
+		hotDepth:  gauge("queue_hot_depth", "Events that wait in the hot queue."),
+		coldDepth: gauge("queue_cold_depth", "Events that wait in the cold queue."),
+		oldestLag: gauge("lag_oldest_seconds", "How long the oldest event of the last poll had been due."),
+		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: o.prefix, Name: "batch_size", ConstLabels: o.labels, Buckets: batchBuckets,
+			Help: "Events that the poller read at once; 0 is an idle table.",
+		}),
+	}
+	v := newVectors(&o)
+	if o.events {
+		m.kinds = newKinds(v, o.kinds)
+	} else {
+		m.all = v.series()
+	}
+	m.registered = &collection{append(v.collectors(), m.leaseLost, m.hotDepth, m.coldDepth, m.oldestLag, m.batchSize)}
+	if err := m.register(m.registered, "metrics"); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// register puts collectors on the registry and says how to mend a clash.
+func (m *Metrics) register(c prometheus.Collector, what string) error {
+	err := m.registerer.Register(c)
+	if err == nil {
+		return nil
+	}
+	const way = "give each outbox a prefix (WithPrefix), or the same options and constant labels of the same names with different values (WithConstLabels)"
+	if already := (prometheus.AlreadyRegisteredError{}); errors.As(err, &already) {
+		return fmt.Errorf("%w: %s %s_*; %s", ErrRegistered, what, m.opts.prefix, way)
+	}
+	return fmt.Errorf("outboxprom: registering the %s %s_*: %w; %s", what, m.opts.prefix, err, way)
+}
+
+// Close takes the metrics off the registry. The outbox closes its metrics last,
+// so there is no need to call it, unless no outbox was made of them. Closing
+// again does nothing, also when others are registered under the names meanwhile.
+func (m *Metrics) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	m.registerer.Unregister(m.registered)
+	if m.table == nil {
+		return nil
+	}
+	m.registerer.Unregister(m.table)
+	return m.table.close()
+}
+
+func (m *Metrics) of(kind outbox.EventKind) *series {
+	if m.all != nil {
+		return m.all
+	}
+	return m.kinds.of(kind)
+}
+
+// HotEnqueued implements [outbox.Metrics].
+func (m *Metrics) HotEnqueued(kind outbox.EventKind) { m.of(kind).hot.Inc() }
+
+// HotDropped implements [outbox.Metrics].
+func (m *Metrics) HotDropped(kind outbox.EventKind) { m.of(kind).dropped.Inc() }
+
+// HotSkippedDelayed implements [outbox.Metrics].
+func (m *Metrics) HotSkippedDelayed(kind outbox.EventKind) { m.of(kind).skipped.Inc() }
+
+// ColdEnqueued implements [outbox.Metrics].
+func (m *Metrics) ColdEnqueued(kind outbox.EventKind) { m.of(kind).cold.Inc() }
+
+// Delivered implements [outbox.Metrics]. A clock that was set back makes no
+// negative latency.
+func (m *Metrics) Delivered(kind outbox.EventKind, latency time.Duration) {
+	s := m.of(kind)
+	s.success.Inc()
+	s.latency.Observe(max(latency, 0).Seconds())
+}
+
+// Failed implements [outbox.Metrics].
+func (m *Metrics) Failed(kind outbox.EventKind) { m.of(kind).failure.Inc() }
+
+// Died implements [outbox.Metrics].
+func (m *Metrics) Died(kind outbox.EventKind) { m.of(kind).dead.Inc() }
+
+// Deferred implements [outbox.Metrics].
+func (m *Metrics) Deferred(kind outbox.EventKind) { m.of(kind).deferred.Inc() }
+
+// LeaseLost implements [outbox.Metrics].
+func (m *Metrics) LeaseLost(count int) { m.leaseLost.Add(float64(max(count, 0))) }
+
+// ListenerRan implements [outbox.Metrics].
+func (m *Metrics) ListenerRan(kind outbox.EventKind, d time.Duration) {
+	m.of(kind).listener.Observe(max(d, 0).Seconds())
+}
+
+// QueueDepths implements [outbox.Metrics].
+func (m *Metrics) QueueDepths(hot, cold int) {
+	m.hotDepth.Set(float64(hot))
+	m.coldDepth.Set(float64(cold))
+}
+
+// OldestLag implements [outbox.Metrics].
+func (m *Metrics) OldestLag(d time.Duration) { m.oldestLag.Set(d.Seconds()) }
+
+// BatchRead implements [outbox.Metrics].
+func (m *Metrics) BatchRead(size int) { m.batchSize.Observe(float64(size)) }
+
+// collection registers many collectors as one, so that a registry takes all of
+// them or none.
+type collection struct{ parts []prometheus.Collector }
+
+func (c *collection) Describe(ch chan<- *prometheus.Desc) {
+	for _, part := range c.parts {
+		part.Describe(ch)
+	}
+}
+
+func (c *collection) Collect(ch chan<- prometheus.Metric) {
+	for _, part := range c.parts {
+		part.Collect(ch)
+	}
+}
+
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	switch r.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Interface, reflect.Slice, reflect.Chan:
+		return r.IsNil()
+	default:
+		return false
+	}
+}

@@ -1,0 +1,118 @@
+package outboxprom
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// DefaultPrefix is what names begin with unless [WithPrefix] says otherwise.
+const DefaultPrefix = "outbox"
+
+// The labels of [WithEventLabels], and their values for events that have none of
+// their own.
+const (
+	LabelEventType     = "event_type"
+	LabelAggregateType = "aggregate_type"
+	// OtherKinds stands for all pairs of types beyond the limit.
+	OtherKinds = "other"
+	// UnknownKind stands for rows that could not be decoded.
+	UnknownKind = "unknown"
+)
+
+// DefaultKinds is how many pairs of types [WithEventLabels] tells apart.
+const DefaultKinds = 100
+
+// Option changes what [New] registers.
+type Option func(*options)
+
+type options struct {
+	prefix string
+	labels prometheus.Labels
+	kinds  int // how many pairs of types have labels
+	events bool
+}
+
+// WithPrefix is what the names begin with; defaults to [DefaultPrefix]. What a
+// name cannot hold becomes an underscore: "orders.outbox" gives
+// orders_outbox_enqueue_hot_total. The alert rules and the dashboard of
+// docs/monitoring are for the default; [WithConstLabels] keeps it.
+func WithPrefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
+
+// WithConstLabels puts labels with constant values on every metric, such as
+// {"outbox": "orders"}. Outboxes that share a registry and a prefix need the
+// same label names with different values.
+func WithConstLabels(labels prometheus.Labels) Option {
+	labels = maps.Clone(labels)
+	return func(o *options) { o.labels = labels }
+}
+
+// WithEventLabels adds the labels event_type and aggregate_type to all metrics
+// that are of one event. The first limit pairs of types are told apart, further
+// ones count together as "other"; zero is [DefaultKinds]. Each pair costs about
+// 40 series. Without this option there are no such labels.
+func WithEventLabels(limit int) Option {
+	return func(o *options) { o.events, o.kinds = true, limit }
+}
+
+func newOptions(opts []Option) (options, error) {
+	o := options{prefix: DefaultPrefix}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	var errs []error
+	if o.prefix = metricName(o.prefix); strings.Trim(o.prefix, "_") == "" {
+		errs = append(errs, &outbox.FieldError{Field: "WithPrefix", Problem: "has no letter or digit that a metric's name could begin with; leave it out for " + DefaultPrefix})
+	}
+	if o.kinds < 0 {
+		errs = append(errs, &outbox.FieldError{Field: "WithEventLabels", Problem: fmt.Sprintf("is %d; it must not be negative", o.kinds)})
+	}
+	if o.events && o.kinds == 0 {
+		o.kinds = DefaultKinds
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.labels)) {
+		if problem := o.labelProblem(name); problem != "" {
+			errs = append(errs, &outbox.FieldError{Field: fmt.Sprintf("WithConstLabels[%q]", name), Problem: problem})
+		}
+	}
+	return o, errors.Join(errs...)
+}
+
+// labelProblem is what Prometheus would refuse, some of it by a panic.
+func (o *options) labelProblem(name string) string {
+	switch {
+	case !model.LegacyValidation.IsValidLabelName(name) || strings.HasPrefix(name, "__"):
+		return "is not a label's name: letters, digits and underscores, not beginning with a digit or two underscores"
+	case name == model.BucketLabel || name == model.QuantileLabel:
+		return "is a label of Prometheus itself"
+	case o.events && (name == LabelEventType || name == LabelAggregateType):
+		return "is a label of WithEventLabels"
+	case !utf8.ValidString(o.labels[name]):
+		return "has a value that is not UTF-8"
+	}
+	return ""
+}
+
+// metricName makes a prefix into the beginning of a metric's name.
+func metricName(prefix string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
+			return r
+		}
+		return '_'
+	}, prefix)
+	if name != "" && name[0] >= '0' && name[0] <= '9' {
+		return "_" + name
+	}
+	return name
+}

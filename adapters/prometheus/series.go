@@ -1,0 +1,73 @@
+package outboxprom
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The buckets of the histograms. An event takes milliseconds on the hot path,
+// seconds on the cold one, and minutes or hours with retries or a delay.
+var (
+	latencyBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
+	listenerBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	batchBuckets    = []float64{0, 1, 5, 10, 25, 50, 100, 250, 500, 1000} // 0: an idle table
+)
+
+// vectors are the metrics of single events, with or without labels.
+type vectors struct {
+	hot, dropped, skipped, cold      *prometheus.CounterVec
+	success, failure, dead, deferred *prometheus.CounterVec
+	latency, listener                *prometheus.HistogramVec
+}
+
+func newVectors(o *options) *vectors {
+	var labels []string
+	if o.events {
+		labels = []string{LabelEventType, LabelAggregateType}
+	}
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: o.prefix, Name: name, Help: help, ConstLabels: o.labels,
+		}, labels)
+	}
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: o.prefix, Name: name, Help: help, ConstLabels: o.labels, Buckets: buckets,
+		}, labels)
+	}
+	return &vectors{
+		hot:      counter("enqueue_hot_total", "Events that went into the hot queue after their commit."),
+		dropped:  counter("enqueue_hot_dropped_total", "Events that found the hot queue full; the poller brings them."),
+		skipped:  counter("enqueue_hot_skipped_delayed_total", "Delayed events, which the poller brings in time."),
+		cold:     counter("enqueue_cold_total", "Events that the poller brought."),
+		success:  counter("dispatch_success_total", "Events whose delivery is stored as DONE."),
+		failure:  counter("dispatch_failure_total", "Deliveries that failed and will be tried again."),
+		dead:     counter("dispatch_dead_total", "Events that were given up."),
+		deferred: counter("dispatch_deferred_total", "Deliveries whose listener asked for the event again later."),
+		latency:  histogram("dispatch_latency_seconds", "Time from when an event occurred until its delivery was stored, delays and retries included.", latencyBuckets),
+		listener: histogram("listener_duration_seconds", "Time that interceptors and listener took.", listenerBuckets),
+	}
+}
+
+func (v *vectors) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		v.hot, v.dropped, v.skipped, v.cold, v.success, v.failure, v.dead, v.deferred, v.latency, v.listener,
+	}
+}
+
+// series are the metrics of one kind of event. They are looked up once, for
+// looking one up costs more than counting.
+type series struct {
+	hot, dropped, skipped, cold      prometheus.Counter
+	success, failure, dead, deferred prometheus.Counter
+	latency, listener                prometheus.Observer
+}
+
+func (v *vectors) series(labels ...string) *series {
+	return &series{
+		hot: v.hot.WithLabelValues(labels...), dropped: v.dropped.WithLabelValues(labels...),
+		skipped: v.skipped.WithLabelValues(labels...), cold: v.cold.WithLabelValues(labels...),
+		success: v.success.WithLabelValues(labels...), failure: v.failure.WithLabelValues(labels...),
+		dead: v.dead.WithLabelValues(labels...), deferred: v.deferred.WithLabelValues(labels...),
+		latency: v.latency.WithLabelValues(labels...), listener: v.listener.WithLabelValues(labels...),
+	}
+}
