@@ -2,7 +2,6 @@ package outboxfx
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,9 +31,6 @@ var serial atomic.Int64
 // outboxes. It is two flat providers and, for each outbox, an Invoke that needs
 // it: that is how fx.ValidateApp knows that an outbox does not exist.
 func contribute[R, T any](what, detail string, ctor any, outboxes []string, content func(R) (T, error)) fx.Option {
-	if len(outboxes) == 0 {
-		outboxes = []string{""}
-	}
 	n := serial.Add(1)
 	label := what + " " + functionName(ctor)
 	own := fmt.Sprintf("%s #%d", plain(what+detail), n)
@@ -62,20 +58,6 @@ func plain(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// checkTargets says what is wrong with the outboxes that something is for.
-func checkTargets(outboxes []string) error {
-	var errs []error
-	for i, name := range outboxes {
-		if err := checkName(name); err != nil {
-			errs = append(errs, err)
-		}
-		if slices.Contains(outboxes[:i], name) {
-			errs = append(errs, fmt.Errorf("For names %s twice", describe(name)))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // inOrder are the contributions to one outbox in the order of the options.

@@ -3,6 +3,8 @@ package outboxfx_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -113,4 +115,32 @@ func TestTagsAgree(t *testing.T) {
 		}
 	}
 	check(reflect.TypeFor[outboxfx.Config]())
+}
+
+func TestTheDocumentsSetUpCompiles(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/FX.md")
+	require.NoError(t, err)
+	block := regexp.MustCompile("(?s)```go\n(func main.+?)```").FindStringSubmatch(string(text))
+	require.NotNil(t, block)
+	require.LessOrEqual(t, strings.Count(block[1], "\n"), 40)
+	source := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(source, []byte(`package main
+
+import (
+	"context"
+	"database/sql"
+
+	"go.uber.org/fx"
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func newSQLDB(fx.Lifecycle) (*sql.DB, error) { return nil, nil }
+
+`+block[1]), 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "vet", source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }

@@ -14,8 +14,8 @@ import (
 // in the order of the options. The outbox is made of its interceptors, so they
 // cannot depend on its writer.
 func AsInterceptor(ctor any, forOutboxes ...Target) fx.Option {
-	outboxes := targets(forOutboxes)
-	if err := errors.Join(checkConstructor[outbox.Interceptor](ctor), checkTargets(outboxes)); err != nil {
+	outboxes, err := outboxesOf(forOutboxes)
+	if err := errors.Join(checkConstructor[outbox.Interceptor](ctor), err); err != nil {
 		return fx.Error(fmt.Errorf("outboxfx: AsInterceptor %w", err))
 	}
 	return contribute("the interceptor", "", ctor, outboxes, func(made outbox.Interceptor) (outbox.Interceptor, error) {
@@ -30,8 +30,8 @@ func AsInterceptor(ctor any, forOutboxes ...Target) fx.Option {
 // error, take part in every write: behind those of [WithHooks], in the order of
 // the options. Like interceptors, hooks cannot depend on the outbox's writer.
 func AsHook(ctor any, forOutboxes ...Target) fx.Option {
-	outboxes := targets(forOutboxes)
-	if err := errors.Join(checkConstructor[outbox.WriterHook](ctor), checkTargets(outboxes)); err != nil {
+	outboxes, err := outboxesOf(forOutboxes)
+	if err := errors.Join(checkConstructor[outbox.WriterHook](ctor), err); err != nil {
 		return fx.Error(fmt.Errorf("outboxfx: AsHook %w", err))
 	}
 	return contribute("the hook", "", ctor, outboxes, func(made outbox.WriterHook) (outbox.WriterHook, error) {

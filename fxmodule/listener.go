@@ -3,6 +3,7 @@ package outboxfx
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/fx"
 
@@ -14,8 +15,8 @@ type ListenerOption interface{ apply(*listening) }
 
 // listening is what AsListener is told.
 type listening struct {
-	pairs    []outbox.EventKind
-	outboxes []string
+	pairs   []outbox.EventKind
+	targets []Target
 }
 
 type on outbox.EventKind
@@ -34,21 +35,42 @@ func On(aggregate outbox.AggregateType, event outbox.EventType) ListenerOption {
 
 // Target says which outboxes something is for; [For] makes it. It is a
 // [ListenerOption] too.
-type Target struct{ outboxes []string }
+type Target struct {
+	outboxes []string
+	given    bool
+}
 
-func (t Target) apply(l *listening) { l.outboxes = append(l.outboxes, t.outboxes...) }
+func (t Target) apply(l *listening) { l.targets = append(l.targets, t) }
 
 // For names the outboxes that a listener, a binding, an interceptor or a hook is
 // for: one value serves them all. The empty name is the unnamed outbox, which is
 // also what everything is for without For.
-func For(names ...string) Target { return Target{outboxes: names} }
+func For(names ...string) Target { return Target{outboxes: names, given: true} }
 
-func targets(list []Target) []string {
-	var names []string
-	for _, t := range list {
-		names = append(names, t.outboxes...)
+// outboxesOf are the outboxes that the targets name.
+func outboxesOf(targets []Target) ([]string, error) {
+	var (
+		names []string
+		errs  []error
+	)
+	for _, t := range targets {
+		if t.given && len(t.outboxes) == 0 {
+			errs = append(errs, errors.New("is given For without a name"))
+		}
+		for _, name := range t.outboxes {
+			if err := checkName(name); err != nil {
+				errs = append(errs, err)
+			}
+			if slices.Contains(names, name) {
+				errs = append(errs, fmt.Errorf("is for %s twice", describe(name)))
+			}
+			names = append(names, name)
+		}
 	}
-	return names
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	return names, errors.Join(errs...)
 }
 
 // AsListener registers what a constructor returns, a type that is an
@@ -62,7 +84,8 @@ func AsListener(ctor any, opts ...ListenerOption) fx.Option {
 			opt.apply(&l)
 		}
 	}
-	if err := errors.Join(checkConstructor[outbox.Listener](ctor), l.check()); err != nil {
+	outboxes, err := outboxesOf(l.targets)
+	if err := errors.Join(checkConstructor[outbox.Listener](ctor), l.check(), err); err != nil {
 		return fx.Error(fmt.Errorf("outboxfx: AsListener %w", err))
 	}
 	detail := " of"
@@ -72,7 +95,7 @@ func AsListener(ctor any, opts ...ListenerOption) fx.Option {
 		}
 		detail += fmt.Sprintf(" %s/%s", pair.AggregateType, pair.EventType)
 	}
-	return contribute("the listener", detail, ctor, l.outboxes, func(made outbox.Listener) ([]outbox.Binding, error) {
+	return contribute("the listener", detail, ctor, outboxes, func(made outbox.Listener) ([]outbox.Binding, error) {
 		var bindings []outbox.Binding
 		for _, pair := range l.pairs {
 			bindings = append(bindings, outbox.On(pair.AggregateType, pair.EventType, made))
@@ -82,7 +105,7 @@ func AsListener(ctor any, opts ...ListenerOption) fx.Option {
 }
 
 func (l listening) check() error {
-	errs := []error{checkTargets(l.outboxes)}
+	var errs []error
 	if len(l.pairs) == 0 {
 		errs = append(errs, errors.New("needs On(aggregate, event), which says what the listener listens to"))
 	}
@@ -97,8 +120,8 @@ func (l listening) check() error {
 // AsBinding registers what a constructor returns: an [outbox.Binding], such as a
 // topic's Listen makes, or a slice of them, or either and an error.
 func AsBinding(ctor any, forOutboxes ...Target) fx.Option {
-	outboxes := targets(forOutboxes)
-	if checkConstructor[[]outbox.Binding](ctor) == nil && checkTargets(outboxes) == nil {
+	outboxes, err := outboxesOf(forOutboxes)
+	if checkConstructor[[]outbox.Binding](ctor) == nil && err == nil {
 		return contribute("the binding", "", ctor, outboxes, func(made []outbox.Binding) ([]outbox.Binding, error) {
 			if len(made) == 0 {
 				return nil, errors.New("there is no binding in it")
@@ -106,7 +129,7 @@ func AsBinding(ctor any, forOutboxes ...Target) fx.Option {
 			return made, checkBindings(made)
 		})
 	}
-	if err := errors.Join(checkConstructor[outbox.Binding](ctor), checkTargets(outboxes)); err != nil {
+	if err := errors.Join(checkConstructor[outbox.Binding](ctor), err); err != nil {
 		return fx.Error(fmt.Errorf("outboxfx: AsBinding %w", err))
 	}
 	return contribute("the binding", "", ctor, outboxes, func(made outbox.Binding) ([]outbox.Binding, error) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -162,8 +163,14 @@ func (m *module) build(
 	if m.registry != nil {
 		cfg.Registry = registry
 	}
-	if m.metrics != nil && c.metricsEnabled() {
-		cfg.Metrics = metrics
+	if m.metrics != nil {
+		if c.metricsEnabled() {
+			cfg.Metrics = metrics
+		} else if closer, can := metrics.(io.Closer); can { // as the outbox would have done
+			if err := closer.Close(); err != nil {
+				return nil, nil, nil, parts{}, fmt.Errorf("outboxfx: closing the metrics of %s, which are switched off: %w", describe(m.name), err)
+			}
+		}
 	}
 	if m.retry != nil {
 		cfg.RetryPolicy = retry

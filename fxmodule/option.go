@@ -33,8 +33,9 @@ func WithConfig(config any) Option { return func(m *module) { m.config = &part{"
 func WithStore(store any) Option { return func(m *module) { m.store = &part{"WithStore", store} } }
 
 // WithMetrics is where figures go: an [outbox.Metrics], or a constructor of one,
-// which may ask for the [MetricsPrefix]. They are used unless metrics.enabled is
-// false.
+// which may ask for the [MetricsPrefix]. They are used until the outbox
+// closes, which closes an [io.Closer] too; when metrics.enabled is false it is
+// closed at once and not used.
 func WithMetrics(metrics any) Option {
 	return func(m *module) { m.metrics = &part{"WithMetrics", metrics} }
 }

@@ -133,7 +133,8 @@ func TestMetricsAreUsedUnlessSwitchedOff(t *testing.T) {
 		write(t, db, w, placed("o-1"))
 		box.awaits(t, "o-1")
 		require.NoError(t, app.Stop(t.Context()))
-		delivered, _ := metrics.seen()
+		delivered, closed := metrics.seen()
+		require.True(t, closed)
 		require.Equal(t, tc.delivered, delivered)
 		require.Equal(t, tc.prefix, string(prefix))
 	}

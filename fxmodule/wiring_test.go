@@ -116,7 +116,9 @@ func TestWrongWiringIsAnErrorOfTheApp(t *testing.T) {
 		},
 		{name: "no On", opts: []fx.Option{outboxfx.AsListener(newInbox)}, want: []string{"needs On(aggregate, event)"}},
 		{name: "On of no event", opts: []fx.Option{outboxfx.AsListener(newInbox, outboxfx.On("Order", ""))}, want: []string{`On("Order", ""), which names no event`}},
-		{name: "For the same twice", opts: []fx.Option{outboxfx.AsListener(newInbox, orderPlaced, outboxfx.For("", ""))}, want: []string{"For names the outbox twice"}},
+		{name: "For the same twice", opts: []fx.Option{outboxfx.AsListener(newInbox, orderPlaced, outboxfx.For("", ""))}, want: []string{"AsListener is for the outbox twice"}},
+		{name: "For nothing", opts: []fx.Option{outboxfx.AsBinding(countedBinding, outboxfx.For())}, want: []string{"AsBinding is given For without a name"}},
+		{name: "For what is no name", opts: []fx.Option{outboxfx.AsHook(noHook, outboxfx.For("a b"))}, want: []string{`"a b" is no name for an outbox`}},
 		{name: "a binding that is none", opts: []fx.Option{outboxfx.AsBinding(newInbox)}, want: []string{"AsBinding is given fxmodule_test.newInbox, a constructor of *outboxfx_test.inbox, which is no outbox.Binding"}},
 		{
 			name: "an empty binding", opts: []fx.Option{outboxfx.AsBinding(func() outbox.Binding { return outbox.Binding{} })},
