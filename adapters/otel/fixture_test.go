@@ -3,6 +3,7 @@ package outboxotel_test
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -115,6 +116,7 @@ func configure(db *sql.DB, cfg outbox.Config) outbox.Config {
 	if cfg.RetryPolicy == nil {
 		cfg.RetryPolicy = outbox.RetryPolicyFunc(func(int) time.Duration { return 5 * time.Millisecond })
 	}
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	return cfg
 }
 

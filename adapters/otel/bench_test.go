@@ -1,0 +1,118 @@
+package outboxotel_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/outboxkit/outbox-go/adapters/otel"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// nowhere is a processor that does nothing with a recorded span.
+type nowhere struct{}
+
+func (nowhere) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (nowhere) OnEnd(sdktrace.ReadOnlySpan)                     {}
+func (nowhere) Shutdown(context.Context) error                  { return nil }
+func (nowhere) ForceFlush(context.Context) error                { return nil }
+
+// setups are the ways in which tracing can be on or off.
+func setups() []struct {
+	name     string
+	provider trace.TracerProvider
+} {
+	sdk := func(s sdktrace.Sampler) trace.TracerProvider {
+		return sdktrace.NewTracerProvider(sdktrace.WithSampler(s), sdktrace.WithSpanProcessor(nowhere{}))
+	}
+	return []struct {
+		name     string
+		provider trace.TracerProvider
+	}{
+		{"not configured", nil},
+		{"no-op", noop.NewTracerProvider()},
+		{"not sampled", sdk(sdktrace.NeverSample())},
+		{"sampled", sdk(sdktrace.AlwaysSample())},
+	}
+}
+
+// BenchmarkWrite is what the hook adds to the write of one event.
+func BenchmarkWrite(b *testing.B) {
+	for _, s := range setups() {
+		b.Run(s.name, func(b *testing.B) { benchmarkWrite(b, s.provider) })
+		b.Run(s.name+" with a span", func(b *testing.B) { benchmarkWrite(b, s.provider, outboxotel.WithProducerSpan()) })
+	}
+}
+
+func benchmarkWrite(b *testing.B, p trace.TracerProvider, opts ...outboxotel.Option) {
+	ctx := context.Background()
+	if p != nil {
+		opts = append(opts, outboxotel.WithTracerProvider(p))
+		var span trace.Span
+		ctx, span = p.Tracer("bench").Start(ctx, "POST /orders")
+		defer span.End()
+	}
+	hook := outboxotel.Hook(opts...)
+	envs := []outbox.Envelope{event()}
+	b.ReportAllocs()
+	for b.Loop() {
+		envs[0].Headers = nil
+		if _, err := hook.BeforeWrite(ctx, envs); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkDelivery is what the interceptor adds to the delivery of one event.
+func BenchmarkDelivery(b *testing.B) {
+	untraced := event()
+	written := event()
+	written.Headers = map[string]string{"traceparent": remoteParent}
+	for _, s := range setups() {
+		b.Run(s.name, func(b *testing.B) {
+			env := written
+			if s.provider == nil {
+				env = untraced
+			}
+			var opts []outboxotel.Option
+			if s.provider != nil {
+				opts = append(opts, outboxotel.WithTracerProvider(s.provider))
+			}
+			deliver := outboxotel.Interceptor(opts...)(outbox.ListenerFunc(succeed))
+			ctx := context.Background()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := deliver.OnEvent(ctx, env); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkMetrics is what the figures of one event of the hot path cost.
+func BenchmarkMetrics(b *testing.B) {
+	for name, opts := range map[string][]outboxotel.MetricsOption{
+		"not configured": nil,
+		"plain":          {outboxotel.WithMeterProvider(newMeters(b))},
+		"by kind":        {outboxotel.WithMeterProvider(newMeters(b)), outboxotel.WithEventKinds(100)},
+	} {
+		b.Run(name, func(b *testing.B) {
+			m, err := outboxotel.NewMetrics(opts...)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				m.HotEnqueued(kind)
+				m.ListenerRan(kind, time.Millisecond)
+				m.Delivered(kind, time.Millisecond)
+				m.QueueDepths(1, 0)
+			}
+		})
+	}
+}

@@ -1,0 +1,211 @@
+package outboxotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/codes"
+
+	"github.com/outboxkit/outbox-go/adapters/otel"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var errStock = errors.New("out of stock")
+
+// declined is an error that names its type for telemetry.
+type declined struct{}
+
+func (declined) Error() string     { return "declined" }
+func (declined) ErrorType() string { return "card_declined" }
+
+// TestTheSpanSaysWhatTheEngineDecided runs each answer through an outbox and
+// compares the span with what the table shows afterwards.
+func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		res outbox.Result
+		err error
+	}
+	later := time.Hour
+	once := outbox.SingleNode{
+		Dispatch: outbox.DispatchOptions{MaxAttempts: 1, OnUnroutable: outbox.Defer(later)},
+		Poll:     outbox.PollOptions{Interval: 20 * time.Millisecond},
+	}
+	claiming := outbox.MultiNode{Poll: once.Poll}
+	for name, tt := range map[string]struct {
+		answer     answer
+		mode       outbox.Mode
+		unroutable bool
+		outcome    string
+		errorType  string
+		status     outbox.Status
+	}{
+		"done":                            {outcome: "done", status: outbox.StatusDone},
+		"failure":                         {answer: answer{err: errStock}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"wrapped failure":                 {answer: answer{err: fmt.Errorf("selling: %w", errStock)}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"failure with a type":             {answer: answer{err: declined{}}, outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
+		"failure with a delay":            {answer: answer{err: outbox.RetryAfterError(later, declined{})}, outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
+		"failure on several nodes":        {answer: answer{err: errStock}, mode: claiming, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"failure of the last attempt":     {answer: answer{err: errStock}, mode: once, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"failure of the only attempt":     {answer: answer{err: errStock}, mode: outbox.Ordered{Poll: once.Poll}, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"unrecoverable":                   {answer: answer{err: outbox.Unrecoverable(declined{})}, outcome: "dead", errorType: "card_declined", status: outbox.StatusDead},
+		"unrecoverable and no more":       {answer: answer{err: outbox.Unrecoverable(nil)}, outcome: "dead", errorType: "*outbox.UnrecoverableError", status: outbox.StatusDead},
+		"given up":                        {answer: answer{res: outbox.Dead("no such order")}, outcome: "dead", errorType: "dead", status: outbox.StatusDead},
+		"deferred":                        {answer: answer{res: outbox.RetryAfter(later)}, outcome: "deferred", status: outbox.StatusNew},
+		"no listener":                     {unroutable: true, outcome: "dead", errorType: "unroutable", status: outbox.StatusDead},
+		"no listener, left to another":    {unroutable: true, mode: once, outcome: "deferred", status: outbox.StatusNew},
+		"a cancelled context of its own":  {answer: answer{err: context.Canceled}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"an exceeded deadline of its own": {answer: answer{err: context.DeadlineExceeded}, outcome: "retry", errorType: "context.deadlineExceededError", status: outbox.StatusRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spans := newRecording(t)
+			opts := []outboxotel.Option{outboxotel.WithTracerProvider(spans)}
+			if tt.mode != nil {
+				opts = append(opts, outboxotel.WithMode(tt.mode))
+			}
+			cfg := traced(opts...)
+			cfg.Mode = tt.mode
+			cfg.RetryPolicy = outbox.RetryPolicyFunc(func(int) time.Duration { return later })
+			b := on(func(context.Context, outbox.Envelope) (outbox.Result, error) { return tt.answer.res, tt.answer.err })
+			if tt.unroutable {
+				b.EventType = "order.other"
+			}
+			a := run(t, openDB(t).DB, cfg, b)
+			id := a.write(t.Context(), t, event())[0]
+
+			span := spans.wait(t, deliverPlaced, 1)[0]
+			require.Equal(t, tt.outcome, value(span, "outbox.outcome"))
+			if tt.errorType == "" {
+				require.Nil(t, value(span, "error.type"))
+				require.Equal(t, codes.Unset, span.Status.Code)
+			} else {
+				require.Equal(t, tt.errorType, value(span, "error.type"))
+				require.Equal(t, codes.Error, span.Status.Code)
+			}
+			var status int
+			var due, occurred int64
+			eventually(t, func() bool {
+				require.NoError(t, a.db.QueryRowContext(context.Background(),
+					"SELECT status, available_at, created_at FROM outbox_event WHERE event_id = ?", id).Scan(&status, &due, &occurred))
+				return outbox.Status(status) == tt.status && (due > occurred || tt.status == outbox.StatusDone || tt.status == outbox.StatusDead)
+			}, "the row to be %v", tt.status)
+		})
+	}
+}
+
+func TestAPanicIsAnErrorOfTheSpanAndOfTheEvent(t *testing.T) {
+	t.Parallel()
+	spans := newRecording(t)
+	a := run(t, openDB(t).DB, traced(outboxotel.WithTracerProvider(spans)), on(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		if env.Attempts == 0 {
+			panic("no such shelf")
+		}
+		return outbox.Done(), nil
+	}))
+	a.write(t.Context(), t, event())
+
+	attempts := spans.wait(t, deliverPlaced, 2)
+	requirePanicked(t, attempts[0].Status.Description, value(attempts[0], "error.type"))
+	require.Equal(t, codes.Error, attempts[0].Status.Code)
+	require.Equal(t, "retry", value(attempts[0], "outbox.outcome"))
+	details := map[string]string{}
+	for _, kv := range attempts[0].Events[0].Attributes {
+		details[string(kv.Key)] = kv.Value.AsString()
+	}
+	require.Equal(t, "panic: no such shelf", details["exception.message"])
+	require.Contains(t, details["exception.stacktrace"], "outcome_test.go")
+	require.Equal(t, "done", value(attempts[1], "outbox.outcome"))
+}
+
+func requirePanicked(t *testing.T, description string, errorType any) {
+	t.Helper()
+	require.Equal(t, "panic: no such shelf", description)
+	require.Equal(t, "panic", errorType)
+}
+
+// A chain that was not built by the engine does not turn panics into errors.
+func TestAPanicGoesOnThroughTheInterceptor(t *testing.T) {
+	t.Parallel()
+	spans := newRecording(t)
+	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(
+		func(context.Context, outbox.Envelope) (outbox.Result, error) { panic("no such shelf") }))
+	require.PanicsWithValue(t, "no such shelf", func() { _, _ = deliver.OnEvent(t.Context(), event()) })
+	span := spans.wait(t, deliverPlaced, 1)[0]
+	requirePanicked(t, span.Status.Description, value(span, "error.type"))
+
+	ended := make(chan struct{})
+	deliver = outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(
+		func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			runtime.Goexit()
+			return outbox.Done(), nil
+		}))
+	go func() {
+		defer close(ended)
+		_, _ = deliver.OnEvent(context.Background(), event())
+	}()
+	<-ended
+	require.Equal(t, codes.Error, spans.wait(t, deliverPlaced, 2)[1].Status.Code)
+}
+
+func TestADeliveryThatTheShutdownCutsOffIsReleased(t *testing.T) {
+	t.Parallel()
+	spans := newRecording(t)
+	began := make(chan struct{})
+	cfg := traced(outboxotel.WithTracerProvider(spans))
+	cfg.Mode = outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 10 * time.Millisecond}}
+	a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+		close(began)
+		<-ctx.Done()
+		return outbox.Result{}, ctx.Err()
+	}))
+	a.write(t.Context(), t, event())
+	<-began
+	require.NoError(t, a.Close(context.Background()))
+	span := spans.wait(t, deliverPlaced, 1)[0]
+	require.Equal(t, "released", value(span, "outbox.outcome"))
+	require.Equal(t, codes.Unset, span.Status.Code, "it is not a failure")
+}
+
+func TestAListenerTimeoutIsAFailure(t *testing.T) {
+	t.Parallel()
+	spans := newRecording(t)
+	cfg := traced(outboxotel.WithTracerProvider(spans))
+	cfg.Mode = outbox.SingleNode{Dispatch: outbox.DispatchOptions{ListenerTimeout: 5 * time.Millisecond}}
+	cfg.RetryPolicy = outbox.RetryPolicyFunc(func(int) time.Duration { return time.Hour })
+	a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+		<-ctx.Done()
+		return outbox.Result{}, ctx.Err()
+	}))
+	a.write(t.Context(), t, event())
+	require.Equal(t, "retry", value(spans.wait(t, deliverPlaced, 1)[0], "outbox.outcome"))
+}
+
+// Exporters drop a whole batch for one string that is no UTF-8.
+func TestErrorTextsAreFitForExporters(t *testing.T) {
+	t.Parallel()
+	spans := newRecording(t)
+	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(
+		func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			return outbox.Result{}, errors.New("bad \xff " + strings.Repeat("é", outbox.MaxErrorLength))
+		}))
+	_, err := deliver.OnEvent(t.Context(), event())
+	require.Error(t, err)
+	span := spans.wait(t, deliverPlaced, 1)[0]
+	texts := []string{span.Status.Description}
+	for _, kv := range span.Events[0].Attributes {
+		texts = append(texts, kv.Value.AsString())
+	}
+	for _, s := range texts {
+		require.True(t, utf8.ValidString(s))
+		require.LessOrEqual(t, len(s), outbox.MaxErrorLength)
+	}
+	require.True(t, strings.HasPrefix(span.Status.Description, "bad \uFFFD é"))
+}
