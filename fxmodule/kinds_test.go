@@ -31,3 +31,14 @@ func TestOutboxesOnDifferentKindsOfDatabasesInOneApp(t *testing.T) {
 	}
 	box.awaits(t, "postgres", "mysql", "sqlite")
 }
+
+func TestPairsMayHoldAnyCharacter(t *testing.T) {
+	t.Parallel()
+	db, box := openSQLite(t), newInbox()
+	const aggregate, event = "a\"b\\c", "x,y`z €\n"
+	var w *outbox.Writer
+	started(t, fx.Supply(db), outboxfx.Module, fx.Populate(&w),
+		outboxfx.AsListener(func() *inbox { return box }, outboxfx.On(aggregate, event)))
+	write(t, db, w, outbox.Envelope{AggregateType: aggregate, EventType: event, AggregateID: "o-1", Payload: outbox.RawJSON(`{}`)})
+	box.awaits(t, "o-1")
+}
