@@ -2,8 +2,8 @@ package outboxotel
 
 import (
 	"context"
+	"slices"
 
-	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -45,20 +45,21 @@ func (t *tracing) beforeWrite(ctx context.Context, envs []outbox.Envelope) ([]ou
 // startWrite starts the span of a write. A batch of several kinds has no one
 // destination.
 func (t *tracing) startWrite(ctx context.Context, envs []outbox.Envelope) (context.Context, trace.Span) {
-	name := opWrite
-	attrs := make([]attribute.KeyValue, len(writeAttributes), len(writeAttributes)+5)
-	copy(attrs, writeAttributes)
+	op := t.writing
+	name, attributes := op.name, op.attributes
 	if sameKind(envs) {
-		dest := destination(envs[0].AggregateType, envs[0].EventType)
-		name += " " + dest
-		attrs = kindAttributes(attrs, dest, &envs[0])
+		kind := op.of(&envs[0])
+		if len(envs) == 1 {
+			ctx, span := t.tracer.Start(ctx, kind.name, op.kind, kind.start)
+			if span.IsRecording() {
+				span.SetAttributes(eventAttributes(&envs[0])...)
+			}
+			return ctx, span
+		}
+		name, attributes = kind.name, kind.attributes
 	}
-	if len(envs) == 1 {
-		attrs = eventAttributes(attrs, &envs[0])
-	} else {
-		attrs = append(attrs, semconv.MessagingBatchMessageCount(len(envs)))
-	}
-	return t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attrs...))
+	return t.tracer.Start(ctx, name, op.kind,
+		trace.WithAttributes(append(slices.Clip(attributes), semconv.MessagingBatchMessageCount(len(envs)))...))
 }
 
 func sameKind(envs []outbox.Envelope) bool {

@@ -36,17 +36,17 @@ func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox
 	returned := false
 	defer func() {
 		if returned {
-			t.finish(ctx, span, env.Attempts, res, err)
+			t.finish(ctx, span, env, res, err)
 			return
 		}
 		// The engine turns a panic into an error before it gets here; this is
 		// for chains that somebody built by hand, and for runtime.Goexit.
 		r := recover()
 		if r == nil {
-			t.finish(ctx, span, env.Attempts, res, errGoexit)
+			t.finish(ctx, span, env, res, errGoexit)
 			return
 		}
-		t.finish(ctx, span, env.Attempts, res, &outbox.PanicError{Value: r, Stack: debug.Stack()})
+		t.finish(ctx, span, env, res, &outbox.PanicError{Value: r, Stack: debug.Stack()})
 		panic(r)
 	}()
 	res, err = next.OnEvent(ctx, *env)
@@ -64,44 +64,31 @@ func (t *tracing) startDelivery(ctx context.Context, env *outbox.Envelope) (cont
 	producer := trace.SpanContextFromContext(ctx)
 	found := producer.IsValid() && !producer.Equal(local.SpanContext())
 
-	dest := destination(env.AggregateType, env.EventType)
-	attrs := make([]attribute.KeyValue, len(deliverAttributes), len(deliverAttributes)+6)
-	copy(attrs, deliverAttributes)
-	attrs = kindAttributes(attrs, dest, env)
-	attrs = eventAttributes(attrs, env)
-	attrs = append(attrs, attemptKey.Int(env.Attempts+1))
-
-	kind := trace.WithSpanKind(trace.SpanKindConsumer)
+	op := t.delivering
+	kind := op.of(env)
+	attributes := kind.attempt(env.Attempts + 1)
 	if !found || t.childOf {
-		return t.tracer.Start(ctx, opDeliver+" "+dest, kind, trace.WithAttributes(attrs...))
+		return t.tracer.Start(ctx, kind.name, op.kind, attributes)
 	}
-	ctx = trace.ContextWithSpan(ctx, local)
-	return t.tracer.Start(ctx, opDeliver+" "+dest, kind, trace.WithAttributes(attrs...),
+	return t.tracer.Start(trace.ContextWithSpan(ctx, local), kind.name, op.kind, attributes,
 		trace.WithLinks(trace.Link{SpanContext: producer}))
 }
 
-// finish says on the span what became of the delivery, and ends it.
-func (t *tracing) finish(ctx context.Context, span trace.Span, attempts int, res outbox.Result, err error) {
-	defer span.End()
-	outcome := t.rules.outcome(ctx, attempts, res, err)
-	span.SetAttributes(outcomeKey.String(outcome))
-	switch outcome {
-	case outcomeRetry, outcomeDead:
-	default:
-		if err != nil {
-			recordError(span, err)
-		}
-		return
+// finish says on the span which event it was and what became of the delivery,
+// and ends it. What samplers decide by was there from the beginning.
+func (t *tracing) finish(ctx context.Context, span trace.Span, env *outbox.Envelope, res outbox.Result, err error) {
+	outcome := t.rules.outcome(ctx, env.Attempts, res, err)
+	attrs := append(eventAttributes(env), outcomeKey.String(outcome))
+	if outcome == outcomeRetry || outcome == outcomeDead {
+		typ, description := failure(res, err)
+		attrs = append(attrs, semconv.ErrorTypeKey.String(typ))
+		span.SetStatus(codes.Error, description)
 	}
-	if err == nil {
-		reason, _ := res.Dead()
-		span.SetAttributes(semconv.ErrorTypeKey.String("dead"))
-		span.SetStatus(codes.Error, text(reason))
-		return
+	span.SetAttributes(attrs...)
+	if err != nil {
+		recordError(span, err)
 	}
-	recordError(span, err)
-	span.SetAttributes(semconv.ErrorTypeKey.String(errorType(err)))
-	span.SetStatus(codes.Error, text(err.Error()))
+	span.End()
 }
 
 // recordError adds the event that the conventions have for errors. It is not

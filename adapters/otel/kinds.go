@@ -1,10 +1,7 @@
 package outboxotel
 
 import (
-	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -27,7 +24,7 @@ func newLabels(attributes []attribute.KeyValue) *labels {
 	if len(attributes) == 0 {
 		return &labels{}
 	}
-	option := metric.WithAttributeSet(attribute.NewSet(attributes...))
+	option := metric.WithAttributeSet(attribute.NewSet(slices.Clone(attributes)...))
 	return &labels{
 		add:     []metric.AddOption{option},
 		record:  []metric.RecordOption{option},
@@ -35,57 +32,33 @@ func newLabels(attributes []attribute.KeyValue) *labels {
 	}
 }
 
-// kinds are the labels of the kinds of events, as many as the bound allows. The
-// map is replaced, never changed, so that reading it takes no lock.
+// kinds are the labels of the kinds of events.
 type kinds struct {
-	common []attribute.KeyValue
-	limit  int // zero: kinds are not told apart
-	plain  *labels
-	other  *labels
-
-	known atomic.Pointer[map[outbox.EventKind]*labels]
-	mu    sync.Mutex // held while known is replaced
+	plain *labels
+	other *labels // nil: kinds are not told apart
+	known bounded[*labels]
 }
 
 func newKinds(common []attribute.KeyValue, limit int) *kinds {
-	k := &kinds{common: slices.Clone(common), limit: limit, plain: newLabels(common)}
-	k.other = k.make(outbox.EventKind{AggregateType: otherKind, EventType: otherKind})
-	k.known.Store(&map[outbox.EventKind]*labels{})
+	k := &kinds{plain: newLabels(common)}
+	if limit == 0 {
+		return k
+	}
+	k.known.limit = limit
+	k.known.make = func(kind outbox.EventKind) *labels {
+		return newLabels(append(slices.Clip(common),
+			aggregateTypeKey.String(string(kind.AggregateType)), eventTypeKey.String(string(kind.EventType))))
+	}
+	k.other = k.known.make(outbox.EventKind{AggregateType: otherKind, EventType: otherKind})
 	return k
 }
 
-func (k *kinds) make(kind outbox.EventKind) *labels {
-	return newLabels(append(slices.Clip(k.common),
-		aggregateTypeKey.String(string(kind.AggregateType)), eventTypeKey.String(string(kind.EventType))))
-}
-
 func (k *kinds) of(kind outbox.EventKind) *labels {
-	if k.limit == 0 {
+	if k.other == nil {
 		return k.plain
 	}
-	known := *k.known.Load()
-	if l, ok := known[kind]; ok {
+	if l, ok := k.known.of(kind); ok {
 		return l
 	}
-	if len(known) >= k.limit {
-		return k.other
-	}
-	return k.add(kind)
-}
-
-func (k *kinds) add(kind outbox.EventKind) *labels {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	known := *k.known.Load()
-	if l, ok := known[kind]; ok {
-		return l
-	}
-	if len(known) >= k.limit {
-		return k.other
-	}
-	l := k.make(kind)
-	grown := maps.Clone(known)
-	grown[kind] = l
-	k.known.Store(&grown)
-	return l
+	return k.other
 }

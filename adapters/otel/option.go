@@ -24,8 +24,10 @@ type tracing struct {
 	producerSpan bool
 	rules        rules
 
-	tracer trace.Tracer
-	own    map[string]bool // the headers that are the propagator's
+	tracer     trace.Tracer
+	writing    *operation
+	delivering *operation
+	own        map[string]bool // the headers that are the propagator's
 }
 
 // WithTracerProvider is where spans go. Defaults to the global provider, which
@@ -61,7 +63,7 @@ func WithMode(mode outbox.Mode) Option {
 }
 
 func newTracing(opts []Option) *tracing {
-	t := &tracing{rules: rulesOf(nil)}
+	t := &tracing{rules: rulesOf(nil), writing: newWriting(), delivering: newDelivering()}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(t)

@@ -9,6 +9,15 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
+// failure is the type and the text of what went wrong with a delivery.
+func failure(res outbox.Result, err error) (typ, description string) {
+	if err == nil {
+		reason, _ := res.Dead()
+		return "dead", text(reason)
+	}
+	return errorType(err), text(err.Error())
+}
+
 // errorType is a value of error.type: few values, which say what failed. Errors
 // of the outbox that only carry another one are looked through.
 func errorType(err error) string {
