@@ -1,9 +1,6 @@
 package outbox
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // stored lets go of events whose outcome is stored, and tells of it.
 func (c *completer) stored(kind MarkKind, group []*outcome, n int) {
@@ -14,8 +11,7 @@ func (c *completer) stored(kind MarkKind, group []*outcome, n int) {
 	}
 	if lost := len(group) - n; lost > 0 && c.owner != "" && kind != MarkReleased {
 		c.d.metrics.LeaseLost(lost)
-		c.d.log.Warn("outbox: outcomes were refused, other nodes hold the events now",
-			logKeyOutcome, kind.String(), logKeyCount, lost, logKeyOwner, c.owner, logKeyError, ErrLeaseLost.Error())
+		c.leaseLost.add(lost, logKeyOwner, c.owner, logKeyError, ErrLeaseLost.Error())
 	}
 	now := c.d.clock.Now()
 	for _, o := range group {
@@ -57,15 +53,7 @@ func (c *completer) observe(o *outcome, now time.Time) {
 		if o.mark.CountAttempt {
 			attempts++
 		}
-		attrs := []any{
-			logKeyEventID, o.env.EventID, logKeyEventType, string(o.env.EventType),
-			logKeyAggregateType, string(o.env.AggregateType), logKeyAttempts, attempts, logKeyError, o.mark.Error,
-		}
-		var p *PanicError
-		if errors.As(o.err, &p) {
-			attrs = append(attrs, logKeyStack, string(p.Stack))
-		}
-		c.d.log.Error("outbox: event is dead", attrs...)
+		c.d.log.Error("outbox: event is dead", deliveryAttrs(o, attempts)...)
 	case MarkReleased:
 	}
 }

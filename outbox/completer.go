@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -40,6 +41,8 @@ type completer struct {
 	done    chan struct{}
 	started bool
 
+	leaseLost, unstored burst
+
 	aside []outcome     // belongs to run
 	pause time.Duration // until those are tried again
 
@@ -54,6 +57,8 @@ func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 		d: d, db: db, store: store,
 		in: make(chan outcome, completerBuffer), stop: make(chan struct{}), refused: make(chan struct{}),
 		done: make(chan struct{}), wakeup: make(chan struct{}, 1),
+		leaseLost: burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes were refused, other nodes hold the events now"},
+		unstored:  burst{log: d.log, level: slog.LevelError, message: "outbox: outcomes could not be stored, trying again"},
 	}
 	c.refuse = sync.OnceFunc(func() { close(c.refused) })
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -204,8 +209,7 @@ func (c *completer) persistKind(kind MarkKind, group []*outcome, try int) {
 			c.stored(kind, group, n)
 			return
 		}
-		c.d.log.Error("outbox: outcomes could not be stored, trying again", logKeyOutcome, kind.String(),
-			logKeyCount, len(group), logKeyError, err.Error())
+		c.unstored.add(len(group), logKeyOutcome, kind.String(), logKeyError, err.Error())
 		if try >= completerTries {
 			group = c.persistSingly(kind, group)
 			if c.ctx.Err() != nil || len(c.aside)+len(group) <= completerAside {
@@ -289,6 +293,8 @@ func (c *completer) close(limit time.Duration) error {
 	}
 	c.refuse()
 	c.cancel()
+	c.leaseLost.flush()
+	c.unstored.flush()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lost > 0 {

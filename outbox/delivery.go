@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -124,7 +126,7 @@ func (d *Dispatcher) dead(env *Envelope, err error, countAttempt bool) outcome {
 func (d *Dispatcher) retryDelay(attempt int) (delay time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
-			d.log.Error("outbox: the retry policy panicked", logKeyError, r, logKeyAttempts, attempt)
+			d.policyPanics.add(1, logKeyError, fmt.Sprint(r), logKeyAttempts, attempt, logKeyStack, string(debug.Stack()))
 			delay = DefaultRetryMax
 		}
 	}()

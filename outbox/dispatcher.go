@@ -52,7 +52,8 @@ type Dispatcher struct {
 	complete *completer
 	keeper   *leaseKeeper // nil without leases
 	poller   atomic.Pointer[Poller]
-	drops    dropLog
+
+	drops, policyPanics burst
 
 	// listenerCtx is the base of every delivery's context. It belongs to the
 	// dispatcher's lifetime, not to a call's: Close cancels it.
@@ -108,6 +109,8 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	if cfg.OnDone == Delete {
 		d.doneKind = MarkDelete
 	}
+	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: events went past the hot queue, the poller brings them"}
+	d.policyPanics = burst{log: d.log, level: slog.LevelError, message: "outbox: the retry policy panicked"}
 	d.initQueues(d.opts.HotCapacity, d.opts.ColdCapacity)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(withLogger(context.Background(), d.log))
 	d.complete = newCompleter(d, cfg.DB, cfg.Store)
@@ -232,13 +235,9 @@ func (d *Dispatcher) work(turn int) {
 // finish hands an outcome to the completer, and logs what nothing else will.
 func (d *Dispatcher) finish(o *outcome) {
 	if o.err != nil && o.kind == MarkRetry {
-		attrs := []any{
-			logKeyEventID, o.env.EventID, logKeyEventType, string(o.env.EventType),
-			logKeyAggregateType, string(o.env.AggregateType), logKeyAttempts, o.env.Attempts + 1, logKeyError, o.mark.Error,
-		}
-		var p *PanicError
-		if errors.As(o.err, &p) {
-			d.log.Error("outbox: a listener panicked", append(attrs, logKeyStack, string(p.Stack))...)
+		attrs := deliveryAttrs(o, o.env.Attempts+1)
+		if p := (*PanicError)(nil); errors.As(o.err, &p) {
+			d.log.Error("outbox: a listener panicked", attrs...)
 		} else {
 			d.log.Warn("outbox: delivery failed, it will be tried again", attrs...)
 		}
@@ -265,6 +264,8 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 
 func (d *Dispatcher) shutdown(ctx context.Context) {
 	defer close(d.closed)
+	defer d.policyPanics.flush()
+	defer d.drops.flush()
 	d.mu.Lock()
 	was := d.state
 	d.state = stopped

@@ -91,8 +91,8 @@ func (e Envelope) LogValue() slog.Value {
 		slog.String(logKeyEventType, string(e.EventType)),
 		slog.String(logKeyAggregateType, string(e.AggregateType)),
 		slog.String(logKeyAggregateID, e.AggregateID),
-		slog.Time("occurred_at", e.OccurredAt),
-		slog.Time("available_at", e.AvailableAt),
+		slog.Time(logKeyOccurredAt, e.OccurredAt),
+		slog.Time(logKeyAvailableAt, e.AvailableAt),
 		slog.Int(logKeyAttempts, e.Attempts),
 	)
 }

@@ -1,10 +1,6 @@
 package outbox
 
-import (
-	"log/slog"
-	"sync"
-	"time"
-)
+import "time"
 
 // reserve keeps the poller's hands off the events of an open transaction: on
 // this node through the tracker, on others through a lease, whose owner it
@@ -69,7 +65,8 @@ func (d *Dispatcher) committed(envs []Envelope, owner string, inserted time.Time
 		dropped++
 	}
 	if dropped > 0 {
-		d.drops.add(d.log, dropped)
+		d.metrics.QueueDepths(d.depths()) // workers that hang store no outcome, which is when it is told else
+		d.drops.add(dropped)
 		if p := d.poller.Load(); p != nil {
 			p.Wake()
 		}
@@ -112,21 +109,3 @@ func (d *Dispatcher) endRead()                   { d.track.endRead() }
 // wantedRoom is how much of the cold queue is to be free before the poller asks
 // again: a batch, but no more than half, so that workers do not run dry.
 func wantedRoom(batch, capacity int) int { return max(1, min(batch, capacity/2)) }
-
-// dropLog warns of full hot queues, at most once a second, with the count since
-// the last warning.
-type dropLog struct {
-	mu    sync.Mutex
-	count int
-	last  time.Time
-}
-
-func (l *dropLog) add(log *slog.Logger, n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.count += n
-	if now := time.Now(); now.Sub(l.last) >= time.Second {
-		log.Warn("outbox: events went past the hot queue, the poller brings them", logKeyCount, l.count)
-		l.last, l.count = now, 0
-	}
-}

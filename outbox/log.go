@@ -1,6 +1,9 @@
 package outbox
 
-import "log/slog"
+import (
+	"errors"
+	"log/slog"
+)
 
 // The keys of log attributes. Payloads, headers and tenants are never logged.
 const (
@@ -9,10 +12,12 @@ const (
 	logKeyEventType     = "event_type"
 	logKeyAggregateType = "aggregate_type"
 	logKeyAggregateID   = "aggregate_id"
+	logKeyOccurredAt    = "occurred_at"
+	logKeyAvailableAt   = "available_at"
 	logKeyAttempts      = "attempts"
 	logKeyCount         = "count"
 	logKeyDelay         = "delay"
-	logKeyDuration      = "duration"
+	logKeyHook          = "hook"
 	logKeyOwner         = "owner"
 	logKeyStack         = "stack"
 	logKeyOutcome       = "outcome"
@@ -23,4 +28,20 @@ func loggerOr(l *slog.Logger) *slog.Logger {
 		return slog.Default()
 	}
 	return l
+}
+
+// deliveryAttrs are the attributes of a line about a delivery that failed: the
+// event's, how often it was tried with this one, why it failed, and where if it
+// was a panic.
+func deliveryAttrs(o *outcome, attempts int) []any {
+	attrs := []any{
+		logKeyEventID, o.env.EventID, logKeyEventType, string(o.env.EventType),
+		logKeyAggregateType, string(o.env.AggregateType), logKeyAggregateID, o.env.AggregateID,
+		logKeyAttempts, attempts, logKeyError, o.mark.Error,
+	}
+	var p *PanicError
+	if errors.As(o.err, &p) {
+		attrs = append(attrs, logKeyStack, string(p.Stack))
+	}
+	return attrs
 }

@@ -63,6 +63,8 @@ type Poller struct {
 	log     *slog.Logger
 	clock   Clock
 
+	failing, unburied burst
+
 	loop   loop
 	agenda agenda
 	busy   chan struct{}             // holds a token while a cycle runs
@@ -100,6 +102,8 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 		c := cfg.Claim.withDefaults()
 		p.claim = &c
 	}
+	p.failing = burst{log: p.log, level: slog.LevelError, message: "outbox: polling failed, trying again"}
+	p.unburied = burst{log: p.log, level: slog.LevelError, message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
 	p.agenda.init()
 	p.loop.init(p.run)
 	if feed, ok := cfg.Handler.(pollFeedback); ok {
@@ -116,7 +120,10 @@ func (p *Poller) Start(ctx context.Context) error { return p.loop.start(ctx) }
 // Close stops polling and waits until a cycle under way has ended, or until ctx
 // ends.
 func (p *Poller) Close(ctx context.Context) error {
-	if err := p.loop.close(ctx); err != nil {
+	err := p.loop.close(ctx)
+	p.failing.flush()
+	p.unburied.flush()
+	if err != nil {
 		return fmt.Errorf("outbox: closing the poller: %w", err)
 	}
 	return nil
@@ -209,7 +216,7 @@ func (p *Poller) runCycle(ctx context.Context) time.Duration {
 		}
 		p.failures++
 		pause := min(p.opts.Interval, 50*time.Millisecond<<min(p.failures, 10))
-		p.log.Error("outbox: polling failed, trying again", logKeyDelay, pause, logKeyError, err.Error())
+		p.failing.add(1, logKeyDelay, pause, logKeyError, err.Error())
 		return pause
 	}
 	p.failures = 0
@@ -346,14 +353,14 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable) {
 	marks := make([]Mark, len(rows))
 	for i, row := range rows {
 		marks[i] = Mark{EventID: row.EventID, Error: errorText(row.Err.Error())}
-		p.log.Error("outbox: event cannot be decoded, it is dead", logKeyEventID, row.EventID, logKeyError, row.Err.Error())
 	}
 	if _, err := p.store.Mark(ctx, p.db, MarkDead, p.owner(), marks); err != nil {
-		p.log.Error("outbox: undecodable events could not be marked dead, the next poll tries again", logKeyCount, len(rows), logKeyError, err.Error())
+		p.unburied.add(len(rows), logKeyError, err.Error())
 		return
 	}
-	for range rows {
+	for _, row := range rows {
 		p.metrics.Died(EventKind{})
+		p.log.Error("outbox: event cannot be decoded, it is dead", logKeyEventID, row.EventID, logKeyError, errorText(row.Err.Error()))
 	}
 }
 

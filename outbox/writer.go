@@ -316,7 +316,7 @@ func (w *Writer) rolledBack(ctx context.Context, envs []Envelope, owner string, 
 func (w *Writer) shield(what string, fn func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			w.log.Error("outbox: a writer hook panicked", logKeyError, fmt.Sprint(r), "hook", what, logKeyStack, string(debug.Stack()))
+			w.log.Error("outbox: a writer hook panicked", logKeyError, fmt.Sprint(r), logKeyHook, what, logKeyStack, string(debug.Stack()))
 		}
 	}()
 	fn()

@@ -1,0 +1,271 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// line is one log line.
+type line struct {
+	level   slog.Level
+	message string
+	attrs   map[string]slog.Value
+}
+
+// logbook is a handler that keeps every line.
+type logbook struct {
+	mu    sync.Mutex
+	lines []line
+	write func() // called with each line, without a lock; may be nil
+}
+
+func (b *logbook) Enabled(context.Context, slog.Level) bool { return true }
+func (b *logbook) WithAttrs([]slog.Attr) slog.Handler       { panic("unused") }
+func (b *logbook) WithGroup(string) slog.Handler            { panic("unused") }
+
+func (b *logbook) Handle(_ context.Context, r slog.Record) error {
+	l := line{r.Level, r.Message, map[string]slog.Value{}}
+	r.Attrs(func(a slog.Attr) bool {
+		l.attrs[a.Key] = a.Value
+		return true
+	})
+	b.mu.Lock()
+	b.lines = append(b.lines, l)
+	b.mu.Unlock()
+	if b.write != nil {
+		b.write()
+	}
+	return nil
+}
+
+// about are the lines whose message holds the text.
+func (b *logbook) about(text string) (found []line) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.lines {
+		if strings.Contains(l.message, text) {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+func (b *logbook) all() []line { return b.about("") }
+
+// counted is the sum of the lines' counts.
+func counted(lines []line) (n int64) {
+	for _, l := range lines {
+		n += l.attrs["count"].Int64()
+	}
+	return n
+}
+
+func TestABurstOfHotDropsIsAFewLinesWhoseCountsAddUp(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(e *engine){
+		"when the second is over":   func(*engine) { time.Sleep(2 * time.Second) },
+		"when the outbox is closed": func(e *engine) { _ = e.Close(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				book := &logbook{}
+				leave := make(chan struct{})
+				e := start(t, outbox.Config{Logger: slog.New(book), Mode: outbox.SingleNode{
+					Dispatch: outbox.DispatchOptions{Workers: 1, HotCapacity: 1, DrainTimeout: time.Minute},
+					Poll:     outbox.PollOptions{Interval: time.Hour, SkipRecent: time.Hour},
+				}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+					<-leave
+					return outbox.Done(), nil
+				})
+				e.write(said("running"))
+				synctest.Wait()
+				e.write(said("queued"))
+				var wg sync.WaitGroup
+				for i := range 10 {
+					wg.Go(func() {
+						for j := range 1000 {
+							e.write(said(fmt.Sprintf("%d-%d", i, j)))
+							if j%250 == 0 {
+								time.Sleep(500 * time.Millisecond)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				time.AfterFunc(5*time.Second, func() { close(leave) })
+				end(e)
+				lines := book.about("went past the hot queue")
+				require.EqualValues(t, 10_000, counted(lines))
+				require.LessOrEqual(t, len(lines), 5)
+				for _, l := range lines {
+					require.Equal(t, slog.LevelWarn, l.level)
+				}
+				time.Sleep(10 * time.Second)
+				require.Len(t, book.about("went past the hot queue"), len(lines), "nothing more comes after the end")
+				require.NoError(t, e.Close(context.Background()))
+			})
+		})
+	}
+}
+
+func TestALoneHotDropIsToldAtOnceAndOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &logbook{}
+		e := build(t, outbox.Config{Logger: slog.New(book)}, nil) // not started: everything is a drop
+		for range 3 {
+			e.write(said(""))
+			require.EqualValues(t, 1, counted(book.about("went past")[len(book.about("went past"))-1:]))
+			time.Sleep(3 * time.Second)
+		}
+		require.Len(t, book.all(), 3)
+	})
+}
+
+func TestALogHandlerMayWriteEventsItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &logbook{}
+		e := build(t, outbox.Config{Logger: slog.New(book)}, nil)
+		left := 3
+		book.write = func() {
+			if left--; left >= 0 {
+				e.write(said(""))
+			}
+		}
+		e.write(said(""))
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 4, counted(book.about("went past")))
+	})
+}
+
+func TestTheHotPathLogsNothingAboveDebugWhenAllGoesWell(t *testing.T) {
+	t.Parallel()
+	book := &logbook{}
+	done := make(chan struct{}, 100)
+	e := start(t, outbox.Config{Logger: slog.New(book)}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		done <- struct{}{}
+		return outbox.Done(), nil
+	})
+	for range 100 {
+		e.write(said(""))
+	}
+	for range 100 {
+		<-done
+	}
+	require.NoError(t, e.Close(context.Background()))
+	for _, l := range book.all() {
+		require.LessOrEqual(t, l.level, slog.LevelDebug, l.message)
+	}
+}
+
+func TestAnEventHasOneLineForEachDeliveryThatFailed(t *testing.T) {
+	t.Parallel()
+	book := &logbook{}
+	e := start(t, outbox.Config{
+		Logger: slog.New(book), RetryPolicy: outbox.ExponentialBackoff(time.Millisecond, time.Millisecond),
+		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 4}},
+	}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		if env.Attempts == 1 {
+			panic("second")
+		}
+		return outbox.Result{}, errors.New("no")
+	})
+	env := said("failing")
+	env.AggregateID, env.TenantID = "order-7", "secret-tenant"
+	env.Headers = map[string]string{"authorization": "secret-header"}
+	env.Payload = outbox.JSON("secret-payload")
+	e.write(env)
+	e.await("failing", outbox.StatusDead)
+	require.NoError(t, e.Close(context.Background()))
+	lines := book.all()
+	require.Len(t, lines, 4)
+	for i, want := range []struct {
+		level   slog.Level
+		message string
+	}{
+		{slog.LevelWarn, "outbox: delivery failed, it will be tried again"},
+		{slog.LevelError, "outbox: a listener panicked"},
+		{slog.LevelWarn, "outbox: delivery failed, it will be tried again"},
+		{slog.LevelError, "outbox: event is dead"},
+	} {
+		l := lines[i]
+		require.Equal(t, want.level, l.level)
+		require.Equal(t, want.message, l.message)
+		require.Equal(t, "failing", l.attrs["event_id"].String())
+		require.Equal(t, "Said", l.attrs["event_type"].String())
+		require.Equal(t, string(outbox.Global), l.attrs["aggregate_type"].String())
+		require.Equal(t, "order-7", l.attrs["aggregate_id"].String())
+		require.EqualValues(t, i+1, l.attrs["attempts"].Int64())
+		require.Contains(t, l.attrs, "error")
+		require.Equal(t, i == 1, l.attrs["stack"].Kind() == slog.KindString && l.attrs["stack"].String() != "", "a panic's line tells where")
+		require.NotContains(t, fmt.Sprint(l), "secret")
+	}
+}
+
+// away is a store whose poll or whose outcomes fail.
+type away struct {
+	*outboxtest.Store
+	poll, mark bool
+}
+
+func (s away) memory() *outboxtest.Store { return s.Store }
+
+func (s away) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	if s.poll {
+		return outbox.Batch{}, errors.New("away")
+	}
+	return s.Store.Poll(ctx, db, q)
+}
+
+func (s away) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+	if s.mark {
+		return 0, errors.New("away")
+	}
+	return s.Store.Mark(ctx, db, kind, owner, marks)
+}
+
+func TestADatabaseThatIsAwayIsAtMostALineASecond(t *testing.T) {
+	t.Parallel()
+	for text, store := range map[string]away{
+		"polling failed":      {poll: true},
+		"could not be stored": {mark: true},
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				book := &logbook{}
+				store.Store = outboxtest.NewStore()
+				e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: outbox.SingleNode{
+					Dispatch: outbox.DispatchOptions{DrainTimeout: time.Second}, Poll: outbox.PollOptions{Interval: 10 * time.Millisecond},
+				}}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+				for i := range 1000 {
+					e.write(said(fmt.Sprint(i)))
+					time.Sleep(10 * time.Millisecond)
+				}
+				_ = e.Close(context.Background())
+				lines := book.about(text)
+				require.NotEmpty(t, lines)
+				require.LessOrEqual(t, len(lines), 10+5)
+				require.Greater(t, counted(lines), int64(100))
+				for _, l := range lines {
+					require.Equal(t, slog.LevelError, l.level)
+					require.Contains(t, l.attrs["error"].String(), "away")
+				}
+			})
+		})
+	}
+}
