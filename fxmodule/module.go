@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/fx"
 
+	outboxotel "github.com/outboxkit/outbox-go/adapters/otel"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
@@ -32,6 +33,9 @@ type module struct {
 
 	interceptors []outbox.Interceptor
 	hooks        []outbox.WriterHook
+	tracing      []outboxotel.Option // not nil with WithOTel
+
+	errs []error // of options that do not go together
 }
 
 // moduleName is in a value group, so that what is for an unknown outbox is
@@ -94,7 +98,7 @@ func NewModule(opts ...Option) fx.Option {
 }
 
 func (m *module) check() error {
-	var errs []error
+	errs := slices.Clone(m.errs)
 	if m.named && m.name == "" {
 		errs = append(errs, errors.New("outboxfx: Named is given no name; leave it out for the unnamed outbox"))
 	}
@@ -177,7 +181,11 @@ func (m *module) build(
 	}
 	cfg.Interceptors = append(slices.Clone(m.interceptors), values(inOrder(interceptors, m.name))...)
 	cfg.Hooks = append(slices.Clone(m.hooks), values(inOrder(hooks, m.name))...)
+	m.trace(&cfg)
 	o, err := outbox.New(cfg)
+	if err == nil {
+		err = watchTable(cfg, o)
+	}
 	if err != nil {
 		return nil, nil, nil, parts{}, fmt.Errorf("outboxfx: making %s: %w", describe(m.name), err)
 	}
@@ -200,7 +208,7 @@ func (m *module) conflicts(c resolved, store outbox.Store) error {
 		conflict("retry", "is set, but WithRetryPolicy replaces it")
 	}
 	if m.metrics == nil && c.Metrics.Enabled != nil && *c.Metrics.Enabled {
-		conflict("metrics.enabled", "is true, but the module is given no metrics; add WithMetrics")
+		conflict("metrics.enabled", "is true, but the module is given no metrics; add WithMetrics, WithPrometheus or WithOTelMetrics")
 	}
 	return errors.Join(errs...)
 }

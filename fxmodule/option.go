@@ -37,7 +37,7 @@ func WithStore(store any) Option { return func(m *module) { m.store = &part{"Wit
 // closes, which closes an [io.Closer] too; when metrics.enabled is false it is
 // closed at once and not used.
 func WithMetrics(metrics any) Option {
-	return func(m *module) { m.metrics = &part{"WithMetrics", metrics} }
+	return func(m *module) { m.measure("WithMetrics", metrics) }
 }
 
 // WithRetryPolicy replaces the backoff that the settings retry.* describe, which
