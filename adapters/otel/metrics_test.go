@@ -185,10 +185,10 @@ func TestKindsBeyondTheBoundAreCountedTogether(t *testing.T) {
 	p := newMeters(t)
 	m := newMetrics(t, p, outboxotel.WithEventKinds(limit))
 	var wg sync.WaitGroup
-	for range writers {
+	for w := range writers {
 		wg.Go(func() {
-			for i := range made {
-				m.Died(outbox.EventKind{AggregateType: order, EventType: outbox.EventType(fmt.Sprint("made.", i))})
+			for i := range made { // each begins with another, to meet at the bound
+				m.Died(outbox.EventKind{AggregateType: order, EventType: outbox.EventType(fmt.Sprint("made.", (i+w)%made))})
 			}
 		})
 	}

@@ -39,6 +39,7 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 		Poll:     outbox.PollOptions{Interval: 20 * time.Millisecond},
 	}
 	claiming := outbox.MultiNode{Poll: once.Poll}
+	onceClaiming := outbox.MultiNode{Poll: once.Poll, Dispatch: once.Dispatch}
 	for name, tt := range map[string]struct {
 		answer     answer
 		mode       outbox.Mode
@@ -47,22 +48,25 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 		errorType  string
 		status     outbox.Status
 	}{
-		"done":                            {outcome: "done", status: outbox.StatusDone},
-		"failure":                         {answer: answer{err: errStock}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
-		"wrapped failure":                 {answer: answer{err: fmt.Errorf("selling: %w", errStock)}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
-		"failure with a type":             {answer: answer{err: declined{}}, outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
-		"failure with a delay":            {answer: answer{err: outbox.RetryAfterError(later, declined{})}, outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
-		"failure on several nodes":        {answer: answer{err: errStock}, mode: claiming, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
-		"failure of the last attempt":     {answer: answer{err: errStock}, mode: once, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
-		"failure of the only attempt":     {answer: answer{err: errStock}, mode: outbox.Ordered{Poll: once.Poll}, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
-		"unrecoverable":                   {answer: answer{err: outbox.Unrecoverable(declined{})}, outcome: "dead", errorType: "card_declined", status: outbox.StatusDead},
-		"unrecoverable and no more":       {answer: answer{err: outbox.Unrecoverable(nil)}, outcome: "dead", errorType: "*outbox.UnrecoverableError", status: outbox.StatusDead},
-		"given up":                        {answer: answer{res: outbox.Dead("no such order")}, outcome: "dead", errorType: "dead", status: outbox.StatusDead},
-		"deferred":                        {answer: answer{res: outbox.RetryAfter(later)}, outcome: "deferred", status: outbox.StatusNew},
-		"no listener":                     {unroutable: true, outcome: "dead", errorType: "unroutable", status: outbox.StatusDead},
-		"no listener, left to another":    {unroutable: true, mode: once, outcome: "deferred", status: outbox.StatusNew},
-		"a cancelled context of its own":  {answer: answer{err: context.Canceled}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
-		"an exceeded deadline of its own": {answer: answer{err: context.DeadlineExceeded}, outcome: "retry", errorType: "context.deadlineExceededError", status: outbox.StatusRetry},
+		"done":                                         {outcome: "done", status: outbox.StatusDone},
+		"failure":                                      {answer: answer{err: errStock}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"wrapped failure":                              {answer: answer{err: fmt.Errorf("selling: %w", errStock)}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"failure with a type":                          {answer: answer{err: declined{}}, outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
+		"failure with a delay":                         {answer: answer{err: outbox.RetryAfterError(later, declined{})}, outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
+		"failure on several nodes":                     {answer: answer{err: errStock}, mode: claiming, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"failure of the last attempt":                  {answer: answer{err: errStock}, mode: once, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"failure of the only attempt":                  {answer: answer{err: errStock}, mode: outbox.Ordered{Poll: once.Poll}, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"failure with a delay and no type":             {answer: answer{err: outbox.RetryAfterError(later, errStock)}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"unrecoverable and no type":                    {answer: answer{err: outbox.Unrecoverable(errStock)}, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"failure of the last attempt on several nodes": {answer: answer{err: errStock}, mode: onceClaiming, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"unrecoverable":                                {answer: answer{err: outbox.Unrecoverable(declined{})}, outcome: "dead", errorType: "card_declined", status: outbox.StatusDead},
+		"unrecoverable and no more":                    {answer: answer{err: outbox.Unrecoverable(nil)}, outcome: "dead", errorType: "*outbox.UnrecoverableError", status: outbox.StatusDead},
+		"given up":                                     {answer: answer{res: outbox.Dead("no such order")}, outcome: "dead", errorType: "dead", status: outbox.StatusDead},
+		"deferred":                                     {answer: answer{res: outbox.RetryAfter(later)}, outcome: "deferred", status: outbox.StatusNew},
+		"no listener":                                  {unroutable: true, outcome: "dead", errorType: "unroutable", status: outbox.StatusDead},
+		"no listener, left to another":                 {unroutable: true, mode: once, outcome: "deferred", status: outbox.StatusNew},
+		"a cancelled context of its own":               {answer: answer{err: context.Canceled}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"an exceeded deadline of its own":              {answer: answer{err: context.DeadlineExceeded}, outcome: "retry", errorType: "context.deadlineExceededError", status: outbox.StatusRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +198,7 @@ func TestErrorTextsAreFitForExporters(t *testing.T) {
 	spans := newRecording(t)
 	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(
 		func(context.Context, outbox.Envelope) (outbox.Result, error) {
-			return outbox.Result{}, errors.New("bad \xff " + strings.Repeat("é", outbox.MaxErrorLength))
+			return outbox.Result{}, errors.New("bad \xff! " + strings.Repeat("é", outbox.MaxErrorLength))
 		}))
 	_, err := deliver.OnEvent(t.Context(), event())
 	require.Error(t, err)
@@ -207,5 +211,5 @@ func TestErrorTextsAreFitForExporters(t *testing.T) {
 		require.True(t, utf8.ValidString(s))
 		require.LessOrEqual(t, len(s), outbox.MaxErrorLength)
 	}
-	require.True(t, strings.HasPrefix(span.Status.Description, "bad \uFFFD é"))
+	require.True(t, strings.HasPrefix(span.Status.Description, "bad \uFFFD! é"))
 }
