@@ -58,7 +58,7 @@ func WithConstLabels(labels prometheus.Labels) Option {
 // WithEventLabels adds the labels event_type and aggregate_type to all metrics
 // that are of one event. The first limit pairs of types are told apart, further
 // ones count together as "other"; zero is [DefaultKinds]. Each pair costs about
-// 40 series. Without this option there are no such labels.
+// 50 series. Without this option there are no such labels.
 func WithEventLabels(limit int) Option {
 	return func(o *options) { o.events, o.kinds = true, limit }
 }
