@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -11,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
@@ -185,6 +189,70 @@ func TestAdminNeedsThePassword(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, "%s", answer)
 }
 
+func TestMetricsAreScraped(t *testing.T) {
+	t.Parallel()
+	s := newPlace(t, testdb.Main()[2], "gorm").start(t)
+	for _, simulate := range []string{"", "", "?simulate=listener-dead", "?simulate=handler-error"} {
+		_, _, err := s.call(http.MethodPost, "/orders"+simulate, `{"customer":"Ada","item":"tea","quantity":1}`)
+		require.NoError(t, err)
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, text, err := s.call(http.MethodGet, "/metrics", "")
+		require.NoError(c, err)
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+		require.NoError(c, err)
+		for name, want := range map[string]float64{"outbox_enqueue_hot_total": 3, "outbox_dispatch_success_total": 2, "outbox_dispatch_dead_total": 1} {
+			require.Contains(c, families, name)
+			m := families[name].GetMetric()[0]
+			require.InDelta(c, want, m.GetCounter().GetValue(), 0, name)
+			require.Equal(c, "OrderPlaced", m.GetLabel()[1].GetValue())
+		}
+		require.Contains(c, families, "outbox_table_up")
+		require.Contains(c, families, "go_goroutines")
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
+// One trace from the request through the write to the listener.
+func TestARequestAndItsDeliveryAreOneTrace(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, testdb.Main()[2], "bun")
+	p.env = append(p.env, "OTEL_TRACES_EXPORTER=console")
+	s := p.start(t)
+	status, _, err := s.call(http.MethodPost, "/orders?simulate=listener-error", `{"customer":"Ada","item":"tea","quantity":1}`)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, status)
+	require.Eventually(t, func() bool { byOrder, _ := p.delivered(t); return len(byOrder) == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.NoError(t, s.Process.Signal(syscall.SIGTERM))
+	type span struct {
+		Name                string
+		SpanContext, Parent struct{ TraceID, SpanID string }
+	}
+	var request span
+	var deliveries []span
+	require.Eventually(t, func() bool {
+		request, deliveries = span{}, nil
+		for _, line := range s.output() {
+			var found span
+			if json.Unmarshal([]byte(line), &found) != nil {
+				continue
+			}
+			switch {
+			case found.Name == "POST /orders":
+				request = found
+			case strings.HasPrefix(found.Name, "deliver "):
+				deliveries = append(deliveries, found)
+			}
+		}
+		return request.Name != "" && len(deliveries) == 3
+	}, 20*time.Second, 5*time.Millisecond, "a span for the request, and one for each attempt")
+	s.end(t)
+	for _, d := range deliveries {
+		require.Equal(t, request.SpanContext.TraceID, d.SpanContext.TraceID)
+		require.Equal(t, request.SpanContext.SpanID, d.Parent.SpanID)
+	}
+}
+
 func TestWrongSettingsAreExplained(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -198,6 +266,7 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		"argument":  {[]string{"serve"}, "", `"serve" is one too many`},
 		"variable":  {nil, "OUTBOX_DISPATCHER_WORKERS=3", "OUTBOX_DISPATCHER_WORKERS"},
 		"no config": {[]string{"-config", "missing.yaml"}, "", "missing.yaml"},
+		"traces":    {nil, "OTEL_TRACES_EXPORTER=jaeger", "known are none, console and otlp"},
 		"port":      {[]string{"-addr", "127.0.0.1:99999"}, "", "99999"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
 
@@ -31,7 +32,7 @@ func main() {
 }
 
 // newApp is the whole service.
-func newApp(settings Settings, more ...fx.Option) *fx.App {
+func newApp(settings Settings, provider trace.TracerProvider, more ...fx.Option) *fx.App {
 	return fx.New(
 		fx.Supply(settings),
 		fx.Provide(
@@ -41,7 +42,7 @@ func newApp(settings Settings, more ...fx.Option) *fx.App {
 			newDeliveries, // what the listener got
 			newServer,     // the API
 		),
-		outboxfx.Module,
+		observed(provider), // the outbox, with metrics and traces
 		outboxfx.AsListener(newWarehouse, outboxfx.On(orderAggregate, orderPlacedEvent)),
 		outboxfx.AsHook(newCommitTimes),
 		fx.Invoke(serve), // the last to start and the first to stop
@@ -51,11 +52,16 @@ func newApp(settings Settings, more ...fx.Option) *fx.App {
 }
 
 // run starts the service and stops it at SIGTERM, or shows it.
-func run(settings Settings) error {
-	if settings.Tour {
-		return tour(settings)
+func run(settings Settings) (err error) {
+	provider, flush, err := newTracerProvider(settings)
+	if err != nil {
+		return err
 	}
-	app := newApp(settings)
+	defer func() { err = errors.Join(err, flush()) }()
+	if settings.Tour {
+		return tour(settings, provider)
+	}
+	app := newApp(settings, provider)
 	if err := start(app); err != nil {
 		return err
 	}

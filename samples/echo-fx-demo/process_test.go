@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +74,14 @@ type process struct {
 	url    string
 	client *http.Client
 	errors *bytes.Buffer
+	mu     sync.Mutex
+	lines  []string // of its output
+}
+
+func (s *process) output() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lines)
 }
 
 func (p *place) start(t testing.TB, args ...string) *process {
@@ -94,8 +103,11 @@ func (p *place) start(t testing.TB, args ...string) *process {
 	for lines.Scan() {
 		if rest, ok := strings.CutPrefix(lines.Text(), "serving on "); ok {
 			s.url, _, _ = strings.Cut(rest, ",")
-			go func() { // keep the pipe empty
+			go func() {
 				for lines.Scan() {
+					s.mu.Lock()
+					s.lines = append(s.lines, lines.Text())
+					s.mu.Unlock()
 				}
 			}()
 			return s

@@ -13,6 +13,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/contrib/instrumentation/github.com/labstack/echo/otelecho"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 
 	"github.com/outboxkit/outbox-go/echomw"
@@ -29,24 +33,39 @@ type server struct {
 	where      string // the database
 }
 
-func newServer(s Settings, db *database.DB, shop Shop, deliveries *deliveries, ob *outbox.Outbox) *server {
-	srv := &server{echo: echo.New(), shop: shop, deliveries: deliveries, settings: s, where: db.Where}
+// serverParams is what the server is made of.
+type serverParams struct {
+	fx.In
+
+	Settings   Settings
+	DB         *database.DB
+	Shop       Shop
+	Deliveries *deliveries
+	Outbox     *outbox.Outbox
+	Metrics    *prometheus.Registry
+	Traces     trace.TracerProvider
+}
+
+func newServer(p serverParams) *server {
+	srv := &server{echo: echo.New(), shop: p.Shop, deliveries: p.Deliveries, settings: p.Settings, where: p.DB.Where}
 	e := srv.echo
 	e.HideBanner, e.HidePort = true, true
 	e.Server.ReadHeaderTimeout = 10 * time.Second
 	e.HTTPErrorHandler = answerError
+	e.Use(otelecho.Middleware("echo-fx-demo", otelecho.WithTracerProvider(p.Traces)))
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: func(_ echo.Context, err error, _ []byte) error { return err }}))
 
 	// Each request that changes something has a transaction. It commits before
 	// the response leaves.
-	orders := e.Group("/orders", simulated, echomw.Transaction(&faultyTransactor{shop}))
+	orders := e.Group("/orders", simulated, echomw.Transaction(&faultyTransactor{p.Shop}))
 	orders.POST("", srv.place)
 	orders.POST("/bulk", srv.placeBulk)
 	orders.GET("", srv.listOrders)
 
 	e.GET("/deliveries", srv.listDeliveries)
-	e.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: ob}))
-	echomw.Admin(e.Group("/admin/outbox", middleware.BasicAuth(srv.isAdmin)), ob)
+	e.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: p.Outbox}))
+	e.GET("/metrics", echo.WrapHandler(promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{})))
+	echomw.Admin(e.Group("/admin/outbox", middleware.BasicAuth(srv.isAdmin)), p.Outbox)
 	return srv
 }
 

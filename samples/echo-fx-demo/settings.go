@@ -27,6 +27,7 @@ type Settings struct {
 	ORM         string // gorm, bun or sql; ORM
 	Password    string // of /admin; ADMIN_PASSWORD
 	Config      string // the outbox's YAML file; -config
+	Traces      string // none, console or otlp; OTEL_TRACES_EXPORTER
 	Tour        bool   // -tour
 }
 
@@ -40,7 +41,7 @@ func readSettings(args []string, getenv func(string) string) (Settings, error) {
 		}
 		return otherwise
 	}
-	s := Settings{DatabaseURL: getenv("DATABASE_URL"), ORM: or("ORM", orms[0]), Password: or("ADMIN_PASSWORD", rand.Text()[:12])}
+	s := Settings{DatabaseURL: getenv("DATABASE_URL"), ORM: or("ORM", orms[0]), Traces: getenv("OTEL_TRACES_EXPORTER"), Password: or("ADMIN_PASSWORD", rand.Text()[:12])}
 	flags := flag.NewFlagSet("echo-fx-demo", flag.ContinueOnError)
 	flags.StringVar(&s.Addr, "addr", or("ADDR", ":8080"), "where to serve")
 	flags.StringVar(&s.DataDir, "data", getenv("DATA_DIR"), "folder for the SQLite file and the list of deliveries; by default one under the user's cache")

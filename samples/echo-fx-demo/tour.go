@@ -14,13 +14,14 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 )
 
 // tour starts the service, does over HTTP what a user would, and tells what
 // became of each order and its event. It is an error when that is not what
 // should have.
-func tour(settings Settings) (err error) {
+func tour(settings Settings, provider trace.TracerProvider) (err error) {
 	if settings.DataDir == "" {
 		if settings.DataDir, err = os.MkdirTemp("", "echo-fx-demo"); err != nil {
 			return err
@@ -30,7 +31,7 @@ func tour(settings Settings) (err error) {
 	settings.Addr = "127.0.0.1:0"
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the failures are on purpose
 	var srv *server
-	app := newApp(settings, fx.Populate(&srv))
+	app := newApp(settings, provider, fx.Populate(&srv))
 	if err := start(app); err != nil {
 		return err
 	}
