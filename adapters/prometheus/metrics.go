@@ -13,7 +13,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// ErrRegistered: the registry holds metrics of these names and labels already.
+// ErrRegistered says that the registry holds metrics of these names and labels
+// already.
 var ErrRegistered = errors.New("outboxprom: already registered")
 
 // Metrics is an [outbox.Metrics] that Prometheus scrapes. Make one for each

@@ -168,6 +168,20 @@ func TestClosingTheOutboxTakesItsMetricsAway(t *testing.T) {
 	require.NoError(t, err, "the names are free again")
 }
 
+func TestADatabaseThatIsClosedIsAbsentAndNotUp(t *testing.T) {
+	t.Parallel()
+	s := openShop(t, outbox.SingleNode{}) // not started
+	s.write(event("Placed"))
+	require.NoError(t, s.db.Close())
+	f := scrape(t, s.registry)
+	require.Zero(t, f.value(t, "outbox_table_up"))
+	require.InDelta(t, 1, f.value(t, "outbox_table_read_errors_total"), 0)
+	require.InDelta(t, 1, f.value(t, "outbox_enqueue_hot_dropped_total"), 0, "what is counted here is told all the same")
+	for _, name := range tableValues {
+		require.NotContains(t, f, name)
+	}
+}
+
 func TestAModeWithoutPollerTellsNoPoll(t *testing.T) {
 	t.Parallel()
 	s := openShop(t, outbox.WriterOnly{})
