@@ -2,9 +2,11 @@ package outboxotel_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -89,6 +91,31 @@ func BenchmarkDelivery(b *testing.B) {
 				if _, err := deliver.OnEvent(ctx, env); err != nil {
 					b.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkSDK is what a span like that of a delivery costs without any of ours:
+// as many attributes, three of them at the end, and a link.
+func BenchmarkSDK(b *testing.B) {
+	producer := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}})
+	var attrs []attribute.KeyValue
+	for i := range 10 {
+		attrs = append(attrs, attribute.String(fmt.Sprint("messaging.attribute.", i), "order.placed"))
+	}
+	for _, s := range setups()[1:] {
+		b.Run(s.name, func(b *testing.B) {
+			tracer := s.provider.Tracer("bench")
+			ctx := context.Background()
+			kind, begin := trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attrs[:7]...)
+			b.ReportAllocs()
+			for b.Loop() {
+				_, span := tracer.Start(ctx, "deliver", kind, begin, trace.WithLinks(trace.Link{SpanContext: producer}))
+				if span.IsRecording() {
+					span.SetAttributes(attrs[7:]...)
+				}
+				span.End()
 			}
 		})
 	}

@@ -9,8 +9,13 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// otherKind is what the conventions call what a bound has no room for.
-const otherKind = "_OTHER"
+const (
+	// otherKind is what the conventions call what a bound has no room for.
+	otherKind = "_OTHER"
+	// unknownKind is for rows that could not be decoded, of which the engine
+	// tells no types.
+	unknownKind = "unknown"
+)
 
 // labels are the attributes of a figure, made once: the API takes options in
 // slices, and making them anew would cost each event more than its figures.
@@ -34,9 +39,10 @@ func newLabels(attributes []attribute.KeyValue) *labels {
 
 // kinds are the labels of the kinds of events.
 type kinds struct {
-	plain *labels
-	other *labels // nil: kinds are not told apart
-	known bounded[*labels]
+	plain   *labels
+	other   *labels // nil: kinds are not told apart
+	unknown *labels
+	known   bounded[*labels]
 }
 
 func newKinds(common []attribute.KeyValue, limit int) *kinds {
@@ -50,12 +56,16 @@ func newKinds(common []attribute.KeyValue, limit int) *kinds {
 			aggregateTypeKey.String(string(kind.AggregateType)), eventTypeKey.String(string(kind.EventType))))
 	}
 	k.other = k.known.make(outbox.EventKind{AggregateType: otherKind, EventType: otherKind})
+	k.unknown = k.known.make(outbox.EventKind{AggregateType: unknownKind, EventType: unknownKind})
 	return k
 }
 
 func (k *kinds) of(kind outbox.EventKind) *labels {
 	if k.other == nil {
 		return k.plain
+	}
+	if kind == (outbox.EventKind{}) {
+		return k.unknown
 	}
 	if l, ok := k.known.of(kind); ok {
 		return l

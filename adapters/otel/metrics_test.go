@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -206,6 +207,27 @@ func TestKindsBeyondTheBoundAreCountedTogether(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, made*writers, total)
+}
+
+func TestRowsThatCannotBeDecodedAreOfAnUnknownKind(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	a := run(t, openDB(t).DB, outbox.Config{Metrics: newMetrics(t, p, outboxotel.WithEventKinds(1))}, on(succeed))
+	a.write(t.Context(), t, event()) // takes the only place
+	eventually(t, func() bool { return p.one(t, "outbox.dispatch.success") == 1 }, "the delivery")
+	delayed := event()
+	delayed.DeliverAfter = time.Millisecond
+	delayed.Headers = map[string]string{"a": "b"}
+	err := a.adapter.RunInTx(t.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+		id, err := a.adapter.Write(ctx, tx, delayed)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `UPDATE outbox_event SET headers = '{"a":1}' WHERE event_id = ?`, id)
+		}
+		return err
+	})
+	require.NoError(t, err)
+	eventually(t, func() bool { return p.one(t, "outbox.dispatch.dead") == 1 }, "the death")
+	require.Equal(t, "outbox.aggregate.type=unknown,outbox.event.type=unknown", p.read(t)["outbox.dispatch.dead"][0].labels)
 }
 
 func TestWhatWasNeverToldIsNotReported(t *testing.T) {

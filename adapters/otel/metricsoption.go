@@ -44,8 +44,9 @@ func WithAttributes(attributes ...attribute.KeyValue) MetricsOption {
 
 // WithEventKinds tells events apart by outbox.aggregate.type and
 // outbox.event.type. The first limit pairs of types that are seen have figures
-// of their own, all others together have those of the type "_OTHER", so that
+// of their own, all others together have those of the types "_OTHER", so that
 // event types that are made at run time cannot make time series without end.
+// Rows that cannot be decoded have the types "unknown".
 func WithEventKinds(limit int) MetricsOption {
 	return func(c *metricsConfig) { c.byKind, c.kinds = true, limit }
 }
