@@ -2,6 +2,7 @@ package outboxotel
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -51,32 +52,35 @@ func (in *injection) Keys() []string {
 	return keys
 }
 
-// fits reports whether the outbox takes these as headers. One that it would
+// check says why the outbox would not take these as headers. One that it would
 // refuse costs them all, for a part of a trace context means something else than
 // the whole.
-func (in injection) fits() bool {
+func (in injection) check() error {
 	size := 0
 	for _, h := range in {
 		if h.key == "" || !clean(h.key) || !clean(h.value) {
-			return false
+			return fmt.Errorf("the header %.64q is none that can be stored", h.key)
 		}
 		size += len(h.key) + len(h.value)
 	}
-	return size <= maxInjected
+	if size > maxInjected {
+		return fmt.Errorf("it is %d bytes long; the limit is %d", size, maxInjected)
+	}
+	return nil
 }
 
 func clean(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // inject is what the propagator wants to put into headers; nothing when the
-// outbox would refuse it, or when the propagator panics: the write matters more.
-func (t *tracing) inject(ctx context.Context) (in injection) {
-	defer func() {
-		if recover() != nil || !in.fits() {
-			in = nil
-		}
-	}()
-	in = make(injection, 0, 3)
+// outbox would refuse it.
+func (t *tracing) inject(ctx context.Context) injection {
+	defer t.shield("injecting a trace context")
+	in := make(injection, 0, 3)
 	t.propagator.Inject(ctx, &in)
+	if err := in.check(); err != nil {
+		t.report(fmt.Errorf("outboxotel: a trace context was left out of an event's headers: %w", err))
+		return nil
+	}
 	return in
 }
 
@@ -102,10 +106,7 @@ func (t *tracing) extract(ctx context.Context, headers map[string]string) (extra
 	if len(headers) == 0 {
 		return ctx
 	}
-	defer func() {
-		if recover() != nil { // a delivery matters more than its trace
-			extracted = ctx
-		}
-	}()
+	defer t.shield("extracting a trace context")
+	extracted = ctx
 	return t.propagator.Extract(ctx, propagation.MapCarrier(headers))
 }

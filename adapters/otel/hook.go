@@ -16,8 +16,9 @@ import (
 // it was given the headers of another event, are replaced; no others are
 // touched. Give it last, so that it sees what other hooks leave.
 //
-// Tracing never fails a write: a trace context that the outbox would refuse as
-// headers, or that is longer than 16 KiB, is left out.
+// Tracing never fails a write. A trace context that the outbox would refuse as
+// headers, or that is longer than 16 KiB, is left out; OpenTelemetry's error
+// handler is told the first time.
 func Hook(opts ...Option) outbox.WriterHook {
 	t := newTracing(opts)
 	return outbox.WriterHook{BeforeWrite: t.beforeWrite}
@@ -27,7 +28,7 @@ func (t *tracing) beforeWrite(ctx context.Context, envs []outbox.Envelope) ([]ou
 	if t.producerSpan {
 		var span trace.Span
 		ctx, span = t.startWrite(ctx, envs)
-		defer span.End()
+		defer t.end(span)
 	}
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return envs, nil
@@ -44,22 +45,29 @@ func (t *tracing) beforeWrite(ctx context.Context, envs []outbox.Envelope) ([]ou
 
 // startWrite starts the span of a write. A batch of several kinds has no one
 // destination.
-func (t *tracing) startWrite(ctx context.Context, envs []outbox.Envelope) (context.Context, trace.Span) {
+func (t *tracing) startWrite(ctx context.Context, envs []outbox.Envelope) (started context.Context, span trace.Span) {
+	started, span = ctx, nowhere
+	defer t.shield("starting a span")
 	op := t.writing
 	name, attributes := op.name, op.attributes
 	if sameKind(envs) {
 		kind := op.of(&envs[0])
 		if len(envs) == 1 {
-			ctx, span := t.tracer.Start(ctx, kind.name, op.kind, kind.start)
+			started, span = t.tracer.Start(ctx, kind.name, op.kind, kind.start)
 			if span.IsRecording() {
 				span.SetAttributes(eventAttributes(&envs[0])...)
 			}
-			return ctx, span
+			return started, span
 		}
 		name, attributes = kind.name, kind.attributes
 	}
 	return t.tracer.Start(ctx, name, op.kind,
 		trace.WithAttributes(append(slices.Clip(attributes), semconv.MessagingBatchMessageCount(len(envs)))...))
+}
+
+func (t *tracing) end(span trace.Span) {
+	defer t.shield("ending a span")
+	span.End()
 }
 
 func sameKind(envs []outbox.Envelope) bool {

@@ -30,7 +30,7 @@ func Interceptor(opts ...Option) outbox.Interceptor {
 func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox.Listener) (res outbox.Result, err error) {
 	ctx, span := t.startDelivery(ctx, env)
 	if !span.IsRecording() {
-		defer span.End()
+		defer t.end(span)
 		return next.OnEvent(ctx, *env)
 	}
 	returned := false
@@ -58,7 +58,9 @@ var errGoexit = errors.New("the listener ended its goroutine")
 
 // startDelivery starts the span. The parent is the one that ctx carries, if any:
 // the producer's span is only when that was asked for.
-func (t *tracing) startDelivery(ctx context.Context, env *outbox.Envelope) (context.Context, trace.Span) {
+func (t *tracing) startDelivery(ctx context.Context, env *outbox.Envelope) (started context.Context, span trace.Span) {
+	started, span = ctx, nowhere
+	defer t.shield("starting a span")
 	local := trace.SpanFromContext(ctx)
 	ctx = t.extract(ctx, env.Headers)
 	producer := trace.SpanContextFromContext(ctx)
@@ -77,6 +79,7 @@ func (t *tracing) startDelivery(ctx context.Context, env *outbox.Envelope) (cont
 // finish says on the span which event it was and what became of the delivery,
 // and ends it. What samplers decide by was there from the beginning.
 func (t *tracing) finish(ctx context.Context, span trace.Span, env *outbox.Envelope, res outbox.Result, err error) {
+	defer t.shield("ending a span")
 	outcome := t.rules.outcome(ctx, env.Attempts, res, err)
 	attrs := append(eventAttributes(env), outcomeKey.String(outcome))
 	if outcome == outcomeRetry || outcome == outcomeDead {

@@ -1,9 +1,33 @@
 package outboxotel_test
 
 import (
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
+	"go.opentelemetry.io/otel"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// reports are what OpenTelemetry's error handler was told, by all tests.
+var reports struct {
+	sync.Mutex
+	texts []string
+}
+
+func TestMain(m *testing.M) {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		reports.Lock()
+		defer reports.Unlock()
+		reports.texts = append(reports.texts, err.Error())
+	}))
+	goleak.VerifyTestMain(m)
+}
+
+// reported counts the reports with that text in them.
+func reported(text string) int {
+	reports.Lock()
+	defer reports.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(reports.texts), func(s string) bool { return !strings.Contains(s, text) }))
+}

@@ -1,6 +1,8 @@
 package outboxotel
 
 import (
+	"sync"
+
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -28,6 +30,7 @@ type tracing struct {
 	writing    *operation
 	delivering *operation
 	own        map[string]bool // the headers that are the propagator's
+	reported   sync.Once       // see report
 }
 
 // WithTracerProvider is where spans go. Defaults to the global provider, which
