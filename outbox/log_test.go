@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,61 +16,6 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
-
-// line is one log line.
-type line struct {
-	level   slog.Level
-	message string
-	attrs   map[string]slog.Value
-}
-
-// logbook is a handler that keeps every line.
-type logbook struct {
-	mu    sync.Mutex
-	lines []line
-	write func() // called with each line, without a lock; may be nil
-}
-
-func (b *logbook) Enabled(context.Context, slog.Level) bool { return true }
-func (b *logbook) WithAttrs([]slog.Attr) slog.Handler       { panic("unused") }
-func (b *logbook) WithGroup(string) slog.Handler            { panic("unused") }
-
-func (b *logbook) Handle(_ context.Context, r slog.Record) error {
-	l := line{r.Level, r.Message, map[string]slog.Value{}}
-	r.Attrs(func(a slog.Attr) bool {
-		l.attrs[a.Key] = a.Value
-		return true
-	})
-	b.mu.Lock()
-	b.lines = append(b.lines, l)
-	b.mu.Unlock()
-	if b.write != nil {
-		b.write()
-	}
-	return nil
-}
-
-// about are the lines whose message holds the text.
-func (b *logbook) about(text string) (found []line) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, l := range b.lines {
-		if strings.Contains(l.message, text) {
-			found = append(found, l)
-		}
-	}
-	return found
-}
-
-func (b *logbook) all() []line { return b.about("") }
-
-// counted is the sum of the lines' counts.
-func counted(lines []line) (n int64) {
-	for _, l := range lines {
-		n += l.attrs["count"].Int64()
-	}
-	return n
-}
 
 func TestABurstOfHotDropsIsAFewLinesWhoseCountsAddUp(t *testing.T) {
 	t.Parallel()
@@ -132,6 +77,20 @@ func TestALoneHotDropIsToldAtOnceAndOnce(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		}
 		require.Len(t, book.all(), 3)
+	})
+}
+
+func TestClosingTellsAtOnceWhatWasHeldBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &logbook{}
+		e := build(t, outbox.Config{Logger: slog.New(book)}, nil)
+		for range 100 {
+			e.write(said(""))
+		}
+		require.EqualValues(t, 1, counted(book.about("went past")))
+		require.NoError(t, e.Close(context.Background()))
+		require.EqualValues(t, 100, counted(book.about("went past")))
 	})
 }
 
@@ -258,6 +217,8 @@ func TestADatabaseThatIsAwayIsAtMostALineASecond(t *testing.T) {
 				}
 				_ = e.Close(context.Background())
 				lines := book.about(text)
+				time.Sleep(10 * time.Second)
+				require.Len(t, book.about(text), len(lines), "closing writes what is held back")
 				require.NotEmpty(t, lines)
 				require.LessOrEqual(t, len(lines), 10+5)
 				require.Greater(t, counted(lines), int64(100))
@@ -268,4 +229,72 @@ func TestADatabaseThatIsAwayIsAtMostALineASecond(t *testing.T) {
 			})
 		})
 	}
+}
+
+// broken is a store with one row that cannot be decoded and that can be marked
+// only at the fourth try.
+type broken struct {
+	*outboxtest.Store
+	marks atomic.Int32
+}
+
+func (s *broken) memory() *outboxtest.Store { return s.Store }
+
+func (s *broken) Poll(context.Context, outbox.DB, outbox.PollQuery) (outbox.Batch, error) {
+	if s.marks.Load() > 3 {
+		return outbox.Batch{}, nil
+	}
+	return outbox.Batch{Undecodable: []outbox.Undecodable{{EventID: "broken", Err: errors.New("headers are no map")}}}, nil
+}
+
+func (s *broken) Mark(context.Context, outbox.DB, outbox.MarkKind, string, []outbox.Mark) (int, error) {
+	if s.marks.Add(1) <= 3 {
+		return 0, errors.New("away")
+	}
+	return 1, nil
+}
+
+func TestARowThatCannotBeDecodedIsToldOnceWhenItIsDead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &logbook{}
+		e := start(t, outbox.Config{Store: &broken{Store: outboxtest.NewStore()}, Logger: slog.New(book)}, nil)
+		time.Sleep(time.Minute)
+		require.NoError(t, e.Close(context.Background()))
+		require.EqualValues(t, 3, counted(book.about("could not be marked dead")))
+		lines := book.about("cannot be decoded")
+		require.Len(t, lines, 1)
+		require.Equal(t, slog.LevelError, lines[0].level)
+		require.Equal(t, "broken", lines[0].attrs["event_id"].String())
+	})
+}
+
+// robbed is a store whose leases are always lost.
+type robbed struct{ *outboxtest.Store }
+
+func (s robbed) memory() *outboxtest.Store { return s.Store }
+
+func (s robbed) Mark(context.Context, outbox.DB, outbox.MarkKind, string, []outbox.Mark) (int, error) {
+	return 0, nil
+}
+
+func TestLostLeasesAreAFewLinesWhoseCountsAddUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &logbook{}
+		e := start(t, outbox.Config{
+			Store: robbed{outboxtest.NewStore()}, Logger: slog.New(book),
+			Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "me"}},
+		}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+		for range 1000 {
+			e.write(said(""))
+			synctest.Wait()
+		}
+		require.NoError(t, e.Close(context.Background()))
+		lines := book.about("were refused")
+		require.EqualValues(t, 1000, counted(lines))
+		require.LessOrEqual(t, len(lines), 3)
+		require.Equal(t, slog.LevelWarn, lines[0].level)
+		require.Equal(t, "me", lines[0].attrs["owner"].String())
+	})
 }

@@ -164,8 +164,8 @@ func TestClosingTheOutboxTakesItsMetricsAway(t *testing.T) {
 	require.NotEmpty(t, scrape(t, s.registry))
 	require.NoError(t, s.Close(t.Context()))
 	require.Empty(t, scrape(t, s.registry))
-	_, err := outboxprom.New(s.registry)
-	require.NoError(t, err, "the names are free again")
+	again := newMetrics(t, s.registry)
+	require.NoError(t, again.WatchTable(&source{}), "the names are free again")
 }
 
 func TestADatabaseThatIsClosedIsAbsentAndNotUp(t *testing.T) {

@@ -1,0 +1,44 @@
+package outbox_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// depths keeps the last depth of the hot queue that was told.
+type depths struct {
+	outbox.NopMetrics
+	hot atomic.Int64
+}
+
+func (d *depths) QueueDepths(hot, _ int) { d.hot.Store(int64(hot)) }
+
+func TestAFullHotQueueIsToldWhileItsWorkersHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		told, leave := &depths{}, make(chan struct{})
+		e := start(t, outbox.Config{Metrics: told, Mode: outbox.SingleNode{
+			Dispatch: outbox.DispatchOptions{Workers: 1, HotCapacity: 3},
+			Poll:     outbox.PollOptions{Interval: time.Hour, SkipRecent: time.Hour},
+		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			<-leave
+			return outbox.Done(), nil
+		})
+		e.write(said(""))
+		synctest.Wait() // it runs
+		for range 4 {
+			e.write(said("")) // the last finds the queue full
+		}
+		require.EqualValues(t, 3, told.hot.Load())
+		close(leave)
+		require.NoError(t, e.Close(context.Background()))
+		require.Zero(t, told.hot.Load())
+	})
+}
