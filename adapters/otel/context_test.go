@@ -149,6 +149,29 @@ func TestPayloadHeadersAndTenantStayOutOfTraces(t *testing.T) {
 	}
 }
 
+func TestEventTypesMadeAtRunTimeHaveTheirOwnSpans(t *testing.T) {
+	t.Parallel()
+	const made = 1100 // more than are kept
+	spans := newRecording(t)
+	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(succeed))
+	for range 2 {
+		for i := range made {
+			env := event()
+			env.EventType = outbox.EventType(fmt.Sprint("made.", i))
+			_, err := deliver.OnEvent(t.Context(), env)
+			require.NoError(t, err)
+		}
+	}
+	all := spans.exporter.GetSpans()
+	require.Len(t, all, 2*made)
+	for i, span := range all {
+		typ := fmt.Sprint("made.", i%made)
+		require.Equal(t, "deliver order/"+typ, span.Name)
+		require.Equal(t, typ, value(span, "outbox.event.type"))
+		require.Equal(t, "order/"+typ, value(span, "messaging.destination.name"))
+	}
+}
+
 func TestManyWritersAndDeliveriesAtOnce(t *testing.T) {
 	t.Parallel()
 	const writers, each = 8, 10

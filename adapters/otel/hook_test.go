@@ -180,9 +180,14 @@ func TestTheLongestBaggageFits(t *testing.T) {
 
 func TestAPropagatorThatPanicsDoesNotFailTheDelivery(t *testing.T) {
 	t.Parallel()
+	type key struct{}
 	spans := newRecording(t)
-	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans), outboxotel.WithPropagator(format{}))(outbox.ListenerFunc(succeed))
-	res, err := deliver.OnEvent(t.Context(), withHeaders(map[string]string{"trace": "x"})[0])
+	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans), outboxotel.WithPropagator(format{}))(outbox.ListenerFunc(
+		func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+			require.Equal(t, "kept", ctx.Value(key{}))
+			return outbox.Done(), nil
+		}))
+	res, err := deliver.OnEvent(context.WithValue(t.Context(), key{}, "kept"), withHeaders(map[string]string{"trace": "x"})[0])
 	require.NoError(t, err)
 	require.True(t, res.IsDone())
 	require.Empty(t, spans.wait(t, deliverPlaced, 1)[0].Links)

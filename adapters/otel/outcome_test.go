@@ -159,23 +159,38 @@ func TestAPanicGoesOnThroughTheInterceptor(t *testing.T) {
 	require.Equal(t, codes.Error, spans.wait(t, deliverPlaced, 2)[1].Status.Code)
 }
 
-func TestADeliveryThatTheShutdownCutsOffIsReleased(t *testing.T) {
+func TestADeliveryThatTheShutdownCutsOff(t *testing.T) {
 	t.Parallel()
-	spans := newRecording(t)
-	began := make(chan struct{})
-	cfg := traced(outboxotel.WithTracerProvider(spans))
-	cfg.Mode = outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 10 * time.Millisecond}}
-	a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
-		close(began)
-		<-ctx.Done()
-		return outbox.Result{}, ctx.Err()
-	}))
-	a.write(t.Context(), t, event())
-	<-began
-	require.NoError(t, a.Close(context.Background()))
-	span := spans.wait(t, deliverPlaced, 1)[0]
-	require.Equal(t, "released", value(span, "outbox.outcome"))
-	require.Equal(t, codes.Unset, span.Status.Code, "it is not a failure")
+	for name, tt := range map[string]struct {
+		panics  bool
+		outcome string
+		status  codes.Code
+	}{
+		"is released":               {false, "released", codes.Unset},
+		"is a failure if it panics": {true, "retry", codes.Error},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spans := newRecording(t)
+			began := make(chan struct{})
+			cfg := traced(outboxotel.WithTracerProvider(spans))
+			cfg.Mode = outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 10 * time.Millisecond}}
+			a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+				close(began)
+				<-ctx.Done()
+				if tt.panics {
+					panic("no such shelf")
+				}
+				return outbox.Result{}, ctx.Err()
+			}))
+			a.write(t.Context(), t, event())
+			<-began
+			require.NoError(t, a.Close(context.Background()))
+			span := spans.wait(t, deliverPlaced, 1)[0]
+			require.Equal(t, tt.outcome, value(span, "outbox.outcome"))
+			require.Equal(t, tt.status, span.Status.Code)
+		})
+	}
 }
 
 func TestAListenerTimeoutIsAFailure(t *testing.T) {
