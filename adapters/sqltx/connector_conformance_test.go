@@ -66,7 +66,12 @@ func TestConformanceOfWrapConnector(t *testing.T) {
 						if allowUnmanaged {
 							opts = append(opts, sqltx.AllowUnmanaged())
 						}
-						return plainSubject{subject{Adapter: sqltx.New(db, writer, opts...), db: bare.DB}, db}
+						second, err := outbox.NewWriter(outbox.WriterConfig{Store: writer.Store(), Source: bare.DB})
+						require.NoError(t, err)
+						return plainSubject{
+							subject: subject{Adapter: sqltx.New(db, writer, opts...), db: db},
+							bare:    subject{Adapter: sqltx.New(bare.DB, second, opts...), db: bare.DB},
+						}
 					},
 				}
 			})
@@ -76,9 +81,27 @@ func TestConformanceOfWrapConnector(t *testing.T) {
 
 // plainSubject is code that knows only database/sql, and makes its savepoints by
 // hand. It leaves the Transactor to the adapter.
+//
+// There is no transaction on a wrapped pool that nobody knows of. The suite's are
+// those of a second pool, which is not wrapped and has an adapter of its own.
 type plainSubject struct {
-	subject // whose db is a pool that nobody wrapped
-	db      *sql.DB
+	subject
+	bare subject
+}
+
+// bareTx is a transaction of the second pool.
+type bareTx struct{ *sql.Tx }
+
+func (s plainSubject) Unmanaged(ctx context.Context) (any, error) {
+	tx, err := s.bare.db.BeginTx(ctx, nil)
+	return bareTx{tx}, err
+}
+
+func (s plainSubject) Write(ctx context.Context, tx any, env outbox.Envelope) (string, error) {
+	if tx, ok := tx.(bareTx); ok {
+		return s.bare.Write(ctx, tx.Tx, env)
+	}
+	return s.subject.Write(ctx, tx, env)
 }
 
 func (s plainSubject) BeginTx(ctx context.Context) (any, error) { return s.db.BeginTx(ctx, nil) }

@@ -129,27 +129,36 @@ func TestPlainTransactionOfAnotherPoolIsRefused(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, unwrapped.Close()) })
 	hidden := sql.OpenDB(hiding{sqltx.WrapConnector(nothing{})})
 	t.Cleanup(func() { require.NoError(t, hidden.Close()) })
+	const otherPool = "write with the adapter of that one"
 	for _, test := range []struct {
 		name    string
 		pool    *sql.DB
 		tx      *sql.DB
-		want    error
+		wayOut  string
 		options []sqltx.Option
 	}{
-		{"wrapped pools", here, there, outbox.ErrForeignTransaction, nil},
-		{"wrapped pools, unmanaged allowed", here, there, outbox.ErrForeignTransaction, []sqltx.Option{sqltx.AllowUnmanaged()}},
-		{"adapter of an unwrapped pool", unwrapped, there, outbox.ErrForeignTransaction, nil},
-		{"transaction of an unwrapped pool", here, unwrapped, outbox.ErrUnmanagedTransaction, nil},
-		{"another wrapper outside", hidden, hidden, outbox.ErrForeignTransaction, nil},
+		{"wrapped pools", here, there, otherPool, nil},
+		{"wrapped pools, unmanaged allowed", here, there, otherPool, []sqltx.Option{sqltx.AllowUnmanaged()}},
+		{"adapter of an unwrapped pool", unwrapped, there, otherPool, nil},
+		{"transaction of an unwrapped pool", here, unwrapped, otherPool, nil},
+		{"another wrapper outside", hidden, hidden, "sqltx.WrapConnector, which has to be the outermost", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			a := sqltx.New(test.pool, newWriter(t, test.pool, "sqlite"), test.options...)
 			_, err := a.Write(t.Context(), begin(t, test.tx), event())
-			require.ErrorIs(t, err, test.want)
-			require.ErrorContains(t, err, "WrapConnector", "the way out")
+			require.ErrorIs(t, err, outbox.ErrForeignTransaction)
+			require.ErrorContains(t, err, test.wayOut)
 		})
 	}
+}
+
+// Nobody but its connection tells the pool of a transaction of another type.
+func TestTransactionOfAnotherTypeAndPoolIsRefused(t *testing.T) {
+	t.Parallel()
+	here, there := openWrapped(t, newRecording()), openWrapped(t, newRecording())
+	_, err := sqltx.New(here, newWriter(t, here, "sqlite")).Write(t.Context(), &generatedTx{begin(t, there)}, event())
+	require.ErrorIs(t, err, outbox.ErrForeignTransaction)
 }
 
 // hiding is a wrapper around ours.

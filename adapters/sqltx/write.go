@@ -75,6 +75,9 @@ func (a *Adapter) scopeOf(ctx context.Context, tx AnyTx) (outbox.TxScope, error)
 		if s := sessions.find(tx); s != nil {
 			return s.Scope(), nil
 		}
+		if err := a.checkPlain(tx); err != nil {
+			return nil, err
+		}
 		if a.allowUnmanaged && a.connector == 0 {
 			return nil, outbox.ErrUnmanagedTransaction // there is nobody to ask
 		}
