@@ -76,7 +76,7 @@ func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Conte
 		return nil, nil, err
 	}
 	s := sessionOf(tx)
-	if s == nil || !s.learn(tx.Tx) { // the context ended meanwhile
+	if s == nil || !s.learn(tx) { // the context ended meanwhile
 		_ = tx.Rollback()
 		return nil, nil, errors.Join(ctx.Err(), outbox.ErrNoTransaction)
 	}
@@ -122,8 +122,8 @@ func (t *transaction) Commit() error {
 		return t.session.Release(t.ctx, t.tx.Commit, t.rollbackTo)
 	}
 	err := t.tx.Commit()
-	if t.session.result != nil {
-		return t.session.result // it tells more
+	if result := t.session.result.Load(); result != nil {
+		return *result // it tells more
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func (a *Adapter) TxFrom(ctx context.Context) (bun.Tx, bool) {
 // result is ctx when the transaction is not one that the adapter can write in.
 func WithTx(ctx context.Context, tx bun.Tx) context.Context {
 	s := sessionOf(tx)
-	if s == nil || !s.learn(tx.Tx) {
+	if s == nil || !s.learn(tx) {
 		return ctx
 	}
 	return contextWithLevel(ctx, level{tx: tx, session: s, done: new(atomic.Bool)})

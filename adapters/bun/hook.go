@@ -2,6 +2,7 @@ package outboxbun
 
 import (
 	"context"
+	"errors"
 
 	"github.com/uptrace/bun"
 
@@ -31,7 +32,11 @@ func (h *hook) BeforeQuery(ctx context.Context, event *bun.QueryEvent) context.C
 		if len(event.QueryArgs) == 1 {
 			if q, ok := event.QueryArgs[0].(*question); ok {
 				q.hook, q.session = h, h.session(ctx)
+				return ctx
 			}
+		}
+		if s := h.session(ctx); s != nil && !s.Ending() {
+			s.Scope().Verify(ctx) // a savepoint would begin another transaction on SQLite
 		}
 	}
 	return ctx
@@ -80,9 +85,15 @@ func (h *hook) afterBegin(ctx context.Context, event *bun.QueryEvent, statement 
 	}
 }
 
-// observe follows a statement that may have run in a transaction.
+// observe follows a statement that may have run in a transaction. Its context
+// says in which, as far as the caller gave it the right one: nobody can tell
+// whether it ran in that transaction, on another connection, or in one that was
+// begun within.
 func (h *hook) observe(ctx context.Context, event *bun.QueryEvent) {
 	s := h.session(ctx)
+	if s != nil && s.Ending() {
+		s = nil // a context that outlived its transaction
+	}
 	if event.Err != nil {
 		h.suspect(s, event.Err)
 	}
@@ -91,24 +102,65 @@ func (h *hook) observe(ctx context.Context, event *bun.QueryEvent) {
 		return // these do not control transactions
 	}
 	op := txscope.Parse(event.Query).Op
-	switch {
-	case op == txscope.None:
-	case s != nil:
+	if s == nil {
+		h.stray(op)
+		return
+	}
+	if s.entangled.Load() {
+		h.stray(op)
+	}
+	switch op {
+	case txscope.None:
+		s.Scope().Observe(ctx, event.Query, nil) // several in one; suspect has seen the error
+	case txscope.Savepoint, txscope.Release:
 		s.Scope().Observe(ctx, event.Query, event.Err)
-	case op == txscope.RollbackTo || op == txscope.Rollback:
+	case txscope.RollbackTo:
+		if s.entangled.Load() {
+			s.Scope().UnclearSince(event.Query)
+			return
+		}
+		s.Scope().Observe(ctx, event.Query, event.Err)
+	case txscope.Rollback:
+		s.Scope().Unclear(txscope.RolledBack, errRollback)
+	case txscope.Commit:
+		s.Scope().Unclear(txscope.Unknown, errCommit)
+	case txscope.Begin, txscope.ImplicitCommit:
+		if h.dialect == txscope.MySQL {
+			s.Scope().Unclear(txscope.Unknown, errCommit)
+		}
+	}
+}
+
+var (
+	errCommit   = errors.New("a statement that commits")
+	errRollback = errors.New("a ROLLBACK statement")
+)
+
+// stray takes note of a statement in a transaction that nobody can name.
+func (h *hook) stray(op txscope.Op) {
+	switch op {
+	case txscope.RollbackTo, txscope.Rollback, txscope.Commit:
 		h.strayRollbacks.Add(1)
+		h.strayErrors.Add(1)
+	case txscope.Begin, txscope.ImplicitCommit:
+		if h.dialect == txscope.MySQL {
+			h.strayRollbacks.Add(1)
+			h.strayErrors.Add(1)
+		}
+	case txscope.None, txscope.Savepoint, txscope.Release:
 	}
 }
 
 // suspect takes note of an error that may have ended the transaction.
 func (h *hook) suspect(s *session, err error) {
+	mayEnd := h.dialect == txscope.SQLite || txscope.EndedByServer(err)
+	if mayEnd && (s == nil || s.entangled.Load()) {
+		h.strayErrors.Add(1)
+	}
 	switch {
 	case s == nil:
-		if h.dialect == txscope.SQLite || txscope.EndedByServer(err) {
-			h.strayErrors.Add(1)
-		}
 	case txscope.EndedByServer(err):
-		s.Scope().Suspect(err) // it may have been another transaction's
+		s.Scope().Suspect(txscope.RolledBack, err) // it may have been another transaction's
 	default:
 		s.Scope().ObserveError(err)
 	}

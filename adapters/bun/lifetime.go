@@ -31,7 +31,11 @@ type life struct {
 }
 
 // child is a context that database/sql or the caller derived.
-type child struct{ cancel func() }
+type child struct {
+	cancel func()
+	// own is that of database/sql, which BEGIN derives: its end is a rollback.
+	own bool
+}
 
 // newLifetime makes the context of the session's transaction, before BEGIN.
 // values is parent with the scope.
@@ -71,7 +75,7 @@ func (l *life) Value(key any) any {
 // goroutine would wait, and the end would come to database/sql a little later
 // than to us.
 func (l *life) AfterFunc(f func()) (stop func() bool) {
-	c := &child{f}
+	c := &child{cancel: f, own: !l.session.begun.Load()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -92,18 +96,26 @@ func (l *life) AfterFunc(f func()) (stop func() bool) {
 }
 
 // end ends the context. The first error holds.
-func (l *life) end(err error) {
+func (l *life) end(err error) { l.finish(err, true) }
+
+// interrupt ends the context for all but database/sql.
+func (l *life) interrupt(err error) { l.finish(err, false) }
+
+func (l *life) finish(err error, own bool) {
 	l.mu.Lock()
-	if l.err != nil {
-		l.mu.Unlock()
-		return
+	if l.err == nil {
+		l.err = err
+		close(l.done)
 	}
-	l.err = err
-	children := l.children
-	l.children = nil
-	close(l.done)
+	var ended []*child
+	for c := range l.children {
+		if own || !c.own {
+			ended = append(ended, c)
+			delete(l.children, c)
+		}
+	}
 	l.mu.Unlock()
-	for c := range children {
+	for _, c := range ended {
 		c.cancel()
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"reflect"
 	"sync/atomic"
 	"weak"
@@ -33,8 +32,12 @@ type session struct {
 	strayRollbacks uint64 // of the hook, at BEGIN
 	strayErrors    atomic.Uint64
 	committing     atomic.Bool
-	ours           bool  // the end under way is this session's
-	result         error // what COMMIT came to
+	committer      atomic.Bool           // a COMMIT of bun's is under way
+	roller         atomic.Bool           // a ROLLBACK of bun's is
+	result         atomic.Pointer[error] // what COMMIT came to
+	// entangled: a transaction was begun with the context of another one, so that
+	// statements which have that context may be either's.
+	entangled atomic.Bool
 }
 
 func (h *hook) session(ctx context.Context) *session {
@@ -48,7 +51,11 @@ func (h *hook) newSession(ctx context.Context) *lifetime {
 	s.strayErrors.Store(h.strayErrors.Load())
 	s.Session = txscope.Adopt(ctx,
 		txscope.SessionConfig{Source: h.source, Dialect: h.dialect, Probe: h.probe, Logger: h.log},
-		txscope.AdoptedTx{Execer: s.execer, Undo: s.undo, Release: s.release})
+		txscope.AdoptedTx{Execer: s.execer, Unseen: errUnseen, Undo: s.undo, Release: s.release})
+	if outer := h.session(ctx); outer != nil && !outer.Ending() {
+		outer.entangled.Store(true)
+		s.entangled.Store(true)
+	}
 	front := newLifetime(ctx, outbox.ContextWithScope(ctx, s.Scope()), s)
 	s.address = reflect.ValueOf(front).Pointer()
 	sessions.add(s)
@@ -96,8 +103,14 @@ func (s *session) collected() {
 
 // learn takes note of the *sql.Tx. It is false when the session is another's,
 // for the transaction is nested and was given a context of another one.
-func (s *session) learn(tx *sql.Tx) bool {
-	handle := weak.Make(tx)
+func (s *session) learn(tx bun.Tx) bool {
+	handle := weak.Make(tx.Tx)
+	if known := s.tx.Load(); known != nil {
+		return *known == handle
+	}
+	if s.entangled.Load() && isNested(tx) {
+		return false // it may be nested in either of the two
+	}
 	return s.tx.CompareAndSwap(nil, &handle) || *s.tx.Load() == handle
 }
 
@@ -112,16 +125,11 @@ func (s *session) execer() outbox.Execer {
 	if tx := s.sqlTx(); tx != nil {
 		return tx
 	}
-	return unseen{}
+	return nil
 }
 
-// unseen runs the statements of a scope whose transaction nobody has shown us.
-type unseen struct{}
-
-func (unseen) ExecContext(context.Context, string, ...any) (sql.Result, error) {
-	return nil, fmt.Errorf("%w that the context alone gives access to: bun does not show a transaction to hooks; "+
-		"call the adapter's Write with the bun.Tx, or put it into the context with outboxbun.WithTx", outbox.ErrNoTransaction)
-}
+var errUnseen = errors.New("bun does not show its transactions to hooks, so that the context alone does not give access to this one: " +
+	"call the adapter's Write with the bun.Tx, or put it into the context with outboxbun.WithTx")
 
 // undo rolls back in place of a COMMIT, or because the caller's context ended.
 func (s *session) undo(cause error) (txscope.Outcome, error) {
@@ -139,59 +147,76 @@ func (s *session) undo(cause error) (txscope.Outcome, error) {
 		s.life.end(cause)
 		return txscope.RolledBack, nil
 	default:
+		// First what runs in the transaction, for ROLLBACK waits for it.
+		s.life.interrupt(cmp.Or(ended, cause))
 		outcome, err := txscope.RollbackOutcome(tx.Rollback())
 		s.life.end(cmp.Or(ended, cause))
 		return outcome, err
 	}
 }
 
-var errStray = errors.New("outbox: a savepoint was rolled back with a context that does not tell in which transaction")
+var errStray = errors.New("outbox: a statement that commits or rolls back ran with a context that does not tell in which transaction")
 
 // beforeCommit is called when bun is about to commit.
 func (s *session) beforeCommit(ctx context.Context) {
 	if s.Scope().Held() {
 		s.verify(ctx)
-		if s.strayRollbacks != s.hook.strayRollbacks.Load() {
-			s.Scope().Doubt(errStray)
-		}
+		s.doubt()
 	}
 	s.committing.Store(true)
-	s.result = s.BeforeCommit()
+	err := s.BeforeCommit()
 	s.committing.Store(false)
-	s.ours = s.result == nil
+	switch {
+	case err == nil:
+		s.committer.Store(true)
+	case !errors.Is(err, sql.ErrTxDone):
+		s.result.CompareAndSwap(nil, &err)
+	}
 }
 
 // afterCommit is called with what COMMIT returned.
 func (s *session) afterCommit(err error) {
-	if !s.ours {
+	if !s.committer.CompareAndSwap(true, false) {
 		return // it had ended
 	}
-	s.ours = false
 	if tx := s.sqlTx(); tx != nil && err != nil {
 		_ = tx.Rollback() // a COMMIT that was a mere statement leaves it open
 	}
-	s.result = s.AfterCommit(err)
+	err = s.AfterCommit(err)
+	s.result.CompareAndSwap(nil, &err)
+}
+
+// doubt leaves it open what becomes of the events when a statement may have
+// decided it unseen.
+func (s *session) doubt() {
+	if s.strayRollbacks != s.hook.strayRollbacks.Load() {
+		s.Scope().Doubt(errStray)
+	}
 }
 
 // beforeRollback is called when bun is about to roll back.
-func (s *session) beforeRollback() { s.ours = s.BeforeRollback() }
+func (s *session) beforeRollback() {
+	s.doubt()
+	if s.BeforeRollback() {
+		s.roller.Store(true)
+	}
+}
 
 // afterRollback is called with what ROLLBACK returned.
 func (s *session) afterRollback(err error) {
-	if s.ours {
-		s.ours = false
+	if s.roller.CompareAndSwap(true, false) {
 		s.AfterRollback(err)
 	}
 }
 
 // resume takes beforeCommit or beforeRollback back.
 func (s *session) resume() {
-	if s.ours {
-		s.ours = false
-		s.Resume()
-		if s.life.parent.Err() != nil {
-			s.parentEnded() // it may have come meanwhile
-		}
+	if !s.committer.CompareAndSwap(true, false) && !s.roller.CompareAndSwap(true, false) {
+		return
+	}
+	s.Resume()
+	if s.life.parent.Err() != nil {
+		s.parentEnded() // it may have come meanwhile
 	}
 }
 
@@ -203,7 +228,7 @@ var errStrayError = errors.New("an error of a statement whose context does not t
 // those without any context of ours are.
 func (s *session) verify(ctx context.Context) {
 	if stray := s.hook.strayErrors.Load(); s.strayErrors.Swap(stray) != stray {
-		s.Scope().Suspect(errStrayError)
+		s.Scope().Suspect(txscope.RolledBack, errStrayError)
 	}
 	s.Scope().Verify(ctx)
 }
@@ -222,7 +247,13 @@ func sessionOf(tx bun.Tx) *session {
 var (
 	lifetimeType    = reflect.TypeFor[*lifetime]()
 	contextField, _ = reflect.TypeFor[bun.Tx]().FieldByName("ctx")
+	nameField, _    = reflect.TypeFor[bun.Tx]().FieldByName("name")
 )
+
+// isNested reports whether the transaction is a savepoint, or may be one.
+func isNested(tx bun.Tx) bool {
+	return nameField.Index == nil || reflect.ValueOf(&tx).Elem().FieldByIndex(nameField.Index).String() != ""
+}
 
 // addressOfLifetime looks for the lifetime in the context that bun keeps in the
 // transaction. bun has no accessor for it; where this way finds nothing, ask

@@ -33,8 +33,8 @@ func (a *Adapter) WriteAll(ctx context.Context, tx bun.IDB, envs []outbox.Envelo
 		return nil, err
 	}
 	s := sessionOf(bunTx)
-	if s == nil || !s.learn(bunTx.Tx) {
-		return a.writeUnmanaged(ctx, bunTx.Tx, envs)
+	if s == nil || !s.learn(bunTx) {
+		return a.writeUnmanaged(ctx, bunTx, envs)
 	}
 	s.verify(ctx)
 	return a.writer.WriteScope(ctx, s.Scope(), envs)
@@ -62,19 +62,31 @@ func transactionOf(tx bun.IDB) (bun.Tx, error) {
 	return bunTx, nil
 }
 
-func (a *Adapter) writeUnmanaged(ctx context.Context, tx *sql.Tx, envs []outbox.Envelope) ([]string, error) {
-	if a.allowUnmanaged {
-		ids, err := a.writer.WriteUnmanaged(ctx, tx, envs)
-		if errors.Is(err, sql.ErrTxDone) {
-			err = fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
-		}
-		return ids, err
+func (a *Adapter) writeUnmanaged(ctx context.Context, tx bun.Tx, envs []outbox.Envelope) ([]string, error) {
+	if pool := poolOf(tx); pool != nil && pool != a.hook.source {
+		return nil, outbox.ErrForeignTransaction
 	}
-	// Which of the two mistakes it is matters to who reads the error.
-	if _, err := tx.ExecContext(ctx, "SELECT 1"); errors.Is(err, sql.ErrTxDone) {
+	if a.allowUnmanaged && len(envs) > 0 {
+		ids, err := a.writer.WriteUnmanaged(ctx, tx.Tx, envs)
+		if err == nil || !errors.Is(err, sql.ErrTxDone) && !errors.Is(err, outbox.ErrInvalidEnvelope) {
+			return ids, err
+		}
+	}
+	// Which mistake it is matters to who reads the error.
+	if _, err := tx.Tx.ExecContext(ctx, "SELECT 1"); errors.Is(err, sql.ErrTxDone) {
 		return nil, fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
+	}
+	if a.allowUnmanaged {
+		return a.writer.WriteUnmanaged(ctx, tx.Tx, envs)
 	}
 	return nil, fmt.Errorf("%w: begin it on the *bun.DB that outboxbun.Attach returned, "+
 		"and give a nested one the context of its outer transaction; "+
 		"or give outboxbun.New the option AllowUnmanaged and let the poller deliver its events", outbox.ErrUnmanagedTransaction)
+}
+
+// poolOf is the pool that the transaction was begun on; nil when it was put
+// together by hand.
+func poolOf(tx bun.Tx) (pool any) {
+	defer func() { _ = recover() }() // it has no db
+	return outbox.PoolOf(tx.NewSelect().DB().DB)
 }

@@ -104,6 +104,17 @@ func sqlState(err error) (string, bool) {
 	return state, len(state) == 5
 }
 
+// hasState reports whether the error has that SQLSTATE.
+func hasState(err error, state string) bool {
+	found := false
+	walk(err, func(err error) bool {
+		got, ok := sqlState(err)
+		found = ok && got == state
+		return ok
+	})
+	return found
+}
+
 // mysqlNumber is the field Number of go-sql-driver's error.
 func mysqlNumber(err error) (uint16, bool) {
 	field := structField(err, "Number")

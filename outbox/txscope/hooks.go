@@ -21,7 +21,8 @@ type Hooks struct {
 
 	mu      sync.Mutex
 	entries []entry
-	held    int // callbacks among the entries
+	held    int  // callbacks among the entries
+	used    bool // there was one
 	ended   bool
 }
 
@@ -64,7 +65,15 @@ func (h *Hooks) add(e entry) error {
 	}
 	h.entries = append(h.entries, e)
 	h.held++
+	h.used = true
 	return nil
+}
+
+// Used reports whether any callback was ever registered.
+func (h *Hooks) Used() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.used
 }
 
 // Held reports whether any callback is waiting.
@@ -117,11 +126,30 @@ func (h *Hooks) Release(name string) {
 // what was undone: everything registered so far becomes of unknown outcome,
 // unless the whole transaction is rolled back.
 func (h *Hooks) RollbackTo(ctx context.Context, name string) {
-	for _, e := range h.cut(name) {
+	h.each(h.cut(name), func(e *entry) {
 		if e.rollback != nil {
 			h.shield("after rollback", func() { e.rollback(ctx, nil) })
 		}
+	})
+}
+
+// each calls fn for the entries in order, and goes on when one of them ends its
+// goroutine.
+func (h *Hooks) each(entries []entry, fn func(e *entry)) {
+	next := 0
+	var run func()
+	run = func() {
+		defer func() {
+			if next < len(entries) {
+				run()
+			}
+		}()
+		for next < len(entries) {
+			next++
+			fn(&entries[next-1])
+		}
 	}
+	run()
 }
 
 func (h *Hooks) cut(name string) []entry {
@@ -183,8 +211,7 @@ func (h *Hooks) Finish(ctx context.Context, outcome Outcome, cause error) {
 	if outcome == Unknown && len(entries) > 0 {
 		cause = unknownCause(cause)
 	}
-	for i := range entries {
-		e := &entries[i]
+	h.each(entries, func(e *entry) {
 		switch {
 		case outcome != Committed:
 			if e.rollback != nil {
@@ -197,7 +224,7 @@ func (h *Hooks) Finish(ctx context.Context, outcome Outcome, cause error) {
 		case e.commit != nil:
 			h.shield("after commit", func() { e.commit(ctx) })
 		}
-	}
+	})
 }
 
 // shield keeps the panic of one callback from the others and from the caller.

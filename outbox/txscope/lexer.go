@@ -6,12 +6,17 @@ import "strings"
 // than the statements of [Parse] need.
 type lexer struct{ rest string }
 
+// byteOrderMark is white space to SQLite.
+const byteOrderMark = "\ufeff"
+
 // skip drops white space, semicolons and comments.
 func (l *lexer) skip() {
 	for l.rest != "" {
 		switch c := l.rest[0]; {
 		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v' || c == ';':
 			l.rest = l.rest[1:]
+		case c == byteOrderMark[0] && strings.HasPrefix(l.rest, byteOrderMark):
+			l.rest = l.rest[len(byteOrderMark):]
 		case !l.skipComment():
 			return
 		}

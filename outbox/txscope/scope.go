@@ -42,7 +42,7 @@ type Scope struct {
 	ended   atomic.Bool
 	fate    atomic.Pointer[fate]
 	failed  atomic.Pointer[error] // see Failed
-	suspect atomic.Pointer[error] // see Suspect
+	suspect atomic.Pointer[suspicion]
 }
 
 var _ outbox.TxScope = (*Scope)(nil)
@@ -66,6 +66,10 @@ func (s *Scope) Source() any { return s.source }
 // Active reports whether events can still be written: false after
 // [Scope.Finish], and as soon as the database ended the transaction by itself.
 func (s *Scope) Active() bool { return !s.ended.Load() && s.fate.Load() == nil }
+
+// Used reports whether any callback was ever registered: if not, the transaction
+// has nothing to do with the outbox.
+func (s *Scope) Used() bool { return s.hooks.Used() }
 
 // Held reports whether any callback waits for the end of the transaction.
 func (s *Scope) Held() bool { return s.hooks.Held() }
@@ -122,14 +126,32 @@ func (s *Scope) Observe(ctx context.Context, query string, err error) {
 	if err != nil {
 		s.watch(err)
 	}
-	statement, rest := parse(query)
-	for statement.Op != None {
-		s.apply(ctx, statement, err)
-		if rest == "" {
+	for rest := query; rest != ""; {
+		statement, next := parse(rest)
+		if statement.Op == None {
+			if mayHide(rest) {
+				s.Unclear(Unknown, errStatement("perhaps a COMMIT or ROLLBACK among other statements"))
+			}
 			return
 		}
-		statement, rest = parse(rest)
+		s.apply(ctx, statement, err)
+		rest = next
 	}
+}
+
+// Unclear takes note of a statement that may have ended the transaction, with
+// that outcome, or undone some of it: what was written so far becomes of unknown
+// outcome, unless the whole transaction is rolled back, and before the next write
+// the database is asked whether there still is one.
+func (s *Scope) Unclear(outcome Outcome, why error) {
+	s.hooks.Doubt("")
+	s.Suspect(outcome, why)
+}
+
+// UnclearSince is [Scope.Unclear] of a rollback to a savepoint that may have been
+// another transaction's.
+func (s *Scope) UnclearSince(query string) {
+	s.hooks.Doubt(s.savepointName(Parse(query).Name))
 }
 
 // ObserveError tells the scope of an error of a statement that can be no
@@ -148,8 +170,8 @@ func (s *Scope) watch(err error) {
 	switch {
 	case s.dialect == Postgres && Classify(err) == RolledBack:
 		s.failed.Store(&err)
-	case s.dialect == SQLite && !errors.Is(err, sql.ErrTxDone):
-		s.Suspect(err)
+	case s.dialect == SQLite && !errors.Is(err, sql.ErrTxDone), s.dialect == MySQL && hasMySQLNumber(err, 1205):
+		s.Suspect(RolledBack, err)
 	}
 }
 

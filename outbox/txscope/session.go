@@ -1,6 +1,7 @@
 package txscope
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -50,6 +51,7 @@ type Session struct {
 	probe   bool
 	onEnd   func()
 	execer  func() outbox.Execer // nil when the transaction was collected
+	unseen  error                // of an adopted one whose transaction is not known
 	undo    func(cause error) (Outcome, error)
 	stop    func()      // cleans up after the end
 	unwatch func() bool // stops the rollback at the end of ctx
@@ -123,8 +125,9 @@ func BeginSession[T any, P interface {
 // framework that begins and ends it.
 type AdoptedTx struct {
 	// Execer runs statements on the transaction's connection; nil when it is
-	// not known.
+	// not known, and then writing in the scope fails with Unseen.
 	Execer func() outbox.Execer
+	Unseen error
 	// Undo rolls the transaction back, because of cause, and says what came of
 	// it.
 	Undo func(cause error) (Outcome, error)
@@ -138,7 +141,7 @@ type AdoptedTx struct {
 // [Session.AfterRollback], and calls [Session.Rollback] when ctx ends.
 func Adopt(ctx context.Context, cfg SessionConfig, tx AdoptedTx) *Session {
 	s := newSession(ctx, cfg)
-	s.execer, s.undo, s.stop = tx.Execer, tx.Undo, tx.Release
+	s.execer, s.unseen, s.undo, s.stop = tx.Execer, tx.Unseen, tx.Undo, tx.Release
 	return s
 }
 
@@ -178,9 +181,10 @@ func (s *Session) BeforeCommit() error {
 		s.abandon(err, context.Cause(s.ctx))
 		return err
 	}
-	if s.scope.Held() {
-		s.scope.Verify(s.ctx)
+	if !s.scope.Used() {
+		return nil // the driver's business, and the caller's
 	}
+	s.scope.Verify(s.ctx)
 	if cause := s.scope.Doomed(); cause != nil {
 		err := fmt.Errorf("outbox: the transaction was rolled back before COMMIT: %w", cause)
 		s.abandon(err, cause)
@@ -219,7 +223,7 @@ func (s *Session) ask() error {
 		return nil
 	}
 	_, err := tx.ExecContext(context.WithoutCancel(s.ctx), "SELECT 1")
-	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, outbox.ErrNoTransaction) {
+	if errors.Is(err, sql.ErrTxDone) {
 		return nil // COMMIT will say so, too
 	}
 	return err
@@ -348,7 +352,7 @@ type sessionExecer struct{ s *Session }
 func (e sessionExecer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	tx := e.s.execer()
 	if tx == nil {
-		return nil, fmt.Errorf("%w: %w", outbox.ErrNoTransaction, sql.ErrTxDone)
+		return nil, fmt.Errorf("%w: %w", outbox.ErrNoTransaction, cmp.Or(e.s.unseen, sql.ErrTxDone))
 	}
 	result, err := tx.ExecContext(ctx, query, args...)
 	if errors.Is(err, sql.ErrTxDone) { // it is ending just now, or was ended behind our back
