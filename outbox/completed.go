@@ -18,9 +18,7 @@ func (c *completer) stored(kind MarkKind, group []*outcome, n int) {
 		c.observe(o, now)
 	}
 	if kind == MarkReleased {
-		if p := c.d.poller.Load(); p != nil {
-			p.Wake()
-		}
+		c.d.wakePoller()
 	}
 }
 

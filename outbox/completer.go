@@ -48,6 +48,7 @@ type completer struct {
 
 	mu       sync.Mutex
 	releases []outcome // leases to give up, from goroutines that must not wait
+	ended    bool      // nobody takes releases any more
 	lost     int       // outcomes given up at closing
 	wakeup   chan struct{}
 }
@@ -86,20 +87,42 @@ func (c *completer) submit(o outcome) bool {
 	}
 }
 
-// releaseLease gives up the lease of an event soon, without waiting.
-func (c *completer) releaseLease(id string) {
+// releaseLeases gives up the leases of events soon, without waiting; false after
+// closing.
+func (c *completer) releaseLeases(ids []string) bool {
 	c.mu.Lock()
-	c.releases = append(c.releases, outcome{kind: MarkReleased, mark: Mark{EventID: id}})
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	for _, id := range ids {
+		c.releases = append(c.releases, outcome{kind: MarkReleased, mark: Mark{EventID: id}})
+	}
 	signal(c.wakeup)
+	return true
 }
 
-func (c *completer) takeReleases() []outcome {
+// takeReleases takes the leases to give up; last: from now on none are taken.
+func (c *completer) takeReleases(last bool) []outcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.releases
-	c.releases = nil
+	c.releases, c.ended = nil, last
 	return r
+}
+
+// releaseNow gives up leases at once, in one statement that is not tried again,
+// and returns how many it found.
+func (c *completer) releaseNow(ctx context.Context, ids []string) (int, error) {
+	marks := make([]Mark, len(ids))
+	for i, id := range ids {
+		marks[i] = Mark{EventID: id}
+	}
+	n, err := c.store.Mark(ctx, c.db, MarkReleased, c.owner, marks)
+	if n > 0 {
+		c.d.wakePoller()
+	}
+	return n, err
 }
 
 func (c *completer) run() {
@@ -120,7 +143,7 @@ func (c *completer) run() {
 			return
 		}
 		c.persist(c.gather(batch))
-		c.persistReleases()
+		c.persistReleases(false)
 		if len(c.aside) > 0 {
 			retry.Reset(c.pause)
 		}
@@ -132,7 +155,7 @@ func (c *completer) finish(batch []outcome) {
 	for batch = c.gather(batch); len(batch) > 0; batch = c.gather(batch[:0]) {
 		c.persist(batch)
 	}
-	c.persistReleases()
+	c.persistReleases(true)
 	for len(c.aside) > 0 && c.ctx.Err() == nil {
 		sleep(c.ctx, c.pause)
 		c.retryAside()
@@ -154,8 +177,8 @@ func (c *completer) retryAside() {
 	}
 }
 
-func (c *completer) persistReleases() {
-	for releases := c.takeReleases(); len(releases) > 0; {
+func (c *completer) persistReleases(last bool) {
+	for releases := c.takeReleases(last); len(releases) > 0; {
 		n := min(len(releases), completerBatch)
 		c.persist(releases[:n])
 		releases = releases[n:]

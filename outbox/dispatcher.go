@@ -50,7 +50,8 @@ type Dispatcher struct {
 	queues
 	track    *tracker
 	complete *completer
-	keeper   *leaseKeeper // nil without leases
+	keeper   *leaseKeeper // nil without leases, like doubts
+	doubts   *doubts
 	poller   atomic.Pointer[Poller]
 
 	drops, policyPanics burst
@@ -119,6 +120,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		d.claim = &c
 		d.complete.owner = c.Owner
 		d.keeper = newLeaseKeeper(d, cfg.DB, cfg.Store)
+		d.doubts = newDoubts(d)
 	}
 	return d, nil
 }
@@ -142,6 +144,7 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	d.complete.start()
 	if d.keeper != nil {
 		d.keeper.start()
+		d.doubts.start()
 	}
 	for range d.opts.Workers {
 		d.workers.Add(1)
@@ -301,6 +304,9 @@ func (d *Dispatcher) shutdown(ctx context.Context) {
 		d.keeper.close()
 	}
 	errs = append(errs, d.complete.close(d.opts.DrainTimeout))
+	if d.doubts != nil {
+		d.doubts.close(d.opts.DrainTimeout)
+	}
 	d.err = errors.Join(errs...)
 }
 

@@ -28,24 +28,13 @@ func (d *Dispatcher) reserve(envs []Envelope) (owner string) {
 
 func (d *Dispatcher) unreserve(envs []Envelope) { d.track.unreserve(envs) }
 
-// release gives up the leases of events that this node will not deliver now.
-func (d *Dispatcher) release(envs []Envelope, owner string) {
-	if owner == "" {
-		return
-	}
-	for i := range envs {
-		if !envs[i].IsDelayed() {
-			d.complete.releaseLease(envs[i].EventID)
-		}
-	}
-}
-
 // committed takes the events of a committed transaction into the hot queue,
 // without waiting. inserted is when their lease began.
 func (d *Dispatcher) committed(envs []Envelope, owner string, inserted time.Time) {
 	// After half of its time the lease may end before the delivery does.
 	fresh := owner == "" || time.Since(inserted) < d.claim.LockTimeout/2
 	dropped := 0
+	var leased []string
 	for i := range envs {
 		env := &envs[i]
 		if env.IsDelayed() {
@@ -60,16 +49,17 @@ func (d *Dispatcher) committed(envs []Envelope, owner string, inserted time.Time
 		d.track.unreserve(envs[i : i+1])
 		d.metrics.HotDropped(kindOf(env))
 		if owner != "" {
-			d.complete.releaseLease(env.EventID)
+			leased = append(leased, env.EventID)
 		}
 		dropped++
+	}
+	if len(leased) > 0 && !d.complete.releaseLeases(leased) {
+		d.releaseLate(leased)
 	}
 	if dropped > 0 {
 		d.metrics.QueueDepths(d.depths()) // workers that hang store no outcome, which is when it is told else
 		d.drops.add(dropped)
-		if p := d.poller.Load(); p != nil {
-			p.Wake()
-		}
+		d.wakePoller()
 	}
 }
 
@@ -85,6 +75,13 @@ func (d *Dispatcher) promote(env *Envelope) bool {
 	}
 	d.track.release(env.EventID)
 	return false
+}
+
+// wakePoller tells the poller that there is something to read now.
+func (d *Dispatcher) wakePoller() {
+	if p := d.poller.Load(); p != nil {
+		p.Wake()
+	}
 }
 
 // dueAt tells the poller of a time at which an event becomes due.

@@ -115,6 +115,18 @@ func (t *tracker) stored(ids []string) {
 	}
 }
 
+// holdsAny reports whether any of the events is in hand.
+func (t *tracker) holdsAny(ids []string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, id := range ids {
+		if _, known := t.events[id]; known {
+			return true
+		}
+	}
+	return false
+}
+
 // release lets go of events whose outcome is stored.
 func (t *tracker) release(ids ...string) {
 	t.mu.Lock()

@@ -133,6 +133,7 @@ func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope)
 	err = w.enlist(scope, sealed, owner, inserted)
 	if err != nil {
 		w.unreserve(sealed)
+		w.doubt(sealed, owner, inserted) // somebody ended it, perhaps with the rows in it
 		return nil, fmt.Errorf("outbox: the transaction ended while %d events were being written: %w", len(sealed), err)
 	}
 	for _, h := range w.hooks {
@@ -262,10 +263,17 @@ func (w *Writer) unreserve(envs []Envelope) {
 	}
 }
 
+// doubt gives up the lease of events that may have been committed.
+func (w *Writer) doubt(envs []Envelope, owner string, leased time.Time) {
+	if w.dispatcher != nil {
+		w.dispatcher.doubt(envs, owner, leased)
+	}
+}
+
 // enlist registers the one callback of each kind.
 func (w *Writer) enlist(scope TxScope, envs []Envelope, owner string, inserted time.Time) error {
 	err := scope.AfterRollback(func(ctx context.Context, cause error) {
-		w.rolledBack(ctx, envs, owner, cause)
+		w.rolledBack(ctx, envs, owner, inserted, cause)
 	})
 	if err != nil {
 		return err
@@ -294,13 +302,10 @@ func (w *Writer) committed(ctx context.Context, envs []Envelope, owner string, i
 	}
 }
 
-func (w *Writer) rolledBack(ctx context.Context, envs []Envelope, owner string, cause error) {
-	if w.dispatcher != nil {
-		w.dispatcher.unreserve(envs)
-		if errors.Is(cause, ErrOutcomeUnknown) {
-			// The rows may exist: give the lease up, so that any node takes them.
-			w.dispatcher.release(envs, owner)
-		}
+func (w *Writer) rolledBack(ctx context.Context, envs []Envelope, owner string, inserted time.Time, cause error) {
+	w.unreserve(envs)
+	if errors.Is(cause, ErrOutcomeUnknown) {
+		w.doubt(envs, owner, inserted)
 	}
 	if w.poller != nil && errors.Is(cause, ErrOutcomeUnknown) {
 		w.poller.LookAgain()
