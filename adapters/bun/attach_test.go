@@ -107,3 +107,24 @@ func TestStoreIsTheDialects(t *testing.T) {
 	_, err = outboxbun.Store(bun.NewDB(testdb.Open(t, testdb.Main()[2]).DB, otherDialect{sqlitedialect.New()}))
 	require.ErrorContains(t, err, "known are pg, mysql and sqlite")
 }
+
+// AllowUnmanaged is for transactions that the hook does not know, of the db's
+// own pool.
+func TestAllowUnmanagedHasItsLimits(t *testing.T) {
+	t.Parallel()
+	f, other := onSQLite(t, outboxbun.AllowUnmanaged()), onSQLite(t)
+	foreign, err := other.plain.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = f.a.Write(t.Context(), foreign, adaptertest.Event())
+	require.ErrorIs(t, err, outbox.ErrForeignTransaction)
+	require.NoError(t, foreign.Rollback())
+
+	finished, err := f.plain.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, finished.Rollback())
+	_, err = f.a.WriteAll(t.Context(), finished, nil)
+	require.ErrorIs(t, err, outbox.ErrNoTransaction, "before anything else")
+	_, err = f.a.Write(t.Context(), finished, outbox.Envelope{})
+	require.ErrorIs(t, err, outbox.ErrNoTransaction)
+	require.NotErrorIs(t, err, outbox.ErrInvalidEnvelope)
+}

@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,27 @@ var adapterCallbackTests = []adapterTest{
 		if !ran.Load() {
 			s.t.Error("a callback behind one that panicked did not run")
 		}
+	}},
+	{name: "GoexitIsContained", run: func(s *adapterSuite) {
+		var a, b string
+		first := true
+		s.calls.during = func(context.Context) {
+			if first {
+				first = false
+				runtime.Goexit()
+			}
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
+				a, b = s.write(ctx, tx), s.write(ctx, tx)
+				return nil
+			})
+		}()
+		<-done
+		s.wantCalls([]string{a, b}, nil)
+		s.rows(a, b)
 	}},
 	{name: "RegisteringAfterTheEnd", run: func(s *adapterSuite) {
 		var scope outbox.TxScope

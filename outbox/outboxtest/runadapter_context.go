@@ -69,6 +69,31 @@ var adapterContextTests = []adapterTest{
 		s.wantDefinite(id)
 		s.rows()
 	}},
+	{name: "DeadlineInterruptsAStatement", on: []Dialect{Postgres, MySQL}, run: func(s *adapterSuite) {
+		// In the middle of the statement, or before. A deadline, for pgdriver does
+		// not look at any other end of a context.
+		ctx, cancel := context.WithTimeout(s.ctx, 500*time.Millisecond)
+		defer cancel()
+		var id string
+		began := time.Now()
+		if err := s.RunInTx(ctx, func(ctx context.Context, tx any) error {
+			var err error
+			if id, err = s.Write(ctx, tx, s.event()); err != nil {
+				return err
+			}
+			return s.Exec(ctx, tx, map[Dialect]string{Postgres: "SELECT pg_sleep(20)", MySQL: "SELECT SLEEP(20)"}[s.dialect])
+		}); err == nil {
+			s.t.Error("RunInTx returned nil though the context had ended")
+		}
+		if took := time.Since(began); took > 15*time.Second {
+			s.t.Errorf("the statement went on for %s", took)
+		}
+		if id != "" {
+			s.eventually("AfterRollback ran", func() bool { return len(s.calls.rolledBack()) > 0 })
+			s.wantCalls(nil, []string{id})
+		}
+		s.rows()
+	}},
 	{name: "CancelledDuringCommit", on: []Dialect{Postgres}, run: cancelledDuringCommit},
 	{name: "CancelledAfterCommit", run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)

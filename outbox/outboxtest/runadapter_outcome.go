@@ -131,6 +131,36 @@ var adapterOutcomeTests = []adapterTest{
 		s.wantCalls(ids, nil)
 		s.rows(ids...)
 	}},
+	{name: "WithoutEventsAsEver", run: func(s *adapterSuite) {
+		if s.dialect == SQLite {
+			s.db.SetMaxOpenConns(1)
+		}
+		// Odd, but the caller's business as long as there is no event.
+		steps := []string{"ROLLBACK", "BEGIN", "INSERT INTO suite_row (id, n) VALUES (9, 9)"}
+		count := func() (n int) {
+			s.ok("counting", s.db.QueryRowContext(s.ctx, "SELECT COUNT(*) FROM suite_row WHERE id = 9").Scan(&n))
+			s.exec("DELETE FROM suite_row WHERE id = 9")
+			return n
+		}
+		plain, err := s.db.BeginTx(s.ctx, nil)
+		s.ok("BeginTx", err)
+		for _, step := range steps {
+			_, err := plain.ExecContext(s.ctx, step)
+			s.ok(step, err)
+		}
+		want := plain.Commit()
+		rows := count()
+		tx := s.begin()
+		for _, step := range steps {
+			s.run(tx, step)
+		}
+		if err := s.Commit(tx); (err == nil) != (want == nil) {
+			s.t.Errorf("Commit returned %v; without an adapter it is %v", err, want)
+		}
+		if got := count(); got != rows {
+			s.t.Errorf("%d rows were written; without an adapter it is %d", got, rows)
+		}
+	}},
 	{name: "ManyAtOnce", run: func(s *adapterSuite) {
 		const workers, each = 8, 25
 		if s.dialect == SQLite {
