@@ -30,6 +30,7 @@ func (c *conn) answer(ctx context.Context) bool {
 	}
 	c.tx.attach(asked.dialect)
 	c.tx.callbacks.logTo(asked.log)
+	c.tx.scope.Verify(ctx)
 	asked.connector = c.connector.id
 	asked.scope = connScope{Scope: c.tx.scope, callbacks: &c.tx.callbacks}
 	return true

@@ -2,6 +2,7 @@ package sqltx
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -31,8 +32,19 @@ func newConnTx(ctx context.Context, c *conn, inner driver.Tx, cancel func()) *co
 	dialect := c.connector.dialect()
 	return &connTx{
 		ctx: ctx, conn: c, inner: inner, cancel: cancel, dialect: dialect,
-		scope: txscope.New(txscope.Config{Dialect: dialect}),
+		scope: txscope.New(txscope.Config{Dialect: dialect, Execer: inquirer{c}}),
 	}
+}
+
+// inquirer is with what the scope asks the database whether the transaction
+// still exists, where an error does not tell: SQLite ends it because of INSERT OR
+// ROLLBACK, of a full disk, or of a context that interrupted a writing statement,
+// and MySQL because of a lock timeout when innodb_rollback_on_timeout is set. What
+// is executed then would commit by itself.
+type inquirer struct{ conn *conn }
+
+func (i inquirer) ExecContext(ctx context.Context, query string, _ ...any) (sql.Result, error) {
+	return nil, i.conn.run(ctx, query)
 }
 
 // observe follows a statement. As long as the database is not known, it keeps
@@ -47,15 +59,7 @@ func (tx *connTx) observe(ctx context.Context, query string, err error) {
 	}
 	tx.scope.Observe(ctx, query, err)
 	if err != nil {
-		tx.verify(ctx)
-	}
-}
-
-// verify finds out, after an error, whether the transaction still exists where
-// the error does not tell.
-func (tx *connTx) verify(ctx context.Context) {
-	if tx.dialect == txscope.SQLite {
-		askSQLite(ctx, tx.scope, tx.conn.run)
+		tx.scope.Verify(ctx)
 	}
 }
 
@@ -73,7 +77,7 @@ func (tx *connTx) attach(dialect string) {
 	if !tx.scope.Active() {
 		return
 	}
-	tx.scope = txscope.New(txscope.Config{Dialect: dialect})
+	tx.scope = txscope.New(txscope.Config{Dialect: dialect, Execer: inquirer{tx.conn}})
 	if tx.implicit != "" {
 		tx.scope.Observe(tx.ctx, tx.implicit, nil)
 	}
@@ -104,6 +108,7 @@ func (tx *connTx) refusal() error {
 	if err := tx.ctx.Err(); err != nil {
 		return err
 	}
+	tx.scope.Verify(tx.ctx)
 	if cause := tx.scope.Doomed(); cause != nil {
 		return fmt.Errorf("outbox: the transaction was rolled back before COMMIT: %w", cause)
 	}

@@ -47,7 +47,7 @@ func (r *rows) Next(dest []driver.Value) error { return r.observe(r.Rows.Next(de
 func (r *rows) Close() error {
 	err := r.observe(r.Rows.Close())
 	if r.failed && r.tx.conn.tx == r.tx {
-		r.tx.verify(r.tx.ctx)
+		r.tx.scope.Verify(r.tx.ctx)
 	}
 	return err
 }
