@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
@@ -147,12 +149,13 @@ func TestALeaseInDoubtIsLeftAloneWhileItsEventIsInHand(t *testing.T) {
 		scope := outboxtest.NewScope(e.store.DB())
 		_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("again")})
 		require.NoError(t, err)
+		begin := time.Now()
 		require.NoError(t, scope.CommitUnknown(false))
+		synctest.Wait()
 		e.write(said("again"))
 		store.land()
 		time.Sleep(2 * time.Second)
-		row, _ := e.store.Row("again")
-		require.Equal(t, "me", row.LockedBy)
+		require.Equal(t, []time.Duration{0}, store.after(begin), "tried since its listener runs")
 		close(proceed)
 		e.await("again", outbox.StatusDone)
 		require.NoError(t, e.Close(t.Context()))
@@ -212,6 +215,42 @@ func TestATransactionThatEndsAfterCloseGivesItsLeaseUp(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The pool may be closed even before the transaction ends.
+func TestATransactionThatEndsAfterCloseOnEveryDatabase(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Servers(), func(t *testing.T, db *testdb.DB) {
+		store, err := sqlstore.Detect(t.Context(), db.DB)
+		require.NoError(t, err)
+		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		for _, poolToo := range []bool{false, true} {
+			pool := db.Reopen(t)
+			book := &logbook{}
+			ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: store, Logger: slog.New(book), Mode: multi("me", 5*time.Minute)})
+			require.NoError(t, err)
+			require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(deliverTo(make(chan outbox.Envelope, 2))))))
+			require.NoError(t, ob.Start(t.Context()))
+			a := sqltx.New(pool.DB, ob.Writer())
+			tx, err := a.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			_, err = a.Write(t.Context(), tx, said(fmt.Sprint(poolToo)))
+			require.NoError(t, err)
+			require.NoError(t, ob.Close(t.Context()))
+			if poolToo {
+				require.NoError(t, pool.Close())
+			}
+			committed := tx.Commit()
+			var leased int
+			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event WHERE locked_by IS NOT NULL").Scan(&leased))
+			if !poolToo {
+				require.NoError(t, committed)
+				require.Zero(t, leased)
+				continue
+			}
+			require.Len(t, book.about("ended after closing"), leased, "%v", committed)
+		}
+	})
 }
 
 // undecided is a transaction whose COMMIT the server has not finished when the

@@ -99,8 +99,10 @@ func (o *Outbox) Start(ctx context.Context) error {
 // Close stops polling and accepting, lets what is queued be delivered for
 // DrainTimeout, then cancels the listeners' context; what was cut off is given
 // back and is no failed attempt. When ctx ends earlier the draining is cut
-// short. Every part is closed even if one fails. Closing again returns the first
-// close's error; closing before Start is fine.
+// short. Transactions that are still open may end later, and what they wrote is
+// left to other nodes and the next start. Every part is closed even if one
+// fails. Closing again returns the first close's error; closing before Start is
+// fine.
 func (o *Outbox) Close(ctx context.Context) error {
 	o.mu.Lock()
 	o.state = stopped
