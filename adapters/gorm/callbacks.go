@@ -22,7 +22,7 @@ func registerCallbacks(db *gorm.DB) error {
 		c.Query().After("*").Register(observeName, observe),
 		c.Update().After("*").Register(observeName, observe),
 		c.Delete().After("*").Register(observeName, observe),
-		c.Row().After("*").Register(observeName, observe),
+		c.Row().After("*").Register(observeName, observeRows),
 		c.Raw().After("*").Register(observeName, observe),
 
 		c.Query().Before("gorm:query").Register(unprepareName, bypassPreparing),

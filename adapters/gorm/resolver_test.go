@@ -29,7 +29,7 @@ func eachOrder(t *testing.T, fn func(t *testing.T, r resolved)) {
 			name := map[bool]string{false: "/plain", true: "/PrepareStmt"}[prepare]
 			t.Run(order+name, func(t *testing.T) {
 				t.Parallel()
-				for _, target := range []testdb.Target{sqliteTarget(), targetsOf(testdb.Postgres)[0]} {
+				for _, target := range testdb.Main() {
 					t.Run(target.Name, func(t *testing.T) {
 						t.Parallel()
 						fn(t, newResolved(t, target, order == "PluginFirst", prepare))

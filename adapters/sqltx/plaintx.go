@@ -28,7 +28,7 @@ func (a *Adapter) checkPlain(tx *sql.Tx) error {
 // of none, but first it says that it is over.
 func plainTxOver(tx *sql.Tx) bool {
 	stmt := tx.StmtContext(context.Background(), new(sql.Stmt))
-	return errors.Is(stmt.Close(), sql.ErrTxDone)
+	return errors.Is(stmt.Close(), sql.ErrTxDone) //nolint:sqlclosecheck // what it returns is the question.
 }
 
 // mayBeOf reports whether the transaction was begun on the pool. Only a private
