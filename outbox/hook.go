@@ -19,6 +19,8 @@ type WriterHook struct {
 	AfterCommit func(ctx context.Context, envs []Envelope)
 	// AfterRollback runs when the transaction or its savepoint was rolled back.
 	// The cause is nil, the error that led to it, or one that is
-	// [ErrOutcomeUnknown].
+	// [ErrOutcomeUnknown]. For a savepoint it runs at once, while the transaction
+	// goes on and keeps its connection: a hook that then uses the database needs
+	// another one, and waits forever for it when the pool has no more.
 	AfterRollback func(ctx context.Context, envs []Envelope, cause error)
 }

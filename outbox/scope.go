@@ -28,8 +28,10 @@ type TxScope interface {
 	// AfterRollback registers fn to run once, when the transaction, or the
 	// savepoint under which fn was registered, was rolled back. The cause is
 	// nil, the error that led to it, or one for which
-	// errors.Is(cause, [ErrOutcomeUnknown]) holds. It fails with
-	// [ErrNoTransaction] when the transaction is over.
+	// errors.Is(cause, [ErrOutcomeUnknown]) holds. For a savepoint that is at
+	// once, while the transaction holds its connection: with a pool of one, fn
+	// must not wait for the database. It fails with [ErrNoTransaction] when the
+	// transaction is over.
 	AfterRollback(fn func(ctx context.Context, cause error)) error
 }
 
