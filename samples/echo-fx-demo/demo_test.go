@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -263,6 +265,7 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		"orm":       {nil, "ORM=hibernate", "known are gorm, bun, sql"},
 		"database":  {nil, "DATABASE_URL=oracle://x", "known are postgres:// and mysql://"},
 		"nowhere":   {nil, "DATABASE_URL=postgres://127.0.0.1:1/x?sslmode=disable", "connecting to postgres://127.0.0.1:1/x"},
+		"no url":    {nil, "DATABASE_URL=postgres://u:s3cr3t%zz@h/x", "is no URL: invalid URL escape"},
 		"argument":  {[]string{"serve"}, "", `"serve" is one too many`},
 		"variable":  {nil, "OUTBOX_DISPATCHER_WORKERS=3", "OUTBOX_DISPATCHER_WORKERS"},
 		"no config": {[]string{"-config", "missing.yaml"}, "", "missing.yaml"},
@@ -278,6 +281,48 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 			require.True(t, errors.As(err, &exit), "%s", out)
 			require.Equal(t, 1, exit.ExitCode())
 			require.Contains(t, string(out), tc.says)
+			require.NotContains(t, string(out), "s3cr3t")
 		})
 	}
+}
+
+// A client that is slow with its body holds up nobody, and not the end either.
+func TestASlowClientHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, testdb.Main()[2], "gorm")
+	s := p.start(t)
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = io.WriteString(conn, "POST /orders HTTP/1.1\r\nHost: demo\r\nContent-Length: 100\r\n\r\n{\"cus")
+	require.NoError(t, err)
+	for range 3 {
+		status, answer, err := s.call(http.MethodPost, "/orders", `{"customer":"Ada","item":"tea","quantity":1}`)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusCreated, status, "%s", answer)
+	}
+	require.NoError(t, s.Process.Signal(syscall.SIGTERM))
+	s.end(t)
+	byOrder, _ := p.delivered(t)
+	require.Len(t, byOrder, 3)
+}
+
+func TestAGivenPasswordIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	s := newPlace(t, testdb.Main()[2], "sql").start(t)
+	require.Eventually(t, func() bool { return strings.Contains(strings.Join(s.output(), "\n"), "/admin/outbox/stats") }, 20*time.Second, time.Millisecond)
+	require.NotContains(t, strings.Join(s.output(), "\n"), "secret")
+	require.Contains(t, strings.Join(s.output(), "\n"), "admin:$ADMIN_PASSWORD")
+}
+
+func TestOtherMethodsAreNotAllowed(t *testing.T) {
+	t.Parallel()
+	s := newPlace(t, testdb.Main()[2], "sql").start(t)
+	status, _, err := s.call(http.MethodPut, "/orders", "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusMethodNotAllowed, status)
+	status, answer, err := s.call(http.MethodPost, "/orders/bulk?simulate=handler-error", `{"customer":"Ada","item":"tea","quantity":1,"n":2}`)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusInternalServerError, status, "%s", answer)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,9 +70,25 @@ func within(field string, value, limit int) error {
 	return nil
 }
 
+// bodyFirst reads the body before anything else is done.
+func bodyFirst(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		body, err := io.ReadAll(http.MaxBytesReader(c.Response(), c.Request().Body, maxBody))
+		var large *http.MaxBytesError
+		switch {
+		case errors.As(err, &large):
+			return &badRequest{"the body", fmt.Sprintf("is longer than %d bytes", large.Limit)}
+		case err != nil:
+			return &badRequest{"the body", "did not arrive: " + err.Error()}
+		}
+		c.Request().Body = io.NopCloser(bytes.NewReader(body))
+		return next(c)
+	}
+}
+
 // decode reads a JSON body, and that alone, into v.
 func decode(c echo.Context, v interface{ validate() error }) error {
-	body := json.NewDecoder(http.MaxBytesReader(c.Response(), c.Request().Body, maxBody))
+	body := json.NewDecoder(c.Request().Body)
 	body.DisallowUnknownFields()
 	err := body.Decode(v)
 	if err == nil {
@@ -83,10 +100,7 @@ func decode(c echo.Context, v interface{ validate() error }) error {
 		}
 	}
 	var wrong *json.UnmarshalTypeError
-	var large *http.MaxBytesError
 	switch {
-	case errors.As(err, &large):
-		return &badRequest{"the body", fmt.Sprintf("is longer than %d bytes", large.Limit)}
 	case errors.As(err, &wrong) && wrong.Field != "":
 		return &badRequest{wrong.Field, fmt.Sprintf("is a JSON %s; it must be of the type %s", wrong.Value, wrong.Type)}
 	case errors.Is(err, io.EOF):

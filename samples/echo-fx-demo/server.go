@@ -50,17 +50,18 @@ func newServer(p serverParams) *server {
 	srv := &server{echo: echo.New(), shop: p.Shop, deliveries: p.Deliveries, settings: p.Settings, where: p.DB.Where}
 	e := srv.echo
 	e.HideBanner, e.HidePort = true, true
-	e.Server.ReadHeaderTimeout = 10 * time.Second
+	e.Server.ReadHeaderTimeout, e.Server.ReadTimeout = 5*time.Second, 10*time.Second
 	e.HTTPErrorHandler = answerError
 	e.Use(otelecho.Middleware("echo-fx-demo", otelecho.WithTracerProvider(p.Traces)))
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: func(_ echo.Context, err error, _ []byte) error { return err }}))
 
-	// Each request that changes something has a transaction. It commits before
-	// the response leaves.
-	orders := e.Group("/orders", simulated, echomw.Transaction(&faultyTransactor{p.Shop}))
-	orders.POST("", srv.place)
-	orders.POST("/bulk", srv.placeBulk)
-	orders.GET("", srv.listOrders)
+	// Each request that changes something has a transaction. It begins when the
+	// body is there, so that a slow client holds none, and commits before the
+	// response leaves.
+	transaction := []echo.MiddlewareFunc{bodyFirst, simulated, echomw.Transaction(&faultyTransactor{p.Shop})}
+	e.POST("/orders", srv.place, transaction...)
+	e.POST("/orders/bulk", srv.placeBulk, transaction...)
+	e.GET("/orders", srv.listOrders)
 
 	e.GET("/deliveries", srv.listDeliveries)
 	e.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: p.Outbox}))
@@ -74,19 +75,23 @@ func (s *server) place(c echo.Context) error {
 	if err := decode(c, &request); err != nil {
 		return err
 	}
-	simulate, _ := simulationOf(c)
-	order, event := newOrder(request, listenersFailure(simulate))
-	ids, err := s.shop.Place(c.Request().Context(), []Order{order}, []outbox.Envelope{event})
+	answer, err := s.save(c, request, 1)
 	if err != nil {
 		return err
 	}
-	switch simulate { // after the order and its event were written
-	case "handler-error":
-		return echo.NewHTTPError(http.StatusInternalServerError, "the handler failed (simulated)")
-	case "panic":
-		panic("the handler panicked (simulated)")
+	return c.JSON(http.StatusCreated, answer[0])
+}
+
+func (s *server) placeBulk(c echo.Context) error {
+	var request bulkRequest
+	if err := decode(c, &request); err != nil {
+		return err
 	}
-	return c.JSON(http.StatusCreated, placed{OrderID: order.ID, EventID: ids[0]})
+	answer, err := s.save(c, request.orderRequest, request.N)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusCreated, map[string]any{"orders": answer})
 }
 
 // placed is the answer to an order.
@@ -95,24 +100,28 @@ type placed struct {
 	EventID string `json:"event_id"`
 }
 
-func (s *server) placeBulk(c echo.Context) error {
-	var request bulkRequest
-	if err := decode(c, &request); err != nil {
-		return err
-	}
-	orders, events := make([]Order, request.N), make([]outbox.Envelope, request.N)
+// save places n orders, and then fails if that is to be shown.
+func (s *server) save(c echo.Context, request orderRequest, n int) ([]placed, error) {
+	simulate, _ := simulationOf(c)
+	orders, events := make([]Order, n), make([]outbox.Envelope, n)
 	for i := range orders {
-		orders[i], events[i] = newOrder(request.orderRequest, "")
+		orders[i], events[i] = newOrder(request, listenersFailure(simulate))
 	}
 	ids, err := s.shop.Place(c.Request().Context(), orders, events)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	answer := make([]placed, len(orders))
+	switch simulate {
+	case "handler-error":
+		return nil, echo.NewHTTPError(http.StatusInternalServerError, "the handler failed (simulated)")
+	case "panic":
+		panic("the handler panicked (simulated)")
+	}
+	answer := make([]placed, n)
 	for i := range orders {
 		answer[i] = placed{OrderID: orders[i].ID, EventID: ids[i]}
 	}
-	return c.JSON(http.StatusCreated, map[string]any{"orders": answer})
+	return answer, nil
 }
 
 func (s *server) listOrders(c echo.Context) error {
@@ -195,7 +204,16 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, s *server) {
 			}
 			return nil
 		},
-		func(ctx context.Context) error { return s.echo.Server.Shutdown(ctx) },
+		func(ctx context.Context) error {
+			// The outbox needs some of the time, too.
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			if err := s.echo.Server.Shutdown(ctx); err != nil {
+				slog.Info("requests are cut off", "error", err)
+				return s.echo.Server.Close()
+			}
+			return nil
+		},
 	))
 	s.echo.Server.Handler = s.echo
 }
@@ -212,6 +230,10 @@ func (s *server) url() string {
 
 // greet says where the service is and what to try.
 func (s *server) greet() {
+	password := s.settings.Password
+	if s.settings.GivenPassword {
+		password = "$ADMIN_PASSWORD"
+	}
 	fmt.Printf(`serving on %[1]s, with %[2]s on %[3]s
 deliveries go to %[4]s; the password of %[5]s for /admin/outbox is %[6]s. Try:
 
@@ -219,5 +241,5 @@ deliveries go to %[4]s; the password of %[5]s for /admin/outbox is %[6]s. Try:
   curl %[1]s/deliveries
   curl -u %[5]s:%[6]s %[1]s/admin/outbox/stats
 
-`, s.url(), s.settings.ORM, s.where, s.settings.DataDir, adminUser, s.settings.Password)
+`, s.url(), s.settings.ORM, s.where, s.settings.DataDir, adminUser, password)
 }

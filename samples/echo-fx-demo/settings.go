@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,10 +26,12 @@ type Settings struct {
 	DataDir     string // -data or DATA_DIR
 	DatabaseURL string // DATABASE_URL
 	ORM         string // gorm, bun or sql; ORM
-	Password    string // of /admin; ADMIN_PASSWORD
+	Password    string // of /admin; ADMIN_PASSWORD, or made up
 	Config      string // the outbox's YAML file; -config
 	Traces      string // none, console or otlp; OTEL_TRACES_EXPORTER
 	Tour        bool   // -tour
+
+	GivenPassword bool // it is not to be printed
 }
 
 var orms = []string{"gorm", "bun", "sql"}
@@ -41,7 +44,7 @@ func readSettings(args []string, getenv func(string) string) (Settings, error) {
 		}
 		return otherwise
 	}
-	s := Settings{DatabaseURL: getenv("DATABASE_URL"), ORM: or("ORM", orms[0]), Traces: getenv("OTEL_TRACES_EXPORTER"), Password: or("ADMIN_PASSWORD", rand.Text()[:12])}
+	s := Settings{DatabaseURL: getenv("DATABASE_URL"), ORM: or("ORM", orms[0]), Traces: getenv("OTEL_TRACES_EXPORTER"), Password: or("ADMIN_PASSWORD", rand.Text()[:12]), GivenPassword: getenv("ADMIN_PASSWORD") != ""}
 	flags := flag.NewFlagSet("echo-fx-demo", flag.ContinueOnError)
 	flags.StringVar(&s.Addr, "addr", or("ADDR", ":8080"), "where to serve")
 	flags.StringVar(&s.DataDir, "data", getenv("DATA_DIR"), "folder for the SQLite file and the list of deliveries; by default one under the user's cache")
@@ -92,9 +95,13 @@ func openDatabase(lc fx.Lifecycle, s Settings) (*database.DB, *sql.DB, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := db.ExecContext(ctx, createOrders); err != nil {
+	if _, err := db.ExecContext(ctx, createOrders+db.TableOptions()); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("making the table of orders in %s: %w", db.Where, err), db.Close())
 	}
-	lc.Append(fx.StopHook(db.Close))
+	lc.Append(fx.StopHook(func() {
+		if err := db.Close(); err != nil { // a connection that the server has cut before
+			slog.Info("closing the database", "error", err)
+		}
+	}))
 	return db, db.DB, nil
 }

@@ -42,5 +42,5 @@ func TestAMissingDatabaseIsExplained(t *testing.T) {
 	cmd.Env = append(os.Environ(), "INVENTORY_URL=mysql://root@127.0.0.1:1/none")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "the data source inventory: connecting to mysql://root@127.0.0.1:1/none")
+	require.Contains(t, string(out), "the data source inventory: connecting to mysql://127.0.0.1:1/none")
 }

@@ -4,6 +4,7 @@ package database
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -53,18 +54,37 @@ func open(address, file string) (*DB, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("the database's address: %w", err)
+		var wrong *url.Error // whose text has the address, and with it the password
+		if errors.As(err, &wrong) {
+			err = wrong.Err
+		}
+		return nil, fmt.Errorf("the database's address is no URL: %w", err)
 	}
 	switch u.Scheme {
 	case "postgres", "postgresql":
 		pool, err := sql.Open("pgx", address)
-		return opened(pool, err, Postgres, u.Redacted())
+		return opened(pool, err, Postgres, where(u))
 	case "mysql", "mariadb":
 		pool, err := sql.Open("mysql", mysqlDSN(u))
-		return opened(pool, err, MySQL, u.Redacted())
+		return opened(pool, err, MySQL, where(u))
 	default:
 		return nil, fmt.Errorf("the database's address begins with %q; known are postgres:// and mysql://", u.Scheme+"://")
 	}
+}
+
+// where is the address without what may be secret.
+func where(u *url.URL) string {
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	return shown.String()
+}
+
+// TableOptions goes behind a CREATE TABLE: the default of a database of MySQL
+// may be a character set in which not every name can be written.
+func (db *DB) TableOptions() string {
+	if db.Kind == MySQL {
+		return " DEFAULT CHARACTER SET utf8mb4"
+	}
+	return ""
 }
 
 func mysqlDSN(u *url.URL) string {
