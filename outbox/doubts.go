@@ -57,9 +57,9 @@ func newDoubts(d *Dispatcher) *doubts {
 
 func (s *doubts) start() { go s.run() }
 
-// add takes events whose lease began at leased, without waiting; false after
+// take takes events whose lease began at leased, without waiting; false after
 // closing.
-func (s *doubts) add(ids []string, leased time.Time) bool {
+func (s *doubts) take(ids []string, leased time.Time) bool {
 	s.mu.Lock()
 	closed, full := s.closed, s.events+len(ids) > doubtEvents
 	if !closed && !full {
@@ -187,7 +187,7 @@ func (s *doubts) close(limit time.Duration) {
 // committed, so that any node takes those that were.
 func (d *Dispatcher) doubt(envs []Envelope, owner string, leased time.Time) {
 	ids := leasedIDs(envs, owner)
-	if len(ids) > 0 && !d.doubts.add(ids, leased) {
+	if len(ids) > 0 && !d.doubts.take(ids, leased) {
 		d.releaseLate(ids)
 	}
 }
