@@ -56,7 +56,6 @@ func (t *transaction) nest(ctx context.Context) (*transaction, error) {
 	if t.refuses != nil {
 		return nil, fmt.Errorf("outbox: opening a savepoint: %w", t.refuses)
 	}
-	t.tx.scope().Verify(ctx) // a savepoint would begin another transaction
 	if err := t.tx.scope().Doomed(); err != nil {
 		return nil, fmt.Errorf("%w: the database rolled it back: %w", outbox.ErrNoTransaction, err)
 	}

@@ -113,6 +113,29 @@ func TestNoSavepointAfterSQLiteEndedTheTransaction(t *testing.T) {
 	})
 }
 
+// In a plain transaction nothing is refused to the user. It is known to have ended
+// before the savepoint begins another.
+func TestSavepointOfAPlainTransactionThatSQLiteEnded(t *testing.T) {
+	t.Parallel()
+	for _, target := range testdb.Drivers() {
+		if target.Kind != testdb.SQLite {
+			continue
+		}
+		f := newWrappedFixture(t, testdb.Open(t, target))
+		tx := begin(t, f.db)
+		write(t, f.a, tx)
+		exec(t, tx, onceInsert)
+		_, err := tx.ExecContext(t.Context(), endsSQLite)
+		require.Error(t, err)
+		exec(t, tx, "SAVEPOINT a")
+		_, err = f.a.Write(t.Context(), tx, event())
+		require.ErrorIs(t, err, outbox.ErrNoTransaction)
+		require.ErrorContains(t, tx.Commit(), "UNIQUE")
+		f.rec.eventually(t, "rollback")
+		require.Zero(t, written(t, f.db))
+	}
+}
+
 // The error that tells of the end may come where the adapter does not look: with
 // the rows of a query, or with the execution of a prepared statement.
 func TestSQLiteIsAskedAfterErrorsThatNobodySees(t *testing.T) {

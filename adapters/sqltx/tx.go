@@ -61,7 +61,6 @@ func (tx *Tx) nest(ctx context.Context) (*Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	tx.session.Scope().Verify(ctx) // a savepoint would begin another transaction
 	if err := tx.session.Scope().Doomed(); err != nil {
 		return nil, fmt.Errorf("%w: the database rolled it back: %w", outbox.ErrNoTransaction, err)
 	}
