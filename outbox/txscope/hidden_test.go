@@ -57,13 +57,13 @@ func TestHiddenRollbacks(t *testing.T) {
 		"EXECUTE IMMEDIATE 'ROLLBACK TO SAVEPOINT a'":                    "unknown",
 		"\ufeffROLLBACK TO SAVEPOINT unseen":                             "unknown",
 		"SAVEPOINT a; SELECT 1; ROLLBACK TO SAVEPOINT a":                 "unknown",
-		"SELECT 1;":                                                      "commit",
-		"SELECT 1; SELECT 2":                                             "commit",
-		"INSERT INTO t VALUES ('rollback')":                              "commit",
-		"/* traceparent='00-rollback' */ SELECT 1":                       "commit",
-		"SELECT 'a;b'":                                                   "commit",
-		"SET search_path = commits":                                      "commit",
-		"EXECUTE plan":                                                   "commit",
+		"SELECT 1;":                                "commit",
+		"SELECT 1; SELECT 2":                       "commit",
+		"INSERT INTO t VALUES ('rollback')":        "commit",
+		"/* traceparent='00-rollback' */ SELECT 1": "commit",
+		"SELECT 'a;b'":                             "commit",
+		"SET search_path = commits":                "commit",
+		"EXECUTE plan":                             "commit",
 	} {
 		scope, outcome, _ := observed(t, "", func(string) error { return nil })
 		scope.Observe(t.Context(), query, nil)
@@ -82,22 +82,37 @@ func TestWhatIsSuspectedIsAskedOnce(t *testing.T) {
 		refused bool
 		outcome string
 	}{
-		"MySQL, there": {txscope.MySQL, func(s *txscope.Scope) { s.ObserveError(mysqlError(1205)) }, func(string) error { return nil },
-			[]string{"SAVEPOINT outbox_alive", "RELEASE SAVEPOINT outbox_alive"}, false, "commit"},
+		"MySQL, there": {
+			txscope.MySQL, func(s *txscope.Scope) { s.ObserveError(mysqlError(1205)) }, func(string) error { return nil },
+			[]string{"SAVEPOINT outbox_alive", "RELEASE SAVEPOINT outbox_alive"},
+			false, "commit",
+		},
 		"MySQL, gone": {txscope.MySQL, func(s *txscope.Scope) { s.ObserveError(mysqlError(1205)) }, func(query string) error {
 			if strings.HasPrefix(query, "RELEASE") {
 				return mysqlError(1305)
 			}
 			return nil
 		}, []string{"SAVEPOINT outbox_alive", "RELEASE SAVEPOINT outbox_alive"}, true, "rollback"},
-		"SQLite, there": {txscope.SQLite, func(s *txscope.Scope) { s.ObserveError(gone) }, func(string) error { return errors.New("within a transaction") },
-			[]string{"BEGIN"}, false, "commit"},
-		"SQLite, gone": {txscope.SQLite, func(s *txscope.Scope) { s.ObserveError(gone) }, func(string) error { return nil },
-			[]string{"BEGIN", "ROLLBACK"}, true, "rollback"},
-		"PostgreSQL, there": {txscope.Postgres, func(s *txscope.Scope) { s.Suspect(txscope.Unknown, gone) }, func(string) error { return nil },
-			[]string{"SAVEPOINT outbox_alive", "RELEASE SAVEPOINT outbox_alive"}, false, "commit"},
-		"PostgreSQL, gone": {txscope.Postgres, func(s *txscope.Scope) { s.Suspect(txscope.Unknown, gone) }, func(string) error { return stateError("25P01") },
-			[]string{"SAVEPOINT outbox_alive"}, true, "unknown"},
+		"SQLite, there": {
+			txscope.SQLite, func(s *txscope.Scope) { s.ObserveError(gone) }, func(string) error { return errors.New("within a transaction") },
+			[]string{"BEGIN"},
+			false, "commit",
+		},
+		"SQLite, gone": {
+			txscope.SQLite, func(s *txscope.Scope) { s.ObserveError(gone) }, func(string) error { return nil },
+			[]string{"BEGIN", "ROLLBACK"},
+			true, "rollback",
+		},
+		"PostgreSQL, there": {
+			txscope.Postgres, func(s *txscope.Scope) { s.Suspect(txscope.Unknown, gone) }, func(string) error { return nil },
+			[]string{"SAVEPOINT outbox_alive", "RELEASE SAVEPOINT outbox_alive"},
+			false, "commit",
+		},
+		"PostgreSQL, gone": {
+			txscope.Postgres, func(s *txscope.Scope) { s.Suspect(txscope.Unknown, gone) }, func(string) error { return stateError("25P01") },
+			[]string{"SAVEPOINT outbox_alive"},
+			true, "unknown",
+		},
 		"nothing suspected": {txscope.MySQL, func(s *txscope.Scope) { s.ObserveError(mysqlError(1062)) }, func(string) error { return nil }, nil, false, "commit"},
 	} {
 		t.Run(name, func(t *testing.T) {
