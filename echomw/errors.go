@@ -11,7 +11,8 @@ import (
 // transaction did not commit although its handler was content: nothing of the
 // response was sent. When errors.Is(err, [outbox.ErrOutcomeUnknown]) holds, it
 // may have committed all the same, and a client that tries again should do so
-// with a key that makes the request idempotent.
+// with a key that makes the request idempotent. That holds also when it is not
+// the middleware that ended the transaction, but the handler.
 type CommitError struct{ Err error }
 
 // Error tells the cause.

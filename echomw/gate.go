@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -27,8 +28,9 @@ type gate struct {
 	x                   *exchange
 
 	state  gateState
-	deaf   bool // what is written from now on is not heard
-	status int  // zero: none yet
+	deaf   bool        // what is written from now on is not heard
+	status int         // zero: none yet
+	header http.Header // as it was when the status was said
 	body   *[]byte
 	err    error // of the commit, when failed
 }
@@ -65,8 +67,16 @@ func (g *gate) WriteHeader(status int) {
 		panic(fmt.Sprintf("echomw: invalid status %d", status))
 	case status < 200 && status != http.StatusSwitchingProtocols:
 		g.ResponseWriter.WriteHeader(status)
-	case g.status == 0:
-		g.status = status
+	default:
+		g.answer(status)
+	}
+}
+
+// answer holds the status, if it is the first, and the headers as they are now:
+// what is set later is not for the client, as without the middleware.
+func (g *gate) answer(status int) {
+	if g.status == 0 {
+		g.status, g.header = status, g.Header().Clone()
 	}
 }
 
@@ -80,7 +90,7 @@ func (g *gate) Write(b []byte) (int, error) {
 	case g.state == passing:
 		return g.ResponseWriter.Write(b)
 	}
-	g.status = g.statusOr(http.StatusOK)
+	g.answer(http.StatusOK)
 	if g.held()+len(b) > g.x.config.MaxBuffer {
 		if err := g.open(); err != nil {
 			return 0, err
@@ -127,20 +137,23 @@ func (g *gate) release() error {
 	if g.status == 0 {
 		return nil
 	}
+	trailers := trailersOf(g.header, g.Header())
+	replace(g.Header(), g.header)
 	g.ResponseWriter.WriteHeader(g.status)
 	// Something may have answered without Echo's knowledge, as Timeout does.
 	g.x.res.Committed, g.x.res.Status = true, g.status
-	if g.held() == 0 {
-		return nil
+	var err error
+	if g.held() != 0 {
+		_, err = g.ResponseWriter.Write(*g.body)
+		g.drop()
 	}
-	_, err := g.ResponseWriter.Write(*g.body)
-	g.drop()
+	maps.Copy(g.Header(), trailers) // only now: a writer below may not have sent the headers before
 	return err
 }
 
 // drop forgets what is held back.
 func (g *gate) drop() {
-	g.status = 0
+	g.status, g.header = 0, nil
 	if g.body == nil {
 		return
 	}

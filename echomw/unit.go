@@ -46,6 +46,9 @@ func (u *unit) commit() error {
 		return &CommitError{Err: context.Cause(u.ctx)}
 	}
 	if err := u.tx.Commit(); err != nil {
+		if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, outbox.ErrOutcomeUnknown) {
+			err = fmt.Errorf("%w: something ended the transaction before; leave Commit and Rollback to the middleware: %w", outbox.ErrOutcomeUnknown, err)
+		}
 		return &CommitError{Err: err}
 	}
 	if len(callbacks) > 0 {
