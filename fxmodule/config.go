@@ -58,10 +58,12 @@ type Config struct {
 // DispatcherConfig is for the modes single-node and multi-node; see
 // [outbox.DispatchOptions].
 type DispatcherConfig struct {
-	// WorkerCount is how many listeners run at once. Defaults to 4.
+	// WorkerCount is how many listeners run at once. Defaults to 4; at most
+	// [outbox.MaxWorkers].
 	WorkerCount int `yaml:"worker-count" mapstructure:"worker-count" split_words:"true"`
 	// HotQueueCapacity and ColdQueueCapacity are how many committed and how
-	// many polled events wait for a worker. Each defaults to 1000.
+	// many polled events wait for a worker. Each defaults to 1000; at most
+	// [outbox.MaxQueueCapacity].
 	HotQueueCapacity  int `yaml:"hot-queue-capacity" mapstructure:"hot-queue-capacity" split_words:"true"`
 	ColdQueueCapacity int `yaml:"cold-queue-capacity" mapstructure:"cold-queue-capacity" split_words:"true"`
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD.
@@ -90,7 +92,8 @@ type RetryConfig struct {
 type PollerConfig struct {
 	// Interval is how often an idle table is looked at. Defaults to 5 s.
 	Interval time.Duration `yaml:"interval" mapstructure:"interval" split_words:"true"`
-	// BatchSize is the most rows read at once. Defaults to 500.
+	// BatchSize is the most rows read at once. Defaults to 500; at most
+	// [outbox.MaxBatch].
 	BatchSize int `yaml:"batch-size" mapstructure:"batch-size" split_words:"true"`
 	// SkipRecent leaves out events that are younger. Defaults to 0.
 	SkipRecent time.Duration `yaml:"skip-recent" mapstructure:"skip-recent" split_words:"true"`
@@ -104,7 +107,7 @@ type ClaimLockingConfig struct {
 	// process's. Defaults to host, process id and a random part.
 	OwnerID string `yaml:"owner-id" mapstructure:"owner-id" split_words:"true"`
 	// LockTimeout is how long a lease lasts without being renewed. Defaults to
-	// 5 min.
+	// 5 min. There is no lower limit; see [outbox.ClaimOptions].
 	LockTimeout time.Duration `yaml:"lock-timeout" mapstructure:"lock-timeout" split_words:"true"`
 }
 
@@ -115,7 +118,8 @@ type PurgeConfig struct {
 	// Retention is how long rows are kept. Defaults to 168 h, which is 7 days;
 	// [outbox.NoRetention], which LoadConfig makes of 0s, keeps none.
 	Retention time.Duration `yaml:"retention" mapstructure:"retention" split_words:"true"`
-	// BatchSize is the most rows deleted in one transaction. Defaults to 500.
+	// BatchSize is the most rows deleted in one transaction. Defaults to 500; at
+	// most [outbox.MaxBatch].
 	BatchSize int `yaml:"batch-size" mapstructure:"batch-size" split_words:"true"`
 	// Interval is how often the purger runs. Defaults to 1 h.
 	Interval time.Duration `yaml:"interval" mapstructure:"interval" split_words:"true"`

@@ -167,6 +167,28 @@ func TestASectionOfALargerFile(t *testing.T) {
 	require.Equal(t, outboxfx.Config{Mode: outboxfx.Ordered, Poller: outboxfx.PollerConfig{Interval: 2 * time.Second}}, c)
 }
 
+func TestASectionThatIsNone(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"outbox: 5\n":       `has 5 where the section "outbox" should be, with keys of its own`,
+		"outbox: ordered\n": `has "ordered" where the section "outbox" should be`,
+		"outbox: [1, 2]\n":  `has a list where the section "outbox" should be`,
+		"outbox: true\n":    `has true where the section "outbox" should be`,
+	} {
+		_, err := outboxfx.LoadConfig(file(t, text), variables(), outboxfx.Section("outbox"))
+		require.ErrorContains(t, err, want)
+	}
+	// Nothing in it is nothing set, and the keys of others are theirs.
+	for _, text := range []string{"outbox:\n", "outbox: {}\n", "outbox:\nother:\n  ~: x\n"} {
+		c, err := outboxfx.LoadConfig(file(t, text), variables(), outboxfx.Section("outbox"))
+		require.NoError(t, err)
+		require.Equal(t, outboxfx.Config{}, c)
+	}
+	path := file(t, "outbox:\n  ~: x\n")
+	_, err := outboxfx.LoadConfig(path, variables(), outboxfx.Section("outbox"))
+	require.ErrorContains(t, err, "null ("+path+":2) is no setting")
+}
+
 func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
 	t.Setenv("OUTBOX_ENVTEST_MODE", "ordered")
 	c, err := outboxfx.LoadNamedConfig("envtest", "")

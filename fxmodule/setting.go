@@ -1,9 +1,12 @@
 package outboxfx
 
 import (
+	"math"
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // setting is one key of the configuration.
@@ -86,6 +89,21 @@ func (s setting) modes() []Mode {
 		return []Mode{MultiNode}
 	default:
 		return []Mode{SingleNode, MultiNode, Ordered, WriterOnly}
+	}
+}
+
+// limit is the largest number that package outbox takes, so that an error names
+// the key and its place.
+func (s setting) limit() int {
+	switch s.path {
+	case "dispatcher.worker-count":
+		return outbox.MaxWorkers
+	case "dispatcher.hot-queue-capacity", "dispatcher.cold-queue-capacity":
+		return outbox.MaxQueueCapacity
+	case "poller.batch-size", "purge.batch-size":
+		return outbox.MaxBatch
+	default:
+		return math.MaxInt
 	}
 }
 

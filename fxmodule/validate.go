@@ -52,6 +52,9 @@ func (c Config) valueProblem(s setting) string {
 		if value <= 0 {
 			return fmt.Sprintf("is %d; it must be positive", value)
 		}
+		if limit := s.limit(); value > limit {
+			return fmt.Sprintf("is %d; the limit is %d", value, limit)
+		}
 	case time.Duration:
 		switch {
 		case s.path == "purge.retention" && value == outbox.NoRetention:

@@ -37,6 +37,11 @@ func readYAML(path string, text []byte, section string) ([]entry, error) {
 		if !k.Exists(section) {
 			return nil, fmt.Errorf("has no section %q", section)
 		}
+		switch value := k.Get(section).(type) {
+		case nil, map[string]any:
+		default: // of which Cut makes a section with nothing in it
+			return nil, fmt.Errorf("has %s where the section %q should be, with keys of its own", show(value), section)
+		}
 		k, below = k.Cut(section), section+"."
 	}
 	var entries []entry
@@ -50,6 +55,16 @@ func readYAML(path string, text []byte, section string) ([]entry, error) {
 			}
 		}
 		entries = append(entries, e)
+	}
+	if root != nil {
+		for _, key := range nullKeys(root, "") {
+			if name, within := strings.CutPrefix(key.path, below); within {
+				entries = append(entries, entry{
+					key: name, place: fmt.Sprintf("%s:%d", path, key.line), line: key.line,
+					problem: "is no setting: a key that YAML takes for null",
+				})
+			}
+		}
 	}
 	inLines(entries)
 	return entries, nil
@@ -89,4 +104,25 @@ func keyLines(n *yaml.Node, prefix string, lines map[string][]int) {
 		}
 		lines[path] = append(lines[path], key.Line)
 	}
+}
+
+// nullKey is a key such as null, ~ or nothing at all, which is lost in parsing.
+type nullKey struct {
+	path string
+	line int
+}
+
+// nullKeys collects them with those of the sections. Like keyLines it does not
+// follow aliases.
+func nullKeys(n *yaml.Node, prefix string) []nullKey {
+	var list []nullKey
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Tag == "!!null" {
+			list = append(list, nullKey{prefix + "null", key.Line})
+			continue
+		}
+		list = append(list, nullKeys(value, prefix+key.Value+".")...)
+	}
+	return list
 }

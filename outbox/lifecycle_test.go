@@ -41,6 +41,38 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 	require.ErrorAs(t, err, &field)
 }
 
+// A queue takes its memory at once, so that a slip would end the process.
+func TestNewRefusesNumbersThatTakeTheMemory(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	_, err := outbox.New(outbox.Config{
+		DB: store.DB(), Store: store,
+		Mode: outbox.SingleNode{
+			Dispatch: outbox.DispatchOptions{Workers: outbox.MaxWorkers + 1, HotCapacity: 2_000_000_000, ColdCapacity: outbox.MaxQueueCapacity + 1},
+			Poll:     outbox.PollOptions{BatchSize: outbox.MaxBatch + 1},
+		},
+		Purge: &outbox.PurgeOptions{BatchSize: 1e9},
+	})
+	for _, want := range []string{
+		"Config.Mode.Dispatch.Workers is 10001; the limit is 10000",
+		"Config.Mode.Dispatch.HotCapacity is 2000000000; the limit is 1000000",
+		"Config.Mode.Dispatch.ColdCapacity is 1000001; the limit is 1000000",
+		"Config.Mode.Poll.BatchSize is 100001; the limit is 100000",
+		"Config.Purge.BatchSize is 1000000000; the limit is 100000",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	ob, err := outbox.New(outbox.Config{
+		DB: store.DB(), Store: store, Logger: quiet,
+		Mode: outbox.SingleNode{
+			Dispatch: outbox.DispatchOptions{Workers: outbox.MaxWorkers, HotCapacity: outbox.MaxQueueCapacity, ColdCapacity: outbox.MaxQueueCapacity},
+			Poll:     outbox.PollOptions{BatchSize: outbox.MaxBatch},
+		},
+	})
+	require.NoError(t, err)
+	require.NoError(t, ob.Close(t.Context()))
+}
+
 type foreignMode struct{ outbox.Mode }
 
 func TestNewRefusesAModeThatIsNotOne(t *testing.T) {

@@ -1,6 +1,9 @@
 package outbox
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Mode says how an outbox delivers: [SingleNode], [MultiNode], [Ordered] or
 // [WriterOnly]. What a mode does not have cannot be set under it.
@@ -53,15 +56,26 @@ const (
 	DefaultPurgeInterval = time.Hour
 )
 
+// Limits of the options. They are far above what pays off and keep a slip of the
+// pen, such as one digit too many, from taking the memory of the process: queues
+// take theirs at once, and batches are held in it.
+const (
+	MaxWorkers       = 10_000
+	MaxQueueCapacity = 1_000_000
+	MaxBatch         = 100_000
+)
+
 // DispatchOptions tune the workers. Zero means the default.
 type DispatchOptions struct {
-	// Workers is how many listeners run at once. Defaults to 4.
+	// Workers is how many listeners run at once. Defaults to 4; at most
+	// [MaxWorkers].
 	Workers int
 	// HotCapacity is how many committed events wait for a worker. When it is
-	// full the poller brings further ones. Defaults to 1000.
+	// full the poller brings further ones. Defaults to 1000; at most
+	// [MaxQueueCapacity].
 	HotCapacity int
 	// ColdCapacity is how many polled events wait for a worker. Defaults to
-	// 1000.
+	// 1000; at most [MaxQueueCapacity].
 	ColdCapacity int
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD.
 	// Defaults to 10.
@@ -90,7 +104,8 @@ type PollOptions struct {
 	// Interval is how often an idle table is looked at. Retries, delayed events
 	// and backlogs do not wait for it. Defaults to 5 s.
 	Interval time.Duration
-	// BatchSize is the most rows read at once. Defaults to 500.
+	// BatchSize is the most rows read at once. Defaults to 500; at most
+	// [MaxBatch].
 	BatchSize int
 	// SkipRecent leaves out events that occurred less than this ago. Defaults
 	// to 0.
@@ -104,7 +119,9 @@ type ClaimOptions struct {
 	// characters.
 	Owner string
 	// LockTimeout is how long a lease lasts without being renewed; a node that
-	// is alive renews it three times in that time. Defaults to 5 minutes.
+	// is alive renews it three times in that time. Defaults to 5 minutes. There is
+	// no lower limit, but below a few seconds a pause of the process or a slow
+	// statement is enough for another node to deliver the same event.
 	LockTimeout time.Duration
 }
 
@@ -117,7 +134,8 @@ type PurgeOptions struct {
 	// Retention is how long DONE and DEAD rows are kept. Defaults to 7 days;
 	// [NoRetention] keeps none.
 	Retention time.Duration
-	// BatchSize is the most rows deleted in one transaction. Defaults to 500.
+	// BatchSize is the most rows deleted in one transaction. Defaults to 500; at
+	// most [MaxBatch].
 	BatchSize int
 	// Interval is how often the purger runs; the first time when the outbox
 	// starts. Defaults to 1 h.
@@ -137,9 +155,9 @@ const (
 )
 
 func (o DispatchOptions) validate(v *validator) {
-	v.notNegative("Workers", o.Workers)
-	v.notNegative("HotCapacity", o.HotCapacity)
-	v.notNegative("ColdCapacity", o.ColdCapacity)
+	v.count("Workers", o.Workers, MaxWorkers)
+	v.count("HotCapacity", o.HotCapacity, MaxQueueCapacity)
+	v.count("ColdCapacity", o.ColdCapacity, MaxQueueCapacity)
 	v.notNegative("MaxAttempts", o.MaxAttempts)
 	v.notNegativeDuration("DrainTimeout", o.DrainTimeout)
 	v.notNegativeDuration("ListenerTimeout", o.ListenerTimeout)
@@ -156,8 +174,17 @@ func (o DispatchOptions) withDefaults() DispatchOptions {
 
 func (o PollOptions) validate(v *validator) {
 	v.notNegativeDuration("Interval", o.Interval)
-	v.notNegative("BatchSize", o.BatchSize)
+	v.count("BatchSize", o.BatchSize, MaxBatch)
 	v.notNegativeDuration("SkipRecent", o.SkipRecent)
+}
+
+// count checks a number that takes memory.
+func (v *validator) count(field string, n, limit int) {
+	if n > limit {
+		v.add(field, fmt.Sprintf("is %d; the limit is %d", n, limit))
+		return
+	}
+	v.notNegative(field, n)
 }
 
 func (o PollOptions) withDefaults() PollOptions {
@@ -183,7 +210,7 @@ func (o PurgeOptions) validate(v *validator) {
 	if o.Retention != NoRetention {
 		v.notNegativeDuration("Retention", o.Retention)
 	}
-	v.notNegative("BatchSize", o.BatchSize)
+	v.count("BatchSize", o.BatchSize, MaxBatch)
 	v.notNegativeDuration("Interval", o.Interval)
 	if o.OnDone > Delete {
 		v.add("OnDone", "is not one of outbox.Keep and outbox.Delete")
