@@ -228,7 +228,11 @@ var errStrayError = errors.New("an error of a statement whose context does not t
 // those without any context of ours are.
 func (s *session) verify(ctx context.Context) {
 	if stray := s.hook.strayErrors.Load(); s.strayErrors.Swap(stray) != stray {
-		s.Scope().Suspect(txscope.RolledBack, errStrayError)
+		outcome := txscope.RolledBack
+		if s.strayRollbacks != s.hook.strayRollbacks.Load() {
+			outcome = txscope.Unknown // there was a COMMIT, perhaps
+		}
+		s.Scope().Suspect(outcome, errStrayError)
 	}
 	s.Scope().Verify(ctx)
 }
