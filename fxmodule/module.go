@@ -123,8 +123,8 @@ func (m *module) provideConfig() fx.Option {
 	}
 	return fx.Provide(fx.Annotate(func(c Config, graph fx.DotGraph) (resolved, error) {
 		if c == (Config{}) {
-			if missing := ignoredConfig(graph, m.name); missing != "" {
-				return resolved{}, fmt.Errorf("outboxfx: the Config of %s has a constructor that needs a %s, which the app does not provide", describe(m.name), missing)
+			if problem := ignoredConfig(graph, m.name); problem != "" {
+				return resolved{}, fmt.Errorf("outboxfx: the Config of %s %s", describe(m.name), problem)
 			}
 		}
 		return m.validate(c)
