@@ -19,10 +19,11 @@ type heldContext struct {
 
 // Error implements [echo.Context].
 func (h *heldContext) Error(err error) {
-	if err == nil || h.x.report(err) {
-		h.Context.Error(err)
+	if err == nil {
+		h.Context.Error(nil)
+		return
 	}
-	h.x.reportedTo()
+	h.x.report(err, h.Context.Error)
 }
 
 // install returns the context that the handler gets, and a function that undoes

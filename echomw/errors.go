@@ -24,6 +24,21 @@ func (e *CommitError) Error() string {
 // was gone.
 func (e *CommitError) Unwrap() error { return e.Err }
 
+// unansweredError asks the application's error handler once more about an error
+// that it wrote no answer to, or about an error's answer that was not written:
+// then err is nil.
+type unansweredError struct{ err error }
+
+func (e *unansweredError) Error() string {
+	text := "echomw: the request was rolled back, and its error not answered"
+	if e.err != nil {
+		text += ": " + e.err.Error()
+	}
+	return text
+}
+
+func (e *unansweredError) Unwrap() error { return e.err }
+
 // statusOf is the status that an error will be answered with, as far as one can
 // tell without the application's error handler.
 func statusOf(err error) int {

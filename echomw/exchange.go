@@ -2,6 +2,7 @@ package echomw
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -29,7 +30,8 @@ type exchange struct {
 
 	cancel   context.CancelCauseFunc
 	reported error // what c.Error was given first
-	doomed   bool  // c.Error has replaced a success by an error's answer
+	answered bool  // the error handler has answered it, or is about to
+	doomed   bool  // a success was taken back for an error's answer
 }
 
 // responseState is what Echo knows of a response beside its writer.
@@ -102,6 +104,10 @@ func (x *exchange) finish(err error) error {
 		return err
 	case failed:
 		x.discard()
+		var unanswered *unansweredError
+		if errors.As(x.gate.err, &unanswered) {
+			return x.refuse(unanswered)
+		}
 		return x.gate.err
 	case holding:
 	}
@@ -116,6 +122,9 @@ func (x *exchange) finish(err error) error {
 	}
 	if x.doomed || x.config.RollbackOn(x.c, status, cause) {
 		x.unit.rollback()
+		if x.unanswered(status) {
+			return x.refuse(&unansweredError{x.reported})
+		}
 		if err != nil && !answered && x.held() {
 			x.discard() // a success that turned out to be none
 			return err
@@ -135,7 +144,12 @@ func (x *exchange) finish(err error) error {
 func (x *exchange) endEarly(status int) error {
 	if x.doomed || x.config.RollbackOn(x.c, status, x.reported) {
 		x.unit.rollback()
-		return nil
+		if !x.unanswered(status) {
+			return nil
+		}
+		err := &unansweredError{x.reported}
+		x.cancel(err)
+		return err
 	}
 	err := x.unit.commit()
 	if err != nil {
@@ -145,36 +159,64 @@ func (x *exchange) endEarly(status int) error {
 	return err
 }
 
-// report takes note of an error that somebody inside of the middleware answers
-// himself, as Logger and Recover do. It returns false when the error handler
-// must not be called, for there is another answer already.
-func (x *exchange) report(err error) bool {
+// unanswered says whether the response, with this status, would tell nothing of
+// an error that c.Error was given, for the error handler wrote nothing, or of one
+// whose answer could not be written.
+func (x *exchange) unanswered(status int) bool {
+	return (x.reported != nil || x.doomed) && !x.answered && status < http.StatusBadRequest
+}
+
+// refuse answers in the place of an error handler that did not, after the
+// rollback: net/http would make a success of it.
+func (x *exchange) refuse(err *unansweredError) error {
+	x.discard()
+	x.gate.state, x.gate.deaf = passing, false
+	x.res.Writer = &x.gate
+	x.c.Error(err)
+	if x.c.Response().Committed {
+		return nil
+	}
+	return x.c.NoContent(http.StatusInternalServerError)
+}
+
+// report has the error handler answer an error that somebody inside of the
+// middleware does not return, as Logger and Recover do, and takes note of it.
+func (x *exchange) report(err error, handle func(error)) {
 	switch x.gate.state {
 	case passing:
-		return true // the response is on its way: it is as without the middleware
+		handle(err) // the response is on its way: it is as without the middleware
+		return
 	case failed:
-		return false // the failed commit will be answered
+		return // the failed commit will be answered
 	case holding:
 	}
-	first := x.reported == nil
-	if first {
+	if x.reported == nil {
 		x.reported = err
+		x.takeBack(statusOf(err), err)
 	}
-	if res := x.c.Response(); first && res.Committed && res.Status < http.StatusBadRequest &&
-		x.config.RollbackOn(x.c, statusOf(err), err) {
-		// The success is in the buffer, or in that of a writer in between. It
-		// must not be sent, so the error handler gets an unwritten response, and
-		// what those writers still have to say is not heard.
+	if !x.answered && !x.held() {
+		x.answered = true
+		defer func() { x.answered = x.gate.state != holding || x.held() }()
+	}
+	handle(err)
+	x.deafen()
+}
+
+// takeBack makes way for the answer of an error with this status, when a success
+// has been written that must not be sent now. It is in the buffer, or in that of
+// a writer in between. After the answer, deafen is to be called.
+func (x *exchange) takeBack(status int, err error) {
+	if res := x.c.Response(); res.Committed && res.Status < http.StatusBadRequest && x.config.RollbackOn(x.c, status, err) {
 		x.doomed = true
 		x.discard()
 		x.res.Writer = &x.gate
 	}
-	return true
 }
 
-// reportedTo follows the error handler that was called after report.
-func (x *exchange) reportedTo() {
-	if x.doomed && x.gate.state == holding {
+// deafen is for what writers in between still have to say of a success that was
+// taken back: once there is another answer, it is not heard.
+func (x *exchange) deafen() {
+	if x.doomed && x.gate.state == holding && x.held() {
 		x.gate.deaf = true
 	}
 }
