@@ -21,11 +21,9 @@ var NewApp = newApp
 
 func newApp(database fx.Option) *fx.App { // in main: newApp(…).Run()
 	return fx.New(
-		database,        // provides *sql.DB, and *gorm.DB on it
-		outboxfx.Module, // *outbox.Outbox, *outbox.Writer: starts and drains with the app
-		outboxfx.AsBinding(newOrderListener),
-		fx.Supply(outboxfx.Config{CreateSchema: true}), // or outboxfx.LoadConfig("outbox.yaml")
-		fx.Provide(newAdapter, newServer),
+		database, // provides *sql.DB, and *gorm.DB on it
+		outboxfx.Module, fx.Supply(outboxfx.Config{CreateSchema: true}),
+		outboxfx.AsBinding(newOrderListener), fx.Provide(newAdapter, newServer),
 		fx.Invoke(func(lc fx.Lifecycle, e *echo.Echo) {
 			lc.Append(fx.StartStopHook(func() { go e.Start("127.0.0.1:8080") }, e.Shutdown))
 		}),
