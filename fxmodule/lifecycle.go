@@ -18,7 +18,7 @@ type schemaCreator interface {
 // run registers the listeners and ties the outbox to the app's life. It is an
 // Invoke, so the hook comes after those of everything that the listeners were
 // made of, the database included: fx stops in reverse, and the outbox drains
-// while they still work.
+// while they still work, together with the app's others.
 func (m *module) run(
 	lc fx.Lifecycle, o *outbox.Outbox, p parts,
 	listeners []contribution[[]outbox.Binding], interceptors []contribution[outbox.Interceptor],
@@ -36,7 +36,7 @@ func (m *module) run(
 	if err := register(o, m.name, listeners); err != nil {
 		return err
 	}
-	lc.Append(fx.Hook{
+	hook := fx.Hook{
 		OnStart: func(ctx context.Context) error {
 			if p.config.CreateSchema {
 				// conflicts saw to it that the store can.
@@ -50,12 +50,10 @@ func (m *module) run(
 			}
 			return nil
 		},
-		OnStop: func(ctx context.Context) error {
-			if err := o.Close(ctx); err != nil {
-				return fmt.Errorf("outboxfx: closing %s: %w", describe(m.name), err)
-			}
-			return nil
-		},
-	})
+	}
+	if all := drainOf(tables); all.join(m.name, o) {
+		hook.OnStop = all.close
+	}
+	lc.Append(hook)
 	return nil
 }
