@@ -105,9 +105,9 @@ func TestATransactorThatMindsNoContextIsRolledBackForAClientThatIsGone(t *testin
 
 func TestTheConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	_, err := echomw.TransactionConfig{MaxBuffer: -1, ReadOnlyMethods: []string{"GET", "head", ""}}.ToMiddleware()
+	_, err := echomw.TransactionConfig{MaxBuffer: -1, ReadBody: -2, ReadOnlyMethods: []string{"GET", "head", ""}}.ToMiddleware()
 	for _, text := range []string{
-		"TransactionConfig.Transactor is required", "TransactionConfig.MaxBuffer is -1",
+		"TransactionConfig.Transactor is required", "TransactionConfig.MaxBuffer is -1", "TransactionConfig.ReadBody is -2",
 		`TransactionConfig.ReadOnlyMethods[1] is "head"`, `TransactionConfig.ReadOnlyMethods[2] is ""`,
 	} {
 		require.ErrorContains(t, err, text)

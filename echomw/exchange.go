@@ -61,6 +61,7 @@ func inTransactionOf(c echo.Context, t outbox.Transactor) bool {
 // serve runs the rest of the chain in a transaction.
 func serve(config *TransactionConfig, c echo.Context, next echo.HandlerFunc) error {
 	x := &exchange{config: config, outer: exchangeOf(c), c: c, request: c.Request(), res: c.Response()}
+	body := readAhead(x.request, config.ReadBody)
 	ctx, cancel := context.WithCancelCause(context.WithValue(x.request.Context(), exchangeKey{}, x))
 	ctx, tx, err := config.Transactor.Begin(ctx, config.TxOptions)
 	if err != nil {
@@ -77,7 +78,9 @@ func serve(config *TransactionConfig, c echo.Context, next echo.HandlerFunc) err
 	x.own = heldContext{Context: c, x: x}
 
 	x.res.Writer = &x.gate
-	c.SetRequest(x.request.WithContext(ctx))
+	request := x.request.WithContext(ctx)
+	request.Body = body
+	c.SetRequest(request)
 	inner, uninstall := x.own.install(c)
 	returned := false
 	defer func() {

@@ -32,6 +32,12 @@ type TransactionConfig struct {
 	// response that grows beyond commits first and then streams. Defaults to
 	// [DefaultMaxBuffer].
 	MaxBuffer int
+	// ReadBody is how many bytes of the request's body are read into memory before
+	// the transaction begins, so that a client that sends them slowly holds no
+	// transaction. The handler reads the rest, or the error of reading, after
+	// them. Defaults to none. A client that waits for an answer before it has sent
+	// that much waits in vain.
+	ReadBody int64
 	// ReadOnlyMethods get no transaction. Nil is GET, HEAD and OPTIONS; an empty
 	// list that is not nil is none.
 	ReadOnlyMethods []string
@@ -125,6 +131,9 @@ func (config *TransactionConfig) validate() error {
 	}
 	if config.MaxBuffer < 0 {
 		add("MaxBuffer", fmt.Sprintf("is %d; it must be positive, or zero for %d", config.MaxBuffer, DefaultMaxBuffer))
+	}
+	if config.ReadBody < 0 {
+		add("ReadBody", fmt.Sprintf("is %d; it must be positive, or zero to leave the body to the handler", config.ReadBody))
 	}
 	for i, method := range config.ReadOnlyMethods {
 		if method == "" || method != strings.ToUpper(method) {

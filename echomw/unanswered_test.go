@@ -106,13 +106,37 @@ func TestAStreamAfterAnErrorThatWasNotAnsweredEnds(t *testing.T) {
 func TestAnErrorHandlerMayFlush(t *testing.T) {
 	t.Parallel()
 	a := newApp(t).transaction(nil, recovery())
+	asked := 0
 	a.HTTPErrorHandler = func(_ error, c echo.Context) {
+		asked++
 		_ = c.JSON(http.StatusOK, echo.Map{"jsonrpc": "2.0"})
 		c.Response().Flush()
 	}
 	a.POST("/", a.writing(func(echo.Context) error { panic("boom") }))
 	a.wantAnswer(a.post("/"), 200, `{"jsonrpc":"2.0"}`)
+	require.Equal(t, 1, asked)
 	a.want(0, "rollback")
+}
+
+// An error that is answered makes up for one before it that was not.
+func TestALaterErrorMayBeAnswered(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).transaction(nil, middleware.Gzip())
+	answer := a.HTTPErrorHandler
+	a.HTTPErrorHandler = func(err error, c echo.Context) {
+		if !errors.Is(err, errTest) {
+			answer(err, c)
+		}
+	}
+	a.POST("/", a.writing(func(c echo.Context) error {
+		_ = c.JSON(http.StatusCreated, "ok")
+		c.Error(errTest)
+		c.Error(echo.NewHTTPError(http.StatusConflict, "later"))
+		return nil
+	}))
+	a.wantAnswer(a.post("/"), 409, `{"error":"later"}`)
+	a.wantAnswer(gunzip(t, a.post("/", "Accept-Encoding", "gzip")), 409, `{"error":"later"}`)
+	a.want(0, "rollback", "rollback")
 }
 
 // renderingContext answers errors itself.
