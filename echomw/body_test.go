@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
@@ -28,6 +27,15 @@ type beginning struct {
 func (b *beginning) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
 	b.left = b.body.Len()
 	return b.Transactor.Begin(ctx, opts)
+}
+
+// failsOnce fails, and is at its end then.
+type failsOnce struct{ err error }
+
+func (f *failsOnce) Read([]byte) (int, error) {
+	err := f.err
+	f.err = io.EOF
+	return 0, err
 }
 
 // What a slow client has not sent yet is waited for without a transaction, and
@@ -60,7 +68,7 @@ func TestTheBodyIsReadBeforeTheTransactionBegins(t *testing.T) {
 			}))
 			body := io.Reader(transactor.body)
 			if tc.broken != nil {
-				body = io.MultiReader(body, iotest.ErrReader(tc.broken))
+				body = io.MultiReader(body, &failsOnce{err: tc.broken})
 			}
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 			recorder := httptest.NewRecorder()
