@@ -61,11 +61,14 @@ func run(settings Settings) (err error) {
 	if settings.Tour {
 		return tour(settings, provider)
 	}
-	app := newApp(settings, provider)
+	var srv *server
+	app := newApp(settings, provider, fx.Populate(&srv))
 	if err := start(app); err != nil {
 		return err
 	}
-	signal := <-app.Wait()
+	signals := app.Wait()
+	srv.greet() // from now on SIGTERM is waited for
+	signal := <-signals
 	slog.Info("stopping", "signal", signal.Signal)
 	return stop(app)
 }

@@ -199,9 +199,6 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, s *server) {
 					_ = shutdown.Shutdown(fx.ExitCode(1))
 				}
 			}()
-			if !s.settings.Tour {
-				s.greet()
-			}
 			return nil
 		},
 		func(ctx context.Context) error {
