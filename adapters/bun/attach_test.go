@@ -19,7 +19,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// fixture is a SQLite database with the adapter.
+// fixture is a database with the adapter.
 type fixture struct {
 	pool   *sql.DB
 	plain  *bun.DB // without the hook

@@ -69,9 +69,9 @@ func newSession(ctx context.Context, cfg SessionConfig) *Session {
 	return s
 }
 
-// BeginSession begins a transaction whose context database/sql does not watch: it would
-// roll back in the middle of a COMMIT, and without telling anybody. The end of
-// ctx interrupts begin, and later rolls the transaction back until COMMIT is
+// BeginSession begins a transaction whose context database/sql does not watch: it
+// would roll back in the middle of a COMMIT, and without telling anybody. The end
+// of ctx interrupts begin, and later rolls the transaction back until COMMIT is
 // sent. begin gets a context of its own for the transaction.
 //
 // The session does not keep the transaction alive: database/sql does that while
