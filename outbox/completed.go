@@ -1,37 +1,105 @@
 package outbox
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
-// stored lets go of events whose outcome is stored, and tells of it.
+// stored lets go of events whose outcome is stored, and tells of it. n is how
+// many rows the store changed.
 func (c *completer) stored(kind MarkKind, group []*outcome, n int) {
-	if ids := trackedIDs(group); c.owner != "" {
-		c.d.track.stored(ids)
+	if envs := trackedEnvs(group); c.owner != "" {
+		c.d.track.stored(envs)
 	} else {
-		c.d.track.release(ids...)
+		c.d.track.releaseAll(envs)
 	}
-	if lost := len(group) - n; lost > 0 && c.owner != "" && kind != MarkReleased {
+	if kind == MarkReleased {
+		c.d.wakePoller()
+		return
+	}
+	accepted, lost := c.accepted(c.ctx, kind, group, n)
+	if lost > 0 {
 		c.d.metrics.LeaseLost(lost)
 		c.leaseLost.add(lost, logKeyOwner, c.owner, logKeyError, ErrLeaseLost.Error())
 	}
 	now := c.d.clock.Now()
-	for _, o := range group {
+	for _, o := range accepted {
 		c.observe(o, now)
-	}
-	if kind == MarkReleased {
-		c.d.wakePoller()
 	}
 }
 
-// trackedIDs are the events of a group that the tracker holds; a lease given up
+// accepted are the outcomes that the table shows, and how many it does not show
+// because other nodes hold the events now. A store changes fewer rows than it was
+// given when leases were lost, or when it is asked again because its first answer
+// was. Which rows it was is read; from a store that cannot be asked, or does not
+// answer, only all or none is known.
+func (c *completer) accepted(ctx context.Context, kind MarkKind, group []*outcome, n int) (accepted []*outcome, lost int) {
+	missing := len(group) - n
+	if missing <= 0 || c.owner == "" {
+		return group, 0
+	}
+	states, ok := c.states(ctx, group)
+	switch {
+	case ok:
+		for _, o := range group {
+			if state, there := states[o.mark.EventID]; state.shows(kind, there) {
+				accepted = append(accepted, o)
+			}
+		}
+		return accepted, len(group) - len(accepted)
+	case n == 0:
+		return nil, missing
+	default:
+		return group, missing
+	}
+}
+
+func (c *completer) states(ctx context.Context, group []*outcome) (map[string]RowState, bool) {
+	reader, ok := c.store.(StateReader)
+	if !ok {
+		return nil, false
+	}
+	ids := make([]string, len(group))
+	for i, o := range group {
+		ids[i] = o.mark.EventID
+	}
+	ctx, cancel := context.WithTimeout(ctx, completerPatience)
+	defer cancel()
+	states, err := reader.States(ctx, c.db, ids)
+	return states, err == nil
+}
+
+// shows reports whether a row, if there is one, stands as after that outcome.
+func (s RowState) shows(kind MarkKind, there bool) bool {
+	if !there {
+		return kind == MarkDelete
+	}
+	switch kind {
+	case MarkDone:
+		return s.Status == StatusDone
+	case MarkDead:
+		return s.Status == StatusDead
+	case MarkRetry:
+		return s.Status == StatusRetry && s.Owner == ""
+	case MarkDeferred:
+		return s.Status == StatusNew && s.Owner == ""
+	case MarkReleased:
+		return s.Owner == ""
+	default:
+		return false
+	}
+}
+
+// trackedEnvs are the events of a group that the tracker holds; a lease given up
 // early is of no event in flight.
-func trackedIDs(group []*outcome) []string {
-	ids := make([]string, 0, len(group))
+func trackedEnvs(group []*outcome) []*Envelope {
+	envs := make([]*Envelope, 0, len(group))
 	for _, o := range group {
 		if o.env != nil {
-			ids = append(ids, o.mark.EventID)
+			envs = append(envs, o.env)
 		}
 	}
-	return ids
+	return envs
 }
 
 func (c *completer) observe(o *outcome, now time.Time) {
@@ -47,11 +115,7 @@ func (c *completer) observe(o *outcome, now time.Time) {
 		c.d.dueAt(o.mark.AvailableAt)
 	case MarkDead:
 		m.Died(kindOf(o.env))
-		attempts := o.env.Attempts
-		if o.mark.CountAttempt {
-			attempts++
-		}
-		c.d.log.Error("outbox: event is dead", deliveryAttrs(o, attempts)...)
+		c.d.log.Error("outbox: event is dead", deliveryAttrs(o, max(o.env.Attempts, o.mark.Attempts))...)
 	case MarkReleased:
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 )
@@ -13,7 +12,11 @@ import (
 const (
 	completerBatch    = 500              // outcomes in one statement
 	completerBuffer   = 2 * 500          // outcomes that wait before workers do
-	completerTimeout  = 30 * time.Second // one statement
+	completerTimeout  = 30 * time.Second // one statement, when the database is slow for all
+	completerPatience = 2 * time.Second  // one statement, as long as it is not
+	completerAlone    = 3 * time.Second  // one outcome that is the only one to fail
+	completerPart     = 25               // outcomes in one statement after a larger one failed
+	completerLastCall = 500 * time.Millisecond
 	completerMinPause = 20 * time.Millisecond
 	completerMaxPause = 5 * time.Second // between tries
 	completerTries    = 3               // of a batch, until its outcomes are tried one by one and set aside
@@ -24,8 +27,9 @@ const (
 // gathers; when it is idle it writes at once. What cannot be stored is tried
 // again until it is, or until the completer is closed: meanwhile the events stay
 // in the tracker, so nothing delivers them again. An outcome that cannot be
-// stored is set aside, so that it does not hold up the rest; when too many are,
-// as when the database is away, workers wait.
+// stored, as when somebody holds a lock on its row, is set aside, so that it does
+// not hold up the rest; when too many are, as when the database is away, workers
+// wait.
 type completer struct {
 	d     *Dispatcher
 	db    DB
@@ -43,8 +47,10 @@ type completer struct {
 
 	leaseLost, unstored burst
 
-	aside []outcome     // belongs to run
-	pause time.Duration // until those are tried again
+	// These belong to run.
+	aside    []outcome
+	pause    time.Duration // until those are tried again
+	patience time.Duration // with one statement
 
 	mu       sync.Mutex
 	releases []outcome // leases to give up, from goroutines that must not wait
@@ -57,7 +63,7 @@ func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 	c := &completer{
 		d: d, db: db, store: store,
 		in: make(chan outcome, completerBuffer), stop: make(chan struct{}), refused: make(chan struct{}),
-		done: make(chan struct{}), wakeup: make(chan struct{}, 1),
+		done: make(chan struct{}), wakeup: make(chan struct{}, 1), patience: completerPatience,
 		leaseLost: burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes were refused, other nodes hold the events now"},
 		unstored:  burst{log: d.log, level: slog.LevelError, message: "outbox: outcomes could not be stored, trying again"},
 	}
@@ -129,6 +135,7 @@ func (c *completer) run() {
 	defer close(c.done)
 	batch := make([]outcome, 0, completerBatch)
 	retry := time.NewTimer(0)
+	waiting := true // for retry
 	defer retry.Stop()
 	for {
 		batch = batch[:0]
@@ -137,6 +144,7 @@ func (c *completer) run() {
 			batch = append(batch, o)
 		case <-c.wakeup:
 		case <-retry.C:
+			waiting = false
 			c.retryAside()
 		case <-c.stop:
 			c.finish(batch)
@@ -144,8 +152,9 @@ func (c *completer) run() {
 		}
 		c.persist(c.gather(batch))
 		c.persistReleases(false)
-		if len(c.aside) > 0 {
+		if len(c.aside) > 0 && !waiting {
 			retry.Reset(c.pause)
+			waiting = true
 		}
 	}
 }
@@ -157,24 +166,10 @@ func (c *completer) finish(batch []outcome) {
 	}
 	c.persistReleases(true)
 	for len(c.aside) > 0 && c.ctx.Err() == nil {
-		sleep(c.ctx, c.pause)
+		sleep(c.ctx, min(c.pause, completerLastCall))
 		c.retryAside()
 	}
 	c.giveUp(len(c.aside))
-}
-
-// retryAside tries the outcomes that were set aside.
-func (c *completer) retryAside() {
-	if len(c.aside) == 0 {
-		return
-	}
-	again := c.aside
-	c.aside = nil
-	c.pause = min(2*c.pause, completerMaxPause)
-	c.persistWith(again, completerTries)
-	if len(c.aside) == 0 {
-		c.pause = 0
-	}
 }
 
 func (c *completer) persistReleases(last bool) {
@@ -198,102 +193,39 @@ func (c *completer) gather(batch []outcome) []outcome {
 	return batch
 }
 
-// markKinds are the kinds in the order in which they are stored.
-var markKinds = [...]MarkKind{MarkDone, MarkDelete, MarkReleased, MarkDeferred, MarkRetry, MarkDead}
-
-// persist stores a batch, one statement for each kind of outcome in it.
-func (c *completer) persist(batch []outcome) { c.persistWith(batch, 1) }
-
-func (c *completer) persistWith(batch []outcome, try int) {
-	group := make([]*outcome, 0, len(batch))
-	for _, kind := range markKinds {
-		group = group[:0]
-		for i := range batch {
-			if batch[i].kind == kind {
-				group = append(group, &batch[i])
-			}
-		}
-		if len(group) > 0 {
-			c.persistKind(kind, group, try)
-		}
-	}
-	c.d.metrics.QueueDepths(c.d.depths())
-}
-
-// persistKind tries a few times, then sets aside what cannot be stored. When
-// too much is aside already it goes on trying.
-func (c *completer) persistKind(kind MarkKind, group []*outcome, try int) {
-	if c.owner != "" {
-		c.d.track.store(trackedIDs(group))
-	}
-	for pause := completerMinPause; ; try++ {
-		n, err := c.mark(c.ctx, kind, group)
-		if err == nil {
-			c.stored(kind, group, n)
-			return
-		}
-		c.unstored.add(len(group), logKeyOutcome, kind.String(), logKeyError, err.Error())
-		if try >= completerTries {
-			group = c.persistSingly(kind, group)
-			if c.ctx.Err() != nil || len(c.aside)+len(group) <= completerAside {
-				c.setAside(group)
-				return
-			}
-		}
-		sleep(c.ctx, pause)
-		pause = min(2*pause, completerMaxPause)
-	}
-}
-
-// persistSingly stores what it can and returns the outcomes that failed. When
-// the first two fail it is the database that fails, not they.
-func (c *completer) persistSingly(kind MarkKind, group []*outcome) []*outcome {
-	if len(group) == 1 {
-		return group
-	}
-	var failed []*outcome
-	for i := range group {
-		if len(failed) == 2 && i == 2 {
-			// Another time the others come first.
-			return append(slices.Clone(group[2:]), failed...)
-		}
-		n, err := c.mark(c.ctx, kind, group[i:i+1])
-		if err != nil {
-			failed = append(failed, group[i])
-			continue
-		}
-		c.stored(kind, group[i:i+1], n)
-	}
-	return failed
-}
-
-func (c *completer) setAside(group []*outcome) {
-	c.pause = max(c.pause, completerMinPause)
-	for _, o := range group {
-		c.aside = append(c.aside, *o)
-	}
-}
-
-func (c *completer) mark(ctx context.Context, kind MarkKind, group []*outcome) (int, error) {
+func (c *completer) mark(ctx context.Context, kind MarkKind, group []*outcome, limit time.Duration) (int, error) {
 	marks := make([]Mark, len(group))
 	for i, o := range group {
 		marks[i] = o.mark
 	}
-	ctx, cancel := context.WithTimeout(ctx, completerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return c.store.Mark(ctx, c.db, kind, c.owner, marks)
+	if c.owner == "" || kind == MarkDone || kind == MarkDelete { // nobody claims such a row afterwards
+		return c.store.Mark(ctx, c.db, kind, c.owner, marks)
+	}
+	envs := trackedEnvs(group)
+	c.d.track.store(envs)
+	n, err := c.store.Mark(ctx, c.db, kind, c.owner, marks)
+	if err != nil {
+		c.d.track.unstored(envs)
+	}
+	return n, err
 }
 
 // storeOne stores one outcome at once, for synchronous delivery.
 func (c *completer) storeOne(ctx context.Context, o *outcome) error {
-	n, err := c.mark(ctx, o.kind, []*outcome{o})
+	n, err := c.mark(ctx, o.kind, []*outcome{o}, completerTimeout)
 	if err != nil {
 		return fmt.Errorf("outbox: storing the outcome %s of event %s: %w", o.kind, o.env.EventID, err)
 	}
-	c.observe(o, c.d.clock.Now())
-	if n == 0 && c.owner != "" && o.kind != MarkReleased {
+	if o.kind == MarkReleased {
+		return nil
+	}
+	if _, lost := c.accepted(ctx, o.kind, []*outcome{o}, n); lost > 0 {
+		c.d.metrics.LeaseLost(lost)
 		return fmt.Errorf("outbox: storing the outcome %s of event %s: %w", o.kind, o.env.EventID, ErrLeaseLost)
 	}
+	c.observe(o, c.d.clock.Now())
 	return nil
 }
 

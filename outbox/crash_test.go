@@ -24,11 +24,16 @@ const (
 	victimDriver = "OUTBOX_TEST_VICTIM_DRIVER"
 	victimDSN    = "OUTBOX_TEST_VICTIM_DSN"
 	victimEvents = 20
+
+	victimOfFigures = "OUTBOX_TEST_VICTIM_OF_FIGURES"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(victimDSN) != "" {
 		victim()
+	}
+	if os.Getenv(victimOfFigures) != "" {
+		fragile()
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -31,12 +31,22 @@ func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 	return &DeadLetters{db: db, store: store, clock: clockOr(nil)}, nil
 }
 
-// Query lists dead letters by the time they died. A limit of zero is 100.
+// Query lists dead letters by the time they died, then by id. A limit of zero is
+// 100.
 func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]DeadLetter, error) {
+	return d.QueryAfter(ctx, f, DeadLetter{}, limit)
+}
+
+// QueryAfter is Query for the next page: it lists what comes behind the last
+// letter of an earlier one, whether that is still dead or not. The zero letter is
+// before all.
+func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, last DeadLetter, limit int) ([]DeadLetter, error) {
 	if limit < 0 {
 		return nil, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, DefaultDeadLimit)}
 	}
-	letters, err := d.store.QueryDead(ctx, d.db, DeadQuery{DeadFilter: f, Limit: defaultTo(limit, DefaultDeadLimit)})
+	letters, err := d.store.QueryDead(ctx, d.db, DeadQuery{
+		DeadFilter: f, AfterDiedAt: last.DiedAt, AfterEventID: last.EventID, Limit: defaultTo(limit, DefaultDeadLimit),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("outbox: listing dead letters: %w", err)
 	}

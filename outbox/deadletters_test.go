@@ -57,6 +57,39 @@ func TestReplayAllReplaysEachDeadEventOnceAlsoWhenItDiesAgain(t *testing.T) {
 	require.Zero(t, none)
 }
 
+// Many die in the same instant, such as those of one statement, and some are
+// replayed between two pages.
+func TestDeadLettersPageByPage(t *testing.T) {
+	t.Parallel()
+	ctx, store := t.Context(), outboxtest.NewStore()
+	e := build(t, outbox.Config{Store: store}, nil)
+	const n = 25
+	marks := make([]outbox.Mark, n)
+	for i := range marks {
+		marks[i].EventID = fmt.Sprintf("e%02d", i)
+		e.write(said(marks[i].EventID))
+	}
+	_, err := store.Mark(ctx, store.DB(), outbox.MarkDead, "", marks)
+	require.NoError(t, err)
+	dl := e.DeadLetters()
+	var got []string
+	var last outbox.DeadLetter
+	for {
+		page, err := dl.QueryAfter(ctx, outbox.DeadFilter{}, last, 10)
+		require.NoError(t, err)
+		for i := range page {
+			got = append(got, page[i].EventID)
+		}
+		if len(page) < 10 {
+			break
+		}
+		last = page[len(page)-1]
+		require.NoError(t, dl.Replay(ctx, last.EventID))
+	}
+	require.Len(t, got, n)
+	require.IsIncreasing(t, got)
+}
+
 func TestDeadLettersOneByOne(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

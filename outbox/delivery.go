@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"time"
 )
@@ -27,6 +26,8 @@ type outcome struct {
 	kind MarkKind
 	mark Mark
 	err  error
+
+	panicked *PanicError // nil when err is no panic
 }
 
 func (o *outcome) delivery() Delivery {
@@ -46,14 +47,15 @@ func (o *outcome) delivery() Delivery {
 	return d
 }
 
-// errExhausted is why an event dies that already had all its attempts, such as
-// one whose node died each time while it held the lease.
+// errExhausted is why an event dies that had more attempts than it may have: its
+// nodes died each time while they held the lease. A takeover that brings it to
+// its last attempt is still delivered.
 var errExhausted = errors.New("no attempts left: the last ones ended without an outcome, as when the process dies while delivering")
 
 // deliver runs interceptors and listener and decides what becomes of the event.
 func (d *Dispatcher) deliver(ctx context.Context, env *Envelope) outcome {
-	if env.Attempts >= d.opts.MaxAttempts {
-		return d.dead(env, errExhausted, false)
+	if env.Attempts > d.opts.MaxAttempts {
+		return d.dead(env, causeOf(errExhausted), false)
 	}
 	if d.opts.ListenerTimeout > 0 {
 		var cancel context.CancelFunc
@@ -68,46 +70,26 @@ func (d *Dispatcher) deliver(ctx context.Context, env *Envelope) outcome {
 
 // decide turns a listener's answer into an outcome.
 func (d *Dispatcher) decide(env *Envelope, res Result, err error) outcome {
-	if err == nil {
-		if delay, ok := res.RetryAfter(); ok {
-			return d.deferred(env, delay, nil)
+	c := causeOf(err)
+	switch kind := verdict(d.listenerCtx, d.opts, env.Attempts, res, c); kind {
+	case MarkDeferred:
+		if c.err != nil {
+			return d.deferred(env, d.opts.OnUnroutable.deferFor, c.err)
 		}
-		if reason, ok := res.Dead(); ok {
-			return d.dead(env, errors.New(reason), false)
-		}
+		delay, _ := res.RetryAfter()
+		return d.deferred(env, delay, nil)
+	case MarkDead:
+		return d.died(env, res, c)
+	case MarkRetry:
+		return outcome{env: env, kind: kind, err: c.err, panicked: c.panicked, mark: Mark{
+			EventID: env.EventID, AvailableAt: dueTime(d.clock.Now(), d.delay(env, c)), Error: errorText(c.text),
+			Attempts: env.Attempts + 1,
+		}}
+	case MarkReleased:
+		return outcome{env: env, kind: kind, mark: Mark{EventID: env.EventID}, err: c.err}
+	default:
 		return outcome{env: env, kind: d.doneKind, mark: Mark{EventID: env.EventID}}
 	}
-	var unrecoverable *UnrecoverableError
-	var retry *RetryError
-	switch {
-	case errors.Is(err, ErrUnroutable):
-		if d.opts.OnUnroutable.deferFor > 0 {
-			return d.deferred(env, d.opts.OnUnroutable.deferFor, err)
-		}
-		return d.dead(env, ErrUnroutable, false)
-	case errors.As(err, &unrecoverable):
-		return d.dead(env, err, false)
-	case d.cutOff(err):
-		return outcome{env: env, kind: MarkReleased, mark: Mark{EventID: env.EventID}, err: err}
-	case env.Attempts+1 >= d.opts.MaxAttempts:
-		return d.dead(env, err, true)
-	}
-	var delay time.Duration
-	if errors.As(err, &retry) {
-		delay = retry.Delay
-	} else {
-		delay = d.retryDelay(env.Attempts + 1)
-	}
-	return outcome{env: env, kind: MarkRetry, err: err, mark: Mark{
-		EventID: env.EventID, AvailableAt: dueTime(d.clock.Now(), max(delay, 0)), Error: errorText(err.Error()),
-	}}
-}
-
-// cutOff reports whether a delivery failed because the dispatcher cancelled the
-// listeners to shut down. A panic is the listener's own.
-func (d *Dispatcher) cutOff(err error) bool {
-	var p *PanicError
-	return d.listenerCtx.Err() != nil && !errors.As(err, &p)
 }
 
 func (d *Dispatcher) deferred(env *Envelope, delay time.Duration, err error) outcome {
@@ -116,17 +98,44 @@ func (d *Dispatcher) deferred(env *Envelope, delay time.Duration, err error) out
 	}}
 }
 
-func (d *Dispatcher) dead(env *Envelope, err error, countAttempt bool) outcome {
-	return outcome{env: env, kind: MarkDead, err: err, mark: Mark{
-		EventID: env.EventID, Error: errorText(err.Error()), CountAttempt: countAttempt,
+// died is the death of an event by its listener's answer. Only a failure that
+// another attempt might have mended counts as one.
+func (d *Dispatcher) died(env *Envelope, res Result, c cause) outcome {
+	switch {
+	case c.err == nil:
+		reason, _ := res.Dead()
+		return d.dead(env, causeOf(errors.New(reason)), false)
+	case c.unroutable:
+		return d.dead(env, causeOf(ErrUnroutable), false)
+	default:
+		return d.dead(env, c, !c.unrecoverable)
+	}
+}
+
+func (d *Dispatcher) dead(env *Envelope, c cause, countAttempt bool) outcome {
+	o := outcome{env: env, kind: MarkDead, err: c.err, panicked: c.panicked, mark: Mark{
+		EventID: env.EventID, Error: errorText(c.text),
 	}}
+	if countAttempt {
+		o.mark.Attempts = env.Attempts + 1
+	}
+	return o
+}
+
+// delay is how long a failed event waits: as long as the error says, else as the
+// policy does.
+func (d *Dispatcher) delay(env *Envelope, c cause) time.Duration {
+	if c.retry != nil {
+		return max(c.retry.Delay, 0)
+	}
+	return max(d.retryDelay(env.Attempts+1), 0)
 }
 
 // retryDelay asks the policy, and does without it when it panics.
 func (d *Dispatcher) retryDelay(attempt int) (delay time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
-			d.policyPanics.add(1, logKeyError, fmt.Sprint(r), logKeyAttempts, attempt, logKeyStack, string(debug.Stack()))
+			d.policyPanics.add(1, logKeyError, panicText(r), logKeyAttempts, attempt, logKeyStack, string(debug.Stack()))
 			delay = DefaultRetryMax
 		}
 	}()

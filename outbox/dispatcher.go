@@ -101,9 +101,9 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	d := &Dispatcher{
 		opts: cfg.Options.withDefaults(), doneKind: MarkDone, routes: cfg.Registry, chain: handler,
 		retry: cfg.RetryPolicy, metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
-		track: newTracker(),
-		quit:  make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
+		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
 	}
+	d.track = newTracker(d.wakePoller)
 	if isNil(d.retry) {
 		d.retry = ExponentialBackoff(0, 0)
 	}
@@ -112,8 +112,8 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	}
 	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: events went past the hot queue, the poller brings them"}
 	d.policyPanics = burst{log: d.log, level: slog.LevelError, message: "outbox: the retry policy panicked"}
-	d.initQueues(d.opts.HotCapacity, d.opts.ColdCapacity)
-	d.listenerCtx, d.cancelListeners = context.WithCancel(withLogger(context.Background(), d.log))
+	d.initQueues(d.opts.HotCapacity, d.opts.ColdCapacity, d.opts.Workers)
+	d.listenerCtx, d.cancelListeners = context.WithCancel(withDispatcher(context.Background(), d))
 	d.complete = newCompleter(d, cfg.DB, cfg.Store)
 	if cfg.Claim != nil {
 		c := cfg.Claim.withDefaults()
@@ -166,13 +166,23 @@ func (d *Dispatcher) Handle(env Envelope) bool {
 	return d.enqueue(d.cold, &env)
 }
 
+// takeOver is Handle for an event that may have been taken over from a node that
+// died, and takeoverRoom how many of those it would take now.
+func (d *Dispatcher) takeOver(env Envelope) bool { return d.enqueue(d.taken, &env) }
+
+func (d *Dispatcher) takeoverRoom() int { return d.track.takeoverRoom(d.opts.Workers) }
+
 func (d *Dispatcher) enqueue(queue chan *Envelope, env *Envelope) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.state != running {
 		return false
 	}
-	if !d.track.acquire(env.EventID) {
+	if taken, doomed := d.track.acquire(env, queue == d.taken); !taken {
+		if doomed && d.claim != nil && queue != d.hot {
+			// The poller has just leased the row, and nothing here will use that.
+			d.complete.releaseLeases([]string{env.EventID})
+		}
 		return true
 	}
 	if !offer(queue, env) {
@@ -204,7 +214,7 @@ func (d *Dispatcher) Depths() (hot, cold int) { return d.depths() }
 // interceptors and the listener, stores the outcome, and returns it. The error
 // is the store's; the delivery's own is in the result. It needs no Start.
 func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
-	o := d.deliver(withLogger(ctx, d.log), &env)
+	o := d.deliver(withDispatcher(ctx, d), &env)
 	err := d.complete.storeOne(ctx, &o)
 	return o.delivery(), err
 }
@@ -214,7 +224,10 @@ func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error
 func (d *Dispatcher) work(turn int) {
 	var env *Envelope
 	defer func() {
-		if env != nil { // Goexit: a panic does not come this far
+		if r := recover(); r != nil {
+			panic(r) // not the listener's: nothing here can make it good
+		}
+		if env != nil { // Goexit
 			o := d.decide(env, Result{}, errors.New("the listener ended its goroutine (runtime.Goexit)"))
 			d.finish(&o)
 			go d.work(turn)
@@ -239,7 +252,7 @@ func (d *Dispatcher) work(turn int) {
 func (d *Dispatcher) finish(o *outcome) {
 	if o.err != nil && o.kind == MarkRetry {
 		attrs := deliveryAttrs(o, o.env.Attempts+1)
-		if p := (*PanicError)(nil); errors.As(o.err, &p) {
+		if o.panicked != nil {
 			d.log.Error("outbox: a listener panicked", attrs...)
 		} else {
 			d.log.Warn("outbox: delivery failed, it will be tried again", attrs...)
@@ -256,9 +269,12 @@ func (d *Dispatcher) finish(o *outcome) {
 
 // Close stops accepting events, lets the queued ones be delivered for
 // DrainTimeout, then cancels the listeners' context and gives the rest back.
-// Listeners that return neither then nor in another DrainTimeout are named in
-// the error and left alone, for nothing can end them. When ctx ends earlier, so
-// does the waiting. Closing again returns the first close's error.
+// Listeners that return neither then nor in another DrainTimeout and a second
+// are left alone, for nothing can end them, and the error tells of them. When ctx
+// ends earlier, their context is cancelled at once; they have as long to return
+// all the same. Storing the last outcomes may take another DrainTimeout. Closing
+// again waits for the first close, whatever its own ctx, and returns its error. A
+// listener that calls Close waits for itself, until that time is up.
 func (d *Dispatcher) Close(ctx context.Context) error {
 	d.closing.Do(func() { go d.shutdown(ctx) })
 	<-d.closed

@@ -26,8 +26,9 @@
 // # Modes
 //
 // [SingleNode] is for one process on a table, [MultiNode] for many, which lease
-// rows with FOR UPDATE SKIP LOCKED. [Ordered] delivers in the order of writing,
-// one event at a time. [WriterOnly] leaves the delivery to change data capture.
+// rows with FOR UPDATE SKIP LOCKED. [Ordered] delivers one event at a time, by
+// when they became due and occurred; it, too, is for one process at a time.
+// [WriterOnly] leaves the delivery to change data capture.
 //
 // # A tour
 //

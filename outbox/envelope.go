@@ -17,8 +17,8 @@ type AggregateType string
 // Global is the aggregate type of an event that names none.
 const Global AggregateType = "__GLOBAL__"
 
-// Limits of an envelope's fields. Lengths are in characters, the payload's in
-// bytes of UTF-8. Sealing refuses anything longer; nothing is ever cut.
+// Limits of an envelope's fields. Lengths are in characters, the payload's and
+// the headers' in bytes of UTF-8. Sealing refuses anything longer; nothing is ever cut.
 const (
 	MaxEventIDLength       = 36
 	MaxEventTypeLength     = 128
@@ -26,6 +26,7 @@ const (
 	MaxAggregateIDLength   = 128
 	MaxTenantIDLength      = 64
 	MaxPayloadBytes        = 1 << 20
+	MaxHeadersBytes        = 64 << 10 // all keys and values
 )
 
 // Envelope is one event: what is written to the outbox table and what a
@@ -43,8 +44,9 @@ type Envelope struct {
 	AggregateID string
 	// TenantID is stored and delivered, and never filtered by. May be empty.
 	TenantID string
-	// Headers travel beside the payload. Keys are not empty. Hooks,
-	// interceptors and the listener of one delivery share the map: read it.
+	// Headers travel beside the payload. Keys are not empty; all keys and
+	// values together have at most 65,536 bytes. The interceptors and the listener
+	// of one delivery share the map: read it.
 	Headers map[string]string
 	// Payload is JSON text made by [JSON] or [RawJSON]. Required; at most
 	// 1,048,576 bytes.

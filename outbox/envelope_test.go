@@ -41,11 +41,14 @@ func TestEnvelopeRulesAreReportedByField(t *testing.T) {
 		"NUL in tenant":       {func(e *outbox.Envelope) { e.TenantID = "a\x00" }, []string{"Envelope.TenantID", "NUL"}},
 		"bad UTF-8 in id":     {func(e *outbox.Envelope) { e.AggregateID = "\xff" }, []string{"Envelope.AggregateID", "UTF-8"}},
 		"empty header key":    {func(e *outbox.Envelope) { e.Headers = map[string]string{"": "x"} }, []string{"Envelope.Headers", "empty key"}},
-		"NUL in header":       {func(e *outbox.Envelope) { e.Headers = map[string]string{"k": "\x00"} }, []string{"Envelope.Headers", "NUL"}},
-		"both times":          {func(e *outbox.Envelope) { e.AvailableAt, e.DeliverAfter = now.Add(time.Hour), time.Hour }, []string{"Envelope.DeliverAfter", "AvailableAt"}},
-		"negative delay":      {func(e *outbox.Envelope) { e.DeliverAfter = -time.Second }, []string{"Envelope.DeliverAfter", "positive"}},
-		"available before":    {func(e *outbox.Envelope) { e.OccurredAt, e.AvailableAt = now, now.Add(-time.Second) }, []string{"Envelope.AvailableAt", "1s before OccurredAt"}},
-		"year 999":            {func(e *outbox.Envelope) { e.OccurredAt = time.Date(999, 1, 1, 0, 0, 0, 0, time.UTC) }, []string{"Envelope.OccurredAt", "999"}},
+		"headers too big": {func(e *outbox.Envelope) {
+			e.Headers = map[string]string{"k": strings.Repeat("x", outbox.MaxHeadersBytes/2), "é": strings.Repeat("x", outbox.MaxHeadersBytes/2-2)}
+		}, []string{"Envelope.Headers", "65537", "65536"}},
+		"NUL in header":    {func(e *outbox.Envelope) { e.Headers = map[string]string{"k": "\x00"} }, []string{"Envelope.Headers", "NUL"}},
+		"both times":       {func(e *outbox.Envelope) { e.AvailableAt, e.DeliverAfter = now.Add(time.Hour), time.Hour }, []string{"Envelope.DeliverAfter", "AvailableAt"}},
+		"negative delay":   {func(e *outbox.Envelope) { e.DeliverAfter = -time.Second }, []string{"Envelope.DeliverAfter", "positive"}},
+		"available before": {func(e *outbox.Envelope) { e.OccurredAt, e.AvailableAt = now, now.Add(-time.Second) }, []string{"Envelope.AvailableAt", "1s before OccurredAt"}},
+		"year 999":         {func(e *outbox.Envelope) { e.OccurredAt = time.Date(999, 1, 1, 0, 0, 0, 0, time.UTC) }, []string{"Envelope.OccurredAt", "999"}},
 		"year 10000 by a delay": {func(e *outbox.Envelope) {
 			e.DeliverAfter = 1<<63 - 1
 			e.OccurredAt = time.Date(9990, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -74,6 +77,8 @@ func TestEnvelopeAtItsLimitsIsFine(t *testing.T) {
 		TenantID: strings.Repeat("é", 64), Payload: payloadOf(outbox.MaxPayloadBytes),
 		OccurredAt: now, AvailableAt: now, Headers: map[string]string{"k": ""},
 	}
+	require.NoError(t, env.Validate())
+	env.Headers = map[string]string{"é": strings.Repeat("x", outbox.MaxHeadersBytes-2)}
 	require.NoError(t, env.Validate())
 	env = valid()
 	env.Payload = outbox.RawJSON(`"\\u0000 is an escaped backslash and digits"`)

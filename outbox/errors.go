@@ -102,14 +102,15 @@ func (e *UnrecoverableError) Unwrap() error { return e.Err }
 // event goes DEAD at once. The error behind it is an [*UnrecoverableError].
 func Unrecoverable(err error) error { return &UnrecoverableError{Err: err} }
 
-// PanicError is what a panic of a listener or an interceptor becomes.
+// PanicError is what a panic of a listener or an interceptor becomes, and an
+// error of theirs whose own methods panic.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
 // Error is the panic's value.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+func (e *PanicError) Error() string { return "panic: " + panicText(e.Value) }
 
 // Unwrap is the value when that is an error.
 func (e *PanicError) Unwrap() error {

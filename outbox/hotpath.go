@@ -57,7 +57,7 @@ func (d *Dispatcher) committed(envs []Envelope, owner string, inserted time.Time
 		d.releaseLate(leased)
 	}
 	if dropped > 0 {
-		d.metrics.QueueDepths(d.depths()) // workers that hang store no outcome, which is when it is told else
+		d.tellDepths()
 		d.drops.add(dropped)
 		d.wakePoller()
 	}
@@ -67,7 +67,7 @@ func (d *Dispatcher) committed(envs []Envelope, owner string, inserted time.Time
 func (d *Dispatcher) promote(env *Envelope) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if d.state != running || !d.track.promote(env.EventID) {
+	if d.state != running || !d.track.promote(env) {
 		return false
 	}
 	if offer(d.hot, env) {
@@ -90,6 +90,10 @@ func (d *Dispatcher) dueAt(t time.Time) {
 		p.DueAt(t)
 	}
 }
+
+// tellDepths tells how full the queues are: with each batch of outcomes, when an
+// event is dropped, and, for workers that hang, with each cycle of the poller.
+func (d *Dispatcher) tellDepths() { d.metrics.QueueDepths(d.depths()) }
 
 // The seams with the poller; see [Poller].
 

@@ -17,11 +17,36 @@ import (
 //     take the row between the commit and the hot queue.
 //   - While the poller reads, events that leave the tracker are remembered: the
 //     rows that it is about to hand over may be older than their outcome.
+//
+// It counts the events that were taken over from nodes that died. A takeover
+// costs an attempt, and one of them may kill this process too: so it takes one at
+// first and then one more at once for each that it survived, up to what can run
+// at once, and leaves the others' attempts alone.
 type tracker struct {
-	mu      sync.Mutex
-	events  map[string]trackState
-	reading bool
-	left    map[string]struct{} // what left the tracker since the read began
+	mu        sync.Mutex
+	events    map[string]tracked
+	reading   bool
+	left      map[string]struct{} // what left the tracker since the read began
+	takeovers map[string]struct{} // those of the events that may have been taken over
+	survived  int                 // of those that are not in hand any more
+	wake      func()              // called when one of those leaves; it must not block
+}
+
+// tracked is an event in hand. The envelope tells one delivery of it from another;
+// it is nil while the event is reserved.
+type tracked struct {
+	state trackState
+	env   *Envelope
+}
+
+// anew reports whether a claimed row is no copy of the event in hand: the row was
+// claimed anew after the outcome that is being stored took effect. A retry and a
+// deferral move the time at which it is due, giving back leaves its attempts
+// alone. A takeover of this node's own expired lease has the same time and more
+// attempts: that is a copy.
+func (held tracked) anew(env *Envelope) bool {
+	return held.state == storing &&
+		(!held.env.AvailableAt.Equal(env.AvailableAt) || env.Attempts <= held.env.Attempts)
 }
 
 type trackState uint8
@@ -32,8 +57,8 @@ const (
 	storing                        // leased, and its outcome is being stored
 )
 
-func newTracker() *tracker {
-	return &tracker{events: map[string]trackState{}, left: map[string]struct{}{}}
+func newTracker(wake func()) *tracker {
+	return &tracker{events: map[string]tracked{}, left: map[string]struct{}{}, takeovers: map[string]struct{}{}, wake: wake}
 }
 
 // reserve marks the first n envelopes that are not delayed.
@@ -47,7 +72,7 @@ func (t *tracker) reserve(envs []Envelope, n int) {
 		if !envs[i].IsDelayed() {
 			n--
 			if _, known := t.events[envs[i].EventID]; !known {
-				t.events[envs[i].EventID] = reserved
+				t.events[envs[i].EventID] = tracked{state: reserved}
 			}
 		}
 	}
@@ -58,7 +83,7 @@ func (t *tracker) unreserve(envs []Envelope) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range envs {
-		if t.events[envs[i].EventID] == reserved {
+		if t.events[envs[i].EventID].state == reserved {
 			delete(t.events, envs[i].EventID)
 		}
 	}
@@ -66,51 +91,78 @@ func (t *tracker) unreserve(envs []Envelope) {
 
 // promote turns a reservation into an event in flight; false when there is no
 // reservation.
-func (t *tracker) promote(id string) bool {
+func (t *tracker) promote(env *Envelope) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.events[id] != reserved {
+	if t.events[env.EventID].state != reserved {
 		return false
 	}
-	t.events[id] = inFlight
+	t.events[env.EventID] = tracked{inFlight, env}
 	return true
 }
 
 // acquire takes an event that is not in hand; false when it is, or was when the
-// poller's present read began.
-func (t *tracker) acquire(id string) bool {
+// poller's present read began. doomed: it is because a transaction that has not
+// ended writes an event of the same id, which will fail, for there is a row.
+func (t *tracker) acquire(env *Envelope, takeover bool) (taken, doomed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if state, known := t.events[id]; known && state != storing {
-		return false
+	if held, known := t.events[env.EventID]; known && !held.anew(env) {
+		return false, held.state == reserved
 	}
-	if _, stale := t.left[id]; stale {
-		return false
+	if _, stale := t.left[env.EventID]; stale {
+		return false, false
 	}
-	t.events[id] = inFlight
-	return true
+	t.events[env.EventID] = tracked{inFlight, env}
+	if takeover {
+		t.takeovers[env.EventID] = struct{}{}
+	}
+	return true, false
 }
 
-// store says that the outcomes of leased events are about to be stored. The
-// moment they are, this node may claim such a row anew, before it could be
-// released here: that is no copy, and acquire lets it in.
-func (t *tracker) store(ids []string) {
+// takeoverRoom is how many more events may be taken over now.
+func (t *tracker) takeoverRoom(workers int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, id := range ids {
-		if t.events[id] == inFlight {
-			t.events[id] = storing
+	return min(workers, 1+t.survived) - len(t.takeovers)
+}
+
+// remove takes an event out; mu is held.
+func (t *tracker) remove(id string) {
+	delete(t.events, id)
+	if _, takeover := t.takeovers[id]; takeover {
+		delete(t.takeovers, id)
+		t.survived++
+		t.wake()
+	}
+}
+
+// store says that a statement begins after which leased events may be claimed
+// again. The moment it takes effect, this node may claim such a row anew, before
+// it could be released here: that is no copy, and acquire lets it in; see anew.
+func (t *tracker) store(envs []*Envelope) { t.turn(envs, inFlight, storing) }
+
+// unstored says that the statement failed. Should this node claim such a row now,
+// because its lease expired, then that is a copy: the outcome is still in hand.
+func (t *tracker) unstored(envs []*Envelope) { t.turn(envs, storing, inFlight) }
+
+func (t *tracker) turn(envs []*Envelope, from, to trackState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, env := range envs {
+		if t.events[env.EventID] == (tracked{from, env}) {
+			t.events[env.EventID] = tracked{to, env}
 		}
 	}
 }
 
 // stored lets go of leased events, but for those that were claimed anew.
-func (t *tracker) stored(ids []string) {
+func (t *tracker) stored(envs []*Envelope) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, id := range ids {
-		if t.events[id] == storing {
-			delete(t.events, id)
+	for _, env := range envs {
+		if t.events[env.EventID].env == env {
+			t.remove(env.EventID)
 		}
 	}
 }
@@ -127,15 +179,27 @@ func (t *tracker) holdsAny(ids []string) bool {
 	return false
 }
 
-// release lets go of events whose outcome is stored.
-func (t *tracker) release(ids ...string) {
+// release lets go of an event that will have no outcome.
+func (t *tracker) release(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, id := range ids {
-		delete(t.events, id)
-		if t.reading {
-			t.left[id] = struct{}{}
-		}
+	t.leave(id)
+}
+
+// releaseAll lets go of events whose outcomes are stored.
+func (t *tracker) releaseAll(envs []*Envelope) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, env := range envs {
+		t.leave(env.EventID)
+	}
+}
+
+// leave removes an event, and remembers it while the poller reads; mu is held.
+func (t *tracker) leave(id string) {
+	t.remove(id)
+	if t.reading {
+		t.left[id] = struct{}{}
 	}
 }
 
@@ -157,8 +221,8 @@ func (t *tracker) inFlightIDs() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ids := make([]string, 0, len(t.events))
-	for id, state := range t.events {
-		if state != reserved {
+	for id, held := range t.events {
+		if held.state != reserved {
 			ids = append(ids, id)
 		}
 	}

@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 )
 
@@ -51,7 +50,7 @@ func runAfter(ctx context.Context, env Envelope, err error, fn func(context.Cont
 	defer func() {
 		if r := recover(); r != nil {
 			loggerFrom(ctx).Error("outbox: an After interceptor panicked", logKeyEventID, env.EventID,
-				logKeyError, fmt.Sprint(r), logKeyStack, string(debug.Stack()))
+				logKeyError, panicText(r), logKeyStack, string(debug.Stack()))
 		}
 	}()
 	fn(ctx, env, err)
@@ -77,16 +76,18 @@ func chain(interceptors []Interceptor, routes ListenerRegistry) (Listener, error
 	return next, v.err()
 }
 
-// guard turns a panic of the listener behind it into an error.
+// guard turns a panic of the listener behind it into an error, and sees that the
+// methods of the error it returns can be called.
 type guard struct{ next Listener }
 
 func (g guard) OnEvent(ctx context.Context, env Envelope) (res Result, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			res, err = Result{}, &PanicError{Value: r, Stack: debug.Stack()}
+			res, err = Result{}, panicError(r)
 		}
 	}()
-	return g.next.OnEvent(ctx, env)
+	res, err = g.next.OnEvent(ctx, env)
+	return res, sound(err)
 }
 
 // router is the innermost listener: it finds the event's own.
@@ -98,16 +99,4 @@ func (r router) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 		return Result{}, fmt.Errorf("%w: no listener for %s/%s", ErrUnroutable, env.AggregateType, env.EventType)
 	}
 	return l.OnEvent(ctx, env)
-}
-
-type loggerKey struct{}
-
-// withLogger lets interceptors log where the dispatcher does.
-func withLogger(ctx context.Context, l *slog.Logger) context.Context {
-	return context.WithValue(ctx, loggerKey{}, l)
-}
-
-func loggerFrom(ctx context.Context) *slog.Logger {
-	l, _ := ctx.Value(loggerKey{}).(*slog.Logger)
-	return loggerOr(l)
 }

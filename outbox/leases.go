@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -17,7 +18,15 @@ type leaseKeeper struct {
 	done   chan struct{}
 }
 
-const renewBatch = 500
+// Limits of the lease keeper.
+const (
+	renewBatch   = 500              // leases in one statement
+	renewPieces  = 8                // that those are cut into that failed together
+	renewTimeout = 30 * time.Second // one statement, or a quarter of a lease
+	pieceTimeout = 2 * time.Second  // one for a piece, or a sixteenth of a lease
+	renewPause   = 5 * time.Second  // until what failed is tried again, or a sixteenth of a lease
+	renewTries   = 3                // that fail in a row: then it is the database, not a row
+)
 
 func newLeaseKeeper(d *Dispatcher, db DB, store Store) *leaseKeeper {
 	k := &leaseKeeper{d: d, db: db, store: store, done: make(chan struct{})}
@@ -29,33 +38,72 @@ func (k *leaseKeeper) start() { go k.run() }
 
 func (k *leaseKeeper) run() {
 	defer close(k.done)
-	ticker := time.NewTicker(max(k.d.claim.LockTimeout/3, time.Millisecond))
+	lease := k.d.claim.LockTimeout
+	ticker := time.NewTicker(max(lease/3, time.Millisecond))
 	defer ticker.Stop()
+	again := time.NewTimer(0)
+	defer again.Stop()
+	var failed []string
 	for {
 		select {
 		case <-ticker.C:
-			k.renew()
+			failed = k.renew(k.d.track.inFlightIDs(), false)
+		case <-again.C:
+			failed = k.renew(failed, len(failed) == 1)
 		case <-k.ctx.Done():
 			return
+		}
+		if len(failed) > 0 {
+			again.Reset(max(min(lease/16, renewPause), time.Millisecond))
 		}
 	}
 }
 
-func (k *leaseKeeper) renew() {
-	ids := k.d.track.inFlightIDs()
-	for len(ids) > 0 {
-		n := min(len(ids), renewBatch)
-		ctx, cancel := context.WithTimeout(k.ctx, k.d.claim.LockTimeout)
-		_, err := k.store.Renew(ctx, k.db, k.d.claim.Owner, ids[:n])
-		cancel()
-		if err != nil {
-			if k.ctx.Err() == nil {
-				k.d.log.Error("outbox: leases could not be renewed", logKeyOwner, k.d.claim.Owner, logKeyCount, len(ids), logKeyError, err.Error())
-			}
-			return
+// renew renews leases and returns those that it could not. One row that somebody
+// locked fails all that are renewed with it: they are tried again in ever smaller
+// pieces, when the others are done. A piece, which may hold that row, gets less
+// time.
+func (k *leaseKeeper) renew(ids []string, piece bool) (failed []string) {
+	var last error
+	inARow := 0
+	chunks := slices.Collect(slices.Chunk(ids, renewBatch))
+	for i, whole := 0, len(chunks); i < len(chunks); i++ {
+		chunk := chunks[i]
+		err := k.renewChunk(chunk, piece || i >= whole)
+		switch {
+		case err == nil:
+			inARow = 0
+			continue
+		case k.ctx.Err() != nil:
+			return nil
 		}
-		ids = ids[n:]
+		last = err
+		if inARow++; inARow == renewTries {
+			failed = slices.Concat(failed, slices.Concat(chunks[i:]...))
+			break
+		}
+		if len(chunk) == 1 {
+			failed = append(failed, chunk[0])
+			continue
+		}
+		chunks = slices.AppendSeq(chunks, slices.Chunk(chunk, (len(chunk)+renewPieces-1)/renewPieces))
 	}
+	if len(failed) > 0 {
+		k.d.log.Error("outbox: leases could not be renewed, trying again", logKeyOwner, k.d.claim.Owner, logKeyCount, len(failed), logKeyError, last.Error())
+	}
+	return failed
+}
+
+func (k *leaseKeeper) renewChunk(ids []string, piece bool) error {
+	lease := k.d.claim.LockTimeout
+	limit := min(lease/4, renewTimeout)
+	if piece {
+		limit = min(lease/16, pieceTimeout)
+	}
+	ctx, cancel := context.WithTimeout(k.ctx, limit)
+	defer cancel()
+	_, err := k.store.Renew(ctx, k.db, k.d.claim.Owner, ids)
+	return err
 }
 
 func (k *leaseKeeper) close() {

@@ -1,9 +1,6 @@
 package outbox
 
-import (
-	"errors"
-	"log/slog"
-)
+import "log/slog"
 
 // The keys of log attributes. Payloads, headers and tenants are never logged.
 const (
@@ -39,9 +36,8 @@ func deliveryAttrs(o *outcome, attempts int) []any {
 		logKeyAggregateType, string(o.env.AggregateType), logKeyAggregateID, o.env.AggregateID,
 		logKeyAttempts, attempts, logKeyError, o.mark.Error,
 	}
-	var p *PanicError
-	if errors.As(o.err, &p) {
-		attrs = append(attrs, logKeyStack, string(p.Stack))
+	if o.panicked != nil {
+		attrs = append(attrs, logKeyStack, string(o.panicked.Stack))
 	}
 	return attrs
 }

@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// statementTimeout ends a statement of a loop that the database does not answer:
+// it fails, is logged and tried again, instead of holding up the loop for ever.
+const statementTimeout = 30 * time.Second
+
 // loop owns the one goroutine of a poller or a purger.
 type loop struct {
 	mu     sync.Mutex

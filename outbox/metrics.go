@@ -22,20 +22,23 @@ type Metrics interface {
 	// ColdEnqueued: the poller brought the event.
 	ColdEnqueued(kind EventKind)
 
-	// Delivered: DONE is stored. The latency is from OccurredAt until then.
+	// Delivered: DONE is stored, or the row is deleted. The latency is from
+	// OccurredAt until then.
 	Delivered(kind EventKind, latency time.Duration)
 	// Failed: RETRY is stored.
 	Failed(kind EventKind)
 	// Died: DEAD is stored.
 	Died(kind EventKind)
-	// Deferred: the listener asked for the event again later.
+	// Deferred: that the event is to come again later is stored.
 	Deferred(kind EventKind)
 	// LeaseLost: outcomes were refused because other nodes hold the events now.
+	// They count as nothing else.
 	LeaseLost(count int)
 
 	// ListenerRan: interceptors and listener took this long.
 	ListenerRan(kind EventKind, d time.Duration)
-	// QueueDepths: how many events wait in each queue.
+	// QueueDepths: how many events wait in each queue. It is told with each batch
+	// of outcomes and with each cycle of the poller.
 	QueueDepths(hot, cold int)
 	// OldestLag: how long the oldest due event of the last poll has been due;
 	// zero when none is.

@@ -42,3 +42,24 @@ func TestAFullHotQueueIsToldWhileItsWorkersHang(t *testing.T) {
 		require.Zero(t, told.hot.Load())
 	})
 }
+
+func TestQueuesAreToldWhileWorkersHangAndNothingIsDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		told, leave := &depths{}, make(chan struct{})
+		e := start(t, outbox.Config{Metrics: told, Mode: outbox.SingleNode{
+			Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: time.Second},
+		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			<-leave
+			return outbox.Done(), nil
+		})
+		for range 5 {
+			e.write(said(""))
+		}
+		time.Sleep(2 * time.Second)
+		require.EqualValues(t, 4, told.hot.Load())
+		close(leave)
+		require.NoError(t, e.Close(context.Background()))
+		require.Zero(t, told.hot.Load())
+	})
+}

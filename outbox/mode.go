@@ -12,7 +12,9 @@ type Mode interface {
 }
 
 // SingleNode delivers on the hot path and polls for the rest. One process at a
-// time may run on a table in this mode.
+// time may run on a table in this mode: two, as during a rolling deploy, deliver
+// events twice. It counts no deaths of its process: an event that kills it is
+// delivered again at each start. MultiNode has neither limit, also with one node.
 type SingleNode struct {
 	Dispatch DispatchOptions
 	Poll     PollOptions
@@ -26,9 +28,20 @@ type MultiNode struct {
 	Claim    ClaimOptions
 }
 
-// Ordered delivers in the order of created_at, then event id: poller only, one
-// worker, one attempt, no hot path. A failed event goes DEAD and the next one
-// follows. A delayed event takes its place when it is due.
+// Ordered delivers one event after the other: poller only, one worker, one
+// attempt, no hot path. A failed event goes DEAD and the next one follows.
+//
+// One process at a time may run on a table in this mode. Two, as during a rolling
+// deploy, deliver events twice and out of order: stop the old one first. As in
+// SingleNode, an event that kills the process is delivered again at each start.
+//
+// The order is that of available_at, then created_at, which is OccurredAt, then
+// event id; the rows of one batch go by created_at, then event id. So events of
+// one WriteAll keep its order when times and ids are the outbox's own, and go by
+// id when the caller chose those. An event that was delayed, deferred or replayed
+// takes its place by when it became due. One whose transaction committed late
+// comes after those that were delivered meanwhile, unless Poll.SkipRecent is
+// longer than transactions take.
 type Ordered struct {
 	Poll PollOptions
 }
@@ -71,11 +84,14 @@ type DispatchOptions struct {
 	// [MaxWorkers].
 	Workers int
 	// HotCapacity is how many committed events wait for a worker. When it is
-	// full the poller brings further ones. Defaults to 1000; at most
-	// [MaxQueueCapacity].
+	// full the poller brings further ones. Under [MultiNode] their rows are
+	// leased meanwhile, and each claim reads past leased rows: see ColdCapacity.
+	// Defaults to 1000; at most [MaxQueueCapacity].
 	HotCapacity int
-	// ColdCapacity is how many polled events wait for a worker. Defaults to
-	// 1000; at most [MaxQueueCapacity].
+	// ColdCapacity is how many polled events wait for a worker. Under
+	// [MultiNode] every claim of every node reads past the due rows that are
+	// leased at that time, so what all nodes hold together should stay in the
+	// thousands. Defaults to 1000; at most [MaxQueueCapacity].
 	ColdCapacity int
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD.
 	// Defaults to 10.

@@ -153,9 +153,17 @@ func TestADeadNodesEventsAreTakenOverAndCostAnAttempt(t *testing.T) {
 	e.await("orphan", outbox.StatusDone)
 }
 
+// takeOver has another node take all rows over.
+func takeOver(t *testing.T, store *outboxtest.Store) {
+	t.Helper()
+	time.Sleep(time.Millisecond) // the leases get old
+	steal(t, store)
+}
+
 func TestAnEventThatKillsItsProcessesEndsDead(t *testing.T) {
 	t.Parallel()
 	store := orphaned(t, "killer")
+	takeOver(t, store) // and the next one is gone too
 	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
 		Dispatch: outbox.DispatchOptions{MaxAttempts: 1},
 		Poll:     outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 20 * time.Millisecond},
@@ -165,7 +173,7 @@ func TestAnEventThatKillsItsProcessesEndsDead(t *testing.T) {
 	})
 	row := e.await("killer", outbox.StatusDead)
 	require.Contains(t, row.LastError, "no attempts left")
-	require.Equal(t, 1, row.Attempts)
+	require.Equal(t, 2, row.Attempts)
 }
 
 type dropMetrics struct {
@@ -294,6 +302,53 @@ func TestANodeThatLostItsLeaseCannotStoreAnOutcome(t *testing.T) {
 	row, _ := store.Row("contended")
 	require.Equal(t, "thief", row.LockedBy)
 	require.Equal(t, outbox.StatusNew, row.Status)
+}
+
+// twice is a store in whose INSERT a row of the same id appears and is claimed.
+type twice struct {
+	*outboxtest.Store
+	appear  func()
+	claimed chan struct{}
+	once    sync.Once
+}
+
+func (s *twice) memory() *outboxtest.Store { return s.Store }
+
+func (s *twice) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, owner string) error {
+	s.appear()
+	<-s.claimed
+	return s.Store.Insert(ctx, tx, envs, owner)
+}
+
+func (s *twice) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	b, err := s.Store.Claim(ctx, db, q)
+	if b.Len() > 0 {
+		s.once.Do(func() { close(s.claimed) })
+	}
+	return b, err
+}
+
+// An id that the caller chose is written again while its row waits to be claimed.
+// The second write fails; the first one's event must not lie leased to nobody.
+func TestARowThatIsClaimedWhileItsIDIsWrittenAgainIsDelivered(t *testing.T) {
+	t.Parallel()
+	store := &twice{Store: outboxtest.NewStore(), claimed: make(chan struct{})}
+	var c calls
+	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}}},
+		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			c.add(env.EventID)
+			return outbox.Done(), nil
+		})
+	first := build(t, outbox.Config{Store: store.Store, Mode: outbox.WriterOnly{}}, nil)
+	store.appear = func() {
+		first.write(said("again"))
+		e.Wake()
+	}
+	_, err := e.Writer().WriteScope(t.Context(), outboxtest.NewScope(store.DB()), []outbox.Envelope{said("again")})
+	require.ErrorContains(t, err, "again")
+	e.await("again", outbox.StatusDone)
+	require.NoError(t, e.Close(t.Context()))
+	require.Equal(t, map[string]int{"again": 1}, c.n)
 }
 
 // refusing is a handler that takes a number of events and then no more.

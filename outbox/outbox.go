@@ -101,8 +101,13 @@ func (o *Outbox) Start(ctx context.Context) error {
 // back and is no failed attempt. When ctx ends earlier the draining is cut
 // short. Transactions that are still open may end later, and what they wrote is
 // left to other nodes and the next start. Every part is closed even if one
-// fails. Closing again returns the first close's error; closing before Start is
-// fine.
+// fails. Closing before Start is fine.
+//
+// An ended ctx does not make Close short by itself: listeners that ignore that
+// their context ended are waited for another DrainTimeout and a second, and the
+// database as long again for outcomes. Closing again waits for the first close,
+// whatever its own ctx, and returns its error. A listener that calls Close waits
+// for itself, until that time is up.
 func (o *Outbox) Close(ctx context.Context) error {
 	o.mu.Lock()
 	o.state = stopped

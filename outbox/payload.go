@@ -31,22 +31,22 @@ type Payload struct {
 	trusted bool  // text came from encoding/json, so it is valid JSON
 }
 
-// JSON marshals v with encoding/json, once, here. An error is kept and surfaces
+// JSON marshals v with [DefaultCodec], once, here. An error is kept and surfaces
 // from [Envelope.Validate] and from Write.
 func JSON(v any) Payload {
-	p := JSONWith(nil, v)
-	p.trusted = p.err == nil
-	return p
+	return JSONWith(nil, v)
 }
 
 // JSONWith is [JSON] with another codec, which also decodes the payload on the
 // hot path. A nil codec is [DefaultCodec].
 func JSONWith(codec Codec, v any) Payload {
-	data, err := codecOr(codec).Marshal(v)
+	used := codecOr(codec)
+	data, err := used.Marshal(v)
 	if err != nil {
 		return Payload{codec: codec, err: fmt.Errorf("marshalling %T: %w", v, err)}
 	}
-	return Payload{text: string(data), codec: codec}
+	_, std := used.(stdCodec)
+	return Payload{text: string(data), codec: codec, trusted: std}
 }
 
 // RawJSON takes JSON text as it is. Sealing checks that it is valid.
@@ -60,7 +60,9 @@ func RawJSONWith[T ~string | ~[]byte](codec Codec, text T) Payload {
 	return Payload{text: string(text), codec: codec}
 }
 
-// Decode unmarshals the payload into v, a pointer.
+// Decode unmarshals the payload into v, a pointer. The text of its error quotes
+// nothing of the payload, for it ends up in logs, traces and the table; what the
+// codec said is behind it, for [errors.As].
 func (p Payload) Decode(v any) error {
 	if p.err != nil {
 		return p.err
@@ -68,7 +70,10 @@ func (p Payload) Decode(v any) error {
 	if p.text == "" {
 		return errors.New("outbox: the payload is empty")
 	}
-	return codecOr(p.codec).Unmarshal([]byte(p.text), v)
+	if err := codecOr(p.codec).Unmarshal([]byte(p.text), v); err != nil {
+		return &decodeError{err}
+	}
+	return nil
 }
 
 // String is the JSON text.

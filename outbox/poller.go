@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// claimTimeout ends a claim that the database does not answer.
-const claimTimeout = 30 * time.Second
-
 // PollHandler takes what the poller reads. The [Dispatcher] is one.
 type PollHandler interface {
 	// Handle takes an event; false ends the poll cycle, and the event is read
@@ -29,6 +26,9 @@ type pollFeedback interface {
 	endRead()                   // all of them were handed over
 	roomFreed() <-chan struct{} // a token when wantRoom said false and there is room now
 	wantRoom() bool             // whether there is room for a batch worth reading
+	tellDepths()                // how full the queues are; nothing else does while workers hang
+	takeoverRoom() int          // how many events may be taken over now from nodes that died
+	takeOver(env Envelope) bool // Handle for one that may be such an event
 }
 
 // PollerConfig makes a [Poller] by hand; [New] does it for most users.
@@ -71,9 +71,10 @@ type Poller struct {
 	looked atomic.Pointer[time.Time] // see LastPoll
 
 	// The rest belongs to whoever holds the token.
-	cursor   Cursor    // where the next batch of a backlog begins
-	scanned  time.Time // when the present pass over the table began
-	failures int       // of the store, in a row
+	cursor     Cursor    // where the next batch of a backlog begins
+	scanned    time.Time // when the present pass over the table began
+	failures   int       // of the store, in a row
+	takeoverAt time.Time // when to look again for events of nodes that died
 }
 
 // NewPoller makes a poller. It reports everything that is wrong with the config
@@ -148,6 +149,7 @@ func (p *Poller) Poll(ctx context.Context) (int, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
+	p.takeoverAt = time.Time{}
 	n, _, err := p.cycle(ctx)
 	if err == nil {
 		p.note()
@@ -194,6 +196,9 @@ func (p *Poller) run(ctx context.Context) {
 			return
 		}
 		pause := p.runCycle(ctx)
+		if ctx.Err() != nil {
+			return
+		}
 		now := p.clock.Now()
 		idle = now.Add(pause)
 		timer.Reset(min(pause, p.agenda.next(now)))
@@ -227,7 +232,14 @@ func (p *Poller) runCycle(ctx context.Context) time.Duration {
 // cycle reads batch after batch until nothing more is due or the handler has no
 // room, and says when to look again.
 func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err error) {
+	if p.feed != nil {
+		p.feed.tellDepths()
+	}
+	takeovers := false // whether the last claim was one of those
 	for {
+		if err := ctx.Err(); err != nil { // closing: a claim does not see it
+			return read, 0, err
+		}
 		if p.feed != nil && !p.feed.wantRoom() {
 			return read, p.waitForRoom(), nil
 		}
@@ -236,7 +248,11 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 			return read, p.waitForRoom(), nil
 		}
 		limit := min(room, p.opts.BatchSize)
-		n, taken, err := p.batch(ctx, limit)
+		few := p.takeoverRoom()
+		if takeovers = few > 0 && !takeovers; takeovers {
+			limit = min(limit, few)
+		}
+		n, taken, err := p.batch(ctx, limit, takeovers)
 		read += n
 		if err != nil {
 			return read, 0, err
@@ -249,9 +265,9 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		}
 	}
 	p.cursor = Cursor{}
-	due, err := p.store.NextDue(ctx, p.db, storedTime(p.clock.Now()))
+	due, err := p.nextDue(ctx)
 	if err != nil {
-		return read, 0, fmt.Errorf("outbox: asking when the next event is due: %w", err)
+		return read, 0, err
 	}
 	if !due.IsZero() {
 		p.agenda.note(due)
@@ -261,6 +277,16 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		return read, min(p.opts.Interval, p.opts.SkipRecent), nil
 	}
 	return read, p.opts.Interval, nil
+}
+
+func (p *Poller) nextDue(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	due, err := p.store.NextDue(ctx, p.db, storedTime(p.clock.Now()))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("outbox: asking when the next event is due: %w", err)
+	}
+	return due, nil
 }
 
 // waitForRoom is how long to sleep when the handler is full. A dispatcher says
@@ -273,21 +299,26 @@ func (p *Poller) waitForRoom() time.Duration {
 }
 
 // batch reads one batch and hands it over; taken is false when the handler
-// refused an event.
-func (p *Poller) batch(ctx context.Context, limit int) (n int, taken bool, err error) {
-	if p.feed != nil && p.claim == nil { // what is claimed is never stale
+// refused an event. With takeovers, rows are claimed whose leases expired, too.
+func (p *Poller) batch(ctx context.Context, limit int, takeovers bool) (n int, taken bool, err error) {
+	if p.feed != nil && p.claim == nil { // a claimed row is as it stands, unless its lease ends meanwhile
 		p.feed.beginRead()
 		defer p.feed.endRead()
 	}
-	b, err := p.read(ctx, limit)
+	b, err := p.read(ctx, limit, takeovers)
 	if err != nil {
 		return 0, false, err
 	}
 	p.note() // a backlog makes a long cycle
 	p.observe(b)
 	p.bury(ctx, b.Undecodable)
+	handle := p.handler.Handle
+	if takeovers {
+		handle = p.takeOver
+		p.takeoverAt = time.Now().Add(p.opts.Interval) // unless there are some
+	}
 	for i := range b.Envelopes {
-		if !p.handler.Handle(b.Envelopes[i]) {
+		if !handle(b.Envelopes[i]) {
 			p.giveBack(b.Envelopes[i:])
 			p.cursor = Cursor{} // the refused events come first again
 			return b.Len(), false, nil
@@ -299,29 +330,20 @@ func (p *Poller) batch(ctx context.Context, limit int) (n int, taken bool, err e
 // read polls or claims. A poll of a backlog goes on where the last one ended:
 // rows before that place are in flight. It starts over from time to time, for a
 // row with an early time may have been committed late.
-func (p *Poller) read(ctx context.Context, limit int) (Batch, error) {
+func (p *Poller) read(ctx context.Context, limit int, takeovers bool) (Batch, error) {
 	now := p.clock.Now()
 	var createdBefore time.Time
 	if p.opts.SkipRecent > 0 {
 		createdBefore = storedTime(now.Add(-p.opts.SkipRecent))
 	}
 	if p.claim != nil {
-		// A claim that closing broke off might hold rows that nobody knows of:
-		// it runs to its end, and the dispatcher still takes what it brings.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
-		defer cancel()
-		b, err := p.store.Claim(ctx, p.db, ClaimQuery{
-			Now: storedTime(now), CreatedBefore: createdBefore, Limit: limit,
-			Owner: p.claim.Owner, LockTimeout: p.claim.LockTimeout,
-		})
-		if err != nil {
-			return Batch{}, fmt.Errorf("outbox: claiming due events: %w", err)
-		}
-		return b, nil
+		return p.readClaimed(ctx, storedTime(now), createdBefore, limit, takeovers)
 	}
 	if p.cursor.IsZero() || now.Sub(p.scanned) > max(p.opts.Interval, time.Second) {
 		p.cursor, p.scanned = Cursor{}, now
 	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
 	b, err := p.store.Poll(ctx, p.db, PollQuery{Now: storedTime(now), CreatedBefore: createdBefore, After: p.cursor, Limit: limit})
 	if err != nil {
 		return Batch{}, fmt.Errorf("outbox: polling due events: %w", err)
@@ -354,37 +376,18 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable) {
 	for i, row := range rows {
 		marks[i] = Mark{EventID: row.EventID, Error: errorText(row.Err.Error())}
 	}
-	if _, err := p.store.Mark(ctx, p.db, MarkDead, p.owner(), marks); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	n, err := p.store.Mark(ctx, p.db, MarkDead, p.owner(), marks)
+	if err != nil {
 		p.unburied.add(len(rows), logKeyError, err.Error())
 		return
+	}
+	if n == 0 {
+		return // another node was faster, and tells of it
 	}
 	for _, row := range rows {
 		p.metrics.Died(EventKind{})
 		p.log.Error("outbox: event cannot be decoded, it is dead", logKeyEventID, row.EventID, logKeyError, errorText(row.Err.Error()))
 	}
-}
-
-// giveBack releases claimed events that the handler refused.
-func (p *Poller) giveBack(envs []Envelope) {
-	if p.claim == nil {
-		return
-	}
-	marks := make([]Mark, len(envs))
-	for i := range envs {
-		marks[i] = Mark{EventID: envs[i].EventID}
-	}
-	// The poller may be closing: its context must not keep others from taking
-	// over at once.
-	ctx, cancel := context.WithTimeout(context.Background(), DefaultDrainTimeout)
-	defer cancel()
-	if _, err := p.store.Mark(ctx, p.db, MarkReleased, p.owner(), marks); err != nil {
-		p.log.Error("outbox: claimed events could not be given back, their leases have to expire", logKeyCount, len(envs), logKeyError, err.Error())
-	}
-}
-
-func (p *Poller) owner() string {
-	if p.claim == nil {
-		return ""
-	}
-	return p.claim.Owner
 }

@@ -85,7 +85,7 @@ func (p *Purger) RunOnce(ctx context.Context) (int, error) {
 	q := PurgeQuery{Before: storedTime(p.clock.Now().Add(-p.opts.Retention)), ByAge: p.byAge, Limit: p.opts.BatchSize}
 	total := 0
 	for {
-		n, err := p.store.Purge(ctx, p.db, q)
+		n, err := p.batch(ctx, q)
 		total += n
 		if err != nil {
 			return total, fmt.Errorf("outbox: purging rows from before %s: %w", formatTime(q.Before), err)
@@ -98,4 +98,10 @@ func (p *Purger) RunOnce(ctx context.Context) (int, error) {
 		p.log.Info("outbox: purged old rows", logKeyCount, total)
 	}
 	return total, nil
+}
+
+func (p *Purger) batch(ctx context.Context, q PurgeQuery) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return p.store.Purge(ctx, p.db, q)
 }

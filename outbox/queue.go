@@ -2,11 +2,12 @@ package outbox
 
 import "sync/atomic"
 
-// queues are the two bounded queues of a dispatcher. Workers take two hot
-// events to one cold one while both hold some, and never sleep while either
-// does.
+// queues are the bounded queues of a dispatcher. Workers take two hot events to
+// one other while both hold some, and never sleep while any does. What was taken
+// over from a node that died goes before the rest of the cold events: see
+// [tracker].
 type queues struct {
-	hot, cold chan *Envelope
+	hot, cold, taken chan *Envelope
 	// room gets a token when the cold queue falls to lowWater, if the poller
 	// waits for that.
 	room     chan struct{}
@@ -14,8 +15,9 @@ type queues struct {
 	lowWater int
 }
 
-func (q *queues) initQueues(hotCapacity, coldCapacity int) {
+func (q *queues) initQueues(hotCapacity, coldCapacity, workers int) {
 	q.hot = make(chan *Envelope, hotCapacity)
+	q.taken = make(chan *Envelope, workers)
 	q.cold = make(chan *Envelope, coldCapacity)
 	q.room = make(chan struct{}, 1)
 	q.lowWater = coldCapacity / 2
@@ -31,6 +33,11 @@ func (q *queues) take(turn int, quit, abort <-chan struct{}) *Envelope {
 	}
 	if turn%3 == 2 { // the cold queue's turn
 		select {
+		case env := <-q.taken:
+			return env
+		default:
+		}
+		select {
 		case env := <-q.cold:
 			return q.tookCold(env)
 		default:
@@ -45,6 +52,8 @@ func (q *queues) take(turn int, quit, abort <-chan struct{}) *Envelope {
 	select {
 	case env := <-q.hot:
 		return env
+	case env := <-q.taken:
+		return env
 	case env := <-q.cold:
 		return q.tookCold(env)
 	case <-quit:
@@ -52,10 +61,12 @@ func (q *queues) take(turn int, quit, abort <-chan struct{}) *Envelope {
 	return q.takeLeft()
 }
 
-// takeLeft takes without waiting; nil when both queues are empty.
+// takeLeft takes without waiting; nil when the queues are empty.
 func (q *queues) takeLeft() *Envelope {
 	select {
 	case env := <-q.hot:
+		return env
+	case env := <-q.taken:
 		return env
 	default:
 	}
@@ -85,7 +96,7 @@ func (q *queues) hasRoom() bool {
 	return len(q.cold) <= q.lowWater
 }
 
-func (q *queues) depths() (hot, cold int) { return len(q.hot), len(q.cold) }
+func (q *queues) depths() (hot, cold int) { return len(q.hot), len(q.cold) + len(q.taken) }
 
 // offer puts an event into one of the queues if it has room.
 func offer(queue chan<- *Envelope, env *Envelope) bool {

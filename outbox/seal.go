@@ -102,6 +102,14 @@ func (v *validator) time(field string, t time.Time) {
 }
 
 func (v *validator) headers(h map[string]string) {
+	size := 0
+	for key, value := range h {
+		size += len(key) + len(value)
+	}
+	if size > MaxHeadersBytes {
+		v.add("Headers", fmt.Sprintf("are %d bytes long; the limit is %d", size, MaxHeadersBytes))
+		return
+	}
 	for key, value := range h {
 		if key == "" {
 			v.add("Headers", "has an empty key")

@@ -39,7 +39,7 @@ type Store interface {
 	// Claim leases rows that are due and not leased, or whose lease expired, to
 	// the owner, and returns them. Two calls at once never return one row, and
 	// neither waits for the other. A row whose lease expired gets one attempt
-	// more, which the returned envelope counts.
+	// more, which the returned envelope counts; with FreshOnly it is left alone.
 	Claim(ctx context.Context, db DB, q ClaimQuery) (Batch, error)
 
 	// NextDue is the earliest available_at after the given time among NEW and
@@ -49,7 +49,8 @@ type Store interface {
 	// Mark stores one kind of outcome for a batch of distinct events in one
 	// statement, so that it is stored for all or for none of them. With a
 	// non-empty owner it touches only rows that are leased to the owner. It
-	// returns how many rows it changed.
+	// returns how many rows it changed. The dispatcher marks again when it does
+	// not know whether an answer was lost: the rows must then be as after once.
 	Mark(ctx context.Context, db DB, kind MarkKind, owner string, marks []Mark) (int, error)
 
 	// Renew starts the leases of these events anew, as far as the owner still
@@ -87,6 +88,21 @@ type EnvelopeChecker interface {
 	CheckEnvelope(env Envelope) error
 }
 
+// StateReader is implemented by a store that can say how rows stand. With one,
+// the dispatcher knows which outcomes of a batch were refused because other nodes
+// hold the events now, and that an outcome whose first answer was lost is stored.
+type StateReader interface {
+	// States are the states of those of the events that have a row.
+	States(ctx context.Context, db DB, eventIDs []string) (map[string]RowState, error)
+}
+
+// RowState is how a row stands.
+type RowState struct {
+	Status Status
+	// Owner is the node that the row is leased to; empty when none is.
+	Owner string
+}
+
 // PollQuery says which due rows to read.
 type PollQuery struct {
 	// Now: rows with available_at at or before it are due.
@@ -108,6 +124,9 @@ type ClaimQuery struct {
 	Owner string
 	// LockTimeout is how long a lease lasts, by the database's clock.
 	LockTimeout time.Duration
+	// FreshOnly leaves out rows whose lease expired: only rows that are not
+	// leased are taken.
+	FreshOnly bool
 }
 
 // Cursor is a place in the order of due rows: available_at, created_at, event
@@ -152,10 +171,10 @@ const (
 	MarkDone MarkKind = iota
 	// MarkDelete deletes the row instead of marking it DONE.
 	MarkDelete
-	// MarkRetry: status RETRY, attempts + 1, Mark.AvailableAt, Mark.Error.
+	// MarkRetry: status RETRY, Mark.Attempts, Mark.AvailableAt, Mark.Error.
 	MarkRetry
-	// MarkDead: status DEAD, Mark.Error, done_at now by the database's clock,
-	// attempts + 1 when Mark.CountAttempt.
+	// MarkDead: status DEAD, Mark.Attempts, Mark.Error, done_at now by the
+	// database's clock.
 	MarkDead
 	// MarkDeferred: status NEW, Mark.AvailableAt, attempts unchanged.
 	MarkDeferred
@@ -191,8 +210,10 @@ type Mark struct {
 	// Error becomes last_error (retry, dead). It is valid UTF-8 without NUL,
 	// at most 4,000 characters.
 	Error string
-	// CountAttempt adds an attempt (dead).
-	CountAttempt bool
+	// Attempts are the attempts that the row has from then on (retry, dead); zero
+	// leaves them as they are. They are not added to what the row has, so that an
+	// outcome that is stored twice counts once.
+	Attempts int
 }
 
 // PurgeQuery says which rows are old.

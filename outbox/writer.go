@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -136,11 +135,7 @@ func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope)
 		w.doubt(sealed, owner, inserted) // somebody ended it, perhaps with the rows in it
 		return nil, fmt.Errorf("outbox: the transaction ended while %d events were being written: %w", len(sealed), err)
 	}
-	for _, h := range w.hooks {
-		if h.AfterWrite != nil {
-			w.shield("AfterWrite", func() { h.AfterWrite(ctx, sealed) })
-		}
-	}
+	w.afterWrite(ctx, sealed)
 	return eventIDs(sealed), nil
 }
 
@@ -159,11 +154,7 @@ func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope)
 	if err := w.store.Insert(ctx, tx, sealed, ""); err != nil {
 		return nil, err
 	}
-	for _, h := range w.hooks {
-		if h.AfterWrite != nil {
-			w.shield("AfterWrite", func() { h.AfterWrite(ctx, sealed) })
-		}
-	}
+	w.afterWrite(ctx, sealed)
 	if w.poller != nil {
 		w.poller.LookAgain()
 	}
@@ -201,12 +192,12 @@ func (w *Writer) prepare(ctx context.Context, envs []Envelope) ([]Envelope, erro
 func (w *Writer) beforeWrite(ctx context.Context, i int, envs []Envelope) (_ []Envelope, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("outbox: BeforeWrite hook %d aborted the write: %w", i, &PanicError{Value: r, Stack: debug.Stack()})
+			err = fmt.Errorf("outbox: BeforeWrite hook %d aborted the write: %w", i, panicError(r))
 		}
 	}()
 	envs, err = w.hooks[i].BeforeWrite(ctx, envs)
 	if err != nil {
-		return nil, fmt.Errorf("outbox: BeforeWrite hook %d aborted the write: %w", i, err)
+		return nil, fmt.Errorf("outbox: BeforeWrite hook %d aborted the write: %w", i, sound(err))
 	}
 	return envs, nil
 }
@@ -284,8 +275,14 @@ func (w *Writer) enlist(scope TxScope, envs []Envelope, owner string, inserted t
 }
 
 func (w *Writer) committed(ctx context.Context, envs []Envelope, owner string, inserted time.Time) {
-	// The listener may see the event before the hooks below do. Both only read
-	// the headers; see Envelope.Headers.
+	// The copies for hooks are made first: from then on the events are the
+	// dispatcher's, and their listener may see them before the hooks do.
+	copies := make([][]Envelope, 0, 2)
+	for _, h := range w.hooks {
+		if h.AfterCommit != nil {
+			copies = append(copies, cloneAll(envs))
+		}
+	}
 	if w.dispatcher != nil {
 		w.dispatcher.committed(envs, owner, inserted)
 	} else if w.poller != nil {
@@ -297,34 +294,26 @@ func (w *Writer) committed(ctx context.Context, envs []Envelope, owner string, i
 	}
 	for _, h := range w.hooks {
 		if h.AfterCommit != nil {
-			w.shield("AfterCommit", func() { h.AfterCommit(ctx, envs) })
+			own := copies[0]
+			copies = copies[1:]
+			w.shield("AfterCommit", func() { h.AfterCommit(ctx, own) })
 		}
 	}
 }
 
 func (w *Writer) rolledBack(ctx context.Context, envs []Envelope, owner string, inserted time.Time, cause error) {
 	w.unreserve(envs)
-	if errors.Is(cause, ErrOutcomeUnknown) {
+	if outcomeUnknown(cause) {
 		w.doubt(envs, owner, inserted)
-	}
-	if w.poller != nil && errors.Is(cause, ErrOutcomeUnknown) {
-		w.poller.LookAgain()
+		if w.poller != nil {
+			w.poller.LookAgain()
+		}
 	}
 	for _, h := range w.hooks {
 		if h.AfterRollback != nil {
-			w.shield("AfterRollback", func() { h.AfterRollback(ctx, envs, cause) })
+			w.shield("AfterRollback", func() { h.AfterRollback(ctx, cloneAll(envs), cause) })
 		}
 	}
-}
-
-// shield runs a hook that cannot fail the caller.
-func (w *Writer) shield(what string, fn func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			w.log.Error("outbox: a writer hook panicked", logKeyError, fmt.Sprint(r), logKeyHook, what, logKeyStack, string(debug.Stack()))
-		}
-	}()
-	fn()
 }
 
 func eventIDs(envs []Envelope) []string {

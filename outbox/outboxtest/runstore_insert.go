@@ -52,6 +52,9 @@ func roundTripEvents(s *storeSuite) map[string]outbox.Envelope {
 			env.AggregateID = strings.Repeat("🎉", outbox.MaxAggregateIDLength)
 			env.TenantID = strings.Repeat("🎉", outbox.MaxTenantIDLength)
 		}),
+		"largest headers": with(func(env *outbox.Envelope) { // as JSON they are much longer
+			env.Headers = map[string]string{"k": strings.Repeat("\x01", outbox.MaxHeadersBytes-1)}
+		}),
 		"largest payload":       payload(`"` + strings.Repeat("x", outbox.MaxPayloadBytes-2) + `"`),
 		"payload of characters": payload(`{"text":"it's \"quoted\" \\ back; -- ? $1 %s :name 日本 é 🎉\n\u00e9\ud83c\udf89"}`),
 		"payload null":          payload(`null`),

@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -10,12 +11,15 @@ import (
 
 var leaseTests = []storeTest{
 	{"ExpiredLeaseIsTakenOverAndCostsAnAttempt", leaseTakeover},
+	{"ExpiredLeasesAreLeftAloneByAClaimOfFreshRows", leaseFreshOnly},
+	{"TakeoversAreAsFewAsTheLimit", leaseTakeoverLimit},
 	{"LeasesAreByTheDatabasesClock", leaseByDatabaseClock},
 	{"LostLeaseRefusesEveryOutcome", leaseFencing},
 	{"OutcomesWithoutOwnerAreNotFenced", leaseNoFencing},
 	{"RenewStartsTheLeaseAnew", leaseRenew},
 	{"RenewLeavesOthersAlone", leaseRenewOthers},
 	{"ReleasedRowsAreClaimedAtOnce", leaseRelease},
+	{"StatesSayHowRowsStand", leaseStates},
 	{"MarkingRenewingClaimingAndPurgingAtOnceDoNotFail", leaseConcurrently},
 }
 
@@ -62,6 +66,50 @@ func leaseTakeover(s *storeSuite) {
 	s.count("attempts after another takeover", b.Envelopes[0].Attempts, 2)
 }
 
+func leaseFreshOnly(s *storeSuite) {
+	expired, _ := s.insertedAs(outbox.StatusNew, "node-1")
+	again, _ := s.insertedAs(outbox.StatusRetry, "node-1")
+	alive, aliveRow := s.insertedAs(outbox.StatusNew, "node-1")
+	fresh, _ := s.insertedAs(outbox.StatusNew, "")
+	retry, _ := s.insertedAs(outbox.StatusRetry, "")
+	s.expire(expired.EventID, 2*time.Minute)
+	s.expire(again.EventID, 2*time.Minute)
+	expiredRow, againRow := s.row(expired.EventID), s.row(again.EventID)
+
+	q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 10, Owner: "node-2", LockTimeout: time.Minute, FreshOnly: true}
+	b := s.claim(q)
+	s.sameIDs("ids", idsOf(b.Envelopes), []string{fresh.EventID, retry.EventID})
+	s.count("attempts of the event in retry", b.Envelopes[1].Attempts, 3)
+	s.sameRow("NEW row whose lease expired", expired.EventID, expiredRow)
+	s.sameRow("RETRY row whose lease expired", again.EventID, againRow)
+	s.sameRow("row whose lease lasts", alive.EventID, aliveRow)
+	s.count("rows when all others are leased", s.claim(q).Len(), 0)
+
+	q.FreshOnly = false
+	s.sameIDs("taken over", idsOf(s.claim(q).Envelopes), []string{expired.EventID, again.EventID})
+}
+
+// Only what is taken costs an attempt: the rest of the dead node's rows stay as
+// they are.
+func leaseTakeoverLimit(s *storeSuite) {
+	envs := s.events(5)
+	s.insertFor("node-1", envs...)
+	for _, env := range envs {
+		s.expire(env.EventID, 2*time.Minute)
+	}
+	s.sameIDs("the first two", idsOf(s.claimFor("node-2", 2).Envelopes), idsOf(envs[:2]))
+	for _, env := range envs[2:] {
+		row := s.row(env.EventID)
+		s.count("attempts of a row beyond the limit", row.Attempts, 0)
+		if row.LockedBy != "node-1" {
+			s.t.Fatalf("a row beyond the limit is leased to %q, want node-1", row.LockedBy)
+		}
+	}
+	b := s.claimFor("node-3", 10)
+	s.sameIDs("the rest", idsOf(b.Envelopes), idsOf(envs[2:]))
+	s.count("attempts of the rest", b.Envelopes[2].Attempts, 1)
+}
+
 func leaseByDatabaseClock(s *storeSuite) {
 	s.inserted()
 	far := s.now().AddDate(10, 0, 0) // a node whose clock is ten years ahead
@@ -81,7 +129,7 @@ var allKinds = []outbox.MarkKind{
 
 // markFor is an outcome with everything that a kind may use.
 func markFor(id string) outbox.Mark {
-	return outbox.Mark{EventID: id, AvailableAt: suiteTime.Add(24 * time.Hour), Error: "it failed", CountAttempt: true}
+	return outbox.Mark{EventID: id, AvailableAt: suiteTime.Add(24 * time.Hour), Error: "it failed", Attempts: 7}
 }
 
 func leaseFencing(s *storeSuite) {
@@ -147,6 +195,35 @@ func leaseRelease(s *storeSuite) {
 	b := s.claimFor("node-2", 10)
 	s.sameIDs("claimed by another node", idsOf(b.Envelopes), idsOf(envs[:2]))
 	s.count("attempts: a release is no failure", b.Envelopes[0].Attempts, 0)
+}
+
+// leaseStates is for stores that can be asked.
+func leaseStates(s *storeSuite) {
+	reader, ok := s.Store.(outbox.StateReader)
+	if !ok {
+		s.t.Log("the store is no outbox.StateReader, which is an extra")
+		return
+	}
+	want := map[string]outbox.RowState{}
+	ids := []string{"no such event"}
+	for _, status := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry, outbox.StatusDone, outbox.StatusDead} {
+		for _, owner := range []string{"", "node-1"} {
+			if owner != "" && status.Terminal() {
+				continue
+			}
+			env, _ := s.insertedAs(status, owner)
+			want[env.EventID] = outbox.RowState{Status: status, Owner: owner}
+			ids = append(ids, env.EventID)
+		}
+	}
+	got, err := reader.States(s.ctx, s.DB, ids)
+	s.ok("States", err)
+	if !maps.Equal(got, want) {
+		s.t.Fatalf("States are %v, want %v", got, want)
+	}
+	got, err = reader.States(s.ctx, s.DB, nil)
+	s.ok("States of nothing", err)
+	s.count("states of nothing", len(got), 0)
 }
 
 // leaseConcurrently does at once what a node and its neighbours do at once: on

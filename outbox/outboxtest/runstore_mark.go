@@ -11,7 +11,8 @@ import (
 
 var markTests = []storeTest{
 	{"EachKindFromEachStatus", markEveryKind},
-	{"DeadCountsAnAttemptWhenTold", markDeadAttempts},
+	{"AttemptsAreSetWhenTold", markAttempts},
+	{"TwiceIsAsOnce", markTwice},
 	{"BatchKeepsEachRowsOwnValues", markBatch},
 	{"LongestErrorIsKeptWhole", markLongError},
 	{"UnknownEventsAreNotCounted", markUnknown},
@@ -77,10 +78,10 @@ func (s *storeSuite) markOne(kind outbox.MarkKind, status outbox.Status, owner s
 		want.Status = outbox.StatusDone
 		want.LastError = row.LastError // free to keep or clear
 	case outbox.MarkRetry:
-		want.Status, want.Attempts = outbox.StatusRetry, was.Attempts+1
+		want.Status, want.Attempts = outbox.StatusRetry, mark.Attempts
 		want.AvailableAt, want.LastError = mark.AvailableAt, mark.Error
 	case outbox.MarkDead:
-		want.Status, want.Attempts, want.LastError = outbox.StatusDead, was.Attempts+1, mark.Error
+		want.Status, want.Attempts, want.LastError = outbox.StatusDead, mark.Attempts, mark.Error
 	case outbox.MarkDeferred:
 		want.Status, want.AvailableAt = outbox.StatusNew, mark.AvailableAt
 		want.LastError = row.LastError // free to keep or clear
@@ -95,14 +96,39 @@ func (s *storeSuite) markOne(kind outbox.MarkKind, status outbox.Status, owner s
 	}
 }
 
-func markDeadAttempts(s *storeSuite) {
-	counted, uncounted := s.inserted(), s.inserted()
-	n := s.mark(outbox.MarkDead, "",
-		outbox.Mark{EventID: counted.EventID, Error: "the last attempt", CountAttempt: true},
-		outbox.Mark{EventID: uncounted.EventID, Error: "unroutable"})
-	s.count("rows changed", n, 2)
-	s.count("attempts of the one that was tried", s.row(counted.EventID).Attempts, 1)
-	s.count("attempts of the one that was not", s.row(uncounted.EventID).Attempts, 0)
+func markAttempts(s *storeSuite) {
+	for _, kind := range []outbox.MarkKind{outbox.MarkRetry, outbox.MarkDead} {
+		for name, counts := range map[string][2]int{"one": {5, 0}, "all": {5, 5}, "none": {0, 0}, "each its own": {5, 6}} {
+			first, _ := s.insertedAs(outbox.StatusRetry, "")
+			second, was := s.insertedAs(outbox.StatusRetry, "")
+			n := s.mark(kind, "",
+				outbox.Mark{EventID: first.EventID, Error: "the last attempt", AvailableAt: suiteTime, Attempts: counts[0]},
+				outbox.Mark{EventID: second.EventID, Error: "unroutable", AvailableAt: suiteTime, Attempts: counts[1]})
+			s.count(kind.String()+": rows changed", n, 2)
+			for i, id := range []string{first.EventID, second.EventID} {
+				want := counts[i]
+				if want == 0 {
+					want = was.Attempts
+				}
+				s.count(kind.String()+", "+name+": attempts", s.row(id).Attempts, want)
+			}
+		}
+	}
+}
+
+// An answer may be lost, and the outcome stored again.
+func markTwice(s *storeSuite) {
+	for _, kind := range allKinds {
+		env, _ := s.insertedAs(outbox.StatusNew, "")
+		mark := markFor(env.EventID)
+		s.mark(kind, "", mark)
+		once, found := s.Row(s.t, env.EventID)
+		s.mark(kind, "", mark)
+		twice, still := s.Row(s.t, env.EventID)
+		if found != still || !once.equal(twice) {
+			s.t.Fatalf("%s twice:\n got %+v\nwant %+v", kind, twice, once)
+		}
+	}
 }
 
 func markBatch(s *storeSuite) {
@@ -112,23 +138,26 @@ func markBatch(s *storeSuite) {
 	marks := marksOf(envs)
 	for i := range marks {
 		marks[i].Error = fmt.Sprintf("failure %d: it's \"quoted\" \\ ? $1 %%s 🎉", i)
-		marks[i].AvailableAt = suiteTime.Add(time.Duration(i) * time.Microsecond)
+		marks[i].AvailableAt, marks[i].Attempts = suiteTime.Add(time.Duration(i)*time.Microsecond), 1+i%3
 	}
 	slices.Reverse(marks) // not in the order of the rows
 	s.count("rows changed", s.mark(outbox.MarkRetry, "", marks...), rows)
 	for _, mark := range []outbox.Mark{marks[0], marks[1], marks[rows/2], marks[rows-1]} {
 		row := s.row(mark.EventID)
-		if row.Status != outbox.StatusRetry || row.Attempts != 1 || row.LastError != mark.Error || !row.AvailableAt.Equal(mark.AvailableAt) {
+		if row.Status != outbox.StatusRetry || row.Attempts != mark.Attempts || row.LastError != mark.Error || !row.AvailableAt.Equal(mark.AvailableAt) {
 			s.t.Fatalf("row %+v does not have the values of %+v", row, mark)
 		}
 	}
+	attempts := map[string]int{}
 	for i := range marks {
-		marks[i].Error, marks[i].CountAttempt = "dead "+marks[i].EventID, i%2 == 0
+		attempts[marks[i].EventID] = marks[i].Attempts
+		marks[i].Error, marks[i].Attempts = "dead "+marks[i].EventID, 4*(i%2)
+		attempts[marks[i].EventID] = max(attempts[marks[i].EventID], marks[i].Attempts)
 	}
 	s.count("rows changed", s.mark(outbox.MarkDead, "", marks...), rows)
-	for i, mark := range marks[:4] {
+	for _, mark := range marks[:4] {
 		row := s.row(mark.EventID)
-		if row.Status != outbox.StatusDead || row.Attempts != 2-i%2 || row.LastError != mark.Error {
+		if row.Status != outbox.StatusDead || row.Attempts != attempts[mark.EventID] || row.LastError != mark.Error {
 			s.t.Fatalf("row %+v does not have the values of %+v", row, mark)
 		}
 	}

@@ -41,7 +41,7 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	now := s.clock()
 	expiry := now.Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && (r.LockedBy == "" || r.LockedAt.Before(expiry))
+		return r.due(q.Now, q.CreatedBefore) && (r.LockedBy == "" || !q.FreshOnly && r.LockedAt.Before(expiry))
 	}), q.Limit)
 	for _, r := range rows {
 		if r.LockedBy != "" {

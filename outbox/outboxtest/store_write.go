@@ -48,16 +48,37 @@ func (s *Store) apply(r *memRow, kind outbox.MarkKind, m outbox.Mark, now time.T
 		delete(s.rows, m.EventID)
 	case outbox.MarkRetry:
 		r.Status, r.AvailableAt, r.LastError = outbox.StatusRetry, m.AvailableAt, m.Error
-		r.Attempts++
+		r.count(m)
 	case outbox.MarkDead:
 		r.Status, r.DoneAt, r.LastError = outbox.StatusDead, now, m.Error
-		if m.CountAttempt {
-			r.Attempts++
-		}
+		r.count(m)
 	case outbox.MarkDeferred:
 		r.Status, r.AvailableAt = outbox.StatusNew, m.AvailableAt
 	case outbox.MarkReleased:
 	}
+}
+
+// count sets the attempts that an outcome comes with.
+func (r *memRow) count(m outbox.Mark) {
+	if m.Attempts > 0 {
+		r.Attempts = m.Attempts
+	}
+}
+
+// States implements [outbox.StateReader].
+func (s *Store) States(ctx context.Context, _ outbox.DB, eventIDs []string) (map[string]outbox.RowState, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, s.fail("reading the states of", eventIDs, err)
+	}
+	states := make(map[string]outbox.RowState, len(eventIDs))
+	for _, id := range eventIDs {
+		if r := s.rows[id]; r != nil && !r.hidden {
+			states[id] = outbox.RowState{Status: r.Status, Owner: r.LockedBy}
+		}
+	}
+	return states, nil
 }
 
 // Renew implements [outbox.Store].

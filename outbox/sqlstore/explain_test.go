@@ -79,6 +79,10 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Owner: "me", LockTimeout: time.Hour})
 				return b.Len(), err
 			}},
+			{"claim of fresh rows", func() (int, error) {
+				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Owner: "me", LockTimeout: time.Hour, FreshOnly: true})
+				return b.Len(), err
+			}},
 			{"next due", func() (int, error) {
 				next, err := store.NextDue(ctx, rec, now)
 				require.False(t, next.IsZero())
@@ -118,9 +122,28 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 	})
 }
 
-// loadTable fills the table with SQL alone: DONE rows, due rows, future rows,
-// and dead ones.
+// loadTable fills the table: DONE rows, due rows, future rows, and dead ones.
 func loadTable(t *testing.T, db *testdb.DB, now time.Time) {
+	t.Helper()
+	hour := func(n time.Duration) time.Time { return now.Add(n * time.Hour) }
+	loadParts(t, db, []part{
+		{"d", doneRows, 1, hour(-2), hour(-2), hour(-2)},
+		{"p", pendingRows * 9 / 10, 0, hour(-1), hour(-1), time.Time{}},
+		{"r", pendingRows / 10, 2, hour(-1), now.Add(-30 * time.Minute), time.Time{}},
+		{"f", futureRows, 0, now.Add(-70 * time.Minute), hour(1), time.Time{}},
+		{"x", deadRows, 3, hour(-2), hour(-2), hour(-2)},
+	})
+}
+
+// part is a number of rows of one kind, a millisecond apart.
+type part struct {
+	prefix               string
+	rows, status         int
+	created, avail, done time.Time
+}
+
+// loadParts fills the table with SQL alone.
+func loadParts(t testing.TB, db *testdb.DB, parts []part) {
 	t.Helper()
 	layout := "2006-01-02 15:04:05.000000"
 	series, at, id := "", "", ""
@@ -144,21 +167,14 @@ func loadTable(t *testing.T, db *testdb.DB, now time.Time) {
 		}
 		return fmt.Sprintf(at, base.UTC().Format(layout))
 	}
-	for _, part := range []struct {
-		prefix         string
-		rows, status   int
-		created, avail time.Time
-		done           string
-	}{
-		{"d", doneRows, 1, now.Add(-2 * time.Hour), now.Add(-2 * time.Hour), when(now.Add(-2 * time.Hour))},
-		{"p", pendingRows * 9 / 10, 0, now.Add(-time.Hour), now.Add(-time.Hour), "NULL"},
-		{"r", pendingRows / 10, 2, now.Add(-time.Hour), now.Add(-30 * time.Minute), "NULL"},
-		{"f", futureRows, 0, now.Add(-70 * time.Minute), now.Add(time.Hour), "NULL"},
-		{"x", deadRows, 3, now.Add(-2 * time.Hour), now.Add(-2 * time.Hour), when(now.Add(-2 * time.Hour))},
-	} {
+	for _, p := range parts {
+		done := "NULL"
+		if !p.done.IsZero() {
+			done = when(p.done)
+		}
 		q := "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, status, attempts, available_at, created_at, done_at) SELECT " +
-			fmt.Sprintf(id, part.prefix) + ", 'T', 'A', '{}', " + fmt.Sprint(part.status) + ", 0, " +
-			when(part.avail) + ", " + when(part.created) + ", " + part.done + " FROM " + fmt.Sprintf(series, part.rows-1)
+			fmt.Sprintf(id, p.prefix) + ", 'T', 'A', '{}', " + fmt.Sprint(p.status) + ", 0, " +
+			when(p.avail) + ", " + when(p.created) + ", " + done + " FROM " + fmt.Sprintf(series, p.rows-1)
 		_, err := db.ExecContext(t.Context(), q)
 		require.NoError(t, err)
 	}

@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -38,6 +39,14 @@ func (r *recorder) QueryContext(_ context.Context, q string, args ...any) (*sql.
 
 func (r *recorder) BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error) {
 	return nil, r.note("BEGIN", nil)
+}
+
+// idle notes statements, none of which changes a row.
+type idle struct{ *recorder }
+
+func (r idle) ExecContext(_ context.Context, q string, args ...any) (sql.Result, error) {
+	_ = r.note(q, args)
+	return driver.RowsAffected(0), nil
 }
 
 // The text of every statement, so that a change to one is seen in review. Run
@@ -80,6 +89,9 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("claim")
 	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Owner: "node", LockTimeout: time.Minute})
 	run("claim", err)
+	section("claim of fresh rows")
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Owner: "node", LockTimeout: time.Minute, FreshOnly: true})
+	run("claim", err)
 	section("next due")
 	_, err = store.NextDue(ctx, rec, someTime)
 	run("next due", err)
@@ -88,12 +100,27 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 		_, err = store.Mark(ctx, rec, kind, "node", marks)
 		run("mark", err)
 	}
+	for n := range marks {
+		marks[n].Attempts = 1
+	}
+	section("mark retry, all for the first time")
+	_, err = store.Mark(ctx, rec, outbox.MarkRetry, "node", marks)
+	run("mark", err)
+	marks[1].Attempts = 2
+	section("mark retry, some for the second time")
+	_, err = store.Mark(ctx, rec, outbox.MarkRetry, "node", marks)
+	run("mark", err)
+	section("states")
+	_, err = store.States(ctx, rec, []string{"a", "b", "c"})
+	run("states", err)
 	section("renew")
 	_, err = store.Renew(ctx, rec, "node", []string{"a", "b"})
 	run("renew", err)
 	section("purge")
-	_, err = store.Purge(ctx, rec, outbox.PurgeQuery{Before: someTime, Limit: 10})
-	run("purge", err)
+	_, err = store.Purge(ctx, idle{rec}, outbox.PurgeQuery{Before: someTime, Limit: 10})
+	if kind != testdb.MySQL {
+		require.NoError(t, err)
+	}
 	section("purge by age")
 	_, err = store.Purge(ctx, rec, outbox.PurgeQuery{Before: someTime, Limit: 10, ByAge: true})
 	run("purge", err)

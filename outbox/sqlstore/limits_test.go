@@ -103,7 +103,7 @@ func TestPostgresKeptPlansServeAGrownTable(t *testing.T) {
 	}
 	require.NoError(t, rows.Err())
 	require.NoError(t, rows.Close())
-	require.Len(t, kept, 2)
+	require.Len(t, kept, 3, "a claim, and a purge of delivered and of dead rows")
 	for name, args := range kept {
 		plan, err := db.QueryContext(ctx, fmt.Sprintf("EXPLAIN EXECUTE %q %s", name, args))
 		require.NoError(t, err)
@@ -114,5 +114,34 @@ func TestPostgresKeptPlansServeAGrownTable(t *testing.T) {
 		}
 		require.NoError(t, plan.Err())
 		require.NoError(t, plan.Close())
+	}
+}
+
+// Statistics of a moment at which every row was leased must not have PostgreSQL
+// read and sort the backlog for the few free rows that it then expects.
+func TestPostgresClaimsDoNotTrustStatisticsOfLeases(t *testing.T) {
+	t.Parallel()
+	db, ctx := testdb.Open(t, testdb.Main()[0]), t.Context()
+	store := storeFor(db.Kind)
+	require.NoError(t, store.CreateSchema(ctx, db.DB))
+	db.SetMaxOpenConns(1)
+	for _, statement := range []string{
+		"ALTER TABLE outbox_event SET (autovacuum_enabled = off)",
+		"INSERT INTO outbox_event (event_id, event_type, payload, status, available_at, created_at, locked_by, locked_at)" +
+			" SELECT 'e' || i, 'T', '{}', 0, now() - INTERVAL '1 hour', now() - INTERVAL '1 hour', 'gone', now() FROM generate_series(1, 20000) AS s (i)",
+		"VACUUM ANALYZE outbox_event",
+		"UPDATE outbox_event SET locked_by = NULL, locked_at = NULL",
+	} {
+		_, err := db.ExecContext(ctx, statement)
+		require.NoError(t, err)
+	}
+	for _, freshOnly := range []bool{true, false} {
+		rec := &recorded{DB: db.DB}
+		cost := costOf(t, db, rec, func() {
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: time.Now(), Limit: readBatch, Owner: "me", LockTimeout: time.Hour, FreshOnly: freshOnly})
+			require.NoError(t, err)
+			require.Equal(t, readBatch, b.Len())
+		})
+		require.LessOrEqual(t, cost, readLimit, "fresh only: %v", freshOnly)
 	}
 }

@@ -18,6 +18,11 @@ const markRows = 1000
 // caseRows is that for statements whose cost grows with the square of the rows.
 const caseRows = 64
 
+// lockWait has MariaDB give up soon when somebody else holds one of the rows. The
+// statement of a caller who gave up goes on waiting there, and holds the rows that
+// it has come to. To MySQL, which cannot do this, it is a comment.
+const lockWait = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
+
 const unlock = "locked_by = NULL, locked_at = NULL"
 
 // Mark implements [outbox.Store].
@@ -60,6 +65,9 @@ func (s *Store) markChunk(ctx context.Context, db outbox.Execer, kind outbox.Mar
 	what := fmt.Sprintf("marking %d events from %s on %s", len(marks), marks[0].EventID, kind)
 	q := s.query(512 + 16*len(marks))
 	open := "status IN (0, 2)"
+	if s.d == mysql {
+		q.add(lockWait)
+	}
 	if kind == outbox.MarkDelete {
 		q.add("DELETE FROM ").table(s)
 	} else {
@@ -78,11 +86,10 @@ func (s *Store) markChunk(ctx context.Context, db outbox.Execer, kind outbox.Mar
 	case outbox.MarkReleased:
 		q.add(unlock)
 	case outbox.MarkRetry:
-		q.add("status = 2, attempts = attempts + 1, ", unlock, ", available_at = ").perRow("at", marks).
+		q.add("status = 2, ", unlock).attempts(marks).add(", available_at = ").perRow("at", marks).
 			add(", last_error = ").perRow("err", marks)
 	case outbox.MarkDead:
-		q.add("status = 3, ", unlock, ", done_at = ").now().add(", attempts = attempts + ").perRow("n", marks).
-			add(", last_error = ").perRow("err", marks)
+		q.add("status = 3, ", unlock, ", done_at = ").now().attempts(marks).add(", last_error = ").perRow("err", marks)
 	case outbox.MarkDeferred:
 		q.add("status = 0, ", unlock, ", available_at = ").perRow("at", marks)
 	default:
@@ -101,6 +108,22 @@ func (s *Store) markChunk(ctx context.Context, db outbox.Execer, kind outbox.Mar
 	return s.exec(ctx, db, what, q)
 }
 
+// attempts writes the attempts that the rows get. Where each row's value costs a
+// CASE, those of a batch that are all the same, as they mostly are, cost one
+// argument.
+func (q *query) attempts(marks []outbox.Mark) *query {
+	n := marks[0].Attempts
+	same := !slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Attempts != n })
+	switch {
+	case q.d == postgres || !same:
+		return q.add(", attempts = COALESCE(NULLIF(").perRow("n", marks).add(", 0), attempts)")
+	case n == 0:
+		return q
+	default:
+		return q.add(", attempts = ").arg(n)
+	}
+}
+
 // perRow writes a value that each row has its own of: a column of the joined
 // arrays on PostgreSQL, a CASE elsewhere.
 func (q *query) perRow(column string, marks []outbox.Mark) *query {
@@ -117,7 +140,7 @@ func (q *query) perRow(column string, marks []outbox.Mark) *query {
 		case "err":
 			q.arg(m.Error)
 		default:
-			q.arg(attempt(m))
+			q.arg(m.Attempts)
 		}
 	}
 	return q.add(" END")
@@ -133,18 +156,11 @@ func (q *query) whereRows(s *Store, marks []outbox.Mark, ids []string) {
 	for i := range marks {
 		times[i] = marks[i].AvailableAt.UTC().Format(q.d.layout)
 		errs[i] = marks[i].Error
-		counts[i] = strconv.Itoa(attempt(&marks[i]))
+		counts[i] = strconv.Itoa(marks[i].Attempts)
 	}
 	q.add(" FROM unnest(CAST(").arg(textArray(ids)).add(" AS TEXT[]), CAST(").arg(textArray(times)).
 		add(" AS TIMESTAMPTZ[]), CAST(").arg(textArray(errs)).add(" AS TEXT[]), CAST(").arg(textArray(counts)).
 		add(" AS INT[])) AS marks (id, at, err, n) WHERE ").table(s).add(".event_id = marks.id")
-}
-
-func attempt(m *outbox.Mark) int {
-	if m.CountAttempt {
-		return 1
-	}
-	return 0
 }
 
 // Renew implements [outbox.Store].
@@ -155,7 +171,7 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, owner string, eventIDs 
 		q.add("UPDATE ").table(s).add(" SET locked_at = ").now().add(" WHERE ").ids("event_id", chunk).
 			add(" AND status IN (0, 2) AND locked_by = ").arg(owner)
 		n, err := changed(ctx, func() (int, error) {
-			return s.exec(ctx, db, fmt.Sprintf("renewing the leases of %d events from %s on", len(chunk), chunk[0]), q)
+			return s.exec(ctx, db, fmt.Sprintf("renewing the leases of %d events from %s", len(chunk), chunk[0]), q)
 		})
 		total += n
 		if err != nil {
@@ -163,4 +179,26 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, owner string, eventIDs 
 		}
 	}
 	return total, s.err
+}
+
+// States implements [outbox.StateReader].
+func (s *Store) States(ctx context.Context, db outbox.DB, eventIDs []string) (map[string]outbox.RowState, error) {
+	states := make(map[string]outbox.RowState, len(eventIDs))
+	for ids := range slices.Chunk(eventIDs, markRows) {
+		q := s.query(256)
+		q.add("SELECT event_id, status, locked_by FROM ").table(s).add(" WHERE ").ids("event_id", ids)
+		err := s.rows(ctx, db, fmt.Sprintf("reading the states of %d events from %s", len(ids), ids[0]), q, func(rows *sql.Rows) error {
+			var id string
+			var state outbox.RowState
+			var owner sql.NullString
+			err := rows.Scan(&id, &state.Status, &owner)
+			state.Owner = owner.String
+			states[id] = state
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -16,6 +17,29 @@ func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (i
 	if s.d.name == "mysql" {
 		return changed(ctx, func() (int, error) { return s.purgeLocking(ctx, db, what, p) })
 	}
+	// One condition for each index, and the next one only for what the first
+	// leaves of the batch.
+	died := s.died()
+	conditions := []purgeable{{"status = 1 AND ", died}, {"status = 3 AND ", died}}
+	if p.ByAge {
+		conditions = []purgeable{{"", "created_at"}}
+	}
+	deleted := 0
+	for _, c := range conditions {
+		n, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, what, s.purgeOf(c, p.Before, p.Limit-deleted)) })
+		deleted += n
+		if err != nil || deleted >= p.Limit {
+			return deleted, err
+		}
+	}
+	return deleted, nil
+}
+
+// purgeable are rows that stand in the order of one index.
+type purgeable struct{ where, column string }
+
+// purgeOf deletes the oldest of such rows.
+func (s *Store) purgeOf(c purgeable, before time.Time, limit int) *query {
 	q := s.query(512)
 	q.add("DELETE FROM ").table(s)
 	if s.d == postgres {
@@ -23,23 +47,16 @@ func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (i
 	} else {
 		q.add(" WHERE event_id IN (")
 	}
-	q.add("SELECT event_id FROM ").table(s)
-	if p.ByAge {
-		q.add(" WHERE created_at < ").time(p.Before).add(" ORDER BY created_at")
-	} else {
-		q.add(" WHERE status IN (1, 3) AND COALESCE(done_at, created_at) < ").time(p.Before).add(" ORDER BY COALESCE(done_at, created_at)")
-	}
-	q.add(" LIMIT ").arg(p.Limit)
+	q.add("SELECT event_id FROM ").table(s).add(" WHERE ", c.where, c.column, " < ").time(before).
+		add(" ORDER BY ", c.column, " LIMIT ").arg(limit)
 	if s.d == postgres {
-		q.add(endChosen)
-	} else {
-		q.add(")")
+		return q.add(endChosen)
 	}
-	return changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) })
+	return q.add(")")
 }
 
-// purgeLocking is Purge for MySQL, which has an index for each condition and
-// none for all of them.
+// purgeLocking is Purge for MySQL, which has no index on the time of death or
+// else creation. It locks the rows of all conditions, then deletes them.
 func (s *Store) purgeLocking(ctx context.Context, db outbox.DB, what string, p outbox.PurgeQuery) (int, error) {
 	type condition struct{ where, column, order string }
 	conditions := []condition{{"", "created_at", "created_at"}}

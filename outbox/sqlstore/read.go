@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -124,7 +125,7 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	} else {
 		q.add(" WHERE event_id IN (")
 	}
-	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").due(s.pending()[0], c.Now, c.CreatedBefore).unleased(c.LockTimeout).
+	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").due(s.pending()[0], c.Now, c.CreatedBefore).unleased(c).
 		add(dueOrder).arg(c.Limit)
 	if s.d == postgres {
 		q.add(endChosen)
@@ -149,9 +150,14 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	return s.batch(all), nil
 }
 
-// unleased writes the condition of rows that nobody holds, or no longer.
-func (q *query) unleased(timeout time.Duration) *query {
-	return q.add(" AND (locked_at IS NULL OR locked_at < ").ago(timeout).add(")")
+// unleased writes the condition of rows that nobody holds, or no longer. Neither
+// lets PostgreSQL guess from its statistics how many those are: statistics of a
+// moment at which all rows were leased would have it read and sort the backlog.
+func (q *query) unleased(c outbox.ClaimQuery) *query {
+	if c.FreshOnly {
+		return q.add(" AND CASE WHEN locked_at IS NULL THEN TRUE ELSE FALSE END")
+	}
+	return q.add(" AND (locked_at IS NULL OR locked_at < ").ago(c.LockTimeout).add(")")
 }
 
 // claimLocking is Claim in two statements, for MySQL. Read committed lets go of
@@ -162,8 +168,9 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 	var all []row
 	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) error {
 		// Retries may take half, so that neither kind starves the other, and what
-		// new events leave.
-		retries, err := s.lockRows(ctx, tx, c, "status = 2", outbox.Cursor{}, (c.Limit+1)/2)
+		// new events leave. Of a single row half is now none, now all.
+		half := (c.Limit + rand.IntN(2)) / 2
+		retries, err := s.lockRows(ctx, tx, c, "status = 2", outbox.Cursor{}, half)
 		if err != nil {
 			return err
 		}
@@ -172,10 +179,13 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 			return err
 		}
 		all = append(retries, fresh...)
-		if n := len(retries); n == (c.Limit+1)/2 && len(all) < c.Limit {
-			last := retries[n-1]
-			rest, err := s.lockRows(ctx, tx, c, "status = 2",
-				outbox.Cursor{AvailableAt: last.availableAt.Time, CreatedAt: last.createdAt.Time, EventID: last.id}, c.Limit-len(all))
+		if n := len(retries); n == half && len(all) < c.Limit {
+			var after outbox.Cursor
+			if n > 0 {
+				last := retries[n-1]
+				after = outbox.Cursor{AvailableAt: last.availableAt.Time, CreatedAt: last.createdAt.Time, EventID: last.id}
+			}
+			rest, err := s.lockRows(ctx, tx, c, "status = 2", after, c.Limit-len(all))
 			if err != nil {
 				return err
 			}
@@ -218,7 +228,7 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	}
 	q := s.query(512)
 	q.add("SELECT ").columns("").add(", locked_at IS NOT NULL FROM ").table(s).add(" WHERE ").
-		due(pending, c.Now, c.CreatedBefore).unleased(c.LockTimeout).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
+		due(pending, c.Now, c.CreatedBefore).unleased(c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
 	var locked []row
 	err := s.rows(ctx, tx, "claiming due events", q, func(rows *sql.Rows) error {
 		var r row

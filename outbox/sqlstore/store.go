@@ -5,8 +5,13 @@
 //	store, err := sqlstore.Detect(ctx, db)        // asks the server what it is
 //	err = store.CreateSchema(ctx, db)             // or ship store.Schema()
 //
-// No value is ever put into the text of a statement, and every statement reads
-// about as many rows as it returns, whatever the table holds.
+// No value is ever put into the text of a statement. Writing, polling, storing
+// outcomes, purging and listing dead letters read about as many rows as they
+// return or change, whatever the table holds. These read more: a claim reads past
+// the due rows that are leased; dead letters of one event or aggregate type are
+// looked for among all that died in the time that the filter names; counting dead
+// letters reads each of those; and Stats counts up to [outbox.StatsLimit] rows of
+// each kind.
 package sqlstore
 
 import (
@@ -33,6 +38,7 @@ type Store struct {
 var (
 	_ outbox.Store           = (*Store)(nil)
 	_ outbox.EnvelopeChecker = (*Store)(nil)
+	_ outbox.StateReader     = (*Store)(nil)
 )
 
 // Option changes a store.

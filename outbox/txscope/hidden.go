@@ -8,7 +8,8 @@ import "strings"
 // ends at the same place, EXECUTE IMMEDIATE and SET STATEMENT … FOR. It may be
 // wrong about a text that only speaks of such things, never the other way round.
 func mayHide(query string) bool {
-	return isCompound(query) && (containsWord(query, "rollback") || containsWord(query, "commit") || containsWord(query, "abort"))
+	return isCompound(query) && (containsWord(query, "rollback") || containsWord(query, "commit") || containsWord(query, "abort") ||
+		containsWord(query, "prepare") && containsWord(query, "transaction"))
 }
 
 func isCompound(query string) bool {

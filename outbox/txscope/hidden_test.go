@@ -57,13 +57,15 @@ func TestHiddenRollbacks(t *testing.T) {
 		"EXECUTE IMMEDIATE 'ROLLBACK TO SAVEPOINT a'":                    "unknown",
 		"\ufeffROLLBACK TO SAVEPOINT unseen":                             "unknown",
 		"SAVEPOINT a; SELECT 1; ROLLBACK TO SAVEPOINT a":                 "unknown",
-		"SELECT 1;":                                "commit",
-		"SELECT 1; SELECT 2":                       "commit",
-		"INSERT INTO t VALUES ('rollback')":        "commit",
-		"/* traceparent='00-rollback' */ SELECT 1": "commit",
-		"SELECT 'a;b'":                             "commit",
-		"SET search_path = commits":                "commit",
-		"EXECUTE plan":                             "commit",
+		"SELECT 1; PREPARE TRANSACTION 'x'":                              "unknown",
+		"SELECT 1;":                                                      "commit",
+		"SELECT 1; PREPARE p AS SELECT 2":                                "commit",
+		"SELECT 1; SELECT 2":                                             "commit",
+		"INSERT INTO t VALUES ('rollback')":                              "commit",
+		"/* traceparent='00-rollback' */ SELECT 1":                       "commit",
+		"SELECT 'a;b'":                                                   "commit",
+		"SET search_path = commits":                                      "commit",
+		"EXECUTE plan":                                                   "commit",
 	} {
 		scope, outcome, _ := observed(t, "", func(string) error { return nil })
 		scope.Observe(t.Context(), query, nil)
@@ -108,6 +110,24 @@ func TestWhatIsSuspectedIsAskedOnce(t *testing.T) {
 			[]string{"SAVEPOINT outbox_alive", "RELEASE SAVEPOINT outbox_alive"},
 			false, "commit",
 		},
+		"PostgreSQL, a refused COMMIT": {
+			txscope.Postgres, func(s *txscope.Scope) { s.Observe(t.Context(), "COMMIT", stateError("23503")) },
+			func(string) error { return stateError("25P01") },
+			[]string{"SAVEPOINT outbox_alive"},
+			true, "rollback",
+		},
+		"PostgreSQL, a refused PREPARE TRANSACTION": {
+			txscope.Postgres, func(s *txscope.Scope) { s.Observe(t.Context(), "PREPARE TRANSACTION 'x'", stateError("55000")) },
+			func(string) error { return stateError("25P01") },
+			[]string{"SAVEPOINT outbox_alive"},
+			true, "rollback",
+		},
+		"PostgreSQL, failed": {
+			txscope.Postgres, func(s *txscope.Scope) { s.Observe(t.Context(), "COMMIT whatever", stateError("42601")) },
+			func(string) error { return stateError("25P02") },
+			[]string{"SAVEPOINT outbox_alive"},
+			false, "commit",
+		},
 		"PostgreSQL, gone": {
 			txscope.Postgres, func(s *txscope.Scope) { s.Suspect(txscope.Unknown, gone) }, func(string) error { return stateError("25P01") },
 			[]string{"SAVEPOINT outbox_alive"},
@@ -125,6 +145,47 @@ func TestWhatIsSuspectedIsAskedOnce(t *testing.T) {
 			require.Equal(t, tc.refused, !scope.Active())
 			require.Equal(t, tc.outcome, outcome())
 		})
+	}
+}
+
+// An answer that says nothing of the transaction is neither: nothing is written
+// until one does, and without any the events are of unknown outcome.
+func TestWhatTheDatabaseDoesNotTellIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	busy := errors.New("busy buffer") // the rows of another statement are unread
+	for dialect, gone := range map[string]error{txscope.MySQL: mysqlError(1305), txscope.Postgres: stateError("25P01")} {
+		for name, tc := range map[string]struct {
+			then    error // the answer after the first one
+			held    bool
+			outcome string
+		}{
+			"there":          {nil, true, "commit"},
+			"gone":           {gone, false, "rollback"},
+			"it never tells": {busy, false, "unknown"},
+		} {
+			t.Run(dialect+", "+name, func(t *testing.T) {
+				t.Parallel()
+				answer := busy
+				scope, outcome, asked := observed(t, dialect, func(query string) error {
+					if strings.HasPrefix(query, "INSERT") {
+						return nil
+					}
+					return answer
+				})
+				scope.Suspect(txscope.RolledBack, errors.New("lock timeout"))
+				_, err := scope.ExecContext(t.Context(), "INSERT")
+				require.ErrorIs(t, err, busy)
+				require.NotErrorIs(t, err, outbox.ErrNoTransaction, "nobody knows")
+				require.True(t, scope.Active())
+				require.NoError(t, scope.Doomed())
+				require.Equal(t, []string{"SAVEPOINT outbox_alive"}, *asked, "nothing was written")
+
+				answer = tc.then
+				_, err = scope.ExecContext(t.Context(), "INSERT")
+				require.Equal(t, tc.held, err == nil, err)
+				require.Equal(t, tc.outcome, outcome())
+			})
+		}
 	}
 }
 

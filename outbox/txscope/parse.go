@@ -1,5 +1,7 @@
 package txscope
 
+import "strings"
+
 // Op is what a statement does to the transaction it runs in.
 type Op uint8
 
@@ -9,7 +11,7 @@ const (
 	Savepoint                // SAVEPOINT name
 	RollbackTo               // ROLLBACK TO name
 	Release                  // RELEASE name
-	Commit                   // COMMIT, END
+	Commit                   // COMMIT, END, PREPARE TRANSACTION
 	Rollback                 // ROLLBACK, ABORT
 	Begin                    // BEGIN, START TRANSACTION
 	ImplicitCommit           // a statement that commits on MySQL, such as CREATE TABLE
@@ -57,6 +59,8 @@ func parse(query string) (Statement, string) {
 		if is(l.peek(), "PREPARED") { // of another transaction
 			s.Op = None
 		}
+	case is(word, "PREPARE"):
+		s.Op = l.prepare()
 	case is(word, "BEGIN"):
 		s.Op = Begin
 	case is(word, "START"):
@@ -107,6 +111,20 @@ func named(op Op, name string) Op {
 		return None
 	}
 	return op
+}
+
+// prepare reads what follows PREPARE. PREPARE TRANSACTION 'name' takes the
+// transaction away: it is for somebody else to commit or roll back, later. A
+// prepared statement, too, may be called transaction.
+func (l *lexer) prepare() Op {
+	if !is(l.word(), "TRANSACTION") {
+		return None
+	}
+	l.skipBlank()
+	if next := l.peek(); is(next, "AS") || is(next, "FROM") || strings.HasPrefix(l.rest, "(") {
+		return None
+	}
+	return Commit
 }
 
 // rollback reads what follows ROLLBACK.

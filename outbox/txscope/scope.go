@@ -43,6 +43,7 @@ type Scope struct {
 	fate    atomic.Pointer[fate]
 	failed  atomic.Pointer[error] // see Failed
 	suspect atomic.Pointer[suspicion]
+	unsure  atomic.Bool // see verify
 }
 
 var _ outbox.TxScope = (*Scope)(nil)
@@ -78,8 +79,8 @@ func (s *Scope) Held() bool { return s.hooks.Held() }
 // [outbox.ErrNoTransaction] when the transaction is over: after a deadlock on
 // MySQL, the statement would commit by itself.
 func (s *Scope) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	s.Verify(ctx)
-	if err := s.refuse(); err != nil {
+	err := s.verify(ctx)
+	if err = errors.Join(s.refuse(), err); err != nil {
 		return nil, err
 	}
 	result, err := s.execer.ExecContext(ctx, query, args...)
@@ -230,8 +231,11 @@ func (s *Scope) apply(ctx context.Context, statement Statement, err error) {
 	case Commit:
 		if err == nil || Classify(err) == Unknown {
 			// Even a success does not tell: PostgreSQL answers the COMMIT of a
-			// failed transaction by rolling back, without an error.
-			s.decide(Unknown, errStatement("a COMMIT statement"))
+			// failed transaction by rolling back, without an error, and what was
+			// prepared may yet be rolled back.
+			s.decide(Unknown, errStatement("a statement that commits or prepares it"))
+		} else if s.dialect == Postgres {
+			s.Suspect(RolledBack, err) // refused, it is over, unless the words were wrong
 		}
 	case Rollback:
 		if err == nil {
@@ -271,6 +275,9 @@ func (s *Scope) Finish(ctx context.Context, outcome Outcome, cause error) {
 	s.ended.Store(true)
 	if f := s.fate.Load(); f != nil {
 		outcome, cause = f.outcome, f.cause
+	}
+	if s.unsure.Load() {
+		s.hooks.Doubt("") // COMMIT may have found no transaction
 	}
 	s.hooks.Finish(context.WithoutCancel(ctx), outcome, cause)
 }

@@ -25,53 +25,73 @@ func (s *Scope) Suspect(outcome Outcome, err error) {
 }
 
 // Verify finds out what became of the transaction when something is suspected,
-// and then decides its fate.
-func (s *Scope) Verify(ctx context.Context) {
+// and then decides its fate. When the database does not tell, as while the rows of
+// another statement are unread, it is asked again the next time; what was written
+// is of unknown outcome if it never tells.
+func (s *Scope) Verify(ctx context.Context) { _ = s.verify(ctx) }
+
+// verify is Verify. It returns why it could not find out: then nothing may be
+// written, for it could commit by itself.
+func (s *Scope) verify(ctx context.Context) error {
 	if s.suspect.Load() == nil {
-		return
+		return nil
 	}
 	if e, ok := s.execer.(sessionExecer); ok && e.s.execer() == nil {
-		return // later, when the transaction is known
+		return nil // later, when the transaction is known
 	}
 	why := s.suspect.Swap(nil)
 	if why == nil || s.execer == nil || !s.Active() {
-		return
+		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	if Gone(s.dialect, func(query string) error {
+	gone, err := Gone(s.dialect, func(query string) error {
 		_, err := s.execer.ExecContext(ctx, query)
 		return err
-	}) {
+	})
+	s.unsure.Store(err != nil)
+	switch {
+	case err != nil:
+		s.suspect.CompareAndSwap(nil, why)
+		return fmt.Errorf("outbox: asking the database whether the transaction still exists: %w", err)
+	case gone:
 		s.decide(why.outcome, fmt.Errorf("outbox: the database has ended the transaction: %w", why.err))
 	}
+	return nil
 }
 
 // Gone asks the database whether the transaction is gone in which exec runs
-// statements, in words that change nothing.
-func Gone(dialect string, exec func(query string) error) bool {
+// statements, in words that change nothing. An error is that of a database which
+// did not tell.
+func Gone(dialect string, exec func(query string) error) (gone bool, err error) {
 	const savepoint, release = "SAVEPOINT outbox_alive", "RELEASE SAVEPOINT outbox_alive"
 	switch dialect {
 	case MySQL:
 		// Outside of a transaction a savepoint goes with the statement that made
 		// it.
-		err := exec(savepoint)
-		if err == nil {
+		if err = exec(savepoint); err == nil {
 			err = exec(release)
 		}
-		return err != nil && !errors.Is(err, sql.ErrTxDone)
+		gone = hasMySQLNumber(err, 1305) // no such savepoint
+		if gone || errors.Is(err, sql.ErrTxDone) {
+			err = nil
+		}
+		return gone, err
 	case Postgres:
-		err := exec(savepoint)
-		if err == nil {
+		if err = exec(savepoint); err == nil {
 			_ = exec(release)
 		}
-		return hasState(err, "25P01") // no active transaction
+		gone = hasState(err, "25P01") // no active transaction
+		if gone || hasState(err, "25P02") || errors.Is(err, sql.ErrTxDone) {
+			err = nil // else it has failed, or somebody has ended it
+		}
+		return gone, err
 	case SQLite:
 		if exec("BEGIN") != nil { // within a transaction it is refused
-			return false
+			return false, nil
 		}
 		_ = exec("ROLLBACK")
-		return true
+		return true, nil
 	default:
-		return false
+		return false, nil
 	}
 }

@@ -1,0 +1,84 @@
+package tablestats
+
+import "time"
+
+// Figure is one of the figures of the table, and the index of its description.
+type Figure int
+
+// The figures.
+const (
+	Pending Figure = iota
+	Due
+	Delayed
+	Dead
+	OldestDueAge
+	LastPoll
+	PollInterval
+	Up
+	ReadAt
+	ReadErrors
+	Figures // how many there are
+)
+
+// The units, as OpenTelemetry writes them. What has none is a plain number.
+const (
+	Events  = "{event}"
+	Errors  = "{error}"
+	Seconds = "s"
+)
+
+// Description is what a figure is called and what it means. The figure with the
+// unit [Errors] is a counter, the others are gauges.
+type Description struct {
+	Name string // with dots, without a prefix
+	Unit string
+	Help string
+}
+
+var descriptions = [Figures]Description{
+	Pending:      {"events.pending", Events, "Events in the table that are to be delivered, due or delayed; each count stops at 100,000."},
+	Due:          {"events.due", Events, "Events in the table that are due now."},
+	Delayed:      {"events.delayed", Events, "Events in the table that are due later, delayed or to be tried again."},
+	Dead:         {"events.dead", Events, "Events in the table that were given up."},
+	OldestDueAge: {"oldest.due.age", Seconds, "How long the oldest due event has been due; 0 when none is."},
+	LastPoll:     {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
+	PollInterval: {"poll.interval", Seconds, "How often the poller reads an idle table."},
+	Up:           {"table.up", "", "Whether the last read of the table for these metrics succeeded."},
+	ReadAt:       {"table.read.timestamp", Seconds, "When the table was read for these metrics."},
+	ReadErrors:   {"table.read.errors", Errors, "Reads of the table for these metrics that failed."},
+}
+
+// Describe returns the descriptions, each at the index of its figure.
+func Describe() [Figures]Description { return descriptions }
+
+// Tell passes on the figures that there are: when the table could not be read,
+// or not lately, none of what it holds, and nothing of a poller in a mode without one.
+func (v Values) Tell(tell func(f Figure, value float64)) {
+	tell(ReadErrors, float64(v.Failed))
+	if v.Up {
+		tell(Up, 1)
+	} else {
+		tell(Up, 0)
+	}
+	if v.Stats == nil {
+		return
+	}
+	tell(ReadAt, timestamp(v.At))
+	tell(Pending, float64(v.Stats.Pending))
+	tell(Due, float64(v.Stats.Due))
+	tell(Delayed, float64(v.Stats.Delayed))
+	tell(Dead, float64(v.Stats.Dead))
+	tell(OldestDueAge, v.Stats.OldestDueAge.Seconds())
+	if v.Stats.PollInterval > 0 { // the mode has a poller
+		tell(LastPoll, timestamp(v.Stats.LastPoll))
+		tell(PollInterval, v.Stats.PollInterval.Seconds())
+	}
+}
+
+// timestamp is a time as seconds since 1970; 0 for the zero time.
+func timestamp(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}

@@ -1,0 +1,64 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// cause is what the engine has to know of a delivery's error. The methods of an
+// error are its author's code, and may panic as those of a nil pointer do: so it
+// is asked once, under a recover, and never again.
+type cause struct {
+	err           error // nil when nothing failed
+	text          string
+	unroutable    bool
+	unrecoverable bool
+	panicked      *PanicError // nil when nothing panicked
+	retry         *RetryError // nil when the error asks for no delay
+}
+
+// causeOf asks the error. One whose methods panic counts as a panic. No error
+// costs nothing.
+func causeOf(err error) cause {
+	if err == nil {
+		return cause{}
+	}
+	return ask(err)
+}
+
+func ask(err error) (c cause) {
+	defer func() {
+		if r := recover(); r != nil {
+			p := &PanicError{Value: fmt.Sprintf("a method of the error, a %T, panicked: %s", err, panicText(r)), Stack: debug.Stack()}
+			c = cause{err: p, text: p.Error(), panicked: p}
+		}
+	}()
+	c = cause{err: err, text: err.Error(), unroutable: errors.Is(err, ErrUnroutable)}
+	c.unrecoverable = errors.As(err, new(*UnrecoverableError))
+	errors.As(err, &c.panicked)
+	errors.As(err, &c.retry)
+	return c
+}
+
+// sound is err, or what stands for it when its methods panic.
+func sound(err error) error { return causeOf(err).err }
+
+// panicError is the error that a recovered panic becomes.
+func panicError(r any) error {
+	return sound(&PanicError{Value: r, Stack: debug.Stack()})
+}
+
+// panicText is the text of a panic's value. Package fmt survives a method that
+// panics, but not one that panics with a value of the same kind.
+func panicText(value any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T whose text panics", value)
+		}
+	}()
+	return fmt.Sprint(value)
+}
+
+// outcomeUnknown reports whether a transaction ended without a definite answer.
+func outcomeUnknown(cause error) bool { return errors.Is(sound(cause), ErrOutcomeUnknown) }
