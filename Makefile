@@ -3,11 +3,12 @@ GO            ?= go
 GOLANGCI      := v2.15.0
 BIN           := $(CURDIR)/.bin
 WITHDB        := $(GO) run ./internal/tools/withdb
+PROMTOOL      := $(BIN)/promtool
 TESTFLAGS     ?= -shuffle on -timeout 10m
 BENCH         ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test/race lint fmt bench cover tidy/check db/up db/down ci
+.PHONY: help demo serve test test/race promtool lint fmt bench cover tidy/check db/up db/down ci
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,14 +19,30 @@ demo: ## start an order service on a SQLite file, try everything once, and tell 
 serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL, ORM change it)
 	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo
 
-test: ## run every test; finds, starts or installs PostgreSQL and MariaDB
+test: promtool ## run every test; finds, starts or installs PostgreSQL and MariaDB
 	$(WITHDB) -- $(GO) test $(TESTFLAGS) ./...
 
-test/race: ## the same with the race detector (needs a C compiler)
+test/race: promtool ## the same with the race detector (needs a C compiler)
 	@if command -v $${CC:-cc} >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1; then \
 		CGO_ENABLED=1 $(WITHDB) -- $(GO) test -race $(TESTFLAGS) ./...; \
 	else \
 		echo "test/race: not run: no C compiler, which the race detector needs"; [ "$$CI" != true ]; \
+	fi
+
+# Without it the tests of the alert rules are skipped, unless CI=true.
+promtool: ## find promtool, which tests the alert rules, or fetch Debian's into .bin
+	@if command -v promtool >/dev/null 2>&1 || [ -x $(PROMTOOL) ]; then exit 0; fi; \
+	way="promtool: the alert rules are not tested; install promtool (Debian's and Ubuntu's package prometheus has it, and each release of Prometheus) into PATH or as $(PROMTOOL)"; \
+	if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-deb >/dev/null 2>&1; then \
+		echo "$$way"; [ "$$CI" != true ]; exit; \
+	fi; \
+	echo "promtool: fetching Debian's package prometheus for $(PROMTOOL)"; \
+	mkdir -p $(BIN) && dir=$$(mktemp -d $(BIN)/promtool.XXXXXX) && trap 'rm -rf "$$dir"' EXIT && cd "$$dir" && \
+	if apt-get -q download prometheus >log 2>&1 && dpkg-deb -x prometheus_*.deb x >>log 2>&1 && \
+		x/usr/bin/promtool --version >>log 2>&1; then \
+		mv x/usr/bin/promtool $(PROMTOOL); \
+	else \
+		cat log; echo "$$way; where the package is not found, apt-get update may help"; [ "$$CI" != true ]; \
 	fi
 
 lint: $(BIN)/golangci-lint-$(GOLANGCI) ## run go vet and the linters
@@ -43,7 +60,7 @@ $(BIN)/golangci-lint-$(GOLANGCI):
 bench: ## run the benchmarks (BENCH=regexp picks some)
 	$(WITHDB) -- $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
-cover: ## write coverage.out and print the total
+cover: promtool ## write coverage.out and print the total
 	$(WITHDB) -- $(GO) test -coverpkg ./outbox/...,./adapters/... -coverprofile coverage.out ./...
 	$(GO) tool cover -func coverage.out | tail -n 1
 

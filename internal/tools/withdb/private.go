@@ -1,26 +1,26 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
-
-	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
 // private is a server that is started from installed binaries, in a folder of
 // its own and on a free port.
 type private interface {
-	start() (dsn string, err error)
+	start(ctx context.Context) (dsn string, ended <-chan struct{}, err error)
+	running() bool
 	stop() error
 	home() string
 	packages() []string
@@ -32,7 +32,7 @@ func prepare(p private, user string) (cred *syscall.Credential, dir string, port
 	if cred, err = owner(user); err != nil {
 		return nil, "", 0, err
 	}
-	if dir, err = home(p.home(), cred); err != nil {
+	if cred, dir, err = makeHome(p.home(), cred); err != nil {
 		return nil, "", 0, err
 	}
 	if err = p.stop(); err != nil {
@@ -42,18 +42,28 @@ func prepare(p private, user string) (cred *syscall.Credential, dir string, port
 	return cred, dir, port, err
 }
 
-// await waits until the server answers.
-func await(driver, dsn string) (err error) {
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		if err = testdb.Ping(driver, dsn); err == nil {
-			return nil
-		}
+// initialize makes the server's data once. It has its name when it is complete:
+// what an interrupted run left is made anew.
+func initialize(dir string, fill func(data string) error) (data string, err error) {
+	data = filepath.Join(dir, "data")
+	if _, err := os.Stat(data); err == nil {
+		return data, nil
 	}
-	return err
+	// A run that was killed may have left a program that still writes there, so
+	// the name is a new one, and what cannot be deleted now is deleted with .db.
+	left, _ := filepath.Glob(data + ".new-*")
+	for _, dir := range left {
+		_ = os.RemoveAll(dir)
+	}
+	fresh := fmt.Sprintf("%s.new-%d", data, os.Getpid())
+	if err := fill(fresh); err != nil {
+		return "", errors.Join(err, os.RemoveAll(fresh))
+	}
+	return data, os.Rename(fresh, data)
 }
 
 // binary finds a program on the path or in the folders given, whose names may
-// hold wildcards; the last match is the newest version.
+// hold wildcards; the newest version wins.
 func binary(names []string, globs ...string) (string, error) {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -61,11 +71,25 @@ func binary(names []string, globs ...string) (string, error) {
 		}
 		for _, glob := range globs {
 			if found, _ := filepath.Glob(filepath.Join(glob, name)); len(found) > 0 {
-				return found[len(found)-1], nil
+				return slices.MaxFunc(found, byVersion), nil
 			}
 		}
 	}
-	return "", fmt.Errorf("%s is not installed", strings.Join(names, " or "))
+	return "", fmt.Errorf("%s: %w", strings.Join(names, " or "), errNotInstalled)
+}
+
+// byVersion compares paths by the first numbers that differ: 9 is before 15.
+func byVersion(a, b string) int {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	i = len(strings.TrimRight(a[:i], "0123456789"))
+	number := func(s string) int {
+		n, _ := strconv.Atoi(s[:len(s)-len(strings.TrimLeft(s, "0123456789"))])
+		return n
+	}
+	return cmp.Or(cmp.Compare(number(a[i:]), number(b[i:])), strings.Compare(a, b))
 }
 
 func freePort() (int, error) {
@@ -97,101 +121,60 @@ func owner(names ...string) (*syscall.Credential, error) {
 	return nil, errors.New("this is root, and there is no other user to run a database server")
 }
 
-// home makes the server's folder, where its owner may write. A root's checkout
-// may not be open to others, so theirs is below the system's temporary folder,
-// and the folder that git ignores points to it.
-func home(dir string, cred *syscall.Credential) (string, error) {
+// makeHome makes the server's folder, where its owner may write, and says who
+// that is. A root's checkout may not be open to others, so theirs is below a
+// temporary folder, and the folder that git ignores points to it.
+func makeHome(dir string, cred *syscall.Credential) (*syscall.Credential, string, error) {
 	if cred == nil {
-		return dir, os.MkdirAll(dir, 0o700)
+		return nil, dir, os.MkdirAll(dir, 0o700)
+	}
+	if info, err := os.Lstat(dir); err == nil && info.IsDir() { // of a run as that user
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 {
+			return &syscall.Credential{Uid: stat.Uid, Gid: stat.Gid}, dir, nil
+		}
 	}
 	if target, err := os.Readlink(dir); err == nil {
 		if _, err := os.Stat(target); err == nil {
-			return target, nil
+			return cred, target, nil
 		}
 		if err := os.Remove(dir); err != nil {
-			return "", err
+			return nil, "", err
 		}
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return "", err
+		return nil, "", err
 	}
-	target, err := os.MkdirTemp("", "outbox-"+filepath.Base(dir)+"-")
+	target, err := temporary("outbox-"+filepath.Base(dir)+"-", cred, os.TempDir(), "/tmp", "/var/tmp")
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	if err := os.Chown(target, int(cred.Uid), int(cred.Gid)); err != nil {
-		return "", err
+	if err := os.Symlink(target, dir); err != nil {
+		return nil, "", errors.Join(err, os.Remove(target))
 	}
-	return target, os.Symlink(target, dir)
+	return cred, target, nil
 }
 
-// tool runs a program to its end as the owner.
-func tool(cred *syscall.Credential, dir, path string, args ...string) error {
-	cmd := exec.Command(path, args...)
-	cmd.Dir = dir
-	if cred != nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", filepath.Base(path), err, out)
-	}
-	return nil
-}
-
-// daemon starts a program that goes on when this one ends, and notes its id.
-func daemon(cred *syscall.Credential, dir, path string, args ...string) error {
-	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
-	cmd := exec.Command(path, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred, Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	go func() { _ = cmd.Wait() }()
-	return os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644)
-}
-
-// kill ends the server whose id is noted in dir, and only that one.
-func kill(dir string, signal syscall.Signal) error {
-	text, err := os.ReadFile(filepath.Join(dir, "pid"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return err
-	}
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if !serves(pid, dir) || syscall.Kill(pid, signal) != nil { // it has ended
-			return os.Remove(filepath.Join(dir, "pid"))
+// temporary makes a folder of cred's below the first of the parents where cred
+// can reach it.
+func temporary(prefix string, cred *syscall.Credential, parents ...string) (string, error) {
+	var errs []error
+	for _, parent := range parents {
+		dir, err := os.MkdirTemp(parent, prefix)
+		if err == nil {
+			err = errors.Join(os.Chown(dir, int(cred.Uid), int(cred.Gid)),
+				tool(context.Background(), cred, dir, "/bin/sh", "-c", ":"))
+			if err == nil {
+				return dir, nil
+			}
+			err = errors.Join(err, os.Remove(dir))
 		}
-		signal = 0 // from now on only ask whether it is there
+		errs = append(errs, err)
 	}
-	return fmt.Errorf("process %d does not end", pid)
+	return "", errors.Join(errs...)
 }
 
-// serves says whether the process is the server of dir: an id that was noted
-// before a restart of the machine may be another process's by now.
-func serves(pid int, dir string) bool {
-	if target, err := os.Readlink(dir); err == nil {
-		dir = target
-	}
-	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil { // a system without /proc, or no such process
-		args, _ = exec.Command("ps", "-o", "args=", "-p", strconv.Itoa(pid)).Output()
-	}
-	return strings.Contains(string(args), filepath.Join(dir, "data"))
-}
-
-// remove deletes the folder, and what it points to.
-func remove(dir string) error {
+// removeHome deletes the folder, and what it points to.
+func removeHome(dir string) error {
 	if target, err := os.Readlink(dir); err == nil {
 		return errors.Join(os.RemoveAll(target), os.Remove(dir))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+)
+
+// Where the binaries are that are not on the path.
+var (
+	postgresFolders = []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"}
+	mysqlFolders    = []string{"/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/m*/bin", "/usr/local/opt/m*/bin"}
 )
 
 type privatePostgres struct{ dir string }
@@ -16,68 +24,68 @@ type privatePostgres struct{ dir string }
 func (p *privatePostgres) packages() []string { return []string{"postgresql"} }
 func (p *privatePostgres) home() string       { return p.dir }
 
-func (p *privatePostgres) start() (string, error) {
-	globs := []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"}
-	initdb, err1 := binary([]string{"initdb"}, globs...)
-	postgres, err2 := binary([]string{"postgres"}, globs...)
+func (p *privatePostgres) start(ctx context.Context) (string, <-chan struct{}, error) {
+	initdb, err1 := binary([]string{"initdb"}, postgresFolders...)
+	postgres, err2 := binary([]string{"postgres"}, postgresFolders...)
 	if err := errors.Join(err1, err2); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	cred, dir, port, err := prepare(p, "postgres")
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	data := filepath.Join(dir, "data")
-	if _, err := os.Stat(filepath.Join(data, "PG_VERSION")); err != nil {
-		if err := tool(cred, dir, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"); err != nil {
-			return "", err
-		}
+	data, err := initialize(dir, func(data string) error {
+		return tool(ctx, cred, dir, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+	})
+	if err != nil {
+		return "", nil, err
 	}
-	err = daemon(cred, dir, postgres, "-D", data, "-p", strconv.Itoa(port),
-		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+dir, "-c", "max_connections=200")
-	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port), err
+	// No socket: its path could be too long, or have a comma in it.
+	ended, err := daemon(cred, dir, postgres, "-D", data, "-p", strconv.Itoa(port),
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200")
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port), ended, err
 }
 
-func (p *privatePostgres) stop() error { return kill(p.dir, syscall.SIGINT) } // fast shutdown
+func (p *privatePostgres) running() bool { return running(p.dir) }
+func (p *privatePostgres) stop() error   { return kill(p.dir, syscall.SIGINT) } // fast shutdown
 
 type privateMySQL struct{ dir string }
 
 func (p *privateMySQL) packages() []string { return []string{"mariadb-server"} }
 func (p *privateMySQL) home() string       { return p.dir }
 
-func (p *privateMySQL) start() (string, error) {
-	globs := []string{"/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/m*/bin", "/usr/local/opt/m*/bin"}
-	server, err := binary([]string{"mariadbd", "mysqld"}, globs...)
+func (p *privateMySQL) start(ctx context.Context) (string, <-chan struct{}, error) {
+	server, err := binary([]string{"mariadbd", "mysqld"}, mysqlFolders...)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	cred, dir, port, err := prepare(p, "mysql")
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	data := filepath.Join(dir, "data")
-	if _, err := os.Stat(filepath.Join(data, "mysql")); err != nil {
-		if err := p.init(cred, dir, data, server, globs); err != nil {
-			return "", err
-		}
+	data, err := initialize(dir, func(data string) error { return p.init(ctx, cred, dir, data, server) })
+	if err != nil {
+		return "", nil, err
 	}
-	err = daemon(cred, dir, server, "--no-defaults", "--datadir="+data, "--bind-address=127.0.0.1",
-		"--port="+strconv.Itoa(port), "--socket="+filepath.Join(dir, "sock"), "--pid-file="+filepath.Join(dir, "server.pid"), "--skip-log-bin")
-	return fmt.Sprintf("root@tcp(127.0.0.1:%d)/", port), err
+	ended, err := daemon(cred, dir, server, "--no-defaults", "--datadir="+data, "--bind-address=127.0.0.1",
+		"--port="+strconv.Itoa(port), "--socket=", "--loose-mysqlx=OFF",
+		"--tmpdir="+dir, "--pid-file="+filepath.Join(dir, "server.pid"), "--skip-log-bin")
+	return fmt.Sprintf("root@tcp(127.0.0.1:%d)/", port), ended, err
 }
 
-func (p *privateMySQL) init(cred *syscall.Credential, dir, data, server string, globs []string) error {
-	if install, err := binary([]string{"mariadb-install-db", "mysql_install_db"}, globs...); err == nil {
-		return tool(cred, dir, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
+func (p *privateMySQL) init(ctx context.Context, cred *syscall.Credential, dir, data, server string) error {
+	if install, err := binary([]string{"mariadb-install-db", "mysql_install_db"}, mysqlFolders...); err == nil {
+		return tool(ctx, cred, dir, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
 	}
-	return tool(cred, dir, server, "--no-defaults", "--initialize-insecure", "--datadir="+data)
+	return tool(ctx, cred, dir, server, "--no-defaults", "--initialize-insecure", "--datadir="+data)
 }
 
-func (p *privateMySQL) stop() error { return kill(p.dir, syscall.SIGTERM) }
+func (p *privateMySQL) running() bool { return running(p.dir) }
+func (p *privateMySQL) stop() error   { return kill(p.dir, syscall.SIGTERM) }
 
 // install installs packages where that is allowed: as root on Debian and its
 // kin. The packages' own services are kept from starting.
-func install(packages []string) error {
+func install(ctx context.Context, packages []string) error {
 	apt, err := exec.LookPath("apt-get")
 	if err != nil {
 		return errors.New("there is no apt-get to install it with")
@@ -92,7 +100,9 @@ func install(packages []string) error {
 		}
 	}
 	for _, args := range [][]string{{"update", "-q"}, append([]string{"install", "-y", "-q", "--no-install-recommends"}, packages...)} {
-		cmd := exec.Command(apt, args...)
+		cmd := exec.CommandContext(ctx, apt, args...)
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.WaitDelay = time.Minute // dpkg is not to be torn away
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, out)
@@ -101,14 +111,14 @@ func install(packages []string) error {
 	return nil
 }
 
-// compose starts the server of docker-compose.yml.
-func (s *server) compose() (string, error) {
+// composeUp starts the server of docker-compose.yml.
+func (s *server) composeUp(ctx context.Context) (string, error) {
 	service, dsn := "postgres", "postgres://postgres@127.0.0.1:55432/postgres?sslmode=disable"
 	if s.driver == "mysql" {
 		service, dsn = "mariadb", "root@tcp(127.0.0.1:53306)/"
 	}
-	if out, err := exec.Command("docker", "compose", "up", "-d", service).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "docker", "compose", "up", "-d", service).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("docker compose: %w\n%s", err, out)
 	}
-	return dsn, await(s.driver, dsn)
+	return dsn, await(ctx, s.ping, s.driver, dsn, nil)
 }
