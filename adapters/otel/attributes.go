@@ -28,15 +28,3 @@ func destination(kind outbox.EventKind) string {
 	}
 	return string(kind.AggregateType) + "/" + string(kind.EventType)
 }
-
-// eventAttributes are those of one event and not of its kind; there is room for
-// more. The payload, the headers and the tenant stay out of traces as they stay
-// out of logs.
-func eventAttributes(env *outbox.Envelope) []attribute.KeyValue {
-	const all = 4
-	attrs := append(make([]attribute.KeyValue, 0, all), semconv.MessagingMessageID(env.EventID))
-	if env.AggregateID != "" {
-		attrs = append(attrs, aggregateIDKey.String(env.AggregateID))
-	}
-	return attrs
-}

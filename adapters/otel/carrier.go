@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // maxInjected is how many bytes the injected headers may have in all. The W3C
@@ -101,12 +102,33 @@ func (t *tracing) withInjected(headers map[string]string, in injection) map[stri
 	return merged
 }
 
-// extract is ctx with what the headers hold, the remote span context included.
-func (t *tracing) extract(ctx context.Context, headers map[string]string) (extracted context.Context) {
+// extract is the context of a delivery: ctx with what the headers hold. With
+// WithChildOf that includes the span that wrote the event; without, it is
+// returned by itself, to be linked to, and the context keeps the span it had.
+func (t *tracing) extract(ctx context.Context, headers map[string]string) (extracted context.Context, producer trace.SpanContext) {
+	extracted = ctx
 	if len(headers) == 0 {
-		return ctx
+		return extracted, producer
 	}
 	defer t.shield("extracting a trace context")
-	extracted = ctx
-	return t.propagator.Extract(ctx, propagation.MapCarrier(headers))
+	if t.w3c && !t.childOf {
+		if sc, ok := fromTraceparent(headers); ok {
+			return ctx, other(ctx, sc)
+		}
+	}
+	remote := t.propagator.Extract(ctx, propagation.MapCarrier(headers))
+	if t.childOf {
+		return remote, producer
+	}
+	producer = other(ctx, trace.SpanContextFromContext(remote))
+	return trace.ContextWithSpan(remote, trace.SpanFromContext(ctx)), producer
+}
+
+// other is the span, unless it is ctx's own: where the headers named none, or
+// somebody further out has begun that one.
+func other(ctx context.Context, sc trace.SpanContext) trace.SpanContext {
+	if sc.Equal(trace.SpanContextFromContext(ctx)) {
+		return trace.SpanContext{}
+	}
+	return sc
 }

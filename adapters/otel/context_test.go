@@ -88,24 +88,24 @@ func TestHeadersThatAreNoTraceContextAreIgnored(t *testing.T) {
 	}
 }
 
-// sampler drops events of one kind, by what it is told when a span begins.
+// sampler drops events of one destination, by what it is told when a span begins.
 type sampler struct{ drop string }
 
 func (s sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 	decision := sdktrace.RecordAndSample
 	for _, kv := range p.Attributes {
-		if kv.Key == "outbox.event.type" && kv.Value.AsString() == s.drop {
+		if kv.Key == "messaging.destination.name" && kv.Value.AsString() == s.drop {
 			decision = sdktrace.Drop
 		}
 	}
 	return sdktrace.SamplingResult{Decision: decision}
 }
 
-func (sampler) Description() string { return "by event type" }
+func (sampler) Description() string { return "by destination" }
 
 func TestSamplersSeeWhatIsDelivered(t *testing.T) {
 	t.Parallel()
-	spans := newRecording(t, sdktrace.WithSampler(sampler{drop: "order.viewed"}))
+	spans := newRecording(t, sdktrace.WithSampler(sampler{drop: "order/order.viewed"}))
 	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(succeed))
 	viewed := event()
 	viewed.EventType = "order.viewed"

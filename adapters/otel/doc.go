@@ -41,9 +41,10 @@
 // [WithProducerSpan] a write is one of kind producer, "write
 // order/order.placed". Both have the attributes of the semantic conventions for
 // messaging and those of the outbox: aggregate type and id, event type, the
-// attempt, and the outcome, which is done, retry, dead, deferred or released. A
-// retry or a death is an error, with the exception recorded. Payload, headers
-// and tenant are never shown. docs/OBSERVABILITY.md has the table.
+// attempt from the second on, and, unless the event is done, the outcome, which
+// is retry, dead, deferred or released. A retry or a death is an error, with the
+// exception recorded. Payload, headers and tenant are never shown.
+// docs/OBSERVABILITY.md has the table.
 //
 // An event whose attempts were used up without an outcome, as when it kills its
 // process each time, dies without a delivery and thus without a span.
@@ -54,6 +55,12 @@
 //
 //	metrics, err := outboxotel.NewMetrics(outboxotel.WithEventKinds(100))
 //	o, err := outbox.New(outbox.Config{DB: db, Store: store, Metrics: metrics})
+//	err = metrics.WatchTable(o)
+//
+// [Metrics.WatchTable] adds what the table holds: pending, due, delayed and dead
+// events, the age of the oldest due one, and when the poller last got through. It
+// reads the table when figures are collected, at most every 15 seconds, and a
+// collection does not wait long for it.
 //
 // Names begin with "outbox.", or with what [WithPrefix] says; times are in
 // seconds. Each outbox of a process needs its own.

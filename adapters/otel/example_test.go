@@ -123,7 +123,7 @@ func ExampleInterceptor() {
 	fmt.Println("linked to the request:", delivery.Links[0].SpanContext.SpanID() == request.SpanContext().SpanID())
 	fmt.Println(delivery.Status.Code, delivery.Status.Description)
 	for _, kv := range delivery.Attributes {
-		if kv.Key == "outbox.attempt" || kv.Key == "outbox.outcome" {
+		if kv.Key == "messaging.destination.name" || kv.Key == "outbox.outcome" {
 			fmt.Println(kv.Key, "=", kv.Value.String())
 		}
 	}
@@ -131,7 +131,7 @@ func ExampleInterceptor() {
 	// deliver order/order.placed consumer
 	// linked to the request: true
 	// Error no such order
-	// outbox.attempt = 1
+	// messaging.destination.name = order/order.placed
 	// outbox.outcome = dead
 }
 
@@ -155,7 +155,7 @@ func ExampleNewMetrics() {
 	var read metricdata.ResourceMetrics
 	check(reader.Collect(ctx, &read))
 	for _, m := range read.ScopeMetrics[0].Metrics {
-		if sum, ok := m.Data.(metricdata.Sum[int64]); ok {
+		if sum, ok := m.Data.(metricdata.Sum[int64]); ok && sum.DataPoints[0].Value > 0 {
 			event, _ := sum.DataPoints[0].Attributes.Value("outbox.event.type")
 			fmt.Println(m.Name, event.String(), sum.DataPoints[0].Value)
 		}

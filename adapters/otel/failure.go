@@ -2,6 +2,8 @@ package outboxotel
 
 import (
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"strings"
 
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -37,6 +39,22 @@ func errorType(err error) string {
 		err = unrecoverable.Err
 	}
 	return text(semconv.ErrorType(err).Value.AsString())
+}
+
+// sound is err, or what stands for it when its methods panic. The engine sees to
+// that already; a chain that somebody else built may not.
+func sound(err error) (sure error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			sure = &outbox.PanicError{Value: fmt.Sprintf("a method of the error, a %T, panicked", err), Stack: debug.Stack()}
+		}
+	}()
+	_ = err.Error()
+	errorType(err)
+	return err
 }
 
 // text is a string as exporters take it, no longer than what the outbox stores

@@ -2,6 +2,7 @@ package outboxotel
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -38,9 +39,22 @@ func (t *tracing) beforeWrite(ctx context.Context, envs []outbox.Envelope) ([]ou
 		return envs, nil
 	}
 	for i := range envs {
-		envs[i].Headers = t.withInjected(envs[i].Headers, injected)
+		merged := t.withInjected(envs[i].Headers, injected)
+		if size := headersSize(merged); size > outbox.MaxHeadersBytes {
+			t.report(fmt.Errorf("outboxotel: a trace context was left out of an event's headers: with it they are %d bytes long; the limit is %d",
+				size, outbox.MaxHeadersBytes))
+			merged = t.withInjected(envs[i].Headers, nil)
+		}
+		envs[i].Headers = merged
 	}
 	return envs, nil
+}
+
+func headersSize(headers map[string]string) (size int) {
+	for key, value := range headers {
+		size += len(key) + len(value)
+	}
+	return size
 }
 
 // startWrite starts the span of a write. A batch of several kinds has no one
@@ -55,7 +69,7 @@ func (t *tracing) startWrite(ctx context.Context, envs []outbox.Envelope) (start
 		if len(envs) == 1 {
 			started, span = t.tracer.Start(ctx, kind.name, op.kind, kind.start)
 			if span.IsRecording() {
-				span.SetAttributes(eventAttributes(&envs[0])...)
+				span.SetAttributes(kind.event(&envs[0])...)
 			}
 			return started, span
 		}

@@ -5,12 +5,14 @@ import (
 	"fmt"
 
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/outboxkit/outbox-go/internal/tablestats"
 )
 
 // The units, in the notation that OpenTelemetry has them in.
 const (
-	unitEvents  = "{event}"
-	unitSeconds = "s"
+	unitEvents  = tablestats.Events
+	unitSeconds = tablestats.Seconds
 )
 
 // The bounds of the histograms' buckets. Those of the latency reach from the hot
@@ -58,7 +60,11 @@ func (in *instruments) sizes(name, what string, bounds []float64) metric.Int64Hi
 }
 
 func (in *instruments) depth(name, what string) metric.Int64ObservableGauge {
-	g, err := in.meter.Int64ObservableGauge(in.prefix+"."+name, metric.WithUnit(unitEvents), metric.WithDescription(what))
+	return in.number(name, unitEvents, what)
+}
+
+func (in *instruments) number(name, unit, what string) metric.Int64ObservableGauge {
+	g, err := in.meter.Int64ObservableGauge(in.prefix+"."+name, metric.WithUnit(unit), metric.WithDescription(what))
 	in.check(name, err)
 	return g
 }
@@ -67,4 +73,23 @@ func (in *instruments) lag(name, what string) metric.Float64ObservableGauge {
 	g, err := in.meter.Float64ObservableGauge(in.prefix+"."+name, metric.WithUnit(unitSeconds), metric.WithDescription(what))
 	in.check(name, err)
 	return g
+}
+
+// observeFunc reports a value of one instrument.
+type observeFunc func(o metric.Observer, value float64)
+
+// figure makes the instrument of a figure of the table.
+func (in *instruments) figure(d tablestats.Description, opts []metric.ObserveOption) (metric.Observable, observeFunc) {
+	switch d.Unit {
+	case tablestats.Seconds:
+		g := in.lag(d.Name, d.Help)
+		return g, func(o metric.Observer, value float64) { o.ObserveFloat64(g, value, opts...) }
+	case tablestats.Errors:
+		c, err := in.meter.Int64ObservableCounter(in.prefix+"."+d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Help))
+		in.check(d.Name, err)
+		return c, func(o metric.Observer, value float64) { o.ObserveInt64(c, int64(value), opts...) }
+	default:
+		g := in.number(d.Name, d.Unit, d.Help)
+		return g, func(o metric.Observer, value float64) { o.ObserveInt64(g, int64(value), opts...) }
+	}
 }

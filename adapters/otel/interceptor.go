@@ -61,37 +61,44 @@ var errGoexit = errors.New("the listener ended its goroutine")
 func (t *tracing) startDelivery(ctx context.Context, env *outbox.Envelope) (started context.Context, span trace.Span) {
 	started, span = ctx, nowhere
 	defer t.shield("starting a span")
-	local := trace.SpanFromContext(ctx)
-	ctx = t.extract(ctx, env.Headers)
-	producer := trace.SpanContextFromContext(ctx)
-	found := producer.IsValid() && !producer.Equal(local.SpanContext())
-
+	ctx, producer := t.extract(ctx, env.Headers)
 	op := t.delivering
 	kind := op.of(env)
-	attributes := kind.attempt(env.Attempts + 1)
-	if !found || t.childOf {
-		return t.tracer.Start(ctx, kind.name, op.kind, attributes)
+	if producer.IsValid() {
+		started, span = t.tracer.Start(ctx, kind.name, op.kind, kind.start, trace.WithLinks(trace.Link{SpanContext: producer}))
+	} else {
+		started, span = t.tracer.Start(ctx, kind.name, op.kind, kind.start)
 	}
-	return t.tracer.Start(trace.ContextWithSpan(ctx, local), kind.name, op.kind, attributes,
-		trace.WithLinks(trace.Link{SpanContext: producer}))
+	if span.IsRecording() {
+		span.SetAttributes(kind.event(env)...)
+	}
+	return started, span
 }
 
-// finish says on the span which event it was and what became of the delivery,
-// and ends it. What samplers decide by was there from the beginning.
+// finish says on the span what became of the delivery, and ends it.
 func (t *tracing) finish(ctx context.Context, span trace.Span, env *outbox.Envelope, res outbox.Result, err error) {
-	defer t.shield("ending a span")
-	outcome := t.rules.outcome(ctx, env.Attempts, res, err)
-	attrs := append(eventAttributes(env), outcomeKey.String(outcome))
-	if outcome == outcomeRetry || outcome == outcomeDead {
-		typ, description := failure(res, err)
-		attrs = append(attrs, semconv.ErrorTypeKey.String(typ))
-		span.SetStatus(codes.Error, description)
+	t.describe(ctx, span, env, res, err)
+	t.end(span)
+}
+
+func (t *tracing) describe(ctx context.Context, span trace.Span, env *outbox.Envelope, res outbox.Result, err error) {
+	defer t.shield("describing a delivery")
+	err = sound(err)
+	verdict := outbox.Verdict(ctx, *env, res, err)
+	if verdict == outbox.MarkDone {
+		return
 	}
-	span.SetAttributes(attrs...)
+	outcome := outcomeKey.String(verdict.String())
+	if verdict == outbox.MarkRetry || verdict == outbox.MarkDead {
+		typ, description := failure(res, err)
+		span.SetAttributes(outcome, semconv.ErrorTypeKey.String(typ))
+		span.SetStatus(codes.Error, description)
+	} else {
+		span.SetAttributes(outcome)
+	}
 	if err != nil {
 		recordError(span, err)
 	}
-	span.End()
 }
 
 // recordError adds the event that the conventions have for errors. It is not

@@ -45,18 +45,25 @@ type kinds struct {
 	known   bounded[*labels]
 }
 
-func newKinds(common []attribute.KeyValue, limit int) *kinds {
+// newKinds makes the labels; made is called with those of each kind that has
+// labels of its own, and may be called while others ask for theirs.
+func newKinds(common []attribute.KeyValue, limit int, made func(*labels)) *kinds {
 	k := &kinds{plain: newLabels(common)}
 	if limit == 0 {
 		return k
 	}
 	k.known.limit = limit
-	k.known.make = func(kind outbox.EventKind) *labels {
+	of := func(kind outbox.EventKind) *labels {
 		return newLabels(append(slices.Clip(common),
-			aggregateTypeKey.String(string(kind.AggregateType)), eventTypeKey.String(string(kind.EventType))))
+			aggregateTypeKey.String(text(string(kind.AggregateType))), eventTypeKey.String(text(string(kind.EventType)))))
 	}
-	k.other = k.known.make(outbox.EventKind{AggregateType: otherKind, EventType: otherKind})
-	k.unknown = k.known.make(outbox.EventKind{AggregateType: unknownKind, EventType: unknownKind})
+	k.known.make = func(kind outbox.EventKind) *labels {
+		l := of(kind)
+		made(l)
+		return l
+	}
+	k.other = of(outbox.EventKind{AggregateType: otherKind, EventType: otherKind})
+	k.unknown = of(outbox.EventKind{AggregateType: unknownKind, EventType: unknownKind})
 	return k
 }
 

@@ -1,6 +1,7 @@
 package outboxotel_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,9 @@ var reports struct {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv(workerDSN) != "" {
+		work()
+	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		reports.Lock()
 		defer reports.Unlock()

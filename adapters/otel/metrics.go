@@ -2,12 +2,14 @@ package outboxotel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
@@ -20,7 +22,10 @@ import (
 type Metrics struct {
 	outbox.NopMetrics // for methods that are added later
 
-	kinds *kinds
+	meter  metric.Meter
+	prefix string
+	kinds  *kinds
+	table  watched
 
 	hotEnqueued, hotDropped, hotSkipped, coldEnqueued metric.Int64Counter
 	delivered, failed, died, deferred, leaseLost      metric.Int64Counter
@@ -28,7 +33,12 @@ type Metrics struct {
 	batch                                             metric.Int64Histogram
 
 	gauges gauges
-	close  func() error
+	watch  func() // registers the gauges, once
+
+	mu           sync.Mutex
+	closed       bool
+	registration metric.Registration // nil until the engine told a value of a gauge
+	close        func() error
 }
 
 var (
@@ -45,8 +55,16 @@ type gauges struct {
 	lagKnown    atomic.Bool
 }
 
+func (g *gauges) depths(hot, cold int) {
+	g.hot.Store(int64(hot))
+	g.cold.Store(int64(cold))
+	g.depthsKnown.Store(true)
+}
+
 // NewMetrics makes the instruments. It fails when the provider refuses one, as
-// for a prefix that is no name.
+// for a prefix that is no name. The gauges' callback is registered when the
+// engine tells their first value, so that an outbox that never starts leaves
+// nothing with the provider.
 func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 	cfg, err := newMetricsConfig(opts)
 	if err != nil {
@@ -55,7 +73,7 @@ func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 	meter := cfg.provider.Meter(scopeName, metric.WithSchemaURL(semconv.SchemaURL))
 	in := &instruments{meter: meter, prefix: cfg.prefix}
 	m := &Metrics{
-		kinds:        newKinds(cfg.attributes, cfg.kinds),
+		meter: meter, prefix: cfg.prefix,
 		hotEnqueued:  in.counter("enqueue.hot", "Events that went into the hot queue after their commit."),
 		hotDropped:   in.counter("enqueue.hot.dropped", "Events that found the hot queue full; the poller brings them."),
 		hotSkipped:   in.counter("enqueue.hot.skipped.delayed", "Events that are delayed; the poller brings them in time."),
@@ -69,6 +87,7 @@ func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 		listener:     in.seconds("listener.duration", "Time that interceptors and listener took.", durationBounds),
 		batch:        in.sizes("batch.size", "Events that the poller read at once.", batchBounds),
 	}
+	m.kinds = newKinds(cfg.attributes, cfg.kinds, m.zeroKind)
 	hot := in.depth("queue.hot.depth", "Events that wait in the hot queue.")
 	cold := in.depth("queue.cold.depth", "Events that wait in the cold queue.")
 	lag := in.lag("lag.oldest", "How long the oldest due event of the last poll had been due.")
@@ -76,7 +95,7 @@ func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 		return nil, err
 	}
 	observe := m.kinds.plain.observe
-	registration, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	report := func(_ context.Context, o metric.Observer) error {
 		if m.gauges.depthsKnown.Load() {
 			o.ObserveInt64(hot, m.gauges.hot.Load(), observe...)
 			o.ObserveInt64(cold, m.gauges.cold.Load(), observe...)
@@ -85,12 +104,29 @@ func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 			o.ObserveFloat64(lag, time.Duration(m.gauges.lag.Load()).Seconds(), observe...)
 		}
 		return nil
-	}, hot, cold, lag)
-	if err != nil {
-		return nil, fmt.Errorf("outboxotel: registering the gauges of %s: %w", cfg.prefix, err)
 	}
+	m.watch = sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.closed {
+			return
+		}
+		m.zero()
+		registration, err := meter.RegisterCallback(report, hot, cold, lag)
+		if err != nil {
+			otel.Handle(fmt.Errorf("outboxotel: registering the gauges of %s: %w", cfg.prefix, err))
+			return
+		}
+		m.registration = registration
+	})
 	m.close = sync.OnceValue(func() error {
-		if err := registration.Unregister(); err != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.closed = true
+		if m.registration == nil {
+			return nil
+		}
+		if err := m.registration.Unregister(); err != nil {
 			return fmt.Errorf("outboxotel: unregistering the gauges of %s: %w", cfg.prefix, err)
 		}
 		return nil
@@ -98,10 +134,11 @@ func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 	return m, nil
 }
 
-// Close withdraws the gauges, so that an outbox that is closed does not go on
-// showing its last depths. What was counted stays with the provider. Closing
-// again does nothing and returns the same.
-func (m *Metrics) Close() error { return m.close() }
+// Close withdraws the gauges and the figures of the table, which is read no more,
+// so that an outbox that is closed does not go on showing its last depths. What
+// was counted stays with the provider. Closing again does nothing and returns
+// the same.
+func (m *Metrics) Close() error { return errors.Join(m.table.close(), m.close()) }
 
 // HotEnqueued counts enqueue.hot.
 func (m *Metrics) HotEnqueued(kind outbox.EventKind) { m.count(m.hotEnqueued, kind) }
@@ -144,15 +181,15 @@ func (m *Metrics) ListenerRan(kind outbox.EventKind, d time.Duration) {
 
 // QueueDepths keeps queue.hot.depth and queue.cold.depth for the next reading.
 func (m *Metrics) QueueDepths(hot, cold int) {
-	m.gauges.hot.Store(int64(hot))
-	m.gauges.cold.Store(int64(cold))
-	m.gauges.depthsKnown.Store(true)
+	m.gauges.depths(hot, cold)
+	m.watch()
 }
 
 // OldestLag keeps lag.oldest for the next reading.
 func (m *Metrics) OldestLag(d time.Duration) {
 	m.gauges.lag.Store(int64(d))
 	m.gauges.lagKnown.Store(true)
+	m.watch()
 }
 
 // BatchRead records batch.size.

@@ -152,19 +152,46 @@ func TestRowsThatCannotBeDecodedAreOfAnUnknownKind(t *testing.T) {
 		return err
 	})
 	require.NoError(t, err)
-	eventually(t, func() bool { return p.one(t, "outbox.dispatch.dead") == 1 }, "the death")
-	require.Equal(t, "outbox.aggregate.type=unknown,outbox.event.type=unknown", p.read(t)["outbox.dispatch.dead"][0].labels)
+	eventually(t, func() bool {
+		return slices.Contains(p.read(t)["outbox.dispatch.dead"], figure{"{event}", 1, "outbox.aggregate.type=unknown,outbox.event.type=unknown"})
+	}, "the death")
 }
 
-func TestWhatWasNeverToldIsNotReported(t *testing.T) {
+var counters = []string{
+	"outbox.enqueue.hot", "outbox.enqueue.hot.dropped", "outbox.enqueue.hot.skipped.delayed", "outbox.enqueue.cold",
+	"outbox.dispatch.success", "outbox.dispatch.failure", "outbox.dispatch.dead", "outbox.dispatch.deferred", "outbox.lease.lost",
+}
+
+func TestWhatWasNeverToldIsNotReportedButForCounters(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)
 	m := newMetrics(t, p)
 	require.Empty(t, p.read(t))
-	m.QueueDepths(0, 0)
-	require.ElementsMatch(t, []string{"outbox.queue.hot.depth", "outbox.queue.cold.depth"}, slices.Collect(maps.Keys(p.read(t))))
+	m.QueueDepths(0, 0) // the engine has started
+	figures := p.read(t)
+	require.ElementsMatch(t, append([]string{"outbox.queue.hot.depth", "outbox.queue.cold.depth"}, counters...), slices.Collect(maps.Keys(figures)))
+	for name, points := range figures {
+		require.Equal(t, []figure{{"{event}", 0, ""}}, points, name)
+	}
 	m.OldestLag(0)
 	require.Contains(t, p.read(t), "outbox.lag.oldest")
+}
+
+// The first death of a kind is a rise from zero, which alerts can see.
+func TestTheCountersOfAKindBeginTogether(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	m := newMetrics(t, p, outboxotel.WithEventKinds(10))
+	m.QueueDepths(0, 0)
+	require.Contains(t, p.read(t), "outbox.lease.lost")
+	require.NotContains(t, p.read(t), "outbox.dispatch.dead", "no kind is known yet")
+	m.HotEnqueued(kind)
+	figures := p.read(t)
+	const labels = "outbox.aggregate.type=order,outbox.event.type=order.placed"
+	require.Equal(t, []figure{{"{event}", 1, labels}}, figures["outbox.enqueue.hot"])
+	for _, name := range counters[1:8] {
+		require.Equal(t, []figure{{"{event}", 0, labels}}, figures[name], name)
+	}
 }
 
 func TestCloseWithdrawsTheGaugesAndLeavesTheCounters(t *testing.T) {

@@ -7,8 +7,6 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // scopeName is the instrumentation scope of all spans and metrics.
@@ -24,12 +22,12 @@ type tracing struct {
 	propagator   propagation.TextMapPropagator
 	childOf      bool
 	producerSpan bool
-	rules        rules
 
 	tracer     trace.Tracer
 	writing    *operation
 	delivering *operation
 	own        map[string]bool // the headers that are the propagator's
+	w3c        bool            // it is the default one
 	reported   sync.Once       // see report
 }
 
@@ -57,16 +55,8 @@ func WithChildOf() Option { return func(t *tracing) { t.childOf = true } }
 // failed. It is for the hook.
 func WithProducerSpan() Option { return func(t *tracing) { t.producerSpan = true } }
 
-// WithMode tells the interceptor the mode of the outbox, so that the outcome on
-// the span is what the engine decides: whether a failure is the last attempt, and
-// what becomes of an event without a listener. Needed when the mode is
-// [outbox.Ordered] or its MaxAttempts or OnUnroutable are not the defaults.
-func WithMode(mode outbox.Mode) Option {
-	return func(t *tracing) { t.rules = rulesOf(mode) }
-}
-
 func newTracing(opts []Option) *tracing {
-	t := &tracing{rules: rulesOf(nil), writing: newWriting(), delivering: newDelivering()}
+	t := &tracing{writing: newWriting(), delivering: newDelivering()}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(t)
@@ -76,6 +66,7 @@ func newTracing(opts []Option) *tracing {
 		t.provider = otel.GetTracerProvider()
 	}
 	if t.propagator == nil {
+		t.w3c = true
 		t.propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	}
 	t.tracer = t.provider.Tracer(scopeName, trace.WithSchemaURL(semconv.SchemaURL))

@@ -44,11 +44,11 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 		answer     answer
 		mode       outbox.Mode
 		unroutable bool
-		outcome    string
+		outcome    any // nil: done
 		errorType  string
 		status     outbox.Status
 	}{
-		"done":                                         {outcome: "done", status: outbox.StatusDone},
+		"done":                                         {status: outbox.StatusDone},
 		"failure":                                      {answer: answer{err: errStock}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
 		"wrapped failure":                              {answer: answer{err: fmt.Errorf("selling: %w", errStock)}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
 		"failure with a type":                          {answer: answer{err: declined{}}, outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
@@ -72,9 +72,6 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 			t.Parallel()
 			spans := newRecording(t)
 			opts := []outboxotel.Option{outboxotel.WithTracerProvider(spans)}
-			if tt.mode != nil {
-				opts = append(opts, outboxotel.WithMode(tt.mode))
-			}
 			cfg := traced(opts...)
 			cfg.Mode = tt.mode
 			cfg.RetryPolicy = outbox.RetryPolicyFunc(func(int) time.Duration { return later })
@@ -126,13 +123,32 @@ func TestAPanicIsAnErrorOfTheSpanAndOfTheEvent(t *testing.T) {
 	}
 	require.Equal(t, "panic: no such shelf", details["exception.message"])
 	require.Contains(t, details["exception.stacktrace"], "outcome_test.go")
-	require.Equal(t, "done", value(attempts[1], "outbox.outcome"))
+	require.Nil(t, value(attempts[1], "outbox.outcome"))
 }
 
 func requirePanicked(t *testing.T, description string, errorType any) {
 	t.Helper()
 	require.Equal(t, "panic: no such shelf", description)
 	require.Equal(t, "panic", errorType)
+}
+
+// brokenError has a method that panics when the pointer is nil.
+type brokenError struct{ text string }
+
+func (e *brokenError) Error() string { return e.text }
+
+func TestAnErrorWhoseMethodsPanicEndsItsSpan(t *testing.T) {
+	t.Parallel()
+	spans := newRecording(t)
+	var broken *brokenError
+	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(
+		func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), broken }))
+	_, err := deliver.OnEvent(t.Context(), event())
+	require.Same(t, broken, err)
+	span := spans.wait(t, deliverPlaced, 1)[0]
+	require.Equal(t, codes.Error, span.Status.Code)
+	require.Contains(t, span.Status.Description, "a method of the error, a *outboxotel_test.brokenError, panicked")
+	require.Equal(t, "panic", value(span, "error.type"))
 }
 
 // A chain that was not built by the engine does not turn panics into errors.

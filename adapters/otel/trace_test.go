@@ -43,7 +43,6 @@ func TestDeliveryIsLinkedToTheSpanThatWroteTheEvent(t *testing.T) {
 		"messaging.system": "outbox", "messaging.operation.type": "process", "messaging.operation.name": "deliver",
 		"messaging.destination.name": "order/order.placed", "messaging.message.id": id,
 		"outbox.aggregate.type": "order", "outbox.aggregate.id": "o-1", "outbox.event.type": "order.placed",
-		"outbox.attempt": int64(1), "outbox.outcome": "done",
 	}, attributes(span))
 }
 
@@ -109,7 +108,7 @@ func TestEventsOfTheColdPathAreLinkedToo(t *testing.T) {
 	for _, span := range spans.wait(t, deliverPlaced, 2) {
 		require.Len(t, span.Links, 1)
 		require.Equal(t, request.SpanContext().SpanID(), span.Links[0].SpanContext.SpanID())
-		require.Equal(t, "done", value(span, "outbox.outcome"))
+		require.Nil(t, value(span, "outbox.outcome"), "done")
 	}
 }
 
@@ -132,7 +131,11 @@ func TestEachAttemptIsASpanWithItsOwnLink(t *testing.T) {
 		traces[span.SpanContext.TraceID()] = true
 		require.Len(t, span.Links, 1)
 		require.Equal(t, request.SpanContext().SpanID(), span.Links[0].SpanContext.SpanID())
-		require.EqualValues(t, i+1, value(span, "outbox.attempt"))
+		if i == 0 {
+			require.Nil(t, value(span, "outbox.attempt"), "the first")
+		} else {
+			require.EqualValues(t, i+1, value(span, "outbox.attempt"))
+		}
 	}
 	require.Len(t, traces, 3, "each attempt is a trace of its own")
 	require.Equal(t, "retry", value(attempts[0], "outbox.outcome"))
@@ -141,11 +144,11 @@ func TestEachAttemptIsASpanWithItsOwnLink(t *testing.T) {
 	require.Equal(t, "context.deadlineExceededError", value(attempts[0], "error.type"))
 	require.Len(t, attempts[0].Events, 1)
 	require.Equal(t, "exception", attempts[0].Events[0].Name)
-	require.Equal(t, "done", value(attempts[2], "outbox.outcome"))
+	require.Nil(t, value(attempts[2], "outbox.outcome"), "done")
 	require.Nil(t, value(attempts[2], "error.type"))
 }
 
-func TestOneTraceAcrossTwoProcesses(t *testing.T) {
+func TestOneTraceAcrossTwoOutboxes(t *testing.T) {
 	t.Parallel()
 	for _, childOf := range []bool{false, true} {
 		t.Run(map[bool]string{false: "by link", true: "by parent"}[childOf], func(t *testing.T) {

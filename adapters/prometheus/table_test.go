@@ -169,7 +169,7 @@ func TestASlowTableDoesNotHoldUpAScrape(t *testing.T) {
 	})
 }
 
-func TestAReadThatNeverEndsIsTheOnlyOneAndItsOldValuesExpire(t *testing.T) {
+func TestAReadThatNeverEndsIsTheOnlyOneAndATableThatIsNotUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -184,7 +184,7 @@ func TestAReadThatNeverEndsIsTheOnlyOneAndItsOldValuesExpire(t *testing.T) {
 		gather(t, registry)
 		stuck.Store(true)
 		time.Sleep(outboxprom.ReadInterval)
-		for range 10 {
+		for range 3 {
 			gather(t, registry)
 			time.Sleep(outboxprom.ReadInterval)
 		}
@@ -196,6 +196,33 @@ func TestAReadThatNeverEndsIsTheOnlyOneAndItsOldValuesExpire(t *testing.T) {
 		synctest.Wait()
 		require.InDelta(t, 1, gather(t, registry).value(t, "outbox_table_up"), 0)
 	})
+}
+
+// The read that a scrape begins ends after it: the next one shows what it brought.
+func TestATableWhoseReadsOutlastAScrapeIsUp(t *testing.T) {
+	t.Parallel()
+	for interval, fresh := range map[time.Duration]bool{outboxprom.ReadInterval: true, 61 * time.Second: true, 4 * time.Minute: true, time.Hour: false} {
+		t.Run(interval.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				registry, _ := watch(t, &source{read: func(ctx context.Context) (outbox.Stats, error) {
+					time.Sleep(1500 * time.Millisecond)
+					return outbox.Stats{Pending: 5}, ctx.Err()
+				}})
+				gather(t, registry)
+				for range 5 {
+					time.Sleep(interval)
+					f := gather(t, registry)
+					require.InDelta(t, 1, f.value(t, "outbox_table_up"), 0)
+					if fresh {
+						require.InDelta(t, 5, f.value(t, "outbox_events_pending"), 0)
+					} else {
+						require.NotContains(t, f, "outbox_events_pending", "too old")
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestTheFirstScrapeOfASlowTableSaysThatItIsNotUp(t *testing.T) {

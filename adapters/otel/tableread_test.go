@@ -1,0 +1,163 @@
+package outboxotel_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/outboxkit/outbox-go/adapters/otel"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func TestTableIsReadAtMostOnceInTheIntervalHoweverManyCollect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		readers := make([]*sdkmetric.ManualReader, 5)
+		var opts []sdkmetric.Option
+		for i := range readers {
+			readers[i] = sdkmetric.NewManualReader()
+			opts = append(opts, sdkmetric.WithReader(readers[i]))
+		}
+		s := always(outbox.Stats{Pending: 5})
+		m, err := outboxotel.NewMetrics(outboxotel.WithMeterProvider(sdkmetric.NewMeterProvider(opts...)))
+		require.NoError(t, err)
+		require.NoError(t, m.WatchTable(s))
+		require.Zero(t, s.reads.Load(), "nothing is read before a collection")
+		var wg sync.WaitGroup
+		for i := range 10 { // two for each reader
+			wg.Go(func() {
+				for range 601 {
+					var data metricdata.ResourceMetrics
+					if err := readers[i%len(readers)].Collect(t.Context(), &data); err != nil || len(data.ScopeMetrics) == 0 {
+						t.Errorf("a collection brought %v and %v", data, err)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+			})
+		}
+		wg.Wait() // a minute and 6,010 collections
+		require.EqualValues(t, 5, s.reads.Load())
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 5, s.reads.Load(), "nothing is read when nobody collects")
+		require.NoError(t, m.Close())
+	})
+}
+
+func TestWhenTheTableCannotBeReadItsFiguresAreAbsentAndOneErrorIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const text = "reading the table of outbox: the database is away"
+		var failing atomic.Bool
+		s := &source{read: func(context.Context) (outbox.Stats, error) {
+			if failing.Load() {
+				return outbox.Stats{}, errors.New("the database is away")
+			}
+			return outbox.Stats{Pending: 5, PollInterval: time.Second}, nil
+		}}
+		p, _ := watch(t, s)
+		before := reported(text)
+		for burst := 1; burst <= 2; burst++ {
+			failing.Store(false)
+			require.Len(t, p.read(t), len(tableUnits))
+			failing.Store(true)
+			for n := range 3 {
+				time.Sleep(outboxotel.ReadInterval)
+				require.ElementsMatch(t, []string{"outbox.table.up", "outbox.table.read.errors"}, slices.Collect(maps.Keys(p.read(t))))
+				require.Zero(t, p.one(t, "outbox.table.up"))
+				require.InDelta(t, 3*(burst-1)+n+1, p.one(t, "outbox.table.read.errors"), 0)
+			}
+			require.Equal(t, before+burst, reported(text))
+			time.Sleep(outboxotel.ReadInterval)
+		}
+		require.EqualValues(t, 8, s.reads.Load(), "a table that fails is not asked more often")
+	})
+}
+
+func TestASlowTableDoesNotHoldUpACollection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		p, _ := watch(t, &source{read: func(ctx context.Context) (outbox.Stats, error) {
+			if slow.Load() {
+				<-ctx.Done()
+				return outbox.Stats{}, ctx.Err()
+			}
+			return outbox.Stats{Pending: 5}, nil
+		}})
+		p.read(t)
+		slow.Store(true)
+		time.Sleep(outboxotel.ReadInterval)
+
+		began := time.Now()
+		figures := p.read(t)
+		require.Equal(t, outboxotel.CollectWait, time.Since(began))
+		require.Equal(t, []figure{{"{event}", 5, ""}}, figures["outbox.events.pending"], "of the read before, 16 seconds old")
+		time.Sleep(outboxotel.ReadTimeout)
+		began = time.Now()
+		require.NotContains(t, p.read(t), "outbox.events.pending")
+		require.Zero(t, time.Since(began))
+	})
+}
+
+func TestACollectionTakesNoLongerBecauseTheReadTellsTheDepths(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := watch(t, &source{read: func(context.Context) (outbox.Stats, error) {
+			time.Sleep(10 * time.Millisecond)
+			return outbox.Stats{Pending: 5, HotDepth: 1}, nil
+		}})
+		began := time.Now()
+		require.InDelta(t, 5, p.one(t, "outbox.events.pending"), 0)
+		require.Equal(t, 10*time.Millisecond, time.Since(began), "the SDK's lock is held meanwhile")
+	})
+}
+
+func TestClosingEndsAReadAndTheCollectionThatWaitsForIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{read: func(ctx context.Context) (outbox.Stats, error) {
+			<-ctx.Done()
+			return outbox.Stats{}, errors.New("the table was left alone")
+		}}
+		p, m := watch(t, s)
+		collected := make(chan map[string][]figure, 1)
+		began := time.Now()
+		go func() { collected <- p.read(t) }()
+		synctest.Wait()
+		require.NoError(t, m.Close())
+		require.Empty(t, <-collected)
+		require.Zero(t, time.Since(began))
+		require.Empty(t, p.read(t))
+		require.EqualValues(t, 1, s.reads.Load())
+		require.Zero(t, reported("the table was left alone"), "that closing ends a read is no failure")
+	})
+}
+
+func TestClosingSaysWhenAReadGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := newMeters(t)
+		m, err := outboxotel.NewMetrics(outboxotel.WithMeterProvider(p))
+		require.NoError(t, err)
+		require.NoError(t, m.WatchTable(&source{read: func(context.Context) (outbox.Stats, error) {
+			<-release
+			return outbox.Stats{}, nil
+		}}))
+		require.NotEmpty(t, p.read(t))
+		require.ErrorContains(t, m.Close(), "goes on")
+		require.ErrorContains(t, m.Close(), "goes on", "closing again returns the same")
+		require.Empty(t, p.read(t))
+		close(release)
+	})
+}
