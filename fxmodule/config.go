@@ -28,8 +28,8 @@ const (
 	Delete OnDone = "delete"
 )
 
-// DefaultMetricsPrefix is the prefix of the unnamed outbox's metrics; a named
-// one's is its name, a dot and this.
+// DefaultMetricsPrefix is what the names of metrics begin with unless
+// metrics.name-prefix says otherwise.
 const DefaultMetricsPrefix = "outbox"
 
 // Config is an outbox's configuration. Zero means the default, so that a Config
@@ -53,6 +53,7 @@ type Config struct {
 	ClaimLocking ClaimLockingConfig `yaml:"claim-locking" mapstructure:"claim-locking" split_words:"true"`
 	Purge        PurgeConfig        `yaml:"purge" mapstructure:"purge" split_words:"true"`
 	Metrics      MetricsConfig      `yaml:"metrics" mapstructure:"metrics" split_words:"true"`
+	Tracing      TracingConfig      `yaml:"tracing" mapstructure:"tracing" split_words:"true"`
 }
 
 // DispatcherConfig is for the modes single-node and multi-node; see
@@ -130,11 +131,20 @@ type PurgeConfig struct {
 
 // MetricsConfig is for every mode.
 type MetricsConfig struct {
-	// Enabled defaults to true when the module is given metrics.
+	// Enabled defaults to true when the module is given metrics. When it is set
+	// to true and the module is given none, they are those of [WithPrometheus]
+	// with the app's [prometheus.Registerer].
 	Enabled *bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
-	// NamePrefix is handed to the metrics' constructor as [MetricsPrefix].
-	// Defaults to outbox, or orders.outbox for an outbox named orders.
+	// NamePrefix is what the metrics' names begin with. Defaults to outbox. A
+	// constructor given to [WithMetrics] takes it as [MetricsPrefix].
 	NamePrefix string `yaml:"name-prefix" mapstructure:"name-prefix" split_words:"true"`
+}
+
+// TracingConfig is for every mode.
+type TracingConfig struct {
+	// Enabled defaults to true with [WithOTel]. When it is set to true without,
+	// spans go to the global provider of OpenTelemetry, as with WithOTel().
+	Enabled *bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
 }
 
 // WithDefaults is the configuration with the defaults of what its mode has, as

@@ -49,6 +49,7 @@ func keyCases() []keyCase {
 		{"purge.on-done", "delete", "", func(c *outboxfx.Config) { c.Purge.OnDone = outboxfx.Delete }},
 		{"metrics.enabled", "true", "", func(c *outboxfx.Config) { c.Metrics.Enabled = &yes }},
 		{"metrics.name-prefix", "shop", "", func(c *outboxfx.Config) { c.Metrics.NamePrefix = "shop" }},
+		{"tracing.enabled", "true", "", func(c *outboxfx.Config) { c.Tracing.Enabled = &yes }},
 	}
 }
 

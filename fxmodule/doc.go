@@ -14,7 +14,8 @@
 // depend on a service that writes through the same outbox.
 //
 // [NewModule] takes options: [Named] makes one of several outboxes, each with a
-// database of its own, the others replace parts. [LoadConfig] reads a [Config]
+// database of its own, the others replace parts or add to them: [WithPrometheus]
+// and [WithOTelMetrics] metrics, [WithOTel] traces. [LoadConfig] reads a [Config]
 // from YAML and variables OUTBOX_….
 //
 // Errors of wiring come from fx.New, and from fx.ValidateApp as far as it can

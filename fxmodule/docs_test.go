@@ -59,7 +59,9 @@ func TestTheDocumentsTableIsTrue(t *testing.T) {
 		case "claim-locking.owner-id":
 			require.Equal(t, "host, process id and a random part", def)
 		case "metrics.enabled":
-			require.Equal(t, "`true` with `WithMetrics`", def)
+			require.Equal(t, "`true` with metrics", def)
+		case "tracing.enabled":
+			require.Equal(t, "`true` with `WithOTel`", def)
 		default:
 			require.Equal(t, "`"+show(fields[key].Interface())+"`", def, key)
 		}

@@ -53,9 +53,10 @@ type resolved struct{ Config }
 
 // parts are what the outbox was made of, as far as starting it needs them.
 type parts struct {
-	db     *sql.DB
-	store  outbox.Store
-	config resolved
+	db      *sql.DB
+	store   outbox.Store
+	config  resolved
+	metrics outbox.Metrics // nil for none
 }
 
 // NewModule makes an outbox part of an app: it needs a *sql.DB, takes a [Config]
@@ -85,7 +86,7 @@ func NewModule(opts ...Option) fx.Option {
 		fx.Provide(fx.Annotate(func(c resolved) MetricsPrefix { return MetricsPrefix(c.metricsPrefix(m.name)) },
 			fx.ParamTags(part("config")), fx.ResultTags(own))),
 		providePart[outbox.Store](m.name, "store", m.store, m.detectStore),
-		providePart[outbox.Metrics](m.name, "metrics", m.metrics, func() outbox.Metrics { return nil }),
+		providePart[outbox.Metrics](m.name, "metrics", m.metrics, m.metricsOfConfig),
 		providePart[outbox.RetryPolicy](m.name, "retry policy", m.retry, func() outbox.RetryPolicy { return nil }),
 		providePart[*slog.Logger](m.name, "logger", m.logger, slog.Default),
 		providePart[outbox.ListenerRegistry](m.name, "registry", m.registry, func() outbox.ListenerRegistry { return nil }),
@@ -93,7 +94,7 @@ func NewModule(opts ...Option) fx.Option {
 			fx.ParamTags(own, part("config"), part("store"), part("metrics"), part("retry policy"), part("logger"), part("registry"), group, group),
 			fx.ResultTags(own, own, own, part("parts")))),
 		fx.Provide(fx.Annotate(m.useOf, fx.ParamTags(own, part("parts")), fx.ResultTags(group))),
-		fx.Invoke(fx.Annotate(m.run, fx.ParamTags("", own, part("parts"), group, group, group, group, group))),
+		fx.Invoke(fx.Annotate(m.run, fx.ParamTags("", own, part("parts"), `optional:"true"`, group, group, group, group, group))),
 	)
 }
 
@@ -167,13 +168,11 @@ func (m *module) build(
 	if m.registry != nil {
 		cfg.Registry = registry
 	}
-	if m.metrics != nil {
-		if c.metricsEnabled() {
-			cfg.Metrics = metrics
-		} else if closer, can := metrics.(io.Closer); can { // as the outbox would have done
-			if err := closer.Close(); err != nil {
-				return nil, nil, nil, parts{}, fmt.Errorf("outboxfx: closing the metrics of %s, which are switched off: %w", describe(m.name), err)
-			}
+	if c.metricsEnabled() {
+		cfg.Metrics = metrics
+	} else if closer, can := metrics.(io.Closer); can { // as the outbox would have done
+		if err := closer.Close(); err != nil {
+			return nil, nil, nil, parts{}, fmt.Errorf("outboxfx: closing the metrics of %s, which are switched off: %w", describe(m.name), err)
 		}
 	}
 	if m.retry != nil {
@@ -181,23 +180,21 @@ func (m *module) build(
 	}
 	cfg.Interceptors = append(slices.Clone(m.interceptors), values(inOrder(interceptors, m.name))...)
 	cfg.Hooks = append(slices.Clone(m.hooks), values(inOrder(hooks, m.name))...)
-	m.trace(&cfg)
+	m.trace(&cfg, c)
 	o, err := outbox.New(cfg)
-	if err == nil {
-		err = watchTable(cfg, o)
-	}
 	if err != nil {
+		if closer, can := cfg.Metrics.(io.Closer); can { // there will be no outbox that would
+			err = errors.Join(err, closer.Close())
+		}
 		return nil, nil, nil, parts{}, fmt.Errorf("outboxfx: making %s: %w", describe(m.name), err)
 	}
-	return o, o.Writer(), o.DeadLetters(), parts{db, store, c}, nil
+	return o, o.Writer(), o.DeadLetters(), parts{db, store, c, cfg.Metrics}, nil
 }
 
 // conflicts reports settings that an option leaves without effect.
 func (m *module) conflicts(c resolved, store outbox.Store) error {
 	var errs []error
-	conflict := func(key, problem string) {
-		errs = append(errs, fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), &KeyError{Key: key, Problem: problem}))
-	}
+	conflict := func(key, problem string) { errs = append(errs, m.conflict(key, problem)) }
 	if m.store != nil && c.TableName != "" {
 		conflict("table-name", "is set, but WithStore's store names its table itself, as with sqlstore.WithTable")
 	}
@@ -207,8 +204,9 @@ func (m *module) conflicts(c resolved, store outbox.Store) error {
 	if m.retry != nil && c.Retry != (RetryConfig{}) {
 		conflict("retry", "is set, but WithRetryPolicy replaces it")
 	}
-	if m.metrics == nil && c.Metrics.Enabled != nil && *c.Metrics.Enabled {
-		conflict("metrics.enabled", "is true, but the module is given no metrics; add WithMetrics, WithPrometheus or WithOTelMetrics")
-	}
 	return errors.Join(errs...)
+}
+
+func (m *module) conflict(key, problem string) error {
+	return fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), &KeyError{Key: key, Problem: problem})
 }

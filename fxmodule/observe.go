@@ -12,42 +12,40 @@ import (
 )
 
 // WithPrometheus has Prometheus scrape the outbox's figures and those of its
-// table: [outboxprom.New] with the [MetricsPrefix] and the options, and
-// [outboxprom.Metrics.WatchTable]. A nil registerer is
-// [prometheus.DefaultRegisterer]. They are unregistered when the app stops.
+// table: [outboxprom.New] with the options and [outboxprom.Metrics.WatchTable]. A
+// nil registerer is [prometheus.DefaultRegisterer]. The figures are on the
+// registry from when the outbox starts until it stops, and a name that is taken
+// is an error when the app is made. Those of a named outbox have the label
+// outbox, its name.
 func WithPrometheus(registerer prometheus.Registerer, opts ...outboxprom.Option) Option {
 	if registerer == nil {
 		registerer = prometheus.DefaultRegisterer
 	}
 	return func(m *module) {
-		m.measure("WithPrometheus", func(prefix MetricsPrefix) (outbox.Metrics, error) {
-			metrics, err := outboxprom.New(registerer, append([]outboxprom.Option{outboxprom.WithPrefix(string(prefix))}, opts...)...)
-			if err != nil {
-				return nil, err
-			}
-			return metrics, nil
+		if isNil(registerer) {
+			m.errs = append(m.errs, fmt.Errorf("outboxfx: WithPrometheus of %s is given a nil %T", describe(m.name), registerer))
+		}
+		m.measure("WithPrometheus", func(c resolved, known []moduleName) (outbox.Metrics, error) {
+			return m.prometheusMetrics(c, registerer, known, opts)
 		})
 	}
 }
 
 // WithOTel traces writes and deliveries with OpenTelemetry: [outboxotel.Hook],
 // which sees an event after all other hooks, and [outboxotel.Interceptor], around
-// all others. The interceptor knows the outbox's mode.
+// all others. The interceptor knows the outbox's mode. With tracing.enabled false
+// they are left out.
 func WithOTel(opts ...outboxotel.Option) Option {
 	return func(m *module) { m.tracing = append([]outboxotel.Option{}, opts...) }
 }
 
-// WithOTelMetrics passes the outbox's figures on to OpenTelemetry:
-// [outboxotel.NewMetrics] with the [MetricsPrefix] and the options.
+// WithOTelMetrics passes the outbox's figures and those of its table on to
+// OpenTelemetry: [outboxotel.NewMetrics] with the options and
+// [outboxotel.Metrics.WatchTable]. Those of a named outbox have the attribute
+// outbox, its name.
 func WithOTelMetrics(opts ...outboxotel.MetricsOption) Option {
 	return func(m *module) {
-		m.measure("WithOTelMetrics", func(prefix MetricsPrefix) (outbox.Metrics, error) {
-			metrics, err := outboxotel.NewMetrics(append([]outboxotel.MetricsOption{outboxotel.WithPrefix(string(prefix))}, opts...)...)
-			if err != nil {
-				return nil, err
-			}
-			return metrics, nil
-		})
+		m.measure("WithOTelMetrics", func(c resolved) (outbox.Metrics, error) { return m.otelMetrics(c, opts) })
 	}
 }
 
@@ -60,24 +58,24 @@ func (m *module) measure(option string, metrics any) {
 	m.metrics = &part{option, metrics}
 }
 
-// trace adds the hook and the interceptor of WithOTel.
-func (m *module) trace(cfg *outbox.Config) {
-	if m.tracing == nil {
+// trace adds the hook and the interceptor of WithOTel, or of tracing.enabled.
+func (m *module) trace(cfg *outbox.Config, c resolved) {
+	if enabled := c.Tracing.Enabled; enabled == nil && m.tracing == nil || enabled != nil && !*enabled {
 		return
 	}
-	opts := append([]outboxotel.Option{outboxotel.WithMode(cfg.Mode)}, m.tracing...)
-	cfg.Interceptors = slices.Insert(cfg.Interceptors, 0, outboxotel.Interceptor(opts...))
-	cfg.Hooks = append(cfg.Hooks, outboxotel.Hook(opts...))
+	cfg.Interceptors = slices.Insert(cfg.Interceptors, 0, outboxotel.Interceptor(m.tracing...))
+	cfg.Hooks = append(cfg.Hooks, outboxotel.Hook(m.tracing...))
 }
 
-// tableWatcher is metrics that also read the table; those of outboxprom do.
+// tableWatcher is metrics that also read the table; those of outboxprom and of
+// outboxotel do, whose StatsSource is the same type.
 type tableWatcher interface {
 	WatchTable(source outboxprom.StatsSource) error
 }
 
 // watchTable lets metrics that do read the table.
-func watchTable(cfg outbox.Config, o *outbox.Outbox) error {
-	if w, ok := cfg.Metrics.(tableWatcher); ok {
+func watchTable(metrics outbox.Metrics, o *outbox.Outbox) error {
+	if w, ok := metrics.(tableWatcher); ok {
 		return w.WatchTable(o)
 	}
 	return nil

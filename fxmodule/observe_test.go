@@ -18,6 +18,7 @@ import (
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 // gathered is the counters and gauges without labels in a registry, by name.
@@ -46,9 +47,9 @@ func TestPrometheusIsScrapedAndUnregistered(t *testing.T) {
 	box.awaits(t, "o-1")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		values := gathered(c, registry)
-		require.InDelta(c, 1, values["orders_outbox_enqueue_hot_total"], 0)
-		require.InDelta(c, 1, values["orders_outbox_dispatch_success_total"], 0)
-		require.InDelta(c, 1, values["orders_outbox_table_up"], 0, "the table is watched")
+		require.InDelta(c, 1, values["outbox_enqueue_hot_total"], 0)
+		require.InDelta(c, 1, values["outbox_dispatch_success_total"], 0)
+		require.InDelta(c, 1, values["outbox_table_up"], 0, "the table is watched")
 	}, 20*time.Second, 5*time.Millisecond)
 	require.NoError(t, app.Stop(t.Context()))
 	require.Empty(t, gathered(t, registry))
@@ -73,6 +74,39 @@ func TestOnePlaceForMetrics(t *testing.T) {
 		outboxfx.AsListener(newInbox, outboxfx.On("Order", "Placed")))
 	started(t, taken)
 	require.ErrorContains(t, newError(taken), "already registered")
+}
+
+func TestOTelMetricsWatchTheTableUntilTheAppStops(t *testing.T) {
+	t.Parallel()
+	reader := metric.NewManualReader()
+	table := func() map[string]int64 {
+		var data metricdata.ResourceMetrics
+		require.NoError(t, reader.Collect(t.Context(), &data))
+		values := map[string]int64{}
+		for _, scope := range data.ScopeMetrics {
+			for _, m := range scope.Metrics {
+				if gauge, ok := m.Data.(metricdata.Gauge[int64]); ok && len(gauge.DataPoints) == 1 {
+					values[m.Name] = gauge.DataPoints[0].Value
+				}
+			}
+		}
+		return values
+	}
+	db := openSQLite(t)
+	w, err := outbox.New(outbox.Config{DB: db, Store: sqlstore.SQLite(), Mode: outbox.WriterOnly{}})
+	require.NoError(t, err)
+	later := placed("o-1")
+	later.DeliverAfter = time.Hour
+	write(t, db, w.Writer(), later)
+	app := fx.New(fx.NopLogger, fx.Supply(db),
+		outboxfx.NewModule(outboxfx.WithOTelMetrics(outboxotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))),
+		outboxfx.AsListener(newInbox, outboxfx.On("Order", "Placed")), fx.Invoke(func(*outbox.Outbox) {}))
+	require.NoError(t, app.Start(t.Context()))
+	values := table()
+	require.EqualValues(t, 1, values["outbox.table.up"])
+	require.EqualValues(t, 1, values["outbox.events.delayed"])
+	require.NoError(t, app.Stop(t.Context()))
+	require.Empty(t, table())
 }
 
 func TestWritesAndDeliveriesAreTraced(t *testing.T) {

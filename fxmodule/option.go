@@ -10,9 +10,11 @@ import "github.com/outboxkit/outbox-go/outbox"
 // app.
 type Option func(*module)
 
-// MetricsPrefix is what the names of an outbox's metrics begin with: the setting
-// metrics.name-prefix, by default "outbox", or "orders.outbox" for an outbox
-// named "orders". A constructor given to [WithMetrics] asks for it.
+// MetricsPrefix is what tells the names of an outbox's metrics from others': the
+// setting metrics.name-prefix, by default "outbox", or "orders.outbox" for an
+// outbox named "orders". A constructor given to [WithMetrics] asks for it.
+// [WithPrometheus] and [WithOTelMetrics] leave the prefix of a named outbox as it
+// is and give its figures a label.
 type MetricsPrefix string
 
 // Named makes the outbox one of several. It needs a *sql.DB of that name and

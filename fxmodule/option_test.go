@@ -140,6 +140,15 @@ func TestMetricsAreUsedUnlessSwitchedOff(t *testing.T) {
 	}
 }
 
+func TestMetricsAreClosedWhenNoOutboxIsMadeOfThem(t *testing.T) {
+	t.Parallel()
+	metrics := &counts{}
+	err := newError(fx.Supply(openSQLite(t)), outboxfx.NewModule(outboxfx.WithMetrics(metrics), outboxfx.WithInterceptors(noListener)))
+	require.ErrorContains(t, err, "outboxfx: making the outbox")
+	_, closed := metrics.seen()
+	require.True(t, closed)
+}
+
 // deaf is a registry of the user's own kind.
 type deaf struct{ box *inbox }
 

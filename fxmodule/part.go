@@ -66,6 +66,8 @@ func ownTags(outboxName string, ctor any) []string {
 			tags[i] = nameTag(outboxName)
 		case reflect.TypeFor[resolved]():
 			tags[i] = partTag(outboxName, "config")
+		case reflect.TypeFor[[]moduleName]():
+			tags[i] = group
 		}
 	}
 	return tags
