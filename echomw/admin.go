@@ -35,7 +35,7 @@ func WithoutPayloads() AdminOption { return func(a *admin) { a.withoutPayloads =
 // The endpoints, all of which answer in JSON:
 //
 //	GET    /stats                      counts, ages and queues
-//	GET    /dead-letters               ?event_type= &aggregate_type= &since= &until= &limit=
+//	GET    /dead-letters               ?event_type= &aggregate_type= &since= &until= &limit= &after=
 //	GET    /dead-letters/:id           one, with headers and payload
 //	POST   /dead-letters/:id/replay    delivers it again
 //	POST   /dead-letters/replay        delivers all again; filters as in the listing
@@ -117,7 +117,7 @@ func (a *admin) stats(c echo.Context) error {
 }
 
 func (a *admin) list(c echo.Context) error {
-	p, err := parametersOf(c, slices.Concat(filterParameters, []string{"limit"})...)
+	p, err := parametersOf(c, slices.Concat(filterParameters, []string{"limit", "after"})...)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,11 @@ func (a *admin) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	letters, err := a.dead.Query(c.Request().Context(), filter, limit+1)
+	after, err := p.after()
+	if err != nil {
+		return err
+	}
+	letters, err := a.dead.QueryAfter(c.Request().Context(), filter, after, limit+1)
 	if err != nil {
 		return err
 	}
@@ -140,6 +144,9 @@ func (a *admin) list(c echo.Context) error {
 	answer := listing{DeadLetters: make([]deadLetter, len(letters)), More: more}
 	for i := range letters {
 		answer.DeadLetters[i] = summary(&letters[i])
+	}
+	if more {
+		answer.Next = placeOf(&letters[limit-1])
 	}
 	return c.JSON(http.StatusOK, answer)
 }

@@ -117,7 +117,11 @@ func TestAdminOnEveryDatabase(t *testing.T) {
 		cut := a.tree(a.send("GET", "/admin/dead-letters?limit=2"), 200)
 		require.Len(t, cut["dead_letters"], 2)
 		require.Equal(t, true, cut["more"])
-		require.Equal(t, false, a.tree(a.send("GET", "/admin/dead-letters?limit=3"), 200)["more"])
+		whole := a.tree(a.send("GET", "/admin/dead-letters?limit=3"), 200)
+		require.Equal(t, false, whole["more"])
+		require.NotContains(t, whole, "next")
+		require.Equal(t, []string{"3"}, a.ids("?limit=2&after="+url.QueryEscape(cut["next"].(string))))
+		require.Empty(t, a.ids("?event_type=Shipped&after="+url.QueryEscape(cut["next"].(string))))
 
 		one := a.tree(a.send("GET", "/admin/dead-letters/2"), 200)
 		require.Equal(t, map[string]any{"secret": "of 2"}, one["payload"])
@@ -193,6 +197,9 @@ func TestBadParametersAreNamed(t *testing.T) {
 		{"GET", "/dead-letters?limit=ten", "limit", "must be a number from 1 to 200"},
 		{"GET", "/dead-letters?limit=99999999999999999999", "limit", "must be a number from 1 to 200"},
 		{"GET", "/dead-letters?limit=1&limit=2", "limit", "more than once"},
+		{"GET", "/dead-letters?after=1", "after", "field next"},
+		{"GET", "/dead-letters?after=2026-01-01T00:00:00Z,", "after", "field next"},
+		{"POST", "/dead-letters/replay?after=2026-01-01T00:00:00Z,1", `"after"`, "unknown"},
 		{"GET", "/dead-letters?since=yesterday", "since", "must be a time like"},
 		{"GET", "/dead-letters?since=2026-01-01T00:00:00+01:00", "since", "%2B"},
 		{"GET", "/dead-letters?until=0001-01-01T00:00:00Z", "until", "year"},

@@ -38,6 +38,8 @@ type listing struct {
 	DeadLetters []deadLetter `json:"dead_letters"`
 	// More says that the limit cut the listing off.
 	More bool `json:"more"`
+	// Next is the parameter "after" of the next page; missing on the last one.
+	Next string `json:"next,omitempty"`
 }
 
 type replayed struct {

@@ -79,6 +79,25 @@ func (p parameters) limit() (int, error) {
 	return n, nil
 }
 
+// placeOf is a letter's place in the order of listings, as "after" has it.
+func placeOf(letter *outbox.DeadLetter) string {
+	return letter.DiedAt.UTC().Format(time.RFC3339Nano) + "," + letter.EventID
+}
+
+// after is the letter behind which a listing begins.
+func (p parameters) after() (outbox.DeadLetter, error) {
+	text, given := p["after"]
+	if !given {
+		return outbox.DeadLetter{}, nil
+	}
+	died, id, _ := strings.Cut(text, ",")
+	at, err := time.Parse(time.RFC3339Nano, died)
+	if year := at.UTC().Year(); err != nil || id == "" || year < 1000 || year > 9999 {
+		return outbox.DeadLetter{}, &parameterError{"after", fmt.Sprintf("is %q; it must be the field next of a listing", text)}
+	}
+	return outbox.DeadLetter{Envelope: outbox.Envelope{EventID: id}, DiedAt: at.UTC()}, nil
+}
+
 func (p parameters) filter() (outbox.DeadFilter, error) {
 	since, err := p.time("since")
 	if err != nil {

@@ -4,12 +4,19 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 )
+
+// tableMetrics are of the rows, which all processes see alike.
+var tableMetrics = []string{
+	"outbox_events_pending", "outbox_events_due", "outbox_events_delayed", "outbox_events_dead", "outbox_oldest_due_age_seconds",
+}
 
 type source struct{ Type, UID string }
 
@@ -21,6 +28,8 @@ type dashboard struct {
 		List []struct {
 			Name, Type string
 			Query      json.RawMessage
+			AllValue   string
+			IncludeAll bool
 		}
 	}
 	Panels []panel
@@ -32,8 +41,8 @@ type panel struct {
 	GridPos     struct{ X, Y, W, H int }
 	Datasource  source
 	Targets     []struct {
-		RefID, Expr string
-		Datasource  source
+		RefID, Expr, LegendFormat string
+		Datasource                source
 	}
 }
 
@@ -55,7 +64,7 @@ func TestDashboardAsksForMetricsThatExist(t *testing.T) {
 		for _, target := range p.Targets {
 			queries++
 			requireMetrics(t, known, target.Expr)
-			for _, name := range metricPattern.FindAllString(target.Expr, -1) {
+			for _, name := range metricsOf(target.Expr) {
 				asked[name] = true
 			}
 		}
@@ -87,7 +96,7 @@ func TestDashboardIsOneThatGrafana10Imports(t *testing.T) {
 	for _, variable := range d.Templating.List {
 		variables[variable.Name] = variable.Type
 	}
-	require.Equal(t, map[string]string{"datasource": "datasource", "job": "query", "instance": "query"}, variables)
+	require.Equal(t, map[string]string{"datasource": "datasource", "job": "query", "outbox": "query", "instance": "query"}, variables)
 	ids, taken := map[int]bool{}, map[[2]int]int{}
 	for _, p := range d.Panels {
 		require.False(t, ids[p.ID], "two panels have the id %d", p.ID)
@@ -110,10 +119,43 @@ func TestDashboardIsOneThatGrafana10Imports(t *testing.T) {
 			require.Equal(t, source{"prometheus", "${datasource}"}, target.Datasource, p.Title)
 			require.False(t, refs[target.RefID], p.Title)
 			refs[target.RefID] = true
-			for _, name := range []string{`job=~"$job"`, `instance=~"$instance"`} {
-				require.Equal(t, len(metricPattern.FindAllString(target.Expr, -1)), strings.Count(target.Expr, name),
+			for _, name := range []string{`job=~"$job"`, `instance=~"$instance"`, `outbox=~"$outbox"`} {
+				require.Equal(t, len(metricsOf(target.Expr)), strings.Count(target.Expr, name),
 					"%s: every metric is filtered by what is picked", p.Title)
 			}
+		}
+	}
+}
+
+// TestDashboardTellsOutboxesApart: what is summed up over several outboxes is the
+// figure of none.
+func TestDashboardTellsOutboxesApart(t *testing.T) {
+	t.Parallel()
+	d := readDashboard(t)
+	aggregation := regexp.MustCompile(`\b(sum|max|min)\b(?: by \(([^)]*)\))?`)
+	for _, p := range d.Panels {
+		for _, target := range p.Targets {
+			require.Contains(t, target.LegendFormat, "{{outbox}}", p.Title)
+			for _, by := range aggregation.FindAllStringSubmatch(target.Expr, -1) {
+				require.Contains(t, strings.Split(by[2], ", "), "outbox", "%s: %s", p.Title, target.Expr)
+			}
+			for _, name := range metricsOf(target.Expr) {
+				if slices.Contains(tableMetrics, name) {
+					require.Contains(t, target.Expr, "max by (job, outbox) (", "%s: every process sees the same rows", p.Title)
+				}
+			}
+		}
+	}
+}
+
+// TestVariablesOfTheDashboardLeaveNothingOutAtFirst: series without a label match
+// its variable, too.
+func TestVariablesOfTheDashboardLeaveNothingOutAtFirst(t *testing.T) {
+	t.Parallel()
+	for _, variable := range readDashboard(t).Templating.List {
+		if variable.Type == "query" {
+			require.True(t, variable.IncludeAll, variable.Name)
+			require.Equal(t, ".*", variable.AllValue, variable.Name)
 		}
 	}
 }
@@ -126,7 +168,7 @@ func TestPromtoolAcceptsTheQueriesOfTheDashboard(t *testing.T) {
 	var list []rule
 	for _, p := range readDashboard(t).Panels {
 		for _, target := range p.Targets {
-			expr := strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$instance", ".*").Replace(target.Expr)
+			expr := strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$instance", ".*", "$outbox", ".*").Replace(target.Expr)
 			require.NotContains(t, expr, "$")
 			list = append(list, rule{"panel:" + strings.ToLower(target.RefID) + ":" + strings.Repeat("x", len(list)+1), expr})
 		}

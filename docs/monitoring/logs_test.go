@@ -133,7 +133,7 @@ func TestTheTableOfLogKeysIsWhatIsUsedAndKeysAreConstants(t *testing.T) {
 		require.NoError(t, err)
 		keys[name] = true
 	}
-	for _, key := range []string{"occurred_at", "available_at"} { // of Envelope.LogValue
+	for _, key := range []string{"occurred_at", "available_at", "outbox"} { // of Envelope.LogValue, and of outboxfx
 		keys[key] = true
 	}
 	var documented, used, constants []string
@@ -147,5 +147,5 @@ func TestTheTableOfLogKeysIsWhatIsUsedAndKeysAreConstants(t *testing.T) {
 		constants = append(constants, value)
 	}
 	require.ElementsMatch(t, used, documented)
-	require.ElementsMatch(t, append(constants, "callback"), documented)
+	require.ElementsMatch(t, append(constants, "callback", "outbox"), documented)
 }

@@ -2,13 +2,18 @@ package monitoring_test
 
 import (
 	"os"
-	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 )
+
+// ruleTests are promtool's: the sample series and when which alert fires.
+var ruleTests = []string{"rules_test.yaml", "rules_rates_test.yaml"}
 
 type rules struct {
 	Groups []struct {
@@ -63,7 +68,35 @@ func TestAlertsUseMetricsThatExistAndAreExplained(t *testing.T) {
 	require.Len(t, table(t, "alert", "severity"), len(alerts))
 }
 
-func TestEveryAlertFiresOnSampleSeriesOfMetricsThatExist(t *testing.T) {
+// TestSumsLeaveOutTheLabelsOfTheProcessAndOfTheEvent: with a label of the event
+// in it, each kind of events would be judged alone.
+func TestSumsLeaveOutTheLabelsOfTheProcessAndOfTheEvent(t *testing.T) {
+	t.Parallel()
+	const process, event = "instance, pod", "event_type, aggregate_type, outbox_event_type, outbox_aggregate_type"
+	ofEvents := map[string]bool{}
+	for _, row := range table(t, "document", "Prometheus") {
+		ofEvents[codes(row[1])[0]] = row[3] == "event"
+	}
+	pattern := regexp.MustCompile(`sum without \(([^)]*)\)`)
+	sums := 0
+	for _, group := range readRules(t).Groups {
+		for _, rule := range group.Rules {
+			want := process
+			if slices.ContainsFunc(metricsOf(rule.Expr), func(name string) bool { return ofEvents[name] }) {
+				want += ", " + event
+			}
+			found := pattern.FindAllStringSubmatch(rule.Expr, -1)
+			require.Len(t, found, strings.Count(rule.Expr, "sum "), rule.Alert)
+			for _, sum := range found {
+				sums++
+				require.Equal(t, want, strings.TrimSuffix(sum[1], ", of"), rule.Alert)
+			}
+		}
+	}
+	require.GreaterOrEqual(t, sums, 5)
+}
+
+func TestEveryAlertFiresAndResolvesOnSampleSeriesOfMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	type samples struct {
 		Tests []struct {
@@ -76,16 +109,23 @@ func TestEveryAlertFiresOnSampleSeriesOfMetricsThatExist(t *testing.T) {
 		}
 	}
 	known := series(t)
-	fires, silent := map[string]bool{}, map[string]bool{}
-	for _, test := range readYAML[samples](t, "rules_test.yaml").Tests {
-		for _, input := range test.InputSeries {
-			requireMetrics(t, known, input.Series)
-		}
-		for _, check := range test.AlertRuleTest {
-			if len(check.ExpAlerts) > 0 {
-				fires[check.Alertname] = true
-			} else {
-				silent[check.Alertname] = true
+	silent, fires, resolves := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, file := range ruleTests {
+		for _, test := range readYAML[samples](t, file).Tests {
+			for _, input := range test.InputSeries {
+				requireMetrics(t, known, input.Series)
+			}
+			fired := map[string]bool{}
+			for _, check := range test.AlertRuleTest { // in the order of time
+				name := check.Alertname
+				switch {
+				case len(check.ExpAlerts) > 0:
+					fired[name], fires[name] = true, true
+				case fired[name]:
+					resolves[name] = true
+				default:
+					silent[name] = true
+				}
 			}
 		}
 	}
@@ -93,19 +133,9 @@ func TestEveryAlertFiresOnSampleSeriesOfMetricsThatExist(t *testing.T) {
 		for _, rule := range group.Rules {
 			require.True(t, fires[rule.Alert], "no sample makes %s fire", rule.Alert)
 			require.True(t, silent[rule.Alert], "no sample leaves %s silent", rule.Alert)
+			require.True(t, resolves[rule.Alert], "in no sample is %s over again", rule.Alert)
 		}
 	}
-}
-
-// promtool runs Prometheus's own tool on files of this folder.
-func promtool(t *testing.T, args ...string) {
-	t.Helper()
-	path, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool is not installed; it is in Debian's package prometheus (apt-get install --no-install-recommends prometheus) and in Prometheus's releases. What needs no promtool is tested beside this.")
-	}
-	out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
-	require.NoError(t, err, string(out))
 }
 
 func TestPromtoolAcceptsTheRules(t *testing.T) {
@@ -115,5 +145,5 @@ func TestPromtoolAcceptsTheRules(t *testing.T) {
 
 func TestPromtoolSeesTheRulesFireOnSampleSeries(t *testing.T) {
 	t.Parallel()
-	promtool(t, "test", "rules", "rules_test.yaml")
+	promtool(t, append([]string{"test", "rules"}, ruleTests...)...)
 }

@@ -215,46 +215,6 @@ func TestMetricsAreScraped(t *testing.T) {
 	}, 20*time.Second, 20*time.Millisecond)
 }
 
-// One trace from the request through the write to the listener.
-func TestARequestAndItsDeliveryAreOneTrace(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t, testdb.Main()[2], "bun")
-	p.env = append(p.env, "OTEL_TRACES_EXPORTER=console")
-	s := p.start(t)
-	status, _, err := s.call(http.MethodPost, "/orders?simulate=listener-error", `{"customer":"Ada","item":"tea","quantity":1}`)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusCreated, status)
-	require.Eventually(t, func() bool { byOrder, _ := p.delivered(t); return len(byOrder) == 1 }, 20*time.Second, 5*time.Millisecond)
-	require.NoError(t, s.Process.Signal(syscall.SIGTERM))
-	type span struct {
-		Name                string
-		SpanContext, Parent struct{ TraceID, SpanID string }
-	}
-	var request span
-	var deliveries []span
-	require.Eventually(t, func() bool {
-		request, deliveries = span{}, nil
-		for _, line := range s.output() {
-			var found span
-			if json.Unmarshal([]byte(line), &found) != nil {
-				continue
-			}
-			switch {
-			case found.Name == "POST /orders":
-				request = found
-			case strings.HasPrefix(found.Name, "deliver "):
-				deliveries = append(deliveries, found)
-			}
-		}
-		return request.Name != "" && len(deliveries) == 3
-	}, 20*time.Second, 5*time.Millisecond, "a span for the request, and one for each attempt")
-	s.end(t)
-	for _, d := range deliveries {
-		require.Equal(t, request.SpanContext.TraceID, d.SpanContext.TraceID)
-		require.Equal(t, request.SpanContext.SpanID, d.Parent.SpanID)
-	}
-}
-
 func TestWrongSettingsAreExplained(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -4,11 +4,23 @@
 //
 //	go run ./samples/echo-fx-demo        # serves on :8080
 //	go run ./samples/echo-fx-demo -tour  # shows itself what it does
+//	go run ./samples/echo-fx-demo -h     # the flags and variables
+//
+// GET /metrics is for Prometheus. With OTEL_TRACES_EXPORTER=console the service
+// prints its spans, and with otlp it sends them to OTEL_EXPORTER_OTLP_ENDPOINT
+// over HTTP. A request, the write of its event, each delivery and what the
+// listener does then are one trace:
+//
+//	POST /orders
+//	└─ write Order/OrderPlaced
+//	   └─ deliver Order/OrderPlaced
+//	      └─ ship order
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -22,6 +34,9 @@ import (
 
 func main() {
 	settings, err := readSettings(os.Args[1:], os.Getenv)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
 	if err == nil {
 		err = run(settings)
 	}
@@ -52,12 +67,12 @@ func newApp(settings Settings, provider trace.TracerProvider, more ...fx.Option)
 }
 
 // run starts the service and stops it at SIGTERM, or shows it.
-func run(settings Settings) (err error) {
+func run(settings Settings) error {
 	provider, flush, err := newTracerProvider(settings)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, flush()) }()
+	defer flush()
 	if settings.Tour {
 		return tour(settings, provider)
 	}

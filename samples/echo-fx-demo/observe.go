@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,36 +31,57 @@ func observed(provider trace.TracerProvider) fx.Option {
 		fx.Supply(registry, fx.Annotate(provider, fx.As(new(trace.TracerProvider)))),
 		outboxfx.NewModule(
 			outboxfx.WithPrometheus(registry, outboxprom.WithEventLabels(20)),
-			// A child, so that a request and its deliveries are one trace to look
-			// at.
-			outboxfx.WithOTel(outboxotel.WithTracerProvider(provider), outboxotel.WithChildOf()),
+			// The write is a span, and the delivery its child, so that a request,
+			// what it wrote and what became of that are one trace to look at.
+			outboxfx.WithOTel(outboxotel.WithTracerProvider(provider), outboxotel.WithProducerSpan(), outboxotel.WithChildOf()),
 		),
 	)
 }
 
+// flushTimeout is how long a stopping service waits for the sink of its spans.
+const flushTimeout = 2 * time.Second
+
 // newTracerProvider sends spans to where OTEL_TRACES_EXPORTER says; to otlp with
 // what OTEL_EXPORTER_OTLP_ENDPOINT and its like say. Call flush when the app has
-// stopped: the last deliveries have spans too.
-func newTracerProvider(s Settings) (provider trace.TracerProvider, flush func() error, err error) {
-	var exporter sdktrace.SpanExporter
+// stopped: the last deliveries have spans too. A sink that does not take them is
+// no failure of the service.
+func newTracerProvider(s Settings) (provider trace.TracerProvider, flush func(), err error) {
+	var exporter sdktrace.TracerProviderOption
 	switch s.Traces {
 	case "", "none":
-		return noop.NewTracerProvider(), func() error { return nil }, nil
+		return noop.NewTracerProvider(), func() {}, nil
 	case "console":
-		exporter, err = stdouttrace.New()
+		console, err := stdouttrace.New()
+		if err != nil {
+			return nil, nil, err
+		}
+		exporter = sdktrace.WithSyncer(console) // somebody looks on
 	case "otlp":
-		exporter, err = otlptracehttp.New(context.Background())
+		otlp, err := otlptracehttp.New(context.Background())
+		if err != nil {
+			return nil, nil, err
+		}
+		exporter = sdktrace.WithBatcher(otlp)
 	default:
-		err = fmt.Errorf("OTEL_TRACES_EXPORTER is %q; known are none, console and otlp", s.Traces)
+		return nil, nil, fmt.Errorf("OTEL_TRACES_EXPORTER is %q; known are none, console and otlp", s.Traces)
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	sdk := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter),
-		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", "echo-fx-demo"))))
-	return sdk, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	sdk := sdktrace.NewTracerProvider(exporter, sdktrace.WithResource(newResource()))
+	return sdk, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 		defer cancel()
-		return sdk.Shutdown(ctx)
+		if err := sdk.Shutdown(ctx); err != nil {
+			slog.Warn("the last spans could not be sent", "error", err)
+		}
 	}, nil
+}
+
+// newResource says whose the spans are: OTEL_SERVICE_NAME and
+// OTEL_RESOURCE_ATTRIBUTES come last and win over the default name.
+func newResource() *resource.Resource {
+	res, err := resource.New(context.Background(), resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", "echo-fx-demo")), resource.WithFromEnv())
+	if err != nil { // what could be read is there
+		slog.Warn("reading OTEL_RESOURCE_ATTRIBUTES", "error", err)
+	}
+	return res
 }

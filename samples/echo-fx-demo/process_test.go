@@ -84,6 +84,12 @@ func (s *process) output() []string {
 	return slices.Clone(s.lines)
 }
 
+func (s *process) keep(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, line)
+}
+
 func (p *place) start(t testing.TB, args ...string) *process {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), binary, append([]string{"-addr", "127.0.0.1:0", "-data", p.dir}, args...)...)
@@ -105,13 +111,12 @@ func (p *place) start(t testing.TB, args ...string) *process {
 			s.url, _, _ = strings.Cut(rest, ",")
 			go func() {
 				for lines.Scan() {
-					s.mu.Lock()
-					s.lines = append(s.lines, lines.Text())
-					s.mu.Unlock()
+					s.keep(lines.Text())
 				}
 			}()
 			return s
 		}
+		s.keep(lines.Text()) // the span of an event that an earlier run has left
 	}
 	require.NoError(t, cmd.Wait(), "the sample did not start: %s", stderr.String())
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/contrib/instrumentation/github.com/labstack/echo/otelecho"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 
@@ -52,7 +53,9 @@ func newServer(p serverParams) *server {
 	e.HideBanner, e.HidePort = true, true
 	e.Server.ReadHeaderTimeout, e.Server.ReadTimeout = 5*time.Second, 10*time.Second
 	e.HTTPErrorHandler = answerError
-	e.Use(otelecho.Middleware("echo-fx-demo", otelecho.WithTracerProvider(p.Traces)))
+	e.Use(otelecho.Middleware("", // the host is the request's; the service's name is on the provider
+		otelecho.WithTracerProvider(p.Traces), otelecho.WithSkipper(untraced),
+		otelecho.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))))
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: func(_ echo.Context, err error, _ []byte) error { return err }}))
 
 	// Each request that changes something has a transaction. It begins when the
@@ -64,11 +67,20 @@ func newServer(p serverParams) *server {
 	e.GET("/orders", srv.listOrders)
 
 	e.GET("/deliveries", srv.listDeliveries)
-	e.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: p.Outbox}))
-	e.GET("/metrics", echo.WrapHandler(promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{})))
+	e.GET(healthPath, echomw.Health(echomw.HealthConfig{Outbox: p.Outbox}))
+	e.GET(metricsPath, echo.WrapHandler(promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{})))
 	echomw.Admin(e.Group("/admin/outbox", middleware.BasicAuth(srv.isAdmin)), p.Outbox)
 	return srv
 }
+
+// What machines ask for every few seconds.
+const (
+	healthPath  = "/healthz"
+	metricsPath = "/metrics"
+)
+
+// untraced are requests that are no trace to look at.
+func untraced(c echo.Context) bool { return c.Path() == healthPath || c.Path() == metricsPath }
 
 func (s *server) place(c echo.Context) error {
 	var request orderRequest
@@ -237,6 +249,7 @@ deliveries go to %[4]s; the password of %[5]s for /admin/outbox is %[6]s. Try:
   curl -d '{"customer":"Ada","item":"tea","quantity":2}' %[1]s/orders
   curl %[1]s/deliveries
   curl -u %[5]s:%[6]s %[1]s/admin/outbox/stats
+  curl %[1]s%[7]s
 
-`, s.url(), s.settings.ORM, s.where, s.settings.DataDir, adminUser, password)
+`, s.url(), s.settings.ORM, s.where, s.settings.DataDir, adminUser, password, metricsPath)
 }

@@ -34,6 +34,22 @@ type Settings struct {
 	GivenPassword bool // it is not to be printed
 }
 
+// variables end what -h says.
+const variables = `
+Variables:
+  ADDR, DATA_DIR            for -addr and -data
+  DATABASE_URL              postgres://… or mysql://…; by default a SQLite file in the data folder
+  ORM                       gorm (the default), bun or sql
+  ADMIN_PASSWORD            of /admin/outbox; by default one is made up
+  OUTBOX_…                  settings of the outbox, which docs/FX.md lists
+  OTEL_TRACES_EXPORTER      where spans go: none (the default), console or otlp
+  OTEL_EXPORTER_OTLP_…      of otlp, over HTTP: …_ENDPOINT is http://localhost:4318 by default
+  OTEL_SERVICE_NAME         whose spans they are; echo-fx-demo by default
+  OTEL_RESOURCE_ATTRIBUTES  more of that
+
+GET /metrics answers with metrics for Prometheus, GET /healthz with the health.
+`
+
 var orms = []string{"gorm", "bun", "sql"}
 
 // readSettings reads what is set, and makes up the rest.
@@ -44,8 +60,13 @@ func readSettings(args []string, getenv func(string) string) (Settings, error) {
 		}
 		return otherwise
 	}
-	s := Settings{DatabaseURL: getenv("DATABASE_URL"), ORM: or("ORM", orms[0]), Traces: getenv("OTEL_TRACES_EXPORTER"), Password: or("ADMIN_PASSWORD", rand.Text()[:12]), GivenPassword: getenv("ADMIN_PASSWORD") != ""}
+	s := Settings{DatabaseURL: getenv("DATABASE_URL"), ORM: or("ORM", orms[0]), Traces: strings.ToLower(strings.TrimSpace(getenv("OTEL_TRACES_EXPORTER"))), Password: or("ADMIN_PASSWORD", rand.Text()[:12]), GivenPassword: getenv("ADMIN_PASSWORD") != ""}
 	flags := flag.NewFlagSet("echo-fx-demo", flag.ContinueOnError)
+	flags.Usage = func() {
+		_, _ = fmt.Fprintln(flags.Output(), "echo-fx-demo is an order service with an outbox.\n\nFlags:")
+		flags.PrintDefaults()
+		_, _ = fmt.Fprint(flags.Output(), variables)
+	}
 	flags.StringVar(&s.Addr, "addr", or("ADDR", ":8080"), "where to serve")
 	flags.StringVar(&s.DataDir, "data", getenv("DATA_DIR"), "folder for the SQLite file and the list of deliveries; by default one under the user's cache")
 	flags.StringVar(&s.Config, "config", "", "YAML file with settings of the outbox; variables OUTBOX_… stand above it")

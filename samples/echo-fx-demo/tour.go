@@ -30,6 +30,7 @@ func tour(settings Settings, provider trace.TracerProvider) (err error) {
 	}
 	settings.Addr = "127.0.0.1:0"
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the failures are on purpose
+	defer slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	var srv *server
 	app := newApp(settings, provider, fx.Populate(&srv))
 	if err := start(app); err != nil {

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -23,21 +26,37 @@ const (
 // once. What it does here is to add a line to a file; what it does elsewhere is
 // to be idempotent by the event's id.
 type warehouse struct {
+	tracer     trace.Tracer
 	deliveries *deliveries
 	times      *commitTimes
 	mended     sync.Map // ids of events that were refused once
 }
 
-func newWarehouse(deliveries *deliveries) *warehouse {
-	return &warehouse{deliveries: deliveries, times: deliveries.times}
+func newWarehouse(deliveries *deliveries, traces trace.TracerProvider) *warehouse {
+	return &warehouse{
+		tracer:     traces.Tracer("github.com/outboxkit/outbox-go/samples/echo-fx-demo"),
+		deliveries: deliveries, times: deliveries.times,
+	}
 }
 
-// OnEvent implements [outbox.Listener].
-func (w *warehouse) OnEvent(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+// OnEvent implements [outbox.Listener]. The context has the delivery's span, so
+// what is begun with it becomes a part of the request's trace.
+func (w *warehouse) OnEvent(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
 	var order OrderPlacedV1
 	if err := env.Payload.Decode(&order); err != nil {
 		return outbox.Result{}, outbox.Unrecoverable(err)
 	}
+	_, span := w.tracer.Start(ctx, "ship order", trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	res, err := w.ship(env, order)
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	return res, err
+}
+
+// ship tells the world outside of the order.
+func (w *warehouse) ship(env outbox.Envelope, order OrderPlacedV1) (outbox.Result, error) {
 	switch env.Headers[simulateHeader] {
 	case simulateListenerError: // fails twice, then the world is well again
 		if env.Attempts < 2 {
