@@ -139,7 +139,10 @@ func TestTheRulesRefuse(t *testing.T) {
 		require.True(t, rules[i].refuses(tc.own, tc.dep, false))
 	}
 	require.True(t, rules[1].applies("internal/adaptertest"))
-	require.False(t, rules[1].applies("internal/testdb"))
+	require.True(t, rules[1].applies("internal/tools/another"))
+	for _, exempt := range []string{"internal/testdb", "internal/tools/withdb"} {
+		require.False(t, rules[1].applies(exempt))
+	}
 	require.False(t, rules[0].refuses("outbox", "net/http", true))
 	require.False(t, rules[2].refuses("adapters/sqltx", module+"/adapters/sqltx/inner", false))
 }
