@@ -76,6 +76,7 @@ func TestContextEndsWhileOpen(t *testing.T) {
 		require.ErrorIs(t, err, outbox.ErrNoTransaction)
 		return nil
 	}))
+	require.Eventually(t, func() bool { return len(f.rec.Outcomes()) > 0 }, 20*time.Second, time.Millisecond)
 	require.Equal(t, []string{"rollback"}, f.rec.Outcomes())
 	require.ErrorIs(t, f.rec.LastCause(), errGiveUp)
 	require.Zero(t, adaptertest.Written(t, f.pool))

@@ -133,7 +133,8 @@ func (s *Session) Ending() bool { return s.ending.Load() }
 
 // Commit commits, unless the context has ended, or the transaction is gone or
 // has failed: then it rolls back and returns why. When it returns, the callbacks
-// have run. An error for which errors.Is(err, [outbox.ErrOutcomeUnknown]) holds
+// have run, unless the end of the context had begun to roll back before: they run
+// beside that. An error for which errors.Is(err, [outbox.ErrOutcomeUnknown]) holds
 // leaves open what happened.
 func (s *Session) Commit(commit func() error) error {
 	if err := s.BeforeCommit(); err != nil {
@@ -304,6 +305,9 @@ func RollbackOutcome(err error) (Outcome, error) {
 type sessionExecer struct{ s *Session }
 
 func (e sessionExecer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if e.s.undoing.Load() { // whether the statement came before the ROLLBACK or not
+		return nil, fmt.Errorf("%w: it is being rolled back: %w", outbox.ErrNoTransaction, cmp.Or(context.Cause(e.s.ctx), sql.ErrTxDone))
+	}
 	tx := e.s.execer()
 	if tx == nil {
 		return nil, fmt.Errorf("%w: %w", outbox.ErrNoTransaction, cmp.Or(e.s.unseen, sql.ErrTxDone))

@@ -17,6 +17,7 @@ import (
 // fakeTx is a transaction whose answers the test gives.
 type fakeTx struct {
 	exec, commit, rollback error
+	onRollback             func()
 	done                   []string
 }
 
@@ -32,6 +33,9 @@ func (f *fakeTx) Commit() error {
 
 func (f *fakeTx) Rollback() error {
 	f.done = append(f.done, "rollback")
+	if f.onRollback != nil {
+		f.onRollback()
+	}
 	return f.rollback
 }
 
@@ -130,6 +134,26 @@ func TestSessionEndsWithItsContext(t *testing.T) {
 		return nil, nil
 	})
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// While ROLLBACK is on its way the transaction may still take statements. None of
+// the outbox's gets there: the caller would think that its event is written.
+func TestSessionTakesNothingWhileItRollsBack(t *testing.T) {
+	t.Parallel()
+	give := errors.New("give up")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var b *begun
+	var late error
+	b = begin(t, ctx, &fakeTx{onRollback: func() {
+		_, late = b.Scope().ExecContext(t.Context(), "INSERT")
+	}}, txscope.SessionConfig{})
+	_, err := b.Scope().ExecContext(t.Context(), "INSERT")
+	require.NoError(t, err)
+	cancel(give)
+	require.Equal(t, "rollback", <-b.calls)
+	require.ErrorIs(t, late, outbox.ErrNoTransaction)
+	require.ErrorIs(t, late, give)
+	require.Equal(t, []string{"INSERT", "rollback"}, b.tx.done)
 }
 
 func TestSessionWhoseBeginIsInterrupted(t *testing.T) {
