@@ -65,7 +65,8 @@ func (g *gate) open(to prometheus.Registerer) error {
 }
 
 // rehearsal registers what collectors describe, without what they collect: to
-// find out whether their names are free while nobody is to see any figures.
+// find out whether their names are free while nobody is to see any figures. All
+// that is left with a registry afterwards is which labels a name has.
 type rehearsal struct{ prometheus.Registerer }
 
 func (r rehearsal) Register(c prometheus.Collector) error { return r.Registerer.Register(silent{c}) }

@@ -1,36 +1,30 @@
 package outboxfx_test
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/fx"
 
 	outboxotel "github.com/outboxkit/outbox-go/adapters/otel"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/internal/oteltest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // meters is an SDK that is read by hand and counts the callbacks that it has.
 type meters struct {
-	metric.MeterProvider
-	reader    *sdkmetric.ManualReader
-	callbacks atomic.Int32
+	oteltest.Callbacks
+	reader *sdkmetric.ManualReader
 }
 
 func newMeters() *meters {
 	reader := sdkmetric.NewManualReader()
-	return &meters{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), reader: reader}
-}
-
-func (m *meters) Meter(name string, opts ...metric.MeterOption) metric.Meter {
-	return countedMeter{m.MeterProvider.Meter(name, opts...), m}
+	return &meters{oteltest.Callbacks{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}, reader}
 }
 
 // points are the attributes of the points of a metric.
@@ -52,27 +46,6 @@ func (m *meters) points(t *testing.T, name string) (points []string) {
 	return points
 }
 
-type countedMeter struct {
-	metric.Meter
-	of *meters
-}
-
-func (m countedMeter) RegisterCallback(f metric.Callback, instruments ...metric.Observable) (metric.Registration, error) {
-	r, err := m.Meter.RegisterCallback(f, instruments...)
-	m.of.callbacks.Add(1)
-	return countedRegistration{r, m.of}, err
-}
-
-type countedRegistration struct {
-	metric.Registration
-	of *meters
-}
-
-func (r countedRegistration) Unregister() error {
-	r.of.callbacks.Add(-1)
-	return r.Registration.Unregister()
-}
-
 func TestAnAppThatIsNotThereLeavesNothingWithTheProvider(t *testing.T) {
 	t.Parallel()
 	for _, aborted := range abortedApps() {
@@ -81,12 +54,12 @@ func TestAnAppThatIsNotThereLeavesNothingWithTheProvider(t *testing.T) {
 			db, provider := openSQLite(t), newMeters()
 			metrics := outboxfx.WithOTelMetrics(outboxotel.WithMeterProvider(provider))
 			aborted.run(t, db, metrics)
-			require.Zero(t, provider.callbacks.Load())
+			require.Zero(t, provider.Count())
 
 			app := started(t, fx.Supply(db), outboxfx.NewModule(metrics))
-			require.Eventually(t, func() bool { return provider.callbacks.Load() > 0 }, 20*time.Second, 2*time.Millisecond)
+			require.Eventually(t, func() bool { return provider.Count() > 0 }, 20*time.Second, 2*time.Millisecond)
 			app.RequireStop()
-			require.Zero(t, provider.callbacks.Load())
+			require.Zero(t, provider.Count())
 		})
 	}
 }

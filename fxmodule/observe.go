@@ -15,7 +15,8 @@ import (
 // table: [outboxprom.New] with the options and [outboxprom.Metrics.WatchTable]. A
 // nil registerer is [prometheus.DefaultRegisterer]. The figures are on the
 // registry from when the outbox starts until it stops, and a name that is taken
-// is an error when the app is made. Those of a named outbox have the label
+// is an error when the app is made, or when it starts if an outbox of the same app
+// takes it. Those of a named outbox have the label
 // outbox, its name.
 func WithPrometheus(registerer prometheus.Registerer, opts ...outboxprom.Option) Option {
 	if registerer == nil {
@@ -33,8 +34,7 @@ func WithPrometheus(registerer prometheus.Registerer, opts ...outboxprom.Option)
 
 // WithOTel traces writes and deliveries with OpenTelemetry: [outboxotel.Hook],
 // which sees an event after all other hooks, and [outboxotel.Interceptor], around
-// all others. The interceptor knows the outbox's mode. With tracing.enabled false
-// they are left out.
+// all others. With tracing.enabled false they are left out.
 func WithOTel(opts ...outboxotel.Option) Option {
 	return func(m *module) { m.tracing = append([]outboxotel.Option{}, opts...) }
 }

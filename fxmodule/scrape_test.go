@@ -119,6 +119,16 @@ func TestAnOutboxWhoseMetricsAreTakenLeavesTheOthersAlone(t *testing.T) {
 	require.Contains(t, gathered(t, registry), "outbox_table_up")
 }
 
+func TestNamesOfTheTableAreTakenWhenTheAppIsMade(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	require.NoError(t, registry.Register(prometheus.NewGauge(prometheus.GaugeOpts{Name: "outbox_events_pending", Help: "Somebody else's."})))
+	err := newError(fx.Supply(openSQLite(t)), outboxfx.NewModule(outboxfx.WithPrometheus(registry)))
+	require.ErrorContains(t, err, "outboxfx: the metrics of the outbox: outboxprom: registering the metrics of the table")
+	require.ErrorContains(t, err, "outbox_events_pending")
+	require.Len(t, gathered(t, registry), 1)
+}
+
 func TestNothingIsScrapedWhileAnAppIsMade(t *testing.T) {
 	t.Parallel()
 	registry := &watchedRegistry{Registry: prometheus.NewRegistry()}

@@ -16,6 +16,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
+	"github.com/outboxkit/outbox-go/internal/oteltest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -154,11 +155,11 @@ func TestNothingReadsTheTableWithoutAProvider(t *testing.T) {
 
 func TestClosingLeavesNoCallbackOfTheTable(t *testing.T) {
 	t.Parallel()
-	p := &callbacks{MeterProvider: newMeters(t)}
+	p := &oteltest.Callbacks{MeterProvider: newMeters(t)}
 	m, err := outboxotel.NewMetrics(outboxotel.WithMeterProvider(p))
 	require.NoError(t, err)
 	require.NoError(t, m.WatchTable(always(outbox.Stats{})))
-	require.EqualValues(t, 1, p.now.Load())
+	require.Equal(t, 1, p.Count())
 	require.NoError(t, m.Close())
-	require.Zero(t, p.now.Load())
+	require.Zero(t, p.Count())
 }

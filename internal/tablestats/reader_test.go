@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -94,5 +95,29 @@ func TestEachReadIsToldButForTheOneThatClosingEnds(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 5, reads, "nothing is read after closing")
 		require.Len(t, told, 4)
+	})
+}
+
+func TestClosingLetsGoWhoWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		r := newReader(t, func(context.Context) (outbox.Stats, error) {
+			<-answer // it does not mind its context
+			return outbox.Stats{}, nil
+		}, func(outbox.Stats, error) {})
+		let := make(chan time.Time, 1)
+		go func() {
+			_, ok := r.Values(t.Context())
+			assert.False(t, ok)
+			let <- time.Now()
+		}()
+		synctest.Wait()
+		closed := time.Now().Add(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
+		require.ErrorContains(t, r.Close(), "goes on although its context ended")
+		require.Equal(t, closed, <-let)
+		close(answer)
+		synctest.Wait()
 	})
 }

@@ -75,7 +75,7 @@ func (w *warehouse) ship(env outbox.Envelope, order OrderPlacedV1) (outbox.Resul
 }
 
 // commitTimes remembers when events committed, for the latency that the demo
-// shows.
+// shows. Of those that this process never delivers it forgets some.
 type commitTimes struct {
 	began time.Time
 	mu    sync.Mutex
@@ -96,7 +96,7 @@ func newCommitTimes(deliveries *deliveries) outbox.WriterHook {
 				if _, delivered := times.at[envs[i].EventID]; delivered {
 					delete(times.at, envs[i].EventID)
 				} else {
-					times.at[envs[i].EventID] = now
+					times.keep(envs[i].EventID, now)
 				}
 			}
 		},
@@ -116,9 +116,19 @@ func (t *commitTimes) since(env outbox.Envelope, now time.Time) time.Duration {
 	defer t.mu.Unlock()
 	at, known := t.at[env.EventID]
 	if !known {
-		t.at[env.EventID] = time.Time{}
+		t.keep(env.EventID, time.Time{})
 		return 0
 	}
 	delete(t.at, env.EventID)
 	return now.Sub(at)
+}
+
+func (t *commitTimes) keep(eventID string, at time.Time) {
+	for forgotten := range t.at {
+		if len(t.at) < keptDeliveries {
+			break
+		}
+		delete(t.at, forgotten)
+	}
+	t.at[eventID] = at
 }
