@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -135,11 +136,25 @@ func BenchmarkMetrics(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				m.HotEnqueued(kind)
-				m.ListenerRan(kind, time.Millisecond)
-				m.Delivered(kind, time.Millisecond)
-				m.QueueDepths(1, 0)
+				hotEvent(m)
 			}
 		})
+	}
+}
+
+func hotEvent(m *outboxotel.Metrics) {
+	m.HotEnqueued(kind)
+	m.ListenerRan(kind, time.Millisecond)
+	m.Delivered(kind, time.Millisecond)
+	m.QueueDepths(1, 0)
+}
+
+func TestCountingAllocatesNothing(t *testing.T) { // not parallel: allocations are the process's
+	for _, opts := range [][]outboxotel.MetricsOption{nil, {outboxotel.WithEventKinds(1)}} {
+		m, err := outboxotel.NewMetrics(append(opts, outboxotel.WithMeterProvider(newMeters(t)))...)
+		require.NoError(t, err)
+		hotEvent(m)
+		require.Zero(t, testing.AllocsPerRun(100, func() { hotEvent(m) }))
+		require.NoError(t, m.Close())
 	}
 }
