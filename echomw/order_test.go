@@ -183,8 +183,9 @@ func TestHeadersOfAnErrorsAnswer(t *testing.T) {
 // handler writes afterwards fails.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
-	timeout := middleware.TimeoutWithConfig(middleware.TimeoutConfig{Timeout: 100 * time.Millisecond}) //nolint:staticcheck // deprecated, and used.
-	contextTimeout := middleware.ContextTimeout(100 * time.Millisecond)
+	const limit = 2 * time.Second                                                     // which begins before the transaction does
+	timeout := middleware.TimeoutWithConfig(middleware.TimeoutConfig{Timeout: limit}) //nolint:staticcheck // deprecated, and used.
+	contextTimeout := middleware.ContextTimeout(limit)
 	for name, mount := range map[string]func(a *app){
 		"Timeout outside":        func(a *app) { a.transaction(outside(timeout)) },
 		"Timeout inside":         func(a *app) { a.transaction(outside(seesStatus), timeout) },
@@ -218,7 +219,7 @@ func TestTimeouts(t *testing.T) {
 				require.Error(t, <-late)
 			}
 			a.server.Close()
-			require.Eventually(t, func() bool { return len(a.record.Outcomes()) == 1 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return len(a.record.Outcomes()) == 1 }, 20*time.Second, time.Millisecond)
 			a.want(0, "rollback")
 		})
 	}

@@ -80,7 +80,7 @@ func (e *engine) await(id string, status outbox.Status) outboxtest.Row {
 	require.Eventually(e.t, func() bool {
 		row, _ = e.store.Row(id)
 		return row.Status == status
-	}, 10*time.Second, time.Millisecond, "event %s never became %s", id, status)
+	}, 20*time.Second, time.Millisecond, "event %s never became %s", id, status)
 	return row
 }
 
@@ -356,7 +356,7 @@ func TestUnroutableEventIsDeadAtOnceOrDeferred(t *testing.T) {
 	require.Eventually(t, func() bool {
 		row, _ := deferring.store.Row("patient")
 		return time.Until(row.AvailableAt) > 50*time.Minute && row.Status == outbox.StatusNew && row.Attempts == 0
-	}, 10*time.Second, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 }
 
 // At the default interval of 5 s a retry and a delayed event come when they are

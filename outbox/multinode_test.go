@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -96,32 +97,30 @@ func TestAnEventIsItsWritersFromTheInsertOn(t *testing.T) {
 
 func TestALeaseIsRenewedWhileItsListenerRuns(t *testing.T) {
 	t.Parallel()
-	store := outboxtest.NewStore()
-	var c calls
-	release := make(chan struct{})
-	started := make(chan struct{}, 2)
-	mode := outbox.MultiNode{
-		Poll:  outbox.PollOptions{Interval: 5 * time.Millisecond},
-		Claim: outbox.ClaimOptions{LockTimeout: time.Second},
-	}
-	listen := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
-		c.add(env.EventID)
-		started <- struct{}{}
-		<-release
-		return outbox.Done(), nil
-	}
-	a := start(t, outbox.Config{Store: store, Mode: mode}, listen)
-	start(t, outbox.Config{Store: store, Mode: mode}, listen)
-	a.write(said("long"))
-	<-started
-	select {
-	case <-started:
-		t.Error("another node took the event although its listener runs")
-	case <-time.After(2500 * time.Millisecond): // well past the lease
-	}
-	close(release)
-	row := a.await("long", outbox.StatusDone)
-	require.Zero(t, row.Attempts)
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		release := make(chan struct{})
+		started := make(chan struct{}, 2)
+		mode := outbox.MultiNode{
+			Poll:  outbox.PollOptions{Interval: 5 * time.Millisecond},
+			Claim: outbox.ClaimOptions{LockTimeout: time.Second},
+		}
+		listen := func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			started <- struct{}{}
+			<-release
+			return outbox.Done(), nil
+		}
+		a := start(t, outbox.Config{Store: store, Mode: mode}, listen)
+		start(t, outbox.Config{Store: store, Mode: mode}, listen)
+		a.write(said("long"))
+		<-started
+		time.Sleep(2500 * time.Millisecond) // well past the lease
+		synctest.Wait()
+		require.Empty(t, started, "another node took the event although its listener runs")
+		close(release)
+		row := a.await("long", outbox.StatusDone)
+		require.Zero(t, row.Attempts)
+	})
 }
 
 // orphaned is a store with an event of a node that wrote it, leased it, and is
@@ -140,17 +139,18 @@ func orphaned(t *testing.T, id string) *outboxtest.Store {
 
 func TestADeadNodesEventsAreTakenOverAndCostAnAttempt(t *testing.T) {
 	t.Parallel()
-	store := orphaned(t, "orphan")
-
-	attempts := make(chan int, 1)
-	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
-		Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 50 * time.Millisecond},
-	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
-		attempts <- env.Attempts
-		return outbox.Done(), nil
+	synctest.Test(t, func(t *testing.T) {
+		store := orphaned(t, "orphan")
+		attempts := make(chan int, 1)
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
+			Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 50 * time.Millisecond},
+		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			attempts <- env.Attempts
+			return outbox.Done(), nil
+		})
+		require.Equal(t, 1, <-attempts)
+		e.await("orphan", outbox.StatusDone)
 	})
-	require.Equal(t, 1, <-attempts)
-	e.await("orphan", outbox.StatusDone)
 }
 
 // takeOver has another node take all rows over.
@@ -162,18 +162,20 @@ func takeOver(t *testing.T, store *outboxtest.Store) {
 
 func TestAnEventThatKillsItsProcessesEndsDead(t *testing.T) {
 	t.Parallel()
-	store := orphaned(t, "killer")
-	takeOver(t, store) // and the next one is gone too
-	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
-		Dispatch: outbox.DispatchOptions{MaxAttempts: 1},
-		Poll:     outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 20 * time.Millisecond},
-	}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
-		t.Error("an event without attempts left was delivered")
-		return outbox.Done(), nil
+	synctest.Test(t, func(t *testing.T) {
+		store := orphaned(t, "killer")
+		takeOver(t, store) // and the next one is gone too
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
+			Dispatch: outbox.DispatchOptions{MaxAttempts: 1},
+			Poll:     outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 20 * time.Millisecond},
+		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			t.Error("an event without attempts left was delivered")
+			return outbox.Done(), nil
+		})
+		row := e.await("killer", outbox.StatusDead)
+		require.Contains(t, row.LastError, "no attempts left")
+		require.Equal(t, 2, row.Attempts)
 	})
-	row := e.await("killer", outbox.StatusDead)
-	require.Contains(t, row.LastError, "no attempts left")
-	require.Equal(t, 2, row.Attempts)
 }
 
 type dropMetrics struct {

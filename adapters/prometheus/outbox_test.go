@@ -95,7 +95,12 @@ func TestScrapeOfARunningOutboxTellsWhatHappened(t *testing.T) {
 		return err == nil && stats.Pending == 2 && stats.Dead == 1 && stats.Due == 0
 	}, "the events never got where they belong")
 
-	f := scrape(t, s.registry)
+	var f families
+	eventually(t, func() bool { // outcomes are told of when they are stored
+		f = scrape(t, s.registry)
+		return f.value(t, "outbox_dispatch_success_total")+f.value(t, "outbox_dispatch_failure_total")+
+			f.value(t, "outbox_dispatch_dead_total")+f.value(t, "outbox_dispatch_deferred_total") >= 7
+	}, "an outcome was never told of")
 	for name, want := range map[string]float64{
 		"outbox_enqueue_hot_total":                 6,
 		"outbox_enqueue_hot_dropped_total":         0,

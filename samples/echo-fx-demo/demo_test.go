@@ -186,9 +186,7 @@ func TestAdminNeedsThePassword(t *testing.T) {
 	status, _, err := s.call(http.MethodGet, "/admin/outbox/stats", "")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status)
-	status, answer, err := s.call(http.MethodGet, "/healthz", "")
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, status, "%s", answer)
+	s.healthy(t)
 }
 
 func TestMetricsAreScraped(t *testing.T) {

@@ -145,6 +145,15 @@ func (s *process) get(t testing.TB, path string, v any) {
 	require.NoError(t, json.Unmarshal(answer, v))
 }
 
+// healthy waits for the poller's first look at the table.
+func (s *process) healthy(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		status, _, err := s.call(http.MethodGet, "/healthz", "")
+		return err == nil && status == http.StatusOK
+	}, 20*time.Second, 5*time.Millisecond)
+}
+
 // end waits for the process that was told to stop.
 func (s *process) end(t testing.TB) {
 	t.Helper()
