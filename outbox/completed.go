@@ -42,7 +42,7 @@ func (c *completer) accepted(ctx context.Context, kind MarkKind, group []*outcom
 	switch {
 	case ok:
 		for _, o := range group {
-			if state, there := states[o.mark.EventID]; state.shows(kind, there) {
+			if state, there := states[o.mark.EventID]; o.overtaken || state.shows(kind, there) {
 				accepted = append(accepted, o)
 			}
 		}

@@ -193,23 +193,52 @@ func (c *completer) gather(batch []outcome) []outcome {
 	return batch
 }
 
-func (c *completer) mark(ctx context.Context, kind MarkKind, group []*outcome, limit time.Duration) (int, error) {
+func (c *completer) mark(ctx context.Context, kind MarkKind, group []*outcome, limit time.Duration) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if c.owner == "" || kind == MarkDone || kind == MarkDelete { // nobody claims such a row afterwards
+		return c.markOnce(ctx, kind, group)
+	}
+	c.d.track.store(trackedEnvs(group))
+	if group[0].tried || group[0].env == nil {
+		n, err = c.markAgain(ctx, kind, group)
+	} else {
+		n, err = c.markOnce(ctx, kind, group)
+	}
+	for _, o := range group {
+		o.tried = o.tried || err != nil
+	}
+	return n, err
+}
+
+func (c *completer) markOnce(ctx context.Context, kind MarkKind, group []*outcome) (int, error) {
 	marks := make([]Mark, len(group))
 	for i, o := range group {
 		marks[i] = o.mark
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	if c.owner == "" || kind == MarkDone || kind == MarkDelete { // nobody claims such a row afterwards
-		return c.store.Mark(ctx, c.db, kind, c.owner, marks)
+	return c.store.Mark(ctx, c.db, kind, c.owner, marks)
+}
+
+// markAgain is mark for rows that this node may have claimed anew meanwhile: the
+// answer to an earlier statement was lost, or the lease to give up has expired.
+// The new lease looks like the old one, so those are left out, and nothing is
+// claimed until the statement has ended. They count as changed.
+func (c *completer) markAgain(ctx context.Context, kind MarkKind, group []*outcome) (int, error) {
+	if err := c.d.beginClaim(ctx); err != nil {
+		return 0, fmt.Errorf("outbox: waiting for a claim to end: %w", err)
 	}
-	envs := trackedEnvs(group)
-	c.d.track.store(envs)
-	n, err := c.store.Mark(ctx, c.db, kind, c.owner, marks)
-	if err != nil {
-		c.d.track.unstored(envs)
+	defer c.d.endClaim()
+	left := make([]*outcome, 0, len(group))
+	for _, o := range group {
+		if o.overtaken = c.d.track.claimedAnew(o.mark.EventID, o.env); !o.overtaken {
+			left = append(left, o)
+		}
 	}
-	return n, err
+	if len(left) == 0 {
+		return len(group), nil
+	}
+	n, err := c.markOnce(ctx, kind, left)
+	return n + len(group) - len(left), err
 }
 
 // storeOne stores one outcome at once, for synchronous delivery.

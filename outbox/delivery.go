@@ -28,6 +28,9 @@ type outcome struct {
 	err  error
 
 	panicked *PanicError // nil when err is no panic
+
+	tried     bool // a statement failed, and may have been carried out all the same
+	overtaken bool // it was: this node has claimed the row anew since
 }
 
 func (o *outcome) delivery() Delivery {

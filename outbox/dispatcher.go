@@ -54,6 +54,10 @@ type Dispatcher struct {
 	doubts   *doubts
 	poller   atomic.Pointer[Poller]
 
+	// claiming holds a token while rows are claimed and taken in, or while leases
+	// are given up that may be found claimed anew: one would undo the other.
+	claiming chan struct{}
+
 	drops, policyPanics burst
 
 	// listenerCtx is the base of every delivery's context. It belongs to the
@@ -102,6 +106,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		opts: cfg.Options.withDefaults(), doneKind: MarkDone, routes: cfg.Registry, chain: handler,
 		retry: cfg.RetryPolicy, metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
+		claiming: make(chan struct{}, 1),
 	}
 	d.track = newTracker(d.wakePoller)
 	if isNil(d.retry) {

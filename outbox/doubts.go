@@ -46,6 +46,7 @@ type doubt struct {
 	pause time.Duration // after that
 	until time.Time     // then the lease is over, and the row may be another's
 	err   error         // of the last try
+	tried bool          // a try failed, and may have been carried out all the same
 }
 
 func newDoubts(d *Dispatcher) *doubts {
@@ -145,14 +146,20 @@ func (s *doubts) drop(b *doubt) {
 // has in hand is left alone: it was claimed anew, or a caller tries the
 // transaction again with the same ids.
 func (s *doubts) release(b *doubt) bool {
+	ctx, cancel := context.WithTimeout(s.ctx, doubtTimeout)
+	defer cancel()
+	if b.tried { // so it may have been claimed anew
+		if s.d.beginClaim(ctx) != nil {
+			return false
+		}
+		defer s.d.endClaim()
+	}
 	if s.d.track.holdsAny(b.ids) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, doubtTimeout)
-	defer cancel()
 	failed := b.err != nil
 	n, err := s.d.complete.releaseNow(ctx, b.ids)
-	b.err = err
+	b.err, b.tried = err, b.tried || err != nil
 	if failed && err == nil && n == 0 {
 		// The server may have run the failed statement to its end, as when it
 		// waited for the row.

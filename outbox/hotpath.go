@@ -1,6 +1,9 @@
 package outbox
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // reserve keeps the poller's hands off the events of an open transaction: on
 // this node through the tracker, on others through a lease, whose owner it
@@ -106,6 +109,18 @@ func (d *Dispatcher) roomFreed() <-chan struct{} { return d.room }
 func (d *Dispatcher) wantRoom() bool             { return d.hasRoom() }
 func (d *Dispatcher) beginRead()                 { d.track.beginRead() }
 func (d *Dispatcher) endRead()                   { d.track.endRead() }
+
+// beginClaim waits until nothing else is between it and endClaim.
+func (d *Dispatcher) beginClaim(ctx context.Context) error {
+	select {
+	case d.claiming <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d *Dispatcher) endClaim() { <-d.claiming }
 
 // wantedRoom is how much of the cold queue is to be free before the poller asks
 // again: a batch, but no more than half, so that workers do not run dry.

@@ -40,7 +40,7 @@ type tracked struct {
 }
 
 // anew reports whether a claimed row is no copy of the event in hand: the row was
-// claimed anew after the outcome that is being stored took effect. A retry and a
+// claimed anew after the outcome of that took effect. A retry and a
 // deferral move the time at which it is due, giving back leaves its attempts
 // alone. A takeover of this node's own expired lease has the same time and more
 // attempts: that is a copy.
@@ -54,7 +54,7 @@ type trackState uint8
 const (
 	reserved trackState = iota + 1 // in an open transaction
 	inFlight                       // queued, running, or its outcome not yet stored
-	storing                        // leased, and its outcome is being stored
+	storing                        // leased, and its outcome may be stored already
 )
 
 func newTracker(wake func()) *tracker {
@@ -140,20 +140,23 @@ func (t *tracker) remove(id string) {
 // store says that a statement begins after which leased events may be claimed
 // again. The moment it takes effect, this node may claim such a row anew, before
 // it could be released here: that is no copy, and acquire lets it in; see anew.
-func (t *tracker) store(envs []*Envelope) { t.turn(envs, inFlight, storing) }
-
-// unstored says that the statement failed. Should this node claim such a row now,
-// because its lease expired, then that is a copy: the outcome is still in hand.
-func (t *tracker) unstored(envs []*Envelope) { t.turn(envs, storing, inFlight) }
-
-func (t *tracker) turn(envs []*Envelope, from, to trackState) {
+// It may have taken effect although it failed.
+func (t *tracker) store(envs []*Envelope) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, env := range envs {
-		if t.events[env.EventID] == (tracked{from, env}) {
-			t.events[env.EventID] = tracked{to, env}
+		if t.events[env.EventID].env == env {
+			t.events[env.EventID] = tracked{storing, env}
 		}
 	}
+}
+
+// claimedAnew reports whether this node has claimed an event again, or had, since
+// it was in hand as env; nil: since it was reserved.
+func (t *tracker) claimedAnew(id string, env *Envelope) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.events[id].env != env
 }
 
 // stored lets go of leased events, but for those that were claimed anew.

@@ -22,8 +22,10 @@ type PollHandler interface {
 // pollFeedback is what the dispatcher adds to a PollHandler.
 type pollFeedback interface {
 	bind(p *Poller, batch int)
-	beginRead()                 // rows read from now on may become stale
-	endRead()                   // all of them were handed over
+	beginRead() // rows read from now on may become stale
+	endRead()   // all of them were handed over
+	beginClaim(ctx context.Context) error
+	endClaim()                  // what was claimed since was handed over
 	roomFreed() <-chan struct{} // a token when wantRoom said false and there is room now
 	wantRoom() bool             // whether there is room for a batch worth reading
 	tellDepths()                // how full the queues are; nothing else does while workers hang
@@ -301,9 +303,16 @@ func (p *Poller) waitForRoom() time.Duration {
 // batch reads one batch and hands it over; taken is false when the handler
 // refused an event. With takeovers, rows are claimed whose leases expired, too.
 func (p *Poller) batch(ctx context.Context, limit int, takeovers bool) (n int, taken bool, err error) {
-	if p.feed != nil && p.claim == nil { // a claimed row is as it stands, unless its lease ends meanwhile
+	switch {
+	case p.feed == nil:
+	case p.claim == nil:
 		p.feed.beginRead()
 		defer p.feed.endRead()
+	default: // a claimed row is as it stands, unless its lease ends meanwhile
+		if err := p.feed.beginClaim(ctx); err != nil {
+			return 0, false, err
+		}
+		defer p.feed.endClaim()
 	}
 	b, err := p.read(ctx, limit, takeovers)
 	if err != nil {

@@ -281,3 +281,43 @@ func TestAnIdleTableIsClaimedFromOnceInAnInterval(t *testing.T) {
 		require.EqualValues(t, 11, way.claims.Load())
 	})
 }
+
+// alternating is a store that counts claims that take over one right after another.
+type alternating struct {
+	*outboxtest.Store
+	takeovers, inARow atomic.Int64
+	last              atomic.Bool // took over as many as it might
+}
+
+func (s *alternating) memory() *outboxtest.Store { return s.Store }
+
+func (s *alternating) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	b, err := s.Store.Claim(ctx, db, q)
+	takeover := !q.FreshOnly
+	// One that finds less than it asked for has left no fresh event.
+	if s.last.Swap(takeover && b.Len() == q.Limit) && takeover {
+		s.inARow.Add(1)
+	}
+	if takeover {
+		s.takeovers.Add(1)
+	}
+	return b, err
+}
+
+// However many events dead nodes left, a claim of fresh ones comes after each that
+// took over as many as it might.
+func TestAClaimOfFreshEventsFollowsEachThatTakesOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &alternating{Store: leased(t, named("e", 300)...)}
+		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 8}}},
+			func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				time.Sleep(10 * time.Millisecond)
+				return outbox.Done(), nil
+			})
+		time.Sleep(4 * time.Second) // less than an interval
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 300}, statuses(store.Store))
+		require.Greater(t, store.takeovers.Load(), int64(10))
+		require.Zero(t, store.inARow.Load())
+	})
+}

@@ -17,6 +17,9 @@ var reports struct {
 	texts []string
 }
 
+// handlerPanics is in the text of errors that the handler cannot stand.
+const handlerPanics = "more than the handler can bear"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(workerDSN) != "" {
 		work()
@@ -25,6 +28,9 @@ func TestMain(m *testing.M) {
 		reports.Lock()
 		defer reports.Unlock()
 		reports.texts = append(reports.texts, err.Error())
+		if strings.Contains(err.Error(), handlerPanics) {
+			panic(err)
+		}
 	}))
 	goleak.VerifyTestMain(m)
 }

@@ -2,6 +2,8 @@ package outboxotel_test
 
 import (
 	"context"
+	"maps"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,6 +77,16 @@ func (m *meters) read(t testing.TB) map[string][]figure {
 	}
 	return figures
 }
+
+// table is every point of what [outboxotel.Metrics.WatchTable] adds.
+func (m *meters) table(t testing.TB) map[string][]figure {
+	t.Helper()
+	figures := m.read(t)
+	maps.DeleteFunc(figures, func(name string, _ []figure) bool { return !ofTable.MatchString(name) })
+	return figures
+}
+
+var ofTable = regexp.MustCompile(`\.(events|oldest\.due|last\.poll|poll|table)\.`)
 
 // one is the only point of a metric, zero when there is none.
 func (m *meters) one(t testing.TB, name string) float64 {

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
@@ -62,9 +61,9 @@ func (g *gauges) depths(hot, cold int) {
 }
 
 // NewMetrics makes the instruments. It fails when the provider refuses one, as
-// for a prefix that is no name. The gauges' callback is registered when the
-// engine tells their first value, so that an outbox that never starts leaves
-// nothing with the provider.
+// for a prefix that is no name. The gauges' callback is registered by
+// [Metrics.WatchTable], or else when the engine tells their first value, so that
+// an outbox that never starts leaves nothing with the provider.
 func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 	cfg, err := newMetricsConfig(opts)
 	if err != nil {
@@ -114,7 +113,7 @@ func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 		m.zero()
 		registration, err := meter.RegisterCallback(report, hot, cold, lag)
 		if err != nil {
-			otel.Handle(fmt.Errorf("outboxotel: registering the gauges of %s: %w", cfg.prefix, err))
+			handle(fmt.Errorf("outboxotel: registering the gauges of %s: %w", cfg.prefix, err))
 			return
 		}
 		m.registration = registration

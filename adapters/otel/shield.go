@@ -23,5 +23,11 @@ func (t *tracing) shield(doing string) {
 // report tells OpenTelemetry's error handler, once: what goes wrong here goes
 // wrong with every event.
 func (t *tracing) report(err error) {
-	t.reported.Do(func() { otel.Handle(fmt.Errorf("%w (this is reported once)", err)) })
+	t.reported.Do(func() { handle(fmt.Errorf("%w (this is reported once)", err)) })
+}
+
+// handle tells OpenTelemetry's error handler, which is the user's too.
+func handle(err error) {
+	defer func() { _ = recover() }() // there is nobody left to tell
+	otel.Handle(err)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/outboxkit/outbox-go/internal/tablestats"
@@ -49,6 +48,14 @@ func (m *Metrics) WatchTable(source StatsSource) error {
 	if err != nil {
 		return err
 	}
+	if err := m.watchTable(reader); err != nil {
+		return err
+	}
+	m.watch() // else the poller would, and a collection that is under way can take long
+	return nil
+}
+
+func (m *Metrics) watchTable(reader *tablestats.Reader) (err error) {
 	w := &m.table
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +99,7 @@ func (m *Metrics) tableTold() func(stats outbox.Stats, err error) {
 		case err == nil: // the engine tells the depths only when it stores outcomes
 			m.gauges.depths(stats.HotDepth, stats.ColdDepth)
 		case !failing:
-			otel.Handle(fmt.Errorf("outboxotel: reading the table of %s: %w (this is reported once until a read succeeds)", m.prefix, err))
+			handle(fmt.Errorf("outboxotel: reading the table of %s: %w (this is reported once until a read succeeds)", m.prefix, err))
 		}
 		failing = err != nil
 	}

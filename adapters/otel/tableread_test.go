@@ -68,11 +68,11 @@ func TestWhenTheTableCannotBeReadItsFiguresAreAbsentAndOneErrorIsReported(t *tes
 		before := reported(text)
 		for burst := 1; burst <= 2; burst++ {
 			failing.Store(false)
-			require.Len(t, p.read(t), len(tableUnits))
+			require.Len(t, p.table(t), len(tableUnits))
 			failing.Store(true)
 			for n := range 3 {
 				time.Sleep(outboxotel.ReadInterval)
-				require.ElementsMatch(t, []string{"outbox.table.up", "outbox.table.read.errors"}, slices.Collect(maps.Keys(p.read(t))))
+				require.ElementsMatch(t, []string{"outbox.table.up", "outbox.table.read.errors"}, slices.Collect(maps.Keys(p.table(t))))
 				require.Zero(t, p.one(t, "outbox.table.up"))
 				require.InDelta(t, 3*(burst-1)+n+1, p.one(t, "outbox.table.read.errors"), 0)
 			}
@@ -81,6 +81,14 @@ func TestWhenTheTableCannotBeReadItsFiguresAreAbsentAndOneErrorIsReported(t *tes
 		}
 		require.EqualValues(t, 8, s.reads.Load(), "a table that fails is not asked more often")
 	})
+}
+
+func TestAnErrorHandlerThatPanicsDoesNotEndTheProcess(t *testing.T) {
+	t.Parallel()
+	before := reported(handlerPanics)
+	p, _ := watch(t, &source{read: func(context.Context) (outbox.Stats, error) { return outbox.Stats{}, errors.New(handlerPanics) }})
+	require.NotEmpty(t, p.table(t))
+	require.Equal(t, before+1, reported(handlerPanics))
 }
 
 func TestASlowTableDoesNotHoldUpACollection(t *testing.T) {
@@ -132,12 +140,12 @@ func TestClosingEndsAReadAndTheCollectionThatWaitsForIt(t *testing.T) {
 		p, m := watch(t, s)
 		collected := make(chan map[string][]figure, 1)
 		began := time.Now()
-		go func() { collected <- p.read(t) }()
+		go func() { collected <- p.table(t) }()
 		synctest.Wait()
 		require.NoError(t, m.Close())
 		require.Empty(t, <-collected)
 		require.Zero(t, time.Since(began))
-		require.Empty(t, p.read(t))
+		require.Empty(t, p.table(t))
 		require.EqualValues(t, 1, s.reads.Load())
 		require.Zero(t, reported("the table was left alone"), "that closing ends a read is no failure")
 	})
@@ -154,10 +162,10 @@ func TestClosingSaysWhenAReadGoesOn(t *testing.T) {
 			<-release
 			return outbox.Stats{}, nil
 		}}))
-		require.NotEmpty(t, p.read(t))
+		require.NotEmpty(t, p.table(t))
 		require.ErrorContains(t, m.Close(), "goes on")
 		require.ErrorContains(t, m.Close(), "goes on", "closing again returns the same")
-		require.Empty(t, p.read(t))
+		require.Empty(t, p.table(t))
 		close(release)
 	})
 }
