@@ -217,7 +217,9 @@ func (s *Session) AfterCommit(err error) error {
 }
 
 // Rollback rolls the transaction back, once; later calls return
-// [sql.ErrTxDone]. When it returns, the callbacks have run and were told cause.
+// [sql.ErrTxDone]. When it returns, the callbacks have run and were told cause,
+// unless the end of the context had begun to roll back before: then it returns
+// [sql.ErrTxDone] too, and they run beside the caller.
 func (s *Session) Rollback(cause error) error {
 	s.unwatch()
 	return s.end(cause)
