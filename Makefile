@@ -4,7 +4,7 @@ GOLANGCI      := v2.15.0
 BIN           := $(CURDIR)/.bin
 WITHDB        := $(GO) run ./internal/tools/withdb
 PROMTOOL      := $(BIN)/promtool
-TESTFLAGS     ?= -shuffle on -timeout 10m
+TESTFLAGS     ?= -shuffle on -timeout 20m
 BENCH         ?= .
 
 .DEFAULT_GOAL := help

@@ -41,7 +41,8 @@ func claimContext(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // takeoverRoom is how many rows may be claimed now whose leases expired. They are
 // looked for once in an interval, and while there are some, as soon as those at
-// hand are done: so a claim that leaves them out follows each that does not.
+// hand are done: so in a cycle a claim that leaves them out follows each that does
+// not.
 func (p *Poller) takeoverRoom() int {
 	if !p.bounded() || time.Now().Before(p.takeoverAt) {
 		return 0

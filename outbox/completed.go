@@ -28,11 +28,11 @@ func (c *completer) stored(kind MarkKind, group []*outcome, n int) {
 	}
 }
 
-// accepted are the outcomes that the table shows, and how many it does not show
-// because other nodes hold the events now. A store changes fewer rows than it was
-// given when leases were lost, or when it is asked again because its first answer
-// was. Which rows it was is read; from a store that cannot be asked, or does not
-// answer, only all or none is known.
+// accepted are the outcomes that the table took from this node, and how many it
+// did not because other nodes hold the events now, or have brought them to an end
+// before. A store changes fewer rows than it was given when leases were lost, or
+// when it is asked again because its first answer was. Which rows it was is read;
+// from a store that cannot be asked, or does not answer, only all or none is known.
 func (c *completer) accepted(ctx context.Context, kind MarkKind, group []*outcome, n int) (accepted []*outcome, lost int) {
 	missing := len(group) - n
 	if missing <= 0 || c.owner == "" {
@@ -41,10 +41,9 @@ func (c *completer) accepted(ctx context.Context, kind MarkKind, group []*outcom
 	states, ok := c.states(ctx, group)
 	switch {
 	case ok:
-		for _, o := range group {
-			if state, there := states[o.mark.EventID]; o.overtaken || state.shows(kind, there) {
-				accepted = append(accepted, o)
-			}
+		accepted = shown(kind, group, states)
+		if !group[0].tried { // what more rows show is other nodes' doing
+			accepted = accepted[:min(n, len(accepted))]
 		}
 		return accepted, len(group) - len(accepted)
 	case n == 0:
@@ -52,6 +51,17 @@ func (c *completer) accepted(ctx context.Context, kind MarkKind, group []*outcom
 	default:
 		return group, missing
 	}
+}
+
+// shown are the outcomes that rows show.
+func shown(kind MarkKind, group []*outcome, states map[string]RowState) []*outcome {
+	var seen []*outcome
+	for _, o := range group {
+		if state, there := states[o.mark.EventID]; o.overtaken || state.shows(kind, there) {
+			seen = append(seen, o)
+		}
+	}
+	return seen
 }
 
 func (c *completer) states(ctx context.Context, group []*outcome) (map[string]RowState, bool) {

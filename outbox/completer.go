@@ -117,8 +117,8 @@ func (c *completer) takeReleases(last bool) []outcome {
 	return r
 }
 
-// releaseNow gives up leases at once, in one statement that is not tried again,
-// and returns how many it found.
+// releaseNow gives up leases at once, in one statement that only the caller may
+// try again, and returns how many it found.
 func (c *completer) releaseNow(ctx context.Context, ids []string) (int, error) {
 	marks := make([]Mark, len(ids))
 	for i, id := range ids {
@@ -196,11 +196,11 @@ func (c *completer) gather(batch []outcome) []outcome {
 func (c *completer) mark(ctx context.Context, kind MarkKind, group []*outcome, limit time.Duration) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if c.owner == "" || kind == MarkDone || kind == MarkDelete { // nobody claims such a row afterwards
-		return c.markOnce(ctx, kind, group)
+	claimable := c.owner != "" && kind != MarkDone && kind != MarkDelete // afterwards
+	if claimable {
+		c.d.track.store(trackedEnvs(group))
 	}
-	c.d.track.store(trackedEnvs(group))
-	if group[0].tried || group[0].env == nil {
+	if claimable && (group[0].tried || group[0].env == nil) {
 		n, err = c.markAgain(ctx, kind, group)
 	} else {
 		n, err = c.markOnce(ctx, kind, group)

@@ -270,6 +270,45 @@ func TestARowThatCannotBeDecodedIsToldOnceWhenItIsDead(t *testing.T) {
 	})
 }
 
+// buried is a store with one row that cannot be decoded and whose first answer to
+// marking it is lost.
+type buried struct {
+	*outboxtest.Store
+	dead, lost atomic.Bool
+}
+
+func (s *buried) memory() *outboxtest.Store { return s.Store }
+
+func (s *buried) Poll(context.Context, outbox.DB, outbox.PollQuery) (outbox.Batch, error) {
+	if s.dead.Load() {
+		return outbox.Batch{}, nil
+	}
+	return outbox.Batch{Undecodable: []outbox.Undecodable{{EventID: "broken", Err: errors.New("headers are no map")}}}, nil
+}
+
+func (s *buried) Mark(context.Context, outbox.DB, outbox.MarkKind, string, []outbox.Mark) (int, error) {
+	changed := 0
+	if s.dead.CompareAndSwap(false, true) {
+		changed = 1
+	}
+	if s.lost.CompareAndSwap(false, true) {
+		return 0, errors.New("the answer was lost")
+	}
+	return changed, nil
+}
+
+func TestARowThatCannotBeDecodedIsToldThoughTheAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book, told := &logbook{}, &ledger{}
+		e := start(t, outbox.Config{Store: &buried{Store: outboxtest.NewStore()}, Logger: slog.New(book), Metrics: told}, nil)
+		time.Sleep(time.Minute)
+		require.NoError(t, e.Close(context.Background()))
+		require.Len(t, book.about("cannot be decoded"), 1)
+		told.require(t, 0, 0, 1, 0, 0)
+	})
+}
+
 // robbed is a store whose leases are always lost.
 type robbed struct{ *outboxtest.Store }
 

@@ -376,6 +376,16 @@ func (p *Poller) observe(b Batch) {
 	p.metrics.OldestLag(lag)
 }
 
+func (p *Poller) markDead(ctx context.Context, marks []Mark) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	n, err := p.store.Mark(ctx, p.db, MarkDead, p.owner(), marks)
+	if err != nil {
+		p.unburied.add(len(marks), logKeyError, err.Error())
+	}
+	return n, err
+}
+
 // bury marks rows DEAD that cannot be delivered, so that the rest can go on.
 func (p *Poller) bury(ctx context.Context, rows []Undecodable) {
 	if len(rows) == 0 {
@@ -385,15 +395,13 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable) {
 	for i, row := range rows {
 		marks[i] = Mark{EventID: row.EventID, Error: errorText(row.Err.Error())}
 	}
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	n, err := p.store.Mark(ctx, p.db, MarkDead, p.owner(), marks)
-	if err != nil {
-		p.unburied.add(len(rows), logKeyError, err.Error())
-		return
+	n, err := p.markDead(ctx, marks)
+	lost := err != nil && ctx.Err() == nil
+	if lost { // asked again: when it was done, only its answer is missing, no poll would find the rows
+		n, err = p.markDead(ctx, marks)
 	}
-	if n == 0 {
-		return // another node was faster, and tells of it
+	if err != nil || n == 0 && !lost { // without an error another node was faster, and tells of it
+		return
 	}
 	for _, row := range rows {
 		p.metrics.Died(EventKind{})

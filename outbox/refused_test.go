@@ -171,6 +171,55 @@ func TestAnOutcomeWhoseFirstAnswerWasLostIsNoLostLease(t *testing.T) {
 	told.require(t, 1, 1, 1, 1, 0)
 }
 
+// The other node has already brought the events to the same end.
+func TestWhatAnotherNodeHasFinishedCountsAsALostLease(t *testing.T) {
+	t.Parallel()
+	for name, kinds := range map[string][]string{"all of a statement": {"done"}, "one of two": {"done", "done kept"}} {
+		for onDone, what := range map[outbox.OnDone]string{outbox.Keep: "kept rows", outbox.Delete: "deleted rows"} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { finishElsewhere(t, kinds, onDone) })
+			})
+		}
+	}
+}
+
+func finishElsewhere(t *testing.T, ids []string, onDone outbox.OnDone) {
+	store, told := &gated{outboxtest.NewStore(), make(chan struct{})}, &ledger{}
+	release := make(chan struct{})
+	e := start(t, outbox.Config{Store: store, Metrics: told, Purge: &outbox.PurgeOptions{OnDone: onDone}, Mode: outbox.MultiNode{
+		Dispatch: outbox.DispatchOptions{Workers: 10},
+		Poll:     outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow", LockTimeout: 24 * time.Hour},
+	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		if env.EventID != "first" {
+			<-release
+		}
+		return answer(env.EventID)
+	})
+	e.write(said(ids[0]), said("dead"))
+	time.Sleep(time.Millisecond) // the leases get old
+	steal(t, store.Store)
+	for _, id := range ids[1:] {
+		e.write(said(id))
+	}
+	e.write(said("first"))
+	synctest.Wait() // it is being stored
+	finished := outbox.MarkDone
+	if onDone == outbox.Delete {
+		finished = outbox.MarkDelete
+	}
+	for kind, id := range map[outbox.MarkKind]string{finished: ids[0], outbox.MarkDead: "dead"} {
+		n, err := store.Store.Mark(t.Context(), store.DB(), kind, "thief", []outbox.Mark{{EventID: id}})
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	}
+	close(release)
+	synctest.Wait() // all the others wait to be
+	close(store.gate)
+	require.NoError(t, e.Close(context.Background()))
+	told.require(t, len(ids), 0, 0, 0, 2)
+}
+
 func TestAStoreThatCannotBeAskedKnowsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	store, told := outboxtest.NewStore(), &ledger{}

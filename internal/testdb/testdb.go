@@ -60,7 +60,7 @@ func Main() []Target {
 		{Name: "mysql", Kind: MySQL, driver: "mysql"},
 		{
 			Name: "sqlite", Kind: SQLite, driver: "sqlite",
-			params: map[string]string{"_pragma": "busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)", "_txlock": "immediate"},
+			params: map[string]string{"_pragma": "busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)", "_txlock": "immediate"},
 		},
 	}
 }
