@@ -31,7 +31,7 @@ func (t *tracing) beforeWrite(ctx context.Context, envs []outbox.Envelope) ([]ou
 		ctx, span = t.startWrite(ctx, envs)
 		defer t.end(span)
 	}
-	if !trace.SpanContextFromContext(ctx).IsValid() {
+	if !t.active(ctx) {
 		return envs, nil
 	}
 	injected := t.inject(ctx)
@@ -60,28 +60,22 @@ func headersSize(headers map[string]string) (size int) {
 // startWrite starts the span of a write. A batch of several kinds has no one
 // destination.
 func (t *tracing) startWrite(ctx context.Context, envs []outbox.Envelope) (started context.Context, span trace.Span) {
-	started, span = ctx, nowhere
-	defer t.shield("starting a span")
 	op := t.writing
 	name, attributes := op.name, op.attributes
 	if sameKind(envs) {
 		kind := op.of(&envs[0])
 		if len(envs) == 1 {
-			started, span = t.tracer.Start(ctx, kind.name, op.kind, kind.start)
-			if span.IsRecording() {
-				span.SetAttributes(kind.event(&envs[0])...)
+			started, span, recording := t.start(ctx, kind.name, op.kind, kind.start)
+			if recording {
+				t.set(span, kind.event(&envs[0]))
 			}
 			return started, span
 		}
 		name, attributes = kind.name, kind.attributes
 	}
-	return t.tracer.Start(ctx, name, op.kind,
+	started, span, _ = t.start(ctx, name, op.kind,
 		trace.WithAttributes(append(slices.Clip(attributes), semconv.MessagingBatchMessageCount(len(envs)))...))
-}
-
-func (t *tracing) end(span trace.Span) {
-	defer t.shield("ending a span")
-	span.End()
+	return started, span
 }
 
 func sameKind(envs []outbox.Envelope) bool {

@@ -28,8 +28,8 @@ func Interceptor(opts ...Option) outbox.Interceptor {
 }
 
 func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox.Listener) (res outbox.Result, err error) {
-	ctx, span := t.startDelivery(ctx, env)
-	if !span.IsRecording() {
+	ctx, span, recording := t.startDelivery(ctx, env)
+	if !recording {
 		defer t.end(span)
 		return next.OnEvent(ctx, *env)
 	}
@@ -58,21 +58,19 @@ var errGoexit = errors.New("the listener ended its goroutine")
 
 // startDelivery starts the span. The parent is the one that ctx carries, if any:
 // the producer's span is only when that was asked for.
-func (t *tracing) startDelivery(ctx context.Context, env *outbox.Envelope) (started context.Context, span trace.Span) {
-	started, span = ctx, nowhere
-	defer t.shield("starting a span")
+func (t *tracing) startDelivery(ctx context.Context, env *outbox.Envelope) (started context.Context, span trace.Span, recording bool) {
 	ctx, producer := t.extract(ctx, env.Headers)
 	op := t.delivering
 	kind := op.of(env)
 	if producer.IsValid() {
-		started, span = t.tracer.Start(ctx, kind.name, op.kind, kind.start, trace.WithLinks(trace.Link{SpanContext: producer}))
+		started, span, recording = t.start(ctx, kind.name, op.kind, kind.start, trace.WithLinks(trace.Link{SpanContext: producer}))
 	} else {
-		started, span = t.tracer.Start(ctx, kind.name, op.kind, kind.start)
+		started, span, recording = t.start(ctx, kind.name, op.kind, kind.start)
 	}
-	if span.IsRecording() {
-		span.SetAttributes(kind.event(env)...)
+	if recording {
+		t.set(span, kind.event(env))
 	}
-	return started, span
+	return started, span, recording
 }
 
 // finish says on the span what became of the delivery, and ends it.

@@ -1,9 +1,11 @@
 package outboxotel
 
 import (
+	"context"
 	"fmt"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
@@ -18,6 +20,32 @@ func (t *tracing) shield(doing string) {
 	if r := recover(); r != nil {
 		t.report(fmt.Errorf("outboxotel: %s panicked: %v", doing, r))
 	}
+}
+
+// start starts a span. From a tracer that panics, or that gives nothing, there is
+// none, and the context stays what it is.
+func (t *tracing) start(ctx context.Context, name string, opts ...trace.SpanStartOption) (started context.Context, span trace.Span, recording bool) {
+	started, span = ctx, nowhere
+	defer t.shield("starting a span")
+	begun, s := t.tracer.Start(ctx, name, opts...)
+	recording = s.IsRecording() // which panics when it is nil
+	return begun, s, recording
+}
+
+func (t *tracing) set(span trace.Span, attributes []attribute.KeyValue) {
+	defer t.shield("setting the attributes of a span")
+	span.SetAttributes(attributes...)
+}
+
+func (t *tracing) end(span trace.Span) {
+	defer t.shield("ending a span")
+	span.End()
+}
+
+// active reports whether ctx has a span that others can be told of.
+func (t *tracing) active(ctx context.Context) bool {
+	defer t.shield("looking at the active span")
+	return trace.SpanContextFromContext(ctx).IsValid()
 }
 
 // report tells OpenTelemetry's error handler, once: what goes wrong here goes

@@ -2,11 +2,14 @@ package outboxotel_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -51,6 +54,52 @@ func TestWhatGoesWrongWithTracingDecidesNothing(t *testing.T) {
 				return stats.Pending == 0 && stats.Dead == 0
 			}, "the event to be done")
 			require.Empty(t, calls, "delivered once")
+		})
+	}
+}
+
+// poor is an SDK that has only one span to give, if any.
+type poor struct {
+	noop.TracerProvider
+	span trace.Span
+}
+
+func (p poor) Tracer(string, ...trace.TracerOption) trace.Tracer { return poorTracer{span: p.span} }
+
+type poorTracer struct {
+	noop.Tracer
+	span trace.Span
+}
+
+func (p poorTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	return trace.ContextWithSpan(ctx, p.span), p.span
+}
+
+// rotten is a span of which only one method or two can be called.
+type rotten struct {
+	trace.Span // nil
+	recording  bool
+}
+
+func (r *rotten) IsRecording() bool { return r.recording }
+
+func TestSpansThatAreNoneDecideNothing(t *testing.T) {
+	t.Parallel()
+	for name, span := range map[string]trace.Span{"nil": nil, "a nil pointer": (*rotten)(nil), "not recording": &rotten{}, "recording": &rotten{recording: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opts := []outboxotel.Option{outboxotel.WithTracerProvider(poor{span: span})}
+			envs, err := outboxotel.Hook(append(opts, outboxotel.WithProducerSpan())...).BeforeWrite(t.Context(), []outbox.Envelope{event()})
+			require.NoError(t, err)
+			require.Empty(t, envs[0].Headers)
+			boom := errors.New("boom")
+			calls := 0
+			_, err = outboxotel.Interceptor(opts...)(outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				calls++
+				return outbox.Done(), boom
+			})).OnEvent(t.Context(), event())
+			require.Equal(t, boom, err)
+			require.Equal(t, 1, calls)
 		})
 	}
 }
