@@ -2,20 +2,23 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
 
 // Limits of the completer.
 const (
-	completerBatch    = 500              // outcomes in one statement
-	completerBuffer   = 2 * 500          // outcomes that wait before workers do
-	completerTimeout  = 30 * time.Second // one statement, when the database is slow for all
-	completerPatience = 2 * time.Second  // one statement, as long as it is not
-	completerAlone    = 3 * time.Second  // one outcome that is the only one to fail
-	completerPart     = 25               // outcomes in one statement after a larger one failed
+	completerBatch    = 500                    // outcomes in one statement
+	completerBuffer   = 2 * 500                // outcomes that wait before workers do
+	completerTimeout  = 30 * time.Second       // one statement, when the database is slow for all
+	completerPatience = 2 * time.Second        // one statement, as long as it is not
+	completerAlone    = 3 * time.Second        // one outcome that is the only one to fail
+	completerPart     = 25                     // outcomes in one statement after a larger one failed
+	completerTurn     = 500 * time.Millisecond // for a claim to end
 	completerLastCall = 500 * time.Millisecond
 	completerMinPause = 20 * time.Millisecond
 	completerMaxPause = 5 * time.Second // between tries
@@ -94,15 +97,15 @@ func (c *completer) submit(o outcome) bool {
 }
 
 // releaseLeases gives up the leases of events soon, without waiting; false after
-// closing.
-func (c *completer) releaseLeases(ids []string) bool {
+// closing. leased is when the leases began, or zero when that is not known.
+func (c *completer) releaseLeases(ids []string, leased time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return false
 	}
 	for _, id := range ids {
-		c.releases = append(c.releases, outcome{kind: MarkReleased, mark: Mark{EventID: id}})
+		c.releases = append(c.releases, outcome{kind: MarkReleased, mark: Mark{EventID: id}, leased: leased})
 	}
 	signal(c.wakeup)
 	return true
@@ -200,7 +203,7 @@ func (c *completer) mark(ctx context.Context, kind MarkKind, group []*outcome, l
 	if claimable {
 		c.d.track.store(trackedEnvs(group))
 	}
-	if claimable && (group[0].tried || group[0].env == nil) {
+	if claimable && slices.ContainsFunc(group, func(o *outcome) bool { return c.reclaimable(o, limit) }) {
 		n, err = c.markAgain(ctx, kind, group)
 	} else {
 		n, err = c.markOnce(ctx, kind, group)
@@ -219,13 +222,25 @@ func (c *completer) markOnce(ctx context.Context, kind MarkKind, group []*outcom
 	return c.store.Mark(ctx, c.db, kind, c.owner, marks)
 }
 
-// markAgain is mark for rows that this node may have claimed anew meanwhile: the
-// answer to an earlier statement was lost, or the lease to give up has expired.
-// The new lease looks like the old one, so those are left out, and nothing is
-// claimed until the statement has ended. They count as changed.
+// reclaimable reports whether this node may have claimed a row anew before a
+// statement has ended: the answer to an earlier one was lost, or the lease to give
+// up may have expired.
+func (c *completer) reclaimable(o *outcome, limit time.Duration) bool {
+	return o.tried || o.env == nil && time.Since(o.leased)+limit >= c.d.claim.LockTimeout
+}
+
+// errClaiming is why a statement was not tried.
+var errClaiming = errors.New("a claim takes too long to wait for it")
+
+// markAgain is mark for rows that this node may have claimed anew. The new lease
+// looks like the old one, so those are left out, and nothing is claimed until the
+// statement has ended. They count as changed. A claim may hang, so it is not waited
+// for long: the outcomes of others come behind.
 func (c *completer) markAgain(ctx context.Context, kind MarkKind, group []*outcome) (int, error) {
-	if err := c.d.beginClaim(ctx); err != nil {
-		return 0, fmt.Errorf("outbox: waiting for a claim to end: %w", err)
+	turn, cancel := context.WithTimeout(ctx, completerTurn)
+	defer cancel()
+	if c.d.beginClaim(turn) != nil {
+		return 0, errClaiming
 	}
 	defer c.d.endClaim()
 	left := make([]*outcome, 0, len(group))

@@ -31,6 +31,8 @@ type outcome struct {
 
 	tried     bool // a statement failed, and may have been carried out all the same
 	overtaken bool // it was: this node has claimed the row anew since
+
+	leased time.Time // when the lease to give up began, if there is no env
 }
 
 func (o *outcome) delivery() Delivery {

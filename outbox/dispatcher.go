@@ -186,7 +186,7 @@ func (d *Dispatcher) enqueue(queue chan *Envelope, env *Envelope) bool {
 	if taken, doomed := d.track.acquire(env, queue == d.taken); !taken {
 		if doomed && d.claim != nil && queue != d.hot {
 			// The poller has just leased the row, and nothing here will use that.
-			d.complete.releaseLeases([]string{env.EventID})
+			d.complete.releaseLeases([]string{env.EventID}, time.Time{})
 		}
 		return true
 	}

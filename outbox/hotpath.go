@@ -56,7 +56,7 @@ func (d *Dispatcher) committed(envs []Envelope, owner string, inserted time.Time
 		}
 		dropped++
 	}
-	if len(leased) > 0 && !d.complete.releaseLeases(leased) {
+	if len(leased) > 0 && !d.complete.releaseLeases(leased, inserted) {
 		d.releaseLate(leased)
 	}
 	if dropped > 0 {

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"slices"
 	"time"
 )
@@ -40,8 +41,9 @@ func (c *completer) persistKind(kind MarkKind, group []*outcome) {
 			return
 		}
 		c.unstored.add(len(group), logKeyOutcome, kind.String(), logKeyError, err.Error())
-		if slow := time.Since(began) >= completerPatience/2; slow || try >= completerTries {
-			group = c.persistParts(kind, group)
+		claiming := errors.Is(err, errClaiming)
+		if slow := time.Since(began) >= completerPatience/2; slow || claiming || try >= completerTries {
+			group = c.persistParts(kind, group, claiming)
 			if c.ctx.Err() != nil || len(c.aside)+len(group) <= completerAside {
 				c.setAside(group)
 				return
@@ -68,9 +70,10 @@ func (c *completer) storeGroup(kind MarkKind, group []*outcome, limit time.Durat
 
 // persistParts stores what it can of a group that failed as a whole, and returns
 // the rest. When nothing of it can be stored it is rather the database that is
-// slow, and the next statements get more time.
-func (c *completer) persistParts(kind MarkKind, group []*outcome) []*outcome {
-	if len(group) == 1 {
+// slow, and the next statements get more time. Parts would wait for a claim as the
+// whole did.
+func (c *completer) persistParts(kind MarkKind, group []*outcome, claiming bool) []*outcome {
+	if claiming || len(group) == 1 {
 		return group
 	}
 	size, failed := completerPart, 0
@@ -125,7 +128,7 @@ func (c *completer) retryAside() {
 			return
 		}
 		c.unstored.add(len(group), logKeyOutcome, kind.String(), logKeyError, err.Error())
-		c.setAside(c.persistParts(kind, group))
+		c.setAside(c.persistParts(kind, group, errors.Is(err, errClaiming)))
 	})
 	c.pause = min(max(c.pause, 4*time.Since(began)), completerMaxPause)
 	if len(c.aside) == 0 {

@@ -87,19 +87,28 @@ func (t *tracing) inject(ctx context.Context) injection {
 
 // withInjected is a copy of the headers with the trace context. What the
 // propagator wrote there earlier is dropped, also where it now writes nothing:
-// a tracestate belongs to its own traceparent. A header that is the user's own
-// stays, even when the propagator sets one of its name without having said so.
+// a tracestate belongs to its own traceparent.
 func (t *tracing) withInjected(headers map[string]string, in injection) map[string]string {
 	merged := make(map[string]string, len(headers)+len(in))
-	for _, h := range in {
-		merged[h.key] = h.value
-	}
 	for key, value := range headers {
 		if !t.own[key] {
 			merged[key] = value
 		}
 	}
+	for _, h := range in {
+		merged[h.key] = h.value
+	}
 	return merged
+}
+
+// carries reports whether headers hold a trace context.
+func (t *tracing) carries(headers map[string]string) bool {
+	for key := range headers {
+		if t.own[key] {
+			return true
+		}
+	}
+	return false
 }
 
 // extract is the context of a delivery: ctx with what the headers hold. With

@@ -35,10 +35,10 @@ func (t *tracing) beforeWrite(ctx context.Context, envs []outbox.Envelope) ([]ou
 		return envs, nil
 	}
 	injected := t.inject(ctx)
-	if len(injected) == 0 {
-		return envs, nil
-	}
 	for i := range envs {
+		if len(injected) == 0 && !t.carries(envs[i].Headers) {
+			continue
+		}
 		merged := t.withInjected(envs[i].Headers, injected)
 		if size := headersSize(merged); size > outbox.MaxHeadersBytes {
 			t.report(fmt.Errorf("outboxotel: a trace context was left out of an event's headers: with it they are %d bytes long; the limit is %d",

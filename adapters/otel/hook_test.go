@@ -125,7 +125,7 @@ func (format) Extract(context.Context, propagation.TextMapCarrier) context.Conte
 
 func (f format) Fields() []string { return f.fields }
 
-func TestUsersHeadersOutweighWhatAPropagatorDidNotClaim(t *testing.T) {
+func TestWhatAPropagatorSetsReplacesWhatIsThere(t *testing.T) {
 	t.Parallel()
 	f := format{fields: []string{"claimed"}, inject: func(c propagation.TextMapCarrier) {
 		c.Set("claimed", "first")
@@ -137,7 +137,7 @@ func TestUsersHeadersOutweighWhatAPropagatorDidNotClaim(t *testing.T) {
 		}
 	}}
 	got := before(remoteContext(t), t, withHeaders(map[string]string{"claimed": "user's", "unclaimed": "user's"}), outboxotel.WithPropagator(f))
-	require.Equal(t, map[string]string{"claimed": "injected", "unclaimed": "user's", "new": "injected"}, got[0].Headers)
+	require.Equal(t, map[string]string{"claimed": "injected", "unclaimed": "injected", "new": "injected"}, got[0].Headers)
 }
 
 func TestATraceContextThatTheOutboxWouldRefuseIsLeftOut(t *testing.T) {
@@ -158,10 +158,10 @@ func TestATraceContextThatTheOutboxWouldRefuseIsLeftOut(t *testing.T) {
 			t.Parallel()
 			a := run(t, openDB(t).DB, outbox.Config{
 				Mode:  outbox.WriterOnly{},
-				Hooks: []outbox.WriterHook{outboxotel.Hook(outboxotel.WithPropagator(format{inject: inject}))},
+				Hooks: []outbox.WriterHook{outboxotel.Hook(outboxotel.WithPropagator(format{[]string{"trace"}, inject}))},
 			})
 			env := event()
-			env.Headers = map[string]string{"mine": "kept"}
+			env.Headers = map[string]string{"mine": "kept", "trace": "another event's"}
 			id := a.write(remoteContext(t), t, env)[0]
 			require.JSONEq(t, `{"mine":"kept"}`, a.headers(t, id))
 		})

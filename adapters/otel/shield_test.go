@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -94,10 +95,11 @@ func TestSpansThatAreNoneDecideNothing(t *testing.T) {
 			require.Empty(t, envs[0].Headers)
 			boom := errors.New("boom")
 			calls := 0
-			_, err = outboxotel.Interceptor(opts...)(outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			_, err = outboxotel.Interceptor(opts...)(outbox.ListenerFunc(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
 				calls++
+				require.Equal(t, "v", baggage.FromContext(ctx).Member("k").Value())
 				return outbox.Done(), boom
-			})).OnEvent(t.Context(), event())
+			})).OnEvent(t.Context(), withHeaders(map[string]string{"traceparent": remoteParent, "baggage": "k=v"})[0])
 			require.Equal(t, boom, err)
 			require.Equal(t, 1, calls)
 		})
