@@ -77,7 +77,7 @@ func (u *unit) undo() {
 func (u *unit) shield(fn func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			u.log.Errorf("echomw: an OnCommit callback panicked: %v\n%s", r, debug.Stack())
+			u.log.Errorf("echomw: in an OnCommit callback: %v\n%s", &outbox.PanicError{Value: r}, debug.Stack())
 		}
 	}()
 	fn()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// decodeError is a codec's error without what it may quote of the payload, such
+// decodeError is a codec's error without what it may quote of the payload, or of headers, such
 // as the number that does not fit or the text that is no date.
 type decodeError struct{ err error }
 
@@ -27,6 +27,6 @@ func (e *decodeError) Error() string {
 	case errors.As(e.err, &syntax):
 		return fmt.Sprintf("a JSON syntax error at offset %d", syntax.Offset)
 	default:
-		return fmt.Sprintf("%T (what it says is left out, for it may quote the payload)", e.err)
+		return fmt.Sprintf("%T (what it says is left out, for it may quote what it decoded)", e.err)
 	}
 }

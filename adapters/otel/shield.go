@@ -8,6 +8,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // nowhere is the span where none could be made.
@@ -18,7 +20,7 @@ var nowhere trace.Span = noop.Span{}
 // there would abort the write, or fail a delivery that has succeeded.
 func (t *tracing) shield(doing string) {
 	if r := recover(); r != nil {
-		t.report(fmt.Errorf("outboxotel: %s panicked: %v", doing, r))
+		t.report(fmt.Errorf("outboxotel: %s: %s", doing, (&outbox.PanicError{Value: r}).Error()))
 	}
 }
 

@@ -108,7 +108,7 @@ func TestSpansThatAreNoneDecideNothing(t *testing.T) {
 
 func TestWhatGoesWrongWithTracingIsReportedOnce(t *testing.T) {
 	t.Parallel()
-	const refused, panicked = `the header "of this test" is none that can be stored`, "injecting a trace context panicked: in this test"
+	const refused, panicked = `the header "of this test" is none that can be stored`, "injecting a trace context: panic: in this test"
 	refusedBefore, panickedBefore := reported(refused), reported(panicked) // in an earlier run of the test
 	hook := outboxotel.Hook(outboxotel.WithPropagator(format{inject: func(c propagation.TextMapCarrier) { c.Set("of this test", "\x00") }}))
 	for range 3 {
@@ -123,4 +123,15 @@ func TestWhatGoesWrongWithTracingIsReportedOnce(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, reported(panicked)-panickedBefore)
+}
+
+// unspeakable is a panic's value whose own text panics with one.
+type unspeakable struct{}
+
+func (unspeakable) Error() string { panic(unspeakable{}) }
+
+func TestAPanicWhoseTextPanicsDecidesNothing(t *testing.T) {
+	t.Parallel()
+	f := format{inject: func(propagation.TextMapCarrier) { panic(unspeakable{}) }}
+	require.Empty(t, before(remoteContext(t), t, withHeaders(nil), outboxotel.WithPropagator(f))[0].Headers)
 }

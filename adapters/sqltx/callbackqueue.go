@@ -1,10 +1,11 @@
 package sqltx
 
 import (
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
+
+	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // callbackQueue runs the callbacks of one transaction in order, on a goroutine
@@ -69,7 +70,7 @@ func (q *callbackQueue) shield(fn func()) {
 			if log == nil {
 				log = slog.Default()
 			}
-			log.Error("outbox: a transaction callback panicked", "error", fmt.Sprint(r), "stack", string(debug.Stack()))
+			log.Error("outbox: a transaction callback panicked", "error", (&outbox.PanicError{Value: r}).Error(), "stack", string(debug.Stack()))
 		}
 	}()
 	fn()

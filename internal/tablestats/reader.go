@@ -5,8 +5,8 @@ package tablestats
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -137,7 +137,7 @@ func (r *Reader) read(done chan struct{}) {
 func (r *Reader) ask(ctx context.Context) (stats outbox.Stats, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
+			err = &outbox.PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
 	return r.source.Stats(ctx)

@@ -60,23 +60,25 @@ func (s *Store) envelope(r *row) (outbox.Envelope, error) {
 
 var errHeaders = errors.New("headers are not a flat object of strings")
 
-// decodeHeaders reads a flat object of strings; NULL, "" and null are none.
+// decodeHeaders reads a flat object of strings; NULL, "" and null are none. Its
+// errors quote nothing of them: they end up in logs and in the table.
 func (s *Store) decodeHeaders(text string) (map[string]string, error) {
 	if text == "" || text == "null" || text == "{}" {
 		return nil, nil
 	}
 	var headers map[string]string
-	if err := s.codecOrDefault().Unmarshal([]byte(text), &headers); err != nil {
+	object := outbox.RawJSONWith(s.codec, text)
+	if err := object.Decode(&headers); err != nil {
 		return nil, fmt.Errorf("%w: %w", errHeaders, err)
 	}
 	if strings.Contains(text, "null") { // a codec makes "" of a value that is null
 		var strict map[string]*string
-		if err := s.codecOrDefault().Unmarshal([]byte(text), &strict); err != nil {
+		if err := object.Decode(&strict); err != nil {
 			return nil, fmt.Errorf("%w: %w", errHeaders, err)
 		}
-		for key, value := range strict {
+		for _, value := range strict {
 			if value == nil {
-				return nil, fmt.Errorf("%w: the value of %.64q is null", errHeaders, key)
+				return nil, fmt.Errorf("%w: a value is null", errHeaders)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,6 +25,29 @@ func TestDecodeHeaders(t *testing.T) {
 	for _, text := range []string{`{"a":1}`, `{"a":null}`, `{"a":{"b":"c"}}`, `{"a":["b"]}`, `["a"]`, `"a"`, `1`, `true`, `{"a":`, `x`} {
 		_, err := s.decodeHeaders(text)
 		require.ErrorIs(t, err, errHeaders, text)
+	}
+}
+
+// quoting is a codec whose errors quote what it was given, as some do.
+type quoting struct{}
+
+func (quoting) Marshal(v any) ([]byte, error) { return json.Marshal(v) }
+
+func (quoting) Unmarshal(data []byte, v any) error {
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%w near %q", err, data)
+	}
+	return nil
+}
+
+func TestErrorsOfHeadersQuoteNothingOfThem(t *testing.T) {
+	t.Parallel()
+	for _, s := range []*Store{SQLite(), SQLite(WithCodec(quoting{}))} {
+		for _, text := range []string{`{"secret":["secret"]}`, `{"secret":null}`, `{"secret":"null","other":1}`, `{"secret`} {
+			_, err := s.decodeHeaders(text)
+			require.ErrorIs(t, err, errHeaders)
+			require.NotContains(t, err.Error(), "secret")
+		}
 	}
 }
 

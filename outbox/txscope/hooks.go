@@ -236,7 +236,7 @@ func (h *Hooks) shield(what string, fn func()) {
 				log = slog.Default()
 			}
 			log.Error("outbox: a transaction callback panicked",
-				"callback", what, "error", fmt.Sprint(r), "stack", string(debug.Stack()))
+				"callback", what, "error", (&outbox.PanicError{Value: r}).Error(), "stack", string(debug.Stack()))
 		}
 	}()
 	fn()

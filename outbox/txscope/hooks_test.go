@@ -183,11 +183,17 @@ func TestHooksAfterTheEnd(t *testing.T) {
 	require.False(t, hooks.Held())
 }
 
+// unspeakable is a panic's value whose own text panics with one.
+type unspeakable struct{}
+
+func (unspeakable) Error() string { panic(unspeakable{}) }
+
 func TestPanickingCallbackIsLoggedAndContained(t *testing.T) {
 	t.Parallel()
 	ran := 0
 	hooks := txscope.Hooks{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	require.NoError(t, hooks.AfterCommit(func(context.Context) { panic("no") }))
+	require.NoError(t, hooks.AfterCommit(func(context.Context) { panic(unspeakable{}) }))
 	require.NoError(t, hooks.AfterCommit(func(context.Context) { ran++ }))
 	hooks.Finish(t.Context(), txscope.Committed, nil)
 	require.Equal(t, 1, ran)
