@@ -124,3 +124,46 @@ func TestALostAnswerDoesNotCostTheNextDeliveryItsLease(t *testing.T) {
 		}
 	}
 }
+
+// unhurried is a relapsing store that takes its time to store successes, so that
+// other outcomes gather meanwhile.
+type unhurried struct{ *relapsing }
+
+func (s unhurried) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+	if kind == outbox.MarkDone {
+		time.Sleep(100 * time.Millisecond)
+	}
+	return s.relapsing.Mark(ctx, db, kind, owner, marks)
+}
+
+// Two outcomes were in one statement whose answer was lost. One of the rows was
+// claimed anew, the other shows its outcome: no lease was lost.
+func TestALostAnswerToOutcomesOfWhichOneWasClaimedAnewIsNoLostLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		again, told := make(chan struct{}), &ledger{}
+		store := unhurried{&relapsing{Store: outboxtest.NewStore(), kind: outbox.MarkRetry, carried: func() { <-again }}}
+		var c calls
+		e := start(t, outbox.Config{Store: store, Metrics: told, Mode: outbox.MultiNode{
+			Poll: outbox.PollOptions{Interval: 5 * time.Millisecond},
+		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			switch {
+			case env.EventID == "first":
+			case c.add(env.EventID) > 1:
+				close(again)
+				time.Sleep(time.Second)
+			case env.EventID == "soon":
+				time.Sleep(50 * time.Millisecond)
+				return outbox.Done(), outbox.RetryAfterError(0, errors.New("boom"))
+			default:
+				time.Sleep(50 * time.Millisecond)
+				return outbox.Done(), outbox.RetryAfterError(time.Hour, errors.New("boom"))
+			}
+			return outbox.Done(), nil
+		})
+		e.write(said("first"), said("soon"), said("later"))
+		time.Sleep(10 * time.Second)
+		require.NoError(t, e.Close(context.Background()))
+		told.require(t, 2, 2, 0, 0, 0)
+	})
+}

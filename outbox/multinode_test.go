@@ -381,3 +381,36 @@ func TestWhatAHandlerRefusesIsGivenBack(t *testing.T) {
 	}
 	require.NoError(t, p.Close(t.Context()))
 }
+
+// choosy is a handler that refuses one event once.
+type choosy struct {
+	refuses string
+	taken   []string
+}
+
+func (c *choosy) AvailableCapacity() int { return 10 }
+
+func (c *choosy) Handle(env outbox.Envelope) bool {
+	if env.EventID == c.refuses {
+		c.refuses = ""
+		return false
+	}
+	c.taken = append(c.taken, env.EventID)
+	return true
+}
+
+func TestWhatAHandlerRefusesComesFirstAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := written(t, "1", "2", "3")
+		handler := &choosy{refuses: "2"}
+		p, err := outbox.NewPoller(outbox.PollerConfig{DB: store.DB(), Store: store, Handler: handler, Logger: quiet})
+		require.NoError(t, err)
+		for range 2 {
+			_, err = p.Poll(t.Context())
+			require.NoError(t, err)
+		}
+		require.Equal(t, []string{"1", "1", "2", "3"}, handler.taken)
+		require.NoError(t, p.Close(t.Context()))
+	})
+}
