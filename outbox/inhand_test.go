@@ -1,0 +1,181 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// An id that the caller chose is written again while its event is in hand. That
+// fails, and the event stays in hand.
+func TestAnEventInHandStaysThereWhenItsIDIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		e := start(t, outbox.Config{Mode: outbox.SingleNode{}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			calls.Add(1)
+			time.Sleep(time.Minute)
+			return outbox.Done(), nil
+		})
+		e.write(said("e"))
+		time.Sleep(time.Second)
+		_, err := e.Writer().WriteScope(t.Context(), outboxtest.NewScope(e.store.DB()), []outbox.Envelope{said("e")})
+		require.ErrorContains(t, err, "e")
+		time.Sleep(5 * time.Minute)
+		require.EqualValues(t, 1, calls.Load())
+	})
+}
+
+// leisurely is a store whose answers to Poll take half a second.
+type leisurely struct{ *outboxtest.Store }
+
+func (s leisurely) memory() *outboxtest.Store { return s.Store }
+
+func (s leisurely) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	b, err := s.Store.Poll(ctx, db, q)
+	time.Sleep(500 * time.Millisecond)
+	return b, err
+}
+
+// What left the tracker while the poller read is left alone by that read only.
+func TestAFailureThatIsStoredDuringAReadIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		e := start(t, outbox.Config{Store: leisurely{outboxtest.NewStore()}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			calls.Add(1)
+			return outbox.Done(), outbox.RetryAfterError(2*time.Second, errors.New("boom"))
+		})
+		time.Sleep(time.Minute)
+		e.Wake()
+		synctest.Wait() // it reads
+		e.write(said("e"))
+		time.Sleep(7 * time.Second)
+		require.GreaterOrEqual(t, calls.Load(), int64(2))
+	})
+}
+
+// The outcome of a failure cannot be stored for longer than a lease lasts: no other
+// node delivers the event meanwhile.
+func TestALeaseIsRenewedWhileAFailureIsBeingStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &stuck{Store: outboxtest.NewStore()}
+		store.locked.Store(true)
+		var calls atomic.Int64
+		fail := func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			calls.Add(1)
+			return outbox.Done(), outbox.RetryAfterError(24*time.Hour, errors.New("boom"))
+		}
+		first := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, fail)
+		start(t, outbox.Config{Store: store.Store, Mode: outbox.MultiNode{}}, fail)
+		first.write(said("locked"))
+		time.Sleep(3 * outbox.DefaultLockTimeout)
+		store.locked.Store(false)
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 1, calls.Load())
+		row, _ := store.Row("locked")
+		require.Equal(t, outbox.StatusRetry, row.Status)
+	})
+}
+
+// While no outcome can be stored, listeners are called for a bounded number of
+// events, however many there are.
+func TestAnOutageDoesNotGatherOutcomesWithoutEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &outage{Store: written(t, named("e", 5000)...)}
+		store.begin()
+		var calls atomic.Int64
+		e := start(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			calls.Add(1)
+			return outbox.Done(), nil
+		})
+		time.Sleep(outageLasts)
+		require.Less(t, calls.Load(), int64(2500))
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 5000}, statuses(store.Store))
+		require.EqualValues(t, 5000, calls.Load())
+		require.NoError(t, e.Close(context.Background()))
+	})
+}
+
+// sip is a handler that takes as many events as it is told.
+type sip struct {
+	room  int
+	taken []string
+}
+
+func (s *sip) AvailableCapacity() int { return s.room }
+
+func (s *sip) Handle(env outbox.Envelope) bool {
+	s.room--
+	s.taken = append(s.taken, env.EventID)
+	return true
+}
+
+// A transaction with an early time commits late, while a backlog is being read.
+func TestABacklogDoesNotHideAnEarlierEventThatIsCommittedLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, handler := written(t, named("e", 100)...), &sip{}
+		p, err := outbox.NewPoller(outbox.PollerConfig{DB: store.DB(), Store: store, Handler: handler, Logger: quiet})
+		require.NoError(t, err)
+		read := func() {
+			handler.room = 2
+			_, err := p.Poll(t.Context())
+			require.NoError(t, err)
+		}
+		read()
+		late := said("late")
+		late.OccurredAt = time.Now().Add(-time.Hour)
+		build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(late)
+		read()
+		require.Equal(t, []string{"e0000", "e0001", "e0002", "e0003"}, handler.taken)
+		time.Sleep(outbox.DefaultPollInterval + time.Second)
+		read()
+		require.Contains(t, fmt.Sprint(handler.taken[4:]), "late")
+		require.NoError(t, p.Close(t.Context()))
+	})
+}
+
+// The poller is told of what it has to bring: nothing waits for its interval.
+func TestThePollerIsToldOfWhatItHasToBring(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		envs  []outbox.Envelope
+		first outbox.Result
+	}{
+		"what the hot queue has no room for": {[]outbox.Envelope{said("1"), said("2"), said("3"), said("4")}, outbox.Done()},
+		"a delayed event":                    {[]outbox.Envelope{{EventType: "Said", Payload: outbox.JSON(1), DeliverAfter: 200 * time.Millisecond}}, outbox.Done()},
+		"a deferred event":                   {[]outbox.Envelope{said("wait")}, outbox.RetryAfter(200 * time.Millisecond)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int64
+				e := start(t, outbox.Config{Mode: outbox.SingleNode{
+					Dispatch: outbox.DispatchOptions{HotCapacity: 1}, Poll: outbox.PollOptions{Interval: time.Hour},
+				}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+					if calls.Add(1) == 1 {
+						return tt.first, nil
+					}
+					return outbox.Done(), nil
+				})
+				time.Sleep(time.Minute)
+				e.write(tt.envs...)
+				time.Sleep(300 * time.Millisecond)
+				require.Equal(t, map[outbox.Status]int{outbox.StatusDone: len(tt.envs)}, statuses(e.store))
+			})
+		})
+	}
+}
