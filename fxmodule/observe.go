@@ -16,8 +16,7 @@ import (
 // nil registerer is [prometheus.DefaultRegisterer]. The figures are on the
 // registry from when the outbox starts until it stops, and a name that is taken
 // is an error when the app is made, or when it starts if an outbox of the same app
-// takes it. Those of a named outbox have the label
-// outbox, its name.
+// takes it. Those of a named outbox have the label outbox, its name.
 func WithPrometheus(registerer prometheus.Registerer, opts ...outboxprom.Option) Option {
 	if registerer == nil {
 		registerer = prometheus.DefaultRegisterer

@@ -84,16 +84,6 @@ func (p *Poller) observe(b Batch) {
 	p.metrics.OldestLag(lag)
 }
 
-func (p *Poller) markDead(ctx context.Context, marks []Mark) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	n, err := p.store.Mark(ctx, p.db, MarkDead, p.owner(), marks)
-	if err != nil {
-		p.unburied.add(len(marks), logKeyError, err.Error())
-	}
-	return n, err
-}
-
 // bury marks rows DEAD that cannot be delivered, so that the rest can go on.
 func (p *Poller) bury(ctx context.Context, rows []Undecodable) {
 	if len(rows) == 0 {
@@ -105,7 +95,7 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable) {
 	}
 	n, err := p.markDead(ctx, marks)
 	lost := err != nil && ctx.Err() == nil
-	if lost { // asked again: when it was done, only its answer is missing, no poll would find the rows
+	if lost { // ask again: should it have been done, no poll would bring the rows anew
 		n, err = p.markDead(ctx, marks)
 	}
 	if err != nil || n == 0 && !lost { // without an error another node was faster, and tells of it
@@ -115,4 +105,14 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable) {
 		p.metrics.Died(EventKind{})
 		p.log.Error("outbox: event cannot be decoded, it is dead", logKeyEventID, row.EventID, logKeyError, errorText(row.Err.Error()))
 	}
+}
+
+func (p *Poller) markDead(ctx context.Context, marks []Mark) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	n, err := p.store.Mark(ctx, p.db, MarkDead, p.owner(), marks)
+	if err != nil {
+		p.unburied.add(len(marks), logKeyError, err.Error())
+	}
+	return n, err
 }

@@ -42,7 +42,7 @@ func (c *completer) accepted(ctx context.Context, kind MarkKind, group []*outcom
 	switch {
 	case ok:
 		accepted = shown(kind, group, states)
-		if !group[0].tried { // what more rows show is other nodes' doing
+		if !group[0].tried { // nor is any other of the group: what more rows show is other nodes' doing
 			accepted = accepted[:min(n, len(accepted))]
 		}
 		return accepted, len(group) - len(accepted)

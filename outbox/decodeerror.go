@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// decodeError is a codec's error without what it may quote of the payload, or of headers, such
-// as the number that does not fit or the text that is no date.
+// decodeError is a codec's error without what it may quote of the payload, or of
+// headers, such as the number that does not fit or the text that is no date.
 type decodeError struct{ err error }
 
 func (e *decodeError) Unwrap() error { return e.err }

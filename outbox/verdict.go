@@ -9,8 +9,9 @@ import (
 // Verdict is what the dispatcher makes of a delivery's answer, for interceptors
 // that tell of it, as tracing does. ctx is the context that the interceptor was
 // given, env its envelope, res and err what the listener behind it returned;
-// interceptors further out may still change the answer. [MarkDone] stands for
-// [MarkDelete] too. With a context that is no dispatcher's it answers by the
+// interceptors further out may still change the answer, and a shutdown that
+// cancels the listeners before those return makes [MarkReleased] of a failure.
+// [MarkDone] stands for [MarkDelete] too. With a context that is no dispatcher's it answers by the
 // defaults of [DispatchOptions].
 func Verdict(ctx context.Context, env Envelope, res Result, err error) MarkKind {
 	if d := dispatcherOf(ctx); d != nil {

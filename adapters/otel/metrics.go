@@ -36,7 +36,7 @@ type Metrics struct {
 
 	mu           sync.Mutex
 	closed       bool
-	registration metric.Registration // nil until the engine told a value of a gauge
+	registration metric.Registration // of the gauges; nil until watch
 	close        func() error
 }
 

@@ -51,8 +51,8 @@ var descriptions = [Figures]Description{
 // Describe returns the descriptions, each at the index of its figure.
 func Describe() [Figures]Description { return descriptions }
 
-// Tell passes on the figures that there are: when the table could not be read,
-// or not lately, none of what it holds, and nothing of a poller in a mode without one.
+// Tell passes on the figures that there are: when the table could not be read, or
+// not lately, none of what it holds, and nothing of a poller in a mode without one.
 func (v Values) Tell(tell func(f Figure, value float64)) {
 	tell(ReadErrors, float64(v.Failed))
 	if v.Up {
