@@ -106,12 +106,12 @@ func TestErrorsOfInterceptorsMayPanicToo(t *testing.T) {
 	t.Parallel()
 	var nothing *brokenError
 	ok := outbox.Handle(func(context.Context, outbox.Envelope) error { return nil })
-	var verdict outbox.MarkKind
+	var verdict outbox.Outcome
 	for name, interceptor := range map[string]outbox.Interceptor{
 		"before": outbox.Before(func(context.Context, outbox.Envelope) error { return nothing }),
 		"raw": func(outbox.Listener) outbox.Listener {
 			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-				verdict = outbox.Verdict(ctx, env, outbox.Done(), nothing)
+				verdict = outbox.OutcomeOf(ctx, env, outbox.Done(), nothing)
 				return outbox.Done(), nothing
 			})
 		},
@@ -120,8 +120,8 @@ func TestErrorsOfInterceptorsMayPanicToo(t *testing.T) {
 		require.Equal(t, outbox.StatusRetry, got.Status, name)
 		requirePanicError(t, got.Err)
 	}
-	require.Equal(t, outbox.MarkRetry, verdict)
-	require.Equal(t, outbox.MarkRetry, outbox.Verdict(t.Context(), said("e"), outbox.Done(), nothing), "without a dispatcher")
+	require.Equal(t, outbox.OutcomeRetry, verdict)
+	require.Equal(t, outbox.OutcomeRetry, outbox.OutcomeOf(t.Context(), said("e"), outbox.Done(), nothing), "without a dispatcher")
 }
 
 func TestErrorsOfWriterHooksMayPanicToo(t *testing.T) {

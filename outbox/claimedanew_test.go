@@ -19,7 +19,7 @@ import (
 // it, while its node claims the row anew.
 type relapsing struct {
 	*outboxtest.Store
-	kind      outbox.MarkKind
+	kind      outbox.Outcome
 	claimTake time.Duration // that a claim of rows takes from its effect to its answer
 	carried   func()        // called before the statement fails
 	once      sync.Once
@@ -30,7 +30,7 @@ type relapsing struct {
 
 func (s *relapsing) memory() *outboxtest.Store { return s.Store }
 
-func (s *relapsing) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *relapsing) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	claimed := s.claimed.Load()
 	n, err := s.Store.Mark(ctx, db, kind, owner, marks)
 	if kind == s.kind && claimed && n > 0 {
@@ -68,16 +68,16 @@ func TestALostAnswerDoesNotCostTheNextDeliveryItsLease(t *testing.T) {
 	}
 	promptly := func(e *engine) { e.write(said("e")) }
 	for name, tt := range map[string]struct {
-		kind                   outbox.MarkKind
+		kind                   outbox.Outcome
 		write                  func(*engine)
 		first                  func() (outbox.Result, error) // nil: no delivery comes first
 		failed, died, deferred int
 	}{
-		"retry":               {outbox.MarkRetry, promptly, func() (outbox.Result, error) { return outbox.Done(), outbox.RetryAfterError(0, errors.New("boom")) }, 1, 0, 0},
-		"deferral":            {outbox.MarkDeferred, promptly, func() (outbox.Result, error) { return outbox.RetryAfter(0), nil }, 0, 0, 1},
-		"death, and a replay": {outbox.MarkDead, promptly, func() (outbox.Result, error) { return outbox.Dead("no such thing"), nil }, 0, 1, 0},
-		"lease given up":      {outbox.MarkReleased, late, nil, 0, 0, 0},
-		"lease in doubt":      {outbox.MarkReleased, func(e *engine) { e.unknown(said("e")) }, nil, 0, 0, 0},
+		"retry":               {outbox.OutcomeRetry, promptly, func() (outbox.Result, error) { return outbox.Done(), outbox.RetryAfterError(0, errors.New("boom")) }, 1, 0, 0},
+		"deferral":            {outbox.OutcomeDeferred, promptly, func() (outbox.Result, error) { return outbox.RetryAfter(0), nil }, 0, 0, 1},
+		"death, and a replay": {outbox.OutcomeDead, promptly, func() (outbox.Result, error) { return outbox.Dead("no such thing"), nil }, 0, 1, 0},
+		"lease given up":      {outbox.OutcomeReleased, late, nil, 0, 0, 0},
+		"lease in doubt":      {outbox.OutcomeReleased, func(e *engine) { e.unknown(said("e")) }, nil, 0, 0, 0},
 	} {
 		for when, claiming := range map[string]bool{"claimed anew": false, "being claimed anew": true} {
 			t.Run(name+", "+when, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestALostAnswerDoesNotCostTheNextDeliveryItsLease(t *testing.T) {
 					store, told := &relapsing{Store: outboxtest.NewStore(), kind: tt.kind}, &ledger{}
 					again := make(chan struct{})
 					store.carried = func() {
-						if tt.kind == outbox.MarkDead {
+						if tt.kind == outbox.OutcomeDead {
 							n, err := store.ReplayDead(t.Context(), store.DB(), []string{"e"}, time.Now())
 							require.NoError(t, err)
 							require.Equal(t, 1, n)
@@ -129,8 +129,8 @@ func TestALostAnswerDoesNotCostTheNextDeliveryItsLease(t *testing.T) {
 // other outcomes gather meanwhile.
 type unhurried struct{ *relapsing }
 
-func (s unhurried) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
-	if kind == outbox.MarkDone {
+func (s unhurried) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
+	if kind == outbox.OutcomeDone {
 		time.Sleep(100 * time.Millisecond)
 	}
 	return s.relapsing.Mark(ctx, db, kind, owner, marks)
@@ -142,7 +142,7 @@ func TestALostAnswerToOutcomesOfWhichOneWasClaimedAnewIsNoLostLease(t *testing.T
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		again, told := make(chan struct{}), &ledger{}
-		store := unhurried{&relapsing{Store: outboxtest.NewStore(), kind: outbox.MarkRetry, carried: func() { <-again }}}
+		store := unhurried{&relapsing{Store: outboxtest.NewStore(), kind: outbox.OutcomeRetry, carried: func() { <-again }}}
 		var c calls
 		e := start(t, outbox.Config{Store: store, Metrics: told, Mode: outbox.MultiNode{
 			Poll: outbox.PollOptions{Interval: 5 * time.Millisecond},

@@ -77,7 +77,7 @@ func (p *Poller) giveBack(envs []Envelope) {
 	// over at once.
 	ctx, cancel := context.WithTimeout(context.Background(), DefaultDrainTimeout)
 	defer cancel()
-	if _, err := p.store.Mark(ctx, p.db, MarkReleased, p.owner(), marks); err != nil {
+	if _, err := p.store.Mark(ctx, p.db, OutcomeReleased, p.owner(), marks); err != nil {
 		p.log.Error("outbox: claimed events could not be given back, their leases have to expire", logKeyCount, len(envs), logKeyError, err.Error())
 	}
 }

@@ -7,13 +7,13 @@ import (
 
 // stored lets go of events whose outcome is stored, and tells of it. n is how
 // many rows the store changed.
-func (c *completer) stored(kind MarkKind, group []*outcome, n int) {
+func (c *completer) stored(kind Outcome, group []*outcome, n int) {
 	if envs := trackedEnvs(group); c.owner != "" {
 		c.d.track.stored(envs)
 	} else {
 		c.d.track.releaseAll(envs)
 	}
-	if kind == MarkReleased {
+	if kind == OutcomeReleased {
 		c.d.wakePoller()
 		return
 	}
@@ -33,7 +33,7 @@ func (c *completer) stored(kind MarkKind, group []*outcome, n int) {
 // before. A store changes fewer rows than it was given when leases were lost, or
 // when it is asked again because its first answer was. Which rows it was is read;
 // from a store that cannot be asked, or does not answer, only all or none is known.
-func (c *completer) accepted(ctx context.Context, kind MarkKind, group []*outcome, n int) (accepted []*outcome, lost int) {
+func (c *completer) accepted(ctx context.Context, kind Outcome, group []*outcome, n int) (accepted []*outcome, lost int) {
 	missing := len(group) - n
 	if missing <= 0 || c.owner == "" {
 		return group, 0
@@ -54,7 +54,7 @@ func (c *completer) accepted(ctx context.Context, kind MarkKind, group []*outcom
 }
 
 // shown are the outcomes that rows show.
-func shown(kind MarkKind, group []*outcome, states map[string]RowState) []*outcome {
+func shown(kind Outcome, group []*outcome, states map[string]RowState) []*outcome {
 	var seen []*outcome
 	for _, o := range group {
 		if state, there := states[o.mark.EventID]; o.overtaken || state.shows(kind, there) {
@@ -80,20 +80,20 @@ func (c *completer) states(ctx context.Context, group []*outcome) (map[string]Ro
 }
 
 // shows reports whether a row, if there is one, stands as after that outcome.
-func (s RowState) shows(kind MarkKind, there bool) bool {
+func (s RowState) shows(kind Outcome, there bool) bool {
 	if !there {
-		return kind == MarkDelete
+		return kind == OutcomeDelete
 	}
 	switch kind {
-	case MarkDone:
+	case OutcomeDone:
 		return s.Status == StatusDone
-	case MarkDead:
+	case OutcomeDead:
 		return s.Status == StatusDead
-	case MarkRetry:
+	case OutcomeRetry:
 		return s.Status == StatusRetry && s.Owner == ""
-	case MarkDeferred:
+	case OutcomeDeferred:
 		return s.Status == StatusNew && s.Owner == ""
-	case MarkReleased:
+	case OutcomeReleased:
 		return s.Owner == ""
 	default:
 		return false
@@ -115,17 +115,17 @@ func trackedEnvs(group []*outcome) []*Envelope {
 func (c *completer) observe(o *outcome, now time.Time) {
 	m := c.d.metrics
 	switch o.kind {
-	case MarkDone, MarkDelete:
+	case OutcomeDone, OutcomeDelete:
 		m.Delivered(kindOf(o.env), now.Sub(o.env.OccurredAt))
-	case MarkRetry:
+	case OutcomeRetry:
 		m.Failed(kindOf(o.env))
 		c.d.dueAt(o.mark.AvailableAt)
-	case MarkDeferred:
+	case OutcomeDeferred:
 		m.Deferred(kindOf(o.env))
 		c.d.dueAt(o.mark.AvailableAt)
-	case MarkDead:
+	case OutcomeDead:
 		m.Died(kindOf(o.env))
 		c.d.log.Error("outbox: event is dead", deliveryAttrs(o, max(o.env.Attempts, o.mark.Attempts))...)
-	case MarkReleased:
+	case OutcomeReleased:
 	}
 }

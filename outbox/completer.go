@@ -105,7 +105,7 @@ func (c *completer) releaseLeases(ids []string, leased time.Time) bool {
 		return false
 	}
 	for _, id := range ids {
-		c.releases = append(c.releases, outcome{kind: MarkReleased, mark: Mark{EventID: id}, leased: leased})
+		c.releases = append(c.releases, outcome{kind: OutcomeReleased, mark: Mark{EventID: id}, leased: leased})
 	}
 	signal(c.wakeup)
 	return true
@@ -127,7 +127,7 @@ func (c *completer) releaseNow(ctx context.Context, ids []string) (int, error) {
 	for i, id := range ids {
 		marks[i] = Mark{EventID: id}
 	}
-	n, err := c.store.Mark(ctx, c.db, MarkReleased, c.owner, marks)
+	n, err := c.store.Mark(ctx, c.db, OutcomeReleased, c.owner, marks)
 	if n > 0 {
 		c.d.wakePoller()
 	}
@@ -196,10 +196,10 @@ func (c *completer) gather(batch []outcome) []outcome {
 	return batch
 }
 
-func (c *completer) mark(ctx context.Context, kind MarkKind, group []*outcome, limit time.Duration) (n int, err error) {
+func (c *completer) mark(ctx context.Context, kind Outcome, group []*outcome, limit time.Duration) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	claimable := c.owner != "" && kind != MarkDone && kind != MarkDelete // afterwards
+	claimable := c.owner != "" && kind != OutcomeDone && kind != OutcomeDelete // afterwards
 	if claimable {
 		c.d.track.store(trackedEnvs(group))
 	}
@@ -214,7 +214,7 @@ func (c *completer) mark(ctx context.Context, kind MarkKind, group []*outcome, l
 	return n, err
 }
 
-func (c *completer) markOnce(ctx context.Context, kind MarkKind, group []*outcome) (int, error) {
+func (c *completer) markOnce(ctx context.Context, kind Outcome, group []*outcome) (int, error) {
 	marks := make([]Mark, len(group))
 	for i, o := range group {
 		marks[i] = o.mark
@@ -236,7 +236,7 @@ var errClaiming = errors.New("a claim takes too long to wait for it")
 // looks like the old one, so those are left out, and nothing is claimed until the
 // statement has ended. They count as changed. A claim may hang, so it is not waited
 // for long: the outcomes of others come behind.
-func (c *completer) markAgain(ctx context.Context, kind MarkKind, group []*outcome) (int, error) {
+func (c *completer) markAgain(ctx context.Context, kind Outcome, group []*outcome) (int, error) {
 	turn, cancel := context.WithTimeout(ctx, completerTurn)
 	defer cancel()
 	if c.d.beginClaim(turn) != nil {
@@ -262,7 +262,7 @@ func (c *completer) storeOne(ctx context.Context, o *outcome) error {
 	if err != nil {
 		return fmt.Errorf("outbox: storing the outcome %s of event %s: %w", o.kind, o.env.EventID, err)
 	}
-	if o.kind == MarkReleased {
+	if o.kind == OutcomeReleased {
 		return nil
 	}
 	if _, lost := c.accepted(ctx, o.kind, []*outcome{o}, n); lost > 0 {

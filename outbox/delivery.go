@@ -23,7 +23,7 @@ type Delivery struct {
 // outcome is a delivery on its way to the store.
 type outcome struct {
 	env  *Envelope
-	kind MarkKind
+	kind Outcome
 	mark Mark
 	err  error
 
@@ -38,15 +38,15 @@ type outcome struct {
 func (o *outcome) delivery() Delivery {
 	d := Delivery{Envelope: *o.env, Err: o.err}
 	switch o.kind {
-	case MarkDone, MarkDelete:
+	case OutcomeDone, OutcomeDelete:
 		d.Status = StatusDone
-	case MarkRetry:
+	case OutcomeRetry:
 		d.Status, d.NextAt = StatusRetry, o.mark.AvailableAt
-	case MarkDead:
+	case OutcomeDead:
 		d.Status = StatusDead
-	case MarkDeferred:
+	case OutcomeDeferred:
 		d.Status, d.NextAt = StatusNew, o.mark.AvailableAt
-	case MarkReleased:
+	case OutcomeReleased:
 		d.Status = StatusNew
 	}
 	return d
@@ -77,20 +77,20 @@ func (d *Dispatcher) deliver(ctx context.Context, env *Envelope) outcome {
 func (d *Dispatcher) decide(env *Envelope, res Result, err error) outcome {
 	c := causeOf(err)
 	switch kind := verdict(d.listenerCtx, d.opts, env.Attempts, res, c); kind {
-	case MarkDeferred:
+	case OutcomeDeferred:
 		if c.err != nil {
 			return d.deferred(env, d.opts.OnUnroutable.deferFor, c.err)
 		}
 		delay, _ := res.RetryAfter()
 		return d.deferred(env, delay, nil)
-	case MarkDead:
+	case OutcomeDead:
 		return d.died(env, res, c)
-	case MarkRetry:
+	case OutcomeRetry:
 		return outcome{env: env, kind: kind, err: c.err, panicked: c.panicked, mark: Mark{
 			EventID: env.EventID, AvailableAt: dueTime(d.clock.Now(), d.delay(env, c)), Error: errorText(c.text),
 			Attempts: env.Attempts + 1,
 		}}
-	case MarkReleased:
+	case OutcomeReleased:
 		return outcome{env: env, kind: kind, mark: Mark{EventID: env.EventID}, err: c.err}
 	default:
 		return outcome{env: env, kind: d.doneKind, mark: Mark{EventID: env.EventID}}
@@ -98,7 +98,7 @@ func (d *Dispatcher) decide(env *Envelope, res Result, err error) outcome {
 }
 
 func (d *Dispatcher) deferred(env *Envelope, delay time.Duration, err error) outcome {
-	return outcome{env: env, kind: MarkDeferred, err: err, mark: Mark{
+	return outcome{env: env, kind: OutcomeDeferred, err: err, mark: Mark{
 		EventID: env.EventID, AvailableAt: dueTime(d.clock.Now(), delay),
 	}}
 }
@@ -118,7 +118,7 @@ func (d *Dispatcher) died(env *Envelope, res Result, c cause) outcome {
 }
 
 func (d *Dispatcher) dead(env *Envelope, c cause, countAttempt bool) outcome {
-	o := outcome{env: env, kind: MarkDead, err: c.err, panicked: c.panicked, mark: Mark{
+	o := outcome{env: env, kind: OutcomeDead, err: c.err, panicked: c.panicked, mark: Mark{
 		EventID: env.EventID, Error: errorText(c.text),
 	}}
 	if countAttempt {

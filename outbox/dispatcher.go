@@ -39,7 +39,7 @@ type DispatcherConfig struct {
 type Dispatcher struct {
 	opts     DispatchOptions
 	claim    *ClaimOptions
-	doneKind MarkKind
+	doneKind Outcome
 	routes   ListenerRegistry
 	chain    Listener
 	retry    RetryPolicy
@@ -103,7 +103,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{
-		opts: cfg.Options.withDefaults(), doneKind: MarkDone, routes: cfg.Registry, chain: handler,
+		opts: cfg.Options.withDefaults(), doneKind: OutcomeDone, routes: cfg.Registry, chain: handler,
 		retry: cfg.RetryPolicy, metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
 		claiming: make(chan struct{}, 1),
@@ -113,7 +113,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		d.retry = ExponentialBackoff(0, 0)
 	}
 	if cfg.OnDone == Delete {
-		d.doneKind = MarkDelete
+		d.doneKind = OutcomeDelete
 	}
 	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: events went past the hot queue, the poller brings them"}
 	d.policyPanics = burst{log: d.log, level: slog.LevelError, message: "outbox: the retry policy panicked"}
@@ -255,7 +255,7 @@ func (d *Dispatcher) work(turn int) {
 
 // finish hands an outcome to the completer, and logs what nothing else will.
 func (d *Dispatcher) finish(o *outcome) {
-	if o.err != nil && o.kind == MarkRetry {
+	if o.err != nil && o.kind == OutcomeRetry {
 		attrs := deliveryAttrs(o, o.env.Attempts+1)
 		if o.panicked != nil {
 			d.log.Error("outbox: a listener panicked", attrs...)
@@ -263,7 +263,7 @@ func (d *Dispatcher) finish(o *outcome) {
 			d.log.Warn("outbox: delivery failed, it will be tried again", attrs...)
 		}
 	}
-	if o.kind == MarkReleased && d.claim == nil {
+	if o.kind == OutcomeReleased && d.claim == nil {
 		d.track.release(o.env.EventID) // nothing to store: the row is as it was
 		return
 	}
@@ -338,7 +338,7 @@ func (d *Dispatcher) giveBack() {
 		if env == nil {
 			return
 		}
-		d.finish(&outcome{env: env, kind: MarkReleased, mark: Mark{EventID: env.EventID}})
+		d.finish(&outcome{env: env, kind: OutcomeReleased, mark: Mark{EventID: env.EventID}})
 	}
 }
 

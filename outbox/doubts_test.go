@@ -33,8 +33,8 @@ type landing struct {
 
 func (s *landing) memory() *outboxtest.Store { return s.Store }
 
-func (s *landing) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
-	if kind == outbox.MarkReleased {
+func (s *landing) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
+	if kind == outbox.OutcomeReleased {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.releases = append(s.releases, time.Now())

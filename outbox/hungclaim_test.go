@@ -21,14 +21,14 @@ import (
 // fails.
 type hung struct {
 	*outboxtest.Store
-	fails outbox.MarkKind
+	fails outbox.Outcome
 	once  sync.Once
 	hangs atomic.Bool
 }
 
 func (s *hung) memory() *outboxtest.Store { return s.Store }
 
-func (s *hung) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (n int, err error) {
+func (s *hung) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (n int, err error) {
 	if kind == s.fails {
 		s.once.Do(func() { err = errors.New("the connection broke") })
 	}
@@ -94,12 +94,12 @@ func TestAClaimThatHangsDoesNotHoldUpOutcomes(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		fails  outbox.MarkKind
+		fails  outbox.Outcome
 		before func(e *engine) (during func())
 		load   func(e *engine, i int)
 	}{
-		"the hot queue overflows": {load: many, fails: outbox.MarkDelete},
-		"leases are given up late": {load: one, fails: outbox.MarkDelete, before: func(e *engine) func() {
+		"the hot queue overflows": {load: many, fails: outbox.OutcomeDelete},
+		"leases are given up late": {load: one, fails: outbox.OutcomeDelete, before: func(e *engine) func() {
 			one, other := e.begin("late one"), e.begin("late other")
 			time.Sleep(outbox.DefaultLockTimeout)
 			return func() {
@@ -107,8 +107,8 @@ func TestAClaimThatHangsDoesNotHoldUpOutcomes(t *testing.T) {
 				require.NoError(t, other.Commit())
 			}
 		}},
-		"a success fails to be stored": {load: one, fails: outbox.MarkDone},
-		"a failure fails to be stored": {load: one, fails: outbox.MarkRetry, before: func(e *engine) func() {
+		"a success fails to be stored": {load: one, fails: outbox.OutcomeDone},
+		"a failure fails to be stored": {load: one, fails: outbox.OutcomeRetry, before: func(e *engine) func() {
 			return func() { e.write(said("fail")) }
 		}},
 	} {
@@ -161,7 +161,7 @@ func TestAClaimThatHangsDoesNotHoldUpOutcomes(t *testing.T) {
 func TestALeaseGivenUpLateDoesNotCostAClaimUnderWayItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &relapsing{Store: outboxtest.NewStore(), kind: outbox.MarkReleased, claimTake: time.Second, carried: func() {}}
+		store := &relapsing{Store: outboxtest.NewStore(), kind: outbox.OutcomeReleased, claimTake: time.Second, carried: func() {}}
 		store.once.Do(func() {}) // no answer is lost
 		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
 			time.Sleep(time.Second)

@@ -259,7 +259,7 @@ type failing struct {
 
 func (f *failing) memory() *outboxtest.Store { return f.Store }
 
-func (f *failing) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (f *failing) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	if f.failures.Add(-1) >= 0 {
 		return 0, errors.New("the database is away")
 	}

@@ -190,7 +190,7 @@ func (s away) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbo
 	return s.Store.Poll(ctx, db, q)
 }
 
-func (s away) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s away) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	if s.mark {
 		return 0, errors.New("away")
 	}
@@ -248,7 +248,7 @@ func (s *broken) Poll(context.Context, outbox.DB, outbox.PollQuery) (outbox.Batc
 	return outbox.Batch{Undecodable: []outbox.Undecodable{{EventID: "broken", Err: errors.New("headers are no map")}}}, nil
 }
 
-func (s *broken) Mark(context.Context, outbox.DB, outbox.MarkKind, string, []outbox.Mark) (int, error) {
+func (s *broken) Mark(context.Context, outbox.DB, outbox.Outcome, string, []outbox.Mark) (int, error) {
 	if s.marks.Add(1) <= 3 {
 		return 0, errors.New("away")
 	}
@@ -286,7 +286,7 @@ func (s *buried) Poll(context.Context, outbox.DB, outbox.PollQuery) (outbox.Batc
 	return outbox.Batch{Undecodable: []outbox.Undecodable{{EventID: "broken", Err: errors.New("headers are no map")}}}, nil
 }
 
-func (s *buried) Mark(context.Context, outbox.DB, outbox.MarkKind, string, []outbox.Mark) (int, error) {
+func (s *buried) Mark(context.Context, outbox.DB, outbox.Outcome, string, []outbox.Mark) (int, error) {
 	changed := 0
 	if s.dead.CompareAndSwap(false, true) {
 		changed = 1
@@ -314,7 +314,7 @@ type robbed struct{ *outboxtest.Store }
 
 func (s robbed) memory() *outboxtest.Store { return s.Store }
 
-func (s robbed) Mark(context.Context, outbox.DB, outbox.MarkKind, string, []outbox.Mark) (int, error) {
+func (s robbed) Mark(context.Context, outbox.DB, outbox.Outcome, string, []outbox.Mark) (int, error) {
 	return 0, nil
 }
 

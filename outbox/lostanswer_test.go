@@ -22,7 +22,7 @@ type amnesiac struct {
 
 func (s *amnesiac) memory() *outboxtest.Store { return s.Store }
 
-func (s *amnesiac) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *amnesiac) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	n, err := s.Store.Mark(ctx, db, kind, owner, marks)
 	if s.lose.Add(-1) >= 0 {
 		return 0, errors.New("the answer was lost")

@@ -246,9 +246,9 @@ type tardy struct{ *outboxtest.Store }
 
 func (s *tardy) memory() *outboxtest.Store { return s.Store }
 
-func (s *tardy) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *tardy) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	n, err := s.Store.Mark(ctx, db, kind, owner, marks)
-	for kind == outbox.MarkDeferred {
+	for kind == outbox.OutcomeDeferred {
 		if row, _ := s.Row(marks[0].EventID); row.LockedBy != "" {
 			break
 		}

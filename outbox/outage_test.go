@@ -64,7 +64,7 @@ func (s *outage) Renew(ctx context.Context, db outbox.DB, owner string, ids []st
 	return s.Store.Renew(ctx, db, owner, ids)
 }
 
-func (s *outage) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *outage) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	if err := s.meet(ctx, outageLasts+time.Minute); err != nil {
 		return 0, err
 	}

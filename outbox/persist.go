@@ -7,7 +7,7 @@ import (
 )
 
 // markKinds are the kinds in the order in which they are stored.
-var markKinds = [...]MarkKind{MarkDone, MarkDelete, MarkReleased, MarkDeferred, MarkRetry, MarkDead}
+var markKinds = [...]Outcome{OutcomeDone, OutcomeDelete, OutcomeReleased, OutcomeDeferred, OutcomeRetry, OutcomeDead}
 
 // persist stores a batch, one statement for each kind of outcome in it.
 func (c *completer) persist(batch []outcome) {
@@ -15,7 +15,7 @@ func (c *completer) persist(batch []outcome) {
 	c.d.tellDepths()
 }
 
-func byKind(batch []outcome, store func(MarkKind, []*outcome)) {
+func byKind(batch []outcome, store func(Outcome, []*outcome)) {
 	group := make([]*outcome, 0, len(batch))
 	for _, kind := range markKinds {
 		group = group[:0]
@@ -32,7 +32,7 @@ func byKind(batch []outcome, store func(MarkKind, []*outcome)) {
 
 // persistKind tries a few times, or once if that took long, then sets aside what
 // cannot be stored. When too much is aside already it goes on trying.
-func (c *completer) persistKind(kind MarkKind, group []*outcome) {
+func (c *completer) persistKind(kind Outcome, group []*outcome) {
 	pause := completerMinPause
 	for try := 1; ; try++ {
 		began := time.Now()
@@ -57,7 +57,7 @@ func (c *completer) persistKind(kind MarkKind, group []*outcome) {
 
 // storeGroup stores outcomes in one statement. What the answer took says how much
 // patience the next one needs.
-func (c *completer) storeGroup(kind MarkKind, group []*outcome, limit time.Duration) error {
+func (c *completer) storeGroup(kind Outcome, group []*outcome, limit time.Duration) error {
 	began := time.Now()
 	n, err := c.mark(c.ctx, kind, group, limit)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *completer) storeGroup(kind MarkKind, group []*outcome, limit time.Durat
 // the rest. When nothing of it can be stored it is rather the database that is
 // slow, and the next statements get more time. Parts would wait for a claim as the
 // whole did.
-func (c *completer) persistParts(kind MarkKind, group []*outcome, claiming bool) []*outcome {
+func (c *completer) persistParts(kind Outcome, group []*outcome, claiming bool) []*outcome {
 	if claiming || len(group) == 1 {
 		return group
 	}
@@ -90,7 +90,7 @@ func (c *completer) persistParts(kind MarkKind, group []*outcome, claiming bool)
 // persistEach stores a group in parts, those that fail one by one, and returns
 // what is left: the outcomes that failed, and behind the second of them what was
 // not tried. That comes first another time.
-func (c *completer) persistEach(kind MarkKind, group []*outcome, size int, failed *int) []*outcome {
+func (c *completer) persistEach(kind Outcome, group []*outcome, size int, failed *int) []*outcome {
 	var left []*outcome
 	for len(group) > 0 && *failed < 2 {
 		part := group[:min(size, len(group))]
@@ -122,7 +122,7 @@ func (c *completer) retryAside() {
 	}
 	began, again := time.Now(), c.aside
 	c.aside, c.pause = nil, 2*c.pause
-	byKind(again, func(kind MarkKind, group []*outcome) {
+	byKind(again, func(kind Outcome, group []*outcome) {
 		err := c.storeGroup(kind, group, c.asidePatience(len(again)))
 		if err == nil {
 			return

@@ -26,7 +26,7 @@ type stuck struct {
 
 func (s *stuck) memory() *outboxtest.Store { return s.Store }
 
-func (s *stuck) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *stuck) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	s.marks.Add(1)
 	takes := s.takes
 	if s.locked.Load() && slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.EventID == "locked" }) {

@@ -78,7 +78,7 @@ type gated struct {
 
 func (s *gated) memory() *outboxtest.Store { return s.Store }
 
-func (s *gated) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *gated) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	<-s.gate
 	return s.Store.Mark(ctx, db, kind, owner, marks)
 }
@@ -139,12 +139,12 @@ func refuse(t *testing.T, batches []string, onDone outbox.OnDone) {
 type forgetful struct {
 	*outboxtest.Store
 	mu   sync.Mutex
-	lost map[outbox.MarkKind]bool
+	lost map[outbox.Outcome]bool
 }
 
 func (s *forgetful) memory() *outboxtest.Store { return s.Store }
 
-func (s *forgetful) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *forgetful) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	n, err := s.Store.Mark(ctx, db, kind, owner, marks)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func TestAnOutcomeWhoseFirstAnswerWasLostIsNoLostLease(t *testing.T) {
 	t.Parallel()
 	told := &ledger{}
 	e := start(t, outbox.Config{
-		Store: &forgetful{Store: outboxtest.NewStore(), lost: map[outbox.MarkKind]bool{}}, Metrics: told,
+		Store: &forgetful{Store: outboxtest.NewStore(), lost: map[outbox.Outcome]bool{}}, Metrics: told,
 		RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return time.Hour }),
 		Mode:        outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}},
 	}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) { return answer(env.EventID) })
@@ -204,11 +204,11 @@ func finishElsewhere(t *testing.T, ids []string, onDone outbox.OnDone) {
 	}
 	e.write(said("first"))
 	synctest.Wait() // it is being stored
-	finished := outbox.MarkDone
+	finished := outbox.OutcomeDone
 	if onDone == outbox.Delete {
-		finished = outbox.MarkDelete
+		finished = outbox.OutcomeDelete
 	}
-	for kind, id := range map[outbox.MarkKind]string{finished: ids[0], outbox.MarkDead: "dead"} {
+	for kind, id := range map[outbox.Outcome]string{finished: ids[0], outbox.OutcomeDead: "dead"} {
 		n, err := store.Store.Mark(t.Context(), store.DB(), kind, "thief", []outbox.Mark{{EventID: id}})
 		require.NoError(t, err)
 		require.Equal(t, 1, n)

@@ -51,7 +51,7 @@ type Store interface {
 	// non-empty owner it touches only rows that are leased to the owner. It
 	// returns how many rows it changed. The dispatcher marks again when it does
 	// not know whether an answer was lost: the rows must then be as after once.
-	Mark(ctx context.Context, db DB, kind MarkKind, owner string, marks []Mark) (int, error)
+	Mark(ctx context.Context, db DB, kind Outcome, owner string, marks []Mark) (int, error)
 
 	// Renew starts the leases of these events anew, as far as the owner still
 	// holds them, and returns how many it does.
@@ -161,41 +161,41 @@ type Undecodable struct {
 	Err     error
 }
 
-// MarkKind is what becomes of a row.
-type MarkKind uint8
+// Outcome is what becomes of a row.
+type Outcome uint8
 
 // The kinds of outcomes. Each clears the lease. RETRY, DEAD and deferral touch
 // only NEW and RETRY rows, DONE and deletion any row that is not DONE.
 const (
-	// MarkDone: status DONE, done_at now by the database's clock.
-	MarkDone MarkKind = iota
-	// MarkDelete deletes the row instead of marking it DONE.
-	MarkDelete
-	// MarkRetry: status RETRY, Mark.Attempts, Mark.AvailableAt, Mark.Error.
-	MarkRetry
-	// MarkDead: status DEAD, Mark.Attempts, Mark.Error, done_at now by the
+	// OutcomeDone: status DONE, done_at now by the database's clock.
+	OutcomeDone Outcome = iota
+	// OutcomeDelete deletes the row instead of marking it DONE.
+	OutcomeDelete
+	// OutcomeRetry: status RETRY, Mark.Attempts, Mark.AvailableAt, Mark.Error.
+	OutcomeRetry
+	// OutcomeDead: status DEAD, Mark.Attempts, Mark.Error, done_at now by the
 	// database's clock.
-	MarkDead
-	// MarkDeferred: status NEW, Mark.AvailableAt, attempts unchanged.
-	MarkDeferred
-	// MarkReleased: only the lease is given up.
-	MarkReleased
+	OutcomeDead
+	// OutcomeDeferred: status NEW, Mark.AvailableAt, attempts unchanged.
+	OutcomeDeferred
+	// OutcomeReleased: only the lease is given up.
+	OutcomeReleased
 )
 
 // String names the kind.
-func (k MarkKind) String() string {
+func (k Outcome) String() string {
 	switch k {
-	case MarkDone:
+	case OutcomeDone:
 		return "done"
-	case MarkDelete:
+	case OutcomeDelete:
 		return "delete"
-	case MarkRetry:
+	case OutcomeRetry:
 		return "retry"
-	case MarkDead:
+	case OutcomeDead:
 		return "dead"
-	case MarkDeferred:
+	case OutcomeDeferred:
 		return "deferred"
-	case MarkReleased:
+	case OutcomeReleased:
 		return "released"
 	default:
 		return "unknown"

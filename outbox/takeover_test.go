@@ -35,7 +35,7 @@ func (s *mortal) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (
 	return s.Store.Claim(ctx, db, q)
 }
 
-func (s *mortal) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *mortal) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	if s.gone.Load() {
 		return 0, errGone
 	}
@@ -252,7 +252,7 @@ func TestABacklogOfRetriesIsReadInBatches(t *testing.T) {
 		for _, id := range ids {
 			marks = append(marks, outbox.Mark{EventID: id, AvailableAt: time.Now(), Error: "boom", Attempts: 1})
 		}
-		_, err := store.Mark(t.Context(), store.DB(), outbox.MarkRetry, "", marks)
+		_, err := store.Mark(t.Context(), store.DB(), outbox.OutcomeRetry, "", marks)
 		require.NoError(t, err)
 		_, way, _ := node(t, store, outbox.DispatchOptions{Workers: 100})
 		time.Sleep(2 * time.Second)

@@ -63,7 +63,7 @@ func (s *silent) NextDue(ctx context.Context, db outbox.DB, after time.Time) (ti
 	return s.Store.NextDue(ctx, db, after)
 }
 
-func (s *silent) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *silent) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	if err := s.hang(ctx, "Mark "+kind.String()); err != nil {
 		return 0, err
 	}

@@ -15,7 +15,7 @@ import (
 	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+	"github.com/outboxkit/outbox-go/outbox/conformance"
 )
 
 // newBun makes a bun.DB on a pool, without the hook.
@@ -31,25 +31,25 @@ func newBun(db *sql.DB, kind testdb.Kind) *bun.DB {
 // The caller's own RunInTx, BeginTx and nested RunInTx, unchanged.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	runAdapter(t, true, func(s subject) outboxtest.AdapterUnderTest { return s })
+	runAdapter(t, true, func(s subject) conformance.AdapterUnderTest { return s })
 }
 
 // The adapter as the transactor of code that knows no bun.
 func TestTransactorConformance(t *testing.T) {
 	t.Parallel()
-	runAdapter(t, false, func(s subject) outboxtest.AdapterUnderTest { return transactorSubject{s} })
+	runAdapter(t, false, func(s subject) conformance.AdapterUnderTest { return transactorSubject{s} })
 }
 
-func runAdapter(t *testing.T, frameworkSavepoints bool, of func(s subject) outboxtest.AdapterUnderTest) {
+func runAdapter(t *testing.T, frameworkSavepoints bool, of func(s subject) conformance.AdapterUnderTest) {
 	t.Helper()
 	for _, target := range testdb.Drivers() {
 		t.Run(target.Name, func(t *testing.T) {
 			t.Parallel()
-			outboxtest.RunAdapter(t, func(t *testing.T) outboxtest.AdapterHarness {
+			conformance.RunAdapter(t, func(t *testing.T) conformance.AdapterHarness {
 				db := testdb.Open(t, target).DB
-				return outboxtest.AdapterHarness{
-					DB: db, Dialect: outboxtest.Dialect(target.Kind), FrameworkSavepoints: frameworkSavepoints,
-					New: func(writer *outbox.Writer, allowUnmanaged bool) outboxtest.AdapterUnderTest {
+				return conformance.AdapterHarness{
+					DB: db, Dialect: conformance.Dialect(target.Kind), FrameworkSavepoints: frameworkSavepoints,
+					New: func(writer *outbox.Writer, allowUnmanaged bool) conformance.AdapterUnderTest {
 						var opts []outboxbun.Option
 						if allowUnmanaged {
 							opts = append(opts, outboxbun.AllowUnmanaged())

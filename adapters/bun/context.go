@@ -6,7 +6,7 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/outboxkit/outbox-go/outbox/txscope"
+	"github.com/outboxkit/outbox-go/internal/txscope"
 )
 
 // level is a bun.Tx in a context.

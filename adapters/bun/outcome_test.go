@@ -12,9 +12,9 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 func TestLostAnswerToCommitIsUnknown(t *testing.T) {
@@ -97,14 +97,14 @@ func TestSwallowedDeadlock(t *testing.T) {
 					}
 					return nil
 				})
-				require.True(t, txscope.IsDeadlock(deadlock), deadlock)
+				require.True(t, sqlerr.IsDeadlock(deadlock), deadlock)
 				if !errors.Is(err, sql.ErrTxDone) {
 					require.ErrorContains(t, err, "rolled back before COMMIT")
 				}
 				if name == "foreign context" {
 					require.ErrorContains(t, f.rec.LastCause(), "such as a deadlock")
 				} else {
-					require.True(t, txscope.IsDeadlock(f.rec.LastCause()), f.rec.LastCause())
+					require.True(t, sqlerr.IsDeadlock(f.rec.LastCause()), f.rec.LastCause())
 				}
 				require.Equal(t, []string{"rollback"}, f.rec.Outcomes())
 				require.Zero(t, adaptertest.Written(t, f.pool))
@@ -127,7 +127,7 @@ func TestDeadlockElsewhere(t *testing.T) {
 		require.NoError(t, other.Rollback())
 		// The hook sees it as a statement of the db.
 		_, err = f.db.WithQueryHook(&otherHook{}).NewRaw("SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock'").Exec(ctx)
-		require.True(t, txscope.IsDeadlock(err) && txscope.IsDeadlock(deadlock), err)
+		require.True(t, sqlerr.IsDeadlock(err) && sqlerr.IsDeadlock(deadlock), err)
 		_, err = f.a.Write(ctx, tx, adaptertest.Event())
 		return err
 	}))

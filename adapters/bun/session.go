@@ -11,8 +11,8 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 type sessionKey struct{ hook *hook }

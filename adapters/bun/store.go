@@ -5,9 +5,9 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // Store is the store for the db's dialect. It does not ask the server; see

@@ -15,7 +15,7 @@ import (
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+	"github.com/outboxkit/outbox-go/outbox/conformance"
 )
 
 // TestConformance runs the suite on transactions that the user begins with GORM,
@@ -38,11 +38,11 @@ func TestConformance(t *testing.T) {
 			}
 			t.Run(target.Name+"/"+style.name, func(t *testing.T) {
 				t.Parallel()
-				outboxtest.RunAdapter(t, func(t *testing.T) outboxtest.AdapterHarness {
+				conformance.RunAdapter(t, func(t *testing.T) conformance.AdapterHarness {
 					db := testdb.Open(t, target)
-					return outboxtest.AdapterHarness{
-						DB: db.DB, Dialect: outboxtest.Dialect(target.Kind), FrameworkSavepoints: style.framework,
-						New: func(writer *outbox.Writer, allowUnmanaged bool) outboxtest.AdapterUnderTest {
+					return conformance.AdapterHarness{
+						DB: db.DB, Dialect: conformance.Dialect(target.Kind), FrameworkSavepoints: style.framework,
+						New: func(writer *outbox.Writer, allowUnmanaged bool) conformance.AdapterUnderTest {
 							s := newSubject(t, db, writer, allowUnmanaged, &gorm.Config{PrepareStmt: style.prepareStmt})
 							if style.framework {
 								return frameworkSubject{s}

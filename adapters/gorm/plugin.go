@@ -11,8 +11,8 @@ import (
 
 	"gorm.io/gorm"
 
+	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // pluginName is what GORM keeps the plugin under.

@@ -8,7 +8,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"github.com/outboxkit/outbox-go/outbox/txscope"
+	"github.com/outboxkit/outbox-go/internal/txscope"
 )
 
 // pool stands in front of GORM's connection pool and makes every transaction

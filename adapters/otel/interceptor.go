@@ -82,12 +82,12 @@ func (t *tracing) finish(ctx context.Context, span trace.Span, env *outbox.Envel
 func (t *tracing) describe(ctx context.Context, span trace.Span, env *outbox.Envelope, res outbox.Result, err error) {
 	defer t.shield("describing a delivery")
 	err = sound(err)
-	verdict := outbox.Verdict(ctx, *env, res, err)
-	if verdict == outbox.MarkDone {
+	verdict := outbox.OutcomeOf(ctx, *env, res, err)
+	if verdict == outbox.OutcomeDone {
 		return
 	}
 	outcome := outcomeKey.String(verdict.String())
-	if verdict == outbox.MarkRetry || verdict == outbox.MarkDead {
+	if verdict == outbox.OutcomeRetry || verdict == outbox.OutcomeDead {
 		typ, description := failure(res, err)
 		span.SetAttributes(outcome, semconv.ErrorTypeKey.String(typ))
 		span.SetStatus(codes.Error, description)

@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"reflect"
 
+	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // Beginner begins transactions: *sql.DB, or anything that embeds one.

@@ -8,7 +8,7 @@ import (
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+	"github.com/outboxkit/outbox-go/outbox/conformance"
 )
 
 func TestConformance(t *testing.T) {
@@ -16,11 +16,11 @@ func TestConformance(t *testing.T) {
 	for _, target := range testdb.Drivers() {
 		t.Run(target.Name, func(t *testing.T) {
 			t.Parallel()
-			outboxtest.RunAdapter(t, func(t *testing.T) outboxtest.AdapterHarness {
+			conformance.RunAdapter(t, func(t *testing.T) conformance.AdapterHarness {
 				db := testdb.Open(t, target).DB
-				return outboxtest.AdapterHarness{
-					DB: db, Dialect: outboxtest.Dialect(target.Kind),
-					New: func(writer *outbox.Writer, allowUnmanaged bool) outboxtest.AdapterUnderTest {
+				return conformance.AdapterHarness{
+					DB: db, Dialect: conformance.Dialect(target.Kind),
+					New: func(writer *outbox.Writer, allowUnmanaged bool) conformance.AdapterUnderTest {
 						var opts []sqltx.Option
 						if allowUnmanaged {
 							opts = append(opts, sqltx.AllowUnmanaged())

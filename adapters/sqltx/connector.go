@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"sync/atomic"
 
+	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // WrapConnector lets the adapter follow transactions that it did not begin, for

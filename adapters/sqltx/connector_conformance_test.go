@@ -14,7 +14,7 @@ import (
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+	"github.com/outboxkit/outbox-go/outbox/conformance"
 )
 
 // connectorOf opens connections as the pool does.
@@ -53,15 +53,15 @@ func TestConformanceOfWrapConnector(t *testing.T) {
 	for _, target := range testdb.Drivers() {
 		t.Run(target.Name, func(t *testing.T) {
 			t.Parallel()
-			outboxtest.RunAdapter(t, func(t *testing.T) outboxtest.AdapterHarness {
+			conformance.RunAdapter(t, func(t *testing.T) conformance.AdapterHarness {
 				bare := testdb.Open(t, target)
 				db := wrappedPool(t, bare)
-				return outboxtest.AdapterHarness{
-					DB: db, Dialect: outboxtest.Dialect(target.Kind), Async: true,
+				return conformance.AdapterHarness{
+					DB: db, Dialect: conformance.Dialect(target.Kind), Async: true,
 					// This driver gives a connection up when RELEASE fails, which plain
 					// statements cannot foresee.
 					FrameworkSavepoints: target.Name == "postgres/pgdriver",
-					New: func(writer *outbox.Writer, allowUnmanaged bool) outboxtest.AdapterUnderTest {
+					New: func(writer *outbox.Writer, allowUnmanaged bool) conformance.AdapterUnderTest {
 						var opts []sqltx.Option
 						if allowUnmanaged {
 							opts = append(opts, sqltx.AllowUnmanaged())

@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // connScope is a transaction of a wrapped connection as one adapter writes in

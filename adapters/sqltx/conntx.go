@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/outboxkit/outbox-go/outbox/txscope"
+	"github.com/outboxkit/outbox-go/internal/txscope"
 )
 
 // connTx is a transaction of a wrapped connection. Like that, it is used by one

@@ -3,8 +3,8 @@ package sqltx
 import (
 	"context"
 
+	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // level is a *Tx in a context.

@@ -3,8 +3,8 @@ package sqltx
 import (
 	"strings"
 
+	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // dialectOf asks the store which database this is, and guesses by the driver

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"weak"
 
-	"github.com/outboxkit/outbox-go/outbox/txscope"
+	"github.com/outboxkit/outbox-go/internal/txscope"
 )
 
 // session is what the adapter keeps of one transaction.

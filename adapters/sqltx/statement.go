@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // Exec is [sql.Tx.Exec].

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 
-	"github.com/outboxkit/outbox-go/outbox/txscope"
+	"github.com/outboxkit/outbox-go/internal/txscope"
 )
 
 // stmt is a prepared statement that tells its connection's transaction of each

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/internal/jsontext"
 )
 
 // Event is what an assertion expects of an event. Zero fields are not compared.
@@ -119,7 +120,7 @@ func (e Event) matches(env outbox.Envelope) bool {
 	}
 	if e.Payload != nil {
 		text, err := e.payloadText()
-		if err != nil || sameJSON(env.Payload.String(), text) != nil {
+		if err != nil || jsontext.Same(env.Payload.String(), text) != nil {
 			return false
 		}
 	}
@@ -160,7 +161,7 @@ func describe(env outbox.Envelope) string {
 
 // line shows an event in one line, its JSON in one way of writing.
 func line(aggregate, event, id, tenant string, headers map[string]string, payload string) string {
-	if v, err := decodeJSON(payload); err == nil {
+	if v, err := jsontext.Decode(payload); err == nil {
 		if text, err := json.Marshal(v); err == nil {
 			payload = string(text)
 		}
@@ -175,7 +176,7 @@ func line(aggregate, event, id, tenant string, headers map[string]string, payloa
 	if len(headers) > 0 {
 		parts = append(parts, fmt.Sprintf("headers=%v", headers))
 	}
-	return strings.Join(append(parts, shorten(payload)), " ")
+	return strings.Join(append(parts, jsontext.Shorten(payload)), " ")
 }
 
 func orStar(s string) string {

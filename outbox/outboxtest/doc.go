@@ -33,8 +33,5 @@
 // [Recorder.WaitDeliveries] waits until it was called. Everything here works
 // within testing/synctest, where an engine's hours pass in no time.
 //
-// # Is my store, or my adapter, right?
-//
-// [RunStore] certifies any [outbox.Store]; [SQLHarness] makes the harness of one
-// on a database/sql database. RunAdapter does the same for adapters.
+// Package conformance certifies stores and adapters.
 package outboxtest

@@ -129,7 +129,7 @@ func bury(t testing.TB, cfg outbox.DispatcherConfig, row outbox.Undecodable) out
 		owner = cfg.Claim.Owner
 	}
 	mark := outbox.Mark{EventID: row.EventID, Error: row.Err.Error()}
-	if _, err := cfg.Store.Mark(t.Context(), cfg.DB, outbox.MarkDead, owner, []outbox.Mark{mark}); err != nil {
+	if _, err := cfg.Store.Mark(t.Context(), cfg.DB, outbox.OutcomeDead, owner, []outbox.Mark{mark}); err != nil {
 		t.Fatalf("Drain: %v", err)
 	}
 	return outbox.Delivery{Envelope: outbox.Envelope{EventID: row.EventID}, Status: outbox.StatusDead, Err: row.Err}

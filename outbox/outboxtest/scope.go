@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/txscope"
 )
 
 // Scope is an [outbox.TxScope] whose end the test decides: [Scope.Commit],

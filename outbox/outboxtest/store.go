@@ -16,7 +16,7 @@ import (
 // memoryTable is what errors of [Store] call the table.
 const memoryTable = "memory"
 
-// Store is an [outbox.Store] in memory. It keeps every rule that [RunStore]
+// Store is an [outbox.Store] in memory. It keeps every rule that conformance.RunStore
 // knows, so that a test with it says what a test with a database would, and
 // takes microseconds. Its database's clock is [time.Now], so it works within
 // testing/synctest. Make one with [NewStore]; it is safe for concurrent use.
@@ -46,6 +46,19 @@ func (s *Store) DB() *DB { return s.db }
 
 // Table is what errors call the table.
 func (s *Store) Table() string { return memoryTable }
+
+// RawRow is what a row of the outbox table says beyond its envelope. The zero
+// time and the empty string stand for NULL. Times are in UTC.
+type RawRow struct {
+	Status      outbox.Status
+	Attempts    int
+	AvailableAt time.Time
+	CreatedAt   time.Time
+	DoneAt      time.Time
+	LastError   string
+	LockedBy    string
+	LockedAt    time.Time
+}
 
 // Row is a row of [Store] as a test sees it.
 type Row struct {
@@ -84,6 +97,27 @@ func (s *Store) Row(eventID string) (Row, bool) {
 		return Row{}, false
 	}
 	return Row{Envelope: r.envelope(), RawRow: r.RawRow}, true
+}
+
+// SetRow overwrites all of [RawRow] in the row of an event; false: there is none.
+func (s *Store) SetRow(eventID string, row RawRow) bool {
+	return s.change(eventID, func(r *memRow) { r.RawRow = row })
+}
+
+// CorruptHeaders makes the headers of an event's row something that does not
+// decode; false: there is no row.
+func (s *Store) CorruptHeaders(eventID string) bool {
+	return s.change(eventID, func(r *memRow) { r.corrupt = true })
+}
+
+func (s *Store) change(eventID string, fn func(r *memRow)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rows[eventID]
+	if r != nil {
+		fn(r)
+	}
+	return r != nil
 }
 
 // Insert implements [outbox.Store].
@@ -228,4 +262,12 @@ func dueFirst(a, b *memRow) int {
 
 func diedFirst(a, b *memRow) int {
 	return cmp.Or(a.endedAt().Compare(b.endedAt()), strings.Compare(a.env.EventID, b.env.EventID))
+}
+
+func idsOf(envs []outbox.Envelope) []string {
+	ids := make([]string, len(envs))
+	for i := range envs {
+		ids[i] = envs[i].EventID
+	}
+	return ids
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/conformance"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
 func TestStoreInMemoryPassesTheSuite(t *testing.T) {
 	t.Parallel()
-	outboxtest.RunStore(t, func(*testing.T) outboxtest.StoreHarness {
-		return outboxtest.MemoryHarness(outboxtest.NewStore())
+	conformance.RunStore(t, func(*testing.T) conformance.StoreHarness {
+		return conformance.MemoryHarness(outboxtest.NewStore())
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Mark implements [outbox.Store].
-func (s *Store) Mark(ctx context.Context, _ outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *Store) Mark(ctx context.Context, _ outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -32,29 +32,29 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, kind outbox.MarkKind, own
 }
 
 // open reports whether an outcome may touch the row.
-func (r *memRow) open(kind outbox.MarkKind) bool {
-	if kind == outbox.MarkDone || kind == outbox.MarkDelete {
+func (r *memRow) open(kind outbox.Outcome) bool {
+	if kind == outbox.OutcomeDone || kind == outbox.OutcomeDelete {
 		return r.Status != outbox.StatusDone
 	}
 	return r.live()
 }
 
-func (s *Store) apply(r *memRow, kind outbox.MarkKind, m outbox.Mark, now time.Time) {
+func (s *Store) apply(r *memRow, kind outbox.Outcome, m outbox.Mark, now time.Time) {
 	r.unlock()
 	switch kind {
-	case outbox.MarkDone:
+	case outbox.OutcomeDone:
 		r.Status, r.DoneAt = outbox.StatusDone, now
-	case outbox.MarkDelete:
+	case outbox.OutcomeDelete:
 		delete(s.rows, m.EventID)
-	case outbox.MarkRetry:
+	case outbox.OutcomeRetry:
 		r.Status, r.AvailableAt, r.LastError = outbox.StatusRetry, m.AvailableAt, m.Error
 		r.count(m)
-	case outbox.MarkDead:
+	case outbox.OutcomeDead:
 		r.Status, r.DoneAt, r.LastError = outbox.StatusDead, now, m.Error
 		r.count(m)
-	case outbox.MarkDeferred:
+	case outbox.OutcomeDeferred:
 		r.Status, r.AvailableAt = outbox.StatusNew, m.AvailableAt
-	case outbox.MarkReleased:
+	case outbox.OutcomeReleased:
 	}
 }
 

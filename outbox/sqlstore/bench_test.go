@@ -77,7 +77,7 @@ func benchmarkClaim(b *testing.B, target testdb.Target, freshOnly bool) {
 		for i := range marks {
 			marks[i].EventID = claimed.Envelopes[i].EventID
 		}
-		n, err := store.Mark(b.Context(), db.DB, outbox.MarkDone, "me", marks)
+		n, err := store.Mark(b.Context(), db.DB, outbox.OutcomeDone, "me", marks)
 		require.NoError(b, err)
 		require.Equal(b, batch, n)
 	}

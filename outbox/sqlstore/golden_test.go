@@ -95,7 +95,7 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("next due")
 	_, err = store.NextDue(ctx, rec, someTime)
 	run("next due", err)
-	for kind := outbox.MarkDone; kind <= outbox.MarkReleased; kind++ {
+	for kind := outbox.OutcomeDone; kind <= outbox.OutcomeReleased; kind++ {
 		section("mark " + kind.String())
 		_, err = store.Mark(ctx, rec, kind, "node", marks)
 		run("mark", err)
@@ -104,11 +104,11 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 		marks[n].Attempts = 1
 	}
 	section("mark retry, all for the first time")
-	_, err = store.Mark(ctx, rec, outbox.MarkRetry, "node", marks)
+	_, err = store.Mark(ctx, rec, outbox.OutcomeRetry, "node", marks)
 	run("mark", err)
 	marks[1].Attempts = 2
 	section("mark retry, some for the second time")
-	_, err = store.Mark(ctx, rec, outbox.MarkRetry, "node", marks)
+	_, err = store.Mark(ctx, rec, outbox.OutcomeRetry, "node", marks)
 	run("mark", err)
 	section("states")
 	_, err = store.States(ctx, rec, []string{"a", "b", "c"})

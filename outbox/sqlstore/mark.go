@@ -26,7 +26,7 @@ const lockWait = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 const unlock = "locked_by = NULL, locked_at = NULL"
 
 // Mark implements [outbox.Store].
-func (s *Store) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *Store) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	if len(marks) == 0 {
 		return 0, s.err
 	}
@@ -34,7 +34,7 @@ func (s *Store) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, ow
 	marks = slices.Clone(marks)
 	slices.SortFunc(marks, func(x, y outbox.Mark) int { return strings.Compare(x.EventID, y.EventID) })
 	limit := markRows
-	if s.d != postgres && (kind == outbox.MarkRetry || kind == outbox.MarkDead || kind == outbox.MarkDeferred) {
+	if s.d != postgres && (kind == outbox.OutcomeRetry || kind == outbox.OutcomeDead || kind == outbox.OutcomeDeferred) {
 		limit = caseRows
 	}
 	return changed(ctx, func() (int, error) {
@@ -46,7 +46,7 @@ func (s *Store) Mark(ctx context.Context, db outbox.DB, kind outbox.MarkKind, ow
 }
 
 // markChunks is more than one statement takes, in a transaction.
-func (s *Store) markChunks(ctx context.Context, db outbox.DB, kind outbox.MarkKind, owner string, marks []outbox.Mark, limit int) (int, error) {
+func (s *Store) markChunks(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark, limit int) (int, error) {
 	total := 0
 	err := s.inTx(ctx, db, "marking events "+kind.String(), nil, func(tx *sql.Tx) error {
 		for chunk := range slices.Chunk(marks, limit) {
@@ -61,14 +61,14 @@ func (s *Store) markChunks(ctx context.Context, db outbox.DB, kind outbox.MarkKi
 	return total, err
 }
 
-func (s *Store) markChunk(ctx context.Context, db outbox.Execer, kind outbox.MarkKind, owner string, marks []outbox.Mark) (int, error) {
+func (s *Store) markChunk(ctx context.Context, db outbox.Execer, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
 	what := fmt.Sprintf("marking %d events from %s on %s", len(marks), marks[0].EventID, kind)
 	q := s.query(512 + 16*len(marks))
 	open := "status IN (0, 2)"
 	if s.d == mysql {
 		q.add(lockWait)
 	}
-	if kind == outbox.MarkDelete {
+	if kind == outbox.OutcomeDelete {
 		q.add("DELETE FROM ").table(s)
 	} else {
 		q.add("UPDATE ").table(s).add(" SET ")
@@ -78,25 +78,25 @@ func (s *Store) markChunk(ctx context.Context, db outbox.Execer, kind outbox.Mar
 		ids[i] = marks[i].EventID
 	}
 	switch kind {
-	case outbox.MarkDone:
+	case outbox.OutcomeDone:
 		q.add("status = 1, done_at = ").now().add(", ", unlock)
 		open = "status <> 1"
-	case outbox.MarkDelete:
+	case outbox.OutcomeDelete:
 		open = "status <> 1"
-	case outbox.MarkReleased:
+	case outbox.OutcomeReleased:
 		q.add(unlock)
-	case outbox.MarkRetry:
+	case outbox.OutcomeRetry:
 		q.add("status = 2, ", unlock).attempts(marks).add(", available_at = ").perRow("at", marks).
 			add(", last_error = ").perRow("err", marks)
-	case outbox.MarkDead:
+	case outbox.OutcomeDead:
 		q.add("status = 3, ", unlock, ", done_at = ").now().attempts(marks).add(", last_error = ").perRow("err", marks)
-	case outbox.MarkDeferred:
+	case outbox.OutcomeDeferred:
 		q.add("status = 0, ", unlock, ", available_at = ").perRow("at", marks)
 	default:
 		return 0, s.fail(what, fmt.Errorf("unknown kind %d", kind))
 	}
 	switch kind {
-	case outbox.MarkRetry, outbox.MarkDead, outbox.MarkDeferred:
+	case outbox.OutcomeRetry, outbox.OutcomeDead, outbox.OutcomeDeferred:
 		q.whereRows(s, marks, ids)
 	default:
 		q.add(" WHERE ").ids("event_id", ids)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+	"github.com/outboxkit/outbox-go/outbox/conformance"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
@@ -28,11 +28,11 @@ func storeFor(kind testdb.Kind, opts ...sqlstore.Option) *sqlstore.Store {
 
 // certify runs the conformance suite on a target, with further DSN parameters.
 func certify(t *testing.T, target testdb.Target, opts ...testdb.Option) {
-	outboxtest.RunStore(t, func(t *testing.T) outboxtest.StoreHarness {
+	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
 		db := testdb.Open(t, target, opts...)
 		store := storeFor(db.Kind)
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
-		return outboxtest.SQLHarness(store, db.DB, outboxtest.Dialect(store.Dialect()))
+		return conformance.SQLHarness(store, db.DB, conformance.Dialect(store.Dialect()))
 	})
 }
 
@@ -92,7 +92,7 @@ func TestBadOptionsAreReportedEverywhere(t *testing.T) {
 		require.Error(t, err)
 		_, err = s.Claim(ctx, nil, outbox.ClaimQuery{Limit: 1})
 		require.Error(t, err)
-		_, err = s.Mark(ctx, nil, outbox.MarkDone, "", []outbox.Mark{{EventID: "e"}})
+		_, err = s.Mark(ctx, nil, outbox.OutcomeDone, "", []outbox.Mark{{EventID: "e"}})
 		require.Error(t, err)
 		require.Error(t, s.CreateSchema(ctx, nil))
 		require.Error(t, s.CheckEnvelope(env))

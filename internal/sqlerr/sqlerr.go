@@ -1,0 +1,111 @@
+// Package sqlerr recognises the errors of the supported databases by the methods
+// and fields that the drivers' errors have. It imports no driver.
+package sqlerr
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// IsDeadlock reports whether the database picked a statement as the victim of a
+// deadlock, or could not serialize it: the same again may succeed. PostgreSQL's
+// 40P01 and 40001, MySQL's 1213, which Galera also gives for a failed
+// certification.
+func IsDeadlock(err error) bool {
+	return err != nil && (HasState(err, "40P01") || HasState(err, "40001") || HasNumber(err, 1213))
+}
+
+// State is the SQLSTATE of an error of pgx, lib/pq (a method SQLState) or
+// pgdriver (a method Field that has it under 'C').
+func State(err error) (string, bool) {
+	var state string
+	switch e := err.(type) { //nolint:errorlint // Walk visits the wrapped errors one by one.
+	case interface{ SQLState() string }:
+		state = e.SQLState()
+	case interface{ Field(byte) string }:
+		state = e.Field('C')
+	}
+	return state, len(state) == 5
+}
+
+// HasState reports whether the error has that SQLSTATE.
+func HasState(err error, state string) bool {
+	found := false
+	Walk(err, func(err error) bool {
+		got, ok := State(err)
+		found = ok && got == state
+		return ok
+	})
+	return found
+}
+
+// Number is the field Number of go-sql-driver's error.
+func Number(err error) (uint16, bool) {
+	field := structField(err, "Number")
+	if !field.IsValid() || field.Kind() != reflect.Uint16 {
+		return 0, false
+	}
+	return uint16(field.Uint()), true //nolint:gosec // the kind is uint16.
+}
+
+// HasNumber reports whether err is one of those errors of MySQL.
+func HasNumber(err error, numbers ...uint16) bool {
+	found := false
+	Walk(err, func(err error) bool {
+		number, ok := Number(err)
+		found = ok && slices.Contains(numbers, number)
+		return ok
+	})
+	return found
+}
+
+// Code is the method Code of modernc's error or the field Code of
+// mattn's. Other errors have such ones too, so the package has to be SQLite's.
+func Code(err error) (int, bool) {
+	typ := reflect.TypeOf(err)
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	if !strings.Contains(typ.PkgPath(), "sqlite") {
+		return 0, false
+	}
+	if coder, ok := err.(interface{ Code() int }); ok { //nolint:errorlint // as in State.
+		return coder.Code(), true
+	}
+	if field := structField(err, "Code"); field.IsValid() && field.CanInt() {
+		return int(field.Int()), true
+	}
+	return 0, false
+}
+
+func structField(err error, name string) reflect.Value {
+	v := reflect.ValueOf(err)
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.FieldByName(name)
+}
+
+// Walk visits err and what it wraps until visit returns true.
+func Walk(err error, visit func(error) bool) bool {
+	for err != nil {
+		if visit(err) {
+			return true
+		}
+		if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this is the walk.
+			for _, e := range many.Unwrap() {
+				if Walk(e, visit) {
+					return true
+				}
+			}
+			return false
+		}
+		err = errors.Unwrap(err)
+	}
+	return false
+}

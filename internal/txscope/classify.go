@@ -1,0 +1,85 @@
+package txscope
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
+)
+
+// Classify says what a COMMIT that returned err did. Only an answer from the
+// server itself is definite: nil is [Committed], an error of PostgreSQL whose
+// SQLSTATE is not one of a lost connection or a shutdown is [RolledBack], and
+// so are the errors with which MySQL and SQLite refuse a COMMIT. All else is
+// [Unknown], [database/sql.ErrTxDone] and [database/sql/driver.ErrBadConn]
+// included: the first means that somebody else ended the transaction, the
+// second that the connection broke, perhaps after COMMIT took effect.
+//
+// No driver is imported: the codes are found by the methods and fields that the
+// drivers' errors have.
+func Classify(err error) Outcome {
+	if err == nil {
+		return Committed
+	}
+	outcome := Unknown
+	sqlerr.Walk(err, func(err error) bool {
+		if state, ok := sqlerr.State(err); ok {
+			if !indefiniteState(state) {
+				outcome = RolledBack
+			}
+			return true
+		}
+		if number, ok := sqlerr.Number(err); ok {
+			if slices.Contains(mysqlRefusals, number) {
+				outcome = RolledBack
+			}
+			return true
+		}
+		if code, ok := sqlerr.Code(err); ok {
+			if slices.Contains(sqliteRefusals, code&0xff) {
+				outcome = RolledBack
+			}
+			return true
+		}
+		if refusedFailedTransaction(err) {
+			outcome = RolledBack
+			return true
+		}
+		return false
+	})
+	return outcome
+}
+
+// EndedByServer reports whether err is an error of MySQL or MariaDB after which
+// the transaction is gone while the connection lives on, so that the next
+// statement would commit by itself: 1213 deadlock, 1206 lock table full, 1020
+// record changed since the snapshot.
+func EndedByServer(err error) bool {
+	return err != nil && sqlerr.HasNumber(err, 1213, 1206, 1020)
+}
+
+// mysqlRefusals are the errors that say that COMMIT did not happen; unlike
+// those of PostgreSQL, the codes of MySQL do not tell by their form: deadlock,
+// lock timeout, duplicate or missing rows of deferred checks, read-only
+// servers, certification of Galera and of group replication, and TiDB's write
+// conflicts.
+var mysqlRefusals = []uint16{1020, 1062, 1205, 1206, 1213, 1290, 1451, 1452, 1614, 1792, 1836, 3101, 8002, 8022, 8028, 9007}
+
+// sqliteRefusals are BUSY, LOCKED, FULL and CONSTRAINT. SQLite would leave the
+// transaction open after most of them; the drivers then roll it back.
+var sqliteRefusals = []int{5, 6, 13, 19}
+
+// indefiniteState reports whether the SQLSTATE leaves open what became of the
+// transaction: lost connection, shutdown, "statement completion unknown".
+func indefiniteState(state string) bool {
+	return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P") || state == "40003"
+}
+
+// refusedFailedTransaction recognises what pgx and lib/pq return when
+// PostgreSQL answered COMMIT with ROLLBACK because a statement had failed. It is
+// no server error and has no SQLSTATE, only its text.
+func refusedFailedTransaction(err error) bool {
+	text := err.Error()
+	return text == "commit unexpectedly resulted in rollback" ||
+		strings.EqualFold(text, "pq: could not complete operation in a failed transaction")
+}

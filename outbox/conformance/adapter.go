@@ -1,0 +1,245 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// AdapterHarness is what [RunAdapter] needs of the adapter under test.
+type AdapterHarness struct {
+	// DB is the pool that the adapter's transactions are begun on. Its database
+	// or schema belongs to the subtest: the suite makes tables in it.
+	DB *sql.DB
+	// Dialect is the database's.
+	Dialect Dialect
+	// FrameworkSavepoints says that RunInTx within RunInTx is the framework's own,
+	// which may keep a savepoint whose context has ended, or leave one behind in
+	// which a statement failed. Of those two the suite then asks that the
+	// callbacks agree with what is in the table. The transactor's savepoints have
+	// to be right in any case.
+	FrameworkSavepoints bool
+	// Async says that callbacks run on a goroutine of their own, soon after the
+	// end of the transaction or the rollback of a savepoint. The suite then waits
+	// for them; otherwise they must have run when the call that ends it returns.
+	Async bool
+	// New makes the adapter on DB; it is called once. With allowUnmanaged it has
+	// the option of that name.
+	New func(writer *outbox.Writer, allowUnmanaged bool) AdapterUnderTest
+}
+
+// AdapterUnderTest is an adapter with its kind of transaction hidden: where a
+// method takes or hands out a tx, it is what the adapter's own Write takes.
+type AdapterUnderTest interface {
+	outbox.Transactor
+	// RunInTx runs fn in a transaction, or a savepoint of the one in ctx.
+	RunInTx(ctx context.Context, fn func(ctx context.Context, tx any) error) error
+	// BeginTx begins a transaction, and Commit and Rollback end it.
+	BeginTx(ctx context.Context) (tx any, err error)
+	Commit(tx any) error
+	Rollback(tx any) error
+	// Exec runs a statement without arguments in the transaction, the way users
+	// of the library run raw SQL.
+	Exec(ctx context.Context, tx any, query string) error
+	// Write and WriteAll are the adapter's.
+	Write(ctx context.Context, tx any, env outbox.Envelope) (string, error)
+	WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) ([]string, error)
+	// Unmanaged begins a transaction behind the adapter's back.
+	Unmanaged(ctx context.Context) (tx any, err error)
+}
+
+// RunAdapter certifies an adapter: it runs a subtest for every rule about
+// writing in transactions. newHarness is called once or twice for each subtest,
+// from several at once.
+func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
+	t.Helper()
+	for _, group := range []struct {
+		name  string
+		tests []adapterTest
+	}{
+		{"Outcome", adapterOutcomeTests},
+		{"Savepoint", adapterSavepointTests},
+		{"Context", adapterContextTests},
+		{"Database", adapterDatabaseTests},
+		{"Refusal", adapterRefusalTests},
+		{"Callback", adapterCallbackTests},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, test := range group.tests {
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
+					h := newHarness(t)
+					if len(test.on) > 0 && !slices.Contains(test.on, h.Dialect) {
+						t.Skipf("a behaviour of %v alone", test.on)
+					}
+					s := newAdapterSuite(t, h, test.unmanaged)
+					s.another = func() *adapterSuite { return newAdapterSuite(t, newHarness(t), false) }
+					test.run(s)
+				})
+			}
+		})
+	}
+}
+
+// adapterTest is one behaviour.
+type adapterTest struct {
+	name      string
+	on        []Dialect // empty: on all
+	unmanaged bool      // with the option AllowUnmanaged
+	run       func(s *adapterSuite)
+}
+
+// adapterSuite is an adapter with the steps that the tests are written in.
+type adapterSuite struct {
+	AdapterUnderTest
+	t       *testing.T
+	ctx     context.Context // the test's: it bounds every call
+	db      *sql.DB
+	dialect Dialect
+	writer  *outbox.Writer
+	calls   *adapterCalls
+	wanted  func() bool          // what wantCalls last asked for
+	another func() *adapterSuite // on another database
+	// frameworkSavepoints and async are the harness's.
+	frameworkSavepoints, async bool
+}
+
+func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapterSuite {
+	t.Helper()
+	if h.DB == nil || h.New == nil || h.Dialect == "" {
+		t.Fatal("conformance.RunAdapter: the harness lacks one of DB, Dialect and New")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
+	t.Cleanup(cancel)
+	s := &adapterSuite{
+		t: t, ctx: ctx, db: h.DB, dialect: h.Dialect, calls: newAdapterCalls(),
+		frameworkSavepoints: h.FrameworkSavepoints, async: h.Async,
+	}
+	if s.async {
+		t.Cleanup(s.unchanged)
+	}
+	for _, table := range adapterTables {
+		s.exec(table)
+	}
+	writer, err := outbox.NewWriter(outbox.WriterConfig{
+		Store: adapterStore{dialect: h.Dialect}, Source: h.DB, Hooks: []outbox.WriterHook{s.calls.hook()},
+	})
+	if err != nil {
+		t.Fatalf("making a writer: %v", err)
+	}
+	s.writer = writer
+	s.AdapterUnderTest = h.New(writer, allowUnmanaged)
+	return s
+}
+
+// adapterTables are suite_event, where the suite's store keeps the ids, and
+// what the tests about failing commits and deadlocks need.
+var adapterTables = []string{
+	"CREATE TABLE suite_event (id VARCHAR(64) NOT NULL PRIMARY KEY)",
+	"CREATE TABLE suite_row (id INTEGER NOT NULL PRIMARY KEY, n INTEGER NOT NULL)",
+	"INSERT INTO suite_row (id, n) VALUES (1, 0), (2, 0)",
+}
+
+// exec runs a statement outside of any transaction.
+func (s *adapterSuite) exec(query string) {
+	s.t.Helper()
+	if _, err := s.db.ExecContext(s.ctx, query); err != nil {
+		s.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// begin begins a transaction that the test's end rolls back.
+func (s *adapterSuite) begin() any {
+	s.t.Helper()
+	tx, err := s.BeginTx(s.ctx)
+	s.ok("BeginTx", err)
+	s.t.Cleanup(func() { _ = s.Rollback(tx) })
+	return tx
+}
+
+// write writes one event and returns its id.
+func (s *adapterSuite) write(ctx context.Context, tx any) string {
+	s.t.Helper()
+	id, err := s.Write(ctx, tx, s.event())
+	s.ok("Write", err)
+	if id == "" {
+		s.t.Error("Write returned no id and no error")
+	}
+	return id
+}
+
+func (s *adapterSuite) event() outbox.Envelope {
+	return outbox.Envelope{EventType: "SuiteEvent", AggregateType: "Suite", AggregateID: "1", Payload: outbox.JSON(map[string]int{"n": 1})}
+}
+
+// run runs a raw statement in the transaction.
+func (s *adapterSuite) run(tx any, query string) {
+	s.t.Helper()
+	s.ok(query, s.Exec(s.ctx, tx, query))
+}
+
+func (s *adapterSuite) ok(what string, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// rows checks which events are in the table.
+func (s *adapterSuite) rows(want ...string) {
+	s.t.Helper()
+	got := s.stored()
+	want = slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		s.t.Errorf("the table has the events %v; want %v", got, want)
+	}
+}
+
+// stored is the ids in the table, sorted.
+func (s *adapterSuite) stored() []string {
+	s.t.Helper()
+	rows, err := s.db.QueryContext(s.ctx, "SELECT id FROM suite_event")
+	s.ok("reading the events", err)
+	defer func() { _ = rows.Close() }()
+	var got []string
+	for rows.Next() {
+		var id string
+		s.ok("reading an event", rows.Scan(&id))
+		got = append(got, id)
+	}
+	s.ok("reading the events", rows.Err())
+	slices.Sort(got)
+	return got
+}
+
+// truth checks that each event has had one callback, and that which it was
+// agrees with the table.
+func (s *adapterSuite) truth(ids ...string) {
+	s.t.Helper()
+	var kept, undone []string
+	stored := s.stored()
+	for _, id := range ids {
+		if slices.Contains(stored, id) {
+			kept = append(kept, id)
+		} else {
+			undone = append(undone, id)
+		}
+	}
+	s.wantCalls(kept, undone)
+}
+
+// eventually waits until the condition holds.
+func (s *adapterSuite) eventually(what string, condition func() bool) {
+	s.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("waited in vain until %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

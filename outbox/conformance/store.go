@@ -1,0 +1,106 @@
+package conformance
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// StoreHarness is what [RunStore] needs of the store under test. [SQLHarness]
+// makes one for a store on a database/sql database; [MemoryHarness] makes the
+// one of [outboxtest.Store].
+type StoreHarness struct {
+	// Store and DB are the store and the pool that is handed to its methods.
+	// The table is empty.
+	Store outbox.Store
+	DB    outbox.DB
+	// Table is the name that the store's errors are to tell.
+	Table string
+
+	// Begin opens a transaction.
+	Begin func(t testing.TB) (tx outbox.Execer, commit, rollback func() error)
+	// Row reads a row past the store's interface; false: there is none.
+	Row func(t testing.TB, eventID string) (RawRow, bool)
+	// SetRow overwrites all of [RawRow] in an existing row and commits.
+	SetRow func(t testing.TB, eventID string, row RawRow)
+
+	// CorruptHeaders makes the headers of an existing row something that does
+	// not decode, such as a list. Nil: the store cannot hold such a row.
+	CorruptHeaders func(t testing.TB, eventID string)
+	// LockRow locks an existing row in a transaction of its own until unlock is
+	// called. Nil: the database has no locks on rows.
+	LockRow func(t testing.TB, eventID string) (unlock func())
+	// SingleWriter says that a writer has to wait for the transaction of
+	// another one to end, as on SQLite.
+	SingleWriter bool
+}
+
+// RawRow is what a row of the outbox table says beyond its envelope.
+type RawRow = outboxtest.RawRow
+
+// RunStore certifies a store: it runs a subtest for every rule that
+// [outbox.Store] states. newHarness is called once for each subtest, from
+// several at once, and gives an empty table each time; a table of its own on a
+// shared database is enough.
+func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
+	t.Helper()
+	for _, group := range []struct {
+		name  string
+		tests []storeTest
+	}{
+		{"Insert", insertTests},
+		{"Poll", pollTests},
+		{"Claim", claimTests},
+		{"Lease", leaseTests},
+		{"Mark", markTests},
+		{"Purge", purgeTests},
+		{"Stats", statsTests},
+		{"DeadLetters", deadTests},
+		{"Errors", errorTests},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, test := range group.tests {
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
+					test.run(newStoreSuite(t, newHarness(t)))
+				})
+			}
+		})
+	}
+}
+
+// storeTest is one behaviour.
+type storeTest struct {
+	name string
+	run  func(s *storeSuite)
+}
+
+// storeSuite is a harness with the steps that the tests are written in. Each
+// step fails the test when the store returns an error.
+type storeSuite struct {
+	StoreHarness
+	t   *testing.T
+	ctx context.Context // the test's: it bounds every call
+	seq int
+}
+
+// suiteTime is when the suite's events occur. Only leases, done_at and times of
+// death are by the database's clock.
+var suiteTime = time.Date(2024, 3, 5, 10, 20, 30, 123456000, time.UTC)
+
+// suiteTimeout bounds a subtest, so that a store that waits for a lock fails
+// the test and does not hang it.
+const suiteTimeout = 2 * time.Minute
+
+func newStoreSuite(t *testing.T, h StoreHarness) *storeSuite {
+	t.Helper()
+	if h.Store == nil || h.DB == nil || h.Begin == nil || h.Row == nil || h.SetRow == nil || h.Table == "" {
+		t.Fatal("conformance.RunStore: the harness lacks one of Store, DB, Table, Begin, Row and SetRow")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
+	t.Cleanup(cancel)
+	return &storeSuite{StoreHarness: h, t: t, ctx: ctx}
+}

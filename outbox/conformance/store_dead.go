@@ -1,0 +1,196 @@
+package conformance
+
+import (
+	"errors"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var deadTests = []storeTest{
+	{"ListTellsTheWholeLetter", deadList},
+	{"FiltersChoose", deadFilters},
+	{"PagesCoverEveryLetterOnce", deadPages},
+	{"KeysOnly", deadKeysOnly},
+	{"GetFindsDeadRowsAlone", deadGet},
+	{"ReplayMakesDeadRowsNew", deadReplay},
+	{"DeleteDeletesDeadRowsAlone", deadDelete},
+}
+
+// died adds a dead event that died the given time after suiteTime.
+func (s *storeSuite) died(after time.Duration, change func(env *outbox.Envelope)) outbox.Envelope {
+	s.t.Helper()
+	env := s.event(0)
+	if change != nil {
+		change(&env)
+	}
+	s.insert(env)
+	s.edit(env.EventID, func(row *RawRow) {
+		row.Status, row.Attempts, row.LastError, row.DoneAt = outbox.StatusDead, 4, "it failed", suiteTime.Add(after)
+	})
+	return env
+}
+
+// notDead adds a row of every status but DEAD.
+func (s *storeSuite) notDead() (ids []string) {
+	s.t.Helper()
+	for _, status := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry, outbox.StatusDone} {
+		env, _ := s.insertedAs(status, "")
+		ids = append(ids, env.EventID)
+	}
+	return ids
+}
+
+// sameLetter checks an event that died added.
+func (s *storeSuite) sameLetter(got outbox.DeadLetter, env outbox.Envelope, diedAt time.Time) {
+	s.t.Helper()
+	env.Attempts = 4
+	for _, d := range diffEnvelopes(got.Envelope, env) {
+		s.t.Errorf("dead letter: %s", d)
+	}
+	if got.LastError != "it failed" || !got.DiedAt.Equal(diedAt) || got.DiedAt.Location() != time.UTC {
+		s.t.Errorf("the dead letter died at %v of %q, want at %v of %q", got.DiedAt, got.LastError, diedAt, "it failed")
+	}
+}
+
+func deadList(s *storeSuite) {
+	s.notDead()
+	second := s.died(2*time.Second, func(env *outbox.Envelope) {
+		env.AggregateType, env.AggregateID, env.TenantID = "Order", "o-1", "acme"
+		env.Headers = map[string]string{"source": "api"}
+	})
+	first := s.died(time.Second, nil)
+	third := s.died(2*time.Second, nil) // with the second, and a later id
+	letters := s.queryDead(outbox.DeadQuery{})
+	s.sameIDs("by the time of death, then by id", deadIDs(letters), []string{first.EventID, second.EventID, third.EventID})
+	s.sameLetter(letters[0], first, suiteTime.Add(time.Second))
+	s.sameLetter(letters[1], second, suiteTime.Add(2*time.Second))
+	s.sameIDs("limited", deadIDs(s.queryDead(outbox.DeadQuery{Limit: 2})), []string{first.EventID, second.EventID})
+
+	// What Mark made dead died when it was marked.
+	before := s.now()
+	env := s.inserted()
+	s.mark(outbox.OutcomeDead, "", outbox.Mark{EventID: env.EventID, Error: "marked"})
+	letters = s.queryDead(outbox.DeadQuery{DeadFilter: outbox.DeadFilter{Since: before.Add(-clockSlack)}})
+	s.sameIDs("since then", deadIDs(letters), []string{env.EventID})
+	s.duringCall("time of death", letters[0].DiedAt, before)
+}
+
+func deadFilters(s *storeSuite) {
+	s.notDead()
+	typed := func(aggregate outbox.AggregateType, event outbox.EventType) func(env *outbox.Envelope) {
+		return func(env *outbox.Envelope) { env.AggregateType, env.EventType = aggregate, event }
+	}
+	a := s.died(1*time.Second, typed("Order", "Placed")).EventID
+	b := s.died(2*time.Second, typed("Order", "Paid")).EventID
+	c := s.died(3*time.Second, typed("Invoice", "Paid")).EventID
+	d := s.died(4*time.Second, typed("order", "paid")).EventID
+	at := func(seconds int) time.Time { return suiteTime.Add(time.Duration(seconds) * time.Second) }
+	for name, test := range map[string]struct {
+		filter outbox.DeadFilter
+		want   []string
+	}{
+		"all":                     {outbox.DeadFilter{}, []string{a, b, c, d}},
+		"event type":              {outbox.DeadFilter{EventType: "Paid"}, []string{b, c}},
+		"aggregate type":          {outbox.DeadFilter{AggregateType: "Order"}, []string{a, b}},
+		"both types":              {outbox.DeadFilter{AggregateType: "Order", EventType: "Paid"}, []string{b}},
+		"since, inclusive":        {outbox.DeadFilter{Since: at(2)}, []string{b, c, d}},
+		"until, exclusive":        {outbox.DeadFilter{Until: at(3)}, []string{a, b}},
+		"since and until":         {outbox.DeadFilter{Since: at(2), Until: at(4)}, []string{b, c}},
+		"everything":              {outbox.DeadFilter{EventType: "Paid", AggregateType: "Invoice", Since: at(1), Until: at(9)}, []string{c}},
+		"nothing of that type":    {outbox.DeadFilter{EventType: "Cancelled"}, nil},
+		"nothing in that time":    {outbox.DeadFilter{Since: at(7)}, nil},
+		"an empty span of time":   {outbox.DeadFilter{Since: at(2), Until: at(2)}, nil},
+		"a wildcard is no filter": {outbox.DeadFilter{EventType: "%"}, nil},
+	} {
+		s.sameIDs(name, deadIDs(s.queryDead(outbox.DeadQuery{DeadFilter: test.filter})), test.want)
+		n, err := s.Store.CountDead(s.ctx, s.DB, test.filter)
+		s.ok("CountDead", err)
+		s.count("CountDead of "+name, int(n), len(test.want))
+	}
+}
+
+func deadPages(s *storeSuite) {
+	s.notDead()
+	var want []string
+	for i := range 11 {
+		want = append(want, s.died(time.Duration(i/4)*time.Second, nil).EventID)
+	}
+	for _, keysOnly := range []bool{false, true} {
+		for _, limit := range []int{1, 3, 100} {
+			var got []string
+			q := outbox.DeadQuery{Limit: limit, KeysOnly: keysOnly}
+			for {
+				page := s.queryDead(q)
+				got = append(got, deadIDs(page)...)
+				if len(page) < limit {
+					break
+				}
+				last := page[len(page)-1]
+				q.AfterDiedAt, q.AfterEventID = last.DiedAt, last.EventID
+			}
+			s.sameIDs("ids of all pages", got, want)
+		}
+	}
+}
+
+func deadKeysOnly(s *storeSuite) {
+	env := s.died(time.Second, nil)
+	letters := s.queryDead(outbox.DeadQuery{KeysOnly: true})
+	s.sameIDs("ids", deadIDs(letters), []string{env.EventID})
+	if l := letters[0]; !l.DiedAt.Equal(suiteTime.Add(time.Second)) || !l.Payload.IsZero() || l.EventType != "" || l.LastError != "" {
+		s.t.Fatalf("the key says more or less than id and time of death: %+v, died at %v", l, l.DiedAt)
+	}
+}
+
+func deadGet(s *storeSuite) {
+	env := s.died(time.Second, func(env *outbox.Envelope) { env.Headers = map[string]string{"source": "api"} })
+	letter, err := s.Store.GetDead(s.ctx, s.DB, env.EventID)
+	s.ok("GetDead", err)
+	s.sameLetter(letter, env, suiteTime.Add(time.Second))
+	for _, id := range append(s.notDead(), "no such event") {
+		if _, err := s.Store.GetDead(s.ctx, s.DB, id); !errors.Is(err, outbox.ErrNotFound) {
+			s.t.Fatalf("GetDead of %s: got %v, want ErrNotFound", id, err)
+		}
+	}
+}
+
+func deadReplay(s *storeSuite) {
+	env := s.died(time.Second, nil)
+	s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "node-1", suiteTime })
+	others := s.notDead()
+	var rows []RawRow
+	for _, id := range others {
+		rows = append(rows, s.row(id))
+	}
+	now := suiteTime.Add(time.Minute + time.Microsecond)
+	n, err := s.Store.ReplayDead(s.ctx, s.DB, append([]string{env.EventID, "no such event"}, others...), now)
+	s.ok("ReplayDead", err)
+	s.count("replayed", n, 1)
+	s.sameRow("replayed row", env.EventID, RawRow{CreatedAt: env.OccurredAt, AvailableAt: now})
+	for i, id := range others {
+		s.sameRow("row that was not dead", id, rows[i])
+	}
+	s.count("dead letters left", len(s.queryDead(outbox.DeadQuery{})), 0)
+	s.count("replayed again", s.replayNone(now, env.EventID), 0)
+	s.count("replayed of nothing", s.replayNone(now), 0)
+}
+
+func (s *storeSuite) replayNone(now time.Time, ids ...string) int {
+	s.t.Helper()
+	n, err := s.Store.ReplayDead(s.ctx, s.DB, ids, now)
+	s.ok("ReplayDead", err)
+	return n
+}
+
+func deadDelete(s *storeSuite) {
+	gone := []string{s.died(time.Second, nil).EventID, s.died(2*time.Second, nil).EventID}
+	kept := append(s.notDead(), s.died(3*time.Second, nil).EventID)
+	n, err := s.Store.DeleteDead(s.ctx, s.DB, append([]string{"no such event", gone[0], gone[1]}, kept[:3]...))
+	s.ok("DeleteDead", err)
+	s.count("deleted", n, 2)
+	s.left("rows left", append(gone, kept...), kept)
+	n, err = s.Store.DeleteDead(s.ctx, s.DB, nil)
+	s.ok("DeleteDead of nothing", err)
+	s.count("deleted of nothing", n, 0)
+}

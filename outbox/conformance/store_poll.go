@@ -1,0 +1,211 @@
+package conformance
+
+import (
+	"slices"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var pollTests = []storeTest{
+	{"RowsAreDueAtTheirTimeAndNotBefore", pollDue},
+	{"OnlyNewAndRetryRows", pollStatuses},
+	{"LeasesDoNotMatterAndNothingChanges", pollChangesNothing},
+	{"ChosenByDueTimeReturnedOldestFirst", pollOrder},
+	{"CreatedBefore", pollCreatedBefore},
+	{"CursorCoversEveryRowOnce", pollCursor},
+	{"CursorGoesOnWhileRowsAreMarked", pollCursorWhileMarking},
+	{"UndecodableRowsBesideGoodOnes", pollUndecodable},
+	{"NextDue", nextDue},
+}
+
+func pollDue(s *storeSuite) {
+	env := s.event(0)
+	env.AvailableAt = suiteTime.Add(time.Minute)
+	s.insert(env)
+	s.count("rows a microsecond early", s.pollAt(time.Minute-time.Microsecond).Len(), 0)
+	s.count("rows at the time", s.pollAt(time.Minute).Len(), 1)
+	s.count("rows afterwards", s.pollAt(time.Hour).Len(), 1)
+	if b := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1}); b.Next.EventID != env.EventID || !b.Next.AvailableAt.Equal(env.AvailableAt) || !b.Next.CreatedAt.Equal(env.OccurredAt) {
+		s.t.Fatalf("Next is %+v, want the place of %v", b.Next, env)
+	}
+}
+
+func pollStatuses(s *storeSuite) {
+	fresh, _ := s.insertedAs(outbox.StatusNew, "")
+	retry, row := s.insertedAs(outbox.StatusRetry, "")
+	s.insertedAs(outbox.StatusDone, "")
+	s.insertedAs(outbox.StatusDead, "")
+	b := s.pollAt(later)
+	s.sameIDs("ids", idsOf(b.Envelopes), []string{fresh.EventID, retry.EventID})
+	s.count("attempts of the new event", b.Envelopes[0].Attempts, 0)
+	s.count("attempts of the event in retry", b.Envelopes[1].Attempts, row.Attempts)
+}
+
+func pollChangesNothing(s *storeSuite) {
+	env, row := s.insertedAs(outbox.StatusRetry, "node-1")
+	s.sameIDs("ids", idsOf(s.pollAt(later).Envelopes), []string{env.EventID})
+	s.sameRow("row after the poll", env.EventID, row)
+	s.sameIDs("ids of a second poll", idsOf(s.pollAt(later).Envelopes), []string{env.EventID})
+}
+
+// orderEvents are events in the order of their creation whose due times run the
+// other way, two of them created at one time.
+func orderEvents(s *storeSuite) []outbox.Envelope {
+	envs := make([]outbox.Envelope, 6)
+	for i := range envs {
+		envs[i] = s.event(time.Duration(i) * time.Second)
+		envs[i].AvailableAt = suiteTime.Add(time.Minute - time.Duration(i)*time.Second)
+	}
+	envs[4].OccurredAt = envs[3].OccurredAt
+	return envs
+}
+
+func pollOrder(s *storeSuite) {
+	envs := orderEvents(s)
+	shuffled := slices.Concat(envs[3:], envs[:3])
+	slices.Reverse(shuffled)
+	s.insert(shuffled...)
+	s.sameIDs("all", idsOf(s.pollAt(later).Envelopes), idsOf(envs))
+	b := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 4})
+	s.sameIDs("the four that were due first", idsOf(b.Envelopes), idsOf(envs[2:]))
+}
+
+func pollCreatedBefore(s *storeSuite) {
+	envs := s.events(4)
+	s.insert(envs...)
+	q := outbox.PollQuery{Now: suiteTime.Add(later), CreatedBefore: envs[2].OccurredAt, Limit: 10}
+	s.sameIDs("ids", idsOf(s.poll(q).Envelopes), idsOf(envs[:3]))
+	q.CreatedBefore = envs[2].OccurredAt.Add(-time.Microsecond)
+	s.sameIDs("ids a microsecond earlier", idsOf(s.poll(q).Envelopes), idsOf(envs[:2]))
+}
+
+// cursorEvents are events with many ties in both times and ids that collations
+// sort in different ways.
+func cursorEvents(s *storeSuite) []outbox.Envelope {
+	ids := []string{"a", "B", "b", "A", "_x", "-x", "Zz", "zZ", "é", "e", "f", "01", "1", "10", "ß", "ss", "a-b", "ab", "aB"}
+	var envs []outbox.Envelope
+	for group := range 3 {
+		for _, id := range ids {
+			env := s.event(time.Duration(group/2) * time.Second)
+			env.EventID = id + "-" + string(rune('0'+group))
+			env.AvailableAt = suiteTime.Add(time.Duration(2-group/2) * time.Second)
+			envs = append(envs, env)
+		}
+	}
+	return envs
+}
+
+func pollCursor(s *storeSuite) {
+	envs := cursorEvents(s)
+	s.insert(envs...)
+	want := idsOf(envs)
+	slices.Sort(want)
+	for _, limit := range []int{1, 7, len(envs)} {
+		var got []string
+		q := outbox.PollQuery{Now: suiteTime.Add(later), Limit: limit}
+		for page := 0; page <= len(envs); page++ {
+			b := s.poll(q)
+			if b.Len() > limit {
+				s.t.Fatalf("a page of %d rows, want at most %d", b.Len(), limit)
+			}
+			got = append(got, idsOf(b.Envelopes)...)
+			if b.Len() < limit {
+				break
+			}
+			q.After = b.Next
+		}
+		slices.Sort(got)
+		s.sameIDs("ids of all pages", got, want)
+	}
+}
+
+func pollCursorWhileMarking(s *storeSuite) {
+	envs := s.events(25)
+	s.insert(envs...)
+	var got []string
+	q := outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10}
+	for {
+		b := s.poll(q)
+		got = append(got, idsOf(b.Envelopes)...)
+		if b.Len() < q.Limit {
+			break
+		}
+		s.mark(outbox.OutcomeDone, "", marksOf(b.Envelopes)...)
+		q.After = b.Next
+	}
+	s.sameIDs("ids of all pages", got, idsOf(envs))
+}
+
+func pollUndecodable(s *storeSuite) {
+	if s.CorruptHeaders == nil {
+		s.t.Skip("the harness has no CorruptHeaders: this store cannot hold a row that does not decode")
+	}
+	envs := s.events(4)
+	s.insert(envs...)
+	s.CorruptHeaders(s.t, envs[0].EventID)
+	s.CorruptHeaders(s.t, envs[2].EventID)
+	s.undecodable(s.pollAt(later), envs)
+
+	first := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1})
+	s.count("rows of a page of one that does not decode", first.Len(), 1)
+	second := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1, After: first.Next})
+	s.sameIDs("the page behind it", idsOf(second.Envelopes), []string{envs[1].EventID})
+
+	s.undecodable(s.claimFor("node-1", 10), envs)
+	dead := []outbox.Mark{{EventID: envs[0].EventID, Error: "headers"}, {EventID: envs[2].EventID, Error: "headers"}}
+	s.count("rows marked dead", s.mark(outbox.OutcomeDead, "node-1", dead...), 2)
+	s.sameIDs("rows left", idsOf(s.pollAt(later).Envelopes), []string{envs[1].EventID, envs[3].EventID})
+
+	// They are dead letters like others, which one can look at and delete.
+	letters := s.queryDead(outbox.DeadQuery{})
+	got := deadIDs(letters)
+	slices.Sort(got)
+	s.sameIDs("dead letters", got, []string{envs[0].EventID, envs[2].EventID})
+	letter, err := s.Store.GetDead(s.ctx, s.DB, envs[0].EventID)
+	s.ok("GetDead", err)
+	if letter.LastError != "headers" {
+		s.t.Fatalf("the dead letter's error is %q", letter.LastError)
+	}
+}
+
+// undecodable checks a batch of four events, the first and the third of which
+// do not decode.
+func (s *storeSuite) undecodable(b outbox.Batch, envs []outbox.Envelope) {
+	s.t.Helper()
+	s.sameIDs("good rows", idsOf(b.Envelopes), []string{envs[1].EventID, envs[3].EventID})
+	s.count("rows that do not decode", len(b.Undecodable), 2)
+	var got []string
+	for _, row := range b.Undecodable {
+		if row.Err == nil {
+			s.t.Fatalf("event %s does not decode and has no error", row.EventID)
+		}
+		s.mentions(row.Err, "headers")
+		got = append(got, row.EventID)
+	}
+	slices.Sort(got)
+	s.sameIDs("rows that do not decode", got, []string{envs[0].EventID, envs[2].EventID})
+}
+
+func nextDue(s *storeSuite) {
+	next := func(after time.Duration) time.Time {
+		at, err := s.Store.NextDue(s.ctx, s.DB, suiteTime.Add(after))
+		s.ok("NextDue", err)
+		return at
+	}
+	same := func(what string, got, want time.Time) {
+		s.t.Helper()
+		if !got.Equal(want) || got.Location() != time.UTC && !got.IsZero() {
+			s.t.Fatalf("%s: got %v, want %v", what, got, want)
+		}
+	}
+	same("empty table", next(0), time.Time{})
+	for i, status := range []outbox.Status{outbox.StatusDone, outbox.StatusDead, outbox.StatusRetry, outbox.StatusNew} {
+		env, _ := s.insertedAs(status, "node-1")
+		s.edit(env.EventID, func(row *RawRow) { row.AvailableAt = suiteTime.Add(time.Duration(i) * time.Minute) })
+	}
+	same("from the start: terminal rows do not count", next(-later), suiteTime.Add(2*time.Minute))
+	same("just before", next(2*time.Minute-time.Microsecond), suiteTime.Add(2*time.Minute))
+	same("at the time", next(2*time.Minute), suiteTime.Add(3*time.Minute))
+	same("behind the last", next(3*time.Minute), time.Time{})
+}

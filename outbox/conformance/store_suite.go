@@ -1,0 +1,242 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// event is a sealed envelope that occurred, and is due, the given time after
+// suiteTime.
+func (s *storeSuite) event(after time.Duration) outbox.Envelope {
+	s.seq++
+	at := suiteTime.Add(after)
+	return outbox.Envelope{
+		EventID:       fmt.Sprintf("01SUITE%08d", s.seq),
+		EventType:     "Happened",
+		AggregateType: outbox.Global,
+		Payload:       outbox.RawJSON(fmt.Sprintf(`{"n":%d}`, s.seq)),
+		OccurredAt:    at,
+		AvailableAt:   at,
+	}
+}
+
+// events are n events a millisecond apart.
+func (s *storeSuite) events(n int) []outbox.Envelope {
+	envs := make([]outbox.Envelope, n)
+	for i := range envs {
+		envs[i] = s.event(time.Duration(i) * time.Millisecond)
+	}
+	return envs
+}
+
+// insert adds events in a transaction of their own.
+func (s *storeSuite) insert(envs ...outbox.Envelope) { s.t.Helper(); s.insertFor("", envs...) }
+
+// insertFor adds events that are leased to the owner.
+func (s *storeSuite) insertFor(owner string, envs ...outbox.Envelope) {
+	s.t.Helper()
+	tx, commit, rollback := s.Begin(s.t)
+	if err := s.Store.Insert(s.ctx, tx, envs, owner); err != nil {
+		_ = rollback()
+		s.t.Fatalf("Insert of %d events: %v", len(envs), err)
+	}
+	s.ok("committing the insert", commit())
+}
+
+// inserted adds one event and returns it.
+func (s *storeSuite) inserted() outbox.Envelope {
+	s.t.Helper()
+	env := s.event(0)
+	s.insert(env)
+	return env
+}
+
+// insertedAs adds one event whose row is then of the given status, with
+// everything that a row of that status has, and leased to the owner unless that
+// is empty.
+func (s *storeSuite) insertedAs(status outbox.Status, owner string) (outbox.Envelope, RawRow) {
+	s.t.Helper()
+	env := s.inserted()
+	row := s.row(env.EventID)
+	row.Status = status
+	switch status {
+	case outbox.StatusNew:
+	case outbox.StatusRetry:
+		row.Attempts, row.LastError = 3, "the third failure"
+	case outbox.StatusDone:
+		row.DoneAt = suiteTime.Add(time.Hour)
+	case outbox.StatusDead:
+		row.Attempts, row.LastError, row.DoneAt = 10, "the last failure", suiteTime.Add(time.Hour)
+	}
+	if owner != "" {
+		row.LockedBy, row.LockedAt = owner, s.now()
+	}
+	s.SetRow(s.t, env.EventID, row)
+	return env, row
+}
+
+func (s *storeSuite) row(id string) RawRow {
+	s.t.Helper()
+	row, ok := s.Row(s.t, id)
+	if !ok {
+		s.t.Fatalf("event %s has no row", id)
+	}
+	return row
+}
+
+// edit changes a row behind the store's back.
+func (s *storeSuite) edit(id string, change func(row *RawRow)) {
+	s.t.Helper()
+	row := s.row(id)
+	change(&row)
+	s.SetRow(s.t, id, row)
+}
+
+// now is the database's clock.
+func (s *storeSuite) now() time.Time {
+	s.t.Helper()
+	now, err := s.Store.Now(s.ctx, s.DB)
+	s.ok("Now", err)
+	return now
+}
+
+func (s *storeSuite) poll(q outbox.PollQuery) outbox.Batch {
+	s.t.Helper()
+	b, err := s.Store.Poll(s.ctx, s.DB, q)
+	s.ok("Poll", err)
+	return b
+}
+
+// pollAt polls up to 1,000 rows that are due the given time after suiteTime.
+func (s *storeSuite) pollAt(after time.Duration) outbox.Batch {
+	s.t.Helper()
+	return s.poll(outbox.PollQuery{Now: suiteTime.Add(after), Limit: 1000})
+}
+
+// later is behind the due time of all that the suite does not delay.
+const later = time.Hour
+
+func (s *storeSuite) claimFor(owner string, limit int) outbox.Batch {
+	s.t.Helper()
+	return s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, Owner: owner, LockTimeout: time.Minute})
+}
+
+func (s *storeSuite) claim(q outbox.ClaimQuery) outbox.Batch {
+	s.t.Helper()
+	b, err := s.Store.Claim(s.ctx, s.DB, q)
+	s.ok("Claim", err)
+	return b
+}
+
+func (s *storeSuite) mark(kind outbox.Outcome, owner string, marks ...outbox.Mark) int {
+	s.t.Helper()
+	n, err := s.Store.Mark(s.ctx, s.DB, kind, owner, marks)
+	s.ok("Mark "+kind.String(), err)
+	return n
+}
+
+func (s *storeSuite) queryDead(q outbox.DeadQuery) []outbox.DeadLetter {
+	s.t.Helper()
+	if q.Limit == 0 {
+		q.Limit = 1000
+	}
+	letters, err := s.Store.QueryDead(s.ctx, s.DB, q)
+	s.ok("QueryDead", err)
+	return letters
+}
+
+// ok fails the test on an error.
+func (s *storeSuite) ok(doing string, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("%s: %v", doing, err)
+	}
+}
+
+// count fails the test unless a number is the expected one.
+func (s *storeSuite) count(what string, got, want int) {
+	s.t.Helper()
+	if got != want {
+		s.t.Fatalf("%s: got %d, want %d", what, got, want)
+	}
+}
+
+// sameIDs compares ids in order.
+func (s *storeSuite) sameIDs(what string, got, want []string) {
+	s.t.Helper()
+	if !slices.Equal(got, want) {
+		s.t.Fatalf("%s:\n got %q\nwant %q", what, got, want)
+	}
+}
+
+// sameRow compares a row with the expected one.
+func (s *storeSuite) sameRow(what, id string, want RawRow) {
+	s.t.Helper()
+	got := s.row(id)
+	if !sameRow(got, want) {
+		s.t.Fatalf("%s:\n got %+v\nwant %+v", what, got, want)
+	}
+}
+
+func sameRow(r, o RawRow) bool {
+	return r.Status == o.Status && r.Attempts == o.Attempts &&
+		r.AvailableAt.Equal(o.AvailableAt) && r.CreatedAt.Equal(o.CreatedAt) &&
+		r.DoneAt.Equal(o.DoneAt) && r.LockedAt.Equal(o.LockedAt) &&
+		r.LastError == o.LastError && r.LockedBy == o.LockedBy
+}
+
+// clockSlack is how much coarser than Now a time that a statement takes from
+// the database's clock may be: SQLite's own clock has milliseconds.
+const clockSlack = 5 * time.Millisecond
+
+// duringCall fails the test unless a time that the database took lies between
+// Now before a call and Now after it.
+func (s *storeSuite) duringCall(what string, at, before time.Time) {
+	s.t.Helper()
+	after := s.now()
+	if at.Before(before.Add(-clockSlack)) || at.After(after.Add(clockSlack)) {
+		s.t.Fatalf("%s: %v is not between %v and %v on the database's clock", what, at, before, after)
+	}
+}
+
+// eventually polls a condition for as long as the subtest may take.
+func (s *storeSuite) eventually(what string, condition func() bool) {
+	s.t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for !condition() {
+		select {
+		case <-ticker.C:
+		case <-s.ctx.Done():
+			s.t.Fatalf("%s: it did not happen: %v", what, context.Cause(s.ctx))
+		}
+	}
+}
+
+func idsOf(envs []outbox.Envelope) []string {
+	ids := make([]string, len(envs))
+	for i := range envs {
+		ids[i] = envs[i].EventID
+	}
+	return ids
+}
+
+func deadIDs(letters []outbox.DeadLetter) []string {
+	ids := make([]string, len(letters))
+	for i := range letters {
+		ids[i] = letters[i].EventID
+	}
+	return ids
+}
+
+func marksOf(envs []outbox.Envelope) []outbox.Mark {
+	marks := make([]outbox.Mark, len(envs))
+	for i := range envs {
+		marks[i] = outbox.Mark{EventID: envs[i].EventID}
+	}
+	return marks
+}
