@@ -26,7 +26,7 @@ type stuck struct {
 
 func (s *stuck) memory() *outboxtest.Store { return s.Store }
 
-func (s *stuck) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
+func (s *stuck) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	s.marks.Add(1)
 	takes := s.takes
 	if s.locked.Load() && slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.EventID == "locked" }) {
@@ -34,9 +34,9 @@ func (s *stuck) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, own
 	}
 	select {
 	case <-time.After(takes):
-		return s.Store.Mark(ctx, db, kind, owner, marks)
+		return s.Store.Mark(ctx, db, kind, marks)
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

@@ -33,16 +33,16 @@ type landing struct {
 
 func (s *landing) memory() *outboxtest.Store { return s.Store }
 
-func (s *landing) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
+func (s *landing) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if kind == outbox.OutcomeReleased {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.releases = append(s.releases, time.Now())
 		if s.err != nil || !s.landed {
-			return 0, s.err
+			return nil, s.err
 		}
 	}
-	return s.Store.Mark(ctx, db, kind, owner, marks)
+	return s.Store.Mark(ctx, db, kind, marks)
 }
 
 func (s *landing) land() {
@@ -123,7 +123,7 @@ func TestALeaseInDoubtIsForgottenWhenItIsOver(t *testing.T) {
 			require.Len(t, tries, 2*8)
 			require.Less(t, tries[len(tries)-1], 5*time.Minute)
 			require.Greater(t, tries[len(tries)-1], time.Minute)
-			warned := counted(book.about("in doubt"))
+			warned := counted(book.about("could not be given back"))
 			if err == nil {
 				require.Zero(t, warned)
 			} else {
@@ -131,34 +131,6 @@ func TestALeaseInDoubtIsForgottenWhenItIsOver(t *testing.T) {
 			}
 			require.NoError(t, e.Close(t.Context()))
 		}
-	})
-}
-
-// A caller who tries the transaction again with the same id writes the row anew,
-// if the first COMMIT failed: its lease is of an event in hand.
-func TestALeaseInDoubtIsLeftAloneWhileItsEventIsInHand(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := &landing{Store: outboxtest.NewStore()}
-		proceed := make(chan struct{})
-		e := start(t, outbox.Config{Store: store, Mode: multi("me", 5*time.Minute)},
-			func(context.Context, outbox.Envelope) (outbox.Result, error) {
-				<-proceed
-				return outbox.Done(), nil
-			})
-		scope := outboxtest.NewScope(e.store.DB())
-		_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("again")})
-		require.NoError(t, err)
-		begin := time.Now()
-		require.NoError(t, scope.CommitUnknown(false))
-		synctest.Wait()
-		e.write(said("again"))
-		store.land()
-		time.Sleep(2 * time.Second)
-		require.Equal(t, []time.Duration{0}, store.after(begin), "tried since its listener runs")
-		close(proceed)
-		e.await("again", outbox.StatusDone)
-		require.NoError(t, e.Close(t.Context()))
 	})
 }
 
@@ -186,34 +158,39 @@ func TestATransactionThatEndsAfterCloseGivesItsLeaseUp(t *testing.T) {
 		for _, away := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", and the database is away"}[away], func(t *testing.T) {
 				t.Parallel()
-				store := &landing{Store: outboxtest.NewStore(), landed: true}
-				book := &logbook{}
-				e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: multi("me", 5*time.Minute)},
-					deliverTo(make(chan outbox.Envelope, 1)))
-				scope := outboxtest.NewScope(e.store.DB())
-				_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("1"), said("2")})
-				require.NoError(t, err)
-				require.NoError(t, e.Close(t.Context()))
-				if away {
-					store.err = sql.ErrConnDone
-				}
-				require.NoError(t, end(scope))
-				lines := book.about("ended after closing")
-				if away {
-					require.EqualValues(t, 2, counted(lines))
-					return
-				}
-				require.Empty(t, lines)
-				for _, row := range store.Rows() {
-					require.Empty(t, row.LockedBy)
-				}
-				got := make(chan outbox.Envelope, 2)
-				start(t, outbox.Config{Store: store, Mode: multi("other", 5*time.Minute)}, deliverTo(got))
-				for range 2 {
-					require.Zero(t, (<-got).Attempts)
-				}
+				synctest.Test(t, func(t *testing.T) { endAfterClose(t, end, away) })
 			})
 		}
+	}
+}
+
+func endAfterClose(t *testing.T, end func(*outboxtest.Scope) error, away bool) {
+	store := &landing{Store: outboxtest.NewStore(), landed: true}
+	book := &logbook{}
+	e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: multi("me", 5*time.Minute)},
+		deliverTo(make(chan outbox.Envelope, 1)))
+	scope := outboxtest.NewScope(e.store.DB())
+	_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("1"), said("2")})
+	require.NoError(t, err)
+	require.NoError(t, e.Close(t.Context()))
+	if away {
+		store.err = errors.New("the pool is closed")
+	}
+	require.NoError(t, end(scope))
+	synctest.Wait()
+	lines := book.about("could not be given back")
+	if away {
+		require.EqualValues(t, 2, counted(lines))
+		return
+	}
+	require.Empty(t, lines)
+	for _, row := range store.Rows() {
+		require.Empty(t, row.LockedBy)
+	}
+	got := make(chan outbox.Envelope, 2)
+	start(t, outbox.Config{Store: store, Mode: multi("other", 5*time.Minute)}, deliverTo(got))
+	for range 2 {
+		require.Zero(t, (<-got).Attempts)
 	}
 }
 

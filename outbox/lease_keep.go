@@ -2,13 +2,14 @@ package outbox
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 )
 
 // leaseKeeper renews the leases of the events that this node has in hand, three
 // times in the time that a lease lasts, so that a listener may take longer than
-// that. Events of open transactions are left out: their rows are locked.
+// that.
 type leaseKeeper struct {
 	d      *Dispatcher
 	db     DB
@@ -16,6 +17,8 @@ type leaseKeeper struct {
 	ctx    context.Context // ends when the keeper is closed
 	cancel context.CancelFunc
 	done   chan struct{}
+
+	failing burst
 }
 
 // Limits of the lease keeper.
@@ -31,6 +34,10 @@ const (
 func newLeaseKeeper(d *Dispatcher, db DB, store Store) *leaseKeeper {
 	k := &leaseKeeper{d: d, db: db, store: store, done: make(chan struct{})}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
+	k.failing = burst{
+		log: d.log, level: slog.LevelError, message: "outbox: leases could not be renewed, trying again",
+		ended: "outbox: leases are renewed again",
+	}
 	return k
 }
 
@@ -38,16 +45,16 @@ func (k *leaseKeeper) start() { go k.run() }
 
 func (k *leaseKeeper) run() {
 	defer close(k.done)
-	lease := k.d.claim.LockTimeout
+	lease := k.d.lockTimeout
 	ticker := time.NewTicker(max(lease/3, time.Millisecond))
 	defer ticker.Stop()
 	again := time.NewTimer(0)
 	defer again.Stop()
-	var failed []string
+	var failed []Lease
 	for {
 		select {
 		case <-ticker.C:
-			failed = k.renew(k.d.track.inFlightIDs(), false)
+			failed = k.renew(k.d.track.leases(), false)
 		case <-again.C:
 			failed = k.renew(failed, len(failed) == 1)
 		case <-k.ctx.Done():
@@ -63,10 +70,10 @@ func (k *leaseKeeper) run() {
 // locked fails all that are renewed with it: they are tried again in ever smaller
 // pieces, when the others are done. A piece, which may hold that row, gets less
 // time.
-func (k *leaseKeeper) renew(ids []string, piece bool) (failed []string) {
+func (k *leaseKeeper) renew(leases []Lease, piece bool) (failed []Lease) {
 	var last error
 	inARow := 0
-	chunks := slices.Collect(slices.Chunk(ids, renewBatch))
+	chunks := slices.Collect(slices.Chunk(leases, renewBatch))
 	for i, whole := 0, len(chunks); i < len(chunks); i++ {
 		chunk := chunks[i]
 		err := k.renewChunk(chunk, piece || i >= whole)
@@ -89,24 +96,26 @@ func (k *leaseKeeper) renew(ids []string, piece bool) (failed []string) {
 		chunks = slices.AppendSeq(chunks, slices.Chunk(chunk, (len(chunk)+renewPieces-1)/renewPieces))
 	}
 	if len(failed) > 0 {
-		k.d.log.Error("outbox: leases could not be renewed, trying again", logKeyOwner, k.d.claim.Owner, logKeyCount, len(failed), logKeyError, last.Error())
+		k.failing.add(len(failed), logKeyOwner, k.d.names.owner, logKeyError, last.Error())
+	} else {
+		k.failing.end()
 	}
 	return failed
 }
 
-func (k *leaseKeeper) renewChunk(ids []string, piece bool) error {
-	lease := k.d.claim.LockTimeout
+func (k *leaseKeeper) renewChunk(leases []Lease, piece bool) error {
+	lease := k.d.lockTimeout
 	limit := min(lease/4, renewTimeout)
 	if piece {
 		limit = min(lease/16, pieceTimeout)
 	}
 	ctx, cancel := context.WithTimeout(k.ctx, limit)
 	defer cancel()
-	_, err := k.store.Renew(ctx, k.db, k.d.claim.Owner, ids)
-	return err
+	return k.store.Renew(ctx, k.db, leases)
 }
 
 func (k *leaseKeeper) close() {
 	k.cancel()
 	<-k.done
+	k.failing.flush()
 }

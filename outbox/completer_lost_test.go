@@ -59,15 +59,10 @@ func answer(id string) (outbox.Result, error) {
 // steal has another node take all events over.
 func steal(t *testing.T, store *outboxtest.Store) {
 	t.Helper()
-	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Owner: "thief"})
+	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Lease: "thief/1"})
 	require.NoError(t, err)
 	require.NotZero(t, b.Len())
 }
-
-// mute is a store that cannot be asked for states.
-type mute struct{ outbox.Store }
-
-func (m mute) memory() *outboxtest.Store { return m.Store.(*outboxtest.Store) }
 
 // gated is a store whose first outcome takes until the gate opens, so that the
 // others gather meanwhile.
@@ -78,9 +73,9 @@ type gated struct {
 
 func (s *gated) memory() *outboxtest.Store { return s.Store }
 
-func (s *gated) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
+func (s *gated) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	<-s.gate
-	return s.Store.Mark(ctx, db, kind, owner, marks)
+	return s.Store.Mark(ctx, db, kind, marks)
 }
 
 // Another node takes one event of each kind over; with "kept" a second one of
@@ -144,13 +139,13 @@ type forgetful struct {
 
 func (s *forgetful) memory() *outboxtest.Store { return s.Store }
 
-func (s *forgetful) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
-	n, err := s.Store.Mark(ctx, db, kind, owner, marks)
+func (s *forgetful) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	n, err := s.Store.Mark(ctx, db, kind, marks)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.lost[kind] {
 		s.lost[kind] = true
-		return 0, errors.New("the connection broke")
+		return nil, errors.New("the connection broke")
 	}
 	return n, err
 }
@@ -209,53 +204,13 @@ func finishElsewhere(t *testing.T, ids []string, onDone outbox.OnDone) {
 		finished = outbox.OutcomeDelete
 	}
 	for kind, id := range map[outbox.Outcome]string{finished: ids[0], outbox.OutcomeDead: "dead"} {
-		n, err := store.Store.Mark(t.Context(), store.DB(), kind, "thief", []outbox.Mark{{EventID: id}})
+		left, err := store.Store.Mark(t.Context(), store.DB(), kind, []outbox.Mark{{EventID: id, Lease: "thief/1"}})
 		require.NoError(t, err)
-		require.Equal(t, 1, n)
+		require.Empty(t, left)
 	}
 	close(release)
 	synctest.Wait() // all the others wait to be
 	close(store.gate)
 	require.NoError(t, e.Close(context.Background()))
 	told.require(t, len(ids), 0, 0, 0, 2)
-}
-
-func TestAStoreThatCannotBeAskedKnowsAllOrNothing(t *testing.T) {
-	t.Parallel()
-	store, told := outboxtest.NewStore(), &ledger{}
-	running, release := make(chan struct{}), make(chan struct{})
-	e := start(t, outbox.Config{Store: mute{store}, Metrics: told, Mode: outbox.MultiNode{
-		Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow"},
-	}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
-		close(running)
-		<-release
-		return outbox.Dead("no such thing"), nil
-	})
-	e.write(said("dead"))
-	<-running
-	steal(t, store)
-	close(release)
-	require.NoError(t, e.Close(context.Background()))
-	told.require(t, 0, 0, 0, 0, 1)
-}
-
-func TestASynchronousDeliveryThatLostItsLeaseSaysSo(t *testing.T) {
-	t.Parallel()
-	store, told := outboxtest.NewStore(), &ledger{}
-	e := build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
-	e.write(said("dead"))
-	steal(t, store)
-	routes := outbox.NewRegistry()
-	require.NoError(t, routes.Register(outbox.On("", "Said", outbox.ListenerFunc(
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) { return answer(env.EventID) }))))
-	d, err := outbox.NewDispatcher(outbox.DispatcherConfig{
-		DB: store.DB(), Store: store, Registry: routes, Claim: &outbox.ClaimOptions{Owner: "slow"}, Metrics: told, Logger: quiet,
-	})
-	require.NoError(t, err)
-	env := said("dead")
-	env.AggregateType = outbox.Global
-	_, err = d.Deliver(t.Context(), env)
-	require.ErrorIs(t, err, outbox.ErrLeaseLost)
-	told.require(t, 0, 0, 0, 0, 1)
-	require.NoError(t, d.Close(t.Context()))
 }
