@@ -110,7 +110,7 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable) {
 func (p *Poller) markDead(ctx context.Context, marks []Mark) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	n, err := p.store.Mark(ctx, p.db, OutcomeDead, p.owner(), marks)
+	n, err := markOwned(ctx, p.store, p.db, OutcomeDead, p.owner(), marks)
 	if err != nil {
 		p.unburied.add(len(marks), logKeyError, err.Error())
 	}

@@ -16,7 +16,7 @@ func (p *Poller) readClaimed(ctx context.Context, now, createdBefore time.Time, 
 	defer cancel()
 	b, err := p.store.Claim(ctx, p.db, ClaimQuery{
 		Now: now, CreatedBefore: createdBefore, Limit: limit,
-		Owner: p.claim.Owner, LockTimeout: p.claim.LockTimeout, FreshOnly: p.bounded() && !takeovers,
+		Lease: p.claim.Owner, LockTimeout: p.claim.LockTimeout, FreshOnly: p.bounded() && !takeovers,
 	})
 	if err != nil {
 		return Batch{}, fmt.Errorf("outbox: claiming due events: %w", err)
@@ -77,7 +77,7 @@ func (p *Poller) giveBack(envs []Envelope) {
 	// over at once.
 	ctx, cancel := context.WithTimeout(context.Background(), DefaultDrainTimeout)
 	defer cancel()
-	if _, err := p.store.Mark(ctx, p.db, OutcomeReleased, p.owner(), marks); err != nil {
+	if _, err := markOwned(ctx, p.store, p.db, OutcomeReleased, p.owner(), marks); err != nil {
 		p.log.Error("outbox: claimed events could not be given back, their leases have to expire", logKeyCount, len(envs), logKeyError, err.Error())
 	}
 }

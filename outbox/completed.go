@@ -64,19 +64,8 @@ func shown(kind Outcome, group []*outcome, states map[string]RowState) []*outcom
 	return seen
 }
 
-func (c *completer) states(ctx context.Context, group []*outcome) (map[string]RowState, bool) {
-	reader, ok := c.store.(StateReader)
-	if !ok {
-		return nil, false
-	}
-	ids := make([]string, len(group))
-	for i, o := range group {
-		ids[i] = o.mark.EventID
-	}
-	ctx, cancel := context.WithTimeout(ctx, completerPatience)
-	defer cancel()
-	states, err := reader.States(ctx, c.db, ids)
-	return states, err == nil
+func (c *completer) states(context.Context, []*outcome) (map[string]RowState, bool) {
+	return nil, false
 }
 
 // shows reports whether a row, if there is one, stands as after that outcome.
@@ -90,11 +79,11 @@ func (s RowState) shows(kind Outcome, there bool) bool {
 	case OutcomeDead:
 		return s.Status == StatusDead
 	case OutcomeRetry:
-		return s.Status == StatusRetry && s.Owner == ""
+		return s.Status == StatusRetry && s.Lease == ""
 	case OutcomeDeferred:
-		return s.Status == StatusNew && s.Owner == ""
+		return s.Status == StatusNew && s.Lease == ""
 	case OutcomeReleased:
-		return s.Owner == ""
+		return s.Lease == ""
 	default:
 		return false
 	}

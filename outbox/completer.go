@@ -127,7 +127,7 @@ func (c *completer) releaseNow(ctx context.Context, ids []string) (int, error) {
 	for i, id := range ids {
 		marks[i] = Mark{EventID: id}
 	}
-	n, err := c.store.Mark(ctx, c.db, OutcomeReleased, c.owner, marks)
+	n, err := markOwned(ctx, c.store, c.db, OutcomeReleased, c.owner, marks)
 	if n > 0 {
 		c.d.wakePoller()
 	}
@@ -219,7 +219,7 @@ func (c *completer) markOnce(ctx context.Context, kind Outcome, group []*outcome
 	for i, o := range group {
 		marks[i] = o.mark
 	}
-	return c.store.Mark(ctx, c.db, kind, c.owner, marks)
+	return markOwned(ctx, c.store, c.db, kind, c.owner, marks)
 }
 
 // reclaimable reports whether this node may have claimed a row anew before a

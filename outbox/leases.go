@@ -102,7 +102,7 @@ func (k *leaseKeeper) renewChunk(ids []string, piece bool) error {
 	}
 	ctx, cancel := context.WithTimeout(k.ctx, limit)
 	defer cancel()
-	_, err := k.store.Renew(ctx, k.db, k.d.claim.Owner, ids)
+	err := k.store.Renew(ctx, k.db, leasesOf(k.d.claim.Owner, ids))
 	return err
 }
 

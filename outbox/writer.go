@@ -125,7 +125,7 @@ func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope)
 	}
 	owner := w.reserve(sealed)
 	inserted := time.Now()
-	if err := w.store.Insert(ctx, scope, sealed, owner); err != nil {
+	if err := w.store.Insert(ctx, scope, sealed, owner, time.Now()); err != nil {
 		w.unreserve(sealed)
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope)
 	if err != nil || len(sealed) == 0 {
 		return []string{}, err
 	}
-	if err := w.store.Insert(ctx, tx, sealed, ""); err != nil {
+	if err := w.store.Insert(ctx, tx, sealed, "", time.Time{}); err != nil {
 		return nil, err
 	}
 	w.afterWrite(ctx, sealed)
