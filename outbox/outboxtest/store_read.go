@@ -26,7 +26,7 @@ func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outb
 		env:    outbox.Envelope{EventID: q.After.EventID},
 	}
 	rows := s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && (q.After.IsZero() || dueFirst(r, after) > 0)
+		return r.due(q.Now, q.CreatedBefore) && r.LockedBy == "" && (q.After.IsZero() || dueFirst(r, after) > 0)
 	})
 	return batchOf(first(rows, q.Limit)), nil
 }
@@ -41,13 +41,14 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	now := s.clock()
 	expiry := now.Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && (r.LockedBy == "" || !q.FreshOnly && r.LockedAt.Before(expiry))
+		return r.due(q.Now, q.CreatedBefore) && (r.LockedBy == "" || r.LockedBy == q.Lease || !q.FreshOnly && r.LockedAt.Before(expiry))
 	}), q.Limit)
 	for _, r := range rows {
-		if r.LockedBy != "" {
-			r.Attempts++ // whoever held it died with it
+		// A lease that expired is of a process that died with the event.
+		if r.LockedBy != q.Lease && (q.CountAll || r.LockedBy != "") {
+			r.Attempts++
 		}
-		r.LockedBy, r.LockedAt = q.Owner, now
+		r.LockedBy, r.LockedAt = q.Lease, now
 	}
 	return batchOf(rows), nil
 }
