@@ -32,7 +32,7 @@ type row struct {
 	attempts                       int
 	createdAt, availableAt, diedAt timestamp
 	lastError                      sql.NullString
-	leased                         bool // MySQL: the row that is claimed has an expired lease
+	attempt                        int // MySQL: what the claim adds to attempts
 }
 
 // fields are the destinations of columns.

@@ -117,15 +117,15 @@ func (q *query) now() *query {
 	return q.arg(q.d.timeArg(time.Now()))
 }
 
-// ago writes the database's clock, d ago.
-func (q *query) ago(d time.Duration) *query {
+// fromNow writes the database's clock, d later.
+func (q *query) fromNow(d time.Duration) *query {
 	switch q.d {
 	case postgres:
-		return q.add("clock_timestamp() - CAST(").arg(d.Microseconds()).add(" AS BIGINT) * INTERVAL '1 microsecond'")
+		return q.add("clock_timestamp() + CAST(").arg(d.Microseconds()).add(" AS BIGINT) * INTERVAL '1 microsecond'")
 	case sqlite:
-		return q.arg(q.d.timeArg(time.Now().Add(-d)))
+		return q.arg(q.d.timeArg(time.Now().Add(d)))
 	default:
-		return q.add("UTC_TIMESTAMP(6) - INTERVAL ").arg(d.Microseconds()).add(" MICROSECOND")
+		return q.add("UTC_TIMESTAMP(6) + INTERVAL ").arg(d.Microseconds()).add(" MICROSECOND")
 	}
 }
 

@@ -76,11 +76,11 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 				return b.Len(), err
 			}},
 			{"claim", func() (int, error) {
-				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Owner: "me", LockTimeout: time.Hour})
+				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour})
 				return b.Len(), err
 			}},
 			{"claim of fresh rows", func() (int, error) {
-				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Owner: "me", LockTimeout: time.Hour, FreshOnly: true})
+				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
 				return b.Len(), err
 			}},
 			{"next due", func() (int, error) {
