@@ -15,6 +15,7 @@ var claimTests = []storeTest{
 	{"OnlyNewAndRetryRows", claimStatuses},
 	{"ChosenByDueTimeReturnedOldestFirst", claimOrder},
 	{"CreatedBefore", claimCreatedBefore},
+	{"OnlyRowsOfTheEventsThatAreNamed", claimNamed},
 	{"RowsOfALiveLeaseAreSkipped", claimSkipsLeased},
 	{"ConcurrentClaimsAreDisjointAndComplete", claimConcurrently},
 	{"LockedRowsAreSkippedWithoutWaiting", claimSkipsLocked},
@@ -54,6 +55,24 @@ func claimDue(s *storeSuite) {
 	s.count("rows a microsecond early", s.claim(q).Len(), 0)
 	q.Now = env.AvailableAt
 	s.count("rows at the time", s.claim(q).Len(), 1)
+}
+
+func claimNamed(s *storeSuite) {
+	free, _ := s.insertedAs(outbox.StatusNew, "")
+	expired, _ := s.insertedAs(outbox.StatusRetry, "node-2/1")
+	s.expire(expired.EventID, time.Hour)
+	held, row := s.insertedAs(outbox.StatusNew, "node-2/2")
+	done, _ := s.insertedAs(outbox.StatusDone, "")
+	other, otherRow := s.insertedAs(outbox.StatusNew, "")
+	b := s.claim(outbox.ClaimQuery{
+		Now: suiteTime.Add(later), Limit: 10, Lease: "node-1/1", LockTimeout: time.Minute, CountAll: true,
+		EventIDs: []string{held.EventID, expired.EventID, done.EventID, free.EventID, "no such event"},
+	})
+	s.sameIDs("ids", idsOf(b.Envelopes), []string{free.EventID, expired.EventID})
+	s.count("attempts of the event that was free", b.Envelopes[0].Attempts, 1)
+	s.count("attempts of the event whose lease expired", b.Envelopes[1].Attempts, 4)
+	s.sameRow("a row under a live lease", held.EventID, row)
+	s.sameRow("a row of another event", other.EventID, otherRow)
 }
 
 func claimStatuses(s *storeSuite) {

@@ -11,6 +11,7 @@ var pollTests = []storeTest{
 	{"RowsAreDueAtTheirTimeAndNotBefore", pollDue},
 	{"OnlyNewAndRetryRows", pollStatuses},
 	{"LeasedRowsAreLeftOutAndNothingChanges", pollChangesNothing},
+	{"RowsWhoseLeaseExpiredAreNamed", pollExpired},
 	{"ChosenByDueTimeReturnedOldestFirst", pollOrder},
 	{"CreatedBefore", pollCreatedBefore},
 	{"CursorCoversEveryRowOnce", pollCursor},
@@ -45,12 +46,27 @@ func pollStatuses(s *storeSuite) {
 func pollChangesNothing(s *storeSuite) {
 	leased, leasedRow := s.insertedAs(outbox.StatusRetry, "node-1/1")
 	env, row := s.insertedAs(outbox.StatusRetry, "")
-	expired, _ := s.insertedAs(outbox.StatusNew, "node-1/1")
-	s.expire(expired.EventID, 24*time.Hour)
 	s.sameIDs("ids", idsOf(s.pollAt(later).Envelopes), []string{env.EventID})
 	s.sameRow("row after the poll", env.EventID, row)
 	s.sameRow("leased row after the poll", leased.EventID, leasedRow)
 	s.sameIDs("ids of a second poll", idsOf(s.pollAt(later).Envelopes), []string{env.EventID})
+}
+
+func pollExpired(s *storeSuite) {
+	s.insertedAs(outbox.StatusNew, "node-1/1")
+	expired, _ := s.insertedAs(outbox.StatusRetry, "node-1/1")
+	s.expire(expired.EventID, time.Hour)
+	row := s.row(expired.EventID)
+	env, _ := s.insertedAs(outbox.StatusNew, "")
+	done, _ := s.insertedAs(outbox.StatusDone, "node-1/1")
+	s.expire(done.EventID, time.Hour)
+	b := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10})
+	s.sameIDs("ids", idsOf(b.Envelopes), []string{env.EventID})
+	s.sameIDs("ids whose lease expired", b.Expired, []string{expired.EventID})
+	s.count("rows", b.Len(), 2)
+	s.sameRow("row after the poll", expired.EventID, row)
+	b = s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10, LockTimeout: 2 * time.Hour})
+	s.count("rows under a longer lock timeout", b.Len(), 1)
 }
 
 // orderEvents are events in the order of their creation whose due times run the

@@ -107,6 +107,9 @@ func (s *storeSuite) now() time.Time {
 
 func (s *storeSuite) poll(q outbox.PollQuery) outbox.Batch {
 	s.t.Helper()
+	if q.LockTimeout == 0 {
+		q.LockTimeout = time.Minute
+	}
 	b, err := s.Store.Poll(s.ctx, s.DB, q)
 	s.ok("Poll", err)
 	return b

@@ -26,7 +26,7 @@ func TestDrainFollowsTheEnginesRules(t *testing.T) {
 	}{
 		"done":          {status: outbox.StatusDone},
 		"error":         {outboxtest.Answer{Err: failure}, outbox.StatusRetry, time.Minute, 1, "it failed"},
-		"panic":         {outboxtest.Answer{Panic: "boom"}, outbox.StatusRetry, time.Minute, 1, "panic: boom"},
+		"panic":         {outboxtest.Answer{Panic: "boom"}, outbox.StatusRetry, time.Minute, 1, "panic at recorder.go:91: boom"},
 		"retry after":   {outboxtest.Answer{Result: outbox.RetryAfter(time.Hour)}, outbox.StatusNew, time.Hour, 0, ""},
 		"retry error":   {outboxtest.Answer{Err: outbox.RetryAfterError(time.Hour, failure)}, outbox.StatusRetry, time.Hour, 1, "it failed (retry after 1h0m0s)"},
 		"dead":          {outboxtest.Answer{Result: outbox.Dead("no use")}, outbox.StatusDead, 0, 0, "no use"},

@@ -61,11 +61,11 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 	var all []row
 	for _, pending := range s.pending() {
 		q := s.query(512)
-		q.add("SELECT ").columns("").add(" FROM ").table(s).add(" WHERE ").
-			due(pending, p.Now, p.CreatedBefore).free().after(p.After).add(dueOrder).arg(p.Limit)
+		q.add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ").table(s).add(" WHERE ").
+			due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).after(p.After).add(dueOrder).arg(p.Limit)
 		err := s.rows(ctx, db, "polling due events", q, func(rows *sql.Rows) error {
 			var r row
-			err := rows.Scan(r.fields()...)
+			err := rows.Scan(append(r.fields(), &r.leased)...)
 			all = append(all, r)
 			return err
 		})
@@ -149,12 +149,13 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	return s.batch(all), nil
 }
 
-// free writes the condition of rows that are not leased. The CASE, here as in
+// free writes the condition of rows that are not leased, or whose lease expired.
+// The CASE, here as in
 // claimable, keeps PostgreSQL from guessing by its statistics how many those are:
 // statistics of a moment at which all rows were leased would have it read and sort
 // the backlog.
-func (q *query) free() *query {
-	return q.add(" AND CASE WHEN locked_at IS NULL THEN TRUE ELSE FALSE END")
+func (q *query) free(lockTimeout time.Duration) *query {
+	return q.add(" AND CASE WHEN locked_at IS NULL OR locked_at < ").fromNow(-lockTimeout).add(" THEN TRUE ELSE FALSE END")
 }
 
 // claimable writes the condition of rows that a claim takes.
@@ -163,7 +164,11 @@ func (q *query) claimable(c outbox.ClaimQuery) *query {
 	if !c.FreshOnly {
 		q.add(" OR locked_at < ").fromNow(-c.LockTimeout)
 	}
-	return q.add(" THEN TRUE ELSE FALSE END")
+	q.add(" THEN TRUE ELSE FALSE END")
+	if len(c.EventIDs) > 0 {
+		q.add(" AND ").ids("event_id", c.EventIDs)
+	}
+	return q
 }
 
 // attempt writes what a claim adds to a row's attempts.
