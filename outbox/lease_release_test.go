@@ -39,7 +39,7 @@ func (s *landing) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, m
 		defer s.mu.Unlock()
 		s.releases = append(s.releases, time.Now())
 		if s.err != nil || !s.landed {
-			return nil, s.err
+			return alone(marks, outbox.RowState{}), s.err
 		}
 	}
 	return s.Store.Mark(ctx, db, kind, marks)
@@ -219,13 +219,14 @@ func TestATransactionThatEndsAfterCloseOnEveryDatabase(t *testing.T) {
 			}
 			committed := tx.Commit()
 			var leased int
-			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event WHERE locked_by IS NOT NULL").Scan(&leased))
+			require.Eventually(t, func() bool {
+				require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event WHERE locked_by IS NOT NULL").Scan(&leased))
+				return leased == len(book.about("could not be given back"))
+			}, 20*time.Second, 5*time.Millisecond)
 			if !poolToo {
 				require.NoError(t, committed)
 				require.Zero(t, leased)
-				continue
 			}
-			require.Len(t, book.about("ended after closing"), leased, "%v", committed)
 		}
 	})
 }

@@ -265,10 +265,14 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		if !taken {
 			return read, p.waitForRoom(), nil
 		}
-		if n < q.limit && q.kind != suspects {
-			break
-		}
 		last = q.kind
+		if n == q.limit || q.kind == suspects {
+			continue
+		}
+		if q.kind == plain && p.takeoversWait() && p.takeoverRoom() > 0 {
+			continue
+		}
+		break
 	}
 	p.logTakeovers()
 	p.cursor = Cursor{}

@@ -33,7 +33,7 @@ func (p *Poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
 	case last != plain:
 	case died:
 		q.kind = suspects
-	case d.claims && p.claiming == "" && !time.Now().Before(p.takeoverAt):
+	case d.claims && p.claiming == "" && !p.takeoverAt.After(time.Now()):
 		q.kind = takeovers
 	}
 	if q.kind != plain {

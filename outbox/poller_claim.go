@@ -79,12 +79,13 @@ func (p *Poller) claimSuspects(ctx context.Context, limit int) (b Batch, lease s
 	return p.claimThese(ctx, *died, ids, true)
 }
 
-// takeExpired takes over rows whose lease expired, in a mode without leases.
+// takeExpired takes over rows whose lease expired, in a mode without leases: they
+// were suspect before, and come one by one.
 func (p *Poller) takeExpired(ctx context.Context, expired []string) error {
 	if len(expired) == 0 || p.dispatcher == nil {
 		return nil
 	}
-	room := max(p.takeoverRoom(), 0)
+	room := max(p.takeoverRoomOf(true), 0)
 	b, lease, err := p.claimThese(ctx, p.read, expired[:min(len(expired), room)], false)
 	if err != nil {
 		return err
@@ -107,10 +108,25 @@ func (p *Poller) claimThese(ctx context.Context, now time.Time, ids []string, co
 	return b, lease, err
 }
 
-// takeoverRoom is how many events may be taken over now.
-func (p *Poller) takeoverRoom() int {
+// takeoversWait reports whether there may be more to take over than there was
+// room for.
+func (p *Poller) takeoversWait() bool {
 	d := p.dispatcher
-	room, waits := d.track.takeoverRoom(d.opts.Workers)
+	return d != nil && (d.claims && p.takenOver > 0 && p.takeoverAt.IsZero() || p.died.Load() != nil)
+}
+
+// takeoverRoom is how many events may be taken over now. The poller looks again
+// when there is room that comes by waiting.
+func (p *Poller) takeoverRoom() int {
+	return p.takeoverRoomOf(p.dispatcher.opts.MaxAttempts < spareAttempts)
+}
+
+// spareAttempts are as many as let an event survive that is beside a poison event
+// a few times. With fewer, events are taken over one by one.
+const spareAttempts = 5
+
+func (p *Poller) takeoverRoomOf(oneByOne bool) int {
+	room, waits := p.dispatcher.track.takeoverRoom(p.dispatcher.opts.Workers, oneByOne)
 	if room <= 0 && waits {
 		p.agenda.note(p.clock.Now().Add(takeoverStep))
 	}
@@ -143,7 +159,7 @@ func (p *Poller) giveBack(envs []Envelope, lease string) {
 
 // logTakeovers writes one line for the events that were taken over.
 func (p *Poller) logTakeovers() {
-	if p.takenOver > 0 {
+	if p.takenOver > 0 && !p.takeoversWait() {
 		p.log.Info("outbox: took over events that a process which died may have had in hand", logKeyCount, p.takenOver, logKeyOwner, p.dispatcher.names.owner)
 		p.takenOver = 0
 	}

@@ -70,8 +70,8 @@ type tracker struct {
 	left    map[string]struct{} // what left the tracker since the read began
 
 	takeovers int       // in hand
-	survived  int       // not in hand any more
-	since     time.Time // of the first takeover
+	survived  int       // not in hand any more, of those taken over the first time
+	since     time.Time // since when there is one in hand
 	wake      func()    // called when one leaves; it must not block
 }
 
@@ -137,8 +137,7 @@ func (t *tracker) acquire(d *delivery) bool {
 	d.state = inHand
 	t.events[d.id()] = d
 	if d.takeover {
-		t.takeovers++
-		if t.since.IsZero() {
+		if t.takeovers++; t.takeovers == 1 {
 			t.since = time.Now()
 		}
 	}
@@ -203,23 +202,30 @@ func (t *tracker) forget(d *delivery) {
 	d.state = untracked
 	if d.takeover {
 		t.takeovers--
-		t.survived++
+		if d.env.Attempts <= 1 {
+			t.survived++
+		}
 		t.wake()
 	}
 }
 
-// takeoverRoom is how many more events may be taken over now: one at first, one
-// more for each that left again, and one more for each [takeoverStep] that the
-// process survived; in all no more than can run at once. waits says that room
-// will come by waiting.
-func (t *tracker) takeoverRoom(workers int) (room int, waits bool) {
+// takeoverRoom is how many more events may be taken over now. That is one at
+// first, and one more for each [takeoverStep] that the process survives those in
+// hand; unless they come one by one, one more for each that left again; in all no
+// more than can run at once. Events that had attempts before do not make room for
+// others: the poison event and those beside which it killed a process are among
+// them. waits says that room will come by waiting.
+func (t *tracker) takeoverRoom(workers int, oneByOne bool) (room int, waits bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	allowed := 1 + t.survived
-	if !t.since.IsZero() {
+	allowed := 1
+	if !oneByOne {
+		allowed += t.survived
+	}
+	if t.takeovers > 0 {
 		allowed += int(time.Since(t.since) / takeoverStep)
 	}
-	return min(workers, allowed) - t.takeovers, allowed < workers
+	return min(workers, allowed) - t.takeovers, t.takeovers > 0 && allowed < workers
 }
 
 func (t *tracker) beginRead() {
