@@ -67,5 +67,5 @@ func TestOnCommitNeedsATransaction(t *testing.T) {
 	var field *outbox.FieldError
 	require.ErrorAs(t, nothing, &field)
 	require.ErrorIs(t, without, outbox.ErrNoTransaction)
-	require.ErrorContains(t, without, "is echomw.Transaction mounted")
+	require.ErrorContains(t, without, "mount echomw.Transaction")
 }

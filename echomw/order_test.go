@@ -18,18 +18,21 @@ import (
 	"github.com/outboxkit/outbox-go/echomw"
 )
 
-// failures are handlers that fail after they have written a success, or not.
+// failures are handlers that fail and have not answered.
 var failures = map[string]echo.HandlerFunc{
-	"panics":                 func(echo.Context) error { panic("boom") },
-	"panics after a success": func(c echo.Context) error { _ = c.JSON(http.StatusOK, echo.Map{"ok": true}); panic("boom") },
-	"panics with an error":   func(echo.Context) error { panic(errTest) },
-	"fails":                  func(echo.Context) error { return errTest },
-	"fails after a success":  func(c echo.Context) error { _ = c.JSON(http.StatusOK, echo.Map{"ok": true}); return errTest },
-	"answers itself":         func(c echo.Context) error { c.Error(errTest); return nil },
-	"answers itself after a success": func(c echo.Context) error {
-		_ = c.JSON(http.StatusOK, echo.Map{"ok": true})
-		c.Error(errTest)
-		return nil
+	"panics":               func(echo.Context) error { panic("boom") },
+	"panics with an error": func(echo.Context) error { panic(errTest) },
+	"fails":                func(echo.Context) error { return errTest },
+	"answers itself":       func(c echo.Context) error { c.Error(errTest); return nil },
+}
+
+// lateFailures are handlers that fail after they have written a success.
+var lateFailures = map[string]echo.HandlerFunc{
+	"panics": func(c echo.Context) error { _ = c.JSON(http.StatusOK, echo.Map{"ok": true}); panic("boom") },
+	"fails":  func(c echo.Context) error { _ = c.JSON(http.StatusOK, echo.Map{"ok": true}); return errTest },
+	"fails, with much text": func(c echo.Context) error {
+		_ = c.String(http.StatusOK, strings.Repeat("success ", 50_000))
+		return errTest
 	},
 }
 
@@ -47,8 +50,8 @@ func gunzip(t *testing.T, got answer) answer {
 	return got
 }
 
-// Recover and Logger answer errors themselves and return nil: without knowing of
-// it, the middleware would commit.
+// Recover and Logger call the error handler themselves and return nil: the
+// status that it wrote rolls back.
 func TestErrorsAnsweredInsideAndOutsideRollBack(t *testing.T) {
 	t.Parallel()
 	requestLogger := middleware.RequestLoggerWithConfig(middleware.RequestLoggerConfig{
@@ -105,46 +108,128 @@ func plain(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(w, r) })
 }
 
-// What an inner Gzip holds back or has compressed of a success is not mixed into
-// the answer of an error, and an error that a handler has rendered stays.
-func TestAnErrorThatWasRenderedIsSentOnce(t *testing.T) {
+// A success that was written is dropped when the handler then fails, also when
+// an inner Gzip has compressed it.
+func TestAFailureReplacesASuccess(t *testing.T) {
+	t.Parallel()
+	for order, mount := range map[string]func(a *app){
+		"alone":                   func(a *app) { a.transaction(outside(recovery())) },
+		"Gzip inside":             func(a *app) { a.transaction(outside(recovery()), middleware.Gzip()) },
+		"Gzip outside":            func(a *app) { a.transaction(outside(middleware.Gzip(), recovery())) },
+		"a net/http one inside":   func(a *app) { a.transaction(outside(recovery()), echo.WrapMiddleware(plain)) },
+		"a context of the app's":  func(a *app) { a.transaction(outside(recovery(), ownContexts)) },
+		"the transaction, doubly": func(a *app) { a.transaction(outside(recovery(), echomw.Transaction(a.transactor))) },
+	} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			a := newApp(t)
+			mount(a)
+			var rollbacks []string
+			for name, handler := range lateFailures {
+				a.POST("/"+name, a.writing(handler))
+				for _, encoding := range []string{"identity", "gzip"} {
+					got := gunzip(t, a.post("/"+strings.ReplaceAll(name, " ", "%20"), "Accept-Encoding", encoding))
+					a.wantAnswer(got, 500, `{"error":"internal"}`)
+					rollbacks = append(rollbacks, "rollback")
+					a.want(0, rollbacks...)
+				}
+			}
+		})
+	}
+}
+
+// Under a Recover inside, an error handler finds a success that was written and
+// leaves it: it is committed and sent.
+func TestASuccessThatTheErrorHandlerLeavesIsCommitted(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).transaction(nil, recovery())
+	a.POST("/", a.writing(lateFailures["panics"]))
+	a.wantAnswer(a.post("/"), 200, `{"ok":true}`)
+	a.want(1, "commit")
+}
+
+// An error that a handler has rendered itself is sent once.
+func TestAnErrorThatWasRenderedStays(t *testing.T) {
 	t.Parallel()
 	a := newApp(t).transaction(nil, logging(), middleware.Gzip(), recovery())
 	a.POST("/", a.writing(func(c echo.Context) error {
 		_ = c.JSON(http.StatusUnprocessableEntity, echo.Map{"field": "quantity"})
 		return errTest
 	}))
-	a.POST("/long", a.writing(func(c echo.Context) error {
-		_ = c.String(http.StatusOK, strings.Repeat("success ", 50_000))
-		panic("boom")
-	}))
 	for _, encoding := range []string{"identity", "gzip"} {
 		a.wantAnswer(gunzip(t, a.post("/", "Accept-Encoding", encoding)), 422, `{"field":"quantity"}`)
-		a.wantAnswer(gunzip(t, a.post("/long", "Accept-Encoding", encoding)), 500, `{"error":"internal"}`)
 	}
-	a.want(0, "rollback", "rollback", "rollback", "rollback")
+	a.want(0, "rollback", "rollback")
 }
 
-// An error handler that is set after the middleware, or that answers errors with
-// 200 as JSON-RPC does, is the one that is asked.
-func TestTheApplicationsOwnErrorHandlerAnswers(t *testing.T) {
+// An error handler may answer with 200, as JSON-RPC does, and flush that: an
+// error that reaches the middleware rolls back whatever the status.
+func TestAnErrorHandlerMayAnswerWithASuccess(t *testing.T) {
 	t.Parallel()
-	a := newApp(t).transaction(nil, recovery())
-	for name, handler := range failures {
-		a.POST("/"+name, a.writing(handler))
-	}
+	a := newApp(t).transaction(outside(recovery()))
 	a.HTTPErrorHandler = func(_ error, c echo.Context) {
 		if !c.Response().Committed {
 			_ = c.JSON(http.StatusOK, echo.Map{"jsonrpc": "2.0", "error": 1})
+			if c.QueryParam("flush") != "" {
+				c.Response().Flush()
+			}
 		}
 	}
-	n := 0
-	for name := range failures {
-		a.wantAnswer(a.post("/"+strings.ReplaceAll(name, " ", "%20")), 200, `{"error":1,"jsonrpc":"2.0"}`)
-		n++
+	var rollbacks []string
+	for _, failing := range []map[string]echo.HandlerFunc{lateFailures, {"panics at once": failures["panics"], "fails at once": failures["fails"]}} {
+		for name, handler := range failing {
+			a.POST("/"+name, a.writing(handler))
+			for _, query := range []string{"", "?flush=1"} {
+				a.wantAnswer(a.post("/"+strings.ReplaceAll(name, " ", "%20")+query), 200, `{"error":1,"jsonrpc":"2.0"}`)
+				rollbacks = append(rollbacks, "rollback")
+				a.want(0, rollbacks...)
+			}
+		}
 	}
-	require.Len(t, a.record.Outcomes(), n)
-	require.NotContains(t, a.record.Outcomes(), "commit")
+}
+
+// net/http makes a 200 of a response that nobody writes.
+func TestAnErrorHandlerThatWritesNothing(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).withDeferredConstraint().transaction(nil)
+	a.HTTPErrorHandler = func(error, echo.Context) {}
+	a.POST("/fails", a.writing(failures["fails"]))
+	a.POST("/late", a.writing(lateFailures["fails"]))
+	a.POST("/commit", func(c echo.Context) error { return errors.Join(a.failingCommit(c), c.NoContent(http.StatusCreated)) })
+	for _, path := range []string{"/fails", "/late", "/commit"} {
+		a.wantAnswer(a.post(path), 500, "")
+	}
+	a.want(0, "rollback", "rollback") // failingCommit writes no event
+}
+
+// The error handler is called inside, and the error goes on: whoever is outside
+// sees both.
+func TestTheErrorGoesOnToTheMiddlewaresOutside(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).withDeferredConstraint()
+	var seen error
+	a.transaction(outside(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			seen = next(c)
+			require.True(t, c.Response().Committed)
+			require.Equal(t, http.StatusInternalServerError, c.Response().Status)
+			return seen
+		}
+	}))
+	asked := 0
+	answer := a.HTTPErrorHandler
+	a.HTTPErrorHandler = func(err error, c echo.Context) { // set after the middleware
+		asked++
+		answer(err, c)
+	}
+	a.POST("/fails", a.writing(failures["fails"]))
+	a.POST("/commit", func(c echo.Context) error { return errors.Join(a.failingCommit(c), c.NoContent(http.StatusCreated)) })
+	a.wantAnswer(a.post("/fails"), 500, `{"error":"internal"}`)
+	require.ErrorIs(t, seen, errTest)
+	a.wantAnswer(a.post("/commit"), 500, `{"error":"not committed"}`)
+	var commit *echomw.CommitError
+	require.ErrorAs(t, seen, &commit)
+	require.Equal(t, 4, asked, "by the middleware, and by Echo, which finds it answered")
 }
 
 // The headers that were there before, and those of a handler that wrote nothing,
@@ -237,14 +322,15 @@ func seesStatus(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// Echo's router knows only its own context.
-func TestMountedBeforeTheRouterNothingIsCommitted(t *testing.T) {
+// Before the router the middleware sees the requests that have no route too.
+func TestMountedBeforeTheRouter(t *testing.T) {
 	t.Parallel()
 	a := newApp(t)
 	a.Pre(recovery(), echomw.Transaction(a.transactor))
 	a.POST("/", a.writing(func(c echo.Context) error { return c.NoContent(http.StatusCreated) }))
-	require.Equal(t, 500, a.post("/").StatusCode)
-	a.want(0)
+	a.wantAnswer(a.post("/"), 201, "")
+	require.Equal(t, 404, a.post("/nowhere").StatusCode)
+	a.want(1, "commit")
 }
 
 // The middleware's writer cannot be gone around.

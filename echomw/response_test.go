@@ -3,6 +3,7 @@ package echomw_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -92,13 +94,19 @@ func TestMethodsThatOnlyReadHaveNoTransaction(t *testing.T) {
 	t.Parallel()
 	a := newApp(t).transaction(nil)
 	a.Any("/", func(c echo.Context) error {
-		require.ErrorIs(t, a.write(c), outbox.ErrNoTransaction)
+		err := a.write(c)
+		require.ErrorIs(t, err, outbox.ErrNoTransaction)
+		require.ErrorContains(t, err, c.Request().Method+", which is one of TransactionConfig.ReadOnlyMethods")
 		require.ErrorIs(t, echomw.OnCommit(c, func(context.Context) {}), outbox.ErrNoTransaction)
-		return c.NoContent(http.StatusNoContent)
+		return outbox.InTx(c.Request().Context(), a.transactor, func(ctx context.Context) error {
+			_, err := a.writer.Write(ctx, adaptertest.Event())
+			return errors.Join(err, c.NoContent(http.StatusNoContent))
+		})
 	})
 	for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 		require.Equal(t, 204, a.send(method, "/").StatusCode, method)
 	}
+	a.want(3, "commit", "commit", "commit")
 }
 
 func TestTheSkipperSkips(t *testing.T) {
