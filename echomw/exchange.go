@@ -22,11 +22,9 @@ type exchange struct {
 	cancel context.CancelCauseFunc
 
 	// What the middlewares outside find again.
-	request   *http.Request
-	res       *echo.Response
-	committed bool
-	status    int
-	size      int64
+	request *http.Request
+	res     *echo.Response
+	before  echo.Response // the content of res before the handler ran
 }
 
 type exchangeKey struct{}
@@ -51,10 +49,7 @@ func hasTransactionOf(c echo.Context, t outbox.Transactor) bool {
 // serve runs the rest of the chain in a transaction.
 func serve(config *TransactionConfig, c echo.Context, next echo.HandlerFunc) error {
 	request, res := c.Request(), c.Response()
-	x := &exchange{
-		config: config, outer: exchangeOf(c), c: c, request: request, res: res,
-		committed: res.Committed, status: res.Status, size: res.Size,
-	}
+	x := &exchange{config: config, outer: exchangeOf(c), c: c, request: request, res: res, before: *res}
 	body := readAhead(request, config.ReadBody)
 	ctx, cancel := context.WithCancelCause(context.WithValue(request.Context(), exchangeKey{}, x))
 	defer cancel(nil)
@@ -93,6 +88,7 @@ func (x *exchange) finish(err error) error {
 	if failed := x.held.err; failed != nil {
 		x.discard()
 		x.held.sent, x.held.err = true, nil
+		x.c.SetRequest(x.request) // its context is alive and carries no transaction
 		x.answer(failed)
 		return failed
 	}
@@ -141,7 +137,8 @@ func (x *exchange) takeBack() {
 // can be written.
 func (x *exchange) discard() {
 	x.held.drop()
-	x.res.Committed, x.res.Status, x.res.Size = x.committed, x.status, x.size
+	*x.res = x.before
+	x.res.Writer = &x.held
 }
 
 // restore gives the middlewares outside their request and response back, and

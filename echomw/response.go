@@ -8,8 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/textproto"
-	"strings"
+	"slices"
 	"time"
 )
 
@@ -74,37 +73,34 @@ func (h *heldResponse) Write(b []byte) (int, error) {
 	return h.ResponseWriter.Write(b)
 }
 
-// statusOr is the status that was written, or the other one.
-func (h *heldResponse) statusOr(status int) int {
-	if h.status != 0 {
-		return h.status
-	}
-	return status
-}
-
 // release ends the transaction and sends what was held back. The status is for a
 // response that has none yet.
 func (h *heldResponse) release(status int) error {
 	if !h.holding() {
 		return h.err
 	}
-	if err := h.end(h.statusOr(status)); err != nil {
-		h.err = err
-		return err
+	if h.status != 0 {
+		status = h.status
+	}
+	if h.err = h.end(status); h.err != nil {
+		return h.err
 	}
 	h.sent = true
 	if h.status == 0 {
 		return nil
 	}
-	trailers := trailersOf(h.header, h.Header())
-	h.setHeader(h.header)
+	var late http.Header
+	if !maps.EqualFunc(h.header, h.Header(), slices.Equal) {
+		late = maps.Clone(h.Header())
+		h.setHeader(h.header)
+	}
 	h.ResponseWriter.WriteHeader(h.status)
 	var err error
 	if h.body.Len() > 0 {
 		_, err = h.ResponseWriter.Write(h.body.Bytes())
+		h.body = bytes.Buffer{}
 	}
-	maps.Copy(h.Header(), trailers) // only now: a writer below may send the headers with the body
-	h.body = bytes.Buffer{}
+	maps.Copy(h.Header(), late) // they include the trailers
 	return err
 }
 
@@ -171,29 +167,4 @@ func (h *heldResponse) SetWriteDeadline(deadline time.Time) error {
 // EnableFullDuplex is for [http.ResponseController].
 func (h *heldResponse) EnableFullDuplex() error {
 	return http.NewResponseController(h.ResponseWriter).EnableFullDuplex()
-}
-
-// trailersOf returns the trailers among the current headers: those that the
-// headers that were sent declare, and those with [http.TrailerPrefix].
-func trailersOf(sent, current http.Header) http.Header {
-	var trailers http.Header
-	add := func(name string) {
-		if values, ok := current[name]; ok {
-			if trailers == nil {
-				trailers = http.Header{}
-			}
-			trailers[name] = values
-		}
-	}
-	for _, names := range sent["Trailer"] {
-		for name := range strings.SplitSeq(names, ",") {
-			add(http.CanonicalHeaderKey(textproto.TrimString(name)))
-		}
-	}
-	for name := range current {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			add(name)
-		}
-	}
-	return trailers
 }

@@ -122,13 +122,8 @@ func (config *TransactionConfig) validate() error {
 	add := func(field, problem string) {
 		problems = append(problems, &outbox.FieldError{Field: "TransactionConfig." + field, Problem: problem})
 	}
-	switch v := reflect.ValueOf(config.Transactor); {
-	case !v.IsValid():
+	if v := reflect.ValueOf(config.Transactor); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		add("Transactor", "is required; give an adapter, such as sqltx.New's")
-	case v.Kind() == reflect.Pointer && v.IsNil():
-		add("Transactor", fmt.Sprintf("is a nil %T", config.Transactor))
-	case !v.Comparable():
-		add("Transactor", fmt.Sprintf("is a %T, which cannot be compared; give a pointer", config.Transactor))
 	}
 	if config.MaxBuffer < 0 {
 		add("MaxBuffer", fmt.Sprintf("is %d; it must be positive, or zero for %d", config.MaxBuffer, DefaultMaxBuffer))
