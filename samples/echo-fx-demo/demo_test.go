@@ -218,7 +218,7 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 	}{
 		"database":  {nil, "DATABASE_URL=oracle://x", "known are postgres:// and mysql://"},
 		"nowhere":   {nil, "DATABASE_URL=postgres://127.0.0.1:1/x?sslmode=disable", "connecting to postgres://127.0.0.1:1/x"},
-		"no url":    {nil, "DATABASE_URL=postgres://u:s3cr3t%zz@h/x", "is no URL: invalid URL escape"},
+		"no url":    {nil, "DATABASE_URL=postgres://u:s3cr3t%zz@h/x", "is not a URL: invalid URL escape"},
 		"argument":  {[]string{"serve"}, "", `"serve" is unexpected`},
 		"variable":  {nil, "OUTBOX_DISPATCHER_WORKERS=3", "OUTBOX_DISPATCHER_WORKERS"},
 		"no config": {[]string{"-config", "missing.yaml"}, "", "missing.yaml"},
