@@ -21,7 +21,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Whatever form the success has, nothing of it is sent when the commit fails.
+// Nothing of a success is sent when the commit fails, in any form.
 func TestAFailedCommitSendsNothingOfTheResponse(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("success ", 400_000)
@@ -38,7 +38,7 @@ func TestAFailedCommitSendsNothingOfTheResponse(t *testing.T) {
 		"/stream":    func(c echo.Context) error { return c.Stream(http.StatusOK, "text/plain", strings.NewReader(big)) },
 		"/flush": func(c echo.Context) error {
 			_, _ = fmt.Fprint(c.Response(), "success")
-			c.Response().Flush() // nobody looks at what came of it
+			c.Response().Flush() // its error is ignored
 			_, _ = fmt.Fprint(c.Response(), "success")
 			return nil
 		},

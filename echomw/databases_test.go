@@ -178,7 +178,7 @@ func TestAClientThatIsGoneCommitsNothing(t *testing.T) {
 		a.POST("/", a.writing(func(c echo.Context) error {
 			close(arrived)
 			<-c.Request().Context().Done()
-			err := c.JSON(http.StatusCreated, echo.Map{"ok": true}) // it minds neither
+			err := c.JSON(http.StatusCreated, echo.Map{"ok": true}) // it ignores the cancellation
 			over <- err
 			return err
 		}))

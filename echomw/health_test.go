@@ -120,7 +120,7 @@ func TestHealthBounds(t *testing.T) {
 		return healthOf(t, a)
 	}
 	status, answer := healthy(echomw.HealthConfig{MaxPollDelay: echomw.NoBound})
-	require.Equal(t, 200, status, "nobody asks whether it has started")
+	require.Equal(t, 200, status, "the check is off")
 	require.Nil(t, answer["poller"]["last_poll_age_seconds"])
 
 	require.NoError(t, outbox.InTx(t.Context(), transactor, func(ctx context.Context) error {

@@ -233,7 +233,7 @@ func TestDeadlinesReachTheConnection(t *testing.T) {
 				return err
 			}
 		}
-		require.Empty(t, a.record.Outcomes(), "that is no reason to commit")
+		require.Empty(t, a.record.Outcomes(), "setting deadlines does not commit")
 		return c.String(http.StatusOK, "set")
 	}))
 	a.wantAnswer(a.post("/"), 200, "set")
@@ -244,19 +244,19 @@ func TestDeadlinesReachTheConnection(t *testing.T) {
 func TestResponseHooksRunBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	a := newApp(t).transaction(nil)
-	var told []string
+	var calls []string
 	a.POST("/", a.writing(func(c echo.Context) error {
 		c.Response().Before(func() {
-			told = append(told, "before")
+			calls = append(calls, "before")
 			c.Response().Header().Set("X-Hook", "set")
 		})
-		c.Response().After(func() { told = append(told, fmt.Sprint("after ", len(a.record.Outcomes()))) })
+		c.Response().After(func() { calls = append(calls, fmt.Sprint("after ", len(a.record.Outcomes()))) })
 		return c.String(http.StatusOK, "ok")
 	}))
 	got := a.post("/")
 	a.wantAnswer(got, 200, "ok")
 	require.Equal(t, "set", got.Header.Get("X-Hook"))
-	require.Equal(t, []string{"before", "after 0"}, told)
+	require.Equal(t, []string{"before", "after 0"}, calls)
 	a.want(1, "commit")
 }
 

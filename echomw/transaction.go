@@ -110,8 +110,8 @@ func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 	}, nil
 }
 
-// withoutTx returns the request with a context that explains to whoever writes
-// an event why there is no transaction.
+// withoutTx returns the request with a context that explains, to a handler that
+// writes an event, why there is no transaction.
 func withoutTx(r *http.Request) *http.Request {
 	return r.WithContext(outbox.ContextWithoutTx(r.Context(), "echomw begins none for "+r.Method+
 		", which is one of TransactionConfig.ReadOnlyMethods; use another method, take it out of ReadOnlyMethods, or write in outbox.InTx"))

@@ -89,7 +89,7 @@ func interrupt(t *testing.T, p *place, signal syscall.Signal) {
 		require.Positive(t, byOrder[o.OrderID])
 	}
 	for _, customer := range l.refused {
-		require.Zero(t, byCustomer[customer], "%s was told that the order failed", customer)
+		require.Zero(t, byCustomer[customer], "%s got an error for the order", customer)
 	}
 	if signal == syscall.SIGTERM {
 		for id, n := range byOrder {

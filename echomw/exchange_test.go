@@ -16,8 +16,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Whoever is outside finds request and response as they were, and what a
-// goroutine of the handler keeps does not reach the client any more.
+// The middlewares outside find request and response as they were, and what a
+// goroutine of the handler writes later does not reach the client.
 func TestNothingOfTheMiddlewareIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	a := newApp(t)
