@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 )
@@ -78,19 +77,9 @@ func readSettings(args []string, getenv func(string) string) (Settings, error) {
 	return s, nil
 }
 
-// outboxConfig reads the outbox's YAML file and variables, and chooses for a
-// demonstration what they leave out.
+// outboxConfig reads the outbox's YAML file and variables.
 func outboxConfig(s Settings) (outboxfx.Config, error) {
 	config, err := outboxfx.LoadConfig(s.Config)
-	if err != nil {
-		return config, err
-	}
-	config.CreateSchema = true
-	if config.Poller.Interval == 0 && config.Mode != outboxfx.WriterOnly {
-		config.Poller.Interval = time.Second
-	}
-	if config.Retry == (outboxfx.RetryConfig{}) && (config.Mode == "" || config.Mode == outboxfx.SingleNode || config.Mode == outboxfx.MultiNode) {
-		config.Retry.BaseDelay = 100 * time.Millisecond
-	}
-	return config, nil
+	config.CreateSchema = true // in production, migrations create the table
+	return config, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -58,7 +59,7 @@ func failHandler(next echo.HandlerFunc) echo.HandlerFunc {
 		err := next(c)
 		switch simulationOf(c.Request().Context()) {
 		case simulateHandlerError:
-			return echo.NewHTTPError(500, "the handler failed (simulated)")
+			return echo.NewHTTPError(http.StatusInternalServerError, "the handler failed (simulated)")
 		case simulatePanic:
 			panic("the handler panicked (simulated)")
 		}
