@@ -140,26 +140,27 @@ func (config *HealthConfig) poller(stats *outbox.Stats) *pollerCheck {
 	if stats.PollInterval == 0 {
 		return nil
 	}
-	check := &pollerCheck{healthCheck: healthCheck{OK: true}}
-	if stats.LastPoll.IsZero() {
-		if config.MaxPollDelay >= 0 {
-			check.healthCheck = healthCheck{Problem: "the poller has not read the table yet"}
-		}
-		return check
+	check, age, bound := &pollerCheck{}, max(time.Since(stats.LastPoll), 0), stats.PollInterval+config.MaxPollDelay
+	if !stats.LastPoll.IsZero() {
+		seconds := age.Seconds()
+		check.LastPollAge = &seconds
 	}
-	age := max(time.Since(stats.LastPoll), 0)
-	seconds := age.Seconds()
-	check.LastPollAge = &seconds
-	if bound := stats.PollInterval + config.MaxPollDelay; config.MaxPollDelay >= 0 && age > bound {
-		check.healthCheck = healthCheck{Problem: fmt.Sprintf("the poller has not read the table for more than %s", bound)}
+	switch {
+	case config.MaxPollDelay < 0:
+	case check.LastPollAge == nil:
+		check.Problem = "the poller has not read the table yet"
+	case age > bound:
+		check.Problem = fmt.Sprintf("the poller has not read the table for more than %s", bound)
 	}
+	check.OK = check.Problem == ""
 	return check
 }
 
 func (config *HealthConfig) backlog(stats *outbox.Stats) *backlogCheck {
-	check := &backlogCheck{healthCheck: healthCheck{OK: true}, OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, Dead: stats.Dead}
+	check := &backlogCheck{OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, Dead: stats.Dead}
 	if config.MaxDueAge >= 0 && stats.OldestDueAge > config.MaxDueAge {
-		check.healthCheck = healthCheck{Problem: fmt.Sprintf("the oldest due event has been due for more than %s", config.MaxDueAge)}
+		check.Problem = fmt.Sprintf("the oldest due event has been due for more than %s", config.MaxDueAge)
 	}
+	check.OK = check.Problem == ""
 	return check
 }
