@@ -105,6 +105,9 @@ func (w *Writer) ambient(ctx context.Context) (TxScope, error) {
 	if hasForeignScope(ctx) {
 		return nil, fmt.Errorf("%w of this writer's data source in the context: %w", ErrNoTransaction, ErrForeignTransaction)
 	}
+	if reason, ok := ctx.Value(noTxKey{}).(string); ok {
+		return nil, fmt.Errorf("%w in the context: %s", ErrNoTransaction, reason)
+	}
 	return nil, fmt.Errorf("%w in the context; begin one with the adapter, or call the adapter's Write with your transaction", ErrNoTransaction)
 }
 

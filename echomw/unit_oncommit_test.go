@@ -17,14 +17,14 @@ import (
 func TestOnCommitRunsAfterTheCommitAlone(t *testing.T) {
 	t.Parallel()
 	a := newApp(t).transaction(outside(recovery()))
-	var told []string
+	var calls []string
 	var kept context.Context
 	a.POST("/:fate", a.writing(func(c echo.Context) error {
 		for _, name := range []string{"first", "panicking", "last"} {
 			err := echomw.OnCommit(c, func(ctx context.Context) {
 				kept = ctx //nolint:fatcontext // what the test is about.
 				_, err := a.writer.Write(ctx, adaptertest.Event())
-				told = append(told, fmt.Sprint(name, " ", adaptertest.Written(t, a.db), " ", ctx.Err(), " ", err != nil))
+				calls = append(calls, fmt.Sprint(name, " ", adaptertest.Written(t, a.db), " ", ctx.Err(), " ", err != nil))
 				if name == "panicking" {
 					panic("boom")
 				}
@@ -46,12 +46,12 @@ func TestOnCommitRunsAfterTheCommitAlone(t *testing.T) {
 	for _, fate := range []string{"error", "panic", "conflict"} {
 		require.GreaterOrEqual(t, a.post("/"+fate).StatusCode, 400)
 	}
-	require.Empty(t, told)
+	require.Empty(t, calls)
 	a.wantAnswer(a.post("/good"), 200, "ok")
 	a.server.Close()
 	require.NoError(t, kept.Err(), "it may outlive the request")
 	// The row is there, the context is alive, and carries no transaction.
-	require.Equal(t, []string{"first 1 <nil> true", "panicking 1 <nil> true", "last 1 <nil> true"}, told)
+	require.Equal(t, []string{"first 1 <nil> true", "panicking 1 <nil> true", "last 1 <nil> true"}, calls)
 }
 
 func TestOnCommitNeedsATransaction(t *testing.T) {
@@ -67,5 +67,5 @@ func TestOnCommitNeedsATransaction(t *testing.T) {
 	var field *outbox.FieldError
 	require.ErrorAs(t, nothing, &field)
 	require.ErrorIs(t, without, outbox.ErrNoTransaction)
-	require.ErrorContains(t, without, "is echomw.Transaction mounted")
+	require.ErrorContains(t, without, "mount echomw.Transaction")
 }

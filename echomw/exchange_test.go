@@ -16,8 +16,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Whoever is outside finds request and response as they were, and what a
-// goroutine of the handler keeps does not reach the client any more.
+// The middlewares outside find request and response as they were, and what a
+// goroutine of the handler writes later does not reach the client.
 func TestNothingOfTheMiddlewareIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	a := newApp(t)
@@ -58,24 +58,37 @@ func TestNothingOfTheMiddlewareIsLeftBehind(t *testing.T) {
 	require.Equal(t, 4, checked)
 }
 
-// A commit that fails in a stream is answered once, also when a Logger inside
-// hears of it first.
-func TestTheErrorHandlerIsAskedOnceAboutAFailedCommit(t *testing.T) {
+// A commit that fails in a stream is answered with that error alone, also when a
+// Logger inside has asked before.
+func TestACommitThatFailsInAStreamIsAnswered(t *testing.T) {
 	t.Parallel()
 	a := newApp(t).withDeferredConstraint().transaction(nil, logging(), recovery())
-	answer := a.HTTPErrorHandler
-	var asked []error
-	a.HTTPErrorHandler = func(err error, c echo.Context) { asked = append(asked, err); answer(err, c) }
 	a.POST("/", func(c echo.Context) error {
 		if err := a.failingCommit(c); err != nil {
 			return err
 		}
-		return http.NewResponseController(c.Response().Writer).Flush() // Echo's own response has no errors of it
+		return http.NewResponseController(c.Response().Writer).Flush() // Echo's own response drops the error
 	})
 	a.wantAnswer(a.post("/"), 500, `{"error":"not committed"}`)
-	require.Len(t, asked, 1)
-	var commit *echomw.CommitError
-	require.ErrorAs(t, asked[0], &commit)
+}
+
+// A context of the application's own stays what handlers get.
+func TestHandlersGetTheApplicationsOwnContext(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).transaction(outside(recovery(), ownContexts))
+	a.POST("/", a.writing(func(c echo.Context) error { return c.String(http.StatusOK, c.(*ownContext).user) }))
+	a.wantAnswer(a.post("/"), 200, "me")
+	a.want(1, "commit")
+}
+
+// ownContext is a context as Echo's guide has it.
+type ownContext struct {
+	echo.Context
+	user string
+}
+
+func ownContexts(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error { return next(&ownContext{Context: c, user: "me"}) }
 }
 
 // countingTransactor counts the transactions and savepoints that it began.
