@@ -83,6 +83,14 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
 				return b.Len(), err
 			}},
+			{"mark of many leases", func() (int, error) {
+				left, err := store.Mark(ctx, rec, outbox.OutcomeDone, marksOfManyLeases())
+				return len(left), err
+			}},
+			{"deletion of many leases", func() (int, error) {
+				left, err := store.Mark(ctx, rec, outbox.OutcomeDelete, marksOfManyLeases())
+				return len(left), err
+			}},
 			{"next due", func() (int, error) {
 				next, err := store.NextDue(ctx, rec, now)
 				require.False(t, next.IsZero())
@@ -120,6 +128,16 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 		})
 		require.LessOrEqual(t, cost, 3*outbox.StatsLimit, "stats stop counting")
 	})
+}
+
+// marksOfManyLeases are marks of rows in the middle of the backlog, which are not
+// leased: the statement and the question why it left them look at each once.
+func marksOfManyLeases() []outbox.Mark {
+	marks := make([]outbox.Mark, readBatch)
+	for i := range marks {
+		marks[i] = outbox.Mark{EventID: fmt.Sprintf("p%08d", 40_000+i), Lease: fmt.Sprintf("me/%d", i)}
+	}
+	return marks
 }
 
 // loadTable fills the table: DONE rows, due rows, future rows, and dead ones.
