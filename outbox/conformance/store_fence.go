@@ -17,6 +17,7 @@ var fenceTests = []storeTest{
 	{"MarkingAgainLeavesTheRowAndSaysHowItStands", fenceTwice},
 	{"OutcomesWithoutALeaseAreNotFenced", fenceNone},
 	{"LargeBatchOfManyLeases", fenceManyLeases},
+	{"AwkwardIDsAndLeases", fenceAwkward},
 	{"MarkingRenewingClaimingAndPurgingAtOnceDoNotFail", leaseConcurrently},
 }
 
@@ -152,6 +153,25 @@ func fenceNone(s *storeSuite) {
 		if row, ok := s.Row(s.t, env.EventID); ok && (row.LockedBy != "" || !row.LockedAt.IsZero()) {
 			s.t.Fatalf("%s leaves the lease: %+v", outcome, row)
 		}
+	}
+}
+
+func fenceAwkward(s *storeSuite) {
+	for _, outcome := range allOutcomes {
+		var marks []outbox.Mark
+		want := map[string]outbox.RowState{}
+		for i, text := range []string{`"`, `\`, `\"`, `\u0041`, `'`, "{}", "a,b", "<&>", "$.key", "é🎉", "\t\n", "?", "$1", "null", "1"} {
+			env := s.event(0)
+			env.EventID = fmt.Sprintf("%s %d %s", text, i, outcome)
+			lease := "node " + text + "/1"
+			s.insertFor(lease, env)
+			marks = append(marks, markUnder(lease, env.EventID))
+			if i%5 == 4 {
+				marks[i].Lease = "node-1/1"
+				want[env.EventID] = outbox.RowState{Exists: true, Lease: lease}
+			}
+		}
+		s.leavesOf(outcome, marks, want)
 	}
 }
 

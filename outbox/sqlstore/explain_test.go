@@ -83,6 +83,14 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
 				return b.Len(), err
 			}},
+			{"mark of many leases", func() (int, error) {
+				left, err := store.Mark(ctx, rec, outbox.OutcomeDone, marksOfManyLeases())
+				return len(left), err
+			}},
+			{"deletion of many leases", func() (int, error) {
+				left, err := store.Mark(ctx, rec, outbox.OutcomeDelete, marksOfManyLeases())
+				return len(left), err
+			}},
 			{"next due", func() (int, error) {
 				next, err := store.NextDue(ctx, rec, now)
 				require.False(t, next.IsZero())

@@ -152,3 +152,13 @@ func TestPostgresClaimsDoNotTrustStatisticsOfLeases(t *testing.T) {
 		require.LessOrEqual(t, cost, readLimit, "fresh only: %v", freshOnly)
 	}
 }
+
+// marksOfManyLeases are marks of rows in the middle of the backlog, which are not
+// leased: the statement and the question why it left them look at each once.
+func marksOfManyLeases() []outbox.Mark {
+	marks := make([]outbox.Mark, readBatch)
+	for i := range marks {
+		marks[i] = outbox.Mark{EventID: fmt.Sprintf("p%08d", 40_000+i), Lease: fmt.Sprintf("me/%d", i)}
+	}
+	return marks
+}

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -8,43 +9,53 @@ import (
 )
 
 // marked writes which rows are meant: each id with the lease that its mark names.
-// All of the marks name a lease, or none does.
+// All of the marks name a lease, or none does. Many leases are written in the form
+// that is fastest on each database and finds the rows by their primary key.
 func (q *query) marked(outcome outbox.Outcome, marks []outbox.Mark) *query {
 	lease := marks[0].Lease
-	one := !slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Lease != lease })
-	if q.d == postgres && (!one || hasValues(outcome)) {
-		q.joined(outcome, marks, !one)
-	} else {
+	many := slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Lease != lease })
+	switch {
+	case q.d == postgres && (many || hasValues(outcome)):
+		q.joined(outcome, marks, many)
+	case !many:
 		ids := make([]string, len(marks))
 		for i := range marks {
 			ids[i] = marks[i].EventID
 		}
 		q.add(" WHERE ").ids("event_id", ids)
-		if !one {
-			q.pairs(marks)
-		}
+	case q.d == sqlite && outcome == outbox.OutcomeDelete:
+		q.add(" WHERE (event_id, locked_by) IN (SELECT key, value FROM json_each(").arg(leaseObject(marks)).add("))")
+	case q.d == sqlite:
+		q.add(" FROM json_each(").arg(leaseObject(marks)).add(") AS marks WHERE event_id = marks.key AND locked_by = marks.value")
+	default:
+		q.pairs(marks)
 	}
-	if one && lease != "" {
+	if !many && lease != "" {
 		q.add(" AND locked_by = ").arg(lease)
 	}
 	return q
 }
 
-// pairs writes the condition that each row is under the lease of its mark. The
-// rows are found by the list of ids before it.
+// pairs writes a list of ids with their leases.
 func (q *query) pairs(marks []outbox.Mark) {
-	q.add(" AND (event_id, locked_by) IN (")
-	if q.d == sqlite {
-		q.add("VALUES ")
-	}
-	for i := range padded(len(marks)) {
+	q.add(" WHERE (event_id, locked_by) IN (")
+	for i := range marks {
 		if i > 0 {
 			q.add(",")
 		}
-		m := &marks[min(i, len(marks)-1)]
-		q.add("(").arg(m.EventID).add(",").arg(m.Lease).add(")")
+		q.add("(").arg(marks[i].EventID).add(",").arg(marks[i].Lease).add(")")
 	}
 	q.add(")")
+}
+
+// leaseObject is the leases by event id, as JSON.
+func leaseObject(marks []outbox.Mark) string {
+	leases := make(map[string]string, len(marks))
+	for i := range marks {
+		leases[marks[i].EventID] = marks[i].Lease
+	}
+	text, _ := json.Marshal(leases) // strings cannot fail
+	return string(text)
 }
 
 // joined joins the rows with arrays of what the marks say.
@@ -104,8 +115,8 @@ func (q *query) perRow(column string, marks []outbox.Mark) *query {
 		return q.add("marks.", column)
 	}
 	q.add("CASE event_id")
-	for i := range padded(len(marks)) {
-		m := &marks[min(i, len(marks)-1)]
+	for i := range marks {
+		m := &marks[i]
 		q.add(" WHEN ").arg(m.EventID).add(" THEN ")
 		switch column {
 		case "at":

@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"math/rand/v2"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -188,8 +188,11 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 	var all []row
 	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) error {
 		// Retries may take half, so that neither kind starves the other, and what
-		// new events leave. Of a single row half is now none, now all.
-		half := (c.Limit + rand.IntN(2)) / 2
+		// new events leave. Of a single row half is now none, now all: always the
+		// same for one lease, so that a claim that is made again takes the same rows.
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(c.Lease))
+		half := (c.Limit + int(h.Sum32()%2)) / 2
 		retries, err := s.lockRows(ctx, tx, c, "status = 2", outbox.Cursor{}, half)
 		if err != nil {
 			return err
