@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(victimDSN) != "" {
 		victim()
 	}
+	if os.Getenv(holderDSN) != "" {
+		holds()
+	}
 	if os.Getenv(victimOfFigures) != "" {
 		fragile()
 	}

@@ -114,3 +114,86 @@ func TestCloseStopsClaimingInTheMiddleOfABacklog(t *testing.T) {
 		}
 	})
 }
+
+// One listener ignores its context for as long as it is waited for and longer.
+// What no listener had is given back at once, not when the leases expire.
+func TestAStubbornListenerDoesNotKeepTheOthersLeases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		e := start(t, outbox.Config{Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 4}}},
+			func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+				if env.EventID == "stubborn" {
+					<-release
+					return outbox.Done(), nil
+				}
+				<-ctx.Done()
+				return outbox.Done(), ctx.Err()
+			})
+		e.write(said("stubborn"))
+		synctest.Wait()
+		for _, id := range named("e", 300) {
+			e.write(said(id))
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- e.Close(context.Background()) }()
+		time.Sleep(outbox.DefaultDrainTimeout + time.Second)
+		for _, row := range e.store.Rows() {
+			require.Equal(t, row.Envelope.EventID == "stubborn", row.LockedBy != "", row.Envelope.EventID)
+		}
+		err := <-closed
+		require.ErrorContains(t, err, "listeners still run")
+		require.NotContains(t, err.Error(), "leases", "all others were given back")
+		close(release)
+	})
+}
+
+// A listener that answers within the documented time after its context was
+// cancelled has its outcome stored.
+func TestAnAnswerWithinTheLastSecondIsStored(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{"single node": outbox.SingleNode{}, "many nodes": outbox.MultiNode{}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := start(t, outbox.Config{Mode: mode}, func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+					<-ctx.Done()
+					time.Sleep(outbox.DefaultDrainTimeout + 900*time.Millisecond)
+					return outbox.Done(), nil
+				})
+				e.write(said("late"))
+				synctest.Wait()
+				require.NoError(t, e.Close(context.Background()))
+				row, _ := e.store.Row("late")
+				require.Equal(t, outbox.StatusDone, row.Status)
+			})
+		})
+	}
+}
+
+// unreleased is a store that cannot give leases back.
+type unreleased struct{ *outboxtest.Store }
+
+func (s unreleased) memory() *outboxtest.Store { return s.Store }
+
+func (s unreleased) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	if outcome == outbox.OutcomeReleased {
+		return nil, errAway
+	}
+	return s.Store.Mark(ctx, db, outcome, marks)
+}
+
+func TestCloseSaysWhatItCouldNotGiveBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := start(t, outbox.Config{Store: unreleased{outboxtest.NewStore()}, Mode: outbox.MultiNode{}},
+			func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+				<-ctx.Done()
+				return outbox.Done(), ctx.Err()
+			})
+		for _, id := range named("e", 10) {
+			e.write(said(id))
+		}
+		require.ErrorContains(t, e.Close(context.Background()), "10 leases could not be given back")
+	})
+}

@@ -98,7 +98,7 @@ func (h *holder) try(ctx context.Context) error {
 		return err
 	}
 	if now.Owner != h.owner {
-		if h.waiting != now.Owner {
+		if now.Owner != "" && h.waiting != now.Owner {
 			h.log.Info("outbox: another process delivers from the table, this one waits as a standby", logKeyHolder, now.Owner, logKeyOwner, h.owner)
 		}
 		h.held, h.waiting = false, now.Owner

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,4 +120,94 @@ func TestACallThatGetsNoAnswerIsTriedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// halfOpen is a store whose first connections are silent: a statement on one gets
+// no answer until its context ends, which drops it.
+type halfOpen struct {
+	*outboxtest.Store
+	left atomic.Int32
+}
+
+func (s *halfOpen) memory() *outboxtest.Store { return s.Store }
+
+func (s *halfOpen) statement(ctx context.Context) error {
+	if s.left.Add(-1) < 0 {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s *halfOpen) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	if err := s.statement(ctx); err != nil {
+		return outbox.Batch{}, err
+	}
+	return s.Store.Poll(ctx, db, q)
+}
+
+func (s *halfOpen) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	if err := s.statement(ctx); err != nil {
+		return outbox.Batch{}, err
+	}
+	return s.Store.Claim(ctx, db, q)
+}
+
+// Six idle connections went silent, while new ones work.
+func TestSilentConnectionsDoNotStopThePoller(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{"single node": outbox.SingleNode{}, "many nodes": outbox.MultiNode{}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, got := &halfOpen{Store: outboxtest.NewStore()}, make(chan string, 1)
+				e := start(t, outbox.Config{Store: store, Mode: mode}, by("it", got))
+				time.Sleep(time.Minute)
+				store.left.Store(6)
+				build(t, outbox.Config{Store: store.Store, Mode: outbox.WriterOnly{}}, nil).write(said("cold"))
+				began := time.Now()
+				<-got
+				require.Less(t, time.Since(began), 30*time.Second)
+				synctest.Wait()
+				require.NoError(t, e.Close(t.Context()))
+			})
+		})
+	}
+}
+
+// brief is a store that answers after a while, and whose claims are carried out
+// although the client gave up.
+type brief struct {
+	*outboxtest.Store
+	takes  time.Duration
+	claims atomic.Int32
+}
+
+func (s *brief) memory() *outboxtest.Store { return s.Store }
+
+func (s *brief) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	b, err := s.Store.Claim(ctx, db, q)
+	s.claims.Add(1)
+	select {
+	case <-time.After(s.takes):
+		return b, err
+	case <-ctx.Done():
+		return outbox.Batch{}, ctx.Err()
+	}
+}
+
+// A database that is slow for all gets more time, and what claims leased whose
+// answers came too late is delivered, not left until the leases expire.
+func TestASlowDatabaseIsGivenTimeToClaim(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, got := &brief{Store: outboxtest.NewStore(), takes: 7 * time.Second}, make(chan string, 10)
+		build(t, outbox.Config{Store: store.Store, Mode: outbox.WriterOnly{}}, nil).write(said("1"), said("2"))
+		began := time.Now()
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, by("it", got))
+		require.ElementsMatch(t, []string{"it 1", "it 2"}, []string{<-got, <-got})
+		require.Less(t, time.Since(began), time.Minute)
+		require.Zero(t, e.await("1", outbox.StatusDone).Attempts)
+		require.NoError(t, e.Close(t.Context()))
+	})
 }

@@ -117,7 +117,7 @@ func read(ctx context.Context, cfg outbox.DispatcherConfig, now time.Time, after
 		return cfg.Store.Poll(ctx, cfg.DB, outbox.PollQuery{Now: now, After: after, Limit: drainBatch})
 	}
 	return cfg.Store.Claim(ctx, cfg.DB, outbox.ClaimQuery{
-		Now: now, Limit: drainBatch, Lease: "outboxtest.Drain", LockTimeout: cfg.Claim.LockTimeout,
+		Now: now, Limit: drainBatch, Lease: "outboxtest.Drain/" + after.EventID, LockTimeout: cfg.Claim.LockTimeout,
 	})
 }
 

@@ -1,0 +1,130 @@
+package outbox_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// The environment that makes this test binary a process that holds a table.
+const holderDSN = "OUTBOX_TEST_HOLDER_DSN"
+
+// holds delivers from the table until it is killed, one event at a time, and says
+// which.
+func holds() {
+	ctx := context.Background()
+	check := func(err error) {
+		if err != nil {
+			panic(err)
+		}
+	}
+	db, err := sql.Open(os.Getenv(victimDriver), os.Getenv(holderDSN))
+	check(err)
+	store, err := sqlstore.Detect(ctx, db)
+	check(err)
+	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Logger: quiet, Mode: outbox.SingleNode{
+		Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: 20 * time.Millisecond},
+	}})
+	check(err)
+	check(ob.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		fmt.Println(env.EventID)
+		<-time.After(20 * time.Millisecond)
+		return nil
+	}))))
+	check(ob.Start(ctx))
+	fmt.Println("started")
+	select {}
+}
+
+// A process is stopped for longer than its hold, with events in its queue. The
+// standby delivers them; the process, when it goes on, delivers none of them.
+func TestAStoppedProcessDeliversNothingWhenItGoesOn(t *testing.T) {
+	t.Parallel()
+	drivers := map[testdb.Kind]string{testdb.Postgres: "pgx", testdb.MySQL: "mysql"}
+	targets := []testdb.Target{}
+	for _, target := range testdb.Main() {
+		if drivers[target.Kind] != "" { // a stopped process would keep SQLite's file locked
+			targets = append(targets, target)
+		}
+	}
+	testdb.Each(t, targets, func(t *testing.T, db *testdb.DB) {
+		store, err := sqlstore.Detect(t.Context(), db.DB)
+		require.NoError(t, err)
+		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		child := exec.CommandContext(t.Context(), os.Args[0])
+		child.Env = append(os.Environ(), victimDriver+"="+drivers[db.Kind], holderDSN+"="+db.DSN)
+		child.Stderr = os.Stderr
+		out, err := child.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, child.Start())
+		defer func() {
+			_ = child.Process.Kill()
+			_ = child.Wait() // "signal: killed"
+		}()
+		lines := bufio.NewScanner(out)
+		next := func() string {
+			require.True(t, lines.Scan(), "the process ended")
+			return lines.Text()
+		}
+		require.Equal(t, "started", next())
+
+		got := make(chan string, 1000)
+		standby, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Logger: quiet})
+		require.NoError(t, err)
+		require.NoError(t, standby.Register(outbox.On("", "Said", outbox.ListenerFunc(by("standby", got)))))
+		require.NoError(t, standby.Start(t.Context()))
+		write := func(ids ...string) {
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			envs := make([]outbox.Envelope, len(ids))
+			for i, id := range ids {
+				envs[i] = said(id)
+			}
+			_, err = standby.Writer().WriteUnmanaged(t.Context(), tx, envs)
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
+		}
+		ids := named("e", 200)
+		write(ids...)
+		delivered := map[string]int{}
+		for range 10 {
+			delivered[next()]++
+		}
+		require.NoError(t, child.Process.Signal(syscall.SIGSTOP))
+		for range len(ids) - 12 { // its last outcomes may not be stored
+			delivered[strings.TrimPrefix(<-got, "standby ")]++
+		}
+		require.NoError(t, child.Process.Signal(syscall.SIGCONT))
+		require.Eventually(t, func() bool {
+			st, err := standby.Stats(t.Context())
+			return err == nil && st.Pending == 0
+		}, 20*time.Second, 5*time.Millisecond)
+		require.NoError(t, standby.Close(context.Background()))
+		write("last") // for the process, which has the table again
+		for line := next(); line != "last"; line = next() {
+			delivered[line]++
+		}
+		for len(got) > 0 {
+			delivered[strings.TrimPrefix(<-got, "standby ")]++
+		}
+		twice := 0
+		for _, id := range ids {
+			require.NotZero(t, delivered[id], id)
+			twice += delivered[id] - 1
+		}
+		require.LessOrEqual(t, twice, 3, "what was running, and what was just delivered, when the process was stopped")
+	})
+}
