@@ -52,12 +52,12 @@ func newApp(settings Settings, provider trace.TracerProvider, more ...fx.Option)
 		fx.Supply(settings),
 		fx.Provide(
 			openDatabase,  // *sql.DB and what kind it is
-			outboxConfig,  // outboxfx.Config
 			newShop,       // orders and their events, with the ORM of the settings
 			newDeliveries, // what the listener got
 			newServer,     // the API
 		),
 		observed(provider), // the outbox, with metrics and traces
+		fx.Decorate(outboxConfig),
 		outboxfx.AsListener(newWarehouse, outboxfx.On(orderAggregate, orderPlacedEvent)),
 		outboxfx.AsHook(newCommitTimes),
 		fx.Invoke(serve), // the last to start and the first to stop

@@ -20,6 +20,8 @@ import (
 	outboxotel "github.com/outboxkit/outbox-go/adapters/otel"
 	outboxprom "github.com/outboxkit/outbox-go/adapters/prometheus"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/fxmodule/fxotel"
+	"github.com/outboxkit/outbox-go/fxmodule/fxprom"
 )
 
 // observed is the outbox's module with metrics and traces, and what the rest of
@@ -30,10 +32,10 @@ func observed(provider trace.TracerProvider) fx.Option {
 	return fx.Options(
 		fx.Supply(registry, fx.Annotate(provider, fx.As(new(trace.TracerProvider)))),
 		outboxfx.NewModule(
-			outboxfx.WithPrometheus(registry, outboxprom.WithEventLabels(20)),
+			fxprom.Metrics(registry, outboxprom.WithEventLabels(20)),
 			// The write is a span, and the delivery its child, so that a request,
 			// what it wrote and what became of that are one trace to look at.
-			outboxfx.WithOTel(outboxotel.WithTracerProvider(provider), outboxotel.WithProducerSpan(), outboxotel.WithChildOf()),
+			fxotel.Tracing(outboxotel.WithTracerProvider(provider), outboxotel.WithProducerSpan(), outboxotel.WithChildOf()),
 		),
 	)
 }

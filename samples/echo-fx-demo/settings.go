@@ -17,6 +17,7 @@ import (
 	"go.uber.org/fx"
 
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/fxmodule/outboxconf"
 	"github.com/outboxkit/outbox-go/samples/internal/database"
 )
 
@@ -93,7 +94,7 @@ func readSettings(args []string, getenv func(string) string) (Settings, error) {
 // outboxConfig is the outbox's configuration: the file's and the variables', and
 // for what they leave out what suits a demonstration.
 func outboxConfig(s Settings) (outboxfx.Config, error) {
-	config, err := outboxfx.LoadConfig(s.Config)
+	config, err := outboxconf.Load(s.Config)
 	if err != nil {
 		return config, err
 	}
