@@ -1,6 +1,7 @@
 package outboxfx
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,9 +22,6 @@ import (
 // Module is the unnamed outbox with nothing replaced: NewModule().
 var Module = NewModule()
 
-// detectTimeout is how long the database has to say what it is.
-const detectTimeout = 10 * time.Second
-
 // module is what the options say.
 type module struct {
 	name string
@@ -31,7 +30,8 @@ type module struct {
 
 	interceptors []outbox.Interceptor
 	hooks        []outbox.WriterHook
-	tracing      *tracing
+	outermost    []outbox.Interceptor // around all others, for tracing
+	last         []outbox.WriterHook  // after all others, for tracing
 
 	errs []error // of options that do not go together
 }
@@ -47,9 +47,6 @@ func NewModule(opts ...Option) fx.Option {
 	var m module
 	for _, opt := range opts {
 		opt(&m)
-	}
-	if err := checkName(m.name); err != nil {
-		m.problem(err.Error())
 	}
 	if err := errors.Join(m.errs...); err != nil {
 		return fx.Error(err)
@@ -96,19 +93,12 @@ func (m *module) validate(c Config) (validConfig, error) {
 }
 
 func (m *module) metricsPrefix(c validConfig) MetricsPrefix {
-	switch {
-	case c.Metrics.NamePrefix != "":
-		return MetricsPrefix(c.Metrics.NamePrefix)
-	case m.name != "":
-		return MetricsPrefix(m.name + ".outbox")
-	default:
-		return "outbox"
-	}
+	return MetricsPrefix(cmp.Or(c.Metrics.NamePrefix, strings.TrimPrefix(m.name+".outbox", ".")))
 }
 
-// detectStore asks the database what it is.
+// detectStore asks the database what it is, for 10 s at most.
 func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), detectTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var opts []sqlstore.Option
 	if c.TableName != "" {
@@ -152,9 +142,9 @@ func (m *module) build(
 	}
 	cfg.Interceptors = values(m.interceptors, interceptors, m.name)
 	cfg.Hooks = values(m.hooks, hooks, m.name)
-	if m.tracing != nil && enabled(c.Tracing.Enabled) {
-		cfg.Interceptors = slices.Insert(cfg.Interceptors, 0, m.tracing.interceptor)
-		cfg.Hooks = append(cfg.Hooks, m.tracing.hook)
+	if enabled(c.Tracing.Enabled) {
+		cfg.Interceptors = slices.Concat(m.outermost, cfg.Interceptors)
+		cfg.Hooks = slices.Concat(cfg.Hooks, m.last)
 	}
 	var o *outbox.Outbox
 	err := m.conflicts(c, store)
@@ -187,7 +177,7 @@ func (m *module) conflicts(c validConfig, store outbox.Store) error {
 		{c.CreateSchema && !creates, "create-schema", fmt.Sprintf("is true, but WithStore's %T has no CreateSchema(ctx, db) error", store)},
 		{m.retry != nil && c.Retry != (RetryConfig{}), "retry", "is set, but WithRetryPolicy replaces it"},
 		{m.metrics == nil && on(c.Metrics.Enabled), "metrics.enabled", "is true, but the module has no metrics; give NewModule fxprom.Metrics, fxotel.Metrics or outboxfx.WithMetrics"},
-		{m.tracing == nil && on(c.Tracing.Enabled), "tracing.enabled", "is true, but the module has no tracing; give NewModule fxotel.Tracing or outboxfx.WithTracing"},
+		{m.last == nil && on(c.Tracing.Enabled), "tracing.enabled", "is true, but the module has no tracing; give NewModule fxotel.Tracing or outboxfx.WithTracing"},
 	} {
 		if conflict.is {
 			errs = append(errs, fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), &KeyError{Key: conflict.key, Problem: conflict.problem}))

@@ -13,13 +13,6 @@ type Name string
 // validName is what a name may be: it stands in tags of fx.
 var validName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 
-func checkName(name string) error {
-	if name == "" || validName.MatchString(name) {
-		return nil
-	}
-	return fmt.Errorf("%.80q cannot be the name of an outbox: use a letter, then letters, digits, hyphens and underscores, at most 64 characters", name)
-}
-
 // describe is an outbox in errors.
 func describe(name string) string {
 	if name == "" {

@@ -6,8 +6,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Option changes the module's outbox; see [NewModule]. Each may be given once.
-// Where an option takes a value or a constructor, the constructor is
+// Option changes the module's outbox; see [NewModule]. Where an option takes a
+// value or a constructor, it may be given once; the constructor is
 // func(dependencies…) T or (T, error), and its parameters of the types *sql.DB,
 // [Config], [Name] and [MetricsPrefix] are this outbox's own, whatever its name.
 type Option func(*module)
@@ -19,13 +19,12 @@ type MetricsPrefix string
 
 // Named makes the outbox one of several. It needs a *sql.DB of that name, and
 // everything that it provides has that name, its [Config] too. A name is a letter,
-// then letters, digits, hyphens and underscores.
+// then letters, digits, hyphens and underscores, at most 64 characters.
 func Named(name string) Option {
 	return func(m *module) {
-		if name == "" {
-			m.problem("Named is given no name; leave it out for the unnamed outbox")
+		if m.name = name; !validName.MatchString(name) {
+			m.problem(fmt.Sprintf("%.80q cannot be the name of an outbox: use a letter, then letters, digits, hyphens and underscores, at most 64 characters", name))
 		}
-		m.name = name
 	}
 }
 
@@ -84,12 +83,7 @@ func WithHooks(hooks ...outbox.WriterHook) Option {
 // WithTracing adds a hook after all other hooks and an interceptor around all
 // others, unless tracing.enabled is false. Package fxotel calls it.
 func WithTracing(hook outbox.WriterHook, interceptor outbox.Interceptor) Option {
-	return func(m *module) { m.tracing = &tracing{hook, interceptor} }
-}
-
-type tracing struct {
-	hook        outbox.WriterHook
-	interceptor outbox.Interceptor
+	return func(m *module) { m.last, m.outermost = append(m.last, hook), append(m.outermost, interceptor) }
 }
 
 func set(option string, value any, field func(*module) **given) Option {

@@ -41,7 +41,7 @@ func providePart[T any](m *module, tag string, g *given, fallback any) fx.Option
 		}
 		return made, err
 	})
-	return fx.Provide(located(ctor, provider, append(m.paramTags(ctor), fx.ResultTags(tag))...))
+	return fx.Provide(located(ctor, provider, append(m.paramTags(provider), fx.ResultTags(tag))...))
 }
 
 // paramTags make a constructor's parameters of some types this outbox's own. There
@@ -81,22 +81,22 @@ func checkConstructor[T any](ctor any) error {
 }
 
 // adapt makes a constructor of a T, with the dependencies of a constructor of an
-// R, that hands on to fn what that one returns.
+// R, that hands on to fn what that one returns. It leaves out variadic parameters,
+// as fx does.
 func adapt[R, T any](ctor any, fn func(made R, err error) (T, error)) any {
 	v := reflect.ValueOf(ctor)
 	in := make([]reflect.Type, v.Type().NumIn())
 	for i := range in {
 		in[i] = v.Type().In(i)
 	}
-	call := v.Call
 	if v.Type().IsVariadic() {
-		call = v.CallSlice
+		in = in[:len(in)-1]
 	}
 	out := []reflect.Type{reflect.TypeFor[T](), typeOfError}
-	return reflect.MakeFunc(reflect.FuncOf(in, out, v.Type().IsVariadic()), func(args []reflect.Value) []reflect.Value {
+	return reflect.MakeFunc(reflect.FuncOf(in, out, false), func(args []reflect.Value) []reflect.Value {
 		var made R
 		var err error
-		results := call(args)
+		results := v.Call(args)
 		reflect.ValueOf(&made).Elem().Set(results[0])
 		if len(results) == 2 {
 			err, _ = results[1].Interface().(error)
@@ -127,12 +127,6 @@ func functionName(fn any) string {
 
 // isNil is true for a nil interface and for one that holds a nil value.
 func isNil(v any) bool {
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Chan, reflect.Slice:
-		return r.IsNil()
-	default:
-		return false
-	}
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }

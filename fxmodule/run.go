@@ -3,7 +3,6 @@ package outboxfx
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -98,20 +97,16 @@ func closeAll(ctx context.Context, all []built) error {
 // sharedTable reports two outboxes that would take each other's events: each
 // declares those DEAD that it has no listener for. Two nodes may share a table.
 func sharedTable(all []built) error {
-	type use struct {
-		db    *sql.DB
-		table string
-	}
-	users := map[use]built{}
+	users := map[[2]any]built{} // by pool and table
 	for _, b := range all {
 		store, named := b.store.(interface{ Table() string })
 		if !named || b.config.Mode == WriterOnly {
 			continue
 		}
-		own := use{b.db, store.Table()}
+		own := [2]any{b.db, store.Table()}
 		if other, taken := users[own]; taken && (b.config.Mode != MultiNode || other.config.Mode != MultiNode) {
 			return fmt.Errorf("outboxfx: %s and %s deliver from one table, %s of the same *sql.DB, and would take each other's events; give each its own database or table-name",
-				describe(other.name), describe(b.name), own.table)
+				describe(other.name), describe(b.name), own[1])
 		}
 		users[own] = b
 	}

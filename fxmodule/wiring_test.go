@@ -61,7 +61,7 @@ func TestWrongWiringIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		{name: "two unnamed modules", opts: outboxfx.NewModule(), want: []string{"twoModulesHaveOneNameUseNamed", "already provided by " + fxmodule}},
 		{name: "two modules of one name", opts: two(outboxfx.Named("a"), outboxfx.Named("a")), want: []string{"twoModulesHaveOneNameUseNamed", `outboxfx.Name[name="a"]`}},
 		{name: "a bad name", opts: outboxfx.NewModule(outboxfx.Named("a b")), want: []string{`"a b" cannot be the name of an outbox`}},
-		{name: "an empty name", opts: outboxfx.NewModule(outboxfx.Named("")), want: []string{"Named is given no name"}},
+		{name: "an empty name", opts: outboxfx.NewModule(outboxfx.Named("")), want: []string{`"" cannot be the name of an outbox`}},
 
 		{
 			name: "the module is forgotten", bare: true, opts: outboxfx.AsListener(newInbox, pair),

@@ -12,14 +12,10 @@ var unit = regexp.MustCompile(`(?i)[-_]?(ms|millis|seconds)$`)
 // unknownKey says that there is no such key, and which one is probably meant, if
 // any.
 func unknownKey(key, near string) string {
-	switch {
-	case near == "":
+	if near == "" {
 		return "is not a setting"
-	case unit.MatchString(key):
-		return fmt.Sprintf("is not a setting; did you mean %s, whose value has its unit, as in 5s?", near)
-	default:
-		return fmt.Sprintf("is not a setting; did you mean %s?", near)
 	}
+	return fmt.Sprintf("is not a setting; did you mean %s%s?", near, map[bool]string{true: ", whose value has its unit, as in 5s"}[unit.MatchString(key)])
 }
 
 // nearest is the setting that differs from a key in few letters, or in the section

@@ -104,22 +104,19 @@ func configOf(entries []entry) (outboxfx.Config, error) {
 		}
 	}
 	if len(errs) == 0 {
-		errs = keyErrors(c.Validate(), places)
+		return c, located(c.Validate(), places)
 	}
 	return c, errors.Join(errs...)
 }
 
-// keyErrors adds the places of the keys to what Validate reports.
-func keyErrors(err error, places map[string]string) []error {
-	joined, _ := err.(interface{ Unwrap() []error })
-	if joined == nil {
-		return nil
-	}
-	for _, err := range joined.Unwrap() {
-		var key *outboxfx.KeyError
-		if errors.As(err, &key) {
-			key.Place = places[key.Key]
+// located adds the places of the keys to what Validate reports.
+func located(err error, places map[string]string) error {
+	if joined, is := err.(interface{ Unwrap() []error }); is {
+		for _, err := range joined.Unwrap() {
+			if key := (*outboxfx.KeyError)(nil); errors.As(err, &key) {
+				key.Place = places[key.Key]
+			}
 		}
 	}
-	return joined.Unwrap()
+	return err
 }

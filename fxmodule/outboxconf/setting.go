@@ -35,8 +35,13 @@ func set(key string, field any, text string) (problem string) {
 	var err error
 	switch field := field.(type) {
 	case *time.Duration:
-		if *field, problem = parseDuration(text); *field == 0 && problem == "" {
-			*field, problem = zero(key)
+		*field, problem = parseDuration(text)
+		switch {
+		case *field != 0 || problem != "":
+		case key == "purge.retention":
+			*field = outbox.NoRetention
+		case key != "poller.skip-recent" && key != "dispatcher.listener-timeout" && key != "dispatcher.defer-unroutable":
+			problem = "is 0s; it must be positive"
 		}
 	case *int:
 		if *field, err = strconv.Atoi(text); err != nil {
@@ -60,16 +65,4 @@ func set(key string, field any, text string) (problem string) {
 		problem = fmt.Sprintf("is %.40q; it must be true or false", text)
 	}
 	return problem
-}
-
-// zero is what a duration of 0 means, where it does not mean the default.
-func zero(key string) (d time.Duration, problem string) {
-	switch key {
-	case "purge.retention":
-		return outbox.NoRetention, ""
-	case "poller.skip-recent", "dispatcher.listener-timeout", "dispatcher.defer-unroutable":
-		return 0, ""
-	default:
-		return 0, "is 0s; it must be positive"
-	}
 }
