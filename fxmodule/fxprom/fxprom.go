@@ -49,7 +49,7 @@ func (m *metrics) WatchTable(source outboxprom.StatsSource) error {
 		return err
 	}
 	if err := m.to.Register(m.own); err != nil {
-		return fmt.Errorf("fxprom: registering the metrics, which need a prefix or label of their own: %w", err)
+		return fmt.Errorf("fxprom: registering the metrics, whose names may be taken (metrics.name-prefix changes them): %w", err)
 	}
 	m.registered.Store(true)
 	return nil

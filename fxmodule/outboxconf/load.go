@@ -15,8 +15,8 @@ import (
 
 // Limits of a file, which bound the time that parsing takes.
 const (
-	MaxSize = 1 << 20 // bytes
-	MaxKeys = 1000    // in the section that is read
+	maxSize = 1 << 20 // bytes
+	maxKeys = 1000    // in the section that is read
 )
 
 // Option changes what [Load] reads.
@@ -42,9 +42,9 @@ func Environ(list []string) Option { return func(l *loading) { l.environ = list 
 
 // Load reads a YAML file, and environment variables, which take precedence:
 // OUTBOX_DISPATCHER_WORKER_COUNT is dispatcher.worker-count. An empty variable
-// counts as not set. An empty path reads the variables alone. A file larger than
-// [MaxSize], or with more than [MaxKeys] keys, is refused before it is read. The
-// error reports everything that is wrong: an [outboxfx.KeyError] for each unknown
+// counts as not set. An empty path reads the variables alone. A file that is
+// larger than 1 MiB, or has more than 1,000 keys in the section that is read, is
+// refused before it is parsed. The error reports everything that is wrong: an [outboxfx.KeyError] for each unknown
 // key, bad value, and setting that the mode does not have, with the file's line or
 // the variable.
 func Load(path string, opts ...Option) (outboxfx.Config, error) {

@@ -14,8 +14,8 @@ import (
 
 // readYAML reads the keys of a file, below the section if there is one.
 func readYAML(path string, text []byte, section string) ([]entry, error) {
-	if len(text) > MaxSize {
-		return nil, fmt.Errorf("has %d bytes; the limit is %d", len(text), MaxSize)
+	if len(text) > maxSize {
+		return nil, fmt.Errorf("has %d bytes; the limit is %d", len(text), maxSize)
 	}
 	root, err := document(text)
 	if err != nil {
@@ -36,8 +36,8 @@ func readYAML(path string, text []byte, section string) ([]entry, error) {
 	}
 	f := file{path: path, lines: map[string]int{}}
 	f.walk(root, "")
-	if f.keys > MaxKeys {
-		return nil, fmt.Errorf("has more keys than the limit, %d; outboxconf.Section reads a part of a file", MaxKeys)
+	if f.keys > maxKeys {
+		return nil, fmt.Errorf("has more keys than the limit, %d; outboxconf.Section reads a part of a file", maxKeys)
 	}
 	return f.entries, nil
 }
@@ -81,7 +81,7 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// file collects the entries of a file. It stops at MaxKeys, which also ends an
+// file collects the entries of a file. It stops at maxKeys, which also ends an
 // alias that contains itself.
 type file struct {
 	path    string
@@ -92,7 +92,7 @@ type file struct {
 
 func (f *file) walk(n *yaml.Node, prefix string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if f.keys++; f.keys > MaxKeys {
+		if f.keys++; f.keys > maxKeys {
 			return
 		}
 		key, value := n.Content[i], follow(n.Content[i+1])
