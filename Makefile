@@ -13,10 +13,10 @@ BENCH         ?= .
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## start an order service on a SQLite file, try everything once, and tell what happened
+demo: ## start an order service on a SQLite file, try everything once, and print what happened
 	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo -tour
 
-serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL, ORM change it)
+serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL change it)
 	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo
 
 test: promtool ## run every test; finds, starts or installs PostgreSQL and MariaDB

@@ -7,17 +7,17 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// stats is [outbox.Stats] as operators read it.
+// stats is [outbox.Stats] in JSON.
 type stats struct {
 	Pending     int64      `json:"pending"`
 	Due         int64      `json:"due"`
 	Delayed     int64      `json:"delayed"`
 	Dead        int64      `json:"dead"`
-	CountsUpTo  int        `json:"counts_up_to"` // each count stops there
+	CountsUpTo  int        `json:"counts_up_to"` // the limit of each count
 	OldestDue   float64    `json:"oldest_due_seconds"`
 	HotDepth    int        `json:"hot_depth"`
 	ColdDepth   int        `json:"cold_depth"`
-	LastPoll    *time.Time `json:"last_poll"` // null: it has not polled, or there is no poller
+	LastPoll    *time.Time `json:"last_poll"` // null before the first poll and without a poller
 	PollSeconds float64    `json:"poll_interval_seconds"`
 }
 
@@ -36,9 +36,9 @@ func statsAnswer(s *outbox.Stats) stats {
 
 type listing struct {
 	DeadLetters []deadLetter `json:"dead_letters"`
-	// More says that the limit cut the listing off.
+	// More reports that there are letters after the limit.
 	More bool `json:"more"`
-	// Next is the parameter "after" of the next page; missing on the last one.
+	// Next is the parameter "after" of the next page.
 	Next string `json:"next,omitempty"`
 }
 
@@ -72,11 +72,11 @@ func summary(l *outbox.DeadLetter) deadLetter {
 	}
 }
 
-// disclose adds headers and payload.
+// disclose adds the headers and the payload.
 func (d *deadLetter) disclose(l *outbox.DeadLetter) {
 	d.Headers = l.Headers
 	d.Payload = l.Payload.Bytes()
-	if !json.Valid(d.Payload) { // not written by this library: show the text
+	if !json.Valid(d.Payload) { // it was not written by this library: show it as text
 		d.Payload, _ = json.Marshal(l.Payload.String())
 	}
 }

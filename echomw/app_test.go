@@ -196,7 +196,7 @@ func (a *app) wantAnswer(got answer, status int, body string) {
 }
 
 // want checks how many events are in the table, and the outcomes that the
-// writer's hooks were told, in whatever order.
+// writer's hooks received, in any order.
 func (a *app) want(written int, outcomes ...string) {
 	a.t.Helper()
 	require.Equal(a.t, written, adaptertest.Written(a.t, a.db), "events in the table")

@@ -6,9 +6,14 @@ import (
 	"net/http"
 )
 
-// readAhead reads up to limit bytes of the request's body, and returns a body
-// that has them and what comes after them. An error is the reader's to find, at
-// the place where it happened.
+// aheadBody is a request body of which the beginning has been read.
+type aheadBody struct {
+	io.Reader
+	io.Closer
+}
+
+// readAhead reads up to limit bytes of the request's body and returns a body
+// that starts with them. The handler gets an error of reading where it occurred.
 func readAhead(r *http.Request, limit int64) io.ReadCloser {
 	if limit == 0 || r.Body == nil || r.Body == http.NoBody {
 		return r.Body
@@ -21,13 +26,7 @@ func readAhead(r *http.Request, limit int64) io.ReadCloser {
 	return &aheadBody{Reader: io.MultiReader(bytes.NewReader(read), rest), Closer: r.Body}
 }
 
-// aheadBody is a body whose beginning was read.
-type aheadBody struct {
-	io.Reader
-	io.Closer
-}
-
-// brokenReader fails again as the body has.
+// brokenReader returns the error that the body returned once.
 type brokenReader struct{ err error }
 
 func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }

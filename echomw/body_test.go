@@ -17,7 +17,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// beginning tells how much of a body is left when a transaction begins.
+// beginning records how much of a body is left when a transaction begins.
 type beginning struct {
 	outbox.Transactor
 	body *strings.Reader
@@ -38,8 +38,8 @@ func (f *failsOnce) Read([]byte) (int, error) {
 	return 0, err
 }
 
-// What a slow client has not sent yet is waited for without a transaction, and
-// the handler reads the body as it was sent.
+// The middleware waits for a slow client without a transaction, and the handler
+// reads the body as it was sent.
 func TestTheBodyIsReadBeforeTheTransactionBegins(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -47,7 +47,7 @@ func TestTheBodyIsReadBeforeTheTransactionBegins(t *testing.T) {
 		left     int
 		broken   error
 	}{
-		"not when not told":                    {0, 10, nil},
+		"nothing by default":                   {0, 10, nil},
 		"the beginning":                        {4, 6, nil},
 		"just all":                             {10, 0, nil},
 		"all":                                  {100, 0, nil},

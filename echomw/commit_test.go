@@ -2,6 +2,7 @@ package echomw_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,7 +21,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Whatever form the success has, nothing of it is sent when the commit fails.
+// Nothing of a success is sent when the commit fails, in any form.
 func TestAFailedCommitSendsNothingOfTheResponse(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("success ", 400_000)
@@ -37,7 +38,7 @@ func TestAFailedCommitSendsNothingOfTheResponse(t *testing.T) {
 		"/stream":    func(c echo.Context) error { return c.Stream(http.StatusOK, "text/plain", strings.NewReader(big)) },
 		"/flush": func(c echo.Context) error {
 			_, _ = fmt.Fprint(c.Response(), "success")
-			c.Response().Flush() // nobody looks at what came of it
+			c.Response().Flush() // its error is ignored
 			_, _ = fmt.Fprint(c.Response(), "success")
 			return nil
 		},
@@ -87,6 +88,23 @@ func TestAFailedCommitSendsNothingOfTheResponse(t *testing.T) {
 		rollbacks = append(rollbacks, "rollback")
 		a.want(0, rollbacks...)
 	}
+}
+
+// The context of the transaction is cancelled when a stream could not commit.
+func TestTheErrorHandlerGetsALiveContext(t *testing.T) {
+	t.Parallel()
+	a := newApp(t).withDeferredConstraint().transaction(nil)
+	a.HTTPErrorHandler = func(_ error, c echo.Context) {
+		if !c.Response().Committed {
+			require.NoError(t, c.Request().Context().Err())
+			require.ErrorIs(t, a.write(c), outbox.ErrNoTransaction)
+			_ = c.NoContent(http.StatusTeapot)
+		}
+	}
+	a.POST("/", func(c echo.Context) error {
+		return errors.Join(a.failingCommit(c), http.NewResponseController(c.Response().Writer).Flush())
+	})
+	a.wantAnswer(a.post("/"), 418, "")
 }
 
 func TestTheBufferHoldsWhatMaxBufferSays(t *testing.T) {

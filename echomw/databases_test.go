@@ -178,7 +178,7 @@ func TestAClientThatIsGoneCommitsNothing(t *testing.T) {
 		a.POST("/", a.writing(func(c echo.Context) error {
 			close(arrived)
 			<-c.Request().Context().Done()
-			err := c.JSON(http.StatusCreated, echo.Map{"ok": true}) // it minds neither
+			err := c.JSON(http.StatusCreated, echo.Map{"ok": true}) // it ignores the cancellation
 			over <- err
 			return err
 		}))
@@ -204,7 +204,7 @@ func TestAClientThatIsGoneCommitsNothing(t *testing.T) {
 func TestConcurrentRequestsHaveTheirOwnTransactions(t *testing.T) {
 	t.Parallel()
 	each(t, testdb.Main(), func(t *testing.T, a *app) {
-		a.transaction(outside(recovery(), logging()), recovery())
+		a.transaction(outside(recovery(), logging()))
 		a.POST("/:fate", a.writing(func(c echo.Context) error {
 			switch c.Param("fate") {
 			case "panic":

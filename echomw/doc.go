@@ -1,6 +1,6 @@
-// Package echomw puts the outbox into an Echo application: a transaction for
-// each request, whose response leaves only after the commit, a readiness check
-// and an administration of dead letters.
+// Package echomw integrates the outbox with Echo v4: a middleware that runs each
+// request in a transaction and sends the response after the commit, a readiness
+// check, and endpoints to administer dead letters.
 //
 //	e := echo.New()
 //	e.Use(middleware.Recover(), echomw.Transaction(adapter))
@@ -8,16 +8,16 @@
 //		ctx := c.Request().Context() // carries the transaction
 //		tx, _ := outboxgorm.TxFrom(ctx)
 //		if err := tx.Create(&order).Error; err != nil {
-//			return err // rolled back
+//			return err // rolls back
 //		}
 //		if _, err := ob.Writer().Write(ctx, orderPlaced); err != nil {
 //			return err
 //		}
-//		return c.JSON(http.StatusCreated, order) // committed, then sent
+//		return c.JSON(http.StatusCreated, order) // sent after the commit
 //	})
 //
-// The adapter is any [outbox.Transactor]: one of packages sqltx, outboxbun and
-// outboxgorm. What a client sees is what happened: a success only after the
-// transaction has committed, and when the commit fails the answer of the
-// application's own error handler, with nothing left of the success.
+// The adapter is any [outbox.Transactor]: one of package sqltx, outboxbun or
+// outboxgorm. A client sees a success only after the transaction has committed.
+// When the commit fails, the application's own error handler answers, and nothing
+// of the success is sent.
 package echomw

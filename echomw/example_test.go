@@ -116,8 +116,8 @@ func ExampleTransactionConfig_ToMiddleware() {
 	// POST /login → 401 {"message":"Unauthorized"}
 }
 
-// An error handler that tells clients what they can do about a commit of which
-// nobody knows whether it happened.
+// An error handler that explains to clients what to do about a commit of unknown
+// outcome.
 func ExampleCommitError() {
 	e := echo.New()
 	e.HTTPErrorHandler = func(err error, c echo.Context) {

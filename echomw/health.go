@@ -1,6 +1,7 @@
 package echomw
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,40 +20,38 @@ const (
 	DefaultMaxDueAge     = 5 * time.Minute
 )
 
-// NoBound turns a check of [HealthConfig] off.
+// NoBound turns a check of [HealthConfig] off, as every negative value does.
 const NoBound time.Duration = -1
 
-// HealthConfig makes the handler that [Health] is the short form of. Zero means
-// the default.
+// HealthConfig configures the readiness check. [Health] is its short form.
 type HealthConfig struct {
-	// Outbox is what is asked. Required.
+	// Outbox is the outbox to check. Required.
 	Outbox *outbox.Outbox
 	// Timeout is how long the database may take to answer. Defaults to 2 s.
 	Timeout time.Duration
-	// MaxPollDelay is how much later than its interval says the poller of this
-	// node may read the table. A mode without a poller is not asked. Defaults to
-	// 30 s; [NoBound] asks for nothing, also before Start.
+	// MaxPollDelay is how late, after its interval, this node's poller may read
+	// the table. It does not apply to a mode without a poller. Defaults to 30 s;
+	// [NoBound] turns the check off, also before Start.
 	MaxPollDelay time.Duration
-	// MaxDueAge is how long the oldest due event may have been due. It is one of
-	// the whole table, so that a listener that hangs can make every node of a
-	// service unready at once: choose [NoBound] where that would take the service
-	// away from its users, and watch the age in the metrics instead. Defaults to
-	// 5 min.
+	// MaxDueAge is how long the oldest due event of the table may have been due.
+	// All nodes share the table, so one listener that hangs can make every node
+	// unready: use [NoBound] where that would take a healthy service offline, and
+	// an alert on the metrics instead. Defaults to 5 min.
 	MaxDueAge time.Duration
 }
 
-// Health is a readiness check for an orchestrator or a load balancer. It
-// answers 200 when the database answers in time, the poller of this node gets
-// through and the oldest due event is not too old, else 503, in JSON:
+// Health returns a readiness check for an orchestrator or a load balancer. It
+// answers 200 when the database answers in time, this node's poller reads the
+// table and the oldest due event is not too old, and 503 otherwise, in JSON:
 //
 //	{"status": "ready",
 //	 "database": {"ok": true},
 //	 "poller":   {"ok": true, "last_poll_age_seconds": 1.2},
 //	 "backlog":  {"ok": true, "oldest_due_seconds": 0, "due": 0, "dead": 0}}
 //
-// A check that failed has a "problem". What the database said goes to the
-// application's log and not into the answer, which may be public. It panics when
-// the config is wrong; [HealthConfig.ToHandler] returns the error.
+// A check that failed has a "problem". The answer may be public, so an error of
+// the database goes only to Echo's log, at level ERROR. Health panics when the
+// config is invalid; [HealthConfig.ToHandler] returns the error.
 func Health(config HealthConfig) echo.HandlerFunc {
 	handler, err := config.ToHandler()
 	if err != nil {
@@ -61,8 +60,8 @@ func Health(config HealthConfig) echo.HandlerFunc {
 	return handler
 }
 
-// ToHandler makes the handler and reports everything that is wrong with the
-// config at once, each as an [outbox.FieldError].
+// ToHandler returns the handler. Its error joins an [outbox.FieldError] for each
+// field that is wrong.
 func (config HealthConfig) ToHandler() (echo.HandlerFunc, error) {
 	var problems []error
 	if config.Outbox == nil {
@@ -71,23 +70,11 @@ func (config HealthConfig) ToHandler() (echo.HandlerFunc, error) {
 	if config.Timeout < 0 {
 		problems = append(problems, &outbox.FieldError{Field: "HealthConfig.Timeout", Problem: fmt.Sprintf("is %s; it must be positive, or zero for %s", config.Timeout, DefaultHealthTimeout)})
 	}
-	for name, bound := range map[string]time.Duration{"MaxPollDelay": config.MaxPollDelay, "MaxDueAge": config.MaxDueAge} {
-		if bound < 0 && bound != NoBound {
-			problems = append(problems, &outbox.FieldError{Field: "HealthConfig." + name, Problem: fmt.Sprintf("is %s; it must be positive, zero for the default, or echomw.NoBound", bound)})
-		}
-	}
+	config.Timeout = cmp.Or(config.Timeout, DefaultHealthTimeout)
+	config.MaxPollDelay = cmp.Or(config.MaxPollDelay, DefaultMaxPollDelay)
+	config.MaxDueAge = cmp.Or(config.MaxDueAge, DefaultMaxDueAge)
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
-	}
-	for _, field := range []struct {
-		value    *time.Duration
-		standard time.Duration
-	}{
-		{&config.Timeout, DefaultHealthTimeout}, {&config.MaxPollDelay, DefaultMaxPollDelay}, {&config.MaxDueAge, DefaultMaxDueAge},
-	} {
-		if *field.value == 0 {
-			*field.value = field.standard
-		}
 	}
 	return config.serve, nil
 }
@@ -107,7 +94,7 @@ type healthCheck struct {
 
 type pollerCheck struct {
 	healthCheck
-	// LastPollAge is nil when it has not polled yet.
+	// LastPollAge is nil before the first poll.
 	LastPollAge *float64 `json:"last_poll_age_seconds"`
 }
 
@@ -119,7 +106,7 @@ type backlogCheck struct {
 }
 
 func (config *HealthConfig) serve(c echo.Context) error {
-	if err := leave(c); err != nil { // it would hold a connection while we wait for another
+	if err := leave(c); err != nil { // it holds a connection, and the check needs another
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
@@ -135,8 +122,8 @@ func (config *HealthConfig) check(c echo.Context) health {
 	defer cancel()
 	stats, err := config.Outbox.Stats(ctx)
 	if err != nil {
-		c.Logger().Warnf("echomw: the health check could not ask the database: %v", err)
-		problem := "the database does not answer as it should"
+		c.Logger().Errorf("echomw: the health check could not query the database: %v", err)
+		problem := "the database returned an error"
 		if ctx.Err() != nil {
 			problem = fmt.Sprintf("the database did not answer within %s", config.Timeout)
 		}
@@ -153,26 +140,27 @@ func (config *HealthConfig) poller(stats *outbox.Stats) *pollerCheck {
 	if stats.PollInterval == 0 {
 		return nil
 	}
-	check := &pollerCheck{healthCheck: healthCheck{OK: true}}
-	if stats.LastPoll.IsZero() {
-		if config.MaxPollDelay != NoBound {
-			check.healthCheck = healthCheck{Problem: "the poller has not read the table yet"}
-		}
-		return check
+	check, age, bound := &pollerCheck{}, max(time.Since(stats.LastPoll), 0), stats.PollInterval+config.MaxPollDelay
+	if !stats.LastPoll.IsZero() {
+		seconds := age.Seconds()
+		check.LastPollAge = &seconds
 	}
-	age := max(time.Since(stats.LastPoll), 0)
-	seconds := age.Seconds()
-	check.LastPollAge = &seconds
-	if bound := stats.PollInterval + config.MaxPollDelay; config.MaxPollDelay != NoBound && age > bound {
-		check.healthCheck = healthCheck{Problem: fmt.Sprintf("the poller has not read the table for more than %s", bound)}
+	switch {
+	case config.MaxPollDelay < 0:
+	case check.LastPollAge == nil:
+		check.Problem = "the poller has not read the table yet"
+	case age > bound:
+		check.Problem = fmt.Sprintf("the poller has not read the table for more than %s", bound)
 	}
+	check.OK = check.Problem == ""
 	return check
 }
 
 func (config *HealthConfig) backlog(stats *outbox.Stats) *backlogCheck {
-	check := &backlogCheck{healthCheck: healthCheck{OK: true}, OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, Dead: stats.Dead}
-	if config.MaxDueAge != NoBound && stats.OldestDueAge > config.MaxDueAge {
-		check.healthCheck = healthCheck{Problem: fmt.Sprintf("the oldest due event has been due for more than %s", config.MaxDueAge)}
+	check := &backlogCheck{OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, Dead: stats.Dead}
+	if config.MaxDueAge >= 0 && stats.OldestDueAge > config.MaxDueAge {
+		check.Problem = fmt.Sprintf("the oldest due event has been due for more than %s", config.MaxDueAge)
 	}
+	check.OK = check.Problem == ""
 	return check
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// parameterError says which parameter of a request is wrong, and how.
+// parameterError names the parameter of a request that is wrong.
 type parameterError struct{ name, problem string }
 
-func (e *parameterError) Error() string { return "parameter " + e.name + " " + e.problem }
+func (e *parameterError) Error() string { return fmt.Sprintf("parameter %q %s", e.name, e.problem) }
 
-// filterParameters are those that choose dead letters.
+// filterParameters select dead letters.
 var filterParameters = []string{"event_type", "aggregate_type", "since", "until"}
 
-// parameters are the query's, each known, given once and not empty.
+// parameters are those of the query: each is known, given once and not empty.
 type parameters map[string]string
 
-// parametersOf reads the query and refuses what it does not know. Echo's own
-// "pretty" is known always. A body is refused too: filters in it would be
-// ignored, and the request do more than was asked.
-func parametersOf(c echo.Context, known ...string) (parameters, error) {
+// parametersOf reads the query and rejects unknown parameters, apart from Echo's
+// own "pretty". It rejects a body too: filters in a body would be ignored, and
+// the request would then select more than was meant.
+func parametersOf(c echo.Context, known []string) (parameters, error) {
 	if r := c.Request(); r.Body != nil && r.ContentLength != 0 {
 		if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
 			return nil, &parameterError{"body", "is not empty; parameters go into the query"}
@@ -38,18 +38,18 @@ func parametersOf(c echo.Context, known ...string) (parameters, error) {
 	if err != nil {
 		return nil, &parameterError{"query", "is malformed: " + err.Error()}
 	}
+	delete(query, "pretty")
 	p := make(parameters, len(query))
 	for name, values := range query {
 		switch value := values[0]; {
-		case name == "pretty":
 		case !slices.Contains(known, name):
-			return nil, &parameterError{strconv.Quote(name), "is unknown; " + knownParameters(known)}
+			return nil, &parameterError{name, "is unknown; known are " + strings.Join(slices.Concat(known, []string{"pretty"}), ", ")}
 		case len(values) > 1:
 			return nil, &parameterError{name, "is given more than once"}
 		case value == "":
 			return nil, &parameterError{name, "is empty; leave it out"}
 		case !storable(value):
-			return nil, &parameterError{name, "is not UTF-8, or holds a NUL"}
+			return nil, &parameterError{name, "is not UTF-8, or contains a NUL"}
 		default:
 			p[name] = value
 		}
@@ -57,14 +57,7 @@ func parametersOf(c echo.Context, known ...string) (parameters, error) {
 	return p, nil
 }
 
-func knownParameters(known []string) string {
-	if len(known) == 0 {
-		return "there are none here"
-	}
-	return "known are " + strings.Join(known, ", ")
-}
-
-// storable says whether every database takes the text as a value.
+// storable reports whether every database accepts the text as a value.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
 func (p parameters) limit() (int, error) {
@@ -79,12 +72,12 @@ func (p parameters) limit() (int, error) {
 	return n, nil
 }
 
-// placeOf is a letter's place in the order of listings, as "after" has it.
+// placeOf returns the position of a letter in the listing, for "after".
 func placeOf(letter *outbox.DeadLetter) string {
 	return letter.DiedAt.UTC().Format(time.RFC3339Nano) + "," + letter.EventID
 }
 
-// after is the letter behind which a listing begins.
+// after returns the letter after which the listing starts.
 func (p parameters) after() (outbox.DeadLetter, error) {
 	text, given := p["after"]
 	if !given {
@@ -92,7 +85,7 @@ func (p parameters) after() (outbox.DeadLetter, error) {
 	}
 	died, id, _ := strings.Cut(text, ",")
 	at, err := time.Parse(time.RFC3339Nano, died)
-	if year := at.UTC().Year(); err != nil || id == "" || year < 1000 || year > 9999 {
+	if err != nil || id == "" || !storableTime(at) {
 		return outbox.DeadLetter{}, &parameterError{"after", fmt.Sprintf("is %q; it must be the field next of a listing", text)}
 	}
 	return outbox.DeadLetter{Envelope: outbox.Envelope{EventID: id}, DiedAt: at.UTC()}, nil
@@ -125,19 +118,19 @@ func (p parameters) time(name string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, &parameterError{name, fmt.Sprintf("is %q; it must be a time like 2006-01-02T15:04:05Z (a + in it is written %%2B)", text)}
 	}
-	if year := t.UTC().Year(); year < 1000 || year > 9999 {
+	if !storableTime(t) {
 		return time.Time{}, &parameterError{name, fmt.Sprintf("is %q; the year must be from 1000 to 9999", text)}
 	}
 	return t.UTC(), nil
 }
 
-// idOf is the event id of the path. What cannot be one is not found.
+// storableTime reports whether every database accepts the time.
+func storableTime(t time.Time) bool { return t.UTC().Year() >= 1000 && t.UTC().Year() <= 9999 }
+
+// idOf returns the event id of the path. An impossible id is not found.
 func idOf(c echo.Context) (string, error) {
-	if _, err := parametersOf(c); err != nil {
-		return "", err
-	}
 	id := c.Param("id")
-	if c.Request().URL.RawPath != "" { // Echo routes by it, and leaves the escapes in
+	if c.Request().URL.RawPath != "" { // Echo routes by it and does not unescape it
 		unescaped, err := url.PathUnescape(id)
 		if err != nil {
 			return "", &parameterError{"id", "is malformed: " + err.Error()}

@@ -3,6 +3,7 @@ package echomw_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -92,13 +94,19 @@ func TestMethodsThatOnlyReadHaveNoTransaction(t *testing.T) {
 	t.Parallel()
 	a := newApp(t).transaction(nil)
 	a.Any("/", func(c echo.Context) error {
-		require.ErrorIs(t, a.write(c), outbox.ErrNoTransaction)
+		err := a.write(c)
+		require.ErrorIs(t, err, outbox.ErrNoTransaction)
+		require.ErrorContains(t, err, c.Request().Method+", which is one of TransactionConfig.ReadOnlyMethods")
 		require.ErrorIs(t, echomw.OnCommit(c, func(context.Context) {}), outbox.ErrNoTransaction)
-		return c.NoContent(http.StatusNoContent)
+		return outbox.InTx(c.Request().Context(), a.transactor, func(ctx context.Context) error {
+			_, err := a.writer.Write(ctx, adaptertest.Event())
+			return errors.Join(err, c.NoContent(http.StatusNoContent))
+		})
 	})
 	for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 		require.Equal(t, 204, a.send(method, "/").StatusCode, method)
 	}
+	a.want(3, "commit", "commit", "commit")
 }
 
 func TestTheSkipperSkips(t *testing.T) {
@@ -225,7 +233,7 @@ func TestDeadlinesReachTheConnection(t *testing.T) {
 				return err
 			}
 		}
-		require.Empty(t, a.record.Outcomes(), "that is no reason to commit")
+		require.Empty(t, a.record.Outcomes(), "setting deadlines does not commit")
 		return c.String(http.StatusOK, "set")
 	}))
 	a.wantAnswer(a.post("/"), 200, "set")
@@ -236,19 +244,19 @@ func TestDeadlinesReachTheConnection(t *testing.T) {
 func TestResponseHooksRunBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	a := newApp(t).transaction(nil)
-	var told []string
+	var calls []string
 	a.POST("/", a.writing(func(c echo.Context) error {
 		c.Response().Before(func() {
-			told = append(told, "before")
+			calls = append(calls, "before")
 			c.Response().Header().Set("X-Hook", "set")
 		})
-		c.Response().After(func() { told = append(told, fmt.Sprint("after ", len(a.record.Outcomes()))) })
+		c.Response().After(func() { calls = append(calls, fmt.Sprint("after ", len(a.record.Outcomes()))) })
 		return c.String(http.StatusOK, "ok")
 	}))
 	got := a.post("/")
 	a.wantAnswer(got, 200, "ok")
 	require.Equal(t, "set", got.Header.Get("X-Hook"))
-	require.Equal(t, []string{"before", "after 0"}, told)
+	require.Equal(t, []string{"before", "after 0"}, calls)
 	a.want(1, "commit")
 }
 

@@ -14,63 +14,57 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// DefaultMaxBuffer is how many bytes of a response's body are held back when
-// not told: 1 MiB.
+// DefaultMaxBuffer is the default of [TransactionConfig].MaxBuffer: 1 MiB.
 const DefaultMaxBuffer = 1 << 20
 
-// TransactionConfig makes the middleware that [Transaction] is the short form
-// of.
+// TransactionConfig configures the middleware. [Transaction] is its short form.
 type TransactionConfig struct {
-	// Skipper says which requests get no transaction. Defaults to none but
-	// those of ReadOnlyMethods.
+	// Skipper selects the requests that get no transaction. Defaults to none
+	// besides those of ReadOnlyMethods.
 	Skipper func(c echo.Context) bool
 	// Transactor begins the transactions: an adapter. Required.
 	Transactor outbox.Transactor
-	// TxOptions are for each transaction. Nil: the database's defaults.
+	// TxOptions are the options of each transaction. Nil: the database's defaults.
 	TxOptions *sql.TxOptions
-	// MaxBuffer is how many bytes of the body are held back until the commit. A
-	// response that grows beyond commits first and then streams. Defaults to
-	// [DefaultMaxBuffer].
+	// MaxBuffer is the number of bytes of a response body that are held back until
+	// the commit. A longer body commits when it exceeds the limit and then
+	// streams. Defaults to [DefaultMaxBuffer].
 	MaxBuffer int
-	// ReadBody is how many bytes of the request's body are read into memory before
-	// the transaction begins, so that a client that sends them slowly holds no
-	// transaction. The handler reads the rest, or the error of reading, after
-	// them. Defaults to none. A client that waits for an answer before it has sent
-	// that much waits in vain.
+	// ReadBody is the number of bytes of the request body that are read into
+	// memory before the transaction begins, so that a slow client holds no
+	// transaction. Defaults to none. With ReadBody a client must not wait for a
+	// response before it has sent that many bytes.
 	ReadBody int64
-	// ReadOnlyMethods get no transaction. Nil is GET, HEAD and OPTIONS; an empty
-	// list that is not nil is none.
+	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an
+	// empty list means that every method gets one.
 	ReadOnlyMethods []string
-	// RollbackOn says whether to roll back, for the status that was or will be
-	// answered and the error that the handler returned or gave to c.Error, if
-	// any. The status of an error that nobody has answered yet is its
-	// [echo.HTTPError]'s, or 500. Without a status it is 200. A panic that gets
-	// as far as the middleware rolls back without asking; one that a Recover
-	// inside of the middleware turned into an error is an error here. Defaults
-	// to any error, and to a status of 400 or more.
+	// RollbackOn decides between COMMIT and ROLLBACK. It gets the status of the
+	// response, 200 if there is none yet, and the error that the handler returned,
+	// if any; the error handler has answered that by then. A panic that reaches
+	// the middleware rolls back without a call. Defaults to a rollback for any
+	// error and for a status of 400 or more.
 	RollbackOn func(c echo.Context, status int, err error) bool
 }
 
-// Transaction is a middleware that runs each request in a transaction of t and
-// holds the response back until it has committed. Requests with GET, HEAD and
-// OPTIONS get none. It panics when t is nil; [TransactionConfig.ToMiddleware]
-// returns the error, and has options.
+// Transaction returns a middleware that runs each request in a transaction of t
+// and sends the response after the commit. Requests with GET, HEAD and OPTIONS
+// get none. It panics when t is nil; [TransactionConfig.ToMiddleware] has options
+// and returns the error.
 //
-// The request's context carries the transaction: the outbox's Writer writes in
-// it, and the adapter's TxFrom finds it. It commits when the handler returns,
-// unless the handler returns an error, panics, answers with a status of 400 or
-// more, gives an error to c.Error, or the request's context has ended since. A
-// commit that fails is a [*CommitError] for the application's HTTPErrorHandler,
-// and nothing of the response that was held back, its headers included, is
-// sent.
+// The request's context carries the transaction: the outbox's Writer and the
+// adapter's TxFrom find it there. When the handler returns an error, the
+// middleware calls the application's error handler, and the error then goes on to
+// the middlewares outside. The transaction commits when the response has a status
+// below 400 and the handler returned no error, did not panic, and the request's
+// context has not ended. When the commit fails, nothing that was held back is
+// sent, and the error handler gets a [*CommitError].
 //
-// It commits before the handler returns when the body outgrows MaxBuffer, and
-// when the handler calls Flush or Hijack. What is written to the outbox after
-// that has no transaction.
+// The transaction ends before the handler returns when the body exceeds
+// MaxBuffer, and when the handler calls Flush or Hijack. After that, writing to
+// the outbox fails.
 //
-// Mount it with Use, not with Pre, for Echo's router takes no context but its
-// own. Within another one of the same transactor it does nothing. Of two for
-// different transactors the inner one commits first.
+// Mounted twice for one transactor it acts once. With two transactors the inner
+// transaction commits first.
 func Transaction(t outbox.Transactor) echo.MiddlewareFunc {
 	mw, err := TransactionConfig{Transactor: t}.ToMiddleware()
 	if err != nil {
@@ -79,14 +73,11 @@ func Transaction(t outbox.Transactor) echo.MiddlewareFunc {
 	return mw
 }
 
-// ToMiddleware makes the middleware from a copy of the config. It reports
-// everything that is wrong with it at once, each as an [outbox.FieldError].
+// ToMiddleware returns the middleware for a copy of the config. Its error joins
+// an [outbox.FieldError] for each field that is wrong.
 func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
-	}
-	if config.Skipper == nil {
-		config.Skipper = func(echo.Context) bool { return false }
 	}
 	if config.MaxBuffer == 0 {
 		config.MaxBuffer = DefaultMaxBuffer
@@ -96,7 +87,9 @@ func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 	}
 	config.ReadOnlyMethods = slices.Clone(config.ReadOnlyMethods)
 	if config.RollbackOn == nil {
-		config.RollbackOn = rollbackOnFailure
+		config.RollbackOn = func(_ echo.Context, status int, err error) bool {
+			return err != nil || status >= http.StatusBadRequest
+		}
 	}
 	if config.TxOptions != nil {
 		options := *config.TxOptions
@@ -104,16 +97,24 @@ func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if slices.Contains(config.ReadOnlyMethods, c.Request().Method) || config.Skipper(c) || inTransactionOf(c, config.Transactor) {
+			switch {
+			case config.Skipper != nil && config.Skipper(c), hasTransactionOf(c, config.Transactor):
 				return next(c)
+			case slices.Contains(config.ReadOnlyMethods, c.Request().Method):
+				c.SetRequest(withoutTx(c.Request()))
+				return next(c)
+			default:
+				return serve(&config, c, next)
 			}
-			return serve(&config, c, next)
 		}
 	}, nil
 }
 
-func rollbackOnFailure(_ echo.Context, status int, err error) bool {
-	return err != nil || status >= http.StatusBadRequest
+// withoutTx returns the request with a context that explains, to a handler that
+// writes an event, why there is no transaction.
+func withoutTx(r *http.Request) *http.Request {
+	return r.WithContext(outbox.ContextWithoutTx(r.Context(), "echomw begins none for "+r.Method+
+		", which is one of TransactionConfig.ReadOnlyMethods; use another method, take it out of ReadOnlyMethods, or write in outbox.InTx"))
 }
 
 func (config *TransactionConfig) validate() error {
@@ -121,13 +122,8 @@ func (config *TransactionConfig) validate() error {
 	add := func(field, problem string) {
 		problems = append(problems, &outbox.FieldError{Field: "TransactionConfig." + field, Problem: problem})
 	}
-	switch v := reflect.ValueOf(config.Transactor); {
-	case !v.IsValid():
+	if v := reflect.ValueOf(config.Transactor); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		add("Transactor", "is required; give an adapter, such as sqltx.New's")
-	case v.Kind() == reflect.Pointer && v.IsNil():
-		add("Transactor", fmt.Sprintf("is a nil %T", config.Transactor))
-	case !v.Comparable():
-		add("Transactor", fmt.Sprintf("is a %T, which cannot be compared; give a pointer", config.Transactor))
 	}
 	if config.MaxBuffer < 0 {
 		add("MaxBuffer", fmt.Sprintf("is %d; it must be positive, or zero for %d", config.MaxBuffer, DefaultMaxBuffer))

@@ -13,8 +13,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// unit is a request's transaction. A goroutine of the handler may outlive the
-// handler, under a timeout: it then finds the unit ended.
+// unit is a request's transaction. A goroutine may outlive the handler that
+// started it, and then finds the unit ended.
 type unit struct {
 	tx  outbox.Transaction
 	ctx context.Context // of the request, without the transaction
@@ -25,8 +25,7 @@ type unit struct {
 	callbacks []func(ctx context.Context)
 }
 
-// end says that nothing can be added any more, and returns what was. It is true
-// for the first call.
+// end marks the unit as ended and returns its callbacks. It reports true once.
 func (u *unit) end() ([]func(ctx context.Context), bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -35,33 +34,30 @@ func (u *unit) end() ([]func(ctx context.Context), bool) {
 	return u.callbacks, first
 }
 
-// commit commits, unless the client is gone, and then runs the callbacks.
+// commit commits, unless the client has gone, and then runs the callbacks.
 func (u *unit) commit() error {
 	callbacks, first := u.end()
 	if !first {
 		return nil
 	}
-	if err := u.ctx.Err(); err != nil {
+	if u.ctx.Err() != nil {
 		u.undo()
 		return &CommitError{Err: context.Cause(u.ctx)}
 	}
 	if err := u.tx.Commit(); err != nil {
 		if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, outbox.ErrOutcomeUnknown) {
-			err = fmt.Errorf("%w: something ended the transaction before; leave Commit and Rollback to the middleware: %w", outbox.ErrOutcomeUnknown, err)
+			err = fmt.Errorf("%w: the handler ended the transaction; leave Commit and Rollback to the middleware: %w", outbox.ErrOutcomeUnknown, err)
 		}
 		return &CommitError{Err: err}
 	}
-	if len(callbacks) > 0 {
-		ctx := context.WithoutCancel(u.ctx)
-		for _, fn := range callbacks {
-			u.shield(func() { fn(ctx) })
-		}
+	for _, fn := range callbacks {
+		u.run(fn)
 	}
 	return nil
 }
 
-// rollback rolls back. An error of it is logged: the request has its own
-// outcome, and a transaction whose connection broke is rolled back, too.
+// rollback rolls back, once. An error is only logged: a transaction whose
+// connection broke is rolled back too.
 func (u *unit) rollback() {
 	if _, first := u.end(); first {
 		u.undo()
@@ -74,16 +70,33 @@ func (u *unit) undo() {
 	}
 }
 
-func (u *unit) shield(fn func()) {
+func (u *unit) run(callback func(ctx context.Context)) {
 	defer func() {
 		if r := recover(); r != nil {
 			u.log.Errorf("echomw: in an OnCommit callback: %v\n%s", &outbox.PanicError{Value: r}, debug.Stack())
 		}
 	}()
-	fn()
+	callback(context.WithoutCancel(u.ctx))
 }
 
-func (u *unit) onCommit(fn func(ctx context.Context)) error {
+// OnCommit runs fn after the request's transaction has committed and before the
+// response is sent. It does not run fn when the transaction was rolled back or
+// its outcome is unknown. fn gets the request's context without its cancellation
+// and without the transaction; a panic of fn is logged.
+//
+// OnCommit fails with [outbox.ErrNoTransaction] when the request has no
+// transaction of the middleware, or the transaction has ended. A callback belongs
+// to the whole transaction, also when it was registered under a savepoint, and
+// with middlewares for two transactors to the inner one.
+func OnCommit(c echo.Context, fn func(ctx context.Context)) error {
+	if fn == nil {
+		return &outbox.FieldError{Field: "echomw.OnCommit fn", Problem: "is nil"}
+	}
+	x := exchangeOf(c)
+	if x == nil {
+		return fmt.Errorf("%w: the request has none; mount echomw.Transaction, and take the method out of its ReadOnlyMethods", outbox.ErrNoTransaction)
+	}
+	u := &x.unit
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.ended {
@@ -91,25 +104,4 @@ func (u *unit) onCommit(fn func(ctx context.Context)) error {
 	}
 	u.callbacks = append(u.callbacks, fn)
 	return nil
-}
-
-// OnCommit runs fn once the request's transaction has committed, before the
-// response leaves; never when it was rolled back, or when its outcome is
-// unknown. It fails with [outbox.ErrNoTransaction] when the request has no
-// transaction of the middleware, or it has ended. The context that fn gets is
-// the request's without its end and without the transaction. A panic of fn is
-// logged, for nothing can be undone any more.
-//
-// The callback belongs to the request's transaction as a whole, also when it was
-// registered under a savepoint. With two middlewares for different transactors
-// it belongs to the inner one's.
-func OnCommit(c echo.Context, fn func(ctx context.Context)) error {
-	if fn == nil {
-		return &outbox.FieldError{Field: "echomw.OnCommit fn", Problem: "is nil"}
-	}
-	x := exchangeOf(c)
-	if x == nil {
-		return fmt.Errorf("%w: the request has none; is echomw.Transaction mounted, and the method not one of its ReadOnlyMethods?", outbox.ErrNoTransaction)
-	}
-	return x.unit.onCommit(fn)
 }

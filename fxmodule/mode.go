@@ -71,8 +71,11 @@ func (c Config) mode() outbox.Mode {
 }
 
 // ordered maps the settings that the mode ordered has.
-func ordered(_ outbox.DispatchOptions, poll outbox.PollOptions) outbox.Ordered {
+func ordered(dispatch outbox.DispatchOptions, poll outbox.PollOptions) outbox.Ordered {
 	return outbox.Ordered{
-		Poll: poll,
+		Poll:            poll,
+		DrainTimeout:    dispatch.DrainTimeout,
+		ListenerTimeout: dispatch.ListenerTimeout,
+		OnUnroutable:    dispatch.OnUnroutable,
 	}
 }

@@ -64,7 +64,7 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 	for mode, want := range map[Mode]outbox.Mode{
 		SingleNode: outbox.SingleNode{Dispatch: dispatch, Poll: poll},
 		MultiNode:  outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: outbox.ClaimOptions{Owner: "n", LockTimeout: 11}},
-		Ordered:    ordered(dispatch, poll),
+		Ordered:    outbox.Ordered{Poll: poll, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: outbox.Defer(7)},
 		WriterOnly: outbox.WriterOnly{},
 	} {
 		full.Mode = mode

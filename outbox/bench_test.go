@@ -44,7 +44,9 @@ func BenchmarkSeal(b *testing.B) {
 // noInsert is a store whose Insert does nothing, to see what is ours.
 type noInsert struct{ *outboxtest.Store }
 
-func (noInsert) Insert(context.Context, outbox.Execer, []outbox.Envelope, string) error { return nil }
+func (noInsert) Insert(context.Context, outbox.Execer, []outbox.Envelope, string, time.Time) error {
+	return nil
+}
 
 func BenchmarkWriteOverhead(b *testing.B) {
 	store := noInsert{outboxtest.NewStore()}

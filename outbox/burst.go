@@ -4,31 +4,41 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // burstPause is how long equal lines are held back after one was written.
-const burstPause = time.Second
+const burstPause = time.Minute
 
 // burst writes the lines of one message that may come in masses, such as those
-// of a full queue: the first at once, and what follows within a second as one
-// line when that is over. The counts of the lines add up to what happened.
+// of an outage: the first at once, what follows within a minute as one line when
+// that is over, and, where there is an end, a last one. The counts of the lines
+// add up to what happened.
 type burst struct {
 	log     *slog.Logger
 	level   slog.Level
 	message string
+	ended   string // the message of the end; empty: there is none
+
+	failing atomic.Bool // add was called, and end was not since
 
 	mu    sync.Mutex
-	timer *time.Timer // runs for a second after each line
+	timer *time.Timer // runs for a minute after each line
+	told  bool        // a line was written since the last end
+	began time.Time   // when failing became true
 	count int         // held back
 	attrs []any       // of the last that was held back
 }
 
-// add tells that it happened count times more. The attributes of a line that
+// add says that it happened count times more. The attributes of a line that
 // sums up are those of the last. The handler is called without a lock: it may
 // block, or itself do what is logged here.
 func (b *burst) add(count int, attrs ...any) {
 	b.mu.Lock()
+	if !b.failing.Swap(true) {
+		b.began = time.Now()
+	}
 	if b.timer != nil {
 		b.count += count
 		b.attrs = attrs
@@ -36,11 +46,12 @@ func (b *burst) add(count int, attrs ...any) {
 		return
 	}
 	b.timer = time.AfterFunc(burstPause, b.tick)
+	b.told = true
 	b.mu.Unlock()
 	b.write(count, attrs)
 }
 
-// tick ends a second.
+// tick ends a minute.
 func (b *burst) tick() {
 	b.mu.Lock()
 	if b.count == 0 || b.timer == nil {
@@ -50,8 +61,26 @@ func (b *burst) tick() {
 	}
 	count, attrs := b.take()
 	b.timer.Reset(burstPause)
+	b.told = b.failing.Load()
 	b.mu.Unlock()
 	b.write(count, attrs)
+}
+
+// end says that it is over. The last line, at INFO, is written when there was a
+// first one: what comes and goes within a minute is summed up. It costs nothing
+// when nothing happened.
+func (b *burst) end() {
+	if !b.failing.Load() {
+		return
+	}
+	b.mu.Lock()
+	b.failing.Store(false)
+	told, lasted := b.told, time.Since(b.began)
+	b.told = false
+	b.mu.Unlock()
+	if told && b.ended != "" {
+		b.log.Info(b.ended, logKeyLasted, lasted.Round(time.Millisecond))
+	}
 }
 
 // flush writes what is held back now: the end is near.

@@ -3,7 +3,10 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // cause is what the engine has to know of a delivery's error. The methods of an
@@ -30,11 +33,14 @@ func causeOf(err error) cause {
 func ask(err error) (c cause) {
 	defer func() {
 		if r := recover(); r != nil {
-			p := &PanicError{Value: fmt.Sprintf("a method of the error, a %T, panicked: %s", err, panicText(r)), Stack: debug.Stack()}
+			p := &PanicError{Value: fmt.Sprintf("a method of the error, a %T, panicked: %v", err, r), Stack: debug.Stack(), at: panicPlace()}
 			c = cause{err: p, text: p.Error(), panicked: p}
 		}
 	}()
 	c = cause{err: err, text: err.Error(), unroutable: errors.Is(err, ErrUnroutable)}
+	if strings.TrimSpace(c.text) == "" {
+		c.text = fmt.Sprintf("an error of type %T without a text", err)
+	}
 	c.unrecoverable = errors.As(err, new(*UnrecoverableError))
 	errors.As(err, &c.panicked)
 	errors.As(err, &c.retry)
@@ -46,18 +52,25 @@ func sound(err error) error { return causeOf(err).err }
 
 // panicError is the error that a recovered panic becomes.
 func panicError(r any) error {
-	return sound(&PanicError{Value: r, Stack: debug.Stack()})
+	return sound(&PanicError{Value: r, Stack: debug.Stack(), at: panicPlace()})
 }
 
-// panicText is the text of a panic's value. Package fmt survives a method that
-// panics, but not one that panics with a value of the same kind.
-func panicText(value any) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = fmt.Sprintf("a %T whose text panics", value)
+// panicPlace is the file and the line of the panic that is being recovered: the
+// first frame below those of the runtime that raise it.
+func panicPlace() string {
+	frames := make([]uintptr, 64)
+	calls := runtime.CallersFrames(frames[:runtime.Callers(1, frames)])
+	raised := false
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = calls.Next()
+		inRuntime := strings.HasPrefix(frame.Function, "runtime.")
+		if raised && !inRuntime {
+			return fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
 		}
-	}()
-	return fmt.Sprint(value)
+		raised = raised || frame.Function == "runtime.gopanic"
+	}
+	return ""
 }
 
 // outcomeUnknown reports whether a transaction ended without a definite answer.

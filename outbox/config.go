@@ -51,6 +51,7 @@ type builder struct {
 	poll     *PollOptions     // nil: no poller
 	claim    *ClaimOptions    // nil: no leases
 	hot      bool
+	inOrder  bool
 }
 
 func (b *builder) validate() error {
@@ -66,7 +67,10 @@ func (b *builder) validate() error {
 		claim := m.Claim
 		b.claim = &claim
 	case Ordered:
-		b.dispatch, b.poll = &DispatchOptions{Workers: 1, MaxAttempts: 1}, &m.Poll
+		b.dispatch, b.poll, b.inOrder = &DispatchOptions{
+			Workers: 1, MaxAttempts: 1,
+			DrainTimeout: m.DrainTimeout, ListenerTimeout: m.ListenerTimeout, OnUnroutable: m.OnUnroutable,
+		}, &m.Poll, true
 	case WriterOnly:
 	default:
 		v.add("Mode", fmt.Sprintf("is a %T; it must be one of the four modes, by value", m))
@@ -111,9 +115,6 @@ func (b *builder) build() (*Outbox, error) {
 		metrics: metricsOr(b.Metrics), clock: clockOr(b.Clock), closed: make(chan struct{}),
 	}
 	log := loggerOr(b.Logger)
-	o.warnIdle = func() {
-		log.Warn("outbox: no listener is registered, every event will be unroutable")
-	}
 	if b.Registry == nil {
 		b.Registry = NewRegistry()
 	}
@@ -122,9 +123,13 @@ func (b *builder) build() (*Outbox, error) {
 		claim := b.claim.withDefaults() // one owner for dispatcher and poller
 		b.claim = &claim
 	}
-	err := errors.Join(b.buildEngine(o), b.buildWriter(o))
-	if err != nil {
+	o.log, o.claim, o.purge = log, b.claim, b.Purge
+	if err := errors.Join(b.buildEngine(o), b.buildWriter(o)); err != nil {
 		return nil, err
+	}
+	if o.dispatcher != nil && b.claim == nil {
+		o.holder = newHolder(b.DB, b.Store, log, o.poller.begin)
+		o.dispatcher.holder, o.poller.inOrder = o.holder, b.inOrder
 	}
 	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, poller: o.poller}
 	return o, nil
@@ -146,7 +151,7 @@ func (b *builder) buildEngine(o *Outbox) (err error) {
 	}
 	if b.poll != nil {
 		o.poller, err = NewPoller(PollerConfig{
-			DB: b.DB, Store: b.Store, Handler: o.dispatcher, Options: *b.poll, Claim: b.claim,
+			DB: b.DB, Store: b.Store, Handler: o.dispatcher, Options: *b.poll,
 			Metrics: b.Metrics, Logger: b.Logger, Clock: b.Clock,
 		})
 		if err != nil {

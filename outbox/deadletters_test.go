@@ -69,7 +69,7 @@ func TestDeadLettersPageByPage(t *testing.T) {
 		marks[i].EventID = fmt.Sprintf("e%02d", i)
 		e.write(said(marks[i].EventID))
 	}
-	_, err := store.Mark(ctx, store.DB(), outbox.OutcomeDead, "", marks)
+	_, err := store.Mark(ctx, store.DB(), outbox.OutcomeDead, marks)
 	require.NoError(t, err)
 	dl := e.DeadLetters()
 	var got []string

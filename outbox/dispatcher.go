@@ -37,26 +37,24 @@ type DispatcherConfig struct {
 // and listeners synchronously, and a completer that stores the outcomes. It is
 // the poller's [PollHandler] and safe for concurrent use.
 type Dispatcher struct {
-	opts     DispatchOptions
-	claim    *ClaimOptions
-	doneKind Outcome
-	routes   ListenerRegistry
-	chain    Listener
-	retry    RetryPolicy
-	metrics  Metrics
-	log      *slog.Logger
-	clock    Clock
+	opts        DispatchOptions
+	claims      bool // rows are leased, as in [MultiNode]
+	lockTimeout time.Duration
+	names       *leaseNames
+	doneOutcome Outcome
+	chain       Listener
+	retry       RetryPolicy
+	metrics     Metrics
+	log         *slog.Logger
+	clock       Clock
 
 	queues
 	track    *tracker
 	complete *completer
-	keeper   *leaseKeeper // nil without leases, like doubts
-	doubts   *doubts
+	keeper   *leaseKeeper
+	releaser *leaseReleaser
 	poller   atomic.Pointer[Poller]
-
-	// claiming holds a token while rows are claimed and taken in, or while leases
-	// are given up that may be found claimed anew: one would undo the other.
-	claiming chan struct{}
+	holder   *holder // nil: nothing else delivers from the table, or leases tell
 
 	drops, policyPanics burst
 
@@ -103,32 +101,37 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{
-		opts: cfg.Options.withDefaults(), doneKind: OutcomeDone, routes: cfg.Registry, chain: handler,
+		opts: cfg.Options.withDefaults(), doneOutcome: OutcomeDone, chain: handler,
 		retry: cfg.RetryPolicy, metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
-		claiming: make(chan struct{}, 1),
 	}
-	d.track = newTracker(d.wakePoller)
 	if isNil(d.retry) {
 		d.retry = ExponentialBackoff(0, 0)
 	}
 	if cfg.OnDone == Delete {
-		d.doneKind = OutcomeDelete
+		d.doneOutcome = OutcomeDelete
 	}
-	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: events went past the hot queue, the poller brings them"}
+	lease := ClaimOptions{LockTimeout: suspectLockTimeout}
+	if cfg.Claim != nil {
+		d.claims, lease = true, *cfg.Claim
+	}
+	lease = lease.withDefaults()
+	d.lockTimeout, d.names = lease.LockTimeout, newLeaseNames(lease.Owner)
+	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: events went past the hot queue, the poller delivers them"}
 	d.policyPanics = burst{log: d.log, level: slog.LevelError, message: "outbox: the retry policy panicked"}
 	d.initQueues(d.opts.HotCapacity, d.opts.ColdCapacity, d.opts.Workers)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(withDispatcher(context.Background(), d))
+	d.track = newTracker(d.wakePoller)
 	d.complete = newCompleter(d, cfg.DB, cfg.Store)
-	if cfg.Claim != nil {
-		c := cfg.Claim.withDefaults()
-		d.claim = &c
-		d.complete.owner = c.Owner
-		d.keeper = newLeaseKeeper(d, cfg.DB, cfg.Store)
-		d.doubts = newDoubts(d)
-	}
+	d.keeper = newLeaseKeeper(d, cfg.DB, cfg.Store)
+	d.releaser = newLeaseReleaser(d, cfg.DB, cfg.Store)
 	return d, nil
 }
+
+// suspectLockTimeout is the lease of an event that a process which died may have
+// had in hand, in a mode without leases. Should the event kill this process too,
+// the next one delivers the others first for that long.
+const suspectLockTimeout = time.Minute
 
 // Start starts the workers. ctx bounds the start alone. Starting twice is
 // harmless; after Close it is [ErrClosed].
@@ -147,10 +150,8 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	}
 	d.state = running
 	d.complete.start()
-	if d.keeper != nil {
-		d.keeper.start()
-		d.doubts.start()
-	}
+	d.keeper.start()
+	d.releaser.start()
 	for range d.opts.Workers {
 		d.workers.Add(1)
 		go d.work(0)
@@ -159,45 +160,44 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 }
 
 // EnqueueHot offers an event whose transaction committed. False: the dispatcher
-// is not running or the queue is full, and the poller has to bring the event. A
-// copy of an event that is in hand already is dropped, which is true.
+// is not running or the queue is full, and the poller has to deliver the event. A
+// copy of an event that is in hand is dropped, which is true.
 func (d *Dispatcher) EnqueueHot(env Envelope) bool {
-	return d.enqueue(d.hot, &env)
+	return d.enqueue(d.hot, &delivery{env: &env})
 }
 
 // Handle offers an event that was read from the table: it implements
-// [PollHandler]. A copy of an event that is in hand already is dropped.
+// [PollHandler]. A copy of an event that is in hand is dropped.
 func (d *Dispatcher) Handle(env Envelope) bool {
-	return d.enqueue(d.cold, &env)
+	return d.enqueue(d.cold, &delivery{env: &env})
 }
 
-// takeOver is Handle for an event that may have been taken over from a node that
-// died, and takeoverRoom how many of those it would take now.
-func (d *Dispatcher) takeOver(env Envelope) bool { return d.enqueue(d.taken, &env) }
+// takeIn is Handle for an event that was claimed.
+func (d *Dispatcher) takeIn(dl *delivery) bool {
+	if dl.takeover {
+		return d.enqueue(d.taken, dl)
+	}
+	return d.enqueue(d.cold, dl)
+}
 
-func (d *Dispatcher) takeoverRoom() int { return d.track.takeoverRoom(d.opts.Workers) }
-
-func (d *Dispatcher) enqueue(queue chan *Envelope, env *Envelope) bool {
+func (d *Dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.state != running {
 		return false
 	}
-	if taken, doomed := d.track.acquire(env, queue == d.taken); !taken {
-		if doomed && d.claim != nil && queue != d.hot {
-			// The poller has just leased the row, and nothing here will use that.
-			d.complete.releaseLeases([]string{env.EventID}, time.Time{})
-		}
+	if !d.track.acquire(dl) {
 		return true
 	}
-	if !offer(queue, env) {
-		d.track.release(env.EventID)
+	kind := kindOf(dl.env) // before a worker has it
+	if !offer(queue, dl) {
+		d.track.release(dl)
 		return false
 	}
 	if queue == d.hot {
-		d.metrics.HotEnqueued(kindOf(env))
+		d.metrics.HotEnqueued(kind)
 	} else {
-		d.metrics.ColdEnqueued(kindOf(env))
+		d.metrics.ColdEnqueued(kind)
 	}
 	return true
 }
@@ -219,22 +219,23 @@ func (d *Dispatcher) Depths() (hot, cold int) { return d.depths() }
 // interceptors and the listener, stores the outcome, and returns it. The error
 // is the store's; the delivery's own is in the result. It needs no Start.
 func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
-	o := d.deliver(withDispatcher(ctx, d), &env)
-	err := d.complete.storeOne(ctx, &o)
-	return o.delivery(), err
+	dl := &delivery{env: &env}
+	d.deliver(withDispatcher(ctx, d), dl)
+	err := d.complete.storeOne(ctx, dl)
+	return dl.public(), err
 }
 
 // work is a worker. Should a listener end the goroutine with runtime.Goexit, as
 // a failed test assertion does, the delivery fails and another worker goes on.
 func (d *Dispatcher) work(turn int) {
-	var env *Envelope
+	var dl *delivery
 	defer func() {
 		if r := recover(); r != nil {
 			panic(r) // not the listener's: nothing here can make it good
 		}
-		if env != nil { // Goexit
-			o := d.decide(env, Result{}, errors.New("the listener ended its goroutine (runtime.Goexit)"))
-			d.finish(&o)
+		if dl != nil { // Goexit
+			d.decide(dl, Result{}, errors.New("the listener ended its goroutine (runtime.Goexit)"))
+			d.finish(dl)
 			go d.work(turn)
 			return
 		}
@@ -246,118 +247,50 @@ func (d *Dispatcher) work(turn int) {
 			return
 		}
 		turn++
-		env = next
-		o := d.deliver(d.listenerCtx, env)
-		env = nil
-		d.finish(&o)
+		if !d.holds() { // another process delivers now, or will
+			d.letGo(next)
+			continue
+		}
+		dl = next
+		d.deliver(d.listenerCtx, next)
+		dl = nil
+		d.finish(next)
 	}
 }
 
+// holds reports whether this process may deliver from the table.
+func (d *Dispatcher) holds() bool { return d.holder == nil || d.holder.holds() }
+
 // finish hands an outcome to the completer, and logs what nothing else will.
-func (d *Dispatcher) finish(o *outcome) {
-	if o.err != nil && o.kind == OutcomeRetry {
-		attrs := deliveryAttrs(o, o.env.Attempts+1)
-		if o.panicked != nil {
+func (d *Dispatcher) finish(dl *delivery) {
+	if dl.outcome == OutcomeReleased {
+		d.letGo(dl)
+		return
+	}
+	if dl.err != nil && dl.outcome == OutcomeRetry {
+		attrs := deliveryAttrs(dl, dl.env.Attempts+1)
+		if dl.panicked != nil {
 			d.log.Error("outbox: a listener panicked", attrs...)
 		} else {
 			d.log.Warn("outbox: delivery failed, it will be tried again", attrs...)
 		}
 	}
-	if o.kind == OutcomeReleased && d.claim == nil {
-		d.track.release(o.env.EventID) // nothing to store: the row is as it was
-		return
-	}
-	if !d.complete.submit(*o) {
-		d.track.release(o.env.EventID)
+	if !d.complete.submit(dl) {
+		d.letGo(dl)
 	}
 }
 
-// Close stops accepting events, lets the queued ones be delivered for
-// DrainTimeout, then cancels the listeners' context and gives the rest back.
-// Listeners that return neither then nor in another DrainTimeout and a second
-// are left alone, for nothing can end them, and the error tells of them. When ctx
-// ends earlier, their context is cancelled at once; they have as long to return
-// all the same. Storing the last outcomes may take another DrainTimeout. Closing
-// again waits for the first close, whatever its own ctx, and returns its error. A
-// listener that calls Close waits for itself, until that time is up.
-func (d *Dispatcher) Close(ctx context.Context) error {
-	d.closing.Do(func() { go d.shutdown(ctx) })
-	<-d.closed
-	return d.err
-}
-
-func (d *Dispatcher) shutdown(ctx context.Context) {
-	defer close(d.closed)
-	defer d.policyPanics.flush()
-	defer d.drops.flush()
-	d.mu.Lock()
-	was := d.state
-	d.state = stopped
-	d.mu.Unlock()
-	if was != running {
-		d.cancelListeners()
-		return
-	}
-	close(d.quit)
-	idle := make(chan struct{})
-	go func() { d.workers.Wait(); close(idle) }()
-
-	var errs []error
-	if !waitFor(ctx, idle, d.opts.DrainTimeout) {
-		close(d.abort)
-		d.cancelListeners()
-		ended := waitFor(context.Background(), idle, d.opts.DrainTimeout)
-		if !ended {
-			// Workers may wait for a database that is away to take their outcomes.
-			d.complete.cancel()
-			ended = waitFor(context.Background(), idle, closeGrace)
-		}
-		if !ended {
-			errs = append(errs, errors.New("outbox: closing the dispatcher: listeners still run although their context was cancelled; their events will be delivered again"))
+// letGo ends deliveries without an outcome: the events are for whoever reads or
+// claims them next.
+func (d *Dispatcher) letGo(ds ...*delivery) {
+	var leases []Lease
+	for _, dl := range ds {
+		if lease := d.track.leaseOf(dl); lease != "" {
+			leases = append(leases, Lease{dl.id(), lease})
 		}
 	}
-	d.cancelListeners()
-	enough := time.AfterFunc(d.opts.DrainTimeout, d.complete.cancel)
-	defer enough.Stop()
-	d.giveBack()
-	d.complete.refuse() // what a listener that still runs answers comes too late
-	if d.keeper != nil {
-		d.keeper.close()
-	}
-	errs = append(errs, d.complete.close(d.opts.DrainTimeout))
-	if d.doubts != nil {
-		d.doubts.close(d.opts.DrainTimeout)
-	}
-	d.err = errors.Join(errs...)
-}
-
-// giveBack releases what is still queued.
-func (d *Dispatcher) giveBack() {
-	for {
-		env := d.takeLeft()
-		if env == nil {
-			return
-		}
-		d.finish(&outcome{env: env, kind: OutcomeReleased, mark: Mark{EventID: env.EventID}})
-	}
-}
-
-// waitFor waits until done is closed; false when ctx or the time ends first.
-func waitFor(ctx context.Context, done <-chan struct{}, limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
+	d.track.release(ds...)
+	d.releaser.release(leases)
 }
 
 func requireStore(v *validator, db DB, store Store) {

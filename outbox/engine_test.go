@@ -153,7 +153,7 @@ func TestNoDuplicatesBetweenHotAndColdPath(t *testing.T) {
 	var c calls
 	e := start(t, outbox.Config{Mode: outbox.SingleNode{
 		Dispatch: outbox.DispatchOptions{Workers: 8, HotCapacity: 20, ColdCapacity: 20},
-		Poll:     outbox.PollOptions{Interval: time.Microsecond, BatchSize: 7},
+		Poll:     outbox.PollOptions{Interval: time.Millisecond, BatchSize: 7},
 	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 		if c.add(env.EventID)%2 == 0 {
 			runtime.Gosched()
@@ -285,7 +285,7 @@ func TestListenerAnswersBecomeOutcomes(t *testing.T) {
 		"retry after error":      {func() (outbox.Result, error) { return outbox.Done(), outbox.RetryAfterError(time.Hour, boom) }, outbox.StatusRetry, 1, "boom (retry after 1h0m0s)", [2]time.Duration{time.Hour, time.Hour}},
 		"error by the policy":    {func() (outbox.Result, error) { return outbox.Done(), boom }, outbox.StatusRetry, 1, "boom", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
 		"error beats the result": {func() (outbox.Result, error) { return outbox.Dead("x"), boom }, outbox.StatusRetry, 1, "boom", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
-		"panic":                  {func() (outbox.Result, error) { panic("oh no") }, outbox.StatusRetry, 1, "panic: oh no", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
+		"panic":                  {func() (outbox.Result, error) { panic("oh no") }, outbox.StatusRetry, 1, "panic at engine_test.go:288: oh no", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
 		"goexit":                 {func() (outbox.Result, error) { runtime.Goexit(); return outbox.Done(), nil }, outbox.StatusRetry, 1, "Goexit", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -349,7 +349,7 @@ func TestUnroutableEventIsDeadAtOnceOrDeferred(t *testing.T) {
 	e.write(said("lost"))
 	row := e.await("lost", outbox.StatusDead)
 	require.Zero(t, row.Attempts)
-	require.Equal(t, "unroutable", row.LastError)
+	require.Equal(t, "unroutable: no listener is registered for __GLOBAL__/Said: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.Defer for a newer process to deliver such events", row.LastError)
 
 	deferring := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.Defer(time.Hour)}}}, nil)
 	deferring.write(said("patient"))

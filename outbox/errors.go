@@ -107,10 +107,16 @@ func Unrecoverable(err error) error { return &UnrecoverableError{Err: err} }
 type PanicError struct {
 	Value any
 	Stack []byte
+	at    string // the file and the line; empty when the error was made by hand
 }
 
-// Error is the panic's value.
-func (e *PanicError) Error() string { return "panic: " + panicText(e.Value) }
+// Error is the panic's value, and where it was raised.
+func (e *PanicError) Error() string {
+	if e.at == "" {
+		return fmt.Sprintf("panic: %v", e.Value)
+	}
+	return fmt.Sprintf("panic at %s: %v", e.at, e.Value)
+}
 
 // Unwrap is the value when that is an error.
 func (e *PanicError) Unwrap() error {

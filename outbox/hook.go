@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -51,7 +52,7 @@ func cloneAll(envs []Envelope) []Envelope {
 func (w *Writer) shield(what string, fn func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			w.log.Error("outbox: a writer hook panicked", logKeyError, panicText(r), logKeyHook, what, logKeyStack, string(debug.Stack()))
+			w.log.Error("outbox: a writer hook panicked", logKeyError, fmt.Sprint(r), logKeyHook, what, logKeyStack, string(debug.Stack()))
 		}
 	}()
 	fn()

@@ -50,7 +50,7 @@ func runAfter(ctx context.Context, env Envelope, err error, fn func(context.Cont
 	defer func() {
 		if r := recover(); r != nil {
 			loggerFrom(ctx).Error("outbox: an After interceptor panicked", logKeyEventID, env.EventID,
-				logKeyError, panicText(r), logKeyStack, string(debug.Stack()))
+				logKeyError, fmt.Sprint(r), logKeyStack, string(debug.Stack()))
 		}
 	}()
 	fn(ctx, env, err)
@@ -96,7 +96,8 @@ type router struct{ routes ListenerRegistry }
 func (r router) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 	l, ok := r.routes.ListenerFor(env.AggregateType, env.EventType)
 	if !ok || l == nil {
-		return Result{}, fmt.Errorf("%w: no listener for %s/%s", ErrUnroutable, env.AggregateType, env.EventType)
+		return Result{}, fmt.Errorf("%w: no listener is registered for %s/%s: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.Defer for a newer process to deliver such events",
+			ErrUnroutable, env.AggregateType, env.EventType)
 	}
 	return l.OnEvent(ctx, env)
 }

@@ -120,7 +120,7 @@ func TestARawInterceptorDecidesTheOutcome(t *testing.T) {
 		return outbox.Handle(func(context.Context, outbox.Envelope) error { panic("middleware") })
 	}
 	got = deliver(t, outbox.Handle(noop), tr.interceptor("1"), panicking)
-	require.Equal(t, trace{"1 in", "1 out: panic: middleware"}, tr, "a panic further in is an error further out")
+	require.Equal(t, trace{"1 in", "1 out: panic at interceptor_test.go:120: middleware"}, tr, "a panic further in is an error further out")
 	require.Equal(t, outbox.StatusRetry, got.Status)
 	var p *outbox.PanicError
 	require.ErrorAs(t, got.Err, &p)

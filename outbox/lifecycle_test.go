@@ -259,16 +259,16 @@ type failing struct {
 
 func (f *failing) memory() *outboxtest.Store { return f.Store }
 
-func (f *failing) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
+func (f *failing) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if f.failures.Add(-1) >= 0 {
-		return 0, errors.New("the database is away")
+		return nil, errors.New("the database is away")
 	}
 	for _, m := range marks {
 		if m.EventID == f.refuse {
-			return 0, errors.New("this row will not do")
+			return nil, errors.New("this row will not do")
 		}
 	}
-	return f.Store.Mark(ctx, db, kind, owner, marks)
+	return f.Store.Mark(ctx, db, kind, marks)
 }
 
 func TestAnOutcomeIsStoredAgainUntilItIs(t *testing.T) {

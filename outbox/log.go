@@ -18,6 +18,15 @@ const (
 	logKeyOwner         = "owner"
 	logKeyStack         = "stack"
 	logKeyOutcome       = "outcome"
+	logKeyLasted        = "lasted"
+	logKeyMode          = "mode"
+	logKeyTable         = "table"
+	logKeyDatabase      = "database"
+	logKeyWorkers       = "workers"
+	logKeyInterval      = "poll_interval"
+	logKeyRetention     = "retention"
+	logKeyHolder        = "holder"
+	logKeyDied          = "died"
 )
 
 func loggerOr(l *slog.Logger) *slog.Logger {
@@ -30,14 +39,14 @@ func loggerOr(l *slog.Logger) *slog.Logger {
 // deliveryAttrs are the attributes of a line about a delivery that failed: the
 // event's, how often it was tried with this one, why it failed, and where if it
 // was a panic.
-func deliveryAttrs(o *outcome, attempts int) []any {
+func deliveryAttrs(d *delivery, attempts int) []any {
 	attrs := []any{
-		logKeyEventID, o.env.EventID, logKeyEventType, string(o.env.EventType),
-		logKeyAggregateType, string(o.env.AggregateType), logKeyAggregateID, o.env.AggregateID,
-		logKeyAttempts, attempts, logKeyError, o.mark.Error,
+		logKeyEventID, d.env.EventID, logKeyEventType, string(d.env.EventType),
+		logKeyAggregateType, string(d.env.AggregateType), logKeyAggregateID, d.env.AggregateID,
+		logKeyAttempts, attempts, logKeyError, d.reason,
 	}
-	if o.panicked != nil {
-		attrs = append(attrs, logKeyStack, string(o.panicked.Stack))
+	if d.panicked != nil {
+		attrs = append(attrs, logKeyStack, string(d.panicked.Stack))
 	}
 	return attrs
 }

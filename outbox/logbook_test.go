@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -50,6 +51,11 @@ func (b *logbook) about(text string) (found []line) {
 		}
 	}
 	return found
+}
+
+// problems are the lines above INFO.
+func (b *logbook) problems() []line {
+	return slices.DeleteFunc(b.all(), func(l line) bool { return l.level <= slog.LevelInfo })
 }
 
 func (b *logbook) all() []line { return b.about("") }

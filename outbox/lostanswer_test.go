@@ -22,10 +22,10 @@ type amnesiac struct {
 
 func (s *amnesiac) memory() *outboxtest.Store { return s.Store }
 
-func (s *amnesiac) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
-	n, err := s.Store.Mark(ctx, db, kind, owner, marks)
+func (s *amnesiac) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	n, err := s.Store.Mark(ctx, db, kind, marks)
 	if s.lose.Add(-1) >= 0 {
-		return 0, errors.New("the answer was lost")
+		return nil, errors.New("the answer was lost")
 	}
 	return n, err
 }

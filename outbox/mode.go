@@ -12,9 +12,13 @@ type Mode interface {
 }
 
 // SingleNode delivers on the hot path and polls for the rest. One process at a
-// time may run on a table in this mode: two, as during a rolling deploy, deliver
-// events twice. It counts no deaths of its process: an event that kills it is
-// delivered again at each start. MultiNode has neither limit, also with one node.
+// time delivers from a table in this mode, and holds it in the control table. A
+// second one, as in a rolling deploy, writes, and waits as a standby: it takes
+// over at once when the first closes, and within ten seconds when it dies.
+//
+// What was due when a process died may have been in its hands, so the next one
+// delivers it few at a time, each with an attempt more. An event that kills its
+// process again waits a minute, in which the others are delivered, and ends DEAD.
 type SingleNode struct {
 	Dispatch DispatchOptions
 	Poll     PollOptions
@@ -29,11 +33,9 @@ type MultiNode struct {
 }
 
 // Ordered delivers one event after the other: poller only, one worker, one
-// attempt, no hot path. A failed event goes DEAD and the next one follows.
-//
-// One process at a time may run on a table in this mode. Two, as during a rolling
-// deploy, deliver events twice and out of order: stop the old one first. As in
-// SingleNode, an event that kills the process is delivered again at each start.
+// attempt, no hot path. A failed event goes DEAD and the next one follows. As in
+// [SingleNode], one process at a time delivers. An event during whose delivery the
+// process died is delivered once more, for it may only have been next.
 //
 // The order is that of available_at, then created_at, which is OccurredAt, then
 // event id; the rows of one batch go by created_at, then event id. So events of
@@ -44,6 +46,10 @@ type MultiNode struct {
 // longer than transactions take.
 type Ordered struct {
 	Poll PollOptions
+	// DrainTimeout, ListenerTimeout and OnUnroutable are as in [DispatchOptions].
+	DrainTimeout    time.Duration
+	ListenerTimeout time.Duration
+	OnUnroutable    Unroutable
 }
 
 // WriterOnly only writes; something else, such as change data capture, reads
@@ -54,6 +60,19 @@ func (SingleNode) mode() {}
 func (MultiNode) mode()  {}
 func (Ordered) mode()    {}
 func (WriterOnly) mode() {}
+
+func modeName(m Mode) string {
+	switch m.(type) {
+	case MultiNode:
+		return "multi-node"
+	case Ordered:
+		return "ordered"
+	case WriterOnly:
+		return "writer-only"
+	default:
+		return "single-node"
+	}
+}
 
 // Defaults of the options.
 const (
@@ -130,9 +149,9 @@ type PollOptions struct {
 
 // ClaimOptions tune the leases of [MultiNode]. Zero means the default.
 type ClaimOptions struct {
-	// Owner names this node in locked_by. It must differ from every other
-	// process's. Defaults to host, process id and a random part. At most 128
-	// characters.
+	// Owner names this node. It must differ from every other process's that runs.
+	// locked_by has it before a slash and a number for each claim. Defaults to
+	// host, process id and a random part. At most 112 characters.
 	Owner string
 	// LockTimeout is how long a lease lasts without being renewed; a node that
 	// is alive renews it three times in that time. Defaults to 5 minutes. There is
@@ -175,8 +194,8 @@ func (o DispatchOptions) validate(v *validator) {
 	v.count("HotCapacity", o.HotCapacity, MaxQueueCapacity)
 	v.count("ColdCapacity", o.ColdCapacity, MaxQueueCapacity)
 	v.notNegative("MaxAttempts", o.MaxAttempts)
-	v.notNegativeDuration("DrainTimeout", o.DrainTimeout)
-	v.notNegativeDuration("ListenerTimeout", o.ListenerTimeout)
+	v.duration("DrainTimeout", o.DrainTimeout)
+	v.duration("ListenerTimeout", o.ListenerTimeout)
 }
 
 func (o DispatchOptions) withDefaults() DispatchOptions {
@@ -189,9 +208,9 @@ func (o DispatchOptions) withDefaults() DispatchOptions {
 }
 
 func (o PollOptions) validate(v *validator) {
-	v.notNegativeDuration("Interval", o.Interval)
+	v.duration("Interval", o.Interval)
 	v.count("BatchSize", o.BatchSize, MaxBatch)
-	v.notNegativeDuration("SkipRecent", o.SkipRecent)
+	v.duration("SkipRecent", o.SkipRecent)
 }
 
 // count checks a number that takes memory.
@@ -210,8 +229,8 @@ func (o PollOptions) withDefaults() PollOptions {
 }
 
 func (o ClaimOptions) validate(v *validator) {
-	v.text("Owner", o.Owner, 128)
-	v.notNegativeDuration("LockTimeout", o.LockTimeout)
+	v.text("Owner", o.Owner, maxOwnerLength)
+	v.duration("LockTimeout", o.LockTimeout)
 }
 
 func (o ClaimOptions) withDefaults() ClaimOptions {
@@ -224,10 +243,10 @@ func (o ClaimOptions) withDefaults() ClaimOptions {
 
 func (o PurgeOptions) validate(v *validator) {
 	if o.Retention != NoRetention {
-		v.notNegativeDuration("Retention", o.Retention)
+		v.duration("Retention", o.Retention)
 	}
 	v.count("BatchSize", o.BatchSize, MaxBatch)
-	v.notNegativeDuration("Interval", o.Interval)
+	v.duration("Interval", o.Interval)
 	if o.OnDone > Delete {
 		v.add("OnDone", "is not one of outbox.Keep and outbox.Delete")
 	}

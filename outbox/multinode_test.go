@@ -80,13 +80,13 @@ func TestAnEventIsItsWritersFromTheInsertOn(t *testing.T) {
 	_, err := writer.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("mine")})
 	require.NoError(t, err)
 	row, _ := store.Row("mine")
-	require.Equal(t, "writer", row.LockedBy)
+	require.Regexp(t, `^writer/\w+$`, row.LockedBy)
 
 	other := start(t, outbox.Config{Store: store, Mode: mode("other")}, listen("other"))
 	other.write(said("theirs"))
 	require.Equal(t, "other theirs", <-by)
 	for range 5 {
-		_, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Owner: "third", LockTimeout: time.Minute})
+		_, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Lease: "third/1", LockTimeout: time.Minute})
 		require.NoError(t, err)
 	}
 	for _, fn := range scope.commit {
@@ -132,7 +132,7 @@ func orphaned(t *testing.T, id string) *outboxtest.Store {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	env := said(id)
 	env.AggregateType, env.OccurredAt, env.AvailableAt = outbox.Global, now, now
-	require.NoError(t, store.Insert(t.Context(), scope, []outbox.Envelope{env}, "dead node"))
+	require.NoError(t, store.Insert(t.Context(), scope, []outbox.Envelope{env}, "dead node/1", now))
 	require.NoError(t, scope.Commit())
 	return store
 }
@@ -246,15 +246,15 @@ type tardy struct{ *outboxtest.Store }
 
 func (s *tardy) memory() *outboxtest.Store { return s.Store }
 
-func (s *tardy) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
-	n, err := s.Store.Mark(ctx, db, kind, owner, marks)
+func (s *tardy) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	left, err := s.Store.Mark(ctx, db, kind, marks)
 	for kind == outbox.OutcomeDeferred {
 		if row, _ := s.Row(marks[0].EventID); row.LockedBy != "" {
 			break
 		}
 		<-time.After(time.Millisecond)
 	}
-	return n, err
+	return left, err
 }
 
 // The moment a deferral is stored this node may claim the row again, before it
@@ -296,13 +296,13 @@ func TestANodeThatLostItsLeaseCannotStoreAnOutcome(t *testing.T) {
 	})
 	e.write(said("contended"))
 	<-running
-	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Owner: "thief", LockTimeout: 0})
+	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "thief/1", LockTimeout: 0})
 	require.NoError(t, err)
 	require.Equal(t, 1, b.Len())
 	close(release)
 	require.Equal(t, 1, <-lost)
 	row, _ := store.Row("contended")
-	require.Equal(t, "thief", row.LockedBy)
+	require.Equal(t, "thief/1", row.LockedBy)
 	require.Equal(t, outbox.StatusNew, row.Status)
 }
 
@@ -316,10 +316,10 @@ type twice struct {
 
 func (s *twice) memory() *outboxtest.Store { return s.Store }
 
-func (s *twice) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, owner string) error {
+func (s *twice) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
 	s.appear()
 	<-s.claimed
-	return s.Store.Insert(ctx, tx, envs, owner)
+	return s.Store.Insert(ctx, tx, envs, lease, due)
 }
 
 func (s *twice) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
@@ -351,35 +351,6 @@ func TestARowThatIsClaimedWhileItsIDIsWrittenAgainIsDelivered(t *testing.T) {
 	e.await("again", outbox.StatusDone)
 	require.NoError(t, e.Close(t.Context()))
 	require.Equal(t, map[string]int{"again": 1}, c.n)
-}
-
-// refusing is a handler that takes a number of events and then no more.
-type refusing struct{ left int }
-
-func (r *refusing) AvailableCapacity() int { return 10 }
-
-func (r *refusing) Handle(outbox.Envelope) bool {
-	r.left--
-	return r.left >= 0
-}
-
-func TestWhatAHandlerRefusesIsGivenBack(t *testing.T) {
-	t.Parallel()
-	store := outboxtest.NewStore()
-	e := build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
-	e.write(said("1"), said("2"), said("3"))
-	p, err := outbox.NewPoller(outbox.PollerConfig{
-		DB: store.DB(), Store: store, Handler: &refusing{left: 1}, Claim: &outbox.ClaimOptions{Owner: "me"}, Logger: quiet,
-	})
-	require.NoError(t, err)
-	n, err := p.Poll(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 3, n)
-	for id, owner := range map[string]string{"1": "me", "2": "", "3": ""} {
-		row, _ := store.Row(id)
-		require.Equal(t, owner, row.LockedBy, id)
-	}
-	require.NoError(t, p.Close(t.Context()))
 }
 
 // choosy is a handler that refuses one event once.

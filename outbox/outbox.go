@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -21,13 +22,17 @@ type Outbox struct {
 	dispatcher *Dispatcher
 	poller     *Poller
 	purger     *Purger
+	holder     *holder // in the modes for one process
 	metrics    Metrics
 	clock      Clock
+	log        *slog.Logger
 	mode       Mode
-	warnIdle   func()
+	claim      *ClaimOptions
+	purge      *PurgeOptions
 
 	mu      sync.Mutex
 	state   lifecycle
+	started bool
 	closing sync.Once
 	closed  chan struct{}
 	err     error // of Close, once closed is closed
@@ -59,8 +64,11 @@ func (o *Outbox) Register(bindings ...Binding) error {
 	return o.registry.Register(bindings...)
 }
 
-// Start starts what the mode has. ctx bounds the start alone. Starting twice is
-// harmless; after Close it is [ErrClosed].
+// Start checks the table, and starts what the mode has. It fails when the table
+// or a column is missing, when the store is for another kind of database, and
+// when the database does not answer; the error says how to mend it. ctx bounds
+// the start alone. Starting twice is harmless; after Close it is [ErrClosed], and
+// after a start that failed it may be tried again.
 func (o *Outbox) Start(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,11 +79,11 @@ func (o *Outbox) Start(ctx context.Context) error {
 		return ErrClosed
 	case created:
 	}
-	if err := ctx.Err(); err != nil {
+	if err := o.check(ctx); err != nil {
 		return fmt.Errorf("outbox: starting: %w", err)
 	}
 	if o.registry != nil && o.registry.Len() == 0 && o.dispatcher != nil {
-		o.warnIdle()
+		o.log.Warn("outbox: no listener is registered, every event will be unroutable")
 	}
 	o.state = running
 	var errs []error
@@ -93,7 +101,49 @@ func (o *Outbox) Start(ctx context.Context) error {
 		o.closing.Do(func() { o.shutdown(ctx) })
 		return fmt.Errorf("outbox: starting: %w", errors.Join(err, o.err))
 	}
+	o.started = true
+	o.logStart()
 	return nil
+}
+
+// check asks the database for what the mode needs.
+func (o *Outbox) check(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := o.store.Check(ctx, o.db, o.claim != nil); err != nil {
+		return err
+	}
+	if o.holder != nil {
+		return o.holder.start(ctx)
+	}
+	return nil
+}
+
+// logStart writes the one line that says what runs.
+func (o *Outbox) logStart() {
+	attrs := []any{logKeyMode, modeName(o.mode)}
+	if s, ok := o.store.(interface {
+		Dialect() string
+		Table() string
+	}); ok {
+		attrs = append(attrs, logKeyDatabase, s.Dialect(), logKeyTable, s.Table())
+	}
+	if o.dispatcher != nil {
+		attrs = append(attrs, logKeyWorkers, o.dispatcher.opts.Workers, logKeyInterval, o.poller.opts.Interval)
+	}
+	switch {
+	case o.holder != nil:
+		attrs = append(attrs, logKeyOwner, o.holder.owner)
+	case o.claim != nil:
+		attrs = append(attrs, logKeyOwner, o.claim.Owner)
+	}
+	if o.purge != nil {
+		attrs = append(attrs, logKeyRetention, o.purge.withDefaults().Retention)
+	} else {
+		attrs = append(attrs, logKeyRetention, "no purge")
+	}
+	o.log.Info("outbox: started", attrs...)
 }
 
 // Close stops polling and accepting, lets what is queued be delivered for
@@ -120,6 +170,7 @@ func (o *Outbox) Close(ctx context.Context) error {
 func (o *Outbox) shutdown(ctx context.Context) {
 	defer close(o.closed)
 	var errs []error
+	began := time.Now()
 	if o.purger != nil {
 		errs = append(errs, o.purger.Close(ctx))
 	}
@@ -129,12 +180,19 @@ func (o *Outbox) shutdown(ctx context.Context) {
 	if o.dispatcher != nil {
 		errs = append(errs, o.dispatcher.Close(ctx))
 	}
+	if o.holder != nil {
+		if err := o.holder.close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("outbox: giving the table up for a standby: %w", err))
+		}
+	}
 	if c, ok := o.metrics.(io.Closer); ok {
 		if err := c.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("outbox: closing the metrics: %w", err))
 		}
 	}
-	o.err = errors.Join(errs...)
+	if o.err = errors.Join(errs...); o.err == nil && o.started {
+		o.log.Info("outbox: closed", logKeyLasted, time.Since(began).Round(time.Millisecond))
+	}
 }
 
 // Run starts the outbox, waits for ctx to end and closes it: for errgroups. It

@@ -6,25 +6,25 @@ import (
 	"log/slog"
 )
 
-// OutcomeOf is what the dispatcher makes of a delivery's answer, for interceptors
-// that tell of it, as tracing does. ctx is the context that the interceptor was
-// given, env its envelope, res and err what the listener behind it returned;
-// interceptors further out may still change the answer, and a shutdown that
+// OutcomeOf is what the dispatcher makes of a listener's result, for interceptors
+// that report it, as tracing does. ctx is the context that the interceptor was
+// given, env its envelope, res and err what the listener behind it returned.
+// Interceptors further out may still change the result, and a shutdown that
 // cancels the listeners before those return makes [OutcomeReleased] of a failure.
-// [OutcomeDone] stands for [OutcomeDelete] too. With a context that is no dispatcher's it answers by the
-// defaults of [DispatchOptions].
+// [OutcomeDone] stands for [OutcomeDelete] too. With a context that does not come
+// from a dispatcher it goes by the defaults of [DispatchOptions].
 func OutcomeOf(ctx context.Context, env Envelope, res Result, err error) Outcome {
 	if d := dispatcherOf(ctx); d != nil {
-		return verdict(d.listenerCtx, d.opts, env.Attempts, res, causeOf(err))
+		return outcomeOf(d.listenerCtx, d.opts, env.Attempts, res, causeOf(err))
 	}
-	return verdict(ctx, DispatchOptions{}.withDefaults(), env.Attempts, res, causeOf(err))
+	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, res, causeOf(err))
 }
 
-// verdict decides what becomes of an event that has had so many attempts.
+// outcomeOf decides what becomes of an event that has had so many attempts.
 // listeners is the base of the listeners' contexts.
-func verdict(listeners context.Context, opts DispatchOptions, attempts int, res Result, c cause) Outcome {
+func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, res Result, c cause) Outcome {
 	if c.err != nil {
-		return verdictOnError(listeners, opts, attempts, c)
+		return outcomeOnError(listeners, opts, attempts, c)
 	}
 	if _, again := res.RetryAfter(); again {
 		return OutcomeDeferred
@@ -35,7 +35,7 @@ func verdict(listeners context.Context, opts DispatchOptions, attempts int, res 
 	return OutcomeDone
 }
 
-func verdictOnError(listeners context.Context, opts DispatchOptions, attempts int, c cause) Outcome {
+func outcomeOnError(listeners context.Context, opts DispatchOptions, attempts int, c cause) Outcome {
 	switch {
 	case c.unroutable:
 		if opts.OnUnroutable.deferFor > 0 {

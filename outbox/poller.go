@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
 // PollHandler takes what the poller reads. The [Dispatcher] is one.
@@ -19,31 +21,15 @@ type PollHandler interface {
 	AvailableCapacity() int
 }
 
-// pollFeedback is what the dispatcher adds to a PollHandler.
-type pollFeedback interface {
-	bind(p *Poller, batch int)
-	beginRead() // rows read from now on may become stale
-	endRead()   // all of them were handed over
-	beginClaim(ctx context.Context) error
-	endClaim()                  // what was claimed since was handed over
-	roomFreed() <-chan struct{} // a token when wantRoom said false and there is room now
-	wantRoom() bool             // whether there is room for a batch worth reading
-	tellDepths()                // how full the queues are; nothing else does while workers hang
-	takeoverRoom() int          // how many events may be taken over now from nodes that died
-	takeOver(env Envelope) bool // Handle for one that may be such an event
-}
-
 // PollerConfig makes a [Poller] by hand; [New] does it for most users.
 type PollerConfig struct {
 	// DB, Store and Handler are required.
 	DB      DB
 	Store   Store
 	Handler PollHandler
-	// Options tune it.
+	// Options tune it. A [Dispatcher] with leases as Handler makes the poller claim
+	// what it reads.
 	Options PollOptions
-	// Claim leases what is read to its owner, as in [MultiNode]. Nil: rows are
-	// only read.
-	Claim *ClaimOptions
 	// Metrics defaults to none, Logger to slog.Default(), Clock to the system's.
 	Metrics Metrics
 	Logger  *slog.Logger
@@ -55,15 +41,15 @@ type PollerConfig struct {
 // backlog is read as fast as the handler takes it. It is safe for concurrent
 // use.
 type Poller struct {
-	db      DB
-	store   Store
-	handler PollHandler
-	feed    pollFeedback // nil when the handler is not a dispatcher
-	opts    PollOptions
-	claim   *ClaimOptions
-	metrics Metrics
-	log     *slog.Logger
-	clock   Clock
+	db         DB
+	store      Store
+	handler    PollHandler
+	dispatcher *Dispatcher // nil: the handler is something else
+	opts       PollOptions
+	inOrder    bool // as in [Ordered]
+	metrics    Metrics
+	log        *slog.Logger
+	clock      Clock
 
 	failing, unburied burst
 
@@ -72,11 +58,19 @@ type Poller struct {
 	busy   chan struct{}             // holds a token while a cycle runs
 	looked atomic.Pointer[time.Time] // see LastPoll
 
+	// died is when a process that held the table was found dead: what was due by
+	// then may have been in its hands. Zero: none was, or all that is done.
+	died atomic.Pointer[time.Time]
+
 	// The rest belongs to whoever holds the token.
 	cursor     Cursor    // where the next batch of a backlog begins
 	scanned    time.Time // when the present pass over the table began
+	read       time.Time // the time as of which the last batch was read
 	failures   int       // of the store, in a row
-	takeoverAt time.Time // when to look again for events of nodes that died
+	patience   patience
+	claiming   string    // the lease of a claim that may have been carried out
+	takeoverAt time.Time // when to look again for expired leases
+	takenOver  int       // events whose leases expired, not yet logged
 }
 
 // NewPoller makes a poller. It reports everything that is wrong with the config
@@ -89,11 +83,7 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 	}
 	options := validator{what: "PollOptions"}
 	cfg.Options.validate(&options)
-	claim := validator{what: "ClaimOptions"}
-	if cfg.Claim != nil {
-		cfg.Claim.validate(&claim)
-	}
-	if err := errors.Join(v.err(), options.err(), claim.err()); err != nil {
+	if err := errors.Join(v.err(), options.err()); err != nil {
 		return nil, err
 	}
 	p := &Poller{
@@ -101,17 +91,13 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		busy: make(chan struct{}, 1),
 	}
-	if cfg.Claim != nil {
-		c := cfg.Claim.withDefaults()
-		p.claim = &c
-	}
-	p.failing = burst{log: p.log, level: slog.LevelError, message: "outbox: polling failed, trying again"}
+	p.failing = burst{log: p.log, level: slog.LevelError, message: "outbox: polling failed, trying again", ended: "outbox: polling works again"}
 	p.unburied = burst{log: p.log, level: slog.LevelError, message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
 	p.agenda.init()
 	p.loop.init(p.run)
-	if feed, ok := cfg.Handler.(pollFeedback); ok {
-		p.feed = feed
-		feed.bind(p, p.opts.BatchSize)
+	if d, ok := cfg.Handler.(*Dispatcher); ok {
+		p.dispatcher = d
+		d.bind(p, p.opts.BatchSize)
 	}
 	return p, nil
 }
@@ -130,6 +116,15 @@ func (p *Poller) Close(ctx context.Context) error {
 		return fmt.Errorf("outbox: closing the poller: %w", err)
 	}
 	return nil
+}
+
+// begin is called when this process begins to hold the table.
+func (p *Poller) begin(died bool) {
+	if died {
+		now := storedTime(p.clock.Now())
+		p.died.Store(&now)
+	}
+	p.Wake()
 }
 
 // Wake makes the poller look now.
@@ -181,8 +176,8 @@ func (p *Poller) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var room <-chan struct{}
-	if p.feed != nil {
-		room = p.feed.roomFreed()
+	if p.dispatcher != nil {
+		room = p.dispatcher.room
 	}
 	var idle time.Time // when to look at an idle table
 	for {
@@ -222,39 +217,47 @@ func (p *Poller) runCycle(ctx context.Context) time.Duration {
 			return 0
 		}
 		p.failures++
-		pause := min(p.opts.Interval, 50*time.Millisecond<<min(p.failures, 10))
-		p.failing.add(1, logKeyDelay, pause, logKeyError, err.Error())
+		pause := min(p.opts.Interval, pollMaxPause, 50*time.Millisecond<<min(p.failures, 10))
+		if p.failures == 1 && sqlerr.IsDeadlock(err) {
+			p.log.Debug("outbox: polling met a deadlock, trying again", logKeyError, err.Error())
+		} else {
+			p.failing.add(1, logKeyDelay, pause, logKeyError, err.Error())
+		}
 		return pause
 	}
 	p.failures = 0
+	p.failing.end()
 	p.note()
 	return idle
 }
 
+// pollMaxPause is the most time between tries after failures: an outage that ends
+// is found out so soon.
+const pollMaxPause = time.Second
+
 // cycle reads batch after batch until nothing more is due or the handler has no
 // room, and says when to look again.
 func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err error) {
-	if p.feed != nil {
-		p.feed.tellDepths()
+	if p.dispatcher != nil {
+		p.dispatcher.tellDepths()
+		if !p.dispatcher.holds() { // another process delivers
+			return 0, p.opts.Interval, nil
+		}
 	}
-	takeovers := false // whether the last claim was one of those
+	last := plain
 	for {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see it
 			return read, 0, err
 		}
-		if p.feed != nil && !p.feed.wantRoom() {
-			return read, p.waitForRoom(), nil
-		}
-		room := p.handler.AvailableCapacity()
+		room := p.room()
 		if room <= 0 {
 			return read, p.waitForRoom(), nil
 		}
-		limit := min(room, p.opts.BatchSize)
-		few := p.takeoverRoom()
-		if takeovers = few > 0 && !takeovers; takeovers {
-			limit = min(limit, few)
+		q, ok := p.next(min(room, p.opts.BatchSize), last)
+		if !ok {
+			return read, p.opts.Interval, nil
 		}
-		n, taken, err := p.batch(ctx, limit, takeovers)
+		n, taken, err := p.batch(ctx, q)
 		read += n
 		if err != nil {
 			return read, 0, err
@@ -262,10 +265,16 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		if !taken {
 			return read, p.waitForRoom(), nil
 		}
-		if n < limit {
-			break
+		last = q.kind
+		if n == q.limit || q.kind == suspects {
+			continue
 		}
+		if q.kind == plain && p.takeoversWait() && p.takeoverRoom() > 0 {
+			continue
+		}
+		break
 	}
+	p.logTakeovers()
 	p.cursor = Cursor{}
 	due, err := p.nextDue(ctx)
 	if err != nil {
@@ -281,20 +290,42 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	return read, p.opts.Interval, nil
 }
 
-func (p *Poller) nextDue(ctx context.Context) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	due, err := p.store.NextDue(ctx, p.db, storedTime(p.clock.Now()))
+// room is how many events the handler takes now, or none while there is not
+// enough room for a batch worth reading.
+func (p *Poller) room() int {
+	if p.dispatcher != nil && !p.dispatcher.hasRoom() {
+		return 0
+	}
+	return p.handler.AvailableCapacity()
+}
+
+// nextDue asks for the first event that becomes due after the last batch was
+// read: what became due since then was neither read nor noted.
+func (p *Poller) nextDue(ctx context.Context) (due time.Time, err error) {
+	err = p.statement(ctx, func(ctx context.Context) (err error) {
+		due, err = p.store.NextDue(ctx, p.db, p.read)
+		return err
+	})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("outbox: asking when the next event is due: %w", err)
 	}
 	return due, nil
 }
 
+// statement runs one statement with the poller's patience.
+func (p *Poller) statement(ctx context.Context, run func(ctx context.Context) error) error {
+	ctx, cancel := p.patience.context(ctx)
+	defer cancel()
+	began := time.Now()
+	err := run(ctx)
+	p.patience.took(time.Since(began), err)
+	return err
+}
+
 // waitForRoom is how long to sleep when the handler is full. A dispatcher says
 // when it has room; any other handler has to be asked.
 func (p *Poller) waitForRoom() time.Duration {
-	if p.feed != nil {
+	if p.dispatcher != nil {
 		return p.opts.Interval
 	}
 	return min(p.opts.Interval, 50*time.Millisecond)

@@ -7,7 +7,7 @@ import "sync/atomic"
 // over from a node that died goes before the rest of the cold events: see
 // [tracker].
 type queues struct {
-	hot, cold, taken chan *Envelope
+	hot, cold, taken chan *delivery
 	// room gets a token when the cold queue falls to lowWater, if the poller
 	// waits for that.
 	room     chan struct{}
@@ -16,16 +16,16 @@ type queues struct {
 }
 
 func (q *queues) initQueues(hotCapacity, coldCapacity, workers int) {
-	q.hot = make(chan *Envelope, hotCapacity)
-	q.taken = make(chan *Envelope, workers)
-	q.cold = make(chan *Envelope, coldCapacity)
+	q.hot = make(chan *delivery, hotCapacity)
+	q.taken = make(chan *delivery, workers)
+	q.cold = make(chan *delivery, coldCapacity)
 	q.room = make(chan struct{}, 1)
 	q.lowWater = coldCapacity / 2
 }
 
 // take waits for the next event; turn counts a worker's events. After quit is
 // closed it returns what is left and then nil, after abort nil at once.
-func (q *queues) take(turn int, quit, abort <-chan struct{}) *Envelope {
+func (q *queues) take(turn int, quit, abort <-chan struct{}) *delivery {
 	select {
 	case <-abort:
 		return nil
@@ -33,56 +33,56 @@ func (q *queues) take(turn int, quit, abort <-chan struct{}) *Envelope {
 	}
 	if turn%3 == 2 { // the cold queue's turn
 		select {
-		case env := <-q.taken:
-			return env
+		case dl := <-q.taken:
+			return dl
 		default:
 		}
 		select {
-		case env := <-q.cold:
-			return q.tookCold(env)
+		case dl := <-q.cold:
+			return q.tookCold(dl)
 		default:
 		}
 	} else {
 		select {
-		case env := <-q.hot:
-			return env
+		case dl := <-q.hot:
+			return dl
 		default:
 		}
 	}
 	select {
-	case env := <-q.hot:
-		return env
-	case env := <-q.taken:
-		return env
-	case env := <-q.cold:
-		return q.tookCold(env)
+	case dl := <-q.hot:
+		return dl
+	case dl := <-q.taken:
+		return dl
+	case dl := <-q.cold:
+		return q.tookCold(dl)
 	case <-quit:
 	}
 	return q.takeLeft()
 }
 
 // takeLeft takes without waiting; nil when the queues are empty.
-func (q *queues) takeLeft() *Envelope {
+func (q *queues) takeLeft() *delivery {
 	select {
-	case env := <-q.hot:
-		return env
-	case env := <-q.taken:
-		return env
+	case dl := <-q.hot:
+		return dl
+	case dl := <-q.taken:
+		return dl
 	default:
 	}
 	select {
-	case env := <-q.cold:
-		return q.tookCold(env)
+	case dl := <-q.cold:
+		return q.tookCold(dl)
 	default:
 		return nil
 	}
 }
 
-func (q *queues) tookCold(env *Envelope) *Envelope {
+func (q *queues) tookCold(dl *delivery) *delivery {
 	if len(q.cold) <= q.lowWater && q.waiting.CompareAndSwap(true, false) {
 		signal(q.room)
 	}
-	return env
+	return dl
 }
 
 // hasRoom reports whether the cold queue is at lowWater or below; if not, room
@@ -99,9 +99,9 @@ func (q *queues) hasRoom() bool {
 func (q *queues) depths() (hot, cold int) { return len(q.hot), len(q.cold) + len(q.taken) }
 
 // offer puts an event into one of the queues if it has room.
-func offer(queue chan<- *Envelope, env *Envelope) bool {
+func offer(queue chan<- *delivery, dl *delivery) bool {
 	select {
-	case queue <- env:
+	case queue <- dl:
 		return true
 	default:
 		return false

@@ -73,6 +73,15 @@ func hasForeignScope(ctx context.Context) bool {
 	return false
 }
 
+type noTxKey struct{}
+
+// ContextWithoutTx returns a context in which a writer that finds no transaction
+// gives the reason in its error. A middleware calls it for a request for which it
+// begins no transaction.
+func ContextWithoutTx(ctx context.Context, reason string) context.Context {
+	return context.WithValue(ctx, noTxKey{}, reason)
+}
+
 // Transactor opens transactions for code that need not know which database
 // library is below: echomw and [InTx]. Every adapter is one.
 type Transactor interface {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -41,7 +42,7 @@ func (e Envelope) seal(now time.Time) (Envelope, error) {
 	v.text("AggregateID", e.AggregateID, MaxAggregateIDLength)
 	v.text("TenantID", e.TenantID, MaxTenantIDLength)
 	v.headers(e.Headers)
-	v.payload(&e.Payload)
+	v.payload(&e.Payload, e.EventType)
 	e.sealTimes(&v, now)
 	if err := v.err(); err != nil {
 		return Envelope{}, err
@@ -120,7 +121,7 @@ func (v *validator) headers(h map[string]string) {
 	}
 }
 
-func (v *validator) payload(p *Payload) {
+func (v *validator) payload(p *Payload, eventType EventType) {
 	switch n := len(p.text); {
 	case p.err != nil:
 		v.errs = append(v.errs, fmt.Errorf("%w: Payload: %w", ErrInvalidEnvelope, p.err))
@@ -131,10 +132,19 @@ func (v *validator) payload(p *Payload) {
 	case !utf8.ValidString(p.text):
 		v.add("Payload", fmt.Sprintf("is not valid UTF-8 (%d bytes)", n))
 	case !p.trusted && !json.Valid([]byte(p.text)):
-		v.add("Payload", fmt.Sprintf("is not valid JSON (%d bytes)", n))
+		v.add("Payload", fmt.Sprintf("of event type %.128q is not valid JSON (%d bytes; %s)", eventType, n, syntaxAt(p.text)))
 	case hasEscapedNUL(p.text):
 		v.add("Payload", `holds a NUL character (\u0000), which databases do not store in JSON`)
 	}
+}
+
+// syntaxAt says where a JSON text is wrong, quoting nothing of it.
+func syntaxAt(text string) string {
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal([]byte(text), new(json.RawMessage)); errors.As(err, &syntax) {
+		return fmt.Sprintf("the error is at offset %d", syntax.Offset)
+	}
+	return "it holds no value"
 }
 
 // hasEscapedNUL finds \u0000 in valid JSON text; an escaped backslash before

@@ -15,31 +15,39 @@ type DB interface {
 }
 
 // Store keeps the outbox table of one kind of database. Package sqlstore has
-// PostgreSQL, MySQL and SQLite; package outboxtest has one in memory, and
-// certifies any with RunStore.
+// PostgreSQL, MySQL and SQLite; package outboxtest has one in memory, and package
+// conformance certifies any.
 //
 // A store holds no connection: it is handed the transaction or the pool each
 // time. It is safe for concurrent use. Its errors say what was being done, to
 // which event and on which table, and wrap the driver's. Times are in UTC, cut
 // to microseconds.
 //
+// A lease is a name in locked_by, unique to one Insert or one Claim. A statement
+// names the lease that it means, so a statement that runs twice, or late, changes
+// nothing but its own.
+//
 // "Database's clock" below is the server's, in UTC, so that nodes whose own
 // clocks differ agree.
 type Store interface {
+	// Check reports what keeps the outbox from working: the database is of
+	// another dialect, a table or a column is missing, or, when claims is set, the
+	// database has no SKIP LOCKED. The error says how to mend it.
+	Check(ctx context.Context, db DB, claims bool) error
+
 	// Insert adds sealed envelopes as NEW rows with no attempts, through the
 	// caller's transaction, with created_at OccurredAt and available_at
 	// AvailableAt: one statement, or as few as the database's limits allow.
-	// A non-empty owner leases the rows of envelopes that are not delayed to
-	// that node, from now on by the database's clock.
-	Insert(ctx context.Context, tx Execer, envs []Envelope, owner string) error
+	// A non-empty lease is given, from now on by the database's clock, to the rows
+	// of the envelopes whose AvailableAt is not after due.
+	Insert(ctx context.Context, tx Execer, envs []Envelope, lease string, due time.Time) error
 
-	// Poll reads rows that are due, whatever their lease, and changes nothing.
+	// Poll reads rows that are due and not leased, and those whose lease expired,
+	// and changes nothing.
 	Poll(ctx context.Context, db DB, q PollQuery) (Batch, error)
 
-	// Claim leases rows that are due and not leased, or whose lease expired, to
-	// the owner, and returns them. Two calls at once never return one row, and
-	// neither waits for the other. A row whose lease expired gets one attempt
-	// more, which the returned envelope counts; with FreshOnly it is left alone.
+	// Claim leases due rows and returns them. Two calls at once never return one
+	// row, and neither waits for the other. [ClaimQuery] says which rows.
 	Claim(ctx context.Context, db DB, q ClaimQuery) (Batch, error)
 
 	// NextDue is the earliest available_at after the given time among NEW and
@@ -47,15 +55,21 @@ type Store interface {
 	NextDue(ctx context.Context, db DB, after time.Time) (time.Time, error)
 
 	// Mark stores one kind of outcome for a batch of distinct events in one
-	// statement, so that it is stored for all or for none of them. With a
-	// non-empty owner it touches only rows that are leased to the owner. It
-	// returns how many rows it changed. The dispatcher marks again when it does
-	// not know whether an answer was lost: the rows must then be as after once.
-	Mark(ctx context.Context, db DB, kind Outcome, owner string, marks []Mark) (int, error)
+	// statement, so that it is stored for all or for none of them. A mark that
+	// names a lease touches only a row under that lease. It returns the rows that
+	// it left alone for that reason, as they stand, by event id; nil when there are
+	// none. Marking a second time leaves the rows as they were after the first.
+	Mark(ctx context.Context, db DB, outcome Outcome, marks []Mark) (left map[string]RowState, err error)
 
-	// Renew starts the leases of these events anew, as far as the owner still
-	// holds them, and returns how many it does.
-	Renew(ctx context.Context, db DB, owner string, eventIDs []string) (int, error)
+	// Renew starts these leases again, as far as the rows are still under them.
+	Renew(ctx context.Context, db DB, leases []Lease) error
+
+	// HoldTable makes the owner the one process that delivers from the table, or
+	// keeps it so, for the given time by the database's clock. While another owner
+	// holds the table it changes nothing. It returns who holds the table now.
+	HoldTable(ctx context.Context, db DB, owner string, d time.Duration) (TableHolder, error)
+	// ReleaseTable ends the owner's hold, if it has it.
+	ReleaseTable(ctx context.Context, db DB, owner string) error
 
 	// Purge deletes one batch of old rows and returns how many.
 	Purge(ctx context.Context, db DB, q PurgeQuery) (int, error)
@@ -88,19 +102,28 @@ type EnvelopeChecker interface {
 	CheckEnvelope(env Envelope) error
 }
 
-// StateReader is implemented by a store that can say how rows stand. With one,
-// the dispatcher knows which outcomes of a batch were refused because other nodes
-// hold the events now, and that an outcome whose first answer was lost is stored.
-type StateReader interface {
-	// States are the states of those of the events that have a row.
-	States(ctx context.Context, db DB, eventIDs []string) (map[string]RowState, error)
-}
-
 // RowState is how a row stands.
 type RowState struct {
+	// Exists is false when there is no row; the other fields are then zero.
+	Exists bool
 	Status Status
-	// Owner is the node that the row is leased to; empty when none is.
+	// Lease is the name in locked_by; empty when the row is not leased.
+	Lease string
+}
+
+// Lease is the lease of one row.
+type Lease struct {
+	EventID string
+	Name    string
+}
+
+// TableHolder is the process that holds a table.
+type TableHolder struct {
+	// Owner holds the table now.
 	Owner string
+	// Died is the owner that held the table before and did not release it; empty
+	// unless this call took the table from it.
+	Died string
 }
 
 // PollQuery says which due rows to read.
@@ -111,22 +134,31 @@ type PollQuery struct {
 	CreatedBefore time.Time
 	// After continues behind an earlier batch's Next. Zero: from the start.
 	After Cursor
+	// LockTimeout is the age at which a lease expires, by the database's clock.
+	LockTimeout time.Duration
 	// Limit is the most rows to read; positive.
 	Limit int
 }
 
-// ClaimQuery says which due rows to lease.
+// ClaimQuery says which due rows to lease: those that are not leased, and those
+// whose lease expired.
 type ClaimQuery struct {
 	Now           time.Time // as in PollQuery
 	CreatedBefore time.Time // as in PollQuery
 	Limit         int       // as in PollQuery
-	// Owner is the node that the rows are leased to; not empty.
-	Owner string
-	// LockTimeout is how long a lease lasts, by the database's clock.
+	// EventIDs claims only rows of these events. Empty: of all.
+	EventIDs []string
+	// Lease is the name that the rows get. Rows that are under it already are
+	// returned too, so that a claim whose answer was lost can be made again.
+	Lease string
+	// LockTimeout is the age at which a lease expires, by the database's clock.
 	LockTimeout time.Duration
-	// FreshOnly leaves out rows whose lease expired: only rows that are not
-	// leased are taken.
+	// FreshOnly leaves out rows whose lease expired.
 	FreshOnly bool
+	// CountAll counts an attempt for every row; otherwise only a row whose lease
+	// expired gets one attempt more. The returned envelopes count it. A row that is
+	// under Lease already gets none.
+	CountAll bool
 }
 
 // Cursor is a place in the order of due rows: available_at, created_at, event
@@ -147,12 +179,15 @@ type Batch struct {
 	Envelopes []Envelope
 	// Undecodable are rows that were read and cannot be delivered.
 	Undecodable []Undecodable
+	// Expired are the events of a poll whose rows are leased, with a lease that
+	// expired.
+	Expired []string
 	// Next is the place behind the last row in the order of due times.
 	Next Cursor
 }
 
 // Len is the number of rows that were read.
-func (b Batch) Len() int { return len(b.Envelopes) + len(b.Undecodable) }
+func (b Batch) Len() int { return len(b.Envelopes) + len(b.Undecodable) + len(b.Expired) }
 
 // Undecodable is a row whose columns do not make an envelope, such as headers
 // that are no flat object of strings.
@@ -205,6 +240,8 @@ func (k Outcome) String() string {
 // Mark is the outcome of one event.
 type Mark struct {
 	EventID string
+	// Lease is the lease that the event was delivered under; empty: none.
+	Lease string
 	// AvailableAt is when the event is due again (retry, deferral).
 	AvailableAt time.Time
 	// Error becomes last_error (retry, dead). It is valid UTF-8 without NUL,

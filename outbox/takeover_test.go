@@ -35,18 +35,18 @@ func (s *mortal) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (
 	return s.Store.Claim(ctx, db, q)
 }
 
-func (s *mortal) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
+func (s *mortal) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if s.gone.Load() {
-		return 0, errGone
+		return nil, errGone
 	}
-	return s.Store.Mark(ctx, db, kind, owner, marks)
+	return s.Store.Mark(ctx, db, kind, marks)
 }
 
-func (s *mortal) Renew(ctx context.Context, db outbox.DB, owner string, ids []string) (int, error) {
+func (s *mortal) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) error {
 	if s.gone.Load() {
-		return 0, errGone
+		return errGone
 	}
-	return s.Store.Renew(ctx, db, owner, ids)
+	return s.Store.Renew(ctx, db, leases)
 }
 
 // node runs one process on the store, until it dies of an event that starts with
@@ -125,7 +125,7 @@ func TestAnEventThatKillsItsProcessesTakesNoOtherWithIt(t *testing.T) {
 						break
 					}
 				}
-				require.Equal(t, outbox.DefaultMaxAttempts+1, deaths, "the first delivery, and one for each attempt")
+				require.Equal(t, outbox.DefaultMaxAttempts, deaths)
 				row, _ := store.Row("poison")
 				require.Equal(t, outbox.StatusDead, row.Status)
 				require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 400, outbox.StatusDead: 1}, statuses(store))
@@ -176,7 +176,7 @@ func TestEventsOfALongTransactionHaveTheirOneAttemptYet(t *testing.T) {
 func leased(t *testing.T, ids ...string) *outboxtest.Store {
 	t.Helper()
 	store := written(t, ids...)
-	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: len(ids), Owner: "dead node", LockTimeout: time.Minute})
+	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: len(ids), Lease: "dead node/1", LockTimeout: time.Minute})
 	require.NoError(t, err)
 	require.Equal(t, len(ids), b.Len())
 	time.Sleep(outbox.DefaultLockTimeout + time.Second)
@@ -186,7 +186,7 @@ func leased(t *testing.T, ids ...string) *outboxtest.Store {
 // held counts the rows that other nodes than the dead one hold.
 func (s *mortal) held() (n int) {
 	for _, row := range s.Rows() {
-		if row.LockedBy != "" && row.LockedBy != "dead node" {
+		if row.LockedBy != "" && row.LockedBy != "dead node/1" {
 			n++
 		}
 	}
@@ -252,7 +252,7 @@ func TestABacklogOfRetriesIsReadInBatches(t *testing.T) {
 		for _, id := range ids {
 			marks = append(marks, outbox.Mark{EventID: id, AvailableAt: time.Now(), Error: "boom", Attempts: 1})
 		}
-		_, err := store.Mark(t.Context(), store.DB(), outbox.OutcomeRetry, "", marks)
+		_, err := store.Mark(t.Context(), store.DB(), outbox.OutcomeRetry, marks)
 		require.NoError(t, err)
 		_, way, _ := node(t, store, outbox.DispatchOptions{Workers: 100})
 		time.Sleep(2 * time.Second)

@@ -63,11 +63,11 @@ func (s *silent) NextDue(ctx context.Context, db outbox.DB, after time.Time) (ti
 	return s.Store.NextDue(ctx, db, after)
 }
 
-func (s *silent) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
+func (s *silent) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if err := s.hang(ctx, "Mark "+kind.String()); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return s.Store.Mark(ctx, db, kind, owner, marks)
+	return s.Store.Mark(ctx, db, kind, marks)
 }
 
 func (s *silent) Purge(ctx context.Context, db outbox.DB, q outbox.PurgeQuery) (int, error) {

@@ -60,8 +60,13 @@ func (v *validator) notNegative(field string, n int) {
 	}
 }
 
-func (v *validator) notNegativeDuration(field string, d time.Duration) {
-	if d < 0 {
+// duration checks an option in which a number without a unit, which Go takes as
+// nanoseconds, is a slip of the pen.
+func (v *validator) duration(field string, d time.Duration) {
+	switch {
+	case d < 0:
 		v.add(field, fmt.Sprintf("is %s; it must be positive, or zero for the default", d))
+	case d > 0 && d < time.Millisecond:
+		v.add(field, fmt.Sprintf("is %s, less than a millisecond; did you mean %s?", d, d*time.Second))
 	}
 }

@@ -105,6 +105,9 @@ func (w *Writer) ambient(ctx context.Context) (TxScope, error) {
 	if hasForeignScope(ctx) {
 		return nil, fmt.Errorf("%w of this writer's data source in the context: %w", ErrNoTransaction, ErrForeignTransaction)
 	}
+	if reason, ok := ctx.Value(noTxKey{}).(string); ok {
+		return nil, fmt.Errorf("%w in the context: %s", ErrNoTransaction, reason)
+	}
 	return nil, fmt.Errorf("%w in the context; begin one with the adapter, or call the adapter's Write with your transaction", ErrNoTransaction)
 }
 
@@ -119,20 +122,18 @@ func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope)
 	if !scope.Active() {
 		return nil, fmt.Errorf("%w: it has ended", ErrNoTransaction)
 	}
-	sealed, err := w.prepare(ctx, envs)
+	sealed, sealedAt, err := w.prepare(ctx, envs)
 	if err != nil || len(sealed) == 0 {
 		return []string{}, err
 	}
-	owner := w.reserve(sealed)
-	inserted := time.Now()
-	if err := w.store.Insert(ctx, scope, sealed, owner); err != nil {
-		w.unreserve(sealed)
+	p := &pending{envs: sealed, due: sealedAt}
+	w.reserve(p)
+	if err := w.store.Insert(ctx, scope, sealed, p.lease, p.due); err != nil {
+		w.unreserve(p)
 		return nil, err
 	}
-	err = w.enlist(scope, sealed, owner, inserted)
-	if err != nil {
-		w.unreserve(sealed)
-		w.doubt(sealed, owner, inserted) // somebody ended it, perhaps with the rows in it
+	if err := w.enlist(scope, p); err != nil {
+		w.doubt(p) // somebody ended it, perhaps with the rows in it
 		return nil, fmt.Errorf("outbox: the transaction ended while %d events were being written: %w", len(sealed), err)
 	}
 	w.afterWrite(ctx, sealed)
@@ -147,11 +148,11 @@ func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope)
 	if isNil(tx) {
 		return nil, ErrNoTransaction
 	}
-	sealed, err := w.prepare(ctx, envs)
+	sealed, _, err := w.prepare(ctx, envs)
 	if err != nil || len(sealed) == 0 {
 		return []string{}, err
 	}
-	if err := w.store.Insert(ctx, tx, sealed, ""); err != nil {
+	if err := w.store.Insert(ctx, tx, sealed, "", time.Time{}); err != nil {
 		return nil, err
 	}
 	w.afterWrite(ctx, sealed)
@@ -161,14 +162,15 @@ func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope)
 	return eventIDs(sealed), nil
 }
 
-// prepare seals the envelopes and passes them through the BeforeWrite hooks.
-func (w *Writer) prepare(ctx context.Context, envs []Envelope) ([]Envelope, error) {
+// prepare seals the envelopes and passes them through the BeforeWrite hooks. It
+// returns the time of the sealing, too.
+func (w *Writer) prepare(ctx context.Context, envs []Envelope) (sealed []Envelope, at time.Time, err error) {
 	if len(envs) == 0 {
-		return nil, nil
+		return nil, at, nil
 	}
-	sealed, err := w.sealAll(envs)
-	if err != nil {
-		return nil, err
+	at = w.clock.Now()
+	if sealed, err = w.sealAll(envs, at); err != nil {
+		return nil, at, err
 	}
 	changed := false
 	for i, h := range w.hooks {
@@ -176,17 +178,17 @@ func (w *Writer) prepare(ctx context.Context, envs []Envelope) ([]Envelope, erro
 			continue
 		}
 		if sealed, err = w.beforeWrite(ctx, i, sealed); err != nil {
-			return nil, err
+			return nil, at, err
 		}
 		if len(sealed) == 0 {
-			return nil, nil
+			return nil, at, nil
 		}
 		changed = true
 	}
 	if changed {
-		return w.sealAll(sealed)
+		sealed, err = w.sealAll(sealed, at)
 	}
-	return sealed, nil
+	return sealed, at, err
 }
 
 func (w *Writer) beforeWrite(ctx context.Context, i int, envs []Envelope) (_ []Envelope, err error) {
@@ -203,9 +205,8 @@ func (w *Writer) beforeWrite(ctx context.Context, i int, envs []Envelope) (_ []E
 }
 
 // sealAll seals every envelope and reports all that is wrong, up to a few.
-func (w *Writer) sealAll(envs []Envelope) ([]Envelope, error) {
+func (w *Writer) sealAll(envs []Envelope, now time.Time) ([]Envelope, error) {
 	const reported = 10
-	now := w.clock.Now()
 	sealed := make([]Envelope, len(envs))
 	var errs []error
 	for i := range envs {
@@ -238,57 +239,54 @@ func (w *Writer) sealAll(envs []Envelope) ([]Envelope, error) {
 	return sealed, nil
 }
 
-// reserve keeps the poller's hands off the events of an open transaction, on
-// this node by the tracker and on others by a lease, and returns the lease's
-// owner.
-func (w *Writer) reserve(envs []Envelope) (owner string) {
-	if w.dispatcher == nil {
-		return ""
-	}
-	return w.dispatcher.reserve(envs)
-}
-
-func (w *Writer) unreserve(envs []Envelope) {
+// reserve keeps the poller's hands off the events of an open transaction.
+func (w *Writer) reserve(p *pending) {
 	if w.dispatcher != nil {
-		w.dispatcher.unreserve(envs)
+		w.dispatcher.reserve(p)
 	}
 }
 
-// doubt gives up the lease of events that may have been committed.
-func (w *Writer) doubt(envs []Envelope, owner string, leased time.Time) {
+func (w *Writer) unreserve(p *pending) {
 	if w.dispatcher != nil {
-		w.dispatcher.doubt(envs, owner, leased)
+		w.dispatcher.unreserve(p)
+	}
+}
+
+// doubt lets go of events that may have been committed.
+func (w *Writer) doubt(p *pending) {
+	if w.dispatcher != nil {
+		w.dispatcher.doubt(p)
 	}
 }
 
 // enlist registers the one callback of each kind.
-func (w *Writer) enlist(scope TxScope, envs []Envelope, owner string, inserted time.Time) error {
+func (w *Writer) enlist(scope TxScope, p *pending) error {
 	err := scope.AfterRollback(func(ctx context.Context, cause error) {
-		w.rolledBack(ctx, envs, owner, inserted, cause)
+		w.rolledBack(ctx, p, cause)
 	})
 	if err != nil {
 		return err
 	}
 	return scope.AfterCommit(func(ctx context.Context) {
-		w.committed(ctx, envs, owner, inserted)
+		w.committed(ctx, p)
 	})
 }
 
-func (w *Writer) committed(ctx context.Context, envs []Envelope, owner string, inserted time.Time) {
+func (w *Writer) committed(ctx context.Context, p *pending) {
 	// The copies for hooks are made first: from then on the events are the
 	// dispatcher's, and their listener may see them before the hooks do.
 	copies := make([][]Envelope, 0, 2)
 	for _, h := range w.hooks {
 		if h.AfterCommit != nil {
-			copies = append(copies, cloneAll(envs))
+			copies = append(copies, cloneAll(p.envs))
 		}
 	}
 	if w.dispatcher != nil {
-		w.dispatcher.committed(envs, owner, inserted)
+		w.dispatcher.committed(p)
 	} else if w.poller != nil {
-		for i := range envs {
-			if envs[i].IsDelayed() {
-				w.poller.DueAt(envs[i].AvailableAt)
+		for i := range p.envs {
+			if !p.isDue(&p.envs[i]) {
+				w.poller.DueAt(p.envs[i].AvailableAt)
 			}
 		}
 	}
@@ -301,17 +299,18 @@ func (w *Writer) committed(ctx context.Context, envs []Envelope, owner string, i
 	}
 }
 
-func (w *Writer) rolledBack(ctx context.Context, envs []Envelope, owner string, inserted time.Time, cause error) {
-	w.unreserve(envs)
+func (w *Writer) rolledBack(ctx context.Context, p *pending, cause error) {
 	if outcomeUnknown(cause) {
-		w.doubt(envs, owner, inserted)
+		w.doubt(p)
 		if w.poller != nil {
 			w.poller.LookAgain()
 		}
+	} else {
+		w.unreserve(p)
 	}
 	for _, h := range w.hooks {
 		if h.AfterRollback != nil {
-			w.shield("AfterRollback", func() { h.AfterRollback(ctx, cloneAll(envs), cause) })
+			w.shield("AfterRollback", func() { h.AfterRollback(ctx, cloneAll(p.envs), cause) })
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -28,7 +29,7 @@ type store struct {
 
 func (s store) Dialect() string { return s.dialect }
 
-func (s store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, _ string) error {
+func (s store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, _ string, _ time.Time) error {
 	query := "INSERT INTO written (id) VALUES (?)"
 	if s.dialect == "postgres" {
 		query = "INSERT INTO written (id) VALUES ($1)"

@@ -2,6 +2,8 @@ package readme
 
 import (
 	"context"
+	"errors"
+	"log"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -24,8 +26,15 @@ func newApp(database fx.Option) *fx.App { // in main: newApp(…).Run()
 		database, // provides *sql.DB, and *gorm.DB on it
 		outboxfx.Module, fx.Replace(outboxfx.Config{CreateSchema: true}),
 		outboxfx.AsBinding(newOrderListener), fx.Provide(newAdapter, newServer),
-		fx.Invoke(func(lc fx.Lifecycle, e *echo.Echo) {
-			lc.Append(fx.StartStopHook(func() { go e.Start("127.0.0.1:8080") }, e.Shutdown))
+		fx.Invoke(func(lc fx.Lifecycle, e *echo.Echo, app fx.Shutdowner) {
+			lc.Append(fx.StartStopHook(func() {
+				go func() {
+					if err := e.Start("127.0.0.1:8080"); !errors.Is(err, http.ErrServerClosed) {
+						log.Print(err)
+						app.Shutdown(fx.ExitCode(1))
+					}
+				}()
+			}, e.Shutdown))
 		}),
 	)
 }

@@ -3,8 +3,10 @@ package testdb
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -27,29 +29,73 @@ func Servers() []Target {
 // what happened. The counter says how many were cut.
 func (db *DB) CutCommits(t testing.TB) (*DB, *atomic.Int32) {
 	t.Helper()
+	cuts := new(atomic.Int32)
+	return db.through(t, func(client net.Conn, server string) { forward(client, server, cuts) }), cuts
+}
+
+// Severable opens another pool on the same database, through a proxy that severs
+// the clients when it is told to: their connections break and no new ones are
+// taken, while the server keeps its side and carries out what it was sent. It ends
+// with the test.
+func (db *DB) Severable(t testing.TB) (severable *DB, sever func()) {
+	t.Helper()
+	var mu sync.Mutex
+	var clients []net.Conn
+	severed, ended := false, make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	severable = db.through(t, func(client net.Conn, address string) {
+		var dialer net.Dialer
+		server, err := dialer.DialContext(context.Background(), "tcp", address)
+		mu.Lock()
+		refuse := severed || err != nil
+		clients = append(clients, client)
+		mu.Unlock()
+		if refuse {
+			_ = client.Close()
+			return
+		}
+		go func() {
+			_, _ = io.Copy(client, server)
+			_ = client.Close()
+		}()
+		_, _ = io.Copy(server, client)
+		<-ended
+		_ = server.Close()
+	})
+	return severable, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		severed = true
+		for _, client := range clients {
+			_ = client.Close()
+		}
+	}
+}
+
+// through opens another pool on the same database through a proxy, which hands
+// each client's connection to serve with the server's address.
+func (db *DB) through(t testing.TB, serve func(client net.Conn, server string)) *DB {
+	t.Helper()
 	proxied := *db
-	var cuts *atomic.Int32
 	if db.Kind == MySQL {
 		config, err := mysql.ParseDSN(db.DSN)
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Addr, cuts = cuttingProxy(t, config.Addr)
+		config.Addr = listen(t, config.Addr, serve)
 		proxied.DSN = config.FormatDSN()
 	} else {
 		u, err := url.Parse(db.DSN)
 		if err != nil {
 			t.Fatal(err)
 		}
-		u.Host, cuts = cuttingProxy(t, u.Host)
+		u.Host = listen(t, u.Host, serve)
 		proxied.DSN = u.String()
 	}
-	return proxied.Reopen(t), cuts
+	return proxied.Reopen(t)
 }
 
-// cuttingProxy forwards to the server until a client says COMMIT: the server
-// gets it and answers, and the client never hears of it.
-func cuttingProxy(t testing.TB, server string) (address string, cuts *atomic.Int32) {
+func listen(t testing.TB, server string, serve func(client net.Conn, server string)) (address string) {
 	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -57,19 +103,20 @@ func cuttingProxy(t testing.TB, server string) (address string, cuts *atomic.Int
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	cuts = new(atomic.Int32)
 	go func() {
 		for {
 			client, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			go forward(client, server, cuts)
+			go serve(client, server)
 		}
 	}()
-	return listener.Addr().String(), cuts
+	return listener.Addr().String()
 }
 
+// forward forwards to the server until a client says COMMIT: the server gets it
+// and answers, and the client never hears of it.
 func forward(client net.Conn, address string, cuts *atomic.Int32) {
 	defer func() { _ = client.Close() }()
 	var dialer net.Dialer

@@ -22,7 +22,7 @@ type adapterStore struct {
 func (s adapterStore) Dialect() string { return string(s.dialect) }
 
 // Insert adds the ids.
-func (s adapterStore) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, _ string) error {
+func (s adapterStore) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, _ string, _ time.Time) error {
 	query := "INSERT INTO suite_event (id) VALUES (?)"
 	if s.dialect == Postgres {
 		query = "INSERT INTO suite_event (id) VALUES ($1)"

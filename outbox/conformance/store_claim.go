@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ var claimTests = []storeTest{
 	{"OnlyNewAndRetryRows", claimStatuses},
 	{"ChosenByDueTimeReturnedOldestFirst", claimOrder},
 	{"CreatedBefore", claimCreatedBefore},
+	{"OnlyRowsOfTheEventsThatAreNamed", claimNamed},
 	{"RowsOfALiveLeaseAreSkipped", claimSkipsLeased},
 	{"ConcurrentClaimsAreDisjointAndComplete", claimConcurrently},
 	{"LockedRowsAreSkippedWithoutWaiting", claimSkipsLocked},
@@ -24,15 +26,15 @@ func claimLeases(s *storeSuite) {
 	envs := s.events(3)
 	s.insert(envs...)
 	before := s.now()
-	b := s.claimFor("node-1", 2)
+	b := s.claimFor("node-1/1", 2)
 	s.sameIDs("ids", idsOf(b.Envelopes), idsOf(envs[:2]))
 	for i, got := range b.Envelopes {
 		for _, d := range diffEnvelopes(got, envs[i]) {
 			s.t.Errorf("claimed event: %s", d)
 		}
 		row := s.row(got.EventID)
-		if row.LockedBy != "node-1" {
-			s.t.Fatalf("the row is leased to %q, want node-1", row.LockedBy)
+		if row.LockedBy != "node-1/1" {
+			s.t.Fatalf("the row is under %q, want node-1/1", row.LockedBy)
 		}
 		s.duringCall("start of the lease", row.LockedAt, before)
 		row.LockedBy, row.LockedAt = "", time.Time{}
@@ -49,10 +51,28 @@ func claimDue(s *storeSuite) {
 	env := s.event(0)
 	env.AvailableAt = suiteTime.Add(time.Minute)
 	s.insert(env)
-	q := outbox.ClaimQuery{Now: env.AvailableAt.Add(-time.Microsecond), Limit: 10, Owner: "node-1", LockTimeout: time.Minute}
+	q := outbox.ClaimQuery{Now: env.AvailableAt.Add(-time.Microsecond), Limit: 10, Lease: "node-1/1", LockTimeout: time.Minute}
 	s.count("rows a microsecond early", s.claim(q).Len(), 0)
 	q.Now = env.AvailableAt
 	s.count("rows at the time", s.claim(q).Len(), 1)
+}
+
+func claimNamed(s *storeSuite) {
+	free, _ := s.insertedAs(outbox.StatusNew, "")
+	expired, _ := s.insertedAs(outbox.StatusRetry, "node-2/1")
+	s.expire(expired.EventID, time.Hour)
+	held, row := s.insertedAs(outbox.StatusNew, "node-2/2")
+	done, _ := s.insertedAs(outbox.StatusDone, "")
+	other, otherRow := s.insertedAs(outbox.StatusNew, "")
+	b := s.claim(outbox.ClaimQuery{
+		Now: suiteTime.Add(later), Limit: 10, Lease: "node-1/1", LockTimeout: time.Minute, CountAll: true,
+		EventIDs: []string{held.EventID, expired.EventID, done.EventID, free.EventID, "no such event"},
+	})
+	s.sameIDs("ids", idsOf(b.Envelopes), []string{free.EventID, expired.EventID})
+	s.count("attempts of the event that was free", b.Envelopes[0].Attempts, 1)
+	s.count("attempts of the event whose lease expired", b.Envelopes[1].Attempts, 4)
+	s.sameRow("a row under a live lease", held.EventID, row)
+	s.sameRow("a row of another event", other.EventID, otherRow)
 }
 
 func claimStatuses(s *storeSuite) {
@@ -60,7 +80,7 @@ func claimStatuses(s *storeSuite) {
 	retry, row := s.insertedAs(outbox.StatusRetry, "")
 	done, doneRow := s.insertedAs(outbox.StatusDone, "")
 	dead, deadRow := s.insertedAs(outbox.StatusDead, "")
-	b := s.claimFor("node-1", 10)
+	b := s.claimFor("node-1/1", 10)
 	s.sameIDs("ids", idsOf(b.Envelopes), []string{fresh.EventID, retry.EventID})
 	s.count("attempts of the event in retry", b.Envelopes[1].Attempts, row.Attempts)
 	if got := s.row(retry.EventID).Status; got != outbox.StatusRetry {
@@ -75,15 +95,15 @@ func claimOrder(s *storeSuite) {
 	shuffled := slices.Concat(envs[3:], envs[:3])
 	slices.Reverse(shuffled)
 	s.insert(shuffled...)
-	s.sameIDs("the four that were due first", idsOf(s.claimFor("node-1", 4).Envelopes), idsOf(envs[2:]))
-	s.sameIDs("the rest", idsOf(s.claimFor("node-1", 4).Envelopes), idsOf(envs[:2]))
+	s.sameIDs("the four that were due first", idsOf(s.claimFor("node-1/1", 4).Envelopes), idsOf(envs[2:]))
+	s.sameIDs("the rest", idsOf(s.claimFor("node-1/2", 4).Envelopes), idsOf(envs[:2]))
 }
 
 func claimCreatedBefore(s *storeSuite) {
 	envs := s.events(4)
 	s.insert(envs...)
 	b := s.claim(outbox.ClaimQuery{
-		Now: suiteTime.Add(later), CreatedBefore: envs[2].OccurredAt, Limit: 10, Owner: "node-1", LockTimeout: time.Minute,
+		Now: suiteTime.Add(later), CreatedBefore: envs[2].OccurredAt, Limit: 10, Lease: "node-1/1", LockTimeout: time.Minute,
 	})
 	s.sameIDs("ids", idsOf(b.Envelopes), idsOf(envs[:3]))
 }
@@ -91,10 +111,10 @@ func claimCreatedBefore(s *storeSuite) {
 func claimSkipsLeased(s *storeSuite) {
 	envs := s.events(5)
 	s.insert(envs...)
-	s.sameIDs("the first node's", idsOf(s.claimFor("node-1", 2).Envelopes), idsOf(envs[:2]))
-	s.sameIDs("the second node's", idsOf(s.claimFor("node-2", 2).Envelopes), idsOf(envs[2:4]))
-	s.sameIDs("the first node's again", idsOf(s.claimFor("node-1", 10).Envelopes), idsOf(envs[4:]))
-	s.count("rows when all are leased", s.claimFor("node-1", 10).Len(), 0)
+	s.sameIDs("the first node's", idsOf(s.claimFor("node-1/1", 2).Envelopes), idsOf(envs[:2]))
+	s.sameIDs("the second node's", idsOf(s.claimFor("node-2/1", 2).Envelopes), idsOf(envs[2:4]))
+	s.sameIDs("the first node's again", idsOf(s.claimFor("node-1/2", 10).Envelopes), idsOf(envs[4:]))
+	s.count("rows when all are leased", s.claimFor("node-1/3", 10).Len(), 0)
 }
 
 func claimConcurrently(s *storeSuite) {
@@ -113,9 +133,12 @@ func claimConcurrently(s *storeSuite) {
 		return len(claimed) < rows && failure == nil && s.ctx.Err() == nil
 	}
 	for node := range nodes {
-		q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 7, Owner: "node-" + string(rune('a'+node)), LockTimeout: time.Minute}
+		n := 0
+		q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 7, LockTimeout: time.Minute}
 		wg.Go(func() {
 			for left() {
+				n++
+				q.Lease = fmt.Sprintf("node-%d/%d", node, n)
 				b, err := s.Store.Claim(s.ctx, s.DB, q)
 				mu.Lock()
 				claimed = append(claimed, idsOf(b.Envelopes)...)
@@ -139,13 +162,13 @@ func claimSkipsLocked(s *storeSuite) {
 	envs := s.events(6)
 	s.insert(envs...)
 	unlock := s.LockRow(s.t, envs[1].EventID)
-	b := s.claimFor("node-1", 3)
+	b := s.claimFor("node-1/1", 3)
 	s.sameIDs("claimed beside the locked row", idsOf(b.Envelopes), []string{envs[0].EventID, envs[2].EventID, envs[3].EventID})
 	unlock()
-	s.sameIDs("claimed afterwards", idsOf(s.claimFor("node-2", 10).Envelopes), []string{envs[1].EventID, envs[4].EventID, envs[5].EventID})
+	s.sameIDs("claimed afterwards", idsOf(s.claimFor("node-2/1", 10).Envelopes), []string{envs[1].EventID, envs[4].EventID, envs[5].EventID})
 }
 
 func claimNothing(s *storeSuite) {
-	b := s.claimFor("node-1", 10)
+	b := s.claimFor("node-1/1", 10)
 	s.count("rows of an empty table", b.Len(), 0)
 }

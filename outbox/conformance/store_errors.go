@@ -16,17 +16,23 @@ var errorTests = []storeTest{
 func errorsOfEndedContext(s *storeSuite) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
-	env, row := s.insertedAs(outbox.StatusRetry, "node-1")
+	env, row := s.insertedAs(outbox.StatusRetry, "node-1/1")
 	dead := s.died(time.Second, nil)
 	deadRow := s.row(dead.EventID)
-	ids, deadIDs := []string{env.EventID}, []string{dead.EventID}
+	deadIDs := []string{dead.EventID}
 	calls := map[string]func() error{
+		"Check":        func() error { return s.Store.Check(ctx, s.DB, true) },
+		"ReleaseTable": func() error { return s.Store.ReleaseTable(ctx, s.DB, "node-1") },
+		"HoldTable": func() error {
+			_, err := s.Store.HoldTable(ctx, s.DB, "node-1", time.Minute)
+			return err
+		},
 		"Poll": func() error {
 			_, err := s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})
 			return err
 		},
 		"Claim": func() error {
-			_, err := s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Owner: "node-2", LockTimeout: time.Nanosecond})
+			_, err := s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LockTimeout: time.Nanosecond})
 			return err
 		},
 		"NextDue": func() error {
@@ -53,12 +59,11 @@ func errorsOfEndedContext(s *storeSuite) {
 	// These are about one event, which the error tells too.
 	about := map[string]func() error{
 		"Mark": func() error {
-			_, err := s.Store.Mark(ctx, s.DB, outbox.OutcomeDone, "", []outbox.Mark{{EventID: env.EventID}})
+			_, err := s.Store.Mark(ctx, s.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: env.EventID}})
 			return err
 		},
 		"Renew": func() error {
-			_, err := s.Store.Renew(ctx, s.DB, "node-1", ids)
-			return err
+			return s.Store.Renew(ctx, s.DB, []outbox.Lease{{EventID: env.EventID, Name: "node-1/1"}})
 		},
 		"GetDead": func() error {
 			_, err := s.Store.GetDead(ctx, s.DB, dead.EventID)

@@ -17,8 +17,8 @@ var insertTests = []storeTest{
 	{"RollbackLeavesNothing", insertRollsBack},
 	{"NoEventsIsNoWork", insertNothing},
 	{"DuplicateIDFailsAndSaysWhich", insertDuplicate},
-	{"WithOwnerRowsAreLeased", insertLeases},
-	{"DelayedRowsAreNotLeased", insertDoesNotLeaseDelayed},
+	{"WithALeaseRowsAreLeased", insertLeases},
+	{"RowsAreLeasedThatAreDueAtTheGivenTime", insertLeasesWhatIsDue},
 }
 
 // roundTripEvents are envelopes at the edges of what sealing lets through.
@@ -115,7 +115,7 @@ func insertKeepsIDsApart(s *storeSuite) {
 	slices.Sort(got)
 	slices.Sort(want)
 	s.sameIDs("ids", got, want)
-	s.count("rows marked done", s.mark(outbox.OutcomeDone, "", outbox.Mark{EventID: "event-a"}), 1)
+	s.mark(outbox.OutcomeDone, "", outbox.Mark{EventID: "event-a"})
 	s.count("rows left", s.pollAt(later).Len(), 3)
 }
 
@@ -136,7 +136,7 @@ func insertManyEvents(s *storeSuite) {
 func insertIsInvisibleBeforeCommit(s *storeSuite) {
 	env := s.event(0)
 	tx, commit, _ := s.Begin(s.t)
-	s.ok("Insert", s.Store.Insert(s.ctx, tx, []outbox.Envelope{env}, ""))
+	s.ok("Insert", s.Store.Insert(s.ctx, tx, []outbox.Envelope{env}, "", time.Time{}))
 	s.count("rows polled before the commit", s.pollAt(later).Len(), 0)
 	if !s.SingleWriter {
 		s.count("rows claimed before the commit", s.claimFor("a", 10).Len(), 0)
@@ -148,7 +148,7 @@ func insertIsInvisibleBeforeCommit(s *storeSuite) {
 func insertRollsBack(s *storeSuite) {
 	envs := s.events(3)
 	tx, _, rollback := s.Begin(s.t)
-	s.ok("Insert", s.Store.Insert(s.ctx, tx, envs, "a"))
+	s.ok("Insert", s.Store.Insert(s.ctx, tx, envs, "a/1", suiteTime))
 	s.ok("rollback", rollback())
 	s.count("rows after the rollback", s.pollAt(later).Len(), 0)
 	s.insert(envs...) // their ids are free again
@@ -157,8 +157,8 @@ func insertRollsBack(s *storeSuite) {
 
 func insertNothing(s *storeSuite) {
 	tx, commit, _ := s.Begin(s.t)
-	s.ok("Insert of nil", s.Store.Insert(s.ctx, tx, nil, ""))
-	s.ok("Insert of an empty list", s.Store.Insert(s.ctx, tx, []outbox.Envelope{}, "a"))
+	s.ok("Insert of nil", s.Store.Insert(s.ctx, tx, nil, "", time.Time{}))
+	s.ok("Insert of an empty list", s.Store.Insert(s.ctx, tx, []outbox.Envelope{}, "a/1", suiteTime))
 	s.ok("commit", commit())
 	s.count("rows", s.pollAt(later).Len(), 0)
 }
@@ -166,7 +166,7 @@ func insertNothing(s *storeSuite) {
 func insertDuplicate(s *storeSuite) {
 	env := s.inserted()
 	tx, _, rollback := s.Begin(s.t)
-	err := s.Store.Insert(s.ctx, tx, []outbox.Envelope{env}, "")
+	err := s.Store.Insert(s.ctx, tx, []outbox.Envelope{env}, "", time.Time{})
 	s.ok("rollback", rollback())
 	if err == nil {
 		s.t.Fatal("Insert of an id that is there already did not fail")
@@ -177,7 +177,7 @@ func insertDuplicate(s *storeSuite) {
 	// A batch that cannot be inserted as a whole.
 	fresh := s.event(0)
 	tx, _, rollback = s.Begin(s.t)
-	err = s.Store.Insert(s.ctx, tx, []outbox.Envelope{fresh, env}, "")
+	err = s.Store.Insert(s.ctx, tx, []outbox.Envelope{fresh, env}, "", time.Time{})
 	s.ok("rollback", rollback())
 	if err == nil {
 		s.t.Fatal("Insert of a batch with an id that is there already did not fail")
@@ -187,13 +187,14 @@ func insertDuplicate(s *storeSuite) {
 }
 
 func insertLeases(s *storeSuite) {
+	lease := strings.Repeat("é", 128) // the longest
 	envs := s.events(3)
 	before := s.now()
-	s.insertFor("node-1", envs...)
+	s.insertFor(lease, envs...)
 	for _, env := range envs {
 		row := s.row(env.EventID)
-		if row.LockedBy != "node-1" {
-			s.t.Fatalf("the row is leased to %q, want node-1", row.LockedBy)
+		if row.LockedBy != lease {
+			s.t.Fatalf("the row is under %q, want %q", row.LockedBy, lease)
 		}
 		s.duringCall("start of the lease", row.LockedAt, before)
 		row.LockedBy, row.LockedAt = "", time.Time{}
@@ -201,18 +202,20 @@ func insertLeases(s *storeSuite) {
 			s.t.Fatalf("row:\n got %+v\nwant %+v", row, want)
 		}
 	}
-	s.count("rows that another node claims", s.claimFor("node-2", 10).Len(), 0)
-	s.count("rows that the node itself claims", s.claimFor("node-1", 10).Len(), 0)
-	s.count("rows that a poll reads", s.pollAt(later).Len(), 3)
+	s.count("rows that another node claims", s.claimFor("node-2/1", 10).Len(), 0)
+	s.count("rows that a poll reads", s.pollAt(later).Len(), 0)
 }
 
-func insertDoesNotLeaseDelayed(s *storeSuite) {
+func insertLeasesWhatIsDue(s *storeSuite) {
 	now, delayed := s.event(0), s.event(0)
-	delayed.AvailableAt = delayed.OccurredAt.Add(time.Minute)
-	s.insertFor("node-1", now, delayed)
+	due := suiteTime.Add(time.Minute)
+	now.AvailableAt, delayed.AvailableAt = due, due.Add(time.Microsecond)
+	tx, commit, _ := s.Begin(s.t)
+	s.ok("Insert", s.Store.Insert(s.ctx, tx, []outbox.Envelope{now, delayed}, "node-1/1", due))
+	s.ok("commit", commit())
 	s.sameRow("row of the delayed event", delayed.EventID, RawRow{CreatedAt: delayed.OccurredAt, AvailableAt: delayed.AvailableAt})
-	if got := s.row(now.EventID).LockedBy; got != "node-1" {
-		s.t.Fatalf("the event beside it is leased to %q, want node-1", got)
+	if got := s.row(now.EventID).LockedBy; got != "node-1/1" {
+		s.t.Fatalf("the event beside it is under %q, want node-1/1", got)
 	}
-	s.sameIDs("rows that another node claims", idsOf(s.claimFor("node-2", 10).Envelopes), []string{delayed.EventID})
+	s.sameIDs("rows that another node claims", idsOf(s.claimFor("node-2/1", 10).Envelopes), []string{delayed.EventID})
 }

@@ -10,7 +10,8 @@ import (
 var pollTests = []storeTest{
 	{"RowsAreDueAtTheirTimeAndNotBefore", pollDue},
 	{"OnlyNewAndRetryRows", pollStatuses},
-	{"LeasesDoNotMatterAndNothingChanges", pollChangesNothing},
+	{"LeasedRowsAreLeftOutAndNothingChanges", pollChangesNothing},
+	{"RowsWhoseLeaseExpiredAreNamed", pollExpired},
 	{"ChosenByDueTimeReturnedOldestFirst", pollOrder},
 	{"CreatedBefore", pollCreatedBefore},
 	{"CursorCoversEveryRowOnce", pollCursor},
@@ -43,10 +44,29 @@ func pollStatuses(s *storeSuite) {
 }
 
 func pollChangesNothing(s *storeSuite) {
-	env, row := s.insertedAs(outbox.StatusRetry, "node-1")
+	leased, leasedRow := s.insertedAs(outbox.StatusRetry, "node-1/1")
+	env, row := s.insertedAs(outbox.StatusRetry, "")
 	s.sameIDs("ids", idsOf(s.pollAt(later).Envelopes), []string{env.EventID})
 	s.sameRow("row after the poll", env.EventID, row)
+	s.sameRow("leased row after the poll", leased.EventID, leasedRow)
 	s.sameIDs("ids of a second poll", idsOf(s.pollAt(later).Envelopes), []string{env.EventID})
+}
+
+func pollExpired(s *storeSuite) {
+	s.insertedAs(outbox.StatusNew, "node-1/1")
+	expired, _ := s.insertedAs(outbox.StatusRetry, "node-1/1")
+	s.expire(expired.EventID, time.Hour)
+	row := s.row(expired.EventID)
+	env, _ := s.insertedAs(outbox.StatusNew, "")
+	done, _ := s.insertedAs(outbox.StatusDone, "node-1/1")
+	s.expire(done.EventID, time.Hour)
+	b := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10})
+	s.sameIDs("ids", idsOf(b.Envelopes), []string{env.EventID})
+	s.sameIDs("ids whose lease expired", b.Expired, []string{expired.EventID})
+	s.count("rows", b.Len(), 2)
+	s.sameRow("row after the poll", expired.EventID, row)
+	b = s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10, LockTimeout: 2 * time.Hour})
+	s.count("rows under a longer lock timeout", b.Len(), 1)
 }
 
 // orderEvents are events in the order of their creation whose due times run the
@@ -152,10 +172,10 @@ func pollUndecodable(s *storeSuite) {
 	second := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1, After: first.Next})
 	s.sameIDs("the page behind it", idsOf(second.Envelopes), []string{envs[1].EventID})
 
-	s.undecodable(s.claimFor("node-1", 10), envs)
+	s.undecodable(s.claimFor("node-1/1", 10), envs)
 	dead := []outbox.Mark{{EventID: envs[0].EventID, Error: "headers"}, {EventID: envs[2].EventID, Error: "headers"}}
-	s.count("rows marked dead", s.mark(outbox.OutcomeDead, "node-1", dead...), 2)
-	s.sameIDs("rows left", idsOf(s.pollAt(later).Envelopes), []string{envs[1].EventID, envs[3].EventID})
+	s.mark(outbox.OutcomeDead, "node-1/1", dead...)
+	s.sameIDs("rows left", idsOf(s.claimFor("node-1/1", 10).Envelopes), []string{envs[1].EventID, envs[3].EventID})
 
 	// They are dead letters like others, which one can look at and delete.
 	letters := s.queryDead(outbox.DeadQuery{})
@@ -201,7 +221,7 @@ func nextDue(s *storeSuite) {
 	}
 	same("empty table", next(0), time.Time{})
 	for i, status := range []outbox.Status{outbox.StatusDone, outbox.StatusDead, outbox.StatusRetry, outbox.StatusNew} {
-		env, _ := s.insertedAs(status, "node-1")
+		env, _ := s.insertedAs(status, "node-1/1")
 		s.edit(env.EventID, func(row *RawRow) { row.AvailableAt = suiteTime.Add(time.Duration(i) * time.Minute) })
 	}
 	same("from the start: terminal rows do not count", next(-later), suiteTime.Add(2*time.Minute))

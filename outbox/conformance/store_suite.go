@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -36,11 +37,11 @@ func (s *storeSuite) events(n int) []outbox.Envelope {
 // insert adds events in a transaction of their own.
 func (s *storeSuite) insert(envs ...outbox.Envelope) { s.t.Helper(); s.insertFor("", envs...) }
 
-// insertFor adds events that are leased to the owner.
-func (s *storeSuite) insertFor(owner string, envs ...outbox.Envelope) {
+// insertFor adds events that are under a lease.
+func (s *storeSuite) insertFor(lease string, envs ...outbox.Envelope) {
 	s.t.Helper()
 	tx, commit, rollback := s.Begin(s.t)
-	if err := s.Store.Insert(s.ctx, tx, envs, owner); err != nil {
+	if err := s.Store.Insert(s.ctx, tx, envs, lease, suiteTime.Add(later)); err != nil {
 		_ = rollback()
 		s.t.Fatalf("Insert of %d events: %v", len(envs), err)
 	}
@@ -56,9 +57,9 @@ func (s *storeSuite) inserted() outbox.Envelope {
 }
 
 // insertedAs adds one event whose row is then of the given status, with
-// everything that a row of that status has, and leased to the owner unless that
-// is empty.
-func (s *storeSuite) insertedAs(status outbox.Status, owner string) (outbox.Envelope, RawRow) {
+// everything that a row of that status has, and under the lease unless that is
+// empty.
+func (s *storeSuite) insertedAs(status outbox.Status, lease string) (outbox.Envelope, RawRow) {
 	s.t.Helper()
 	env := s.inserted()
 	row := s.row(env.EventID)
@@ -72,8 +73,8 @@ func (s *storeSuite) insertedAs(status outbox.Status, owner string) (outbox.Enve
 	case outbox.StatusDead:
 		row.Attempts, row.LastError, row.DoneAt = 10, "the last failure", suiteTime.Add(time.Hour)
 	}
-	if owner != "" {
-		row.LockedBy, row.LockedAt = owner, s.now()
+	if lease != "" {
+		row.LockedBy, row.LockedAt = lease, s.now()
 	}
 	s.SetRow(s.t, env.EventID, row)
 	return env, row
@@ -106,6 +107,9 @@ func (s *storeSuite) now() time.Time {
 
 func (s *storeSuite) poll(q outbox.PollQuery) outbox.Batch {
 	s.t.Helper()
+	if q.LockTimeout == 0 {
+		q.LockTimeout = time.Minute
+	}
 	b, err := s.Store.Poll(s.ctx, s.DB, q)
 	s.ok("Poll", err)
 	return b
@@ -120,9 +124,10 @@ func (s *storeSuite) pollAt(after time.Duration) outbox.Batch {
 // later is behind the due time of all that the suite does not delay.
 const later = time.Hour
 
-func (s *storeSuite) claimFor(owner string, limit int) outbox.Batch {
+// claimFor claims under a lease.
+func (s *storeSuite) claimFor(lease string, limit int) outbox.Batch {
 	s.t.Helper()
-	return s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, Owner: owner, LockTimeout: time.Minute})
+	return s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, Lease: lease, LockTimeout: time.Minute})
 }
 
 func (s *storeSuite) claim(q outbox.ClaimQuery) outbox.Batch {
@@ -132,11 +137,36 @@ func (s *storeSuite) claim(q outbox.ClaimQuery) outbox.Batch {
 	return b
 }
 
-func (s *storeSuite) mark(kind outbox.Outcome, owner string, marks ...outbox.Mark) int {
+// mark stores an outcome for rows under a lease, or for any when it is empty, and
+// fails the test when a row is left alone.
+func (s *storeSuite) mark(outcome outbox.Outcome, lease string, marks ...outbox.Mark) {
 	s.t.Helper()
-	n, err := s.Store.Mark(s.ctx, s.DB, kind, owner, marks)
-	s.ok("Mark "+kind.String(), err)
-	return n
+	s.leaves(outcome, lease, marks, nil)
+}
+
+// leaves stores an outcome and compares the rows that are left alone.
+func (s *storeSuite) leaves(outcome outbox.Outcome, lease string, marks []outbox.Mark, want map[string]outbox.RowState) {
+	s.t.Helper()
+	marks = slices.Clone(marks)
+	for i := range marks {
+		marks[i].Lease = lease
+	}
+	s.leavesOf(outcome, marks, want)
+}
+
+// leavesOf is leaves for marks that name their leases.
+func (s *storeSuite) leavesOf(outcome outbox.Outcome, marks []outbox.Mark, want map[string]outbox.RowState) {
+	s.t.Helper()
+	left, err := s.Store.Mark(s.ctx, s.DB, outcome, marks)
+	s.ok("Mark "+outcome.String(), err)
+	if !maps.Equal(left, want) || len(want) == 0 && left != nil {
+		s.t.Fatalf("%s leaves alone %+v, want %+v", outcome, left, want)
+	}
+}
+
+// stateOf is what a mark reports of a row that it leaves alone.
+func stateOf(row RawRow) outbox.RowState {
+	return outbox.RowState{Exists: true, Status: row.Status, Lease: row.LockedBy}
 }
 
 func (s *storeSuite) queryDead(q outbox.DeadQuery) []outbox.DeadLetter {

@@ -47,7 +47,7 @@ func AssertNothingEmitted(t testing.TB, from Emitter) bool {
 
 // AssertPending fails the test unless exactly these events wait in a store,
 // which may be that of a database, to be delivered now or later: the rows that
-// are NEW or RETRY. They are in the order of their due times, which for events
+// are NEW or RETRY and not leased. They are in the order of their due times, which for events
 // that are not delayed is the order of writing.
 func AssertPending(t testing.TB, store outbox.Store, db outbox.DB, want ...Event) bool {
 	t.Helper()

@@ -79,9 +79,9 @@ func TestAssertPendingLeavesOutWhatIsOver(t *testing.T) {
 	delayed := said("delayed")
 	delayed.DeliverAfter = time.Hour
 	write(t, store, delayed, said("a"), said("b"), said("c"))
-	_, err := store.Mark(t.Context(), store.DB(), outbox.OutcomeDone, "", []outbox.Mark{{EventID: "a"}})
+	_, err := store.Mark(t.Context(), store.DB(), outbox.OutcomeDone, []outbox.Mark{{EventID: "a"}})
 	require.NoError(t, err)
-	_, err = store.Mark(t.Context(), store.DB(), outbox.OutcomeDead, "", []outbox.Mark{{EventID: "c"}})
+	_, err = store.Mark(t.Context(), store.DB(), outbox.OutcomeDead, []outbox.Mark{{EventID: "c"}})
 	require.NoError(t, err)
 	outboxtest.AssertPending(t, store, store.DB(), outboxtest.Event{Payload: "b"}, outboxtest.Event{Payload: "delayed"})
 	fake := newFakeT(t)

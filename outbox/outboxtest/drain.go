@@ -117,19 +117,15 @@ func read(ctx context.Context, cfg outbox.DispatcherConfig, now time.Time, after
 		return cfg.Store.Poll(ctx, cfg.DB, outbox.PollQuery{Now: now, After: after, Limit: drainBatch})
 	}
 	return cfg.Store.Claim(ctx, cfg.DB, outbox.ClaimQuery{
-		Now: now, Limit: drainBatch, Owner: cfg.Claim.Owner, LockTimeout: cfg.Claim.LockTimeout,
+		Now: now, Limit: drainBatch, Lease: "outboxtest.Drain", LockTimeout: cfg.Claim.LockTimeout,
 	})
 }
 
 // bury makes a row DEAD that cannot be delivered, as the poller does.
 func bury(t testing.TB, cfg outbox.DispatcherConfig, row outbox.Undecodable) outbox.Delivery {
 	t.Helper()
-	owner := ""
-	if cfg.Claim != nil {
-		owner = cfg.Claim.Owner
-	}
 	mark := outbox.Mark{EventID: row.EventID, Error: row.Err.Error()}
-	if _, err := cfg.Store.Mark(t.Context(), cfg.DB, outbox.OutcomeDead, owner, []outbox.Mark{mark}); err != nil {
+	if _, err := cfg.Store.Mark(t.Context(), cfg.DB, outbox.OutcomeDead, []outbox.Mark{mark}); err != nil {
 		t.Fatalf("Drain: %v", err)
 	}
 	return outbox.Delivery{Envelope: outbox.Envelope{EventID: row.EventID}, Status: outbox.StatusDead, Err: row.Err}

@@ -26,7 +26,7 @@ func TestDrainFollowsTheEnginesRules(t *testing.T) {
 	}{
 		"done":          {status: outbox.StatusDone},
 		"error":         {outboxtest.Answer{Err: failure}, outbox.StatusRetry, time.Minute, 1, "it failed"},
-		"panic":         {outboxtest.Answer{Panic: "boom"}, outbox.StatusRetry, time.Minute, 1, "panic: boom"},
+		"panic":         {outboxtest.Answer{Panic: "boom"}, outbox.StatusRetry, time.Minute, 1, "panic at recorder.go:91: boom"},
 		"retry after":   {outboxtest.Answer{Result: outbox.RetryAfter(time.Hour)}, outbox.StatusNew, time.Hour, 0, ""},
 		"retry error":   {outboxtest.Answer{Err: outbox.RetryAfterError(time.Hour, failure)}, outbox.StatusRetry, time.Hour, 1, "it failed (retry after 1h0m0s)"},
 		"dead":          {outboxtest.Answer{Result: outbox.Dead("no use")}, outbox.StatusDead, 0, 0, "no use"},
@@ -113,7 +113,7 @@ func TestDrainClaimsWithLeases(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()
 	write(t, store, said("a"), said("b"))
-	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Owner: "another node", LockTimeout: time.Minute})
+	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "another node", LockTimeout: time.Minute})
 	require.NoError(t, err)
 	require.Len(t, b.Envelopes, 1)
 	deliveries := outboxtest.Drain(t, outbox.DispatcherConfig{Store: store, Claim: &outbox.ClaimOptions{}, Logger: quiet},

@@ -29,6 +29,7 @@ type Store struct {
 
 	mu   sync.Mutex         // never held while anything blocks
 	rows map[string]*memRow // by event id; with those not yet committed
+	hold hold
 }
 
 type memRow struct {
@@ -121,7 +122,7 @@ func (s *Store) change(eventID string, fn func(r *memRow)) bool {
 }
 
 // Insert implements [outbox.Store].
-func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, owner string) error {
+func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
 	if len(envs) == 0 {
 		return nil
 	}
@@ -130,7 +131,7 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	if scope != nil && !scope.Active() {
 		return s.fail("inserting", ids, outbox.ErrNoTransaction)
 	}
-	if err := s.insert(ctx, envs, owner, scope != nil); err != nil {
+	if err := s.insert(ctx, envs, lease, due, scope != nil); err != nil {
 		return err
 	}
 	if scope == nil {
@@ -142,7 +143,7 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	return nil
 }
 
-func (s *Store) insert(ctx context.Context, envs []outbox.Envelope, owner string, hidden bool) error {
+func (s *Store) insert(ctx context.Context, envs []outbox.Envelope, lease string, due time.Time, hidden bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -156,8 +157,8 @@ func (s *Store) insert(ctx context.Context, envs []outbox.Envelope, owner string
 		}
 		r := &memRow{env: env, hidden: hidden, RawRow: RawRow{AvailableAt: env.AvailableAt, CreatedAt: env.OccurredAt}}
 		r.env.Headers = maps.Clone(env.Headers)
-		if owner != "" && !env.AvailableAt.After(env.OccurredAt) {
-			r.LockedBy, r.LockedAt = owner, now
+		if lease != "" && !env.AvailableAt.After(due) {
+			r.LockedBy, r.LockedAt = lease, now
 		}
 		fresh[env.EventID] = r
 	}

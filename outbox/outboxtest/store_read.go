@@ -25,10 +25,21 @@ func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outb
 		RawRow: RawRow{AvailableAt: q.After.AvailableAt, CreatedAt: q.After.CreatedAt},
 		env:    outbox.Envelope{EventID: q.After.EventID},
 	}
-	rows := s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && (q.After.IsZero() || dueFirst(r, after) > 0)
-	})
-	return batchOf(first(rows, q.Limit)), nil
+	expiry := s.clock().Add(-q.LockTimeout)
+	rows := first(s.visible(dueFirst, func(r *memRow) bool {
+		return r.due(q.Now, q.CreatedBefore) && (r.LockedBy == "" || r.LockedAt.Before(expiry)) &&
+			(q.After.IsZero() || dueFirst(r, after) > 0)
+	}), q.Limit)
+	b := batchOf(slices.DeleteFunc(slices.Clone(rows), (*memRow).leased))
+	for _, r := range rows {
+		if r.leased() {
+			b.Expired = append(b.Expired, r.env.EventID)
+		}
+	}
+	if n := len(rows); n > 0 {
+		b.Next = cursorOf(rows[n-1])
+	}
+	return b, nil
 }
 
 // Claim implements [outbox.Store].
@@ -41,13 +52,15 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	now := s.clock()
 	expiry := now.Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && (r.LockedBy == "" || !q.FreshOnly && r.LockedAt.Before(expiry))
+		return r.due(q.Now, q.CreatedBefore) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
+			(r.LockedBy == "" || r.LockedBy == q.Lease || !q.FreshOnly && r.LockedAt.Before(expiry))
 	}), q.Limit)
 	for _, r := range rows {
-		if r.LockedBy != "" {
-			r.Attempts++ // whoever held it died with it
+		// A lease that expired is of a process that died with the event.
+		if r.LockedBy != q.Lease && (q.CountAll || r.LockedBy != "") {
+			r.Attempts++
 		}
-		r.LockedBy, r.LockedAt = q.Owner, now
+		r.LockedBy, r.LockedAt = q.Lease, now
 	}
 	return batchOf(rows), nil
 }
@@ -105,8 +118,7 @@ func batchOf(rows []*memRow) outbox.Batch {
 	if len(rows) == 0 {
 		return b
 	}
-	last := rows[len(rows)-1]
-	b.Next = outbox.Cursor{AvailableAt: last.AvailableAt, CreatedAt: last.CreatedAt, EventID: last.env.EventID}
+	b.Next = cursorOf(rows[len(rows)-1])
 	slices.SortFunc(rows, oldestFirst)
 	for _, r := range rows {
 		if r.corrupt {
@@ -117,5 +129,11 @@ func batchOf(rows []*memRow) outbox.Batch {
 	}
 	return b
 }
+
+func cursorOf(r *memRow) outbox.Cursor {
+	return outbox.Cursor{AvailableAt: r.AvailableAt, CreatedAt: r.CreatedAt, EventID: r.env.EventID}
+}
+
+func (r *memRow) leased() bool { return r.LockedBy != "" }
 
 func first(rows []*memRow, limit int) []*memRow { return rows[:min(limit, len(rows))] }

@@ -28,7 +28,7 @@ func TestStoreCountsStopAtTheLimit(t *testing.T) {
 	for i := range envs {
 		envs[i] = outbox.Envelope{EventID: fmt.Sprint(i), EventType: "Said", Payload: outbox.RawJSON("1"), OccurredAt: at, AvailableAt: at}
 	}
-	require.NoError(t, store.Insert(t.Context(), store.DB(), envs, ""))
+	require.NoError(t, store.Insert(t.Context(), store.DB(), envs, "", time.Time{}))
 	stats, err := store.Stats(t.Context(), store.DB(), at)
 	require.NoError(t, err)
 	require.EqualValues(t, outbox.StatsLimit, stats.Due)
@@ -60,16 +60,16 @@ func TestStoreLeasesFollowTheClockOfSynctest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := outboxtest.NewStore()
 		write(t, store, said("a"))
-		claim := func(owner string) int {
-			b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Owner: owner, LockTimeout: time.Minute})
+		claim := func(lease string) int {
+			b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Lease: lease, LockTimeout: time.Minute})
 			require.NoError(t, err)
 			return b.Len()
 		}
-		require.Equal(t, 1, claim("node-1"))
+		require.Equal(t, 1, claim("node-1/1"))
 		time.Sleep(time.Minute)
-		require.Zero(t, claim("node-2"), "the lease lasts")
+		require.Zero(t, claim("node-2/1"), "the lease lasts")
 		time.Sleep(time.Microsecond)
-		require.Equal(t, 1, claim("node-2"), "the lease expired")
+		require.Equal(t, 1, claim("node-2/1"), "the lease expired")
 	})
 }
 

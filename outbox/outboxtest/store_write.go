@@ -7,8 +7,16 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
+// Check implements [outbox.Store].
+func (s *Store) Check(ctx context.Context, _ outbox.DB, _ bool) error {
+	if err := ctx.Err(); err != nil {
+		return s.fail("checking the database", nil, err)
+	}
+	return nil
+}
+
 // Mark implements [outbox.Store].
-func (s *Store) Mark(ctx context.Context, _ outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
+func (s *Store) Mark(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -16,19 +24,27 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, kind outbox.Outcome, owne
 		for i := range marks {
 			ids[i] = marks[i].EventID
 		}
-		return 0, s.fail("marking as "+kind.String(), ids, err)
+		return nil, s.fail("marking as "+outcome.String(), ids, err)
 	}
 	now := s.clock()
-	changed := 0
+	var left map[string]outbox.RowState
 	for _, m := range marks {
 		r := s.rows[m.EventID]
-		if r == nil || r.hidden || owner != "" && r.LockedBy != owner || !r.open(kind) {
-			continue
+		there := r != nil && !r.hidden
+		switch {
+		case there && (m.Lease == "" || r.LockedBy == m.Lease) && r.open(outcome):
+			s.apply(r, outcome, m, now)
+		case m.Lease != "":
+			if left == nil {
+				left = map[string]outbox.RowState{}
+			}
+			left[m.EventID] = outbox.RowState{}
+			if there {
+				left[m.EventID] = outbox.RowState{Exists: true, Status: r.Status, Lease: r.LockedBy}
+			}
 		}
-		changed++
-		s.apply(r, kind, m, now)
 	}
-	return changed, nil
+	return left, nil
 }
 
 // open reports whether an outcome may touch the row.
@@ -65,35 +81,61 @@ func (r *memRow) count(m outbox.Mark) {
 	}
 }
 
-// States implements [outbox.StateReader].
-func (s *Store) States(ctx context.Context, _ outbox.DB, eventIDs []string) (map[string]outbox.RowState, error) {
+// Renew implements [outbox.Store].
+func (s *Store) Renew(ctx context.Context, _ outbox.DB, leases []outbox.Lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return nil, s.fail("reading the states of", eventIDs, err)
+		ids := make([]string, len(leases))
+		for i := range leases {
+			ids[i] = leases[i].EventID
+		}
+		return s.fail("renewing the lease of", ids, err)
 	}
-	states := make(map[string]outbox.RowState, len(eventIDs))
-	for _, id := range eventIDs {
-		if r := s.rows[id]; r != nil && !r.hidden {
-			states[id] = outbox.RowState{Status: r.Status, Owner: r.LockedBy}
+	now := s.clock()
+	for _, l := range leases {
+		if r := s.rows[l.EventID]; r != nil && !r.hidden && l.Name != "" && r.LockedBy == l.Name {
+			r.LockedAt = now
 		}
 	}
-	return states, nil
+	return nil
 }
 
-// Renew implements [outbox.Store].
-func (s *Store) Renew(ctx context.Context, _ outbox.DB, owner string, eventIDs []string) (int, error) {
+// hold is who holds the table, and until when.
+type hold struct {
+	owner string
+	until time.Time
+}
+
+// HoldTable implements [outbox.Store].
+func (s *Store) HoldTable(ctx context.Context, _ outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return 0, s.fail("renewing the lease of", eventIDs, err)
+		return outbox.TableHolder{}, s.fail("holding the table", nil, err)
 	}
-	held := s.named(eventIDs, func(r *memRow) bool { return owner != "" && r.LockedBy == owner })
-	now := s.clock()
-	for _, r := range held {
-		r.LockedAt = now
+	now, was := s.clock(), s.hold
+	if was.owner != "" && was.owner != owner && was.until.After(now) {
+		return outbox.TableHolder{Owner: was.owner}, nil
 	}
-	return len(held), nil
+	s.hold = hold{owner: owner, until: now.Add(d)}
+	if was.owner == owner {
+		was.owner = ""
+	}
+	return outbox.TableHolder{Owner: owner, Died: was.owner}, nil
+}
+
+// ReleaseTable implements [outbox.Store].
+func (s *Store) ReleaseTable(ctx context.Context, _ outbox.DB, owner string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return s.fail("releasing the table", nil, err)
+	}
+	if s.hold.owner == owner {
+		s.hold = hold{}
+	}
+	return nil
 }
 
 // Purge implements [outbox.Store].

@@ -40,7 +40,7 @@ func BenchmarkInsertStatement(b *testing.B) {
 			store, envs := storeFor(kind), events("e", 1)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := store.Insert(b.Context(), nowhere{}, envs, ""); err != nil {
+				if err := store.Insert(b.Context(), nowhere{}, envs, "", time.Time{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -67,18 +67,69 @@ func benchmarkClaim(b *testing.B, target testdb.Target, freshOnly bool) {
 	for b.Loop() {
 		if round%50 == 0 {
 			b.StopTimer()
-			require.NoError(b, store.Insert(b.Context(), db.DB, events(fmt.Sprint("r", round), 50*batch), ""))
+			require.NoError(b, store.Insert(b.Context(), db.DB, events(fmt.Sprint("r", round), 50*batch), "", time.Time{}))
 			b.StartTimer()
 		}
 		round++
-		claimed, err := store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: batch, Owner: "me", LockTimeout: time.Minute, FreshOnly: freshOnly})
+		lease := fmt.Sprintf("me/%d", round)
+		claimed, err := store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: batch, Lease: lease, LockTimeout: time.Minute, FreshOnly: freshOnly})
 		require.NoError(b, err)
 		marks := make([]outbox.Mark, batch)
 		for i := range marks {
-			marks[i].EventID = claimed.Envelopes[i].EventID
+			marks[i] = outbox.Mark{EventID: claimed.Envelopes[i].EventID, Lease: lease}
 		}
-		n, err := store.Mark(b.Context(), db.DB, outbox.OutcomeDone, "me", marks)
+		left, err := store.Mark(b.Context(), db.DB, outbox.OutcomeDone, marks)
 		require.NoError(b, err)
-		require.Equal(b, batch, n)
+		require.Nil(b, left)
+	}
+}
+
+// BenchmarkMark marks 300 events DONE: without leases as in SingleNode, under one
+// lease as after a claim, and each under its own as on the hot path.
+func BenchmarkMark(b *testing.B) {
+	for _, target := range testdb.Main() {
+		for name, leases := range map[string]int{"no lease": 0, "one lease": 1, "300 leases": markBatch} {
+			b.Run(target.Name+"/"+name, func(b *testing.B) { benchmarkMark(b, target, leases) })
+		}
+	}
+}
+
+const markBatch = 300
+
+func benchmarkMark(b *testing.B, target testdb.Target, leases int) {
+	const rounds = 40
+	db := testdb.Open(b, target)
+	store := storeFor(db.Kind)
+	require.NoError(b, store.CreateSchema(b.Context(), db.DB))
+	var marks []outbox.Mark
+	round := 0
+	for b.Loop() {
+		if len(marks) == 0 {
+			b.StopTimer()
+			envs := events(fmt.Sprint("r", round), rounds*markBatch)
+			tx, err := db.BeginTx(b.Context(), nil)
+			require.NoError(b, err)
+			for i := range envs {
+				lease := ""
+				if leases > 0 {
+					lease = fmt.Sprintf("me/%d", round*markBatch+i%leases)
+				}
+				marks = append(marks, outbox.Mark{EventID: envs[i].EventID, Lease: lease})
+				if i%100 == 99 || leases > 1 {
+					n := i
+					if leases <= 1 {
+						n = i - 99
+					}
+					require.NoError(b, store.Insert(b.Context(), tx, envs[n:i+1], lease, time.Now().Add(time.Hour)))
+				}
+			}
+			require.NoError(b, tx.Commit())
+			round++
+			b.StartTimer()
+		}
+		left, err := store.Mark(b.Context(), db.DB, outbox.OutcomeDone, marks[:markBatch])
+		require.NoError(b, err)
+		require.Nil(b, left)
+		marks = marks[markBatch:]
 	}
 }

@@ -32,7 +32,8 @@ type row struct {
 	attempts                       int
 	createdAt, availableAt, diedAt timestamp
 	lastError                      sql.NullString
-	leased                         bool // MySQL: the row that is claimed has an expired lease
+	attempt                        int  // MySQL: what the claim adds to attempts
+	leased                         bool // a row of a poll whose lease expired
 }
 
 // fields are the destinations of columns.
@@ -92,6 +93,10 @@ func (s *Store) decodeHeaders(text string) (map[string]string, error) {
 func (s *Store) batch(rows []row) outbox.Batch {
 	b := outbox.Batch{Envelopes: make([]outbox.Envelope, 0, len(rows))}
 	for i := range rows {
+		if rows[i].leased {
+			b.Expired = append(b.Expired, rows[i].id)
+			continue
+		}
 		env, err := s.envelope(&rows[i])
 		if err != nil {
 			b.Undecodable = append(b.Undecodable, outbox.Undecodable{EventID: rows[i].id, Err: err})

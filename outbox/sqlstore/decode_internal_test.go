@@ -81,13 +81,6 @@ func TestTextArrayIsReadBack(t *testing.T) {
 	require.Equal(t, `{}`, textArray(nil))
 }
 
-func TestPadded(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int]int{1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 500: 512, 1000: 1024} {
-		require.Equal(t, want, padded(n))
-	}
-}
-
 func TestIndexNamesStayShortAndApart(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 60)
@@ -99,5 +92,10 @@ func TestIndexNamesStayShortAndApart(t *testing.T) {
 			require.False(t, names[index], index)
 			names[index] = true
 		}
+		control := table{schema: "s", name: name}.control()
+		require.Equal(t, "s", control.schema)
+		require.LessOrEqual(t, len(control.name), maxIdentifier)
+		require.False(t, names[control.name], control.name)
+		names[control.name] = true
 	}
 }

@@ -20,45 +20,51 @@ func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
 	if v := reflect.ValueOf(db); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &outbox.FieldError{Field: "sqlstore.Detect db", Problem: "is nil"}
 	}
-	d, err := detect(ctx, db)
+	d, version, err := ask(ctx, db)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("outbox: asking the database what it is (known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite): %w", err)
+	}
+	if d == nil {
+		return nil, fmt.Errorf("outbox: the database says that it is %.80q; known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite: if it speaks one of their dialects, use sqlstore.Postgres, MySQL or SQLite", version)
 	}
 	s := newStore(d, opts)
 	return s, s.err
 }
 
-func detect(ctx context.Context, db outbox.DB) (*dialect, error) {
-	version, err := ask(ctx, db, "SELECT version()")
+// ask asks the server what it is. The dialect is nil when the server answers and
+// is unknown.
+func ask(ctx context.Context, db outbox.DB) (d *dialect, version string, err error) {
+	version, err = answer(ctx, db, "SELECT version()")
 	switch {
 	case err != nil:
 		// SQLite has no version(); any other failure is the same twice.
-		if _, err2 := ask(ctx, db, "SELECT sqlite_version()"); err2 != nil {
-			return nil, fmt.Errorf("outbox: asking the database what it is (known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite): %w", errors.Join(err, err2))
+		version, err2 := answer(ctx, db, "SELECT sqlite_version()")
+		if err2 != nil {
+			return nil, "", errors.Join(err, err2)
 		}
-		return sqlite, nil
+		return sqlite, "SQLite " + version, nil
 	case strings.HasPrefix(version, "PostgreSQL "):
-		return postgres, nil
+		return postgres, version, nil
 	case strings.Contains(version, "MariaDB"):
-		return mysql, nil
+		return mysql, version, nil
 	case strings.Contains(version, "TiDB"):
-		return mysqlServer, nil
+		return mysqlServer, version, nil
 	case plainVersion.MatchString(version):
-		if _, err := ask(ctx, db, "SELECT @@version_comment"); err == nil {
-			return mysqlServer, nil
+		if _, err := answer(ctx, db, "SELECT @@version_comment"); err == nil {
+			return mysqlServer, "MySQL " + version, nil
 		}
 	}
-	return nil, fmt.Errorf("outbox: the database says that it is %.80q; known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite: if it speaks one of their dialects, use sqlstore.Postgres, MySQL or SQLite", version)
+	return nil, version, nil
 }
 
-func ask(ctx context.Context, db outbox.DB, question string) (answer string, err error) {
+func answer(ctx context.Context, db outbox.DB, question string) (text string, err error) {
 	rows, err := db.QueryContext(ctx, question)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = rows.Close() }()
 	if rows.Next() {
-		err = rows.Scan(&answer)
+		err = rows.Scan(&text)
 	}
-	return answer, errors.Join(err, rows.Err())
+	return text, errors.Join(err, rows.Err())
 }

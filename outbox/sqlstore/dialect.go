@@ -117,43 +117,32 @@ func (q *query) now() *query {
 	return q.arg(q.d.timeArg(time.Now()))
 }
 
-// ago writes the database's clock, d ago.
-func (q *query) ago(d time.Duration) *query {
+// fromNow writes the database's clock, d later.
+func (q *query) fromNow(d time.Duration) *query {
 	switch q.d {
 	case postgres:
-		return q.add("clock_timestamp() - CAST(").arg(d.Microseconds()).add(" AS BIGINT) * INTERVAL '1 microsecond'")
+		return q.add("clock_timestamp() + CAST(").arg(d.Microseconds()).add(" AS BIGINT) * INTERVAL '1 microsecond'")
 	case sqlite:
-		return q.arg(q.d.timeArg(time.Now().Add(-d)))
+		return q.arg(q.d.timeArg(time.Now().Add(d)))
 	default:
-		return q.add("UTC_TIMESTAMP(6) - INTERVAL ").arg(d.Microseconds()).add(" MICROSECOND")
+		return q.add("UTC_TIMESTAMP(6) + INTERVAL ").arg(d.Microseconds()).add(" MICROSECOND")
 	}
 }
 
-// ids writes a condition for a list of ids. So that there are few distinct
-// texts to prepare, PostgreSQL gets an array, and other lists are padded with
-// their last id.
+// ids writes a condition for a list of ids, for PostgreSQL as an array.
 func (q *query) ids(column string, ids []string) *query {
 	q.add(column)
 	if q.d == postgres {
 		return q.add(" = ANY(CAST(").arg(textArray(ids)).add(" AS TEXT[]))")
 	}
 	q.add(" IN (")
-	for i := range padded(len(ids)) {
+	for i := range ids {
 		if i > 0 {
 			q.add(",")
 		}
-		q.arg(ids[min(i, len(ids)-1)])
+		q.arg(ids[i])
 	}
 	return q.add(")")
-}
-
-// padded is the next power of two.
-func padded(n int) int {
-	p := 1
-	for p < n {
-		p *= 2
-	}
-	return p
 }
 
 // textArray is a PostgreSQL array literal, which every driver passes as a

@@ -76,12 +76,20 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 				return b.Len(), err
 			}},
 			{"claim", func() (int, error) {
-				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Owner: "me", LockTimeout: time.Hour})
+				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour})
 				return b.Len(), err
 			}},
 			{"claim of fresh rows", func() (int, error) {
-				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Owner: "me", LockTimeout: time.Hour, FreshOnly: true})
+				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
 				return b.Len(), err
+			}},
+			{"mark of many leases", func() (int, error) {
+				left, err := store.Mark(ctx, rec, outbox.OutcomeDone, marksOfManyLeases())
+				return len(left), err
+			}},
+			{"deletion of many leases", func() (int, error) {
+				left, err := store.Mark(ctx, rec, outbox.OutcomeDelete, marksOfManyLeases())
+				return len(left), err
 			}},
 			{"next due", func() (int, error) {
 				next, err := store.NextDue(ctx, rec, now)

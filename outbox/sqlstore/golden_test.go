@@ -74,9 +74,9 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	run := func(name string, err error) { require.ErrorIs(t, err, errRecorded, name) }
 	section := func(name string) { fmt.Fprintf(&rec.text, "-- %s\n", name) }
 	section("insert")
-	run("insert", store.Insert(ctx, rec, events("e", 1), ""))
+	run("insert", store.Insert(ctx, rec, events("e", 1), "", time.Time{}))
 	section("insert two, leased")
-	run("insert", store.Insert(ctx, rec, events("e", 2), "node"))
+	run("insert", store.Insert(ctx, rec, events("e", 2), "node/1", time.Now().Add(time.Hour)))
 	section("poll")
 	_, err := store.Poll(ctx, rec, outbox.PollQuery{Now: someTime, Limit: 10})
 	run("poll", err)
@@ -87,35 +87,56 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	})
 	run("poll", err)
 	section("claim")
-	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Owner: "node", LockTimeout: time.Minute})
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute})
 	run("claim", err)
 	section("claim of fresh rows")
-	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Owner: "node", LockTimeout: time.Minute, FreshOnly: true})
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, FreshOnly: true})
 	run("claim", err)
 	section("next due")
 	_, err = store.NextDue(ctx, rec, someTime)
 	run("next due", err)
-	for kind := outbox.OutcomeDone; kind <= outbox.OutcomeReleased; kind++ {
-		section("mark " + kind.String())
-		_, err = store.Mark(ctx, rec, kind, "node", marks)
+	section("claim that counts all")
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, CountAll: true})
+	run("claim", err)
+	under := func(leases ...string) []outbox.Mark {
+		for i := range marks {
+			marks[i].Lease = leases[i]
+		}
+		return marks
+	}
+	for outcome := outbox.OutcomeDone; outcome <= outbox.OutcomeReleased; outcome++ {
+		section("mark " + outcome.String())
+		_, err = store.Mark(ctx, rec, outcome, under("", "", ""))
+		run("mark", err)
+		section("mark " + outcome.String() + ", one lease")
+		_, err = store.Mark(ctx, rec, outcome, under("node/1", "node/1", "node/1"))
+		run("mark", err)
+		section("mark " + outcome.String() + ", several leases")
+		_, err = store.Mark(ctx, rec, outcome, under("node/1", "node/2", "node/1"))
 		run("mark", err)
 	}
 	for n := range marks {
 		marks[n].Attempts = 1
 	}
 	section("mark retry, all for the first time")
-	_, err = store.Mark(ctx, rec, outbox.OutcomeRetry, "node", marks)
+	_, err = store.Mark(ctx, rec, outbox.OutcomeRetry, marks)
 	run("mark", err)
 	marks[1].Attempts = 2
 	section("mark retry, some for the second time")
-	_, err = store.Mark(ctx, rec, outbox.OutcomeRetry, "node", marks)
+	_, err = store.Mark(ctx, rec, outbox.OutcomeRetry, marks)
 	run("mark", err)
-	section("states")
-	_, err = store.States(ctx, rec, []string{"a", "b", "c"})
+	section("mark that leaves rows alone")
+	_, err = store.Mark(ctx, idle{rec}, outbox.OutcomeDone, marks)
 	run("states", err)
-	section("renew")
-	_, err = store.Renew(ctx, rec, "node", []string{"a", "b"})
-	run("renew", err)
+	section("renew, one lease")
+	run("renew", store.Renew(ctx, rec, []outbox.Lease{{EventID: "a", Name: "node/1"}, {EventID: "b", Name: "node/1"}}))
+	section("renew, several leases")
+	run("renew", store.Renew(ctx, rec, []outbox.Lease{{EventID: "a", Name: "node/1"}, {EventID: "b", Name: "node/2"}}))
+	section("hold the table")
+	_, err = store.HoldTable(ctx, rec, "node", time.Minute)
+	run("hold", err)
+	section("release the table")
+	run("release", store.ReleaseTable(ctx, rec, "node"))
 	section("purge")
 	_, err = store.Purge(ctx, idle{rec}, outbox.PurgeQuery{Before: someTime, Limit: 10})
 	if kind != testdb.MySQL {

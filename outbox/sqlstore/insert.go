@@ -16,7 +16,7 @@ const (
 )
 
 // Insert implements [outbox.Store].
-func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, owner string) error {
+func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
 	for len(envs) > 0 {
 		n, size := 0, 0
 		for n < len(envs) && n < insertRows {
@@ -29,7 +29,7 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 			}
 			n++
 		}
-		if err := s.insertChunk(ctx, tx, envs[:n], owner); err != nil {
+		if err := s.insertChunk(ctx, tx, envs[:n], lease, due); err != nil {
 			return err
 		}
 		envs = envs[n:]
@@ -37,7 +37,7 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	return nil
 }
 
-func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, owner string) error {
+func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
 	q := s.query(256 + 80*len(envs))
 	q.args = make([]any, 0, 11*len(envs))
 	q.add("INSERT INTO ").table(s).add(" (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers," +
@@ -55,8 +55,8 @@ func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, envs []outbox
 			arg(nullable(env.AggregateID)).add(",").arg(nullable(env.TenantID)).add(",").
 			arg(env.Payload.String()).add(",").arg(headers).add(",0,0,").
 			arg(s.d.timeArg(env.AvailableAt)).add(",").arg(s.d.timeArg(env.OccurredAt)).add(",")
-		if owner != "" && !env.IsDelayed() {
-			q.arg(owner).add(",").now().add(")")
+		if lease != "" && !env.AvailableAt.After(due) {
+			q.arg(lease).add(",").now().add(")")
 		} else {
 			q.add("NULL,NULL)")
 		}

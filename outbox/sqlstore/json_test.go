@@ -57,7 +57,7 @@ func TestTextsThatADatabaseRefusesAreRefusedBefore(t *testing.T) {
 				continue
 			}
 			require.NoError(t, err, name)
-			require.NoError(t, store.Insert(t.Context(), db.DB, []outbox.Envelope{env}, ""), "%s: the check lets pass what the database refuses", name)
+			require.NoError(t, store.Insert(t.Context(), db.DB, []outbox.Envelope{env}, "", time.Time{}), "%s: the check lets pass what the database refuses", name)
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestIDsThatADatabaseTakesForOneAnother(t *testing.T) {
 				require.ErrorContains(t, err, "Envelope.EventID ends with a space")
 				continue
 			}
-			require.NoError(t, store.Insert(t.Context(), db.DB, []outbox.Envelope{env}, ""), "%q", id)
+			require.NoError(t, store.Insert(t.Context(), db.DB, []outbox.Envelope{env}, "", time.Time{}), "%q", id)
 		}
 	})
 }

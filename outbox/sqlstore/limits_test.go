@@ -31,17 +31,17 @@ func TestBatchesBeyondTheLimitsOfAStatement(t *testing.T) {
 			for i := range wide {
 				wide[i].Headers = map[string]string{"trace": strings.Repeat("x", 100_000)}
 			}
-			require.NoError(t, store.Insert(ctx, db.DB, wide, ""))
+			require.NoError(t, store.Insert(ctx, db.DB, wide, "", time.Time{}))
 			_, err := db.ExecContext(ctx, "DELETE FROM outbox_event")
 			require.NoError(t, err)
 
 			db = db.Reopen(t) // prepared statements again
 			tx, err := db.BeginTx(ctx, nil)
 			require.NoError(t, err)
-			require.NoError(t, store.Insert(ctx, tx, events("many", many), ""))
+			require.NoError(t, store.Insert(ctx, tx, events("many", many), "", time.Time{}))
 			require.NoError(t, tx.Commit())
 			now := time.Now()
-			b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: many, Owner: "me", LockTimeout: time.Hour})
+			b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: many, Lease: "me/1", LockTimeout: time.Hour})
 			require.NoError(t, err)
 			require.Equal(t, many, b.Len())
 			n, err := store.Purge(ctx, db.DB, outbox.PurgeQuery{Before: now, ByAge: true, Limit: many})
@@ -70,8 +70,13 @@ func TestPostgresKeptPlansServeAGrownTable(t *testing.T) {
 	now := time.Now()
 	claim := func() {
 		t.Helper()
-		_, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: readBatch, Owner: "me", LockTimeout: time.Hour})
+		b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour})
 		require.NoError(t, err)
+		left, err := store.Mark(ctx, db.DB, outbox.OutcomeDone, []outbox.Mark{
+			{EventID: b.Envelopes[0].EventID, Lease: "me/1"}, {EventID: b.Envelopes[1].EventID, Lease: "me/2"},
+		})
+		require.NoError(t, err)
+		require.Len(t, left, 1)
 	}
 	purge := func() {
 		t.Helper()
@@ -95,15 +100,17 @@ func TestPostgresKeptPlansServeAGrownTable(t *testing.T) {
 		var name, text string
 		require.NoError(t, rows.Scan(&name, &text))
 		switch {
+		case strings.Contains(text, "marks.lease"):
+			kept[name] = "('{a,b}', '{me/1,me/2}')"
 		case strings.HasPrefix(text, "UPDATE"):
-			kept[name] = fmt.Sprintf("('me', '%s', 3600000000, %d)", now.UTC().Format("2006-01-02 15:04:05+00"), readBatch)
+			kept[name] = fmt.Sprintf("('me/1', 'me/1', '%s', 'me/1', -3600000000, %d)", now.UTC().Format("2006-01-02 15:04:05+00"), readBatch)
 		case strings.HasPrefix(text, "DELETE"):
 			kept[name] = fmt.Sprintf("('%s', %d)", now.UTC().Format("2006-01-02 15:04:05+00"), readBatch)
 		}
 	}
 	require.NoError(t, rows.Err())
 	require.NoError(t, rows.Close())
-	require.Len(t, kept, 3, "a claim, and a purge of delivered and of dead rows")
+	require.Len(t, kept, 4, "a claim, a mark, and a purge of delivered and of dead rows")
 	for name, args := range kept {
 		plan, err := db.QueryContext(ctx, fmt.Sprintf("EXPLAIN EXECUTE %q %s", name, args))
 		require.NoError(t, err)
@@ -138,10 +145,20 @@ func TestPostgresClaimsDoNotTrustStatisticsOfLeases(t *testing.T) {
 	for _, freshOnly := range []bool{true, false} {
 		rec := &recorded{DB: db.DB}
 		cost := costOf(t, db, rec, func() {
-			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: time.Now(), Limit: readBatch, Owner: "me", LockTimeout: time.Hour, FreshOnly: freshOnly})
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: time.Now(), Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: freshOnly})
 			require.NoError(t, err)
 			require.Equal(t, readBatch, b.Len())
 		})
 		require.LessOrEqual(t, cost, readLimit, "fresh only: %v", freshOnly)
 	}
+}
+
+// marksOfManyLeases are marks of rows in the middle of the backlog, which are not
+// leased: the statement and the question why it left them look at each once.
+func marksOfManyLeases() []outbox.Mark {
+	marks := make([]outbox.Mark, readBatch)
+	for i := range marks {
+		marks[i] = outbox.Mark{EventID: fmt.Sprintf("p%08d", 40_000+i), Lease: fmt.Sprintf("me/%d", i)}
+	}
+	return marks
 }

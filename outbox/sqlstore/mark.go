@@ -1,11 +1,11 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -25,59 +25,84 @@ const lockWait = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
 const unlock = "locked_by = NULL, locked_at = NULL"
 
-// Mark implements [outbox.Store].
-func (s *Store) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
+// Mark implements [outbox.Store]. A batch that one statement cannot hold, and one
+// in which some marks name a lease and others do not, is several statements in a
+// transaction.
+func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if len(marks) == 0 {
-		return 0, s.err
+		return nil, s.err
 	}
-	// In one order, so that two nodes that mark do not wait for each other.
 	marks = slices.Clone(marks)
-	slices.SortFunc(marks, func(x, y outbox.Mark) int { return strings.Compare(x.EventID, y.EventID) })
+	slices.SortFunc(marks, leasedFirst)
+	fenced := slices.IndexFunc(marks, func(m outbox.Mark) bool { return m.Lease == "" })
+	if fenced < 0 {
+		fenced = len(marks)
+	}
 	limit := markRows
-	if s.d != postgres && (kind == outbox.OutcomeRetry || kind == outbox.OutcomeDead || kind == outbox.OutcomeDeferred) {
+	if s.d != postgres && hasValues(outcome) {
 		limit = caseRows
 	}
-	return changed(ctx, func() (int, error) {
-		if len(marks) <= limit {
-			return s.markChunk(ctx, db, kind, owner, marks)
-		}
-		return s.markChunks(ctx, db, kind, owner, marks, limit)
-	})
+	chunks := slices.AppendSeq(slices.Collect(slices.Chunk(marks[:fenced], limit)), slices.Chunk(marks[fenced:], limit))
+	stored, err := changed(ctx, func() (int, error) { return s.markChunks(ctx, db, outcome, chunks) })
+	if err != nil || stored >= fenced {
+		return nil, err
+	}
+	return s.leftAlone(ctx, db, outcome, marks[:fenced], fenced-stored)
 }
 
-// markChunks is more than one statement takes, in a transaction.
-func (s *Store) markChunks(ctx context.Context, db outbox.DB, kind outbox.Outcome, owner string, marks []outbox.Mark, limit int) (int, error) {
-	total := 0
-	err := s.inTx(ctx, db, "marking events "+kind.String(), nil, func(tx *sql.Tx) error {
-		for chunk := range slices.Chunk(marks, limit) {
-			n, err := s.markChunk(ctx, tx, kind, owner, chunk)
+// leasedFirst is the order of marks in their statements: within each by id, so
+// that two nodes that mark do not wait for each other.
+func leasedFirst(x, y outbox.Mark) int {
+	switch {
+	case (x.Lease == "") == (y.Lease == ""):
+		return strings.Compare(x.EventID, y.EventID)
+	case x.Lease == "":
+		return 1
+	default:
+		return -1
+	}
+}
+
+// hasValues reports whether each row of an outcome gets values of its own.
+func hasValues(outcome outbox.Outcome) bool {
+	return outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead || outcome == outbox.OutcomeDeferred
+}
+
+// markChunks marks and returns how many rows under a lease it changed.
+func (s *Store) markChunks(ctx context.Context, db outbox.DB, outcome outbox.Outcome, chunks [][]outbox.Mark) (stored int, err error) {
+	each := func(db outbox.Execer) error {
+		for _, chunk := range chunks {
+			n, err := s.markChunk(ctx, db, outcome, chunk)
 			if err != nil {
 				return err
 			}
-			total += n
+			if chunk[0].Lease != "" {
+				stored += n
+			}
 		}
 		return nil
-	})
-	return total, err
+	}
+	if len(chunks) == 1 {
+		err = each(db)
+	} else {
+		err = s.inTx(ctx, db, "marking events "+outcome.String(), nil, func(tx *sql.Tx) error { return each(tx) })
+	}
+	return stored, err
 }
 
-func (s *Store) markChunk(ctx context.Context, db outbox.Execer, kind outbox.Outcome, owner string, marks []outbox.Mark) (int, error) {
-	what := fmt.Sprintf("marking %d events from %s on %s", len(marks), marks[0].EventID, kind)
-	q := s.query(512 + 16*len(marks))
+func (s *Store) markChunk(ctx context.Context, db outbox.Execer, outcome outbox.Outcome, marks []outbox.Mark) (int, error) {
+	what := fmt.Sprintf("marking %d events from %s on %s", len(marks), marks[0].EventID, outcome)
+	q := s.query(512 + 24*len(marks))
 	open := "status IN (0, 2)"
 	if s.d == mysql {
 		q.add(lockWait)
 	}
-	if kind == outbox.OutcomeDelete {
+	if outcome == outbox.OutcomeDelete {
 		q.add("DELETE FROM ").table(s)
 	} else {
 		q.add("UPDATE ").table(s).add(" SET ")
 	}
-	ids := make([]string, len(marks))
-	for i := range marks {
-		ids[i] = marks[i].EventID
-	}
-	switch kind {
+	switch outcome {
 	case outbox.OutcomeDone:
 		q.add("status = 1, done_at = ").now().add(", ", unlock)
 		open = "status <> 1"
@@ -93,106 +118,94 @@ func (s *Store) markChunk(ctx context.Context, db outbox.Execer, kind outbox.Out
 	case outbox.OutcomeDeferred:
 		q.add("status = 0, ", unlock, ", available_at = ").perRow("at", marks)
 	default:
-		return 0, s.fail(what, fmt.Errorf("unknown kind %d", kind))
+		return 0, s.fail(what, fmt.Errorf("unknown outcome %d", outcome))
 	}
-	switch kind {
-	case outbox.OutcomeRetry, outbox.OutcomeDead, outbox.OutcomeDeferred:
-		q.whereRows(s, marks, ids)
-	default:
-		q.add(" WHERE ").ids("event_id", ids)
-	}
-	q.add(" AND ", open)
-	if owner != "" {
-		q.add(" AND locked_by = ").arg(owner)
-	}
+	q.marked(outcome, marks).add(" AND ", open)
 	return s.exec(ctx, db, what, q)
 }
 
-// attempts writes the attempts that the rows get. Where each row's value costs a
-// CASE, those of a batch that are all the same, as they mostly are, cost one
-// argument.
-func (q *query) attempts(marks []outbox.Mark) *query {
-	n := marks[0].Attempts
-	same := !slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Attempts != n })
-	switch {
-	case q.d == postgres || !same:
-		return q.add(", attempts = COALESCE(NULLIF(").perRow("n", marks).add(", 0), attempts)")
-	case n == 0:
-		return q
-	default:
-		return q.add(", attempts = ").arg(n)
-	}
-}
-
-// perRow writes a value that each row has its own of: a column of the joined
-// arrays on PostgreSQL, a CASE elsewhere.
-func (q *query) perRow(column string, marks []outbox.Mark) *query {
-	if q.d == postgres {
-		return q.add("marks.", column)
-	}
-	q.add("CASE event_id")
-	for i := range padded(len(marks)) {
-		m := &marks[min(i, len(marks)-1)]
-		q.add(" WHEN ").arg(m.EventID).add(" THEN ")
-		switch column {
-		case "at":
-			q.time(m.AvailableAt)
-		case "err":
-			q.arg(m.Error)
-		default:
-			q.arg(m.Attempts)
-		}
-	}
-	return q.add(" END")
-}
-
-// whereRows writes which rows are meant.
-func (q *query) whereRows(s *Store, marks []outbox.Mark, ids []string) {
-	if q.d != postgres {
-		q.add(" WHERE ").ids("event_id", ids)
-		return
-	}
-	times, errs, counts := make([]string, len(marks)), make([]string, len(marks)), make([]string, len(marks))
-	for i := range marks {
-		times[i] = marks[i].AvailableAt.UTC().Format(q.d.layout)
-		errs[i] = marks[i].Error
-		counts[i] = strconv.Itoa(marks[i].Attempts)
-	}
-	q.add(" FROM unnest(CAST(").arg(textArray(ids)).add(" AS TEXT[]), CAST(").arg(textArray(times)).
-		add(" AS TIMESTAMPTZ[]), CAST(").arg(textArray(errs)).add(" AS TEXT[]), CAST(").arg(textArray(counts)).
-		add(" AS INT[])) AS marks (id, at, err, n) WHERE ").table(s).add(".event_id = marks.id")
-}
-
 // Renew implements [outbox.Store].
-func (s *Store) Renew(ctx context.Context, db outbox.DB, owner string, eventIDs []string) (int, error) {
-	total := 0
-	for chunk := range slices.Chunk(slices.Sorted(slices.Values(eventIDs)), markRows) {
-		q := s.query(256 + 2*len(chunk))
-		q.add("UPDATE ").table(s).add(" SET locked_at = ").now().add(" WHERE ").ids("event_id", chunk).
-			add(" AND status IN (0, 2) AND locked_by = ").arg(owner)
-		n, err := changed(ctx, func() (int, error) {
-			return s.exec(ctx, db, fmt.Sprintf("renewing the leases of %d events from %s", len(chunk), chunk[0]), q)
+func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) error {
+	marks := make([]outbox.Mark, len(leases))
+	for i, l := range leases {
+		marks[i] = outbox.Mark{EventID: l.EventID, Lease: l.Name}
+	}
+	slices.SortFunc(marks, leasedFirst)
+	for chunk := range slices.Chunk(marks, markRows) {
+		q := s.query(256 + 8*len(chunk))
+		q.add("UPDATE ").table(s).add(" SET locked_at = ").now().marked(outbox.OutcomeReleased, chunk).add(" AND status IN (0, 2)")
+		_, err := changed(ctx, func() (int, error) {
+			return s.exec(ctx, db, fmt.Sprintf("renewing the leases of %d events from %s", len(chunk), chunk[0].EventID), q)
 		})
-		total += n
 		if err != nil {
-			return total, err
+			return err
 		}
 	}
-	return total, s.err
+	return s.err
 }
 
-// States implements [outbox.StateReader].
-func (s *Store) States(ctx context.Context, db outbox.DB, eventIDs []string) (map[string]outbox.RowState, error) {
+// leftAlone says which rows a mark did not change, of which the statement said
+// only how many they are. Rows that do not show the outcome come first. Others are
+// there when somebody else gave them the same outcome, as an earlier try of this
+// mark may have done.
+func (s *Store) leftAlone(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark, n int) (map[string]outbox.RowState, error) {
+	ids := make([]string, len(marks))
+	for i := range marks {
+		ids[i] = marks[i].EventID
+	}
+	states, err := s.states(ctx, db, ids)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(ids, func(x, y string) int {
+		return cmp.Compare(shows(states[x], outcome), shows(states[y], outcome))
+	})
+	left := make(map[string]outbox.RowState, n)
+	for _, id := range ids[:n] {
+		left[id] = states[id]
+	}
+	return left, nil
+}
+
+// shows is 1 when a row is as the outcome leaves it, else 0.
+func shows(row outbox.RowState, outcome outbox.Outcome) int {
+	status, leasable := outbox.StatusNew, true
+	switch outcome {
+	case outbox.OutcomeDone:
+		status, leasable = outbox.StatusDone, false
+	case outbox.OutcomeDead:
+		status, leasable = outbox.StatusDead, false
+	case outbox.OutcomeRetry:
+		status = outbox.StatusRetry
+	case outbox.OutcomeReleased:
+		if row.Status == outbox.StatusRetry {
+			status = outbox.StatusRetry
+		}
+	case outbox.OutcomeDeferred:
+	case outbox.OutcomeDelete:
+		if !row.Exists {
+			return 1
+		}
+		return 0
+	}
+	if row.Exists && row.Status == status && (!leasable || row.Lease == "") {
+		return 1
+	}
+	return 0
+}
+
+// states reads how rows stand.
+func (s *Store) states(ctx context.Context, db outbox.DB, eventIDs []string) (map[string]outbox.RowState, error) {
 	states := make(map[string]outbox.RowState, len(eventIDs))
 	for ids := range slices.Chunk(eventIDs, markRows) {
 		q := s.query(256)
 		q.add("SELECT event_id, status, locked_by FROM ").table(s).add(" WHERE ").ids("event_id", ids)
 		err := s.rows(ctx, db, fmt.Sprintf("reading the states of %d events from %s", len(ids), ids[0]), q, func(rows *sql.Rows) error {
 			var id string
-			var state outbox.RowState
-			var owner sql.NullString
-			err := rows.Scan(&id, &state.Status, &owner)
-			state.Owner = owner.String
+			var lease sql.NullString
+			state := outbox.RowState{Exists: true}
+			err := rows.Scan(&id, &state.Status, &lease)
+			state.Lease = lease.String
 			states[id] = state
 			return err
 		})

@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"math/rand/v2"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -61,11 +61,11 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 	var all []row
 	for _, pending := range s.pending() {
 		q := s.query(512)
-		q.add("SELECT ").columns("").add(" FROM ").table(s).add(" WHERE ").
-			due(pending, p.Now, p.CreatedBefore).after(p.After).add(dueOrder).arg(p.Limit)
+		q.add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ").table(s).add(" WHERE ").
+			due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).after(p.After).add(dueOrder).arg(p.Limit)
 		err := s.rows(ctx, db, "polling due events", q, func(rows *sql.Rows) error {
 			var r row
-			err := rows.Scan(r.fields()...)
+			err := rows.Scan(append(r.fields(), &r.leased)...)
 			all = append(all, r)
 			return err
 		})
@@ -118,14 +118,13 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	// rows are found by their primary key, however the planner estimates LIMIT.
 	// No indexed column changes, which lets PostgreSQL update in place.
 	q := s.query(1024)
-	q.add("UPDATE ").table(s).add(" SET attempts = attempts + CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END, locked_by = ").
-		arg(c.Owner).add(", locked_at = ").now()
+	q.add("UPDATE ").table(s).add(" SET attempts = attempts + ").attempt(c).add(", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
 	if s.d == postgres {
 		q.add(unnestChosen)
 	} else {
 		q.add(" WHERE event_id IN (")
 	}
-	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").due(s.pending()[0], c.Now, c.CreatedBefore).unleased(c).
+	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").due(s.pending()[0], c.Now, c.CreatedBefore).claimable(c).
 		add(dueOrder).arg(c.Limit)
 	if s.d == postgres {
 		q.add(endChosen)
@@ -150,14 +149,35 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	return s.batch(all), nil
 }
 
-// unleased writes the condition of rows that nobody holds, or no longer. Neither
-// lets PostgreSQL guess from its statistics how many those are: statistics of a
-// moment at which all rows were leased would have it read and sort the backlog.
-func (q *query) unleased(c outbox.ClaimQuery) *query {
-	if c.FreshOnly {
-		return q.add(" AND CASE WHEN locked_at IS NULL THEN TRUE ELSE FALSE END")
+// free writes the condition of rows that are not leased, or whose lease expired.
+// The CASE, here as in
+// claimable, keeps PostgreSQL from guessing by its statistics how many those are:
+// statistics of a moment at which all rows were leased would have it read and sort
+// the backlog.
+func (q *query) free(lockTimeout time.Duration) *query {
+	return q.add(" AND CASE WHEN locked_at IS NULL OR locked_at < ").fromNow(-lockTimeout).add(" THEN TRUE ELSE FALSE END")
+}
+
+// claimable writes the condition of rows that a claim takes.
+func (q *query) claimable(c outbox.ClaimQuery) *query {
+	q.add(" AND CASE WHEN locked_at IS NULL OR locked_by = ").arg(c.Lease)
+	if !c.FreshOnly {
+		q.add(" OR locked_at < ").fromNow(-c.LockTimeout)
 	}
-	return q.add(" AND (locked_at IS NULL OR locked_at < ").ago(c.LockTimeout).add(")")
+	q.add(" THEN TRUE ELSE FALSE END")
+	if len(c.EventIDs) > 0 {
+		q.add(" AND ").ids("event_id", c.EventIDs)
+	}
+	return q
+}
+
+// attempt writes what a claim adds to a row's attempts.
+func (q *query) attempt(c outbox.ClaimQuery) *query {
+	q.add("CASE WHEN locked_by = ").arg(c.Lease)
+	if !c.CountAll {
+		q.add(" OR locked_at IS NULL")
+	}
+	return q.add(" THEN 0 ELSE 1 END")
 }
 
 // claimLocking is Claim in two statements, for MySQL. Read committed lets go of
@@ -168,8 +188,11 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 	var all []row
 	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) error {
 		// Retries may take half, so that neither kind starves the other, and what
-		// new events leave. Of a single row half is now none, now all.
-		half := (c.Limit + rand.IntN(2)) / 2
+		// new events leave. Of a single row half is now none, now all: always the
+		// same for one lease, so that a claim that is made again takes the same rows.
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(c.Lease))
+		half := (c.Limit + int(h.Sum32()%2)) / 2
 		retries, err := s.lockRows(ctx, tx, c, "status = 2", outbox.Cursor{}, half)
 		if err != nil {
 			return err
@@ -201,7 +224,7 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 		slices.Sort(ids)
 		for chunk := range slices.Chunk(ids, markRows) {
 			q := s.query(256 + 2*len(chunk))
-			q.add("UPDATE ").table(s).add(" SET attempts = attempts + (locked_at IS NOT NULL), locked_by = ").arg(c.Owner).
+			q.add("UPDATE ").table(s).add(" SET attempts = attempts + ").attempt(c).add(", locked_by = ").arg(c.Lease).
 				add(", locked_at = ").now().add(" WHERE ").ids("event_id", chunk)
 			if _, err := s.exec(ctx, tx, what, q); err != nil {
 				return err
@@ -213,9 +236,7 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 		return outbox.Batch{}, err
 	}
 	for i := range all {
-		if all[i].leased {
-			all[i].attempts++
-		}
+		all[i].attempts += all[i].attempt
 	}
 	slices.SortFunc(all, byDue)
 	return s.batch(all), nil
@@ -227,12 +248,12 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 		return nil, nil
 	}
 	q := s.query(512)
-	q.add("SELECT ").columns("").add(", locked_at IS NOT NULL FROM ").table(s).add(" WHERE ").
-		due(pending, c.Now, c.CreatedBefore).unleased(c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
+	q.add("SELECT ").columns("").add(", ").attempt(c).add(" FROM ").table(s).add(" WHERE ").
+		due(pending, c.Now, c.CreatedBefore).claimable(c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
 	var locked []row
 	err := s.rows(ctx, tx, "claiming due events", q, func(rows *sql.Rows) error {
 		var r row
-		err := rows.Scan(append(r.fields(), &r.leased)...)
+		err := rows.Scan(append(r.fields(), &r.attempt)...)
 		locked = append(locked, r)
 		return err
 	})

@@ -26,7 +26,8 @@ var (
 	schemaComment = regexp.MustCompile(`(?m)^--.*\n`)
 )
 
-// Schema is the DDL of the table and its indexes, for your migrations. It does
+// Schema is the DDL of the table, its indexes and its control table, for your
+// migrations. It does
 // nothing to what exists.
 func (s *Store) Schema() string {
 	text := map[string]string{"postgres": postgresSchema, "mysql": mysqlSchema, "sqlite": sqliteSchema}[s.d.name]
@@ -36,19 +37,20 @@ func (s *Store) Schema() string {
 	if s.d == sqlite && s.table.schema != "" {
 		prefix = quote + s.table.schema + quote + "."
 	}
-	text = strings.NewReplacer("{table}", s.table.quoted(quote), "{unqualified}", unqualified).Replace(text)
+	text = strings.NewReplacer("{table}", s.table.quoted(quote), "{control}", s.table.control().quoted(quote), "{unqualified}", unqualified).Replace(text)
 	return schemaIndex.ReplaceAllStringFunc(text, func(m string) string {
 		return prefix + quote + s.table.index(schemaIndex.FindStringSubmatch(m)[1]) + quote
 	})
 }
 
 // Schema is the DDL for a table of one of the dialects "postgres", "mysql" and
-// "sqlite".
+// "sqlite"; "postgresql" and "mariadb" are other names of the first two.
 func Schema(dialect, tableName string) (string, error) {
-	makers := map[string]func(...Option) *Store{"postgres": Postgres, "mysql": MySQL, "sqlite": SQLite}
-	newDialect, known := makers[dialect]
-	if !known {
-		return "", &outbox.FieldError{Field: "sqlstore.Schema dialect", Problem: fmt.Sprintf("is %.40q; known are postgres, mysql and sqlite", dialect)}
+	newDialect := map[string]func(...Option) *Store{
+		"postgres": Postgres, "postgresql": Postgres, "mysql": MySQL, "mariadb": MySQL, "sqlite": SQLite,
+	}[dialect]
+	if newDialect == nil {
+		return "", &outbox.FieldError{Field: "sqlstore.Schema dialect", Problem: fmt.Sprintf("is %.40q; known are postgres, mysql, mariadb and sqlite", dialect)}
 	}
 	s := newDialect(WithTable(tableName))
 	if s.err != nil {
@@ -57,8 +59,8 @@ func Schema(dialect, tableName string) (string, error) {
 	return s.Schema(), nil
 }
 
-// CreateSchema creates the table and its indexes where they are missing. Several
-// processes may do so at once.
+// CreateSchema creates the table, its indexes and its control table where they
+// are missing. Several processes may do so at once.
 func (s *Store) CreateSchema(ctx context.Context, db outbox.DB) error {
 	const what = "creating the schema"
 	statements := strings.Split(strings.TrimSpace(schemaComment.ReplaceAllString(s.Schema(), "")), ";\n")

@@ -38,7 +38,6 @@ type Store struct {
 var (
 	_ outbox.Store           = (*Store)(nil)
 	_ outbox.EnvelopeChecker = (*Store)(nil)
-	_ outbox.StateReader     = (*Store)(nil)
 )
 
 // Option changes a store.
@@ -101,9 +100,10 @@ func (s *Store) Dialect() string { return s.d.name }
 // Table is the table's name as it was given.
 func (s *Store) Table() string { return s.table.String() }
 
-// fail wraps an error of the database with what was being done.
+// fail wraps an error of the database with what was being done, and with how to
+// mend it if a table or a column is missing.
 func (s *Store) fail(what string, err error) error {
-	return fmt.Errorf("outbox: %s on table %s: %w", what, s.table, err)
+	return fmt.Errorf("outbox: %s on table %s: %w%s", what, s.table, err, s.wayOut(err))
 }
 
 // exec runs a statement and returns how many rows it changed.

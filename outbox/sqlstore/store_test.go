@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -87,12 +88,12 @@ func TestBadOptionsAreReportedEverywhere(t *testing.T) {
 		require.ErrorAs(t, s.Validate(), &field)
 		require.Equal(t, "sqlstore.WithTable", field.Field)
 		ctx, env := t.Context(), outbox.Envelope{EventID: "e"}
-		require.Error(t, s.Insert(ctx, nil, []outbox.Envelope{env}, ""))
+		require.Error(t, s.Insert(ctx, nil, []outbox.Envelope{env}, "", time.Time{}))
 		_, err := s.Poll(ctx, nil, outbox.PollQuery{Limit: 1})
 		require.Error(t, err)
 		_, err = s.Claim(ctx, nil, outbox.ClaimQuery{Limit: 1})
 		require.Error(t, err)
-		_, err = s.Mark(ctx, nil, outbox.OutcomeDone, "", []outbox.Mark{{EventID: "e"}})
+		_, err = s.Mark(ctx, nil, outbox.OutcomeDone, []outbox.Mark{{EventID: "e"}})
 		require.Error(t, err)
 		require.Error(t, s.CreateSchema(ctx, nil))
 		require.Error(t, s.CheckEnvelope(env))
@@ -161,7 +162,7 @@ func TestErrorsSayWhatEventAndTable(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		store := storeFor(db.Kind, sqlstore.WithTable("missing"))
-		err := store.Insert(t.Context(), db.DB, []outbox.Envelope{{EventID: "e-7", EventType: "T", Payload: outbox.RawJSON("1"), OccurredAt: someTime, AvailableAt: someTime}}, "")
+		err := store.Insert(t.Context(), db.DB, []outbox.Envelope{{EventID: "e-7", EventType: "T", Payload: outbox.RawJSON("1"), OccurredAt: someTime, AvailableAt: someTime}}, "", time.Time{})
 		require.ErrorContains(t, err, "inserting event e-7 on table missing")
 		require.NotNil(t, errors.Unwrap(err))
 	})
@@ -179,8 +180,8 @@ func TestPostgresWorksWithAJSONColumn(t *testing.T) {
 		const text = `{"b":1,  "a":1.50}`
 		require.NoError(t, store.Insert(ctx, db.DB, []outbox.Envelope{{
 			EventID: "e", EventType: "T", Payload: outbox.RawJSON(text), OccurredAt: someTime, AvailableAt: someTime, Headers: map[string]string{"k": "v"},
-		}}, ""))
-		b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: someTime, Limit: 1, Owner: "me", LockTimeout: 1})
+		}}, "", time.Time{}))
+		b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: someTime, Limit: 1, Lease: "me/1", LockTimeout: 1})
 		require.NoError(t, err)
 		require.Equal(t, text, b.Envelopes[0].Payload.String())
 		require.Equal(t, map[string]string{"k": "v"}, b.Envelopes[0].Headers)

@@ -54,15 +54,21 @@ func (t table) quoted(quote string) string {
 	return quote + t.name + quote
 }
 
-// index is the name of one of the table's indexes. A name that would be too long
-// is cut and made unique by a hash.
-func (t table) index(suffix string) string {
-	name := "idx_" + t.name + "_" + suffix
+// index is the name of one of the table's indexes.
+func (t table) index(suffix string) string { return t.derived("idx_", suffix) }
+
+// control is the control table, which stands beside the table.
+func (t table) control() table { return table{schema: t.schema, name: t.derived("", "control")} }
+
+// derived is a name made of the table's. One that would be too long is cut and
+// made unique by a hash.
+func (t table) derived(prefix, suffix string) string {
+	name := prefix + t.name + "_" + suffix
 	if len(name) <= maxIdentifier {
 		return name
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(t.name))
 	tail := fmt.Sprintf("_%08x_%s", h.Sum32(), suffix)
-	return "idx_" + t.name[:maxIdentifier-len("idx_")-len(tail)] + tail
+	return prefix + t.name[:maxIdentifier-len(prefix)-len(tail)] + tail
 }

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/fx"
 )
 
-// Delivery is what the warehouse got.
+// Delivery is what the warehouse received.
 type Delivery struct {
 	EventID   string    `json:"event_id"`
 	OrderID   string    `json:"order_id"`
@@ -23,65 +23,52 @@ type Delivery struct {
 	Quantity  int       `json:"quantity"`
 	Attempt   int       `json:"attempt"` // from 1
 	At        time.Time `json:"at"`
-	LatencyMS float64   `json:"latency_ms"` // from the commit
+	LatencyMS float64   `json:"latency_ms"` // since the event was written
 }
 
-// deliveries stands for the world outside: a file with a line for each delivery,
-// which outlives the process, and the newest of them in memory.
+// deliveries stands for the outside world: a file with a line for each delivery,
+// which outlives the process, and the newest deliveries in memory.
 type deliveries struct {
-	times *commitTimes
-
 	mu     sync.Mutex
 	file   *os.File
-	newest []Delivery // a ring
-	count  int
+	newest []Delivery // the oldest first
 }
 
 const keptDeliveries = 10_000
-
-// deliveriesFile is in the data folder.
-const deliveriesFile = "deliveries.jsonl"
 
 func newDeliveries(lc fx.Lifecycle, s Settings) (*deliveries, error) {
 	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(s.DataDir, deliveriesFile)
+	path := filepath.Join(s.DataDir, "deliveries.jsonl")
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	d := &deliveries{times: newTimes(), file: file}
-	if err := d.read(); err != nil {
+	d := &deliveries{file: file}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		var delivery Delivery
+		if json.Unmarshal(lines.Bytes(), &delivery) == nil { // not a line that a kill cut off
+			d.keep(delivery)
+		}
+	}
+	if err := lines.Err(); err != nil {
 		return nil, errors.Join(fmt.Errorf("reading %s: %w", path, err), file.Close())
 	}
 	lc.Append(fx.StopHook(file.Close))
 	return d, nil
 }
 
-// read takes up what an earlier run has left. Its last line may be half a one.
-func (d *deliveries) read() error {
-	lines := bufio.NewScanner(d.file)
-	for lines.Scan() {
-		var delivery Delivery
-		if json.Unmarshal(lines.Bytes(), &delivery) == nil {
-			d.keep(delivery)
-		}
-	}
-	return lines.Err()
-}
-
 func (d *deliveries) keep(delivery Delivery) {
-	if len(d.newest) < keptDeliveries {
-		d.newest = append(d.newest, delivery)
-	} else {
-		d.newest[d.count%keptDeliveries] = delivery
+	if len(d.newest) == 2*keptDeliveries {
+		d.newest = slices.Delete(d.newest, 0, keptDeliveries)
 	}
-	d.count++
+	d.newest = append(d.newest, delivery)
 }
 
-// add writes the line in one call, so that a process that is killed leaves all
-// of it or nothing.
+// add writes the line in one call, so that a killed process leaves all of it or
+// nothing.
 func (d *deliveries) add(delivery Delivery) error {
 	line, err := json.Marshal(delivery)
 	if err != nil {
@@ -96,15 +83,18 @@ func (d *deliveries) add(delivery Delivery) error {
 	return nil
 }
 
-// list is the newest deliveries, of one order or of all, newest first.
+// list returns the newest deliveries, of one order or of all, the newest first.
 func (d *deliveries) list(orderID string, limit int) []Delivery {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	found := []Delivery{}
-	for i := d.count - 1; i >= max(0, d.count-len(d.newest)) && len(found) < limit; i-- {
-		if delivery := d.newest[i%keptDeliveries]; orderID == "" || delivery.OrderID == orderID {
+	for _, delivery := range slices.Backward(d.newest) {
+		if len(found) == limit {
+			break
+		}
+		if orderID == "" || delivery.OrderID == orderID {
 			found = append(found, delivery)
 		}
 	}
-	return slices.Clip(found)
+	return found
 }

@@ -22,14 +22,12 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
-// everyDatabase runs a test with the shops spread over the databases.
 func everyDatabase(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
-	for i, target := range testdb.Main() {
-		orm := []string{"gorm", "bun", "sql"}[i]
-		t.Run(target.Name+"/"+orm, func(t *testing.T) {
+	for _, target := range testdb.Main() {
+		t.Run(target.Name, func(t *testing.T) {
 			t.Parallel()
-			test(t, newPlace(t, target, orm))
+			test(t, newPlace(t, target))
 		})
 	}
 }
@@ -68,7 +66,7 @@ func interrupt(t *testing.T, p *place, signal syscall.Signal) {
 		}
 		return true
 	}, 60*time.Second, 20*time.Millisecond, "each order that was answered with 201 is delivered")
-	// No more may come.
+	// No more may follow.
 	var stats struct {
 		Pending int `json:"pending"`
 		Dead    int `json:"dead"`
@@ -91,7 +89,7 @@ func interrupt(t *testing.T, p *place, signal syscall.Signal) {
 		require.Positive(t, byOrder[o.OrderID])
 	}
 	for _, customer := range l.refused {
-		require.Zero(t, byCustomer[customer], "%s was told that the order failed", customer)
+		require.Zero(t, byCustomer[customer], "%s got an error for the order", customer)
 	}
 	if signal == syscall.SIGTERM {
 		for id, n := range byOrder {
@@ -116,24 +114,19 @@ func TestTour(t *testing.T) {
 
 func TestBadInputIsAnswered(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testdb.Main()[2], "gorm")
+	p := newPlace(t, testdb.Main()[2])
 	s := p.start(t)
 	for body, says := range map[string]string{
-		``:                                "is empty",
+		``:                                "is missing or blank",
 		`{`:                               "unexpected EOF",
-		`[]`:                              "array",
-		`{"customer":1}`:                  "customer is a JSON number",
+		`[]`:                              "got=array",
+		`{"customer":1}`:                  "got=number, field=customer",
 		`{"customer":"Ada","item":""}`:    "item is missing or blank",
 		`{"customer":"Ada","item":"tea"}`: "quantity is 0",
-		`{"customer":"Ada","item":"tea","quantity":-1}`:                                      "quantity is -1",
-		`{"customer":"Ada","item":"tea","quantity":1.5}`:                                     "quantity is a JSON number 1.5",
-		`{"customer":"Ada","item":"tea","quantity":"1"}`:                                     "quantity is a JSON string",
-		`{"customer":"Ada","item":"tea","quantity":1,"price":2}`:                             "price",
-		`{"customer":"Ada","item":"tea","quantity":1} {}`:                                    "something follows",
-		`{"customer":"` + strings.Repeat("é", 101) + `","item":"tea","quantity":1}`:          "customer has 101 characters; the limit is 100",
-		`{"customer":"A\u0000","item":"tea","quantity":1}`:                                   "customer contains a NUL",
-		`{"customer":"` + strings.Repeat("a", 70_000) + `","item":"tea","quantity":1}`:       "longer than 65536 bytes",
-		`{"customer":"Ada","item":"tea","quantity":1}` + strings.Repeat(" ", 70_000) + `"x"`: "longer than 65536 bytes",
+		`{"customer":"Ada","item":"tea","quantity":-1}`:                             "quantity is -1",
+		`{"customer":"Ada","item":"tea","quantity":"1"}`:                            "got=string, field=quantity",
+		`{"customer":"` + strings.Repeat("é", 101) + `","item":"tea","quantity":1}`: "customer is longer than 100 characters",
+		`{"customer":"A\u0000","item":"tea","quantity":1}`:                          "customer contains a NUL",
 	} {
 		status, answer, err := s.call(http.MethodPost, "/orders", body)
 		require.NoError(t, err)
@@ -143,18 +136,21 @@ func TestBadInputIsAnswered(t *testing.T) {
 		require.Contains(t, problem.Error, says, "%.60s", body)
 	}
 	for path, says := range map[string]string{
-		"/orders?simulate=x": "known are", "/orders?limit=x": "no number", "/orders?limit=0": "from 1", "/deliveries?limit=100000": "from 1 to 10000",
+		"/orders?limit=x": "invalid syntax", "/orders?limit=0": "from 1", "/deliveries?limit=100000": "from 1 to 10000",
 	} {
-		method := http.MethodGet
-		if strings.Contains(path, "simulate") {
-			method = http.MethodPost
-		}
-		status, answer, err := s.call(method, path, `{"customer":"Ada","item":"tea","quantity":1}`)
+		status, answer, err := s.call(http.MethodGet, path, "")
 		require.NoError(t, err)
 		require.Equal(t, http.StatusBadRequest, status, path)
 		require.Contains(t, string(answer), says)
 	}
-	status, answer, err := s.call(http.MethodPost, "/orders/bulk", `{"customer":"Ada","item":"tea","quantity":1,"n":1001}`)
+	status, answer, err := s.call(http.MethodPost, "/orders?simulate=x", anOrder)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, string(answer), "known are")
+	status, _, err = s.call(http.MethodPost, "/orders", strings.Repeat(" ", 70_000)+anOrder)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusRequestEntityTooLarge, status)
+	status, answer, err = s.call(http.MethodPost, "/orders/bulk", `{"customer":"Ada","item":"tea","quantity":1,"n":1001}`)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, string(answer), "n is 1001")
@@ -171,7 +167,7 @@ func TestBadInputIsAnswered(t *testing.T) {
 
 func TestAdminNeedsThePassword(t *testing.T) {
 	t.Parallel()
-	s := newPlace(t, testdb.Main()[2], "sql").start(t)
+	s := newPlace(t, testdb.Main()[2]).start(t)
 	for _, password := range []string{"", "wrong"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/admin/outbox/stats", nil)
 		require.NoError(t, err)
@@ -191,7 +187,7 @@ func TestAdminNeedsThePassword(t *testing.T) {
 
 func TestMetricsAreScraped(t *testing.T) {
 	t.Parallel()
-	s := newPlace(t, testdb.Main()[2], "gorm").start(t)
+	s := newPlace(t, testdb.Main()[2]).start(t)
 	for _, simulate := range []string{"", "", "?simulate=listener-dead", "?simulate=handler-error"} {
 		_, _, err := s.call(http.MethodPost, "/orders"+simulate, `{"customer":"Ada","item":"tea","quantity":1}`)
 		require.NoError(t, err)
@@ -220,11 +216,10 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		env  string
 		says string
 	}{
-		"orm":       {nil, "ORM=hibernate", "known are gorm, bun, sql"},
 		"database":  {nil, "DATABASE_URL=oracle://x", "known are postgres:// and mysql://"},
 		"nowhere":   {nil, "DATABASE_URL=postgres://127.0.0.1:1/x?sslmode=disable", "connecting to postgres://127.0.0.1:1/x"},
-		"no url":    {nil, "DATABASE_URL=postgres://u:s3cr3t%zz@h/x", "is no URL: invalid URL escape"},
-		"argument":  {[]string{"serve"}, "", `"serve" is one too many`},
+		"no url":    {nil, "DATABASE_URL=postgres://u:s3cr3t%zz@h/x", "is not a URL: invalid URL escape"},
+		"argument":  {[]string{"serve"}, "", `"serve" is unexpected`},
 		"variable":  {nil, "OUTBOX_DISPATCHER_WORKERS=3", "OUTBOX_DISPATCHER_WORKERS"},
 		"no config": {[]string{"-config", "missing.yaml"}, "", "missing.yaml"},
 		"traces":    {nil, "OTEL_TRACES_EXPORTER=jaeger", "known are none, console and otlp"},
@@ -244,10 +239,10 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 	}
 }
 
-// A client that is slow with its body holds up nobody, and not the end either.
-func TestASlowClientHoldsUpNobody(t *testing.T) {
+// A client that sends its body slowly delays neither others nor the end.
+func TestASlowClientDelaysNobody(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testdb.Main()[2], "gorm")
+	p := newPlace(t, testdb.Main()[2])
 	s := p.start(t)
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "http://"))
@@ -268,7 +263,7 @@ func TestASlowClientHoldsUpNobody(t *testing.T) {
 
 func TestAGivenPasswordIsNotPrinted(t *testing.T) {
 	t.Parallel()
-	s := newPlace(t, testdb.Main()[2], "sql").start(t)
+	s := newPlace(t, testdb.Main()[2]).start(t)
 	require.Eventually(t, func() bool { return strings.Contains(strings.Join(s.output(), "\n"), "/admin/outbox/stats") }, 20*time.Second, time.Millisecond)
 	require.NotContains(t, strings.Join(s.output(), "\n"), "secret")
 	require.Contains(t, strings.Join(s.output(), "\n"), "admin:$ADMIN_PASSWORD")
@@ -276,7 +271,7 @@ func TestAGivenPasswordIsNotPrinted(t *testing.T) {
 
 func TestOtherMethodsAreNotAllowed(t *testing.T) {
 	t.Parallel()
-	s := newPlace(t, testdb.Main()[2], "sql").start(t)
+	s := newPlace(t, testdb.Main()[2]).start(t)
 	status, _, err := s.call(http.MethodPut, "/orders", "")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusMethodNotAllowed, status)

@@ -1,15 +1,15 @@
-// Echo-fx-demo is an order service: an echo API whose requests each have a
-// transaction, an outbox that delivers the orders placed to a listener, and an
-// fx app that wires it. Try it with
+// Echo-fx-demo is an order service: an Echo API with a transaction for each
+// request, GORM for the database, an outbox that delivers the placed orders to a
+// listener, and an fx app that wires them.
 //
 //	go run ./samples/echo-fx-demo        # serves on :8080
-//	go run ./samples/echo-fx-demo -tour  # shows itself what it does
-//	go run ./samples/echo-fx-demo -h     # the flags and variables
+//	go run ./samples/echo-fx-demo -tour  # tries everything once and ends
+//	go run ./samples/echo-fx-demo -h     # prints the flags and variables
 //
 // GET /metrics is for Prometheus. With OTEL_TRACES_EXPORTER=console the service
-// prints its spans, and with otlp it sends them to OTEL_EXPORTER_OTLP_ENDPOINT
-// over HTTP. A request, the write of its event, each delivery and what the
-// listener does then are one trace:
+// prints its spans; with otlp it sends them to OTEL_EXPORTER_OTLP_ENDPOINT over
+// HTTP. A request, the write of its event, each delivery and the listener's own
+// work are one trace:
 //
 //	POST /orders
 //	└─ write Order/OrderPlaced
@@ -51,22 +51,23 @@ func newApp(settings Settings, provider trace.TracerProvider, more ...fx.Option)
 	return fx.New(
 		fx.Supply(settings),
 		fx.Provide(
-			openDatabase,  // *sql.DB and what kind it is
-			newShop,       // orders and their events, with the ORM of the settings
-			newDeliveries, // what the listener got
+			openDatabase,  // *sql.DB, which the outbox uses too
+			openGORM,      // *gorm.DB on it
+			newAdapter,    // writes events in GORM's transactions
+			newShop,       // the orders
+			newDeliveries, // what the listener received
 			newServer,     // the API
 		),
-		observed(provider), // the outbox, with metrics and traces
-		fx.Decorate(outboxConfig),
+		observedOutbox(provider),
 		outboxfx.AsListener(newWarehouse, outboxfx.On(orderAggregate, orderPlacedEvent)),
-		outboxfx.AsHook(newCommitTimes),
+		faultyListeners(),
 		fx.Invoke(serve), // the last to start and the first to stop
 		fx.WithLogger(func() fxevent.Logger { return fxevent.NopLogger }),
 		fx.Options(more...),
 	)
 }
 
-// run starts the service and stops it at SIGTERM, or shows it.
+// run serves until SIGTERM, or takes the tour.
 func run(settings Settings) error {
 	provider, flush, err := newTracerProvider(settings)
 	if err != nil {
@@ -82,7 +83,7 @@ func run(settings Settings) error {
 		return err
 	}
 	signals := app.Wait()
-	srv.greet() // from now on SIGTERM is waited for
+	srv.greet() // SIGTERM is handled from here on
 	signal := <-signals
 	slog.Info("stopping", "signal", signal.Signal)
 	return stop(app)
@@ -94,7 +95,7 @@ func start(app *fx.App) error {
 	return app.Start(ctx)
 }
 
-// stop answers the requests that have come and delivers what is queued.
+// stop answers the requests under way and delivers the queued events.
 func stop(app *fx.App) error {
 	ctx, cancel := context.WithTimeout(context.Background(), app.StopTimeout())
 	defer cancel()

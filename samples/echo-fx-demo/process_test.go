@@ -41,15 +41,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// place is where a sample keeps its things: it outlives the process.
+// place holds a sample's data. It outlives the process.
 type place struct {
 	dir string
 	env []string
 }
 
-func newPlace(t testing.TB, target testdb.Target, orm string) *place {
+func newPlace(t testing.TB, target testdb.Target) *place {
 	t.Helper()
-	p := &place{dir: t.TempDir(), env: []string{"ORM=" + orm, "ADMIN_PASSWORD=secret", "HOME=" + t.TempDir()}}
+	p := &place{dir: t.TempDir(), env: []string{"ADMIN_PASSWORD=secret", "HOME=" + t.TempDir()}}
 	if target.Kind != testdb.SQLite {
 		p.env = append(p.env, "DATABASE_URL="+address(t, testdb.Open(t, target)))
 	}
@@ -116,7 +116,7 @@ func (p *place) start(t testing.TB, args ...string) *process {
 			}()
 			return s
 		}
-		s.keep(lines.Text()) // the span of an event that an earlier run has left
+		s.keep(lines.Text()) // the span of an event from an earlier run
 	}
 	require.NoError(t, cmd.Wait(), "the sample did not start: %s", stderr.String())
 	return nil
@@ -128,6 +128,7 @@ func (s *process) call(method, path, body string) (status int, answer []byte, er
 		return 0, nil, err
 	}
 	request.SetBasicAuth("admin", "secret")
+	request.Header.Set("Content-Type", "application/json")
 	response, err := s.client.Do(request)
 	if err != nil {
 		return 0, nil, err
@@ -145,7 +146,7 @@ func (s *process) get(t testing.TB, path string, v any) {
 	require.NoError(t, json.Unmarshal(answer, v))
 }
 
-// healthy waits for the poller's first look at the table.
+// healthy waits for the first poll.
 func (s *process) healthy(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -154,7 +155,7 @@ func (s *process) healthy(t testing.TB) {
 	}, 20*time.Second, 5*time.Millisecond)
 }
 
-// end waits for the process that was told to stop.
+// end waits for the process after a signal to stop.
 func (s *process) end(t testing.TB) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -167,8 +168,8 @@ func (s *process) end(t testing.TB) {
 	}
 }
 
-// delivered is how often each order was delivered, by the file that outlives the
-// process; a line may be cut off when it was killed.
+// delivered counts the deliveries of each order in the file, which outlives the
+// process. A kill may have cut a line off.
 func (p *place) delivered(t testing.TB) (byOrder, byCustomer map[string]int) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.dir, "deliveries.jsonl"))
@@ -187,7 +188,7 @@ func (p *place) delivered(t testing.TB) (byOrder, byCustomer map[string]int) {
 	return byOrder, byCustomer
 }
 
-// load sends orders until the process is gone, some of which fail.
+// load sends orders, some of which fail, until the process is gone.
 type load struct {
 	mu      sync.Mutex
 	placed  []string // ids of the orders that were answered with 201
@@ -204,7 +205,7 @@ func (l *load) run(s *process, clients int) {
 				status, answer, err := s.call(http.MethodPost, "/orders"+failures[n%len(failures)],
 					fmt.Sprintf(`{"customer":%q,"item":"tea","quantity":1}`, customer))
 				if err != nil {
-					return // it is gone; what became of this one nobody told us
+					return // it is gone, and whether this order was placed is unknown
 				}
 				var order struct {
 					OrderID string `json:"order_id"`

@@ -15,149 +15,67 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.opentelemetry.io/contrib/instrumentation/github.com/labstack/echo/otelecho"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 
+	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/echomw"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/samples/internal/database"
 )
 
-// server is the API.
+// server is the HTTP API.
 type server struct {
-	echo       *echo.Echo
-	shop       Shop
+	http.Server
+	listener   net.Listener
+	shop       *shop
 	deliveries *deliveries
 	settings   Settings
 	where      string // the database
 }
 
-// serverParams is what the server is made of.
+// serverParams are the server's dependencies.
 type serverParams struct {
 	fx.In
 
 	Settings   Settings
 	DB         *database.DB
-	Shop       Shop
+	Shop       *shop
+	Adapter    *outboxgorm.Adapter
 	Deliveries *deliveries
 	Outbox     *outbox.Outbox
 	Metrics    *prometheus.Registry
 	Traces     trace.TracerProvider
 }
 
-func newServer(p serverParams) *server {
-	srv := &server{echo: echo.New(), shop: p.Shop, deliveries: p.Deliveries, settings: p.Settings, where: p.DB.Where}
-	e := srv.echo
-	e.HideBanner, e.HidePort = true, true
-	e.Server.ReadHeaderTimeout, e.Server.ReadTimeout = 5*time.Second, 10*time.Second
-	e.HTTPErrorHandler = answerError
-	e.Use(otelecho.Middleware("", // the host is the request's; the service's name is on the provider
-		otelecho.WithTracerProvider(p.Traces), otelecho.WithSkipper(untraced),
-		otelecho.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))))
-	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{LogErrorFunc: func(_ echo.Context, err error, _ []byte) error { return err }}))
-
-	// Each request that changes something has a transaction. It begins when the
-	// body is there, so that a slow client holds none, and commits before the
-	// response leaves.
-	transaction := []echo.MiddlewareFunc{bodyFirst, simulated, echomw.Transaction(&faultyTransactor{p.Shop})}
-	e.POST("/orders", srv.place, transaction...)
-	e.POST("/orders/bulk", srv.placeBulk, transaction...)
-	e.GET("/orders", srv.listOrders)
-
-	e.GET("/deliveries", srv.listDeliveries)
-	e.GET(healthPath, echomw.Health(echomw.HealthConfig{Outbox: p.Outbox}))
-	e.GET(metricsPath, echo.WrapHandler(promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{})))
-	echomw.Admin(e.Group("/admin/outbox", middleware.BasicAuth(srv.isAdmin)), p.Outbox)
-	return srv
-}
-
-// What machines ask for every few seconds.
-const (
-	healthPath  = "/healthz"
-	metricsPath = "/metrics"
-)
-
-// untraced are requests that are no trace to look at.
-func untraced(c echo.Context) bool { return c.Path() == healthPath || c.Path() == metricsPath }
-
-func (s *server) place(c echo.Context) error {
-	var request orderRequest
-	if err := decode(c, &request); err != nil {
-		return err
-	}
-	answer, err := s.save(c, request, 1)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusCreated, answer[0])
-}
-
-func (s *server) placeBulk(c echo.Context) error {
-	var request bulkRequest
-	if err := decode(c, &request); err != nil {
-		return err
-	}
-	answer, err := s.save(c, request.orderRequest, request.N)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusCreated, map[string]any{"orders": answer})
-}
-
-// placed is the answer to an order.
-type placed struct {
-	OrderID string `json:"order_id"`
-	EventID string `json:"event_id"`
-}
-
-// save places n orders, and then fails if that is to be shown.
-func (s *server) save(c echo.Context, request orderRequest, n int) ([]placed, error) {
-	simulate, _ := simulationOf(c)
-	orders, events := make([]Order, n), make([]outbox.Envelope, n)
-	for i := range orders {
-		orders[i], events[i] = newOrder(request, listenersFailure(simulate))
-	}
-	ids, err := s.shop.Place(c.Request().Context(), orders, events)
+func newServer(p serverParams) (*server, error) {
+	s := &server{shop: p.Shop, deliveries: p.Deliveries, settings: p.Settings, where: p.DB.Where}
+	// The response is sent after the commit. The body is read before the
+	// transaction begins, so that a slow client holds none.
+	transaction, err := echomw.TransactionConfig{Transactor: faultyTransactor{p.Adapter}, ReadBody: maxBody}.ToMiddleware()
 	if err != nil {
 		return nil, err
 	}
-	switch simulate {
-	case "handler-error":
-		return nil, echo.NewHTTPError(http.StatusInternalServerError, "the handler failed (simulated)")
-	case "panic":
-		panic("the handler panicked (simulated)")
-	}
-	answer := make([]placed, n)
-	for i := range orders {
-		answer[i] = placed{OrderID: orders[i].ID, EventID: ids[i]}
-	}
-	return answer, nil
+	e := echo.New()
+	e.HTTPErrorHandler = answerError
+	e.Use(nameRoute, recovered, middleware.BodyLimit(fmt.Sprint(maxBody)))
+
+	e.GET("/orders", s.listOrders)
+	e.POST("/orders", s.place, readSimulation, transaction, failHandler)
+	e.POST("/orders/bulk", s.placeBulk, readSimulation, transaction, failHandler)
+	e.GET("/deliveries", s.listDeliveries)
+	e.GET(healthPath, echomw.Health(echomw.HealthConfig{Outbox: p.Outbox}))
+	e.GET(metricsPath, echo.WrapHandler(promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{})))
+	echomw.Admin(e.Group("/admin/outbox", middleware.BasicAuth(s.isAdmin)), p.Outbox)
+
+	s.Handler, s.ReadHeaderTimeout, s.ReadTimeout = traced(e, p.Traces), 5*time.Second, 10*time.Second
+	return s, nil
 }
 
-func (s *server) listOrders(c echo.Context) error {
-	limit, err := limitOf(c)
-	if err != nil {
-		return err
-	}
-	orders, err := s.shop.Orders(c.Request().Context(), limit)
-	if err != nil {
-		return err
-	}
-	if orders == nil {
-		orders = []Order{}
-	}
-	return c.JSON(http.StatusOK, map[string]any{"orders": orders})
-}
-
-func (s *server) listDeliveries(c echo.Context) error {
-	limit, err := limitOf(c)
-	if err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, map[string]any{"deliveries": s.deliveries.list(c.QueryParam("order_id"), limit)})
-}
+// recovered turns a panic into an error for answerError.
+var recovered = middleware.RecoverWithConfig(middleware.RecoverConfig{
+	LogErrorFunc: func(_ echo.Context, err error, _ []byte) error { return err },
+})
 
 const adminUser = "admin"
 
@@ -166,47 +84,17 @@ func (s *server) isAdmin(user, password string, _ echo.Context) (bool, error) {
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1, nil
 }
 
-// answerError answers every failure in JSON. What the database said goes to the
-// log.
-func answerError(err error, c echo.Context) {
-	if c.Response().Committed {
-		return
-	}
-	status, answer := http.StatusInternalServerError, map[string]string{"error": "something went wrong; nothing was saved"}
-	var bad *badRequest
-	var known *echo.HTTPError
-	var commit *echomw.CommitError
-	switch {
-	case errors.As(err, &bad):
-		status, answer = http.StatusBadRequest, map[string]string{"error": bad.Error(), "field": bad.field}
-	case errors.As(err, &commit) && errors.Is(err, outbox.ErrOutcomeUnknown):
-		answer["error"] = "the database was lost while saving; the order may have been placed or not"
-	case errors.As(err, &commit):
-		answer["error"] = "the transaction did not commit; nothing was saved"
-	case errors.As(err, &known):
-		status, answer = known.Code, map[string]string{"error": fmt.Sprint(known.Message)}
-	}
-	if status >= http.StatusInternalServerError {
-		slog.Warn("request failed", "method", c.Request().Method, "path", c.Path(), "status", status, "error", err)
-	}
-	if err := c.JSON(status, answer); err != nil {
-		slog.Info("answering failed", "error", err)
-	}
-}
-
-// serve opens the port when the app starts, and answers what has come before it
-// stops.
+// serve opens the port when the app starts. When the app stops, the requests
+// under way are answered first.
 func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, s *server) {
 	lc.Append(fx.StartStopHook(
-		func(ctx context.Context) error {
+		func(ctx context.Context) (err error) {
 			var config net.ListenConfig
-			listener, err := config.Listen(ctx, "tcp", s.settings.Addr)
-			if err != nil {
+			if s.listener, err = config.Listen(ctx, "tcp", s.settings.Addr); err != nil {
 				return err
 			}
-			s.echo.Listener = listener
 			go func() {
-				if err := s.echo.Server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				if err := s.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 					slog.Error("serving", "error", err)
 					_ = shutdown.Shutdown(fx.ExitCode(1))
 				}
@@ -214,22 +102,20 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, s *server) {
 			return nil
 		},
 		func(ctx context.Context) error {
-			// The outbox needs some of the time, too.
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // the outbox needs some of the time too
 			defer cancel()
-			if err := s.echo.Server.Shutdown(ctx); err != nil {
+			if err := s.Shutdown(ctx); err != nil {
 				slog.Info("requests are cut off", "error", err)
-				return s.echo.Server.Close()
+				return s.Close()
 			}
 			return nil
 		},
 	))
-	s.echo.Server.Handler = s.echo
 }
 
-// url is where the server can be reached from this machine.
+// url returns the address for clients on this machine.
 func (s *server) url() string {
-	_, port, _ := net.SplitHostPort(s.echo.Listener.Addr().String())
+	_, port, _ := net.SplitHostPort(s.listener.Addr().String())
 	host, _, err := net.SplitHostPort(s.settings.Addr)
 	if err != nil || host == "" || net.ParseIP(host).IsUnspecified() {
 		host = "localhost"
@@ -237,19 +123,19 @@ func (s *server) url() string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// greet says where the service is and what to try.
+// greet prints where the service is and what to try.
 func (s *server) greet() {
 	password := s.settings.Password
 	if s.settings.GivenPassword {
 		password = "$ADMIN_PASSWORD"
 	}
-	fmt.Printf(`serving on %[1]s, with %[2]s on %[3]s
-deliveries go to %[4]s; the password of %[5]s for /admin/outbox is %[6]s. Try:
+	fmt.Printf(`serving on %[1]s, with %[2]s
+deliveries go to %[3]s; the password of %[4]s for /admin/outbox is %[5]s. Try:
 
-  curl -d '{"customer":"Ada","item":"tea","quantity":2}' %[1]s/orders
+  curl --json '{"customer":"Ada","item":"tea","quantity":2}' %[1]s/orders
   curl %[1]s/deliveries
-  curl -u %[5]s:%[6]s %[1]s/admin/outbox/stats
-  curl %[1]s%[7]s
+  curl -u %[4]s:%[5]s %[1]s/admin/outbox/stats
+  curl %[1]s%[6]s
 
-`, s.url(), s.settings.ORM, s.where, s.settings.DataDir, adminUser, password, metricsPath)
+`, s.url(), s.where, s.settings.DataDir, adminUser, password, metricsPath)
 }

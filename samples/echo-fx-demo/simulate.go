@@ -4,54 +4,115 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/labstack/echo/v4"
+	"go.uber.org/fx"
 
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-const simulateCommitFailure = "commit-failure"
+// This file makes things fail on request, as POST /orders?simulate=… says, to
+// show what the outbox then does. A real service has nothing of it.
+
+// The failures that can be simulated.
+const (
+	simulateHandlerError  = "handler-error"
+	simulatePanic         = "panic"
+	simulateCommitFailure = "commit-failure"
+	simulateListenerError = "listener-error" // twice, then the listener succeeds
+	simulateListenerDead  = "listener-dead"  // until the event is replayed
+)
+
+var simulations = []string{simulateHandlerError, simulatePanic, simulateCommitFailure, simulateListenerError, simulateListenerDead}
 
 type simulateKey struct{}
 
-// simulated puts the failure that is to be shown into the request's context.
-func simulated(next echo.HandlerFunc) echo.HandlerFunc {
+func simulationOf(ctx context.Context) string {
+	simulate, _ := ctx.Value(simulateKey{}).(string)
+	return simulate
+}
+
+// readSimulation puts the failure into the request's context.
+func readSimulation(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		simulate, err := simulationOf(c)
-		if err != nil {
-			return err
+		simulate := c.QueryParam("simulate")
+		if simulate == "" {
+			return next(c)
 		}
-		if simulate != "" {
-			r := c.Request()
-			c.SetRequest(r.WithContext(context.WithValue(r.Context(), simulateKey{}, simulate)))
+		if !slices.Contains(simulations, simulate) {
+			return badRequest("simulate is %q; known are %s", simulate, strings.Join(simulations, ", "))
 		}
+		r := c.Request()
+		c.SetRequest(r.WithContext(context.WithValue(r.Context(), simulateKey{}, simulate)))
 		return next(c)
 	}
 }
 
-// listenersFailure is what the listener has to be told.
-func listenersFailure(simulate string) string {
-	if simulate == simulateListenerError || simulate == simulateListenerDead {
-		return simulate
+// failHandler fails after the handler has succeeded.
+func failHandler(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		err := next(c)
+		switch simulationOf(c.Request().Context()) {
+		case simulateHandlerError:
+			return echo.NewHTTPError(http.StatusInternalServerError, "the handler failed (simulated)")
+		case simulatePanic:
+			panic("the handler panicked (simulated)")
+		}
+		return err
 	}
-	return ""
 }
 
-// faultyTransactor is the shop's, whose transactions fail to commit when that is
-// to be shown.
+// faultyTransactor begins transactions that fail to commit.
 type faultyTransactor struct{ outbox.Transactor }
 
-func (t *faultyTransactor) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
+func (t faultyTransactor) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
 	txCtx, tx, err := t.Transactor.Begin(ctx, opts)
-	if err == nil && ctx.Value(simulateKey{}) == simulateCommitFailure {
+	if err == nil && simulationOf(ctx) == simulateCommitFailure {
 		tx = failing{tx}
 	}
 	return txCtx, tx, err
 }
 
-// failing is a transaction that the database refuses to commit.
 type failing struct{ outbox.Transaction }
 
-var errCommit = errors.New("the database refused to commit (simulated)")
+func (f failing) Commit() error {
+	return errors.Join(errors.New("the database refused to commit (simulated)"), f.Rollback())
+}
 
-func (f failing) Commit() error { return errors.Join(errCommit, f.Rollback()) }
+// faultyListeners takes the failure to the listener, in a header of the event.
+func faultyListeners() fx.Option {
+	const header = "simulate"
+	return fx.Options(
+		outboxfx.AsHook(func() outbox.WriterHook {
+			return outbox.WriterHook{BeforeWrite: func(ctx context.Context, envs []outbox.Envelope) ([]outbox.Envelope, error) {
+				if simulate := simulationOf(ctx); simulate != "" {
+					for i := range envs {
+						envs[i].Headers = map[string]string{header: simulate}
+					}
+				}
+				return envs, nil
+			}}
+		}),
+		outboxfx.AsInterceptor(func() outbox.Interceptor {
+			var died sync.Map // ids of events
+			return func(next outbox.Listener) outbox.Listener {
+				return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+					switch simulate := env.Headers[header]; {
+					case simulate == simulateListenerError && env.Attempts < 2:
+						return outbox.Result{}, errors.New("the warehouse does not answer (simulated)")
+					case simulate == simulateListenerDead:
+						if _, replayed := died.LoadOrStore(env.EventID, true); !replayed {
+							return outbox.Dead("the warehouse does not know the item (simulated)"), nil
+						}
+					}
+					return next.OnEvent(ctx, env)
+				})
+			}
+		}),
+	)
+}

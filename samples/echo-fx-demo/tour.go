@@ -18,9 +18,8 @@ import (
 	"go.uber.org/fx"
 )
 
-// tour starts the service, does over HTTP what a user would, and tells what
-// became of each order and its event. It is an error when that is not what
-// should have.
+// tour starts the service, sends requests, and prints what happened to each order
+// and its event. An unexpected result is an error.
 func tour(settings Settings, provider trace.TracerProvider) (err error) {
 	if settings.DataDir == "" {
 		if settings.DataDir, err = os.MkdirTemp("", "echo-fx-demo"); err != nil {
@@ -29,7 +28,7 @@ func tour(settings Settings, provider trace.TracerProvider) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(settings.DataDir)) }()
 	}
 	settings.Addr = "127.0.0.1:0"
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // the failures are on purpose
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the failures are intended
 	defer slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	var srv *server
 	app := newApp(settings, provider, fx.Populate(&srv))
@@ -38,7 +37,7 @@ func tour(settings Settings, provider trace.TracerProvider) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	fmt.Printf("A service on %s, with %s on %s, gets these requests:\n\n", srv.url(), settings.ORM, srv.where)
+	fmt.Printf("A service on %s, with %s, gets these requests:\n\n", srv.url(), srv.where)
 	guide := &guide{ctx: ctx, url: srv.url(), password: settings.Password, party: rand.Text()[:6]}
 	guide.line("request", "answer", "order", "event")
 	err = guide.walk()
@@ -47,20 +46,20 @@ func tour(settings Settings, provider trace.TracerProvider) (err error) {
 
 // guide walks through the service.
 type guide struct {
-	ctx      context.Context // of the tour, which is one call
+	ctx      context.Context // the tour is one call
 	url      string
 	password string
-	party    string // part of the customers' names, so that another tour's are not taken for ours
+	party    string // part of the customers' names, so that another tour's orders do not count
 }
 
-// stopover is a place of the tour: one request, and what has to come of it.
+// stopover is one request of the tour and its expected result.
 type stopover struct {
 	what     string
 	path     string // with the query
 	body     string // CUSTOMER stands for the name
 	status   int
 	orders   int
-	delivers int    // how many deliveries
+	delivers int    // the number of deliveries
 	attempt  int    // of the delivery; 0: any
 	dead     bool   // the event ends as a dead letter, and is replayed
 	answers  string // must be in the answer's body
@@ -73,9 +72,9 @@ var stopovers = []stopover{
 	{what: "three orders in one transaction", path: "/orders/bulk", body: `{"customer":"CUSTOMER","item":"mate","quantity":1,"n":3}`, status: 201, orders: 3, delivers: 3, attempt: 1},
 	{what: "one whose handler fails", path: "/orders?simulate=handler-error", body: anOrder, status: 500, answers: "the handler failed"},
 	{what: "one whose handler panics", path: "/orders?simulate=panic", body: anOrder, status: 500, answers: "nothing was saved"},
-	{what: "one that does not commit", path: "/orders?simulate=commit-failure", body: anOrder, status: 500, answers: "did not commit"},
+	{what: "one whose commit fails", path: "/orders?simulate=commit-failure", body: anOrder, status: 500, answers: "did not commit"},
 	{what: "one whose listener fails twice", path: "/orders?simulate=listener-error", body: anOrder, status: 201, orders: 1, delivers: 1, attempt: 3},
-	{what: "one that its listener refuses", path: "/orders?simulate=listener-dead", body: anOrder, status: 201, orders: 1, delivers: 1, dead: true},
+	{what: "one that its listener rejects", path: "/orders?simulate=listener-dead", body: anOrder, status: 201, orders: 1, delivers: 1, dead: true},
 	{what: "one without a quantity", path: "/orders", body: `{"customer":"CUSTOMER","item":"tea"}`, status: 400, answers: "quantity"},
 }
 
@@ -86,15 +85,15 @@ func (g *guide) walk() error {
 			errs = append(errs, fmt.Errorf("%s: %w", s.what, err))
 		}
 	}
-	// Once more, now that there was time for what should never come.
+	// Once more, now that there was time for deliveries that must not happen.
 	for i, s := range stopovers {
 		if got := len(g.deliveries(fmt.Sprintf("%s-%d", g.party, i))); got != s.delivers {
 			errs = append(errs, fmt.Errorf("%s: %d deliveries, not %d", s.what, got, s.delivers))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		fmt.Printf("\nNot as it should be:\n%v\n", err)
-		return errors.New("the tour went wrong")
+		fmt.Printf("\nUnexpected results:\n%v\n", err)
+		return errors.New("the tour failed")
 	}
 	fmt.Println("\nEvery order that was saved has its event delivered, and no other.")
 	return nil
@@ -130,16 +129,16 @@ func (g *guide) visit(s stopover, customer string) error {
 	}
 	var got []Delivery
 	if !g.eventually(func() bool { got = g.deliveries(customer); return len(got) >= s.delivers }) {
-		return fmt.Errorf("%d deliveries came, not %d", len(got), s.delivers)
+		return fmt.Errorf("%d deliveries, not %d", len(got), s.delivers)
 	}
 	if s.attempt != 0 && got[0].Attempt != s.attempt {
 		return fmt.Errorf("delivered at attempt %d, not %d", got[0].Attempt, s.attempt)
 	}
-	g.line(s.what, status, order, fmt.Sprintf("delivered at attempt %d, %.1f ms after the commit", got[0].Attempt, got[0].LatencyMS))
+	g.line(s.what, status, order, fmt.Sprintf("delivered at attempt %d, %.1f ms after it was placed", got[0].Attempt, got[0].LatencyMS))
 	return nil
 }
 
-// replay waits for the event's death, tells why it died, and replays it.
+// replay waits until the event is dead, replays it, and returns why it died.
 func (g *guide) replay(answer string) (reason string, err error) {
 	var order placed
 	if err := json.Unmarshal([]byte(answer), &order); err != nil {
@@ -216,6 +215,7 @@ func (g *guide) call(method, path, body string) (status int, answer string, err 
 		return 0, "", err
 	}
 	request.SetBasicAuth(adminUser, g.password)
+	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0, "", err

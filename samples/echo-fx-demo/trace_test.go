@@ -71,6 +71,7 @@ func (s *process) placeOrder(t *testing.T, query string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/orders"+query, strings.NewReader(anOrder))
 	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("traceparent", "00-"+caller.TraceID+"-"+caller.SpanID+"-01")
 	response, err := s.client.Do(request)
 	require.NoError(t, err)
@@ -97,7 +98,7 @@ func grows(t *testing.T, want string, processes ...*process) []span {
 // tracing is a place whose samples print their spans.
 func tracing(t *testing.T, env ...string) *place {
 	t.Helper()
-	p := newPlace(t, testdb.Main()[2], "bun")
+	p := newPlace(t, testdb.Main()[2])
 	p.env = append(append(p.env, "OTEL_TRACES_EXPORTER=console"), env...)
 	return p
 }
@@ -105,7 +106,7 @@ func tracing(t *testing.T, env ...string) *place {
 // One trace from the request through the write to the listener.
 func TestARequestAndItsDeliveryAreOneTrace(t *testing.T) {
 	t.Parallel()
-	s := tracing(t, "OUTBOX_POLLER_INTERVAL=1h").start(t) // the poller brings nothing
+	s := tracing(t, "OUTBOX_POLLER_INTERVAL=1h").start(t) // without the poller
 	s.placeOrder(t, "")
 	grows(t, `
 POST /orders
@@ -144,15 +145,13 @@ func TestEachAttemptIsInTheTrace(t *testing.T) {
 POST /orders
   write Order/OrderPlaced
     deliver Order/OrderPlaced
-      ship order
     deliver Order/OrderPlaced
-      ship order
     deliver Order/OrderPlaced
       ship order
 `, s)
 	var outcomes []string
 	for _, attempt := range found {
-		if attempt.Name == "ship order" {
+		if strings.HasPrefix(attempt.Name, "deliver ") {
 			outcomes = append(outcomes, attempt.Status.Code)
 		}
 	}
@@ -201,22 +200,22 @@ func TestSpansAreOfTheServiceThatTheEnvironmentNames(t *testing.T) {
 	}
 }
 
-// A sink of spans that takes them and never answers is no failure of the
-// service, and does not hold it up long.
-func TestASinkThatDoesNotAnswerIsNoFailure(t *testing.T) {
+// A collector that accepts spans and never answers does not fail the service, and
+// does not delay its end for long.
+func TestACollectorThatDoesNotAnswerIsNoFailure(t *testing.T) {
 	t.Parallel()
 	var config net.ListenConfig
-	sink, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0") // the kernel accepts, and nobody reads
+	collector, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0") // the kernel accepts, and the test never reads
 	require.NoError(t, err)
-	defer func() { _ = sink.Close() }()
-	p := tracing(t, "OTEL_TRACES_EXPORTER=OTLP", "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+sink.Addr().String())
+	defer func() { _ = collector.Close() }()
+	p := tracing(t, "OTEL_TRACES_EXPORTER=OTLP", "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector.Addr().String())
 	s := p.start(t)
 	s.placeOrder(t, "")
 	require.Eventually(t, func() bool { byOrder, _ := p.delivered(t); return len(byOrder) == 1 }, 20*time.Second, 5*time.Millisecond)
 	require.NoError(t, s.Process.Signal(syscall.SIGTERM))
-	told := time.Now()
+	signalled := time.Now()
 	s.end(t)
-	require.Less(t, time.Since(told), 8*time.Second, "an exporter tries for 10 seconds")
+	require.Less(t, time.Since(signalled), 8*time.Second, "an exporter tries for 10 seconds")
 	require.Contains(t, s.errors.String(), "WARN the last spans could not be sent")
 }
 

@@ -23,10 +23,10 @@ type desk struct {
 
 func newDesk(orders *orders, inventory *inventory) *desk { return &desk{orders, inventory} }
 
-// request places an order and reserves what it is for: two databases, two
-// transactions, two events. There is no transaction across both. When the second
-// fails, the first has committed and its event is on its way, so the desk takes
-// the order back, with an event that says so.
+// request places an order and reserves its item: two databases, two transactions,
+// two events. No transaction spans both. When the second fails, the first has
+// committed and its event will be delivered, so the desk cancels the order, with
+// an event that says so.
 func (d *desk) request(ctx context.Context, item string) (Order, error) {
 	order := Order{ID: rand.Text()[:10], Item: item, Status: "placed"}
 	if err := d.orders.place(ctx, order); err != nil {
@@ -46,8 +46,8 @@ type ledger struct {
 
 func newLedger() *ledger { return &ledger{entries: make(map[string][]string)} }
 
-// OnEvent implements [outbox.Listener]. Each order's events come from two
-// databases, so that there is no order among them.
+// OnEvent implements [outbox.Listener]. The events of an order come from two
+// databases, in no particular order.
 func (l *ledger) OnEvent(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,8 +63,8 @@ func (l *ledger) of(orderID string) string {
 	return strings.Join(l.entries[orderID], ", ")
 }
 
-// show makes two requests and prints what became of them, and returns an error
-// when that is not what should have.
+// show makes two requests and prints their results. An unexpected result is an
+// error.
 func show(ctx context.Context, desk *desk, ledger *ledger) error {
 	fmt.Printf("orders:    GORM on %s\ninventory: bun on %s\n\n", desk.orders.where, desk.inventory.where)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)

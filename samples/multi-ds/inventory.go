@@ -18,7 +18,7 @@ type Reservation struct {
 	Item          string `bun:"item,type:varchar(100)" json:"item"`
 }
 
-// errSoldOut is why the inventory refuses.
+// errSoldOut is the inventory's refusal.
 var errSoldOut = errors.New("sold out")
 
 // inventory is the second database, with bun.
@@ -38,8 +38,8 @@ func newInventory(pool *database.DB, writer *outbox.Writer) (*inventory, error) 
 	return &inventory{db, adapter, pool.Where}, err
 }
 
-// reserve reserves what was ordered and tells of it. What it finds out last, it
-// undoes, its event included.
+// reserve reserves the ordered item and writes the event. When the item turns out
+// to be sold out, both are rolled back.
 func (i *inventory) reserve(ctx context.Context, order Order) error {
 	return i.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		reservation := Reservation{OrderID: order.ID, Item: order.Item}

@@ -1,6 +1,6 @@
-// Multi-ds is one app with two databases, each with an outbox of its own: orders
-// with GORM, the inventory with bun. Each request writes to both, in a
-// transaction of each, and a listener that both share keeps the ledger.
+// Multi-ds is one app with two databases, each with its own outbox: orders with
+// GORM, the inventory with bun. Each request writes to both, in one transaction
+// per database, and a listener that both share keeps a ledger.
 //
 //	go run ./samples/multi-ds
 //	ORDERS_URL=postgres://… INVENTORY_URL=mysql://… go run ./samples/multi-ds
@@ -41,7 +41,7 @@ func run() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // what fails here fails on purpose
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the failures are intended
 
 	var desk *desk
 	var ledger *ledger
@@ -55,8 +55,8 @@ func run() (err error) {
 	return errors.Join(err, app.Stop(ctx))
 }
 
-// newApp has two modules, one for each data source. All that is of one of them
-// carries its name.
+// newApp has two modules, one for each data source. Everything that belongs to a
+// data source carries its name.
 func newApp(dir string, more ...fx.Option) *fx.App {
 	config := func(name string) func() (outboxfx.Config, error) {
 		return func() (outboxfx.Config, error) { // variables OUTBOX_ORDERS_… and OUTBOX_INVENTORY_…

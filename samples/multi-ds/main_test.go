@@ -12,7 +12,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
-// The sample says itself whether all went as it should.
+// The sample checks its own results.
 func TestSample(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]func(t *testing.T) []string{

@@ -18,7 +18,7 @@ type Order struct {
 	Status string `gorm:"size:20" json:"status"`
 }
 
-// TableName tells GORM.
+// TableName implements GORM's Tabler.
 func (Order) TableName() string { return "multi_ds_orders" }
 
 // orders is the first database, with GORM.
@@ -43,12 +43,12 @@ func newOrders(pool *database.DB, writer *outbox.Writer) (*orders, error) {
 	return &orders{db, adapter, pool.Where}, db.AutoMigrate(&Order{})
 }
 
-// place saves an order and tells of it.
+// place saves an order and writes the event.
 func (o *orders) place(ctx context.Context, order Order) error {
 	return o.save(ctx, order, "OrderPlaced")
 }
 
-// cancel takes it back and tells of that.
+// cancel cancels an order and writes the event.
 func (o *orders) cancel(ctx context.Context, order Order) error {
 	order.Status = "cancelled"
 	return o.save(ctx, order, "OrderCancelled")
@@ -66,7 +66,7 @@ func (o *orders) save(ctx context.Context, order Order, event outbox.EventType) 
 	})
 }
 
-// status is an order's.
+// status returns the status of an order.
 func (o *orders) status(ctx context.Context, id string) (string, error) {
 	var order Order
 	err := o.db.WithContext(ctx).Limit(1).Find(&order, "id = ?", id).Error

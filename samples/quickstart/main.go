@@ -1,4 +1,4 @@
-// Quickstart places orders in transactions and shows what becomes of their events.
+// Quickstart places orders in transactions and prints what happens to their events.
 package main
 
 import (
@@ -82,12 +82,15 @@ func onOrderPlaced(_ context.Context, o order, env outbox.Envelope) error {
 }
 
 func open(url string) (*sql.DB, error) {
+	driver, dsn := "sqlite", ""
 	if strings.HasPrefix(url, "postgres") {
-		return sql.Open("pgx", url)
-	} else if dsn, ok := strings.CutPrefix(url, "mysql://"); ok { // user:password@host/database
-		return sql.Open("mysql", strings.Replace(strings.Replace(dsn, "@", "@tcp(", 1), "/", ")/", 1))
+		driver, dsn = "pgx", url
+	} else if rest, ok := strings.CutPrefix(url, "mysql://"); ok { // user:password@host/database
+		driver, dsn = "mysql", strings.Replace(strings.Replace(rest, "@", "@tcp(", 1), "/", ")/", 1)
+	} else {
+		dsn = "file:" + must(os.MkdirTemp("", "quickstart")) + "/outbox.db?_pragma=busy_timeout(5000)&_txlock=immediate"
 	}
-	return sql.Open("sqlite", "file:"+must(os.MkdirTemp("", "quickstart"))+"/outbox.db?_pragma=busy_timeout(5000)&_txlock=immediate")
+	return sql.Open(driver, dsn)
 }
 
 func must[T any](v T, err error) T { check(err); return v }

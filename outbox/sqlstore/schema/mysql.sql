@@ -20,3 +20,12 @@ CREATE TABLE IF NOT EXISTS {table} (
   KEY {index:done} (status, done_at),
   KEY {index:age} (created_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+-- Which process holds the table.
+CREATE TABLE IF NOT EXISTS {control} (
+  kind       VARCHAR(16) NOT NULL,
+  name       VARCHAR(128) NOT NULL,
+  owner      VARCHAR(128),
+  value      TEXT,
+  expires_at DATETIME(6),
+  PRIMARY KEY (kind, name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -24,3 +24,12 @@ CREATE INDEX IF NOT EXISTS {index:done} ON {table} (COALESCE(done_at, created_at
 CREATE INDEX IF NOT EXISTS {index:dead} ON {table} (COALESCE(done_at, created_at), event_id) WHERE status = 3;
 -- Purging by age alone.
 CREATE INDEX IF NOT EXISTS {index:age} ON {table} (created_at);
+-- Which process holds the table.
+CREATE TABLE IF NOT EXISTS {control} (
+  kind       VARCHAR(16) NOT NULL,
+  name       VARCHAR(128) NOT NULL,
+  owner      VARCHAR(128),
+  value      TEXT,
+  expires_at TIMESTAMPTZ,
+  PRIMARY KEY (kind, name)
+);

@@ -25,3 +25,12 @@ CREATE INDEX IF NOT EXISTS {index:done} ON {unqualified} (COALESCE(done_at, crea
 CREATE INDEX IF NOT EXISTS {index:dead} ON {unqualified} (COALESCE(done_at, created_at), event_id) WHERE status = 3;
 -- Purging by age alone.
 CREATE INDEX IF NOT EXISTS {index:age} ON {unqualified} (created_at);
+-- Which process holds the table.
+CREATE TABLE IF NOT EXISTS {control} (
+  kind       VARCHAR(16) NOT NULL,
+  name       VARCHAR(128) NOT NULL,
+  owner      VARCHAR(128),
+  value      TEXT,
+  expires_at INTEGER,
+  PRIMARY KEY (kind, name)
+);

@@ -16,7 +16,7 @@ import (
 	_ "modernc.org/sqlite"             // the driver sqlite
 )
 
-// Kind is what a database is.
+// Kind is the kind of a database.
 type Kind string
 
 // The kinds.
@@ -30,12 +30,12 @@ const (
 type DB struct {
 	*sql.DB
 	Kind Kind
-	// Where says which database it is, without the password.
+	// Where is the address without the password, or the file.
 	Where string
 }
 
-// Open opens what the address names, postgres://… or mysql://…, or without one a
-// SQLite file, and waits until it answers.
+// Open opens the database at the address, postgres://… or mysql://…, or the SQLite
+// file if there is no address, and waits until it answers.
 func Open(ctx context.Context, address, file string) (*DB, error) {
 	db, err := open(address, file)
 	if err != nil {
@@ -54,32 +54,30 @@ func open(address, file string) (*DB, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		var wrong *url.Error // whose text has the address, and with it the password
+		var wrong *url.Error // its text contains the address, with the password
 		if errors.As(err, &wrong) {
 			err = wrong.Err
 		}
-		return nil, fmt.Errorf("the database's address is no URL: %w", err)
+		return nil, fmt.Errorf("the database's address is not a URL: %w", err)
 	}
 	switch u.Scheme {
 	case "postgres", "postgresql":
-		pool, err := sql.Open("pgx", address)
-		return opened(pool, err, Postgres, where(u))
+		return openPool("pgx", address, Postgres, where(u))
 	case "mysql", "mariadb":
-		pool, err := sql.Open("mysql", mysqlDSN(u))
-		return opened(pool, err, MySQL, where(u))
+		return openPool("mysql", mysqlDSN(u), MySQL, where(u))
 	default:
 		return nil, fmt.Errorf("the database's address begins with %q; known are postgres:// and mysql://", u.Scheme+"://")
 	}
 }
 
-// where is the address without what may be secret.
+// where returns the address without credentials.
 func where(u *url.URL) string {
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	return shown.String()
 }
 
-// TableOptions goes behind a CREATE TABLE: the default of a database of MySQL
-// may be a character set in which not every name can be written.
+// TableOptions follows a CREATE TABLE: a MySQL database may have a default
+// character set that cannot represent every name.
 func (db *DB) TableOptions() string {
 	if db.Kind == MySQL {
 		return " DEFAULT CHARACTER SET utf8mb4"
@@ -104,9 +102,10 @@ func mysqlDSN(u *url.URL) string {
 	return config.FormatDSN()
 }
 
-// opened sets the size of the pool: more connections than the server has work
-// for only wait for each other.
-func opened(pool *sql.DB, err error, kind Kind, where string) (*DB, error) {
+// openPool opens a pool of a limited size: more connections than the server has
+// work for only wait for each other.
+func openPool(driver, dsn string, kind Kind, where string) (*DB, error) {
+	pool, err := sql.Open(driver, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", where, err)
 	}
@@ -116,13 +115,13 @@ func opened(pool *sql.DB, err error, kind Kind, where string) (*DB, error) {
 }
 
 // openSQLite opens a file. SQLite has one writer at a time: with _txlock a
-// transaction waits for its turn when it begins, and not in its middle.
+// transaction waits for its turn at its beginning.
 func openSQLite(file string) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of the SQLite file: %w", err)
+		return nil, fmt.Errorf("creating the folder of the SQLite file: %w", err)
 	}
 	path := (&url.URL{Path: filepath.ToSlash(file)}).EscapedPath()
-	pool, err := sql.Open("sqlite", "file:"+path+
-		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=foreign_keys(1)&_txlock=immediate")
-	return opened(pool, err, SQLite, file)
+	return openPool("sqlite", "file:"+path+
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=foreign_keys(1)&_txlock=immediate",
+		SQLite, file)
 }

@@ -11,7 +11,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// Dialector has GORM use the pool.
+// Dialector returns GORM's dialector for the pool.
 func (db *DB) Dialector() gorm.Dialector {
 	switch db.Kind {
 	case Postgres:
@@ -23,7 +23,7 @@ func (db *DB) Dialector() gorm.Dialector {
 	}
 }
 
-// Dialect is bun's for the database.
+// Dialect returns bun's dialect for the database.
 func (db *DB) Dialect() schema.Dialect {
 	switch db.Kind {
 	case Postgres:

@@ -1,0 +1,170 @@
+package echomw
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// heldResponse is the writer below Echo's response. It holds the response back
+// until the transaction has ended. It has no Unwrap method, because
+// [http.ResponseController] would then write past it.
+type heldResponse struct {
+	http.ResponseWriter             // the one below
+	initial             http.Header // the headers before the handler ran
+	maxBuffer           int
+	// end ends the transaction of a response with this status. An error means
+	// that it did not commit.
+	end func(status int) error
+
+	status int         // zero until one is written
+	header http.Header // a copy of the headers, made when the status was written
+	body   bytes.Buffer
+	sent   bool  // what is written goes to the writer below
+	err    error // what is written is refused with this error
+}
+
+var errAnswered = errors.New("echomw: the request has been answered already")
+
+// holding reports whether the response still waits for the end of the
+// transaction.
+func (h *heldResponse) holding() bool { return !h.sent && h.err == nil }
+
+// WriteHeader implements [http.ResponseWriter]. Informational responses are not
+// held back.
+func (h *heldResponse) WriteHeader(status int) {
+	switch {
+	case h.err != nil:
+	case h.sent:
+		h.ResponseWriter.WriteHeader(status)
+	case status < 100 || status > 999:
+		// net/http would panic too, but only after the commit.
+		panic(fmt.Sprintf("echomw: invalid status %d", status))
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		h.ResponseWriter.WriteHeader(status)
+	case h.status == 0:
+		h.status, h.header = status, h.Header().Clone()
+	}
+}
+
+// Write implements [http.ResponseWriter]. A body that outgrows the buffer ends
+// the transaction.
+func (h *heldResponse) Write(b []byte) (int, error) {
+	if h.holding() {
+		if h.status == 0 {
+			h.WriteHeader(http.StatusOK)
+		}
+		if h.body.Len()+len(b) <= h.maxBuffer {
+			return h.body.Write(b)
+		}
+		if err := h.release(http.StatusOK); err != nil {
+			return 0, err
+		}
+	}
+	if h.err != nil {
+		return 0, h.err
+	}
+	return h.ResponseWriter.Write(b)
+}
+
+// release ends the transaction and sends what was held back. The status is for a
+// response that has none yet.
+func (h *heldResponse) release(status int) error {
+	if !h.holding() {
+		return h.err
+	}
+	if h.status != 0 {
+		status = h.status
+	}
+	if h.err = h.end(status); h.err != nil {
+		return h.err
+	}
+	h.sent = true
+	if h.status == 0 {
+		return nil
+	}
+	var late http.Header
+	if !maps.EqualFunc(h.header, h.Header(), slices.Equal) {
+		late = maps.Clone(h.Header())
+		h.setHeader(h.header)
+	}
+	h.ResponseWriter.WriteHeader(h.status)
+	var err error
+	if h.body.Len() > 0 {
+		_, err = h.ResponseWriter.Write(h.body.Bytes())
+		h.body = bytes.Buffer{}
+	}
+	maps.Copy(h.Header(), late) // they include the trailers
+	return err
+}
+
+// drop forgets what was held back, its headers included.
+func (h *heldResponse) drop() {
+	h.status, h.body = 0, bytes.Buffer{}
+	h.setHeader(h.initial)
+}
+
+// setHeader fills the header map, which belongs to the writer below.
+func (h *heldResponse) setHeader(header http.Header) {
+	clear(h.Header())
+	maps.Copy(h.Header(), header)
+}
+
+// FlushError is what [http.ResponseController] calls. It ends the transaction
+// first.
+func (h *heldResponse) FlushError() error {
+	if err := h.release(http.StatusOK); err != nil {
+		return err
+	}
+	return http.NewResponseController(h.ResponseWriter).Flush()
+}
+
+// Flush implements [http.Flusher].
+func (h *heldResponse) Flush() { _ = h.FlushError() }
+
+// Hijack implements [http.Hijacker]. It ends the transaction first, except on a
+// connection that cannot be hijacked, such as one of HTTP/2: the handler can
+// still answer that with an error.
+func (h *heldResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if !hijackable(h.ResponseWriter) {
+		return nil, nil, http.ErrNotSupported
+	}
+	if err := h.release(http.StatusSwitchingProtocols); err != nil {
+		return nil, nil, err
+	}
+	return http.NewResponseController(h.ResponseWriter).Hijack()
+}
+
+func hijackable(w http.ResponseWriter) bool {
+	for {
+		switch v := w.(type) {
+		case http.Hijacker:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = v.Unwrap()
+		default:
+			return false
+		}
+	}
+}
+
+// SetReadDeadline is for [http.ResponseController].
+func (h *heldResponse) SetReadDeadline(deadline time.Time) error {
+	return http.NewResponseController(h.ResponseWriter).SetReadDeadline(deadline)
+}
+
+// SetWriteDeadline is for [http.ResponseController].
+func (h *heldResponse) SetWriteDeadline(deadline time.Time) error {
+	return http.NewResponseController(h.ResponseWriter).SetWriteDeadline(deadline)
+}
+
+// EnableFullDuplex is for [http.ResponseController].
+func (h *heldResponse) EnableFullDuplex() error {
+	return http.NewResponseController(h.ResponseWriter).EnableFullDuplex()
+}

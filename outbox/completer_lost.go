@@ -1,0 +1,66 @@
+package outbox
+
+import "time"
+
+// stored lets go of deliveries whose outcomes are stored, or refused, and
+// reports both.
+func (c *completer) stored(group, lost []*delivery) {
+	c.d.track.release(group...)
+	if len(lost) > 0 {
+		c.d.metrics.LeaseLost(len(lost))
+		c.leaseLost.add(len(lost), logKeyOwner, c.d.names.owner, logKeyError, ErrLeaseLost.Error())
+	}
+	now := c.d.clock.Now()
+	for _, d := range group {
+		if len(lost) > 0 && lost[0] == d { // in the order of the group
+			lost = lost[1:]
+			continue
+		}
+		c.observe(d, now)
+	}
+}
+
+// shows reports whether a row stands as after that outcome. Only a statement
+// that was repeated has to ask: the first may have been carried out.
+func (s RowState) shows(outcome Outcome) bool {
+	if !s.Exists {
+		return outcome == OutcomeDelete
+	}
+	switch outcome {
+	case OutcomeDone:
+		return s.Status == StatusDone
+	case OutcomeDead:
+		return s.Status == StatusDead
+	case OutcomeRetry:
+		return s.Status == StatusRetry && s.Lease == ""
+	case OutcomeDeferred:
+		return s.Status == StatusNew && s.Lease == ""
+	case OutcomeReleased:
+		return s.Lease == ""
+	default:
+		return false
+	}
+}
+
+// final reports whether the row is at its end: it will not be claimed again.
+func (o Outcome) final() bool {
+	return o == OutcomeDone || o == OutcomeDelete || o == OutcomeDead
+}
+
+func (c *completer) observe(d *delivery, now time.Time) {
+	m := c.d.metrics
+	switch d.outcome {
+	case OutcomeDone, OutcomeDelete:
+		m.Delivered(kindOf(d.env), now.Sub(d.env.OccurredAt))
+	case OutcomeRetry:
+		m.Failed(kindOf(d.env))
+		c.d.dueAt(d.next)
+	case OutcomeDeferred:
+		m.Deferred(kindOf(d.env))
+		c.d.dueAt(d.next)
+	case OutcomeDead:
+		m.Died(kindOf(d.env))
+		c.d.log.Error("outbox: event is dead", deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)
+	case OutcomeReleased:
+	}
+}

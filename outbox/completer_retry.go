@@ -1,0 +1,151 @@
+package outbox
+
+import (
+	"slices"
+	"time"
+)
+
+// outcomes are the kinds in the order in which they are stored.
+var outcomes = [...]Outcome{OutcomeDone, OutcomeDelete, OutcomeDeferred, OutcomeRetry, OutcomeDead}
+
+// persist stores a batch, one statement for each kind of outcome in it.
+func (c *completer) persist(batch []*delivery) {
+	byOutcome(batch, c.persistGroup)
+	c.d.tellDepths()
+}
+
+func byOutcome(batch []*delivery, store func(Outcome, []*delivery)) {
+	group := make([]*delivery, 0, len(batch))
+	for _, outcome := range outcomes {
+		group = group[:0]
+		for _, d := range batch {
+			if d.outcome == outcome {
+				group = append(group, d)
+			}
+		}
+		if len(group) > 0 {
+			store(outcome, group)
+		}
+	}
+}
+
+// persistGroup tries a few times, or once if that took long, then sets aside what
+// cannot be stored. When too much is aside already it goes on trying.
+func (c *completer) persistGroup(outcome Outcome, group []*delivery) {
+	pause := completerMinPause
+	for try := 1; ; try++ {
+		began := time.Now()
+		err := c.storeGroup(outcome, group, c.patience.now())
+		if err == nil {
+			return
+		}
+		c.unstored.add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
+		if slow := time.Since(began) >= minPatience/2; slow || try >= completerTries {
+			group = c.persistParts(outcome, group)
+			if c.ctx.Err() != nil || len(c.aside)+len(group) <= completerAside {
+				c.setAside(group)
+				return
+			}
+			c.retryAside()
+		}
+		sleep(c.ctx, pause)
+		pause = min(2*pause, completerMaxPause)
+	}
+}
+
+// storeGroup stores outcomes in one statement. What the answer took says how much
+// patience the next one needs. What this node claimed again meanwhile is set
+// aside, to be stored under its new lease.
+func (c *completer) storeGroup(outcome Outcome, group []*delivery, limit time.Duration) error {
+	began := time.Now()
+	lost, again, err := c.mark(c.ctx, outcome, group, limit)
+	if err != nil {
+		return err
+	}
+	c.patience.took(time.Since(began), nil)
+	if len(again) > 0 {
+		c.setAside(again)
+		group = slices.DeleteFunc(slices.Clone(group), func(d *delivery) bool { return slices.Contains(again, d) })
+	}
+	c.stored(group, lost)
+	if len(c.aside) == 0 {
+		c.unstored.end()
+	}
+	return nil
+}
+
+// persistParts stores what it can of a group that failed as a whole, and returns
+// the rest. When nothing of it can be stored it is rather the database that is
+// slow, and the next statements get more time.
+func (c *completer) persistParts(outcome Outcome, group []*delivery) []*delivery {
+	if len(group) == 1 {
+		return slices.Clone(group)
+	}
+	size, failed := completerPart, 0
+	if len(group) <= size {
+		size = 1
+	}
+	left := c.persistEach(outcome, group, size, &failed)
+	if len(left) == len(group) {
+		c.patience.grow()
+	}
+	return left
+}
+
+// persistEach stores a group in parts, those that fail one by one, and returns
+// what is left: the outcomes that failed, and behind the second of them what was
+// not tried. That comes first another time.
+func (c *completer) persistEach(outcome Outcome, group []*delivery, size int, failed *int) []*delivery {
+	var left []*delivery
+	for len(group) > 0 && *failed < 2 {
+		part := group[:min(size, len(group))]
+		group = group[len(part):]
+		switch err := c.storeGroup(outcome, part, c.patience.now()/2); {
+		case err == nil:
+		case len(part) == 1:
+			*failed++
+			left = append(left, part[0])
+		default:
+			left = append(left, c.persistEach(outcome, part, 1, failed)...)
+		}
+	}
+	return append(slices.Clone(group), left...)
+}
+
+func (c *completer) setAside(group []*delivery) {
+	c.pause = max(c.pause, completerMinPause)
+	c.aside = append(c.aside, group...)
+}
+
+// retryAside tries the outcomes that were set aside. The others wait meanwhile,
+// so it takes little time, and comes again the later the more it took.
+func (c *completer) retryAside() {
+	if len(c.aside) == 0 {
+		return
+	}
+	began, again := time.Now(), c.aside
+	c.aside, c.pause = nil, min(2*c.pause, completerMaxPause)
+	byOutcome(again, func(outcome Outcome, group []*delivery) {
+		err := c.storeGroup(outcome, group, c.asidePatience(len(again)))
+		if err == nil {
+			return
+		}
+		c.unstored.add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
+		c.setAside(c.persistParts(outcome, group))
+	})
+	c.pause = max(c.pause, min(4*time.Since(began), completerSlowest))
+	if len(c.aside) == 0 {
+		c.pause = 0
+	}
+	c.d.tellDepths()
+}
+
+// asidePatience is that for outcomes that were set aside. One that fails alone
+// gets more each time, for nothing else may ever tell that the database is slow.
+func (c *completer) asidePatience(n int) time.Duration {
+	half := c.patience.now() / 2
+	if n > 1 {
+		return half
+	}
+	return min(max(c.pause/2, half), completerAlone)
+}

@@ -1,0 +1,150 @@
+package conformance
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var checkTests = []storeTest{
+	{"ATableThatIsRightPasses", checkPasses},
+}
+
+var holdTests = []storeTest{
+	{"AFreeTableIsTaken", holdFree},
+	{"TheHolderKeepsIt", holdKeeps},
+	{"AnotherIsRefusedAndToldWhoHoldsIt", holdRefuses},
+	{"AnExpiredHoldIsTakenOver", holdExpires},
+	{"AReleasedTableIsFree", holdReleased},
+	{"OnlyTheHolderReleases", holdReleasedByAnother},
+	{"OfManyAtOnceOneHasIt", holdConcurrently},
+}
+
+func checkPasses(s *storeSuite) {
+	s.ok("Check", s.Store.Check(s.ctx, s.DB, false))
+	s.ok("Check for claims", s.Store.Check(s.ctx, s.DB, true))
+	s.count("rows", s.pollAt(later).Len(), 0)
+}
+
+// holds lets an owner ask for the table, and compares the answer.
+func (s *storeSuite) holds(owner string, d time.Duration, want outbox.TableHolder) {
+	s.t.Helper()
+	got, err := s.Store.HoldTable(s.ctx, s.DB, owner, d)
+	s.ok("HoldTable", err)
+	if got != want {
+		s.t.Fatalf("HoldTable of %s returns %+v, want %+v", owner, got, want)
+	}
+}
+
+func (s *storeSuite) releases(owner string) {
+	s.t.Helper()
+	s.ok("ReleaseTable", s.Store.ReleaseTable(s.ctx, s.DB, owner))
+}
+
+// expired waits until a hold of the given time, which began before, is over.
+func (s *storeSuite) expired(d time.Duration) {
+	s.t.Helper()
+	end := s.now().Add(d + clockSlack)
+	s.eventually("the hold expires", func() bool { return s.now().After(end) })
+}
+
+func holdFree(s *storeSuite) {
+	s.releases("node-1") // nothing there yet
+	longest := strings.Repeat("é", 128)
+	s.holds(longest, time.Hour, outbox.TableHolder{Owner: longest})
+	s.releases(longest)
+}
+
+func holdKeeps(s *storeSuite) {
+	for range 3 {
+		s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"})
+	}
+	s.holds("node-1", time.Millisecond, outbox.TableHolder{Owner: "node-1"})
+	s.expired(time.Millisecond)
+	s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"}) // expired, and still its own
+	s.holds("node-2", time.Hour, outbox.TableHolder{Owner: "node-1"})
+}
+
+func holdRefuses(s *storeSuite) {
+	s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"})
+	s.holds("node-2", time.Hour, outbox.TableHolder{Owner: "node-1"})
+	s.holds("node-2", 0, outbox.TableHolder{Owner: "node-1"})
+	s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"})
+}
+
+func holdExpires(s *storeSuite) {
+	s.holds("node-1", time.Millisecond, outbox.TableHolder{Owner: "node-1"})
+	s.expired(time.Millisecond)
+	s.holds("node-2", time.Hour, outbox.TableHolder{Owner: "node-2", Died: "node-1"})
+	s.holds("node-2", time.Hour, outbox.TableHolder{Owner: "node-2"}) // said once
+	s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-2"})
+}
+
+func holdReleased(s *storeSuite) {
+	s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"})
+	s.releases("node-1")
+	s.holds("node-2", time.Hour, outbox.TableHolder{Owner: "node-2"}) // the other did not die
+	s.releases("node-2")
+	s.releases("node-2")
+	s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"})
+}
+
+func holdReleasedByAnother(s *storeSuite) {
+	s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"})
+	s.releases("node-2")
+	s.holds("node-2", time.Hour, outbox.TableHolder{Owner: "node-1"})
+}
+
+// holdConcurrently has many ask at once, for a table that is free and for one
+// whose hold expired.
+func holdConcurrently(s *storeSuite) {
+	const callers = 6
+	died := ""
+	for range 5 {
+		var (
+			wg      sync.WaitGroup
+			start   = make(chan struct{})
+			answers [callers]outbox.TableHolder
+			errs    [callers]error
+		)
+		for i := range callers {
+			wg.Go(func() {
+				<-start
+				answers[i], errs[i] = s.Store.HoldTable(s.ctx, s.DB, callerName(i), time.Hour)
+			})
+		}
+		close(start)
+		wg.Wait()
+		held := ""
+		for i := range callers {
+			s.ok("HoldTable", errs[i])
+			if answers[i].Owner != callerName(i) {
+				continue
+			}
+			if held != "" {
+				s.t.Fatalf("%s and %s both hold the table", held, callerName(i))
+			}
+			held = callerName(i)
+			if answers[i].Died != died {
+				s.t.Fatalf("the one that took the table says that %q died, want %q", answers[i].Died, died)
+			}
+		}
+		if held == "" {
+			s.t.Fatalf("none of them holds the table: %+v", answers)
+		}
+		for i := range callers {
+			if answers[i].Owner != held {
+				s.t.Errorf("%s is told that %q holds the table, want %s", callerName(i), answers[i].Owner, held)
+			}
+		}
+		s.holds(held, time.Millisecond, outbox.TableHolder{Owner: held})
+		s.expired(time.Millisecond)
+		s.holds("last", time.Millisecond, outbox.TableHolder{Owner: "last", Died: held})
+		s.expired(time.Millisecond)
+		died = "last"
+	}
+}
+
+func callerName(i int) string { return "node-" + string(rune('a'+i)) }

@@ -1,0 +1,89 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Close stops accepting events, lets the queued ones be delivered for
+// DrainTimeout, then cancels the listeners' context and gives the rest back.
+// Listeners that return neither then nor in another DrainTimeout and a second
+// are left alone, for nothing can end them, and the error says so. When ctx ends
+// earlier, their context is cancelled at once; they have as long to return all
+// the same. Storing the last outcomes may take another DrainTimeout. Closing
+// again waits for the first close, whatever its own ctx, and returns its error. A
+// listener that calls Close waits for itself, until that time is up.
+func (d *Dispatcher) Close(ctx context.Context) error {
+	d.closing.Do(func() { go d.shutdown(ctx) })
+	<-d.closed
+	return d.err
+}
+
+func (d *Dispatcher) shutdown(ctx context.Context) {
+	defer close(d.closed)
+	defer d.policyPanics.flush()
+	defer d.drops.flush()
+	d.mu.Lock()
+	was := d.state
+	d.state = stopped
+	d.mu.Unlock()
+	if was != running {
+		d.cancelListeners()
+		return
+	}
+	close(d.quit)
+	idle := make(chan struct{})
+	go func() { d.workers.Wait(); close(idle) }()
+
+	var errs []error
+	if !waitFor(ctx, idle, d.opts.DrainTimeout) {
+		close(d.abort)
+		d.cancelListeners()
+		d.giveBack()
+		if !waitFor(context.Background(), idle, d.opts.DrainTimeout+closeGrace) {
+			errs = append(errs, errors.New("outbox: closing the dispatcher: listeners still run although their context was cancelled; their events will be delivered again"))
+		}
+	}
+	d.cancelListeners()
+	d.giveBack()        // what came after the workers had looked
+	d.complete.refuse() // what a listener that still runs answers comes too late
+	d.keeper.close()
+	unstored := d.complete.close(d.opts.DrainTimeout)
+	unreleased := d.releaser.close(d.opts.DrainTimeout)
+	if unstored > 0 {
+		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d outcomes could not be stored; their events will be delivered again", unstored))
+	}
+	if unreleased > 0 {
+		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d leases could not be given back; other nodes deliver their events when the leases expire, %s after they began", unreleased, d.lockTimeout))
+	}
+	d.err = errors.Join(errs...)
+}
+
+// giveBack lets go of what is still queued.
+func (d *Dispatcher) giveBack() {
+	var left []*delivery
+	for dl := d.takeLeft(); dl != nil; dl = d.takeLeft() {
+		left = append(left, dl)
+	}
+	d.letGo(left...)
+}
+
+// waitFor waits until done is closed; false when ctx or the time ends first.
+func waitFor(ctx context.Context, done <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

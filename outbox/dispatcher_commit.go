@@ -1,0 +1,145 @@
+package outbox
+
+import "time"
+
+// pending are the deliveries of one write, from before its rows are inserted
+// until its transaction has ended.
+type pending struct {
+	envs  []Envelope
+	due   time.Time // events that are available later are left to the poller
+	lease string    // of the rows that are due; empty: none
+	ds    []delivery
+	began time.Time // before the lease did
+}
+
+// reserve keeps the poller's hands off the events of an open transaction: on
+// this node through the tracker, on others through a lease. What the hot queue
+// has no room for is left to the poller from the start. A lease is for the whole
+// write: a part of it could not be told from the rest.
+func (d *Dispatcher) reserve(p *pending) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	room := cap(d.hot) - len(d.hot)
+	if d.state != running || room == 0 || !d.holds() || d.claims && len(p.envs) > room {
+		return
+	}
+	if d.claims {
+		p.lease = d.names.next()
+	}
+	p.began = time.Now()
+	p.ds = make([]delivery, 0, min(len(p.envs), room))
+	for i := range p.envs {
+		if env := &p.envs[i]; len(p.ds) < room && p.isDue(env) {
+			p.ds = append(p.ds, delivery{env: env, lease: p.lease})
+		}
+	}
+	d.track.reserve(p.ds)
+}
+
+func (p *pending) isDue(env *Envelope) bool { return !env.AvailableAt.After(p.due) }
+
+// unreserve lets go of the events of a transaction that was rolled back.
+func (d *Dispatcher) unreserve(p *pending) { d.track.unreserve(p.ds) }
+
+// doubt lets go of the events of a transaction of which nobody knows whether it
+// was committed, so that any node takes those that were.
+func (d *Dispatcher) doubt(p *pending) {
+	d.track.unreserve(p.ds)
+	if p.lease != "" {
+		d.releaser.doubt(p.leases(p.ds), p.began)
+	}
+}
+
+// committed takes the events of a committed transaction into the hot queue,
+// without waiting.
+func (d *Dispatcher) committed(p *pending) {
+	// After half of its time the lease may end before the delivery does.
+	fresh := p.lease == "" || time.Since(p.began) < d.lockTimeout/2
+	left := p.ds
+	var dropped []delivery
+	late := 0 // not reserved
+	for i := range p.envs {
+		env := &p.envs[i]
+		switch {
+		case !p.isDue(env):
+			d.metrics.HotSkippedDelayed(kindOf(env))
+			d.dueAt(env.AvailableAt)
+		case len(left) == 0:
+			d.metrics.HotDropped(kindOf(env))
+			late++
+		default:
+			if kind := kindOf(env); fresh && d.promote(&left[0]) {
+				d.metrics.HotEnqueued(kind)
+			} else {
+				d.metrics.HotDropped(kind)
+				dropped = append(dropped, left[0])
+			}
+			left = left[1:]
+		}
+	}
+	if len(dropped)+late == 0 {
+		return
+	}
+	d.track.unreserve(p.ds)
+	d.releaser.release(p.leases(dropped))
+	if d.holder != nil && d.holder.standby.Load() {
+		return // as it should be
+	}
+	d.tellDepths()
+	d.drops.add(len(dropped) + late)
+	d.wakePoller()
+}
+
+// leases are those of the rows of some of the deliveries.
+func (p *pending) leases(ds []delivery) []Lease {
+	if p.lease == "" {
+		return nil
+	}
+	leases := make([]Lease, len(ds))
+	for i := range ds {
+		leases[i] = Lease{ds[i].id(), p.lease}
+	}
+	return leases
+}
+
+// promote moves a reserved event into the hot queue.
+func (d *Dispatcher) promote(dl *delivery) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.state != running || !d.track.promote(dl) {
+		return false
+	}
+	if offer(d.hot, dl) {
+		return true
+	}
+	d.track.release(dl)
+	return false
+}
+
+// wakePoller tells the poller that there is something to read now.
+func (d *Dispatcher) wakePoller() {
+	if p := d.poller.Load(); p != nil {
+		p.Wake()
+	}
+}
+
+// dueAt tells the poller of a time at which an event becomes due.
+func (d *Dispatcher) dueAt(t time.Time) {
+	if p := d.poller.Load(); p != nil {
+		p.DueAt(t)
+	}
+}
+
+// tellDepths reports how full the queues are: with each batch of outcomes, when
+// an event is dropped, and, for workers that hang, with each cycle of the poller.
+func (d *Dispatcher) tellDepths() { d.metrics.QueueDepths(d.depths()) }
+
+// bind tells the dispatcher of its poller, which reads so many rows at once.
+func (d *Dispatcher) bind(p *Poller, batch int) {
+	d.poller.Store(p)
+	d.lowWater = cap(d.cold) - wantedRoom(batch, cap(d.cold))
+}
+
+// wantedRoom is how much of the cold queue is to be free before the poller asks
+// again: a batch, but no more than half, so that workers do not run dry.
+func wantedRoom(batch, capacity int) int { return max(1, min(batch, capacity/2)) }

@@ -1,0 +1,132 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// Delivery is what came of delivering one event.
+type Delivery struct {
+	// Envelope is the event as its listener got it.
+	Envelope Envelope
+	// Status is what the row becomes. NEW means deferred, or given back because
+	// the dispatcher shut down.
+	Status Status
+	// NextAt is when a RETRY or deferred event is due again.
+	NextAt time.Time
+	// Err is the failure, [ErrUnroutable], or nil.
+	Err error
+}
+
+func (d *delivery) public() Delivery {
+	p := Delivery{Envelope: *d.env, Err: d.err}
+	switch d.outcome {
+	case OutcomeDone, OutcomeDelete:
+		p.Status = StatusDone
+	case OutcomeRetry:
+		p.Status, p.NextAt = StatusRetry, d.next
+	case OutcomeDead:
+		p.Status = StatusDead
+	case OutcomeDeferred:
+		p.Status, p.NextAt = StatusNew, d.next
+	case OutcomeReleased:
+		p.Status = StatusNew
+	}
+	return p
+}
+
+// errExhausted is why an event dies without another delivery: it had as many as
+// it may have, and the process died during the last.
+var errExhausted = errors.New("no attempts left: the last ones ended without an outcome, as when the process dies during a delivery")
+
+// deliver runs interceptors and listener and decides what becomes of the event.
+func (d *Dispatcher) deliver(ctx context.Context, dl *delivery) {
+	if d.exhausted(dl.env.Attempts) {
+		d.die(dl, causeOf(errExhausted), false)
+		return
+	}
+	if d.opts.ListenerTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.opts.ListenerTimeout)
+		defer cancel()
+	}
+	start := time.Now()
+	res, err := d.chain.OnEvent(ctx, *dl.env)
+	d.metrics.ListenerRan(kindOf(dl.env), time.Since(start))
+	d.decide(dl, res, err)
+}
+
+// exhausted reports whether an event had all of its deliveries, those included
+// during which a process died. A process that dies with an event in its queue
+// counts as one too, so with a limit of one there is a second delivery.
+func (d *Dispatcher) exhausted(attempts int) bool { return attempts >= max(d.opts.MaxAttempts, 2) }
+
+// decide turns a listener's answer into an outcome.
+func (d *Dispatcher) decide(dl *delivery, res Result, err error) {
+	c := causeOf(err)
+	dl.err, dl.panicked = c.err, c.panicked
+	switch dl.outcome = outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, res, c); dl.outcome {
+	case OutcomeDeferred:
+		delay := d.opts.OnUnroutable.deferFor
+		if c.err == nil {
+			delay, _ = res.RetryAfter()
+		}
+		dl.next = dueTime(d.clock.Now(), delay)
+	case OutcomeDead:
+		d.died(dl, res, c)
+	case OutcomeRetry:
+		dl.next, dl.reason, dl.attempts = dueTime(d.clock.Now(), d.delay(dl.env, c)), errorText(c.text), dl.env.Attempts+1
+	case OutcomeReleased:
+	default:
+		dl.outcome = d.doneOutcome
+	}
+}
+
+// died is the death of an event by its listener's answer. Only a failure that
+// another attempt might have mended counts as one.
+func (d *Dispatcher) died(dl *delivery, res Result, c cause) {
+	if c.err == nil {
+		reason, _ := res.Dead()
+		if reason == "" {
+			reason = "the listener gave no reason"
+		}
+		c = causeOf(errors.New(reason))
+		d.die(dl, c, false)
+		return
+	}
+	d.die(dl, c, !c.unrecoverable && !c.unroutable)
+}
+
+func (d *Dispatcher) die(dl *delivery, c cause, countAttempt bool) {
+	dl.outcome, dl.err, dl.panicked, dl.reason = OutcomeDead, c.err, c.panicked, errorText(c.text)
+	if countAttempt {
+		dl.attempts = dl.env.Attempts + 1
+	}
+}
+
+// delay is how long a failed event waits: as long as the error says, else as the
+// policy does.
+func (d *Dispatcher) delay(env *Envelope, c cause) time.Duration {
+	if c.retry != nil {
+		return max(c.retry.Delay, 0)
+	}
+	return max(d.retryDelay(env.Attempts+1), 0)
+}
+
+// retryDelay asks the policy, and does without it when it panics.
+func (d *Dispatcher) retryDelay(attempt int) (delay time.Duration) {
+	defer func() {
+		if r := recover(); r != nil {
+			d.policyPanics.add(1, logKeyError, fmt.Sprint(r), logKeyAttempts, attempt, logKeyStack, string(debug.Stack()))
+			delay = DefaultRetryMax
+		}
+	}()
+	return d.retry.Delay(attempt)
+}
+
+func kindOf(env *Envelope) EventKind {
+	return EventKind{AggregateType: env.AggregateType, EventType: env.EventType}
+}

@@ -1,0 +1,136 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of the holder.
+const (
+	holdTime     = 8 * time.Second // the hold, unless it is renewed
+	holdRenew    = 2 * time.Second // between renewals
+	holdWait     = time.Second     // between a standby's tries, and after a failure
+	holdPatience = 2 * time.Second // one statement
+)
+
+// holder keeps the table for one process in the modes without leases. The
+// process that holds it delivers; another one writes, and waits as a standby. The
+// hold is a row in the control table, on the database's clock. A process that
+// could not renew it for as long as it lasts does not deliver until it has it
+// again.
+type holder struct {
+	db    DB
+	store Store
+	owner string
+	log   *slog.Logger
+	// gained is called when this process begins to hold the table; died says that
+	// the process before did not give it up.
+	gained func(died bool)
+
+	failing burst
+
+	epoch time.Time
+	until atomic.Int64 // of the hold, since epoch, by this process's clock
+	// standby: another process held the table at the last try.
+	standby atomic.Bool
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    chan struct{} // nil: it was not started
+
+	// These belong to the goroutine that tries.
+	held    bool   // at the last try
+	failed  bool   // the last try
+	waiting string // who held the table at the last try
+}
+
+func newHolder(db DB, store Store, log *slog.Logger, gained func(died bool)) *holder {
+	h := &holder{db: db, store: store, owner: newOwner(), log: log, gained: gained, epoch: time.Now()}
+	h.failing = burst{
+		log: log, level: slog.LevelError, message: "outbox: the hold on the table could not be renewed, trying again",
+		ended: "outbox: the hold on the table is renewed again",
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+// holds reports whether this process may deliver now.
+func (h *holder) holds() bool { return int64(time.Since(h.epoch)) < h.until.Load() }
+
+// start tries once, so that a process that is alone delivers at once.
+func (h *holder) start(ctx context.Context) error {
+	if err := h.try(ctx); err != nil {
+		return err
+	}
+	h.done = make(chan struct{})
+	go h.run()
+	return nil
+}
+
+func (h *holder) run() {
+	defer close(h.done)
+	for {
+		pause := holdWait
+		if h.held && !h.failed {
+			pause = holdRenew
+		}
+		sleep(h.ctx, pause)
+		if h.ctx.Err() != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(h.ctx, holdPatience)
+		err := h.try(ctx)
+		cancel()
+		if h.failed = err != nil; h.failed {
+			h.failing.add(1, logKeyError, err.Error())
+		} else {
+			h.failing.end()
+		}
+	}
+}
+
+// try takes or renews the hold.
+func (h *holder) try(ctx context.Context) error {
+	began := time.Since(h.epoch)
+	now, err := h.store.HoldTable(ctx, h.db, h.owner, holdTime)
+	if err != nil {
+		return err
+	}
+	if now.Owner != h.owner {
+		if h.waiting != now.Owner {
+			h.log.Info("outbox: another process delivers from the table, this one waits as a standby", logKeyHolder, now.Owner, logKeyOwner, h.owner)
+		}
+		h.held, h.waiting = false, now.Owner
+		h.until.Store(0)
+		h.standby.Store(true)
+		return nil
+	}
+	h.standby.Store(false)
+	lapsed := !h.holds()
+	h.until.Store(int64(began + holdTime))
+	if h.waiting != "" {
+		h.log.Info("outbox: this process delivers from the table now", logKeyOwner, h.owner, logKeyHolder, h.waiting, logKeyDied, now.Died != "")
+	}
+	h.held, h.waiting = true, ""
+	if lapsed {
+		h.gained(now.Died != "")
+	}
+	return nil
+}
+
+// close gives the table up for a process that waits.
+func (h *holder) close(ctx context.Context) error {
+	h.cancel()
+	if h.done == nil {
+		return nil
+	}
+	<-h.done
+	h.failing.flush()
+	if h.until.Swap(0) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdPatience)
+	defer cancel()
+	return h.store.ReleaseTable(ctx, h.db, h.owner)
+}

@@ -1,0 +1,206 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// holdModes are the modes in which one process at a time delivers.
+var holdModes = map[string]outbox.Mode{
+	"single node": outbox.SingleNode{},
+	"ordered":     outbox.Ordered{},
+}
+
+func eachHoldMode(t *testing.T, fn func(t *testing.T, mode outbox.Mode)) {
+	t.Helper()
+	for name, mode := range holdModes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { fn(t, mode) })
+		})
+	}
+}
+
+// by is a listener that says who delivered.
+func by(name string, got chan<- string) func(context.Context, outbox.Envelope) (outbox.Result, error) {
+	return func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		got <- name + " " + env.EventID
+		return outbox.Done(), nil
+	}
+}
+
+func TestASecondProcessWritesAndWaits(t *testing.T) {
+	t.Parallel()
+	eachHoldMode(t, func(t *testing.T, mode outbox.Mode) {
+		store, got, book := outboxtest.NewStore(), make(chan string, 10), &logbook{}
+		first := start(t, outbox.Config{Store: store, Mode: mode}, by("first", got))
+		second := start(t, outbox.Config{Store: store, Mode: mode, Logger: slog.New(book)}, by("second", got))
+		require.Len(t, book.about("waits as a standby"), 1)
+		second.write(said("1"))
+		require.Equal(t, "first 1", <-got, "the poller of the first")
+		time.Sleep(time.Hour)
+		require.Empty(t, book.problems())
+		require.Len(t, book.about("standby"), 1)
+
+		closing := time.Now()
+		require.NoError(t, first.Close(t.Context()))
+		second.write(said("2"))
+		require.Equal(t, "second 2", <-got)
+		require.Less(t, time.Since(closing), 2*time.Second)
+		require.Len(t, book.about("delivers from the table now"), 1)
+		row := second.await("2", outbox.StatusDone)
+		require.Zero(t, row.Attempts, "nothing died")
+		require.NoError(t, second.Close(t.Context()))
+	})
+}
+
+// cut is a process's way to its store that ends when the process dies, or is away
+// for a while.
+type cut struct {
+	*outboxtest.Store
+	away atomic.Bool
+}
+
+var errAway = errors.New("the database is away")
+
+func (s *cut) memory() *outboxtest.Store { return s.Store }
+
+func (s *cut) HoldTable(ctx context.Context, db outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
+	if s.away.Load() {
+		return outbox.TableHolder{}, errAway
+	}
+	return s.Store.HoldTable(ctx, db, owner, d)
+}
+
+func (s *cut) ReleaseTable(ctx context.Context, db outbox.DB, owner string) error {
+	if s.away.Load() {
+		return errAway
+	}
+	return s.Store.ReleaseTable(ctx, db, owner)
+}
+
+func (s *cut) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	if s.away.Load() {
+		return outbox.Batch{}, errAway
+	}
+	return s.Store.Poll(ctx, db, q)
+}
+
+func (s *cut) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	if s.away.Load() {
+		return outbox.Batch{}, errAway
+	}
+	return s.Store.Claim(ctx, db, q)
+}
+
+func (s *cut) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) error {
+	if s.away.Load() {
+		return errAway
+	}
+	return s.Store.Renew(ctx, db, leases)
+}
+
+func (s *cut) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	if s.away.Load() {
+		return nil, errAway
+	}
+	return s.Store.Mark(ctx, db, outcome, marks)
+}
+
+func TestAStandbyTakesOverWhenTheProcessDies(t *testing.T) {
+	t.Parallel()
+	eachHoldMode(t, func(t *testing.T, mode outbox.Mode) {
+		store, got := &cut{Store: outboxtest.NewStore()}, make(chan string, 10)
+		first := start(t, outbox.Config{Store: store, Mode: mode}, by("first", got))
+		second := start(t, outbox.Config{Store: store.Store, Mode: mode}, by("second", got))
+		store.away.Store(true)
+		died := time.Now()
+		second.write(said("1"))
+		require.Equal(t, "second 1", <-got)
+		require.Less(t, time.Since(died), 10*time.Second)
+		require.Equal(t, 1, second.await("1", outbox.StatusDone).Attempts, "it may have been in the hands of the first")
+		second.write(said("2"))
+		require.Equal(t, "second 2", <-got)
+		require.Zero(t, second.await("2", outbox.StatusDone).Attempts)
+		require.NoError(t, second.Close(t.Context()))
+		_ = first.Close(t.Context())
+	})
+}
+
+// A process loses its way to the database for longer than its hold, while events
+// are queued: it delivers none of them before it has the table again.
+func TestAProcessThatLostTheTableDeliversNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, got := &cut{Store: outboxtest.NewStore()}, make(chan string, 100)
+		release := make(chan struct{})
+		first := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{Workers: 1}}},
+			func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				got <- "first " + env.EventID
+				<-release
+				return outbox.Done(), nil
+			})
+		second := start(t, outbox.Config{Store: store.Store, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{Workers: 1}}}, by("second", got))
+		ids := named("e", 20)
+		for _, id := range ids {
+			time.Sleep(time.Millisecond)
+			first.write(said(id))
+		}
+		require.Equal(t, "first e0000", <-got)
+		store.away.Store(true)
+		for _, id := range ids { // e0000, too: nobody knows that it is being delivered
+			require.Equal(t, "second "+id, <-got)
+		}
+		synctest.Wait()
+		close(release)
+		store.away.Store(false)
+		time.Sleep(time.Minute)
+		require.Empty(t, got, "what was queued is not delivered a second time")
+		require.NoError(t, second.Close(t.Context()))
+		first.write(said("after"))
+		require.Equal(t, "first after", <-got)
+		require.NoError(t, first.Close(t.Context()))
+	})
+}
+
+// A hold that could not be renewed in time is renewed when the database answers:
+// nothing else took the table, and nothing died.
+func TestAHoldThatLapsedIsTakenAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, got, book := &cut{Store: outboxtest.NewStore()}, make(chan string, 10), &logbook{}
+		e := start(t, outbox.Config{Store: store, Logger: slog.New(book)}, by("it", got))
+		store.away.Store(true)
+		time.Sleep(time.Minute)
+		e.write(said("1"))
+		synctest.Wait()
+		require.Empty(t, got)
+		store.away.Store(false)
+		require.Equal(t, "it 1", <-got)
+		require.Zero(t, e.await("1", outbox.StatusDone).Attempts)
+		require.NoError(t, e.Close(t.Context()))
+		require.Len(t, book.about("hold on the table could not be renewed"), 2, "at the start and after a minute")
+		require.Len(t, book.about("hold on the table is renewed again"), 1)
+	})
+}
+
+func TestStartFailsWhenTheTableCannotBeHeld(t *testing.T) {
+	t.Parallel()
+	store := &cut{Store: outboxtest.NewStore()}
+	store.away.Store(true)
+	e := build(t, outbox.Config{Store: store}, nil)
+	require.ErrorIs(t, e.Start(t.Context()), errAway)
+	store.away.Store(false)
+	require.NoError(t, e.Start(t.Context()), "it may be tried again")
+	require.NoError(t, e.Close(t.Context()))
+}

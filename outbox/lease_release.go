@@ -1,0 +1,252 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Limits of the lease releaser.
+const (
+	releaseBatch   = 500                   // leases in one statement
+	releasePause   = 10 * time.Millisecond // until the second try
+	releaseTimeout = 2 * time.Second       // one statement: a row may be locked by what is in doubt
+	releaseLimit   = 100_000               // leases kept at once
+	lateTimeout    = 5 * time.Second       // leases given back after closing
+)
+
+// leaseReleaser gives leases back: of events that no listener had, and of events
+// of which nobody knows whether they were committed. For those the server may
+// still be at the COMMIT, so that there is no row to release yet. What does not
+// take effect is tried again, after 10 ms, 100 ms, 1 s, and then ever more
+// rarely for as long as the lease lasts. A release that is repeated, or carried
+// out late, changes nothing but its own lease. The releaser has a goroutine of
+// its own, for a statement on a row that is locked would hold up the outcomes.
+type leaseReleaser struct {
+	d       *Dispatcher
+	db      DB
+	store   Store
+	expired burst
+
+	ctx    context.Context // of the statements; it ends when closing gives up
+	cancel context.CancelFunc
+	stop   chan struct{} // closed: try once more and end
+	done   chan struct{}
+	woken  chan struct{}
+
+	held []*releasing // belongs to run
+	lost int          // leases given up at closing; for close
+
+	mu     sync.Mutex
+	fresh  []*releasing // not yet tried
+	leases int          // in held and fresh
+	closed bool
+}
+
+// releasing are leases that are given back together.
+type releasing struct {
+	leases []Lease
+	doubt  bool          // the rows may not be there yet: all of them, or none
+	at     time.Time     // of the next try
+	pause  time.Duration // after that
+	until  time.Time     // the leases are over
+	tries  int
+	err    error // of the last try
+}
+
+func newLeaseReleaser(d *Dispatcher, db DB, store Store) *leaseReleaser {
+	r := &leaseReleaser{
+		d: d, db: db, store: store,
+		stop: make(chan struct{}), done: make(chan struct{}), woken: make(chan struct{}, 1),
+		expired: burst{log: d.log, level: slog.LevelWarn, message: "outbox: leases could not be given back, other nodes deliver their events when the leases expire"},
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+func (r *leaseReleaser) start() { go r.run() }
+
+// release gives leases back, without waiting.
+func (r *leaseReleaser) release(leases []Lease) {
+	for part := range slices.Chunk(leases, releaseBatch) {
+		r.take(&releasing{leases: part}, time.Now())
+	}
+}
+
+// doubt gives back the leases of a transaction that may have been committed,
+// without waiting.
+func (r *leaseReleaser) doubt(leases []Lease, began time.Time) {
+	if len(leases) > 0 {
+		r.take(&releasing{leases: leases, doubt: true}, began)
+	}
+}
+
+func (r *leaseReleaser) take(b *releasing, began time.Time) {
+	b.at, b.pause, b.until = time.Now(), releasePause, began.Add(r.d.lockTimeout)
+	r.mu.Lock()
+	closed, full := r.closed, r.leases+len(b.leases) > releaseLimit
+	if !closed && !full {
+		r.leases += len(b.leases)
+		r.fresh = append(r.fresh, b)
+		signal(r.woken)
+	}
+	r.mu.Unlock()
+	switch {
+	case closed:
+		go r.releaseLate(b)
+	case full:
+		r.expired.add(len(b.leases), logKeyOwner, r.d.names.owner, logKeyError, "too many leases are given back at once")
+	}
+}
+
+// releaseLate is for a transaction that ended after Close, when nothing runs any
+// more that would do it.
+func (r *leaseReleaser) releaseLate(b *releasing) {
+	ctx, cancel := context.WithTimeout(context.Background(), lateTimeout)
+	defer cancel()
+	if _, err := r.mark(ctx, b.leases); err != nil {
+		r.expired.write(len(b.leases), []any{logKeyOwner, r.d.names.owner, logKeyError, err.Error()})
+	}
+}
+
+func (r *leaseReleaser) run() {
+	defer close(r.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-r.woken:
+		case <-r.stop:
+			r.takeFresh(true)
+			for _, b := range r.held { // one more try each
+				b.at = time.Time{}
+			}
+			r.tryDue()
+			for _, b := range r.held {
+				if !b.doubt {
+					r.lost += len(b.leases)
+				}
+			}
+			return
+		}
+		r.takeFresh(false)
+		if next := r.tryDue(); !next.IsZero() {
+			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+func (r *leaseReleaser) takeFresh(last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = append(r.held, r.fresh...)
+	r.fresh = nil
+	r.closed = r.closed || last
+}
+
+// tryDue tries what is due and says when the next one is; zero: none is left.
+// What never failed goes together, the rest one by one: a row that somebody
+// locked fails all that are released with it.
+func (r *leaseReleaser) tryDue() (next time.Time) {
+	now := time.Now()
+	var together []*releasing
+	size := 0
+	flush := func() {
+		r.try(together)
+		together, size = nil, 0
+	}
+	for _, b := range r.held {
+		switch {
+		case b.at.After(now):
+		case b.tries > 0 || b.doubt:
+			r.try([]*releasing{b})
+		default:
+			if size+len(b.leases) > releaseBatch {
+				flush()
+			}
+			together, size = append(together, b), size+len(b.leases)
+		}
+	}
+	flush()
+	r.held = slices.DeleteFunc(r.held, func(b *releasing) bool {
+		over := b.settled() || r.closed && b.doubt || !b.at.Before(b.until)
+		if over {
+			r.drop(b)
+		} else if next.IsZero() || b.at.Before(next) {
+			next = b.at
+		}
+		return over
+	})
+	return next
+}
+
+func (b *releasing) settled() bool { return b.tries < 0 }
+
+// try releases in one statement what was given back at different times.
+func (r *leaseReleaser) try(bs []*releasing) {
+	if len(bs) == 0 {
+		return
+	}
+	var leases []Lease
+	for _, b := range bs {
+		leases = append(leases, b.leases...)
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, releaseTimeout)
+	defer cancel()
+	n, err := r.mark(ctx, leases)
+	for _, b := range bs {
+		if b.err = err; err == nil && (n > 0 || !b.doubt) {
+			b.tries = -1
+			continue
+		}
+		b.tries++
+		b.at = time.Now().Add(b.pause)
+		if b.pause < time.Second {
+			b.pause *= 10
+		} else {
+			b.pause *= 3
+		}
+	}
+}
+
+// mark releases leases, and wakes the poller when rows became free.
+func (r *leaseReleaser) mark(ctx context.Context, leases []Lease) (n int, err error) {
+	marks := make([]Mark, len(leases))
+	for i, l := range leases {
+		marks[i] = Mark{EventID: l.EventID, Lease: l.Name}
+	}
+	left, err := r.store.Mark(ctx, r.db, OutcomeReleased, marks)
+	if err != nil {
+		return 0, err
+	}
+	if n = len(marks) - len(left); n > 0 {
+		r.d.wakePoller()
+	}
+	return n, nil
+}
+
+// drop forgets leases that are given back, or over.
+func (r *leaseReleaser) drop(b *releasing) {
+	r.mu.Lock()
+	r.leases -= len(b.leases)
+	r.mu.Unlock()
+	if b.err != nil {
+		r.expired.add(len(b.leases), logKeyOwner, r.d.names.owner, logKeyError, b.err.Error())
+	}
+}
+
+// close gives back what is left, for at most the given time, and returns how
+// many leases it could not give back.
+func (r *leaseReleaser) close(limit time.Duration) (lost int) {
+	close(r.stop)
+	if !waitFor(context.Background(), r.done, limit) {
+		r.cancel()
+		<-r.done
+	}
+	r.cancel()
+	r.expired.flush()
+	return r.lost
+}

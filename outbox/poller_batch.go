@@ -1,0 +1,184 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// batchQuery says which rows the poller reads next.
+type batchQuery struct {
+	limit int
+	kind  batchKind
+}
+
+type batchKind uint8
+
+const (
+	plain     batchKind = iota // rows that are not leased
+	takeovers                  // with leases: rows whose lease expired, too
+	suspects                   // without leases: rows that a process which died may have had in hand
+)
+
+// next chooses the kind of the next batch. Takeovers and plain batches take
+// turns. ok is false when there is nothing to read now.
+func (p *Poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
+	q = batchQuery{limit: limit}
+	d := p.dispatcher
+	if d == nil {
+		return q, true
+	}
+	died := p.died.Load() != nil
+	switch {
+	case last != plain:
+	case died:
+		q.kind = suspects
+	case d.claims && p.claiming == "" && !p.takeoverAt.After(time.Now()):
+		q.kind = takeovers
+	}
+	if q.kind != plain {
+		if q.limit = min(limit, p.takeoverRoom()); q.limit > 0 {
+			return q, true
+		}
+		q = batchQuery{limit: limit}
+	}
+	return q, !died || !p.inOrder
+}
+
+// batch reads one batch and hands it over; taken is false when the handler
+// refused an event.
+func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, err error) {
+	if p.dispatcher != nil {
+		p.dispatcher.track.beginRead()
+		defer p.dispatcher.track.endRead()
+	}
+	b, lease, err := p.readBatch(ctx, q)
+	if err != nil {
+		return 0, false, err
+	}
+	p.note() // a backlog makes a long cycle
+	p.observe(b)
+	p.bury(ctx, b.Undecodable, lease)
+	if q.kind == takeovers {
+		p.takeoverAt = time.Now().Add(p.opts.Interval) // unless there are some
+	}
+	for i := range b.Envelopes {
+		if !p.handOver(&b.Envelopes[i], lease, q.kind) {
+			p.giveBack(b.Envelopes[i+1:], lease)
+			p.cursor = Cursor{} // the refused events come first again
+			return b.Len(), false, nil
+		}
+	}
+	return b.Len(), true, p.takeExpired(ctx, b.Expired)
+}
+
+// handOver gives one event to the handler. One that was claimed without an
+// attempt was no takeover, for that costs one.
+func (p *Poller) handOver(env *Envelope, lease string, kind batchKind) bool {
+	if lease == "" {
+		return p.handler.Handle(*env)
+	}
+	dl := &delivery{env: env, lease: lease, takeover: kind != plain && env.Attempts > 0}
+	if dl.takeover {
+		p.takeoverAt = time.Time{}
+		p.takenOver++
+	}
+	if p.dispatcher.takeIn(dl) {
+		return true
+	}
+	p.giveBack([]Envelope{*env}, lease)
+	return false
+}
+
+// readBatch polls or claims. The lease is the name that claimed rows got.
+func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease string, err error) {
+	now := p.clock.Now()
+	p.read = storedTime(now)
+	var createdBefore time.Time
+	if p.opts.SkipRecent > 0 {
+		createdBefore = storedTime(now.Add(-p.opts.SkipRecent))
+	}
+	switch {
+	case p.dispatcher != nil && p.dispatcher.claims:
+		return p.claimDue(ctx, ClaimQuery{Now: p.read, CreatedBefore: createdBefore, Limit: q.limit, FreshOnly: q.kind == plain})
+	case q.kind == suspects:
+		return p.claimSuspects(ctx, q.limit)
+	}
+	b, err = p.poll(ctx, PollQuery{Now: p.read, CreatedBefore: createdBefore, Limit: q.limit})
+	return b, "", err
+}
+
+// poll reads rows. In a backlog it goes on where the last one ended: rows before
+// that place are in flight. It starts over from time to time, for a row with an
+// early time may have been committed late.
+func (p *Poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
+	if now := p.clock.Now(); p.cursor.IsZero() || now.Sub(p.scanned) > max(p.opts.Interval, time.Second) {
+		p.cursor, p.scanned = Cursor{}, now
+	}
+	q.After = p.cursor
+	if died := p.died.Load(); died != nil && q.After.AvailableAt.Before(*died) {
+		q.After = Cursor{AvailableAt: *died} // what was due by then is suspect
+	}
+	q.LockTimeout = p.lockTimeout()
+	err = p.statement(ctx, func(ctx context.Context) (err error) {
+		b, err = p.store.Poll(ctx, p.db, q)
+		return err
+	})
+	if err != nil {
+		return Batch{}, fmt.Errorf("outbox: polling due events: %w", err)
+	}
+	p.cursor = b.Next
+	return b, nil
+}
+
+func (p *Poller) observe(b Batch) {
+	p.metrics.BatchRead(b.Len())
+	var lag time.Duration
+	if len(b.Envelopes) > 0 {
+		oldest := b.Envelopes[0].AvailableAt
+		for i := range b.Envelopes {
+			if t := b.Envelopes[i].AvailableAt; t.Before(oldest) {
+				oldest = t
+			}
+		}
+		lag = max(p.clock.Now().Sub(oldest), 0)
+	}
+	p.metrics.OldestLag(lag)
+}
+
+// bury marks rows DEAD that cannot be delivered, so that the rest can go on.
+func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) {
+	if len(rows) == 0 {
+		return
+	}
+	marks := make([]Mark, len(rows))
+	for i, row := range rows {
+		marks[i] = Mark{EventID: row.EventID, Lease: lease, Error: errorText(row.Err.Error())}
+	}
+	left, err := p.markDead(ctx, marks)
+	repeated := err != nil && ctx.Err() == nil
+	if repeated { // the answer may be lost: no poll would find the rows again
+		left, err = p.markDead(ctx, marks)
+	}
+	if err != nil {
+		return
+	}
+	for _, row := range rows {
+		if state, refused := left[row.EventID]; refused && !(repeated && state.shows(OutcomeDead)) {
+			continue // another node was faster, and reports it
+		}
+		p.metrics.Died(EventKind{})
+		p.log.Error("outbox: event cannot be decoded, it is dead", logKeyEventID, row.EventID, logKeyError, errorText(row.Err.Error()))
+	}
+}
+
+func (p *Poller) markDead(ctx context.Context, marks []Mark) (left map[string]RowState, err error) {
+	err = p.statement(ctx, func(ctx context.Context) (err error) {
+		left, err = p.store.Mark(ctx, p.db, OutcomeDead, marks)
+		return err
+	})
+	if err != nil {
+		p.unburied.add(len(marks), logKeyError, err.Error())
+	}
+	return left, err
+}

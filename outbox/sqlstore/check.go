@@ -1,0 +1,84 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// constructors are the stores by their dialects' names.
+var constructors = map[string]string{"postgres": "sqlstore.Postgres()", "mysql": "sqlstore.MySQL()", "sqlite": "sqlstore.SQLite()"}
+
+// errNoSkipLocked is why a claim cannot work.
+var errNoSkipLocked = errors.New("TiDB ignores FOR UPDATE SKIP LOCKED, so that several nodes would deliver one event: use outbox.SingleNode or outbox.Ordered")
+
+// Check implements [outbox.Store]. It runs a few statements that read no row.
+func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
+	const what = "checking the database"
+	if s.err != nil {
+		return s.err
+	}
+	d, version, err := ask(ctx, db)
+	switch {
+	case err != nil:
+		return s.fail(what, err)
+	case d != nil && d.name != s.d.name:
+		return s.fail(what, fmt.Errorf("it is %s, and the store is %s: use %s, or sqlstore.Detect",
+			shortVersion(version), constructors[s.d.name], constructors[d.name]))
+	case claims && strings.Contains(version, "TiDB"):
+		return s.fail(what, errNoSkipLocked)
+	}
+	for _, q := range []*query{
+		s.query(512).add("SELECT ", eventColumns, " FROM ").table(s),
+		s.query(128).add("SELECT ", controlColumns, " FROM ").control(s),
+	} {
+		if err := s.rows(ctx, db, what, q.add(" WHERE 1 = 0"), scanInto()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The columns that are read and written.
+const (
+	eventColumns = "event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts," +
+		" available_at, created_at, done_at, last_error, locked_by, locked_at"
+	controlColumns = "kind, name, owner, value, expires_at"
+)
+
+// shortVersion is a version without where and how the server was built.
+func shortVersion(version string) string {
+	version, _, _ = strings.Cut(version, " on ")
+	return fmt.Sprintf("%.60s", version)
+}
+
+// wayOut says how to mend a table or a column that is missing; empty for other
+// errors.
+func (s *Store) wayOut(err error) string {
+	file := "outbox/sqlstore/schema/" + s.d.name + ".sql"
+	switch {
+	case s.isOneOf(err, "42P01", 1146, "no such table"):
+		return "; create the tables with store.CreateSchema(ctx, db), with create-schema: true in the fx configuration, or with the DDL in " + file
+	case s.isOneOf(err, "42703", 1054, "no such column"):
+		return "; add the column as the DDL in " + file + " has it: store.CreateSchema(ctx, db) and create-schema: true create tables, but change none"
+	default:
+		return ""
+	}
+}
+
+// isOneOf reports whether the database gave that SQLSTATE, that number of MySQL or
+// that text of SQLite.
+func (s *Store) isOneOf(err error, state string, number uint16, text string) bool {
+	switch s.d.name {
+	case "postgres":
+		return sqlerr.HasState(err, state)
+	case "mysql":
+		return sqlerr.HasNumber(err, number)
+	default:
+		return strings.Contains(err.Error(), text)
+	}
+}

@@ -1,0 +1,117 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// oneErrorWith fails the test unless the error has the parts and one prefix.
+func oneErrorWith(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	require.Error(t, err)
+	for _, part := range parts {
+		require.ErrorContains(t, err, part)
+	}
+	require.Equal(t, 1, strings.Count(err.Error(), "outbox: "), err)
+}
+
+func TestCheckNamesTheWaysOutOfAMissingTable(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Drivers(), func(t *testing.T, db *testdb.DB) {
+		ctx := t.Context()
+		store := storeFor(db.Kind, sqlstore.WithTable("events"))
+		waysOut := []string{
+			"store.CreateSchema(ctx, db)", "create-schema: true",
+			"outbox/sqlstore/schema/" + string(db.Kind) + ".sql",
+		}
+		oneErrorWith(t, store.Check(ctx, db.DB, true), append(waysOut, "on table events")...)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		require.NoError(t, store.Check(ctx, db.DB, true))
+
+		_, err := db.ExecContext(ctx, "DROP TABLE events_control")
+		require.NoError(t, err)
+		oneErrorWith(t, store.Check(ctx, db.DB, false), append(waysOut, "events_control")...)
+		_, err = store.HoldTable(ctx, db.DB, "node", time.Minute)
+		oneErrorWith(t, err, append(waysOut, "events_control")...)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		require.NoError(t, store.Check(ctx, db.DB, false), "the control table is added to a table of an earlier build")
+
+		_, err = db.ExecContext(ctx, "ALTER TABLE events DROP COLUMN tenant_id")
+		require.NoError(t, err)
+		oneErrorWith(t, store.Check(ctx, db.DB, true), append(waysOut, "tenant_id", "change none")...)
+
+		// While running, too.
+		_, err = db.ExecContext(ctx, "DROP TABLE events")
+		require.NoError(t, err)
+		_, err = store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: someTime, Limit: 1, Lease: "node/1", LockTimeout: time.Minute})
+		oneErrorWith(t, err, append(waysOut, "claiming due events on table events")...)
+		_, err = store.Mark(ctx, db.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: "e"}})
+		oneErrorWith(t, err, waysOut...)
+		oneErrorWith(t, store.Insert(ctx, db.DB, events("e", 1), "", time.Time{}), waysOut...)
+	})
+}
+
+func TestCheckKnowsADatabaseOfAnotherDialect(t *testing.T) {
+	t.Parallel()
+	constructors := map[testdb.Kind]string{
+		testdb.Postgres: "sqlstore.Postgres()", testdb.MySQL: "sqlstore.MySQL()", testdb.SQLite: "sqlstore.SQLite()",
+	}
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		require.NoError(t, storeFor(db.Kind).CreateSchema(t.Context(), db.DB))
+		for kind := range constructors {
+			err := storeFor(kind).Check(t.Context(), db.DB, true)
+			if kind == db.Kind {
+				require.NoError(t, err)
+			} else {
+				oneErrorWith(t, err, "the store is "+constructors[kind], "use "+constructors[db.Kind])
+			}
+		}
+	})
+}
+
+// pretender is a database that says that it is another.
+type pretender struct {
+	*sql.DB
+	version string
+}
+
+func (p pretender) QueryContext(ctx context.Context, q string, args ...any) (*sql.Rows, error) {
+	if q == "SELECT version()" {
+		q, args = "SELECT ?", []any{p.version}
+	}
+	return p.DB.QueryContext(ctx, q, args...)
+}
+
+func TestCheckRefusesClaimsOnTiDB(t *testing.T) {
+	t.Parallel()
+	db := testdb.Open(t, testdb.Main()[2])
+	store := sqlstore.MySQL()
+	tidb := pretender{DB: db.DB, version: "8.0.11-TiDB-v7.5.0"}
+	oneErrorWith(t, store.Check(t.Context(), tidb, true), "TiDB ignores FOR UPDATE SKIP LOCKED", "outbox.SingleNode")
+	err := store.Check(t.Context(), tidb, false)
+	require.ErrorContains(t, err, "no such table", "without claims TiDB will do")
+}
+
+func TestCheckLeavesADatabaseThatItDoesNotKnowToTheUser(t *testing.T) {
+	t.Parallel()
+	db := testdb.Open(t, testdb.Main()[2])
+	store := sqlstore.SQLite()
+	require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+	require.NoError(t, store.Check(t.Context(), pretender{DB: db.DB, version: "CockroachDB CCL v23.1"}, true))
+}
+
+func TestCheckReportsADatabaseThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	err := sqlstore.Postgres().Check(t.Context(), stranger{}, true)
+	oneErrorWith(t, err, "checking the database on table outbox_event", "syntax error near version")
+	require.Error(t, sqlstore.Postgres(sqlstore.WithTable("1st")).Check(t.Context(), stranger{}, true))
+}

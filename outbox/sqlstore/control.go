@@ -1,0 +1,105 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// The row of the control table that says which process holds the events' table.
+const holdRow = " WHERE kind = 'lease' AND name = 'table'"
+
+// holdTries is how often HoldTable looks again when another process was faster.
+const holdTries = 5
+
+// hold is that row as it was read.
+type hold struct {
+	exists  bool
+	owner   sql.NullString
+	expired bool
+}
+
+// HoldTable implements [outbox.Store]. It reads the row, then replaces what it
+// read: of two that take the table at once, one finds it changed.
+func (s *Store) HoldTable(ctx context.Context, db outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
+	var was hold
+	for range holdTries {
+		var err error
+		if was, err = s.readHold(ctx, db); err != nil {
+			return outbox.TableHolder{}, err
+		}
+		free, ours := !was.owner.Valid, was.owner.String == owner
+		if !free && !ours && !was.expired {
+			break
+		}
+		if !was.exists {
+			err = s.insertHold(ctx, db)
+		}
+		if err != nil {
+			return outbox.TableHolder{}, err
+		}
+		n, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "holding the table", s.replaceHold(was, owner, d)) })
+		if err != nil {
+			return outbox.TableHolder{}, err
+		}
+		if n > 0 {
+			holder := outbox.TableHolder{Owner: owner}
+			if !free && !ours {
+				holder.Died = was.owner.String
+			}
+			return holder, nil
+		}
+	}
+	return outbox.TableHolder{Owner: was.owner.String}, nil
+}
+
+func (s *Store) readHold(ctx context.Context, db outbox.DB) (hold, error) {
+	var h hold
+	q := s.query(256)
+	q.add("SELECT owner, CASE WHEN expires_at > ").now().add(" THEN 0 ELSE 1 END FROM ").control(s).add(holdRow)
+	err := s.rows(ctx, db, "reading who holds the table", q, func(rows *sql.Rows) error {
+		h.exists = true
+		return rows.Scan(&h.owner, &h.expired)
+	})
+	return h, err
+}
+
+// insertHold adds the row, free, where it is missing.
+func (s *Store) insertHold(ctx context.Context, db outbox.DB) error {
+	q := s.query(256)
+	q.add("INSERT INTO ").control(s).add(" (kind, name) VALUES ('lease', 'table')")
+	if s.d.name == "mysql" {
+		q.add(" ON DUPLICATE KEY UPDATE kind = kind")
+	} else {
+		q.add(" ON CONFLICT (kind, name) DO NOTHING")
+	}
+	_, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "holding the table", q) })
+	return err
+}
+
+// replaceHold gives the row to the owner if it is still as it was read.
+func (s *Store) replaceHold(was hold, owner string, d time.Duration) *query {
+	q := s.query(256)
+	q.add("UPDATE ").control(s).add(" SET owner = ").arg(owner).add(", expires_at = ").fromNow(d).add(holdRow)
+	if !was.owner.Valid {
+		return q.add(" AND owner IS NULL")
+	}
+	q.add(" AND owner = ").arg(was.owner.String)
+	if was.owner.String != owner {
+		q.add(" AND CASE WHEN expires_at > ").now().add(" THEN FALSE ELSE TRUE END")
+	}
+	return q
+}
+
+// ReleaseTable implements [outbox.Store].
+func (s *Store) ReleaseTable(ctx context.Context, db outbox.DB, owner string) error {
+	q := s.query(256)
+	q.add("UPDATE ").control(s).add(" SET owner = NULL, expires_at = NULL", holdRow, " AND owner = ").arg(owner)
+	_, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "releasing the table", q) })
+	return err
+}
+
+// control writes the name of the control table.
+func (q *query) control(s *Store) *query { return q.add(s.table.control().quoted(q.d.quote)) }

@@ -1,0 +1,263 @@
+package outbox
+
+import (
+	"sync"
+	"time"
+)
+
+// delivery is one attempt at an event, from its queue until its outcome is
+// stored.
+type delivery struct {
+	env      *Envelope
+	takeover bool // it may have been in the hands of a process that died
+
+	// These belong to the tracker.
+	state deliveryState
+	lease string // the name of the row's lease; empty: none
+
+	// The outcome; see [Dispatcher.decide].
+	outcome  Outcome
+	next     time.Time // when the event is due again
+	reason   string    // last_error
+	attempts int       // what the row counts from then on; zero: as before
+	err      error
+	panicked *PanicError // nil when err is no panic
+	// repeated: a statement with the outcome failed, and the database may have
+	// carried it out all the same.
+	repeated bool
+}
+
+// deliveryState is where a delivery is:
+//
+//	reserved ──▶ inHand ──▶ storing
+//	the transaction is open   queued or running   its outcome is on the way
+type deliveryState uint8
+
+const (
+	untracked deliveryState = iota // another delivery of the event is in hand, or none
+	reserved
+	inHand
+	storing
+)
+
+func (d *delivery) id() string { return d.env.EventID }
+
+// mark is the outcome for the store.
+func (d *delivery) mark() Mark {
+	return Mark{EventID: d.id(), Lease: d.lease, AvailableAt: d.next, Error: d.reason, Attempts: d.attempts}
+}
+
+// tracker knows every event that this process has in hand, from the moment it
+// is written or enqueued until its outcome is stored. The poller's copy of such
+// an event is dropped. That makes duplicates between the hot and the cold path
+// impossible within one process:
+//
+//   - An event is reserved before its row is inserted, so that the poller cannot
+//     take the row between the commit and the hot queue.
+//   - While the poller reads, events that leave the tracker are remembered: the
+//     rows that it is about to hand over may be older than their outcome.
+//
+// A row that this node claims again is a copy too, unless the outcome in hand
+// took effect before. The delivery in hand then goes on under the new lease.
+//
+// It counts the takeovers: events that a process which died may have had in
+// hand. One of them may kill this process too, so they are delivered few at a
+// time, and the attempts of the others are left alone.
+type tracker struct {
+	mu      sync.Mutex
+	events  map[string]*delivery
+	reading bool
+	left    map[string]struct{} // what left the tracker since the read began
+
+	takeovers int       // in hand
+	survived  int       // not in hand any more, of those taken over the first time
+	since     time.Time // since when there is one in hand
+	wake      func()    // called when one leaves; it must not block
+}
+
+// takeoverStep is how long this process has to survive its takeovers until it
+// takes one more beside them. A poison event mostly kills as soon as it is
+// delivered.
+const takeoverStep = time.Second
+
+func newTracker(wake func()) *tracker {
+	return &tracker{events: map[string]*delivery{}, left: map[string]struct{}{}, wake: wake}
+}
+
+// reserve marks the deliveries whose events are not in hand.
+func (t *tracker) reserve(ds []delivery) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range ds {
+		if d := &ds[i]; t.events[d.id()] == nil {
+			d.state = reserved
+			t.events[d.id()] = d
+		}
+	}
+}
+
+// unreserve gives up what is still reserved.
+func (t *tracker) unreserve(ds []delivery) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range ds {
+		if d := &ds[i]; d.state == reserved && t.events[d.id()] == d {
+			t.forget(d)
+		}
+	}
+}
+
+// promote turns a reservation into a delivery in hand; false when the event is
+// not reserved for it.
+func (t *tracker) promote(d *delivery) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d.state != reserved || t.events[d.id()] != d {
+		return false
+	}
+	d.state = inHand
+	return true
+}
+
+// acquire takes an event that was read or claimed; false when it is a copy of
+// one that is in hand, or was when the present read began. When the copy was
+// claimed, the delivery in hand goes on under its lease.
+func (t *tracker) acquire(d *delivery) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if held := t.events[d.id()]; held != nil && held.covers(d) {
+		if d.lease != "" {
+			held.lease = d.lease
+		}
+		return false
+	}
+	if _, stale := t.left[d.id()]; stale && d.lease == "" {
+		return false
+	}
+	d.state = inHand
+	t.events[d.id()] = d
+	if d.takeover {
+		if t.takeovers++; t.takeovers == 1 {
+			t.since = time.Now()
+		}
+	}
+	return true
+}
+
+// covers reports whether the other delivery of the same event is a copy. What
+// was only read is one. A claimed row is none while a transaction writes an event
+// of the same id again, which will fail, and none when the retry or deferral in
+// hand took effect: the row is then due at the time that it set. Any other outcome
+// that is on its way has not taken effect, for the row could be claimed.
+func (d *delivery) covers(other *delivery) bool {
+	switch {
+	case other.lease == "":
+		return true
+	case d.state == reserved:
+		return false
+	default:
+		return d.state != storing || d.outcome.final() || !other.env.AvailableAt.Equal(d.next)
+	}
+}
+
+// storing says that a statement with these outcomes begins. It returns what to
+// store, each under the lease that its delivery has now.
+func (t *tracker) storing(ds []*delivery) []Mark {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	marks := make([]Mark, len(ds))
+	for i, d := range ds {
+		d.state = storing
+		marks[i] = d.mark()
+	}
+	return marks
+}
+
+// leaseOf is the lease that the delivery has now.
+func (t *tracker) leaseOf(d *delivery) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return d.lease
+}
+
+// release lets go of deliveries: their outcomes are stored, or there will be
+// none.
+func (t *tracker) release(ds ...*delivery) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range ds {
+		if t.events[d.id()] != d {
+			continue
+		}
+		t.forget(d)
+		if t.reading {
+			t.left[d.id()] = struct{}{}
+		}
+	}
+}
+
+// forget removes a delivery; mu is held.
+func (t *tracker) forget(d *delivery) {
+	delete(t.events, d.id())
+	d.state = untracked
+	if d.takeover {
+		t.takeovers--
+		if d.env.Attempts <= 1 {
+			t.survived++
+		}
+		t.wake()
+	}
+}
+
+// takeoverRoom is how many more events may be taken over now. That is one at
+// first, and one more for each [takeoverStep] that the process survives those in
+// hand; unless they come one by one, one more for each that left again; in all no
+// more than can run at once. Events that had attempts before do not make room for
+// others: the poison event and those beside which it killed a process are among
+// them. waits says that room will come by waiting.
+func (t *tracker) takeoverRoom(workers int, oneByOne bool) (room int, waits bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	allowed := 1
+	if !oneByOne {
+		allowed += t.survived
+	}
+	if t.takeovers > 0 {
+		allowed += int(time.Since(t.since) / takeoverStep)
+	}
+	return min(workers, allowed) - t.takeovers, t.takeovers > 0 && allowed < workers
+}
+
+func (t *tracker) beginRead() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reading = true
+}
+
+func (t *tracker) endRead() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reading = false
+	clear(t.left)
+}
+
+// holds reports whether an event is in hand.
+func (t *tracker) holds(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.events[id] != nil
+}
+
+// leases lists the leases of what is queued, running or being stored. The rows
+// of open transactions are left out, for they are locked.
+func (t *tracker) leases() []Lease {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var leases []Lease
+	for id, d := range t.events {
+		if d.state != reserved && d.lease != "" {
+			leases = append(leases, Lease{EventID: id, Name: d.lease})
+		}
+	}
+	return leases
+}
