@@ -2,9 +2,9 @@ package outboxfx
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"go.uber.org/fx"
@@ -12,13 +12,14 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// group is the value group of what the app contributes to its outboxes.
+// group is the value group of the app's outboxes and of what it contributes to
+// them.
 const group = `group:"outboxfx"`
 
 // contribution is a listener's bindings, an interceptor or a hook, and the
 // outboxes that it is for.
 type contribution[T any] struct {
-	serial   int64  // the order of the options, since that of a group is random
+	serial   int64  // the order of the options; that of a group is random
 	label    string // such as "the listener orders.NewMailer"
 	outboxes []string
 	value    T
@@ -27,82 +28,78 @@ type contribution[T any] struct {
 // serial numbers contributions.
 var serial atomic.Int64
 
-// contribute provides what a constructor of an R returns, made a T, to the
-// outboxes. It is two flat providers and, for each outbox, an Invoke that needs
-// it: that is how fx.ValidateApp knows that an outbox does not exist.
-func contribute[R, T any](what, detail string, ctor any, outboxes []string, content func(R) (T, error)) fx.Option {
-	n := serial.Add(1)
-	label := what + " " + functionName(ctor)
-	own := fmt.Sprintf("%s #%d", plain(what+detail), n)
+// contribute provides what a constructor of an R returns, made a T by content.
+func contribute[R, T any](option, what string, ctor any, to ListenerOption, content func(R) T) fx.Option {
+	err := checkConstructor[R](ctor)
+	if option != "AsListener" && len(to.kinds) > 0 {
+		err = errors.Join(err, errors.New("takes no On"))
+	}
+	if err != nil {
+		return fx.Error(fmt.Errorf("outboxfx: %s %w", option, err))
+	}
+	n, label := serial.Add(1), "the "+what+" "+functionName(ctor)
+	provider := adapt(ctor, func(made R, err error) (contribution[T], error) {
+		if err != nil {
+			return contribution[T]{}, fmt.Errorf("outboxfx: %s%s: %w", label, to.pairs(), err)
+		}
+		return contribution[T]{n, label, to.outboxes, content(made)}, nil
+	})
 	options := []fx.Option{
-		fx.Provide(fx.Annotated{Name: own, Target: ctor}),
-		fx.Provide(convert(ctor, `name:"`+own+`"`, group, func(made R) (contribution[T], error) {
-			value, err := content(made)
-			if err != nil {
-				return contribution[T]{}, fmt.Errorf("outboxfx: %s%s: %w", label, detail, err)
-			}
-			return contribution[T]{serial: n, label: label, outboxes: outboxes, value: value}, nil
-		})),
+		fx.Provide(located(ctor, provider, fx.ResultTags(group))),
+		fx.Invoke(func(app outboxNames) error { return checkTargets(label+to.pairs(), to.outboxes, app.Known) }),
 	}
-	for _, name := range outboxes {
-		options = append(options, fx.Invoke(fx.Annotate(func(*outbox.Outbox) {}, fx.ParamTags(nameTag(name)))))
+	for _, name := range to.outboxes {
+		options = append(options, fx.Provide(located(outboxOfAContribution, outboxOfAContribution, fx.ParamTags(nameTag(name)), fx.ResultTags(group))))
 	}
-	return fx.Options(options...)
+	return fx.Options(append(options, fx.Invoke(requireOutboxes))...)
 }
 
-// plain is a text that can stand in a tag.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' || strings.ContainsRune("\"`\\,", r) {
-			return '_'
-		}
-		return r
-	}, s)
+type outboxNames struct {
+	fx.In
+	Known []Name `group:"outboxfx"`
 }
+
+// checkTargets says what to do about outboxes that no module makes.
+func checkTargets(label string, outboxes []string, known []Name) error {
+	for _, name := range outboxes {
+		module, correct := "outboxfx.Module", ""
+		if name != "" {
+			module = fmt.Sprintf("outboxfx.NewModule(outboxfx.Named(%q))", name)
+		}
+		if len(known) > 0 {
+			correct = fmt.Sprintf(", or correct outboxfx.For, which may name %q", slices.Sorted(slices.Values(known)))
+		}
+		if !slices.Contains(known, Name(name)) {
+			return fmt.Errorf("outboxfx: %s is for %s, which no module makes; add %s to the app%s", label, describe(name), module, correct)
+		}
+	}
+	return nil
+}
+
+// neededOutboxes are what fx.ValidateApp finds missing: it does not call
+// checkTargets.
+type neededOutboxes struct {
+	fx.In
+	Needed []neededOutbox `group:"outboxfx"`
+}
+
+type neededOutbox struct{}
+
+func outboxOfAContribution(*outbox.Outbox) neededOutbox { return neededOutbox{} }
+
+func requireOutboxes(neededOutboxes) {}
 
 // inOrder are the contributions to one outbox in the order of the options.
 func inOrder[T any](all []contribution[T], outboxName string) []contribution[T] {
-	var mine []contribution[T]
-	for _, c := range all {
-		if slices.Contains(c.outboxes, outboxName) {
-			mine = append(mine, c)
-		}
-	}
-	slices.SortFunc(mine, func(a, b contribution[T]) int { return cmp.Compare(a.serial, b.serial) })
-	return mine
+	all = slices.SortedFunc(slices.Values(all), func(a, b contribution[T]) int { return cmp.Compare(a.serial, b.serial) })
+	return slices.DeleteFunc(all, func(c contribution[T]) bool { return !slices.Contains(c.outboxes, outboxName) })
 }
 
-// values are the contributions themselves.
-func values[T any](contributions []contribution[T]) []T {
-	var list []T
-	for _, c := range contributions {
-		list = append(list, c.value)
+// values are those of the contributions to one outbox, after those given.
+func values[T any](given []T, all []contribution[T], outboxName string) []T {
+	given = slices.Clone(given)
+	for _, c := range inOrder(all, outboxName) {
+		given = append(given, c.value)
 	}
-	return list
-}
-
-// unknownTargets reports contributions to outboxes that no module makes.
-func unknownTargets[T any](all []contribution[T], known []moduleName) []error {
-	var errs []error
-	sorted := slices.Clone(all)
-	slices.SortFunc(sorted, func(a, b contribution[T]) int { return cmp.Compare(a.serial, b.serial) })
-	for _, c := range sorted {
-		for _, name := range c.outboxes {
-			if !slices.Contains(known, moduleName(name)) {
-				errs = append(errs, fmt.Errorf("outboxfx: %s is for %s, which no module of the app makes; there is %s",
-					c.label, describe(name), list(known)))
-			}
-		}
-	}
-	return errs
-}
-
-// list names the outboxes of the app.
-func list(known []moduleName) string {
-	names := make([]string, len(known))
-	for i, n := range known {
-		names[i] = describe(string(n))
-	}
-	slices.Sort(names)
-	return strings.Join(names, " and ")
+	return given
 }

@@ -4,50 +4,40 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"go.uber.org/fx"
 
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
-
-// newSQLDB opens a SQLite file; the app closes it when it stops, after the
-// outbox.
-func newSQLDB(lc fx.Lifecycle) (*sql.DB, error) {
-	dir, err := os.MkdirTemp("", "outboxfx")
-	if err != nil {
-		return nil, err
-	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate")
-	if err != nil {
-		return nil, err
-	}
-	lc.Append(fx.StopHook(func() error {
-		fmt.Println("closing the database")
-		return db.Close()
-	}))
-	lc.Append(fx.StopHook(func() error { return os.RemoveAll(dir) }))
-	return db, nil
-}
 
 type order struct{ ID string }
 
 var orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
 
-// newAdapter is how transactions begin; outboxbun and outboxgorm have their own.
-func newAdapter(db *sql.DB, w *outbox.Writer) *sqltx.Adapter { return sqltx.New(db, w) }
+// newSQLDB stands for sqltx.Open, and memory for the store of its database.
+func newSQLDB(lc fx.Lifecycle) *sql.DB {
+	lc.Append(fx.StopHook(func() { fmt.Println("closing the database") }))
+	return new(sql.DB)
+}
+
+func memory() outbox.Store { return outboxtest.NewStore() }
+
+// newTransactor stands for sqltx.New, outboxbun.New or outboxgorm.New.
+func newTransactor(db *sql.DB) outbox.Transactor { return outboxtest.NewTransactor(db) }
 
 // shop writes events.
-type shop struct{ tx *sqltx.Adapter }
+type shop struct {
+	tx     outbox.Transactor
+	events *outbox.Writer
+}
 
-func newShop(tx *sqltx.Adapter) *shop { return &shop{tx} }
+func newShop(tx outbox.Transactor, events *outbox.Writer) *shop { return &shop{tx, events} }
 
 func (s *shop) place(ctx context.Context, id string) error {
-	return s.tx.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
-		_, err := s.tx.Write(ctx, tx, orderPlaced.Envelope(id, order{id}))
+	return outbox.InTx(ctx, s.tx, func(ctx context.Context) error {
+		_, err := s.events.Write(ctx, orderPlaced.Envelope(id, order{id}))
 		return err
 	})
 }
@@ -63,10 +53,10 @@ func Example() {
 	var s *shop
 	app := fx.New(
 		fx.NopLogger,
-		fx.Provide(newSQLDB, newAdapter, newShop),
-		outboxfx.Module,
+		fx.Provide(newSQLDB, newTransactor, newShop),
+		outboxfx.NewModule(outboxfx.WithStore(memory)), // with a database: outboxfx.Module
 		outboxfx.AsBinding(newOrderListener),
-		fx.Supply(outboxfx.Config{Mode: outboxfx.SingleNode, CreateSchema: true}),
+		fx.Replace(outboxfx.Config{Mode: outboxfx.MultiNode}),
 		fx.Populate(&s),
 	)
 	ctx := context.Background()
@@ -85,8 +75,8 @@ func Example() {
 	// closing the database
 }
 
-// mailer is a listener of two kinds of events that depends on a service which
-// writes events itself: there is no cycle.
+// mailer is a listener of two kinds of events. It depends on a service that writes
+// events to the outbox that it listens to.
 type mailer struct {
 	s    *shop
 	done chan struct{}
@@ -104,25 +94,26 @@ func (m *mailer) OnEvent(ctx context.Context, env outbox.Envelope) (outbox.Resul
 }
 
 func ExampleAsListener() {
-	var tx *sqltx.Adapter
+	var (
+		tx     outbox.Transactor
+		events *outbox.Writer
+	)
 	done := make(chan struct{})
 	app := fx.New(
 		fx.NopLogger,
-		fx.Provide(newSQLDB, newAdapter, newShop),
+		fx.Provide(newSQLDB, newTransactor, newShop),
 		fx.Supply(done),
-		outboxfx.NewModule(outboxfx.WithConfig(outboxfx.Config{CreateSchema: true})),
+		outboxfx.NewModule(outboxfx.WithStore(memory)),
 		outboxfx.AsListener(newMailer, outboxfx.On("Order", "OrderPlaced"), outboxfx.On("Order", "OrderCancelled")),
-		fx.Populate(&tx),
+		fx.Populate(&tx, &events),
 	)
 	ctx := context.Background()
 	if err := app.Start(ctx); err != nil {
 		fmt.Println(err)
 		return
 	}
-	err := tx.RunInTx(ctx, nil, func(ctx context.Context, sqlTx *sqltx.Tx) error {
-		_, err := tx.Write(ctx, sqlTx, outbox.Envelope{
-			EventType: "OrderCancelled", AggregateType: "Order", AggregateID: "o-1", Payload: outbox.JSON(order{"o-1"}),
-		})
+	err := outbox.InTx(ctx, tx, func(ctx context.Context) error {
+		_, err := events.Write(ctx, outbox.Envelope{EventType: "OrderCancelled", AggregateType: "Order", AggregateID: "o-1", Payload: outbox.RawJSON(`{}`)})
 		return err
 	})
 	if err != nil {
@@ -135,60 +126,5 @@ func ExampleAsListener() {
 	// Output:
 	// mail: OrderCancelled o-1
 	// mail: OrderPlaced instead of o-1
-	// closing the database
-}
-
-// sources are two named data sources and their writers.
-type sources struct {
-	fx.In
-	Orders       *sql.DB        `name:"orders"`
-	OrdersWriter *outbox.Writer `name:"orders"`
-	Stock        *sql.DB        `name:"stock"`
-	StockWriter  *outbox.Writer `name:"stock"`
-}
-
-func ExampleNamed() {
-	var s sources
-	delivered := make(chan string, 2)
-	audit := func() outbox.Listener {
-		return outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
-			delivered <- env.AggregateID
-			return nil
-		})
-	}
-	create := outboxfx.WithConfig(outboxfx.Config{CreateSchema: true})
-	app := fx.New(
-		fx.NopLogger,
-		fx.Provide(
-			fx.Annotated{Name: "orders", Target: newSQLDB},
-			fx.Annotated{Name: "stock", Target: newSQLDB},
-		),
-		outboxfx.NewModule(outboxfx.Named("orders"), create),
-		outboxfx.NewModule(outboxfx.Named("stock"), create),
-		outboxfx.AsListener(audit, outboxfx.On("", "Audited"), outboxfx.For("orders", "stock")),
-		fx.Invoke(func(in sources) { s = in }),
-	)
-	ctx := context.Background()
-	if err := app.Start(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, a := range []*sqltx.Adapter{sqltx.New(s.Orders, s.OrdersWriter), sqltx.New(s.Stock, s.StockWriter)} {
-		err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
-			_, err := a.Write(ctx, tx, outbox.Envelope{EventType: "Audited", AggregateID: "a-1", Payload: outbox.RawJSON(`{}`)})
-			return err
-		})
-		if err != nil {
-			fmt.Println(err)
-		}
-		fmt.Println("delivered:", <-delivered)
-	}
-	if err := app.Stop(ctx); err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// delivered: a-1
-	// delivered: a-1
-	// closing the database
 	// closing the database
 }

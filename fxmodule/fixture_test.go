@@ -3,6 +3,7 @@ package outboxfx_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -10,89 +11,82 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/fx"
-	"go.uber.org/fx/fxevent"
 	"go.uber.org/fx/fxtest"
 
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// openSQLite is a pool on a SQLite file of the test's own, with the table.
-func openSQLite(t *testing.T) *sql.DB {
-	t.Helper()
-	for _, target := range testdb.Main() {
-		if target.Kind == testdb.SQLite {
-			db := testdb.Open(t, target).DB
-			require.NoError(t, sqlstore.SQLite().CreateSchema(t.Context(), db))
-			return db
-		}
-	}
-	t.Fatal("testdb has no SQLite")
-	return nil
-}
+// newPool stands for the database of a store in memory, which does not use it.
+func newPool() *sql.DB { return new(sql.DB) }
 
-// named is a pool as a named data source.
+// inMemory is the option of a store in memory.
+func inMemory() outboxfx.Option { return outboxfx.WithStore(outboxtest.NewStore()) }
+
+// named supplies a pool as a named data source.
 func named(name string, db *sql.DB) fx.Option {
 	return fx.Supply(fx.Annotate(db, fx.ResultTags(`name:"`+name+`"`)))
 }
 
-// inbox is a listener that keeps what it gets.
-type inbox struct {
-	mu   sync.Mutex
-	envs []outbox.Envelope
-}
-
-func newInbox() *inbox { return &inbox{} }
-
-func (i *inbox) OnEvent(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.envs = append(i.envs, env)
-	return outbox.Done(), nil
-}
-
-func (i *inbox) ids() []string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	ids := []string{}
-	for _, env := range i.envs {
-		ids = append(ids, env.AggregateID)
-	}
-	return ids
-}
-
-// awaits waits until the inbox holds the events of these aggregates.
-func (i *inbox) awaits(t *testing.T, ids ...string) {
+// write commits an event.
+func write(t *testing.T, db *sql.DB, w *outbox.Writer, env outbox.Envelope) {
 	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) { require.ElementsMatch(c, ids, i.ids()) }, 20*time.Second, 2*time.Millisecond)
+	scope := outboxtest.NewScope(db)
+	_, err := w.Write(scope.Context(t.Context()), env)
+	require.NoError(t, err)
+	require.NoError(t, scope.Commit())
 }
 
 func placed(id string) outbox.Envelope {
 	return outbox.Envelope{EventType: "Placed", AggregateType: "Order", AggregateID: id, Payload: outbox.RawJSON(`{}`)}
 }
 
-// write writes an event in a transaction of its own.
-func write(t *testing.T, db *sql.DB, w *outbox.Writer, env outbox.Envelope) {
+// inbox is a listener that keeps the ids of the aggregates that it gets.
+type inbox struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func newInbox() *inbox { return &inbox{} }
+
+func (i *inbox) OnEvent(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	i.note(env.AggregateID)
+	return outbox.Done(), nil
+}
+
+func (i *inbox) note(id string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ids = append(i.ids, id)
+}
+
+func (i *inbox) notes() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return append([]string{}, i.ids...)
+}
+
+// awaits waits until the inbox holds these ids.
+func (i *inbox) awaits(t *testing.T, ids ...string) {
 	t.Helper()
-	require.NoError(t, outbox.InTx(t.Context(), sqltx.New(db, w), func(ctx context.Context) error {
-		_, err := w.Write(ctx, env)
-		return err
-	}))
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.ElementsMatch(c, ids, i.notes()) }, 20*time.Second, 2*time.Millisecond)
+}
+
+// listens is the option of a listener that is there already.
+func (i *inbox) listens(opts ...outboxfx.ListenerOption) fx.Option {
+	return outboxfx.AsListener(func() outbox.Listener { return i }, append(opts, outboxfx.On("Order", "Placed"))...)
 }
 
 // started starts an app and stops it with the test.
-func started(t *testing.T, opts ...fx.Option) *fxtest.App {
+func started(t *testing.T, opts ...fx.Option) {
 	t.Helper()
 	app := fxtest.New(t, append(opts, fx.NopLogger)...)
 	app.RequireStart()
 	t.Cleanup(func() { app.RequireStop() })
-	return app
 }
 
 // newError is what fx.New says.
 func newError(opts ...fx.Option) error { return fx.New(append(opts, fx.NopLogger)...).Err() }
 
-// quiet is fx.NopLogger for where a cycle keeps that from being made.
-func quiet() fxevent.Logger { return fxevent.NopLogger }
+var errSMTP = errors.New("smtp down")

@@ -1,6 +1,7 @@
 package outboxfx
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,67 +11,48 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// ListenerOption says what a listener listens to: [On], [For].
-type ListenerOption interface{ apply(*listening) }
-
-// listening is what AsListener is told.
-type listening struct {
-	pairs   []outbox.EventKind
-	targets []Target
-}
-
-type on outbox.EventKind
-
-func (o on) apply(l *listening) { l.pairs = append(l.pairs, outbox.EventKind(o)) }
-
-// On binds a listener to the exact pair of an aggregate type and an event type;
-// an empty aggregate type is [outbox.Global]. Give several for a listener of
-// several pairs.
-func On(aggregate outbox.AggregateType, event outbox.EventType) ListenerOption {
-	if aggregate == "" {
-		aggregate = outbox.Global
-	}
-	return on{AggregateType: aggregate, EventType: event}
-}
-
-// Target says which outboxes something is for; [For] makes it. It is a
-// [ListenerOption] too.
-type Target struct {
+// ListenerOption says what a listener listens to, [On], or for which outboxes
+// something is, [For].
+type ListenerOption struct {
+	kinds    []outbox.EventKind
 	outboxes []string
-	given    bool
 }
 
-func (t Target) apply(l *listening) { l.targets = append(l.targets, t) }
+// On binds a listener to the pair of an aggregate type and an event type; an empty
+// aggregate type is [outbox.Global]. A listener may have several.
+func On(aggregate outbox.AggregateType, event outbox.EventType) ListenerOption {
+	return ListenerOption{kinds: []outbox.EventKind{{AggregateType: cmp.Or(aggregate, outbox.Global), EventType: event}}}
+}
 
 // For names the outboxes that a listener, a binding, an interceptor or a hook is
 // for: one value serves them all. The empty name is the unnamed outbox, which is
-// also what everything is for without For.
-func For(names ...string) Target { return Target{outboxes: names, given: true} }
+// the default.
+func For(names ...string) ListenerOption { return ListenerOption{outboxes: names} }
 
-// outboxesOf are the outboxes that the targets name.
-func outboxesOf(targets []Target) ([]string, error) {
-	var (
-		names []string
-		errs  []error
-	)
-	for _, t := range targets {
-		if t.given && len(t.outboxes) == 0 {
-			errs = append(errs, errors.New("is given For without a name"))
-		}
-		for _, name := range t.outboxes {
-			if err := checkName(name); err != nil {
-				errs = append(errs, err)
-			}
-			if slices.Contains(names, name) {
-				errs = append(errs, fmt.Errorf("is for %s twice", describe(name)))
-			}
-			names = append(names, name)
-		}
+// join is all options in one.
+func join(opts []ListenerOption) (all ListenerOption) {
+	for _, o := range opts {
+		all.kinds = append(all.kinds, o.kinds...)
+		all.outboxes = append(all.outboxes, o.outboxes...)
 	}
-	if len(names) == 0 {
-		names = []string{""}
+	if len(all.outboxes) == 0 {
+		all.outboxes = []string{""}
 	}
-	return names, errors.Join(errs...)
+	slices.Sort(all.outboxes)
+	all.outboxes = slices.Compact(all.outboxes)
+	return all
+}
+
+// pairs are the pairs in an error.
+func (o ListenerOption) pairs() (text string) {
+	for i, kind := range o.kinds {
+		text += []string{" of ", " and "}[min(i, 1)] + pair(kind)
+	}
+	return text
+}
+
+func pair(kind outbox.EventKind) string {
+	return fmt.Sprintf("%s/%s", kind.AggregateType, kind.EventType)
 }
 
 // AsListener registers what a constructor returns, a type that is an
@@ -78,101 +60,62 @@ func outboxesOf(targets []Target) ([]string, error) {
 // constructor may depend on anything in the app, on services that write through
 // the same outbox too, and may take an fx.In struct.
 func AsListener(ctor any, opts ...ListenerOption) fx.Option {
-	var l listening
-	for _, opt := range opts {
-		if opt != nil {
-			opt.apply(&l)
-		}
+	o := join(opts)
+	if len(o.kinds) == 0 {
+		return fx.Error(errors.New("outboxfx: AsListener needs On(aggregate, event), which says what the listener listens to"))
 	}
-	outboxes, err := outboxesOf(l.targets)
-	if err := errors.Join(checkConstructor[outbox.Listener](ctor), l.check(), err); err != nil {
-		return fx.Error(fmt.Errorf("outboxfx: AsListener %w", err))
-	}
-	detail := " of"
-	for i, pair := range l.pairs {
-		if i > 0 {
-			detail += " and"
-		}
-		detail += fmt.Sprintf(" %s/%s", pair.AggregateType, pair.EventType)
-	}
-	return contribute("the listener", detail, ctor, outboxes, func(made outbox.Listener) ([]outbox.Binding, error) {
+	return contribute("AsListener", "listener", ctor, o, func(made outbox.Listener) []outbox.Binding {
 		var bindings []outbox.Binding
-		for _, pair := range l.pairs {
-			bindings = append(bindings, outbox.On(pair.AggregateType, pair.EventType, made))
+		for _, kind := range o.kinds {
+			bindings = append(bindings, outbox.On(kind.AggregateType, kind.EventType, made))
 		}
-		return bindings, checkBindings(bindings)
+		return bindings
 	})
-}
-
-func (l listening) check() error {
-	var errs []error
-	if len(l.pairs) == 0 {
-		errs = append(errs, errors.New("needs On(aggregate, event), which says what the listener listens to"))
-	}
-	for _, pair := range l.pairs {
-		if pair.EventType == "" {
-			errs = append(errs, fmt.Errorf("is given On(%q, %q), which names no event", pair.AggregateType, ""))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // AsBinding registers what a constructor returns: an [outbox.Binding], such as a
-// topic's Listen makes, or a slice of them, or either and an error.
-func AsBinding(ctor any, forOutboxes ...Target) fx.Option {
-	outboxes, err := outboxesOf(forOutboxes)
-	if checkConstructor[[]outbox.Binding](ctor) == nil && err == nil {
-		return contribute("the binding", "", ctor, outboxes, func(made []outbox.Binding) ([]outbox.Binding, error) {
-			if len(made) == 0 {
-				return nil, errors.New("there is no binding in it")
-			}
-			return made, checkBindings(made)
-		})
+// topic's Listen makes, or a slice of them, or either and an error. Of the options
+// it takes [For].
+func AsBinding(ctor any, opts ...ListenerOption) fx.Option {
+	if checkConstructor[[]outbox.Binding](ctor) == nil {
+		return contribute("AsBinding", "bindings of", ctor, join(opts), func(made []outbox.Binding) []outbox.Binding { return made })
 	}
-	if err := errors.Join(checkConstructor[outbox.Binding](ctor), err); err != nil {
-		return fx.Error(fmt.Errorf("outboxfx: AsBinding %w", err))
-	}
-	return contribute("the binding", "", ctor, outboxes, func(made outbox.Binding) ([]outbox.Binding, error) {
-		return []outbox.Binding{made}, checkBindings([]outbox.Binding{made})
-	})
+	return contribute("AsBinding", "binding of", ctor, join(opts), func(made outbox.Binding) []outbox.Binding { return []outbox.Binding{made} })
 }
 
-func checkBindings(bindings []outbox.Binding) error {
-	var errs []error
-	for _, b := range bindings {
-		errs = append(errs, b.Validate())
-	}
-	return errors.Join(errs...)
+// AsInterceptor puts what a constructor returns, an [outbox.Interceptor], or that
+// and an error, around every delivery: inside those of [WithInterceptors], in the
+// order of the options. The outbox is built with its interceptors, so they cannot
+// depend on its writer. Of the options it takes [For].
+func AsInterceptor(ctor any, opts ...ListenerOption) fx.Option {
+	return contribute("AsInterceptor", "interceptor", ctor, join(opts), func(made outbox.Interceptor) outbox.Interceptor { return made })
+}
+
+// AsHook makes what a constructor returns, an [outbox.WriterHook], or that and an
+// error, take part in every write: after those of [WithHooks], in the order of the
+// options. Like interceptors, hooks cannot depend on the outbox's writer. Of the
+// options it takes [For].
+func AsHook(ctor any, opts ...ListenerOption) fx.Option {
+	return contribute("AsHook", "hook", ctor, join(opts), func(made outbox.WriterHook) outbox.WriterHook { return made })
 }
 
 // register registers what is for one outbox, and names the constructors that
 // collide.
 func register(o *outbox.Outbox, outboxName string, all []contribution[[]outbox.Binding]) error {
-	var (
-		errs     []error
-		bindings []outbox.Binding
-		owner    = map[outbox.EventKind]string{}
-	)
+	var errs []error
+	owners := map[string]string{} // by pair
 	for _, c := range inOrder(all, outboxName) {
 		for _, b := range c.value {
-			if b.AggregateType == "" {
-				b.AggregateType = outbox.Global
+			kind := pair(outbox.EventKind{AggregateType: cmp.Or(b.AggregateType, outbox.Global), EventType: b.EventType})
+			switch err := o.Register(b); {
+			case errors.Is(err, outbox.ErrDuplicateListener):
+				errs = append(errs, fmt.Errorf("outboxfx: %s and %s: %w", cmp.Or(owners[kind], "WithRegistry"), c.label, err))
+			case err != nil:
+				errs = append(errs, fmt.Errorf("outboxfx: %s of %s, for %s: %w", c.label, kind, describe(outboxName), err))
+			default:
+				owners[kind] = c.label
 			}
-			kind := outbox.EventKind{AggregateType: b.AggregateType, EventType: b.EventType}
-			if first, taken := owner[kind]; taken {
-				errs = append(errs, fmt.Errorf("outboxfx: %w of %s for %s/%s: %s and %s; each pair has exactly one",
-					outbox.ErrDuplicateListener, describe(outboxName), kind.AggregateType, kind.EventType, first, c.label))
-				continue
-			}
-			owner[kind] = c.label
-			bindings = append(bindings, b)
 		}
 	}
-	if err := errors.Join(errs...); err != nil || len(bindings) == 0 {
-		return err
-	}
-	if err := o.Register(bindings...); err != nil {
-		return fmt.Errorf("outboxfx: listeners of %s: %w", describe(outboxName), err)
-	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package outboxfx
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -9,11 +10,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/fx"
 
-	outboxotel "github.com/outboxkit/outbox-go/adapters/otel"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
@@ -21,192 +22,166 @@ import (
 // Module is the unnamed outbox with nothing replaced: NewModule().
 var Module = NewModule()
 
-// DetectTimeout is how long the module waits for the database to say what it is.
-const DetectTimeout = 10 * time.Second
-
 // module is what the options say.
 type module struct {
-	name  string
-	named bool
+	name string
 
-	config, store, metrics, retry, logger, registry *part
+	config, store, metrics, retry, logger, registry *given
 
 	interceptors []outbox.Interceptor
 	hooks        []outbox.WriterHook
-	tracing      []outboxotel.Option // not nil with WithOTel
+	outermost    []outbox.Interceptor // around all others, for tracing
+	last         []outbox.WriterHook  // after all others, for tracing
 
 	errs []error // of options that do not go together
 }
 
-// moduleName is in a value group, so that what is for an unknown outbox is
-// noticed.
-type moduleName string
+// validConfig is a Config that was validated.
+type validConfig struct{ Config }
 
-// OneModulePerName is provided by each module, first, so that two modules of one
-// name collide in it.
-type OneModulePerName struct{}
-
-func oneModulePerName() OneModulePerName { return OneModulePerName{} }
-
-// resolved is a Config that was validated.
-type resolved struct{ Config }
-
-// parts are what the outbox was made of, as far as starting it needs them.
-type parts struct {
-	db      *sql.DB
-	store   outbox.Store
-	config  resolved
-	metrics outbox.Metrics // nil for none
-}
-
-// NewModule makes an outbox part of an app: it needs a *sql.DB, takes a [Config]
-// if there is one, provides *outbox.Outbox, *outbox.Writer and
-// *outbox.DeadLetters, starts with the app and drains when the app stops. All of
-// these carry the name that [Named] gives.
+// NewModule makes an outbox part of an app. It needs a *sql.DB. It provides
+// *outbox.Outbox, *outbox.Writer, *outbox.DeadLetters and a [Config] that the app
+// may replace. It starts the outbox with the app and drains it when the app stops.
+// All of these have the name that [Named] gives.
 func NewModule(opts ...Option) fx.Option {
 	var m module
 	for _, opt := range opts {
-		if opt != nil {
-			opt(&m)
-		}
+		opt(&m)
 	}
-	if err := m.check(); err != nil {
+	if err := errors.Join(m.errs...); err != nil {
 		return fx.Error(err)
 	}
-	title, own := "outbox", nameTag(m.name)
-	if m.name != "" {
-		title += "." + m.name
-	}
+	own := nameTag(m.name)
 	part := func(what string) string { return partTag(m.name, what) }
 	return fx.Module(
-		title,
-		fx.Provide(fx.Annotated{Name: m.name, Target: oneModulePerName}),
-		fx.Supply(fx.Annotate(moduleName(m.name), fx.ResultTags(group))),
+		moduleName(m.name),
+		// First, so that two modules of one name collide here.
+		fx.Provide(fx.Annotated{Name: m.name, Target: m.twoModulesHaveOneNameUseNamed}),
+		fx.Supply(fx.Annotate(Name(m.name), fx.ResultTags(group))),
 		m.provideConfig(),
-		fx.Provide(fx.Annotate(func(c resolved) MetricsPrefix { return MetricsPrefix(c.metricsPrefix(m.name)) },
-			fx.ParamTags(part("config")), fx.ResultTags(own))),
-		providePart[outbox.Store](m.name, "store", m.store, m.detectStore),
-		providePart[outbox.Metrics](m.name, "metrics", m.metrics, m.metricsOfConfig),
-		providePart[outbox.RetryPolicy](m.name, "retry policy", m.retry, func() outbox.RetryPolicy { return nil }),
-		providePart[*slog.Logger](m.name, "logger", m.logger, slog.Default),
-		providePart[outbox.ListenerRegistry](m.name, "registry", m.registry, func() outbox.ListenerRegistry { return nil }),
-		fx.Provide(fx.Annotate(m.build,
-			fx.ParamTags(own, part("config"), part("store"), part("metrics"), part("retry policy"), part("logger"), part("registry"), group, group),
-			fx.ResultTags(own, own, own, part("parts")))),
-		fx.Provide(fx.Annotate(m.useOf, fx.ParamTags(own, part("parts")), fx.ResultTags(group))),
-		fx.Invoke(fx.Annotate(m.run, fx.ParamTags("", own, part("parts"), `optional:"true"`, group, group, group, group, group))),
+		fx.Provide(located((*module).validate, m.validate, fx.ParamTags(own), fx.ResultTags(part("configuration")))),
+		fx.Provide(located((*module).metricsPrefix, m.metricsPrefix, fx.ParamTags(part("configuration")), fx.ResultTags(own))),
+		providePart[outbox.Store](&m, part("store"), m.store, m.detectStore),
+		providePart[outbox.Metrics](&m, part("metrics"), m.metrics, func() outbox.Metrics { return nil }),
+		providePart[outbox.RetryPolicy](&m, part("retry policy"), m.retry, func() outbox.RetryPolicy { return nil }),
+		providePart[*slog.Logger](&m, part("logger"), m.logger, slog.Default),
+		providePart[outbox.ListenerRegistry](&m, part("registry"), m.registry, func() outbox.ListenerRegistry { return nil }),
+		fx.Provide(located((*module).build, m.build,
+			fx.ParamTags(part("configuration"), own, part("store"), part("metrics"), part("retry policy"), part("logger"), part("registry"), group, group),
+			fx.ResultTags(own, own, own, group))),
+		fx.Invoke(run),
 	)
 }
 
-func (m *module) check() error {
-	errs := slices.Clone(m.errs)
-	if m.named && m.name == "" {
-		errs = append(errs, errors.New("outboxfx: Named is given no name; leave it out for the unnamed outbox"))
-	}
-	errs = append(errs, checkName(m.name))
-	for i, interceptor := range m.interceptors {
-		if interceptor == nil {
-			errs = append(errs, fmt.Errorf("outboxfx: interceptor %d that WithInterceptors of %s is given is nil", i+1, describe(m.name)))
-		}
-	}
-	return errors.Join(errs...)
-}
+// twoModulesHaveOneNameUseNamed provides the name. fx shows the function's name
+// when another module has the same one.
+func (m *module) twoModulesHaveOneNameUseNamed() Name { return Name(m.name) }
 
-// provideConfig provides the validated Config. The one that the app may have is
-// the only thing that is optional.
 func (m *module) provideConfig() fx.Option {
-	validated := fx.ResultTags(partTag(m.name, "config"))
 	if m.config != nil {
-		return fx.Options(
-			providePart[Config](m.name, "configuration", m.config, nil),
-			fx.Provide(fx.Annotate(m.validate, fx.ParamTags(partTag(m.name, "configuration")), validated)),
-		)
+		return providePart[Config](m, nameTag(m.name), m.config, nil)
 	}
-	return fx.Provide(fx.Annotate(func(c Config, graph fx.DotGraph) (resolved, error) {
-		if c == (Config{}) {
-			if problem := ignoredConfig(graph, m.name); problem != "" {
-				return resolved{}, fmt.Errorf("outboxfx: the Config of %s %s", describe(m.name), problem)
-			}
-		}
-		return m.validate(c)
-	}, fx.ParamTags(strings.TrimSpace(nameTag(m.name)+` optional:"true"`)), validated))
+	return fx.Provide(fx.Annotated{Name: m.name, Target: defaultConfigUseReplace})
 }
 
-func (m *module) validate(c Config) (resolved, error) {
+func (m *module) validate(c Config) (validConfig, error) {
 	if err := c.Validate(); err != nil {
-		return resolved{}, fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), err)
+		return validConfig{}, fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), err)
 	}
-	return resolved{c}, nil
+	c.Mode = c.Mode.canonical()
+	return validConfig{c}, nil
 }
 
-// detectStore asks the database what it is.
-func (m *module) detectStore(db *sql.DB, c resolved) (outbox.Store, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), DetectTimeout)
+func (m *module) metricsPrefix(c validConfig) MetricsPrefix {
+	return MetricsPrefix(cmp.Or(c.Metrics.NamePrefix, strings.TrimPrefix(m.name+".outbox", ".")))
+}
+
+// detectStore asks the database what it is, for 10 s at most.
+func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	store, err := sqlstore.Detect(ctx, db, c.storeOptions()...)
+	var opts []sqlstore.Option
+	if c.TableName != "" {
+		opts = append(opts, sqlstore.WithTable(c.TableName))
+	}
+	store, err := sqlstore.Detect(ctx, db, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("outboxfx: choosing the store of %s, which WithStore would do without asking: %w", describe(m.name), err)
+		return nil, fmt.Errorf("outboxfx: detecting the database of %s, which WithStore makes unnecessary: %w", describe(m.name), err)
 	}
 	return store, nil
+}
+
+// built is an outbox and what starting it needs.
+type built struct {
+	name    string
+	outbox  *outbox.Outbox
+	config  Config
+	db      *sql.DB
+	store   outbox.Store
+	metrics outbox.Metrics // nil for none
+	first   *sync.Once     // that of the app's first outbox runs all of them
 }
 
 // build makes the outbox without its listeners: they may depend on services that
 // depend on the writer.
 func (m *module) build(
-	db *sql.DB, c resolved, store outbox.Store, metrics outbox.Metrics, retry outbox.RetryPolicy,
+	c validConfig, db *sql.DB, store outbox.Store, metrics outbox.Metrics, retry outbox.RetryPolicy,
 	logger *slog.Logger, registry outbox.ListenerRegistry,
 	interceptors []contribution[outbox.Interceptor], hooks []contribution[outbox.WriterHook],
-) (*outbox.Outbox, *outbox.Writer, *outbox.DeadLetters, parts, error) {
-	if err := m.conflicts(c, store); err != nil {
-		return nil, nil, nil, parts{}, err
-	}
+) (*outbox.Outbox, *outbox.Writer, *outbox.DeadLetters, built, error) {
+	cfg := c.outboxConfig()
+	cfg.DB, cfg.Store, cfg.Logger, cfg.Registry = db, store, logger, registry
 	if m.name != "" {
-		logger = logger.With("outbox", m.name)
+		cfg.Logger = logger.With("outbox", m.name)
 	}
-	cfg := c.OutboxConfig()
-	cfg.DB, cfg.Store, cfg.Logger = db, store, logger
-	if m.registry != nil {
-		cfg.Registry = registry
-	}
-	if c.metricsEnabled() {
-		cfg.Metrics = metrics
-	} else if closer, can := metrics.(io.Closer); can { // as the outbox would have done
-		if err := closer.Close(); err != nil {
-			return nil, nil, nil, parts{}, fmt.Errorf("outboxfx: closing the metrics of %s, which are switched off: %w", describe(m.name), err)
-		}
-	}
-	if m.retry != nil {
+	if retry != nil {
 		cfg.RetryPolicy = retry
 	}
-	cfg.Interceptors = append(slices.Clone(m.interceptors), values(inOrder(interceptors, m.name))...)
-	cfg.Hooks = append(slices.Clone(m.hooks), values(inOrder(hooks, m.name))...)
-	m.trace(&cfg, c)
-	o, err := outbox.New(cfg)
-	if err != nil {
-		if closer, can := cfg.Metrics.(io.Closer); can { // there will be no outbox that would
-			err = errors.Join(err, closer.Close())
-		}
-		return nil, nil, nil, parts{}, fmt.Errorf("outboxfx: making %s: %w", describe(m.name), err)
+	if enabled(c.Metrics.Enabled) {
+		cfg.Metrics = metrics
 	}
-	return o, o.Writer(), o.DeadLetters(), parts{db, store, c, cfg.Metrics}, nil
+	cfg.Interceptors = values(m.interceptors, interceptors, m.name)
+	cfg.Hooks = values(m.hooks, hooks, m.name)
+	if enabled(c.Tracing.Enabled) {
+		cfg.Interceptors = slices.Concat(m.outermost, cfg.Interceptors)
+		cfg.Hooks = slices.Concat(cfg.Hooks, m.last)
+	}
+	var o *outbox.Outbox
+	err := m.conflicts(c, store)
+	if err == nil {
+		if o, err = outbox.New(cfg); err != nil {
+			err = fmt.Errorf("outboxfx: building %s: %w", describe(m.name), err)
+		}
+	}
+	if closer, can := metrics.(io.Closer); can && (err != nil || cfg.Metrics == nil) { // no outbox will close them
+		err = errors.Join(err, closer.Close())
+	}
+	if err != nil {
+		return nil, nil, nil, built{}, err
+	}
+	return o, o.Writer(), o.DeadLetters(), built{m.name, o, c.Config, db, store, cfg.Metrics, &sync.Once{}}, nil
 }
 
-// conflicts reports settings that an option leaves without effect.
-func (m *module) conflicts(c resolved, store outbox.Store) error {
+func enabled(setting *bool) bool { return setting == nil || *setting }
+
+// conflicts reports settings that the options leave without effect.
+func (m *module) conflicts(c validConfig, store outbox.Store) error {
+	on := func(setting *bool) bool { return setting != nil && *setting }
+	_, creates := store.(schemaCreator)
 	var errs []error
-	conflict := func(key, problem string) { errs = append(errs, m.conflict(key, problem)) }
-	if m.store != nil && c.TableName != "" {
-		conflict("table-name", "is set, but WithStore's store names its table itself, as with sqlstore.WithTable")
-	}
-	if _, can := store.(schemaCreator); c.CreateSchema && !can {
-		conflict("create-schema", fmt.Sprintf("is true, but WithStore's %T has no CreateSchema(ctx, db) error", store))
-	}
-	if m.retry != nil && c.Retry != (RetryConfig{}) {
-		conflict("retry", "is set, but WithRetryPolicy replaces it")
+	for _, conflict := range []struct {
+		is           bool
+		key, problem string
+	}{
+		{m.store != nil && c.TableName != "", "table-name", "is set, but WithStore's store names its table itself, as with sqlstore.WithTable"},
+		{c.CreateSchema && !creates, "create-schema", fmt.Sprintf("is true, but WithStore's %T has no CreateSchema(ctx, db) error", store)},
+		{m.retry != nil && c.Retry != (RetryConfig{}), "retry", "is set, but WithRetryPolicy replaces it"},
+		{m.metrics == nil && on(c.Metrics.Enabled), "metrics.enabled", "is true, but the module has no metrics; give NewModule fxprom.Metrics, fxotel.Metrics or outboxfx.WithMetrics"},
+		{m.last == nil && on(c.Tracing.Enabled), "tracing.enabled", "is true, but the module has no tracing; give NewModule fxotel.Tracing or outboxfx.WithTracing"},
+	} {
+		if conflict.is {
+			errs = append(errs, fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), &KeyError{Key: conflict.key, Problem: conflict.problem}))
+		}
 	}
 	return errors.Join(errs...)
-}
-
-func (m *module) conflict(key, problem string) error {
-	return fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), &KeyError{Key: key, Problem: problem})
 }

@@ -1,73 +1,101 @@
 package outboxfx
 
-import "github.com/outboxkit/outbox-go/outbox"
+import (
+	"fmt"
 
-// Option changes the module's outbox; see [NewModule]. Where an option takes
-// "a value or a constructor", the constructor is func(dependencies…) T or
-// (T, error), and its parameters of the types *sql.DB and [MetricsPrefix] are
-// this outbox's own, also when it is a named one. What an option replaces is
-// replaced for certain: a constructor that cannot be called is an error of the
-// app.
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Option changes the module's outbox; see [NewModule]. Where an option takes a
+// value or a constructor, it may be given once; the constructor is
+// func(dependencies…) T or (T, error), and its parameters of the types *sql.DB,
+// [Config], [Name] and [MetricsPrefix] are this outbox's own, whatever its name.
 type Option func(*module)
 
-// MetricsPrefix is what tells the names of an outbox's metrics from others': the
-// setting metrics.name-prefix, by default "outbox", or "orders.outbox" for an
-// outbox named "orders". A constructor given to [WithMetrics] asks for it.
-// [WithPrometheus] and [WithOTelMetrics] leave the prefix of a named outbox as it
-// is and give its figures a label.
+// MetricsPrefix is the first part of the names of an outbox's metrics: the setting
+// metrics.name-prefix, by default "outbox", or "orders.outbox" for an outbox named
+// "orders". A constructor given to [WithMetrics] can ask for it.
 type MetricsPrefix string
 
-// Named makes the outbox one of several. It needs a *sql.DB of that name and
-// provides *outbox.Outbox, *outbox.Writer and *outbox.DeadLetters under it; its
-// [Config] comes from [WithConfig], or from a Config of that name. A name is a
-// letter, then letters, digits, hyphens and underscores.
+// Named makes the outbox one of several. It needs a *sql.DB of that name, and
+// everything that it provides has that name, its [Config] too. A name is a letter,
+// then letters, digits, hyphens and underscores, at most 64 characters.
 func Named(name string) Option {
-	return func(m *module) { m.name, m.named = name, true }
+	return func(m *module) {
+		if m.name = name; !validName.MatchString(name) {
+			m.problem(fmt.Sprintf("%.80q cannot be the name of an outbox: use a letter, then letters, digits, hyphens and underscores, at most 64 characters", name))
+		}
+	}
 }
 
-// WithConfig is the outbox's configuration: a [Config], or a constructor of one,
-// such as one that calls [LoadConfig]. Without it the outbox takes a Config of
-// its name from the app, if there is one.
-func WithConfig(config any) Option { return func(m *module) { m.config = &part{"WithConfig", config} } }
+// WithConfig is the outbox's configuration instead of Config{}: a [Config], or a
+// constructor of one. fx.Replace and fx.Decorate change it as well.
+func WithConfig(config any) Option {
+	return set("WithConfig", config, func(m *module) **given { return &m.config })
+}
 
-// WithStore replaces the store: an [outbox.Store], or a constructor of one.
-// Defaults to asking the database what it is when the app is made.
-func WithStore(store any) Option { return func(m *module) { m.store = &part{"WithStore", store} } }
+// WithStore replaces the store: an [outbox.Store], or a constructor of one. By
+// default the module asks the database what it is when the app is built.
+func WithStore(store any) Option {
+	return set("WithStore", store, func(m *module) **given { return &m.store })
+}
 
-// WithMetrics is where figures go: an [outbox.Metrics], or a constructor of one,
-// which may ask for the [MetricsPrefix]. They are used until the outbox
-// closes, which closes an [io.Closer] too; when metrics.enabled is false it is
-// closed at once and not used.
+// WithMetrics receives the metrics: an [outbox.Metrics], or a constructor of one.
+// Where it has the method WatchTable, as those of outboxprom and outboxotel have,
+// that is called when the outbox starts. The outbox closes an [io.Closer] when it
+// closes; when metrics.enabled is false the metrics are closed at once and unused.
 func WithMetrics(metrics any) Option {
-	return func(m *module) { m.measure("WithMetrics", metrics) }
+	return set("WithMetrics", metrics, func(m *module) **given { return &m.metrics })
 }
 
-// WithRetryPolicy replaces the backoff that the settings retry.* describe, which
-// then cannot be set: an [outbox.RetryPolicy], or a constructor of one.
+// WithRetryPolicy replaces the backoff of the settings retry.*, which then cannot
+// be set: an [outbox.RetryPolicy], or a constructor of one.
 func WithRetryPolicy(policy any) Option {
-	return func(m *module) { m.retry = &part{"WithRetryPolicy", policy} }
+	return set("WithRetryPolicy", policy, func(m *module) **given { return &m.retry })
 }
 
 // WithLogger replaces slog.Default(): a *slog.Logger, or a constructor of one.
-func WithLogger(logger any) Option { return func(m *module) { m.logger = &part{"WithLogger", logger} } }
+func WithLogger(logger any) Option {
+	return set("WithLogger", logger, func(m *module) **given { return &m.logger })
+}
 
 // WithRegistry replaces the registry of listeners: an [outbox.ListenerRegistry],
 // or a constructor of one. An *outbox.Registry keeps what it holds and gets the
-// app's listeners as well; any other kind is asked as it is, and [AsListener]
-// and [AsBinding] for this outbox are then errors. Since the outbox is made of
-// it, listeners in it cannot depend on the outbox's writer.
+// app's listeners as well. With any other kind, [AsListener] and [AsBinding] for
+// this outbox are errors. The outbox is built with its registry, so listeners in it
+// cannot depend on the outbox's writer.
 func WithRegistry(registry any) Option {
-	return func(m *module) { m.registry = &part{"WithRegistry", registry} }
+	return set("WithRegistry", registry, func(m *module) **given { return &m.registry })
 }
 
 // WithInterceptors puts interceptors around every delivery, in the order given,
-// outside of those from [AsInterceptor].
+// outside those of [AsInterceptor].
 func WithInterceptors(interceptors ...outbox.Interceptor) Option {
 	return func(m *module) { m.interceptors = append(m.interceptors, interceptors...) }
 }
 
-// WithHooks lets hooks take part in every write, in the order given, before
-// those from [AsHook].
+// WithHooks makes hooks take part in every write, in the order given, before those
+// of [AsHook].
 func WithHooks(hooks ...outbox.WriterHook) Option {
 	return func(m *module) { m.hooks = append(m.hooks, hooks...) }
+}
+
+// WithTracing adds a hook after all other hooks and an interceptor around all
+// others, unless tracing.enabled is false. Package fxotel calls it.
+func WithTracing(hook outbox.WriterHook, interceptor outbox.Interceptor) Option {
+	return func(m *module) { m.last, m.outermost = append(m.last, hook), append(m.outermost, interceptor) }
+}
+
+func set(option string, value any, field func(*module) **given) Option {
+	return func(m *module) {
+		if f := field(m); *f == nil {
+			*f = &given{option, value}
+		} else {
+			m.problem(option + " is given twice; leave one out")
+		}
+	}
+}
+
+func (m *module) problem(text string) {
+	m.errs = append(m.errs, fmt.Errorf("outboxfx: NewModule: %s", text))
 }

@@ -3,134 +3,127 @@ package outboxfx
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// maxOwner is how many characters locked_by holds.
-const maxOwner = 128
-
-// Validate reports everything that is wrong, each as a [KeyError]: values out of
-// range, an unknown mode, and settings that the mode does not have.
-func (c Config) Validate() error {
-	return errors.Join(c.problems(func(s setting) (string, bool) { return "", !s.field(&c).IsZero() })...)
+// KeyError says what is wrong with one key of a configuration. All key errors are
+// reported together: errors.As finds the first, and the message has all.
+type KeyError struct {
+	Key     string // such as "dispatcher.worker-count"
+	Place   string // "outbox.yaml:3", a variable's name, or empty for a Config made in code
+	Problem string // such as "is -1; it must not be negative"
 }
 
-// problems checks the settings that isSet says were set, and tells where.
-func (c Config) problems(isSet func(setting) (place string, set bool)) []error {
-	var errs []error
-	known := isMode(c.Mode)
-	for _, s := range settings {
-		place, set := isSet(s)
-		if !set {
-			continue
-		}
-		problem := c.valueProblem(s)
-		if problem == "" && known {
-			problem = c.modeProblem(s)
-		}
-		if problem != "" {
-			errs = append(errs, &KeyError{Key: s.path, Place: place, Problem: problem})
+// Error is the key, its place and the problem.
+func (e *KeyError) Error() string {
+	if e.Place == "" {
+		return e.Key + " " + e.Problem
+	}
+	return fmt.Sprintf("%s (%s) %s", e.Key, e.Place, e.Problem)
+}
+
+// Settings yields each key, such as "dispatcher.worker-count", and a pointer to its
+// field, in the order of the fields.
+func (c *Config) Settings() iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) { settings(reflect.ValueOf(c).Elem(), "", yield) }
+}
+
+func settings(v reflect.Value, prefix string, yield func(string, any) bool) bool {
+	for i := range v.NumField() {
+		key, field := prefix+v.Type().Field(i).Tag.Get("yaml"), v.Field(i)
+		if field.Kind() == reflect.Struct && !settings(field, key+".", yield) ||
+			field.Kind() != reflect.Struct && !yield(key, field.Addr().Interface()) {
+			return false
 		}
 	}
-	return errs
+	return true
 }
 
-func isMode(m Mode) bool {
-	return m == "" || slices.Contains([]Mode{SingleNode, MultiNode, Ordered, WriterOnly}, m)
-}
-
-// valueProblem says what is wrong with a value, whatever the mode.
-func (c Config) valueProblem(s setting) string {
-	switch value := s.field(&c).Interface().(type) {
-	case int:
-		if value <= 0 {
-			return fmt.Sprintf("is %d; it must be positive", value)
+// Validate reports every setting that is wrong, each as a [KeyError]: an unknown
+// word, a negative number, and a setting that the mode does not have. Upper limits
+// are package outbox's, which checks them when the outbox is built.
+func (c Config) Validate() error {
+	c.Mode = c.Mode.canonical()
+	var errs []error
+	for key, field := range c.Settings() {
+		if value := reflect.ValueOf(field).Elem(); !value.IsZero() {
+			if problem := c.problem(key, value.Interface()); problem != "" {
+				errs = append(errs, &KeyError{Key: key, Problem: problem})
+			}
 		}
-		if limit := s.limit(); value > limit {
-			return fmt.Sprintf("is %d; the limit is %d", value, limit)
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) problem(key string, value any) string {
+	switch v := value.(type) {
+	case int:
+		if v < 0 {
+			return fmt.Sprintf("is %d; it must not be negative", v)
 		}
 	case time.Duration:
-		switch {
-		case s.path == "purge.retention" && value == outbox.NoRetention:
-		case value < 0:
-			return fmt.Sprintf("is %s; it must not be negative", value)
-		case value == 0 && !s.mayBeZero():
-			return "is 0s; it must be positive"
-		case s.path == "retry.max-delay" && value < c.Retry.BaseDelay:
-			return fmt.Sprintf("is %s, which is less than retry.base-delay, %s", value, c.Retry.BaseDelay)
+		if v < 0 && (key != "purge.retention" || v != outbox.NoRetention) {
+			return fmt.Sprintf("is %s; it must not be negative", v)
+		}
+		if key == "retry.max-delay" && v < c.Retry.BaseDelay {
+			return fmt.Sprintf("is %s, which is less than retry.base-delay, %s", v, c.Retry.BaseDelay)
 		}
 	case Mode:
-		if !isMode(value) {
-			return unknownWord(string(value), string(SingleNode), string(MultiNode), string(Ordered), string(WriterOnly))
-		}
+		return unknownWord(v, modes)
 	case OnDone:
-		if value != "" && value != Keep && value != Delete {
-			return unknownWord(string(value), string(Keep), string(Delete))
+		if problem := unknownWord(v, []OnDone{Keep, Delete}); problem != "" {
+			return problem
 		}
-	case string:
-		return textProblem(s, value)
 	}
-	return ""
+	return c.modeProblem(key)
 }
 
-func textProblem(s setting, value string) string {
+// modeProblem says that the mode does not have a setting.
+func (c Config) modeProblem(key string) string {
+	have := modesOf(key)
 	switch {
-	case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
-		return "is no text: it is not UTF-8, or holds a NUL"
-	case s.path == "table-name" && value != "" && sqlstore.SQLite(sqlstore.WithTable(value)).Validate() != nil:
-		return fmt.Sprintf("is %.100q; it must be letters, digits and underscores, at most 63, not starting with a digit, optionally schema.table", value)
-	case s.path == "claim-locking.owner-id" && utf8.RuneCountInString(value) > maxOwner:
-		return fmt.Sprintf("is %d characters long; the limit is %d", utf8.RuneCountInString(value), maxOwner)
-	}
-	return ""
-}
-
-// modeProblem says that the mode does not have the setting.
-func (c Config) modeProblem(s setting) string {
-	mode := c.Mode
-	fill(&mode, SingleNode)
-	if s.path == "claim-locking.enabled" {
-		switch enabled := *c.ClaimLocking.Enabled; {
-		case enabled && mode != MultiNode:
-			return fmt.Sprintf("is true, but the mode %s has no leases; set mode to %s", mode, MultiNode)
-		case !enabled && mode == MultiNode:
-			return fmt.Sprintf("is false, but the mode %s cannot do without leases; leave it out, or set mode to %s", mode, SingleNode)
+	case !slices.Contains(modes, c.Mode): // an error of its own
+		return ""
+	case key == "claim-locking.enabled" && !*c.ClaimLocking.Enabled:
+		if c.Mode == MultiNode {
+			return fmt.Sprintf("is false, but the mode %s needs leases; leave the key out, or set mode to %s", MultiNode, SingleNode)
 		}
 		return ""
-	}
-	if slices.Contains(s.modes(), mode) {
+	case slices.Contains(have, c.Mode):
 		return ""
 	}
-	var have []string
-	for _, m := range s.modes() {
-		have = append(have, string(m))
-	}
-	return fmt.Sprintf("is set, but the mode %s does not have it; it is for %s", mode, enumerate(have, "and"))
+	return fmt.Sprintf("is set, but the mode %s does not have it; it is for %s", c.Mode, list(have))
 }
 
-// unknownWord says which words would do.
-func unknownWord(got string, words ...string) string {
-	for i, word := range words {
-		if fold(word) == fold(got) {
-			return fmt.Sprintf("is %.40q; did you mean %s?", got, words[i])
-		}
+// modesOf are the modes that have a setting.
+func modesOf(key string) []Mode {
+	section, _, _ := strings.Cut(key, ".")
+	switch {
+	case section == "poller", key == "purge.on-done",
+		key == "dispatcher.drain-timeout", key == "dispatcher.listener-timeout", key == "dispatcher.defer-unroutable":
+		return []Mode{SingleNode, MultiNode, Ordered}
+	case section == "dispatcher", section == "retry":
+		return []Mode{SingleNode, MultiNode}
+	case section == "claim-locking":
+		return []Mode{MultiNode}
+	default:
+		return modes
 	}
-	hint := ""
-	if near := nearest(got, words); near != "" {
-		hint = fmt.Sprintf("; did you mean %s?", near)
-	}
-	return fmt.Sprintf("is %.40q; it must be %s%s", got, enumerate(words, "or"), hint)
 }
 
-func enumerate(words []string, last string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
+func unknownWord[T ~string](got T, words []T) string {
+	if slices.Contains(words, got) {
+		return ""
 	}
-	return strings.Join(words[:len(words)-1], ", ") + " " + last + " " + words[len(words)-1]
+	return fmt.Sprintf("is %.40q; it must be one of %s", string(got), list(words))
+}
+
+func list(words any) string {
+	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(words), "[]")), ", ")
 }

@@ -97,6 +97,27 @@ var rules = []rule{
 				isOurs && (inside(own, "adapters/bun") || inside(own, "adapters/gorm") || inside(own, "adapters/sqltx"))
 		},
 	},
+	links("fxmodule", ""),
+	links("fxmodule/outboxconf", "go.yaml.in"),
+	links("fxmodule/fxprom", "github.com/prometheus"),
+	links("fxmodule/fxotel", "go.opentelemetry.io"),
+}
+
+// links is the rule that a package for fx apps depends on one of the optional
+// libraries at most: an app's binary has what the app imports by name.
+func links(pkg, mayLink string) rule {
+	return rule{
+		"only the package of its name links YAML, Prometheus or OpenTelemetry",
+		func(own string) bool { return own == pkg },
+		func(_, dep string, _ bool) bool {
+			for _, optional := range []string{"go.yaml.in", "gopkg.in", "github.com/knadh", "github.com/prometheus", "go.opentelemetry.io"} {
+				if optional != mayLink && inside(dep, optional) {
+					return true
+				}
+			}
+			return false
+		},
+	}
 }
 
 func TestImportRules(t *testing.T) {
@@ -134,6 +155,10 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"adapters/sqltx", "github.com/lib/pq/oid"},
 		{"adapters/bun", module + "/adapters/sqltx"},
 		{"echomw", "gorm.io/gorm/clause"},
+		{"fxmodule", "go.yaml.in/yaml/v3"},
+		{"fxmodule/outboxconf", "github.com/prometheus/client_golang/prometheus"},
+		{"fxmodule/fxprom", "go.opentelemetry.io/otel"},
+		{"fxmodule/fxotel", "github.com/prometheus/client_golang/prometheus"},
 	} {
 		require.True(t, rules[i].applies(tc.own))
 		require.True(t, rules[i].refuses(tc.own, tc.dep, false))

@@ -24,7 +24,7 @@ var NewApp = newApp
 func newApp(database fx.Option) *fx.App { // in main: newApp(…).Run()
 	return fx.New(
 		database, // provides *sql.DB, and *gorm.DB on it
-		outboxfx.Module, fx.Supply(outboxfx.Config{CreateSchema: true}),
+		outboxfx.Module, fx.Replace(outboxfx.Config{CreateSchema: true}),
 		outboxfx.AsBinding(newOrderListener), fx.Provide(newAdapter, newServer),
 		fx.Invoke(func(lc fx.Lifecycle, e *echo.Echo, app fx.Shutdowner) {
 			lc.Append(fx.StartStopHook(func() {

@@ -25,6 +25,8 @@ import (
 	outboxotel "github.com/outboxkit/outbox-go/adapters/otel"
 	outboxprom "github.com/outboxkit/outbox-go/adapters/prometheus"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/fxmodule/fxotel"
+	"github.com/outboxkit/outbox-go/fxmodule/fxprom"
 )
 
 // observedOutbox is the outbox's module with metrics and traces. It provides both
@@ -36,10 +38,10 @@ func observedOutbox(provider trace.TracerProvider) fx.Option {
 		fx.Supply(registry, fx.Annotate(provider, fx.As(new(trace.TracerProvider)))),
 		outboxfx.NewModule(
 			outboxfx.WithConfig(outboxConfig),
-			outboxfx.WithPrometheus(registry, outboxprom.WithEventLabels(20)),
+			fxprom.Metrics(registry, outboxprom.WithEventLabels(20)),
 			// The write is a span and the delivery its child, so that a request, its
 			// events and their deliveries are one trace.
-			outboxfx.WithOTel(outboxotel.WithTracerProvider(provider), outboxotel.WithProducerSpan(), outboxotel.WithChildOf()),
+			fxotel.Tracing(outboxotel.WithTracerProvider(provider), outboxotel.WithProducerSpan(), outboxotel.WithChildOf()),
 		),
 	)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/fxmodule/outboxconf"
 )
 
 // Settings are what flags and variables set.
@@ -79,7 +80,7 @@ func readSettings(args []string, getenv func(string) string) (Settings, error) {
 
 // outboxConfig reads the outbox's YAML file and variables.
 func outboxConfig(s Settings) (outboxfx.Config, error) {
-	config, err := outboxfx.LoadConfig(s.Config)
+	config, err := outboxconf.Load(s.Config)
 	config.CreateSchema = true // in production, migrations create the table
 	return config, err
 }

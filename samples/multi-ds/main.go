@@ -19,6 +19,7 @@ import (
 	"go.uber.org/fx/fxevent"
 
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/fxmodule/outboxconf"
 )
 
 // The names of the data sources.
@@ -59,7 +60,7 @@ func run() (err error) {
 func newApp(dir string, more ...fx.Option) *fx.App {
 	config := func(name string) func() (outboxfx.Config, error) {
 		return func() (outboxfx.Config, error) { // variables OUTBOX_ORDERS_… and OUTBOX_INVENTORY_…
-			config, err := outboxfx.LoadNamedConfig(name, "")
+			config, err := outboxconf.Load("", outboxconf.Named(name))
 			config.CreateSchema = true
 			return config, err
 		}

@@ -1,13 +1,35 @@
 package outboxfx
 
 import (
+	"strings"
+
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// OutboxConfig is the part of an [outbox.Config] that the configuration says:
-// Mode, Purge and RetryPolicy. The Config must be valid; see [Config.Validate].
-func (c Config) OutboxConfig() outbox.Config {
+// Mode says how an outbox delivers; each is the mode of package outbox of that
+// name. The specification's spellings, such as MULTI_NODE, are accepted too.
+type Mode string
+
+// The modes. The empty one is single-node.
+const (
+	SingleNode Mode = "single-node"
+	MultiNode  Mode = "multi-node"
+	Ordered    Mode = "ordered"
+	WriterOnly Mode = "writer-only"
+)
+
+var modes = []Mode{SingleNode, MultiNode, Ordered, WriterOnly}
+
+// canonical is the mode in this package's spelling, with the default filled in.
+func (m Mode) canonical() Mode {
+	if m == "" {
+		return SingleNode
+	}
+	return Mode(strings.ReplaceAll(strings.ToLower(string(m)), "_", "-"))
+}
+
+// outboxConfig is what the configuration says of an [outbox.Config].
+func (c Config) outboxConfig() outbox.Config {
 	cfg := outbox.Config{Mode: c.mode()}
 	if c.Purge.Enabled {
 		cfg.Purge = &outbox.PurgeOptions{Retention: c.Purge.Retention, BatchSize: c.Purge.BatchSize, Interval: c.Purge.Interval}
@@ -40,7 +62,7 @@ func (c Config) mode() outbox.Mode {
 			Owner: c.ClaimLocking.OwnerID, LockTimeout: c.ClaimLocking.LockTimeout,
 		}}
 	case Ordered:
-		return outbox.Ordered{Poll: poll}
+		return ordered(dispatch, poll)
 	case WriterOnly:
 		return outbox.WriterOnly{}
 	default:
@@ -48,22 +70,12 @@ func (c Config) mode() outbox.Mode {
 	}
 }
 
-func (c Config) storeOptions() []sqlstore.Option {
-	if c.TableName == "" {
-		return nil
-	}
-	return []sqlstore.Option{sqlstore.WithTable(c.TableName)}
-}
-
-func (c Config) metricsEnabled() bool { return c.Metrics.Enabled == nil || *c.Metrics.Enabled }
-
-func (c Config) metricsPrefix(outboxName string) string {
-	switch {
-	case c.Metrics.NamePrefix != "":
-		return c.Metrics.NamePrefix
-	case outboxName != "":
-		return outboxName + "." + DefaultMetricsPrefix
-	default:
-		return DefaultMetricsPrefix
+// ordered maps the settings that the mode ordered has.
+func ordered(dispatch outbox.DispatchOptions, poll outbox.PollOptions) outbox.Ordered {
+	return outbox.Ordered{
+		Poll:            poll,
+		DrainTimeout:    dispatch.DrainTimeout,
+		ListenerTimeout: dispatch.ListenerTimeout,
+		OnUnroutable:    dispatch.OnUnroutable,
 	}
 }

@@ -1,0 +1,33 @@
+// Package fxotel exports the metrics and traces of an outbox in an fx app to
+// OpenTelemetry.
+package fxotel
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+
+	outboxotel "github.com/outboxkit/outbox-go/adapters/otel"
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+)
+
+// Metrics exports what [outboxotel.NewMetrics] counts and what
+// [outboxotel.Metrics.WatchTable] reads, to the global meter provider unless an
+// option names one. Those of a named outbox have the attribute outbox, its name.
+func Metrics(opts ...outboxotel.MetricsOption) outboxfx.Option {
+	return outboxfx.WithMetrics(func(name outboxfx.Name, c outboxfx.Config) (*outboxotel.Metrics, error) {
+		var own []outboxotel.MetricsOption
+		if c.Metrics.NamePrefix != "" {
+			own = append(own, outboxotel.WithPrefix(c.Metrics.NamePrefix))
+		}
+		if name != "" {
+			own = append(own, outboxotel.WithAttributes(attribute.String("outbox", string(name))))
+		}
+		return outboxotel.NewMetrics(append(own, opts...)...)
+	})
+}
+
+// Tracing traces writes and deliveries: [outboxotel.Hook], which sees an event
+// after all other hooks, and [outboxotel.Interceptor], around all others. Spans go
+// to the global tracer provider unless an option names one.
+func Tracing(opts ...outboxotel.Option) outboxfx.Option {
+	return outboxfx.WithTracing(outboxotel.Hook(opts...), outboxotel.Interceptor(opts...))
+}

@@ -1,0 +1,64 @@
+// Package fxprom exports the metrics of an outbox in an fx app to Prometheus.
+package fxprom
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	outboxprom "github.com/outboxkit/outbox-go/adapters/prometheus"
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+)
+
+// Metrics exports what [outboxprom.New] counts and what
+// [outboxprom.Metrics.WatchTable] reads. A nil registerer is
+// [prometheus.DefaultRegisterer]. The metrics are registered when the app starts,
+// and unregistered when the outbox has drained. They have the label outbox, whose
+// value is the outbox's name, empty for the unnamed one.
+func Metrics(registerer prometheus.Registerer, opts ...outboxprom.Option) outboxfx.Option {
+	return outboxfx.WithMetrics(func(name outboxfx.Name, c outboxfx.Config) (*metrics, error) {
+		if registerer == nil {
+			registerer = prometheus.DefaultRegisterer
+		}
+		if c.Metrics.NamePrefix != "" {
+			opts = append([]outboxprom.Option{outboxprom.WithPrefix(c.Metrics.NamePrefix)}, opts...)
+		}
+		own := prometheus.NewRegistry()
+		counted, err := outboxprom.New(own, opts...)
+		if err != nil {
+			return nil, err
+		}
+		return &metrics{Metrics: counted, own: own, to: prometheus.WrapRegistererWith(prometheus.Labels{"outbox": string(name)}, registerer)}, nil
+	})
+}
+
+// metrics keep their collectors in a registry of their own, which is a collector
+// itself: an app that is built and not started leaves nothing registered.
+type metrics struct {
+	*outboxprom.Metrics
+	own *prometheus.Registry
+	to  prometheus.Registerer
+
+	registered atomic.Bool
+}
+
+// WatchTable registers the metrics together with those of the table.
+func (m *metrics) WatchTable(source outboxprom.StatsSource) error {
+	if err := m.Metrics.WatchTable(source); err != nil {
+		return err
+	}
+	if err := m.to.Register(m.own); err != nil {
+		return fmt.Errorf("fxprom: registering the metrics, whose names may be taken (metrics.name-prefix changes them): %w", err)
+	}
+	m.registered.Store(true)
+	return nil
+}
+
+// Close unregisters the metrics.
+func (m *metrics) Close() error {
+	if m.registered.Swap(false) {
+		m.to.Unregister(m.own)
+	}
+	return m.Metrics.Close()
+}

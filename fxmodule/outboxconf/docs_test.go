@@ -1,0 +1,96 @@
+package outboxconf_test
+
+import (
+	"cmp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/fxmodule/outboxconf"
+)
+
+func document(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/FX.md")
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestTheDocumentsTableHasEveryKeyAndItsModes(t *testing.T) {
+	t.Parallel()
+	rows := regexp.MustCompile("(?m)^\\| `([a-z.-]+)` \\| [^|]+ \\| ([a-z, -]+) \\| .+ \\|$").FindAllStringSubmatch(document(t), -1)
+	texts := map[string]string{}
+	for _, tc := range keyCases() {
+		texts[tc.key] = cmp.Or(texts[tc.key], tc.text)
+	}
+	for key := range new(outboxfx.Config).Settings() {
+		require.NotEmpty(t, rows, key)
+		require.Contains(t, texts, key, "keyCases has every key")
+		require.Equal(t, key, rows[0][1])
+		var have []string
+		for _, mode := range []string{"single-node", "multi-node", "ordered", "writer-only"} {
+			value := texts[key]
+			if key == "mode" {
+				value = mode
+			}
+			if _, err := outboxconf.Load("", variables("OUTBOX_MODE="+mode, variableOf(key)+"="+value)); err == nil {
+				have = append(have, mode)
+			}
+		}
+		want := strings.Join(have, ", ")
+		if len(have) == 4 {
+			want = "all"
+		}
+		require.Equal(t, want, rows[0][2], key)
+		rows = rows[1:]
+	}
+	require.Empty(t, rows)
+}
+
+func TestTheSpecificationsKeysAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
+	rows := regexp.MustCompile("(?m)^\\| `outbox\\.([a-z.-]+)` \\| `([a-z.-]+): ([^`]+)` \\|").FindAllStringSubmatch(document(t), -1)
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		mode := "multi-node"
+		if row[2] == "mode" {
+			mode = row[3]
+		}
+		_, err := outboxconf.Load("", variables("OUTBOX_MODE="+mode, variableOf(row[2])+"="+row[3]))
+		require.NoError(t, err, row[1])
+	}
+}
+
+func TestTheDocumentsSetUpCompiles(t *testing.T) {
+	t.Parallel()
+	block := regexp.MustCompile("(?s)```go\n(func main.+?)```").FindStringSubmatch(document(t))
+	require.NotNil(t, block)
+	require.LessOrEqual(t, strings.Count(block[1], "\n"), 40)
+	source := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(source, []byte(`package main
+
+import (
+	"context"
+	"database/sql"
+
+	"go.uber.org/fx"
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func newSQLDB(fx.Lifecycle) (*sql.DB, error) { return nil, nil }
+
+func newAdapter(*sql.DB, *outbox.Writer) (*sqltx.Adapter, error) { return nil, nil }
+
+`+block[1]), 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "vet", source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}

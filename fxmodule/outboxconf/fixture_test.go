@@ -1,0 +1,88 @@
+package outboxconf_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/fxmodule/outboxconf"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// keyCase is a key with a value as text and as the field.
+type keyCase struct {
+	key, text string
+	mode      outboxfx.Mode // that has the key
+	want      func(*outboxfx.Config)
+}
+
+func keyCases() []keyCase {
+	yes := true
+	return []keyCase{
+		{"mode", "ordered", "", func(c *outboxfx.Config) { c.Mode = outboxfx.Ordered }},
+		{"mode", "MULTI_NODE", "", func(c *outboxfx.Config) { c.Mode = outboxfx.MultiNode }},
+		{"table-name", "app.events", "", func(c *outboxfx.Config) { c.TableName = "app.events" }},
+		{"create-schema", "true", "", func(c *outboxfx.Config) { c.CreateSchema = true }},
+		{"dispatcher.worker-count", "8", "", func(c *outboxfx.Config) { c.Dispatcher.WorkerCount = 8 }},
+		{"dispatcher.hot-queue-capacity", "9", "", func(c *outboxfx.Config) { c.Dispatcher.HotQueueCapacity = 9 }},
+		{"dispatcher.cold-queue-capacity", "7", "", func(c *outboxfx.Config) { c.Dispatcher.ColdQueueCapacity = 7 }},
+		{"dispatcher.max-attempts", "3", "", func(c *outboxfx.Config) { c.Dispatcher.MaxAttempts = 3 }},
+		{"dispatcher.drain-timeout", "2s", "", func(c *outboxfx.Config) { c.Dispatcher.DrainTimeout = 2 * time.Second }},
+		{"dispatcher.drain-timeout", "PT1H2M3.5S", outboxfx.Ordered, func(c *outboxfx.Config) {
+			c.Dispatcher.DrainTimeout = time.Hour + 2*time.Minute + 3500*time.Millisecond
+		}},
+		{"dispatcher.listener-timeout", "1m30s", outboxfx.Ordered, func(c *outboxfx.Config) { c.Dispatcher.ListenerTimeout = 90 * time.Second }},
+		{"dispatcher.listener-timeout", "0s", "", func(*outboxfx.Config) {}},
+		{"dispatcher.defer-unroutable", "30s", outboxfx.Ordered, func(c *outboxfx.Config) { c.Dispatcher.DeferUnroutable = 30 * time.Second }},
+		{"retry.base-delay", "50ms", "", func(c *outboxfx.Config) { c.Retry.BaseDelay = 50 * time.Millisecond }},
+		{"retry.max-delay", "PT10S", "", func(c *outboxfx.Config) { c.Retry.MaxDelay = 10 * time.Second }},
+		{"poller.interval", "1s", "", func(c *outboxfx.Config) { c.Poller.Interval = time.Second }},
+		{"poller.batch-size", "50", "", func(c *outboxfx.Config) { c.Poller.BatchSize = 50 }},
+		{"poller.skip-recent", "250ms", "", func(c *outboxfx.Config) { c.Poller.SkipRecent = 250 * time.Millisecond }},
+		{"claim-locking.enabled", "true", outboxfx.MultiNode, func(c *outboxfx.Config) { c.ClaimLocking.Enabled = &yes }},
+		{"claim-locking.owner-id", "007", outboxfx.MultiNode, func(c *outboxfx.Config) { c.ClaimLocking.OwnerID = "007" }},
+		{"claim-locking.lock-timeout", "PT5M", outboxfx.MultiNode, func(c *outboxfx.Config) { c.ClaimLocking.LockTimeout = 5 * time.Minute }},
+		{"purge.enabled", "true", "", func(c *outboxfx.Config) { c.Purge.Enabled = true }},
+		{"purge.retention", "24h", "", func(c *outboxfx.Config) { c.Purge.Retention = 24 * time.Hour }},
+		{"purge.retention", "7d", "", func(c *outboxfx.Config) { c.Purge.Retention = 168 * time.Hour }},
+		{"purge.retention", "P7D", "", func(c *outboxfx.Config) { c.Purge.Retention = 168 * time.Hour }},
+		{"purge.retention", "P1DT12H", "", func(c *outboxfx.Config) { c.Purge.Retention = 36 * time.Hour }},
+		{"purge.retention", "0s", "", func(c *outboxfx.Config) { c.Purge.Retention = outbox.NoRetention }},
+		{"purge.retention", "0", "", func(c *outboxfx.Config) { c.Purge.Retention = outbox.NoRetention }},
+		{"purge.batch-size", "100", "", func(c *outboxfx.Config) { c.Purge.BatchSize = 100 }},
+		{"purge.interval", "10m", "", func(c *outboxfx.Config) { c.Purge.Interval = 10 * time.Minute }},
+		{"purge.on-done", "delete", "", func(c *outboxfx.Config) { c.Purge.OnDone = outboxfx.Delete }},
+		{"metrics.enabled", "true", "", func(c *outboxfx.Config) { c.Metrics.Enabled = &yes }},
+		{"metrics.name-prefix", "shop", "", func(c *outboxfx.Config) { c.Metrics.NamePrefix = "shop" }},
+		{"tracing.enabled", "true", "", func(c *outboxfx.Config) { c.Tracing.Enabled = &yes }},
+	}
+}
+
+// yamlOf is a nested document with one key.
+func yamlOf(key, text string) string {
+	section, leaf, nested := strings.Cut(key, ".")
+	if !nested {
+		return key + ": " + text + "\n"
+	}
+	return section + ":\n  " + leaf + ": " + text + "\n"
+}
+
+// variableOf is a key's variable.
+func variableOf(key string) string {
+	return "OUTBOX_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(key))
+}
+
+// file writes a configuration.
+func file(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "outbox.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func variables(list ...string) outboxconf.Option { return outboxconf.Environ(list) }

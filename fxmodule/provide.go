@@ -1,0 +1,132 @@
+package outboxfx
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+
+	"go.uber.org/fx"
+)
+
+var typeOfError = reflect.TypeFor[error]()
+
+// given is what an option of [NewModule] was given: a value, or a constructor.
+type given struct {
+	option string // such as "WithStore"
+	what   any
+}
+
+// providePart provides a T under a tag: what was given, or what the fallback, a
+// constructor, returns.
+func providePart[T any](m *module, tag string, g *given, fallback any) fx.Option {
+	if g == nil {
+		return fx.Provide(located(fallback, fallback, append(m.paramTags(fallback), fx.ResultTags(tag))...))
+	}
+	ctor, where := g.what, fmt.Sprintf("outboxfx: %s of %s", g.option, describe(m.name))
+	if value, isValue := ctor.(T); isValue {
+		ctor = func() T { return value }
+	} else if err := checkConstructor[T](ctor); err != nil {
+		return fx.Error(fmt.Errorf("%s %w", where, err))
+	}
+	provider := adapt(ctor, func(made T, err error) (T, error) {
+		if err == nil && isNil(made) {
+			err = errors.New("it is nil")
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", where, err)
+		}
+		return made, err
+	})
+	return fx.Provide(located(ctor, provider, append(m.paramTags(provider), fx.ResultTags(tag))...))
+}
+
+// paramTags make a constructor's parameters of some types this outbox's own. There
+// is none for an fx.In struct, which has its own tags.
+func (m *module) paramTags(ctor any) []fx.Annotation {
+	t := reflect.TypeOf(ctor)
+	tags := make([]string, t.NumIn())
+	for i := range tags {
+		switch t.In(i) {
+		case reflect.TypeFor[*sql.DB](), reflect.TypeFor[Config](), reflect.TypeFor[Name](), reflect.TypeFor[MetricsPrefix]():
+			tags[i] = nameTag(m.name)
+		case reflect.TypeFor[validConfig]():
+			tags[i] = partTag(m.name, "configuration")
+		}
+	}
+	if !slices.ContainsFunc(tags, func(tag string) bool { return tag != "" }) {
+		return nil
+	}
+	return []fx.Annotation{fx.ParamTags(tags...)}
+}
+
+// checkConstructor says what keeps ctor from being a constructor of a T.
+func checkConstructor[T any](ctor any) error {
+	want := reflect.TypeFor[T]()
+	t := reflect.TypeOf(ctor)
+	switch {
+	case t == nil || t.Kind() != reflect.Func:
+		return fmt.Errorf("is given %T; it needs a constructor func(dependencies…) %v", ctor, want)
+	case reflect.ValueOf(ctor).IsNil():
+		return fmt.Errorf("is given a nil %v", t)
+	case t.NumOut() == 0 || t.NumOut() > 2 || t.NumOut() == 2 && t.Out(1) != typeOfError:
+		return fmt.Errorf("is given %s, a %v; a constructor returns a %v, or that and an error", functionName(ctor), t, want)
+	case !t.Out(0).AssignableTo(want):
+		return fmt.Errorf("is given %s, which returns a %v and not a %v", functionName(ctor), t.Out(0), want)
+	}
+	return nil
+}
+
+// adapt makes a constructor of a T, with the dependencies of a constructor of an
+// R, that hands on to fn what that one returns. It leaves out variadic parameters,
+// as fx does.
+func adapt[R, T any](ctor any, fn func(made R, err error) (T, error)) any {
+	v := reflect.ValueOf(ctor)
+	in := make([]reflect.Type, v.Type().NumIn())
+	for i := range in {
+		in[i] = v.Type().In(i)
+	}
+	if v.Type().IsVariadic() {
+		in = in[:len(in)-1]
+	}
+	out := []reflect.Type{reflect.TypeFor[T](), typeOfError}
+	return reflect.MakeFunc(reflect.FuncOf(in, out, false), func(args []reflect.Value) []reflect.Value {
+		var made R
+		var err error
+		results := v.Call(args)
+		reflect.ValueOf(&made).Elem().Set(results[0])
+		if len(results) == 2 {
+			err, _ = results[1].Interface().(error)
+		}
+		value, err := fn(made, err)
+		return []reflect.Value{reflect.ValueOf(&value).Elem(), reflect.ValueOf(&err).Elem()}
+	}).Interface()
+}
+
+// located is fx.Annotate of fn under the name and line of another function, which
+// is what errors are to show. fx has a field for that function, which fx.Annotate
+// leaves empty; errors then show reflect's makeFuncStub.
+func located(at, fn any, annotations ...fx.Annotation) any {
+	annotated := fx.Annotate(fn, annotations...)
+	v := reflect.New(reflect.TypeOf(annotated)).Elem()
+	v.Set(reflect.ValueOf(annotated))
+	if field := v.FieldByName("FuncPtr"); field.Kind() == reflect.Uintptr && field.CanSet() {
+		field.SetUint(uint64(reflect.ValueOf(at).Pointer()))
+	}
+	return v.Interface()
+}
+
+// functionName is a function's name with its package's, without the folders.
+func functionName(fn any) string {
+	name := runtime.FuncForPC(reflect.ValueOf(fn).Pointer()).Name()
+	return name[strings.LastIndex(name, "/")+1:]
+}
+
+// isNil is true for a nil interface and for one that holds a nil value.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
+}

@@ -1,0 +1,114 @@
+package outboxfx
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.uber.org/fx"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// schemaCreator is a store that can create its table; those of sqlstore can.
+type schemaCreator interface {
+	CreateSchema(ctx context.Context, db outbox.DB) error
+}
+
+// tableWatcher is metrics that also read the table, such as those of outboxprom
+// and outboxotel.
+type tableWatcher interface {
+	WatchTable(source interface {
+		Stats(ctx context.Context) (outbox.Stats, error)
+	}) error
+}
+
+type running struct {
+	fx.In
+	Lifecycle fx.Lifecycle
+	Outboxes  []built                          `group:"outboxfx"`
+	Listeners []contribution[[]outbox.Binding] `group:"outboxfx"`
+}
+
+// run registers the listeners and ties the outboxes to the app's life. Each module
+// invokes it, and the first call is for all of them: fx's stop timeout is for the
+// whole app, so its outboxes drain at the same time. The hook is appended after
+// those of everything that the listeners depend on, the databases included. fx
+// stops in reverse order, so the outboxes drain while these still work.
+func run(in running) (err error) {
+	all := slices.SortedFunc(slices.Values(in.Outboxes), func(a, b built) int { return cmp.Compare(a.name, b.name) })
+	all[0].first.Do(func() {
+		if err = sharedTable(all); err != nil {
+			return
+		}
+		for _, b := range all {
+			err = errors.Join(err, register(b.outbox, b.name, in.Listeners))
+		}
+		in.Lifecycle.Append(fx.Hook{
+			OnStart: func(ctx context.Context) error { return startAll(ctx, all) },
+			OnStop:  func(ctx context.Context) error { return closeAll(ctx, all) },
+		})
+	})
+	return err
+}
+
+// startAll closes what it started when something does not start: fx stops only
+// what has started.
+func startAll(ctx context.Context, all []built) error {
+	for _, b := range all {
+		if err := b.start(ctx); err != nil {
+			return errors.Join(fmt.Errorf("outboxfx: starting %s: %w", describe(b.name), err), closeAll(ctx, all))
+		}
+	}
+	return nil
+}
+
+func (b built) start(ctx context.Context) error {
+	if b.config.CreateSchema {
+		if err := b.store.(schemaCreator).CreateSchema(ctx, b.db); err != nil { // conflicts has checked the type
+			return fmt.Errorf("creating the table: %w", err)
+		}
+	}
+	if watcher, can := b.metrics.(tableWatcher); can {
+		if err := watcher.WatchTable(b.outbox); err != nil {
+			return fmt.Errorf("starting the metrics: %w", err)
+		}
+	}
+	return b.outbox.Start(ctx)
+}
+
+func closeAll(ctx context.Context, all []built) error {
+	errs := make([]error, len(all))
+	var closing sync.WaitGroup
+	for i, b := range all {
+		closing.Go(func() {
+			if err := b.outbox.Close(ctx); err != nil {
+				errs[i] = fmt.Errorf("outboxfx: closing %s: %w", describe(b.name), err)
+			}
+		})
+	}
+	closing.Wait()
+	return errors.Join(errs...)
+}
+
+// sharedTable reports two outboxes that would take each other's events: each
+// declares those DEAD that it has no listener for. Two nodes may share a table.
+func sharedTable(all []built) error {
+	users := map[[2]any]built{} // by pool and table
+	for _, b := range all {
+		store, named := b.store.(interface{ Table() string })
+		if !named || b.config.Mode == WriterOnly {
+			continue
+		}
+		own := [2]any{b.db, store.Table()}
+		if other, taken := users[own]; taken && (b.config.Mode != MultiNode || other.config.Mode != MultiNode) {
+			return fmt.Errorf("outboxfx: %s and %s deliver from one table, %s of the same *sql.DB, and would take each other's events; give each its own database or table-name",
+				describe(other.name), describe(b.name), own[1])
+		}
+		users[own] = b
+	}
+	return nil
+}

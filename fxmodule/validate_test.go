@@ -1,0 +1,95 @@
+package outboxfx
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	for _, tc := range []struct {
+		cfg  Config
+		want string // empty: no error
+	}{
+		{Config{}, ""},
+		{Config{Mode: "WRITER_ONLY"}, ""},
+		{Config{Mode: "multi"}, `mode is "multi"; it must be one of single-node, multi-node, ordered, writer-only`},
+		{Config{Purge: PurgeConfig{OnDone: "remove"}}, `purge.on-done is "remove"; it must be one of keep, delete`},
+		{Config{Dispatcher: DispatcherConfig{WorkerCount: -1}}, "dispatcher.worker-count is -1; it must not be negative"},
+		{Config{Poller: PollerConfig{Interval: -time.Second}}, "poller.interval is -1s; it must not be negative"},
+		{Config{Purge: PurgeConfig{Retention: outbox.NoRetention}}, ""},
+		{Config{Retry: RetryConfig{BaseDelay: 2, MaxDelay: 1}}, "retry.max-delay is 1ns, which is less than retry.base-delay, 2ns"},
+		{Config{Mode: Ordered, Dispatcher: DispatcherConfig{WorkerCount: 4}}, "dispatcher.worker-count is set, but the mode ordered does not have it; it is for single-node, multi-node"},
+		{Config{Mode: Ordered, Dispatcher: DispatcherConfig{DrainTimeout: 1, ListenerTimeout: 1, DeferUnroutable: 1}}, ""},
+		{Config{Mode: Ordered, Retry: RetryConfig{BaseDelay: 1}}, "retry.base-delay is set"},
+		{Config{Mode: WriterOnly, Poller: PollerConfig{SkipRecent: 1}}, "poller.skip-recent is set, but the mode writer-only does not have it; it is for single-node, multi-node, ordered"},
+		{Config{Mode: WriterOnly, Dispatcher: DispatcherConfig{DrainTimeout: 1}}, "dispatcher.drain-timeout is set"},
+		{Config{Mode: WriterOnly, Purge: PurgeConfig{OnDone: Keep}}, "purge.on-done is set"},
+		{Config{ClaimLocking: ClaimLockingConfig{OwnerID: "n"}}, "claim-locking.owner-id is set, but the mode single-node does not have it; it is for multi-node"},
+		{Config{ClaimLocking: ClaimLockingConfig{Enabled: &yes}}, "claim-locking.enabled is set"},
+		{Config{ClaimLocking: ClaimLockingConfig{Enabled: &no}}, ""},
+		{Config{Mode: MultiNode, ClaimLocking: ClaimLockingConfig{Enabled: &no}}, "claim-locking.enabled is false, but the mode multi-node needs leases"},
+		{Config{Mode: MultiNode, ClaimLocking: ClaimLockingConfig{Enabled: &yes}}, ""},
+	} {
+		err := tc.cfg.Validate()
+		if tc.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, tc.want)
+	}
+	err := Config{Mode: "x", Purge: PurgeConfig{OnDone: "y"}}.Validate()
+	require.ErrorContains(t, err, "mode is")
+	require.ErrorContains(t, err, "purge.on-done is", "everything is reported at once")
+}
+
+func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
+	t.Parallel()
+	full := Config{
+		Dispatcher:   DispatcherConfig{WorkerCount: 1, HotQueueCapacity: 2, ColdQueueCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7},
+		Poller:       PollerConfig{Interval: 8, BatchSize: 9, SkipRecent: 10},
+		ClaimLocking: ClaimLockingConfig{OwnerID: "n", LockTimeout: 11},
+		Purge:        PurgeConfig{Enabled: true, Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
+	}
+	dispatch := outbox.DispatchOptions{Workers: 1, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: outbox.Defer(7)}
+	poll := outbox.PollOptions{Interval: 8, BatchSize: 9, SkipRecent: 10}
+	for mode, want := range map[Mode]outbox.Mode{
+		SingleNode: outbox.SingleNode{Dispatch: dispatch, Poll: poll},
+		MultiNode:  outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: outbox.ClaimOptions{Owner: "n", LockTimeout: 11}},
+		Ordered:    outbox.Ordered{Poll: poll, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: outbox.Defer(7)},
+		WriterOnly: outbox.WriterOnly{},
+	} {
+		full.Mode = mode
+		require.Equal(t, outbox.Config{Mode: want, Purge: &outbox.PurgeOptions{Retention: 12, BatchSize: 13, Interval: 14, OnDone: outbox.Delete}}, full.outboxConfig())
+	}
+	require.Equal(t, outbox.Config{Mode: outbox.SingleNode{}}, Config{}.outboxConfig())
+	require.NotNil(t, Config{Retry: RetryConfig{MaxDelay: 1}}.outboxConfig().RetryPolicy)
+}
+
+// The tags let others fill a Config: each says the same key.
+func TestTagsAgree(t *testing.T) {
+	t.Parallel()
+	words := regexp.MustCompile(`[A-Z]+[a-z]*`)
+	var check func(typ reflect.Type)
+	check = func(typ reflect.Type) {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			require.Equal(t, f.Tag.Get("yaml"), f.Tag.Get("mapstructure"))
+			// envconfig makes a variable's name of the field's.
+			require.Equal(t, "true", f.Tag.Get("split_words"))
+			require.Equal(t, f.Tag.Get("yaml"), strings.ToLower(strings.Join(words.FindAllString(f.Name, -1), "-")))
+			if f.Type.Kind() == reflect.Struct {
+				check(f.Type)
+			}
+		}
+	}
+	check(reflect.TypeFor[Config]())
+}
