@@ -121,14 +121,14 @@ func TestAPanicIsAnErrorOfTheSpanAndOfTheEvent(t *testing.T) {
 	for _, kv := range attempts[0].Events[0].Attributes {
 		details[string(kv.Key)] = kv.Value.AsString()
 	}
-	require.Equal(t, "panic: no such shelf", details["exception.message"])
+	require.Equal(t, "panic at outcome_test.go:110: no such shelf", details["exception.message"])
 	require.Contains(t, details["exception.stacktrace"], "outcome_test.go")
 	require.Nil(t, value(attempts[1], "outbox.outcome"))
 }
 
 func requirePanicked(t *testing.T, description string, errorType any) {
 	t.Helper()
-	require.Equal(t, "panic: no such shelf", description)
+	require.Equal(t, "panic at outcome_test.go:110: no such shelf", description)
 	require.Equal(t, "panic", errorType)
 }
 

@@ -124,14 +124,3 @@ func TestWhatGoesWrongWithTracingIsReportedOnce(t *testing.T) {
 	}
 	require.Equal(t, 1, reported(panicked)-panickedBefore)
 }
-
-// unspeakable is a panic's value whose own text panics with one.
-type unspeakable struct{}
-
-func (unspeakable) Error() string { panic(unspeakable{}) }
-
-func TestAPanicWhoseTextPanicsDecidesNothing(t *testing.T) {
-	t.Parallel()
-	f := format{inject: func(propagation.TextMapCarrier) { panic(unspeakable{}) }}
-	require.Empty(t, before(remoteContext(t), t, withHeaders(nil), outboxotel.WithPropagator(f))[0].Headers)
-}

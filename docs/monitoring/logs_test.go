@@ -57,6 +57,8 @@ func (l *logging) visit(n ast.Node) {
 					l.pairs(n.Args[1:])
 				}
 			}
+		} else if name, plain := n.Fun.(*ast.Ident); plain && name.Name == "append" && len(n.Args) > 1 { // append(attrs, key, value, …)
+			l.pairs(n.Args[1:])
 		} else if ok && f.Sel.Name == "add" && len(n.Args) > 1 { // of a burst: count, key, value, …
 			if _, isKey := n.Args[1].(*ast.Ident); isKey {
 				l.pairs(n.Args[1:])
@@ -72,6 +74,9 @@ func (l *logging) visit(n ast.Node) {
 					line.level = levels[field.Value.(*ast.SelectorExpr).Sel.Name]
 				case "message":
 					line.message, _ = text(field.Value)
+				case "ended":
+					message, _ := text(field.Value)
+					l.lines = append(l.lines, logLine{"INFO", message})
 				}
 			}
 			l.lines = append(l.lines, line)
@@ -94,7 +99,9 @@ func (l *logging) pairs(args []ast.Expr) {
 	for i := 0; i < len(args); i += 2 {
 		switch key := args[i].(type) {
 		case *ast.Ident:
-			l.keys[key.Name] = true
+			if strings.HasPrefix(key.Name, "logKey") {
+				l.keys[key.Name] = true
+			}
 		case *ast.BasicLit:
 			l.keys[key.Value] = true
 		}
@@ -112,7 +119,7 @@ func text(e ast.Expr) (string, bool) {
 
 func TestTheTableOfLogLinesIsWhatIsLogged(t *testing.T) {
 	t.Parallel()
-	logged := append(readLogging(t, "../../outbox").lines, readLogging(t, "../../outbox/txscope").lines...)
+	logged := append(readLogging(t, "../../outbox").lines, readLogging(t, "../../internal/txscope").lines...)
 	var documented []logLine
 	for _, row := range table(t, "level", "message") {
 		documented = append(documented, logLine{row[0], codes(row[1])[0]})
@@ -122,7 +129,7 @@ func TestTheTableOfLogLinesIsWhatIsLogged(t *testing.T) {
 
 func TestTheTableOfLogKeysIsWhatIsUsedAndKeysAreConstants(t *testing.T) {
 	t.Parallel()
-	engine, transactions := readLogging(t, "../../outbox"), readLogging(t, "../../outbox/txscope")
+	engine, transactions := readLogging(t, "../../outbox"), readLogging(t, "../../internal/txscope")
 	keys := map[string]bool{}
 	for key := range engine.keys {
 		require.NotEmpty(t, engine.constants[key], "the key %s is not a constant of log.go", key)
