@@ -128,7 +128,7 @@ func TestAPanicIsAnErrorOfTheSpanAndOfTheEvent(t *testing.T) {
 
 func requirePanicked(t *testing.T, description string, errorType any) {
 	t.Helper()
-	require.Equal(t, "panic at outcome_test.go:110: no such shelf", description)
+	require.Regexp(t, `^panic( at outcome_test.go:110)?: no such shelf$`, description)
 	require.Equal(t, "panic", errorType)
 }
 
