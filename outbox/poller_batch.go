@@ -164,7 +164,7 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) {
 		return
 	}
 	for _, row := range rows {
-		if state, refused := left[row.EventID]; refused && !(repeated && state.shows(OutcomeDead)) {
+		if state, refused := left[row.EventID]; refused && (!repeated || !state.shows(OutcomeDead)) {
 			continue // another node was faster, and reports it
 		}
 		p.metrics.Died(EventKind{})

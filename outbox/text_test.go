@@ -12,6 +12,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
+const blank = " \n"
+
 type wordless struct{}
 
 func (wordless) Error() string { return "" }
@@ -24,14 +26,14 @@ func TestLastErrorIsNeverEmptyAndSaysWhere(t *testing.T) {
 		text   string
 	}{
 		"an error without a text": {func() (outbox.Result, error) { return outbox.Done(), wordless{} }, "an error of type outbox_test.wordless without a text"},
-		"a blank error":           {func() (outbox.Result, error) { return outbox.Done(), errors.New(" \n") }, "an error of type *errors.errorString without a text"},
+		"a blank error":           {func() (outbox.Result, error) { return outbox.Done(), errors.New(blank) }, "an error of type *errors.errorString without a text"},
 		"dead without a reason":   {func() (outbox.Result, error) { return outbox.Dead(""), nil }, "the listener gave no reason"},
-		"a panic":                 {func() (outbox.Result, error) { panic("no stock") }, "panic at text_test.go:29: no stock"},
+		"a panic":                 {func() (outbox.Result, error) { panic("no stock") }, "panic at text_test.go:31: no stock"},
 		"a runtime error": {func() (outbox.Result, error) {
-			var m map[string]int
-			m["x"] = 1
+			var missing map[string]func()
+			missing["x"]()
 			return outbox.Done(), nil
-		}, "panic at text_test.go:32: assignment to entry in nil map"},
+		}, "panic at text_test.go:34: runtime error: invalid memory address or nil pointer dereference"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
