@@ -21,7 +21,7 @@ func newSQLDB(lc fx.Lifecycle) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	db, err := sqltx.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ type order struct{ ID string }
 var orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
 
 // newAdapter is how transactions begin; outboxbun and outboxgorm have their own.
-func newAdapter(db *sql.DB, w *outbox.Writer) *sqltx.Adapter { return sqltx.New(db, w) }
+func newAdapter(db *sql.DB, w *outbox.Writer) (*sqltx.Adapter, error) { return sqltx.New(db, w) }
 
 // shop writes events.
 type shop struct{ tx *sqltx.Adapter }
@@ -46,7 +46,7 @@ type shop struct{ tx *sqltx.Adapter }
 func newShop(tx *sqltx.Adapter) *shop { return &shop{tx} }
 
 func (s *shop) place(ctx context.Context, id string) error {
-	return s.tx.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+	return s.tx.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := s.tx.Write(ctx, tx, orderPlaced.Envelope(id, order{id}))
 		return err
 	})
@@ -119,7 +119,7 @@ func ExampleAsListener() {
 		fmt.Println(err)
 		return
 	}
-	err := tx.RunInTx(ctx, nil, func(ctx context.Context, sqlTx *sqltx.Tx) error {
+	err := tx.RunInTx(ctx, nil, func(ctx context.Context, sqlTx *sql.Tx) error {
 		_, err := tx.Write(ctx, sqlTx, outbox.Envelope{
 			EventType: "OrderCancelled", AggregateType: "Order", AggregateID: "o-1", Payload: outbox.JSON(order{"o-1"}),
 		})
@@ -173,8 +173,8 @@ func ExampleNamed() {
 		fmt.Println(err)
 		return
 	}
-	for _, a := range []*sqltx.Adapter{sqltx.New(s.Orders, s.OrdersWriter), sqltx.New(s.Stock, s.StockWriter)} {
-		err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+	for _, a := range []*sqltx.Adapter{must(newAdapter(s.Orders, s.OrdersWriter)), must(newAdapter(s.Stock, s.StockWriter))} {
+		err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := a.Write(ctx, tx, outbox.Envelope{EventType: "Audited", AggregateID: "a-1", Payload: outbox.RawJSON(`{}`)})
 			return err
 		})
@@ -191,4 +191,11 @@ func ExampleNamed() {
 	// delivered: a-1
 	// closing the database
 	// closing the database
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/fx/fxevent"
 	"go.uber.org/fx/fxtest"
 
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -22,7 +22,7 @@ import (
 // openSQLite is a pool on a SQLite file of the test's own, with the table.
 func openSQLite(t *testing.T) *sql.DB {
 	t.Helper()
-	for _, target := range testdb.Main() {
+	for _, target := range adaptertest.Main() {
 		if target.Kind == testdb.SQLite {
 			db := testdb.Open(t, target).DB
 			require.NoError(t, sqlstore.SQLite().CreateSchema(t.Context(), db))
@@ -76,7 +76,7 @@ func placed(id string) outbox.Envelope {
 // write writes an event in a transaction of its own.
 func write(t *testing.T, db *sql.DB, w *outbox.Writer, env outbox.Envelope) {
 	t.Helper()
-	require.NoError(t, outbox.InTx(t.Context(), sqltx.New(db, w), func(ctx context.Context) error {
+	require.NoError(t, outbox.InTx(t.Context(), adaptertest.Adapter(t, db, w), func(ctx context.Context) error {
 		_, err := w.Write(ctx, env)
 		return err
 	}))

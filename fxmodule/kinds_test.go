@@ -6,6 +6,7 @@ import (
 	"go.uber.org/fx"
 
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -16,7 +17,7 @@ func TestOutboxesOnDifferentKindsOfDatabasesInOneApp(t *testing.T) {
 	opts := []fx.Option{outboxfx.AsListener(func() *inbox { return box }, outboxfx.On("Order", "Placed"), outboxfx.For("postgres", "mysql", "sqlite"))}
 	writers := map[testdb.Kind]*outbox.Writer{}
 	pools := map[testdb.Kind]*testdb.DB{}
-	for _, target := range testdb.Main() {
+	for _, target := range adaptertest.Main() {
 		kind, name := target.Kind, string(target.Kind)
 		pools[kind] = testdb.Open(t, target)
 		opts = append(

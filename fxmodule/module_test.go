@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -39,7 +40,7 @@ func TestEveryDatabaseIsDetectedAndGivenItsTable(t *testing.T) {
 	for _, mode := range []outboxfx.Mode{outboxfx.SingleNode, outboxfx.MultiNode, outboxfx.Ordered} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+			testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 				box := newInbox()
 				var w *outbox.Writer
 				started(t, fx.Supply(db.DB), outboxfx.Module,
@@ -97,7 +98,7 @@ func TestNamedOutboxesHaveTheirOwnDatabaseAndShareAListener(t *testing.T) {
 	}, 20*time.Second, 2*time.Millisecond)
 
 	// Each writer refuses the other's transaction.
-	err := outbox.InTx(t.Context(), sqltx.New(orders, w.Orders), func(ctx context.Context) error {
+	err := outbox.InTx(t.Context(), adaptertest.Adapter(t, orders, w.Orders), func(ctx context.Context) error {
 		_, err := w.Stock.Write(ctx, placed("x"))
 		return err
 	})
@@ -112,7 +113,11 @@ type shipping struct {
 }
 
 func (s *shipping) OnEvent(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-	return outbox.Done(), outbox.InTx(ctx, sqltx.New(s.db, s.w), func(ctx context.Context) error {
+	a, err := sqltx.New(s.db, s.w)
+	if err != nil {
+		return outbox.Done(), err
+	}
+	return outbox.Done(), outbox.InTx(ctx, a, func(ctx context.Context) error {
 		_, err := s.w.Write(ctx, outbox.Envelope{EventType: "Shipped", AggregateType: "Order", AggregateID: env.AggregateID, Payload: outbox.RawJSON("1")})
 		return err
 	})

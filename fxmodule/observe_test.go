@@ -15,8 +15,8 @@ import (
 	"go.uber.org/fx"
 
 	outboxotel "github.com/outboxkit/outbox-go/adapters/otel"
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
@@ -120,7 +120,7 @@ func TestWritesAndDeliveriesAreTraced(t *testing.T) {
 		outboxfx.NewModule(outboxfx.WithOTel(outboxotel.WithTracerProvider(provider)), outboxfx.WithOTelMetrics(outboxotel.WithMeterProvider(meters))),
 		outboxfx.AsListener(func() *inbox { return box }, outboxfx.On("Order", "Placed")), fx.Populate(&w))
 	ctx, request := provider.Tracer("test").Start(t.Context(), "request")
-	require.NoError(t, outbox.InTx(ctx, sqltx.New(db, w), func(ctx context.Context) error {
+	require.NoError(t, outbox.InTx(ctx, adaptertest.Adapter(t, db, w), func(ctx context.Context) error {
 		_, err := w.Write(ctx, placed("o-1"))
 		return err
 	}))

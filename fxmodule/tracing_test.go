@@ -11,8 +11,8 @@ import (
 	"go.uber.org/fx"
 
 	outboxotel "github.com/outboxkit/outbox-go/adapters/otel"
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -50,7 +50,7 @@ func TestTracingIsSwitchedOnAndOffByTheConfiguration(t *testing.T) {
 				outboxfx.AsListener(func() *inbox { return box }, outboxfx.On("Order", "Placed")))
 			require.NoError(t, app.Start(t.Context()))
 			ctx, request := global.Tracer("test").Start(t.Context(), "request")
-			require.NoError(t, outbox.InTx(ctx, sqltx.New(db, w), func(ctx context.Context) error {
+			require.NoError(t, outbox.InTx(ctx, adaptertest.Adapter(t, db, w), func(ctx context.Context) error {
 				_, err := w.Write(ctx, placed("o-1"))
 				return err
 			}))

@@ -28,7 +28,7 @@ func newShop(s Settings, db *database.DB, writer *outbox.Writer) (Shop, error) {
 	case "bun":
 		return newBunShop(db, writer)
 	case "sql":
-		return newSQLShop(db, writer), nil
+		return newSQLShop(db, writer)
 	default:
 		return nil, fmt.Errorf("there is no shop for the ORM %q", s.ORM)
 	}

@@ -17,7 +17,7 @@ type bunShop struct {
 }
 
 func newBunShop(pool *database.DB, writer *outbox.Writer) (*bunShop, error) {
-	db := outboxbun.Attach(bun.NewDB(pool.DB, pool.Dialect()))
+	db := bun.NewDB(pool.DB, pool.Dialect())
 	adapter, err := outboxbun.New(db, writer)
 	if err != nil {
 		return nil, err

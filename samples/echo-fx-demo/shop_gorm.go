@@ -25,9 +25,6 @@ func newGORMShop(pool *database.DB, writer *outbox.Writer) (*gormShop, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Use(outboxgorm.Plugin()); err != nil {
-		return nil, err
-	}
 	adapter, err := outboxgorm.New(db, writer)
 	if err != nil {
 		return nil, err

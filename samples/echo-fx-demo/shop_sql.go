@@ -17,8 +17,9 @@ type sqlShop struct {
 	db *database.DB
 }
 
-func newSQLShop(db *database.DB, writer *outbox.Writer) *sqlShop {
-	return &sqlShop{sqltx.New(db.DB, writer), db}
+func newSQLShop(db *database.DB, writer *outbox.Writer) (*sqlShop, error) {
+	adapter, err := sqltx.New(db.DB, writer)
+	return &sqlShop{adapter, db}, err
 }
 
 // parameter is the n-th parameter of a statement, from 1.

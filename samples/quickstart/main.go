@@ -41,10 +41,10 @@ func main() {
 	ob := must(outbox.New(outbox.Config{DB: db, Store: store, RetryPolicy: outbox.ExponentialBackoff(50*time.Millisecond, time.Second)}))
 	check(ob.Register(orderPlaced.Listen(onOrderPlaced)))
 	check(ob.Start(ctx))
-	a := sqltx.New(db, ob.Writer())
+	a := must(sqltx.New(db, ob.Writer()))
 	place := func(item string, delay time.Duration, fail error) error {
 		o := order{ID: fmt.Sprintf("%s-%d", item, time.Now().UnixMilli()), Item: item}
-		return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+		return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO quickstart_orders VALUES ('"+o.ID+"', '"+o.Item+"')") // the business row
 			env := orderPlaced.Envelope(o.ID, o)
 			env.DeliverAfter = delay
@@ -83,11 +83,11 @@ func onOrderPlaced(_ context.Context, o order, env outbox.Envelope) error {
 
 func open(url string) (*sql.DB, error) {
 	if strings.HasPrefix(url, "postgres") {
-		return sql.Open("pgx", url)
+		return sqltx.Open("pgx", url)
 	} else if dsn, ok := strings.CutPrefix(url, "mysql://"); ok { // user:password@host/database
-		return sql.Open("mysql", strings.Replace(strings.Replace(dsn, "@", "@tcp(", 1), "/", ")/", 1))
+		return sqltx.Open("mysql", strings.Replace(strings.Replace(dsn, "@", "@tcp(", 1), "/", ")/", 1))
 	}
-	return sql.Open("sqlite", "file:"+must(os.MkdirTemp("", "quickstart"))+"/outbox.db?_pragma=busy_timeout(5000)&_txlock=immediate")
+	return sqltx.Open("sqlite", "file:"+must(os.MkdirTemp("", "quickstart"))+"/outbox.db?_pragma=busy_timeout(5000)&_txlock=immediate")
 }
 
 func must[T any](v T, err error) T { check(err); return v }

@@ -14,6 +14,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 	_ "modernc.org/sqlite"             // the driver sqlite
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 )
 
 // Kind is what a database is.
@@ -62,10 +64,10 @@ func open(address, file string) (*DB, error) {
 	}
 	switch u.Scheme {
 	case "postgres", "postgresql":
-		pool, err := sql.Open("pgx", address)
+		pool, err := sqltx.Open("pgx", address)
 		return opened(pool, err, Postgres, where(u))
 	case "mysql", "mariadb":
-		pool, err := sql.Open("mysql", mysqlDSN(u))
+		pool, err := sqltx.Open("mysql", mysqlDSN(u))
 		return opened(pool, err, MySQL, where(u))
 	default:
 		return nil, fmt.Errorf("the database's address begins with %q; known are postgres:// and mysql://", u.Scheme+"://")
@@ -122,7 +124,7 @@ func openSQLite(file string) (*DB, error) {
 		return nil, fmt.Errorf("making the folder of the SQLite file: %w", err)
 	}
 	path := (&url.URL{Path: filepath.ToSlash(file)}).EscapedPath()
-	pool, err := sql.Open("sqlite", "file:"+path+
+	pool, err := sqltx.Open("sqlite", "file:"+path+
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=foreign_keys(1)&_txlock=immediate")
 	return opened(pool, err, SQLite, file)
 }
