@@ -232,7 +232,7 @@ func TestATransactionThatEndsAfterCloseOnEveryDatabase(t *testing.T) {
 			require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(deliverTo(make(chan outbox.Envelope, 2))))))
 			require.NoError(t, ob.Start(t.Context()))
 			a := adaptertest.Adapter(t, pool.DB, ob.Writer())
-			tx, err := pool.DB.BeginTx(t.Context(), nil)
+			tx, err := pool.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			_, err = a.Write(t.Context(), tx, said(fmt.Sprint(poolToo)))
 			require.NoError(t, err)
