@@ -16,8 +16,8 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
@@ -52,7 +52,7 @@ func newGraveyard(t *testing.T, db *testdb.DB, envs []outbox.Envelope, opts ...e
 	for _, env := range envs { // one by one, so that they die in order
 		before, err := ob.DeadLetters().Count(t.Context(), outbox.DeadFilter{})
 		require.NoError(t, err)
-		require.NoError(t, outbox.InTx(t.Context(), sqltx.New(db.DB, gravedigger.Writer()), func(ctx context.Context) error {
+		require.NoError(t, outbox.InTx(t.Context(), adaptertest.Adapter(t, db.DB, gravedigger.Writer()), func(ctx context.Context) error {
 			_, err := gravedigger.Writer().Write(ctx, env)
 			return err
 		}))
@@ -97,7 +97,7 @@ func (a *app) ids(query string) (ids []string) {
 
 func TestAdminOnEveryDatabase(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 		a, ob := newGraveyard(t, db, []outbox.Envelope{lost("1", "Placed"), lost("2", "Shipped"), lost("3", "Placed")})
 		stats := a.tree(a.send("GET", "/admin/stats"), 200)
 		require.Equal(t, 3.0, stats["dead"])

@@ -43,19 +43,21 @@ func newApp(t *testing.T) *app {
 	t.Helper()
 	db := testdb.Open(t, sqliteTarget())
 	writer, record := adaptertest.Writer(t, db.DB, string(db.Kind))
-	a := sqltx.New(db.DB, writer)
-	return newAppOn(t, &app{db: db.DB, writer: writer, record: record, transactor: a, exec: execSQL})
+	a := adaptertest.Adapter(t, db.DB, writer)
+	return newAppOn(t, &app{db: db.DB, writer: writer, record: record, transactor: a, exec: execSQL(a)})
 }
 
-func sqliteTarget() testdb.Target { return testdb.Main()[2] }
+func sqliteTarget() testdb.Target { return adaptertest.Main()[2] }
 
-func execSQL(ctx context.Context, query string) error {
-	tx, ok := sqltx.TxFrom(ctx)
-	if !ok {
-		return outbox.ErrNoTransaction
+func execSQL(a *sqltx.Adapter) func(ctx context.Context, query string) error {
+	return func(ctx context.Context, query string) error {
+		tx, ok := a.TxFrom(ctx)
+		if !ok {
+			return outbox.ErrNoTransaction
+		}
+		_, err := tx.ExecContext(ctx, query)
+		return err
 	}
-	_, err := tx.ExecContext(ctx, query)
-	return err
 }
 
 func newAppOn(t *testing.T, a *app) *app {

@@ -14,7 +14,6 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/echomw"
 	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
@@ -146,7 +145,7 @@ func TestTwoTransactors(t *testing.T) {
 	a := newApp(t).withDeferredConstraint()
 	db := testdb.Open(t, sqliteTarget())
 	writer, record := adaptertest.Writer(t, db.DB, "sqlite")
-	a.Use(recovery(), echomw.Transaction(a.transactor), echomw.Transaction(sqltx.New(db.DB, writer)))
+	a.Use(recovery(), echomw.Transaction(a.transactor), echomw.Transaction(adaptertest.Adapter(t, db.DB, writer)))
 	a.POST("/:fate", a.writing(func(c echo.Context) error {
 		if _, err := writer.Write(c.Request().Context(), adaptertest.Event()); err != nil {
 			return err

@@ -21,7 +21,6 @@ import (
 
 	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/echomw"
 	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
@@ -30,8 +29,9 @@ import (
 
 // adapters make what an app needs of each adapter.
 var adapters = map[string]func(t *testing.T, db *testdb.DB, writer *outbox.Writer) (outbox.Transactor, func(ctx context.Context, query string) error){
-	"sqltx": func(_ *testing.T, db *testdb.DB, writer *outbox.Writer) (outbox.Transactor, func(ctx context.Context, query string) error) {
-		return sqltx.New(db.DB, writer), execSQL
+	"sqltx": func(t *testing.T, db *testdb.DB, writer *outbox.Writer) (outbox.Transactor, func(ctx context.Context, query string) error) {
+		a := adaptertest.Adapter(t, db.DB, writer)
+		return a, execSQL(a)
 	},
 	"bun": func(t *testing.T, db *testdb.DB, writer *outbox.Writer) (outbox.Transactor, func(ctx context.Context, query string) error) {
 		dialect := map[testdb.Kind]func() schema.Dialect{
@@ -39,10 +39,10 @@ var adapters = map[string]func(t *testing.T, db *testdb.DB, writer *outbox.Write
 			testdb.MySQL:    func() schema.Dialect { return mysqldialect.New() },
 			testdb.SQLite:   func() schema.Dialect { return sqlitedialect.New() },
 		}[db.Kind]()
-		a, err := outboxbun.New(outboxbun.Attach(bun.NewDB(db.DB, dialect)), writer)
+		a, err := outboxbun.New(bun.NewDB(db.DB, dialect), writer)
 		require.NoError(t, err)
 		return a, func(ctx context.Context, query string) error {
-			tx, ok := outboxbun.TxFrom(ctx)
+			tx, ok := a.TxFrom(ctx)
 			if !ok {
 				return outbox.ErrNoTransaction
 			}
@@ -58,11 +58,10 @@ var adapters = map[string]func(t *testing.T, db *testdb.DB, writer *outbox.Write
 		}[db.Kind]
 		handle, err := gorm.Open(dialector, &gorm.Config{Logger: logger.Discard})
 		require.NoError(t, err)
-		require.NoError(t, handle.Use(outboxgorm.Plugin()))
 		a, err := outboxgorm.New(handle, writer)
 		require.NoError(t, err)
 		return a, func(ctx context.Context, query string) error {
-			tx, ok := outboxgorm.TxFrom(ctx)
+			tx, ok := a.TxFrom(ctx)
 			if !ok {
 				return outbox.ErrNoTransaction
 			}
@@ -88,7 +87,7 @@ func each(t *testing.T, targets []testdb.Target, fn func(t *testing.T, a *app)) 
 
 func TestTheResponseTellsWhatTheTransactionDid(t *testing.T) {
 	t.Parallel()
-	each(t, testdb.Main(), func(t *testing.T, a *app) {
+	each(t, adaptertest.Main(), func(t *testing.T, a *app) {
 		a.transaction(outside(recovery()))
 		handlers := map[string]echo.HandlerFunc{
 			"/created": func(c echo.Context) error {
@@ -121,7 +120,7 @@ func TestTheResponseTellsWhatTheTransactionDid(t *testing.T) {
 func TestAFailedCommitIsNeverASuccess(t *testing.T) {
 	t.Parallel()
 	var targets []testdb.Target
-	for _, target := range testdb.Main() {
+	for _, target := range adaptertest.Main() {
 		if target.Kind != testdb.MySQL { // it checks its constraints at once
 			targets = append(targets, target)
 		}
@@ -148,7 +147,7 @@ func TestALostAnswerToCommitIsUnknown(t *testing.T) {
 	for name, adapter := range adapters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			servers := []testdb.Target{testdb.Main()[0], testdb.Main()[1]}
+			servers := []testdb.Target{adaptertest.Main()[0], adaptertest.Main()[1]}
 			testdb.Each(t, servers, func(t *testing.T, direct *testdb.DB) {
 				adaptertest.Exec(t, direct.DB, "CREATE TABLE written (id VARCHAR(64) NOT NULL PRIMARY KEY)")
 				proxied, cuts := direct.CutCommits(t)
@@ -172,7 +171,7 @@ func TestALostAnswerToCommitIsUnknown(t *testing.T) {
 
 func TestAClientThatIsGoneCommitsNothing(t *testing.T) {
 	t.Parallel()
-	each(t, testdb.Main(), func(t *testing.T, a *app) {
+	each(t, adaptertest.Main(), func(t *testing.T, a *app) {
 		a.transaction(nil)
 		arrived, over := make(chan struct{}), make(chan error, 1)
 		a.POST("/", a.writing(func(c echo.Context) error {
@@ -203,7 +202,7 @@ func TestAClientThatIsGoneCommitsNothing(t *testing.T) {
 
 func TestConcurrentRequestsHaveTheirOwnTransactions(t *testing.T) {
 	t.Parallel()
-	each(t, testdb.Main(), func(t *testing.T, a *app) {
+	each(t, adaptertest.Main(), func(t *testing.T, a *app) {
 		a.transaction(outside(recovery(), logging()))
 		a.POST("/:fate", a.writing(func(c echo.Context) error {
 			switch c.Param("fate") {

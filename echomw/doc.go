@@ -6,7 +6,7 @@
 //	e.Use(middleware.Recover(), echomw.Transaction(adapter))
 //	e.POST("/orders", func(c echo.Context) error {
 //		ctx := c.Request().Context() // carries the transaction
-//		tx, _ := outboxgorm.TxFrom(ctx)
+//		tx, _ := a.TxFrom(ctx)
 //		if err := tx.Create(&order).Error; err != nil {
 //			return err // rolls back
 //		}

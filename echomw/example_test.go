@@ -30,7 +30,7 @@ func openShop() (s *shop, closeShop func()) {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "echomw")
 	check(err)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
+	db, err := sqltx.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
 	check(err)
 	store := sqlstore.SQLite()
 	check(store.CreateSchema(ctx, db))
@@ -63,11 +63,13 @@ func ExampleTransaction() {
 	shop, closeShop := openShop()
 	defer closeShop()
 
+	a, err := sqltx.New(shop.db, shop.ob.Writer())
+	check(err)
 	e := echo.New()
-	e.Use(middleware.Recover(), echomw.Transaction(sqltx.New(shop.db, shop.ob.Writer())))
+	e.Use(middleware.Recover(), echomw.Transaction(a))
 	e.POST("/orders", func(c echo.Context) error {
 		ctx := c.Request().Context() // carries the transaction
-		tx, _ := sqltx.TxFrom(ctx)
+		tx, _ := a.TxFrom(ctx)
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (item, quantity) VALUES (?, ?)", c.FormValue("item"), c.FormValue("quantity")); err != nil {
 			return err // rolled back; the application's error handler answers
 		}
@@ -98,7 +100,7 @@ func ExampleTransactionConfig_ToMiddleware() {
 	defer closeShop()
 
 	mw, err := echomw.TransactionConfig{
-		Transactor: sqltx.New(shop.db, shop.ob.Writer()),
+		Transactor: must(sqltx.New(shop.db, shop.ob.Writer())),
 		TxOptions:  &sql.TxOptions{Isolation: sql.LevelSerializable},
 		RollbackOn: func(_ echo.Context, status int, err error) bool {
 			return status != http.StatusUnauthorized && (err != nil || status >= 400)
@@ -159,4 +161,11 @@ func ExampleAdmin() {
 	request(e, "POST", "/admin/outbox/dead-letters/replay")
 	// Output:
 	// POST /admin/outbox/dead-letters/replay → 401 {"message":"Unauthorized"}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }

@@ -54,7 +54,7 @@ func newOutbox(t *testing.T, cfg outbox.Config) *outbox.Outbox {
 func TestHealthOnEveryDatabase(t *testing.T) {
 	t.Parallel()
 	stores := map[testdb.Kind]outbox.Store{testdb.Postgres: sqlstore.Postgres(), testdb.MySQL: sqlstore.MySQL(), testdb.SQLite: sqlstore.SQLite()}
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 		store := stores[db.Kind].(*sqlstore.Store)
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
 		ob := newOutbox(t, outbox.Config{DB: db.DB, Store: store})
@@ -172,11 +172,11 @@ func TestHealthAndAdminEndTheRequestsTransaction(t *testing.T) {
 	store := sqlstore.SQLite()
 	require.NoError(t, store.CreateSchema(t.Context(), db.DB))
 	ob := newOutbox(t, outbox.Config{DB: db.DB, Store: store})
-	a := newAppOn(t, &app{db: db.DB, transactor: sqltx.New(db.DB, ob.Writer())})
+	a := newAppOn(t, &app{db: db.DB, transactor: adaptertest.Adapter(t, db.DB, ob.Writer())})
 	a.configured(everyMethod())
 	audit := func(next echo.HandlerFunc) echo.HandlerFunc { // what was written before is kept
 		return func(c echo.Context) error {
-			if err := execSQL(c.Request().Context(), "CREATE TABLE audit (at TEXT)"); err != nil {
+			if err := execSQL(a.transactor.(*sqltx.Adapter))(c.Request().Context(), "CREATE TABLE audit (at TEXT)"); err != nil {
 				return err
 			}
 			return next(c)

@@ -22,7 +22,7 @@ func TestATransactionThatTheHandlerEndedHasAnUnknownOutcome(t *testing.T) {
 	var seen error
 	a.HTTPErrorHandler = func(err error, c echo.Context) { seen = err; answer(err, c) }
 	a.POST("/:end", a.writing(func(c echo.Context) error {
-		tx, _ := sqltx.TxFrom(c.Request().Context())
+		tx, _ := a.transactor.(*sqltx.Adapter).TxFrom(c.Request().Context())
 		end := tx.Commit
 		if c.Param("end") == "rollback" {
 			end = tx.Rollback

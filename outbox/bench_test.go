@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
@@ -82,13 +83,13 @@ func benchStore(b *testing.B, target testdb.Target) (*testdb.DB, *sqlstore.Store
 // BenchmarkWrite is a transaction with one business row, without and with one
 // event.
 func BenchmarkWrite(b *testing.B) {
-	for _, target := range testdb.Main() {
+	for _, target := range adaptertest.Main() {
 		for _, events := range []int{0, 1, 100} {
 			b.Run(fmt.Sprintf("%s/events=%d", target.Name, events), func(b *testing.B) {
 				db, store, insert := benchStore(b, target)
 				ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.WriterOnly{}})
 				require.NoError(b, err)
-				a := sqltx.New(db.DB, ob.Writer())
+				a := adaptertest.Adapter(b, db.DB, ob.Writer())
 				envs := make([]outbox.Envelope, events)
 				for i := range envs {
 					envs[i] = outbox.Envelope{EventType: "OrderPlaced", AggregateType: "Order", Payload: payload200}
@@ -97,7 +98,7 @@ func BenchmarkWrite(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					n++
-					err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+					err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sql.Tx) error {
 						if _, err := tx.ExecContext(ctx, insert, fmt.Sprint(n), "tea"); err != nil {
 							return err
 						}
@@ -115,7 +116,7 @@ func BenchmarkWrite(b *testing.B) {
 
 // BenchmarkHot is one event at a time from the commit to its listener.
 func BenchmarkHot(b *testing.B) {
-	for _, target := range testdb.Main() {
+	for _, target := range adaptertest.Main() {
 		b.Run(target.Name, func(b *testing.B) {
 			db, store, _ := benchStore(b, target)
 			ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store})
@@ -128,13 +129,13 @@ func BenchmarkHot(b *testing.B) {
 				return nil
 			}))))
 			require.NoError(b, ob.Start(b.Context()))
-			a := sqltx.New(db.DB, ob.Writer())
+			a := adaptertest.Adapter(b, db.DB, ob.Writer())
 			env := outbox.Envelope{EventType: "Said", Payload: payload200}
 			n := 0
 			b.ReportAllocs()
 			for b.Loop() {
 				n++
-				err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+				err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sql.Tx) error {
 					scope, _ := outbox.ScopeFromContext(ctx, db.DB)
 					// The first callback to be registered is the first to run.
 					if err := scope.AfterCommit(func(context.Context) { committed.Store(time.Now().UnixNano()) }); err != nil {
@@ -157,7 +158,7 @@ func BenchmarkHot(b *testing.B) {
 // BenchmarkDrain is a backlog of 100,000 rows delivered to a listener that does
 // nothing.
 func BenchmarkDrain(b *testing.B) {
-	for _, target := range testdb.Main() {
+	for _, target := range adaptertest.Main() {
 		b.Run(target.Name+"/single", func(b *testing.B) { drain(b, target, outbox.SingleNode{}) })
 		b.Run(target.Name+"/multi", func(b *testing.B) { drain(b, target, outbox.MultiNode{}) })
 	}
@@ -165,7 +166,7 @@ func BenchmarkDrain(b *testing.B) {
 
 // BenchmarkDrainBatch is what DefaultPollBatch was chosen by.
 func BenchmarkDrainBatch(b *testing.B) {
-	for _, target := range testdb.Main() {
+	for _, target := range adaptertest.Main() {
 		for _, size := range []int{50, 200, 500, 1000} {
 			b.Run(fmt.Sprintf("%s/batch=%d", target.Name, size), func(b *testing.B) {
 				drain(b, target, outbox.MultiNode{Poll: outbox.PollOptions{BatchSize: size}, Dispatch: outbox.DispatchOptions{ColdCapacity: max(2*size, 1000)}})
@@ -207,13 +208,13 @@ func fill(b *testing.B, db *testdb.DB, store *sqlstore.Store, n int) {
 	b.Helper()
 	w, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.WriterOnly{}})
 	require.NoError(b, err)
-	a := sqltx.New(db.DB, w.Writer())
+	a := adaptertest.Adapter(b, db.DB, w.Writer())
 	envs := make([]outbox.Envelope, 5000)
 	for i := range envs {
 		envs[i] = outbox.Envelope{EventType: "Said", Payload: payload200}
 	}
 	for ; n > 0; n -= len(envs) {
-		err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+		err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := a.WriteAll(ctx, tx, envs[:min(n, len(envs))])
 			return err
 		})

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -49,7 +50,7 @@ func victim() {
 			panic(err)
 		}
 	}
-	db, err := sql.Open(os.Getenv(victimDriver), os.Getenv(victimDSN))
+	db, err := sqltx.Open(os.Getenv(victimDriver), os.Getenv(victimDSN))
 	check(err)
 	store, err := sqlstore.Detect(ctx, db)
 	check(err)
@@ -58,14 +59,15 @@ func victim() {
 	check(err)
 	check(ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error { select {} }))))
 	check(ob.Start(ctx))
-	a := sqltx.New(db, ob.Writer())
+	a, err := sqltx.New(db, ob.Writer())
+	check(err)
 	for i := range victimEvents {
-		check(a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+		check(a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := a.Write(ctx, tx, said(fmt.Sprint("e", i)))
 			return err
 		}))
 	}
-	tx, err := a.BeginTx(ctx, nil)
+	tx, err := db.BeginTx(ctx, nil)
 	check(err)
 	_, err = a.Write(ctx, tx, said("never committed"))
 	check(err)
@@ -76,7 +78,7 @@ func victim() {
 func TestAKilledProcessLosesNothing(t *testing.T) {
 	t.Parallel()
 	drivers := map[testdb.Kind]string{testdb.Postgres: "pgx", testdb.MySQL: "mysql", testdb.SQLite: "sqlite"}
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 		child := exec.CommandContext(t.Context(), os.Args[0])
 		child.Env = append(os.Environ(), victimDriver+"="+drivers[db.Kind], victimDSN+"="+db.DSN)
 		child.Stderr = os.Stderr

@@ -187,6 +187,10 @@ type visible struct {
 	commit []func(context.Context)
 }
 
+func (v *visible) OnCommit(fn func()) error {
+	return v.AfterCommit(func(context.Context) { fn() })
+}
+
 func (v *visible) AfterCommit(fn func(context.Context)) error {
 	v.commit = append(v.commit, fn)
 	return nil

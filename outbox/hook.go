@@ -9,8 +9,10 @@ import (
 )
 
 // WriterHook takes part in every write of a [Writer]. A nil func is skipped.
-// Hooks run in the order given, on the goroutine that writes, commits or rolls
-// back. The envelopes are sealed and each hook's own copies; apart from what
+// Hooks run in the order given: BeforeWrite and AfterWrite on the goroutine that
+// writes, the other two when the transaction no longer holds its connection. That
+// is before the call returns with which an adapter ends the transaction, and soon
+// after one with which other code does. The envelopes are sealed and each hook's own copies; apart from what
 // BeforeWrite returns, changes to them have no effect.
 type WriterHook struct {
 	// BeforeWrite may change or filter the envelopes; what it returns is
@@ -25,9 +27,8 @@ type WriterHook struct {
 	AfterCommit func(ctx context.Context, envs []Envelope)
 	// AfterRollback runs when the transaction or its savepoint was rolled back.
 	// The cause is nil, the error that led to it, or one that is
-	// [ErrOutcomeUnknown]. For a savepoint it runs at once, while the transaction
-	// goes on and keeps its connection: a hook that then uses the database needs
-	// another one, and waits forever for it when the pool has no more.
+	// [ErrOutcomeUnknown]. For a savepoint it runs soon after its rollback, while
+	// the transaction goes on.
 	AfterRollback func(ctx context.Context, envs []Envelope, cause error)
 }
 
@@ -35,6 +36,26 @@ func (w *Writer) afterWrite(ctx context.Context, envs []Envelope) {
 	for _, h := range w.hooks {
 		if h.AfterWrite != nil {
 			w.shield("AfterWrite", func() { h.AfterWrite(ctx, cloneAll(envs)) })
+		}
+	}
+}
+
+// copies has the envelopes for each hook with AfterCommit.
+func (w *Writer) copies(envs []Envelope) (copies [][]Envelope) {
+	for _, h := range w.hooks {
+		if h.AfterCommit != nil {
+			copies = append(copies, cloneAll(envs))
+		}
+	}
+	return copies
+}
+
+func (w *Writer) afterCommit(ctx context.Context, copies [][]Envelope) {
+	for _, h := range w.hooks {
+		if h.AfterCommit != nil {
+			own := copies[0]
+			copies = copies[1:]
+			w.shield("AfterCommit", func() { h.AfterCommit(ctx, own) })
 		}
 	}
 }

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -34,7 +36,7 @@ func TestBusinessRowsAndEventsOnEveryDatabase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) { runBusiness(t, db, modes) })
+			testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) { runBusiness(t, db, modes) })
 		})
 	}
 }
@@ -67,7 +69,7 @@ func runBusiness(t *testing.T, db *testdb.DB, modes []outbox.Mode) {
 		}))))
 		require.NoError(t, ob.Start(ctx))
 		t.Cleanup(func() { _ = ob.Close(context.Background()) })
-		nodes, adapters = append(nodes, ob), append(adapters, sqltx.New(pool.DB, ob.Writer()))
+		nodes, adapters = append(nodes, ob), append(adapters, adaptertest.Adapter(t, pool.DB, ob.Writer()))
 	}
 	const writers, each = 4, 50
 	refused := errors.New("refused")
@@ -77,7 +79,7 @@ func runBusiness(t *testing.T, db *testdb.DB, modes []outbox.Mode) {
 			a := adapters[w%len(adapters)]
 			for i := range each {
 				id := fmt.Sprintf("%d-%d", w, i)
-				err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+				err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 					if _, err := tx.ExecContext(ctx, insert, id); err != nil {
 						return err
 					}

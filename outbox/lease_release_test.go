@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
@@ -197,7 +197,7 @@ func endAfterClose(t *testing.T, end func(*outboxtest.Scope) error, away bool) {
 // The pool may be closed even before the transaction ends.
 func TestATransactionThatEndsAfterCloseOnEveryDatabase(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Servers(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, adaptertest.Servers(), func(t *testing.T, db *testdb.DB) {
 		store, err := sqlstore.Detect(t.Context(), db.DB)
 		require.NoError(t, err)
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
@@ -208,8 +208,8 @@ func TestATransactionThatEndsAfterCloseOnEveryDatabase(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(deliverTo(make(chan outbox.Envelope, 2))))))
 			require.NoError(t, ob.Start(t.Context()))
-			a := sqltx.New(pool.DB, ob.Writer())
-			tx, err := a.BeginTx(t.Context(), nil)
+			a := adaptertest.Adapter(t, pool.DB, ob.Writer())
+			tx, err := pool.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			_, err = a.Write(t.Context(), tx, said(fmt.Sprint(poolToo)))
 			require.NoError(t, err)
@@ -242,6 +242,7 @@ type undecided struct {
 func (u *undecided) Active() bool                            { return true }
 func (u *undecided) Source() any                             { return u.db }
 func (u *undecided) AfterCommit(func(context.Context)) error { return nil }
+func (u *undecided) OnCommit(func()) error                   { return nil }
 
 func (u *undecided) AfterRollback(fn func(context.Context, error)) error {
 	u.rollback = fn
@@ -252,7 +253,7 @@ func (u *undecided) AfterRollback(fn func(context.Context, error)) error {
 // on others it finds none. Other events go on meanwhile.
 func TestALeaseInDoubtIsGivenUpOnEveryDatabase(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Servers(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, adaptertest.Servers(), func(t *testing.T, db *testdb.DB) {
 		store, err := sqlstore.Detect(t.Context(), db.DB)
 		require.NoError(t, err)
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))

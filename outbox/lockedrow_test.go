@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -22,7 +23,7 @@ import (
 func TestALockedRowDoesNotHoldUpTheOthers(t *testing.T) {
 	t.Parallel()
 	const others = 60
-	testdb.Each(t, []testdb.Target{testdb.Main()[0], testdb.Main()[1]}, func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, []testdb.Target{adaptertest.Main()[0], adaptertest.Main()[1]}, func(t *testing.T, db *testdb.DB) {
 		store, err := sqlstore.Detect(t.Context(), db.DB)
 		require.NoError(t, err)
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
@@ -37,13 +38,13 @@ func TestALockedRowDoesNotHoldUpTheOthers(t *testing.T) {
 		}))))
 		require.NoError(t, ob.Start(t.Context()))
 		t.Cleanup(func() { _ = ob.Close(context.Background()) })
-		a := sqltx.New(db.DB, ob.Writer())
+		a := adaptertest.Adapter(t, db.DB, ob.Writer())
 		write := func(prefix string) {
 			envs := make([]outbox.Envelope, others)
 			for i := range envs {
 				envs[i] = said(fmt.Sprint(prefix, i))
 			}
-			require.NoError(t, a.RunInTx(t.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+			require.NoError(t, a.RunInTx(t.Context(), nil, func(ctx context.Context, tx *sql.Tx) error {
 				_, err := a.WriteAll(ctx, tx, envs)
 				return err
 			}))

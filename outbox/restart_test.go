@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -19,7 +21,7 @@ import (
 // nothing, leave no lease behind, and deliver nothing twice.
 func TestNodesComeAndGo(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 		ctx := t.Context()
 		store, err := sqlstore.Detect(ctx, db.DB)
 		require.NoError(t, err)
@@ -36,7 +38,7 @@ func TestNodesComeAndGo(t *testing.T) {
 				c.add(env.EventID)
 				return nil
 			}))))
-			return ob, sqltx.New(db.DB, ob.Writer())
+			return ob, adaptertest.Adapter(t, db.DB, ob.Writer())
 		}
 		const nodes, restarts, each = 3, 4, 15
 		var wg sync.WaitGroup
@@ -48,7 +50,7 @@ func TestNodesComeAndGo(t *testing.T) {
 						t.Error(err)
 					}
 					for range each {
-						err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+						err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 							_, err := a.WriteAll(ctx, tx, []outbox.Envelope{said(""), said("")})
 							return err
 						})

@@ -11,8 +11,8 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// TxScope is one live transaction as the outbox sees it. Adapters make them,
-// usually with package txscope. It is safe for concurrent use.
+// TxScope is one live transaction as the outbox sees it. Adapters make them. It is
+// safe for concurrent use.
 type TxScope interface {
 	// Execer runs statements on the transaction's own connection.
 	Execer
@@ -21,6 +21,11 @@ type TxScope interface {
 	// Source is the connection pool that the transaction was begun on: the
 	// *sql.DB, whatever stands above it. It is comparable.
 	Source() any
+	// OnCommit registers fn to run once, within the call that commits, as soon as
+	// the transaction is known to have committed. The transaction still holds its
+	// connection: fn must neither use the database nor wait. It fails with
+	// [ErrNoTransaction] when the transaction is over.
+	OnCommit(fn func()) error
 	// AfterCommit registers fn to run once, after the transaction is known to
 	// have committed and its connection went back to the pool. It fails with
 	// [ErrNoTransaction] when the transaction is over.
@@ -28,10 +33,8 @@ type TxScope interface {
 	// AfterRollback registers fn to run once, when the transaction, or the
 	// savepoint under which fn was registered, was rolled back. The cause is
 	// nil, the error that led to it, or one for which
-	// errors.Is(cause, [ErrOutcomeUnknown]) holds. For a savepoint that is at
-	// once, while the transaction holds its connection: with a pool of one, fn
-	// must not wait for the database. It fails with [ErrNoTransaction] when the
-	// transaction is over.
+	// errors.Is(cause, [ErrOutcomeUnknown]) holds. It fails with
+	// [ErrNoTransaction] when the transaction is over.
 	AfterRollback(fn func(ctx context.Context, cause error)) error
 }
 

@@ -38,6 +38,7 @@ type Writer struct {
 	checker    EnvelopeChecker // nil when the store has no limits of its own
 	source     any
 	hooks      []WriterHook
+	observed   bool // a hook has AfterCommit
 	dispatcher *Dispatcher
 	poller     *Poller
 	metrics    Metrics
@@ -66,6 +67,7 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 	}
 	w.checker, _ = cfg.Store.(EnvelopeChecker)
+	w.observed = slices.ContainsFunc(w.hooks, func(h WriterHook) bool { return h.AfterCommit != nil })
 	return w, nil
 }
 
@@ -259,7 +261,8 @@ func (w *Writer) doubt(p *pending) {
 	}
 }
 
-// enlist registers the one callback of each kind.
+// enlist registers what is to happen at the end of the transaction: the events
+// go to the hot queue within COMMIT, the hooks run after it.
 func (w *Writer) enlist(scope TxScope, p *pending) error {
 	err := scope.AfterRollback(func(ctx context.Context, cause error) {
 		w.rolledBack(ctx, p, cause)
@@ -267,34 +270,34 @@ func (w *Writer) enlist(scope TxScope, p *pending) error {
 	if err != nil {
 		return err
 	}
-	return scope.AfterCommit(func(ctx context.Context) {
-		w.committed(ctx, p)
+	if !w.observed {
+		return scope.OnCommit(func() { w.committed(p) })
+	}
+	var copies [][]Envelope
+	err = scope.OnCommit(func() {
+		// From then on the events are the dispatcher's, and their listener may
+		// change them before the hooks run.
+		copies = w.copies(p.envs)
+		w.committed(p)
 	})
+	if err != nil {
+		return err
+	}
+	return scope.AfterCommit(func(ctx context.Context) { w.afterCommit(ctx, copies) })
 }
 
-func (w *Writer) committed(ctx context.Context, p *pending) {
-	// The copies for hooks are made first: from then on the events are the
-	// dispatcher's, and their listener may see them before the hooks do.
-	copies := make([][]Envelope, 0, 2)
-	for _, h := range w.hooks {
-		if h.AfterCommit != nil {
-			copies = append(copies, cloneAll(p.envs))
-		}
-	}
+// committed hands the events over to the hot path.
+func (w *Writer) committed(p *pending) {
 	if w.dispatcher != nil {
 		w.dispatcher.committed(p)
-	} else if w.poller != nil {
-		for i := range p.envs {
-			if !p.isDue(&p.envs[i]) {
-				w.poller.DueAt(p.envs[i].AvailableAt)
-			}
-		}
+		return
 	}
-	for _, h := range w.hooks {
-		if h.AfterCommit != nil {
-			own := copies[0]
-			copies = copies[1:]
-			w.shield("AfterCommit", func() { h.AfterCommit(ctx, own) })
+	if w.poller == nil {
+		return
+	}
+	for i := range p.envs {
+		if !p.isDue(&p.envs[i]) {
+			w.poller.DueAt(p.envs[i].AvailableAt)
 		}
 	}
 }

@@ -3,150 +3,125 @@ package outboxbun
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/uptrace/bun"
 
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // Adapter writes events in transactions of one db. It is safe for concurrent
 // use.
 type Adapter struct {
-	db             *bun.DB
-	hook           *hook
-	writer         *outbox.Writer
-	allowUnmanaged bool
+	db  *bun.DB
+	sql *sqltx.Adapter
 }
 
 var _ outbox.Transactor = (*Adapter)(nil)
 
 // Option changes an adapter.
-type Option func(*Adapter)
+type Option = sqltx.Option
 
-// AllowUnmanaged lets [Adapter.Write] write in a transaction that the hook does
-// not know: one begun on a db without it, or nested with a foreign context. The
-// adapter cannot tell when it commits, so the poller delivers the events, a
-// little later. Without the option such a write is
-// [outbox.ErrUnmanagedTransaction].
-func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
+// AllowUnmanaged is [sqltx.AllowUnmanaged].
+func AllowUnmanaged() Option { return sqltx.AllowUnmanaged() }
 
-// New makes the adapter of a db that [Attach] returned and the writer for its
-// pool. It fails with a [*outbox.FieldError] when one is nil or the db is
-// without the hook, and with [outbox.ErrForeignTransaction] when the writer is
-// one for another pool.
+// New makes the adapter of a db on a followed pool, from [sqltx.Open] or
+// [sqltx.Watch], and of the writer for that pool. It fails with a
+// [*outbox.FieldError] when one is nil or the pool is not followed, and with
+// [outbox.ErrForeignTransaction] when the writer is one for another pool.
 func New(db *bun.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
-	a := &Adapter{db: db, writer: writer}
-	for _, opt := range opts {
-		opt(a)
+	var pool *sql.DB
+	if db != nil {
+		pool = db.DB
 	}
-	var problems []error
-	if db == nil {
-		problems = append(problems, &outbox.FieldError{Field: "outboxbun.New db", Problem: "is nil"})
-	} else if a.hook = hookOf(db); a.hook == nil {
-		problems = append(problems, &outbox.FieldError{
-			Field: "outboxbun.New db", Problem: "is without the query hook; begin all transactions on what db = outboxbun.Attach(db) returns, and give that",
-		})
+	a, err := sqltx.New(pool, writer, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("outboxbun.New: %w", err)
 	}
-	if writer == nil {
-		problems = append(problems, &outbox.FieldError{Field: "outboxbun.New writer", Problem: "is nil"})
+	return &Adapter{db: db, sql: a}, nil
+}
+
+// Write writes one event in the transaction, a [bun.Tx], and returns its id; ""
+// and no error when a hook suppressed it. Errors are those of
+// [sqltx.Adapter.Write]; for a value that is no transaction, such as the *bun.DB,
+// it is [outbox.ErrNoTransaction].
+func (a *Adapter) Write(ctx context.Context, tx bun.IDB, env outbox.Envelope) (string, error) {
+	plain, err := sqlTx(tx)
+	if err != nil {
+		return "", err
 	}
-	if err := errors.Join(problems...); err != nil {
+	return a.sql.Write(ctx, plain, env)
+}
+
+// WriteAll writes events in the transaction, all or none, and returns their ids
+// in order. Errors are those of [Adapter.Write].
+func (a *Adapter) WriteAll(ctx context.Context, tx bun.IDB, envs []outbox.Envelope) ([]string, error) {
+	plain, err := sqlTx(tx)
+	if err != nil {
 		return nil, err
 	}
-	if writer.Source() != a.hook.source {
-		return nil, fmt.Errorf("%w: outboxbun.New was given a writer for another pool (%T) than the db's (%T): make the outbox with the *sql.DB below the *bun.DB",
-			outbox.ErrForeignTransaction, writer.Source(), a.hook.source)
+	return a.sql.WriteAll(ctx, plain, envs)
+}
+
+// sqlTx is the *sql.Tx in a bun.Tx. bun's own ExecContext would format the
+// question marks of the store's statements.
+func sqlTx(tx bun.IDB) (*sql.Tx, error) {
+	var plain *sql.Tx
+	switch tx := tx.(type) {
+	case nil:
+	case bun.Tx:
+		plain = tx.Tx
+	case *bun.Tx:
+		if tx != nil {
+			plain = tx.Tx
+		}
+	case *bun.DB, bun.Conn, *bun.Conn:
+		return nil, fmt.Errorf("%w: a %T is none; pass the bun.Tx that RunInTx or BeginTx gave", outbox.ErrNoTransaction, tx)
+	default:
+		return nil, fmt.Errorf("%w: a %T is not a bun.Tx; pass the bun.Tx inside it", outbox.ErrUnmanagedTransaction, tx)
 	}
-	return a, nil
+	if plain == nil {
+		return nil, fmt.Errorf("%w: the bun.Tx is nil or empty", outbox.ErrNoTransaction)
+	}
+	return plain, nil
 }
 
 // Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx
 // carries an open transaction of the same db, and a context that carries it.
-// Unlike those of bun alone, a savepoint whose context has ended, or under which
-// a statement failed, is rolled back when it is committed, with an error.
+// Callbacks have run when Commit or Rollback of the transaction returns.
 func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
-	if outer, ok := a.TxFrom(ctx); ok {
-		return a.nest(ctx, outer)
+	return a.sql.BeginWith(ctx, func(ctx context.Context) (context.Context, sqltx.AnyTx, error) {
+		tx, err := a.db.BeginTx(ctx, opts)
+		return context.WithValue(ctx, txKey{a}, tx), tx, err
+	})
+}
+
+// txKey finds an adapter's bun.Tx in a context.
+type txKey struct{ a *Adapter }
+
+// TxFrom is the innermost transaction of the adapter's db that ctx carries and
+// that is still open. [Adapter.Begin], so [outbox.InTx], and [Adapter.WithTx] put
+// one there.
+func (a *Adapter) TxFrom(ctx context.Context) (bun.Tx, bool) {
+	tx, _ := ctx.Value(txKey{a}).(bun.Tx)
+	open, ok := a.sql.TxFrom(ctx)
+	if !ok || open != tx.Tx {
+		return bun.Tx{}, false
 	}
-	tx, err := a.db.BeginTx(ctx, opts)
+	return tx, true
+}
+
+// WithTx returns a context that carries a transaction which the caller has begun
+// and will end, so that code below finds it with [Adapter.TxFrom] and can write
+// with nothing but the outbox's writer. Errors are those of [Adapter.Write].
+func (a *Adapter) WithTx(ctx context.Context, tx bun.Tx) (context.Context, error) {
+	plain, err := sqlTx(tx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	s := sessionOf(tx)
-	if s == nil || !s.learn(tx) { // the context ended meanwhile
-		_ = tx.Rollback()
-		return nil, nil, errors.Join(ctx.Err(), outbox.ErrNoTransaction)
+	if ctx, err = a.sql.WithTx(ctx, plain); err != nil {
+		return nil, err
 	}
-	t := &transaction{level: level{tx: tx, session: s, done: new(atomic.Bool)}, ctx: ctx}
-	return contextWithLevel(ctx, t.level), t, nil
-}
-
-// nest makes a savepoint. Its own statements run whatever became of ctx.
-func (a *Adapter) nest(ctx context.Context, outer bun.Tx) (context.Context, outbox.Transaction, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	s := sessionOf(outer)
-	if s == nil {
-		return nil, nil, outbox.ErrNoTransaction
-	}
-	s.verify(ctx)
-	if err := s.Scope().Doomed(); err != nil {
-		return nil, nil, fmt.Errorf("%w: the database rolled it back: %w", outbox.ErrNoTransaction, err)
-	}
-	own := context.WithValue(context.WithoutCancel(ctx), sessionKey{s.hook}, s)
-	tx, err := outer.BeginTx(own, nil)
-	if err != nil {
-		return nil, nil, fmt.Errorf("outbox: opening a savepoint: %w", err)
-	}
-	t := &transaction{level: level{tx: tx, session: s, done: new(atomic.Bool)}, ctx: ctx, nested: true}
-	return contextWithLevel(ctx, t.level), t, nil
-}
-
-// transaction is what Begin opened.
-type transaction struct {
-	level
-	ctx    context.Context // of this level: when it ends, so does the level
-	nested bool
-}
-
-// Commit implements [outbox.Transaction].
-func (t *transaction) Commit() error {
-	if !t.done.CompareAndSwap(false, true) {
-		return sql.ErrTxDone
-	}
-	if t.nested {
-		return t.session.Release(t.ctx, t.tx.Commit, t.rollbackTo)
-	}
-	err := t.tx.Commit()
-	if result := t.session.result.Load(); result != nil {
-		return *result // it tells more
-	}
-	return err
-}
-
-// Rollback implements [outbox.Transaction].
-func (t *transaction) Rollback() error {
-	if !t.done.CompareAndSwap(false, true) {
-		return sql.ErrTxDone
-	}
-	if !t.nested {
-		return t.tx.Rollback()
-	}
-	if t.session.Ending() {
-		return sql.ErrTxDone
-	}
-	return t.rollbackTo()
-}
-
-func (t *transaction) rollbackTo() error {
-	if err := t.tx.Rollback(); err != nil {
-		return fmt.Errorf("outbox: rolling back to a savepoint: %w", err)
-	}
-	// The savepoint outlives that; it is only clutter now.
-	_ = t.tx.Commit()
-	return nil
+	return context.WithValue(ctx, txKey{a}, tx), nil
 }

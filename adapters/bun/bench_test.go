@@ -2,6 +2,7 @@ package outboxbun_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,26 +15,26 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// benchmarked is a bun.DB on a driver that does nothing, with and without the
-// hook.
-func benchmarked(b *testing.B) (plain, attached *bun.DB, a *outboxbun.Adapter, writer *outbox.Writer) {
-	pool := adaptertest.Nothing(b)
+// benchmarked is a bun.DB on a driver that does nothing, plain and followed.
+func benchmarked(b *testing.B) (plain, followed *bun.DB, a *outboxbun.Adapter, writer *outbox.Writer) {
+	pool := sqltx.OpenDB(adaptertest.NoDriver{})
+	b.Cleanup(func() { _ = pool.Close() })
 	writer, _ = adaptertest.WriterWithoutTable(b, pool, "sqlite")
-	plain = newBun(pool, testdb.SQLite)
-	attached = outboxbun.Attach(plain)
-	a, err := outboxbun.New(attached, writer)
+	plain = newBun(adaptertest.Nothing(b), testdb.SQLite)
+	followed = newBun(pool, testdb.SQLite)
+	a, err := outboxbun.New(followed, writer)
 	require.NoError(b, err)
-	return plain, attached, a, writer
+	return plain, followed, a, writer
 }
 
 // A statement that has nothing to do with the outbox.
 func BenchmarkStatement(b *testing.B) {
-	plain, attached, _, _ := benchmarked(b)
+	plain, followed, _, _ := benchmarked(b)
 	type order struct {
 		bun.BaseModel `bun:"table:orders"`
 		ID            int64 `bun:",pk"`
 	}
-	for name, db := range map[string]*bun.DB{"plain": plain, "attached": attached} {
+	for name, db := range map[string]*bun.DB{"plain": plain, "followed": followed} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -53,8 +54,8 @@ func BenchmarkStatement(b *testing.B) {
 
 // A transaction that has nothing to do with the outbox, with one statement.
 func BenchmarkTransaction(b *testing.B) {
-	plain, attached, _, _ := benchmarked(b)
-	for name, db := range map[string]*bun.DB{"plain": plain, "attached": attached} {
+	plain, followed, _, _ := benchmarked(b)
+	for name, db := range map[string]*bun.DB{"plain": plain, "followed": followed} {
 		b.Run(name, func(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context()) // as a request's is
 			defer cancel()
@@ -90,17 +91,17 @@ func BenchmarkWrite(b *testing.B) {
 		}
 		require.NoError(b, tx.Rollback())
 	})
-	plain := sqltx.New(db.DB, writer)
+	plain := adaptertest.Adapter(b, db.DB, writer)
 	b.Run("sqltx", func(b *testing.B) {
 		b.ReportAllocs()
-		var tx *sqltx.Tx
+		var tx *sql.Tx
 		for n := 0; b.Loop(); n++ {
 			if n%each == 0 {
 				if n > 0 {
 					require.NoError(b, tx.Rollback())
 				}
 				var err error
-				tx, err = plain.BeginTx(b.Context(), nil)
+				tx, err = db.DB.BeginTx(b.Context(), nil)
 				require.NoError(b, err)
 			}
 			_, err := plain.Write(b.Context(), tx, adaptertest.Event())

@@ -13,12 +13,13 @@ import (
 	"github.com/uptrace/bun/schema"
 
 	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/conformance"
 )
 
-// newBun makes a bun.DB on a pool, without the hook.
+// newBun makes a bun.DB on a pool.
 func newBun(db *sql.DB, kind testdb.Kind) *bun.DB {
 	dialects := map[testdb.Kind]func() schema.Dialect{
 		testdb.Postgres: func() schema.Dialect { return pgdialect.New() },
@@ -42,23 +43,22 @@ func TestTransactorConformance(t *testing.T) {
 
 func runAdapter(t *testing.T, frameworkSavepoints bool, of func(s subject) conformance.AdapterUnderTest) {
 	t.Helper()
-	for _, target := range testdb.Drivers() {
+	for _, target := range adaptertest.Main() {
 		t.Run(target.Name, func(t *testing.T) {
 			t.Parallel()
 			conformance.RunAdapter(t, func(t *testing.T) conformance.AdapterHarness {
-				db := testdb.Open(t, target).DB
+				db := testdb.Open(t, target)
 				return conformance.AdapterHarness{
-					DB: db, Dialect: conformance.Dialect(target.Kind), FrameworkSavepoints: frameworkSavepoints,
+					DB: db.DB, Dialect: conformance.Dialect(target.Kind), FrameworkSavepoints: frameworkSavepoints,
 					New: func(writer *outbox.Writer, allowUnmanaged bool) conformance.AdapterUnderTest {
 						var opts []outboxbun.Option
 						if allowUnmanaged {
 							opts = append(opts, outboxbun.AllowUnmanaged())
 						}
-						plain := newBun(db, target.Kind)
-						attached := outboxbun.Attach(plain)
-						a, err := outboxbun.New(attached, writer, opts...)
+						followed := newBun(db.DB, target.Kind)
+						a, err := outboxbun.New(followed, writer, opts...)
 						require.NoError(t, err)
-						return of(subject{Adapter: a, db: attached, plain: plain})
+						return of(subject{Adapter: a, db: followed, plain: newBun(db.Via(t, nil).DB, target.Kind)})
 					},
 				}
 			})
@@ -78,11 +78,12 @@ func (s subject) RunInTx(ctx context.Context, fn func(ctx context.Context, tx an
 	if outer, ok := s.TxFrom(ctx); ok {
 		run = outer.RunInTx
 	}
-	return run(ctx, nil, func(inner context.Context, tx bun.Tx) error {
-		if _, nested := s.TxFrom(ctx); nested {
-			inner = ctx // bun gives the function of a nested RunInTx the outer one's
+	return run(ctx, nil, func(_ context.Context, tx bun.Tx) error {
+		inner, err := s.WithTx(ctx, tx)
+		if err != nil {
+			return err
 		}
-		return fn(outboxbun.WithTx(inner, tx), tx)
+		return fn(inner, tx)
 	})
 }
 
@@ -111,7 +112,7 @@ type transactorSubject struct{ subject }
 
 func (s transactorSubject) RunInTx(ctx context.Context, fn func(ctx context.Context, tx any) error) error {
 	return outbox.InTx(ctx, s.Adapter, func(ctx context.Context) error {
-		tx, _ := outboxbun.TxFrom(ctx)
+		tx, _ := s.TxFrom(ctx)
 		return fn(ctx, tx)
 	})
 }

@@ -1,7 +1,8 @@
 // Package outboxbun writes events in transactions of bun, whichever way they
-// were opened.
+// were begun.
 //
-//	db = outboxbun.Attach(db) // installs a query hook
+//	pool, err := sqltx.Open("pgx", dsn) // instead of sql.Open; or sqltx.Watch(pool)
+//	db := bun.NewDB(pool, pgdialect.New())
 //	a, err := outboxbun.New(db, ob.Writer())
 //	…
 //	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
@@ -13,15 +14,7 @@
 //	})
 //
 // After the commit the events go to their listeners at once. db.BeginTx, nested
-// RunInTx and BeginTx, and savepoints written by hand work as well.
-//
-// bun passes a transaction's context along with BEGIN, COMMIT, ROLLBACK and the
-// savepoint statements, and that is how the hook knows whose they are. So a
-// nested transaction wants a context that comes from the outer one's, as
-// RunInTx gives it. One with a foreign context is not known to the outbox:
-// [Adapter.Write] refuses to write in it, and when it rolls back, what became of
-// the events of the transactions open just then is left to the poller.
-//
-// bun 1.3.0 is the oldest version that works: earlier ones do not hand the
-// transaction's context to RunInTx's function.
+// RunInTx and BeginTx, and savepoints written by hand work as well: the connection
+// sees them, so package [github.com/outboxkit/outbox-go/adapters/sqltx] does the
+// work, and its rules hold here.
 package outboxbun

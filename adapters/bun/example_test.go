@@ -2,7 +2,6 @@ package outboxbun_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 
 	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -25,30 +25,34 @@ type shop struct {
 	db     *bun.DB
 	writer *outbox.Writer
 	dir    string
+	hooks  chan struct{}
 }
 
 func openShop() *shop {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "outboxbun")
 	check(err)
-	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
+	pool, err := sqltx.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
 	check(err)
-	db := outboxbun.Attach(bun.NewDB(pool, sqlitedialect.New()))
+	db := bun.NewDB(pool, sqlitedialect.New())
 	_, err = db.NewCreateTable().Model((*order)(nil)).Exec(ctx)
 	check(err)
 	store, err := outboxbun.Store(db)
 	check(err)
 	check(store.CreateSchema(ctx, pool))
+	hooks := make(chan struct{}, 10)
 	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: pool, Hooks: []outbox.WriterHook{{
 		AfterCommit: func(_ context.Context, envs []outbox.Envelope) {
 			fmt.Println("committed:", envs[0].EventType, envs[0].AggregateID)
+			hooks <- struct{}{}
 		},
 		AfterRollback: func(_ context.Context, envs []outbox.Envelope, _ error) {
 			fmt.Println("rolled back:", envs[0].EventType, envs[0].AggregateID)
+			hooks <- struct{}{}
 		},
 	}}})
 	check(err)
-	return &shop{db: db, writer: writer, dir: dir}
+	return &shop{db: db, writer: writer, dir: dir, hooks: hooks}
 }
 
 func (s *shop) adapter() *outboxbun.Adapter {
@@ -56,6 +60,9 @@ func (s *shop) adapter() *outboxbun.Adapter {
 	check(err)
 	return a
 }
+
+// wait waits for a hook: they run soon after the transaction has ended.
+func (s *shop) wait() { <-s.hooks }
 
 func (s *shop) close() {
 	check(s.db.Close())
@@ -88,7 +95,8 @@ func Example() {
 		return err
 	})
 	fmt.Println("error:", err)
-	// Output:
+	shop.wait()
+	// Unordered output:
 	// committed: order.placed o-1
 	// error: <nil>
 }
@@ -105,7 +113,8 @@ func Example_beginAndCommit() {
 	_, err = a.Write(ctx, tx, placed("o-1"))
 	check(err)
 	fmt.Println("error:", tx.Commit())
-	// Output:
+	shop.wait()
+	// Unordered output:
 	// committed: order.placed o-1
 	// error: <nil>
 }
@@ -129,7 +138,9 @@ func Example_savepoint() {
 		return nil
 	})
 	fmt.Println("error:", err)
-	// Output:
+	shop.wait()
+	shop.wait()
+	// Unordered output:
 	// rolled back: order.placed o-2
 	// the second order: out of stock
 	// committed: order.placed o-1
@@ -161,18 +172,24 @@ func Example_modelHook() {
 		_, err := shop.writer.Write(ctx, placed(id))
 		return err
 	}
+	a := shop.adapter()
 	err := shop.db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
-		_, err := tx.NewInsert().Model(&audited{ID: "o-1"}).Exec(outboxbun.WithTx(ctx, tx))
+		ctx, err := a.WithTx(ctx, tx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.NewInsert().Model(&audited{ID: "o-1"}).Exec(ctx)
 		return err
 	})
 	fmt.Println("error:", err)
-	// Output:
+	shop.wait()
+	// Unordered output:
 	// committed: order.placed o-1
 	// error: <nil>
 }
 
 // Code that knows neither the adapter nor bun writes with the context alone.
-func ExampleWithTx() {
+func ExampleAdapter_WithTx() {
 	shop := openShop()
 	defer shop.close()
 
@@ -180,30 +197,37 @@ func ExampleWithTx() {
 		_, err := shop.writer.Write(ctx, placed(order))
 		return err
 	}
+	a := shop.adapter()
 	err := shop.db.RunInTx(context.Background(), nil, func(ctx context.Context, tx bun.Tx) error {
-		return place(outboxbun.WithTx(ctx, tx), "o-1")
+		ctx, err := a.WithTx(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return place(ctx, "o-1")
 	})
 	fmt.Println("error:", err)
-	// Output:
+	shop.wait()
+	// Unordered output:
 	// committed: order.placed o-1
 	// error: <nil>
 }
 
 // Code that is to know nothing of bun begins its transactions through the
 // adapter, and those who do find the bun.Tx in the context.
-func ExampleTxFrom() {
+func ExampleAdapter_TxFrom() {
 	shop := openShop()
 	defer shop.close()
 
+	a := shop.adapter()
 	insert := func(ctx context.Context, id string) error {
 		var db bun.IDB = shop.db
-		if tx, ok := outboxbun.TxFrom(ctx); ok {
+		if tx, ok := a.TxFrom(ctx); ok {
 			db = tx
 		}
 		_, err := db.NewInsert().Model(&order{ID: id}).Exec(ctx)
 		return err
 	}
-	err := outbox.InTx(context.Background(), shop.adapter(), func(ctx context.Context) error {
+	err := outbox.InTx(context.Background(), a, func(ctx context.Context) error {
 		if err := insert(ctx, "o-1"); err != nil {
 			return err
 		}
@@ -211,7 +235,8 @@ func ExampleTxFrom() {
 		return err
 	})
 	fmt.Println("error:", err)
-	// Output:
+	shop.wait()
+	// Unordered output:
 	// committed: order.placed o-1
 	// error: <nil>
 }

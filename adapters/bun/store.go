@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
-	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
@@ -18,17 +18,17 @@ func Store(db *bun.DB, opts ...sqlstore.Option) (*sqlstore.Store, error) {
 		return nil, &outbox.FieldError{Field: "outboxbun.Store db", Problem: "is nil"}
 	}
 	var store *sqlstore.Store
-	switch dialectOf(db) {
-	case txscope.Postgres:
+	switch name := db.Dialect().Name(); name {
+	case dialect.PG:
 		store = sqlstore.Postgres(opts...)
-	case txscope.MySQL:
+	case dialect.MySQL:
 		store = sqlstore.MySQL(opts...)
-	case txscope.SQLite:
+	case dialect.SQLite:
 		store = sqlstore.SQLite(opts...)
 	default:
 		return nil, &outbox.FieldError{
 			Field:   "outboxbun.Store db",
-			Problem: fmt.Sprintf("has the dialect %s; known are pg, mysql and sqlite", db.Dialect().Name()),
+			Problem: fmt.Sprintf("has the dialect %s; known are pg, mysql and sqlite", name),
 		}
 	}
 	return store, store.Validate()

@@ -5,122 +5,159 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"gorm.io/gorm"
 
-	"github.com/outboxkit/outbox-go/internal/txscope"
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 )
+
+// ErrDryRun is the error of a write in a session with DryRun. Such a session runs
+// model hooks but sends no statement: the event would report what never happened.
+var ErrDryRun = errors.New("outbox: no event is written in a DryRun session")
 
 // Adapter writes events in GORM's transactions on one pool. It is safe for
 // concurrent use.
 type Adapter struct {
-	db             *gorm.DB
-	writer         *outbox.Writer
-	source         any
-	allowUnmanaged bool
+	db  *gorm.DB
+	sql *sqltx.Adapter
 }
 
 var _ outbox.Transactor = (*Adapter)(nil)
 
-// Option changes an adapter: [AllowUnmanaged] and [WithLogger] are ones.
-type Option interface{ applyToAdapter(*Adapter) }
+// Option changes an adapter.
+type Option = sqltx.Option
 
-type option func(*Adapter)
+// AllowUnmanaged is [sqltx.AllowUnmanaged].
+func AllowUnmanaged() Option { return sqltx.AllowUnmanaged() }
 
-func (o option) applyToAdapter(a *Adapter) { o(a) }
-
-// AllowUnmanaged lets [Adapter.Write] write in a transaction that the plugin did
-// not see begin. The adapter cannot tell when it commits, so the poller delivers
-// the events, a little later. Without the option such a write is
-// [outbox.ErrUnmanagedTransaction].
-func AllowUnmanaged() Option { return option(func(a *Adapter) { a.allowUnmanaged = true }) }
-
-// LoggerOption is what [WithLogger] returns.
-type LoggerOption struct{ log *slog.Logger }
-
-// WithLogger is the logger that is told of callbacks that panic. It goes to
-// [Plugin], or to [New], which hands it to the plugin. Defaults to
-// slog.Default().
-func WithLogger(log *slog.Logger) LoggerOption { return LoggerOption{log} }
-
-func (o LoggerOption) applyToPlugin(p *plugin) { p.log.Store(o.log) }
-
-func (o LoggerOption) applyToAdapter(a *Adapter) {
-	if p, ok := pluginOf(a.db); ok {
-		o.applyToPlugin(p)
+// New makes the adapter of a handle on a followed pool, from [sqltx.Open] or
+// [sqltx.Watch], or with the [Plugin], and of the writer for that pool. It fails
+// with a [*outbox.FieldError] when one is nil or the pool is not followed, and
+// with [outbox.ErrForeignTransaction] when the writer is one for another pool.
+func New(db *gorm.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
+	if err := check(db); err != nil {
+		return nil, err
 	}
+	pool, err := db.DB()
+	if err != nil {
+		return nil, fmt.Errorf("outboxgorm.New: finding the *sql.DB of the handle: %w", err)
+	}
+	a, err := sqltx.New(pool, writer, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("outboxgorm.New: %w", err)
+	}
+	// A session with a statement of its own: the caller may go on with the handle.
+	db = db.Session(&gorm.Session{NewDB: true, Context: context.Background()})
+	return &Adapter{db: db, sql: a}, nil
 }
 
-// New makes the adapter of a handle that has the [Plugin], and of the writer for
-// its pool; a writer for another pool is [outbox.ErrForeignTransaction]. With
-// dbresolver the pool is the main one, or the source that the handle is bound
-// to, as db.Clauses(dbresolver.Use("orders")) is.
-func New(db *gorm.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
-	p, err := managedPool(db)
-	if writer == nil {
-		err = errors.Join(err, &outbox.FieldError{Field: "outboxgorm.New writer", Problem: "is nil"})
+func check(db *gorm.DB) error {
+	problem := "is nil or was not made by gorm.Open"
+	if db != nil && db.Config != nil && db.Statement != nil {
+		if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); !ok {
+			return nil
+		}
+		problem = "is a transaction; give the *gorm.DB that transactions are begun on"
 	}
+	return &outbox.FieldError{Field: "outboxgorm.New db", Problem: problem}
+}
+
+// Write writes one event in the transaction that tx is in and returns its id; ""
+// and no error when a hook suppressed it. The insert does not go through GORM.
+// Errors are those of [sqltx.Adapter.Write], [ErrDryRun], and tx.Error.
+func (a *Adapter) Write(ctx context.Context, tx *gorm.DB, env outbox.Envelope) (string, error) {
+	plain, err := transaction(tx)
+	if err != nil {
+		return "", err
+	}
+	return a.sql.Write(ctx, plain, env)
+}
+
+// WriteAll writes events in the transaction that tx is in, all or none, and
+// returns their ids in order. Errors are those of [Adapter.Write].
+func (a *Adapter) WriteAll(ctx context.Context, tx *gorm.DB, envs []outbox.Envelope) ([]string, error) {
+	plain, err := transaction(tx)
 	if err != nil {
 		return nil, err
 	}
-	if writer.Source() != p.source {
-		return nil, fmt.Errorf("%w: outboxgorm.New was given a writer for another pool (%T) than its db's (%T)",
-			outbox.ErrForeignTransaction, writer.Source(), p.source)
-	}
-	// A session of our own, with a statement of its own: what the caller goes on
-	// to do with the handle is not ours.
-	db = db.Session(&gorm.Session{NewDB: true, Context: context.Background()})
-	a := &Adapter{db: db, writer: writer, source: p.source}
-	for _, opt := range opts {
-		opt.applyToAdapter(a)
-	}
-	return a, nil
+	return a.sql.WriteAll(ctx, plain, envs)
 }
 
-// managedPool is the pool of a handle that New can work with.
-func managedPool(db *gorm.DB) (*pool, error) {
-	problem := func(text string) error { return &outbox.FieldError{Field: "outboxgorm.New db", Problem: text} }
+// transaction is the *sql.Tx below a handle, or what another plugin has put in
+// its place.
+func transaction(db *gorm.DB) (sqltx.AnyTx, error) {
 	switch {
-	case db == nil:
-		return nil, problem("is nil")
-	case db.Config == nil || db.Statement == nil:
-		return nil, problem("was not made by gorm.Open")
+	case db == nil || db.Config == nil || db.Statement == nil:
+		return nil, fmt.Errorf("%w: the *gorm.DB is nil or was not made by gorm.Open", outbox.ErrNoTransaction)
+	case db.DryRun:
+		return nil, ErrDryRun
 	}
-	if _, ok := pluginOf(db); !ok {
-		return nil, problem("lacks the plugin; call db.Use(outboxgorm.Plugin()) first")
+	connPool := db.Statement.ConnPool
+	if prepared, ok := connPool.(*gorm.PreparedStmtTX); ok && prepared != nil {
+		connPool = prepared.Tx
 	}
-	if p := poolOf(db.Statement.ConnPool); p != nil {
-		return p, nil
+	tx, ok := connPool.(sqltx.AnyTx)
+	switch {
+	case db.Error != nil && !ok: // such as that of a BEGIN
+		return nil, fmt.Errorf("%w: the *gorm.DB has an error: %w", outbox.ErrNoTransaction, db.Error)
+	case db.Error != nil: // GORM runs no statement on such a handle either
+		return nil, fmt.Errorf("outbox: nothing is written with a *gorm.DB that has an error: %w", db.Error)
+	case ok:
+		return tx, nil
+	case db.SkipDefaultTransaction:
+		return nil, fmt.Errorf("%w: the *gorm.DB is not in one, and in a model hook there is none either "+
+			"as SkipDefaultTransaction is set; begin one with Transaction or Begin", outbox.ErrNoTransaction)
 	}
-	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
-		return nil, problem("is a transaction; give the *gorm.DB that transactions are begun on")
-	}
-	return nil, problem(fmt.Sprintf("goes around the plugin (its pool is a %T): it was made before "+
-		"db.Use(outboxgorm.Plugin()), or another plugin has replaced the pool since", db.Statement.ConnPool))
+	return nil, fmt.Errorf("%w: the *gorm.DB is not in one; write with the *gorm.DB that Transaction, Begin or a model hook gives", outbox.ErrNoTransaction)
 }
 
 // Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx
 // carries an open transaction of the same pool, and a context that carries it.
-// [TxFrom] finds its *gorm.DB there. opts are for a transaction and may be nil.
+// Callbacks have run when Commit or Rollback of the transaction returns.
 func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
-	if outer, ok := txscope.LevelFrom[level](ctx, a.source); ok {
-		inner, err := outer.nest(ctx)
-		if err != nil {
-			return nil, nil, err
+	return a.sql.BeginWith(ctx, func(ctx context.Context) (context.Context, sqltx.AnyTx, error) {
+		db := a.db.Session(&gorm.Session{NewDB: true, Context: ctx}).Begin(opts)
+		if db.Error != nil {
+			return nil, nil, db.Error
 		}
-		return txscope.ContextWithLevel(ctx, level{inner, outer.db}), inner, nil
+		tx, err := transaction(db)
+		if err != nil {
+			db.Rollback()
+		}
+		return context.WithValue(ctx, txKey{a}, db), tx, err
+	})
+}
+
+// txKey finds an adapter's *gorm.DB in a context.
+type txKey struct{ a *Adapter }
+
+// TxFrom is the innermost transaction of the adapter's pool that ctx carries and
+// that is still open, as a handle whose statements run with ctx. [Adapter.Begin],
+// so [outbox.InTx], and [Adapter.WithTx] put one there.
+func (a *Adapter) TxFrom(ctx context.Context) (*gorm.DB, bool) {
+	db, _ := ctx.Value(txKey{a}).(*gorm.DB)
+	open, ok := a.sql.TxFrom(ctx)
+	if !ok || db == nil {
+		return nil, false
 	}
-	db := a.db.Session(&gorm.Session{NewDB: true, Context: ctx}).Begin(opts)
-	if db.Error != nil {
-		return nil, nil, db.Error
+	if tx, err := transaction(db); err == nil && tx != sqltx.AnyTx(open) {
+		return nil, false
 	}
-	t := txOf(db.Statement.ConnPool)
-	if t == nil {
-		_ = db.Rollback()
-		return nil, nil, fmt.Errorf("%w: it is a %T", outbox.ErrUnmanagedTransaction, db.Statement.ConnPool)
+	return db.WithContext(ctx), true
+}
+
+// WithTx returns a context that carries the transaction that db is in, for code
+// below that has no *gorm.DB: the outbox's writer writes in it, [Adapter.TxFrom]
+// finds it, and [Adapter.Begin] makes a savepoint in it. Errors are those of
+// [Adapter.Write].
+func (a *Adapter) WithTx(ctx context.Context, db *gorm.DB) (context.Context, error) {
+	tx, err := transaction(db)
+	if err != nil {
+		return nil, err
 	}
-	begun := &transaction{tx: t, ctx: ctx}
-	return txscope.ContextWithLevel(ctx, level{begun, db}), begun, nil
+	if ctx, err = a.sql.WithTx(ctx, tx); err != nil {
+		return nil, err
+	}
+	return context.WithValue(ctx, txKey{a}, db), nil
 }

@@ -40,33 +40,33 @@ func (stmt) NumInput() int                              { return -1 }
 func (stmt) Exec([]driver.Value) (driver.Result, error) { return driver.RowsAffected(1), nil }
 func (stmt) Query([]driver.Value) (driver.Rows, error)  { return nil, driver.ErrSkip }
 
-func openNothing(b *testing.B, plugin, prepare bool) (*gorm.DB, *sql.DB) {
+func openNothing(b *testing.B, followed, prepare bool) (*gorm.DB, *sql.DB) {
 	b.Helper()
 	pool := sql.OpenDB(nothing{})
+	if followed {
+		pool = sqltx.OpenDB(nothing{})
+	}
 	b.Cleanup(func() { _ = pool.Close() })
 	db, err := gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}),
 		&gorm.Config{Logger: logger.Discard, PrepareStmt: prepare})
 	require.NoError(b, err)
-	if plugin {
-		require.NoError(b, db.Use(outboxgorm.Plugin()))
-	}
 	return db, pool
 }
 
-// eachSetup runs fn without and with the plugin, on statements that are not
+// eachSetup runs fn on a plain and on a followed pool, on statements that are not
 // prepared and that are.
 func eachSetup(b *testing.B, fn func(b *testing.B, db *gorm.DB)) {
 	for _, setup := range []struct {
-		name            string
-		plugin, prepare bool
+		name              string
+		followed, prepare bool
 	}{
-		{"without", false, false},
-		{"with", true, false},
-		{"without/PrepareStmt", false, true},
-		{"with/PrepareStmt", true, true},
+		{"plain", false, false},
+		{"followed", true, false},
+		{"plain/PrepareStmt", false, true},
+		{"followed/PrepareStmt", true, true},
 	} {
 		b.Run(setup.name, func(b *testing.B) {
-			db, _ := openNothing(b, setup.plugin, setup.prepare)
+			db, _ := openNothing(b, setup.followed, setup.prepare)
 			b.ReportAllocs()
 			fn(b, db)
 		})
@@ -110,18 +110,18 @@ func BenchmarkWrite(b *testing.B) {
 	// what this is about.
 	const each = 1000
 	b.Run("sqltx", func(b *testing.B) {
-		_, pool := openNothing(b, false, false)
+		_, pool := openNothing(b, true, false)
 		writer, _ := adaptertest.WriterWithoutTable(b, pool, "mysql")
-		a := sqltx.New(pool, writer)
+		a := adaptertest.Adapter(b, pool, writer)
 		b.ReportAllocs()
-		var tx *sqltx.Tx
+		var tx *sql.Tx
 		for i := 0; b.Loop(); i++ {
 			var err error
 			if i%each == 0 {
 				if tx != nil {
 					_ = tx.Rollback()
 				}
-				tx, err = a.BeginTx(ctx, nil)
+				tx, err = pool.BeginTx(ctx, nil)
 				require.NoError(b, err)
 			}
 			_, err = a.Write(ctx, tx, event)
@@ -159,12 +159,12 @@ func BenchmarkTransactionOfOneWrite(b *testing.B) {
 	defer cancel()
 	event := adaptertest.Event()
 	b.Run("sqltx", func(b *testing.B) {
-		_, pool := openNothing(b, false, false)
+		_, pool := openNothing(b, true, false)
 		writer, _ := adaptertest.WriterWithoutTable(b, pool, "mysql")
-		a := sqltx.New(pool, writer)
+		a := adaptertest.Adapter(b, pool, writer)
 		b.ReportAllocs()
 		for b.Loop() {
-			require.NoError(b, a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+			require.NoError(b, a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 				_, err := a.Write(ctx, tx, event)
 				return err
 			}))

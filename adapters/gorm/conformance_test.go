@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/conformance"
@@ -22,7 +23,7 @@ import (
 // and on those that the adapter begins.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for _, target := range testdb.Drivers() {
+	for _, target := range adaptertest.Main() {
 		for _, style := range []struct {
 			name        string
 			prepareStmt bool
@@ -33,9 +34,6 @@ func TestConformance(t *testing.T) {
 			{"transactor", false, false},
 			{"transactor/PrepareStmt", true, false},
 		} {
-			if style.prepareStmt && target.Name == "postgres/pgdriver" {
-				continue // its prepared statements do not mind a deadline, nor a broken connection
-			}
 			t.Run(target.Name+"/"+style.name, func(t *testing.T) {
 				t.Parallel()
 				conformance.RunAdapter(t, func(t *testing.T) conformance.AdapterHarness {
@@ -68,8 +66,8 @@ func dialector(kind testdb.Kind, db gorm.ConnPool) gorm.Dialector {
 	}
 }
 
-// openPlain opens GORM on the pool, without the plugin.
-func openPlain(t testing.TB, db *testdb.DB, cfg *gorm.Config) *gorm.DB {
+// open opens GORM on the pool.
+func open(t testing.TB, db *testdb.DB, cfg *gorm.Config) *gorm.DB {
 	t.Helper()
 	cfg.Logger = logger.Discard
 	handle, err := gorm.Open(dialector(db.Kind, db.DB), cfg)
@@ -77,12 +75,10 @@ func openPlain(t testing.TB, db *testdb.DB, cfg *gorm.Config) *gorm.DB {
 	return handle
 }
 
-// open opens GORM on the pool, with the plugin.
-func open(t testing.TB, db *testdb.DB, cfg *gorm.Config) *gorm.DB {
+// openPlain opens GORM on another pool, which is not followed.
+func openPlain(t testing.TB, db *testdb.DB, cfg *gorm.Config) *gorm.DB {
 	t.Helper()
-	handle := openPlain(t, db, cfg)
-	require.NoError(t, handle.Use(outboxgorm.Plugin()))
-	return handle
+	return open(t, db.Via(t, nil), cfg)
 }
 
 // subject is what both styles share.
@@ -136,7 +132,13 @@ func (s frameworkSubject) RunInTx(ctx context.Context, fn func(ctx context.Conte
 	if !nested {
 		handle = s.handle.WithContext(ctx)
 	}
-	return handle.Transaction(func(tx *gorm.DB) error { return fn(outboxgorm.WithTx(ctx, tx), tx) })
+	return handle.Transaction(func(tx *gorm.DB) error {
+		txCtx, err := s.WithTx(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return fn(txCtx, tx)
+	})
 }
 
 // transactorSubject uses the adapter's Begin.

@@ -17,31 +17,26 @@ import (
 func TestTxFrom(t *testing.T) {
 	t.Parallel()
 	f, other := onSQLite(t, &gorm.Config{}), onSQLite(t, &gorm.Config{})
-	_, ok := outboxgorm.TxFrom(t.Context())
+	_, ok := f.a.TxFrom(t.Context())
 	require.False(t, ok)
 
 	var kept context.Context
 	require.NoError(t, outbox.InTx(t.Context(), f.a, func(ctx context.Context) error {
 		kept = ctx //nolint:fatcontext // what the test is about.
-		found, ok := outboxgorm.TxFrom(ctx)
+		found, ok := f.a.TxFrom(ctx)
 		require.True(t, ok)
 		require.Equal(t, ctx, found.Statement.Context, "statements run with the context that was given")
-		outer, err := outboxgorm.SQLTx(found)
-		require.NoError(t, err)
+		outer := sqlTx(t, found)
 		_, ok = other.a.TxFrom(ctx)
 		require.False(t, ok, "it is of another pool")
 
 		return outbox.InTx(ctx, other.a, func(ctx context.Context) error {
-			innermost, ok := outboxgorm.TxFrom(ctx)
+			innermost, ok := other.a.TxFrom(ctx)
 			require.True(t, ok)
+			require.NotSame(t, outer, sqlTx(t, innermost))
 			ours, ok := f.a.TxFrom(ctx)
 			require.True(t, ok)
-			sqlTx, err := outboxgorm.SQLTx(innermost)
-			require.NoError(t, err)
-			require.NotSame(t, outer, sqlTx)
-			sqlTx, err = outboxgorm.SQLTx(ours)
-			require.NoError(t, err)
-			require.Same(t, outer, sqlTx)
+			require.Same(t, outer, sqlTx(t, ours))
 			return nil
 		})
 	}))
@@ -51,14 +46,15 @@ func TestTxFrom(t *testing.T) {
 
 func TestWithTx(t *testing.T) {
 	t.Parallel()
-	each(t, testdb.Main(), func(t *testing.T, f *fixture) {
+	each(t, adaptertest.Main(), func(t *testing.T, f *fixture) {
 		write := func(ctx context.Context) error {
 			_, err := f.writer.Write(ctx, adaptertest.Event())
 			return err
 		}
 		var kept context.Context
 		require.NoError(t, f.Transaction(func(tx *gorm.DB) error {
-			ctx := outboxgorm.WithTx(t.Context(), tx)
+			ctx, err := f.a.WithTx(t.Context(), tx)
+			require.NoError(t, err)
 			kept = ctx //nolint:fatcontext // what the test is about.
 			require.NoError(t, write(ctx))
 			found, ok := f.a.TxFrom(ctx)
@@ -76,53 +72,28 @@ func TestWithTx(t *testing.T) {
 	})
 }
 
-func TestWithTxOfWhatIsNoTransaction(t *testing.T) {
+func TestWithTxFailsAsWriteDoes(t *testing.T) {
 	t.Parallel()
-	f := onSQLite(t, &gorm.Config{})
-	for _, db := range []*gorm.DB{nil, {}, f.DB, f.Session(&gorm.Session{PrepareStmt: true})} {
-		require.Equal(t, t.Context(), outboxgorm.WithTx(t.Context(), db))
-	}
-}
-
-// A transaction that takes no event must not let one slip into another around
-// it.
-func TestWithTxOfATransactionThatTakesNoEvent(t *testing.T) {
-	t.Parallel()
-	testdb.Each(t, testdb.Main()[:2], func(t *testing.T, pool *testdb.DB) {
+	testdb.Each(t, adaptertest.Main()[:2], func(t *testing.T, pool *testdb.DB) {
 		f := newFixture(t, pool, &gorm.Config{})
-		require.NoError(t, outbox.InTx(t.Context(), f.a, func(outer context.Context) error {
-			unmanaged := openPlain(t, f.pool, &gorm.Config{}).Begin()
-			require.NoError(t, unmanaged.Error)
-			defer unmanaged.Rollback()
-			dry := f.Session(&gorm.Session{DryRun: true}).Begin()
-			require.NoError(t, dry.Error)
-			defer dry.Rollback()
-			for db, want := range map[*gorm.DB]error{unmanaged: outbox.ErrUnmanagedTransaction, dry: outboxgorm.ErrDryRun} {
-				ctx := outboxgorm.WithTx(outer, db)
-				found, ok := f.a.TxFrom(ctx)
-				require.True(t, ok)
-				require.Equal(t, db.Statement.ConnPool, found.Statement.ConnPool)
-				_, err := f.writer.Write(ctx, adaptertest.Event())
-				require.ErrorIs(t, err, outbox.ErrNoTransaction)
-				_, _, err = f.a.Begin(ctx, nil)
-				require.ErrorIs(t, err, want)
-			}
-			return nil
-		}))
+		unmanaged := openPlain(t, f.pool, &gorm.Config{}).Begin()
+		require.NoError(t, unmanaged.Error)
+		defer unmanaged.Rollback()
+		dry := f.Session(&gorm.Session{DryRun: true}).Begin()
+		require.NoError(t, dry.Error)
+		defer dry.Rollback()
+		over := f.Begin()
+		require.NoError(t, over.Commit().Error)
+		for db, want := range map[*gorm.DB]error{
+			nil: outbox.ErrNoTransaction, f.DB: outbox.ErrNoTransaction, over: outbox.ErrNoTransaction,
+			unmanaged: outbox.ErrUnmanagedTransaction, dry: outboxgorm.ErrDryRun,
+		} {
+			_, err := f.a.WithTx(t.Context(), db)
+			require.ErrorIs(t, err, want)
+			require.ErrorIs(t, f.refused(db), want)
+		}
 		f.want(0)
 	})
-}
-
-func TestWithTxOfATransactionThatIsOver(t *testing.T) {
-	t.Parallel()
-	f := onSQLite(t, &gorm.Config{})
-	tx := f.Begin()
-	require.NoError(t, tx.Commit().Error)
-	ctx := outboxgorm.WithTx(t.Context(), tx)
-	_, ok := outboxgorm.TxFrom(ctx)
-	require.False(t, ok)
-	_, err := f.writer.Write(ctx, adaptertest.Event())
-	require.ErrorIs(t, err, outbox.ErrNoTransaction)
 }
 
 func TestTransactorsTransactionEndsOnce(t *testing.T) {
@@ -148,7 +119,7 @@ func TestTransactorsTransactionEndsOnce(t *testing.T) {
 
 func TestTransactorsSavepointThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
-	each(t, testdb.Main(), func(t *testing.T, f *fixture) {
+	each(t, adaptertest.Main(), func(t *testing.T, f *fixture) {
 		ctx, outer, err := f.a.Begin(t.Context(), nil)
 		require.NoError(t, err)
 		ended, cancel := context.WithCancel(ctx)

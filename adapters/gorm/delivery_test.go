@@ -9,7 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -17,7 +17,7 @@ import (
 // and what was rolled back is delivered by nobody.
 func TestEventsAreDeliveredOnTheHotPath(t *testing.T) {
 	t.Parallel()
-	eachConfig(t, testdb.Main(), gorm.Config{}, func(t *testing.T, f *fixture) {
+	eachConfig(t, adaptertest.Main(), gorm.Config{}, func(t *testing.T, f *fixture) {
 		store, err := outboxgorm.Store(f.DB)
 		require.NoError(t, err)
 		require.NoError(t, store.CreateSchema(t.Context(), f.pool.DB))

@@ -12,6 +12,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -20,34 +21,37 @@ type shop struct {
 	db     *gorm.DB
 	writer *outbox.Writer
 	dir    string
+	hooks  chan struct{}
 }
 
 func openShop() *shop {
 	dir, err := os.MkdirTemp("", "outboxgorm")
 	check(err)
-	db, err := gorm.Open(sqlite.New(sqlite.Config{
-		DriverName: "sqlite", // modernc.org/sqlite
-		DSN:        "file:" + filepath.Join(dir, "shop.db"),
-	}), &gorm.Config{Logger: logger.Discard})
+	pool, err := sqltx.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
 	check(err)
-	check(db.Use(outboxgorm.Plugin()))
+	db, err := gorm.Open(sqlite.New(sqlite.Config{Conn: pool}), &gorm.Config{Logger: logger.Discard})
+	check(err)
 	check(db.AutoMigrate(&Product{}))
-	pool, err := db.DB()
-	check(err)
 	store, err := outboxgorm.Store(db)
 	check(err)
 	check(store.CreateSchema(context.Background(), pool))
+	hooks := make(chan struct{}, 10)
 	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: pool, Hooks: []outbox.WriterHook{{
 		AfterCommit: func(_ context.Context, envs []outbox.Envelope) {
 			fmt.Println("committed:", envs[0].EventType, envs[0].AggregateID)
+			hooks <- struct{}{}
 		},
 		AfterRollback: func(_ context.Context, envs []outbox.Envelope, _ error) {
 			fmt.Println("rolled back:", envs[0].EventType, envs[0].AggregateID)
+			hooks <- struct{}{}
 		},
 	}}})
 	check(err)
-	return &shop{db: db, writer: writer, dir: dir}
+	return &shop{db: db, writer: writer, dir: dir, hooks: hooks}
 }
+
+// wait waits for a hook: they run soon after the transaction has ended.
+func (s *shop) wait() { <-s.hooks }
 
 func (s *shop) close() {
 	pool, err := s.db.DB()
@@ -98,7 +102,8 @@ func ExampleAdapter_Write() {
 		return err
 	})
 	fmt.Println("error:", err)
-	// Output:
+	shop.wait()
+	// Unordered output:
 	// committed: product.added p-1
 	// error: <nil>
 }
@@ -116,7 +121,8 @@ func ExampleAdapter_Write_begin() {
 	_, err = a.Write(ctx, tx, added("p-1"))
 	check(err)
 	fmt.Println("error:", tx.Commit().Error)
-	// Output:
+	shop.wait()
+	// Unordered output:
 	// committed: product.added p-1
 	// error: <nil>
 }
@@ -142,7 +148,9 @@ func ExampleAdapter_Write_savepoint() {
 		return nil
 	})
 	fmt.Println("error:", err)
-	// Output:
+	shop.wait()
+	shop.wait()
+	// Unordered output:
 	// rolled back: product.added p-2
 	// the second product: no such supplier
 	// committed: product.added p-1
@@ -162,13 +170,14 @@ func ExampleAdapter_Write_modelHook() {
 	}
 	err = shop.db.Create(&Product{ID: "p-1", publish: publish}).Error
 	fmt.Println("error:", err)
-	// Output:
+	shop.wait()
+	// Unordered output:
 	// committed: product.added p-1
 	// error: <nil>
 }
 
 // Code that knows neither GORM nor the adapter writes with the context alone.
-func ExampleWithTx() {
+func ExampleAdapter_WithTx() {
 	shop := openShop()
 	defer shop.close()
 	ctx := context.Background()
@@ -177,12 +186,19 @@ func ExampleWithTx() {
 		_, err := shop.writer.Write(ctx, added(product))
 		return err
 	}
-	err := shop.db.Transaction(func(tx *gorm.DB) error {
-		return add(outboxgorm.WithTx(ctx, tx), "p-1")
+	a, err := outboxgorm.New(shop.db, shop.writer)
+	check(err)
+	err = shop.db.Transaction(func(tx *gorm.DB) error {
+		ctx, err := a.WithTx(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return add(ctx, "p-1")
 	})
 	fmt.Println("error:", err)
 	fmt.Println("outside of a transaction:", errors.Is(add(ctx, "p-2"), outbox.ErrNoTransaction))
-	// Output:
+	shop.wait()
+	// Unordered output:
 	// committed: product.added p-1
 	// error: <nil>
 	// outside of a transaction: true
@@ -195,14 +211,15 @@ func ExampleAdapter_Begin() {
 	a, err := outboxgorm.New(shop.db, shop.writer)
 	check(err)
 	err = outbox.InTx(context.Background(), a, func(ctx context.Context) error {
-		if tx, ok := outboxgorm.TxFrom(ctx); ok {
+		if tx, ok := a.TxFrom(ctx); ok {
 			check(tx.Create(&Product{ID: "p-1"}).Error)
 		}
 		_, err := shop.writer.Write(ctx, added("p-1"))
 		return err
 	})
 	fmt.Println("error:", err)
-	// Output:
+	shop.wait()
+	// Unordered output:
 	// committed: product.added p-1
 	// error: <nil>
 }

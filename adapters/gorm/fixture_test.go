@@ -1,8 +1,10 @@
 package outboxgorm_test
 
 import (
+	"database/sql"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -33,8 +35,8 @@ func (o *order) AfterCreate(tx *gorm.DB) error { return o.run(tx) }
 func (o *order) AfterUpdate(tx *gorm.DB) error { return o.run(tx) }
 func (o *order) AfterDelete(tx *gorm.DB) error { return o.run(tx) }
 
-// fixture is a handle with the plugin, an adapter on it, and what the writer's
-// hooks were told.
+// fixture is a handle on a followed pool, an adapter on it, and what the writer's
+// hooks got.
 type fixture struct {
 	*gorm.DB
 	t      *testing.T
@@ -84,7 +86,7 @@ func onSQLite(t *testing.T, cfg *gorm.Config) *fixture {
 func sqliteTarget() testdb.Target { return targetsOf(testdb.SQLite)[0] }
 
 func targetsOf(kind testdb.Kind) (targets []testdb.Target) {
-	for _, target := range testdb.Drivers() {
+	for _, target := range adaptertest.Drivers() {
 		if target.Kind == kind {
 			targets = append(targets, target)
 		}
@@ -117,7 +119,15 @@ func (f *fixture) want(written int, outcomes ...string) {
 		require.Empty(f.t, f.record.Outcomes())
 		return
 	}
-	require.Equal(f.t, outcomes, f.record.Outcomes())
+	f.ends(outcomes...)
+}
+
+// ends waits for the callbacks, which run soon after the end of a transaction or
+// a savepoint.
+func (f *fixture) ends(want ...string) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool { return len(f.record.Outcomes()) >= len(want) }, 20*time.Second, time.Millisecond)
+	require.Equal(f.t, want, f.record.Outcomes())
 }
 
 // orders is how many there are.
@@ -133,4 +143,15 @@ func mustNew(t *testing.T, db *gorm.DB, writer *outbox.Writer) *outboxgorm.Adapt
 	a, err := outboxgorm.New(db, writer)
 	require.NoError(t, err)
 	return a
+}
+
+// sqlTx is the *sql.Tx of a handle.
+func sqlTx(t *testing.T, db *gorm.DB) *sql.Tx {
+	t.Helper()
+	connPool := db.Statement.ConnPool
+	if prepared, ok := connPool.(*gorm.PreparedStmtTX); ok {
+		connPool = prepared.Tx
+	}
+	require.IsType(t, &sql.Tx{}, connPool)
+	return connPool.(*sql.Tx)
 }

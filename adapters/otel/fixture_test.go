@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -89,7 +90,7 @@ func value(s tracetest.SpanStub, key string) any {
 // openDB is a SQLite database with the outbox's table.
 func openDB(t *testing.T) *testdb.DB {
 	t.Helper()
-	for _, target := range testdb.Main() {
+	for _, target := range adaptertest.Main() {
 		if target.Kind == testdb.SQLite {
 			db := testdb.Open(t, target)
 			require.NoError(t, sqlstore.SQLite().CreateSchema(t.Context(), db.DB))
@@ -129,7 +130,7 @@ func run(t *testing.T, db *sql.DB, cfg outbox.Config, bindings ...outbox.Binding
 	}
 	require.NoError(t, o.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, o.Close(context.Background())) })
-	return &app{o, db, sqltx.New(db, o.Writer(), sqltx.AllowUnmanaged())}
+	return &app{o, db, adaptertest.Adapter(t, db, o.Writer(), sqltx.AllowUnmanaged())}
 }
 
 // traced is the config of an outbox whose writes and deliveries are traced.
@@ -144,7 +145,7 @@ func traced(opts ...outboxotel.Option) outbox.Config {
 func (a *app) write(ctx context.Context, t *testing.T, envs ...outbox.Envelope) []string {
 	t.Helper()
 	var ids []string
-	err := a.adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) (err error) {
+	err := a.adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) (err error) {
 		ids, err = a.adapter.WriteAll(ctx, tx, envs)
 		return err
 	})

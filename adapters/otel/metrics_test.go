@@ -2,6 +2,7 @@ package outboxotel_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,7 +16,6 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -144,7 +144,7 @@ func TestRowsThatCannotBeDecodedAreOfAnUnknownKind(t *testing.T) {
 	delayed := event()
 	delayed.DeliverAfter = time.Millisecond
 	delayed.Headers = map[string]string{"a": "b"}
-	err := a.adapter.RunInTx(t.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+	err := a.adapter.RunInTx(t.Context(), nil, func(ctx context.Context, tx *sql.Tx) error {
 		id, err := a.adapter.Write(ctx, tx, delayed)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `UPDATE outbox_event SET headers = '{"a":1}' WHERE event_id = ?`, id)

@@ -19,7 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -201,8 +201,8 @@ func request(t *testing.T, db *testdb.DB) trace.Span {
 	require.NoError(t, err)
 	ctx, span := spans.start(t.Context(), "POST /orders")
 	defer span.End()
-	adapter := sqltx.New(db.DB, o.Writer())
-	require.NoError(t, adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+	adapter := adaptertest.Adapter(t, db.DB, o.Writer())
+	require.NoError(t, adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := adapter.Write(ctx, tx, event())
 		return err
 	}))
@@ -211,7 +211,7 @@ func request(t *testing.T, db *testdb.DB) trace.Span {
 
 func TestADeliveryInAnotherProcessIsLinkedToTheWrite(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 		producer := request(t, db)
 		w := startWorker(t, db)
 		delivery := w.delivered(t)
@@ -227,7 +227,7 @@ func TestADeliveryInAnotherProcessIsLinkedToTheWrite(t *testing.T) {
 // next worker's belongs to the same write.
 func TestADeliveryAfterACrashBelongsToTheSameWrite(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 		producer := request(t, db)
 		killed := startWorker(t, db, workerChildOf+"=1", workerStuck+"=1")
 		eventually(t, killed.isStuck, "a delivery to begin")

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/fx/fxtest"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -54,12 +54,12 @@ func TestOneTraceFromTheRequestToTheListener(t *testing.T) {
 	defer app.RequireStop()
 
 	// What a server's middleware and its handler do.
-	adapter := sqltx.New(db.DB, writer)
+	adapter := adaptertest.Adapter(t, db.DB, writer)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, request := tracer.Start(ctx, "POST /orders", trace.WithSpanKind(trace.SpanKindServer))
 		defer request.End()
-		err := adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+		err := adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := adapter.Write(ctx, tx, topic.Envelope("o-1", "an order"))
 			return err
 		})

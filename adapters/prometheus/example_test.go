@@ -26,7 +26,7 @@ func Example() {
 	dir, err := os.MkdirTemp("", "outboxprom")
 	check(err)
 	defer func() { check(os.RemoveAll(dir)) }()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
+	db, err := sqltx.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
 	check(err)
 	defer func() { check(db.Close()) }()
 	store := sqlstore.SQLite()
@@ -40,8 +40,8 @@ func Example() {
 	check(metrics.WatchTable(ob))
 	defer func() { check(ob.Close(ctx)) }() // takes the metrics off the registry
 
-	a := sqltx.New(db, ob.Writer())
-	check(a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+	a := must(sqltx.New(db, ob.Writer()))
+	check(a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := a.Write(ctx, tx, outbox.Envelope{EventType: "order.placed", Payload: outbox.JSON("tea")})
 		return err
 	}))
@@ -83,4 +83,11 @@ func ExampleWithConstLabels() {
 	// mail 3
 	// orders 2
 	// outboxprom: already registered: metrics outbox_*; give each outbox a prefix (WithPrefix), or the same options and constant labels of the same names with different values (WithConstLabels)
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }

@@ -2,6 +2,7 @@ package outboxprom_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/adapters/prometheus"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -28,7 +30,7 @@ type shop struct {
 
 func sqlite(t *testing.T) testdb.Target {
 	t.Helper()
-	for _, target := range testdb.Main() {
+	for _, target := range adaptertest.Main() {
 		if target.Kind == testdb.SQLite {
 			return target
 		}
@@ -51,13 +53,13 @@ func openShop(t *testing.T, mode outbox.Mode, opts ...outboxprom.Option) *shop {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 	require.NoError(t, metrics.WatchTable(s.Outbox))
-	s.adapter = sqltx.New(db.DB, s.Writer())
+	s.adapter = adaptertest.Adapter(s.t, db.DB, s.Writer())
 	return s
 }
 
 func (s *shop) write(envs ...outbox.Envelope) {
 	s.t.Helper()
-	require.NoError(s.t, s.adapter.RunInTx(s.t.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+	require.NoError(s.t, s.adapter.RunInTx(s.t.Context(), nil, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := s.adapter.WriteAll(ctx, tx, envs)
 		return err
 	}))

@@ -3,7 +3,6 @@ package sqltx_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,81 +11,114 @@ import (
 	"github.com/outboxkit/outbox-go/internal/adaptertest"
 )
 
-// nothing is a driver whose transactions do nothing, so that the benchmarks
-// show the wrapper and not a database.
+// nothing is a driver whose transactions do nothing, so that the benchmarks show
+// the tap and not a database.
 type nothing = adaptertest.NoDriver
 
-// benchmarkCommit begins with the pool or with the adapter.
-func benchmarkCommit(b *testing.B, begin func(ctx context.Context) (sqltx.AnyTx, error), statements int) {
+const benchStatement = "INSERT INTO orders (id) VALUES (1)"
+
+// eachPool runs fn on a plain pool, a followed one, and one that borrows.
+func eachPool(b *testing.B, fn func(b *testing.B, db *sql.DB)) {
+	for _, pool := range []struct {
+		name string
+		open func() *sql.DB
+	}{
+		{"plain", func() *sql.DB { return sql.OpenDB(nothing{}) }},
+		{"followed", func() *sql.DB { return sqltx.OpenDB(nothing{}) }},
+		{"watched", func() *sql.DB { return sqltx.Watch(sql.OpenDB(nothing{})) }},
+	} {
+		b.Run(pool.name, func(b *testing.B) {
+			db := pool.open()
+			defer func() { require.NoError(b, db.Close()) }()
+			b.ReportAllocs()
+			fn(b, db)
+		})
+	}
+}
+
+// What a program pays that has nothing to do with the outbox.
+func BenchmarkStatement(b *testing.B) {
+	eachPool(b, func(b *testing.B, db *sql.DB) {
+		for b.Loop() {
+			_, err := db.ExecContext(b.Context(), benchStatement)
+			require.NoError(b, err)
+		}
+	})
+}
+
+func BenchmarkTransaction(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context()) // as a request's is
 	defer cancel()
-	b.ReportAllocs()
+	eachPool(b, func(b *testing.B, db *sql.DB) { benchmarkCommit(ctx, b, db, 0) })
+}
+
+func BenchmarkTransactionOf10Statements(b *testing.B) {
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	eachPool(b, func(b *testing.B, db *sql.DB) { benchmarkCommit(ctx, b, db, 10) })
+}
+
+func benchmarkCommit(ctx context.Context, b *testing.B, db *sql.DB, statements int) {
 	for b.Loop() {
-		tx, err := begin(ctx)
+		tx, err := db.BeginTx(ctx, nil)
 		require.NoError(b, err)
 		for range statements {
-			_, err = tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES (1)")
+			_, err = tx.ExecContext(ctx, benchStatement)
 			require.NoError(b, err)
 		}
 		require.NoError(b, tx.Commit())
 	}
 }
 
-func BenchmarkCommit(b *testing.B) {
-	db := sql.OpenDB(nothing{})
-	defer func() { _ = db.Close() }()
-	a := sqltx.New(db, newWriter(b, db, ""))
-	plain := func(ctx context.Context) (sqltx.AnyTx, error) { return db.BeginTx(ctx, nil) }
-	wrapped := func(ctx context.Context) (sqltx.AnyTx, error) { return a.BeginTx(ctx, nil) }
-	b.Run("plain", func(b *testing.B) { benchmarkCommit(b, plain, 0) })
-	b.Run("sqltx", func(b *testing.B) { benchmarkCommit(b, wrapped, 0) })
-	b.Run("plain/10statements", func(b *testing.B) { benchmarkCommit(b, plain, 10) })
-	b.Run("sqltx/10statements", func(b *testing.B) { benchmarkCommit(b, wrapped, 10) })
-}
-
-func BenchmarkWrite(b *testing.B) {
-	db := sql.OpenDB(nothing{})
-	defer func() { _ = db.Close() }()
-	a := sqltx.New(db, newWriter(b, db, ""))
-	b.ReportAllocs()
-	for b.Loop() {
-		err := a.RunInTx(b.Context(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
-			_, err := a.Write(ctx, tx, event())
-			return err
-		})
-		require.NoError(b, err)
-	}
-}
-
-// BenchmarkWrapConnector is what the driver-level option costs a program that
-// has nothing to do with the outbox, and a plain transaction with an event.
-func BenchmarkWrapConnector(b *testing.B) {
-	plain, wrapped := sql.OpenDB(nothing{}), sql.OpenDB(sqltx.WrapConnector(nothing{}))
-	defer func() { require.NoError(b, errors.Join(plain.Close(), wrapped.Close())) }()
-	for _, pool := range []struct {
-		name string
-		db   *sql.DB
-	}{{"plain", plain}, {"wrapped", wrapped}} {
-		b.Run("statement/"+pool.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, err := pool.db.ExecContext(b.Context(), "INSERT INTO orders (id) VALUES (1)")
-				require.NoError(b, err)
-			}
-		})
-		begin := func(ctx context.Context) (sqltx.AnyTx, error) { return pool.db.BeginTx(ctx, nil) }
-		b.Run("commit/"+pool.name, func(b *testing.B) { benchmarkCommit(b, begin, 0) })
-		b.Run("commit10statements/"+pool.name, func(b *testing.B) { benchmarkCommit(b, begin, 10) })
-	}
-	a := sqltx.New(wrapped, newWriter(b, wrapped, ""))
-	b.Run("write/wrapped", func(b *testing.B) {
+// BenchmarkTransactionOfOneWrite is all of it: BEGIN, an event, COMMIT.
+func BenchmarkTransactionOfOneWrite(b *testing.B) {
+	db := sqltx.OpenDB(nothing{})
+	defer func() { require.NoError(b, db.Close()) }()
+	writer, _ := adaptertest.WriterWithoutTable(b, db, "")
+	a := adaptertest.Adapter(b, db, writer)
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	b.Run("RunInTx", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			tx, err := wrapped.BeginTx(b.Context(), nil)
+			require.NoError(b, a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := a.Write(ctx, tx, event())
+				return err
+			}))
+		}
+	})
+	b.Run("BeginTx", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			tx, err := db.BeginTx(ctx, nil)
 			require.NoError(b, err)
-			_, err = a.Write(b.Context(), tx, event())
+			_, err = a.Write(ctx, tx, event())
 			require.NoError(b, err)
 			require.NoError(b, tx.Commit())
 		}
 	})
+}
+
+// Write alone: many in one transaction.
+func BenchmarkWrite(b *testing.B) {
+	const each = 1000 // a transaction keeps its callbacks
+	db := sqltx.OpenDB(nothing{})
+	defer func() { require.NoError(b, db.Close()) }()
+	writer, _ := adaptertest.WriterWithoutTable(b, db, "")
+	a := adaptertest.Adapter(b, db, writer)
+	b.ReportAllocs()
+	var tx *sql.Tx
+	for n := 0; b.Loop(); n++ {
+		if n%each == 0 {
+			if n > 0 {
+				require.NoError(b, tx.Rollback())
+			}
+			var err error
+			tx, err = db.BeginTx(b.Context(), nil)
+			require.NoError(b, err)
+		}
+		_, err := a.Write(b.Context(), tx, event())
+		require.NoError(b, err)
+	}
+	require.NoError(b, tx.Rollback())
 }

@@ -5,18 +5,23 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+
+	"github.com/outboxkit/outbox-go/internal/txscope"
 )
 
 // conn is a driver's connection whose transactions are followed. database/sql
 // calls it from one goroutine at a time.
-//
-// It has the optional methods of [driver.Conn] whose absence means the same as
-// what it does in their place. Those whose presence means something are added by
-// connShape where the inner connection has them.
 type conn struct {
 	driver.Conn
 	connector *connector
-	tx        *connTx // nil outside of transactions
+	loan      *loan                                         // nil unless the connection is borrowed
+	tx        *transaction                                  // nil outside of transactions
+	inquire   func(ctx context.Context, query string) error // run, made once
+	// broken: the connection must not be used again.
+	broken bool
+	// keeps: database/sql keeps the driver's own connection after it has rolled a
+	// transaction back because a context ended.
+	keeps bool
 
 	execer   driver.ExecerContext
 	queryer  driver.QueryerContext
@@ -24,40 +29,72 @@ type conn struct {
 	beginner driver.ConnBeginTx
 	checker  driver.NamedValueChecker
 	pinger   driver.Pinger
+	resetter driver.SessionResetter
+	valid    driver.Validator
 }
 
 var (
 	_ driver.ConnPrepareContext = (*conn)(nil)
 	_ driver.ConnBeginTx        = (*conn)(nil)
+	_ driver.ExecerContext      = (*conn)(nil)
+	_ driver.QueryerContext     = (*conn)(nil)
 	_ driver.NamedValueChecker  = (*conn)(nil)
 	_ driver.Pinger             = (*conn)(nil)
+	_ driver.SessionResetter    = (*conn)(nil)
+	_ driver.Validator          = (*conn)(nil)
 )
 
-func wrapConn(connector *connector, inner driver.Conn) driver.Conn {
-	c := &conn{Conn: inner, connector: connector}
-	c.execer, c.queryer = contextExecer(inner), contextQueryer(inner)
+func newConn(connector *connector, inner driver.Conn) *conn {
+	c := &conn{connector: connector}
+	if l, ok := inner.(*loan); ok {
+		c.loan, inner = l, l.Conn
+	}
+	c.Conn, c.inquire = inner, c.run
+	c.execer, _ = inner.(driver.ExecerContext)
+	c.queryer, _ = inner.(driver.QueryerContext)
 	c.preparer, _ = inner.(driver.ConnPrepareContext)
 	c.beginner, _ = inner.(driver.ConnBeginTx)
 	c.checker, _ = inner.(driver.NamedValueChecker)
 	c.pinger, _ = inner.(driver.Pinger)
-	return shapeConn(c)
+	c.resetter, _ = inner.(driver.SessionResetter)
+	c.valid, _ = inner.(driver.Validator)
+	c.keeps = c.resetter != nil && c.valid != nil
+	return c
 }
 
 // Unwrap is the driver's own connection, for the functions given to
 // [sql.Conn.Raw].
 func (c *conn) Unwrap() driver.Conn { return c.Conn }
 
-// Close loses a transaction that has not ended.
+// Close closes the connection, or gives a borrowed one back. The end of an open
+// transaction is then unknown.
 func (c *conn) Close() error {
-	err := c.Conn.Close()
-	c.lose()
+	var err error
+	if c.loan != nil {
+		err = c.loan.giveBack(c.broken || c.tx != nil || c.valid != nil && !c.valid.IsValid())
+	} else {
+		err = c.Conn.Close()
+	}
+	if c.tx != nil {
+		c.tx.end(txscope.Unknown, driver.ErrBadConn)
+	}
 	return err
 }
 
-func (c *conn) lose() {
-	if c.tx != nil {
-		c.tx.lost()
+// IsValid is where database/sql asks whether it may keep the connection.
+func (c *conn) IsValid() bool {
+	return !c.broken && (c.valid == nil || c.valid.IsValid()) && (c.loan == nil || !c.loan.from.exhausted())
+}
+
+// ResetSession is nothing where the driver has none, as in database/sql.
+func (c *conn) ResetSession(ctx context.Context) error {
+	switch {
+	case c.broken:
+		return driver.ErrBadConn
+	case c.resetter == nil:
+		return nil
 	}
+	return c.note(c.resetter.ResetSession(ctx))
 }
 
 // Ping is nothing where the driver has none, as in database/sql.
@@ -65,7 +102,7 @@ func (c *conn) Ping(ctx context.Context) error {
 	if c.pinger == nil {
 		return nil
 	}
-	return c.pinger.Ping(ctx)
+	return c.note(c.pinger.Ping(ctx))
 }
 
 // CheckNamedValue leaves it to database/sql where the driver has none.
@@ -76,42 +113,66 @@ func (c *conn) CheckNamedValue(value *driver.NamedValue) error {
 	return c.checker.CheckNamedValue(value)
 }
 
-func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if query == captureQuery && c.answer(ctx) {
+// ExecContext runs a statement, and shows it to the transaction.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if query == askQuery && c.answer(ctx) {
 		return driver.ResultNoRows, nil
 	}
-	result, err := c.execer.ExecContext(ctx, query, args)
+	if c.execer == nil {
+		return nil, driver.ErrSkip
+	}
+	bound, done := c.bind(ctx)
+	result, err := c.execer.ExecContext(bound, query, args)
+	done.call()
 	c.observe(ctx, query, err)
 	return result, err
 }
 
-func (c *conn) query(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	rows, err := c.queryer.QueryContext(ctx, query, args)
+// QueryContext is ExecContext for a query.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.queryer == nil {
+		return nil, driver.ErrSkip
+	}
+	bound, done := c.bind(ctx)
+	rows, err := c.queryer.QueryContext(bound, query, args)
 	c.observe(ctx, query, err)
-	return c.watchRows(rows, err)
+	return c.followRows(rows, err, done)
 }
 
-// observe shows a statement to the transaction it ran in.
+// observe shows a statement to the transaction in which it ran.
 func (c *conn) observe(ctx context.Context, query string, err error) {
+	_ = c.note(err)
 	if c.tx != nil && !errors.Is(err, driver.ErrSkip) {
-		c.tx.observe(ctx, query, err)
+		c.tx.Observe(ctx, query, err)
+		c.tx.verify(err)
 	}
 }
 
-// PrepareContext wraps the statement where its execution says something about
-// the transaction.
+// note remembers that the driver has given the connection up.
+func (c *conn) note(err error) error {
+	if err != nil && errors.Is(err, driver.ErrBadConn) {
+		c.broken = true
+	}
+	return err
+}
+
+// PrepareContext prepares a statement whose executions are followed.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if query == captureQuery && c.answer(ctx) {
+	if query == askQuery && c.answer(ctx) {
 		return answered{}, nil
 	}
-	inner, err := c.prepare(ctx, query)
+	bound, done := c.bind(ctx)
+	inner, err := c.prepare(bound, query)
+	done.call()
 	if err != nil {
+		_ = c.note(err)
 		if c.tx != nil {
-			c.tx.scope.ObserveError(err)
+			c.tx.ObserveError(err)
+			c.tx.verify(err)
 		}
 		return nil, err
 	}
-	return wrapStmt(c, inner, query), nil
+	return followStmt(c, inner, query), nil
 }
 
 func (c *conn) prepare(ctx context.Context, query string) (driver.Stmt, error) {
@@ -126,26 +187,25 @@ func (c *conn) prepare(ctx context.Context, query string) (driver.Stmt, error) {
 	return stmt, err
 }
 
-// BeginTx begins a transaction whose context the driver does not watch: some
-// drivers would break off a COMMIT. The end of ctx interrupts BEGIN; later it is
-// database/sql that rolls back.
+// BeginTx begins a transaction whose context the driver does not watch, because
+// some drivers would interrupt a COMMIT. The end of ctx interrupts BEGIN; later
+// database/sql rolls back.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	c.lose()
 	inner, cancel, forwarding := ctx, context.CancelFunc(func() {}), func() bool { return true }
-	if ctx.Done() != nil { // else it is spared the driver's watching, too
+	if ctx.Done() != nil {
 		inner, cancel = context.WithCancel(context.WithoutCancel(ctx))
 		forwarding = context.AfterFunc(ctx, cancel)
 	}
 	tx, err := c.begin(inner, opts)
 	if !forwarding() && err == nil {
-		_ = tx.Rollback()
+		c.broken = tx.Rollback() != nil
 		err = ctx.Err()
 	}
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, c.note(err)
 	}
-	c.tx = newConnTx(ctx, c, tx, cancel)
+	c.tx = newTransaction(ctx, c, tx, cancel)
 	return c.tx, nil
 }
 
@@ -164,4 +224,20 @@ func (c *conn) begin(ctx context.Context, opts driver.TxOptions) (driver.Tx, err
 		return nil, ctx.Err()
 	}
 	return tx, err
+}
+
+// run runs a statement of ours, which is not observed.
+func (c *conn) run(ctx context.Context, query string) error {
+	if c.execer != nil {
+		if _, err := c.execer.ExecContext(ctx, query, nil); !errors.Is(err, driver.ErrSkip) {
+			return err
+		}
+	}
+	inner, err := c.prepare(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = inner.Close() }()
+	_, err = (&stmt{Stmt: inner}).exec(ctx, nil)
+	return err
 }

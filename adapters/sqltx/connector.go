@@ -6,57 +6,47 @@ import (
 	"database/sql/driver"
 	"io"
 	"reflect"
+	"sync"
 	"sync/atomic"
 
-	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// WrapConnector lets the adapter follow transactions that it did not begin, for
-// code that knows only database/sql: what sqlc and ent generate, and code older
-// than the outbox. Open the pool with it, and hand the transactions of
-// [sql.DB.BeginTx] to [Adapter.Write] as they are:
+// WrapConnector makes the connections of a pool followed, for code that calls
+// [sql.OpenDB] itself. Among several wrappers it has to be the outermost:
 //
-//	db := sql.OpenDB(sqltx.WrapConnector(connector))
-//	a := sqltx.New(db, ob.Writer())
-//	…
-//	tx, err := db.BeginTx(ctx, nil)
-//	_, err = a.Write(ctx, tx, orderPlaced)
-//	err = tx.Commit()
+//	db := sql.OpenDB(sqltx.WrapConnector(otelsql.WrapConnector(connector)))
 //
-// It sees everything that goes to the driver: prepared statements, the rows of
-// queries, savepoints, statements that end the transaction. It has two limits.
-// Callbacks run on a goroutine of their own soon after COMMIT or ROLLBACK, and
-// not before it returns, because database/sql still holds the connection then.
-// And [sql.Conn.Raw] hands out the wrapped connection: the driver's own is what
-// its method Unwrap() driver.Conn returns.
-//
-// Among several wrappers it has to be the outermost. A connector that is wrapped
-// already is returned as it is. The errors that the driver returns stay as they
-// are; only a COMMIT of a transaction that the outbox wrote in is refused when
-// the database has undone that transaction before.
+// The errors of the driver stay as they are, but for transactions with events:
+// COMMIT is refused when the database has undone the transaction before, and a
+// COMMIT of unknown outcome is [outbox.ErrOutcomeUnknown] as well. Functions given
+// to [sql.Conn.Raw] get the wrapped connection: the driver's own is what its
+// method Unwrap() driver.Conn returns.
 func WrapConnector(inner driver.Connector) driver.Connector {
 	if c, ok := inner.(*connector); ok {
 		return c
 	}
-	c := &connector{inner: inner, id: connectors.Add(1)}
+	c := &connector{inner: inner, open: make(map[*sql.Tx]*transaction)}
 	if !isNil(inner) {
+		c.silent = silentDriver(inner)
 		c.learn(driverDialect(inner))
 	}
 	return c
 }
 
-// connectors counts them, for connector.id.
-var connectors atomic.Uint64
-
-// connector is what [WrapConnector] makes.
+// connector makes followed connections.
 type connector struct {
-	inner driver.Connector
-	id    uint64 // never zero; see poolConnector
-	known atomic.Pointer[string]
+	inner  driver.Connector
+	silent bool // see silentDriver
+	known  atomic.Pointer[string]
+
+	// open has the transactions that an adapter has asked for, so that further
+	// writes need not ask again.
+	mu   sync.RWMutex
+	open map[*sql.Tx]*transaction
 }
 
-// Connect wraps the connection.
+// Connect wraps a connection of the inner connector.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if isNil(c.inner) {
 		return nil, &outbox.FieldError{Field: "sqltx.WrapConnector connector", Problem: "is nil"}
@@ -65,10 +55,10 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wrapConn(c, inner), nil
+	return newConn(c, inner), nil
 }
 
-// Driver is the inner one: there is code that asserts its type.
+// Driver is the inner one: code asserts its type.
 func (c *connector) Driver() driver.Driver {
 	if isNil(c.inner) {
 		return nil
@@ -76,7 +66,7 @@ func (c *connector) Driver() driver.Driver {
 	return c.inner.Driver()
 }
 
-// Close closes the inner connector, if that can be.
+// Close closes the inner connector when it has a method for that.
 func (c *connector) Close() error {
 	if closer, ok := c.inner.(io.Closer); ok {
 		return closer.Close()
@@ -84,8 +74,8 @@ func (c *connector) Close() error {
 	return nil
 }
 
-// dialect is the database's, or empty as long as nobody has told: a driver
-// within another wrapper does not.
+// dialect is the database's. It is empty for a driver within another wrapper
+// until [New] has learned it from the store.
 func (c *connector) dialect() string {
 	if known := c.known.Load(); known != nil {
 		return *known
@@ -99,22 +89,43 @@ func (c *connector) learn(dialect string) {
 	}
 }
 
-// needsProbe reports whether the driver keeps quiet when PostgreSQL answers
-// COMMIT with ROLLBACK.
-func (c *connector) needsProbe(dialect string) bool { return txscope.NeedsProbe(c.inner, dialect) }
+func (c *connector) find(tx *sql.Tx) (*transaction, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	found, ok := c.open[tx]
+	return found, ok
+}
 
-// poolConnector is the id of the pool's connector, and zero when that is not a
-// wrapped one. A connection does not tell which pool it belongs to, and a pool
-// does not tell its connector, so this reads the field of [sql.DB]. Were it to
-// disappear, plain transactions would be refused, and a test would say so.
-func poolConnector(pool any) uint64 {
-	db, ok := pool.(*sql.DB)
-	if !ok || db == nil {
-		return 0
+func (c *connector) opened(t *transaction) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[t.above.tx] = t
+}
+
+func (c *connector) ended(t *transaction) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, t.above.tx)
+}
+
+// connectorOf is the connector of a followed pool, or nil. A pool does not return
+// its connector, so this reads the field of [sql.DB]. Without that field no pool
+// would count as followed, and every test of this package would fail.
+func connectorOf(pool *sql.DB) *connector {
+	if pool == nil {
+		return nil
 	}
-	field := reflect.ValueOf(db).Elem().FieldByName("connector")
-	if !field.IsValid() || field.Kind() != reflect.Interface || field.Elem().Type() != reflect.TypeFor[*connector]() {
-		return 0
+	field := reflect.ValueOf(pool).Elem().FieldByName("connector")
+	if !field.IsValid() || field.Kind() != reflect.Interface || field.IsNil() || field.Elem().Type() != reflect.TypeFor[*connector]() {
+		return nil
 	}
-	return field.Elem().Elem().FieldByName("id").Uint()
+	return (*connector)(field.Elem().UnsafePointer())
+}
+
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	value := reflect.ValueOf(v)
+	return value.Kind() == reflect.Pointer && value.IsNil()
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"reflect"
-	"sync"
+	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,78 +17,22 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// eventually waits for the outcomes; wrapped connections tell them a little
-// later.
-func (r *record) eventually(t testing.TB, want ...string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return len(r.all()) >= len(want) }, 20*time.Second, time.Millisecond, "%v", want)
-	require.Equal(t, want, r.all())
-}
-
-// recording is the driver that does nothing, and notes what it is sent.
-type recording struct {
-	nothing
-	mu   *sync.Mutex
-	sent *[]string
-}
-
-func newRecording() recording { return recording{mu: new(sync.Mutex), sent: new([]string)} }
-
-func (r recording) Connect(context.Context) (driver.Conn, error) { return r, nil }
-
-func (r recording) ExecContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	*r.sent = append(*r.sent, query)
-	return driver.ResultNoRows, nil
-}
-
-func openWrapped(t testing.TB, inner driver.Connector) *sql.DB {
-	t.Helper()
-	db := sql.OpenDB(sqltx.WrapConnector(inner))
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	return db
-}
-
-func begin(t testing.TB, db *sql.DB) *sql.Tx {
-	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback() })
-	return tx
-}
-
-func write(t testing.TB, a *sqltx.Adapter, tx sqltx.AnyTx) {
-	t.Helper()
-	id, err := a.Write(t.Context(), tx, event())
-	require.NoError(t, err)
-	require.NotEmpty(t, id)
-}
-
-func exec(t testing.TB, tx sqltx.AnyTx, query string) {
-	t.Helper()
-	_, err := tx.ExecContext(t.Context(), query)
-	require.NoError(t, err)
-}
-
-func TestPlainTransactionIsFoundWithoutARoundTrip(t *testing.T) {
+func TestTransactionIsFoundWithoutARoundTrip(t *testing.T) {
 	t.Parallel()
 	inner := newRecording()
-	db := openWrapped(t, inner)
-	rec := &record{}
-	a := sqltx.New(db, newWriter(t, db, "sqlite", rec.hook()))
+	db := open(t, inner)
+	f := newFixture(t, db, "sqlite")
 	tx := begin(t, db)
-	write(t, a, tx)
+	write(t, f.a, tx)
 	require.NoError(t, tx.Commit())
-	require.Equal(t, []string{"INSERT INTO written (id) VALUES (?)"}, *inner.sent)
-	rec.eventually(t, "commit")
+	require.Equal(t, []string{"INSERT INTO written (id) VALUES (?)"}, inner.all())
+	f.rec.eventually(t, "commit")
 
-	_, err := a.Write(t.Context(), tx, event())
+	_, err := f.a.Write(t.Context(), tx, event())
 	require.ErrorIs(t, err, outbox.ErrNoTransaction)
-	require.Len(t, *inner.sent, 1)
-	_, err = db.ExecContext(t.Context(), "SELECT 1") // the user's own
-	require.NoError(t, err)
-	require.Len(t, *inner.sent, 2)
+	require.Len(t, inner.all(), 1)
+	exec(t, db, "SELECT 1") // the user's own
+	require.Len(t, inner.all(), 2)
 }
 
 func TestWrappedConnectorIsNotWrappedAgain(t *testing.T) {
@@ -100,8 +44,8 @@ func TestWrappedConnectorIsNotWrappedAgain(t *testing.T) {
 
 func TestNilConnectorFailsToConnect(t *testing.T) {
 	t.Parallel()
-	for _, inner := range []driver.Connector{nil, (*dsnConnector)(nil)} {
-		db := openWrapped(t, inner)
+	for _, inner := range []driver.Connector{nil, (*closingConnector)(nil)} {
+		db := open(t, inner)
 		require.EqualError(t, db.PingContext(t.Context()), "outbox: sqltx.WrapConnector connector is nil")
 		require.Nil(t, db.Driver())
 	}
@@ -112,86 +56,39 @@ type closingConnector struct {
 	closed *int
 }
 
-func (c closingConnector) Close() error { *c.closed++; return nil }
+func (c *closingConnector) Close() error {
+	if c != nil {
+		*c.closed++
+	}
+	return nil
+}
 
 func TestConnectorIsClosedWithThePool(t *testing.T) {
 	t.Parallel()
 	closed := 0
-	require.NoError(t, sql.OpenDB(sqltx.WrapConnector(closingConnector{closed: &closed})).Close())
+	require.NoError(t, sqltx.OpenDB(&closingConnector{closed: &closed}).Close())
 	require.Equal(t, 1, closed)
-}
-
-// A transaction of another pool must not be written in, though it is wrapped as
-// well and its connection has a scope to offer.
-func TestPlainTransactionOfAnotherPoolIsRefused(t *testing.T) {
-	t.Parallel()
-	here, there, unwrapped := openWrapped(t, newRecording()), openWrapped(t, newRecording()), sql.OpenDB(nothing{})
-	t.Cleanup(func() { require.NoError(t, unwrapped.Close()) })
-	hidden := sql.OpenDB(hiding{sqltx.WrapConnector(nothing{})})
-	t.Cleanup(func() { require.NoError(t, hidden.Close()) })
-	const otherPool = "write with the adapter of that one"
-	for _, test := range []struct {
-		name    string
-		pool    *sql.DB
-		tx      *sql.DB
-		wayOut  string
-		options []sqltx.Option
-	}{
-		{"wrapped pools", here, there, otherPool, nil},
-		{"wrapped pools, unmanaged allowed", here, there, otherPool, []sqltx.Option{sqltx.AllowUnmanaged()}},
-		{"adapter of an unwrapped pool", unwrapped, there, otherPool, nil},
-		{"transaction of an unwrapped pool", here, unwrapped, otherPool, nil},
-		{"another wrapper outside", hidden, hidden, "sqltx.WrapConnector, which has to be the outermost", nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			a := sqltx.New(test.pool, newWriter(t, test.pool, "sqlite"), test.options...)
-			_, err := a.Write(t.Context(), begin(t, test.tx), event())
-			require.ErrorIs(t, err, outbox.ErrForeignTransaction)
-			require.ErrorContains(t, err, test.wayOut)
-		})
-	}
-}
-
-// Nobody but its connection tells the pool of a transaction of another type.
-func TestTransactionOfAnotherTypeAndPoolIsRefused(t *testing.T) {
-	t.Parallel()
-	here, there := openWrapped(t, newRecording()), openWrapped(t, newRecording())
-	_, err := sqltx.New(here, newWriter(t, here, "sqlite")).Write(t.Context(), &generatedTx{begin(t, there)}, event())
-	require.ErrorIs(t, err, outbox.ErrForeignTransaction)
 }
 
 // hiding is a wrapper around ours.
 type hiding struct{ driver.Connector }
 
-// An adapter's own transactions have callbacks of their own; the connection
-// below must not run them again.
-func TestAdapterAboveAWrappedConnectorFiresOnce(t *testing.T) {
+// A transaction of another followed pool has a scope to offer, too.
+func TestTransactionOfAnotherPoolIsRefused(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, bare *testdb.DB) {
-		createTable(t, bare.DB)
-		db := wrappedPool(t, bare)
-		rec := &record{}
-		a := sqltx.New(db, newWriter(t, db, string(bare.Kind), rec.hook()))
-		require.NoError(t, a.RunInTx(t.Context(), nil, func(_ context.Context, tx *sqltx.Tx) error {
-			write(t, a, tx)
-			write(t, a, tx.Tx)
-			return nil
-		}))
-		require.Equal(t, []string{"commit", "commit"}, rec.all(), "before RunInTx returns")
-
-		// A marker behind it: nothing is on its way any more.
-		tx := begin(t, db)
-		write(t, a, tx)
-		require.NoError(t, tx.Rollback())
-		rec.eventually(t, "commit", "commit", "rollback")
-		require.Equal(t, 2, written(t, db))
-	})
+	here, there := open(t, newRecording()), open(t, newRecording())
+	for _, opts := range [][]sqltx.Option{nil, {sqltx.AllowUnmanaged()}} {
+		a := newFixture(t, here, "sqlite", opts...).a
+		for _, tx := range []sqltx.AnyTx{begin(t, there), &generatedTx{begin(t, there)}} {
+			_, err := a.Write(t.Context(), tx, event())
+			require.ErrorIs(t, err, outbox.ErrForeignTransaction)
+		}
+	}
 }
 
 func TestRawConnectionUnwrapsToTheDrivers(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Drivers(), func(t *testing.T, bare *testdb.DB) {
+	testdb.Each(t, testdb.Drivers(), func(t *testing.T, plain *testdb.DB) {
 		typeOf := func(db *sql.DB, unwrap bool) (typ reflect.Type) {
 			conn, err := db.Conn(t.Context())
 			require.NoError(t, err)
@@ -205,37 +102,186 @@ func TestRawConnectionUnwrapsToTheDrivers(t *testing.T) {
 			}))
 			return typ
 		}
-		require.Equal(t, typeOf(bare.DB, false), typeOf(wrappedPool(t, bare), true))
+		want := typeOf(plain.DB, false)
+		require.Equal(t, want, typeOf(followedPool(t, plain), true))
+		require.Equal(t, want, typeOf(watched(t, plain), true))
+		require.IsType(t, plain.Driver(), followedPool(t, plain).Driver())
 	})
 }
 
 // What a driver does through statements of its own works as before.
-func TestCopyOfPqWorksInAWrappedTransaction(t *testing.T) {
+func TestCopyOfPqWorksInAFollowedTransaction(t *testing.T) {
 	t.Parallel()
 	for _, target := range testdb.Drivers() {
 		if target.Name != "postgres/pq" {
 			continue
 		}
-		bare := testdb.Open(t, target)
-		createTable(t, bare.DB)
-		rec := &record{}
-		for _, inner := range []driver.Connector{connectorOf(t, bare), disguised{connectorOf(t, bare)}} {
-			db := openWrapped(t, inner)
-			a := sqltx.New(db, newWriter(t, db, "postgres", rec.hook()))
-			tx := begin(t, db)
-			stmt, err := tx.PrepareContext(t.Context(), "COPY written (id) FROM STDIN")
+		f := followed(t, testdb.Open(t, target))
+		tx := begin(t, f.db)
+		stmt, err := tx.PrepareContext(t.Context(), "COPY written (id) FROM STDIN")
+		require.NoError(t, err)
+		for i := range 3 {
+			_, err = stmt.ExecContext(t.Context(), fmt.Sprint(i))
 			require.NoError(t, err)
-			for i := range 3 {
-				_, err = stmt.ExecContext(t.Context(), fmt.Sprintf("%T %d", inner, i))
-				require.NoError(t, err)
-			}
+		}
+		_, err = stmt.ExecContext(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, stmt.Close())
+		write(t, f.a, tx)
+		require.NoError(t, tx.Commit())
+		f.rec.eventually(t, "commit")
+		require.Equal(t, 4, written(t, f.db))
+	}
+}
+
+func TestSavepointOlderThanTheFirstEventIsFollowed(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, plain *testdb.DB) {
+		f := followed(t, plain)
+		tx := begin(t, f.db)
+		exec(t, tx, "SAVEPOINT early")
+		write(t, f.a, tx)
+		exec(t, tx, "ROLLBACK TO SAVEPOINT early")
+		f.rec.eventually(t, "rollback")
+		write(t, f.a, tx)
+		require.NoError(t, tx.Commit())
+		f.rec.eventually(t, "rollback", "commit")
+		require.Equal(t, 1, written(t, f.db))
+	})
+}
+
+func TestPreparedSavepointsAreFollowed(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Drivers(), func(t *testing.T, plain *testdb.DB) {
+		f := followed(t, plain)
+		tx := begin(t, f.db)
+		write(t, f.a, tx)
+		for _, query := range []string{"SAVEPOINT prepared", "ROLLBACK TO SAVEPOINT prepared"} {
+			stmt, err := tx.PrepareContext(t.Context(), query)
+			require.NoError(t, err)
 			_, err = stmt.ExecContext(t.Context())
 			require.NoError(t, err)
 			require.NoError(t, stmt.Close())
-			write(t, a, tx)
-			require.NoError(t, tx.Commit())
+			if query == "SAVEPOINT prepared" {
+				write(t, f.a, tx)
+			}
 		}
-		rec.eventually(t, "commit", "commit")
-		require.Equal(t, 8, written(t, bare.DB))
-	}
+		f.rec.eventually(t, "rollback")
+		require.NoError(t, tx.Commit())
+		f.rec.eventually(t, "rollback", "commit")
+		require.Equal(t, 1, written(t, f.db))
+	})
+}
+
+// The rollback to a savepoint runs in the connection for which the callback would
+// wait.
+func TestCallbackOfASavepointUsesTheTransaction(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, plain *testdb.DB) {
+		f := followed(t, plain)
+		f.db.SetMaxOpenConns(1)
+		tx := begin(t, f.db)
+		exec(t, tx, "SAVEPOINT point")
+		used := make(chan error, 1)
+		require.NoError(t, f.scopeOf(t, tx).AfterRollback(func(ctx context.Context, _ error) {
+			_, err := tx.ExecContext(ctx, "INSERT INTO written (id) VALUES ('from the callback')")
+			used <- err
+		}))
+		exec(t, tx, "ROLLBACK TO SAVEPOINT point")
+		require.NoError(t, <-used)
+		require.NoError(t, tx.Commit())
+		require.Equal(t, 1, written(t, f.db))
+	})
+}
+
+func TestCallbackThatEndsItsGoroutineHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, open(t, newRecording()), "sqlite")
+	tx := begin(t, f.db)
+	scope := f.scopeOf(t, tx)
+	require.NoError(t, scope.AfterCommit(nil))
+	require.NoError(t, scope.AfterRollback(nil))
+	require.NoError(t, scope.OnCommit(nil))
+	require.NoError(t, scope.AfterCommit(func(context.Context) { runtime.Goexit() }))
+	write(t, f.a, tx)
+	require.NoError(t, tx.Commit())
+	f.rec.eventually(t, "commit")
+}
+
+func TestConnectionThatIsClosedLeavesTheEndUnknown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, open(t, newRecording()), "sqlite")
+	conn, err := f.db.Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	var inner driver.Conn
+	require.NoError(t, conn.Raw(func(c any) error { inner = c.(driver.Conn); return nil }))
+	tx, err := conn.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	write(t, f.a, tx)
+	require.NoError(t, inner.Close())
+	f.rec.eventually(t, "unknown")
+	_ = tx.Rollback()
+	f.rec.eventually(t, "unknown")
+}
+
+// Transactions without events go as they would on a plain pool.
+func TestTransactionWithoutEventsIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, open(t, newRecording()), "sqlite")
+	tx := begin(t, f.db)
+	exec(t, tx, "ROLLBACK")
+	require.NoError(t, tx.Commit(), "as the driver answers")
+
+	tx = begin(t, f.db)
+	write(t, f.a, tx)
+	exec(t, tx, "ROLLBACK")
+	require.ErrorContains(t, tx.Commit(), "rolled back before COMMIT")
+}
+
+// The store's INSERT would commit by itself.
+func TestScopeOfATransactionThatWasEndedByHandRunsNothing(t *testing.T) {
+	t.Parallel()
+	inner := newRecording()
+	f := newFixture(t, open(t, inner), "sqlite")
+	tx := begin(t, f.db)
+	scope := f.scopeOf(t, tx)
+	exec(t, scope, "INSERT")
+	exec(t, tx, "ROLLBACK")
+	_, err := scope.ExecContext(t.Context(), "INSERT")
+	require.ErrorIs(t, err, outbox.ErrNoTransaction)
+	require.Equal(t, []string{"INSERT", "ROLLBACK"}, inner.all())
+}
+
+var errRefused = errors.New("no transactions today")
+
+// refusing cannot begin.
+type refusing struct{ recording }
+
+func (refusing) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	return nil, errRefused
+}
+
+func TestFailedBeginLeavesNoTransaction(t *testing.T) {
+	t.Parallel()
+	inner := newRecording()
+	db := open(t, fixedConnector{conn: refusing{inner}})
+	_, err := db.BeginTx(t.Context(), nil)
+	require.ErrorIs(t, err, errRefused)
+	exec(t, db, "SELECT 1")
+	require.Equal(t, []string{"SELECT 1"}, inner.all())
+}
+
+// noTx has the methods of a transaction and is none.
+type noTx struct{ *sql.DB }
+
+func (noTx) Commit() error   { return nil }
+func (noTx) Rollback() error { return nil }
+
+func TestPoolThatPosesAsATransactionIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, open(t, newRecording()), "sqlite")
+	require.NoError(t, begin(t, f.db).Commit()) // the connection has forgotten it
+	_, err := f.a.Write(t.Context(), noTx{f.db}, event())
+	require.ErrorIs(t, err, outbox.ErrUnmanagedTransaction)
 }

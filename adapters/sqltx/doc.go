@@ -1,7 +1,10 @@
 // Package sqltx writes events in transactions of database/sql.
 //
-//	a := sqltx.New(db, ob.Writer())
-//	err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+//	db, err := sqltx.Open("pgx", dsn) // instead of sql.Open
+//	…
+//	a, err := sqltx.New(db, ob.Writer())
+//	…
+//	err = a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 //		if _, err := tx.ExecContext(ctx, "INSERT INTO orders …"); err != nil {
 //			return err
 //		}
@@ -9,24 +12,16 @@
 //		return err
 //	})
 //
-// [Tx] embeds *sql.Tx, so tx.Tx goes to code that knows only that type, and that
-// code can hand it to [Adapter.Write] all the same. Within RunInTx, further
-// RunInTx calls are savepoints, and the context carries the transaction: code
-// below can write with nothing but the outbox's writer.
+// [Open] opens a followed pool: its connections see each transaction begin, its
+// statements and savepoints, and its end. So any *sql.Tx of the pool will do,
+// whoever began it: [Adapter.RunInTx], db.BeginTx, sqlc, ent, sqlx, bun or GORM.
+// [OpenDB] and [WrapConnector] take a driver's connector. [Watch] makes a
+// followed pool of one that other code has opened.
 //
-// Where the line that begins a transaction is not yours, as with sqlc, ent and
-// older code, open the pool with [WrapConnector]: Write then takes the plain
-// *sql.Tx.
+// Within RunInTx, further RunInTx calls are savepoints, and the context carries
+// the transaction: code below can write with nothing but the outbox's writer.
 //
-//	db := sql.OpenDB(sqltx.WrapConnector(connector))
-//	a := sqltx.New(db, ob.Writer())
-//	tx, err := db.BeginTx(ctx, nil)
-//	…
-//	_, err = a.Write(ctx, tx, orderPlaced)
-//	err = tx.Commit()
-//
-// What the adapter cannot see without it: COMMIT and ROLLBACK called on the embedded *sql.Tx
-// (the events' outcome is then unknown, and the poller finds out), and on MySQL a
-// deadlock that a prepared statement or the rows of a query report and the
-// caller swallows.
+// Callbacks run before RunInTx returns, and before Commit or Rollback of what
+// [Adapter.Begin] returned. For transactions that other code ends, they run soon
+// afterwards, on a goroutine of their own.
 package sqltx

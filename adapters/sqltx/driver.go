@@ -1,24 +1,26 @@
 package sqltx
 
 import (
+	"database/sql/driver"
+	"reflect"
 	"strings"
 
 	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// dialectOf asks the store which database this is, and guesses by the driver
-// for a store that does not say.
-func dialectOf(pool any, store outbox.Store) string {
+// dialectOf asks the store which database this is. For a store that does not say,
+// the driver decides.
+func dialectOf(c *connector, store outbox.Store) string {
 	if named, ok := store.(interface{ Dialect() string }); ok {
 		return named.Dialect()
 	}
-	return driverDialect(pool)
+	return c.dialect()
 }
 
-// driverDialect is the dialect by the driver of a pool or a connector, or empty.
-func driverDialect(pool any) string {
-	path := txscope.DriverPackage(pool)
+// driverDialect is the dialect of the connector's driver, or empty.
+func driverDialect(c driver.Connector) string {
+	path := driverPackage(c)
 	for _, known := range []struct{ part, dialect string }{
 		{"pgx", txscope.Postgres},
 		{"lib/pq", txscope.Postgres},
@@ -31,4 +33,29 @@ func driverDialect(pool any) string {
 		}
 	}
 	return ""
+}
+
+// silentDriver reports whether the driver may return nil when PostgreSQL answered
+// COMMIT with ROLLBACK because a statement had failed. pgx and lib/pq return an
+// error; pgdriver does not, and of a driver within another wrapper nothing is
+// known.
+func silentDriver(c driver.Connector) bool {
+	path := driverPackage(c)
+	return !strings.Contains(path, "jackc/pgx") && !strings.Contains(path, "lib/pq")
+}
+
+// silentPostgres reports whether the tap has to know by itself that a transaction
+// has failed.
+func (c *connector) silentPostgres() bool { return c.silent && c.dialect() == txscope.Postgres }
+
+// driverPackage is the import path of the connector's driver, or empty.
+func driverPackage(c driver.Connector) string {
+	typ := reflect.TypeOf(c.Driver())
+	if typ == nil {
+		return ""
+	}
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	return typ.PkgPath()
 }

@@ -3,6 +3,7 @@ package sqltx_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -13,38 +14,45 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// shop is a database with an outbox whose events the examples print.
+// shop is a database with an outbox whose events the examples print. What became
+// of them arrives on told, too, where it comes on a goroutine of its own.
 type shop struct {
 	db     *sql.DB
 	writer *outbox.Writer
 	dir    string
+	told   chan struct{}
 }
 
 func openShop() *shop {
 	dir, err := os.MkdirTemp("", "sqltx")
 	check(err)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
+	db, err := sqltx.Open("sqlite", "file:"+filepath.Join(dir, "shop.db"))
 	check(err)
 	store := sqlstore.SQLite()
 	check(store.CreateSchema(context.Background(), db))
 	_, err = db.ExecContext(context.Background(), "CREATE TABLE orders (id TEXT)")
 	check(err)
+	told := make(chan struct{}, 10)
 	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: db, Hooks: []outbox.WriterHook{{
 		AfterCommit: func(_ context.Context, envs []outbox.Envelope) {
 			fmt.Println("committed:", envs[0].EventType, envs[0].AggregateID)
+			told <- struct{}{}
 		},
 		AfterRollback: func(_ context.Context, envs []outbox.Envelope, _ error) {
 			fmt.Println("rolled back:", envs[0].EventType, envs[0].AggregateID)
+			told <- struct{}{}
 		},
 	}}})
 	check(err)
-	return &shop{db: db, writer: writer, dir: dir}
+	return &shop{db: db, writer: writer, dir: dir, told: told}
 }
 
 func (s *shop) close() {
 	check(s.db.Close())
 	check(os.RemoveAll(s.dir))
 }
+
+func somebodysConnector() driver.Connector { return nothing{} }
 
 func check(err error) {
 	if err != nil {
@@ -64,8 +72,9 @@ func ExampleAdapter_RunInTx() {
 	defer shop.close()
 	ctx := context.Background()
 
-	a := sqltx.New(shop.db, shop.writer)
-	err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+	a, err := sqltx.New(shop.db, shop.writer)
+	check(err)
+	err = a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES (?)", "o-1"); err != nil {
 			return err
 		}
@@ -78,33 +87,17 @@ func ExampleAdapter_RunInTx() {
 	// error: <nil>
 }
 
-func ExampleAdapter_BeginTx() {
-	shop := openShop()
-	defer shop.close()
-	ctx := context.Background()
-
-	a := sqltx.New(shop.db, shop.writer)
-	tx, err := a.BeginTx(ctx, nil)
-	check(err)
-	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
-	_, err = a.Write(ctx, tx, placed("o-1"))
-	check(err)
-	fmt.Println("error:", tx.Commit())
-	// Output:
-	// committed: order.placed o-1
-	// error: <nil>
-}
-
 func ExampleAdapter_RunInTx_savepoint() {
 	shop := openShop()
 	defer shop.close()
 
-	a := sqltx.New(shop.db, shop.writer)
-	err := a.RunInTx(context.Background(), nil, func(ctx context.Context, tx *sqltx.Tx) error {
+	a, err := sqltx.New(shop.db, shop.writer)
+	check(err)
+	err = a.RunInTx(context.Background(), nil, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := a.Write(ctx, tx, placed("o-1")); err != nil {
 			return err
 		}
-		err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+		err := a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := a.Write(ctx, tx, placed("o-2")); err != nil {
 				return err
 			}
@@ -114,7 +107,7 @@ func ExampleAdapter_RunInTx_savepoint() {
 		return nil
 	})
 	fmt.Println("error:", err)
-	// Output:
+	// Unordered output:
 	// rolled back: order.placed o-2
 	// the second order: out of stock
 	// committed: order.placed o-1
@@ -131,7 +124,9 @@ func ExampleAdapter_Begin_ambient() {
 		_, err := shop.writer.Write(ctx, placed(order))
 		return err
 	}
-	err := outbox.InTx(context.Background(), sqltx.New(shop.db, shop.writer), func(ctx context.Context) error {
+	a, err := sqltx.New(shop.db, shop.writer)
+	check(err)
+	err = outbox.InTx(context.Background(), a, func(ctx context.Context) error {
 		return place(ctx, "o-1")
 	})
 	fmt.Println("error:", err)
@@ -142,27 +137,78 @@ func ExampleAdapter_Begin_ambient() {
 	// outside of a transaction: true
 }
 
-// Code that knows only *sql.Tx can write, when the transaction began in the
-// adapter.
-func ExampleAdapter_Write_plainTx() {
+// Queries is as sqlc generates it: it knows *sql.Tx and no outbox.
+type Queries struct{ tx *sql.Tx }
+
+func (q *Queries) WithTx(tx *sql.Tx) *Queries { return &Queries{tx: tx} }
+
+func (q *Queries) CreateOrder(ctx context.Context, id string) error {
+	_, err := q.tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES (?)", id)
+	return err
+}
+
+// Code that begins its own transactions stays as it is.
+func ExampleAdapter_Write() {
 	shop := openShop()
 	defer shop.close()
 	ctx := context.Background()
-
-	a := sqltx.New(shop.db, shop.writer)
-	legacy := func(tx *sql.Tx) error {
-		_, err := a.Write(ctx, tx, placed("o-1"))
-		return err
-	}
-	err := a.RunInTx(ctx, nil, func(_ context.Context, tx *sqltx.Tx) error { return legacy(tx.Tx) })
-	fmt.Println("error:", err)
-
-	plain, err := shop.db.BeginTx(ctx, nil)
+	a, err := sqltx.New(shop.db, shop.writer)
 	check(err)
-	fmt.Println("refused:", errors.Is(legacy(plain), outbox.ErrUnmanagedTransaction))
-	check(plain.Rollback())
+	queries := new(Queries)
+
+	place := func(order string) error {
+		tx, err := shop.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		if err := queries.WithTx(tx).CreateOrder(ctx, order); err != nil {
+			return err
+		}
+		if _, err := a.Write(ctx, tx, placed(order)); err != nil { // the one line per event
+			return err
+		}
+		return tx.Commit()
+	}
+	check(place("o-1"))
+	<-shop.told // the hooks run soon after Commit
 	// Output:
 	// committed: order.placed o-1
-	// error: <nil>
-	// refused: true
+}
+
+// The caller's own transaction goes into the context, and code below writes with
+// nothing but the outbox's writer.
+func ExampleAdapter_WithTx() {
+	shop := openShop()
+	defer shop.close()
+	a, err := sqltx.New(shop.db, shop.writer)
+	check(err)
+	place := func(ctx context.Context, order string) error {
+		_, err := shop.writer.Write(ctx, placed(order))
+		return err
+	}
+
+	tx, err := shop.db.BeginTx(context.Background(), nil)
+	check(err)
+	ctx, err := a.WithTx(context.Background(), tx)
+	check(err)
+	check(place(ctx, "o-1"))
+	check(tx.Commit())
+	<-shop.told
+	fmt.Println("after its end:", errors.Is(place(ctx, "o-2"), outbox.ErrNoTransaction))
+	// Output:
+	// committed: order.placed o-1
+	// after its end: true
+}
+
+// A program that only receives a pool needs one line.
+func ExampleWatch() {
+	received := sql.OpenDB(somebodysConnector())
+	defer func() { check(received.Close()) }()
+
+	db := sqltx.Watch(received)
+	defer func() { check(db.Close()) }() // received stays open
+	fmt.Println(db.PingContext(context.Background()))
+	// Output:
+	// <nil>
 }

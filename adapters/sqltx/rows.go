@@ -7,12 +7,13 @@ import (
 	"reflect"
 )
 
-// rows tells the transaction of an error that comes after the query returned.
-// It has every optional method of [driver.Rows], and answers as database/sql
+// rows shows the transaction an error that comes after the query returned, and
+// frees the query's context when they are closed. It has every optional method of [driver.Rows], and answers as database/sql
 // does for a driver that lacks one.
 type rows struct {
 	driver.Rows
-	tx     *connTx
+	tx     *transaction
+	done   release
 	failed bool
 }
 
@@ -25,19 +26,24 @@ var (
 	_ driver.RowsColumnTypePrecisionScale   = (*rows)(nil)
 )
 
-// watchRows wraps the rows of a query where they may tell that the transaction
-// is gone.
-func (c *conn) watchRows(inner driver.Rows, err error) (driver.Rows, error) {
-	if err != nil || c.tx == nil || !c.losesTransactions() {
+// followRows wraps the rows of a query in a transaction, because an error may come
+// with them. pgx and lib/pq report later that it made the transaction fail, so
+// their rows are wrapped only for done.
+func (c *conn) followRows(inner driver.Rows, err error, done release) (driver.Rows, error) {
+	if err != nil {
+		done.call()
 		return inner, err
 	}
-	return &rows{Rows: inner, tx: c.tx}, nil
+	if c.tx == nil || done == nil && !c.connector.silent {
+		return inner, nil
+	}
+	return &rows{Rows: inner, tx: c.tx, done: done}, nil
 }
 
 func (r *rows) observe(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.failed = true
-		r.tx.scope.ObserveError(err)
+		r.tx.ObserveError(err)
 	}
 	return err
 }
@@ -46,8 +52,9 @@ func (r *rows) Next(dest []driver.Value) error { return r.observe(r.Rows.Next(de
 
 func (r *rows) Close() error {
 	err := r.observe(r.Rows.Close())
+	r.done.call()
 	if r.failed && r.tx.conn.tx == r.tx {
-		r.tx.scope.Verify(r.tx.ctx)
+		r.tx.Verify(r.tx.ctx)
 	}
 	return err
 }

@@ -3,12 +3,11 @@ package sqltx
 import (
 	"context"
 	"database/sql/driver"
-
-	"github.com/outboxkit/outbox-go/internal/txscope"
+	"errors"
 )
 
-// stmt is a prepared statement that tells its connection's transaction of each
-// execution. It may have been prepared before the transaction began.
+// stmt is a prepared statement whose executions are shown to the connection's
+// transaction. It may have been prepared before the transaction began.
 type stmt struct {
 	driver.Stmt
 	conn  *conn
@@ -25,12 +24,7 @@ var (
 // converted.
 type columnConverter = driver.ColumnConverter //nolint:staticcheck // drivers have it.
 
-// wrapStmt wraps the statement, unless it is an ordinary one on PostgreSQL, which
-// never ends a transaction because of those.
-func wrapStmt(c *conn, inner driver.Stmt, query string) driver.Stmt {
-	if !c.losesTransactions() && txscope.Parse(query).Op == txscope.None {
-		return inner
-	}
+func followStmt(c *conn, inner driver.Stmt, query string) driver.Stmt {
 	s := &stmt{Stmt: inner, conn: c, query: query}
 	if converter, ok := inner.(columnConverter); ok {
 		return struct {
@@ -41,12 +35,11 @@ func wrapStmt(c *conn, inner driver.Stmt, query string) driver.Stmt {
 	return s
 }
 
-// losesTransactions reports whether the database may end a transaction because
-// of a statement that failed, and go on without one.
-func (c *conn) losesTransactions() bool { return c.connector.dialect() != txscope.Postgres }
-
+// ExecContext executes the statement, and shows it to the transaction.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	result, err := s.exec(ctx, args)
+	bound, done := s.conn.bind(ctx)
+	result, err := s.exec(bound, args)
+	done.call()
 	s.conn.observe(ctx, s.query, err)
 	return result, err
 }
@@ -62,10 +55,12 @@ func (s *stmt) exec(ctx context.Context, args []driver.NamedValue) (driver.Resul
 	return s.Stmt.Exec(values) //nolint:staticcheck // deprecated, and all that this driver has.
 }
 
+// QueryContext is ExecContext for a query.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	rows, err := s.queryContext(ctx, args)
+	bound, done := s.conn.bind(ctx)
+	rows, err := s.queryContext(bound, args)
 	s.conn.observe(ctx, s.query, err)
-	return s.conn.watchRows(rows, err)
+	return s.conn.followRows(rows, err, done)
 }
 
 func (s *stmt) queryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
@@ -85,4 +80,16 @@ func (s *stmt) CheckNamedValue(value *driver.NamedValue) error {
 		return checker.CheckNamedValue(value)
 	}
 	return s.conn.CheckNamedValue(value)
+}
+
+// unnamed is the arguments for a driver's method without context and names.
+func unnamed(ctx context.Context, args []driver.NamedValue) ([]driver.Value, error) {
+	values := make([]driver.Value, len(args))
+	for i := range args {
+		if args[i].Name != "" {
+			return nil, errors.New("sqltx: the driver does not support named parameters")
+		}
+		values[i] = args[i].Value
+	}
+	return values, ctx.Err()
 }

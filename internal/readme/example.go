@@ -40,13 +40,13 @@ func serve(ctx context.Context, db *sql.DB) error {
 	listener := orderPlaced.Listen(func(ctx context.Context, o order, env outbox.Envelope) error {
 		return sendMail(ctx, env.EventID, o) // after the commit, at least once
 	})
-	if err := errors.Join(store.CreateSchema(ctx, db), ob.Register(listener), ob.Start(ctx)); err != nil {
+	a, err := sqltx.New(db, ob.Writer())
+	if err := errors.Join(err, store.CreateSchema(ctx, db), ob.Register(listener), ob.Start(ctx)); err != nil {
 		return err
 	}
 	defer ob.Close(ctx) // delivers what is queued
 
-	a := sqltx.New(db, ob.Writer())
-	return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+	return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES ('o-1', 'tea')"); err != nil {
 			return err
 		}

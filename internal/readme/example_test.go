@@ -18,6 +18,7 @@ import (
 	"gorm.io/gorm"
 	_ "modernc.org/sqlite"
 
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/internal/readme"
 )
 
@@ -42,7 +43,7 @@ func TestReadmeShowsTheCodeThatCompiles(t *testing.T) {
 
 func openDatabase(t *testing.T) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "readme.db")+"?_pragma=busy_timeout(5000)&_txlock=immediate")
+	db, err := sqltx.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "readme.db")+"?_pragma=busy_timeout(5000)&_txlock=immediate")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	_, err = db.ExecContext(t.Context(), "CREATE TABLE orders (id TEXT, item TEXT)")

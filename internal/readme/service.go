@@ -40,9 +40,6 @@ func newApp(database fx.Option) *fx.App { // in main: newApp(…).Run()
 }
 
 func newAdapter(db *gorm.DB, w *outbox.Writer) (*outboxgorm.Adapter, error) {
-	if err := db.Use(outboxgorm.Plugin()); err != nil {
-		return nil, err
-	}
 	return outboxgorm.New(db, w)
 }
 

@@ -80,6 +80,17 @@ func Code(err error) (int, bool) {
 	return 0, false
 }
 
+// HasCode reports whether err is that error of SQLite.
+func HasCode(err error, code int) bool {
+	found := false
+	Walk(err, func(err error) bool {
+		got, ok := Code(err)
+		found = ok && got == code
+		return ok
+	})
+	return found
+}
+
 func structField(err error, name string) reflect.Value {
 	v := reflect.ValueOf(err)
 	if v.Kind() == reflect.Pointer {

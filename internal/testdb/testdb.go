@@ -32,6 +32,22 @@ type Target struct {
 	Kind   Kind
 	driver string            // as database/sql knows it
 	params map[string]string // of the DSN
+	open   func(driver, dsn string) (*sql.DB, error)
+}
+
+// Via returns the target with pools that open opens, such as sqltx.Open.
+func (target Target) Via(open func(driver, dsn string) (*sql.DB, error)) Target {
+	target.open = open
+	return target
+}
+
+// Via is [Target.Via] for several targets.
+func Via(open func(driver, dsn string) (*sql.DB, error), targets []Target) []Target {
+	followed := make([]Target, len(targets))
+	for i, target := range targets {
+		followed[i] = target.Via(open)
+	}
+	return followed
 }
 
 // DB is a pool on a test's own database.
@@ -128,7 +144,11 @@ func (db *DB) Reopen(t testing.TB, opts ...Option) *DB {
 	for _, o := range opts {
 		again.DSN = withParams(again.DSN, map[string]string{o.key: o.value})
 	}
-	pool, err := sql.Open(db.target.driver, again.DSN)
+	open := db.target.open
+	if open == nil {
+		open = sql.Open
+	}
+	pool, err := open(db.target.driver, again.DSN)
 	if err != nil {
 		t.Fatalf("opening %s: %v", db.Name, err)
 	}
@@ -143,6 +163,14 @@ func (db *DB) Reopen(t testing.TB, opts ...Option) *DB {
 	}
 	again.DB = pool
 	return &again
+}
+
+// Via opens another pool on the same database with open; nil is [sql.Open].
+func (db *DB) Via(t testing.TB, open func(driver, dsn string) (*sql.DB, error)) *DB {
+	t.Helper()
+	other := *db
+	other.target.open = open
+	return other.Reopen(t)
 }
 
 // admin runs a statement now and another when the test has ended.

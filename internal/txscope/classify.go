@@ -17,37 +17,44 @@ import (
 //
 // No driver is imported: the codes are found by the methods and fields that the
 // drivers' errors have.
-func Classify(err error) Outcome {
+func Classify(err error) End {
 	if err == nil {
 		return Committed
 	}
-	outcome := Unknown
+	end := Unknown
 	sqlerr.Walk(err, func(err error) bool {
 		if state, ok := sqlerr.State(err); ok {
 			if !indefiniteState(state) {
-				outcome = RolledBack
+				end = RolledBack
 			}
 			return true
 		}
 		if number, ok := sqlerr.Number(err); ok {
 			if slices.Contains(mysqlRefusals, number) {
-				outcome = RolledBack
+				end = RolledBack
 			}
 			return true
 		}
 		if code, ok := sqlerr.Code(err); ok {
 			if slices.Contains(sqliteRefusals, code&0xff) {
-				outcome = RolledBack
+				end = RolledBack
 			}
 			return true
 		}
 		if refusedFailedTransaction(err) {
-			outcome = RolledBack
+			end = RolledBack
 			return true
 		}
 		return false
 	})
-	return outcome
+	return end
+}
+
+// refusesSavepoint reports whether err says that there is no such savepoint, so
+// that a ROLLBACK TO undid nothing: 1305 on MySQL, an error of the statement on
+// SQLite, any definite error on PostgreSQL.
+func refusesSavepoint(err error) bool {
+	return Classify(err) == RolledBack || sqlerr.HasNumber(err, 1305) || sqlerr.HasCode(err, 1)
 }
 
 // EndedByServer reports whether err is an error of MySQL or MariaDB after which

@@ -34,7 +34,7 @@ func TestClassify(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		err  error
-		want txscope.Outcome
+		want txscope.End
 	}{
 		{nil, txscope.Committed},
 		{&pgconn.PgError{Code: "23503"}, txscope.RolledBack},

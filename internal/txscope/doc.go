@@ -1,18 +1,15 @@
-// Package txscope is what every transaction adapter of the outbox builds on.
+// Package txscope is what a tap builds on: the code at a database connection
+// that sees each transaction begin, each statement, and the end.
 //
-// [Session] is the life of one transaction: it begins it with a context of its
-// own ([BeginSession]), rolls it back when the caller's context ends, finds out
-// with [Classify] what came of COMMIT, and runs the callbacks when the connection
-// is back in the pool. An adapter whose framework begins and ends transactions
-// itself shows them to an adopted one ([Adopt]).
+// [Scope] is one transaction. The tap shows it every statement with
+// [Scope.Observe] and its end with [Scope.Finish]. The scope follows savepoints,
+// recognises statements and errors that end a transaction, and asks the database
+// before the next write where neither is certain. [Classify] says what a COMMIT
+// did. [Hooks] is the list of registered functions, and [Parse] recognises the
+// statements.
 //
-// [Scope] is the transaction as [outbox.TxScope] wants it: it keeps the callbacks
-// and follows savepoints through the statements that the adapter shows to
-// [Scope.Observe]. Where a statement or an error leaves open whether there still
-// is a transaction, it asks the database before the next write. [Hooks] is the
-// list of callbacks below it, and [Parse] recognises the statements.
-//
-// An adapter does three things: it has a session begin each transaction, shows
-// its scope each statement, and puts it into the context with
-// [ContextWithLevel], for which its own kind of transaction is a [Level].
+// Functions registered with [Scope.OnCommit] run within [Scope.Finish], so within
+// the driver's COMMIT. The users' callbacks run after it, in order: on a
+// goroutine of their own, or within [Scope.EndWith] when the adapter ends the
+// transaction.
 package txscope

@@ -12,52 +12,55 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Hooks is the callbacks of one transaction and the savepoints among them, in
-// the order in which they came. The zero value is ready and logs to
-// slog.Default(). It is safe for concurrent use; callbacks run outside its lock.
-type Hooks struct {
-	// Logger is told of callbacks that panic. Set it before the first call.
-	Logger *slog.Logger
+// Callback is a function that runs after the end of a transaction or the
+// rollback of a savepoint.
+type Callback func(ctx context.Context)
 
+// Hooks is the list of functions that were registered in one transaction and of
+// the savepoints among them, in order. The zero value is ready to use. It is safe
+// for concurrent use.
+type Hooks struct {
 	mu      sync.Mutex
 	entries []entry
-	held    int  // callbacks among the entries
-	used    bool // there was one
+	held    int // registered functions among the entries
 	ended   bool
 }
 
-// entry is a callback, or a savepoint when both functions are nil.
+// entry is a registered function, or a savepoint when it has none.
 type entry struct {
-	commit   func(ctx context.Context)
-	rollback func(ctx context.Context, cause error)
-	name     string // of the savepoint
-	// doubtful: a savepoint nobody told us about was rolled back, and the
-	// callback may have been registered under it.
+	onCommit      func()
+	afterCommit   Callback
+	afterRollback func(ctx context.Context, cause error)
+	savepoint     string
+	// doubtful: a rollback to an unknown savepoint may have undone what the
+	// function was registered for.
 	doubtful bool
 }
 
-func (e *entry) isSavepoint() bool { return e.commit == nil && e.rollback == nil }
-
-// AfterCommit registers fn to run when the transaction commits. It fails with
-// [outbox.ErrNoTransaction] after [Hooks.Finish].
-func (h *Hooks) AfterCommit(fn func(ctx context.Context)) error {
-	if fn == nil {
-		return nil
-	}
-	return h.add(entry{commit: fn})
+func (e *entry) isSavepoint() bool {
+	return e.onCommit == nil && e.afterCommit == nil && e.afterRollback == nil
 }
 
-// AfterRollback registers fn to run when the transaction, or the savepoint that
-// it is under now, is rolled back. It fails with [outbox.ErrNoTransaction] after
-// [Hooks.Finish].
+// OnCommit registers fn to run within [Hooks.Finish] when the transaction
+// committed. It fails with [outbox.ErrNoTransaction] after Finish, as do the two
+// below.
+func (h *Hooks) OnCommit(fn func()) error { return h.add(entry{onCommit: fn}) }
+
+// AfterCommit registers fn to run after the transaction has committed.
+func (h *Hooks) AfterCommit(fn func(ctx context.Context)) error {
+	return h.add(entry{afterCommit: fn})
+}
+
+// AfterRollback registers fn to run after the transaction, or the savepoint that
+// is open now, was rolled back.
 func (h *Hooks) AfterRollback(fn func(ctx context.Context, cause error)) error {
-	if fn == nil {
-		return nil
-	}
-	return h.add(entry{rollback: fn})
+	return h.add(entry{afterRollback: fn})
 }
 
 func (h *Hooks) add(e entry) error {
+	if e.isSavepoint() {
+		return nil // the function is nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
@@ -65,51 +68,41 @@ func (h *Hooks) add(e entry) error {
 	}
 	h.entries = append(h.entries, e)
 	h.held++
-	h.used = true
 	return nil
 }
 
-// Used reports whether any callback was ever registered.
-func (h *Hooks) Used() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.used
-}
-
-// Held reports whether any callback is waiting.
+// Held reports whether a registered function waits for the end of the
+// transaction.
 func (h *Hooks) Held() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.held > 0
 }
 
-// Savepoint notes a savepoint. One of a name that exists already hides the
-// older one until it is released.
+// Savepoint adds a savepoint. It hides an older one of the same name until it is
+// released.
 func (h *Hooks) Savepoint(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended {
-		// Cloned, for the name is mostly a piece of a statement that need not
-		// live as long as the transaction.
-		h.entries = append(h.entries, entry{name: strings.Clone(name)})
+		// Cloned: the name is usually part of a statement that need not live as
+		// long as the transaction.
+		h.entries = append(h.entries, entry{savepoint: strings.Clone(name)})
 	}
 }
 
-// Release forgets the newest savepoint of that name and those after it; what
-// was registered under them now belongs to what is around them.
+// Release removes the newest savepoint of that name and those after it. What was
+// registered under them now belongs to what is around them.
 func (h *Hooks) Release(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
 		return
 	}
-	from := h.find(name)
-	if from < 0 {
-		// It was made unseen. Which of the savepoints that we know came after it
-		// and went with it cannot be told, so none of them is a safe place to
-		// cut at: from now on a rollback to one counts as unseen.
-		from = 0
-	}
+	// Nobody saw a savepoint of an unknown name being made, and the known ones may
+	// have been released with it: all are removed, so that a later rollback to one
+	// of them counts as one to an unknown savepoint.
+	from := max(h.find(name), 0)
 	kept := h.entries[:from]
 	for i := from; i < len(h.entries); i++ {
 		if !h.entries[i].isSavepoint() {
@@ -120,39 +113,12 @@ func (h *Hooks) Release(name string) {
 	h.entries = kept
 }
 
-// RollbackTo undoes everything since the newest savepoint of that name, which
-// stays: after-commit callbacks since then are dropped and after-rollback
-// callbacks run before it returns. A name that was never seen leaves it open
-// what was undone: everything registered so far becomes of unknown outcome,
-// unless the whole transaction is rolled back.
-func (h *Hooks) RollbackTo(ctx context.Context, name string) {
-	h.each(h.cut(name), func(e *entry) {
-		if e.rollback != nil {
-			h.shield("after rollback", func() { e.rollback(ctx, nil) })
-		}
-	})
-}
-
-// each calls fn for the entries in order, and goes on when one of them ends its
-// goroutine.
-func (h *Hooks) each(entries []entry, fn func(e *entry)) {
-	next := 0
-	var run func()
-	run = func() {
-		defer func() {
-			if next < len(entries) {
-				run()
-			}
-		}()
-		for next < len(entries) {
-			next++
-			fn(&entries[next-1])
-		}
-	}
-	run()
-}
-
-func (h *Hooks) cut(name string) []entry {
+// RollbackTo removes everything that was registered since the newest savepoint of
+// that name, which stays, and returns the after-rollback callbacks among it. A
+// rollback to an unknown savepoint leaves open what it undid: everything
+// registered so far then has an unknown end, unless the whole transaction is
+// rolled back.
+func (h *Hooks) RollbackTo(name string) []Callback {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
@@ -163,19 +129,23 @@ func (h *Hooks) cut(name string) []entry {
 		h.doubt(0)
 		return nil
 	}
-	undone := slices.Clone(h.entries[at+1:])
-	clear(h.entries[at+1:])
-	h.entries = h.entries[:at+1]
-	for i := range undone {
-		if !undone[i].isSavepoint() {
+	var undone []Callback
+	for i := at + 1; i < len(h.entries); i++ {
+		e := &h.entries[i]
+		if !e.isSavepoint() {
 			h.held--
 		}
+		if fn := e.afterRollback; fn != nil {
+			undone = append(undone, func(ctx context.Context) { fn(ctx, nil) })
+		}
 	}
+	clear(h.entries[at+1:])
+	h.entries = h.entries[:at+1]
 	return undone
 }
 
-// Doubt makes what was registered since the newest savepoint of that name of
-// unknown outcome, as a rollback to it does that may have happened or not.
+// Doubt gives everything that was registered since the newest savepoint of that
+// name an unknown end: a rollback to it may have happened or not.
 func (h *Hooks) Doubt(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,53 +160,60 @@ func (h *Hooks) doubt(from int) {
 
 // find is the index of the newest savepoint of that name, or -1.
 func (h *Hooks) find(name string) int {
-	for i := len(h.entries) - 1; i >= 0; i-- {
-		if h.entries[i].isSavepoint() && h.entries[i].name == name {
+	for i, e := range slices.Backward(h.entries) {
+		if e.isSavepoint() && e.savepoint == name {
 			return i
 		}
 	}
 	return -1
 }
 
-// Finish ends the transaction and runs its callbacks, in the order in which
-// they were registered: the after-commit ones when it committed, else the
-// after-rollback ones with the cause, which is made one of
-// [outbox.ErrOutcomeUnknown] when the outcome is [Unknown]. Only the first call
-// does anything; it returns when the callbacks have.
-func (h *Hooks) Finish(ctx context.Context, outcome Outcome, cause error) {
+// Finish ends the transaction. It runs the OnCommit functions when the
+// transaction committed, and returns the callbacks that are to run after it, in
+// the order of registration: the after-commit ones, or the after-rollback ones,
+// whose cause is [outbox.ErrOutcomeUnknown] when the end is [Unknown]. Only the
+// first call does anything.
+func (h *Hooks) Finish(end End, cause error) (after []Callback) {
 	h.mu.Lock()
 	entries := h.entries
 	h.entries, h.held, h.ended = nil, 0, true
 	h.mu.Unlock()
-	if outcome == Unknown && len(entries) > 0 {
+	if end == Unknown && len(entries) > 0 {
 		cause = unknownCause(cause)
 	}
-	h.each(entries, func(e *entry) {
+	for i := range entries {
+		e := &entries[i]
+		committed := end == Committed && !e.doubtful
 		switch {
-		case outcome != Committed:
-			if e.rollback != nil {
-				h.shield("after rollback", func() { e.rollback(ctx, cause) })
+		case committed && e.onCommit != nil:
+			shield(e.onCommit)
+		case committed && e.afterCommit != nil:
+			after = append(after, e.afterCommit)
+		case !committed && e.afterRollback != nil:
+			fn, why := e.afterRollback, cause
+			if end == Committed {
+				why = outbox.ErrOutcomeUnknown
 			}
-		case e.doubtful:
-			if e.rollback != nil {
-				h.shield("after rollback", func() { e.rollback(ctx, unknownCause(nil)) })
-			}
-		case e.commit != nil:
-			h.shield("after commit", func() { e.commit(ctx) })
+			after = append(after, func(ctx context.Context) { fn(ctx, why) })
 		}
-	})
+	}
+	return after
 }
 
-// shield keeps the panic of one callback from the others and from the caller.
-func (h *Hooks) shield(what string, fn func()) {
+// Run runs callbacks in order. A panic of one does not reach the others, nor the
+// caller.
+func Run(ctx context.Context, callbacks []Callback) {
+	for _, fn := range callbacks {
+		shield(func() { fn(ctx) })
+	}
+}
+
+// shield logs a panic of fn.
+func shield(fn func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			log := h.Logger
-			if log == nil {
-				log = slog.Default()
-			}
-			log.Error("outbox: a transaction callback panicked",
-				"callback", what, "error", (&outbox.PanicError{Value: r}).Error(), "stack", string(debug.Stack()))
+			slog.Default().Error("outbox: a transaction callback panicked",
+				"error", (&outbox.PanicError{Value: r}).Error(), "stack", string(debug.Stack()))
 		}
 	}()
 	fn()

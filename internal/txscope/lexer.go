@@ -152,24 +152,6 @@ func (l *lexer) quoted(end byte) string {
 	return "" // never closed: the database refuses it
 }
 
-// nextStatement is what comes behind the next semicolon.
-func (l *lexer) nextStatement() string {
-	for {
-		l.skipBlank()
-		if l.rest == "" {
-			return ""
-		}
-		switch c := l.rest[0]; c {
-		case ';':
-			return l.rest[1:]
-		case '\'', '"', '`':
-			l.quoted(c)
-		default:
-			l.rest = l.rest[1:]
-		}
-	}
-}
-
 // lower folds ASCII letters alone, as the databases do, and allocates only when
 // there is an upper-case one.
 func lower(s string) string {

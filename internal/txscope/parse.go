@@ -32,17 +32,11 @@ type Statement struct {
 // ImplicitCommit is reported whatever the database: only on MySQL do those
 // statements commit.
 func Parse(query string) Statement {
-	statement, _ := parse(query)
-	return statement
-}
-
-// parse returns what follows the statement, too, when it is one of ours.
-func parse(query string) (Statement, string) {
 	l := lexer{rest: query}
 	// Most queries begin with the letter of a statement that is none of ours.
 	l.skip()
 	if l.rest == "" || !leads[l.rest[0]] || isOrdinary(l.rest) {
-		return Statement{}, ""
+		return Statement{}
 	}
 	s := Statement{}
 	switch word := l.word(); {
@@ -72,9 +66,9 @@ func parse(query string) (Statement, string) {
 		s.Op = l.implicit(word)
 	}
 	if s.Op == None {
-		return Statement{}, ""
+		return Statement{}
 	}
-	return s, l.nextStatement()
+	return s
 }
 
 // leads are the first letters of the statements we know.

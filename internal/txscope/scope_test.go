@@ -2,7 +2,6 @@ package txscope_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"testing"
 
@@ -10,27 +9,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// answer is an Execer that returns the error and counts.
-type answer struct {
-	err error
-	ran int
-}
+func mysqlError(number uint16) error { return &mysql.MySQLError{Number: number} }
 
-func (a *answer) ExecContext(context.Context, string, ...any) (sql.Result, error) {
-	a.ran++
-	return nil, a.err
-}
-
-// recorded makes a scope with one event registered.
-func recorded(t *testing.T, dialect string) (*txscope.Scope, *answer, *[]string) {
+// recorded makes a scope with one event registered. Its database answers every
+// statement with the error in *answer.
+func recorded(t *testing.T, dialect string) (s *txscope.Scope, answer *error, log *[]string) {
 	t.Helper()
-	execer, log := &answer{}, &[]string{}
-	s := txscope.New(txscope.Config{Source: execer, Execer: execer, Dialect: dialect})
+	answer, log = new(error), &[]string{}
+	s = txscope.New(dialect, func(context.Context, string) error { return *answer })
 	require.NoError(t, s.AfterCommit(func(context.Context) { *log = append(*log, "commit") }))
 	require.NoError(t, s.AfterRollback(func(_ context.Context, cause error) {
 		what := "rollback"
@@ -41,7 +31,16 @@ func recorded(t *testing.T, dialect string) (*txscope.Scope, *answer, *[]string)
 	}))
 	require.True(t, s.Active())
 	require.True(t, s.Held())
-	return s, execer, log
+	return s, answer, log
+}
+
+// finish ends the scope and waits for its callbacks.
+func finish(t *testing.T, s *txscope.Scope, end txscope.End, cause error) {
+	t.Helper()
+	require.NoError(t, s.EndWith(func() error {
+		s.Finish(t.Context(), end, cause)
+		return nil
+	}))
 }
 
 func TestObserve(t *testing.T) {
@@ -71,43 +70,31 @@ func TestObserve(t *testing.T) {
 		"rollback to unseen":         {txscope.Postgres, "ROLLBACK TO x", nil, "unknown", false},
 		"refused rollback to":        {txscope.Postgres, "ROLLBACK TO x", &pgconn.PgError{Code: "3B001"}, "commit", false},
 		"unanswered rollback to":     {txscope.Postgres, "ROLLBACK TO x", context.Canceled, "unknown", false},
-		"several statements":         {txscope.Postgres, "SAVEPOINT a; RELEASE a; ROLLBACK TO a", nil, "unknown", false},
+		"no such savepoint on mysql": {txscope.MySQL, "ROLLBACK TO x", mysqlError(1305), "commit", false},
 		"text that looks like it":    {txscope.Postgres, "SELECT 'ROLLBACK TO x'", nil, "commit", false},
 		"release of an unseen":       {txscope.Postgres, "RELEASE x", nil, "commit", false},
 		"savepoint that is refused":  {txscope.Postgres, "SAVEPOINT x", &pgconn.PgError{Code: "25P02"}, "commit", false},
 		"temporary table does not":   {txscope.MySQL, "CREATE TEMPORARY TABLE x (a INT)", nil, "commit", false},
-		"two in one of which second": {txscope.MySQL, "SAVEPOINT `a;b`; COMMIT", nil, "unknown", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, execer, log := recorded(t, tt.dialect)
+			s, _, log := recorded(t, tt.dialect)
 			s.Observe(t.Context(), tt.query, tt.err)
 			require.Empty(t, *log, "nothing runs before the end")
 			require.Equal(t, !tt.refuses, s.Active())
-			_, err := s.ExecContext(t.Context(), "INSERT INTO outbox_event VALUES (1)")
 			if tt.refuses {
-				require.ErrorIs(t, err, outbox.ErrNoTransaction)
+				require.ErrorIs(t, s.Refusal(), outbox.ErrNoTransaction)
 				require.ErrorIs(t, s.AfterCommit(func(context.Context) {}), outbox.ErrNoTransaction)
-				require.Zero(t, execer.ran)
+				require.ErrorIs(t, s.OnCommit(func() {}), outbox.ErrNoTransaction)
 			} else {
-				require.NoError(t, err)
+				require.NoError(t, s.Refusal())
 			}
-			s.Finish(t.Context(), txscope.Committed, nil)
-			s.Finish(t.Context(), txscope.Committed, nil)
+			finish(t, s, txscope.Committed, nil)
+			finish(t, s, txscope.Committed, nil)
 			require.Equal(t, []string{tt.want}, *log)
 			require.False(t, s.Active())
 		})
 	}
-}
-
-func TestDeadlockOfTheScopesOwnStatement(t *testing.T) {
-	t.Parallel()
-	s, execer, _ := recorded(t, txscope.MySQL)
-	execer.err = &mysql.MySQLError{Number: 1213}
-	_, err := s.ExecContext(t.Context(), "INSERT INTO outbox_event VALUES (1)")
-	require.True(t, sqlerr.IsDeadlock(err))
-	require.ErrorIs(t, s.Doomed(), execer.err)
-	require.False(t, s.Active())
 }
 
 func TestSavepointNamesAsTheDatabaseComparesThem(t *testing.T) {
@@ -120,7 +107,7 @@ func TestSavepointNamesAsTheDatabaseComparesThem(t *testing.T) {
 		s, _, log := recorded(t, dialect)
 		s.Observe(t.Context(), `SAVEPOINT "Upper"`, nil)
 		s.Observe(t.Context(), `ROLLBACK TO upper`, nil)
-		s.Finish(t.Context(), txscope.Committed, nil)
+		finish(t, s, txscope.Committed, nil)
 		require.Equal(t, []string{want}, *log, dialect)
 	}
 }
@@ -142,6 +129,70 @@ func TestCallbacksContextDoesNotEnd(t *testing.T) {
 	require.NoError(t, s.AfterRollback(func(ctx context.Context, _ error) { seen = ctx.Err() }))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s.Finish(ctx, txscope.Unknown, nil)
+	require.NoError(t, s.EndWith(func() error {
+		s.Finish(ctx, txscope.Unknown, nil)
+		return nil
+	}))
 	require.NoError(t, seen)
+}
+
+func TestCauseOfTheAdapter(t *testing.T) {
+	t.Parallel()
+	s, _, _ := recorded(t, "")
+	var seen error
+	require.NoError(t, s.AfterRollback(func(_ context.Context, cause error) { seen = cause }))
+	failure := errors.New("no")
+	s.Because(nil)
+	s.Because(failure)
+	s.Because(errors.New("another"))
+	finish(t, s, txscope.RolledBack, nil)
+	require.Equal(t, failure, seen)
+}
+
+// While the rows of another statement are unread, the database does not answer.
+func TestDatabaseIsAskedAgainUntilItAnswers(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{false, true} {
+		s, answer, log := recorded(t, txscope.MySQL)
+		s.Observe(t.Context(), "UPDATE t SET a = 1", mysqlError(1205))
+		require.True(t, s.Suspected())
+		*answer = errors.New("the connection is busy")
+		s.Verify(t.Context())
+		require.Error(t, s.Refusal())
+		require.NotErrorIs(t, s.Refusal(), outbox.ErrNoTransaction)
+		require.True(t, s.Suspected())
+
+		want := "commit"
+		if *answer = nil; gone {
+			*answer, want = mysqlError(1305), "rollback"
+		}
+		s.Verify(t.Context())
+		require.False(t, s.Suspected())
+		require.Equal(t, gone, s.Doomed() != nil)
+		require.Equal(t, !gone, s.Refusal() == nil)
+		finish(t, s, txscope.Committed, nil)
+		require.Equal(t, []string{want}, *log)
+	}
+	s, answer, log := recorded(t, txscope.MySQL)
+	s.Observe(t.Context(), "UPDATE t SET a = 1", mysqlError(1205))
+	*answer = errors.New("the connection is busy")
+	s.Verify(t.Context())
+	finish(t, s, txscope.Committed, nil)
+	require.Equal(t, []string{"unknown"}, *log, "it never answered")
+}
+
+func TestCallbacksWaitForEndWith(t *testing.T) {
+	t.Parallel()
+	s, _, _ := recorded(t, "")
+	gate, ran := make(chan struct{}), false
+	s.Observe(t.Context(), "SAVEPOINT a", nil)
+	require.NoError(t, s.AfterRollback(func(context.Context, error) { <-gate }))
+	s.Observe(t.Context(), "ROLLBACK TO a", nil) // its callback blocks on a goroutine of its own
+	require.NoError(t, s.AfterCommit(func(context.Context) { ran = true }))
+	require.NoError(t, s.EndWith(func() error {
+		s.Finish(t.Context(), txscope.Committed, nil)
+		close(gate)
+		return nil
+	}))
+	require.True(t, ran, "in order, before EndWith returns")
 }

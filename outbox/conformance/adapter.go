@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -10,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// AdapterHarness is what [RunAdapter] needs of the adapter under test.
+// AdapterHarness is what [RunAdapter] and [RunTap] need of the adapter under test.
 type AdapterHarness struct {
 	// DB is the pool that the adapter's transactions are begun on. Its database
 	// or schema belongs to the subtest: the suite makes tables in it.
@@ -23,10 +24,8 @@ type AdapterHarness struct {
 	// callbacks agree with what is in the table. The transactor's savepoints have
 	// to be right in any case.
 	FrameworkSavepoints bool
-	// Async says that callbacks run on a goroutine of their own, soon after the
-	// end of the transaction or the rollback of a savepoint. The suite then waits
-	// for them; otherwise they must have run when the call that ends it returns.
-	Async bool
+	// Random is how many random transactions [RunTap] runs. Defaults to 100.
+	Random int
 	// New makes the adapter on DB; it is called once. With allowUnmanaged it has
 	// the option of that name.
 	New func(writer *outbox.Writer, allowUnmanaged bool) AdapterUnderTest
@@ -48,26 +47,46 @@ type AdapterUnderTest interface {
 	// Write and WriteAll are the adapter's.
 	Write(ctx context.Context, tx any, env outbox.Envelope) (string, error)
 	WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) ([]string, error)
-	// Unmanaged begins a transaction behind the adapter's back.
+	// Unmanaged begins a transaction that no tap follows, in the same database.
 	Unmanaged(ctx context.Context) (tx any, err error)
 }
 
-// RunAdapter certifies an adapter: it runs a subtest for every rule about
-// writing in transactions. newHarness is called once or twice for each subtest,
-// from several at once.
+// RunAdapter certifies an adapter on a tap that [RunTap] has certified: finding
+// the transaction, its ends, nesting, bystanders, and what is refused. newHarness is
+// called once or twice for each subtest, from several at once.
 func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 	t.Helper()
-	for _, group := range []struct {
-		name  string
-		tests []adapterTest
-	}{
+	runAdapterGroups(t, newHarness, []adapterGroup{
 		{"Outcome", adapterOutcomeTests},
 		{"Savepoint", adapterSavepointTests},
+		{"Refusal", adapterRefusalTests},
+		{"Bystander", adapterBystanderTests},
+	})
+}
+
+// RunTap certifies a tap, the code that follows the transactions of a driver,
+// through an adapter on it: all of [RunAdapter], contexts that end at every point,
+// what databases do to transactions, callbacks, and random transactions with the
+// table as the judge.
+func RunTap(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
+	t.Helper()
+	RunAdapter(t, newHarness)
+	runAdapterGroups(t, newHarness, []adapterGroup{
 		{"Context", adapterContextTests},
 		{"Database", adapterDatabaseTests},
-		{"Refusal", adapterRefusalTests},
 		{"Callback", adapterCallbackTests},
-	} {
+		{"Random", adapterRandomTests},
+	})
+}
+
+type adapterGroup struct {
+	name  string
+	tests []adapterTest
+}
+
+func runAdapterGroups(t *testing.T, newHarness func(t *testing.T) AdapterHarness, groups []adapterGroup) {
+	t.Helper()
+	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
 			for _, test := range group.tests {
 				t.Run(test.name, func(t *testing.T) {
@@ -104,24 +123,23 @@ type adapterSuite struct {
 	calls   *adapterCalls
 	wanted  func() bool          // what wantCalls last asked for
 	another func() *adapterSuite // on another database
-	// frameworkSavepoints and async are the harness's.
-	frameworkSavepoints, async bool
+	// frameworkSavepoints and random are the harness's.
+	frameworkSavepoints bool
+	random              int
 }
 
 func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapterSuite {
 	t.Helper()
 	if h.DB == nil || h.New == nil || h.Dialect == "" {
-		t.Fatal("conformance.RunAdapter: the harness lacks one of DB, Dialect and New")
+		t.Fatal("conformance: the harness lacks one of DB, Dialect and New")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	t.Cleanup(cancel)
 	s := &adapterSuite{
 		t: t, ctx: ctx, db: h.DB, dialect: h.Dialect, calls: newAdapterCalls(),
-		frameworkSavepoints: h.FrameworkSavepoints, async: h.Async,
+		frameworkSavepoints: h.FrameworkSavepoints, random: cmp.Or(h.Random, 100),
 	}
-	if s.async {
-		t.Cleanup(s.unchanged)
-	}
+	t.Cleanup(s.unchanged)
 	for _, table := range adapterTables {
 		s.exec(table)
 	}

@@ -144,6 +144,57 @@ var adapterCallbackTests = []adapterTest{
 		s.wantCalls([]string{a, b}, nil)
 		s.rows(a, b)
 	}},
+	{name: "RunBeforeTheTransactorReturns", run: func(s *adapterSuite) {
+		var kept, undone string
+		write := func(ctx context.Context, id *string, result error) error {
+			return outbox.InTx(ctx, s, func(ctx context.Context) (err error) {
+				*id, err = s.writer.Write(ctx, s.event())
+				s.ok("Write", err)
+				return result
+			})
+		}
+		s.ok("InTx", write(s.ctx, &kept, nil))
+		if got := s.calls.committed(); !slices.Equal(got, []string{kept}) {
+			s.t.Errorf("AfterCommit ran for %v when InTx returned; want %s", got, kept)
+		}
+		wantError(s.t, "InTx", write(s.ctx, &undone, errSuite), errSuite)
+		if got := s.calls.rolledBack(); !slices.Equal(got, []string{undone}) {
+			s.t.Errorf("AfterRollback ran for %v when InTx returned; want %s", got, undone)
+		}
+	}},
+	{name: "OnCommitRunsWithinCommit", run: func(s *adapterSuite) {
+		var within atomic.Int32
+		for _, result := range []error{nil, errSuite} {
+			wantError(s.t, "RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
+				s.ok("OnCommit", s.scope(ctx).OnCommit(func() { panic(errSuite) }))
+				s.ok("OnCommit", s.scope(ctx).OnCommit(func() {
+					if s.db.Stats().InUse == 0 {
+						s.t.Error("OnCommit ran when the connection was free")
+					}
+					within.Add(1)
+				}))
+				return result
+			}), result)
+		}
+		if n := within.Load(); n != 1 {
+			s.t.Errorf("OnCommit ran %d times for a commit and a rollback", n)
+		}
+	}},
+	{name: "OfASavepointUsesTheOnlyConnection", run: func(s *adapterSuite) {
+		s.db.SetMaxOpenConns(1)
+		answer := make(chan error, 1)
+		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) error {
+			wantError(s.t, "the inner InTx", outbox.InTx(ctx, s, func(ctx context.Context) error {
+				s.ok("AfterRollback", s.scope(ctx).AfterRollback(func(ctx context.Context, _ error) {
+					var n int
+					answer <- s.db.QueryRowContext(s.within(ctx), "SELECT COUNT(*) FROM suite_event").Scan(&n)
+				}))
+				return errSuite
+			}), errSuite)
+			return nil
+		}))
+		s.ok("a query in the callback", <-answer)
+	}},
 	{name: "RegisteringAfterTheEnd", run: func(s *adapterSuite) {
 		var scope outbox.TxScope
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {

@@ -89,10 +89,10 @@ func (c *adapterCalls) cause(id string) error {
 	return c.causes[id]
 }
 
-// settle waits for the condition where callbacks are asynchronous. It is for the
-// assertion that follows.
+// settle waits for the condition: callbacks of transactions that the adapter does
+// not end itself run soon after their end. It is for the assertion that follows.
 func (s *adapterSuite) settle(condition func() bool) {
-	for deadline := time.Now().Add(20 * time.Second); s.async && !condition() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(20 * time.Second); !condition() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-var errSuite = errors.New("outboxtest: a failure that the suite made")
+var errSuite = errors.New("conformance: a failure that the suite made")
 
 var adapterOutcomeTests = []adapterTest{
 	{name: "CommitRunsAfterCommit", run: func(s *adapterSuite) {

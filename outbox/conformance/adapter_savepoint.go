@@ -156,6 +156,19 @@ var adapterSavepointTests = []adapterTest{
 		s.wantCalls([]string{a}, []string{b, c})
 		s.rows(a)
 	}},
+	{name: "RefusedRollbackTo", on: []Dialect{MySQL, SQLite}, run: func(s *adapterSuite) {
+		// PostgreSQL fails the transaction over it.
+		tx := s.begin()
+		a := s.write(s.ctx, tx)
+		s.run(tx, "SAVEPOINT one")
+		b := s.write(s.ctx, tx)
+		if err := s.Exec(s.ctx, tx, "ROLLBACK TO SAVEPOINT nosuch"); err == nil {
+			s.t.Error("ROLLBACK TO an unknown savepoint succeeded")
+		}
+		s.ok("Commit", s.Commit(tx))
+		s.wantCalls([]string{a, b}, nil)
+		s.rows(a, b)
+	}},
 	{name: "RawWithinNested", run: func(s *adapterSuite) {
 		var a, b, c string
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {

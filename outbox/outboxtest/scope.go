@@ -64,6 +64,9 @@ func (s *Scope) Active() bool {
 // Source implements [outbox.TxScope].
 func (s *Scope) Source() any { return s.source }
 
+// OnCommit implements [outbox.TxScope].
+func (s *Scope) OnCommit(fn func()) error { return s.callbacks.OnCommit(fn) }
+
 // AfterCommit implements [outbox.TxScope].
 func (s *Scope) AfterCommit(fn func(ctx context.Context)) error { return s.callbacks.AfterCommit(fn) }
 
@@ -133,7 +136,7 @@ func (s *Scope) CommitUnknown(landed bool) error {
 	return s.finish(rows, txscope.Unknown, errors.New("the connection broke"))
 }
 
-func (s *Scope) finish(rows, callbacks txscope.Outcome, cause error) error {
+func (s *Scope) finish(rows, callbacks txscope.End, cause error) error {
 	s.mu.Lock()
 	ended := s.ended
 	s.ended = true
@@ -141,8 +144,8 @@ func (s *Scope) finish(rows, callbacks txscope.Outcome, cause error) error {
 	if ended {
 		return sql.ErrTxDone
 	}
-	s.rows.Finish(s.ctx, rows, nil)
-	s.callbacks.Finish(s.ctx, callbacks, cause)
+	txscope.Run(s.ctx, s.rows.Finish(rows, nil))
+	txscope.Run(s.ctx, s.callbacks.Finish(callbacks, cause))
 	return nil
 }
 
@@ -166,8 +169,8 @@ func (s *Scope) RollbackTo(name string) error {
 	if err := s.keepSavepoints(name, 1); err != nil {
 		return err
 	}
-	s.rows.RollbackTo(s.ctx, name)
-	s.callbacks.RollbackTo(s.ctx, name)
+	txscope.Run(s.ctx, s.rows.RollbackTo(name))
+	txscope.Run(s.ctx, s.callbacks.RollbackTo(name))
 	return nil
 }
 

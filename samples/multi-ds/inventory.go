@@ -29,7 +29,7 @@ type inventory struct {
 }
 
 func newInventory(pool *database.DB, writer *outbox.Writer) (*inventory, error) {
-	db := outboxbun.Attach(bun.NewDB(pool.DB, pool.Dialect()))
+	db := bun.NewDB(pool.DB, pool.Dialect())
 	adapter, err := outboxbun.New(db, writer)
 	if err != nil {
 		return nil, err

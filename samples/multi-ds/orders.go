@@ -33,9 +33,6 @@ func newOrders(pool *database.DB, writer *outbox.Writer) (*orders, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Use(outboxgorm.Plugin()); err != nil {
-		return nil, err
-	}
 	adapter, err := outboxgorm.New(db, writer)
 	if err != nil {
 		return nil, err

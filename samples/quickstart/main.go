@@ -41,10 +41,10 @@ func main() {
 	ob := must(outbox.New(outbox.Config{DB: db, Store: store, RetryPolicy: outbox.ExponentialBackoff(50*time.Millisecond, time.Second)}))
 	check(ob.Register(orderPlaced.Listen(onOrderPlaced)))
 	check(ob.Start(ctx))
-	a := sqltx.New(db, ob.Writer())
+	a := must(sqltx.New(db, ob.Writer()))
 	place := func(item string, delay time.Duration, fail error) error {
 		o := order{ID: fmt.Sprintf("%s-%d", item, time.Now().UnixMilli()), Item: item}
-		return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sqltx.Tx) error {
+		return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO quickstart_orders VALUES ('"+o.ID+"', '"+o.Item+"')") // the business row
 			env := orderPlaced.Envelope(o.ID, o)
 			env.DeliverAfter = delay
@@ -90,7 +90,7 @@ func open(url string) (*sql.DB, error) {
 	} else {
 		dsn = "file:" + must(os.MkdirTemp("", "quickstart")) + "/outbox.db?_pragma=busy_timeout(5000)&_txlock=immediate"
 	}
-	return sql.Open(driver, dsn)
+	return sqltx.Open(driver, dsn)
 }
 
 func must[T any](v T, err error) T { check(err); return v }

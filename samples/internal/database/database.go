@@ -14,6 +14,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 	_ "modernc.org/sqlite"             // the driver sqlite
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 )
 
 // Kind is the kind of a database.
@@ -105,7 +107,7 @@ func mysqlDSN(u *url.URL) string {
 // openPool opens a pool of a limited size: more connections than the server has
 // work for only wait for each other.
 func openPool(driver, dsn string, kind Kind, where string) (*DB, error) {
-	pool, err := sql.Open(driver, dsn)
+	pool, err := sqltx.Open(driver, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", where, err)
 	}

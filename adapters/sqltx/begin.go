@@ -1,0 +1,127 @@
+package sqltx
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// RunInTx runs fn in a transaction: committed when fn returns nil, rolled back
+// when it returns an error, panics or ends its goroutine, or when ctx ends before
+// it returned. The context that fn gets carries the transaction. When ctx carries
+// an open one of the same pool already, fn runs under a savepoint of it and opts
+// are ignored. fn leaves Commit and Rollback to RunInTx: when it called one,
+// RunInTx returns [sql.ErrTxDone].
+//
+// When RunInTx returns, the transaction is over and its callbacks have run. An
+// error of COMMIT that is [outbox.ErrOutcomeUnknown] leaves open whether the
+// transaction committed.
+func (a *Adapter) RunInTx(ctx context.Context, opts *sql.TxOptions, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	if outer, ok := a.open(ctx); ok && outer.above.tx == nil {
+		return fmt.Errorf("%w with a *sql.Tx in the context: it is a %T; use Begin or outbox.InTx", outbox.ErrNoTransaction, outer.above.execer)
+	}
+	txCtx, l, err := a.beginLevel(ctx, a.plain(opts))
+	if err != nil {
+		return err
+	}
+	finished := false
+	defer func() {
+		if !finished {
+			_ = l.rollback(errAbandoned)
+		}
+	}()
+	err = fn(txCtx, l.tx.above.tx)
+	finished = true
+	if err == nil {
+		return l.Commit()
+	}
+	if failed := l.rollback(err); failed != nil && !errors.Is(failed, sql.ErrTxDone) {
+		return fmt.Errorf("%w (then rolling back failed: %w)", err, failed)
+	}
+	return err
+}
+
+var errAbandoned = errors.New("outbox: the transaction's function panicked or ended its goroutine")
+
+// Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx
+// carries an open transaction of the same pool, and a context that carries it.
+// opts are for a transaction and may be nil. Callbacks have run when Commit or
+// Rollback of the transaction returns.
+func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
+	return a.BeginWith(ctx, a.plain(opts))
+}
+
+// BeginFunc begins a transaction the way of a framework. It returns the context
+// for the code in the transaction, and the framework's transaction, whose Commit
+// or Rollback will be called.
+type BeginFunc func(ctx context.Context) (context.Context, AnyTx, error)
+
+// BeginWith is [Adapter.Begin] for the adapter of a framework: begin begins the
+// transaction, unless ctx carries one of the same pool.
+func (a *Adapter) BeginWith(ctx context.Context, begin BeginFunc) (context.Context, outbox.Transaction, error) {
+	txCtx, l, err := a.beginLevel(ctx, begin)
+	if err != nil {
+		return nil, nil, err
+	}
+	return txCtx, l, nil
+}
+
+func (a *Adapter) plain(opts *sql.TxOptions) BeginFunc {
+	return func(ctx context.Context) (context.Context, AnyTx, error) {
+		tx, err := a.db.BeginTx(ctx, opts)
+		return ctx, tx, err
+	}
+}
+
+func (a *Adapter) beginLevel(ctx context.Context, begin BeginFunc) (context.Context, *level, error) {
+	if outer, ok := a.open(ctx); ok {
+		l, err := nest(ctx, outer)
+		return ctx, l, err
+	}
+	txCtx, begun, err := begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	tx, err := a.find(ctx, begun)
+	if err != nil {
+		_ = begun.Rollback()
+		return nil, nil, err
+	}
+	return outbox.ContextWithScope(txCtx, tx), &level{tx: tx, ctx: ctx, ends: begun}, nil
+}
+
+// open is the innermost transaction in ctx that is still open.
+func (a *Adapter) open(ctx context.Context) (*transaction, bool) {
+	scope, _ := outbox.ScopeFromContext(ctx, a.source())
+	tx, ok := scope.(*transaction)
+	return tx, ok && !tx.Ended()
+}
+
+// TxFrom is the transaction of the adapter's pool that ctx carries and that is
+// still open.
+func (a *Adapter) TxFrom(ctx context.Context) (*sql.Tx, bool) {
+	tx, ok := a.open(ctx)
+	if !ok || tx.above.tx == nil {
+		return nil, false
+	}
+	return tx.above.tx, true
+}
+
+// WithTx returns a context that carries a transaction which the caller has begun
+// and will end, so that code below can write with nothing but the outbox's
+// writer, and [Adapter.RunInTx] makes savepoints in it. It takes what
+// [Adapter.Write] takes, and fails as that does; the transaction has to be one of
+// a followed pool, with the option [AllowUnmanaged] too.
+func (a *Adapter) WithTx(ctx context.Context, tx AnyTx) (context.Context, error) {
+	found, err := a.find(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	if known, ok := a.open(ctx); ok && known == found {
+		return ctx, nil
+	}
+	return outbox.ContextWithScope(ctx, found), nil
+}

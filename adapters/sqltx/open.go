@@ -1,0 +1,42 @@
+package sqltx
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+)
+
+// Open is [sql.Open] for a followed pool.
+func Open(driverName, dsn string) (*sql.DB, error) {
+	plain, err := sql.Open(driverName, dsn)
+	if err != nil {
+		return nil, err
+	}
+	drv := plain.Driver()
+	if err := plain.Close(); err != nil {
+		return nil, err
+	}
+	opener, ok := drv.(driver.DriverContext)
+	if !ok {
+		return OpenDB(dsnConnector{drv, dsn}), nil
+	}
+	connector, err := opener.OpenConnector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return OpenDB(connector), nil
+}
+
+// OpenDB is [sql.OpenDB] for a followed pool.
+func OpenDB(connector driver.Connector) *sql.DB {
+	return sql.OpenDB(WrapConnector(connector))
+}
+
+// dsnConnector is the connector of a driver that has only Open.
+type dsnConnector struct {
+	driver driver.Driver
+	dsn    string
+}
+
+func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (c dsnConnector) Driver() driver.Driver                        { return c.driver }

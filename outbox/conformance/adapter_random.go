@@ -1,0 +1,172 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+var adapterRandomTests = []adapterTest{
+	{name: "Transactions", run: randomTransactions},
+}
+
+// randomTransactions runs transactions with nested ones, savepoints by hand,
+// failing statements, panics and contexts that end, several at once. Afterwards
+// each event has had one callback, and which it was agrees with the table.
+func randomTransactions(s *adapterSuite) {
+	seed := uint64(time.Now().UnixNano())
+	s.t.Logf("seed %d", seed)
+	workers := 4
+	if s.dialect == SQLite {
+		workers = 1
+		s.db.SetMaxOpenConns(1)
+	}
+	var mu sync.Mutex
+	var ids []string
+	var wg sync.WaitGroup
+	for worker := range workers {
+		wg.Go(func() {
+			r := randomTransaction{adapterSuite: s, rand: rand.New(rand.NewPCG(seed, uint64(worker)))} //nolint:gosec // a test
+			for range s.random / workers {
+				r.one()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ids = append(ids, r.ids...)
+		})
+	}
+	wg.Wait()
+	s.settle(func() bool { return len(s.calls.committed())+len(s.calls.rolledBack()) >= len(ids) })
+	stored := s.stored()
+	var kept, undone []string
+	for _, id := range ids {
+		if _, found := slices.BinarySearch(stored, id); found {
+			kept = append(kept, id)
+			continue
+		}
+		undone = append(undone, id)
+		s.wantDefinite(id)
+	}
+	s.sameEvents("AfterCommit", s.calls.committed(), kept)
+	s.sameEvents("AfterRollback", s.calls.rolledBack(), undone)
+	if len(kept) == 0 || len(undone) == 0 {
+		s.t.Errorf("%d events were kept and %d were not: the test shows nothing", len(kept), len(undone))
+	}
+}
+
+type randomTransaction struct {
+	*adapterSuite
+	rand *rand.Rand
+	ids  []string
+}
+
+// one runs one transaction. What it returns is of no interest.
+func (r *randomTransaction) one() {
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil && v != any(errSuite) {
+			panic(v)
+		}
+	}()
+	_ = r.RunInTx(ctx, func(ctx context.Context, tx any) error { return r.steps(ctx, cancel, tx, 0) })
+}
+
+func (r *randomTransaction) steps(ctx context.Context, cancel func(), tx any, depth int) error {
+	for range 1 + r.rand.IntN(4) {
+		switch r.rand.IntN(12) {
+		case 0, 1, 2, 3, 4:
+			// Its id is known before: an insert that is interrupted may have happened.
+			env := r.event()
+			env.EventID = fmt.Sprintf("random-%016x", r.rand.Uint64())
+			_, err := r.Write(ctx, tx, env)
+			if err == nil {
+				r.ids = append(r.ids, env.EventID)
+			} else if ctx.Err() == nil && r.rand.IntN(2) == 0 {
+				return err
+			}
+		case 5, 6, 7:
+			if err := r.nested(ctx, cancel, depth); err != nil && r.rand.IntN(3) == 0 {
+				return err
+			}
+		case 8:
+			r.savepoint(ctx, tx, depth)
+		case 9:
+			_ = r.Exec(ctx, tx, "INSERT INTO suite_row (id, n) VALUES (1, 1)") // a duplicate
+		case 10:
+			if r.rand.IntN(3) == 0 {
+				cancel()
+			}
+		case 11:
+			if r.rand.IntN(4) == 0 {
+				panic(errSuite)
+			}
+		}
+	}
+	return []error{nil, nil, nil, errSuite}[r.rand.IntN(4)]
+}
+
+func (r *randomTransaction) nested(ctx context.Context, cancel func(), depth int) (err error) {
+	if depth == 3 {
+		return nil
+	}
+	defer func() {
+		switch v := recover(); {
+		case v == nil:
+		case v == any(errSuite) && r.rand.IntN(2) == 0:
+			err = errSuite // the caller recovers
+		default:
+			panic(v)
+		}
+	}()
+	if r.rand.IntN(4) == 0 {
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+	}
+	return r.RunInTx(ctx, func(ctx context.Context, tx any) error { return r.steps(ctx, cancel, tx, depth+1) })
+}
+
+// savepoint makes one by hand, writes, and perhaps rolls back to it.
+func (r *randomTransaction) savepoint(ctx context.Context, tx any, depth int) {
+	name := fmt.Sprintf("hand_%d_%d", depth, r.rand.IntN(3))
+	if r.Exec(ctx, tx, "SAVEPOINT "+name) != nil {
+		return
+	}
+	if id, err := r.Write(ctx, tx, r.event()); err == nil {
+		r.ids = append(r.ids, id)
+	}
+	switch r.rand.IntN(3) {
+	case 0:
+		_ = r.Exec(ctx, tx, "ROLLBACK TO SAVEPOINT "+name)
+	case 1:
+		_ = r.Exec(ctx, tx, "RELEASE SAVEPOINT "+name)
+	}
+}
+
+// sameEvents compares callbacks with events, whatever their order.
+func (s *adapterSuite) sameEvents(what string, got, want []string) {
+	s.t.Helper()
+	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+	if slices.Equal(got, want) {
+		return
+	}
+	difference := func(a, b []string) (only []string) {
+		for _, id := range a {
+			if _, found := slices.BinarySearch(b, id); !found {
+				only = append(only, id)
+			}
+		}
+		return only
+	}
+	missing, extra := difference(want, got), difference(got, want)
+	s.t.Errorf("%s ran for %d events; want %d: missing %v, too many %v", what, len(got), len(want), missing, extra)
+	for _, id := range missing {
+		if cause := s.calls.cause(id); errors.Is(cause, errSuite) || cause != nil {
+			s.t.Logf("%s was rolled back: %v", id, cause)
+		}
+	}
+}
