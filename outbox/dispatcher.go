@@ -69,6 +69,7 @@ type Dispatcher struct {
 	quit    chan struct{} // closed: no more events come, drain
 	abort   chan struct{} // closed: take nothing more
 	workers sync.WaitGroup
+	running atomic.Int32 // listeners
 	closing sync.Once
 	closed  chan struct{}
 	err     error // of Close, once closed is closed
@@ -234,6 +235,7 @@ func (d *Dispatcher) work(turn int) {
 			panic(r) // not the listener's: nothing here can make it good
 		}
 		if dl != nil { // Goexit
+			d.running.Add(-1)
 			d.decide(dl, Result{}, errors.New("the listener ended its goroutine (runtime.Goexit)"))
 			d.finish(dl)
 			go d.work(turn)
@@ -252,7 +254,9 @@ func (d *Dispatcher) work(turn int) {
 			continue
 		}
 		dl = next
+		d.running.Add(1)
 		d.deliver(d.listenerCtx, next)
+		d.running.Add(-1)
 		dl = nil
 		d.finish(next)
 	}

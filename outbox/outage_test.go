@@ -147,3 +147,40 @@ func TestAnOutcomeInHandIsNotDeliveredAgainWheneverItsRowIsClaimed(t *testing.T)
 		})
 	}
 }
+
+// refused is a store whose outcomes fail at once until the database is back.
+type refused struct {
+	*outboxtest.Store
+	back atomic.Bool
+}
+
+func (s *refused) memory() *outboxtest.Store { return s.Store }
+
+func (s *refused) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	if !s.back.Load() {
+		return nil, errors.New("connection refused")
+	}
+	return s.Store.Mark(ctx, db, outcome, marks)
+}
+
+// However long the database was away: what waits is stored soon after it is back.
+func TestOutcomesAreStoredWithinASecondOfTheDatabasesReturn(t *testing.T) {
+	t.Parallel()
+	for _, away := range []time.Duration{time.Second, time.Minute, 30 * time.Minute} {
+		t.Run(away.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &refused{Store: outboxtest.NewStore()}
+				e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{HotCapacity: 5000}}}, handled)
+				for _, id := range named("e", 3000) {
+					e.write(said(id))
+				}
+				time.Sleep(away)
+				store.back.Store(true)
+				time.Sleep(time.Second)
+				require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 3000}, statuses(store.Store))
+				require.NoError(t, e.Close(t.Context()))
+			})
+		})
+	}
+}

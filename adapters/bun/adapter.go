@@ -28,8 +28,8 @@ func AllowUnmanaged() Option { return sqltx.AllowUnmanaged() }
 
 // New makes the adapter of a db on a followed pool, from [sqltx.Open] or
 // [sqltx.Watch], and of the writer for that pool. It fails with a
-// [*outbox.FieldError] when one is nil or the pool is not followed, and with
-// [outbox.ErrForeignTransaction] when the writer is one for another pool.
+// [*outbox.FieldError] when one is nil, the pool is not followed, or the writer is
+// one for another pool.
 func New(db *bun.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	var pool *sql.DB
 	if db != nil {

@@ -48,7 +48,7 @@ func onSQLite(t *testing.T) fixture {
 func (f fixture) want(t *testing.T, ends ...string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(f.rec.Outcomes()) >= len(ends) }, 20*time.Second, time.Millisecond)
-	require.Equal(t, ends, f.rec.Outcomes())
+	require.ElementsMatch(t, ends, f.rec.Outcomes())
 }
 
 func TestNewRefuses(t *testing.T) {
@@ -59,7 +59,7 @@ func TestNewRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "db is nil")
 	require.ErrorContains(t, err, "writer is nil")
 	_, err = outboxbun.New(f.db, other.writer)
-	require.ErrorIs(t, err, outbox.ErrForeignTransaction)
+	require.ErrorContains(t, err, "another pool")
 	plain := f.pool.Via(t, nil)
 	writer, _ := adaptertest.WriterWithoutTable(t, plain.DB, "sqlite")
 	_, err = outboxbun.New(newBun(plain.DB, plain.Kind), writer)

@@ -33,8 +33,8 @@ func AllowUnmanaged() Option { return sqltx.AllowUnmanaged() }
 
 // New makes the adapter of a handle on a followed pool, from [sqltx.Open] or
 // [sqltx.Watch], or with the [Plugin], and of the writer for that pool. It fails
-// with a [*outbox.FieldError] when one is nil or the pool is not followed, and
-// with [outbox.ErrForeignTransaction] when the writer is one for another pool.
+// with a [*outbox.FieldError] when one is nil, the pool is not followed, or the
+// writer is one for another pool.
 func New(db *gorm.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	if err := check(db); err != nil {
 		return nil, err

@@ -37,8 +37,7 @@ func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true
 
 // New makes the adapter of a followed pool, from [Open], [OpenDB], [WrapConnector]
 // or [Watch], and of the writer for it. It fails with a [*outbox.FieldError] when
-// one is nil or the pool is not followed, and with [outbox.ErrForeignTransaction]
-// when the writer is one for another pool.
+// one is nil, the pool is not followed, or the writer is one for another pool.
 func New(db Beginner, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	a := &Adapter{writer: writer}
 	for _, opt := range opts {
@@ -67,8 +66,10 @@ func New(db Beginner, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 		return nil, err
 	}
 	if writer.Source() != a.source() {
-		return nil, fmt.Errorf("%w: the adapter was given a writer for another pool (%T) than its db: make the outbox with the same *sql.DB",
-			outbox.ErrForeignTransaction, writer.Source())
+		return nil, &outbox.FieldError{
+			Field:   "sqltx.New writer",
+			Problem: fmt.Sprintf("writes through another pool (%T) than db; give outbox.Config.DB the same *sql.DB as the adapter", writer.Source()),
+		}
 	}
 	a.connector.learn(dialectOf(a.connector, writer.Store()))
 	return a, nil

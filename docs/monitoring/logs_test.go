@@ -154,5 +154,5 @@ func TestTheTableOfLogKeysIsWhatIsUsedAndKeysAreConstants(t *testing.T) {
 		constants = append(constants, value)
 	}
 	require.ElementsMatch(t, used, documented)
-	require.ElementsMatch(t, append(constants, "callback", "outbox"), documented)
+	require.ElementsMatch(t, append(constants, "outbox"), documented)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"go.uber.org/fx"
-	"gorm.io/gorm"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/echomw"
@@ -25,7 +24,7 @@ func newApp(database fx.Option) *fx.App { // in main: newApp(…).Run()
 	return fx.New(
 		database, // provides *sql.DB, and *gorm.DB on it
 		outboxfx.Module, fx.Replace(outboxfx.Config{CreateSchema: true}),
-		outboxfx.AsBinding(newOrderListener), fx.Provide(newAdapter, newServer),
+		outboxfx.AsBinding(newOrderListener), fx.Provide(outboxgorm.New, newServer),
 		fx.Invoke(func(lc fx.Lifecycle, e *echo.Echo, app fx.Shutdowner) {
 			lc.Append(fx.StartStopHook(func() {
 				go func() {
@@ -37,10 +36,6 @@ func newApp(database fx.Option) *fx.App { // in main: newApp(…).Run()
 			}, e.Shutdown))
 		}),
 	)
-}
-
-func newAdapter(db *gorm.DB, w *outbox.Writer) (*outboxgorm.Adapter, error) {
-	return outboxgorm.New(db, w)
 }
 
 func newServer(a *outboxgorm.Adapter) *echo.Echo {

@@ -12,8 +12,6 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
-	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
-	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/samples/internal/database"
 )
 
@@ -43,12 +41,4 @@ func openGORM(pool *database.DB) (*gorm.DB, error) {
 		return nil, fmt.Errorf("creating the table of orders in %s: %w", pool.Where, err)
 	}
 	return db, nil
-}
-
-// newAdapter lets the outbox write in GORM's transactions.
-func newAdapter(db *gorm.DB, writer *outbox.Writer) (*outboxgorm.Adapter, error) {
-	if err := db.Use(outboxgorm.Plugin()); err != nil {
-		return nil, err
-	}
-	return outboxgorm.New(db, writer)
 }

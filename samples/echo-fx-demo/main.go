@@ -29,6 +29,7 @@ import (
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
 
+	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 )
 
@@ -51,12 +52,12 @@ func newApp(settings Settings, provider trace.TracerProvider, more ...fx.Option)
 	return fx.New(
 		fx.Supply(settings),
 		fx.Provide(
-			openDatabase,  // *sql.DB, which the outbox uses too
-			openGORM,      // *gorm.DB on it
-			newAdapter,    // writes events in GORM's transactions
-			newShop,       // the orders
-			newDeliveries, // what the listener received
-			newServer,     // the API
+			openDatabase,   // *sql.DB, which the outbox uses too
+			openGORM,       // *gorm.DB on it
+			outboxgorm.New, // writes events in GORM's transactions
+			newShop,        // the orders
+			newDeliveries,  // what the listener received
+			newServer,      // the API
 		),
 		observedOutbox(provider),
 		outboxfx.AsListener(newWarehouse, outboxfx.On(orderAggregate, orderPlacedEvent)),

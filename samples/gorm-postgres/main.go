@@ -25,6 +25,7 @@ import (
 	"gorm.io/gorm"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/echomw"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -51,7 +52,7 @@ type service struct {
 
 func newService(ctx context.Context, dsn string, mail mailer) (_ *service, err error) {
 	s := &service{}
-	if s.pool, err = sql.Open("pgx", dsn); err != nil {
+	if s.pool, err = sqltx.Open("pgx", dsn); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -70,7 +71,7 @@ func newService(ctx context.Context, dsn string, mail mailer) (_ *service, err e
 	if s.outbox, err = outbox.New(outbox.Config{DB: s.pool, Store: store, Mode: outbox.MultiNode{}}); err != nil {
 		return nil, err
 	}
-	if s.orders, err = newAdapter(db, s.outbox.Writer()); err != nil {
+	if s.orders, err = outboxgorm.New(db, s.outbox.Writer()); err != nil {
 		return nil, err
 	}
 	e := echo.New()
@@ -81,13 +82,6 @@ func newService(ctx context.Context, dsn string, mail mailer) (_ *service, err e
 	return s, s.outbox.Register(orderPlaced.Listen(func(ctx context.Context, order Order, env outbox.Envelope) error {
 		return mail(ctx, env.EventID, order) // an error is retried
 	}))
-}
-
-func newAdapter(db *gorm.DB, writer *outbox.Writer) (*outboxgorm.Adapter, error) {
-	if err := db.Use(outboxgorm.Plugin()); err != nil {
-		return nil, err
-	}
-	return outboxgorm.New(db, writer)
 }
 
 func (s *service) place(c echo.Context) error {

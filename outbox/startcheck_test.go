@@ -1,0 +1,36 @@
+package outbox_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// A service whose table is missing does not start, and says what to do.
+func TestStartChecksTheTable(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		store, err := sqlstore.Detect(t.Context(), db.DB)
+		require.NoError(t, err)
+		for name, mode := range map[string]outbox.Mode{
+			"single node": outbox.SingleNode{}, "many nodes": outbox.MultiNode{}, "ordered": outbox.Ordered{}, "writer only": outbox.WriterOnly{},
+		} {
+			ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: mode, Logger: quiet})
+			require.NoError(t, err)
+			err = ob.Start(t.Context())
+			for _, part := range []string{"outbox: starting: ", "outbox_event", "CreateSchema", "create-schema: true", "outbox/sqlstore/schema/"} {
+				require.ErrorContains(t, err, part, name)
+			}
+		}
+		ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Logger: quiet})
+		require.NoError(t, err)
+		require.Error(t, ob.Start(t.Context()))
+		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		require.NoError(t, ob.Start(t.Context()), "after it was mended")
+		require.NoError(t, ob.Close(t.Context()))
+	})
+}
