@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.uber.org/fx"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
 var typeOfError = reflect.TypeFor[error]()
@@ -33,7 +35,7 @@ func providePart[T any](m *module, tag string, g *given, fallback any) fx.Option
 		return fx.Error(fmt.Errorf("%s %w", where, err))
 	}
 	provider := adapt(ctor, func(made T, err error) (T, error) {
-		if err == nil && isNil(made) {
+		if err == nil && nilness.IsNil(made) {
 			err = errors.New("it is nil")
 		}
 		if err != nil {
@@ -123,10 +125,4 @@ func located(at, fn any, annotations ...fx.Annotation) any {
 func functionName(fn any) string {
 	name := runtime.FuncForPC(reflect.ValueOf(fn).Pointer()).Name()
 	return name[strings.LastIndex(name, "/")+1:]
-}
-
-// isNil is true for a nil interface and for one that holds a nil value.
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }

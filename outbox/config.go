@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
 // Config makes an [Outbox]. DB and Store are required; zero means the default
@@ -82,7 +84,7 @@ func (b *builder) validate() error {
 		}
 	}
 	for name, part := range map[string]any{"Registry": b.Registry, "Metrics": b.Metrics, "RetryPolicy": b.RetryPolicy, "Clock": b.Clock} {
-		if part != nil && isNil(part) {
+		if part != nil && nilness.IsNil(part) {
 			v.add(name, fmt.Sprintf("is a nil %T; leave it out for the default", part))
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// DefaultDeadLimit is how many dead letters Query returns when not told.
+// DefaultDeadLimit is how many dead letters Query returns by default.
 const DefaultDeadLimit = 100
 
-// replayBatch is how many dead letters ReplayAll replays at once when not told.
+// replayBatch is how many dead letters ReplayAll replays at once by default.
 const replayBatch = 500
 
-// DeadLetters looks at events that were given up and brings them back. It is
+// DeadLetters lists events that were given up and replays them. It is
 // safe for concurrent use, and works whether or not the outbox runs.
 type DeadLetters struct {
 	db     DB

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
 // DispatcherConfig makes a [Dispatcher] by hand; [New] does it for most users.
@@ -88,7 +90,7 @@ const (
 func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	v := validator{what: "DispatcherConfig"}
 	requireStore(&v, cfg.DB, cfg.Store)
-	if isNil(cfg.Registry) {
+	if nilness.IsNil(cfg.Registry) {
 		v.add("Registry", "is required; make one with outbox.NewRegistry")
 	}
 	options := validator{what: "DispatchOptions"}
@@ -106,7 +108,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		retry: cfg.RetryPolicy, metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
 	}
-	if isNil(d.retry) {
+	if nilness.IsNil(d.retry) {
 		d.retry = ExponentialBackoff(0, 0)
 	}
 	if cfg.OnDone == Delete {
@@ -298,10 +300,10 @@ func (d *Dispatcher) letGo(ds ...*delivery) {
 }
 
 func requireStore(v *validator, db DB, store Store) {
-	if isNil(db) {
+	if nilness.IsNil(db) {
 		v.add("DB", "is required: a *sql.DB, or what embeds one")
 	}
-	if isNil(store) {
+	if nilness.IsNil(store) {
 		v.add("Store", "is required; take one from package sqlstore")
 		return
 	}

@@ -15,7 +15,7 @@ type pending struct {
 // reserve keeps the poller's hands off the events of an open transaction: on
 // this node through the tracker, on others through a lease. What the hot queue
 // has no room for is left to the poller from the start. A lease is for the whole
-// write: a part of it could not be told from the rest.
+// write: a lease cannot cover a part of it.
 func (d *Dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -41,8 +41,8 @@ func (p *pending) isDue(env *Envelope) bool { return !env.AvailableAt.After(p.du
 // unreserve lets go of the events of a transaction that was rolled back.
 func (d *Dispatcher) unreserve(p *pending) { d.track.unreserve(p.ds) }
 
-// doubt lets go of the events of a transaction of which nobody knows whether it
-// was committed, so that any node takes those that were.
+// doubt lets go of the events of a transaction that may or may not have been
+// committed, so that any node takes those that were.
 func (d *Dispatcher) doubt(p *pending) {
 	d.track.unreserve(p.ds)
 	if p.lease != "" {
@@ -116,14 +116,14 @@ func (d *Dispatcher) promote(dl *delivery) bool {
 	return false
 }
 
-// wakePoller tells the poller that there is something to read now.
+// wakePoller makes the poller read now.
 func (d *Dispatcher) wakePoller() {
 	if p := d.poller.Load(); p != nil {
 		p.Wake()
 	}
 }
 
-// dueAt tells the poller of a time at which an event becomes due.
+// dueAt gives the poller a time at which an event becomes due.
 func (d *Dispatcher) dueAt(t time.Time) {
 	if p := d.poller.Load(); p != nil {
 		p.DueAt(t)
@@ -134,7 +134,7 @@ func (d *Dispatcher) dueAt(t time.Time) {
 // an event is dropped, and, for workers that hang, with each cycle of the poller.
 func (d *Dispatcher) tellDepths() { d.metrics.QueueDepths(d.depths()) }
 
-// bind tells the dispatcher of its poller, which reads so many rows at once.
+// bind connects the poller, which reads batch rows at once.
 func (d *Dispatcher) bind(p *Poller, batch int) {
 	d.poller.Store(p)
 	d.lowWater = cap(d.cold) - wantedRoom(batch, cap(d.cold))

@@ -19,7 +19,7 @@
 //	poller:       due rows ── cold queue ──▶                 (DONE, RETRY, DEAD)
 //
 // The hot path hands an event to a worker the moment its transaction is known to
-// have committed. The [Poller] brings what the hot path missed: events of a
+// have committed. The [Poller] delivers what the hot path missed: events of a
 // process that died, a full queue, delays, retries. Workers take two hot events
 // to one cold one. The completer stores outcomes in batches.
 //

@@ -65,7 +65,7 @@ type RetryError struct {
 	Err   error
 }
 
-// Error tells the delay and the cause.
+// Error is the cause and the delay.
 func (e *RetryError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("retry after %s", e.Delay)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
 // Interceptor is middleware around every delivery, for what concerns many
@@ -67,7 +69,7 @@ func chain(interceptors []Interceptor, routes ListenerRegistry) (Listener, error
 			continue
 		}
 		l := interceptors[i](next)
-		if isNil(l) {
+		if nilness.IsNil(l) {
 			v.add(fmt.Sprintf("Interceptors[%d]", i), "returned no listener")
 			continue
 		}

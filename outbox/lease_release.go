@@ -18,7 +18,7 @@ const (
 )
 
 // leaseReleaser gives leases back: of events that no listener had, and of events
-// of which nobody knows whether they were committed. For those the server may
+// that may or may not have been committed. For those the server may
 // still be at the COMMIT, so that there is no row to release yet. What does not
 // take effect is tried again, after 10 ms, 100 ms, 1 s, and then ever more
 // rarely for as long as the lease lasts. A release that is repeated, or carried

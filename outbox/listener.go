@@ -3,7 +3,8 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"reflect"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
 // Listener gets the events of one (aggregate type, event type). It is called
@@ -52,7 +53,7 @@ func (b Binding) Validate() error {
 	if b.EventType == "" {
 		v.add("EventType", "is required")
 	}
-	if isNil(b.Listener) {
+	if nilness.IsNil(b.Listener) {
 		v.add("Listener", fmt.Sprintf("is nil (for %s/%s)", b.AggregateType, b.EventType))
 	}
 	return v.err()
@@ -63,17 +64,4 @@ func orGlobal(a AggregateType) AggregateType {
 		return Global
 	}
 	return a
-}
-
-// isNil is true for a nil interface and for one that holds a nil value.
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Chan, reflect.Slice, reflect.Interface:
-		return r.IsNil()
-	default:
-		return false
-	}
 }

@@ -47,7 +47,7 @@ func (l *loop) start(ctx context.Context) error {
 	return nil
 }
 
-// closeGrace is how long close waits for a body that was told to end when the
+// closeGrace is how long close waits for a body that has to end when the
 // caller's time is up already: ending takes a moment all the same.
 const closeGrace = time.Second
 

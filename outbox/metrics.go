@@ -15,9 +15,9 @@ type EventKind struct {
 type Metrics interface {
 	// HotEnqueued: an event went into the hot queue after its commit.
 	HotEnqueued(kind EventKind)
-	// HotDropped: the hot queue was full; the poller brings the event.
+	// HotDropped: the hot queue was full; the poller delivers the event.
 	HotDropped(kind EventKind)
-	// HotSkippedDelayed: the event is delayed; the poller brings it in time.
+	// HotSkippedDelayed: the event is delayed; the poller delivers it in time.
 	HotSkippedDelayed(kind EventKind)
 	// ColdEnqueued: the poller brought the event.
 	ColdEnqueued(kind EventKind)
@@ -37,7 +37,7 @@ type Metrics interface {
 
 	// ListenerRan: interceptors and listener took this long.
 	ListenerRan(kind EventKind, d time.Duration)
-	// QueueDepths: how many events wait in each queue. It is told with each batch
+	// QueueDepths: how many events wait in each queue. It is reported with each batch
 	// of outcomes and with each cycle of the poller.
 	QueueDepths(hot, cold int)
 	// OldestLag: how long the oldest due event of the last poll has been due;

@@ -103,7 +103,7 @@ type DispatchOptions struct {
 	// [MaxWorkers].
 	Workers int
 	// HotCapacity is how many committed events wait for a worker. When it is
-	// full the poller brings further ones. Under [MultiNode] their rows are
+	// full the poller delivers further ones. Under [MultiNode] their rows are
 	// leased meanwhile, and each claim reads past leased rows: see ColdCapacity.
 	// Defaults to 1000; at most [MaxQueueCapacity].
 	HotCapacity int

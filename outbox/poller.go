@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
@@ -78,7 +79,7 @@ type Poller struct {
 func NewPoller(cfg PollerConfig) (*Poller, error) {
 	v := validator{what: "PollerConfig"}
 	requireStore(&v, cfg.DB, cfg.Store)
-	if isNil(cfg.Handler) {
+	if nilness.IsNil(cfg.Handler) {
 		v.add("Handler", "is required; a *outbox.Dispatcher is one")
 	}
 	options := validator{what: "PollOptions"}
@@ -130,11 +131,11 @@ func (p *Poller) begin(died bool) {
 // Wake makes the poller look now.
 func (p *Poller) Wake() { p.agenda.wake() }
 
-// DueAt tells the poller that an event becomes due at t.
+// DueAt makes the poller look at t, when an event becomes due.
 func (p *Poller) DueAt(t time.Time) { p.agenda.dueAt(t) }
 
 // LookAgain makes the poller look in 10 ms, 100 ms and 1 s, for events of a
-// transaction whose end nobody tells.
+// transaction that the outbox does not see end.
 func (p *Poller) LookAgain() { p.agenda.lookAgain(p.clock.Now()) }
 
 // Poll runs one cycle now: it hands over what is due, as far as the handler has

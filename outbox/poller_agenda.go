@@ -6,7 +6,7 @@ import (
 )
 
 // agenda is when the poller has to look, beside its interval. It keeps a fixed
-// number of times, whatever it is told.
+// number of times, however many it is given.
 type agenda struct {
 	woken   chan struct{} // a token: look now
 	changed chan struct{} // a token: there is an earlier time on the agenda
@@ -16,7 +16,7 @@ type agenda struct {
 	looks [len(lookDelays)]look
 }
 
-// lookDelays are when to look for rows of transactions whose end nobody tells.
+// lookDelays are when to look for rows of transactions that the outbox does not see end.
 var lookDelays = [...]time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}
 
 // look is one of those: the next time, and the latest call that asked for it.
@@ -50,7 +50,7 @@ func (a *agenda) note(t time.Time) bool {
 	return true
 }
 
-// dueAt notes a time and lets the poller set its timer anew.
+// dueAt notes a time and makes the poller set its timer again.
 func (a *agenda) dueAt(t time.Time) {
 	if a.note(t) {
 		signal(a.changed)

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
 // WriterConfig makes a [Writer] by hand; [New] does it for most users.
@@ -21,7 +23,7 @@ type WriterConfig struct {
 	Hooks []WriterHook
 	// Dispatcher delivers on the hot path after the commit. Nil: no hot path.
 	Dispatcher *Dispatcher
-	// Poller is told when to look for events that the hot path does not carry.
+	// Poller looks for the events that the hot path does not carry.
 	// May be nil.
 	Poller *Poller
 	// Metrics defaults to none, Logger to slog.Default(), Clock to the system's.
@@ -49,11 +51,11 @@ type Writer struct {
 // NewWriter makes a writer. It reports every missing field at once.
 func NewWriter(cfg WriterConfig) (*Writer, error) {
 	v := validator{what: "WriterConfig"}
-	if isNil(cfg.Store) {
+	if nilness.IsNil(cfg.Store) {
 		v.add("Store", "is required; take one from package sqlstore")
 	}
 	switch {
-	case isNil(cfg.Source):
+	case nilness.IsNil(cfg.Source):
 		v.add("Source", "is required: the *sql.DB that transactions are begun on")
 	case !reflect.TypeOf(cfg.Source).Comparable():
 		v.add("Source", fmt.Sprintf("is a %T, which cannot be compared; give a pointer", cfg.Source))
@@ -115,7 +117,7 @@ func (w *Writer) ambient(ctx context.Context) (TxScope, error) {
 
 // WriteScope is WriteAll in a scope that the caller, an adapter, has found.
 func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope) ([]string, error) {
-	if isNil(scope) {
+	if nilness.IsNil(scope) {
 		return nil, ErrNoTransaction
 	}
 	if scope.Source() != w.source {
@@ -142,12 +144,12 @@ func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope)
 	return eventIDs(sealed), nil
 }
 
-// WriteUnmanaged writes events through a transaction whose end nobody will
-// tell. The poller delivers them; it looks again after 10 ms, 100 ms and 1 s.
+// WriteUnmanaged writes events through a transaction that the outbox does
+// not see end. The poller delivers them; it looks again after 10 ms, 100 ms and 1 s.
 // AfterCommit and AfterRollback hooks do not run. Adapters call it where their
 // AllowUnmanaged option permits.
 func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope) ([]string, error) {
-	if isNil(tx) {
+	if nilness.IsNil(tx) {
 		return nil, ErrNoTransaction
 	}
 	sealed, _, err := w.prepare(ctx, envs)

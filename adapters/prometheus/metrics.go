@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -50,7 +50,7 @@ var (
 // another outbox: a shared gauge would tell the truth about neither. Options
 // that cannot be are an [outbox.FieldError].
 func New(registerer prometheus.Registerer, opts ...Option) (*Metrics, error) {
-	if isNil(registerer) {
+	if nilness.IsNil(registerer) {
 		return nil, &outbox.FieldError{Field: "New.registerer", Problem: "is nil; prometheus.DefaultRegisterer is the usual one"}
 	}
 	o, err := newOptions(opts)
@@ -187,18 +187,5 @@ func (c *collection) Describe(ch chan<- *prometheus.Desc) {
 func (c *collection) Collect(ch chan<- prometheus.Metric) {
 	for _, part := range c.parts {
 		part.Collect(ch)
-	}
-}
-
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	r := reflect.ValueOf(v)
-	switch r.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Interface, reflect.Slice, reflect.Chan:
-		return r.IsNil()
-	default:
-		return false
 	}
 }

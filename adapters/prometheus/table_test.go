@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/adapters/prometheus"
+	outboxprom "github.com/outboxkit/outbox-go/adapters/prometheus"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

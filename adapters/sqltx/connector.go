@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -27,7 +28,7 @@ func WrapConnector(inner driver.Connector) driver.Connector {
 		return c
 	}
 	c := &connector{inner: inner, open: make(map[*sql.Tx]*transaction)}
-	if !isNil(inner) {
+	if !nilness.IsNil(inner) {
 		c.silent = silentDriver(inner)
 		c.learn(driverDialect(inner))
 	}
@@ -48,7 +49,7 @@ type connector struct {
 
 // Connect wraps a connection of the inner connector.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	if isNil(c.inner) {
+	if nilness.IsNil(c.inner) {
 		return nil, &outbox.FieldError{Field: "sqltx.WrapConnector connector", Problem: "is nil"}
 	}
 	inner, err := c.inner.Connect(ctx)
@@ -60,7 +61,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 
 // Driver is the inner one: code asserts its type.
 func (c *connector) Driver() driver.Driver {
-	if isNil(c.inner) {
+	if nilness.IsNil(c.inner) {
 		return nil
 	}
 	return c.inner.Driver()
@@ -120,12 +121,4 @@ func connectorOf(pool *sql.DB) *connector {
 		return nil
 	}
 	return (*connector)(field.Elem().UnsafePointer())
-}
-
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	value := reflect.ValueOf(v)
-	return value.Kind() == reflect.Pointer && value.IsNil()
 }

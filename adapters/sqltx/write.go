@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -48,7 +49,7 @@ func (a *Adapter) WriteAll(ctx context.Context, tx AnyTx, envs []outbox.Envelope
 // find finds the transaction among those that were asked for, or asks its
 // connection.
 func (a *Adapter) find(ctx context.Context, tx AnyTx) (*transaction, error) {
-	if isNil(tx) {
+	if nilness.IsNil(tx) {
 		return nil, fmt.Errorf("%w: the transaction is nil (%T)", outbox.ErrNoTransaction, tx)
 	}
 	asked := innermost(tx)

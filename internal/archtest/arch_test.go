@@ -62,7 +62,7 @@ var rules = []rule{
 		func(own string) bool { return inside(own, "outbox") },
 		func(_, dep string, standard bool) bool {
 			own, isOurs := ours(dep)
-			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal/txscope") && !inside(own, "internal/sqlerr"))
+			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal/txscope") && !inside(own, "internal/sqlerr") && !inside(own, "internal/nilness"))
 		},
 	},
 	{
