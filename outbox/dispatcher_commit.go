@@ -64,6 +64,7 @@ func (d *Dispatcher) committed(p *pending) {
 		case !p.isDue(env):
 			d.metrics.HotSkippedDelayed(kindOf(env))
 			d.dueAt(env.AvailableAt)
+		case len(left) == 0 && d.waits(): // the process that holds the table delivers it
 		case len(left) == 0:
 			d.metrics.HotDropped(kindOf(env))
 			late++
@@ -82,13 +83,13 @@ func (d *Dispatcher) committed(p *pending) {
 	}
 	d.track.unreserve(p.ds)
 	d.releaser.release(p.leases(dropped))
-	if d.holder != nil && d.holder.standby.Load() {
-		return // as it should be
-	}
 	d.tellDepths()
 	d.drops.add(len(dropped) + late)
 	d.wakePoller()
 }
+
+// waits reports whether this process is a standby.
+func (d *Dispatcher) waits() bool { return d.holder != nil && d.holder.standby.Load() }
 
 // leases are those of the rows of some of the deliveries.
 func (p *pending) leases(ds []delivery) []Lease {

@@ -62,19 +62,24 @@ func claimContext(ctx, limited context.Context) (context.Context, context.Cancel
 func (p *Poller) claimSuspects(ctx context.Context, limit int) (b Batch, lease string, err error) {
 	died := p.died.Load()
 	q := PollQuery{Now: *died, Limit: limit, LockTimeout: p.lockTimeout()}
-	err = p.statement(ctx, func(ctx context.Context) (err error) {
-		b, err = p.store.Poll(ctx, p.db, q)
-		return err
-	})
-	if err != nil {
-		return Batch{}, "", fmt.Errorf("outbox: polling due events: %w", err)
-	}
-	ids := slices.Concat(eventIDs(b.Envelopes), b.Expired)
-	for _, row := range b.Undecodable {
-		ids = append(ids, row.EventID)
-	}
-	if b.Len() < limit {
-		p.died.CompareAndSwap(died, nil) // these are the last
+	var ids []string
+	for len(ids) == 0 { // what this process has in hand is passed over
+		err = p.statement(ctx, func(ctx context.Context) (err error) {
+			b, err = p.store.Poll(ctx, p.db, q)
+			return err
+		})
+		if err != nil {
+			return Batch{}, "", fmt.Errorf("outbox: polling due events: %w", err)
+		}
+		for _, row := range b.Undecodable {
+			ids = append(ids, row.EventID)
+		}
+		ids = slices.DeleteFunc(slices.Concat(ids, eventIDs(b.Envelopes), b.Expired), p.dispatcher.track.holds)
+		if b.Len() < limit {
+			p.died.CompareAndSwap(died, nil) // these are the last
+			break
+		}
+		q.After = b.Next
 	}
 	return p.claimThese(ctx, *died, ids, true)
 }
