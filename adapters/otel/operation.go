@@ -73,7 +73,7 @@ func (op *operation) kindOfSpan(kind outbox.EventKind) *kindOfSpan {
 
 // event are the attributes of one event, for a span that is recorded. As in logs,
 // there is no payload, header or tenant. The SDK needs a third less for eight
-// attributes than for nine, so a first attempt has no attribute.
+// attributes than for nine, so a first attempt has no attempt attribute.
 func (k *kindOfSpan) event(env *outbox.Envelope) []attribute.KeyValue {
 	attrs := append(make([]attribute.KeyValue, 0, 4), k.types[0], k.types[1], semconv.MessagingMessageID(text(env.EventID)))
 	if env.AggregateID != "" {
