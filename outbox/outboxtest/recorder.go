@@ -49,7 +49,8 @@ type Answer struct {
 // NewRecorder makes an empty recorder.
 func NewRecorder() *Recorder { return &Recorder{changed: make(chan struct{})} }
 
-// Hook records every write, commit and rollback of the writers that have it.
+// Hook records every write, commit and rollback of the writers that have it: put
+// it into outbox.Config.Hooks.
 func (r *Recorder) Hook() outbox.WriterHook {
 	return outbox.WriterHook{
 		AfterWrite: func(_ context.Context, envs []outbox.Envelope) {
