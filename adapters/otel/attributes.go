@@ -7,7 +7,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// The attributes that the semantic conventions have no name for.
+// The attributes for which the semantic conventions have no name.
 const (
 	aggregateTypeKey = attribute.Key("outbox.aggregate.type")
 	aggregateIDKey   = attribute.Key("outbox.aggregate.id")
@@ -16,12 +16,12 @@ const (
 	outcomeKey       = attribute.Key("outbox.outcome")
 )
 
-// system is the value of messaging.system. The conventions ask for the name of
-// the messaging system as its users know it when they list none.
+// system is the value of messaging.system. For a system that the conventions do
+// not list, they ask for its usual name.
 var system = semconv.MessagingSystemKey.String("outbox")
 
-// destination is what finds an event's listener: its two types. The aggregate
-// type that says nothing is left out.
+// destination is the pair of types that selects an event's listener. An empty
+// aggregate type is left out.
 func destination(kind outbox.EventKind) string {
 	if kind.AggregateType == outbox.Global || kind.AggregateType == "" {
 		return string(kind.EventType)

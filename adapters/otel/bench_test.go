@@ -43,7 +43,7 @@ func setups() []struct {
 	}
 }
 
-// BenchmarkWrite is what the hook adds to the write of one event.
+// BenchmarkWrite measures the hook's share of writing one event.
 func BenchmarkWrite(b *testing.B) {
 	for _, s := range setups() {
 		b.Run(s.name, func(b *testing.B) { benchmarkWrite(b, s.provider) })
@@ -70,7 +70,7 @@ func benchmarkWrite(b *testing.B, p trace.TracerProvider, opts ...outboxotel.Opt
 	}
 }
 
-// BenchmarkDelivery is what the interceptor adds to the delivery of one event.
+// BenchmarkDelivery measures the interceptor's share of delivering one event.
 func BenchmarkDelivery(b *testing.B) {
 	untraced := event()
 	written := event()
@@ -97,8 +97,8 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 }
 
-// BenchmarkSDK is what a span like that of a delivery costs without any of ours:
-// as many attributes, half of them from the beginning, and a link.
+// BenchmarkSDK measures the SDK alone, with a span like a delivery's: as many
+// attributes, half of them from the start, and a link.
 func BenchmarkSDK(b *testing.B) {
 	producer := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}})
 	var attrs []attribute.KeyValue
@@ -122,7 +122,7 @@ func BenchmarkSDK(b *testing.B) {
 	}
 }
 
-// BenchmarkMetrics is what the figures of one event of the hot path cost.
+// BenchmarkMetrics measures the metrics of one event on the hot path.
 func BenchmarkMetrics(b *testing.B) {
 	for name, opts := range map[string][]outboxotel.MetricsOption{
 		"not configured": nil,
@@ -149,7 +149,7 @@ func hotEvent(m *outboxotel.Metrics) {
 	m.QueueDepths(1, 0)
 }
 
-func TestCountingAllocatesNothing(t *testing.T) { // not parallel: allocations are the process's
+func TestCountingAllocatesNothing(t *testing.T) { // not parallel: allocations are counted per process
 	for _, opts := range [][]outboxotel.MetricsOption{nil, {outboxotel.WithEventKinds(1)}} {
 		m, err := outboxotel.NewMetrics(append(opts, outboxotel.WithMeterProvider(newMeters(t)))...)
 		require.NoError(t, err)

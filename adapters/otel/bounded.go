@@ -18,7 +18,7 @@ type bounded[V any] struct {
 	mu    sync.Mutex // held while known is replaced
 }
 
-// of is what is kept for the kind; false when it came when there was no room.
+// of returns what is kept for the kind; false if there was no room for it.
 func (b *bounded[V]) of(kind outbox.EventKind) (v V, ok bool) {
 	known := b.load()
 	if v, ok = known[kind]; ok || len(known) >= b.limit {

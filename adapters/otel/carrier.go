@@ -11,7 +11,7 @@ import (
 )
 
 // maxInjected is how many bytes the injected headers may have in all. The W3C
-// formats stay below it; the limit is for others.
+// formats stay below it; the limit concerns other formats.
 const maxInjected = 16 << 10
 
 // header is a key and its value.
@@ -53,9 +53,8 @@ func (in *injection) Keys() []string {
 	return keys
 }
 
-// check says why the outbox would not take these as headers. One that it would
-// refuse costs them all, for a part of a trace context means something else than
-// the whole.
+// check says why the outbox would reject these headers. One invalid header drops
+// all, because part of a trace context means something else than the whole.
 func (in injection) check() error {
 	size := 0
 	for _, h := range in {
@@ -72,8 +71,8 @@ func (in injection) check() error {
 
 func clean(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// inject is what the propagator wants to put into headers; nothing when the
-// outbox would refuse it.
+// inject returns the propagator's headers, or none if the outbox would reject
+// them.
 func (t *tracing) inject(ctx context.Context) injection {
 	defer t.shield("injecting a trace context")
 	in := make(injection, 0, 3)
@@ -85,9 +84,9 @@ func (t *tracing) inject(ctx context.Context) injection {
 	return in
 }
 
-// withInjected is a copy of the headers with the trace context. What the
-// propagator wrote there earlier is dropped, also where it now writes nothing:
-// a tracestate belongs to its own traceparent.
+// withInjected is a copy of the headers with the trace context. Earlier headers of
+// the propagator are dropped, even those that it does not write again: a
+// tracestate belongs to its own traceparent.
 func (t *tracing) withInjected(headers map[string]string, in injection) map[string]string {
 	merged := make(map[string]string, len(headers)+len(in))
 	for key, value := range headers {
@@ -111,9 +110,9 @@ func (t *tracing) carries(headers map[string]string) bool {
 	return false
 }
 
-// extract is the context of a delivery: ctx with what the headers hold. With
-// WithChildOf that includes the span that wrote the event; without, it is
-// returned by itself, to be linked to, and the context keeps the span it had.
+// extract returns the context of a delivery: ctx with the values of the headers.
+// With WithChildOf that includes the span that wrote the event; without, that span
+// is returned separately, for a link, and the context keeps its own span.
 func (t *tracing) extract(ctx context.Context, headers map[string]string) (extracted context.Context, producer trace.SpanContext) {
 	extracted = ctx
 	if len(headers) == 0 {
@@ -133,8 +132,8 @@ func (t *tracing) extract(ctx context.Context, headers map[string]string) (extra
 	return trace.ContextWithSpan(remote, trace.SpanFromContext(ctx)), producer
 }
 
-// other is the span, unless it is ctx's own: where the headers named none, or
-// somebody further out has begun that one.
+// other is the span, unless it is ctx's own: then the headers named none, or an
+// outer interceptor began it.
 func other(ctx context.Context, sc trace.SpanContext) trace.SpanContext {
 	if sc.Equal(trace.SpanContextFromContext(ctx)) {
 		return trace.SpanContext{}

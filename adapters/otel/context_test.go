@@ -88,7 +88,7 @@ func TestHeadersThatAreNoTraceContextAreIgnored(t *testing.T) {
 	}
 }
 
-// sampler drops events of one destination, by what it is told when a span begins.
+// sampler drops the spans of one destination, by their attributes at the start.
 type sampler struct{ drop string }
 
 func (s sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
@@ -151,7 +151,7 @@ func TestPayloadHeadersAndTenantStayOutOfTraces(t *testing.T) {
 
 func TestEventTypesMadeAtRunTimeHaveTheirOwnSpans(t *testing.T) {
 	t.Parallel()
-	const made = 1100 // more than are kept
+	const made = 1100 // more than the limit
 	spans := newRecording(t)
 	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(succeed))
 	for range 2 {

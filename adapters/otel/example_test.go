@@ -97,7 +97,7 @@ func Example() {
 	// one trace: true
 }
 
-// Without an option the delivery is a trace of its own, with a link.
+// Without an option the delivery has its own trace, with a link.
 func ExampleInterceptor() {
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))

@@ -11,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// failure is the type and the text of what went wrong with a delivery.
+// failure is the type and the text of a delivery's error.
 func failure(res outbox.Result, err error) (typ, description string) {
 	if err == nil {
 		reason, _ := res.Dead()
@@ -20,8 +20,8 @@ func failure(res outbox.Result, err error) (typ, description string) {
 	return errorType(err), text(err.Error())
 }
 
-// errorType is a value of error.type: few values, which say what failed. Errors
-// of the outbox that only carry another one are looked through.
+// errorType is a value of error.type, of low cardinality. Errors of the outbox
+// that only wrap another error are unwrapped.
 func errorType(err error) string {
 	var panicked *outbox.PanicError
 	switch {
@@ -41,8 +41,8 @@ func errorType(err error) string {
 	return text(semconv.ErrorType(err).Value.AsString())
 }
 
-// sound is err, or what stands for it when its methods panic. The engine sees to
-// that already; a chain that somebody else built may not.
+// sound is err, or a replacement if its methods panic. The engine does this
+// already; a chain built by other code may not.
 func sound(err error) (sure error) {
 	if err == nil {
 		return nil
@@ -57,8 +57,8 @@ func sound(err error) (sure error) {
 	return err
 }
 
-// text is a string as exporters take it, no longer than what the outbox stores
-// of an error.
+// text is a string that exporters accept, no longer than the error text that the
+// outbox stores.
 func text(s string) string {
 	const limit = outbox.MaxErrorLength
 	s = strings.ToValidUTF8(s, "\uFFFD")

@@ -26,7 +26,7 @@ const (
 	placed outbox.EventType     = "order.placed"
 )
 
-// recording is an SDK that keeps the spans that have ended.
+// recording is an SDK that keeps ended spans.
 type recording struct {
 	*sdktrace.TracerProvider
 	exporter *tracetest.InMemoryExporter
@@ -60,7 +60,7 @@ func (r *recording) wait(t *testing.T, name string, n int) tracetest.SpanStubs {
 	return spans
 }
 
-// start begins a span as a server's middleware would.
+// start begins a span like a server's middleware.
 func (r *recording) start(ctx context.Context, name string) (context.Context, trace.Span) {
 	return r.Tracer("test").Start(ctx, name)
 }
@@ -101,14 +101,14 @@ func openDB(t *testing.T) *testdb.DB {
 	return nil
 }
 
-// app is an outbox that runs, and the adapter that writes into it.
+// app is a running outbox and the adapter that writes into it.
 type app struct {
 	*outbox.Outbox
 	db      *sql.DB
 	adapter *sqltx.Adapter
 }
 
-// configure fills what the tests have in common into a config.
+// configure sets the config fields that the tests share.
 func configure(db *sql.DB, cfg outbox.Config) outbox.Config {
 	cfg.DB, cfg.Store = db, sqlstore.SQLite()
 	if cfg.Mode == nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Hook puts the context of the active span, and the baggage beside it, into the
-// headers of what is written, for [Interceptor] to find. Without an active span
-// it adds nothing. Headers of the propagator that an event already has, as when
-// it was given the headers of another event, are replaced; no others are
-// touched. Give it last, so that it sees what other hooks leave.
+// Hook puts the context of the active span, with the baggage, into the headers of
+// written events, for [Interceptor]. Without an active span it adds nothing. It
+// replaces the propagator's headers that an event already has, for example copied
+// from another event, and no others. Give it last, so that it sees the changes of
+// other hooks.
 //
-// Tracing never fails a write. A trace context that the outbox would refuse as
-// headers, or that is longer than 16 KiB, is left out; OpenTelemetry's error
-// handler is told the first time.
+// Tracing never fails a write. A trace context that is not valid as headers, or is
+// longer than 16 KiB, is left out; OpenTelemetry's error handler gets the first
+// such error.
 func Hook(opts ...Option) outbox.WriterHook {
 	t := newTracing(opts)
 	return outbox.WriterHook{BeforeWrite: t.beforeWrite}
@@ -57,7 +57,7 @@ func headersSize(headers map[string]string) (size int) {
 	return size
 }
 
-// startWrite starts the span of a write. A batch of several kinds has no one
+// startWrite starts the span of a write. A batch of several kinds has no single
 // destination.
 func (t *tracing) startWrite(ctx context.Context, envs []outbox.Envelope) (started context.Context, span trace.Span) {
 	op := t.writing

@@ -28,7 +28,7 @@ func remoteContext(t *testing.T) context.Context {
 
 const remoteParent = "00-01000000000000000000000000000000-0200000000000000-01"
 
-// before runs the hook as a writer does.
+// before runs the hook like a writer.
 func before(ctx context.Context, t *testing.T, envs []outbox.Envelope, opts ...outboxotel.Option) []outbox.Envelope {
 	t.Helper()
 	envs, err := outboxotel.Hook(opts...).BeforeWrite(ctx, envs)
@@ -74,7 +74,7 @@ func TestWithoutAnActiveSpanNothingIsAdded(t *testing.T) {
 	id = a.write(baggage.ContextWithBaggage(t.Context(), bag), t, event())[0]
 	require.Empty(t, a.headers(t, id), "baggage travels with a trace")
 
-	// Somebody who passes another event's headers on by hand is left alone.
+	// Headers that were copied from another event by hand are not changed.
 	forwarded := map[string]string{"traceparent": remoteParent, "tracestate": "vendor=1"}
 	require.Equal(t, forwarded, before(t.Context(), t, withHeaders(forwarded))[0].Headers)
 }
@@ -111,7 +111,7 @@ func TestEnvelopesThatShareAMapGetOneEach(t *testing.T) {
 	require.Equal(t, map[string]string{"mine": "kept"}, shared)
 }
 
-// format is a propagator of a user's own.
+// format is a user's own propagator.
 type format struct {
 	fields []string
 	inject func(carrier propagation.TextMapCarrier)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The package depends on the API alone, so that it works with any SDK.
+// The package depends only on the API, so that it works with any SDK.
 func TestNoSDKIsImported(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")

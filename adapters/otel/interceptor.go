@@ -14,10 +14,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Interceptor makes a span of each delivery, each attempt its own, linked to the
-// span that wrote the event, and hands the listener a context with the span and
-// with the baggage of the write. Give it first, so that the span holds the other
-// interceptors too.
+// Interceptor creates a span for each attempt to deliver an event, linked to the
+// span that wrote it. The listener's context has the span and the baggage of the
+// write. Give it first, so that the span includes the other interceptors.
 func Interceptor(opts ...Option) outbox.Interceptor {
 	t := newTracing(opts)
 	return func(next outbox.Listener) outbox.Listener {
@@ -39,8 +38,8 @@ func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox
 			t.finish(ctx, span, env, res, err)
 			return
 		}
-		// The engine turns a panic into an error before it gets here; this is
-		// for chains that somebody built by hand, and for runtime.Goexit.
+		// The engine turns a panic into an error before it gets here; this handles
+		// chains built by hand, and runtime.Goexit.
 		r := recover()
 		if r == nil {
 			t.finish(ctx, span, env, res, errGoexit)
@@ -56,8 +55,8 @@ func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox
 
 var errGoexit = errors.New("the listener ended its goroutine")
 
-// startDelivery starts the span. The parent is the one that ctx carries, if any:
-// the producer's span is only when that was asked for.
+// startDelivery starts the span. The parent is the span in ctx, if any; that is
+// the producer's only with WithChildOf.
 func (t *tracing) startDelivery(ctx context.Context, env *outbox.Envelope) (started context.Context, span trace.Span, recording bool) {
 	ctx, producer := t.extract(ctx, env.Headers)
 	op := t.delivering
@@ -73,7 +72,7 @@ func (t *tracing) startDelivery(ctx context.Context, env *outbox.Envelope) (star
 	return started, span, recording
 }
 
-// finish says on the span what became of the delivery, and ends it.
+// finish records the outcome on the span and ends it.
 func (t *tracing) finish(ctx context.Context, span trace.Span, env *outbox.Envelope, res outbox.Result, err error) {
 	t.describe(ctx, span, env, res, err)
 	t.end(span)
@@ -99,9 +98,9 @@ func (t *tracing) describe(ctx context.Context, span trace.Span, env *outbox.Env
 	}
 }
 
-// recordError adds the event that the conventions have for errors. It is not
-// left to RecordError, which knows neither the stack of a panic that is over nor
-// that one string that is no UTF-8 makes exporters drop a whole batch.
+// recordError adds the conventions' event for errors. RecordError would not do: it
+// lacks the stack of a recovered panic, and one string that is not UTF-8 makes
+// exporters drop a whole batch.
 func recordError(span trace.Span, err error) {
 	attrs := []attribute.KeyValue{
 		semconv.ExceptionType(fmt.Sprintf("%T", err)),

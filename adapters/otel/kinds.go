@@ -10,15 +10,14 @@ import (
 )
 
 const (
-	// otherKind is what the conventions call what a bound has no room for.
+	// otherKind is the conventions' name for values beyond a limit.
 	otherKind = "_OTHER"
-	// unknownKind is for rows that could not be decoded, of which the engine
-	// tells no types.
+	// unknownKind stands for undecodable rows, which have no types.
 	unknownKind = "unknown"
 )
 
-// labels are the attributes of a figure, made once: the API takes options in
-// slices, and making them anew would cost each event more than its figures.
+// labels are the attributes of a metric, made once: the API takes options in
+// slices, and making those for each event would cost more than counting it.
 type labels struct {
 	add     []metric.AddOption
 	record  []metric.RecordOption
@@ -40,13 +39,13 @@ func newLabels(attributes []attribute.KeyValue) *labels {
 // kinds are the labels of the kinds of events.
 type kinds struct {
 	plain   *labels
-	other   *labels // nil: kinds are not told apart
+	other   *labels // nil: kinds are not distinguished
 	unknown *labels
 	known   bounded[*labels]
 }
 
-// newKinds makes the labels; made is called with those of each kind that has
-// labels of its own, and may be called while others ask for theirs.
+// newKinds makes the labels; made is called with the labels of each kind that has
+// its own, possibly while other goroutines get theirs.
 func newKinds(common []attribute.KeyValue, limit int, made func(*labels)) *kinds {
 	k := &kinds{plain: newLabels(common)}
 	if limit == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Headers that the outbox takes untraced must be taken traced too.
+// Headers that are valid without tracing must be valid with it.
 func TestHeadersThatHaveNoRoomForATraceContextStayWithinTheLimit(t *testing.T) {
 	t.Parallel()
 	spans := newRecording(t)
@@ -29,7 +29,7 @@ func TestHeadersThatHaveNoRoomForATraceContextStayWithinTheLimit(t *testing.T) {
 	require.Contains(t, a.headers(t, ids[1]), "traceparent")
 }
 
-// Exporters drop a whole batch for one string that is no UTF-8.
+// Exporters drop a whole batch if one string is not UTF-8.
 func TestAttributesAreFitForExporters(t *testing.T) {
 	t.Parallel()
 	const dirty = "a\xffb"
@@ -44,7 +44,7 @@ func TestAttributesAreFitForExporters(t *testing.T) {
 		require.True(t, kv.Value.Type() != attribute.STRING || utf8.ValidString(kv.Value.AsString()), "%s", kv.Key)
 	}
 	newMetrics(t, p, outboxotel.WithEventKinds(3)).Died(outbox.EventKind{AggregateType: dirty, EventType: dirty})
-	var rm metricdata.ResourceMetrics // read copies the labels, and mends them
+	var rm metricdata.ResourceMetrics // read copies the labels, and corrects them
 	require.NoError(t, p.reader.Collect(t.Context(), &rm))
 	for _, md := range rm.ScopeMetrics[0].Metrics {
 		for _, point := range md.Data.(metricdata.Sum[int64]).DataPoints {

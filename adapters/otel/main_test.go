@@ -11,13 +11,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// reports are what OpenTelemetry's error handler was told, by all tests.
+// reports are the errors that OpenTelemetry's error handler got, from all tests.
 var reports struct {
 	sync.Mutex
 	texts []string
 }
 
-// handlerPanics is in the text of errors that the handler cannot stand.
+// handlerPanics marks errors on which the handler panics.
 const handlerPanics = "more than the handler can bear"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// reported counts the reports with that text in them.
+// reported counts the reports that contain the text.
 func reported(text string) int {
 	reports.Lock()
 	defer reports.Unlock()

@@ -15,9 +15,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Metrics passes the figures of the engine on to OpenTelemetry. Make one with
-// [NewMetrics] for each outbox, and give it to [outbox.Config]; closing the
-// outbox closes it.
+// Metrics passes the engine's metrics to OpenTelemetry. Make one with [NewMetrics]
+// for each outbox, and give it to [outbox.Config]; closing the outbox closes it.
 type Metrics struct {
 	outbox.NopMetrics // for methods that are added later
 
@@ -45,8 +44,8 @@ var (
 	_ io.Closer      = (*Metrics)(nil)
 )
 
-// gauges are the last values that the engine told. What it has not told yet is
-// not reported: an outbox without a poller has no lag, rather than none at all.
+// gauges are the last values from the engine. A value that the engine has not
+// reported is absent: without a poller there is no lag, not a lag of zero.
 type gauges struct {
 	hot, cold   atomic.Int64
 	lag         atomic.Int64 // in nanoseconds
@@ -60,10 +59,10 @@ func (g *gauges) depths(hot, cold int) {
 	g.depthsKnown.Store(true)
 }
 
-// NewMetrics makes the instruments. It fails when the provider refuses one, as
-// for a prefix that is no name. The gauges' callback is registered by
-// [Metrics.WatchTable], or else when the engine tells their first value, so that
-// an outbox that never starts leaves nothing with the provider.
+// NewMetrics makes the instruments. It fails when the provider rejects one, for
+// example for an invalid prefix. [Metrics.WatchTable] registers the gauges'
+// callback, or else the engine's first value does, so that an outbox that never
+// starts leaves nothing with the provider.
 func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 	cfg, err := newMetricsConfig(opts)
 	if err != nil {
@@ -133,10 +132,10 @@ func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 	return m, nil
 }
 
-// Close withdraws the gauges and the figures of the table, which is read no more,
-// so that an outbox that is closed does not go on showing its last depths. What
-// was counted stays with the provider. Closing again does nothing and returns
-// the same.
+// Close unregisters the gauges and the metrics of the table, which is not read
+// again, so that a closed outbox does not keep reporting its last depths. The
+// counters stay with the provider. Closing again does nothing and returns the same
+// error.
 func (m *Metrics) Close() error { return errors.Join(m.table.close(), m.close()) }
 
 // HotEnqueued counts enqueue.hot.
@@ -151,8 +150,8 @@ func (m *Metrics) HotSkippedDelayed(kind outbox.EventKind) { m.count(m.hotSkippe
 // ColdEnqueued counts enqueue.cold.
 func (m *Metrics) ColdEnqueued(kind outbox.EventKind) { m.count(m.coldEnqueued, kind) }
 
-// Delivered counts dispatch.success and records dispatch.latency. An event that
-// another machine's clock puts into the future has a latency of zero.
+// Delivered counts dispatch.success and records dispatch.latency. The latency of
+// an event from the future, by another machine's clock, is zero.
 func (m *Metrics) Delivered(kind outbox.EventKind, latency time.Duration) {
 	l := m.kinds.of(kind)
 	m.delivered.Add(context.Background(), 1, l.add...)
@@ -178,13 +177,13 @@ func (m *Metrics) ListenerRan(kind outbox.EventKind, d time.Duration) {
 	m.listener.Record(context.Background(), d.Seconds(), m.kinds.of(kind).record...)
 }
 
-// QueueDepths keeps queue.hot.depth and queue.cold.depth for the next reading.
+// QueueDepths keeps queue.hot.depth and queue.cold.depth for the next collection.
 func (m *Metrics) QueueDepths(hot, cold int) {
 	m.gauges.depths(hot, cold)
 	m.watch()
 }
 
-// OldestLag keeps lag.oldest for the next reading.
+// OldestLag keeps lag.oldest for the next collection.
 func (m *Metrics) OldestLag(d time.Duration) {
 	m.gauges.lag.Store(int64(d))
 	m.gauges.lagKnown.Store(true)

@@ -104,7 +104,7 @@ func TestEventKindsAreTwoAttributes(t *testing.T) {
 func TestKindsBeyondTheBoundAreCountedTogether(t *testing.T) {
 	t.Parallel()
 	const limit, made, writers, rounds = 5, 50, 8, 20
-	for range rounds { // for what only happens now and then
+	for range rounds { // for rare interleavings
 		p := newMeters(t)
 		m := newMetrics(t, p, outboxotel.WithEventKinds(limit))
 		begin := make(chan struct{})
@@ -112,7 +112,7 @@ func TestKindsBeyondTheBoundAreCountedTogether(t *testing.T) {
 		for w := range writers {
 			wg.Go(func() {
 				<-begin
-				for i := range made { // each begins with another, to meet at the bound
+				for i := range made { // each begins with another kind, so that they reach the limit together
 					m.Died(outbox.EventKind{AggregateType: order, EventType: outbox.EventType(fmt.Sprint("made.", (i+w)%made))})
 				}
 			})
@@ -177,7 +177,7 @@ func TestWhatWasNeverToldIsNotReportedButForCounters(t *testing.T) {
 	require.Contains(t, p.read(t), "outbox.lag.oldest")
 }
 
-// The first death of a kind is a rise from zero, which alerts can see.
+// The first death of a kind is an increase from zero, which alerts can see.
 func TestTheCountersOfAKindBeginTogether(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)

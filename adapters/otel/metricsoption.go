@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// DefaultPrefix is what the names of metrics begin with.
+// DefaultPrefix is the prefix of the metrics' names.
 const DefaultPrefix = "outbox"
 
 // MetricsOption changes what [NewMetrics] makes. A nil option is skipped.
@@ -24,29 +24,28 @@ type metricsConfig struct {
 	kinds      int
 }
 
-// WithMeterProvider is where figures go. Defaults to the global provider, which
-// may be set later.
+// WithMeterProvider sets the provider of the metrics. Defaults to the global
+// provider, which may be set later.
 func WithMeterProvider(p metric.MeterProvider) MetricsOption {
 	return func(c *metricsConfig) { c.provider = p }
 }
 
-// WithPrefix is what the names begin with in place of [DefaultPrefix], such as
-// "orders.outbox". Several outboxes in one process need different prefixes or
+// WithPrefix sets the prefix of the names, such as "orders.outbox". Defaults to
+// [DefaultPrefix]. Several outboxes in one process need different prefixes or
 // different attributes, or their gauges overwrite each other.
 func WithPrefix(prefix string) MetricsOption {
 	return func(c *metricsConfig) { c.prefix = prefix }
 }
 
-// WithAttributes are put on every figure, such as the name of the outbox.
+// WithAttributes puts attributes on every metric, such as the name of the outbox.
 func WithAttributes(attributes ...attribute.KeyValue) MetricsOption {
 	return func(c *metricsConfig) { c.attributes = append(c.attributes, attributes...) }
 }
 
-// WithEventKinds tells events apart by outbox.aggregate.type and
-// outbox.event.type. The first limit pairs of types that are seen have figures
-// of their own, all others together have those of the types "_OTHER", so that
-// event types that are made at run time cannot make time series without end.
-// Rows that cannot be decoded have the types "unknown".
+// WithEventKinds adds the attributes outbox.aggregate.type and outbox.event.type.
+// The first limit pairs of types have their own series; all others count as
+// "_OTHER", so that event types made at run time cannot create unlimited time
+// series. Rows that cannot be decoded have the types "unknown".
 func WithEventKinds(limit int) MetricsOption {
 	return func(c *metricsConfig) { c.byKind, c.kinds = true, limit }
 }

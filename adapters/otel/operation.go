@@ -10,13 +10,13 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// cachedKinds is for how many kinds of events an operation keeps what all their
-// spans have in common. An application has fewer; one that makes event types at
-// run time gets its spans a little slower.
+// cachedKinds is the number of kinds of events for which an operation caches the
+// common parts of their spans. Applications have fewer; if one makes event types
+// at run time, its spans are a little slower.
 const cachedKinds = 1000
 
-// operation is writing or delivering. Its name is what the outbox calls it; its
-// type and the span kind are the conventions'.
+// operation is writing or delivering. The name is the outbox's; the type and the
+// span kind are the conventions'.
 type operation struct {
 	name       string
 	kind       trace.SpanStartOption
@@ -24,7 +24,8 @@ type operation struct {
 	kinds      bounded[*kindOfSpan]
 }
 
-// kindOfSpan is what the spans of one operation on one kind of event share.
+// kindOfSpan is the common part of the spans of one operation on one kind of
+// event.
 type kindOfSpan struct {
 	name       string
 	attributes []attribute.KeyValue  // of the messaging conventions
@@ -58,7 +59,7 @@ func (op *operation) of(env *outbox.Envelope) *kindOfSpan {
 }
 
 func (op *operation) kindOfSpan(kind outbox.EventKind) *kindOfSpan {
-	dest := text(destination(kind)) // a row of another writer's may hold what is no UTF-8
+	dest := text(destination(kind)) // another program's row may not be UTF-8
 	k := &kindOfSpan{
 		name:       op.name + " " + dest,
 		attributes: append(slices.Clip(op.attributes), semconv.MessagingDestinationName(dest)),
@@ -70,10 +71,9 @@ func (op *operation) kindOfSpan(kind outbox.EventKind) *kindOfSpan {
 	return k
 }
 
-// event are the attributes of one event, for a span that is recorded. The
-// payload, the headers and the tenant stay out of traces as they stay out of
-// logs. The SDK keeps eight attributes in all at a third less than nine, so an
-// attempt that is the first is not one of them.
+// event are the attributes of one event, for a span that is recorded. As in logs,
+// there is no payload, header or tenant. The SDK needs a third less for eight
+// attributes than for nine, so a first attempt has no attempt attribute.
 func (k *kindOfSpan) event(env *outbox.Envelope) []attribute.KeyValue {
 	attrs := append(make([]attribute.KeyValue, 0, 4), k.types[0], k.types[1], semconv.MessagingMessageID(text(env.EventID)))
 	if env.AggregateID != "" {

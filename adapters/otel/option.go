@@ -13,10 +13,10 @@ import (
 const scopeName = "github.com/outboxkit/outbox-go/adapters/otel"
 
 // Option changes tracing: what [Hook] and [Interceptor] make. Give both the same
-// ones; what concerns only the other is ignored. A nil option is skipped.
+// options; each ignores those of the other. A nil option is skipped.
 type Option func(*tracing)
 
-// tracing is what the options of one hook or interceptor came to.
+// tracing is the configuration of one hook or interceptor.
 type tracing struct {
 	provider     trace.TracerProvider
 	propagator   propagation.TextMapPropagator
@@ -27,32 +27,32 @@ type tracing struct {
 	writing    *operation
 	delivering *operation
 	own        map[string]bool // the headers that are the propagator's
-	w3c        bool            // it is the default one
+	w3c        bool            // it is the default propagator
 	reported   sync.Once       // see report
 }
 
-// WithTracerProvider is where spans go. Defaults to the global provider, which
-// may be set later.
+// WithTracerProvider sets the provider of the spans. Defaults to the global
+// provider, which may be set later.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(t *tracing) { t.provider = p }
 }
 
-// WithPropagator is the format of the trace context in the headers. Writers and
-// listeners must agree on it. Defaults to W3C Trace Context and Baggage,
-// whatever the global propagator is: the default of that one is to do nothing.
+// WithPropagator sets the format of the trace context in the headers. Writers and
+// listeners must agree on it. Defaults to W3C Trace Context and Baggage, not to
+// the global propagator, which does nothing by default.
 func WithPropagator(p propagation.TextMapPropagator) Option {
 	return func(t *tracing) { t.propagator = p }
 }
 
 // WithChildOf makes a delivery's span a child of the producer's, in the same
-// trace, where the default is a trace of its own with a link. See the package's
-// documentation for when to use which. It is for the interceptor.
+// trace. Defaults to a separate trace with a link; the package documentation says
+// when to use which. It affects the interceptor.
 func WithChildOf() Option { return func(t *tracing) { t.childOf = true } }
 
 // WithProducerSpan makes a span for each write, of a batch too, and puts its
 // context into the headers instead of the active span's. It is a point in time,
-// not the INSERT's duration: a hook learns that a write begins but not that it
-// failed. It is for the hook.
+// not the INSERT's duration: a hook runs when a write begins, but not when it
+// fails. It affects the hook.
 func WithProducerSpan() Option { return func(t *tracing) { t.producerSpan = true } }
 
 func newTracing(opts []Option) *tracing {

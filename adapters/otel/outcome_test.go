@@ -151,7 +151,7 @@ func TestAnErrorWhoseMethodsPanicEndsItsSpan(t *testing.T) {
 	require.Equal(t, "panic", value(span, "error.type"))
 }
 
-// A chain that was not built by the engine does not turn panics into errors.
+// A chain built without the engine does not turn panics into errors.
 func TestAPanicGoesOnThroughTheInterceptor(t *testing.T) {
 	t.Parallel()
 	spans := newRecording(t)
@@ -223,7 +223,7 @@ func TestAListenerTimeoutIsAFailure(t *testing.T) {
 	require.Equal(t, "retry", value(spans.wait(t, deliverPlaced, 1)[0], "outbox.outcome"))
 }
 
-// Exporters drop a whole batch for one string that is no UTF-8.
+// Exporters drop a whole batch if one string is not UTF-8.
 func TestErrorTextsAreFitForExporters(t *testing.T) {
 	t.Parallel()
 	spans := newRecording(t)

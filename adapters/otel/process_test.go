@@ -36,7 +36,7 @@ const (
 // stuck is the line of a worker whose listener has begun and never returns.
 const stuck = "stuck"
 
-// work delivers what is in the table and prints the spans, until its input ends.
+// work delivers the table's events and prints the spans, until its input ends.
 func work() {
 	ctx := context.Background()
 	check := func(err error) {
@@ -136,7 +136,7 @@ func startWorker(t *testing.T, db *testdb.DB, env ...string) *worker {
 	return w
 }
 
-// take takes up a line of the worker's output.
+// take reads a line of the worker's output.
 func (w *worker) take(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +172,7 @@ func (w *worker) listeners(t *testing.T) (span printed) {
 	return span
 }
 
-// end lets the worker end by itself.
+// end makes the worker end normally.
 func (w *worker) end(t *testing.T) {
 	t.Helper()
 	require.NoError(t, w.stdin.Close())
@@ -223,8 +223,8 @@ func TestADeliveryInAnotherProcessIsLinkedToTheWrite(t *testing.T) {
 	})
 }
 
-// A worker dies in the middle of a delivery. Its span is lost with it, and the
-// next worker's belongs to the same write.
+// A worker dies in the middle of a delivery. Its span is lost, and the next
+// worker's span belongs to the same write.
 func TestADeliveryAfterACrashBelongsToTheSameWrite(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {

@@ -12,20 +12,20 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// nowhere is the span where none could be made.
+// nowhere is the span used when none could be made.
 var nowhere trace.Span = noop.Span{}
 
-// shield is deferred around what calls propagators, samplers and processors of
-// the user's. Watching a write or a delivery must not decide about it: a panic
-// there would abort the write, or fail a delivery that has succeeded.
+// shield is deferred around calls of the user's propagators, samplers and
+// processors. Tracing must not affect a write or a delivery: a panic would abort
+// the write, or fail a delivery that has succeeded.
 func (t *tracing) shield(doing string) {
 	if r := recover(); r != nil {
 		t.report(fmt.Errorf("outboxotel: %s: %s", doing, (&outbox.PanicError{Value: r}).Error()))
 	}
 }
 
-// start starts a span. From a tracer that panics, or that gives nothing, there is
-// none, and the context stays what it is.
+// start starts a span. If the tracer panics or returns nil, there is no span, and
+// the context is unchanged.
 func (t *tracing) start(ctx context.Context, name string, opts ...trace.SpanStartOption) (started context.Context, span trace.Span, recording bool) {
 	started, span = ctx, nowhere
 	defer t.shield("starting a span")
@@ -44,20 +44,20 @@ func (t *tracing) end(span trace.Span) {
 	span.End()
 }
 
-// active reports whether ctx has a span that others can be told of.
+// active reports whether ctx has a valid span.
 func (t *tracing) active(ctx context.Context) bool {
 	defer t.shield("looking at the active span")
 	return trace.SpanContextFromContext(ctx).IsValid()
 }
 
-// report tells OpenTelemetry's error handler, once: what goes wrong here goes
-// wrong with every event.
+// report passes the error to OpenTelemetry's error handler, once: such an error
+// repeats with every event.
 func (t *tracing) report(err error) {
 	t.reported.Do(func() { handle(fmt.Errorf("%w (this is reported once)", err)) })
 }
 
-// handle tells OpenTelemetry's error handler, which is the user's too.
+// handle calls OpenTelemetry's error handler, which is user code too.
 func handle(err error) {
-	defer func() { _ = recover() }() // there is nobody left to tell
+	defer func() { _ = recover() }() // there is no other place to report it
 	otel.Handle(err)
 }

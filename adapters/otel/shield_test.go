@@ -59,7 +59,7 @@ func TestWhatGoesWrongWithTracingDecidesNothing(t *testing.T) {
 	}
 }
 
-// poor is an SDK that has only one span to give, if any.
+// poor is an SDK that returns only one span, or none.
 type poor struct {
 	noop.TracerProvider
 	span trace.Span
@@ -76,7 +76,7 @@ func (p poorTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOpt
 	return trace.ContextWithSpan(ctx, p.span), p.span
 }
 
-// rotten is a span of which only one method or two can be called.
+// rotten is a span with only one or two working methods.
 type rotten struct {
 	trace.Span // nil
 	recording  bool

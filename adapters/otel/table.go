@@ -14,35 +14,35 @@ import (
 
 // How the table is read.
 const (
-	// ReadInterval is how often at most, however often figures are collected:
-	// 15 seconds.
+	// ReadInterval is the least time between reads, however often metrics are
+	// collected: 15 seconds.
 	ReadInterval = tablestats.ReadInterval
 	// ReadTimeout ends a read that the database does not answer: 5 seconds.
 	ReadTimeout = tablestats.ReadTimeout
 	// CollectWait is how long a collection waits for a read: 1 second.
 	CollectWait = tablestats.Wait
-	// MaxAge is how old values may be that a collection gets because the next
-	// read is not through yet: 5 minutes.
+	// MaxAge is the greatest age of the values that a collection gets while the
+	// next read is not done: 5 minutes.
 	MaxAge = tablestats.MaxAge
 )
 
-// ErrRegistered says that these metrics watch a table already.
+// ErrRegistered says that these metrics already watch a table.
 var ErrRegistered = errors.New("outboxotel: already registered")
 
-// StatsSource is what [Metrics.WatchTable] reads; an [*outbox.Outbox] is one. It
-// is an alias, so that WatchTable has one type in all packages that have it.
+// StatsSource is the source of [Metrics.WatchTable]; an [*outbox.Outbox] is one.
+// It is an alias, so that WatchTable has one type in all packages that have it.
 type StatsSource = interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
 }
 
-// WatchTable adds figures of the table and of the poller: call it when the
-// outbox is made. The table is read when figures are collected, at most once in
-// [ReadInterval], for at most [ReadTimeout]; without a provider it never is. A
-// collection waits at most [CollectWait] and then gets the values of the read
-// before, unless they are older than [MaxAge]. When the table cannot be read,
-// table.up is 0, there are no values, and OpenTelemetry's error handler is told
-// why, once until a read succeeds. It fails with [ErrRegistered] when called
-// twice, and with [outbox.ErrClosed] after Close.
+// WatchTable adds metrics of the table and of the poller: call it when the outbox
+// is made. A collection reads the table, at most once in [ReadInterval], for at
+// most [ReadTimeout]; without a provider nothing is read. A collection waits at
+// most [CollectWait] and then gets the values of the previous read, unless they
+// are older than [MaxAge]. When the table cannot be read, table.up is 0, there are
+// no values, and OpenTelemetry's error handler gets the error, once until a read
+// succeeds. It fails with [ErrRegistered] when called twice, and with
+// [outbox.ErrClosed] after Close.
 func (m *Metrics) WatchTable(source StatsSource) error {
 	reader, err := tablestats.NewReader(source, m.tableTold())
 	if err != nil {
@@ -51,7 +51,7 @@ func (m *Metrics) WatchTable(source StatsSource) error {
 	if err := m.watchTable(reader); err != nil {
 		return err
 	}
-	m.watch() // else the poller would, and a collection that is under way can take long
+	m.watch() // else the poller would do it, and would wait for a running collection
 	return nil
 }
 
@@ -89,14 +89,14 @@ func (m *Metrics) watchTable(reader *tablestats.Reader) (err error) {
 	return nil
 }
 
-// tableTold is for what the reads bring, one after the other. It does not
-// register the gauges as QueueDepths does: a collection that waits for the read
-// holds the lock of the SDK.
+// tableTold gets the results of the reads, one at a time. Unlike QueueDepths it
+// does not register the gauges: a collection that waits for the read holds the
+// SDK's lock.
 func (m *Metrics) tableTold() func(stats outbox.Stats, err error) {
 	failing := false
 	return func(stats outbox.Stats, err error) {
 		switch {
-		case err == nil: // the engine tells the depths only when it stores outcomes
+		case err == nil: // the engine reports the depths only when it stores outcomes
 			m.gauges.depths(stats.HotDepth, stats.ColdDepth)
 		case !failing:
 			handle(fmt.Errorf("outboxotel: reading the table of %s: %w (this is reported once until a read succeeds)", m.prefix, err))
@@ -105,7 +105,7 @@ func (m *Metrics) tableTold() func(stats outbox.Stats, err error) {
 	}
 }
 
-// watched is the table that WatchTable was given.
+// watched is the table given to WatchTable.
 type watched struct {
 	mu           sync.Mutex
 	closed       bool
@@ -114,8 +114,8 @@ type watched struct {
 	registration metric.Registration
 }
 
-// close ends a read under way first: a collection that waits for it would keep
-// the callback.
+// close ends a running read first: a collection that waits for it would keep the
+// callback.
 func (w *watched) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

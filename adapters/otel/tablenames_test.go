@@ -14,9 +14,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Exporters that follow the specification put underscores for dots, the unit
-// behind the name unless it is in braces, "total" behind a counter, and "ratio"
-// behind a gauge whose unit is 1.
+// Exporters that follow the specification replace dots by underscores and append
+// the unit unless it is in braces, "total" to a counter, and "ratio" to a gauge
+// whose unit is 1.
 func TestExportedToPrometheusTheNamesAreThoseOfOutboxprom(t *testing.T) {
 	t.Parallel()
 	stats := outbox.Stats{PollInterval: time.Second}

@@ -94,13 +94,13 @@ func TestEventsOfTheColdPathAreLinkedToo(t *testing.T) {
 	ctx, request := spans.start(t.Context(), "POST /orders")
 	defer request.End()
 
-	// In a transaction that the adapter did not begin, so the poller brings it.
+	// In a transaction that the adapter did not begin, so the poller delivers it.
 	tx, err := a.db.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	_, err = a.adapter.Write(ctx, tx, event())
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
-	// Delayed, so the poller brings it.
+	// Delayed, so the poller delivers it.
 	delayed := event()
 	delayed.DeliverAfter = 30 * time.Millisecond
 	a.write(ctx, t, delayed)

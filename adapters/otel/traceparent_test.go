@@ -14,8 +14,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// FuzzTraceparent compares what the default reads out of headers with what the
-// propagator that it stands for does.
+// FuzzTraceparent compares the default's reading of headers with that of the
+// propagator that it replaces.
 func FuzzTraceparent(f *testing.F) {
 	for _, h := range []string{
 		remoteParent,

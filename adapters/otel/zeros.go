@@ -6,9 +6,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// zero makes the counters exist when the engine starts. A counter that appears
-// with its first event has no rise that a rate or an alert could see: the first
-// death would be none.
+// zero creates the counters when the engine starts. A counter that appears with
+// its first event shows no increase to a rate or an alert, which would miss the
+// first death.
 func (m *Metrics) zero() {
 	m.leaseLost.Add(context.Background(), 0, m.kinds.plain.add...)
 	if m.kinds.other == nil {
@@ -16,7 +16,7 @@ func (m *Metrics) zero() {
 	}
 }
 
-// zeroKind is that for the counters of a kind, when it is first seen.
+// zeroKind does the same for the counters of a kind, when the kind is first seen.
 func (m *Metrics) zeroKind(l *labels) {
 	for _, c := range []metric.Int64Counter{
 		m.hotEnqueued, m.hotDropped, m.hotSkipped, m.coldEnqueued, m.delivered, m.failed, m.died, m.deferred,

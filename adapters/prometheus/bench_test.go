@@ -11,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// hotEvent is what the engine tells of one event on the hot path.
+// hotEvent makes the engine's calls for one event on the hot path.
 func hotEvent(m outbox.Metrics) {
 	m.HotEnqueued(placed)
 	m.ListenerRan(placed, 300*time.Microsecond)
@@ -52,7 +52,7 @@ func BenchmarkHotEvent(b *testing.B) {
 	})
 }
 
-func TestCountingAllocatesNothing(t *testing.T) { // not parallel: allocations are the process's
+func TestCountingAllocatesNothing(t *testing.T) { // not parallel: allocations are counted per process
 	for _, opts := range [][]outboxprom.Option{nil, {outboxprom.WithEventLabels(1)}} {
 		m := newMetrics(t, prometheus.NewRegistry(), opts...)
 		other := outbox.EventKind{AggregateType: "Order", EventType: "Other"}

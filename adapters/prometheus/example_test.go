@@ -38,7 +38,7 @@ func Example() {
 	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.WriterOnly{}, Metrics: metrics})
 	check(err)
 	check(metrics.WatchTable(ob))
-	defer func() { check(ob.Close(ctx)) }() // takes the metrics off the registry
+	defer func() { check(ob.Close(ctx)) }() // unregisters the metrics
 
 	a := must(sqltx.New(db, ob.Writer()))
 	check(a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
@@ -58,7 +58,7 @@ func Example() {
 	// outbox_table_up 1
 }
 
-// Two outboxes share a registry when a label tells their metrics apart.
+// Two outboxes share a registry if a label distinguishes their metrics.
 func ExampleWithConstLabels() {
 	registry := prometheus.NewRegistry()
 	orders, err := outboxprom.New(registry, outboxprom.WithConstLabels(prometheus.Labels{"outbox": "orders"}))

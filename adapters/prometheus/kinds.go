@@ -9,10 +9,10 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// kinds finds the series of an event's types. The first ones get their own, up
-// to the limit, so that types that come from outside cannot fill the memory of
-// this process and of Prometheus. Finding one takes no lock: the map is replaced
-// whenever a kind is new, which ends at the limit.
+// kinds finds the series of an event's types. Types up to the limit get their own,
+// so that types from outside cannot fill the memory of this process and of
+// Prometheus. Finding one takes no lock: a new kind replaces the map, until the
+// limit is reached.
 type kinds struct {
 	vectors *vectors
 	limit   int
@@ -44,7 +44,7 @@ func (k *kinds) of(kind outbox.EventKind) *series {
 func (k *kinds) add(kind outbox.EventKind) *series {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if kind == (outbox.EventKind{}) { // rare: rows that cannot be decoded
+	if kind == (outbox.EventKind{}) { // rare: undecodable rows
 		return k.vectors.series(UnknownKind, UnknownKind)
 	}
 	known := *k.known.Load()
@@ -59,7 +59,7 @@ func (k *kinds) add(kind outbox.EventKind) *series {
 		k.other.Store(s)
 		return s
 	}
-	// The vectors panic at a label that is not UTF-8, which a row may hold.
+	// The vectors panic on a label that is not UTF-8, which a row may contain.
 	s := k.vectors.series(strings.ToValidUTF8(string(kind.EventType), "\uFFFD"), strings.ToValidUTF8(string(kind.AggregateType), "\uFFFD"))
 	larger := maps.Clone(known)
 	larger[kind] = s

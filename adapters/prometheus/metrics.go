@@ -13,8 +13,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// ErrRegistered says that the registry holds metrics of these names and labels
-// already.
+// ErrRegistered says that the registry already has metrics of these names and
+// labels.
 var ErrRegistered = errors.New("outboxprom: already registered")
 
 // Metrics is an [outbox.Metrics] that Prometheus scrapes. Make one for each
@@ -28,7 +28,7 @@ type Metrics struct {
 	registered *collection
 
 	all       *series // nil with event labels
-	kinds     *kinds  // nil without
+	kinds     *kinds  // nil without event labels
 	leaseLost prometheus.Counter
 	hotDepth  prometheus.Gauge
 	coldDepth prometheus.Gauge
@@ -46,9 +46,9 @@ var (
 )
 
 // New makes the metrics of an outbox and registers them, all or none. It fails
-// with [ErrRegistered] when the registry has the same ones already, as those of
-// another outbox: a shared gauge would tell the truth about neither. Options
-// that cannot be are an [outbox.FieldError].
+// with [ErrRegistered] if the registry has the same ones, for example those of
+// another outbox: a shared gauge would be wrong for both. Invalid options are an
+// [outbox.FieldError].
 func New(registerer prometheus.Registerer, opts ...Option) (*Metrics, error) {
 	if nilness.IsNil(registerer) {
 		return nil, &outbox.FieldError{Field: "New.registerer", Problem: "is nil; prometheus.DefaultRegisterer is the usual one"}
@@ -87,7 +87,7 @@ func New(registerer prometheus.Registerer, opts ...Option) (*Metrics, error) {
 	return m, nil
 }
 
-// register puts collectors on the registry and says how to mend a clash.
+// register registers collectors, and says how to resolve a conflict.
 func (m *Metrics) register(c prometheus.Collector, what string) error {
 	err := m.registerer.Register(c)
 	if err == nil {
@@ -100,9 +100,9 @@ func (m *Metrics) register(c prometheus.Collector, what string) error {
 	return fmt.Errorf("outboxprom: registering the %s %s_*: %w; %s", what, m.opts.prefix, err, way)
 }
 
-// Close takes the metrics off the registry. The outbox closes its metrics last,
-// so there is no need to call it, unless no outbox was made of them. Closing
-// again does nothing, also when others are registered under the names meanwhile.
+// Close unregisters the metrics. The outbox closes its metrics last, so call it
+// only if no outbox uses them. Closing again does nothing, even if other metrics
+// have the names by then.
 func (m *Metrics) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +137,7 @@ func (m *Metrics) HotSkippedDelayed(kind outbox.EventKind) { m.of(kind).skipped.
 // ColdEnqueued implements [outbox.Metrics].
 func (m *Metrics) ColdEnqueued(kind outbox.EventKind) { m.of(kind).cold.Inc() }
 
-// Delivered implements [outbox.Metrics]. A clock that was set back makes no
+// Delivered implements [outbox.Metrics]. A clock that was set back gives no
 // negative latency.
 func (m *Metrics) Delivered(kind outbox.EventKind, latency time.Duration) {
 	s := m.of(kind)

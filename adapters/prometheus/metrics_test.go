@@ -121,7 +121,7 @@ func TestRegisteringTwiceIsAnErrorThatLeavesTheFirstAlone(t *testing.T) {
 	require.ErrorContains(t, err, "WithPrefix")
 	require.ErrorContains(t, err, "WithConstLabels")
 
-	// The same names in another shape are refused by the registry too.
+	// The registry also rejects the same names with another type.
 	for _, opt := range []outboxprom.Option{outboxprom.WithEventLabels(1), outboxprom.WithConstLabels(prometheus.Labels{"outbox": "b"})} {
 		_, err = outboxprom.New(registry, opt)
 		require.ErrorContains(t, err, "WithConstLabels")
@@ -151,7 +151,7 @@ func TestTwoOutboxesShareARegistryAndCloseEachForItself(t *testing.T) {
 			require.Equal(t, 2*one, count(scrape(t, registry)))
 			require.NoError(t, a.Close())
 			require.Equal(t, one, count(scrape(t, registry)))
-			tell(a, placed) // late, and harmless
+			tell(a, placed) // late, without effect
 
 			again := newMetrics(t, registry, opts[0])
 			require.NoError(t, a.Close(), "closing again takes nobody else's away")
@@ -180,7 +180,7 @@ func TestKindsBeyondTheLimitCountAsOther(t *testing.T) {
 			for i := range 1000 {
 				m.Failed(outbox.EventKind{AggregateType: "Order", EventType: outbox.EventType(fmt.Sprint("type-", i))})
 			}
-			m.Failed(outbox.EventKind{}) // a row that could not be decoded takes no place
+			m.Failed(outbox.EventKind{}) // an undecodable row does not count toward the limit
 		})
 	}
 	wg.Wait()

@@ -14,11 +14,11 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// DefaultPrefix is what names begin with unless [WithPrefix] says otherwise.
+// DefaultPrefix is the prefix of the names without [WithPrefix].
 const DefaultPrefix = "outbox"
 
-// The labels of [WithEventLabels], and their values for events that have none of
-// their own.
+// The labels of [WithEventLabels], and their values for events without their own
+// series.
 const (
 	LabelEventType     = "event_type"
 	LabelAggregateType = "aggregate_type"
@@ -28,7 +28,7 @@ const (
 	UnknownKind = "unknown"
 )
 
-// DefaultKinds is how many pairs of types [WithEventLabels] tells apart.
+// DefaultKinds is how many pairs of types [WithEventLabels] distinguishes.
 const DefaultKinds = 100
 
 // Option changes what [New] registers.
@@ -41,10 +41,10 @@ type options struct {
 	events bool
 }
 
-// WithPrefix is what the names begin with; defaults to [DefaultPrefix]. What a
-// name cannot hold becomes an underscore: "orders.outbox" gives
+// WithPrefix sets the prefix of the names. Defaults to [DefaultPrefix]. Invalid
+// characters become underscores: "orders.outbox" gives
 // orders_outbox_enqueue_hot_total. The alert rules and the dashboard of
-// docs/monitoring are for the default; [WithConstLabels] keeps it.
+// docs/monitoring need the default prefix; use [WithConstLabels] to keep it.
 func WithPrefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
 
 // WithConstLabels puts labels with constant values on every metric, such as
@@ -55,10 +55,10 @@ func WithConstLabels(labels prometheus.Labels) Option {
 	return func(o *options) { o.labels = labels }
 }
 
-// WithEventLabels adds the labels event_type and aggregate_type to all metrics
-// that are of one event. The first limit pairs of types are told apart, further
-// ones count together as "other"; zero is [DefaultKinds]. Each pair costs about
-// 50 series. Without this option there are no such labels.
+// WithEventLabels adds the labels event_type and aggregate_type to all metrics of
+// single events. The first limit pairs of types have their own series, others
+// count together as "other"; zero is [DefaultKinds]. Each pair costs about 50
+// series. Defaults to no such labels.
 func WithEventLabels(limit int) Option {
 	return func(o *options) { o.events, o.kinds = true, limit }
 }
@@ -88,7 +88,7 @@ func newOptions(opts []Option) (options, error) {
 	return o, errors.Join(errs...)
 }
 
-// labelProblem is what Prometheus would refuse, some of it by a panic.
+// labelProblem reports what Prometheus would reject, in part with a panic.
 func (o *options) labelProblem(name string) string {
 	switch {
 	case !model.LegacyValidation.IsValidLabelName(name) || strings.HasPrefix(name, "__"):
@@ -103,7 +103,7 @@ func (o *options) labelProblem(name string) string {
 	return ""
 }
 
-// metricName makes a prefix into the beginning of a metric's name.
+// metricName converts a prefix to the beginning of a metric's name.
 func metricName(prefix string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < utf8.RuneSelf && (r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {

@@ -19,7 +19,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// shop is a running outbox on SQLite with a registry that it is told about on.
+// shop is a running outbox on SQLite with its registry.
 type shop struct {
 	*outbox.Outbox
 	t        *testing.T
@@ -98,7 +98,7 @@ func TestScrapeOfARunningOutboxTellsWhatHappened(t *testing.T) {
 	}, "the events never got where they belong")
 
 	var f families
-	eventually(t, func() bool { // outcomes are told of when they are stored
+	eventually(t, func() bool { // outcomes are counted when they are stored
 		f = scrape(t, s.registry)
 		return f.value(t, "outbox_dispatch_success_total")+f.value(t, "outbox_dispatch_failure_total")+
 			f.value(t, "outbox_dispatch_dead_total")+f.value(t, "outbox_dispatch_deferred_total") >= 7
@@ -159,8 +159,8 @@ func TestHotDropsAndTheirDepthAreTold(t *testing.T) {
 	f := scrape(t, s.registry)
 	require.InDelta(t, 3, f.value(t, "outbox_enqueue_hot_total"), 0)
 	require.InDelta(t, 3, f.value(t, "outbox_enqueue_hot_dropped_total"), 0)
-	// The engine tells depths when it stores outcomes, which it does not do
-	// here; reading the table brings them up to date for the next scrape.
+	// The engine reports depths when it stores outcomes, which it does not do
+	// here; reading the table updates them for the next scrape.
 	require.InDelta(t, 2, scrape(t, s.registry).value(t, "outbox_queue_hot_depth"), 0)
 	require.InDelta(t, 6, f.value(t, "outbox_events_pending"), 0)
 }

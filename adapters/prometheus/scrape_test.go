@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// families are what a scrape brought, by name.
+// families are the result of a scrape, by name.
 type families map[string]*dto.MetricFamily
 
 // scrape asks a registry over HTTP, as Prometheus does.
@@ -36,7 +36,7 @@ func scrape(t testing.TB, registry *prometheus.Registry) families {
 	return found
 }
 
-// gather asks a registry without HTTP, for tests in a bubble of time.
+// gather asks a registry without HTTP, for tests with synctest.
 func gather(t testing.TB, registry *prometheus.Registry) families {
 	t.Helper()
 	list, err := registry.Gather()

@@ -12,7 +12,7 @@ var (
 	batchBuckets    = []float64{0, 1, 5, 10, 25, 50, 100, 250, 500, 1000} // 0: an idle table
 )
 
-// vectors are the metrics of single events, with or without labels.
+// vectors are the metrics of single events, with or without event labels.
 type vectors struct {
 	hot, dropped, skipped, cold      *prometheus.CounterVec
 	success, failure, dead, deferred *prometheus.CounterVec
@@ -54,8 +54,8 @@ func (v *vectors) collectors() []prometheus.Collector {
 	}
 }
 
-// series are the metrics of one kind of event. They are looked up once, for
-// looking one up costs more than counting.
+// series are the metrics of one kind of event. They are looked up once, because a
+// look-up costs more than counting.
 type series struct {
 	hot, dropped, skipped, cold      prometheus.Counter
 	success, failure, dead, deferred prometheus.Counter

@@ -13,34 +13,33 @@ import (
 
 // How the table is read.
 const (
-	// ReadInterval is how often at most, however often it is scraped: 15
-	// seconds.
+	// ReadInterval is the least time between reads, however often it is scraped:
+	// 15 seconds.
 	ReadInterval = tablestats.ReadInterval
 	// ReadTimeout ends a read that the database does not answer: 5 seconds.
 	ReadTimeout = tablestats.ReadTimeout
 	// ScrapeWait is how long a scrape waits for a read: 1 second.
 	ScrapeWait = tablestats.Wait
-	// MaxAge is how old values may be that a scrape gets because the next read
-	// is not through yet: 5 minutes.
+	// MaxAge is the greatest age of the values that a scrape gets while the next
+	// read is not done: 5 minutes.
 	MaxAge = tablestats.MaxAge
 )
 
-// StatsSource is what [Metrics.WatchTable] reads; an [*outbox.Outbox] is one. It
-// is an alias, so that WatchTable has one type in all packages that have it.
+// StatsSource is the source of [Metrics.WatchTable]; an [*outbox.Outbox] is one.
+// It is an alias, so that WatchTable has one type in all packages that have it.
 type StatsSource = interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
 }
 
-// WatchTable adds metrics of the table and of the poller: call it when the
-// outbox is made. The table is read when it is scraped, at most once in
-// [ReadInterval], for at most [ReadTimeout]. A scrape waits at most
-// [ScrapeWait] and then gets the values of the read before, unless they are
-// older than [MaxAge]. When the table cannot be read, table_up is 0 and there
-// are no values. It fails with [ErrRegistered] when called twice, and with
-// [outbox.ErrClosed] after Close.
+// WatchTable adds metrics of the table and of the poller: call it when the outbox
+// is made. A scrape reads the table, at most once in [ReadInterval], for at most
+// [ReadTimeout]. A scrape waits at most [ScrapeWait] and then gets the values of
+// the previous read, unless they are older than [MaxAge]. When the table cannot be
+// read, table_up is 0 and there are no values. It fails with [ErrRegistered] when
+// called twice, and with [outbox.ErrClosed] after Close.
 func (m *Metrics) WatchTable(source StatsSource) error {
 	reader, err := tablestats.NewReader(source, func(stats outbox.Stats, err error) {
-		if err == nil { // the engine tells them only when it stores outcomes
+		if err == nil { // the engine reports them only when it stores outcomes
 			m.QueueDepths(stats.HotDepth, stats.ColdDepth)
 		}
 	})
@@ -60,7 +59,7 @@ func (m *Metrics) WatchTable(source StatsSource) error {
 	return nil
 }
 
-// table is a collector of what the table holds.
+// table collects what the table holds.
 type table struct {
 	reader *tablestats.Reader
 	descs  [tablestats.Figures]*prometheus.Desc
@@ -102,7 +101,7 @@ func (t *table) Collect(ch chan<- prometheus.Metric) {
 	})
 }
 
-// close ends a read under way.
+// close ends a running read.
 func (t *table) close() error {
 	if err := t.reader.Close(); err != nil {
 		return fmt.Errorf("outboxprom: closing: %w", err)

@@ -176,7 +176,7 @@ func TestAReadThatNeverEndsIsTheOnlyOneAndATableThatIsNotUp(t *testing.T) {
 		var stuck atomic.Bool
 		s := &source{read: func(context.Context) (outbox.Stats, error) {
 			if stuck.Load() {
-				<-release // as a driver that ignores the context
+				<-release // like a driver that ignores the context
 			}
 			return outbox.Stats{Pending: 5}, nil
 		}}
@@ -198,7 +198,7 @@ func TestAReadThatNeverEndsIsTheOnlyOneAndATableThatIsNotUp(t *testing.T) {
 	})
 }
 
-// The read that a scrape begins ends after it: the next one shows what it brought.
+// The read that a scrape begins ends after it: the next scrape shows the result.
 func TestATableWhoseReadsOutlastAScrapeIsUp(t *testing.T) {
 	t.Parallel()
 	for interval, fresh := range map[time.Duration]bool{outboxprom.ReadInterval: true, 61 * time.Second: true, 4 * time.Minute: true, time.Hour: false} {

@@ -1,5 +1,5 @@
-// Package adaptertest is what the adapters' own tests share: a writer whose
-// events are ids in a table, and a record of what its hooks were told.
+// Package adaptertest holds what the adapters' tests share: a writer whose events
+// are ids in a table, and a record of its hooks' calls.
 package adaptertest
 
 import (
@@ -19,7 +19,7 @@ func Event() outbox.Envelope {
 	return outbox.Envelope{EventType: "OrderPlaced", AggregateType: "Order", AggregateID: "1", Payload: outbox.JSON(map[string]int{"n": 1})}
 }
 
-// Store inserts ids into the table written. Any other method of it panics.
+// Store inserts ids into the table written. Its other methods panic.
 func Store(dialect string) outbox.Store { return store{dialect: dialect} }
 
 type store struct {
@@ -42,15 +42,14 @@ func (s store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envel
 	return nil
 }
 
-// Writer makes the table and a writer for it whose outcomes the record gets.
+// Writer creates the table and a writer for it that reports to the record.
 func Writer(t testing.TB, db *sql.DB, dialect string) (*outbox.Writer, *Record) {
 	t.Helper()
 	Exec(t, db, "CREATE TABLE written (id VARCHAR(64) NOT NULL PRIMARY KEY)")
 	return WriterWithoutTable(t, db, dialect)
 }
 
-// WriterWithoutTable is [Writer] where the table is there already, or is not
-// wanted.
+// WriterWithoutTable is [Writer] without creating the table.
 func WriterWithoutTable(t testing.TB, db *sql.DB, dialect string) (*outbox.Writer, *Record) {
 	t.Helper()
 	r := &Record{}
@@ -90,8 +89,8 @@ func Written(t testing.TB, db *sql.DB) (n int) {
 	return n
 }
 
-// Record is what the writer's hooks were told: "commit", "rollback" or
-// "unknown" for each call, in order.
+// Record holds the calls of the writer's hooks, in order: "commit", "rollback" or
+// "unknown".
 type Record struct {
 	mu       sync.Mutex
 	outcomes []string
@@ -105,14 +104,14 @@ func (r *Record) add(outcome string, cause error) {
 	r.causes = append(r.causes, cause)
 }
 
-// Outcomes is what was recorded so far.
+// Outcomes returns the calls so far.
 func (r *Record) Outcomes() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.outcomes)
 }
 
-// LastCause is what the last after-rollback hook was told.
+// LastCause is the cause that the last after-rollback hook got.
 func (r *Record) LastCause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

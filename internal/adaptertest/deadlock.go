@@ -6,8 +6,8 @@ import (
 )
 
 // Deadlock makes InnoDB choose a transaction as the victim of a deadlock, as the
-// lighter of two. exec runs a statement in that transaction; the error that
-// Deadlock returns is the deadlock's.
+// lighter of two. exec runs a statement in that transaction. Deadlock returns the
+// deadlock's error.
 func Deadlock(t testing.TB, db *sql.DB, exec func(query string) error) error {
 	t.Helper()
 	ctx := t.Context()

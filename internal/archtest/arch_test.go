@@ -1,4 +1,4 @@
-// Package archtest holds the rules of what may import what.
+// Package archtest checks which package may import which.
 package archtest
 
 import (
@@ -19,7 +19,7 @@ var drivers = []string{
 	"github.com/mattn/go-sqlite3", "modernc.org/sqlite", "github.com/glebarez", "gorm.io/driver",
 }
 
-// pkg is what go list says of a package: Deps without its tests.
+// pkg is go list's output for a package: Deps without its tests.
 type pkg struct {
 	ImportPath string
 	Standard   bool
@@ -44,8 +44,8 @@ func list(t *testing.T) []pkg {
 	}
 }
 
-// rule says for a package of ours, without the module's path, what it must not
-// depend on, and why.
+// rule says what a package, named without the module path, must not depend on, and
+// why.
 type rule struct {
 	why     string
 	applies func(own string) bool
@@ -67,7 +67,7 @@ var rules = []rule{
 	},
 	{
 		"drivers are the user's choice",
-		// testdb is made of drivers; withdb looks for servers with it, and
+		// testdb imports the drivers; withdb finds servers with it, and
 		// adaptertest opens its pools.
 		func(own string) bool {
 			return !inside(own, "samples") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/tools/withdb")
@@ -104,8 +104,8 @@ var rules = []rule{
 	links("fxmodule/fxotel", "go.opentelemetry.io"),
 }
 
-// links is the rule that a package for fx apps depends on one of the optional
-// libraries at most: an app's binary has what the app imports by name.
+// links is the rule that a package for fx apps depends on at most one optional
+// library: an app links only what it imports by name.
 func links(pkg, mayLink string) rule {
 	return rule{
 		"only the package of its name links YAML, Prometheus or OpenTelemetry",

@@ -1,5 +1,5 @@
-// Package oteltest has what the tests of more than one package ask of a provider
-// of OpenTelemetry's.
+// Package oteltest has an OpenTelemetry provider for the tests of several
+// packages.
 package oteltest
 
 import (
@@ -8,14 +8,14 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Callbacks is a provider that counts the callbacks that it has at the moment:
-// what is left with it after its user is gone is read for ever.
+// Callbacks is a provider that counts its registered callbacks: one that is left
+// behind would be called forever.
 type Callbacks struct {
 	metric.MeterProvider
 	count atomic.Int32
 }
 
-// Count is how many there are.
+// Count is the number of registered callbacks.
 func (c *Callbacks) Count() int { return int(c.count.Load()) }
 
 // Meter implements [metric.MeterProvider].

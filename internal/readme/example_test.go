@@ -70,7 +70,7 @@ func TestReadmeServiceDelivers(t *testing.T) {
 	require.NoError(t, app.Stop(t.Context()))
 }
 
-// withoutPort has the server listen on a port that is free.
+// withoutPort makes the server listen on a free port.
 func withoutPort(e *echo.Echo) (*echo.Echo, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")

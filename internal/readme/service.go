@@ -18,7 +18,7 @@ import (
 // NewApp is the example, for the test to run.
 var NewApp = newApp
 
-// What follows is the README's block, to the letter.
+// What follows is exactly the README's block.
 
 func newApp(database fx.Option) *fx.App { // in main: newApp(…).Run()
 	return fx.New(

@@ -10,15 +10,15 @@ import (
 )
 
 // IsDeadlock reports whether the database picked a statement as the victim of a
-// deadlock, or could not serialize it: the same again may succeed. PostgreSQL's
-// 40P01 and 40001, MySQL's 1213, which Galera also gives for a failed
+// deadlock, or could not serialize it: a retry may succeed. These are PostgreSQL's
+// 40P01 and 40001, and MySQL's 1213, which Galera also returns for a failed
 // certification.
 func IsDeadlock(err error) bool {
 	return err != nil && (HasState(err, "40P01") || HasState(err, "40001") || HasNumber(err, 1213))
 }
 
-// State is the SQLSTATE of an error of pgx, lib/pq (a method SQLState) or
-// pgdriver (a method Field that has it under 'C').
+// State is the SQLSTATE of an error of pgx, lib/pq (method SQLState) or pgdriver
+// (method Field, key 'C').
 func State(err error) (string, bool) {
 	var state string
 	switch e := err.(type) { //nolint:errorlint // Walk visits the wrapped errors one by one.
@@ -50,7 +50,7 @@ func Number(err error) (uint16, bool) {
 	return uint16(field.Uint()), true //nolint:gosec // the kind is uint16.
 }
 
-// HasNumber reports whether err is one of those errors of MySQL.
+// HasNumber reports whether err is one of these MySQL errors.
 func HasNumber(err error, numbers ...uint16) bool {
 	found := false
 	Walk(err, func(err error) bool {
@@ -61,8 +61,8 @@ func HasNumber(err error, numbers ...uint16) bool {
 	return found
 }
 
-// Code is the method Code of modernc's error or the field Code of
-// mattn's. Other errors have such ones too, so the package has to be SQLite's.
+// Code is the method Code of modernc's error or the field Code of mattn's. Other
+// errors have these too, so the error's package must be a SQLite driver's.
 func Code(err error) (int, bool) {
 	typ := reflect.TypeOf(err)
 	if typ.Kind() == reflect.Pointer {
@@ -80,7 +80,7 @@ func Code(err error) (int, bool) {
 	return 0, false
 }
 
-// HasCode reports whether err is that error of SQLite.
+// HasCode reports whether err is that SQLite error.
 func HasCode(err error, code int) bool {
 	found := false
 	Walk(err, func(err error) bool {

@@ -20,15 +20,15 @@ const (
 	Figures // how many there are
 )
 
-// The units, as OpenTelemetry writes them. What has none is a plain number.
+// The units, in OpenTelemetry's notation. A figure without one is a plain number.
 const (
 	Events  = "{event}"
 	Errors  = "{error}"
 	Seconds = "s"
 )
 
-// Description is what a figure is called and what it means. The figure with the
-// unit [Errors] is a counter, the others are gauges.
+// Description is the name and the meaning of a figure. The figure with the unit
+// [Errors] is a counter, the others are gauges.
 type Description struct {
 	Name string // with dots, without a prefix
 	Unit string
@@ -51,8 +51,8 @@ var descriptions = [Figures]Description{
 // Describe returns the descriptions, each at the index of its figure.
 func Describe() [Figures]Description { return descriptions }
 
-// Tell passes on the figures that there are: when the table could not be read, or
-// not lately, none of what it holds, and nothing of a poller in a mode without one.
+// Tell passes on the known figures: none of the table's contents if it could not
+// be read, or not recently, and none of the poller in a mode without one.
 func (v Values) Tell(tell func(f Figure, value float64)) {
 	tell(ReadErrors, float64(v.Failed))
 	if v.Up {

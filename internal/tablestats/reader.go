@@ -1,5 +1,5 @@
-// Package tablestats reads what an outbox's table holds for the adapters that
-// show it: seldom, however often they are asked, and without holding them up.
+// Package tablestats reads an outbox's table for the metrics adapters: seldom,
+// however often they are asked, and without delaying them.
 package tablestats
 
 import (
@@ -15,23 +15,24 @@ import (
 
 // How the table is read.
 const (
-	// ReadInterval is how often at most, however often it is asked for.
+	// ReadInterval is the least time between reads, however often values are
+	// requested.
 	ReadInterval = 15 * time.Second
 	// ReadTimeout ends a read that the database does not answer.
 	ReadTimeout = 5 * time.Second
-	// Wait is how long who asks waits for a read.
+	// Wait is how long a caller waits for a read.
 	Wait = time.Second
-	// MaxAge is how old values may be that are given because the next read is
-	// not through yet: who asks seldom gets those of the time before.
+	// MaxAge is the greatest age of the values that a caller gets while the next
+	// read is not done.
 	MaxAge = 5 * time.Minute
 )
 
-// Source is what is read; an [*outbox.Outbox] is one.
+// Source is read; an [*outbox.Outbox] is one.
 type Source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
 }
 
-// Reader keeps what the last read of a table brought. It has no goroutine but
+// Reader keeps the result of the last read of a table. It has a goroutine only
 // while it reads. It is safe for concurrent use.
 type Reader struct {
 	source Source
@@ -43,15 +44,15 @@ type Reader struct {
 	mu      sync.Mutex
 	closed  bool
 	began   time.Time     // the last read
-	reading chan struct{} // closed when the read under way ends; nil when none is
+	reading chan struct{} // closed when the running read ends; nil when there is none
 	stats   *outbox.Stats // of the last read; nil when it failed
 	at      time.Time     // when stats were read
 	failed  int           // reads so far
 }
 
-// NewReader makes a reader of the source, which it refuses with an
-// [outbox.FieldError] when it is nil. The function is told what each read
-// brings, one after the other, but for a read that closing ends.
+// NewReader makes a reader of the source. A nil source is an [outbox.FieldError].
+// The function gets the result of each read, one at a time, except of a read that
+// Close ends.
 func NewReader(source Source, told func(stats outbox.Stats, err error)) (*Reader, error) {
 	if v := reflect.ValueOf(source); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &outbox.FieldError{Field: "WatchTable.source", Problem: "is nil; give the outbox"}
@@ -61,7 +62,7 @@ func NewReader(source Source, told func(stats outbox.Stats, err error)) (*Reader
 	return r, nil
 }
 
-// Values are what is known of the table.
+// Values are the known values of the table.
 type Values struct {
 	Up     bool          // the last read that should have ended succeeded
 	Stats  *outbox.Stats // nil when not up, and when the values are too old
@@ -69,8 +70,8 @@ type Values struct {
 	Failed int           // reads so far
 }
 
-// Values begins a read if it is time, and waits for the read under way for at
-// most [Wait] or until ctx ends. False: the reader is closed.
+// Values begins a read if one is due, and waits for the running read for at most
+// [Wait] or until ctx ends. False: the reader is closed.
 func (r *Reader) Values(ctx context.Context) (v Values, ok bool) {
 	reading, ok := r.begin(time.Now())
 	if !ok {
@@ -96,8 +97,8 @@ func (r *Reader) Values(ctx context.Context) (v Values, ok bool) {
 	return v, !r.closed
 }
 
-// begin starts a read if it is time, and returns what the read under way will
-// close; nil when there is none. False: the reader is closed.
+// begin starts a read if one is due, and returns the channel that the running read
+// will close; nil if there is none. False: the reader is closed.
 func (r *Reader) begin(now time.Time) (reading <-chan struct{}, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +112,8 @@ func (r *Reader) begin(now time.Time) (reading <-chan struct{}, ok bool) {
 	return r.reading, true
 }
 
-// read reads the table once. A read that does not even end when its context does
-// keeps others from beginning: one connection is lost to it, not one a time.
+// read reads the table once. While a read ignores the end of its context, no other
+// begins: it blocks one connection, not one per read.
 func (r *Reader) read(done chan struct{}) {
 	defer close(done)
 	ctx, cancel := context.WithTimeout(r.ctx, ReadTimeout)
@@ -133,7 +134,7 @@ func (r *Reader) read(done chan struct{}) {
 	r.stats, r.at = &stats, at
 }
 
-// ask keeps a source's panic from ending the process.
+// ask recovers a source's panic.
 func (r *Reader) ask(ctx context.Context) (stats outbox.Stats, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -143,8 +144,8 @@ func (r *Reader) ask(ctx context.Context) (stats outbox.Stats, err error) {
 	return r.source.Stats(ctx)
 }
 
-// Close ends a read under way and waits for it a moment, so that the database
-// can be closed next. Whoever waits for values gets none.
+// Close ends a running read and waits briefly for it, so that the database can be
+// closed next. Callers that wait for values get none.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	r.closed = true

@@ -53,7 +53,7 @@ func TestEachReadIsToldButForTheOneThatClosingEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
-		var told []error // one after the other, so there is no lock
+		var told []error // one at a time, so there is no lock
 		reads := 0
 		r := newReader(t, func(ctx context.Context) (outbox.Stats, error) {
 			switch reads++; reads {
@@ -103,7 +103,7 @@ func TestClosingLetsGoWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		r := newReader(t, func(context.Context) (outbox.Stats, error) {
-			<-answer // it does not mind its context
+			<-answer // it ignores its context
 			return outbox.Stats{}, nil
 		}, func(outbox.Stats, error) {})
 		let := make(chan time.Time, 1)

@@ -25,8 +25,8 @@ func Servers() []Target {
 }
 
 // CutCommits opens another pool on the same database, through a proxy that cuts
-// the connection when the server answers a COMMIT: the client never hears of
-// what happened. The counter says how many were cut.
+// the connection when the server answers a COMMIT: the client gets no answer. The
+// counter says how many were cut.
 func (db *DB) CutCommits(t testing.TB) (*DB, *atomic.Int32) {
 	t.Helper()
 	cuts := new(atomic.Int32)
@@ -34,9 +34,8 @@ func (db *DB) CutCommits(t testing.TB) (*DB, *atomic.Int32) {
 }
 
 // Severable opens another pool on the same database, through a proxy that severs
-// the clients when it is told to: their connections break and no new ones are
-// taken, while the server keeps its side and carries out what it was sent. It ends
-// with the test.
+// the clients on demand: their connections break and it accepts no new ones, while
+// the server keeps its side and executes what it was sent. It ends with the test.
 func (db *DB) Severable(t testing.TB) (severable *DB, sever func()) {
 	t.Helper()
 	var mu sync.Mutex
@@ -72,7 +71,7 @@ func (db *DB) Severable(t testing.TB) (severable *DB, sever func()) {
 	}
 }
 
-// through opens another pool on the same database through a proxy, which hands
+// through opens another pool on the same database through a proxy, which passes
 // each client's connection to serve with the server's address.
 func (db *DB) through(t testing.TB, serve func(client net.Conn, server string)) *DB {
 	t.Helper()
@@ -115,8 +114,8 @@ func listen(t testing.TB, server string, serve func(client net.Conn, server stri
 	return listener.Addr().String()
 }
 
-// forward forwards to the server until a client says COMMIT: the server gets it
-// and answers, and the client never hears of it.
+// forward forwards to the server until a client sends COMMIT: the server gets it
+// and answers, and the client gets no answer.
 func forward(client net.Conn, address string, cuts *atomic.Int32) {
 	defer func() { _ = client.Close() }()
 	var dialer net.Dialer

@@ -18,7 +18,7 @@ import (
 	_ "modernc.org/sqlite"                     // …
 )
 
-// The variables that name the servers, and where they are looked for without.
+// The variables that name the servers, and the default addresses.
 const (
 	PostgresVar     = "OUTBOX_TEST_POSTGRES"
 	MySQLVar        = "OUTBOX_TEST_MYSQL"
@@ -43,7 +43,7 @@ var (
 	mysqlError    = sync.OnceValue(func() error { return Ping("mysql", MySQLDSN()) })
 )
 
-// PostgresDSN is where PostgreSQL is expected.
+// PostgresDSN is the address of PostgreSQL.
 func PostgresDSN() string {
 	if url := os.Getenv(PostgresVar); url != "" {
 		return url
@@ -51,8 +51,8 @@ func PostgresDSN() string {
 	return DefaultPostgres
 }
 
-// MySQLDSN is where MySQL is expected, as its driver takes it; the variable may
-// hold a mysql:// URL too.
+// MySQLDSN is the address of MySQL, as a DSN of its driver; the variable may also
+// hold a mysql:// URL.
 func MySQLDSN() string {
 	dsn := os.Getenv(MySQLVar)
 	if dsn == "" {

@@ -26,7 +26,7 @@ const (
 	SQLite   Kind = "sqlite"
 )
 
-// Target is a kind of database through one driver.
+// Target is a kind of database with one driver.
 type Target struct {
 	Name   string
 	Kind   Kind
@@ -35,7 +35,7 @@ type Target struct {
 	open   func(driver, dsn string) (*sql.DB, error)
 }
 
-// Via returns the target with pools that open opens, such as sqltx.Open.
+// Via returns the target with another function to open pools, such as sqltx.Open.
 func (target Target) Via(open func(driver, dsn string) (*sql.DB, error)) Target {
 	target.open = open
 	return target
@@ -66,7 +66,7 @@ type Option struct{ key, value string }
 // Param adds a parameter to the DSN.
 func Param(key, value string) Option { return Option{key, value} }
 
-// extra are targets that only some builds have.
+// extra are targets of some builds only.
 var extra []Target
 
 // Main is one target for each kind of database.
@@ -107,7 +107,7 @@ const maxConns = 8
 
 var serial atomic.Int64
 
-// Open makes a database for the test, and drops it when the test ends.
+// Open creates a database for the test, and drops it when the test ends.
 func Open(t testing.TB, target Target, opts ...Option) *DB {
 	t.Helper()
 	name := fmt.Sprintf("outbox_test_%d_%d_%d", os.Getpid(), time.Now().UnixMilli(), serial.Add(1))
@@ -117,7 +117,7 @@ func Open(t testing.TB, target Target, opts ...Option) *DB {
 		base := postgresURL(t)
 		admin(t, "pgx", base, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
 		db.DSN = withParams(base, map[string]string{"search_path": name})
-		if target.driver == "pg" { // pgdriver takes other parameters as settings too
+		if target.driver == "pg" { // pgdriver also takes other parameters as settings
 			db.DSN = withParams(base, map[string]string{"search_path": name, "timeout": "30s"})
 		}
 	case MySQL:
@@ -130,7 +130,7 @@ func Open(t testing.TB, target Target, opts ...Option) *DB {
 			db.DSN += "?" + query
 		}
 	case SQLite:
-		// The name of a subtest may have a # in it, which would end the path.
+		// A subtest's name may contain a #, which would end the path.
 		db.DSN = "file:" + strings.NewReplacer("%", "%25", "#", "%23", "?", "%3f").Replace(t.TempDir()) + "/test.db"
 	}
 	db.DSN = withParams(db.DSN, target.params)
@@ -156,7 +156,8 @@ func (db *DB) Reopen(t testing.TB, opts ...Option) *DB {
 	pool.SetMaxIdleConns(maxConns)
 	t.Cleanup(func() { _ = pool.Close() })
 	if db.Kind == SQLite {
-		// The first connection makes it a WAL database, which two at once cannot.
+		// The first connection switches to WAL, which two connections cannot do at
+		// once.
 		if err := pool.PingContext(context.Background()); err != nil {
 			t.Fatalf("opening %s: %v", db.Name, err)
 		}

@@ -11,18 +11,18 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// AdapterHarness is what [RunAdapter] and [RunTap] need of the adapter under test.
+// AdapterHarness connects [RunAdapter] and [RunTap] to the adapter under test.
 type AdapterHarness struct {
-	// DB is the pool that the adapter's transactions are begun on. Its database
-	// or schema belongs to the subtest: the suite makes tables in it.
+	// DB is the pool on which the adapter begins transactions. Its database or
+	// schema belongs to the subtest: the suite creates tables in it.
 	DB *sql.DB
 	// Dialect is the database's.
 	Dialect Dialect
-	// FrameworkSavepoints says that RunInTx within RunInTx is the framework's own,
-	// which may keep a savepoint whose context has ended, or leave one behind in
-	// which a statement failed. Of those two the suite then asks that the
-	// callbacks agree with what is in the table. The transactor's savepoints have
-	// to be right in any case.
+	// FrameworkSavepoints says that the framework implements RunInTx within
+	// RunInTx. It may then keep a savepoint whose context has ended, or leave one
+	// open in which a statement failed; in these cases the suite only requires
+	// that the callbacks agree with the table. The transactor's savepoints must
+	// always be right.
 	FrameworkSavepoints bool
 	// Random is how many random transactions [RunTap] runs. Defaults to 100.
 	Random int
@@ -31,8 +31,8 @@ type AdapterHarness struct {
 	New func(writer *outbox.Writer, allowUnmanaged bool) AdapterUnderTest
 }
 
-// AdapterUnderTest is an adapter with its kind of transaction hidden: where a
-// method takes or hands out a tx, it is what the adapter's own Write takes.
+// AdapterUnderTest is an adapter with its transaction type hidden: a tx is always
+// a value that the adapter's own Write takes.
 type AdapterUnderTest interface {
 	outbox.Transactor
 	// RunInTx runs fn in a transaction, or a savepoint of the one in ctx.
@@ -41,8 +41,8 @@ type AdapterUnderTest interface {
 	BeginTx(ctx context.Context) (tx any, err error)
 	Commit(tx any) error
 	Rollback(tx any) error
-	// Exec runs a statement without arguments in the transaction, the way users
-	// of the library run raw SQL.
+	// Exec runs a statement without arguments in the transaction, as users of the
+	// library run raw SQL.
 	Exec(ctx context.Context, tx any, query string) error
 	// Write and WriteAll are the adapter's.
 	Write(ctx context.Context, tx any, env outbox.Envelope) (string, error)
@@ -52,8 +52,8 @@ type AdapterUnderTest interface {
 }
 
 // RunAdapter certifies an adapter on a tap that [RunTap] has certified: finding
-// the transaction, its ends, nesting, bystanders, and what is refused. newHarness is
-// called once or twice for each subtest, from several at once.
+// the transaction, its ends, nesting, unrelated transactions, and errors.
+// newHarness is called once or twice for each subtest, from several at once.
 func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 	t.Helper()
 	runAdapterGroups(t, newHarness, []adapterGroup{
@@ -66,8 +66,8 @@ func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 
 // RunTap certifies a tap, the code that follows the transactions of a driver,
 // through an adapter on it: all of [RunAdapter], contexts that end at every point,
-// what databases do to transactions, callbacks, and random transactions with the
-// table as the judge.
+// what databases do to transactions, callbacks, and random transactions that are
+// compared with the table.
 func RunTap(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 	t.Helper()
 	RunAdapter(t, newHarness)
@@ -112,7 +112,7 @@ type adapterTest struct {
 	run       func(s *adapterSuite)
 }
 
-// adapterSuite is an adapter with the steps that the tests are written in.
+// adapterSuite is an adapter with the steps of the tests.
 type adapterSuite struct {
 	AdapterUnderTest
 	t       *testing.T
@@ -154,8 +154,8 @@ func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapt
 	return s
 }
 
-// adapterTables are suite_event, where the suite's store keeps the ids, and
-// what the tests about failing commits and deadlocks need.
+// adapterTables are suite_event, where the suite's store keeps the ids, and the
+// tables for the tests of failing commits and deadlocks.
 var adapterTables = []string{
 	"CREATE TABLE suite_event (id VARCHAR(64) NOT NULL PRIMARY KEY)",
 	"CREATE TABLE suite_row (id INTEGER NOT NULL PRIMARY KEY, n INTEGER NOT NULL)",
@@ -170,7 +170,7 @@ func (s *adapterSuite) exec(query string) {
 	}
 }
 
-// begin begins a transaction that the test's end rolls back.
+// begin begins a transaction that is rolled back when the test ends.
 func (s *adapterSuite) begin() any {
 	s.t.Helper()
 	tx, err := s.BeginTx(s.ctx)
@@ -234,8 +234,7 @@ func (s *adapterSuite) stored() []string {
 	return got
 }
 
-// truth checks that each event has had one callback, and that which it was
-// agrees with the table.
+// truth checks that each event has had one callback, which agrees with the table.
 func (s *adapterSuite) truth(ids ...string) {
 	s.t.Helper()
 	var kept, undone []string

@@ -237,7 +237,7 @@ func (s *adapterSuite) scope(ctx context.Context) outbox.TxScope {
 	return scope
 }
 
-// within bounds a callback's context, which has no end of its own, by the test's.
+// within ends a callback's context, which has no end of its own, with the test's.
 func (s *adapterSuite) within(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// adapterStore inserts the ids of events into suite_event. The suite needs no
-// more of a store: any other method panics.
+// adapterStore inserts the ids of events into suite_event. The suite needs nothing
+// else from a store: any other method panics.
 type adapterStore struct {
 	outbox.Store
 	dialect Dialect
@@ -89,8 +89,8 @@ func (c *adapterCalls) cause(id string) error {
 	return c.causes[id]
 }
 
-// settle waits for the condition: callbacks of transactions that the adapter does
-// not end itself run soon after their end. It is for the assertion that follows.
+// settle waits for the condition, before an assertion: callbacks of transactions
+// that the adapter does not end itself run soon after the end.
 func (s *adapterSuite) settle(condition func() bool) {
 	for deadline := time.Now().Add(20 * time.Second); !condition() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
@@ -113,15 +113,15 @@ func (s *adapterSuite) wantCalls(committed, rolledBack []string) {
 	}
 }
 
-// unchanged checks, when the test has ended, that no callback came after those
-// that it was content with.
+// unchanged checks, when the test ends, that no callback ran after the expected
+// ones.
 func (s *adapterSuite) unchanged() {
 	if s.wanted != nil && !s.t.Failed() && !s.wanted() {
 		s.t.Errorf("more callbacks than wanted: AfterCommit ran for %v, AfterRollback for %v", s.calls.committed(), s.calls.rolledBack())
 	}
 }
 
-// wantCause checks what AfterRollback was told.
+// wantCause checks the cause that AfterRollback got.
 func (s *adapterSuite) wantCause(id string, target error) {
 	s.t.Helper()
 	if got := s.calls.cause(id); !errors.Is(got, target) {
@@ -132,7 +132,7 @@ func (s *adapterSuite) wantCause(id string, target error) {
 	}
 }
 
-// wantDefinite checks that AfterRollback was not told of an unknown outcome.
+// wantDefinite checks that AfterRollback got no unknown outcome.
 func (s *adapterSuite) wantDefinite(id string) {
 	s.t.Helper()
 	if got := s.calls.cause(id); errors.Is(got, outbox.ErrOutcomeUnknown) {
@@ -140,7 +140,7 @@ func (s *adapterSuite) wantDefinite(id string) {
 	}
 }
 
-// wantError checks an error that a call has to return.
+// wantError checks the error of a call.
 func wantError(t testing.TB, what string, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {

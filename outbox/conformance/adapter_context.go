@@ -90,7 +90,7 @@ var adapterContextTests = []adapterTest{
 		s.rows()
 	}},
 	{name: "EndInterruptsAStatementWithoutContext", on: []Dialect{Postgres, MySQL}, run: func(s *adapterSuite) {
-		// A deadline, for pgdriver does not look at any other end of a context.
+		// A deadline, because pgdriver ignores other ends of a context.
 		ctx, cancel := context.WithTimeout(s.ctx, 300*time.Millisecond)
 		defer cancel()
 		tx, err := s.BeginTx(ctx)
@@ -123,8 +123,8 @@ var adapterContextTests = []adapterTest{
 		s.eventually("the connection is free", func() bool { return s.db.Stats().InUse == 0 })
 	}},
 	{name: "DeadlineInterruptsAStatement", on: []Dialect{Postgres, MySQL}, run: func(s *adapterSuite) {
-		// In the middle of the statement, or before. A deadline, for pgdriver does
-		// not look at any other end of a context.
+		// In the middle of the statement, or before. It is a deadline, because
+		// pgdriver ignores other ends of a context.
 		ctx, cancel := context.WithTimeout(s.ctx, 500*time.Millisecond)
 		defer cancel()
 		var id string
@@ -249,8 +249,8 @@ var adapterContextTests = []adapterTest{
 	}},
 }
 
-// cancelledDuringCommit has COMMIT wait for a lock, in a deferred trigger, and
-// ends the context meanwhile.
+// cancelledDuringCommit makes COMMIT wait for a lock, in a deferred trigger, and
+// ends the context during that.
 func cancelledDuringCommit(s *adapterSuite) {
 	s.exec(`CREATE FUNCTION suite_slow() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN UPDATE suite_row SET n = n + 1 WHERE id = 1; RETURN NULL; END'`)

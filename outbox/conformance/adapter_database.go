@@ -22,7 +22,7 @@ var adapterDatabaseTests = []adapterTest{
 		s.wantCalls(nil, []string{id})
 		s.wantDefinite(id)
 		s.rows()
-		// The connection is as good as new.
+		// The connection works again.
 		tx = s.begin()
 		after := s.write(s.ctx, tx)
 		s.ok("Commit", s.Commit(tx))
@@ -189,8 +189,8 @@ var adapterDatabaseTests = []adapterTest{
 	}},
 }
 
-// swallowedDeadlock makes InnoDB choose our transaction as a deadlock's victim,
-// as the lighter of the two, and does not mind the error.
+// swallowedDeadlock makes InnoDB choose our transaction as a deadlock's victim, as
+// the lighter of the two, and ignores the error.
 func swallowedDeadlock(s *adapterSuite) {
 	heavy, err := s.db.BeginTx(s.ctx, nil)
 	s.ok("beginning the other transaction", err)

@@ -135,7 +135,7 @@ var adapterOutcomeTests = []adapterTest{
 		if s.dialect == SQLite {
 			s.db.SetMaxOpenConns(1)
 		}
-		// Odd, but the caller's business as long as there is no event.
+		// Odd, but the caller's decision as long as there is no event.
 		steps := []string{"ROLLBACK", "BEGIN", "INSERT INTO suite_row (id, n) VALUES (9, 9)"}
 		count := func() (n int) {
 			s.ok("counting", s.db.QueryRowContext(s.ctx, "SELECT COUNT(*) FROM suite_row WHERE id = 9").Scan(&n))

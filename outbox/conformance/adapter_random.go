@@ -16,7 +16,7 @@ var adapterRandomTests = []adapterTest{
 
 // randomTransactions runs transactions with nested ones, savepoints by hand,
 // failing statements, panics and contexts that end, several at once. Afterwards
-// each event has had one callback, and which it was agrees with the table.
+// each event has had one callback, which agrees with the table.
 func randomTransactions(s *adapterSuite) {
 	seed := uint64(time.Now().UnixNano())
 	s.t.Logf("seed %d", seed)
@@ -64,7 +64,7 @@ type randomTransaction struct {
 	ids  []string
 }
 
-// one runs one transaction. What it returns is of no interest.
+// one runs one transaction. Its result does not matter.
 func (r *randomTransaction) one() {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
@@ -80,7 +80,7 @@ func (r *randomTransaction) steps(ctx context.Context, cancel func(), tx any, de
 	for range 1 + r.rand.IntN(4) {
 		switch r.rand.IntN(12) {
 		case 0, 1, 2, 3, 4:
-			// Its id is known before: an insert that is interrupted may have happened.
+			// The id is known before: an interrupted insert may have happened.
 			env := r.event()
 			env.EventID = fmt.Sprintf("random-%016x", r.rand.Uint64())
 			_, err := r.Write(ctx, tx, env)
@@ -130,7 +130,7 @@ func (r *randomTransaction) nested(ctx context.Context, cancel func(), depth int
 	return r.RunInTx(ctx, func(ctx context.Context, tx any) error { return r.steps(ctx, cancel, tx, depth+1) })
 }
 
-// savepoint makes one by hand, writes, and perhaps rolls back to it.
+// savepoint sets a savepoint by hand, writes, and perhaps rolls back to it.
 func (r *randomTransaction) savepoint(ctx context.Context, tx any, depth int) {
 	name := fmt.Sprintf("hand_%d_%d", depth, r.rand.IntN(3))
 	if r.Exec(ctx, tx, "SAVEPOINT "+name) != nil {

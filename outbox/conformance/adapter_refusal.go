@@ -60,7 +60,7 @@ var adapterRefusalTests = []adapterTest{
 		tx := s.begin()
 		_, err := s.Write(s.ctx, tx, outbox.Envelope{})
 		wantError(s.t, "Write", err, outbox.ErrInvalidEnvelope)
-		id := s.write(s.ctx, tx) // the transaction is none the worse
+		id := s.write(s.ctx, tx) // the transaction is still usable
 		s.ok("Commit", s.Commit(tx))
 		s.wantCalls([]string{id}, nil)
 	}},

@@ -67,7 +67,7 @@ var adapterSavepointTests = []adapterTest{
 		s.rows(a)
 	}},
 	{name: "Deep", run: func(s *adapterSuite) {
-		// Levels 0 to 5, of which the third fails: it takes those below with it.
+		// Levels 0 to 5. The third fails and rolls back those below.
 		ids := make([]string, 6)
 		var level func(ctx context.Context, n int) error
 		level = func(ctx context.Context, n int) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// MemoryHarness makes the harness of an empty [outboxtest.Store], as an example
-// of one and to certify stores that wrap it.
+// MemoryHarness makes the harness of an empty [outboxtest.Store], as an example,
+// and to certify stores that wrap it.
 func MemoryHarness(store *outboxtest.Store) StoreHarness {
 	return StoreHarness{
 		Store: store, DB: store.DB(), Table: store.Table(),

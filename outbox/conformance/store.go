@@ -9,42 +9,41 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// StoreHarness is what [RunStore] needs of the store under test. [SQLHarness]
-// makes one for a store on a database/sql database; [MemoryHarness] makes the
-// one of [outboxtest.Store].
+// StoreHarness connects [RunStore] to the store under test. [SQLHarness] makes one
+// for a store on a database/sql database; [MemoryHarness] makes the one of
+// [outboxtest.Store].
 type StoreHarness struct {
-	// Store and DB are the store and the pool that is handed to its methods.
-	// The table is empty.
+	// Store is the store, with an empty table, and DB the pool that its methods
+	// get.
 	Store outbox.Store
 	DB    outbox.DB
-	// Table is the name that the store's errors are to tell.
+	// Table is the name that the store's errors must contain.
 	Table string
 
 	// Begin opens a transaction.
 	Begin func(t testing.TB) (tx outbox.Execer, commit, rollback func() error)
-	// Row reads a row past the store's interface; false: there is none.
+	// Row reads a row without the store; false: there is none.
 	Row func(t testing.TB, eventID string) (RawRow, bool)
 	// SetRow overwrites all of [RawRow] in an existing row and commits.
 	SetRow func(t testing.TB, eventID string, row RawRow)
 
-	// CorruptHeaders makes the headers of an existing row something that does
-	// not decode, such as a list. Nil: the store cannot hold such a row.
+	// CorruptHeaders replaces the headers of an existing row with something that
+	// does not decode, such as a list. Nil: the store cannot hold such a row.
 	CorruptHeaders func(t testing.TB, eventID string)
-	// LockRow locks an existing row in a transaction of its own until unlock is
-	// called. Nil: the database has no locks on rows.
+	// LockRow locks an existing row in its own transaction until unlock is called.
+	// Nil: the database has no row locks.
 	LockRow func(t testing.TB, eventID string) (unlock func())
-	// SingleWriter says that a writer has to wait for the transaction of
-	// another one to end, as on SQLite.
+	// SingleWriter says that a writer waits until another writer's transaction
+	// ends, as on SQLite.
 	SingleWriter bool
 }
 
-// RawRow is what a row of the outbox table says beyond its envelope.
+// RawRow holds the columns of a row that are not in its envelope.
 type RawRow = outboxtest.RawRow
 
-// RunStore certifies a store: it runs a subtest for every rule that
-// [outbox.Store] states. newHarness is called once for each subtest, from
-// several at once, and gives an empty table each time; a table of its own on a
-// shared database is enough.
+// RunStore certifies a store: it runs a subtest for every rule of [outbox.Store].
+// newHarness is called once for each subtest, concurrently, and returns an empty
+// table each time; a separate table on a shared database is enough.
 func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 	t.Helper()
 	for _, group := range []struct {
@@ -81,8 +80,8 @@ type storeTest struct {
 	run  func(s *storeSuite)
 }
 
-// storeSuite is a harness with the steps that the tests are written in. Each
-// step fails the test when the store returns an error.
+// storeSuite is a harness with the steps of the tests. Each step fails the test
+// when the store returns an error.
 type storeSuite struct {
 	StoreHarness
 	t   *testing.T
@@ -91,11 +90,11 @@ type storeSuite struct {
 }
 
 // suiteTime is when the suite's events occur. Only leases, done_at and times of
-// death are by the database's clock.
+// death use the database's clock.
 var suiteTime = time.Date(2024, 3, 5, 10, 20, 30, 123456000, time.UTC)
 
-// suiteTimeout bounds a subtest, so that a store that waits for a lock fails
-// the test and does not hang it.
+// suiteTimeout limits a subtest, so that a store that waits for a lock fails the
+// test instead of hanging it.
 const suiteTimeout = 2 * time.Minute
 
 func newStoreSuite(t *testing.T, h StoreHarness) *storeSuite {

@@ -11,7 +11,7 @@ import (
 )
 
 // diffEnvelopes says in which fields a stored envelope differs from the sealed
-// one. Payloads are compared as JSON, for databases may rewrite the text.
+// one. Payloads are compared as JSON, because databases may rewrite the text.
 func diffEnvelopes(got, want outbox.Envelope) []string {
 	var diffs []string
 	add := func(field string, got, want any) {
@@ -53,7 +53,7 @@ func diffEnvelopes(got, want outbox.Envelope) []string {
 	return diffs
 }
 
-// mentions fails the test unless the error's text holds all of the parts.
+// mentions fails the test unless the error's text contains all parts.
 func (s *storeSuite) mentions(err error, parts ...string) {
 	s.t.Helper()
 	for _, part := range parts {

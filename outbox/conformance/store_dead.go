@@ -60,14 +60,14 @@ func deadList(s *storeSuite) {
 		env.Headers = map[string]string{"source": "api"}
 	})
 	first := s.died(time.Second, nil)
-	third := s.died(2*time.Second, nil) // with the second, and a later id
+	third := s.died(2*time.Second, nil) // at the same time as the second, with a later id
 	letters := s.queryDead(outbox.DeadQuery{})
 	s.sameIDs("by the time of death, then by id", deadIDs(letters), []string{first.EventID, second.EventID, third.EventID})
 	s.sameLetter(letters[0], first, suiteTime.Add(time.Second))
 	s.sameLetter(letters[1], second, suiteTime.Add(2*time.Second))
 	s.sameIDs("limited", deadIDs(s.queryDead(outbox.DeadQuery{Limit: 2})), []string{first.EventID, second.EventID})
 
-	// What Mark made dead died when it was marked.
+	// An event that Mark made dead died when it was marked.
 	before := s.now()
 	env := s.inserted()
 	s.mark(outbox.OutcomeDead, "", outbox.Mark{EventID: env.EventID, Error: "marked"})

@@ -56,7 +56,7 @@ func errorsOfEndedContext(s *storeSuite) {
 			return err
 		},
 	}
-	// These are about one event, which the error tells too.
+	// These concern one event, which the error names too.
 	about := map[string]func() error{
 		"Mark": func() error {
 			_, err := s.Store.Mark(ctx, s.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: env.EventID}})

@@ -26,7 +26,7 @@ var allOutcomes = []outbox.Outcome{
 	outbox.OutcomeDone, outbox.OutcomeDelete, outbox.OutcomeRetry, outbox.OutcomeDead, outbox.OutcomeDeferred, outbox.OutcomeReleased,
 }
 
-// markFor is an outcome with everything that a kind may use.
+// markFor is a mark with every field that an outcome may use.
 func markFor(id string) outbox.Mark {
 	return outbox.Mark{EventID: id, AvailableAt: suiteTime.Add(24 * time.Hour), Error: "it failed", Attempts: 7}
 }
@@ -54,7 +54,7 @@ func fenceLost(s *storeSuite) {
 		for id, row := range rows {
 			s.sameRow(outcome.String()+" under a lease that the row is not under", id, row)
 		}
-		// Beside a row that is under its lease.
+		// Next to a row that is under the marked lease.
 		other, otherRow := s.insertedAs(outbox.StatusNew, "node-3/1")
 		s.leaves(outcome, "node-2/1", []outbox.Mark{markFor(other.EventID), markFor(taken.EventID)}, map[string]outbox.RowState{other.EventID: stateOf(otherRow)})
 		s.sameRow(outcome.String()+" beside a row that is under the lease", other.EventID, otherRow)
@@ -64,8 +64,8 @@ func fenceLost(s *storeSuite) {
 	}
 }
 
-// The node lost the row, or gave it up without knowing, and claimed it again. What
-// it says late of the first lease changes nothing.
+// The node lost the row, or released it without knowing, and claimed it again. A
+// late mark of the first lease changes nothing.
 func fenceClaimedAgain(s *storeSuite) {
 	for i, outcome := range allOutcomes {
 		env := s.inserted()
@@ -81,8 +81,9 @@ func fenceClaimedAgain(s *storeSuite) {
 	}
 }
 
-// fencePairs has two rows of two leases, each marked under the other's too: a
-// statement with a list of ids and a list of leases would change all four.
+// fencePairs has two rows under two leases, and also marks each under the other's
+// lease: a statement with a list of ids and a list of leases would apply all four
+// marks.
 func fencePairs(s *storeSuite) {
 	for _, outcome := range allOutcomes {
 		a, _ := s.insertedAs(outbox.StatusNew, "node-1/1")
@@ -123,8 +124,8 @@ func fenceMixed(s *storeSuite) {
 	}
 }
 
-// An answer may be lost. The same mark again finds its lease gone, and the row as
-// the first one left it.
+// An answer may be lost. The repeated mark finds no lease, and the row as the
+// first mark left it.
 func fenceTwice(s *storeSuite) {
 	for _, outcome := range allOutcomes {
 		env, _ := s.insertedAs(outbox.StatusNew, "node-1/1")
@@ -175,7 +176,7 @@ func fenceAwkward(s *storeSuite) {
 	}
 }
 
-// fenceManyLeases is what the hot path does: each row has a lease of its own.
+// fenceManyLeases does what the hot path does: each row has its own lease.
 func fenceManyLeases(s *storeSuite) {
 	const rows = 1500
 	for _, outcome := range []outbox.Outcome{outbox.OutcomeReleased, outbox.OutcomeRetry, outbox.OutcomeDelete} {
@@ -203,9 +204,9 @@ func fenceManyLeases(s *storeSuite) {
 	}
 }
 
-// leaseConcurrently does at once what a node and its neighbours do at once: on
-// the same rows, in different orders. Nothing may fail, as by a deadlock, and
-// every row ends up marked once.
+// leaseConcurrently runs concurrently what several nodes do, on the same rows in
+// different orders. Nothing may fail, for example by a deadlock, and every row is
+// marked once.
 func leaseConcurrently(s *storeSuite) {
 	const rows, batch = 300, 30
 	envs := s.events(rows)

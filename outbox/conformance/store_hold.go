@@ -28,7 +28,7 @@ func checkPasses(s *storeSuite) {
 	s.count("rows", s.pollAt(later).Len(), 0)
 }
 
-// holds lets an owner ask for the table, and compares the answer.
+// holds calls HoldTable for an owner and compares the answer.
 func (s *storeSuite) holds(owner string, d time.Duration, want outbox.TableHolder) {
 	s.t.Helper()
 	got, err := s.Store.HoldTable(s.ctx, s.DB, owner, d)
@@ -43,7 +43,7 @@ func (s *storeSuite) releases(owner string) {
 	s.ok("ReleaseTable", s.Store.ReleaseTable(s.ctx, s.DB, owner))
 }
 
-// expired waits until a hold of the given time, which began before, is over.
+// expired waits until a hold of the given duration, begun earlier, is over.
 func (s *storeSuite) expired(d time.Duration) {
 	s.t.Helper()
 	end := s.now().Add(d + clockSlack)
@@ -97,7 +97,7 @@ func holdReleasedByAnother(s *storeSuite) {
 	s.holds("node-2", time.Hour, outbox.TableHolder{Owner: "node-1"})
 }
 
-// holdConcurrently has many ask at once, for a table that is free and for one
+// holdConcurrently calls HoldTable concurrently, for a free table and for one
 // whose hold expired.
 func holdConcurrently(s *storeSuite) {
 	const callers = 6

@@ -21,7 +21,7 @@ var insertTests = []storeTest{
 	{"RowsAreLeasedThatAreDueAtTheGivenTime", insertLeasesWhatIsDue},
 }
 
-// roundTripEvents are envelopes at the edges of what sealing lets through.
+// roundTripEvents are envelopes at the limits that sealing allows.
 func roundTripEvents(s *storeSuite) map[string]outbox.Envelope {
 	with := func(change func(env *outbox.Envelope)) outbox.Envelope {
 		env := s.event(0)

@@ -54,7 +54,7 @@ func leaseTakeover(s *storeSuite) {
 	}
 	s.sameRow("row whose lease lasts", alive.EventID, aliveRow)
 
-	// A node that takes its own expired lease over pays too.
+	// A node that takes over its own expired lease counts an attempt too.
 	s.expire(fresh.EventID, 2*time.Minute)
 	b = s.claimFor("node-2/2", 10)
 	s.sameIDs("ids", idsOf(b.Envelopes), []string{fresh.EventID})
@@ -85,8 +85,8 @@ func leaseFreshOnly(s *storeSuite) {
 	s.sameIDs("taken over", idsOf(s.claim(q).Envelopes), []string{expired.EventID, again.EventID})
 }
 
-// Only what is taken costs an attempt: the rest of the dead node's rows stay as
-// they are.
+// Only a row that is taken counts an attempt: the dead node's other rows stay
+// unchanged.
 func leaseTakeoverLimit(s *storeSuite) {
 	envs := s.events(5)
 	s.insertFor("node-1/1", envs...)
@@ -135,8 +135,8 @@ func leaseCountAll(s *storeSuite) {
 	}
 }
 
-// The answer to a claim may be lost. The same claim again returns what it leased,
-// and counts nothing twice.
+// The answer to a claim may be lost. The repeated claim returns the rows that it
+// leased, and counts no attempt twice.
 func leaseClaimAgain(s *storeSuite) {
 	fresh, _ := s.insertedAs(outbox.StatusRetry, "")
 	expired, _ := s.insertedAs(outbox.StatusNew, "node-1/1")

@@ -19,7 +19,7 @@ var markTests = []storeTest{
 	{"NoMarksIsNoWork", markNothing},
 }
 
-// touches says of which statuses the rows are that a kind of outcome may touch.
+// touches lists the statuses of the rows that each outcome may change.
 var touches = map[outbox.Outcome][]outbox.Status{
 	outbox.OutcomeDone:     {outbox.StatusNew, outbox.StatusRetry, outbox.StatusDead},
 	outbox.OutcomeDelete:   {outbox.StatusNew, outbox.StatusRetry, outbox.StatusDead},
@@ -33,7 +33,7 @@ func markEveryKind(s *storeSuite) {
 	for _, kind := range allOutcomes {
 		for _, status := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry, outbox.StatusDone, outbox.StatusDead} {
 			if kind == outbox.OutcomeReleased && status.Terminal() {
-				continue // such a row has no lease that could be given up
+				continue // such a row has no lease to release
 			}
 			for _, lease := range []string{"", "node-1/1"} {
 				if lease != "" && status.Terminal() {
@@ -45,7 +45,7 @@ func markEveryKind(s *storeSuite) {
 	}
 }
 
-// markOne marks a row of a status, under the lease unless that is empty.
+// markOne marks a row of a status, under the lease if one is given.
 func (s *storeSuite) markOne(kind outbox.Outcome, status outbox.Status, lease string) {
 	s.t.Helper()
 	what := fmt.Sprintf("%s of a %s row under lease %q", kind, status, lease)
@@ -169,8 +169,7 @@ func markLongError(s *storeSuite) {
 	}
 }
 
-// A row that does not exist is left alone; nothing is said of marks without a
-// lease.
+// A row that does not exist is left alone; marks without a lease are not reported.
 func markUnknown(s *storeSuite) {
 	for _, outcome := range allOutcomes {
 		env, _ := s.insertedAs(outbox.StatusNew, "node-1/1")

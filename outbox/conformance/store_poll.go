@@ -69,8 +69,8 @@ func pollExpired(s *storeSuite) {
 	s.count("rows under a longer lock timeout", b.Len(), 1)
 }
 
-// orderEvents are events in the order of their creation whose due times run the
-// other way, two of them created at one time.
+// orderEvents are events in the order of their creation, with due times in the
+// opposite order, two of them created at the same time.
 func orderEvents(s *storeSuite) []outbox.Envelope {
 	envs := make([]outbox.Envelope, 6)
 	for i := range envs {
@@ -177,7 +177,7 @@ func pollUndecodable(s *storeSuite) {
 	s.mark(outbox.OutcomeDead, "node-1/1", dead...)
 	s.sameIDs("rows left", idsOf(s.claimFor("node-1/1", 10).Envelopes), []string{envs[1].EventID, envs[3].EventID})
 
-	// They are dead letters like others, which one can look at and delete.
+	// They are ordinary dead letters, which can be read and deleted.
 	letters := s.queryDead(outbox.DeadQuery{})
 	got := deadIDs(letters)
 	slices.Sort(got)

@@ -33,7 +33,7 @@ func (s *storeSuite) rowAt(status outbox.Status, created, done time.Time) string
 	return env.EventID
 }
 
-// left fails the test unless exactly the given rows of the candidates remain.
+// left fails the test unless exactly the given candidates remain.
 func (s *storeSuite) left(what string, candidates, want []string) {
 	s.t.Helper()
 	var got []string

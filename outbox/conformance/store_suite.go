@@ -34,7 +34,7 @@ func (s *storeSuite) events(n int) []outbox.Envelope {
 	return envs
 }
 
-// insert adds events in a transaction of their own.
+// insert adds events in a separate transaction.
 func (s *storeSuite) insert(envs ...outbox.Envelope) { s.t.Helper(); s.insertFor("", envs...) }
 
 // insertFor adds events that are under a lease.
@@ -56,9 +56,8 @@ func (s *storeSuite) inserted() outbox.Envelope {
 	return env
 }
 
-// insertedAs adds one event whose row is then of the given status, with
-// everything that a row of that status has, and under the lease unless that is
-// empty.
+// insertedAs adds one event and gives its row the status, all columns that the
+// status implies, and the lease if one is given.
 func (s *storeSuite) insertedAs(status outbox.Status, lease string) (outbox.Envelope, RawRow) {
 	s.t.Helper()
 	env := s.inserted()
@@ -121,7 +120,7 @@ func (s *storeSuite) pollAt(after time.Duration) outbox.Batch {
 	return s.poll(outbox.PollQuery{Now: suiteTime.Add(after), Limit: 1000})
 }
 
-// later is behind the due time of all that the suite does not delay.
+// later is after the due time of every event that the suite does not delay.
 const later = time.Hour
 
 // claimFor claims under a lease.
@@ -137,8 +136,8 @@ func (s *storeSuite) claim(q outbox.ClaimQuery) outbox.Batch {
 	return b
 }
 
-// mark stores an outcome for rows under a lease, or for any when it is empty, and
-// fails the test when a row is left alone.
+// mark stores an outcome for rows under a lease, or for any rows if it is empty,
+// and fails the test when a row is left alone.
 func (s *storeSuite) mark(outcome outbox.Outcome, lease string, marks ...outbox.Mark) {
 	s.t.Helper()
 	s.leaves(outcome, lease, marks, nil)
@@ -164,7 +163,7 @@ func (s *storeSuite) leavesOf(outcome outbox.Outcome, marks []outbox.Mark, want 
 	}
 }
 
-// stateOf is what a mark reports of a row that it leaves alone.
+// stateOf is the state that a mark reports for a row that it leaves alone.
 func stateOf(row RawRow) outbox.RowState {
 	return outbox.RowState{Exists: true, Status: row.Status, Lease: row.LockedBy}
 }
@@ -219,12 +218,12 @@ func sameRow(r, o RawRow) bool {
 		r.LastError == o.LastError && r.LockedBy == o.LockedBy
 }
 
-// clockSlack is how much coarser than Now a time that a statement takes from
-// the database's clock may be: SQLite's own clock has milliseconds.
+// clockSlack is how much coarser than Now a database time in a statement may be:
+// SQLite's own clock has milliseconds.
 const clockSlack = 5 * time.Millisecond
 
-// duringCall fails the test unless a time that the database took lies between
-// Now before a call and Now after it.
+// duringCall fails the test unless a time set by the database lies between Now
+// before a call and Now after it.
 func (s *storeSuite) duringCall(what string, at, before time.Time) {
 	s.t.Helper()
 	after := s.now()
@@ -233,7 +232,7 @@ func (s *storeSuite) duringCall(what string, at, before time.Time) {
 	}
 }
 
-// eventually polls a condition for as long as the subtest may take.
+// eventually polls a condition until the subtest's timeout.
 func (s *storeSuite) eventually(what string, condition func() bool) {
 	s.t.Helper()
 	ticker := time.NewTicker(time.Millisecond)

@@ -11,49 +11,49 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/jsontext"
 )
 
-// Event is what an assertion expects of an event. Zero fields are not compared.
+// Event is the expectation of an assertion. Zero fields are not compared.
 type Event struct {
 	Type        outbox.EventType
 	Aggregate   outbox.AggregateType
 	AggregateID string
 	TenantID    string
-	// Headers has to be among the event's.
+	// Headers must be among the event's.
 	Headers map[string]string
-	// Payload is compared as JSON, so neither key order nor space count: an
+	// Payload is compared as JSON, ignoring key order and spaces: an
 	// [outbox.Payload] or a json.RawMessage is JSON text, anything else is
 	// marshalled.
 	Payload any
 }
 
-// Emitter tells the events of an assertion: [Recorder] those that committed,
-// [Store] those whose rows are visible, oldest first, [Scope] those that were
-// written into a Store in the transaction and not rolled back.
+// Emitter returns the events for an assertion: [Recorder] those that committed,
+// [Store] those with visible rows, oldest first, [Scope] those written into a
+// Store in the transaction and not rolled back.
 type Emitter interface {
 	Emitted() []outbox.Envelope
 }
 
-// AssertEmitted fails the test unless exactly these events were emitted, in
-// this order, and shows how they differ. It reports whether they were.
+// AssertEmitted fails the test unless exactly these events were emitted, in this
+// order, and shows the differences. It reports whether they match.
 func AssertEmitted(t testing.TB, from Emitter, want ...Event) bool {
 	t.Helper()
 	return assertEvents(t, "emitted", from.Emitted(), want)
 }
 
-// AssertNothingEmitted is [AssertEmitted] of no event.
+// AssertNothingEmitted is [AssertEmitted] without events.
 func AssertNothingEmitted(t testing.TB, from Emitter) bool {
 	t.Helper()
 	return assertEvents(t, "emitted", from.Emitted(), nil)
 }
 
-// AssertPending fails the test unless exactly these events wait in a store,
-// which may be that of a database, to be delivered now or later: the rows that
-// are NEW or RETRY and not leased. They are in the order of their due times, which for events
-// that are not delayed is the order of writing.
+// AssertPending fails the test unless exactly these events wait in a store, in
+// memory or on a database, to be delivered now or later: the NEW and RETRY rows
+// without a lease. Their order is that of due times, which without delays is the
+// order of writing.
 func AssertPending(t testing.TB, store outbox.Store, db outbox.DB, want ...Event) bool {
 	t.Helper()
 	var got []outbox.Envelope
 	q := outbox.PollQuery{Now: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), Limit: 1}
-	for { // one by one: only the rows within a batch come oldest first
+	for { // one by one: a batch is sorted oldest first, not by due time
 		b, err := store.Poll(t.Context(), db, q)
 		if err != nil {
 			t.Fatalf("reading pending events: %v", err)
@@ -78,7 +78,7 @@ func assertEvents(t testing.TB, what string, got []outbox.Envelope, want []Event
 	return same
 }
 
-// diffEvents aligns what is there with what is expected, like diff does.
+// diffEvents aligns the emitted events with the expected ones, as diff does.
 func diffEvents(got []outbox.Envelope, want []Event) (lines []string, same bool) {
 	// common[i][j] is how many events got[i:] and want[j:] have in common.
 	common := make([][]int, len(got)+1)
@@ -159,7 +159,7 @@ func describe(env outbox.Envelope) string {
 	return line(string(env.AggregateType), string(env.EventType), env.AggregateID, env.TenantID, env.Headers, env.Payload.String())
 }
 
-// line shows an event in one line, its JSON in one way of writing.
+// line shows an event in one line, with normalized JSON.
 func line(aggregate, event, id, tenant string, headers map[string]string, payload string) string {
 	if v, err := jsontext.Decode(payload); err == nil {
 		if text, err := json.Marshal(v); err == nil {

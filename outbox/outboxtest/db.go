@@ -7,13 +7,12 @@ import (
 	"fmt"
 )
 
-// ErrNoDatabase is what the methods of [DB] and [Scope] return that would need
-// a database.
+// ErrNoDatabase is the error of the methods of [DB] and [Scope] that would need a
+// database.
 var ErrNoDatabase = errors.New("outboxtest: there is no database behind the in-memory store")
 
-// DB stands where a *sql.DB would beside a [Store]: as the pool of an outbox,
-// as the source of a [Scope]. Its methods fail with [ErrNoDatabase], for SQL
-// needs a database.
+// DB takes the place of a *sql.DB with a [Store]: as the pool of an outbox, or as
+// the source of a [Scope]. Its methods fail with [ErrNoDatabase].
 type DB struct{ _ byte } // not empty, so that two of them differ
 
 // ExecContext fails with [ErrNoDatabase].

@@ -1,10 +1,10 @@
-// Package outboxtest helps to test code that uses the outbox, without a
-// database and without waiting.
+// Package outboxtest tests code that uses the outbox, without a database and
+// without waiting.
 //
 // # Does my code write the right events?
 //
 // Give the code an [outbox.Writer] on a [Store] in memory, begin a transaction
-// that the test ends, and look at what was emitted:
+// that the test ends, and check the emitted events:
 //
 //	store := outboxtest.NewStore()
 //	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB()})
@@ -18,20 +18,20 @@
 //	})
 //
 // Code that begins its own transactions takes a [Transactor] instead of an
-// adapter. Where the code writes to a real database, [Recorder.Hook] in
-// outbox.Config.Hooks records what committed, and [AssertPending] reads what
-// waits in any store.
+// adapter. If the code writes to a real database, [Recorder.Hook] in
+// outbox.Config.Hooks records the committed events, and [AssertPending] reads the
+// waiting events of any store.
 //
 // # Does my listener do the right thing?
 //
-// [Drain] delivers what is due now, on the test's goroutine and by the engine's
-// rules, and returns what became of each event:
+// [Drain] delivers the due events on the test's goroutine, by the engine's rules,
+// and returns the result of each:
 //
 //	deliveries := outboxtest.Drain(t, outbox.DispatcherConfig{Store: store}, outbox.On("Order", "OrderPlaced", listener))
 //
-// With an engine that runs, [Recorder.Listener] answers as its script says, and
-// [Recorder.WaitDeliveries] waits until it was called. Everything here works
-// within testing/synctest, where an engine's hours pass in no time.
+// With a running engine, [Recorder.Listener] answers as scripted, and
+// [Recorder.WaitDeliveries] waits for its calls. Everything here works within
+// testing/synctest, where hours pass at once.
 //
 // Package conformance certifies stores and adapters.
 package outboxtest

@@ -11,16 +11,15 @@ import (
 // drainBatch is how many rows Drain reads at once, as a poller does by default.
 const drainBatch = outbox.DefaultPollBatch
 
-// Drain delivers, on this goroutine, what is due now, and returns what came of
-// each event, oldest first. It follows the engine's rules, for it uses the
-// engine: interceptors, routes, retries, attempts, panics, dead letters. Each
-// event is delivered once; what becomes due meanwhile, and what listeners
-// write, waits for the next Drain.
+// Drain delivers the due events on this goroutine and returns the result of each,
+// oldest first. It uses the engine, so its rules apply: interceptors, routes,
+// retries, attempts, panics, dead letters. Each event is delivered once; events
+// that become due meanwhile, or that listeners write, wait for the next Drain.
 //
-// Of the config only Store and, unless that is a [Store] of this package, DB
-// are required. Bindings are added to its Registry, or to a new one. With Claim
-// the rows are leased first, as in [outbox.MultiNode]. A Clock that is ahead
-// makes retries and delayed events due. Drain fails the test when the config is
+// In the config only Store is required, and DB unless Store is a [Store] of this
+// package. Bindings are added to its Registry, or to a new one. With Claim the
+// rows are leased first, as in [outbox.MultiNode]. With a Clock that is ahead,
+// retries and delayed events are due. Drain fails the test when the config is
 // wrong or the store returns an error.
 func Drain(t testing.TB, cfg outbox.DispatcherConfig, bindings ...outbox.Binding) []outbox.Delivery {
 	t.Helper()
@@ -76,7 +75,7 @@ func registryOf(t testing.TB, given outbox.ListenerRegistry, bindings []outbox.B
 	return registries{own, given}
 }
 
-// registries looks in one after the other, so that bindings can be added to a
+// registries searches several in order, so that bindings can be added to a
 // registry without changing it.
 type registries []outbox.ListenerRegistry
 
@@ -89,7 +88,7 @@ func (rs registries) ListenerFor(aggregate outbox.AggregateType, event outbox.Ev
 	return nil, false
 }
 
-// due reads all that is due before any of it is delivered.
+// due reads all due rows before any is delivered.
 func due(t testing.TB, cfg outbox.DispatcherConfig) []outbox.Batch {
 	t.Helper()
 	now := time.Now()
@@ -121,7 +120,7 @@ func read(ctx context.Context, cfg outbox.DispatcherConfig, now time.Time, after
 	})
 }
 
-// bury makes a row DEAD that cannot be delivered, as the poller does.
+// bury marks an undecodable row DEAD, as the poller does.
 func bury(t testing.TB, cfg outbox.DispatcherConfig, row outbox.Undecodable) outbox.Delivery {
 	t.Helper()
 	mark := outbox.Mark{EventID: row.EventID, Error: row.Err.Error()}

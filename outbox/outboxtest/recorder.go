@@ -15,8 +15,8 @@ import (
 // the test.
 const WaitLimit = 10 * time.Second
 
-// Recorder records what a writer's hooks and listeners are called with. Make
-// one with [NewRecorder]; it is safe for concurrent use.
+// Recorder records the calls of a writer's hooks and of listeners. Make one with
+// [NewRecorder]; it is safe for concurrent use.
 type Recorder struct {
 	mu         sync.Mutex // never held while anything blocks
 	written    []outbox.Envelope
@@ -32,14 +32,14 @@ type RolledBack struct {
 	Cause    error // as AfterRollback got it
 }
 
-// Received is one call of a recorded listener and what it answered.
+// Received is one call of a recorded listener, with its answer.
 type Received struct {
 	Envelope outbox.Envelope
 	Answer   Answer
 }
 
-// Answer is what a recorded listener does: it panics when Panic is not nil, and
-// returns the rest otherwise. The zero value is success.
+// Answer is the answer of a recorded listener: it panics if Panic is not nil,
+// otherwise it returns the rest. The zero value is success.
 type Answer struct {
 	Result outbox.Result
 	Err    error
@@ -49,8 +49,8 @@ type Answer struct {
 // NewRecorder makes an empty recorder.
 func NewRecorder() *Recorder { return &Recorder{changed: make(chan struct{})} }
 
-// Hook records every write, commit and rollback of a writer that it is given
-// to.
+// Hook records every write, commit and rollback of the writers that have it: put
+// it into outbox.Config.Hooks.
 func (r *Recorder) Hook() outbox.WriterHook {
 	return outbox.WriterHook{
 		AfterWrite: func(_ context.Context, envs []outbox.Envelope) {
@@ -70,8 +70,8 @@ func (r *Recorder) Hook() outbox.WriterHook {
 }
 
 // Listener makes a listener that records its calls. The first delivery of each
-// event gets the first answer, the second the second, and so on; those beyond
-// the script succeed. With no script it always succeeds.
+// event gets the first answer, the second the second, and so on; deliveries beyond
+// the script succeed. Without a script all succeed.
 func (r *Recorder) Listener(script ...Answer) outbox.Listener {
 	var mu sync.Mutex
 	calls := map[string]int{}
@@ -94,7 +94,7 @@ func (r *Recorder) Listener(script ...Answer) outbox.Listener {
 	})
 }
 
-// Written are the events that were written, whatever became of them.
+// Written are the events that were written, committed or not.
 func (r *Recorder) Written() []outbox.Envelope { return snapshot(r, &r.written) }
 
 // Committed are the events whose transactions committed, in order.
@@ -124,7 +124,7 @@ func (r *Recorder) WaitDeliveries(t testing.TB, n int) []Received {
 	return wait(t, r, &r.deliveries, n, "deliveries")
 }
 
-// Reset forgets what was recorded. Scripts go on where they are.
+// Reset deletes the records. Scripts continue where they are.
 func (r *Recorder) Reset() {
 	r.record(func() { r.written, r.committed, r.rolledBack, r.deliveries = nil, nil, nil, nil })
 }
@@ -163,7 +163,7 @@ func wait[T any](t testing.TB, r *Recorder, list *[]T, n int, what string) []T {
 	}
 }
 
-// listed shows one thing a line.
+// listed shows one item per line.
 func listed[T any](list []T) string {
 	var text string
 	for _, v := range list {

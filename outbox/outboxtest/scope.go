@@ -12,16 +12,16 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Scope is an [outbox.TxScope] whose end the test decides: [Scope.Commit],
+// Scope is an [outbox.TxScope] that the test ends: [Scope.Commit],
 // [Scope.Rollback], [Scope.CommitUnknown]. It is safe for concurrent use; the
-// callbacks run on the goroutine that ends it, each shielded from the panic of
-// another, as an adapter's do. What is inserted through it into a [Store]
-// shares its fate.
+// callbacks run on the goroutine that ends it, and a panic in one does not stop
+// the others, as with an adapter. Rows inserted through it into a [Store] commit
+// or roll back with it.
 type Scope struct {
 	source any
 	ctx    context.Context // of callbacks; it does not end with the transaction
 
-	// rows end before callbacks run, so that a callback sees all of them.
+	// rows end before callbacks run, so that a callback sees the result.
 	rows      txscope.Hooks
 	callbacks txscope.Hooks
 
@@ -31,14 +31,14 @@ type Scope struct {
 	inserted   []insertion
 }
 
-// insertion is one Insert, so that the scope can tell what it wrote.
+// insertion is one Insert, so that the scope knows its events.
 type insertion struct {
 	envs   []outbox.Envelope
 	undone bool
 }
 
-// NewScope begins a transaction of a source, which is the one that the writer
-// was given: a [DB], or whatever else can be compared.
+// NewScope begins a transaction of a source, which must be the writer's: a [DB],
+// or any other comparable value.
 func NewScope(source any) *Scope {
 	return &Scope{source: outbox.PoolOf(source), ctx: context.Background()}
 }
@@ -89,8 +89,8 @@ func (s *Scope) Emitted() []outbox.Envelope {
 	return envs
 }
 
-// join ties rows to the fate of the transaction: show runs when it commits,
-// before any callback; drop when it, or its savepoint, is rolled back.
+// join ties rows to the transaction: show runs when it commits, before any
+// callback; drop when it, or its savepoint, is rolled back.
 func (s *Scope) join(envs []outbox.Envelope, show, drop func()) error {
 	s.mu.Lock()
 	at := len(s.inserted)
@@ -125,9 +125,9 @@ func (s *Scope) Rollback(cause error) error {
 	return s.finish(txscope.RolledBack, txscope.RolledBack, cause)
 }
 
-// CommitUnknown ends the scope as when the connection breaks during COMMIT: the
-// AfterRollback callbacks get a cause that is [outbox.ErrOutcomeUnknown],
-// whether the rows landed, which is for the test to say, or not.
+// CommitUnknown ends the scope as if the connection broke during COMMIT: the
+// AfterRollback callbacks get a cause that is [outbox.ErrOutcomeUnknown]. The test
+// says whether the rows were committed.
 func (s *Scope) CommitUnknown(landed bool) error {
 	rows := txscope.RolledBack
 	if landed {
@@ -149,8 +149,8 @@ func (s *Scope) finish(rows, callbacks txscope.End, cause error) error {
 	return nil
 }
 
-// Savepoint begins a savepoint. One of a name that exists already hides the
-// older one until it is released.
+// Savepoint begins a savepoint. It hides an older one of the same name until it is
+// released.
 func (s *Scope) Savepoint(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,8 +163,8 @@ func (s *Scope) Savepoint(name string) error {
 	return nil
 }
 
-// RollbackTo rolls back to a savepoint, which stays: what was inserted since is
-// gone, and the AfterRollback callbacks of since then run now.
+// RollbackTo rolls back to a savepoint, which stays: rows inserted since are gone,
+// and the AfterRollback callbacks registered since run now.
 func (s *Scope) RollbackTo(name string) error {
 	if err := s.keepSavepoints(name, 1); err != nil {
 		return err
@@ -174,8 +174,8 @@ func (s *Scope) RollbackTo(name string) error {
 	return nil
 }
 
-// Release ends a savepoint and those within it: what was registered since
-// belongs to what is around it.
+// Release ends a savepoint and those within it: callbacks registered since then
+// belong to the enclosing level.
 func (s *Scope) Release(name string) error {
 	if err := s.keepSavepoints(name, 0); err != nil {
 		return err
@@ -185,8 +185,8 @@ func (s *Scope) Release(name string) error {
 	return nil
 }
 
-// keepSavepoints forgets the savepoints after the newest of that name, but for
-// the first keep of them.
+// keepSavepoints drops the savepoints from the newest of that name on, except the
+// first keep of them.
 func (s *Scope) keepSavepoints(name string, keep int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

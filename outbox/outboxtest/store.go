@@ -13,17 +13,17 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// memoryTable is what errors of [Store] call the table.
+// memoryTable is the table's name in errors of [Store].
 const memoryTable = "memory"
 
-// Store is an [outbox.Store] in memory. It keeps every rule that conformance.RunStore
-// knows, so that a test with it says what a test with a database would, and
-// takes microseconds. Its database's clock is [time.Now], so it works within
-// testing/synctest. Make one with [NewStore]; it is safe for concurrent use.
+// Store is an [outbox.Store] in memory. It passes conformance.RunStore, so a test
+// with it has the result of a test with a database, in microseconds. Its
+// database's clock is [time.Now], so it works within testing/synctest. Make one
+// with [NewStore]; it is safe for concurrent use.
 //
-// Rows that are inserted through a [Scope] become visible when the scope
-// commits; through any other Execer, at once. The DB that methods are given
-// does not matter; [Store.DB] is one to give.
+// Rows that are inserted through a [Scope] become visible when the scope commits;
+// through any other Execer, at once. Methods ignore their DB argument; [Store.DB]
+// returns one to pass.
 type Store struct {
 	db *DB
 
@@ -42,14 +42,14 @@ type memRow struct {
 // NewStore makes an empty store.
 func NewStore() *Store { return &Store{db: &DB{}, rows: map[string]*memRow{}} }
 
-// DB is what to give as the pool beside this store, and as the writer's source.
+// DB is the pool to use with this store, and the writer's source.
 func (s *Store) DB() *DB { return s.db }
 
-// Table is what errors call the table.
+// Table is the table's name in errors.
 func (s *Store) Table() string { return memoryTable }
 
-// RawRow is what a row of the outbox table says beyond its envelope. The zero
-// time and the empty string stand for NULL. Times are in UTC.
+// RawRow holds the columns of a row that are not in its envelope. The zero time
+// and the empty string stand for NULL. Times are in UTC.
 type RawRow struct {
 	Status      outbox.Status
 	Attempts    int
@@ -78,7 +78,7 @@ func (s *Store) Rows() []Row {
 	return rows
 }
 
-// Emitted are the events of all committed rows, whatever became of them, oldest
+// Emitted are the events of all committed rows, whatever their status, oldest
 // first; it implements [Emitter].
 func (s *Store) Emitted() []outbox.Envelope {
 	rows := s.Rows()
@@ -105,8 +105,8 @@ func (s *Store) SetRow(eventID string, row RawRow) bool {
 	return s.change(eventID, func(r *memRow) { r.RawRow = row })
 }
 
-// CorruptHeaders makes the headers of an event's row something that does not
-// decode; false: there is no row.
+// CorruptHeaders replaces the headers of an event's row with something that does
+// not decode; false: there is no row.
 func (s *Store) CorruptHeaders(eventID string) bool {
 	return s.change(eventID, func(r *memRow) { r.corrupt = true })
 }
@@ -206,7 +206,7 @@ func (s *Store) fail(doing string, ids []string, err error) error {
 	}
 }
 
-// visible are the committed rows that a filter lets through, in order.
+// visible are the committed rows that pass a filter, in order.
 func (s *Store) visible(order func(a, b *memRow) int, filter func(r *memRow) bool) []*memRow {
 	var rows []*memRow
 	for _, r := range s.rows {
@@ -218,7 +218,7 @@ func (s *Store) visible(order func(a, b *memRow) int, filter func(r *memRow) boo
 	return rows
 }
 
-// named are the committed rows of these ids that a filter lets through.
+// named are the committed rows of these ids that pass a filter.
 func (s *Store) named(ids []string, filter func(r *memRow) bool) []*memRow {
 	var rows []*memRow
 	for _, id := range ids {
@@ -229,7 +229,7 @@ func (s *Store) named(ids []string, filter func(r *memRow) bool) []*memRow {
 	return rows
 }
 
-// envelope is what a listener gets of the row.
+// envelope is the row's envelope for a listener.
 func (r *memRow) envelope() outbox.Envelope {
 	env := r.env
 	env.OccurredAt, env.AvailableAt, env.Attempts = r.CreatedAt, r.AvailableAt, r.Attempts
@@ -245,7 +245,7 @@ func (r *memRow) live() bool { return !r.Status.Terminal() }
 
 func (r *memRow) unlock() { r.LockedBy, r.LockedAt = "", time.Time{} }
 
-// diedAt is done_at, and created_at where that is missing.
+// diedAt is done_at, or created_at if that is missing.
 func (r *memRow) endedAt() time.Time {
 	if r.DoneAt.IsZero() {
 		return r.CreatedAt

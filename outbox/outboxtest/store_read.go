@@ -56,7 +56,7 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 			(r.LockedBy == "" || r.LockedBy == q.Lease || !q.FreshOnly && r.LockedAt.Before(expiry))
 	}), q.Limit)
 	for _, r := range rows {
-		// A lease that expired is of a process that died with the event.
+		// An expired lease means that a process died with the event.
 		if r.LockedBy != q.Lease && (q.CountAll || r.LockedBy != "") {
 			r.Attempts++
 		}
@@ -112,7 +112,7 @@ func (r *memRow) due(now, createdBefore time.Time) bool {
 	return r.live() && !r.AvailableAt.After(now) && (createdBefore.IsZero() || !r.CreatedAt.After(createdBefore))
 }
 
-// batchOf makes a batch of rows that come in the order of their due times.
+// batchOf makes a batch of rows in the order of their due times.
 func batchOf(rows []*memRow) outbox.Batch {
 	var b outbox.Batch
 	if len(rows) == 0 {

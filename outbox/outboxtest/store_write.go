@@ -47,7 +47,7 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, m
 	return left, nil
 }
 
-// open reports whether an outcome may touch the row.
+// open reports whether an outcome may change the row.
 func (r *memRow) open(kind outbox.Outcome) bool {
 	if kind == outbox.OutcomeDone || kind == outbox.OutcomeDelete {
 		return r.Status != outbox.StatusDone
@@ -74,7 +74,7 @@ func (s *Store) apply(r *memRow, kind outbox.Outcome, m outbox.Mark, now time.Ti
 	}
 }
 
-// count sets the attempts that an outcome comes with.
+// count sets the attempts of an outcome.
 func (r *memRow) count(m outbox.Mark) {
 	if m.Attempts > 0 {
 		r.Attempts = m.Attempts
@@ -101,7 +101,7 @@ func (s *Store) Renew(ctx context.Context, _ outbox.DB, leases []outbox.Lease) e
 	return nil
 }
 
-// hold is who holds the table, and until when.
+// hold is the owner of the table's hold, and when it expires.
 type hold struct {
 	owner string
 	until time.Time

@@ -16,9 +16,9 @@ import (
 // transaction whose context ends is rolled back. It is safe for concurrent use.
 type Transactor struct {
 	source any
-	// CommitError, when it is not nil, is what every Commit of a transaction
-	// fails with after rolling back; one that is [outbox.ErrOutcomeUnknown]
-	// leaves the outcome unknown and the rows not there. Set it before use.
+	// CommitError, if not nil, is the error of every Commit of a transaction,
+	// which rolls back. With [outbox.ErrOutcomeUnknown] the outcome is unknown and
+	// there are no rows. Set it before use.
 	CommitError error
 
 	savepoints atomic.Int64
@@ -53,11 +53,11 @@ func (t *Transactor) Begin(ctx context.Context, _ *sql.TxOptions) (context.Conte
 	return scope.Context(ctx), tx, nil
 }
 
-// transaction is an outermost one.
+// transaction is an outermost transaction.
 type transaction struct {
 	scope       *Scope
 	commitError error
-	stop        func() bool // keeps the end of the context from rolling back
+	stop        func() bool // disables the rollback when the context ends
 }
 
 func (t *transaction) Commit() error {

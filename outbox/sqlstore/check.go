@@ -13,7 +13,7 @@ import (
 // constructors are the stores by their dialects' names.
 var constructors = map[string]string{"postgres": "sqlstore.Postgres()", "mysql": "sqlstore.MySQL()", "sqlite": "sqlstore.SQLite()"}
 
-// errNoSkipLocked is why a claim cannot work.
+// errNoSkipLocked says why claims cannot work.
 var errNoSkipLocked = errors.New("TiDB ignores FOR UPDATE SKIP LOCKED, so that several nodes would deliver one event: use outbox.SingleNode or outbox.Ordered")
 
 // Check implements [outbox.Store]. It runs a few statements that read no row.
@@ -43,21 +43,20 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 	return nil
 }
 
-// The columns that are read and written.
+// The columns that the store reads and writes.
 const (
 	eventColumns = "event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts," +
 		" available_at, created_at, done_at, last_error, locked_by, locked_at"
 	controlColumns = "kind, name, owner, value, expires_at"
 )
 
-// shortVersion is a version without where and how the server was built.
+// shortVersion is the version without build details.
 func shortVersion(version string) string {
 	version, _, _ = strings.Cut(version, " on ")
 	return fmt.Sprintf("%.60s", version)
 }
 
-// wayOut says how to mend a table or a column that is missing; empty for other
-// errors.
+// wayOut says how to add a missing table or column; empty for other errors.
 func (s *Store) wayOut(err error) string {
 	file := "outbox/sqlstore/schema/" + s.d.name + ".sql"
 	switch {
@@ -70,8 +69,8 @@ func (s *Store) wayOut(err error) string {
 	}
 }
 
-// isOneOf reports whether the database gave that SQLSTATE, that number of MySQL or
-// that text of SQLite.
+// isOneOf reports whether the error has that SQLSTATE, that MySQL number or that
+// SQLite text.
 func (s *Store) isOneOf(err error, state string, number uint16, text string) bool {
 	switch s.d.name {
 	case "postgres":

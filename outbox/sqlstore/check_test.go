@@ -78,7 +78,7 @@ func TestCheckKnowsADatabaseOfAnotherDialect(t *testing.T) {
 	})
 }
 
-// pretender is a database that says that it is another.
+// pretender is a database that reports another version.
 type pretender struct {
 	*sql.DB
 	version string

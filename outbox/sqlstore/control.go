@@ -8,21 +8,21 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// The row of the control table that says which process holds the events' table.
+// The row of the control table that says which process holds the event table.
 const holdRow = " WHERE kind = 'lease' AND name = 'table'"
 
-// holdTries is how often HoldTable looks again when another process was faster.
+// holdTries is how often HoldTable retries when another process was faster.
 const holdTries = 5
 
-// hold is that row as it was read.
+// hold is that row as read.
 type hold struct {
 	exists  bool
 	owner   sql.NullString
 	expired bool
 }
 
-// HoldTable implements [outbox.Store]. It reads the row, then replaces what it
-// read: of two that take the table at once, one finds it changed.
+// HoldTable implements [outbox.Store]. It reads the row, then replaces it if it is
+// unchanged: of two processes that take the table at once, one fails.
 func (s *Store) HoldTable(ctx context.Context, db outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
 	var was hold
 	for range holdTries {
@@ -66,7 +66,7 @@ func (s *Store) readHold(ctx context.Context, db outbox.DB) (hold, error) {
 	return h, err
 }
 
-// insertHold adds the row, free, where it is missing.
+// insertHold adds a free row if there is none.
 func (s *Store) insertHold(ctx context.Context, db outbox.DB) error {
 	q := s.query(256)
 	q.add("INSERT INTO ").control(s).add(" (kind, name) VALUES ('lease', 'table')")
@@ -79,7 +79,7 @@ func (s *Store) insertHold(ctx context.Context, db outbox.DB) error {
 	return err
 }
 
-// replaceHold gives the row to the owner if it is still as it was read.
+// replaceHold gives the row to the owner if it is unchanged since it was read.
 func (s *Store) replaceHold(was hold, owner string, d time.Duration) *query {
 	q := s.query(256)
 	q.add("UPDATE ").control(s).add(" SET owner = ").arg(owner).add(", expires_at = ").fromNow(d).add(holdRow)

@@ -10,9 +10,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// died is when a dead row died, as the index has it. A row that something else
-// marked DEAD may have no time of its own; MySQL, which cannot index an
-// expression everywhere, does not find such rows by time.
+// died is the time of death, as the index has it. A row that another program
+// marked DEAD may have no done_at. MySQL does not find such rows by time, because
+// not every version can index an expression.
 func (s *Store) died() string {
 	if s.d.name == "mysql" {
 		return "done_at"
@@ -20,7 +20,7 @@ func (s *Store) died() string {
 	return "COALESCE(done_at, created_at)"
 }
 
-// dead writes the condition of dead rows that a filter chooses.
+// dead writes the condition for the dead rows that a filter selects.
 func (q *query) dead(s *Store, f outbox.DeadFilter) *query {
 	q.add("status = 3")
 	if f.EventType != "" {
@@ -87,7 +87,7 @@ func (s *Store) scanLetter(rows *sql.Rows) (outbox.DeadLetter, error) {
 	}
 	env, err := s.envelope(&r)
 	if err != nil {
-		// Its headers are why it is dead: show the rest.
+		// The headers do not decode, so the row is dead: show the rest.
 		r.headers = sql.NullString{}
 		env, err = s.envelope(&r)
 	}

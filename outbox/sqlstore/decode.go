@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// columns writes what an envelope is made of, in the order of row.
+// columns writes the columns of an envelope, in the order of row.
 func (q *query) columns(prefix string) *query {
 	for _, c := range []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "payload", "headers", "attempts"} {
 		q.add(prefix, c, ", ")
@@ -23,7 +23,7 @@ func (q *query) timeColumn(column string) *query {
 	return q.add(fmt.Sprintf(q.d.textColumn, column))
 }
 
-// row is one row of the table as it is read.
+// row is one row of the table as read.
 type row struct {
 	id, eventType                  string
 	aggregateType, aggregateID     sql.NullString
@@ -32,8 +32,8 @@ type row struct {
 	attempts                       int
 	createdAt, availableAt, diedAt timestamp
 	lastError                      sql.NullString
-	attempt                        int  // MySQL: what the claim adds to attempts
-	leased                         bool // a row of a poll whose lease expired
+	attempt                        int  // MySQL: the attempts that the claim adds
+	leased                         bool // a polled row whose lease expired
 }
 
 // fields are the destinations of columns.
@@ -41,7 +41,7 @@ func (r *row) fields() []any {
 	return []any{&r.id, &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.payload, &r.headers, &r.attempts, &r.createdAt, &r.availableAt}
 }
 
-// envelope makes the row an envelope.
+// envelope makes an envelope of the row.
 func (s *Store) envelope(r *row) (outbox.Envelope, error) {
 	headers, err := s.decodeHeaders(r.headers.String)
 	if err != nil {
@@ -61,8 +61,9 @@ func (s *Store) envelope(r *row) (outbox.Envelope, error) {
 
 var errHeaders = errors.New("headers are not a flat object of strings")
 
-// decodeHeaders reads a flat object of strings; NULL, "" and null are none. Its
-// errors quote nothing of them: they end up in logs and in the table.
+// decodeHeaders reads a flat object of strings; NULL, "" and null mean no headers.
+// Its errors do not quote the headers, because errors go to logs and into the
+// table.
 func (s *Store) decodeHeaders(text string) (map[string]string, error) {
 	if text == "" || text == "null" || text == "{}" {
 		return nil, nil
@@ -72,7 +73,7 @@ func (s *Store) decodeHeaders(text string) (map[string]string, error) {
 	if err := object.Decode(&headers); err != nil {
 		return nil, fmt.Errorf("%w: %w", errHeaders, err)
 	}
-	if strings.Contains(text, "null") { // a codec makes "" of a value that is null
+	if strings.Contains(text, "null") { // a codec decodes a null value as ""
 		var strict map[string]*string
 		if err := object.Decode(&strict); err != nil {
 			return nil, fmt.Errorf("%w: %w", errHeaders, err)
@@ -89,7 +90,7 @@ func (s *Store) decodeHeaders(text string) (map[string]string, error) {
 	return headers, nil
 }
 
-// batch makes rows, which are in the order of due times, a batch.
+// batch makes a batch of rows in the order of their due times.
 func (s *Store) batch(rows []row) outbox.Batch {
 	b := outbox.Batch{Envelopes: make([]outbox.Envelope, 0, len(rows))}
 	for i := range rows {
@@ -117,7 +118,7 @@ func (s *Store) batch(rows []row) outbox.Batch {
 	return b
 }
 
-// byDue is the order in which due rows are chosen.
+// byDue is the order in which due rows are selected.
 func byDue(x, y row) int {
 	if c := x.availableAt.Compare(y.availableAt.Time); c != 0 {
 		return c
@@ -128,7 +129,7 @@ func byDue(x, y row) int {
 	return strings.Compare(x.id, y.id)
 }
 
-// scanInto is a scan for rows of the given destinations.
+// scanInto returns a scan function for the given destinations.
 func scanInto(dest ...any) func(*sql.Rows) error {
 	return func(rows *sql.Rows) error { return rows.Scan(dest...) }
 }

@@ -28,7 +28,7 @@ func TestDecodeHeaders(t *testing.T) {
 	}
 }
 
-// quoting is a codec whose errors quote what it was given, as some do.
+// quoting is a codec whose errors quote its input, as some codecs do.
 type quoting struct{}
 
 func (quoting) Marshal(v any) ([]byte, error) { return json.Marshal(v) }

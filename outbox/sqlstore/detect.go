@@ -13,9 +13,9 @@ import (
 
 var plainVersion = regexp.MustCompile(`^\d+\.\d+`)
 
-// Detect asks the server what it is and returns the store for it. It needs a
-// connection for a moment. What is neither PostgreSQL, MySQL, MariaDB, TiDB nor
-// SQLite is an error that says so.
+// Detect asks the server for its version and returns the store for it. It needs a
+// connection briefly. It fails for any database but PostgreSQL, MySQL, MariaDB,
+// TiDB and SQLite.
 func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
 	if v := reflect.ValueOf(db); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &outbox.FieldError{Field: "sqlstore.Detect db", Problem: "is nil"}
@@ -31,13 +31,13 @@ func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
 	return s, s.err
 }
 
-// ask asks the server what it is. The dialect is nil when the server answers and
-// is unknown.
+// ask asks the server for its version. The dialect is nil when the server is
+// unknown.
 func ask(ctx context.Context, db outbox.DB) (d *dialect, version string, err error) {
 	version, err = answer(ctx, db, "SELECT version()")
 	switch {
 	case err != nil:
-		// SQLite has no version(); any other failure is the same twice.
+		// SQLite has no version(); on other servers both queries fail alike.
 		version, err2 := answer(ctx, db, "SELECT sqlite_version()")
 		if err2 != nil {
 			return nil, "", errors.Join(err, err2)

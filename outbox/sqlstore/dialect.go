@@ -8,33 +8,32 @@ import (
 )
 
 // dialect is what differs between databases in how a value is written and read.
-// How whole statements differ stands in statements.go.
+// Statements that differ as a whole do so where they are built.
 type dialect struct {
 	name  string
 	quote string
 	// dollar: parameters are $1, $2…, else ?.
 	dollar bool
-	// now is the database's clock in UTC; empty: it is this process's.
+	// now is the database's clock in UTC; empty: this process's clock.
 	now string
 	// layout of times as parameters; empty: microseconds since 1970.
 	layout string
-	// timeCast and textColumn are put around a time parameter and a time column
-	// that is selected.
+	// timeCast wraps a time parameter, textColumn a selected time column.
 	timeCast, textColumn string
-	// maxDepth and maxExponent are what JSON texts may have; zero: no limit.
+	// maxDepth and maxExponent limit JSON texts; zero: no limit.
 	maxDepth, maxExponent int
 	// doubles: every number that a float64 holds is in range, whatever
 	// maxExponent says.
 	doubles bool
 	// surrogates: a lone surrogate escape is refused.
 	surrogates bool
-	// padsSpaces: a column's text is equal to the same with spaces after it.
+	// padsSpaces: a comparison ignores trailing spaces.
 	padsSpaces bool
 }
 
 var postgres = &dialect{
 	name: "postgres", quote: `"`, dollar: true, now: "clock_timestamp()",
-	// A string with its zone is exact through every driver and protocol.
+	// A string with a zone is exact with every driver and protocol.
 	layout: "2006-01-02 15:04:05.000000-07", timeCast: "CAST(%s AS TIMESTAMPTZ)", textColumn: "%s",
 	// The type numeric has 131,072 digits before and 16,383 after the point.
 	maxExponent: 16_000, surrogates: true,
@@ -42,13 +41,13 @@ var postgres = &dialect{
 
 var mysql = &dialect{
 	name: "mysql", quote: "`", now: "UTC_TIMESTAMP(6)",
-	// Strings in and out: a time.Time means what the DSN's loc says.
+	// Strings in and out: the meaning of a time.Time depends on the DSN's loc.
 	layout: "2006-01-02 15:04:05.000000", timeCast: "%s", textColumn: "DATE_FORMAT(%s, '%%Y-%%m-%%d %%H:%%i:%%s.%%f')",
-	// MariaDB refuses deeper texts, MySQL numbers beyond a double.
+	// MariaDB rejects deeper texts, MySQL numbers beyond a double.
 	maxDepth: 31, maxExponent: 300, doubles: true, surrogates: true, padsSpaces: true,
 }
 
-// mysqlServer is mysql for a server that is known to be MySQL.
+// mysqlServer is the dialect of a server that is known to be MySQL, not MariaDB.
 var mysqlServer = func() *dialect {
 	d := *mysql
 	d.maxDepth = 100
@@ -81,7 +80,7 @@ func (s *Store) query(capacity int) *query {
 
 func (q *query) text() string { return q.b.String() }
 
-// add writes SQL as it is.
+// add writes SQL unchanged.
 func (q *query) add(parts ...string) *query {
 	for _, p := range parts {
 		q.b.WriteString(p)

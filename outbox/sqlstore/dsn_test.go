@@ -4,15 +4,15 @@ import (
 	"os"
 	"testing"
 	"time"
-	_ "time/tzdata" // for machines that have none
+	_ "time/tzdata" // for machines without a time zone database
 
 	"go.uber.org/goleak"
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
-// TestMain runs the package's tests far from UTC: loc=Local in a DSN then means
-// something, and a time that is read or written as local shows.
+// TestMain runs the package's tests far from UTC, so that loc=Local in a DSN has
+// an effect and a time that is read or written as local shows.
 func TestMain(m *testing.M) {
 	shanghai, err := time.LoadLocation("Asia/Shanghai")
 	if err != nil {

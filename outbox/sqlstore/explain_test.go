@@ -15,7 +15,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// The table that the reading is measured on.
+// The table that the reads are measured on.
 const (
 	doneRows    = 100_000
 	pendingRows = 100_000
@@ -23,14 +23,14 @@ const (
 	deadRows    = 1_000
 )
 
-// Reading must cost what it returns: a statement for a batch of 100 may look at
-// a few rows more, never at the backlog, the DONE rows or those of the future.
+// Reading must cost what it returns: a statement for a batch of 100 may examine a
+// few rows more, never the backlog, the DONE rows or future rows.
 const (
 	readBatch = 100
 	readLimit = 5 * readBatch
 )
 
-// recorded is a pool that notes the statements of one call.
+// recorded is a pool that records the statements of one call.
 type recorded struct {
 	*sql.DB
 	statements []statement
@@ -59,7 +59,7 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 		now := time.Now().UTC().Truncate(time.Second)
 		loadTable(t, db, now)
-		db.SetMaxOpenConns(1) // MySQL's counters are a session's
+		db.SetMaxOpenConns(1) // MySQL's counters are per session
 
 		rec := &recorded{DB: db.DB}
 		middle := outbox.Cursor{AvailableAt: now.Add(-time.Hour), CreatedAt: now.Add(-time.Hour), EventID: "p00050000"}
@@ -191,7 +191,7 @@ func loadParts(t testing.TB, db *testdb.DB, parts []part) {
 	require.NoError(t, err)
 }
 
-// mysqlSeries is the numbers below 100,000, in the words of every MySQL.
+// mysqlSeries lists the numbers below 100,000, in SQL that every MySQL knows.
 func mysqlSeries() string {
 	const digits = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4" +
 		" UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
@@ -199,8 +199,8 @@ func mysqlSeries() string {
 		digits + " AS a, " + digits + " AS b, " + digits + " AS c, " + digits + " AS d, " + digits + " AS e)"
 }
 
-// costOf runs a call and counts the rows that its statements look at: by the
-// session's counters on MySQL, by the plans elsewhere.
+// costOf runs a call and counts the rows that its statements examine: on MySQL by
+// the session's counters, elsewhere by the plans.
 func costOf(t *testing.T, db *testdb.DB, rec *recorded, call func()) int {
 	t.Helper()
 	switch db.Kind {
@@ -242,7 +242,7 @@ func handlerReads(t *testing.T, db *testdb.DB) int {
 	return total
 }
 
-// plan is what matters of PostgreSQL's EXPLAIN.
+// plan holds the fields of PostgreSQL's EXPLAIN that the test uses.
 type plan struct {
 	NodeType    string  `json:"Node Type"`
 	ActualRows  float64 `json:"Actual Rows"`
@@ -252,7 +252,7 @@ type plan struct {
 	Plans       []plan  `json:"Plans"`
 }
 
-// cost is the most rows that a node looked at.
+// cost is the most rows that a node examined.
 func (p plan) cost() int {
 	most := int((p.ActualRows + p.Removed + p.RemovedJoin) * p.ActualLoops)
 	for _, child := range p.Plans {

@@ -21,7 +21,7 @@ const golden = "testdata/statements.golden"
 
 var errRecorded = errors.New("only recorded")
 
-// recorder notes statements instead of running them.
+// recorder records statements instead of running them.
 type recorder struct{ text strings.Builder }
 
 func (r *recorder) note(q string, args []any) error {
@@ -41,7 +41,7 @@ func (r *recorder) BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error) {
 	return nil, r.note("BEGIN", nil)
 }
 
-// idle notes statements, none of which changes a row.
+// idle records statements; none changes a row.
 type idle struct{ *recorder }
 
 func (r idle) ExecContext(_ context.Context, q string, args ...any) (sql.Result, error) {
@@ -49,9 +49,8 @@ func (r idle) ExecContext(_ context.Context, q string, args ...any) (sql.Result,
 	return driver.RowsAffected(0), nil
 }
 
-// The text of every statement, so that a change to one is seen in review. Run
-// with UPDATE_GOLDEN=1 to accept it. What MySQL does in a transaction of its own
-// is not in it.
+// The text of every statement, so that a change to one is seen in review. Run with
+// UPDATE_GOLDEN=1 to accept it. It omits what MySQL does in its own transactions.
 func TestStatementsAreAsReviewed(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder

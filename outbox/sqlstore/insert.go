@@ -8,8 +8,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Limits of one INSERT: below every database's number of parameters (SQLite's
-// 32,766 is the smallest) and size of a packet (MariaDB's 16 MB).
+// Limits of one INSERT, below every database's limit of parameters (SQLite's
+// 32,766 is the smallest) and packet size (MariaDB's 16 MB).
 const (
 	insertRows  = 500
 	insertBytes = 4 << 20

@@ -17,7 +17,7 @@ var someTime = time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
 
 func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
-// texts are valid JSON; refused lists who does not take them.
+// texts are valid JSON; refused lists the databases that reject them.
 var texts = map[string]struct{ text, refused string }{
 	"plain":                     {`{"a":[1,-2.5e3,true,null,"x"]}`, ""},
 	"escapes":                   {`"\\ud800 \\ \" \n \u00e9 \u4e2d"`, ""},
@@ -62,7 +62,7 @@ func TestTextsThatADatabaseRefusesAreRefusedBefore(t *testing.T) {
 	})
 }
 
-// Ids that the database would take for one another are refused, and no others.
+// Ids that the database would treat as equal are refused, and no others.
 func TestIDsThatADatabaseTakesForOneAnother(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {

@@ -8,9 +8,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// CheckEnvelope implements [outbox.EnvelopeChecker]: it refuses JSON texts that
-// are valid and that the database would not take all the same, and event ids that
-// it would take for others.
+// CheckEnvelope implements [outbox.EnvelopeChecker]: it rejects valid JSON texts
+// that the database would reject, and event ids that the database would take for
+// other ids.
 func (s *Store) CheckEnvelope(env outbox.Envelope) error {
 	if s.err != nil {
 		return s.err
@@ -27,8 +27,8 @@ func (s *Store) CheckEnvelope(env outbox.Envelope) error {
 	return nil
 }
 
-// checkJSON looks through valid JSON text once and says what the database would
-// refuse; "" is nothing.
+// checkJSON scans valid JSON text once and says what the database would reject; ""
+// is nothing.
 func (d *dialect) checkJSON(text string) string {
 	depth, deepest := 0, 0
 	for i := 0; i < len(text); i++ {
@@ -101,8 +101,8 @@ func codeUnit(text string, i int) int {
 	return int(n)
 }
 
-// checkNumber is generous: what it lets pass is in range, and what is not is
-// beyond any use.
+// checkNumber accepts only numbers in range; those it rejects have no practical
+// use.
 func (d *dialect) checkNumber(number string) bool {
 	if len(number) < d.maxExponent && !strings.ContainsAny(number, "eE") {
 		return true

@@ -13,7 +13,7 @@ import (
 )
 
 // waiting counts the sessions whose statement waits for a lock in the test's
-// database, or is about to on MySQL.
+// database; on MySQL also those about to wait.
 var waiting = map[testdb.Kind]string{
 	testdb.Postgres: "SELECT COUNT(*) FROM pg_stat_activity AS a JOIN pg_locks AS l ON l.pid = a.pid" +
 		" WHERE l.relation = 'outbox_event'::regclass AND a.wait_event_type = 'Lock'",
@@ -21,9 +21,9 @@ var waiting = map[testdb.Kind]string{
 		" WHERE DB = DATABASE() AND ID <> CONNECTION_ID() AND INFO LIKE '%status = 1%'",
 }
 
-// A mark waits for a row; its client gives up; the row is claimed again by the same
-// node. The server then carries the mark out. It must change nothing but the row
-// beside it, whose lease is still the one that the mark names.
+// A mark waits for a row; its client gives up; the same node claims the row again.
+// Then the server executes the mark. It must change only the other row, whose
+// lease is still the one that the mark names.
 func TestAStatementThatTheServerCarriesOutLateChangesOnlyItsOwnLease(t *testing.T) {
 	t.Parallel()
 	var servers []testdb.Target
@@ -37,8 +37,8 @@ func TestAStatementThatTheServerCarriesOutLateChangesOnlyItsOwnLease(t *testing.
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
 		for _, beside := range []string{"node/1", "node/7"} { // one lease, and several
 			carriedOut := false
-			// MariaDB gives a statement up that waited for a second: then there was
-			// nothing to see, and it is tried again.
+			// MariaDB aborts a statement that waited for a second: then the test
+			// has shown nothing and runs again.
 			for try := 0; try < 20 && !carriedOut; try++ {
 				carriedOut = carriedOutLate(t, db, store, fmt.Sprint(beside, " ", try), beside)
 			}
@@ -50,7 +50,7 @@ func TestAStatementThatTheServerCarriesOutLateChangesOnlyItsOwnLease(t *testing.
 func carriedOutLate(t *testing.T, db *testdb.DB, store outbox.Store, name, besideLease string) bool {
 	t.Helper()
 	ctx := t.Context()
-	envs := events(name, 2) // the statement comes to the first one first
+	envs := events(name, 2) // the statement reaches the first one first
 	lost, beside := envs[0].EventID, envs[1].EventID
 	due := time.Now().Add(time.Hour)
 	require.NoError(t, store.Insert(ctx, db.DB, envs[:1], "node/1", due))

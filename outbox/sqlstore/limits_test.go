@@ -51,8 +51,9 @@ func TestBatchesBeyondTheLimitsOfAStatement(t *testing.T) {
 	}
 }
 
-// pgx prepares, and PostgreSQL then keeps a plan: one that was made when the
-// table was small must serve when it has grown, before it is analysed.
+// pgx prepares statements, and PostgreSQL then keeps a plan: one made when the
+// table was small must still work when the table has grown and is not yet
+// analysed.
 func TestPostgresKeptPlansServeAGrownTable(t *testing.T) {
 	t.Parallel()
 	db, ctx := testdb.Open(t, testdb.Main()[0]), t.Context()
@@ -86,7 +87,7 @@ func TestPostgresKeptPlansServeAGrownTable(t *testing.T) {
 	insert("small", 100)
 	_, err = db.ExecContext(ctx, "VACUUM ANALYZE outbox_event")
 	require.NoError(t, err)
-	_, err = db.ExecContext(ctx, "SET plan_cache_mode = force_generic_plan") // keeps it for certain
+	_, err = db.ExecContext(ctx, "SET plan_cache_mode = force_generic_plan") // always keeps the plan
 	require.NoError(t, err)
 	for range 10 {
 		claim()
@@ -124,8 +125,8 @@ func TestPostgresKeptPlansServeAGrownTable(t *testing.T) {
 	}
 }
 
-// Statistics of a moment at which every row was leased must not have PostgreSQL
-// read and sort the backlog for the few free rows that it then expects.
+// Statistics taken while every row was leased must not make PostgreSQL read and
+// sort the backlog because it expects few free rows.
 func TestPostgresClaimsDoNotTrustStatisticsOfLeases(t *testing.T) {
 	t.Parallel()
 	db, ctx := testdb.Open(t, testdb.Main()[0]), t.Context()
@@ -153,8 +154,8 @@ func TestPostgresClaimsDoNotTrustStatisticsOfLeases(t *testing.T) {
 	}
 }
 
-// marksOfManyLeases are marks of rows in the middle of the backlog, which are not
-// leased: the statement and the question why it left them look at each once.
+// marksOfManyLeases are marks of unleased rows in the middle of the backlog: the
+// statement, and the read of the rows that it left alone, examine each once.
 func marksOfManyLeases() []outbox.Mark {
 	marks := make([]outbox.Mark, readBatch)
 	for i := range marks {

@@ -11,22 +11,23 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// markRows is the most rows of one statement that spells each out; more are
-// several statements in a transaction.
+// markRows is the most rows that one statement lists; more take several statements
+// in a transaction.
 const markRows = 1000
 
-// caseRows is that for statements whose cost grows with the square of the rows.
+// caseRows is the same limit for statements whose cost grows with the square of
+// the rows.
 const caseRows = 64
 
-// lockWait has MariaDB give up soon when somebody else holds one of the rows. The
-// statement of a caller who gave up goes on waiting there, and holds the rows that
-// it has come to. To MySQL, which cannot do this, it is a comment.
+// lockWait makes MariaDB give up soon when a row is locked. Otherwise, after its
+// caller gave up, the statement would wait on and hold the rows that it has
+// locked. MySQL has no such setting and reads it as a comment.
 const lockWait = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
 const unlock = "locked_by = NULL, locked_at = NULL"
 
-// Mark implements [outbox.Store]. A batch that one statement cannot hold, and one
-// in which some marks name a lease and others do not, is several statements in a
+// Mark implements [outbox.Store]. A batch that is too large for one statement, or
+// in which only some marks name a lease, takes several statements in a
 // transaction.
 func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if len(marks) == 0 {
@@ -50,8 +51,8 @@ func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, 
 	return s.leftAlone(ctx, db, outcome, marks[:fenced], fenced-stored)
 }
 
-// leasedFirst is the order of marks in their statements: within each by id, so
-// that two nodes that mark do not wait for each other.
+// leasedFirst orders marks: those with a lease first, then by id, so that two
+// nodes that mark do not wait for each other.
 func leasedFirst(x, y outbox.Mark) int {
 	switch {
 	case (x.Lease == "") == (y.Lease == ""):
@@ -63,7 +64,7 @@ func leasedFirst(x, y outbox.Mark) int {
 	}
 }
 
-// hasValues reports whether each row of an outcome gets values of its own.
+// hasValues reports whether an outcome gives each row its own values.
 func hasValues(outcome outbox.Outcome) bool {
 	return outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead || outcome == outbox.OutcomeDeferred
 }
@@ -144,10 +145,10 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) 
 	return s.err
 }
 
-// leftAlone says which rows a mark did not change, of which the statement said
-// only how many they are. Rows that do not show the outcome come first. Others are
-// there when somebody else gave them the same outcome, as an earlier try of this
-// mark may have done.
+// leftAlone finds the n rows that a mark did not change; the statement reports
+// only their number. Rows that do not show the outcome come first. Other rows
+// count if something else gave them the same outcome, such as an earlier try of
+// this mark.
 func (s *Store) leftAlone(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark, n int) (map[string]outbox.RowState, error) {
 	ids := make([]string, len(marks))
 	for i := range marks {
@@ -167,7 +168,7 @@ func (s *Store) leftAlone(ctx context.Context, db outbox.DB, outcome outbox.Outc
 	return left, nil
 }
 
-// shows is 1 when a row is as the outcome leaves it, else 0.
+// shows is 1 if the row is in the state that the outcome sets, else 0.
 func shows(row outbox.RowState, outcome outbox.Outcome) int {
 	status, leasable := outbox.StatusNew, true
 	switch outcome {
@@ -194,7 +195,7 @@ func shows(row outbox.RowState, outcome outbox.Outcome) int {
 	return 0
 }
 
-// states reads how rows stand.
+// states reads the states of rows.
 func (s *Store) states(ctx context.Context, db outbox.DB, eventIDs []string) (map[string]outbox.RowState, error) {
 	states := make(map[string]outbox.RowState, len(eventIDs))
 	for ids := range slices.Chunk(eventIDs, markRows) {

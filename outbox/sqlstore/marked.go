@@ -8,9 +8,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// marked writes which rows are meant: each id with the lease that its mark names.
-// All of the marks name a lease, or none does. Many leases are written in the form
-// that is fastest on each database and finds the rows by their primary key.
+// marked writes the condition for the marked rows: each id with the lease that its
+// mark names. All marks name a lease, or none does. Many leases are written in the
+// form that is fastest on each database and finds rows by primary key.
 func (q *query) marked(outcome outbox.Outcome, marks []outbox.Mark) *query {
 	lease := marks[0].Lease
 	many := slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Lease != lease })
@@ -48,7 +48,7 @@ func (q *query) pairs(marks []outbox.Mark) {
 	q.add(")")
 }
 
-// leaseObject is the leases by event id, as JSON.
+// leaseObject maps event ids to leases, as JSON.
 func leaseObject(marks []outbox.Mark) string {
 	leases := make(map[string]string, len(marks))
 	for i := range marks {
@@ -58,7 +58,7 @@ func leaseObject(marks []outbox.Mark) string {
 	return string(text)
 }
 
-// joined joins the rows with arrays of what the marks say.
+// joined joins the rows with arrays of the marks' values.
 func (q *query) joined(outcome outbox.Outcome, marks []outbox.Mark, leases bool) {
 	columns := "id"
 	column := func(name, kind string, value func(m *outbox.Mark) string) {
@@ -92,9 +92,8 @@ func (q *query) joined(outcome outbox.Outcome, marks []outbox.Mark, leases bool)
 	}
 }
 
-// attempts writes the attempts that the rows get. Where each row's value costs a
-// CASE, those of a batch that are all the same, as they mostly are, cost one
-// argument.
+// attempts writes the attempts that the rows get. Where values per row need a
+// CASE, a batch with equal values, the usual case, needs only one argument.
 func (q *query) attempts(marks []outbox.Mark) *query {
 	n := marks[0].Attempts
 	same := !slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Attempts != n })
@@ -108,8 +107,8 @@ func (q *query) attempts(marks []outbox.Mark) *query {
 	}
 }
 
-// perRow writes a value that each row has its own of: a column of the joined
-// arrays on PostgreSQL, a CASE elsewhere.
+// perRow writes a value that differs per row: a column of the joined arrays on
+// PostgreSQL, a CASE elsewhere.
 func (q *query) perRow(column string, marks []outbox.Mark) *query {
 	if q.d == postgres {
 		return q.add("marks.", column)

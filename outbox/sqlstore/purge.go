@@ -10,15 +10,14 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Purge implements [outbox.Store]. Rows that another purger holds are left to
-// it.
+// Purge implements [outbox.Store]. Rows that another purger has locked are
+// skipped.
 func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (int, error) {
 	what := fmt.Sprintf("purging up to %d rows", p.Limit)
 	if s.d.name == "mysql" {
 		return changed(ctx, func() (int, error) { return s.purgeLocking(ctx, db, what, p) })
 	}
-	// One condition for each index, and the next one only for what the first
-	// leaves of the batch.
+	// One condition for each index; the next one only fills the rest of the batch.
 	died := s.died()
 	conditions := []purgeable{{"status = 1 AND ", died}, {"status = 3 AND ", died}}
 	if p.ByAge {
@@ -35,10 +34,10 @@ func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (i
 	return deleted, nil
 }
 
-// purgeable are rows that stand in the order of one index.
+// purgeable describes rows in the order of one index.
 type purgeable struct{ where, column string }
 
-// purgeOf deletes the oldest of such rows.
+// purgeOf deletes the oldest such rows.
 func (s *Store) purgeOf(c purgeable, before time.Time, limit int) *query {
 	q := s.query(512)
 	q.add("DELETE FROM ").table(s)
@@ -55,8 +54,8 @@ func (s *Store) purgeOf(c purgeable, before time.Time, limit int) *query {
 	return q.add(")")
 }
 
-// purgeLocking is Purge for MySQL, which has no index on the time of death or
-// else creation. It locks the rows of all conditions, then deletes them.
+// purgeLocking is Purge for MySQL, which has no index on done_at with created_at
+// as the fallback. It locks the rows of all conditions, then deletes them.
 func (s *Store) purgeLocking(ctx context.Context, db outbox.DB, what string, p outbox.PurgeQuery) (int, error) {
 	type condition struct{ where, column, order string }
 	conditions := []condition{{"", "created_at", "created_at"}}
@@ -64,7 +63,7 @@ func (s *Store) purgeLocking(ctx context.Context, db outbox.DB, what string, p o
 		conditions = []condition{
 			{"status = 1 AND ", "done_at", "done_at"},
 			{"status = 3 AND ", "done_at", "done_at"},
-			// Rows that something else marked, without a time.
+			// Rows that another program marked, without done_at.
 			{"status = 1 AND done_at IS NULL AND ", "created_at", ""},
 			{"status = 3 AND done_at IS NULL AND ", "created_at", ""},
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// A listener has failed since an hour ago: a large part of what is finished is
-// DEAD, and all of that is younger than the DONE rows.
+// A listener has failed for an hour: many finished rows are DEAD, and all of them
+// are younger than the DONE rows.
 func loadOutage(t testing.TB, db *testdb.DB, now time.Time, done, dead int) {
 	t.Helper()
 	week, hour := now.Add(-7*24*time.Hour), now.Add(-time.Hour)
@@ -26,7 +26,7 @@ func TestReadingAndPurgingDeadRowsSkipsTheDoneOnes(t *testing.T) {
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 		now := time.Now().UTC().Truncate(time.Second)
 		loadOutage(t, db, now, 60_000, 30_000)
-		db.SetMaxOpenConns(1) // MySQL's counters are a session's
+		db.SetMaxOpenConns(1) // MySQL's counters are per session
 
 		rec := &recorded{DB: db.DB}
 		until := outbox.DeadFilter{Until: now.Add(time.Microsecond)}
@@ -70,7 +70,7 @@ func TestReadingAndPurgingDeadRowsSkipsTheDoneOnes(t *testing.T) {
 	})
 }
 
-// BenchmarkPurge deletes 500 of many finished rows, a third of which is DEAD.
+// BenchmarkPurge deletes 500 of many finished rows, a third of them DEAD.
 func BenchmarkPurge(b *testing.B) {
 	const batch = 500
 	for _, target := range testdb.Main() {
@@ -100,7 +100,7 @@ func TestCreateSchemaAddsTheIndexThatATableOfAnEarlierBuildLacks(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		if db.Kind == testdb.MySQL {
-			return // its table has had the same keys from the beginning
+			return // its table has always had these keys
 		}
 		ctx, store := t.Context(), storeFor(db.Kind)
 		require.NoError(t, store.CreateSchema(ctx, db.DB))

@@ -12,10 +12,10 @@ import (
 
 const dueOrder = " ORDER BY available_at, created_at, event_id LIMIT "
 
-// unnestChosen and endChosen stand around the subselect of PostgreSQL's claim
-// and, after USING, purge. Its rows are joined, not compared by ANY: a plan that
-// was kept from when the table was small scans the table, which then costs one
-// comparison for each row and not one for each row and id.
+// unnestChosen and endChosen enclose the subselect of PostgreSQL's claim and,
+// after USING, purge. Its rows are joined, not compared by ANY: a plan kept from
+// when the table was small scans the table, which then costs one comparison per
+// row, not one per row and id.
 const (
 	unnestChosen = " FROM" + chosenArray
 	usingChosen  = " USING" + chosenArray
@@ -23,9 +23,9 @@ const (
 	endChosen    = " FOR UPDATE SKIP LOCKED)) AS chosen (id) WHERE event_id = chosen.id"
 )
 
-// pending are the conditions under which the rows of a due read stand in one
-// order of an index. MySQL has no partial index, so it is asked for one status
-// at a time; a list of statuses would sort the backlog.
+// pending are the conditions under which an index returns due rows in order. MySQL
+// has no partial index, so it reads one status at a time; a list of statuses would
+// sort the backlog.
 func (s *Store) pending() []string {
 	if s.d.name == "mysql" {
 		return []string{"status = 2", "status = 0"}
@@ -33,7 +33,7 @@ func (s *Store) pending() []string {
 	return []string{"status IN (0, 2)"}
 }
 
-// due writes the condition of rows that are due.
+// due writes the condition for due rows.
 func (q *query) due(pending string, now, createdBefore time.Time) *query {
 	q.add(pending, " AND available_at <= ").time(now)
 	if !createdBefore.IsZero() {
@@ -42,8 +42,8 @@ func (q *query) due(pending string, now, createdBefore time.Time) *query {
 	return q
 }
 
-// after writes the condition of rows behind a cursor. Beside a row comparison
-// PostgreSQL and SQLite need nothing; MySQL uses no index for one.
+// after writes the condition for rows after a cursor. A row comparison suffices on
+// PostgreSQL and SQLite; MySQL uses no index for one.
 func (q *query) after(c outbox.Cursor) *query {
 	if c.IsZero() {
 		return q
@@ -114,9 +114,9 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 		})
 		return b, err
 	}
-	// Who is to be claimed is chosen once, as an array or a list, so that the
-	// rows are found by their primary key, however the planner estimates LIMIT.
-	// No indexed column changes, which lets PostgreSQL update in place.
+	// The subselect chooses the rows once, as an array or a list, so that they are
+	// found by primary key, however the planner estimates LIMIT. No indexed column
+	// changes, so PostgreSQL can update in place.
 	q := s.query(1024)
 	q.add("UPDATE ").table(s).add(" SET attempts = attempts + ").attempt(c).add(", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
 	if s.d == postgres {
@@ -149,16 +149,15 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	return s.batch(all), nil
 }
 
-// free writes the condition of rows that are not leased, or whose lease expired.
-// The CASE, here as in
-// claimable, keeps PostgreSQL from guessing by its statistics how many those are:
-// statistics of a moment at which all rows were leased would have it read and sort
-// the backlog.
+// free writes the condition for rows that are not leased, or whose lease expired.
+// The CASE, here and in claimable, hides from PostgreSQL's planner how many those
+// are: statistics taken while all rows were leased would make it read and sort the
+// backlog.
 func (q *query) free(lockTimeout time.Duration) *query {
 	return q.add(" AND CASE WHEN locked_at IS NULL OR locked_at < ").fromNow(-lockTimeout).add(" THEN TRUE ELSE FALSE END")
 }
 
-// claimable writes the condition of rows that a claim takes.
+// claimable writes the condition for rows that a claim takes.
 func (q *query) claimable(c outbox.ClaimQuery) *query {
 	q.add(" AND CASE WHEN locked_at IS NULL OR locked_by = ").arg(c.Lease)
 	if !c.FreshOnly {
@@ -180,16 +179,16 @@ func (q *query) attempt(c outbox.ClaimQuery) *query {
 	return q.add(" THEN 0 ELSE 1 END")
 }
 
-// claimLocking is Claim in two statements, for MySQL. Read committed lets go of
-// the rows that were looked at and not taken; one status at a time, in the order
-// of the index, looks at no more than it takes but for leased ones.
+// claimLocking is Claim in two statements, for MySQL. Read committed unlocks the
+// rows that were examined and not taken. Reading one status at a time, in index
+// order, examines only the rows that it takes, and leased ones.
 func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (outbox.Batch, error) {
 	const what = "claiming due events"
 	var all []row
 	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) error {
 		// Retries may take half, so that neither kind starves the other, and what
-		// new events leave. Of a single row half is now none, now all: always the
-		// same for one lease, so that a claim that is made again takes the same rows.
+		// new events leave. With a limit of one row, half is zero or one, always
+		// the same for one lease, so that a repeated claim takes the same rows.
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(c.Lease))
 		half := (c.Limit + int(h.Sum32()%2)) / 2
@@ -242,7 +241,7 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 	return s.batch(all), nil
 }
 
-// lockRows reads and locks free rows of one status behind a place.
+// lockRows reads and locks free rows of one status after a cursor.
 func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, pending string, after outbox.Cursor, limit int) ([]row, error) {
 	if limit == 0 {
 		return nil, nil

@@ -27,12 +27,11 @@ var (
 )
 
 // Schema is the DDL of the table, its indexes and its control table, for your
-// migrations. It does
-// nothing to what exists.
+// migrations. It does not change what exists.
 func (s *Store) Schema() string {
 	text := map[string]string{"postgres": postgresSchema, "mysql": mysqlSchema, "sqlite": sqliteSchema}[s.d.name]
 	quote := s.d.quote
-	// In SQLite the schema stands before the index, never before its table.
+	// In SQLite the schema precedes the index name, never its table's.
 	unqualified, prefix := quote+s.table.name+quote, ""
 	if s.d == sqlite && s.table.schema != "" {
 		prefix = quote + s.table.schema + quote + "."
@@ -66,7 +65,7 @@ func (s *Store) CreateSchema(ctx context.Context, db outbox.DB) error {
 	statements := strings.Split(strings.TrimSpace(schemaComment.ReplaceAllString(s.Schema(), "")), ";\n")
 	return s.inTx(ctx, db, what, nil, func(tx *sql.Tx) error {
 		if s.d == postgres {
-			// IF NOT EXISTS is no protection against another who creates now.
+			// IF NOT EXISTS does not protect against a concurrent CREATE.
 			h := fnv.New64a()
 			_, _ = h.Write([]byte("outbox-go schema " + s.table.String()))
 			q := s.query(64).add("SELECT pg_advisory_xact_lock(").arg(int64(h.Sum64())).add(")")

@@ -5,13 +5,12 @@
 //	store, err := sqlstore.Detect(ctx, db)        // asks the server what it is
 //	err = store.CreateSchema(ctx, db)             // or ship store.Schema()
 //
-// No value is ever put into the text of a statement. Writing, polling, storing
-// outcomes, purging and listing dead letters read about as many rows as they
-// return or change, whatever the table holds. These read more: a claim reads past
-// the due rows that are leased; dead letters of one event or aggregate type are
-// looked for among all that died in the time that the filter names; counting dead
-// letters reads each of those; and Stats counts up to [outbox.StatsLimit] rows of
-// each kind.
+// Statement texts never contain values. Writing, polling, storing outcomes,
+// purging and listing dead letters read about as many rows as they return or
+// change, whatever the table holds. These read more: a claim reads past the due
+// rows that are leased; a filter by event or aggregate type reads all dead letters
+// of its time range; counting dead letters reads each one; and Stats counts up to
+// [outbox.StatsLimit] rows of each kind.
 package sqlstore
 
 import (
@@ -26,8 +25,8 @@ import (
 // DefaultTable is the table's name when no other is given.
 const DefaultTable = "outbox_event"
 
-// Store is the table in one database. It implements [outbox.Store]. It does not
-// change and is safe for concurrent use.
+// Store is the table in one database. It implements [outbox.Store]. It is
+// immutable and safe for concurrent use.
 type Store struct {
 	d     *dialect
 	table table
@@ -44,8 +43,8 @@ var (
 type Option func(*Store)
 
 // WithTable names the table: letters, digits and underscores, optionally with a
-// schema before it, as in "app.outbox_event". The name is taken as it is, its
-// case included. Defaults to outbox_event.
+// schema before it, as in "app.outbox_event". The name is used unchanged,
+// including its case. Defaults to outbox_event.
 func WithTable(name string) Option {
 	return func(s *Store) {
 		t, err := parseTable(name)
@@ -57,8 +56,8 @@ func WithTable(name string) Option {
 	}
 }
 
-// WithCodec is the codec for headers, and for decoding the payloads that are
-// read. Defaults to [outbox.DefaultCodec].
+// WithCodec sets the codec for headers, and for decoding payloads that are read.
+// Defaults to [outbox.DefaultCodec].
 func WithCodec(codec outbox.Codec) Option {
 	return func(s *Store) {
 		if codec == nil {
@@ -74,9 +73,9 @@ func WithCodec(codec outbox.Codec) Option {
 func Postgres(opts ...Option) *Store { return newStore(postgres, opts) }
 
 // MySQL is a store for MySQL 8 and MariaDB 10.6 or newer. TiDB speaks the same
-// dialect, but without SKIP LOCKED: use it with one node only. It keeps to the
-// nesting of JSON that MariaDB allows, 31 levels; [Detect] knows a MySQL and
-// allows it 100. A bad option is reported by Validate and by every method.
+// dialect, but without SKIP LOCKED: use it with one node only. It limits JSON to
+// the nesting that MariaDB allows, 31 levels; [Detect] recognizes MySQL and allows
+// 100. A bad option is reported by Validate and by every method.
 func MySQL(opts ...Option) *Store { return newStore(mysql, opts) }
 
 // SQLite is a store for SQLite 3.35 or newer. A bad option is reported by
@@ -97,11 +96,11 @@ func (s *Store) Validate() error { return s.err }
 // Dialect is "postgres", "mysql" or "sqlite".
 func (s *Store) Dialect() string { return s.d.name }
 
-// Table is the table's name as it was given.
+// Table is the table's name as given.
 func (s *Store) Table() string { return s.table.String() }
 
-// fail wraps an error of the database with what was being done, and with how to
-// mend it if a table or a column is missing.
+// fail adds to a database error what was being done, and the fix if a table or a
+// column is missing.
 func (s *Store) fail(what string, err error) error {
 	return fmt.Errorf("outbox: %s on table %s: %w%s", what, s.table, err, s.wayOut(err))
 }
@@ -127,7 +126,7 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// rows runs a query and hands each row to scan.
+// rows runs a query and passes each row to scan.
 func (s *Store) rows(ctx context.Context, db queryer, what string, q *query, scan func(*sql.Rows) error) error {
 	if s.err != nil {
 		return s.err
@@ -148,7 +147,7 @@ func (s *Store) rows(ctx context.Context, db queryer, what string, q *query, sca
 	return nil
 }
 
-// inTx runs fn in a transaction of the store's own.
+// inTx runs fn in its own transaction.
 func (s *Store) inTx(ctx context.Context, db outbox.DB, what string, opts *sql.TxOptions, fn func(tx *sql.Tx) error) error {
 	if s.err != nil {
 		return s.err

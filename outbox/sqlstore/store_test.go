@@ -57,7 +57,7 @@ func TestDetectKnowsEachDatabase(t *testing.T) {
 	})
 }
 
-// stranger is a database that answers what the test wants.
+// stranger is a database that answers as the test wants.
 type stranger struct{ outbox.DB }
 
 func (stranger) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {

@@ -57,11 +57,11 @@ func (t table) quoted(quote string) string {
 // index is the name of one of the table's indexes.
 func (t table) index(suffix string) string { return t.derived("idx_", suffix) }
 
-// control is the control table, which stands beside the table.
+// control is the control table, in the schema of the table.
 func (t table) control() table { return table{schema: t.schema, name: t.derived("", "control")} }
 
-// derived is a name made of the table's. One that would be too long is cut and
-// made unique by a hash.
+// derived is a name derived from the table's. A name that is too long is cut, and
+// a hash makes it unique.
 func (t table) derived(prefix, suffix string) string {
 	name := prefix + t.name + "_" + suffix
 	if len(name) <= maxIdentifier {

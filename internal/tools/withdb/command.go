@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// interrupted is the cause of a context that a signal ended.
+// interrupted is the cause of a context ended by a signal.
 type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string { return "interrupted: " + i.signal.String() }
 
-// status is what a shell says of a command that the signal ended.
+// status is a shell's exit status for a command ended by the signal.
 func (i interrupted) status() int { return 128 + int(i.signal) }
 
-// untilSignal returns a context that ends with the first signal; those after it
-// are ignored until release, so that servers are stopped in any case.
+// untilSignal returns a context that ends with the first signal; later ones are
+// ignored until release, so that servers are always stopped.
 func untilSignal(parent context.Context) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -46,10 +46,10 @@ func signalOf(ctx context.Context) interrupted {
 	return interrupted{syscall.SIGTERM}
 }
 
-// runCommand runs the command and returns its exit status, as a shell counts it.
-// Where the context ends, the command gets the same signal and ten seconds. A
-// terminal signals all of its processes itself; without one, the command has a
-// process group, or go test would die and leave its tests behind.
+// runCommand runs the command and returns its exit status, as a shell does. When
+// the context ends, the command gets the same signal and ten seconds. A terminal
+// signals all of its processes itself; without one, the command has its own
+// process group, because go test alone would die and leave its tests running.
 func runCommand(ctx context.Context, command []string) int {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	group := !hasTerminal()
@@ -66,7 +66,7 @@ func runCommand(ctx context.Context, command []string) int {
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		if group && cmd.Process != nil {
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what is left of it
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the rest of the group
 		}
 		return signalOf(ctx).status()
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // lock takes a lock on a file, shared or exclusive, and waits for it. The lock
-// ends with the process at the latest, whatever becomes of it.
+// ends with the process at the latest.
 func lock(ctx context.Context, path string, how int) (*os.File, error) {
 	for {
 		f, err := tryLock(path, how)
@@ -26,7 +26,8 @@ func lock(ctx context.Context, path string, how int) (*os.File, error) {
 	}
 }
 
-// tryLock is lock without waiting: the error is EWOULDBLOCK where another has it.
+// tryLock is lock without waiting: the error is EWOULDBLOCK if another process has
+// the lock.
 func tryLock(path string, how int) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func tryLock(path string, how int) (*os.File, error) {
 	}
 	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	if err == nil && !isAt(f, path) {
-		err = syscall.EWOULDBLOCK // a lock on a deleted file holds off nobody
+		err = syscall.EWOULDBLOCK // a lock on a deleted file excludes no other process
 	}
 	if err != nil {
 		_ = f.Close()

@@ -1,16 +1,16 @@
-// Withdb makes sure of the databases that the tests use and runs a command with
+// Withdb finds or starts the databases that the tests use and runs a command with
 // their addresses in the environment:
 //
 //	go run ./internal/tools/withdb -- go test ./...
 //
-// Each database is taken from where it is found first: the variables
-// OUTBOX_TEST_POSTGRES and OUTBOX_TEST_MYSQL; a server on the default local
-// port; a private server from installed binaries, in .db/; the same after
-// installing the system's packages, as root on Debian or Ubuntu; docker compose.
-// It says for each where it is, or why it is missing, which fails when CI=true.
-// Runs at the same time share the private servers, and the last one stops them;
-// -keep leaves them running for the next time, -down stops them and deletes their
-// files. The exit status is the command's, or 128 and the signal's number.
+// It takes each database from the first of: the variables OUTBOX_TEST_POSTGRES and
+// OUTBOX_TEST_MYSQL; a server on the default local port; a private server from
+// installed binaries, in .db/; the same after installing the system's packages, as
+// root on Debian or Ubuntu; docker compose. It prints where each database is, or
+// why it is missing, which fails with CI=true. Concurrent runs share the private
+// servers, and the last run stops them; -keep leaves them running, -down stops
+// them and deletes their files. The exit status is the command's, or 128 and the
+// signal's number.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	keep := flag.Bool("keep", false, "leave private servers running")
 	down := flag.Bool("down", false, "stop private servers and delete their files")
 	flag.Parse()
-	// The folder by its own name: the servers' processes are told by it.
+	// Resolve the folder's real name: it identifies the servers' processes.
 	here, err := os.Getwd()
 	if err == nil {
 		here, err = filepath.EvalSymlinks(here)
@@ -47,7 +47,7 @@ func main() {
 
 // run returns the exit status.
 func run(servers []*server, keep bool, command []string) int {
-	// A signal ends the command, and then what was started for it.
+	// A signal ends the command, and then the servers started for it.
 	ctx, release := untilSignal(context.Background())
 	defer release()
 	missing := false
@@ -83,7 +83,7 @@ func run(servers []*server, keep bool, command []string) int {
 func stopAll(root string) error {
 	var errs []error
 	if _, err := os.Stat(root); err != nil {
-		return nil // there is nothing
+		return nil // there are no files
 	}
 	ctx, release := untilSignal(context.Background())
 	defer release()

@@ -17,7 +17,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
-// TestMain lets the test's binary be withdb too.
+// TestMain lets the test binary run as withdb too.
 func TestMain(m *testing.M) {
 	if os.Getenv("WITHDB_IS_MAIN") != "" {
 		main()
@@ -34,8 +34,8 @@ type process struct {
 	errors bytes.Buffer
 }
 
-// withdb starts withdb in the folder, with an environment of its own, where
-// nothing can be installed.
+// withdb starts withdb in the folder, with its own environment, where nothing can
+// be installed.
 func withdb(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
 	fakes := t.TempDir()
@@ -64,7 +64,7 @@ func withdb(t *testing.T, dir string, env []string, args ...string) *process {
 	return p
 }
 
-// line is what the command says, which says that it runs.
+// line is the command's output, which shows that it runs.
 func (p *process) line(t *testing.T) string {
 	t.Helper()
 	if !p.out.Scan() {
@@ -117,7 +117,7 @@ func TestPrivateServersAreSharedAndStopped(t *testing.T) {
 	needBinaries(t)
 	dir := filepath.Join(t.TempDir(), "a folder, with spaces")
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	env := []string{"TMPDIR=" + t.TempDir()} // where root's servers may not write
+	env := []string{"TMPDIR=" + t.TempDir()} // not writable for root's servers
 	t.Cleanup(func() {
 		if _, err := os.Stat(filepath.Join(dir, ".db")); err == nil {
 			withdb(t, dir, nil, "-down").status()
@@ -148,8 +148,8 @@ func TestPrivateServersAreSharedAndStopped(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(dir, ".db"))
 }
 
-// needBinaries skips a test that starts servers where there are none, and fails
-// it in CI.
+// needBinaries skips a test that starts servers if there are no binaries, and
+// fails it in CI.
 func needBinaries(t *testing.T) {
 	t.Helper()
 	for _, names := range [][]string{{"postgres"}, {"initdb"}, {"mariadbd", "mysqld"}} {

@@ -16,8 +16,8 @@ import (
 	"syscall"
 )
 
-// private is a server that is started from installed binaries, in a folder of
-// its own and on a free port.
+// private is a server started from installed binaries, in its own folder and on a
+// free port.
 type private interface {
 	start(ctx context.Context) (dsn string, ended <-chan struct{}, err error)
 	running() bool
@@ -26,8 +26,8 @@ type private interface {
 	packages() []string
 }
 
-// prepare finds who is to run a server, its folder and a port, and ends a server
-// that an interrupted run left behind.
+// prepare finds the user to run a server, its folder and a port, and ends a server
+// that an interrupted run left running.
 func prepare(p private, user string) (cred *syscall.Credential, dir string, port int, err error) {
 	if cred, err = owner(user); err != nil {
 		return nil, "", 0, err
@@ -42,15 +42,15 @@ func prepare(p private, user string) (cred *syscall.Credential, dir string, port
 	return cred, dir, port, err
 }
 
-// initialize makes the server's data once. It has its name when it is complete:
-// what an interrupted run left is made anew.
+// initialize makes the server's data once. The data gets its final name when
+// complete: after an interrupted run it is made again.
 func initialize(dir string, fill func(data string) error) (data string, err error) {
 	data = filepath.Join(dir, "data")
 	if _, err := os.Stat(data); err == nil {
 		return data, nil
 	}
-	// A run that was killed may have left a program that still writes there, so
-	// the name is a new one, and what cannot be deleted now is deleted with .db.
+	// A program of a killed run may still write there, so the name is a new one,
+	// and what cannot be deleted now is deleted with .db.
 	left, _ := filepath.Glob(data + ".new-*")
 	for _, dir := range left {
 		_ = os.RemoveAll(dir)
@@ -62,8 +62,8 @@ func initialize(dir string, fill func(data string) error) (data string, err erro
 	return data, os.Rename(fresh, data)
 }
 
-// binary finds a program on the path or in the folders given, whose names may
-// hold wildcards; the newest version wins.
+// binary finds a program in PATH or in the given folders, whose names may contain
+// wildcards; the newest version wins.
 func binary(names []string, globs ...string) (string, error) {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -101,7 +101,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// owner is who runs a server: database servers refuse to run as root.
+// owner is the user that runs a server: database servers refuse to run as root.
 func owner(names ...string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -121,14 +121,14 @@ func owner(names ...string) (*syscall.Credential, error) {
 	return nil, errors.New("this is root, and there is no other user to run a database server")
 }
 
-// makeHome makes the server's folder, where its owner may write, and says who
-// that is. A root's checkout may not be open to others, so theirs is below a
-// temporary folder, and the folder that git ignores points to it.
+// makeHome makes the server's folder, writable for its owner, and returns the
+// owner. Other users may have no access to root's checkout, so their folder is in
+// a temporary one, and the folder that git ignores links to it.
 func makeHome(dir string, cred *syscall.Credential) (*syscall.Credential, string, error) {
 	if cred == nil {
 		return nil, dir, os.MkdirAll(dir, 0o700)
 	}
-	if info, err := os.Lstat(dir); err == nil && info.IsDir() { // of a run as that user
+	if info, err := os.Lstat(dir); err == nil && info.IsDir() { // from a run as that user
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 {
 			return &syscall.Credential{Uid: stat.Uid, Gid: stat.Gid}, dir, nil
 		}
@@ -154,8 +154,7 @@ func makeHome(dir string, cred *syscall.Credential) (*syscall.Credential, string
 	return cred, target, nil
 }
 
-// temporary makes a folder of cred's below the first of the parents where cred
-// can reach it.
+// temporary makes a folder owned by cred in the first parent that cred can access.
 func temporary(prefix string, cred *syscall.Credential, parents ...string) (string, error) {
 	var errs []error
 	for _, parent := range parents {
@@ -173,7 +172,7 @@ func temporary(prefix string, cred *syscall.Credential, parents ...string) (stri
 	return "", errors.Join(errs...)
 }
 
-// removeHome deletes the folder, and what it points to.
+// removeHome deletes the folder and its target.
 func removeHome(dir string) error {
 	if target, err := os.Readlink(dir); err == nil {
 		return errors.Join(os.RemoveAll(target), os.Remove(dir))

@@ -30,8 +30,8 @@ func tool(ctx context.Context, cred *syscall.Credential, dir, path string, args 
 	return nil
 }
 
-// daemon starts a program that goes on when this one ends, and notes its id.
-// The channel closes when the program ends.
+// daemon starts a program that outlives this one, and stores its process id. The
+// channel closes when the program ends.
 func daemon(cred *syscall.Credential, dir, path string, args ...string) (ended <-chan struct{}, err error) {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -51,13 +51,13 @@ func daemon(cred *syscall.Credential, dir, path string, args ...string) (ended <
 		close(done)
 	}()
 	if err := os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644); err != nil {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // nobody else would find it
+		_ = cmd.Process.Signal(syscall.SIGTERM) // no other run would find it
 		return nil, err
 	}
 	return done, nil
 }
 
-// kill ends the server whose id is noted in dir, and only that one.
+// kill ends only the server whose id is stored in dir.
 func kill(dir string, signal syscall.Signal) error {
 	pid, err := noted(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,16 +70,16 @@ func kill(dir string, signal syscall.Signal) error {
 		if !serves(pid, dir) {
 			return os.Remove(filepath.Join(dir, "pid"))
 		}
-		// EPERM is not the end of it: the process is there, and another's.
+		// EPERM means that the process runs as another user.
 		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("process %d: %w", pid, err)
 		}
-		signal = 0 // from now on only ask whether it is there
+		signal = 0 // from now on only check whether it runs
 	}
 	return fmt.Errorf("process %d does not end", pid)
 }
 
-// running says whether the server whose id is noted in dir is there.
+// running reports whether the server whose id is stored in dir runs.
 func running(dir string) bool {
 	pid, err := noted(dir)
 	return err == nil && serves(pid, dir)
@@ -97,8 +97,8 @@ func noted(dir string) (pid int, err error) {
 	return pid, err
 }
 
-// serves says whether the process is the server of dir: an id that was noted
-// before a restart of the machine may be another process's by now.
+// serves reports whether the process is the server of dir: after a reboot a stored
+// id may belong to another process.
 func serves(pid int, dir string) bool {
 	if target, err := os.Readlink(dir); err == nil {
 		dir = target

@@ -111,7 +111,7 @@ func (s *server) joinOrStart(ctx context.Context) (dsn string, err error) {
 	if err == nil && s.private.running() && s.ping(s.driver, string(kept)) == nil {
 		return string(kept), nil
 	}
-	for range 3 { // another may take the free port before the server does
+	for range 3 { // another process may take the free port first
 		if dsn, err = s.start(ctx); !errors.Is(err, errEnded) {
 			break
 		}
@@ -136,7 +136,7 @@ func (s *server) start(ctx context.Context) (string, error) {
 	return dsn, nil
 }
 
-// leave stops the private server, unless another run uses it, which will do so,
+// leave stops the private server, unless another run uses it, which will stop it,
 // or a run has asked to keep it.
 func (s *server) leave(keep bool) error {
 	if s.users == nil {
@@ -193,7 +193,7 @@ func await(ctx context.Context, ping func(driver, dsn string) error, driver, dsn
 	for {
 		err := ping(driver, dsn)
 		select {
-		case <-ended: // and who answers is another
+		case <-ended: // another server answers
 			return errors.Join(errEnded, err)
 		default:
 		}

@@ -14,12 +14,12 @@ import (
 
 const testVar = "OUTBOX_TEST_WITHDB"
 
-// fake is a private server that is a folder and a flag.
+// fake is a private server made of a folder and a flag.
 type fake struct {
 	dir           string
 	up            *bool
 	errs          []error // of one start each
-	dies          int     // as many starts end at once
+	dies          int     // this many starts end at once
 	starts, stops int
 }
 
@@ -50,8 +50,8 @@ func (f *fake) stop() error {
 	return nil
 }
 
-// newFake is a server of which only the private one answers, and what was tried
-// when that did not start.
+// newFake is a server of which only the private one answers, and a list of what
+// was tried when that did not start.
 func newFake(t *testing.T, dir string, up *bool) (s *server, f *fake, tried *[]string) {
 	t.Helper()
 	t.Setenv(testVar, "")
@@ -190,7 +190,7 @@ func TestWhatIsKeptIsForgottenWithTheServer(t *testing.T) {
 	keeper, _, _ := newFake(t, dir, up)
 	ensure(t, keeper)
 	require.NoError(t, keeper.leave(true))
-	*up = false // a restart of the machine
+	*up = false // a reboot
 
 	next, f, _ := newFake(t, dir, up)
 	ensure(t, next)

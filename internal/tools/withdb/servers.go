@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Where the binaries are that are not on the path.
+// The folders of binaries that are not in PATH.
 var (
 	postgresFolders = []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"}
 	mysqlFolders    = []string{"/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/m*/bin", "/usr/local/opt/m*/bin"}
@@ -83,8 +83,8 @@ func (p *privateMySQL) init(ctx context.Context, cred *syscall.Credential, dir, 
 func (p *privateMySQL) running() bool { return running(p.dir) }
 func (p *privateMySQL) stop() error   { return kill(p.dir, syscall.SIGTERM) }
 
-// install installs packages where that is allowed: as root on Debian and its
-// kin. The packages' own services are kept from starting.
+// install installs packages if allowed: as root on Debian and its derivatives. It
+// prevents the packages' services from starting.
 func install(ctx context.Context, packages []string) error {
 	apt, err := exec.LookPath("apt-get")
 	if err != nil {
@@ -102,7 +102,7 @@ func install(ctx context.Context, packages []string) error {
 	for _, args := range [][]string{{"update", "-q"}, append([]string{"install", "-y", "-q", "--no-install-recommends"}, packages...)} {
 		cmd := exec.CommandContext(ctx, apt, args...)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-		cmd.WaitDelay = time.Minute // dpkg is not to be torn away
+		cmd.WaitDelay = time.Minute // do not kill dpkg in the middle
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, out)
