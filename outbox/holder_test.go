@@ -129,6 +129,7 @@ func TestAStandbyTakesOverWhenTheProcessDies(t *testing.T) {
 		require.Equal(t, "second 1", <-got)
 		require.Less(t, time.Since(died), 10*time.Second)
 		require.Equal(t, 1, second.await("1", outbox.StatusDone).Attempts, "it may have been in the hands of the first")
+		time.Sleep(time.Millisecond) // it becomes due after the death was found
 		second.write(said("2"))
 		require.Equal(t, "second 2", <-got)
 		require.Zero(t, second.await("2", outbox.StatusDone).Attempts)
