@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -154,16 +155,9 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 		}
 		return nil, nil, err
 	}
-	if len(left) == 0 {
-		return nil, nil, nil
-	}
-	for i, d := range group {
-		row, refused := left[d.id()]
-		switch {
-		case !refused:
-		case c.d.track.leaseOf(d) != marks[i].Lease:
-			again = append(again, d)
-		case !d.repeated || !row.shows(outcome):
+	again = c.d.track.settle(group, marks, left)
+	for _, d := range group {
+		if row, refused := left[d.id()]; refused && !slices.Contains(again, d) && (!d.repeated || !row.shows(outcome)) {
 			lost = append(lost, d)
 		}
 	}

@@ -2,10 +2,8 @@ package outbox
 
 import "time"
 
-// stored lets go of deliveries whose outcomes are stored, or refused, and
-// reports both.
+// stored reports outcomes that are stored, or refused.
 func (c *completer) stored(group, lost []*delivery) {
-	c.d.track.release(group...)
 	if len(lost) > 0 {
 		c.d.metrics.LeaseLost(len(lost))
 		c.leaseLost.add(len(lost), logKeyOwner, c.d.names.owner, logKeyError, ErrLeaseLost.Error())

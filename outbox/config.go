@@ -130,7 +130,7 @@ func (b *builder) build() (*Outbox, error) {
 		return nil, err
 	}
 	if o.dispatcher != nil && b.claim == nil {
-		o.holder = newHolder(b.DB, b.Store, log, o.poller.begin)
+		o.holder = newHolder(b.DB, b.Store, log, o.poller.begin, o.poller.Wake)
 		o.dispatcher.holder, o.poller.inOrder = o.holder, b.inOrder
 	}
 	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, poller: o.poller}

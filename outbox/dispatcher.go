@@ -264,6 +264,12 @@ func (d *Dispatcher) work(turn int) {
 	}
 }
 
+// inHandLimit is how many events a process has in hand at most: in its queues, with
+// its workers, and on their way to the store.
+func (d *Dispatcher) inHandLimit() int64 {
+	return int64(cap(d.hot) + cap(d.cold) + d.opts.Workers + completerBuffer + completerBatch + completerAside)
+}
+
 // holds reports whether this process may deliver from the table.
 func (d *Dispatcher) holds() bool { return d.holder == nil || d.holder.holds() }
 
@@ -289,14 +295,7 @@ func (d *Dispatcher) finish(dl *delivery) {
 // letGo ends deliveries without an outcome: the events are for whoever reads or
 // claims them next.
 func (d *Dispatcher) letGo(ds ...*delivery) {
-	var leases []Lease
-	for _, dl := range ds {
-		if lease := d.track.leaseOf(dl); lease != "" {
-			leases = append(leases, Lease{dl.id(), lease})
-		}
-	}
-	d.track.release(ds...)
-	d.releaser.release(leases)
+	d.releaser.release(d.track.release(ds...))
 }
 
 func requireStore(v *validator, db DB, store Store) {

@@ -44,7 +44,7 @@ var errExhausted = errors.New("no attempts left: the last ones ended without an 
 
 // deliver runs interceptors and listener and decides what becomes of the event.
 func (d *Dispatcher) deliver(ctx context.Context, dl *delivery) {
-	if d.exhausted(dl.env.Attempts) {
+	if d.exhausted(dl) {
 		d.die(dl, causeOf(errExhausted), false)
 		return
 	}
@@ -60,9 +60,17 @@ func (d *Dispatcher) deliver(ctx context.Context, dl *delivery) {
 }
 
 // exhausted reports whether an event had all of its deliveries, those included
-// during which a process died. A process that dies with an event in its queue
-// counts as one too, so with a limit of one there is a second delivery.
-func (d *Dispatcher) exhausted(attempts int) bool { return attempts >= max(d.opts.MaxAttempts, 2) }
+// during which a process died. With leases the death of a process that only had the
+// event in its queue counts as one too, so with a limit of one there is a second
+// delivery. Without leases the first death is not counted, for it may have been
+// another event's; it is one of the deliveries all the same.
+func (d *Dispatcher) exhausted(dl *delivery) bool {
+	attempts := dl.env.Attempts
+	if dl.counted {
+		return attempts >= max(d.opts.MaxAttempts-1, 1)
+	}
+	return attempts >= max(d.opts.MaxAttempts, 2)
+}
 
 // decide turns a listener's answer into an outcome.
 func (d *Dispatcher) decide(dl *delivery, res Result, err error) {

@@ -28,6 +28,7 @@ type holder struct {
 	// gained is called when this process begins to hold the table; died says that
 	// the process before did not give it up.
 	gained func(died bool)
+	wake   func() // called when it has the table
 
 	failing burst
 
@@ -45,8 +46,8 @@ type holder struct {
 	waiting string // who held the table at the last try
 }
 
-func newHolder(db DB, store Store, log *slog.Logger, gained func(died bool)) *holder {
-	h := &holder{db: db, store: store, owner: newOwner(), log: log, gained: gained, epoch: time.Now()}
+func newHolder(db DB, store Store, log *slog.Logger, gained func(died bool), wake func()) *holder {
+	h := &holder{db: db, store: store, owner: newOwner(), log: log, gained: gained, wake: wake, epoch: time.Now()}
 	h.failing = burst{
 		log: log, level: slog.LevelError, message: "outbox: the hold on the table could not be renewed, trying again",
 		ended: "outbox: the hold on the table is renewed again",
@@ -107,15 +108,17 @@ func (h *holder) try(ctx context.Context) error {
 		return nil
 	}
 	h.standby.Store(false)
-	lapsed := !h.holds()
+	if !h.holds() { // before anything is delivered
+		h.gained(now.Died != "")
+	}
 	h.until.Store(int64(began + holdTime))
 	if h.waiting != "" {
 		h.log.Info("outbox: this process delivers from the table now", logKeyOwner, h.owner, logKeyHolder, h.waiting, logKeyDied, now.Died != "")
 	}
-	h.held, h.waiting = true, ""
-	if lapsed {
-		h.gained(now.Died != "")
+	if !h.held {
+		h.wake()
 	}
+	h.held, h.waiting = true, ""
 	return nil
 }
 

@@ -128,7 +128,7 @@ func TestAStandbyTakesOverWhenTheProcessDies(t *testing.T) {
 		second.write(said("1"))
 		require.Equal(t, "second 1", <-got)
 		require.Less(t, time.Since(died), 10*time.Second)
-		require.Equal(t, 1, second.await("1", outbox.StatusDone).Attempts, "it may have been in the hands of the first")
+		require.Zero(t, second.await("1", outbox.StatusDone).Attempts, "nobody knows whether the first had it in hand")
 		time.Sleep(time.Millisecond) // it becomes due after the death was found
 		second.write(said("2"))
 		require.Equal(t, "second 2", <-got)

@@ -12,6 +12,7 @@ import (
 const (
 	releaseBatch   = 500                   // leases in one statement
 	releasePause   = 10 * time.Millisecond // until the second try
+	releaseRetry   = 50 * time.Millisecond // between tries while closing
 	releaseTimeout = 2 * time.Second       // one statement: a row may be locked by what is in doubt
 	releaseLimit   = 100_000               // leases kept at once
 	lateTimeout    = 5 * time.Second       // leases given back after closing
@@ -120,22 +121,32 @@ func (r *leaseReleaser) run() {
 		case <-timer.C:
 		case <-r.woken:
 		case <-r.stop:
-			r.takeFresh(true)
-			for _, b := range r.held { // one more try each
-				b.at = time.Time{}
-			}
-			r.tryDue()
-			for _, b := range r.held {
-				if !b.doubt {
-					r.lost += len(b.leases)
-				}
-			}
+			r.finish()
 			return
 		}
 		r.takeFresh(false)
 		if next := r.tryDue(); !next.IsZero() {
 			timer.Reset(time.Until(next))
 		}
+	}
+}
+
+// finish tries what is left until it is given back or closing's time is over. What
+// is in doubt has one more try.
+func (r *leaseReleaser) finish() {
+	r.takeFresh(true)
+	for {
+		for _, b := range r.held {
+			b.at, b.pause = time.Time{}, releasePause
+		}
+		r.tryDue()
+		if len(r.held) == 0 || r.ctx.Err() != nil {
+			break
+		}
+		sleep(r.ctx, releaseRetry)
+	}
+	for _, b := range r.held {
+		r.lost += len(b.leases)
 	}
 }
 

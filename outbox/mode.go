@@ -17,8 +17,9 @@ type Mode interface {
 // over at once when the first closes, and within ten seconds when it dies.
 //
 // What was due when a process died may have been in its hands, so the next one
-// delivers it few at a time, each with an attempt more. An event that kills its
-// process again waits a minute, in which the others are delivered, and ends DEAD.
+// delivers that few at a time. An event during whose delivery the process dies again
+// has an attempt more, waits a minute, in which the others are delivered, and ends
+// DEAD: it kills at most MaxAttempts processes, and two where that is 1.
 type SingleNode struct {
 	Dispatch DispatchOptions
 	Poll     PollOptions
@@ -34,8 +35,8 @@ type MultiNode struct {
 
 // Ordered delivers one event after the other: poller only, one worker, one
 // attempt, no hot path. A failed event goes DEAD and the next one follows. As in
-// [SingleNode], one process at a time delivers. An event during whose delivery the
-// process died is delivered once more, for it may only have been next.
+// [SingleNode], one process at a time delivers. An event that was due when a process
+// died is delivered once more, and goes DEAD when the process dies again meanwhile.
 //
 // The order is that of available_at, then created_at, which is OccurredAt, then
 // event id; the rows of one batch go by created_at, then event id. So events of

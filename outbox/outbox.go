@@ -68,7 +68,8 @@ func (o *Outbox) Register(bindings ...Binding) error {
 // or a column is missing, when the store is for another kind of database, and
 // when the database does not answer; the error says how to mend it. ctx bounds
 // the start alone. Starting twice is harmless; after Close it is [ErrClosed], and
-// after a start that failed it may be tried again.
+// after a start that failed it may be tried again. A database that does not answer
+// fails it after 30 s at the latest.
 func (o *Outbox) Start(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,6 +112,8 @@ func (o *Outbox) check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
 	if err := o.store.Check(ctx, o.db, o.claim != nil); err != nil {
 		return err
 	}

@@ -61,7 +61,8 @@ type Poller struct {
 
 	// died is when a process that held the table was found dead: what was due by
 	// then may have been in its hands. Zero: none was, or all that is done.
-	died atomic.Pointer[time.Time]
+	died      atomic.Pointer[time.Time]
+	suspected atomic.Int64 // rows that were claimed for that
 
 	// The rest belongs to whoever holds the token.
 	cursor     Cursor    // where the next batch of a backlog begins
@@ -69,7 +70,11 @@ type Poller struct {
 	read       time.Time // the time as of which the last batch was read
 	failures   int       // of the store, in a row
 	patience   patience
-	claiming   string    // the lease of a claim that may have been carried out
+	claiming   claiming // a claim that may have been carried out
+	unanswered struct { // one of some events
+		lease string
+		ids   []string
+	}
 	takeoverAt time.Time // when to look again for expired leases
 	takenOver  int       // events whose leases expired, not yet logged
 }
@@ -111,6 +116,9 @@ func (p *Poller) Start(ctx context.Context) error { return p.loop.start(ctx) }
 // ends.
 func (p *Poller) Close(ctx context.Context) error {
 	err := p.loop.close(ctx)
+	if err == nil {
+		p.logTakeovers(true)
+	}
 	p.failing.flush()
 	p.unburied.flush()
 	if err != nil {
@@ -124,8 +132,8 @@ func (p *Poller) begin(died bool) {
 	if died {
 		now := storedTime(p.clock.Now())
 		p.died.Store(&now)
+		p.suspected.Store(0)
 	}
-	p.Wake()
 }
 
 // Wake makes the poller look now.
@@ -245,7 +253,11 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 			return 0, p.opts.Interval, nil
 		}
 	}
-	last := plain
+	idle = p.opts.Interval
+	if p.opts.SkipRecent > 0 {
+		idle = min(idle, p.opts.SkipRecent) // rows that are left out for being recent are due soon
+	}
+	last, none := plain, false // none: a batch of suspects was empty
 	for {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see it
 			return read, 0, err
@@ -256,7 +268,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		}
 		q, ok := p.next(min(room, p.opts.BatchSize), last)
 		if !ok {
-			return read, p.opts.Interval, nil
+			return read, idle, nil
 		}
 		n, taken, err := p.batch(ctx, q)
 		read += n
@@ -266,16 +278,16 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		if !taken {
 			return read, p.waitForRoom(), nil
 		}
-		last = q.kind
+		last, none = q.kind, none || q.kind == suspects && n == 0
 		if n == q.limit || q.kind == suspects {
 			continue
 		}
-		if q.kind == plain && p.takeoversWait() && p.takeoverRoom() > 0 {
+		if q.kind == plain && !none && p.takeoversWait() && p.takeoverRoom() > 0 {
 			continue
 		}
 		break
 	}
-	p.logTakeovers()
+	p.logTakeovers(false)
 	p.cursor = Cursor{}
 	due, err := p.nextDue(ctx)
 	if err != nil {
@@ -284,11 +296,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	if !due.IsZero() {
 		p.agenda.note(due)
 	}
-	if p.opts.SkipRecent > 0 {
-		// Rows that were left out for being recent are due soon.
-		return read, min(p.opts.Interval, p.opts.SkipRecent), nil
-	}
-	return read, p.opts.Interval, nil
+	return read, idle, nil
 }
 
 // room is how many events the handler takes now, or none while there is not

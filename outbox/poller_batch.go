@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -28,12 +29,15 @@ func (p *Poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
 	if d == nil {
 		return q, true
 	}
+	if p.claiming.lease != "" {
+		return p.claiming.query, true
+	}
 	died := p.died.Load() != nil
 	switch {
 	case last != plain:
 	case died:
 		q.kind = suspects
-	case d.claims && p.claiming == "" && !p.takeoverAt.After(time.Now()):
+	case d.claims && !p.takeoverAt.After(time.Now()):
 		q.kind = takeovers
 	}
 	if q.kind != plain {
@@ -63,22 +67,32 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 		p.takeoverAt = time.Now().Add(p.opts.Interval) // unless there are some
 	}
 	for i := range b.Envelopes {
-		if !p.handOver(&b.Envelopes[i], lease, q.kind) {
+		if !p.handOver(&b.Envelopes[i], lease, q.kind, b.Expired) {
 			p.giveBack(b.Envelopes[i+1:], lease)
 			p.cursor = Cursor{} // the refused events come first again
 			return b.Len(), false, nil
 		}
 	}
+	if q.kind == suspects {
+		return len(b.Envelopes) + len(b.Undecodable), true, nil
+	}
 	return b.Len(), true, p.takeExpired(ctx, b.Expired)
 }
 
-// handOver gives one event to the handler. One that was claimed without an
-// attempt was no takeover, for that costs one.
-func (p *Poller) handOver(env *Envelope, lease string, kind batchKind) bool {
+// handOver gives one event to the handler. With leases a batch of takeovers has
+// others in it: an event that was taken over has an attempt, and was due before it
+// was leased.
+func (p *Poller) handOver(env *Envelope, lease string, kind batchKind, expired []string) bool {
 	if lease == "" {
 		return p.handler.Handle(*env)
 	}
-	dl := &delivery{env: env, lease: lease, takeover: kind != plain && env.Attempts > 0}
+	dl := &delivery{env: env, lease: lease, takeover: kind != plain}
+	if p.dispatcher.claims {
+		leased := p.clock.Now().Sub(env.AvailableAt) >= p.dispatcher.lockTimeout/2
+		dl.takeover = dl.takeover && env.Attempts > 0 && leased
+	} else {
+		dl.counted = slices.Contains(expired, env.EventID)
+	}
 	if dl.takeover {
 		p.takeoverAt = time.Time{}
 		p.takenOver++
@@ -100,9 +114,9 @@ func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease st
 	}
 	switch {
 	case p.dispatcher != nil && p.dispatcher.claims:
-		return p.claimDue(ctx, ClaimQuery{Now: p.read, CreatedBefore: createdBefore, Limit: q.limit, FreshOnly: q.kind == plain})
+		return p.claimDue(ctx, q, ClaimQuery{Now: p.read, CreatedBefore: createdBefore})
 	case q.kind == suspects:
-		return p.claimSuspects(ctx, q.limit)
+		return p.claimSuspects(ctx, q.limit, createdBefore)
 	}
 	b, err = p.poll(ctx, PollQuery{Now: p.read, CreatedBefore: createdBefore, Limit: q.limit})
 	return b, "", err

@@ -10,19 +10,24 @@ import (
 // claimGrace is how long a claim may go on after closing began.
 const claimGrace = 5 * time.Second
 
-// claimDue claims what is due. A claim that failed may have been carried out: it
-// is made again under the same lease, which returns its rows.
-func (p *Poller) claimDue(ctx context.Context, q ClaimQuery) (Batch, string, error) {
-	again := p.claiming != ""
-	if !again {
-		p.claiming = p.dispatcher.names.next()
+// claiming is a claim whose answer was lost. It may have been carried out, so it is
+// made again as it was: the same lease returns its rows.
+type claiming struct {
+	lease string
+	query batchQuery
+}
+
+// claimDue claims what is due.
+func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batch, string, error) {
+	if p.claiming.lease == "" {
+		p.claiming = claiming{p.dispatcher.names.next(), b}
 	}
-	q.Lease = p.claiming
-	b, err := p.claim(ctx, q)
-	if err == nil && (!again || b.Len() < q.Limit) { // else there may be more of them
-		p.claiming = ""
+	q.Lease, q.Limit, q.FreshOnly = p.claiming.lease, b.limit, b.kind == plain
+	batch, err := p.claim(ctx, q)
+	if err == nil {
+		p.claiming = claiming{}
 	}
-	return b, q.Lease, err
+	return batch, q.Lease, err
 }
 
 func (p *Poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
@@ -56,12 +61,13 @@ func claimContext(ctx, limited context.Context) (context.Context, context.Cancel
 }
 
 // claimSuspects leases some of the rows that were due when the process that held
-// the table died. Each costs an attempt, so that an event that kills its process
-// ends DEAD. Those that were suspect before are left until their leases expire:
-// the others come first.
-func (p *Poller) claimSuspects(ctx context.Context, limit int) (b Batch, lease string, err error) {
+// the table died, up to as many as a process can have in hand. The lease is a note
+// for the next process: what it finds leased had this one's delivery. In order,
+// that counts at once; else it waits until its lease expires, and the others come
+// first.
+func (p *Poller) claimSuspects(ctx context.Context, limit int, createdBefore time.Time) (b Batch, lease string, err error) {
 	died := p.died.Load()
-	q := PollQuery{Now: *died, Limit: limit, LockTimeout: p.lockTimeout()}
+	q := PollQuery{Now: *died, CreatedBefore: createdBefore, Limit: limit, LockTimeout: p.lockTimeout()}
 	var ids []string
 	for len(ids) == 0 { // what this process has in hand is passed over
 		err = p.statement(ctx, func(ctx context.Context) (err error) {
@@ -71,45 +77,66 @@ func (p *Poller) claimSuspects(ctx context.Context, limit int) (b Batch, lease s
 		if err != nil {
 			return Batch{}, "", fmt.Errorf("outbox: polling due events: %w", err)
 		}
+		ids = eventIDs(b.Envelopes)
 		for _, row := range b.Undecodable {
 			ids = append(ids, row.EventID)
 		}
-		ids = slices.DeleteFunc(slices.Concat(ids, eventIDs(b.Envelopes), b.Expired), p.dispatcher.track.holds)
+		if p.inOrder {
+			ids = append(ids, b.Expired...)
+		}
+		ids = slices.DeleteFunc(ids, p.dispatcher.track.holds)
 		if b.Len() < limit {
-			p.died.CompareAndSwap(died, nil) // these are the last
 			break
 		}
 		q.After = b.Next
 	}
-	return p.claimThese(ctx, *died, ids, true)
+	last := b.Len() < limit && (createdBefore.IsZero() || !createdBefore.Before(*died))
+	expired := b.Expired
+	if b, lease, err = p.claimThese(ctx, *died, ids); err != nil {
+		return Batch{}, "", err
+	}
+	b.Expired = expired
+	if last || p.suspected.Add(int64(len(ids))) >= p.dispatcher.inHandLimit() {
+		p.died.CompareAndSwap(died, nil)
+	}
+	return b, lease, nil
 }
 
-// takeExpired takes over rows whose lease expired, in a mode without leases: they
-// were suspect before, and come one by one.
+// takeExpired takes over rows whose lease expired, in a mode without leases: a
+// process died during their last delivery. They come one by one.
 func (p *Poller) takeExpired(ctx context.Context, expired []string) error {
 	if len(expired) == 0 || p.dispatcher == nil {
 		return nil
 	}
 	room := max(p.takeoverRoomOf(true), 0)
-	b, lease, err := p.claimThese(ctx, p.read, expired[:min(len(expired), room)], false)
+	b, lease, err := p.claimThese(ctx, p.read, expired[:min(len(expired), room)])
 	if err != nil {
 		return err
 	}
 	for i := range b.Envelopes {
-		p.handOver(&b.Envelopes[i], lease, takeovers)
+		p.handOver(&b.Envelopes[i], lease, takeovers, expired)
 	}
 	p.bury(ctx, b.Undecodable, lease)
 	return nil
 }
 
-// claimThese claims those of the events that are not in hand.
-func (p *Poller) claimThese(ctx context.Context, now time.Time, ids []string, countAll bool) (Batch, string, error) {
-	ids = slices.DeleteFunc(ids, p.dispatcher.track.holds)
+// claimThese claims those of the events that are not in hand. After a claim whose
+// answer was lost it claims those again, too.
+func (p *Poller) claimThese(ctx context.Context, now time.Time, ids []string) (Batch, string, error) {
+	ids = slices.DeleteFunc(slices.Clone(ids), p.dispatcher.track.holds)
+	lease := p.unanswered.lease
+	if lease == "" {
+		lease = p.dispatcher.names.next()
+	}
+	ids = append(ids, p.unanswered.ids...)
 	if len(ids) == 0 {
 		return Batch{}, "", nil
 	}
-	lease := p.dispatcher.names.next()
-	b, err := p.claim(ctx, ClaimQuery{Now: now, Limit: len(ids), EventIDs: ids, CountAll: countAll, Lease: lease})
+	p.unanswered.lease, p.unanswered.ids = lease, ids
+	b, err := p.claim(ctx, ClaimQuery{Now: now, Limit: len(ids), EventIDs: ids, Lease: lease})
+	if err == nil {
+		p.unanswered.lease, p.unanswered.ids = "", nil
+	}
 	return b, lease, err
 }
 
@@ -162,9 +189,10 @@ func (p *Poller) giveBack(envs []Envelope, lease string) {
 	p.dispatcher.releaser.release(leases)
 }
 
-// logTakeovers writes one line for the events that were taken over.
-func (p *Poller) logTakeovers() {
-	if p.takenOver > 0 && !p.takeoversWait() {
+// logTakeovers writes one line for the events that were taken over, when there are
+// no more.
+func (p *Poller) logTakeovers(closing bool) {
+	if p.takenOver > 0 && (closing || !p.takeoversWait()) {
 		p.log.Info("outbox: took over events that a process which died may have had in hand", logKeyCount, p.takenOver, logKeyOwner, p.dispatcher.names.owner)
 		p.takenOver = 0
 	}

@@ -141,7 +141,7 @@ type PollQuery struct {
 }
 
 // ClaimQuery says which due rows to lease: those that are not leased, and those
-// whose lease expired.
+// whose lease expired, which get one attempt more. The returned envelopes count it.
 type ClaimQuery struct {
 	Now           time.Time // as in PollQuery
 	CreatedBefore time.Time // as in PollQuery
@@ -155,10 +155,6 @@ type ClaimQuery struct {
 	LockTimeout time.Duration
 	// FreshOnly leaves out rows whose lease expired.
 	FreshOnly bool
-	// CountAll counts an attempt for every row; otherwise only a row whose lease
-	// expired gets one attempt more. The returned envelopes count it. A row that is
-	// under Lease already gets none.
-	CountAll bool
 }
 
 // Cursor is a place in the order of due rows: available_at, created_at, event

@@ -214,3 +214,87 @@ func TestTakingOverIsOneLine(t *testing.T) {
 		require.EqualValues(t, 40, counted(lines))
 	})
 }
+
+// A backlog is not suspect but for what one process can have in hand, and costs no
+// attempts: two deaths in other events leave an event its own deliveries.
+func TestADeathCostsTheBacklogNoAttempts(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{
+		"ordered":     outbox.Ordered{},
+		"single node": outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1, Workers: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := written(t, named("e", 50)...)
+				var delivered calls
+				for _, killer := range []string{"e0000", "e0011", ""} {
+					way, died := &cut{Store: store}, make(chan struct{})
+					var once sync.Once
+					e := start(t, outbox.Config{Store: way, Mode: mode}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+						delivered.add(env.EventID)
+						if env.EventID == killer {
+							time.Sleep(time.Second) // the outcomes of the others are stored
+							once.Do(func() { way.away.Store(true); close(died) })
+							<-ctx.Done()
+						}
+						return outbox.Done(), nil
+					})
+					select {
+					case <-died:
+					case <-time.After(5 * time.Minute):
+					}
+					_ = e.Close(context.Background())
+				}
+				require.Equal(t, 49, statuses(store)[outbox.StatusDone])
+				row, _ := store.Row("e0011")
+				require.Equal(t, outbox.StatusDead, row.Status, "the process died during its one delivery")
+				require.Zero(t, store.Rows()[12].Attempts)
+			})
+		})
+	}
+}
+
+// Recent rows are left out after a death, too: a transaction may commit late.
+func TestSuspectsAreNotRecent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		_, err := store.HoldTable(t.Context(), store.DB(), "dead", time.Second)
+		require.NoError(t, err)
+		writer := build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
+		time.Sleep(2 * time.Second)
+		written := time.Now()
+		writer.write(said("recent"))
+		at := make(chan time.Time, 1)
+		e := start(t, outbox.Config{Store: store, Mode: outbox.Ordered{Poll: outbox.PollOptions{SkipRecent: 10 * time.Second}}},
+			func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				at <- time.Now()
+				return outbox.Done(), nil
+			})
+		require.GreaterOrEqual(t, (<-at).Sub(written), 10*time.Second)
+		synctest.Wait()
+		require.NoError(t, e.Close(t.Context()))
+	})
+}
+
+// An event that is tried again was in nobody's hands: no line says so.
+func TestRetriesAreNotTakenOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &logbook{}
+		e := start(t, outbox.Config{Mode: outbox.MultiNode{}, Logger: slog.New(book)},
+			func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				if env.Attempts < 2 {
+					return outbox.Done(), fmt.Errorf("try %d", env.Attempts)
+				}
+				return outbox.Done(), nil
+			})
+		for i := range 200 {
+			e.write(said(fmt.Sprint(i)))
+			time.Sleep(time.Second)
+		}
+		require.NoError(t, e.Close(t.Context()))
+		require.Empty(t, book.about("took over"))
+	})
+}

@@ -10,6 +10,7 @@ import (
 type delivery struct {
 	env      *Envelope
 	takeover bool // it may have been in the hands of a process that died
+	counted  bool // its last delivery, during which a process died, is an attempt
 
 	// These belong to the tracker.
 	state deliveryState
@@ -134,6 +135,9 @@ func (t *tracker) acquire(d *delivery) bool {
 	if _, stale := t.left[d.id()]; stale && d.lease == "" {
 		return false
 	}
+	if held := t.events[d.id()]; held != nil {
+		t.forget(held)
+	}
 	d.state = inHand
 	t.events[d.id()] = d
 	if d.takeover {
@@ -173,26 +177,45 @@ func (t *tracker) storing(ds []*delivery) []Mark {
 	return marks
 }
 
-// leaseOf is the lease that the delivery has now.
-func (t *tracker) leaseOf(d *delivery) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return d.lease
-}
-
-// release lets go of deliveries: their outcomes are stored, or there will be
-// none.
-func (t *tracker) release(ds ...*delivery) {
+// release lets go of deliveries that will have no outcome, and returns their
+// leases.
+func (t *tracker) release(ds ...*delivery) (leases []Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, d := range ds {
-		if t.events[d.id()] != d {
+		t.leave(d)
+		if d.lease != "" {
+			leases = append(leases, Lease{EventID: d.id(), Name: d.lease})
+		}
+	}
+	return leases
+}
+
+// settle lets go of deliveries whose marks were stored or refused. It returns
+// those that were refused because this node claimed their rows again meanwhile:
+// they stay in hand, to be stored under that lease.
+func (t *tracker) settle(ds []*delivery, marks []Mark, left map[string]RowState) (again []*delivery) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, d := range ds {
+		if _, refused := left[d.id()]; refused && d.lease != marks[i].Lease {
+			again = append(again, d)
 			continue
 		}
-		t.forget(d)
-		if t.reading {
-			t.left[d.id()] = struct{}{}
-		}
+		t.leave(d)
+	}
+	return again
+}
+
+// leave removes a delivery, and remembers its event while the poller reads; mu is
+// held.
+func (t *tracker) leave(d *delivery) {
+	if t.events[d.id()] != d {
+		return
+	}
+	t.forget(d)
+	if t.reading {
+		t.left[d.id()] = struct{}{}
 	}
 }
 

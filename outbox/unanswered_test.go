@@ -211,3 +211,71 @@ func TestASlowDatabaseIsGivenTimeToClaim(t *testing.T) {
 		require.NoError(t, e.Close(t.Context()))
 	})
 }
+
+// One claim of a backlog gets no answer, though it was carried out. It is made
+// again once, and the next ones bring other rows.
+func TestAClaimWithoutAnAnswerIsMadeAgainOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &lostClaim{Store: written(t, named("e", 5000)...)}
+		var delivered calls
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			delivered.add(env.EventID)
+			time.Sleep(10 * time.Millisecond)
+			return outbox.Done(), nil
+		})
+		time.Sleep(20 * time.Second)
+		require.NoError(t, e.Close(t.Context()))
+		events, deliveries := delivered.total()
+		require.Equal(t, [2]int{5000, 5000}, [2]int{events, deliveries})
+		require.Less(t, store.claims.Load(), int64(60))
+	})
+}
+
+// lostClaim is a store whose second claim is carried out without an answer.
+type lostClaim struct {
+	*outboxtest.Store
+	claims atomic.Int64
+}
+
+func (s *lostClaim) memory() *outboxtest.Store { return s.Store }
+
+func (s *lostClaim) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	b, err := s.Store.Claim(ctx, db, q)
+	if s.claims.Add(1) == 2 {
+		return outbox.Batch{}, errors.New("the answer was lost")
+	}
+	return b, err
+}
+
+// deadlocking is a store whose second poll is the victim of a deadlock.
+type deadlocking struct {
+	*outboxtest.Store
+	polls atomic.Int64
+}
+
+type deadlockError struct{}
+
+func (deadlockError) Error() string    { return "deadlock detected" }
+func (deadlockError) SQLState() string { return "40P01" }
+
+func (s *deadlocking) memory() *outboxtest.Store { return s.Store }
+
+func (s *deadlocking) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	if s.polls.Add(1) == 2 {
+		return outbox.Batch{}, deadlockError{}
+	}
+	return s.Store.Poll(ctx, db, q)
+}
+
+func TestADeadlockWhilePollingIsARetryAtDebug(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, book := &deadlocking{Store: outboxtest.NewStore()}, &logbook{}
+		e := start(t, outbox.Config{Store: store, Logger: slog.New(book)}, handled)
+		time.Sleep(time.Minute)
+		require.NoError(t, e.Close(t.Context()))
+		require.Empty(t, book.problems())
+		require.Equal(t, slog.LevelDebug, book.about("deadlock")[0].level)
+	})
+}

@@ -107,7 +107,7 @@ func (w *Writer) ambient(ctx context.Context) (TxScope, error) {
 		return scope, nil
 	}
 	if hasForeignScope(ctx) {
-		return nil, fmt.Errorf("%w of this writer's data source in the context: %w", ErrNoTransaction, ErrForeignTransaction)
+		return nil, fmt.Errorf("%w of this writer's data source in the context: %w; write with that source's writer, or begin a transaction on this one", ErrNoTransaction, ErrForeignTransaction)
 	}
 	if reason, ok := ctx.Value(noTxKey{}).(string); ok {
 		return nil, fmt.Errorf("%w in the context: %s", ErrNoTransaction, reason)

@@ -10,7 +10,6 @@ var leaseTests = []storeTest{
 	{"ExpiredLeaseIsTakenOverAndCostsAnAttempt", leaseTakeover},
 	{"ExpiredLeasesAreLeftAloneByAClaimOfFreshRows", leaseFreshOnly},
 	{"TakeoversAreAsFewAsTheLimit", leaseTakeoverLimit},
-	{"EveryRowCostsAnAttemptWhenAsked", leaseCountAll},
 	{"ARepeatedClaimReturnsTheSameRows", leaseClaimAgain},
 	{"LeasesAreByTheDatabasesClock", leaseByDatabaseClock},
 	{"RenewStartsTheLeaseAgain", leaseRenew},
@@ -116,23 +115,6 @@ func leaseByDatabaseClock(s *storeSuite) {
 	s.duringCall("start of the lease", s.row(b.Envelopes[0].EventID).LockedAt, before)
 	q.Lease = "node-2/1"
 	s.count("rows while the lease lasts by the database's clock", s.claim(q).Len(), 0)
-}
-
-func leaseCountAll(s *storeSuite) {
-	fresh, _ := s.insertedAs(outbox.StatusNew, "")
-	retry, _ := s.insertedAs(outbox.StatusRetry, "")
-	expired, _ := s.insertedAs(outbox.StatusNew, "node-1/1")
-	s.expire(expired.EventID, 2*time.Minute)
-	ids := []string{fresh.EventID, retry.EventID, expired.EventID}
-	q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 10, Lease: "node-2/1", LockTimeout: time.Minute, CountAll: true}
-	for _, try := range []string{"claim", "the same claim again"} {
-		b := s.claim(q)
-		s.sameIDs(try, idsOf(b.Envelopes), ids)
-		for i, want := range []int{1, 4, 1} {
-			s.count(try+": attempts of the envelope "+ids[i], b.Envelopes[i].Attempts, want)
-			s.count(try+": attempts of the row "+ids[i], s.row(ids[i]).Attempts, want)
-		}
-	}
 }
 
 // The answer to a claim may be lost. The repeated claim returns the rows that it

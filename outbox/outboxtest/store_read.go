@@ -57,7 +57,7 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	}), q.Limit)
 	for _, r := range rows {
 		// An expired lease means that a process died with the event.
-		if r.LockedBy != q.Lease && (q.CountAll || r.LockedBy != "") {
+		if r.LockedBy != q.Lease && r.LockedBy != "" {
 			r.Attempts++
 		}
 		r.LockedBy, r.LockedAt = q.Lease, now

@@ -97,9 +97,6 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("claim of some events")
 	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 2, Lease: "me/3", LockTimeout: time.Minute, EventIDs: []string{"a", "b"}})
 	run("claim", err)
-	section("claim that counts all")
-	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, CountAll: true})
-	run("claim", err)
 	under := func(leases ...string) []outbox.Mark {
 		for i := range marks {
 			marks[i].Lease = leases[i]

@@ -173,10 +173,7 @@ func (q *query) claimable(c outbox.ClaimQuery) *query {
 // attempt writes what a claim adds to a row's attempts.
 func (q *query) attempt(c outbox.ClaimQuery) *query {
 	q.add("CASE WHEN locked_by = ").arg(c.Lease)
-	if !c.CountAll {
-		q.add(" OR locked_at IS NULL")
-	}
-	return q.add(" THEN 0 ELSE 1 END")
+	return q.add(" OR locked_at IS NULL THEN 0 ELSE 1 END")
 }
 
 // claimLocking is Claim in two statements, for MySQL. Read committed unlocks the
