@@ -18,6 +18,8 @@ const (
 	completerMinPause = 20 * time.Millisecond
 	completerMaxPause = 500 * time.Millisecond // between tries that fail fast
 	completerSlowest  = 5 * time.Second        // between tries that take long
+	probeTimeout      = 500 * time.Millisecond // one question whether the database answers
+	probeTries        = 60                     // of those, until outcomes are tried again all the same
 	completerTries    = 3                      // of a batch, until its outcomes are tried one by one and set aside
 	completerAside    = 500                    // outcomes set aside; more hold up the rest
 )

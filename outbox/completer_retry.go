@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"slices"
 	"time"
 )
@@ -40,6 +41,9 @@ func (c *completer) persistGroup(outcome Outcome, group []*delivery) {
 			return
 		}
 		c.unstored.add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
+		if c.waitOutSilence(began) {
+			continue
+		}
 		if slow := time.Since(began) >= minPatience/2; slow || try >= completerTries {
 			group = c.persistParts(outcome, group)
 			if c.ctx.Err() != nil || len(c.aside)+len(group) <= completerAside {
@@ -112,6 +116,27 @@ func (c *completer) persistEach(outcome Outcome, group []*delivery, size int, fa
 	return append(slices.Clone(group), left...)
 }
 
+// waitOutSilence asks a database that took long to fail for its clock, until it
+// answers; false when it does at once, for then it is rather a row that is locked,
+// or the database is slow. So outcomes are stored soon after a silent database is
+// back, however long it was away.
+func (c *completer) waitOutSilence(began time.Time) (silent bool) {
+	if time.Since(began) < minPatience/4 {
+		return false
+	}
+	for range probeTries {
+		ctx, cancel := context.WithTimeout(c.ctx, probeTimeout)
+		_, err := c.store.Now(ctx, c.db)
+		cancel()
+		if err == nil || c.ctx.Err() != nil {
+			break
+		}
+		silent = true
+		sleep(c.ctx, completerMinPause)
+	}
+	return silent
+}
+
 func (c *completer) setAside(group []*delivery) {
 	c.pause = max(c.pause, completerMinPause)
 	c.aside = append(c.aside, group...)
@@ -126,11 +151,17 @@ func (c *completer) retryAside() {
 	began, again := time.Now(), c.aside
 	c.aside, c.pause = nil, min(2*c.pause, completerMaxPause)
 	byOutcome(again, func(outcome Outcome, group []*delivery) {
+		tried := time.Now()
 		err := c.storeGroup(outcome, group, c.asidePatience(len(again)))
 		if err == nil {
 			return
 		}
 		c.unstored.add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
+		if c.waitOutSilence(tried) {
+			c.setAside(group)
+			began, c.pause = time.Now(), completerMinPause
+			return
+		}
 		c.setAside(c.persistParts(outcome, group))
 	})
 	c.pause = max(c.pause, min(4*time.Since(began), completerSlowest))
