@@ -175,7 +175,7 @@ func (d *Dispatcher) Handle(env Envelope) bool {
 	return d.enqueue(d.cold, &delivery{env: &env})
 }
 
-// takeIn is Handle for an event that was claimed.
+// takeIn is Handle for what the poller read or claimed.
 func (d *Dispatcher) takeIn(dl *delivery) bool {
 	if dl.takeover {
 		return d.enqueue(d.taken, dl)

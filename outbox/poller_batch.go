@@ -66,8 +66,10 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 	if q.kind == takeovers {
 		p.takeoverAt = time.Now().Add(p.opts.Interval) // unless there are some
 	}
+	ds := make([]delivery, len(b.Envelopes)) // one allocation for all
 	for i := range b.Envelopes {
-		if !p.handOver(&b.Envelopes[i], lease, q.kind, b.Expired) {
+		ds[i].env, ds[i].lease = &b.Envelopes[i], lease
+		if !p.handOver(&ds[i], q.kind, b.Expired) {
 			p.giveBack(b.Envelopes[i+1:], lease)
 			p.cursor = Cursor{} // the refused events come first again
 			return b.Len(), false, nil
@@ -82,11 +84,15 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 // handOver gives one event to the handler. With leases a batch of takeovers has
 // others in it: an event that was taken over has an attempt, and was due before it
 // was leased.
-func (p *Poller) handOver(env *Envelope, lease string, kind batchKind, expired []string) bool {
-	if lease == "" {
+func (p *Poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
+	env, lease := dl.env, dl.lease
+	if p.dispatcher == nil {
 		return p.handler.Handle(*env)
 	}
-	dl := &delivery{env: env, lease: lease, takeover: kind != plain}
+	if lease == "" {
+		return p.dispatcher.takeIn(dl)
+	}
+	dl.takeover = kind != plain
 	if p.dispatcher.claims {
 		leased := p.clock.Now().Sub(env.AvailableAt) >= p.dispatcher.lockTimeout/2
 		dl.takeover = dl.takeover && env.Attempts > 0 && leased
