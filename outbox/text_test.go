@@ -86,6 +86,11 @@ func TestErrorsSayTheWayOut(t *testing.T) {
 			write(writer, t.Context()),
 			"outbox: no active transaction in the context; begin one with the adapter, or call the adapter's Write with your transaction",
 		},
+		"a transaction of another source": {
+			write(writer, outboxtest.NewScope(outboxtest.NewStore().DB()).Context(t.Context())),
+			"outbox: no active transaction of this writer's data source in the context: outbox: the transaction belongs to another data source; " +
+				"write with that source's writer, or begin a transaction on this one",
+		},
 		"a transaction that may not be": {
 			write(writer, outbox.ContextWithoutTx(t.Context(), "this request only reads")),
 			"outbox: no active transaction in the context: this request only reads",

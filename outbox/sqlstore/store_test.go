@@ -152,6 +152,13 @@ func TestSchemaText(t *testing.T) {
 			require.Contains(t, text, "\n  "+column+" ")
 		}
 	}
+	for other, dialect := range map[string]string{"postgresql": "postgres", "mariadb": "mysql"} {
+		text, err := sqlstore.Schema(other, "events")
+		require.NoError(t, err)
+		want, err := sqlstore.Schema(dialect, "events")
+		require.NoError(t, err)
+		require.Equal(t, want, text)
+	}
 	_, err := sqlstore.Schema("oracle", "events")
 	require.ErrorContains(t, err, `"oracle"; known are`)
 	_, err = sqlstore.Schema("mysql", "a b")
