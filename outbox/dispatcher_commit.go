@@ -14,8 +14,8 @@ type pending struct {
 
 // reserve keeps the poller's hands off the events of an open transaction: on
 // this node through the tracker, on others through a lease. What the hot queue
-// has no room for is left to the poller from the start. A lease is for the whole
-// write: a lease cannot cover a part of it.
+// has no room for is left to the poller from the start. A lease covers the
+// whole write, or nothing of it.
 func (d *Dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

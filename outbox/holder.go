@@ -108,14 +108,15 @@ func (h *holder) try(ctx context.Context) error {
 		return nil
 	}
 	h.standby.Store(false)
-	if !h.holds() { // before anything is delivered
+	lapsed := !h.holds()
+	if lapsed { // before anything is delivered
 		h.gained(now.Died != "")
 	}
 	h.until.Store(int64(began + holdTime))
 	if h.waiting != "" {
 		h.log.Info("outbox: this process delivers from the table now", logKeyOwner, h.owner, logKeyHolder, h.waiting, logKeyDied, now.Died != "")
 	}
-	if !h.held {
+	if lapsed {
 		h.wake()
 	}
 	h.held, h.waiting = true, ""

@@ -128,7 +128,7 @@ func TestAStandbyTakesOverWhenTheProcessDies(t *testing.T) {
 		second.write(said("1"))
 		require.Equal(t, "second 1", <-got)
 		require.Less(t, time.Since(died), 10*time.Second)
-		require.Zero(t, second.await("1", outbox.StatusDone).Attempts, "nobody knows whether the first had it in hand")
+		require.Zero(t, second.await("1", outbox.StatusDone).Attempts, "whether the first had it in hand is unknown")
 		time.Sleep(time.Millisecond) // it becomes due after the death was found
 		second.write(said("2"))
 		require.Equal(t, "second 2", <-got)
@@ -159,7 +159,7 @@ func TestAProcessThatLostTheTableDeliversNothing(t *testing.T) {
 		}
 		require.Equal(t, "first e0000", <-got)
 		store.away.Store(true)
-		for _, id := range ids { // e0000, too: nobody knows that it is being delivered
+		for _, id := range ids { // e0000, too: its delivery has left no trace
 			require.Equal(t, "second "+id, <-got)
 		}
 		synctest.Wait()
@@ -180,14 +180,16 @@ func TestAHoldThatLapsedIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, got, book := &cut{Store: outboxtest.NewStore()}, make(chan string, 10), &logbook{}
-		e := start(t, outbox.Config{Store: store, Logger: slog.New(book)}, by("it", got))
+		e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Hour}}}, by("it", got))
 		store.away.Store(true)
 		time.Sleep(time.Minute)
 		e.write(said("1"))
 		synctest.Wait()
 		require.Empty(t, got)
 		store.away.Store(false)
+		back := time.Now()
 		require.Equal(t, "it 1", <-got)
+		require.LessOrEqual(t, time.Since(back), 2*time.Second, "the poller does not wait for its interval")
 		require.Zero(t, e.await("1", outbox.StatusDone).Attempts)
 		require.NoError(t, e.Close(t.Context()))
 		require.Len(t, book.about("hold on the table could not be renewed"), 2, "at the start and after a minute")

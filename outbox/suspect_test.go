@@ -278,7 +278,7 @@ func TestSuspectsAreNotRecent(t *testing.T) {
 	})
 }
 
-// An event that is tried again was in nobody's hands: no line says so.
+// An event that is tried again was not taken over, and no line says that it was.
 func TestRetriesAreNotTakenOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -53,7 +53,7 @@ func New(db Beginner, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 		case pool == nil:
 			problems = append(problems, errDB("is nil"))
 		case a.connector == nil:
-			problems = append(problems, errDB("is not followed, so that nobody would see its transactions commit; "+
+			problems = append(problems, errDB("is not followed, so its commits would not be seen; "+
 				"open the pool with sqltx.Open instead of sql.Open, or use what sqltx.Watch(pool) returns everywhere"))
 		}
 	default:
