@@ -19,33 +19,27 @@
 //
 // # Link or child
 //
-// By default a delivery is the root of a trace of its own, with a link to the span
-// that wrote the event. This suits late and repeated deliveries: the trace of the
-// request ends with the request, a request that writes a thousand events does not
-// become one trace of a thousand deliveries, and the sampler decides for each
-// delivery.
+// By default a delivery is the root of its own trace, with a link to the span that
+// wrote the event. This suits late and repeated deliveries, and requests that write
+// many events: the sampler decides for each delivery.
 //
 // [WithChildOf] makes the delivery part of the request's trace. That is easier to
-// read if events are delivered at once and you follow single requests. With a
-// parent-based sampler the producer's sampling then decides for the deliveries
-// too.
+// read if events are delivered at once. With a parent-based sampler the producer's
+// sampling then decides for the deliveries too.
 //
 // Either way each attempt is a span, and the listener's context has that span and
-// the baggage of the write, so that the listener's calls and writes belong to the
-// same trace.
+// the baggage of the write.
 //
 // # What a span says
 //
 // A delivery is a span of kind consumer, "deliver order/order.placed"; with
 // [WithProducerSpan] a write is one of kind producer, "write order/order.placed".
 // Both have the attributes of the semantic conventions for messaging and those of
-// the outbox: aggregate type and id, event type, the attempt from the second on,
-// and, unless the event is done, the outcome, which is retry, dead, deferred or
-// released. A retry or a death is an error, with the exception recorded. Payload,
-// headers and tenant are never recorded. docs/OBSERVABILITY.md has the table.
+// the outbox. A retry or a death is an error, with the exception recorded. Payload,
+// headers and tenant are never recorded. docs/OBSERVABILITY.md lists the attributes.
 //
-// An event whose attempts were used up without an outcome, as when it kills its
-// process each time, dies without a delivery and thus without a span.
+// An event that dies without a delivery, for example because it killed its process
+// each time, has no span for its death.
 //
 // # Metrics
 //

@@ -2,7 +2,6 @@ package outboxotel
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -36,44 +35,24 @@ func (t *tracing) beforeWrite(ctx context.Context, envs []outbox.Envelope) ([]ou
 	}
 	injected := t.inject(ctx)
 	for i := range envs {
-		if len(injected) == 0 && !t.carries(envs[i].Headers) {
-			continue
-		}
-		merged := t.withInjected(envs[i].Headers, injected)
-		if size := headersSize(merged); size > outbox.MaxHeadersBytes {
-			t.report(fmt.Errorf("outboxotel: a trace context was left out of an event's headers: with it they are %d bytes long; the limit is %d",
-				size, outbox.MaxHeadersBytes))
-			merged = t.withInjected(envs[i].Headers, nil)
-		}
-		envs[i].Headers = merged
+		envs[i].Headers = t.merge(envs[i].Headers, injected)
 	}
 	return envs, nil
-}
-
-func headersSize(headers map[string]string) (size int) {
-	for key, value := range headers {
-		size += len(key) + len(value)
-	}
-	return size
 }
 
 // startWrite starts the span of a write. A batch of several kinds has no single
 // destination.
 func (t *tracing) startWrite(ctx context.Context, envs []outbox.Envelope) (started context.Context, span trace.Span) {
-	op := t.writing
-	name, attributes := op.name, op.attributes
+	if len(envs) == 1 {
+		started, span, _ = t.startEvent(ctx, t.writing, &envs[0], trace.SpanContext{})
+		return started, span
+	}
+	name, attributes := t.writing.name, t.writing.attributes
 	if sameKind(envs) {
-		kind := op.of(&envs[0])
-		if len(envs) == 1 {
-			started, span, recording := t.start(ctx, kind.name, op.kind, kind.start)
-			if recording {
-				t.set(span, kind.event(&envs[0]))
-			}
-			return started, span
-		}
+		kind := t.writing.of(&envs[0])
 		name, attributes = kind.name, kind.attributes
 	}
-	started, span, _ = t.start(ctx, name, op.kind,
+	started, span, _ = t.start(ctx, name, t.writing.kind,
 		trace.WithAttributes(append(slices.Clip(attributes), semconv.MessagingBatchMessageCount(len(envs)))...))
 	return started, span
 }

@@ -9,12 +9,6 @@ import (
 	"github.com/outboxkit/outbox-go/internal/tablestats"
 )
 
-// The units, in OpenTelemetry's notation.
-const (
-	unitEvents  = tablestats.Events
-	unitSeconds = tablestats.Seconds
-)
-
 // The bounds of the histograms' buckets. Those of the latency range from the hot
 // path to late retries; the defaults of SDKs are for milliseconds.
 var (
@@ -39,27 +33,21 @@ func (in *instruments) check(name string, err error) {
 func (in *instruments) err() error { return errors.Join(in.errs...) }
 
 func (in *instruments) counter(name, what string) metric.Int64Counter {
-	c, err := in.meter.Int64Counter(in.prefix+"."+name, metric.WithUnit(unitEvents), metric.WithDescription(what))
+	c, err := in.meter.Int64Counter(in.prefix+"."+name, metric.WithUnit(tablestats.Events), metric.WithDescription(what))
 	in.check(name, err)
 	return c
 }
 
 func (in *instruments) seconds(name, what string, bounds []float64) metric.Float64Histogram {
-	h, err := in.meter.Float64Histogram(in.prefix+"."+name, metric.WithUnit(unitSeconds), metric.WithDescription(what),
-		metric.WithExplicitBucketBoundaries(bounds...))
+	h, err := in.meter.Float64Histogram(in.prefix+"."+name, metric.WithUnit(tablestats.Seconds), metric.WithDescription(what), metric.WithExplicitBucketBoundaries(bounds...))
 	in.check(name, err)
 	return h
 }
 
 func (in *instruments) sizes(name, what string, bounds []float64) metric.Int64Histogram {
-	h, err := in.meter.Int64Histogram(in.prefix+"."+name, metric.WithUnit(unitEvents), metric.WithDescription(what),
-		metric.WithExplicitBucketBoundaries(bounds...))
+	h, err := in.meter.Int64Histogram(in.prefix+"."+name, metric.WithUnit(tablestats.Events), metric.WithDescription(what), metric.WithExplicitBucketBoundaries(bounds...))
 	in.check(name, err)
 	return h
-}
-
-func (in *instruments) depth(name, what string) metric.Int64ObservableGauge {
-	return in.number(name, unitEvents, what)
 }
 
 func (in *instruments) number(name, unit, what string) metric.Int64ObservableGauge {
@@ -68,8 +56,8 @@ func (in *instruments) number(name, unit, what string) metric.Int64ObservableGau
 	return g
 }
 
-func (in *instruments) lag(name, what string) metric.Float64ObservableGauge {
-	g, err := in.meter.Float64ObservableGauge(in.prefix+"."+name, metric.WithUnit(unitSeconds), metric.WithDescription(what))
+func (in *instruments) age(name, what string) metric.Float64ObservableGauge {
+	g, err := in.meter.Float64ObservableGauge(in.prefix+"."+name, metric.WithUnit(tablestats.Seconds), metric.WithDescription(what))
 	in.check(name, err)
 	return g
 }
@@ -81,7 +69,7 @@ type observeFunc func(o metric.Observer, value float64)
 func (in *instruments) figure(d tablestats.Description, opts []metric.ObserveOption) (metric.Observable, observeFunc) {
 	switch d.Unit {
 	case tablestats.Seconds:
-		g := in.lag(d.Name, d.Help)
+		g := in.age(d.Name, d.Help)
 		return g, func(o metric.Observer, value float64) { o.ObserveFloat64(g, value, opts...) }
 	case tablestats.Errors:
 		c, err := in.meter.Int64ObservableCounter(in.prefix+"."+d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Help))

@@ -27,71 +27,40 @@ func Interceptor(opts ...Option) outbox.Interceptor {
 }
 
 func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox.Listener) (res outbox.Result, err error) {
-	ctx, span, recording := t.startDelivery(ctx, env)
+	ctx, producer := t.extract(ctx, env.Headers)
+	ctx, span, recording := t.startEvent(ctx, t.delivering, env, producer)
+	defer t.end(span)
 	if !recording {
-		defer t.end(span)
 		return next.OnEvent(ctx, *env)
 	}
-	returned := false
+	err = errGoexit // unless the listener returns
 	defer func() {
-		if returned {
-			t.finish(ctx, span, env, res, err)
-			return
+		// The engine turns a panic into an error before it gets here; a chain
+		// that was built by hand does not.
+		if r := recover(); r != nil {
+			t.describe(ctx, span, env, res, &outbox.PanicError{Value: r, Stack: debug.Stack()})
+			panic(r)
 		}
-		// The engine turns a panic into an error before it gets here; this handles
-		// chains built by hand, and runtime.Goexit.
-		r := recover()
-		if r == nil {
-			t.finish(ctx, span, env, res, errGoexit)
-			return
-		}
-		t.finish(ctx, span, env, res, &outbox.PanicError{Value: r, Stack: debug.Stack()})
-		panic(r)
+		t.describe(ctx, span, env, res, err)
 	}()
-	res, err = next.OnEvent(ctx, *env)
-	returned = true
-	return res, err
+	return next.OnEvent(ctx, *env)
 }
 
 var errGoexit = errors.New("the listener ended its goroutine")
 
-// startDelivery starts the span. The parent is the span in ctx, if any; that is
-// the producer's only with WithChildOf.
-func (t *tracing) startDelivery(ctx context.Context, env *outbox.Envelope) (started context.Context, span trace.Span, recording bool) {
-	ctx, producer := t.extract(ctx, env.Headers)
-	op := t.delivering
-	kind := op.of(env)
-	if producer.IsValid() {
-		started, span, recording = t.start(ctx, kind.name, op.kind, kind.start, trace.WithLinks(trace.Link{SpanContext: producer}))
-	} else {
-		started, span, recording = t.start(ctx, kind.name, op.kind, kind.start)
-	}
-	if recording {
-		t.set(span, kind.event(env))
-	}
-	return started, span, recording
-}
-
-// finish records the outcome on the span and ends it.
-func (t *tracing) finish(ctx context.Context, span trace.Span, env *outbox.Envelope, res outbox.Result, err error) {
-	t.describe(ctx, span, env, res, err)
-	t.end(span)
-}
-
+// describe records the outcome on the span.
 func (t *tracing) describe(ctx context.Context, span trace.Span, env *outbox.Envelope, res outbox.Result, err error) {
 	defer t.shield("describing a delivery")
 	err = sound(err)
-	verdict := outbox.OutcomeOf(ctx, *env, res, err)
-	if verdict == outbox.OutcomeDone {
+	outcome := outbox.OutcomeOf(ctx, *env, res, err)
+	if outcome == outbox.OutcomeDone {
 		return
 	}
-	outcome := outcomeKey.String(verdict.String())
-	if verdict == outbox.OutcomeRetry || verdict == outbox.OutcomeDead {
+	span.SetAttributes(outcomeKey.String(outcome.String()))
+	if outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead {
 		typ, description := failure(res, err)
-		span.SetAttributes(outcome, semconv.ErrorTypeKey.String(typ))
+		span.SetAttributes(semconv.ErrorTypeKey.String(typ))
 		span.SetStatus(codes.Error, description)
-	} else {
-		span.SetAttributes(outcome)
 	}
 	if err != nil {
 		recordError(span, err)

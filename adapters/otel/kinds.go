@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/outboxkit/outbox-go/internal/bykind"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -39,9 +40,9 @@ func newLabels(attributes []attribute.KeyValue) *labels {
 // kinds are the labels of the kinds of events.
 type kinds struct {
 	plain   *labels
-	other   *labels // nil: kinds are not distinguished
+	other   *labels
 	unknown *labels
-	known   bounded[*labels]
+	known   *bykind.Map[*labels] // nil: kinds are not distinguished
 }
 
 // newKinds makes the labels; made is called with the labels of each kind that has
@@ -51,29 +52,28 @@ func newKinds(common []attribute.KeyValue, limit int, made func(*labels)) *kinds
 	if limit == 0 {
 		return k
 	}
-	k.known.limit = limit
 	of := func(kind outbox.EventKind) *labels {
 		return newLabels(append(slices.Clip(common),
 			aggregateTypeKey.String(text(string(kind.AggregateType))), eventTypeKey.String(text(string(kind.EventType)))))
 	}
-	k.known.make = func(kind outbox.EventKind) *labels {
+	k.known = bykind.New(limit, func(kind outbox.EventKind) *labels {
 		l := of(kind)
 		made(l)
 		return l
-	}
+	})
 	k.other = of(outbox.EventKind{AggregateType: otherKind, EventType: otherKind})
 	k.unknown = of(outbox.EventKind{AggregateType: unknownKind, EventType: unknownKind})
 	return k
 }
 
 func (k *kinds) of(kind outbox.EventKind) *labels {
-	if k.other == nil {
+	if k.known == nil {
 		return k.plain
 	}
 	if kind == (outbox.EventKind{}) {
 		return k.unknown
 	}
-	if l, ok := k.known.of(kind); ok {
+	if l, ok := k.known.Of(kind); ok {
 		return l
 	}
 	return k.other

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -16,48 +15,29 @@ import (
 )
 
 // Metrics passes the engine's metrics to OpenTelemetry. Make one with [NewMetrics]
-// for each outbox, and give it to [outbox.Config]; closing the outbox closes it.
+// for each outbox, and give it to [outbox.Config]; closing the outbox closes it. It
+// is safe for concurrent use.
 type Metrics struct {
 	outbox.NopMetrics // for methods that are added later
 
 	meter  metric.Meter
 	prefix string
 	kinds  *kinds
-	table  watched
 
 	hotEnqueued, hotDropped, hotSkipped, coldEnqueued metric.Int64Counter
 	delivered, failed, died, deferred, leaseLost      metric.Int64Counter
 	latency, listener                                 metric.Float64Histogram
 	batch                                             metric.Int64Histogram
 
-	gauges gauges
-	watch  func() // registers the gauges, once
-
-	mu           sync.Mutex
-	closed       bool
-	registration metric.Registration // of the gauges; nil until watch
-	close        func() error
+	gauges    gauges
+	started   sync.Once // by the engine's first value, or by WatchTable
+	callbacks callbacks
 }
 
 var (
 	_ outbox.Metrics = (*Metrics)(nil)
 	_ io.Closer      = (*Metrics)(nil)
 )
-
-// gauges are the last values from the engine. A value that the engine has not
-// reported is absent: without a poller there is no lag, not a lag of zero.
-type gauges struct {
-	hot, cold   atomic.Int64
-	lag         atomic.Int64 // in nanoseconds
-	depthsKnown atomic.Bool
-	lagKnown    atomic.Bool
-}
-
-func (g *gauges) depths(hot, cold int) {
-	g.hot.Store(int64(hot))
-	g.cold.Store(int64(cold))
-	g.depthsKnown.Store(true)
-}
 
 // NewMetrics makes the instruments. It fails when the provider rejects one, for
 // example for an invalid prefix. [Metrics.WatchTable] registers the gauges'
@@ -72,71 +52,61 @@ func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 	in := &instruments{meter: meter, prefix: cfg.prefix}
 	m := &Metrics{
 		meter: meter, prefix: cfg.prefix,
-		hotEnqueued:  in.counter("enqueue.hot", "Events that went into the hot queue after their commit."),
-		hotDropped:   in.counter("enqueue.hot.dropped", "Events that found the hot queue full; the poller brings them."),
-		hotSkipped:   in.counter("enqueue.hot.skipped.delayed", "Events that are delayed; the poller brings them in time."),
-		coldEnqueued: in.counter("enqueue.cold", "Events that the poller brought."),
-		delivered:    in.counter("dispatch.success", "Events that became DONE."),
-		failed:       in.counter("dispatch.failure", "Deliveries that failed and are tried again."),
-		died:         in.counter("dispatch.dead", "Events that became DEAD."),
-		deferred:     in.counter("dispatch.deferred", "Deliveries whose listener asked for the event again later."),
-		leaseLost:    in.counter("lease.lost", "Outcomes that were refused because another node holds the event."),
-		latency:      in.seconds("dispatch.latency", "Time from an event's occurrence until it was DONE.", latencyBounds),
-		listener:     in.seconds("listener.duration", "Time that interceptors and listener took.", durationBounds),
-		batch:        in.sizes("batch.size", "Events that the poller read at once.", batchBounds),
+		hotEnqueued:  in.counter("enqueue.hot", "Events that entered the hot queue after their commit."),
+		hotDropped:   in.counter("enqueue.hot.dropped", "Events that found the hot queue full; the poller delivers them."),
+		hotSkipped:   in.counter("enqueue.hot.skipped.delayed", "Delayed events; the poller delivers them when they are due."),
+		coldEnqueued: in.counter("enqueue.cold", "Events that the poller queued."),
+		delivered:    in.counter("dispatch.success", "Events that were delivered and are stored as DONE."),
+		failed:       in.counter("dispatch.failure", "Deliveries that failed and will be retried."),
+		died:         in.counter("dispatch.dead", "Events that are stored as DEAD."),
+		deferred:     in.counter("dispatch.deferred", "Deliveries that the listener deferred."),
+		leaseLost:    in.counter("lease.lost", "Outcomes that were refused because another node now holds the event's lease."),
+		latency:      in.seconds("dispatch.latency", "Time from an event's occurrence until DONE is stored, delays and retries included.", latencyBounds),
+		listener:     in.seconds("listener.duration", "Time that the interceptors and the listener took.", durationBounds),
+		batch:        in.sizes("batch.size", "Events that the poller read at once; 0 is an idle table.", batchBounds),
 	}
+	m.gauges.make(in)
 	m.kinds = newKinds(cfg.attributes, cfg.kinds, m.zeroKind)
-	hot := in.depth("queue.hot.depth", "Events that wait in the hot queue.")
-	cold := in.depth("queue.cold.depth", "Events that wait in the cold queue.")
-	lag := in.lag("lag.oldest", "How long the oldest due event of the last poll had been due.")
 	if err := in.err(); err != nil {
 		return nil, err
 	}
-	observe := m.kinds.plain.observe
-	report := func(_ context.Context, o metric.Observer) error {
-		if m.gauges.depthsKnown.Load() {
-			o.ObserveInt64(hot, m.gauges.hot.Load(), observe...)
-			o.ObserveInt64(cold, m.gauges.cold.Load(), observe...)
-		}
-		if m.gauges.lagKnown.Load() {
-			o.ObserveFloat64(lag, time.Duration(m.gauges.lag.Load()).Seconds(), observe...)
-		}
-		return nil
-	}
-	m.watch = sync.OnceFunc(func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.closed {
-			return
-		}
-		m.zero()
-		registration, err := meter.RegisterCallback(report, hot, cold, lag)
-		if err != nil {
-			handle(fmt.Errorf("outboxotel: registering the gauges of %s: %w", cfg.prefix, err))
-			return
-		}
-		m.registration = registration
-	})
-	m.close = sync.OnceValue(func() error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.closed = true
-		if m.registration == nil {
-			return nil
-		}
-		if err := m.registration.Unregister(); err != nil {
-			return fmt.Errorf("outboxotel: unregistering the gauges of %s: %w", cfg.prefix, err)
-		}
-		return nil
-	})
 	return m, nil
+}
+
+// start registers the gauges and creates the counters, when the engine starts. A
+// counter that appears with its first event shows no increase to a rate or an
+// alert, which would miss the first death.
+func (m *Metrics) start() {
+	err := m.callbacks.add(func() (metric.Registration, error) {
+		m.leaseLost.Add(context.Background(), 0, m.kinds.plain.add...)
+		if m.kinds.known == nil {
+			m.zeroKind(m.kinds.plain)
+		}
+		g := &m.gauges
+		return m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+			g.observe(o, m.kinds.plain.observe)
+			return nil
+		}, g.hotDepth, g.coldDepth, g.oldestLag)
+	})
+	if err != nil && !errors.Is(err, outbox.ErrClosed) {
+		handle(fmt.Errorf("outboxotel: registering the gauges of %s: %w", m.prefix, err))
+	}
+}
+
+// zeroKind creates the counters of a kind, when the kind is first seen.
+func (m *Metrics) zeroKind(l *labels) {
+	for _, c := range []metric.Int64Counter{
+		m.hotEnqueued, m.hotDropped, m.hotSkipped, m.coldEnqueued, m.delivered, m.failed, m.died, m.deferred,
+	} {
+		c.Add(context.Background(), 0, l.add...)
+	}
 }
 
 // Close unregisters the gauges and the metrics of the table, which is not read
 // again, so that a closed outbox does not keep reporting its last depths. The
 // counters stay with the provider. Closing again does nothing and returns the same
 // error.
-func (m *Metrics) Close() error { return errors.Join(m.table.close(), m.close()) }
+func (m *Metrics) Close() error { return m.callbacks.close() }
 
 // HotEnqueued counts enqueue.hot.
 func (m *Metrics) HotEnqueued(kind outbox.EventKind) { m.count(m.hotEnqueued, kind) }
@@ -180,14 +150,13 @@ func (m *Metrics) ListenerRan(kind outbox.EventKind, d time.Duration) {
 // QueueDepths keeps queue.hot.depth and queue.cold.depth for the next collection.
 func (m *Metrics) QueueDepths(hot, cold int) {
 	m.gauges.depths(hot, cold)
-	m.watch()
+	m.started.Do(m.start)
 }
 
 // OldestLag keeps lag.oldest for the next collection.
 func (m *Metrics) OldestLag(d time.Duration) {
 	m.gauges.lag.Store(int64(d))
-	m.gauges.lagKnown.Store(true)
-	m.watch()
+	m.started.Do(m.start)
 }
 
 // BatchRead records batch.size.

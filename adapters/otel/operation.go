@@ -7,12 +7,13 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/outboxkit/outbox-go/internal/bykind"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// cachedKinds is the number of kinds of events for which an operation caches the
-// common parts of their spans. Applications have fewer; if one makes event types
-// at run time, its spans are a little slower.
+// cachedKinds is how many kinds of events an operation caches the common parts of
+// spans for. An application that makes more event types at run time has slightly
+// slower spans.
 const cachedKinds = 1000
 
 // operation is writing or delivering. The name is the outbox's; the type and the
@@ -21,7 +22,7 @@ type operation struct {
 	name       string
 	kind       trace.SpanStartOption
 	attributes []attribute.KeyValue
-	kinds      bounded[*kindOfSpan]
+	kinds      *bykind.Map[*kindOfSpan]
 }
 
 // kindOfSpan is the common part of the spans of one operation on one kind of
@@ -33,26 +34,18 @@ type kindOfSpan struct {
 	types      [2]attribute.KeyValue // the outbox's
 }
 
-func newWriting() *operation {
-	return newOperation("write", trace.SpanKindProducer, semconv.MessagingOperationTypeSend)
-}
-
-func newDelivering() *operation {
-	return newOperation("deliver", trace.SpanKindConsumer, semconv.MessagingOperationTypeProcess)
-}
-
 func newOperation(name string, kind trace.SpanKind, typ attribute.KeyValue) *operation {
 	op := &operation{
 		name: name, kind: trace.WithSpanKind(kind),
 		attributes: []attribute.KeyValue{system, typ, semconv.MessagingOperationName(name)},
 	}
-	op.kinds.limit, op.kinds.make = cachedKinds, op.kindOfSpan
+	op.kinds = bykind.New(cachedKinds, op.kindOfSpan)
 	return op
 }
 
 func (op *operation) of(env *outbox.Envelope) *kindOfSpan {
 	kind := outbox.EventKind{AggregateType: env.AggregateType, EventType: env.EventType}
-	if k, ok := op.kinds.of(kind); ok {
+	if k, ok := op.kinds.Of(kind); ok {
 		return k
 	}
 	return op.kindOfSpan(kind)
@@ -71,9 +64,9 @@ func (op *operation) kindOfSpan(kind outbox.EventKind) *kindOfSpan {
 	return k
 }
 
-// event are the attributes of one event, for a span that is recorded. As in logs,
-// there is no payload, header or tenant. The SDK needs a third less for eight
-// attributes than for nine, so a first attempt has no attempt attribute.
+// event returns the attributes of one event, for a span that is recorded. As in
+// logs, they have no payload, header or tenant. A first attempt has no attempt
+// attribute: the SDK needs a third less time for eight attributes than for nine.
 func (k *kindOfSpan) event(env *outbox.Envelope) []attribute.KeyValue {
 	attrs := append(make([]attribute.KeyValue, 0, 4), k.types[0], k.types[1], semconv.MessagingMessageID(text(env.EventID)))
 	if env.AggregateID != "" {

@@ -56,7 +56,10 @@ func WithChildOf() Option { return func(t *tracing) { t.childOf = true } }
 func WithProducerSpan() Option { return func(t *tracing) { t.producerSpan = true } }
 
 func newTracing(opts []Option) *tracing {
-	t := &tracing{writing: newWriting(), delivering: newDelivering()}
+	t := &tracing{
+		writing:    newOperation("write", trace.SpanKindProducer, semconv.MessagingOperationTypeSend),
+		delivering: newOperation("deliver", trace.SpanKindConsumer, semconv.MessagingOperationTypeProcess),
+	}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(t)

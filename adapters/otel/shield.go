@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -34,9 +33,20 @@ func (t *tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	return begun, s, recording
 }
 
-func (t *tracing) set(span trace.Span, attributes []attribute.KeyValue) {
-	defer t.shield("setting the attributes of a span")
-	span.SetAttributes(attributes...)
+// startEvent starts the span of an operation on one event, with a link to the
+// producer's span if there is one.
+func (t *tracing) startEvent(ctx context.Context, op *operation, env *outbox.Envelope, producer trace.SpanContext) (started context.Context, span trace.Span, recording bool) {
+	kind := op.of(env)
+	opts := append(make([]trace.SpanStartOption, 0, 3), op.kind, kind.start)
+	if producer.IsValid() {
+		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: producer}))
+	}
+	started, span, recording = t.start(ctx, kind.name, opts...)
+	if recording {
+		defer t.shield("setting the attributes of a span")
+		span.SetAttributes(kind.event(env)...)
+	}
+	return started, span, recording
 }
 
 func (t *tracing) end(span trace.Span) {

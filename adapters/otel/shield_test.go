@@ -108,7 +108,7 @@ func TestSpansThatAreNoneDecideNothing(t *testing.T) {
 
 func TestWhatGoesWrongWithTracingIsReportedOnce(t *testing.T) {
 	t.Parallel()
-	const refused, panicked = `the header "of this test" is none that can be stored`, "injecting a trace context: panic: in this test"
+	const refused, panicked = `the header "of this test" cannot be stored`, "injecting a trace context: panic: in this test"
 	refusedBefore, panickedBefore := reported(refused), reported(panicked) // in an earlier run of the test
 	hook := outboxotel.Hook(outboxotel.WithPropagator(format{inject: func(c propagation.TextMapCarrier) { c.Set("of this test", "\x00") }}))
 	for range 3 {

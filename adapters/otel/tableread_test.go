@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
+	"github.com/outboxkit/outbox-go/internal/tablestats"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -71,13 +72,13 @@ func TestWhenTheTableCannotBeReadItsFiguresAreAbsentAndOneErrorIsReported(t *tes
 			require.Len(t, p.table(t), len(tableUnits))
 			failing.Store(true)
 			for n := range 3 {
-				time.Sleep(outboxotel.ReadInterval)
+				time.Sleep(tablestats.ReadInterval)
 				require.ElementsMatch(t, []string{"outbox.table.up", "outbox.table.read.errors"}, slices.Collect(maps.Keys(p.table(t))))
 				require.Zero(t, p.one(t, "outbox.table.up"))
 				require.InDelta(t, 3*(burst-1)+n+1, p.one(t, "outbox.table.read.errors"), 0)
 			}
 			require.Equal(t, before+burst, reported(text))
-			time.Sleep(outboxotel.ReadInterval)
+			time.Sleep(tablestats.ReadInterval)
 		}
 		require.EqualValues(t, 8, s.reads.Load(), "a table that fails is not asked more often")
 	})
@@ -104,13 +105,13 @@ func TestASlowTableDoesNotHoldUpACollection(t *testing.T) {
 		}})
 		p.read(t)
 		slow.Store(true)
-		time.Sleep(outboxotel.ReadInterval)
+		time.Sleep(tablestats.ReadInterval)
 
 		began := time.Now()
 		figures := p.read(t)
-		require.Equal(t, outboxotel.CollectWait, time.Since(began))
+		require.Equal(t, tablestats.Wait, time.Since(began))
 		require.Equal(t, []figure{{"{event}", 5, ""}}, figures["outbox.events.pending"], "of the read before, 16 seconds old")
-		time.Sleep(outboxotel.ReadTimeout)
+		time.Sleep(tablestats.ReadTimeout)
 		began = time.Now()
 		require.NotContains(t, p.read(t), "outbox.events.pending")
 		require.Zero(t, time.Since(began))

@@ -64,7 +64,7 @@ func New(registerer prometheus.Registerer, opts ...Option) (*Metrics, error) {
 		registerer: registerer, opts: o,
 		leaseLost: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: o.prefix, Name: "lease_lost_total", ConstLabels: o.labels,
-			Help: "Outcomes that were refused because another node holds the event's lease now.",
+			Help: "Outcomes that were refused because another node now holds the event's lease.",
 		}),
 		hotDepth:  gauge("queue_hot_depth", "Events that wait in the hot queue."),
 		coldDepth: gauge("queue_cold_depth", "Events that wait in the cold queue."),

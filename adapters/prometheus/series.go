@@ -35,16 +35,16 @@ func newVectors(o *options) *vectors {
 		}, labels)
 	}
 	return &vectors{
-		hot:      counter("enqueue_hot_total", "Events that went into the hot queue after their commit."),
-		dropped:  counter("enqueue_hot_dropped_total", "Events that found the hot queue full; the poller brings them."),
-		skipped:  counter("enqueue_hot_skipped_delayed_total", "Delayed events, which the poller brings in time."),
-		cold:     counter("enqueue_cold_total", "Events that the poller brought."),
-		success:  counter("dispatch_success_total", "Events whose delivery is stored as DONE."),
-		failure:  counter("dispatch_failure_total", "Deliveries that failed and will be tried again."),
-		dead:     counter("dispatch_dead_total", "Events that were given up."),
-		deferred: counter("dispatch_deferred_total", "Deliveries whose listener asked for the event again later."),
-		latency:  histogram("dispatch_latency_seconds", "Time from when an event occurred until its delivery was stored, delays and retries included.", latencyBuckets),
-		listener: histogram("listener_duration_seconds", "Time that interceptors and listener took.", listenerBuckets),
+		hot:      counter("enqueue_hot_total", "Events that entered the hot queue after their commit."),
+		dropped:  counter("enqueue_hot_dropped_total", "Events that found the hot queue full; the poller delivers them."),
+		skipped:  counter("enqueue_hot_skipped_delayed_total", "Delayed events; the poller delivers them when they are due."),
+		cold:     counter("enqueue_cold_total", "Events that the poller queued."),
+		success:  counter("dispatch_success_total", "Events that were delivered and are stored as DONE."),
+		failure:  counter("dispatch_failure_total", "Deliveries that failed and will be retried."),
+		dead:     counter("dispatch_dead_total", "Events that are stored as DEAD."),
+		deferred: counter("dispatch_deferred_total", "Deliveries that the listener deferred."),
+		latency:  histogram("dispatch_latency_seconds", "Time from an event's occurrence until DONE is stored, delays and retries included.", latencyBuckets),
+		listener: histogram("listener_duration_seconds", "Time that the interceptors and the listener took.", listenerBuckets),
 	}
 }
 

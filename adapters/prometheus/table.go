@@ -11,33 +11,16 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// How the table is read.
-const (
-	// ReadInterval is the least time between reads, however often it is scraped:
-	// 15 seconds.
-	ReadInterval = tablestats.ReadInterval
-	// ReadTimeout ends a read that the database does not answer: 5 seconds.
-	ReadTimeout = tablestats.ReadTimeout
-	// ScrapeWait is how long a scrape waits for a read: 1 second.
-	ScrapeWait = tablestats.Wait
-	// MaxAge is the greatest age of the values that a scrape gets while the next
-	// read is not done: 5 minutes.
-	MaxAge = tablestats.MaxAge
-)
-
-// StatsSource is the source of [Metrics.WatchTable]; an [*outbox.Outbox] is one.
-// It is an alias, so that WatchTable has one type in all packages that have it.
-type StatsSource = interface {
+// WatchTable adds metrics of the table and of the poller. Call it when the outbox
+// is made, with the [*outbox.Outbox]. A scrape reads the table, at most every 15
+// seconds and for at most 5 seconds. A scrape waits for the read for at most one
+// second. Then it gets the values of the previous read, unless they are older than
+// 5 minutes. When the table cannot be read, table_up is 0 and there are no values.
+// WatchTable fails with [ErrRegistered] when called twice, and with
+// [outbox.ErrClosed] after Close.
+func (m *Metrics) WatchTable(source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
-}
-
-// WatchTable adds metrics of the table and of the poller: call it when the outbox
-// is made. A scrape reads the table, at most once in [ReadInterval], for at most
-// [ReadTimeout]. A scrape waits at most [ScrapeWait] and then gets the values of
-// the previous read, unless they are older than [MaxAge]. When the table cannot be
-// read, table_up is 0 and there are no values. It fails with [ErrRegistered] when
-// called twice, and with [outbox.ErrClosed] after Close.
-func (m *Metrics) WatchTable(source StatsSource) error {
+}) error {
 	reader, err := tablestats.NewReader(source, func(stats outbox.Stats, err error) {
 		if err == nil { // the engine reports them only when it stores outcomes
 			m.QueueDepths(stats.HotDepth, stats.ColdDepth)
@@ -96,7 +79,7 @@ func (t *table) Collect(ch chan<- prometheus.Metric) {
 	if !ok {
 		return
 	}
-	values.Tell(func(f tablestats.Figure, value float64) {
+	values.Each(func(f tablestats.Figure, value float64) {
 		ch <- prometheus.MustNewConstMetric(t.descs[f], t.kinds[f], value)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	outboxprom "github.com/outboxkit/outbox-go/adapters/prometheus"
+	"github.com/outboxkit/outbox-go/internal/tablestats"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -119,7 +120,7 @@ func TestWhenTheTableCannotBeReadItsValuesAreAbsentAndUpIsZero(t *testing.T) {
 		registry, m := watch(t, s)
 		require.InDelta(t, 5, gather(t, registry).value(t, "outbox_events_pending"), 0)
 		failing.Store(true)
-		time.Sleep(outboxprom.ReadInterval)
+		time.Sleep(tablestats.ReadInterval)
 		f := gather(t, registry)
 		for _, name := range tableValues {
 			require.NotContains(t, f, name)
@@ -131,7 +132,7 @@ func TestWhenTheTableCannotBeReadItsValuesAreAbsentAndUpIsZero(t *testing.T) {
 		require.EqualValues(t, 2, s.reads.Load(), "a table that fails is not asked more often")
 
 		failing.Store(false)
-		time.Sleep(outboxprom.ReadInterval)
+		time.Sleep(tablestats.ReadInterval)
 		f = gather(t, registry)
 		require.InDelta(t, 1, f.value(t, "outbox_table_up"), 0)
 		for _, name := range tableValues {
@@ -154,13 +155,13 @@ func TestASlowTableDoesNotHoldUpAScrape(t *testing.T) {
 		registry, _ := watch(t, s)
 		gather(t, registry)
 		slow.Store(true)
-		time.Sleep(outboxprom.ReadInterval)
+		time.Sleep(tablestats.ReadInterval)
 
 		began := time.Now()
 		f := gather(t, registry)
-		require.Equal(t, outboxprom.ScrapeWait, time.Since(began))
+		require.Equal(t, tablestats.Wait, time.Since(began))
 		require.InDelta(t, 5, f.value(t, "outbox_events_pending"), 0, "the values of the read before, 16 seconds old")
-		time.Sleep(outboxprom.ReadTimeout)
+		time.Sleep(tablestats.ReadTimeout)
 		began = time.Now()
 		f = gather(t, registry)
 		require.Zero(t, time.Since(began))
@@ -183,10 +184,10 @@ func TestAReadThatNeverEndsIsTheOnlyOneAndATableThatIsNotUp(t *testing.T) {
 		registry, _ := watch(t, s)
 		gather(t, registry)
 		stuck.Store(true)
-		time.Sleep(outboxprom.ReadInterval)
+		time.Sleep(tablestats.ReadInterval)
 		for range 3 {
 			gather(t, registry)
-			time.Sleep(outboxprom.ReadInterval)
+			time.Sleep(tablestats.ReadInterval)
 		}
 		f := gather(t, registry)
 		require.EqualValues(t, 2, s.reads.Load())
@@ -201,7 +202,7 @@ func TestAReadThatNeverEndsIsTheOnlyOneAndATableThatIsNotUp(t *testing.T) {
 // The read that a scrape begins ends after it: the next scrape shows the result.
 func TestATableWhoseReadsOutlastAScrapeIsUp(t *testing.T) {
 	t.Parallel()
-	for interval, fresh := range map[time.Duration]bool{outboxprom.ReadInterval: true, 61 * time.Second: true, 4 * time.Minute: true, time.Hour: false} {
+	for interval, fresh := range map[time.Duration]bool{tablestats.ReadInterval: true, 61 * time.Second: true, 4 * time.Minute: true, time.Hour: false} {
 		t.Run(interval.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

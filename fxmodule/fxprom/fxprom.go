@@ -2,6 +2,7 @@
 package fxprom
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 
@@ -9,6 +10,7 @@ import (
 
 	outboxprom "github.com/outboxkit/outbox-go/adapters/prometheus"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // Metrics exports what [outboxprom.New] counts and what
@@ -44,7 +46,9 @@ type metrics struct {
 }
 
 // WatchTable registers the metrics together with those of the table.
-func (m *metrics) WatchTable(source outboxprom.StatsSource) error {
+func (m *metrics) WatchTable(source interface {
+	Stats(ctx context.Context) (outbox.Stats, error)
+}) error {
 	if err := m.Metrics.WatchTable(source); err != nil {
 		return err
 	}

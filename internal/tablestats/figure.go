@@ -36,10 +36,10 @@ type Description struct {
 }
 
 var descriptions = [Figures]Description{
-	Pending:      {"events.pending", Events, "Events in the table that are to be delivered, due or delayed; each count stops at 100,000."},
+	Pending:      {"events.pending", Events, "Events in the table that are not yet delivered, due or delayed; each count stops at 100,000."},
 	Due:          {"events.due", Events, "Events in the table that are due now."},
-	Delayed:      {"events.delayed", Events, "Events in the table that are due later, delayed or to be tried again."},
-	Dead:         {"events.dead", Events, "Events in the table that were given up."},
+	Delayed:      {"events.delayed", Events, "Events in the table that are due later: delayed, deferred or to be retried."},
+	Dead:         {"events.dead", Events, "DEAD events in the table."},
 	OldestDueAge: {"oldest.due.age", Seconds, "How long the oldest due event has been due; 0 when none is."},
 	LastPoll:     {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
 	PollInterval: {"poll.interval", Seconds, "How often the poller reads an idle table."},
@@ -51,27 +51,28 @@ var descriptions = [Figures]Description{
 // Describe returns the descriptions, each at the index of its figure.
 func Describe() [Figures]Description { return descriptions }
 
-// Tell passes on the known figures: none of the table's contents if it could not
-// be read, or not recently, and none of the poller in a mode without one.
-func (v Values) Tell(tell func(f Figure, value float64)) {
-	tell(ReadErrors, float64(v.Failed))
+// Each calls do with each known figure. The figures of the table's contents are
+// unknown if it could not be read, or not recently; those of the poller are unknown
+// in a mode without one.
+func (v Values) Each(do func(f Figure, value float64)) {
+	do(ReadErrors, float64(v.Failed))
 	if v.Up {
-		tell(Up, 1)
+		do(Up, 1)
 	} else {
-		tell(Up, 0)
+		do(Up, 0)
 	}
 	if v.Stats == nil {
 		return
 	}
-	tell(ReadAt, timestamp(v.At))
-	tell(Pending, float64(v.Stats.Pending))
-	tell(Due, float64(v.Stats.Due))
-	tell(Delayed, float64(v.Stats.Delayed))
-	tell(Dead, float64(v.Stats.Dead))
-	tell(OldestDueAge, v.Stats.OldestDueAge.Seconds())
+	do(ReadAt, timestamp(v.At))
+	do(Pending, float64(v.Stats.Pending))
+	do(Due, float64(v.Stats.Due))
+	do(Delayed, float64(v.Stats.Delayed))
+	do(Dead, float64(v.Stats.Dead))
+	do(OldestDueAge, v.Stats.OldestDueAge.Seconds())
 	if v.Stats.PollInterval > 0 { // the mode has a poller
-		tell(LastPoll, timestamp(v.Stats.LastPoll))
-		tell(PollInterval, v.Stats.PollInterval.Seconds())
+		do(LastPoll, timestamp(v.Stats.LastPoll))
+		do(PollInterval, v.Stats.PollInterval.Seconds())
 	}
 }
 
