@@ -75,7 +75,7 @@ func TestDashboardAsksForMetricsThatExist(t *testing.T) {
 			requireMetrics(t, known, string(variable.Query))
 		}
 	}
-	for name := range known { // what nobody looks at need not be there
+	for name := range known { // unused series may be absent
 		switch {
 		case strings.HasSuffix(name, "_bucket"), strings.HasSuffix(name, "_sum"), strings.HasSuffix(name, "_count"):
 		case name == "outbox_poll_interval_seconds", name == "outbox_table_read_timestamp_seconds": // constants, and for queries by hand

@@ -11,7 +11,7 @@ import (
 )
 
 // promtool runs Prometheus's own tool on files of this folder. Where there is
-// none the test is skipped; where CI is true it fails, so that nobody takes rules
+// none the test is skipped; where CI is true it fails, so that CI never accepts rules
 // for tested that are not.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
