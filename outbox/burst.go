@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// burstPause is how long equal lines are held back after one was written.
+// burstPause is how long a burst collects occurrences after it wrote a line.
 const burstPause = time.Minute
 
-// burst writes the lines of one message that may come in masses, such as those
-// of an outage: the first at once, what follows within a minute as one line when
-// that is over, and, where there is an end, a last one. The counts of the lines
-// add up to what happened.
+// burst limits the lines of a message that may occur very often, as in an outage. It
+// writes the first occurrence at once, and those of the next minute as one line after
+// that minute. If the message has an end, that is a line too. The counts of all lines
+// add up to the number of occurrences.
 type burst struct {
 	log     *slog.Logger
 	level   slog.Level
 	message string
-	ended   string // the message of the end; empty: there is none
+	ended   string // the message of the end; empty for none
 
-	failing atomic.Bool // add was called, and end was not since
+	failing atomic.Bool // add was called, and end was not called since
 
 	mu    sync.Mutex
 	timer *time.Timer // runs for a minute after each line
-	told  bool        // a line was written since the last end
+	wrote bool        // a line was written since the last end
 	began time.Time   // when failing became true
-	count int         // held back
-	attrs []any       // of the last that was held back
+	count int         // of occurrences that no line has
+	attrs []any       // of the last of them
 }
 
-// add says that it happened count times more. The attributes of a line that
-// sums up are those of the last. The handler is called without a lock: it may
-// block, or itself do what is logged here.
+// add counts more occurrences. A line that sums up has the attributes of the last
+// one. The log handler is called without a lock: it may block, or cause an occurrence
+// itself.
 func (b *burst) add(count int, attrs ...any) {
 	b.mu.Lock()
 	if !b.failing.Swap(true) {
@@ -46,12 +46,12 @@ func (b *burst) add(count int, attrs ...any) {
 		return
 	}
 	b.timer = time.AfterFunc(burstPause, b.tick)
-	b.told = true
+	b.wrote = true
 	b.mu.Unlock()
 	b.write(count, attrs)
 }
 
-// tick ends a minute.
+// tick is called at the end of a minute.
 func (b *burst) tick() {
 	b.mu.Lock()
 	if b.count == 0 || b.timer == nil {
@@ -61,29 +61,29 @@ func (b *burst) tick() {
 	}
 	count, attrs := b.take()
 	b.timer.Reset(burstPause)
-	b.told = b.failing.Load()
+	b.wrote = b.failing.Load()
 	b.mu.Unlock()
 	b.write(count, attrs)
 }
 
-// end says that it is over. The last line, at INFO, is written when there was a
-// first one: what comes and goes within a minute is summed up. It costs nothing
-// when nothing happened.
+// end says that the failure is over. It writes the last line, at INFO, if a line
+// reported the failure: one that begins and ends within a minute of another is summed
+// up. It costs nothing when nothing failed.
 func (b *burst) end() {
 	if !b.failing.Load() {
 		return
 	}
 	b.mu.Lock()
 	b.failing.Store(false)
-	told, lasted := b.told, time.Since(b.began)
-	b.told = false
+	wrote, lasted := b.wrote, time.Since(b.began)
+	b.wrote = false
 	b.mu.Unlock()
-	if told && b.ended != "" {
+	if wrote && b.ended != "" {
 		b.log.Info(b.ended, logKeyLasted, lasted.Round(time.Millisecond))
 	}
 }
 
-// flush writes what is held back now: the end is near.
+// flush writes the collected occurrences now, when the outbox closes.
 func (b *burst) flush() {
 	b.mu.Lock()
 	if b.timer != nil {

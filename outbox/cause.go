@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// cause is what the engine has to know of a delivery's error. The methods of an
-// error are its author's code, and may panic as those of a nil pointer do: so it
-// is asked once, under a recover, and never again.
+// cause is what the engine needs to know about a delivery's error. The methods of an
+// error may panic, as those of a nil pointer do. So the engine calls them once, with
+// a recover, and uses the cause from then on.
 type cause struct {
 	err           error // nil when nothing failed
 	text          string
@@ -21,8 +21,8 @@ type cause struct {
 	retry         *RetryError // nil when the error asks for no delay
 }
 
-// causeOf asks the error. One whose methods panic counts as a panic. No error
-// costs nothing.
+// causeOf returns the cause of an error. An error whose methods panic counts as a
+// panic.
 func causeOf(err error) cause {
 	if err == nil {
 		return cause{}
@@ -47,16 +47,16 @@ func ask(err error) (c cause) {
 	return c
 }
 
-// sound is err, or what stands for it when its methods panic.
+// sound is err, or a PanicError in its place if its methods panic.
 func sound(err error) error { return causeOf(err).err }
 
-// panicError is the error that a recovered panic becomes.
+// panicError is the error for a recovered panic.
 func panicError(r any) error {
 	return sound(&PanicError{Value: r, Stack: debug.Stack(), at: panicPlace()})
 }
 
-// panicPlace is the file and the line of the panic that is being recovered: the
-// first frame below those of the runtime that raise it.
+// panicPlace is the file and the line of the panic that is being recovered: the first
+// frame below those of the runtime.
 func panicPlace() string {
 	frames := make([]uintptr, 64)
 	calls := runtime.CallersFrames(frames[:runtime.Callers(1, frames)])

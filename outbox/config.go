@@ -8,16 +8,16 @@ import (
 	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
-// Config makes an [Outbox]. DB and Store are required; zero means the default
-// for all else.
+// Config configures an [Outbox]. DB and Store are required; the zero value of every
+// other field means its default.
 type Config struct {
-	// DB is the connection pool: *sql.DB, or what embeds one.
+	// DB is the connection pool: a *sql.DB, or a type that embeds one.
 	DB DB
-	// Store is the kind of database, from package sqlstore.
+	// Store is the store for the kind of database, from package sqlstore.
 	Store Store
-	// Mode is how to deliver. Defaults to [SingleNode].
+	// Mode says how to deliver. Defaults to [SingleNode].
 	Mode Mode
-	// Purge deletes old rows in every mode; in [WriterOnly] by age alone. Nil:
+	// Purge deletes old rows; in [WriterOnly] whatever their status. Defaults to
 	// no purging.
 	Purge *PurgeOptions
 	// Registry finds listeners. Defaults to a [Registry] that Register fills.
@@ -36,8 +36,8 @@ type Config struct {
 	Clock Clock
 }
 
-// New makes an outbox from a copy of the config and reports everything that is
-// wrong with it at once, each as a [FieldError]. Nothing runs before Start.
+// New makes an outbox from a copy of the config. It reports all invalid fields
+// together, each as a [FieldError]. Nothing runs before Start.
 func New(cfg Config) (*Outbox, error) {
 	b := builder{Config: cfg}
 	if err := b.validate(); err != nil {
@@ -46,7 +46,7 @@ func New(cfg Config) (*Outbox, error) {
 	return b.build()
 }
 
-// builder takes the mode apart into what each part is given.
+// builder derives the options of each part from the mode.
 type builder struct {
 	Config
 	dispatch *DispatchOptions // nil: no dispatcher

@@ -12,8 +12,8 @@ const DefaultDeadLimit = 100
 // replayBatch is how many dead letters ReplayAll replays at once by default.
 const replayBatch = 500
 
-// DeadLetters lists events that were given up and replays them. It is
-// safe for concurrent use, and works whether or not the outbox runs.
+// DeadLetters lists, replays and deletes dead events. It is safe for concurrent use,
+// and works whether or not the outbox runs.
 type DeadLetters struct {
 	db     DB
 	store  Store
@@ -21,7 +21,8 @@ type DeadLetters struct {
 	poller *Poller // woken after a replay; may be nil
 }
 
-// NewDeadLetters makes one by hand; [Outbox.DeadLetters] is the usual way.
+// NewDeadLetters makes a DeadLetters without an outbox. With one, use
+// [Outbox.DeadLetters].
 func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 	v := validator{what: "DeadLetters"}
 	requireStore(&v, db, store)
@@ -31,15 +32,15 @@ func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 	return &DeadLetters{db: db, store: store, clock: clockOr(nil)}, nil
 }
 
-// Query lists dead letters by the time they died, then by id. A limit of zero is
-// 100.
+// Query lists dead letters, ordered by their time of death, then by id. A limit of
+// zero is 100.
 func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]DeadLetter, error) {
 	return d.QueryAfter(ctx, f, DeadLetter{}, limit)
 }
 
-// QueryAfter is Query for the next page: it lists what comes behind the last
-// letter of an earlier one, whether that is still dead or not. The zero letter is
-// before all.
+// QueryAfter is Query for the next page: it lists the dead letters after last, the
+// last one of the previous page, which need not be dead any more. The zero
+// DeadLetter starts at the beginning.
 func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, last DeadLetter, limit int) ([]DeadLetter, error) {
 	if limit < 0 {
 		return nil, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, DefaultDeadLimit)}
@@ -53,7 +54,7 @@ func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, last DeadLet
 	return letters, nil
 }
 
-// Get reads one dead letter; [ErrNotFound] when the event is not dead.
+// Get reads one dead letter. It fails with [ErrNotFound] when the event is not dead.
 func (d *DeadLetters) Get(ctx context.Context, eventID string) (DeadLetter, error) {
 	l, err := d.store.GetDead(ctx, d.db, eventID)
 	if err != nil {
@@ -71,8 +72,8 @@ func (d *DeadLetters) Count(ctx context.Context, f DeadFilter) (int64, error) {
 	return n, nil
 }
 
-// Replay makes a dead event new: no attempts, due now. [ErrNotFound] when the
-// event is not dead.
+// Replay makes a dead event NEW: no attempts, due now. It fails with [ErrNotFound]
+// when the event is not dead.
 func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
 	n, err := d.replay(ctx, []string{eventID})
 	if err == nil && n == 0 {
@@ -84,14 +85,14 @@ func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
 	return nil
 }
 
-// ReplayAll replays, batch by batch, what was dead when it began, each event
-// once, also when replayed events die again meanwhile. It returns how many it
-// replayed, also beside an error. A batch of zero is 500.
+// ReplayAll replays, batch by batch, the events that were dead when it began. It
+// replays each event once, even if it dies again in the meantime. It returns how many
+// it replayed, also with an error. A batch of zero is 500.
 func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int) (int, error) {
 	if batch < 0 {
 		return 0, &FieldError{Field: "DeadLetters.ReplayAll batch", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", batch, replayBatch)}
 	}
-	began, err := d.store.Now(ctx, d.db) // the clock that times of death are of
+	began, err := d.store.Now(ctx, d.db) // the clock of the times of death
 	if err != nil {
 		return 0, fmt.Errorf("outbox: replaying dead letters: reading the database's clock: %w", err)
 	}
@@ -132,7 +133,7 @@ func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
 	return n, err
 }
 
-// Delete deletes a dead event for good. [ErrNotFound] when it is not dead.
+// Delete deletes a dead event. It fails with [ErrNotFound] when the event is not dead.
 func (d *DeadLetters) Delete(ctx context.Context, eventID string) error {
 	n, err := d.store.DeleteDead(ctx, d.db, []string{eventID})
 	if err == nil && n == 0 {

@@ -1,16 +1,15 @@
-// Package outbox is the transactional outbox: an event is written into a table
-// within the caller's own database transaction and delivered to a listener in
-// the process after the commit.
+// Package outbox is a transactional outbox. The caller writes an event into a table
+// within its own database transaction. After the commit, a worker of the process
+// delivers the event to a listener.
 //
 // # What it guarantees
 //
-// An event is delivered if, and only if, the transaction that wrote it commits;
-// a savepoint that is rolled back takes its events with it. Delivery is at least
-// once: a [Listener] makes what it does idempotent by [Envelope].EventID. Within
-// one process an event that is in hand is never delivered a second time at once,
-// by either path. An event that fails is tried again by a [RetryPolicy] and in
-// the end kept as a [DeadLetter]; nothing is dropped. Memory depends on the
-// capacities of the queues, never on the backlog.
+// An event is delivered if, and only if, the transaction that wrote it commits.
+// Rolling back a savepoint discards its events. Delivery is at least once: make each
+// [Listener] idempotent by [Envelope].EventID. While a process has an event in hand,
+// neither path delivers it a second time there. A failed event is retried by a
+// [RetryPolicy] and, after the last attempt, kept as a [DeadLetter]; no event is
+// dropped. Memory depends on the capacities of the queues, never on the backlog.
 //
 // # How it works
 //
@@ -18,30 +17,29 @@
 //	after COMMIT: ── hot queue ──▶ worker: interceptors, listener ──▶ completer
 //	poller:       due rows ── cold queue ──▶                 (DONE, RETRY, DEAD)
 //
-// The hot path hands an event to a worker the moment its transaction is known to
-// have committed. The [Poller] delivers what the hot path missed: events of a
-// process that died, a full queue, delays, retries. Workers take two hot events
-// to one cold one. The completer stores outcomes in batches.
+// The hot path queues an event for a worker inside the COMMIT call, after the database
+// has confirmed the commit. The [Poller] delivers the events that the hot path missed:
+// after a crash, with a full queue, delayed ones, retries. Workers take two hot events for each cold one. The
+// completer stores outcomes in batches.
 //
 // # Modes
 //
 // [SingleNode] is for one process on a table, [MultiNode] for many, which lease
-// rows with FOR UPDATE SKIP LOCKED. [Ordered] delivers one event at a time, by
-// when they became due and occurred; it, too, is for one process at a time.
+// rows with FOR UPDATE SKIP LOCKED. [Ordered] delivers one event at a time, ordered
+// by when it became due and when it occurred; it too is for one process at a time.
 // [WriterOnly] leaves the delivery to change data capture.
 //
 // # A tour
 //
-// What is written is an [Envelope], a plain value, or comes from a [Topic], which
-// binds the payload's type to the event's. [New] puts everything together from a
-// [Config]; package sqlstore has the stores for PostgreSQL, MySQL, MariaDB and
-// SQLite. Transactions come from an adapter: sqltx for database/sql, outboxbun
-// for bun, outboxgorm for GORM; each has Write and WriteAll, which take the
-// framework's own transaction value. [Writer] writes into the transaction that a
-// context carries. [DeadLetters] shows and replays what was given up,
-// [PurgeOptions] deletes what is old, [Outbox.Stats] and [Metrics] tell how it
-// goes. [Interceptor] and [WriterHook] are the places for what concerns many
-// events. Package outboxtest helps to test code that uses all this.
+// You write an [Envelope], a plain value. A [Topic] makes envelopes, and binds the
+// payload's type to the event's. [New] makes an outbox from a [Config]; package
+// sqlstore has the stores for PostgreSQL, MySQL, MariaDB and SQLite. An adapter
+// connects the outbox to transactions: sqltx for database/sql, outboxbun for bun,
+// outboxgorm for GORM. Each has Write and WriteAll, which take the framework's own
+// transaction value. [Writer] writes into the transaction that a context carries.
+// [DeadLetters] lists and replays dead events, [PurgeOptions] deletes old rows,
+// [Outbox.Stats] and [Metrics] show the state. [Interceptor] and [WriterHook] are for
+// concerns that many events share. Package outboxtest helps to test your code.
 //
-// Everything here imports the standard library alone.
+// The package depends only on the standard library.
 package outbox

@@ -12,16 +12,16 @@ import (
 var (
 	// ErrNoTransaction: there is no active transaction to write in.
 	ErrNoTransaction = errors.New("outbox: no active transaction")
-	// ErrForeignTransaction: the transaction is one of another data source than
-	// the writer's.
+	// ErrForeignTransaction: the transaction does not belong to the writer's data
+	// source.
 	ErrForeignTransaction = errors.New("outbox: the transaction belongs to another data source")
 	// ErrUnmanagedTransaction: the adapter did not see the transaction begin, so
-	// it cannot tell when it commits.
+	// it cannot see the commit either.
 	ErrUnmanagedTransaction = errors.New("outbox: the transaction was not begun through the adapter")
 	// ErrInvalidEnvelope: an envelope breaks a rule; [FieldError] says which.
 	ErrInvalidEnvelope = errors.New("outbox: invalid envelope")
-	// ErrOutcomeUnknown: COMMIT was sent and no definite answer came back. The
-	// poller finds out what became of the events.
+	// ErrOutcomeUnknown: COMMIT was sent, and no definite answer arrived. If the
+	// transaction committed, the poller delivers the events.
 	ErrOutcomeUnknown = errors.New("outbox: the outcome of the commit is unknown")
 )
 
@@ -31,20 +31,20 @@ var (
 	ErrStarted = errors.New("outbox: already started")
 	// ErrClosed: the outbox was closed.
 	ErrClosed = errors.New("outbox: closed")
-	// ErrDuplicateListener: the pair of types has a listener already.
+	// ErrDuplicateListener: the pair of types already has a listener.
 	ErrDuplicateListener = errors.New("outbox: duplicate listener")
 	// ErrUnroutable: no listener is registered for the event.
 	ErrUnroutable = errors.New("unroutable")
 	// ErrNotFound: there is no such dead letter.
 	ErrNotFound = errors.New("outbox: no such dead letter")
-	// ErrLeaseLost: a node that no longer holds an event's lease gave its
-	// outcome.
+	// ErrLeaseLost: an outcome was refused, because its node no longer holds the
+	// event's lease.
 	ErrLeaseLost = errors.New("outbox: lease lost")
 )
 
 // FieldError says what is wrong with one field of an envelope, a binding or a
-// configuration. Problems are reported together: use errors.As for the first
-// and the message for all.
+// configuration. All problems are reported together: errors.As finds the first one,
+// and the message has all.
 type FieldError struct {
 	Field   string // such as "Envelope.EventType" or "Config.DB"
 	Problem string // such as "is 130 characters long; the limit is 128"
@@ -58,8 +58,7 @@ func (e *FieldError) Is(target error) bool {
 	return target == ErrInvalidEnvelope && strings.HasPrefix(e.Field, "Envelope.")
 }
 
-// RetryError is a failed delivery that says when to try again; see
-// [RetryAfterError].
+// RetryError is a failed delivery with the delay of its retry; see [RetryAfterError].
 type RetryError struct {
 	Delay time.Duration
 	Err   error
@@ -76,15 +75,14 @@ func (e *RetryError) Error() string {
 // Unwrap is the cause.
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// RetryAfterError is a failure that counts as an attempt and is tried again
-// after d instead of the retry policy's delay. A negative d is zero. The error
-// behind it is a [*RetryError].
+// RetryAfterError returns a failure that counts as an attempt and is retried after d,
+// instead of the retry policy's delay. A negative d is zero. The returned error is a
+// [*RetryError].
 func RetryAfterError(d time.Duration, err error) error {
 	return &RetryError{Delay: max(d, 0), Err: err}
 }
 
-// UnrecoverableError is a failure that another attempt would not mend; see
-// [Unrecoverable].
+// UnrecoverableError is a failure that a retry cannot correct; see [Unrecoverable].
 type UnrecoverableError struct{ Err error }
 
 // Error is the cause's.
@@ -98,19 +96,19 @@ func (e *UnrecoverableError) Error() string {
 // Unwrap is the cause.
 func (e *UnrecoverableError) Unwrap() error { return e.Err }
 
-// Unrecoverable marks an error as one that another attempt would not mend: the
-// event goes DEAD at once. The error behind it is an [*UnrecoverableError].
+// Unrecoverable marks an error as a failure that a retry cannot correct: the event is
+// DEAD at once. The returned error is an [*UnrecoverableError].
 func Unrecoverable(err error) error { return &UnrecoverableError{Err: err} }
 
-// PanicError is what a panic of a listener or an interceptor becomes, and an
-// error of theirs whose own methods panic.
+// PanicError is the error for a panic of a listener or an interceptor. It also
+// replaces an error whose methods panic.
 type PanicError struct {
 	Value any
 	Stack []byte
 	at    string // the file and the line; empty when the error was made by hand
 }
 
-// Error is the panic's value, and where it was raised.
+// Error is the panic's value and place.
 func (e *PanicError) Error() string {
 	if e.at == "" {
 		return fmt.Sprintf("panic: %v", e.Value)
@@ -127,8 +125,8 @@ func (e *PanicError) Unwrap() error {
 // MaxErrorLength is how many characters of an error are stored.
 const MaxErrorLength = 4000
 
-// errorText is what last_error keeps of a text: valid UTF-8 without NUL, at
-// most MaxErrorLength characters.
+// errorText is the form of a text in last_error: valid UTF-8 without NUL, at most
+// MaxErrorLength characters.
 func errorText(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	if len(s) <= MaxErrorLength || utf8.RuneCountInString(s) <= MaxErrorLength {

@@ -8,17 +8,17 @@ import (
 	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
-// Interceptor is middleware around every delivery, for what concerns many
-// listeners: audit, tracing, metrics. It gets the next listener of the chain
-// and returns one that calls it, or not; what the outermost returns is the
-// outcome. Interceptors run in the order given on the way in and in reverse on
-// the way out. The route is looked up behind the last of them, so that they see
-// unroutable events too, as the error [ErrUnroutable]. A panic further in
-// reaches an interceptor as a [*PanicError].
+// Interceptor is middleware around every delivery, for concerns that listeners
+// share: audit, tracing, metrics. It gets the next listener of the chain and returns
+// a listener that may call it. The outermost interceptor's result decides the
+// outcome. Interceptors run in the order given before the listener, and in reverse
+// order after it. The listener is looked up after the last interceptor, so they see
+// unroutable events too, as the error [ErrUnroutable]. A panic of the listener, or of
+// an interceptor further in, reaches an interceptor as a [*PanicError].
 type Interceptor func(next Listener) Listener
 
 // Before makes an interceptor that runs fn before the delivery. An error is a
-// failed delivery and skips the rest; interceptors further out still see it.
+// failed delivery and skips the rest of the chain; interceptors further out get it.
 func Before(fn func(ctx context.Context, env Envelope) error) Interceptor {
 	if fn == nil {
 		return nil
@@ -34,7 +34,7 @@ func Before(fn func(ctx context.Context, env Envelope) error) Interceptor {
 }
 
 // After makes an interceptor that runs fn after the delivery, with its error or
-// nil. It cannot change the outcome; its own panic is logged and swallowed.
+// nil. It cannot change the outcome: a panic of fn is logged and ignored.
 func After(fn func(ctx context.Context, env Envelope, err error)) Interceptor {
 	if fn == nil {
 		return nil
@@ -78,8 +78,8 @@ func chain(interceptors []Interceptor, routes ListenerRegistry) (Listener, error
 	return next, v.err()
 }
 
-// guard turns a panic of the listener behind it into an error, and sees that the
-// methods of the error it returns can be called.
+// guard turns a panic of the next listener into an error, and replaces an error whose
+// methods panic.
 type guard struct{ next Listener }
 
 func (g guard) OnEvent(ctx context.Context, env Envelope) (res Result, err error) {
@@ -92,7 +92,7 @@ func (g guard) OnEvent(ctx context.Context, env Envelope) (res Result, err error
 	return res, sound(err)
 }
 
-// router is the innermost listener: it finds the event's own.
+// router is the innermost listener: it calls the event's registered listener.
 type router struct{ routes ListenerRegistry }
 
 func (r router) OnEvent(ctx context.Context, env Envelope) (Result, error) {

@@ -7,12 +7,12 @@ import (
 	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
-// Listener gets the events of one (aggregate type, event type). It is called
-// from several workers at once, at least once for each event: make what it does
-// idempotent by the envelope's EventID. The context ends when the listener's
-// time is over or the outbox shuts down. An error or a panic is a failed
-// delivery that is tried again; see [RetryAfterError] and [Unrecoverable]. When
-// it returns both a result and an error, the error counts.
+// Listener gets the events of one pair of aggregate type and event type. Several
+// workers call it at once, at least once for each event: make it idempotent by the
+// envelope's EventID. The context ends after the ListenerTimeout, or when the outbox
+// shuts down. An error or a panic is a failed delivery, which is retried; see
+// [RetryAfterError] and [Unrecoverable]. If OnEvent returns a result and an error,
+// the error counts.
 type Listener interface {
 	OnEvent(ctx context.Context, env Envelope) (Result, error)
 }
@@ -23,8 +23,8 @@ type ListenerFunc func(ctx context.Context, env Envelope) (Result, error)
 // OnEvent calls f.
 func (f ListenerFunc) OnEvent(ctx context.Context, env Envelope) (Result, error) { return f(ctx, env) }
 
-// Handle makes a listener of a function that only succeeds or fails: a nil
-// error is [Done].
+// Handle makes a function that returns only an error a [Listener]. A nil error is
+// [Done].
 func Handle(fn func(ctx context.Context, env Envelope) error) Listener {
 	if fn == nil {
 		return nil
@@ -32,7 +32,7 @@ func Handle(fn func(ctx context.Context, env Envelope) error) Listener {
 	return ListenerFunc(func(ctx context.Context, env Envelope) (Result, error) { return Done(), fn(ctx, env) })
 }
 
-// Binding says which listener gets which events.
+// Binding binds a listener to the events that it gets.
 type Binding struct {
 	AggregateType AggregateType
 	EventType     EventType
@@ -45,7 +45,7 @@ func On(aggregate AggregateType, event EventType, listener Listener) Binding {
 	return Binding{AggregateType: orGlobal(aggregate), EventType: event, Listener: listener}
 }
 
-// Validate reports what is wrong with the binding: every field at once.
+// Validate reports all invalid fields together, each as a [FieldError].
 func (b Binding) Validate() error {
 	v := validator{what: "binding"}
 	v.text("AggregateType", string(b.AggregateType), MaxAggregateTypeLength)

@@ -36,9 +36,8 @@ func loggerOr(l *slog.Logger) *slog.Logger {
 	return l
 }
 
-// deliveryAttrs are the attributes of a line about a delivery that failed: the
-// event's, how often it was tried with this one, why it failed, and where if it
-// was a panic.
+// deliveryAttrs are the attributes of a line about a failed delivery: the event, the
+// attempts including this one, the reason, and the stack of a panic.
 func deliveryAttrs(d *delivery, attempts int) []any {
 	attrs := []any{
 		logKeyEventID, d.env.EventID, logKeyEventType, string(d.env.EventType),

@@ -2,42 +2,42 @@ package outbox
 
 import "time"
 
-// EventKind is what metrics may tell events apart by.
+// EventKind is a pair of types. Metrics may distinguish events by it.
 type EventKind struct {
 	AggregateType AggregateType
 	EventType     EventType
 }
 
-// Metrics gets the figures of the engine. Embed [NopMetrics] to implement only
-// some and to stay compatible when methods are added. It is called from many
-// goroutines at once and on the hot path: it must be fast and must not block.
-// If it is an [io.Closer], closing the outbox closes it last.
+// Metrics receives the engine's metrics. Embed [NopMetrics] to implement only some
+// methods and to stay compatible when methods are added. Many goroutines call it at
+// once, also on the hot path: it must be fast and must not block. If it is an
+// [io.Closer], closing the outbox closes it last.
 type Metrics interface {
-	// HotEnqueued: an event went into the hot queue after its commit.
+	// HotEnqueued: an event entered the hot queue after its commit.
 	HotEnqueued(kind EventKind)
 	// HotDropped: the hot queue was full; the poller delivers the event.
 	HotDropped(kind EventKind)
-	// HotSkippedDelayed: the event is delayed; the poller delivers it in time.
+	// HotSkippedDelayed: the event is delayed; the poller delivers it when it is due.
 	HotSkippedDelayed(kind EventKind)
-	// ColdEnqueued: the poller brought the event.
+	// ColdEnqueued: the poller queued the event.
 	ColdEnqueued(kind EventKind)
 
-	// Delivered: DONE is stored, or the row is deleted. The latency is from
-	// OccurredAt until then.
+	// Delivered: DONE is stored, or the row is deleted. The latency is the time
+	// since OccurredAt.
 	Delivered(kind EventKind, latency time.Duration)
 	// Failed: RETRY is stored.
 	Failed(kind EventKind)
 	// Died: DEAD is stored.
 	Died(kind EventKind)
-	// Deferred: that the event is to come again later is stored.
+	// Deferred: the deferral is stored; the event is delivered again later.
 	Deferred(kind EventKind)
-	// LeaseLost: outcomes were refused because other nodes hold the events now.
-	// They count as nothing else.
+	// LeaseLost: outcomes were refused because other nodes now hold the events'
+	// leases. No other method counts these outcomes.
 	LeaseLost(count int)
 
-	// ListenerRan: interceptors and listener took this long.
+	// ListenerRan: the interceptors and the listener took this long.
 	ListenerRan(kind EventKind, d time.Duration)
-	// QueueDepths: how many events wait in each queue. It is reported with each batch
+	// QueueDepths: how many events wait in each queue. It is called with each batch
 	// of outcomes and with each cycle of the poller.
 	QueueDepths(hot, cold int)
 	// OldestLag: how long the oldest due event of the last poll has been due;

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Outbox is the whole of it: writer, dispatcher, poller and purger, as the mode
-// has them. Make one with [New], register listeners, start it, write through an
+// Outbox has a writer and, depending on the mode, a dispatcher, a poller and a
+// purger. Make one with [New], register listeners, start it, write through an
 // adapter, close it. It is safe for concurrent use.
 type Outbox struct {
 	db         DB
 	store      Store
 	writer     *Writer
 	dead       *DeadLetters
-	registry   *Registry // nil when Config.Registry is the user's own kind
+	registry   *Registry // nil when Config.Registry has another type
 	dispatcher *Dispatcher
 	poller     *Poller
 	purger     *Purger
-	holder     *holder // in the modes for one process
+	holder     *holder // in SingleNode and Ordered, else nil
 	metrics    Metrics
 	clock      Clock
 	log        *slog.Logger
@@ -35,19 +35,19 @@ type Outbox struct {
 	started bool
 	closing sync.Once
 	closed  chan struct{}
-	err     error // of Close, once closed is closed
+	err     error // the result of Close; valid when closed is closed
 }
 
-// Writer writes events in a transaction that the context carries. Adapters take
-// it too.
+// Writer returns the writer, which writes events in the transaction that a context
+// carries. Adapters need it too.
 func (o *Outbox) Writer() *Writer { return o.writer }
 
-// DeadLetters looks at events that were given up and replays them.
+// DeadLetters returns what lists, replays and deletes dead events.
 func (o *Outbox) DeadLetters() *DeadLetters { return o.dead }
 
-// Register adds listeners. After Start it fails with [ErrStarted], so that no
-// event can be delivered before its listener is there; a second listener for a
-// pair of types is [ErrDuplicateListener].
+// Register adds listeners. It fails with [ErrStarted] after Start, so that no event
+// is delivered before its listener is registered, and with [ErrDuplicateListener]
+// for a second listener of a pair of types.
 func (o *Outbox) Register(bindings ...Binding) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,12 +64,11 @@ func (o *Outbox) Register(bindings ...Binding) error {
 	return o.registry.Register(bindings...)
 }
 
-// Start checks the table, and starts what the mode has. It fails when the table
-// or a column is missing, when the store is for another kind of database, and
-// when the database does not answer; the error says how to mend it. ctx bounds
-// the start alone. Starting twice is harmless; after Close it is [ErrClosed], and
-// after a start that failed it may be tried again. A database that does not answer
-// fails it after 30 s at the latest.
+// Start checks the table and starts the parts that the mode has. It fails when the
+// table or a column is missing, when the store is for another kind of database, or
+// when the database does not answer within 30 s; the error says what to do. ctx
+// limits only the start. Starting twice is harmless. After a failed check you may
+// call Start again; after Close it fails with [ErrClosed].
 func (o *Outbox) Start(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -107,7 +106,7 @@ func (o *Outbox) Start(ctx context.Context) error {
 	return nil
 }
 
-// check asks the database for what the mode needs.
+// check asks the database whether the table fits, and for the hold.
 func (o *Outbox) check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -123,7 +122,7 @@ func (o *Outbox) check(ctx context.Context) error {
 	return nil
 }
 
-// logStart writes the one line that says what runs.
+// logStart logs the configuration in one line.
 func (o *Outbox) logStart() {
 	attrs := []any{logKeyMode, modeName(o.mode)}
 	if s, ok := o.store.(interface {
@@ -149,18 +148,18 @@ func (o *Outbox) logStart() {
 	o.log.Info("outbox: started", attrs...)
 }
 
-// Close stops polling and accepting, lets what is queued be delivered for
-// DrainTimeout, then cancels the listeners' context; what was cut off is given
-// back and is no failed attempt. When ctx ends earlier the draining is cut
-// short. Transactions that are still open may end later, and what they wrote is
-// left to other nodes and the next start. Every part is closed even if one
-// fails. Closing before Start is fine.
+// Close stops polling, delivers queued events for up to DrainTimeout, then cancels
+// the listeners' context. It releases the events of interrupted deliveries, which do
+// not count as failed attempts. If ctx ends earlier, draining ends then.
+// Transactions that are still open may end later; other nodes or the next start
+// deliver their events. Close closes every part even if one fails. It may be called
+// before Start.
 //
-// An ended ctx does not make Close short by itself: listeners that ignore that
-// their context ended are waited for another DrainTimeout and a second, and the
-// database as long again for outcomes. Closing again waits for the first close,
-// whatever its own ctx, and returns its error. A listener that calls Close waits
-// for itself, until that time is up.
+// After ctx has ended, Close still waits for listeners that ignore the end of their
+// context, for another DrainTimeout and a second, and then as long again for the
+// database to store outcomes. A second Close waits for the first one, whatever its
+// own ctx, and returns the same error. A listener must not call Close: it would wait
+// for itself until that time is over.
 func (o *Outbox) Close(ctx context.Context) error {
 	o.mu.Lock()
 	o.state = stopped
@@ -185,7 +184,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 	}
 	if o.holder != nil {
 		if err := o.holder.close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("outbox: giving the table up for a standby: %w", err))
+			errs = append(errs, fmt.Errorf("outbox: releasing the hold on the table: %w", err))
 		}
 	}
 	if c, ok := o.metrics.(io.Closer); ok {
@@ -198,8 +197,8 @@ func (o *Outbox) shutdown(ctx context.Context) {
 	}
 }
 
-// Run starts the outbox, waits for ctx to end and closes it: for errgroups. It
-// returns the start's or the close's error, not the context's.
+// Run starts the outbox, waits for ctx to end and closes it. It suits errgroups. It
+// returns the error of Start or Close, not the context's.
 func (o *Outbox) Run(ctx context.Context) error {
 	if err := o.Start(ctx); err != nil {
 		return err
@@ -208,15 +207,15 @@ func (o *Outbox) Run(ctx context.Context) error {
 	return o.Close(context.WithoutCancel(ctx))
 }
 
-// Wake makes the poller look now, as after rows were changed by hand.
+// Wake makes the poller poll now, for example after you changed rows by hand.
 func (o *Outbox) Wake() {
 	if o.poller != nil {
 		o.poller.Wake()
 	}
 }
 
-// Stats says how the outbox is doing. Counts of rows stop at [StatsLimit] each,
-// so that asking is cheap whatever the backlog.
+// Stats describes the table and this process. Each count of rows stops at
+// [StatsLimit], so that reading them is cheap whatever the backlog.
 type Stats struct {
 	Pending int64 // Due + Delayed
 	Due     int64 // NEW and RETRY rows that are due now
@@ -227,8 +226,8 @@ type Stats struct {
 	OldestDueAge time.Duration
 	// HotDepth and ColdDepth are the events that wait in this node's queues.
 	HotDepth, ColdDepth int
-	// LastPoll is [Poller.LastPoll] of this node; the zero time in a mode
-	// without a poller, too.
+	// LastPoll is [Poller.LastPoll] of this node. In a mode without a poller it
+	// is the zero time.
 	LastPoll time.Time
 	// PollInterval is how often the poller reads an idle table; zero in a mode
 	// without one.

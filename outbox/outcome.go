@@ -6,13 +6,12 @@ import (
 	"log/slog"
 )
 
-// OutcomeOf is what the dispatcher makes of a listener's result, for interceptors
-// that report it, as tracing does. ctx is the context that the interceptor was
-// given, env its envelope, res and err what the listener behind it returned.
-// Interceptors further out may still change the result, and a shutdown that
-// cancels the listeners before those return makes [OutcomeReleased] of a failure.
-// [OutcomeDone] stands for [OutcomeDelete] too. With a context that does not come
-// from a dispatcher it goes by the defaults of [DispatchOptions].
+// OutcomeOf returns the outcome of a delivery, for interceptors that report it, such
+// as tracing. ctx and env are those of the interceptor; res and err are what the next
+// listener returned. The stored outcome may differ: interceptors further out may
+// change the result, and if a shutdown cancels the listeners before those return, a
+// failure becomes [OutcomeReleased]. [OutcomeDone] also stands for [OutcomeDelete].
+// If ctx does not come from a dispatcher, the defaults of [DispatchOptions] apply.
 func OutcomeOf(ctx context.Context, env Envelope, res Result, err error) Outcome {
 	if d := dispatcherOf(ctx); d != nil {
 		return outcomeOf(d.listenerCtx, d.opts, env.Attempts, res, causeOf(err))
@@ -20,8 +19,8 @@ func OutcomeOf(ctx context.Context, env Envelope, res Result, err error) Outcome
 	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, res, causeOf(err))
 }
 
-// outcomeOf decides what becomes of an event that has had so many attempts.
-// listeners is the base of the listeners' contexts.
+// outcomeOf decides the outcome of a delivery after that many earlier attempts.
+// listeners is the parent of the listeners' contexts.
 func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, res Result, c cause) Outcome {
 	if c.err != nil {
 		return outcomeOnError(listeners, opts, attempts, c)
@@ -54,15 +53,15 @@ func outcomeOnError(listeners context.Context, opts DispatchOptions, attempts in
 }
 
 // cutOff reports whether a delivery failed because the shutdown cancelled the
-// listeners; a ListenerTimeout is an exceeded deadline. A panic is the
-// listener's own.
+// listeners. A ListenerTimeout is not that: it is an exceeded deadline. A panic
+// counts as the listener's failure.
 func cutOff(listeners context.Context, c cause) bool {
 	return errors.Is(listeners.Err(), context.Canceled) && c.panicked == nil
 }
 
 type dispatcherKey struct{}
 
-// withDispatcher lets interceptors ask the dispatcher that calls them.
+// withDispatcher adds the dispatcher to a delivery's context, for OutcomeOf.
 func withDispatcher(ctx context.Context, d *Dispatcher) context.Context {
 	return context.WithValue(ctx, dispatcherKey{}, d)
 }

@@ -13,7 +13,7 @@ type ListenerRegistry interface {
 	ListenerFor(aggregate AggregateType, event EventType) (Listener, bool)
 }
 
-// Registry is the usual [ListenerRegistry]: one listener for each pair of
+// Registry is the default [ListenerRegistry]: one listener for each pair of
 // aggregate type and event type. It is safe for concurrent use.
 type Registry struct {
 	mu        sync.RWMutex
@@ -24,7 +24,7 @@ type Registry struct {
 func NewRegistry() *Registry { return &Registry{listeners: map[EventKind]Listener{}} }
 
 // Register adds the bindings, all or none. It reports every invalid binding
-// ([FieldError]) and every pair that has a listener already
+// ([FieldError]) and every pair that already has a listener
 // ([ErrDuplicateListener]).
 func (r *Registry) Register(bindings ...Binding) error {
 	r.mu.Lock()
@@ -39,7 +39,7 @@ func (r *Registry) Register(bindings ...Binding) error {
 		}
 		kind := EventKind{b.AggregateType, b.EventType}
 		if r.listeners[kind] != nil || added[kind] != nil {
-			errs = append(errs, fmt.Errorf("%w for %s/%s: each pair has exactly one; use an interceptor for what concerns many",
+			errs = append(errs, fmt.Errorf("%w for %s/%s: each pair has exactly one; for code that concerns many events, use an interceptor",
 				ErrDuplicateListener, kind.AggregateType, kind.EventType))
 			continue
 		}

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Result is what a listener answers when it did not fail. The zero value is
-// [Done].
+// Result is what a listener returns when it did not fail. The zero value is [Done].
 type Result struct {
 	kind   resultKind
 	delay  time.Duration
@@ -21,18 +20,18 @@ const (
 	resultDead
 )
 
-// Done says that the event was handled: its row becomes DONE.
+// Done says that the listener handled the event: its row becomes DONE.
 func Done() Result { return Result{} }
 
-// RetryAfter asks for the event again after d, without counting an attempt: for
-// waiting on something that is not a failure. A negative d is zero. See
-// [RetryAfterError] for a failure that counts.
+// RetryAfter defers the event: it is delivered again after d, and no attempt is
+// counted. Use it to wait for something; use [RetryAfterError] for a failure. A
+// negative d is zero.
 func RetryAfter(d time.Duration) Result {
 	return Result{kind: resultRetryAfter, delay: max(d, 0)}
 }
 
-// Dead gives the event up at once: its row becomes DEAD with the reason, and
-// [DeadLetters] shows it.
+// Dead ends the event's deliveries at once: its row becomes DEAD with the reason, and
+// [DeadLetters] lists it.
 func Dead(reason string) Result { return Result{kind: resultDead, reason: reason} }
 
 // IsDone reports whether r is [Done].

@@ -26,9 +26,9 @@ const (
 )
 
 // ExponentialBackoff waits min(limit, base·2^(attempt-1)) times a jitter from
-// [0.5, 1.5), never more than limit. The formula and its defaults, 200 ms and
-// 1 minute, are the specification's; a base or limit that is not positive means
-// the default, and a limit below the base is raised to it.
+// [0.5, 1.5), never more than limit. A base or a limit that is not positive is
+// replaced by the default, 200 ms and 1 minute, and a limit below the base by the
+// base.
 func ExponentialBackoff(base, limit time.Duration) RetryPolicy {
 	if base <= 0 {
 		base = DefaultRetryBase

@@ -10,7 +10,7 @@ const (
 	StatusNew   Status = 0 // written, or deferred by its listener
 	StatusDone  Status = 1 // delivered
 	StatusRetry Status = 2 // failed, due again at available_at
-	StatusDead  Status = 3 // given up; see DeadLetters
+	StatusDead  Status = 3 // not delivered again unless replayed; see DeadLetters
 )
 
 // String is NEW, DONE, RETRY or DEAD.
@@ -29,5 +29,5 @@ func (s Status) String() string {
 	}
 }
 
-// Terminal reports whether the status is an end: DONE or DEAD.
+// Terminal reports whether the status is DONE or DEAD.
 func (s Status) Terminal() bool { return s == StatusDone || s == StatusDead }

@@ -3,8 +3,8 @@ package outbox
 import "context"
 
 // Topic binds an aggregate type, an event type and a payload type, so that the
-// compiler holds the writer and the listener of an event together. It is a
-// value, safe for concurrent use.
+// compiler checks that the writer and the listener of an event use the same payload
+// type. It is a value, safe for concurrent use.
 type Topic[T any] struct {
 	aggregate AggregateType
 	event     EventType
@@ -29,8 +29,8 @@ func (t Topic[T]) AggregateType() AggregateType { return t.aggregate }
 // EventType is the topic's event type.
 func (t Topic[T]) EventType() EventType { return t.event }
 
-// Envelope makes an envelope with the topic's types; set further fields on what
-// it returns. A marshalling error surfaces from Write.
+// Envelope returns an envelope with the topic's types; set further fields on it. A
+// marshalling error is returned by Write.
 func (t Topic[T]) Envelope(aggregateID string, payload T) Envelope {
 	env := Envelope{EventType: t.event, AggregateType: t.aggregate, AggregateID: aggregateID}
 	if t.codec == nil {
@@ -49,8 +49,8 @@ func (t Topic[T]) Decode(env Envelope) (T, error) {
 	return Decode[T](env)
 }
 
-// Listen makes a binding for fn. A nil error is [Done]; a payload that does not
-// decode goes dead at once, for another attempt would not decode it either.
+// Listen makes a binding for fn. A nil error is [Done]. An event whose payload does
+// not decode is dead at once, because another attempt would fail in the same way.
 func (t Topic[T]) Listen(fn func(ctx context.Context, payload T, env Envelope) error) Binding {
 	if fn == nil {
 		return Binding{AggregateType: t.aggregate, EventType: t.event}
@@ -60,7 +60,7 @@ func (t Topic[T]) Listen(fn func(ctx context.Context, payload T, env Envelope) e
 	})
 }
 
-// ListenResult is [Topic.Listen] for a function that answers with a [Result].
+// ListenResult is [Topic.Listen] for a function that returns a [Result].
 func (t Topic[T]) ListenResult(fn func(ctx context.Context, payload T, env Envelope) (Result, error)) Binding {
 	if fn == nil {
 		return Binding{AggregateType: t.aggregate, EventType: t.event}

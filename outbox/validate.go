@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// validator collects what is wrong with the fields of one thing, so that all of
-// it is reported at once.
+// validator collects the problems of a value's fields, to report all of them at once.
 type validator struct {
 	what string // the prefix of field names, such as "Envelope"
 	errs []error
@@ -30,8 +29,8 @@ func (v *validator) err() error {
 	}
 }
 
-// text checks a string that becomes a column: its length in characters, UTF-8,
-// no NUL. The empty string is fine.
+// text checks the string of a column: its length in characters, UTF-8, no NUL. An
+// empty string is valid.
 func (v *validator) text(field, s string, limit int) {
 	// A string of at most limit bytes cannot have more than limit characters.
 	if len(s) > limit {
@@ -43,7 +42,7 @@ func (v *validator) text(field, s string, limit int) {
 	v.clean(field, s)
 }
 
-// clean checks that a string can be stored by every database.
+// clean checks that every database can store a string.
 func (v *validator) clean(field, s string) {
 	switch {
 	case !utf8.ValidString(s):
@@ -60,8 +59,8 @@ func (v *validator) notNegative(field string, n int) {
 	}
 }
 
-// duration checks an option in which a number without a unit, which Go takes as
-// nanoseconds, is a slip of the pen.
+// duration checks an option. Less than a millisecond is a mistake: a number without a
+// unit, which Go takes as nanoseconds.
 func (v *validator) duration(field string, d time.Duration) {
 	switch {
 	case d < 0:

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// promtool runs Prometheus's own tool on files of this folder. Where there is
-// none the test is skipped; where CI is true it fails, so that CI never accepts rules
-// for tested that are not.
+// promtool runs Prometheus's promtool on files of this folder. If it is missing, the
+// test is skipped, or with CI=true fails, so that CI accepts only tested rules.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := findPromtool()
@@ -27,7 +26,7 @@ func promtool(t *testing.T, args ...string) {
 	require.NoError(t, err, string(out))
 }
 
-// findPromtool looks in PATH and where make promtool puts it.
+// findPromtool looks in PATH, then where make promtool puts it.
 func findPromtool() (string, error) {
 	path, err := exec.LookPath("promtool")
 	if err == nil {

@@ -40,7 +40,7 @@ var descriptions = [Figures]Description{
 	Due:          {"events.due", Events, "Events in the table that are due now."},
 	Delayed:      {"events.delayed", Events, "Events in the table that are due later: delayed, deferred or to be retried."},
 	Dead:         {"events.dead", Events, "DEAD events in the table."},
-	OldestDueAge: {"oldest.due.age", Seconds, "How long the oldest due event has been due; 0 when none is."},
+	OldestDueAge: {"oldest.due.age", Seconds, "How long the oldest due event has been due; 0 when none is due."},
 	LastPoll:     {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
 	PollInterval: {"poll.interval", Seconds, "How often the poller reads an idle table."},
 	Up:           {"table.up", "", "Whether the last read of the table for these metrics succeeded."},

@@ -1,5 +1,5 @@
-// Package tablestats reads an outbox's table for the metrics adapters: seldom,
-// however often they are asked, and without delaying them.
+// Package tablestats reads an outbox's table for the metrics adapters: at most every 15
+// seconds, however often metrics are collected, and without delaying a collection.
 package tablestats
 
 import (
@@ -27,7 +27,7 @@ const (
 	MaxAge = 5 * time.Minute
 )
 
-// Source is read; an [*outbox.Outbox] is one.
+// Source is what a [Reader] reads; an [*outbox.Outbox] is one.
 type Source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
 }
@@ -36,7 +36,7 @@ type Source interface {
 // while it reads. It is safe for concurrent use.
 type Reader struct {
 	source Source
-	told   func(stats outbox.Stats, err error)
+	onRead func(stats outbox.Stats, err error)
 
 	ctx    context.Context // of the reads; it ends when the reader is closed
 	cancel context.CancelFunc
@@ -51,20 +51,20 @@ type Reader struct {
 }
 
 // NewReader makes a reader of the source. A nil source is an [outbox.FieldError].
-// The function gets the result of each read, one at a time, except of a read that
-// Close ends.
-func NewReader(source Source, told func(stats outbox.Stats, err error)) (*Reader, error) {
+// onRead gets the result of each read, one at a time, except of a read that Close
+// ends.
+func NewReader(source Source, onRead func(stats outbox.Stats, err error)) (*Reader, error) {
 	if v := reflect.ValueOf(source); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &outbox.FieldError{Field: "WatchTable.source", Problem: "is nil; give the outbox"}
 	}
-	r := &Reader{source: source, told: told}
+	r := &Reader{source: source, onRead: onRead}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
 }
 
 // Values are the known values of the table.
 type Values struct {
-	Up     bool          // the last read that should have ended succeeded
+	Up     bool          // the last read succeeded, and none is stuck
 	Stats  *outbox.Stats // nil when not up, and when the values are too old
 	At     time.Time     // when Stats were read
 	Failed int           // reads so far
@@ -121,7 +121,7 @@ func (r *Reader) read(done chan struct{}) {
 	stats, err := r.ask(ctx)
 	at := time.Now()
 	if r.ctx.Err() == nil {
-		r.told(stats, err)
+		r.onRead(stats, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *Reader) read(done chan struct{}) {
 	r.stats, r.at = &stats, at
 }
 
-// ask recovers a source's panic.
+// ask reads the source. A panic becomes an error.
 func (r *Reader) ask(ctx context.Context) (stats outbox.Stats, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -21,9 +21,9 @@ type source func(ctx context.Context) (outbox.Stats, error)
 
 func (s source) Stats(ctx context.Context) (outbox.Stats, error) { return s(ctx) }
 
-func newReader(t *testing.T, s source, told func(outbox.Stats, error)) *tablestats.Reader {
+func newReader(t *testing.T, s source, onRead func(outbox.Stats, error)) *tablestats.Reader {
 	t.Helper()
-	r, err := tablestats.NewReader(s, told)
+	r, err := tablestats.NewReader(s, onRead)
 	require.NoError(t, err)
 	return r
 }
@@ -49,11 +49,11 @@ func TestTheOneWhoAsksMayStopWaiting(t *testing.T) {
 	})
 }
 
-func TestEachReadIsToldButForTheOneThatClosingEnds(t *testing.T) {
+func TestEachReadIsReportedExceptTheOneThatClosingEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
-		var told []error // one at a time, so there is no lock
+		var results []error // one at a time, so there is no lock
 		reads := 0
 		r := newReader(t, func(ctx context.Context) (outbox.Stats, error) {
 			switch reads++; reads {
@@ -66,18 +66,18 @@ func TestEachReadIsToldButForTheOneThatClosingEnds(t *testing.T) {
 			}
 			<-ctx.Done()
 			return outbox.Stats{}, ctx.Err()
-		}, func(_ outbox.Stats, err error) { told = append(told, err) })
+		}, func(_ outbox.Stats, err error) { results = append(results, err) })
 		for range 4 {
 			_, ok := r.Values(t.Context())
 			require.True(t, ok)
 			time.Sleep(tablestats.ReadInterval)
 		}
 		synctest.Wait()
-		require.Len(t, told, 4)
-		require.NoError(t, told[0])
-		require.ErrorIs(t, told[1], away)
-		require.EqualError(t, told[2], "panic: no")
-		require.ErrorIs(t, told[3], context.DeadlineExceeded)
+		require.Len(t, results, 4)
+		require.NoError(t, results[0])
+		require.ErrorIs(t, results[1], away)
+		require.EqualError(t, results[2], "panic: no")
+		require.ErrorIs(t, results[3], context.DeadlineExceeded)
 
 		go func() {
 			_, ok := r.Values(context.Background())
@@ -94,7 +94,7 @@ func TestEachReadIsToldButForTheOneThatClosingEnds(t *testing.T) {
 		require.False(t, ok)
 		synctest.Wait()
 		require.Equal(t, 5, reads, "nothing is read after closing")
-		require.Len(t, told, 4)
+		require.Len(t, results, 4)
 	})
 }
 
