@@ -35,7 +35,7 @@ type Config struct {
 	Tracing      TracingConfig      `yaml:"tracing" mapstructure:"tracing" split_words:"true"`
 }
 
-// DispatcherConfig is for single-node and multi-node; ordered has the last three.
+// DispatcherConfig is for single-node and multi-node; ordered has only the last three.
 // See [outbox.DispatchOptions].
 type DispatcherConfig struct {
 	// WorkerCount is how many listeners run at once. Defaults to 4.
@@ -52,8 +52,8 @@ type DispatcherConfig struct {
 	DrainTimeout time.Duration `yaml:"drain-timeout" mapstructure:"drain-timeout" split_words:"true"`
 	// ListenerTimeout ends the context of one delivery. Defaults to none.
 	ListenerTimeout time.Duration `yaml:"listener-timeout" mapstructure:"listener-timeout" split_words:"true"`
-	// DeferUnroutable leaves events without a listener to a newer process and
-	// looks again after this long. Defaults to none: they are DEAD at once.
+	// DeferUnroutable defers events without a listener for this long, so that a
+	// newer process can deliver them. Defaults to none: they are DEAD at once.
 	DeferUnroutable time.Duration `yaml:"defer-unroutable" mapstructure:"defer-unroutable" split_words:"true"`
 }
 
@@ -77,7 +77,8 @@ type PollerConfig struct {
 
 // ClaimLockingConfig is for multi-node; see [outbox.ClaimOptions].
 type ClaimLockingConfig struct {
-	// Enabled follows the mode. It may be set, but only to what the mode says.
+	// Enabled may be set, but only to what the mode implies: true in multi-node,
+	// false in the others.
 	Enabled *bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
 	// OwnerID names this process in locked_by and must differ from every other
 	// process's. Defaults to host, process id and a random part.

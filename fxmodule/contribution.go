@@ -28,7 +28,7 @@ type contribution[T any] struct {
 // serial numbers contributions.
 var serial atomic.Int64
 
-// contribute provides what a constructor of an R returns, made a T by content.
+// contribute provides the R that a constructor returns, which content turns into a T.
 func contribute[R, T any](option, what string, ctor any, to ListenerOption, content func(R) T) fx.Option {
 	err := checkConstructor[R](ctor)
 	if option != "AsListener" && len(to.kinds) > 0 {
@@ -59,7 +59,7 @@ type outboxNames struct {
 	Known []Name `group:"outboxfx"`
 }
 
-// checkTargets says what to do about outboxes that no module makes.
+// checkTargets reports outboxes that no module makes.
 func checkTargets(label string, outboxes []string, known []Name) error {
 	for _, name := range outboxes {
 		module, correct := "outboxfx.Module", ""
@@ -76,8 +76,8 @@ func checkTargets(label string, outboxes []string, known []Name) error {
 	return nil
 }
 
-// neededOutboxes are what fx.ValidateApp finds missing: it does not call
-// checkTargets.
+// neededOutboxes let fx.ValidateApp, which does not call checkTargets, find missing
+// outboxes.
 type neededOutboxes struct {
 	fx.In
 	Needed []neededOutbox `group:"outboxfx"`
@@ -95,7 +95,7 @@ func inOrder[T any](all []contribution[T], outboxName string) []contribution[T] 
 	return slices.DeleteFunc(all, func(c contribution[T]) bool { return !slices.Contains(c.outboxes, outboxName) })
 }
 
-// values are those of the contributions to one outbox, after those given.
+// values are the given values and then those of the contributions to one outbox.
 func values[T any](given []T, all []contribution[T], outboxName string) []T {
 	given = slices.Clone(given)
 	for _, c := range inOrder(all, outboxName) {

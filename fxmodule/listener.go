@@ -11,8 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// ListenerOption says what a listener listens to, [On], or for which outboxes
-// something is, [For].
+// ListenerOption names the events of a listener ([On]), or the outboxes that something
+// is for ([For]).
 type ListenerOption struct {
 	kinds    []outbox.EventKind
 	outboxes []string
@@ -55,10 +55,10 @@ func pair(kind outbox.EventKind) string {
 	return fmt.Sprintf("%s/%s", kind.AggregateType, kind.EventType)
 }
 
-// AsListener registers what a constructor returns, a type that is an
-// [outbox.Listener], or that and an error, for the pairs that [On] names. The
-// constructor may depend on anything in the app, on services that write through
-// the same outbox too, and may take an fx.In struct.
+// AsListener registers the listener of a constructor for the pairs that [On] names. The
+// constructor returns a type that is an [outbox.Listener], or that and an error. It may
+// depend on anything in the app, also on services that write through the same outbox,
+// and may take an fx.In struct.
 func AsListener(ctor any, opts ...ListenerOption) fx.Option {
 	o := join(opts)
 	if len(o.kinds) == 0 {
@@ -73,9 +73,9 @@ func AsListener(ctor any, opts ...ListenerOption) fx.Option {
 	})
 }
 
-// AsBinding registers what a constructor returns: an [outbox.Binding], such as a
-// topic's Listen makes, or a slice of them, or either and an error. Of the options
-// it takes [For].
+// AsBinding registers the bindings of a constructor. It returns an [outbox.Binding],
+// such as a topic's Listen makes, or a slice of them, or either and an error. The only
+// option is [For].
 func AsBinding(ctor any, opts ...ListenerOption) fx.Option {
 	if checkConstructor[[]outbox.Binding](ctor) == nil {
 		return contribute("AsBinding", "bindings of", ctor, join(opts), func(made []outbox.Binding) []outbox.Binding { return made })
@@ -83,24 +83,24 @@ func AsBinding(ctor any, opts ...ListenerOption) fx.Option {
 	return contribute("AsBinding", "binding of", ctor, join(opts), func(made outbox.Binding) []outbox.Binding { return []outbox.Binding{made} })
 }
 
-// AsInterceptor puts what a constructor returns, an [outbox.Interceptor], or that
-// and an error, around every delivery: inside those of [WithInterceptors], in the
-// order of the options. The outbox is built with its interceptors, so they cannot
-// depend on its writer. Of the options it takes [For].
+// AsInterceptor adds an interceptor around every delivery. The constructor returns an
+// [outbox.Interceptor], or that and an error. The interceptor runs inside those of
+// [WithInterceptors], in the order of the options. The outbox is built with its
+// interceptors, so they cannot depend on its writer. The only option is [For].
 func AsInterceptor(ctor any, opts ...ListenerOption) fx.Option {
 	return contribute("AsInterceptor", "interceptor", ctor, join(opts), func(made outbox.Interceptor) outbox.Interceptor { return made })
 }
 
-// AsHook makes what a constructor returns, an [outbox.WriterHook], or that and an
-// error, take part in every write: after those of [WithHooks], in the order of the
-// options. Like interceptors, hooks cannot depend on the outbox's writer. Of the
-// options it takes [For].
+// AsHook adds a hook to every write. The constructor returns an [outbox.WriterHook],
+// or that and an error. The hook runs after those of [WithHooks], in the order of the
+// options. Like interceptors, hooks cannot depend on the outbox's writer. The only
+// option is [For].
 func AsHook(ctor any, opts ...ListenerOption) fx.Option {
 	return contribute("AsHook", "hook", ctor, join(opts), func(made outbox.WriterHook) outbox.WriterHook { return made })
 }
 
-// register registers what is for one outbox, and names the constructors that
-// collide.
+// register registers the listeners of one outbox. Its errors name the constructors of
+// duplicates.
 func register(o *outbox.Outbox, outboxName string, all []contribution[[]outbox.Binding]) error {
 	var errs []error
 	owners := map[string]string{} // by pair

@@ -28,7 +28,7 @@ func (m Mode) canonical() Mode {
 	return Mode(strings.ReplaceAll(strings.ToLower(string(m)), "_", "-"))
 }
 
-// outboxConfig is what the configuration says of an [outbox.Config].
+// outboxConfig converts the configuration to an [outbox.Config].
 func (c Config) outboxConfig() outbox.Config {
 	cfg := outbox.Config{Mode: c.mode()}
 	if c.Purge.Enabled {

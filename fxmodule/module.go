@@ -33,10 +33,10 @@ type module struct {
 	outermost    []outbox.Interceptor // around all others, for tracing
 	last         []outbox.WriterHook  // after all others, for tracing
 
-	errs []error // of options that do not go together
+	errs []error // of options that contradict each other
 }
 
-// validConfig is a Config that was validated.
+// validConfig is a validated Config.
 type validConfig struct{ Config }
 
 // NewModule makes an outbox part of an app. It needs a *sql.DB. It provides
@@ -96,7 +96,7 @@ func (m *module) metricsPrefix(c validConfig) MetricsPrefix {
 	return MetricsPrefix(cmp.Or(c.Metrics.NamePrefix, strings.TrimPrefix(m.name+".outbox", ".")))
 }
 
-// detectStore asks the database what it is, for 10 s at most.
+// detectStore detects the kind of the database, for 10 s at most.
 func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -164,7 +164,7 @@ func (m *module) build(
 
 func enabled(setting *bool) bool { return setting == nil || *setting }
 
-// conflicts reports settings that the options leave without effect.
+// conflicts reports settings that the options make ineffective.
 func (m *module) conflicts(c validConfig, store outbox.Store) error {
 	on := func(setting *bool) bool { return setting != nil && *setting }
 	_, creates := store.(schemaCreator)

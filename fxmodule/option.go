@@ -8,8 +8,8 @@ import (
 
 // Option changes the module's outbox; see [NewModule]. Where an option takes a
 // value or a constructor, it may be given once; the constructor is
-// func(dependencies…) T or (T, error), and its parameters of the types *sql.DB,
-// [Config], [Name] and [MetricsPrefix] are this outbox's own, whatever its name.
+// func(dependencies…) T or (T, error). Its parameters of the types *sql.DB,
+// [Config], [Name] and [MetricsPrefix] belong to this outbox, whatever its name.
 type Option func(*module)
 
 // MetricsPrefix is the first part of the names of an outbox's metrics: the setting
@@ -28,7 +28,7 @@ func Named(name string) Option {
 	}
 }
 
-// WithConfig is the outbox's configuration instead of Config{}: a [Config], or a
+// WithConfig replaces the default configuration, Config{}: a [Config], or a
 // constructor of one. fx.Replace and fx.Decorate change it as well.
 func WithConfig(config any) Option {
 	return set("WithConfig", config, func(m *module) **given { return &m.config })
@@ -40,10 +40,10 @@ func WithStore(store any) Option {
 	return set("WithStore", store, func(m *module) **given { return &m.store })
 }
 
-// WithMetrics receives the metrics: an [outbox.Metrics], or a constructor of one.
-// Where it has the method WatchTable, as those of outboxprom and outboxotel have,
-// that is called when the outbox starts. The outbox closes an [io.Closer] when it
-// closes; when metrics.enabled is false the metrics are closed at once and unused.
+// WithMetrics sets the receiver of the metrics: an [outbox.Metrics], or a constructor
+// of one. If it has the method WatchTable, as those of outboxprom and outboxotel have,
+// the module calls that when the outbox starts. If it is an [io.Closer], the outbox
+// closes it last. If metrics.enabled is false, it is closed at once and unused.
 func WithMetrics(metrics any) Option {
 	return set("WithMetrics", metrics, func(m *module) **given { return &m.metrics })
 }
@@ -61,7 +61,7 @@ func WithLogger(logger any) Option {
 
 // WithRegistry replaces the registry of listeners: an [outbox.ListenerRegistry],
 // or a constructor of one. An *outbox.Registry keeps what it holds and gets the
-// app's listeners as well. With any other kind, [AsListener] and [AsBinding] for
+// app's listeners as well. With any other type, [AsListener] and [AsBinding] for
 // this outbox are errors. The outbox is built with its registry, so listeners in it
 // cannot depend on the outbox's writer.
 func WithRegistry(registry any) Option {

@@ -16,14 +16,14 @@ import (
 
 var typeOfError = reflect.TypeFor[error]()
 
-// given is what an option of [NewModule] was given: a value, or a constructor.
+// given is the argument of an option of [NewModule]: a value, or a constructor.
 type given struct {
 	option string // such as "WithStore"
 	what   any
 }
 
-// providePart provides a T under a tag: what was given, or what the fallback, a
-// constructor, returns.
+// providePart provides a T under a tag, from the given value or constructor, else from
+// the fallback, a constructor.
 func providePart[T any](m *module, tag string, g *given, fallback any) fx.Option {
 	if g == nil {
 		return fx.Provide(located(fallback, fallback, append(m.paramTags(fallback), fx.ResultTags(tag))...))
@@ -46,8 +46,8 @@ func providePart[T any](m *module, tag string, g *given, fallback any) fx.Option
 	return fx.Provide(located(ctor, provider, append(m.paramTags(provider), fx.ResultTags(tag))...))
 }
 
-// paramTags make a constructor's parameters of some types this outbox's own. There
-// is none for an fx.In struct, which has its own tags.
+// paramTags tag a constructor's parameters whose types belong to this outbox. An fx.In
+// struct gets none, because it has its own tags.
 func (m *module) paramTags(ctor any) []fx.Annotation {
 	t := reflect.TypeOf(ctor)
 	tags := make([]string, t.NumIn())
@@ -65,7 +65,7 @@ func (m *module) paramTags(ctor any) []fx.Annotation {
 	return []fx.Annotation{fx.ParamTags(tags...)}
 }
 
-// checkConstructor says what keeps ctor from being a constructor of a T.
+// checkConstructor reports why ctor is not a constructor of a T.
 func checkConstructor[T any](ctor any) error {
 	want := reflect.TypeFor[T]()
 	t := reflect.TypeOf(ctor)
@@ -82,9 +82,8 @@ func checkConstructor[T any](ctor any) error {
 	return nil
 }
 
-// adapt makes a constructor of a T, with the dependencies of a constructor of an
-// R, that hands on to fn what that one returns. It leaves out variadic parameters,
-// as fx does.
+// adapt turns a constructor of an R into a constructor of a T with the same
+// dependencies: fn converts the results. It leaves out variadic parameters, as fx does.
 func adapt[R, T any](ctor any, fn func(made R, err error) (T, error)) any {
 	v := reflect.ValueOf(ctor)
 	in := make([]reflect.Type, v.Type().NumIn())
@@ -108,9 +107,9 @@ func adapt[R, T any](ctor any, fn func(made R, err error) (T, error)) any {
 	}).Interface()
 }
 
-// located is fx.Annotate of fn under the name and line of another function, which
-// is what errors are to show. fx has a field for that function, which fx.Annotate
-// leaves empty; errors then show reflect's makeFuncStub.
+// located is fx.Annotate of fn with the name and line of another function, for fx's
+// errors. fx has a field for that function, but fx.Annotate leaves it empty; errors
+// would then show reflect's makeFuncStub.
 func located(at, fn any, annotations ...fx.Annotation) any {
 	annotated := fx.Annotate(fn, annotations...)
 	v := reflect.New(reflect.TypeOf(annotated)).Elem()

@@ -55,8 +55,8 @@ func run(in running) (err error) {
 	return err
 }
 
-// startAll closes what it started when something does not start: fx stops only
-// what has started.
+// startAll closes the outboxes when one does not start, because fx would not: it stops
+// only hooks that have started.
 func startAll(ctx context.Context, all []built) error {
 	for _, b := range all {
 		if err := b.start(ctx); err != nil {
@@ -94,8 +94,8 @@ func closeAll(ctx context.Context, all []built) error {
 	return errors.Join(errs...)
 }
 
-// sharedTable reports two outboxes that would take each other's events: each
-// declares those DEAD that it has no listener for. Two nodes may share a table.
+// sharedTable reports two outboxes that would take each other's events: each makes the
+// events DEAD that it has no listener for. In multi-node two outboxes may share a table.
 func sharedTable(all []built) error {
 	users := map[[2]any]built{} // by pool and table
 	for _, b := range all {

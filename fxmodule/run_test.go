@@ -77,7 +77,7 @@ func TestTheStopTimeoutBoundsTheDrain(t *testing.T) {
 	_ = app.Stop(ctx) // the outbox decides whether this is an error
 	require.Less(t, time.Since(begun), 10*time.Second)
 	require.Eventually(t, func() bool { return store.Rows()[0].Status == outbox.StatusNew }, 20*time.Second, 2*time.Millisecond)
-	require.Zero(t, store.Rows()[0].Attempts, "what was cut off is no failed attempt")
+	require.Zero(t, store.Rows()[0].Attempts, "an interrupted delivery is not a failed attempt")
 }
 
 // One after another the outboxes would take the sum of their drain timeouts, and
@@ -86,7 +86,7 @@ func TestOutboxesDrainAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c", "d"}
 	var entered, draining atomic.Int32
-	all := make(chan struct{}) // once every outbox's listener was told to stop
+	all := make(chan struct{}) // closed when the listeners of every outbox have been cancelled
 	writers, dbs := map[string]*outbox.Writer{}, map[string]*sql.DB{}
 	opts := []fx.Option{fx.NopLogger, outboxfx.AsListener(func() outbox.Listener {
 		return outbox.Handle(func(ctx context.Context, _ outbox.Envelope) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// KeyError says what is wrong with one key of a configuration. All key errors are
-// reported together: errors.As finds the first, and the message has all.
+// KeyError is a problem of one key of a configuration. All key errors are reported
+// together: errors.As finds the first, and the message has all.
 type KeyError struct {
 	Key     string // such as "dispatcher.worker-count"
 	Place   string // "outbox.yaml:3", a variable's name, or empty for a Config made in code
@@ -45,9 +45,9 @@ func settings(v reflect.Value, prefix string, yield func(string, any) bool) bool
 	return true
 }
 
-// Validate reports every setting that is wrong, each as a [KeyError]: an unknown
-// word, a negative number, and a setting that the mode does not have. Upper limits
-// are package outbox's, which checks them when the outbox is built.
+// Validate reports all invalid settings, each as a [KeyError]: an unknown word, a
+// negative number, and a setting that the mode does not have. Package outbox checks the
+// upper limits when the outbox is built.
 func (c Config) Validate() error {
 	c.Mode = c.Mode.canonical()
 	var errs []error
@@ -84,7 +84,7 @@ func (c Config) problem(key string, value any) string {
 	return c.modeProblem(key)
 }
 
-// modeProblem says that the mode does not have a setting.
+// modeProblem reports a setting that the mode does not have.
 func (c Config) modeProblem(key string) string {
 	have := modesOf(key)
 	switch {

@@ -143,16 +143,16 @@ func TestWhatAPropagatorSetsReplacesWhatIsThere(t *testing.T) {
 func TestATraceContextThatTheOutboxWouldRefuseIsLeftOut(t *testing.T) {
 	t.Parallel()
 	for name, inject := range map[string]func(propagation.TextMapCarrier){
-		"an empty key":             func(c propagation.TextMapCarrier) { c.Set("", "x") },
-		"a key with NUL":           func(c propagation.TextMapCarrier) { c.Set("a\x00b", "x") },
-		"a value with NUL":         func(c propagation.TextMapCarrier) { c.Set("trace", "a\x00b") },
-		"a key that is no UTF-8":   func(c propagation.TextMapCarrier) { c.Set("a\xff", "x") },
-		"a value that is no UTF-8": func(c propagation.TextMapCarrier) { c.Set("trace", "a\xff") },
-		"half of it refused":       func(c propagation.TextMapCarrier) { c.Set("trace", "fine"); c.Set("span", "\x00") },
-		"too long":                 func(c propagation.TextMapCarrier) { c.Set("trace", strings.Repeat("x", 16<<10)) },
-		"a panic":                  func(propagation.TextMapCarrier) { panic("cannot write") },
-		"a panic half way":         func(c propagation.TextMapCarrier) { c.Set("trace", "fine"); panic("cannot write") },
-		"nothing at all":           func(propagation.TextMapCarrier) {},
+		"an empty key":              func(c propagation.TextMapCarrier) { c.Set("", "x") },
+		"a key with NUL":            func(c propagation.TextMapCarrier) { c.Set("a\x00b", "x") },
+		"a value with NUL":          func(c propagation.TextMapCarrier) { c.Set("trace", "a\x00b") },
+		"a key that is not UTF-8":   func(c propagation.TextMapCarrier) { c.Set("a\xff", "x") },
+		"a value that is not UTF-8": func(c propagation.TextMapCarrier) { c.Set("trace", "a\xff") },
+		"half of it refused":        func(c propagation.TextMapCarrier) { c.Set("trace", "fine"); c.Set("span", "\x00") },
+		"too long":                  func(c propagation.TextMapCarrier) { c.Set("trace", strings.Repeat("x", 16<<10)) },
+		"a panic":                   func(propagation.TextMapCarrier) { panic("cannot write") },
+		"a panic half way":          func(c propagation.TextMapCarrier) { c.Set("trace", "fine"); panic("cannot write") },
+		"nothing at all":            func(propagation.TextMapCarrier) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,7 +193,7 @@ func TestAPropagatorThatPanicsDoesNotFailTheDelivery(t *testing.T) {
 	require.Empty(t, spans.wait(t, deliverPlaced, 1)[0].Links)
 }
 
-func TestAWriteHasASpanWhenAskedFor(t *testing.T) {
+func TestWithProducerSpanAWriteHasASpan(t *testing.T) {
 	t.Parallel()
 	spans := newRecording(t)
 	a := run(t, openDB(t).DB, traced(outboxotel.WithTracerProvider(spans), outboxotel.WithProducerSpan()), on(succeed))
@@ -238,7 +238,7 @@ func TestABatchIsOneSpan(t *testing.T) {
 	}
 }
 
-func TestAnAggregateThatSaysNothingIsNotInTheDestination(t *testing.T) {
+func TestTheGlobalAggregateIsNotInTheDestination(t *testing.T) {
 	t.Parallel()
 	spans := newRecording(t)
 	env := event()

@@ -29,8 +29,8 @@ func newMetrics(t testing.TB, p *meters, opts ...outboxotel.MetricsOption) *outb
 	return m
 }
 
-// tellAll calls every method once.
-func tellAll(m outbox.Metrics) {
+// callAll calls every method once.
+func callAll(m outbox.Metrics) {
 	m.HotEnqueued(kind)
 	m.HotDropped(kind)
 	m.HotSkippedDelayed(kind)
@@ -49,7 +49,7 @@ func tellAll(m outbox.Metrics) {
 func TestEveryMetricHasItsNameUnitAndValue(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)
-	tellAll(newMetrics(t, p))
+	callAll(newMetrics(t, p))
 	require.Equal(t, map[string][]figure{
 		"outbox.enqueue.hot":                 {{"{event}", 1, ""}},
 		"outbox.enqueue.hot.dropped":         {{"{event}", 1, ""}},
@@ -69,7 +69,7 @@ func TestEveryMetricHasItsNameUnitAndValue(t *testing.T) {
 	}, p.read(t))
 }
 
-func TestPrefixAndAttributesTellOutboxesApart(t *testing.T) {
+func TestPrefixAndAttributesDistinguishOutboxes(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)
 	orders := newMetrics(t, p, outboxotel.WithPrefix("orders.outbox"))
@@ -88,7 +88,7 @@ func TestPrefixAndAttributesTellOutboxesApart(t *testing.T) {
 func TestEventKindsAreTwoAttributes(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)
-	tellAll(newMetrics(t, p, outboxotel.WithEventKinds(10), outboxotel.WithAttributes(attribute.String("zone", "a"))))
+	callAll(newMetrics(t, p, outboxotel.WithEventKinds(10), outboxotel.WithAttributes(attribute.String("zone", "a"))))
 	const common, both = "zone=a", "outbox.aggregate.type=order,outbox.event.type=order.placed,zone=a"
 	ofAll := []string{"outbox.lease.lost", "outbox.queue.hot.depth", "outbox.queue.cold.depth", "outbox.lag.oldest", "outbox.batch.size"}
 	for name, points := range p.read(t) {
@@ -162,7 +162,7 @@ var counters = []string{
 	"outbox.dispatch.success", "outbox.dispatch.failure", "outbox.dispatch.dead", "outbox.dispatch.deferred", "outbox.lease.lost",
 }
 
-func TestWhatWasNeverToldIsNotReportedButForCounters(t *testing.T) {
+func TestOnlyCountersAreReportedBeforeTheirFirstValue(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)
 	m := newMetrics(t, p)
@@ -198,7 +198,7 @@ func TestCloseWithdrawsTheGaugesAndLeavesTheCounters(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)
 	m := newMetrics(t, p)
-	tellAll(m)
+	callAll(m)
 	require.Contains(t, p.read(t), "outbox.queue.hot.depth")
 	require.NoError(t, m.Close())
 	require.NoError(t, m.Close(), "closing again is harmless")
@@ -216,13 +216,13 @@ func TestAClockAheadMakesNoNegativeLatency(t *testing.T) {
 	require.EqualValues(t, 1, p.one(t, "outbox.dispatch.success"))
 }
 
-func TestNewMetricsRefusesWhatCannotBe(t *testing.T) {
+func TestNewMetricsRefusesInvalidOptions(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)
 	for name, opt := range map[string]outboxotel.MetricsOption{
-		"no kinds":         outboxotel.WithEventKinds(0),
-		"fewer than none":  outboxotel.WithEventKinds(-1),
-		"a prefix no name": outboxotel.WithPrefix("2 outboxes"),
+		"no kinds":          outboxotel.WithEventKinds(0),
+		"a negative limit":  outboxotel.WithEventKinds(-1),
+		"an invalid prefix": outboxotel.WithPrefix("2 outboxes"),
 	} {
 		m, err := outboxotel.NewMetrics(outboxotel.WithMeterProvider(p), opt)
 		require.Error(t, err, name)
@@ -282,7 +282,7 @@ func TestMetricsWithoutAnSDKDoNothing(t *testing.T) {
 	for _, opts := range [][]outboxotel.MetricsOption{nil, {nil}, {outboxotel.WithMeterProvider(noop.NewMeterProvider()), outboxotel.WithEventKinds(3)}} {
 		m, err := outboxotel.NewMetrics(opts...)
 		require.NoError(t, err)
-		tellAll(m)
+		callAll(m)
 		require.NoError(t, m.Close())
 	}
 }

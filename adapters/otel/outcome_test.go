@@ -61,7 +61,7 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 		"failure of the last attempt on several nodes": {answer: answer{err: errStock}, mode: onceClaiming, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
 		"unrecoverable":                                {answer: answer{err: outbox.Unrecoverable(declined{})}, outcome: "dead", errorType: "card_declined", status: outbox.StatusDead},
 		"unrecoverable and no more":                    {answer: answer{err: outbox.Unrecoverable(nil)}, outcome: "dead", errorType: "*outbox.UnrecoverableError", status: outbox.StatusDead},
-		"given up":                                     {answer: answer{res: outbox.Dead("no such order")}, outcome: "dead", errorType: "dead", status: outbox.StatusDead},
+		"dead by the listener's decision":              {answer: answer{res: outbox.Dead("no such order")}, outcome: "dead", errorType: "dead", status: outbox.StatusDead},
 		"deferred":                                     {answer: answer{res: outbox.RetryAfter(later)}, outcome: "deferred", status: outbox.StatusNew},
 		"no listener":                                  {unroutable: true, outcome: "dead", errorType: "unroutable", status: outbox.StatusDead},
 		"no listener, left to another":                 {unroutable: true, mode: once, outcome: "deferred", status: outbox.StatusNew},
@@ -175,7 +175,7 @@ func TestAPanicGoesOnThroughTheInterceptor(t *testing.T) {
 	require.Equal(t, codes.Error, spans.wait(t, deliverPlaced, 2)[1].Status.Code)
 }
 
-func TestADeliveryThatTheShutdownCutsOff(t *testing.T) {
+func TestADeliveryThatTheShutdownInterrupts(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		panics  bool

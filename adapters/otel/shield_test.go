@@ -32,7 +32,7 @@ func panicWith(v any) {
 	}
 }
 
-func TestWhatGoesWrongWithTracingDecidesNothing(t *testing.T) {
+func TestAPanicOfTracingDoesNotAffectTheDelivery(t *testing.T) {
 	t.Parallel()
 	for name, processor := range map[string]broken{
 		"when a span starts": {onStart: "broken start"},
@@ -84,7 +84,7 @@ type rotten struct {
 
 func (r *rotten) IsRecording() bool { return r.recording }
 
-func TestSpansThatAreNoneDecideNothing(t *testing.T) {
+func TestInvalidSpansDoNotAffectWritesAndDeliveries(t *testing.T) {
 	t.Parallel()
 	for name, span := range map[string]trace.Span{"nil": nil, "a nil pointer": (*rotten)(nil), "not recording": &rotten{}, "recording": &rotten{recording: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestSpansThatAreNoneDecideNothing(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWrongWithTracingIsReportedOnce(t *testing.T) {
+func TestTracingErrorsAreReportedOnce(t *testing.T) {
 	t.Parallel()
 	const refused, panicked = `the header "of this test" cannot be stored`, "injecting a trace context: panic: in this test"
 	refusedBefore, panickedBefore := reported(refused), reported(panicked) // in an earlier run of the test

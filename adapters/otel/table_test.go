@@ -20,7 +20,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// source is a table that answers as a test says.
+// source is a table whose answers the test decides.
 type source struct {
 	read  func(ctx context.Context) (outbox.Stats, error)
 	reads atomic.Int32
@@ -50,7 +50,7 @@ var tableUnits = map[string]string{
 	"outbox.table.up": "", "outbox.table.read.timestamp": "s", "outbox.table.read.errors": "{error}",
 }
 
-func TestFiguresTellWhatTheTableHolds(t *testing.T) {
+func TestFiguresOfTheTableHaveTheirNamesUnitsAndValues(t *testing.T) {
 	t.Parallel()
 	polled := time.Date(2026, 5, 4, 3, 2, 1, 500e6, time.UTC)
 	p, m := watch(t, always(outbox.Stats{
@@ -121,7 +121,7 @@ func TestADatabaseThatIsClosedIsATableThatIsNotUp(t *testing.T) {
 	require.Equal(t, before+1, reported(text))
 }
 
-func TestWatchTableRefusesWhatCannotBe(t *testing.T) {
+func TestWatchTableRefusesInvalidCalls(t *testing.T) {
 	t.Parallel()
 	s := always(outbox.Stats{Pending: 5})
 	p := newMeters(t)
@@ -146,7 +146,7 @@ func TestNothingReadsTheTableWithoutAProvider(t *testing.T) {
 		m, err := outboxotel.NewMetrics(outboxotel.WithMeterProvider(p))
 		require.NoError(t, err, name)
 		require.NoError(t, m.WatchTable(s), name)
-		tellAll(m)
+		callAll(m)
 		require.NoError(t, m.Close(), name)
 		require.Zero(t, s.reads.Load(), name)
 	}

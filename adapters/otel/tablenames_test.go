@@ -34,7 +34,7 @@ func TestExportedToPrometheusTheNamesAreThoseOfOutboxprom(t *testing.T) {
 	require.NoError(t, scraped.Close())
 
 	p, m := watch(t, always(stats))
-	tellAll(m)
+	callAll(m)
 	var data metricdata.ResourceMetrics
 	require.NoError(t, p.reader.Collect(t.Context(), &data))
 	var got []string

@@ -40,7 +40,7 @@ func TestTableIsReadAtMostOnceInTheIntervalHoweverManyCollect(t *testing.T) {
 				for range 601 {
 					var data metricdata.ResourceMetrics
 					if err := readers[i%len(readers)].Collect(t.Context(), &data); err != nil || len(data.ScopeMetrics) == 0 {
-						t.Errorf("a collection brought %v and %v", data, err)
+						t.Errorf("a collection returned %v and %v", data, err)
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
@@ -49,7 +49,7 @@ func TestTableIsReadAtMostOnceInTheIntervalHoweverManyCollect(t *testing.T) {
 		wg.Wait() // a minute and 6,010 collections
 		require.EqualValues(t, 5, s.reads.Load())
 		time.Sleep(time.Hour)
-		require.EqualValues(t, 5, s.reads.Load(), "nothing is read when nobody collects")
+		require.EqualValues(t, 5, s.reads.Load(), "nothing is read without a collection")
 		require.NoError(t, m.Close())
 	})
 }
@@ -80,7 +80,7 @@ func TestWhenTheTableCannotBeReadItsFiguresAreAbsentAndOneErrorIsReported(t *tes
 			require.Equal(t, before+burst, reported(text))
 			time.Sleep(tablestats.ReadInterval)
 		}
-		require.EqualValues(t, 8, s.reads.Load(), "a table that fails is not asked more often")
+		require.EqualValues(t, 8, s.reads.Load(), "a table that fails is not read more often")
 	})
 }
 
@@ -118,7 +118,7 @@ func TestASlowTableDoesNotHoldUpACollection(t *testing.T) {
 	})
 }
 
-func TestACollectionTakesNoLongerBecauseTheReadTellsTheDepths(t *testing.T) {
+func TestReportingTheDepthsDoesNotDelayACollection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := watch(t, &source{read: func(context.Context) (outbox.Stats, error) {
@@ -127,7 +127,7 @@ func TestACollectionTakesNoLongerBecauseTheReadTellsTheDepths(t *testing.T) {
 		}})
 		began := time.Now()
 		require.InDelta(t, 5, p.one(t, "outbox.events.pending"), 0)
-		require.Equal(t, 10*time.Millisecond, time.Since(began), "the SDK's lock is held meanwhile")
+		require.Equal(t, 10*time.Millisecond, time.Since(began), "a collection holds the SDK's lock")
 	})
 }
 
@@ -148,7 +148,7 @@ func TestClosingEndsAReadAndTheCollectionThatWaitsForIt(t *testing.T) {
 		require.Zero(t, time.Since(began))
 		require.Empty(t, p.table(t))
 		require.EqualValues(t, 1, s.reads.Load())
-		require.Zero(t, reported("the table was left alone"), "that closing ends a read is no failure")
+		require.Zero(t, reported("the table was left alone"), "a read that closing ends is not a failure")
 	})
 }
 

@@ -56,11 +56,11 @@ func TestCountingAllocatesNothing(t *testing.T) { // not parallel: allocations a
 	for _, opts := range [][]outboxprom.Option{nil, {outboxprom.WithEventLabels(1)}} {
 		m := newMetrics(t, prometheus.NewRegistry(), opts...)
 		other := outbox.EventKind{AggregateType: "Order", EventType: "Other"}
-		tell(m, placed)
-		tell(m, other)
+		callAll(m, placed)
+		callAll(m, other)
 		require.Zero(t, testing.AllocsPerRun(100, func() {
-			tell(m, placed)
-			tell(m, other)
+			callAll(m, placed)
+			callAll(m, other)
 		}))
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 var placed = outbox.EventKind{AggregateType: "Order", EventType: "Placed"}
 
-// tell calls every method once.
-func tell(m outbox.Metrics, kind outbox.EventKind) {
+// callAll calls every method once.
+func callAll(m outbox.Metrics, kind outbox.EventKind) {
 	m.HotEnqueued(kind)
 	m.HotDropped(kind)
 	m.HotSkippedDelayed(kind)
@@ -51,7 +51,7 @@ func TestEveryCallOfTheEngineIsToldOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			registry := prometheus.NewPedanticRegistry()
-			tell(newMetrics(t, registry, opts...), placed)
+			callAll(newMetrics(t, registry, opts...), placed)
 			f := scrape(t, registry)
 			require.Len(t, f, 15)
 			for name := range f {
@@ -146,15 +146,15 @@ func TestTwoOutboxesShareARegistryAndCloseEachForItself(t *testing.T) {
 			one := count(scrape(t, registry))
 			b := newMetrics(t, registry, opts[1])
 			require.NoError(t, b.WatchTable(&source{}))
-			tell(a, placed)
-			tell(b, placed)
+			callAll(a, placed)
+			callAll(b, placed)
 			require.Equal(t, 2*one, count(scrape(t, registry)))
 			require.NoError(t, a.Close())
 			require.Equal(t, one, count(scrape(t, registry)))
-			tell(a, placed) // late, without effect
+			callAll(a, placed) // late, without effect
 
 			again := newMetrics(t, registry, opts[0])
-			require.NoError(t, a.Close(), "closing again takes nobody else's away")
+			require.NoError(t, a.Close(), "closing again leaves the other outbox's metrics")
 			require.Greater(t, count(scrape(t, registry)), one)
 			require.NoError(t, again.Close())
 			require.Equal(t, one, count(scrape(t, registry)))

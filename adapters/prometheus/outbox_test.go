@@ -102,7 +102,7 @@ func TestScrapeOfARunningOutboxTellsWhatHappened(t *testing.T) {
 		f = scrape(t, s.registry)
 		return f.value(t, "outbox_dispatch_success_total")+f.value(t, "outbox_dispatch_failure_total")+
 			f.value(t, "outbox_dispatch_dead_total")+f.value(t, "outbox_dispatch_deferred_total") >= 7
-	}, "an outcome was never told of")
+	}, "an outcome was not reported")
 	for name, want := range map[string]float64{
 		"outbox_enqueue_hot_total":                 6,
 		"outbox_enqueue_hot_dropped_total":         0,
@@ -183,7 +183,7 @@ func TestADatabaseThatIsClosedIsAbsentAndNotUp(t *testing.T) {
 	f := scrape(t, s.registry)
 	require.Zero(t, f.value(t, "outbox_table_up"))
 	require.InDelta(t, 1, f.value(t, "outbox_table_read_errors_total"), 0)
-	require.InDelta(t, 1, f.value(t, "outbox_enqueue_hot_dropped_total"), 0, "what is counted here is told all the same")
+	require.InDelta(t, 1, f.value(t, "outbox_enqueue_hot_dropped_total"), 0, "metrics that are counted later are still reported")
 	for _, name := range tableValues {
 		require.NotContains(t, f, name)
 	}

@@ -9,8 +9,7 @@ import (
 // unit is a unit that other libraries write into the key.
 var unit = regexp.MustCompile(`(?i)[-_]?(ms|millis|seconds)$`)
 
-// unknownKey says that there is no such key, and which one is probably meant, if
-// any.
+// unknownKey says that a key is unknown, and which key is probably meant, if any.
 func unknownKey(key, near string) string {
 	if near == "" {
 		return "is not a setting"
@@ -18,8 +17,8 @@ func unknownKey(key, near string) string {
 	return fmt.Sprintf("is not a setting; did you mean %s%s?", near, map[bool]string{true: ", whose value has its unit, as in 5s"}[unit.MatchString(key)])
 }
 
-// nearest is the setting that differs from a key in few letters, or in the section
-// that the key lacks; empty: there is none.
+// nearest is the setting that differs from a key in few letters, or only in a missing
+// section; empty for none.
 func nearest(key string) (best string) {
 	word := fold(unit.ReplaceAllString(key, ""))
 	least := 1 + max(2, len(word)/3)
@@ -34,12 +33,12 @@ func nearest(key string) (best string) {
 	return best
 }
 
-// fold drops what separates words, and case.
+// fold removes case and the separators of words.
 func fold(s string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
 }
 
-// distance is how many letters must be added, dropped or changed to make b of a.
+// distance is how many letters must be added, dropped or changed to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

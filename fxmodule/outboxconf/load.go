@@ -42,11 +42,10 @@ func Environ(list []string) Option { return func(l *loading) { l.environ = list 
 
 // Load reads a YAML file, and environment variables, which take precedence:
 // OUTBOX_DISPATCHER_WORKER_COUNT is dispatcher.worker-count. An empty variable
-// counts as not set. An empty path reads the variables alone. A file that is
-// larger than 1 MiB, or has more than 1,000 keys in the section that is read, is
-// refused before it is parsed. The error reports everything that is wrong: an [outboxfx.KeyError] for each unknown
-// key, bad value, and setting that the mode does not have, with the file's line or
-// the variable.
+// counts as not set. With an empty path Load reads only the variables. It refuses a
+// file larger than 1 MiB, and a section with more than 1,000 keys. The error reports
+// all problems: an [outboxfx.KeyError] for each unknown key, invalid value, and
+// setting that the mode does not have, with the file's line or the variable.
 func Load(path string, opts ...Option) (outboxfx.Config, error) {
 	l := loading{environ: os.Environ()}
 	for _, opt := range opts {

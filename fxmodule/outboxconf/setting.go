@@ -20,7 +20,7 @@ func isSection(key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, key+".") })
 }
 
-// sectionAbove is the part of an unknown key that is in front of a known one.
+// sectionAbove is the part of an unknown key before a known one.
 func sectionAbove(key string) string {
 	for _, known := range keys {
 		if section, found := strings.CutSuffix(key, "."+known); found {
@@ -30,7 +30,7 @@ func sectionAbove(key string) string {
 	return ""
 }
 
-// set puts the text into a key's field, or says what is wrong with it.
+// set parses the text into a key's field, or returns the problem.
 func set(key string, field any, text string) (problem string) {
 	var err error
 	switch field := field.(type) {

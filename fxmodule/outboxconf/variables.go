@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// readVariables reads the variables of the outbox in the order of their names.
-// Those that resemble no setting are somebody else's, such as what Kubernetes sets
-// for a service named outbox.
+// readVariables reads the variables of the outbox in the order of their names. It
+// ignores those that resemble no setting, such as the ones that Kubernetes sets for a
+// service named outbox.
 func (l loading) readVariables() []entry {
 	prefix := "OUTBOX_"
 	if l.name != "" {
@@ -30,8 +30,8 @@ func (l loading) readVariables() []entry {
 	return entries
 }
 
-// ofNamedOutbox reports whether the rest of a variable is a name and a setting:
-// ORDERS_POLLER_INTERVAL is the outbox orders' own.
+// ofNamedOutbox reports whether the rest of a variable is a name and a setting, as in
+// ORDERS_POLLER_INTERVAL of the outbox orders.
 func ofNamedOutbox(rest string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return strings.HasSuffix(rest, "_"+variableName(key)) })
 }

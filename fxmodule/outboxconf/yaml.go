@@ -42,7 +42,7 @@ func readYAML(path string, text []byte, section string) ([]entry, error) {
 	return f.entries, nil
 }
 
-// document is the root of the only document, nil when there is none.
+// document is the root of the only document; nil for an empty file.
 func document(text []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var root *yaml.Node
@@ -68,7 +68,7 @@ func follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// child is the value of a key of a mapping; nil: there is none.
+// child is the value of a key of a mapping; nil for none.
 func child(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil

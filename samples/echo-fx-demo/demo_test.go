@@ -32,12 +32,12 @@ func everyDatabase(t *testing.T, test func(t *testing.T, p *place)) {
 	}
 }
 
-func TestStoppedInTheMiddleOfLoad(t *testing.T) {
+func TestStoppedUnderLoad(t *testing.T) {
 	t.Parallel()
 	everyDatabase(t, func(t *testing.T, p *place) { interrupt(t, p, syscall.SIGTERM) })
 }
 
-func TestKilledInTheMiddleOfLoad(t *testing.T) {
+func TestKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	everyDatabase(t, func(t *testing.T, p *place) { interrupt(t, p, syscall.SIGKILL) })
 }
@@ -240,7 +240,7 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 }
 
 // A client that sends its body slowly delays neither others nor the end.
-func TestASlowClientDelaysNobody(t *testing.T) {
+func TestASlowClientDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, testdb.Main()[2])
 	s := p.start(t)

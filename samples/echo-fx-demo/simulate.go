@@ -16,8 +16,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// This file makes things fail on request, as POST /orders?simulate=… says, to
-// show what the outbox then does. A real service has nothing of it.
+// This file simulates failures, which POST /orders?simulate=… requests, to show how the
+// outbox handles them. A real service does not need it.
 
 // The failures that can be simulated.
 const (

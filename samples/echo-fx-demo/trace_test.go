@@ -63,7 +63,7 @@ func tree(spans []span, below spanContext) string {
 	return text.String()
 }
 
-// caller is the span of somebody who calls the service.
+// caller is the span of a client of the service.
 var caller = spanContext{"4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"}
 
 // placeOrder sends an order in the caller's trace.
@@ -158,7 +158,7 @@ POST /orders
 	require.Equal(t, []string{"Error", "Error", "Unset"}, outcomes)
 }
 
-func TestScrapesAndProbesAreNoTraces(t *testing.T) {
+func TestScrapesAndProbesHaveNoTraces(t *testing.T) {
 	t.Parallel()
 	s := tracing(t).start(t)
 	s.healthy(t)
@@ -202,7 +202,7 @@ func TestSpansAreOfTheServiceThatTheEnvironmentNames(t *testing.T) {
 
 // A collector that accepts spans and never answers does not fail the service, and
 // does not delay its end for long.
-func TestACollectorThatDoesNotAnswerIsNoFailure(t *testing.T) {
+func TestACollectorThatDoesNotAnswerDoesNotFailTheService(t *testing.T) {
 	t.Parallel()
 	var config net.ListenConfig
 	collector, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0") // the kernel accepts, and the test never reads
@@ -220,7 +220,7 @@ func TestACollectorThatDoesNotAnswerIsNoFailure(t *testing.T) {
 }
 
 // The tour is silent about failures that it makes on purpose, and only those.
-func TestTheTourTellsOfSpansThatAreLost(t *testing.T) {
+func TestTheTourReportsLostSpans(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), binary, "-tour")
 	cmd.Env = append(os.Environ(), tracing(t, "OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1").env...)

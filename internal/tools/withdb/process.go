@@ -92,7 +92,7 @@ func noted(dir string) (pid int, err error) {
 	}
 	pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
 	if err == nil && pid < 2 { // a signal to 0 or -1 goes to many
-		err = fmt.Errorf("%d is no server's process", pid)
+		err = fmt.Errorf("%d is not a server's process", pid)
 	}
 	return pid, err
 }

@@ -146,7 +146,7 @@ func TestAServerThatEndsIsStartedAgain(t *testing.T) {
 	_, err = s.ensure(t.Context())
 	require.ErrorIs(t, err, errEnded)
 	require.Equal(t, 3, f.starts)
-	require.Less(t, time.Since(begin), 30*time.Second, "nobody waits for a server that has ended")
+	require.Less(t, time.Since(begin), 30*time.Second, "the tool does not wait for a server that has ended")
 }
 
 func TestTheLastRunStopsTheServer(t *testing.T) {

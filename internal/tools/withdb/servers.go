@@ -88,7 +88,7 @@ func (p *privateMySQL) stop() error   { return kill(p.dir, syscall.SIGTERM) }
 func install(ctx context.Context, packages []string) error {
 	apt, err := exec.LookPath("apt-get")
 	if err != nil {
-		return errors.New("there is no apt-get to install it with")
+		return errors.New("apt-get, which would install it, is missing")
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("install it with: sudo apt-get install %s", strings.Join(packages, " "))
