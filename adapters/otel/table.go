@@ -24,7 +24,8 @@ var ErrRegistered = errors.New("outboxotel: already registered")
 // called twice, and with [outbox.ErrClosed] after Close.
 func (m *Metrics) WatchTable(source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
-}) error {
+},
+) error {
 	reader, err := tablestats.NewReader(source, m.onRead())
 	if err != nil {
 		return err

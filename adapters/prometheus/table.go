@@ -20,7 +20,8 @@ import (
 // [outbox.ErrClosed] after Close.
 func (m *Metrics) WatchTable(source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
-}) error {
+},
+) error {
 	reader, err := tablestats.NewReader(source, func(stats outbox.Stats, err error) {
 		if err == nil { // the engine reports them only when it stores outcomes
 			m.QueueDepths(stats.HotDepth, stats.ColdDepth)

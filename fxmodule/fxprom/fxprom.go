@@ -48,7 +48,8 @@ type metrics struct {
 // WatchTable registers the metrics together with those of the table.
 func (m *metrics) WatchTable(source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
-}) error {
+},
+) error {
 	if err := m.Metrics.WatchTable(source); err != nil {
 		return err
 	}

@@ -14,16 +14,16 @@ import (
 // concurrent use. Reading takes no lock: a new kind replaces the map.
 type Map[V any] struct {
 	limit int
-	make  func(outbox.EventKind) V
+	value func(outbox.EventKind) V
 
 	known atomic.Pointer[map[outbox.EventKind]V]
 	mu    sync.Mutex // held while known is replaced
 }
 
-// New returns a map for limit kinds. It calls make once for each kind, never twice
+// New returns a map for limit kinds. It calls value once for each kind, never twice
 // at the same time.
-func New[V any](limit int, make func(outbox.EventKind) V) *Map[V] {
-	m := &Map[V]{limit: limit, make: make}
+func New[V any](limit int, value func(outbox.EventKind) V) *Map[V] {
+	m := &Map[V]{limit: limit, value: value}
 	m.known.Store(&map[outbox.EventKind]V{})
 	return m
 }
@@ -40,7 +40,7 @@ func (m *Map[V]) Of(kind outbox.EventKind) (v V, ok bool) {
 	if v, ok = known[kind]; ok || len(known) >= m.limit {
 		return v, ok
 	}
-	v = m.make(kind)
+	v = m.value(kind)
 	larger := maps.Clone(known)
 	larger[kind] = v
 	m.known.Store(&larger)
