@@ -3,8 +3,6 @@ package conformance
 import (
 	"context"
 	"runtime"
-	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -15,25 +13,19 @@ var adapterCallbackTests = []adapterTest{
 		s.db.SetMaxOpenConns(1)
 		var calls atomic.Int32
 		query := func(ctx context.Context) {
-			var n int
-			if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM suite_event").Scan(&n); err != nil {
+			if err := s.queryIn(ctx); err != nil {
 				s.t.Errorf("a query in a callback: %v", err)
 			}
 			calls.Add(1)
 		}
 		for _, result := range []error{nil, errSuite} {
-			err := s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
-				scope := s.scope(ctx)
-				s.ok("AfterCommit", scope.AfterCommit(query))
-				s.ok("AfterRollback", scope.AfterRollback(func(ctx context.Context, _ error) { query(s.within(ctx)) }))
+			wantError(s.t, "RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
+				s.ok("AfterCommit", s.scope(ctx).AfterCommit(query))
+				s.ok("AfterRollback", s.scope(ctx).AfterRollback(func(ctx context.Context, _ error) { query(ctx) }))
 				return result
-			})
-			wantError(s.t, "RunInTx", err, result)
+			}), result)
 		}
-		s.settle(func() bool { return calls.Load() == 2 })
-		if n := calls.Load(); n != 2 {
-			s.t.Errorf("%d of 2 callbacks ran", n)
-		}
+		s.eventually("both callbacks ran", func() bool { return calls.Load() == 2 })
 	}},
 	{name: "UsesTheOnlyConnectionAfterALeak", run: func(s *adapterSuite) {
 		s.db.SetMaxOpenConns(1)
@@ -41,90 +33,60 @@ var adapterCallbackTests = []adapterTest{
 		txCtx, _, err := s.Begin(ctx, nil)
 		s.ok("Begin", err)
 		answer := make(chan error, 1)
-		s.ok("AfterRollback", s.scope(txCtx).AfterRollback(func(ctx context.Context, _ error) {
-			var n int
-			answer <- s.db.QueryRowContext(s.within(ctx), "SELECT COUNT(*) FROM suite_event").Scan(&n)
-		}))
+		s.ok("AfterRollback", s.scope(txCtx).AfterRollback(func(ctx context.Context, _ error) { answer <- s.queryIn(ctx) }))
 		cancel()
 		s.ok("a query in the callback", <-answer)
 	}},
 	{name: "BeginsATransaction", run: func(s *adapterSuite) {
 		s.db.SetMaxOpenConns(1)
-		var outer string
-		inner := make(chan string, 1)
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
-			outer = s.write(ctx, tx)
+			s.write(ctx, tx, "outer")
 			return s.scope(ctx).AfterCommit(func(ctx context.Context) {
-				var id string
 				// Also with the context of the transaction that is over.
-				if err := s.RunInTx(ctx, func(ctx context.Context, _ any) (err error) {
-					id, err = s.writer.Write(ctx, s.event())
+				if err := s.RunInTx(ctx, func(ctx context.Context, _ any) error {
+					_, err := s.writer.Write(ctx, suiteEvent("inner"))
 					return err
 				}); err != nil {
 					s.t.Errorf("RunInTx in a callback: %v", err)
 				}
-				inner <- id
 			})
 		}))
-		s.settle(func() bool { return len(inner) > 0 })
-		if len(inner) == 0 {
-			s.t.Fatal("the callback did not run")
-		}
-		inside := <-inner
-		s.wantCalls([]string{outer, inside}, nil)
-		s.rows(outer, inside)
+		s.wantEnded("outer inner", "")
 	}},
 	{name: "RunOnceAndInOrder", run: func(s *adapterSuite) {
-		for _, result := range []error{nil, errSuite} {
-			var mu sync.Mutex
-			var got, want []string
-			note := func(what string) {
-				mu.Lock()
-				defer mu.Unlock()
-				got = append(got, what)
-			}
-			noted := func() []string {
-				mu.Lock()
-				defer mu.Unlock()
-				return slices.Clone(got)
-			}
-			kind := "commit"
-			if result != nil {
-				kind = "rollback"
-			}
+		for want, result := range map[string]error{
+			"commit a, commit b, commit c":       nil,
+			"rollback a, rollback b, rollback c": errSuite,
+		} {
+			notes := make(chan string, 12)
 			wantError(s.t, "RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
-				for i := range 5 {
-					name := string(rune('a' + i))
-					s.ok("AfterCommit", s.scope(ctx).AfterCommit(func(context.Context) { note("commit " + name) }))
-					s.ok("AfterRollback", s.scope(ctx).AfterRollback(func(_ context.Context, _ error) {
-						note("rollback " + name)
-					}))
-					want = append(want, kind+" "+name)
+				for _, name := range []string{"a", "b", "c"} {
+					s.ok("AfterCommit", s.scope(ctx).AfterCommit(func(context.Context) { notes <- "commit " + name }))
+					s.ok("AfterRollback", s.scope(ctx).AfterRollback(func(context.Context, error) { notes <- "rollback " + name }))
 				}
 				return result
 			}), result)
-			s.settle(func() bool { return len(noted()) >= len(want) })
-			if got := noted(); !slices.Equal(got, want) {
-				s.t.Errorf("callbacks ran as %v; want %v", got, want)
+			s.eventually("three callbacks ran", func() bool { return len(notes) >= 3 })
+			got := <-notes
+			for len(notes) > 0 {
+				got += ", " + <-notes
+			}
+			if got != want {
+				s.t.Errorf("callbacks ran as %q; want %q", got, want)
 			}
 		}
 	}},
 	{name: "PanicIsContained", run: func(s *adapterSuite) {
-		var id string
 		var ran atomic.Bool
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
 			s.ok("AfterCommit", s.scope(ctx).AfterCommit(func(context.Context) { panic(errSuite) }))
-			id = s.write(ctx, tx)
+			s.write(ctx, tx, "a")
 			return s.scope(ctx).AfterCommit(func(context.Context) { ran.Store(true) })
 		}))
-		s.wantCalls([]string{id}, nil)
-		s.settle(ran.Load)
-		if !ran.Load() {
-			s.t.Error("a callback behind one that panicked did not run")
-		}
+		s.wantEnded("a", "")
+		s.eventually("the callback after one that panicked ran", ran.Load)
 	}},
 	{name: "GoexitIsContained", run: func(s *adapterSuite) {
-		var a, b string
 		first := true
 		s.calls.during = func(context.Context) {
 			if first {
@@ -136,34 +98,15 @@ var adapterCallbackTests = []adapterTest{
 		go func() {
 			defer close(done)
 			_ = s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
-				a, b = s.write(ctx, tx), s.write(ctx, tx)
+				s.write(ctx, tx, "a", "b")
 				return nil
 			})
 		}()
 		<-done
-		s.wantCalls([]string{a, b}, nil)
-		s.rows(a, b)
-	}},
-	{name: "RunBeforeTheTransactorReturns", run: func(s *adapterSuite) {
-		var kept, undone string
-		write := func(ctx context.Context, id *string, result error) error {
-			return outbox.InTx(ctx, s, func(ctx context.Context) (err error) {
-				*id, err = s.writer.Write(ctx, s.event())
-				s.ok("Write", err)
-				return result
-			})
-		}
-		s.ok("InTx", write(s.ctx, &kept, nil))
-		if got := s.calls.committed(); !slices.Equal(got, []string{kept}) {
-			s.t.Errorf("AfterCommit ran for %v when InTx returned; want %s", got, kept)
-		}
-		wantError(s.t, "InTx", write(s.ctx, &undone, errSuite), errSuite)
-		if got := s.calls.rolledBack(); !slices.Equal(got, []string{undone}) {
-			s.t.Errorf("AfterRollback ran for %v when InTx returned; want %s", got, undone)
-		}
+		s.wantEnded("a b", "")
 	}},
 	{name: "OnCommitRunsWithinCommit", run: func(s *adapterSuite) {
-		var within atomic.Int32
+		var ran atomic.Int32
 		for _, result := range []error{nil, errSuite} {
 			wantError(s.t, "RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
 				s.ok("OnCommit", s.scope(ctx).OnCommit(func() { panic(errSuite) }))
@@ -171,12 +114,12 @@ var adapterCallbackTests = []adapterTest{
 					if s.db.Stats().InUse == 0 {
 						s.t.Error("OnCommit ran when the connection was free")
 					}
-					within.Add(1)
+					ran.Add(1)
 				}))
 				return result
 			}), result)
 		}
-		if n := within.Load(); n != 1 {
+		if n := ran.Load(); n != 1 {
 			s.t.Errorf("OnCommit ran %d times for a commit and a rollback", n)
 		}
 	}},
@@ -185,10 +128,7 @@ var adapterCallbackTests = []adapterTest{
 		answer := make(chan error, 1)
 		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) error {
 			wantError(s.t, "the inner InTx", outbox.InTx(ctx, s, func(ctx context.Context) error {
-				s.ok("AfterRollback", s.scope(ctx).AfterRollback(func(ctx context.Context, _ error) {
-					var n int
-					answer <- s.db.QueryRowContext(s.within(ctx), "SELECT COUNT(*) FROM suite_event").Scan(&n)
-				}))
+				s.ok("AfterRollback", s.scope(ctx).AfterRollback(func(ctx context.Context, _ error) { answer <- s.queryIn(ctx) }))
 				return errSuite
 			}), errSuite)
 			return nil
@@ -207,8 +147,8 @@ var adapterCallbackTests = []adapterTest{
 		if scope.Active() {
 			s.t.Error("the scope is active after the commit")
 		}
-		wantError(s.t, "AfterCommit", scope.AfterCommit(func(context.Context) { s.t.Error("ran") }), outbox.ErrNoTransaction)
-		wantError(s.t, "AfterRollback", scope.AfterRollback(func(context.Context, error) { s.t.Error("ran") }), outbox.ErrNoTransaction)
+		wantError(s.t, "AfterCommit", scope.AfterCommit(func(context.Context) { s.t.Error("AfterCommit ran") }), outbox.ErrNoTransaction)
+		wantError(s.t, "AfterRollback", scope.AfterRollback(func(context.Context, error) { s.t.Error("AfterRollback ran") }), outbox.ErrNoTransaction)
 		if _, err := scope.ExecContext(s.ctx, "SELECT 1"); err == nil {
 			s.t.Error("the scope ran a statement after the commit")
 		}
@@ -237,9 +177,11 @@ func (s *adapterSuite) scope(ctx context.Context) outbox.TxScope {
 	return scope
 }
 
-// within ends a callback's context, which has no end of its own, with the test's.
-func (s *adapterSuite) within(ctx context.Context) context.Context {
+// queryIn runs a query with a callback's context. That has no end of its own, so it
+// ends with the test.
+func (s *adapterSuite) queryIn(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
-	return ctx
+	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
+	var n int
+	return s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM suite_event").Scan(&n)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ type adapterStore struct {
 	dialect Dialect
 }
 
-// Dialect tells adapters which database this is, as package sqlstore does.
+// Dialect names the database for adapters, as package sqlstore does.
 func (s adapterStore) Dialect() string { return string(s.dialect) }
 
 // Insert adds the ids.
@@ -97,46 +98,96 @@ func (s *adapterSuite) settle(condition func() bool) {
 	}
 }
 
-// wantCalls checks the callbacks so far: after commit, in order; after rollback,
-// in order.
-func (s *adapterSuite) wantCalls(committed, rolledBack []string) {
+// wantEnded checks transactions that are over: the callbacks, as wantCalls does; that
+// the table holds the committed events alone; and that AfterRollback got no unknown
+// outcome.
+func (s *adapterSuite) wantEnded(committed, rolledBack string) {
+	s.t.Helper()
+	s.wantCalls(committed, rolledBack)
+	s.rows(strings.Fields(committed)...)
+	for _, id := range strings.Fields(rolledBack) {
+		s.wantDefinite(id)
+	}
+}
+
+// wantCalls checks for which events, separated by spaces, callbacks have run so
+// far: after commit, in order; after rollback, in order.
+func (s *adapterSuite) wantCalls(committed, rolledBack string) {
 	s.t.Helper()
 	s.wanted = func() bool {
-		return slices.Equal(s.calls.committed(), committed) && slices.Equal(s.calls.rolledBack(), rolledBack)
+		return strings.Join(s.calls.committed(), " ") == committed && strings.Join(s.calls.rolledBack(), " ") == rolledBack
 	}
 	s.settle(s.wanted)
-	if got := s.calls.committed(); !slices.Equal(got, committed) {
-		s.t.Errorf("AfterCommit ran for %v; want %v", got, committed)
+	if !s.wanted() {
+		s.t.Errorf("AfterCommit ran for %v and AfterRollback for %v; want [%s] and [%s]",
+			s.calls.committed(), s.calls.rolledBack(), committed, rolledBack)
 	}
-	if got := s.calls.rolledBack(); !slices.Equal(got, rolledBack) {
-		s.t.Errorf("AfterRollback ran for %v; want %v", got, rolledBack)
+}
+
+// wantCallsInAnyOrder checks that callbacks ran once for each of these events, and
+// that AfterRollback got no unknown outcome.
+func (s *adapterSuite) wantCallsInAnyOrder(committed, rolledBack []string) {
+	s.t.Helper()
+	s.settle(func() bool {
+		return len(s.calls.committed())+len(s.calls.rolledBack()) >= len(committed)+len(rolledBack)
+	})
+	s.sameEvents("AfterCommit", s.calls.committed(), committed)
+	s.sameEvents("AfterRollback", s.calls.rolledBack(), rolledBack)
+	for _, id := range rolledBack {
+		s.wantDefinite(id)
 	}
+}
+
+// sameEvents compares the events of callbacks with the expected ones.
+func (s *adapterSuite) sameEvents(what string, got, want []string) {
+	s.t.Helper()
+	times := map[string]int{}
+	for _, id := range got {
+		times[id]++
+	}
+	for _, id := range want {
+		times[id]--
+	}
+	for id, n := range times {
+		if n != 0 {
+			s.t.Errorf("%s ran %+d times too often for event %s; AfterRollback got the cause %v", what, n, id, s.calls.cause(id))
+		}
+	}
+}
+
+// wantTruth checks that each of the events has had one callback, which agrees with
+// the table.
+func (s *adapterSuite) wantTruth(ids ...string) {
+	s.t.Helper()
+	stored := s.stored()
+	undone := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(stored, id) })
+	s.wantCalls(strings.Join(stored, " "), strings.Join(undone, " "))
 }
 
 // unchanged checks, when the test ends, that no callback ran after the expected
 // ones.
 func (s *adapterSuite) unchanged() {
 	if s.wanted != nil && !s.t.Failed() && !s.wanted() {
-		s.t.Errorf("more callbacks than wanted: AfterCommit ran for %v, AfterRollback for %v", s.calls.committed(), s.calls.rolledBack())
+		s.t.Errorf("a callback ran too often: AfterCommit ran for %v, AfterRollback for %v", s.calls.committed(), s.calls.rolledBack())
 	}
 }
 
-// wantCause checks the cause that AfterRollback got.
-func (s *adapterSuite) wantCause(id string, target error) {
+// wantUnknown checks events that were committed without the adapter: AfterRollback
+// got an unknown outcome, and the events are in the table.
+func (s *adapterSuite) wantUnknown(id string) {
 	s.t.Helper()
-	if got := s.calls.cause(id); !errors.Is(got, target) {
-		s.t.Errorf("AfterRollback was told %v; want %v", got, target)
+	s.wantCalls("", id)
+	if got := s.calls.cause(id); !errors.Is(got, outbox.ErrOutcomeUnknown) {
+		s.t.Errorf("AfterRollback got the cause %v; want %v", got, outbox.ErrOutcomeUnknown)
 	}
-	if !errors.Is(target, outbox.ErrOutcomeUnknown) {
-		s.wantDefinite(id)
-	}
+	s.rows(id)
 }
 
 // wantDefinite checks that AfterRollback got no unknown outcome.
 func (s *adapterSuite) wantDefinite(id string) {
 	s.t.Helper()
 	if got := s.calls.cause(id); errors.Is(got, outbox.ErrOutcomeUnknown) {
-		s.t.Errorf("AfterRollback was told %v; want a definite outcome", got)
+		s.t.Errorf("AfterRollback got the cause %v; want a definite outcome", got)
 	}
 }
 

@@ -15,9 +15,8 @@ var adapterContextTests = []adapterTest{
 	{name: "CancelledBefore", run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
 		cancel()
-		if _, err := s.BeginTx(ctx); !errors.Is(err, context.Canceled) {
-			s.t.Errorf("BeginTx returned %v; want context.Canceled", err)
-		}
+		_, err := s.BeginTx(ctx)
+		wantError(s.t, "BeginTx", err, context.Canceled)
 		wantError(s.t, "RunInTx", s.RunInTx(ctx, func(context.Context, any) error {
 			s.t.Error("RunInTx ran the function")
 			return nil
@@ -36,158 +35,67 @@ var adapterContextTests = []adapterTest{
 		}()
 		s.eventually("BeginTx waits for a connection", func() bool { return s.db.Stats().WaitCount > 0 })
 		cancel()
-		if err := <-result; !errors.Is(err, context.Canceled) {
-			s.t.Errorf("BeginTx returned %v; want context.Canceled", err)
-		}
+		wantError(s.t, "BeginTx", <-result, context.Canceled)
 	}},
 	{name: "CancelledAndFunctionReturnedNil", run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
-		var id string
-		err := s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-			id = s.write(ctx, tx)
+		if err := s.RunInTx(ctx, func(ctx context.Context, tx any) error {
+			s.write(ctx, tx, "a")
 			cancel()
 			return nil
-		})
-		if err == nil {
-			s.t.Error("RunInTx returned nil though the context had ended")
-		}
-		s.eventually("AfterRollback ran", func() bool { return len(s.calls.rolledBack()) > 0 })
-		s.wantCalls(nil, []string{id})
-		s.wantDefinite(id)
-		s.rows()
-	}},
-	{name: "CancelledBeforeCommit", run: func(s *adapterSuite) {
-		ctx, cancel := context.WithCancel(s.ctx)
-		tx, err := s.BeginTx(ctx)
-		s.ok("BeginTx", err)
-		id := s.write(ctx, tx)
-		cancel()
-		if err := s.Commit(tx); err == nil {
-			s.t.Error("Commit returned nil though the context had ended")
-		}
-		s.eventually("AfterRollback ran", func() bool { return len(s.calls.rolledBack()) > 0 })
-		s.wantCalls(nil, []string{id})
-		s.wantDefinite(id)
-		s.rows()
-	}},
-	{name: "CancelledBetweenStatements", run: func(s *adapterSuite) {
-		ctx, cancel := context.WithCancel(s.ctx)
-		tx, err := s.BeginTx(ctx)
-		s.ok("BeginTx", err)
-		id := s.write(ctx, tx)
-		cancel()
-		_ = s.Exec(context.WithoutCancel(ctx), tx, "INSERT INTO suite_row (id, n) VALUES (3, 0)")
-		_, err = s.Write(context.WithoutCancel(ctx), tx, s.event())
-		if err == nil {
-			s.t.Log("the write came before the rollback")
-		}
-		if err := s.Commit(tx); err == nil {
-			s.t.Error("Commit returned nil though the context had ended")
-		}
-		s.eventually("AfterRollback ran", func() bool { return slices.Contains(s.calls.rolledBack(), id) })
-		s.wantDefinite(id)
-		s.eventually("the connection is free", func() bool { return s.db.Stats().InUse == 0 })
-		s.rows()
-	}},
-	{name: "EndInterruptsAStatementWithoutContext", on: []Dialect{Postgres, MySQL}, run: func(s *adapterSuite) {
-		// A deadline, because pgdriver ignores other ends of a context.
-		ctx, cancel := context.WithTimeout(s.ctx, 300*time.Millisecond)
-		defer cancel()
-		tx, err := s.BeginTx(ctx)
-		if err != nil {
-			return // a slow machine
-		}
-		began := time.Now()
-		_ = s.Exec(context.Background(), tx, map[Dialect]string{Postgres: "SELECT pg_sleep(8)", MySQL: "SELECT SLEEP(8)"}[s.dialect])
-		if took := time.Since(began); took > 6*time.Second {
-			s.t.Errorf("the statement went on for %s after the end of its transaction's context", took)
-		}
-		_ = s.Rollback(tx)
-		s.eventually("the connection is free", func() bool { return s.db.Stats().InUse == 0 })
-	}},
-	{name: "EndInterruptsAStatementWithAnotherContext", on: []Dialect{Postgres, MySQL}, run: func(s *adapterSuite) {
-		ctx, cancel := context.WithTimeout(s.ctx, 300*time.Millisecond)
-		defer cancel()
-		tx, err := s.BeginTx(ctx)
-		if err != nil {
-			return // a slow machine
-		}
-		own, stop := context.WithCancel(s.ctx)
-		defer stop()
-		began := time.Now()
-		_ = s.Exec(own, tx, map[Dialect]string{Postgres: "SELECT pg_sleep(8)", MySQL: "SELECT SLEEP(8)"}[s.dialect])
-		if took := time.Since(began); took > 6*time.Second {
-			s.t.Errorf("the statement went on for %s after the end of its transaction's context", took)
-		}
-		_ = s.Rollback(tx)
-		s.eventually("the connection is free", func() bool { return s.db.Stats().InUse == 0 })
-	}},
-	{name: "DeadlineInterruptsAStatement", on: []Dialect{Postgres, MySQL}, run: func(s *adapterSuite) {
-		// In the middle of the statement, or before. It is a deadline, because
-		// pgdriver ignores other ends of a context.
-		ctx, cancel := context.WithTimeout(s.ctx, 500*time.Millisecond)
-		defer cancel()
-		var id string
-		began := time.Now()
-		if err := s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-			var err error
-			if id, err = s.Write(ctx, tx, s.event()); err != nil {
-				return err
-			}
-			return s.Exec(ctx, tx, map[Dialect]string{Postgres: "SELECT pg_sleep(8)", MySQL: "SELECT SLEEP(8)"}[s.dialect])
 		}); err == nil {
 			s.t.Error("RunInTx returned nil though the context had ended")
 		}
-		if took := time.Since(began); took > 6*time.Second {
-			s.t.Errorf("the statement went on for %s", took)
-		}
-		if id != "" {
-			s.eventually("AfterRollback ran", func() bool { return len(s.calls.rolledBack()) > 0 })
-			s.wantCalls(nil, []string{id})
-		}
+		s.wantEnded("", "a")
+	}},
+	{name: "CancelledBeforeCommit", run: func(s *adapterSuite) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		tx := s.begin(ctx, "a")
+		cancel()
+		s.commitFails(tx)
+		s.wantEnded("", "a")
+	}},
+	{name: "CancelledBetweenStatements", run: func(s *adapterSuite) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		tx := s.begin(ctx, "a")
+		cancel()
+		// These may run before the rollback.
+		_ = s.Exec(s.ctx, tx, "INSERT INTO suite_row (id, n) VALUES (3, 0)")
+		_, _ = s.Write(s.ctx, tx, suiteEvent("b"))
+		s.commitFails(tx)
+		s.eventually("AfterRollback ran", func() bool { return slices.Contains(s.calls.rolledBack(), "a") })
+		s.wantDefinite("a")
+		s.wantConnectionsFree()
 		s.rows()
 	}},
-	{name: "CancelledDuringCommit", on: []Dialect{Postgres}, run: cancelledDuringCommit},
 	{name: "CancelledAfterCommit", run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
-		tx, err := s.BeginTx(ctx)
-		s.ok("BeginTx", err)
-		id := s.write(ctx, tx)
+		tx := s.begin(ctx, "a")
 		s.ok("Commit", s.Commit(tx))
 		cancel()
-		s.eventually("the connection is free", func() bool { return s.db.Stats().InUse == 0 })
-		s.wantCalls([]string{id}, nil)
-		s.rows(id)
+		s.wantConnectionsFree()
+		s.wantEnded("a", "")
 	}},
 	{name: "LeakedTransactionEndsWithItsContext", run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
-		tx, err := s.BeginTx(ctx)
-		s.ok("BeginTx", err)
-		id := s.write(ctx, tx)
+		s.begin(ctx, "a")
 		cancel()
-		s.eventually("AfterRollback ran", func() bool { return len(s.calls.rolledBack()) > 0 })
-		s.wantCalls(nil, []string{id})
-		s.wantDefinite(id)
-		s.settle(func() bool { return s.db.Stats().InUse == 0 })
-		if n := s.db.Stats().InUse; n != 0 {
-			s.t.Errorf("%d connections are in use after the callbacks", n)
-		}
-		s.rows()
+		s.wantEnded("", "a")
+		s.wantConnectionsFree()
 	}},
 	{name: "DeadlinePasses", run: func(s *adapterSuite) {
 		ctx, cancel := context.WithTimeout(s.ctx, 200*time.Millisecond)
 		defer cancel()
-		err := s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-			if _, err := s.Write(ctx, tx, s.event()); err != nil {
+		if err := s.RunInTx(ctx, func(ctx context.Context, tx any) error {
+			if _, err := s.Write(ctx, tx, suiteEvent("a")); err != nil {
 				return err
 			}
 			<-ctx.Done()
 			return nil
-		})
-		if err == nil {
+		}); err == nil {
 			s.t.Error("RunInTx returned nil though the deadline had passed")
 		}
-		s.eventually("the connection is free", func() bool { return s.db.Stats().InUse == 0 })
+		s.wantConnectionsFree()
 		if ids := s.calls.committed(); len(ids) > 0 {
 			s.t.Errorf("AfterCommit ran for %v", ids)
 		}
@@ -203,54 +111,123 @@ var adapterContextTests = []adapterTest{
 			}
 			checked.Store(true)
 		}
-		s.ok("RunInTx", s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-			s.write(ctx, tx)
-			return nil
-		}))
-		s.settle(checked.Load)
-		if !checked.Load() {
-			s.t.Error("AfterCommit did not run")
-		}
+		s.ok("RunInTx", s.RunInTx(ctx, s.writing("a", nil)))
+		s.eventually("AfterCommit ran", checked.Load)
 	}},
 	{name: "InnerContextEnds", run: func(s *adapterSuite) {
-		var a, b string
 		var inner error
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
-			a = s.write(ctx, tx)
+			s.write(ctx, tx, "a")
 			innerCtx, cancel := context.WithCancel(ctx)
 			inner = s.RunInTx(innerCtx, func(ctx context.Context, tx any) error {
-				b = s.write(ctx, tx)
+				s.write(ctx, tx, "b")
 				cancel()
 				return nil
 			})
 			return nil
 		}))
-		s.truth(a, b)
+		s.wantTruth("a", "b")
 		if !s.frameworkSavepoints {
 			wantError(s.t, "the inner RunInTx", inner, context.Canceled)
-			s.rows(a)
+			s.rows("a")
 		}
 	}},
 	{name: "InnerContextEndsInTransactor", run: func(s *adapterSuite) {
-		var a, b string
-		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) (err error) {
-			a, err = s.writer.Write(ctx, s.event())
-			s.ok("Write", err)
+		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) error {
+			s.ok("Write", s.writingAmbient("a", nil)(ctx))
 			inner, cancel := context.WithCancel(ctx)
-			wantError(s.t, "the inner InTx", outbox.InTx(inner, s, func(ctx context.Context) (err error) {
-				b, err = s.writer.Write(ctx, s.event())
-				cancel()
-				return err
+			wantError(s.t, "the inner InTx", outbox.InTx(inner, s, func(ctx context.Context) error {
+				defer cancel()
+				return s.writingAmbient("b", nil)(ctx)
 			}), context.Canceled)
 			return nil
 		}))
-		s.wantCalls([]string{a}, []string{b})
-		s.rows(a)
+		s.wantEnded("a", "b")
 	}},
+	{name: "StatementEndsWithTheTransactionsContext", run: func(s *adapterSuite) {
+		other, cancel := context.WithCancel(s.ctx)
+		defer cancel()
+		for with, own := range map[string]func(ofTx context.Context) context.Context{
+			"the transaction's context": func(ofTx context.Context) context.Context { return ofTx },
+			"another context":           func(context.Context) context.Context { return other },
+			"no context":                func(context.Context) context.Context { return context.Background() },
+		} {
+			s.withDeadline(func(ctx context.Context) error {
+				tx, err := s.BeginTx(ctx)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = s.Rollback(tx) }()
+				if _, err := s.Write(ctx, tx, suiteEvent("")); err != nil {
+					return err
+				}
+				if !s.interrupts(own(ctx), tx) {
+					s.t.Errorf("a statement with %s went on when the transaction's context ended", with)
+				}
+				return nil
+			})
+			s.wantConnectionsFree()
+			s.rows()
+		}
+		s.settle(func() bool { return len(s.calls.rolledBack()) >= 3 })
+		if committed := s.calls.committed(); len(committed) > 0 || len(s.calls.rolledBack()) < 3 {
+			s.t.Errorf("AfterCommit ran for %v and AfterRollback for %v", committed, s.calls.rolledBack())
+		}
+	}},
+	// On a followed pool as on a plain one.
+	{name: "StatementEndsWithItsOwnContext", run: func(s *adapterSuite) {
+		began := map[bool]func(ctx context.Context) (tx any, err error){true: s.BeginTx, false: s.Unmanaged}
+		interrupted := map[bool]bool{}
+		for followed, begin := range began {
+			tx, err := begin(s.ctx)
+			s.ok("beginning a transaction", err)
+			ctx, cancel := context.WithTimeout(s.ctx, 300*time.Millisecond)
+			interrupted[followed] = s.interrupts(ctx, tx)
+			cancel()
+			_ = s.Rollback(tx)
+		}
+		if interrupted[true] != interrupted[false] {
+			s.t.Errorf("the end of a statement's context interrupts it on a followed pool: %t; on a plain pool: %t", interrupted[true], interrupted[false])
+		}
+		s.wantConnectionsFree()
+	}},
+	{name: "CancelledDuringCommit", on: []Dialect{Postgres}, run: cancelledDuringCommit},
+}
+
+// withDeadline runs fn with a deadline that passes while fn runs. fn returns an
+// error when the deadline passed too early; it then runs again with a later one.
+// It is a deadline, because bun's pgdriver ignores other ends of a context.
+func (s *adapterSuite) withDeadline(fn func(ctx context.Context) error) {
+	s.t.Helper()
+	for timeout := 300 * time.Millisecond; ; timeout *= 2 {
+		ctx, cancel := context.WithTimeout(s.ctx, timeout)
+		err := fn(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if timeout > 10*time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			s.t.Fatalf("beginning a transaction and writing: %v", err)
+		}
+	}
+}
+
+// slowStatements take 8 seconds or more.
+var slowStatements = map[Dialect]string{
+	Postgres: "SELECT pg_sleep(8)",
+	MySQL:    "SELECT SLEEP(8)",
+	SQLite:   "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000000) SELECT COUNT(*) FROM n",
+}
+
+// interrupts runs a slow statement and reports whether it failed early.
+func (s *adapterSuite) interrupts(ctx context.Context, tx any) bool {
+	began := time.Now()
+	err := s.Exec(ctx, tx, slowStatements[s.dialect])
+	return err != nil && time.Since(began) < 6*time.Second
 }
 
 // cancelledDuringCommit makes COMMIT wait for a lock, in a deferred trigger, and
-// ends the context during that.
+// ends the context meanwhile.
 func cancelledDuringCommit(s *adapterSuite) {
 	s.exec(`CREATE FUNCTION suite_slow() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN UPDATE suite_row SET n = n + 1 WHERE id = 1; RETURN NULL; END'`)
@@ -258,9 +235,7 @@ func cancelledDuringCommit(s *adapterSuite) {
 		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION suite_slow()`)
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	tx, err := s.BeginTx(ctx)
-	s.ok("BeginTx", err)
-	id := s.write(ctx, tx)
+	tx := s.begin(ctx, "a")
 
 	holder, err := s.db.BeginTx(s.ctx, nil)
 	s.ok("beginning the transaction that holds the lock", err)
@@ -270,11 +245,10 @@ func cancelledDuringCommit(s *adapterSuite) {
 
 	result := make(chan error, 1)
 	go func() { result <- s.Commit(tx) }()
-	s.eventually("COMMIT waits for the lock", func() bool {
-		var waiting int
-		query := fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE %d = ANY (pg_blocking_pids(pid))", pid)
-		s.ok("looking for who waits", s.db.QueryRowContext(s.ctx, query).Scan(&waiting))
-		return waiting > 0
+	s.eventually("COMMIT waits for the lock", func() (waiting bool) {
+		query := fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE %d = ANY (pg_blocking_pids(pid)))", pid)
+		s.ok("looking for waiting connections", s.db.QueryRowContext(s.ctx, query).Scan(&waiting))
+		return waiting
 	})
 	cancel()
 	select {
@@ -284,6 +258,5 @@ func cancelledDuringCommit(s *adapterSuite) {
 	}
 	s.ok("releasing the lock", holder.Rollback())
 	s.ok("Commit", <-result)
-	s.wantCalls([]string{id}, nil)
-	s.rows(id)
+	s.wantEnded("a", "")
 }

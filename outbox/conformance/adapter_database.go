@@ -13,48 +13,37 @@ var adapterDatabaseTests = []adapterTest{
 			s.exec("PRAGMA foreign_keys = ON")
 		}
 		s.exec("CREATE TABLE suite_child (id INTEGER NOT NULL REFERENCES suite_row (id) DEFERRABLE INITIALLY DEFERRED)")
-		tx := s.begin()
-		id := s.write(s.ctx, tx)
+		tx := s.begin(s.ctx, "a")
 		s.run(tx, "INSERT INTO suite_child (id) VALUES (77)")
-		if err := s.Commit(tx); err == nil {
-			s.t.Fatal("Commit returned nil for a violated constraint")
-		}
-		s.wantCalls(nil, []string{id})
-		s.wantDefinite(id)
-		s.rows()
-		// The connection works again.
-		tx = s.begin()
-		after := s.write(s.ctx, tx)
+		s.commitFails(tx)
+		s.wantEnded("", "a")
+		tx = s.begin(s.ctx, "b") // on the same connection
 		s.ok("Commit", s.Commit(tx))
-		s.wantCalls([]string{after}, []string{id})
-		s.rows(after)
+		s.wantEnded("b", "a")
 	}},
-	{name: "SwallowedStatementError", on: []Dialect{Postgres}, run: func(s *adapterSuite) {
-		tx := s.begin()
-		id := s.write(s.ctx, tx)
-		if err := s.Exec(s.ctx, tx, "INSERT INTO suite_row (id, n) VALUES (1, 1)"); err == nil {
-			s.t.Error("a duplicate was inserted")
+	{name: "SwallowedStatementError", run: func(s *adapterSuite) {
+		tx := s.begin(s.ctx, "a")
+		s.fails(tx, duplicate)
+		if s.dialect == Postgres {
+			s.commitFails(tx)
+			s.wantEnded("", "a")
+			return
 		}
-		if err := s.Commit(tx); err == nil {
-			s.t.Error("Commit returned nil for a failed transaction")
-		}
-		s.wantCalls(nil, []string{id})
-		s.wantDefinite(id)
-		s.rows()
+		s.ok("Commit", s.Commit(tx)) // only the statement failed
+		s.wantEnded("a", "")
 	}},
 	{name: "SwallowedStatementErrorInSavepoint", on: []Dialect{Postgres}, run: func(s *adapterSuite) {
-		var a, b string
 		var inner error
 		outer := s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
-			a = s.write(ctx, tx)
+			s.write(ctx, tx, "a")
 			inner = s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-				b = s.write(ctx, tx)
-				_ = s.Exec(ctx, tx, "INSERT INTO suite_row (id, n) VALUES (1, 1)")
+				s.write(ctx, tx, "b")
+				_ = s.Exec(ctx, tx, duplicate)
 				return nil
 			})
 			return nil
 		})
-		s.truth(a, b)
+		s.wantTruth("a", "b")
 		if s.frameworkSavepoints {
 			if outer == nil && len(s.stored()) < 2 && inner == nil {
 				s.t.Error("both RunInTx returned nil for a failed savepoint")
@@ -65,19 +54,15 @@ var adapterDatabaseTests = []adapterTest{
 		if inner == nil {
 			s.t.Error("the inner RunInTx returned nil for a failed savepoint")
 		}
-		s.rows(a)
+		s.rows("a")
 	}},
 	{name: "SwallowedStatementErrorInTransactorsSavepoint", on: []Dialect{Postgres}, run: func(s *adapterSuite) {
-		var a, b string
-		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) (err error) {
-			a, err = s.writer.Write(ctx, s.event())
-			s.ok("Write", err)
-			if err := outbox.InTx(ctx, s, func(ctx context.Context) (err error) {
-				b, err = s.writer.Write(ctx, s.event())
-				s.ok("Write", err)
-				_, err = s.scope(ctx).ExecContext(ctx, "INSERT INTO suite_row (id, n) VALUES (1, 1)")
-				if err == nil {
-					s.t.Error("a duplicate was inserted")
+		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) error {
+			s.ok("Write", s.writingAmbient("a", nil)(ctx))
+			if err := outbox.InTx(ctx, s, func(ctx context.Context) error {
+				s.ok("Write", s.writingAmbient("b", nil)(ctx))
+				if _, err := s.scope(ctx).ExecContext(ctx, duplicate); err == nil {
+					s.t.Errorf("%s succeeded", duplicate)
 				}
 				return nil
 			}); err == nil {
@@ -85,107 +70,52 @@ var adapterDatabaseTests = []adapterTest{
 			}
 			return nil
 		}))
-		s.wantCalls([]string{a}, []string{b})
-		s.rows(a)
-	}},
-	{name: "StatementErrorOfOther", on: []Dialect{MySQL, SQLite}, run: func(s *adapterSuite) {
-		tx := s.begin()
-		id := s.write(s.ctx, tx)
-		if err := s.Exec(s.ctx, tx, "INSERT INTO suite_row (id, n) VALUES (1, 1)"); err == nil {
-			s.t.Error("a duplicate was inserted")
-		}
-		s.ok("Commit", s.Commit(tx)) // only the statement failed
-		s.wantCalls([]string{id}, nil)
-		s.rows(id)
+		s.wantEnded("a", "b")
 	}},
 	{name: "SwallowedDeadlock", on: []Dialect{MySQL}, run: swallowedDeadlock},
 	{name: "EndedByStatement", on: []Dialect{SQLite}, run: func(s *adapterSuite) {
-		tx := s.begin()
-		id := s.write(s.ctx, tx)
-		s.run(tx, "INSERT INTO suite_row (id, n) VALUES (3, 0)")
-		if err := s.Exec(s.ctx, tx, "INSERT OR ROLLBACK INTO suite_row (id, n) VALUES (3, 1)"); err == nil {
-			s.t.Error("a duplicate was inserted")
-		}
-		if _, err := s.Write(s.ctx, tx, s.event()); err == nil {
-			s.t.Error("Write succeeded where the row would commit by itself")
-		}
-		if err := s.Commit(tx); err == nil {
-			s.t.Error("Commit returned nil for a transaction that the database had undone")
-		}
-		s.wantCalls(nil, []string{id})
-		s.wantDefinite(id)
-		s.rows()
+		tx := s.begin(s.ctx, "a")
+		s.fails(tx, "INSERT OR ROLLBACK INTO suite_row (id, n) VALUES (1, 1)")
+		s.refusesWrite(tx)
+		s.commitFails(tx)
+		s.wantEnded("", "a")
 	}},
 	{name: "EndedByStatementThenCommit", on: []Dialect{SQLite}, run: func(s *adapterSuite) {
-		tx := s.begin()
-		id := s.write(s.ctx, tx)
-		if err := s.Exec(s.ctx, tx, "INSERT OR ROLLBACK INTO suite_row (id, n) VALUES (1, 1)"); err == nil {
-			s.t.Error("a duplicate was inserted")
-		}
-		if err := s.Commit(tx); err == nil {
-			s.t.Error("Commit returned nil for a transaction that the database had undone")
-		}
-		s.wantCalls(nil, []string{id})
-		s.wantDefinite(id)
-		s.rows()
+		tx := s.begin(s.ctx, "a")
+		s.fails(tx, "INSERT OR ROLLBACK INTO suite_row (id, n) VALUES (1, 1)")
+		s.commitFails(tx)
+		s.wantEnded("", "a")
 	}},
 	{name: "DDLCommits", on: []Dialect{MySQL}, run: func(s *adapterSuite) {
-		tx := s.begin()
-		id := s.write(s.ctx, tx)
+		tx := s.begin(s.ctx, "a")
 		s.run(tx, "/* ddl */ CREATE TABLE suite_ddl (id INTEGER)")
-		if _, err := s.Write(s.ctx, tx, s.event()); err == nil {
-			s.t.Error("Write succeeded where the row would commit by itself")
-		}
+		s.refusesWrite(tx)
 		_ = s.Rollback(tx)
-		s.wantCalls(nil, []string{id})
-		s.wantCause(id, outbox.ErrOutcomeUnknown)
-		s.rows(id)
+		s.wantUnknown("a")
 	}},
-	{name: "TemporaryTableDoesNotCommit", on: []Dialect{MySQL}, run: func(s *adapterSuite) {
-		tx := s.begin()
-		a := s.write(s.ctx, tx)
-		s.run(tx, "CREATE TEMPORARY TABLE suite_ddl (id INTEGER)")
-		b := s.write(s.ctx, tx)
+	{name: "DDLThatDoesNotCommit", run: func(s *adapterSuite) {
+		tx := s.begin(s.ctx, "a")
+		s.run(tx, map[Dialect]string{
+			Postgres: "CREATE TABLE suite_ddl (id INTEGER)", SQLite: "CREATE TABLE suite_ddl (id INTEGER)",
+			MySQL: "CREATE TEMPORARY TABLE suite_ddl (id INTEGER)",
+		}[s.dialect])
+		s.write(s.ctx, tx, "b")
 		s.ok("Rollback", s.Rollback(tx))
-		s.wantCalls(nil, []string{a, b})
-		s.wantDefinite(a)
-		s.rows()
-	}},
-	{name: "DDLIsTransactional", on: []Dialect{Postgres, SQLite}, run: func(s *adapterSuite) {
-		tx := s.begin()
-		a := s.write(s.ctx, tx)
-		s.run(tx, "CREATE TABLE suite_ddl (id INTEGER)")
-		b := s.write(s.ctx, tx)
-		s.ok("Rollback", s.Rollback(tx))
-		s.wantCalls(nil, []string{a, b})
-		s.wantDefinite(a)
-		s.rows()
+		s.wantEnded("", "a b")
 	}},
 	{name: "RawRollback", run: func(s *adapterSuite) {
-		tx := s.begin()
-		id := s.write(s.ctx, tx)
+		tx := s.begin(s.ctx, "a")
 		s.run(tx, "ROLLBACK")
-		if _, err := s.Write(s.ctx, tx, s.event()); err == nil {
-			s.t.Error("Write succeeded where the row would commit by itself")
-		}
-		if err := s.Commit(tx); err == nil {
-			s.t.Error("Commit returned nil after a ROLLBACK statement")
-		}
-		s.wantCalls(nil, []string{id})
-		s.wantDefinite(id)
-		s.rows()
+		s.refusesWrite(tx)
+		s.commitFails(tx)
+		s.wantEnded("", "a")
 	}},
 	{name: "RawCommit", run: func(s *adapterSuite) {
-		tx := s.begin()
-		id := s.write(s.ctx, tx)
+		tx := s.begin(s.ctx, "a")
 		s.run(tx, "COMMIT")
-		if _, err := s.Write(s.ctx, tx, s.event()); err == nil {
-			s.t.Error("Write succeeded where the row would commit by itself")
-		}
+		s.refusesWrite(tx)
 		_ = s.Rollback(tx)
-		s.wantCalls(nil, []string{id})
-		s.wantCause(id, outbox.ErrOutcomeUnknown)
-		s.rows(id)
+		s.wantUnknown("a")
 	}},
 }
 
@@ -200,26 +130,17 @@ func swallowedDeadlock(s *adapterSuite) {
 	_, err = heavy.ExecContext(s.ctx, "UPDATE suite_row SET n = 1 WHERE id = 1")
 	s.ok("locking row 1", err)
 
-	tx := s.begin()
-	id := s.write(s.ctx, tx)
+	tx := s.begin(s.ctx, "a")
 	s.run(tx, "UPDATE suite_row SET n = 2 WHERE id = 2")
 	blocked := make(chan error, 1)
 	go func() {
 		_, err := heavy.ExecContext(s.ctx, "UPDATE suite_row SET n = 1 WHERE id = 2")
 		blocked <- err
 	}()
-	// Whichever comes second, the lighter transaction is the victim.
-	if err := s.Exec(s.ctx, tx, "UPDATE suite_row SET n = 2 WHERE id = 1"); err == nil {
-		s.t.Fatal("there was no deadlock")
-	}
+	// Whichever of the two statements is later, the lighter transaction is the victim.
+	s.fails(tx, "UPDATE suite_row SET n = 2 WHERE id = 1")
 	s.ok("the other transaction's update", <-blocked)
-	if _, err := s.Write(s.ctx, tx, s.event()); err == nil {
-		s.t.Error("Write succeeded where the row would commit by itself")
-	}
-	if err := s.Commit(tx); err == nil {
-		s.t.Error("Commit returned nil for a transaction that a deadlock had undone")
-	}
-	s.wantCalls(nil, []string{id})
-	s.wantDefinite(id)
-	s.rows()
+	s.refusesWrite(tx)
+	s.commitFails(tx)
+	s.wantEnded("", "a")
 }

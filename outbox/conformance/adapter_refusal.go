@@ -9,82 +9,60 @@ import (
 
 var adapterRefusalTests = []adapterTest{
 	{name: "Unmanaged", run: func(s *adapterSuite) {
-		tx, err := s.Unmanaged(s.ctx)
-		s.ok("beginning behind the adapter's back", err)
-		defer func() { _ = s.Rollback(tx) }()
-		_, err = s.Write(s.ctx, tx, s.event())
-		wantError(s.t, "Write", err, outbox.ErrUnmanagedTransaction)
+		err := s.wantRefused(s.beginUnmanaged(), outbox.ErrUnmanagedTransaction)
 		if err != nil && !strings.Contains(err.Error(), "AllowUnmanaged") {
-			s.t.Errorf("the error %q does not name the way out", err)
+			s.t.Errorf("the error does not name the option AllowUnmanaged: %v", err)
 		}
 	}},
 	{name: "UnmanagedAllowed", unmanaged: true, run: func(s *adapterSuite) {
-		tx, err := s.Unmanaged(s.ctx)
-		s.ok("beginning behind the adapter's back", err)
-		defer func() { _ = s.Rollback(tx) }()
-		id := s.write(s.ctx, tx)
+		tx := s.beginUnmanaged()
+		s.write(s.ctx, tx, "a")
 		s.ok("Commit", s.Commit(tx))
-		s.wantCalls(nil, nil)
-		s.rows(id)
+		s.wantCalls("", "")
+		s.rows("a")
 	}},
 	{name: "ManagedWhereUnmanagedIsAllowed", unmanaged: true, run: func(s *adapterSuite) {
-		tx := s.begin()
-		id := s.write(s.ctx, tx)
-		s.ok("Commit", s.Commit(tx))
-		s.wantCalls([]string{id}, nil)
+		s.ok("Commit", s.Commit(s.begin(s.ctx, "a")))
+		s.wantEnded("a", "")
 	}},
 	{name: "Foreign", run: func(s *adapterSuite) {
-		other := s.another()
-		tx := other.begin()
-		_, err := s.Write(s.ctx, tx, s.event())
-		wantError(s.t, "Write", err, outbox.ErrForeignTransaction)
-		s.wantCalls(nil, nil)
+		_ = s.wantRefused(s.another().begin(s.ctx), outbox.ErrForeignTransaction)
+		s.wantCalls("", "")
 	}},
-	{name: "AfterCommit", run: func(s *adapterSuite) {
-		tx := s.begin()
-		s.ok("Commit", s.Commit(tx))
-		_, err := s.Write(s.ctx, tx, s.event())
-		wantError(s.t, "Write", err, outbox.ErrNoTransaction)
-		_, err = s.WriteAll(s.ctx, tx, nil)
-		wantError(s.t, "WriteAll of nothing", err, outbox.ErrNoTransaction)
-		s.rows()
-	}},
-	{name: "AfterRollback", run: func(s *adapterSuite) {
-		tx := s.begin()
-		s.ok("Rollback", s.Rollback(tx))
-		_, err := s.Write(s.ctx, tx, s.event())
-		wantError(s.t, "Write", err, outbox.ErrNoTransaction)
+	{name: "AfterTheEnd", run: func(s *adapterSuite) {
+		for _, end := range []func(tx any) error{s.Commit, s.Rollback} {
+			tx := s.begin(s.ctx)
+			s.ok("ending the transaction", end(tx))
+			_ = s.wantRefused(tx, outbox.ErrNoTransaction)
+			_, err := s.WriteAll(s.ctx, tx, nil)
+			wantError(s.t, "WriteAll of nothing", err, outbox.ErrNoTransaction)
+		}
 		s.rows()
 	}},
 	{name: "InvalidEnvelope", run: func(s *adapterSuite) {
-		tx := s.begin()
+		tx := s.begin(s.ctx)
 		_, err := s.Write(s.ctx, tx, outbox.Envelope{})
 		wantError(s.t, "Write", err, outbox.ErrInvalidEnvelope)
-		id := s.write(s.ctx, tx) // the transaction is still usable
+		s.write(s.ctx, tx, "a") // the transaction is still usable
 		s.ok("Commit", s.Commit(tx))
-		s.wantCalls([]string{id}, nil)
+		s.wantEnded("a", "")
 	}},
 	{name: "EmptyList", run: func(s *adapterSuite) {
-		tx := s.begin()
+		tx := s.begin(s.ctx)
 		ids, err := s.WriteAll(s.ctx, tx, nil)
 		s.ok("WriteAll of nothing", err)
 		if ids == nil || len(ids) > 0 {
 			s.t.Errorf("WriteAll of nothing returned %#v", ids)
 		}
 		s.ok("Commit", s.Commit(tx))
-		s.wantCalls(nil, nil)
+		s.wantCalls("", "")
 	}},
 	{name: "AmbientWrite", run: func(s *adapterSuite) {
-		var id string
-		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) (err error) {
-			id, err = s.writer.Write(ctx, s.event())
-			return err
-		}))
-		s.wantCalls([]string{id}, nil)
-		s.rows(id)
+		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error { return s.writingAmbient("a", nil)(ctx) }))
+		s.wantEnded("a", "")
 	}},
 	{name: "AmbientWriteWithoutTransaction", run: func(s *adapterSuite) {
-		_, err := s.writer.Write(s.ctx, s.event())
+		_, err := s.writer.Write(s.ctx, suiteEvent("a"))
 		wantError(s.t, "Write", err, outbox.ErrNoTransaction)
 	}},
 	{name: "AmbientWriteAfterTheEnd", run: func(s *adapterSuite) {
@@ -93,14 +71,13 @@ var adapterRefusalTests = []adapterTest{
 			kept = ctx //nolint:fatcontext // what the test is about.
 			return nil
 		}))
-		_, err := s.writer.Write(context.WithoutCancel(kept), s.event())
+		_, err := s.writer.Write(context.WithoutCancel(kept), suiteEvent("a"))
 		wantError(s.t, "Write", err, outbox.ErrNoTransaction)
 		s.rows()
 	}},
 	{name: "AmbientWriteInForeignTransaction", run: func(s *adapterSuite) {
-		other := s.another()
-		s.ok("RunInTx", other.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
-			_, err := s.writer.Write(ctx, s.event())
+		s.ok("RunInTx", s.another().RunInTx(s.ctx, func(ctx context.Context, _ any) error {
+			_, err := s.writer.Write(ctx, suiteEvent("a"))
 			wantError(s.t, "Write", err, outbox.ErrForeignTransaction)
 			wantError(s.t, "Write", err, outbox.ErrNoTransaction)
 			return nil
@@ -108,20 +85,31 @@ var adapterRefusalTests = []adapterTest{
 	}},
 	{name: "TwoSourcesAtOnce", run: func(s *adapterSuite) {
 		other := s.another()
-		var here, there string
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
-			wantError(s.t, "the other RunInTx", other.RunInTx(ctx, func(ctx context.Context, _ any) (err error) {
-				here, err = s.writer.Write(ctx, s.event())
-				s.ok("Write", err)
-				there, err = other.writer.Write(ctx, s.event())
-				s.ok("Write", err)
-				return errSuite
+			wantError(s.t, "the other RunInTx", other.RunInTx(ctx, func(ctx context.Context, _ any) error {
+				s.ok("Write", s.writingAmbient("here", nil)(ctx))
+				return other.writingAmbient("there", errSuite)(ctx)
 			}), errSuite)
 			return nil
 		}))
-		s.wantCalls([]string{here}, nil)
-		other.wantCalls(nil, []string{there})
-		s.rows(here)
-		other.rows()
+		s.wantEnded("here", "")
+		other.wantEnded("", "there")
 	}},
+}
+
+// beginUnmanaged begins a transaction that no tap follows, until the test ends.
+func (s *adapterSuite) beginUnmanaged() any {
+	s.t.Helper()
+	tx, err := s.Unmanaged(s.ctx)
+	s.ok("Unmanaged", err)
+	s.t.Cleanup(func() { _ = s.Rollback(tx) })
+	return tx
+}
+
+// wantRefused checks the error of Write in a transaction, and returns it.
+func (s *adapterSuite) wantRefused(tx any, target error) error {
+	s.t.Helper()
+	_, err := s.Write(s.ctx, tx, suiteEvent("a"))
+	wantError(s.t, "Write", err, target)
+	return err
 }

@@ -2,77 +2,56 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
 var adapterSavepointTests = []adapterTest{
 	{name: "InnerRolledBack", run: func(s *adapterSuite) {
-		var a, b, c string
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
-			a = s.write(ctx, tx)
-			wantError(s.t, "the inner RunInTx", s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-				b = s.write(ctx, tx)
-				return errSuite
-			}), errSuite)
-			s.wantCalls(nil, []string{b}) // at once
-			c = s.write(ctx, tx)
+			s.write(ctx, tx, "a")
+			wantError(s.t, "the inner RunInTx", s.RunInTx(ctx, s.writing("b", errSuite)), errSuite)
+			s.wantCalls("", "b") // at once
+			s.write(ctx, tx, "c")
 			return nil
 		}))
-		s.wantCalls([]string{a, c}, []string{b})
-		s.wantDefinite(b)
-		s.rows(a, c)
+		s.wantEnded("a c", "b")
 	}},
 	{name: "InnerReleased", run: func(s *adapterSuite) {
-		var a, b string
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
-			a = s.write(ctx, tx)
-			s.ok("the inner RunInTx", s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-				b = s.write(ctx, tx)
-				return nil
-			}))
-			s.wantCalls(nil, nil) // not before the transaction commits
+			s.write(ctx, tx, "a")
+			s.ok("the inner RunInTx", s.RunInTx(ctx, s.writing("b", nil)))
+			s.wantCalls("", "") // not before the transaction commits
 			return nil
 		}))
-		s.wantCalls([]string{a, b}, nil)
-		s.rows(a, b)
+		s.wantEnded("a b", "")
 	}},
 	{name: "InnerReleasedOuterRolledBack", run: func(s *adapterSuite) {
-		var a, b string
 		wantError(s.t, "RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
-			a = s.write(ctx, tx)
-			s.ok("the inner RunInTx", s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-				b = s.write(ctx, tx)
-				return nil
-			}))
+			s.write(ctx, tx, "a")
+			s.ok("the inner RunInTx", s.RunInTx(ctx, s.writing("b", nil)))
 			return errSuite
 		}), errSuite)
-		s.wantCalls(nil, []string{a, b})
-		s.rows()
+		s.wantEnded("", "a b")
 	}},
 	{name: "InnerPanics", run: func(s *adapterSuite) {
-		var a, b string
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
-			a = s.write(ctx, tx)
-			func() {
-				defer func() { _ = recover() }()
-				_ = s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-					b = s.write(ctx, tx)
-					panic(errSuite)
-				})
-			}()
-			return nil
+			s.write(ctx, tx, "a")
+			defer func() { _ = recover() }()
+			return s.RunInTx(ctx, func(ctx context.Context, tx any) error {
+				s.write(ctx, tx, "b")
+				panic(errSuite)
+			})
 		}))
-		s.wantCalls([]string{a}, []string{b})
-		s.rows(a)
+		s.wantEnded("a", "b")
 	}},
+	// Levels 0 to 5. Level 3 fails and rolls back those within it.
 	{name: "Deep", run: func(s *adapterSuite) {
-		// Levels 0 to 5. The third fails and rolls back those below.
-		ids := make([]string, 6)
 		var level func(ctx context.Context, n int) error
 		level = func(ctx context.Context, n int) error {
 			return s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-				ids[n] = s.write(ctx, tx)
+				s.write(ctx, tx, fmt.Sprint(n))
 				if n < 5 {
 					if err := level(ctx, n+1); err != nil && n != 2 {
 						return err
@@ -85,104 +64,71 @@ var adapterSavepointTests = []adapterTest{
 			})
 		}
 		s.ok("RunInTx", level(s.ctx, 0))
-		s.wantCalls(ids[:3], ids[3:])
-		s.rows(ids[:3]...)
+		s.wantEnded("0 1 2", "3 4 5")
 	}},
 	{name: "Siblings", run: func(s *adapterSuite) {
-		var kept, undone []string
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
-			for i := range 6 {
-				_ = s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-					id := s.write(ctx, tx)
-					if i%2 == 0 {
-						kept = append(kept, id)
-						return nil
-					}
-					undone = append(undone, id)
-					return errSuite
-				})
+			for _, id := range []string{"1", "3", "5"} {
+				s.ok("the inner RunInTx", s.RunInTx(ctx, s.writing(id, nil)))
+				wantError(s.t, "the inner RunInTx", s.RunInTx(ctx, s.writing("after-"+id, errSuite)), errSuite)
 			}
 			return nil
 		}))
-		s.wantCalls(kept, undone)
-		s.rows(kept...)
+		s.wantEnded("1 3 5", "after-1 after-3 after-5")
 	}},
 	{name: "TransactorNests", run: func(s *adapterSuite) {
-		var a, b, c string
-		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) (err error) {
-			a, err = s.writer.Write(ctx, s.event())
-			s.ok("Write", err)
-			wantError(s.t, "the inner InTx", outbox.InTx(ctx, s, func(ctx context.Context) (err error) {
-				b, err = s.writer.Write(ctx, s.event())
-				s.ok("Write", err)
-				return errSuite
-			}), errSuite)
-			return outbox.InTx(ctx, s, func(ctx context.Context) (err error) {
-				c, err = s.writer.Write(ctx, s.event())
-				return err
-			})
+		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) error {
+			s.ok("Write", s.writingAmbient("a", nil)(ctx))
+			wantError(s.t, "the inner InTx", outbox.InTx(ctx, s, s.writingAmbient("b", errSuite)), errSuite)
+			return outbox.InTx(ctx, s, s.writingAmbient("c", nil))
 		}))
-		s.wantCalls([]string{a, c}, []string{b})
-		s.rows(a, c)
+		s.wantEnded("a c", "b")
 	}},
 	{name: "RawStatements", run: func(s *adapterSuite) {
-		tx := s.begin()
-		a := s.write(s.ctx, tx)
+		tx := s.begin(s.ctx, "a")
 		s.run(tx, "SAVEPOINT one")
-		b := s.write(s.ctx, tx)
+		s.write(s.ctx, tx, "b")
 		s.run(tx, "ROLLBACK TO SAVEPOINT one")
-		s.wantCalls(nil, []string{b})
-		c := s.write(s.ctx, tx)
+		s.wantCalls("", "b")
+		s.write(s.ctx, tx, "c")
 		s.run(tx, "ROLLBACK TO SAVEPOINT one") // it is still there
-		d := s.write(s.ctx, tx)
+		s.write(s.ctx, tx, "d")
 		s.run(tx, "RELEASE SAVEPOINT one")
 		s.ok("Commit", s.Commit(tx))
-		s.wantCalls([]string{a, d}, []string{b, c})
-		s.rows(a, d)
+		s.wantEnded("a d", "b c")
 	}},
-	{name: "RawStatementsInDisguise", run: func(s *adapterSuite) {
+	{name: "RawStatementsInOtherSpellings", run: func(s *adapterSuite) {
 		quote := map[Dialect]string{Postgres: `"`, MySQL: "`", SQLite: `"`}[s.dialect]
-		tx := s.begin()
-		a := s.write(s.ctx, tx)
+		tx := s.begin(s.ctx, "a")
 		s.run(tx, "/* traceparent='00-abc' */ savepoint "+quote+"a point"+quote+" ;")
-		b := s.write(s.ctx, tx)
+		s.write(s.ctx, tx, "b")
 		s.run(tx, "-- why\n\tRollback /* back */ To\n"+quote+"a point"+quote)
-		s.wantCalls(nil, []string{b})
+		s.wantCalls("", "b")
 		s.run(tx, "SavePoint TWO")
-		c := s.write(s.ctx, tx)
+		s.write(s.ctx, tx, "c")
 		s.run(tx, "ROLLBACK TO two -- the same name")
-		s.wantCalls(nil, []string{b, c})
+		s.wantCalls("", "b c")
 		s.ok("Commit", s.Commit(tx))
-		s.wantCalls([]string{a}, []string{b, c})
-		s.rows(a)
+		s.wantEnded("a", "b c")
 	}},
+	// PostgreSQL fails the transaction over it.
 	{name: "RefusedRollbackTo", on: []Dialect{MySQL, SQLite}, run: func(s *adapterSuite) {
-		// PostgreSQL fails the transaction over it.
-		tx := s.begin()
-		a := s.write(s.ctx, tx)
+		tx := s.begin(s.ctx, "a")
 		s.run(tx, "SAVEPOINT one")
-		b := s.write(s.ctx, tx)
-		if err := s.Exec(s.ctx, tx, "ROLLBACK TO SAVEPOINT nosuch"); err == nil {
-			s.t.Error("ROLLBACK TO an unknown savepoint succeeded")
-		}
+		s.write(s.ctx, tx, "b")
+		s.fails(tx, "ROLLBACK TO SAVEPOINT nosuch")
 		s.ok("Commit", s.Commit(tx))
-		s.wantCalls([]string{a, b}, nil)
-		s.rows(a, b)
+		s.wantEnded("a b", "")
 	}},
 	{name: "RawWithinNested", run: func(s *adapterSuite) {
-		var a, b, c string
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
-			a = s.write(ctx, tx)
+			s.write(ctx, tx, "a")
 			s.run(tx, "SAVEPOINT raw")
-			s.ok("the inner RunInTx", s.RunInTx(ctx, func(ctx context.Context, tx any) error {
-				b = s.write(ctx, tx)
-				return nil
-			}))
+			s.ok("the inner RunInTx", s.RunInTx(ctx, s.writing("b", nil)))
 			s.run(tx, "ROLLBACK TO SAVEPOINT raw")
-			c = s.write(ctx, tx)
+			s.write(ctx, tx, "c")
 			return nil
 		}))
-		s.wantCalls([]string{a, c}, []string{b})
-		s.rows(a, c)
+		s.wantEnded("a c", "b")
 	}},
 }
