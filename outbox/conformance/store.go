@@ -51,6 +51,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		tests []storeTest
 	}{
 		{"Insert", insertTests},
+		{"Due", dueTests},
 		{"Poll", pollTests},
 		{"Claim", claimTests},
 		{"Lease", leaseTests},

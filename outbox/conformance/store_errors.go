@@ -19,88 +19,49 @@ func errorsOfEndedContext(s *storeSuite) {
 	env, row := s.insertedAs(outbox.StatusRetry, "node-1/1")
 	dead := s.died(time.Second, nil)
 	deadRow := s.row(dead.EventID)
-	deadIDs := []string{dead.EventID}
-	calls := map[string]func() error{
-		"Check":        func() error { return s.Store.Check(ctx, s.DB, true) },
-		"ReleaseTable": func() error { return s.Store.ReleaseTable(ctx, s.DB, "node-1") },
-		"HoldTable": func() error {
-			_, err := s.Store.HoldTable(ctx, s.DB, "node-1", time.Minute)
-			return err
-		},
-		"Poll": func() error {
-			_, err := s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})
-			return err
-		},
-		"Claim": func() error {
-			_, err := s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LockTimeout: time.Nanosecond})
-			return err
-		},
-		"NextDue": func() error {
-			_, err := s.Store.NextDue(ctx, s.DB, suiteTime)
-			return err
-		},
-		"Purge": func() error {
-			_, err := s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})
-			return err
-		},
-		"Stats": func() error {
-			_, err := s.Store.Stats(ctx, s.DB, suiteTime)
-			return err
-		},
-		"QueryDead": func() error {
-			_, err := s.Store.QueryDead(ctx, s.DB, outbox.DeadQuery{Limit: 10})
-			return err
-		},
-		"CountDead": func() error {
-			_, err := s.Store.CountDead(ctx, s.DB, outbox.DeadFilter{})
-			return err
-		},
+	for name, err := range map[string]error{
+		"Check":        s.Store.Check(ctx, s.DB, true),
+		"ReleaseTable": s.Store.ReleaseTable(ctx, s.DB, "node-1"),
+		"HoldTable":    errorOf(s.Store.HoldTable(ctx, s.DB, "node-1", time.Minute)),
+		"Poll":         errorOf(s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
+		"Claim":        errorOf(s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LockTimeout: time.Nanosecond})),
+		"NextDue":      errorOf(s.Store.NextDue(ctx, s.DB, suiteTime)),
+		"Purge":        errorOf(s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})),
+		"Stats":        errorOf(s.Store.Stats(ctx, s.DB, suiteTime)),
+		"QueryDead":    errorOf(s.Store.QueryDead(ctx, s.DB, outbox.DeadQuery{Limit: 10})),
+		"CountDead":    errorOf(s.Store.CountDead(ctx, s.DB, outbox.DeadFilter{})),
+	} {
+		s.cancelled(name, err, s.Table)
 	}
 	// These concern one event, which the error names too.
-	about := map[string]func() error{
-		"Mark": func() error {
-			_, err := s.Store.Mark(ctx, s.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: env.EventID}})
-			return err
-		},
-		"Renew": func() error {
-			return s.Store.Renew(ctx, s.DB, []outbox.Lease{{EventID: env.EventID, Name: "node-1/1"}})
-		},
-		"GetDead": func() error {
-			_, err := s.Store.GetDead(ctx, s.DB, dead.EventID)
-			return err
-		},
-		"ReplayDead": func() error {
-			_, err := s.Store.ReplayDead(ctx, s.DB, deadIDs, suiteTime)
-			return err
-		},
-		"DeleteDead": func() error {
-			_, err := s.Store.DeleteDead(ctx, s.DB, deadIDs)
-			return err
-		},
-	}
-	check := func(name string, call func() error, parts ...string) {
-		err := call()
-		if !errors.Is(err, context.Canceled) {
-			s.t.Errorf("%s: got %v, want context.Canceled", name, err)
-			return
-		}
-		s.mentions(err, parts...)
-	}
-	for name, call := range calls {
-		check(name, call, s.Table)
-	}
-	for name, call := range about {
-		id := env.EventID
-		if name == "GetDead" || name == "ReplayDead" || name == "DeleteDead" {
-			id = dead.EventID
-		}
-		check(name, call, s.Table, id)
+	s.cancelled("Mark", errorOf(s.Store.Mark(ctx, s.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: env.EventID}})), s.Table, env.EventID)
+	s.cancelled("Renew", s.Store.Renew(ctx, s.DB, []outbox.Lease{{EventID: env.EventID, Name: "node-1/1"}}), s.Table, env.EventID)
+	for name, err := range map[string]error{
+		"GetDead":    errorOf(s.Store.GetDead(ctx, s.DB, dead.EventID)),
+		"ReplayDead": errorOf(s.Store.ReplayDead(ctx, s.DB, []string{dead.EventID}, suiteTime)),
+		"DeleteDead": errorOf(s.Store.DeleteDead(ctx, s.DB, []string{dead.EventID})),
+	} {
+		s.cancelled(name, err, s.Table, dead.EventID)
 	}
 	if _, err := s.Store.Now(ctx, s.DB); err != nil && !errors.Is(err, context.Canceled) {
 		s.t.Errorf("Now: %v", err)
 	}
-	s.sameRow("row after all that", env.EventID, row)
-	s.sameRow("dead row after all that", dead.EventID, deadRow)
+	s.sameRow("row afterwards", env.EventID, row)
+	s.sameRow("dead row afterwards", dead.EventID, deadRow)
+}
+
+// errorOf is the error of a call that returns a value too.
+func errorOf[T any](_ T, err error) error { return err }
+
+// cancelled checks an error: the call's context had ended, and the text has all
+// parts.
+func (s *storeSuite) cancelled(call string, err error, parts ...string) {
+	s.t.Helper()
+	if !errors.Is(err, context.Canceled) {
+		s.t.Errorf("%s: got %v, want context.Canceled", call, err)
+		return
+	}
+	s.mentions(err, parts...)
 }
 
 func nowIsPlain(s *storeSuite) {

@@ -15,7 +15,6 @@ var fenceTests = []storeTest{
 	{"EachRowIsMarkedUnderItsOwnLease", fencePairs},
 	{"MarksWithAndWithoutALeaseInOneBatch", fenceMixed},
 	{"MarkingAgainLeavesTheRowAndSaysHowItStands", fenceTwice},
-	{"OutcomesWithoutALeaseAreNotFenced", fenceNone},
 	{"LargeBatchOfManyLeases", fenceManyLeases},
 	{"AwkwardIDsAndLeases", fenceAwkward},
 	{"MarkingRenewingClaimingAndPurgingAtOnceDoNotFail", leaseConcurrently},
@@ -124,35 +123,31 @@ func fenceMixed(s *storeSuite) {
 	}
 }
 
-// An answer may be lost. The repeated mark finds no lease, and the row as the
-// first mark left it.
+// An answer may be lost, and the outcome stored again. The second mark leaves the
+// row as the first one left it; a mark with a lease reports that state.
 func fenceTwice(s *storeSuite) {
 	for _, outcome := range allOutcomes {
-		env, _ := s.insertedAs(outbox.StatusNew, "node-1/1")
-		beside, _ := s.insertedAs(outbox.StatusNew, "node-1/1")
-		s.mark(outcome, "node-1/1", markFor(env.EventID))
-		once, found := s.Row(s.t, env.EventID)
-		want := outbox.RowState{}
-		if found {
-			want = stateOf(once)
-		}
-		s.leaves(outcome, "node-1/1", []outbox.Mark{markFor(env.EventID)}, map[string]outbox.RowState{env.EventID: want})
-		if row, still := s.Row(s.t, env.EventID); still != found || !sameRow(row, once) {
-			s.t.Fatalf("%s twice:\n got %+v\nwant %+v", outcome, row, once)
-		}
-		// Of two rows that show the outcome, one is reported: only one was changed.
-		left, err := s.Store.Mark(s.ctx, s.DB, outcome, []outbox.Mark{markUnder("node-1/1", env.EventID), markUnder("node-1/1", beside.EventID)})
-		s.ok("Mark", err)
-		s.count(outcome.String()+": rows left alone", len(left), 1)
-	}
-}
-
-func fenceNone(s *storeSuite) {
-	for _, outcome := range allOutcomes {
-		env, _ := s.insertedAs(outbox.StatusRetry, "node-1/1")
-		s.mark(outcome, "", markFor(env.EventID))
-		if row, ok := s.Row(s.t, env.EventID); ok && (row.LockedBy != "" || !row.LockedAt.IsZero()) {
-			s.t.Fatalf("%s leaves the lease: %+v", outcome, row)
+		for _, lease := range []string{"", "node-1/1"} {
+			env, _ := s.insertedAs(outbox.StatusNew, lease)
+			beside, _ := s.insertedAs(outbox.StatusNew, lease)
+			s.mark(outcome, lease, markFor(env.EventID))
+			once, found := s.Row(s.t, env.EventID)
+			left := map[string]outbox.RowState{}
+			if lease != "" {
+				left[env.EventID] = outbox.RowState{}
+				if found {
+					left[env.EventID] = stateOf(once)
+				}
+			}
+			s.leaves(outcome, lease, []outbox.Mark{markFor(env.EventID)}, left)
+			if row, still := s.Row(s.t, env.EventID); still != found || !sameRow(row, once) {
+				s.t.Fatalf("%s twice under lease %q:\n got %+v\nwant %+v", outcome, lease, row, once)
+			}
+			// Of two rows that show the outcome, one is reported: only one was changed.
+			marks := []outbox.Mark{markUnder(lease, env.EventID), markUnder(lease, beside.EventID)}
+			reported, err := s.Store.Mark(s.ctx, s.DB, outcome, marks)
+			s.ok("Mark", err)
+			s.count(outcome.String()+": rows left alone", len(reported), len(left))
 		}
 	}
 }

@@ -192,15 +192,7 @@ func insertLeases(s *storeSuite) {
 	before := s.now()
 	s.insertFor(lease, envs...)
 	for _, env := range envs {
-		row := s.row(env.EventID)
-		if row.LockedBy != lease {
-			s.t.Fatalf("the row is under %q, want %q", row.LockedBy, lease)
-		}
-		s.duringCall("start of the lease", row.LockedAt, before)
-		row.LockedBy, row.LockedAt = "", time.Time{}
-		if want := (RawRow{CreatedAt: env.OccurredAt, AvailableAt: env.AvailableAt}); !sameRow(row, want) {
-			s.t.Fatalf("row:\n got %+v\nwant %+v", row, want)
-		}
+		s.leasedRow(env.EventID, lease, before, RawRow{CreatedAt: env.OccurredAt, AvailableAt: env.AvailableAt})
 	}
 	s.count("rows that another node claims", s.claimFor("node-2/1", 10).Len(), 0)
 	s.count("rows that a poll reads", s.pollAt(later).Len(), 0)

@@ -40,13 +40,10 @@ func leaseTakeover(s *storeSuite) {
 	s.sameIDs("ids", idsOf(b.Envelopes), []string{fresh.EventID, retry.EventID, free.EventID})
 	for i, want := range []int{1, 4, 0} {
 		id := b.Envelopes[i].EventID
-		row := s.row(id)
 		s.count("attempts of the envelope "+id, b.Envelopes[i].Attempts, want)
-		s.count("attempts of the row "+id, row.Attempts, want)
-		if row.LockedBy != "node-2/1" {
-			s.t.Fatalf("the row is under %q, want node-2/1", row.LockedBy)
-		}
-		s.duringCall("start of the lease", row.LockedAt, before)
+		row := s.row(id)
+		row.Attempts = want
+		s.leasedRow(id, "node-2/1", before, row)
 	}
 	if got := s.row(retry.EventID).Status; got != outbox.StatusRetry {
 		s.t.Fatalf("the takeover made the status %v", got)
@@ -150,12 +147,7 @@ func leaseRenew(s *storeSuite) {
 	before := s.now()
 	s.renew(outbox.Lease{EventID: second.EventID, Name: "node-1/2"}, outbox.Lease{EventID: first.EventID, Name: "node-1/1"})
 	for id, want := range rows {
-		got := s.row(id)
-		s.duringCall("start of the lease", got.LockedAt, before)
-		got.LockedAt = want.LockedAt
-		if !sameRow(got, want) {
-			s.t.Fatalf("Renew changes locked_at alone:\n got %+v\nwant %+v", got, want)
-		}
+		s.leasedRow(id, want.LockedBy, before, want)
 	}
 	s.count("rows that another node claims", s.claimFor("node-2/1", 10).Len(), 0)
 }

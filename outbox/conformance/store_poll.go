@@ -8,39 +8,12 @@ import (
 )
 
 var pollTests = []storeTest{
-	{"RowsAreDueAtTheirTimeAndNotBefore", pollDue},
-	{"OnlyNewAndRetryRows", pollStatuses},
 	{"LeasedRowsAreLeftOutAndNothingChanges", pollChangesNothing},
 	{"RowsWhoseLeaseExpiredAreNamed", pollExpired},
-	{"ChosenByDueTimeReturnedOldestFirst", pollOrder},
-	{"CreatedBefore", pollCreatedBefore},
 	{"CursorCoversEveryRowOnce", pollCursor},
 	{"CursorGoesOnWhileRowsAreMarked", pollCursorWhileMarking},
 	{"UndecodableRowsBesideGoodOnes", pollUndecodable},
 	{"NextDue", nextDue},
-}
-
-func pollDue(s *storeSuite) {
-	env := s.event(0)
-	env.AvailableAt = suiteTime.Add(time.Minute)
-	s.insert(env)
-	s.count("rows a microsecond early", s.pollAt(time.Minute-time.Microsecond).Len(), 0)
-	s.count("rows at the time", s.pollAt(time.Minute).Len(), 1)
-	s.count("rows afterwards", s.pollAt(time.Hour).Len(), 1)
-	if b := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1}); b.Next.EventID != env.EventID || !b.Next.AvailableAt.Equal(env.AvailableAt) || !b.Next.CreatedAt.Equal(env.OccurredAt) {
-		s.t.Fatalf("Next is %+v, want the place of %v", b.Next, env)
-	}
-}
-
-func pollStatuses(s *storeSuite) {
-	fresh, _ := s.insertedAs(outbox.StatusNew, "")
-	retry, row := s.insertedAs(outbox.StatusRetry, "")
-	s.insertedAs(outbox.StatusDone, "")
-	s.insertedAs(outbox.StatusDead, "")
-	b := s.pollAt(later)
-	s.sameIDs("ids", idsOf(b.Envelopes), []string{fresh.EventID, retry.EventID})
-	s.count("attempts of the new event", b.Envelopes[0].Attempts, 0)
-	s.count("attempts of the event in retry", b.Envelopes[1].Attempts, row.Attempts)
 }
 
 func pollChangesNothing(s *storeSuite) {
@@ -67,37 +40,6 @@ func pollExpired(s *storeSuite) {
 	s.sameRow("row after the poll", expired.EventID, row)
 	b = s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10, LockTimeout: 2 * time.Hour})
 	s.count("rows under a longer lock timeout", b.Len(), 1)
-}
-
-// orderEvents are events in the order of their creation, with due times in the
-// opposite order, two of them created at the same time.
-func orderEvents(s *storeSuite) []outbox.Envelope {
-	envs := make([]outbox.Envelope, 6)
-	for i := range envs {
-		envs[i] = s.event(time.Duration(i) * time.Second)
-		envs[i].AvailableAt = suiteTime.Add(time.Minute - time.Duration(i)*time.Second)
-	}
-	envs[4].OccurredAt = envs[3].OccurredAt
-	return envs
-}
-
-func pollOrder(s *storeSuite) {
-	envs := orderEvents(s)
-	shuffled := slices.Concat(envs[3:], envs[:3])
-	slices.Reverse(shuffled)
-	s.insert(shuffled...)
-	s.sameIDs("all", idsOf(s.pollAt(later).Envelopes), idsOf(envs))
-	b := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 4})
-	s.sameIDs("the four that were due first", idsOf(b.Envelopes), idsOf(envs[2:]))
-}
-
-func pollCreatedBefore(s *storeSuite) {
-	envs := s.events(4)
-	s.insert(envs...)
-	q := outbox.PollQuery{Now: suiteTime.Add(later), CreatedBefore: envs[2].OccurredAt, Limit: 10}
-	s.sameIDs("ids", idsOf(s.poll(q).Envelopes), idsOf(envs[:3]))
-	q.CreatedBefore = envs[2].OccurredAt.Add(-time.Microsecond)
-	s.sameIDs("ids a microsecond earlier", idsOf(s.poll(q).Envelopes), idsOf(envs[:2]))
 }
 
 // cursorEvents are events with many ties in both times and ids that collations

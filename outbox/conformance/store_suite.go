@@ -232,6 +232,18 @@ func (s *storeSuite) duringCall(what string, at, before time.Time) {
 	}
 }
 
+// leasedRow fails the test unless a row is under a lease that began during a call,
+// and is otherwise the expected one.
+func (s *storeSuite) leasedRow(id, lease string, before time.Time, want RawRow) {
+	s.t.Helper()
+	got := s.row(id)
+	s.duringCall("start of the lease", got.LockedAt, before)
+	want.LockedBy, want.LockedAt = lease, got.LockedAt
+	if !sameRow(got, want) {
+		s.t.Fatalf("leased row:\n got %+v\nwant %+v", got, want)
+	}
+}
+
 // eventually polls a condition until the subtest's timeout.
 func (s *storeSuite) eventually(what string, condition func() bool) {
 	s.t.Helper()
