@@ -15,26 +15,26 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// ledger counts what metrics tell of outcomes.
-type ledger struct {
+// outcomeCounts counts the outcomes that metrics report.
+type outcomeCounts struct {
 	outbox.NopMetrics
 	mu                                      sync.Mutex
 	delivered, failed, died, deferred, lost int
 }
 
-func (l *ledger) count(n *int, by int) {
+func (l *outcomeCounts) count(n *int, by int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	*n += by
 }
 
-func (l *ledger) Delivered(outbox.EventKind, time.Duration) { l.count(&l.delivered, 1) }
-func (l *ledger) Failed(outbox.EventKind)                   { l.count(&l.failed, 1) }
-func (l *ledger) Died(outbox.EventKind)                     { l.count(&l.died, 1) }
-func (l *ledger) Deferred(outbox.EventKind)                 { l.count(&l.deferred, 1) }
-func (l *ledger) LeaseLost(n int)                           { l.count(&l.lost, n) }
+func (l *outcomeCounts) Delivered(outbox.EventKind, time.Duration) { l.count(&l.delivered, 1) }
+func (l *outcomeCounts) Failed(outbox.EventKind)                   { l.count(&l.failed, 1) }
+func (l *outcomeCounts) Died(outbox.EventKind)                     { l.count(&l.died, 1) }
+func (l *outcomeCounts) Deferred(outbox.EventKind)                 { l.count(&l.deferred, 1) }
+func (l *outcomeCounts) LeaseLost(n int)                           { l.count(&l.lost, n) }
 
-func (l *ledger) require(t *testing.T, delivered, failed, died, deferred, lost int) {
+func (l *outcomeCounts) require(t *testing.T, delivered, failed, died, deferred, lost int) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +42,7 @@ func (l *ledger) require(t *testing.T, delivered, failed, died, deferred, lost i
 		[...]int{l.delivered, l.failed, l.died, l.deferred, l.lost}, "delivered, failed, died, deferred, lost")
 }
 
-// answer is what a listener makes of an event, by its id.
+// answer is a listener's answer to an event, by the event's id.
 func answer(id string) (outbox.Result, error) {
 	switch id[:4] {
 	case "fail":
@@ -96,9 +96,9 @@ func TestARefusedOutcomeCountsAsALostLeaseAndAsNothingElse(t *testing.T) {
 }
 
 func refuse(t *testing.T, batches []string, onDone outbox.OnDone) {
-	store, told, book := &gated{outboxtest.NewStore(), make(chan struct{})}, &ledger{}, &logbook{}
+	store, counts, book := &gated{outboxtest.NewStore(), make(chan struct{})}, &outcomeCounts{}, &logbook{}
 	release := make(chan struct{})
-	e := start(t, outbox.Config{Store: store, Metrics: told, Logger: slog.New(book), Purge: &outbox.PurgeOptions{OnDone: onDone}, Mode: outbox.MultiNode{
+	e := start(t, outbox.Config{Store: store, Metrics: counts, Logger: slog.New(book), Purge: &outbox.PurgeOptions{OnDone: onDone}, Mode: outbox.MultiNode{
 		Dispatch: outbox.DispatchOptions{Workers: 10},
 		Poll:     outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow", LockTimeout: 24 * time.Hour},
 	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
@@ -125,21 +125,21 @@ func refuse(t *testing.T, batches []string, onDone outbox.OnDone) {
 	require.NoError(t, e.Close(context.Background()))
 
 	kept := len(batches) - 1
-	told.require(t, kept+1, kept, kept, kept, len(kinds))
+	counts.require(t, kept+1, kept, kept, kept, len(kinds))
 	require.Len(t, book.about("event is dead"), kept)
 	require.EqualValues(t, len(kinds), counted(book.about("outcomes were refused")))
 }
 
-// forgetful is a store whose first answer to each kind of outcome is lost.
-type forgetful struct {
+// lostAnswers is a store whose first answer to each kind of outcome is lost.
+type lostAnswers struct {
 	*outboxtest.Store
 	mu   sync.Mutex
 	lost map[outbox.Outcome]bool
 }
 
-func (s *forgetful) memory() *outboxtest.Store { return s.Store }
+func (s *lostAnswers) memory() *outboxtest.Store { return s.Store }
 
-func (s *forgetful) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+func (s *lostAnswers) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	n, err := s.Store.Mark(ctx, db, kind, marks)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,9 +152,9 @@ func (s *forgetful) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome,
 
 func TestAnOutcomeWhoseFirstAnswerWasLostIsNoLostLease(t *testing.T) {
 	t.Parallel()
-	told := &ledger{}
+	counts := &outcomeCounts{}
 	e := start(t, outbox.Config{
-		Store: &forgetful{Store: outboxtest.NewStore(), lost: map[outbox.Outcome]bool{}}, Metrics: told,
+		Store: &lostAnswers{Store: outboxtest.NewStore(), lost: map[outbox.Outcome]bool{}}, Metrics: counts,
 		RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return time.Hour }),
 		Mode:        outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}},
 	}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) { return answer(env.EventID) })
@@ -163,11 +163,11 @@ func TestAnOutcomeWhoseFirstAnswerWasLostIsNoLostLease(t *testing.T) {
 	e.await("fail", outbox.StatusRetry)
 	e.await("dead", outbox.StatusDead)
 	require.NoError(t, e.Close(context.Background()))
-	told.require(t, 1, 1, 1, 1, 0)
+	counts.require(t, 1, 1, 1, 1, 0)
 }
 
-// The other node has already brought the events to the same end.
-func TestWhatAnotherNodeHasFinishedCountsAsALostLease(t *testing.T) {
+// The other node has already stored the same outcome.
+func TestAnEventThatAnotherNodeFinishedCountsAsALostLease(t *testing.T) {
 	t.Parallel()
 	for name, kinds := range map[string][]string{"all of a statement": {"done"}, "one of two": {"done", "done kept"}} {
 		for onDone, what := range map[outbox.OnDone]string{outbox.Keep: "kept rows", outbox.Delete: "deleted rows"} {
@@ -180,9 +180,9 @@ func TestWhatAnotherNodeHasFinishedCountsAsALostLease(t *testing.T) {
 }
 
 func finishElsewhere(t *testing.T, ids []string, onDone outbox.OnDone) {
-	store, told := &gated{outboxtest.NewStore(), make(chan struct{})}, &ledger{}
+	store, counts := &gated{outboxtest.NewStore(), make(chan struct{})}, &outcomeCounts{}
 	release := make(chan struct{})
-	e := start(t, outbox.Config{Store: store, Metrics: told, Purge: &outbox.PurgeOptions{OnDone: onDone}, Mode: outbox.MultiNode{
+	e := start(t, outbox.Config{Store: store, Metrics: counts, Purge: &outbox.PurgeOptions{OnDone: onDone}, Mode: outbox.MultiNode{
 		Dispatch: outbox.DispatchOptions{Workers: 10},
 		Poll:     outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow", LockTimeout: 24 * time.Hour},
 	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
@@ -212,5 +212,5 @@ func finishElsewhere(t *testing.T, ids []string, onDone outbox.OnDone) {
 	synctest.Wait() // all the others wait to be
 	close(store.gate)
 	require.NoError(t, e.Close(context.Background()))
-	told.require(t, len(ids), 0, 0, 0, 2)
+	counts.require(t, len(ids), 0, 0, 0, 2)
 }

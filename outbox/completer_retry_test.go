@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -87,6 +88,95 @@ func TestADatabaseThatIsSlowForAllIsGivenTime(t *testing.T) {
 				require.LessOrEqual(t, store.marks.Load(), int32(40))
 				require.NoError(t, e.Close(context.Background()))
 			})
+		})
+	}
+}
+
+// failing refuses marks a number of times.
+type failing struct {
+	*outboxtest.Store
+	failures atomic.Int32
+	refuse   string // this event's outcome can never be stored
+}
+
+func (f *failing) memory() *outboxtest.Store { return f.Store }
+
+func (f *failing) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	if f.failures.Add(-1) >= 0 {
+		return nil, errors.New("the database is away")
+	}
+	for _, m := range marks {
+		if m.EventID == f.refuse {
+			return nil, errors.New("this row cannot be marked")
+		}
+	}
+	return f.Store.Mark(ctx, db, kind, marks)
+}
+
+func TestAnOutcomeIsRetriedUntilItIsStored(t *testing.T) {
+	t.Parallel()
+	store := &failing{Store: outboxtest.NewStore()}
+	store.failures.Store(3)
+	var c calls
+	e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
+		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			c.add(env.EventID)
+			return outbox.Done(), nil
+		})
+	e.write(said("once"))
+	e.await("once", outbox.StatusDone)
+	require.NoError(t, e.Close(t.Context()))
+	require.Equal(t, map[string]int{"once": 1}, c.n, "a success is never delivered again while the process lives")
+}
+
+func TestOneOutcomeThatCannotBeStoredDoesNotHoldUpTheRest(t *testing.T) {
+	t.Parallel()
+	store := &failing{Store: outboxtest.NewStore(), refuse: "bad"}
+	gate := make(chan struct{})
+	e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 50 * time.Millisecond}}},
+		func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			<-gate
+			return outbox.Done(), nil
+		})
+	e.write(said("good"), said("bad"), said("fine"))
+	close(gate)
+	e.await("good", outbox.StatusDone)
+	e.await("fine", outbox.StatusDone)
+	e.write(said("later"))
+	e.await("later", outbox.StatusDone)
+	require.ErrorContains(t, e.Close(t.Context()), "could not be stored")
+}
+
+func TestCloseReturnsWhenTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{
+		"single node": outbox.SingleNode{Dispatch: outbox.DispatchOptions{HotCapacity: 5000, DrainTimeout: 50 * time.Millisecond}},
+		"multi node":  outbox.MultiNode{Dispatch: outbox.DispatchOptions{HotCapacity: 5000, DrainTimeout: 50 * time.Millisecond}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &failing{Store: outboxtest.NewStore()}
+			store.failures.Store(1 << 30)
+			var c calls
+			e := start(t, outbox.Config{Store: store, Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				c.add(env.EventID)
+				return outbox.Done(), nil
+			})
+			envs := make([]outbox.Envelope, 4000) // more than the completer keeps
+			for i := range envs {
+				envs[i] = said("")
+			}
+			e.write(envs...)
+			require.Eventually(t, func() bool { n, _ := c.total(); return n > 1000 }, 20*time.Second, time.Millisecond)
+			closed := make(chan error, 1)
+			go func() { closed <- e.Close(context.Background()) }()
+			select {
+			case err := <-closed:
+				require.ErrorContains(t, err, "could not be stored")
+				require.NotContains(t, err.Error(), "listeners still run")
+			case <-time.After(30 * time.Second):
+				t.Fatal("Close hangs while the database is away")
+			}
 		})
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// Listeners that ignore their context are given a DrainTimeout and a second to
-// return, beside the draining, whatever the contexts of those who close.
+// After draining, listeners that ignore their context have a DrainTimeout and a
+// second to return, whatever the contexts of the callers of Close.
 func TestHowLongCloseWaitsForAListener(t *testing.T) {
 	t.Parallel()
 	const drain = 5 * time.Second
@@ -70,7 +70,7 @@ func (s claimless) Claim(ctx context.Context, _ outbox.DB, _ outbox.ClaimQuery) 
 	return outbox.Batch{}, ctx.Err()
 }
 
-// A claim that is under way gets its time, and no other begins.
+// Close waits for a running claim, and no other begins.
 func TestHowLongCloseWaitsForASilentDatabase(t *testing.T) {
 	t.Parallel()
 	for range 20 { // for what only happens now and then
@@ -115,8 +115,8 @@ func TestCloseStopsClaimingInTheMiddleOfABacklog(t *testing.T) {
 	})
 }
 
-// One listener ignores its context for as long as it is waited for and longer.
-// What no listener had is given back at once, not when the leases expire.
+// One listener ignores its context for longer than Close waits. Events that no
+// listener had are released at once, not when the leases expire.
 func TestAStubbornListenerDoesNotKeepTheOthersLeases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -135,4 +136,62 @@ func TestNothingIsDeliveredBeforeItIsAvailable(t *testing.T) {
 			})
 		})
 	}
+}
+
+// At the default interval of 5 s a retry and a delayed event are delivered
+// when they are due, not at the next poll.
+func TestRetriesAndDelaysDoNotWaitForTheInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		type delivery struct {
+			id string
+			at time.Time
+		}
+		got := make(chan delivery, 10)
+		e := start(t, outbox.Config{RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return 200 * time.Millisecond })},
+			func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				got <- delivery{env.EventID, time.Now()}
+				if env.EventID == "retried" && env.Attempts == 0 {
+					return outbox.Done(), errors.New("once")
+				}
+				return outbox.Done(), nil
+			})
+		time.Sleep(time.Second) // the poller is asleep
+		began := time.Now()
+		late := said("delayed")
+		late.DeliverAfter = 1500 * time.Millisecond
+		e.write(said("retried"), late)
+		want := []struct {
+			id string
+			in time.Duration
+		}{{"retried", 0}, {"retried", 200 * time.Millisecond}, {"delayed", 1500 * time.Millisecond}}
+		for _, w := range want {
+			d := <-got
+			require.Equal(t, w.id, d.id)
+			require.WithinRange(t, d.at, began.Add(w.in), began.Add(w.in+50*time.Millisecond), w.id)
+		}
+		synctest.Wait()
+		require.NoError(t, e.Close(t.Context()))
+	})
+}
+
+// A delayed event that another process wrote is known only from the table.
+func TestDelayedEventOfAnotherProcessIsDeliveredInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		other := build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
+		late := said("delayed")
+		late.DeliverAfter = 2 * time.Second
+		began := time.Now()
+		other.write(late)
+		at := make(chan time.Time, 1)
+		e := start(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			at <- time.Now()
+			return outbox.Done(), nil
+		})
+		require.WithinRange(t, <-at, began.Add(2*time.Second), began.Add(2050*time.Millisecond))
+		synctest.Wait()
+		require.NoError(t, e.Close(t.Context()))
+	})
 }

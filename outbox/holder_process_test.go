@@ -1,12 +1,10 @@
 package outbox_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,19 +17,11 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// The environment that makes this test binary a process that holds a table.
-const holderDSN = "OUTBOX_TEST_HOLDER_DSN"
-
-// holds delivers from the table until it is killed, one event at a time, and says
-// which.
-func holds() {
+// holderProcess delivers from the table until it is killed, one event at a time, and
+// prints the ids.
+func holderProcess() {
 	ctx := context.Background()
-	check := func(err error) {
-		if err != nil {
-			panic(err)
-		}
-	}
-	db, err := sql.Open(os.Getenv(victimDriver), os.Getenv(holderDSN))
+	db, err := sql.Open(os.Getenv(processDriver), os.Getenv(processDSN))
 	check(err)
 	store, err := sqlstore.Detect(ctx, db)
 	check(err)
@@ -53,10 +43,9 @@ func holds() {
 // standby delivers them; the process, when it goes on, delivers none of them.
 func TestAStoppedProcessDeliversNothingWhenItGoesOn(t *testing.T) {
 	t.Parallel()
-	drivers := map[testdb.Kind]string{testdb.Postgres: "pgx", testdb.MySQL: "mysql"}
-	targets := []testdb.Target{}
+	var targets []testdb.Target
 	for _, target := range testdb.Main() {
-		if drivers[target.Kind] != "" { // a stopped process would keep SQLite's file locked
+		if target.Kind != testdb.SQLite { // a stopped process would keep its file locked
 			targets = append(targets, target)
 		}
 	}
@@ -64,21 +53,7 @@ func TestAStoppedProcessDeliversNothingWhenItGoesOn(t *testing.T) {
 		store, err := sqlstore.Detect(t.Context(), db.DB)
 		require.NoError(t, err)
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
-		child := exec.CommandContext(t.Context(), os.Args[0])
-		child.Env = append(os.Environ(), victimDriver+"="+drivers[db.Kind], holderDSN+"="+db.DSN)
-		child.Stderr = os.Stderr
-		out, err := child.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, child.Start())
-		defer func() {
-			_ = child.Process.Kill()
-			_ = child.Wait() // "signal: killed"
-		}()
-		lines := bufio.NewScanner(out)
-		next := func() string {
-			require.True(t, lines.Scan(), "the process ended")
-			return lines.Text()
-		}
+		process, next := startProcess(t, "holder", db)
 		require.Equal(t, "started", next())
 
 		got := make(chan string, 1000)
@@ -103,11 +78,11 @@ func TestAStoppedProcessDeliversNothingWhenItGoesOn(t *testing.T) {
 		for range 10 {
 			delivered[next()]++
 		}
-		require.NoError(t, child.Process.Signal(syscall.SIGSTOP))
+		require.NoError(t, process.Signal(syscall.SIGSTOP))
 		for range len(ids) - 12 { // its last outcomes may not be stored
 			delivered[strings.TrimPrefix(<-got, "standby ")]++
 		}
-		require.NoError(t, child.Process.Signal(syscall.SIGCONT))
+		require.NoError(t, process.Signal(syscall.SIGCONT))
 		require.Eventually(t, func() bool {
 			st, err := standby.Stats(t.Context())
 			return err == nil && st.Pending == 0

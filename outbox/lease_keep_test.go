@@ -117,3 +117,31 @@ func TestALockedRowCostsNoOtherLease(t *testing.T) {
 		})
 	}
 }
+
+func TestALeaseIsRenewedWhileItsListenerRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		release := make(chan struct{})
+		started := make(chan struct{}, 2)
+		mode := outbox.MultiNode{
+			Poll:  outbox.PollOptions{Interval: 5 * time.Millisecond},
+			Claim: outbox.ClaimOptions{LockTimeout: time.Second},
+		}
+		listen := func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			started <- struct{}{}
+			<-release
+			return outbox.Done(), nil
+		}
+		a := start(t, outbox.Config{Store: store, Mode: mode}, listen)
+		start(t, outbox.Config{Store: store, Mode: mode}, listen)
+		a.write(said("long"))
+		<-started
+		time.Sleep(2500 * time.Millisecond) // well past the lease
+		synctest.Wait()
+		require.Empty(t, started, "another node took the event although its listener runs")
+		close(release)
+		row := a.await("long", outbox.StatusDone)
+		require.Zero(t, row.Attempts)
+	})
+}

@@ -61,7 +61,7 @@ func (s *landing) after(begin time.Time) (tries []time.Duration) {
 	return tries
 }
 
-// multi is a node that looks at an idle table once in an hour.
+// multi is a node that polls once an hour.
 func multi(owner string, lockTimeout time.Duration) outbox.MultiNode {
 	return outbox.MultiNode{
 		Poll:  outbox.PollOptions{Interval: time.Hour},
@@ -106,7 +106,7 @@ func TestALeaseInDoubtIsGivenUpUntilThatTakesEffect(t *testing.T) {
 	})
 }
 
-// One that was rolled back after all has no row: the tries end with the lease.
+// A transaction that was rolled back has no rows: the retries end with the lease.
 func TestALeaseInDoubtIsForgottenWhenItIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestCloseGivesUpALeaseInDoubt(t *testing.T) {
 	})
 }
 
-// A transaction may outlive the outbox, and end any way.
+// A transaction may end after the outbox is closed, with any outcome.
 func TestATransactionThatEndsAfterCloseGivesItsLeaseUp(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*outboxtest.Scope) error{
@@ -232,7 +232,7 @@ func TestATransactionThatEndsAfterCloseOnEveryDatabase(t *testing.T) {
 }
 
 // undecided is a transaction whose COMMIT the server has not finished when the
-// client is told that nobody knows.
+// client gets the answer that its outcome is unknown.
 type undecided struct {
 	*sql.Tx
 	db       *sql.DB

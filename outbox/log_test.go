@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,100 +15,6 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
-
-func TestABurstOfHotDropsIsAFewLinesWhoseCountsAddUp(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(e *engine){
-		"when the minute is over":   func(*engine) { time.Sleep(2 * time.Minute) },
-		"when the outbox is closed": func(e *engine) { _ = e.Close(context.Background()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				book := &logbook{}
-				leave := make(chan struct{})
-				e := start(t, outbox.Config{Logger: slog.New(book), Mode: outbox.SingleNode{
-					Dispatch: outbox.DispatchOptions{Workers: 1, HotCapacity: 1, DrainTimeout: time.Minute},
-					Poll:     outbox.PollOptions{Interval: time.Hour, SkipRecent: time.Hour},
-				}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
-					<-leave
-					return outbox.Done(), nil
-				})
-				e.write(said("running"))
-				synctest.Wait()
-				e.write(said("queued"))
-				var wg sync.WaitGroup
-				for i := range 10 {
-					wg.Go(func() {
-						for j := range 1000 {
-							e.write(said(fmt.Sprintf("%d-%d", i, j)))
-							if j%250 == 0 {
-								time.Sleep(500 * time.Millisecond)
-							}
-						}
-					})
-				}
-				wg.Wait()
-				time.AfterFunc(5*time.Second, func() { close(leave) })
-				end(e)
-				lines := book.about("went past the hot queue")
-				require.EqualValues(t, 10_000, counted(lines))
-				require.LessOrEqual(t, len(lines), 5)
-				for _, l := range lines {
-					require.Equal(t, slog.LevelWarn, l.level)
-				}
-				time.Sleep(10 * time.Minute)
-				require.Len(t, book.about("went past the hot queue"), len(lines), "nothing more comes after the end")
-				require.NoError(t, e.Close(context.Background()))
-			})
-		})
-	}
-}
-
-func TestALoneHotDropIsToldAtOnceAndOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		book := &logbook{}
-		e := build(t, outbox.Config{Logger: slog.New(book)}, nil) // not started: everything is a drop
-		for range 3 {
-			e.write(said(""))
-			require.EqualValues(t, 1, counted(book.about("went past")[len(book.about("went past"))-1:]))
-			time.Sleep(3 * time.Minute)
-		}
-		require.Len(t, book.all(), 3)
-	})
-}
-
-func TestClosingTellsAtOnceWhatWasHeldBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		book := &logbook{}
-		e := build(t, outbox.Config{Logger: slog.New(book)}, nil)
-		for range 100 {
-			e.write(said(""))
-		}
-		require.EqualValues(t, 1, counted(book.about("went past")))
-		require.NoError(t, e.Close(context.Background()))
-		require.EqualValues(t, 100, counted(book.about("went past")))
-	})
-}
-
-func TestALogHandlerMayWriteEventsItself(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		book := &logbook{}
-		e := build(t, outbox.Config{Logger: slog.New(book)}, nil)
-		left := 3
-		book.write = func() {
-			if left--; left >= 0 {
-				e.write(said(""))
-			}
-		}
-		e.write(said(""))
-		time.Sleep(10 * time.Minute)
-		require.EqualValues(t, 4, counted(book.about("went past")))
-	})
-}
 
 func TestOnlyTheStartAndTheEndAreLoggedWhenAllGoesWell(t *testing.T) {
 	t.Parallel()
@@ -179,12 +84,12 @@ func TestAnEventHasOneLineForEachDeliveryThatFailed(t *testing.T) {
 		require.Equal(t, "order-7", l.attrs["aggregate_id"].String())
 		require.EqualValues(t, i+1, l.attrs["attempts"].Int64())
 		require.Contains(t, l.attrs, "error")
-		require.Equal(t, i == 1, l.attrs["stack"].Kind() == slog.KindString && l.attrs["stack"].String() != "", "a panic's line tells where")
+		require.Equal(t, i == 1, l.attrs["stack"].Kind() == slog.KindString && l.attrs["stack"].String() != "", "only the line of the panic has a stack")
 		require.NotContains(t, fmt.Sprint(l), "secret")
 	}
 }
 
-// away is a store whose poll or whose outcomes fail.
+// away is a store whose polls or marks fail.
 type away struct {
 	*outboxtest.Store
 	poll, mark bool
@@ -225,7 +130,7 @@ func TestADatabaseThatIsAwayIsALineAMinute(t *testing.T) {
 					time.Sleep(70 * time.Millisecond)
 				}
 				_ = e.Close(context.Background())
-				synctest.Wait() // a line of this very moment may still be being written
+				synctest.Wait() // the last line may still be written
 				lines := book.about(text)
 				time.Sleep(10 * time.Minute)
 				require.Len(t, book.about(text), len(lines), "closing writes what is held back")
@@ -240,8 +145,7 @@ func TestADatabaseThatIsAwayIsALineAMinute(t *testing.T) {
 	}
 }
 
-// broken is a store with one row that cannot be decoded and that can be marked
-// only at the fourth try.
+// broken is a store with one row that cannot be decoded. The first three marks fail.
 type broken struct {
 	*outboxtest.Store
 	marks atomic.Int32
@@ -263,7 +167,7 @@ func (s *broken) Mark(context.Context, outbox.DB, outbox.Outcome, []outbox.Mark)
 	return nil, nil
 }
 
-func TestARowThatCannotBeDecodedIsToldOnceWhenItIsDead(t *testing.T) {
+func TestARowThatCannotBeDecodedIsLoggedOnceWhenItIsDead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		book := &logbook{}
@@ -278,23 +182,23 @@ func TestARowThatCannotBeDecodedIsToldOnceWhenItIsDead(t *testing.T) {
 	})
 }
 
-// buried is a store with one row that cannot be decoded and whose first answer to
-// marking it is lost.
-type buried struct {
+// lostDeadMark is a store with one row that cannot be decoded. The first answer to its
+// mark is lost.
+type lostDeadMark struct {
 	*outboxtest.Store
 	dead, lost atomic.Bool
 }
 
-func (s *buried) memory() *outboxtest.Store { return s.Store }
+func (s *lostDeadMark) memory() *outboxtest.Store { return s.Store }
 
-func (s *buried) Poll(context.Context, outbox.DB, outbox.PollQuery) (outbox.Batch, error) {
+func (s *lostDeadMark) Poll(context.Context, outbox.DB, outbox.PollQuery) (outbox.Batch, error) {
 	if s.dead.Load() {
 		return outbox.Batch{}, nil
 	}
 	return outbox.Batch{Undecodable: []outbox.Undecodable{{EventID: "broken", Err: errors.New("headers are no map")}}}, nil
 }
 
-func (s *buried) Mark(_ context.Context, _ outbox.DB, _ outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+func (s *lostDeadMark) Mark(_ context.Context, _ outbox.DB, _ outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	var left map[string]outbox.RowState
 	if !s.dead.CompareAndSwap(false, true) {
 		left = alone(marks, outbox.RowState{Exists: true, Status: outbox.StatusDead})
@@ -305,24 +209,24 @@ func (s *buried) Mark(_ context.Context, _ outbox.DB, _ outbox.Outcome, marks []
 	return left, nil
 }
 
-func TestARowThatCannotBeDecodedIsToldThoughTheAnswerIsLost(t *testing.T) {
+func TestARowThatCannotBeDecodedIsLoggedWhenTheAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		book, told := &logbook{}, &ledger{}
-		e := start(t, outbox.Config{Store: &buried{Store: outboxtest.NewStore()}, Logger: slog.New(book), Metrics: told}, nil)
+		book, counts := &logbook{}, &outcomeCounts{}
+		e := start(t, outbox.Config{Store: &lostDeadMark{Store: outboxtest.NewStore()}, Logger: slog.New(book), Metrics: counts}, nil)
 		time.Sleep(time.Minute)
 		require.NoError(t, e.Close(context.Background()))
 		require.Len(t, book.about("cannot be decoded"), 1)
-		told.require(t, 0, 0, 1, 0, 0)
+		counts.require(t, 0, 0, 1, 0, 0)
 	})
 }
 
-// robbed is a store whose leases are always lost.
-type robbed struct{ *outboxtest.Store }
+// lostLeases is a store whose leases are always lost.
+type lostLeases struct{ *outboxtest.Store }
 
-func (s robbed) memory() *outboxtest.Store { return s.Store }
+func (s lostLeases) memory() *outboxtest.Store { return s.Store }
 
-func (s robbed) Mark(_ context.Context, _ outbox.DB, _ outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+func (s lostLeases) Mark(_ context.Context, _ outbox.DB, _ outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	return alone(marks, outbox.RowState{Exists: true, Lease: "thief/1"}), nil
 }
 
@@ -331,7 +235,7 @@ func TestLostLeasesAreAFewLinesWhoseCountsAddUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := &logbook{}
 		e := start(t, outbox.Config{
-			Store: robbed{outboxtest.NewStore()}, Logger: slog.New(book),
+			Store: lostLeases{outboxtest.NewStore()}, Logger: slog.New(book),
 			Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "me"}},
 		}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
 		for range 1000 {
@@ -347,7 +251,7 @@ func TestLostLeasesAreAFewLinesWhoseCountsAddUp(t *testing.T) {
 	})
 }
 
-// alone says that all rows were left alone, for they stand like this.
+// alone is the answer to marks that all rows are left alone, in the given state.
 func alone(marks []outbox.Mark, state outbox.RowState) map[string]outbox.RowState {
 	left := map[string]outbox.RowState{}
 	for _, m := range marks {

@@ -12,7 +12,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// depths keeps the last depth of the hot queue that was told.
+// depths keeps the last reported depth of the hot queue.
 type depths struct {
 	outbox.NopMetrics
 	hot atomic.Int64
@@ -20,11 +20,11 @@ type depths struct {
 
 func (d *depths) QueueDepths(hot, _ int) { d.hot.Store(int64(hot)) }
 
-func TestAFullHotQueueIsToldWhileItsWorkersHang(t *testing.T) {
+func TestTheDepthOfAFullHotQueueIsReportedWhileWorkersHang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		told, leave := &depths{}, make(chan struct{})
-		e := start(t, outbox.Config{Metrics: told, Mode: outbox.SingleNode{
+		reported, leave := &depths{}, make(chan struct{})
+		e := start(t, outbox.Config{Metrics: reported, Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1, HotCapacity: 3},
 			Poll:     outbox.PollOptions{Interval: time.Hour, SkipRecent: time.Hour},
 		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
@@ -36,18 +36,18 @@ func TestAFullHotQueueIsToldWhileItsWorkersHang(t *testing.T) {
 		for range 4 {
 			e.write(said("")) // the last finds the queue full
 		}
-		require.EqualValues(t, 3, told.hot.Load())
+		require.EqualValues(t, 3, reported.hot.Load())
 		close(leave)
 		require.NoError(t, e.Close(context.Background()))
-		require.Zero(t, told.hot.Load())
+		require.Zero(t, reported.hot.Load())
 	})
 }
 
-func TestQueuesAreToldWhileWorkersHangAndNothingIsDropped(t *testing.T) {
+func TestQueueDepthsAreReportedWhileWorkersHangAndNothingIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		told, leave := &depths{}, make(chan struct{})
-		e := start(t, outbox.Config{Metrics: told, Mode: outbox.SingleNode{
+		reported, leave := &depths{}, make(chan struct{})
+		e := start(t, outbox.Config{Metrics: reported, Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: time.Second},
 		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
 			<-leave
@@ -57,9 +57,9 @@ func TestQueuesAreToldWhileWorkersHangAndNothingIsDropped(t *testing.T) {
 			e.write(said(""))
 		}
 		time.Sleep(2 * time.Second)
-		require.EqualValues(t, 4, told.hot.Load())
+		require.EqualValues(t, 4, reported.hot.Load())
 		close(leave)
 		require.NoError(t, e.Close(context.Background()))
-		require.Zero(t, told.hot.Load())
+		require.Zero(t, reported.hot.Load())
 	})
 }

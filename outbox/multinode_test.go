@@ -28,7 +28,7 @@ func TestManyNodesDeliverEachEventOnce(t *testing.T) {
 		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 			n := c.add(env.EventID)
 			if n == 1 && env.EventID[len(env.EventID)-1] == '5' {
-				return outbox.RetryAfter(0), nil // goes around once more, on any node
+				return outbox.RetryAfter(0), nil // is delivered once more, by any node
 			}
 			return outbox.Done(), nil
 		}))
@@ -60,9 +60,9 @@ func TestManyNodesDeliverEachEventOnce(t *testing.T) {
 	}
 }
 
-// A row is leased to its writer from the insert on, so that no other node takes
-// it between the commit and the hot path.
-func TestAnEventIsItsWritersFromTheInsertOn(t *testing.T) {
+// A row is leased to its writer from the insert on, so that no other node
+// claims it between the commit and the hot path.
+func TestAnEventIsLeasedToItsWriterFromTheInsertOn(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()
 	mode := func(owner string) outbox.Mode {
@@ -95,36 +95,7 @@ func TestAnEventIsItsWritersFromTheInsertOn(t *testing.T) {
 	require.Equal(t, "writer mine", <-by)
 }
 
-func TestALeaseIsRenewedWhileItsListenerRuns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := outboxtest.NewStore()
-		release := make(chan struct{})
-		started := make(chan struct{}, 2)
-		mode := outbox.MultiNode{
-			Poll:  outbox.PollOptions{Interval: 5 * time.Millisecond},
-			Claim: outbox.ClaimOptions{LockTimeout: time.Second},
-		}
-		listen := func(context.Context, outbox.Envelope) (outbox.Result, error) {
-			started <- struct{}{}
-			<-release
-			return outbox.Done(), nil
-		}
-		a := start(t, outbox.Config{Store: store, Mode: mode}, listen)
-		start(t, outbox.Config{Store: store, Mode: mode}, listen)
-		a.write(said("long"))
-		<-started
-		time.Sleep(2500 * time.Millisecond) // well past the lease
-		synctest.Wait()
-		require.Empty(t, started, "another node took the event although its listener runs")
-		close(release)
-		row := a.await("long", outbox.StatusDone)
-		require.Zero(t, row.Attempts)
-	})
-}
-
-// orphaned is a store with an event of a node that wrote it, leased it, and is
-// gone.
+// orphaned is a store with an event under the lease of a dead node.
 func orphaned(t *testing.T, id string) *outboxtest.Store {
 	t.Helper()
 	store := outboxtest.NewStore()
@@ -153,7 +124,7 @@ func TestADeadNodesEventsAreTakenOverAndCostAnAttempt(t *testing.T) {
 	})
 }
 
-// takeOver has another node take all rows over.
+// takeOver has another node take over all rows.
 func takeOver(t *testing.T, store *outboxtest.Store) {
 	t.Helper()
 	time.Sleep(time.Millisecond) // the leases get old
@@ -164,7 +135,7 @@ func TestAnEventThatKillsItsProcessesEndsDead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := orphaned(t, "killer")
-		takeOver(t, store) // and the next one is gone too
+		takeOver(t, store) // and the next node dies too
 		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{MaxAttempts: 1},
 			Poll:     outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 20 * time.Millisecond},
@@ -186,9 +157,9 @@ type dropMetrics struct {
 func (m dropMetrics) HotDropped(kind outbox.EventKind) { m.dropped <- kind }
 
 // The lease of an event begins with its insert. When the transaction takes so
-// long that the lease may end, others may have taken the row: it is left to the
-// poller.
-func TestAnOldLeaseIsNotTrusted(t *testing.T) {
+// long that the lease may have expired, another node may have claimed the row: the
+// event is left to the poller.
+func TestAnEventWhoseLeaseIsOldIsLeftToThePoller(t *testing.T) {
 	t.Parallel()
 	dropped := make(chan outbox.EventKind, 1)
 	e := start(t, outbox.Config{Metrics: dropMetrics{dropped: dropped}, Mode: outbox.MultiNode{
@@ -201,78 +172,6 @@ func TestAnOldLeaseIsNotTrusted(t *testing.T) {
 	require.NoError(t, scope.Commit())
 	require.Equal(t, outbox.EventType("Said"), (<-dropped).EventType)
 	e.await("slow", outbox.StatusDone)
-}
-
-// slowClaim has claimed rows when closing begins, and has not yet said so.
-type slowClaim struct {
-	*outboxtest.Store
-	claimed, proceed chan struct{}
-}
-
-func (s *slowClaim) memory() *outboxtest.Store { return s.Store }
-
-func (s *slowClaim) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
-	b, err := s.Store.Claim(ctx, db, q)
-	if b.Len() > 0 {
-		s.claimed <- struct{}{}
-		<-s.proceed
-	}
-	if ctx.Err() != nil { // as a driver says whose answer comes too late
-		return outbox.Batch{}, ctx.Err()
-	}
-	return b, err
-}
-
-func TestAClaimUnderWayWhenTheOutboxClosesIsNotLost(t *testing.T) {
-	t.Parallel()
-	store := &slowClaim{Store: outboxtest.NewStore(), claimed: make(chan struct{}), proceed: make(chan struct{})}
-	build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(said("claimed"))
-	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}},
-		func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
-	<-store.claimed
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	closed := make(chan error, 1)
-	go func() { closed <- e.Close(ended) }()
-	<-time.After(5 * time.Millisecond) // closing has told the poller to end
-	close(store.proceed)
-	require.NoError(t, <-closed)
-	row, _ := store.Row("claimed")
-	require.Empty(t, row.LockedBy, "what was claimed is delivered or given back")
-}
-
-// tardy is a store that answers a deferral only when the row was claimed anew.
-type tardy struct{ *outboxtest.Store }
-
-func (s *tardy) memory() *outboxtest.Store { return s.Store }
-
-func (s *tardy) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
-	left, err := s.Store.Mark(ctx, db, kind, marks)
-	for kind == outbox.OutcomeDeferred {
-		if row, _ := s.Row(marks[0].EventID); row.LockedBy != "" {
-			break
-		}
-		<-time.After(time.Millisecond)
-	}
-	return left, err
-}
-
-// The moment a deferral is stored this node may claim the row again, before it
-// knows that it was stored. That is a delivery, not a copy to be dropped.
-func TestARowThatIsClaimedAnewAtOnceIsDelivered(t *testing.T) {
-	t.Parallel()
-	var c calls
-	e := start(t, outbox.Config{Store: &tardy{outboxtest.NewStore()}, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
-			if c.add(env.EventID) == 1 {
-				return outbox.RetryAfter(0), nil
-			}
-			return outbox.Done(), nil
-		})
-	e.write(said("again"))
-	e.await("again", outbox.StatusDone)
-	require.NoError(t, e.Close(t.Context()))
-	require.Equal(t, map[string]int{"again": 2}, c.n)
 }
 
 type leaseMetrics struct {
@@ -304,84 +203,4 @@ func TestANodeThatLostItsLeaseCannotStoreAnOutcome(t *testing.T) {
 	row, _ := store.Row("contended")
 	require.Equal(t, "thief/1", row.LockedBy)
 	require.Equal(t, outbox.StatusNew, row.Status)
-}
-
-// twice is a store in whose INSERT a row of the same id appears and is claimed.
-type twice struct {
-	*outboxtest.Store
-	appear  func()
-	claimed chan struct{}
-	once    sync.Once
-}
-
-func (s *twice) memory() *outboxtest.Store { return s.Store }
-
-func (s *twice) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
-	s.appear()
-	<-s.claimed
-	return s.Store.Insert(ctx, tx, envs, lease, due)
-}
-
-func (s *twice) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
-	b, err := s.Store.Claim(ctx, db, q)
-	if b.Len() > 0 {
-		s.once.Do(func() { close(s.claimed) })
-	}
-	return b, err
-}
-
-// An id that the caller chose is written again while its row waits to be claimed.
-// The second write fails; the first one's event must not lie leased to nobody.
-func TestARowThatIsClaimedWhileItsIDIsWrittenAgainIsDelivered(t *testing.T) {
-	t.Parallel()
-	store := &twice{Store: outboxtest.NewStore(), claimed: make(chan struct{})}
-	var c calls
-	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
-			c.add(env.EventID)
-			return outbox.Done(), nil
-		})
-	first := build(t, outbox.Config{Store: store.Store, Mode: outbox.WriterOnly{}}, nil)
-	store.appear = func() {
-		first.write(said("again"))
-		e.Wake()
-	}
-	_, err := e.Writer().WriteScope(t.Context(), outboxtest.NewScope(store.DB()), []outbox.Envelope{said("again")})
-	require.ErrorContains(t, err, "again")
-	e.await("again", outbox.StatusDone)
-	require.NoError(t, e.Close(t.Context()))
-	require.Equal(t, map[string]int{"again": 1}, c.n)
-}
-
-// choosy is a handler that refuses one event once.
-type choosy struct {
-	refuses string
-	taken   []string
-}
-
-func (c *choosy) AvailableCapacity() int { return 10 }
-
-func (c *choosy) Handle(env outbox.Envelope) bool {
-	if env.EventID == c.refuses {
-		c.refuses = ""
-		return false
-	}
-	c.taken = append(c.taken, env.EventID)
-	return true
-}
-
-func TestWhatAHandlerRefusesComesFirstAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := written(t, "1", "2", "3")
-		handler := &choosy{refuses: "2"}
-		p, err := outbox.NewPoller(outbox.PollerConfig{DB: store.DB(), Store: store, Handler: handler, Logger: quiet})
-		require.NoError(t, err)
-		for range 2 {
-			_, err = p.Poll(t.Context())
-			require.NoError(t, err)
-		}
-		require.Equal(t, []string{"1", "1", "2", "3"}, handler.taken)
-		require.NoError(t, p.Close(t.Context()))
-	})
 }

@@ -185,7 +185,7 @@ func (s *gone) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, m
 	return s.Store.Mark(ctx, db, outcome, marks)
 }
 
-// However long the database was away: what waits is stored soon after it is back.
+// Outcomes are stored soon after the database is back, however long it was away.
 func TestOutcomesAreStoredWithinASecondOfTheDatabasesReturn(t *testing.T) {
 	t.Parallel()
 	for _, away := range []time.Duration{time.Second, 5 * time.Second, time.Minute, 30 * time.Minute} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -50,13 +51,13 @@ func TestOutcomeOfIsWhatTheDispatcherDecides(t *testing.T) {
 			require.NoError(t, routes.Register(outbox.On("", "Said", outbox.ListenerFunc(
 				func(context.Context, outbox.Envelope) (outbox.Result, error) { return tt.res, tt.err },
 			))))
-			var told outbox.Outcome
+			var outcome outbox.Outcome
 			d, err := outbox.NewDispatcher(outbox.DispatcherConfig{
 				DB: store.DB(), Store: store, Registry: routes, Options: tt.options, Logger: quiet,
 				Interceptors: []outbox.Interceptor{func(next outbox.Listener) outbox.Listener {
 					return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
 						res, err := next.OnEvent(ctx, env)
-						told = outbox.OutcomeOf(ctx, env, res, err)
+						outcome = outbox.OutcomeOf(ctx, env, res, err)
 						return res, err
 					})
 				}},
@@ -67,7 +68,7 @@ func TestOutcomeOfIsWhatTheDispatcherDecides(t *testing.T) {
 			got, err := d.Deliver(t.Context(), env)
 			require.NoError(t, err)
 			require.NoError(t, d.Close(t.Context()))
-			require.Equal(t, tt.want, told)
+			require.Equal(t, tt.want, outcome)
 			require.Equal(t, tt.status, got.Status)
 			require.Equal(t, tt.want == outbox.OutcomeDeferred || tt.want == outbox.OutcomeRetry, !got.NextAt.IsZero())
 		})
@@ -88,4 +89,107 @@ func TestOutcomeOfOutsideADispatcherGoesByTheDefaults(t *testing.T) {
 	require.Equal(t, outbox.OutcomeReleased, outbox.OutcomeOf(ended, first, outbox.Done(), ended.Err()))
 	require.Equal(t, outbox.OutcomeRetry, outbox.OutcomeOf(ended, first, outbox.Done(), &outbox.PanicError{Value: boom}))
 	require.Equal(t, outbox.OutcomeDone, outbox.OutcomeOf(ended, first, outbox.Done(), nil))
+}
+
+func TestListenerAnswersBecomeOutcomes(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	type answer func() (outbox.Result, error)
+	for name, tc := range map[string]struct {
+		answer   answer
+		status   outbox.Status
+		attempts int
+		lastErr  string
+		dueIn    [2]time.Duration
+	}{
+		"done":                   {func() (outbox.Result, error) { return outbox.Done(), nil }, outbox.StatusDone, 0, "", [2]time.Duration{}},
+		"retry after":            {func() (outbox.Result, error) { return outbox.RetryAfter(time.Hour), nil }, outbox.StatusNew, 0, "", [2]time.Duration{time.Hour, time.Hour}},
+		"dead":                   {func() (outbox.Result, error) { return outbox.Dead("no such order"), nil }, outbox.StatusDead, 0, "no such order", [2]time.Duration{}},
+		"unrecoverable":          {func() (outbox.Result, error) { return outbox.Done(), outbox.Unrecoverable(boom) }, outbox.StatusDead, 0, "boom", [2]time.Duration{}},
+		"retry after error":      {func() (outbox.Result, error) { return outbox.Done(), outbox.RetryAfterError(time.Hour, boom) }, outbox.StatusRetry, 1, "boom (retry after 1h0m0s)", [2]time.Duration{time.Hour, time.Hour}},
+		"error by the policy":    {func() (outbox.Result, error) { return outbox.Done(), boom }, outbox.StatusRetry, 1, "boom", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
+		"error beats the result": {func() (outbox.Result, error) { return outbox.Dead("x"), boom }, outbox.StatusRetry, 1, "boom", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
+		"panic":                  {func() (outbox.Result, error) { panic("oh no") }, outbox.StatusRetry, 1, "panic at outcome_test.go:", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
+		"goexit":                 {func() (outbox.Result, error) { runtime.Goexit(); return outbox.Done(), nil }, outbox.StatusRetry, 1, "Goexit", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answered := make(chan time.Time, 1)
+			e := start(t, outbox.Config{
+				Mode:        outbox.SingleNode{Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: time.Hour}},
+				RetryPolicy: outbox.ExponentialBackoff(time.Hour, 2*time.Hour),
+			}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				if env.EventID == "another" {
+					return outbox.Done(), nil
+				}
+				answered <- time.Now()
+				return tc.answer()
+			})
+			e.write(said("one"))
+			at := <-answered
+			e.write(said("another")) // the worker still works
+			e.await("another", outbox.StatusDone)
+			require.NoError(t, e.Close(t.Context()))
+			row, found := e.store.Row("one")
+			require.True(t, found)
+			require.Equal(t, tc.status, row.Status)
+			require.Equal(t, tc.attempts, row.Attempts)
+			require.Contains(t, row.LastError, tc.lastErr)
+			require.Equal(t, tc.status.Terminal(), !row.DoneAt.IsZero())
+			if tc.dueIn[1] > 0 {
+				require.WithinRange(t, row.AvailableAt, at.Add(tc.dueIn[0]-time.Second), at.Add(tc.dueIn[1]+10*time.Second))
+			}
+		})
+	}
+}
+
+func TestMaxAttemptsCountsDeliveries(t *testing.T) {
+	t.Parallel()
+	var c calls
+	e := start(t, outbox.Config{
+		Mode:        outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3}, Poll: outbox.PollOptions{Interval: time.Hour}},
+		RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return time.Millisecond }),
+	}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		if n := c.add(env.EventID); env.Attempts != n-1 {
+			return outbox.Dead("attempts are wrong"), nil
+		}
+		return outbox.Done(), errors.New("no luck")
+	})
+	e.write(said("unlucky"))
+	row := e.await("unlucky", outbox.StatusDead)
+	require.Equal(t, 3, row.Attempts)
+	require.Equal(t, "no luck", row.LastError)
+	require.Equal(t, 3, c.n["unlucky"])
+	letter, err := e.DeadLetters().Get(t.Context(), "unlucky")
+	require.NoError(t, err)
+	require.Equal(t, 3, letter.Attempts)
+	require.Equal(t, "no luck", letter.LastError)
+	require.False(t, letter.DiedAt.IsZero())
+}
+
+func TestUnroutableEventIsDeadAtOnceOrDeferred(t *testing.T) {
+	t.Parallel()
+	e := start(t, outbox.Config{}, nil)
+	e.write(said("lost"))
+	row := e.await("lost", outbox.StatusDead)
+	require.Zero(t, row.Attempts)
+	require.Equal(t, "unroutable: no listener is registered for __GLOBAL__/Said: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.Defer for a newer process to deliver such events", row.LastError)
+
+	deferring := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.Defer(time.Hour)}}}, nil)
+	deferring.write(said("deferred"))
+	require.Eventually(t, func() bool {
+		row, _ := deferring.store.Row("deferred")
+		return time.Until(row.AvailableAt) > 50*time.Minute && row.Status == outbox.StatusNew && row.Attempts == 0
+	}, 20*time.Second, time.Millisecond)
+}
+
+func TestListenerTimeoutEndsItsContext(t *testing.T) {
+	t.Parallel()
+	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{ListenerTimeout: 5 * time.Millisecond, MaxAttempts: 1}}},
+		func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+			<-ctx.Done()
+			return outbox.Done(), ctx.Err()
+		})
+	e.write(said("slow"))
+	require.Contains(t, e.await("slow", outbox.StatusDead).LastError, "deadline exceeded")
 }

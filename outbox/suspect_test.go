@@ -16,9 +16,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// lives runs one process after the other on the store, each until it dies of an
-// event that starts with "poison", or has lived long enough. It returns how many
-// died. Delivering takes 10 ms.
+// lives runs one process after the other on the store, each until an event
+// whose id starts with "poison" kills it, or until its time is over. It returns how
+// many died. Delivering takes 10 ms.
 func lives(t *testing.T, store *outboxtest.Store, mode outbox.Mode, delivered *calls) (deaths int) {
 	t.Helper()
 	for range 100 {
@@ -53,8 +53,8 @@ func lives(t *testing.T, store *outboxtest.Store, mode outbox.Mode, delivered *c
 	return 0
 }
 
-// An event that kills its process is delivered as often as it may be, and no
-// more; the others are all delivered meanwhile.
+// An event that kills its process is delivered at most MaxAttempts times. All
+// others are delivered meanwhile.
 func TestAPoisonEventDoesNotHoldUpTheOthers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -119,7 +119,7 @@ func TestTheOthersAreDeliveredBeforeThePoisonEventComesAgain(t *testing.T) {
 	})
 }
 
-// After a death the backlog is delivered in order, in the mode that is for that.
+// In Ordered mode the backlog is delivered in order after a death.
 func TestADeathDoesNotChangeTheOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,8 +153,8 @@ func TestADeathDoesNotChangeTheOrder(t *testing.T) {
 	})
 }
 
-// A process is closed while what the one before had in its hands waits for its
-// lease to expire: the next one delivers it all the same.
+// A process closes while events of a dead one wait for their lease to expire. The
+// next process delivers them.
 func TestSuspectsSurviveACleanRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestASlowTakeoverDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-func TestTakingOverIsOneLine(t *testing.T) {
+func TestATakeoverIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, book := leased(t, named("e", 40)...), &logbook{}
@@ -215,8 +215,8 @@ func TestTakingOverIsOneLine(t *testing.T) {
 	})
 }
 
-// A backlog is not suspect but for what one process can have in hand, and costs no
-// attempts: two deaths in other events leave an event its own deliveries.
+// Only the events that one process can have in hand are suspect, and a death costs
+// the backlog no attempts.
 func TestADeathCostsTheBacklogNoAttempts(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]outbox.Mode{
@@ -278,7 +278,7 @@ func TestSuspectsAreNotRecent(t *testing.T) {
 	})
 }
 
-// An event that is tried again was not taken over, and no line says that it was.
+// A retry is not logged as a takeover.
 func TestRetriesAreNotTakenOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// mortal is a node's way to its store, which ends when its process dies.
+// mortal is a node's connection to its store, which ends when its process dies.
 type mortal struct {
 	*outboxtest.Store
 	gone   atomic.Bool
@@ -100,7 +100,7 @@ func statuses(store *outboxtest.Store) map[outbox.Status]int {
 
 // An event kills its process, again and again. It ends DEAD; the events that were
 // queued beside it are all delivered.
-func TestAnEventThatKillsItsProcessesTakesNoOtherWithIt(t *testing.T) {
+func TestAnEventThatKillsItsProcessHarmsNoOtherEvent(t *testing.T) {
 	t.Parallel()
 	for name, ids := range map[string][]string{
 		"first":     append([]string{"poison"}, named("e", 400)...),
@@ -134,9 +134,8 @@ func TestAnEventThatKillsItsProcessesTakesNoOtherWithIt(t *testing.T) {
 	}
 }
 
-// Its process was killed once, with hundreds of events queued: none of them had
-// its one attempt.
-func TestEventsOfAKilledProcessHaveTheirOneAttemptYet(t *testing.T) {
+// A process was killed with hundreds of events queued. None of them was attempted.
+func TestQueuedEventsOfAKilledProcessKeepTheirAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := written(t, named("e", 400)...)
@@ -151,9 +150,9 @@ func TestEventsOfAKilledProcessHaveTheirOneAttemptYet(t *testing.T) {
 	})
 }
 
-// A transaction takes longer than a lease: another node takes its events the
-// moment that they are there, and delivers them.
-func TestEventsOfALongTransactionHaveTheirOneAttemptYet(t *testing.T) {
+// A transaction takes longer than a lease: another node claims its events
+// as soon as they are visible, and delivers them.
+func TestEventsOfALongTransactionKeepTheirAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := outboxtest.NewStore()
@@ -217,7 +216,7 @@ func TestTakeoversAreFewAtOnceAndDrainPromptly(t *testing.T) {
 	}
 }
 
-// What is taken over does not wait behind fresh events, nor they behind it.
+// Takeovers do not wait behind fresh events, nor fresh events behind takeovers.
 func TestTakeoversAndFreshEventsDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -241,8 +240,7 @@ func TestTakeoversAndFreshEventsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// Events to be tried again look like takeovers, for both have attempts. They are
-// read in batches all the same.
+// Retries have attempts, as takeovers do. They are still read in batches.
 func TestABacklogOfRetriesIsReadInBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -304,8 +302,8 @@ func (s *alternating) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQue
 	return b, err
 }
 
-// However many events dead nodes left, a claim of fresh ones comes after each that
-// took over as many as it might.
+// Each claim that takes over as many events as it may is followed by a claim of
+// fresh ones.
 func TestAClaimOfFreshEventsFollowsEachThatTakesOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ type wordless struct{}
 
 func (wordless) Error() string { return "" }
 
-// What last_error says is of use to somebody who reads the table alone.
+// The text of last_error is useful without the logs.
 func TestLastErrorIsNeverEmptyAndSaysWhere(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -46,7 +46,7 @@ func (s leisurely) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (
 	return b, err
 }
 
-// What left the tracker while the poller read is left alone by that read only.
+// An event that left the tracker during a poll is dropped by that poll only.
 func TestAFailureThatIsStoredDuringAReadIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,15 +109,15 @@ func TestAnOutageDoesNotGatherOutcomesWithoutEnd(t *testing.T) {
 	})
 }
 
-// sip is a handler that takes as many events as it is told.
-type sip struct {
+// limitedHandler is a handler that takes as many events as it has room for.
+type limitedHandler struct {
 	room  int
 	taken []string
 }
 
-func (s *sip) AvailableCapacity() int { return s.room }
+func (s *limitedHandler) AvailableCapacity() int { return s.room }
 
-func (s *sip) Handle(env outbox.Envelope) bool {
+func (s *limitedHandler) Handle(env outbox.Envelope) bool {
 	s.room--
 	s.taken = append(s.taken, env.EventID)
 	return true
@@ -127,7 +127,7 @@ func (s *sip) Handle(env outbox.Envelope) bool {
 func TestABacklogDoesNotHideAnEarlierEventThatIsCommittedLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, handler := written(t, named("e", 100)...), &sip{}
+		store, handler := written(t, named("e", 100)...), &limitedHandler{}
 		p, err := outbox.NewPoller(outbox.PollerConfig{DB: store.DB(), Store: store, Handler: handler, Logger: quiet})
 		require.NoError(t, err)
 		read := func() {
@@ -148,8 +148,8 @@ func TestABacklogDoesNotHideAnEarlierEventThatIsCommittedLate(t *testing.T) {
 	})
 }
 
-// The poller is told of what it has to bring: nothing waits for its interval.
-func TestThePollerIsToldOfWhatItHasToBring(t *testing.T) {
+// Events that the poller has to read do not wait for its interval.
+func TestThePollerIsWokenForEventsThatItHasToRead(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		envs  []outbox.Envelope

@@ -196,8 +196,8 @@ func (s *brief) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (o
 	}
 }
 
-// A database that is slow for all gets more time, and what claims leased whose
-// answers came too late is delivered, not left until the leases expire.
+// A slow database gets more time. Rows of claims whose answers were too late are
+// delivered at once, not when their leases expire.
 func TestASlowDatabaseIsGivenTimeToClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,8 +212,8 @@ func TestASlowDatabaseIsGivenTimeToClaim(t *testing.T) {
 	})
 }
 
-// One claim of a backlog gets no answer, though it was carried out. It is made
-// again once, and the next ones bring other rows.
+// One claim of a backlog is carried out without an answer. It is repeated once, and
+// the next ones return other rows.
 func TestAClaimWithoutAnAnswerIsMadeAgainOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

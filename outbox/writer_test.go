@@ -220,7 +220,7 @@ func TestUnknownOutcomeIsLeftToThePoller(t *testing.T) {
 			scope := outboxtest.NewScope(e.store.DB())
 			_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("maybe")})
 			require.NoError(t, err)
-			require.NoError(t, scope.CommitUnknown(true)) // it did commit, but nobody said so
+			require.NoError(t, scope.CommitUnknown(true)) // it was committed, and the answer was lost
 			require.ErrorIs(t, <-causes, outbox.ErrOutcomeUnknown)
 			e.await("maybe", outbox.StatusDone)
 			require.Equal(t, map[string]int{"maybe": 1}, c.n)

@@ -33,6 +33,43 @@ func (db *DB) CutCommits(t testing.TB) (*DB, *atomic.Int32) {
 	return db.through(t, func(client net.Conn, server string) { forward(client, server, cuts) }), cuts
 }
 
+// HoldCommits opens another pool on the same database, through a proxy that holds
+// every COMMIT back until release is called, or the test ends. waiting gets a value
+// for each.
+func (db *DB) HoldCommits(t testing.TB) (held *DB, waiting <-chan struct{}, release func()) {
+	t.Helper()
+	arrived, released := make(chan struct{}, 10), make(chan struct{})
+	release = sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release)
+	return db.through(t, func(client net.Conn, address string) {
+		defer func() { _ = client.Close() }()
+		var dialer net.Dialer
+		server, err := dialer.DialContext(context.Background(), "tcp", address)
+		if err != nil {
+			return
+		}
+		defer func() { _ = server.Close() }()
+		go func() {
+			_, _ = io.Copy(client, server)
+			_ = client.Close()
+		}()
+		buffer := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buffer)
+			if err != nil {
+				return
+			}
+			if bytes.Contains(bytes.ToUpper(buffer[:n]), []byte("COMMIT")) {
+				arrived <- struct{}{}
+				<-released
+			}
+			if _, err := server.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}), arrived, release
+}
+
 // Severable opens another pool on the same database, through a proxy that severs
 // the clients on demand: their connections break and it accepts no new ones, while
 // the server keeps its side and executes what it was sent. It ends with the test.

@@ -93,7 +93,7 @@ func runAdapterGroups(t *testing.T, newHarness func(t *testing.T) AdapterHarness
 					t.Parallel()
 					h := newHarness(t)
 					if len(test.on) > 0 && !slices.Contains(test.on, h.Dialect) {
-						t.Skipf("a behaviour of %v alone", test.on)
+						t.Skipf("only %v behave like this", test.on)
 					}
 					s := newAdapterSuite(t, h, test.unmanaged)
 					s.another = func() *adapterSuite { return newAdapterSuite(t, newHarness(t), false) }
@@ -298,7 +298,7 @@ func (s *adapterSuite) eventually(what string, condition func() bool) {
 	deadline := time.Now().Add(20 * time.Second)
 	for !condition() {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("waited in vain until %s", what)
+			s.t.Fatalf("after 20 s it is not true that %s", what)
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -54,8 +54,7 @@ type sqlHarness struct {
 
 func (h sqlHarness) begin(t testing.TB) (tx outbox.Execer, commit, rollback func() error) {
 	t.Helper()
-	// Not the test's context: database/sql would roll back behind the test's
-	// back at its end.
+	// Not the test's context: database/sql would roll back when it ends.
 	sqlTx, err := h.db.BeginTx(context.Background(), nil)
 	if err != nil {
 		t.Fatalf("beginning a transaction: %v", err)
@@ -69,10 +68,10 @@ func (h sqlHarness) row(t testing.TB, eventID string) (RawRow, bool) {
 	// Times leave the database as text, so that no driver interprets them.
 	query := "SELECT status, attempts, " + h.timeText("available_at") + ", " + h.timeText("created_at") + ", " +
 		h.timeText("done_at") + ", last_error, locked_by, " + h.timeText("locked_at") +
-		" FROM " + h.table + " WHERE event_id = " + h.param(1)
+		" FROM " + h.table + " WHERE event_id = ?"
 	var row RawRow
 	var available, created, done, locked, lastError, lockedBy sql.NullString
-	err := h.db.QueryRowContext(t.Context(), query, eventID).Scan(&row.Status, &row.Attempts,
+	err := h.db.QueryRowContext(t.Context(), h.bind(query), eventID).Scan(&row.Status, &row.Attempts,
 		&available, &created, &done, &lastError, &lockedBy, &locked)
 	if errors.Is(err, sql.ErrNoRows) {
 		return RawRow{}, false
@@ -88,40 +87,20 @@ func (h sqlHarness) row(t testing.TB, eventID string) (RawRow, bool) {
 
 func (h sqlHarness) setRow(t testing.TB, eventID string, row RawRow) {
 	t.Helper()
-	var sets []string
-	var args []any
-	set := func(column, value string, arg any) {
-		args = append(args, arg)
-		sets = append(sets, column+" = "+strings.ReplaceAll(value, "?", h.param(len(args))))
+	at := "?"
+	if h.dialect == Postgres {
+		at = "CAST(CAST(? AS text) AS timestamptz)"
 	}
-	setTime := func(column string, at time.Time) {
-		if at.IsZero() {
-			sets = append(sets, column+" = NULL")
-			return
-		}
-		value, arg := h.timeArg(at)
-		set(column, value, arg)
-	}
-	setText := func(column, text string) {
-		if text == "" {
-			sets = append(sets, column+" = NULL")
-			return
-		}
-		set(column, "?", text)
-	}
-	sets = append(sets, fmt.Sprintf("status = %d, attempts = %d", int(row.Status), row.Attempts))
-	setTime("available_at", row.AvailableAt)
-	setTime("created_at", row.CreatedAt)
-	setTime("done_at", row.DoneAt)
-	setText("last_error", row.LastError)
-	setText("locked_by", row.LockedBy)
-	setTime("locked_at", row.LockedAt)
-	h.exec(t, "UPDATE "+h.table+" SET "+strings.Join(sets, ", ")+" WHERE event_id = "+h.param(len(args)+1), append(args, eventID)...)
+	h.exec(t, "UPDATE "+h.table+" SET status = ?, attempts = ?, available_at = "+at+", created_at = "+at+", done_at = "+at+
+		", last_error = ?, locked_by = ?, locked_at = "+at+" WHERE event_id = ?",
+		int(row.Status), row.Attempts, h.timeArg(row.AvailableAt), h.timeArg(row.CreatedAt), h.timeArg(row.DoneAt),
+		sql.NullString{String: row.LastError, Valid: row.LastError != ""},
+		sql.NullString{String: row.LockedBy, Valid: row.LockedBy != ""}, h.timeArg(row.LockedAt), eventID)
 }
 
 func (h sqlHarness) corruptHeaders(t testing.TB, eventID string) {
 	t.Helper()
-	h.exec(t, "UPDATE "+h.table+` SET headers = '{"list": ["no", "string"]}' WHERE event_id = `+h.param(1), eventID)
+	h.exec(t, "UPDATE "+h.table+` SET headers = '{"list": ["no", "string"]}' WHERE event_id = ?`, eventID)
 }
 
 func (h sqlHarness) lockRow(t testing.TB, eventID string) (unlock func()) {
@@ -133,8 +112,8 @@ func (h sqlHarness) lockRow(t testing.TB, eventID string) (unlock func()) {
 	unlock = func() { _ = tx.Rollback() }
 	t.Cleanup(unlock)
 	var id string
-	query := "SELECT event_id FROM " + h.table + " WHERE event_id = " + h.param(1) + " FOR UPDATE"
-	if err := tx.QueryRowContext(t.Context(), query, eventID).Scan(&id); err != nil {
+	query := "SELECT event_id FROM " + h.table + " WHERE event_id = ? FOR UPDATE"
+	if err := tx.QueryRowContext(t.Context(), h.bind(query), eventID).Scan(&id); err != nil {
 		t.Fatalf("locking the row of event %s: %v", eventID, err)
 	}
 	return unlock
@@ -142,16 +121,17 @@ func (h sqlHarness) lockRow(t testing.TB, eventID string) (unlock func()) {
 
 func (h sqlHarness) exec(t testing.TB, query string, args ...any) {
 	t.Helper()
-	if _, err := h.db.ExecContext(t.Context(), query, args...); err != nil {
-		t.Fatalf("changing a row behind the store's back: %v", err)
+	if _, err := h.db.ExecContext(t.Context(), h.bind(query), args...); err != nil {
+		t.Fatalf("changing a row without the store: %v", err)
 	}
 }
 
-func (h sqlHarness) param(n int) string {
-	if h.dialect == Postgres {
-		return fmt.Sprintf("$%d", n)
+// bind writes the placeholders of a query, question marks, as the dialect does.
+func (h sqlHarness) bind(query string) string {
+	for n := 1; h.dialect == Postgres && strings.Contains(query, "?"); n++ {
+		query = strings.Replace(query, "?", fmt.Sprintf("$%d", n), 1)
 	}
-	return "?"
+	return query
 }
 
 const harnessTime = "2006-01-02 15:04:05.000000"
@@ -167,15 +147,18 @@ func (h sqlHarness) timeText(column string) string {
 	return "CAST(" + column + " AS TEXT)"
 }
 
-func (h sqlHarness) timeArg(at time.Time) (value string, arg any) {
-	switch h.dialect {
-	case Postgres:
-		return "CAST(CAST(? AS text) AS timestamptz)", at.UTC().Format(harnessTime) + "+00"
-	case MySQL:
-		return "?", at.UTC().Format(harnessTime)
-	case SQLite:
+// timeArg is an argument for a time; the zero time is NULL.
+func (h sqlHarness) timeArg(at time.Time) any {
+	switch {
+	case at.IsZero():
+		return nil
+	case h.dialect == SQLite:
+		return at.UnixMicro()
+	case h.dialect == Postgres:
+		return at.UTC().Format(harnessTime) + "+00"
+	default:
+		return at.UTC().Format(harnessTime)
 	}
-	return "?", at.UnixMicro()
 }
 
 func (h sqlHarness) parseTime(t testing.TB, text sql.NullString) time.Time {

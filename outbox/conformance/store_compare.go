@@ -58,7 +58,7 @@ func (s *storeSuite) mentions(err error, parts ...string) {
 	s.t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
-			s.t.Errorf("the error does not tell %q: %v", part, err)
+			s.t.Errorf("the error does not contain %q: %v", part, err)
 		}
 	}
 }

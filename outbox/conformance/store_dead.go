@@ -8,13 +8,13 @@ import (
 )
 
 var deadTests = []storeTest{
-	{"ListTellsTheWholeLetter", deadList},
-	{"FiltersChoose", deadFilters},
+	{"ListReturnsWholeLetters", deadList},
+	{"Filters", deadFilters},
 	{"PagesCoverEveryLetterOnce", deadPages},
 	{"KeysOnly", deadKeysOnly},
-	{"GetFindsDeadRowsAlone", deadGet},
+	{"GetFindsOnlyDeadRows", deadGet},
 	{"ReplayMakesDeadRowsNew", deadReplay},
-	{"DeleteDeletesDeadRowsAlone", deadDelete},
+	{"DeleteDeletesOnlyDeadRows", deadDelete},
 }
 
 // died adds a dead event that died the given time after suiteTime.
@@ -139,7 +139,7 @@ func deadKeysOnly(s *storeSuite) {
 	letters := s.queryDead(outbox.DeadQuery{KeysOnly: true})
 	s.sameIDs("ids", deadIDs(letters), []string{env.EventID})
 	if l := letters[0]; !l.DiedAt.Equal(suiteTime.Add(time.Second)) || !l.Payload.IsZero() || l.EventType != "" || l.LastError != "" {
-		s.t.Fatalf("the key says more or less than id and time of death: %+v, died at %v", l, l.DiedAt)
+		s.t.Fatalf("the key is not just id and time of death: %+v, died at %v", l, l.DiedAt)
 	}
 }
 
@@ -164,23 +164,19 @@ func deadReplay(s *storeSuite) {
 		rows = append(rows, s.row(id))
 	}
 	now := suiteTime.Add(time.Minute + time.Microsecond)
-	n, err := s.Store.ReplayDead(s.ctx, s.DB, append([]string{env.EventID, "no such event"}, others...), now)
-	s.ok("ReplayDead", err)
-	s.count("replayed", n, 1)
+	replay := func(what string, want int, ids ...string) {
+		n, err := s.Store.ReplayDead(s.ctx, s.DB, ids, now)
+		s.ok("ReplayDead", err)
+		s.count(what, n, want)
+	}
+	replay("replayed", 1, append([]string{env.EventID, "no such event"}, others...)...)
 	s.sameRow("replayed row", env.EventID, RawRow{CreatedAt: env.OccurredAt, AvailableAt: now})
 	for i, id := range others {
 		s.sameRow("row that was not dead", id, rows[i])
 	}
 	s.count("dead letters left", len(s.queryDead(outbox.DeadQuery{})), 0)
-	s.count("replayed again", s.replayNone(now, env.EventID), 0)
-	s.count("replayed of nothing", s.replayNone(now), 0)
-}
-
-func (s *storeSuite) replayNone(now time.Time, ids ...string) int {
-	s.t.Helper()
-	n, err := s.Store.ReplayDead(s.ctx, s.DB, ids, now)
-	s.ok("ReplayDead", err)
-	return n
+	replay("replayed again", 0, env.EventID)
+	replay("replayed of nothing", 0)
 }
 
 func deadDelete(s *storeSuite) {
