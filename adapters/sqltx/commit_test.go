@@ -20,7 +20,7 @@ func TestEndOfTheContextDoesNotInterruptCommit(t *testing.T) {
 		createTable(t, direct.DB)
 		f := newFixture(t, followedPool(t, proxied), string(direct.Kind))
 		ctx, cancel := context.WithCancel(t.Context())
-		commitWhile(t, f, ctx, func() {
+		commitWhile(ctx, t, f, func() {
 			<-waiting
 			cancel()
 		}, release)
@@ -50,7 +50,7 @@ func TestEndOfTheContextDoesNotInterruptCommitOnSQLite(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, rows.Next())
 			ctx, cancel := context.WithCancel(t.Context())
-			commitWhile(t, f, ctx, func() {
+			commitWhile(ctx, t, f, func() {
 				require.Eventually(t, func() bool { // a COMMIT that waits for readers lets no new one in
 					var n int
 					return probe.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM sqlite_master").Scan(&n) != nil
@@ -65,7 +65,7 @@ func TestEndOfTheContextDoesNotInterruptCommitOnSQLite(t *testing.T) {
 
 // commitWhile writes an event in a transaction of the context and commits it. COMMIT
 // waits until release is called; meanwhile ends the context when COMMIT waits.
-func commitWhile(t *testing.T, f fixture, ctx context.Context, meanwhile, release func()) {
+func commitWhile(ctx context.Context, t *testing.T, f fixture, meanwhile, release func()) {
 	t.Helper()
 	tx, err := f.db.BeginTx(ctx, nil)
 	require.NoError(t, err)
