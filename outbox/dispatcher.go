@@ -166,13 +166,13 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 // is not running or the queue is full, and the poller has to deliver the event. A
 // copy of an event that is in hand is dropped, which is true.
 func (d *Dispatcher) EnqueueHot(env Envelope) bool {
-	return d.enqueue(d.hot, &delivery{env: &env})
+	return d.enqueue(d.hot, &delivery{env: &env, term: d.term()})
 }
 
 // Handle offers an event that was read from the table: it implements
 // [PollHandler]. A copy of an event that is in hand is dropped.
 func (d *Dispatcher) Handle(env Envelope) bool {
-	return d.enqueue(d.cold, &delivery{env: &env})
+	return d.enqueue(d.cold, &delivery{env: &env, term: d.term()})
 }
 
 // takeIn is Handle for what the poller read or claimed.
@@ -251,8 +251,9 @@ func (d *Dispatcher) work(turn int) {
 			return
 		}
 		turn++
-		if !d.holds() { // another process delivers now, or will
+		if !d.holds() || next.term != d.term() { // another process delivers now, or may have
 			d.letGo(next)
+			d.wakePoller()
 			continue
 		}
 		dl = next
@@ -272,6 +273,14 @@ func (d *Dispatcher) inHandLimit() int64 {
 
 // holds reports whether this process may deliver from the table.
 func (d *Dispatcher) holds() bool { return d.holder == nil || d.holder.holds() }
+
+// term is the present hold's.
+func (d *Dispatcher) term() int64 {
+	if d.holder == nil {
+		return 0
+	}
+	return d.holder.term.Load()
+}
 
 // finish hands an outcome to the completer, and logs what nothing else will.
 func (d *Dispatcher) finish(dl *delivery) {

@@ -27,10 +27,11 @@ func (d *Dispatcher) reserve(p *pending) {
 		p.lease = d.names.next()
 	}
 	p.began = time.Now()
+	term := d.term()
 	p.ds = make([]delivery, 0, min(len(p.envs), room))
 	for i := range p.envs {
 		if env := &p.envs[i]; len(p.ds) < room && p.isDue(env) {
-			p.ds = append(p.ds, delivery{env: env, lease: p.lease})
+			p.ds = append(p.ds, delivery{env: env, lease: p.lease, term: term})
 		}
 	}
 	d.track.reserve(p.ds)

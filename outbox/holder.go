@@ -34,6 +34,8 @@ type holder struct {
 
 	epoch time.Time
 	until atomic.Int64 // of the hold, since epoch, by this process's clock
+	// term counts the holds: another process may have delivered between two.
+	term atomic.Int64
 	// standby: another process held the table at the last try.
 	standby atomic.Bool
 	ctx     context.Context
@@ -110,6 +112,7 @@ func (h *holder) try(ctx context.Context) error {
 	h.standby.Store(false)
 	lapsed := !h.holds()
 	if lapsed { // before anything is delivered
+		h.term.Add(1)
 		h.gained(now.Died != "")
 	}
 	h.until.Store(int64(began + holdTime))

@@ -65,6 +65,7 @@ type Poller struct {
 	suspected atomic.Int64 // rows that were claimed for that
 
 	// The rest belongs to whoever holds the token.
+	term       int64     // of the hold, when the present read began
 	cursor     Cursor    // where the next batch of a backlog begins
 	scanned    time.Time // when the present pass over the table began
 	read       time.Time // the time as of which the last batch was read

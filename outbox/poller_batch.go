@@ -53,6 +53,7 @@ func (p *Poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
 // refused an event.
 func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, err error) {
 	if p.dispatcher != nil {
+		p.term = p.dispatcher.term()
 		p.dispatcher.track.beginRead()
 		defer p.dispatcher.track.endRead()
 	}
@@ -68,7 +69,7 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 	}
 	ds := make([]delivery, len(b.Envelopes)) // one allocation for all
 	for i := range b.Envelopes {
-		ds[i].env, ds[i].lease = &b.Envelopes[i], lease
+		ds[i].env, ds[i].lease, ds[i].term = &b.Envelopes[i], lease, p.term
 		if !p.handOver(&ds[i], q.kind, b.Expired) {
 			p.giveBack(b.Envelopes[i+1:], lease)
 			p.cursor = Cursor{} // the refused events come first again

@@ -114,7 +114,7 @@ func (p *Poller) takeExpired(ctx context.Context, expired []string) error {
 		return err
 	}
 	for i := range b.Envelopes {
-		p.handOver(&delivery{env: &b.Envelopes[i], lease: lease}, takeovers, expired)
+		p.handOver(&delivery{env: &b.Envelopes[i], lease: lease, term: p.term}, takeovers, expired)
 	}
 	p.bury(ctx, b.Undecodable, lease)
 	return nil

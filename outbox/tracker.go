@@ -9,8 +9,9 @@ import (
 // stored.
 type delivery struct {
 	env      *Envelope
-	takeover bool // it may have been in the hands of a process that died
-	counted  bool // its last delivery, during which a process died, is an attempt
+	takeover bool  // it may have been in the hands of a process that died
+	term     int64 // the hold under which it was taken in hand; see [holder]
+	counted  bool  // its last delivery, during which a process died, is an attempt
 
 	// These belong to the tracker.
 	state deliveryState
