@@ -62,7 +62,7 @@ var rules = []rule{
 		func(own string) bool { return inside(own, "outbox") },
 		func(_, dep string, standard bool) bool {
 			own, isOurs := ours(dep)
-			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal/txscope") && !inside(own, "internal/sqlerr") && !inside(own, "internal/nilness"))
+			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal/txscope") && !inside(own, "internal/sqlerr") && !inside(own, "internal/sqlname") && !inside(own, "internal/nilness"))
 		},
 	},
 	{
@@ -96,6 +96,14 @@ var rules = []rule{
 			own, isOurs := ours(dep)
 			return inside(dep, "gorm.io/gorm") || inside(dep, "github.com/uptrace/bun") ||
 				isOurs && (inside(own, "adapters/bun") || inside(own, "adapters/gorm") || inside(own, "adapters/sqltx"))
+		},
+	},
+	{
+		"inbox imports the standard library alone, for it serves consumers without an outbox",
+		func(own string) bool { return inside(own, "inbox") },
+		func(_, dep string, standard bool) bool {
+			own, isOurs := ours(dep)
+			return !standard && (!isOurs || !inside(own, "inbox") && !inside(own, "internal/sqlname") && !inside(own, "internal/nilness"))
 		},
 	},
 	links("fxmodule", ""),

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -79,23 +78,4 @@ func TestTextArrayIsReadBack(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, `{"a","","b\"c","\\","NULL","{,}"}`, textArray([]string{"a", "", `b"c`, `\`, "NULL", "{,}"}))
 	require.Equal(t, `{}`, textArray(nil))
-}
-
-func TestIndexNamesStayShortAndApart(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("x", 60)
-	names := map[string]bool{}
-	for _, name := range []string{"outbox_event", long + "aaa", long + "aab"} {
-		for _, suffix := range []string{"due", "old", "dead", "done", "age"} {
-			index := table{name: name}.index(suffix)
-			require.LessOrEqual(t, len(index), maxIdentifier)
-			require.False(t, names[index], index)
-			names[index] = true
-		}
-		control := table{schema: "s", name: name}.control()
-		require.Equal(t, "s", control.schema)
-		require.LessOrEqual(t, len(control.name), maxIdentifier)
-		require.False(t, names[control.name], control.name)
-		names[control.name] = true
-	}
 }

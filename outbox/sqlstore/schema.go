@@ -32,13 +32,13 @@ func (s *Store) Schema() string {
 	text := map[string]string{"postgres": postgresSchema, "mysql": mysqlSchema, "sqlite": sqliteSchema}[s.d.name]
 	quote := s.d.quote
 	// In SQLite the schema precedes the index name, never its table's.
-	unqualified, prefix := quote+s.table.name+quote, ""
-	if s.d == sqlite && s.table.schema != "" {
-		prefix = quote + s.table.schema + quote + "."
+	unqualified, prefix := quote+s.table.Name+quote, ""
+	if s.d == sqlite && s.table.Schema != "" {
+		prefix = quote + s.table.Schema + quote + "."
 	}
-	text = strings.NewReplacer("{table}", s.table.quoted(quote), "{control}", s.table.control().quoted(quote), "{unqualified}", unqualified).Replace(text)
+	text = strings.NewReplacer("{table}", s.table.Quoted(quote), "{control}", s.table.Table("control").Quoted(quote), "{unqualified}", unqualified).Replace(text)
 	return schemaIndex.ReplaceAllStringFunc(text, func(m string) string {
-		return prefix + quote + s.table.index(schemaIndex.FindStringSubmatch(m)[1]) + quote
+		return prefix + quote + s.table.Index(schemaIndex.FindStringSubmatch(m)[1]) + quote
 	})
 }
 

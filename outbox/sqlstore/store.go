@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/outboxkit/outbox-go/internal/sqlname"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -29,7 +30,7 @@ const DefaultTable = "outbox_event"
 // immutable and safe for concurrent use.
 type Store struct {
 	d     *dialect
-	table table
+	table sqlname.Name
 	codec outbox.Codec
 	err   error // what is wrong with the options
 }
@@ -47,9 +48,9 @@ type Option func(*Store)
 // including its case. Defaults to outbox_event.
 func WithTable(name string) Option {
 	return func(s *Store) {
-		t, err := parseTable(name)
+		t, err := sqlname.Parse(name)
 		if err != nil {
-			s.err = errors.Join(s.err, err)
+			s.err = errors.Join(s.err, &outbox.FieldError{Field: "sqlstore.WithTable", Problem: err.Error()})
 			return
 		}
 		s.table = t
@@ -83,7 +84,7 @@ func MySQL(opts ...Option) *Store { return newStore(mysql, opts) }
 func SQLite(opts ...Option) *Store { return newStore(sqlite, opts) }
 
 func newStore(d *dialect, opts []Option) *Store {
-	s := &Store{d: d, table: table{name: DefaultTable}}
+	s := &Store{d: d, table: sqlname.Name{Name: DefaultTable}}
 	for _, opt := range opts {
 		opt(s)
 	}

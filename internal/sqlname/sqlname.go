@@ -1,0 +1,69 @@
+// Package sqlname checks and quotes the names of tables.
+package sqlname
+
+import (
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"strings"
+)
+
+// Name is a checked table name; Schema may be empty.
+type Name struct{ Schema, Name string }
+
+// maxIdentifier is PostgreSQL's limit, the smallest.
+const maxIdentifier = 63
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Parse checks a name of the form table or schema.table. The error is a phrase
+// that follows the name of the field.
+func Parse(name string) (Name, error) {
+	schema, table, qualified := strings.Cut(name, ".")
+	if !qualified {
+		schema, table = "", name
+	}
+	if qualified && !valid(schema) || !valid(table) {
+		return Name{}, fmt.Errorf("is given %.100q (%d bytes); a table name is letters, digits and underscores, at most %d of them, not starting with a digit, optionally schema.table",
+			name, len(name), maxIdentifier)
+	}
+	return Name{Schema: schema, Name: table}, nil
+}
+
+func valid(s string) bool { return len(s) <= maxIdentifier && identifier.MatchString(s) }
+
+func (n Name) String() string {
+	if n.Schema != "" {
+		return n.Schema + "." + n.Name
+	}
+	return n.Name
+}
+
+// Quoted is the name in quotes of the dialect.
+func (n Name) Quoted(quote string) string {
+	if n.Schema != "" {
+		return quote + n.Schema + quote + "." + quote + n.Name + quote
+	}
+	return quote + n.Name + quote
+}
+
+// Index is the name of one of the table's indexes.
+func (n Name) Index(suffix string) string { return n.derived("idx_", suffix) }
+
+// Table is another table, named after this one and in its schema.
+func (n Name) Table(suffix string) Name {
+	return Name{Schema: n.Schema, Name: n.derived("", suffix)}
+}
+
+// derived is a name derived from the table's. A name that is too long is cut, and
+// a hash makes it unique.
+func (n Name) derived(prefix, suffix string) string {
+	name := prefix + n.Name + "_" + suffix
+	if len(name) <= maxIdentifier {
+		return name
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(n.Name))
+	tail := fmt.Sprintf("_%08x_%s", h.Sum32(), suffix)
+	return prefix + n.Name[:maxIdentifier-len(prefix)-len(tail)] + tail
+}
