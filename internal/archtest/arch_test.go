@@ -164,6 +164,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"adapters/sqltx", "github.com/lib/pq/oid"},
 		{"adapters/bun", module + "/adapters/gorm"},
 		{"echomw", "gorm.io/gorm/clause"},
+		{"inbox", module + "/outbox"},
 		{"fxmodule", "go.yaml.in/yaml/v3"},
 		{"fxmodule/outboxconf", "github.com/prometheus/client_golang/prometheus"},
 		{"fxmodule/fxprom", "go.opentelemetry.io/otel"},
