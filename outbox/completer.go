@@ -168,7 +168,11 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 
 // storeOne stores one outcome at once, for synchronous delivery.
 func (c *completer) storeOne(ctx context.Context, d *delivery) error {
-	if d.outcome == OutcomeReleased {
+	switch {
+	case d.outcome == OutcomeReleased:
+		return nil
+	case d.completed:
+		c.observe(d, c.d.clock.Now())
 		return nil
 	}
 	if _, _, err := c.mark(ctx, d.outcome, []*delivery{d}, maxPatience); err != nil {

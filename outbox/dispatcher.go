@@ -123,7 +123,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: events went past the hot queue, the poller delivers them"}
 	d.policyPanics = burst{log: d.log, level: slog.LevelError, message: "outbox: the retry policy panicked"}
 	d.initQueues(d.opts.HotCapacity, d.opts.ColdCapacity, d.opts.Workers)
-	d.listenerCtx, d.cancelListeners = context.WithCancel(withDispatcher(context.Background(), d))
+	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
 	d.track = newTracker(d.wakePoller)
 	d.complete = newCompleter(d, cfg.DB, cfg.Store)
 	d.keeper = newLeaseKeeper(d, cfg.DB, cfg.Store)
@@ -223,7 +223,7 @@ func (d *Dispatcher) Depths() (hot, cold int) { return d.depths() }
 // is the store's; the delivery's own is in the result. It needs no Start.
 func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
 	dl := &delivery{env: &env}
-	d.deliver(withDispatcher(ctx, d), dl)
+	d.deliver(ctx, dl)
 	err := d.complete.storeOne(ctx, dl)
 	return dl.public(), err
 }
@@ -284,6 +284,11 @@ func (d *Dispatcher) term() int64 {
 
 // finish hands an outcome to the completer, and logs what nothing else will.
 func (d *Dispatcher) finish(dl *delivery) {
+	if dl.completed {
+		d.track.release(dl)
+		d.complete.observe(dl, d.clock.Now())
+		return
+	}
 	if dl.outcome == OutcomeReleased {
 		d.letGo(dl)
 		return

@@ -53,8 +53,9 @@ func (d *Dispatcher) deliver(ctx context.Context, dl *delivery) {
 		ctx, cancel = context.WithTimeout(ctx, d.opts.ListenerTimeout)
 		defer cancel()
 	}
+	dl.ctx = deliveryContext{Context: ctx, d: d, dl: dl}
 	start := time.Now()
-	res, err := d.chain.OnEvent(ctx, *dl.env)
+	res, err := d.chain.OnEvent(&dl.ctx, *dl.env)
 	d.metrics.ListenerRan(kindOf(dl.env), time.Since(start))
 	d.decide(dl, res, err)
 }
@@ -74,6 +75,13 @@ func (d *Dispatcher) exhausted(dl *delivery) bool {
 
 // decide turns a listener's answer into an outcome.
 func (d *Dispatcher) decide(dl *delivery, res Result, err error) {
+	if dl.completed, err = d.track.answer(dl, err); dl.completed {
+		dl.outcome = d.doneOutcome
+		if err != nil {
+			d.log.Warn("outbox: a listener failed after it had completed its event", logKeyEventID, dl.id(), logKeyError, errorText(causeOf(err).text))
+		}
+		return
+	}
 	c := causeOf(err)
 	dl.err, dl.panicked = c.err, c.panicked
 	switch dl.outcome = outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, res, c); dl.outcome {

@@ -10,10 +10,15 @@ import (
 // as tracing. ctx and env are those of the interceptor; res and err are what the next
 // listener returned. The stored outcome may differ: interceptors further out may
 // change the result, and if a shutdown cancels the listeners before those return, a
-// failure becomes [OutcomeReleased]. [OutcomeDone] also stands for [OutcomeDelete].
+// failure becomes [OutcomeReleased]. [OutcomeDone] also stands for
+// [OutcomeDelete] and for an event that the listener completed itself.
 // If ctx does not come from a dispatcher, the defaults of [DispatchOptions] apply.
 func OutcomeOf(ctx context.Context, env Envelope, res Result, err error) Outcome {
-	if d := dispatcherOf(ctx); d != nil {
+	if c := deliveryOf(ctx); c != nil {
+		if c.d.track.isCompleted(c.dl) {
+			return OutcomeDone
+		}
+		d := c.d
 		return outcomeOf(d.listenerCtx, d.opts, env.Attempts, res, causeOf(err))
 	}
 	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, res, causeOf(err))
@@ -59,22 +64,9 @@ func cutOff(listeners context.Context, c cause) bool {
 	return errors.Is(listeners.Err(), context.Canceled) && c.panicked == nil
 }
 
-type dispatcherKey struct{}
-
-// withDispatcher adds the dispatcher to a delivery's context, for OutcomeOf.
-func withDispatcher(ctx context.Context, d *Dispatcher) context.Context {
-	return context.WithValue(ctx, dispatcherKey{}, d)
-}
-
-// dispatcherOf is the dispatcher whose delivery ctx belongs to, or nil.
-func dispatcherOf(ctx context.Context) *Dispatcher {
-	d, _ := ctx.Value(dispatcherKey{}).(*Dispatcher)
-	return d
-}
-
 func loggerFrom(ctx context.Context) *slog.Logger {
-	if d := dispatcherOf(ctx); d != nil {
-		return d.log
+	if c := deliveryOf(ctx); c != nil {
+		return c.d.log
 	}
 	return slog.Default()
 }

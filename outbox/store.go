@@ -61,6 +61,11 @@ type Store interface {
 	// none. Marking a second time leaves the rows as they were after the first.
 	Mark(ctx context.Context, db DB, outcome Outcome, marks []Mark) (left map[string]RowState, err error)
 
+	// Complete stores [OutcomeDone] or [OutcomeDelete] for one event through the
+	// caller's transaction. It reports whether it changed the row: one that is NEW or
+	// RETRY, and under the lease if the mark names one.
+	Complete(ctx context.Context, tx Execer, outcome Outcome, mark Mark) (bool, error)
+
 	// Renew starts these leases again, as far as the rows are still under them.
 	Renew(ctx context.Context, db DB, leases []Lease) error
 

@@ -14,8 +14,12 @@ type delivery struct {
 	counted  bool  // its last delivery, during which a process died, is an attempt
 
 	// These belong to the tracker.
-	state deliveryState
-	lease string // the name of the row's lease; empty: none
+	state      deliveryState
+	lease      string      // the name of the row's lease; empty: none
+	completion *completion // the listener's own transaction; see [Writer.Complete]
+	answered   bool        // the listener has returned
+
+	ctx deliveryContext // the listener's
 
 	// The outcome; see [Dispatcher.decide].
 	outcome  Outcome
@@ -24,6 +28,8 @@ type delivery struct {
 	attempts int       // what the row counts from then on; zero: as before
 	err      error
 	panicked *PanicError // nil when err is no panic
+	// completed: the listener's own transaction has stored the outcome.
+	completed bool
 	// repeated: a statement with the outcome failed, and the database may have
 	// carried it out all the same.
 	repeated bool
@@ -279,7 +285,7 @@ func (t *tracker) leases() []Lease {
 	defer t.mu.Unlock()
 	var leases []Lease
 	for id, d := range t.events {
-		if d.state != reserved && d.lease != "" {
+		if d.state != reserved && d.lease != "" && d.completion == nil {
 			leases = append(leases, Lease{EventID: id, Name: d.lease})
 		}
 	}

@@ -117,14 +117,8 @@ func (w *Writer) ambient(ctx context.Context) (TxScope, error) {
 
 // WriteScope is WriteAll in a scope that the caller, an adapter, has found.
 func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope) ([]string, error) {
-	if nilness.IsNil(scope) {
-		return nil, ErrNoTransaction
-	}
-	if scope.Source() != w.source {
-		return nil, ErrForeignTransaction
-	}
-	if !scope.Active() {
-		return nil, fmt.Errorf("%w: it has ended", ErrNoTransaction)
+	if err := w.usable(scope); err != nil {
+		return nil, err
 	}
 	sealed, sealedAt, err := w.prepare(ctx, envs)
 	if err != nil || len(sealed) == 0 {
@@ -142,6 +136,20 @@ func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope)
 	}
 	w.afterWrite(ctx, sealed)
 	return eventIDs(sealed), nil
+}
+
+// usable reports what keeps the writer from using a transaction.
+func (w *Writer) usable(scope TxScope) error {
+	switch {
+	case nilness.IsNil(scope):
+		return ErrNoTransaction
+	case scope.Source() != w.source:
+		return ErrForeignTransaction
+	case !scope.Active():
+		return fmt.Errorf("%w: it has ended", ErrNoTransaction)
+	default:
+		return nil
+	}
 }
 
 // WriteUnmanaged writes events through a transaction that the outbox does

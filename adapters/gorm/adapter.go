@@ -112,6 +112,33 @@ func transaction(db *gorm.DB) (sqltx.AnyTx, error) {
 	return nil, fmt.Errorf("%w: the *gorm.DB is not in one; write with the *gorm.DB that Transaction, Begin or a model hook gives", outbox.ErrNoTransaction)
 }
 
+// Complete marks the event that is being delivered as delivered, in the listener's
+// own transaction: see [outbox.Writer.Complete]. ctx is the listener's.
+func (a *Adapter) Complete(ctx context.Context, tx *gorm.DB) error {
+	plain, err := transaction(tx)
+	if err != nil {
+		return err
+	}
+	return a.sql.Complete(ctx, plain)
+}
+
+// Handle makes a listener of a function that runs in a transaction of its own, with
+// the event's end in it: see [sqltx.Adapter.Handle].
+func (a *Adapter) Handle(fn func(ctx context.Context, tx *gorm.DB, env outbox.Envelope) error) outbox.Listener {
+	if fn == nil {
+		return nil
+	}
+	return outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+		return outbox.InTx(ctx, a, func(ctx context.Context) error {
+			tx, _ := a.TxFrom(ctx)
+			if err := fn(ctx, tx, env); err != nil {
+				return err
+			}
+			return a.Complete(ctx, tx)
+		})
+	})
+}
+
 // Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx
 // carries an open transaction of the same pool, and a context that carries it.
 // Callbacks have run when Commit or Rollback of the transaction returns.

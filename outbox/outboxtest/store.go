@@ -36,6 +36,7 @@ type memRow struct {
 	RawRow
 	env     outbox.Envelope // as sealed; times and attempts are the RawRow's
 	hidden  bool            // its transaction is still open
+	locked  bool            // a transaction that is open completes it
 	corrupt bool            // its headers do not decode
 }
 

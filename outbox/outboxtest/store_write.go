@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -45,6 +46,49 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, m
 		}
 	}
 	return left, nil
+}
+
+// Complete implements [outbox.Store]. Through a [Scope] it takes effect when that
+// commits.
+func (s *Store) Complete(ctx context.Context, tx outbox.Execer, outcome outbox.Outcome, m outbox.Mark) (bool, error) {
+	if outcome != outbox.OutcomeDone && outcome != outbox.OutcomeDelete {
+		return false, s.fail("completing", []string{m.EventID}, fmt.Errorf("the outcome is %s; only done and delete complete an event", outcome))
+	}
+	if err := ctx.Err(); err != nil {
+		return false, s.fail("completing", []string{m.EventID}, err)
+	}
+	r := s.lockRow(m)
+	if r == nil {
+		return false, nil
+	}
+	scope, ok := tx.(*Scope)
+	if !ok {
+		s.unlockRow(r, func() { s.apply(r, outcome, m, s.clock()) })
+		return true, nil
+	}
+	err := scope.join(nil, func() {
+		s.unlockRow(r, func() { s.apply(r, outcome, m, s.clock()) })
+	}, func() { s.unlockRow(r, func() {}) })
+	return err == nil, err
+}
+
+// lockRow is the row that a mark may complete, locked; nil when there is none.
+func (s *Store) lockRow(m outbox.Mark) *memRow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rows[m.EventID]
+	if r == nil || r.hidden || r.locked || !r.live() || m.Lease != "" && r.LockedBy != m.Lease {
+		return nil
+	}
+	r.locked = true
+	return r
+}
+
+func (s *Store) unlockRow(r *memRow, apply func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.locked = false
+	apply()
 }
 
 // open reports whether an outcome may change the row.

@@ -125,6 +125,26 @@ func (s *Store) markChunk(ctx context.Context, db outbox.Execer, outcome outbox.
 	return s.exec(ctx, db, what, q)
 }
 
+// Complete implements [outbox.Store].
+func (s *Store) Complete(ctx context.Context, tx outbox.Execer, outcome outbox.Outcome, mark outbox.Mark) (bool, error) {
+	what := fmt.Sprintf("completing event %s", mark.EventID)
+	q := s.query(256)
+	switch outcome {
+	case outbox.OutcomeDone:
+		q.add("UPDATE ").table(s).add(" SET status = 1, done_at = ").now().add(", ", unlock)
+	case outbox.OutcomeDelete:
+		q.add("DELETE FROM ").table(s)
+	default:
+		return false, s.fail(what, fmt.Errorf("the outcome is %s; only done and delete complete an event", outcome))
+	}
+	q.add(" WHERE event_id = ").arg(mark.EventID).add(" AND status IN (0, 2)")
+	if mark.Lease != "" {
+		q.add(" AND locked_by = ").arg(mark.Lease)
+	}
+	n, err := s.exec(ctx, tx, what, q)
+	return n == 1, err
+}
+
 // Renew implements [outbox.Store].
 func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) error {
 	marks := make([]outbox.Mark, len(leases))

@@ -1,0 +1,149 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Errors of [Writer.Complete].
+var (
+	// ErrNoDelivery: the context belongs to no delivery of this outbox that is
+	// under way.
+	ErrNoDelivery = errors.New("outbox: no delivery under way in the context")
+	// ErrCompleted: the event was completed before in the same transaction.
+	ErrCompleted = errors.New("outbox: the event is completed already")
+)
+
+// errUncommitted is why a delivery fails whose listener completed the event and
+// returned without an error before the transaction committed.
+var errUncommitted = errors.New("the listener completed the event in a transaction that did not commit")
+
+// completion is a listener's own transaction that marks its event.
+type completion struct {
+	scope     TxScope
+	committed bool
+}
+
+// deliveryContext is the context that a listener gets. It finds the delivery.
+type deliveryContext struct {
+	context.Context
+	d  *Dispatcher
+	dl *delivery
+}
+
+type deliveryKey struct{}
+
+func (c *deliveryContext) Value(key any) any {
+	if key == (deliveryKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// deliveryOf finds the delivery that ctx belongs to, or nil.
+func deliveryOf(ctx context.Context) *deliveryContext {
+	c, _ := ctx.Value(deliveryKey{}).(*deliveryContext)
+	return c
+}
+
+// Complete marks the event that is being delivered as delivered, in a transaction
+// of the listener's: what the listener writes there and the end of the event are
+// committed together or not at all, so the effect happens exactly once. ctx is the
+// listener's. Adapters call Complete; their Handle does the whole sequence.
+//
+// After the commit the delivery is a success, whatever the listener returns. When
+// the transaction has not committed as the listener returns, or nothing is known of
+// its COMMIT, the delivery has failed: with the listener's error, or with one that
+// says so. The event is delivered again unless its row shows that it was completed.
+//
+// It fails with [ErrNoDelivery], [ErrCompleted], [ErrForeignTransaction],
+// [ErrNoTransaction], and with [ErrLeaseLost] when another process has delivered the
+// event or leased it meanwhile: roll back then.
+func (w *Writer) Complete(ctx context.Context, scope TxScope) error {
+	if err := w.usable(scope); err != nil {
+		return err
+	}
+	c := deliveryOf(ctx)
+	switch {
+	case c == nil:
+		return fmt.Errorf("%w; give Complete the context that the listener got, or one made from it", ErrNoDelivery)
+	case c.d != w.dispatcher:
+		return fmt.Errorf("%w: the delivery is another outbox's; use an inbox for effects in another database", ErrNoDelivery)
+	}
+	return c.complete(ctx, w.store, scope)
+}
+
+func (c *deliveryContext) complete(ctx context.Context, store Store, scope TxScope) error {
+	done := &completion{scope: scope}
+	mark, before, err := c.d.track.beginCompletion(c.dl, done)
+	if err != nil {
+		return err
+	}
+	marked, err := store.Complete(ctx, scope, c.d.doneOutcome, mark)
+	switch {
+	case err != nil:
+	case marked:
+		return scope.OnCommit(func() { c.d.track.committed(done) })
+	case before != nil && before.scope == scope:
+		err = ErrCompleted
+	default:
+		err = ErrLeaseLost
+	}
+	c.d.track.undoCompletion(c.dl, before)
+	return fmt.Errorf("outbox: completing event %s: %w", mark.EventID, err)
+}
+
+// beginCompletion notes that a transaction marks the delivery's event. The row is
+// then locked, so the lease is not renewed. It returns what was noted before: a
+// transaction that rolled back, or the same one.
+func (t *tracker) beginCompletion(dl *delivery, c *completion) (m Mark, before *completion, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before = dl.completion
+	switch {
+	case dl.answered:
+		return Mark{}, nil, fmt.Errorf("%w: the listener has returned", ErrNoDelivery)
+	case before != nil && before.committed:
+		return Mark{}, nil, fmt.Errorf("%w (%s)", ErrCompleted, dl.id())
+	}
+	dl.completion = c
+	return Mark{EventID: dl.id(), Lease: dl.lease}, before, nil
+}
+
+func (t *tracker) undoCompletion(dl *delivery, before *completion) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dl.completion = before
+}
+
+// isCompleted reports whether the listener's transaction has committed.
+func (t *tracker) isCompleted(dl *delivery) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return dl.completion != nil && dl.completion.committed
+}
+
+func (t *tracker) committed(c *completion) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.committed = true
+}
+
+// answer ends the time in which a listener can complete its event. It returns
+// whether the event is completed, and the error that counts if not.
+func (t *tracker) answer(dl *delivery, err error) (completed bool, _ error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dl.answered = true
+	switch c := dl.completion; {
+	case c == nil:
+		return false, err
+	case c.committed:
+		return true, err
+	case err == nil:
+		return false, errUncommitted
+	default:
+		return false, err
+	}
+}
