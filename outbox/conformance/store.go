@@ -59,6 +59,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Check", checkTests},
 		{"HoldTable", holdTests},
 		{"Mark", markTests},
+		{"Complete", completeTests},
 		{"Purge", purgeTests},
 		{"Stats", statsTests},
 		{"DeadLetters", deadTests},
