@@ -6,9 +6,10 @@ WITHDB        := $(GO) run ./internal/tools/withdb
 PROMTOOL      := $(BIN)/promtool
 TESTFLAGS     ?= -shuffle on -timeout 20m
 BENCH         ?= .
+BENCHFLAGS    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test/race promtool lint fmt bench cover tidy/check db/up db/down ci
+.PHONY: help demo serve test test/race promtool lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +49,7 @@ lint: $(BIN)/golangci-lint-$(GOLANGCI) ## run go vet and the linters
 	$(GO) vet ./...
 	$< run ./...
 	$< fmt --diff ./...
+	cd bench && $(GO) vet ./... && $< run ./...
 
 fmt: $(BIN)/golangci-lint-$(GOLANGCI) ## format the code
 	$< fmt ./...
@@ -56,7 +58,14 @@ $(BIN)/golangci-lint-$(GOLANGCI):
 	GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv $(BIN)/golangci-lint $@
 
-bench: ## run the benchmarks (BENCH=regexp picks some)
+bench: ## compare with other libraries and bare statements, and write docs/BENCHMARKS.md (BENCHFLAGS="-run drain -db postgres" picks some)
+	$(WITHDB) -- $(GO) run -C bench . -write ../docs $(BENCHFLAGS)
+
+bench/quick: ## check that every contender of the comparison runs, in two minutes
+	$(GO) test -C bench .
+	$(WITHDB) -- $(GO) run -C bench . -quick $(BENCHFLAGS)
+
+bench/go: ## run the Go benchmarks (BENCH=regexp picks some)
 	$(WITHDB) -- $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 cover: promtool ## write coverage.out and print the total
@@ -66,6 +75,7 @@ cover: promtool ## write coverage.out and print the total
 tidy/check: ## go.mod and go.sum are tidy
 	$(GO) mod tidy -diff
 	$(GO) mod verify
+	cd bench && $(GO) mod tidy -diff && $(GO) mod verify
 
 db/up: ## make sure of the databases, start private ones if need be, and leave them running
 	$(WITHDB) -keep
@@ -73,4 +83,4 @@ db/up: ## make sure of the databases, start private ones if need be, and leave t
 db/down: ## stop the private databases and delete their files
 	$(WITHDB) -down
 
-ci: tidy/check lint test ## what CI runs; CI=true adds the race detector
+ci: tidy/check lint test bench/quick ## what CI runs; CI=true adds the race detector

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// bareContenders are the limit: statements by hand through database/sql on the
+// outbox's own table, without what makes delivery safe.
+func bareContenders() []contender {
+	return []contender{
+		{
+			name: "bare: insert, poll and mark", limit: true, on: everywhere,
+			works: []string{"write", "many", "drain/100k", "drain/500k", "drain/held snapshot", "cost/backlog"},
+			open:  func(ctx context.Context, db *database) (system, error) { return openBare(ctx, db, barePoll) },
+		},
+		{
+			name: "bare: claim and mark", limit: true, on: []testdb.Kind{testdb.Postgres, testdb.MySQL},
+			works: []string{"drain"},
+			open:  func(ctx context.Context, db *database) (system, error) { return openBare(ctx, db, bareClaim) },
+		},
+		{
+			name: "bare: a channel", limit: true, on: everywhere, works: []string{"latency"},
+			open: func(ctx context.Context, db *database) (system, error) { return openBare(ctx, db, bareChannel) },
+		},
+	}
+}
+
+type bareSystem struct {
+	db      *database
+	pool    *sql.DB
+	deliver func(ctx context.Context, s *bareSystem, listen func(n int) error) (stop func() error)
+	written chan int // of bareChannel
+}
+
+func openBare(ctx context.Context, db *database, deliver func(context.Context, *bareSystem, func(n int) error) func() error) (system, error) {
+	s := &bareSystem{db: db, deliver: deliver}
+	var err error
+	s.pool, err = openWithTable(ctx, db)
+	return s, err
+}
+
+// openWithTable opens a plain pool and makes the outbox's table.
+func openWithTable(ctx context.Context, db *database) (*sql.DB, error) {
+	pool, err := db.open()
+	if err != nil {
+		return nil, err
+	}
+	store, err := sqlstore.Detect(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	return pool, store.CreateSchema(ctx, pool)
+}
+
+func (s *bareSystem) Write(ctx context.Context, first, n int) error {
+	tx, err := s.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, insertOrder(s.db.kind), strconv.Itoa(first), "tea"); err != nil {
+		return err
+	}
+	if s.db.kind == testdb.Postgres && n > 1 {
+		err = insertUnnest(ctx, tx, first, n)
+	} else {
+		err = s.insertValues(ctx, tx, first, n)
+	}
+	if err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	if s.written != nil {
+		s.written <- first
+	}
+	return nil
+}
+
+const insertColumns = "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at) "
+
+// insertUnnest is one statement with one array of each column that differs.
+func insertUnnest(ctx context.Context, tx *sql.Tx, first, n int) error {
+	ids, payloads := make([]string, n), make([]string, n)
+	for i := range n {
+		ids[i], payloads[i] = eventID(first+i), payload(first+i)
+	}
+	_, err := tx.ExecContext(ctx, insertColumns+"SELECT id, $1, $2, $3, NULL, payload, NULL, 0, 0, $4, $4 FROM unnest($5::text[], $6::jsonb[]) AS e (id, payload)",
+		eventType, aggregateType, aggregateID, time.Now().UTC(), ids, payloads)
+	return err
+}
+
+// insertValues is one statement with many rows, or as many as SQLite takes.
+func (s *bareSystem) insertValues(ctx context.Context, tx *sql.Tx, first, n int) error {
+	for ; n > 0; first, n = first+500, n-500 {
+		var text strings.Builder
+		text.WriteString(insertColumns + "VALUES ")
+		var args []any
+		for i := range min(n, 500) {
+			if i > 0 {
+				text.WriteString(", ")
+			}
+			if s.db.kind == testdb.Postgres {
+				text.WriteString("($1,$2,$3,$4,NULL,$5,NULL,0,0,$6,$7)") // one row only
+			} else {
+				text.WriteString("(?,?,?,?,NULL,?,NULL,0,0,?,?)")
+			}
+			now := storedTime(s.db.kind)
+			args = append(args, eventID(first+i), eventType, aggregateType, aggregateID, payload(first+i), now, now)
+		}
+		if _, err := tx.ExecContext(ctx, text.String(), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storedTime is now, as the outbox's table keeps it.
+func storedTime(kind testdb.Kind) any {
+	if kind == testdb.SQLite {
+		return time.Now().UnixMicro()
+	}
+	return time.Now().UTC()
+}
+
+func (s *bareSystem) Deliver(ctx context.Context, d delivery) (func() error, error) {
+	return s.deliver(ctx, s, d.listen), nil
+}
+
+func (s *bareSystem) Pending(ctx context.Context) (int, error) { return pendingRows(ctx, s.pool) }
+func (s *bareSystem) Close() error                             { return s.pool.Close() }

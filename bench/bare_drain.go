@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// bareRows is how many rows each bare statement of a drain reads or changes.
+const bareRows = 1_000
+
+// barePoll reads with one loop, in the order of the primary key, and marks with
+// another.
+func barePoll(ctx context.Context, s *bareSystem, listen func(n int) error) func() error {
+	read := make(chan []bareRow, 1)
+	failed := make(chan error, 2)
+	go func() {
+		defer close(read)
+		after := ""
+		for {
+			rows, err := s.read(ctx, s.pool, "SELECT event_id, payload FROM outbox_event WHERE status = 0 AND event_id > "+s.place()+
+				" ORDER BY event_id LIMIT "+strconv.Itoa(bareRows), after)
+			if err != nil || len(rows) == 0 {
+				failed <- err
+				return
+			}
+			after = rows[len(rows)-1].id
+			read <- rows
+		}
+	}()
+	go func() {
+		for rows := range read {
+			hearAll(rows, listen)
+			if err := s.mark(ctx, s.pool, rows); err != nil {
+				failed <- err
+				for range read { // let the reader end
+					continue
+				}
+				return
+			}
+		}
+		failed <- nil
+	}()
+	return func() error { return firstError(<-failed, <-failed) }
+}
+
+// bareClaim claims and marks, with two loops.
+func bareClaim(ctx context.Context, s *bareSystem, listen func(n int) error) func() error {
+	failed := make(chan error, 2)
+	for range 2 {
+		go func() {
+			after := ""
+			for {
+				rows, err := s.claim(ctx, after)
+				if err == nil && len(rows) > 0 {
+					hearAll(rows, listen)
+					after, err = rows[len(rows)-1].id, s.mark(ctx, s.pool, rows)
+				}
+				if err != nil || len(rows) == 0 {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	return func() error { return firstError(<-failed, <-failed) }
+}
+
+// claim leases rows behind a cursor.
+func (s *bareSystem) claim(ctx context.Context, after string) (rows []bareRow, err error) {
+	if s.db.kind == testdb.Postgres {
+		return s.read(ctx, s.pool, "WITH free AS MATERIALIZED (SELECT event_id FROM outbox_event WHERE status = 0 AND locked_at IS NULL AND event_id > $1"+
+			" ORDER BY event_id LIMIT "+strconv.Itoa(bareRows)+" FOR UPDATE SKIP LOCKED), claimed AS (UPDATE outbox_event e SET locked_by = 'bench', locked_at = now()"+
+			" FROM free WHERE e.event_id = free.event_id RETURNING e.event_id, payload) SELECT event_id, payload FROM claimed ORDER BY event_id", after)
+	}
+	tx, err := s.pool.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	rows, err = s.read(ctx, tx, "SELECT event_id, payload FROM outbox_event WHERE status = 0 AND locked_at IS NULL AND event_id > ?"+
+		" ORDER BY event_id LIMIT "+strconv.Itoa(bareRows)+" FOR UPDATE SKIP LOCKED", after)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	list, args := s.ids(rows)
+	if _, err := tx.ExecContext(ctx, "UPDATE outbox_event SET locked_by = 'bench', locked_at = NOW(6) WHERE event_id "+list, args...); err != nil {
+		return nil, err
+	}
+	return rows, tx.Commit()
+}
+
+// bareChannel hands over what was committed through a channel.
+func bareChannel(_ context.Context, s *bareSystem, listen func(n int) error) func() error {
+	s.written = make(chan int)
+	ended := make(chan error, 1)
+	go func() {
+		for n := range s.written {
+			_ = listen(n)
+		}
+		ended <- nil
+	}()
+	return func() error { close(s.written); return <-ended }
+}
+
+type bareRow struct {
+	id, payload string
+}
+
+func hearAll(rows []bareRow, listen func(n int) error) {
+	for _, row := range rows {
+		_ = listen(number(row.payload))
+	}
+}
+
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func (s *bareSystem) read(ctx context.Context, db queryer, query, after string) ([]bareRow, error) {
+	rows, err := db.QueryContext(ctx, query, after)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	all := make([]bareRow, 0, bareRows)
+	for rows.Next() {
+		var row bareRow
+		if err := rows.Scan(&row.id, &row.payload); err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, rows.Err()
+}
+
+func (s *bareSystem) mark(ctx context.Context, db outbox.Execer, rows []bareRow) error {
+	now := map[testdb.Kind]string{testdb.Postgres: "now()", testdb.MySQL: "NOW(6)", testdb.SQLite: strconv.FormatInt(time.Now().UnixMicro(), 10)}[s.db.kind]
+	list, args := s.ids(rows)
+	_, err := db.ExecContext(ctx, "UPDATE outbox_event SET status = 1, done_at = "+now+", locked_by = NULL, locked_at = NULL WHERE event_id "+list, args...)
+	return err
+}
+
+// ids is the condition for the rows.
+func (s *bareSystem) ids(rows []bareRow) (list string, args []any) {
+	if s.db.kind == testdb.Postgres {
+		ids := make([]string, len(rows))
+		for i, row := range rows {
+			ids[i] = row.id
+		}
+		return "= ANY($1)", []any{ids}
+	}
+	for _, row := range rows {
+		args = append(args, row.id)
+	}
+	return "IN (?" + strings.Repeat(",?", len(rows)-1) + ")", args
+}
+
+func (s *bareSystem) place() string {
+	if s.db.kind == testdb.Postgres {
+		return "$1"
+	}
+	return "?"
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

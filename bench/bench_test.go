@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+)
+
+func TestEveryContenderTakesPartInWorksThatExist(t *testing.T) {
+	t.Parallel()
+	known, names := map[string]bool{}, map[string]bool{}
+	for _, w := range works() {
+		known[w.name] = true
+		for _, v := range w.variants {
+			known[w.name+"/"+v.name] = true
+		}
+	}
+	for _, c := range contenders() {
+		names[c.name] = true
+		for _, name := range c.works {
+			require.True(t, known[name], "%s takes part in %q", c.name, name)
+		}
+	}
+	for _, c := range contenders() {
+		require.True(t, c.against == "" || names[c.against], "%s is compared with %q", c.name, c.against)
+	}
+}
+
+func TestAPayloadHasItsLengthAndItsNumber(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 7, 123_456, maxEvents - 1} {
+		text := payload(n)
+		require.Len(t, text, payloadBytes)
+		require.Equal(t, n, number(text))
+		require.Equal(t, n, number(strings.ReplaceAll(text, ":", ": ")), "as JSONB formats it")
+	}
+}
+
+func TestAnEventArrivesOnce(t *testing.T) {
+	t.Parallel()
+	a := newArrivals()
+	for _, n := range []int{0, 0, 31, 32, 32} {
+		a.hear(n)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, a.wait(ended, 3))
+	require.ErrorContains(t, a.wait(ended, 4), "3 of 4 events arrived")
+}
+
+// measured is a work with three contenders, two rounds each.
+func measured() workResult {
+	w := work{name: "drain", title: "Draining", figures: perSecond, variants: []variant{{name: "100k"}}}
+	r := newWorkResult(testdb.Postgres, w, w.variants)
+	r.Rounds = 2
+	for c, values := range map[string][]float64{"bare: claim and mark": {90, 110}, "outbox": {40, 60}, "River": {20, 30}} {
+		for _, value := range values {
+			r.add(contender{name: c, limit: c == "bare: claim and mark"}, w.variants[0], []float64{value})
+		}
+	}
+	r.compare()
+	return r
+}
+
+func TestACellHasTheMedianTheSpreadAndTheRatio(t *testing.T) {
+	t.Parallel()
+	r := measured()
+	var lines []string
+	for _, l := range r.Lines {
+		lines = append(lines, l.Contender+" "+strings.Join(l.cells(), " "))
+	}
+	require.Equal(t, []string{"bare: claim and mark 100 ±10%", "outbox 50.0 ±20% (0.50)", "River 25.0 ±20% (0.25)"}, lines)
+}
+
+func TestTheDocumentKeepsWhatWasNotMeasuredNow(t *testing.T) {
+	t.Parallel()
+	docs := t.TempDir()
+	file := filepath.Join(docs, "BENCHMARKS.md")
+	require.NoError(t, os.WriteFile(file, []byte("before\n"+beginMark+"\nold\n"+endMark+"\nafter\n"), 0o600))
+	other := measured()
+	other.Database = testdb.SQLite
+	require.NoError(t, results{Works: []workResult{other}}.writeTo(docs))
+	require.NoError(t, results{Works: []workResult{measured()}}.writeTo(docs))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Regexp(t, `(?s)^before\n.*\| outbox \| 50.0 ±20% \(0.50\) \|.*SQLite.*\nafter\n$`, string(text))
+	require.NotContains(t, string(text), "old")
+	require.Equal(t, 2, strings.Count(string(text), "| outbox |"))
+}
+
+func TestAPlotIsXML(t *testing.T) {
+	t.Parallel()
+	r := measured()
+	decoder := xml.NewDecoder(strings.NewReader(r.svg()))
+	for {
+		_, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(t, err)
+	}
+}

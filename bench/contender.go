@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+)
+
+// contenders are all that is compared. To add one, write a file with its system
+// and its contender, and name it here.
+func contenders() []contender {
+	return slices.Concat(
+		bareContenders(),      // the limit: bare statements, no library
+		handContenders(),      // INSERTs by hand through an ORM, on the outbox's own table
+		outboxContenders(),    // this library: through sqltx, and in its modes
+		outboxORMContenders(), // this library through bun and GORM; add an adapter there
+		riverContenders(),
+		watermillContenders(),
+	)
+}
+
+// contender is one way to write events in a transaction, and perhaps to deliver
+// them.
+type contender struct {
+	name string
+	// limit: others are compared with it.
+	limit bool
+	// against names the contender that this one is compared with, where that takes
+	// part. Otherwise it is compared with the best limit of the column.
+	against string
+	// peer: another library. In -quick its failure is tried again, since it may
+	// wait for transactions of other programs on the server.
+	peer bool
+	// on are the databases that it supports.
+	on []testdb.Kind
+	// works are the works that it takes part in: "drain", or one variant of it:
+	// "drain/2 nodes".
+	works []string
+	// open makes the tables and connects. The database is empty but for the table
+	// orders, and is dropped after the sample.
+	open func(ctx context.Context, db *database) (system, error)
+}
+
+func (c contender) takesPart(work, variant string) bool {
+	return slices.Contains(c.works, work) || slices.Contains(c.works, work+"/"+variant)
+}
+
+// system is a contender at work on one database. Events are numbered. Write and
+// Pending are called from many goroutines at once, the rest from one.
+type system interface {
+	// Write runs one transaction: one row in orders, and the n events from first on.
+	Write(ctx context.Context, first, n int) error
+	// Pending counts the events that are not delivered, or whose delivery is not
+	// stored yet.
+	Pending(ctx context.Context) (int, error)
+	// Close closes every connection. Closing twice is harmless.
+	Close() error
+}
+
+// deliverer is a system that delivers events.
+type deliverer interface {
+	system
+	// Deliver starts to deliver. stop stores all outcomes, then returns.
+	Deliver(ctx context.Context, d delivery) (stop func() error, err error)
+}
+
+type delivery struct {
+	// listen gets the number of each event, from as many goroutines as the
+	// contender wants. After an error the event is due again in retryDelay.
+	listen func(n int) error
+	// apart stands for a process of its own: it has its own connections, and does
+	// not see what others commit.
+	apart bool
+}
+
+// delayer is a system that writes events which are due later.
+type delayer interface {
+	WriteDue(ctx context.Context, first int, due []time.Time) error
+}
+
+// prefiller is a system whose table can be filled with many rows: "new", "done",
+// "dead" or "future", numbered from 0.
+type prefiller interface {
+	Prefill(ctx context.Context, kind string, n int) error
+}
+
+var everywhere = []testdb.Kind{testdb.Postgres, testdb.MySQL, testdb.SQLite}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+)
+
+const (
+	beginMark = "<!-- Written by make bench. Do not edit. -->"
+	endMark   = "<!-- The end of what make bench writes. -->"
+)
+
+var databaseNames = map[testdb.Kind]string{testdb.Postgres: "PostgreSQL", testdb.MySQL: "MariaDB", testdb.SQLite: "SQLite"}
+
+// writeTo writes bench/results.json, bench/*.svg and the tables of BENCHMARKS.md in
+// the folder. What was not run now is kept from the results that are there.
+func (r results) writeTo(docs string) error {
+	folder := filepath.Join(docs, "bench")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	file := filepath.Join(folder, "results.json")
+	if err := r.keep(file); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	for i := range r.Works {
+		if err := os.WriteFile(filepath.Join(folder, r.Works[i].plotName()), []byte(r.Works[i].svg()), 0o644); err != nil {
+			return err
+		}
+	}
+	return r.replaceTables(filepath.Join(docs, "BENCHMARKS.md"))
+}
+
+// keep adds the works of the file that were not run now, and orders all.
+func (r *results) keep(file string) error {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var before results
+	if err = firstError(err, json.Unmarshal(text, &before)); err != nil {
+		return fmt.Errorf("reading %s: %w", file, err)
+	}
+	for _, old := range before.Works {
+		if !slices.ContainsFunc(r.Works, func(w workResult) bool { return w.Database == old.Database && w.Work == old.Work }) {
+			r.Works = append(r.Works, old)
+		}
+	}
+	order := works()
+	place := func(w workResult) int {
+		return slices.Index(everywhere, w.Database)*len(order) + slices.IndexFunc(order, func(o work) bool { return o.name == w.Work })
+	}
+	slices.SortStableFunc(r.Works, func(a, b workResult) int { return place(a) - place(b) })
+	return nil
+}
+
+// replaceTables replaces what is between the marks.
+func (r results) replaceTables(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, ok1 := strings.Cut(string(text), beginMark)
+	_, after, ok2 := strings.Cut(rest, endMark)
+	if !ok1 || !ok2 {
+		return fmt.Errorf("%s has no %q and %q around its tables", file, beginMark, endMark)
+	}
+	return os.WriteFile(file, []byte(before+beginMark+"\n\n"+r.markdown()+"\n"+endMark+after), 0o644)
+}
+
+// markdown is all tables: one section for each work, one table for each database.
+func (r results) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Measured with %s.\n", r.Machine)
+	for _, w := range works() {
+		heading := false
+		for i := range r.Works {
+			result := &r.Works[i]
+			if result.Work != w.name {
+				continue
+			}
+			if !heading {
+				fmt.Fprintf(&b, "\n## %s\n\n%s\n", w.title, w.note)
+				heading = true
+			}
+			fmt.Fprintf(&b, "\n### %s: %s\n\n%s\n![%s on %s](bench/%s)\n", databaseNames[result.Database], w.name,
+				result.markdown(), w.title, databaseNames[result.Database], result.plotName())
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// cpu are the ticks of all processors since the start of the machine.
+type cpu struct{ steal, idle, total float64 }
+
+// readCPU reads /proc/stat; zero where there is none.
+func readCPU() cpu {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return cpu{}
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	var c cpu
+	for i, field := range strings.Fields(line)[1:] {
+		var ticks float64
+		if _, err := fmt.Sscan(field, &ticks); err != nil || i > 7 { // guest times are in user's
+			break
+		}
+		c.total += ticks
+		switch i {
+		case 3, 4: // idle, waiting for disks
+			c.idle += ticks
+		case 7:
+			c.steal = ticks
+		}
+	}
+	return c
+}
+
+// stealSince is the share of the processors that the machine's host took, in
+// percent.
+func (c cpu) stealSince(before cpu) float64 {
+	if c.total <= before.total {
+		return 0
+	}
+	return 100 * (c.steal - before.steal) / (c.total - before.total)
+}
+
+// busyPercent is how busy the processors are for a second in which nothing is
+// measured: what other programs take.
+func busyPercent() float64 {
+	before := readCPU()
+	time.Sleep(time.Second)
+	after := readCPU()
+	if after.total <= before.total {
+		return 0
+	}
+	return 100 - 100*(after.idle-before.idle)/(after.total-before.total)
+}
+
+// describeMachine is what the figures were measured with.
+func describeMachine() string {
+	parts := []string{fmt.Sprintf("%d cores", runtime.NumCPU()), runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if name, known := peerModules[dep.Path]; known {
+				parts = append(parts, name+" "+dep.Version)
+			}
+		}
+	}
+	slices.Sort(parts[2:])
+	return strings.Join(append(parts, time.Now().UTC().Format(time.DateOnly)), ", ")
+}
+
+var peerModules = map[string]string{
+	"github.com/riverqueue/river":               "River",
+	"github.com/ThreeDotsLabs/watermill-sql/v4": "watermill-sql",
+	"github.com/jackc/pgx/v5":                   "pgx",
+	"github.com/uptrace/bun":                    "bun",
+	"gorm.io/gorm":                              "GORM",
+}

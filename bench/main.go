@@ -1,0 +1,137 @@
+// Bench runs the same work on this library, on other libraries, on INSERTs by hand
+// and on bare statements, side by side, and compares them:
+//
+//	go run . -run 'drain|write' -db postgres -rounds 3
+//
+// It finds the databases as the tests do: by OUTBOX_TEST_POSTGRES and
+// OUTBOX_TEST_MYSQL, or on the default local ports. Everything that it makes there
+// is in schemas and databases of its own, which it drops.
+//
+// In each round every contender takes its turn, on an empty database. A figure is
+// the median of the rounds. With -write it also writes the results as JSON, plots,
+// and the tables of BENCHMARKS.md; a run of some works replaces those alone.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.run, "run", "", "regexp of what to run, as in 'drain/100k' (default all)")
+	flag.StringVar(&o.who, "who", "", "regexp of the contenders that take part (default all)")
+	flag.StringVar(&o.db, "db", "", "postgres, mysql, sqlite, or several with commas (default all)")
+	flag.IntVar(&o.rounds, "rounds", 3, "how often each contender takes its turn")
+	flag.DurationVar(&o.slice, "slice", time.Second/2, "how long a work runs that has no end of its own")
+	flag.Float64Var(&o.scale, "scale", 1, "a factor for the number of events and rows")
+	flag.BoolVar(&o.quick, "quick", false, "little of everything, once: only check that it runs")
+	flag.StringVar(&o.write, "write", "", "the folder docs, to write results, plots and tables to")
+	flag.BoolVar(&o.verbose, "v", false, "say how long each sample took")
+	flag.Parse()
+	if o.quick {
+		o.rounds, o.slice, o.scale = 1, 20*time.Millisecond, 0.02
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := bench(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	run, who, db, write string
+	rounds              int
+	scale               float64
+	slice               time.Duration
+	quick, verbose      bool
+}
+
+func bench(ctx context.Context, o options) error {
+	run, err1 := regexp.Compile(o.run)
+	who, err2 := regexp.Compile(o.who)
+	kinds, err3 := databases(o.db)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	if o.write != "" && o.scale != 1 {
+		return errors.New("-write needs the full sizes, without -scale and -quick")
+	}
+	done := results{Machine: describeMachine()}
+	if !o.quick {
+		busy := busyPercent()
+		done.Machine += fmt.Sprintf(", %.0f %% busy before the start", busy)
+		fmt.Println("bench:", done.Machine)
+	}
+	parallel := 1
+	if o.quick {
+		parallel = len(kinds) // times do not matter
+	}
+	var mu sync.Mutex
+	var failures []error
+	var next atomic.Int64
+	_ = together(parallel, func() error {
+		for i := next.Add(1) - 1; int(i) < len(kinds); i = next.Add(1) - 1 {
+			for _, w := range works() {
+				r := runner{options: o, pattern: run, who: who, kind: kinds[i], work: w}
+				result, errs := r.measure(ctx)
+				mu.Lock()
+				failures = append(failures, errs...)
+				if len(result.Lines) > 0 {
+					result.compare()
+					done.Works = append(done.Works, result)
+					fmt.Print(result.text(o.quick))
+				}
+				mu.Unlock()
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(append(failures, ctx.Err())...); err != nil || o.write == "" {
+		return err
+	}
+	return done.writeTo(o.write)
+}
+
+// databases are those that are asked for and answer.
+func databases(list string) ([]testdb.Kind, error) {
+	var kinds []testdb.Kind
+	for _, kind := range everywhere {
+		if list != "" && !strings.Contains(","+list+",", ","+string(kind)+",") {
+			continue
+		}
+		var err error
+		switch kind {
+		case testdb.Postgres:
+			err = testdb.Ping("pgx", testdb.PostgresDSN())
+		case testdb.MySQL:
+			err = testdb.Ping("mysql", testdb.MySQLDSN())
+		default: // SQLite needs no server
+		}
+		switch {
+		case err == nil:
+			kinds = append(kinds, kind)
+		case list != "" || os.Getenv("CI") == "true":
+			return nil, fmt.Errorf("%s does not answer: %w", kind, err)
+		default:
+			fmt.Fprintf(os.Stderr, "bench: %s is left out, as it does not answer: %v\n", kind, err)
+		}
+	}
+	if len(kinds) == 0 {
+		return nil, fmt.Errorf("there is no database for %q; known are postgres, mysql and sqlite", list)
+	}
+	return kinds, nil
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// The event of this library's contenders.
+const (
+	aggregateType = "Bench"
+	aggregateID   = "b-1"
+	eventType     = "Said"
+)
+
+func outboxContenders() []contender {
+	single := outboxKind{mode: outbox.SingleNode{}, write: viaSQLTx}
+	multi := outboxKind{mode: outbox.MultiNode{}, write: viaSQLTx}
+	deleting := outboxKind{mode: outbox.SingleNode{}, write: viaSQLTx, purge: &outbox.PurgeOptions{OnDone: outbox.Delete}}
+	return []contender{
+		{
+			name: "outbox", on: everywhere, open: single.open,
+			works: []string{"write", "many", "done", "drain/100k", "drain/held snapshot", "latency", "burst", "flat", "precision", "memory", "cost"},
+		},
+		{
+			name: "outbox, OnDone: Delete", on: everywhere, open: deleting.open,
+			works: []string{"done", "drain/100k", "cost"},
+		},
+		{
+			name: "outbox MultiNode", on: everywhere, open: multi.open,
+			works: []string{"done", "drain", "remote", "burst", "flat", "precision", "memory", "cost"},
+		},
+	}
+}
+
+// outboxKind is this library in one mode, through one adapter.
+type outboxKind struct {
+	mode  outbox.Mode
+	purge *outbox.PurgeOptions
+	// write makes the function that runs a transaction with a row in orders and
+	// events.
+	write func(db *database, pool *sql.DB, w *outbox.Writer) (outboxWrite, error)
+}
+
+type outboxWrite func(ctx context.Context, id string, envs []outbox.Envelope) error
+
+type outboxSystem struct {
+	outboxKind
+	db    *database
+	store *sqlstore.Store
+	pool  *sql.DB
+	pools pools
+	do    outboxWrite
+}
+
+func (k outboxKind) open(ctx context.Context, db *database) (system, error) {
+	pool, err := db.openVia(sqltx.OpenDB)
+	if err != nil {
+		return nil, err
+	}
+	s := &outboxSystem{outboxKind: k, db: db, pool: pool, pools: pools{pool}}
+	s.store, err = sqlstore.Detect(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.store.CreateSchema(ctx, pool); err != nil {
+		return nil, err
+	}
+	_, err = s.join(pool, outbox.WriterOnly{}, nil) // until Deliver
+	return s, err
+}
+
+// join makes an outbox on the pool whose writer is used from now on.
+func (s *outboxSystem) join(pool *sql.DB, mode outbox.Mode, purge *outbox.PurgeOptions) (*outbox.Outbox, error) {
+	ob, err := s.make(pool, mode, purge)
+	if err != nil {
+		return nil, err
+	}
+	s.do, err = s.write(s.db, pool, ob.Writer())
+	return ob, err
+}
+
+func (s *outboxSystem) make(pool *sql.DB, mode outbox.Mode, purge *outbox.PurgeOptions) (*outbox.Outbox, error) {
+	return outbox.New(outbox.Config{
+		DB: pool, Store: s.store, Mode: mode, Purge: purge, Logger: slog.New(slog.DiscardHandler),
+		RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return retryDelay }),
+	})
+}
+
+func envelope(n int) outbox.Envelope {
+	return outbox.Envelope{AggregateType: aggregateType, AggregateID: aggregateID, EventType: eventType, Payload: outbox.RawJSON(payload(n))}
+}
+
+func (s *outboxSystem) Write(ctx context.Context, first, n int) error {
+	envs := make([]outbox.Envelope, n)
+	for i := range envs {
+		envs[i] = envelope(first + i)
+	}
+	return s.do(ctx, strconv.Itoa(first), envs)
+}
+
+func (s *outboxSystem) WriteDue(ctx context.Context, first int, due []time.Time) error {
+	envs := make([]outbox.Envelope, len(due))
+	for i := range envs {
+		envs[i] = envelope(first + i)
+		envs[i].AvailableAt = due[i]
+	}
+	return s.do(ctx, strconv.Itoa(first), envs)
+}
+
+func (s *outboxSystem) Deliver(ctx context.Context, d delivery) (func() error, error) {
+	var ob *outbox.Outbox
+	var err error
+	if d.apart {
+		pool, errOpen := s.db.openVia(sqltx.OpenDB)
+		if errOpen != nil {
+			return nil, errOpen
+		}
+		s.pools = append(s.pools, pool)
+		ob, err = s.make(pool, s.mode, s.purge)
+	} else {
+		ob, err = s.join(s.pool, s.mode, s.purge)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = ob.Register(outbox.On(aggregateType, eventType, outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		return d.listen(number(env.Payload.String()))
+	})))
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return ob.Close(context.WithoutCancel(ctx)) }, ob.Start(ctx)
+}
+
+func (s *outboxSystem) Pending(ctx context.Context) (int, error) { return pendingRows(ctx, s.pool) }
+
+// pendingRows counts NEW and RETRY rows.
+func pendingRows(ctx context.Context, pool *sql.DB) (n int, err error) {
+	err = pool.QueryRowContext(ctx, "SELECT COUNT(*) FROM outbox_event WHERE status IN (0, 2)").Scan(&n)
+	return n, err
+}
+
+func (s *outboxSystem) Close() error { return s.pools.close() }
+
+// Prefill fills the table by one statement, on PostgreSQL.
+func (s *outboxSystem) Prefill(ctx context.Context, kind string, n int) error {
+	column := map[string]string{
+		"new":    "0, now(), now(), NULL",
+		"done":   "1, now() - INTERVAL '1 hour', now() - INTERVAL '1 hour', now() - INTERVAL '1 hour'",
+		"dead":   "3, now() - INTERVAL '1 hour', now() - INTERVAL '1 hour', now() - INTERVAL '1 hour'",
+		"future": "0, now() + INTERVAL '1 day', now(), NULL",
+	}[kind]
+	payload := strings.Replace(payload(0), `"n":0`, `"n":' || n || '`, 1)
+	_, err := s.pool.ExecContext(ctx, "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, payload, status, available_at, created_at, done_at)"+
+		" SELECT '01BENCH' || lpad(n::text, 19, '0'), '"+eventType+"', '"+aggregateType+"', '"+aggregateID+"', ('"+payload+"')::jsonb, "+column+
+		" FROM generate_series(0, "+strconv.Itoa(n-1)+") AS n")
+	if err != nil {
+		return err
+	}
+	return s.db.analyze(ctx, "outbox_event")
+}
+
+// insertOrder is the business statement, in database/sql.
+func insertOrder(kind testdb.Kind) string {
+	if kind == testdb.Postgres {
+		return "INSERT INTO orders (id, item) VALUES ($1, $2)"
+	}
+	return "INSERT INTO orders (id, item) VALUES (?, ?)"
+}
+
+func viaSQLTx(db *database, pool *sql.DB, w *outbox.Writer) (outboxWrite, error) {
+	a, err := sqltx.New(pool, w)
+	insert := insertOrder(db.kind)
+	return func(ctx context.Context, id string, envs []outbox.Envelope) error {
+		return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, insert, id, "tea"); err != nil {
+				return err
+			}
+			_, err := a.WriteAll(ctx, tx, envs)
+			return err
+		})
+	}, err
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+func latencyWork() work {
+	return work{
+		name: "latency", title: "From the commit to the listener, idle", on: everywhere,
+		note:    "One event at a time, in the same process: from the return of the commit to the call of the listener, or 0 when the listener was called before the commit returned.",
+		figures: []figure{{Name: "p50", Unit: "µs"}, {Name: "p99", Unit: "µs"}},
+		variants: []variant{{measure: func(ctx context.Context, s *sample) ([]float64, error) {
+			called := make(chan time.Time, 1)
+			stop, err := s.deliver(ctx, delivery{listen: func(int) error { called <- time.Now(); return nil }})
+			if err != nil {
+				return nil, err
+			}
+			var late []time.Duration
+			for n := range s.size(300) {
+				if err := s.Write(ctx, n, 1); err != nil {
+					return nil, err
+				}
+				committed := time.Now()
+				select {
+				case at := <-called:
+					late = append(late, max(at.Sub(committed), 0))
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			return []float64{quantile(late, 0.5, time.Microsecond), quantile(late, 0.99, time.Microsecond)}, stop()
+		}}},
+	}
+}
+
+func remoteWork() work {
+	return work{
+		name: "remote", title: "An event that another node delivers", on: servers,
+		note:    "From the return of the commit to the call of the listener in a process of its own, which is idle: 20 events at random times within 5 s.",
+		figures: []figure{{Name: "p50", Unit: "ms"}, {Name: "most", Unit: "ms"}},
+		variants: []variant{{measure: func(ctx context.Context, s *sample) ([]float64, error) {
+			times := newTimes()
+			heard := newArrivals()
+			stop, err := s.deliver(ctx, delivery{apart: true, listen: func(n int) error { times.end(n); return heard.listen(n) }})
+			if err != nil {
+				return nil, err
+			}
+			events := s.size(20)
+			for n := range events {
+				time.Sleep(time.Duration(rand.Int64N(int64(500 * time.Millisecond))))
+				if err := s.Write(ctx, n, 1); err != nil {
+					return nil, err
+				}
+				times.begin(n, time.Now())
+			}
+			if err := heard.wait(ctx, events); err != nil {
+				return nil, err
+			}
+			late := times.all()
+			return []float64{quantile(late, 0.5, time.Millisecond), quantile(late, 1, time.Millisecond)}, stop()
+		}}},
+	}
+}
+
+// times knows when each event should have been delivered, and when it was.
+type times struct {
+	mu           sync.Mutex
+	began, ended map[int]time.Time
+}
+
+func newTimes() *times { return &times{began: map[int]time.Time{}, ended: map[int]time.Time{}} }
+
+func (t *times) begin(n int, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.began[n] = at
+}
+
+func (t *times) end(n int) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended[n] = now
+}
+
+// all is how late each event was.
+func (t *times) all() []time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var late []time.Duration
+	for n, began := range t.began {
+		late = append(late, max(t.ended[n].Sub(began), 0))
+	}
+	return late
+}
