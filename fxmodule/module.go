@@ -26,7 +26,7 @@ var Module = NewModule()
 type module struct {
 	name string
 
-	config, store, metrics, retry, logger, registry *given
+	config, store, metrics, retry, logger, registry, notifier *given
 
 	interceptors []outbox.Interceptor
 	hooks        []outbox.WriterHook
@@ -66,8 +66,9 @@ func NewModule(opts ...Option) fx.Option {
 		providePart[outbox.RetryPolicy](&m, part("retry policy"), m.retry, func() outbox.RetryPolicy { return nil }),
 		providePart[*slog.Logger](&m, part("logger"), m.logger, slog.Default),
 		providePart[outbox.ListenerRegistry](&m, part("registry"), m.registry, func() outbox.ListenerRegistry { return nil }),
+		providePart[outbox.Notifier](&m, part("notifier"), m.notifier, func() outbox.Notifier { return nil }),
 		fx.Provide(located((*module).build, m.build,
-			fx.ParamTags(part("configuration"), own, part("store"), part("metrics"), part("retry policy"), part("logger"), part("registry"), group, group),
+			fx.ParamTags(part("configuration"), own, part("store"), part("metrics"), part("retry policy"), part("logger"), part("registry"), part("notifier"), group, group),
 			fx.ResultTags(own, own, own, group))),
 		fx.Invoke(run),
 	)
@@ -126,11 +127,11 @@ type built struct {
 // depend on the writer.
 func (m *module) build(
 	c validConfig, db *sql.DB, store outbox.Store, metrics outbox.Metrics, retry outbox.RetryPolicy,
-	logger *slog.Logger, registry outbox.ListenerRegistry,
+	logger *slog.Logger, registry outbox.ListenerRegistry, notifier outbox.Notifier,
 	interceptors []contribution[outbox.Interceptor], hooks []contribution[outbox.WriterHook],
 ) (*outbox.Outbox, *outbox.Writer, *outbox.DeadLetters, built, error) {
 	cfg := c.outboxConfig()
-	cfg.DB, cfg.Store, cfg.Logger, cfg.Registry = db, store, logger, registry
+	cfg.DB, cfg.Store, cfg.Logger, cfg.Registry, cfg.Notifier = db, store, logger, registry, notifier
 	if m.name != "" {
 		cfg.Logger = logger.With("outbox", m.name)
 	}

@@ -68,6 +68,12 @@ func WithRegistry(registry any) Option {
 	return set("WithRegistry", registry, func(m *module) **given { return &m.registry })
 }
 
+// WithNotifier wakes the pollers of other processes: an [outbox.Notifier], or a
+// constructor of one, such as pgnotify.New. By default there is none.
+func WithNotifier(notifier any) Option {
+	return set("WithNotifier", notifier, func(m *module) **given { return &m.notifier })
+}
+
 // WithInterceptors puts interceptors around every delivery, in the order given,
 // outside those of [AsInterceptor].
 func WithInterceptors(interceptors ...outbox.Interceptor) Option {

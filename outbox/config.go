@@ -34,6 +34,10 @@ type Config struct {
 	RetryPolicy RetryPolicy
 	// Clock defaults to the system's.
 	Clock Clock
+	// Notifier wakes the pollers of other processes for events that this one does
+	// not deliver itself. Nil: they find such events when they poll, at the latest
+	// after [PollOptions].Interval.
+	Notifier Notifier
 }
 
 // New makes an outbox from a copy of the config. It reports all invalid fields
@@ -83,12 +87,25 @@ func (b *builder) validate() error {
 			v.add(fmt.Sprintf("Interceptors[%d]", i), "is nil")
 		}
 	}
-	for name, part := range map[string]any{"Registry": b.Registry, "Metrics": b.Metrics, "RetryPolicy": b.RetryPolicy, "Clock": b.Clock} {
+	for name, part := range map[string]any{"Registry": b.Registry, "Metrics": b.Metrics, "RetryPolicy": b.RetryPolicy, "Clock": b.Clock, "Notifier": b.Notifier} {
 		if part != nil && nilness.IsNil(part) {
 			v.add(name, fmt.Sprintf("is a nil %T; leave it out for the default", part))
 		}
 	}
+	b.validateNotifier(&v)
 	return v.err()
+}
+
+// validateNotifier reports a notifier for another kind of database.
+func (b *builder) validateNotifier(v *validator) {
+	if nilness.IsNil(b.Notifier) || nilness.IsNil(b.Store) {
+		return
+	}
+	notifier, names := b.Notifier.(interface{ Dialect() string })
+	store, named := b.Store.(interface{ Dialect() string })
+	if names && named && notifier.Dialect() != store.Dialect() {
+		v.add("Notifier", fmt.Sprintf("is a %T, which is for %s; the store is for %s", b.Notifier, notifier.Dialect(), store.Dialect()))
+	}
 }
 
 func (b *builder) validateOptions(v *validator) {
@@ -133,8 +150,19 @@ func (b *builder) build() (*Outbox, error) {
 		o.holder = newHolder(b.DB, b.Store, log, o.poller.begin, o.poller.Wake)
 		o.dispatcher.holder, o.poller.inOrder = o.holder, b.inOrder
 	}
-	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, poller: o.poller}
+	if b.Notifier != nil {
+		b.connect(o, newNotifications(b.Notifier, b.DB, b.Store, o.poller, log))
+	}
+	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, wake: o.Wake}
 	return o, nil
+}
+
+// connect gives the notifications to the parts that ask for them.
+func (b *builder) connect(o *Outbox, n *notifications) {
+	o.notifications, o.writer.notifications = n, n
+	if o.dispatcher != nil {
+		o.dispatcher.notifications = n
+	}
 }
 
 func (b *builder) buildEngine(o *Outbox) (err error) {

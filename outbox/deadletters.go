@@ -15,10 +15,10 @@ const replayBatch = 500
 // DeadLetters lists, replays and deletes dead events. It is safe for concurrent use,
 // and works whether or not the outbox runs.
 type DeadLetters struct {
-	db     DB
-	store  Store
-	clock  Clock
-	poller *Poller // woken after a replay; may be nil
+	db    DB
+	store Store
+	clock Clock
+	wake  func() // called after a replay; may be nil
 }
 
 // NewDeadLetters makes a DeadLetters without an outbox. With one, use
@@ -127,8 +127,8 @@ func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int) (i
 
 func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
 	n, err := d.store.ReplayDead(ctx, d.db, ids, storedTime(d.clock.Now()))
-	if n > 0 && d.poller != nil {
-		d.poller.Wake()
+	if n > 0 && d.wake != nil {
+		d.wake()
 	}
 	return n, err
 }

@@ -57,6 +57,8 @@ type Dispatcher struct {
 	releaser *leaseReleaser
 	poller   atomic.Pointer[Poller]
 	holder   *holder // nil: nothing else delivers from the table, or leases tell
+	// notifications are nil without a notifier.
+	notifications *notifications
 
 	drops, policyPanics burst
 
@@ -310,6 +312,9 @@ func (d *Dispatcher) finish(dl *delivery) {
 // claims them next.
 func (d *Dispatcher) letGo(ds ...*delivery) {
 	d.releaser.release(d.track.release(ds...))
+	if !d.claims {
+		d.wakeOthers()
+	}
 }
 
 func requireStore(v *validator, db DB, store Store) {

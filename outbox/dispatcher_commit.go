@@ -56,6 +56,9 @@ func (d *Dispatcher) doubt(p *pending) {
 func (d *Dispatcher) committed(p *pending) {
 	// After half of its time the lease may end before the delivery does.
 	fresh := p.lease == "" || time.Since(p.began) < d.lockTimeout/2
+	if d.waits() { // the process that holds the table delivers them
+		d.notifications.notify()
+	}
 	left := p.ds
 	var dropped []delivery
 	late := 0 // not reserved
@@ -87,6 +90,9 @@ func (d *Dispatcher) committed(p *pending) {
 	d.tellDepths()
 	d.drops.add(len(dropped) + late)
 	d.wakePoller()
+	if late > 0 { // the releaser notifies of the others
+		d.wakeOthers()
+	}
 }
 
 // waits reports whether this process is a standby.
@@ -122,6 +128,14 @@ func (d *Dispatcher) promote(dl *delivery) bool {
 func (d *Dispatcher) wakePoller() {
 	if p := d.poller.Load(); p != nil {
 		p.Wake()
+	}
+}
+
+// wakeOthers makes the pollers of other processes read now, for events that this
+// process may not deliver.
+func (d *Dispatcher) wakeOthers() {
+	if d.claims || !d.holds() {
+		d.notifications.notify()
 	}
 }
 

@@ -223,7 +223,7 @@ func (r *leaseReleaser) try(bs []*releasing) {
 	}
 }
 
-// mark releases leases, and wakes the poller when rows became free.
+// mark releases leases, and wakes the pollers when rows became free.
 func (r *leaseReleaser) mark(ctx context.Context, leases []Lease) (n int, err error) {
 	marks := make([]Mark, len(leases))
 	for i, l := range leases {
@@ -235,6 +235,7 @@ func (r *leaseReleaser) mark(ctx context.Context, leases []Lease) (n int, err er
 	}
 	if n = len(marks) - len(left); n > 0 {
 		r.d.wakePoller()
+		r.d.wakeOthers()
 	}
 	return n, nil
 }

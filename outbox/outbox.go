@@ -23,12 +23,14 @@ type Outbox struct {
 	poller     *Poller
 	purger     *Purger
 	holder     *holder // in SingleNode and Ordered, else nil
-	metrics    Metrics
-	clock      Clock
-	log        *slog.Logger
-	mode       Mode
-	claim      *ClaimOptions
-	purge      *PurgeOptions
+	// notifications is nil without a notifier.
+	notifications *notifications
+	metrics       Metrics
+	clock         Clock
+	log           *slog.Logger
+	mode          Mode
+	claim         *ClaimOptions
+	purge         *PurgeOptions
 
 	mu      sync.Mutex
 	state   lifecycle
@@ -95,6 +97,9 @@ func (o *Outbox) Start(ctx context.Context) error {
 	}
 	if o.purger != nil {
 		errs = append(errs, o.purger.Start(ctx))
+	}
+	if o.notifications != nil {
+		errs = append(errs, o.notifications.start(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {
 		o.state = stopped
@@ -187,6 +192,9 @@ func (o *Outbox) shutdown(ctx context.Context) {
 			errs = append(errs, fmt.Errorf("outbox: releasing the hold on the table: %w", err))
 		}
 	}
+	if o.notifications != nil { // the others have given back what other processes deliver
+		errs = append(errs, o.notifications.close(ctx))
+	}
 	if c, ok := o.metrics.(io.Closer); ok {
 		if err := c.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("outbox: closing the metrics: %w", err))
@@ -207,10 +215,14 @@ func (o *Outbox) Run(ctx context.Context) error {
 	return o.Close(context.WithoutCancel(ctx))
 }
 
-// Wake makes the poller poll now, for example after you changed rows by hand.
+// Wake makes the poller poll now, for example after you changed rows by hand. When
+// another process delivers, [Config].Notifier wakes that one.
 func (o *Outbox) Wake() {
 	if o.poller != nil {
 		o.poller.Wake()
+	}
+	if !o.poller.delivers() {
+		o.notifications.notify()
 	}
 }
 

@@ -137,6 +137,12 @@ func (p *Poller) begin(died bool) {
 	}
 }
 
+// delivers reports whether this process delivers what its poller would read; a nil
+// poller delivers nothing.
+func (p *Poller) delivers() bool {
+	return p != nil && (p.dispatcher == nil || p.dispatcher.holds())
+}
+
 // Wake makes the poller look now.
 func (p *Poller) Wake() { p.agenda.wake() }
 

@@ -70,6 +70,9 @@ func (a *agenda) lookAgain(now time.Time) {
 	signal(a.changed)
 }
 
+// never is how long it is until the next time on an empty agenda.
+const never = time.Duration(1<<63 - 1)
+
 // begin strikes out what the cycle that begins now takes care of.
 func (a *agenda) begin(now time.Time) {
 	a.mu.Lock()
@@ -94,8 +97,7 @@ func (a *agenda) begin(now time.Time) {
 func (a *agenda) next(now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	const far = time.Duration(1<<63 - 1)
-	wait := far
+	wait := never
 	until := func(t time.Time) {
 		if !t.IsZero() {
 			wait = min(wait, max(t.Sub(now), 0))

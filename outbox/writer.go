@@ -46,6 +46,8 @@ type Writer struct {
 	metrics    Metrics
 	log        *slog.Logger
 	clock      Clock
+	// notifications are nil without a notifier.
+	notifications *notifications
 }
 
 // NewWriter makes a writer. It reports every missing field at once.
@@ -168,9 +170,7 @@ func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope)
 		return nil, err
 	}
 	w.afterWrite(ctx, sealed)
-	if w.poller != nil {
-		w.poller.LookAgain()
-	}
+	w.lookAgain()
 	return eventIDs(sealed), nil
 }
 
@@ -302,6 +302,7 @@ func (w *Writer) committed(p *pending) {
 		w.dispatcher.committed(p)
 		return
 	}
+	w.notifications.notify()
 	if w.poller == nil {
 		return
 	}
@@ -312,12 +313,21 @@ func (w *Writer) committed(p *pending) {
 	}
 }
 
+// lookAgain makes the poller that delivers look soon, for events of a transaction
+// that the outbox does not see end.
+func (w *Writer) lookAgain() {
+	if w.poller != nil {
+		w.poller.LookAgain()
+	}
+	if !w.poller.delivers() {
+		w.notifications.notifyLater()
+	}
+}
+
 func (w *Writer) rolledBack(ctx context.Context, p *pending, cause error) {
 	if outcomeUnknown(cause) {
 		w.doubt(p)
-		if w.poller != nil {
-			w.poller.LookAgain()
-		}
+		w.lookAgain()
 	} else {
 		w.unreserve(p)
 	}

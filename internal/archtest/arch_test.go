@@ -19,6 +19,13 @@ var drivers = []string{
 	"github.com/mattn/go-sqlite3", "modernc.org/sqlite", "github.com/glebarez", "gorm.io/driver",
 }
 
+// notifierDriver is the driver through which a notifier listens: database/sql has no
+// way to do that.
+var notifierDriver = map[string]string{
+	"adapters/pgnotify": "github.com/jackc/pgx",
+	"adapters/pqnotify": "github.com/lib/pq",
+}
+
 // pkg is go list's output for a package: Deps without its tests.
 type pkg struct {
 	ImportPath string
@@ -70,7 +77,7 @@ var rules = []rule{
 		// testdb imports the drivers; withdb finds servers with it, and
 		// adaptertest opens its pools.
 		func(own string) bool {
-			return !inside(own, "samples") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/tools/withdb")
+			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/tools/withdb")
 		},
 		func(_, dep string, _ bool) bool {
 			for _, d := range drivers {
@@ -104,6 +111,18 @@ var rules = []rule{
 		func(_, dep string, standard bool) bool {
 			own, isOurs := ours(dep)
 			return !standard && (!isOurs || !inside(own, "inbox") && !inside(own, "internal/sqlname") && !inside(own, "internal/nilness"))
+		},
+	},
+	{
+		"a notifier imports one driver",
+		func(own string) bool { return notifierDriver[own] != "" },
+		func(own, dep string, _ bool) bool {
+			for _, d := range drivers {
+				if d != notifierDriver[own] && inside(dep, d) {
+					return true
+				}
+			}
+			return false
 		},
 	},
 	links("fxmodule", ""),
@@ -165,6 +184,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"adapters/bun", module + "/adapters/gorm"},
 		{"echomw", "gorm.io/gorm/clause"},
 		{"inbox", module + "/outbox"},
+		{"adapters/pgnotify", "github.com/lib/pq"},
 		{"fxmodule", "go.yaml.in/yaml/v3"},
 		{"fxmodule/outboxconf", "github.com/prometheus/client_golang/prometheus"},
 		{"fxmodule/fxprom", "go.opentelemetry.io/otel"},
@@ -178,6 +198,8 @@ func TestTheRulesRefuse(t *testing.T) {
 	for _, exempt := range []string{"internal/testdb", "internal/adaptertest", "internal/tools/withdb"} {
 		require.False(t, rules[1].applies(exempt))
 	}
+	require.False(t, rules[1].applies("adapters/pgnotify"))
+	require.False(t, rules[4].refuses("adapters/pgnotify", "github.com/jackc/pgx/v5", false))
 	require.False(t, rules[0].refuses("outbox", "net/http", true))
 	require.False(t, rules[2].refuses("adapters/sqltx", module+"/adapters/sqltx/inner", false))
 	require.False(t, rules[2].refuses("adapters/bun", module+"/adapters/sqltx", false))

@@ -1,0 +1,243 @@
+package adaptertest
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// soon is far below the poll interval of the tests of notifiers, which is an hour.
+const soon = 20 * time.Second
+
+var (
+	hourly = outbox.PollOptions{Interval: time.Hour}
+	many   = outbox.MultiNode{Poll: hourly}
+	single = outbox.SingleNode{Poll: hourly}
+)
+
+// RunNotifier tests that notifiers of PostgreSQL wake other processes, each of which
+// is an outbox with a pool of its own.
+func RunNotifier(t *testing.T, target testdb.Target, make func(t testing.TB, db *testdb.DB) outbox.Notifier) {
+	for name, test := range map[string]func(t *testing.T, n *nodes){
+		"a process that only writes":       func(t *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).write) },
+		"a standby":                        func(t *testing.T, n *nodes) { testStandby(n) },
+		"an unmanaged write":               func(t *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).writeUnmanaged) },
+		"a full hot queue":                 testFullQueue,
+		"a connection that was terminated": testTerminated,
+		"the connections after closing":    testConnections,
+		"a table of another schema":        testOtherSchema,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newNodes(t, testdb.Open(t, target), make))
+		})
+	}
+}
+
+// nodes are processes on one table.
+type nodes struct {
+	t    testing.TB
+	db   *testdb.DB
+	make func(t testing.TB, db *testdb.DB) outbox.Notifier
+	log  *slog.Logger
+}
+
+func newNodes(t testing.TB, db *testdb.DB, make func(t testing.TB, db *testdb.DB) outbox.Notifier) *nodes {
+	store := sqlstore.Postgres()
+	if err := store.CreateSchema(t.Context(), db.DB); err != nil {
+		t.Fatal(err)
+	}
+	return &nodes{t, db, make, slog.New(slog.DiscardHandler)}
+}
+
+type node struct {
+	*nodes
+	*outbox.Outbox
+	db *testdb.DB
+}
+
+// start starts a process with a listener for the events of [Event].
+func (n *nodes) start(mode outbox.Mode, fn func(env outbox.Envelope)) *node {
+	n.t.Helper()
+	pool := n.db.Reopen(n.t)
+	ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: sqlstore.Postgres(), Mode: mode, Logger: n.log, Notifier: n.make(n.t, pool)})
+	if err == nil {
+		err = ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+			fn(env)
+			return nil
+		})))
+	}
+	if err == nil {
+		err = ob.Start(n.t.Context())
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = ob.Close(context.Background()) })
+	return &node{n, ob, pool}
+}
+
+// write commits an event.
+func (n *node) write() string {
+	n.t.Helper()
+	a := Adapter(n.t, n.db.DB, n.Writer())
+	var id string
+	err := a.RunInTx(n.t.Context(), nil, func(ctx context.Context, tx *sql.Tx) (err error) {
+		id, err = a.Write(ctx, tx, Event())
+		return err
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return id
+}
+
+// writeUnmanaged commits an event in a transaction that the outbox does not see end.
+func (n *node) writeUnmanaged() string {
+	n.t.Helper()
+	tx, err := n.db.BeginTx(n.t.Context(), nil)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	ids, err := n.Writer().WriteUnmanaged(n.t.Context(), tx, []outbox.Envelope{Event()})
+	if err == nil {
+		time.Sleep(50 * time.Millisecond) // longer than until the first look
+		err = tx.Commit()
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return ids[0]
+}
+
+// delivers checks that another process delivers soon what is written.
+func (n *nodes) delivers(mode outbox.Mode, write func() string) {
+	n.t.Helper()
+	ids := make(chan string, 100)
+	n.start(mode, func(env outbox.Envelope) { ids <- env.EventID })
+	n.awaitListeners(1)
+	await(n.t, ids, write())
+	await(n.t, ids, write())
+}
+
+func await(t testing.TB, ids <-chan string, want string) {
+	t.Helper()
+	select {
+	case id := <-ids:
+		if id != want {
+			t.Fatalf("event %s was delivered, want %s", id, want)
+		}
+	case <-time.After(soon):
+		t.Fatal("the event waits for the interval")
+	}
+}
+
+// listening is the connections that listen for the table.
+const listening = " FROM pg_stat_activity WHERE trim(both '\"' from substr(query, 8)) = (SELECT 'outbox_' || to_regclass('outbox_event')::oid) AND query LIKE 'LISTEN %'"
+
+// awaitListeners waits until so many processes listen.
+func (n *nodes) awaitListeners(want int) {
+	n.t.Helper()
+	for deadline := time.Now().Add(soon); ; time.Sleep(5 * time.Millisecond) {
+		var got int
+		if err := n.db.QueryRowContext(n.t.Context(), "SELECT count(*)"+listening).Scan(&got); err != nil {
+			n.t.Fatal(err)
+		}
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			n.t.Fatalf("%d processes listen, want %d", got, want)
+		}
+	}
+}
+
+func testStandby(n *nodes) {
+	ids := make(chan string, 100)
+	n.start(single, func(env outbox.Envelope) { ids <- env.EventID })
+	standby := n.start(single, func(outbox.Envelope) { n.t.Error("the standby delivers") })
+	n.awaitListeners(2)
+	await(n.t, ids, standby.write())
+	await(n.t, ids, standby.writeUnmanaged())
+}
+
+func testFullQueue(t *testing.T, n *nodes) {
+	leave := make(chan struct{})
+	defer close(leave)
+	full := n.start(outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 1, HotCapacity: 1, ColdCapacity: 1}, Poll: hourly}, func(outbox.Envelope) { <-leave })
+	ids := make(chan string, 100)
+	n.start(many, func(env outbox.Envelope) { ids <- env.EventID })
+	n.awaitListeners(2)
+	for range 10 {
+		full.write()
+	}
+	for range 7 { // a worker, a place in each queue
+		select {
+		case <-ids:
+		case <-time.After(soon):
+			t.Fatal("an event waits for the interval")
+		}
+	}
+}
+
+func testTerminated(t *testing.T, n *nodes) {
+	ids := make(chan string, 100)
+	n.start(many, func(env outbox.Envelope) { ids <- env.EventID })
+	writer := n.start(outbox.WriterOnly{}, nil)
+	for range 3 {
+		n.awaitListeners(1)
+		Exec(t, n.db.DB, "SELECT pg_terminate_backend(pid)"+listening)
+		await(t, ids, writer.write())
+	}
+}
+
+func testConnections(t *testing.T, n *nodes) {
+	listener := n.start(many, func(outbox.Envelope) {})
+	n.start(outbox.WriterOnly{}, nil)
+	n.awaitListeners(1)
+	if err := listener.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.awaitListeners(0)
+}
+
+func testOtherSchema(t *testing.T, n *nodes) {
+	var schema string
+	if err := n.db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema); err != nil {
+		t.Fatal(err)
+	}
+	notifier, heard := n.make(t, n.db), make(chan struct{}, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- notifier.Listen(ctx, n.db, schema+".outbox_event", func() { heard <- struct{}{} })
+	}()
+	<-heard
+	other := newNodes(t, testdb.Open(t, testdb.Main()[0]), n.make)
+	if err := notifier.Notify(t.Context(), other.db, "outbox_event"); err != nil {
+		t.Fatal(err)
+	}
+	if err := notifier.Notify(t.Context(), n.db, "outbox_event"); err != nil {
+		t.Fatal(err)
+	}
+	<-heard
+	cancel()
+	if err := <-ended; err == nil {
+		t.Fatal("Listen returned no error")
+	}
+	if len(heard) > 0 {
+		t.Fatal("a notification for a table of the same name arrived")
+	}
+	for _, table := range []string{"missing", "no.such", `a"b`} {
+		if notifier.Notify(t.Context(), n.db, table) == nil || notifier.Listen(t.Context(), n.db, table, func() {}) == nil {
+			t.Fatalf("table %s has a channel", table)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of the notifications.
+const (
+	notifyPause    = 5 * time.Millisecond   // at least, between two that are sent
+	notifyTimeout  = 5 * time.Second        // sending one
+	notifyLast     = 500 * time.Millisecond // sending the last one, while closing
+	notifyArrival  = 5 * time.Second        // until one of our own has to arrive
+	listenMinPause = 50 * time.Millisecond
+	listenMaxPause = 5 * time.Second // between tries to listen
+)
+
+// notifications sends notifications to other processes and wakes the poller when
+// one arrives. It owns two goroutines. A nil *notifications does nothing.
+type notifications struct {
+	notifier Notifier
+	db       DB
+	table    string
+	poller   *Poller // nil: this process delivers nothing, and does not listen
+	log      *slog.Logger
+
+	sending, listening burst
+
+	agenda           agenda // when to send
+	sender, listener loop
+	// proof is how far the test has come that what is sent arrives. Through a
+	// transaction pooler LISTEN succeeds and no notification ever arrives.
+	proof  atomic.Int32
+	warned bool // belongs to the sender
+}
+
+// The steps of the test; zero: none is under way.
+const (
+	proofWanted  = iota + 1 // we listen
+	proofAwaited            // and one was sent
+)
+
+func newNotifications(notifier Notifier, db DB, store Store, poller *Poller, log *slog.Logger) *notifications {
+	n := &notifications{notifier: notifier, db: db, poller: poller, log: log}
+	if s, ok := store.(interface{ Table() string }); ok {
+		n.table = s.Table()
+	}
+	n.sending = burst{log: log, level: slog.LevelWarn, message: "outbox: a notification could not be sent, trying again"}
+	n.listening = burst{
+		log: log, level: slog.LevelWarn, message: "outbox: listening for notifications failed, trying again; the poller reads at its interval",
+		ended: "outbox: listening for notifications again",
+	}
+	n.agenda.init()
+	n.sender.init(n.send)
+	n.listener.init(n.listen)
+	return n
+}
+
+func (n *notifications) start(ctx context.Context) error {
+	err := n.sender.start(ctx)
+	if n.poller != nil {
+		err = errors.Join(err, n.listener.start(ctx))
+	}
+	return err
+}
+
+// close sends what is asked for and not yet sent, and waits for the goroutines.
+func (n *notifications) close(ctx context.Context) error {
+	err := errors.Join(n.listener.close(ctx), n.sender.close(ctx))
+	n.sending.flush()
+	n.listening.flush()
+	if err != nil {
+		return fmt.Errorf("outbox: closing the notifier: %w", err)
+	}
+	return nil
+}
+
+// notify notifies the other processes soon, without waiting.
+func (n *notifications) notify() {
+	if n != nil {
+		n.agenda.wake()
+	}
+}
+
+// notifyLater notifies them in 10 ms, 100 ms and 1 s.
+func (n *notifications) notifyLater() {
+	if n != nil {
+		n.agenda.lookAgain(time.Now())
+	}
+}
+
+// send is the sender's goroutine.
+func (n *notifications) send(ctx context.Context) {
+	timer, overdue := time.NewTimer(n.agenda.next(time.Now())), time.NewTimer(notifyArrival)
+	defer timer.Stop()
+	defer overdue.Stop()
+	for failures := 0; ; {
+		select {
+		case <-n.agenda.woken:
+		case <-timer.C:
+		case <-n.agenda.changed:
+			timer.Reset(n.agenda.next(time.Now()))
+			continue
+		case <-overdue.C:
+			n.warn()
+			continue
+		case <-ctx.Done():
+			n.sendLast()
+			return
+		}
+		n.agenda.begin(time.Now())
+		if err := n.sendOne(ctx, notifyTimeout); err != nil && ctx.Err() == nil {
+			failures++
+			n.sending.add(1, logKeyError, err.Error())
+			n.agenda.wake()
+			sleep(ctx, min(listenMinPause<<min(failures, 10), pollMaxPause))
+			continue
+		}
+		failures = 0
+		n.sending.end()
+		if n.proof.CompareAndSwap(proofWanted, proofAwaited) {
+			overdue.Reset(notifyArrival)
+		}
+		sleep(ctx, notifyPause)
+		timer.Reset(n.agenda.next(time.Now()))
+	}
+}
+
+func (n *notifications) sendOne(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return n.notifier.Notify(ctx, n.db, n.table)
+}
+
+// sendLast sends one notification for all that are still to be sent.
+func (n *notifications) sendLast() {
+	asked := n.agenda.next(time.Now()) != never
+	select {
+	case <-n.agenda.woken:
+		asked = true
+	default:
+	}
+	if !asked {
+		return
+	}
+	if err := n.sendOne(context.Background(), notifyLast); err != nil {
+		n.sending.add(1, logKeyError, err.Error())
+	}
+}
+
+// warn says once that no notification arrived in time.
+func (n *notifications) warn() {
+	if n.proof.CompareAndSwap(proofAwaited, 0) && !n.warned {
+		n.warned = true
+		n.log.Warn("outbox: notifications do not arrive, the poller reads at its interval", logKeyTable, n.table, logKeyInterval, n.poller.opts.Interval)
+	}
+}
+
+// listen is the listener's goroutine.
+func (n *notifications) listen(ctx context.Context) {
+	for failures := 0; ; {
+		began := false
+		err := n.notifier.Listen(ctx, n.db, n.table, func() {
+			if began {
+				n.proof.Store(0) // they arrive
+			} else {
+				began, failures = true, 0
+				n.listening.end()
+				n.proof.Store(proofWanted)
+				n.notify()
+			}
+			n.poller.Wake()
+		})
+		n.proof.Store(0)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errors.New("the notifier stopped listening")
+		}
+		failures++
+		n.listening.add(1, logKeyError, err.Error())
+		sleep(ctx, min(listenMinPause<<min(failures, 10), listenMaxPause))
+	}
+}

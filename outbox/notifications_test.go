@@ -1,0 +1,383 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// bus is a notifier within the process. What is sent while deaf does not arrive,
+// and err, if set, is what sending and listening return.
+type bus struct {
+	mu     sync.Mutex
+	sent   []time.Time
+	tables map[string]bool
+	wakes  map[int]func()
+	serial int
+	deaf   bool
+	err    error
+	cut    chan struct{} // closed: the listeners lose their connection
+}
+
+func newBus() *bus {
+	return &bus{tables: map[string]bool{}, wakes: map[int]func(){}, cut: make(chan struct{})}
+}
+
+func (b *bus) Notify(_ context.Context, _ outbox.DB, table string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tables[table] = true
+	if b.err != nil {
+		return b.err
+	}
+	b.sent = append(b.sent, time.Now())
+	if !b.deaf {
+		for _, wake := range b.wakes {
+			wake()
+		}
+	}
+	return nil
+}
+
+func (b *bus) Listen(ctx context.Context, _ outbox.DB, table string, wake func()) error {
+	b.mu.Lock()
+	err, cut := b.err, b.cut
+	b.tables[table] = true
+	if err == nil {
+		b.serial++
+		id := b.serial
+		b.wakes[id] = wake
+		defer func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			delete(b.wakes, id)
+		}()
+		wake()
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-cut:
+		return errors.New("the connection is lost")
+	}
+}
+
+func (b *bus) set(change func(b *bus)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(b)
+}
+
+// disconnect ends all connections.
+func (b *bus) disconnect() {
+	b.set(func(b *bus) {
+		close(b.cut)
+		b.cut = make(chan struct{})
+	})
+}
+
+// take returns the times at which notifications were sent, and forgets them.
+func (b *bus) take() (sent []time.Time) {
+	b.set(func(b *bus) { sent, b.sent = b.sent, nil })
+	return sent
+}
+
+var hourly = outbox.PollOptions{Interval: time.Hour}
+
+// heard collects the ids of the events that a process delivers.
+func heard(ids chan<- string) func(context.Context, outbox.Envelope) (outbox.Result, error) {
+	return func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		ids <- env.EventID
+		return outbox.Done(), nil
+	}
+}
+
+func TestAnotherProcessDeliversAtOnceWhatThisOneDoesNot(t *testing.T) {
+	t.Parallel()
+	many := outbox.MultiNode{Poll: hourly}
+	single := outbox.SingleNode{Poll: hourly}
+	for name, tt := range map[string]struct {
+		writer, deliverer outbox.Mode
+		write             func(e *engine)
+	}{
+		"an event of a process that only writes": {outbox.WriterOnly{}, many, func(e *engine) { e.write(said("it")) }},
+		"a delayed one": {outbox.WriterOnly{}, many, func(e *engine) {
+			env := said("it")
+			env.DeliverAfter = 30 * time.Second
+			e.write(env)
+		}},
+		"an unmanaged one": {outbox.WriterOnly{}, many, func(e *engine) {
+			_, err := e.Writer().WriteUnmanaged(e.t.Context(), e.store.DB(), []outbox.Envelope{said("it")})
+			require.NoError(e.t, err)
+		}},
+		"an unmanaged one that is committed a second later": {outbox.WriterOnly{}, many, func(e *engine) {
+			scope := outboxtest.NewScope(e.store.DB())
+			_, err := e.Writer().WriteUnmanaged(e.t.Context(), scope, []outbox.Envelope{said("it")})
+			require.NoError(e.t, err)
+			time.Sleep(900 * time.Millisecond)
+			require.NoError(e.t, scope.Commit())
+		}},
+		"one whose commit is in doubt": {outbox.WriterOnly{}, many, func(e *engine) {
+			scope := outboxtest.NewScope(e.store.DB())
+			_, err := e.Writer().WriteScope(e.t.Context(), scope, []outbox.Envelope{said("it")})
+			require.NoError(e.t, err)
+			require.NoError(e.t, scope.CommitUnknown(true))
+		}},
+		"a standby's":         {single, single, func(e *engine) { e.write(said("it")) }},
+		"a standby's delayed": {single, single, func(e *engine) { env := said("it"); env.DeliverAfter = time.Second; e.write(env) }},
+		"one of Ordered":      {outbox.Ordered{Poll: hourly}, outbox.Ordered{Poll: hourly}, func(e *engine) { e.write(said("it")) }},
+		"one that Wake stands for": {outbox.WriterOnly{}, many, func(e *engine) {
+			env := said("it")
+			env.AggregateType, env.OccurredAt, env.AvailableAt = outbox.Global, time.Now(), time.Now()
+			scope := outboxtest.NewScope(e.store.DB())
+			require.NoError(e.t, e.store.Insert(e.t.Context(), scope, []outbox.Envelope{env}, "", time.Time{}))
+			require.NoError(e.t, scope.Commit())
+			e.Wake()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, b, ids := outboxtest.NewStore(), newBus(), make(chan string, 10)
+				start(t, outbox.Config{Store: store, Mode: tt.deliverer, Notifier: b}, heard(ids))
+				writer := start(t, outbox.Config{Store: store, Mode: tt.writer, Notifier: b}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+					t.Error("the writing process delivered the event")
+					return outbox.Done(), nil
+				})
+				synctest.Wait()
+				tt.write(writer)
+				select {
+				case id := <-ids:
+					require.Equal(t, "it", id)
+				case <-time.After(time.Minute):
+					t.Fatal("the event waited for the interval")
+				}
+			})
+		})
+	}
+}
+
+func TestAFullHotQueueNotifiesTheOtherNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, b, ids := outboxtest.NewStore(), newBus(), make(chan string, 10)
+		leave := make(chan struct{})
+		defer close(leave)
+		full := start(t, outbox.Config{Store: store, Notifier: b, Mode: outbox.MultiNode{
+			Dispatch: outbox.DispatchOptions{Workers: 1, HotCapacity: 1, ColdCapacity: 1}, Poll: hourly,
+		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			<-leave
+			return outbox.Done(), nil
+		})
+		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: hourly}, Notifier: b}, heard(ids))
+		synctest.Wait()
+		for i := range 6 { // the worker, the hot queue, a claim for the cold queue, and more than that
+			full.write(said(fmt.Sprint(i)))
+			synctest.Wait()
+		}
+		for range 3 {
+			select {
+			case <-ids:
+			case <-time.After(time.Minute):
+				t.Fatal("an event waited for the interval")
+			}
+		}
+	})
+}
+
+// A node that closes gives its leases back first and notifies afterwards.
+func TestANodeThatClosesNotifiesOfTheLeasesItGaveBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, b, ids := outboxtest.NewStore(), newBus(), make(chan string, 10)
+		closing := start(t, outbox.Config{Store: store, Notifier: b, Mode: outbox.MultiNode{
+			Dispatch: outbox.DispatchOptions{Workers: 1, DrainTimeout: time.Second}, Poll: hourly,
+		}}, func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+			<-ctx.Done()
+			return outbox.Done(), ctx.Err()
+		})
+		closing.write(said("running"))
+		closing.write(said("queued"))
+		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: hourly}, Notifier: b}, heard(ids))
+		synctest.Wait()
+		require.NoError(t, closing.Close(t.Context()))
+		for range 2 {
+			select {
+			case <-ids:
+			case <-time.After(time.Minute):
+				t.Fatal("an event waited for the interval")
+			}
+		}
+	})
+}
+
+func TestAProcessThatDeliversItselfDoesNotNotify(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{
+		"single node": outbox.SingleNode{Dispatch: outbox.DispatchOptions{HotCapacity: 1}, Poll: hourly},
+		"many nodes":  outbox.MultiNode{Poll: hourly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b, ids := newBus(), make(chan string, 100)
+				e := start(t, outbox.Config{Mode: mode, Notifier: b}, heard(ids))
+				time.Sleep(time.Second)
+				require.Len(t, b.take(), 1, "the test that notifications arrive")
+				for i := range 50 {
+					e.write(said(fmt.Sprint(i)))
+				}
+				for range 50 {
+					<-ids
+				}
+				require.NoError(t, e.Close(t.Context()))
+				require.Empty(t, b.take())
+				require.Equal(t, map[string]bool{e.store.Table(): true}, b.tables)
+			})
+		})
+	}
+}
+
+func TestABurstOfCommitsIsAFewNotifications(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus()
+		e := start(t, outbox.Config{Mode: outbox.WriterOnly{}, Notifier: b}, nil)
+		began := time.Now()
+		var wg sync.WaitGroup
+		for w := range 10 {
+			wg.Go(func() {
+				for i := range 100 {
+					e.write(said(fmt.Sprintf("%d-%d", w, i)))
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		last := time.Now()
+		time.Sleep(time.Second)
+		sent := b.take()
+		require.LessOrEqual(t, len(sent), 21, "1,000 commits in 100 ms: at most one in 5 ms, and one after the last")
+		require.Equal(t, began, sent[0], "the first is sent at once")
+		for i := range sent[1:] {
+			require.GreaterOrEqual(t, sent[i+1].Sub(sent[i]), 5*time.Millisecond)
+		}
+		require.False(t, sent[len(sent)-1].Before(last.Add(-time.Millisecond)), "the last commit has a notification, too")
+		require.NoError(t, e.Close(t.Context()))
+		require.Empty(t, b.take())
+	})
+}
+
+func TestWhatIsStillToBeSentIsSentByClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus()
+		e := start(t, outbox.Config{Mode: outbox.WriterOnly{}, Notifier: b}, nil)
+		e.write(said("first"))
+		synctest.Wait()
+		e.write(said("second"))
+		require.NoError(t, e.Close(t.Context()))
+		require.Len(t, b.take(), 2)
+	})
+}
+
+func TestANotificationThatCouldNotBeSentIsSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, book := newBus(), &logbook{}
+		e := start(t, outbox.Config{Mode: outbox.WriterOnly{}, Notifier: b, Logger: slog.New(book)}, nil)
+		b.set(func(b *bus) { b.err = errors.New("server away") })
+		e.write(said("it"))
+		time.Sleep(10 * time.Second)
+		b.set(func(b *bus) { b.err = nil })
+		time.Sleep(time.Second)
+		require.Len(t, b.take(), 1)
+		lines := book.about("a notification could not be sent")
+		require.Len(t, lines, 1)
+		require.Equal(t, slog.LevelWarn, lines[0].level)
+	})
+}
+
+// A notification may have been missed while the connection was lost.
+func TestEventsOfTheTimeWithoutAConnectionAreDeliveredAfterIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, b, book, ids := outboxtest.NewStore(), newBus(), &logbook{}, make(chan string, 10)
+		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: hourly}, Notifier: b, Logger: slog.New(book)}, heard(ids))
+		writer := start(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}, Notifier: b}, nil)
+		synctest.Wait()
+		b.set(func(b *bus) { b.err = errors.New("server away") })
+		b.disconnect()
+		synctest.Wait()
+		b.set(func(b *bus) { b.deaf = true })
+		writer.write(said("missed"))
+		time.Sleep(10 * time.Second)
+		require.Empty(t, ids)
+		b.set(func(b *bus) { b.err, b.deaf = nil, false })
+		select {
+		case id := <-ids:
+			require.Equal(t, "missed", id)
+		case <-time.After(6 * time.Second):
+			t.Fatal("the event waited for the interval")
+		}
+		require.Len(t, book.about("listening for notifications failed"), 1)
+		require.Len(t, book.about("listening for notifications again"), 1)
+	})
+}
+
+func TestNotificationsThatDoNotArriveAreReportedOnce(t *testing.T) {
+	t.Parallel()
+	for name, deaf := range map[string]bool{"deaf": true, "hearing": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b, book := newBus(), &logbook{}
+				b.deaf = deaf
+				e := start(t, outbox.Config{Notifier: b, Logger: slog.New(book)}, heard(nil))
+				for range 5 {
+					time.Sleep(time.Minute)
+					b.disconnect()
+				}
+				require.NoError(t, e.Close(t.Context()))
+				want := 0
+				if deaf {
+					want = 1
+				}
+				require.Len(t, book.about("notifications do not arrive"), want)
+			})
+		})
+	}
+}
+
+// elsewhere is a notifier for another kind of database.
+type elsewhere struct{ *bus }
+
+func (elsewhere) Dialect() string { return "oracle" }
+
+// typed is a store with a dialect.
+type typed struct{ outbox.Store }
+
+func (typed) Dialect() string { return "sqlite" }
+
+func TestAWrongNotifierIsAnError(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	_, err := outbox.New(outbox.Config{DB: store.DB(), Store: typed{store}, Notifier: elsewhere{newBus()}})
+	require.ErrorContains(t, err, "Config.Notifier is a outbox_test.elsewhere, which is for oracle; the store is for sqlite")
+	_, err = outbox.New(outbox.Config{DB: store.DB(), Store: store, Notifier: (*bus)(nil)})
+	require.ErrorContains(t, err, "Config.Notifier is a nil *outbox_test.bus; leave it out for the default")
+}

@@ -1,0 +1,30 @@
+package outbox
+
+import "context"
+
+// Notifier carries notifications between the processes of one table. A process
+// that commits an event which it does not deliver itself sends one, and the pollers
+// of the processes that listen read the table at once, not only at their interval.
+// A notification has no content: one that is lost costs the interval, one that is
+// repeated costs a read. Packages pgnotify and pqnotify have notifiers for
+// PostgreSQL.
+//
+// The outbox notifies after the commit, outside of the caller's transaction, at
+// most once in 5 ms, in these cases: the mode is [WriterOnly] or [Ordered]; another
+// process holds the table; under [MultiNode], the hot queue is full or this process
+// gives leases back. For transactions whose end it does not see it notifies 10 ms,
+// 100 ms and 1 s after the write.
+//
+// A notifier is safe for concurrent use and may serve several outboxes. It may
+// have a method Dialect() string: [New] then refuses a store of another dialect.
+type Notifier interface {
+	// Notify notifies all processes that listen for the table. db is the pool of
+	// the outbox, table the store's name for the table, with its schema if it was
+	// given one.
+	Notify(ctx context.Context, db DB, table string) error
+	// Listen calls wake once when it has begun to listen for the table, and then
+	// for each notification, from one goroutine; wake does not block. It returns
+	// soon after ctx ends, and with an error when it can listen no longer. The
+	// outbox then calls it again, after 100 ms to 5 s.
+	Listen(ctx context.Context, db DB, table string, wake func()) error
+}
