@@ -11,10 +11,11 @@ import (
 
 // Limits of the notifications.
 const (
-	notifyPause    = 5 * time.Millisecond   // at least, between two that are sent
+	notifyPause    = 20 * time.Millisecond  // at least, between two that are sent
 	notifyTimeout  = 5 * time.Second        // sending one
 	notifyLast     = 500 * time.Millisecond // sending the last one, while closing
 	notifyArrival  = 5 * time.Second        // until one of our own has to arrive
+	heedPause      = 20 * time.Millisecond  // at least, between two readings of the poller that notifications cause
 	listenMinPause = 50 * time.Millisecond
 	listenMaxPause = 5 * time.Second // between tries to listen
 )
@@ -35,7 +36,8 @@ type notifications struct {
 	// proof is how far the test has come that what is sent arrives. Through a
 	// transaction pooler LISTEN succeeds and no notification ever arrives.
 	proof  atomic.Int32
-	warned bool // belongs to the sender
+	warned bool      // belongs to the sender
+	heeded time.Time // of the latest reading for a notification, perhaps yet to come; belongs to the listener
 }
 
 // The steps of the test; zero: none is under way.
@@ -160,6 +162,21 @@ func (n *notifications) warn() {
 	}
 }
 
+// heed makes the poller read now, or in a moment when it did so a moment ago: small
+// batches cost much more than large ones.
+func (n *notifications) heed() {
+	now := time.Now()
+	switch since := now.Sub(n.heeded); {
+	case since < 0: // it is going to
+	case since < heedPause:
+		n.heeded = n.heeded.Add(heedPause)
+		n.poller.DueAt(n.poller.clock.Now().Add(n.heeded.Sub(now)))
+	default:
+		n.heeded = now
+		n.poller.Wake()
+	}
+}
+
 // listen is the listener's goroutine.
 func (n *notifications) listen(ctx context.Context) {
 	for failures := 0; ; {
@@ -173,7 +190,7 @@ func (n *notifications) listen(ctx context.Context) {
 				n.proof.Store(proofWanted)
 				n.notify()
 			}
-			n.poller.Wake()
+			n.heed()
 		})
 		n.proof.Store(0)
 		if ctx.Err() != nil {

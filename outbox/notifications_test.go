@@ -271,10 +271,10 @@ func TestABurstOfCommitsIsAFewNotifications(t *testing.T) {
 		last := time.Now()
 		time.Sleep(time.Second)
 		sent := b.take()
-		require.LessOrEqual(t, len(sent), 21, "1,000 commits in 100 ms: at most one in 5 ms, and one after the last")
+		require.LessOrEqual(t, len(sent), 6, "1,000 commits in 100 ms: at most one in 20 ms, and one after the last")
 		require.Equal(t, began, sent[0], "the first is sent at once")
 		for i := range sent[1:] {
-			require.GreaterOrEqual(t, sent[i+1].Sub(sent[i]), 5*time.Millisecond)
+			require.GreaterOrEqual(t, sent[i+1].Sub(sent[i]), 20*time.Millisecond)
 		}
 		require.False(t, sent[len(sent)-1].Before(last.Add(-time.Millisecond)), "the last commit has a notification, too")
 		require.NoError(t, e.Close(t.Context()))
@@ -319,7 +319,7 @@ func TestEventsOfTheTimeWithoutAConnectionAreDeliveredAfterIt(t *testing.T) {
 		store, b, book, ids := outboxtest.NewStore(), newBus(), &logbook{}, make(chan string, 10)
 		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: hourly}, Notifier: b, Logger: slog.New(book)}, heard(ids))
 		writer := start(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}, Notifier: b}, nil)
-		synctest.Wait()
+		time.Sleep(time.Second)
 		b.set(func(b *bus) { b.err = errors.New("server away") })
 		b.disconnect()
 		synctest.Wait()

@@ -10,7 +10,7 @@ import "context"
 // PostgreSQL.
 //
 // The outbox notifies after the commit, outside of the caller's transaction, at
-// most once in 5 ms, in these cases: the mode is [WriterOnly] or [Ordered]; another
+// most once in 20 ms, in these cases: the mode is [WriterOnly] or [Ordered]; another
 // process holds the table; under [MultiNode], the hot queue is full or this process
 // gives leases back. For transactions whose end it does not see it notifies 10 ms,
 // 100 ms and 1 s after the write.
