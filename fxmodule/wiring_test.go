@@ -189,6 +189,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		{"two stores", []outboxfx.Option{inMemory(), inMemory()}, "WithStore is given twice; leave one out"},
 		{"nil metrics", []outboxfx.Option{bare, outboxfx.WithMetrics(func() *counts { return nil })}, "WithMetrics of the outbox: it is nil"},
 		{"a nil logger", []outboxfx.Option{bare, outboxfx.WithLogger((*slog.Logger)(nil))}, "WithLogger of the outbox: it is nil"},
+		{"a nil notifier", []outboxfx.Option{bare, outboxfx.WithNotifier((*wire)(nil))}, "WithNotifier of the outbox: it is nil"},
+		{"a notifier that is none", []outboxfx.Option{bare, outboxfx.WithNotifier("pgx")}, "WithNotifier of the outbox is given string; it needs a constructor func(dependencies…) outbox.Notifier"},
 		{"a config that is none", []outboxfx.Option{outboxfx.WithConfig(func() error { return nil })}, "WithConfig of the outbox is given"},
 		{"a config that cannot be made", []outboxfx.Option{outboxfx.WithConfig(needyConfig)}, "missing type: *outboxfx_test.absent"},
 		{"a table for a store", []outboxfx.Option{bare, with(outboxfx.Config{TableName: "t"})}, "table-name is set, but WithStore's store names its table itself"},

@@ -1,0 +1,67 @@
+package outboxfx_test
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/fx"
+
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// wire is a notifier within the process.
+type wire struct {
+	mu    sync.Mutex
+	wakes []func()
+	pools []*sql.DB // that its constructor was given
+}
+
+func (w *wire) of(db *sql.DB) (*wire, error) {
+	w.pools = append(w.pools, db)
+	return w, nil
+}
+
+func (w *wire) Notify(context.Context, outbox.DB, string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, wake := range w.wakes {
+		wake()
+	}
+	return nil
+}
+
+func (w *wire) Listen(ctx context.Context, _ outbox.DB, _ string, wake func()) error {
+	w.mu.Lock()
+	w.wakes = append(w.wakes, wake)
+	w.mu.Unlock()
+	wake()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestANotifierWakesTheOutboxThatDelivers(t *testing.T) {
+	t.Parallel()
+	store, db, box, w := outboxtest.NewStore(), newPool(), newInbox(), &wire{}
+	module := func(name string, cfg outboxfx.Config) fx.Option {
+		return fx.Options(named(name, db), outboxfx.NewModule(outboxfx.Named(name), outboxfx.WithStore(store), outboxfx.WithConfig(cfg), outboxfx.WithNotifier(w.of)))
+	}
+	var writer struct {
+		fx.In
+		Writer *outbox.Writer `name:"writes"`
+	}
+	started(t,
+		module("delivers", outboxfx.Config{Mode: outboxfx.MultiNode, Poller: outboxfx.PollerConfig{Interval: time.Hour}}),
+		module("writes", outboxfx.Config{Mode: outboxfx.WriterOnly}),
+		box.listens(outboxfx.For("delivers")), fx.Populate(&writer))
+	require.Equal(t, []*sql.DB{db, db}, w.pools)
+	write(t, db, writer.Writer, placed("1"))
+	box.awaits(t, "1")
+	write(t, db, writer.Writer, placed("2"))
+	box.awaits(t, "1", "2")
+}
