@@ -36,8 +36,12 @@ type notifications struct {
 	// proof is how far the test has come that what is sent arrives. Through a
 	// transaction pooler LISTEN succeeds and no notification ever arrives.
 	proof  atomic.Int32
-	warned bool      // belongs to the sender
-	heeded time.Time // of the latest reading for a notification, perhaps yet to come; belongs to the listener
+	warned bool // belongs to the sender
+
+	// These belong to the listener: the time of the latest reading for a
+	// notification, perhaps yet to come, and the timer for that one.
+	heeded time.Time
+	later  *time.Timer
 }
 
 // The steps of the test; zero: none is under way.
@@ -170,7 +174,8 @@ func (n *notifications) heed() {
 	case since < 0: // it is going to
 	case since < heedPause:
 		n.heeded = n.heeded.Add(heedPause)
-		n.poller.DueAt(n.poller.clock.Now().Add(n.heeded.Sub(now)))
+		n.later.Stop()
+		n.later = time.AfterFunc(n.heeded.Sub(now), n.poller.Wake)
 	default:
 		n.heeded = now
 		n.poller.Wake()
@@ -179,6 +184,8 @@ func (n *notifications) heed() {
 
 // listen is the listener's goroutine.
 func (n *notifications) listen(ctx context.Context) {
+	n.later = time.AfterFunc(never, n.poller.Wake)
+	defer func() { n.later.Stop() }()
 	for failures := 0; ; {
 		began := false
 		err := n.notifier.Listen(ctx, n.db, n.table, func() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,7 +159,7 @@ func TestAnotherProcessDeliversAtOnceWhatThisOneDoesNot(t *testing.T) {
 					t.Error("the writing process delivered the event")
 					return outbox.Done(), nil
 				})
-				synctest.Wait()
+				time.Sleep(time.Second) // what starting causes is over
 				tt.write(writer)
 				select {
 				case id := <-ids:
@@ -184,10 +185,10 @@ func TestAFullHotQueueNotifiesTheOtherNodes(t *testing.T) {
 			return outbox.Done(), nil
 		})
 		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: hourly}, Notifier: b}, heard(ids))
-		synctest.Wait()
+		time.Sleep(time.Second) // what starting causes is over
 		for i := range 6 { // the worker, the hot queue, a claim for the cold queue, and more than that
 			full.write(said(fmt.Sprint(i)))
-			synctest.Wait()
+			time.Sleep(time.Second)
 		}
 		for range 3 {
 			select {
@@ -213,7 +214,7 @@ func TestANodeThatClosesNotifiesOfTheLeasesItGaveBack(t *testing.T) {
 		closing.write(said("running"))
 		closing.write(said("queued"))
 		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: hourly}, Notifier: b}, heard(ids))
-		synctest.Wait()
+		time.Sleep(time.Second) // what starting causes is over
 		require.NoError(t, closing.Close(t.Context()))
 		for range 2 {
 			select {
@@ -380,4 +381,61 @@ func TestAWrongNotifierIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "Config.Notifier is a outbox_test.elsewhere, which is for oracle; the store is for sqlite")
 	_, err = outbox.New(outbox.Config{DB: store.DB(), Store: store, Notifier: (*bus)(nil)})
 	require.ErrorContains(t, err, "Config.Notifier is a nil *outbox_test.bus; leave it out for the default")
+}
+
+// A process finds out at its next renewal that it lost the table. What it took into
+// its hot queue until then is the other process's.
+func TestAnEventThatIsGivenUpNotifiesTheProcessThatHoldsTheTable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, b, book, ids := outboxtest.NewStore(), newBus(), &logbook{}, make(chan string, 10)
+		leave := make(chan struct{})
+		loser := start(t, outbox.Config{Store: store, Notifier: b, Logger: slog.New(book), Mode: outbox.SingleNode{
+			Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: hourly,
+		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			<-leave
+			return outbox.Done(), nil
+		})
+		start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: hourly}, Notifier: b}, heard(ids))
+		time.Sleep(2100 * time.Millisecond) // the next renewal is at 4 s
+		loser.write(said("running"))
+		owner := book.about("outbox: started")[0].attrs["owner"].String()
+		require.NoError(t, store.ReleaseTable(t.Context(), store.DB(), owner))
+		require.Equal(t, "running", <-ids) // at 3 s
+		loser.write(said("queued"))
+		time.Sleep(2 * time.Second)
+		require.Empty(t, ids)
+		close(leave)
+		select {
+		case id := <-ids:
+			require.Equal(t, "queued", id)
+		case <-time.After(time.Minute):
+			t.Fatal("the event waited for the interval")
+		}
+	})
+}
+
+// reads counts the batches that a poller read.
+type reads struct {
+	outbox.NopMetrics
+	n atomic.Int64
+}
+
+func (r *reads) BatchRead(int) { r.n.Add(1) }
+
+func TestManyNotificationsAreFewReadings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, metrics := newBus(), &reads{}
+		e := start(t, outbox.Config{Mode: outbox.MultiNode{Poll: hourly}, Notifier: b, Metrics: metrics}, heard(nil))
+		time.Sleep(time.Second)
+		before := metrics.n.Load()
+		for range 1000 { // of several processes
+			require.NoError(t, b.Notify(t.Context(), nil, ""))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		require.InDelta(t, 51, metrics.n.Load()-before, 1, "one in 20 ms, the last of them after the last notification")
+		require.NoError(t, e.Close(t.Context()))
+	})
 }
