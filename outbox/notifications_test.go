@@ -186,7 +186,7 @@ func TestAFullHotQueueNotifiesTheOtherNodes(t *testing.T) {
 		})
 		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: hourly}, Notifier: b}, heard(ids))
 		time.Sleep(time.Second) // what starting causes is over
-		for i := range 6 { // the worker, the hot queue, a claim for the cold queue, and more than that
+		for i := range 6 {      // one runs, one is in each queue
 			full.write(said(fmt.Sprint(i)))
 			time.Sleep(time.Second)
 		}

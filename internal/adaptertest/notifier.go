@@ -23,11 +23,11 @@ var (
 
 // RunNotifier tests that notifiers of PostgreSQL wake other processes, each of which
 // is an outbox with a pool of its own.
-func RunNotifier(t *testing.T, target testdb.Target, make func(t testing.TB, db *testdb.DB) outbox.Notifier) {
+func RunNotifier(t *testing.T, target testdb.Target, notifier func(t testing.TB, db *testdb.DB) outbox.Notifier) {
 	for name, test := range map[string]func(t *testing.T, n *nodes){
-		"a process that only writes":       func(t *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).write) },
-		"a standby":                        func(t *testing.T, n *nodes) { testStandby(n) },
-		"an unmanaged write":               func(t *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).writeUnmanaged) },
+		"a process that only writes":       func(_ *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).write) },
+		"a standby":                        func(_ *testing.T, n *nodes) { testStandby(n) },
+		"an unmanaged write":               func(_ *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).writeUnmanaged) },
 		"a full hot queue":                 testFullQueue,
 		"a connection that was terminated": testTerminated,
 		"the connections after closing":    testConnections,
@@ -35,25 +35,25 @@ func RunNotifier(t *testing.T, target testdb.Target, make func(t testing.TB, db 
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, newNodes(t, testdb.Open(t, target), make))
+			test(t, newNodes(t, testdb.Open(t, target), notifier))
 		})
 	}
 }
 
 // nodes are processes on one table.
 type nodes struct {
-	t    testing.TB
-	db   *testdb.DB
-	make func(t testing.TB, db *testdb.DB) outbox.Notifier
-	log  *slog.Logger
+	t        testing.TB
+	db       *testdb.DB
+	notifier func(t testing.TB, db *testdb.DB) outbox.Notifier
+	log      *slog.Logger
 }
 
-func newNodes(t testing.TB, db *testdb.DB, make func(t testing.TB, db *testdb.DB) outbox.Notifier) *nodes {
+func newNodes(t testing.TB, db *testdb.DB, notifier func(t testing.TB, db *testdb.DB) outbox.Notifier) *nodes {
 	store := sqlstore.Postgres()
 	if err := store.CreateSchema(t.Context(), db.DB); err != nil {
 		t.Fatal(err)
 	}
-	return &nodes{t, db, make, slog.New(slog.DiscardHandler)}
+	return &nodes{t, db, notifier, slog.New(slog.DiscardHandler)}
 }
 
 type node struct {
@@ -66,7 +66,7 @@ type node struct {
 func (n *nodes) start(mode outbox.Mode, fn func(env outbox.Envelope)) *node {
 	n.t.Helper()
 	pool := n.db.Reopen(n.t)
-	ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: sqlstore.Postgres(), Mode: mode, Logger: n.log, Notifier: n.make(n.t, pool)})
+	ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: sqlstore.Postgres(), Mode: mode, Logger: n.log, Notifier: n.notifier(n.t, pool)})
 	if err == nil {
 		err = ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
 			fn(env)
@@ -213,14 +213,14 @@ func testOtherSchema(t *testing.T, n *nodes) {
 	if err := n.db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema); err != nil {
 		t.Fatal(err)
 	}
-	notifier, heard := n.make(t, n.db), make(chan struct{}, 100)
+	notifier, heard := n.notifier(t, n.db), make(chan struct{}, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
 		ended <- notifier.Listen(ctx, n.db, schema+".outbox_event", func() { heard <- struct{}{} })
 	}()
 	<-heard
-	other := newNodes(t, testdb.Open(t, testdb.Main()[0]), n.make)
+	other := newNodes(t, testdb.Open(t, testdb.Main()[0]), n.notifier)
 	if err := notifier.Notify(t.Context(), other.db, "outbox_event"); err != nil {
 		t.Fatal(err)
 	}
