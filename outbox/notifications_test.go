@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -313,76 +312,6 @@ func TestANotificationThatCouldNotBeSentIsSentAgain(t *testing.T) {
 	})
 }
 
-// A notification may have been missed while the connection was lost.
-func TestEventsOfTheTimeWithoutAConnectionAreDeliveredAfterIt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store, b, book, ids := outboxtest.NewStore(), newBus(), &logbook{}, make(chan string, 10)
-		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: hourly}, Notifier: b, Logger: slog.New(book)}, heard(ids))
-		writer := start(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}, Notifier: b}, nil)
-		time.Sleep(time.Second)
-		b.set(func(b *bus) { b.err = errors.New("server away") })
-		b.disconnect()
-		synctest.Wait()
-		b.set(func(b *bus) { b.deaf = true })
-		writer.write(said("missed"))
-		time.Sleep(10 * time.Second)
-		require.Empty(t, ids)
-		b.set(func(b *bus) { b.err, b.deaf = nil, false })
-		select {
-		case id := <-ids:
-			require.Equal(t, "missed", id)
-		case <-time.After(6 * time.Second):
-			t.Fatal("the event waited for the interval")
-		}
-		require.Len(t, book.about("listening for notifications failed"), 1)
-		require.Len(t, book.about("listening for notifications again"), 1)
-	})
-}
-
-func TestNotificationsThatDoNotArriveAreReportedOnce(t *testing.T) {
-	t.Parallel()
-	for name, deaf := range map[string]bool{"deaf": true, "hearing": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b, book := newBus(), &logbook{}
-				b.deaf = deaf
-				e := start(t, outbox.Config{Notifier: b, Logger: slog.New(book)}, heard(nil))
-				for range 5 {
-					time.Sleep(time.Minute)
-					b.disconnect()
-				}
-				require.NoError(t, e.Close(t.Context()))
-				want := 0
-				if deaf {
-					want = 1
-				}
-				require.Len(t, book.about("notifications do not arrive"), want)
-			})
-		})
-	}
-}
-
-// elsewhere is a notifier for another kind of database.
-type elsewhere struct{ *bus }
-
-func (elsewhere) Dialect() string { return "oracle" }
-
-// typed is a store with a dialect.
-type typed struct{ outbox.Store }
-
-func (typed) Dialect() string { return "sqlite" }
-
-func TestAWrongNotifierIsAnError(t *testing.T) {
-	t.Parallel()
-	store := outboxtest.NewStore()
-	_, err := outbox.New(outbox.Config{DB: store.DB(), Store: typed{store}, Notifier: elsewhere{newBus()}})
-	require.ErrorContains(t, err, "Config.Notifier is a outbox_test.elsewhere, which is for oracle; the store is for sqlite")
-	_, err = outbox.New(outbox.Config{DB: store.DB(), Store: store, Notifier: (*bus)(nil)})
-	require.ErrorContains(t, err, "Config.Notifier is a nil *outbox_test.bus; leave it out for the default")
-}
-
 // A process finds out at its next renewal that it lost the table. What it took into
 // its hot queue until then is the other process's.
 func TestAnEventThatIsGivenUpNotifiesTheProcessThatHoldsTheTable(t *testing.T) {
@@ -412,30 +341,5 @@ func TestAnEventThatIsGivenUpNotifiesTheProcessThatHoldsTheTable(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("the event waited for the interval")
 		}
-	})
-}
-
-// reads counts the batches that a poller read.
-type reads struct {
-	outbox.NopMetrics
-	n atomic.Int64
-}
-
-func (r *reads) BatchRead(int) { r.n.Add(1) }
-
-func TestManyNotificationsAreFewReadings(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b, metrics := newBus(), &reads{}
-		e := start(t, outbox.Config{Mode: outbox.MultiNode{Poll: hourly}, Notifier: b, Metrics: metrics}, heard(nil))
-		time.Sleep(time.Second)
-		before := metrics.n.Load()
-		for range 1000 { // of several processes
-			require.NoError(t, b.Notify(t.Context(), nil, ""))
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(time.Second)
-		require.InDelta(t, 51, metrics.n.Load()-before, 1, "one in 20 ms, the last of them after the last notification")
-		require.NoError(t, e.Close(t.Context()))
 	})
 }
