@@ -199,7 +199,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		require.False(t, rules[1].applies(exempt))
 	}
 	require.False(t, rules[1].applies("adapters/pgnotify"))
-	require.False(t, rules[4].refuses("adapters/pgnotify", "github.com/jackc/pgx/v5", false))
+	require.False(t, rules[5].refuses("adapters/pgnotify", "github.com/jackc/pgx/v5", false))
 	require.False(t, rules[0].refuses("outbox", "net/http", true))
 	require.False(t, rules[2].refuses("adapters/sqltx", module+"/adapters/sqltx/inner", false))
 	require.False(t, rules[2].refuses("adapters/bun", module+"/adapters/sqltx", false))
