@@ -2,24 +2,55 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // Limits of one INSERT, below every database's limit of parameters (SQLite's
-// 32,766 is the smallest) and packet size (MariaDB's 16 MB).
+// 32,766 is the smallest) and packet size (MariaDB's 16 MB). PostgreSQL takes
+// lists: there only the bytes are limited.
 const (
-	insertRows  = 500
+	insertRows  = 100
 	insertBytes = 4 << 20
 )
 
+// insertTexts holds the texts of INSERT by the number of rows, each built once.
+type insertTexts [insertRows + 1]struct{ plain, leased atomic.Pointer[string] }
+
 // Insert implements [outbox.Store].
 func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
+	if s.err != nil {
+		return s.err
+	}
+	delayed := func(env outbox.Envelope) bool { return env.AvailableAt.After(due) }
+	if lease == "" || !slices.ContainsFunc(envs, delayed) {
+		return s.insertAll(ctx, tx, envs, lease)
+	}
+	var leased, rest []outbox.Envelope
+	for i := range envs {
+		if delayed(envs[i]) {
+			rest = append(rest, envs[i])
+		} else {
+			leased = append(leased, envs[i])
+		}
+	}
+	if err := s.insertAll(ctx, tx, leased, lease); err != nil {
+		return err
+	}
+	return s.insertAll(ctx, tx, rest, "")
+}
+
+// insertAll inserts rows under the lease; empty: none.
+func (s *Store) insertAll(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string) error {
 	for len(envs) > 0 {
 		n, size := 0, 0
-		for n < len(envs) && n < insertRows {
+		for n < len(envs) && (n < insertRows || s.d == postgres) {
 			size += envs[n].Payload.Len()
 			for key, value := range envs[n].Headers {
 				size += len(key) + len(value)
@@ -29,7 +60,7 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 			}
 			n++
 		}
-		if err := s.insertChunk(ctx, tx, envs[:n], lease, due); err != nil {
+		if err := s.insertChunk(ctx, tx, envs[:n], lease); err != nil {
 			return err
 		}
 		envs = envs[n:]
@@ -37,41 +68,174 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	return nil
 }
 
-func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
-	q := s.query(256 + 80*len(envs))
-	q.args = make([]any, 0, 11*len(envs))
+// insertChunk inserts rows with one statement.
+func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string) error {
+	rows, toArgs := len(envs), s.rowArgs
+	if rows > 1 && s.d == postgres {
+		rows, toArgs = 0, s.listArgs
+	}
+	args, err := toArgs(envs, lease)
+	if errors.Is(err, errSeparator) {
+		return s.insertEach(ctx, tx, envs, lease)
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, s.insertText(rows, lease != ""), args...)
+	}
+	if err == nil {
+		return nil
+	}
+	what := "inserting event " + envs[0].EventID
+	if len(envs) > 1 {
+		what = fmt.Sprintf("inserting %d events, %s first,", len(envs), envs[0].EventID)
+	}
+	return s.fail(what, err)
+}
+
+func (s *Store) insertEach(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string) error {
+	for i := range envs {
+		if err := s.insertChunk(ctx, tx, envs[i:i+1], lease); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insertText is the text of an INSERT of that many rows; 0 is any number, as
+// lists.
+func (s *Store) insertText(rows int, leased bool) string {
+	cached := &s.inserts[rows].plain
+	if leased {
+		cached = &s.inserts[rows].leased
+	}
+	if text := cached.Load(); text != nil {
+		return *text
+	}
+	q := s.query(400 + 40*rows)
 	q.add("INSERT INTO ").table(s).add(" (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers," +
-		" status, attempts, available_at, created_at, locked_by, locked_at) VALUES ")
+		" available_at, created_at, status, attempts")
+	if leased {
+		q.add(", locked_by, locked_at")
+	}
+	if rows == 0 {
+		q.lists(leased)
+	} else {
+		q.add(") VALUES ").row(leased)
+		for range rows - 1 {
+			q.add(", ").row(leased)
+		}
+	}
+	text := q.text()
+	cached.Store(&text)
+	return text
+}
+
+// row writes one row with the parameters of [Store.rowArgs].
+func (q *query) row(leased bool) *query {
+	q.add("(")
+	for range 9 {
+		q.arg(nil).add(",")
+	}
+	q.add("0,0")
+	if leased {
+		q.add(",").arg(nil).add(",").now()
+	}
+	return q.add(")")
+}
+
+// rowArgs are the parameters of rows, one row after the other.
+func (s *Store) rowArgs(envs []outbox.Envelope, lease string) ([]any, error) {
+	args := make([]any, 0, 11*len(envs))
 	for i := range envs {
 		env := &envs[i]
-		headers, err := s.encodeHeaders(env.Headers)
+		headers, err := s.encodeHeaders(env)
 		if err != nil {
-			return s.fail(fmt.Sprintf("encoding the headers of event %s", env.EventID), err)
+			return nil, err
 		}
+		created := s.d.timeArg(env.OccurredAt)
+		available := created
+		if !env.AvailableAt.Equal(env.OccurredAt) {
+			available = s.d.timeArg(env.AvailableAt)
+		}
+		args = append(args, env.EventID, string(env.EventType), string(env.AggregateType), nullable(env.AggregateID),
+			nullable(env.TenantID), env.Payload.String(), nullable(headers), available, created)
+		if lease != "" {
+			args = append(args, lease)
+			if s.d.now == "" {
+				args = append(args, s.d.timeArg(time.Now()))
+			}
+		}
+	}
+	return args, nil
+}
+
+// lists writes the rows of PostgreSQL's form for several: a list for each column,
+// with the parameters of [Store.listArgs]. The text and the number of parameters
+// do not depend on the number of rows, and no value needs to be quoted. An empty
+// item is NULL. A NULL time is the one that follows: available_at is created_at,
+// and created_at is $10.
+func (q *query) lists(leased bool) {
+	q.add(") SELECT a, b, c, d, e, CAST(f AS JSONB), CAST(g AS JSONB), COALESCE(CAST(h AS TIMESTAMPTZ), CAST(i AS TIMESTAMPTZ), CAST($10 AS TIMESTAMPTZ))," +
+		" COALESCE(CAST(i AS TIMESTAMPTZ), CAST($10 AS TIMESTAMPTZ)), 0, 0")
+	if leased {
+		q.add(", CAST($11 AS TEXT), ").now()
+	}
+	q.add(" FROM unnest(")
+	for i := range 9 {
 		if i > 0 {
 			q.add(", ")
 		}
-		q.add("(").arg(env.EventID).add(",").arg(string(env.EventType)).add(",").arg(string(env.AggregateType)).add(",").
-			arg(nullable(env.AggregateID)).add(",").arg(nullable(env.TenantID)).add(",").
-			arg(env.Payload.String()).add(",").arg(headers).add(",0,0,").
-			arg(s.d.timeArg(env.AvailableAt)).add(",").arg(s.d.timeArg(env.OccurredAt)).add(",")
-		if lease != "" && !env.AvailableAt.After(due) {
-			q.arg(lease).add(",").now().add(")")
-		} else {
-			q.add("NULL,NULL)")
+		q.add("string_to_array(").arg(nil).add(`, E'\x01', '')`)
+	}
+	q.add(") AS r (a, b, c, d, e, f, g, h, i)")
+}
+
+// separator is between the items of a list. JSON texts never contain it.
+const separator = "\x01"
+
+var errSeparator = errors.New("a text contains the separator")
+
+// listArgs are the parameters of several rows for PostgreSQL, a list for each
+// column. It returns errSeparator when a text contains the separator.
+func (s *Store) listArgs(envs []outbox.Envelope, lease string) ([]any, error) {
+	first := envs[0].OccurredAt
+	var columns [9][]string
+	for i := range columns {
+		columns[i] = make([]string, len(envs))
+	}
+	for i := range envs {
+		env := &envs[i]
+		headers, err := s.encodeHeaders(env)
+		if err != nil {
+			return nil, err
+		}
+		for c, value := range [9]string{
+			env.EventID, string(env.EventType), string(env.AggregateType), env.AggregateID, env.TenantID, env.Payload.String(), headers,
+			s.timeUnless(env.AvailableAt, env.OccurredAt), s.timeUnless(env.OccurredAt, first),
+		} {
+			columns[c][i] = value
 		}
 	}
-	if s.err != nil {
-		return s.err
-	}
-	if _, err := tx.ExecContext(ctx, q.text(), q.args...); err != nil {
-		what := "inserting event " + envs[0].EventID
-		if len(envs) > 1 {
-			what = fmt.Sprintf("inserting %d events, %s first,", len(envs), envs[0].EventID)
+	args := make([]any, 0, 11)
+	for _, column := range columns {
+		list := strings.Join(column, separator)
+		if strings.Count(list, separator) != len(envs)-1 {
+			return nil, errSeparator
 		}
-		return s.fail(what, err)
+		args = append(args, list)
 	}
-	return nil
+	args = append(args, s.d.timeArg(first))
+	if lease != "" {
+		args = append(args, lease)
+	}
+	return args, nil
+}
+
+// timeUnless is the text of a time; empty when it is the usual one.
+func (s *Store) timeUnless(t, usual time.Time) string {
+	if t.Equal(usual) {
+		return ""
+	}
+	return t.UTC().Format(s.d.layout)
 }
 
 // nullable is NULL for the empty string.
@@ -82,13 +246,14 @@ func nullable(s string) any {
 	return s
 }
 
-func (s *Store) encodeHeaders(h map[string]string) (any, error) {
-	if len(h) == 0 {
-		return nil, nil
+// encodeHeaders is the JSON text of an event's headers; empty when it has none.
+func (s *Store) encodeHeaders(env *outbox.Envelope) (string, error) {
+	if len(env.Headers) == 0 {
+		return "", nil
 	}
-	text, err := s.codecOrDefault().Marshal(h)
+	text, err := s.codecOrDefault().Marshal(env.Headers)
 	if err != nil {
-		return nil, err
+		return "", fmt.Errorf("encoding the headers of event %s: %w", env.EventID, err)
 	}
 	return string(text), nil
 }

@@ -27,12 +27,14 @@ import (
 const DefaultTable = "outbox_event"
 
 // Store is the table in one database. It implements [outbox.Store]. It is
-// immutable and safe for concurrent use.
+// safe for concurrent use.
 type Store struct {
 	d     *dialect
 	table sqlname.Name
 	codec outbox.Codec
 	err   error // what is wrong with the options
+
+	inserts insertTexts
 }
 
 var (
