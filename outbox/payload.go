@@ -28,7 +28,7 @@ type Payload struct {
 	text    string
 	codec   Codec // nil is DefaultCodec
 	err     error // what marshalling said; reported by Envelope.Validate and Write
-	trusted bool  // text came from encoding/json, so it is valid JSON
+	trusted bool  // text is known to be valid JSON
 }
 
 // JSON marshals v with [DefaultCodec], once, here. An error is kept and surfaces

@@ -40,40 +40,51 @@ type TxScope interface {
 
 type scopesKey struct{}
 
-// scopes is the list of the scopes in a context, innermost first. A list under
-// one key keeps several data sources' transactions apart without a context
-// value for each.
-type scopes struct {
+// scopeContext is a context with a scope, and with those of the context that it
+// was made from.
+type scopeContext struct {
+	context.Context
 	scope TxScope
-	outer *scopes
+}
+
+// Value returns the context itself for scopesKey.
+func (c *scopeContext) Value(key any) any {
+	if key == (scopesKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
 }
 
 // ContextWithScope returns a context that carries the scope for writers of the
 // scope's data source, beside the scopes of other sources that ctx has.
 func ContextWithScope(ctx context.Context, scope TxScope) context.Context {
-	outer, _ := ctx.Value(scopesKey{}).(*scopes)
-	return context.WithValue(ctx, scopesKey{}, &scopes{scope: scope, outer: outer})
+	return &scopeContext{Context: ctx, scope: scope}
 }
 
 // ScopeFromContext finds the innermost scope of the data source in ctx, whether
 // still active or not.
 func ScopeFromContext(ctx context.Context, source any) (TxScope, bool) {
-	for s, _ := ctx.Value(scopesKey{}).(*scopes); s != nil; s = s.outer {
-		if s.scope.Source() == source {
-			return s.scope, true
-		}
-	}
-	return nil, false
+	return findScope(ctx, func(scope TxScope) bool { return scope.Source() == source })
 }
 
 // hasForeignScope reports whether ctx carries an active scope of any source.
 func hasForeignScope(ctx context.Context) bool {
-	for s, _ := ctx.Value(scopesKey{}).(*scopes); s != nil; s = s.outer {
-		if s.scope.Active() {
-			return true
+	_, found := findScope(ctx, TxScope.Active)
+	return found
+}
+
+// findScope finds the innermost scope in ctx that matches.
+func findScope(ctx context.Context, matches func(TxScope) bool) (TxScope, bool) {
+	for {
+		c, ok := ctx.Value(scopesKey{}).(*scopeContext)
+		switch {
+		case !ok:
+			return nil, false
+		case matches(c.scope):
+			return c.scope, true
 		}
+		ctx = c.Context
 	}
-	return false
 }
 
 type noTxKey struct{}

@@ -24,14 +24,13 @@ var maxTime = time.Date(maxYear, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
 // that is [ErrInvalidEnvelope]. A database may have limits of its own; those
 // only Write knows.
 func (e Envelope) Validate() error {
-	_, err := e.seal(time.Now())
-	return err
+	return e.seal(time.Now())
 }
 
-// seal returns the envelope as it will be stored and delivered: checked, with
+// seal makes e the envelope that is stored and delivered: checked, with
 // id and times filled in, in UTC, cut to microseconds, and with headers of its
 // own. Sealing a sealed envelope changes nothing.
-func (e Envelope) seal(now time.Time) (Envelope, error) {
+func (e *Envelope) seal(now time.Time) error {
 	v := validator{what: "Envelope"}
 	v.text("EventID", e.EventID, MaxEventIDLength)
 	if e.EventType == "" {
@@ -45,7 +44,7 @@ func (e Envelope) seal(now time.Time) (Envelope, error) {
 	v.payload(&e.Payload, e.EventType)
 	e.sealTimes(&v, now)
 	if err := v.err(); err != nil {
-		return Envelope{}, err
+		return err
 	}
 	if e.EventID == "" {
 		e.EventID = ulid.New(now)
@@ -57,7 +56,7 @@ func (e Envelope) seal(now time.Time) (Envelope, error) {
 	} else {
 		e.Headers = maps.Clone(e.Headers)
 	}
-	return e, nil
+	return nil
 }
 
 func (e *Envelope) sealTimes(v *validator, now time.Time) {
@@ -117,7 +116,9 @@ func (v *validator) headers(h map[string]string) {
 			continue
 		}
 		v.clean("Headers key", key)
-		v.clean(fmt.Sprintf("Headers[%.64q]", key), value)
+		if !isClean(value) {
+			v.clean(fmt.Sprintf("Headers[%.64q]", key), value)
+		}
 	}
 }
 
@@ -135,6 +136,8 @@ func (v *validator) payload(p *Payload, eventType EventType) {
 		v.add("Payload", fmt.Sprintf("of event type %.128q is not valid JSON (%d bytes; %s)", eventType, n, syntaxAt(p.text)))
 	case hasEscapedNUL(p.text):
 		v.add("Payload", `holds a NUL character (\u0000), which databases do not store in JSON`)
+	default:
+		p.trusted = true // sealing again, after a hook, need not read it again
 	}
 }
 

@@ -45,12 +45,15 @@ func (v *validator) text(field, s string, limit int) {
 // clean checks that every database can store a string.
 func (v *validator) clean(field, s string) {
 	switch {
+	case isClean(s):
 	case !utf8.ValidString(s):
 		v.add(field, fmt.Sprintf("is not valid UTF-8 (%d bytes)", len(s)))
-	case strings.IndexByte(s, 0) >= 0:
+	default:
 		v.add(field, "holds a NUL character, which databases do not store")
 	}
 }
+
+func isClean(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // notNegative checks an option whose zero is the default.
 func (v *validator) notNegative(field string, n int) {

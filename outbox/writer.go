@@ -222,9 +222,10 @@ func (w *Writer) sealAll(envs []Envelope, now time.Time) ([]Envelope, error) {
 	sealed := make([]Envelope, len(envs))
 	var errs []error
 	for i := range envs {
-		env, err := envs[i].seal(now)
+		sealed[i] = envs[i]
+		err := sealed[i].seal(now)
 		if err == nil && w.checker != nil {
-			err = w.checker.CheckEnvelope(env)
+			err = w.checker.CheckEnvelope(sealed[i])
 		}
 		if err != nil {
 			if len(envs) > 1 {
@@ -234,7 +235,6 @@ func (w *Writer) sealAll(envs []Envelope, now time.Time) ([]Envelope, error) {
 				break
 			}
 		}
-		sealed[i] = env
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)

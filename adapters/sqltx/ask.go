@@ -59,6 +59,13 @@ func ask(ctx context.Context, c *connector, above above) (*transaction, error) {
 		"or give the adapter the option AllowUnmanaged and let the poller deliver its events", outbox.ErrUnmanagedTransaction)
 }
 
+// beginContext is the context of a BEGIN of ours, and room for the transaction that
+// began: it need not be asked for.
+type beginContext struct {
+	context.Context
+	begun *transaction
+}
+
 // answer answers the question in the context, if there is one.
 func (c *conn) answer(ctx context.Context) bool {
 	q, ok := ctx.Value(questionKey{}).(*question)
@@ -70,10 +77,7 @@ func (c *conn) answer(ctx context.Context) bool {
 		return true
 	}
 	if c.tx.above.execer == nil {
-		c.tx.above = q.above
-		if c.tx.above.tx != nil {
-			c.connector.opened(c.tx)
-		}
+		c.tx.learn(q.above)
 	}
 	c.tx.Verify(ctx)
 	q.found = c.tx

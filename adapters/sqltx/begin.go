@@ -71,7 +71,11 @@ func (a *Adapter) BeginWith(ctx context.Context, begin BeginFunc) (context.Conte
 
 func (a *Adapter) plain(opts *sql.TxOptions) BeginFunc {
 	return func(ctx context.Context) (context.Context, AnyTx, error) {
-		tx, err := a.db.BeginTx(ctx, opts)
+		asking := &beginContext{Context: ctx}
+		tx, err := a.db.BeginTx(asking, opts)
+		if err == nil {
+			asking.begun.learn(above{source: a.source(), tx: tx, execer: tx})
+		}
 		return ctx, tx, err
 	}
 }

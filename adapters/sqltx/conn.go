@@ -17,6 +17,7 @@ type conn struct {
 	loan      *loan                                         // nil unless the connection is borrowed
 	tx        *transaction                                  // nil outside of transactions
 	inquire   func(ctx context.Context, query string) error // run, made once
+	kept      []*stmt                                       // see keep; the last one used is last
 	// broken: the connection must not be used again.
 	broken bool
 	// keeps: database/sql keeps the driver's own connection after it has rolled a
@@ -70,6 +71,9 @@ func (c *conn) Unwrap() driver.Conn { return c.Conn }
 // transaction is then unknown.
 func (c *conn) Close() error {
 	var err error
+	for _, s := range c.kept {
+		_ = s.Close()
+	}
 	if c.loan != nil {
 		err = c.loan.giveBack(c.broken || c.tx != nil || c.valid != nil && !c.valid.IsValid())
 	} else {
@@ -118,13 +122,34 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	if query == askQuery && c.answer(ctx) {
 		return driver.ResultNoRows, nil
 	}
+	keep, ours := ctx.(keepContext)
+	if ours {
+		ctx = keep.Context
+	}
+	bound, done := c.bind(ctx)
+	result, err := c.exec(bound, query, args, ours)
+	done.call()
+	c.observe(ctx, query, err)
+	return result, err
+}
+
+// exec executes a statement, one of the outbox from a prepared one where that is
+// cheaper.
+func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue, ours bool) (driver.Result, error) {
+	if ours && c.connector.dialect() == txscope.SQLite {
+		if kept := c.keep(ctx, query); kept != nil {
+			return kept.exec(ctx, args)
+		}
+	}
 	if c.execer == nil {
 		return nil, driver.ErrSkip
 	}
-	bound, done := c.bind(ctx)
-	result, err := c.execer.ExecContext(bound, query, args)
-	done.call()
-	c.observe(ctx, query, err)
+	result, err := c.execer.ExecContext(ctx, query, args)
+	if ours && errors.Is(err, driver.ErrSkip) {
+		if kept := c.keep(ctx, query); kept != nil {
+			return kept.exec(ctx, args)
+		}
+	}
 	return result, err
 }
 
@@ -191,6 +216,10 @@ func (c *conn) prepare(ctx context.Context, query string) (driver.Stmt, error) {
 // some drivers would interrupt a COMMIT. The end of ctx interrupts BEGIN; later
 // database/sql rolls back.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	asking, asked := ctx.(*beginContext)
+	if asked {
+		ctx = asking.Context
+	}
 	inner, cancel, forwarding := ctx, context.CancelFunc(func() {}), func() bool { return true }
 	if ctx.Done() != nil {
 		inner, cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -206,6 +235,9 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		return nil, c.note(err)
 	}
 	c.tx = newTransaction(ctx, c, tx, cancel)
+	if asked {
+		asking.begun = c.tx
+	}
 	return c.tx, nil
 }
 

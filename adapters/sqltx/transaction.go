@@ -45,6 +45,14 @@ func newTransaction(ctx context.Context, c *conn, inner driver.Tx, cancel func()
 	return &transaction{Scope: txscope.New(c.connector.dialect(), c.inquire), ctx: ctx, conn: c, inner: inner, cancel: cancel}
 }
 
+// learn is called with what stands above, before anything uses it.
+func (t *transaction) learn(a above) {
+	t.above = a
+	if a.tx != nil {
+		t.conn.connector.opened(t)
+	}
+}
+
 // Source is the followed pool.
 func (t *transaction) Source() any { return t.above.source }
 
@@ -58,7 +66,7 @@ func (t *transaction) ExecContext(ctx context.Context, query string, args ...any
 	if err := t.Refusal(); err != nil {
 		return nil, err
 	}
-	result, err := t.above.execer.ExecContext(ctx, query, args...)
+	result, err := t.above.execer.ExecContext(keepContext{ctx}, query, args...)
 	if errors.Is(err, sql.ErrTxDone) { // it ends just now
 		err = fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
 	}

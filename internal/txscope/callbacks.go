@@ -18,12 +18,15 @@ type callbacks struct {
 	settled chan struct{} // release waits for it; nil when nobody waits
 }
 
-// add queues callbacks. The last call says that the transaction is over.
+// add queues callbacks, which get ctx without its end. The last call says that
+// the transaction is over.
 func (c *callbacks) add(ctx context.Context, more []Callback, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ctx = ctx
-	c.waiting = append(c.waiting, more...)
+	if len(more) > 0 {
+		c.ctx = context.WithoutCancel(ctx)
+		c.waiting = append(c.waiting, more...)
+	}
 	c.over = c.over || over
 	if len(c.waiting) > 0 && !c.running && !c.held {
 		c.running = true

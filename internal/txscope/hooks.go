@@ -22,7 +22,8 @@ type Callback func(ctx context.Context)
 type Hooks struct {
 	mu      sync.Mutex
 	entries []entry
-	held    int // registered functions among the entries
+	room    [2]entry // for the entries of one write without hooks
+	held    int      // registered functions among the entries
 	ended   bool
 }
 
@@ -65,6 +66,9 @@ func (h *Hooks) add(e entry) error {
 	defer h.mu.Unlock()
 	if h.ended {
 		return fmt.Errorf("%w: it has ended", outbox.ErrNoTransaction)
+	}
+	if h.entries == nil {
+		h.entries = h.room[:0]
 	}
 	h.entries = append(h.entries, e)
 	h.held++

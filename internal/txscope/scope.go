@@ -173,7 +173,7 @@ func (s *Scope) apply(ctx context.Context, statement Statement, err error) {
 	case RollbackTo:
 		if err == nil {
 			s.failed.Store(nil)
-			s.callbacks.add(context.WithoutCancel(ctx), s.hooks.RollbackTo(name), false)
+			s.callbacks.add(ctx, s.hooks.RollbackTo(name), false)
 		} else if !refusesSavepoint(err) {
 			s.hooks.Doubt(name) // no answer from the database: it may have happened
 		}
@@ -239,7 +239,7 @@ func (s *Scope) Finish(ctx context.Context, end End, cause error) {
 	if s.unsure.Load() {
 		s.hooks.Doubt("") // COMMIT may have found no transaction
 	}
-	s.callbacks.add(context.WithoutCancel(ctx), s.hooks.Finish(end, cause), true)
+	s.callbacks.add(ctx, s.hooks.Finish(end, cause), true)
 }
 
 // EndWith calls end, which ends the transaction or waits for its end, and returns

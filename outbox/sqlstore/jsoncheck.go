@@ -63,6 +63,9 @@ func (d *dialect) checkJSON(text string) string {
 
 // checkString returns where the string that begins at i ends.
 func (d *dialect) checkString(text string, i int) (end int, ok bool) {
+	if quote := strings.IndexByte(text[i:], '"'); quote >= 0 && strings.IndexByte(text[i:i+quote], '\\') < 0 {
+		return i + quote, true // as most do: without an escape
+	}
 	for ; i < len(text); i++ {
 		switch text[i] {
 		case '"':
