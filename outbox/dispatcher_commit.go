@@ -43,7 +43,7 @@ func (p *pending) isDue(env *Envelope) bool { return !env.AvailableAt.After(p.du
 func (d *Dispatcher) unreserve(p *pending) { d.track.unreserve(p.ds) }
 
 // doubt lets go of the events of a transaction that may or may not have been
-// committed, so that any node takes those that were.
+// committed, so that any node may deliver them.
 func (d *Dispatcher) doubt(p *pending) {
 	d.track.unreserve(p.ds)
 	if p.lease != "" {
@@ -146,8 +146,9 @@ func (d *Dispatcher) dueAt(t time.Time) {
 	}
 }
 
-// tellDepths reports how full the queues are: with each batch of outcomes, when
-// an event is dropped, and, for workers that hang, with each cycle of the poller.
+// tellDepths reports how full the queues are. It is called with each batch of
+// outcomes, when an event is dropped, and in each cycle of the poller, so also
+// while workers hang.
 func (d *Dispatcher) tellDepths() { d.metrics.QueueDepths(d.depths()) }
 
 // bind connects the poller, which reads batch rows at once.

@@ -66,8 +66,8 @@ type Envelope struct {
 }
 
 // IsDelayed reports whether the event is to be delivered strictly after it
-// occurred. An event with failed attempts is never delayed, whatever time its
-// retry got.
+// occurred. An event with failed attempts is never delayed, even if its retry is
+// due later.
 func (e Envelope) IsDelayed() bool {
 	if e.Attempts > 0 {
 		return false

@@ -9,11 +9,11 @@ import (
 )
 
 // WriterHook takes part in every write of a [Writer]. A nil func is skipped.
-// Hooks run in the order given: BeforeWrite and AfterWrite on the goroutine that
-// writes, the other two when the transaction no longer holds its connection. That
-// is before the call returns with which an adapter ends the transaction, and soon
-// after one with which other code does. The envelopes are sealed and each hook's own copies; apart from what
-// BeforeWrite returns, changes to them have no effect.
+// Hooks run in the order given. BeforeWrite and AfterWrite run on the goroutine
+// that writes. AfterCommit and AfterRollback run when the transaction no longer
+// holds its connection: before the adapter's RunInTx, Commit or Rollback returns,
+// or soon after other code has ended the transaction. Each hook gets sealed
+// envelopes of its own: changes have no effect, except to what BeforeWrite returns.
 type WriterHook struct {
 	// BeforeWrite may change or filter the envelopes; what it returns is
 	// checked again. None left: the write is suppressed, without an error. An

@@ -34,7 +34,7 @@ func (n *leaseNames) next() string {
 }
 
 // newOwner names this process for leases: host, process id and a random part,
-// for a process id alone comes back after a restart.
+// because another process may get the same id later.
 func newOwner() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {

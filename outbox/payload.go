@@ -27,7 +27,7 @@ func (stdCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data
 type Payload struct {
 	text    string
 	codec   Codec // nil is DefaultCodec
-	err     error // what marshalling said; reported by Envelope.Validate and Write
+	err     error // of marshalling; reported by Envelope.Validate and Write
 	trusted bool  // text is known to be valid JSON
 }
 
@@ -61,8 +61,8 @@ func RawJSONWith[T ~string | ~[]byte](codec Codec, text T) Payload {
 }
 
 // Decode unmarshals the payload into v, a pointer. The text of its error quotes
-// nothing of the payload, for it ends up in logs, traces and the table; what the
-// codec said is behind it, for [errors.As].
+// nothing of the payload, because errors go to logs, traces and the table. The
+// error wraps the codec's.
 func (p Payload) Decode(v any) error {
 	if p.err != nil {
 		return p.err

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// Execer runs a statement. *sql.Tx, *sql.Conn and *sql.DB are ones.
+// Execer runs a statement, as *sql.Tx, *sql.Conn and *sql.DB do.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
@@ -19,7 +19,7 @@ type TxScope interface {
 	// Active reports whether the transaction is still open.
 	Active() bool
 	// Source is the connection pool that the transaction was begun on: the
-	// *sql.DB, whatever stands above it. It is comparable.
+	// *sql.DB, also when a framework is used above it. It is comparable.
 	Source() any
 	// OnCommit registers fn to run once, within the call that commits, as soon as
 	// the transaction is known to have committed. The transaction still holds its

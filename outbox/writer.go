@@ -23,8 +23,7 @@ type WriterConfig struct {
 	Hooks []WriterHook
 	// Dispatcher delivers on the hot path after the commit. Nil: no hot path.
 	Dispatcher *Dispatcher
-	// Poller looks for the events that the hot path does not carry.
-	// May be nil.
+	// Poller delivers the events that the hot path does not. May be nil.
 	Poller *Poller
 	// Metrics defaults to none, Logger to slog.Default(), Clock to the system's.
 	Metrics Metrics
@@ -33,8 +32,8 @@ type WriterConfig struct {
 }
 
 // Writer writes events into the outbox table, within the caller's transaction.
-// It is safe for concurrent use. Write and WriteAll are for a transaction that
-// the context carries; with a transaction value in hand, call the adapter.
+// It is safe for concurrent use. Write and WriteAll use the transaction that the
+// context carries; the adapter's methods take a transaction value.
 type Writer struct {
 	store      Store
 	checker    EnvelopeChecker // nil when the store has no limits of its own

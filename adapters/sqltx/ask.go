@@ -10,9 +10,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// askQuery is the statement with which an adapter asks the connection of a
-// transaction what it knows of it. A followed connection answers by itself; any
-// other sends it to the database, where it does no harm.
+// askQuery is the statement with which an adapter asks the connection for its
+// transaction. A followed connection answers it without the database. Any other
+// connection sends it to the database, where it changes nothing.
 const askQuery = "SELECT 1"
 
 // question is a context with a question, and room for the answer.

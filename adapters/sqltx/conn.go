@@ -90,7 +90,7 @@ func (c *conn) IsValid() bool {
 	return !c.broken && (c.valid == nil || c.valid.IsValid()) && (c.loan == nil || !c.loan.from.exhausted())
 }
 
-// ResetSession is nothing where the driver has none, as in database/sql.
+// ResetSession does nothing where the driver has none, as in database/sql.
 func (c *conn) ResetSession(ctx context.Context) error {
 	switch {
 	case c.broken:
@@ -101,7 +101,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	return c.note(c.resetter.ResetSession(ctx))
 }
 
-// Ping is nothing where the driver has none, as in database/sql.
+// Ping does nothing where the driver has none, as in database/sql.
 func (c *conn) Ping(ctx context.Context) error {
 	if c.pinger == nil {
 		return nil

@@ -102,7 +102,7 @@ func (l *level) rollbackTo() error {
 	if err := l.control("ROLLBACK TO SAVEPOINT " + l.savepoint); err != nil {
 		return fmt.Errorf("outbox: rolling back to a savepoint: %w", err)
 	}
-	// The savepoint outlives that, and nobody needs it.
+	// The savepoint still exists; it is not needed.
 	_ = l.control("RELEASE SAVEPOINT " + l.savepoint)
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // rows shows the transaction an error that comes after the query returned, and
-// frees the query's context when they are closed. It has every optional method of [driver.Rows], and answers as database/sql
-// does for a driver that lacks one.
+// frees the query's context when they are closed. It has every optional method of
+// [driver.Rows]; for a driver that lacks one, it answers as database/sql does.
 type rows struct {
 	driver.Rows
 	tx     *transaction

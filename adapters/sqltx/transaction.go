@@ -24,12 +24,12 @@ type transaction struct {
 	conn   *conn
 	inner  driver.Tx
 	cancel func() // of the driver's context
-	// above is known from the first question of an adapter on.
+	// above is known once an adapter has found the transaction.
 	above      above
 	savepoints atomic.Int64
 }
 
-// above is what stands above the connection: it knows neither by itself.
+// above is what stands above the connection, which does not know it.
 type above struct {
 	source any
 	tx     *sql.Tx // nil when execer is of another type

@@ -73,8 +73,7 @@ func (a *Adapter) Handle(fn func(ctx context.Context, tx *sql.Tx, env outbox.Env
 	})
 }
 
-// find finds the transaction among those that were asked for, or asks its
-// connection.
+// find finds the transaction among those that are known, or asks its connection.
 func (a *Adapter) find(ctx context.Context, tx AnyTx) (*transaction, error) {
 	if nilness.IsNil(tx) {
 		return nil, fmt.Errorf("%w: the transaction is nil (%T)", outbox.ErrNoTransaction, tx)

@@ -15,7 +15,7 @@ type callbacks struct {
 	running bool          // a goroutine runs them
 	held    bool          // release will run them
 	over    bool          // the transaction has ended: no more will come
-	settled chan struct{} // release waits for it; nil when nobody waits
+	settled chan struct{} // release waits for it; nil without a waiter
 }
 
 // add queues callbacks, which get ctx without its end. The last call says that

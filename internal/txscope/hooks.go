@@ -22,7 +22,7 @@ type Callback func(ctx context.Context)
 type Hooks struct {
 	mu      sync.Mutex
 	entries []entry
-	room    [2]entry // for the entries of one write without hooks
+	room    [2]entry // the entries of one write need no allocation
 	held    int      // registered functions among the entries
 	ended   bool
 }
@@ -103,9 +103,9 @@ func (h *Hooks) Release(name string) {
 	if h.ended {
 		return
 	}
-	// Nobody saw a savepoint of an unknown name being made, and the known ones may
-	// have been released with it: all are removed, so that a later rollback to one
-	// of them counts as one to an unknown savepoint.
+	// The tap did not see a savepoint of this name, and the known ones may have been
+	// released with it. All are removed, so that a later rollback to one of them
+	// counts as one to an unknown savepoint.
 	from := max(h.find(name), 0)
 	kept := h.entries[:from]
 	for i := from; i < len(h.entries); i++ {

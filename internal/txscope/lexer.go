@@ -169,7 +169,7 @@ func lower(s string) string {
 	return s
 }
 
-// is compares a word with a keyword, whatever the case.
+// is compares a word with a keyword, ignoring the case.
 func is(word, keyword string) bool {
 	return len(word) == len(keyword) && strings.EqualFold(word, keyword)
 }

@@ -29,7 +29,7 @@ type Statement struct {
 // behind comments and white space. It does not allocate unless a name has to be
 // rewritten, and gives up on an ordinary statement at its first letters.
 //
-// ImplicitCommit is reported whatever the database: only on MySQL do those
+// ImplicitCommit is reported for every database: only on MySQL do those
 // statements commit.
 func Parse(query string) Statement {
 	l := lexer{rest: query}

@@ -16,7 +16,7 @@ type suspicion struct {
 }
 
 // suspectEnd notes an error after which the transaction may be gone, so that the
-// next statement would commit by itself. The database says so in none of these
+// next statement would commit by itself. The database reports none of these
 // cases: SQLite ends a transaction because of INSERT OR ROLLBACK, of a full disk,
 // or of a context that interrupted a writing statement; MySQL because of a lock
 // timeout when innodb_rollback_on_timeout is set.
