@@ -33,8 +33,9 @@ type dialect struct {
 
 var postgres = &dialect{
 	name: "postgres", quote: `"`, dollar: true, now: "clock_timestamp()",
-	// A string with a zone is exact with every driver and protocol.
-	layout: "2006-01-02 15:04:05.000000-07", timeCast: "CAST(%s AS TIMESTAMPTZ)", textColumn: "%s",
+	// A string with a zone is exact with every driver and protocol. Package time
+	// writes this layout several times faster than others.
+	layout: time.RFC3339Nano, timeCast: "CAST(%s AS TIMESTAMPTZ)", textColumn: "%s",
 	// The type numeric has 131,072 digits before and 16,383 after the point.
 	maxExponent: 16_000, surrogates: true,
 }

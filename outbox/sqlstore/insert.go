@@ -235,7 +235,7 @@ func (s *Store) timeUnless(t, usual time.Time) string {
 	if t.Equal(usual) {
 		return ""
 	}
-	return t.UTC().Format(s.d.layout)
+	return s.d.timeArg(t).(string)
 }
 
 // nullable is NULL for the empty string.

@@ -82,7 +82,7 @@ func (q *query) joined(outcome outbox.Outcome, marks []outbox.Mark, leases bool)
 		column("lease", "TEXT", func(m *outbox.Mark) string { return m.Lease })
 	}
 	if hasValues(outcome) {
-		column("at", "TIMESTAMPTZ", func(m *outbox.Mark) string { return m.AvailableAt.UTC().Format(q.d.layout) })
+		column("at", "TIMESTAMPTZ", func(m *outbox.Mark) string { return q.d.timeArg(m.AvailableAt).(string) })
 		column("err", "TEXT", func(m *outbox.Mark) string { return m.Error })
 		column("n", "INT", func(m *outbox.Mark) string { return strconv.Itoa(m.Attempts) })
 	}
