@@ -35,7 +35,8 @@ type Config struct {
 	Tracing      TracingConfig      `yaml:"tracing" mapstructure:"tracing" split_words:"true"`
 }
 
-// DispatcherConfig is for single-node and multi-node; ordered has only the last three.
+// DispatcherConfig is for single-node and multi-node; ordered has DrainTimeout,
+// ListenerTimeout and DeferUnroutable.
 // See [outbox.DispatchOptions].
 type DispatcherConfig struct {
 	// WorkerCount is how many listeners run at once. Defaults to 4.
@@ -55,6 +56,9 @@ type DispatcherConfig struct {
 	// DeferUnroutable defers events without a listener for this long, so that a
 	// newer process can deliver them. Defaults to none: they are DEAD at once.
 	DeferUnroutable time.Duration `yaml:"defer-unroutable" mapstructure:"defer-unroutable" split_words:"true"`
+	// MarkInterval is the least time between two batches of outcomes that are
+	// stored. Defaults to 5 ms.
+	MarkInterval time.Duration `yaml:"mark-interval" mapstructure:"mark-interval" split_words:"true"`
 }
 
 // RetryConfig is for single-node and multi-node; see [outbox.ExponentialBackoff].

@@ -51,6 +51,7 @@ func (c Config) mode() outbox.Mode {
 		MaxAttempts:     c.Dispatcher.MaxAttempts,
 		DrainTimeout:    c.Dispatcher.DrainTimeout,
 		ListenerTimeout: c.Dispatcher.ListenerTimeout,
+		MarkInterval:    c.Dispatcher.MarkInterval,
 	}
 	if c.Dispatcher.DeferUnroutable > 0 {
 		dispatch.OnUnroutable = outbox.Defer(c.Dispatcher.DeferUnroutable)

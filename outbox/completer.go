@@ -24,8 +24,10 @@ const (
 	completerAside    = 500                    // outcomes set aside; more hold up the rest
 )
 
-// completer stores outcomes. While one statement is under way the next batch
-// gathers; when it is idle it writes at once. What cannot be stored is tried
+// completer stores outcomes. When it is idle it stores the first one at once. The
+// next ones gather for the rest of [DispatchOptions].MarkInterval and while a
+// statement is under way, so that few statements compete with the application's
+// for the database. What cannot be stored is tried
 // again until it is, or until the completer is closed: meanwhile the events stay
 // in the tracker, so nothing delivers them again. An outcome that cannot be
 // stored, as when somebody holds a lock on its row, is set aside, so that it does
@@ -48,6 +50,7 @@ type completer struct {
 	leaseLost, unstored burst
 
 	// These belong to run.
+	marked   time.Time // when the last batch began
 	aside    []*delivery
 	pause    time.Duration // until those are tried again
 	patience patience
@@ -110,7 +113,11 @@ func (c *completer) run() {
 			c.finish(batch)
 			return
 		}
-		c.persist(c.gather(batch))
+		if batch = c.gather(batch); len(batch) > 0 {
+			batch = c.await(batch)
+			c.marked = time.Now()
+			c.persist(batch)
+		}
 		if len(c.aside) > 0 && !waiting {
 			retry.Reset(c.pause)
 			waiting = true
@@ -137,6 +144,28 @@ func (c *completer) gather(batch []*delivery) []*delivery {
 		case d := <-c.in:
 			batch = append(batch, d)
 		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// await adds what comes until the interval since the last batch is over, the batch
+// is full, or the completer is closed.
+func (c *completer) await(batch []*delivery) []*delivery {
+	rest := c.d.opts.MarkInterval - time.Since(c.marked)
+	if rest <= 0 {
+		return batch
+	}
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	for len(batch) < completerBatch {
+		select {
+		case d := <-c.in:
+			batch = append(batch, d)
+		case <-timer.C:
+			return batch
+		case <-c.stop:
 			return batch
 		}
 	}

@@ -13,7 +13,7 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := outbox.New(outbox.Config{
 		Mode: outbox.MultiNode{
-			Dispatch: outbox.DispatchOptions{Workers: -1, HotCapacity: -2, ColdCapacity: -3, MaxAttempts: -4, DrainTimeout: -5, ListenerTimeout: -6},
+			Dispatch: outbox.DispatchOptions{Workers: -1, HotCapacity: -2, ColdCapacity: -3, MaxAttempts: -4, DrainTimeout: -5, ListenerTimeout: -6, MarkInterval: -7},
 			Poll:     outbox.PollOptions{Interval: -1, BatchSize: -2, SkipRecent: -3},
 			Claim:    outbox.ClaimOptions{LockTimeout: -1, Owner: string(make([]byte, 129))},
 		},
@@ -24,7 +24,7 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 	for _, field := range []string{
 		"Config.DB", "Config.Store", "Config.Mode.Dispatch.Workers is -1", "Config.Mode.Dispatch.HotCapacity is -2",
 		"Config.Mode.Dispatch.ColdCapacity is -3", "Config.Mode.Dispatch.MaxAttempts is -4",
-		"Config.Mode.Dispatch.DrainTimeout is -5ns", "Config.Mode.Dispatch.ListenerTimeout is -6ns",
+		"Config.Mode.Dispatch.DrainTimeout is -5ns", "Config.Mode.Dispatch.ListenerTimeout is -6ns", "Config.Mode.Dispatch.MarkInterval is -7ns",
 		"Config.Mode.Poll.Interval is -1ns", "Config.Mode.Poll.BatchSize is -2", "Config.Mode.Poll.SkipRecent is -3ns",
 		"Config.Mode.Claim.LockTimeout is -1ns", "Config.Mode.Claim.Owner is 129 characters",
 		"Config.Purge.Retention is -2ns", "Config.Purge.BatchSize is -1", "Config.Purge.Interval is -1ns", "Config.Purge.OnDone",

@@ -39,6 +39,7 @@ func keyCases() []keyCase {
 		{"dispatcher.listener-timeout", "1m30s", outboxfx.Ordered, func(c *outboxfx.Config) { c.Dispatcher.ListenerTimeout = 90 * time.Second }},
 		{"dispatcher.listener-timeout", "0s", "", func(*outboxfx.Config) {}},
 		{"dispatcher.defer-unroutable", "30s", outboxfx.Ordered, func(c *outboxfx.Config) { c.Dispatcher.DeferUnroutable = 30 * time.Second }},
+		{"dispatcher.mark-interval", "10ms", "", func(c *outboxfx.Config) { c.Dispatcher.MarkInterval = 10 * time.Millisecond }},
 		{"retry.base-delay", "50ms", "", func(c *outboxfx.Config) { c.Retry.BaseDelay = 50 * time.Millisecond }},
 		{"retry.max-delay", "PT10S", "", func(c *outboxfx.Config) { c.Retry.MaxDelay = 10 * time.Second }},
 		{"poller.interval", "1s", "", func(c *outboxfx.Config) { c.Poller.Interval = time.Second }},

@@ -1,0 +1,92 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// markCounter counts the statements that store outcomes.
+type markCounter struct {
+	*outboxtest.Store
+	statements atomic.Int32
+}
+
+func (s *markCounter) memory() *outboxtest.Store { return s.Store }
+
+func (s *markCounter) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	s.statements.Add(1)
+	return s.Store.Mark(ctx, db, kind, marks)
+}
+
+// marking runs fn with an outbox that stores outcomes at the given interval.
+func marking(t *testing.T, interval time.Duration, fn func(e *engine, store *markCounter)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &markCounter{Store: outboxtest.NewStore()}
+		mode := outbox.SingleNode{Dispatch: outbox.DispatchOptions{MarkInterval: interval}}
+		fn(start(t, outbox.Config{Store: store, Mode: mode}, handled), store)
+	})
+}
+
+// done counts the events that are DONE, without letting time pass.
+func (s *markCounter) done() (n int) {
+	synctest.Wait()
+	for _, row := range s.Rows() {
+		if row.Status == outbox.StatusDone {
+			n++
+		}
+	}
+	return n
+}
+
+func TestOutcomesAreStoredOnceInAnInterval(t *testing.T) {
+	marking(t, 0, func(e *engine, store *markCounter) {
+		for pause := range 3 {
+			e.write(said(fmt.Sprint("first", pause)))
+			require.Equal(t, 11*pause+1, store.done(), "the first outcome after a pause is stored at once")
+			for i := range 10 {
+				e.write(said(fmt.Sprint("next", pause, "-", i)))
+			}
+			time.Sleep(outbox.DefaultMarkInterval - 1)
+			require.Equal(t, 11*pause+1, store.done())
+			time.Sleep(1)
+			require.Equal(t, 11*pause+11, store.done())
+			require.EqualValues(t, 2*pause+2, store.statements.Load())
+			time.Sleep(outbox.DefaultMarkInterval)
+		}
+	})
+}
+
+func TestAFullBatchOfOutcomesIsStoredAtOnce(t *testing.T) {
+	marking(t, time.Hour, func(e *engine, store *markCounter) {
+		e.write(said("first"))
+		require.Equal(t, 1, store.done())
+		for i := range 500 {
+			e.write(said(fmt.Sprint("next", i)))
+		}
+		require.Equal(t, 501, store.done())
+		require.EqualValues(t, 2, store.statements.Load())
+	})
+}
+
+func TestClosingStoresOutcomesAtOnce(t *testing.T) {
+	marking(t, time.Hour, func(e *engine, store *markCounter) {
+		e.write(said("first"))
+		require.Equal(t, 1, store.done())
+		e.write(said("next"))
+		require.Equal(t, 1, store.done())
+		began := time.Now()
+		require.NoError(t, e.Close(context.Background()))
+		require.Equal(t, 2, store.done())
+		require.Zero(t, time.Since(began))
+	})
+}
