@@ -105,6 +105,9 @@ func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
 	if c.TableName != "" {
 		opts = append(opts, sqlstore.WithTable(c.TableName))
 	}
+	if c.Mode == WriterOnly && c.Purge.Enabled {
+		opts = append(opts, sqlstore.WithAgeIndex())
+	}
 	store, err := sqlstore.Detect(ctx, db, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("outboxfx: detecting the database of %s, which WithStore makes unnecessary: %w", describe(m.name), err)

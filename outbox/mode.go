@@ -54,7 +54,7 @@ type Ordered struct {
 }
 
 // WriterOnly only writes; something else, such as change data capture, reads
-// the table.
+// the table. With Config.Purge create the table with sqlstore.WithAgeIndex.
 type WriterOnly struct{}
 
 func (SingleNode) mode() {}

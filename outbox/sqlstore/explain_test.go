@@ -108,6 +108,8 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 				return n + readBatch, err
 			}},
 			{"purge by age", func() (int, error) {
+				_, err := db.ExecContext(ctx, "CREATE INDEX idx_outbox_event_age ON outbox_event (created_at)") // as WithAgeIndex does
+				require.NoError(t, err)
 				return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-90 * time.Minute), ByAge: true, Limit: readBatch})
 			}},
 		}

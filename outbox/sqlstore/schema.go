@@ -24,19 +24,23 @@ var (
 var (
 	schemaIndex   = regexp.MustCompile(`\{index:(\w+)\}`)
 	schemaComment = regexp.MustCompile(`(?m)^--.*\n`)
+	schemaAge     = regexp.MustCompile(`(?m)^(--.*\n)?\{age\}.*\n`) // with its comment
 )
 
 // Schema is the DDL of the table, its indexes and its control table, for your
 // migrations. It does not change what exists.
 func (s *Store) Schema() string {
 	text := map[string]string{"postgres": postgresSchema, "mysql": mysqlSchema, "sqlite": sqliteSchema}[s.d.name]
+	if !s.ageIndex {
+		text = schemaAge.ReplaceAllString(text, "")
+	}
 	quote := s.d.quote
 	// In SQLite the schema precedes the index name, never its table's.
 	unqualified, prefix := quote+s.table.Name+quote, ""
 	if s.d == sqlite && s.table.Schema != "" {
 		prefix = quote + s.table.Schema + quote + "."
 	}
-	text = strings.NewReplacer("{table}", s.table.Quoted(quote), "{control}", s.table.Table("control").Quoted(quote), "{unqualified}", unqualified).Replace(text)
+	text = strings.NewReplacer("{age}", "", "{table}", s.table.Quoted(quote), "{control}", s.table.Table("control").Quoted(quote), "{unqualified}", unqualified).Replace(text)
 	return schemaIndex.ReplaceAllStringFunc(text, func(m string) string {
 		return prefix + quote + s.table.Index(schemaIndex.FindStringSubmatch(m)[1]) + quote
 	})
@@ -44,14 +48,14 @@ func (s *Store) Schema() string {
 
 // Schema is the DDL for a table of one of the dialects "postgres", "mysql" and
 // "sqlite"; "postgresql" and "mariadb" are other names of the first two.
-func Schema(dialect, tableName string) (string, error) {
+func Schema(dialect, tableName string, opts ...Option) (string, error) {
 	newDialect := map[string]func(...Option) *Store{
 		"postgres": Postgres, "postgresql": Postgres, "mysql": MySQL, "mariadb": MySQL, "sqlite": SQLite,
 	}[dialect]
 	if newDialect == nil {
 		return "", &outbox.FieldError{Field: "sqlstore.Schema dialect", Problem: fmt.Sprintf("is %.40q; known are postgres, mysql, mariadb and sqlite", dialect)}
 	}
-	s := newDialect(WithTable(tableName))
+	s := newDialect(append([]Option{WithTable(tableName)}, opts...)...)
 	if s.err != nil {
 		return "", s.err
 	}

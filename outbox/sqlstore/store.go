@@ -34,7 +34,8 @@ type Store struct {
 	codec outbox.Codec
 	err   error // what is wrong with the options
 
-	inserts insertTexts
+	inserts  insertTexts
+	ageIndex bool
 }
 
 var (
@@ -58,6 +59,11 @@ func WithTable(name string) Option {
 		s.table = t
 	}
 }
+
+// WithAgeIndex adds to the schema an index that purging by age needs, as
+// [outbox.WriterOnly] purges. Every write pays for it. Without it each batch of such
+// a purge reads the table.
+func WithAgeIndex() Option { return func(s *Store) { s.ageIndex = true } }
 
 // WithCodec sets the codec for headers, and for decoding payloads that are read.
 // Defaults to [outbox.DefaultCodec].

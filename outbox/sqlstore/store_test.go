@@ -132,7 +132,7 @@ func TestSchemaOfLongAndQualifiedNames(t *testing.T) {
 			require.Zero(t, st)
 		}
 		if db.Kind == testdb.SQLite {
-			store := storeFor(db.Kind, sqlstore.WithTable("main.qualified"))
+			store := storeFor(db.Kind, sqlstore.WithTable("main.qualified"), sqlstore.WithAgeIndex())
 			require.NoError(t, store.CreateSchema(t.Context(), db.DB))
 		}
 	})
@@ -145,6 +145,11 @@ func TestSchemaText(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, text, "events")
 		require.NotContains(t, text, "{")
+		require.NotContains(t, text, "events_age")
+		aged, err := sqlstore.Schema(dialect, "app.events", sqlstore.WithAgeIndex())
+		require.NoError(t, err)
+		require.Contains(t, aged, "events_age")
+		require.NotContains(t, aged, "{")
 		for _, column := range []string{
 			"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "payload", "headers", "status", "attempts",
 			"available_at", "created_at", "done_at", "last_error", "locked_by", "locked_at",

@@ -1,5 +1,6 @@
--- The keys: what the poller reads, one status at a time; what the purger deletes
--- and the dead letters; purging by age alone. InnoDB ends each with event_id.
+-- The keys: what the poller reads, one status at a time; purging by age alone, as
+-- in WriterOnly; what the purger deletes, and the dead letters. InnoDB ends each with
+-- event_id.
 CREATE TABLE IF NOT EXISTS {table} (
   event_id       VARCHAR(36) NOT NULL PRIMARY KEY,
   event_type     VARCHAR(128) NOT NULL,
@@ -17,8 +18,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   locked_by      VARCHAR(128),
   locked_at      DATETIME(6),
   KEY {index:due} (status, available_at, created_at),
-  KEY {index:done} (status, done_at),
-  KEY {index:age} (created_at)
+{age}  KEY {index:age} (created_at),
+  KEY {index:done} (status, done_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 -- Which process holds the table.
 CREATE TABLE IF NOT EXISTS {control} (

@@ -1,3 +1,5 @@
+-- A claim and a mark each write a row again. In pages that are half empty they do so
+-- in place: a claim changes no index, and the table does not grow.
 CREATE TABLE IF NOT EXISTS {table} (
   event_id       VARCHAR(36) PRIMARY KEY,
   event_type     VARCHAR(128) NOT NULL,
@@ -14,7 +16,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   last_error     TEXT,
   locked_by      VARCHAR(128),
   locked_at      TIMESTAMPTZ
-);
+) WITH (fillfactor = 50);
 -- What the poller reads, in its order. Delivered rows leave it.
 CREATE INDEX IF NOT EXISTS {index:due} ON {table} (available_at, created_at, event_id) WHERE status IN (0, 2);
 -- Delivered rows, by the time that was: the purger deletes the oldest.
@@ -22,8 +24,8 @@ CREATE INDEX IF NOT EXISTS {index:done} ON {table} (COALESCE(done_at, created_at
 -- Dead letters, by the time they died. Kept apart from delivered rows, so that no
 -- plan reads one kind to find the other.
 CREATE INDEX IF NOT EXISTS {index:dead} ON {table} (COALESCE(done_at, created_at), event_id) WHERE status = 3;
--- Purging by age alone.
-CREATE INDEX IF NOT EXISTS {index:age} ON {table} (created_at);
+-- Purging by age alone, as in WriterOnly.
+{age}CREATE INDEX IF NOT EXISTS {index:age} ON {table} (created_at);
 -- Which process holds the table.
 CREATE TABLE IF NOT EXISTS {control} (
   kind       VARCHAR(16) NOT NULL,

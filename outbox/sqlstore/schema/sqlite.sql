@@ -23,8 +23,8 @@ CREATE INDEX IF NOT EXISTS {index:done} ON {unqualified} (COALESCE(done_at, crea
 -- Dead letters, by the time they died. Kept apart from delivered rows, so that no
 -- plan reads one kind to find the other.
 CREATE INDEX IF NOT EXISTS {index:dead} ON {unqualified} (COALESCE(done_at, created_at), event_id) WHERE status = 3;
--- Purging by age alone.
-CREATE INDEX IF NOT EXISTS {index:age} ON {unqualified} (created_at);
+-- Purging by age alone, as in WriterOnly.
+{age}CREATE INDEX IF NOT EXISTS {index:age} ON {unqualified} (created_at);
 -- Which process holds the table.
 CREATE TABLE IF NOT EXISTS {control} (
   kind       VARCHAR(16) NOT NULL,
