@@ -39,7 +39,7 @@ type Config struct {
 // ListenerTimeout and DeferUnroutable.
 // See [outbox.DispatchOptions].
 type DispatcherConfig struct {
-	// WorkerCount is how many listeners run at once. Defaults to 4.
+	// WorkerCount is how many listeners run at once. Defaults to 16.
 	WorkerCount int `yaml:"worker-count" mapstructure:"worker-count" split_words:"true"`
 	// HotQueueCapacity and ColdQueueCapacity are how many committed and how many
 	// polled events wait for a worker. Each defaults to 1000.

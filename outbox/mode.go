@@ -77,7 +77,7 @@ func modeName(m Mode) string {
 
 // Defaults of the options.
 const (
-	DefaultWorkers       = 4
+	DefaultWorkers       = 16
 	DefaultQueueCapacity = 1000
 	DefaultMaxAttempts   = 10
 	DefaultDrainTimeout  = 5 * time.Second
@@ -101,7 +101,7 @@ const (
 
 // DispatchOptions tune the workers. Zero means the default.
 type DispatchOptions struct {
-	// Workers is how many listeners run at once. Defaults to 4; at most
+	// Workers is how many listeners run at once. Defaults to 16; at most
 	// [MaxWorkers].
 	Workers int
 	// HotCapacity is how many committed events wait for a worker. When it is
