@@ -68,6 +68,7 @@ type Poller struct {
 	term       int64     // of the hold, when the present read began
 	cursor     Cursor    // where the next batch of a backlog begins
 	scanned    time.Time // when the present pass over the table began
+	restart    bool      // the last claim ended a pass: there may be free rows before its beginning
 	read       time.Time // the time as of which the last batch was read
 	failures   int       // of the store, in a row
 	patience   patience
@@ -286,7 +287,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 			return read, p.waitForRoom(), nil
 		}
 		last, none = q.kind, none || q.kind == suspects && n == 0
-		if n == q.limit || q.kind == suspects {
+		if n == q.limit || q.kind == suspects || p.restart {
 			continue
 		}
 		if q.kind == plain && !none && p.takeoversWait() && p.takeoverRoom() > 0 {

@@ -129,14 +129,19 @@ func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease st
 	return b, "", err
 }
 
-// poll reads rows. In a backlog it goes on where the last one ended: rows before
-// that place are in flight. It starts over from time to time, for a row with an
-// early time may have been committed late.
-func (p *Poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
+// place is where the next batch begins: in a backlog where the last one ended, for
+// rows before that place are in flight. It starts over from time to time, for a row
+// with an early time may have been committed late, or released.
+func (p *Poller) place() Cursor {
 	if now := p.clock.Now(); p.cursor.IsZero() || now.Sub(p.scanned) > max(p.opts.Interval, time.Second) {
 		p.cursor, p.scanned = Cursor{}, now
 	}
-	q.After = p.cursor
+	return p.cursor
+}
+
+// poll reads rows.
+func (p *Poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
+	q.After = p.place()
 	if died := p.died.Load(); died != nil && q.After.AvailableAt.Before(*died) {
 		q.After = Cursor{AvailableAt: *died} // what was due by then is suspect
 	}

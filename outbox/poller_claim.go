@@ -15,17 +15,28 @@ const claimGrace = 5 * time.Second
 type claiming struct {
 	lease string
 	query batchQuery
+	after Cursor
 }
 
 // claimDue claims what is due.
 func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batch, string, error) {
 	if p.claiming.lease == "" {
-		p.claiming = claiming{p.dispatcher.names.next(), b}
+		p.claiming = claiming{lease: p.dispatcher.names.next(), query: b}
+		if b.kind == plain {
+			p.claiming.after = p.place()
+		}
 	}
-	q.Lease, q.Limit, q.FreshOnly = p.claiming.lease, b.limit, b.kind == plain
+	q.Lease, q.Limit, q.FreshOnly, q.After = p.claiming.lease, b.limit, b.kind == plain, p.claiming.after
 	batch, err := p.claim(ctx, q)
-	if err == nil {
-		p.claiming = claiming{}
+	if err != nil {
+		return batch, q.Lease, err
+	}
+	p.claiming = claiming{}
+	if p.restart = false; b.kind == plain {
+		p.cursor = batch.Next
+		if p.restart = batch.Len() < b.limit && !q.After.IsZero(); p.restart {
+			p.cursor = Cursor{}
+		}
 	}
 	return batch, q.Lease, err
 }

@@ -150,6 +150,7 @@ type PollQuery struct {
 type ClaimQuery struct {
 	Now           time.Time // as in PollQuery
 	CreatedBefore time.Time // as in PollQuery
+	After         Cursor    // as in PollQuery
 	Limit         int       // as in PollQuery
 	// EventIDs claims only rows of these events. Empty: of all.
 	EventIDs []string
@@ -183,7 +184,8 @@ type Batch struct {
 	// Expired are the events of a poll whose rows are leased, with a lease that
 	// expired.
 	Expired []string
-	// Next is the place behind the last row in the order of due times.
+	// Next is the place behind the last row in the order of due times, or before it.
+	// All due rows up to it were read, or were leased.
 	Next Cursor
 }
 

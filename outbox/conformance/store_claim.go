@@ -13,6 +13,7 @@ var claimTests = []storeTest{
 	{"LeasesAndReturnsDueRows", claimLeases},
 	{"OnlyRowsOfTheEventsThatAreNamed", claimNamed},
 	{"RowsOfALiveLeaseAreSkipped", claimSkipsLeased},
+	{"BehindAPlaceNoRowIsPassedOver", claimBehind},
 	{"ConcurrentClaimsAreDisjointAndComplete", claimConcurrently},
 	{"LockedRowsAreSkippedWithoutWaiting", claimSkipsLocked},
 }
@@ -110,4 +111,36 @@ func claimSkipsLocked(s *storeSuite) {
 	s.sameIDs("claimed beside the locked row", idsOf(b.Envelopes), []string{envs[0].EventID, envs[2].EventID, envs[3].EventID})
 	unlock()
 	s.sameIDs("claimed afterwards", idsOf(s.claimFor("node-2/1", 10).Envelopes), []string{envs[1].EventID, envs[4].EventID, envs[5].EventID})
+}
+
+// claimBehind claims a mix of NEW and RETRY rows in batches, each behind the one
+// before. No row may be passed over.
+func claimBehind(s *storeSuite) {
+	envs := s.events(12)
+	s.insert(envs...)
+	for _, env := range envs[3:7] { // of one kind in a row, and mixed
+		s.edit(env.EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
+	}
+	s.edit(envs[10].EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
+	for _, limit := range []int{1, 2, 3, 5} {
+		q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, LockTimeout: time.Minute}
+		var claimed []string
+		for n := 0; ; n++ {
+			q.Lease = fmt.Sprintf("node-%d/%d", limit, n)
+			b := s.claim(q)
+			claimed = append(claimed, idsOf(b.Envelopes)...)
+			if b.Len() < limit {
+				break
+			}
+			q.After = b.Next
+		}
+		slices.Sort(claimed)
+		s.sameIDs(fmt.Sprintf("claimed by %d at a time", limit), claimed, idsOf(envs))
+		for _, env := range envs {
+			s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "", time.Time{} })
+		}
+	}
+	place := outbox.Cursor{AvailableAt: envs[5].AvailableAt, CreatedAt: envs[5].OccurredAt, EventID: envs[5].EventID}
+	b := s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 12, Lease: "node-0/1", LockTimeout: time.Minute, After: place})
+	s.sameIDs("claimed behind the sixth", idsOf(b.Envelopes), idsOf(envs[6:]))
 }

@@ -21,14 +21,10 @@ func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outb
 	if err := ctx.Err(); err != nil {
 		return outbox.Batch{}, s.fail("polling due events", nil, err)
 	}
-	after := &memRow{
-		RawRow: RawRow{AvailableAt: q.After.AvailableAt, CreatedAt: q.After.CreatedAt},
-		env:    outbox.Envelope{EventID: q.After.EventID},
-	}
 	expiry := s.clock().Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
 		return r.due(q.Now, q.CreatedBefore) && (r.LockedBy == "" || r.LockedAt.Before(expiry)) &&
-			(q.After.IsZero() || dueFirst(r, after) > 0)
+			r.after(q.After)
 	}), q.Limit)
 	b := batchOf(slices.DeleteFunc(slices.Clone(rows), (*memRow).leased))
 	for _, r := range rows {
@@ -53,7 +49,8 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	expiry := now.Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
 		return r.due(q.Now, q.CreatedBefore) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
-			(r.LockedBy == "" || r.LockedBy == q.Lease || !q.FreshOnly && r.LockedAt.Before(expiry))
+			(r.LockedBy == "" || r.LockedBy == q.Lease || !q.FreshOnly && r.LockedAt.Before(expiry)) &&
+			r.after(q.After)
 	}), q.Limit)
 	for _, r := range rows {
 		// An expired lease means that a process died with the event.
@@ -132,6 +129,12 @@ func batchOf(rows []*memRow) outbox.Batch {
 
 func cursorOf(r *memRow) outbox.Cursor {
 	return outbox.Cursor{AvailableAt: r.AvailableAt, CreatedAt: r.CreatedAt, EventID: r.env.EventID}
+}
+
+// after reports whether the row is behind the cursor in the order of due times.
+func (r *memRow) after(c outbox.Cursor) bool {
+	at := &memRow{RawRow: RawRow{AvailableAt: c.AvailableAt, CreatedAt: c.CreatedAt}, env: outbox.Envelope{EventID: c.EventID}}
+	return c.IsZero() || dueFirst(r, at) > 0
 }
 
 func (r *memRow) leased() bool { return r.LockedBy != "" }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -105,10 +106,7 @@ func (s *Store) batch(rows []row) outbox.Batch {
 		}
 		b.Envelopes = append(b.Envelopes, env)
 	}
-	if n := len(rows); n > 0 {
-		last := &rows[n-1]
-		b.Next = outbox.Cursor{AvailableAt: last.availableAt.Time, CreatedAt: last.createdAt.Time, EventID: last.id}
-	}
+	b.Next = cursorOf(rows, outbox.Cursor{})
 	slices.SortFunc(b.Envelopes, func(x, y outbox.Envelope) int {
 		if c := x.OccurredAt.Compare(y.OccurredAt); c != 0 {
 			return c
@@ -118,15 +116,23 @@ func (s *Store) batch(rows []row) outbox.Batch {
 	return b
 }
 
+// cursorOf is the place of the last row; without one it is the given place.
+func cursorOf(rows []row, without outbox.Cursor) outbox.Cursor {
+	if len(rows) == 0 {
+		return without
+	}
+	return rows[len(rows)-1].cursor()
+}
+
+func (r *row) cursor() outbox.Cursor {
+	return outbox.Cursor{AvailableAt: r.availableAt.Time, CreatedAt: r.createdAt.Time, EventID: r.id}
+}
+
 // byDue is the order in which due rows are selected.
-func byDue(x, y row) int {
-	if c := x.availableAt.Compare(y.availableAt.Time); c != 0 {
-		return c
-	}
-	if c := x.createdAt.Compare(y.createdAt.Time); c != 0 {
-		return c
-	}
-	return strings.Compare(x.id, y.id)
+func byDue(x, y row) int { return byPlace(x.cursor(), y.cursor()) }
+
+func byPlace(x, y outbox.Cursor) int {
+	return cmp.Or(x.AvailableAt.Compare(y.AvailableAt), x.CreatedAt.Compare(y.CreatedAt), strings.Compare(x.EventID, y.EventID))
 }
 
 // scanInto returns a scan function for the given destinations.

@@ -83,6 +83,10 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
 				return b.Len(), err
 			}},
+			{"claim behind a cursor", func() (int, error) {
+				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/2", LockTimeout: time.Hour, FreshOnly: true, After: middle})
+				return b.Len(), err
+			}},
 			{"mark of many leases", func() (int, error) {
 				left, err := store.Mark(ctx, rec, outbox.OutcomeDone, marksOfManyLeases())
 				return len(left), err

@@ -88,6 +88,12 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("claim")
 	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute})
 	run("claim", err)
+	section("claim behind a cursor")
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{
+		Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, FreshOnly: true,
+		After: outbox.Cursor{AvailableAt: someTime, CreatedAt: someTime, EventID: "a"},
+	})
+	run("claim", err)
 	section("claim of fresh rows")
 	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, FreshOnly: true})
 	run("claim", err)

@@ -125,7 +125,7 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 		q.add(" WHERE event_id IN (")
 	}
 	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").due(s.pending()[0], c.Now, c.CreatedBefore).claimable(c).
-		add(dueOrder).arg(c.Limit)
+		after(c.After).add(dueOrder).arg(c.Limit)
 	if s.d == postgres {
 		q.add(endChosen)
 	} else {
@@ -182,6 +182,7 @@ func (q *query) attempt(c outbox.ClaimQuery) *query {
 func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (outbox.Batch, error) {
 	const what = "claiming due events"
 	var all []row
+	next := c.After
 	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) error {
 		// Retries may take half, so that neither kind starves the other, and what
 		// new events leave. With a limit of one row, half is zero or one, always
@@ -189,27 +190,27 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(c.Lease))
 		half := (c.Limit + int(h.Sum32()%2)) / 2
-		retries, err := s.lockRows(ctx, tx, c, "status = 2", outbox.Cursor{}, half)
+		retries, err := s.lockRows(ctx, tx, c, "status = 2", c.After, half)
 		if err != nil {
 			return err
 		}
-		fresh, err := s.lockRows(ctx, tx, c, "status = 0", outbox.Cursor{}, c.Limit-len(retries))
+		fresh, err := s.lockRows(ctx, tx, c, "status = 0", c.After, c.Limit-len(retries))
 		if err != nil {
 			return err
 		}
-		all = append(retries, fresh...)
-		if n := len(retries); n == half && len(all) < c.Limit {
-			var after outbox.Cursor
-			if n > 0 {
-				last := retries[n-1]
-				after = outbox.Cursor{AvailableAt: last.availableAt.Time, CreatedAt: last.createdAt.Time, EventID: last.id}
-			}
-			rest, err := s.lockRows(ctx, tx, c, "status = 2", after, c.Limit-len(all))
+		next = cursorOf(fresh, c.After)
+		if more := c.Limit - len(retries) - len(fresh); len(retries) == half {
+			rest, err := s.lockRows(ctx, tx, c, "status = 2", cursorOf(retries, c.After), more)
 			if err != nil {
 				return err
 			}
-			all = append(all, rest...)
+			retries = append(retries, rest...)
+			// Behind the last row of one status may be rows of the other.
+			if end := cursorOf(retries, c.After); more > 0 || byPlace(end, next) < 0 {
+				next = end
+			}
 		}
+		all = slices.Concat(retries, fresh)
 		if len(all) == 0 {
 			return nil
 		}
@@ -235,7 +236,9 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 		all[i].attempts += all[i].attempt
 	}
 	slices.SortFunc(all, byDue)
-	return s.batch(all), nil
+	b := s.batch(all)
+	b.Next = next
+	return b, nil
 }
 
 // lockRows reads and locks free rows of one status after a cursor.

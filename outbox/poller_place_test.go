@@ -1,0 +1,144 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// claimLog records claims and what they returned, and calls before each.
+type claimLog struct {
+	*outboxtest.Store
+	before func(claim int)
+
+	mu      sync.Mutex
+	queries []outbox.ClaimQuery
+	lens    []int
+}
+
+func (s *claimLog) memory() *outboxtest.Store { return s.Store }
+
+func (s *claimLog) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	s.mu.Lock()
+	n := len(s.queries)
+	s.mu.Unlock()
+	if s.before != nil {
+		s.before(n)
+	}
+	b, err := s.Store.Claim(ctx, db, q)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queries, s.lens = append(s.queries, q), append(s.lens, b.Len())
+	return b, err
+}
+
+// claimBacklog runs fn with a node that had a second, less than its interval, to
+// claim 100 events in batches of ten.
+func claimBacklog(t *testing.T, before func(s *claimLog, claim int), fn func(s *claimLog)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &claimLog{Store: outboxtest.NewStore()}
+		s.before = func(claim int) { before(s, claim) }
+		for i := range 100 {
+			insertDue(t, s.Store, fmt.Sprintf("e%03d", i), time.Duration(i-1000)*time.Second)
+		}
+		start(t, outbox.Config{Store: s, Mode: outbox.MultiNode{
+			Poll:  outbox.PollOptions{Interval: time.Hour, BatchSize: 10},
+			Claim: outbox.ClaimOptions{LockTimeout: time.Minute},
+		}}, handled)
+		time.Sleep(time.Second)
+		fn(s)
+	})
+}
+
+// insertDue inserts an event that became due a while from now.
+func insertDue(t *testing.T, store *outboxtest.Store, id string, due time.Duration) {
+	t.Helper()
+	env := said(id)
+	env.OccurredAt = time.Now().Add(due)
+	w, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.WriterOnly{}})
+	require.NoError(t, err)
+	scope := outboxtest.NewScope(store.DB())
+	_, err = w.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{env})
+	require.NoError(t, err)
+	require.NoError(t, scope.Commit())
+}
+
+func TestAClaimOfABacklogGoesOnWhereTheLastOneEnded(t *testing.T) {
+	claimBacklog(t, func(*claimLog, int) {}, func(s *claimLog) {
+		fromStart := 0
+		for i, q := range s.queries {
+			if q.FreshOnly && q.After.IsZero() {
+				fromStart++
+				continue
+			}
+			if q.FreshOnly && i > 0 {
+				require.Equal(t, 1, q.After.AvailableAt.Compare(s.queries[i-1].After.AvailableAt))
+			}
+		}
+		require.Equal(t, 2, fromStart, "the first one, and one before the node is idle: %v", s.queries)
+		require.Zero(t, s.lens[len(s.lens)-1])
+	})
+}
+
+func TestAnEventThatIsFreeBehindTheClaimsIsDeliveredBeforeTheNodeIsIdle(t *testing.T) {
+	claimBacklog(t, func(s *claimLog, claim int) {
+		if claim == 5 { // its transaction committed late
+			insertDue(t, s.Store, "late", -time.Hour)
+		}
+	}, func(s *claimLog) {
+		row, _ := s.Row("late")
+		require.Equal(t, outbox.StatusDone, row.Status)
+	})
+}
+
+func TestAnExpiredLeaseBehindTheClaimsOfABacklogIsTakenOverWithinTheInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const interval = time.Second
+		s := &claimLog{Store: outboxtest.NewStore()}
+		for i := range 2000 {
+			insertDue(t, s.Store, fmt.Sprintf("e%04d", i), time.Duration(i-10_000)*time.Second)
+		}
+		var died, took time.Time
+		s.before = func(claim int) {
+			if claim != 50 {
+				return
+			}
+			insertDue(t, s.Store, "held", -24*time.Hour)
+			row, _ := s.Row("held")
+			row.LockedBy, row.LockedAt = "dead node/1", time.Now().Add(-time.Hour)
+			require.True(t, s.SetRow("held", row.RawRow))
+			died = time.Now()
+		}
+		left := 2000
+		var mu sync.Mutex
+		all := make(chan struct{})
+		start(t, outbox.Config{Store: s, Mode: outbox.MultiNode{
+			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 20},
+			Poll:     outbox.PollOptions{Interval: interval, BatchSize: 10},
+			Claim:    outbox.ClaimOptions{LockTimeout: time.Minute},
+		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			time.Sleep(5 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			if env.EventID == "held" {
+				took = time.Now()
+			} else if left--; left == 0 {
+				close(all)
+			}
+			return outbox.Done(), nil
+		})
+		<-all
+		require.False(t, took.IsZero())
+		require.LessOrEqual(t, took.Sub(died), interval+200*time.Millisecond, "while the backlog lasted")
+	})
+}
