@@ -13,17 +13,30 @@ func TestDecodeHeaders(t *testing.T) {
 	s := Postgres()
 	for text, want := range map[string]map[string]string{
 		"": nil, "null": nil, "{}": nil, "{ }": nil,
-		`{"a":"b"}`:    {"a": "b"},
-		`{"a":"null"}`: {"a": "null"},
-		`{"null":""}`:  {"null": ""},
+		`{"a":"b"}`:                     {"a": "b"},
+		`{"a": "b", "c": "d", "e": ""}`: {"a": "b", "c": "d", "e": ""},
+		`{"a" :"b" ,"a":"c"} `:          {"a": "c"},
+		`{"a":"\u00e9","é":"\""}`:       {"a": "é", "é": `"`},
+		`{"a":"null"}`:                  {"a": "null"},
+		`{"null":""}`:                   {"null": ""},
 	} {
 		got, err := s.decodeHeaders(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	for _, text := range []string{`{"a":1}`, `{"a":null}`, `{"a":{"b":"c"}}`, `{"a":["b"]}`, `["a"]`, `"a"`, `1`, `true`, `{"a":`, `x`} {
+	for _, text := range []string{`{"a":1}`, `{"a":null}`, `{"a":{"b":"c"}}`, `{"a":["b"]}`, `["a"]`, `"a"`, `1`, `true`, `{"a":`, `x`, `{"a":"b",}`, `{"a":"b"`, `{"a" "b"}`, `{"a":"b"}}`, `{x"a":"b"}`, `{"a":x"b"}`} {
 		_, err := s.decodeHeaders(text)
 		require.ErrorIs(t, err, errHeaders, text)
+	}
+}
+
+func BenchmarkDecodeHeaders(b *testing.B) {
+	s := Postgres()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.decodeHeaders(`{"trace": "0af7651916cd43dd8448eb211c80319c", "source": "api"}`); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
@@ -51,7 +64,7 @@ func TestErrorsOfHeadersQuoteNothingOfThem(t *testing.T) {
 }
 
 func FuzzDecodeHeaders(f *testing.F) {
-	for _, seed := range []string{"", "null", `{"a":"b"}`, `{"a":null}`, `{"a":1}`, `[]`, `{"null":"x"}`} {
+	for _, seed := range []string{"", "null", `{"a":"b"}`, `{"a": "b", "c": "d"}`, `{"a":null}`, `{"a":1}`, `[]`, `{"null":"x"}`} {
 		f.Add(seed)
 	}
 	s := SQLite()

@@ -63,12 +63,8 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 		q := s.query(512)
 		q.add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ").table(s).add(" WHERE ").
 			due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).after(p.After).add(dueOrder).arg(p.Limit)
-		err := s.rows(ctx, db, "polling due events", q, func(rows *sql.Rows) error {
-			var r row
-			err := rows.Scan(append(r.fields(), &r.leased)...)
-			all = append(all, r)
-			return err
-		})
+		var r row
+		err := s.rows(ctx, db, "polling due events", q, r.appendTo(&all, &r.leased))
 		if err != nil {
 			return outbox.Batch{}, err
 		}
@@ -135,12 +131,8 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	var all []row
 	_, err := changed(ctx, func() (int, error) {
 		all = nil
-		return 0, s.rows(ctx, db, "claiming due events", q, func(rows *sql.Rows) error {
-			var r row
-			err := rows.Scan(r.fields()...)
-			all = append(all, r)
-			return err
-		})
+		var r row
+		return 0, s.rows(ctx, db, "claiming due events", q, r.appendTo(&all))
 	})
 	if err != nil {
 		return outbox.Batch{}, err
@@ -250,11 +242,7 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	q.add("SELECT ").columns("").add(", ").attempt(c).add(" FROM ").table(s).add(" WHERE ").
 		due(pending, c.Now, c.CreatedBefore).claimable(c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
 	var locked []row
-	err := s.rows(ctx, tx, "claiming due events", q, func(rows *sql.Rows) error {
-		var r row
-		err := rows.Scan(append(r.fields(), &r.attempt)...)
-		locked = append(locked, r)
-		return err
-	})
+	var r row
+	err := s.rows(ctx, tx, "claiming due events", q, r.appendTo(&locked, &r.attempt))
 	return locked, err
 }
