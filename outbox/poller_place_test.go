@@ -74,6 +74,8 @@ func insertDue(t *testing.T, store *outboxtest.Store, id string, due time.Durati
 
 func TestAClaimOfABacklogGoesOnWhereTheLastOneEnded(t *testing.T) {
 	claimBacklog(t, func(*claimLog, int) {}, func(s *claimLog) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		fromStart := 0
 		for i, q := range s.queries {
 			if q.FreshOnly && q.After.IsZero() {
@@ -105,12 +107,12 @@ func TestAnExpiredLeaseBehindTheClaimsOfABacklogIsTakenOverWithinTheInterval(t *
 	synctest.Test(t, func(t *testing.T) {
 		const interval = time.Second
 		s := &claimLog{Store: outboxtest.NewStore()}
-		for i := range 2000 {
+		for i := range 800 {
 			insertDue(t, s.Store, fmt.Sprintf("e%04d", i), time.Duration(i-10_000)*time.Second)
 		}
 		var died, took time.Time
 		s.before = func(claim int) {
-			if claim != 50 {
+			if claim != 20 {
 				return
 			}
 			insertDue(t, s.Store, "held", -24*time.Hour)
@@ -119,7 +121,7 @@ func TestAnExpiredLeaseBehindTheClaimsOfABacklogIsTakenOverWithinTheInterval(t *
 			require.True(t, s.SetRow("held", row.RawRow))
 			died = time.Now()
 		}
-		left := 2000
+		left := 800
 		var mu sync.Mutex
 		all := make(chan struct{})
 		start(t, outbox.Config{Store: s, Mode: outbox.MultiNode{

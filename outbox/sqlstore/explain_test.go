@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 // The table that the reads are measured on.
@@ -55,7 +56,7 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		ctx := t.Context()
-		store := storeFor(db.Kind)
+		store := storeFor(db.Kind, sqlstore.WithAgeIndex())
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 		now := time.Now().UTC().Truncate(time.Second)
 		loadTable(t, db, now)
@@ -112,8 +113,6 @@ func TestReadingCostsWhatItReturns(t *testing.T) {
 				return n + readBatch, err
 			}},
 			{"purge by age", func() (int, error) {
-				_, err := db.ExecContext(ctx, "CREATE INDEX idx_outbox_event_age ON outbox_event (created_at)") // as WithAgeIndex does
-				require.NoError(t, err)
 				return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-90 * time.Minute), ByAge: true, Limit: readBatch})
 			}},
 		}
