@@ -23,31 +23,58 @@ const (
 // insertTexts holds the texts of INSERT by the number of rows, each built once.
 type insertTexts [insertRows + 1]struct{ plain, leased atomic.Pointer[string] }
 
+// chunk is what one INSERT inserts.
+type chunk struct {
+	envs  []outbox.Envelope
+	lease string // empty: none
+}
+
 // Insert implements [outbox.Store].
 func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
 	if s.err != nil {
 		return s.err
 	}
+	leased, rest := envs, []outbox.Envelope(nil)
 	delayed := func(env outbox.Envelope) bool { return env.AvailableAt.After(due) }
-	if lease == "" || !slices.ContainsFunc(envs, delayed) {
-		return s.insertAll(ctx, tx, envs, lease)
+	if lease != "" && slices.ContainsFunc(envs, delayed) {
+		leased = slices.DeleteFunc(slices.Clone(envs), delayed)
+		rest = slices.DeleteFunc(slices.Clone(envs), func(env outbox.Envelope) bool { return !delayed(env) })
 	}
-	var leased, rest []outbox.Envelope
-	for i := range envs {
-		if delayed(envs[i]) {
-			rest = append(rest, envs[i])
-		} else {
-			leased = append(leased, envs[i])
-		}
+	chunks := s.chunked(s.chunked(nil, leased, lease), rest, "")
+	if len(chunks) > 1 && s.d != postgres { // there a failed statement ends the transaction
+		return s.insertTogether(ctx, tx, chunks)
 	}
-	if err := s.insertAll(ctx, tx, leased, lease); err != nil {
-		return err
-	}
-	return s.insertAll(ctx, tx, rest, "")
+	return s.insertChunks(ctx, tx, chunks)
 }
 
-// insertAll inserts rows under the lease; empty: none.
-func (s *Store) insertAll(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string) error {
+// insertTogether inserts all or none, also in a transaction that goes on after the
+// error.
+func (s *Store) insertTogether(ctx context.Context, tx outbox.Execer, chunks []chunk) error {
+	const what, savepoint = "inserting in several statements", " outbox_insert"
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT"+savepoint); err != nil {
+		return s.fail(what, err)
+	}
+	if err := s.insertChunks(ctx, tx, chunks); err != nil {
+		_, undone := tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT"+savepoint)
+		return errors.Join(err, undone)
+	}
+	if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT"+savepoint); err != nil {
+		return s.fail(what, err)
+	}
+	return nil
+}
+
+func (s *Store) insertChunks(ctx context.Context, tx outbox.Execer, chunks []chunk) error {
+	for _, c := range chunks {
+		if err := s.insertChunk(ctx, tx, c.envs, c.lease); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunked appends the envelopes in chunks.
+func (s *Store) chunked(chunks []chunk, envs []outbox.Envelope, lease string) []chunk {
 	for len(envs) > 0 {
 		n, size := 0, 0
 		for n < len(envs) && (n < insertRows || s.d == postgres) {
@@ -60,12 +87,10 @@ func (s *Store) insertAll(ctx context.Context, tx outbox.Execer, envs []outbox.E
 			}
 			n++
 		}
-		if err := s.insertChunk(ctx, tx, envs[:n], lease); err != nil {
-			return err
-		}
+		chunks = append(chunks, chunk{envs[:n], lease})
 		envs = envs[n:]
 	}
-	return nil
+	return chunks
 }
 
 // insertChunk inserts rows with one statement.

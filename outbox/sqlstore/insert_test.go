@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func TestBatchKeepsEveryText(t *testing.T) {
 		lone := hostileEvents("lone")
 		lone[3].TenantID = "\x01"
 		for _, envs := range [][]outbox.Envelope{hostileEvents("plain"), separated, lone, hostileEvents("two")[:2]} {
-			require.NoError(t, store.Insert(ctx, db.DB, envs, "", time.Time{}))
+			insert(t, store, db, envs, "", time.Time{})
 			batch, err := store.Poll(ctx, db.DB, outbox.PollQuery{Now: time.Now(), Limit: 100})
 			require.NoError(t, err)
 			require.Len(t, batch.Envelopes, len(envs))
@@ -71,7 +72,7 @@ func TestOnlyDueRowsAreLeased(t *testing.T) {
 					envs[i].AvailableAt = due.Add(time.Hour)
 				}
 			}
-			require.NoError(t, store.Insert(ctx, db.DB, envs, "me/1", due))
+			insert(t, store, db, envs, "me/1", due)
 			rows, err := db.QueryContext(ctx, "SELECT event_id FROM outbox_event WHERE locked_by = 'me/1' AND locked_at IS NOT NULL ORDER BY event_id")
 			require.NoError(t, err)
 			var leased, want []string
@@ -91,5 +92,31 @@ func TestOnlyDueRowsAreLeased(t *testing.T) {
 		var rest int
 		require.NoError(t, db.QueryRowContext(ctx, "SELECT count(*) FROM outbox_event WHERE locked_at IS NULL").Scan(&rest))
 		require.Equal(t, 0+1+3, rest)
+	})
+}
+
+// The caller may go on with the transaction after an error: all events are in it, or
+// none.
+func TestBatchInSeveralStatementsIsWrittenWholly(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Drivers(), func(t *testing.T, db *testdb.DB) {
+		store, ctx := storeFor(db.Kind), t.Context()
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		envs := events("e", 250)
+		for _, twice := range []bool{true, false} {
+			batch := slices.Clone(envs)
+			if twice {
+				batch[249].EventID = batch[0].EventID
+			}
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			err = store.Insert(ctx, tx, batch, "", time.Time{})
+			require.Equal(t, twice, err != nil, err)
+			err = tx.Commit()
+			require.True(t, err == nil || twice && db.Kind == testdb.Postgres, err)
+			var n int
+			require.NoError(t, db.QueryRowContext(ctx, "SELECT COUNT(*) FROM outbox_event").Scan(&n))
+			require.Equal(t, map[bool]int{true: 0, false: 250}[twice], n)
+		}
 	})
 }

@@ -31,7 +31,7 @@ func TestBatchesBeyondTheLimitsOfAStatement(t *testing.T) {
 			for i := range wide {
 				wide[i].Headers = map[string]string{"trace": strings.Repeat("x", 100_000)}
 			}
-			require.NoError(t, store.Insert(ctx, db.DB, wide, "", time.Time{}))
+			insert(t, store, db, wide, "", time.Time{})
 			_, err := db.ExecContext(ctx, "DELETE FROM outbox_event")
 			require.NoError(t, err)
 

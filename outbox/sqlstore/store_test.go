@@ -199,3 +199,13 @@ func TestPostgresWorksWithAJSONColumn(t *testing.T) {
 		require.Equal(t, map[string]string{"k": "v"}, b.Envelopes[0].Headers)
 	})
 }
+
+// insert adds rows in a transaction.
+func insert(t testing.TB, store *sqlstore.Store, db *testdb.DB, envs []outbox.Envelope, lease string, due time.Time) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	require.NoError(t, store.Insert(t.Context(), tx, envs, lease, due))
+	require.NoError(t, tx.Commit())
+}
