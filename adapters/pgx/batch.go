@@ -37,9 +37,9 @@ func (c *conn) startBatch(ctx context.Context, sent *pgx.Batch) context.Context 
 		c.current()
 		c.batch = b
 		// Without a transaction, the end of the batch commits it.
-		c.commits.Store(c.tx.Load() == nil || slices.ContainsFunc(sent.QueuedQueries, func(q *pgx.QueuedQuery) bool {
+		c.commits.Store(!c.pg.IsClosed() && (c.tx.Load() == nil || slices.ContainsFunc(sent.QueuedQueries, func(q *pgx.QueuedQuery) bool {
 			return mayCommit(c.text(q.SQL))
-		}))
+		})))
 	}
 	return context.WithValue(ctx, batchKey{}, b)
 }

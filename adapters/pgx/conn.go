@@ -45,7 +45,7 @@ func (c *conn) start(ctx context.Context, sql string) context.Context {
 	}
 	tx := c.current()
 	c.ctx, c.sql = ctx, c.text(sql)
-	c.commits.Store(tx != nil && mayCommit(c.sql))
+	c.commits.Store(tx != nil && !c.pg.IsClosed() && mayCommit(c.sql))
 	if c.undone != nil && c.idle() && txscope.Parse(c.sql).Op == txscope.Commit {
 		return refusal{ctx, c.undone}
 	}
@@ -70,7 +70,7 @@ func (c *conn) end(ctx context.Context, tag string, err error) {
 
 // observe follows one statement, by its text and its answer.
 func (c *conn) observe(ctx context.Context, sql, tag string, err error) {
-	if pgconn.SafeToRetry(err) {
+	if pgconn.SafeToRetry(err) && !c.pg.IsClosed() {
 		return // it was not sent
 	}
 	tx := c.tx.Load()
@@ -156,17 +156,22 @@ func (c *conn) finish(ctx context.Context, end txscope.End, cause error) {
 	}
 }
 
-// lost ends the transaction of a connection that is closed, or will be. err is that
-// of the last statement.
+// lost ends the transaction of a connection that is closed, or will be. Its error
+// does not matter: when the connection breaks, pgx says "conn closed", and that it
+// is safe to retry, of a COMMIT that the server has executed.
 func (c *conn) lost(ctx context.Context, err error) {
-	end := txscope.RolledBack
-	if c.commits.Load() && !pgconn.SafeToRetry(err) {
-		end = txscope.Unknown
-	}
+	end := c.lostEnd()
 	if c.batch != nil {
 		c.batch.abandon(ctx, end)
 	}
 	c.finish(ctx, end, err)
+}
+
+func (c *conn) lostEnd() txscope.End {
+	if c.commits.Load() {
+		return txscope.Unknown
+	}
+	return txscope.RolledBack
 }
 
 // release ends the transaction of a connection that goes back to its pool, which
@@ -187,11 +192,7 @@ func (c *conn) watch() {
 	c.watched = true
 	go func() {
 		<-c.pg.PgConn().CleanupDone()
-		end := txscope.RolledBack
-		if c.commits.Load() {
-			end = txscope.Unknown
-		}
-		c.finish(context.Background(), end, nil)
+		c.finish(context.Background(), c.lostEnd(), nil)
 	}()
 }
 
