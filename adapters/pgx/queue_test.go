@@ -35,10 +35,7 @@ func (f fixture) queue(t testing.TB, batch *pgx.Batch) {
 // eachMode runs fn with each way in which pgx sends a batch.
 func eachMode(t *testing.T, fn func(t *testing.T, f fixture)) {
 	t.Helper()
-	for _, mode := range []pgx.QueryExecMode{
-		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
-		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
-	} {
+	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			fn(t, newFixture(t, func(config *pgxpool.Config) { config.ConnConfig.DefaultQueryExecMode = mode }))
