@@ -83,8 +83,9 @@ func (s subject) RunInTx(ctx context.Context, fn func(ctx context.Context, tx an
 	})
 }
 
-func (s subject) BeginTx(ctx context.Context) (any, error)   { return s.pool.Begin(ctx) }
-func (s subject) Commit(tx any) error                        { return tx.(pgx.Tx).Commit(context.Background()) }
+func (s subject) BeginTx(ctx context.Context) (any, error) { return s.pool.Begin(ctx) }
+func (s subject) Commit(tx any) error                      { return tx.(pgx.Tx).Commit(context.Background()) }
+
 func (s subject) Rollback(tx any) error                      { return tx.(pgx.Tx).Rollback(context.Background()) }
 func (s subject) Unmanaged(ctx context.Context) (any, error) { return s.plain.Begin(ctx) }
 
