@@ -2,6 +2,7 @@ package outboxpgx_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -24,7 +25,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conformance.RunAdapter(t, func(t *testing.T) conformance.AdapterHarness {
+			conformance.RunTap(t, func(t *testing.T) conformance.AdapterHarness {
 				h := harness(t, mode, func(s subject) conformance.AdapterUnderTest { return s })
 				h.FrameworkSavepoints = true // pgx leaves them open when their context has ended
 				return h
@@ -36,7 +37,7 @@ func TestConformance(t *testing.T) {
 // The adapter's own Begin.
 func TestBeginConformance(t *testing.T) {
 	t.Parallel()
-	conformance.RunAdapter(t, func(t *testing.T) conformance.AdapterHarness {
+	conformance.RunTap(t, func(t *testing.T) conformance.AdapterHarness {
 		return harness(t, pgx.QueryExecModeCacheStatement, func(s subject) conformance.AdapterUnderTest { return transactorSubject{s} })
 	})
 }
@@ -47,7 +48,8 @@ func harness(t *testing.T, mode pgx.QueryExecMode, of func(s subject) conformanc
 	pool := newPool(t, plain.DSN, follow, func(config *pgxpool.Config) { config.ConnConfig.DefaultQueryExecMode = mode })
 	unfollowed := newPool(t, plain.DSN)
 	return conformance.AdapterHarness{
-		DB: closing(t, outboxpgx.DB(pool)), Dialect: conformance.Postgres,
+		DB: closing(t, outboxpgx.DB(pool)), Pool: &limited{t: t, pool: pool}, Dialect: conformance.Postgres,
+		OwnContext: true, SeesEnd: true,
 		New: func(writer *outbox.Writer, allowUnmanaged bool) conformance.AdapterUnderTest {
 			var opts []outboxpgx.Option
 			if allowUnmanaged {
@@ -58,6 +60,32 @@ func harness(t *testing.T, mode pgx.QueryExecMode, of func(s subject) conformanc
 			return of(subject{Adapter: a, pool: pool, plain: unfollowed})
 		},
 	}
+}
+
+// limited takes connections from the pool to limit it.
+type limited struct {
+	t    *testing.T
+	pool *pgxpool.Pool
+	held int32
+}
+
+func (l *limited) SetMaxOpenConns(n int) {
+	for ; l.held < l.pool.Config().MaxConns-int32(n); l.held++ {
+		conn, err := l.pool.Acquire(l.t.Context())
+		require.NoError(l.t, err)
+		l.t.Cleanup(conn.Release)
+	}
+}
+
+// Stats says that a call waits when the pool is exhausted, for pgx does not count
+// them: the suite's next step has the same result a moment earlier.
+func (l *limited) Stats() sql.DBStats {
+	stat := l.pool.Stat()
+	stats := sql.DBStats{InUse: int(stat.AcquiredConns() - l.held)}
+	if stat.AcquiredConns() == stat.MaxConns() {
+		stats.WaitCount = 1
+	}
+	return stats
 }
 
 // subject hands the adapter out as the suite wants it.
