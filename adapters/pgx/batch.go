@@ -18,9 +18,7 @@ type batch struct {
 	ctx  context.Context
 	// queued are the events whose INSERT has not been answered yet, in order.
 	queued []*queued
-	// refused: the batch was sent while something else runs; pgx refuses it.
-	refused bool
-	ended   bool
+	ended  bool
 }
 
 type batchKey struct{}
@@ -32,21 +30,19 @@ func batchOf(ctx context.Context) *batch {
 
 // startBatch notes a batch. Its statements are not rewritten yet.
 func (c *conn) startBatch(ctx context.Context, sent *pgx.Batch) context.Context {
-	b := &batch{conn: c, ctx: ctx, refused: c.pg.PgConn().IsBusy()}
-	if !b.refused {
-		c.current()
-		c.batch = b
-		// Without a transaction, the end of the batch commits it.
-		c.commits.Store(!c.pg.IsClosed() && (c.tx.Load() == nil || slices.ContainsFunc(sent.QueuedQueries, func(q *pgx.QueuedQuery) bool {
-			return mayCommit(c.text(q.SQL))
-		})))
-	}
+	tx := c.current()
+	b := &batch{conn: c, ctx: ctx}
+	c.batch = b
+	// Without a transaction, the end of the batch commits it.
+	c.commits.Store(!c.pg.IsClosed() && (tx == nil || slices.ContainsFunc(sent.QueuedQueries, func(q *pgx.QueuedQuery) bool {
+		return mayCommit(c.text(q.SQL))
+	})))
 	return context.WithValue(ctx, batchKey{}, b)
 }
 
 // answered takes the answer to one statement.
 func (b *batch) answered(sql string, args []any, tag string, err error) {
-	if b.refused || b.ended {
+	if b.ended {
 		return
 	}
 	b.conn.observe(b.ctx, b.conn.text(sql), tag, err)
@@ -71,7 +67,7 @@ func (b *batch) answered(sql string, args []any, tag string, err error) {
 // uncertain: the batch was not sent, or a statement before them failed, or the
 // caller read no more answers.
 func (b *batch) end(err error) {
-	if b.refused || b.ended {
+	if b.ended {
 		return
 	}
 	b.ended = true
@@ -94,7 +90,7 @@ func (b *batch) end(err error) {
 }
 
 // abandon ends a batch whose connection is lost.
-func (b *batch) abandon(_ context.Context, end txscope.End) {
+func (b *batch) abandon(end txscope.End) {
 	b.ended = true
 	b.conn.batch = nil
 	if tx := b.conn.tx.Load(); tx != nil {

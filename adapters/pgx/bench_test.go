@@ -150,3 +150,26 @@ func BenchmarkQueue(b *testing.B) {
 		}),
 	})
 }
+
+// What a program pays that has nothing to do with the outbox: a transaction with no
+// statement and one with ten.
+func BenchmarkTransaction(b *testing.B) {
+	followed, plain, _ := benchmarked(b)
+	for name, pool := range map[string]*pgxpool.Pool{"plain": plain, "followed": followed} {
+		for _, statements := range []int{0, 10} {
+			b.Run(name+"/"+strconv.Itoa(statements), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					require.NoError(b, pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error {
+						for range statements {
+							if _, err := tx.Exec(b.Context(), "SELECT 1"); err != nil {
+								return err
+							}
+						}
+						return nil
+					}))
+				}
+			})
+		}
+	}
+}

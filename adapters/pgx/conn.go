@@ -28,8 +28,6 @@ type conn struct {
 	batch *batch          // the running batch
 	// commits: what runs may commit the transaction.
 	commits atomic.Bool
-	// refused: a statement was started while another one runs; pgx refuses it.
-	refused bool
 	// undone is why COMMIT must not succeed: a ROLLBACK statement has undone events.
 	undone error
 	// control has the prepared statements that control transactions, by name.
@@ -39,10 +37,6 @@ type conn struct {
 
 // start notes a statement.
 func (c *conn) start(ctx context.Context, sql string) context.Context {
-	if c.pg.PgConn().IsBusy() {
-		c.refused = true
-		return ctx
-	}
 	tx := c.current()
 	c.ctx, c.sql = ctx, c.text(sql)
 	c.commits.Store(tx != nil && !c.pg.IsClosed() && mayCommit(c.sql))
@@ -54,10 +48,6 @@ func (c *conn) start(ctx context.Context, sql string) context.Context {
 
 // end takes the answer to the statement.
 func (c *conn) end(ctx context.Context, tag string, err error) {
-	if c.refused {
-		c.refused = false
-		return
-	}
 	sql := c.sql
 	if c.ctx != nil {
 		ctx = c.ctx // without what other tracers have put into it
@@ -162,7 +152,7 @@ func (c *conn) finish(ctx context.Context, end txscope.End, cause error) {
 func (c *conn) lost(ctx context.Context, err error) {
 	end := c.lostEnd()
 	if c.batch != nil {
-		c.batch.abandon(ctx, end)
+		c.batch.abandon(end)
 	}
 	c.finish(ctx, end, err)
 }

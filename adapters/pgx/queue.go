@@ -49,12 +49,12 @@ var _ pgx.QueryRewriter = (*queued)(nil)
 
 // RewriteQuery makes the INSERT.
 func (q *queued) RewriteQuery(ctx context.Context, pg *pgx.Conn, _ string, _ []any) (string, []any, error) {
-	b := batchOf(ctx)
 	if _, err := q.adapter.follows(pg); err != nil {
 		return "", nil, err
 	}
-	if b == nil || b.refused {
-		return "", nil, fmt.Errorf("%w: the batch's connection is busy, or a tracer drops the context", outbox.ErrUnmanagedTransaction)
+	b := batchOf(ctx)
+	if b == nil {
+		return "", nil, fmt.Errorf("%w: a tracer drops the context of SendBatch", outbox.ErrUnmanagedTransaction)
 	}
 	var insert statement
 	if err := q.write.Send(ctx, &insert); err != nil {

@@ -170,6 +170,8 @@ func TestWriteInATransactionThatIsOver(t *testing.T) {
 		_, err = f.a.Write(t.Context(), tx, adaptertest.Event())
 		require.ErrorIs(t, err, outbox.ErrNoTransaction)
 		require.ErrorIs(t, err, pgx.ErrTxClosed)
+		_, err = f.a.WithTx(t.Context(), tx)
+		require.ErrorIs(t, err, outbox.ErrNoTransaction, "not the other caller's")
 	}
 	require.NoError(t, tx.Rollback(t.Context()))
 	f.want(t, "rollback")
