@@ -4,12 +4,13 @@ GOLANGCI      := v2.15.0
 BIN           := $(CURDIR)/.bin
 WITHDB        := $(GO) run ./internal/tools/withdb
 PROMTOOL      := $(BIN)/promtool
+PGBOUNCER     := $(BIN)/pgbouncer
 TESTFLAGS     ?= -shuffle on -timeout 20m
 BENCH         ?= .
 BENCHFLAGS    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test/race promtool lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci
+.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +24,7 @@ serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL change 
 # CI's run uses the race detector, which needs a C compiler.
 RACE = $(if $(filter true,$(CI)),-race)
 
-test: promtool ## run every test; finds, starts or installs PostgreSQL and MariaDB
+test: promtool pgbouncer ## run every test; finds, starts or installs PostgreSQL and MariaDB
 	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test $(RACE) $(TESTFLAGS) ./...
 
 test/race: ## the same with the race detector (needs a C compiler)
@@ -41,6 +42,25 @@ promtool: ## find promtool, which tests the alert rules, or fetch Debian's into 
 	if apt-get -q download prometheus >log 2>&1 && dpkg-deb -x prometheus_*.deb x >>log 2>&1 && \
 		x/usr/bin/promtool --version >>log 2>&1; then \
 		mv x/usr/bin/promtool $(PROMTOOL); \
+	else \
+		cat log; echo "$$way; where the package is not found, apt-get update may help"; [ "$$CI" != true ]; \
+	fi
+
+# The package's own libraries come with it: nothing is installed.
+pgbouncer: ## find PgBouncer, which the tests of pgx use, or fetch Debian's into .bin
+	@if command -v pgbouncer >/dev/null 2>&1 || [ -x $(PGBOUNCER) ]; then exit 0; fi; \
+	way="pgbouncer: pgx behind it is not tested; install pgbouncer into PATH or as $(PGBOUNCER)"; \
+	if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-deb >/dev/null 2>&1; then \
+		echo "$$way"; [ "$$CI" != true ]; exit; \
+	fi; \
+	echo "pgbouncer: fetching Debian's package for $(PGBOUNCER)"; \
+	mkdir -p $(BIN) && dir=$$(mktemp -d $(BIN)/pgbouncer.XXXXXX) && trap 'rm -rf "$$dir"' EXIT && cd "$$dir" && \
+	libs=$$(apt-cache depends pgbouncer 2>/dev/null | sed -n 's/.*Depends: \(libc-ares[^ ]*\|libevent-[^ ]*\)$$/\1/p'); \
+	if apt-get -q download pgbouncer $$libs >log 2>&1 && for deb in *.deb; do dpkg-deb -x "$$deb" x; done >>log 2>&1 && \
+		mkdir -p $(PGBOUNCER).d && cp x/usr/sbin/pgbouncer $(PGBOUNCER).d/ && cp x/usr/lib/*/*.so.* $(PGBOUNCER).d/ 2>>log && \
+		printf '#!/bin/sh\nd=$$(dirname "$$0")/pgbouncer.d\nLD_LIBRARY_PATH="$$d" exec "$$d/pgbouncer" "$$@"\n' >program && chmod +x program && \
+		LD_LIBRARY_PATH=$(PGBOUNCER).d $(PGBOUNCER).d/pgbouncer --version >>log 2>&1; then \
+		mv program $(PGBOUNCER); \
 	else \
 		cat log; echo "$$way; where the package is not found, apt-get update may help"; [ "$$CI" != true ]; \
 	fi
@@ -68,7 +88,7 @@ bench/quick: ## check that every contender of the comparison runs, in two minute
 bench/go: ## run the Go benchmarks (BENCH=regexp picks some)
 	$(WITHDB) -- $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
-cover: promtool ## write coverage.out and print the total
+cover: promtool pgbouncer ## write coverage.out and print the total
 	$(WITHDB) -- $(GO) test -coverpkg ./outbox/...,./adapters/... -coverprofile coverage.out ./...
 	$(GO) tool cover -func coverage.out | tail -n 1
 

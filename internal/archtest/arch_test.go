@@ -14,8 +14,10 @@ import (
 
 const module = "github.com/outboxkit/outbox-go"
 
+const pgx = "github.com/jackc/pgx"
+
 var drivers = []string{
-	"github.com/jackc/pgx", "github.com/lib/pq", "github.com/uptrace/bun/driver", "github.com/go-sql-driver/mysql",
+	pgx, "github.com/lib/pq", "github.com/uptrace/bun/driver", "github.com/go-sql-driver/mysql",
 	"github.com/mattn/go-sqlite3", "modernc.org/sqlite", "github.com/glebarez", "gorm.io/driver",
 }
 
@@ -79,10 +81,10 @@ var rules = []rule{
 		func(own string) bool {
 			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/tools/withdb")
 		},
-		func(_, dep string, _ bool) bool {
+		func(own, dep string, _ bool) bool {
 			for _, d := range drivers {
 				if inside(dep, d) {
-					return true
+					return d != pgx || own != "adapters/pgx" // the adapter for that driver
 				}
 			}
 			return false
@@ -200,6 +202,9 @@ func TestTheRulesRefuse(t *testing.T) {
 	}
 	require.False(t, rules[1].applies("adapters/pgnotify"))
 	require.False(t, rules[5].refuses("adapters/pgnotify", "github.com/jackc/pgx/v5", false))
+	require.False(t, rules[1].refuses("adapters/pgx", pgx+"/v5/pgxpool", false))
+	require.True(t, rules[1].refuses("adapters/pgx", "github.com/lib/pq", false))
+	require.True(t, rules[1].refuses("adapters/sqltx", pgx+"/v5", false))
 	require.False(t, rules[0].refuses("outbox", "net/http", true))
 	require.False(t, rules[2].refuses("adapters/sqltx", module+"/adapters/sqltx/inner", false))
 	require.False(t, rules[2].refuses("adapters/bun", module+"/adapters/sqltx", false))

@@ -16,8 +16,16 @@ type AdapterHarness struct {
 	// DB is the pool on which the adapter begins transactions. Its database or
 	// schema belongs to the subtest: the suite creates tables in it.
 	DB *sql.DB
+	// Pool limits and counts the connections of the adapter's transactions. Defaults
+	// to DB; an adapter whose transactions are not those of DB has another one.
+	Pool PoolUnderTest
 	// Dialect is the database's.
 	Dialect Dialect
+	// OwnContext says that a transaction outlives the context of its begin, as with
+	// pgx: [RunTap] leaves out what depends on that.
+	OwnContext bool
+	// SeesEnd says that a COMMIT that is run as a statement has a known outcome.
+	SeesEnd bool
 	// FrameworkSavepoints says that the framework implements RunInTx within
 	// RunInTx. It may then keep a savepoint whose context has ended, or leave one
 	// open in which a statement failed; in these cases the suite only requires
@@ -29,6 +37,13 @@ type AdapterHarness struct {
 	// New makes the adapter on DB; it is called once. With allowUnmanaged it has
 	// the option of that name.
 	New func(writer *outbox.Writer, allowUnmanaged bool) AdapterUnderTest
+}
+
+// PoolUnderTest is what the suite needs of a pool besides its transactions.
+type PoolUnderTest interface {
+	SetMaxOpenConns(n int)
+	// Stats has InUse, and WaitCount when a call waits for a connection.
+	Stats() sql.DBStats
 }
 
 // AdapterUnderTest is an adapter with its transaction type hidden: a tx is always
@@ -95,6 +110,9 @@ func runAdapterGroups(t *testing.T, newHarness func(t *testing.T) AdapterHarness
 					if len(test.on) > 0 && !slices.Contains(test.on, h.Dialect) {
 						t.Skipf("only %v behave like this", test.on)
 					}
+					if test.contextEnds && h.OwnContext {
+						t.Skip("the adapter's transactions do not end with a context")
+					}
 					s := newAdapterSuite(t, h, test.unmanaged)
 					s.another = func() *adapterSuite { return newAdapterSuite(t, newHarness(t), false) }
 					test.run(s)
@@ -109,7 +127,9 @@ type adapterTest struct {
 	name      string
 	on        []Dialect // empty: on all
 	unmanaged bool      // with the option AllowUnmanaged
-	run       func(s *adapterSuite)
+	// contextEnds: the end of its context ends a transaction.
+	contextEnds bool
+	run         func(s *adapterSuite)
 }
 
 // adapterSuite is an adapter with the steps of the tests.
@@ -118,13 +138,15 @@ type adapterSuite struct {
 	t       *testing.T
 	ctx     context.Context // the test's: it bounds every call
 	db      *sql.DB
+	pool    PoolUnderTest
 	dialect Dialect
 	writer  *outbox.Writer
 	calls   *adapterCalls
 	wanted  func() bool          // what wantCalls last asked for
 	another func() *adapterSuite // on another database
-	// frameworkSavepoints and random are the harness's.
+	// frameworkSavepoints, seesEnd and random are the harness's.
 	frameworkSavepoints bool
+	seesEnd             bool
 	random              int
 }
 
@@ -136,8 +158,11 @@ func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapt
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	t.Cleanup(cancel)
 	s := &adapterSuite{
-		t: t, ctx: ctx, db: h.DB, dialect: h.Dialect, calls: newAdapterCalls(),
-		frameworkSavepoints: h.FrameworkSavepoints, random: cmp.Or(h.Random, 100),
+		t: t, ctx: ctx, db: h.DB, pool: h.Pool, dialect: h.Dialect, calls: newAdapterCalls(),
+		frameworkSavepoints: h.FrameworkSavepoints, seesEnd: h.SeesEnd, random: cmp.Or(h.Random, 100),
+	}
+	if s.pool == nil {
+		s.pool = h.DB
 	}
 	t.Cleanup(s.unchanged)
 	for _, table := range adapterTables {
@@ -289,7 +314,7 @@ func (s *adapterSuite) stored() []string {
 // wantConnectionsFree waits until no connection is in use.
 func (s *adapterSuite) wantConnectionsFree() {
 	s.t.Helper()
-	s.eventually("all connections are free", func() bool { return s.db.Stats().InUse == 0 })
+	s.eventually("all connections are free", func() bool { return s.pool.Stats().InUse == 0 })
 }
 
 // eventually waits until the condition holds.

@@ -23,7 +23,7 @@ var adapterContextTests = []adapterTest{
 		}), context.Canceled)
 	}},
 	{name: "CancelledWhileBeginWaits", run: func(s *adapterSuite) {
-		s.db.SetMaxOpenConns(1)
+		s.pool.SetMaxOpenConns(1)
 		conn, err := s.db.Conn(s.ctx)
 		s.ok("taking the only connection", err)
 		defer func() { _ = conn.Close() }()
@@ -33,7 +33,7 @@ var adapterContextTests = []adapterTest{
 			_, err := s.BeginTx(ctx)
 			result <- err
 		}()
-		s.eventually("BeginTx waits for a connection", func() bool { return s.db.Stats().WaitCount > 0 })
+		s.eventually("BeginTx waits for a connection", func() bool { return s.pool.Stats().WaitCount > 0 })
 		cancel()
 		wantError(s.t, "BeginTx", <-result, context.Canceled)
 	}},
@@ -48,14 +48,14 @@ var adapterContextTests = []adapterTest{
 		}
 		s.wantEnded("", "a")
 	}},
-	{name: "CancelledBeforeCommit", run: func(s *adapterSuite) {
+	{name: "CancelledBeforeCommit", contextEnds: true, run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
 		tx := s.begin(ctx, "a")
 		cancel()
 		s.commitFails(tx)
 		s.wantEnded("", "a")
 	}},
-	{name: "CancelledBetweenStatements", run: func(s *adapterSuite) {
+	{name: "CancelledBetweenStatements", contextEnds: true, run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
 		tx := s.begin(ctx, "a")
 		cancel()
@@ -76,7 +76,7 @@ var adapterContextTests = []adapterTest{
 		s.wantConnectionsFree()
 		s.wantEnded("a", "")
 	}},
-	{name: "LeakedTransactionEndsWithItsContext", run: func(s *adapterSuite) {
+	{name: "LeakedTransactionEndsWithItsContext", contextEnds: true, run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
 		s.begin(ctx, "a")
 		cancel()
@@ -144,7 +144,7 @@ var adapterContextTests = []adapterTest{
 		}))
 		s.wantEnded("a", "b")
 	}},
-	{name: "StatementEndsWithTheTransactionsContext", run: func(s *adapterSuite) {
+	{name: "StatementEndsWithTheTransactionsContext", contextEnds: true, run: func(s *adapterSuite) {
 		other, cancel := context.WithCancel(s.ctx)
 		defer cancel()
 		for with, own := range map[string]func(ofTx context.Context) context.Context{

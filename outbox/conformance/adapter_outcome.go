@@ -101,7 +101,7 @@ var adapterOutcomeTests = []adapterTest{
 	// Such statements are the caller's decision as long as there is no event.
 	{name: "TransactionWithoutEventsIsLeftAlone", run: func(s *adapterSuite) {
 		if s.dialect == SQLite {
-			s.db.SetMaxOpenConns(1)
+			s.pool.SetMaxOpenConns(1)
 		}
 		steps := []string{"ROLLBACK", "BEGIN", "INSERT INTO suite_row (id, n) VALUES (9, 9)"}
 		count := func() (n int) {
@@ -131,7 +131,7 @@ var adapterOutcomeTests = []adapterTest{
 	{name: "ManyAtOnce", run: func(s *adapterSuite) {
 		const workers, each = 8, 25
 		if s.dialect == SQLite {
-			s.db.SetMaxOpenConns(1) // one writer at a time
+			s.pool.SetMaxOpenConns(1) // one writer at a time
 		}
 		var mu sync.Mutex
 		var kept, undone []string

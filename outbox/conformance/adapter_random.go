@@ -22,7 +22,7 @@ func randomTransactions(s *adapterSuite) {
 	workers := 4
 	if s.dialect == SQLite {
 		workers = 1
-		s.db.SetMaxOpenConns(1)
+		s.pool.SetMaxOpenConns(1)
 	}
 	runs := make([]randomTransaction, workers)
 	var wg sync.WaitGroup

@@ -1,0 +1,68 @@
+package outboxpgx
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Adapter writes events in transactions of one followed pool. It is safe for
+// concurrent use.
+type Adapter struct {
+	pool           *pgxpool.Pool
+	tap            *tap
+	db             *sql.DB // the writer's source
+	writer         *outbox.Writer
+	allowUnmanaged bool
+}
+
+var _ outbox.Transactor = (*Adapter)(nil)
+
+// Option changes an adapter.
+type Option func(*Adapter)
+
+// AllowUnmanaged lets [Adapter.Write] write in a transaction of a connection that is
+// not followed. The adapter does not see it commit, so the poller delivers the
+// events, a little later. Without the option such a write fails with
+// [outbox.ErrUnmanagedTransaction].
+func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
+
+// New makes the adapter of a followed pool, from [Open] or with a configuration
+// given to [Follow], and of the writer for [DB] of that pool. It fails with a
+// [*outbox.FieldError] when one is nil, the pool is not followed, or the writer is
+// one for another pool.
+func New(pool *pgxpool.Pool, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
+	a := &Adapter{pool: pool, writer: writer}
+	for _, opt := range opts {
+		opt(a)
+	}
+	var problems []error
+	if pool == nil {
+		problems = append(problems, errPool("is nil"))
+	} else if a.tap = tapOf(pool.Config().ConnConfig.Tracer); a.tap == nil {
+		problems = append(problems, errPool("is not followed, so its commits would not be seen; "+
+			"open the pool with outboxpgx.Open instead of pgxpool.New, or call outboxpgx.Follow(config.ConnConfig) before pgxpool.NewWithConfig, after setting a tracer of your own"))
+	}
+	if writer == nil {
+		problems = append(problems, &outbox.FieldError{Field: "outboxpgx.New writer", Problem: "is nil"})
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	a.db = DB(pool)
+	if writer.Source() != any(a.db) {
+		return nil, &outbox.FieldError{
+			Field:   "outboxpgx.New writer",
+			Problem: fmt.Sprintf("writes through another pool (%T) than pool; give outbox.Config.DB what outboxpgx.DB(pool) returns", writer.Source()),
+		}
+	}
+	return a, nil
+}
+
+func errPool(problem string) error {
+	return &outbox.FieldError{Field: "outboxpgx.New pool", Problem: problem}
+}

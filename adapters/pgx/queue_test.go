@@ -1,0 +1,290 @@
+package outboxpgx_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// queue is a batch with an event behind the statements.
+func queue(t testing.TB, f fixture, statements ...string) *pgx.Batch {
+	t.Helper()
+	batch := &pgx.Batch{}
+	for _, s := range statements {
+		batch.Queue(s)
+	}
+	f.queue(t, batch)
+	return batch
+}
+
+func (f fixture) queue(t testing.TB, batch *pgx.Batch) {
+	t.Helper()
+	id, err := f.a.Queue(t.Context(), batch, adaptertest.Event())
+	require.NoError(t, err)
+	require.NotEmpty(t, id)
+}
+
+// eachMode runs fn with each way in which pgx sends a batch.
+func eachMode(t *testing.T, fn func(t *testing.T, f fixture)) {
+	t.Helper()
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			fn(t, newFixture(t, func(config *pgxpool.Config) { config.ConnConfig.DefaultQueryExecMode = mode }))
+		})
+	}
+}
+
+func TestQueueInATransaction(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, f fixture) {
+		tx, err := f.pool.Begin(t.Context())
+		require.NoError(t, err)
+		batch := queue(t, f, "SELECT 1")
+		f.queue(t, batch)
+		require.NoError(t, tx.SendBatch(t.Context(), batch).Close())
+		require.Empty(t, f.rec.Outcomes(), "not before the commit")
+		require.NoError(t, tx.Commit(t.Context()))
+		f.want(t, "commit", "commit")
+
+		tx, err = f.pool.Begin(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, tx.SendBatch(t.Context(), queue(t, f)).Close())
+		require.NoError(t, tx.Rollback(t.Context()))
+		f.want(t, "commit", "commit", "rollback")
+		f.written(t, 2)
+	})
+}
+
+// PostgreSQL runs a batch without a transaction as one.
+func TestQueueWithoutATransaction(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, f fixture) {
+		require.NoError(t, f.pool.SendBatch(t.Context(), queue(t, f, "SELECT 1")).Close())
+		f.want(t, "commit")
+		batch := queue(t, f, "SELECT 1")
+		batch.Queue("SELECT 1/0")
+		require.ErrorContains(t, f.pool.SendBatch(t.Context(), batch).Close(), "division by zero")
+		f.want(t, "commit", "rollback")
+		f.written(t, 1)
+	})
+}
+
+func TestQueueInABatchThatBeginsAndEnds(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, f fixture) {
+		batch := queue(t, f, "BEGIN")
+		batch.Queue("COMMIT")
+		batch.Queue("BEGIN")
+		f.queue(t, batch)
+		batch.Queue("ROLLBACK")
+		f.queue(t, batch) // by itself again
+		require.NoError(t, f.pool.SendBatch(t.Context(), batch).Close())
+		f.want(t, "commit", "rollback", "commit")
+		f.written(t, 2)
+	})
+}
+
+func TestQueueInABatchWithBeginTx(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	batch := &pgx.Batch{}
+	batch.BeginTx(pgx.TxOptions{})
+	f.queue(t, batch)
+	results := f.pool.SendBatch(t.Context(), batch)
+	tx := results.Tx()
+	_, err := results.Exec()
+	require.NoError(t, err)
+	_, err = f.a.Write(t.Context(), tx, adaptertest.Event())
+	require.ErrorContains(t, err, "conn busy", "the batch is not closed")
+	require.NoError(t, results.Close())
+	f.write(t, tx)
+	require.NoError(t, tx.Commit(t.Context()))
+	f.want(t, "commit", "commit")
+	f.written(t, 2)
+}
+
+func TestQueueAmongSavepoints(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, f fixture) {
+		tx, err := f.pool.Begin(t.Context())
+		require.NoError(t, err)
+		batch := queue(t, f)
+		batch.Queue("SAVEPOINT a")
+		f.queue(t, batch)
+		batch.Queue("ROLLBACK TO a")
+		require.NoError(t, tx.SendBatch(t.Context(), batch).Close())
+		f.want(t, "rollback")
+		require.NoError(t, tx.Commit(t.Context()))
+		f.want(t, "rollback", "commit")
+		f.written(t, 1)
+	})
+}
+
+func TestQueueInABatchThatFails(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, f fixture) {
+		// A statement in the transaction.
+		tx, err := f.pool.Begin(t.Context())
+		require.NoError(t, err)
+		batch := queue(t, f)
+		batch.Queue("SELECT 1/0")
+		f.queue(t, batch)
+		require.Error(t, tx.SendBatch(t.Context(), batch).Close())
+		require.ErrorIs(t, tx.Commit(t.Context()), pgx.ErrTxCommitRollback)
+		f.want(t, "rollback", "rollback")
+		require.NotErrorIs(t, f.rec.LastCause(), outbox.ErrOutcomeUnknown)
+		// The caller goes on behind a savepoint.
+		tx, err = f.pool.Begin(t.Context())
+		require.NoError(t, err)
+		nested, err := tx.Begin(t.Context())
+		require.NoError(t, err)
+		require.Error(t, nested.SendBatch(t.Context(), queue(t, f, "SELECT 1/0")).Close())
+		require.NoError(t, nested.Rollback(t.Context()))
+		require.NoError(t, tx.Commit(t.Context()))
+		f.want(t, "rollback", "rollback", "rollback")
+		// COMMIT itself.
+		f.exec(t, "CREATE TABLE parent (id INTEGER PRIMARY KEY)",
+			"CREATE TABLE child (id INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)")
+		batch = queue(t, f, "BEGIN", "INSERT INTO child VALUES (7)")
+		batch.Queue("COMMIT")
+		require.Error(t, f.pool.SendBatch(t.Context(), batch).Close())
+		f.want(t, "rollback", "rollback", "rollback", "rollback")
+		require.NotErrorIs(t, f.rec.LastCause(), outbox.ErrOutcomeUnknown)
+		f.written(t, 0)
+	})
+}
+
+// What the caller does not read may have happened: the poller finds out.
+func TestQueueInABatchWhoseAnswersAreNotRead(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("a callback")
+	eachMode(t, func(t *testing.T, f fixture) {
+		send := func(on interface {
+			SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+		},
+		) {
+			batch := &pgx.Batch{}
+			batch.Queue("SELECT 1").QueryRow(func(pgx.Row) error { return failure })
+			f.queue(t, batch)
+			require.ErrorIs(t, on.SendBatch(t.Context(), batch).Close(), failure)
+		}
+		tx, err := f.pool.Begin(t.Context())
+		require.NoError(t, err)
+		send(tx)
+		require.NoError(t, tx.Commit(t.Context()))
+		f.want(t, "unknown")
+		f.written(t, 1)
+		send(f.pool)
+		f.want(t, "unknown", "unknown")
+		f.written(t, 2)
+	})
+}
+
+func TestQueueInABatchThatIsNotSent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	tx := f.begin(t)
+	queue(t, f) // and forgotten
+	batch := queue(t, f)
+	batch.Queue("SELECT @missing", pgx.StrictNamedArgs{})
+	require.Error(t, tx.SendBatch(t.Context(), batch).Close())
+	require.NoError(t, tx.Commit(t.Context()))
+	f.want(t, "commit", "unknown")
+	f.written(t, 1)
+}
+
+func TestQueueReadByHand(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	tx, err := f.pool.Begin(t.Context())
+	require.NoError(t, err)
+	batch := queue(t, f, "SELECT 1")
+	f.queue(t, batch)
+	results := tx.SendBatch(t.Context(), batch)
+	rows, err := results.Query()
+	require.NoError(t, err)
+	rows.Close()
+	tag, err := results.Exec()
+	require.NoError(t, err)
+	require.Equal(t, "INSERT 0 1", tag.String())
+	require.NoError(t, results.Close())
+	require.NoError(t, tx.Commit(t.Context()))
+	f.want(t, "commit", "commit")
+}
+
+func TestReleaseWithAnOpenBatch(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	conn, err := f.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	f.write(t, tx)
+	_ = tx.SendBatch(t.Context(), queue(t, f))
+	conn.Release()
+	f.want(t, "rollback", "rollback")
+	f.written(t, 0)
+
+	conn, err = f.pool.Acquire(t.Context())
+	require.NoError(t, err)
+	_ = conn.SendBatch(t.Context(), queue(t, f)) // it may commit by itself
+	conn.Release()
+	f.want(t, "rollback", "rollback", "unknown")
+}
+
+func TestQueueRefuses(t *testing.T) {
+	t.Parallel()
+	f, other := newFixture(t), newFixture(t)
+	_, err := f.a.Queue(t.Context(), nil, adaptertest.Event())
+	require.ErrorContains(t, err, "batch is nil")
+	batch := &pgx.Batch{}
+	_, err = f.a.Queue(t.Context(), batch, outbox.Envelope{})
+	require.ErrorIs(t, err, outbox.ErrInvalidEnvelope)
+	require.Zero(t, batch.Len())
+
+	require.ErrorIs(t, other.pool.SendBatch(t.Context(), queue(t, f)).Close(), outbox.ErrForeignTransaction)
+	plain := newPool(t, f.plain.DSN)
+	require.ErrorIs(t, plain.SendBatch(t.Context(), queue(t, f)).Close(), outbox.ErrUnmanagedTransaction)
+	require.Empty(t, f.rec.Outcomes())
+	f.written(t, 0)
+}
+
+func TestQueueRunsTheHooks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var calls []string
+	suppress := true
+	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: adaptertest.Store("postgres"), Source: f.db, Hooks: []outbox.WriterHook{{
+		BeforeWrite: func(_ context.Context, envs []outbox.Envelope) ([]outbox.Envelope, error) {
+			calls = append(calls, "before")
+			if suppress {
+				return nil, nil
+			}
+			return envs, nil
+		},
+		AfterWrite: func(context.Context, []outbox.Envelope) { calls = append(calls, "after") },
+	}}})
+	require.NoError(t, err)
+	a, err := outboxpgx.New(f.pool, writer)
+	require.NoError(t, err)
+	batch := &pgx.Batch{}
+	id, err := a.Queue(t.Context(), batch, adaptertest.Event())
+	require.NoError(t, err)
+	require.Empty(t, id)
+	require.Zero(t, batch.Len())
+	suppress = false
+	_, err = a.Queue(t.Context(), batch, adaptertest.Event())
+	require.NoError(t, err)
+	require.Equal(t, []string{"before", "before"}, calls)
+	require.NoError(t, f.pool.SendBatch(t.Context(), batch).Close())
+	require.Equal(t, []string{"before", "before", "after"}, calls)
+}

@@ -1,0 +1,125 @@
+package outboxpgx
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Write writes one event in the transaction and returns its id; "" and no error
+// when a hook suppressed it. Whoever began the transaction, it has to be one of the
+// adapter's pool, or of a connection made with the pool's configuration. Errors are
+// [outbox.ErrNoTransaction] for one that is over, [outbox.ErrForeignTransaction] for
+// one of another pool, [outbox.ErrUnmanagedTransaction] for one of a connection that
+// is not followed, without the option [AllowUnmanaged], and
+// [outbox.ErrInvalidEnvelope].
+func (a *Adapter) Write(ctx context.Context, tx pgx.Tx, env outbox.Envelope) (string, error) {
+	ids, err := a.WriteAll(ctx, tx, []outbox.Envelope{env})
+	if err != nil || len(ids) == 0 {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+// WriteAll writes events in the transaction, all or none, and returns their ids in
+// order. Errors are those of [Adapter.Write].
+func (a *Adapter) WriteAll(ctx context.Context, tx pgx.Tx, envs []outbox.Envelope) ([]string, error) {
+	found, err := a.find(ctx, tx)
+	if a.allowUnmanaged && errors.Is(err, outbox.ErrUnmanagedTransaction) {
+		return a.writer.WriteUnmanaged(ctx, execer{tx}, envs)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.writer.WriteScope(ctx, found, envs)
+}
+
+// find finds the transaction on the connection of tx.
+func (a *Adapter) find(ctx context.Context, tx pgx.Tx) (*scope, error) {
+	if nilness.IsNil(tx) {
+		return nil, fmt.Errorf("%w: the transaction is nil (%T)", outbox.ErrNoTransaction, tx)
+	}
+	pg := tx.Conn()
+	if pg == nil {
+		return nil, errUnmanaged("it has no connection")
+	}
+	// The connection of a transaction that is over may be another caller's by now.
+	// An empty batch is not sent, but fails then.
+	if results := tx.SendBatch(ctx, &pgx.Batch{}); results != nil {
+		if err := results.Close(); errors.Is(err, pgx.ErrTxClosed) {
+			return nil, fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
+		}
+	}
+	c, err := a.follows(pg)
+	if err != nil {
+		return nil, err
+	}
+	open := c.current()
+	if open == nil {
+		return nil, fmt.Errorf("%w: a statement has ended it", outbox.ErrNoTransaction)
+	}
+	c.watch()
+	return a.scope(open, tx), nil
+}
+
+// follows is what the tap knows of a connection of the adapter's pool.
+func (a *Adapter) follows(pg *pgx.Conn) (*conn, error) {
+	c := connOf(pg)
+	switch {
+	case c == nil:
+		return nil, errUnmanaged("its connection is not followed: open the pool with outboxpgx.Open, or call outboxpgx.Follow with the configuration")
+	case c.pool != a.pool && (c.pool != nil || c.tap != a.tap):
+		return nil, fmt.Errorf("%w: it was begun on another pool than the adapter's; write with the adapter of that one",
+			outbox.ErrForeignTransaction)
+	}
+	return c, nil
+}
+
+func errUnmanaged(why string) error {
+	return fmt.Errorf("%w: %s; or give the adapter the option AllowUnmanaged and let the poller deliver its events",
+		outbox.ErrUnmanagedTransaction, why)
+}
+
+// scope is a transaction as the writer sees it, through one pgx.Tx: the
+// transaction itself or a nested one.
+type scope struct {
+	*transaction
+	execer
+	source any
+}
+
+var _ outbox.TxScope = (*scope)(nil)
+
+func (a *Adapter) scope(tx *transaction, through pgx.Tx) *scope {
+	return &scope{transaction: tx, execer: execer{through}, source: a.db}
+}
+
+// Source is [DB] of the pool.
+func (s *scope) Source() any { return s.source }
+
+// ExecContext runs a statement in the pgx.Tx, unless the transaction is over.
+func (s *scope) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := s.Refusal(); err != nil {
+		return nil, err
+	}
+	result, err := s.execer.ExecContext(ctx, query, args...)
+	if errors.Is(err, pgx.ErrTxClosed) {
+		err = fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
+	}
+	return result, err
+}
+
+// execer is a pgx.Tx for a store's statements.
+type execer struct{ tx pgx.Tx }
+
+func (e execer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	tag, err := e.tx.Exec(ctx, query, args...)
+	return driver.RowsAffected(tag.RowsAffected()), err
+}

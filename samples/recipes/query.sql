@@ -1,0 +1,2 @@
+-- name: CreateOrder :exec
+INSERT INTO orders (id, item) VALUES ($1, $2);

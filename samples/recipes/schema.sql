@@ -1,0 +1,4 @@
+CREATE TABLE orders (
+    id   TEXT PRIMARY KEY,
+    item TEXT NOT NULL CHECK (item <> '')
+);
