@@ -41,6 +41,34 @@ func (a *Adapter) WriteAll(ctx context.Context, tx pgx.Tx, envs []outbox.Envelop
 	return a.writer.WriteScope(ctx, found, envs)
 }
 
+// Complete marks the event that is being delivered as delivered, in the listener's
+// own transaction: see [outbox.Writer.Complete]. ctx is the listener's.
+func (a *Adapter) Complete(ctx context.Context, tx pgx.Tx) error {
+	found, err := a.find(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return a.writer.Complete(ctx, found)
+}
+
+// Handle makes a listener of a function that runs in a transaction of its own, with
+// the event's end in it: what fn writes through tx happens exactly once. An error or
+// a panic of fn rolls back and is a failed delivery.
+func (a *Adapter) Handle(fn func(ctx context.Context, tx pgx.Tx, env outbox.Envelope) error) outbox.Listener {
+	if fn == nil {
+		return nil
+	}
+	return outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+		return outbox.InTx(ctx, a, func(ctx context.Context) error {
+			tx, _ := a.TxFrom(ctx)
+			if err := fn(ctx, tx, env); err != nil {
+				return err
+			}
+			return a.Complete(ctx, tx)
+		})
+	})
+}
+
 // find finds the transaction on the connection of tx.
 func (a *Adapter) find(ctx context.Context, tx pgx.Tx) (*scope, error) {
 	if nilness.IsNil(tx) {
