@@ -67,5 +67,5 @@ func TestOnCommitNeedsATransaction(t *testing.T) {
 	var field *outbox.FieldError
 	require.ErrorAs(t, nothing, &field)
 	require.ErrorIs(t, without, outbox.ErrNoTransaction)
-	require.ErrorContains(t, without, "mount echomw.Transaction")
+	require.ErrorContains(t, without, "mount the Transaction middleware")
 }
