@@ -1,7 +1,6 @@
 package echomw
 
 import (
-	"net/url"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -37,17 +36,6 @@ func Admin(group *echo.Group, ob *outbox.Outbox, opts ...AdminOption) {
 		panic(&outbox.FieldError{Field: "Admin group", Problem: "is nil"})
 	}
 	for _, route := range httptx.AdminRoutes(ob, opts...) {
-		path := strings.ReplaceAll(route.Path, "{id}", ":id")
-		group.Add(route.Method, path, func(c echo.Context) error {
-			id := c.Param("id")
-			if c.Request().URL.RawPath != "" { // Echo routes by it and does not unescape it
-				if unescaped, err := url.PathUnescape(id); err == nil {
-					id = unescaped
-				}
-			}
-			c.Request().SetPathValue("id", id)
-			route.ServeHTTP(c.Response(), c.Request())
-			return nil
-		})
+		group.Add(route.Method, strings.ReplaceAll(route.Path, "{id}", ":id"), echo.WrapHandler(route))
 	}
 }

@@ -3,6 +3,7 @@ package httptx
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -57,7 +58,7 @@ func Admin(ob *outbox.Outbox, opts ...AdminOption) http.Handler {
 // its own.
 type AdminRoute struct {
 	Method string
-	Path   string // may contain "{id}", which the handler reads from the request's PathValue
+	Path   string // may contain "{id}"; the handler reads the id from the request's URL
 	http.Handler
 }
 
@@ -160,7 +161,7 @@ func (a *admin) list(r *http.Request, p parameters) (any, error) {
 }
 
 func (a *admin) get(r *http.Request, _ parameters) (any, error) {
-	id, err := idOf(r)
+	id, err := idOf(r.URL.EscapedPath())
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func (a *admin) get(r *http.Request, _ parameters) (any, error) {
 }
 
 func (a *admin) replay(r *http.Request, _ parameters) (any, error) {
-	id, err := idOf(r)
+	id, err := idOf(strings.TrimSuffix(r.URL.EscapedPath(), "/replay"))
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +197,7 @@ func (a *admin) replayAll(r *http.Request, p parameters) (any, error) {
 }
 
 func (a *admin) remove(r *http.Request, _ parameters) (any, error) {
-	id, err := idOf(r)
+	id, err := idOf(r.URL.EscapedPath())
 	if err != nil {
 		return nil, err
 	}

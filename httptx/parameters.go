@@ -126,10 +126,12 @@ func (p parameters) time(name string) (time.Time, error) {
 // storableTime reports whether every database accepts the time.
 func storableTime(t time.Time) bool { return t.UTC().Year() >= 1000 && t.UTC().Year() <= 9999 }
 
-// idOf returns the event id of the path. An impossible id is not found.
-func idOf(r *http.Request) (string, error) {
-	id := r.PathValue("id")
-	if id == "" || utf8.RuneCountInString(id) > 36 || !storable(id) {
+// idOf returns the event id, which is the last segment of the path. It does not ask
+// the router, because not every router unescapes its parameters. An impossible id is
+// not found.
+func idOf(escapedPath string) (string, error) {
+	id, err := url.PathUnescape(escapedPath[strings.LastIndexByte(escapedPath, '/')+1:])
+	if err != nil || id == "" || utf8.RuneCountInString(id) > 36 || !storable(id) {
 		return "", outbox.ErrNotFound
 	}
 	return id, nil
