@@ -159,8 +159,11 @@ func (f *framework) failure() error {
 }
 
 // Answer adds the error of a commit to the context. Gin has no error handler: the
-// exchange answers 500.
+// exchange answers 500, and the middlewares outside can replace that.
 func (f *framework) Answer(err error) {
+	if f.exchange.Status() == 0 {
+		f.writer.now = false
+	}
 	if f.lastError() != err { //nolint:errorlint // the same error, not one like it.
 		_ = f.c.Error(err)
 	}

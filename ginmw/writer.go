@@ -17,23 +17,24 @@ type writer struct {
 	held               http.ResponseWriter // the exchange's
 	initial            int                 // the status that others chose before
 	status             int
-	size               int // -1 until the header is written
+	size               int  // -1 until the header is written
+	now                bool // the handler wrote the header
 }
 
 var errWritten = errors.New("ginmw: the response body is written already")
 
-// below is what the exchange writes to.
+// below is what the exchange writes to. A status alone stays one that the
+// middlewares outside can replace, unless the handler wrote the header.
 type below writer
 
 // Unwrap is for [http.ResponseController].
 func (b *below) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// Hijack writes the header first, which gin's own writer forgets then.
-func (b *below) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if b.ResponseWriter.Status() == http.StatusSwitchingProtocols {
-		b.WriteHeaderNow()
+func (b *below) WriteHeader(status int) {
+	b.ResponseWriter.WriteHeader(status)
+	if b.now {
+		b.ResponseWriter.WriteHeaderNow()
 	}
-	return b.ResponseWriter.Hijack()
 }
 
 // Unwrap is for [http.ResponseController].
@@ -52,15 +53,15 @@ func (w *writer) WriteHeader(status int) {
 
 func (w *writer) WriteHeaderNow() {
 	if !w.Written() {
-		w.size = 0
+		w.size, w.now = 0, true
 		w.held.WriteHeader(w.status)
 	}
 }
 
-// writeStatus writes a status that a handler chose without writing a body.
+// writeStatus passes on a status that a handler chose without writing the header.
 func (w *writer) writeStatus() {
-	if w.status != w.initial {
-		w.WriteHeaderNow()
+	if !w.Written() && w.status != w.initial {
+		w.held.WriteHeader(w.status)
 	}
 }
 
