@@ -111,48 +111,47 @@ func (config TransactionConfig) ToMiddleware() (gin.HandlerFunc, error) {
 // their request and writer back.
 func serve(exchanger *httptx.Exchanger, rollbackOn func(*gin.Context, int, error) bool, c *gin.Context) {
 	request, outer := c.Request, c.Writer
-	f := &framework{c: c, rollbackOn: rollbackOn, before: len(c.Errors)}
-	f.writer = writer{ResponseWriter: outer, initial: outer.Status(), status: outer.Status(), size: -1}
-	exchange, err := exchanger.Begin((*below)(&f.writer), request, f)
-	if err != nil {
+	x := &exchange{c: c, rollbackOn: rollbackOn, errors: len(c.Errors)}
+	x.writer = writer{ResponseWriter: outer, initial: outer.Status(), status: outer.Status(), size: -1}
+	if err := exchanger.Begin(&x.Exchange, (*below)(&x.writer), request, x); err != nil {
 		_ = c.Error(err)
 		c.Status(http.StatusInternalServerError)
 		c.Abort()
 		return
 	}
-	f.exchange, f.writer.held = exchange, exchange.ResponseWriter()
+	x.writer.held = x.ResponseWriter()
 	defer func() {
-		exchange.Close()
+		x.Close()
 		c.Writer, c.Request = outer, request
 	}()
-	c.Writer, c.Request = &f.writer, exchange.Request()
+	c.Writer, c.Request = &x.writer, x.Request()
 	c.Next()
-	_ = exchange.Finish(f.failure())
+	_ = x.Finish(x.failure())
 }
 
-// framework is gin's side of an exchange.
-type framework struct {
+// exchange is one with gin's side of it.
+type exchange struct {
+	httptx.Exchange
 	c          *gin.Context
 	rollbackOn func(c *gin.Context, status int, err error) bool
-	exchange   *httptx.Exchange
 	writer     writer
-	before     int // errors on the context when the exchange began
+	errors     int // on the context when the exchange began
 }
 
 // lastError returns the last error that the handlers added, or nil.
-func (f *framework) lastError() error {
-	if len(f.c.Errors) > f.before {
-		return f.c.Errors.Last().Err
+func (x *exchange) lastError() error {
+	if len(x.c.Errors) > x.errors {
+		return x.c.Errors.Last().Err
 	}
 	return nil
 }
 
 // failure returns the error that is to be answered. An error beside a success that
 // RollbackOn commits is for the log only.
-func (f *framework) failure() error {
-	f.writer.writeStatus()
-	err, status := f.lastError(), f.exchange.Status()
-	if err != nil && 0 < status && status < http.StatusBadRequest && !f.RollsBack(status) {
+func (x *exchange) failure() error {
+	x.writer.writeStatus()
+	err, status := x.lastError(), x.Status()
+	if err != nil && 0 < status && status < http.StatusBadRequest && !x.RollsBack(status) {
 		return nil
 	}
 	return err
@@ -160,17 +159,17 @@ func (f *framework) failure() error {
 
 // Answer adds the error of a commit to the context. Gin has no error handler: the
 // exchange answers 500, and the middlewares outside can replace that.
-func (f *framework) Answer(err error) {
-	if f.exchange.Status() == 0 {
-		f.writer.now = false
+func (x *exchange) Answer(err error) {
+	if x.Status() == 0 {
+		x.writer.now = false
 	}
-	if f.lastError() != err { //nolint:errorlint // the same error, not one like it.
-		_ = f.c.Error(err)
+	if x.lastError() != err { //nolint:errorlint // the same error, not one like it.
+		_ = x.c.Error(err)
 	}
 }
 
-func (f *framework) RollsBack(status int) bool { return f.rollbackOn(f.c, status, f.lastError()) }
-func (f *framework) Logger() *slog.Logger      { return slog.Default() }
+func (x *exchange) RollsBack(status int) bool { return x.rollbackOn(x.c, status, x.lastError()) }
+func (x *exchange) Logger() *slog.Logger      { return slog.Default() }
 
 // OnCommit runs fn after the request's transaction has committed and before the
 // response is sent; see [httptx.OnCommit].

@@ -87,26 +87,28 @@ func (e *Exchanger) Wants(r *http.Request) (*http.Request, bool) {
 	return r, true
 }
 
-// Begin begins the request's transaction. The handler gets the exchange's writer
-// and request; then call Finish, and Close in any case.
-func (e *Exchanger) Begin(w http.ResponseWriter, r *http.Request, f Framework) (*Exchange, error) {
-	x := &Exchange{transactor: e.config.Transactor, outer: exchangeOf(r.Context()), framework: f, before: r}
+// Begin begins the request's transaction in x, which is new and may be part of what
+// implements f. The handler gets the exchange's writer and request; then call
+// Finish, and Close in any case.
+func (e *Exchanger) Begin(x *Exchange, w http.ResponseWriter, r *http.Request, f Framework) error {
+	x.transactor, x.outer, x.framework = e.config.Transactor, exchangeOf(r.Context()), f
+	x.before, x.request = r, r
+	x.held = heldResponse{ResponseWriter: w, maxBuffer: e.config.MaxBuffer, exchange: x}
+	if header := w.Header(); len(header) > 0 {
+		x.held.initial = header.Clone()
+	}
 	body := readAhead(r, e.config.ReadBody)
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
 	ctx, tx, err := e.config.Transactor.Begin(ctx, e.config.TxOptions)
 	if err != nil {
 		cancel(nil)
-		return nil, fmt.Errorf("httptx: beginning the request's transaction: %w", err)
+		return fmt.Errorf("httptx: beginning the request's transaction: %w", err)
 	}
 	x.cancel = cancel
 	x.unit = unit{tx: tx, ctx: r.Context(), framework: f}
-	x.held = heldResponse{ResponseWriter: w, maxBuffer: e.config.MaxBuffer, end: x.end}
-	if header := w.Header(); len(header) > 0 {
-		x.held.initial = header.Clone()
-	}
 	x.request = r.WithContext(ctx)
 	x.request.Body = body
-	return x, nil
+	return nil
 }
 
 // ResponseWriter returns the writer that holds the response back. It implements

@@ -19,9 +19,7 @@ type heldResponse struct {
 	http.ResponseWriter             // the one below
 	initial             http.Header // the headers before the handler ran
 	maxBuffer           int
-	// end ends the transaction of a response with this status. An error means
-	// that it did not commit.
-	end func(status int) error
+	exchange            *Exchange
 
 	status int         // zero until one is written
 	header http.Header // a copy of the headers, made when the status was written
@@ -88,7 +86,7 @@ func (h *heldResponse) release(status int) error {
 	if h.status != 0 {
 		status = h.status
 	}
-	if h.err = h.end(status); h.err != nil {
+	if h.err = h.exchange.end(status); h.err != nil {
 		return h.err
 	}
 	h.sent = true

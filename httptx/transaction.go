@@ -102,33 +102,28 @@ func (config TransactionConfig) ToMiddleware() (func(http.Handler) http.Handler,
 				next.ServeHTTP(w, request)
 				return
 			}
-			f := &netHTTP{config: &config, request: request}
-			exchange, err := exchanger.Begin(w, request, f)
-			if err != nil {
-				f.exchange = &Exchange{framework: f, held: heldResponse{ResponseWriter: w, sent: true}, request: request}
-				f.exchange.answer(err)
+			x := &exchange{config: &config}
+			if err := exchanger.Begin(&x.Exchange, w, request, x); err != nil {
+				x.held.sent = true
+				x.answer(err)
 				return
 			}
-			f.exchange = exchange
-			defer exchange.Close()
-			next.ServeHTTP(exchange.ResponseWriter(), exchange.Request())
-			_ = exchange.Finish(nil) // the ErrorHandler has had it
+			defer x.Close()
+			next.ServeHTTP(x.ResponseWriter(), x.Request())
+			_ = x.Finish(nil) // the ErrorHandler has had it
 		})
 	}, nil
 }
 
-// netHTTP is net/http's side of an exchange.
-type netHTTP struct {
-	config   *TransactionConfig
-	request  *http.Request
-	exchange *Exchange
+// exchange is one with net/http's side of it.
+type exchange struct {
+	Exchange
+	config *TransactionConfig
 }
 
-func (f *netHTTP) Answer(err error) {
-	f.config.ErrorHandler(f.exchange.ResponseWriter(), f.exchange.Request(), err)
-}
-func (f *netHTTP) RollsBack(status int) bool { return f.config.RollbackOn(f.request, status) }
-func (f *netHTTP) Logger() *slog.Logger      { return f.config.Logger }
+func (x *exchange) Answer(err error)          { x.config.ErrorHandler(x.ResponseWriter(), x.Request(), err) }
+func (x *exchange) RollsBack(status int) bool { return x.config.RollbackOn(x.before, status) }
+func (x *exchange) Logger() *slog.Logger      { return x.config.Logger }
 
 // answer is the default ErrorHandler. A client that has gone is no error of the
 // server.

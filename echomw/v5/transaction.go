@@ -110,45 +110,45 @@ func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 // their request and response back.
 func serve(exchanger *httptx.Exchanger, rollbackOn func(*echo.Context, int, error) bool, c *echo.Context, next echo.HandlerFunc) error {
 	request, response := c.Request(), c.Response()
-	f := &framework{c: c, rollbackOn: rollbackOn}
-	exchange, err := exchanger.Begin(response, request, f)
-	if err != nil {
+	x := &exchange{c: c, rollbackOn: rollbackOn}
+	if err := exchanger.Begin(&x.Exchange, response, request, x); err != nil {
 		return err
 	}
-	f.exchange = exchange
 	defer func() {
-		exchange.Close()
+		x.Close()
 		c.SetResponse(response)
 		c.SetRequest(request)
 	}()
-	c.SetRequest(exchange.Request())
-	c.SetResponse(echo.NewResponse(exchange.ResponseWriter(), c.Logger()))
-	f.err = next(c)
-	return exchange.Finish(f.err)
+	c.SetRequest(x.Request())
+	x.response = *echo.NewResponse(x.ResponseWriter(), c.Logger())
+	c.SetResponse(&x.response)
+	x.err = next(c)
+	return x.Finish(x.err)
 }
 
-// framework is Echo's side of an exchange.
-type framework struct {
+// exchange is one with Echo's side of it.
+type exchange struct {
+	httptx.Exchange
 	c          *echo.Context
 	rollbackOn func(c *echo.Context, status int, err error) bool
-	exchange   *httptx.Exchange
+	response   echo.Response
 	err        error // that the handler returned
 }
 
 // Answer calls the application's error handler. It finds the response committed
 // when a failure was written, also by others than Echo, such as Timeout.
-func (f *framework) Answer(err error) {
-	response := echo.NewResponse(f.exchange.ResponseWriter(), f.c.Logger())
-	if status := f.exchange.Status(); status != 0 {
+func (x *exchange) Answer(err error) {
+	response := echo.NewResponse(x.ResponseWriter(), x.c.Logger())
+	if status := x.Status(); status != 0 {
 		response.Committed, response.Status = true, status
 	}
-	f.c.SetResponse(response)
-	f.c.SetRequest(f.exchange.Request())
-	f.c.Echo().HTTPErrorHandler(f.c, err)
+	x.c.SetResponse(response)
+	x.c.SetRequest(x.Request())
+	x.c.Echo().HTTPErrorHandler(x.c, err)
 }
 
-func (f *framework) RollsBack(status int) bool { return f.rollbackOn(f.c, status, f.err) }
-func (f *framework) Logger() *slog.Logger      { return f.c.Logger() }
+func (x *exchange) RollsBack(status int) bool { return x.rollbackOn(x.c, status, x.err) }
+func (x *exchange) Logger() *slog.Logger      { return x.c.Logger() }
 
 // OnCommit runs fn after the request's transaction has committed and before the
 // response is sent; see [httptx.OnCommit].
