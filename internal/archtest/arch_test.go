@@ -78,9 +78,9 @@ var rules = []rule{
 	{
 		"drivers are the user's choice",
 		// testdb imports the drivers; withdb finds servers with it, and
-		// adaptertest opens its pools.
+		// adaptertest and webtest open its pools.
 		func(own string) bool {
-			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/tools/withdb")
+			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/webtest") && !inside(own, "internal/tools/withdb")
 		},
 		func(own, dep string, _ bool) bool {
 			for _, d := range drivers {
@@ -101,7 +101,9 @@ var rules = []rule{
 	},
 	{
 		"fxmodule and the web frameworks know no ORM",
-		func(own string) bool { return inside(own, "fxmodule") || slices.ContainsFunc(web, func(w string) bool { return inside(own, w) }) },
+		func(own string) bool {
+			return inside(own, "fxmodule") || slices.ContainsFunc(web, func(w string) bool { return inside(own, w) })
+		},
 		func(_, dep string, _ bool) bool {
 			own, isOurs := ours(dep)
 			return inside(dep, "gorm.io/gorm") || inside(dep, "github.com/uptrace/bun") ||
@@ -235,7 +237,7 @@ func TestTheRulesRefuse(t *testing.T) {
 	}
 	require.True(t, rules[1].applies("internal/oteltest"))
 	require.True(t, rules[1].applies("internal/tools/another"))
-	for _, exempt := range []string{"internal/testdb", "internal/adaptertest", "internal/tools/withdb"} {
+	for _, exempt := range []string{"internal/testdb", "internal/adaptertest", "internal/webtest", "internal/tools/withdb"} {
 		require.False(t, rules[1].applies(exempt))
 	}
 	require.False(t, rules[1].applies("adapters/pgnotify"))

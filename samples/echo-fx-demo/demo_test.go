@@ -118,7 +118,7 @@ func TestBadInputIsAnswered(t *testing.T) {
 	s := p.start(t)
 	for body, says := range map[string]string{
 		``:                                "is missing or blank",
-		`{`:                               "unexpected EOF",
+		`{`:                               "unexpected end of JSON input",
 		`[]`:                              "got=array",
 		`{"customer":1}`:                  "got=number, field=customer",
 		`{"customer":"Ada","item":""}`:    "item is missing or blank",
