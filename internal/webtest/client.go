@@ -60,6 +60,9 @@ func killedClient(t *testing.T, fw Framework) {
 	})
 }
 
+// long is a body that no socket's buffers hold.
+var long = strings.Repeat(big, 10)
+
 // killAt sends a request whose client is killed at this moment, and returns the
 // status that it saw, or zero. The handler goes on at once, or after the server has
 // noticed.
@@ -80,8 +83,13 @@ func killAt(t *testing.T, fw Framework, s *shop, protocol, moment string, notice
 			}
 		}
 	}
+	const whileSent = "while the response is sent"
+	body := "success"
+	if moment == whileSent {
+		body = long
+	}
 	config := s.config()
-	config.Transactor, config.MaxBuffer = watched{s.adapter, at}, 64<<20
+	config.Transactor, config.MaxBuffer = watched{s.adapter, at}, len(long)
 	server = serve(t, protocol, outermost(&request, fw.New(t, App{
 		Transactions: []httptx.TransactionConfig{config},
 		Routes: map[string]Handler{"/": func(w http.ResponseWriter, r *http.Request) error {
@@ -99,7 +107,7 @@ func killAt(t *testing.T, fw Framework, s *shop, protocol, moment string, notice
 			}
 			at("after the event")
 			w.WriteHeader(http.StatusCreated)
-			err := write(w, strings.Repeat(big, 10))
+			err := write(w, body)
 			at("after the answer")
 			return err
 		}},
@@ -108,7 +116,7 @@ func killAt(t *testing.T, fw Framework, s *shop, protocol, moment string, notice
 	response, err := server.client.Do(server.request(http.MethodPost, "/", nil))
 	if err == nil {
 		status = response.StatusCode
-		if moment == "while the response is sent" {
+		if moment == whileSent {
 			_, err := io.CopyN(io.Discard, response.Body, 1000)
 			require.NoError(t, err)
 			server.kill()
@@ -136,9 +144,8 @@ func slowClient(t *testing.T, fw Framework) {
 			s := shopOn(t, db)
 			s.db.SetMaxOpenConns(1)
 			committed := make(chan struct{})
-			long := strings.Repeat(big, 16) // more than any socket's buffers
 			config := s.config()
-			config.MaxBuffer = 2 * len(long)
+			config.MaxBuffer = len(long)
 			config.Transactor = watched{s.adapter, func(event string) {
 				if event == "committed" {
 					close(committed)
