@@ -33,7 +33,7 @@ func (b *below) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 func (b *below) WriteHeader(status int) {
 	b.ResponseWriter.WriteHeader(status)
 	if b.now {
-		b.ResponseWriter.WriteHeaderNow()
+		b.WriteHeaderNow()
 	}
 }
 

@@ -30,7 +30,7 @@ func (f failing) Commit() error   { return f.commit }
 func (f failing) Rollback() error { return f.rollback }
 
 // exchange sends a request through a middleware to a handler.
-func exchange(t *testing.T, config httptx.TransactionConfig, ctx context.Context, handler http.HandlerFunc) *httptest.ResponseRecorder {
+func exchange(ctx context.Context, t *testing.T, config httptx.TransactionConfig, handler http.HandlerFunc) *httptest.ResponseRecorder {
 	t.Helper()
 	mw, err := config.ToMiddleware()
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestTheDefaultErrorHandlerShowsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			got := exchange(t, httptx.TransactionConfig{Transactor: tc.transactor, Logger: slog.New(slog.NewTextHandler(&log, nil))}, t.Context(), created)
+			got := exchange(t.Context(), t, httptx.TransactionConfig{Transactor: tc.transactor, Logger: slog.New(slog.NewTextHandler(&log, nil))}, created)
 			require.Equal(t, 500, got.Code)
 			require.Equal(t, "Internal Server Error\n", got.Body.String())
 			require.Contains(t, log.String(), tc.text)
@@ -67,9 +67,9 @@ func TestAClientThatHasGoneIsNoErrorInTheLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
-	got := exchange(t, httptx.TransactionConfig{
+	got := exchange(ctx, t, httptx.TransactionConfig{
 		Transactor: failing{rollback: errTest}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	}, ctx, func(w http.ResponseWriter, r *http.Request) {
+	}, func(w http.ResponseWriter, r *http.Request) {
 		cancel()
 		created(w, r)
 	})
@@ -83,10 +83,10 @@ func TestAnErrorHandlerThatWritesNothing(t *testing.T) {
 	t.Parallel()
 	for _, transactor := range []failing{{begin: errTest}, {commit: errTest}} {
 		var seen error
-		got := exchange(t, httptx.TransactionConfig{
+		got := exchange(t.Context(), t, httptx.TransactionConfig{
 			Transactor:   transactor,
 			ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { seen = err },
-		}, t.Context(), created)
+		}, created)
 		require.Equal(t, 500, got.Code)
 		require.Empty(t, got.Body.String())
 		require.ErrorIs(t, seen, errTest)
@@ -103,7 +103,7 @@ func TestTheErrorHandlerGetsALiveContext(t *testing.T) {
 			w.WriteHeader(http.StatusTeapot)
 		}
 	}}
-	require.Equal(t, 418, exchange(t, config, t.Context(), func(w http.ResponseWriter, r *http.Request) {
+	require.Equal(t, 418, exchange(t.Context(), t, config, func(w http.ResponseWriter, r *http.Request) {
 		if http.NewResponseController(w).Flush() == nil || r.Context().Err() == nil {
 			t.Error("the flush did not fail")
 		}
@@ -114,7 +114,7 @@ func TestTheErrorHandlerGetsALiveContext(t *testing.T) {
 func TestAStatusThatIsNoneIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	require.PanicsWithValue(t, "httptx: invalid status 0", func() {
-		exchange(t, httptx.TransactionConfig{Transactor: failing{}}, t.Context(), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(0) })
+		exchange(t.Context(), t, httptx.TransactionConfig{Transactor: failing{}}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(0) })
 	})
 }
 
@@ -122,7 +122,7 @@ func TestAStatusThatIsNoneIsNotCommitted(t *testing.T) {
 func TestAPanicGoesOn(t *testing.T) {
 	t.Parallel()
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
-		exchange(t, httptx.TransactionConfig{Transactor: failing{}}, t.Context(), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		exchange(t.Context(), t, httptx.TransactionConfig{Transactor: failing{}}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	})
 }
 

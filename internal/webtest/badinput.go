@@ -112,7 +112,7 @@ func cannotBegin(t *testing.T, fw Framework) {
 func foreignTransaction(t *testing.T, fw Framework) {
 	s, other := openShop(t, sqlite()), openShop(t, sqlite())
 	errs := make(chan error, 1)
-	server := serve(t, "HTTP1", fw.New(t, s.app(map[string]Handler{"/": s.placing(func(w http.ResponseWriter, r *http.Request) error {
+	server := serve(t, "HTTP1", fw.New(t, s.app(map[string]Handler{"/": s.placing(func(_ http.ResponseWriter, r *http.Request) error {
 		err := other.write(r)
 		errs <- err
 		return err

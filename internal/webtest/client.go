@@ -131,7 +131,7 @@ func killAt(t *testing.T, fw Framework, s *shop, protocol, moment string, notice
 // outermost keeps the context of the request as the server made it.
 func outermost(request *context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		*request = r.Context()
+		*request = r.Context() //nolint:fatcontext // what the test waits for.
 		next.ServeHTTP(w, r)
 	})
 }
