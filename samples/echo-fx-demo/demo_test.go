@@ -124,7 +124,7 @@ func TestBadInputIsAnswered(t *testing.T) {
 		`{"customer":"Ada","item":""}`:    "item is missing or blank",
 		`{"customer":"Ada","item":"tea"}`: "quantity is 0",
 		`{"customer":"Ada","item":"tea","quantity":-1}`:                             "quantity is -1",
-		`{"customer":"Ada","item":"tea","quantity":"1"}`:                            "got=string, field=quantity",
+		`{"customer":"Ada","item":"tea","quantity":"1"}`:                            "cannot unmarshal string into Go struct field orderRequest.quantity of type int",
 		`{"customer":"` + strings.Repeat("é", 101) + `","item":"tea","quantity":1}`: "customer is longer than 100 characters",
 		`{"customer":"A\u0000","item":"tea","quantity":1}`:                          "customer contains a NUL",
 	} {
