@@ -119,7 +119,7 @@ func TestBadInputIsAnswered(t *testing.T) {
 	for body, says := range map[string]string{
 		``:                                "is missing or blank",
 		`{`:                               "unexpected end of JSON input",
-		`[]`:                              "got=array",
+		`[]`:                              "cannot unmarshal array into Go value of type main.orderRequest",
 		`{"customer":1}`:                  "got=number, field=customer",
 		`{"customer":"Ada","item":""}`:    "item is missing or blank",
 		`{"customer":"Ada","item":"tea"}`: "quantity is 0",
