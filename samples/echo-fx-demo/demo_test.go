@@ -120,7 +120,7 @@ func TestBadInputIsAnswered(t *testing.T) {
 		``:                                "is missing or blank",
 		`{`:                               "unexpected end of JSON input",
 		`[]`:                              "cannot unmarshal array into Go value of type main.orderRequest",
-		`{"customer":1}`:                  "got=number, field=customer",
+		`{"customer":1}`:                  "cannot unmarshal number into Go struct field orderRequest.customer of type string",
 		`{"customer":"Ada","item":""}`:    "item is missing or blank",
 		`{"customer":"Ada","item":"tea"}`: "quantity is 0",
 		`{"customer":"Ada","item":"tea","quantity":-1}`:                             "quantity is -1",
