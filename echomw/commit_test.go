@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,8 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/echomw"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -104,71 +101,4 @@ func TestTheErrorHandlerGetsALiveContext(t *testing.T) {
 		return errors.Join(a.failingCommit(c), http.NewResponseController(c.Response().Writer).Flush())
 	})
 	a.wantAnswer(a.post("/"), 418, "")
-}
-
-func TestTheBufferHoldsWhatMaxBufferSays(t *testing.T) {
-	t.Parallel()
-	a := newApp(t).configured(echomw.TransactionConfig{MaxBuffer: 100})
-	var before, after int
-	a.POST("/:size", a.writing(func(c echo.Context) error {
-		c.Response().WriteHeader(http.StatusOK)
-		size := map[string]int{"fits": 100, "over": 101}[c.Param("size")]
-		outcomes := len(a.record.Outcomes())
-		_, _ = io.WriteString(c.Response(), strings.Repeat("x", 60))
-		before = len(a.record.Outcomes()) - outcomes
-		_, _ = io.WriteString(c.Response(), strings.Repeat("y", size-60))
-		after = len(a.record.Outcomes()) - outcomes
-		_, _ = io.WriteString(c.Response(), "")
-		return nil
-	}))
-	require.Len(t, a.post("/fits").body, 100)
-	require.Equal(t, []int{0, 0}, []int{before, after})
-	require.Len(t, a.post("/over").body, 101)
-	require.Equal(t, []int{0, 1}, []int{before, after}, "the response that is too large has committed")
-	a.want(2, "commit", "commit")
-}
-
-func TestAFailureThatOverflowsRollsBack(t *testing.T) {
-	t.Parallel()
-	a := newApp(t).configured(echomw.TransactionConfig{MaxBuffer: 10})
-	a.POST("/", a.writing(func(c echo.Context) error {
-		return c.String(http.StatusBadRequest, "a long explanation of what was wrong")
-	}))
-	a.wantAnswer(a.post("/"), 400, "a long explanation of what was wrong")
-	a.want(0, "rollback")
-}
-
-// Two databases: the inner transaction commits first, and a failure of the outer
-// one is the answer.
-func TestTwoTransactors(t *testing.T) {
-	t.Parallel()
-	a := newApp(t).withDeferredConstraint()
-	db := testdb.Open(t, sqliteTarget())
-	writer, record := adaptertest.Writer(t, db.DB, "sqlite")
-	a.Use(recovery(), echomw.Transaction(a.transactor), echomw.Transaction(adaptertest.Adapter(t, db.DB, writer)))
-	a.POST("/:fate", a.writing(func(c echo.Context) error {
-		if _, err := writer.Write(c.Request().Context(), adaptertest.Event()); err != nil {
-			return err
-		}
-		switch c.Param("fate") {
-		case "outerfails":
-			ctx := c.Request().Context()
-			scope, _ := outbox.ScopeFromContext(ctx, a.writer.Source())
-			if _, err := scope.ExecContext(ctx, "INSERT INTO child (parent) VALUES (1)"); err != nil {
-				return err
-			}
-		case "error":
-			return errTest
-		}
-		return c.String(http.StatusOK, "ok")
-	}))
-	a.wantAnswer(a.post("/good"), 200, "ok")
-	a.want(1, "commit")
-	require.Equal(t, []string{"commit"}, record.Outcomes())
-	a.wantAnswer(a.post("/error"), 500, `{"error":"internal"}`)
-	a.want(1, "commit", "rollback")
-	require.Equal(t, []string{"commit", "rollback"}, record.Outcomes())
-	a.wantAnswer(a.post("/outerfails"), 500, `{"error":"not committed"}`)
-	a.want(1, "commit", "rollback", "rollback")
-	require.Equal(t, []string{"commit", "rollback", "commit"}, record.Outcomes())
 }

@@ -71,7 +71,7 @@ func TestATransactionThatCannotBeginIsAnError(t *testing.T) {
 	a.POST("/", func(echo.Context) error { panic("it must not run") })
 	require.Equal(t, 503, a.post("/").StatusCode)
 	require.ErrorIs(t, seen, errTest)
-	require.ErrorContains(t, seen, "echomw: beginning the request's transaction")
+	require.ErrorContains(t, seen, "httptx: beginning the request's transaction")
 }
 
 func TestATransactorThatMindsNoContextIsRolledBackForAClientThatIsGone(t *testing.T) {

@@ -2,17 +2,13 @@ package echomw_test
 
 import (
 	"context"
-	"database/sql"
 	"net/http"
-	"net/http/httptrace"
-	"net/textproto"
 	"testing"
 
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/echomw"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -89,72 +85,4 @@ type ownContext struct {
 
 func ownContexts(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error { return next(&ownContext{Context: c, user: "me"}) }
-}
-
-// countingTransactor counts the transactions and savepoints that it began.
-type countingTransactor struct {
-	outbox.Transactor
-	begun int
-}
-
-func (c *countingTransactor) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
-	c.begun++
-	return c.Transactor.Begin(ctx, opts)
-}
-
-func TestMountedTwiceItActsOnce(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	transactor := &countingTransactor{Transactor: a.transactor}
-	a.transactor = transactor
-	a.transaction(nil)
-	a.Group("/orders", echomw.Transaction(transactor)).POST("", a.writing(func(c echo.Context) error {
-		return c.String(http.StatusOK, "ok")
-	}))
-	a.wantAnswer(a.post("/orders"), 200, "ok")
-	a.want(1, "commit")
-	require.Equal(t, 1, transactor.begun)
-}
-
-func TestASavepointWithinTheRequest(t *testing.T) {
-	t.Parallel()
-	a := newApp(t).transaction(nil)
-	a.POST("/", a.writing(func(c echo.Context) error {
-		err := outbox.InTx(c.Request().Context(), a.transactor, func(ctx context.Context) error {
-			if _, err := a.writer.Write(ctx, adaptertest.Event()); err != nil {
-				return err
-			}
-			return errTest
-		})
-		require.ErrorIs(t, err, errTest)
-		return c.String(http.StatusOK, "ok")
-	}))
-	a.wantAnswer(a.post("/"), 200, "ok")
-	a.want(1, "rollback", "commit")
-}
-
-func TestInformationalAnswersAreNotHeldBack(t *testing.T) {
-	t.Parallel()
-	a := newApp(t).transaction(nil)
-	hinted := make(chan struct{})
-	a.POST("/", a.writing(func(c echo.Context) error {
-		c.Response().Header().Set("Link", "</style.css>")
-		c.Response().Writer.WriteHeader(http.StatusEarlyHints)
-		<-hinted
-		require.Empty(t, a.record.Outcomes())
-		return c.String(http.StatusOK, "ok")
-	}))
-	a.start()
-	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(status int, _ textproto.MIMEHeader) error {
-		require.Equal(t, http.StatusEarlyHints, status)
-		close(hinted)
-		return nil
-	}})
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.server.URL, nil)
-	require.NoError(t, err)
-	response, err := a.client.Do(request)
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	require.Equal(t, 200, response.StatusCode)
-	a.want(1, "commit")
 }

@@ -1,21 +1,23 @@
 package echomw
 
 import (
+	"context"
 	"database/sql"
-	"errors"
-	"fmt"
+	"log/slog"
 	"net/http"
-	"reflect"
-	"slices"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/outboxkit/outbox-go/httptx"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // DefaultMaxBuffer is the default of [TransactionConfig].MaxBuffer: 1 MiB.
-const DefaultMaxBuffer = 1 << 20
+const DefaultMaxBuffer = httptx.DefaultMaxBuffer
+
+// CommitError is what the application's error handler gets when the transaction
+// of a request did not commit although its handler succeeded.
+type CommitError = httptx.CommitError
 
 // TransactionConfig configures the middleware. [Transaction] is its short form.
 type TransactionConfig struct {
@@ -63,7 +65,8 @@ type TransactionConfig struct {
 // MaxBuffer, and when the handler calls Flush or Hijack. After that, writing to
 // the outbox fails.
 //
-// Mounted twice for one transactor it acts once. With two transactors the inner
+// Mounted twice for one transactor it acts once. With two transactors of one pool
+// the inner transaction is a savepoint of the outer one. With two pools the inner
 // transaction commits first.
 func Transaction(t outbox.Transactor) echo.MiddlewareFunc {
 	mw, err := TransactionConfig{Transactor: t}.ToMiddleware()
@@ -76,65 +79,79 @@ func Transaction(t outbox.Transactor) echo.MiddlewareFunc {
 // ToMiddleware returns the middleware for a copy of the config. Its error joins
 // an [outbox.FieldError] for each field that is wrong.
 func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
-	if err := config.validate(); err != nil {
+	exchanger, err := httptx.NewExchanger(httptx.TransactionConfig{
+		Transactor: config.Transactor, TxOptions: config.TxOptions,
+		MaxBuffer: config.MaxBuffer, ReadBody: config.ReadBody, ReadOnlyMethods: config.ReadOnlyMethods,
+	})
+	if err != nil {
 		return nil, err
 	}
-	if config.MaxBuffer == 0 {
-		config.MaxBuffer = DefaultMaxBuffer
-	}
-	if config.ReadOnlyMethods == nil {
-		config.ReadOnlyMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
-	}
-	config.ReadOnlyMethods = slices.Clone(config.ReadOnlyMethods)
 	if config.RollbackOn == nil {
 		config.RollbackOn = func(_ echo.Context, status int, err error) bool {
 			return err != nil || status >= http.StatusBadRequest
 		}
 	}
-	if config.TxOptions != nil {
-		options := *config.TxOptions
-		config.TxOptions = &options
-	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			switch {
-			case config.Skipper != nil && config.Skipper(c), hasTransactionOf(c, config.Transactor):
+			if config.Skipper != nil && config.Skipper(c) {
 				return next(c)
-			case slices.Contains(config.ReadOnlyMethods, c.Request().Method):
-				c.SetRequest(withoutTx(c.Request()))
-				return next(c)
-			default:
-				return serve(&config, c, next)
 			}
+			request, wanted := exchanger.Wants(c.Request())
+			if !wanted {
+				c.SetRequest(request)
+				return next(c)
+			}
+			return serve(exchanger, config.RollbackOn, c, next)
 		}
 	}, nil
 }
 
-// withoutTx returns the request with a context that explains, to a handler that
-// writes an event, why there is no transaction.
-func withoutTx(r *http.Request) *http.Request {
-	return r.WithContext(outbox.ContextWithoutTx(r.Context(), "echomw begins none for "+r.Method+
-		", which is one of TransactionConfig.ReadOnlyMethods; use another method, take it out of ReadOnlyMethods, or write in outbox.InTx"))
+// serve runs the rest of the chain in a transaction. The middlewares outside get
+// their request and response back.
+func serve(exchanger *httptx.Exchanger, rollbackOn func(echo.Context, int, error) bool, c echo.Context, next echo.HandlerFunc) error {
+	request, response := c.Request(), c.Response()
+	x := &exchange{c: c, rollbackOn: rollbackOn}
+	if err := exchanger.Begin(&x.Exchange, response, request, x); err != nil {
+		return err
+	}
+	defer func() {
+		x.Close()
+		c.SetResponse(response)
+		c.SetRequest(request)
+	}()
+	c.SetRequest(x.Request())
+	x.response = *echo.NewResponse(x.ResponseWriter(), c.Echo())
+	c.SetResponse(&x.response)
+	x.err = next(c)
+	return x.Finish(x.err)
 }
 
-func (config *TransactionConfig) validate() error {
-	var problems []error
-	add := func(field, problem string) {
-		problems = append(problems, &outbox.FieldError{Field: "TransactionConfig." + field, Problem: problem})
+// exchange is one with Echo's side of it.
+type exchange struct {
+	httptx.Exchange
+	c          echo.Context
+	rollbackOn func(c echo.Context, status int, err error) bool
+	response   echo.Response
+	err        error // that the handler returned
+}
+
+// Answer calls the application's error handler. It finds the response committed
+// when a failure was written, also by others than Echo, such as Timeout.
+func (x *exchange) Answer(err error) {
+	response := echo.NewResponse(x.ResponseWriter(), x.c.Echo())
+	if status := x.Status(); status != 0 {
+		response.Committed, response.Status = true, status
 	}
-	if v := reflect.ValueOf(config.Transactor); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		add("Transactor", "is required; give an adapter, such as sqltx.New's")
-	}
-	if config.MaxBuffer < 0 {
-		add("MaxBuffer", fmt.Sprintf("is %d; it must be positive, or zero for %d", config.MaxBuffer, DefaultMaxBuffer))
-	}
-	if config.ReadBody < 0 {
-		add("ReadBody", fmt.Sprintf("is %d; it must be positive, or zero to leave the body to the handler", config.ReadBody))
-	}
-	for i, method := range config.ReadOnlyMethods {
-		if method == "" || method != strings.ToUpper(method) {
-			add(fmt.Sprintf("ReadOnlyMethods[%d]", i), fmt.Sprintf("is %q; methods are in upper case", method))
-		}
-	}
-	return errors.Join(problems...)
+	x.c.SetResponse(response)
+	x.c.SetRequest(x.Request())
+	x.c.Error(err)
+}
+
+func (x *exchange) RollsBack(status int) bool { return x.rollbackOn(x.c, status, x.err) }
+func (x *exchange) Logger() *slog.Logger      { return slog.New(logger{x.c.Logger()}) }
+
+// OnCommit runs fn after the request's transaction has committed and before the
+// response is sent; see [httptx.OnCommit].
+func OnCommit(c echo.Context, fn func(ctx context.Context)) error {
+	return httptx.OnCommit(c.Request().Context(), fn)
 }

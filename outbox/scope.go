@@ -97,7 +97,7 @@ func ContextWithoutTx(ctx context.Context, reason string) context.Context {
 }
 
 // Transactor opens transactions for code that need not know which database
-// library is below: echomw and [InTx]. Every adapter is one.
+// library is below: the web middlewares and [InTx]. Every adapter is one.
 type Transactor interface {
 	// Begin opens a transaction, or a savepoint when ctx already carries a
 	// transaction of the same source, and returns a context that carries it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,9 +78,9 @@ var rules = []rule{
 	{
 		"drivers are the user's choice",
 		// testdb imports the drivers; withdb finds servers with it, and
-		// adaptertest opens its pools.
+		// adaptertest and webtest open its pools.
 		func(own string) bool {
-			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/tools/withdb")
+			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/webtest") && !inside(own, "internal/tools/withdb")
 		},
 		func(own, dep string, _ bool) bool {
 			for _, d := range drivers {
@@ -99,8 +100,10 @@ var rules = []rule{
 		},
 	},
 	{
-		"fxmodule and echomw know no ORM",
-		func(own string) bool { return inside(own, "fxmodule") || inside(own, "echomw") },
+		"fxmodule and the web frameworks know no ORM",
+		func(own string) bool {
+			return inside(own, "fxmodule") || slices.ContainsFunc(web, func(w string) bool { return inside(own, w) })
+		},
 		func(_, dep string, _ bool) bool {
 			own, isOurs := ours(dep)
 			return inside(dep, "gorm.io/gorm") || inside(dep, "github.com/uptrace/bun") ||
@@ -131,6 +134,38 @@ var rules = []rule{
 	links("fxmodule/outboxconf", "go.yaml.in"),
 	links("fxmodule/fxprom", "github.com/prometheus"),
 	links("fxmodule/fxotel", "go.opentelemetry.io"),
+	{
+		"httptx imports the standard library and outbox alone",
+		func(own string) bool { return own == "httptx" },
+		func(_, dep string, standard bool) bool {
+			own, isOurs := ours(dep)
+			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "httptx")
+		},
+	},
+	serves("echomw", "github.com/labstack/echo/v4"),
+	serves("echomw/v5", "github.com/labstack/echo/v5"),
+	serves("ginmw", "github.com/gin-gonic/gin"),
+	serves("grpctx", "google.golang.org/grpc"),
+}
+
+// web are the packages for web frameworks.
+var web = []string{"httptx", "echomw", "ginmw", "grpctx"}
+
+// serves is the rule that a web framework's package links no other framework, and
+// no OpenTelemetry.
+func serves(pkg, framework string) rule {
+	return rule{
+		"the package of a web framework links that one alone",
+		func(own string) bool { return own == pkg },
+		func(_, dep string, _ bool) bool {
+			for _, other := range []string{"github.com/labstack/echo/v4", "github.com/labstack/echo/v5", "github.com/gin-gonic", "google.golang.org/grpc", "go.opentelemetry.io"} {
+				if inside(dep, other) && !inside(framework, other) {
+					return true
+				}
+			}
+			return false
+		},
+	}
 }
 
 // links is the rule that a package for fx apps depends on at most one optional
@@ -191,13 +226,18 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"fxmodule/outboxconf", "github.com/prometheus/client_golang/prometheus"},
 		{"fxmodule/fxprom", "go.opentelemetry.io/otel"},
 		{"fxmodule/fxotel", "github.com/prometheus/client_golang/prometheus"},
+		{"httptx", "github.com/labstack/echo/v5"},
+		{"echomw", "github.com/labstack/echo/v5"},
+		{"echomw/v5", "github.com/labstack/echo/v4"},
+		{"ginmw", "github.com/labstack/echo/v5/middleware"},
+		{"grpctx", "go.opentelemetry.io/otel/trace"},
 	} {
 		require.True(t, rules[i].applies(tc.own))
 		require.True(t, rules[i].refuses(tc.own, tc.dep, false))
 	}
 	require.True(t, rules[1].applies("internal/oteltest"))
 	require.True(t, rules[1].applies("internal/tools/another"))
-	for _, exempt := range []string{"internal/testdb", "internal/adaptertest", "internal/tools/withdb"} {
+	for _, exempt := range []string{"internal/testdb", "internal/adaptertest", "internal/webtest", "internal/tools/withdb"} {
 		require.False(t, rules[1].applies(exempt))
 	}
 	require.False(t, rules[1].applies("adapters/pgnotify"))

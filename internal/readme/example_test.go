@@ -1,9 +1,7 @@
 package readme_test
 
 import (
-	"context"
 	"database/sql"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/fx"
 	"gorm.io/driver/sqlite"
@@ -60,21 +57,18 @@ func TestReadmeServiceDelivers(t *testing.T) {
 	pool := openDatabase(t)
 	db, err := gorm.Open(sqlite.New(sqlite.Config{Conn: pool}))
 	require.NoError(t, err)
-	var server *echo.Echo
+	var server *http.Server
 	app := readme.NewApp(fx.Options(fx.Supply(pool, db), fx.Populate(&server), fx.NopLogger, fx.Decorate(withoutPort)))
 	require.NoError(t, app.Start(t.Context()))
 	answer := httptest.NewRecorder()
-	server.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders/mate", nil))
+	server.Handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders/mate", nil))
 	require.Equal(t, http.StatusCreated, answer.Code, answer.Body)
 	require.Equal(t, "mate", <-readme.Mails)
 	require.NoError(t, app.Stop(t.Context()))
 }
 
 // withoutPort makes the server listen on a free port.
-func withoutPort(e *echo.Echo) (*echo.Echo, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	e.Listener = listener
-	e.HideBanner, e.HidePort = true, true
-	return e, err
+func withoutPort(s *http.Server) *http.Server {
+	s.Addr = "127.0.0.1:0"
+	return s
 }

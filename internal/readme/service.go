@@ -6,11 +6,11 @@ import (
 	"log"
 	"net/http"
 
-	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
 	"go.uber.org/fx"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
-	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/echomw/v5"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -25,23 +25,23 @@ func newApp(database fx.Option) *fx.App { // in main: newApp(…).Run()
 		database, // provides *sql.DB, and *gorm.DB on it
 		outboxfx.Module, fx.Replace(outboxfx.Config{CreateSchema: true}),
 		outboxfx.AsBinding(newOrderListener), fx.Provide(outboxgorm.New, newServer),
-		fx.Invoke(func(lc fx.Lifecycle, e *echo.Echo, app fx.Shutdowner) {
+		fx.Invoke(func(lc fx.Lifecycle, s *http.Server, app fx.Shutdowner) {
 			lc.Append(fx.StartStopHook(func() {
 				go func() {
-					if err := e.Start("127.0.0.1:8080"); !errors.Is(err, http.ErrServerClosed) {
+					if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 						log.Print(err)
 						app.Shutdown(fx.ExitCode(1))
 					}
 				}()
-			}, e.Shutdown))
+			}, s.Shutdown))
 		}),
 	)
 }
 
-func newServer(a *outboxgorm.Adapter) *echo.Echo {
+func newServer(a *outboxgorm.Adapter) *http.Server {
 	e := echo.New()
 	e.Use(echomw.Transaction(a)) // the response leaves only after the commit
-	e.POST("/orders/:item", func(c echo.Context) error {
+	e.POST("/orders/:item", func(c *echo.Context) error {
 		ctx, o := c.Request().Context(), order{ID: "o-1", Item: c.Param("item")}
 		tx, _ := a.TxFrom(ctx)
 		if err := tx.Create(&o).Error; err != nil {
@@ -52,7 +52,7 @@ func newServer(a *outboxgorm.Adapter) *echo.Echo {
 		}
 		return c.JSON(http.StatusCreated, o)
 	})
-	return e
+	return &http.Server{Addr: "127.0.0.1:8080", Handler: e}
 }
 
 func newOrderListener() outbox.Binding {

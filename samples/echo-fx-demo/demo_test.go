@@ -118,13 +118,13 @@ func TestBadInputIsAnswered(t *testing.T) {
 	s := p.start(t)
 	for body, says := range map[string]string{
 		``:                                "is missing or blank",
-		`{`:                               "unexpected EOF",
-		`[]`:                              "got=array",
-		`{"customer":1}`:                  "got=number, field=customer",
+		`{`:                               "unexpected end of JSON input",
+		`[]`:                              "cannot unmarshal array into Go value of type main.orderRequest",
+		`{"customer":1}`:                  "cannot unmarshal number into Go struct field orderRequest.customer of type string",
 		`{"customer":"Ada","item":""}`:    "item is missing or blank",
 		`{"customer":"Ada","item":"tea"}`: "quantity is 0",
 		`{"customer":"Ada","item":"tea","quantity":-1}`:                             "quantity is -1",
-		`{"customer":"Ada","item":"tea","quantity":"1"}`:                            "got=string, field=quantity",
+		`{"customer":"Ada","item":"tea","quantity":"1"}`:                            "cannot unmarshal string into Go struct field orderRequest.quantity of type int",
 		`{"customer":"` + strings.Repeat("é", 101) + `","item":"tea","quantity":1}`: "customer is longer than 100 characters",
 		`{"customer":"A\u0000","item":"tea","quantity":1}`:                          "customer contains a NUL",
 	} {

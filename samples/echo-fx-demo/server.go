@@ -11,15 +11,15 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
+	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
-	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/echomw/v5"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/samples/internal/database"
 )
@@ -58,7 +58,7 @@ func newServer(p serverParams) (*server, error) {
 	}
 	e := echo.New()
 	e.HTTPErrorHandler = answerError
-	e.Use(nameRoute, recovered, middleware.BodyLimit(fmt.Sprint(maxBody)))
+	e.Use(nameRoute, recovered, middleware.BodyLimit(maxBody))
 
 	e.GET("/orders", s.listOrders)
 	e.POST("/orders", s.place, readSimulation, transaction, failHandler)
@@ -73,13 +73,11 @@ func newServer(p serverParams) (*server, error) {
 }
 
 // recovered turns a panic into an error for answerError.
-var recovered = middleware.RecoverWithConfig(middleware.RecoverConfig{
-	LogErrorFunc: func(_ echo.Context, err error, _ []byte) error { return err },
-})
+var recovered = middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true})
 
 const adminUser = "admin"
 
-func (s *server) isAdmin(user, password string, _ echo.Context) (bool, error) {
+func (s *server) isAdmin(_ *echo.Context, user, password string) (bool, error) {
 	given, want := sha256.Sum256([]byte(user+":"+password)), sha256.Sum256([]byte(adminUser+":"+s.settings.Password))
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1, nil
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
 	"go.uber.org/fx"
 
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
@@ -39,7 +39,7 @@ func simulationOf(ctx context.Context) string {
 
 // readSimulation puts the failure into the request's context.
 func readSimulation(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
+	return func(c *echo.Context) error {
 		simulate := c.QueryParam("simulate")
 		if simulate == "" {
 			return next(c)
@@ -55,7 +55,7 @@ func readSimulation(next echo.HandlerFunc) echo.HandlerFunc {
 
 // failHandler fails after the handler has succeeded.
 func failHandler(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
+	return func(c *echo.Context) error {
 		err := next(c)
 		switch simulationOf(c.Request().Context()) {
 		case simulateHandlerError:

@@ -19,14 +19,14 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
-	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
+	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/echomw/v5"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
@@ -84,7 +84,7 @@ func newService(ctx context.Context, dsn string, mail mailer) (_ *service, err e
 	}))
 }
 
-func (s *service) place(c echo.Context) error {
+func (s *service) place(c *echo.Context) error {
 	ctx, order := c.Request().Context(), Order{}
 	if err := c.Bind(&order); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package echomw_test
+package httptx_test
 
 import (
 	"context"
@@ -10,10 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/httptx"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -56,15 +55,15 @@ func TestTheBodyIsReadBeforeTheTransactionBegins(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newApp(t)
-			transactor := &beginning{Transactor: a.transactor, body: strings.NewReader("0123456789")}
-			a.transactor = transactor
-			a.configured(echomw.TransactionConfig{ReadBody: tc.readBody})
-			a.POST("/", a.writing(func(c echo.Context) error {
-				read, err := io.ReadAll(c.Request().Body)
-				require.Equal(t, "0123456789", string(read))
-				require.Equal(t, tc.broken, err)
-				return errors.Join(c.Request().Body.Close(), c.NoContent(http.StatusCreated))
+			transactor := &beginning{Transactor: failing{}, body: strings.NewReader("0123456789")}
+			mw, err := httptx.TransactionConfig{Transactor: transactor, ReadBody: tc.readBody}.ToMiddleware()
+			require.NoError(t, err)
+			handler := mw(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				read, err := io.ReadAll(r.Body)
+				if string(read) != "0123456789" || !errors.Is(err, tc.broken) || r.Body.Close() != nil {
+					t.Errorf("%q %v", read, err)
+				}
+				w.WriteHeader(http.StatusCreated)
 			}))
 			body := io.Reader(transactor.body)
 			if tc.broken != nil {
@@ -72,21 +71,25 @@ func TestTheBodyIsReadBeforeTheTransactionBegins(t *testing.T) {
 			}
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 			recorder := httptest.NewRecorder()
-			a.ServeHTTP(recorder, request)
+			handler.ServeHTTP(recorder, request)
 			require.Equal(t, 201, recorder.Code)
 			require.Equal(t, tc.left, transactor.left)
-			a.want(1, "commit")
 		})
 	}
 }
 
 func TestARequestWithoutABodyHasNoneToRead(t *testing.T) {
 	t.Parallel()
-	a := newApp(t).configured(echomw.TransactionConfig{ReadBody: 10})
-	a.POST("/", a.writing(func(c echo.Context) error {
-		require.Equal(t, http.NoBody, c.Request().Body)
-		return c.NoContent(http.StatusCreated)
-	}))
-	require.Equal(t, 201, a.post("/").StatusCode)
-	a.want(1, "commit")
+	mw, err := httptx.TransactionConfig{Transactor: failing{}, ReadBody: 10}.ToMiddleware()
+	require.NoError(t, err)
+	server := httptest.NewServer(mw(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == http.NoBody {
+			w.WriteHeader(http.StatusCreated)
+		}
+	})))
+	defer server.Close()
+	response, err := server.Client().Post(server.URL, "", nil)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, 201, response.StatusCode)
 }

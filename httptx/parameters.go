@@ -1,15 +1,14 @@
-package echomw
+package httptx
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -25,16 +24,16 @@ var filterParameters = []string{"event_type", "aggregate_type", "since", "until"
 // parameters are those of the query: each is known, given once and not empty.
 type parameters map[string]string
 
-// parametersOf reads the query and rejects unknown parameters, apart from Echo's
-// own "pretty". It rejects a body too: filters in a body would be ignored, and
-// the request would then select more than was meant.
-func parametersOf(c echo.Context, known []string) (parameters, error) {
-	if r := c.Request(); r.Body != nil && r.ContentLength != 0 {
+// parametersOf reads the query and rejects unknown parameters, apart from "pretty".
+// It rejects a body too: filters in a body would be ignored, and the request would
+// then select more than was meant.
+func parametersOf(r *http.Request, known []string) (parameters, error) {
+	if r.Body != nil && r.ContentLength != 0 {
 		if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
 			return nil, &parameterError{"body", "is not empty; parameters go into the query"}
 		}
 	}
-	query, err := url.ParseQuery(c.Request().URL.RawQuery)
+	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, &parameterError{"query", "is malformed: " + err.Error()}
 	}
@@ -127,17 +126,12 @@ func (p parameters) time(name string) (time.Time, error) {
 // storableTime reports whether every database accepts the time.
 func storableTime(t time.Time) bool { return t.UTC().Year() >= 1000 && t.UTC().Year() <= 9999 }
 
-// idOf returns the event id of the path. An impossible id is not found.
-func idOf(c echo.Context) (string, error) {
-	id := c.Param("id")
-	if c.Request().URL.RawPath != "" { // Echo routes by it and does not unescape it
-		unescaped, err := url.PathUnescape(id)
-		if err != nil {
-			return "", &parameterError{"id", "is malformed: " + err.Error()}
-		}
-		id = unescaped
-	}
-	if id == "" || utf8.RuneCountInString(id) > 36 || !storable(id) {
+// idOf returns the event id, which is the last segment of the path. It does not ask
+// the router, because not every router unescapes its parameters. An impossible id is
+// not found.
+func idOf(escapedPath string) (string, error) {
+	id, err := url.PathUnescape(escapedPath[strings.LastIndexByte(escapedPath, '/')+1:])
+	if err != nil || id == "" || utf8.RuneCountInString(id) > 36 || !storable(id) {
 		return "", outbox.ErrNotFound
 	}
 	return id, nil

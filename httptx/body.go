@@ -1,4 +1,4 @@
-package echomw
+package httptx
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package echomw
+package httptx
 
 import (
 	"bufio"
@@ -12,16 +12,14 @@ import (
 	"time"
 )
 
-// heldResponse is the writer below Echo's response. It holds the response back
-// until the transaction has ended. It has no Unwrap method, because
-// [http.ResponseController] would then write past it.
+// heldResponse is a writer that holds the response back until the transaction has
+// ended. It has no Unwrap method, because [http.ResponseController] would then write
+// past it.
 type heldResponse struct {
 	http.ResponseWriter             // the one below
 	initial             http.Header // the headers before the handler ran
 	maxBuffer           int
-	// end ends the transaction of a response with this status. An error means
-	// that it did not commit.
-	end func(status int) error
+	exchange            *Exchange
 
 	status int         // zero until one is written
 	header http.Header // a copy of the headers, made when the status was written
@@ -30,7 +28,7 @@ type heldResponse struct {
 	err    error // what is written is refused with this error
 }
 
-var errAnswered = errors.New("echomw: the request has been answered already")
+var errAnswered = errors.New("httptx: the request has been answered already")
 
 // holding reports whether the response still waits for the end of the
 // transaction.
@@ -42,10 +40,13 @@ func (h *heldResponse) WriteHeader(status int) {
 	switch {
 	case h.err != nil:
 	case h.sent:
+		if h.status == 0 && status >= 200 {
+			h.status = status
+		}
 		h.ResponseWriter.WriteHeader(status)
 	case status < 100 || status > 999:
 		// net/http would panic too, but only after the commit.
-		panic(fmt.Sprintf("echomw: invalid status %d", status))
+		panic(fmt.Sprintf("httptx: invalid status %d", status))
 	case status < 200 && status != http.StatusSwitchingProtocols:
 		h.ResponseWriter.WriteHeader(status)
 	case h.status == 0:
@@ -70,6 +71,9 @@ func (h *heldResponse) Write(b []byte) (int, error) {
 	if h.err != nil {
 		return 0, h.err
 	}
+	if h.status == 0 {
+		h.status = http.StatusOK
+	}
 	return h.ResponseWriter.Write(b)
 }
 
@@ -82,7 +86,7 @@ func (h *heldResponse) release(status int) error {
 	if h.status != 0 {
 		status = h.status
 	}
-	if h.err = h.end(status); h.err != nil {
+	if h.err = h.exchange.end(status); h.err != nil {
 		return h.err
 	}
 	h.sent = true
@@ -117,10 +121,17 @@ func (h *heldResponse) setHeader(header http.Header) {
 }
 
 // FlushError is what [http.ResponseController] calls. It ends the transaction
-// first.
+// first. A writer below that cannot flush is no reason to: the response stays held
+// back, and the error is [http.ErrNotSupported].
 func (h *heldResponse) FlushError() error {
+	if h.holding() && !can[interface{ Flush() }](h.ResponseWriter) && !can[interface{ FlushError() error }](h.ResponseWriter) {
+		return http.ErrNotSupported
+	}
 	if err := h.release(http.StatusOK); err != nil {
 		return err
+	}
+	if h.status == 0 {
+		h.status = http.StatusOK
 	}
 	return http.NewResponseController(h.ResponseWriter).Flush()
 }
@@ -132,7 +143,7 @@ func (h *heldResponse) Flush() { _ = h.FlushError() }
 // connection that cannot be hijacked, such as one of HTTP/2: the handler can
 // still answer that with an error.
 func (h *heldResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if !hijackable(h.ResponseWriter) {
+	if !can[http.Hijacker](h.ResponseWriter) {
 		return nil, nil, http.ErrNotSupported
 	}
 	if err := h.release(http.StatusSwitchingProtocols); err != nil {
@@ -141,15 +152,18 @@ func (h *heldResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(h.ResponseWriter).Hijack()
 }
 
-func hijackable(w http.ResponseWriter) bool {
+// can reports whether the innermost writer has a method. Writers around it have
+// most methods whatever that one can do.
+func can[T any](w http.ResponseWriter) bool {
 	for {
 		switch v := w.(type) {
-		case http.Hijacker:
-			return true
 		case interface{ Unwrap() http.ResponseWriter }:
 			w = v.Unwrap()
+		case *heldResponse:
+			w = v.ResponseWriter
 		default:
-			return false
+			_, ok := w.(T)
+			return ok
 		}
 	}
 }

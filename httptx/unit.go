@@ -1,4 +1,4 @@
-package echomw
+package httptx
 
 import (
 	"context"
@@ -8,17 +8,15 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // unit is a request's transaction. A goroutine may outlive the handler that
 // started it, and then finds the unit ended.
 type unit struct {
-	tx  outbox.Transaction
-	ctx context.Context // of the request, without the transaction
-	log echo.Logger
+	tx        outbox.Transaction
+	ctx       context.Context // of the request, without the transaction
+	framework Framework
 
 	mu        sync.Mutex
 	ended     bool
@@ -66,35 +64,38 @@ func (u *unit) rollback() {
 
 func (u *unit) undo() {
 	if err := u.tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
-		u.log.Warnf("echomw: rolling the request's transaction back: %v", err)
+		u.framework.Logger().WarnContext(u.ctx, "rolling the request's transaction back failed", "error", err)
 	}
 }
 
 func (u *unit) run(callback func(ctx context.Context)) {
 	defer func() {
 		if r := recover(); r != nil {
-			u.log.Errorf("echomw: in an OnCommit callback: %v\n%s", &outbox.PanicError{Value: r}, debug.Stack())
+			u.framework.Logger().ErrorContext(u.ctx, "an OnCommit callback panicked", "error", &outbox.PanicError{Value: r}, "stack", string(debug.Stack()))
 		}
 	}()
 	callback(context.WithoutCancel(u.ctx))
 }
 
-// OnCommit runs fn after the request's transaction has committed and before the
-// response is sent. It does not run fn when the transaction was rolled back or
+// OnCommit runs fn after the transaction of the request has committed and before
+// the response is sent. It does not run fn when the transaction was rolled back or
 // its outcome is unknown. fn gets the request's context without its cancellation
 // and without the transaction; a panic of fn is logged.
 //
-// OnCommit fails with [outbox.ErrNoTransaction] when the request has no
-// transaction of the middleware, or the transaction has ended. A callback belongs
-// to the whole transaction, also when it was registered under a savepoint, and
-// with middlewares for two transactors to the inner one.
-func OnCommit(c echo.Context, fn func(ctx context.Context)) error {
+// ctx is the request's. OnCommit fails with [outbox.ErrNoTransaction] when it has
+// no transaction of the middleware, or the transaction has ended. A callback
+// belongs to the whole transaction, also when it was registered under a savepoint,
+// and with middlewares for two transactors to the outer one, which commits last.
+func OnCommit(ctx context.Context, fn func(ctx context.Context)) error {
 	if fn == nil {
-		return &outbox.FieldError{Field: "echomw.OnCommit fn", Problem: "is nil"}
+		return &outbox.FieldError{Field: "OnCommit fn", Problem: "is nil"}
 	}
-	x := exchangeOf(c)
+	x := exchangeOf(ctx)
 	if x == nil {
-		return fmt.Errorf("%w: the request has none; mount echomw.Transaction, and take the method out of its ReadOnlyMethods", outbox.ErrNoTransaction)
+		return fmt.Errorf("%w: the request has none; mount the Transaction middleware, and take the method out of its ReadOnlyMethods", outbox.ErrNoTransaction)
+	}
+	for x.outer != nil {
+		x = x.outer
 	}
 	u := &x.unit
 	u.mu.Lock()

@@ -1,0 +1,178 @@
+package ginmw
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// DefaultMaxBuffer is the default of [TransactionConfig].MaxBuffer: 1 MiB.
+const DefaultMaxBuffer = httptx.DefaultMaxBuffer
+
+// CommitError is on the context of a request whose transaction did not commit
+// although its handler succeeded.
+type CommitError = httptx.CommitError
+
+// TransactionConfig configures the middleware. [Transaction] is its short form.
+type TransactionConfig struct {
+	// Skipper selects the requests that get no transaction. Defaults to none
+	// besides those of ReadOnlyMethods.
+	Skipper func(c *gin.Context) bool
+	// Transactor begins the transactions: an adapter. Required.
+	Transactor outbox.Transactor
+	// TxOptions are the options of each transaction. Nil: the database's defaults.
+	TxOptions *sql.TxOptions
+	// MaxBuffer is the number of bytes of a response body that are held back until
+	// the commit. A longer body commits when it exceeds the limit and then
+	// streams. Defaults to [DefaultMaxBuffer].
+	MaxBuffer int
+	// ReadBody is the number of bytes of the request body that are read into
+	// memory before the transaction begins, so that a slow client holds no
+	// transaction. Defaults to none. With ReadBody a client must not wait for a
+	// response before it has sent that many bytes.
+	ReadBody int64
+	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an
+	// empty list means that every method gets one.
+	ReadOnlyMethods []string
+	// RollbackOn decides between COMMIT and ROLLBACK. It gets the status of the
+	// response, 200 if there is none yet, and the last error that the handlers
+	// added to the context, or nil. A panic that reaches the middleware rolls back
+	// without a call. Defaults to a rollback for any error and for a status of 400
+	// or more.
+	RollbackOn func(c *gin.Context, status int, err error) bool
+}
+
+// Transaction returns a middleware that runs each request in a transaction of t
+// and sends the response after the commit. Requests with GET, HEAD and OPTIONS
+// get none. It panics when t is nil; [TransactionConfig.ToMiddleware] has options
+// and returns the error.
+//
+// The request's context carries the transaction: the outbox's Writer and the
+// adapter's TxFrom find it there. The transaction commits when the response has a
+// status below 400 and the handlers added no error to the context, did not panic,
+// and the request's context has not ended. Abort alone decides nothing.
+//
+// An error that no middleware inside has answered has the status 500, without a
+// body, and a success that was written beside it is dropped. When the commit fails,
+// nothing that was held back is sent, a [*CommitError] is added to the context, and
+// the status is 500 too. As nothing of such an answer is written yet, a middleware
+// outside can write one.
+//
+// The transaction ends before the handler returns when the body exceeds
+// MaxBuffer, and when the handler calls Flush or Hijack. After that, writing to
+// the outbox fails.
+//
+// Mounted twice for one transactor it acts once. With two transactors of one pool
+// the inner transaction is a savepoint of the outer one. With two pools the inner
+// transaction commits first.
+func Transaction(t outbox.Transactor) gin.HandlerFunc {
+	mw, err := TransactionConfig{Transactor: t}.ToMiddleware()
+	if err != nil {
+		panic(err)
+	}
+	return mw
+}
+
+// ToMiddleware returns the middleware for a copy of the config. Its error joins
+// an [outbox.FieldError] for each field that is wrong.
+func (config TransactionConfig) ToMiddleware() (gin.HandlerFunc, error) {
+	exchanger, err := httptx.NewExchanger(httptx.TransactionConfig{
+		Transactor: config.Transactor, TxOptions: config.TxOptions,
+		MaxBuffer: config.MaxBuffer, ReadBody: config.ReadBody, ReadOnlyMethods: config.ReadOnlyMethods,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if config.RollbackOn == nil {
+		config.RollbackOn = func(_ *gin.Context, status int, err error) bool {
+			return err != nil || status >= http.StatusBadRequest
+		}
+	}
+	return func(c *gin.Context) {
+		if config.Skipper != nil && config.Skipper(c) {
+			return
+		}
+		request, wanted := exchanger.Wants(c.Request)
+		if !wanted {
+			c.Request = request
+			return
+		}
+		serve(exchanger, config.RollbackOn, c)
+	}, nil
+}
+
+// serve runs the rest of the chain in a transaction. The middlewares outside get
+// their request and writer back.
+func serve(exchanger *httptx.Exchanger, rollbackOn func(*gin.Context, int, error) bool, c *gin.Context) {
+	request, outer := c.Request, c.Writer
+	x := &exchange{c: c, rollbackOn: rollbackOn, errors: len(c.Errors)}
+	x.writer = writer{ResponseWriter: outer, initial: outer.Status(), status: outer.Status(), size: -1}
+	if err := exchanger.Begin(&x.Exchange, (*below)(&x.writer), request, x); err != nil {
+		_ = c.Error(err)
+		c.Status(http.StatusInternalServerError)
+		c.Abort()
+		return
+	}
+	x.writer.held = x.ResponseWriter()
+	defer func() {
+		x.Close()
+		c.Writer, c.Request = outer, request
+	}()
+	c.Writer, c.Request = &x.writer, x.Request()
+	c.Next()
+	_ = x.Finish(x.failure())
+}
+
+// exchange is one with gin's side of it.
+type exchange struct {
+	httptx.Exchange
+	c          *gin.Context
+	rollbackOn func(c *gin.Context, status int, err error) bool
+	writer     writer
+	errors     int // on the context when the exchange began
+}
+
+// lastError returns the last error that the handlers added, or nil.
+func (x *exchange) lastError() error {
+	if len(x.c.Errors) > x.errors {
+		return x.c.Errors.Last().Err
+	}
+	return nil
+}
+
+// failure returns the error that is to be answered. An error beside a success that
+// RollbackOn commits is for the log only.
+func (x *exchange) failure() error {
+	x.writer.writeStatus()
+	err, status := x.lastError(), x.Status()
+	if err != nil && 0 < status && status < http.StatusBadRequest && !x.RollsBack(status) {
+		return nil
+	}
+	return err
+}
+
+// Answer adds the error of a commit to the context. Gin has no error handler: the
+// exchange answers 500, and the middlewares outside can replace that.
+func (x *exchange) Answer(err error) {
+	if x.Status() == 0 {
+		x.writer.now = false
+	}
+	if x.lastError() != err { //nolint:errorlint // the same error, not one like it.
+		_ = x.c.Error(err)
+	}
+}
+
+func (x *exchange) RollsBack(status int) bool { return x.rollbackOn(x.c, status, x.lastError()) }
+func (x *exchange) Logger() *slog.Logger      { return slog.Default() }
+
+// OnCommit runs fn after the request's transaction has committed and before the
+// response is sent; see [httptx.OnCommit].
+func OnCommit(c *gin.Context, fn func(ctx context.Context)) error {
+	return httptx.OnCommit(c.Request.Context(), fn)
+}

@@ -1,0 +1,99 @@
+package ginmw
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+)
+
+// writer is gin's writer over one that holds the response back. Like gin's own it
+// remembers a status until something is written.
+type writer struct {
+	gin.ResponseWriter                     // gin's own, for what does not write
+	held               http.ResponseWriter // the exchange's
+	initial            int                 // the status that others chose before
+	status             int
+	size               int  // -1 until the header is written
+	now                bool // the handler wrote the header
+}
+
+var errWritten = errors.New("ginmw: the response body is written already")
+
+// below is what the exchange writes to. A status alone stays one that the
+// middlewares outside can replace, unless the handler wrote the header.
+type below writer
+
+// Unwrap is for [http.ResponseController].
+func (b *below) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+func (b *below) WriteHeader(status int) {
+	b.ResponseWriter.WriteHeader(status)
+	if b.now {
+		b.WriteHeaderNow()
+	}
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *writer) Unwrap() http.ResponseWriter { return w.held }
+
+func (w *writer) Header() http.Header { return w.held.Header() }
+func (w *writer) Status() int         { return w.status }
+func (w *writer) Size() int           { return w.size }
+func (w *writer) Written() bool       { return w.size >= 0 }
+
+func (w *writer) WriteHeader(status int) {
+	if status > 0 && !w.Written() {
+		w.status = status
+	}
+}
+
+func (w *writer) WriteHeaderNow() {
+	if !w.Written() {
+		w.size, w.now = 0, true
+		w.held.WriteHeader(w.status)
+	}
+}
+
+// writeStatus passes on a status that a handler chose without writing the header.
+func (w *writer) writeStatus() {
+	if !w.Written() && w.status != w.initial {
+		w.held.WriteHeader(w.status)
+	}
+}
+
+func (w *writer) Write(data []byte) (int, error) {
+	w.WriteHeaderNow()
+	n, err := w.held.Write(data)
+	w.size += n
+	return n, err
+}
+
+func (w *writer) WriteString(s string) (int, error) {
+	w.WriteHeaderNow()
+	n, err := io.WriteString(w.held, s)
+	w.size += n
+	return n, err
+}
+
+// FlushError is what [http.ResponseController] calls.
+func (w *writer) FlushError() error {
+	w.WriteHeaderNow()
+	return http.NewResponseController(w.held).Flush()
+}
+
+func (w *writer) Flush() { _ = w.FlushError() }
+
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.size > 0 {
+		return nil, nil, errWritten
+	}
+	conn, buffered, err := http.NewResponseController(w.held).Hijack()
+	if err == nil {
+		w.size = max(w.size, 0)
+	}
+	return conn, buffered, err
+}

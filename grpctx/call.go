@@ -1,0 +1,124 @@
+package grpctx
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// call is one call in its transaction.
+type call struct {
+	transactor outbox.Transactor
+	outer      *call // of another transactor, around this one
+}
+
+type callKey struct{}
+
+// hasTransactionOf reports whether the interceptor has begun a transaction of t for
+// the call.
+func hasTransactionOf(ctx context.Context, t outbox.Transactor) bool {
+	for c, _ := ctx.Value(callKey{}).(*call); c != nil; c = c.outer {
+		if c.transactor == t {
+			return true
+		}
+	}
+	return false
+}
+
+// call runs the handler in a transaction.
+func (config *Config) call(ctx context.Context, request any, handler grpc.UnaryHandler) (any, error) {
+	outer, _ := ctx.Value(callKey{}).(*call)
+	txCtx, tx, err := config.Transactor.Begin(context.WithValue(ctx, callKey{}, &call{config.Transactor, outer}), config.TxOptions)
+	if err != nil {
+		return nil, beginError{err}
+	}
+	finished := false
+	defer func() {
+		if !finished { // the handler panicked
+			config.rollback(ctx, tx)
+		}
+	}()
+	txCtx, release := hold(txCtx)
+	response, err := handler(txCtx, request)
+	finished = true
+	if config.RollbackOn(ctx, err) {
+		config.rollback(ctx, tx)
+	} else if failed := commit(ctx, tx); failed != nil {
+		return nil, failed
+	}
+	release()
+	return response, err
+}
+
+// commit commits, unless the client has gone.
+func commit(ctx context.Context, tx outbox.Transaction) error {
+	if ctx.Err() != nil {
+		_ = tx.Rollback() // the context's end has rolled it back
+		return &CommitError{Err: context.Cause(ctx)}
+	}
+	err := tx.Commit()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrTxDone) && !errors.Is(err, outbox.ErrOutcomeUnknown):
+		err = fmt.Errorf("%w: the handler ended the transaction; leave Commit and Rollback to the interceptor: %w", outbox.ErrOutcomeUnknown, err)
+	}
+	return &CommitError{Err: err}
+}
+
+func (config *Config) rollback(ctx context.Context, tx outbox.Transaction) {
+	if err := tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
+		config.Logger.LogAttrs(ctx, slog.LevelWarn, "rolling the call's transaction back failed", slog.Any("error", err))
+	}
+}
+
+// CommitError is what the interceptor returns when the transaction of a call did
+// not commit although its handler succeeded. Interceptors outside find the cause
+// in it; the client gets a status without details. When errors.Is(err,
+// [outbox.ErrOutcomeUnknown]) holds, the transaction may have committed: a client
+// that tries again needs a key that makes the call idempotent.
+type CommitError struct{ Err error }
+
+// Error implements the error interface.
+func (e *CommitError) Error() string {
+	return "grpctx: committing the call's transaction: " + e.Err.Error()
+}
+
+// Unwrap returns the cause: the database's error, or the context's when the
+// client has gone.
+func (e *CommitError) Unwrap() error { return e.Err }
+
+// GRPCStatus is what the client gets: Canceled or DeadlineExceeded when the call's
+// context ended, Unknown when the outcome of the commit is unknown, else Internal.
+func (e *CommitError) GRPCStatus() *status.Status {
+	switch {
+	case errors.Is(e.Err, outbox.ErrOutcomeUnknown):
+		return status.New(codes.Unknown, "the outcome of the transaction is unknown")
+	case errors.Is(e.Err, context.Canceled), errors.Is(e.Err, context.DeadlineExceeded):
+		return status.FromContextError(e.Err)
+	default:
+		return status.New(codes.Internal, "the transaction did not commit")
+	}
+}
+
+// beginError is a failure to begin, without details for the client.
+type beginError struct{ err error }
+
+func (e beginError) Error() string {
+	return "grpctx: beginning the call's transaction: " + e.err.Error()
+}
+func (e beginError) Unwrap() error { return e.err }
+func (e beginError) GRPCStatus() *status.Status {
+	if errors.Is(e.err, context.Canceled) || errors.Is(e.err, context.DeadlineExceeded) {
+		return status.FromContextError(e.err)
+	}
+	return status.New(codes.Unavailable, "no transaction could begin")
+}

@@ -1,0 +1,196 @@
+package httptx
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Exchanger begins exchanges. The middlewares of all web frameworks share it; use
+// it to write one for another framework. It is safe for concurrent use.
+type Exchanger struct{ config TransactionConfig }
+
+// NewExchanger returns an exchanger for a copy of the config. It does not use the
+// fields Skipper, RollbackOn, ErrorHandler and Logger, which are net/http's side;
+// [Framework] is that of others. Its error joins an [outbox.FieldError] for each
+// field that is wrong.
+func NewExchanger(config TransactionConfig) (*Exchanger, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	if config.MaxBuffer == 0 {
+		config.MaxBuffer = DefaultMaxBuffer
+	}
+	if config.ReadOnlyMethods == nil {
+		config.ReadOnlyMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+	}
+	config.ReadOnlyMethods = slices.Clone(config.ReadOnlyMethods)
+	if config.TxOptions != nil {
+		options := *config.TxOptions
+		config.TxOptions = &options
+	}
+	return &Exchanger{config}, nil
+}
+
+// Framework is what each web framework does in its own way.
+type Framework interface {
+	// Answer calls the framework's error handler, which answers err through the
+	// exchange's writer, and leaves a failure that is already written as it is.
+	Answer(err error)
+	// RollsBack decides between COMMIT and ROLLBACK for a response with this
+	// status.
+	RollsBack(status int) bool
+	// Logger is for what the request's error cannot say: a rollback that failed,
+	// and a panic of an [OnCommit] callback.
+	Logger() *slog.Logger
+}
+
+// Exchange is one request and its response, which is held back until the
+// request's transaction has ended.
+type Exchange struct {
+	transactor outbox.Transactor
+	outer      *Exchange // of another transactor, around this one
+	framework  Framework
+	unit       unit
+	held       heldResponse
+	cancel     context.CancelCauseFunc
+	before     *http.Request
+	request    *http.Request // with the transaction, until a commit has failed
+}
+
+type exchangeKey struct{}
+
+// exchangeOf returns the innermost exchange of the request, or nil.
+func exchangeOf(ctx context.Context) *Exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*Exchange)
+	return x
+}
+
+// Wants reports whether the request gets a transaction: not for one of the
+// ReadOnlyMethods, and not if the transactor has begun one already. The request
+// that it returns is for the handler then: it explains to a writer why there is no
+// transaction.
+func (e *Exchanger) Wants(r *http.Request) (*http.Request, bool) {
+	for x := exchangeOf(r.Context()); x != nil; x = x.outer {
+		if x.transactor == e.config.Transactor {
+			return r, false
+		}
+	}
+	if slices.Contains(e.config.ReadOnlyMethods, r.Method) {
+		return r.WithContext(outbox.ContextWithoutTx(r.Context(), "the Transaction middleware begins none for "+r.Method+
+			", which is one of TransactionConfig.ReadOnlyMethods; use another method, take it out of ReadOnlyMethods, or write in outbox.InTx")), false
+	}
+	return r, true
+}
+
+// Begin begins the request's transaction in x, which is new and may be part of what
+// implements f. The handler gets the exchange's writer and request; then call
+// Finish, and Close in any case.
+func (e *Exchanger) Begin(x *Exchange, w http.ResponseWriter, r *http.Request, f Framework) error {
+	x.transactor, x.outer, x.framework = e.config.Transactor, exchangeOf(r.Context()), f
+	x.before, x.request = r, r
+	x.held = heldResponse{ResponseWriter: w, maxBuffer: e.config.MaxBuffer, exchange: x}
+	if header := w.Header(); len(header) > 0 {
+		x.held.initial = header.Clone()
+	}
+	body := readAhead(r, e.config.ReadBody)
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
+	ctx, tx, err := e.config.Transactor.Begin(ctx, e.config.TxOptions)
+	if err != nil {
+		cancel(nil)
+		return fmt.Errorf("httptx: beginning the request's transaction: %w", err)
+	}
+	x.cancel = cancel
+	x.unit = unit{tx: tx, ctx: r.Context(), framework: f}
+	x.request = r.WithContext(ctx)
+	x.request.Body = body
+	return nil
+}
+
+// ResponseWriter returns the writer that holds the response back. It implements
+// [http.Flusher], [http.Hijacker] and what [http.ResponseController] uses.
+func (x *Exchange) ResponseWriter() http.ResponseWriter { return &x.held }
+
+// Request returns the request, whose context carries the transaction. After a
+// commit that failed it is the request that Begin got: its context is alive and
+// carries no transaction.
+func (x *Exchange) Request() *http.Request { return x.request }
+
+// Status returns the status that was written, or zero.
+func (x *Exchange) Status() int { return x.held.status }
+
+// Finish ends the transaction as the framework decides, and sends the response.
+// An error of the handler is answered first, inside the held-back response; a
+// success that the handler had written is dropped. When the commit fails, what was
+// held back is dropped, and the framework answers a [*CommitError]. When an answer
+// writes nothing, it is an empty 500. Finish returns the error for the middlewares
+// outside.
+func (x *Exchange) Finish(err error) error {
+	if err != nil && x.held.holding() {
+		if 0 < x.held.status && x.held.status < http.StatusBadRequest {
+			x.held.drop()
+		}
+		x.answer(err)
+	}
+	sending := x.held.release(http.StatusOK)
+	if failed := x.held.err; failed != nil {
+		x.held.drop()
+		x.held.sent, x.held.err = true, nil
+		x.request = x.before
+		x.answer(failed)
+		return failed
+	}
+	if sending != nil && err == nil {
+		err = fmt.Errorf("httptx: sending the response: %w", sending)
+	}
+	return err
+}
+
+// answer answers an error. Without an answer, net/http would send a 200.
+func (x *Exchange) answer(err error) {
+	x.framework.Answer(err)
+	if x.held.status == 0 {
+		x.held.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
+// Close rolls back what Finish did not end, because the handler panicked. It
+// refuses what a goroutine that outlives the handler may write.
+func (x *Exchange) Close() {
+	x.unit.rollback()
+	if !x.held.sent {
+		x.held.drop()
+	}
+	x.held.err = errAnswered
+	x.cancel(nil)
+}
+
+// end ends the transaction of a response with this status. When the commit fails
+// it cancels the request's context, so that a handler that streams until its client
+// leaves stops.
+func (x *Exchange) end(status int) error {
+	if x.framework.RollsBack(status) {
+		x.unit.rollback()
+		return nil
+	}
+	err := x.unit.commit()
+	if err != nil {
+		x.cancel(err)
+	}
+	return err
+}
+
+// leave ends the request's transactions, for a handler that works outside of them.
+// When that fails the handler returns, and the middleware answers.
+func leave(ctx context.Context) error {
+	for x := exchangeOf(ctx); x != nil; x = x.outer {
+		if err := x.held.release(http.StatusOK); err != nil {
+			return err
+		}
+	}
+	return nil
+}

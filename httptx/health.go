@@ -1,0 +1,187 @@
+package httptx
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Defaults of [HealthConfig].
+const (
+	DefaultHealthTimeout = 2 * time.Second
+	DefaultMaxPollDelay  = 30 * time.Second
+	DefaultMaxDueAge     = 5 * time.Minute
+)
+
+// NoBound turns a check of [HealthConfig] off, as every negative value does.
+const NoBound time.Duration = -1
+
+// HealthConfig configures the readiness check. [Health] is its short form.
+type HealthConfig struct {
+	// Outbox is the outbox to check. Required.
+	Outbox *outbox.Outbox
+	// Timeout is how long the database may take to answer. Defaults to 2 s.
+	Timeout time.Duration
+	// MaxPollDelay is how late, after its interval, this node's poller may read
+	// the table. It does not apply to a mode without a poller. Defaults to 30 s;
+	// [NoBound] turns the check off, also before Start.
+	MaxPollDelay time.Duration
+	// MaxDueAge is how long the oldest due event of the table may have been due.
+	// All nodes share the table, so one listener that hangs can make every node
+	// unready: use [NoBound] where that would take a healthy service offline, and
+	// an alert on the metrics instead. Defaults to 5 min.
+	MaxDueAge time.Duration
+	// Logger gets an error of the database, at level ERROR. Defaults to
+	// [slog.Default].
+	Logger *slog.Logger
+}
+
+// Health returns a readiness check for an orchestrator or a load balancer. It
+// answers 200 when the database answers in time, this node's poller reads the
+// table and the oldest due event is not too old, and 503 otherwise, in JSON:
+//
+//	{"status": "ready",
+//	 "database": {"ok": true},
+//	 "poller":   {"ok": true, "last_poll_age_seconds": 1.2},
+//	 "backlog":  {"ok": true, "oldest_due_seconds": 0, "due": 0, "dead": 0}}
+//
+// A check that failed has a "problem". The answer may be public, so an error of
+// the database goes only to the log. Health panics when the config is invalid;
+// [HealthConfig.ToHandler] returns the error.
+//
+// The check does not use the request's transaction: a [Transaction] middleware
+// around it commits before it runs.
+func Health(config HealthConfig) http.Handler {
+	handler, err := config.ToHandler()
+	if err != nil {
+		panic(err)
+	}
+	return handler
+}
+
+// ToHandler returns the handler. Its error joins an [outbox.FieldError] for each
+// field that is wrong.
+func (config HealthConfig) ToHandler() (http.Handler, error) {
+	var problems []error
+	if config.Outbox == nil {
+		problems = append(problems, &outbox.FieldError{Field: "HealthConfig.Outbox", Problem: "is required"})
+	}
+	if config.Timeout < 0 {
+		problems = append(problems, &outbox.FieldError{Field: "HealthConfig.Timeout", Problem: fmt.Sprintf("is %s; it must be positive, or zero for %s", config.Timeout, DefaultHealthTimeout)})
+	}
+	config.Timeout = cmp.Or(config.Timeout, DefaultHealthTimeout)
+	config.MaxPollDelay = cmp.Or(config.MaxPollDelay, DefaultMaxPollDelay)
+	config.MaxDueAge = cmp.Or(config.MaxDueAge, DefaultMaxDueAge)
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	return http.HandlerFunc(config.serve), nil
+}
+
+// health is the answer.
+type health struct {
+	Status   string        `json:"status"` // ready or unready
+	Database healthCheck   `json:"database"`
+	Poller   *pollerCheck  `json:"poller,omitempty"`
+	Backlog  *backlogCheck `json:"backlog,omitempty"`
+}
+
+type healthCheck struct {
+	OK      bool   `json:"ok"`
+	Problem string `json:"problem,omitempty"`
+}
+
+type pollerCheck struct {
+	healthCheck
+	// LastPollAge is nil before the first poll.
+	LastPollAge *float64 `json:"last_poll_age_seconds"`
+}
+
+type backlogCheck struct {
+	healthCheck
+	OldestDue float64 `json:"oldest_due_seconds"`
+	Due       int64   `json:"due"`
+	Dead      int64   `json:"dead"`
+}
+
+func (config *HealthConfig) serve(w http.ResponseWriter, r *http.Request) {
+	if err := leave(r.Context()); err != nil { // it holds a connection, and the check needs another
+		return
+	}
+	answer, status := config.check(r.Context()), http.StatusOK
+	if answer.Status != "ready" {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, r, status, answer)
+}
+
+func (config *HealthConfig) check(ctx context.Context) health {
+	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
+	defer cancel()
+	stats, err := config.Outbox.Stats(ctx)
+	if err != nil {
+		config.Logger.ErrorContext(ctx, "the health check could not query the database", "error", err)
+		problem := "the database returned an error"
+		if ctx.Err() != nil {
+			problem = fmt.Sprintf("the database did not answer within %s", config.Timeout)
+		}
+		return health{Status: "unready", Database: healthCheck{Problem: problem}}
+	}
+	answer := health{Status: "ready", Database: healthCheck{OK: true}, Poller: config.poller(&stats), Backlog: config.backlog(&stats)}
+	if answer.Poller != nil && !answer.Poller.OK || !answer.Backlog.OK {
+		answer.Status = "unready"
+	}
+	return answer
+}
+
+// writeJSON answers in JSON, with the parameter pretty indented. An error means
+// that the client has gone.
+func writeJSON(w http.ResponseWriter, r *http.Request, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	encoder := json.NewEncoder(w)
+	if r.URL.Query().Has("pretty") {
+		encoder.SetIndent("", "  ")
+	}
+	_ = encoder.Encode(body)
+}
+
+func (config *HealthConfig) poller(stats *outbox.Stats) *pollerCheck {
+	if stats.PollInterval == 0 {
+		return nil
+	}
+	check, age, bound := &pollerCheck{}, max(time.Since(stats.LastPoll), 0), stats.PollInterval+config.MaxPollDelay
+	if !stats.LastPoll.IsZero() {
+		seconds := age.Seconds()
+		check.LastPollAge = &seconds
+	}
+	switch {
+	case config.MaxPollDelay < 0:
+	case check.LastPollAge == nil:
+		check.Problem = "the poller has not read the table yet"
+	case age > bound:
+		check.Problem = fmt.Sprintf("the poller has not read the table for more than %s", bound)
+	}
+	check.OK = check.Problem == ""
+	return check
+}
+
+func (config *HealthConfig) backlog(stats *outbox.Stats) *backlogCheck {
+	check := &backlogCheck{OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, Dead: stats.Dead}
+	if config.MaxDueAge >= 0 && stats.OldestDueAge > config.MaxDueAge {
+		check.Problem = fmt.Sprintf("the oldest due event has been due for more than %s", config.MaxDueAge)
+	}
+	check.OK = check.Problem == ""
+	return check
+}

@@ -1,0 +1,159 @@
+package httptx
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// DefaultMaxBuffer is the default of [TransactionConfig].MaxBuffer: 1 MiB.
+const DefaultMaxBuffer = 1 << 20
+
+// TransactionConfig configures the middleware. [Transaction] is its short form.
+type TransactionConfig struct {
+	// Skipper selects the requests that get no transaction. Defaults to none
+	// besides those of ReadOnlyMethods.
+	Skipper func(r *http.Request) bool
+	// Transactor begins the transactions: an adapter. Required.
+	Transactor outbox.Transactor
+	// TxOptions are the options of each transaction. Nil: the database's defaults.
+	TxOptions *sql.TxOptions
+	// MaxBuffer is the number of bytes of a response body that are held back until
+	// the commit. A longer body commits when it exceeds the limit and then
+	// streams. Defaults to [DefaultMaxBuffer].
+	MaxBuffer int
+	// ReadBody is the number of bytes of the request body that are read into
+	// memory before the transaction begins, so that a slow client holds no
+	// transaction. Defaults to none. With ReadBody a client must not wait for a
+	// response before it has sent that many bytes.
+	ReadBody int64
+	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an
+	// empty list means that every method gets one.
+	ReadOnlyMethods []string
+	// RollbackOn decides between COMMIT and ROLLBACK. It gets the status of the
+	// response, 200 if there is none yet. A panic rolls back without a call.
+	// Defaults to a rollback for a status of 400 or more.
+	RollbackOn func(r *http.Request, status int) bool
+	// ErrorHandler answers a request whose transaction could not begin or did not
+	// commit; the latter is a [*CommitError]. If it writes nothing, the answer is
+	// an empty 500. Defaults to a log line and a 500 without details.
+	ErrorHandler func(w http.ResponseWriter, r *http.Request, err error)
+	// Logger gets what the client is not to see. Defaults to [slog.Default].
+	Logger *slog.Logger
+}
+
+// Transaction returns a middleware that runs each request in a transaction of t
+// and sends the response after the commit. Requests with GET, HEAD and OPTIONS
+// get none. It panics when t is nil; [TransactionConfig.ToMiddleware] has options
+// and returns the error.
+//
+// The request's context carries the transaction: the outbox's Writer and the
+// adapter's TxFrom find it there. The transaction commits when the response has a
+// status below 400, the handler did not panic, and the request's context has not
+// ended. When the commit fails, nothing that was held back is sent, and the
+// ErrorHandler gets a [*CommitError].
+//
+// The transaction ends before the handler returns when the body exceeds
+// MaxBuffer, and when the handler calls Flush or Hijack. After that, writing to
+// the outbox fails.
+//
+// Mounted twice for one transactor it acts once. With two transactors of one pool
+// the inner transaction is a savepoint of the outer one. With two pools the inner
+// transaction commits first.
+func Transaction(t outbox.Transactor) func(http.Handler) http.Handler {
+	mw, err := TransactionConfig{Transactor: t}.ToMiddleware()
+	if err != nil {
+		panic(err)
+	}
+	return mw
+}
+
+// ToMiddleware returns the middleware for a copy of the config. Its error joins
+// an [outbox.FieldError] for each field that is wrong.
+func (config TransactionConfig) ToMiddleware() (func(http.Handler) http.Handler, error) {
+	exchanger, err := NewExchanger(config)
+	if err != nil {
+		return nil, err
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	if config.RollbackOn == nil {
+		config.RollbackOn = func(_ *http.Request, status int) bool { return status >= http.StatusBadRequest }
+	}
+	if config.ErrorHandler == nil {
+		config.ErrorHandler = config.answer
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if config.Skipper != nil && config.Skipper(r) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			request, wanted := exchanger.Wants(r)
+			if !wanted {
+				next.ServeHTTP(w, request)
+				return
+			}
+			x := &exchange{config: &config}
+			if err := exchanger.Begin(&x.Exchange, w, request, x); err != nil {
+				x.held.sent = true
+				x.answer(err)
+				return
+			}
+			defer x.Close()
+			next.ServeHTTP(x.ResponseWriter(), x.Request())
+			_ = x.Finish(nil) // the ErrorHandler has had it
+		})
+	}, nil
+}
+
+// exchange is one with net/http's side of it.
+type exchange struct {
+	Exchange
+	config *TransactionConfig
+}
+
+func (x *exchange) Answer(err error)          { x.config.ErrorHandler(x.ResponseWriter(), x.Request(), err) }
+func (x *exchange) RollsBack(status int) bool { return x.config.RollbackOn(x.before, status) }
+func (x *exchange) Logger() *slog.Logger      { return x.config.Logger }
+
+// answer is the default ErrorHandler. A client that has gone is no error of the
+// server.
+func (config *TransactionConfig) answer(w http.ResponseWriter, r *http.Request, err error) {
+	level := slog.LevelError
+	if errors.Is(err, context.Canceled) {
+		level = slog.LevelInfo
+	}
+	config.Logger.Log(r.Context(), level, "a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+}
+
+func (config *TransactionConfig) validate() error {
+	var problems []error
+	add := func(field, problem string) {
+		problems = append(problems, &outbox.FieldError{Field: "TransactionConfig." + field, Problem: problem})
+	}
+	if nilness.IsNil(config.Transactor) {
+		add("Transactor", "is required; give an adapter, such as sqltx.New's")
+	}
+	if config.MaxBuffer < 0 {
+		add("MaxBuffer", fmt.Sprintf("is %d; it must be positive, or zero for %d", config.MaxBuffer, DefaultMaxBuffer))
+	}
+	if config.ReadBody < 0 {
+		add("ReadBody", fmt.Sprintf("is %d; it must be positive, or zero to leave the body to the handler", config.ReadBody))
+	}
+	for i, method := range config.ReadOnlyMethods {
+		if method == "" || method != strings.ToUpper(method) {
+			add(fmt.Sprintf("ReadOnlyMethods[%d]", i), fmt.Sprintf("is %q; methods are in upper case", method))
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,94 @@
+package webtest
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+func newOutbox(t *testing.T, db *testdb.DB) *outbox.Outbox {
+	t.Helper()
+	store := sqlstore.SQLite()
+	require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+	ob, err := outbox.New(outbox.Config{
+		DB: db.DB, Store: store, Logger: slog.New(slog.DiscardHandler),
+		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ob.Close(context.Background()) }) //nolint:usetesting // it has ended by then.
+	return ob
+}
+
+// The health check and the endpoints commit the request's transaction before they
+// run: a pool of one connection would keep them waiting.
+func operators(t *testing.T, fw Framework) {
+	db := testdb.Open(t, sqlite())
+	db.SetMaxOpenConns(1)
+	ob := newOutbox(t, db)
+	config := httptx.TransactionConfig{Transactor: adaptertest.Adapter(t, db.DB, ob.Writer()), ReadOnlyMethods: []string{}}
+	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob}))
+	got := server.send(http.MethodGet, "/healthz")
+	require.Equal(t, 503, got.StatusCode, got.body)
+	require.Contains(t, got.body, "the poller has not read the table yet")
+	require.Equal(t, "application/json", got.Header.Get("Content-Type"))
+	server.post("/admin/dead-letters/replay").is(t, 200, `{"replayed":0}`)
+	server.post("/admin/dead-letters/replay?event_typ=x").is(t, 400,
+		`{"error":"parameter \"event_typ\" is unknown; known are event_type, aggregate_type, since, until, pretty","parameter":"event_typ"}`)
+	server.send(http.MethodGet, "/admin/dead-letters").is(t, 200, `{"dead_letters":[],"more":false}`)
+	server.send(http.MethodDelete, "/admin/dead-letters/1").is(t, 404, `{"error":"outbox: no such dead letter"}`)
+	require.Equal(t, "no-store", server.send(http.MethodGet, "/admin/stats").Header.Get("Cache-Control"))
+}
+
+// Every event id has its path.
+func eventIDs(t *testing.T, fw Framework) {
+	db := testdb.Open(t, sqlite())
+	ob := newOutbox(t, db)
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(context.Context, outbox.Envelope) error { return errTest }))))
+	adapter := adaptertest.Adapter(t, db.DB, ob.Writer())
+	ids := []string{"replay", "a/b", "a%2Fb", "50% off?", "ein schöner Tag", "..", "a;b&c=d+e"}
+	require.NoError(t, ob.Start(t.Context()))
+	for _, id := range ids {
+		env := adaptertest.Event()
+		env.EventID = id
+		require.NoError(t, outbox.InTx(t.Context(), adapter, func(ctx context.Context) error {
+			_, err := ob.Writer().Write(ctx, env)
+			return err
+		}))
+	}
+	require.Eventually(t, func() bool {
+		n, err := ob.DeadLetters().Count(t.Context(), outbox.DeadFilter{})
+		return err == nil && int(n) == len(ids)
+	}, 20*time.Second, time.Millisecond)
+	require.NoError(t, ob.Close(t.Context()))
+	config := httptx.TransactionConfig{Transactor: adapter}
+	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob}))
+	for _, id := range ids {
+		path := "/admin/dead-letters/" + strings.ReplaceAll(url.PathEscape(id), "..", "%2E%2E")
+		got := server.send(http.MethodGet, path)
+		var letter struct {
+			ID string `json:"event_id"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(got.body), &letter), got.body)
+		require.Equal(t, id, letter.ID)
+		server.post(path+"/replay").is(t, 200, `{"replayed":1}`)
+		server.post(path+"/replay").is(t, 404, `{"error":"outbox: no such dead letter"}`)
+	}
+	request := server.request(http.MethodPost, "/admin/dead-letters/replay", io.MultiReader(strings.NewReader("event_type=x")))
+	got := server.do(request)
+	require.Equal(t, 400, got.StatusCode)
+	require.Contains(t, got.body, "parameters go into the query")
+}

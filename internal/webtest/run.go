@@ -1,0 +1,46 @@
+package webtest
+
+import "testing"
+
+// Run runs the whole suite on a framework's middleware.
+func Run(t *testing.T, fw Framework) {
+	t.Helper()
+	for name, test := range map[string]func(t *testing.T, fw Framework){
+		"ASuccessLeavesAfterTheCommit":               successAfterCommit,
+		"AFailedCommitLeavesNoSuccess":               failedCommit,
+		"ALostAnswerToCommitIsUnknown":               lostAnswer,
+		"ResponsesArriveAsWithoutTheMiddleware":      sameResponses,
+		"AClientThatIsKilledLeavesBothOrNeither":     killedClient,
+		"ASlowClientHoldsNoTransaction":              slowClient,
+		"ASlowSenderHoldsNoTransaction":              slowSender,
+		"TheStatusAndTheErrorDecide":                 statusDecides,
+		"RollbackOnDecides":                          rollbackOn,
+		"AFailureReplacesASuccess":                   failureReplaces,
+		"ConcurrentRequestsHaveTheirOwnTransactions": concurrent,
+		"FlushCommitsAndStreams":                     flushCommits,
+		"HijackCommits":                              hijackCommits,
+		"AWebsocketCommitsWhenItIsAccepted":          websocketCommits,
+		"AStreamEndsWhenItsCommitFails":              failedStream,
+		"TheBufferHoldsWhatMaxBufferSays":            maxBuffer,
+		"InformationalResponsesAreNotHeldBack":       informational,
+		"DeadlinesReachTheConnection":                deadlines,
+		"MethodsAndSkipper":                          methodsAndSkipper,
+		"MountedTwiceItActsOnce":                     mountedTwice,
+		"TwoAdaptersOfOnePool":                       twoAdapters,
+		"TwoPools":                                   twoPools,
+		"OnCommitRunsAfterTheCommitAlone":            onCommit,
+		"ASavepointWithinTheRequest":                 savepoint,
+		"AWriterThatCannotFlushOrHijack":             bareWriter,
+		"AWriteAfterTheResponseHasGone":              lateWrite,
+		"ATransactionThatCannotBegin":                cannotBegin,
+		"ATransactionOfAnotherPool":                  foreignTransaction,
+		"ATransactionThatTheHandlerEnded":            endedByHandler,
+		"HealthAndAdminEndTheRequestsTransaction":    operators,
+		"EventIDsOfEveryForm":                        eventIDs,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, fw)
+		})
+	}
+}
