@@ -35,8 +35,7 @@ func (s *storeSuite) died(after time.Duration, change func(env *outbox.Envelope)
 func (s *storeSuite) notDead() (ids []string) {
 	s.t.Helper()
 	for _, status := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry, outbox.StatusDone} {
-		env, _ := s.insertedAs(status, "")
-		ids = append(ids, env.EventID)
+		ids = append(ids, s.insertedAs(status, "").EventID)
 	}
 	return ids
 }
