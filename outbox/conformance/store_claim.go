@@ -13,7 +13,7 @@ import (
 var claimTests = []storeTest{
 	{"DueRowsAndExpiredLeases", claims(outbox.ClaimQuery{}, claimable)},
 	{"FreshRowsOnly", claims(outbox.ClaimQuery{FreshOnly: true}, map[string]int{"new": 0, "retry": 3})},
-	{"NoMoreThanTheLimit", claims(outbox.ClaimQuery{Limit: 1}, map[string]int{"expired": 1})},
+	{"OnlyClaimedRowsCountAnAttempt", claimLimit},
 	{"LongerLockTimeout", claims(outbox.ClaimQuery{LockTimeout: 2 * time.Hour}, map[string]int{"new": 0, "retry": 3})},
 	{"LeasesAreByTheDatabasesClock", claims(outbox.ClaimQuery{Now: suiteTime.AddDate(50, 0, 0)}, claimable)},
 	{"OnlyRowsOfTheEventsThatAreNamed", claims(
@@ -72,7 +72,7 @@ func claims(q outbox.ClaimQuery, want map[string]int) func(s *storeSuite) {
 		if q.Now.IsZero() {
 			q.Now = suiteTime.Add(later)
 		}
-		q.Limit, q.LockTimeout, q.Lease = cmp.Or(q.Limit, 10), cmp.Or(q.LockTimeout, time.Minute), "node-1/2"
+		q.Limit, q.LockTimeout, q.Lease = 10, cmp.Or(q.LockTimeout, time.Minute), "node-1/2"
 		before := s.now()
 		for range 2 { // the first answer may be lost: the same claim returns the same rows
 			s.claimsRows(q, rows, want, before)
@@ -108,6 +108,20 @@ func (s *storeSuite) claimsRows(q outbox.ClaimQuery, rows map[string]stored, wan
 		s.leasedRow(r.EventID, q.Lease, before, r.row)
 		claimed = claimed[1:]
 	}
+}
+
+func claimLimit(s *storeSuite) {
+	var rows []stored
+	var ids []string
+	for range 4 {
+		rows = append(rows, s.leasedFor(2*time.Minute, outbox.StatusNew, "node-1/1"))
+		ids = append(ids, rows[len(rows)-1].EventID)
+	}
+	s.sameIDs("the first two", idsOf(s.claimFor("node-2/1", 2).Envelopes), ids[:2])
+	s.unchanged("row beyond the limit", rows[2:]...)
+	b := s.claimFor("node-3/1", 10)
+	s.sameIDs("the rest", idsOf(b.Envelopes), ids[2:])
+	s.count("attempts of the rest", b.Envelopes[1].Attempts, 1)
 }
 
 func claimReleased(s *storeSuite) {
