@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -320,11 +319,7 @@ func (s *adapterSuite) wantConnectionsFree() {
 // eventually waits until the condition holds.
 func (s *adapterSuite) eventually(what string, condition func() bool) {
 	s.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("after 20 s it is not true that %s", what)
-		}
-		time.Sleep(time.Millisecond)
+	if !s.settle(condition) {
+		s.t.Fatalf("after 20 s it is not true that %s", what)
 	}
 }

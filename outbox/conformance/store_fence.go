@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -104,41 +105,28 @@ func leaseConcurrently(s *storeSuite) {
 	}
 
 	var neighbours, marking sync.WaitGroup
-	var mu sync.Mutex
-	var failures []error
-	done := make(chan struct{})
-	fail := func(err error) {
-		if err != nil {
-			mu.Lock()
-			failures = append(failures, err)
-			mu.Unlock()
-		}
-	}
-	until := func(fn func()) {
+	var done atomic.Bool
+	var leftAlone atomic.Int64
+	until := func(doing string, fn func() error) {
 		neighbours.Go(func() {
-			for {
-				select {
-				case <-done:
+			for !done.Load() {
+				if err := fn(); err != nil {
+					s.t.Errorf("%s: %v", doing, err)
 					return
-				default:
-					fn()
 				}
 			}
 		})
 	}
-	until(func() { fail(s.Store.Renew(s.ctx, s.DB, backwards)) })
+	until("Renew", func() error { return s.Store.Renew(s.ctx, s.DB, backwards) })
 	claims := 0
-	until(func() {
+	until("Claim", func() error {
 		claims++
 		q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 5, Lease: fmt.Sprintf("node-2/%d", claims), LockTimeout: time.Hour}
-		_, err := s.Store.Claim(s.ctx, s.DB, q)
-		fail(err)
+		return errorOf(s.Store.Claim(s.ctx, s.DB, q))
 	})
-	until(func() {
-		_, err := s.Store.Purge(s.ctx, s.DB, outbox.PurgeQuery{Before: suiteTime, Limit: 50})
-		fail(err)
+	until("Purge", func() error {
+		return errorOf(s.Store.Purge(s.ctx, s.DB, outbox.PurgeQuery{Before: suiteTime, Limit: 50}))
 	})
-	leftAlone := 0
 	for i, outcome := range []outbox.Outcome{outbox.OutcomeDone, outbox.OutcomeRetry, outbox.OutcomeDead} {
 		marking.Go(func() {
 			for from := i * rows / 3; from < (i+1)*rows/3; from += batch {
@@ -147,18 +135,15 @@ func leaseConcurrently(s *storeSuite) {
 					marks[i].Lease = "node-1/1"
 				}
 				left, err := s.Store.Mark(s.ctx, s.DB, outcome, marks)
-				fail(err)
-				mu.Lock()
-				leftAlone += len(left)
-				mu.Unlock()
+				if err != nil {
+					s.t.Errorf("Mark: %v", err)
+				}
+				leftAlone.Add(int64(len(left)))
 			}
 		})
 	}
 	marking.Wait()
-	close(done)
+	done.Store(true)
 	neighbours.Wait()
-	if len(failures) > 0 {
-		s.t.Fatalf("%d of the calls failed, the first: %v", len(failures), failures[0])
-	}
-	s.count("rows left alone", leftAlone, 0)
+	s.count("rows left alone", int(leftAlone.Load()), 0)
 }
