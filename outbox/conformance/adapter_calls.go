@@ -72,16 +72,14 @@ func (c *adapterCalls) hook() outbox.WriterHook {
 	}
 }
 
-func (c *adapterCalls) committed() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.commit)
-}
+func (c *adapterCalls) committed() []string { return c.read(&c.commit) }
 
-func (c *adapterCalls) rolledBack() []string {
+func (c *adapterCalls) rolledBack() []string { return c.read(&c.undone) }
+
+func (c *adapterCalls) read(list *[]string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.undone)
+	return slices.Clone(*list)
 }
 
 func (c *adapterCalls) cause(id string) error {
