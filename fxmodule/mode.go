@@ -63,20 +63,12 @@ func (c Config) mode() outbox.Mode {
 			Owner: c.ClaimLocking.OwnerID, LockTimeout: c.ClaimLocking.LockTimeout,
 		}}
 	case Ordered:
-		return ordered(dispatch, poll)
+		return outbox.Ordered{
+			Poll: poll, DrainTimeout: dispatch.DrainTimeout, ListenerTimeout: dispatch.ListenerTimeout, OnUnroutable: dispatch.OnUnroutable,
+		}
 	case WriterOnly:
 		return outbox.WriterOnly{}
 	default:
 		return outbox.SingleNode{Dispatch: dispatch, Poll: poll}
-	}
-}
-
-// ordered maps the settings that the mode ordered has.
-func ordered(dispatch outbox.DispatchOptions, poll outbox.PollOptions) outbox.Ordered {
-	return outbox.Ordered{
-		Poll:            poll,
-		DrainTimeout:    dispatch.DrainTimeout,
-		ListenerTimeout: dispatch.ListenerTimeout,
-		OnUnroutable:    dispatch.OnUnroutable,
 	}
 }

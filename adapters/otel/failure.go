@@ -2,8 +2,6 @@ package outboxotel
 
 import (
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"strings"
 
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -39,22 +37,6 @@ func errorType(err error) string {
 		err = unrecoverable.Err
 	}
 	return text(semconv.ErrorType(err).Value.AsString())
-}
-
-// sound is err, or a replacement if its methods panic. The engine does this
-// already; a chain built by other code may not.
-func sound(err error) (sure error) {
-	if err == nil {
-		return nil
-	}
-	defer func() {
-		if recover() != nil {
-			sure = &outbox.PanicError{Value: fmt.Sprintf("a method of the error, a %T, panicked", err), Stack: debug.Stack()}
-		}
-	}()
-	_ = err.Error()
-	errorType(err)
-	return err
 }
 
 // text is a string that exporters accept, no longer than the error text that the

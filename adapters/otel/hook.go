@@ -30,7 +30,7 @@ func (t *tracing) beforeWrite(ctx context.Context, envs []outbox.Envelope) ([]ou
 		ctx, span = t.startWrite(ctx, envs)
 		defer t.end(span)
 	}
-	if !t.active(ctx) {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return envs, nil
 	}
 	injected := t.inject(ctx)

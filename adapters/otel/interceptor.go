@@ -51,7 +51,6 @@ var errGoexit = errors.New("the listener ended its goroutine")
 // describe records the outcome on the span.
 func (t *tracing) describe(ctx context.Context, span trace.Span, env *outbox.Envelope, res outbox.Result, err error) {
 	defer t.shield("describing a delivery")
-	err = sound(err)
 	outcome := outbox.OutcomeOf(ctx, *env, res, err)
 	if outcome == outbox.OutcomeDone {
 		return

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
@@ -89,7 +90,7 @@ func (m *Metrics) start() {
 		}, g.hotDepth, g.coldDepth, g.oldestLag)
 	})
 	if err != nil && !errors.Is(err, outbox.ErrClosed) {
-		handle(fmt.Errorf("outboxotel: registering the gauges of %s: %w", m.prefix, err))
+		otel.Handle(fmt.Errorf("outboxotel: registering the gauges of %s: %w", m.prefix, err))
 	}
 }
 

@@ -132,25 +132,6 @@ func requirePanicked(t *testing.T, description string, errorType any) {
 	require.Equal(t, "panic", errorType)
 }
 
-// brokenError has a method that panics when the pointer is nil.
-type brokenError struct{ text string }
-
-func (e *brokenError) Error() string { return e.text }
-
-func TestAnErrorWhoseMethodsPanicEndsItsSpan(t *testing.T) {
-	t.Parallel()
-	spans := newRecording(t)
-	var broken *brokenError
-	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(
-		func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), broken }))
-	_, err := deliver.OnEvent(t.Context(), event())
-	require.Same(t, broken, err)
-	span := spans.wait(t, deliverPlaced, 1)[0]
-	require.Equal(t, codes.Error, span.Status.Code)
-	require.Contains(t, span.Status.Description, "a method of the error, a *outboxotel_test.brokenError, panicked")
-	require.Equal(t, "panic", value(span, "error.type"))
-}
-
 // A chain built without the engine does not turn panics into errors.
 func TestAPanicGoesOnThroughTheInterceptor(t *testing.T) {
 	t.Parallel()

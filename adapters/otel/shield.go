@@ -11,9 +11,6 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// nowhere is the span used when none could be made.
-var nowhere trace.Span = noop.Span{}
-
 // shield is deferred around calls of the user's propagators, samplers and
 // processors. Tracing must not affect a write or a delivery: a panic would abort
 // the write, or fail a delivery that has succeeded.
@@ -23,14 +20,13 @@ func (t *tracing) shield(doing string) {
 	}
 }
 
-// start starts a span. If the tracer panics or returns nil, there is no span, and
-// the context is unchanged.
+// start starts a span. If the tracer panics, there is none, and the context is
+// unchanged.
 func (t *tracing) start(ctx context.Context, name string, opts ...trace.SpanStartOption) (started context.Context, span trace.Span, recording bool) {
-	started, span = ctx, nowhere
+	started, span = ctx, noop.Span{}
 	defer t.shield("starting a span")
 	begun, s := t.tracer.Start(ctx, name, opts...)
-	recording = s.IsRecording() // which panics when it is nil
-	return begun, s, recording
+	return begun, s, s.IsRecording()
 }
 
 // startEvent starts the span of an operation on one event, with a link to the
@@ -54,20 +50,8 @@ func (t *tracing) end(span trace.Span) {
 	span.End()
 }
 
-// active reports whether ctx has a valid span.
-func (t *tracing) active(ctx context.Context) bool {
-	defer t.shield("looking at the active span")
-	return trace.SpanContextFromContext(ctx).IsValid()
-}
-
 // report passes the error to OpenTelemetry's error handler, once: such an error
 // repeats with every event.
 func (t *tracing) report(err error) {
-	t.reported.Do(func() { handle(fmt.Errorf("%w (this is reported once)", err)) })
-}
-
-// handle calls OpenTelemetry's error handler, which is user code too.
-func handle(err error) {
-	defer func() { _ = recover() }() // there is no other place to report it
-	otel.Handle(err)
+	t.reported.Do(func() { otel.Handle(fmt.Errorf("%w (this is reported once)", err)) })
 }

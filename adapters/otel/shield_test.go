@@ -2,15 +2,11 @@ package outboxotel_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -55,53 +51,6 @@ func TestAPanicOfTracingDoesNotAffectTheDelivery(t *testing.T) {
 				return stats.Pending == 0 && stats.Dead == 0
 			}, "the event to be done")
 			require.Empty(t, calls, "delivered once")
-		})
-	}
-}
-
-// poor is an SDK that returns only one span, or none.
-type poor struct {
-	noop.TracerProvider
-	span trace.Span
-}
-
-func (p poor) Tracer(string, ...trace.TracerOption) trace.Tracer { return poorTracer{span: p.span} }
-
-type poorTracer struct {
-	noop.Tracer
-	span trace.Span
-}
-
-func (p poorTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
-	return trace.ContextWithSpan(ctx, p.span), p.span
-}
-
-// rotten is a span with only one or two working methods.
-type rotten struct {
-	trace.Span // nil
-	recording  bool
-}
-
-func (r *rotten) IsRecording() bool { return r.recording }
-
-func TestInvalidSpansDoNotAffectWritesAndDeliveries(t *testing.T) {
-	t.Parallel()
-	for name, span := range map[string]trace.Span{"nil": nil, "a nil pointer": (*rotten)(nil), "not recording": &rotten{}, "recording": &rotten{recording: true}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			opts := []outboxotel.Option{outboxotel.WithTracerProvider(poor{span: span})}
-			envs, err := outboxotel.Hook(append(opts, outboxotel.WithProducerSpan())...).BeforeWrite(t.Context(), []outbox.Envelope{event()})
-			require.NoError(t, err)
-			require.Empty(t, envs[0].Headers)
-			boom := errors.New("boom")
-			calls := 0
-			_, err = outboxotel.Interceptor(opts...)(outbox.ListenerFunc(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
-				calls++
-				require.Equal(t, "v", baggage.FromContext(ctx).Member("k").Value())
-				return outbox.Done(), boom
-			})).OnEvent(t.Context(), withHeaders(map[string]string{"traceparent": remoteParent, "baggage": "k=v"})[0])
-			require.Equal(t, boom, err)
-			require.Equal(t, 1, calls)
 		})
 	}
 }

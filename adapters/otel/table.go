@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/outboxkit/outbox-go/internal/tablestats"
@@ -77,7 +78,7 @@ func (m *Metrics) onRead() func(stats outbox.Stats, err error) {
 		case err == nil: // the engine reports the depths only when it stores outcomes
 			m.gauges.depths(stats.HotDepth, stats.ColdDepth)
 		case !failing:
-			handle(fmt.Errorf("outboxotel: reading the table of %s: %w (this is reported once until a read succeeds)", m.prefix, err))
+			otel.Handle(fmt.Errorf("outboxotel: reading the table of %s: %w (this is reported once until a read succeeds)", m.prefix, err))
 		}
 		failing = err != nil
 	}

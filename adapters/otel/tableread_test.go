@@ -84,14 +84,6 @@ func TestWhenTheTableCannotBeReadItsFiguresAreAbsentAndOneErrorIsReported(t *tes
 	})
 }
 
-func TestAnErrorHandlerThatPanicsDoesNotEndTheProcess(t *testing.T) {
-	t.Parallel()
-	before := reported(handlerPanics)
-	p, _ := watch(t, &source{read: func(context.Context) (outbox.Stats, error) { return outbox.Stats{}, errors.New(handlerPanics) }})
-	require.NotEmpty(t, p.table(t))
-	require.Equal(t, before+1, reported(handlerPanics))
-}
-
 func TestASlowTableDoesNotHoldUpACollection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

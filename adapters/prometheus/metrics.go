@@ -25,7 +25,7 @@ type Metrics struct {
 
 	registerer prometheus.Registerer
 	opts       options
-	registered *collection
+	own        *prometheus.Registry // registered as one collector: all of its metrics or none
 
 	all       *series // nil with event labels
 	kinds     *kinds  // nil without event labels
@@ -61,7 +61,7 @@ func New(registerer prometheus.Registerer, opts ...Option) (*Metrics, error) {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: o.prefix, Name: name, Help: help, ConstLabels: o.labels})
 	}
 	m := &Metrics{
-		registerer: registerer, opts: o,
+		registerer: registerer, opts: o, own: prometheus.NewRegistry(),
 		leaseLost: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: o.prefix, Name: "lease_lost_total", ConstLabels: o.labels,
 			Help: "Outcomes that were refused because another node now holds the event's lease.",
@@ -80,8 +80,8 @@ func New(registerer prometheus.Registerer, opts ...Option) (*Metrics, error) {
 	} else {
 		m.all = v.series()
 	}
-	m.registered = &collection{append(v.collectors(), m.leaseLost, m.hotDepth, m.coldDepth, m.oldestLag, m.batchSize)}
-	if err := m.register(m.registered, "metrics"); err != nil {
+	m.own.MustRegister(append(v.collectors(), m.leaseLost, m.hotDepth, m.coldDepth, m.oldestLag, m.batchSize)...)
+	if err := m.register(m.own, "metrics"); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -110,7 +110,7 @@ func (m *Metrics) Close() error {
 		return nil
 	}
 	m.closed = true
-	m.registerer.Unregister(m.registered)
+	m.registerer.Unregister(m.own)
 	if m.table == nil {
 		return nil
 	}
@@ -173,19 +173,3 @@ func (m *Metrics) OldestLag(d time.Duration) { m.oldestLag.Set(d.Seconds()) }
 
 // BatchRead implements [outbox.Metrics].
 func (m *Metrics) BatchRead(size int) { m.batchSize.Observe(float64(size)) }
-
-// collection registers many collectors as one, so that a registry takes all of
-// them or none.
-type collection struct{ parts []prometheus.Collector }
-
-func (c *collection) Describe(ch chan<- *prometheus.Desc) {
-	for _, part := range c.parts {
-		part.Describe(ch)
-	}
-}
-
-func (c *collection) Collect(ch chan<- prometheus.Metric) {
-	for _, part := range c.parts {
-		part.Collect(ch)
-	}
-}

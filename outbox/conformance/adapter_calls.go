@@ -72,16 +72,14 @@ func (c *adapterCalls) hook() outbox.WriterHook {
 	}
 }
 
-func (c *adapterCalls) committed() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.commit)
-}
+func (c *adapterCalls) committed() []string { return c.read(&c.commit) }
 
-func (c *adapterCalls) rolledBack() []string {
+func (c *adapterCalls) rolledBack() []string { return c.read(&c.undone) }
+
+func (c *adapterCalls) read(list *[]string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.undone)
+	return slices.Clone(*list)
 }
 
 func (c *adapterCalls) cause(id string) error {
@@ -90,12 +88,15 @@ func (c *adapterCalls) cause(id string) error {
 	return c.causes[id]
 }
 
-// settle waits for the condition, before an assertion: callbacks of transactions
-// that the adapter does not end itself run soon after the end.
-func (s *adapterSuite) settle(condition func() bool) {
-	for deadline := time.Now().Add(20 * time.Second); !condition() && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
+// settle waits until the condition holds, and reports whether it does: callbacks of
+// transactions that the adapter does not end itself run soon after the end.
+func (s *adapterSuite) settle(condition func() bool) bool {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if condition() {
+			return true
+		}
 	}
+	return false
 }
 
 // wantEnded checks transactions that are over: the callbacks, as wantCalls does; that
@@ -117,8 +118,7 @@ func (s *adapterSuite) wantCalls(committed, rolledBack string) {
 	s.wanted = func() bool {
 		return strings.Join(s.calls.committed(), " ") == committed && strings.Join(s.calls.rolledBack(), " ") == rolledBack
 	}
-	s.settle(s.wanted)
-	if !s.wanted() {
+	if !s.settle(s.wanted) {
 		s.t.Errorf("AfterCommit ran for %v and AfterRollback for %v; want [%s] and [%s]",
 			s.calls.committed(), s.calls.rolledBack(), committed, rolledBack)
 	}

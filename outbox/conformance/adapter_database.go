@@ -74,25 +74,18 @@ var adapterDatabaseTests = []adapterTest{
 	}},
 	{name: "SwallowedDeadlock", on: []Dialect{MySQL}, run: swallowedDeadlock},
 	{name: "EndedByStatement", on: []Dialect{SQLite}, run: func(s *adapterSuite) {
-		tx := s.begin(s.ctx, "a")
-		s.fails(tx, "INSERT OR ROLLBACK INTO suite_row (id, n) VALUES (1, 1)")
-		s.refusesWrite(tx)
-		s.commitFails(tx)
-		s.wantEnded("", "a")
+		for i, id := range []string{"a", "b"} {
+			tx := s.begin(s.ctx, id)
+			s.fails(tx, "INSERT OR ROLLBACK INTO suite_row (id, n) VALUES (1, 1)")
+			if i == 0 {
+				s.refusesWrite(tx)
+			}
+			s.commitFails(tx)
+		}
+		s.wantEnded("", "a b")
 	}},
-	{name: "EndedByStatementThenCommit", on: []Dialect{SQLite}, run: func(s *adapterSuite) {
-		tx := s.begin(s.ctx, "a")
-		s.fails(tx, "INSERT OR ROLLBACK INTO suite_row (id, n) VALUES (1, 1)")
-		s.commitFails(tx)
-		s.wantEnded("", "a")
-	}},
-	{name: "DDLCommits", on: []Dialect{MySQL}, run: func(s *adapterSuite) {
-		tx := s.begin(s.ctx, "a")
-		s.run(tx, "/* ddl */ CREATE TABLE suite_ddl (id INTEGER)")
-		s.refusesWrite(tx)
-		_ = s.Rollback(tx)
-		s.wantUnknown("a")
-	}},
+	{name: "DDLCommits", on: []Dialect{MySQL}, run: committedBy("/* ddl */ CREATE TABLE suite_ddl (id INTEGER)")},
+	{name: "RawCommit", run: committedBy("COMMIT")},
 	{name: "DDLThatDoesNotCommit", run: func(s *adapterSuite) {
 		tx := s.begin(s.ctx, "a")
 		s.run(tx, map[Dialect]string{
@@ -110,9 +103,13 @@ var adapterDatabaseTests = []adapterTest{
 		s.commitFails(tx)
 		s.wantEnded("", "a")
 	}},
-	{name: "RawCommit", run: func(s *adapterSuite) {
+}
+
+// committedBy makes a test of a statement that commits a transaction.
+func committedBy(query string) func(s *adapterSuite) {
+	return func(s *adapterSuite) {
 		tx := s.begin(s.ctx, "a")
-		s.run(tx, "COMMIT")
+		s.run(tx, query)
 		s.refusesWrite(tx)
 		_ = s.Rollback(tx)
 		if s.seesEnd {
@@ -121,7 +118,7 @@ var adapterDatabaseTests = []adapterTest{
 			return
 		}
 		s.wantUnknown("a")
-	}},
+	}
 }
 
 // swallowedDeadlock makes InnoDB choose our transaction as a deadlock's victim, as

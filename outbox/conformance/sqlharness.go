@@ -65,37 +65,35 @@ func (h sqlHarness) begin(t testing.TB) (tx outbox.Execer, commit, rollback func
 
 func (h sqlHarness) row(t testing.TB, eventID string) (RawRow, bool) {
 	t.Helper()
-	// Times leave the database as text, so that no driver interprets them.
-	query := "SELECT status, attempts, " + h.timeText("available_at") + ", " + h.timeText("created_at") + ", " +
-		h.timeText("done_at") + ", last_error, locked_by, " + h.timeText("locked_at") +
-		" FROM " + h.table + " WHERE event_id = ?"
+	query := "SELECT status, attempts, last_error, locked_by, " + h.micros("available_at") + ", " + h.micros("created_at") + ", " +
+		h.micros("done_at") + ", " + h.micros("locked_at") + " FROM " + h.table + " WHERE event_id = ?"
 	var row RawRow
-	var available, created, done, locked, lastError, lockedBy sql.NullString
+	var lastError, lockedBy sql.NullString
+	var available, created, done, locked sql.NullInt64
 	err := h.db.QueryRowContext(t.Context(), h.bind(query), eventID).Scan(&row.Status, &row.Attempts,
-		&available, &created, &done, &lastError, &lockedBy, &locked)
+		&lastError, &lockedBy, &available, &created, &done, &locked)
 	if errors.Is(err, sql.ErrNoRows) {
 		return RawRow{}, false
 	}
 	if err != nil {
 		t.Fatalf("reading the row of event %s: %v", eventID, err)
 	}
-	row.AvailableAt, row.CreatedAt = h.parseTime(t, available), h.parseTime(t, created)
-	row.DoneAt, row.LockedAt = h.parseTime(t, done), h.parseTime(t, locked)
 	row.LastError, row.LockedBy = lastError.String, lockedBy.String
+	row.AvailableAt, row.CreatedAt, row.DoneAt, row.LockedAt = timeOf(available), timeOf(created), timeOf(done), timeOf(locked)
 	return row, true
 }
 
 func (h sqlHarness) setRow(t testing.TB, eventID string, row RawRow) {
 	t.Helper()
-	at := "?"
-	if h.dialect == Postgres {
-		at = "CAST(CAST(? AS text) AS timestamptz)"
-	}
-	h.exec(t, "UPDATE "+h.table+" SET status = ?, attempts = ?, available_at = "+at+", created_at = "+at+", done_at = "+at+
-		", last_error = ?, locked_by = ?, locked_at = "+at+" WHERE event_id = ?",
-		int(row.Status), row.Attempts, h.timeArg(row.AvailableAt), h.timeArg(row.CreatedAt), h.timeArg(row.DoneAt),
-		sql.NullString{String: row.LastError, Valid: row.LastError != ""},
-		sql.NullString{String: row.LockedBy, Valid: row.LockedBy != ""}, h.timeArg(row.LockedAt), eventID)
+	at := map[Dialect]string{
+		Postgres: "TIMESTAMPTZ 'epoch' + CAST(? AS bigint) * INTERVAL '1 microsecond'",
+		MySQL:    "CAST('1970-01-01' AS DATETIME(6)) + INTERVAL ? MICROSECOND",
+		SQLite:   "?",
+	}[h.dialect]
+	h.exec(t, "UPDATE "+h.table+" SET status = ?, attempts = ?, last_error = ?, locked_by = ?, available_at = "+at+
+		", created_at = "+at+", done_at = "+at+", locked_at = "+at+" WHERE event_id = ?", int(row.Status), row.Attempts,
+		sql.NullString{String: row.LastError, Valid: row.LastError != ""}, sql.NullString{String: row.LockedBy, Valid: row.LockedBy != ""},
+		microsOf(row.AvailableAt), microsOf(row.CreatedAt), microsOf(row.DoneAt), microsOf(row.LockedAt), eventID)
 }
 
 func (h sqlHarness) corruptHeaders(t testing.TB, eventID string) {
@@ -134,48 +132,27 @@ func (h sqlHarness) bind(query string) string {
 	return query
 }
 
-const harnessTime = "2006-01-02 15:04:05.000000"
-
-func (h sqlHarness) timeText(column string) string {
+// micros reads a time as microseconds since 1970, so that no driver interprets it.
+func (h sqlHarness) micros(column string) string {
 	switch h.dialect {
-	case Postgres:
-		return "to_char(" + column + " AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"
+	case Postgres: // exact, also where EXTRACT returns a double
+		return "CAST(EXTRACT(EPOCH FROM date_trunc('second', " + column + ")) AS bigint) * 1000000 + " +
+			"CAST(EXTRACT(MICROSECONDS FROM " + column + ") AS bigint) % 1000000"
 	case MySQL:
-		return "DATE_FORMAT(" + column + ", '%Y-%m-%d %H:%i:%s.%f')"
+		return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', " + column + ")"
 	case SQLite:
 	}
-	return "CAST(" + column + " AS TEXT)"
+	return column
 }
 
-// timeArg is an argument for a time; the zero time is NULL.
-func (h sqlHarness) timeArg(at time.Time) any {
-	switch {
-	case at.IsZero():
-		return nil
-	case h.dialect == SQLite:
-		return at.UnixMicro()
-	case h.dialect == Postgres:
-		return at.UTC().Format(harnessTime) + "+00"
-	default:
-		return at.UTC().Format(harnessTime)
-	}
+// microsOf is the argument for a time; the zero time is NULL.
+func microsOf(at time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: at.UnixMicro(), Valid: !at.IsZero()}
 }
 
-func (h sqlHarness) parseTime(t testing.TB, text sql.NullString) time.Time {
-	t.Helper()
-	if !text.Valid {
+func timeOf(micros sql.NullInt64) time.Time {
+	if !micros.Valid {
 		return time.Time{}
 	}
-	if h.dialect == SQLite {
-		var micros int64
-		if _, err := fmt.Sscan(text.String, &micros); err != nil {
-			t.Fatalf("reading a time: %q is no number of microseconds", text.String)
-		}
-		return time.UnixMicro(micros).UTC()
-	}
-	at, err := time.ParseInLocation(harnessTime, text.String, time.UTC)
-	if err != nil {
-		t.Fatalf("reading a time: %v", err)
-	}
-	return at
+	return time.UnixMicro(micros.Int64).UTC()
 }

@@ -54,7 +54,6 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Due", dueTests},
 		{"Poll", pollTests},
 		{"Claim", claimTests},
-		{"Lease", leaseTests},
 		{"Fence", fenceTests},
 		{"Check", checkTests},
 		{"HoldTable", holdTests},

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,56 +11,149 @@ import (
 )
 
 var claimTests = []storeTest{
-	{"LeasesAndReturnsDueRows", claimLeases},
-	{"OnlyRowsOfTheEventsThatAreNamed", claimNamed},
-	{"RowsOfALiveLeaseAreSkipped", claimSkipsLeased},
+	{"DueRowsAndExpiredLeases", claims(outbox.ClaimQuery{}, claimable)},
+	{"FreshRowsOnly", claims(outbox.ClaimQuery{FreshOnly: true}, map[string]int{"new": 0, "retry": 3})},
+	{"OnlyClaimedRowsCountAnAttempt", claimLimit},
+	{"LongerLockTimeout", claims(outbox.ClaimQuery{LockTimeout: 2 * time.Hour}, map[string]int{"new": 0, "retry": 3})},
+	{"LeasesAreByTheDatabasesClock", claims(outbox.ClaimQuery{Now: suiteTime.AddDate(50, 0, 0)}, claimable)},
+	{"OnlyRowsOfTheEventsThatAreNamed", claims(
+		outbox.ClaimQuery{EventIDs: []string{"held", "expired retry", "done", "new", "no such event"}},
+		map[string]int{"expired retry": 4, "new": 0})},
+	{"ReleasedRowsAreClaimedAtOnce", claimReleased},
+	{"RenewStartsItsLeasesAgainAndLeavesOthersAlone", leaseRenew},
 	{"BehindAPlaceNoRowIsPassedOver", claimBehind},
 	{"ConcurrentClaimsAreDisjointAndComplete", claimConcurrently},
 	{"LockedRowsAreSkippedWithoutWaiting", claimSkipsLocked},
 }
 
-func claimLeases(s *storeSuite) {
-	envs := s.events(3)
-	s.insert(envs...)
-	before := s.now()
-	b := s.claimFor("node-1/1", 2)
-	s.sameIDs("ids", idsOf(b.Envelopes), idsOf(envs[:2]))
-	for i, got := range b.Envelopes {
-		for _, d := range diffEnvelopes(got, envs[i]) {
-			s.t.Errorf("claimed event: %s", d)
+// rowStates are the states of rows that polls and claims distinguish, with a lock
+// timeout of a minute.
+var rowStates = []struct {
+	name   string
+	age    time.Duration // of the lease
+	status outbox.Status
+	lease  string
+}{
+	{"expired", 2 * time.Minute, outbox.StatusNew, "node-1/1"},
+	{"expired retry", 2 * time.Minute, outbox.StatusRetry, "node-2/1"},
+	{"held", 0, outbox.StatusNew, "node-1/1"},
+	{"held retry", 30 * time.Second, outbox.StatusRetry, "node-2/1"},
+	{"new", 0, outbox.StatusNew, ""},
+	{"retry", 0, outbox.StatusRetry, ""},
+	{"done", 0, outbox.StatusDone, ""},
+	{"done expired", 2 * time.Minute, outbox.StatusDone, "node-1/1"},
+	{"dead", 0, outbox.StatusDead, ""},
+}
+
+// everyState adds a row in each state.
+func (s *storeSuite) everyState() map[string]stored {
+	s.t.Helper()
+	rows := map[string]stored{}
+	for _, state := range rowStates {
+		rows[state.name] = s.leasedFor(state.age, state.status, state.lease)
+	}
+	return rows
+}
+
+// claimable are the states of the rows that a claim takes, with the attempts that
+// the rows then have: an expired lease costs an attempt, also one of the same node.
+var claimable = map[string]int{"expired": 1, "expired retry": 4, "new": 0, "retry": 3}
+
+// claims makes a test of a claim on rows in every state. The query names events by
+// their states; its zero fields are filled in.
+func claims(q outbox.ClaimQuery, want map[string]int) func(s *storeSuite) {
+	return func(s *storeSuite) {
+		rows := s.everyState()
+		q := q
+		q.EventIDs = slices.Clone(q.EventIDs)
+		for i, state := range q.EventIDs {
+			q.EventIDs[i] = cmp.Or(rows[state].EventID, state)
 		}
-		s.leasedRow(got.EventID, "node-1/1", before, RawRow{CreatedAt: envs[i].OccurredAt, AvailableAt: envs[i].AvailableAt})
-	}
-	if left := s.row(envs[2].EventID); left.LockedBy != "" || !left.LockedAt.IsZero() {
-		s.t.Fatalf("a row beyond the limit is leased: %+v", left)
+		if q.Now.IsZero() {
+			q.Now = suiteTime.Add(later)
+		}
+		q.Limit, q.LockTimeout, q.Lease = 10, cmp.Or(q.LockTimeout, time.Minute), "node-1/2"
+		before := s.now()
+		for range 2 { // the first answer may be lost: the same claim returns the same rows
+			s.claimsRows(q, rows, want, before)
+		}
+		var rest []string
+		for _, state := range rowStates {
+			_, taken := want[state.name]
+			if _, can := claimable[state.name]; can && !taken {
+				rest = append(rest, rows[state.name].EventID)
+			}
+		}
+		s.sameIDs("rows for the next claim", idsOf(s.claimFor("node-1/3", 10).Envelopes), rest)
 	}
 }
 
-func claimNamed(s *storeSuite) {
-	free, _ := s.insertedAs(outbox.StatusNew, "")
-	expired, _ := s.insertedAs(outbox.StatusRetry, "node-2/1")
-	s.expire(expired.EventID, time.Hour)
-	held, row := s.insertedAs(outbox.StatusNew, "node-2/2")
-	done, _ := s.insertedAs(outbox.StatusDone, "")
-	other, otherRow := s.insertedAs(outbox.StatusNew, "")
-	b := s.claim(outbox.ClaimQuery{
-		Now: suiteTime.Add(later), Limit: 10, Lease: "node-1/1", LockTimeout: time.Minute,
-		EventIDs: []string{held.EventID, expired.EventID, done.EventID, free.EventID, "no such event"},
-	})
-	s.sameIDs("ids", idsOf(b.Envelopes), []string{free.EventID, expired.EventID})
-	s.count("attempts of the event that was free", b.Envelopes[0].Attempts, 0)
-	s.count("attempts of the event whose lease expired", b.Envelopes[1].Attempts, 4)
-	s.sameRow("a row under a live lease", held.EventID, row)
-	s.sameRow("a row of another event", other.EventID, otherRow)
+// claimsRows fails the test unless a claim takes the rows in the given states, with
+// these attempts, and leaves the others alone.
+func (s *storeSuite) claimsRows(q outbox.ClaimQuery, rows map[string]stored, want map[string]int, before time.Time) {
+	s.t.Helper()
+	claimed := s.claim(q).Envelopes
+	s.count("claimed rows", len(claimed), len(want))
+	for _, state := range rowStates {
+		r := rows[state.name]
+		attempts, taken := want[state.name]
+		if !taken {
+			s.unchanged("row that is not claimed: "+state.name, r)
+			continue
+		}
+		r.Attempts, r.row.Attempts = attempts, attempts
+		for _, d := range diffEnvelopes(claimed[0], r.Envelope) {
+			s.t.Errorf("claimed event, %s: %s", state.name, d)
+		}
+		s.leasedRow(r.EventID, q.Lease, before, r.row)
+		claimed = claimed[1:]
+	}
 }
 
-func claimSkipsLeased(s *storeSuite) {
-	envs := s.events(5)
-	s.insert(envs...)
-	s.sameIDs("the first node's", idsOf(s.claimFor("node-1/1", 2).Envelopes), idsOf(envs[:2]))
-	s.sameIDs("the second node's", idsOf(s.claimFor("node-2/1", 2).Envelopes), idsOf(envs[2:4]))
-	s.sameIDs("the first node's again", idsOf(s.claimFor("node-1/2", 10).Envelopes), idsOf(envs[4:]))
-	s.count("rows when all are leased", s.claimFor("node-1/3", 10).Len(), 0)
+func claimLimit(s *storeSuite) {
+	var rows []stored
+	var ids []string
+	for range 4 {
+		rows = append(rows, s.leasedFor(2*time.Minute, outbox.StatusNew, "node-1/1"))
+		ids = append(ids, rows[len(rows)-1].EventID)
+	}
+	s.sameIDs("the first two", idsOf(s.claimFor("node-2/1", 2).Envelopes), ids[:2])
+	s.unchanged("row beyond the limit", rows[2:]...)
+	b := s.claimFor("node-3/1", 10)
+	s.sameIDs("the rest", idsOf(b.Envelopes), ids[2:])
+	s.count("attempts of the rest", b.Envelopes[1].Attempts, 1)
+}
+
+func claimReleased(s *storeSuite) {
+	envs := s.events(3)
+	s.insertFor("node-1/1", envs...)
+	s.mark(outbox.OutcomeReleased, "node-1/1", marksOf(envs[:2])...)
+	b := s.claimFor("node-2/1", 10)
+	s.sameIDs("claimed by another node", idsOf(b.Envelopes), idsOf(envs[:2]))
+	s.count("attempts: a release is no failure", b.Envelopes[0].Attempts, 0)
+}
+
+func leaseRenew(s *storeSuite) {
+	rows := s.everyState()
+	lease := func(state, name string) outbox.Lease { return outbox.Lease{EventID: rows[state].EventID, Name: name} }
+	before := s.now()
+	s.ok("Renew", s.Store.Renew(s.ctx, s.DB, []outbox.Lease{
+		lease("expired retry", "node-2/1"), // not taken over: still held
+		lease("held", "node-1/1"),
+		lease("expired", "node-1/2"), // another lease of the same node
+		lease("held retry", "node-1/1"),
+		lease("new", "node-1/1"),
+		{EventID: "no such event", Name: "node-1/1"},
+	}))
+	s.ok("Renew of one", s.Store.Renew(s.ctx, s.DB, []outbox.Lease{lease("expired", "node-1/2")}))
+	s.ok("Renew of nothing", s.Store.Renew(s.ctx, s.DB, nil))
+	for _, state := range []string{"expired retry", "held"} {
+		r := rows[state]
+		s.leasedRow(r.EventID, r.row.LockedBy, before, r.row)
+	}
+	s.unchanged("row of another lease, or of none", rows["expired"], rows["held retry"], rows["new"])
+	s.sameIDs("rows that another node claims", idsOf(s.claimFor("node-3/1", 10).Envelopes),
+		[]string{rows["expired"].EventID, rows["new"].EventID, rows["retry"].EventID})
 }
 
 func claimConcurrently(s *storeSuite) {

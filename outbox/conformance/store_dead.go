@@ -32,13 +32,13 @@ func (s *storeSuite) died(after time.Duration, change func(env *outbox.Envelope)
 }
 
 // notDead adds a row of every status but DEAD.
-func (s *storeSuite) notDead() (ids []string) {
+func (s *storeSuite) notDead() (rows []stored, ids []string) {
 	s.t.Helper()
-	for _, status := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry, outbox.StatusDone} {
-		env, _ := s.insertedAs(status, "")
-		ids = append(ids, env.EventID)
+	for i, status := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry, outbox.StatusDone} {
+		rows = append(rows, s.insertedAs(status, ""))
+		ids = append(ids, rows[i].EventID)
 	}
-	return ids
+	return rows, ids
 }
 
 // sameLetter checks an event that died added.
@@ -148,7 +148,8 @@ func deadGet(s *storeSuite) {
 	letter, err := s.Store.GetDead(s.ctx, s.DB, env.EventID)
 	s.ok("GetDead", err)
 	s.sameLetter(letter, env, suiteTime.Add(time.Second))
-	for _, id := range append(s.notDead(), "no such event") {
+	_, others := s.notDead()
+	for _, id := range append(others, "no such event") {
 		if _, err := s.Store.GetDead(s.ctx, s.DB, id); !errors.Is(err, outbox.ErrNotFound) {
 			s.t.Fatalf("GetDead of %s: got %v, want ErrNotFound", id, err)
 		}
@@ -158,11 +159,7 @@ func deadGet(s *storeSuite) {
 func deadReplay(s *storeSuite) {
 	env := s.died(time.Second, nil)
 	s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "node-1", suiteTime })
-	others := s.notDead()
-	var rows []RawRow
-	for _, id := range others {
-		rows = append(rows, s.row(id))
-	}
+	rows, others := s.notDead()
 	now := suiteTime.Add(time.Minute + time.Microsecond)
 	replay := func(what string, want int, ids ...string) {
 		n, err := s.Store.ReplayDead(s.ctx, s.DB, ids, now)
@@ -171,9 +168,7 @@ func deadReplay(s *storeSuite) {
 	}
 	replay("replayed", 1, append([]string{env.EventID, "no such event"}, others...)...)
 	s.sameRow("replayed row", env.EventID, RawRow{CreatedAt: env.OccurredAt, AvailableAt: now})
-	for i, id := range others {
-		s.sameRow("row that was not dead", id, rows[i])
-	}
+	s.unchanged("row that was not dead", rows...)
 	s.count("dead letters left", len(s.queryDead(outbox.DeadQuery{})), 0)
 	replay("replayed again", 0, env.EventID)
 	replay("replayed of nothing", 0)
@@ -181,7 +176,8 @@ func deadReplay(s *storeSuite) {
 
 func deadDelete(s *storeSuite) {
 	gone := []string{s.died(time.Second, nil).EventID, s.died(2*time.Second, nil).EventID}
-	kept := append(s.notDead(), s.died(3*time.Second, nil).EventID)
+	_, others := s.notDead()
+	kept := append(others, s.died(3*time.Second, nil).EventID)
 	n, err := s.Store.DeleteDead(s.ctx, s.DB, append([]string{"no such event", gone[0], gone[1]}, kept[:3]...))
 	s.ok("DeleteDead", err)
 	s.count("deleted", n, 2)

@@ -10,7 +10,6 @@ import (
 // dueTests hold for polls and claims alike.
 var dueTests = []storeTest{
 	{"RowsAreDueAtTheirTimeAndNotBefore", dueAtTheirTime},
-	{"OnlyNewAndRetryRows", dueStatuses},
 	{"ChosenByDueTimeReturnedOldestFirst", dueOrder},
 	{"CreatedBefore", dueCreatedBefore},
 }
@@ -35,25 +34,6 @@ func dueAtTheirTime(s *storeSuite) {
 // claimOf is a claim of what a poll reads.
 func claimOf(q outbox.PollQuery) outbox.ClaimQuery {
 	return outbox.ClaimQuery{Now: q.Now, CreatedBefore: q.CreatedBefore, Limit: q.Limit, Lease: "node-1/1", LockTimeout: time.Minute}
-}
-
-func dueStatuses(s *storeSuite) {
-	fresh, _ := s.insertedAs(outbox.StatusNew, "")
-	retry, row := s.insertedAs(outbox.StatusRetry, "")
-	done, doneRow := s.insertedAs(outbox.StatusDone, "")
-	dead, deadRow := s.insertedAs(outbox.StatusDead, "")
-	check := func(what string, b outbox.Batch) {
-		s.sameIDs(what, idsOf(b.Envelopes), []string{fresh.EventID, retry.EventID})
-		s.count(what+": attempts of the new event", b.Envelopes[0].Attempts, 0)
-		s.count(what+": attempts of the event in retry", b.Envelopes[1].Attempts, row.Attempts)
-	}
-	check("polled", s.pollAt(later))
-	check("claimed", s.claimFor("node-1/1", 10))
-	if got := s.row(retry.EventID).Status; got != outbox.StatusRetry {
-		s.t.Fatalf("the claim made the status %v", got)
-	}
-	s.sameRow("DONE row", done.EventID, doneRow)
-	s.sameRow("DEAD row", dead.EventID, deadRow)
 }
 
 // dueOrder has due times in the opposite order of the creation, with two events

@@ -165,25 +165,19 @@ func insertNothing(s *storeSuite) {
 
 func insertDuplicate(s *storeSuite) {
 	env := s.inserted()
-	tx, _, rollback := s.Begin(s.t)
-	err := s.Store.Insert(s.ctx, tx, []outbox.Envelope{env}, "", time.Time{})
-	s.ok("rollback", rollback())
-	if err == nil {
-		s.t.Fatal("Insert of an id that is there already did not fail")
+	for _, batch := range [][]outbox.Envelope{{env}, {s.event(0), env}} {
+		tx, _, rollback := s.Begin(s.t)
+		err := s.Store.Insert(s.ctx, tx, batch, "", time.Time{})
+		s.ok("rollback", rollback())
+		if err == nil {
+			s.t.Fatalf("Insert of %d events, of which one is there already, did not fail", len(batch))
+		}
+		s.mentions(err, s.Table)
+		if len(batch) == 1 {
+			s.mentions(err, env.EventID)
+		}
+		s.sameIDs("ids", idsOf(s.pollAt(later).Envelopes), []string{env.EventID})
 	}
-	s.mentions(err, s.Table, env.EventID)
-	s.count("rows", s.pollAt(later).Len(), 1)
-
-	// A batch that cannot be inserted as a whole.
-	fresh := s.event(0)
-	tx, _, rollback = s.Begin(s.t)
-	err = s.Store.Insert(s.ctx, tx, []outbox.Envelope{fresh, env}, "", time.Time{})
-	s.ok("rollback", rollback())
-	if err == nil {
-		s.t.Fatal("Insert of a batch with an id that is there already did not fail")
-	}
-	s.mentions(err, s.Table)
-	s.sameIDs("ids", idsOf(s.pollAt(later).Envelopes), []string{env.EventID})
 }
 
 func insertLeases(s *storeSuite) {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -8,38 +9,27 @@ import (
 )
 
 var pollTests = []storeTest{
-	{"LeasedRowsAreLeftOutAndNothingChanges", pollChangesNothing},
-	{"RowsWhoseLeaseExpiredAreNamed", pollExpired},
+	{"FreeRowsAreReadExpiredLeasesAreNamedAndNothingChanges", pollStates},
 	{"CursorCoversEveryRowOnce", pollCursor},
 	{"CursorGoesOnWhileRowsAreMarked", pollCursorWhileMarking},
 	{"UndecodableRowsBesideGoodOnes", pollUndecodable},
 	{"NextDue", nextDue},
 }
 
-func pollChangesNothing(s *storeSuite) {
-	leased, leasedRow := s.insertedAs(outbox.StatusRetry, "node-1/1")
-	env, row := s.insertedAs(outbox.StatusRetry, "")
-	s.sameIDs("ids", idsOf(s.pollAt(later).Envelopes), []string{env.EventID})
-	s.sameRow("row after the poll", env.EventID, row)
-	s.sameRow("leased row after the poll", leased.EventID, leasedRow)
-	s.sameIDs("ids of a second poll", idsOf(s.pollAt(later).Envelopes), []string{env.EventID})
-}
-
-func pollExpired(s *storeSuite) {
-	s.insertedAs(outbox.StatusNew, "node-1/1")
-	expired, _ := s.insertedAs(outbox.StatusRetry, "node-1/1")
-	s.expire(expired.EventID, time.Hour)
-	row := s.row(expired.EventID)
-	env, _ := s.insertedAs(outbox.StatusNew, "")
-	done, _ := s.insertedAs(outbox.StatusDone, "node-1/1")
-	s.expire(done.EventID, time.Hour)
-	b := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10})
-	s.sameIDs("ids", idsOf(b.Envelopes), []string{env.EventID})
-	s.sameIDs("ids whose lease expired", b.Expired, []string{expired.EventID})
-	s.count("rows", b.Len(), 2)
-	s.sameRow("row after the poll", expired.EventID, row)
-	b = s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10, LockTimeout: 2 * time.Hour})
-	s.count("rows under a longer lock timeout", b.Len(), 1)
+func pollStates(s *storeSuite) {
+	rows := s.everyState()
+	q := outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10}
+	for range 2 {
+		b := s.poll(q)
+		s.sameIDs("ids", idsOf(b.Envelopes), []string{rows["new"].EventID, rows["retry"].EventID})
+		s.count("attempts of the event in retry", b.Envelopes[1].Attempts, 3)
+		slices.Sort(b.Expired)
+		s.sameIDs("ids whose lease expired", b.Expired, []string{rows["expired"].EventID, rows["expired retry"].EventID})
+		s.count("rows", b.Len(), 4)
+		s.unchanged("row after the poll", slices.Collect(maps.Values(rows))...)
+	}
+	q.LockTimeout = 2 * time.Hour
+	s.count("rows under a longer lock timeout", s.poll(q).Len(), 2)
 }
 
 // cursorEvents are events with many ties in both times and ids that collations
@@ -163,7 +153,7 @@ func nextDue(s *storeSuite) {
 	}
 	same("empty table", next(0), time.Time{})
 	for i, status := range []outbox.Status{outbox.StatusDone, outbox.StatusDead, outbox.StatusRetry, outbox.StatusNew} {
-		env, _ := s.insertedAs(status, "node-1/1")
+		env := s.insertedAs(status, "node-1/1")
 		s.edit(env.EventID, func(row *RawRow) { row.AvailableAt = suiteTime.Add(time.Duration(i) * time.Minute) })
 	}
 	same("from the start: terminal rows do not count", next(-later), suiteTime.Add(2*time.Minute))

@@ -28,7 +28,7 @@ func (s *storeSuite) purge(q outbox.PurgeQuery) int {
 // rowAt adds an event of a status with these times; a zero done_at is missing.
 func (s *storeSuite) rowAt(status outbox.Status, created, done time.Time) string {
 	s.t.Helper()
-	env, _ := s.insertedAs(status, "")
+	env := s.insertedAs(status, "")
 	s.edit(env.EventID, func(row *RawRow) { row.CreatedAt, row.DoneAt = created, done })
 	return env.EventID
 }
@@ -124,7 +124,7 @@ func statsCounts(s *storeSuite) {
 	for minute, status := range []outbox.Status{
 		outbox.StatusDone, outbox.StatusDead, outbox.StatusDead, outbox.StatusRetry, outbox.StatusNew, outbox.StatusRetry, outbox.StatusNew,
 	} {
-		env, _ := s.insertedAs(status, "")
+		env := s.insertedAs(status, "")
 		s.edit(env.EventID, func(row *RawRow) { row.AvailableAt = suiteTime.Add(time.Duration(minute) * time.Minute) })
 	}
 	same("before all", stats(-time.Hour), outbox.StoreStats{Delayed: 4, Dead: 2})

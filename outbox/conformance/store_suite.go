@@ -56,13 +56,24 @@ func (s *storeSuite) inserted() outbox.Envelope {
 	return env
 }
 
+// stored is an event with the row that a test gave it.
+type stored struct {
+	outbox.Envelope
+	row RawRow
+}
+
 // insertedAs adds one event and gives its row the status, all columns that the
 // status implies, and the lease if one is given.
-func (s *storeSuite) insertedAs(status outbox.Status, lease string) (outbox.Envelope, RawRow) {
+func (s *storeSuite) insertedAs(status outbox.Status, lease string) stored {
+	s.t.Helper()
+	return s.leasedFor(0, status, lease)
+}
+
+// leasedFor is insertedAs with a lease that began some time ago.
+func (s *storeSuite) leasedFor(age time.Duration, status outbox.Status, lease string) stored {
 	s.t.Helper()
 	env := s.inserted()
-	row := s.row(env.EventID)
-	row.Status = status
+	row := RawRow{Status: status, CreatedAt: env.OccurredAt, AvailableAt: env.AvailableAt}
 	switch status {
 	case outbox.StatusNew:
 	case outbox.StatusRetry:
@@ -73,10 +84,18 @@ func (s *storeSuite) insertedAs(status outbox.Status, lease string) (outbox.Enve
 		row.Attempts, row.LastError, row.DoneAt = 10, "the last failure", suiteTime.Add(time.Hour)
 	}
 	if lease != "" {
-		row.LockedBy, row.LockedAt = lease, s.now()
+		row.LockedBy, row.LockedAt = lease, s.now().Add(-age)
 	}
 	s.SetRow(s.t, env.EventID, row)
-	return env, row
+	return stored{env, row}
+}
+
+// unchanged fails the test unless rows are as they were inserted.
+func (s *storeSuite) unchanged(what string, rows ...stored) {
+	s.t.Helper()
+	for _, r := range rows {
+		s.sameRow(what, r.EventID, r.row)
+	}
 }
 
 func (s *storeSuite) row(id string) RawRow {
@@ -140,21 +159,15 @@ func (s *storeSuite) claim(q outbox.ClaimQuery) outbox.Batch {
 // and fails the test when a row is left alone.
 func (s *storeSuite) mark(outcome outbox.Outcome, lease string, marks ...outbox.Mark) {
 	s.t.Helper()
-	s.leaves(outcome, lease, marks, nil)
-}
-
-// leaves stores an outcome and compares the rows that are left alone.
-func (s *storeSuite) leaves(outcome outbox.Outcome, lease string, marks []outbox.Mark, want map[string]outbox.RowState) {
-	s.t.Helper()
 	marks = slices.Clone(marks)
 	for i := range marks {
 		marks[i].Lease = lease
 	}
-	s.leavesOf(outcome, marks, want)
+	s.leaves(outcome, marks, nil)
 }
 
-// leavesOf is leaves for marks that name their leases.
-func (s *storeSuite) leavesOf(outcome outbox.Outcome, marks []outbox.Mark, want map[string]outbox.RowState) {
+// leaves stores an outcome and compares the rows that are left alone.
+func (s *storeSuite) leaves(outcome outbox.Outcome, marks []outbox.Mark, want map[string]outbox.RowState) {
 	s.t.Helper()
 	left, err := s.Store.Mark(s.ctx, s.DB, outcome, marks)
 	s.ok("Mark "+outcome.String(), err)

@@ -109,7 +109,7 @@ func (s *Store) SetRow(eventID string, row RawRow) bool {
 // CorruptHeaders replaces the headers of an event's row with something that does
 // not decode; false: there is no row.
 func (s *Store) CorruptHeaders(eventID string) bool {
-	return s.change(eventID, func(r *memRow) { r.corrupt = true })
+	return s.change(eventID, func(r *memRow) { r.corrupt, r.env.Headers = true, nil })
 }
 
 func (s *Store) change(eventID string, fn func(r *memRow)) bool {
@@ -127,34 +127,36 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	if len(envs) == 0 {
 		return nil
 	}
-	ids := idsOf(envs)
+	const doing = "inserting"
+	ids := idsOf(envs, func(env outbox.Envelope) string { return env.EventID })
 	scope, _ := tx.(*Scope)
 	if scope != nil && !scope.Active() {
-		return s.fail("inserting", ids, outbox.ErrNoTransaction)
+		return s.fail(doing, outbox.ErrNoTransaction, ids...)
 	}
-	if err := s.insert(ctx, envs, lease, due, scope != nil); err != nil {
+	if err := s.lock(ctx, doing, ids...); err != nil {
 		return err
+	}
+	duplicate := s.insert(envs, lease, due, scope != nil)
+	s.mu.Unlock()
+	if duplicate != "" {
+		return s.fail(doing, errDuplicate, duplicate)
 	}
 	if scope == nil {
 		return nil
 	}
 	if err := scope.join(envs, func() { s.show(ids) }, func() { s.drop(ids) }); err != nil {
-		return s.fail("inserting", ids, err)
+		return s.fail(doing, err, ids...)
 	}
 	return nil
 }
 
-func (s *Store) insert(ctx context.Context, envs []outbox.Envelope, lease string, due time.Time, hidden bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return s.fail("inserting", idsOf(envs), err)
-	}
+// insert adds all rows, or none if the id of one is there already.
+func (s *Store) insert(envs []outbox.Envelope, lease string, due time.Time, hidden bool) (duplicate string) {
 	now := s.clock()
 	fresh := make(map[string]*memRow, len(envs))
 	for _, env := range envs {
 		if s.rows[env.EventID] != nil || fresh[env.EventID] != nil {
-			return s.fail("inserting", []string{env.EventID}, errDuplicate)
+			return env.EventID
 		}
 		r := &memRow{env: env, hidden: hidden, RawRow: RawRow{AvailableAt: env.AvailableAt, CreatedAt: env.OccurredAt}}
 		r.env.Headers = maps.Clone(env.Headers)
@@ -164,7 +166,7 @@ func (s *Store) insert(ctx context.Context, envs []outbox.Envelope, lease string
 		fresh[env.EventID] = r
 	}
 	maps.Copy(s.rows, fresh)
-	return nil
+	return ""
 }
 
 // show makes rows visible whose transaction committed.
@@ -186,25 +188,28 @@ func (s *Store) drop(ids []string) {
 }
 
 // Now implements [outbox.Store].
-func (s *Store) Now(ctx context.Context, _ outbox.DB) (time.Time, error) {
-	if err := ctx.Err(); err != nil {
-		return time.Time{}, s.fail("reading the clock", nil, err)
-	}
-	return s.clock(), nil
-}
+func (s *Store) Now(context.Context, outbox.DB) (time.Time, error) { return s.clock(), nil }
 
 func (s *Store) clock() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// fail says what was being done, to which event and where.
-func (s *Store) fail(doing string, ids []string, err error) error {
-	switch len(ids) {
-	case 0:
-		return fmt.Errorf("outbox: %s on %s: %w", doing, memoryTable, err)
-	case 1:
-		return fmt.Errorf("outbox: %s event %s on %s: %w", doing, ids[0], memoryTable, err)
-	default:
-		return fmt.Errorf("outbox: %s event %s and %d more on %s: %w", doing, ids[0], len(ids)-1, memoryTable, err)
+// lock locks the store, unless the context has ended.
+func (s *Store) lock(ctx context.Context, doing string, eventIDs ...string) error {
+	if err := ctx.Err(); err != nil {
+		return s.fail(doing, err, eventIDs...)
 	}
+	s.mu.Lock()
+	return nil
+}
+
+// fail says what was being done, to which event and where.
+func (s *Store) fail(doing string, err error, eventIDs ...string) error {
+	if len(eventIDs) > 0 {
+		doing += " event " + eventIDs[0]
+	}
+	if more := len(eventIDs) - 1; more > 0 {
+		doing += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("outbox: %s on %s: %w", doing, memoryTable, err)
 }
 
 // visible are the committed rows that pass a filter, in order.
@@ -234,11 +239,7 @@ func (s *Store) named(ids []string, filter func(r *memRow) bool) []*memRow {
 func (r *memRow) envelope() outbox.Envelope {
 	env := r.env
 	env.OccurredAt, env.AvailableAt, env.Attempts = r.CreatedAt, r.AvailableAt, r.Attempts
-	if r.corrupt {
-		env.Headers = nil
-	} else {
-		env.Headers = maps.Clone(r.env.Headers)
-	}
+	env.Headers = maps.Clone(r.env.Headers)
 	return env
 }
 
@@ -266,10 +267,10 @@ func diedFirst(a, b *memRow) int {
 	return cmp.Or(a.endedAt().Compare(b.endedAt()), strings.Compare(a.env.EventID, b.env.EventID))
 }
 
-func idsOf(envs []outbox.Envelope) []string {
-	ids := make([]string, len(envs))
-	for i := range envs {
-		ids[i] = envs[i].EventID
+func idsOf[T any](list []T, id func(T) string) []string {
+	ids := make([]string, len(list))
+	for i := range list {
+		ids[i] = id(list[i])
 	}
 	return ids
 }

@@ -16,11 +16,10 @@ var (
 
 // Poll implements [outbox.Store].
 func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return outbox.Batch{}, s.fail("polling due events", nil, err)
+	if err := s.lock(ctx, "polling due events"); err != nil {
+		return outbox.Batch{}, err
 	}
+	defer s.mu.Unlock()
 	expiry := s.clock().Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
 		return r.due(q.Now, q.CreatedBefore) && (r.LockedBy == "" || r.LockedAt.Before(expiry)) &&
@@ -40,11 +39,10 @@ func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outb
 
 // Claim implements [outbox.Store].
 func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return outbox.Batch{}, s.fail("claiming due events", nil, err)
+	if err := s.lock(ctx, "claiming due events"); err != nil {
+		return outbox.Batch{}, err
 	}
+	defer s.mu.Unlock()
 	now := s.clock()
 	expiry := now.Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
@@ -64,11 +62,10 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 
 // NextDue implements [outbox.Store].
 func (s *Store) NextDue(ctx context.Context, _ outbox.DB, after time.Time) (time.Time, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return time.Time{}, s.fail("asking when the next event is due", nil, err)
+	if err := s.lock(ctx, "asking when the next event is due"); err != nil {
+		return time.Time{}, err
 	}
+	defer s.mu.Unlock()
 	var next time.Time
 	for _, r := range s.rows {
 		if !r.hidden && r.live() && r.AvailableAt.After(after) && (next.IsZero() || r.AvailableAt.Before(next)) {
@@ -80,11 +77,10 @@ func (s *Store) NextDue(ctx context.Context, _ outbox.DB, after time.Time) (time
 
 // Stats implements [outbox.Store].
 func (s *Store) Stats(ctx context.Context, _ outbox.DB, now time.Time) (outbox.StoreStats, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return outbox.StoreStats{}, s.fail("reading stats", nil, err)
+	if err := s.lock(ctx, "reading stats"); err != nil {
+		return outbox.StoreStats{}, err
 	}
+	defer s.mu.Unlock()
 	var st outbox.StoreStats
 	count := func(n *int64) { *n = min(*n+1, outbox.StatsLimit) }
 	for _, r := range s.rows {

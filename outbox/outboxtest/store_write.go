@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -10,23 +11,19 @@ import (
 
 // Check implements [outbox.Store].
 func (s *Store) Check(ctx context.Context, _ outbox.DB, _ bool) error {
-	if err := ctx.Err(); err != nil {
-		return s.fail("checking the database", nil, err)
+	if err := s.lock(ctx, "checking the database"); err != nil {
+		return err
 	}
+	s.mu.Unlock()
 	return nil
 }
 
 // Mark implements [outbox.Store].
 func (s *Store) Mark(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		ids := make([]string, len(marks))
-		for i := range marks {
-			ids[i] = marks[i].EventID
-		}
-		return nil, s.fail("marking as "+outcome.String(), ids, err)
+	if err := s.lock(ctx, "marking as "+outcome.String(), idsOf(marks, func(m outbox.Mark) string { return m.EventID })...); err != nil {
+		return nil, err
 	}
+	defer s.mu.Unlock()
 	now := s.clock()
 	var left map[string]outbox.RowState
 	for _, m := range marks {
@@ -52,10 +49,10 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, m
 // commits.
 func (s *Store) Complete(ctx context.Context, tx outbox.Execer, outcome outbox.Outcome, m outbox.Mark) (bool, error) {
 	if outcome != outbox.OutcomeDone && outcome != outbox.OutcomeDelete {
-		return false, s.fail("completing", []string{m.EventID}, fmt.Errorf("the outcome is %s; only done and delete complete an event", outcome))
+		return false, s.fail("completing", fmt.Errorf("the outcome is %s; only done and delete complete an event", outcome), m.EventID)
 	}
 	if err := ctx.Err(); err != nil {
-		return false, s.fail("completing", []string{m.EventID}, err)
+		return false, s.fail("completing", err, m.EventID)
 	}
 	r := s.lockRow(m)
 	if r == nil {
@@ -108,34 +105,22 @@ func (s *Store) apply(r *memRow, kind outbox.Outcome, m outbox.Mark, now time.Ti
 		delete(s.rows, m.EventID)
 	case outbox.OutcomeRetry:
 		r.Status, r.AvailableAt, r.LastError = outbox.StatusRetry, m.AvailableAt, m.Error
-		r.count(m)
+		r.Attempts = cmp.Or(m.Attempts, r.Attempts)
 	case outbox.OutcomeDead:
 		r.Status, r.DoneAt, r.LastError = outbox.StatusDead, now, m.Error
-		r.count(m)
+		r.Attempts = cmp.Or(m.Attempts, r.Attempts)
 	case outbox.OutcomeDeferred:
 		r.Status, r.AvailableAt = outbox.StatusNew, m.AvailableAt
 	case outbox.OutcomeReleased:
 	}
 }
 
-// count sets the attempts of an outcome.
-func (r *memRow) count(m outbox.Mark) {
-	if m.Attempts > 0 {
-		r.Attempts = m.Attempts
-	}
-}
-
 // Renew implements [outbox.Store].
 func (s *Store) Renew(ctx context.Context, _ outbox.DB, leases []outbox.Lease) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		ids := make([]string, len(leases))
-		for i := range leases {
-			ids[i] = leases[i].EventID
-		}
-		return s.fail("renewing the lease of", ids, err)
+	if err := s.lock(ctx, "renewing the lease of", idsOf(leases, func(l outbox.Lease) string { return l.EventID })...); err != nil {
+		return err
 	}
+	defer s.mu.Unlock()
 	now := s.clock()
 	for _, l := range leases {
 		if r := s.rows[l.EventID]; r != nil && !r.hidden && l.Name != "" && r.LockedBy == l.Name {
@@ -153,29 +138,27 @@ type hold struct {
 
 // HoldTable implements [outbox.Store].
 func (s *Store) HoldTable(ctx context.Context, _ outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return outbox.TableHolder{}, s.fail("holding the table", nil, err)
+	if err := s.lock(ctx, "holding the table"); err != nil {
+		return outbox.TableHolder{}, err
 	}
+	defer s.mu.Unlock()
 	now, was := s.clock(), s.hold
-	if was.owner != "" && was.owner != owner && was.until.After(now) {
+	switch {
+	case was.owner == owner:
+		was.owner = "" // it did not die
+	case was.owner != "" && was.until.After(now):
 		return outbox.TableHolder{Owner: was.owner}, nil
 	}
 	s.hold = hold{owner: owner, until: now.Add(d)}
-	if was.owner == owner {
-		was.owner = ""
-	}
 	return outbox.TableHolder{Owner: owner, Died: was.owner}, nil
 }
 
 // ReleaseTable implements [outbox.Store].
 func (s *Store) ReleaseTable(ctx context.Context, _ outbox.DB, owner string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return s.fail("releasing the table", nil, err)
+	if err := s.lock(ctx, "releasing the table"); err != nil {
+		return err
 	}
+	defer s.mu.Unlock()
 	if s.hold.owner == owner {
 		s.hold = hold{}
 	}
@@ -184,27 +167,24 @@ func (s *Store) ReleaseTable(ctx context.Context, _ outbox.DB, owner string) err
 
 // Purge implements [outbox.Store].
 func (s *Store) Purge(ctx context.Context, _ outbox.DB, q outbox.PurgeQuery) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return 0, s.fail("purging old rows", nil, err)
+	if err := s.lock(ctx, "purging old rows"); err != nil {
+		return 0, err
 	}
-	old := first(s.visible(oldestFirst, func(r *memRow) bool {
+	defer s.mu.Unlock()
+	return s.remove(first(s.visible(oldestFirst, func(r *memRow) bool {
 		if q.ByAge {
 			return r.CreatedAt.Before(q.Before)
 		}
 		return r.Status.Terminal() && r.endedAt().Before(q.Before)
-	}), q.Limit)
-	return s.remove(old), nil
+	}), q.Limit)), nil
 }
 
 // QueryDead implements [outbox.Store].
 func (s *Store) QueryDead(ctx context.Context, _ outbox.DB, q outbox.DeadQuery) ([]outbox.DeadLetter, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return nil, s.fail("listing dead letters", nil, err)
+	if err := s.lock(ctx, "listing dead letters"); err != nil {
+		return nil, err
 	}
+	defer s.mu.Unlock()
 	after := &memRow{RawRow: RawRow{DoneAt: q.AfterDiedAt}, env: outbox.Envelope{EventID: q.AfterEventID}}
 	rows := first(s.visible(diedFirst, func(r *memRow) bool {
 		return r.matches(q.DeadFilter) && (q.AfterDiedAt.IsZero() && q.AfterEventID == "" || diedFirst(r, after) > 0)
@@ -222,35 +202,32 @@ func (s *Store) QueryDead(ctx context.Context, _ outbox.DB, q outbox.DeadQuery) 
 
 // GetDead implements [outbox.Store].
 func (s *Store) GetDead(ctx context.Context, _ outbox.DB, eventID string) (outbox.DeadLetter, error) {
-	s.mu.Lock()
+	if err := s.lock(ctx, "reading dead", eventID); err != nil {
+		return outbox.DeadLetter{}, err
+	}
 	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return outbox.DeadLetter{}, s.fail("reading dead", []string{eventID}, err)
+	dead := s.named([]string{eventID}, isDead)
+	if len(dead) == 0 {
+		return outbox.DeadLetter{}, s.fail("reading dead", outbox.ErrNotFound, eventID)
 	}
-	r := s.rows[eventID]
-	if r == nil || r.hidden || !isDead(r) {
-		return outbox.DeadLetter{}, s.fail("reading dead", []string{eventID}, outbox.ErrNotFound)
-	}
-	return r.letter(), nil
+	return dead[0].letter(), nil
 }
 
 // CountDead implements [outbox.Store].
 func (s *Store) CountDead(ctx context.Context, _ outbox.DB, f outbox.DeadFilter) (int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return 0, s.fail("counting dead letters", nil, err)
+	if err := s.lock(ctx, "counting dead letters"); err != nil {
+		return 0, err
 	}
+	defer s.mu.Unlock()
 	return int64(len(s.visible(diedFirst, func(r *memRow) bool { return r.matches(f) }))), nil
 }
 
 // ReplayDead implements [outbox.Store].
 func (s *Store) ReplayDead(ctx context.Context, _ outbox.DB, eventIDs []string, now time.Time) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return 0, s.fail("replaying dead", eventIDs, err)
+	if err := s.lock(ctx, "replaying dead", eventIDs...); err != nil {
+		return 0, err
 	}
+	defer s.mu.Unlock()
 	dead := s.named(eventIDs, isDead)
 	for _, r := range dead {
 		r.RawRow = RawRow{Status: outbox.StatusNew, AvailableAt: now, CreatedAt: r.CreatedAt}
@@ -260,11 +237,10 @@ func (s *Store) ReplayDead(ctx context.Context, _ outbox.DB, eventIDs []string, 
 
 // DeleteDead implements [outbox.Store].
 func (s *Store) DeleteDead(ctx context.Context, _ outbox.DB, eventIDs []string) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return 0, s.fail("deleting dead", eventIDs, err)
+	if err := s.lock(ctx, "deleting dead", eventIDs...); err != nil {
+		return 0, err
 	}
+	defer s.mu.Unlock()
 	return s.remove(s.named(eventIDs, isDead)), nil
 }
 
