@@ -80,14 +80,24 @@ func (t *tracing) extract(ctx context.Context, headers map[string]string) (extra
 		return extracted, producer
 	}
 	defer t.shield("extracting a trace context")
+	if t.w3c && !t.childOf {
+		if sc, ok := fromTraceparent(headers); ok {
+			return ctx, other(ctx, sc)
+		}
+	}
 	remote := t.propagator.Extract(ctx, propagation.MapCarrier(headers))
 	if t.childOf {
 		return remote, producer
 	}
-	own := trace.SpanFromContext(ctx)
-	producer = trace.SpanContextFromContext(remote)
-	if producer.Equal(own.SpanContext()) { // the headers named none, or an outer interceptor began it
-		producer = trace.SpanContext{}
+	producer = other(ctx, trace.SpanContextFromContext(remote))
+	return trace.ContextWithSpan(remote, trace.SpanFromContext(ctx)), producer
+}
+
+// other is the span, unless it is ctx's own: then the headers named none, or an
+// outer interceptor began it.
+func other(ctx context.Context, sc trace.SpanContext) trace.SpanContext {
+	if sc.Equal(trace.SpanContextFromContext(ctx)) {
+		return trace.SpanContext{}
 	}
-	return trace.ContextWithSpan(remote, own), producer
+	return sc
 }

@@ -27,6 +27,7 @@ type tracing struct {
 	writing    *operation
 	delivering *operation
 	own        map[string]bool // the headers that are the propagator's
+	w3c        bool            // it is the default propagator
 	reported   sync.Once       // see report
 }
 
@@ -68,6 +69,7 @@ func newTracing(opts []Option) *tracing {
 		t.provider = otel.GetTracerProvider()
 	}
 	if t.propagator == nil {
+		t.w3c = true
 		t.propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	}
 	t.tracer = t.provider.Tracer(scopeName, trace.WithSchemaURL(semconv.SchemaURL))
