@@ -75,16 +75,14 @@ func hasForeignScope(ctx context.Context) bool {
 
 // findScope finds the innermost scope in ctx that matches.
 func findScope(ctx context.Context, matches func(TxScope) bool) (TxScope, bool) {
-	for {
-		c, ok := ctx.Value(scopesKey{}).(*scopeContext)
-		switch {
-		case !ok:
-			return nil, false
-		case matches(c.scope):
-			return c.scope, true
-		}
-		ctx = c.Context
+	c, ok := ctx.Value(scopesKey{}).(*scopeContext)
+	for ok && !matches(c.scope) {
+		c, ok = c.Context.Value(scopesKey{}).(*scopeContext)
 	}
+	if !ok {
+		return nil, false
+	}
+	return c.scope, true
 }
 
 type noTxKey struct{}
