@@ -18,7 +18,7 @@ import (
 // wire is a notifier within the process.
 type wire struct {
 	mu    sync.Mutex
-	wakes []func()
+	heard []chan struct{}
 	pools []*sql.DB // that its constructor was given
 }
 
@@ -30,19 +30,28 @@ func (w *wire) of(db *sql.DB) (*wire, error) {
 func (w *wire) Notify(context.Context, outbox.DB, string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, wake := range w.wakes {
-		wake()
+	for _, heard := range w.heard {
+		select {
+		case heard <- struct{}{}:
+		default: // one waits already
+		}
 	}
 	return nil
 }
 
 func (w *wire) Listen(ctx context.Context, _ outbox.DB, _ string, wake func()) error {
+	heard := make(chan struct{}, 1)
 	w.mu.Lock()
-	w.wakes = append(w.wakes, wake)
+	w.heard = append(w.heard, heard)
 	w.mu.Unlock()
-	wake()
-	<-ctx.Done()
-	return ctx.Err()
+	for {
+		wake()
+		select {
+		case <-heard:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func TestANotifierWakesTheOutboxThatDelivers(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/outboxkit/outbox-go/internal/txscope"
@@ -24,8 +25,11 @@ type transaction struct {
 	conn   *conn
 	inner  driver.Tx
 	cancel func() // of the driver's context
-	// above is known once an adapter has found the transaction.
+	// above is known once an adapter has found the transaction. The end may come
+	// meanwhile, on a goroutine of database/sql: mu is for the two.
+	mu         sync.Mutex
 	above      above
+	over       bool
 	savepoints atomic.Int64
 }
 
@@ -47,9 +51,21 @@ func newTransaction(ctx context.Context, c *conn, inner driver.Tx, cancel func()
 
 // learn is called with what stands above, before anything uses it.
 func (t *transaction) learn(a above) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.above = a
-	if a.tx != nil {
+	if a.tx != nil && !t.over {
 		t.conn.connector.opened(t)
+	}
+}
+
+// forget is called at the end.
+func (t *transaction) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	if t.above.tx != nil {
+		t.conn.connector.ended(t)
 	}
 }
 
@@ -166,9 +182,7 @@ func (t *transaction) end(end txscope.End, cause error) {
 	if t.conn.tx == t {
 		t.conn.tx = nil
 	}
-	if t.above.tx != nil {
-		t.conn.connector.ended(t)
-	}
+	t.forget()
 	t.cancel()
 	t.Finish(t.ctx, end, cause)
 }
