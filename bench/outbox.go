@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"log/slog"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/outboxkit/outbox-go/adapters/pgnotify"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -24,6 +26,7 @@ const (
 func outboxContenders() []contender {
 	single := outboxKind{mode: outbox.SingleNode{}, write: viaSQLTx}
 	multi := outboxKind{mode: outbox.MultiNode{}, write: viaSQLTx}
+	notified := outboxKind{mode: outbox.MultiNode{}, write: viaSQLTx, notify: true}
 	deleting := outboxKind{mode: outbox.SingleNode{}, write: viaSQLTx, purge: &outbox.PurgeOptions{OnDone: outbox.Delete}}
 	return []contender{
 		{
@@ -33,6 +36,10 @@ func outboxContenders() []contender {
 		{
 			name: "outbox, OnDone: Delete", on: everywhere, open: deleting.open,
 			works: []string{"done", "drain/100k", "cost"},
+		},
+		{
+			name: "outbox MultiNode, notifier", on: []testdb.Kind{testdb.Postgres}, open: notified.open,
+			works: []string{"remote"},
 		},
 		{
 			name: "outbox MultiNode", on: everywhere, open: multi.open,
@@ -45,6 +52,8 @@ func outboxContenders() []contender {
 type outboxKind struct {
 	mode  outbox.Mode
 	purge *outbox.PurgeOptions
+	// notify: nodes wake each other by LISTEN and NOTIFY.
+	notify bool
 	// write makes the function that runs a transaction with a row in orders and
 	// events.
 	write func(db *database, pool *sql.DB, w *outbox.Writer) (outboxWrite, error)
@@ -59,6 +68,8 @@ type outboxSystem struct {
 	pool  *sql.DB
 	pools pools
 	do    outboxWrite
+	// notifying only writes and wakes the nodes that deliver; nil: nothing does.
+	notifying *outbox.Outbox
 }
 
 func (k outboxKind) open(ctx context.Context, db *database) (system, error) {
@@ -74,7 +85,11 @@ func (k outboxKind) open(ctx context.Context, db *database) (system, error) {
 	if err := s.store.CreateSchema(ctx, pool); err != nil {
 		return nil, err
 	}
-	_, err = s.join(pool, outbox.WriterOnly{}, nil) // until Deliver
+	ob, err := s.join(pool, outbox.WriterOnly{}, nil) // until Deliver
+	if err == nil && k.notify {
+		s.notifying = ob
+		err = ob.Start(ctx)
+	}
 	return s, err
 }
 
@@ -89,10 +104,18 @@ func (s *outboxSystem) join(pool *sql.DB, mode outbox.Mode, purge *outbox.PurgeO
 }
 
 func (s *outboxSystem) make(pool *sql.DB, mode outbox.Mode, purge *outbox.PurgeOptions) (*outbox.Outbox, error) {
-	return outbox.New(outbox.Config{
+	cfg := outbox.Config{
 		DB: pool, Store: s.store, Mode: mode, Purge: purge, Logger: slog.New(slog.DiscardHandler),
 		RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return retryDelay }),
-	})
+	}
+	if s.notify {
+		notifier, err := pgnotify.New(pool)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Notifier = notifier
+	}
+	return outbox.New(cfg)
 }
 
 func envelope(n int) outbox.Envelope {
@@ -149,7 +172,13 @@ func pendingRows(ctx context.Context, pool *sql.DB) (n int, err error) {
 	return n, err
 }
 
-func (s *outboxSystem) Close() error { return s.pools.close() }
+func (s *outboxSystem) Close() error {
+	var err error
+	if s.notifying != nil {
+		err = s.notifying.Close(context.Background())
+	}
+	return errors.Join(err, s.pools.close())
+}
 
 // Prefill fills the table by one statement, on PostgreSQL.
 func (s *outboxSystem) Prefill(ctx context.Context, kind string, n int) error {
