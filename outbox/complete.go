@@ -23,6 +23,7 @@ var errUncommitted = errors.New("the listener completed the event in a transacti
 type completion struct {
 	scope     TxScope
 	committed bool
+	over      bool // it rolled back, or nothing is known of its COMMIT
 }
 
 // deliveryContext is the context that a listener gets. It finds the delivery.
@@ -84,8 +85,11 @@ func (c *deliveryContext) complete(ctx context.Context, store Store, scope TxSco
 	switch {
 	case err != nil:
 	case marked:
-		return scope.OnCommit(func() { c.d.track.committed(done) })
-	case before != nil && before.scope == scope:
+		return errors.Join(
+			scope.AfterRollback(func(context.Context, error) { c.d.track.rolledBack(done) }),
+			scope.OnCommit(func() { c.d.track.committed(done) }),
+		)
+	case before != nil && before.scope.Active():
 		err = ErrCompleted
 	default:
 		err = ErrLeaseLost
@@ -122,6 +126,13 @@ func (t *tracker) isCompleted(dl *delivery) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return dl.completion != nil && dl.completion.committed
+}
+
+// rolledBack says that the row is not locked any more: its lease is renewed again.
+func (t *tracker) rolledBack(c *completion) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.over = true
 }
 
 func (t *tracker) committed(c *completion) {

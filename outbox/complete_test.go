@@ -136,3 +136,33 @@ func TestCompletedRowIsDeletedWhereNoHistoryIsKept(t *testing.T) {
 		return !there
 	}, 20*time.Second, time.Millisecond)
 }
+
+// While a completion's transaction is open its row is locked; once it has rolled back,
+// the lease is renewed again, however long the listener goes on.
+func TestLeaseIsRenewedAfterACompletionRolledBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := outbox.Config{Store: outboxtest.NewStore(), Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LockTimeout: time.Minute}}}
+		var deliveries atomic.Int32
+		var e *engine
+		listener := func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+			if deliveries.Add(1) == 1 {
+				scope := outboxtest.NewScope(e.store.DB())
+				require.NoError(t, e.Writer().Complete(ctx, scope))
+				require.NoError(t, scope.Rollback(nil))
+				time.Sleep(3 * time.Minute)
+				scope = outboxtest.NewScope(e.store.DB())
+				require.NoError(t, e.Writer().Complete(ctx, scope))
+				require.NoError(t, scope.Commit())
+			}
+			return outbox.Done(), nil
+		}
+		e = start(t, cfg, listener)
+		e.write(said("e"))
+		other := start(t, cfg, listener)
+		time.Sleep(10 * time.Minute)
+		require.EqualValues(t, 1, deliveries.Load())
+		require.NoError(t, e.Close(context.Background()))
+		require.NoError(t, other.Close(context.Background()))
+	})
+}

@@ -134,9 +134,7 @@ func (h *holder) close(ctx context.Context) error {
 	}
 	<-h.done
 	h.failing.flush()
-	if h.until.Swap(0) == 0 {
-		return nil
-	}
+	h.until.Store(0)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdPatience)
 	defer cancel()
 	return h.store.ReleaseTable(ctx, h.db, h.owner)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -38,10 +39,14 @@ type notifications struct {
 	proof  atomic.Int32
 	warned bool // belongs to the sender
 
-	// These belong to the listener: the time of the latest reading for a
-	// notification, perhaps yet to come, and the timer for that one.
-	heeded time.Time
-	later  *time.Timer
+	// mu guards what the listener's wake uses: the time of the latest reading for a
+	// notification, perhaps yet to come, and the timer for that one; whether it
+	// listens, and how often it failed to.
+	mu       sync.Mutex
+	heeded   time.Time
+	later    *time.Timer
+	hears    bool
+	failures int
 }
 
 // The steps of the test; zero: none is under way.
@@ -119,10 +124,13 @@ func (n *notifications) send(ctx context.Context) {
 			return
 		}
 		n.agenda.begin(time.Now())
-		if err := n.sendOne(ctx, notifyTimeout); err != nil && ctx.Err() == nil {
+		if err := n.sendOne(ctx, notifyTimeout); err != nil {
+			n.agenda.wake() // it is still to be sent
+			if ctx.Err() != nil {
+				continue
+			}
 			failures++
 			n.sending.add(1, logKeyError, err.Error())
-			n.agenda.wake()
 			sleep(ctx, min(listenMinPause<<min(failures, 10), pollMaxPause))
 			continue
 		}
@@ -166,8 +174,34 @@ func (n *notifications) warn() {
 	}
 }
 
+// woken is called when the notifier has begun to listen, and for each notification.
+func (n *notifications) woken() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.hears {
+		n.proof.Store(0) // they arrive
+	} else {
+		n.hears, n.failures = true, 0
+		n.listening.end()
+		n.proof.Store(proofWanted)
+		n.notify()
+	}
+	n.heed()
+}
+
+// deaf is called when the notifier has stopped listening. It returns how often in a
+// row.
+func (n *notifications) deaf() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hears = false
+	n.failures++
+	n.proof.Store(0)
+	return n.failures
+}
+
 // heed makes the poller read now, or in a moment when it did so a moment ago: small
-// batches cost much more than large ones.
+// batches cost much more than large ones. mu is held.
 func (n *notifications) heed() {
 	now := time.Now()
 	switch since := now.Sub(n.heeded); {
@@ -184,29 +218,24 @@ func (n *notifications) heed() {
 
 // listen is the listener's goroutine.
 func (n *notifications) listen(ctx context.Context) {
-	n.later = time.AfterFunc(never, n.poller.Wake)
-	defer func() { n.later.Stop() }()
-	for failures := 0; ; {
-		began := false
-		err := n.notifier.Listen(ctx, n.db, n.table, func() {
-			if began {
-				n.proof.Store(0) // they arrive
-			} else {
-				began, failures = true, 0
-				n.listening.end()
-				n.proof.Store(proofWanted)
-				n.notify()
-			}
-			n.heed()
-		})
-		n.proof.Store(0)
+	later := time.AfterFunc(never, n.poller.Wake)
+	n.mu.Lock()
+	n.later = later
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.later.Stop()
+	}()
+	for {
+		err := n.notifier.Listen(ctx, n.db, n.table, n.woken)
+		failures := n.deaf()
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
 			err = errors.New("the notifier stopped listening")
 		}
-		failures++
 		n.listening.add(1, logKeyError, err.Error())
 		sleep(ctx, min(listenMinPause<<min(failures, 10), listenMaxPause))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -341,5 +342,34 @@ func TestAnEventThatIsGivenUpNotifiesTheProcessThatHoldsTheTable(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("the event waited for the interval")
 		}
+	})
+}
+
+// slowBus needs a moment for each notification.
+type slowBus struct {
+	*bus
+	sent atomic.Int32
+}
+
+func (s *slowBus) Notify(ctx context.Context, _ outbox.DB, _ string) error {
+	select {
+	case <-time.After(time.Millisecond):
+		s.sent.Add(1)
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A short program writes an event and closes while the notification is on its way.
+func TestCloseSendsTheNotificationThatItInterrupts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowBus{bus: newBus()}
+		e := start(t, outbox.Config{Mode: outbox.WriterOnly{}, Notifier: slow}, handled)
+		e.write(said("e"))
+		synctest.Wait() // the sender has begun
+		require.NoError(t, e.Close(context.Background()))
+		require.Positive(t, slow.sent.Load())
 	})
 }

@@ -23,7 +23,7 @@ type Notifier interface {
 	// given one.
 	Notify(ctx context.Context, db DB, table string) error
 	// Listen calls wake once when it has begun to listen for the table, and then
-	// for each notification, from one goroutine; wake does not block. It returns
+	// for each notification; wake does not block and is safe for concurrent use. It returns
 	// soon after ctx ends, and with an error when it can listen no longer. The
 	// outbox then calls it again, after 100 ms to 5 s.
 	Listen(ctx context.Context, db DB, table string, wake func()) error

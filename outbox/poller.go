@@ -257,9 +257,6 @@ const pollMaxPause = time.Second
 func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err error) {
 	if p.dispatcher != nil {
 		p.dispatcher.tellDepths()
-		if !p.dispatcher.holds() { // another process delivers
-			return 0, p.opts.Interval, nil
-		}
 	}
 	idle = p.opts.Interval
 	if p.opts.SkipRecent > 0 {
@@ -269,6 +266,9 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	for {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see it
 			return read, 0, err
+		}
+		if p.dispatcher != nil && !p.dispatcher.holds() { // another process delivers
+			return read, p.opts.Interval, nil
 		}
 		room := p.room()
 		if room <= 0 {

@@ -53,7 +53,7 @@ func (p *Poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
 // refused an event.
 func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, err error) {
 	if p.dispatcher != nil {
-		p.term = p.dispatcher.term()
+		p.beginTerm()
 		p.dispatcher.track.beginRead()
 		defer p.dispatcher.track.endRead()
 	}
@@ -80,6 +80,17 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 		return len(b.Envelopes) + len(b.Undecodable), true, nil
 	}
 	return b.Len(), true, p.takeExpired(ctx, b.Expired)
+}
+
+// beginTerm starts over under a new hold: another process may have delivered
+// meanwhile, and what is still queued goes back to its place in the order.
+func (p *Poller) beginTerm() {
+	term := p.dispatcher.term()
+	if p.term != 0 && p.term != term {
+		p.cursor = Cursor{}
+		p.dispatcher.giveBack()
+	}
+	p.term = term
 }
 
 // handOver gives one event to the handler. With leases a batch of takeovers has

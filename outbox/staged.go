@@ -20,20 +20,26 @@ func (w *Writer) Stage(ctx context.Context, envs []Envelope) (*StagedWrite, erro
 // the INSERT, and then one of the three others. A write that is never sent needs no
 // call. It is for one goroutine at a time.
 type StagedWrite struct {
-	w *Writer
-	p *pending
+	w    *Writer
+	p    *pending
+	sent bool
 }
 
 // EventIDs are the events' ids in order.
 func (s *StagedWrite) EventIDs() []string { return eventIDs(s.p.envs) }
 
-// Send reserves the events and gives tx the INSERT.
+// Send reserves the events and gives tx the INSERT. A write is sent once, unless the
+// INSERT failed.
 func (s *StagedWrite) Send(ctx context.Context, tx Execer) error {
+	if s.sent {
+		return fmt.Errorf("outbox: event %s was sent already; queue it again for another transaction", s.p.envs[0].EventID)
+	}
 	s.w.reserve(s.p)
 	if err := s.w.store.Insert(ctx, tx, s.p.envs, s.p.lease, s.p.due); err != nil {
 		s.w.unreserve(s.p)
 		return err
 	}
+	s.sent = true
 	return nil
 }
 
@@ -61,5 +67,6 @@ func (s *StagedWrite) Uncertain(ctx context.Context, scope TxScope) {
 // Failed says that the rows are not there or, when cause is [ErrOutcomeUnknown],
 // that they may be.
 func (s *StagedWrite) Failed(ctx context.Context, cause error) {
+	s.sent = false
 	s.w.rolledBack(ctx, s.p, cause)
 }

@@ -185,7 +185,7 @@ type Batch struct {
 	// expired.
 	Expired []string
 	// Next is the place behind the last row in the order of due times, or before it.
-	// All due rows up to it were read, or were leased.
+	// All due rows up to it were read, or were leased or locked.
 	Next Cursor
 }
 

@@ -285,7 +285,7 @@ func (t *tracker) leases() []Lease {
 	defer t.mu.Unlock()
 	var leases []Lease
 	for id, d := range t.events {
-		if d.state != reserved && d.lease != "" && d.completion == nil {
+		if d.state != reserved && d.lease != "" && (d.completion == nil || d.completion.over) {
 			leases = append(leases, Lease{EventID: id, Name: d.lease})
 		}
 	}

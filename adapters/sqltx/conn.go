@@ -138,7 +138,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue, ours bool) (driver.Result, error) {
 	if ours && c.connector.dialect() == txscope.SQLite {
 		if kept := c.keep(ctx, query); kept != nil {
-			return kept.exec(ctx, args)
+			return c.execKept(ctx, kept, args)
 		}
 	}
 	if c.execer == nil {
@@ -147,7 +147,7 @@ func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue,
 	result, err := c.execer.ExecContext(ctx, query, args)
 	if ours && errors.Is(err, driver.ErrSkip) {
 		if kept := c.keep(ctx, query); kept != nil {
-			return kept.exec(ctx, args)
+			return c.execKept(ctx, kept, args)
 		}
 	}
 	return result, err

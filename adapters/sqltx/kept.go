@@ -2,6 +2,7 @@ package sqltx
 
 import (
 	"context"
+	"database/sql/driver"
 	"slices"
 )
 
@@ -12,6 +13,17 @@ const maxKept = 3
 // keepContext is the context of a statement of the outbox, which the connection
 // may keep prepared.
 type keepContext struct{ context.Context }
+
+// execKept runs a kept statement. One that failed is not kept: the server may have
+// lost it, as behind a proxy.
+func (c *conn) execKept(ctx context.Context, s *stmt, args []driver.NamedValue) (driver.Result, error) {
+	result, err := s.exec(ctx, args)
+	if err != nil {
+		_ = s.Close()
+		c.kept = slices.DeleteFunc(c.kept, func(kept *stmt) bool { return kept == s })
+	}
+	return result, err
+}
 
 // keep is a statement of the outbox that stays prepared until the connection
 // closes, or nil when it cannot be prepared. For a driver that cannot send

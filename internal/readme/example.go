@@ -28,7 +28,7 @@ type order struct{ ID, Item string }
 
 var orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
 
-func serve(ctx context.Context, db *sql.DB) error {
+func serve(ctx context.Context, db *sql.DB) error { // db is from sqltx.Open
 	store, err := sqlstore.Detect(ctx, db)
 	if err != nil {
 		return err
@@ -41,7 +41,10 @@ func serve(ctx context.Context, db *sql.DB) error {
 		return sendMail(ctx, env.EventID, o) // after the commit, at least once
 	})
 	a, err := sqltx.New(db, ob.Writer())
-	if err := errors.Join(err, store.CreateSchema(ctx, db), ob.Register(listener), ob.Start(ctx)); err != nil {
+	if err := errors.Join(err, store.CreateSchema(ctx, db), ob.Register(listener)); err != nil {
+		return err
+	}
+	if err := ob.Start(ctx); err != nil {
 		return err
 	}
 	defer ob.Close(ctx) // delivers what is queued

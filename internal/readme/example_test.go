@@ -27,7 +27,7 @@ func TestReadmeShowsTheCodeThatCompiles(t *testing.T) {
 	for _, example := range []struct {
 		file  string
 		lines int
-	}{{"service.go", 43}, {"example.go", 32}} {
+	}{{"service.go", 43}, {"example.go", 34}} {
 		block, after, found := strings.Cut(rest, "```")
 		require.True(t, found, "README.md has no Go block for %s", example.file)
 		code, err := os.ReadFile(example.file)
