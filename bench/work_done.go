@@ -11,7 +11,7 @@ import (
 func doneWork() work {
 	return work{
 		name: "done", title: "From the write to DONE", on: everywhere, figures: perSecond,
-		note: "16 writers write one event in each transaction and listeners run in the same process. The time ends when the last outcome is stored. Everyone's number of listeners at once is their setting: 4 here, River's in peers.go, one in watermill.",
+		note: "16 writers write one event in each transaction and listeners run in the same process. The time ends when the last outcome is stored. Everyone's number of listeners at once is their setting: 16 here, River's in peers.go, one in watermill.",
 		variants: []variant{
 			{name: "listener returns at once", measure: toDone(0)},
 			{name: "listener takes 1 ms", on: servers, measure: toDone(time.Millisecond)},
