@@ -171,7 +171,7 @@ func TestADeliveryThatTheShutdownInterrupts(t *testing.T) {
 			spans := newRecording(t)
 			began := make(chan struct{})
 			cfg := traced(outboxotel.WithTracerProvider(spans))
-			cfg.Mode = outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 10 * time.Millisecond}}
+			cfg.Mode = outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 500 * time.Millisecond}}
 			a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
 				close(began)
 				<-ctx.Done()
