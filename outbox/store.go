@@ -143,6 +143,8 @@ type PollQuery struct {
 	LockTimeout time.Duration
 	// Limit is the most rows to read; positive.
 	Limit int
+	// Except leaves out events of these kinds.
+	Except []EventKind
 }
 
 // ClaimQuery says which due rows to lease: those that are not leased, and those
@@ -152,6 +154,7 @@ type ClaimQuery struct {
 	CreatedBefore time.Time // as in PollQuery
 	After         Cursor    // as in PollQuery
 	Limit         int       // as in PollQuery
+	Except        []EventKind // as in PollQuery
 	// EventIDs claims only rows of these events. Empty: of all.
 	EventIDs []string
 	// Lease is the name that the rows get. Rows that are under it already are

@@ -1,0 +1,55 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// EventKey is what [OrderedByKey] orders by: the aggregate type and the aggregate
+// id. An event without an aggregate id has a key of its own.
+type EventKey struct {
+	AggregateType AggregateType
+	// ID is the aggregate id, or the event id where that is empty.
+	ID string
+}
+
+// RunReader is implemented by a store that can serve [OrderedByKey].
+type RunReader interface {
+	// ReadRuns reads runs of events that may be delivered now, and changes nothing.
+	// A run is the beginning of what is pending of one key. Within a key, a RETRY row
+	// comes first, then NEW rows by available_at, created_at, event id. A key has no
+	// run while its first row is not due, or DEAD unless q.SkipDead, or while one of
+	// the rows that would make its run is leased. A run ends before the first row
+	// that is not due or is of a kind in q.Except.
+	ReadRuns(ctx context.Context, db DB, q RunQuery) (Runs, error)
+}
+
+// RunQuery says which runs to read.
+type RunQuery struct {
+	Now           time.Time // as in PollQuery
+	CreatedBefore time.Time // as in PollQuery
+	// LockTimeout is the age at which a lease expires, by the database's clock.
+	LockTimeout time.Duration
+	// Takeovers reads only keys whose first row has a lease that expired; their runs
+	// are that row alone. Otherwise a key with such a row has no run.
+	Takeovers bool
+	// SkipDead: DEAD rows do not hold back their keys.
+	SkipDead bool
+	// Except are kinds of events that are not to be delivered now.
+	Except []EventKind
+	// After continues behind an earlier call's Next. Zero: from the start.
+	After EventKey
+	// Length is the most rows of one run, Limit the most rows in all; positive.
+	Length, Limit int
+}
+
+// Runs are what [RunReader].ReadRuns read.
+type Runs struct {
+	// EventIDs of each run, in order.
+	EventIDs [][]string
+	// Next is the last key that was looked at. A call looks at a bounded number of
+	// keys, so it may return few runs, or none, although there are more.
+	Next EventKey
+	// End: there is no key behind Next.
+	End bool
+}
