@@ -150,10 +150,10 @@ type PollQuery struct {
 // ClaimQuery says which due rows to lease: those that are not leased, and those
 // whose lease expired, which get one attempt more. The returned envelopes count it.
 type ClaimQuery struct {
-	Now           time.Time // as in PollQuery
-	CreatedBefore time.Time // as in PollQuery
-	After         Cursor    // as in PollQuery
-	Limit         int       // as in PollQuery
+	Now           time.Time   // as in PollQuery
+	CreatedBefore time.Time   // as in PollQuery
+	After         Cursor      // as in PollQuery
+	Limit         int         // as in PollQuery
 	Except        []EventKind // as in PollQuery
 	// EventIDs claims only rows of these events. Empty: of all.
 	EventIDs []string
