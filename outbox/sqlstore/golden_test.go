@@ -76,6 +76,10 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	run("insert", store.Insert(ctx, rec, events("e", 1), "", time.Time{}))
 	section("insert two, leased")
 	run("insert", store.Insert(ctx, rec, events("e", 2), "node/1", time.Now().Add(time.Hour)))
+	section("insert two that differ")
+	differ := events("e", 2)
+	differ[1].AggregateID, differ[1].Headers = "o-2", map[string]string{"k": "v"}
+	run("insert", store.Insert(ctx, rec, differ, "", time.Time{}))
 	section("poll")
 	_, err := store.Poll(ctx, rec, outbox.PollQuery{Now: someTime, Limit: 10})
 	run("poll", err)

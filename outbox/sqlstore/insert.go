@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +19,8 @@ const (
 	insertBytes = 4 << 20
 )
 
-// insertTexts holds the texts of INSERT by the number of rows, each built once.
+// insertTexts holds the texts of INSERT ... VALUES by the number of rows, each built
+// once.
 type insertTexts [insertRows + 1]struct{ plain, leased atomic.Pointer[string] }
 
 // chunk is what one INSERT inserts.
@@ -95,16 +95,12 @@ func (s *Store) chunked(chunks []chunk, envs []outbox.Envelope, lease string) []
 
 // insertChunk inserts rows with one statement.
 func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string) error {
-	rows, toArgs := len(envs), s.rowArgs
-	if rows > 1 && s.d == postgres {
-		rows, toArgs = 0, s.listArgs
-	}
-	args, err := toArgs(envs, lease)
+	text, args, err := s.insertStatement(envs, lease)
 	if errors.Is(err, errSeparator) {
 		return s.insertEach(ctx, tx, envs, lease)
 	}
 	if err == nil {
-		_, err = tx.ExecContext(ctx, s.insertText(rows, lease != ""), args...)
+		_, err = tx.ExecContext(ctx, text, args...)
 	}
 	if err == nil {
 		return nil
@@ -116,6 +112,14 @@ func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, envs []outbox
 	return s.fail(what, err)
 }
 
+func (s *Store) insertStatement(envs []outbox.Envelope, lease string) (text string, args []any, err error) {
+	if len(envs) > 1 && s.d == postgres {
+		return s.insertLists(envs, lease)
+	}
+	args, err = s.rowArgs(envs, lease)
+	return s.insertText(len(envs), lease != ""), args, err
+}
+
 func (s *Store) insertEach(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string) error {
 	for i := range envs {
 		if err := s.insertChunk(ctx, tx, envs[i:i+1], lease); err != nil {
@@ -125,8 +129,7 @@ func (s *Store) insertEach(ctx context.Context, tx outbox.Execer, envs []outbox.
 	return nil
 }
 
-// insertText is the text of an INSERT of that many rows; 0 is any number, as
-// lists.
+// insertText is the text of an INSERT of that many rows.
 func (s *Store) insertText(rows int, leased bool) string {
 	cached := &s.inserts[rows].plain
 	if leased {
@@ -135,23 +138,23 @@ func (s *Store) insertText(rows int, leased bool) string {
 	if text := cached.Load(); text != nil {
 		return *text
 	}
-	q := s.query(400 + 40*rows)
+	q := s.query(400+40*rows).insertInto(s, leased).add(") VALUES ").row(leased)
+	for range rows - 1 {
+		q.add(", ").row(leased)
+	}
+	text := q.text()
+	cached.Store(&text)
+	return text
+}
+
+// insertInto writes the beginning of an INSERT, as far as the last column.
+func (q *query) insertInto(s *Store, leased bool) *query {
 	q.add("INSERT INTO ").table(s).add(" (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers," +
 		" available_at, created_at, status, attempts")
 	if leased {
 		q.add(", locked_by, locked_at")
 	}
-	if rows == 0 {
-		q.lists(leased)
-	} else {
-		q.add(") VALUES ").row(leased)
-		for range rows - 1 {
-			q.add(", ").row(leased)
-		}
-	}
-	text := q.text()
-	cached.Store(&text)
-	return text
+	return q
 }
 
 // row writes one row with the parameters of [Store.rowArgs].
@@ -191,76 +194,6 @@ func (s *Store) rowArgs(envs []outbox.Envelope, lease string) ([]any, error) {
 		}
 	}
 	return args, nil
-}
-
-// lists writes the rows of PostgreSQL's form for several: a list for each column,
-// with the parameters of [Store.listArgs]. The text and the number of parameters
-// do not depend on the number of rows, and no value needs to be quoted. An empty
-// item is NULL. A NULL time is the one that follows: available_at is created_at,
-// and created_at is $10.
-func (q *query) lists(leased bool) {
-	q.add(") SELECT a, b, c, d, e, CAST(f AS JSONB), CAST(g AS JSONB), COALESCE(CAST(h AS TIMESTAMPTZ), CAST(i AS TIMESTAMPTZ), CAST($10 AS TIMESTAMPTZ))," +
-		" COALESCE(CAST(i AS TIMESTAMPTZ), CAST($10 AS TIMESTAMPTZ)), 0, 0")
-	if leased {
-		q.add(", CAST($11 AS TEXT), ").now()
-	}
-	q.add(" FROM unnest(")
-	for i := range 9 {
-		if i > 0 {
-			q.add(", ")
-		}
-		q.add("string_to_array(").arg(nil).add(`, E'\x01', '')`)
-	}
-	q.add(") AS r (a, b, c, d, e, f, g, h, i)")
-}
-
-// separator is between the items of a list. JSON texts never contain it.
-const separator = "\x01"
-
-var errSeparator = errors.New("a text contains the separator")
-
-// listArgs are the parameters of several rows for PostgreSQL, a list for each
-// column. It returns errSeparator when a text contains the separator.
-func (s *Store) listArgs(envs []outbox.Envelope, lease string) ([]any, error) {
-	first := envs[0].OccurredAt
-	var columns [9][]string
-	for i := range columns {
-		columns[i] = make([]string, len(envs))
-	}
-	for i := range envs {
-		env := &envs[i]
-		headers, err := s.encodeHeaders(env)
-		if err != nil {
-			return nil, err
-		}
-		for c, value := range [9]string{
-			env.EventID, string(env.EventType), string(env.AggregateType), env.AggregateID, env.TenantID, env.Payload.String(), headers,
-			s.timeUnless(env.AvailableAt, env.OccurredAt), s.timeUnless(env.OccurredAt, first),
-		} {
-			columns[c][i] = value
-		}
-	}
-	args := make([]any, 0, 11)
-	for _, column := range columns {
-		list := strings.Join(column, separator)
-		if strings.Count(list, separator) != len(envs)-1 {
-			return nil, errSeparator
-		}
-		args = append(args, list)
-	}
-	args = append(args, s.d.timeArg(first))
-	if lease != "" {
-		args = append(args, lease)
-	}
-	return args, nil
-}
-
-// timeUnless is the text of a time; empty when it is the usual one.
-func (s *Store) timeUnless(t, usual time.Time) string {
-	if t.Equal(usual) {
-		return ""
-	}
-	return s.d.timeArg(t).(string)
 }
 
 // nullable is NULL for the empty string.

@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -32,6 +33,19 @@ func hostileEvents(prefix string) []outbox.Envelope {
 	return envs
 }
 
+// alike are events that differ in their ids alone.
+func alike(text string) []outbox.Envelope {
+	envs := hostileEvents("alike-" + strconv.Itoa(len(text)))[:3]
+	for i := range envs {
+		id := envs[i].EventID
+		envs[i] = envs[2]
+		envs[i].EventID, envs[i].AggregateID, envs[i].TenantID = id, text, text
+		envs[i].Headers = map[string]string{"text": text}
+		envs[i].Payload = outbox.JSON(map[string]string{"text": text})
+	}
+	return envs
+}
+
 func TestBatchKeepsEveryText(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Drivers(), func(t *testing.T, db *testdb.DB) {
@@ -43,7 +57,11 @@ func TestBatchKeepsEveryText(t *testing.T) {
 		}
 		lone := hostileEvents("lone")
 		lone[3].TenantID = "\x01"
-		for _, envs := range [][]outbox.Envelope{hostileEvents("plain"), separated, lone, hostileEvents("two")[:2]} {
+		batches := [][]outbox.Envelope{hostileEvents("plain"), separated, lone, hostileEvents("two")[:2]}
+		for _, text := range append(hostile, "\x01", "a\x01b") {
+			batches = append(batches, alike(text))
+		}
+		for _, envs := range batches {
 			insert(t, store, db, envs, "", time.Time{})
 			batch, err := store.Poll(ctx, db.DB, outbox.PollQuery{Now: time.Now(), Limit: 100})
 			require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/outboxkit/outbox-go/internal/sqlname"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -35,6 +36,7 @@ type Store struct {
 	err   error // what is wrong with the options
 
 	inserts  insertTexts
+	lists    sync.Map // of texts, by listed
 	ageIndex bool
 }
 

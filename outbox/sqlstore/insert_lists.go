@@ -1,0 +1,118 @@
+package sqlstore
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// insertColumns are the columns that differ between events, and their types where
+// that is not a text.
+const insertColumns = 9
+
+var insertTypes = [insertColumns]string{5: "JSONB", 6: "JSONB", 7: "TIMESTAMPTZ", 8: "TIMESTAMPTZ"}
+
+// listed says which columns an INSERT gets as lists. The others have one value for
+// all rows, which is sent and converted once: most batches are of one type, one
+// tenant and one time.
+type listed struct {
+	columns [insertColumns]bool
+	leased  bool
+}
+
+// separator is between the items of a list. JSON texts never contain it.
+const separator = "\x01"
+
+var errSeparator = errors.New("a text contains the separator")
+
+// insertLists is PostgreSQL's INSERT of several rows. The number of parameters does
+// not depend on the number of rows, and no value needs to be quoted. An empty text is
+// NULL. It returns errSeparator when a text contains the separator.
+func (s *Store) insertLists(envs []outbox.Envelope, lease string) (text string, args []any, err error) {
+	var columns [insertColumns][]string
+	for i := range columns {
+		columns[i] = make([]string, len(envs))
+	}
+	var available, created lastTime
+	for i := range envs {
+		env := &envs[i]
+		headers, err := s.encodeHeaders(env)
+		if err != nil {
+			return "", nil, err
+		}
+		for c, value := range [insertColumns]string{
+			env.EventID, string(env.EventType), string(env.AggregateType), env.AggregateID, env.TenantID, env.Payload.String(), headers,
+			available.text(env.AvailableAt), created.text(env.OccurredAt),
+		} {
+			columns[c][i] = value
+		}
+	}
+	as := listed{leased: lease != ""}
+	args = make([]any, 0, insertColumns+1)
+	for c, column := range columns {
+		if !slices.ContainsFunc(column, func(value string) bool { return value != column[0] }) {
+			args = append(args, nullable(column[0]))
+			continue
+		}
+		as.columns[c] = true
+		list := strings.Join(column, separator)
+		if strings.Count(list, separator) != len(envs)-1 {
+			return "", nil, errSeparator
+		}
+		args = append(args, list)
+	}
+	if lease != "" {
+		args = append(args, lease)
+	}
+	return s.listsText(as), args, nil
+}
+
+// listsText is the text for [Store.insertLists], built once for each combination of
+// columns.
+func (s *Store) listsText(as listed) string {
+	if text, ok := s.lists.Load(as); ok {
+		return text.(string)
+	}
+	q := s.query(1000).insertInto(s, as.leased).add(") SELECT ")
+	var lists, names []string
+	for c, list := range as.columns {
+		value := "$" + strconv.Itoa(c+1)
+		if list {
+			name := string(rune('a' + c))
+			lists = append(lists, "string_to_array("+value+", E'\\x01', '')")
+			names = append(names, name)
+			value = name
+		} else {
+			value = "CAST(" + value + " AS TEXT)"
+		}
+		if t := insertTypes[c]; t != "" {
+			value = "CAST(" + value + " AS " + t + ")"
+		}
+		q.add(value, ", ")
+	}
+	q.add("0, 0")
+	if as.leased {
+		q.add(", CAST(", "$"+strconv.Itoa(insertColumns+1), " AS TEXT), ").now()
+	}
+	q.add(" FROM unnest(", strings.Join(lists, ", "), ") AS r (", strings.Join(names, ", "), ")")
+	text := q.text()
+	s.lists.Store(as, text)
+	return text
+}
+
+// lastTime remembers the text of a time: events of one write mostly have the same.
+type lastTime struct {
+	at  time.Time
+	arg string
+}
+
+func (l *lastTime) text(t time.Time) string {
+	if l.arg == "" || !t.Equal(l.at) {
+		l.at, l.arg = t, postgres.timeArg(t).(string)
+	}
+	return l.arg
+}
