@@ -42,10 +42,11 @@ func (stmt) Query([]driver.Value) (driver.Rows, error)  { return nil, driver.Err
 
 func openNothing(b *testing.B, followed, prepare bool) (*gorm.DB, *sql.DB) {
 	b.Helper()
-	pool := sql.OpenDB(nothing{})
+	open := sql.OpenDB
 	if followed {
-		pool = sqltx.OpenDB(nothing{})
+		open = sqltx.OpenDB
 	}
+	pool := open(nothing{})
 	b.Cleanup(func() { _ = pool.Close() })
 	db, err := gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}),
 		&gorm.Config{Logger: logger.Discard, PrepareStmt: prepare})
