@@ -42,13 +42,16 @@ func TestWrappedConnectorIsNotWrappedAgain(t *testing.T) {
 	require.Equal(t, nothing{}, once.Driver())
 }
 
-func TestNilConnectorFailsToConnect(t *testing.T) {
+// old is a connection of a driver from before contexts.
+type old struct{ driver.Conn }
+
+func TestDriverWithoutContextsIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, inner := range []driver.Connector{nil, (*closingConnector)(nil)} {
-		db := open(t, inner)
-		require.EqualError(t, db.PingContext(t.Context()), "outbox: sqltx.WrapConnector connector is nil")
-		require.Nil(t, db.Driver())
-	}
+	inner := fixedConnector{conn: old{nothing{}}}
+	require.ErrorContains(t, open(t, inner).PingContext(t.Context()), "its sqltx_test.old lacks one of ExecContext,")
+	base, db := lending(t, inner, 1)
+	require.ErrorContains(t, db.PingContext(t.Context()), "sqltx_test.old")
+	require.Zero(t, base.Stats().InUse, "it was given back")
 }
 
 type closingConnector struct {
@@ -57,9 +60,7 @@ type closingConnector struct {
 }
 
 func (c *closingConnector) Close() error {
-	if c != nil {
-		*c.closed++
-	}
+	*c.closed++
 	return nil
 }
 

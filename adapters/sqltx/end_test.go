@@ -101,10 +101,14 @@ type stubborn struct {
 }
 
 func (s stubborn) Connect(context.Context) (driver.Conn, error) { s.opened.Add(1); return s, nil }
-func (s stubborn) Begin() (driver.Tx, error)                    { s.open.Store(true); return s, nil }
 func (s stubborn) Commit() error                                { return s.commit }
 func (s stubborn) Rollback() error                              { return s.undo() }
 func (s stubborn) Close() error                                 { s.closed.Add(1); return nil }
+
+func (s stubborn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	s.open.Store(true)
+	return s, nil
+}
 
 func (s stubborn) undo() error {
 	if s.rollback == nil {
