@@ -88,17 +88,6 @@ func (c *adapterCalls) cause(id string) error {
 	return c.causes[id]
 }
 
-// settle waits until the condition holds, and reports whether it does: callbacks of
-// transactions that the adapter does not end itself run soon after the end.
-func (s *adapterSuite) settle(condition func() bool) bool {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if condition() {
-			return true
-		}
-	}
-	return false
-}
-
 // wantEnded checks transactions that are over: the callbacks, as wantCalls does; that
 // the table holds the committed events alone; and that AfterRollback got no unknown
 // outcome.
@@ -112,7 +101,8 @@ func (s *adapterSuite) wantEnded(committed, rolledBack string) {
 }
 
 // wantCalls checks for which events, separated by spaces, callbacks have run so
-// far: after commit, in order; after rollback, in order.
+// far: after commit, in order; after rollback, in order. It waits for them: those of
+// a transaction that the adapter does not end itself run soon after its end.
 func (s *adapterSuite) wantCalls(committed, rolledBack string) {
 	s.t.Helper()
 	s.wanted = func() bool {
