@@ -26,7 +26,7 @@ func TestTransactionIsFoundWithoutARoundTrip(t *testing.T) {
 	write(t, f.a, tx)
 	require.NoError(t, tx.Commit())
 	require.Equal(t, []string{"INSERT INTO written (id) VALUES (?)"}, inner.all())
-	f.rec.eventually(t, "commit")
+	f.rec.Eventually(t, "commit")
 
 	_, err := f.a.Write(t.Context(), tx, event())
 	require.ErrorIs(t, err, outbox.ErrNoTransaction)
@@ -130,7 +130,7 @@ func TestCopyOfPqWorksInAFollowedTransaction(t *testing.T) {
 		require.NoError(t, stmt.Close())
 		write(t, f.a, tx)
 		require.NoError(t, tx.Commit())
-		f.rec.eventually(t, "commit")
+		f.rec.Eventually(t, "commit")
 		require.Equal(t, 4, written(t, f.db))
 	}
 }
@@ -143,10 +143,10 @@ func TestSavepointOlderThanTheFirstEventIsFollowed(t *testing.T) {
 		exec(t, tx, "SAVEPOINT early")
 		write(t, f.a, tx)
 		exec(t, tx, "ROLLBACK TO SAVEPOINT early")
-		f.rec.eventually(t, "rollback")
+		f.rec.Eventually(t, "rollback")
 		write(t, f.a, tx)
 		require.NoError(t, tx.Commit())
-		f.rec.eventually(t, "rollback", "commit")
+		f.rec.Eventually(t, "rollback", "commit")
 		require.Equal(t, 1, written(t, f.db))
 	})
 }
@@ -167,9 +167,9 @@ func TestPreparedSavepointsAreFollowed(t *testing.T) {
 				write(t, f.a, tx)
 			}
 		}
-		f.rec.eventually(t, "rollback")
+		f.rec.Eventually(t, "rollback")
 		require.NoError(t, tx.Commit())
-		f.rec.eventually(t, "rollback", "commit")
+		f.rec.Eventually(t, "rollback", "commit")
 		require.Equal(t, 1, written(t, f.db))
 	})
 }
@@ -206,7 +206,7 @@ func TestCallbackThatEndsItsGoroutineHoldsUpNoOther(t *testing.T) {
 	require.NoError(t, scope.AfterCommit(func(context.Context) { runtime.Goexit() }))
 	write(t, f.a, tx)
 	require.NoError(t, tx.Commit())
-	f.rec.eventually(t, "commit")
+	f.rec.Eventually(t, "commit")
 }
 
 func TestConnectionThatIsClosedLeavesTheEndUnknown(t *testing.T) {
@@ -221,9 +221,9 @@ func TestConnectionThatIsClosedLeavesTheEndUnknown(t *testing.T) {
 	require.NoError(t, err)
 	write(t, f.a, tx)
 	require.NoError(t, inner.Close())
-	f.rec.eventually(t, "unknown")
+	f.rec.Eventually(t, "unknown")
 	_ = tx.Rollback()
-	f.rec.eventually(t, "unknown")
+	f.rec.Eventually(t, "unknown")
 }
 
 // Transactions without events go as they would on a plain pool.
