@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
 // AdapterHarness connects [RunAdapter] and [RunTap] to the adapter under test.
@@ -137,9 +138,10 @@ type adapterSuite struct {
 	AdapterUnderTest
 	steps
 	writer  *outbox.Writer
-	calls   *adapterCalls
-	wanted  func() bool          // what wantCalls last asked for
-	another func() *adapterSuite // on another database
+	calls   *outboxtest.Recorder
+	during  func(ctx context.Context) // nil, or called by each after-commit callback
+	wanted  func() bool               // what wantCalls last asked for
+	another func() *adapterSuite      // on another database
 }
 
 func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapterSuite {
@@ -151,13 +153,18 @@ func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapt
 	if h.Pool == nil {
 		h.Pool = h.DB
 	}
-	s := &adapterSuite{AdapterHarness: h, steps: newSteps(t), calls: newAdapterCalls()}
+	s := &adapterSuite{AdapterHarness: h, steps: newSteps(t), calls: outboxtest.NewRecorder()}
 	t.Cleanup(s.unchanged)
 	for _, table := range adapterTables {
 		s.exec(table)
 	}
 	writer, err := outbox.NewWriter(outbox.WriterConfig{
-		Store: adapterStore{dialect: h.Dialect}, Source: h.DB, Hooks: []outbox.WriterHook{s.calls.hook()},
+		Store: adapterStore{dialect: h.Dialect}, Source: h.DB,
+		Hooks: []outbox.WriterHook{s.calls.Hook(), {AfterCommit: func(ctx context.Context, _ []outbox.Envelope) {
+			if s.during != nil {
+				s.during(ctx)
+			}
+		}}},
 	})
 	if err != nil {
 		t.Fatalf("making a writer: %v", err)

@@ -88,7 +88,7 @@ var adapterCallbackTests = []adapterTest{
 	}},
 	{name: "GoexitIsContained", run: func(s *adapterSuite) {
 		first := true
-		s.calls.during = func(context.Context) {
+		s.during = func(context.Context) {
 			if first {
 				first = false
 				runtime.Goexit()

@@ -58,7 +58,7 @@ var adapterContextTests = []adapterTest{
 		_ = s.Exec(s.ctx, tx, "INSERT INTO suite_row (id, n) VALUES (3, 0)")
 		_, _ = s.Write(s.ctx, tx, suiteEvent("b"))
 		s.commitFails(tx)
-		s.eventually("AfterRollback ran", func() bool { return slices.Contains(s.calls.rolledBack(), "a") })
+		s.eventually("AfterRollback ran", func() bool { return slices.Contains(s.rolledBack(), "a") })
 		s.wantDefinite("a")
 		s.wantConnectionsFree()
 		s.rows()
@@ -89,7 +89,7 @@ var adapterContextTests = []adapterTest{
 			s.t.Error("RunInTx returned nil though the deadline had passed")
 		}
 		s.wantConnectionsFree()
-		if ids := s.calls.committed(); len(ids) > 0 {
+		if ids := s.committed(); len(ids) > 0 {
 			s.t.Errorf("AfterCommit ran for %v", ids)
 		}
 		s.rows()
@@ -97,7 +97,7 @@ var adapterContextTests = []adapterTest{
 	{name: "CallbacksOutliveTheContext", run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
 		var checked atomic.Bool
-		s.calls.during = func(ctx context.Context) {
+		s.during = func(ctx context.Context) {
 			cancel()
 			if ctx.Err() != nil {
 				s.t.Errorf("the callback's context ended: %v", ctx.Err())
@@ -162,8 +162,8 @@ var adapterContextTests = []adapterTest{
 			s.wantConnectionsFree()
 			s.rows()
 		}
-		s.eventually("AfterRollback ran for three transactions", func() bool { return len(s.calls.rolledBack()) >= 3 })
-		if committed := s.calls.committed(); len(committed) > 0 {
+		s.eventually("AfterRollback ran for three transactions", func() bool { return len(s.rolledBack()) >= 3 })
+		if committed := s.committed(); len(committed) > 0 {
 			s.t.Errorf("AfterCommit ran for %v", committed)
 		}
 	}},

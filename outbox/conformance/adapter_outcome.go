@@ -66,11 +66,11 @@ var adapterOutcomeTests = []adapterTest{
 	}},
 	{name: "TransactorRunsCallbacksBeforeItReturns", run: func(s *adapterSuite) {
 		s.ok("InTx", outbox.InTx(s.ctx, s, s.writingAmbient("a", nil)))
-		if got := s.calls.committed(); !slices.Equal(got, []string{"a"}) {
+		if got := s.committed(); !slices.Equal(got, []string{"a"}) {
 			s.t.Errorf("AfterCommit had run for %v when InTx returned; want a", got)
 		}
 		wantError(s.t, "InTx", outbox.InTx(s.ctx, s, s.writingAmbient("b", errSuite)), errSuite)
-		if got := s.calls.rolledBack(); !slices.Equal(got, []string{"b"}) {
+		if got := s.rolledBack(); !slices.Equal(got, []string{"b"}) {
 			s.t.Errorf("AfterRollback had run for %v when InTx returned; want b", got)
 		}
 		s.wantEnded("a", "b")
