@@ -100,18 +100,7 @@ func (a *Adapter) Complete(ctx context.Context, tx bun.IDB) error {
 // Handle makes a listener of a function that runs in a transaction of its own, with
 // the event's end in it: see [sqltx.Adapter.Handle].
 func (a *Adapter) Handle(fn func(ctx context.Context, tx bun.Tx, env outbox.Envelope) error) outbox.Listener {
-	if fn == nil {
-		return nil
-	}
-	return outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
-		return outbox.InTx(ctx, a, func(ctx context.Context) error {
-			tx, _ := a.TxFrom(ctx)
-			if err := fn(ctx, tx, env); err != nil {
-				return err
-			}
-			return a.Complete(ctx, tx)
-		})
-	})
+	return sqltx.HandleWith(a, a.TxFrom, func(ctx context.Context, tx bun.Tx) error { return a.Complete(ctx, tx) }, fn)
 }
 
 // Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx

@@ -17,19 +17,14 @@ func Store(db *bun.DB, opts ...sqlstore.Option) (*sqlstore.Store, error) {
 	if db == nil {
 		return nil, &outbox.FieldError{Field: "outboxbun.Store db", Problem: "is nil"}
 	}
-	var store *sqlstore.Store
-	switch name := db.Dialect().Name(); name {
-	case dialect.PG:
-		store = sqlstore.Postgres(opts...)
-	case dialect.MySQL:
-		store = sqlstore.MySQL(opts...)
-	case dialect.SQLite:
-		store = sqlstore.SQLite(opts...)
-	default:
-		return nil, &outbox.FieldError{
-			Field:   "outboxbun.Store db",
-			Problem: fmt.Sprintf("has the dialect %s; known are pg, mysql and sqlite", name),
-		}
+	dialects := map[dialect.Name]func(...sqlstore.Option) *sqlstore.Store{
+		dialect.PG: sqlstore.Postgres, dialect.MySQL: sqlstore.MySQL, dialect.SQLite: sqlstore.SQLite,
 	}
+	name := db.Dialect().Name()
+	of, known := dialects[name]
+	if !known {
+		return nil, &outbox.FieldError{Field: "outboxbun.Store db", Problem: fmt.Sprintf("has the dialect %s; known are pg, mysql and sqlite", name)}
+	}
+	store := of(opts...)
 	return store, store.Validate()
 }

@@ -53,15 +53,16 @@ func New(db *gorm.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 }
 
 func check(db *gorm.DB) error {
-	problem := "is nil or was not made by gorm.Open"
-	if db != nil && db.Config != nil && db.Statement != nil {
-		if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); !ok {
-			return nil
-		}
-		problem = "is a transaction; give the *gorm.DB that transactions are begun on"
+	if !opened(db) {
+		return &outbox.FieldError{Field: "outboxgorm.New db", Problem: "is nil or was not made by gorm.Open"}
 	}
-	return &outbox.FieldError{Field: "outboxgorm.New db", Problem: problem}
+	if _, ok := db.Statement.ConnPool.(gorm.TxCommitter); ok {
+		return &outbox.FieldError{Field: "outboxgorm.New db", Problem: "is a transaction; give the *gorm.DB that transactions are begun on"}
+	}
+	return nil
 }
+
+func opened(db *gorm.DB) bool { return db != nil && db.Config != nil && db.Statement != nil }
 
 // Write writes one event in the transaction that tx is in and returns its id; ""
 // and no error when a hook suppressed it. The insert does not go through GORM.
@@ -88,7 +89,7 @@ func (a *Adapter) WriteAll(ctx context.Context, tx *gorm.DB, envs []outbox.Envel
 // its place.
 func transaction(db *gorm.DB) (sqltx.AnyTx, error) {
 	switch {
-	case db == nil || db.Config == nil || db.Statement == nil:
+	case !opened(db):
 		return nil, fmt.Errorf("%w: the *gorm.DB is nil or was not made by gorm.Open", outbox.ErrNoTransaction)
 	case db.DryRun:
 		return nil, ErrDryRun
@@ -125,18 +126,7 @@ func (a *Adapter) Complete(ctx context.Context, tx *gorm.DB) error {
 // Handle makes a listener of a function that runs in a transaction of its own, with
 // the event's end in it: see [sqltx.Adapter.Handle].
 func (a *Adapter) Handle(fn func(ctx context.Context, tx *gorm.DB, env outbox.Envelope) error) outbox.Listener {
-	if fn == nil {
-		return nil
-	}
-	return outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
-		return outbox.InTx(ctx, a, func(ctx context.Context) error {
-			tx, _ := a.TxFrom(ctx)
-			if err := fn(ctx, tx, env); err != nil {
-				return err
-			}
-			return a.Complete(ctx, tx)
-		})
-	})
+	return sqltx.HandleWith(a, a.TxFrom, a.Complete, fn)
 }
 
 // Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx

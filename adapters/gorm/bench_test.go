@@ -18,20 +18,11 @@ import (
 
 // nothing is a driver whose transactions do nothing, so that the benchmarks
 // show the adapter and not a database.
-type nothing struct{}
+type nothing struct{ adaptertest.NoDriver }
 
 func (nothing) Connect(context.Context) (driver.Conn, error) { return nothing{}, nil }
-func (nothing) Driver() driver.Driver                        { return nothing{} }
-func (nothing) Open(string) (driver.Conn, error)             { return nothing{}, nil }
-func (nothing) Prepare(string) (driver.Stmt, error)          { return stmt{}, nil }
-func (nothing) Close() error                                 { return nil }
-func (nothing) Begin() (driver.Tx, error)                    { return nothing{}, nil }
-func (nothing) Commit() error                                { return nil }
-func (nothing) Rollback() error                              { return nil }
 
-func (nothing) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
-	return driver.RowsAffected(1), nil
-}
+func (nothing) PrepareContext(context.Context, string) (driver.Stmt, error) { return stmt{}, nil }
 
 type stmt struct{}
 
@@ -42,10 +33,11 @@ func (stmt) Query([]driver.Value) (driver.Rows, error)  { return nil, driver.Err
 
 func openNothing(b *testing.B, followed, prepare bool) (*gorm.DB, *sql.DB) {
 	b.Helper()
-	pool := sql.OpenDB(nothing{})
+	open := sql.OpenDB
 	if followed {
-		pool = sqltx.OpenDB(nothing{})
+		open = sqltx.OpenDB
 	}
+	pool := open(nothing{})
 	b.Cleanup(func() { _ = pool.Close() })
 	db, err := gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}),
 		&gorm.Config{Logger: logger.Discard, PrepareStmt: prepare})

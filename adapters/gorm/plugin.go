@@ -22,9 +22,8 @@ func (plugin) Name() string { return "outbox" }
 
 // Initialize is called by db.Use, and by dbresolver for each of its pools.
 func (plugin) Initialize(db *gorm.DB) error {
-	prepared, _ := db.ConnPool.(*gorm.PreparedStmtDB)
 	at := &db.ConnPool
-	if prepared != nil {
+	if prepared, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
 		at = &prepared.ConnPool
 	}
 	pool, ok := (*at).(*sql.DB)

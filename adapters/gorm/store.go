@@ -16,17 +16,14 @@ func Store(db *gorm.DB, opts ...sqlstore.Option) (*sqlstore.Store, error) {
 	if db == nil || db.Config == nil || db.Dialector == nil {
 		return nil, &outbox.FieldError{Field: "outboxgorm.Store db", Problem: "is nil or was not made by gorm.Open"}
 	}
-	var store *sqlstore.Store
-	switch name := db.Name(); name {
-	case "postgres":
-		store = sqlstore.Postgres(opts...)
-	case "mysql":
-		store = sqlstore.MySQL(opts...)
-	case "sqlite":
-		store = sqlstore.SQLite(opts...)
-	default:
-		return nil, &outbox.FieldError{Field: "outboxgorm.Store db", Problem: fmt.Sprintf(
-			"has the dialect %q; known are postgres, mysql and sqlite: if it speaks one of those, use sqlstore.Postgres, MySQL or SQLite", name)}
+	dialects := map[string]func(...sqlstore.Option) *sqlstore.Store{
+		"postgres": sqlstore.Postgres, "mysql": sqlstore.MySQL, "sqlite": sqlstore.SQLite,
 	}
+	of, known := dialects[db.Name()]
+	if !known {
+		return nil, &outbox.FieldError{Field: "outboxgorm.Store db", Problem: fmt.Sprintf(
+			"has the dialect %q; known are postgres, mysql and sqlite: if it speaks one of those, use sqlstore.Postgres, MySQL or SQLite", db.Name())}
+	}
+	store := of(opts...)
 	return store, store.Validate()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -33,16 +32,8 @@ func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox
 	if !recording {
 		return next.OnEvent(ctx, *env)
 	}
-	err = errGoexit // unless the listener returns
-	defer func() {
-		// The engine turns a panic into an error before it gets here; a chain
-		// that was built by hand does not.
-		if r := recover(); r != nil {
-			t.describe(ctx, span, env, res, &outbox.PanicError{Value: r, Stack: debug.Stack()})
-			panic(r)
-		}
-		t.describe(ctx, span, env, res, err)
-	}()
+	err = errGoexit // unless the listener returns; the engine turns a panic into an error
+	defer func() { t.describe(ctx, span, env, res, err) }()
 	return next.OnEvent(ctx, *env)
 }
 

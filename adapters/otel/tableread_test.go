@@ -5,54 +5,17 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
 	"github.com/outboxkit/outbox-go/internal/tablestats"
 	"github.com/outboxkit/outbox-go/outbox"
 )
-
-func TestTableIsReadAtMostOnceInTheIntervalHoweverManyCollect(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		readers := make([]*sdkmetric.ManualReader, 5)
-		var opts []sdkmetric.Option
-		for i := range readers {
-			readers[i] = sdkmetric.NewManualReader()
-			opts = append(opts, sdkmetric.WithReader(readers[i]))
-		}
-		s := always(outbox.Stats{Pending: 5})
-		m, err := outboxotel.NewMetrics(outboxotel.WithMeterProvider(sdkmetric.NewMeterProvider(opts...)))
-		require.NoError(t, err)
-		require.NoError(t, m.WatchTable(s))
-		require.Zero(t, s.reads.Load(), "nothing is read before a collection")
-		var wg sync.WaitGroup
-		for i := range 10 { // two for each reader
-			wg.Go(func() {
-				for range 601 {
-					var data metricdata.ResourceMetrics
-					if err := readers[i%len(readers)].Collect(t.Context(), &data); err != nil || len(data.ScopeMetrics) == 0 {
-						t.Errorf("a collection returned %v and %v", data, err)
-					}
-					time.Sleep(100 * time.Millisecond)
-				}
-			})
-		}
-		wg.Wait() // a minute and 6,010 collections
-		require.EqualValues(t, 5, s.reads.Load())
-		time.Sleep(time.Hour)
-		require.EqualValues(t, 5, s.reads.Load(), "nothing is read without a collection")
-		require.NoError(t, m.Close())
-	})
-}
 
 func TestWhenTheTableCannotBeReadItsFiguresAreAbsentAndOneErrorIsReported(t *testing.T) {
 	t.Parallel()
@@ -81,32 +44,6 @@ func TestWhenTheTableCannotBeReadItsFiguresAreAbsentAndOneErrorIsReported(t *tes
 			time.Sleep(tablestats.ReadInterval)
 		}
 		require.EqualValues(t, 8, s.reads.Load(), "a table that fails is not read more often")
-	})
-}
-
-func TestASlowTableDoesNotHoldUpACollection(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var slow atomic.Bool
-		p, _ := watch(t, &source{read: func(ctx context.Context) (outbox.Stats, error) {
-			if slow.Load() {
-				<-ctx.Done()
-				return outbox.Stats{}, ctx.Err()
-			}
-			return outbox.Stats{Pending: 5}, nil
-		}})
-		p.read(t)
-		slow.Store(true)
-		time.Sleep(tablestats.ReadInterval)
-
-		began := time.Now()
-		figures := p.read(t)
-		require.Equal(t, tablestats.Wait, time.Since(began))
-		require.Equal(t, []figure{{"{event}", 5, ""}}, figures["outbox.events.pending"], "of the read before, 16 seconds old")
-		time.Sleep(tablestats.ReadTimeout)
-		began = time.Now()
-		require.NotContains(t, p.read(t), "outbox.events.pending")
-		require.Zero(t, time.Since(began))
 	})
 }
 

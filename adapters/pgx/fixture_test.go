@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -64,13 +63,6 @@ func closing(t testing.TB, db *sql.DB) *sql.DB {
 	t.Helper()
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return db
-}
-
-// want waits for the callbacks.
-func (f fixture) want(t testing.TB, ends ...string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return len(f.rec.Outcomes()) >= len(ends) }, 20*time.Second, time.Millisecond)
-	require.ElementsMatch(t, ends, f.rec.Outcomes())
 }
 
 // written is how many events are in the table.

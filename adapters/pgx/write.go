@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -55,18 +56,7 @@ func (a *Adapter) Complete(ctx context.Context, tx pgx.Tx) error {
 // the event's end in it: what fn writes through tx happens exactly once. An error or
 // a panic of fn rolls back and is a failed delivery.
 func (a *Adapter) Handle(fn func(ctx context.Context, tx pgx.Tx, env outbox.Envelope) error) outbox.Listener {
-	if fn == nil {
-		return nil
-	}
-	return outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
-		return outbox.InTx(ctx, a, func(ctx context.Context) error {
-			tx, _ := a.TxFrom(ctx)
-			if err := fn(ctx, tx, env); err != nil {
-				return err
-			}
-			return a.Complete(ctx, tx)
-		})
-	})
+	return sqltx.HandleWith(a, a.TxFrom, a.Complete, fn)
 }
 
 // find finds the transaction on the connection of tx.

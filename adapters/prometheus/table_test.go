@@ -3,7 +3,6 @@ package outboxprom_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -51,40 +50,6 @@ var tableValues = []string{
 	"outbox_events_pending", "outbox_events_due", "outbox_events_delayed", "outbox_events_dead",
 	"outbox_oldest_due_age_seconds", "outbox_table_read_timestamp_seconds",
 	"outbox_last_poll_timestamp_seconds", "outbox_poll_interval_seconds",
-}
-
-func TestTableIsReadAtMostOnceInTheIntervalWhateverTheScrapeRate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := &source{}
-		registry, _ := watch(t, s)
-		require.Zero(t, s.reads.Load(), "nothing is read before a scrape")
-		var wg sync.WaitGroup
-		for range 10 {
-			wg.Go(func() {
-				for range 601 {
-					_, err := registry.Gather()
-					if err != nil {
-						t.Error(err)
-					}
-					time.Sleep(100 * time.Millisecond)
-				}
-			})
-		}
-		wg.Wait() // a minute and 6,010 scrapes
-		require.EqualValues(t, 5, s.reads.Load())
-	})
-}
-
-func TestNothingReadsTheTableWhenNobodyScrapes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := &source{}
-		registry, _ := watch(t, s)
-		gather(t, registry)
-		time.Sleep(time.Hour)
-		require.EqualValues(t, 1, s.reads.Load())
-	})
 }
 
 func TestScrapeTellsWhatTheTableHolds(t *testing.T) {
@@ -139,114 +104,6 @@ func TestWhenTheTableCannotBeReadItsValuesAreAbsentAndUpIsZero(t *testing.T) {
 			require.Contains(t, f, name)
 		}
 	})
-}
-
-func TestASlowTableDoesNotHoldUpAScrape(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var slow atomic.Bool
-		s := &source{read: func(ctx context.Context) (outbox.Stats, error) {
-			if slow.Load() {
-				<-ctx.Done()
-				return outbox.Stats{}, ctx.Err()
-			}
-			return outbox.Stats{Pending: 5}, nil
-		}}
-		registry, _ := watch(t, s)
-		gather(t, registry)
-		slow.Store(true)
-		time.Sleep(tablestats.ReadInterval)
-
-		began := time.Now()
-		f := gather(t, registry)
-		require.Equal(t, tablestats.Wait, time.Since(began))
-		require.InDelta(t, 5, f.value(t, "outbox_events_pending"), 0, "the values of the read before, 16 seconds old")
-		time.Sleep(tablestats.ReadTimeout)
-		began = time.Now()
-		f = gather(t, registry)
-		require.Zero(t, time.Since(began))
-		require.NotContains(t, f, "outbox_events_pending")
-		require.Zero(t, f.value(t, "outbox_table_up"))
-	})
-}
-
-func TestAReadThatNeverEndsIsTheOnlyOneAndATableThatIsNotUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		var stuck atomic.Bool
-		s := &source{read: func(context.Context) (outbox.Stats, error) {
-			if stuck.Load() {
-				<-release // like a driver that ignores the context
-			}
-			return outbox.Stats{Pending: 5}, nil
-		}}
-		registry, _ := watch(t, s)
-		gather(t, registry)
-		stuck.Store(true)
-		time.Sleep(tablestats.ReadInterval)
-		for range 3 {
-			gather(t, registry)
-			time.Sleep(tablestats.ReadInterval)
-		}
-		f := gather(t, registry)
-		require.EqualValues(t, 2, s.reads.Load())
-		require.Zero(t, f.value(t, "outbox_table_up"))
-		require.NotContains(t, f, "outbox_events_pending")
-		close(release)
-		synctest.Wait()
-		require.InDelta(t, 1, gather(t, registry).value(t, "outbox_table_up"), 0)
-	})
-}
-
-// The read that a scrape begins ends after it: the next scrape shows the result.
-func TestATableWhoseReadsOutlastAScrapeIsUp(t *testing.T) {
-	t.Parallel()
-	for interval, fresh := range map[time.Duration]bool{tablestats.ReadInterval: true, 61 * time.Second: true, 4 * time.Minute: true, time.Hour: false} {
-		t.Run(interval.String(), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				registry, _ := watch(t, &source{read: func(ctx context.Context) (outbox.Stats, error) {
-					time.Sleep(1500 * time.Millisecond)
-					return outbox.Stats{Pending: 5}, ctx.Err()
-				}})
-				gather(t, registry)
-				for range 5 {
-					time.Sleep(interval)
-					f := gather(t, registry)
-					require.InDelta(t, 1, f.value(t, "outbox_table_up"), 0)
-					if fresh {
-						require.InDelta(t, 5, f.value(t, "outbox_events_pending"), 0)
-					} else {
-						require.NotContains(t, f, "outbox_events_pending", "too old")
-					}
-				}
-			})
-		})
-	}
-}
-
-func TestTheFirstScrapeOfASlowTableSaysThatItIsNotUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := &source{read: func(ctx context.Context) (outbox.Stats, error) {
-			time.Sleep(1500 * time.Millisecond)
-			return outbox.Stats{Pending: 5}, ctx.Err()
-		}}
-		registry, _ := watch(t, s)
-		require.Zero(t, gather(t, registry).value(t, "outbox_table_up"))
-		f := gather(t, registry)
-		require.InDelta(t, 1, f.value(t, "outbox_table_up"), 0)
-		require.EqualValues(t, 1, s.reads.Load())
-	})
-}
-
-func TestAPanicOfTheSourceIsAFailedRead(t *testing.T) {
-	t.Parallel()
-	registry, _ := watch(t, &source{read: func(context.Context) (outbox.Stats, error) { panic("no") }})
-	f := scrape(t, registry)
-	require.Zero(t, f.value(t, "outbox_table_up"))
-	require.InDelta(t, 1, f.value(t, "outbox_table_read_errors_total"), 0)
 }
 
 func TestClosingEndsAReadAndNothingIsReadAfter(t *testing.T) {

@@ -34,6 +34,12 @@ func TestOpenReportsWhatSQLOpenDoes(t *testing.T) {
 	require.Error(t, err)
 }
 
+func newWriter(t testing.TB, db *sql.DB) *outbox.Writer {
+	t.Helper()
+	writer, _ := adaptertest.WriterWithoutTable(t, db, "sqlite")
+	return writer
+}
+
 // embedding is a handle such as *sqlx.DB.
 type embedding struct{ *sql.DB }
 
@@ -41,7 +47,7 @@ func TestNewTakesAFollowedPool(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
 	for _, pool := range []sqltx.Beginner{db, &embedding{db}} {
-		_, err := sqltx.New(pool, newWriter(t, db, "sqlite"))
+		_, err := sqltx.New(pool, newWriter(t, db))
 		require.NoError(t, err)
 	}
 	plain := sql.OpenDB(nothing{})
@@ -49,7 +55,7 @@ func TestNewTakesAFollowedPool(t *testing.T) {
 	hidden := sql.OpenDB(hiding{sqltx.WrapConnector(nothing{})}) // ours is not the outermost
 	t.Cleanup(func() { require.NoError(t, hidden.Close()) })
 	for _, pool := range []*sql.DB{plain, hidden} {
-		_, err := sqltx.New(pool, newWriter(t, pool, "sqlite"))
+		_, err := sqltx.New(pool, newWriter(t, pool))
 		var field *outbox.FieldError
 		require.ErrorAs(t, err, &field)
 		require.ErrorContains(t, err, "sqltx.Open")
@@ -58,11 +64,11 @@ func TestNewTakesAFollowedPool(t *testing.T) {
 	_, err := sqltx.New(nil, nil)
 	require.ErrorContains(t, err, "sqltx.New db is nil")
 	require.ErrorContains(t, err, "sqltx.New writer is nil")
-	_, err = sqltx.New((*sql.DB)(nil), newWriter(t, db, "sqlite"))
+	_, err = sqltx.New((*sql.DB)(nil), newWriter(t, db))
 	require.ErrorContains(t, err, "sqltx.New db is nil")
-	_, err = sqltx.New(notAPool{}, newWriter(t, db, "sqlite"))
+	_, err = sqltx.New(notAPool{}, newWriter(t, db))
 	require.ErrorContains(t, err, "embeds no *sql.DB")
-	_, err = sqltx.New(db, newWriter(t, openSQLite(t), "sqlite"))
+	_, err = sqltx.New(db, newWriter(t, openSQLite(t)))
 	require.ErrorContains(t, err, "writes through another pool")
 }
 
@@ -72,18 +78,14 @@ func (notAPool) BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error) { retu
 
 func TestRunInTxTellsTheCause(t *testing.T) {
 	t.Parallel()
-	db := openSQLite(t)
-	var cause error
-	a := adaptertest.Adapter(t, db, newWriter(t, db, "sqlite", outbox.WriterHook{
-		AfterRollback: func(_ context.Context, _ []outbox.Envelope, why error) { cause = why },
-	}))
+	f := newFixture(t, openSQLite(t), "sqlite")
 	failure := errors.New("no")
-	require.ErrorIs(t, a.RunInTx(t.Context(), nil, func(_ context.Context, tx *sql.Tx) error {
-		write(t, a, tx)
+	require.ErrorIs(t, f.a.RunInTx(t.Context(), nil, func(_ context.Context, tx *sql.Tx) error {
+		write(t, f.a, tx)
 		return failure
 	}), failure)
-	require.Equal(t, failure, cause, "known when RunInTx returns")
-	require.Zero(t, written(t, db))
+	require.Equal(t, failure, f.rec.LastCause(), "known when RunInTx returns")
+	require.Zero(t, written(t, f.db))
 }
 
 func TestRunInTxOfACancelledContextReturnsItsError(t *testing.T) {
@@ -97,7 +99,7 @@ func TestRunInTxOfACancelledContextReturnsItsError(t *testing.T) {
 			return nil
 		})
 		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, []string{"rollback"}, f.rec.all(), "before RunInTx returns")
+		require.Equal(t, []string{"rollback"}, f.rec.Outcomes(), "before RunInTx returns")
 		require.Eventually(t, func() bool { return f.db.Stats().InUse == 0 }, 20*time.Second, time.Millisecond)
 	}
 }
@@ -107,12 +109,12 @@ func TestEndingTheTransactionWithinRunInTx(t *testing.T) {
 	db := openSQLite(t)
 	f := newFixture(t, db, "sqlite")
 	for want, end := range map[string]func(tx *sql.Tx) error{"commit": (*sql.Tx).Commit, "rollback": (*sql.Tx).Rollback} {
-		f.rec.ends = nil
+		f.rec.Reset()
 		require.ErrorIs(t, f.a.RunInTx(t.Context(), nil, func(_ context.Context, tx *sql.Tx) error {
 			write(t, f.a, tx)
 			return end(tx)
 		}), sql.ErrTxDone)
-		require.Equal(t, []string{want}, f.rec.all(), "before RunInTx returns")
+		require.Equal(t, []string{want}, f.rec.Outcomes(), "before RunInTx returns")
 	}
 	require.Equal(t, 1, written(t, db))
 }
@@ -239,7 +241,7 @@ func TestWithTxCarriesTheCallersTransaction(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, tx.Commit())
-	f.rec.eventually(t, "commit")
+	f.rec.Eventually(t, "commit")
 	_, err = f.writer.Write(ctx, event())
 	require.ErrorIs(t, err, outbox.ErrNoTransaction)
 }

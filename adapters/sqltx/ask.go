@@ -84,8 +84,8 @@ func (c *conn) answer(ctx context.Context) bool {
 	return true
 }
 
-// answered is the prepared askQuery, for a driver that cannot run a statement
-// without preparing it.
+// answered is the prepared askQuery: a session of GORM with PrepareStmt, within
+// another one, prepares every statement.
 type answered struct{}
 
 func (answered) Close() error                               { return nil }

@@ -25,14 +25,15 @@ const benchStatement = "INSERT INTO orders (id) VALUES (1)"
 func eachPool(b *testing.B, fn func(b *testing.B, db *sql.DB)) {
 	for _, pool := range []struct {
 		name string
-		open func() *sql.DB
+		of   func(plain *sql.DB) *sql.DB
 	}{
-		{"plain", func() *sql.DB { return sql.OpenDB(nothing{}) }},
-		{"followed", func() *sql.DB { return sqltx.OpenDB(nothing{}) }},
-		{"watched", func() *sql.DB { return sqltx.Watch(sql.OpenDB(nothing{})) }},
+		{"plain", func(plain *sql.DB) *sql.DB { return plain }},
+		{"followed", func(*sql.DB) *sql.DB { return sqltx.OpenDB(nothing{}) }},
+		{"watched", sqltx.Watch},
 	} {
 		b.Run(pool.name, func(b *testing.B) {
-			db := pool.open()
+			plain := adaptertest.Nothing(b)
+			db := pool.of(plain)
 			defer func() { require.NoError(b, db.Close()) }()
 			b.ReportAllocs()
 			fn(b, db)

@@ -77,5 +77,5 @@ func commitWhile(ctx context.Context, t *testing.T, f fixture, meanwhile, releas
 	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 10*time.Millisecond, "an interruption would come at once")
 	release()
 	require.NoError(t, <-result)
-	f.rec.eventually(t, "commit")
+	f.rec.Eventually(t, "commit")
 }

@@ -2,17 +2,27 @@ package sqltx
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 
 	"github.com/outboxkit/outbox-go/internal/txscope"
 )
 
+// driverConn is what a driver's connection must have. Those of all supported
+// drivers do.
+type driverConn interface {
+	driver.Conn
+	driver.ConnPrepareContext
+	driver.ConnBeginTx
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
 // conn is a driver's connection whose transactions are followed. database/sql
 // calls it from one goroutine at a time.
 type conn struct {
-	driver.Conn
+	driverConn
 	connector *connector
 	loan      *loan                                         // nil unless the connection is borrowed
 	tx        *transaction                                  // nil outside of transactions
@@ -24,10 +34,6 @@ type conn struct {
 	// transaction back because a context ended.
 	keeps bool
 
-	execer   driver.ExecerContext
-	queryer  driver.QueryerContext
-	preparer driver.ConnPrepareContext
-	beginner driver.ConnBeginTx
 	checker  driver.NamedValueChecker
 	pinger   driver.Pinger
 	resetter driver.SessionResetter
@@ -35,37 +41,36 @@ type conn struct {
 }
 
 var (
-	_ driver.ConnPrepareContext = (*conn)(nil)
-	_ driver.ConnBeginTx        = (*conn)(nil)
-	_ driver.ExecerContext      = (*conn)(nil)
-	_ driver.QueryerContext     = (*conn)(nil)
-	_ driver.NamedValueChecker  = (*conn)(nil)
-	_ driver.Pinger             = (*conn)(nil)
-	_ driver.SessionResetter    = (*conn)(nil)
-	_ driver.Validator          = (*conn)(nil)
+	_ driverConn               = (*conn)(nil)
+	_ driver.NamedValueChecker = (*conn)(nil)
+	_ driver.Pinger            = (*conn)(nil)
+	_ driver.SessionResetter   = (*conn)(nil)
+	_ driver.Validator         = (*conn)(nil)
 )
 
-func newConn(connector *connector, inner driver.Conn) *conn {
+func newConn(connector *connector, made driver.Conn) (driver.Conn, error) {
 	c := &conn{connector: connector}
-	if l, ok := inner.(*loan); ok {
+	inner := made
+	if l, ok := made.(*loan); ok {
 		c.loan, inner = l, l.Conn
 	}
-	c.Conn, c.inquire = inner, c.run
-	c.execer, _ = inner.(driver.ExecerContext)
-	c.queryer, _ = inner.(driver.QueryerContext)
-	c.preparer, _ = inner.(driver.ConnPrepareContext)
-	c.beginner, _ = inner.(driver.ConnBeginTx)
+	var ok bool
+	if c.driverConn, ok = inner.(driverConn); !ok {
+		_ = made.Close()
+		return nil, fmt.Errorf("sqltx: the driver is not supported: its %T lacks one of ExecContext, QueryContext, PrepareContext and BeginTx", inner)
+	}
+	c.inquire = c.run
 	c.checker, _ = inner.(driver.NamedValueChecker)
 	c.pinger, _ = inner.(driver.Pinger)
 	c.resetter, _ = inner.(driver.SessionResetter)
 	c.valid, _ = inner.(driver.Validator)
 	c.keeps = c.resetter != nil && c.valid != nil
-	return c
+	return c, nil
 }
 
 // Unwrap is the driver's own connection, for the functions given to
 // [sql.Conn.Raw].
-func (c *conn) Unwrap() driver.Conn { return c.Conn }
+func (c *conn) Unwrap() driver.Conn { return c.driverConn }
 
 // Close closes the connection, or gives a borrowed one back. The end of an open
 // transaction is then unknown.
@@ -77,7 +82,7 @@ func (c *conn) Close() error {
 	if c.loan != nil {
 		err = c.loan.giveBack(c.broken || c.tx != nil || c.valid != nil && !c.valid.IsValid())
 	} else {
-		err = c.Conn.Close()
+		err = c.driverConn.Close()
 	}
 	if c.tx != nil {
 		c.tx.end(txscope.Unknown, driver.ErrBadConn)
@@ -141,10 +146,7 @@ func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue,
 			return c.execKept(ctx, kept, args)
 		}
 	}
-	if c.execer == nil {
-		return nil, driver.ErrSkip
-	}
-	result, err := c.execer.ExecContext(ctx, query, args)
+	result, err := c.driverConn.ExecContext(ctx, query, args)
 	if ours && errors.Is(err, driver.ErrSkip) {
 		if kept := c.keep(ctx, query); kept != nil {
 			return c.execKept(ctx, kept, args)
@@ -155,11 +157,8 @@ func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue,
 
 // QueryContext is ExecContext for a query.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if c.queryer == nil {
-		return nil, driver.ErrSkip
-	}
 	bound, done := c.bind(ctx)
-	rows, err := c.queryer.QueryContext(bound, query, args)
+	rows, err := c.driverConn.QueryContext(bound, query, args)
 	c.observe(ctx, query, err)
 	return c.followRows(rows, err, done)
 }
@@ -187,7 +186,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		return answered{}, nil
 	}
 	bound, done := c.bind(ctx)
-	inner, err := c.prepare(bound, query)
+	inner, err := c.driverConn.PrepareContext(bound, query)
 	done.call()
 	if err != nil {
 		_ = c.note(err)
@@ -197,19 +196,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		}
 		return nil, err
 	}
-	return followStmt(c, inner, query), nil
-}
-
-func (c *conn) prepare(ctx context.Context, query string) (driver.Stmt, error) {
-	if c.preparer != nil {
-		return c.preparer.PrepareContext(ctx, query)
-	}
-	stmt, err := c.Prepare(query)
-	if err == nil && ctx.Err() != nil {
-		_ = stmt.Close()
-		return nil, ctx.Err()
-	}
-	return stmt, err
+	return &stmt{Stmt: inner, conn: c, query: query}, nil
 }
 
 // BeginTx begins a transaction whose context the driver does not watch, because
@@ -225,7 +212,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		inner, cancel = context.WithCancel(context.WithoutCancel(ctx))
 		forwarding = context.AfterFunc(ctx, cancel)
 	}
-	tx, err := c.begin(inner, opts)
+	tx, err := c.driverConn.BeginTx(inner, opts)
 	if !forwarding() && err == nil {
 		c.broken = tx.Rollback() != nil
 		err = ctx.Err()
@@ -241,35 +228,8 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return c.tx, nil
 }
 
-func (c *conn) begin(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	switch {
-	case c.beginner != nil:
-		return c.beginner.BeginTx(ctx, opts)
-	case opts.Isolation != driver.IsolationLevel(sql.LevelDefault):
-		return nil, errors.New("sqltx: the driver does not support non-default isolation levels")
-	case opts.ReadOnly:
-		return nil, errors.New("sqltx: the driver does not support read-only transactions")
-	}
-	tx, err := c.Conn.Begin() //nolint:staticcheck // deprecated, and all that this driver has.
-	if err == nil && ctx.Err() != nil {
-		_ = tx.Rollback()
-		return nil, ctx.Err()
-	}
-	return tx, err
-}
-
 // run runs a statement of ours, which is not observed.
 func (c *conn) run(ctx context.Context, query string) error {
-	if c.execer != nil {
-		if _, err := c.execer.ExecContext(ctx, query, nil); !errors.Is(err, driver.ErrSkip) {
-			return err
-		}
-	}
-	inner, err := c.prepare(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = inner.Close() }()
-	_, err = (&stmt{Stmt: inner}).exec(ctx, nil)
+	_, err := c.driverConn.ExecContext(ctx, query, nil)
 	return err
 }

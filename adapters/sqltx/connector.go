@@ -8,9 +8,6 @@ import (
 	"reflect"
 	"sync"
 	"sync/atomic"
-
-	"github.com/outboxkit/outbox-go/internal/nilness"
-	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // WrapConnector makes the connections of a pool followed, for code that calls
@@ -27,11 +24,8 @@ func WrapConnector(inner driver.Connector) driver.Connector {
 	if c, ok := inner.(*connector); ok {
 		return c
 	}
-	c := &connector{inner: inner, open: make(map[*sql.Tx]*transaction)}
-	if !nilness.IsNil(inner) {
-		c.silent = silentDriver(inner)
-		c.learn(driverDialect(inner))
-	}
+	c := &connector{inner: inner, silent: silentDriver(inner), open: make(map[*sql.Tx]*transaction)}
+	c.learn(driverDialect(inner))
 	return c
 }
 
@@ -49,23 +43,15 @@ type connector struct {
 
 // Connect wraps a connection of the inner connector.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	if nilness.IsNil(c.inner) {
-		return nil, &outbox.FieldError{Field: "sqltx.WrapConnector connector", Problem: "is nil"}
-	}
 	inner, err := c.inner.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return newConn(c, inner), nil
+	return newConn(c, inner)
 }
 
 // Driver is the inner one: code asserts its type.
-func (c *connector) Driver() driver.Driver {
-	if nilness.IsNil(c.inner) {
-		return nil
-	}
-	return c.inner.Driver()
-}
+func (c *connector) Driver() driver.Driver { return c.inner.Driver() }
 
 // Close closes the inner connector when it has a method for that.
 func (c *connector) Close() error {

@@ -26,7 +26,7 @@ func TestTransactionIsFoundWithoutARoundTrip(t *testing.T) {
 	write(t, f.a, tx)
 	require.NoError(t, tx.Commit())
 	require.Equal(t, []string{"INSERT INTO written (id) VALUES (?)"}, inner.all())
-	f.rec.eventually(t, "commit")
+	f.rec.Eventually(t, "commit")
 
 	_, err := f.a.Write(t.Context(), tx, event())
 	require.ErrorIs(t, err, outbox.ErrNoTransaction)
@@ -42,13 +42,16 @@ func TestWrappedConnectorIsNotWrappedAgain(t *testing.T) {
 	require.Equal(t, nothing{}, once.Driver())
 }
 
-func TestNilConnectorFailsToConnect(t *testing.T) {
+// old is a connection of a driver from before contexts.
+type old struct{ driver.Conn }
+
+func TestDriverWithoutContextsIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, inner := range []driver.Connector{nil, (*closingConnector)(nil)} {
-		db := open(t, inner)
-		require.EqualError(t, db.PingContext(t.Context()), "outbox: sqltx.WrapConnector connector is nil")
-		require.Nil(t, db.Driver())
-	}
+	inner := fixedConnector{conn: old{nothing{}}}
+	require.ErrorContains(t, open(t, inner).PingContext(t.Context()), "its sqltx_test.old lacks one of ExecContext,")
+	base, db := lending(t, inner, 1)
+	require.ErrorContains(t, db.PingContext(t.Context()), "sqltx_test.old")
+	require.Zero(t, base.Stats().InUse, "it was given back")
 }
 
 type closingConnector struct {
@@ -57,9 +60,7 @@ type closingConnector struct {
 }
 
 func (c *closingConnector) Close() error {
-	if c != nil {
-		*c.closed++
-	}
+	*c.closed++
 	return nil
 }
 
@@ -129,7 +130,7 @@ func TestCopyOfPqWorksInAFollowedTransaction(t *testing.T) {
 		require.NoError(t, stmt.Close())
 		write(t, f.a, tx)
 		require.NoError(t, tx.Commit())
-		f.rec.eventually(t, "commit")
+		f.rec.Eventually(t, "commit")
 		require.Equal(t, 4, written(t, f.db))
 	}
 }
@@ -142,10 +143,10 @@ func TestSavepointOlderThanTheFirstEventIsFollowed(t *testing.T) {
 		exec(t, tx, "SAVEPOINT early")
 		write(t, f.a, tx)
 		exec(t, tx, "ROLLBACK TO SAVEPOINT early")
-		f.rec.eventually(t, "rollback")
+		f.rec.Eventually(t, "rollback")
 		write(t, f.a, tx)
 		require.NoError(t, tx.Commit())
-		f.rec.eventually(t, "rollback", "commit")
+		f.rec.Eventually(t, "rollback", "commit")
 		require.Equal(t, 1, written(t, f.db))
 	})
 }
@@ -166,9 +167,9 @@ func TestPreparedSavepointsAreFollowed(t *testing.T) {
 				write(t, f.a, tx)
 			}
 		}
-		f.rec.eventually(t, "rollback")
+		f.rec.Eventually(t, "rollback")
 		require.NoError(t, tx.Commit())
-		f.rec.eventually(t, "rollback", "commit")
+		f.rec.Eventually(t, "rollback", "commit")
 		require.Equal(t, 1, written(t, f.db))
 	})
 }
@@ -205,7 +206,7 @@ func TestCallbackThatEndsItsGoroutineHoldsUpNoOther(t *testing.T) {
 	require.NoError(t, scope.AfterCommit(func(context.Context) { runtime.Goexit() }))
 	write(t, f.a, tx)
 	require.NoError(t, tx.Commit())
-	f.rec.eventually(t, "commit")
+	f.rec.Eventually(t, "commit")
 }
 
 func TestConnectionThatIsClosedLeavesTheEndUnknown(t *testing.T) {
@@ -220,9 +221,9 @@ func TestConnectionThatIsClosedLeavesTheEndUnknown(t *testing.T) {
 	require.NoError(t, err)
 	write(t, f.a, tx)
 	require.NoError(t, inner.Close())
-	f.rec.eventually(t, "unknown")
+	f.rec.Eventually(t, "unknown")
 	_ = tx.Rollback()
-	f.rec.eventually(t, "unknown")
+	f.rec.Eventually(t, "unknown")
 }
 
 // Transactions without events go as they would on a plain pool.

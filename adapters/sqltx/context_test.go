@@ -74,7 +74,7 @@ func TestDriversContextOutlivesTheCallersAndIsReleased(t *testing.T) {
 	require.NoError(t, drivers.Err())
 
 	cancel() // database/sql rolls back
-	f.rec.eventually(t, "rollback")
+	f.rec.Eventually(t, "rollback")
 	require.Equal(t, int32(1), inner.undone.Load())
 	require.ErrorIs(t, drivers.Err(), context.Canceled, "nothing waits for it any more")
 }
@@ -107,7 +107,7 @@ func TestCommitAfterTheEndOfTheContextRollsBack(t *testing.T) {
 	ctx.ended.Store(true)
 	require.ErrorIs(t, tx.Commit(), context.DeadlineExceeded)
 	require.Equal(t, int32(1), inner.undone.Load())
-	f.rec.eventually(t, "rollback")
+	f.rec.Eventually(t, "rollback")
 }
 
 // Some drivers start a goroutine to watch a context that can end.

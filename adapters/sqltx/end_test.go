@@ -28,14 +28,14 @@ func TestLostAnswerToCommitIsUnknown(t *testing.T) {
 		err := tx.Commit()
 		require.ErrorIs(t, err, outbox.ErrOutcomeUnknown)
 		require.NotEqual(t, outbox.ErrOutcomeUnknown, err, "and the driver's")
-		f.rec.eventually(t, "unknown")
+		f.rec.Eventually(t, "unknown")
 
 		err = f.a.RunInTx(t.Context(), nil, func(_ context.Context, tx *sql.Tx) error {
 			write(t, f.a, tx)
 			return nil
 		})
 		require.ErrorIs(t, err, outbox.ErrOutcomeUnknown)
-		require.Equal(t, []string{"unknown", "unknown"}, f.rec.all(), "before RunInTx returns")
+		require.Equal(t, []string{"unknown", "unknown"}, f.rec.Outcomes(), "before RunInTx returns")
 		require.Equal(t, int32(2), cuts.Load())
 		require.Equal(t, 2, written(t, direct.DB), "it was committed all the same")
 	})
@@ -85,7 +85,7 @@ func TestBusyCommitOfSQLiteIsRolledBack(t *testing.T) {
 			require.NoError(t, reading.Close())
 
 			require.NoError(t, write(), "the connection is usable")
-			require.Equal(t, []string{"commit", "rollback", "commit"}, f.rec.all())
+			require.Equal(t, []string{"commit", "rollback", "commit"}, f.rec.Outcomes())
 			require.Equal(t, 2, written(t, writing))
 		})
 	}
@@ -101,10 +101,14 @@ type stubborn struct {
 }
 
 func (s stubborn) Connect(context.Context) (driver.Conn, error) { s.opened.Add(1); return s, nil }
-func (s stubborn) Begin() (driver.Tx, error)                    { s.open.Store(true); return s, nil }
 func (s stubborn) Commit() error                                { return s.commit }
 func (s stubborn) Rollback() error                              { return s.undo() }
 func (s stubborn) Close() error                                 { s.closed.Add(1); return nil }
+
+func (s stubborn) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	s.open.Store(true)
+	return s, nil
+}
 
 func (s stubborn) undo() error {
 	if s.rollback == nil {
@@ -157,7 +161,7 @@ func TestFailedCommitLeavesNoTransactionInThePool(t *testing.T) {
 				require.Equal(t, test.discarded, inner.closed.Load() == 1)
 				require.Equal(t, test.end == "rollback" && test.rollback == nil, !inner.open.Load())
 			}
-			f.rec.eventually(t, test.end)
+			f.rec.Eventually(t, test.end)
 		})
 	}
 }
@@ -170,7 +174,7 @@ func TestConnectionWhoseRollbackFailsIsDiscarded(t *testing.T) {
 	write(t, f.a, tx)
 	require.Error(t, tx.Rollback())
 	require.Equal(t, int32(1), inner.closed.Load())
-	f.rec.eventually(t, "rollback")
+	f.rec.Eventually(t, "rollback")
 }
 
 func TestRollbackRacesTheEndOfTheContext(t *testing.T) {
@@ -196,8 +200,8 @@ func TestRollbackRacesTheEndOfTheContext(t *testing.T) {
 			if err := tx.Rollback(); err != nil {
 				require.ErrorIs(t, err, sql.ErrTxDone)
 			}
-			require.Eventually(t, func() bool { return len(f.rec.all()) == n+1 }, 20*time.Second, time.Millisecond)
-			require.Equal(t, "rollback", f.rec.all()[n])
+			require.Eventually(t, func() bool { return len(f.rec.Outcomes()) == n+1 }, 20*time.Second, time.Millisecond)
+			require.Equal(t, "rollback", f.rec.Outcomes()[n])
 		}
 		require.Zero(t, written(t, f.db))
 	})

@@ -4,11 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,13 +22,13 @@ type fixture struct {
 	db     *sql.DB
 	writer *outbox.Writer
 	a      *sqltx.Adapter
-	rec    *record
+	rec    *adaptertest.Record
 }
 
 func newFixture(t testing.TB, db *sql.DB, dialect string, opts ...sqltx.Option) fixture {
 	t.Helper()
-	f := fixture{db: db, rec: &record{}}
-	f.writer = newWriter(t, db, dialect, f.rec.hook())
+	f := fixture{db: db}
+	f.writer, f.rec = adaptertest.WriterWithoutTable(t, db, dialect)
 	f.a = adaptertest.Adapter(t, db, f.writer, opts...)
 	return f
 }
@@ -53,52 +51,6 @@ func written(t testing.TB, db *sql.DB) int {
 }
 
 func event() outbox.Envelope { return adaptertest.Event() }
-
-func newWriter(t testing.TB, db *sql.DB, dialect string, hooks ...outbox.WriterHook) *outbox.Writer {
-	t.Helper()
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: adaptertest.Store(dialect), Source: db, Hooks: hooks})
-	require.NoError(t, err)
-	return writer
-}
-
-// record notes what the writer's hooks get.
-type record struct {
-	mu   sync.Mutex
-	ends []string
-}
-
-func (r *record) add(end string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ends = append(r.ends, end)
-}
-
-func (r *record) all() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.ends)
-}
-
-func (r *record) hook() outbox.WriterHook {
-	return outbox.WriterHook{
-		AfterCommit: func(context.Context, []outbox.Envelope) { r.add("commit") },
-		AfterRollback: func(_ context.Context, _ []outbox.Envelope, cause error) {
-			if errors.Is(cause, outbox.ErrOutcomeUnknown) {
-				r.add("unknown")
-			} else {
-				r.add("rollback")
-			}
-		},
-	}
-}
-
-// eventually waits for the callbacks: those of plain transactions run soon after
-// their end.
-func (r *record) eventually(t testing.TB, want ...string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return len(r.all()) >= len(want) }, 20*time.Second, time.Millisecond, "%v", want)
-	require.Equal(t, want, r.all())
-}
 
 // recording is the driver that does nothing, and notes what it is sent.
 type recording struct {

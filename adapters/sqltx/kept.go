@@ -32,7 +32,7 @@ func (c *conn) execKept(ctx context.Context, s *stmt, args []driver.NamedValue) 
 func (c *conn) keep(ctx context.Context, query string) *stmt {
 	at := slices.IndexFunc(c.kept, func(s *stmt) bool { return s.query == query })
 	if at < 0 {
-		inner, err := c.prepare(ctx, query)
+		inner, err := c.driverConn.PrepareContext(ctx, query)
 		if err != nil {
 			return nil
 		}

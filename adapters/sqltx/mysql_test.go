@@ -84,7 +84,7 @@ func TestDeadlockIsSeenOnEveryPath(t *testing.T) {
 			_, err := f.a.Write(t.Context(), tx, event())
 			require.ErrorIs(t, err, outbox.ErrNoTransaction, "the row would commit by itself")
 			require.ErrorContains(t, tx.Commit(), "1213")
-			f.rec.eventually(t, "rollback")
+			f.rec.Eventually(t, "rollback")
 			require.Zero(t, written(t, f.db))
 		})
 	}
@@ -144,7 +144,7 @@ func TestDatabaseOfAnUnknownDriverIsLearned(t *testing.T) {
 	_, err = f.a.Write(t.Context(), tx, event())
 	require.ErrorIs(t, err, outbox.ErrNoTransaction)
 	_ = tx.Commit()
-	f.rec.eventually(t, "unknown")
+	f.rec.Eventually(t, "unknown")
 }
 
 // timeouts is a server of MySQL whose UPDATE runs into a lock timeout, and which
@@ -179,12 +179,12 @@ func TestLockTimeoutMayHaveEndedTheTransaction(t *testing.T) {
 		if !rollback {
 			write(t, a, tx)
 			require.NoError(t, tx.Commit())
-			rec.eventually(t, "commit", "commit")
+			rec.Eventually(t, "commit", "commit")
 			continue
 		}
 		_, err = a.Write(t.Context(), tx, event())
 		require.ErrorIs(t, err, outbox.ErrNoTransaction)
 		require.ErrorContains(t, tx.Commit(), "Lock wait timeout")
-		rec.eventually(t, "rollback")
+		rec.Eventually(t, "rollback")
 	}
 }

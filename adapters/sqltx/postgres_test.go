@@ -26,7 +26,7 @@ func TestStatementsThatEndATransactionOnPostgreSQL(t *testing.T) {
 			"COMMIT":                            "rollback",
 			"PREPARE TRANSACTION '" + xid + "'": "rollback", // unless the server allows it
 		} {
-			f.rec.ends = nil
+			f.rec.Reset()
 			tx := begin(t, f.db)
 			write(t, f.a, tx)
 			exec(t, tx, "INSERT INTO checked (id) VALUES (1), (1)")
@@ -37,7 +37,7 @@ func TestStatementsThatEndATransactionOnPostgreSQL(t *testing.T) {
 			_, writeErr := f.a.Write(t.Context(), tx, event())
 			require.ErrorIs(t, writeErr, outbox.ErrNoTransaction, "it would commit by itself")
 			_ = tx.Commit()
-			f.rec.eventually(t, want)
+			f.rec.Eventually(t, want)
 			require.Zero(t, written(t, f.db), query)
 		}
 	})

@@ -37,7 +37,7 @@ func TestTransactionThatSQLiteEndedTakesNoEvent(t *testing.T) {
 				},
 			} {
 				t.Run(name, func(t *testing.T) {
-					f.rec.ends = nil
+					f.rec.Reset()
 					tx := begin(t, f.db)
 					write(t, f.a, tx)
 					exec(t, tx, insert)
@@ -45,7 +45,7 @@ func TestTransactionThatSQLiteEndedTakesNoEvent(t *testing.T) {
 					_, err := f.a.Write(t.Context(), tx, event())
 					require.ErrorIs(t, err, outbox.ErrNoTransaction)
 					require.Error(t, tx.Commit())
-					f.rec.eventually(t, "rollback")
+					f.rec.Eventually(t, "rollback")
 					require.Zero(t, written(t, f.db))
 
 					// A failure that undoes no more than its own statement.
@@ -55,7 +55,7 @@ func TestTransactionThatSQLiteEndedTakesNoEvent(t *testing.T) {
 					write(t, f.a, tx)
 					write(t, f.a, tx)
 					require.NoError(t, tx.Rollback())
-					f.rec.eventually(t, "rollback", "rollback", "rollback")
+					f.rec.Eventually(t, "rollback", "rollback", "rollback")
 				})
 			}
 		})

@@ -78,6 +78,9 @@ type loan struct {
 	from *borrower
 }
 
+// Close gives the connection back.
+func (l *loan) Close() error { return l.giveBack(false) }
+
 // giveBack returns the connection to its pool, which drops a broken one.
 func (l *loan) giveBack(broken bool) error {
 	if broken {

@@ -48,7 +48,7 @@ func TestTransactionOfTheBasePoolIsUnmanaged(t *testing.T) {
 	tx = begin(t, db)
 	write(t, f.a, tx)
 	require.NoError(t, tx.Commit())
-	f.rec.eventually(t, "commit")
+	f.rec.Eventually(t, "commit")
 }
 
 // Both pools share one connection. An idle one that the followed pool kept would

@@ -73,6 +73,27 @@ func (a *Adapter) Handle(fn func(ctx context.Context, tx *sql.Tx, env outbox.Env
 	})
 }
 
+// HandleWith is [Adapter.Handle] for the adapter of a framework: t begins the
+// transaction, from finds the framework's type of it in the context, and complete
+// marks the event in it.
+func HandleWith[Tx any](
+	t outbox.Transactor, from func(ctx context.Context) (Tx, bool), complete func(ctx context.Context, tx Tx) error,
+	fn func(ctx context.Context, tx Tx, env outbox.Envelope) error,
+) outbox.Listener {
+	if fn == nil {
+		return nil
+	}
+	return outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+		return outbox.InTx(ctx, t, func(ctx context.Context) error {
+			tx, _ := from(ctx)
+			if err := fn(ctx, tx, env); err != nil {
+				return err
+			}
+			return complete(ctx, tx)
+		})
+	})
+}
+
 // find finds the transaction among those that are known, or asks its connection.
 func (a *Adapter) find(ctx context.Context, tx AnyTx) (*transaction, error) {
 	if nilness.IsNil(tx) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -109,6 +111,33 @@ func (r *Record) Outcomes() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.outcomes)
+}
+
+// Eventually waits for the calls: those of a transaction that the adapter does not end
+// run soon after its end.
+func (r *Record) Eventually(t testing.TB, want ...string) {
+	t.Helper()
+	r.wait(t, len(want))
+	require.Equal(t, want, r.Outcomes())
+}
+
+// EventuallyInAnyOrder is Eventually for the calls of several transactions.
+func (r *Record) EventuallyInAnyOrder(t testing.TB, want ...string) {
+	t.Helper()
+	r.wait(t, len(want))
+	require.ElementsMatch(t, want, r.Outcomes())
+}
+
+func (r *Record) wait(t testing.TB, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(r.Outcomes()) >= n }, 20*time.Second, time.Millisecond)
+}
+
+// Reset forgets the calls.
+func (r *Record) Reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outcomes, r.causes = nil, nil
 }
 
 // LastCause is the cause that the last after-rollback hook got.

@@ -31,11 +31,21 @@ func (NoDriver) Open(string) (driver.Conn, error) { return NoDriver{}, nil }
 // Prepare implements [driver.Conn].
 func (NoDriver) Prepare(string) (driver.Stmt, error) { return nil, driver.ErrSkip }
 
+// PrepareContext implements [driver.ConnPrepareContext].
+func (NoDriver) PrepareContext(context.Context, string) (driver.Stmt, error) {
+	return nil, driver.ErrSkip
+}
+
 // Close implements [driver.Conn].
 func (NoDriver) Close() error { return nil }
 
 // Begin implements [driver.Conn].
 func (NoDriver) Begin() (driver.Tx, error) { return NoDriver{}, nil }
+
+// BeginTx implements [driver.ConnBeginTx].
+func (NoDriver) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
+	return NoDriver{}, nil
+}
 
 // Commit implements [driver.Tx].
 func (NoDriver) Commit() error { return nil }
@@ -46,4 +56,9 @@ func (NoDriver) Rollback() error { return nil }
 // ExecContext implements [driver.ExecerContext].
 func (NoDriver) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
 	return driver.RowsAffected(1), nil
+}
+
+// QueryContext implements [driver.QueryerContext].
+func (NoDriver) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
+	return nil, driver.ErrSkip
 }

@@ -3,6 +3,8 @@ package tablestats_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +27,115 @@ func newReader(t *testing.T, s source, onRead func(outbox.Stats, error)) *tables
 	t.Helper()
 	r, err := tablestats.NewReader(s, onRead)
 	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return r
+}
+
+func values(t *testing.T, r *tablestats.Reader) tablestats.Values {
+	t.Helper()
+	v, ok := r.Values(t.Context())
+	require.True(t, ok)
+	return v
+}
+
+func TestTableIsReadAtMostOnceInTheIntervalHoweverManyAsk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int32
+		r := newReader(t, func(context.Context) (outbox.Stats, error) {
+			reads.Add(1)
+			return outbox.Stats{}, nil
+		}, func(outbox.Stats, error) {})
+		require.Zero(t, reads.Load(), "nothing is read before somebody asks")
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				for range 601 {
+					_, ok := r.Values(t.Context())
+					assert.True(t, ok)
+					time.Sleep(100 * time.Millisecond)
+				}
+			})
+		}
+		wg.Wait() // a minute and 6,010 calls
+		require.EqualValues(t, 5, reads.Load())
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 5, reads.Load(), "nothing is read when nobody asks")
+	})
+}
+
+func TestASlowTableDoesNotHoldUpACaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		r := newReader(t, func(ctx context.Context) (outbox.Stats, error) {
+			if slow.Load() {
+				<-ctx.Done()
+				return outbox.Stats{}, ctx.Err()
+			}
+			return outbox.Stats{Pending: 5}, nil
+		}, func(outbox.Stats, error) {})
+		values(t, r)
+		slow.Store(true)
+		time.Sleep(tablestats.ReadInterval)
+
+		began := time.Now()
+		v := values(t, r)
+		require.Equal(t, tablestats.Wait, time.Since(began))
+		require.EqualValues(t, 5, v.Stats.Pending, "of the read before, 16 seconds old")
+		time.Sleep(tablestats.ReadTimeout)
+		began = time.Now()
+		require.Equal(t, tablestats.Values{At: v.At, Failed: 1}, values(t, r))
+		require.Zero(t, time.Since(began))
+	})
+}
+
+func TestAReadThatNeverEndsIsTheOnlyOneAndATableThatIsNotUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var reads atomic.Int32
+		r := newReader(t, func(context.Context) (outbox.Stats, error) {
+			if reads.Add(1) > 1 {
+				<-release // as with a driver that ignores the context
+			}
+			return outbox.Stats{Pending: 5}, nil
+		}, func(outbox.Stats, error) {})
+		for range 4 {
+			values(t, r)
+			time.Sleep(tablestats.ReadInterval)
+		}
+		v := values(t, r)
+		require.EqualValues(t, 2, reads.Load())
+		require.False(t, v.Up)
+		require.Nil(t, v.Stats)
+		close(release)
+		synctest.Wait()
+		require.True(t, values(t, r).Up)
+	})
+}
+
+// The read that a caller begins ends after the caller: the next one gets the result.
+func TestATableWhoseReadsOutlastACallerIsUp(t *testing.T) {
+	t.Parallel()
+	for interval, fresh := range map[time.Duration]bool{tablestats.ReadInterval: true, 61 * time.Second: true, 4 * time.Minute: true, time.Hour: false} {
+		t.Run(interval.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newReader(t, func(ctx context.Context) (outbox.Stats, error) {
+					time.Sleep(1500 * time.Millisecond)
+					return outbox.Stats{Pending: 5}, ctx.Err()
+				}, func(outbox.Stats, error) {})
+				require.False(t, values(t, r).Up, "nothing is known yet")
+				for range 5 {
+					time.Sleep(interval)
+					v := values(t, r)
+					require.True(t, v.Up)
+					require.Equal(t, fresh, v.Stats != nil)
+				}
+			})
+		})
+	}
 }
 
 func TestTheOneWhoAsksMayStopWaiting(t *testing.T) {

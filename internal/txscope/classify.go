@@ -23,31 +23,29 @@ func Classify(err error) End {
 	}
 	end := Unknown
 	sqlerr.Walk(err, func(err error) bool {
-		if state, ok := sqlerr.State(err); ok {
-			if !indefiniteState(state) {
-				end = RolledBack
-			}
-			return true
-		}
-		if number, ok := sqlerr.Number(err); ok {
-			if slices.Contains(mysqlRefusals, number) {
-				end = RolledBack
-			}
-			return true
-		}
-		if code, ok := sqlerr.Code(err); ok {
-			if slices.Contains(sqliteRefusals, code&0xff) {
-				end = RolledBack
-			}
-			return true
-		}
-		if refusedFailedTransaction(err) {
+		refused, answer := refusesCommit(err)
+		if refused {
 			end = RolledBack
-			return true
 		}
-		return false
+		return answer
 	})
 	return end
+}
+
+// refusesCommit reports whether err, without the errors that it wraps, says that
+// COMMIT did not happen, and whether err is the server's answer at all.
+func refusesCommit(err error) (refused, answer bool) {
+	if state, ok := sqlerr.State(err); ok {
+		return !indefiniteState(state), true
+	}
+	if number, ok := sqlerr.Number(err); ok {
+		return slices.Contains(mysqlRefusals, number), true
+	}
+	if code, ok := sqlerr.Code(err); ok {
+		return slices.Contains(sqliteRefusals, code&0xff), true
+	}
+	refused = refusedFailedTransaction(err)
+	return refused, refused
 }
 
 // refusesSavepoint reports whether err says that there is no such savepoint, so

@@ -6,46 +6,28 @@ import "strings"
 // than the statements of [Parse] need.
 type lexer struct{ rest string }
 
-// byteOrderMark is white space to SQLite.
-const byteOrderMark = "\ufeff"
+// blank is white space; between statements there are semicolons too.
+const (
+	blank   = " \t\n\r\f\v"
+	between = blank + ";"
+)
 
-// skip drops white space, semicolons and comments.
-func (l *lexer) skip() {
-	for l.rest != "" {
-		switch c := l.rest[0]; {
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v' || c == ';':
-			l.rest = l.rest[1:]
-		case c == byteOrderMark[0] && strings.HasPrefix(l.rest, byteOrderMark):
-			l.rest = l.rest[len(byteOrderMark):]
-		case !l.skipComment():
-			return
-		}
-	}
-}
-
-// skipBlank is skip without semicolons: it stays within the statement.
-func (l *lexer) skipBlank() {
-	for l.rest != "" {
-		switch c := l.rest[0]; {
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v':
-			l.rest = l.rest[1:]
-		case !l.skipComment():
-			return
-		}
+// skip drops comments and the characters of cutset.
+func (l *lexer) skip(cutset string) {
+	for more := true; more; more = l.skipComment() {
+		l.rest = strings.TrimLeft(l.rest, cutset)
 	}
 }
 
 // skipComment drops one comment and reports whether there was one.
 func (l *lexer) skipComment() bool {
 	switch {
-	case l.rest[0] == '#', strings.HasPrefix(l.rest, "--"):
-		if i := strings.IndexByte(l.rest, '\n'); i >= 0 {
-			l.rest = l.rest[i+1:]
-		} else {
-			l.rest = ""
-		}
+	case strings.HasPrefix(l.rest, "#"), strings.HasPrefix(l.rest, "--"):
+		_, l.rest, _ = strings.Cut(l.rest, "\n")
 	case strings.HasPrefix(l.rest, "/*"):
 		l.rest = l.rest[commentLength(l.rest):]
+	case strings.HasPrefix(l.rest, "\ufeff"): // a byte order mark is white space to SQLite
+		l.rest = l.rest[len("\ufeff"):]
 	default:
 		return false
 	}
@@ -78,7 +60,7 @@ func commentLength(s string) int {
 // word reads an unquoted word; "" when there is none before the end of the
 // statement.
 func (l *lexer) word() string {
-	l.skipBlank()
+	l.skip(blank)
 	n := 0
 	for n < len(l.rest) && inWord(l.rest[n]) {
 		n++
@@ -112,7 +94,7 @@ func (l *lexer) savepointName() string {
 
 // name reads a name, quoted or not, in the form of [Statement].
 func (l *lexer) name() string {
-	l.skipBlank()
+	l.skip(blank)
 	if l.rest == "" {
 		return ""
 	}
@@ -130,43 +112,31 @@ func (l *lexer) name() string {
 
 // quoted reads a name up to the closing quote, which stands for itself when it
 // is doubled.
-func (l *lexer) quoted(end byte) string {
-	body := l.rest[1:]
-	doubled := false
-	for i := 0; i < len(body); i++ {
-		if body[i] != end {
-			continue
+func (l *lexer) quoted(quote byte) (name string) {
+	end := string(quote)
+	l.rest = l.rest[1:]
+	for {
+		part, rest, closed := strings.Cut(l.rest, end)
+		if !closed { // the database refuses it
+			l.rest = ""
+			return ""
 		}
-		if i+1 < len(body) && body[i+1] == end {
-			doubled = true
-			i++
-			continue
+		name += part
+		if l.rest, closed = strings.CutPrefix(rest, end); !closed {
+			return name
 		}
-		l.rest = body[i+1:]
-		if doubled {
-			return strings.ReplaceAll(body[:i], string([]byte{end, end}), string([]byte{end}))
-		}
-		return body[:i]
+		name += end
 	}
-	l.rest = ""
-	return "" // never closed: the database refuses it
 }
 
-// lower folds ASCII letters alone, as the databases do, and allocates only when
-// there is an upper-case one.
+// lower folds ASCII letters alone, as the databases do.
 func lower(s string) string {
-	for i := range len(s) {
-		if s[i] >= 'A' && s[i] <= 'Z' {
-			b := []byte(s)
-			for ; i < len(b); i++ {
-				if b[i] >= 'A' && b[i] <= 'Z' {
-					b[i] |= 0x20
-				}
-			}
-			return string(b)
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r | 0x20
 		}
-	}
-	return s
+		return r
+	}, s)
 }
 
 // is compares a word with a keyword, ignoring the case.

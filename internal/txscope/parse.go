@@ -34,18 +34,16 @@ type Statement struct {
 func Parse(query string) Statement {
 	l := lexer{rest: query}
 	// Most queries begin with the letter of a statement that is none of ours.
-	l.skip()
+	l.skip(between)
 	if l.rest == "" || !leads[l.rest[0]] || isOrdinary(l.rest) {
 		return Statement{}
 	}
 	s := Statement{}
 	switch word := l.word(); {
 	case is(word, "SAVEPOINT"):
-		s.Name = l.name()
-		s.Op = named(Savepoint, s.Name)
+		s = savepoint(Savepoint, l.name())
 	case is(word, "RELEASE"):
-		s.Name = l.savepointName()
-		s.Op = named(Release, s.Name)
+		s = savepoint(Release, l.savepointName())
 	case is(word, "ROLLBACK"), is(word, "ABORT"):
 		s = l.rollback()
 	case is(word, "COMMIT"), is(word, "END"):
@@ -64,9 +62,6 @@ func Parse(query string) Statement {
 		}
 	default:
 		s.Op = l.implicit(word)
-	}
-	if s.Op == None {
-		return Statement{}
 	}
 	return s
 }
@@ -100,11 +95,12 @@ func isOrdinary(query string) bool {
 	}
 }
 
-func named(op Op, name string) Op {
+// savepoint is a statement about a savepoint; without a name it is none.
+func savepoint(op Op, name string) Statement {
 	if name == "" {
-		return None
+		return Statement{}
 	}
-	return op
+	return Statement{op, name}
 }
 
 // prepare reads what follows PREPARE. PREPARE TRANSACTION 'name' takes the
@@ -114,7 +110,7 @@ func (l *lexer) prepare() Op {
 	if !is(l.word(), "TRANSACTION") {
 		return None
 	}
-	l.skipBlank()
+	l.skip(blank)
 	if next := l.peek(); is(next, "AS") || is(next, "FROM") || strings.HasPrefix(l.rest, "(") {
 		return None
 	}
@@ -131,8 +127,7 @@ func (l *lexer) rollback() Statement {
 	switch {
 	case is(word, "TO"):
 		l.word()
-		name := l.savepointName()
-		return Statement{Op: named(RollbackTo, name), Name: name}
+		return savepoint(RollbackTo, l.savepointName())
 	case is(word, "PREPARED"): // another transaction
 		return Statement{}
 	default:

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
 // AdapterHarness connects [RunAdapter] and [RunTap] to the adapter under test.
@@ -131,22 +132,16 @@ type adapterTest struct {
 	run         func(s *adapterSuite)
 }
 
-// adapterSuite is an adapter with the steps of the tests.
+// adapterSuite is a harness and its adapter with the steps of the tests.
 type adapterSuite struct {
+	AdapterHarness
 	AdapterUnderTest
-	t       *testing.T
-	ctx     context.Context // the test's: it bounds every call
-	db      *sql.DB
-	pool    PoolUnderTest
-	dialect Dialect
+	steps
 	writer  *outbox.Writer
-	calls   *adapterCalls
-	wanted  func() bool          // what wantCalls last asked for
-	another func() *adapterSuite // on another database
-	// frameworkSavepoints, seesEnd and random are the harness's.
-	frameworkSavepoints bool
-	seesEnd             bool
-	random              int
+	calls   *outboxtest.Recorder
+	during  func(ctx context.Context) // nil, or called by each after-commit callback
+	wanted  func() bool               // what wantCalls last asked for
+	another func() *adapterSuite      // on another database
 }
 
 func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapterSuite {
@@ -154,21 +149,22 @@ func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapt
 	if h.DB == nil || h.New == nil || h.Dialect == "" {
 		t.Fatal("conformance: the harness lacks one of DB, Dialect and New")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
-	t.Cleanup(cancel)
-	s := &adapterSuite{
-		t: t, ctx: ctx, db: h.DB, pool: h.Pool, dialect: h.Dialect, calls: newAdapterCalls(),
-		frameworkSavepoints: h.FrameworkSavepoints, seesEnd: h.SeesEnd, random: cmp.Or(h.Random, 100),
+	h.Random = cmp.Or(h.Random, 100)
+	if h.Pool == nil {
+		h.Pool = h.DB
 	}
-	if s.pool == nil {
-		s.pool = h.DB
-	}
+	s := &adapterSuite{AdapterHarness: h, steps: newSteps(t), calls: outboxtest.NewRecorder()}
 	t.Cleanup(s.unchanged)
 	for _, table := range adapterTables {
 		s.exec(table)
 	}
 	writer, err := outbox.NewWriter(outbox.WriterConfig{
-		Store: adapterStore{dialect: h.Dialect}, Source: h.DB, Hooks: []outbox.WriterHook{s.calls.hook()},
+		Store: adapterStore{dialect: h.Dialect}, Source: h.DB,
+		Hooks: []outbox.WriterHook{s.calls.Hook(), {AfterCommit: func(ctx context.Context, _ []outbox.Envelope) {
+			if s.during != nil {
+				s.during(ctx)
+			}
+		}}},
 	})
 	if err != nil {
 		t.Fatalf("making a writer: %v", err)

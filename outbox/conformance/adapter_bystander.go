@@ -9,7 +9,7 @@ var adapterBystanderTests = []adapterTest{
 	// Of several open transactions, those whose context does not end are left alone.
 	{name: "CancelledInNestedTransaction", run: func(s *adapterSuite) {
 		count := 5
-		if s.dialect == SQLite {
+		if s.Dialect == SQLite {
 			count = 1 // one transaction at a time: the victim's context ends while it waits for BEGIN
 		}
 		var bystanders []any
@@ -20,7 +20,7 @@ var adapterBystanderTests = []adapterTest{
 		}
 		for i := range 3 {
 			ctx, cancel := context.WithCancel(s.ctx)
-			if s.dialect == SQLite {
+			if s.Dialect == SQLite {
 				cancel()
 			}
 			wantError(s.t, "the victim's RunInTx", s.RunInTx(ctx, func(ctx context.Context, tx any) error {

@@ -10,7 +10,7 @@ import (
 
 var adapterCallbackTests = []adapterTest{
 	{name: "UsesTheOnlyConnection", run: func(s *adapterSuite) {
-		s.pool.SetMaxOpenConns(1)
+		s.Pool.SetMaxOpenConns(1)
 		var calls atomic.Int32
 		query := func(ctx context.Context) {
 			if err := s.queryIn(ctx); err != nil {
@@ -28,7 +28,7 @@ var adapterCallbackTests = []adapterTest{
 		s.eventually("both callbacks ran", func() bool { return calls.Load() == 2 })
 	}},
 	{name: "UsesTheOnlyConnectionAfterALeak", contextEnds: true, run: func(s *adapterSuite) {
-		s.pool.SetMaxOpenConns(1)
+		s.Pool.SetMaxOpenConns(1)
 		ctx, cancel := context.WithCancel(s.ctx)
 		txCtx, _, err := s.Begin(ctx, nil)
 		s.ok("Begin", err)
@@ -38,7 +38,7 @@ var adapterCallbackTests = []adapterTest{
 		s.ok("a query in the callback", <-answer)
 	}},
 	{name: "BeginsATransaction", run: func(s *adapterSuite) {
-		s.pool.SetMaxOpenConns(1)
+		s.Pool.SetMaxOpenConns(1)
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, tx any) error {
 			s.write(ctx, tx, "outer")
 			return s.scope(ctx).AfterCommit(func(ctx context.Context) {
@@ -88,7 +88,7 @@ var adapterCallbackTests = []adapterTest{
 	}},
 	{name: "GoexitIsContained", run: func(s *adapterSuite) {
 		first := true
-		s.calls.during = func(context.Context) {
+		s.during = func(context.Context) {
 			if first {
 				first = false
 				runtime.Goexit()
@@ -111,7 +111,7 @@ var adapterCallbackTests = []adapterTest{
 			wantError(s.t, "RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
 				s.ok("OnCommit", s.scope(ctx).OnCommit(func() { panic(errSuite) }))
 				s.ok("OnCommit", s.scope(ctx).OnCommit(func() {
-					if s.pool.Stats().InUse == 0 {
+					if s.Pool.Stats().InUse == 0 {
 						s.t.Error("OnCommit ran when the connection was free")
 					}
 					ran.Add(1)
@@ -124,7 +124,7 @@ var adapterCallbackTests = []adapterTest{
 		}
 	}},
 	{name: "OfASavepointUsesTheOnlyConnection", run: func(s *adapterSuite) {
-		s.pool.SetMaxOpenConns(1)
+		s.Pool.SetMaxOpenConns(1)
 		answer := make(chan error, 1)
 		s.ok("InTx", outbox.InTx(s.ctx, s, func(ctx context.Context) error {
 			wantError(s.t, "the inner InTx", outbox.InTx(ctx, s, func(ctx context.Context) error {
@@ -183,5 +183,5 @@ func (s *adapterSuite) queryIn(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
 	var n int
-	return s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM suite_event").Scan(&n)
+	return s.DB.QueryRowContext(ctx, "SELECT COUNT(*) FROM suite_event").Scan(&n)
 }

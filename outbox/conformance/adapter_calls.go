@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,67 +35,25 @@ func (s adapterStore) Insert(ctx context.Context, tx outbox.Execer, envs []outbo
 	return nil
 }
 
-// adapterCalls records which callbacks ran, in order.
-type adapterCalls struct {
-	mu     sync.Mutex
-	commit []string
-	undone []string
-	causes map[string]error
-	// during is run by each after-commit callback, outside the lock.
-	during func(ctx context.Context)
-}
+// committed is the events for which AfterCommit ran, in order.
+func (s *adapterSuite) committed() []string { return idsOf(s.calls.Committed()) }
 
-func newAdapterCalls() *adapterCalls { return &adapterCalls{causes: make(map[string]error)} }
-
-func (c *adapterCalls) hook() outbox.WriterHook {
-	return outbox.WriterHook{
-		AfterCommit: func(ctx context.Context, envs []outbox.Envelope) {
-			c.mu.Lock()
-			for i := range envs {
-				c.commit = append(c.commit, envs[i].EventID)
-			}
-			during := c.during
-			c.mu.Unlock()
-			if during != nil {
-				during(ctx)
-			}
-		},
-		AfterRollback: func(_ context.Context, envs []outbox.Envelope, cause error) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			for i := range envs {
-				c.undone = append(c.undone, envs[i].EventID)
-				c.causes[envs[i].EventID] = cause
-			}
-		},
+// rolledBack is the events for which AfterRollback ran, in order.
+func (s *adapterSuite) rolledBack() (ids []string) {
+	for _, r := range s.calls.RolledBack() {
+		ids = append(ids, r.Envelope.EventID)
 	}
+	return ids
 }
 
-func (c *adapterCalls) committed() []string { return c.read(&c.commit) }
-
-func (c *adapterCalls) rolledBack() []string { return c.read(&c.undone) }
-
-func (c *adapterCalls) read(list *[]string) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(*list)
-}
-
-func (c *adapterCalls) cause(id string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.causes[id]
-}
-
-// settle waits until the condition holds, and reports whether it does: callbacks of
-// transactions that the adapter does not end itself run soon after the end.
-func (s *adapterSuite) settle(condition func() bool) bool {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if condition() {
-			return true
+// cause is what AfterRollback last got for an event.
+func (s *adapterSuite) cause(id string) (cause error) {
+	for _, r := range s.calls.RolledBack() {
+		if r.Envelope.EventID == id {
+			cause = r.Cause
 		}
 	}
-	return false
+	return cause
 }
 
 // wantEnded checks transactions that are over: the callbacks, as wantCalls does; that
@@ -112,15 +69,16 @@ func (s *adapterSuite) wantEnded(committed, rolledBack string) {
 }
 
 // wantCalls checks for which events, separated by spaces, callbacks have run so
-// far: after commit, in order; after rollback, in order.
+// far: after commit, in order; after rollback, in order. It waits for them: those of
+// a transaction that the adapter does not end itself run soon after its end.
 func (s *adapterSuite) wantCalls(committed, rolledBack string) {
 	s.t.Helper()
 	s.wanted = func() bool {
-		return strings.Join(s.calls.committed(), " ") == committed && strings.Join(s.calls.rolledBack(), " ") == rolledBack
+		return strings.Join(s.committed(), " ") == committed && strings.Join(s.rolledBack(), " ") == rolledBack
 	}
 	if !s.settle(s.wanted) {
 		s.t.Errorf("AfterCommit ran for %v and AfterRollback for %v; want [%s] and [%s]",
-			s.calls.committed(), s.calls.rolledBack(), committed, rolledBack)
+			s.committed(), s.rolledBack(), committed, rolledBack)
 	}
 }
 
@@ -129,10 +87,10 @@ func (s *adapterSuite) wantCalls(committed, rolledBack string) {
 func (s *adapterSuite) wantCallsInAnyOrder(committed, rolledBack []string) {
 	s.t.Helper()
 	s.settle(func() bool {
-		return len(s.calls.committed())+len(s.calls.rolledBack()) >= len(committed)+len(rolledBack)
+		return len(s.committed())+len(s.rolledBack()) >= len(committed)+len(rolledBack)
 	})
-	s.sameEvents("AfterCommit", s.calls.committed(), committed)
-	s.sameEvents("AfterRollback", s.calls.rolledBack(), rolledBack)
+	s.sameEvents("AfterCommit", s.committed(), committed)
+	s.sameEvents("AfterRollback", s.rolledBack(), rolledBack)
 	for _, id := range rolledBack {
 		s.wantDefinite(id)
 	}
@@ -150,7 +108,7 @@ func (s *adapterSuite) sameEvents(what string, got, want []string) {
 	}
 	for id, n := range times {
 		if n != 0 {
-			s.t.Errorf("%s ran %+d times too often for event %s; AfterRollback got the cause %v", what, n, id, s.calls.cause(id))
+			s.t.Errorf("%s ran %+d times too often for event %s; AfterRollback got the cause %v", what, n, id, s.cause(id))
 		}
 	}
 }
@@ -168,7 +126,7 @@ func (s *adapterSuite) wantTruth(ids ...string) {
 // ones.
 func (s *adapterSuite) unchanged() {
 	if s.wanted != nil && !s.t.Failed() && !s.wanted() {
-		s.t.Errorf("a callback ran too often: AfterCommit ran for %v, AfterRollback for %v", s.calls.committed(), s.calls.rolledBack())
+		s.t.Errorf("a callback ran too often: AfterCommit ran for %v, AfterRollback for %v", s.committed(), s.rolledBack())
 	}
 }
 
@@ -177,7 +135,7 @@ func (s *adapterSuite) unchanged() {
 func (s *adapterSuite) wantUnknown(id string) {
 	s.t.Helper()
 	s.wantCalls("", id)
-	if got := s.calls.cause(id); !errors.Is(got, outbox.ErrOutcomeUnknown) {
+	if got := s.cause(id); !errors.Is(got, outbox.ErrOutcomeUnknown) {
 		s.t.Errorf("AfterRollback got the cause %v; want %v", got, outbox.ErrOutcomeUnknown)
 	}
 	s.rows(id)
@@ -186,7 +144,7 @@ func (s *adapterSuite) wantUnknown(id string) {
 // wantDefinite checks that AfterRollback got no unknown outcome.
 func (s *adapterSuite) wantDefinite(id string) {
 	s.t.Helper()
-	if got := s.calls.cause(id); errors.Is(got, outbox.ErrOutcomeUnknown) {
+	if got := s.cause(id); errors.Is(got, outbox.ErrOutcomeUnknown) {
 		s.t.Errorf("AfterRollback got the cause %v; want a definite outcome", got)
 	}
 }

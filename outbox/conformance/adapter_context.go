@@ -23,8 +23,8 @@ var adapterContextTests = []adapterTest{
 		}), context.Canceled)
 	}},
 	{name: "CancelledWhileBeginWaits", run: func(s *adapterSuite) {
-		s.pool.SetMaxOpenConns(1)
-		conn, err := s.db.Conn(s.ctx)
+		s.Pool.SetMaxOpenConns(1)
+		conn, err := s.DB.Conn(s.ctx)
 		s.ok("taking the only connection", err)
 		defer func() { _ = conn.Close() }()
 		ctx, cancel := context.WithCancel(s.ctx)
@@ -33,7 +33,7 @@ var adapterContextTests = []adapterTest{
 			_, err := s.BeginTx(ctx)
 			result <- err
 		}()
-		s.eventually("BeginTx waits for a connection", func() bool { return s.pool.Stats().WaitCount > 0 })
+		s.eventually("BeginTx waits for a connection", func() bool { return s.Pool.Stats().WaitCount > 0 })
 		cancel()
 		wantError(s.t, "BeginTx", <-result, context.Canceled)
 	}},
@@ -58,7 +58,7 @@ var adapterContextTests = []adapterTest{
 		_ = s.Exec(s.ctx, tx, "INSERT INTO suite_row (id, n) VALUES (3, 0)")
 		_, _ = s.Write(s.ctx, tx, suiteEvent("b"))
 		s.commitFails(tx)
-		s.eventually("AfterRollback ran", func() bool { return slices.Contains(s.calls.rolledBack(), "a") })
+		s.eventually("AfterRollback ran", func() bool { return slices.Contains(s.rolledBack(), "a") })
 		s.wantDefinite("a")
 		s.wantConnectionsFree()
 		s.rows()
@@ -89,7 +89,7 @@ var adapterContextTests = []adapterTest{
 			s.t.Error("RunInTx returned nil though the deadline had passed")
 		}
 		s.wantConnectionsFree()
-		if ids := s.calls.committed(); len(ids) > 0 {
+		if ids := s.committed(); len(ids) > 0 {
 			s.t.Errorf("AfterCommit ran for %v", ids)
 		}
 		s.rows()
@@ -97,7 +97,7 @@ var adapterContextTests = []adapterTest{
 	{name: "CallbacksOutliveTheContext", run: func(s *adapterSuite) {
 		ctx, cancel := context.WithCancel(s.ctx)
 		var checked atomic.Bool
-		s.calls.during = func(ctx context.Context) {
+		s.during = func(ctx context.Context) {
 			cancel()
 			if ctx.Err() != nil {
 				s.t.Errorf("the callback's context ended: %v", ctx.Err())
@@ -120,7 +120,7 @@ var adapterContextTests = []adapterTest{
 			return nil
 		}))
 		s.wantTruth("a", "b")
-		if !s.frameworkSavepoints {
+		if !s.FrameworkSavepoints {
 			wantError(s.t, "the inner RunInTx", inner, context.Canceled)
 			s.rows("a")
 		}
@@ -162,8 +162,8 @@ var adapterContextTests = []adapterTest{
 			s.wantConnectionsFree()
 			s.rows()
 		}
-		s.eventually("AfterRollback ran for three transactions", func() bool { return len(s.calls.rolledBack()) >= 3 })
-		if committed := s.calls.committed(); len(committed) > 0 {
+		s.eventually("AfterRollback ran for three transactions", func() bool { return len(s.rolledBack()) >= 3 })
+		if committed := s.committed(); len(committed) > 0 {
 			s.t.Errorf("AfterCommit ran for %v", committed)
 		}
 	}},
@@ -223,7 +223,7 @@ var slowStatements = map[Dialect]string{
 // interrupts runs a slow statement and reports whether it failed early.
 func (s *adapterSuite) interrupts(ctx context.Context, tx any) bool {
 	began := time.Now()
-	err := s.Exec(ctx, tx, slowStatements[s.dialect])
+	err := s.Exec(ctx, tx, slowStatements[s.Dialect])
 	return err != nil && time.Since(began) < 6*time.Second
 }
 
@@ -238,7 +238,7 @@ func cancelledDuringCommit(s *adapterSuite) {
 	defer cancel()
 	tx := s.begin(ctx, "a")
 
-	holder, err := s.db.BeginTx(s.ctx, nil)
+	holder, err := s.DB.BeginTx(s.ctx, nil)
 	s.ok("beginning the transaction that holds the lock", err)
 	defer func() { _ = holder.Rollback() }()
 	var pid int
@@ -248,7 +248,7 @@ func cancelledDuringCommit(s *adapterSuite) {
 	go func() { result <- s.Commit(tx) }()
 	s.eventually("COMMIT waits for the lock", func() (waiting bool) {
 		query := fmt.Sprintf("SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE %d = ANY (pg_blocking_pids(pid)))", pid)
-		s.ok("looking for waiting connections", s.db.QueryRowContext(s.ctx, query).Scan(&waiting))
+		s.ok("looking for waiting connections", s.DB.QueryRowContext(s.ctx, query).Scan(&waiting))
 		return waiting
 	})
 	cancel()

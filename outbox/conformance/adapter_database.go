@@ -8,8 +8,8 @@ import (
 
 var adapterDatabaseTests = []adapterTest{
 	{name: "CommitFails", on: []Dialect{Postgres, SQLite}, run: func(s *adapterSuite) {
-		if s.dialect == SQLite {
-			s.pool.SetMaxOpenConns(1)
+		if s.Dialect == SQLite {
+			s.Pool.SetMaxOpenConns(1)
 			s.exec("PRAGMA foreign_keys = ON")
 		}
 		s.exec("CREATE TABLE suite_child (id INTEGER NOT NULL REFERENCES suite_row (id) DEFERRABLE INITIALLY DEFERRED)")
@@ -24,7 +24,7 @@ var adapterDatabaseTests = []adapterTest{
 	{name: "SwallowedStatementError", run: func(s *adapterSuite) {
 		tx := s.begin(s.ctx, "a")
 		s.fails(tx, duplicate)
-		if s.dialect == Postgres {
+		if s.Dialect == Postgres {
 			s.commitFails(tx)
 			s.wantEnded("", "a")
 			return
@@ -44,7 +44,7 @@ var adapterDatabaseTests = []adapterTest{
 			return nil
 		})
 		s.wantTruth("a", "b")
-		if s.frameworkSavepoints {
+		if s.FrameworkSavepoints {
 			if outer == nil && len(s.stored()) < 2 && inner == nil {
 				s.t.Error("both RunInTx returned nil for a failed savepoint")
 			}
@@ -74,15 +74,15 @@ var adapterDatabaseTests = []adapterTest{
 	}},
 	{name: "SwallowedDeadlock", on: []Dialect{MySQL}, run: swallowedDeadlock},
 	{name: "EndedByStatement", on: []Dialect{SQLite}, run: func(s *adapterSuite) {
-		for i, id := range []string{"a", "b"} {
-			tx := s.begin(s.ctx, id)
+		for _, ended := range []string{"a", "a b"} {
+			tx := s.begin(s.ctx, ended[len(ended)-1:])
 			s.fails(tx, "INSERT OR ROLLBACK INTO suite_row (id, n) VALUES (1, 1)")
-			if i == 0 {
+			if ended == "a" {
 				s.refusesWrite(tx)
 			}
 			s.commitFails(tx)
+			s.wantEnded("", ended)
 		}
-		s.wantEnded("", "a b")
 	}},
 	{name: "DDLCommits", on: []Dialect{MySQL}, run: committedBy("/* ddl */ CREATE TABLE suite_ddl (id INTEGER)")},
 	{name: "RawCommit", run: committedBy("COMMIT")},
@@ -91,7 +91,7 @@ var adapterDatabaseTests = []adapterTest{
 		s.run(tx, map[Dialect]string{
 			Postgres: "CREATE TABLE suite_ddl (id INTEGER)", SQLite: "CREATE TABLE suite_ddl (id INTEGER)",
 			MySQL: "CREATE TEMPORARY TABLE suite_ddl (id INTEGER)",
-		}[s.dialect])
+		}[s.Dialect])
 		s.write(s.ctx, tx, "b")
 		s.ok("Rollback", s.Rollback(tx))
 		s.wantEnded("", "a b")
@@ -112,7 +112,7 @@ func committedBy(query string) func(s *adapterSuite) {
 		s.run(tx, query)
 		s.refusesWrite(tx)
 		_ = s.Rollback(tx)
-		if s.seesEnd {
+		if s.SeesEnd {
 			s.wantCalls("a", "")
 			s.rows("a")
 			return
@@ -124,7 +124,7 @@ func committedBy(query string) func(s *adapterSuite) {
 // swallowedDeadlock makes InnoDB choose our transaction as a deadlock's victim, as
 // the lighter of the two, and ignores the error.
 func swallowedDeadlock(s *adapterSuite) {
-	heavy, err := s.db.BeginTx(s.ctx, nil)
+	heavy, err := s.DB.BeginTx(s.ctx, nil)
 	s.ok("beginning the other transaction", err)
 	defer func() { _ = heavy.Rollback() }()
 	_, err = heavy.ExecContext(s.ctx, "INSERT INTO suite_row (id, n) VALUES (101, 0), (102, 0), (103, 0), (104, 0), (105, 0), (106, 0)")

@@ -66,11 +66,11 @@ var adapterOutcomeTests = []adapterTest{
 	}},
 	{name: "TransactorRunsCallbacksBeforeItReturns", run: func(s *adapterSuite) {
 		s.ok("InTx", outbox.InTx(s.ctx, s, s.writingAmbient("a", nil)))
-		if got := s.calls.committed(); !slices.Equal(got, []string{"a"}) {
+		if got := s.committed(); !slices.Equal(got, []string{"a"}) {
 			s.t.Errorf("AfterCommit had run for %v when InTx returned; want a", got)
 		}
 		wantError(s.t, "InTx", outbox.InTx(s.ctx, s, s.writingAmbient("b", errSuite)), errSuite)
-		if got := s.calls.rolledBack(); !slices.Equal(got, []string{"b"}) {
+		if got := s.rolledBack(); !slices.Equal(got, []string{"b"}) {
 			s.t.Errorf("AfterRollback had run for %v when InTx returned; want b", got)
 		}
 		s.wantEnded("a", "b")
@@ -93,16 +93,16 @@ var adapterOutcomeTests = []adapterTest{
 	}},
 	// Such statements are the caller's decision as long as there is no event.
 	{name: "TransactionWithoutEventsIsLeftAlone", run: func(s *adapterSuite) {
-		if s.dialect == SQLite {
-			s.pool.SetMaxOpenConns(1)
+		if s.Dialect == SQLite {
+			s.Pool.SetMaxOpenConns(1)
 		}
 		steps := []string{"ROLLBACK", "BEGIN", "INSERT INTO suite_row (id, n) VALUES (9, 9)"}
 		count := func() (n int) {
-			s.ok("counting", s.db.QueryRowContext(s.ctx, "SELECT COUNT(*) FROM suite_row WHERE id = 9").Scan(&n))
+			s.ok("counting", s.DB.QueryRowContext(s.ctx, "SELECT COUNT(*) FROM suite_row WHERE id = 9").Scan(&n))
 			s.exec("DELETE FROM suite_row WHERE id = 9")
 			return n
 		}
-		plain, err := s.db.BeginTx(s.ctx, nil)
+		plain, err := s.DB.BeginTx(s.ctx, nil)
 		s.ok("BeginTx", err)
 		for _, step := range steps {
 			_, err := plain.ExecContext(s.ctx, step)
@@ -123,8 +123,8 @@ var adapterOutcomeTests = []adapterTest{
 	}},
 	{name: "ManyAtOnce", run: func(s *adapterSuite) {
 		const workers, each = 8, 25
-		if s.dialect == SQLite {
-			s.pool.SetMaxOpenConns(1) // one writer at a time
+		if s.Dialect == SQLite {
+			s.Pool.SetMaxOpenConns(1) // one writer at a time
 		}
 		var mu sync.Mutex
 		var kept, undone []string

@@ -20,16 +20,16 @@ func randomTransactions(s *adapterSuite) {
 	seed := uint64(time.Now().UnixNano())
 	s.t.Logf("seed %d", seed)
 	workers := 4
-	if s.dialect == SQLite {
+	if s.Dialect == SQLite {
 		workers = 1
-		s.pool.SetMaxOpenConns(1)
+		s.Pool.SetMaxOpenConns(1)
 	}
 	runs := make([]randomTransaction, workers)
 	var wg sync.WaitGroup
 	for i := range runs {
 		runs[i] = randomTransaction{adapterSuite: s, rand: rand.New(rand.NewPCG(seed, uint64(i)))} //nolint:gosec // a test
 		wg.Go(func() {
-			for range s.random / workers {
+			for range s.Random / workers {
 				runs[i].one()
 			}
 		})

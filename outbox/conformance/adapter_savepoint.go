@@ -98,7 +98,7 @@ var adapterSavepointTests = []adapterTest{
 		s.wantEnded("a d", "b c")
 	}},
 	{name: "RawStatementsInOtherSpellings", run: func(s *adapterSuite) {
-		quote := map[Dialect]string{Postgres: `"`, MySQL: "`", SQLite: `"`}[s.dialect]
+		quote := map[Dialect]string{Postgres: `"`, MySQL: "`", SQLite: `"`}[s.Dialect]
 		tx := s.begin(s.ctx, "a")
 		s.run(tx, "/* traceparent='00-abc' */ savepoint "+quote+"a point"+quote+" ;")
 		s.write(s.ctx, tx, "b")

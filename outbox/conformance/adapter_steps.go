@@ -10,7 +10,7 @@ import (
 // exec runs a statement outside of any transaction.
 func (s *adapterSuite) exec(query string) {
 	s.t.Helper()
-	if _, err := s.db.ExecContext(s.ctx, query); err != nil {
+	if _, err := s.DB.ExecContext(s.ctx, query); err != nil {
 		s.t.Fatalf("%s: %v", query, err)
 	}
 }
@@ -97,13 +97,6 @@ func (s *adapterSuite) commitFails(tx any) {
 	}
 }
 
-func (s *adapterSuite) ok(what string, err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatalf("%s: %v", what, err)
-	}
-}
-
 // rows checks which events are in the table.
 func (s *adapterSuite) rows(want ...string) {
 	s.t.Helper()
@@ -117,7 +110,7 @@ func (s *adapterSuite) rows(want ...string) {
 // stored is the ids in the table, sorted.
 func (s *adapterSuite) stored() []string {
 	s.t.Helper()
-	rows, err := s.db.QueryContext(s.ctx, "SELECT id FROM suite_event")
+	rows, err := s.DB.QueryContext(s.ctx, "SELECT id FROM suite_event")
 	s.ok("reading the events", err)
 	defer func() { _ = rows.Close() }()
 	var got []string
@@ -134,13 +127,5 @@ func (s *adapterSuite) stored() []string {
 // wantConnectionsFree waits until no connection is in use.
 func (s *adapterSuite) wantConnectionsFree() {
 	s.t.Helper()
-	s.eventually("all connections are free", func() bool { return s.pool.Stats().InUse == 0 })
-}
-
-// eventually waits until the condition holds.
-func (s *adapterSuite) eventually(what string, condition func() bool) {
-	s.t.Helper()
-	if !s.settle(condition) {
-		s.t.Fatalf("after 20 s it is not true that %s", what)
-	}
+	s.eventually("all connections are free", func() bool { return s.Pool.Stats().InUse == 0 })
 }

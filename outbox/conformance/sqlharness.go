@@ -22,16 +22,12 @@ const (
 	SQLite   Dialect = "sqlite"   // INTEGER microseconds since 1970, ?
 )
 
-// DefaultTable is the table that [SQLHarness] uses when the store does not name
-// one.
-const DefaultTable = "outbox_event"
-
 // SQLHarness makes the harness of a store whose table, with the columns of the
 // specification, is in db. The table is the store's Table() if it has such a
-// method, else [DefaultTable]; it must exist and be empty. The pool must allow
+// method, else outbox_event; it must exist and be empty. The pool must allow
 // several connections, because the suite holds transactions open.
 func SQLHarness(store outbox.Store, db *sql.DB, dialect Dialect) StoreHarness {
-	h := sqlHarness{db: db, dialect: dialect, table: DefaultTable}
+	h := sqlHarness{db: db, dialect: dialect, table: "outbox_event"}
 	if named, ok := store.(interface{ Table() string }); ok {
 		h.table = named.Table()
 	}

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -85,8 +84,7 @@ type storeTest struct {
 // when the store returns an error.
 type storeSuite struct {
 	StoreHarness
-	t   *testing.T
-	ctx context.Context // the test's: it bounds every call
+	steps
 	seq int
 }
 
@@ -94,16 +92,10 @@ type storeSuite struct {
 // death use the database's clock.
 var suiteTime = time.Date(2024, 3, 5, 10, 20, 30, 123456000, time.UTC)
 
-// suiteTimeout limits a subtest, so that a store that waits for a lock fails the
-// test instead of hanging it.
-const suiteTimeout = 2 * time.Minute
-
 func newStoreSuite(t *testing.T, h StoreHarness) *storeSuite {
 	t.Helper()
 	if h.Store == nil || h.DB == nil || h.Begin == nil || h.Row == nil || h.SetRow == nil || h.Table == "" {
 		t.Fatal("conformance.RunStore: the harness lacks one of Store, DB, Table, Begin, Row and SetRow")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
-	t.Cleanup(cancel)
-	return &storeSuite{StoreHarness: h, t: t, ctx: ctx}
+	return &storeSuite{StoreHarness: h, steps: newSteps(t)}
 }

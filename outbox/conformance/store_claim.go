@@ -13,17 +13,133 @@ import (
 var claimTests = []storeTest{
 	{"DueRowsAndExpiredLeases", claims(outbox.ClaimQuery{}, claimable)},
 	{"FreshRowsOnly", claims(outbox.ClaimQuery{FreshOnly: true}, map[string]int{"new": 0, "retry": 3})},
-	{"OnlyClaimedRowsCountAnAttempt", claimLimit},
+	{"OnlyClaimedRowsCountAnAttempt", func(s *storeSuite) {
+		var rows []stored
+		var ids []string
+		for range 4 {
+			rows = append(rows, s.leasedFor(2*time.Minute, outbox.StatusNew, "node-1/1"))
+			ids = append(ids, rows[len(rows)-1].EventID)
+		}
+		s.sameIDs("the first two", idsOf(s.claimFor("node-2/1", 2).Envelopes), ids[:2])
+		s.unchanged("row beyond the limit", rows[2:]...)
+		b := s.claimFor("node-3/1", 10)
+		s.sameIDs("the rest", idsOf(b.Envelopes), ids[2:])
+		s.count("attempts of the rest", b.Envelopes[1].Attempts, 1)
+	}},
 	{"LongerLockTimeout", claims(outbox.ClaimQuery{LockTimeout: 2 * time.Hour}, map[string]int{"new": 0, "retry": 3})},
 	{"LeasesAreByTheDatabasesClock", claims(outbox.ClaimQuery{Now: suiteTime.AddDate(50, 0, 0)}, claimable)},
 	{"OnlyRowsOfTheEventsThatAreNamed", claims(
 		outbox.ClaimQuery{EventIDs: []string{"held", "expired retry", "done", "new", "no such event"}},
 		map[string]int{"expired retry": 4, "new": 0})},
-	{"ReleasedRowsAreClaimedAtOnce", claimReleased},
-	{"RenewStartsItsLeasesAgainAndLeavesOthersAlone", leaseRenew},
-	{"BehindAPlaceNoRowIsPassedOver", claimBehind},
-	{"ConcurrentClaimsAreDisjointAndComplete", claimConcurrently},
-	{"LockedRowsAreSkippedWithoutWaiting", claimSkipsLocked},
+	{"ReleasedRowsAreClaimedAtOnce", func(s *storeSuite) {
+		envs := s.events(3)
+		s.insertFor("node-1/1", envs...)
+		s.mark(outbox.OutcomeReleased, "node-1/1", marksOf(envs[:2])...)
+		b := s.claimFor("node-2/1", 10)
+		s.sameIDs("claimed by another node", idsOf(b.Envelopes), idsOf(envs[:2]))
+		s.count("attempts: a release is no failure", b.Envelopes[0].Attempts, 0)
+	}},
+	{"RenewStartsItsLeasesAgainAndLeavesOthersAlone", func(s *storeSuite) {
+		rows := s.everyState()
+		lease := func(state, name string) outbox.Lease { return outbox.Lease{EventID: rows[state].EventID, Name: name} }
+		before := s.now()
+		s.ok("Renew", s.Store.Renew(s.ctx, s.DB, []outbox.Lease{
+			lease("expired retry", "node-2/1"), // not taken over: still held
+			lease("held", "node-1/1"),
+			lease("expired", "node-1/2"), // another lease of the same node
+			lease("held retry", "node-1/1"),
+			lease("new", "node-1/1"),
+			{EventID: "no such event", Name: "node-1/1"},
+		}))
+		s.ok("Renew of one", s.Store.Renew(s.ctx, s.DB, []outbox.Lease{lease("expired", "node-1/2")}))
+		s.ok("Renew of nothing", s.Store.Renew(s.ctx, s.DB, nil))
+		for _, state := range []string{"expired retry", "held"} {
+			r := rows[state]
+			s.leasedRow(r.EventID, r.row.LockedBy, before, r.row)
+		}
+		s.unchanged("row of another lease, or of none", rows["expired"], rows["held retry"], rows["new"])
+		s.sameIDs("rows that another node claims", idsOf(s.claimFor("node-3/1", 10).Envelopes),
+			[]string{rows["expired"].EventID, rows["new"].EventID, rows["retry"].EventID})
+	}},
+	// A mix of NEW and RETRY rows is claimed in batches, each behind the one before.
+	{"BehindAPlaceNoRowIsPassedOver", func(s *storeSuite) {
+		envs := s.events(12)
+		s.insert(envs...)
+		for _, env := range envs[3:7] { // of one kind in a row, and mixed
+			s.edit(env.EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
+		}
+		s.edit(envs[10].EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
+		for _, limit := range []int{1, 2, 3, 5} {
+			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, LockTimeout: time.Minute}
+			var claimed []string
+			for n := 0; ; n++ {
+				q.Lease = fmt.Sprintf("node-%d/%d", limit, n)
+				b := s.claim(q)
+				claimed = append(claimed, idsOf(b.Envelopes)...)
+				if b.Len() < limit {
+					break
+				}
+				q.After = b.Next
+			}
+			slices.Sort(claimed)
+			s.sameIDs(fmt.Sprintf("claimed by %d at a time", limit), claimed, idsOf(envs))
+			for _, env := range envs {
+				s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "", time.Time{} })
+			}
+		}
+		place := outbox.Cursor{AvailableAt: envs[5].AvailableAt, CreatedAt: envs[5].OccurredAt, EventID: envs[5].EventID}
+		b := s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 12, Lease: "node-0/1", LockTimeout: time.Minute, After: place})
+		s.sameIDs("claimed behind the sixth", idsOf(b.Envelopes), idsOf(envs[6:]))
+	}},
+	{"ConcurrentClaimsAreDisjointAndComplete", func(s *storeSuite) {
+		const nodes, rows = 4, 200
+		envs := s.events(rows)
+		s.insert(envs...)
+		var (
+			wg      sync.WaitGroup
+			mu      sync.Mutex
+			claimed []string
+			failure error
+		)
+		left := func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(claimed) < rows && failure == nil && s.ctx.Err() == nil
+		}
+		for node := range nodes {
+			n := 0
+			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 7, LockTimeout: time.Minute}
+			wg.Go(func() {
+				for left() {
+					n++
+					q.Lease = fmt.Sprintf("node-%d/%d", node, n)
+					b, err := s.Store.Claim(s.ctx, s.DB, q)
+					mu.Lock()
+					claimed = append(claimed, idsOf(b.Envelopes)...)
+					if err != nil {
+						failure = err
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		s.ok("Claim", failure)
+		slices.Sort(claimed)
+		s.sameIDs("what all nodes claimed", claimed, idsOf(envs))
+	}},
+	{"LockedRowsAreSkippedWithoutWaiting", func(s *storeSuite) {
+		if s.LockRow == nil {
+			s.t.Skip("the harness has no LockRow: this database has no locks on rows")
+		}
+		envs := s.events(6)
+		s.insert(envs...)
+		unlock := s.LockRow(s.t, envs[1].EventID)
+		b := s.claimFor("node-1/1", 3)
+		s.sameIDs("claimed beside the locked row", idsOf(b.Envelopes), []string{envs[0].EventID, envs[2].EventID, envs[3].EventID})
+		unlock()
+		s.sameIDs("claimed afterwards", idsOf(s.claimFor("node-2/1", 10).Envelopes), []string{envs[1].EventID, envs[4].EventID, envs[5].EventID})
+	}},
 }
 
 // rowStates are the states of rows that polls and claims distinguish, with a lock
@@ -108,133 +224,4 @@ func (s *storeSuite) claimsRows(q outbox.ClaimQuery, rows map[string]stored, wan
 		s.leasedRow(r.EventID, q.Lease, before, r.row)
 		claimed = claimed[1:]
 	}
-}
-
-func claimLimit(s *storeSuite) {
-	var rows []stored
-	var ids []string
-	for range 4 {
-		rows = append(rows, s.leasedFor(2*time.Minute, outbox.StatusNew, "node-1/1"))
-		ids = append(ids, rows[len(rows)-1].EventID)
-	}
-	s.sameIDs("the first two", idsOf(s.claimFor("node-2/1", 2).Envelopes), ids[:2])
-	s.unchanged("row beyond the limit", rows[2:]...)
-	b := s.claimFor("node-3/1", 10)
-	s.sameIDs("the rest", idsOf(b.Envelopes), ids[2:])
-	s.count("attempts of the rest", b.Envelopes[1].Attempts, 1)
-}
-
-func claimReleased(s *storeSuite) {
-	envs := s.events(3)
-	s.insertFor("node-1/1", envs...)
-	s.mark(outbox.OutcomeReleased, "node-1/1", marksOf(envs[:2])...)
-	b := s.claimFor("node-2/1", 10)
-	s.sameIDs("claimed by another node", idsOf(b.Envelopes), idsOf(envs[:2]))
-	s.count("attempts: a release is no failure", b.Envelopes[0].Attempts, 0)
-}
-
-func leaseRenew(s *storeSuite) {
-	rows := s.everyState()
-	lease := func(state, name string) outbox.Lease { return outbox.Lease{EventID: rows[state].EventID, Name: name} }
-	before := s.now()
-	s.ok("Renew", s.Store.Renew(s.ctx, s.DB, []outbox.Lease{
-		lease("expired retry", "node-2/1"), // not taken over: still held
-		lease("held", "node-1/1"),
-		lease("expired", "node-1/2"), // another lease of the same node
-		lease("held retry", "node-1/1"),
-		lease("new", "node-1/1"),
-		{EventID: "no such event", Name: "node-1/1"},
-	}))
-	s.ok("Renew of one", s.Store.Renew(s.ctx, s.DB, []outbox.Lease{lease("expired", "node-1/2")}))
-	s.ok("Renew of nothing", s.Store.Renew(s.ctx, s.DB, nil))
-	for _, state := range []string{"expired retry", "held"} {
-		r := rows[state]
-		s.leasedRow(r.EventID, r.row.LockedBy, before, r.row)
-	}
-	s.unchanged("row of another lease, or of none", rows["expired"], rows["held retry"], rows["new"])
-	s.sameIDs("rows that another node claims", idsOf(s.claimFor("node-3/1", 10).Envelopes),
-		[]string{rows["expired"].EventID, rows["new"].EventID, rows["retry"].EventID})
-}
-
-func claimConcurrently(s *storeSuite) {
-	const nodes, rows = 4, 200
-	envs := s.events(rows)
-	s.insert(envs...)
-	var (
-		wg      sync.WaitGroup
-		mu      sync.Mutex
-		claimed []string
-		failure error
-	)
-	left := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(claimed) < rows && failure == nil && s.ctx.Err() == nil
-	}
-	for node := range nodes {
-		n := 0
-		q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 7, LockTimeout: time.Minute}
-		wg.Go(func() {
-			for left() {
-				n++
-				q.Lease = fmt.Sprintf("node-%d/%d", node, n)
-				b, err := s.Store.Claim(s.ctx, s.DB, q)
-				mu.Lock()
-				claimed = append(claimed, idsOf(b.Envelopes)...)
-				if err != nil {
-					failure = err
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	s.ok("Claim", failure)
-	slices.Sort(claimed)
-	s.sameIDs("what all nodes claimed", claimed, idsOf(envs))
-}
-
-func claimSkipsLocked(s *storeSuite) {
-	if s.LockRow == nil {
-		s.t.Skip("the harness has no LockRow: this database has no locks on rows")
-	}
-	envs := s.events(6)
-	s.insert(envs...)
-	unlock := s.LockRow(s.t, envs[1].EventID)
-	b := s.claimFor("node-1/1", 3)
-	s.sameIDs("claimed beside the locked row", idsOf(b.Envelopes), []string{envs[0].EventID, envs[2].EventID, envs[3].EventID})
-	unlock()
-	s.sameIDs("claimed afterwards", idsOf(s.claimFor("node-2/1", 10).Envelopes), []string{envs[1].EventID, envs[4].EventID, envs[5].EventID})
-}
-
-// claimBehind claims a mix of NEW and RETRY rows in batches, each behind the one
-// before. No row may be passed over.
-func claimBehind(s *storeSuite) {
-	envs := s.events(12)
-	s.insert(envs...)
-	for _, env := range envs[3:7] { // of one kind in a row, and mixed
-		s.edit(env.EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
-	}
-	s.edit(envs[10].EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
-	for _, limit := range []int{1, 2, 3, 5} {
-		q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, LockTimeout: time.Minute}
-		var claimed []string
-		for n := 0; ; n++ {
-			q.Lease = fmt.Sprintf("node-%d/%d", limit, n)
-			b := s.claim(q)
-			claimed = append(claimed, idsOf(b.Envelopes)...)
-			if b.Len() < limit {
-				break
-			}
-			q.After = b.Next
-		}
-		slices.Sort(claimed)
-		s.sameIDs(fmt.Sprintf("claimed by %d at a time", limit), claimed, idsOf(envs))
-		for _, env := range envs {
-			s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "", time.Time{} })
-		}
-	}
-	place := outbox.Cursor{AvailableAt: envs[5].AvailableAt, CreatedAt: envs[5].OccurredAt, EventID: envs[5].EventID}
-	b := s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 12, Lease: "node-0/1", LockTimeout: time.Minute, After: place})
-	s.sameIDs("claimed behind the sixth", idsOf(b.Envelopes), idsOf(envs[6:]))
 }

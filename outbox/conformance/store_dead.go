@@ -8,13 +8,133 @@ import (
 )
 
 var deadTests = []storeTest{
-	{"ListReturnsWholeLetters", deadList},
-	{"Filters", deadFilters},
-	{"PagesCoverEveryLetterOnce", deadPages},
-	{"KeysOnly", deadKeysOnly},
-	{"GetFindsOnlyDeadRows", deadGet},
-	{"ReplayMakesDeadRowsNew", deadReplay},
-	{"DeleteDeletesOnlyDeadRows", deadDelete},
+	{"ListReturnsWholeLetters", func(s *storeSuite) {
+		s.notDead()
+		second := s.died(2*time.Second, func(env *outbox.Envelope) {
+			env.AggregateType, env.AggregateID, env.TenantID = "Order", "o-1", "acme"
+			env.Headers = map[string]string{"source": "api"}
+		})
+		first := s.died(time.Second, nil)
+		third := s.died(2*time.Second, nil) // at the same time as the second, with a later id
+		letters := s.queryDead(outbox.DeadQuery{})
+		s.sameIDs("by the time of death, then by id", deadIDs(letters), []string{first.EventID, second.EventID, third.EventID})
+		s.sameLetter(letters[0], first, suiteTime.Add(time.Second))
+		s.sameLetter(letters[1], second, suiteTime.Add(2*time.Second))
+		s.sameIDs("limited", deadIDs(s.queryDead(outbox.DeadQuery{Limit: 2})), []string{first.EventID, second.EventID})
+
+		// An event that Mark made dead died when it was marked.
+		before := s.now()
+		env := s.inserted()
+		s.mark(outbox.OutcomeDead, "", outbox.Mark{EventID: env.EventID, Error: "marked"})
+		letters = s.queryDead(outbox.DeadQuery{DeadFilter: outbox.DeadFilter{Since: before.Add(-clockSlack)}})
+		s.sameIDs("since then", deadIDs(letters), []string{env.EventID})
+		s.duringCall("time of death", letters[0].DiedAt, before)
+	}},
+	{"Filters", func(s *storeSuite) {
+		s.notDead()
+		typed := func(aggregate outbox.AggregateType, event outbox.EventType) func(env *outbox.Envelope) {
+			return func(env *outbox.Envelope) { env.AggregateType, env.EventType = aggregate, event }
+		}
+		a := s.died(1*time.Second, typed("Order", "Placed")).EventID
+		b := s.died(2*time.Second, typed("Order", "Paid")).EventID
+		c := s.died(3*time.Second, typed("Invoice", "Paid")).EventID
+		d := s.died(4*time.Second, typed("order", "paid")).EventID
+		at := func(seconds int) time.Time { return suiteTime.Add(time.Duration(seconds) * time.Second) }
+		for name, test := range map[string]struct {
+			filter outbox.DeadFilter
+			want   []string
+		}{
+			"all":                     {outbox.DeadFilter{}, []string{a, b, c, d}},
+			"event type":              {outbox.DeadFilter{EventType: "Paid"}, []string{b, c}},
+			"aggregate type":          {outbox.DeadFilter{AggregateType: "Order"}, []string{a, b}},
+			"both types":              {outbox.DeadFilter{AggregateType: "Order", EventType: "Paid"}, []string{b}},
+			"since, inclusive":        {outbox.DeadFilter{Since: at(2)}, []string{b, c, d}},
+			"until, exclusive":        {outbox.DeadFilter{Until: at(3)}, []string{a, b}},
+			"since and until":         {outbox.DeadFilter{Since: at(2), Until: at(4)}, []string{b, c}},
+			"everything":              {outbox.DeadFilter{EventType: "Paid", AggregateType: "Invoice", Since: at(1), Until: at(9)}, []string{c}},
+			"nothing of that type":    {outbox.DeadFilter{EventType: "Cancelled"}, nil},
+			"nothing in that time":    {outbox.DeadFilter{Since: at(7)}, nil},
+			"an empty span of time":   {outbox.DeadFilter{Since: at(2), Until: at(2)}, nil},
+			"a wildcard is no filter": {outbox.DeadFilter{EventType: "%"}, nil},
+		} {
+			s.sameIDs(name, deadIDs(s.queryDead(outbox.DeadQuery{DeadFilter: test.filter})), test.want)
+			n, err := s.Store.CountDead(s.ctx, s.DB, test.filter)
+			s.ok("CountDead", err)
+			s.count("CountDead of "+name, int(n), len(test.want))
+		}
+	}},
+	{"PagesCoverEveryLetterOnce", func(s *storeSuite) {
+		s.notDead()
+		var want []string
+		for i := range 11 {
+			want = append(want, s.died(time.Duration(i/4)*time.Second, nil).EventID)
+		}
+		for _, keysOnly := range []bool{false, true} {
+			for _, limit := range []int{1, 3, 100} {
+				var got []string
+				q := outbox.DeadQuery{Limit: limit, KeysOnly: keysOnly}
+				for {
+					page := s.queryDead(q)
+					got = append(got, deadIDs(page)...)
+					if len(page) < limit {
+						break
+					}
+					last := page[len(page)-1]
+					q.AfterDiedAt, q.AfterEventID = last.DiedAt, last.EventID
+				}
+				s.sameIDs("ids of all pages", got, want)
+			}
+		}
+	}},
+	{"KeysOnly", func(s *storeSuite) {
+		env := s.died(time.Second, nil)
+		letters := s.queryDead(outbox.DeadQuery{KeysOnly: true})
+		s.sameIDs("ids", deadIDs(letters), []string{env.EventID})
+		if l := letters[0]; !l.DiedAt.Equal(suiteTime.Add(time.Second)) || !l.Payload.IsZero() || l.EventType != "" || l.LastError != "" {
+			s.t.Fatalf("the key is not just id and time of death: %+v, died at %v", l, l.DiedAt)
+		}
+	}},
+	{"GetFindsOnlyDeadRows", func(s *storeSuite) {
+		env := s.died(time.Second, func(env *outbox.Envelope) { env.Headers = map[string]string{"source": "api"} })
+		letter, err := s.Store.GetDead(s.ctx, s.DB, env.EventID)
+		s.ok("GetDead", err)
+		s.sameLetter(letter, env, suiteTime.Add(time.Second))
+		_, others := s.notDead()
+		for _, id := range append(others, "no such event") {
+			if _, err := s.Store.GetDead(s.ctx, s.DB, id); !errors.Is(err, outbox.ErrNotFound) {
+				s.t.Fatalf("GetDead of %s: got %v, want ErrNotFound", id, err)
+			}
+		}
+	}},
+	{"ReplayMakesDeadRowsNew", func(s *storeSuite) {
+		env := s.died(time.Second, nil)
+		s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "node-1", suiteTime })
+		rows, others := s.notDead()
+		now := suiteTime.Add(time.Minute + time.Microsecond)
+		replay := func(what string, want int, ids ...string) {
+			n, err := s.Store.ReplayDead(s.ctx, s.DB, ids, now)
+			s.ok("ReplayDead", err)
+			s.count(what, n, want)
+		}
+		replay("replayed", 1, append([]string{env.EventID, "no such event"}, others...)...)
+		s.sameRow("replayed row", env.EventID, RawRow{CreatedAt: env.OccurredAt, AvailableAt: now})
+		s.unchanged("row that was not dead", rows...)
+		s.count("dead letters left", len(s.queryDead(outbox.DeadQuery{})), 0)
+		replay("replayed again", 0, env.EventID)
+		replay("replayed of nothing", 0)
+	}},
+	{"DeleteDeletesOnlyDeadRows", func(s *storeSuite) {
+		gone := []string{s.died(time.Second, nil).EventID, s.died(2*time.Second, nil).EventID}
+		_, others := s.notDead()
+		kept := append(others, s.died(3*time.Second, nil).EventID)
+		n, err := s.Store.DeleteDead(s.ctx, s.DB, append([]string{"no such event", gone[0], gone[1]}, kept[:3]...))
+		s.ok("DeleteDead", err)
+		s.count("deleted", n, 2)
+		s.left("rows left", append(gone, kept...), kept)
+		n, err = s.Store.DeleteDead(s.ctx, s.DB, nil)
+		s.ok("DeleteDead of nothing", err)
+		s.count("deleted of nothing", n, 0)
+	}},
 }
 
 // died adds a dead event that died the given time after suiteTime.
@@ -51,138 +171,4 @@ func (s *storeSuite) sameLetter(got outbox.DeadLetter, env outbox.Envelope, died
 	if got.LastError != "it failed" || !got.DiedAt.Equal(diedAt) || got.DiedAt.Location() != time.UTC {
 		s.t.Errorf("the dead letter died at %v of %q, want at %v of %q", got.DiedAt, got.LastError, diedAt, "it failed")
 	}
-}
-
-func deadList(s *storeSuite) {
-	s.notDead()
-	second := s.died(2*time.Second, func(env *outbox.Envelope) {
-		env.AggregateType, env.AggregateID, env.TenantID = "Order", "o-1", "acme"
-		env.Headers = map[string]string{"source": "api"}
-	})
-	first := s.died(time.Second, nil)
-	third := s.died(2*time.Second, nil) // at the same time as the second, with a later id
-	letters := s.queryDead(outbox.DeadQuery{})
-	s.sameIDs("by the time of death, then by id", deadIDs(letters), []string{first.EventID, second.EventID, third.EventID})
-	s.sameLetter(letters[0], first, suiteTime.Add(time.Second))
-	s.sameLetter(letters[1], second, suiteTime.Add(2*time.Second))
-	s.sameIDs("limited", deadIDs(s.queryDead(outbox.DeadQuery{Limit: 2})), []string{first.EventID, second.EventID})
-
-	// An event that Mark made dead died when it was marked.
-	before := s.now()
-	env := s.inserted()
-	s.mark(outbox.OutcomeDead, "", outbox.Mark{EventID: env.EventID, Error: "marked"})
-	letters = s.queryDead(outbox.DeadQuery{DeadFilter: outbox.DeadFilter{Since: before.Add(-clockSlack)}})
-	s.sameIDs("since then", deadIDs(letters), []string{env.EventID})
-	s.duringCall("time of death", letters[0].DiedAt, before)
-}
-
-func deadFilters(s *storeSuite) {
-	s.notDead()
-	typed := func(aggregate outbox.AggregateType, event outbox.EventType) func(env *outbox.Envelope) {
-		return func(env *outbox.Envelope) { env.AggregateType, env.EventType = aggregate, event }
-	}
-	a := s.died(1*time.Second, typed("Order", "Placed")).EventID
-	b := s.died(2*time.Second, typed("Order", "Paid")).EventID
-	c := s.died(3*time.Second, typed("Invoice", "Paid")).EventID
-	d := s.died(4*time.Second, typed("order", "paid")).EventID
-	at := func(seconds int) time.Time { return suiteTime.Add(time.Duration(seconds) * time.Second) }
-	for name, test := range map[string]struct {
-		filter outbox.DeadFilter
-		want   []string
-	}{
-		"all":                     {outbox.DeadFilter{}, []string{a, b, c, d}},
-		"event type":              {outbox.DeadFilter{EventType: "Paid"}, []string{b, c}},
-		"aggregate type":          {outbox.DeadFilter{AggregateType: "Order"}, []string{a, b}},
-		"both types":              {outbox.DeadFilter{AggregateType: "Order", EventType: "Paid"}, []string{b}},
-		"since, inclusive":        {outbox.DeadFilter{Since: at(2)}, []string{b, c, d}},
-		"until, exclusive":        {outbox.DeadFilter{Until: at(3)}, []string{a, b}},
-		"since and until":         {outbox.DeadFilter{Since: at(2), Until: at(4)}, []string{b, c}},
-		"everything":              {outbox.DeadFilter{EventType: "Paid", AggregateType: "Invoice", Since: at(1), Until: at(9)}, []string{c}},
-		"nothing of that type":    {outbox.DeadFilter{EventType: "Cancelled"}, nil},
-		"nothing in that time":    {outbox.DeadFilter{Since: at(7)}, nil},
-		"an empty span of time":   {outbox.DeadFilter{Since: at(2), Until: at(2)}, nil},
-		"a wildcard is no filter": {outbox.DeadFilter{EventType: "%"}, nil},
-	} {
-		s.sameIDs(name, deadIDs(s.queryDead(outbox.DeadQuery{DeadFilter: test.filter})), test.want)
-		n, err := s.Store.CountDead(s.ctx, s.DB, test.filter)
-		s.ok("CountDead", err)
-		s.count("CountDead of "+name, int(n), len(test.want))
-	}
-}
-
-func deadPages(s *storeSuite) {
-	s.notDead()
-	var want []string
-	for i := range 11 {
-		want = append(want, s.died(time.Duration(i/4)*time.Second, nil).EventID)
-	}
-	for _, keysOnly := range []bool{false, true} {
-		for _, limit := range []int{1, 3, 100} {
-			var got []string
-			q := outbox.DeadQuery{Limit: limit, KeysOnly: keysOnly}
-			for {
-				page := s.queryDead(q)
-				got = append(got, deadIDs(page)...)
-				if len(page) < limit {
-					break
-				}
-				last := page[len(page)-1]
-				q.AfterDiedAt, q.AfterEventID = last.DiedAt, last.EventID
-			}
-			s.sameIDs("ids of all pages", got, want)
-		}
-	}
-}
-
-func deadKeysOnly(s *storeSuite) {
-	env := s.died(time.Second, nil)
-	letters := s.queryDead(outbox.DeadQuery{KeysOnly: true})
-	s.sameIDs("ids", deadIDs(letters), []string{env.EventID})
-	if l := letters[0]; !l.DiedAt.Equal(suiteTime.Add(time.Second)) || !l.Payload.IsZero() || l.EventType != "" || l.LastError != "" {
-		s.t.Fatalf("the key is not just id and time of death: %+v, died at %v", l, l.DiedAt)
-	}
-}
-
-func deadGet(s *storeSuite) {
-	env := s.died(time.Second, func(env *outbox.Envelope) { env.Headers = map[string]string{"source": "api"} })
-	letter, err := s.Store.GetDead(s.ctx, s.DB, env.EventID)
-	s.ok("GetDead", err)
-	s.sameLetter(letter, env, suiteTime.Add(time.Second))
-	_, others := s.notDead()
-	for _, id := range append(others, "no such event") {
-		if _, err := s.Store.GetDead(s.ctx, s.DB, id); !errors.Is(err, outbox.ErrNotFound) {
-			s.t.Fatalf("GetDead of %s: got %v, want ErrNotFound", id, err)
-		}
-	}
-}
-
-func deadReplay(s *storeSuite) {
-	env := s.died(time.Second, nil)
-	s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "node-1", suiteTime })
-	rows, others := s.notDead()
-	now := suiteTime.Add(time.Minute + time.Microsecond)
-	replay := func(what string, want int, ids ...string) {
-		n, err := s.Store.ReplayDead(s.ctx, s.DB, ids, now)
-		s.ok("ReplayDead", err)
-		s.count(what, n, want)
-	}
-	replay("replayed", 1, append([]string{env.EventID, "no such event"}, others...)...)
-	s.sameRow("replayed row", env.EventID, RawRow{CreatedAt: env.OccurredAt, AvailableAt: now})
-	s.unchanged("row that was not dead", rows...)
-	s.count("dead letters left", len(s.queryDead(outbox.DeadQuery{})), 0)
-	replay("replayed again", 0, env.EventID)
-	replay("replayed of nothing", 0)
-}
-
-func deadDelete(s *storeSuite) {
-	gone := []string{s.died(time.Second, nil).EventID, s.died(2*time.Second, nil).EventID}
-	_, others := s.notDead()
-	kept := append(others, s.died(3*time.Second, nil).EventID)
-	n, err := s.Store.DeleteDead(s.ctx, s.DB, append([]string{"no such event", gone[0], gone[1]}, kept[:3]...))
-	s.ok("DeleteDead", err)
-	s.count("deleted", n, 2)
-	s.left("rows left", append(gone, kept...), kept)
-	n, err = s.Store.DeleteDead(s.ctx, s.DB, nil)
-	s.ok("DeleteDead of nothing", err)
-	s.count("deleted of nothing", n, 0)
 }

@@ -9,58 +9,52 @@ import (
 
 // dueTests hold for polls and claims alike.
 var dueTests = []storeTest{
-	{"RowsAreDueAtTheirTimeAndNotBefore", dueAtTheirTime},
-	{"ChosenByDueTimeReturnedOldestFirst", dueOrder},
-	{"CreatedBefore", dueCreatedBefore},
-}
-
-func dueAtTheirTime(s *storeSuite) {
-	s.count("rows claimed from an empty table", s.claimFor("node-1/1", 10).Len(), 0)
-	env := s.event(0)
-	env.AvailableAt = suiteTime.Add(time.Minute)
-	s.insert(env)
-	early, late := outbox.PollQuery{Now: env.AvailableAt.Add(-time.Microsecond), Limit: 10}, outbox.PollQuery{Now: env.AvailableAt, Limit: 10}
-	s.count("rows polled a microsecond early", s.poll(early).Len(), 0)
-	b := s.poll(late)
-	s.count("rows polled at the time", b.Len(), 1)
-	if b.Next.EventID != env.EventID || !b.Next.AvailableAt.Equal(env.AvailableAt) || !b.Next.CreatedAt.Equal(env.OccurredAt) {
-		s.t.Fatalf("Next is %+v, want the place of %v", b.Next, env)
-	}
-	s.count("rows polled afterwards", s.pollAt(later).Len(), 1)
-	s.count("rows claimed a microsecond early", s.claim(claimOf(early)).Len(), 0)
-	s.count("rows claimed at the time", s.claim(claimOf(late)).Len(), 1)
+	{"RowsAreDueAtTheirTimeAndNotBefore", func(s *storeSuite) {
+		s.count("rows claimed from an empty table", s.claimFor("node-1/1", 10).Len(), 0)
+		env := s.event(0)
+		env.AvailableAt = suiteTime.Add(time.Minute)
+		s.insert(env)
+		early, late := outbox.PollQuery{Now: env.AvailableAt.Add(-time.Microsecond), Limit: 10}, outbox.PollQuery{Now: env.AvailableAt, Limit: 10}
+		s.count("rows polled a microsecond early", s.poll(early).Len(), 0)
+		b := s.poll(late)
+		s.count("rows polled at the time", b.Len(), 1)
+		if b.Next.EventID != env.EventID || !b.Next.AvailableAt.Equal(env.AvailableAt) || !b.Next.CreatedAt.Equal(env.OccurredAt) {
+			s.t.Fatalf("Next is %+v, want the place of %v", b.Next, env)
+		}
+		s.count("rows polled afterwards", s.pollAt(later).Len(), 1)
+		s.count("rows claimed a microsecond early", s.claim(claimOf(early)).Len(), 0)
+		s.count("rows claimed at the time", s.claim(claimOf(late)).Len(), 1)
+	}},
+	// Due times are in the opposite order of the creation, with two events created at
+	// the same time.
+	{"ChosenByDueTimeReturnedOldestFirst", func(s *storeSuite) {
+		envs := make([]outbox.Envelope, 6)
+		for i := range envs {
+			envs[i] = s.event(time.Duration(i) * time.Second)
+			envs[i].AvailableAt = suiteTime.Add(time.Minute - time.Duration(i)*time.Second)
+		}
+		envs[4].OccurredAt = envs[3].OccurredAt
+		shuffled := slices.Concat(envs[3:], envs[:3])
+		slices.Reverse(shuffled)
+		s.insert(shuffled...)
+		s.sameIDs("all polled", idsOf(s.pollAt(later).Envelopes), idsOf(envs))
+		b := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 4})
+		s.sameIDs("polled: the four that were due first", idsOf(b.Envelopes), idsOf(envs[2:]))
+		s.sameIDs("claimed: the four that were due first", idsOf(s.claimFor("node-1/1", 4).Envelopes), idsOf(envs[2:]))
+		s.sameIDs("claimed: the rest", idsOf(s.claimFor("node-1/2", 4).Envelopes), idsOf(envs[:2]))
+	}},
+	{"CreatedBefore", func(s *storeSuite) {
+		envs := s.events(4)
+		s.insert(envs...)
+		q := outbox.PollQuery{Now: suiteTime.Add(later), CreatedBefore: envs[2].OccurredAt.Add(-time.Microsecond), Limit: 10}
+		s.sameIDs("polled a microsecond earlier", idsOf(s.poll(q).Envelopes), idsOf(envs[:2]))
+		q.CreatedBefore = envs[2].OccurredAt
+		s.sameIDs("polled", idsOf(s.poll(q).Envelopes), idsOf(envs[:3]))
+		s.sameIDs("claimed", idsOf(s.claim(claimOf(q)).Envelopes), idsOf(envs[:3]))
+	}},
 }
 
 // claimOf is a claim of what a poll reads.
 func claimOf(q outbox.PollQuery) outbox.ClaimQuery {
 	return outbox.ClaimQuery{Now: q.Now, CreatedBefore: q.CreatedBefore, Limit: q.Limit, Lease: "node-1/1", LockTimeout: time.Minute}
-}
-
-// dueOrder has due times in the opposite order of the creation, with two events
-// created at the same time.
-func dueOrder(s *storeSuite) {
-	envs := make([]outbox.Envelope, 6)
-	for i := range envs {
-		envs[i] = s.event(time.Duration(i) * time.Second)
-		envs[i].AvailableAt = suiteTime.Add(time.Minute - time.Duration(i)*time.Second)
-	}
-	envs[4].OccurredAt = envs[3].OccurredAt
-	shuffled := slices.Concat(envs[3:], envs[:3])
-	slices.Reverse(shuffled)
-	s.insert(shuffled...)
-	s.sameIDs("all polled", idsOf(s.pollAt(later).Envelopes), idsOf(envs))
-	b := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 4})
-	s.sameIDs("polled: the four that were due first", idsOf(b.Envelopes), idsOf(envs[2:]))
-	s.sameIDs("claimed: the four that were due first", idsOf(s.claimFor("node-1/1", 4).Envelopes), idsOf(envs[2:]))
-	s.sameIDs("claimed: the rest", idsOf(s.claimFor("node-1/2", 4).Envelopes), idsOf(envs[:2]))
-}
-
-func dueCreatedBefore(s *storeSuite) {
-	envs := s.events(4)
-	s.insert(envs...)
-	q := outbox.PollQuery{Now: suiteTime.Add(later), CreatedBefore: envs[2].OccurredAt.Add(-time.Microsecond), Limit: 10}
-	s.sameIDs("polled a microsecond earlier", idsOf(s.poll(q).Envelopes), idsOf(envs[:2]))
-	q.CreatedBefore = envs[2].OccurredAt
-	s.sameIDs("polled", idsOf(s.poll(q).Envelopes), idsOf(envs[:3]))
-	s.sameIDs("claimed", idsOf(s.claim(claimOf(q)).Envelopes), idsOf(envs[:3]))
 }

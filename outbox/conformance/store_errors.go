@@ -9,45 +9,52 @@ import (
 )
 
 var errorTests = []storeTest{
-	{"EndedContextStopsEveryCallAndTheErrorSaysWhere", errorsOfEndedContext},
-	{"NowIsInUTCAndMicroseconds", nowIsPlain},
-}
-
-func errorsOfEndedContext(s *storeSuite) {
-	ctx, cancel := context.WithCancel(s.ctx)
-	cancel()
-	env := s.insertedAs(outbox.StatusRetry, "node-1/1")
-	dead := s.died(time.Second, nil)
-	deadRow := s.row(dead.EventID)
-	for name, err := range map[string]error{
-		"Check":        s.Store.Check(ctx, s.DB, true),
-		"ReleaseTable": s.Store.ReleaseTable(ctx, s.DB, "node-1"),
-		"HoldTable":    errorOf(s.Store.HoldTable(ctx, s.DB, "node-1", time.Minute)),
-		"Poll":         errorOf(s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
-		"Claim":        errorOf(s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LockTimeout: time.Nanosecond})),
-		"NextDue":      errorOf(s.Store.NextDue(ctx, s.DB, suiteTime)),
-		"Purge":        errorOf(s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})),
-		"Stats":        errorOf(s.Store.Stats(ctx, s.DB, suiteTime)),
-		"QueryDead":    errorOf(s.Store.QueryDead(ctx, s.DB, outbox.DeadQuery{Limit: 10})),
-		"CountDead":    errorOf(s.Store.CountDead(ctx, s.DB, outbox.DeadFilter{})),
-	} {
-		s.cancelled(name, err, s.Table)
-	}
-	// These concern one event, which the error names too.
-	s.cancelled("Mark", errorOf(s.Store.Mark(ctx, s.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: env.EventID}})), s.Table, env.EventID)
-	s.cancelled("Renew", s.Store.Renew(ctx, s.DB, []outbox.Lease{{EventID: env.EventID, Name: "node-1/1"}}), s.Table, env.EventID)
-	for name, err := range map[string]error{
-		"GetDead":    errorOf(s.Store.GetDead(ctx, s.DB, dead.EventID)),
-		"ReplayDead": errorOf(s.Store.ReplayDead(ctx, s.DB, []string{dead.EventID}, suiteTime)),
-		"DeleteDead": errorOf(s.Store.DeleteDead(ctx, s.DB, []string{dead.EventID})),
-	} {
-		s.cancelled(name, err, s.Table, dead.EventID)
-	}
-	if _, err := s.Store.Now(ctx, s.DB); err != nil && !errors.Is(err, context.Canceled) {
-		s.t.Errorf("Now: %v", err)
-	}
-	s.unchanged("row afterwards", env)
-	s.sameRow("dead row afterwards", dead.EventID, deadRow)
+	{"EndedContextStopsEveryCallAndTheErrorSaysWhere", func(s *storeSuite) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		cancel()
+		env := s.insertedAs(outbox.StatusRetry, "node-1/1")
+		dead := s.died(time.Second, nil)
+		deadRow := s.row(dead.EventID)
+		for name, err := range map[string]error{
+			"Check":        s.Store.Check(ctx, s.DB, true),
+			"ReleaseTable": s.Store.ReleaseTable(ctx, s.DB, "node-1"),
+			"HoldTable":    errorOf(s.Store.HoldTable(ctx, s.DB, "node-1", time.Minute)),
+			"Poll":         errorOf(s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
+			"Claim":        errorOf(s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LockTimeout: time.Nanosecond})),
+			"NextDue":      errorOf(s.Store.NextDue(ctx, s.DB, suiteTime)),
+			"Purge":        errorOf(s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})),
+			"Stats":        errorOf(s.Store.Stats(ctx, s.DB, suiteTime)),
+			"QueryDead":    errorOf(s.Store.QueryDead(ctx, s.DB, outbox.DeadQuery{Limit: 10})),
+			"CountDead":    errorOf(s.Store.CountDead(ctx, s.DB, outbox.DeadFilter{})),
+		} {
+			s.cancelled(name, err, s.Table)
+		}
+		// These concern one event, which the error names too.
+		s.cancelled("Mark", errorOf(s.Store.Mark(ctx, s.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: env.EventID}})), s.Table, env.EventID)
+		s.cancelled("Renew", s.Store.Renew(ctx, s.DB, []outbox.Lease{{EventID: env.EventID, Name: "node-1/1"}}), s.Table, env.EventID)
+		for name, err := range map[string]error{
+			"GetDead":    errorOf(s.Store.GetDead(ctx, s.DB, dead.EventID)),
+			"ReplayDead": errorOf(s.Store.ReplayDead(ctx, s.DB, []string{dead.EventID}, suiteTime)),
+			"DeleteDead": errorOf(s.Store.DeleteDead(ctx, s.DB, []string{dead.EventID})),
+		} {
+			s.cancelled(name, err, s.Table, dead.EventID)
+		}
+		if _, err := s.Store.Now(ctx, s.DB); err != nil && !errors.Is(err, context.Canceled) {
+			s.t.Errorf("Now: %v", err)
+		}
+		s.unchanged("row afterwards", env)
+		s.sameRow("dead row afterwards", dead.EventID, deadRow)
+	}},
+	{"NowIsInUTCAndMicroseconds", func(s *storeSuite) {
+		first := s.now()
+		if first.Location() != time.UTC || first.Nanosecond()%1000 != 0 {
+			s.t.Fatalf("Now is %v, want UTC and whole microseconds", first)
+		}
+		if age := time.Since(first).Abs(); age > time.Hour {
+			s.t.Fatalf("Now is %v, which is %v from this machine's clock", first, age)
+		}
+		s.eventually("Now goes on", func() bool { return s.now().After(first) })
+	}},
 }
 
 // errorOf is the error of a call that returns a value too.
@@ -62,15 +69,4 @@ func (s *storeSuite) cancelled(call string, err error, parts ...string) {
 		return
 	}
 	s.mentions(err, parts...)
-}
-
-func nowIsPlain(s *storeSuite) {
-	first := s.now()
-	if first.Location() != time.UTC || first.Nanosecond()%1000 != 0 {
-		s.t.Fatalf("Now is %v, want UTC and whole microseconds", first)
-	}
-	if age := time.Since(first).Abs(); age > time.Hour {
-		s.t.Fatalf("Now is %v, which is %v from this machine's clock", first, age)
-	}
-	s.eventually("Now goes on", func() bool { return s.now().After(first) })
 }

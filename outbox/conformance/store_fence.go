@@ -12,136 +12,127 @@ import (
 )
 
 var fenceTests = []storeTest{
-	{"MarkingAgainLeavesTheRowAndSaysHowItStands", fenceTwice},
-	{"LargeBatchOfManyLeases", fenceManyLeases},
-	{"AwkwardIDsAndLeases", fenceAwkward},
-	{"MarkingRenewingClaimingAndPurgingAtOnceDoNotFail", leaseConcurrently},
-}
-
-// An answer may be lost, and the outcome stored again. The second mark leaves the
-// row as the first one left it; a mark with a lease reports that state.
-func fenceTwice(s *storeSuite) {
-	for _, outcome := range allOutcomes {
-		for _, lease := range []string{"", "node-1/1"} {
-			env, beside := s.insertedAs(outbox.StatusNew, lease), s.insertedAs(outbox.StatusNew, lease)
-			mark := markUnder(lease, env.EventID)
-			s.leaves(outcome, []outbox.Mark{mark}, nil)
-			once, found := s.Row(s.t, env.EventID)
-			left := map[string]outbox.RowState{}
-			if lease != "" && found {
-				left[env.EventID] = stateOf(once)
-			} else if lease != "" {
-				left[env.EventID] = outbox.RowState{}
-			}
-			s.leaves(outcome, []outbox.Mark{mark}, left)
-			if row, still := s.Row(s.t, env.EventID); still != found || !sameRow(row, once) {
-				s.t.Fatalf("%s twice under lease %q:\n got %+v\nwant %+v", outcome, lease, row, once)
-			}
-			// Of two rows that show the outcome, one is reported: only one was changed.
-			reported, err := s.Store.Mark(s.ctx, s.DB, outcome, []outbox.Mark{mark, markUnder(lease, beside.EventID)})
-			s.ok("Mark", err)
-			s.count(outcome.String()+": rows left alone", len(reported), len(left))
-		}
-	}
-}
-
-func fenceAwkward(s *storeSuite) {
-	for _, outcome := range allOutcomes {
-		var marks []outbox.Mark
-		want := map[string]outbox.RowState{}
-		for i, text := range []string{`"`, `\`, `\"`, `\u0041`, `'`, "{}", "a,b", "<&>", "$.key", "é🎉", "\t\n", "?", "$1", "null", "1"} {
-			env := s.event(0)
-			env.EventID = fmt.Sprintf("%s %d %s", text, i, outcome)
-			lease := "node " + text + "/1"
-			s.insertFor(lease, env)
-			marks = append(marks, markUnder(lease, env.EventID))
-			if i%5 == 4 {
-				marks[i].Lease = "node-1/1"
-				want[env.EventID] = outbox.RowState{Exists: true, Lease: lease}
+	// An answer may be lost, and the outcome stored again. The second mark leaves the
+	// row as the first one left it; a mark with a lease reports that state.
+	{"MarkingAgainLeavesTheRowAndSaysHowItStands", func(s *storeSuite) {
+		for _, outcome := range allOutcomes {
+			for _, lease := range []string{"", "node-1/1"} {
+				env, beside := s.insertedAs(outbox.StatusNew, lease), s.insertedAs(outbox.StatusNew, lease)
+				mark := markUnder(lease, env.EventID)
+				s.leaves(outcome, []outbox.Mark{mark}, nil)
+				once, found := s.Row(s.t, env.EventID)
+				left := map[string]outbox.RowState{}
+				if lease != "" && found {
+					left[env.EventID] = stateOf(once)
+				} else if lease != "" {
+					left[env.EventID] = outbox.RowState{}
+				}
+				s.leaves(outcome, []outbox.Mark{mark}, left)
+				if row, still := s.Row(s.t, env.EventID); still != found || !sameRow(row, once) {
+					s.t.Fatalf("%s twice under lease %q:\n got %+v\nwant %+v", outcome, lease, row, once)
+				}
+				// Of two rows that show the outcome, one is reported: only one was changed.
+				reported, err := s.Store.Mark(s.ctx, s.DB, outcome, []outbox.Mark{mark, markUnder(lease, beside.EventID)})
+				s.ok("Mark", err)
+				s.count(outcome.String()+": rows left alone", len(reported), len(left))
 			}
 		}
-		s.leaves(outcome, marks, want)
-	}
-}
-
-// fenceManyLeases does what the hot path does: each row has its own lease.
-func fenceManyLeases(s *storeSuite) {
-	const rows = 1500
-	for _, outcome := range []outbox.Outcome{outbox.OutcomeReleased, outbox.OutcomeRetry, outbox.OutcomeDelete} {
-		envs := s.events(rows)
-		marks := make([]outbox.Mark, rows)
-		want := map[string]outbox.RowState{}
-		for i := range envs {
-			marks[i] = markUnder(fmt.Sprintf("node-1/%d", i), envs[i].EventID)
-			if i%100 == 99 {
-				want[envs[i].EventID] = outbox.RowState{Exists: true, Lease: "node-2/1"}
-			}
-		}
-		tx, commit, _ := s.Begin(s.t)
-		for i, env := range envs {
-			lease := cmp.Or(want[env.EventID].Lease, marks[i].Lease)
-			s.ok("Insert", s.Store.Insert(s.ctx, tx, []outbox.Envelope{env}, lease, suiteTime.Add(later)))
-		}
-		s.ok("commit", commit())
-		slices.Reverse(marks)
-		s.leaves(outcome, marks, want)
-		s.mark(outbox.OutcomeDelete, "", markFor(envs[0].EventID))
-	}
-}
-
-// leaseConcurrently runs concurrently what several nodes do, on the same rows in
-// different orders. Nothing may fail, for example by a deadlock, and every row is
-// marked once.
-func leaseConcurrently(s *storeSuite) {
-	const rows, batch = 300, 30
-	envs := s.events(rows)
-	s.insertFor("node-1/1", envs...)
-	s.insert(s.events(batch)...) // for the neighbour to claim
-	var backwards []outbox.Lease
-	for _, env := range slices.Backward(envs) {
-		backwards = append(backwards, outbox.Lease{EventID: env.EventID, Name: "node-1/1"})
-	}
-
-	var neighbours, marking sync.WaitGroup
-	var done atomic.Bool
-	var leftAlone atomic.Int64
-	until := func(doing string, fn func() error) {
-		neighbours.Go(func() {
-			for !done.Load() {
-				if err := fn(); err != nil {
-					s.t.Errorf("%s: %v", doing, err)
-					return
+	}},
+	// As on the hot path, each row has its own lease.
+	{"LargeBatchOfManyLeases", func(s *storeSuite) {
+		const rows = 1500
+		for _, outcome := range []outbox.Outcome{outbox.OutcomeReleased, outbox.OutcomeRetry, outbox.OutcomeDelete} {
+			envs := s.events(rows)
+			marks := make([]outbox.Mark, rows)
+			want := map[string]outbox.RowState{}
+			for i := range envs {
+				marks[i] = markUnder(fmt.Sprintf("node-1/%d", i), envs[i].EventID)
+				if i%100 == 99 {
+					want[envs[i].EventID] = outbox.RowState{Exists: true, Lease: "node-2/1"}
 				}
 			}
-		})
-	}
-	until("Renew", func() error { return s.Store.Renew(s.ctx, s.DB, backwards) })
-	claims := 0
-	until("Claim", func() error {
-		claims++
-		q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 5, Lease: fmt.Sprintf("node-2/%d", claims), LockTimeout: time.Hour}
-		return errorOf(s.Store.Claim(s.ctx, s.DB, q))
-	})
-	until("Purge", func() error {
-		return errorOf(s.Store.Purge(s.ctx, s.DB, outbox.PurgeQuery{Before: suiteTime, Limit: 50}))
-	})
-	for i, outcome := range []outbox.Outcome{outbox.OutcomeDone, outbox.OutcomeRetry, outbox.OutcomeDead} {
-		marking.Go(func() {
-			for from := i * rows / 3; from < (i+1)*rows/3; from += batch {
-				marks := marksOf(envs[from:min(from+batch, (i+1)*rows/3)])
-				for i := range marks {
+			tx, commit, _ := s.Begin(s.t)
+			for i, env := range envs {
+				lease := cmp.Or(want[env.EventID].Lease, marks[i].Lease)
+				s.ok("Insert", s.Store.Insert(s.ctx, tx, []outbox.Envelope{env}, lease, suiteTime.Add(later)))
+			}
+			s.ok("commit", commit())
+			slices.Reverse(marks)
+			s.leaves(outcome, marks, want)
+			s.mark(outbox.OutcomeDelete, "", markFor(envs[0].EventID))
+		}
+	}},
+	{"AwkwardIDsAndLeases", func(s *storeSuite) {
+		for _, outcome := range allOutcomes {
+			var marks []outbox.Mark
+			want := map[string]outbox.RowState{}
+			for i, text := range []string{`"`, `\`, `\"`, `\u0041`, `'`, "{}", "a,b", "<&>", "$.key", "é🎉", "\t\n", "?", "$1", "null", "1"} {
+				env := s.event(0)
+				env.EventID = fmt.Sprintf("%s %d %s", text, i, outcome)
+				lease := "node " + text + "/1"
+				s.insertFor(lease, env)
+				marks = append(marks, markUnder(lease, env.EventID))
+				if i%5 == 4 {
 					marks[i].Lease = "node-1/1"
+					want[env.EventID] = outbox.RowState{Exists: true, Lease: lease}
 				}
-				left, err := s.Store.Mark(s.ctx, s.DB, outcome, marks)
-				if err != nil {
-					s.t.Errorf("Mark: %v", err)
-				}
-				leftAlone.Add(int64(len(left)))
 			}
+			s.leaves(outcome, marks, want)
+		}
+	}},
+	// Several nodes work on the same rows in different orders. Nothing may fail, for
+	// example by a deadlock, and every row is marked once.
+	{"MarkingRenewingClaimingAndPurgingAtOnceDoNotFail", func(s *storeSuite) {
+		const rows, batch = 300, 30
+		envs := s.events(rows)
+		s.insertFor("node-1/1", envs...)
+		s.insert(s.events(batch)...) // for the neighbour to claim
+		var backwards []outbox.Lease
+		for _, env := range slices.Backward(envs) {
+			backwards = append(backwards, outbox.Lease{EventID: env.EventID, Name: "node-1/1"})
+		}
+
+		var neighbours, marking sync.WaitGroup
+		var done atomic.Bool
+		var leftAlone atomic.Int64
+		until := func(doing string, fn func() error) {
+			neighbours.Go(func() {
+				for !done.Load() {
+					if err := fn(); err != nil {
+						s.t.Errorf("%s: %v", doing, err)
+						return
+					}
+				}
+			})
+		}
+		until("Renew", func() error { return s.Store.Renew(s.ctx, s.DB, backwards) })
+		claims := 0
+		until("Claim", func() error {
+			claims++
+			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 5, Lease: fmt.Sprintf("node-2/%d", claims), LockTimeout: time.Hour}
+			return errorOf(s.Store.Claim(s.ctx, s.DB, q))
 		})
-	}
-	marking.Wait()
-	done.Store(true)
-	neighbours.Wait()
-	s.count("rows left alone", int(leftAlone.Load()), 0)
+		until("Purge", func() error {
+			return errorOf(s.Store.Purge(s.ctx, s.DB, outbox.PurgeQuery{Before: suiteTime, Limit: 50}))
+		})
+		for i, outcome := range []outbox.Outcome{outbox.OutcomeDone, outbox.OutcomeRetry, outbox.OutcomeDead} {
+			marking.Go(func() {
+				for from := i * rows / 3; from < (i+1)*rows/3; from += batch {
+					marks := marksOf(envs[from:min(from+batch, (i+1)*rows/3)])
+					for i := range marks {
+						marks[i].Lease = "node-1/1"
+					}
+					left, err := s.Store.Mark(s.ctx, s.DB, outcome, marks)
+					if err != nil {
+						s.t.Errorf("Mark: %v", err)
+					}
+					leftAlone.Add(int64(len(left)))
+				}
+			})
+		}
+		marking.Wait()
+		done.Store(true)
+		neighbours.Wait()
+		s.count("rows left alone", int(leftAlone.Load()), 0)
+	}},
 }

@@ -11,11 +11,87 @@ import (
 )
 
 var markTests = []storeTest{
-	{"EveryOutcomeFromEachStatusUnderEachLease", markEverything},
-	{"AttemptsAreSetWhenTheMarkHasThem", markAttempts},
-	{"BatchKeepsEachRowsOwnValues", markBatch},
-	{"LongestErrorIsKeptWhole", markLongError},
-	{"NoMarksIsNoWork", markNothing},
+	{"EveryOutcomeFromEachStatusUnderEachLease", func(s *storeSuite) {
+		for _, outcome := range allOutcomes {
+			for _, m := range s.everyMark() {
+				s.marks(outcome, m)
+			}
+			// Rows without a lease may look as if the outcome had just been stored, so they
+			// are not in one batch with rows that change.
+			free := []marked{{mark: markUnder("node-1/1", "no such event")}}
+			rest := []marked{{mark: markFor("no such event")}}
+			for _, m := range s.everyMark() {
+				if m.row.LockedBy == "" && m.mark.Lease != "" {
+					free = append(free, m)
+				} else {
+					rest = append(rest, m)
+				}
+			}
+			s.marks(outcome, free...)
+			s.marks(outcome, rest...)
+		}
+	}},
+	{"AttemptsAreSetWhenTheMarkHasThem", func(s *storeSuite) {
+		for _, kind := range []outbox.Outcome{outbox.OutcomeRetry, outbox.OutcomeDead} {
+			for name, counts := range map[string][2]int{"one": {5, 0}, "all": {5, 5}, "none": {0, 0}, "each its own": {5, 6}} {
+				first, second := s.insertedAs(outbox.StatusRetry, ""), s.insertedAs(outbox.StatusRetry, "")
+				s.mark(kind, "",
+					outbox.Mark{EventID: first.EventID, Error: "the last attempt", AvailableAt: suiteTime, Attempts: counts[0]},
+					outbox.Mark{EventID: second.EventID, Error: "unroutable", AvailableAt: suiteTime, Attempts: counts[1]})
+				for i, id := range []string{first.EventID, second.EventID} {
+					s.count(kind.String()+", "+name+": attempts", s.row(id).Attempts, cmp.Or(counts[i], second.row.Attempts))
+				}
+			}
+		}
+	}},
+	{"BatchKeepsEachRowsOwnValues", func(s *storeSuite) {
+		const rows = 700
+		envs := s.events(rows)
+		s.insert(envs...)
+		marks := marksOf(envs)
+		for i := range marks {
+			marks[i].Error = fmt.Sprintf("failure %d: it's \"quoted\" \\ ? $1 %%s 🎉", i)
+			marks[i].AvailableAt, marks[i].Attempts = suiteTime.Add(time.Duration(i)*time.Microsecond), 1+i%3
+		}
+		slices.Reverse(marks) // not in the order of the rows
+		s.mark(outbox.OutcomeRetry, "", marks...)
+		for _, mark := range []outbox.Mark{marks[0], marks[1], marks[rows/2], marks[rows-1]} {
+			row := s.row(mark.EventID)
+			if row.Status != outbox.StatusRetry || row.Attempts != mark.Attempts || row.LastError != mark.Error || !row.AvailableAt.Equal(mark.AvailableAt) {
+				s.t.Fatalf("row %+v does not have the values of %+v", row, mark)
+			}
+		}
+		attempts := map[string]int{}
+		for i := range marks {
+			attempts[marks[i].EventID] = marks[i].Attempts
+			marks[i].Error, marks[i].Attempts = "dead "+marks[i].EventID, 4*(i%2)
+			attempts[marks[i].EventID] = max(attempts[marks[i].EventID], marks[i].Attempts)
+		}
+		s.mark(outbox.OutcomeDead, "", marks...)
+		for _, mark := range marks[:4] {
+			row := s.row(mark.EventID)
+			if row.Status != outbox.StatusDead || row.Attempts != attempts[mark.EventID] || row.LastError != mark.Error {
+				s.t.Fatalf("row %+v does not have the values of %+v", row, mark)
+			}
+		}
+	}},
+	{"LongestErrorIsKeptWhole", func(s *storeSuite) {
+		long := strings.Repeat("🎉", outbox.MaxErrorLength)
+		for _, kind := range []outbox.Outcome{outbox.OutcomeRetry, outbox.OutcomeDead} {
+			env := s.inserted()
+			s.mark(kind, "", outbox.Mark{EventID: env.EventID, Error: long, AvailableAt: suiteTime})
+			if got := s.row(env.EventID).LastError; got != long {
+				s.t.Fatalf("%s: %d bytes of the error are stored, want %d", kind, len(got), len(long))
+			}
+		}
+	}},
+	{"NoMarksIsNoWork", func(s *storeSuite) {
+		row := s.insertedAs(outbox.StatusRetry, "node-1/1")
+		for _, outcome := range allOutcomes {
+			s.mark(outcome, "")
+		}
+		s.unchanged("row", row)
+	}},
 }
 
 // allOutcomes are the kinds of outcomes.
@@ -68,27 +144,6 @@ func (s *storeSuite) everyMark() (all []marked) {
 		}
 	}
 	return all
-}
-
-func markEverything(s *storeSuite) {
-	for _, outcome := range allOutcomes {
-		for _, m := range s.everyMark() {
-			s.marks(outcome, m)
-		}
-		// Rows without a lease may look as if the outcome had just been stored, so they
-		// are not in one batch with rows that change.
-		free := []marked{{mark: markUnder("node-1/1", "no such event")}}
-		rest := []marked{{mark: markFor("no such event")}}
-		for _, m := range s.everyMark() {
-			if m.row.LockedBy == "" && m.mark.Lease != "" {
-				free = append(free, m)
-			} else {
-				rest = append(rest, m)
-			}
-		}
-		s.marks(outcome, free...)
-		s.marks(outcome, rest...)
-	}
 }
 
 // marks stores an outcome for rows, and checks each row and what is reported.
@@ -149,69 +204,4 @@ func (s *storeSuite) wasMarked(outcome outbox.Outcome, m marked, before time.Tim
 		want.DoneAt = row.DoneAt
 	}
 	s.sameRow(what, m.EventID, want)
-}
-
-func markAttempts(s *storeSuite) {
-	for _, kind := range []outbox.Outcome{outbox.OutcomeRetry, outbox.OutcomeDead} {
-		for name, counts := range map[string][2]int{"one": {5, 0}, "all": {5, 5}, "none": {0, 0}, "each its own": {5, 6}} {
-			first, second := s.insertedAs(outbox.StatusRetry, ""), s.insertedAs(outbox.StatusRetry, "")
-			s.mark(kind, "",
-				outbox.Mark{EventID: first.EventID, Error: "the last attempt", AvailableAt: suiteTime, Attempts: counts[0]},
-				outbox.Mark{EventID: second.EventID, Error: "unroutable", AvailableAt: suiteTime, Attempts: counts[1]})
-			for i, id := range []string{first.EventID, second.EventID} {
-				s.count(kind.String()+", "+name+": attempts", s.row(id).Attempts, cmp.Or(counts[i], second.row.Attempts))
-			}
-		}
-	}
-}
-
-func markBatch(s *storeSuite) {
-	const rows = 700
-	envs := s.events(rows)
-	s.insert(envs...)
-	marks := marksOf(envs)
-	for i := range marks {
-		marks[i].Error = fmt.Sprintf("failure %d: it's \"quoted\" \\ ? $1 %%s 🎉", i)
-		marks[i].AvailableAt, marks[i].Attempts = suiteTime.Add(time.Duration(i)*time.Microsecond), 1+i%3
-	}
-	slices.Reverse(marks) // not in the order of the rows
-	s.mark(outbox.OutcomeRetry, "", marks...)
-	for _, mark := range []outbox.Mark{marks[0], marks[1], marks[rows/2], marks[rows-1]} {
-		row := s.row(mark.EventID)
-		if row.Status != outbox.StatusRetry || row.Attempts != mark.Attempts || row.LastError != mark.Error || !row.AvailableAt.Equal(mark.AvailableAt) {
-			s.t.Fatalf("row %+v does not have the values of %+v", row, mark)
-		}
-	}
-	attempts := map[string]int{}
-	for i := range marks {
-		attempts[marks[i].EventID] = marks[i].Attempts
-		marks[i].Error, marks[i].Attempts = "dead "+marks[i].EventID, 4*(i%2)
-		attempts[marks[i].EventID] = max(attempts[marks[i].EventID], marks[i].Attempts)
-	}
-	s.mark(outbox.OutcomeDead, "", marks...)
-	for _, mark := range marks[:4] {
-		row := s.row(mark.EventID)
-		if row.Status != outbox.StatusDead || row.Attempts != attempts[mark.EventID] || row.LastError != mark.Error {
-			s.t.Fatalf("row %+v does not have the values of %+v", row, mark)
-		}
-	}
-}
-
-func markLongError(s *storeSuite) {
-	long := strings.Repeat("🎉", outbox.MaxErrorLength)
-	for _, kind := range []outbox.Outcome{outbox.OutcomeRetry, outbox.OutcomeDead} {
-		env := s.inserted()
-		s.mark(kind, "", outbox.Mark{EventID: env.EventID, Error: long, AvailableAt: suiteTime})
-		if got := s.row(env.EventID).LastError; got != long {
-			s.t.Fatalf("%s: %d bytes of the error are stored, want %d", kind, len(got), len(long))
-		}
-	}
-}
-
-func markNothing(s *storeSuite) {
-	row := s.insertedAs(outbox.StatusRetry, "node-1/1")
-	for _, outcome := range allOutcomes {
-		s.mark(outcome, "")
-	}
-	s.unchanged("row", row)
 }

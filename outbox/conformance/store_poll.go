@@ -9,27 +9,113 @@ import (
 )
 
 var pollTests = []storeTest{
-	{"FreeRowsAreReadExpiredLeasesAreNamedAndNothingChanges", pollStates},
-	{"CursorCoversEveryRowOnce", pollCursor},
-	{"CursorGoesOnWhileRowsAreMarked", pollCursorWhileMarking},
-	{"UndecodableRowsBesideGoodOnes", pollUndecodable},
-	{"NextDue", nextDue},
-}
+	{"FreeRowsAreReadExpiredLeasesAreNamedAndNothingChanges", func(s *storeSuite) {
+		rows := s.everyState()
+		q := outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10}
+		for range 2 {
+			b := s.poll(q)
+			s.sameIDs("ids", idsOf(b.Envelopes), []string{rows["new"].EventID, rows["retry"].EventID})
+			s.count("attempts of the event in retry", b.Envelopes[1].Attempts, 3)
+			slices.Sort(b.Expired)
+			s.sameIDs("ids whose lease expired", b.Expired, []string{rows["expired"].EventID, rows["expired retry"].EventID})
+			s.count("rows", b.Len(), 4)
+			s.unchanged("row after the poll", slices.Collect(maps.Values(rows))...)
+		}
+		q.LockTimeout = 2 * time.Hour
+		s.count("rows under a longer lock timeout", s.poll(q).Len(), 2)
+	}},
+	{"CursorCoversEveryRowOnce", func(s *storeSuite) {
+		envs := cursorEvents(s)
+		s.insert(envs...)
+		want := idsOf(envs)
+		slices.Sort(want)
+		for _, limit := range []int{1, 7, len(envs)} {
+			var got []string
+			q := outbox.PollQuery{Now: suiteTime.Add(later), Limit: limit}
+			for page := 0; page <= len(envs); page++ {
+				b := s.poll(q)
+				if b.Len() > limit {
+					s.t.Fatalf("a page of %d rows, want at most %d", b.Len(), limit)
+				}
+				got = append(got, idsOf(b.Envelopes)...)
+				if b.Len() < limit {
+					break
+				}
+				q.After = b.Next
+			}
+			slices.Sort(got)
+			s.sameIDs("ids of all pages", got, want)
+		}
+	}},
+	{"CursorGoesOnWhileRowsAreMarked", func(s *storeSuite) {
+		envs := s.events(25)
+		s.insert(envs...)
+		var got []string
+		q := outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10}
+		for {
+			b := s.poll(q)
+			got = append(got, idsOf(b.Envelopes)...)
+			if b.Len() < q.Limit {
+				break
+			}
+			s.mark(outbox.OutcomeDone, "", marksOf(b.Envelopes)...)
+			q.After = b.Next
+		}
+		s.sameIDs("ids of all pages", got, idsOf(envs))
+	}},
+	{"UndecodableRowsBesideGoodOnes", func(s *storeSuite) {
+		if s.CorruptHeaders == nil {
+			s.t.Skip("the harness has no CorruptHeaders: this store cannot hold a row that does not decode")
+		}
+		envs := s.events(4)
+		s.insert(envs...)
+		s.CorruptHeaders(s.t, envs[0].EventID)
+		s.CorruptHeaders(s.t, envs[2].EventID)
+		s.undecodable(s.pollAt(later), envs)
 
-func pollStates(s *storeSuite) {
-	rows := s.everyState()
-	q := outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10}
-	for range 2 {
-		b := s.poll(q)
-		s.sameIDs("ids", idsOf(b.Envelopes), []string{rows["new"].EventID, rows["retry"].EventID})
-		s.count("attempts of the event in retry", b.Envelopes[1].Attempts, 3)
-		slices.Sort(b.Expired)
-		s.sameIDs("ids whose lease expired", b.Expired, []string{rows["expired"].EventID, rows["expired retry"].EventID})
-		s.count("rows", b.Len(), 4)
-		s.unchanged("row after the poll", slices.Collect(maps.Values(rows))...)
-	}
-	q.LockTimeout = 2 * time.Hour
-	s.count("rows under a longer lock timeout", s.poll(q).Len(), 2)
+		first := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1})
+		s.count("rows of a page of one that does not decode", first.Len(), 1)
+		second := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1, After: first.Next})
+		s.sameIDs("the page behind it", idsOf(second.Envelopes), []string{envs[1].EventID})
+
+		s.undecodable(s.claimFor("node-1/1", 10), envs)
+		dead := []outbox.Mark{{EventID: envs[0].EventID, Error: "headers"}, {EventID: envs[2].EventID, Error: "headers"}}
+		s.mark(outbox.OutcomeDead, "node-1/1", dead...)
+		s.sameIDs("rows left", idsOf(s.claimFor("node-1/1", 10).Envelopes), []string{envs[1].EventID, envs[3].EventID})
+
+		// They are ordinary dead letters, which can be read and deleted.
+		letters := s.queryDead(outbox.DeadQuery{})
+		got := deadIDs(letters)
+		slices.Sort(got)
+		s.sameIDs("dead letters", got, []string{envs[0].EventID, envs[2].EventID})
+		letter, err := s.Store.GetDead(s.ctx, s.DB, envs[0].EventID)
+		s.ok("GetDead", err)
+		if letter.LastError != "headers" {
+			s.t.Fatalf("the dead letter's error is %q", letter.LastError)
+		}
+	}},
+	{"NextDue", func(s *storeSuite) {
+		next := func(after time.Duration) time.Time {
+			at, err := s.Store.NextDue(s.ctx, s.DB, suiteTime.Add(after))
+			s.ok("NextDue", err)
+			return at
+		}
+		same := func(what string, got, want time.Time) {
+			s.t.Helper()
+			if !got.Equal(want) || got.Location() != time.UTC && !got.IsZero() {
+				s.t.Fatalf("%s: got %v, want %v", what, got, want)
+			}
+		}
+		same("empty table", next(0), time.Time{})
+		for i, status := range []outbox.Status{outbox.StatusDone, outbox.StatusDead, outbox.StatusRetry, outbox.StatusNew} {
+			env := s.insertedAs(status, "node-1/1")
+			s.edit(env.EventID, func(row *RawRow) { row.AvailableAt = suiteTime.Add(time.Duration(i) * time.Minute) })
+		}
+		same("from the start: terminal rows do not count", next(-later), suiteTime.Add(2*time.Minute))
+		same("just before", next(2*time.Minute-time.Microsecond), suiteTime.Add(2*time.Minute))
+		same("at the time", next(2*time.Minute), suiteTime.Add(3*time.Minute))
+		same("behind the last", next(3*time.Minute), time.Time{})
+	}},
 }
 
 // cursorEvents are events with many ties in both times and ids that collations
@@ -48,79 +134,6 @@ func cursorEvents(s *storeSuite) []outbox.Envelope {
 	return envs
 }
 
-func pollCursor(s *storeSuite) {
-	envs := cursorEvents(s)
-	s.insert(envs...)
-	want := idsOf(envs)
-	slices.Sort(want)
-	for _, limit := range []int{1, 7, len(envs)} {
-		var got []string
-		q := outbox.PollQuery{Now: suiteTime.Add(later), Limit: limit}
-		for page := 0; page <= len(envs); page++ {
-			b := s.poll(q)
-			if b.Len() > limit {
-				s.t.Fatalf("a page of %d rows, want at most %d", b.Len(), limit)
-			}
-			got = append(got, idsOf(b.Envelopes)...)
-			if b.Len() < limit {
-				break
-			}
-			q.After = b.Next
-		}
-		slices.Sort(got)
-		s.sameIDs("ids of all pages", got, want)
-	}
-}
-
-func pollCursorWhileMarking(s *storeSuite) {
-	envs := s.events(25)
-	s.insert(envs...)
-	var got []string
-	q := outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10}
-	for {
-		b := s.poll(q)
-		got = append(got, idsOf(b.Envelopes)...)
-		if b.Len() < q.Limit {
-			break
-		}
-		s.mark(outbox.OutcomeDone, "", marksOf(b.Envelopes)...)
-		q.After = b.Next
-	}
-	s.sameIDs("ids of all pages", got, idsOf(envs))
-}
-
-func pollUndecodable(s *storeSuite) {
-	if s.CorruptHeaders == nil {
-		s.t.Skip("the harness has no CorruptHeaders: this store cannot hold a row that does not decode")
-	}
-	envs := s.events(4)
-	s.insert(envs...)
-	s.CorruptHeaders(s.t, envs[0].EventID)
-	s.CorruptHeaders(s.t, envs[2].EventID)
-	s.undecodable(s.pollAt(later), envs)
-
-	first := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1})
-	s.count("rows of a page of one that does not decode", first.Len(), 1)
-	second := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1, After: first.Next})
-	s.sameIDs("the page behind it", idsOf(second.Envelopes), []string{envs[1].EventID})
-
-	s.undecodable(s.claimFor("node-1/1", 10), envs)
-	dead := []outbox.Mark{{EventID: envs[0].EventID, Error: "headers"}, {EventID: envs[2].EventID, Error: "headers"}}
-	s.mark(outbox.OutcomeDead, "node-1/1", dead...)
-	s.sameIDs("rows left", idsOf(s.claimFor("node-1/1", 10).Envelopes), []string{envs[1].EventID, envs[3].EventID})
-
-	// They are ordinary dead letters, which can be read and deleted.
-	letters := s.queryDead(outbox.DeadQuery{})
-	got := deadIDs(letters)
-	slices.Sort(got)
-	s.sameIDs("dead letters", got, []string{envs[0].EventID, envs[2].EventID})
-	letter, err := s.Store.GetDead(s.ctx, s.DB, envs[0].EventID)
-	s.ok("GetDead", err)
-	if letter.LastError != "headers" {
-		s.t.Fatalf("the dead letter's error is %q", letter.LastError)
-	}
-}
-
 // undecodable checks a batch of four events, the first and the third of which
 // do not decode.
 func (s *storeSuite) undecodable(b outbox.Batch, envs []outbox.Envelope) {
@@ -137,27 +150,4 @@ func (s *storeSuite) undecodable(b outbox.Batch, envs []outbox.Envelope) {
 	}
 	slices.Sort(got)
 	s.sameIDs("rows that do not decode", got, []string{envs[0].EventID, envs[2].EventID})
-}
-
-func nextDue(s *storeSuite) {
-	next := func(after time.Duration) time.Time {
-		at, err := s.Store.NextDue(s.ctx, s.DB, suiteTime.Add(after))
-		s.ok("NextDue", err)
-		return at
-	}
-	same := func(what string, got, want time.Time) {
-		s.t.Helper()
-		if !got.Equal(want) || got.Location() != time.UTC && !got.IsZero() {
-			s.t.Fatalf("%s: got %v, want %v", what, got, want)
-		}
-	}
-	same("empty table", next(0), time.Time{})
-	for i, status := range []outbox.Status{outbox.StatusDone, outbox.StatusDead, outbox.StatusRetry, outbox.StatusNew} {
-		env := s.insertedAs(status, "node-1/1")
-		s.edit(env.EventID, func(row *RawRow) { row.AvailableAt = suiteTime.Add(time.Duration(i) * time.Minute) })
-	}
-	same("from the start: terminal rows do not count", next(-later), suiteTime.Add(2*time.Minute))
-	same("just before", next(2*time.Minute-time.Microsecond), suiteTime.Add(2*time.Minute))
-	same("at the time", next(2*time.Minute), suiteTime.Add(3*time.Minute))
-	same("behind the last", next(3*time.Minute), time.Time{})
 }

@@ -8,14 +8,91 @@ import (
 )
 
 var purgeTests = []storeTest{
-	{"ByStatusOnlyOldDoneAndDeadRowsGo", purgeByStatus},
-	{"ByStatusCreatedAtStandsInForDoneAt", purgeWithoutDoneAt},
-	{"ByAgeTheStatusDoesNotMatter", purgeByAge},
-	{"BatchesUntilOneIsShort", purgeBatches},
+	{"ByStatusOnlyOldDoneAndDeadRowsGo", func(s *storeSuite) {
+		before := suiteTime
+		old, young := before.Add(-time.Microsecond), before.Add(time.Microsecond)
+		ancient := before.AddDate(-1, 0, 0)
+		gone := []string{
+			s.rowAt(outbox.StatusDone, ancient, old),
+			s.rowAt(outbox.StatusDead, ancient, old),
+			s.rowAt(outbox.StatusDone, young, old), // done_at counts, whatever created_at says
+		}
+		kept := []string{
+			s.rowAt(outbox.StatusDone, ancient, before), // not before it
+			s.rowAt(outbox.StatusDone, ancient, young),
+			s.rowAt(outbox.StatusDead, ancient, young),
+			s.rowAt(outbox.StatusNew, ancient, time.Time{}),
+			s.rowAt(outbox.StatusRetry, ancient, time.Time{}),
+		}
+		s.count("deleted", s.purge(outbox.PurgeQuery{Before: before, Limit: 100}), len(gone))
+		s.left("rows left", slices.Concat(gone, kept), kept)
+	}},
+	{"ByStatusCreatedAtStandsInForDoneAt", func(s *storeSuite) {
+		before := suiteTime
+		gone := []string{
+			s.rowAt(outbox.StatusDone, before.Add(-time.Microsecond), time.Time{}),
+			s.rowAt(outbox.StatusDead, before.Add(-time.Microsecond), time.Time{}),
+		}
+		kept := []string{
+			s.rowAt(outbox.StatusDone, before, time.Time{}),
+			s.rowAt(outbox.StatusDead, before.Add(time.Hour), time.Time{}),
+		}
+		s.count("deleted", s.purge(outbox.PurgeQuery{Before: before, Limit: 100}), len(gone))
+		s.left("rows left", slices.Concat(gone, kept), kept)
+	}},
+	{"ByAgeTheStatusDoesNotMatter", func(s *storeSuite) {
+		before := suiteTime
+		old, young := before.Add(-time.Microsecond), before.Add(time.Hour)
+		gone := []string{
+			s.rowAt(outbox.StatusNew, old, time.Time{}),
+			s.rowAt(outbox.StatusRetry, old, time.Time{}),
+			s.rowAt(outbox.StatusDone, old, young), // created_at counts, whatever done_at says
+			s.rowAt(outbox.StatusDead, old, young),
+		}
+		kept := []string{
+			s.rowAt(outbox.StatusNew, before, time.Time{}),
+			s.rowAt(outbox.StatusDone, young, old),
+		}
+		s.count("deleted", s.purge(outbox.PurgeQuery{Before: before, ByAge: true, Limit: 100}), len(gone))
+		s.left("rows left", slices.Concat(gone, kept), kept)
+	}},
+	{"BatchesUntilOneIsShort", func(s *storeSuite) {
+		for _, byAge := range []bool{false, true} {
+			envs := s.events(7)
+			s.insert(envs...)
+			s.mark(outbox.OutcomeDone, "", marksOf(envs)...)
+			for _, want := range []int{3, 3, 1, 0} {
+				n := s.purge(outbox.PurgeQuery{Before: s.now().Add(time.Hour), ByAge: byAge, Limit: 3})
+				s.count("deleted in a batch", n, want)
+			}
+		}
+	}},
 }
 
 var statsTests = []storeTest{
-	{"CountsDueDelayedAndDead", statsCounts},
+	{"CountsDueDelayedAndDead", func(s *storeSuite) {
+		stats := func(after time.Duration) outbox.StoreStats {
+			st, err := s.Store.Stats(s.ctx, s.DB, suiteTime.Add(after))
+			s.ok("Stats", err)
+			return st
+		}
+		same := func(what string, got, want outbox.StoreStats) {
+			s.t.Helper()
+			if !got.OldestDue.Equal(want.OldestDue) || got.Due != want.Due || got.Delayed != want.Delayed || got.Dead != want.Dead {
+				s.t.Fatalf("%s:\n got %+v\nwant %+v", what, got, want)
+			}
+		}
+		same("empty table", stats(0), outbox.StoreStats{})
+		for minute, status := range []outbox.Status{
+			outbox.StatusDone, outbox.StatusDead, outbox.StatusDead, outbox.StatusRetry, outbox.StatusNew, outbox.StatusRetry, outbox.StatusNew,
+		} {
+			env := s.insertedAs(status, "")
+			s.edit(env.EventID, func(row *RawRow) { row.AvailableAt = suiteTime.Add(time.Duration(minute) * time.Minute) })
+		}
+		same("before all", stats(-time.Hour), outbox.StoreStats{Delayed: 4, Dead: 2})
+		same("when the second one is due", stats(4*time.Minute), outbox.StoreStats{Due: 2, Delayed: 2, Dead: 2, OldestDue: suiteTime.Add(3 * time.Minute)})
+		same("after all", stats(time.Hour), outbox.StoreStats{Due: 4, Dead: 2, OldestDue: suiteTime.Add(3 * time.Minute)})
+	}},
 }
 
 func (s *storeSuite) purge(q outbox.PurgeQuery) int {
@@ -43,91 +120,4 @@ func (s *storeSuite) left(what string, candidates, want []string) {
 		}
 	}
 	s.sameIDs(what, got, want)
-}
-
-func purgeByStatus(s *storeSuite) {
-	before := suiteTime
-	old, young := before.Add(-time.Microsecond), before.Add(time.Microsecond)
-	ancient := before.AddDate(-1, 0, 0)
-	gone := []string{
-		s.rowAt(outbox.StatusDone, ancient, old),
-		s.rowAt(outbox.StatusDead, ancient, old),
-		s.rowAt(outbox.StatusDone, young, old), // done_at counts, whatever created_at says
-	}
-	kept := []string{
-		s.rowAt(outbox.StatusDone, ancient, before), // not before it
-		s.rowAt(outbox.StatusDone, ancient, young),
-		s.rowAt(outbox.StatusDead, ancient, young),
-		s.rowAt(outbox.StatusNew, ancient, time.Time{}),
-		s.rowAt(outbox.StatusRetry, ancient, time.Time{}),
-	}
-	s.count("deleted", s.purge(outbox.PurgeQuery{Before: before, Limit: 100}), len(gone))
-	s.left("rows left", slices.Concat(gone, kept), kept)
-}
-
-func purgeWithoutDoneAt(s *storeSuite) {
-	before := suiteTime
-	gone := []string{
-		s.rowAt(outbox.StatusDone, before.Add(-time.Microsecond), time.Time{}),
-		s.rowAt(outbox.StatusDead, before.Add(-time.Microsecond), time.Time{}),
-	}
-	kept := []string{
-		s.rowAt(outbox.StatusDone, before, time.Time{}),
-		s.rowAt(outbox.StatusDead, before.Add(time.Hour), time.Time{}),
-	}
-	s.count("deleted", s.purge(outbox.PurgeQuery{Before: before, Limit: 100}), len(gone))
-	s.left("rows left", slices.Concat(gone, kept), kept)
-}
-
-func purgeByAge(s *storeSuite) {
-	before := suiteTime
-	old, young := before.Add(-time.Microsecond), before.Add(time.Hour)
-	gone := []string{
-		s.rowAt(outbox.StatusNew, old, time.Time{}),
-		s.rowAt(outbox.StatusRetry, old, time.Time{}),
-		s.rowAt(outbox.StatusDone, old, young), // created_at counts, whatever done_at says
-		s.rowAt(outbox.StatusDead, old, young),
-	}
-	kept := []string{
-		s.rowAt(outbox.StatusNew, before, time.Time{}),
-		s.rowAt(outbox.StatusDone, young, old),
-	}
-	s.count("deleted", s.purge(outbox.PurgeQuery{Before: before, ByAge: true, Limit: 100}), len(gone))
-	s.left("rows left", slices.Concat(gone, kept), kept)
-}
-
-func purgeBatches(s *storeSuite) {
-	for _, byAge := range []bool{false, true} {
-		envs := s.events(7)
-		s.insert(envs...)
-		s.mark(outbox.OutcomeDone, "", marksOf(envs)...)
-		for _, want := range []int{3, 3, 1, 0} {
-			n := s.purge(outbox.PurgeQuery{Before: s.now().Add(time.Hour), ByAge: byAge, Limit: 3})
-			s.count("deleted in a batch", n, want)
-		}
-	}
-}
-
-func statsCounts(s *storeSuite) {
-	stats := func(after time.Duration) outbox.StoreStats {
-		st, err := s.Store.Stats(s.ctx, s.DB, suiteTime.Add(after))
-		s.ok("Stats", err)
-		return st
-	}
-	same := func(what string, got, want outbox.StoreStats) {
-		s.t.Helper()
-		if !got.OldestDue.Equal(want.OldestDue) || got.Due != want.Due || got.Delayed != want.Delayed || got.Dead != want.Dead {
-			s.t.Fatalf("%s:\n got %+v\nwant %+v", what, got, want)
-		}
-	}
-	same("empty table", stats(0), outbox.StoreStats{})
-	for minute, status := range []outbox.Status{
-		outbox.StatusDone, outbox.StatusDead, outbox.StatusDead, outbox.StatusRetry, outbox.StatusNew, outbox.StatusRetry, outbox.StatusNew,
-	} {
-		env := s.insertedAs(status, "")
-		s.edit(env.EventID, func(row *RawRow) { row.AvailableAt = suiteTime.Add(time.Duration(minute) * time.Minute) })
-	}
-	same("before all", stats(-time.Hour), outbox.StoreStats{Delayed: 4, Dead: 2})
-	same("when the second one is due", stats(4*time.Minute), outbox.StoreStats{Due: 2, Delayed: 2, Dead: 2, OldestDue: suiteTime.Add(3 * time.Minute)})
-	same("after all", stats(time.Hour), outbox.StoreStats{Due: 4, Dead: 2, OldestDue: suiteTime.Add(3 * time.Minute)})
 }

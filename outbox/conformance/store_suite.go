@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -191,14 +190,6 @@ func (s *storeSuite) queryDead(q outbox.DeadQuery) []outbox.DeadLetter {
 	return letters
 }
 
-// ok fails the test on an error.
-func (s *storeSuite) ok(doing string, err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatalf("%s: %v", doing, err)
-	}
-}
-
 // count fails the test unless a number is the expected one.
 func (s *storeSuite) count(what string, got, want int) {
 	s.t.Helper()
@@ -254,20 +245,6 @@ func (s *storeSuite) leasedRow(id, lease string, before time.Time, want RawRow) 
 	want.LockedBy, want.LockedAt = lease, got.LockedAt
 	if !sameRow(got, want) {
 		s.t.Fatalf("leased row:\n got %+v\nwant %+v", got, want)
-	}
-}
-
-// eventually polls a condition until the subtest's timeout.
-func (s *storeSuite) eventually(what string, condition func() bool) {
-	s.t.Helper()
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for !condition() {
-		select {
-		case <-ticker.C:
-		case <-s.ctx.Done():
-			s.t.Fatalf("%s: it did not happen: %v", what, context.Cause(s.ctx))
-		}
 	}
 }
 
