@@ -13,6 +13,8 @@ type queues struct {
 	room     chan struct{}
 	waiting  atomic.Bool
 	lowWater int
+	// batched are deliveries that wait for a batch listener: see [batcher].
+	batched atomic.Int64
 }
 
 func (q *queues) initQueues(hotCapacity, coldCapacity, workers int) {
@@ -79,24 +81,32 @@ func (q *queues) takeLeft() *delivery {
 }
 
 func (q *queues) tookCold(dl *delivery) *delivery {
-	if len(q.cold) <= q.lowWater && q.waiting.CompareAndSwap(true, false) {
-		signal(q.room)
-	}
+	q.tellRoom()
 	return dl
 }
+
+// tellRoom makes the poller read when the cold queue has room again.
+func (q *queues) tellRoom() {
+	if q.coldDepth() <= q.lowWater && q.waiting.CompareAndSwap(true, false) {
+		signal(q.room)
+	}
+}
+
+// coldDepth is how much of the cold queue's capacity is taken.
+func (q *queues) coldDepth() int { return len(q.cold) + int(q.batched.Load()) }
 
 // hasRoom reports whether the cold queue is at lowWater or below; if not, room
 // gets a token when it is.
 func (q *queues) hasRoom() bool {
-	if len(q.cold) <= q.lowWater {
+	if q.coldDepth() <= q.lowWater {
 		return true
 	}
 	q.waiting.Store(true)
 	// A worker may have taken the last event in between.
-	return len(q.cold) <= q.lowWater
+	return q.coldDepth() <= q.lowWater
 }
 
-func (q *queues) depths() (hot, cold int) { return len(q.hot), len(q.cold) + len(q.taken) }
+func (q *queues) depths() (hot, cold int) { return len(q.hot), q.coldDepth() + len(q.taken) }
 
 // offer puts an event into one of the queues if it has room.
 func offer(queue chan<- *delivery, dl *delivery) bool {

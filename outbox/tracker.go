@@ -19,7 +19,8 @@ type delivery struct {
 	completion *completion // the listener's own transaction; see [Writer.Complete]
 	answered   bool        // the listener has returned
 
-	ctx deliveryContext // the listener's
+	ctx     deliveryContext // the listener's
+	batcher *batcher        // nil: the listener gets no batches
 
 	// The outcome; see [Dispatcher.decide].
 	outcome  Outcome
