@@ -111,7 +111,9 @@ func TestEachEventOfABatchHasAResultOfItsOwn(t *testing.T) {
 func TestWhatFailsTheFunctionFailsTheWholeBatch(t *testing.T) {
 	t.Parallel()
 	results := func(n int) batchFunc {
-		return func(context.Context, []outbox.Envelope) ([]outbox.Result, error) { return make([]outbox.Result, n), nil }
+		return func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
+			return make([]outbox.Result, n), nil
+		}
 	}
 	for name, tt := range map[string]struct {
 		fn   batchFunc

@@ -9,8 +9,8 @@ import (
 // batcher delivers the events of one batch listener for one dispatcher. Each delivery
 // has a goroutine of its own, whose listener joins the open batch and waits for the
 // result. So a batch is not limited by the number of workers, and no worker waits for
-// one. The goroutines are bounded; deliveries beyond that wait here, without one, and
-// take room of the cold queue.
+// one. The goroutines are bounded. Deliveries beyond that wait here, without one, and
+// count as if they were still in their queue.
 //
 //	worker ──▶ waiting ──▶ goroutine: interceptors, join ──▶ open batch ──▶ call
 type batcher struct {
@@ -52,10 +52,7 @@ func (d *Dispatcher) passOn(dl *delivery) bool {
 		return false
 	}
 	dl.batcher = d.batcherOf(l)
-	if !dl.batcher.take(dl) {
-		d.letGo(dl)
-		d.wakePoller()
-	}
+	dl.batcher.take(dl)
 	return true
 }
 
@@ -90,22 +87,17 @@ func (d *Dispatcher) batchesInHand() (deliveries int) {
 	return deliveries
 }
 
-// take takes a delivery from a worker; false: there is no room.
-func (b *batcher) take(dl *delivery) bool {
+// take takes a delivery from a worker.
+func (b *batcher) take(dl *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	start := b.running < b.l.inHand()
-	if !start && b.d.coldDepth() >= cap(b.d.cold) {
-		return false
-	}
 	b.waiting = append(b.waiting, dl)
-	b.d.batched.Add(1)
-	if start {
+	b.d.moved(dl, 1)
+	if b.running < b.l.inHand() {
 		b.running++
 		b.d.workers.Add(1)
 		go b.d.work(b.next)
 	}
-	return true
 }
 
 // next is the next delivery for a goroutine; nil ends it.
@@ -123,8 +115,7 @@ func (b *batcher) next() *delivery {
 func (b *batcher) pop() *delivery {
 	dl := b.waiting[0]
 	b.waiting[0], b.waiting = nil, b.waiting[1:]
-	b.d.batched.Add(-1)
-	b.d.tellRoom()
+	b.d.moved(dl, -1)
 	return dl
 }
 

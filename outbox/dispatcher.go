@@ -198,7 +198,7 @@ func (d *Dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
 		return true
 	}
 	kind := kindOf(dl.env) // before a worker has it
-	if !offer(queue, dl) {
+	if !d.offer(queue, dl) {
 		d.track.release(dl)
 		return false
 	}

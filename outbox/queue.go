@@ -13,8 +13,8 @@ type queues struct {
 	room     chan struct{}
 	waiting  atomic.Bool
 	lowWater int
-	// batched are deliveries that wait for a batch listener: see [batcher].
-	batched atomic.Int64
+	// These wait in a [batcher]; they count as if they were in their queue.
+	hotMoved, coldMoved atomic.Int64
 }
 
 func (q *queues) initQueues(hotCapacity, coldCapacity, workers int) {
@@ -92,8 +92,18 @@ func (q *queues) tellRoom() {
 	}
 }
 
-// coldDepth is how much of the cold queue's capacity is taken.
-func (q *queues) coldDepth() int { return len(q.cold) + int(q.batched.Load()) }
+func (q *queues) hotDepth() int  { return len(q.hot) + int(q.hotMoved.Load()) }
+func (q *queues) coldDepth() int { return len(q.cold) + int(q.coldMoved.Load()) }
+
+// moved says that a delivery waits in a batcher from now on, or no more.
+func (q *queues) moved(dl *delivery, n int64) {
+	if dl.hot {
+		q.hotMoved.Add(n)
+		return
+	}
+	q.coldMoved.Add(n)
+	q.tellRoom()
+}
 
 // hasRoom reports whether the cold queue is at lowWater or below; if not, room
 // gets a token when it is.
@@ -106,10 +116,14 @@ func (q *queues) hasRoom() bool {
 	return q.coldDepth() <= q.lowWater
 }
 
-func (q *queues) depths() (hot, cold int) { return len(q.hot), q.coldDepth() + len(q.taken) }
+func (q *queues) depths() (hot, cold int) { return q.hotDepth(), q.coldDepth() + len(q.taken) }
 
 // offer puts an event into one of the queues if it has room.
-func offer(queue chan<- *delivery, dl *delivery) bool {
+func (q *queues) offer(queue chan *delivery, dl *delivery) bool {
+	dl.hot = queue == q.hot
+	if dl.hot && q.hotDepth() >= cap(q.hot) || queue == q.cold && q.coldDepth() >= cap(q.cold) {
+		return false
+	}
 	select {
 	case queue <- dl:
 		return true

@@ -9,6 +9,7 @@ import (
 // stored.
 type delivery struct {
 	env      *Envelope
+	hot      bool  // it came by the hot queue
 	takeover bool  // it may have been in the hands of a process that died
 	term     int64 // the hold under which it was taken in hand; see [holder]
 	counted  bool  // its last delivery, during which a process died, is an attempt
