@@ -33,7 +33,7 @@ type Event[T any] struct {
 // order of the batch; [ResultOf] makes a result of an error. Nil results mean that all
 // events are done. An error or a panic of fn is a failed delivery of each event of the
 // batch. An event is alone in its batch on its last attempt, so that it does not go
-// DEAD for the failure of another.
+// DEAD for the failure of another, and after its process died.
 //
 // The context ends after the ListenerTimeout, counted from the call, or when the outbox
 // shuts down. It belongs to no single delivery, so [Writer.Complete] refuses it.

@@ -132,9 +132,7 @@ func (b *batcher) takeLeft() (left []*delivery) {
 // join adds an event to the open batch and waits for its result.
 func (b *batcher) join(m *batchMember) {
 	b.mu.Lock()
-	attempts := m.dl.env.Attempts
-	alone := attempts > 0 && attempts+1 >= b.d.opts.MaxAttempts
-	o := b.open
+	o, alone := b.open, b.alone(m.dl)
 	if o == nil || alone {
 		o = &openBatch{full: make(chan struct{}), done: make(chan struct{})}
 		go b.run(o)
@@ -151,6 +149,14 @@ func (b *batcher) join(m *batchMember) {
 	}
 	b.mu.Unlock()
 	<-o.done
+}
+
+// alone says that an event has a batch of its own, which waits for no other: on its last
+// attempt, so that it does not die of another event's failure, and when it was taken
+// over, for it may kill the process.
+func (b *batcher) alone(dl *delivery) bool {
+	attempts := dl.env.Attempts
+	return dl.takeover || attempts > 0 && attempts+1 >= b.d.opts.MaxAttempts
 }
 
 // run is a batch's goroutine. It ends before the deliveries of its members do.

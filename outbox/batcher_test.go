@@ -218,6 +218,43 @@ func TestASlowBatchHoldsUpNoOtherTopic(t *testing.T) {
 	}
 }
 
+// The hot queue and the cold one count what waits for a batch.
+func TestMemoryIsBoundedWhileABatchIsSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const hot, cold, n = 50, 20, 1000
+		gate := make(chan struct{})
+		release := sync.OnceFunc(func() { close(gate) })
+		defer release()
+		var s sizes
+		e := startBatches(t, outbox.Config{Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{HotCapacity: hot, ColdCapacity: cold}}},
+			outbox.BatchOptions{Size: 10}, func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+				<-gate
+				return s.listen(ctx, batch)
+			})
+		for _, id := range named("e", n) {
+			e.write(said(id))
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		stats, err := e.Stats(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, hot, stats.HotDepth)
+		require.LessOrEqual(t, stats.ColdDepth, cold)
+		leased := 0
+		for _, row := range e.store.Rows() {
+			if row.LockedBy != "" {
+				leased++
+			}
+		}
+		require.Equal(t, 20+hot+stats.ColdDepth, leased)
+		release()
+		time.Sleep(time.Minute)
+		require.Equal(t, n, s.events())
+		require.NoError(t, e.Close(context.Background()))
+	})
+}
+
 func TestCloseDeliversWhatWaitsForItsBatchAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +280,10 @@ func TestCloseGivesBackTheEventsOfACallThatItCutOff(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				calls := 0
-				e := startBatches(t, outbox.Config{Mode: mode}, outbox.BatchOptions{Size: 10}, func(ctx context.Context, _ []outbox.Envelope) ([]outbox.Result, error) {
+				var entered atomic.Int32
+				e := startBatches(t, outbox.Config{Mode: mode, Interceptors: []outbox.Interceptor{
+					outbox.Before(func(context.Context, outbox.Envelope) error { entered.Add(1); return nil }),
+				}}, outbox.BatchOptions{Size: 10}, func(ctx context.Context, _ []outbox.Envelope) ([]outbox.Result, error) {
 					calls++
 					<-ctx.Done()
 					return nil, ctx.Err()
@@ -256,6 +296,7 @@ func TestCloseGivesBackTheEventsOfACallThatItCutOff(t *testing.T) {
 				require.NoError(t, e.Close(context.Background()))
 				require.Less(t, time.Since(began), outbox.DefaultDrainTimeout+time.Second)
 				require.Equal(t, 1, calls)
+				require.EqualValues(t, 20, entered.Load(), "a batch under way, and one that gathers")
 				for _, row := range e.store.Rows() {
 					require.Equal(t, outbox.StatusNew, row.Status)
 					require.Zero(t, row.Attempts)
@@ -275,6 +316,9 @@ func TestListenerTimeoutCountsFromTheCall(t *testing.T) {
 		e := startBatches(t, outbox.Config{
 			Mode:        outbox.SingleNode{Dispatch: outbox.DispatchOptions{ListenerTimeout: time.Second}},
 			RetryPolicy: slowRetries,
+			Interceptors: []outbox.Interceptor{outbox.After(func(ctx context.Context, _ outbox.Envelope, _ error) {
+				require.NoError(t, ctx.Err(), "an interceptor's own work")
+			})},
 		}, outbox.BatchOptions{Size: 2, Wait: 3 * time.Second}, func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
 			deadline, _ := ctx.Deadline()
 			left = append(left, time.Until(deadline))
@@ -311,7 +355,7 @@ func TestABatchIsNotDeliveredAfterTheHoldLapsed(t *testing.T) {
 				store := &unheld{Store: outboxtest.NewStore()}
 				var at []time.Duration
 				var began time.Time
-				e := startBatches(t, outbox.Config{Store: store}, outbox.BatchOptions{Size: 5, Wait: 20 * time.Second},
+				e := startBatches(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Hour}}}, outbox.BatchOptions{Size: 5, Wait: 20 * time.Second},
 					func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
 						at = append(at, time.Since(began).Round(time.Second))
 						require.Len(t, batch, 3)
@@ -327,6 +371,7 @@ func TestABatchIsNotDeliveredAfterTheHoldLapsed(t *testing.T) {
 				require.NoError(t, e.Close(context.Background()))
 				require.Len(t, at, 1)
 				require.GreaterOrEqual(t, at[0], 35*time.Second, "read again, and waited for again")
+				require.LessOrEqual(t, at[0], 50*time.Second, "at once")
 				require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 3}, statuses(store.Store))
 				row, _ := store.Row("a")
 				require.Zero(t, row.Attempts)
