@@ -148,25 +148,12 @@ func (l *batchListener) call(ctx context.Context, members []*batchMember) {
 			}
 		}
 	}()
-	results, err = l.fn(batchContext{ctx}, members)
+	results, err = l.fn(context.WithValue(ctx, batchKey{}, true), members)
 	if err == nil && results != nil && len(results) != len(members) {
 		err = fmt.Errorf("the batch function returned %d results for %d events; return one for each event, in the order of the batch, or nil if all are done",
 			len(results), len(members))
 	}
 }
 
-// batchContext is the context of a call: it hides the delivery of a batch of one.
-type batchContext struct{ context.Context }
-
+// batchKey marks the context of a call.
 type batchKey struct{}
-
-func (c batchContext) Value(key any) any {
-	switch key {
-	case deliveryKey{}:
-		return nil
-	case batchKey{}:
-		return true
-	default:
-		return c.Context.Value(key)
-	}
-}

@@ -104,7 +104,7 @@ func (b *batcher) take(dl *delivery) {
 func (b *batcher) next() *delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 || isClosed(b.d.abort) {
+	if len(b.waiting) == 0 {
 		b.running--
 		return nil
 	}
@@ -190,26 +190,19 @@ func (b *batcher) run(o *openBatch) {
 // await waits until a batch is complete and its call may begin, and seals it. False:
 // the shutdown cut it off. A draining dispatcher does not wait for more events.
 func (b *batcher) await(o *openBatch) bool {
-	cutOff := b.d.listenerCtx.Done()
 	timer := time.NewTimer(b.l.opts.Wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-o.full:
 	case <-b.d.quit:
-	case <-cutOff:
 	}
-	defer b.seal(o)
 	select {
 	case b.calls <- struct{}{}:
-	case <-cutOff:
-		return false
+	case <-b.d.listenerCtx.Done():
 	}
-	if isClosed(cutOff) {
-		<-b.calls
-		return false
-	}
-	return true
+	b.seal(o)
+	return b.d.listenerCtx.Err() == nil
 }
 
 // seal ends the gathering of a batch.
@@ -218,14 +211,5 @@ func (b *batcher) seal(o *openBatch) {
 	defer b.mu.Unlock()
 	if b.open == o {
 		b.open = nil
-	}
-}
-
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
 	}
 }

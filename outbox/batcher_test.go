@@ -227,7 +227,9 @@ func TestMemoryIsBoundedWhileABatchIsSlow(t *testing.T) {
 		release := sync.OnceFunc(func() { close(gate) })
 		defer release()
 		var s sizes
-		e := startBatches(t, outbox.Config{Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{HotCapacity: hot, ColdCapacity: cold}}},
+		e := startBatches(t, outbox.Config{Mode: outbox.MultiNode{
+			Dispatch: outbox.DispatchOptions{HotCapacity: hot, ColdCapacity: cold}, Poll: outbox.PollOptions{Interval: time.Hour},
+		}},
 			outbox.BatchOptions{Size: 10}, func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
 				<-gate
 				return s.listen(ctx, batch)
@@ -380,6 +382,113 @@ func TestABatchIsNotDeliveredAfterTheHoldLapsed(t *testing.T) {
 	}
 }
 
+// An event that comes to its batch after the shutdown has cut off the calls is in none.
+func TestNoCallBeginsAfterTheShutdownCutThemOff(t *testing.T) {
+	t.Parallel()
+	for range 20 { // for what only happens now and then
+		synctest.Test(t, func(t *testing.T) {
+			e := startBatches(t, outbox.Config{Interceptors: []outbox.Interceptor{outbox.Before(func(ctx context.Context, _ outbox.Envelope) error {
+				<-ctx.Done()
+				return nil
+			})}}, outbox.BatchOptions{Size: 1}, func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
+				t.Error("called")
+				return nil, nil
+			})
+			e.write(saidAll("a", "b", "c")...)
+			synctest.Wait()
+			require.NoError(t, e.Close(context.Background()))
+			require.Equal(t, map[outbox.Status]int{outbox.StatusNew: 3}, statuses(e.store))
+		})
+	}
+}
+
+// A call that ignores its context keeps its own events. Those behind it are released at
+// once, not when the leases expire.
+func TestAStubbornBatchDoesNotKeepTheOthersLeases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		release := sync.OnceFunc(func() { close(gate) })
+		defer release()
+		e := startBatches(t, outbox.Config{Mode: outbox.MultiNode{}}, outbox.BatchOptions{Size: 2}, func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
+			<-gate
+			return nil, nil
+		})
+		e.write(said("stubborn"))
+		synctest.Wait()
+		e.write(saidAll(named("e", 30)...)...)
+		closed := make(chan error, 1)
+		go func() { closed <- e.Close(context.Background()) }()
+		time.Sleep(outbox.DefaultDrainTimeout + time.Second)
+		for _, row := range e.store.Rows() {
+			require.Equal(t, row.Envelope.EventID == "stubborn", row.LockedBy != "", row.Envelope.EventID)
+		}
+		require.ErrorContains(t, <-closed, "listeners still run")
+	})
+}
+
+// What a dispatcher takes by hand is bounded, too.
+func TestADispatcherRefusesWhatItsQueuesHaveNoRoomFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, routes := outboxtest.NewStore(), outbox.NewRegistry()
+		gate := make(chan struct{})
+		release := sync.OnceFunc(func() { close(gate) })
+		defer release()
+		require.NoError(t, routes.Register(outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 5},
+			func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
+				<-gate
+				return nil, nil
+			}))))
+		d, err := outbox.NewDispatcher(outbox.DispatcherConfig{
+			DB: store.DB(), Store: store, Registry: routes, Logger: quiet, Options: outbox.DispatchOptions{HotCapacity: 7, ColdCapacity: 9},
+		})
+		require.NoError(t, err)
+		require.NoError(t, d.Start(t.Context()))
+		taken := map[string]int{}
+		for i := range 100 {
+			for path, offer := range map[string]func(outbox.Envelope) bool{"hot": d.EnqueueHot, "cold": d.Handle} {
+				env := said(fmt.Sprint(path, i))
+				env.AggregateType = outbox.Global
+				if offer(env) {
+					taken[path]++
+					taken["all"]++
+				}
+				synctest.Wait()
+			}
+		}
+		require.Equal(t, 10+7+9, taken["all"], taken)
+		hot, cold := d.Depths()
+		require.Equal(t, []int{7, 9}, []int{hot, cold})
+		require.Zero(t, d.AvailableCapacity())
+		release()
+		require.NoError(t, d.Close(context.Background()))
+	})
+}
+
+// An interceptor may hand an event to the listener of another type.
+func TestAnEventThatAnInterceptorRenamesGoesToItsOwnListener(t *testing.T) {
+	t.Parallel()
+	rename := func(next outbox.Listener) outbox.Listener {
+		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+			env.EventType = "Other"
+			return next.OnEvent(ctx, env)
+		})
+	}
+	var got sizes
+	e := build(t, outbox.Config{Interceptors: []outbox.Interceptor{rename}}, nil)
+	require.NoError(t, e.Register(
+		outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 1}, func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
+			return nil, outbox.Unrecoverable(errors.New("the wrong listener"))
+		})),
+		outbox.On("", "Other", outbox.BatchListener(outbox.BatchOptions{Size: 1}, got.listen)),
+	))
+	require.NoError(t, e.Start(t.Context()))
+	e.write(said("e"))
+	e.await("e", outbox.StatusDone)
+	require.Equal(t, 1, got.events())
+}
+
 func TestOrderedDeliversBatchesOfOneInOrder(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -387,6 +496,7 @@ func TestOrderedDeliversBatchesOfOneInOrder(t *testing.T) {
 	store := written(t, want...)
 	e := startBatches(t, outbox.Config{Store: store, Mode: outbox.Ordered{}}, outbox.BatchOptions{Size: 10, Wait: time.Hour},
 		func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+			require.Len(t, batch, 1)
 			got = append(got, idsOf(batch)...)
 			return nil, nil
 		})
