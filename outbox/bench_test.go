@@ -176,6 +176,13 @@ func BenchmarkDrainBatch(b *testing.B) {
 }
 
 func drain(b *testing.B, target testdb.Target, mode outbox.Mode) {
+	drainTo(b, target, mode, func(heard func(int)) outbox.Listener {
+		return outbox.Handle(func(context.Context, outbox.Envelope) error { heard(1); return nil })
+	})
+}
+
+// drainTo delivers the backlog to the listener, which says how many events it heard.
+func drainTo(b *testing.B, target testdb.Target, mode outbox.Mode, listener func(heard func(int)) outbox.Listener) {
 	db, store, _ := benchStore(b, target)
 	backlog := 100_000
 	if testing.Short() {
@@ -189,11 +196,10 @@ func drain(b *testing.B, target testdb.Target, mode outbox.Mode) {
 		require.NoError(b, err)
 		var heard atomic.Int64
 		all := make(chan struct{})
-		require.NoError(b, ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error {
-			if heard.Add(1) == int64(backlog) {
+		require.NoError(b, ob.Register(outbox.On("", "Said", listener(func(n int) {
+			if heard.Add(int64(n)) == int64(backlog) {
 				close(all)
 			}
-			return nil
 		}))))
 		b.StartTimer()
 		require.NoError(b, ob.Start(b.Context()))
@@ -219,5 +225,33 @@ func fill(b *testing.B, db *testdb.DB, store *sqlstore.Store, n int) {
 			return err
 		})
 		require.NoError(b, err)
+	}
+}
+
+// BenchmarkBatch is a backlog of 100,000 rows, one by one and in batches, delivered to a
+// listener that waits a while in each call, as for an answer from a broker.
+func BenchmarkBatch(b *testing.B) {
+	for _, target := range adaptertest.Main() {
+		for _, wait := range []time.Duration{0, time.Millisecond} {
+			answer := func() {
+				if wait > 0 {
+					time.Sleep(wait)
+				}
+			}
+			b.Run(fmt.Sprintf("%s/one by one/%s", target.Name, wait), func(b *testing.B) {
+				drainTo(b, target, outbox.SingleNode{}, func(heard func(int)) outbox.Listener {
+					return outbox.Handle(func(context.Context, outbox.Envelope) error { answer(); heard(1); return nil })
+				})
+			})
+			b.Run(fmt.Sprintf("%s/in batches/%s", target.Name, wait), func(b *testing.B) {
+				drainTo(b, target, outbox.SingleNode{}, func(heard func(int)) outbox.Listener {
+					return outbox.BatchListener(outbox.BatchOptions{Size: 100, Wait: 10 * time.Millisecond}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+						answer()
+						heard(len(batch))
+						return nil, nil
+					})
+				})
+			})
+		}
 	}
 }

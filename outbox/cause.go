@@ -17,6 +17,7 @@ type cause struct {
 	text          string
 	unroutable    bool
 	unrecoverable bool
+	released      bool
 	panicked      *PanicError // nil when nothing panicked
 	retry         *RetryError // nil when the error asks for no delay
 }
@@ -37,7 +38,7 @@ func ask(err error) (c cause) {
 			c = cause{err: p, text: p.Error(), panicked: p}
 		}
 	}()
-	c = cause{err: err, text: err.Error(), unroutable: errors.Is(err, ErrUnroutable)}
+	c = cause{err: err, text: err.Error(), unroutable: errors.Is(err, ErrUnroutable), released: errors.Is(err, errReleased)}
 	if strings.TrimSpace(c.text) == "" {
 		c.text = fmt.Sprintf("an error of type %T without a text", err)
 	}

@@ -67,6 +67,8 @@ func (w *Writer) Complete(ctx context.Context, scope TxScope) error {
 	}
 	c := deliveryOf(ctx)
 	switch {
+	case ctx.Value(batchKey{}) != nil:
+		return fmt.Errorf("%w: a batch listener gets many events; record each event in an inbox in its transaction instead", ErrNoDelivery)
 	case c == nil:
 		return fmt.Errorf("%w; give Complete the context that the listener got, or one made from it", ErrNoDelivery)
 	case c.d != w.dispatcher:

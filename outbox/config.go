@@ -148,7 +148,7 @@ func (b *builder) build() (*Outbox, error) {
 	}
 	if o.dispatcher != nil && b.claim == nil {
 		o.holder = newHolder(b.DB, b.Store, log, o.poller.begin, o.poller.Wake)
-		o.dispatcher.holder, o.poller.inOrder = o.holder, b.inOrder
+		o.dispatcher.holder, o.dispatcher.inOrder, o.poller.inOrder = o.holder, b.inOrder, b.inOrder
 	}
 	if b.Notifier != nil {
 		b.connect(o, newNotifications(b.Notifier, b.DB, b.Store, o.poller, log))

@@ -45,6 +45,7 @@ type Dispatcher struct {
 	names       *leaseNames
 	doneOutcome Outcome
 	chain       Listener
+	routes      ListenerRegistry
 	retry       RetryPolicy
 	metrics     Metrics
 	log         *slog.Logger
@@ -56,7 +57,9 @@ type Dispatcher struct {
 	keeper   *leaseKeeper
 	releaser *leaseReleaser
 	poller   atomic.Pointer[Poller]
-	holder   *holder // nil: nothing else delivers from the table, or leases tell
+	batchers sync.Map // *batcher by *batchListener
+	holder   *holder  // nil: nothing else delivers from the table, or leases tell
+	inOrder  bool     // one event at a time, as in [Ordered]
 	// notifications are nil without a notifier.
 	notifications *notifications
 
@@ -106,7 +109,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{
-		opts: cfg.Options.withDefaults(), doneOutcome: OutcomeDone, chain: handler,
+		opts: cfg.Options.withDefaults(), doneOutcome: OutcomeDone, chain: handler, routes: cfg.Registry,
 		retry: cfg.RetryPolicy, metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
 	}
@@ -159,7 +162,7 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	d.releaser.start()
 	for range d.opts.Workers {
 		d.workers.Add(1)
-		go d.work(0)
+		go d.work(d.taker())
 	}
 	return nil
 }
@@ -195,7 +198,7 @@ func (d *Dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
 		return true
 	}
 	kind := kindOf(dl.env) // before a worker has it
-	if !offer(queue, dl) {
+	if !d.offer(queue, dl) {
 		d.track.release(dl)
 		return false
 	}
@@ -214,7 +217,7 @@ func (d *Dispatcher) AvailableCapacity() int {
 	if d.state != running {
 		return 0
 	}
-	return cap(d.cold) - len(d.cold)
+	return max(cap(d.cold)-d.coldDepth(), 0)
 }
 
 // Depths are the numbers of events that wait in the queues.
@@ -232,7 +235,7 @@ func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error
 
 // work is a worker. Should a listener end the goroutine with runtime.Goexit, as
 // a failed test assertion does, the delivery fails and another worker goes on.
-func (d *Dispatcher) work(turn int) {
+func (d *Dispatcher) work(take func() *delivery) {
 	var dl *delivery
 	defer func() {
 		if r := recover(); r != nil {
@@ -240,20 +243,19 @@ func (d *Dispatcher) work(turn int) {
 		}
 		if dl != nil { // Goexit
 			d.running.Add(-1)
-			d.decide(dl, Result{}, errors.New("the listener ended its goroutine (runtime.Goexit)"))
+			d.decide(dl, Result{}, errGoexit)
 			d.finish(dl)
-			go d.work(turn)
+			go d.work(take)
 			return
 		}
 		d.workers.Done()
 	}()
 	for {
-		next := d.take(turn, d.quit, d.abort)
+		next := take()
 		if next == nil {
 			return
 		}
-		turn++
-		if !d.holds() || next.term != d.term() { // another process delivers now, or may have
+		if !d.mayDeliver(next) {
 			d.letGo(next)
 			d.wakePoller()
 			continue
@@ -268,13 +270,17 @@ func (d *Dispatcher) work(turn int) {
 }
 
 // inHandLimit is how many events a process has in hand at most: in its queues, with
-// its workers, and on their way to the store.
+// its workers, in batches, and on their way to the store.
 func (d *Dispatcher) inHandLimit() int64 {
-	return int64(cap(d.hot) + cap(d.cold) + d.opts.Workers + completerBuffer + completerBatch + completerAside)
+	return int64(cap(d.hot) + cap(d.cold) + d.opts.Workers + d.batchesInHand() + completerBuffer + completerBatch + completerAside)
 }
 
 // holds reports whether this process may deliver from the table.
 func (d *Dispatcher) holds() bool { return d.holder == nil || d.holder.holds() }
+
+// mayDeliver is false when another process delivers now, or may have since this one
+// took the event in hand.
+func (d *Dispatcher) mayDeliver(dl *delivery) bool { return d.holds() && dl.term == d.term() }
 
 // term is the present hold's.
 func (d *Dispatcher) term() int64 {
@@ -293,6 +299,7 @@ func (d *Dispatcher) finish(dl *delivery) {
 	}
 	if dl.outcome == OutcomeReleased {
 		d.letGo(dl)
+		d.wakePoller()
 		return
 	}
 	if dl.err != nil && dl.outcome == OutcomeRetry {

@@ -19,8 +19,8 @@ type pending struct {
 func (d *Dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	room := cap(d.hot) - len(d.hot)
-	if d.state != running || room == 0 || !d.holds() || d.claims && len(p.envs) > room {
+	room := cap(d.hot) - d.hotDepth()
+	if d.state != running || room <= 0 || !d.holds() || d.claims && len(p.envs) > room {
 		return
 	}
 	if d.claims {
@@ -117,7 +117,7 @@ func (d *Dispatcher) promote(dl *delivery) bool {
 	if d.state != running || !d.track.promote(dl) {
 		return false
 	}
-	if offer(d.hot, dl) {
+	if d.offer(d.hot, dl) {
 		return true
 	}
 	d.track.release(dl)

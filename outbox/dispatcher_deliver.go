@@ -42,13 +42,16 @@ func (d *delivery) public() Delivery {
 // it may have, and the process died during the last.
 var errExhausted = errors.New("no attempts left: the last ones ended without an outcome, as when the process dies during a delivery")
 
+// errGoexit is why a delivery fails whose listener ended the goroutine.
+var errGoexit = errors.New("the listener ended its goroutine (runtime.Goexit)")
+
 // deliver runs interceptors and listener and decides what becomes of the event.
 func (d *Dispatcher) deliver(ctx context.Context, dl *delivery) {
 	if d.exhausted(dl) {
 		d.die(dl, causeOf(errExhausted), false)
 		return
 	}
-	if d.opts.ListenerTimeout > 0 {
+	if d.opts.ListenerTimeout > 0 && dl.batcher == nil { // a batch has its own
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.opts.ListenerTimeout)
 		defer cancel()

@@ -42,6 +42,9 @@ var (
 	ErrLeaseLost = errors.New("outbox: lease lost")
 )
 
+// errReleased is the error of a delivery that ends without an outcome.
+var errReleased = errors.New("outbox: this process may not deliver the event any more")
+
 // FieldError says what is wrong with one field of an envelope, a binding or a
 // configuration. All problems are reported together: errors.As finds the first one,
 // and the message has all.

@@ -78,8 +78,8 @@ func chain(interceptors []Interceptor, routes ListenerRegistry) (Listener, error
 	return next, v.err()
 }
 
-// guard turns a panic of the next listener into an error, and replaces an error whose
-// methods panic.
+// guard turns a panic of the next listener, and the failure in its result, into an
+// error, and replaces an error whose methods panic.
 type guard struct{ next Listener }
 
 func (g guard) OnEvent(ctx context.Context, env Envelope) (res Result, err error) {
@@ -89,6 +89,9 @@ func (g guard) OnEvent(ctx context.Context, env Envelope) (res Result, err error
 		}
 	}()
 	res, err = g.next.OnEvent(ctx, env)
+	if err == nil {
+		res, err = res.split()
+	}
 	return res, sound(err)
 }
 

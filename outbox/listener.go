@@ -56,6 +56,9 @@ func (b Binding) Validate() error {
 	if nilness.IsNil(b.Listener) {
 		v.add("Listener", fmt.Sprintf("is nil (for %s/%s)", b.AggregateType, b.EventType))
 	}
+	if l, ok := b.Listener.(*batchListener); ok && l.problem != nil {
+		v.errs = append(v.errs, fmt.Errorf("outbox: the batch listener of %s/%s: %w", b.AggregateType, b.EventType, l.problem))
+	}
 	return v.err()
 }
 

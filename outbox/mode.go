@@ -121,7 +121,8 @@ type DispatchOptions struct {
 	// cancels the listeners' context; listeners then have as long again to
 	// return. Defaults to 5 s.
 	DrainTimeout time.Duration
-	// ListenerTimeout ends the context of one delivery. Defaults to none.
+	// ListenerTimeout ends the context of one delivery, or of one call of a
+	// [BatchListener]. Defaults to none.
 	ListenerTimeout time.Duration
 	// OnUnroutable says what becomes of an event without a listener. Defaults
 	// to DEAD at once; see [Defer].

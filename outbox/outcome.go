@@ -48,7 +48,7 @@ func outcomeOnError(listeners context.Context, opts DispatchOptions, attempts in
 		return OutcomeDead
 	case c.unrecoverable:
 		return OutcomeDead
-	case cutOff(listeners, c):
+	case c.released || cutOff(listeners, c):
 		return OutcomeReleased
 	case attempts+1 >= opts.MaxAttempts:
 		return OutcomeDead

@@ -13,6 +13,8 @@ type queues struct {
 	room     chan struct{}
 	waiting  atomic.Bool
 	lowWater int
+	// These wait in a [batcher]; they count as if they were in their queue.
+	hotMoved, coldMoved atomic.Int64
 }
 
 func (q *queues) initQueues(hotCapacity, coldCapacity, workers int) {
@@ -79,27 +81,49 @@ func (q *queues) takeLeft() *delivery {
 }
 
 func (q *queues) tookCold(dl *delivery) *delivery {
-	if len(q.cold) <= q.lowWater && q.waiting.CompareAndSwap(true, false) {
+	q.tellRoom()
+	return dl
+}
+
+// tellRoom makes the poller read when the cold queue has room again.
+func (q *queues) tellRoom() {
+	if q.coldDepth() <= q.lowWater && q.waiting.CompareAndSwap(true, false) {
 		signal(q.room)
 	}
-	return dl
+}
+
+func (q *queues) hotDepth() int  { return len(q.hot) + int(q.hotMoved.Load()) }
+func (q *queues) coldDepth() int { return len(q.cold) + int(q.coldMoved.Load()) }
+
+// moved says that a delivery waits in a batcher from now on, or no more.
+func (q *queues) moved(dl *delivery, n int64) {
+	if dl.hot {
+		q.hotMoved.Add(n)
+		return
+	}
+	q.coldMoved.Add(n)
+	q.tellRoom()
 }
 
 // hasRoom reports whether the cold queue is at lowWater or below; if not, room
 // gets a token when it is.
 func (q *queues) hasRoom() bool {
-	if len(q.cold) <= q.lowWater {
+	if q.coldDepth() <= q.lowWater {
 		return true
 	}
 	q.waiting.Store(true)
 	// A worker may have taken the last event in between.
-	return len(q.cold) <= q.lowWater
+	return q.coldDepth() <= q.lowWater
 }
 
-func (q *queues) depths() (hot, cold int) { return len(q.hot), len(q.cold) + len(q.taken) }
+func (q *queues) depths() (hot, cold int) { return q.hotDepth(), q.coldDepth() + len(q.taken) }
 
 // offer puts an event into one of the queues if it has room.
-func offer(queue chan<- *delivery, dl *delivery) bool {
+func (q *queues) offer(queue chan *delivery, dl *delivery) bool {
+	dl.hot = queue == q.hot
+	if dl.hot && q.hotDepth() >= cap(q.hot) || queue == q.cold && q.coldDepth() >= cap(q.cold) {
+		return false
+	}
 	select {
 	case queue <- dl:
 		return true

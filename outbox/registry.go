@@ -62,6 +62,19 @@ func (r *Registry) ListenerFor(aggregate AggregateType, event EventType) (Listen
 	return l, ok
 }
 
+// batchListeners is the set of them.
+func (r *Registry) batchListeners() map[*batchListener]bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	set := map[*batchListener]bool{}
+	for _, l := range r.listeners {
+		if batch, ok := l.(*batchListener); ok {
+			set[batch] = true
+		}
+	}
+	return set
+}
+
 // Len is the number of listeners.
 func (r *Registry) Len() int {
 	r.mu.RLock()

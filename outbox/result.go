@@ -10,6 +10,7 @@ type Result struct {
 	kind   resultKind
 	delay  time.Duration
 	reason string
+	err    error
 }
 
 type resultKind uint8
@@ -18,6 +19,7 @@ const (
 	resultDone resultKind = iota
 	resultRetryAfter
 	resultDead
+	resultFailed
 )
 
 // Done says that the listener handled the event: its row becomes DONE.
@@ -34,6 +36,16 @@ func RetryAfter(d time.Duration) Result {
 // [DeadLetters] lists it.
 func Dead(reason string) Result { return Result{kind: resultDead, reason: reason} }
 
+// ResultOf is the result for an error, for listeners that return a result for each of
+// several events: a nil error is [Done], and any other one is a failed delivery, as if a
+// listener had returned it; see [RetryAfterError] and [Unrecoverable].
+func ResultOf(err error) Result {
+	if err == nil {
+		return Done()
+	}
+	return Result{kind: resultFailed, err: err}
+}
+
 // IsDone reports whether r is [Done].
 func (r Result) IsDone() bool { return r.kind == resultDone }
 
@@ -43,13 +55,26 @@ func (r Result) RetryAfter() (time.Duration, bool) { return r.delay, r.kind == r
 // Dead reports the reason of a [Dead] result.
 func (r Result) Dead() (string, bool) { return r.reason, r.kind == resultDead }
 
-// String is "Done", "RetryAfter(2s)" or "Dead(reason)".
+// Err is the error of a [ResultOf] result, else nil.
+func (r Result) Err() error { return r.err }
+
+// split separates a failure from the other results, as OnEvent returns them.
+func (r Result) split() (Result, error) {
+	if r.kind == resultFailed {
+		return Result{}, r.err
+	}
+	return r, nil
+}
+
+// String is "Done", "RetryAfter(2s)", "Dead(reason)" or "Failed(error)".
 func (r Result) String() string {
 	switch r.kind {
 	case resultRetryAfter:
 		return fmt.Sprintf("RetryAfter(%s)", r.delay)
 	case resultDead:
 		return fmt.Sprintf("Dead(%s)", r.reason)
+	case resultFailed:
+		return fmt.Sprintf("Failed(%v)", r.err)
 	default:
 		return "Done"
 	}

@@ -9,6 +9,7 @@ import (
 // stored.
 type delivery struct {
 	env      *Envelope
+	hot      bool  // it came by the hot queue
 	takeover bool  // it may have been in the hands of a process that died
 	term     int64 // the hold under which it was taken in hand; see [holder]
 	counted  bool  // its last delivery, during which a process died, is an attempt
@@ -19,7 +20,8 @@ type delivery struct {
 	completion *completion // the listener's own transaction; see [Writer.Complete]
 	answered   bool        // the listener has returned
 
-	ctx deliveryContext // the listener's
+	ctx     deliveryContext // the listener's
+	batcher *batcher        // nil: the listener gets no batches
 
 	// The outcome; see [Dispatcher.decide].
 	outcome  Outcome

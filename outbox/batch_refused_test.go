@@ -1,0 +1,75 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func TestBadBatchListenersAreRefused(t *testing.T) {
+	t.Parallel()
+	nothing := func(context.Context, []outbox.Envelope) ([]outbox.Result, error) { return nil, nil }
+	for name, tt := range map[string]struct {
+		opts outbox.BatchOptions
+		fn   batchFunc
+		text string
+	}{
+		"no size":       {outbox.BatchOptions{}, nothing, "outbox: the batch listener of Order/Placed: outbox: BatchOptions.Size is 0; it must be between 1 and 10000"},
+		"negative size": {outbox.BatchOptions{Size: -1}, nothing, "outbox: the batch listener of Order/Placed: outbox: BatchOptions.Size is -1; it must be between 1 and 10000"},
+		"large size":    {outbox.BatchOptions{Size: 10_001}, nothing, "outbox: the batch listener of Order/Placed: outbox: BatchOptions.Size is 10001; it must be between 1 and 10000"},
+		"large product": {
+			outbox.BatchOptions{Size: 1000, Concurrency: 11},
+			nothing,
+			"outbox: the batch listener of Order/Placed: outbox: BatchOptions.Concurrency is 11, with a Size of 1000; the limit of their product is 10000",
+		},
+		"negative wait": {
+			outbox.BatchOptions{Size: 1, Wait: -time.Second},
+			nothing,
+			"outbox: the batch listener of Order/Placed: outbox: BatchOptions.Wait is -1s; it must be positive, or zero for the default",
+		},
+		"negative concurrency": {
+			outbox.BatchOptions{Size: 1, Concurrency: -2},
+			nothing,
+			"outbox: the batch listener of Order/Placed: outbox: BatchOptions.Concurrency is -2; it must be positive, or zero for the default",
+		},
+		"no function": {outbox.BatchOptions{Size: 1}, nil, "outbox: binding.Listener is nil (for Order/Placed)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var typed func(context.Context, []outbox.Event[order]) ([]outbox.Result, error)
+			if tt.fn != nil {
+				typed = func(context.Context, []outbox.Event[order]) ([]outbox.Result, error) { return nil, nil }
+			}
+			for _, binding := range []outbox.Binding{
+				outbox.On("Order", "Placed", outbox.BatchListener(tt.opts, tt.fn)),
+				placed.ListenBatch(tt.opts, typed),
+			} {
+				err := outbox.NewRegistry().Register(binding)
+				require.EqualError(t, err, tt.text)
+				require.ErrorAs(t, err, new(*outbox.FieldError))
+			}
+		})
+	}
+}
+
+func TestAResultOfAnErrorFailsAnyListener(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	res := outbox.ResultOf(boom)
+	require.Equal(t, "Failed(boom)", res.String())
+	require.Equal(t, boom, res.Err())
+	require.False(t, res.IsDone())
+	require.Equal(t, outbox.Done(), outbox.ResultOf(nil))
+
+	var seen error
+	got := deliver(t, outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) { return res, nil }),
+		outbox.After(func(_ context.Context, _ outbox.Envelope, err error) { seen = err }))
+	require.Equal(t, outbox.StatusRetry, got.Status)
+	require.Equal(t, boom, got.Err)
+	require.Equal(t, boom, seen)
+}
