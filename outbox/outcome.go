@@ -29,6 +29,16 @@ func OutcomeOf(ctx context.Context, env Envelope, res Result, err error) Outcome
 	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, res, causeOf(err))
 }
 
+// ListenerOf returns the name of the one listener that the delivery of ctx is for, for
+// interceptors that report it. It is empty in the delivery of an event to all of its
+// listeners; see [Named].
+func ListenerOf(ctx context.Context) string {
+	if c := deliveryOf(ctx); c != nil {
+		return c.dl.listener
+	}
+	return ""
+}
+
 // outcomeOf decides the outcome of a delivery after that many earlier attempts.
 // listeners is the parent of the listeners' contexts.
 func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, res Result, c cause) Outcome {
