@@ -63,7 +63,7 @@ func (c *completer) observe(d *delivery, now time.Time) {
 		if d.answers.done > 0 {
 			m.Delivered(kind, now.Sub(d.env.OccurredAt))
 		}
-		for _, row := range d.rows {
+		for _, row := range d.rows() {
 			c.observe(row, now)
 		}
 	case OutcomeReleased:

@@ -296,7 +296,7 @@ func (d *Dispatcher) finish(dl *delivery) {
 		return
 	}
 	d.logRetry(dl)
-	for _, row := range dl.rows {
+	for _, row := range dl.rows() {
 		d.logRetry(row)
 	}
 	if !d.complete.submit(dl) {

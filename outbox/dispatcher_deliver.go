@@ -28,11 +28,11 @@ type Delivery struct {
 }
 
 func (d *delivery) public() Delivery {
-	p := Delivery{Envelope: *d.event(), Err: d.err, Listener: d.listener}
+	p := Delivery{Envelope: *d.event(), Err: d.err, Listener: d.listener()}
 	switch d.outcome {
 	case OutcomeSplit:
 		p.Status = StatusDone
-		for _, row := range d.rows {
+		for _, row := range d.rows() {
 			p.Rows = append(p.Rows, row.public())
 		}
 	case OutcomeDone, OutcomeDelete:

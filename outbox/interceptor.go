@@ -100,10 +100,10 @@ func (r router) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 	if !ok || l == nil {
 		return Result{}, unroutable("no listener", env)
 	}
-	if c := deliveryOf(ctx); c != nil && c.dl.listener != "" {
+	if c := deliveryOf(ctx); c != nil && c.dl.only != nil {
 		several, _ := l.(listeners)
-		if l = several.named(c.dl.listener); l == nil {
-			return Result{}, unroutable(fmt.Sprintf("no listener with the name %q", c.dl.listener), env)
+		if l = several.named(c.dl.only.listener); l == nil {
+			return Result{}, unroutable(fmt.Sprintf("no listener with the name %q", c.dl.only.listener), env)
 		}
 	}
 	return l.OnEvent(ctx, env)

@@ -50,25 +50,47 @@ func originalOf(row *Envelope) (env Envelope, listener string) {
 	return env, listener
 }
 
+// only is the one of several listeners that a row is for, and what it gets.
+type only struct {
+	listener string
+	event    *Envelope
+}
+
 // open looks for the listener that a row is for.
 func (d *delivery) open() {
 	if d.env.Headers[HeaderListener] != "" {
 		env, listener := originalOf(d.env)
-		d.original, d.listener = &env, listener
+		d.only = &only{listener, &env}
 	}
 }
 
-// event is what the listener gets.
+// event is what listeners get.
 func (d *delivery) event() *Envelope {
-	if d.original != nil {
-		return d.original
+	if d.only != nil {
+		return d.only.event
 	}
 	return d.env
+}
+
+// listener is the name of the one that the row is for; empty: all.
+func (d *delivery) listener() string {
+	if d.only != nil {
+		return d.only.listener
+	}
+	return ""
 }
 
 // kind is that of the delivery's metrics.
 func (d *delivery) kind() EventKind {
 	kind := kindOf(d.env)
-	kind.Listener = d.listener
+	kind.Listener = d.listener()
 	return kind
+}
+
+// rows are those that a split event leaves.
+func (d *delivery) rows() []*delivery {
+	if d.answers != nil {
+		return d.answers.rows
+	}
+	return nil
 }

@@ -34,6 +34,8 @@ type answers struct {
 	// What the interceptors got: see [answers.sum].
 	result Result
 	err    *ListenersError
+
+	rows []*delivery // of those that are not done; see [Dispatcher.split]
 }
 
 type answer struct {
@@ -49,7 +51,7 @@ func (l listeners) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 	a, todo := &answers{}, l
 	if c := deliveryOf(ctx); c != nil {
 		if before := c.dl.answers; before != nil {
-			a.done, todo = before.done, l.only(before.left)
+			a.done, todo = before.done, l.that(before.left)
 		}
 		c.dl.answers = a
 	}
@@ -68,8 +70,8 @@ func (l listeners) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 	return a.sum()
 }
 
-// only are the listeners that gave these answers.
-func (l listeners) only(left []answer) (some listeners) {
+// that are the listeners that gave these answers.
+func (l listeners) that(left []answer) (some listeners) {
 	for i := range l {
 		for j := range left {
 			if l[i].name == left[j].listener {
@@ -136,9 +138,9 @@ func (d *Dispatcher) split(dl *delivery, c cause) {
 		return
 	}
 	for _, l := range dl.answers.left {
-		row := &delivery{env: rowFor(dl.env, l.listener), listener: l.listener, original: dl.env}
+		row := &delivery{env: rowFor(dl.env, l.listener), only: &only{l.listener, dl.env}}
 		d.conclude(row, l.result, l.cause)
-		dl.rows = append(dl.rows, row)
+		dl.answers.rows = append(dl.answers.rows, row)
 	}
 }
 
@@ -147,7 +149,7 @@ func splits(ds []*delivery, marks []Mark) []Split {
 	splits := make([]Split, len(ds))
 	for i, d := range ds {
 		splits[i].Mark = marks[i]
-		for _, row := range d.rows {
+		for _, row := range d.rows() {
 			splits[i].Rows = append(splits[i].Rows, ListenerRow{Envelope: *row.env, Outcome: row.outcome, Mark: row.mark()})
 		}
 	}

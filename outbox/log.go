@@ -47,8 +47,8 @@ func deliveryAttrs(d *delivery, attempts int) []any {
 		logKeyAggregateType, string(d.env.AggregateType), logKeyAggregateID, d.env.AggregateID,
 		logKeyAttempts, attempts, logKeyError, d.reason,
 	}
-	if d.listener != "" {
-		attrs = append(attrs, logKeyListener, d.listener, logKeyRowID, d.id())
+	if d.only != nil {
+		attrs = append(attrs, logKeyListener, d.only.listener, logKeyRowID, d.id())
 	}
 	if d.panicked != nil {
 		attrs = append(attrs, logKeyStack, string(d.panicked.Stack))

@@ -34,7 +34,7 @@ func OutcomeOf(ctx context.Context, env Envelope, res Result, err error) Outcome
 // listeners; see [Named].
 func ListenerOf(ctx context.Context) string {
 	if c := deliveryOf(ctx); c != nil {
-		return c.dl.listener
+		return c.dl.listener()
 	}
 	return ""
 }

@@ -9,8 +9,7 @@ import (
 // stored.
 type delivery struct {
 	env      *Envelope // the row
-	listener string    // the one of several that the row is for; empty: all
-	original *Envelope // what that listener gets; nil: env
+	only     *only     // the one of several listeners that the row is for; nil: all
 	takeover bool      // it may have been in the hands of a process that died
 	term     int64     // the hold under which it was taken in hand; see [holder]
 	counted  bool      // its last delivery, during which a process died, is an attempt
@@ -30,10 +29,7 @@ type delivery struct {
 	attempts int       // what the row counts from then on; zero: as before
 	err      error
 	panicked *PanicError // nil when err is no panic
-	// answers and rows are set in a delivery to several listeners: what they answered,
-	// and with [OutcomeSplit] the deliveries of the rows that the event leaves.
-	answers *answers
-	rows    []*delivery
+	answers  *answers    // of several listeners; nil in the delivery to one
 	// completed: the listener's own transaction has stored the outcome.
 	completed bool
 	// repeated: a statement with the outcome failed, and the database may have
