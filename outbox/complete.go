@@ -114,7 +114,7 @@ func (t *tracker) beginCompletion(dl *delivery, c *completion) (m Mark, before *
 	switch {
 	case dl.answered:
 		return Mark{}, nil, fmt.Errorf("%w: the listener has returned", ErrNoDelivery)
-	case dl.answers != nil:
+	case dl.answers != nil && dl.answers.of > 1:
 		return Mark{}, nil, fmt.Errorf("%w (%s): the others may fail; let inbox.Once guard the effects of each", ErrSeveralListeners, dl.id())
 	case before != nil && before.committed:
 		return Mark{}, nil, fmt.Errorf("%w (%s)", ErrCompleted, dl.id())

@@ -28,7 +28,8 @@ func (l listeners) named(name string) Listener {
 
 // answers are what several listeners answered in the delivery of one event.
 type answers struct {
-	done int      // listeners
+	of   int      // listeners of the pair
+	done int      // of those
 	left []answer // of those that are not done
 
 	// What the interceptors got: see [answers.sum].
@@ -48,7 +49,7 @@ type answer struct {
 // OnEvent calls each listener. An interceptor that calls it again in the same delivery
 // reaches those that are not done.
 func (l listeners) OnEvent(ctx context.Context, env Envelope) (Result, error) {
-	a, todo := &answers{}, l
+	a, todo := &answers{of: len(l)}, l
 	if c := deliveryOf(ctx); c != nil {
 		if before := c.dl.answers; before != nil {
 			a.done, todo = before.done, l.that(before.left)

@@ -151,6 +151,20 @@ func TestOneOfSeveralListenersCannotCompleteTheEvent(t *testing.T) {
 	})
 }
 
+func TestTheOnlyListenerWithANameCompletesTheEvent(t *testing.T) {
+	t.Parallel()
+	var h hearing
+	var e *engine
+	e = startNamed(t, outbox.Config{}, h.on("mail", func(ctx context.Context, _ int) (outbox.Result, error) {
+		scope := outboxtest.NewScope(e.store.DB())
+		require.NoError(t, e.Writer().Complete(ctx, scope))
+		return outbox.Done(), scope.Commit()
+	}))
+	e.write(said("e"))
+	e.await("e", outbox.StatusDone)
+	require.Len(t, e.store.Rows(), 1)
+}
+
 func TestOutcomeOfADeliveryToSeveralListeners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
