@@ -91,6 +91,7 @@ func TestInterceptorsRunOnceAroundAllListenersAndSeeTheirErrors(t *testing.T) {
 		}))
 		e.write(said("e"))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Len(t, errs, 4) // all, mail, mail, audit
 		require.Equal(t, []string{"e", "e", "e", "e"}, ids)
 		var failures *outbox.ListenersError
@@ -122,6 +123,7 @@ func TestAnInterceptorThatCallsAgainReachesWhatIsLeft(t *testing.T) {
 			h.on("a", succeeds), h.on("b", failsTimes(1)), h.on("c", failsTimes(2)))
 		e.write(said("e"))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, []string{"a e/0", "b e/0", "c e/0", "b e/0", "c e/0", "c e/1"}, h.all())
 		require.Len(t, e.store.Rows(), 2)
 	})
@@ -146,6 +148,7 @@ func TestOneOfSeveralListenersCannotCompleteTheEvent(t *testing.T) {
 		}))
 		e.write(said("e"))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, []string{"search e/0", "mail e/0", "mail e/1"}, h.all())
 		require.Equal(t, outbox.StatusDone, rowsBy(e.store)["mail"].Status)
 	})
@@ -183,6 +186,7 @@ func TestOutcomeOfADeliveryToSeveralListeners(t *testing.T) {
 		}, h.on("search", succeeds), h.on("mail", failsTimes(3)))
 		e.write(said("e"))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, []outbox.Outcome{outbox.OutcomeSplit, outbox.OutcomeRetry, outbox.OutcomeDead}, outcomes)
 
 		outcomes = nil

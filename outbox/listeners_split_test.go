@@ -75,7 +75,7 @@ func TestASplitUnderALostLeaseLeavesNothing(t *testing.T) {
 		counts := &outcomeCounts{}
 		store := &brokenSplits{Store: outboxtest.NewStore()}
 		store.meanwhile = func() {
-			row, _ := store.Store.Row("e")
+			row, _ := store.Row("e")
 			row.LockedBy = "thief/1"
 			store.SetRow("e", row.RawRow)
 		}
@@ -105,5 +105,45 @@ func TestManySplitsShareATransaction(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Len(t, e.store.Rows(), 2*events)
 		require.Less(t, store.calls, 20)
+	})
+}
+
+// An event is written again under its id while a listener of the first one still has
+// its row.
+func TestAListenerHasOneRowForAnEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h hearing
+		e := startNamed(t, outbox.Config{Purge: &outbox.PurgeOptions{OnDone: outbox.Delete}, RetryPolicy: afterAnHour}, h.on("search", succeeds), h.on("mail", failsTimes(9)))
+		for range 2 {
+			e.write(said("e"))
+			time.Sleep(time.Second)
+			require.Len(t, e.store.Rows(), 1)
+		}
+		require.Equal(t, []string{"search e/0", "mail e/0", "search e/0", "mail e/0"}, h.all())
+	})
+}
+
+// While a split is on its way this node claims the row again, as after a lease that
+// expired: the split is stored under the new lease.
+func TestASplitGoesOnUnderANewLeaseOfThisNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h hearing
+		counts := &outcomeCounts{}
+		store := &brokenSplits{Store: outboxtest.NewStore(), failures: 20}
+		e := startNamed(t, outbox.Config{Store: store, Metrics: counts, RetryPolicy: afterAnHour, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Second}}},
+			h.on("search", succeeds), h.on("mail", failsTimes(9)))
+		e.write(said("e"))
+		synctest.Wait() // the split is tried again and again
+		row, _ := store.Row("e")
+		row.LockedBy, row.LockedAt = "", time.Time{}
+		store.SetRow("e", row.RawRow)
+		e.Wake()
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"search e/0", "mail e/0"}, h.all())
+		require.Len(t, e.store.Rows(), 2)
+		require.NoError(t, e.Close(context.Background()))
+		counts.require(t, 1, 1, 0, 0, 0)
 	})
 }

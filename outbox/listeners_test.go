@@ -108,6 +108,7 @@ func TestEachListenerIsRetriedByItself(t *testing.T) {
 		env.Headers = map[string]string{"k": "v"}
 		e.write(env)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 
 		calls := h.all()
 		require.Equal(t, []string{"search e/0", "mail e/0", "audit e/0"}, calls[:3])
@@ -138,6 +139,7 @@ func TestListenersThatAllSucceedHaveOneRow(t *testing.T) {
 		e := startNamed(t, outbox.Config{Mode: mode, Metrics: counts}, h.on("b", succeeds), h.on("a", succeeds))
 		e.write(said("e"))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, []string{"b e/0", "a e/0"}, h.all())
 		require.Len(t, e.store.Rows(), 1)
 		require.NoError(t, e.Close(context.Background()))
@@ -204,6 +206,7 @@ func TestTheEventsRowIsDeletedWhereNoHistoryIsKept(t *testing.T) {
 		require.Len(t, e.store.Rows(), 1)
 		require.Equal(t, outbox.StatusRetry, rowsBy(e.store)["b"].Status)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Empty(t, e.store.Rows())
 		require.Equal(t, []string{"a e/0", "b e/0", "b e/1"}, h.all())
 	})
@@ -222,6 +225,7 @@ func TestListenersThatTheTimeoutLeavesOutAreCalledByThemselves(t *testing.T) {
 		e := startNamed(t, outbox.Config{Mode: mode}, h.on("a", succeeds), h.on("b", hangs), h.on("c", succeeds))
 		e.write(said("e"))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, []string{"a e/0", "b e/0", "c e/0"}, h.all())
 		require.Equal(t, outbox.StatusDead, rowsBy(e.store)["b"].Status)
 		require.Equal(t, outbox.StatusDone, rowsBy(e.store)["c"].Status)
@@ -313,6 +317,7 @@ func TestAttemptsOfTheEventCountForItsListeners(t *testing.T) {
 		}, h.on("mail", failsTimes(9)), h.on("search", succeeds))
 		e.write(said("e"))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, []string{"mail e/1", "search e/1", "mail e/2"}, h.all())
 		require.Equal(t, outbox.StatusDead, rowsBy(e.store)["mail"].Status)
 	})
@@ -337,6 +342,7 @@ func TestTheLargestEventCanBeSplit(t *testing.T) {
 		env.Headers = map[string]string{"k": strings.Repeat("v", outbox.MaxHeadersBytes-1)}
 		e.write(env)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, outbox.StatusDone, rowsBy(e.store)[name].Status)
 		require.LessOrEqual(t, len(rowsBy(e.store)[name].Envelope.EventID), outbox.MaxEventIDLength)
 		for _, seen := range h.seen {

@@ -92,10 +92,7 @@ func splitRows(s *storeSuite) {
 	letter, err := s.Store.GetDead(s.ctx, s.DB, split.Rows[1].Envelope.EventID)
 	s.ok("GetDead", err)
 	s.sameEnvelope("dead row", letter.Envelope, split.Rows[1].Envelope, 7)
-	var got []outbox.Envelope
-	for _, env := range s.pollAt(48 * time.Hour).Envelopes {
-		got = append(got, env)
-	}
+	got := s.pollAt(48 * time.Hour).Envelopes
 	s.sameIDs("rows that are due", idsOf(got), []string{split.Rows[0].Envelope.EventID, split.Rows[2].Envelope.EventID})
 	due := split.Rows[0].Envelope
 	due.AvailableAt = split.Rows[0].Mark.AvailableAt

@@ -213,7 +213,7 @@ func shows(row outbox.RowState, outcome outbox.Outcome) int {
 		if row.Status == outbox.StatusRetry {
 			status = outbox.StatusRetry
 		}
-	case outbox.OutcomeDeferred:
+	case outbox.OutcomeDeferred, outbox.OutcomeSplit:
 	case outbox.OutcomeDelete:
 		if !row.Exists {
 			return 1
