@@ -34,6 +34,9 @@ func contribute[R, T any](option, what string, ctor any, to ListenerOption, cont
 	if option != "AsListener" && len(to.kinds) > 0 {
 		err = errors.Join(err, errors.New("takes no On"))
 	}
+	if option != "AsListener" && len(to.names) > 0 {
+		err = errors.Join(err, errors.New("takes no As"))
+	}
 	if err != nil {
 		return fx.Error(fmt.Errorf("outboxfx: %s %w", option, err))
 	}

@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.uber.org/fx"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// ListenerOption names the events of a listener ([On]), or the outboxes that something
-// is for ([For]).
+// ListenerOption names the events of a listener ([On]), the listener itself ([As]), or
+// the outboxes that something is for ([For]).
 type ListenerOption struct {
 	kinds    []outbox.EventKind
+	names    []string
 	outboxes []string
 }
 
@@ -23,6 +25,10 @@ type ListenerOption struct {
 func On(aggregate outbox.AggregateType, event outbox.EventType) ListenerOption {
 	return ListenerOption{kinds: []outbox.EventKind{{AggregateType: cmp.Or(aggregate, outbox.Global), EventType: event}}}
 }
+
+// As names a listener, so that its pairs can have others, each with its own name and
+// its own retries: see [outbox.Named].
+func As(name string) ListenerOption { return ListenerOption{names: []string{name}} }
 
 // For names the outboxes that a listener, a binding, an interceptor or a hook is
 // for: one value serves them all. The empty name is the unnamed outbox, which is
@@ -33,6 +39,7 @@ func For(names ...string) ListenerOption { return ListenerOption{outboxes: names
 func join(opts []ListenerOption) (all ListenerOption) {
 	for _, o := range opts {
 		all.kinds = append(all.kinds, o.kinds...)
+		all.names = append(all.names, o.names...)
 		all.outboxes = append(all.outboxes, o.outboxes...)
 	}
 	if len(all.outboxes) == 0 {
@@ -55,7 +62,8 @@ func pair(kind outbox.EventKind) string {
 	return fmt.Sprintf("%s/%s", kind.AggregateType, kind.EventType)
 }
 
-// AsListener registers the listener of a constructor for the pairs that [On] names. The
+// AsListener registers the listener of a constructor for the pairs that [On] names, under
+// the name that [As] gives if the pairs have several listeners. The
 // constructor returns a type that is an [outbox.Listener], or that and an error. It may
 // depend on anything in the app, also on services that write through the same outbox,
 // and may take an fx.In struct.
@@ -64,10 +72,13 @@ func AsListener(ctor any, opts ...ListenerOption) fx.Option {
 	if len(o.kinds) == 0 {
 		return fx.Error(errors.New("outboxfx: AsListener needs On(aggregate, event), which says what the listener listens to"))
 	}
+	if len(o.names) > 1 {
+		return fx.Error(fmt.Errorf("outboxfx: AsListener takes one As, and has %q", o.names))
+	}
 	return contribute("AsListener", "listener", ctor, o, func(made outbox.Listener) []outbox.Binding {
 		var bindings []outbox.Binding
 		for _, kind := range o.kinds {
-			bindings = append(bindings, outbox.On(kind.AggregateType, kind.EventType, made))
+			bindings = append(bindings, outbox.On(kind.AggregateType, kind.EventType, made, outbox.Named(strings.Join(o.names, ""))))
 		}
 		return bindings
 	})
@@ -103,17 +114,18 @@ func AsHook(ctor any, opts ...ListenerOption) fx.Option {
 // duplicates.
 func register(o *outbox.Outbox, outboxName string, all []contribution[[]outbox.Binding]) error {
 	var errs []error
-	owners := map[string]string{} // by pair
+	owners := map[string]string{} // by pair, and by pair and name
 	for _, c := range inOrder(all, outboxName) {
 		for _, b := range c.value {
 			kind := pair(outbox.EventKind{AggregateType: cmp.Or(b.AggregateType, outbox.Global), EventType: b.EventType})
+			named := kind + " " + b.Name
 			switch err := o.Register(b); {
 			case errors.Is(err, outbox.ErrDuplicateListener):
-				errs = append(errs, fmt.Errorf("outboxfx: %s and %s: %w", cmp.Or(owners[kind], "WithRegistry"), c.label, err))
+				errs = append(errs, fmt.Errorf("outboxfx: %s and %s: %w", cmp.Or(owners[named], owners[kind], "WithRegistry"), c.label, err))
 			case err != nil:
 				errs = append(errs, fmt.Errorf("outboxfx: %s of %s, for %s: %w", c.label, kind, describe(outboxName), err))
 			default:
-				owners[kind] = c.label
+				owners[kind], owners[named] = c.label, c.label
 			}
 		}
 	}

@@ -68,6 +68,17 @@ func TestNamedOutboxesHaveTheirOwnPartsAndShareAListener(t *testing.T) {
 	}, 20*time.Second, 2*time.Millisecond)
 }
 
+func TestSeveralListenersOfOnePair(t *testing.T) {
+	t.Parallel()
+	db, mail, search := newPool(), newInbox(), newInbox()
+	var w *outbox.Writer
+	started(t, fx.Supply(db), outboxfx.NewModule(inMemory()), fx.Populate(&w),
+		mail.listens(outboxfx.As("mail")), search.listens(outboxfx.As("search")))
+	write(t, db, w, placed("o-1"))
+	mail.awaits(t, "o-1")
+	search.awaits(t, "o-1")
+}
+
 // shipping is a listener that writes to the outbox that it listens to.
 type shipping struct {
 	db *sql.DB

@@ -96,6 +96,21 @@ func TestWrongWiringIsAnErrorThatSaysWhatToDo(t *testing.T) {
 			validate: []string{},
 		},
 		{
+			name:     "two listeners of one name",
+			opts:     fx.Options(outboxfx.AsListener(newInbox, pair, outboxfx.As("mail")), outboxfx.AsListener(newInbox, pair, outboxfx.As("post")), outboxfx.AsListener(otherInbox, pair, outboxfx.As("mail"))),
+			want:     []string{"the listener fxmodule_test.newInbox and the listener fxmodule_test.otherInbox: outbox: duplicate listener for Order/Placed: another one has the name \"mail\""},
+			validate: []string{},
+		},
+		{
+			name:     "a listener without a name beside one with a name",
+			opts:     fx.Options(outboxfx.AsListener(newInbox, pair, outboxfx.As("mail")), outboxfx.AsListener(otherInbox, pair)),
+			want:     []string{"the listener fxmodule_test.newInbox and the listener fxmodule_test.otherInbox: outbox: duplicate listener for Order/Placed: the others have names, such as mail; give each"},
+			validate: []string{},
+		},
+		{name: "two names for a listener", opts: outboxfx.AsListener(newInbox, pair, outboxfx.As("a"), outboxfx.As("b")), want: []string{`AsListener takes one As, and has ["a" "b"]`}},
+		{name: "a name for a binding", opts: outboxfx.AsBinding(countedBinding, outboxfx.As("a")), want: []string{"AsBinding takes no As"}},
+		{name: "a name that cannot be", opts: outboxfx.AsListener(newInbox, pair, outboxfx.As("a\n")), want: []string{"binding.Name has a control character"}, validate: []string{}},
+		{
 			name: "a listener's constructor fails", opts: outboxfx.AsListener(failingListener, pair),
 			want:     []string{"the listener fxmodule_test.failingListener of Order/Placed: smtp down", "wiring_test.go"},
 			validate: []string{},

@@ -58,18 +58,26 @@ type deadLetter struct {
 	Attempts      int                  `json:"attempts"`
 	LastError     string               `json:"last_error"`
 	PayloadBytes  int                  `json:"payload_bytes"`
+	// One of several listeners, and the event's id for it.
+	Listener   string `json:"listener,omitempty"`
+	OriginalID string `json:"original_id,omitempty"`
 
 	Headers map[string]string `json:"headers,omitempty"`
 	Payload json.RawMessage   `json:"payload,omitempty"`
 }
 
 func summary(l *outbox.DeadLetter) deadLetter {
-	return deadLetter{
+	d := deadLetter{
 		EventID: l.EventID, EventType: l.EventType, AggregateType: l.AggregateType,
 		AggregateID: l.AggregateID, TenantID: l.TenantID,
 		OccurredAt: l.OccurredAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts,
 		LastError: l.LastError, PayloadBytes: l.Payload.Len(),
+		Listener: l.Listener,
 	}
+	if l.Listener != "" {
+		d.OriginalID = l.OriginalID
+	}
+	return d
 }
 
 // disclose adds the headers and the payload.

@@ -18,8 +18,9 @@ type cause struct {
 	unroutable    bool
 	unrecoverable bool
 	released      bool
-	panicked      *PanicError // nil when nothing panicked
-	retry         *RetryError // nil when the error asks for no delay
+	panicked      *PanicError     // nil when nothing panicked
+	retry         *RetryError     // nil when the error asks for no delay
+	listeners     *ListenersError // nil when the error is not one of several listeners
 }
 
 // causeOf returns the cause of an error. An error whose methods panic counts as a
@@ -45,6 +46,7 @@ func ask(err error) (c cause) {
 	c.unrecoverable = errors.As(err, new(*UnrecoverableError))
 	errors.As(err, &c.panicked)
 	errors.As(err, &c.retry)
+	errors.As(err, &c.listeners)
 	return c
 }
 

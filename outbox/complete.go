@@ -13,6 +13,8 @@ var (
 	ErrNoDelivery = errors.New("outbox: no delivery under way in the context")
 	// ErrCompleted: the event was completed before in the same transaction.
 	ErrCompleted = errors.New("outbox: the event is completed already")
+	// ErrSeveralListeners: the delivery is to several listeners; see [Named].
+	ErrSeveralListeners = errors.New("outbox: one of several listeners cannot complete the event")
 )
 
 // errUncommitted is why a delivery fails whose listener completed the event and
@@ -58,7 +60,11 @@ func deliveryOf(ctx context.Context) *deliveryContext {
 // its COMMIT, the delivery has failed: with the listener's error, or with one that
 // says so. The event is delivered again unless its row shows that it was completed.
 //
-// It fails with [ErrNoDelivery], [ErrCompleted], [ErrForeignTransaction],
+// One of several listeners cannot complete the event, because the others may fail; an
+// inbox makes its effects happen exactly once. In the delivery of a row of its own it
+// can complete that row.
+//
+// It fails with [ErrNoDelivery], [ErrCompleted], [ErrSeveralListeners], [ErrForeignTransaction],
 // [ErrNoTransaction], and with [ErrLeaseLost] when another process has delivered the
 // event or leased it meanwhile: roll back then.
 func (w *Writer) Complete(ctx context.Context, scope TxScope) error {
@@ -110,6 +116,8 @@ func (t *tracker) beginCompletion(dl *delivery, c *completion) (m Mark, before *
 	switch {
 	case dl.answered:
 		return Mark{}, nil, fmt.Errorf("%w: the listener has returned", ErrNoDelivery)
+	case dl.answers != nil && dl.answers.of > 1:
+		return Mark{}, nil, fmt.Errorf("%w (%s): the others may fail; let inbox.Once guard the effects of each", ErrSeveralListeners, dl.id())
 	case before != nil && before.committed:
 		return Mark{}, nil, fmt.Errorf("%w (%s)", ErrCompleted, dl.id())
 	}

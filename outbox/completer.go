@@ -179,7 +179,7 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	marks := c.d.track.storing(group)
-	left, err := c.store.Mark(ctx, c.db, outcome, marks)
+	left, err := c.write(ctx, outcome, group, marks)
 	if err != nil {
 		for _, d := range group {
 			d.repeated = true
@@ -193,6 +193,13 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 		}
 	}
 	return lost, again, nil
+}
+
+func (c *completer) write(ctx context.Context, outcome Outcome, group []*delivery, marks []Mark) (left map[string]RowState, err error) {
+	if outcome == OutcomeSplit {
+		return c.store.Split(ctx, c.db, c.d.doneOutcome, splits(group, marks))
+	}
+	return c.store.Mark(ctx, c.db, outcome, marks)
 }
 
 // storeOne stores one outcome at once, for synchronous delivery.

@@ -22,10 +22,10 @@ func (c *completer) stored(group, lost []*delivery) {
 // that was repeated has to ask: the first may have been carried out.
 func (s RowState) shows(outcome Outcome) bool {
 	if !s.Exists {
-		return outcome == OutcomeDelete
+		return outcome == OutcomeDelete || outcome == OutcomeSplit
 	}
 	switch outcome {
-	case OutcomeDone:
+	case OutcomeDone, OutcomeSplit:
 		return s.Status == StatusDone
 	case OutcomeDead:
 		return s.Status == StatusDead
@@ -42,23 +42,30 @@ func (s RowState) shows(outcome Outcome) bool {
 
 // final reports whether the row is at its end: it will not be claimed again.
 func (o Outcome) final() bool {
-	return o == OutcomeDone || o == OutcomeDelete || o == OutcomeDead
+	return o == OutcomeDone || o == OutcomeDelete || o == OutcomeDead || o == OutcomeSplit
 }
 
 func (c *completer) observe(d *delivery, now time.Time) {
-	m := c.d.metrics
+	m, kind := c.d.metrics, d.kind()
 	switch d.outcome {
 	case OutcomeDone, OutcomeDelete:
-		m.Delivered(kindOf(d.env), now.Sub(d.env.OccurredAt))
+		m.Delivered(kind, now.Sub(d.env.OccurredAt))
 	case OutcomeRetry:
-		m.Failed(kindOf(d.env))
+		m.Failed(kind)
 		c.d.dueAt(d.next)
 	case OutcomeDeferred:
-		m.Deferred(kindOf(d.env))
+		m.Deferred(kind)
 		c.d.dueAt(d.next)
 	case OutcomeDead:
-		m.Died(kindOf(d.env))
+		m.Died(kind)
 		c.d.log.Error("outbox: event is dead", deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)
+	case OutcomeSplit:
+		if d.answers.done > 0 {
+			m.Delivered(kind, now.Sub(d.env.OccurredAt))
+		}
+		for _, row := range d.rows() {
+			c.observe(row, now)
+		}
 	case OutcomeReleased:
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // outcomes are the kinds in the order in which they are stored.
-var outcomes = [...]Outcome{OutcomeDone, OutcomeDelete, OutcomeDeferred, OutcomeRetry, OutcomeDead}
+var outcomes = [...]Outcome{OutcomeDone, OutcomeDelete, OutcomeSplit, OutcomeDeferred, OutcomeRetry, OutcomeDead}
 
 // persist stores a batch, one statement for each kind of outcome in it.
 func (c *completer) persist(batch []*delivery) {

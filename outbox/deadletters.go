@@ -51,6 +51,9 @@ func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, last DeadLet
 	if err != nil {
 		return nil, fmt.Errorf("outbox: listing dead letters: %w", err)
 	}
+	for i := range letters {
+		letters[i].open()
+	}
 	return letters, nil
 }
 
@@ -60,7 +63,14 @@ func (d *DeadLetters) Get(ctx context.Context, eventID string) (DeadLetter, erro
 	if err != nil {
 		return DeadLetter{}, fmt.Errorf("outbox: reading dead letter %q: %w", eventID, err)
 	}
+	l.open()
 	return l, nil
+}
+
+// open fills the fields that the store leaves empty.
+func (l *DeadLetter) open() {
+	env, listener := originalOf(&l.Envelope)
+	l.Listener, l.OriginalID, l.Headers = listener, env.EventID, env.Headers
 }
 
 // Count counts dead letters.

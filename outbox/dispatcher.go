@@ -302,16 +302,24 @@ func (d *Dispatcher) finish(dl *delivery) {
 		d.wakePoller()
 		return
 	}
-	if dl.err != nil && dl.outcome == OutcomeRetry {
-		attrs := deliveryAttrs(dl, dl.env.Attempts+1)
-		if dl.panicked != nil {
-			d.log.Error("outbox: a listener panicked", attrs...)
-		} else {
-			d.log.Warn("outbox: delivery failed, it will be tried again", attrs...)
-		}
+	d.logRetry(dl)
+	for _, row := range dl.rows() {
+		d.logRetry(row)
 	}
 	if !d.complete.submit(dl) {
 		d.letGo(dl)
+	}
+}
+
+func (d *Dispatcher) logRetry(dl *delivery) {
+	if dl.err == nil || dl.outcome != OutcomeRetry {
+		return
+	}
+	attrs := deliveryAttrs(dl, dl.env.Attempts+1)
+	if dl.panicked != nil {
+		d.log.Error("outbox: a listener panicked", attrs...)
+	} else {
+		d.log.Warn("outbox: delivery failed, it will be tried again", attrs...)
 	}
 }
 

@@ -19,11 +19,22 @@ type Delivery struct {
 	NextAt time.Time
 	// Err is the failure, [ErrUnroutable], or nil.
 	Err error
+	// Listener is the one that a row of its own was delivered to; see [Named]. Empty:
+	// the event's own row.
+	Listener string
+	// Rows are those of the event's several listeners that are not done: the status of
+	// the event's own row is DONE, and each of these has a row of its own.
+	Rows []Delivery
 }
 
 func (d *delivery) public() Delivery {
-	p := Delivery{Envelope: *d.env, Err: d.err}
+	p := Delivery{Envelope: *d.event(), Err: d.err, Listener: d.listener()}
 	switch d.outcome {
+	case OutcomeSplit:
+		p.Status = StatusDone
+		for _, row := range d.rows() {
+			p.Rows = append(p.Rows, row.public())
+		}
 	case OutcomeDone, OutcomeDelete:
 		p.Status = StatusDone
 	case OutcomeRetry:
@@ -47,6 +58,7 @@ var errGoexit = errors.New("the listener ended its goroutine (runtime.Goexit)")
 
 // deliver runs interceptors and listener and decides what becomes of the event.
 func (d *Dispatcher) deliver(ctx context.Context, dl *delivery) {
+	dl.open()
 	if d.exhausted(dl) {
 		d.die(dl, causeOf(errExhausted), false)
 		return
@@ -58,8 +70,8 @@ func (d *Dispatcher) deliver(ctx context.Context, dl *delivery) {
 	}
 	dl.ctx = deliveryContext{Context: ctx, d: d, dl: dl}
 	start := time.Now()
-	res, err := d.chain.OnEvent(&dl.ctx, *dl.env)
-	d.metrics.ListenerRan(kindOf(dl.env), time.Since(start))
+	res, err := d.chain.OnEvent(&dl.ctx, *dl.event())
+	d.metrics.ListenerRan(dl.kind(), time.Since(start))
 	d.decide(dl, res, err)
 }
 
@@ -86,6 +98,15 @@ func (d *Dispatcher) decide(dl *delivery, res Result, err error) {
 		return
 	}
 	c := causeOf(err)
+	if dl.answers.stand(res, c) {
+		d.split(dl, c)
+		return
+	}
+	d.conclude(dl, res, c)
+}
+
+// conclude decides the outcome of a row.
+func (d *Dispatcher) conclude(dl *delivery, res Result, c cause) {
 	dl.err, dl.panicked = c.err, c.panicked
 	switch dl.outcome = outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, res, c); dl.outcome {
 	case OutcomeDeferred:

@@ -44,8 +44,8 @@ type Envelope struct {
 	AggregateID string
 	// TenantID is stored and delivered, and never filtered by. May be empty.
 	TenantID string
-	// Headers travel beside the payload. Keys are not empty; all keys and
-	// values together have at most 65,536 bytes. The interceptors and the listener
+	// Headers travel beside the payload. Keys are not empty and do not begin with
+	// [ReservedHeaderPrefix]; all keys and values together have at most 65,536 bytes. The interceptors and the listener
 	// of one delivery share the map: read it.
 	Headers map[string]string
 	// Payload is JSON text made by [JSON] or [RawJSON]. Required; at most

@@ -31,7 +31,8 @@ var (
 	ErrStarted = errors.New("outbox: already started")
 	// ErrClosed: the outbox was closed.
 	ErrClosed = errors.New("outbox: closed")
-	// ErrDuplicateListener: the pair of types already has a listener.
+	// ErrDuplicateListener: the pair of types already has a listener of that name, or
+	// one of its listeners has no name; see [Named].
 	ErrDuplicateListener = errors.New("outbox: duplicate listener")
 	// ErrUnroutable: no listener is registered for the event.
 	ErrUnroutable = errors.New("unroutable")

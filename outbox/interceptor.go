@@ -101,8 +101,18 @@ type router struct{ routes ListenerRegistry }
 func (r router) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 	l, ok := r.routes.ListenerFor(env.AggregateType, env.EventType)
 	if !ok || l == nil {
-		return Result{}, fmt.Errorf("%w: no listener is registered for %s/%s: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.Defer for a newer process to deliver such events",
-			ErrUnroutable, env.AggregateType, env.EventType)
+		return Result{}, unroutable("no listener", env)
+	}
+	if c := deliveryOf(ctx); c != nil && c.dl.only != nil {
+		several, _ := l.(listeners)
+		if l = several.named(c.dl.only.listener); l == nil {
+			return Result{}, unroutable(fmt.Sprintf("no listener with the name %q", c.dl.only.listener), env)
+		}
 	}
 	return l.OnEvent(ctx, env)
+}
+
+func unroutable(missing string, env Envelope) error {
+	return fmt.Errorf("%w: %s is registered for %s/%s: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.Defer for a newer process to deliver such events",
+		ErrUnroutable, missing, env.AggregateType, env.EventType)
 }

@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
 )
@@ -37,12 +39,31 @@ type Binding struct {
 	AggregateType AggregateType
 	EventType     EventType
 	Listener      Listener
+	// Name tells the listeners of one pair apart; see [Named]. Empty: the pair has no
+	// other listener.
+	Name string
 }
+
+// BindingOption changes a [Binding].
+type BindingOption func(*Binding)
+
+// MaxListenerNameLength is how many characters the name of a listener may have.
+const MaxListenerNameLength = 64
+
+// Named names a listener, so that its pair of types can have others, each with its own
+// name and its own retries. Rows in the table contain the name, so keep it: events that
+// wait for a listener whose name is gone are unroutable. A name has at most 64
+// characters and no control characters. The empty name is none.
+func Named(name string) BindingOption { return func(b *Binding) { b.Name = name } }
 
 // On binds a listener to an exact pair of types; there is no wildcard. An empty
 // aggregate is [Global].
-func On(aggregate AggregateType, event EventType, listener Listener) Binding {
-	return Binding{AggregateType: orGlobal(aggregate), EventType: event, Listener: listener}
+func On(aggregate AggregateType, event EventType, listener Listener, opts ...BindingOption) Binding {
+	b := Binding{AggregateType: orGlobal(aggregate), EventType: event, Listener: listener}
+	for _, opt := range opts {
+		opt(&b)
+	}
+	return b
 }
 
 // Validate reports all invalid fields together, each as a [FieldError].
@@ -52,6 +73,11 @@ func (b Binding) Validate() error {
 	v.text("EventType", string(b.EventType), MaxEventTypeLength)
 	if b.EventType == "" {
 		v.add("EventType", "is required")
+	}
+	if i := strings.IndexFunc(b.Name, unicode.IsControl); i >= 0 {
+		v.add("Name", fmt.Sprintf("has a control character at offset %d; use printable characters", i))
+	} else {
+		v.text("Name", b.Name, MaxListenerNameLength)
 	}
 	if nilness.IsNil(b.Listener) {
 		v.add("Listener", fmt.Sprintf("is nil (for %s/%s)", b.AggregateType, b.EventType))

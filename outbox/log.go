@@ -27,6 +27,8 @@ const (
 	logKeyRetention     = "retention"
 	logKeyHolder        = "holder"
 	logKeyDied          = "died"
+	logKeyListener      = "listener"
+	logKeyRowID         = "row_id"
 )
 
 func loggerOr(l *slog.Logger) *slog.Logger {
@@ -37,12 +39,16 @@ func loggerOr(l *slog.Logger) *slog.Logger {
 }
 
 // deliveryAttrs are the attributes of a line about a failed delivery: the event, the
-// attempts including this one, the reason, and the stack of a panic.
+// attempts including this one, the reason, one of several listeners with the id of its
+// row, and the stack of a panic.
 func deliveryAttrs(d *delivery, attempts int) []any {
 	attrs := []any{
-		logKeyEventID, d.env.EventID, logKeyEventType, string(d.env.EventType),
+		logKeyEventID, d.event().EventID, logKeyEventType, string(d.env.EventType),
 		logKeyAggregateType, string(d.env.AggregateType), logKeyAggregateID, d.env.AggregateID,
 		logKeyAttempts, attempts, logKeyError, d.reason,
+	}
+	if d.only != nil {
+		attrs = append(attrs, logKeyListener, d.only.listener, logKeyRowID, d.id())
 	}
 	if d.panicked != nil {
 		attrs = append(attrs, logKeyStack, string(d.panicked.Stack))

@@ -6,6 +6,9 @@ import "time"
 type EventKind struct {
 	AggregateType AggregateType
 	EventType     EventType
+	// Listener is set only in what [Metrics] gets about the row of one of an event's
+	// several listeners; see [Named].
+	Listener string
 }
 
 // Metrics receives the engine's metrics. Embed [NopMetrics] to implement only some
@@ -23,7 +26,9 @@ type Metrics interface {
 	ColdEnqueued(kind EventKind)
 
 	// Delivered: DONE is stored, or the row is deleted. The latency is the time
-	// since OccurredAt.
+	// since OccurredAt. An event with several listeners of which some are not done has
+	// been delivered if at least one is; the others have calls of their own, for the
+	// kind with their names.
 	Delivered(kind EventKind, latency time.Duration)
 	// Failed: RETRY is stored.
 	Failed(kind EventKind)

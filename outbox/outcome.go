@@ -11,17 +11,32 @@ import (
 // listener returned. The stored outcome may differ: interceptors further out may
 // change the result, and if a shutdown cancels the listeners before those return, a
 // failure becomes [OutcomeReleased]. [OutcomeDone] also stands for
-// [OutcomeDelete] and for an event that the listener completed itself.
+// [OutcomeDelete] and for an event that the listener completed itself. [OutcomeSplit]
+// is that of an event with several listeners of which some are not done; err has the
+// failures.
 // If ctx does not come from a dispatcher, the defaults of [DispatchOptions] apply.
 func OutcomeOf(ctx context.Context, env Envelope, res Result, err error) Outcome {
 	if c := deliveryOf(ctx); c != nil {
 		if c.d.track.isCompleted(c.dl) {
 			return OutcomeDone
 		}
-		d := c.d
-		return outcomeOf(d.listenerCtx, d.opts, env.Attempts, res, causeOf(err))
+		d, cause := c.d, causeOf(err)
+		if c.dl.answers.stand(res, cause) {
+			return d.splitOutcome(c.dl)
+		}
+		return outcomeOf(d.listenerCtx, d.opts, env.Attempts, res, cause)
 	}
 	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, res, causeOf(err))
+}
+
+// ListenerOf returns the name of the one listener that the delivery of ctx is for, for
+// interceptors that report it. It is empty in the delivery of an event to all of its
+// listeners; see [Named].
+func ListenerOf(ctx context.Context) string {
+	if c := deliveryOf(ctx); c != nil {
+		return c.dl.listener()
+	}
+	return ""
 }
 
 // outcomeOf decides the outcome of a delivery after that many earlier attempts.

@@ -64,3 +64,65 @@ func TestRegistryNamesWhatIsWrongWithABinding(t *testing.T) {
 	}
 	require.Zero(t, r.Len())
 }
+
+func TestListenersOfOnePairNeedNamesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	on := func(name string) outbox.Binding {
+		return outbox.On("A", "B", outbox.Handle(noop), outbox.Named(name))
+	}
+	for name, tt := range map[string]struct {
+		bindings []outbox.Binding
+		problem  string
+	}{
+		"two names":               {[]outbox.Binding{on("a"), on("b")}, ""},
+		"names of two pairs":      {[]outbox.Binding{on("a"), outbox.On("A", "C", outbox.Handle(noop), outbox.Named("a"))}, ""},
+		"the same name":           {[]outbox.Binding{on("a"), on("b"), on("a")}, `outbox: duplicate listener for A/B: another one has the name "a"; give each listener of a pair its own name with outbox.Named`},
+		"no names":                {[]outbox.Binding{on(""), on("")}, "duplicate listener for A/B: neither has a name"},
+		"none beside names":       {[]outbox.Binding{on("a"), on("b"), on("")}, "duplicate listener for A/B: the others have names, such as a"},
+		"a name beside one of no": {[]outbox.Binding{on(""), on("a")}, "duplicate listener for A/B: the other one has no name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			together, apart := outbox.NewRegistry(), outbox.NewRegistry()
+			errs := []error{together.Register(tt.bindings...), nil}
+			for _, b := range tt.bindings {
+				errs[1] = apart.Register(b)
+			}
+			for _, err := range errs {
+				if tt.problem == "" {
+					require.NoError(t, err)
+					continue
+				}
+				require.ErrorIs(t, err, outbox.ErrDuplicateListener)
+				require.ErrorContains(t, err, tt.problem)
+			}
+			if tt.problem == "" {
+				require.Equal(t, len(tt.bindings), together.Len())
+			} else {
+				require.Zero(t, together.Len())
+				require.Equal(t, len(tt.bindings)-1, apart.Len())
+			}
+		})
+	}
+}
+
+func TestNamesOfListenersAreChecked(t *testing.T) {
+	t.Parallel()
+	for name, problem := range map[string]string{
+		strings.Repeat("ü", 64): "",
+		"mail to customers":     "",
+		strings.Repeat("x", 65): "binding.Name is 65 characters long; the limit is 64",
+		"a\nb":                  "binding.Name has a control character at offset 1; use printable characters",
+		"\x00":                  "binding.Name has a control character at offset 0",
+		"a\xff":                 "binding.Name is not valid UTF-8",
+	} {
+		err := outbox.NewTopic[int]("A", "B").Listen(func(context.Context, int, outbox.Envelope) error { return nil }, outbox.Named(name)).Validate()
+		if problem == "" {
+			require.NoError(t, err)
+			continue
+		}
+		var field *outbox.FieldError
+		require.ErrorAs(t, err, &field)
+		require.ErrorContains(t, err, problem)
+	}
+}

@@ -115,6 +115,10 @@ func (v *validator) headers(h map[string]string) {
 			v.add("Headers", "has an empty key")
 			continue
 		}
+		if strings.HasPrefix(key, ReservedHeaderPrefix) {
+			v.add("Headers", fmt.Sprintf("has the key %.64q; keys that begin with %q are the outbox's own", key, ReservedHeaderPrefix))
+			continue
+		}
 		v.clean("Headers key", key)
 		if !isClean(value) {
 			v.clean(fmt.Sprintf("Headers[%.64q]", key), value)

@@ -61,6 +61,14 @@ type Store interface {
 	// none. Marking a second time leaves the rows as they were after the first.
 	Mark(ctx context.Context, db DB, outcome Outcome, marks []Mark) (left map[string]RowState, err error)
 
+	// Split stores [OutcomeDone] or [OutcomeDelete] for a batch of distinct events, and
+	// adds the rows of their listeners that are not done, in one transaction. It changes
+	// the rows that Mark would change. An event that it does not change gets no rows, so
+	// a second call adds none; it returns those events as they stand, by event id, also
+	// of marks without a lease; nil when there are none. A row whose id is there already
+	// is left as it is.
+	Split(ctx context.Context, db DB, outcome Outcome, splits []Split) (left map[string]RowState, err error)
+
 	// Complete stores [OutcomeDone] or [OutcomeDelete] for one event through the
 	// caller's transaction. It reports whether it changed the row: one that is NEW or
 	// RETRY, and under the lease if the mark names one.
@@ -221,6 +229,9 @@ const (
 	OutcomeDeferred
 	// OutcomeReleased: only the lease is given up.
 	OutcomeReleased
+	// OutcomeSplit is [OutcomeDone] or [OutcomeDelete] with rows for those of the event's
+	// listeners that are not done: see [Store].Split. Mark does not know it.
+	OutcomeSplit
 )
 
 // String names the kind.
@@ -238,6 +249,8 @@ func (k Outcome) String() string {
 		return "deferred"
 	case OutcomeReleased:
 		return "released"
+	case OutcomeSplit:
+		return "split"
 	default:
 		return "unknown"
 	}
@@ -257,6 +270,21 @@ type Mark struct {
 	// leaves them as they are. They are not added to what the row has, so that an
 	// outcome that is stored twice counts once.
 	Attempts int
+}
+
+// Split is the end of an event with several listeners of which some are not done.
+type Split struct {
+	Mark // of the event
+	// Rows are those of the listeners.
+	Rows []ListenerRow
+}
+
+// ListenerRow is a row for one of an event's listeners. It is inserted as NEW with the
+// times of the envelope, and then marked with the outcome: RETRY, DEAD or a deferral.
+type ListenerRow struct {
+	Envelope Envelope
+	Outcome  Outcome
+	Mark     Mark // without a lease
 }
 
 // PurgeQuery says which rows are old.
@@ -311,4 +339,10 @@ type DeadLetter struct {
 	LastError string
 	// DiedAt says when.
 	DiedAt time.Time
+	// Listener is the one of the event's several listeners for which it was given up;
+	// empty: for all. See [Named].
+	Listener string
+	// OriginalID is the event's id for listeners. It differs from EventID, which
+	// identifies the dead letter, only if Listener is set.
+	OriginalID string
 }

@@ -51,19 +51,19 @@ func (t Topic[T]) Decode(env Envelope) (T, error) {
 
 // Listen makes a binding for fn. A nil error is [Done]. An event whose payload does
 // not decode is dead at once, because another attempt would fail in the same way.
-func (t Topic[T]) Listen(fn func(ctx context.Context, payload T, env Envelope) error) Binding {
+func (t Topic[T]) Listen(fn func(ctx context.Context, payload T, env Envelope) error, opts ...BindingOption) Binding {
 	if fn == nil {
-		return Binding{AggregateType: t.aggregate, EventType: t.event}
+		return On(t.aggregate, t.event, nil, opts...)
 	}
 	return t.ListenResult(func(ctx context.Context, payload T, env Envelope) (Result, error) {
 		return Done(), fn(ctx, payload, env)
-	})
+	}, opts...)
 }
 
 // ListenResult is [Topic.Listen] for a function that returns a [Result].
-func (t Topic[T]) ListenResult(fn func(ctx context.Context, payload T, env Envelope) (Result, error)) Binding {
+func (t Topic[T]) ListenResult(fn func(ctx context.Context, payload T, env Envelope) (Result, error), opts ...BindingOption) Binding {
 	if fn == nil {
-		return Binding{AggregateType: t.aggregate, EventType: t.event}
+		return On(t.aggregate, t.event, nil, opts...)
 	}
 	return On(t.aggregate, t.event, ListenerFunc(func(ctx context.Context, env Envelope) (Result, error) {
 		payload, err := t.Decode(env)
@@ -71,5 +71,5 @@ func (t Topic[T]) ListenResult(fn func(ctx context.Context, payload T, env Envel
 			return Result{}, Unrecoverable(err)
 		}
 		return fn(ctx, payload, env)
-	}))
+	}), opts...)
 }

@@ -8,11 +8,12 @@ import (
 // delivery is one attempt at an event, from its queue until its outcome is
 // stored.
 type delivery struct {
-	env      *Envelope
-	hot      bool  // it came by the hot queue
-	takeover bool  // it may have been in the hands of a process that died
-	term     int64 // the hold under which it was taken in hand; see [holder]
-	counted  bool  // its last delivery, during which a process died, is an attempt
+	env      *Envelope // the row
+	only     *only     // the one of several listeners that the row is for; nil: all
+	hot      bool      // it came by the hot queue
+	takeover bool      // it may have been in the hands of a process that died
+	term     int64     // the hold under which it was taken in hand; see [holder]
+	counted  bool      // its last delivery, during which a process died, is an attempt
 
 	// These belong to the tracker.
 	state      deliveryState
@@ -30,6 +31,7 @@ type delivery struct {
 	attempts int       // what the row counts from then on; zero: as before
 	err      error
 	panicked *PanicError // nil when err is no panic
+	answers  *answers    // of several listeners; nil in the delivery to one
 	// completed: the listener's own transaction has stored the outcome.
 	completed bool
 	// repeated: a statement with the outcome failed, and the database may have

@@ -14,6 +14,7 @@ const (
 	eventTypeKey     = attribute.Key("outbox.event.type")
 	attemptKey       = attribute.Key("outbox.attempt")
 	outcomeKey       = attribute.Key("outbox.outcome")
+	listenerKey      = attribute.Key("outbox.listener")
 )
 
 // system is the value of messaging.system. For a system that the conventions do

@@ -32,6 +32,9 @@ func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox
 	if !recording {
 		return next.OnEvent(ctx, *env)
 	}
+	if listener := outbox.ListenerOf(ctx); listener != "" {
+		span.SetAttributes(listenerKey.String(text(listener)))
+	}
 	err = errGoexit // unless the listener returns; the engine turns a panic into an error
 	defer func() { t.describe(ctx, span, env, res, err) }()
 	return next.OnEvent(ctx, *env)
@@ -47,7 +50,7 @@ func (t *tracing) describe(ctx context.Context, span trace.Span, env *outbox.Env
 		return
 	}
 	span.SetAttributes(outcomeKey.String(outcome.String()))
-	if outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead {
+	if outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead || outcome == outbox.OutcomeSplit && err != nil {
 		typ, description := failure(res, err)
 		span.SetAttributes(semconv.ErrorTypeKey.String(typ))
 		span.SetStatus(codes.Error, description)

@@ -53,8 +53,12 @@ func newKinds(common []attribute.KeyValue, limit int, made func(*labels)) *kinds
 		return k
 	}
 	of := func(kind outbox.EventKind) *labels {
-		return newLabels(append(slices.Clip(common),
-			aggregateTypeKey.String(text(string(kind.AggregateType))), eventTypeKey.String(text(string(kind.EventType)))))
+		attributes := append(slices.Clip(common),
+			aggregateTypeKey.String(text(string(kind.AggregateType))), eventTypeKey.String(text(string(kind.EventType))))
+		if kind.Listener != "" {
+			attributes = append(attributes, listenerKey.String(text(kind.Listener)))
+		}
+		return newLabels(attributes)
 	}
 	k.known = bykind.New(limit, func(kind outbox.EventKind) *labels {
 		l := of(kind)

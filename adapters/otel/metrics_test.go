@@ -101,6 +101,19 @@ func TestEventKindsAreTwoAttributes(t *testing.T) {
 	}
 }
 
+func TestAListenerIsAnAttribute(t *testing.T) {
+	t.Parallel()
+	p := newMeters(t)
+	m := newMetrics(t, p, outboxotel.WithEventKinds(10))
+	mail := kind
+	mail.Listener = "mail"
+	m.Died(kind)
+	m.Died(mail)
+	const both = "outbox.aggregate.type=order,outbox.event.type=order.placed"
+	require.ElementsMatch(t, []figure{{"{event}", 1, both}, {"{event}", 1, "outbox.aggregate.type=order,outbox.event.type=order.placed,outbox.listener=mail"}},
+		p.read(t)["outbox.dispatch.dead"])
+}
+
 func TestKindsBeyondTheBoundAreCountedTogether(t *testing.T) {
 	t.Parallel()
 	const limit, made, writers, rounds = 5, 50, 8, 20

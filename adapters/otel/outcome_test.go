@@ -213,3 +213,32 @@ func TestErrorTextsAreFitForExporters(t *testing.T) {
 	}
 	require.True(t, strings.HasPrefix(span.Status.Description, "bad \uFFFD! é"))
 }
+
+// One span is around all listeners, and each retry of one has its own.
+func TestSpansOfSeveralListeners(t *testing.T) {
+	t.Parallel()
+	spans := newRecording(t)
+	cfg := traced(outboxotel.WithTracerProvider(spans))
+	cfg.RetryPolicy = outbox.ExponentialBackoff(time.Millisecond, time.Millisecond)
+	mail := on(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		if env.Attempts == 0 {
+			return outbox.Done(), errStock
+		}
+		return outbox.Done(), nil
+	})
+	search := on(succeed)
+	mail.Name, search.Name = "mail", "search"
+	a := run(t, openDB(t).DB, cfg, mail, search)
+	id := a.write(t.Context(), t, event())[0]
+
+	attempts := spans.wait(t, deliverPlaced, 2)
+	require.Equal(t, "split", value(attempts[0], "outbox.outcome"))
+	require.Equal(t, codes.Error, attempts[0].Status.Code)
+	require.Equal(t, "listener mail: out of stock", attempts[0].Status.Description)
+	require.Nil(t, value(attempts[0], "outbox.listener"))
+	require.Equal(t, "mail", value(attempts[1], "outbox.listener"))
+	require.Nil(t, value(attempts[1], "outbox.outcome"))
+	for _, span := range attempts {
+		require.Equal(t, id, value(span, "messaging.message.id"))
+	}
+}

@@ -20,12 +20,14 @@ func newKinds(v *vectors, limit int) *kinds {
 	return &kinds{
 		known: bykind.New(limit, func(kind outbox.EventKind) *series {
 			// The vectors panic on a label that is not UTF-8, which a row may contain.
-			return v.series(strings.ToValidUTF8(string(kind.EventType), "\uFFFD"), strings.ToValidUTF8(string(kind.AggregateType), "\uFFFD"))
+			return v.series(valid(kind.EventType), valid(kind.AggregateType), valid(kind.Listener))
 		}),
-		other:   sync.OnceValue(func() *series { return v.series(OtherKinds, OtherKinds) }),
-		unknown: sync.OnceValue(func() *series { return v.series(UnknownKind, UnknownKind) }),
+		other:   sync.OnceValue(func() *series { return v.series(OtherKinds, OtherKinds, "") }),
+		unknown: sync.OnceValue(func() *series { return v.series(UnknownKind, UnknownKind, "") }),
 	}
 }
+
+func valid[S ~string](label S) string { return strings.ToValidUTF8(string(label), "\uFFFD") }
 
 func (k *kinds) of(kind outbox.EventKind) *series {
 	if kind == (outbox.EventKind{}) { // a row that cannot be decoded

@@ -196,6 +196,24 @@ func TestKindsBeyondTheLimitCountAsOther(t *testing.T) {
 	require.InDelta(t, 4*1001, total, 0)
 }
 
+func TestAListenerIsALabelOfOutcomes(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewPedanticRegistry()
+	m := newMetrics(t, registry, outboxprom.WithEventLabels(0))
+	mail := placed
+	mail.Listener = "mail"
+	m.HotEnqueued(placed)
+	m.ColdEnqueued(placed)
+	m.Delivered(placed, time.Second)
+	m.Died(mail)
+	m.ListenerRan(mail, time.Second)
+	f := scrape(t, registry)
+	require.InDelta(t, 1, f.value(t, "outbox_dispatch_dead_total", "event_type", "Placed", "aggregate_type", "Order", "listener", "mail"), 0)
+	require.InDelta(t, 1, f.value(t, "outbox_dispatch_success_total", "event_type", "Placed", "aggregate_type", "Order", "listener", ""), 0)
+	require.Len(t, f["outbox_listener_duration_seconds"].GetMetric(), 2)
+	require.Len(t, f["outbox_enqueue_hot_total"].GetMetric(), 1, "what is queued is of no listener")
+}
+
 func TestAKindHasEverySeriesFromItsFirstEventOn(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewPedanticRegistry()

@@ -22,6 +22,9 @@ const DefaultPrefix = "outbox"
 const (
 	LabelEventType     = "event_type"
 	LabelAggregateType = "aggregate_type"
+	// LabelListener is empty, which Prometheus takes as absent, except for rows of one
+	// of an event's several listeners.
+	LabelListener = "listener"
 	// OtherKinds stands for all pairs of types beyond the limit.
 	OtherKinds = "other"
 	// UnknownKind stands for rows that could not be decoded.
@@ -56,9 +59,10 @@ func WithConstLabels(labels prometheus.Labels) Option {
 }
 
 // WithEventLabels adds the labels event_type and aggregate_type to all metrics of
-// single events. The first limit pairs of types have their own series, others
-// count together as "other"; zero is [DefaultKinds]. Each pair costs about 50
-// series. Defaults to no such labels.
+// single events, and listener to those of outcomes. The first limit pairs of types have
+// their own series, others count together as "other"; zero is [DefaultKinds]. A listener
+// that fails where an event has several counts as a further pair. Each pair costs about
+// 50 series. Defaults to no such labels.
 func WithEventLabels(limit int) Option {
 	return func(o *options) { o.events, o.kinds = true, limit }
 }
@@ -95,7 +99,7 @@ func (o *options) labelProblem(name string) string {
 		return "is not a label's name: letters, digits and underscores, not beginning with a digit or two underscores"
 	case name == model.BucketLabel || name == model.QuantileLabel:
 		return "is a label of Prometheus itself"
-	case o.events && (name == LabelEventType || name == LabelAggregateType):
+	case o.events && (name == LabelEventType || name == LabelAggregateType || name == LabelListener):
 		return "is a label of WithEventLabels"
 	case !utf8.ValidString(o.labels[name]):
 		return "has a value that is not UTF-8"

@@ -20,11 +20,12 @@ type vectors struct {
 }
 
 func newVectors(o *options) *vectors {
-	var labels []string
+	var types, labels []string
 	if o.events {
-		labels = []string{LabelEventType, LabelAggregateType}
+		types = []string{LabelEventType, LabelAggregateType}
+		labels = append(types, LabelListener)
 	}
-	counter := func(name, help string) *prometheus.CounterVec {
+	counter := func(name, help string, labels []string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: o.prefix, Name: name, Help: help, ConstLabels: o.labels,
 		}, labels)
@@ -35,14 +36,14 @@ func newVectors(o *options) *vectors {
 		}, labels)
 	}
 	return &vectors{
-		hot:      counter("enqueue_hot_total", "Events that entered the hot queue after their commit."),
-		dropped:  counter("enqueue_hot_dropped_total", "Events that found the hot queue full; the poller delivers them."),
-		skipped:  counter("enqueue_hot_skipped_delayed_total", "Delayed events; the poller delivers them when they are due."),
-		cold:     counter("enqueue_cold_total", "Events that the poller queued."),
-		success:  counter("dispatch_success_total", "Events that were delivered and are stored as DONE."),
-		failure:  counter("dispatch_failure_total", "Deliveries that failed and will be retried."),
-		dead:     counter("dispatch_dead_total", "Events that are stored as DEAD."),
-		deferred: counter("dispatch_deferred_total", "Deliveries that the listener deferred."),
+		hot:      counter("enqueue_hot_total", "Events that entered the hot queue after their commit.", types),
+		dropped:  counter("enqueue_hot_dropped_total", "Events that found the hot queue full; the poller delivers them.", types),
+		skipped:  counter("enqueue_hot_skipped_delayed_total", "Delayed events; the poller delivers them when they are due.", types),
+		cold:     counter("enqueue_cold_total", "Events that the poller queued.", types),
+		success:  counter("dispatch_success_total", "Events that were delivered and are stored as DONE.", labels),
+		failure:  counter("dispatch_failure_total", "Deliveries that failed and will be retried.", labels),
+		dead:     counter("dispatch_dead_total", "Events that are stored as DEAD.", labels),
+		deferred: counter("dispatch_deferred_total", "Deliveries that the listener deferred.", labels),
 		latency:  histogram("dispatch_latency_seconds", "Time from an event's occurrence until DONE is stored, delays and retries included.", latencyBuckets),
 		listener: histogram("listener_duration_seconds", "Time that the interceptors and the listener took.", listenerBuckets),
 	}
@@ -63,9 +64,10 @@ type series struct {
 }
 
 func (v *vectors) series(labels ...string) *series {
+	types := labels[:min(2, len(labels))]
 	return &series{
-		hot: v.hot.WithLabelValues(labels...), dropped: v.dropped.WithLabelValues(labels...),
-		skipped: v.skipped.WithLabelValues(labels...), cold: v.cold.WithLabelValues(labels...),
+		hot: v.hot.WithLabelValues(types...), dropped: v.dropped.WithLabelValues(types...),
+		skipped: v.skipped.WithLabelValues(types...), cold: v.cold.WithLabelValues(types...),
 		success: v.success.WithLabelValues(labels...), failure: v.failure.WithLabelValues(labels...),
 		dead: v.dead.WithLabelValues(labels...), deferred: v.deferred.WithLabelValues(labels...),
 		latency: v.latency.WithLabelValues(labels...), listener: v.listener.WithLabelValues(labels...),

@@ -63,7 +63,7 @@ var (
 	metricPattern = regexp.MustCompile(`\boutbox_[a-zA-Z0-9_]+`)
 	// kindLabels are what OpenTelemetry's exporters call the labels of an event;
 	// they begin as the metrics do.
-	kindLabels = []string{"outbox_event_type", "outbox_aggregate_type"}
+	kindLabels = []string{"outbox_event_type", "outbox_aggregate_type", "outbox_listener"}
 )
 
 // metricsOf are the metrics that a query names, each as often as it does.

@@ -72,7 +72,7 @@ func TestAlertsUseMetricsThatExistAndAreExplained(t *testing.T) {
 // in it, each kind of events would be judged alone.
 func TestSumsLeaveOutTheLabelsOfTheProcessAndOfTheEvent(t *testing.T) {
 	t.Parallel()
-	const process, event = "instance, pod", "event_type, aggregate_type, outbox_event_type, outbox_aggregate_type"
+	const process, event = "instance, pod", "event_type, aggregate_type, listener, outbox_event_type, outbox_aggregate_type, outbox_listener"
 	ofEvents := map[string]bool{}
 	for _, row := range table(t, "document", "Prometheus") {
 		ofEvents[codes(row[1])[0]] = row[3] == "event"

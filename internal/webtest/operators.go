@@ -53,6 +53,43 @@ func operators(t *testing.T, fw Framework) {
 	require.Equal(t, "no-store", server.send(http.MethodGet, "/admin/stats").Header.Get("Cache-Control"))
 }
 
+// A dead letter of one of several listeners is named by it, and replayed by its own id.
+func deadListener(t *testing.T, fw Framework) {
+	db := testdb.Open(t, sqlite())
+	ob := newOutbox(t, db)
+	fails := outbox.Handle(func(context.Context, outbox.Envelope) error { return errTest })
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", fails, outbox.Named("mail"))))
+	adapter := adaptertest.Adapter(t, db.DB, ob.Writer())
+	require.NoError(t, ob.Start(t.Context()))
+	env := adaptertest.Event()
+	env.EventID, env.Headers = "o-1", map[string]string{"k": "v"}
+	require.NoError(t, outbox.InTx(t.Context(), adapter, func(ctx context.Context) error {
+		_, err := ob.Writer().Write(ctx, env)
+		return err
+	}))
+	var letters []outbox.DeadLetter
+	require.Eventually(t, func() bool {
+		var err error
+		letters, err = ob.DeadLetters().Query(t.Context(), outbox.DeadFilter{}, 0)
+		return err == nil && len(letters) == 1
+	}, 20*time.Second, time.Millisecond)
+	require.NoError(t, ob.Close(t.Context()))
+	config := httptx.TransactionConfig{Transactor: adapter}
+	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob}))
+	path := "/admin/dead-letters/" + letters[0].EventID
+	var letter struct {
+		Listener string            `json:"listener"`
+		Original string            `json:"original_id"`
+		Headers  map[string]string `json:"headers"`
+	}
+	got := server.send(http.MethodGet, path)
+	require.NoError(t, json.Unmarshal([]byte(got.body), &letter), got.body)
+	require.Equal(t, "mail", letter.Listener)
+	require.Equal(t, "o-1", letter.Original)
+	require.Equal(t, map[string]string{"k": "v"}, letter.Headers)
+	server.post(path+"/replay").is(t, 200, `{"replayed":1}`)
+}
+
 // Every event id has its path.
 func eventIDs(t *testing.T, fw Framework) {
 	db := testdb.Open(t, sqlite())

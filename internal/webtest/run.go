@@ -37,6 +37,7 @@ func Run(t *testing.T, fw Framework) {
 		"ATransactionThatTheHandlerEnded":            endedByHandler,
 		"HealthAndAdminEndTheRequestsTransaction":    operators,
 		"EventIDsOfEveryForm":                        eventIDs,
+		"DeadLetterOfOneOfSeveralListeners":          deadListener,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

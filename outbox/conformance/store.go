@@ -57,6 +57,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Check", checkTests},
 		{"HoldTable", holdTests},
 		{"Mark", markTests},
+		{"Split", splitTests},
 		{"Complete", completeTests},
 		{"Purge", purgeTests},
 		{"Stats", statsTests},

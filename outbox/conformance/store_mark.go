@@ -197,7 +197,7 @@ func (s *storeSuite) wasMarked(outcome outbox.Outcome, m marked, before time.Tim
 	case outbox.OutcomeDeferred:
 		want.Status, want.AvailableAt = outbox.StatusNew, m.mark.AvailableAt
 		want.LastError = row.LastError // free to keep or clear
-	case outbox.OutcomeReleased, outbox.OutcomeDelete:
+	case outbox.OutcomeReleased, outbox.OutcomeDelete, outbox.OutcomeSplit:
 	}
 	if want.Status.Terminal() {
 		s.duringCall(what+": done_at", row.DoneAt, before)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -144,4 +145,44 @@ func TestDrainReportsAWrongConfig(t *testing.T) {
 	twice := []outbox.Binding{outbox.On("", "Said", listener), outbox.On("", "Said", listener)}
 	message := fatality(func() { outboxtest.Drain(fake, outbox.DispatcherConfig{Store: outboxtest.NewStore()}, twice...) })
 	require.Contains(t, message, "duplicate listener")
+}
+
+func TestDrainShowsTheRowsOfSeveralListeners(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	env := outbox.Envelope{EventID: "e", EventType: "T", AggregateType: "A", Payload: outbox.RawJSON("1")}
+	require.NoError(t, env.Validate())
+	env.OccurredAt = time.Now().UTC().Truncate(time.Microsecond)
+	env.AvailableAt = env.OccurredAt
+	require.NoError(t, store.Insert(t.Context(), store.DB(), []outbox.Envelope{env}, "", time.Time{}))
+	down := errors.New("down")
+	works := false
+	bindings := []outbox.Binding{
+		outbox.On("A", "T", outbox.Handle(func(context.Context, outbox.Envelope) error { return nil }), outbox.Named("search")),
+		outbox.On("A", "T", outbox.Handle(func(context.Context, outbox.Envelope) error {
+			if works {
+				return nil
+			}
+			return down
+		}), outbox.Named("mail")),
+	}
+	cfg := outbox.DispatcherConfig{Store: store, Logger: slog.New(slog.DiscardHandler), RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return 0 })}
+	first := outboxtest.Drain(t, cfg, bindings...)
+	require.Len(t, first, 1)
+	require.Equal(t, outbox.StatusDone, first[0].Status)
+	require.ErrorIs(t, first[0].Err, down)
+	require.Len(t, first[0].Rows, 1)
+	require.Equal(t, "mail", first[0].Rows[0].Listener)
+	require.Equal(t, outbox.StatusRetry, first[0].Rows[0].Status)
+	require.Equal(t, "e", first[0].Rows[0].Envelope.EventID)
+	require.Len(t, store.Rows(), 2)
+	require.Len(t, store.Emitted(), 1)
+
+	works = true
+	second := outboxtest.Drain(t, cfg, bindings...)
+	require.Len(t, second, 1)
+	require.Equal(t, "mail", second[0].Listener)
+	require.Equal(t, "e", second[0].Envelope.EventID)
+	require.Equal(t, outbox.StatusDone, second[0].Status)
+	require.NoError(t, second[0].Err)
 }

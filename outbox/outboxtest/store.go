@@ -80,12 +80,14 @@ func (s *Store) Rows() []Row {
 }
 
 // Emitted are the events of all committed rows, whatever their status, oldest
-// first; it implements [Emitter].
+// first; it implements [Emitter]. Rows for one of an event's several listeners are left
+// out.
 func (s *Store) Emitted() []outbox.Envelope {
-	rows := s.Rows()
-	envs := make([]outbox.Envelope, len(rows))
-	for i := range rows {
-		envs[i] = rows[i].Envelope
+	envs := []outbox.Envelope{}
+	for _, row := range s.Rows() {
+		if row.Envelope.Headers[outbox.HeaderListener] == "" {
+			envs = append(envs, row.Envelope)
+		}
 	}
 	return envs
 }

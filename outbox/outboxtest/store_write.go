@@ -27,29 +27,39 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, m
 	now := s.clock()
 	var left map[string]outbox.RowState
 	for _, m := range marks {
-		r := s.rows[m.EventID]
-		there := r != nil && !r.hidden
-		switch {
-		case there && (m.Lease == "" || r.LockedBy == m.Lease) && r.open(outcome):
-			s.apply(r, outcome, m, now)
-		case m.Lease != "":
+		if !s.mark(outcome, m, now) && m.Lease != "" {
 			if left == nil {
 				left = map[string]outbox.RowState{}
 			}
-			left[m.EventID] = outbox.RowState{}
-			if there {
-				left[m.EventID] = outbox.RowState{Exists: true, Status: r.Status, Lease: r.LockedBy}
-			}
+			left[m.EventID] = s.state(m.EventID)
 		}
 	}
 	return left, nil
+}
+
+// mark reports whether it changed the row.
+func (s *Store) mark(outcome outbox.Outcome, m outbox.Mark, now time.Time) bool {
+	r := s.rows[m.EventID]
+	if r == nil || r.hidden || m.Lease != "" && r.LockedBy != m.Lease || !r.open(outcome) {
+		return false
+	}
+	s.apply(r, outcome, m, now)
+	return true
+}
+
+func (s *Store) state(eventID string) outbox.RowState {
+	r := s.rows[eventID]
+	if r == nil || r.hidden {
+		return outbox.RowState{}
+	}
+	return outbox.RowState{Exists: true, Status: r.Status, Lease: r.LockedBy}
 }
 
 // Complete implements [outbox.Store]. Through a [Scope] it takes effect when that
 // commits.
 func (s *Store) Complete(ctx context.Context, tx outbox.Execer, outcome outbox.Outcome, m outbox.Mark) (bool, error) {
 	if outcome != outbox.OutcomeDone && outcome != outbox.OutcomeDelete {
-		return false, s.fail("completing", fmt.Errorf("the outcome is %s; only done and delete complete an event", outcome), m.EventID)
+		return false, s.fail("completing", errOutcome(outcome), m.EventID)
 	}
 	if err := ctx.Err(); err != nil {
 		return false, s.fail("completing", err, m.EventID)
@@ -67,6 +77,10 @@ func (s *Store) Complete(ctx context.Context, tx outbox.Execer, outcome outbox.O
 		s.unlockRow(r, func() { s.apply(r, outcome, m, s.clock()) })
 	}, func() { s.unlockRow(r, func() {}) })
 	return err == nil, err
+}
+
+func errOutcome(outcome outbox.Outcome) error {
+	return fmt.Errorf("the outcome is %s; only done and delete end an event", outcome)
 }
 
 // lockRow is the row that a mark may complete, locked; nil when there is none.
@@ -111,7 +125,7 @@ func (s *Store) apply(r *memRow, kind outbox.Outcome, m outbox.Mark, now time.Ti
 		r.Attempts = cmp.Or(m.Attempts, r.Attempts)
 	case outbox.OutcomeDeferred:
 		r.Status, r.AvailableAt = outbox.StatusNew, m.AvailableAt
-	case outbox.OutcomeReleased:
+	case outbox.OutcomeReleased, outbox.OutcomeSplit:
 	}
 }
 

@@ -20,6 +20,8 @@ type dialect struct {
 	layout string
 	// timeCast wraps a time parameter, textColumn a selected time column.
 	timeCast, textColumn string
+	// unlessThere ends an INSERT that leaves rows as they are whose ids are there.
+	unlessThere string
 	// maxDepth and maxExponent limit JSON texts; zero: no limit.
 	maxDepth, maxExponent int
 	// doubles: every number that a float64 holds is in range, whatever
@@ -36,6 +38,7 @@ var postgres = &dialect{
 	// A string with a zone is exact with every driver and protocol. Package time
 	// writes this layout several times faster than others.
 	layout: time.RFC3339Nano, timeCast: "CAST(%s AS TIMESTAMPTZ)", textColumn: "%s",
+	unlessThere: " ON CONFLICT (event_id) DO NOTHING",
 	// The type numeric has 131,072 digits before and 16,383 after the point.
 	maxExponent: 16_000, surrogates: true,
 }
@@ -44,6 +47,8 @@ var mysql = &dialect{
 	name: "mysql", quote: "`", now: "UTC_TIMESTAMP(6)",
 	// Strings in and out: the meaning of a time.Time depends on the DSN's loc.
 	layout: "2006-01-02 15:04:05.000000", timeCast: "%s", textColumn: "DATE_FORMAT(%s, '%%Y-%%m-%%d %%H:%%i:%%s.%%f')",
+	// IGNORE would hide other errors.
+	unlessThere: " ON DUPLICATE KEY UPDATE event_id = event_id",
 	// MariaDB rejects deeper texts, MySQL numbers beyond a double.
 	maxDepth: 31, maxExponent: 300, doubles: true, surrogates: true, padsSpaces: true,
 }
@@ -55,7 +60,7 @@ var mysqlServer = func() *dialect {
 	return &d
 }()
 
-var sqlite = &dialect{name: "sqlite", quote: `"`, timeCast: "%s", textColumn: "%s"}
+var sqlite = &dialect{name: "sqlite", quote: `"`, timeCast: "%s", textColumn: "%s", unlessThere: postgres.unlessThere}
 
 // timeArg is a time as a parameter.
 func (d *dialect) timeArg(t time.Time) any {

@@ -134,6 +134,11 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("mark retry, some for the second time")
 	_, err = store.Mark(ctx, rec, outbox.OutcomeRetry, marks)
 	run("mark", err)
+	section("split")
+	_, err = store.Split(ctx, recordedDB(t, rec), outbox.OutcomeDone, []outbox.Split{{Mark: marks[0], Rows: []outbox.ListenerRow{
+		{Envelope: events("s", 2)[0], Outcome: outbox.OutcomeRetry, Mark: marks[1]}, {Envelope: events("s", 2)[1], Outcome: outbox.OutcomeDead, Mark: marks[2]},
+	}}})
+	require.NoError(t, err)
 	section("mark that leaves rows alone")
 	_, err = store.Mark(ctx, idle{rec}, outbox.OutcomeDone, marks)
 	run("states", err)

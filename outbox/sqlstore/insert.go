@@ -25,8 +25,9 @@ type insertTexts [insertRows + 1]struct{ plain, leased atomic.Pointer[string] }
 
 // chunk is what one INSERT inserts.
 type chunk struct {
-	envs  []outbox.Envelope
-	lease string // empty: none
+	envs   []outbox.Envelope
+	lease  string // empty: none
+	absent bool   // leave rows as they are whose ids are there already
 }
 
 // Insert implements [outbox.Store].
@@ -66,7 +67,7 @@ func (s *Store) insertTogether(ctx context.Context, tx outbox.Execer, chunks []c
 
 func (s *Store) insertChunks(ctx context.Context, tx outbox.Execer, chunks []chunk) error {
 	for _, c := range chunks {
-		if err := s.insertChunk(ctx, tx, c.envs, c.lease); err != nil {
+		if err := s.insertChunk(ctx, tx, c); err != nil {
 			return err
 		}
 	}
@@ -87,42 +88,45 @@ func (s *Store) chunked(chunks []chunk, envs []outbox.Envelope, lease string) []
 			}
 			n++
 		}
-		chunks = append(chunks, chunk{envs[:n], lease})
+		chunks = append(chunks, chunk{envs: envs[:n], lease: lease})
 		envs = envs[n:]
 	}
 	return chunks
 }
 
 // insertChunk inserts rows with one statement.
-func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string) error {
-	text, args, err := s.insertStatement(envs, lease)
+func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, c chunk) error {
+	text, args, err := s.insertStatement(c)
 	if errors.Is(err, errSeparator) {
-		return s.insertEach(ctx, tx, envs, lease)
+		return s.insertEach(ctx, tx, c)
 	}
 	if err == nil {
+		if c.absent {
+			text += s.d.unlessThere
+		}
 		_, err = tx.ExecContext(ctx, text, args...)
 	}
 	if err == nil {
 		return nil
 	}
-	what := "inserting event " + envs[0].EventID
-	if len(envs) > 1 {
-		what = fmt.Sprintf("inserting %d events, %s first,", len(envs), envs[0].EventID)
+	what := "inserting event " + c.envs[0].EventID
+	if len(c.envs) > 1 {
+		what = fmt.Sprintf("inserting %d events, %s first,", len(c.envs), c.envs[0].EventID)
 	}
 	return s.fail(what, err)
 }
 
-func (s *Store) insertStatement(envs []outbox.Envelope, lease string) (text string, args []any, err error) {
-	if len(envs) > 1 && s.d == postgres {
-		return s.insertLists(envs, lease)
+func (s *Store) insertStatement(c chunk) (text string, args []any, err error) {
+	if len(c.envs) > 1 && s.d == postgres {
+		return s.insertLists(c.envs, c.lease)
 	}
-	args, err = s.rowArgs(envs, lease)
-	return s.insertText(len(envs), lease != ""), args, err
+	args, err = s.rowArgs(c.envs, c.lease)
+	return s.insertText(len(c.envs), c.lease != ""), args, err
 }
 
-func (s *Store) insertEach(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string) error {
-	for i := range envs {
-		if err := s.insertChunk(ctx, tx, envs[i:i+1], lease); err != nil {
+func (s *Store) insertEach(ctx context.Context, tx outbox.Execer, c chunk) error {
+	for one := range slices.Chunk(c.envs, 1) {
+		if err := s.insertChunk(ctx, tx, chunk{one, c.lease, c.absent}); err != nil {
 			return err
 		}
 	}

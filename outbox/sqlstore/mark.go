@@ -33,22 +33,27 @@ func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, 
 	if len(marks) == 0 {
 		return nil, s.err
 	}
+	chunks, fenced := s.markChunks(outcome, marks)
+	stored, err := changed(ctx, func() (int, error) { return s.markAll(ctx, db, outcome, chunks) })
+	if err != nil || stored >= len(fenced) {
+		return nil, err
+	}
+	return s.leftAlone(ctx, db, outcome, fenced, len(fenced)-stored)
+}
+
+// markChunks are the marks of each statement, and those that name a lease.
+func (s *Store) markChunks(outcome outbox.Outcome, marks []outbox.Mark) (chunks [][]outbox.Mark, fenced []outbox.Mark) {
 	marks = slices.Clone(marks)
 	slices.SortFunc(marks, leasedFirst)
-	fenced := slices.IndexFunc(marks, func(m outbox.Mark) bool { return m.Lease == "" })
-	if fenced < 0 {
-		fenced = len(marks)
+	free := slices.IndexFunc(marks, func(m outbox.Mark) bool { return m.Lease == "" })
+	if free < 0 {
+		free = len(marks)
 	}
 	limit := markRows
 	if s.d != postgres && hasValues(outcome) {
 		limit = caseRows
 	}
-	chunks := slices.AppendSeq(slices.Collect(slices.Chunk(marks[:fenced], limit)), slices.Chunk(marks[fenced:], limit))
-	stored, err := changed(ctx, func() (int, error) { return s.markChunks(ctx, db, outcome, chunks) })
-	if err != nil || stored >= fenced {
-		return nil, err
-	}
-	return s.leftAlone(ctx, db, outcome, marks[:fenced], fenced-stored)
+	return slices.AppendSeq(slices.Collect(slices.Chunk(marks[:free], limit)), slices.Chunk(marks[free:], limit)), marks[:free]
 }
 
 // leasedFirst orders marks: those with a lease first, then by id, so that two
@@ -69,26 +74,32 @@ func hasValues(outcome outbox.Outcome) bool {
 	return outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead || outcome == outbox.OutcomeDeferred
 }
 
-// markChunks marks and returns how many rows under a lease it changed.
-func (s *Store) markChunks(ctx context.Context, db outbox.DB, outcome outbox.Outcome, chunks [][]outbox.Mark) (stored int, err error) {
-	each := func(db outbox.Execer) error {
-		for _, chunk := range chunks {
-			n, err := s.markChunk(ctx, db, outcome, chunk)
-			if err != nil {
-				return err
-			}
-			if chunk[0].Lease != "" {
-				stored += n
-			}
-		}
-		return nil
-	}
+// markAll marks and returns how many rows under a lease it changed.
+func (s *Store) markAll(ctx context.Context, db outbox.DB, outcome outbox.Outcome, chunks [][]outbox.Mark) (fenced int, err error) {
 	if len(chunks) == 1 {
-		err = each(db)
-	} else {
-		err = s.inTx(ctx, db, "marking events "+outcome.String(), nil, func(tx *sql.Tx) error { return each(tx) })
+		fenced, _, err = s.markEach(ctx, db, outcome, chunks)
+		return fenced, err
 	}
-	return stored, err
+	err = s.inTx(ctx, db, "marking events "+outcome.String(), nil, func(tx *sql.Tx) (err error) {
+		fenced, _, err = s.markEach(ctx, tx, outcome, chunks)
+		return err
+	})
+	return fenced, err
+}
+
+// markEach marks and returns how many rows it changed, under a lease and in all.
+func (s *Store) markEach(ctx context.Context, db outbox.Execer, outcome outbox.Outcome, chunks [][]outbox.Mark) (fenced, all int, err error) {
+	for _, chunk := range chunks {
+		n, err := s.markChunk(ctx, db, outcome, chunk)
+		if err != nil {
+			return 0, 0, err
+		}
+		all += n
+		if chunk[0].Lease != "" {
+			fenced += n
+		}
+	}
+	return fenced, all, nil
 }
 
 func (s *Store) markChunk(ctx context.Context, db outbox.Execer, outcome outbox.Outcome, marks []outbox.Mark) (int, error) {
@@ -202,7 +213,7 @@ func shows(row outbox.RowState, outcome outbox.Outcome) int {
 		if row.Status == outbox.StatusRetry {
 			status = outbox.StatusRetry
 		}
-	case outbox.OutcomeDeferred:
+	case outbox.OutcomeDeferred, outbox.OutcomeSplit:
 	case outbox.OutcomeDelete:
 		if !row.Exists {
 			return 1

@@ -1,0 +1,143 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// noStore is a store whose outcomes are stored without work.
+type noStore struct{ *outboxtest.Store }
+
+func (noStore) Mark(context.Context, outbox.DB, outbox.Outcome, []outbox.Mark) (map[string]outbox.RowState, error) {
+	return nil, nil
+}
+
+// BenchmarkDeliverListeners is one delivery without a database: to one listener, to
+// three, and to an interceptor that calls three functions.
+func BenchmarkDeliverListeners(b *testing.B) {
+	for _, name := range []string{"one", "three named", "an interceptor with three"} {
+		b.Run(name, func(b *testing.B) {
+			store := noStore{outboxtest.NewStore()}
+			routes := outbox.NewRegistry()
+			bindings, interceptors := listenersOf(name, noop)
+			require.NoError(b, routes.Register(bindings...))
+			d, err := outbox.NewDispatcher(outbox.DispatcherConfig{DB: store.DB(), Store: store, Registry: routes, Interceptors: interceptors, Logger: quiet})
+			require.NoError(b, err)
+			env := said("e")
+			env.AggregateType = outbox.Global
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := d.Deliver(b.Context(), env); err != nil {
+					b.Fatal(err)
+				}
+			}
+			require.NoError(b, d.Close(context.Background()))
+		})
+	}
+}
+
+func listenersOf(name string, fn func(context.Context, outbox.Envelope) error) ([]outbox.Binding, []outbox.Interceptor) {
+	switch name {
+	case "one":
+		return []outbox.Binding{outbox.On("", "Said", outbox.Handle(fn))}, nil
+	case "three named":
+		var bindings []outbox.Binding
+		for _, name := range []string{"mail", "search", "audit"} {
+			bindings = append(bindings, outbox.On("", "Said", outbox.Handle(fn), outbox.Named(name)))
+		}
+		return bindings, nil
+	default:
+		two := outbox.Before(func(ctx context.Context, env outbox.Envelope) error {
+			for range 2 {
+				if err := fn(ctx, env); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return []outbox.Binding{outbox.On("", "Said", outbox.Handle(fn))}, []outbox.Interceptor{two}
+	}
+}
+
+// BenchmarkDrainListeners is a backlog delivered to three listeners that do nothing,
+// with names and by an interceptor, in turns; the figure is the ratio of the medians.
+func BenchmarkDrainListeners(b *testing.B) {
+	for _, target := range adaptertest.Main() {
+		b.Run(target.Name, func(b *testing.B) {
+			db, store, _ := benchStore(b, target)
+			times := map[string][]time.Duration{}
+			names := []string{"three named", "an interceptor with three"}
+			for range b.N {
+				slices.Reverse(names)
+				for _, name := range names {
+					_, err := db.ExecContext(b.Context(), "DELETE FROM outbox_event")
+					require.NoError(b, err)
+					bindings, interceptors := listenersOf(name, noop)
+					times[name] = append(times[name], deliverBacklog(b, outbox.Config{DB: db.DB, Store: store, Interceptors: interceptors}, func(n int) { fill(b, db, store, n) }, bindings, 20_000))
+				}
+			}
+			median := func(name string) float64 {
+				slices.Sort(times[name])
+				return times[name][len(times[name])/2].Seconds()
+			}
+			b.ReportMetric(20_000/median("three named"), "events/s")
+			b.ReportMetric(median("an interceptor with three")/median("three named"), "ratio")
+		})
+	}
+}
+
+// deliverBacklog delivers a backlog and returns how long that took.
+func deliverBacklog(b *testing.B, cfg outbox.Config, fill func(n int), bindings []outbox.Binding, backlog int) time.Duration {
+	b.Helper()
+	fill(backlog)
+	all := make(chan struct{})
+	var heard atomic.Int64
+	cfg.Logger = quiet
+	cfg.Interceptors = append(cfg.Interceptors, outbox.After(func(context.Context, outbox.Envelope, error) {
+		if heard.Add(1) == int64(backlog) {
+			close(all)
+		}
+	}))
+	ob, err := outbox.New(cfg)
+	require.NoError(b, err)
+	require.NoError(b, ob.Register(bindings...))
+	began := time.Now()
+	require.NoError(b, ob.Start(b.Context()))
+	<-all
+	require.NoError(b, ob.Close(context.Background()))
+	return time.Since(began)
+}
+
+// BenchmarkDrainFailing is a backlog whose events are DONE, or whose one or three
+// listeners always fail, until all outcomes are stored.
+func BenchmarkDrainFailing(b *testing.B) {
+	const backlog = 20_000
+	fails := func(context.Context, outbox.Envelope) error { return errDown }
+	for _, target := range adaptertest.Main() {
+		for _, name := range []string{"one", "three named"} {
+			for outcome, fn := range map[string]func(context.Context, outbox.Envelope) error{"succeeding": noop, "failing": fails} {
+				b.Run(fmt.Sprint(target.Name, "/", name, " ", outcome), func(b *testing.B) {
+					db, store, _ := benchStore(b, target)
+					bindings, _ := listenersOf(name, fn)
+					var took time.Duration
+					for range b.N {
+						_, err := db.ExecContext(b.Context(), "DELETE FROM outbox_event")
+						require.NoError(b, err)
+						took += deliverBacklog(b, outbox.Config{DB: db.DB, Store: store, RetryPolicy: afterAnHour}, func(n int) { fill(b, db, store, n) }, bindings, backlog)
+					}
+					b.ReportMetric(float64(backlog*b.N)/took.Seconds(), "events/s")
+				})
+			}
+		}
+	}
+}
