@@ -40,6 +40,7 @@ type DispatcherConfig struct {
 // the poller's [PollHandler] and safe for concurrent use.
 type Dispatcher struct {
 	opts        DispatchOptions
+	registry    ListenerRegistry
 	claims      bool // rows are leased, as in [MultiNode]
 	lockTimeout time.Duration
 	names       *leaseNames
@@ -51,6 +52,7 @@ type Dispatcher struct {
 	clock       Clock
 
 	queues
+	pauses   *pauses
 	track    *tracker
 	complete *completer
 	keeper   *leaseKeeper
@@ -106,7 +108,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{
-		opts: cfg.Options.withDefaults(), doneOutcome: OutcomeDone, chain: handler,
+		opts: cfg.Options.withDefaults(), registry: cfg.Registry, doneOutcome: OutcomeDone, chain: handler,
 		retry: cfg.RetryPolicy, metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
 	}
@@ -124,8 +126,9 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	d.lockTimeout, d.names = lease.LockTimeout, newLeaseNames(lease.Owner)
 	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: events went past the hot queue, the poller delivers them"}
 	d.policyPanics = burst{log: d.log, level: slog.LevelError, message: "outbox: the retry policy panicked"}
-	d.initQueues(d.opts.HotCapacity, d.opts.ColdCapacity, d.opts.Workers)
+	d.initQueues(d.opts)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
+	d.pauses = newPauses(cfg.DB, cfg.Store, d.log)
 	d.track = newTracker(d.wakePoller)
 	d.complete = newCompleter(d, cfg.DB, cfg.Store)
 	d.keeper = newLeaseKeeper(d, cfg.DB, cfg.Store)
@@ -153,19 +156,33 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 		return ErrClosed
 	case created:
 	}
+	if err := checkLimits(d.opts.Limits, d.registry); err != nil {
+		return fmt.Errorf("outbox: starting the dispatcher: %w", err)
+	}
 	d.state = running
 	d.complete.start()
 	d.keeper.start()
 	d.releaser.start()
 	for range d.opts.Workers {
-		d.workers.Add(1)
-		go d.work(0)
+		turn := -1
+		d.startWorker(func() *delivery { turn++; return d.take(turn, d.quit, d.abort) })
+	}
+	for _, l := range d.lanes {
+		for range l.Concurrency {
+			d.startWorker(func() *delivery { return d.takeFrom(l) })
+		}
 	}
 	return nil
 }
 
+func (d *Dispatcher) startWorker(take func() *delivery) {
+	d.workers.Add(1)
+	go d.work(take)
+}
+
 // EnqueueHot offers an event whose transaction committed. False: the dispatcher
-// is not running or the queue is full, and the poller has to deliver the event. A
+// is not running, the queue is full, or the event's kind is paused, and the poller has
+// to deliver the event. A
 // copy of an event that is in hand is dropped, which is true.
 func (d *Dispatcher) EnqueueHot(env Envelope) bool {
 	return d.enqueue(d.hot, &delivery{env: &env, term: d.term()})
@@ -195,7 +212,7 @@ func (d *Dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
 		return true
 	}
 	kind := kindOf(dl.env) // before a worker has it
-	if !offer(queue, dl) {
+	if !d.queueUp(queue, dl) {
 		d.track.release(dl)
 		return false
 	}
@@ -205,6 +222,23 @@ func (d *Dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
 		d.metrics.ColdEnqueued(kind)
 	}
 	return true
+}
+
+// queueUp puts an event into its lane, or into the queue if it has none. It refuses an
+// event of a kind that is paused.
+func (d *Dispatcher) queueUp(queue chan<- *delivery, dl *delivery) bool {
+	if d.pauses.has(dl.env) {
+		return false
+	}
+	l := d.lanes.of(dl.env)
+	if l == nil {
+		return offer(queue, dl)
+	}
+	if l.offer(dl) {
+		return true
+	}
+	l.leave()
+	return false
 }
 
 // AvailableCapacity is the room in the cold queue; it implements [PollHandler].
@@ -232,7 +266,7 @@ func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error
 
 // work is a worker. Should a listener end the goroutine with runtime.Goexit, as
 // a failed test assertion does, the delivery fails and another worker goes on.
-func (d *Dispatcher) work(turn int) {
+func (d *Dispatcher) work(take func() *delivery) {
 	var dl *delivery
 	defer func() {
 		if r := recover(); r != nil {
@@ -242,18 +276,17 @@ func (d *Dispatcher) work(turn int) {
 			d.running.Add(-1)
 			d.decide(dl, Result{}, errors.New("the listener ended its goroutine (runtime.Goexit)"))
 			d.finish(dl)
-			go d.work(turn)
+			go d.work(take)
 			return
 		}
 		d.workers.Done()
 	}()
 	for {
-		next := d.take(turn, d.quit, d.abort)
+		next := take()
 		if next == nil {
 			return
 		}
-		turn++
-		if !d.holds() || next.term != d.term() { // another process delivers now, or may have
+		if !d.mayDeliver(next) {
 			d.letGo(next)
 			d.wakePoller()
 			continue
@@ -270,7 +303,7 @@ func (d *Dispatcher) work(turn int) {
 // inHandLimit is how many events a process has in hand at most: in its queues, with
 // its workers, and on their way to the store.
 func (d *Dispatcher) inHandLimit() int64 {
-	return int64(cap(d.hot) + cap(d.cold) + d.opts.Workers + completerBuffer + completerBatch + completerAside)
+	return int64(cap(d.hot) + cap(d.cold) + d.lanes.most() + d.opts.Workers + completerBuffer + completerBatch + completerAside)
 }
 
 // holds reports whether this process may deliver from the table.

@@ -27,6 +27,7 @@ const (
 	logKeyRetention     = "retention"
 	logKeyHolder        = "holder"
 	logKeyDied          = "died"
+	logKeySince         = "since"
 )
 
 func loggerOr(l *slog.Logger) *slog.Logger {

@@ -8,6 +8,7 @@ import "sync/atomic"
 // [tracker].
 type queues struct {
 	hot, cold, taken chan *delivery
+	lanes            lanes // of the kinds that have a limit
 	// room gets a token when the cold queue falls to lowWater, if the poller
 	// waits for that.
 	room     chan struct{}
@@ -15,12 +16,13 @@ type queues struct {
 	lowWater int
 }
 
-func (q *queues) initQueues(hotCapacity, coldCapacity, workers int) {
-	q.hot = make(chan *delivery, hotCapacity)
-	q.taken = make(chan *delivery, workers)
-	q.cold = make(chan *delivery, coldCapacity)
+func (q *queues) initQueues(opts DispatchOptions) {
+	q.hot = make(chan *delivery, opts.HotCapacity)
+	q.taken = make(chan *delivery, opts.Workers)
+	q.cold = make(chan *delivery, opts.ColdCapacity)
 	q.room = make(chan struct{}, 1)
-	q.lowWater = coldCapacity / 2
+	q.lowWater = opts.ColdCapacity / 2
+	q.lanes = newLanes(opts.Limits, opts.Workers, q.room)
 }
 
 // take waits for the next event; turn counts a worker's events. After quit is
@@ -96,7 +98,9 @@ func (q *queues) hasRoom() bool {
 	return len(q.cold) <= q.lowWater
 }
 
-func (q *queues) depths() (hot, cold int) { return len(q.hot), len(q.cold) + len(q.taken) }
+func (q *queues) depths() (hot, cold int) {
+	return len(q.hot), len(q.cold) + len(q.taken) + q.lanes.depth()
+}
 
 // offer puts an event into one of the queues if it has room.
 func offer(queue chan<- *delivery, dl *delivery) bool {
