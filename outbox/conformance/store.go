@@ -57,6 +57,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Fence", fenceTests},
 		{"Check", checkTests},
 		{"HoldTable", holdTests},
+		{"Pause", pauseTests},
 		{"Mark", markTests},
 		{"Complete", completeTests},
 		{"Purge", purgeTests},

@@ -149,6 +149,14 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	run("hold", err)
 	section("release the table")
 	run("release", store.ReleaseTable(ctx, rec, "node"))
+	pair := outbox.EventKind{AggregateType: "A", EventType: "T"}
+	section("pause")
+	run("pause", store.Pause(ctx, rec, outbox.Pause{Kind: pair, Since: someTime}))
+	section("resume")
+	run("resume", store.Resume(ctx, rec, pair))
+	section("paused")
+	_, err = store.Paused(ctx, rec)
+	run("paused", err)
 	section("purge")
 	_, err = store.Purge(ctx, idle{rec}, outbox.PurgeQuery{Before: someTime, Limit: 10})
 	if kind != testdb.MySQL {
