@@ -59,6 +59,24 @@ type DispatcherConfig struct {
 	// MarkInterval is the least time between two batches of outcomes that are
 	// stored. Defaults to 5 ms.
 	MarkInterval time.Duration `yaml:"mark-interval" mapstructure:"mark-interval" split_words:"true"`
+	// Limits bound the deliveries of some kinds of events. Defaults to none.
+	Limits []LimitConfig `yaml:"limits" mapstructure:"limits" split_words:"true"`
+}
+
+// LimitConfig bounds the deliveries of one kind of event; see [outbox.Limit].
+type LimitConfig struct {
+	// EventType and AggregateType are the kind. An empty aggregate type is
+	// [outbox.Global].
+	EventType     string `yaml:"event-type" mapstructure:"event-type" split_words:"true"`
+	AggregateType string `yaml:"aggregate-type" mapstructure:"aggregate-type" split_words:"true"`
+	// Concurrency is how many listeners of the kind run at once. Defaults to
+	// WorkerCount.
+	Concurrency int `yaml:"concurrency" mapstructure:"concurrency" split_words:"true"`
+	// Rate is how many deliveries begin in a second. Defaults to no bound.
+	Rate float64 `yaml:"rate" mapstructure:"rate" split_words:"true"`
+	// Burst is how many deliveries may begin at once after a pause. Defaults to a tenth
+	// of Rate, at least 1.
+	Burst int `yaml:"burst" mapstructure:"burst" split_words:"true"`
 }
 
 // RetryConfig is for single-node and multi-node; see [outbox.ExponentialBackoff].

@@ -53,6 +53,12 @@ func (c Config) mode() outbox.Mode {
 		ListenerTimeout: c.Dispatcher.ListenerTimeout,
 		MarkInterval:    c.Dispatcher.MarkInterval,
 	}
+	for _, l := range c.Dispatcher.Limits {
+		dispatch.Limits = append(dispatch.Limits, outbox.Limit{
+			Kind:        outbox.EventKind{AggregateType: outbox.AggregateType(l.AggregateType), EventType: outbox.EventType(l.EventType)},
+			Concurrency: l.Concurrency, Rate: l.Rate, Burst: l.Burst,
+		})
+	}
 	if c.Dispatcher.DeferUnroutable > 0 {
 		dispatch.OnUnroutable = outbox.Defer(c.Dispatcher.DeferUnroutable)
 	}

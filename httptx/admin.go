@@ -24,7 +24,7 @@ type AdminOption func(*admin)
 func WithoutPayloads() AdminOption { return func(a *admin) { a.withoutPayloads = true } }
 
 // Admin returns endpoints for operators. Anybody who reaches them can read, replay
-// and delete events: mount them behind your own authentication, and protect them
+// and delete events, and stop their delivery: mount them behind your own authentication, and protect them
 // from cross-site requests.
 //
 //	mux.Handle("/admin/outbox/", authenticated(http.StripPrefix("/admin/outbox", httptx.Admin(ob))))
@@ -37,6 +37,12 @@ func WithoutPayloads() AdminOption { return func(a *admin) { a.withoutPayloads =
 //	POST   /dead-letters/{id}/replay   delivers it again
 //	POST   /dead-letters/replay        delivers all again; filters as in the listing
 //	DELETE /dead-letters/{id}          deletes it
+//	GET    /pauses                     the kinds of events that are paused, and since when
+//	POST   /pause                      ?event_type= &aggregate_type=   pauses a kind, in all processes
+//	POST   /resume                     ?event_type= &aggregate_type=   ends its pause
+//
+// Without aggregate_type, /pause and /resume mean [outbox.Global]. What is paused
+// already, or not paused, is no error.
 //
 // Listings are in the order of death and contain neither payloads nor headers;
 // since is inclusive and until exclusive, in RFC 3339. A parameter that is
@@ -78,6 +84,9 @@ func AdminRoutes(ob *outbox.Outbox, opts ...AdminOption) []AdminRoute {
 		{http.MethodPost, "/dead-letters/{id}/replay", a.handle(a.replay)},
 		{http.MethodPost, "/dead-letters/replay", a.handle(a.replayAll, filterParameters...)},
 		{http.MethodDelete, "/dead-letters/{id}", a.handle(a.remove)},
+		{http.MethodGet, "/pauses", a.handle(a.paused)},
+		{http.MethodPost, "/pause", a.handle(a.pause, kindParameters...)},
+		{http.MethodPost, "/resume", a.handle(a.resume, kindParameters...)},
 	}
 }
 

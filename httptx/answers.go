@@ -19,13 +19,14 @@ type stats struct {
 	ColdDepth   int        `json:"cold_depth"`
 	LastPoll    *time.Time `json:"last_poll"` // null before the first poll and without a poller
 	PollSeconds float64    `json:"poll_interval_seconds"`
+	Paused      []pause    `json:"paused"`
 }
 
 func statsAnswer(s *outbox.Stats) stats {
 	answer := stats{
 		Pending: s.Pending, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, CountsUpTo: outbox.StatsLimit,
 		OldestDue: s.OldestDueAge.Seconds(), HotDepth: s.HotDepth, ColdDepth: s.ColdDepth,
-		PollSeconds: s.PollInterval.Seconds(),
+		PollSeconds: s.PollInterval.Seconds(), Paused: pausesOf(s.Paused),
 	}
 	if !s.LastPoll.IsZero() {
 		last := s.LastPoll.UTC()

@@ -71,6 +71,14 @@ func (p parameters) limit() (int, error) {
 	return n, nil
 }
 
+// length checks the length of a text.
+func (p parameters) length(name string, limit int) error {
+	if n := utf8.RuneCountInString(p[name]); n > limit {
+		return &parameterError{name, fmt.Sprintf("is %d characters long; the limit is %d", n, limit)}
+	}
+	return nil
+}
+
 // placeOf returns the position of a letter in the listing, for "after".
 func placeOf(letter *outbox.DeadLetter) string {
 	return letter.DiedAt.UTC().Format(time.RFC3339Nano) + "," + letter.EventID

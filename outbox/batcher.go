@@ -60,7 +60,7 @@ func (d *Dispatcher) passOn(dl *delivery) bool {
 // asked again, and its panic reported, in the delivery.
 func (d *Dispatcher) batchListenerOf(env *Envelope) *batchListener {
 	defer func() { _ = recover() }()
-	l, _ := d.routes.ListenerFor(env.AggregateType, env.EventType)
+	l, _ := d.registry.ListenerFor(env.AggregateType, env.EventType)
 	if batch, ok := l.(*batchListener); ok && batch.problem == nil {
 		return batch
 	}
@@ -77,7 +77,7 @@ func (d *Dispatcher) batcherOf(l *batchListener) *batcher {
 
 // batchesInHand is how many deliveries the batch listeners may have under way.
 func (d *Dispatcher) batchesInHand() (deliveries int) {
-	routes, ok := d.routes.(*Registry)
+	routes, ok := d.registry.(*Registry)
 	if !ok {
 		return 0
 	}

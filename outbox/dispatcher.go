@@ -40,18 +40,19 @@ type DispatcherConfig struct {
 // the poller's [PollHandler] and safe for concurrent use.
 type Dispatcher struct {
 	opts        DispatchOptions
+	registry    ListenerRegistry
 	claims      bool // rows are leased, as in [MultiNode]
 	lockTimeout time.Duration
 	names       *leaseNames
 	doneOutcome Outcome
 	chain       Listener
-	routes      ListenerRegistry
 	retry       RetryPolicy
 	metrics     Metrics
 	log         *slog.Logger
 	clock       Clock
 
 	queues
+	pauses   *pauses
 	track    *tracker
 	complete *completer
 	keeper   *leaseKeeper
@@ -109,7 +110,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{
-		opts: cfg.Options.withDefaults(), doneOutcome: OutcomeDone, chain: handler, routes: cfg.Registry,
+		opts: cfg.Options.withDefaults(), registry: cfg.Registry, doneOutcome: OutcomeDone, chain: handler,
 		retry: cfg.RetryPolicy, metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
 	}
@@ -127,8 +128,9 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	d.lockTimeout, d.names = lease.LockTimeout, newLeaseNames(lease.Owner)
 	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: events went past the hot queue, the poller delivers them"}
 	d.policyPanics = burst{log: d.log, level: slog.LevelError, message: "outbox: the retry policy panicked"}
-	d.initQueues(d.opts.HotCapacity, d.opts.ColdCapacity, d.opts.Workers)
+	d.initQueues(d.opts)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
+	d.pauses = newPauses(cfg.DB, cfg.Store, d.log)
 	d.track = newTracker(d.wakePoller)
 	d.complete = newCompleter(d, cfg.DB, cfg.Store)
 	d.keeper = newLeaseKeeper(d, cfg.DB, cfg.Store)
@@ -156,19 +158,32 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 		return ErrClosed
 	case created:
 	}
+	if err := checkLimits(d.opts.Limits, d.registry); err != nil {
+		return fmt.Errorf("outbox: starting the dispatcher: %w", err)
+	}
 	d.state = running
 	d.complete.start()
 	d.keeper.start()
 	d.releaser.start()
 	for range d.opts.Workers {
-		d.workers.Add(1)
-		go d.work(d.taker())
+		d.startWorker(d.taker())
+	}
+	for _, l := range d.lanes {
+		for range l.Concurrency {
+			d.startWorker(func() *delivery { return d.takeFrom(l) })
+		}
 	}
 	return nil
 }
 
+func (d *Dispatcher) startWorker(take func() *delivery) {
+	d.workers.Add(1)
+	go d.work(take)
+}
+
 // EnqueueHot offers an event whose transaction committed. False: the dispatcher
-// is not running or the queue is full, and the poller has to deliver the event. A
+// is not running, the queue is full, or the event's kind is paused, and the poller has
+// to deliver the event. A
 // copy of an event that is in hand is dropped, which is true.
 func (d *Dispatcher) EnqueueHot(env Envelope) bool {
 	return d.enqueue(d.hot, &delivery{env: &env, term: d.term()})
@@ -198,7 +213,7 @@ func (d *Dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
 		return true
 	}
 	kind := kindOf(dl.env) // before a worker has it
-	if !d.offer(queue, dl) {
+	if !d.queueUp(queue, dl) {
 		d.track.release(dl)
 		return false
 	}
@@ -208,6 +223,23 @@ func (d *Dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
 		d.metrics.ColdEnqueued(kind)
 	}
 	return true
+}
+
+// queueUp puts an event into its lane, or into the queue if it has none. It refuses an
+// event of a kind that is paused.
+func (d *Dispatcher) queueUp(queue chan *delivery, dl *delivery) bool {
+	if d.pauses.has(dl.env) {
+		return false
+	}
+	l := d.lanes.of(dl.env)
+	if l == nil {
+		return d.offer(queue, dl)
+	}
+	if l.offer(dl) {
+		return true
+	}
+	l.leave()
+	return false
 }
 
 // AvailableCapacity is the room in the cold queue; it implements [PollHandler].
@@ -272,15 +304,12 @@ func (d *Dispatcher) work(take func() *delivery) {
 // inHandLimit is how many events a process has in hand at most: in its queues, with
 // its workers, in batches, and on their way to the store.
 func (d *Dispatcher) inHandLimit() int64 {
-	return int64(cap(d.hot) + cap(d.cold) + d.opts.Workers + d.batchesInHand() + completerBuffer + completerBatch + completerAside)
+	waiting := cap(d.hot) + cap(d.cold) + d.lanes.most()
+	return int64(waiting + d.opts.Workers + d.batchesInHand() + completerBuffer + completerBatch + completerAside)
 }
 
 // holds reports whether this process may deliver from the table.
 func (d *Dispatcher) holds() bool { return d.holder == nil || d.holder.holds() }
-
-// mayDeliver is false when another process delivers now, or may have since this one
-// took the event in hand.
-func (d *Dispatcher) mayDeliver(dl *delivery) bool { return d.holds() && dl.term == d.term() }
 
 // term is the present hold's.
 func (d *Dispatcher) term() int64 {

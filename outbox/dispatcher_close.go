@@ -69,6 +69,9 @@ func (d *Dispatcher) giveBack() {
 	for dl := d.takeLeft(); dl != nil; dl = d.takeLeft() {
 		left = append(left, dl)
 	}
+	for dl := d.lanes.takeLeft(); dl != nil; dl = d.lanes.takeLeft() {
+		left = append(left, dl)
+	}
 	for _, b := range d.batchers.Range {
 		left = append(left, b.(*batcher).takeLeft()...)
 	}

@@ -10,30 +10,42 @@ type pending struct {
 	lease string    // of the rows that are due; empty: none
 	ds    []delivery
 	began time.Time // before the lease did
+	split bool      // events are left to the poller because of others in the write
 }
 
 // reserve keeps the poller's hands off the events of an open transaction: on
-// this node through the tracker, on others through a lease. What the hot queue
-// has no room for is left to the poller from the start. A lease covers the
-// whole write, or nothing of it.
+// this node through the tracker, on others through a lease. What the hot queue or
+// its lane has no room for, and what is paused, is left to the poller from the start.
+// A lease covers the whole write, or nothing of it.
 func (d *Dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	room := cap(d.hot) - d.hotDepth()
-	if d.state != running || room <= 0 || !d.holds() || d.claims && len(p.envs) > room {
+	room := space{d: d, hot: cap(d.hot) - d.hotDepth()}
+	if d.state != running || !d.holds() {
 		return
 	}
+	var lease string
 	if d.claims {
-		p.lease = d.names.next()
+		lease = d.names.next()
 	}
 	p.began = time.Now()
 	term := d.term()
-	p.ds = make([]delivery, 0, min(len(p.envs), room))
+	ds := make([]delivery, 0, min(len(p.envs), max(room.hot, 1)))
 	for i := range p.envs {
-		if env := &p.envs[i]; len(p.ds) < room && p.isDue(env) {
-			p.ds = append(p.ds, delivery{env: env, lease: p.lease, term: term})
+		env := &p.envs[i]
+		switch {
+		case !p.isDue(env):
+		case room.take(env):
+			ds = append(ds, delivery{env: env, lease: lease, term: term})
+		case d.claims:
+			p.split = room.hot >= 0
+			return
 		}
 	}
+	if len(ds) == 0 {
+		return
+	}
+	p.ds, p.lease = ds, lease
 	d.track.reserve(p.ds)
 }
 
@@ -61,24 +73,32 @@ func (d *Dispatcher) committed(p *pending) {
 	}
 	left := p.ds
 	var dropped []delivery
-	late := 0 // not reserved
+	late, warn := 0, 0 // not reserved; for lack of room in the hot queue
 	for i := range p.envs {
 		env := &p.envs[i]
-		switch {
+		reserved := len(left) > 0 && left[0].env == env
+		switch kind := kindOf(env); {
 		case !p.isDue(env):
-			d.metrics.HotSkippedDelayed(kindOf(env))
+			d.metrics.HotSkippedDelayed(kind)
 			d.dueAt(env.AvailableAt)
-		case len(left) == 0 && d.waits(): // the process that holds the table delivers it
-		case len(left) == 0:
-			d.metrics.HotDropped(kindOf(env))
+		case reserved && fresh && d.promote(&left[0]):
+			d.metrics.HotEnqueued(kind)
+		case reserved:
+			dropped = append(dropped, left[0])
+			if d.lanes.of(env) == nil && !d.pauses.has(env) {
+				d.metrics.HotDropped(kind)
+				warn++
+			}
+		case d.waits(): // the process that holds the table delivers it
+		case d.keeps(env):
+		case p.split:
 			late++
 		default:
-			if kind := kindOf(env); fresh && d.promote(&left[0]) {
-				d.metrics.HotEnqueued(kind)
-			} else {
-				d.metrics.HotDropped(kind)
-				dropped = append(dropped, left[0])
-			}
+			d.metrics.HotDropped(kind)
+			late++
+			warn++
+		}
+		if reserved {
 			left = left[1:]
 		}
 	}
@@ -88,7 +108,9 @@ func (d *Dispatcher) committed(p *pending) {
 	d.track.unreserve(p.ds)
 	d.releaser.release(p.leases(dropped))
 	d.tellDepths()
-	d.drops.add(len(dropped) + late)
+	if warn > 0 {
+		d.drops.add(warn)
+	}
 	d.wakePoller()
 	if late > 0 { // the releaser notifies of the others
 		d.wakeOthers()
@@ -117,7 +139,7 @@ func (d *Dispatcher) promote(dl *delivery) bool {
 	if d.state != running || !d.track.promote(dl) {
 		return false
 	}
-	if d.offer(d.hot, dl) {
+	if d.queueUp(d.hot, dl) {
 		return true
 	}
 	d.track.release(dl)

@@ -166,7 +166,3 @@ func (d *Dispatcher) retryDelay(attempt int) (delay time.Duration) {
 	}()
 	return d.retry.Delay(attempt)
 }
-
-func kindOf(env *Envelope) EventKind {
-	return EventKind{AggregateType: env.AggregateType, EventType: env.EventType}
-}

@@ -29,6 +29,7 @@ const (
 	logKeyDied          = "died"
 	logKeyListener      = "listener"
 	logKeyRowID         = "row_id"
+	logKeySince         = "since"
 )
 
 func loggerOr(l *slog.Logger) *slog.Logger {

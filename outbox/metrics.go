@@ -2,15 +2,6 @@ package outbox
 
 import "time"
 
-// EventKind is a pair of types. Metrics may distinguish events by it.
-type EventKind struct {
-	AggregateType AggregateType
-	EventType     EventType
-	// Listener is set only in what [Metrics] gets about the row of one of an event's
-	// several listeners; see [Named].
-	Listener string
-}
-
 // Metrics receives the engine's metrics. Embed [NopMetrics] to implement only some
 // methods and to stay compatible when methods are added. Many goroutines call it at
 // once, also on the hot path: it must be fast and must not block. If it is an

@@ -127,6 +127,9 @@ type DispatchOptions struct {
 	// OnUnroutable says what becomes of an event without a listener. Defaults
 	// to DEAD at once; see [Defer].
 	OnUnroutable Unroutable
+	// Limits bound the deliveries of some kinds of events, one limit for each. Defaults
+	// to none.
+	Limits []Limit
 	// MarkInterval is the least time between the beginnings of two batches of
 	// outcomes that are stored. The first outcome after a pause, and a full batch,
 	// are stored at once. A process that dies has its events delivered again whose
@@ -207,6 +210,7 @@ func (o DispatchOptions) validate(v *validator) {
 	v.duration("DrainTimeout", o.DrainTimeout)
 	v.duration("ListenerTimeout", o.ListenerTimeout)
 	v.duration("MarkInterval", o.MarkInterval)
+	o.validateLimits(v)
 }
 
 func (o DispatchOptions) withDefaults() DispatchOptions {

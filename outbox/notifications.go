@@ -203,6 +203,7 @@ func (n *notifications) deaf() int {
 // heed makes the poller read now, or in a moment when it did so a moment ago: small
 // batches cost much more than large ones. mu is held.
 func (n *notifications) heed() {
+	n.poller.doubtPauses()
 	now := time.Now()
 	switch since := now.Sub(n.heeded); {
 	case since < 0: // it is going to

@@ -116,10 +116,20 @@ func (o *Outbox) check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if o.dispatcher != nil {
+		if err := checkLimits(o.dispatcher.opts.Limits, o.dispatcher.registry); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	if err := o.store.Check(ctx, o.db, o.claim != nil); err != nil {
 		return err
+	}
+	if o.dispatcher != nil {
+		if err := o.dispatcher.pauses.read(ctx); err != nil {
+			return err
+		}
 	}
 	if o.holder != nil {
 		return o.holder.start(ctx)
@@ -236,8 +246,12 @@ type Stats struct {
 	// OldestDueAge is how long the oldest due event has been due; zero when
 	// none is.
 	OldestDueAge time.Duration
-	// HotDepth and ColdDepth are the events that wait in this node's queues.
+	// HotDepth and ColdDepth are the events that wait in this node's queues. Those of
+	// kinds that have a [Limit] count as ColdDepth.
 	HotDepth, ColdDepth int
+	// Paused are the kinds of events that are paused. Their events count as Pending
+	// like all others.
+	Paused []Pause
 	// LastPoll is [Poller.LastPoll] of this node. In a mode without a poller it
 	// is the zero time.
 	LastPoll time.Time
@@ -254,6 +268,9 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 		return Stats{}, fmt.Errorf("outbox: reading stats: %w", err)
 	}
 	st := Stats{Pending: s.Due + s.Delayed, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead}
+	if st.Paused, err = o.Paused(ctx); err != nil {
+		return Stats{}, err
+	}
 	if !s.OldestDue.IsZero() {
 		st.OldestDueAge = max(now.Sub(s.OldestDue), 0)
 	}

@@ -65,15 +65,17 @@ type Poller struct {
 	suspected atomic.Int64 // rows that were claimed for that
 
 	// The rest belongs to whoever holds the token.
-	term       int64     // of the hold, when the present read began
-	cursor     Cursor    // where the next batch of a backlog begins
-	scanned    time.Time // when the present pass over the table began
-	restart    bool      // the last claim ended a pass: there may be free rows before its beginning
-	read       time.Time // the time as of which the last batch was read
-	failures   int       // of the store, in a row
-	patience   patience
-	claiming   claiming // a claim that may have been carried out
-	unanswered struct { // one of some events
+	term        int64       // of the hold, when the present read began
+	cursor      Cursor      // where the next batch of a backlog begins
+	scanned     time.Time   // when the present pass over the table began
+	except      []EventKind // what the last batch left out
+	laneBatches int         // since a lane that had no room has some
+	restart     bool        // the last claim ended a pass: there may be free rows before its beginning
+	read        time.Time   // the time as of which the last batch was read
+	failures    int         // of the store, in a row
+	patience    patience
+	claiming    claiming // a claim that may have been carried out
+	unanswered  struct { // one of some events
 		lease string
 		ids   []string
 	}
@@ -164,6 +166,7 @@ func (p *Poller) Poll(ctx context.Context) (int, error) {
 		return 0, ctx.Err()
 	}
 	p.takeoverAt = time.Time{}
+	p.doubtPauses()
 	n, _, err := p.cycle(ctx)
 	if err == nil {
 		p.note()
@@ -263,6 +266,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		idle = min(idle, p.opts.SkipRecent) // rows that are left out for being recent are due soon
 	}
 	last, none := plain, false // none: a batch of suspects was empty
+	var left map[*lane]int64
 	for {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see it
 			return read, 0, err
@@ -270,11 +274,15 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		if p.dispatcher != nil && !p.dispatcher.holds() { // another process delivers
 			return read, p.opts.Interval, nil
 		}
+		if err := p.readPauses(ctx); err != nil {
+			return read, 0, err
+		}
 		room := p.room()
 		if room <= 0 {
 			return read, p.waitForRoom(), nil
 		}
-		q, ok := p.next(min(room, p.opts.BatchSize), last)
+		left = p.leaveOut()
+		q, ok := p.next(min(room, p.opts.BatchSize, p.laneRoom()), last)
 		if !ok {
 			return read, idle, nil
 		}
@@ -297,6 +305,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	}
 	p.logTakeovers(false)
 	p.cursor = Cursor{}
+	p.caughtUp(left)
 	due, err := p.nextDue(ctx)
 	if err != nil {
 		return read, 0, err

@@ -102,7 +102,7 @@ func (p *Poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 		return p.handler.Handle(*env)
 	}
 	if lease == "" {
-		return p.dispatcher.takeIn(dl)
+		return p.dispatcher.takeIn(dl) || p.dispatcher.passesOver(env)
 	}
 	dl.takeover = kind != plain
 	if p.dispatcher.claims {
@@ -119,7 +119,7 @@ func (p *Poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 		return true
 	}
 	p.giveBack([]Envelope{*env}, lease)
-	return false
+	return p.dispatcher.passesOver(env)
 }
 
 // readBatch polls or claims. The lease is the name that claimed rows got.
@@ -132,11 +132,11 @@ func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease st
 	}
 	switch {
 	case p.dispatcher != nil && p.dispatcher.claims:
-		return p.claimDue(ctx, q, ClaimQuery{Now: p.read, CreatedBefore: createdBefore})
+		return p.claimDue(ctx, q, ClaimQuery{Now: p.read, CreatedBefore: createdBefore, Except: p.except})
 	case q.kind == suspects:
 		return p.claimSuspects(ctx, q.limit, createdBefore)
 	}
-	b, err = p.poll(ctx, PollQuery{Now: p.read, CreatedBefore: createdBefore, Limit: q.limit})
+	b, err = p.poll(ctx, PollQuery{Now: p.read, CreatedBefore: createdBefore, Limit: q.limit, Except: p.except})
 	return b, "", err
 }
 

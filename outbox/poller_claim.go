@@ -13,20 +13,22 @@ const claimGrace = 5 * time.Second
 // claiming is a claim whose answer was lost. It may have been carried out, so it is
 // made again as it was: the same lease returns its rows.
 type claiming struct {
-	lease string
-	query batchQuery
-	after Cursor
+	lease  string
+	query  batchQuery
+	after  Cursor
+	except []EventKind
 }
 
 // claimDue claims what is due.
 func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batch, string, error) {
 	if p.claiming.lease == "" {
-		p.claiming = claiming{lease: p.dispatcher.names.next(), query: b}
+		p.claiming = claiming{lease: p.dispatcher.names.next(), query: b, except: q.Except}
 		if b.kind == plain {
 			p.claiming.after = p.place()
 		}
 	}
 	q.Lease, q.Limit, q.FreshOnly, q.After = p.claiming.lease, b.limit, b.kind == plain, p.claiming.after
+	q.Except = p.claiming.except
 	batch, err := p.claim(ctx, q)
 	if err != nil {
 		return batch, q.Lease, err
@@ -78,7 +80,7 @@ func claimContext(ctx, limited context.Context) (context.Context, context.Cancel
 // first.
 func (p *Poller) claimSuspects(ctx context.Context, limit int, createdBefore time.Time) (b Batch, lease string, err error) {
 	died := p.died.Load()
-	q := PollQuery{Now: *died, CreatedBefore: createdBefore, Limit: limit, LockTimeout: p.lockTimeout()}
+	q := PollQuery{Now: *died, CreatedBefore: createdBefore, Limit: limit, LockTimeout: p.lockTimeout(), Except: p.except}
 	var ids []string
 	for len(ids) == 0 { // what this process has in hand is passed over
 		err = p.statement(ctx, func(ctx context.Context) (err error) {

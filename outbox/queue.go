@@ -8,6 +8,7 @@ import "sync/atomic"
 // [tracker].
 type queues struct {
 	hot, cold, taken chan *delivery
+	lanes            lanes // of the kinds that have a limit
 	// room gets a token when the cold queue falls to lowWater, if the poller
 	// waits for that.
 	room     chan struct{}
@@ -17,12 +18,13 @@ type queues struct {
 	hotMoved, coldMoved atomic.Int64
 }
 
-func (q *queues) initQueues(hotCapacity, coldCapacity, workers int) {
-	q.hot = make(chan *delivery, hotCapacity)
-	q.taken = make(chan *delivery, workers)
-	q.cold = make(chan *delivery, coldCapacity)
+func (q *queues) initQueues(opts DispatchOptions) {
+	q.hot = make(chan *delivery, opts.HotCapacity)
+	q.taken = make(chan *delivery, opts.Workers)
+	q.cold = make(chan *delivery, opts.ColdCapacity)
 	q.room = make(chan struct{}, 1)
-	q.lowWater = coldCapacity / 2
+	q.lowWater = opts.ColdCapacity / 2
+	q.lanes = newLanes(opts.Limits, opts.Workers, q.room)
 }
 
 // take waits for the next event; turn counts a worker's events. After quit is
@@ -116,7 +118,9 @@ func (q *queues) hasRoom() bool {
 	return q.coldDepth() <= q.lowWater
 }
 
-func (q *queues) depths() (hot, cold int) { return q.hotDepth(), q.coldDepth() + len(q.taken) }
+func (q *queues) depths() (hot, cold int) {
+	return q.hotDepth(), q.coldDepth() + len(q.taken) + q.lanes.depth()
+}
 
 // offer puts an event into one of the queues if it has room.
 func (q *queues) offer(queue chan *delivery, dl *delivery) bool {
@@ -124,6 +128,10 @@ func (q *queues) offer(queue chan *delivery, dl *delivery) bool {
 	if dl.hot && q.hotDepth() >= cap(q.hot) || queue == q.cold && q.coldDepth() >= cap(q.cold) {
 		return false
 	}
+	return offer(queue, dl)
+}
+
+func offer(queue chan<- *delivery, dl *delivery) bool {
 	select {
 	case queue <- dl:
 		return true

@@ -84,6 +84,13 @@ type Store interface {
 	// ReleaseTable ends the owner's hold, if it has it.
 	ReleaseTable(ctx context.Context, db DB, owner string) error
 
+	// Pause keeps a pause; one that the kind has already stays as it is.
+	Pause(ctx context.Context, db DB, pause Pause) error
+	// Resume ends the pause of a kind, if it has one.
+	Resume(ctx context.Context, db DB, kind EventKind) error
+	// Paused lists the pauses, in any order.
+	Paused(ctx context.Context, db DB) ([]Pause, error)
+
 	// Purge deletes one batch of old rows and returns how many.
 	Purge(ctx context.Context, db DB, q PurgeQuery) (int, error)
 

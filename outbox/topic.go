@@ -29,6 +29,9 @@ func (t Topic[T]) AggregateType() AggregateType { return t.aggregate }
 // EventType is the topic's event type.
 func (t Topic[T]) EventType() EventType { return t.event }
 
+// Kind is the pair of both, as limits and pauses name it.
+func (t Topic[T]) Kind() EventKind { return EventKind{AggregateType: t.aggregate, EventType: t.event} }
+
 // Envelope returns an envelope with the topic's types; set further fields on it. A
 // marshalling error is returned by Write.
 func (t Topic[T]) Envelope(aggregateID string, payload T) Envelope {

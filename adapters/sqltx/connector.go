@@ -8,6 +8,9 @@ import (
 	"reflect"
 	"sync"
 	"sync/atomic"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
+	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // WrapConnector makes the connections of a pool followed, for code that calls
@@ -24,8 +27,11 @@ func WrapConnector(inner driver.Connector) driver.Connector {
 	if c, ok := inner.(*connector); ok {
 		return c
 	}
-	c := &connector{inner: inner, silent: silentDriver(inner), open: make(map[*sql.Tx]*transaction)}
-	c.learn(driverDialect(inner))
+	c := &connector{inner: inner, open: make(map[*sql.Tx]*transaction)}
+	if !nilness.IsNil(inner) {
+		c.silent = silentDriver(inner)
+		c.learn(driverDialect(inner))
+	}
 	return c
 }
 
@@ -43,6 +49,9 @@ type connector struct {
 
 // Connect wraps a connection of the inner connector.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if nilness.IsNil(c.inner) {
+		return nil, &outbox.FieldError{Field: "sqltx.WrapConnector connector", Problem: "is nil"}
+	}
 	inner, err := c.inner.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -51,7 +60,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 // Driver is the inner one: code asserts its type.
-func (c *connector) Driver() driver.Driver { return c.inner.Driver() }
+func (c *connector) Driver() driver.Driver {
+	if nilness.IsNil(c.inner) {
+		return nil
+	}
+	return c.inner.Driver()
+}
 
 // Close closes the inner connector when it has a method for that.
 func (c *connector) Close() error {

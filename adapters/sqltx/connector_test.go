@@ -42,6 +42,15 @@ func TestWrappedConnectorIsNotWrappedAgain(t *testing.T) {
 	require.Equal(t, nothing{}, once.Driver())
 }
 
+func TestNilConnectorFailsToConnect(t *testing.T) {
+	t.Parallel()
+	for _, inner := range []driver.Connector{nil, (*closingConnector)(nil)} {
+		db := open(t, inner)
+		require.EqualError(t, db.PingContext(t.Context()), "outbox: sqltx.WrapConnector connector is nil")
+		require.Nil(t, db.Driver())
+	}
+}
+
 // old is a connection of a driver from before contexts.
 type old struct{ driver.Conn }
 

@@ -40,6 +40,9 @@ func keyCases() []keyCase {
 		{"dispatcher.listener-timeout", "0s", "", func(*outboxfx.Config) {}},
 		{"dispatcher.defer-unroutable", "30s", outboxfx.Ordered, func(c *outboxfx.Config) { c.Dispatcher.DeferUnroutable = 30 * time.Second }},
 		{"dispatcher.mark-interval", "10ms", "", func(c *outboxfx.Config) { c.Dispatcher.MarkInterval = 10 * time.Millisecond }},
+		{"dispatcher.limits", "[{event-type: Paid, aggregate-type: order, concurrency: 2, rate: 0.5, burst: 3}, {event-type: Sent, rate: 10}]", "", func(c *outboxfx.Config) {
+			c.Dispatcher.Limits = []outboxfx.LimitConfig{{EventType: "Paid", AggregateType: "order", Concurrency: 2, Rate: 0.5, Burst: 3}, {EventType: "Sent", Rate: 10}}
+		}},
 		{"retry.base-delay", "50ms", "", func(c *outboxfx.Config) { c.Retry.BaseDelay = 50 * time.Millisecond }},
 		{"retry.max-delay", "PT10S", "", func(c *outboxfx.Config) { c.Retry.MaxDelay = 10 * time.Second }},
 		{"poller.interval", "1s", "", func(c *outboxfx.Config) { c.Poller.Interval = time.Second }},

@@ -60,6 +60,8 @@ func set(key string, field any, text string) (problem string) {
 		*field = outboxfx.OnDone(text)
 	case *string:
 		*field = text
+	case *[]outboxfx.LimitConfig:
+		problem = parseLimits(text, field)
 	}
 	if err != nil && problem == "" {
 		problem = fmt.Sprintf("is %.40q; it must be true or false", text)

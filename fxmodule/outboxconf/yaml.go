@@ -117,6 +117,11 @@ func (f *file) add(key string, line int, value *yaml.Node) {
 		e.problem = "has no value"
 	case isSection(key):
 		e.problem = fmt.Sprintf("is %.40q, but it is a section with keys of its own", value.Value)
+	case value.Kind == yaml.SequenceNode && key == keyOfLimits:
+		var err error
+		if e.text, err = textOf(value); err != nil {
+			e.problem = err.Error()
+		}
 	case value.Kind != yaml.ScalarNode:
 		e.problem = "is a list; it takes one value"
 	}

@@ -14,6 +14,7 @@ const (
 	OldestDueAge
 	LastPoll
 	PollInterval
+	Paused
 	Up
 	ReadAt
 	ReadErrors
@@ -24,6 +25,7 @@ const (
 const (
 	Events  = "{event}"
 	Errors  = "{error}"
+	Kinds   = "{kind}"
 	Seconds = "s"
 )
 
@@ -43,6 +45,7 @@ var descriptions = [Figures]Description{
 	OldestDueAge: {"oldest.due.age", Seconds, "How long the oldest due event has been due; 0 when none is due."},
 	LastPoll:     {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
 	PollInterval: {"poll.interval", Seconds, "How often the poller reads an idle table."},
+	Paused:       {"kinds.paused", Kinds, "Kinds of events that are paused."},
 	Up:           {"table.up", "", "Whether the last read of the table for these metrics succeeded."},
 	ReadAt:       {"table.read.timestamp", Seconds, "When the table was read for these metrics."},
 	ReadErrors:   {"table.read.errors", Errors, "Reads of the table for these metrics that failed."},
@@ -70,6 +73,7 @@ func (v Values) Each(do func(f Figure, value float64)) {
 	do(Delayed, float64(v.Stats.Delayed))
 	do(Dead, float64(v.Stats.Dead))
 	do(OldestDueAge, v.Stats.OldestDueAge.Seconds())
+	do(Paused, float64(len(v.Stats.Paused)))
 	if v.Stats.PollInterval > 0 { // the mode has a poller
 		do(LastPoll, timestamp(v.Stats.LastPoll))
 		do(PollInterval, v.Stats.PollInterval.Seconds())

@@ -51,6 +51,32 @@ func operators(t *testing.T, fw Framework) {
 	server.send(http.MethodGet, "/admin/dead-letters").is(t, 200, `{"dead_letters":[],"more":false}`)
 	server.send(http.MethodDelete, "/admin/dead-letters/1").is(t, 404, `{"error":"outbox: no such dead letter"}`)
 	require.Equal(t, "no-store", server.send(http.MethodGet, "/admin/stats").Header.Get("Cache-Control"))
+	pauses(t, server)
+}
+
+// pauses pauses kinds of events, lists them, and resumes one.
+func pauses(t *testing.T, server *server) {
+	t.Helper()
+	server.send(http.MethodGet, "/admin/pauses").is(t, 200, `{"pauses":[]}`)
+	server.post("/admin/pause?event_type=Paid&aggregate_type=Order").is(t, 204, "")
+	server.post("/admin/pause?event_type=Paid&aggregate_type=Order").is(t, 204, "")
+	server.post("/admin/pause?event_type=a%26b").is(t, 204, "")
+	for _, path := range []string{"/admin/pauses", "/admin/stats"} {
+		got := server.send(http.MethodGet, path)
+		require.Contains(t, got.body, `{"event_type":"Paid","aggregate_type":"Order","since":"20`, path)
+		require.Contains(t, got.body, `{"event_type":"a\u0026b","aggregate_type":"__GLOBAL__","since":"20`, path)
+	}
+	server.post("/admin/resume?event_type=a%26b").is(t, 204, "")
+	server.post("/admin/resume?event_type=a%26b").is(t, 204, "")
+	require.NotContains(t, server.send(http.MethodGet, "/admin/pauses").body, "GLOBAL")
+	server.post("/admin/resume?event_type=Paid&aggregate_type=Order").is(t, 204, "")
+	server.send(http.MethodGet, "/admin/pauses").is(t, 200, `{"pauses":[]}`)
+
+	server.post("/admin/pause").is(t, 400, `{"error":"parameter \"event_type\" is required","parameter":"event_type"}`)
+	server.post("/admin/pause?event_type=Paid&since=x").is(t, 400,
+		`{"error":"parameter \"since\" is unknown; known are event_type, aggregate_type, pretty","parameter":"since"}`)
+	server.post("/admin/resume?event_type="+strings.Repeat("a", 129)).is(t, 400,
+		`{"error":"parameter \"event_type\" is 129 characters long; the limit is 128","parameter":"event_type"}`)
 }
 
 // A dead letter of one of several listeners is named by it, and replayed by its own id.

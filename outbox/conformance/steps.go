@@ -31,7 +31,7 @@ func (s steps) ok(doing string, err error) {
 
 // settle waits until the condition holds, and reports whether it does.
 func (s steps) settle(condition func() bool) bool {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if condition() {
 			return true
 		}

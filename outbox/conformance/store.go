@@ -56,6 +56,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Fence", fenceTests},
 		{"Check", checkTests},
 		{"HoldTable", holdTests},
+		{"Pause", pauseTests},
 		{"Mark", markTests},
 		{"Split", splitTests},
 		{"Complete", completeTests},

@@ -30,6 +30,8 @@ type Store struct {
 	mu   sync.Mutex         // never held while anything blocks
 	rows map[string]*memRow // by event id; with those not yet committed
 	hold hold
+	// pauses are the kinds that are paused, and since when.
+	pauses map[outbox.EventKind]time.Time
 }
 
 type memRow struct {
@@ -41,7 +43,9 @@ type memRow struct {
 }
 
 // NewStore makes an empty store.
-func NewStore() *Store { return &Store{db: &DB{}, rows: map[string]*memRow{}} }
+func NewStore() *Store {
+	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[outbox.EventKind]time.Time{}}
+}
 
 // DB is the pool to use with this store, and the writer's source.
 func (s *Store) DB() *DB { return s.db }

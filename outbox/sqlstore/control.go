@@ -70,13 +70,17 @@ func (s *Store) readHold(ctx context.Context, db outbox.DB) (hold, error) {
 func (s *Store) insertHold(ctx context.Context, db outbox.DB) error {
 	q := s.query(256)
 	q.add("INSERT INTO ").control(s).add(" (kind, name) VALUES ('lease', 'table')")
-	if s.d.name == "mysql" {
-		q.add(" ON DUPLICATE KEY UPDATE kind = kind")
-	} else {
-		q.add(" ON CONFLICT (kind, name) DO NOTHING")
-	}
+	q.unlessExists()
 	_, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "holding the table", q) })
 	return err
+}
+
+// unlessExists lets an insert into the control table leave a row alone that is there.
+func (q *query) unlessExists() *query {
+	if q.d.name == "mysql" {
+		return q.add(" ON DUPLICATE KEY UPDATE kind = kind")
+	}
+	return q.add(" ON CONFLICT (kind, name) DO NOTHING")
 }
 
 // replaceHold gives the row to the owner if it is unchanged since it was read.

@@ -1,0 +1,65 @@
+package httptx
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// kindParameters name a kind of event.
+var kindParameters = []string{"event_type", "aggregate_type"}
+
+// pause is an [outbox.Pause] in JSON.
+type pause struct {
+	EventType     outbox.EventType     `json:"event_type"`
+	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	Since         time.Time            `json:"since"`
+}
+
+type pauses struct {
+	Pauses []pause `json:"pauses"`
+}
+
+func pausesOf(list []outbox.Pause) []pause {
+	answer := make([]pause, len(list))
+	for i, p := range list {
+		answer[i] = pause{EventType: p.Kind.EventType, AggregateType: p.Kind.AggregateType, Since: p.Since.UTC()}
+	}
+	return answer
+}
+
+// kind is the kind of event that the parameters name. It refuses one that cannot be.
+func (p parameters) kind() (outbox.EventKind, error) {
+	kind := outbox.EventKind{AggregateType: outbox.AggregateType(p["aggregate_type"]), EventType: outbox.EventType(p["event_type"])}
+	if kind.EventType == "" {
+		return kind, &parameterError{"event_type", "is required"}
+	}
+	for name, limit := range map[string]int{"event_type": outbox.MaxEventTypeLength, "aggregate_type": outbox.MaxAggregateTypeLength} {
+		if err := p.length(name, limit); err != nil {
+			return kind, err
+		}
+	}
+	return kind, nil
+}
+
+func (a *admin) paused(r *http.Request, _ parameters) (any, error) {
+	list, err := a.outbox.Paused(r.Context())
+	return pauses{pausesOf(list)}, err
+}
+
+func (a *admin) pause(r *http.Request, p parameters) (any, error) {
+	kind, err := p.kind()
+	if err != nil {
+		return nil, err
+	}
+	return nil, a.outbox.Pause(r.Context(), kind)
+}
+
+func (a *admin) resume(r *http.Request, p parameters) (any, error) {
+	kind, err := p.kind()
+	if err != nil {
+		return nil, err
+	}
+	return nil, a.outbox.Resume(r.Context(), kind)
+}

@@ -1,0 +1,139 @@
+package outbox
+
+import "time"
+
+// mayDeliver reports whether a delivery that a worker took may begin. Another process
+// may hold the table now, or have held it since the event was taken in hand; or the
+// event's kind was paused meanwhile.
+func (d *Dispatcher) mayDeliver(dl *delivery) bool {
+	switch {
+	case !d.holds() || dl.term != d.term():
+		return false
+	case !d.pauses.has(dl.env):
+		return true
+	}
+	if d.inOrder { // what is queued behind it must not go before it
+		d.holder.term.Add(1)
+	}
+	return false
+}
+
+// takeFrom waits for the next event of a lane that may be delivered now; nil when the
+// worker is to end. With a rate, one worker at a time takes an event and waits for its
+// token.
+func (d *Dispatcher) takeFrom(l *lane) *delivery {
+	if l.tokens == nil {
+		return l.take(d.quit, d.abort)
+	}
+	select {
+	case l.gate <- struct{}{}:
+		defer func() { <-l.gate }()
+	case <-d.abort:
+		return nil
+	}
+	for {
+		dl := l.take(d.quit, d.abort)
+		if dl == nil || d.awaitToken(l, dl) {
+			return dl
+		}
+		d.letGo(dl)
+		d.wakePoller()
+	}
+}
+
+// awaitToken waits until the rate allows a delivery; false when it must not begin any
+// more, or when the dispatcher closes.
+func (d *Dispatcher) awaitToken(l *lane, dl *delivery) bool {
+	for {
+		changed := d.pauses.changed()
+		if !d.mayDeliver(dl) {
+			return false
+		}
+		wait := l.tokens.take(time.Now())
+		if wait <= 0 {
+			return true
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-d.quit:
+			timer.Stop()
+			return false
+		}
+		timer.Stop()
+	}
+}
+
+// keeps reports whether an event stays in the table, for the poller, because of a pause
+// or a limit. It is called when the event's transaction committed.
+func (d *Dispatcher) keeps(env *Envelope) bool {
+	if d.pauses.has(env) {
+		return true
+	}
+	l := d.lanes.of(env)
+	if l != nil {
+		l.leave()
+	}
+	return l != nil
+}
+
+// passesOver reports whether a refused event does not end the batch that it came in: it
+// was refused for its kind.
+func (d *Dispatcher) passesOver(env *Envelope) bool {
+	return !d.inOrder && (d.pauses.has(env) || d.lanes.of(env) != nil)
+}
+
+// except are the kinds of events that the poller leaves out now.
+func (d *Dispatcher) except() []EventKind {
+	if d.inOrder { // a paused event holds up those behind it
+		return nil
+	}
+	kinds := d.pauses.kinds()
+	for _, l := range d.lanes {
+		if l.left.Load() > 0 && l.isFull() && !d.pauses.hasKind(l.Kind) {
+			kinds = append(kinds, l.Kind)
+		}
+	}
+	return kinds
+}
+
+// openRoom is the least room among the lanes that the poller fills from the table;
+// zero when it fills none.
+func (d *Dispatcher) openRoom() (room int) {
+	for _, l := range d.lanes {
+		if n := l.vacancy(); l.left.Load() > 0 && n > 0 && (room == 0 || n < room) {
+			room = n
+		}
+	}
+	return room
+}
+
+// space is the room for the events of one write.
+type space struct {
+	d     *Dispatcher
+	hot   int
+	lanes map[*lane]int // of those that the write needs
+}
+
+// take takes the room for one event; false when there is none, or when the event's
+// kind is paused.
+func (s *space) take(env *Envelope) bool {
+	if s.d.pauses.has(env) {
+		return false
+	}
+	l := s.d.lanes.of(env)
+	if l == nil {
+		s.hot--
+		return s.hot >= 0
+	}
+	room, known := s.lanes[l]
+	if !known && l.left.Load() == 0 {
+		room = l.vacancy()
+	}
+	if s.lanes == nil {
+		s.lanes = map[*lane]int{}
+	}
+	s.lanes[l] = room - 1
+	return room > 0
+}

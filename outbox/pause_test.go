@@ -1,0 +1,223 @@
+package outbox_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+var pausingModes = map[string]func(owner string) outbox.Mode{
+	"single": func(string) outbox.Mode {
+		return outbox.SingleNode{Dispatch: outbox.DispatchOptions{Workers: 2}}
+	},
+	"multi": func(owner string) outbox.Mode {
+		return outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 2}, Claim: outbox.ClaimOptions{Owner: owner}}
+	},
+	"limited": func(owner string) outbox.Mode {
+		return outbox.MultiNode{
+			Dispatch: outbox.DispatchOptions{Workers: 2, Limits: []outbox.Limit{{Kind: kindSaid, Concurrency: 2, Rate: 1000}}},
+			Claim:    outbox.ClaimOptions{Owner: owner},
+		}
+	},
+	"ordered": func(string) outbox.Mode { return outbox.Ordered{} },
+}
+
+// arrivals are the events that listeners got.
+type arrivals struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (h *arrivals) add(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ids = append(h.ids, id)
+}
+
+func (h *arrivals) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ids)
+}
+
+// What is queued when a kind is paused is given back; what comes later stays in the
+// table. Nothing has an attempt more, and all is delivered once when it is resumed.
+func TestAPausedKindStaysInTheTable(t *testing.T) {
+	t.Parallel()
+	for name, mode := range pausingModes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var got arrivals
+				logs := &logbook{}
+				e := start(t, outbox.Config{Mode: mode("a"), Logger: slog.New(logs)}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+					got.add(env.EventID)
+					time.Sleep(time.Second)
+					return outbox.Done(), nil
+				})
+				ids := several(e, 50, "a", "Said")
+				time.Sleep(6500 * time.Millisecond)
+				require.NoError(t, e.Pause(t.Context(), kindSaid))
+				begun := len(got.all())
+				require.NotZero(t, begun)
+				ids = append(ids, several(e, 50, "b", "Said")...)
+				time.Sleep(time.Minute)
+				require.Len(t, got.all(), begun, "deliveries that had begun ended, none began")
+				leased, pending := 0, 0
+				for _, row := range e.store.Rows() {
+					require.Zero(t, row.Attempts)
+					if row.Status == outbox.StatusNew {
+						pending++
+					}
+					if row.LockedBy != "" {
+						leased++
+					}
+				}
+				require.Equal(t, 100-begun, pending)
+				require.Zero(t, leased)
+				st, err := e.Stats(t.Context())
+				require.NoError(t, err)
+				require.Zero(t, st.HotDepth+st.ColdDepth)
+				require.Equal(t, outbox.EventKind{AggregateType: outbox.Global, EventType: "Said"}, st.Paused[0].Kind)
+				require.WithinDuration(t, time.Now().Add(-time.Minute), st.Paused[0].Since, time.Millisecond)
+
+				require.NoError(t, e.Resume(t.Context(), kindSaid))
+				time.Sleep(5 * time.Minute)
+				require.ElementsMatch(t, ids, got.all())
+				for _, row := range e.store.Rows() {
+					require.Equal(t, outbox.StatusDone, row.Status)
+					require.Zero(t, row.Attempts)
+				}
+				require.Len(t, logs.about("is paused"), 1)
+				require.Len(t, logs.about("is resumed"), 1)
+				require.Empty(t, logs.problems())
+			})
+		})
+	}
+}
+
+func TestAPauseLeavesOtherKindsAlone(t *testing.T) {
+	t.Parallel()
+	for name, mode := range pausingModes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var got arrivals
+				hear := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+					got.add(env.EventID)
+					return outbox.Done(), nil
+				}
+				e := build(t, outbox.Config{Mode: mode("a")}, hear)
+				require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(hear))))
+				require.NoError(t, e.Start(t.Context()))
+				require.NoError(t, e.Pause(t.Context(), kindSaid))
+				e.write(said("a"), outbox.Envelope{EventID: "b", EventType: "Other", Payload: outbox.JSON(1)})
+				time.Sleep(10 * time.Millisecond)
+				if name == "ordered" { // the order counts more
+					time.Sleep(time.Minute)
+					require.Empty(t, got.all())
+					require.NoError(t, e.Resume(t.Context(), kindSaid))
+					time.Sleep(time.Second)
+					require.Equal(t, []string{"a", "b"}, got.all())
+					return
+				}
+				require.Equal(t, []string{"b"}, got.all())
+			})
+		})
+	}
+}
+
+// In order, a pause in the middle of a queue stops what is behind, and a resumption
+// begins at the same place, however often.
+func TestAPauseKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		var want, got []string
+		hear := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			got = append(got, env.EventID)
+			time.Sleep(7 * time.Millisecond)
+			return outbox.Done(), nil
+		}
+		e := build(t, outbox.Config{Store: store, Mode: outbox.Ordered{}}, hear)
+		require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(hear))))
+		require.NoError(t, e.Start(t.Context()))
+		for i := range 100 {
+			want = append(want, several(e, 9, string(rune('0'+i/10))+string(rune('0'+i%10))+"o", "Other")...)
+			want = append(want, several(e, 1, string(rune('0'+i/10))+string(rune('0'+i%10))+"s", "Said")...)
+			time.Sleep(time.Millisecond)
+		}
+		for range 20 {
+			time.Sleep(133 * time.Millisecond)
+			require.NoError(t, e.Pause(t.Context(), kindSaid))
+			time.Sleep(211 * time.Millisecond)
+			before := len(got)
+			time.Sleep(20 * time.Second)
+			require.Len(t, got, before, "it waits")
+			require.True(t, before == len(want) || strings.Contains(want[before], "s"), want[before])
+			require.NoError(t, e.Resume(t.Context(), kindSaid))
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, want, got)
+	})
+}
+
+func TestAPauseHoldsAfterARestartAndForOtherNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		var got arrivals
+		hear := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			got.add(env.EventID)
+			return outbox.Done(), nil
+		}
+		mode := pausingModes["multi"]
+		a := start(t, outbox.Config{Store: store, Mode: mode("a")}, hear)
+		b := start(t, outbox.Config{Store: store, Mode: mode("b")}, hear)
+		require.NoError(t, a.Pause(t.Context(), kindSaid))
+		time.Sleep(outbox.DefaultPollInterval + time.Millisecond)
+		b.write(said("b"))
+		require.NoError(t, a.Close(context.Background()))
+		c := start(t, outbox.Config{Store: store, Mode: mode("c")}, hear)
+		c.write(said("c"))
+		time.Sleep(time.Minute)
+		require.Empty(t, got.all())
+		require.NoError(t, c.Resume(t.Context(), kindSaid))
+		time.Sleep(time.Second)
+		require.ElementsMatch(t, []string{"b", "c"}, got.all())
+	})
+}
+
+// A writer alone may pause for those that deliver. It delivers nothing itself.
+func TestAWriterMayPause(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	w := start(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
+	require.NoError(t, w.Pause(t.Context(), kindSaid))
+	list, err := w.Paused(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.NoError(t, w.Resume(t.Context(), kindSaid))
+	list, err = w.Paused(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, list)
+}
+
+func TestAKindThatCannotBePausedIsNamed(t *testing.T) {
+	t.Parallel()
+	e := build(t, outbox.Config{}, nil)
+	require.ErrorContains(t, e.Pause(t.Context(), outbox.EventKind{}), "kind.EventType is required")
+	require.ErrorContains(t, e.Resume(t.Context(), outbox.EventKind{EventType: "a\x00"}), "kind.EventType holds a NUL")
+	long := outbox.EventKind{AggregateType: outbox.AggregateType(strings.Repeat("a", 65)), EventType: "a"}
+	require.ErrorContains(t, e.Pause(t.Context(), long), "kind.AggregateType is 65 characters long; the limit is 64")
+}

@@ -1,0 +1,37 @@
+package outbox
+
+import (
+	"sync"
+	"time"
+)
+
+// tokens bound a rate: a token every interval, and up to burst of them are kept.
+type tokens struct {
+	interval time.Duration
+	ahead    time.Duration // of those that are kept, all but one
+
+	mu   sync.Mutex
+	next time.Time // when the next token is there, if none is kept
+}
+
+func newTokens(rate float64, burst int) *tokens {
+	interval := float64(time.Second) / rate
+	return &tokens{interval: time.Duration(interval), ahead: time.Duration(min(interval*float64(burst-1), maxAhead))}
+}
+
+// maxAhead keeps times in range.
+const maxAhead = 365 * 24 * float64(time.Hour)
+
+// take takes a token, or says how long it is until there is one.
+func (t *tokens) take(now time.Time) (wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if wait = t.next.Add(-t.ahead).Sub(now); wait > 0 {
+		return wait
+	}
+	if t.next.Before(now) {
+		t.next = now
+	}
+	t.next = t.next.Add(t.interval)
+	return 0
+}
