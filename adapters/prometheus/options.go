@@ -28,9 +28,6 @@ const (
 	UnknownKind = "unknown"
 )
 
-// DefaultKinds is how many pairs of types [WithEventLabels] distinguishes.
-const DefaultKinds = 100
-
 // Option changes what [New] registers.
 type Option func(*options)
 
@@ -57,7 +54,7 @@ func WithConstLabels(labels prometheus.Labels) Option {
 
 // WithEventLabels adds the labels event_type and aggregate_type to all metrics of
 // single events. The first limit pairs of types have their own series, others
-// count together as "other"; zero is [DefaultKinds]. Each pair costs about 50
+// count together as "other"; zero is 100. Each pair costs about 50
 // series. Defaults to no such labels.
 func WithEventLabels(limit int) Option {
 	return func(o *options) { o.events, o.kinds = true, limit }
@@ -78,7 +75,7 @@ func newOptions(opts []Option) (options, error) {
 		errs = append(errs, &outbox.FieldError{Field: "WithEventLabels", Problem: fmt.Sprintf("is %d; it must not be negative", o.kinds)})
 	}
 	if o.events && o.kinds == 0 {
-		o.kinds = DefaultKinds
+		o.kinds = 100
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.labels)) {
 		if problem := o.labelProblem(name); problem != "" {
