@@ -31,9 +31,6 @@ const (
 	UnknownKind = "unknown"
 )
 
-// DefaultKinds is how many pairs of types [WithEventLabels] distinguishes.
-const DefaultKinds = 100
-
 // Option changes what [New] registers.
 type Option func(*options)
 
@@ -60,7 +57,7 @@ func WithConstLabels(labels prometheus.Labels) Option {
 
 // WithEventLabels adds the labels event_type and aggregate_type to all metrics of
 // single events, and listener to those of outcomes. The first limit pairs of types have
-// their own series, others count together as "other"; zero is [DefaultKinds]. A listener
+// their own series, others count together as "other"; zero is 100. A listener
 // that fails where an event has several counts as a further pair. Each pair costs about
 // 50 series. Defaults to no such labels.
 func WithEventLabels(limit int) Option {
@@ -82,7 +79,7 @@ func newOptions(opts []Option) (options, error) {
 		errs = append(errs, &outbox.FieldError{Field: "WithEventLabels", Problem: fmt.Sprintf("is %d; it must not be negative", o.kinds)})
 	}
 	if o.events && o.kinds == 0 {
-		o.kinds = DefaultKinds
+		o.kinds = 100
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.labels)) {
 		if problem := o.labelProblem(name); problem != "" {
