@@ -23,7 +23,8 @@ func BenchmarkReadPastPaused(b *testing.B) {
 		insert(b, store, db, other, "", time.Time{})
 		except := []outbox.EventKind{{AggregateType: "Order", EventType: "OrderPlaced"}}
 		after := outbox.Cursor{AvailableAt: other[0].AvailableAt.Add(-time.Microsecond)}
-		for name, cursor := range map[string]outbox.Cursor{"from the start": {}, "from behind them": after} {
+		places := map[string]outbox.Cursor{"from the start": {}, "from behind them": after}
+		for name, cursor := range places {
 			b.Run(target.Name+"/poll "+name, func(b *testing.B) {
 				for b.Loop() {
 					batch, err := store.Poll(b.Context(), db.DB, outbox.PollQuery{Now: time.Now(), Limit: 500, Except: except, After: cursor, LockTimeout: time.Minute})
@@ -31,6 +32,8 @@ func BenchmarkReadPastPaused(b *testing.B) {
 					require.Len(b, batch.Envelopes, 1)
 				}
 			})
+		}
+		for name, cursor := range places { // the claims come last: they lease the row
 			b.Run(target.Name+"/claim "+name, func(b *testing.B) {
 				for b.Loop() {
 					batch, err := store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: 500, Except: except, After: cursor, LockTimeout: time.Minute, Lease: "me/1"})
