@@ -176,15 +176,9 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	return nil
 }
 
-func (d *Dispatcher) startWorker(take func() *delivery) {
-	d.workers.Add(1)
-	go d.work(take)
-}
-
 // EnqueueHot offers an event whose transaction committed. False: the dispatcher
 // is not running, the queue is full, or the event's kind is paused, and the poller has
-// to deliver the event. A
-// copy of an event that is in hand is dropped, which is true.
+// to deliver the event. A copy of an event that is in hand is dropped, which is true.
 func (d *Dispatcher) EnqueueHot(env Envelope) bool {
 	return d.enqueue(d.hot, &delivery{env: &env, term: d.term()})
 }
@@ -223,23 +217,6 @@ func (d *Dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
 		d.metrics.ColdEnqueued(kind)
 	}
 	return true
-}
-
-// queueUp puts an event into its lane, or into the queue if it has none. It refuses an
-// event of a kind that is paused.
-func (d *Dispatcher) queueUp(queue chan *delivery, dl *delivery) bool {
-	if d.pauses.has(dl.env) {
-		return false
-	}
-	l := d.lanes.of(dl.env)
-	if l == nil {
-		return d.offer(queue, dl)
-	}
-	if l.offer(dl) {
-		return true
-	}
-	l.leave()
-	return false
 }
 
 // AvailableCapacity is the room in the cold queue; it implements [PollHandler].

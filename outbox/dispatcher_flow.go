@@ -2,6 +2,28 @@ package outbox
 
 import "time"
 
+// queueUp puts an event into its lane, or into the queue if it has none. It refuses an
+// event of a kind that is paused.
+func (d *Dispatcher) queueUp(queue chan *delivery, dl *delivery) bool {
+	if d.pauses.has(dl.env) {
+		return false
+	}
+	l := d.lanes.of(dl.env)
+	if l == nil {
+		return d.offer(queue, dl)
+	}
+	if l.offer(dl) {
+		return true
+	}
+	l.leave()
+	return false
+}
+
+func (d *Dispatcher) startWorker(take func() *delivery) {
+	d.workers.Add(1)
+	go d.work(take)
+}
+
 // mayDeliver reports whether a delivery that a worker took may begin. Another process
 // may hold the table now, or have held it since the event was taken in hand; or the
 // event's kind was paused meanwhile.
@@ -136,4 +158,11 @@ func (s *space) take(env *Envelope) bool {
 	}
 	s.lanes[l] = room - 1
 	return room > 0
+}
+
+// startOver makes the poller read now, from the start of the table.
+func (d *Dispatcher) startOver() {
+	if p := d.poller.Load(); p != nil {
+		p.startOver()
+	}
 }

@@ -234,7 +234,7 @@ func (r *leaseReleaser) mark(ctx context.Context, leases []Lease) (n int, err er
 		return 0, err
 	}
 	if n = len(marks) - len(left); n > 0 {
-		r.d.wakePoller()
+		r.d.startOver()
 		r.d.wakeOthers()
 	}
 	return n, nil

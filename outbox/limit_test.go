@@ -282,3 +282,30 @@ func TestALimitForAKindWithoutAListenerIsRefusedAtStart(t *testing.T) {
 	require.NoError(t, e.Register(outbox.On("", "Sait", outbox.ListenerFunc(handled))))
 	require.NoError(t, e.Start(t.Context()), "it may be started after all")
 }
+
+// A backlog of a limited kind in the table is claimed about as fast as it is delivered:
+// few rows are claimed and given back.
+func TestALimitedBacklogIsClaimedAboutOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &claimLog{Store: outboxtest.NewStore()}
+		for i := range 1000 {
+			insertDue(t, s.Store, fmt.Sprintf("e%04d", i), time.Duration(i-2000)*time.Second)
+		}
+		calls := 0
+		e := start(t, outbox.Config{Store: s, Mode: limitedModes(outbox.Limit{Kind: kindSaid, Concurrency: 1})["multi"]},
+			func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				time.Sleep(10 * time.Millisecond)
+				calls++
+				return outbox.Done(), nil
+			})
+		time.Sleep(11 * time.Second)
+		require.NoError(t, e.Close(context.Background()))
+		require.Equal(t, 1000, calls, "the lane never ran dry")
+		claimed := 0
+		for _, n := range s.lens {
+			claimed += n
+		}
+		require.Less(t, claimed, 1300)
+	})
+}

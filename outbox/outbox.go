@@ -229,7 +229,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 // another process delivers, [Config].Notifier wakes that one.
 func (o *Outbox) Wake() {
 	if o.poller != nil {
-		o.poller.Wake()
+		o.poller.startOver()
 	}
 	if !o.poller.delivers() {
 		o.notifications.notify()

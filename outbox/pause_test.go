@@ -221,3 +221,72 @@ func TestAKindThatCannotBePausedIsNamed(t *testing.T) {
 	long := outbox.EventKind{AggregateType: outbox.AggregateType(strings.Repeat("a", 65)), EventType: "a"}
 	require.ErrorContains(t, e.Pause(t.Context(), long), "kind.AggregateType is 65 characters long; the limit is 64")
 }
+
+// pollLog records polls.
+type pollLog struct {
+	*outboxtest.Store
+	mu    sync.Mutex
+	after []outbox.Cursor
+}
+
+func (s *pollLog) memory() *outboxtest.Store { return s.Store }
+
+func (s *pollLog) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	s.mu.Lock()
+	s.after = append(s.after, q.After)
+	s.mu.Unlock()
+	return s.Store.Poll(ctx, db, q)
+}
+
+// polls are the polls since the last call: from the start of the table, and from later.
+func (s *pollLog) polls() (fromStart, fromLater int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.after {
+		if c.IsZero() {
+			fromStart++
+		} else {
+			fromLater++
+		}
+	}
+	s.after = nil
+	return fromStart, fromLater
+}
+
+// While a kind is paused, the poller reads past its rows once in an interval, however
+// often it is woken. It starts over when the kind is resumed, and when it is asked to.
+func TestThePollerReadsPastPausedRowsOnceInAnInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &pollLog{Store: outboxtest.NewStore()}
+		var got hearing
+		hear := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			got.add(env.EventID)
+			return outbox.Done(), nil
+		}
+		e := build(t, outbox.Config{Store: s, Mode: outbox.SingleNode{}}, hear)
+		require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(hear))))
+		insertDue(t, s.Store, "old", -time.Hour)
+		require.NoError(t, e.Pause(t.Context(), kindSaid))
+		require.NoError(t, e.Start(t.Context()))
+		time.Sleep(time.Minute)
+		s.polls()
+		for i := range 600 { // retries of another kind wake it often
+			e.write(outbox.Envelope{EventID: "r" + string(rune('a'+i/26)) + string(rune('a'+i%26)), EventType: "Other", Payload: outbox.JSON(1), DeliverAfter: 50 * time.Millisecond})
+			time.Sleep(100 * time.Millisecond)
+		}
+		fromStart, fromLater := s.polls()
+		require.InDelta(t, 12, fromStart, 2, "a minute has twelve intervals")
+		require.Greater(t, fromLater, 500)
+		require.Len(t, got.all(), 600)
+
+		s.polls()
+		e.Wake()
+		time.Sleep(time.Millisecond)
+		fromStart, _ = s.polls()
+		require.Equal(t, 1, fromStart)
+		require.NoError(t, e.Resume(t.Context(), kindSaid))
+		time.Sleep(time.Millisecond)
+		require.Contains(t, got.all(), "old")
+	})
+}

@@ -64,18 +64,19 @@ type Poller struct {
 	died      atomic.Pointer[time.Time]
 	suspected atomic.Int64 // rows that were claimed for that
 
+	again atomic.Bool // the next pass begins at the start of the table
+
 	// The rest belongs to whoever holds the token.
-	term        int64       // of the hold, when the present read began
-	cursor      Cursor      // where the next batch of a backlog begins
-	scanned     time.Time   // when the present pass over the table began
-	except      []EventKind // what the last batch left out
-	laneBatches int         // since a lane that had no room has some
-	restart     bool        // the last claim ended a pass: there may be free rows before its beginning
-	read        time.Time   // the time as of which the last batch was read
-	failures    int         // of the store, in a row
-	patience    patience
-	claiming    claiming // a claim that may have been carried out
-	unanswered  struct { // one of some events
+	leavingOut
+	term       int64     // of the hold, when the present read began
+	cursor     Cursor    // where the next batch of a backlog begins
+	scanned    time.Time // when the present pass over the table began
+	restart    bool      // the last claim ended a pass: there may be free rows before its beginning
+	read       time.Time // the time as of which the last batch was read
+	failures   int       // of the store, in a row
+	patience   patience
+	claiming   claiming // a claim that may have been carried out
+	unanswered struct { // one of some events
 		lease string
 		ids   []string
 	}
@@ -305,7 +306,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	}
 	p.logTakeovers(false)
 	p.cursor = Cursor{}
-	p.caughtUp(left)
+	p.passEnded(left)
 	due, err := p.nextDue(ctx)
 	if err != nil {
 		return read, 0, err
@@ -314,15 +315,6 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		p.agenda.note(due)
 	}
 	return read, idle, nil
-}
-
-// room is how many events the handler takes now, or none while there is not
-// enough room for a batch worth reading.
-func (p *Poller) room() int {
-	if p.dispatcher != nil && !p.dispatcher.hasRoom() {
-		return 0
-	}
-	return p.handler.AvailableCapacity()
 }
 
 // nextDue asks for the first event that becomes due after the last batch was
@@ -346,13 +338,4 @@ func (p *Poller) statement(ctx context.Context, run func(ctx context.Context) er
 	err := run(ctx)
 	p.patience.took(time.Since(began), err)
 	return err
-}
-
-// waitForRoom is how long to sleep when the handler is full. A dispatcher says
-// when it has room; any other handler has to be asked.
-func (p *Poller) waitForRoom() time.Duration {
-	if p.dispatcher != nil {
-		return p.opts.Interval
-	}
-	return min(p.opts.Interval, 50*time.Millisecond)
 }

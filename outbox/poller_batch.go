@@ -87,7 +87,7 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 func (p *Poller) beginTerm() {
 	term := p.dispatcher.term()
 	if p.term != 0 && p.term != term {
-		p.cursor = Cursor{}
+		p.cursor, p.swept = Cursor{}, time.Time{}
 		p.dispatcher.giveBack()
 	}
 	p.term = term
@@ -102,7 +102,7 @@ func (p *Poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 		return p.handler.Handle(*env)
 	}
 	if lease == "" {
-		return p.dispatcher.takeIn(dl) || p.dispatcher.passesOver(env)
+		return p.dispatcher.takeIn(dl) || p.passOver(env)
 	}
 	dl.takeover = kind != plain
 	if p.dispatcher.claims {
@@ -119,7 +119,7 @@ func (p *Poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 		return true
 	}
 	p.giveBack([]Envelope{*env}, lease)
-	return p.dispatcher.passesOver(env)
+	return p.passOver(env)
 }
 
 // readBatch polls or claims. The lease is the name that claimed rows got.
@@ -145,7 +145,8 @@ func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease st
 // with an early time may have been committed late, or released.
 func (p *Poller) place() Cursor {
 	if now := p.clock.Now(); p.cursor.IsZero() || now.Sub(p.scanned) > max(p.opts.Interval, time.Second) {
-		p.cursor, p.scanned = Cursor{}, now
+		p.first, p.scanned = p.passStart(now), now
+		p.cursor = p.first
 	}
 	return p.cursor
 }

@@ -36,7 +36,7 @@ func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batc
 	p.claiming = claiming{}
 	if p.restart = false; b.kind == plain {
 		p.cursor = batch.Next
-		if p.restart = batch.Len() < b.limit && !q.After.IsZero(); p.restart {
+		if p.restart = batch.Len() < b.limit && q.After != p.first; p.restart {
 			p.cursor = Cursor{}
 		}
 	}

@@ -4,7 +4,28 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
+
+// leavingOut is what the poller knows about passes that leave out kinds of events.
+type leavingOut struct {
+	except      []EventKind // what the last batch left out, or refused
+	laneBatches int         // since a lane that had no room has some
+	first       Cursor      // where the present pass began
+	swept       time.Time   // when the last pass over all rows began; zero: it has not ended
+}
+
+// passOver reports whether a refused event does not end the batch that it came in,
+// because it was refused for its kind.
+func (p *Poller) passOver(env *Envelope) bool {
+	if !p.dispatcher.passesOver(env) {
+		return false
+	}
+	if kind := kindOf(env); !slices.Contains(p.except, kind) {
+		p.except = append(p.except, kind)
+	}
+	return true
+}
 
 // readPauses reads what is paused if that is due. It leaves the poller's patience as it
 // is: it is fast when claims are slow.
@@ -37,11 +58,12 @@ func (p *Poller) leaveOut() (left map[*lane]int64) {
 		return nil
 	}
 	except := d.except()
-	for _, kind := range p.except {
-		if !slices.Contains(except, kind) {
-			p.cursor, p.laneBatches = Cursor{}, 0
-			break
-		}
+	fewer := slices.ContainsFunc(p.except, func(kind EventKind) bool { return !slices.Contains(except, kind) })
+	if fewer {
+		p.laneBatches = 0
+	}
+	if p.again.Swap(false) || fewer {
+		p.cursor, p.swept = Cursor{}, time.Time{}
 	}
 	p.except = except
 	for kind, l := range d.lanes {
@@ -71,10 +93,52 @@ func (p *Poller) laneRoom() int {
 	return room
 }
 
-// caughtUp is called when a pass over the table ended: the lanes have what they had left
+// passStart is where a pass over the table begins. A pass that leaves out kinds reads
+// past all of their rows. So after one that began at the start of the table, and for as
+// long as the poller's interval, passes begin where recent rows do.
+func (p *Poller) passStart(now time.Time) Cursor {
+	if len(p.except) == 0 || now.Sub(p.swept) > max(p.opts.Interval, time.Second) {
+		p.swept = time.Time{}
+		return Cursor{}
+	}
+	return Cursor{AvailableAt: storedTime(p.swept.Add(-p.opts.SkipRecent - lateCommit))}
+}
+
+// lateCommit is how long a transaction may take, so that a pass which begins at recent
+// rows finds its events. Those of longer ones wait for a pass over all rows.
+const lateCommit = 10 * time.Second
+
+// passEnded is called when a pass over the table ended: the lanes have what they had left
 // there before the last batch.
-func (p *Poller) caughtUp(left map[*lane]int64) {
+func (p *Poller) passEnded(left map[*lane]int64) {
 	for l, n := range left {
 		l.left.CompareAndSwap(n, 0)
 	}
+	if p.first.IsZero() && p.swept.IsZero() {
+		p.swept = p.scanned
+	}
+}
+
+// startOver makes the poller look now, from the start of the table: rows became free.
+func (p *Poller) startOver() {
+	p.again.Store(true)
+	p.Wake()
+}
+
+// room is how many events the handler takes now, or none while there is not
+// enough room for a batch worth reading.
+func (p *Poller) room() int {
+	if p.dispatcher != nil && !p.dispatcher.hasRoom() {
+		return 0
+	}
+	return p.handler.AvailableCapacity()
+}
+
+// waitForRoom is how long to sleep when the handler is full. A dispatcher says
+// when it has room; any other handler has to be asked.
+func (p *Poller) waitForRoom() time.Duration {
+	if p.dispatcher != nil {
+		return p.opts.Interval
+	}
+	return min(p.opts.Interval, 50*time.Millisecond)
 }
