@@ -259,7 +259,7 @@ func TestThePollerReadsPastPausedRowsOnceInAnInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &pollLog{Store: outboxtest.NewStore()}
-		var got hearing
+		var got arrivals
 		hear := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 			got.add(env.EventID)
 			return outbox.Done(), nil
