@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,8 +243,11 @@ func TestTopicsThatShareAListenerShareItsBatches(t *testing.T) {
 func TestOutboxesThatShareAListenerHaveTheirOwnBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var got [][]string
 		listener := outbox.BatchListener(outbox.BatchOptions{Size: 4, Wait: time.Second}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			got = append(got, idsOf(batch))
 			return nil, nil
 		})
@@ -257,10 +261,10 @@ func TestOutboxesThatShareAListenerHaveTheirOwnBatches(t *testing.T) {
 			engines = append(engines, e)
 		}
 		time.Sleep(2 * time.Second)
-		require.Equal(t, [][]string{{"0a", "0b"}, {"1a", "1b"}}, got)
 		for _, e := range engines {
 			require.NoError(t, e.Close(context.Background()))
 		}
+		require.Equal(t, [][]string{{"0a", "0b"}, {"1a", "1b"}}, got)
 	})
 }
 

@@ -129,8 +129,8 @@ func TestWithoutWaitABatchIsWhatCameDuringTheCallBefore(t *testing.T) {
 		require.Equal(t, []int{1}, got)
 		e.write(saidAll(named("e", 120)...)...)
 		time.Sleep(5 * time.Second)
-		require.ElementsMatch(t, []int{1, 100, 20}, got)
 		require.NoError(t, e.Close(context.Background()))
+		require.ElementsMatch(t, []int{1, 100, 20}, got)
 	})
 }
 
@@ -186,10 +186,10 @@ func TestListenerTimeoutCountsFromTheCall(t *testing.T) {
 		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 5}, statuses(e.store))
 		e.write(saidAll("s1", "s2")...)
 		time.Sleep(10 * time.Second)
-		require.Equal(t, []time.Duration{time.Second, time.Second, time.Second, time.Second}, left)
 		row, _ := e.store.Row("s1")
 		require.Equal(t, outbox.StatusRetry, row.Status)
 		require.Equal(t, context.DeadlineExceeded.Error(), row.LastError)
 		require.NoError(t, e.Close(context.Background()))
+		require.Equal(t, []time.Duration{time.Second, time.Second, time.Second, time.Second}, left)
 	})
 }
