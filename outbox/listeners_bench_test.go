@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -70,7 +69,7 @@ func listenersOf(name string, fn func(context.Context, outbox.Envelope) error) (
 }
 
 // BenchmarkDrainListeners is a backlog delivered to three listeners that do nothing,
-// with names and by an interceptor, in turns; the figure is the ratio of the medians.
+// with names and by an interceptor, in turns; the figure is the ratio of the fastest.
 func BenchmarkDrainListeners(b *testing.B) {
 	for _, target := range adaptertest.Main() {
 		b.Run(target.Name, func(b *testing.B) {
@@ -86,12 +85,9 @@ func BenchmarkDrainListeners(b *testing.B) {
 					times[name] = append(times[name], deliverBacklog(b, outbox.Config{DB: db.DB, Store: store, Interceptors: interceptors}, func(n int) { fill(b, db, store, n) }, bindings, 20_000))
 				}
 			}
-			median := func(name string) float64 {
-				slices.Sort(times[name])
-				return times[name][len(times[name])/2].Seconds()
-			}
-			b.ReportMetric(20_000/median("three named"), "events/s")
-			b.ReportMetric(median("an interceptor with three")/median("three named"), "ratio")
+			fastest := func(name string) float64 { return slices.Min(times[name]).Seconds() }
+			b.ReportMetric(20_000/fastest("three named"), "events/s")
+			b.ReportMetric(fastest("an interceptor with three")/fastest("three named"), "ratio")
 		})
 	}
 }
@@ -118,26 +114,35 @@ func deliverBacklog(b *testing.B, cfg outbox.Config, fill func(n int), bindings 
 	return time.Since(began)
 }
 
-// BenchmarkDrainFailing is a backlog whose events are DONE, or whose one or three
-// listeners always fail, until all outcomes are stored.
+// BenchmarkDrainFailing is a backlog until all outcomes are stored, with one listener
+// or three, of which none, one or all fail.
 func BenchmarkDrainFailing(b *testing.B) {
 	const backlog = 20_000
-	fails := func(context.Context, outbox.Envelope) error { return errDown }
+	ok := outbox.Handle(noop)
+	fails := outbox.Handle(func(context.Context, outbox.Envelope) error { return errDown })
+	named := func(mail, search, audit outbox.Listener) []outbox.Binding {
+		return []outbox.Binding{
+			outbox.On("", "Said", mail, outbox.Named("mail")), outbox.On("", "Said", search, outbox.Named("search")), outbox.On("", "Said", audit, outbox.Named("audit")),
+		}
+	}
 	for _, target := range adaptertest.Main() {
-		for _, name := range []string{"one", "three named"} {
-			for outcome, fn := range map[string]func(context.Context, outbox.Envelope) error{"succeeding": noop, "failing": fails} {
-				b.Run(fmt.Sprint(target.Name, "/", name, " ", outcome), func(b *testing.B) {
-					db, store, _ := benchStore(b, target)
-					bindings, _ := listenersOf(name, fn)
-					var took time.Duration
-					for range b.N {
-						_, err := db.ExecContext(b.Context(), "DELETE FROM outbox_event")
-						require.NoError(b, err)
-						took += deliverBacklog(b, outbox.Config{DB: db.DB, Store: store, RetryPolicy: afterAnHour}, func(n int) { fill(b, db, store, n) }, bindings, backlog)
-					}
-					b.ReportMetric(float64(backlog*b.N)/took.Seconds(), "events/s")
-				})
-			}
+		for name, bindings := range map[string][]outbox.Binding{
+			"one":               {outbox.On("", "Said", ok)},
+			"one, which fails":  {outbox.On("", "Said", fails)},
+			"three":             named(ok, ok, ok),
+			"three, one fails":  named(ok, fails, ok),
+			"three, which fail": named(fails, fails, fails),
+		} {
+			b.Run(target.Name+"/"+name, func(b *testing.B) {
+				db, store, _ := benchStore(b, target)
+				var took time.Duration
+				for range b.N {
+					_, err := db.ExecContext(b.Context(), "DELETE FROM outbox_event")
+					require.NoError(b, err)
+					took += deliverBacklog(b, outbox.Config{DB: db.DB, Store: store, RetryPolicy: afterAnHour}, func(n int) { fill(b, db, store, n) }, bindings, backlog)
+				}
+				b.ReportMetric(float64(backlog*b.N)/took.Seconds(), "events/s")
+			})
 		}
 	}
 }

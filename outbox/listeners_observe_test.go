@@ -87,3 +87,11 @@ func TestDeadLettersNameTheListenerAndReplayItAlone(t *testing.T) {
 		require.Equal(t, outbox.StatusDone, rowsBy(e.store)["mail"].Status)
 	})
 }
+
+func TestHeadersOfTheOutboxAreRefusedInEvents(t *testing.T) {
+	t.Parallel()
+	env := said("e")
+	env.Headers = map[string]string{outbox.HeaderListener: "mail"}
+	require.ErrorIs(t, env.Validate(), outbox.ErrInvalidEnvelope)
+	require.ErrorContains(t, env.Validate(), `Envelope.Headers has the key "outbox-listener"; keys that begin with "outbox-" are the outbox's own`)
+}

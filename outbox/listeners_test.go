@@ -323,14 +323,6 @@ func TestAttemptsOfTheEventCountForItsListeners(t *testing.T) {
 	})
 }
 
-func TestHeadersOfTheOutboxAreRefusedInEvents(t *testing.T) {
-	t.Parallel()
-	env := said("e")
-	env.Headers = map[string]string{outbox.HeaderListener: "mail"}
-	require.ErrorIs(t, env.Validate(), outbox.ErrInvalidEnvelope)
-	require.ErrorContains(t, env.Validate(), `Envelope.Headers has the key "outbox-listener"; keys that begin with "outbox-" are the outbox's own`)
-}
-
 // An event whose headers are as long as they may be, with the longest id and name.
 func TestTheLargestEventCanBeSplit(t *testing.T) {
 	t.Parallel()
