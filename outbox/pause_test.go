@@ -268,6 +268,7 @@ func TestThePollerReadsPastPausedRowsOnceInAnInterval(t *testing.T) {
 		require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(hear))))
 		insertDue(t, s.Store, "old", -time.Hour)
 		require.NoError(t, e.Pause(t.Context(), kindSaid))
+		require.NoError(t, e.Pause(t.Context(), outbox.EventKind{EventType: "Third"})) // stays paused
 		require.NoError(t, e.Start(t.Context()))
 		time.Sleep(time.Minute)
 		s.polls()
