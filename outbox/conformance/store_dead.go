@@ -107,21 +107,10 @@ var deadTests = []storeTest{
 		}
 	}},
 	{"ReplayMakesDeadRowsNew", func(s *storeSuite) {
-		env := s.died(time.Second, nil)
-		s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "node-1", suiteTime })
 		rows, others := s.notDead()
-		now := suiteTime.Add(time.Minute + time.Microsecond)
-		replay := func(what string, want int, ids ...string) {
-			n, err := s.Store.ReplayDead(s.ctx, s.DB, ids, now)
-			s.ok("ReplayDead", err)
-			s.count(what, n, want)
+		for _, to := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry} {
+			s.replays(to, rows, others)
 		}
-		replay("replayed", 1, append([]string{env.EventID, "no such event"}, others...)...)
-		s.sameRow("replayed row", env.EventID, RawRow{CreatedAt: env.OccurredAt, AvailableAt: now})
-		s.unchanged("row that was not dead", rows...)
-		s.count("dead letters left", len(s.queryDead(outbox.DeadQuery{})), 0)
-		replay("replayed again", 0, env.EventID)
-		replay("replayed of nothing", 0)
 	}},
 	{"DeleteDeletesOnlyDeadRows", func(s *storeSuite) {
 		gone := []string{s.died(time.Second, nil).EventID, s.died(2*time.Second, nil).EventID}
@@ -171,4 +160,23 @@ func (s *storeSuite) sameLetter(got outbox.DeadLetter, env outbox.Envelope, died
 	if got.LastError != "it failed" || !got.DiedAt.Equal(diedAt) || got.DiedAt.Location() != time.UTC {
 		s.t.Errorf("the dead letter died at %v of %q, want at %v of %q", got.DiedAt, got.LastError, diedAt, "it failed")
 	}
+}
+
+// replays gives a dead row another status, and leaves rows alone that are not dead.
+func (s *storeSuite) replays(to outbox.Status, rows []stored, others []string) {
+	s.t.Helper()
+	env := s.died(time.Second, nil)
+	s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "node-1", suiteTime })
+	now := suiteTime.Add(time.Minute + time.Microsecond)
+	replay := func(what string, want int, ids ...string) {
+		n, err := s.Store.ReplayDead(s.ctx, s.DB, ids, now, to)
+		s.ok("ReplayDead", err)
+		s.count(what, n, want)
+	}
+	replay("replayed", 1, append([]string{env.EventID, "no such event"}, others...)...)
+	s.sameRow("replayed row", env.EventID, RawRow{Status: to, CreatedAt: env.OccurredAt, AvailableAt: now})
+	s.unchanged("row that was not dead", rows...)
+	s.count("dead letters left", len(s.queryDead(outbox.DeadQuery{})), 0)
+	replay("replayed again", 0, env.EventID)
+	replay("replayed of nothing", 0)
 }
