@@ -18,9 +18,10 @@ type RunReader interface {
 	// ReadRuns reads runs of events that may be delivered now, and changes nothing.
 	// A run is the beginning of what is pending of one key. Within a key, a RETRY row
 	// comes first, then NEW rows by available_at, created_at, event id. A key has no
-	// run while its first row is not due, or DEAD unless q.SkipDead, or while one of
-	// the rows that would make its run is leased. A run ends before the first row
-	// that is not due or is of a kind in q.Except.
+	// run while its first row is not due, or leased, or DEAD unless q.SkipDead, or
+	// while one of its first q.Length rows has a lease that has not expired. A run
+	// ends before the first row that is not due, is of a kind in q.Except, or has a
+	// lease that expired.
 	ReadRuns(ctx context.Context, db DB, q RunQuery) (Runs, error)
 }
 
@@ -31,7 +32,7 @@ type RunQuery struct {
 	// LockTimeout is the age at which a lease expires, by the database's clock.
 	LockTimeout time.Duration
 	// Takeovers reads only keys whose first row has a lease that expired; their runs
-	// are that row alone. Otherwise a key with such a row has no run.
+	// are that row alone, and Runs.Behind has the other leases that expired.
 	Takeovers bool
 	// SkipDead: DEAD rows do not hold back their keys.
 	SkipDead bool
@@ -47,6 +48,9 @@ type RunQuery struct {
 type Runs struct {
 	// EventIDs of each run, in order.
 	EventIDs [][]string
+	// Behind are, for each run of Takeovers, the leases that expired of the rows
+	// behind it among the key's first q.Length.
+	Behind [][]Lease
 	// Next is the last key that was looked at. A call looks at a bounded number of
 	// keys, so it may return few runs, or none, although there are more.
 	Next EventKey
