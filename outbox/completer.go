@@ -179,6 +179,9 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	marks := c.d.track.storing(group)
+	if c.d.byKey && outcome == OutcomeDeferred {
+		outcome = OutcomeRetry // it holds back its key
+	}
 	left, err := c.store.Mark(ctx, c.db, outcome, marks)
 	if err != nil {
 		for _, d := range group {

@@ -47,6 +47,9 @@ func (o Outcome) final() bool {
 
 func (c *completer) observe(d *delivery, now time.Time) {
 	m := c.d.metrics
+	if c.d.byKey {
+		c.d.wakePoller() // for the rest of its key
+	}
 	switch d.outcome {
 	case OutcomeDone, OutcomeDelete:
 		m.Delivered(kindOf(d.env), now.Sub(d.env.OccurredAt))

@@ -41,6 +41,7 @@ type DispatcherConfig struct {
 type Dispatcher struct {
 	opts        DispatchOptions
 	claims      bool // rows are leased, as in [MultiNode]
+	byKey       bool // as in [OrderedByKey]
 	lockTimeout time.Duration
 	names       *leaseNames
 	doneOutcome Outcome
@@ -214,7 +215,7 @@ func (d *Dispatcher) AvailableCapacity() int {
 	if d.state != running {
 		return 0
 	}
-	return cap(d.cold) - len(d.cold)
+	return cap(d.cold) - d.inCold()
 }
 
 // Depths are the numbers of events that wait in the queues.
@@ -242,6 +243,7 @@ func (d *Dispatcher) work(turn int) {
 			d.running.Add(-1)
 			d.decide(dl, Result{}, errors.New("the listener ended its goroutine (runtime.Goexit)"))
 			d.finish(dl)
+			d.letGo(dl.behind.rest()...)
 			go d.work(turn)
 			return
 		}
@@ -253,18 +255,27 @@ func (d *Dispatcher) work(turn int) {
 			return
 		}
 		turn++
-		if !d.holds() || next.term != d.term() { // another process delivers now, or may have
-			d.letGo(next)
+		if !d.mayDeliver(next) { // another process delivers now, or may have
+			d.letGo(next.rest()...)
 			d.wakePoller()
 			continue
 		}
-		dl = next
-		d.running.Add(1)
-		d.deliver(d.listenerCtx, next)
-		d.running.Add(-1)
-		dl = nil
-		d.finish(next)
+		for next != nil { // the events of a run; other deliveries have none behind them
+			dl = next
+			d.running.Add(1)
+			d.deliver(d.listenerCtx, next)
+			d.running.Add(-1)
+			dl = nil
+			d.finish(next)
+			next = d.follow(next)
+		}
 	}
+}
+
+// mayDeliver reports whether this process has had the event since it was read or
+// claimed.
+func (d *Dispatcher) mayDeliver(dl *delivery) bool {
+	return d.holds() && dl.term == d.term() && d.track.leased(dl)
 }
 
 // inHandLimit is how many events a process has in hand at most: in its queues, with

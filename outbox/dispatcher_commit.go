@@ -20,7 +20,7 @@ func (d *Dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	room := cap(d.hot) - len(d.hot)
-	if d.state != running || room == 0 || !d.holds() || d.claims && len(p.envs) > room {
+	if d.state != running || d.byKey || room == 0 || !d.holds() || d.claims && len(p.envs) > room {
 		return
 	}
 	if d.claims {
@@ -54,6 +54,10 @@ func (d *Dispatcher) doubt(p *pending) {
 // committed takes the events of a committed transaction into the hot queue,
 // without waiting.
 func (d *Dispatcher) committed(p *pending) {
+	if d.byKey {
+		d.committedByKey(p)
+		return
+	}
 	// After half of its time the lease may end before the delivery does.
 	fresh := p.lease == "" || time.Since(p.began) < d.lockTimeout/2
 	if d.waits() { // the process that holds the table delivers them

@@ -47,7 +47,8 @@ type Poller struct {
 	handler    PollHandler
 	dispatcher *Dispatcher // nil: the handler is something else
 	opts       PollOptions
-	inOrder    bool // as in [Ordered]
+	inOrder    bool        // as in [Ordered]
+	runs       *runPolling // nil but in [OrderedByKey]
 	metrics    Metrics
 	log        *slog.Logger
 	clock      Clock
@@ -258,10 +259,10 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	if p.dispatcher != nil {
 		p.dispatcher.tellDepths()
 	}
-	idle = p.opts.Interval
-	if p.opts.SkipRecent > 0 {
-		idle = min(idle, p.opts.SkipRecent) // rows that are left out for being recent are due soon
+	if p.runs != nil {
+		return p.cycleByKey(ctx)
 	}
+	idle = p.idle()
 	last, none := plain, false // none: a batch of suspects was empty
 	for {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see it
@@ -297,14 +298,15 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	}
 	p.logTakeovers(false)
 	p.cursor = Cursor{}
-	due, err := p.nextDue(ctx)
-	if err != nil {
-		return read, 0, err
+	return read, idle, p.noteNextDue(ctx)
+}
+
+// idle is how long to sleep when nothing is due.
+func (p *Poller) idle() time.Duration {
+	if p.opts.SkipRecent > 0 {
+		return min(p.opts.Interval, p.opts.SkipRecent) // rows that are left out for being recent are due soon
 	}
-	if !due.IsZero() {
-		p.agenda.note(due)
-	}
-	return read, idle, nil
+	return p.opts.Interval
 }
 
 // room is how many events the handler takes now, or none while there is not
@@ -316,17 +318,21 @@ func (p *Poller) room() int {
 	return p.handler.AvailableCapacity()
 }
 
-// nextDue asks for the first event that becomes due after the last batch was
+// noteNextDue asks for the first event that becomes due after the last batch was
 // read: what became due since then was neither read nor noted.
-func (p *Poller) nextDue(ctx context.Context) (due time.Time, err error) {
-	err = p.statement(ctx, func(ctx context.Context) (err error) {
+func (p *Poller) noteNextDue(ctx context.Context) error {
+	var due time.Time
+	err := p.statement(ctx, func(ctx context.Context) (err error) {
 		due, err = p.store.NextDue(ctx, p.db, p.read)
 		return err
 	})
 	if err != nil {
-		return time.Time{}, fmt.Errorf("outbox: asking when the next event is due: %w", err)
+		return fmt.Errorf("outbox: asking when the next event is due: %w", err)
 	}
-	return due, nil
+	if !due.IsZero() {
+		p.agenda.note(due)
+	}
+	return nil
 }
 
 // statement runs one statement with the poller's patience.

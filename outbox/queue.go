@@ -13,6 +13,9 @@ type queues struct {
 	room     chan struct{}
 	waiting  atomic.Bool
 	lowWater int
+	// behind counts the events of the cold queue that are behind the first one of
+	// their run.
+	behind atomic.Int64
 }
 
 func (q *queues) initQueues(hotCapacity, coldCapacity, workers int) {
@@ -79,7 +82,10 @@ func (q *queues) takeLeft() *delivery {
 }
 
 func (q *queues) tookCold(dl *delivery) *delivery {
-	if len(q.cold) <= q.lowWater && q.waiting.CompareAndSwap(true, false) {
+	for next := dl.behind; next != nil; next = next.behind {
+		q.behind.Add(-1)
+	}
+	if q.inCold() <= q.lowWater && q.waiting.CompareAndSwap(true, false) {
 		signal(q.room)
 	}
 	return dl
@@ -88,15 +94,18 @@ func (q *queues) tookCold(dl *delivery) *delivery {
 // hasRoom reports whether the cold queue is at lowWater or below; if not, room
 // gets a token when it is.
 func (q *queues) hasRoom() bool {
-	if len(q.cold) <= q.lowWater {
+	if q.inCold() <= q.lowWater {
 		return true
 	}
 	q.waiting.Store(true)
 	// A worker may have taken the last event in between.
-	return len(q.cold) <= q.lowWater
+	return q.inCold() <= q.lowWater
 }
 
-func (q *queues) depths() (hot, cold int) { return len(q.hot), len(q.cold) + len(q.taken) }
+// inCold is how many events are in the cold queue.
+func (q *queues) inCold() int { return len(q.cold) + int(q.behind.Load()) }
+
+func (q *queues) depths() (hot, cold int) { return len(q.hot), q.inCold() + len(q.taken) }
 
 // offer puts an event into one of the queues if it has room.
 func offer(queue chan<- *delivery, dl *delivery) bool {
