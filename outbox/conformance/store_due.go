@@ -12,6 +12,7 @@ var dueTests = []storeTest{
 	{"RowsAreDueAtTheirTimeAndNotBefore", dueAtTheirTime},
 	{"ChosenByDueTimeReturnedOldestFirst", dueOrder},
 	{"CreatedBefore", dueCreatedBefore},
+	{"ExceptedKindsAreLeftOut", dueExcept},
 }
 
 func dueAtTheirTime(s *storeSuite) {
@@ -33,7 +34,7 @@ func dueAtTheirTime(s *storeSuite) {
 
 // claimOf is a claim of what a poll reads.
 func claimOf(q outbox.PollQuery) outbox.ClaimQuery {
-	return outbox.ClaimQuery{Now: q.Now, CreatedBefore: q.CreatedBefore, Limit: q.Limit, Lease: "node-1/1", LockTimeout: time.Minute}
+	return outbox.ClaimQuery{Now: q.Now, CreatedBefore: q.CreatedBefore, Limit: q.Limit, Lease: "node-1/1", LockTimeout: time.Minute, Except: q.Except}
 }
 
 // dueOrder has due times in the opposite order of the creation, with two events
@@ -63,4 +64,36 @@ func dueCreatedBefore(s *storeSuite) {
 	q.CreatedBefore = envs[2].OccurredAt
 	s.sameIDs("polled", idsOf(s.poll(q).Envelopes), idsOf(envs[:3]))
 	s.sameIDs("claimed", idsOf(s.claim(claimOf(q)).Envelopes), idsOf(envs[:3]))
+}
+
+// dueExcept excepts pairs of types: each type alone also occurs in events that stay.
+func dueExcept(s *storeSuite) {
+	kinds := []outbox.EventKind{
+		{AggregateType: "Order", EventType: "Placed"},
+		{AggregateType: "Order", EventType: "Paid"},
+		{AggregateType: "Cart", EventType: "Placed"},
+		{AggregateType: outbox.Global, EventType: "Placed"},
+		{AggregateType: outbox.Global, EventType: "Paid"},
+	}
+	envs := s.events(2 * len(kinds))
+	for i := range envs {
+		envs[i].AggregateType, envs[i].EventType = kinds[i%len(kinds)].AggregateType, kinds[i%len(kinds)].EventType
+	}
+	s.insert(envs...)
+	s.edit(envs[6].EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
+	q := outbox.PollQuery{Now: suiteTime.Add(later), Limit: 3, Except: []outbox.EventKind{kinds[0], kinds[4], {AggregateType: "Cart", EventType: "Paid"}}}
+	stay := []string{envs[1].EventID, envs[2].EventID, envs[3].EventID, envs[6].EventID, envs[7].EventID, envs[8].EventID}
+	first := s.poll(q)
+	s.sameIDs("polled", idsOf(first.Envelopes), stay[:3])
+	behind := q
+	behind.After = first.Next
+	s.sameIDs("polled behind them", idsOf(s.poll(behind).Envelopes), stay[3:])
+	all := claimOf(q)
+	all.Limit = 10
+	s.sameIDs("claimed", idsOf(s.claim(all).Envelopes), stay)
+	named := claimOf(q)
+	named.Lease, named.EventIDs, named.Limit = "node-1/2", []string{envs[0].EventID, envs[4].EventID}, 10
+	s.count("claimed of those left out, by their ids", s.claim(named).Len(), 0)
+	q.Except, q.Limit = nil, 10
+	s.sameIDs("polled without exceptions", idsOf(s.poll(q).Envelopes), []string{envs[0].EventID, envs[4].EventID, envs[5].EventID, envs[9].EventID})
 }

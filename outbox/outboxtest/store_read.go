@@ -22,7 +22,7 @@ func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outb
 	defer s.mu.Unlock()
 	expiry := s.clock().Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && (r.LockedBy == "" || r.LockedAt.Before(expiry)) &&
+		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (r.LockedBy == "" || r.LockedAt.Before(expiry)) &&
 			r.after(q.After)
 	}), q.Limit)
 	b := batchOf(slices.DeleteFunc(slices.Clone(rows), (*memRow).leased))
@@ -46,7 +46,7 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	now := s.clock()
 	expiry := now.Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
+		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
 			(r.LockedBy == "" || r.LockedBy == q.Lease || !q.FreshOnly && r.LockedAt.Before(expiry)) &&
 			r.after(q.After)
 	}), q.Limit)
@@ -103,6 +103,11 @@ func (s *Store) Stats(ctx context.Context, _ outbox.DB, now time.Time) (outbox.S
 // due reports whether a row can be delivered.
 func (r *memRow) due(now, createdBefore time.Time) bool {
 	return r.live() && !r.AvailableAt.After(now) && (createdBefore.IsZero() || !r.CreatedAt.After(createdBefore))
+}
+
+// isOneOf reports whether the row's event is of one of the kinds.
+func (r *memRow) isOneOf(kinds []outbox.EventKind) bool {
+	return slices.Contains(kinds, outbox.EventKind{AggregateType: r.env.AggregateType, EventType: r.env.EventType})
 }
 
 // batchOf makes a batch of rows in the order of their due times.

@@ -85,6 +85,10 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 		After: outbox.Cursor{AvailableAt: someTime, CreatedAt: someTime, EventID: "a"},
 	})
 	run("poll", err)
+	except := []outbox.EventKind{{AggregateType: "A", EventType: "T"}, {AggregateType: outbox.Global, EventType: "T"}}
+	section("poll without some kinds")
+	_, err = store.Poll(ctx, rec, outbox.PollQuery{Now: someTime, Limit: 10, Except: except})
+	run("poll", err)
 	section("claim")
 	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute})
 	run("claim", err)
@@ -96,6 +100,9 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	run("claim", err)
 	section("claim of fresh rows")
 	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, FreshOnly: true})
+	run("claim", err)
+	section("claim without some kinds")
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, FreshOnly: true, Except: except})
 	run("claim", err)
 	section("next due")
 	_, err = store.NextDue(ctx, rec, someTime)

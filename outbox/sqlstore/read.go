@@ -62,7 +62,7 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 	for _, pending := range s.pending() {
 		q := s.query(512)
 		q.add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ").table(s).add(" WHERE ").
-			due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).after(p.After).add(dueOrder).arg(p.Limit)
+			due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).arg(p.Limit)
 		var r row
 		err := s.rows(ctx, db, "polling due events", q, r.appendTo(&all, &r.leased))
 		if err != nil {
@@ -159,7 +159,26 @@ func (q *query) claimable(c outbox.ClaimQuery) *query {
 	if len(c.EventIDs) > 0 {
 		q.add(" AND ").ids("event_id", c.EventIDs)
 	}
-	return q
+	return q.except(c.Except)
+}
+
+// except writes the condition that leaves out events of some kinds. The CASE keeps
+// the planner's estimate as it is without them; see free.
+func (q *query) except(kinds []outbox.EventKind) *query {
+	if len(kinds) == 0 {
+		return q
+	}
+	q.add(" AND CASE")
+	for _, kind := range kinds {
+		q.add(" WHEN event_type = ").arg(string(kind.EventType)).add(" AND ")
+		if kind.AggregateType == outbox.Global { // decoding makes it of NULL
+			q.add("COALESCE(aggregate_type, '", string(outbox.Global), "')")
+		} else {
+			q.add("aggregate_type")
+		}
+		q.add(" = ").arg(string(kind.AggregateType)).add(" THEN FALSE")
+	}
+	return q.add(" ELSE TRUE END")
 }
 
 // attempt writes what a claim adds to a row's attempts.
