@@ -23,6 +23,9 @@ type RunReader interface {
 	// ends before the first row that is not due, is of a kind in q.Except, or has a
 	// lease that expired.
 	ReadRuns(ctx context.Context, db DB, q RunQuery) (Runs, error)
+	// CheckRuns reports that the database lacks what ReadRuns needs, such as an
+	// index. The error says how to add it.
+	CheckRuns(ctx context.Context, db DB) error
 }
 
 // RunQuery says which runs to read.
@@ -40,7 +43,8 @@ type RunQuery struct {
 	Except []EventKind
 	// After continues behind an earlier call's Next. Zero: from the start.
 	After EventKey
-	// Length is the most rows of one run, Limit the most rows in all; positive.
+	// Length is the most rows of one run, and how many of a key's rows are looked at.
+	// Limit is the most rows of all runs. Both are positive.
 	Length, Limit int
 }
 
@@ -51,8 +55,9 @@ type Runs struct {
 	// Behind are, for each run of Takeovers, the leases that expired of the rows
 	// behind it among the key's first q.Length.
 	Behind [][]Lease
-	// Next is the last key that was looked at. A call looks at a bounded number of
-	// keys, so it may return few runs, or none, although there are more.
+	// Next is the place of the last key that was looked at, only for After. A call
+	// looks at a bounded number of keys, so it may return few runs, or none, although
+	// there are more.
 	Next EventKey
 	// End: there is no key behind Next.
 	End bool

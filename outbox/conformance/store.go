@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -41,7 +42,8 @@ type StoreHarness struct {
 // RawRow holds the columns of a row that are not in its envelope.
 type RawRow = outboxtest.RawRow
 
-// RunStore certifies a store: it runs a subtest for every rule of [outbox.Store].
+// RunStore certifies a store: it runs a subtest for every rule of [outbox.Store],
+// and of [outbox.RunReader] if the store is one.
 // newHarness is called once for each subtest, concurrently, and returns an empty
 // table each time; a separate table on a shared database is enough.
 func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
@@ -59,6 +61,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"HoldTable", holdTests},
 		{"Mark", markTests},
 		{"Complete", completeTests},
+		{"Runs", needing[outbox.RunReader](runTests)},
 		{"Purge", purgeTests},
 		{"Stats", statsTests},
 		{"DeadLetters", deadTests},
@@ -79,6 +82,20 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 type storeTest struct {
 	name string
 	run  func(s *storeSuite)
+}
+
+// needing are tests that a store without an optional interface skips.
+func needing[T any](tests []storeTest) []storeTest {
+	needing := make([]storeTest, len(tests))
+	for i, test := range tests {
+		needing[i] = storeTest{test.name, func(s *storeSuite) {
+			if _, ok := s.Store.(T); !ok {
+				s.t.Skipf("the store does not implement %v", reflect.TypeFor[T]())
+			}
+			test.run(s)
+		}}
+	}
+	return needing
 }
 
 // storeSuite is a harness with the steps of the tests. Each step fails the test

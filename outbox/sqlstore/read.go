@@ -168,7 +168,11 @@ func (q *query) except(kinds []outbox.EventKind) *query {
 	if len(kinds) == 0 {
 		return q
 	}
-	q.add(" AND CASE")
+	return q.add(" AND CASE").notOf(kinds).add(" ELSE TRUE END")
+}
+
+// notOf writes the branches of a CASE that are false for events of some kinds.
+func (q *query) notOf(kinds []outbox.EventKind) *query {
 	for _, kind := range kinds {
 		q.add(" WHEN event_type = ").arg(string(kind.EventType)).add(" AND ")
 		if kind.AggregateType == outbox.Global { // decoding makes it of NULL
@@ -178,7 +182,7 @@ func (q *query) except(kinds []outbox.EventKind) *query {
 		}
 		q.add(" = ").arg(string(kind.AggregateType)).add(" THEN FALSE")
 	}
-	return q.add(" ELSE TRUE END")
+	return q
 }
 
 // attempt writes what a claim adds to a row's attempts.

@@ -24,7 +24,9 @@ var (
 var (
 	schemaIndex   = regexp.MustCompile(`\{index:(\w+)\}`)
 	schemaComment = regexp.MustCompile(`(?m)^--.*\n`)
-	schemaAge     = regexp.MustCompile(`(?m)^(--.*\n)?\{age\}.*\n`) // with its comment
+	// An index that an option adds, with its comment.
+	schemaAge = regexp.MustCompile(`(?m)^(--.*\n)?\{age\}.*\n`)
+	schemaKey = regexp.MustCompile(`(?m)^(--.*\n)?\{key\}.*\n`)
 )
 
 // Schema is the DDL of the table, its indexes and its control table, for your
@@ -34,13 +36,16 @@ func (s *Store) Schema() string {
 	if !s.ageIndex {
 		text = schemaAge.ReplaceAllString(text, "")
 	}
+	if !s.keyIndex {
+		text = schemaKey.ReplaceAllString(text, "")
+	}
 	quote := s.d.quote
 	// In SQLite the schema precedes the index name, never its table's.
 	unqualified, prefix := quote+s.table.Name+quote, ""
 	if s.d == sqlite && s.table.Schema != "" {
 		prefix = quote + s.table.Schema + quote + "."
 	}
-	text = strings.NewReplacer("{age}", "", "{table}", s.table.Quoted(quote), "{control}", s.table.Table("control").Quoted(quote), "{unqualified}", unqualified).Replace(text)
+	text = strings.NewReplacer("{age}", "", "{key}", "", "{table}", s.table.Quoted(quote), "{control}", s.table.Table("control").Quoted(quote), "{unqualified}", unqualified).Replace(text)
 	return schemaIndex.ReplaceAllStringFunc(text, func(m string) string {
 		return prefix + quote + s.table.Index(schemaIndex.FindStringSubmatch(m)[1]) + quote
 	})

@@ -36,11 +36,13 @@ type Store struct {
 
 	inserts  insertTexts
 	ageIndex bool
+	keyIndex bool
 }
 
 var (
 	_ outbox.Store           = (*Store)(nil)
 	_ outbox.EnvelopeChecker = (*Store)(nil)
+	_ outbox.RunReader       = (*Store)(nil)
 )
 
 // Option changes a store.
@@ -64,6 +66,10 @@ func WithTable(name string) Option {
 // [outbox.WriterOnly] purges. Every write pays for it. Without it each batch of such
 // a purge reads the table.
 func WithAgeIndex() Option { return func(s *Store) { s.ageIndex = true } }
+
+// WithKeyIndex adds to the schema the index that [outbox.OrderedByKey] reads. Every
+// write and every outcome pays for it. The mode does not start without it.
+func WithKeyIndex() Option { return func(s *Store) { s.keyIndex = true } }
 
 // WithCodec sets the codec for headers, and for decoding payloads that are read.
 // Defaults to [outbox.DefaultCodec].

@@ -1,0 +1,207 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// walkKeys is how many keys one call looks at. Many keys that are held back cost
+// many short statements.
+const walkKeys = 500
+
+// runRow is one of the first rows of a key.
+type runRow struct {
+	row
+	key    outbox.EventKey
+	status outbox.Status
+	lease  sql.NullString
+	state  leaseState
+	busy   bool // a NEW row of the key has a lease that has not expired
+}
+
+// leaseState is the state of a row's lease, as [query.leaseState] computes it.
+type leaseState int
+
+const (
+	leaseFree leaseState = iota
+	leaseLive
+	leaseExpired
+)
+
+// leaseState writes an expression for the state of a row's lease.
+func (q *query) leaseState(lockTimeout time.Duration) *query {
+	return q.add("CASE WHEN locked_at IS NULL THEN 0 WHEN locked_at < ").fromNow(-lockTimeout).add(" THEN 2 ELSE 1 END")
+}
+
+// keyRows are the first rows of a key. A key whose first row cannot be delivered may
+// have none.
+type keyRows struct {
+	key  outbox.EventKey
+	rows []runRow
+}
+
+// ReadRuns implements [outbox.RunReader].
+func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (outbox.Runs, error) {
+	r.Now, r.CreatedBefore = storedTime(r.Now), storedTime(r.CreatedBefore)
+	keys, end, err := s.walk(ctx, db, r)
+	if err != nil {
+		return outbox.Runs{}, err
+	}
+	runs := outbox.Runs{Next: r.After, End: end}
+	left := r.Limit
+	for _, k := range keys {
+		run, behind := runOf(r, k.rows)
+		if len(run) > left {
+			if left < r.Limit { // there is a run already
+				runs.End = false
+				break
+			}
+			run = run[:left]
+		}
+		runs.Next = k.key
+		if len(run) > 0 {
+			left -= len(run)
+			runs.EventIDs = append(runs.EventIDs, run)
+			if r.Takeovers {
+				runs.Behind = append(runs.Behind, behind)
+			}
+		}
+	}
+	return runs, nil
+}
+
+func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// runOf is the run that the first rows of a key make.
+func runOf(r outbox.RunQuery, rows []runRow) (run []string, behind []outbox.Lease) {
+	slices.SortFunc(rows, func(x, y runRow) int { return cmp.Or(cmp.Compare(y.status, x.status), byDue(x.row, y.row)) })
+	rows = rows[:min(len(rows), r.Length)]
+	if slices.ContainsFunc(rows, func(x runRow) bool { return x.busy || x.state == leaseLive }) {
+		return nil, nil
+	}
+	for i := range rows {
+		x := &rows[i]
+		if x.status == outbox.StatusDead || (x.state == leaseExpired) != r.Takeovers || !x.isDue(r) {
+			break
+		}
+		run = append(run, x.id)
+		if r.Takeovers {
+			break
+		}
+	}
+	if len(run) == 0 || !r.Takeovers {
+		return run, nil
+	}
+	for i := range rows[1:] {
+		if x := &rows[1+i]; x.state == leaseExpired {
+			behind = append(behind, outbox.Lease{EventID: x.id, Name: x.lease.String})
+		}
+	}
+	return run, behind
+}
+
+// isDue reports whether a row may be delivered now, its lease apart.
+func (x *runRow) isDue(r outbox.RunQuery) bool {
+	kind := outbox.EventKind{AggregateType: outbox.AggregateType(cmp.Or(x.aggregateType.String, string(outbox.Global))), EventType: outbox.EventType(x.eventType)}
+	return !x.availableAt.After(r.Now) && (r.CreatedBefore.IsZero() || !x.createdAt.After(r.CreatedBefore)) && !slices.Contains(r.Except, kind)
+}
+
+const (
+	keyColumns = "aggregate_type, COALESCE(aggregate_id, event_id)"
+	keyOrder   = "status DESC, available_at, created_at, event_id"
+)
+
+// walk reads the first rows of the keys behind r.After, in the order of the keys, for
+// PostgreSQL and SQLite. A recursive query steps from the first row of a key to the
+// first of the next, so that it reads one index entry for each key, and joins the first
+// rows of a key that may have a run. Both databases run it as the outer LIMIT asks for
+// rows. end says that there is no further key.
+func (s *Store) walk(ctx context.Context, db outbox.DB, r outbox.RunQuery) (keys []keyRows, end bool, err error) {
+	if s.d.name == "mysql" {
+		return s.walkLoosely(ctx, db, r)
+	}
+	// One row more than fits shows whether the last key is cut.
+	limit := r.Limit + 1
+	if r.Takeovers { // Limit counts the first rows alone
+		limit = r.Limit*r.Length + 1
+	}
+	n, rows := 0, 0
+	err = s.rows(ctx, db, "reading runs of events", s.walkQuery(r, limit), func(scan *sql.Rows) error {
+		x := runRow{}
+		var id, eventType sql.NullString
+		var status sql.NullInt16
+		err := scan.Scan(&n, &x.key.AggregateType, &x.key.ID, &id, &eventType, &x.aggregateType, &status,
+			&x.createdAt, &x.availableAt, &x.lease, &x.state, &x.busy)
+		if len(keys) == 0 || keys[len(keys)-1].key != x.key {
+			keys = append(keys, keyRows{key: x.key})
+		}
+		rows++
+		if last := &keys[len(keys)-1]; id.Valid {
+			x.id, x.eventType, x.status = id.String, eventType.String, outbox.Status(status.Int16)
+			last.rows = append(last.rows, x)
+		}
+		return err
+	})
+	full := rows == limit
+	if full && len(keys) > 1 {
+		keys = keys[:len(keys)-1]
+	}
+	return keys, !full && n < walkKeys, err
+}
+
+// walkQuery returns rows of keys, and the last key even if it has none.
+func (s *Store) walkQuery(r outbox.RunQuery, limit int) *query {
+	q := s.query(2048)
+	q.add("WITH RECURSIVE walk (n, t, k, open) AS (SELECT 0, CAST(").arg(string(r.After.AggregateType)).add(" AS VARCHAR), CAST(").
+		arg(r.After.ID).add(" AS VARCHAR), FALSE UNION ALL SELECT walk.n + 1, ")
+	from := " FROM " + s.table.Quoted(s.d.quote) + " WHERE status IN (0, 2, 3) AND "
+	next := " ORDER BY " + keyColumns + ", " + keyOrder + " LIMIT 1)"
+	if s.d == postgres {
+		q.add("head.* FROM walk CROSS JOIN LATERAL (SELECT ", keyColumns, ", ").open(r).
+			add(from, "(", keyColumns, ") > (walk.t, walk.k)", next, " AS head WHERE ")
+	} else {
+		q.add(keyColumns, ", ").open(r).add(" FROM walk CROSS JOIN ").table(s).add(" WHERE event_id = COALESCE((SELECT event_id", from,
+			"aggregate_type = walk.t AND COALESCE(aggregate_id, event_id) > walk.k", next,
+			", (SELECT event_id", from, "aggregate_type > walk.t", next, ") AND ")
+	}
+	q.add("walk.n < ", strconv.Itoa(walkKeys), ") SELECT walk.n, walk.t, walk.k, event_id, event_type, aggregate_type, status, ").
+		timeColumn("created_at").add(", ").timeColumn("available_at").add(", locked_by, ").leaseState(r.LockTimeout).add(", ")
+	key := from + "aggregate_type = walk.t AND COALESCE(aggregate_id, event_id) = walk.k"
+	// The first NEW row of a key may be in delivery, and RETRY rows in front of it
+	// that were DEAD before.
+	q.add("CASE WHEN status = 2 THEN CASE (SELECT ").leaseState(r.LockTimeout).
+		add(key, " AND status < 1 ORDER BY ", keyOrder, " LIMIT 1) WHEN 1 THEN 1 ELSE 0 END ELSE 0 END FROM ")
+	if r.SkipDead {
+		key += " AND status < 3"
+	}
+	if s.d == postgres {
+		// A prepared statement keeps its plan when that is estimated to cost no more than a
+		// plan for the parameters. The plan of a small table would scan it once for each
+		// key. The estimate of generate_series is a thousand rows unless it sees the
+		// parameter, so no plan is kept.
+		q.add("generate_series(1, ").arg(1).add(") CROSS JOIN walk LEFT JOIN LATERAL (SELECT *", key, " AND walk.open ORDER BY ", keyOrder,
+			" LIMIT ").arg(r.Length).add(") AS first ON TRUE")
+	} else {
+		q.add("walk LEFT JOIN ").table(s).add(" ON walk.open AND event_id IN (SELECT event_id", key, " ORDER BY ", keyOrder, " LIMIT ").arg(r.Length).add(")")
+	}
+	return q.add(" WHERE event_id IS NOT NULL OR walk.n = ", strconv.Itoa(walkKeys), " LIMIT ").arg(limit)
+}
+
+// open writes whether the key of a first row may have a run.
+func (q *query) open(r outbox.RunQuery) *query {
+	free := "0"
+	if r.Takeovers {
+		free = "2"
+	}
+	q.add("CASE WHEN status = 3 THEN ", map[bool]string{false: "FALSE", true: "TRUE"}[r.SkipDead], " WHEN available_at > ").time(r.Now)
+	if !r.CreatedBefore.IsZero() {
+		q.add(" OR created_at > ").time(r.CreatedBefore)
+	}
+	return q.add(" THEN FALSE").notOf(r.Except).add(" ELSE ").leaseState(r.LockTimeout).add(" = ", free, " END")
+}
