@@ -70,7 +70,7 @@ func (d *diary) of(key string) []string {
 
 // byKey is a config for an engine in order by key.
 func byKey(mode outbox.OrderedByKey) outbox.Config {
-	return outbox.Config{Store: &keyed{Store: outboxtest.NewStore()}, Mode: mode}
+	return outbox.Config{Store: outboxtest.NewStore(), Mode: mode}
 }
 
 func numbered(key string, n int) (envs []outbox.Envelope) {
