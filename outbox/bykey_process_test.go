@@ -1,10 +1,12 @@
 package outbox_test
 
 import (
+	"bufio"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -73,6 +75,7 @@ func byKeyProcess() {
 		line(began, env)
 		if stops > 0 && rand.N(stops) == 0 {
 			line(stopped, env)
+			fmt.Println("stops")
 			check(syscall.Kill(os.Getpid(), syscall.SIGSTOP))
 		}
 		<-time.After(rand.N(2 * time.Millisecond))
@@ -93,33 +96,34 @@ type keyNodes struct {
 	t       *testing.T
 	db      *testdb.DB
 	log     string
-	closing atomic.Bool
+	closing chan struct{}
 	kills   atomic.Int32
 	wg      sync.WaitGroup
 }
 
-func (n *keyNodes) start(workers, stops int) *exec.Cmd {
+func (n *keyNodes) start(workers, stops int) (*exec.Cmd, io.Reader) {
 	child := exec.Command(os.Args[0])
 	driver := map[testdb.Kind]string{testdb.Postgres: "pgx", testdb.MySQL: "mysql"}[n.db.Kind]
 	child.Env = append(os.Environ(), processName+"=by key", processDriver+"="+driver, processDSN+"="+n.db.DSN,
 		keyLog+"="+n.log, keyWorkers+"="+strconv.Itoa(workers), keyStops+"="+strconv.Itoa(stops))
 	child.Stderr = os.Stderr
-	if err := child.Start(); err != nil {
+	out, err := child.StdoutPipe()
+	if err = errors.Join(err, child.Start()); err != nil {
 		n.t.Error(err)
 	}
-	return child
+	return child, out
 }
 
 // killed keeps a process running that is killed again and again.
 func (n *keyNodes) killed(workers int) {
 	n.wg.Go(func() {
-		for !n.closing.Load() {
-			child := n.start(workers, 0)
-			for range 4 + rand.N(8) {
-				if <-time.After(100 * time.Millisecond); n.closing.Load() {
-					n.end(child)
-					return
-				}
+		for {
+			child, _ := n.start(workers, 0)
+			select {
+			case <-time.After(400*time.Millisecond + rand.N(800*time.Millisecond)):
+			case <-n.closing:
+				n.end(child, n.closing)
+				return
 			}
 			_ = child.Process.Kill()
 			_ = child.Wait()
@@ -129,33 +133,27 @@ func (n *keyNodes) killed(workers int) {
 }
 
 // stopped keeps a process running that stops itself: each time it goes on when its
-// lease is over.
+// lease is over, at about the time at which another process takes its events over.
 func (n *keyNodes) stopped(stops int) {
-	child := n.start(1, stops)
+	child, out := n.start(1, stops)
+	ended := make(chan struct{})
 	n.wg.Go(func() {
-		for !n.closing.Load() {
-			<-time.After(keyLease + keyLease/2)
-			_ = child.Process.Signal(syscall.SIGCONT) // nothing happens if it runs
+		defer close(ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			<-time.After(keyLease + rand.N(keyLease/5))
+			_ = child.Process.Signal(syscall.SIGCONT)
 		}
-		n.end(child)
+	})
+	n.wg.Go(func() {
+		<-n.closing
+		n.end(child, ended)
 	})
 }
 
 // end terminates a process, which closes its outbox.
-func (n *keyNodes) end(child *exec.Cmd) {
+func (n *keyNodes) end(child *exec.Cmd, read <-chan struct{}) {
 	_ = child.Process.Signal(syscall.SIGTERM)
-	done := make(chan struct{})
-	defer close(done)
-	go func() { // it may stop itself while it closes
-		for {
-			_ = child.Process.Signal(syscall.SIGCONT)
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-done:
-				return
-			}
-		}
-	}()
+	<-read // all that it prints
 	if err := child.Wait(); err != nil {
 		n.t.Errorf("a process: %v", err)
 	}
@@ -174,13 +172,13 @@ func TestManyProcessesKeepEachKeysOrder(t *testing.T) {
 		store, err := sqlstore.Detect(t.Context(), db.DB, sqlstore.WithKeyIndex())
 		require.NoError(t, err)
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
-		n := &keyNodes{t: t, db: db, log: filepath.Join(t.TempDir(), "log")}
+		n := &keyNodes{t: t, db: db, closing: make(chan struct{}), log: filepath.Join(t.TempDir(), "log")}
 		require.NoError(t, os.WriteFile(n.log, nil, 0o600))
 		writer, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Logger: quiet, Mode: outbox.WriterOnly{}})
 		require.NoError(t, err)
 		for range 2 {
 			n.killed(8)
-			n.stopped(150)
+			n.stopped(60)
 		}
 		for round := range rounds {
 			envs := make([]outbox.Envelope, keys)
@@ -203,7 +201,7 @@ func TestManyProcessesKeepEachKeysOrder(t *testing.T) {
 		for deadline := time.Now().Add(5 * time.Minute); !done() && time.Now().Before(deadline); {
 			<-time.After(20 * time.Millisecond)
 		}
-		n.closing.Store(true)
+		close(n.closing)
 		n.wg.Wait()
 		require.True(t, done(), "events were lost")
 		log, err := os.ReadFile(n.log)
