@@ -126,7 +126,7 @@ func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int) (i
 }
 
 func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
-	n, err := d.store.ReplayDead(ctx, d.db, ids, storedTime(d.clock.Now()))
+	n, err := d.store.ReplayDead(ctx, d.db, ids, storedTime(d.clock.Now()), StatusNew)
 	if n > 0 && d.wake != nil {
 		d.wake()
 	}

@@ -23,8 +23,8 @@ type dying struct {
 
 func (d *dying) memory() *outboxtest.Store { return d.Store }
 
-func (d *dying) ReplayDead(ctx context.Context, db outbox.DB, ids []string, now time.Time) (int, error) {
-	n, err := d.Store.ReplayDead(ctx, db, ids, now)
+func (d *dying) ReplayDead(ctx context.Context, db outbox.DB, ids []string, now time.Time, to outbox.Status) (int, error) {
+	n, err := d.Store.ReplayDead(ctx, db, ids, now, to)
 	for dead := int64(0); err == nil && dead < d.events; {
 		dead, err = d.CountDead(ctx, db, outbox.DeadFilter{})
 	}

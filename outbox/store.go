@@ -88,10 +88,10 @@ type Store interface {
 	GetDead(ctx context.Context, db DB, eventID string) (DeadLetter, error)
 	// CountDead counts DEAD rows.
 	CountDead(ctx context.Context, db DB, f DeadFilter) (int64, error)
-	// ReplayDead makes those of the rows that are DEAD NEW again: no attempts,
-	// available at now, and error, done_at and lease cleared. It returns how
-	// many.
-	ReplayDead(ctx context.Context, db DB, eventIDs []string, now time.Time) (int, error)
+	// ReplayDead gives those of the rows that are DEAD another status, NEW or RETRY:
+	// no attempts, available at now, and error, done_at and lease cleared. It returns
+	// how many.
+	ReplayDead(ctx context.Context, db DB, eventIDs []string, now time.Time, to Status) (int, error)
 	// DeleteDead deletes those of the rows that are DEAD and returns how many.
 	DeleteDead(ctx context.Context, db DB, eventIDs []string) (int, error)
 
@@ -250,8 +250,8 @@ type Mark struct {
 	Lease string
 	// AvailableAt is when the event is due again (retry, deferral).
 	AvailableAt time.Time
-	// Error becomes last_error (retry, dead). It is valid UTF-8 without NUL,
-	// at most 4,000 characters.
+	// Error becomes last_error (retry, dead); empty: NULL. It is valid UTF-8 without
+	// NUL, at most 4,000 characters.
 	Error string
 	// Attempts are the attempts that the row has from then on (retry, dead); zero
 	// leaves them as they are. They are not added to what the row has, so that an

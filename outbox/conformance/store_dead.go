@@ -157,17 +157,25 @@ func deadGet(s *storeSuite) {
 }
 
 func deadReplay(s *storeSuite) {
+	rows, others := s.notDead()
+	for _, to := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry} {
+		s.replays(to, rows, others)
+	}
+}
+
+// replays gives a dead row another status, and leaves rows alone that are not dead.
+func (s *storeSuite) replays(to outbox.Status, rows []stored, others []string) {
+	s.t.Helper()
 	env := s.died(time.Second, nil)
 	s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "node-1", suiteTime })
-	rows, others := s.notDead()
 	now := suiteTime.Add(time.Minute + time.Microsecond)
 	replay := func(what string, want int, ids ...string) {
-		n, err := s.Store.ReplayDead(s.ctx, s.DB, ids, now)
+		n, err := s.Store.ReplayDead(s.ctx, s.DB, ids, now, to)
 		s.ok("ReplayDead", err)
 		s.count(what, n, want)
 	}
 	replay("replayed", 1, append([]string{env.EventID, "no such event"}, others...)...)
-	s.sameRow("replayed row", env.EventID, RawRow{CreatedAt: env.OccurredAt, AvailableAt: now})
+	s.sameRow("replayed row", env.EventID, RawRow{Status: to, CreatedAt: env.OccurredAt, AvailableAt: now})
 	s.unchanged("row that was not dead", rows...)
 	s.count("dead letters left", len(s.queryDead(outbox.DeadQuery{})), 0)
 	replay("replayed again", 0, env.EventID)

@@ -38,7 +38,7 @@ func errorsOfEndedContext(s *storeSuite) {
 	s.cancelled("Renew", s.Store.Renew(ctx, s.DB, []outbox.Lease{{EventID: env.EventID, Name: "node-1/1"}}), s.Table, env.EventID)
 	for name, err := range map[string]error{
 		"GetDead":    errorOf(s.Store.GetDead(ctx, s.DB, dead.EventID)),
-		"ReplayDead": errorOf(s.Store.ReplayDead(ctx, s.DB, []string{dead.EventID}, suiteTime)),
+		"ReplayDead": errorOf(s.Store.ReplayDead(ctx, s.DB, []string{dead.EventID}, suiteTime, outbox.StatusNew)),
 		"DeleteDead": errorOf(s.Store.DeleteDead(ctx, s.DB, []string{dead.EventID})),
 	} {
 		s.cancelled(name, err, s.Table, dead.EventID)

@@ -223,14 +223,14 @@ func (s *Store) CountDead(ctx context.Context, _ outbox.DB, f outbox.DeadFilter)
 }
 
 // ReplayDead implements [outbox.Store].
-func (s *Store) ReplayDead(ctx context.Context, _ outbox.DB, eventIDs []string, now time.Time) (int, error) {
+func (s *Store) ReplayDead(ctx context.Context, _ outbox.DB, eventIDs []string, now time.Time, to outbox.Status) (int, error) {
 	if err := s.lock(ctx, "replaying dead", eventIDs...); err != nil {
 		return 0, err
 	}
 	defer s.mu.Unlock()
 	dead := s.named(eventIDs, isDead)
 	for _, r := range dead {
-		r.RawRow = RawRow{Status: outbox.StatusNew, AvailableAt: now, CreatedAt: r.CreatedAt}
+		r.RawRow = RawRow{Status: to, AvailableAt: now, CreatedAt: r.CreatedAt}
 	}
 	return len(dead), nil
 }

@@ -120,9 +120,9 @@ func (s *Store) CountDead(ctx context.Context, db outbox.DB, f outbox.DeadFilter
 }
 
 // ReplayDead implements [outbox.Store].
-func (s *Store) ReplayDead(ctx context.Context, db outbox.DB, eventIDs []string, now time.Time) (int, error) {
+func (s *Store) ReplayDead(ctx context.Context, db outbox.DB, eventIDs []string, now time.Time, to outbox.Status) (int, error) {
 	return s.eachDead(ctx, db, "replaying", eventIDs, func(q *query) {
-		q.add("UPDATE ").table(s).add(" SET status = 0, attempts = 0, available_at = ").time(now).
+		q.add("UPDATE ").table(s).add(" SET status = ").arg(int(to)).add(", attempts = 0, available_at = ").time(now).
 			add(", last_error = NULL, done_at = NULL, ", unlock)
 	})
 }

@@ -173,7 +173,7 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	_, err = store.CountDead(ctx, rec, outbox.DeadFilter{})
 	run("count", err)
 	section("replay")
-	_, err = store.ReplayDead(ctx, rec, []string{"a"}, someTime)
+	_, err = store.ReplayDead(ctx, rec, []string{"a"}, someTime, outbox.StatusNew)
 	run("replay", err)
 	section("delete dead letters")
 	_, err = store.DeleteDead(ctx, rec, []string{"a"})

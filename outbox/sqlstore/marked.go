@@ -110,6 +110,9 @@ func (q *query) attempts(marks []outbox.Mark) *query {
 // perRow writes a value that differs per row: a column of the joined arrays on
 // PostgreSQL, a CASE elsewhere.
 func (q *query) perRow(column string, marks []outbox.Mark) *query {
+	if q.d == postgres && column == "err" {
+		return q.add("NULLIF(marks.err, '')")
+	}
 	if q.d == postgres {
 		return q.add("marks.", column)
 	}
@@ -121,7 +124,7 @@ func (q *query) perRow(column string, marks []outbox.Mark) *query {
 		case "at":
 			q.time(m.AvailableAt)
 		case "err":
-			q.arg(m.Error)
+			q.arg(nullable(m.Error))
 		default:
 			q.arg(m.Attempts)
 		}
