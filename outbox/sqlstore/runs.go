@@ -25,6 +25,22 @@ type runRow struct {
 	busy   bool // a NEW row of the key has a lease that has not expired
 }
 
+// runColumns writes the columns that [runRow.scan] reads.
+func (q *query) runColumns(lockTimeout time.Duration) *query {
+	q.add("event_id, event_type, aggregate_type, status, ").timeColumn("created_at").add(", ").timeColumn("available_at")
+	return q.add(", locked_by, ").leaseState(lockTimeout)
+}
+
+// scan reads columns before those of runColumns, and those. Without a row those are
+// NULL, and its id is empty.
+func (x *runRow) scan(rows *sql.Rows, before ...any) error {
+	var id, eventType sql.NullString
+	var status sql.NullInt16
+	err := rows.Scan(append(before, &id, &eventType, &x.aggregateType, &status, &x.createdAt, &x.availableAt, &x.lease, &x.state)...)
+	x.id, x.eventType, x.status = id.String, eventType.String, outbox.Status(status.Int16)
+	return err
+}
+
 // leaseState is the state of a row's lease, as [query.leaseState] computes it.
 type leaseState int
 
@@ -81,6 +97,11 @@ func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecon
 // runOf is the run that the first rows of a key make.
 func runOf(r outbox.RunQuery, rows []runRow) (run []string, behind []outbox.Lease) {
 	slices.SortFunc(rows, func(x, y runRow) int { return cmp.Or(cmp.Compare(y.status, x.status), byDue(x.row, y.row)) })
+	// RETRY rows that were DEAD may be in front of NEW rows that are in delivery.
+	fresh := slices.IndexFunc(rows, func(x runRow) bool { return x.status == outbox.StatusNew })
+	if fresh >= 0 && rows[fresh].state == leaseLive {
+		return nil, nil
+	}
 	rows = rows[:min(len(rows), r.Length)]
 	if slices.ContainsFunc(rows, func(x runRow) bool { return x.busy || x.state == leaseLive }) {
 		return nil, nil
@@ -133,17 +154,13 @@ func (s *Store) walk(ctx context.Context, db outbox.DB, r outbox.RunQuery) (keys
 	}
 	n, rows := 0, 0
 	err = s.rows(ctx, db, "reading runs of events", s.walkQuery(r, limit), func(scan *sql.Rows) error {
-		x := runRow{}
-		var id, eventType sql.NullString
-		var status sql.NullInt16
-		err := scan.Scan(&n, &x.key.AggregateType, &x.key.ID, &id, &eventType, &x.aggregateType, &status,
-			&x.createdAt, &x.availableAt, &x.lease, &x.state, &x.busy)
+		var x runRow
+		err := x.scan(scan, &n, &x.key.AggregateType, &x.key.ID, &x.busy)
 		if len(keys) == 0 || keys[len(keys)-1].key != x.key {
 			keys = append(keys, keyRows{key: x.key})
 		}
 		rows++
-		if last := &keys[len(keys)-1]; id.Valid {
-			x.id, x.eventType, x.status = id.String, eventType.String, outbox.Status(status.Int16)
+		if last := &keys[len(keys)-1]; x.id != "" {
 			last.rows = append(last.rows, x)
 		}
 		return err
@@ -170,13 +187,12 @@ func (s *Store) walkQuery(r outbox.RunQuery, limit int) *query {
 			"aggregate_type = walk.t AND COALESCE(aggregate_id, event_id) > walk.k", next,
 			", (SELECT event_id", from, "aggregate_type > walk.t", next, ") AND ")
 	}
-	q.add("walk.n < ", strconv.Itoa(walkKeys), ") SELECT walk.n, walk.t, walk.k, event_id, event_type, aggregate_type, status, ").
-		timeColumn("created_at").add(", ").timeColumn("available_at").add(", locked_by, ").leaseState(r.LockTimeout).add(", ")
+	q.add("walk.n < ", strconv.Itoa(walkKeys), ") SELECT walk.n, walk.t, walk.k, ")
 	key := from + "aggregate_type = walk.t AND COALESCE(aggregate_id, event_id) = walk.k"
 	// The first NEW row of a key may be in delivery, and RETRY rows in front of it
 	// that were DEAD before.
 	q.add("CASE WHEN status = 2 THEN CASE (SELECT ").leaseState(r.LockTimeout).
-		add(key, " AND status < 1 ORDER BY ", keyOrder, " LIMIT 1) WHEN 1 THEN 1 ELSE 0 END ELSE 0 END FROM ")
+		add(key, " AND status < 1 ORDER BY ", keyOrder, " LIMIT 1) WHEN 1 THEN 1 ELSE 0 END ELSE 0 END, ").runColumns(r.LockTimeout).add(" FROM ")
 	if r.SkipDead {
 		key += " AND status < 3"
 	}

@@ -2,11 +2,202 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-func (s *Store) walkLoosely(context.Context, outbox.DB, outbox.RunQuery) ([]keyRows, bool, error) {
-	return nil, false, errors.ErrUnsupported
+// MySQL and MariaDB: the index of [WithKeyIndex] has one status after the other, and
+// MariaDB has no LATERAL. One statement finds the next keys and the first row of each,
+// another one the rows behind those. Events without an aggregate id are one group in
+// the index, which is read as a claim reads due rows.
+
+// firstRow is the first row of a key, with what follows from the other rows.
+type firstRow struct {
+	runRow
+	group sql.NullString // the aggregate id; NULL stands for all events without one
+	dead  bool           // the key has a DEAD row
+	more  bool           // the key has further rows
+}
+
+// walkLoosely is walk for MySQL.
+func (s *Store) walkLoosely(ctx context.Context, db outbox.DB, r outbox.RunQuery) (keys []keyRows, end bool, err error) {
+	if place, ok := placeOf(r.After); ok {
+		keys, err = s.unordered(ctx, db, r, r.After.AggregateType, place, r.Limit)
+		if err != nil || len(keys) == r.Limit {
+			return keys, false, err
+		}
+		r.After.ID = ""
+	}
+	firsts, err := s.firstRows(ctx, db, r)
+	if err != nil {
+		return nil, false, err
+	}
+	found := len(keys)
+	perKey := r.Length // how many rows a key is expected to have
+	if r.Takeovers {
+		perKey = 1 // only first rows count
+	}
+	looked := 0
+	for looked < len(firsts) && found < r.Limit {
+		if first := &firsts[looked]; !first.group.Valid {
+			rows, err := s.unordered(ctx, db, r, first.key.AggregateType, outbox.Cursor{}, r.Limit-found)
+			if err != nil || len(rows) == r.Limit-found {
+				return append(keys, rows...), false, err
+			}
+			keys, looked, found = append(keys, rows...), looked+1, found+len(rows)
+			continue
+		}
+		next, err := s.someKeys(ctx, db, r, firsts[looked:], 1+(r.Limit-found)/perKey)
+		if err != nil {
+			return nil, false, err
+		}
+		keys, looked = append(keys, next...), looked+len(next)
+		many := 0
+		for _, k := range next {
+			run, _ := runOf(r, k.rows)
+			if found += len(run); len(run) > 0 {
+				many++
+			}
+		}
+		if many > 0 {
+			perKey = max(1, min(perKey, found/many))
+		}
+	}
+	return keys, looked == len(firsts) && len(firsts) < walkKeys, nil
+}
+
+// firstRows are the first rows of the next keys.
+func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery) ([]firstRow, error) {
+	q := s.query(4096)
+	from := " FROM " + s.table.Quoted(s.d.quote) + " FORCE INDEX (" + s.d.quote + s.table.Index("key") + s.d.quote + ") WHERE status = "
+	same := " AND aggregate_type = t AND aggregate_id = k ORDER BY available_at, created_at, event_id LIMIT 1"
+	q.add("SELECT t, k, dead, retry IS NOT NULL OR more IS NOT NULL, ").runColumns(r.LockTimeout)
+	q.add(" FROM (SELECT t, k, EXISTS (SELECT 1", from, "3 AND aggregate_type = t AND aggregate_id = k) AS dead, (SELECT event_id", from, "2", same,
+		") AS retry, (SELECT event_id", from, "0", same, ") AS fresh, (SELECT event_id", from, "0", same, " OFFSET 1) AS more FROM (")
+	// GROUP BY makes a loose index scan, one for each status.
+	for i, status := range []string{"2", "0"} {
+		for j, behind := range []string{" AND aggregate_type = ", " AND aggregate_type > "} {
+			if i+j > 0 {
+				q.add(" UNION ")
+			}
+			q.add("(SELECT aggregate_type AS t, aggregate_id AS k", from, status, behind).arg(string(r.After.AggregateType))
+			if j == 0 {
+				q.add(" AND aggregate_id > ").arg(r.After.ID)
+			}
+			q.add(" GROUP BY status, aggregate_type, aggregate_id LIMIT ", strconv.Itoa(walkKeys), ")")
+		}
+	}
+	q.add(" ORDER BY t, k LIMIT ", strconv.Itoa(walkKeys), ") AS walk) AS heads LEFT JOIN ").table(s).
+		add(" ON event_id = COALESCE(retry, fresh) ORDER BY t, k")
+	var firsts []firstRow
+	err := s.rows(ctx, db, "reading runs of events", q, func(rows *sql.Rows) error {
+		var x firstRow
+		err := x.scan(rows, &x.key.AggregateType, &x.group, &x.dead, &x.more)
+		x.key.ID = x.group.String
+		firsts = append(firsts, x)
+		return err
+	})
+	return firsts, err
+}
+
+// someKeys reads the rows of the next keys that have an aggregate id, of so many that
+// may have a run.
+func (s *Store) someKeys(ctx context.Context, db outbox.DB, r outbox.RunQuery, firsts []firstRow, limit int) (keys []keyRows, err error) {
+	q := s.query(4096)
+	from := " FROM " + s.table.Quoted(s.d.quote) + " FORCE INDEX (" + s.d.quote + s.table.Index("key") + s.d.quote + ") WHERE status = "
+	for i := range firsts {
+		first := &firsts[i]
+		if limit == 0 || !first.group.Valid {
+			break
+		}
+		keys = append(keys, keyRows{key: first.key})
+		run, _ := runOf(r, []runRow{first.runRow})
+		if len(run) == 0 || first.dead && !r.SkipDead {
+			continue
+		}
+		limit--
+		if !first.more {
+			keys[i].rows = []runRow{first.runRow}
+			continue
+		}
+		for status := first.status; ; status -= outbox.StatusRetry { // RETRY, then NEW
+			if len(q.args) > 0 {
+				q.add(" UNION ALL ")
+			}
+			q.add("(SELECT ", strconv.Itoa(i), ", ").runColumns(r.LockTimeout).add(from, strconv.Itoa(int(status)), " AND aggregate_type = ").
+				arg(string(first.key.AggregateType)).add(" AND aggregate_id = ").arg(first.key.ID).add(dueOrder).arg(r.Length).add(")")
+			if status == outbox.StatusNew {
+				break
+			}
+		}
+	}
+	if len(q.args) == 0 {
+		return keys, nil
+	}
+	err = s.rows(ctx, db, "reading runs of events", q, func(rows *sql.Rows) error {
+		var x runRow
+		var i int
+		err := x.scan(rows, &i)
+		keys[i].rows = append(keys[i].rows, x)
+		return err
+	})
+	return keys, err
+}
+
+// unordered reads events of a type without an aggregate id, each of which is a key.
+func (s *Store) unordered(ctx context.Context, db outbox.DB, r outbox.RunQuery, aggregate outbox.AggregateType, after outbox.Cursor, limit int) ([]keyRows, error) {
+	var all []runRow
+	for _, pending := range s.pending() {
+		q := s.query(512)
+		q.add("SELECT ").runColumns(r.LockTimeout).add(" FROM ").table(s).
+			add(" FORCE INDEX (", s.d.quote, s.table.Index("key"), s.d.quote, ") WHERE ", pending, " AND aggregate_type = ").arg(string(aggregate)).
+			add(" AND ").due("aggregate_id IS NULL", r.Now, r.CreatedBefore)
+		if r.Takeovers {
+			q.add(" AND locked_at < ").fromNow(-r.LockTimeout)
+		} else {
+			q.add(" AND locked_at IS NULL")
+		}
+		q.except(r.Except).after(after).add(dueOrder).arg(limit)
+		err := s.rows(ctx, db, "reading runs of events", q, func(rows *sql.Rows) error {
+			var x runRow
+			err := x.scan(rows)
+			all = append(all, x)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(all, func(x, y runRow) int { return byDue(x.row, y.row) })
+	keys := make([]keyRows, 0, limit)
+	for _, x := range all[:min(len(all), limit)] {
+		keys = append(keys, keyRows{keyOfPlace(aggregate, x.cursor()), []runRow{x}})
+	}
+	return keys, nil
+}
+
+// keyOfPlace stands for an event without an aggregate id: its id alone would not tell
+// where reading goes on. No aggregate id contains NUL.
+func keyOfPlace(aggregate outbox.AggregateType, c outbox.Cursor) outbox.EventKey {
+	return outbox.EventKey{AggregateType: aggregate, ID: fmt.Sprintf("\x00%d %d %s", c.AvailableAt.UnixMicro(), c.CreatedAt.UnixMicro(), c.EventID)}
+}
+
+// placeOf is the inverse of keyOfPlace.
+func placeOf(key outbox.EventKey) (c outbox.Cursor, ok bool) {
+	text, ok := strings.CutPrefix(key.ID, "\x00")
+	if !ok {
+		return c, false
+	}
+	var available, created int64
+	_, err := fmt.Sscanf(text, "%d %d ", &available, &created)
+	_, text, _ = strings.Cut(text, " ")
+	_, c.EventID, _ = strings.Cut(text, " ")
+	c.AvailableAt, c.CreatedAt = time.UnixMicro(available).UTC(), time.UnixMicro(created).UTC()
+	return c, err == nil
 }
