@@ -143,3 +143,157 @@ func TestAFailedEventHoldsBackItsKeyAndNoOther(t *testing.T) {
 		})
 	}
 }
+
+// A delayed event holds back nothing, and takes its place when it becomes due.
+func TestADelayedEventTakesItsPlaceWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		e := start(t, byKey(outbox.OrderedByKey{Poll: outbox.PollOptions{Interval: time.Hour}}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+			if env.EventID == "slow" {
+				time.Sleep(2 * time.Second)
+			}
+			return outbox.Done(), nil
+		}))
+		late := of("a", "delayed")
+		late.DeliverAfter = time.Second
+		e.write(late)
+		e.write(of("a", "first"))
+		time.Sleep(500 * time.Millisecond)
+		e.write(of("a", "slow"))
+		time.Sleep(time.Millisecond)
+		e.write(of("a", "due before"))
+		time.Sleep(time.Second)
+		e.write(of("a", "due behind"))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"first", "slow", "due before", "delayed", "due behind"}, d.of("a"))
+	})
+}
+
+// A commit makes the poller of the writing node look at once, and so does a delayed
+// event that becomes due; the end of a run makes it look for the rest of the key.
+func TestNothingOfAKeyWaitsForTheInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		e := start(t, byKey(outbox.OrderedByKey{RunLength: 3, Poll: outbox.PollOptions{Interval: time.Hour}}), d.listen(nil))
+		time.Sleep(time.Second)
+		e.write(numbered("a", 20)...)
+		time.Sleep(100 * time.Millisecond)
+		require.Equal(t, idsOf(numbered("a", 20)), d.of("a"))
+		last := of("a", "last")
+		last.DeliverAfter = time.Second
+		e.write(last)
+		time.Sleep(time.Second)
+		require.Len(t, d.of("a"), 21)
+	})
+}
+
+// An event that was committed late, with an earlier time, comes when it is there.
+func TestALateCommitComesAfterWhatWasDeliveredMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		e := start(t, byKey(outbox.OrderedByKey{}), d.listen(nil))
+		late := outboxtest.NewScope(e.store.DB())
+		_, err := e.Writer().WriteScope(t.Context(), late, []outbox.Envelope{of("a", "first")})
+		require.NoError(t, err)
+		time.Sleep(time.Millisecond)
+		e.write(of("a", "second"))
+		time.Sleep(time.Second)
+		require.NoError(t, late.Commit())
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"second", "first"}, d.of("a"))
+	})
+}
+
+// An event without an aggregate id waits for no other one.
+func TestEventsWithoutAKeyAreUnordered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		e := start(t, byKey(outbox.OrderedByKey{}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+			if env.EventID == "a-00000" || env.EventID == "stuck" {
+				time.Sleep(time.Minute)
+			}
+			return outbox.Done(), nil
+		}))
+		e.write(slices.Concat([]outbox.Envelope{said("stuck")}, numbered("a", 2), []outbox.Envelope{said("free")})...)
+		time.Sleep(time.Second)
+		require.ElementsMatch(t, []string{"stuck", "free"}, d.of(""))
+		require.Equal(t, []string{"a-00000"}, d.of("a"))
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 4}, statuses(e.store))
+	})
+}
+
+// A DEAD event blocks its key until it is replayed, and then comes first; or its key
+// goes on without it.
+func TestADeadEventBlocksItsKeyOrIsSkipped(t *testing.T) {
+	t.Parallel()
+	for onDead, want := range map[outbox.OnDead][]string{
+		outbox.BlockKey: {"a-00000", "a-00001", "a-00001", "a-00002", "a-00003"},
+		outbox.SkipDead: {"a-00000", "a-00001", "a-00002", "a-00003", "a-00001"},
+	} {
+		t.Run(fmt.Sprint(onDead), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var d diary
+				dead := true
+				e := start(t, byKey(outbox.OrderedByKey{OnDead: onDead}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+					if env.EventID == "a-00001" && dead {
+						dead = false
+						return outbox.Dead("broken"), nil
+					}
+					return outbox.Done(), nil
+				}))
+				e.write(slices.Concat(numbered("a", 4), numbered("b", 4))...)
+				time.Sleep(time.Minute)
+				require.Equal(t, idsOf(numbered("b", 4)), d.of("b"))
+				require.Equal(t, outbox.StatusDead, e.await("a-00001", outbox.StatusDead).Status)
+				if onDead == outbox.BlockKey {
+					require.Equal(t, want[:2], d.of("a"))
+				}
+				require.NoError(t, e.DeadLetters().Replay(t.Context(), "a-00001"))
+				time.Sleep(time.Second) // less than the interval
+				require.Equal(t, want, d.of("a"))
+			})
+		})
+	}
+}
+
+// Deleting a DEAD event that blocks its key lets the key go on at once.
+func TestADeletedDeadEventBlocksNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		e := start(t, byKey(outbox.OrderedByKey{}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+			if env.EventID == "a-00000" {
+				return outbox.Dead("broken"), nil
+			}
+			return outbox.Done(), nil
+		}))
+		e.write(numbered("a", 2)...)
+		time.Sleep(time.Second)
+		require.NoError(t, e.DeadLetters().Delete(t.Context(), "a-00000"))
+		time.Sleep(time.Second)
+		require.Equal(t, idsOf(numbered("a", 2)), d.of("a"))
+	})
+}
+
+// A key with many events takes few claims: one for each run.
+func TestAHotKeyIsReadInRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &mortal{Store: outboxtest.NewStore()}
+		var d diary
+		e := build(t, outbox.Config{Store: store, Mode: outbox.OrderedByKey{RunLength: 500}}, d.listen(nil))
+		e.write(numbered("hot", 10_000)...)
+		e.write(numbered("cold", 3)...)
+		require.NoError(t, e.Start(t.Context()))
+		time.Sleep(4 * time.Second) // less than an interval
+		require.Equal(t, idsOf(numbered("hot", 10_000)), d.of("hot"))
+		require.Equal(t, idsOf(numbered("cold", 3)), d.of("cold"))
+		require.Less(t, store.claims.Load(), int64(50))
+	})
+}

@@ -154,11 +154,11 @@ func (b *builder) build() (*Outbox, error) {
 		o.holder = newHolder(b.DB, b.Store, log, o.poller.begin, o.poller.Wake)
 		o.dispatcher.holder, o.poller.inOrder = o.holder, b.inOrder
 	}
-	b.connectKeys(o)
 	if b.Notifier != nil {
 		b.connect(o, newNotifications(b.Notifier, b.DB, b.Store, o.poller, log))
 	}
 	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, wake: o.Wake}
+	b.connectKeys(o)
 	return o, nil
 }
 
