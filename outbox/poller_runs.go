@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// fenceLength is how many rows behind one that is taken over are looked at for the
-// leases of the process that died. It is more than a run can have.
+// fenceLength is how many rows of a key are looked at for the leases of a process that
+// died. It is more than a run can have.
 const fenceLength = 2 * MaxRunLength
 
 // runPolling is what a poller needs for [OrderedByKey]. It belongs to whoever holds
@@ -20,8 +20,29 @@ type runPolling struct {
 	skipDead bool
 	written  atomic.Bool // this process committed events that are due
 
-	walks    [2]EventKey // where the next read begins: of free keys, and of takeovers
-	claiming runClaim    // a claim that may have been carried out
+	walks    [2]walk  // over the free keys, and over those to take over
+	claiming runClaim // a claim that may have been carried out
+}
+
+// walk is the way of a cycle over the keys. One that has no room for more goes on in
+// the next cycle, and then once more from the first key to the last: keys that it has
+// passed may be free.
+type walk struct {
+	after EventKey // where the next read begins
+	whole bool     // it began with the first key
+	found bool     // a run
+}
+
+// begin is called at the beginning of a cycle.
+func (w *walk) begin() { w.whole, w.found = w.after == EventKey{}, false }
+
+// step takes note of what was read and reports whether the walk has ended.
+func (w *walk) step(runs Runs) (end bool) {
+	if w.after = runs.Next; !runs.End {
+		return false
+	}
+	end, w.after, w.whole = w.whole, EventKey{}, true
+	return end
 }
 
 // runClaim is a claim of runs. After one whose answer was lost it is made again as it
@@ -31,13 +52,16 @@ type runClaim struct {
 	kind   batchKind
 	runs   [][]string
 	behind []Lease // to give back before, of processes that died
-	end    bool    // of a pass over the keys
+	end    bool    // of the walk
 }
 
 // cycleByKey is cycle for runs: it claims what is free, key after key, and takes over
-// a few events whose leases expired.
+// runs of processes that died, one after the other.
 func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, err error) {
 	written := p.runs.written.Swap(false)
+	for i := range p.runs.walks {
+		p.runs.walks[i].begin()
+	}
 	turns := []batchKind{plain}
 	if !p.takeoverAt.After(time.Now()) {
 		turns = []batchKind{takeovers, plain}
@@ -55,7 +79,7 @@ func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, 
 			return read, p.waitForRoom(), nil
 		}
 		if room = min(room, p.opts.BatchSize); kind == takeovers {
-			room = min(room, p.takeoverRoom())
+			room = min(1, p.takeoverRoom()) // one run
 		}
 		n, more, taken, err := p.runBatch(ctx, kind, room)
 		read += n
@@ -73,7 +97,7 @@ func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, 
 	return read, p.idle(), p.noteNextDue(ctx)
 }
 
-// runBatch claims some runs and hands them over. more says that the pass over the keys
+// runBatch claims some runs and hands them over. more says that the walk over the keys
 // has not ended; taken is false when the handler refused a run.
 func (p *Poller) runBatch(ctx context.Context, kind batchKind, limit int) (n int, more, taken bool, err error) {
 	c := p.runs.claiming
@@ -103,10 +127,10 @@ func (p *Poller) runBatch(ctx context.Context, kind batchKind, limit int) (n int
 func (p *Poller) readRuns(ctx context.Context, kind batchKind, limit int) (c runClaim, err error) {
 	now := p.clock.Now()
 	p.read = storedTime(now)
-	walk := &p.runs.walks[kind]
+	w := &p.runs.walks[kind]
 	q := RunQuery{
 		Now: p.read, LockTimeout: p.dispatcher.lockTimeout, SkipDead: p.runs.skipDead,
-		After: *walk, Length: min(p.runs.length, limit), Limit: limit,
+		After: w.after, Length: min(p.runs.length, limit), Limit: limit,
 	}
 	if p.opts.SkipRecent > 0 {
 		q.CreatedBefore = storedTime(now.Add(-p.opts.SkipRecent))
@@ -122,22 +146,24 @@ func (p *Poller) readRuns(ctx context.Context, kind batchKind, limit int) (c run
 	if err != nil {
 		return c, fmt.Errorf("outbox: reading runs of events: %w", err)
 	}
-	c = runClaim{kind: kind, end: runs.End && q.After == EventKey{}}
-	if *walk = runs.Next; runs.End { // from the start: keys before this pass's beginning may be free
-		*walk = EventKey{}
-	}
+	c = runClaim{kind: kind, end: w.step(runs)}
 	for i, ids := range runs.EventIDs {
+		ids := slices.Clip(ids)
 		if slices.ContainsFunc(ids, p.dispatcher.track.holds) {
 			continue
 		}
-		c.runs = append(c.runs, ids)
 		if kind == takeovers {
 			c.behind = append(c.behind, runs.Behind[i]...)
+			for _, lease := range runs.Behind[i] {
+				ids = append(ids, lease.EventID)
+			}
 		}
+		c.runs = append(c.runs, ids)
 	}
+	w.found = w.found || len(c.runs) > 0
 	if kind == takeovers {
 		p.takeoverAt = time.Time{}
-		if c.end && len(c.runs) == 0 {
+		if c.end && !w.found {
 			p.takeoverAt = time.Now().Add(p.opts.Interval)
 		}
 	}
@@ -167,6 +193,7 @@ func (p *Poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until tim
 // fence gives back the leases that a process which died has behind an event that is
 // about to be taken over. If that process was only stopped, it has perhaps delivered
 // those events, and must not store them as done before this one is delivered again.
+// They are then claimed together with that event, without an attempt more.
 func (p *Poller) fence(ctx context.Context, leases []Lease) error {
 	if len(leases) == 0 {
 		return nil
@@ -225,8 +252,8 @@ func (p *Poller) handOverRun(run []delivery) (n int, ok bool) {
 		return 0, true
 	}
 	n, ok = p.dispatcher.takeInRun(run)
-	if n > 0 && run[0].takeover {
-		p.takenOver++
+	if run[0].takeover {
+		p.takenOver += n
 	}
 	return n, ok
 }

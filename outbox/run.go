@@ -74,17 +74,31 @@ func (d *Dispatcher) follow(dl *delivery) *delivery {
 	if next == nil {
 		return nil
 	}
-	aborted := false
-	select {
-	case <-d.abort:
-		aborted = true
-	default:
-	}
-	if dl.outcome.delivered() && !aborted && d.track.leased(next) {
+	if dl.outcome.delivered() && d.mayFollow(next) {
 		return next
 	}
 	d.letGo(next.rest()...)
 	return nil
+}
+
+// mayFollow reports whether the next event of a run may be delivered. In a run that was
+// taken over, one of the events may kill this process too, so each waits until the
+// outcomes before it are stored: then that event is the first of its key, and its next
+// takeover counts as an attempt.
+func (d *Dispatcher) mayFollow(next *delivery) bool {
+	for next.takeover && !d.track.isTurn(next) && !isClosed(d.abort) {
+		sleep(d.listenerCtx, time.Millisecond)
+	}
+	return !isClosed(d.abort) && d.track.leased(next)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // delivered reports whether the listener had the event and is done with it.
