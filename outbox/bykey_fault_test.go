@@ -22,6 +22,7 @@ import (
 type cutOff struct {
 	*outboxtest.Store
 	down    atomic.Bool
+	slow    atomic.Bool // a renewal takes 45 seconds
 	claims  atomic.Int64
 	refuse  atomic.Pointer[func(marks []outbox.Mark) bool] // whose outcomes are not stored
 	forgets atomic.Int64                                   // claims that are carried out without an answer
@@ -46,6 +47,9 @@ func (s *cutOff) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (
 func (s *cutOff) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) error {
 	if s.down.Load() {
 		return errDown
+	}
+	if s.slow.Load() {
+		time.Sleep(45 * time.Second)
 	}
 	return s.Store.Renew(ctx, db, leases)
 }
@@ -96,16 +100,36 @@ func TestARunEndsWithItsLease(t *testing.T) {
 func TestARunOutlivesTheLockTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e, d := keyNode(t, &cutOff{Store: outboxtest.NewStore()}, outbox.OrderedByKey{}, func(outbox.Envelope) (outbox.Result, error) {
+		store := &cutOff{Store: outboxtest.NewStore()}
+		e, d := keyNode(t, store, outbox.OrderedByKey{}, func(outbox.Envelope) (outbox.Result, error) {
 			time.Sleep(minute - time.Second)
 			return outbox.Done(), nil
 		})
 		e.write(numbered("a", 5)...)
 		time.Sleep(5 * minute)
 		require.Equal(t, idsOf(numbered("a", 5)), d.of("a"))
-		for _, row := range e.store.Rows() {
-			require.Zero(t, row.Attempts)
-		}
+		require.EqualValues(t, 1, store.claims.Load())
+	})
+}
+
+// A renewal does not count whose answer came when the lease was over: another node may
+// have had the events meanwhile.
+func TestARenewalThatComesTooLateDoesNotCount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &cutOff{Store: outboxtest.NewStore()}
+		store.slow.Store(true)
+		e, d := keyNode(t, store, outbox.OrderedByKey{}, func(outbox.Envelope) (outbox.Result, error) {
+			if store.slow.Load() {
+				time.Sleep(minute + 10*time.Second)
+			}
+			store.slow.Store(false)
+			return outbox.Done(), nil
+		})
+		e.write(numbered("a", 3)...)
+		time.Sleep(2 * minute)
+		require.Equal(t, idsOf(numbered("a", 3)), d.of("a"))
+		require.EqualValues(t, 2, store.claims.Load())
 	})
 }
 
