@@ -22,7 +22,7 @@ import (
 type cutOff struct {
 	*outboxtest.Store
 	down    atomic.Bool
-	slow    atomic.Bool // a renewal takes 45 seconds
+	slow    atomic.Bool // the answer to a renewal takes 45 seconds
 	claims  atomic.Int64
 	refuse  atomic.Pointer[func(marks []outbox.Mark) bool] // whose outcomes are not stored
 	forgets atomic.Int64                                   // claims that are carried out without an answer
@@ -49,7 +49,7 @@ func (s *cutOff) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease)
 		return errDown
 	}
 	if s.slow.Load() {
-		time.Sleep(45 * time.Second)
+		defer time.Sleep(45 * time.Second)
 	}
 	return s.Store.Renew(ctx, db, leases)
 }
