@@ -170,8 +170,22 @@ type part struct {
 	created, avail, done time.Time
 }
 
-// loadParts fills the table with SQL alone.
+// loadParts fills the table and updates its statistics.
 func loadParts(t testing.TB, db *testdb.DB, parts []part) {
+	t.Helper()
+	loadRows(t, db, parts)
+	analyze(t, db)
+}
+
+func analyze(t testing.TB, db *testdb.DB) {
+	t.Helper()
+	statement := map[testdb.Kind]string{testdb.Postgres: "ANALYZE outbox_event", testdb.MySQL: "ANALYZE TABLE outbox_event", testdb.SQLite: "ANALYZE"}
+	_, err := db.ExecContext(t.Context(), statement[db.Kind])
+	require.NoError(t, err)
+}
+
+// loadRows fills the table with SQL alone.
+func loadRows(t testing.TB, db *testdb.DB, parts []part) {
 	t.Helper()
 	layout := "2006-01-02 15:04:05.000000"
 	series, at, id := "", "", ""
@@ -206,9 +220,6 @@ func loadParts(t testing.TB, db *testdb.DB, parts []part) {
 		_, err := db.ExecContext(t.Context(), q)
 		require.NoError(t, err)
 	}
-	analyze := map[testdb.Kind]string{testdb.Postgres: "ANALYZE outbox_event", testdb.MySQL: "ANALYZE TABLE outbox_event", testdb.SQLite: "ANALYZE"}
-	_, err := db.ExecContext(t.Context(), analyze[db.Kind])
-	require.NoError(t, err)
 }
 
 // mysqlSeries lists the numbers below 100,000, in SQL that every MySQL knows.
@@ -311,8 +322,11 @@ func sqlitePlan(t *testing.T, db *testdb.DB, s statement) {
 		var id, parent, unused int
 		var detail string
 		require.NoError(t, rows.Scan(&id, &parent, &unused, &detail))
-		for _, bad := range []string{"TEMP B-TREE", "AUTOMATIC"} {
-			require.NotContains(t, detail, bad, s.text)
+		require.NotContains(t, detail, "AUTOMATIC", s.text)
+		if !strings.Contains(s.text, "event_id IN (?") { // named rows may be sorted
+			require.NotContains(t, detail, "TEMP B-TREE", s.text)
+		} else {
+			require.NotContains(t, detail, "idx_outbox_event_due", s.text)
 		}
 		if strings.HasPrefix(detail, "SCAN outbox_event") {
 			require.Contains(t, detail, "USING", "%s scans the table", s.text)

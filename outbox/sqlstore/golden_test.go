@@ -104,6 +104,17 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("claim without some kinds")
 	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, FreshOnly: true, Except: except})
 	run("claim", err)
+	section("runs")
+	_, err = store.ReadRuns(ctx, rec, outbox.RunQuery{Now: someTime, LockTimeout: time.Minute, Length: 5, Limit: 10})
+	run("runs", err)
+	section("takeovers of runs, skipping dead rows, without some kinds")
+	_, err = store.ReadRuns(ctx, rec, outbox.RunQuery{
+		Now: someTime, CreatedBefore: someTime, LockTimeout: time.Minute, Length: 5, Limit: 10, Takeovers: true, SkipDead: true, Except: except,
+		After: outbox.EventKey{AggregateType: "A", ID: "1"},
+	})
+	run("runs", err)
+	section("is the key index there?")
+	run("check", store.CheckRuns(ctx, rec))
 	section("next due")
 	_, err = store.NextDue(ctx, rec, someTime)
 	run("next due", err)

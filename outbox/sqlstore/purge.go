@@ -42,7 +42,7 @@ func (s *Store) purgeOf(c purgeable, before time.Time, limit int) *query {
 	q := s.query(512)
 	q.add("DELETE FROM ").table(s)
 	if s.d == postgres {
-		q.add(usingChosen)
+		q.add(" USING", chosenArray)
 	} else {
 		q.add(" WHERE event_id IN (")
 	}

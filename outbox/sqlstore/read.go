@@ -12,15 +12,12 @@ import (
 
 const dueOrder = " ORDER BY available_at, created_at, event_id LIMIT "
 
-// unnestChosen and endChosen enclose the subselect of PostgreSQL's claim and,
-// after USING, purge. Its rows are joined, not compared by ANY: a plan kept from
-// when the table was small scans the table, which then costs one comparison per
-// row, not one per row and id.
+// chosenArray and endChosen enclose the subselect of PostgreSQL's claim and purge. Its
+// rows are joined, not compared by ANY: a plan kept from when the table was small scans
+// the table, which then costs one comparison per row, not one per row and id.
 const (
-	unnestChosen = " FROM" + chosenArray
-	usingChosen  = " USING" + chosenArray
-	chosenArray  = " unnest(ARRAY("
-	endChosen    = " FOR UPDATE SKIP LOCKED)) AS chosen (id) WHERE event_id = chosen.id"
+	chosenArray = " unnest(ARRAY("
+	endChosen   = " FOR UPDATE SKIP LOCKED)) AS chosen (id) WHERE event_id = chosen.id"
 )
 
 // pending are the conditions under which an index returns due rows in order. MySQL
@@ -115,13 +112,15 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	// changes, so PostgreSQL can update in place.
 	q := s.query(1024)
 	q.add("UPDATE ").table(s).add(" SET attempts = attempts + ").attempt(c).add(", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
-	if s.d == postgres {
-		q.add(unnestChosen)
-	} else {
+	switch {
+	case s.d != postgres:
 		q.add(" WHERE event_id IN (")
+	case len(c.EventIDs) > 0:
+		q.add(" FROM").planned().add(chosenArray)
+	default:
+		q.add(" FROM", chosenArray)
 	}
-	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").due(s.pending()[0], c.Now, c.CreatedBefore).claimable(c).
-		after(c.After).add(dueOrder).arg(c.Limit)
+	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").claimable(s.pending()[0], c).after(c.After).add(dueOrder).arg(c.Limit)
 	if s.d == postgres {
 		q.add(endChosen)
 	} else {
@@ -141,6 +140,15 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	return s.batch(all), nil
 }
 
+// planned writes a table of one row that makes PostgreSQL plan a statement each time.
+// A prepared statement keeps the plan for any parameters if that costs no more than
+// the plans for given ones did. Made when the table was small, it reads all of it, here
+// once for each key or id. The estimate for this table is a million rows without the
+// parameters, so that such a plan is never the cheaper one.
+func (q *query) planned() *query {
+	return q.add(" generate_series(1, ").arg(1).add(") AS one CROSS JOIN generate_series(1, ").arg(1).add(") AS single CROSS JOIN")
+}
+
 // free writes the condition for rows that are not leased, or whose lease expired.
 // The CASE, here and in claimable, hides from PostgreSQL's planner how many those
 // are: statistics taken while all rows were leased would make it read and sort the
@@ -150,15 +158,19 @@ func (q *query) free(lockTimeout time.Duration) *query {
 }
 
 // claimable writes the condition for rows that a claim takes.
-func (q *query) claimable(c outbox.ClaimQuery) *query {
+func (q *query) claimable(pending string, c outbox.ClaimQuery) *query {
+	if len(c.EventIDs) == 0 {
+		q.due(pending, c.Now, c.CreatedBefore)
+	} else {
+		// Within a CASE no index serves the condition, so that the rows are found by
+		// primary key, whatever the statistics say.
+		q.add("CASE WHEN ").due(pending, c.Now, c.CreatedBefore).add(" THEN TRUE ELSE FALSE END AND ").ids("event_id", c.EventIDs)
+	}
 	q.add(" AND CASE WHEN locked_at IS NULL OR locked_by = ").arg(c.Lease)
 	if !c.FreshOnly {
 		q.add(" OR locked_at < ").fromNow(-c.LockTimeout)
 	}
 	q.add(" THEN TRUE ELSE FALSE END")
-	if len(c.EventIDs) > 0 {
-		q.add(" AND ").ids("event_id", c.EventIDs)
-	}
 	return q.except(c.Except)
 }
 
@@ -192,42 +204,17 @@ func (q *query) attempt(c outbox.ClaimQuery) *query {
 }
 
 // claimLocking is Claim in two statements, for MySQL. Read committed unlocks the
-// rows that were examined and not taken. Reading one status at a time, in index
-// order, examines only the rows that it takes, and leased ones.
+// rows that were examined and not taken.
 func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (outbox.Batch, error) {
 	const what = "claiming due events"
 	var all []row
-	next := c.After
-	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) error {
-		// Retries may take half, so that neither kind starves the other, and what
-		// new events leave. With a limit of one row, half is zero or one, always
-		// the same for one lease, so that a repeated claim takes the same rows.
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(c.Lease))
-		half := (c.Limit + int(h.Sum32()%2)) / 2
-		retries, err := s.lockRows(ctx, tx, c, "status = 2", c.After, half)
-		if err != nil {
-			return err
-		}
-		fresh, err := s.lockRows(ctx, tx, c, "status = 0", c.After, c.Limit-len(retries))
-		if err != nil {
-			return err
-		}
-		next = cursorOf(fresh, c.After)
-		if more := c.Limit - len(retries) - len(fresh); len(retries) == half {
-			rest, err := s.lockRows(ctx, tx, c, "status = 2", cursorOf(retries, c.After), more)
-			if err != nil {
-				return err
-			}
-			retries = append(retries, rest...)
-			// Behind the last row of one status may be rows of the other.
-			if end := cursorOf(retries, c.After); more > 0 || byPlace(end, next) < 0 {
-				next = end
-			}
-		}
-		all = slices.Concat(retries, fresh)
-		if len(all) == 0 {
-			return nil
+	var next outbox.Cursor
+	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) (err error) {
+		if len(c.EventIDs) > 0 {
+			all, err = s.lockRows(ctx, tx, c, "status IN (0, 2)", c.After, c.Limit)
+			next = cursorOf(all, c.After)
+		} else {
+			all, next, err = s.lockBoth(ctx, tx, c)
 		}
 		ids := make([]string, len(all))
 		for i := range all {
@@ -235,14 +222,15 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 		}
 		slices.Sort(ids)
 		for chunk := range slices.Chunk(ids, markRows) {
+			if err != nil {
+				break
+			}
 			q := s.query(256 + 2*len(chunk))
 			q.add("UPDATE ").table(s).add(" SET attempts = attempts + ").attempt(c).add(", locked_by = ").arg(c.Lease).
 				add(", locked_at = ").now().add(" WHERE ").ids("event_id", chunk)
-			if _, err := s.exec(ctx, tx, what, q); err != nil {
-				return err
-			}
+			_, err = s.exec(ctx, tx, what, q)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return outbox.Batch{}, err
@@ -256,6 +244,38 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 	return b, nil
 }
 
+// lockBoth reads and locks free rows of both statuses. Reading one status at a time,
+// in index order, examines only the rows that it takes, and leased ones.
+func (s *Store) lockBoth(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery) (all []row, next outbox.Cursor, err error) {
+	// Retries may take half, so that neither kind starves the other, and what
+	// new events leave. With a limit of one row, half is zero or one, always
+	// the same for one lease, so that a repeated claim takes the same rows.
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(c.Lease))
+	half := (c.Limit + int(h.Sum32()%2)) / 2
+	retries, err := s.lockRows(ctx, tx, c, "status = 2", c.After, half)
+	if err != nil {
+		return nil, next, err
+	}
+	fresh, err := s.lockRows(ctx, tx, c, "status = 0", c.After, c.Limit-len(retries))
+	if err != nil {
+		return nil, next, err
+	}
+	next = cursorOf(fresh, c.After)
+	if more := c.Limit - len(retries) - len(fresh); len(retries) == half {
+		rest, err := s.lockRows(ctx, tx, c, "status = 2", cursorOf(retries, c.After), more)
+		if err != nil {
+			return nil, next, err
+		}
+		retries = append(retries, rest...)
+		// Behind the last row of one status may be rows of the other.
+		if end := cursorOf(retries, c.After); more > 0 || byPlace(end, next) < 0 {
+			next = end
+		}
+	}
+	return slices.Concat(retries, fresh), next, nil
+}
+
 // lockRows reads and locks free rows of one status after a cursor.
 func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, pending string, after outbox.Cursor, limit int) ([]row, error) {
 	if limit == 0 {
@@ -263,7 +283,7 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	}
 	q := s.query(512)
 	q.add("SELECT ").columns("").add(", ").attempt(c).add(" FROM ").table(s).add(" WHERE ").
-		due(pending, c.Now, c.CreatedBefore).claimable(c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
+		claimable(pending, c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
 	var locked []row
 	var r row
 	err := s.rows(ctx, tx, "claiming due events", q, r.appendTo(&locked, &r.attempt))

@@ -177,7 +177,7 @@ func (s *Store) walkQuery(r outbox.RunQuery, limit int) *query {
 	q := s.query(2048)
 	q.add("WITH RECURSIVE walk (n, t, k, open) AS (SELECT 0, CAST(").arg(string(r.After.AggregateType)).add(" AS VARCHAR), CAST(").
 		arg(r.After.ID).add(" AS VARCHAR), FALSE UNION ALL SELECT walk.n + 1, ")
-	from := " FROM " + s.table.Quoted(s.d.quote) + " WHERE status IN (0, 2, 3) AND "
+	from := " FROM " + s.table.Quoted(s.d.quote) + s.byIndex("key") + " WHERE status <> 1 AND "
 	next := " ORDER BY " + keyColumns + ", " + keyOrder + " LIMIT 1)"
 	if s.d == postgres {
 		q.add("head.* FROM walk CROSS JOIN LATERAL (SELECT ", keyColumns, ", ").open(r).
@@ -192,19 +192,15 @@ func (s *Store) walkQuery(r outbox.RunQuery, limit int) *query {
 	// The first NEW row of a key may be in delivery, and RETRY rows in front of it
 	// that were DEAD before.
 	q.add("CASE WHEN status = 2 THEN CASE (SELECT ").leaseState(r.LockTimeout).
-		add(key, " AND status < 1 ORDER BY ", keyOrder, " LIMIT 1) WHEN 1 THEN 1 ELSE 0 END ELSE 0 END, ").runColumns(r.LockTimeout).add(" FROM ")
+		add(key, " AND status < 1 ORDER BY ", keyOrder, " LIMIT 1) WHEN 1 THEN 1 ELSE 0 END ELSE 0 END, ").runColumns(r.LockTimeout).add(" FROM")
 	if r.SkipDead {
 		key += " AND status < 3"
 	}
 	if s.d == postgres {
-		// A prepared statement keeps its plan when that is estimated to cost no more than a
-		// plan for the parameters. The plan of a small table would scan it once for each
-		// key. The estimate of generate_series is a thousand rows unless it sees the
-		// parameter, so no plan is kept.
-		q.add("generate_series(1, ").arg(1).add(") CROSS JOIN walk LEFT JOIN LATERAL (SELECT *", key, " AND walk.open ORDER BY ", keyOrder,
+		q.planned().add(" walk LEFT JOIN LATERAL (SELECT *", key, " AND walk.open ORDER BY ", keyOrder,
 			" LIMIT ").arg(r.Length).add(") AS first ON TRUE")
 	} else {
-		q.add("walk LEFT JOIN ").table(s).add(" ON walk.open AND event_id IN (SELECT event_id", key, " ORDER BY ", keyOrder, " LIMIT ").arg(r.Length).add(")")
+		q.add(" walk LEFT JOIN ").table(s).add(" ON walk.open AND event_id IN (SELECT event_id", key, " ORDER BY ", keyOrder, " LIMIT ").arg(r.Length).add(")")
 	}
 	return q.add(" WHERE event_id IS NOT NULL OR walk.n = ", strconv.Itoa(walkKeys), " LIMIT ").arg(limit)
 }

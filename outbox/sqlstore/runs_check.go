@@ -14,6 +14,20 @@ func (s *Store) CheckRuns(ctx context.Context, db outbox.DB) error {
 	return s.checkIndex(ctx, db, "key", "outbox.OrderedByKey", "WithKeyIndex()")
 }
 
+// byIndex writes after the table's name that one of its indexes is to be used.
+// PostgreSQL has nothing like that; see planned.
+func (s *Store) byIndex(suffix string) string {
+	name := s.d.quote + s.table.Index(suffix) + s.d.quote
+	switch s.d.name {
+	case "postgres":
+		return ""
+	case "mysql":
+		return " FORCE INDEX (" + name + ")"
+	default:
+		return " INDEXED BY " + name
+	}
+}
+
 // checkIndex fails when the table has no such index.
 func (s *Store) checkIndex(ctx context.Context, db outbox.DB, suffix, reader, option string) error {
 	const what = "checking the indexes"

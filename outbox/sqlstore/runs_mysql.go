@@ -34,7 +34,11 @@ func (s *Store) walkLoosely(ctx context.Context, db outbox.DB, r outbox.RunQuery
 		}
 		r.After.ID = ""
 	}
-	firsts, err := s.firstRows(ctx, db, r)
+	limit := walkKeys
+	if !r.Takeovers { // most keys have a run
+		limit = min(walkKeys, max(100, r.Limit))
+	}
+	firsts, err := s.firstRows(ctx, db, r, limit)
 	if err != nil {
 		return nil, false, err
 	}
@@ -69,31 +73,31 @@ func (s *Store) walkLoosely(ctx context.Context, db outbox.DB, r outbox.RunQuery
 			perKey = max(1, min(perKey, found/many))
 		}
 	}
-	return keys, looked == len(firsts) && len(firsts) < walkKeys, nil
+	return keys, looked == len(firsts) && len(firsts) < limit, nil
 }
 
 // firstRows are the first rows of the next keys.
-func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery) ([]firstRow, error) {
+func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery, limit int) ([]firstRow, error) {
 	q := s.query(4096)
-	from := " FROM " + s.table.Quoted(s.d.quote) + " FORCE INDEX (" + s.d.quote + s.table.Index("key") + s.d.quote + ") WHERE status = "
+	from := " FROM " + s.table.Quoted(s.d.quote) + s.byIndex("key") + " WHERE status = "
 	same := " AND aggregate_type = t AND aggregate_id = k ORDER BY available_at, created_at, event_id LIMIT 1"
 	q.add("SELECT t, k, dead, retry IS NOT NULL OR more IS NOT NULL, ").runColumns(r.LockTimeout)
 	q.add(" FROM (SELECT t, k, EXISTS (SELECT 1", from, "3 AND aggregate_type = t AND aggregate_id = k) AS dead, (SELECT event_id", from, "2", same,
 		") AS retry, (SELECT event_id", from, "0", same, ") AS fresh, (SELECT event_id", from, "0", same, " OFFSET 1) AS more FROM (")
 	// GROUP BY makes a loose index scan, one for each status.
 	for i, status := range []string{"2", "0"} {
-		for j, behind := range []string{" AND aggregate_type = ", " AND aggregate_type > "} {
+		for j, behind := range []string{" AND aggregate_type >= ", " AND aggregate_type > "} {
 			if i+j > 0 {
 				q.add(" UNION ")
 			}
 			q.add("(SELECT aggregate_type AS t, aggregate_id AS k", from, status, behind).arg(string(r.After.AggregateType))
-			if j == 0 {
-				q.add(" AND aggregate_id > ").arg(r.After.ID)
+			if j == 0 { // = would make it group in a temporary table
+				q.add(" AND aggregate_type <= ").arg(string(r.After.AggregateType)).add(" AND aggregate_id > ").arg(r.After.ID)
 			}
-			q.add(" GROUP BY status, aggregate_type, aggregate_id LIMIT ", strconv.Itoa(walkKeys), ")")
+			q.add(" GROUP BY status, aggregate_type, aggregate_id LIMIT ").arg(limit).add(")")
 		}
 	}
-	q.add(" ORDER BY t, k LIMIT ", strconv.Itoa(walkKeys), ") AS walk) AS heads LEFT JOIN ").table(s).
+	q.add(" ORDER BY t, k LIMIT ").arg(limit).add(") AS walk) AS heads LEFT JOIN ").table(s).
 		add(" ON event_id = COALESCE(retry, fresh) ORDER BY t, k")
 	var firsts []firstRow
 	err := s.rows(ctx, db, "reading runs of events", q, func(rows *sql.Rows) error {
@@ -110,7 +114,7 @@ func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery) 
 // may have a run.
 func (s *Store) someKeys(ctx context.Context, db outbox.DB, r outbox.RunQuery, firsts []firstRow, limit int) (keys []keyRows, err error) {
 	q := s.query(4096)
-	from := " FROM " + s.table.Quoted(s.d.quote) + " FORCE INDEX (" + s.d.quote + s.table.Index("key") + s.d.quote + ") WHERE status = "
+	from := " FROM " + s.table.Quoted(s.d.quote) + s.byIndex("key") + " WHERE status = "
 	for i := range firsts {
 		first := &firsts[i]
 		if limit == 0 || !first.group.Valid {
@@ -156,7 +160,7 @@ func (s *Store) unordered(ctx context.Context, db outbox.DB, r outbox.RunQuery, 
 	for _, pending := range s.pending() {
 		q := s.query(512)
 		q.add("SELECT ").runColumns(r.LockTimeout).add(" FROM ").table(s).
-			add(" FORCE INDEX (", s.d.quote, s.table.Index("key"), s.d.quote, ") WHERE ", pending, " AND aggregate_type = ").arg(string(aggregate)).
+			add(s.byIndex("key"), " WHERE ", pending, " AND aggregate_type = ").arg(string(aggregate)).
 			add(" AND ").due("aggregate_id IS NULL", r.Now, r.CreatedBefore)
 		if r.Takeovers {
 			q.add(" AND locked_at < ").fromNow(-r.LockTimeout)

@@ -1,0 +1,106 @@
+package sqlstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// spreadKeys gives the rows of a prefix so many keys.
+func spreadKeys(t testing.TB, db *testdb.DB, prefix string, keys int) {
+	t.Helper()
+	key := map[testdb.Kind]string{
+		testdb.Postgres: "substr(event_id, 1, 1) || (CAST(substr(event_id, 2) AS INT) %% %d)",
+		testdb.MySQL:    "CONCAT(SUBSTR(event_id, 1, 1), CAST(SUBSTR(event_id, 2) AS SIGNED) %% %d)",
+		testdb.SQLite:   "substr(event_id, 1, 1) || (CAST(substr(event_id, 2) AS INT) %% %d)",
+	}[db.Kind]
+	_, err := db.ExecContext(t.Context(), "UPDATE outbox_event SET aggregate_id = "+fmt.Sprintf(key, keys)+" WHERE event_id LIKE '"+prefix+"%'")
+	require.NoError(t, err)
+}
+
+// Reading runs costs what it returns, and an index entry for each key that it looks
+// at, with few keys and many, and whatever the statistics knew.
+func TestReadingRunsCostsWhatItReturns(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx := t.Context()
+		store := storeFor(db.Kind, sqlstore.WithKeyIndex())
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		analyze(t, db) // an empty table
+		now := time.Now().UTC().Truncate(time.Second)
+		hour := func(n time.Duration) time.Time { return now.Add(n * time.Hour) }
+		loadRows(t, db, []part{
+			{"d", doneRows, 1, hour(-2), hour(-2), hour(-2)},
+			{"p", pendingRows, 0, hour(-1), hour(-1), time.Time{}},
+			{"f", futureRows, 0, hour(-1), hour(1), time.Time{}},
+			{"x", deadRows, 3, hour(-2), hour(-2), hour(-2)},
+		})
+		spreadKeys(t, db, "d", 10)
+		spreadKeys(t, db, "f", 10)
+		db.SetMaxOpenConns(1)
+		limit := readLimit + 500 // keys that a call looks at
+		if db.Kind == testdb.MySQL {
+			// Rows of each status and of temporary tables. When most keys have one row, it reads
+			// past the other rows of a key.
+			limit = 20*500 + futureRows
+		}
+		rec := &recorded{DB: db.DB}
+		reads := func(name string, q outbox.RunQuery, want int) {
+			t.Helper()
+			q.Now, q.LockTimeout, q.Limit, q.SkipDead = now, time.Hour, readBatch, true
+			rec.statements = nil
+			cost := costOf(t, db, rec, func() {
+				n := 0
+				runs, err := store.ReadRuns(ctx, rec, q)
+				require.NoError(t, err)
+				for _, run := range runs.EventIDs {
+					n += len(run)
+				}
+				require.InDelta(t, want, n, readBatch/10, name) // some keys have only delayed events
+			})
+			t.Logf("%s: %d rows for %d", name, cost, want)
+			require.LessOrEqual(t, cost, limit, name)
+		}
+		for _, keys := range []int{1000, 10, pendingRows} {
+			spreadKeys(t, db, "p", keys)
+			reads(fmt.Sprintf("%d keys", keys), outbox.RunQuery{Length: 10}, readBatch)
+			reads(fmt.Sprintf("%d keys, from the middle", keys), outbox.RunQuery{Length: 10, After: outbox.EventKey{AggregateType: "A", ID: "p4"}}, min(readBatch, 10*keys/2))
+			analyze(t, db)
+			reads(fmt.Sprintf("%d keys, analyzed", keys), outbox.RunQuery{Length: 10}, readBatch)
+			reads(fmt.Sprintf("%d keys, takeovers", keys), outbox.RunQuery{Length: 10, Takeovers: true}, 0)
+		}
+		spreadKeys(t, db, "p", 10)
+		_, err := db.ExecContext(ctx, "UPDATE outbox_event SET aggregate_id = REPLACE(aggregate_id, 'f', 'p') WHERE status = 0")
+		require.NoError(t, err)
+		analyze(t, db)
+		reads("10 keys, delayed events behind", outbox.RunQuery{Length: 10}, readBatch)
+	})
+}
+
+func TestClaimingEventsByTheirIDsReadsThemAlone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx, store := t.Context(), storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		now := time.Now().UTC().Truncate(time.Second)
+		loadParts(t, db, []part{{"p", pendingRows, 0, now.Add(-time.Hour), now.Add(-time.Hour), time.Time{}}})
+		db.SetMaxOpenConns(1)
+		rec := &recorded{DB: db.DB}
+		ids := make([]string, 500)
+		for i := range ids {
+			ids[i] = fmt.Sprintf("p%08d", 100*i)
+		}
+		cost := costOf(t, db, rec, func() {
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: len(ids), EventIDs: ids, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
+			require.NoError(t, err)
+			require.Equal(t, len(ids), b.Len())
+		})
+		require.LessOrEqual(t, cost, 5*len(ids))
+	})
+}
