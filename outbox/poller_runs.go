@@ -12,6 +12,9 @@ import (
 // died. It is more than a run can have.
 const fenceLength = 2 * MaxRunLength
 
+// takeoverTurn: each such read looks for runs to take over, while there are others.
+const takeoverTurn = 4
+
 // runPolling is what a poller needs for [OrderedByKey]. It belongs to whoever holds
 // the poller's token, apart from written.
 type runPolling struct {
@@ -62,15 +65,15 @@ func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, 
 	for i := range p.runs.walks {
 		p.runs.walks[i].begin()
 	}
-	turns := []batchKind{plain}
-	if !p.takeoverAt.After(time.Now()) {
-		turns = []batchKind{takeovers, plain}
-	}
-	for len(turns) > 0 {
+	more := [2]bool{plain: true, takeovers: !p.takeoverAt.After(time.Now())}
+	for step := 1; more[plain] || more[takeovers]; step++ {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see it
 			return read, 0, err
 		}
-		kind := turns[0]
+		kind := plain
+		if more[takeovers] && (!more[plain] || step%takeoverTurn == 0) {
+			kind = takeovers
+		}
 		room := p.room()
 		if room <= 0 {
 			if written {
@@ -81,16 +84,14 @@ func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, 
 		if room = min(room, p.opts.BatchSize); kind == takeovers {
 			room = min(1, p.takeoverRoom()) // one run
 		}
-		n, more, taken, err := p.runBatch(ctx, kind, room)
+		n, goesOn, taken, err := p.runBatch(ctx, kind, room)
 		read += n
+		more[kind] = goesOn
 		switch {
 		case err != nil:
 			return read, 0, err
 		case !taken:
 			return read, p.waitForRoom(), nil
-		}
-		if turns = turns[1:]; more { // the kinds take turns
-			turns = append(turns, kind)
 		}
 	}
 	p.logTakeovers(false)
