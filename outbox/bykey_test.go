@@ -227,60 +227,6 @@ func TestEventsWithoutAKeyAreUnordered(t *testing.T) {
 	})
 }
 
-// A DEAD event blocks its key until it is replayed, and then comes first; or its key
-// goes on without it.
-func TestADeadEventBlocksItsKeyOrIsSkipped(t *testing.T) {
-	t.Parallel()
-	for onDead, want := range map[outbox.OnDead][]string{
-		outbox.BlockKey: {"a-00000", "a-00001", "a-00001", "a-00002", "a-00003"},
-		outbox.SkipDead: {"a-00000", "a-00001", "a-00002", "a-00003", "a-00001"},
-	} {
-		t.Run(fmt.Sprint(onDead), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var d diary
-				dead := true
-				e := start(t, byKey(outbox.OrderedByKey{OnDead: onDead}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
-					if env.EventID == "a-00001" && dead {
-						dead = false
-						return outbox.Dead("broken"), nil
-					}
-					return outbox.Done(), nil
-				}))
-				e.write(slices.Concat(numbered("a", 4), numbered("b", 4))...)
-				time.Sleep(time.Minute)
-				require.Equal(t, idsOf(numbered("b", 4)), d.of("b"))
-				require.Equal(t, outbox.StatusDead, e.await("a-00001", outbox.StatusDead).Status)
-				if onDead == outbox.BlockKey {
-					require.Equal(t, want[:2], d.of("a"))
-				}
-				require.NoError(t, e.DeadLetters().Replay(t.Context(), "a-00001"))
-				time.Sleep(time.Second) // less than the interval
-				require.Equal(t, want, d.of("a"))
-			})
-		})
-	}
-}
-
-// Deleting a DEAD event that blocks its key lets the key go on at once.
-func TestADeletedDeadEventBlocksNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		e := start(t, byKey(outbox.OrderedByKey{}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
-			if env.EventID == "a-00000" {
-				return outbox.Dead("broken"), nil
-			}
-			return outbox.Done(), nil
-		}))
-		e.write(numbered("a", 2)...)
-		time.Sleep(time.Second)
-		require.NoError(t, e.DeadLetters().Delete(t.Context(), "a-00000"))
-		time.Sleep(time.Second)
-		require.Equal(t, idsOf(numbered("a", 2)), d.of("a"))
-	})
-}
-
 // A key with many events takes few claims: one for each run.
 func TestAHotKeyIsReadInRuns(t *testing.T) {
 	t.Parallel()
@@ -296,4 +242,37 @@ func TestAHotKeyIsReadInRuns(t *testing.T) {
 		require.Equal(t, idsOf(numbered("cold", 3)), d.of("cold"))
 		require.Less(t, store.claims.Load(), int64(50))
 	})
+}
+
+func TestOrderedByKeyRefusesWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	for want, cfg := range map[string]outbox.Config{
+		"Config.Mode.Dispatch.HotCapacity is 5, but OrderedByKey has no hot queue": {Store: store, Mode: outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{HotCapacity: 5}}},
+		"Config.Mode.RunLength is 501; the limit is 500":                           {Store: store, Mode: outbox.OrderedByKey{RunLength: 501}},
+		"Config.Mode.RunLength is -1":                                              {Store: store, Mode: outbox.OrderedByKey{RunLength: -1}},
+		"Config.Mode.OnDead is not one of":                                         {Store: store, Mode: outbox.OrderedByKey{OnDead: 7}},
+		"Config.Mode.Claim.LockTimeout is 5ns":                                     {Store: store, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LockTimeout: 5}}},
+		"Config.Store is a outbox_test.plainStore, which has no ReadRuns":          {Store: plainStore{store}, Mode: outbox.OrderedByKey{}},
+	} {
+		cfg.DB = store.DB()
+		_, err := outbox.New(cfg)
+		require.ErrorContains(t, err, want)
+		var field *outbox.FieldError
+		require.ErrorAs(t, err, &field)
+	}
+}
+
+// plainStore is a store without ReadRuns.
+type plainStore struct{ outbox.Store }
+
+func TestAnEventWithoutAKeyIsRefusedWhereOneIsRequired(t *testing.T) {
+	t.Parallel()
+	e := build(t, byKey(outbox.OrderedByKey{RequireKey: true}), nil)
+	scope := outboxtest.NewScope(e.store.DB())
+	_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{of("a", "with"), said("without")})
+	require.ErrorContains(t, err, "event 1 of 2: outbox: Envelope.AggregateID is empty, but OrderedByKey.RequireKey is set")
+	require.ErrorIs(t, err, outbox.ErrInvalidEnvelope)
+	e.write(of("a", "with"))
+	require.Len(t, e.store.Rows(), 1)
 }

@@ -301,14 +301,6 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	return read, idle, p.noteNextDue(ctx)
 }
 
-// idle is how long to sleep when nothing is due.
-func (p *Poller) idle() time.Duration {
-	if p.opts.SkipRecent > 0 {
-		return min(p.opts.Interval, p.opts.SkipRecent) // rows that are left out for being recent are due soon
-	}
-	return p.opts.Interval
-}
-
 // room is how many events the handler takes now, or none while there is not
 // enough room for a batch worth reading.
 func (p *Poller) room() int {
@@ -343,13 +335,4 @@ func (p *Poller) statement(ctx context.Context, run func(ctx context.Context) er
 	err := run(ctx)
 	p.patience.took(time.Since(began), err)
 	return err
-}
-
-// waitForRoom is how long to sleep when the handler is full. A dispatcher says
-// when it has room; any other handler has to be asked.
-func (p *Poller) waitForRoom() time.Duration {
-	if p.dispatcher != nil {
-		return p.opts.Interval
-	}
-	return min(p.opts.Interval, 50*time.Millisecond)
 }
