@@ -236,6 +236,6 @@ func TestOrderedByKeyGetsItsIndex(t *testing.T) {
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		started(t, fx.Supply(db.DB), outboxfx.Module, newInbox().listens(), fx.Replace(outboxfx.Config{
 			Mode: outboxfx.OrderedByKey, CreateSchema: true, Ordering: outboxfx.OrderingConfig{OnDead: outboxfx.SkipDead, RequireKey: true},
-		}), fx.Invoke(func(w *outbox.Writer, o *outbox.Outbox) {}))
+		}), fx.Invoke(func(*outbox.Outbox) {}))
 	})
 }

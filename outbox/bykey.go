@@ -40,11 +40,11 @@ type OrderedByKey struct {
 type OnDead uint8
 
 const (
-	// BlockKey: the later events of the key wait until the DEAD one is replayed or
+	// BlockKey lets the later events of the key wait until the DEAD one is replayed or
 	// deleted.
 	BlockKey OnDead = iota
-	// SkipDead: the later events of the key go on. The DEAD one comes first when it
-	// is replayed.
+	// SkipDead lets the later events of the key go on. The DEAD one comes first when
+	// it is replayed.
 	SkipDead
 )
 

@@ -120,7 +120,7 @@ func TestAnUndecodableEventIsDeadInItsTurn(t *testing.T) {
 		first := true
 		e := build(t, outbox.Config{Store: store, Mode: outbox.OrderedByKey{OnDead: outbox.SkipDead}}, nil)
 		var d diary
-		require.NoError(t, e.Register(outbox.On("", "Said", outbox.ListenerFunc(d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+		require.NoError(t, e.Register(outbox.On("", "Said", outbox.ListenerFunc(d.listen(func(outbox.Envelope) (outbox.Result, error) {
 			if first {
 				first = false
 				return outbox.RetryAfter(time.Second), nil
