@@ -62,3 +62,36 @@ type Runs struct {
 	// End: there is no key behind Next.
 	End bool
 }
+
+// TenantReader is implemented by a store that can read due events tenant by tenant.
+type TenantReader interface {
+	// ReadTenants reads the first events of one tenant after the other that are due and
+	// not leased, and changes nothing. Events without a tenant are those of one tenant,
+	// whose id is "". It goes from the tenant behind q.After once round to q.After.
+	ReadTenants(ctx context.Context, db DB, q TenantQuery) (Tenants, error)
+	// CheckTenants reports that the database lacks what ReadTenants needs, such as an
+	// index. The error says how to add it.
+	CheckTenants(ctx context.Context, db DB) error
+}
+
+// TenantQuery says which events to read.
+type TenantQuery struct {
+	Now           time.Time   // as in PollQuery
+	CreatedBefore time.Time   // as in PollQuery
+	Except        []EventKind // as in PollQuery
+	// After is an earlier call's Next.
+	After string
+	// Length is the most events of one tenant, Limit the most in all; positive.
+	Length, Limit int
+}
+
+// Tenants are what [TenantReader].ReadTenants read.
+type Tenants struct {
+	// EventIDs are in no particular order.
+	EventIDs []string
+	// Next is the last tenant that was looked at. A call looks at a bounded number of
+	// tenants, so it may return few events, or none, although there are more.
+	Next string
+	// End: every tenant was looked at.
+	End bool
+}

@@ -111,7 +111,7 @@ func TestStoreConformance(t *testing.T) {
 			t.Parallel()
 			conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
 				db := closing(t, outboxpgx.DB(followedPool(t, mode)))
-				store := sqlstore.Postgres(sqlstore.WithKeyIndex())
+				store := sqlstore.Postgres(sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
 				require.NoError(t, store.CreateSchema(t.Context(), db))
 				return conformance.SQLHarness(store, db, conformance.Postgres)
 			})

@@ -43,7 +43,7 @@ type StoreHarness struct {
 type RawRow = outboxtest.RawRow
 
 // RunStore certifies a store: it runs a subtest for every rule of [outbox.Store],
-// and of [outbox.RunReader] if the store is one.
+// and of [outbox.RunReader] and [outbox.TenantReader] if it is one.
 // newHarness is called once for each subtest, concurrently, and returns an empty
 // table each time; a separate table on a shared database is enough.
 func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
@@ -62,6 +62,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Mark", markTests},
 		{"Complete", completeTests},
 		{"Runs", needing[outbox.RunReader](runTests)},
+		{"Tenants", needing[outbox.TenantReader](tenantTests)},
 		{"Purge", purgeTests},
 		{"Stats", statsTests},
 		{"DeadLetters", deadTests},

@@ -14,6 +14,11 @@ func (s *Store) CheckRuns(ctx context.Context, db outbox.DB) error {
 	return s.checkIndex(ctx, db, "key", "outbox.OrderedByKey", "WithKeyIndex()")
 }
 
+// CheckTenants implements [outbox.TenantReader].
+func (s *Store) CheckTenants(ctx context.Context, db outbox.DB) error {
+	return s.checkIndex(ctx, db, "tenant", "reading tenants in turn", "WithTenantIndex()")
+}
+
 // byIndex writes after the table's name that one of its indexes is to be used.
 // PostgreSQL has nothing like that; see planned.
 func (s *Store) byIndex(suffix string) string {
@@ -60,7 +65,7 @@ func (s *Store) checkIndex(ctx context.Context, db outbox.DB, suffix, reader, op
 
 // indexDDL is the statement that adds an index of the schema to the table.
 func (s *Store) indexDDL(name string) string {
-	schema, _ := Schema(s.d.name, s.table.String(), WithKeyIndex()) // the name is valid
+	schema, _ := Schema(s.d.name, s.table.String(), WithKeyIndex(), WithTenantIndex()) // the name is valid
 	for line := range strings.Lines(schema) {
 		if !strings.Contains(line, s.d.quote+name+s.d.quote) {
 			continue

@@ -37,12 +37,14 @@ type Store struct {
 	inserts  insertTexts
 	ageIndex bool
 	keyIndex bool
+	tenants  bool // the schema has their index
 }
 
 var (
 	_ outbox.Store           = (*Store)(nil)
 	_ outbox.EnvelopeChecker = (*Store)(nil)
 	_ outbox.RunReader       = (*Store)(nil)
+	_ outbox.TenantReader    = (*Store)(nil)
 )
 
 // Option changes a store.
@@ -70,6 +72,10 @@ func WithAgeIndex() Option { return func(s *Store) { s.ageIndex = true } }
 // WithKeyIndex adds to the schema the index that [outbox.OrderedByKey] reads. Every
 // write and every outcome pays for it. The mode does not start without it.
 func WithKeyIndex() Option { return func(s *Store) { s.keyIndex = true } }
+
+// WithTenantIndex adds to the schema the index that reads events tenant by tenant, for
+// [outbox.TenantReader]. Every write and every outcome pays for it.
+func WithTenantIndex() Option { return func(s *Store) { s.tenants = true } }
 
 // WithCodec sets the codec for headers, and for decoding payloads that are read.
 // Defaults to [outbox.DefaultCodec].

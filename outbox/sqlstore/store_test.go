@@ -31,7 +31,7 @@ func storeFor(kind testdb.Kind, opts ...sqlstore.Option) *sqlstore.Store {
 func certify(t *testing.T, target testdb.Target, opts ...testdb.Option) {
 	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
 		db := testdb.Open(t, target, opts...)
-		store := storeFor(db.Kind, sqlstore.WithKeyIndex())
+		store := storeFor(db.Kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
 		return conformance.SQLHarness(store, db.DB, conformance.Dialect(store.Dialect()))
 	})

@@ -1,6 +1,6 @@
 -- The keys: what the poller reads, one status at a time; purging by age alone, as
--- in WriterOnly; what OrderedByKey reads; what the purger deletes, and the dead
--- letters. InnoDB ends each with event_id.
+-- in WriterOnly; what OrderedByKey reads; tenants in turn; what the purger deletes,
+-- and the dead letters. InnoDB ends each with event_id.
 CREATE TABLE IF NOT EXISTS {table} (
   event_id       VARCHAR(36) NOT NULL PRIMARY KEY,
   event_type     VARCHAR(128) NOT NULL,
@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   KEY {index:due} (status, available_at, created_at),
 {age}  KEY {index:age} (created_at),
 {key}  KEY {index:key} (status, aggregate_type, aggregate_id, available_at, created_at),
+{tenant}  KEY {index:tenant} (status, tenant_id, available_at, created_at),
   KEY {index:done} (status, done_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 -- Which process holds the table.

@@ -28,6 +28,8 @@ CREATE INDEX IF NOT EXISTS {index:dead} ON {table} (COALESCE(done_at, created_at
 {age}CREATE INDEX IF NOT EXISTS {index:age} ON {table} (created_at);
 -- What OrderedByKey reads: the first row of a key is the next one to deliver.
 {key}CREATE INDEX IF NOT EXISTS {index:key} ON {table} (aggregate_type, COALESCE(aggregate_id, event_id), status DESC, available_at, created_at, event_id) WHERE status <> 1;
+-- Reading tenants in turn.
+{tenant}CREATE INDEX IF NOT EXISTS {index:tenant} ON {table} (COALESCE(tenant_id, ''), available_at, created_at, event_id) WHERE status IN (0, 2);
 -- Which process holds the table.
 CREATE TABLE IF NOT EXISTS {control} (
   kind       VARCHAR(16) NOT NULL,

@@ -27,6 +27,8 @@ CREATE INDEX IF NOT EXISTS {index:dead} ON {unqualified} (COALESCE(done_at, crea
 {age}CREATE INDEX IF NOT EXISTS {index:age} ON {unqualified} (created_at);
 -- What OrderedByKey reads: the first row of a key is the next one to deliver.
 {key}CREATE INDEX IF NOT EXISTS {index:key} ON {unqualified} (aggregate_type, COALESCE(aggregate_id, event_id), status DESC, available_at, created_at, event_id) WHERE status <> 1;
+-- Reading tenants in turn.
+{tenant}CREATE INDEX IF NOT EXISTS {index:tenant} ON {unqualified} (COALESCE(tenant_id, ''), available_at, created_at, event_id) WHERE status IN (0, 2);
 -- Which process holds the table.
 CREATE TABLE IF NOT EXISTS {control} (
   kind       VARCHAR(16) NOT NULL,
