@@ -115,3 +115,29 @@ func TestCheckReportsADatabaseThatDoesNotAnswer(t *testing.T) {
 	oneErrorWith(t, err, "checking the database on table outbox_event", "syntax error near version")
 	require.Error(t, sqlstore.Postgres(sqlstore.WithTable("1st")).Check(t.Context(), stranger{}, true))
 }
+
+func TestCheckNamesTheStatementThatAddsAMissingIndex(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Drivers(), func(t *testing.T, db *testdb.DB) {
+		ctx := t.Context()
+		names := []string{"outbox_event", strings.Repeat("long_name_", 6)}
+		if db.Kind == testdb.SQLite {
+			names = append(names, "main.qualified")
+		}
+		for _, name := range names {
+			store := storeFor(db.Kind, sqlstore.WithTable(name))
+			require.NoError(t, store.CreateSchema(ctx, db.DB))
+			for option, check := range map[string]func(context.Context, outbox.DB) error{
+				"sqlstore.WithKeyIndex()": store.CheckRuns, "sqlstore.WithTenantIndex()": store.CheckTenants,
+			} {
+				err := check(ctx, db.DB)
+				oneErrorWith(t, err, option, "on table "+name)
+				_, ddl, ok := strings.Cut(err.Error(), "; for this one run: ")
+				require.True(t, ok, err)
+				_, err = db.ExecContext(ctx, ddl)
+				require.NoError(t, err, ddl)
+				require.NoError(t, check(ctx, db.DB))
+			}
+		}
+	})
+}

@@ -83,6 +83,48 @@ func TestReadingRunsCostsWhatItReturns(t *testing.T) {
 	})
 }
 
+// One tenant has most of the events, and others have a few, delayed or leased ones too.
+func TestReadingTenantsCostsWhatItReturns(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx, store := t.Context(), storeFor(db.Kind, sqlstore.WithTenantIndex())
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		analyze(t, db)
+		now := time.Now().UTC().Truncate(time.Second)
+		hour := func(n time.Duration) time.Time { return now.Add(n * time.Hour) }
+		loadRows(t, db, []part{
+			{"d", doneRows, 1, hour(-2), hour(-2), hour(-2)},
+			{"p", pendingRows, 0, hour(-1), hour(-1), time.Time{}},
+			{"o", 100, 0, hour(-1), hour(-1), time.Time{}},
+			{"f", futureRows, 0, hour(-1), hour(1), time.Time{}},
+		})
+		for _, tenant := range []string{"UPDATE outbox_event SET tenant_id = 'flood' WHERE event_id LIKE 'p%'", "UPDATE outbox_event SET tenant_id = aggregate_id WHERE event_id LIKE 'o%'"} {
+			spreadKeys(t, db, "o", 50)
+			_, err := db.ExecContext(ctx, tenant)
+			require.NoError(t, err)
+		}
+		db.SetMaxOpenConns(1)
+		rec := &recorded{DB: db.DB}
+		limit := readLimit
+		if db.Kind == testdb.MySQL {
+			limit = 10 * readBatch // rows of each status, and of temporary tables
+		}
+		for _, name := range []string{"statistics of an empty table", "analyzed"} {
+			for _, after := range []string{"", "o3"} {
+				rec.statements = nil
+				cost := costOf(t, db, rec, func() {
+					tenants, err := store.ReadTenants(ctx, rec, outbox.TenantQuery{Now: now, After: after, Length: 2, Limit: readBatch})
+					require.NoError(t, err)
+					require.Len(t, tenants.EventIDs, readBatch)
+				})
+				t.Logf("%s, behind %q: %d rows", name, after, cost)
+				require.LessOrEqual(t, cost, limit, "%s, behind %q", name, after)
+			}
+			analyze(t, db)
+		}
+	})
+}
+
 func TestClaimingEventsByTheirIDsReadsThemAlone(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {

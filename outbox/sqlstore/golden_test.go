@@ -113,6 +113,9 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 		After: outbox.EventKey{AggregateType: "A", ID: "1"},
 	})
 	run("runs", err)
+	section("events of tenants")
+	_, err = store.ReadTenants(ctx, rec, outbox.TenantQuery{Now: someTime, Length: 5, Limit: 10, After: "t", Except: except})
+	run("tenants", err)
 	section("is the key index there?")
 	run("check", store.CheckRuns(ctx, rec))
 	section("next due")

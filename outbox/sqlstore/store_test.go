@@ -145,11 +145,16 @@ func TestSchemaText(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, text, "events")
 		require.NotContains(t, text, "{")
-		require.NotContains(t, text, "events_age")
-		aged, err := sqlstore.Schema(dialect, "app.events", sqlstore.WithAgeIndex())
-		require.NoError(t, err)
-		require.Contains(t, aged, "events_age")
-		require.NotContains(t, aged, "{")
+		for index, option := range map[string]sqlstore.Option{
+			"events_age": sqlstore.WithAgeIndex(), "events_key": sqlstore.WithKeyIndex(), "events_tenant": sqlstore.WithTenantIndex(),
+		} {
+			require.NotContains(t, text, index)
+			with, err := sqlstore.Schema(dialect, "app.events", option)
+			require.NoError(t, err)
+			require.Contains(t, with, index)
+			require.NotContains(t, with, "{")
+			require.Equal(t, strings.Count(text, "idx_events_")+1, strings.Count(with, "idx_events_"))
+		}
 		for _, column := range []string{
 			"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "payload", "headers", "status", "attempts",
 			"available_at", "created_at", "done_at", "last_error", "locked_by", "locked_at",
