@@ -25,7 +25,8 @@ type firstRow struct {
 	more  bool           // the key has further rows
 }
 
-// walkLoosely is walk for MySQL.
+// walkLoosely is walk for MySQL. It looks at a few keys first, which suffice if they
+// have many rows.
 func (s *Store) walkLoosely(ctx context.Context, db outbox.DB, r outbox.RunQuery) (keys []keyRows, end bool, err error) {
 	if place, ok := placeOf(r.After); ok {
 		keys, err = s.unordered(ctx, db, r, r.After.AggregateType, place, r.Limit)
@@ -34,34 +35,49 @@ func (s *Store) walkLoosely(ctx context.Context, db outbox.DB, r outbox.RunQuery
 		}
 		r.After.ID = ""
 	}
-	limit := walkKeys
-	if !r.Takeovers { // most keys have a run
-		limit = min(walkKeys, max(100, r.Limit))
-	}
-	firsts, err := s.firstRows(ctx, db, r, limit)
-	if err != nil {
-		return nil, false, err
-	}
 	found := len(keys)
+	left, limit := walkKeys, walkKeys
+	if !r.Takeovers {
+		limit = min(walkKeys, max(20, 2*r.Limit/r.Length))
+	}
+	for left > 0 && found < r.Limit {
+		firsts, err := s.firstRows(ctx, db, r, limit)
+		if err != nil {
+			return nil, false, err
+		}
+		next, whole, n, err := s.behind(ctx, db, r, firsts, r.Limit-found)
+		if keys, found = append(keys, next...), found+n; err != nil || !whole || len(firsts) < limit {
+			return keys, whole, err
+		}
+		r.After = firsts[limit-1].key
+		left -= limit
+		limit = min(left, 4*limit)
+	}
+	return keys, false, nil
+}
+
+// behind reads the rows of keys until it found enough of runs. whole says that it read
+// all keys.
+func (s *Store) behind(ctx context.Context, db outbox.DB, r outbox.RunQuery, firsts []firstRow, limit int) (keys []keyRows, whole bool, found int, err error) {
 	perKey := r.Length // how many rows a key is expected to have
 	if r.Takeovers {
 		perKey = 1 // only first rows count
 	}
-	looked := 0
-	for looked < len(firsts) && found < r.Limit {
-		if first := &firsts[looked]; !first.group.Valid {
-			rows, err := s.unordered(ctx, db, r, first.key.AggregateType, outbox.Cursor{}, r.Limit-found)
-			if err != nil || len(rows) == r.Limit-found {
-				return append(keys, rows...), false, err
+	for len(firsts) > 0 && found < limit {
+		if first := &firsts[0]; !first.group.Valid {
+			rows, err := s.unordered(ctx, db, r, first.key.AggregateType, outbox.Cursor{}, limit-found)
+			keys = append(keys, rows...)
+			if found += len(rows); err != nil || found == limit {
+				return keys, false, found, err
 			}
-			keys, looked, found = append(keys, rows...), looked+1, found+len(rows)
+			firsts = firsts[1:]
 			continue
 		}
-		next, err := s.someKeys(ctx, db, r, firsts[looked:], 1+(r.Limit-found)/perKey)
+		next, err := s.someKeys(ctx, db, r, firsts, 1+(limit-found)/perKey)
 		if err != nil {
-			return nil, false, err
+			return nil, false, 0, err
 		}
-		keys, looked = append(keys, next...), looked+len(next)
+		keys, firsts = append(keys, next...), firsts[len(next):]
 		many := 0
 		for _, k := range next {
 			run, _ := runOf(r, k.rows)
@@ -73,7 +89,7 @@ func (s *Store) walkLoosely(ctx context.Context, db outbox.DB, r outbox.RunQuery
 			perKey = max(1, min(perKey, found/many))
 		}
 	}
-	return keys, looked == len(firsts) && len(firsts) < limit, nil
+	return keys, len(firsts) == 0, found, nil
 }
 
 // firstRows are the first rows of the next keys.
@@ -126,7 +142,7 @@ func (s *Store) someKeys(ctx context.Context, db outbox.DB, r outbox.RunQuery, f
 			continue
 		}
 		limit--
-		if !first.more {
+		if !first.more || r.Length == 1 && first.status == outbox.StatusNew {
 			keys[i].rows = []runRow{first.runRow}
 			continue
 		}
