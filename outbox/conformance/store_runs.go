@@ -20,6 +20,7 @@ var runTests = []storeTest{
 	{"CreatedBefore", runsCreatedBefore},
 	{"EachKeyOnceByPages", runsPages},
 	{"PagesOfRunsThatAreCut", runsCut},
+	{"ALeaseBehindTheLimitIsSeen", runsLeaseBehindLimit},
 	{"PagesOfTakeovers", runsTakeoverPages},
 	{"KeysThatAreHeldBackArePassed", runsHeldBack},
 	{"TheIndexIsThere", func(s *storeSuite) { s.ok("CheckRuns", s.Store.(outbox.RunReader).CheckRuns(s.ctx, s.DB)) }},
@@ -322,6 +323,16 @@ func runsCut(s *storeSuite) {
 	s.sameRuns("runs by two rows", s.runs(outbox.RunQuery{Limit: 2}).EventIDs, cut)
 	for _, limit := range []int{3, 4, 5, 6, 7, 12, 13} {
 		s.sameRuns(fmt.Sprintf("runs by %d rows", limit), s.runs(outbox.RunQuery{Limit: limit}).EventIDs, all)
+	}
+}
+
+// runsLeaseBehindLimit has a row that no run has, so that the rows of the second key
+// are within the limit, but for one that is in delivery.
+func runsLeaseBehindLimit(s *storeSuite) {
+	free := s.keyed("key 1", keyRow{}, keyRow{due: 2 * later})
+	s.keyed("key 2", keyRow{}, held)
+	for limit := 2; limit <= 5; limit++ {
+		s.sameRuns(fmt.Sprintf("runs by %d rows", limit), s.runs(outbox.RunQuery{Limit: limit}).EventIDs, [][]string{free[:1]})
 	}
 }
 

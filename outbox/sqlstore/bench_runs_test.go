@@ -31,8 +31,10 @@ func BenchmarkReadRuns(b *testing.B) {
 		now := time.Now().UTC()
 		hour := func(n time.Duration) time.Time { return now.Add(n * time.Hour) }
 		loadRows(b, db, []part{
-			{"a", pending, 1, hour(-2), hour(-2), hour(-2)}, {"b", pending, 1, hour(-2), hour(-2), hour(-2)},
-			{"c", pending, 1, hour(-2), hour(-2), hour(-2)}, {"p", pending, 0, hour(-1), hour(-1), time.Time{}},
+			{"a", pending, 1, hour(-2), hour(-2), hour(-2)},
+			{"b", pending, 1, hour(-2), hour(-2), hour(-2)},
+			{"c", pending, 1, hour(-2), hour(-2), hour(-2)},
+			{"p", pending, 0, hour(-1), hour(-1), time.Time{}},
 		})
 		for _, keys := range []int{pending / 100, 10, pending} {
 			spreadKeys(b, db, "p", keys)
