@@ -158,12 +158,11 @@ func TestATakeoverFencesWhatIsBehindIt(t *testing.T) {
 			return outbox.Done(), nil
 		})
 		time.Sleep(minute)
-		close(all)
-		require.Equal(t, []string{"paused a-00000", "paused a-00001", "other a-00000 1", "other a-00001 0"}, slices.Collect(func(yield func(string) bool) {
-			for s := range all {
-				yield(s)
-			}
-		}))
+		var log []string
+		for len(all) > 0 {
+			log = append(log, <-all)
+		}
+		require.Equal(t, []string{"paused a-00000", "paused a-00001", "other a-00000 1", "other a-00001 0"}, log)
 		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 2}, statuses(store))
 	})
 }
