@@ -45,12 +45,14 @@ func TestAnEventIsNotCompletedBeforeTheOneBeforeIt(t *testing.T) {
 				e.write(numbered("a", 2)...)
 				require.NoError(t, e.Start(t.Context()))
 				time.Sleep(10 * time.Second)
+				synctest.Wait()
 				if refused {
 					require.ErrorContains(t, errs[0], "the outcome of the event before it, of the same key, is not stored yet")
 					row, _ := store.Row("a-00001")
 					require.Equal(t, outbox.StatusNew, row.Status)
 					store.refuse.Store(nil)
 					time.Sleep(20 * time.Second)
+					synctest.Wait()
 				}
 				require.NoError(t, errs[len(errs)-1])
 				require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 2}, statuses(store.Store))

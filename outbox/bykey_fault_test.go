@@ -231,8 +231,9 @@ func TestARunIsCutWhereTheClaimHasAGap(t *testing.T) {
 				e := start(t, outbox.Config{Store: store, Mode: outbox.OrderedByKey{Poll: outbox.PollOptions{Interval: time.Hour}}}, d.listen(nil))
 				e.write(numbered("a", 4)...)
 				time.Sleep(time.Second)
+				synctest.Wait()
 				require.Equal(t, idsOf(numbered("a", 4)), append(d.of("a"), idsOf(numbered("a", 4))[len(d.of("a")):]...))
-				require.Equal(t, want, store.first)
+				require.EqualValues(t, want, store.first.Load())
 				for _, row := range e.store.Rows() {
 					require.Empty(t, row.LockedBy, row.Envelope.EventID)
 				}
@@ -245,22 +246,22 @@ func TestARunIsCutWhereTheClaimHasAGap(t *testing.T) {
 type gappy struct {
 	*outboxtest.Store
 	missing string
-	claims  int
-	first   int // events that were delivered of the first claim
+	claims  atomic.Int64
+	first   atomic.Int64 // events that were delivered of the first claim
 }
 
 func (s *gappy) memory() *outboxtest.Store { return s.Store }
 
 func (s *gappy) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
-	if s.claims++; s.claims == 1 {
+	if s.claims.Add(1) == 1 {
 		q.EventIDs = slices.DeleteFunc(slices.Clone(q.EventIDs), func(id string) bool { return id == s.missing })
 	}
 	return s.Store.Claim(ctx, db, q)
 }
 
 func (s *gappy) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
-	if s.claims == 1 && kind == outbox.OutcomeDone {
-		s.first += len(marks)
+	if s.claims.Load() == 1 && kind == outbox.OutcomeDone {
+		s.first.Add(int64(len(marks)))
 	}
 	return s.Store.Mark(ctx, db, kind, marks)
 }
