@@ -11,6 +11,15 @@ const (
 	Delete OnDone = "delete"
 )
 
+// OnDead says what a DEAD event does to its key.
+type OnDead string
+
+// The values of ordering.on-dead. The empty one is block.
+const (
+	BlockKey OnDead = "block"
+	SkipDead OnDead = "skip"
+)
+
 // Config is an outbox's configuration. Zero means the default, and a setting that
 // the mode does not have must stay zero. The module provides Config{}; an app
 // changes it with fx.Replace, fx.Decorate or [WithConfig]. Package outboxconf
@@ -30,13 +39,14 @@ type Config struct {
 	Retry        RetryConfig        `yaml:"retry" mapstructure:"retry" split_words:"true"`
 	Poller       PollerConfig       `yaml:"poller" mapstructure:"poller" split_words:"true"`
 	ClaimLocking ClaimLockingConfig `yaml:"claim-locking" mapstructure:"claim-locking" split_words:"true"`
+	Ordering     OrderingConfig     `yaml:"ordering" mapstructure:"ordering" split_words:"true"`
 	Purge        PurgeConfig        `yaml:"purge" mapstructure:"purge" split_words:"true"`
 	Metrics      MetricsConfig      `yaml:"metrics" mapstructure:"metrics" split_words:"true"`
 	Tracing      TracingConfig      `yaml:"tracing" mapstructure:"tracing" split_words:"true"`
 }
 
-// DispatcherConfig is for single-node and multi-node; ordered has DrainTimeout,
-// ListenerTimeout and DeferUnroutable.
+// DispatcherConfig is for single-node, multi-node and ordered-by-key, which has no
+// HotQueueCapacity; ordered has DrainTimeout, ListenerTimeout and DeferUnroutable.
 // See [outbox.DispatchOptions].
 type DispatcherConfig struct {
 	// WorkerCount is how many listeners run at once. Defaults to 16.
@@ -79,7 +89,7 @@ type LimitConfig struct {
 	Burst int `yaml:"burst" mapstructure:"burst" split_words:"true"`
 }
 
-// RetryConfig is for single-node and multi-node; see [outbox.ExponentialBackoff].
+// RetryConfig is for single-node, multi-node and ordered-by-key; see [outbox.ExponentialBackoff].
 type RetryConfig struct {
 	// BaseDelay is the wait after the first failure. Defaults to 200 ms.
 	BaseDelay time.Duration `yaml:"base-delay" mapstructure:"base-delay" split_words:"true"`
@@ -97,10 +107,10 @@ type PollerConfig struct {
 	SkipRecent time.Duration `yaml:"skip-recent" mapstructure:"skip-recent" split_words:"true"`
 }
 
-// ClaimLockingConfig is for multi-node; see [outbox.ClaimOptions].
+// ClaimLockingConfig is for multi-node and ordered-by-key; see [outbox.ClaimOptions].
 type ClaimLockingConfig struct {
-	// Enabled may be set, but only to what the mode implies: true in multi-node,
-	// false in the others.
+	// Enabled may be set, but only to what the mode implies: true in multi-node and
+	// ordered-by-key, false in the others.
 	Enabled *bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
 	// OwnerID names this process in locked_by and must differ from every other
 	// process's. Defaults to host, process id and a random part.
@@ -108,6 +118,19 @@ type ClaimLockingConfig struct {
 	// LockTimeout is how long a lease lasts unless it is renewed. Defaults to
 	// 5 min.
 	LockTimeout time.Duration `yaml:"lock-timeout" mapstructure:"lock-timeout" split_words:"true"`
+}
+
+// OrderingConfig is for ordered-by-key; see [outbox.OrderedByKey].
+type OrderingConfig struct {
+	// OnDead says whether a DEAD event blocks its key or is skipped. Defaults to
+	// block.
+	OnDead OnDead `yaml:"on-dead" mapstructure:"on-dead" split_words:"true"`
+	// RunLength is the most events of one key that are claimed together. Defaults to
+	// 50.
+	RunLength int `yaml:"run-length" mapstructure:"run-length" split_words:"true"`
+	// RequireKey refuses to write an event without an aggregate id. Defaults to
+	// false.
+	RequireKey bool `yaml:"require-key" mapstructure:"require-key" split_words:"true"`
 }
 
 // PurgeConfig is for every mode; see [outbox.PurgeOptions].

@@ -12,13 +12,14 @@ type Mode string
 
 // The modes. The empty one is single-node.
 const (
-	SingleNode Mode = "single-node"
-	MultiNode  Mode = "multi-node"
-	Ordered    Mode = "ordered"
-	WriterOnly Mode = "writer-only"
+	SingleNode   Mode = "single-node"
+	MultiNode    Mode = "multi-node"
+	OrderedByKey Mode = "ordered-by-key"
+	Ordered      Mode = "ordered"
+	WriterOnly   Mode = "writer-only"
 )
 
-var modes = []Mode{SingleNode, MultiNode, Ordered, WriterOnly}
+var modes = []Mode{SingleNode, MultiNode, OrderedByKey, Ordered, WriterOnly}
 
 // canonical is the mode in this package's spelling, with the default filled in.
 func (m Mode) canonical() Mode {
@@ -63,11 +64,19 @@ func (c Config) mode() outbox.Mode {
 		dispatch.OnUnroutable = outbox.Defer(c.Dispatcher.DeferUnroutable)
 	}
 	poll := outbox.PollOptions{Interval: c.Poller.Interval, BatchSize: c.Poller.BatchSize, SkipRecent: c.Poller.SkipRecent}
+	claim := outbox.ClaimOptions{Owner: c.ClaimLocking.OwnerID, LockTimeout: c.ClaimLocking.LockTimeout}
 	switch c.Mode {
 	case MultiNode:
-		return outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: outbox.ClaimOptions{
-			Owner: c.ClaimLocking.OwnerID, LockTimeout: c.ClaimLocking.LockTimeout,
-		}}
+		return outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: claim}
+	case OrderedByKey:
+		mode := outbox.OrderedByKey{
+			Dispatch: dispatch, Poll: poll, Claim: claim,
+			RunLength: c.Ordering.RunLength, RequireKey: c.Ordering.RequireKey,
+		}
+		if c.Ordering.OnDead == SkipDead {
+			mode.OnDead = outbox.SkipDead
+		}
+		return mode
 	case Ordered:
 		return outbox.Ordered{
 			Poll: poll, DrainTimeout: dispatch.DrainTimeout, ListenerTimeout: dispatch.ListenerTimeout, OnUnroutable: dispatch.OnUnroutable,

@@ -228,3 +228,14 @@ func TestEveryDatabaseIsDetectedAndGivenItsTable(t *testing.T) {
 		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM shop_events").Scan(&rows))
 	})
 }
+
+// In the mode ordered-by-key, create-schema creates the key index, without which the
+// outbox does not start.
+func TestOrderedByKeyGetsItsIndex(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		started(t, fx.Supply(db.DB), outboxfx.Module, newInbox().listens(), fx.Replace(outboxfx.Config{
+			Mode: outboxfx.OrderedByKey, CreateSchema: true, Ordering: outboxfx.OrderingConfig{OnDead: outboxfx.SkipDead, RequireKey: true},
+		}), fx.Invoke(func(*outbox.Outbox) {}))
+	})
+}

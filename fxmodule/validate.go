@@ -76,6 +76,10 @@ func (c Config) problem(key string, value any) string {
 		}
 	case Mode:
 		return unknownWord(v, modes)
+	case OnDead:
+		if problem := unknownWord(v, []OnDead{BlockKey, SkipDead}); problem != "" {
+			return problem
+		}
 	case OnDone:
 		if problem := unknownWord(v, []OnDone{Keep, Delete}); problem != "" {
 			return problem
@@ -91,8 +95,8 @@ func (c Config) modeProblem(key string) string {
 	case !slices.Contains(modes, c.Mode): // an error of its own
 		return ""
 	case key == "claim-locking.enabled" && !*c.ClaimLocking.Enabled:
-		if c.Mode == MultiNode {
-			return fmt.Sprintf("is false, but the mode %s needs leases; leave the key out, or set mode to %s", MultiNode, SingleNode)
+		if slices.Contains(have, c.Mode) {
+			return fmt.Sprintf("is false, but the mode %s needs leases; leave the key out, or set mode to %s", c.Mode, SingleNode)
 		}
 		return ""
 	case slices.Contains(have, c.Mode):
@@ -107,11 +111,15 @@ func modesOf(key string) []Mode {
 	switch {
 	case section == "poller", key == "purge.on-done",
 		key == "dispatcher.drain-timeout", key == "dispatcher.listener-timeout", key == "dispatcher.defer-unroutable":
-		return []Mode{SingleNode, MultiNode, Ordered}
-	case section == "dispatcher", section == "retry":
+		return []Mode{SingleNode, MultiNode, OrderedByKey, Ordered}
+	case key == "dispatcher.hot-queue-capacity":
 		return []Mode{SingleNode, MultiNode}
+	case section == "dispatcher", section == "retry":
+		return []Mode{SingleNode, MultiNode, OrderedByKey}
 	case section == "claim-locking":
-		return []Mode{MultiNode}
+		return []Mode{MultiNode, OrderedByKey}
+	case section == "ordering":
+		return []Mode{OrderedByKey}
 	default:
 		return modes
 	}

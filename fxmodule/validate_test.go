@@ -21,7 +21,7 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 	}{
 		{Config{}, ""},
 		{Config{Mode: "WRITER_ONLY"}, ""},
-		{Config{Mode: "multi"}, `mode is "multi"; it must be one of single-node, multi-node, ordered, writer-only`},
+		{Config{Mode: "multi"}, `mode is "multi"; it must be one of single-node, multi-node, ordered-by-key, ordered, writer-only`},
 		{Config{Purge: PurgeConfig{OnDone: "remove"}}, `purge.on-done is "remove"; it must be one of keep, delete`},
 		{Config{Dispatcher: DispatcherConfig{WorkerCount: -1}}, "dispatcher.worker-count is -1; it must not be negative"},
 		{Config{Poller: PollerConfig{Interval: -time.Second}}, "poller.interval is -1s; it must not be negative"},

@@ -47,13 +47,24 @@ func (d *Dispatcher) taker() func() *delivery {
 
 // passOn gives a delivery to the batcher of its listener. False: it has none.
 func (d *Dispatcher) passOn(dl *delivery) bool {
-	l := d.batchListenerOf(dl.env)
-	if l == nil || d.inOrder {
+	if dl.batcher = d.batcherFor(dl.env); dl.batcher == nil {
 		return false
 	}
-	dl.batcher = d.batcherOf(l)
 	dl.batcher.take(dl)
 	return true
+}
+
+// batcherFor is nil for an event that is delivered alone.
+func (d *Dispatcher) batcherFor(env *Envelope) *batcher {
+	l := d.batchListenerOf(env)
+	if l == nil || d.inOrder {
+		return nil
+	}
+	b, ok := d.batchers.Load(l)
+	if !ok {
+		b, _ = d.batchers.LoadOrStore(l, &batcher{d: d, l: l, calls: make(chan struct{}, l.opts.Concurrency)})
+	}
+	return b.(*batcher)
 }
 
 // batchListenerOf is nil for an event with another listener. A registry that panics is
@@ -65,14 +76,6 @@ func (d *Dispatcher) batchListenerOf(env *Envelope) *batchListener {
 		return batch
 	}
 	return nil
-}
-
-func (d *Dispatcher) batcherOf(l *batchListener) *batcher {
-	if b, ok := d.batchers.Load(l); ok {
-		return b.(*batcher)
-	}
-	b, _ := d.batchers.LoadOrStore(l, &batcher{d: d, l: l, calls: make(chan struct{}, l.opts.Concurrency)})
-	return b.(*batcher)
 }
 
 // batchesInHand is how many deliveries the batch listeners may have under way.
@@ -92,7 +95,7 @@ func (b *batcher) take(dl *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = append(b.waiting, dl)
-	b.d.moved(dl, 1)
+	b.d.moved(dl, int64(len(dl.rest())))
 	if b.running < b.l.inHand() {
 		b.running++
 		b.d.workers.Add(1)
@@ -115,7 +118,7 @@ func (b *batcher) next() *delivery {
 func (b *batcher) pop() *delivery {
 	dl := b.waiting[0]
 	b.waiting[0], b.waiting = nil, b.waiting[1:]
-	b.d.moved(dl, -1)
+	b.d.moved(dl, -int64(len(dl.rest())))
 	return dl
 }
 
@@ -124,7 +127,7 @@ func (b *batcher) takeLeft() (left []*delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.waiting) > 0 {
-		left = append(left, b.pop())
+		left = append(left, b.pop().rest()...)
 	}
 	return left
 }

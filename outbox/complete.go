@@ -84,6 +84,9 @@ func (w *Writer) Complete(ctx context.Context, scope TxScope) error {
 }
 
 func (c *deliveryContext) complete(ctx context.Context, store Store, scope TxScope) error {
+	if err := c.d.track.awaitTurn(ctx, c.dl); err != nil {
+		return fmt.Errorf("outbox: completing event %s: %w", c.dl.id(), err)
+	}
 	done := &completion{scope: scope}
 	mark, before, err := c.d.track.beginCompletion(c.dl, done)
 	if err != nil {

@@ -179,6 +179,7 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	marks := c.d.track.storing(group)
+	outcome = c.d.storedAs(outcome)
 	left, err := c.write(ctx, outcome, group, marks)
 	if err != nil {
 		for _, d := range group {
@@ -197,7 +198,7 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 
 func (c *completer) write(ctx context.Context, outcome Outcome, group []*delivery, marks []Mark) (left map[string]RowState, err error) {
 	if outcome == OutcomeSplit {
-		return c.store.Split(ctx, c.db, c.d.doneOutcome, splits(group, marks))
+		return c.store.Split(ctx, c.db, c.d.doneOutcome, c.d.splits(group, marks))
 	}
 	return c.store.Mark(ctx, c.db, outcome, marks)
 }

@@ -47,6 +47,9 @@ func (o Outcome) final() bool {
 
 func (c *completer) observe(d *delivery, now time.Time) {
 	m, kind := c.d.metrics, d.kind()
+	if c.d.byKey {
+		c.d.wakePoller() // for the rest of its key
+	}
 	switch d.outcome {
 	case OutcomeDone, OutcomeDelete:
 		m.Delivered(kind, now.Sub(d.env.OccurredAt))

@@ -33,6 +33,9 @@ func byOutcome(batch []*delivery, store func(Outcome, []*delivery)) {
 // persistGroup tries a few times, or once if that took long, then sets aside what
 // cannot be stored. When too much is aside already it goes on trying.
 func (c *completer) persistGroup(outcome Outcome, group []*delivery) {
+	if group = c.inTurn(group); len(group) == 0 {
+		return
+	}
 	pause := completerMinPause
 	for try := 1; ; try++ {
 		began := time.Now()
@@ -104,6 +107,10 @@ func (c *completer) persistEach(outcome Outcome, group []*delivery, size int, fa
 	for len(group) > 0 && *failed < 2 {
 		part := group[:min(size, len(group))]
 		group = group[len(part):]
+		part, later := c.d.track.inTurn(part)
+		if left = append(left, later...); len(part) == 0 {
+			continue
+		}
 		switch err := c.storeGroup(outcome, part, c.patience.now()/2); {
 		case err == nil:
 		case len(part) == 1:
@@ -138,6 +145,9 @@ func (c *completer) waitOutSilence(began time.Time) (silent bool) {
 }
 
 func (c *completer) setAside(group []*delivery) {
+	if len(group) == 0 {
+		return
+	}
 	c.pause = max(c.pause, completerMinPause)
 	c.aside = append(c.aside, group...)
 }
@@ -151,6 +161,9 @@ func (c *completer) retryAside() {
 	began, again := time.Now(), c.aside
 	c.aside, c.pause = nil, min(2*c.pause, completerMaxPause)
 	byOutcome(again, func(outcome Outcome, group []*delivery) {
+		if group = c.inTurn(group); len(group) == 0 {
+			return
+		}
 		tried := time.Now()
 		err := c.storeGroup(outcome, group, c.asidePatience(len(again)))
 		if err == nil {
@@ -169,6 +182,13 @@ func (c *completer) retryAside() {
 		c.pause = 0
 	}
 	c.d.tellDepths()
+}
+
+// inTurn sets aside the outcomes that have to wait for others, and returns the rest.
+func (c *completer) inTurn(group []*delivery) []*delivery {
+	now, later := c.d.track.inTurn(group)
+	c.setAside(later)
+	return now
 }
 
 // asidePatience is that for outcomes that were set aside. One that fails alone

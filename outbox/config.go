@@ -56,6 +56,7 @@ type builder struct {
 	dispatch *DispatchOptions // nil: no dispatcher
 	poll     *PollOptions     // nil: no poller
 	claim    *ClaimOptions    // nil: no leases
+	byKey    *OrderedByKey
 	hot      bool
 	inOrder  bool
 }
@@ -72,6 +73,9 @@ func (b *builder) validate() error {
 		b.dispatch, b.poll, b.hot = &m.Dispatch, &m.Poll, true
 		claim := m.Claim
 		b.claim = &claim
+	case OrderedByKey:
+		b.hot = true // by way of the poller
+		m.options(b, &v)
 	case Ordered:
 		b.dispatch, b.poll, b.inOrder = &DispatchOptions{
 			Workers: 1, MaxAttempts: 1,
@@ -79,7 +83,7 @@ func (b *builder) validate() error {
 		}, &m.Poll, true
 	case WriterOnly:
 	default:
-		v.add("Mode", fmt.Sprintf("is a %T; it must be one of the four modes, by value", m))
+		v.add("Mode", fmt.Sprintf("is a %T; it must be one of the five modes, by value", m))
 	}
 	b.validateOptions(&v)
 	for i, interceptor := range b.Interceptors {
@@ -154,6 +158,7 @@ func (b *builder) build() (*Outbox, error) {
 		b.connect(o, newNotifications(b.Notifier, b.DB, b.Store, o.poller, log))
 	}
 	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, wake: o.Wake}
+	b.connectKeys(o)
 	return o, nil
 }
 

@@ -18,7 +18,9 @@ type DeadLetters struct {
 	db    DB
 	store Store
 	clock Clock
-	wake  func() // called after a replay; may be nil
+	wake  func() // called after a replay or a deletion; may be nil
+	// replayed is the status of a replayed event; zero: NEW.
+	replayed Status
 }
 
 // NewDeadLetters makes a DeadLetters without an outbox. With one, use
@@ -82,8 +84,9 @@ func (d *DeadLetters) Count(ctx context.Context, f DeadFilter) (int64, error) {
 	return n, nil
 }
 
-// Replay makes a dead event NEW: no attempts, due now. It fails with [ErrNotFound]
-// when the event is not dead.
+// Replay makes a dead event NEW: no attempts, due now. Under [OrderedByKey] it makes
+// it RETRY, so that it comes first in its key; replay with an outbox of that mode. It
+// fails with [ErrNotFound] when the event is not dead.
 func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
 	n, err := d.replay(ctx, []string{eventID})
 	if err == nil && n == 0 {
@@ -136,7 +139,7 @@ func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int) (i
 }
 
 func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
-	n, err := d.store.ReplayDead(ctx, d.db, ids, storedTime(d.clock.Now()), StatusNew)
+	n, err := d.store.ReplayDead(ctx, d.db, ids, storedTime(d.clock.Now()), d.replayed)
 	if n > 0 && d.wake != nil {
 		d.wake()
 	}
@@ -148,6 +151,9 @@ func (d *DeadLetters) Delete(ctx context.Context, eventID string) error {
 	n, err := d.store.DeleteDead(ctx, d.db, []string{eventID})
 	if err == nil && n == 0 {
 		err = ErrNotFound
+	}
+	if err == nil && d.wake != nil {
+		d.wake() // its key may have waited for that
 	}
 	if err != nil {
 		return fmt.Errorf("outbox: deleting dead letter %q: %w", eventID, err)

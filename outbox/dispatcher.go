@@ -42,6 +42,7 @@ type Dispatcher struct {
 	opts        DispatchOptions
 	registry    ListenerRegistry
 	claims      bool // rows are leased, as in [MultiNode]
+	byKey       bool // as in [OrderedByKey]
 	lockTimeout time.Duration
 	names       *leaseNames
 	doneOutcome Outcome
@@ -254,6 +255,7 @@ func (d *Dispatcher) work(take func() *delivery) {
 			d.running.Add(-1)
 			d.decide(dl, Result{}, errGoexit)
 			d.finish(dl)
+			d.letGo(dl.behind.rest()...)
 			go d.work(take)
 			return
 		}
@@ -265,16 +267,19 @@ func (d *Dispatcher) work(take func() *delivery) {
 			return
 		}
 		if !d.mayDeliver(next) {
-			d.letGo(next)
+			d.letGo(next.rest()...)
 			d.wakePoller()
 			continue
 		}
-		dl = next
-		d.running.Add(1)
-		d.deliver(d.listenerCtx, next)
-		d.running.Add(-1)
-		dl = nil
-		d.finish(next)
+		for next != nil { // the events of a run; other deliveries have none behind them
+			dl = next
+			d.running.Add(1)
+			d.deliver(d.listenerCtx, next)
+			d.running.Add(-1)
+			dl = nil
+			d.finish(next)
+			next = d.follow(next)
+		}
 	}
 }
 

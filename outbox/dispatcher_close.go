@@ -67,7 +67,7 @@ func (d *Dispatcher) shutdown(ctx context.Context) {
 func (d *Dispatcher) giveBack() {
 	var left []*delivery
 	for dl := d.takeLeft(); dl != nil; dl = d.takeLeft() {
-		left = append(left, dl)
+		left = append(left, dl.rest()...)
 	}
 	for dl := d.lanes.takeLeft(); dl != nil; dl = d.lanes.takeLeft() {
 		left = append(left, dl)

@@ -21,7 +21,7 @@ func (d *Dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	room := space{d: d, hot: cap(d.hot) - d.hotDepth()}
-	if d.state != running || !d.holds() {
+	if d.state != running || d.byKey || !d.holds() {
 		return
 	}
 	var lease string
@@ -66,6 +66,10 @@ func (d *Dispatcher) doubt(p *pending) {
 // committed takes the events of a committed transaction into the hot queue,
 // without waiting.
 func (d *Dispatcher) committed(p *pending) {
+	if d.byKey {
+		d.committedByKey(p)
+		return
+	}
 	// After half of its time the lease may end before the delivery does.
 	fresh := p.lease == "" || time.Since(p.began) < d.lockTimeout/2
 	if d.waits() { // the process that holds the table delivers them

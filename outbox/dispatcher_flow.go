@@ -29,7 +29,7 @@ func (d *Dispatcher) startWorker(take func() *delivery) {
 // event's kind was paused meanwhile.
 func (d *Dispatcher) mayDeliver(dl *delivery) bool {
 	switch {
-	case !d.holds() || dl.term != d.term():
+	case !d.holds() || dl.term != d.term() || !d.track.leased(dl):
 		return false
 	case !d.pauses.has(dl.env):
 		return true

@@ -25,8 +25,9 @@
 // # Modes
 //
 // [SingleNode] is for one process on a table, [MultiNode] for many, which lease
-// rows with FOR UPDATE SKIP LOCKED. [Ordered] delivers one event at a time, ordered
-// by when it became due and when it occurred; it too is for one process at a time.
+// rows with FOR UPDATE SKIP LOCKED. [OrderedByKey] delivers the events of one
+// aggregate in order, on many processes. [Ordered] delivers one event at a time,
+// ordered by when it became due and when it occurred; it is for one process at a time.
 // [WriterOnly] leaves the delivery to change data capture.
 //
 // # A tour

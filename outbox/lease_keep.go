@@ -111,7 +111,12 @@ func (k *leaseKeeper) renewChunk(leases []Lease, piece bool) error {
 	}
 	ctx, cancel := context.WithTimeout(k.ctx, limit)
 	defer cancel()
-	return k.store.Renew(ctx, k.db, leases)
+	began := time.Now()
+	err := k.store.Renew(ctx, k.db, leases)
+	if err == nil {
+		k.d.track.renewed(leases, began, lease)
+	}
+	return err
 }
 
 func (k *leaseKeeper) close() {

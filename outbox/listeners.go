@@ -146,12 +146,12 @@ func (d *Dispatcher) split(dl *delivery, c cause) {
 }
 
 // splits are the ends of events with the rows of their listeners.
-func splits(ds []*delivery, marks []Mark) []Split {
+func (d *Dispatcher) splits(ds []*delivery, marks []Mark) []Split {
 	splits := make([]Split, len(ds))
-	for i, d := range ds {
+	for i, dl := range ds {
 		splits[i].Mark = marks[i]
-		for _, row := range d.rows() {
-			splits[i].Rows = append(splits[i].Rows, ListenerRow{Envelope: *row.env, Outcome: row.outcome, Mark: row.mark()})
+		for _, row := range dl.rows() {
+			splits[i].Rows = append(splits[i].Rows, ListenerRow{Envelope: *row.env, Outcome: d.storedAs(row.outcome), Mark: row.mark()})
 		}
 	}
 	return splits

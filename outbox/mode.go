@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Mode says how an outbox delivers: [SingleNode], [MultiNode], [Ordered] or
-// [WriterOnly]. What a mode does not have cannot be set under it.
+// Mode says how an outbox delivers: [SingleNode], [MultiNode], [OrderedByKey],
+// [Ordered] or [WriterOnly]. What a mode does not have cannot be set under it.
 type Mode interface {
 	mode() // sealed
 }
@@ -66,6 +66,8 @@ func modeName(m Mode) string {
 	switch m.(type) {
 	case MultiNode:
 		return "multi-node"
+	case OrderedByKey:
+		return "ordered-by-key"
 	case Ordered:
 		return "ordered"
 	case WriterOnly:

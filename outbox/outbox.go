@@ -131,10 +131,14 @@ func (o *Outbox) check(ctx context.Context) error {
 			return err
 		}
 	}
-	if o.holder != nil {
+	switch {
+	case o.holder != nil:
 		return o.holder.start(ctx)
+	case o.poller != nil && o.poller.runs != nil:
+		return o.poller.runs.reader.CheckRuns(ctx, o.db)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // logStart logs the configuration in one line.

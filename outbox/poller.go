@@ -47,7 +47,8 @@ type Poller struct {
 	handler    PollHandler
 	dispatcher *Dispatcher // nil: the handler is something else
 	opts       PollOptions
-	inOrder    bool // as in [Ordered]
+	inOrder    bool        // as in [Ordered]
+	runs       *runPolling // nil but in [OrderedByKey]
 	metrics    Metrics
 	log        *slog.Logger
 	clock      Clock
@@ -262,10 +263,10 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	if p.dispatcher != nil {
 		p.dispatcher.tellDepths()
 	}
-	idle = p.opts.Interval
-	if p.opts.SkipRecent > 0 {
-		idle = min(idle, p.opts.SkipRecent) // rows that are left out for being recent are due soon
+	if p.runs != nil {
+		return p.cycleByKey(ctx)
 	}
+	idle = p.idle()
 	last, none := plain, false // none: a batch of suspects was empty
 	var left map[*lane]int64
 	for {
@@ -307,27 +308,24 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	p.logTakeovers(false)
 	p.cursor = Cursor{}
 	p.passEnded(left)
-	due, err := p.nextDue(ctx)
-	if err != nil {
-		return read, 0, err
-	}
-	if !due.IsZero() {
-		p.agenda.note(due)
-	}
-	return read, idle, nil
+	return read, idle, p.noteNextDue(ctx)
 }
 
-// nextDue asks for the first event that becomes due after the last batch was
+// noteNextDue asks for the first event that becomes due after the last batch was
 // read: what became due since then was neither read nor noted.
-func (p *Poller) nextDue(ctx context.Context) (due time.Time, err error) {
-	err = p.statement(ctx, func(ctx context.Context) (err error) {
+func (p *Poller) noteNextDue(ctx context.Context) error {
+	var due time.Time
+	err := p.statement(ctx, func(ctx context.Context) (err error) {
 		due, err = p.store.NextDue(ctx, p.db, p.read)
 		return err
 	})
 	if err != nil {
-		return time.Time{}, fmt.Errorf("outbox: asking when the next event is due: %w", err)
+		return fmt.Errorf("outbox: asking when the next event is due: %w", err)
 	}
-	return due, nil
+	if !due.IsZero() {
+		p.agenda.note(due)
+	}
+	return nil
 }
 
 // statement runs one statement with the poller's patience.

@@ -109,3 +109,20 @@ func (a *agenda) next(now time.Time) time.Duration {
 	}
 	return wait
 }
+
+// idle is how long to sleep when nothing is due.
+func (p *Poller) idle() time.Duration {
+	if p.opts.SkipRecent > 0 {
+		return min(p.opts.Interval, p.opts.SkipRecent) // rows that are left out for being recent are due soon
+	}
+	return p.opts.Interval
+}
+
+// waitForRoom is how long to sleep when the handler is full. A dispatcher says
+// when it has room; any other handler has to be asked.
+func (p *Poller) waitForRoom() time.Duration {
+	if p.dispatcher != nil {
+		return p.opts.Interval
+	}
+	return min(p.opts.Interval, 50*time.Millisecond)
+}

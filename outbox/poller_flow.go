@@ -133,12 +133,3 @@ func (p *Poller) room() int {
 	}
 	return p.handler.AvailableCapacity()
 }
-
-// waitForRoom is how long to sleep when the handler is full. A dispatcher says
-// when it has room; any other handler has to be asked.
-func (p *Poller) waitForRoom() time.Duration {
-	if p.dispatcher != nil {
-		return p.opts.Interval
-	}
-	return min(p.opts.Interval, 50*time.Millisecond)
-}

@@ -21,7 +21,7 @@ const (
 )
 
 // processes are the child processes. They do not return.
-var processes = map[string]func(){"writer": writerProcess, "holder": holderProcess, "panicking metrics": panickingMetricsProcess, "listeners": listenerProcess}
+var processes = map[string]func(){"writer": writerProcess, "holder": holderProcess, "panicking metrics": panickingMetricsProcess, "listeners": listenerProcess, "by key": byKeyProcess}
 
 func TestMain(m *testing.M) {
 	if run := processes[os.Getenv(processName)]; run != nil {

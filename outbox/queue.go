@@ -16,6 +16,9 @@ type queues struct {
 	lowWater int
 	// These wait in a [batcher]; they count as if they were in their queue.
 	hotMoved, coldMoved atomic.Int64
+	// behind counts the events of the cold queue that are behind the first one of
+	// their run.
+	behind atomic.Int64
 }
 
 func (q *queues) initQueues(opts DispatchOptions) {
@@ -83,6 +86,9 @@ func (q *queues) takeLeft() *delivery {
 }
 
 func (q *queues) tookCold(dl *delivery) *delivery {
+	for next := dl.behind; next != nil; next = next.behind {
+		q.behind.Add(-1)
+	}
 	q.tellRoom()
 	return dl
 }
@@ -95,7 +101,7 @@ func (q *queues) tellRoom() {
 }
 
 func (q *queues) hotDepth() int  { return len(q.hot) + int(q.hotMoved.Load()) }
-func (q *queues) coldDepth() int { return len(q.cold) + int(q.coldMoved.Load()) }
+func (q *queues) coldDepth() int { return len(q.cold) + int(q.behind.Load()+q.coldMoved.Load()) }
 
 // moved says that a delivery waits in a batcher from now on, or no more.
 func (q *queues) moved(dl *delivery, n int64) {

@@ -15,9 +15,13 @@ type delivery struct {
 	term     int64     // the hold under which it was taken in hand; see [holder]
 	counted  bool      // its last delivery, during which a process died, is an attempt
 
+	// The events before and behind it in its run; see [OrderedByKey].
+	before, behind *delivery
+
 	// These belong to the tracker.
 	state      deliveryState
 	lease      string      // the name of the row's lease; empty: none
+	until      time.Time   // the lease surely lasts until then; zero: it is not asked
 	completion *completion // the listener's own transaction; see [Writer.Complete]
 	answered   bool        // the listener has returned
 
@@ -139,7 +143,7 @@ func (t *tracker) acquire(d *delivery) bool {
 	defer t.mu.Unlock()
 	if held := t.events[d.id()]; held != nil && held.covers(d) {
 		if d.lease != "" {
-			held.lease = d.lease
+			held.lease, held.until = d.lease, d.until
 		}
 		return false
 	}

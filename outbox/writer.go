@@ -40,6 +40,7 @@ type Writer struct {
 	source     any
 	hooks      []WriterHook
 	observed   bool // a hook has AfterCommit
+	requireKey bool // see [OrderedByKey]
 	dispatcher *Dispatcher
 	poller     *Poller
 	metrics    Metrics
@@ -225,6 +226,9 @@ func (w *Writer) sealAll(envs []Envelope, now time.Time) ([]Envelope, error) {
 		err := sealed[i].seal(now)
 		if err == nil && w.checker != nil {
 			err = w.checker.CheckEnvelope(sealed[i])
+		}
+		if err == nil && w.requireKey {
+			err = requireAggregateID(&sealed[i])
 		}
 		if err != nil {
 			if len(envs) > 1 {

@@ -34,7 +34,7 @@ func TestTheDocumentsTableHasEveryKeyAndItsModes(t *testing.T) {
 		require.Contains(t, texts, key, "keyCases has every key")
 		require.Equal(t, key, rows[0][1])
 		var have []string
-		for _, mode := range []string{"single-node", "multi-node", "ordered", "writer-only"} {
+		for _, mode := range []string{"single-node", "multi-node", "ordered-by-key", "ordered", "writer-only"} {
 			value := texts[key]
 			if key == "mode" {
 				value = mode
@@ -44,7 +44,7 @@ func TestTheDocumentsTableHasEveryKeyAndItsModes(t *testing.T) {
 			}
 		}
 		want := strings.Join(have, ", ")
-		if len(have) == 4 {
+		if len(have) == 5 {
 			want = "all"
 		}
 		require.Equal(t, want, rows[0][2], key)

@@ -56,6 +56,8 @@ func set(key string, field any, text string) (problem string) {
 		**field, err = strconv.ParseBool(text)
 	case *outboxfx.Mode: // also in the specification's spelling
 		*field = outboxfx.Mode(strings.ReplaceAll(strings.ToLower(text), "_", "-"))
+	case *outboxfx.OnDead:
+		*field = outboxfx.OnDead(text)
 	case *outboxfx.OnDone:
 		*field = outboxfx.OnDone(text)
 	case *string:

@@ -194,26 +194,7 @@ func (q *query) notOf(kinds []outbox.EventKind) *query {
 		}
 		q.add(" = ").arg(string(kind.AggregateType)).add(" THEN FALSE")
 	}
-	return q.except(c.Except)
-}
-
-// except writes the condition that leaves out events of some kinds. The CASE keeps
-// the planner's estimate as it is without them; see free.
-func (q *query) except(kinds []outbox.EventKind) *query {
-	if len(kinds) == 0 {
-		return q
-	}
-	q.add(" AND CASE")
-	for _, kind := range kinds {
-		q.add(" WHEN event_type = ").arg(string(kind.EventType)).add(" AND ")
-		if kind.AggregateType == outbox.Global { // decoding makes it of NULL
-			q.add("COALESCE(aggregate_type, '", string(outbox.Global), "')")
-		} else {
-			q.add("aggregate_type")
-		}
-		q.add(" = ").arg(string(kind.AggregateType)).add(" THEN FALSE")
-	}
-	return q.add(" ELSE TRUE END")
+	return q
 }
 
 // attempt writes what a claim adds to a row's attempts.

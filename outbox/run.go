@@ -1,0 +1,224 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A run is some events of one key, in order, under one lease. One worker delivers
+// them one after the other. Its first delivery takes a place in the cold queue; the
+// others hang on it.
+//
+// Each event is delivered only while its lease surely lasts, by this process's clock:
+// a process that was stopped for longer lets go of the rest.
+
+// rest is the delivery and what is behind it in its run.
+func (d *delivery) rest() (ds []*delivery) {
+	for ; d != nil; d = d.behind {
+		ds = append(ds, d)
+	}
+	return ds
+}
+
+// link makes deliveries a run.
+func link(ds []delivery) {
+	for i := range ds[1:] {
+		ds[i].behind, ds[i+1].before = &ds[i+1], &ds[i]
+	}
+}
+
+// takeInRun takes a run that was claimed, up to the first event that is in hand: the
+// delivery in hand goes on under the new lease. It returns how many leases it has
+// taken; the others are to be given back. ok is false when there is no room.
+func (d *Dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.state != running {
+		return 0, false
+	}
+	n := 0
+	for taken < len(ds) && !d.pauses.has(ds[n].env) {
+		taken++
+		if !d.track.acquire(&ds[n]) {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		return taken, true
+	}
+	link(ds[:n])
+	kinds := make([]EventKind, n) // before a worker has them
+	for i := range kinds {
+		kinds[i] = kindOf(ds[i].env)
+	}
+	queue := d.cold
+	if ds[0].takeover {
+		queue = d.taken
+	} else {
+		d.behind.Add(int64(n - 1))
+	}
+	if !offer(queue, &ds[0]) {
+		d.behind.Add(-int64(n - 1))
+		d.track.release(ds[0].rest()...)
+		return 0, false
+	}
+	for _, kind := range kinds {
+		d.metrics.ColdEnqueued(kind)
+	}
+	return taken, true
+}
+
+// follow returns the next event of a run after one that was delivered, if it may be
+// delivered now. Otherwise the run ends, and the rest is given back.
+func (d *Dispatcher) follow(dl *delivery) *delivery {
+	next := dl.behind
+	if next == nil {
+		return nil
+	}
+	if dl.outcome.delivered() && d.mayFollow(next) {
+		next.batcher = d.batcherFor(next.env)
+		return next
+	}
+	d.letGo(next.rest()...)
+	return nil
+}
+
+// mayFollow reports whether the next event of a run may be delivered. In a run that was
+// taken over, one of the events may kill this process too, so each waits until the
+// outcomes before it are stored: then that event is the first of its key, and its next
+// takeover counts as an attempt.
+func (d *Dispatcher) mayFollow(next *delivery) bool {
+	for next.takeover && !d.track.isTurn(next) && !isClosed(d.abort) {
+		sleep(d.listenerCtx, time.Millisecond)
+	}
+	return !isClosed(d.abort) && d.mayDeliver(next)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// delivered reports whether the listener had the event and is done with it.
+func (k Outcome) delivered() bool { return k == OutcomeDone || k == OutcomeDelete }
+
+// leased reports whether the lease of a run's event surely lasts.
+func (t *tracker) leased(d *delivery) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return d.until.IsZero() || time.Now().Before(d.until)
+}
+
+// renewed says that a statement which began at that time renewed leases. One that was
+// over before the answer came may have been another process's meanwhile.
+func (t *tracker) renewed(leases []Lease, began time.Time, lockTimeout time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for _, l := range leases {
+		if d := t.events[l.EventID]; d != nil && d.lease == l.Name && now.Before(d.until) {
+			d.until = began.Add(lockTimeout)
+		}
+	}
+}
+
+// inTurn parts outcomes into those that one statement may store, and those that
+// follow an event of their run whose outcome is not stored before. A run's outcomes
+// are stored in order, so that no event is delivered again after a later one of its
+// key is done.
+func (t *tracker) inTurn(ds []*delivery) (now, later []*delivery) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var in map[*delivery]bool
+	for i, d := range ds {
+		if d.before != nil && d.before.state != untracked && !in[d.before] {
+			if later == nil {
+				now = append(make([]*delivery, 0, len(ds)), ds[:i]...)
+			}
+			later = append(later, d)
+			continue
+		}
+		if later != nil {
+			now = append(now, d)
+		}
+		if d.behind != nil {
+			if in == nil {
+				in = make(map[*delivery]bool, len(ds)-i)
+			}
+			in[d] = true
+		}
+	}
+	if later == nil {
+		return ds, nil
+	}
+	return now, later
+}
+
+// turnTimeout is how long a listener's own transaction waits for the outcomes of the
+// events before its own. On SQLite they cannot be stored while it is open.
+const turnTimeout = time.Second
+
+// errTurn is why an event cannot be completed.
+var errTurn = errors.New("the outcome of the event before it, of the same key, is not stored yet")
+
+// awaitTurn waits until the outcomes of the earlier events of a run are stored, so
+// that the listener's own transaction does not complete its event before them.
+func (t *tracker) awaitTurn(ctx context.Context, d *delivery) error {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	for !t.isTurn(d) {
+		if sleep(ctx, time.Millisecond); ctx.Err() != nil {
+			return errTurn
+		}
+	}
+	return nil
+}
+
+func (t *tracker) isTurn(d *delivery) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return d.before == nil || d.before.state == untracked
+}
+
+// committedByKey makes the poller read the events of a committed transaction.
+func (d *Dispatcher) committedByKey(p *pending) {
+	due := false
+	for i := range p.envs {
+		if env := &p.envs[i]; p.isDue(env) {
+			due = true
+		} else {
+			d.dueAt(env.AvailableAt)
+		}
+	}
+	if !due {
+		return
+	}
+	if poller := d.poller.Load(); poller != nil {
+		poller.runs.written.Store(true)
+		poller.Wake()
+	}
+	if !d.isRunning() {
+		d.notifications.notify()
+	}
+}
+
+func (d *Dispatcher) isRunning() bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.state == running
+}
+
+// storedAs is the outcome that the store gets. Under [OrderedByKey] a deferred event
+// holds back its key, as a RETRY row does.
+func (d *Dispatcher) storedAs(outcome Outcome) Outcome {
+	if d.byKey && outcome == OutcomeDeferred {
+		return OutcomeRetry
+	}
+	return outcome
+}
