@@ -21,7 +21,8 @@ type RunReader interface {
 	// run while its first row is not due, or leased, or DEAD unless q.SkipDead, or
 	// while one of its first q.Length rows has a lease that has not expired. A run
 	// ends before the first row that is not due, is of a kind in q.Except, or has a
-	// lease that expired.
+	// lease that expired. The rows of a key are judged as of one moment: its run never
+	// begins behind a row that was its first when the read began and still is pending.
 	ReadRuns(ctx context.Context, db DB, q RunQuery) (Runs, error)
 	// CheckRuns reports that the database lacks what ReadRuns needs, such as an
 	// index. The error says how to add it.

@@ -167,6 +167,15 @@ func (s *Store) someKeys(ctx context.Context, db outbox.DB, r outbox.RunQuery, f
 		keys[i].rows = append(keys[i].rows, x)
 		return err
 	})
+	// A first row may have been delivered since it was read, and have failed: it is a
+	// RETRY row then, which is not among these, and what is behind it must wait.
+	for i := range keys {
+		first := &firsts[i]
+		same := func(x runRow) bool { return x.id == first.id && x.status == first.status }
+		if !slices.ContainsFunc(keys[i].rows, same) {
+			keys[i].rows = nil
+		}
+	}
 	return keys, err
 }
 
