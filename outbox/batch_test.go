@@ -40,7 +40,7 @@ func saidAll(ids ...string) []outbox.Envelope {
 	return envs
 }
 
-func idsOf(batch []outbox.Envelope) (ids []string) {
+func sortedIDs(batch []outbox.Envelope) (ids []string) {
 	for _, env := range batch {
 		ids = append(ids, env.EventID)
 	}
@@ -225,7 +225,7 @@ func TestTopicsThatShareAListenerShareItsBatches(t *testing.T) {
 	e := build(t, outbox.Config{}, nil)
 	got := make(chan []string, 1)
 	relay := outbox.BatchListener(outbox.BatchOptions{Size: 3, Wait: time.Hour}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
-		got <- idsOf(batch)
+		got <- sortedIDs(batch)
 		return nil, nil
 	})
 	var envs []outbox.Envelope
@@ -248,7 +248,7 @@ func TestOutboxesThatShareAListenerHaveTheirOwnBatches(t *testing.T) {
 		listener := outbox.BatchListener(outbox.BatchOptions{Size: 4, Wait: time.Second}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			got = append(got, idsOf(batch))
+			got = append(got, sortedIDs(batch))
 			return nil, nil
 		})
 		var engines []*engine

@@ -43,7 +43,7 @@ func TestOrderedDeliversBatchesOfOneInOrder(t *testing.T) {
 	e := startBatches(t, outbox.Config{Store: store, Mode: outbox.Ordered{}}, outbox.BatchOptions{Size: 10, Wait: time.Hour},
 		func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
 			require.Len(t, batch, 1)
-			got = append(got, idsOf(batch)...)
+			got = append(got, sortedIDs(batch)...)
 			return nil, nil
 		})
 	e.await(want[49], outbox.StatusDone)

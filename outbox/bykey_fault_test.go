@@ -30,23 +30,23 @@ type cutOff struct {
 
 func (s *cutOff) memory() *outboxtest.Store { return s.Store }
 
-var errDown = errors.New("the connection is down")
+var errCut = errors.New("the connection is down")
 
 func (s *cutOff) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
 	s.claims.Add(1)
 	if s.down.Load() {
-		return outbox.Batch{}, errDown
+		return outbox.Batch{}, errCut
 	}
 	b, err := s.Store.Claim(ctx, db, q)
 	if s.forgets.Add(-1) >= 0 {
-		return outbox.Batch{}, errDown
+		return outbox.Batch{}, errCut
 	}
 	return b, err
 }
 
 func (s *cutOff) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) error {
 	if s.down.Load() {
-		return errDown
+		return errCut
 	}
 	if s.slow.Load() {
 		defer time.Sleep(45 * time.Second)
@@ -56,7 +56,7 @@ func (s *cutOff) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease)
 
 func (s *cutOff) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if refuse := s.refuse.Load(); s.down.Load() || refuse != nil && (*refuse)(marks) {
-		return nil, errDown
+		return nil, errCut
 	}
 	return s.Store.Mark(ctx, db, kind, marks)
 }
