@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
+	"github.com/outboxkit/outbox-go/inbox"
 	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -29,4 +30,27 @@ func TestHandleCompletesTheEvent(t *testing.T) {
 			})
 		})
 	})
+}
+
+func TestInboxTakesAPgxTransaction(t *testing.T) {
+	t.Parallel()
+	db, ctx := testdb.Open(t, testdb.Main()[0]), t.Context()
+	pool := newPool(t, db.DSN, follow)
+	box, err := inbox.New(inbox.Config{Dialect: inbox.Postgres})
+	require.NoError(t, err)
+	require.NoError(t, box.CreateSchema(ctx, db.DB))
+	calls := 0
+	once := func() (first bool) {
+		require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
+			first, err = box.Once(ctx, outboxpgx.Execer(tx), "billing", "m-1", func(context.Context) error {
+				calls++
+				return nil
+			})
+			return err
+		}))
+		return first
+	}
+	require.True(t, once())
+	require.False(t, once())
+	require.Equal(t, 1, calls)
 }

@@ -134,7 +134,10 @@ func (s *scope) ExecContext(ctx context.Context, query string, args ...any) (sql
 	return result, err
 }
 
-// execer is a pgx.Tx for a store's statements.
+// Execer is a pgx.Tx for code that runs statements through database/sql's
+// ExecContext, such as inbox.Once.
+func Execer(tx pgx.Tx) outbox.Execer { return execer{tx} }
+
 type execer struct{ tx pgx.Tx }
 
 func (e execer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
