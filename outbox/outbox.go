@@ -49,7 +49,7 @@ func (o *Outbox) DeadLetters() *DeadLetters { return o.dead }
 
 // Register adds listeners. It fails with [ErrStarted] after Start, so that no event
 // is delivered before its listener is registered, and with [ErrDuplicateListener]
-// for a second listener of a pair of types.
+// for a second listener of a pair of types unless both have names; see [Named].
 func (o *Outbox) Register(bindings ...Binding) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
