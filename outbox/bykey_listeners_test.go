@@ -23,11 +23,15 @@ func TestAListenersRowHoldsBackItsKey(t *testing.T) {
 		blocks bool // until it is replayed
 		goesOn bool // without it
 	}{
-		"a retry":       {answer: func() (outbox.Result, error) { return outbox.Done(), outbox.RetryAfterError(time.Minute, errors.New("boom")) }},
+		"a retry": {answer: func() (outbox.Result, error) {
+			return outbox.Done(), outbox.RetryAfterError(time.Minute, errors.New("boom"))
+		}},
 		"a retry after": {answer: func() (outbox.Result, error) { return outbox.RetryAfter(time.Minute), nil }},
 		"a death":       {answer: func() (outbox.Result, error) { return outbox.Dead("broken"), nil }, blocks: true},
-		"a death that is skipped": {onDead: outbox.SkipDead, goesOn: true,
-			answer: func() (outbox.Result, error) { return outbox.Dead("broken"), nil }},
+		"a death that is skipped": {
+			onDead: outbox.SkipDead, goesOn: true,
+			answer: func() (outbox.Result, error) { return outbox.Dead("broken"), nil },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
