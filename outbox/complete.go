@@ -77,10 +77,19 @@ func (w *Writer) Complete(ctx context.Context, scope TxScope) error {
 		return fmt.Errorf("%w: a batch listener gets many events; record each event in an inbox in its transaction instead", ErrNoDelivery)
 	case c == nil:
 		return fmt.Errorf("%w; give Complete the context that the listener got, or one made from it", ErrNoDelivery)
-	case c.d != w.dispatcher:
+	case c.d != w.deliverer():
 		return fmt.Errorf("%w: the delivery is another outbox's; use an inbox for effects in another database", ErrNoDelivery)
 	}
 	return c.complete(ctx, w.store, scope)
+}
+
+// deliverer is the dispatcher whose events the writer completes: under [Ordered] it has
+// one without a hot path.
+func (w *Writer) deliverer() *Dispatcher {
+	if w.dispatcher == nil && w.poller != nil {
+		return w.poller.dispatcher
+	}
+	return w.dispatcher
 }
 
 func (c *deliveryContext) complete(ctx context.Context, store Store, scope TxScope) error {

@@ -18,7 +18,8 @@ type Pause struct {
 // Pause stops the deliveries of a kind of event, in all processes of the table, until
 // [Outbox.Resume]. A delivery that has begun ends; an event that waits in a queue is
 // given back without an attempt; further ones stay in the table, with their place in
-// the order. In [Ordered] a paused event holds up those behind it.
+// the order. In [Ordered] a paused event holds up those behind it, in [OrderedByKey] those
+// of its key.
 //
 // When Pause returns, this process begins no more deliveries of the kind. Others follow
 // at once when they have a [Notifier], else when their pollers read the table next: at

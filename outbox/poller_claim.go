@@ -103,6 +103,9 @@ func (p *Poller) claimSuspects(ctx context.Context, limit int, createdBefore tim
 		}
 		q.After = b.Next
 	}
+	if paused, err := p.isPaused(ctx, q, ids); err != nil || paused {
+		return Batch{}, "", err
+	}
 	last := b.Len() < limit && (createdBefore.IsZero() || !createdBefore.Before(*died))
 	expired := b.Expired
 	if b, lease, err = p.claimThese(ctx, *died, ids); err != nil {
@@ -113,6 +116,29 @@ func (p *Poller) claimSuspects(ctx context.Context, limit int, createdBefore tim
 		p.died.CompareAndSwap(died, nil)
 	}
 	return b, lease, nil
+}
+
+// isPaused reports whether the next suspect is paused. In order it is not claimed then,
+// and holds up those behind it. A row that is leased was read without its kind, so the
+// table is asked for the same row but for what is paused.
+func (p *Poller) isPaused(ctx context.Context, q PollQuery, ids []string) (paused bool, err error) {
+	q.Except = p.dispatcher.pauses.kinds()
+	if !p.inOrder || len(ids) == 0 || len(q.Except) == 0 {
+		return false, nil
+	}
+	var b Batch
+	err = p.statement(ctx, func(ctx context.Context) (err error) {
+		b, err = p.store.Poll(ctx, p.db, q)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("outbox: polling due events: %w", err)
+	}
+	others := append(eventIDs(b.Envelopes), b.Expired...)
+	for _, row := range b.Undecodable {
+		others = append(others, row.EventID)
+	}
+	return !slices.Contains(others, ids[0]), nil
 }
 
 // takeExpired takes over rows whose lease expired, in a mode without leases: a

@@ -53,14 +53,7 @@ func (d *Dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
 	for i := range kinds {
 		kinds[i] = kindOf(ds[i].env)
 	}
-	queue := d.cold
-	if ds[0].takeover {
-		queue = d.taken
-	} else {
-		d.behind.Add(int64(n - 1))
-	}
-	if !offer(queue, &ds[0]) {
-		d.behind.Add(-int64(n - 1))
+	if !d.queueRun(&ds[0]) {
 		d.track.release(ds[0].rest()...)
 		return 0, false
 	}
@@ -70,18 +63,42 @@ func (d *Dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
 	return taken, true
 }
 
-// follow returns the next event of a run after one that was delivered, if it may be
-// delivered now. Otherwise the run ends, and the rest is given back.
+// queueRun puts a run into its queue if that has room.
+func (d *Dispatcher) queueRun(first *delivery) bool {
+	if first.takeover {
+		return offer(d.taken, first)
+	}
+	behind := int64(len(first.rest()) - 1)
+	d.behind.Add(behind)
+	if offer(d.cold, first) {
+		return true
+	}
+	d.behind.Add(-behind)
+	return false
+}
+
+// follow returns the next event of a run after one that was delivered, if this
+// goroutine may deliver it now. Otherwise others go on with the run, or it ends and the
+// rest is given back.
 func (d *Dispatcher) follow(dl *delivery) *delivery {
 	next := dl.behind
 	if next == nil {
 		return nil
 	}
-	if dl.outcome.delivered() && d.mayFollow(next) {
-		next.batcher = d.batcherFor(next.env)
-		return next
+	if !dl.outcome.delivered() || !d.mayFollow(next) {
+		d.letGo(next.rest()...)
+		return nil
 	}
-	d.letGo(next.rest()...)
+	switch b := d.batcherFor(next.env); {
+	case b == dl.batcher || isClosed(d.quit): // draining, no batch waits for more events
+		next.batcher = b
+		return next
+	case b != nil: // no worker waits for a batch
+		next.batcher = b
+		b.take(next)
+	case !d.queueRun(next): // what is in no batch is for the workers
+		d.letGo(next.rest()...)
+	}
 	return nil
 }
 

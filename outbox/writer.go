@@ -23,7 +23,8 @@ type WriterConfig struct {
 	Hooks []WriterHook
 	// Dispatcher delivers on the hot path after the commit. Nil: no hot path.
 	Dispatcher *Dispatcher
-	// Poller delivers the events that the hot path does not. May be nil.
+	// Poller delivers the events that the hot path does not. May be nil. Complete needs
+	// it, or the dispatcher.
 	Poller *Poller
 	// Metrics defaults to none, Logger to slog.Default(), Clock to the system's.
 	Metrics Metrics
