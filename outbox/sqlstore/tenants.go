@@ -24,7 +24,7 @@ func (s *Store) ReadTenants(ctx context.Context, db outbox.DB, t outbox.TenantQu
 		if err != nil {
 			return outbox.Tenants{}, err
 		}
-		all.EventIDs = append(all.EventIDs, ids...)
+		all.EventIDs, all.Wrapped = append(all.EventIDs, ids...), wrapped
 		if last.Valid {
 			all.Next = last.String
 		}
