@@ -112,7 +112,7 @@ func modesOf(key string) []Mode {
 	case section == "poller", key == "purge.on-done",
 		key == "dispatcher.drain-timeout", key == "dispatcher.listener-timeout", key == "dispatcher.defer-unroutable":
 		return []Mode{SingleNode, MultiNode, OrderedByKey, Ordered}
-	case key == "dispatcher.hot-queue-capacity":
+	case key == "dispatcher.hot-queue-capacity", key == "dispatcher.limits":
 		return []Mode{SingleNode, MultiNode}
 	case section == "dispatcher", section == "retry":
 		return []Mode{SingleNode, MultiNode, OrderedByKey}
