@@ -29,6 +29,9 @@ func (s *storeSuite) tenants(q outbox.TenantQuery) outbox.Tenants {
 	q.Now = suiteTime.Add(later)
 	page, err := s.Store.(outbox.TenantReader).ReadTenants(s.ctx, s.DB, q)
 	s.ok("ReadTenants", err)
+	if page.End && !page.Wrapped {
+		s.t.Fatal("every tenant was looked at, but the read did not wrap")
+	}
 	slices.Sort(page.EventIDs)
 	return page
 }
