@@ -118,6 +118,9 @@ type ClaimLockingConfig struct {
 	// LockTimeout is how long a lease lasts unless it is renewed. Defaults to
 	// 5 min.
 	LockTimeout time.Duration `yaml:"lock-timeout" mapstructure:"lock-timeout" split_words:"true"`
+	// TenantsInTurn claims events of one tenant after the other; multi-node only.
+	// Defaults to false.
+	TenantsInTurn bool `yaml:"tenants-in-turn" mapstructure:"tenants-in-turn" split_words:"true"`
 }
 
 // OrderingConfig is for ordered-by-key; see [outbox.OrderedByKey].

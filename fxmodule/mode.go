@@ -64,7 +64,7 @@ func (c Config) mode() outbox.Mode {
 		dispatch.OnUnroutable = outbox.Defer(c.Dispatcher.DeferUnroutable)
 	}
 	poll := outbox.PollOptions{Interval: c.Poller.Interval, BatchSize: c.Poller.BatchSize, SkipRecent: c.Poller.SkipRecent}
-	claim := outbox.ClaimOptions{Owner: c.ClaimLocking.OwnerID, LockTimeout: c.ClaimLocking.LockTimeout}
+	claim := outbox.ClaimOptions{Owner: c.ClaimLocking.OwnerID, LockTimeout: c.ClaimLocking.LockTimeout, TenantsInTurn: c.ClaimLocking.TenantsInTurn}
 	switch c.Mode {
 	case MultiNode:
 		return outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: claim}

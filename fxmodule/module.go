@@ -111,6 +111,9 @@ func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
 	if c.Mode == OrderedByKey {
 		opts = append(opts, sqlstore.WithKeyIndex())
 	}
+	if c.ClaimLocking.TenantsInTurn {
+		opts = append(opts, sqlstore.WithTenantIndex())
+	}
 	store, err := sqlstore.Detect(ctx, db, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("outboxfx: detecting the database of %s, which WithStore makes unnecessary: %w", describe(m.name), err)

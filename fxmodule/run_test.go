@@ -229,6 +229,17 @@ func TestEveryDatabaseIsDetectedAndGivenItsTable(t *testing.T) {
 	})
 }
 
+// With tenants-in-turn, create-schema creates the tenant index, without which the outbox
+// does not start.
+func TestTenantsInTurnGetTheirIndex(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		started(t, fx.Supply(db.DB), outboxfx.Module, newInbox().listens(), fx.Replace(outboxfx.Config{
+			Mode: outboxfx.MultiNode, CreateSchema: true, ClaimLocking: outboxfx.ClaimLockingConfig{TenantsInTurn: true},
+		}), fx.Invoke(func(*outbox.Outbox) {}))
+	})
+}
+
 // In the mode ordered-by-key, create-schema creates the key index, without which the
 // outbox does not start.
 func TestOrderedByKeyGetsItsIndex(t *testing.T) {

@@ -65,6 +65,9 @@ func (m OrderedByKey) options(b *builder, v *validator) {
 	if len(m.Dispatch.Limits) > 0 {
 		v.add("Mode.Dispatch.Limits", fmt.Sprintf("has %d limits, but in OrderedByKey a worker delivers the events of a key, whatever their kinds; leave them out", len(m.Dispatch.Limits)))
 	}
+	if m.Claim.TenantsInTurn {
+		v.add("Mode.Claim.TenantsInTurn", "is set, but OrderedByKey claims key after key, whatever their tenants; leave it out, or take MultiNode")
+	}
 	if m.OnDead > SkipDead {
 		v.add("Mode.OnDead", "is not one of outbox.BlockKey and outbox.SkipDead")
 	}

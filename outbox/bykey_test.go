@@ -263,7 +263,7 @@ func TestOrderedByKeyRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-// plainStore is a store without ReadRuns.
+// plainStore is a store that reads neither runs nor tenants.
 type plainStore struct{ outbox.Store }
 
 func TestAnEventWithoutAKeyIsRefusedWhereOneIsRequired(t *testing.T) {

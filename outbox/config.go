@@ -73,6 +73,7 @@ func (b *builder) validate() error {
 		b.dispatch, b.poll, b.hot = &m.Dispatch, &m.Poll, true
 		claim := m.Claim
 		b.claim = &claim
+		requireTenantReader(&v, claim.TenantsInTurn, b.Store)
 	case OrderedByKey:
 		b.hot = true // by way of the poller
 		m.options(b, &v)

@@ -39,18 +39,19 @@ type DispatcherConfig struct {
 // and listeners synchronously, and a completer that stores the outcomes. It is
 // the poller's [PollHandler] and safe for concurrent use.
 type Dispatcher struct {
-	opts        DispatchOptions
-	registry    ListenerRegistry
-	claims      bool // rows are leased, as in [MultiNode]
-	byKey       bool // as in [OrderedByKey]
-	lockTimeout time.Duration
-	names       *leaseNames
-	doneOutcome Outcome
-	chain       Listener
-	retry       RetryPolicy
-	metrics     Metrics
-	log         *slog.Logger
-	clock       Clock
+	opts          DispatchOptions
+	registry      ListenerRegistry
+	claims        bool // rows are leased, as in [MultiNode]
+	byKey         bool // as in [OrderedByKey]
+	tenantsInTurn bool // as in [ClaimOptions]
+	lockTimeout   time.Duration
+	names         *leaseNames
+	doneOutcome   Outcome
+	chain         Listener
+	retry         RetryPolicy
+	metrics       Metrics
+	log           *slog.Logger
+	clock         Clock
 
 	queues
 	pauses   *pauses
@@ -125,7 +126,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	if cfg.Claim != nil {
 		d.claims, lease = true, *cfg.Claim
 	}
-	lease = lease.withDefaults()
+	lease, d.tenantsInTurn = lease.withDefaults(), lease.TenantsInTurn
 	d.lockTimeout, d.names = lease.LockTimeout, newLeaseNames(lease.Owner)
 	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: events went past the hot queue, the poller delivers them"}
 	d.policyPanics = burst{log: d.log, level: slog.LevelError, message: "outbox: the retry policy panicked"}

@@ -173,6 +173,12 @@ type ClaimOptions struct {
 	// no lower limit, but below a few seconds a pause of the process or a slow
 	// statement is enough for another node to deliver the same event.
 	LockTimeout time.Duration
+	// TenantsInTurn claims events of one tenant after the other, so that a tenant with
+	// a backlog does not hold up the others; events without a tenant are those of one
+	// tenant. The store's schema needs the tenant index, sqlstore.WithTenantIndex.
+	// What waits in the queues is delivered before, so keep them short. [MultiNode]
+	// only. Defaults to the oldest events first, whatever their tenant.
+	TenantsInTurn bool
 }
 
 // NoRetention is the retention that keeps nothing: rows are purged as soon as

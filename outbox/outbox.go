@@ -136,6 +136,8 @@ func (o *Outbox) check(ctx context.Context) error {
 		return o.holder.start(ctx)
 	case o.poller != nil && o.poller.runs != nil:
 		return o.poller.runs.reader.CheckRuns(ctx, o.db)
+	case o.poller != nil && o.poller.tenants != nil:
+		return o.poller.tenants.reader.CheckTenants(ctx, o.db)
 	default:
 		return nil
 	}

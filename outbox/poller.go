@@ -47,8 +47,9 @@ type Poller struct {
 	handler    PollHandler
 	dispatcher *Dispatcher // nil: the handler is something else
 	opts       PollOptions
-	inOrder    bool        // as in [Ordered]
-	runs       *runPolling // nil but in [OrderedByKey]
+	inOrder    bool           // as in [Ordered]
+	runs       *runPolling    // nil but in [OrderedByKey]
+	tenants    *tenantPolling // nil but with [ClaimOptions].TenantsInTurn
 	metrics    Metrics
 	log        *slog.Logger
 	clock      Clock
@@ -93,6 +94,9 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 	if nilness.IsNil(cfg.Handler) {
 		v.add("Handler", "is required; a *outbox.Dispatcher is one")
 	}
+	d, _ := cfg.Handler.(*Dispatcher)
+	inTurn := d != nil && d.tenantsInTurn
+	requireTenantReader(&v, inTurn, cfg.Store)
 	options := validator{what: "PollOptions"}
 	cfg.Options.validate(&options)
 	if err := errors.Join(v.err(), options.err()); err != nil {
@@ -107,7 +111,10 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 	p.unburied = burst{log: p.log, level: slog.LevelError, message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
 	p.agenda.init()
 	p.loop.init(p.run)
-	if d, ok := cfg.Handler.(*Dispatcher); ok {
+	if inTurn {
+		p.tenants = &tenantPolling{reader: cfg.Store.(TenantReader)}
+	}
+	if d != nil {
 		p.dispatcher = d
 		d.bind(p, p.opts.BatchSize)
 	}

@@ -131,6 +131,8 @@ func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease st
 		createdBefore = storedTime(now.Add(-p.opts.SkipRecent))
 	}
 	switch {
+	case p.tenants != nil && q.kind == plain:
+		return p.claimTenants(ctx, TenantQuery{Now: p.read, CreatedBefore: createdBefore, Except: p.except, Limit: q.limit})
 	case p.dispatcher != nil && p.dispatcher.claims:
 		return p.claimDue(ctx, q, ClaimQuery{Now: p.read, CreatedBefore: createdBefore, Except: p.except})
 	case q.kind == suspects:

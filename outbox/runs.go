@@ -93,6 +93,8 @@ type Tenants struct {
 	// Next is the last tenant that was looked at. A call looks at a bounded number of
 	// tenants, so it may return few events, or none, although there are more.
 	Next string
+	// Wrapped: the last tenants were passed, and the first ones were looked at again.
+	Wrapped bool
 	// End: every tenant was looked at.
 	End bool
 }

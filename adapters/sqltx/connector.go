@@ -69,7 +69,7 @@ func (c *connector) Driver() driver.Driver {
 
 // Close closes the inner connector when it has a method for that.
 func (c *connector) Close() error {
-	if closer, ok := c.inner.(io.Closer); ok {
+	if closer, ok := c.inner.(io.Closer); ok && !nilness.IsNil(c.inner) {
 		return closer.Close()
 	}
 	return nil

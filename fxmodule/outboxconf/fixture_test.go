@@ -51,6 +51,7 @@ func keyCases() []keyCase {
 		{"claim-locking.enabled", "true", outboxfx.MultiNode, func(c *outboxfx.Config) { c.ClaimLocking.Enabled = &yes }},
 		{"claim-locking.owner-id", "007", outboxfx.MultiNode, func(c *outboxfx.Config) { c.ClaimLocking.OwnerID = "007" }},
 		{"claim-locking.lock-timeout", "PT5M", outboxfx.MultiNode, func(c *outboxfx.Config) { c.ClaimLocking.LockTimeout = 5 * time.Minute }},
+		{"claim-locking.tenants-in-turn", "true", outboxfx.MultiNode, func(c *outboxfx.Config) { c.ClaimLocking.TenantsInTurn = true }},
 		{"ordering.on-dead", "skip", outboxfx.OrderedByKey, func(c *outboxfx.Config) { c.Ordering.OnDead = outboxfx.SkipDead }},
 		{"ordering.run-length", "10", outboxfx.OrderedByKey, func(c *outboxfx.Config) { c.Ordering.RunLength = 10 }},
 		{"ordering.require-key", "true", outboxfx.OrderedByKey, func(c *outboxfx.Config) { c.Ordering.RequireKey = true }},

@@ -23,6 +23,7 @@ var runTests = []storeTest{
 	{"ALeaseBehindTheLimitIsSeen", runsLeaseBehindLimit},
 	{"PagesOfTakeovers", runsTakeoverPages},
 	{"KeysThatAreHeldBackArePassed", runsHeldBack},
+	{"AFirstRowThatFailsWhileItsKeyIsReadHoldsItBack", runsReadBetween},
 	{"TheIndexIsThere", func(s *storeSuite) { s.ok("CheckRuns", s.Store.(outbox.RunReader).CheckRuns(s.ctx, s.DB)) }},
 }
 

@@ -12,6 +12,7 @@ var tenantTests = []storeTest{
 	{"TheFirstFreeDueEventsOfEach", tenantsFirst},
 	{"EachHasItsTurn", tenantsTurns},
 	{"TenantsWithoutAFreeEventArePassed", tenantsPassed},
+	{"ManyKindsAreLeftOutForManyTenants", tenantsManyKinds},
 	{"TheIndexIsThere", func(s *storeSuite) { s.ok("CheckTenants", s.Store.(outbox.TenantReader).CheckTenants(s.ctx, s.DB)) }},
 }
 
@@ -29,6 +30,9 @@ func (s *storeSuite) tenants(q outbox.TenantQuery) outbox.Tenants {
 	q.Now = suiteTime.Add(later)
 	page, err := s.Store.(outbox.TenantReader).ReadTenants(s.ctx, s.DB, q)
 	s.ok("ReadTenants", err)
+	if page.End && !page.Wrapped {
+		s.t.Fatal("every tenant was looked at, but the read did not wrap")
+	}
 	slices.Sort(page.EventIDs)
 	return page
 }
@@ -118,4 +122,19 @@ func tenantsPassed(s *storeSuite) {
 		q.After = page.Next
 	}
 	s.t.Fatalf("the free event was not read")
+}
+
+// tenantsManyKinds has more parameters than a statement may have, if each tenant costs
+// one for each kind.
+func tenantsManyKinds(s *storeSuite) {
+	var envs []outbox.Envelope
+	for i := range 150 {
+		envs = append(envs, s.ofTenant(fmt.Sprint("tenant ", i), 1)...)
+	}
+	s.insert(envs...)
+	q := outbox.TenantQuery{Length: 1, Limit: 1000}
+	for i := range 200 {
+		q.Except = append(q.Except, outbox.EventKind{AggregateType: "Order", EventType: outbox.EventType(fmt.Sprint("Kind", i))})
+	}
+	s.sameIDs("all", s.tenants(q).EventIDs, idsOf(envs))
 }

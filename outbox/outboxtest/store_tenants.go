@@ -35,7 +35,9 @@ func (s *Store) ReadTenants(ctx context.Context, _ outbox.DB, q outbox.TenantQue
 			break
 		}
 		tenants.EventIDs, tenants.Next = append(tenants.EventIDs, r.env.EventID), r.env.TenantID
+		tenants.Wrapped = passed(r) > 0
 	}
+	tenants.Wrapped = tenants.Wrapped || tenants.End
 	return tenants, nil
 }
 

@@ -16,7 +16,7 @@ func (s *Store) CheckRuns(ctx context.Context, db outbox.DB) error {
 
 // CheckTenants implements [outbox.TenantReader].
 func (s *Store) CheckTenants(ctx context.Context, db outbox.DB) error {
-	return s.checkIndex(ctx, db, "tenant", "reading tenants in turn", "WithTenantIndex()")
+	return s.checkIndex(ctx, db, "tenant", "ClaimOptions.TenantsInTurn", "WithTenantIndex()")
 }
 
 // byIndex writes after the table's name that one of its indexes is to be used.

@@ -75,8 +75,8 @@ func WithAgeIndex() Option { return func(s *Store) { s.ageIndex = true } }
 // write and every outcome pays for it. The mode does not start without it.
 func WithKeyIndex() Option { return func(s *Store) { s.keyIndex = true } }
 
-// WithTenantIndex adds to the schema the index that reads events tenant by tenant, for
-// [outbox.TenantReader]. Every write and every outcome pays for it.
+// WithTenantIndex adds to the schema the index that [outbox.ClaimOptions].TenantsInTurn
+// reads. Every write and every outcome pays for it. The mode does not start without it.
 func WithTenantIndex() Option { return func(s *Store) { s.tenants = true } }
 
 // WithCodec sets the codec for headers, and for decoding payloads that are read.

@@ -24,7 +24,7 @@ func (s *Store) ReadTenants(ctx context.Context, db outbox.DB, t outbox.TenantQu
 		if err != nil {
 			return outbox.Tenants{}, err
 		}
-		all.EventIDs = append(all.EventIDs, ids...)
+		all.EventIDs, all.Wrapped = append(all.EventIDs, ids...), wrapped
 		if last.Valid {
 			all.Next = last.String
 		}
@@ -108,7 +108,9 @@ func (s *Store) walkTenantsLoosely(ctx context.Context, db outbox.DB, t outbox.T
 	})
 	end = len(tenants) < limit
 	for err == nil && len(tenants) > 0 && len(ids) < t.Limit {
-		some := tenants[:min(len(tenants), max(8, (t.Limit-len(ids))/t.Length))]
+		// A statement has at most 65,535 parameters.
+		most := max(1, 30_000/(4+2*len(t.Except)))
+		some := tenants[:min(len(tenants), most, max(8, (t.Limit-len(ids))/t.Length))]
 		tenants = tenants[len(some):]
 		var found [][]string
 		found, err = s.firstOfTenants(ctx, db, t, some)
