@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -58,7 +59,7 @@ func TestAPoisonEventInABatchEndsDead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tt.n > 1000 && testing.Short() {
+			if tt.n > 1000 && os.Getenv(longTests) == "" {
 				t.Skip("2,200 takeovers take half a minute with the race detector")
 			}
 			synctest.Test(t, func(t *testing.T) {

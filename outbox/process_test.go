@@ -18,6 +18,8 @@ const (
 	processName   = "OUTBOX_TEST_PROCESS"
 	processDriver = "OUTBOX_TEST_DRIVER"
 	processDSN    = "OUTBOX_TEST_DSN"
+	// longTests set to anything makes some tests larger.
+	longTests = "OUTBOX_TEST_LONG"
 )
 
 // processes are the child processes. They do not return.
