@@ -244,46 +244,6 @@ func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error
 	return dl.public(), err
 }
 
-// work is a worker. Should a listener end the goroutine with runtime.Goexit, as
-// a failed test assertion does, the delivery fails and another worker goes on.
-func (d *Dispatcher) work(take func() *delivery) {
-	var dl *delivery
-	defer func() {
-		if r := recover(); r != nil {
-			panic(r) // not the listener's: nothing here can make it good
-		}
-		if dl != nil { // Goexit
-			d.running.Add(-1)
-			d.decide(dl, Result{}, errGoexit)
-			d.finish(dl)
-			d.letGo(dl.behind.rest()...)
-			go d.work(take)
-			return
-		}
-		d.workers.Done()
-	}()
-	for {
-		next := take()
-		if next == nil {
-			return
-		}
-		if !d.mayDeliver(next) {
-			d.letGo(next.rest()...)
-			d.wakePoller()
-			continue
-		}
-		for next != nil { // the events of a run; other deliveries have none behind them
-			dl = next
-			d.running.Add(1)
-			d.deliver(d.listenerCtx, next)
-			d.running.Add(-1)
-			dl = nil
-			d.finish(next)
-			next = d.follow(next)
-		}
-	}
-}
-
 // inHandLimit is how many events a process has in hand at most: in its queues, with
 // its workers, in batches, and on their way to the store.
 func (d *Dispatcher) inHandLimit() int64 {
@@ -300,48 +260,6 @@ func (d *Dispatcher) term() int64 {
 		return 0
 	}
 	return d.holder.term.Load()
-}
-
-// finish hands an outcome to the completer, and logs what nothing else will.
-func (d *Dispatcher) finish(dl *delivery) {
-	if dl.completed {
-		d.track.release(dl)
-		d.complete.observe(dl, d.clock.Now())
-		return
-	}
-	if dl.outcome == OutcomeReleased {
-		d.letGo(dl)
-		d.wakePoller()
-		return
-	}
-	d.logRetry(dl)
-	for _, row := range dl.rows() {
-		d.logRetry(row)
-	}
-	if !d.complete.submit(dl) {
-		d.letGo(dl)
-	}
-}
-
-func (d *Dispatcher) logRetry(dl *delivery) {
-	if dl.err == nil || dl.outcome != OutcomeRetry {
-		return
-	}
-	attrs := deliveryAttrs(dl, dl.env.Attempts+1)
-	if dl.panicked != nil {
-		d.log.Error("outbox: a listener panicked", attrs...)
-	} else {
-		d.log.Warn("outbox: delivery failed, it will be tried again", attrs...)
-	}
-}
-
-// letGo ends deliveries without an outcome: the events are for whoever reads or
-// claims them next.
-func (d *Dispatcher) letGo(ds ...*delivery) {
-	d.releaser.release(d.track.release(ds...))
-	if !d.claims {
-		d.wakeOthers()
-	}
 }
 
 func requireStore(v *validator, db DB, store Store) {

@@ -19,11 +19,6 @@ func (d *Dispatcher) queueUp(queue chan *delivery, dl *delivery) bool {
 	return false
 }
 
-func (d *Dispatcher) startWorker(take func() *delivery) {
-	d.workers.Add(1)
-	go d.work(take)
-}
-
 // mayDeliver reports whether a delivery that a worker took may begin. Another process
 // may hold the table now, or have held it since the event was taken in hand; or the
 // event's kind was paused meanwhile.
