@@ -95,7 +95,7 @@ func (b *batcher) take(dl *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = append(b.waiting, dl)
-	b.d.moved(dl, int64(len(dl.rest())))
+	b.d.moved(dl, dl.length())
 	if b.running < b.l.inHand() {
 		b.running++
 		b.d.workers.Add(1)
@@ -118,7 +118,7 @@ func (b *batcher) next() *delivery {
 func (b *batcher) pop() *delivery {
 	dl := b.waiting[0]
 	b.waiting[0], b.waiting = nil, b.waiting[1:]
-	b.d.moved(dl, -int64(len(dl.rest())))
+	b.d.moved(dl, -dl.length())
 	return dl
 }
 

@@ -86,8 +86,8 @@ func (q *queues) takeLeft() *delivery {
 }
 
 func (q *queues) tookCold(dl *delivery) *delivery {
-	for next := dl.behind; next != nil; next = next.behind {
-		q.behind.Add(-1)
+	if dl.behind != nil {
+		q.behind.Add(-dl.behind.length())
 	}
 	q.tellRoom()
 	return dl

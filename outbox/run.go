@@ -21,6 +21,14 @@ func (d *delivery) rest() (ds []*delivery) {
 	return ds
 }
 
+// length is how many events that are.
+func (d *delivery) length() (n int64) {
+	for ; d != nil; d = d.behind {
+		n++
+	}
+	return n
+}
+
 // link makes deliveries a run.
 func link(ds []delivery) {
 	for i := range ds[1:] {
@@ -68,7 +76,7 @@ func (d *Dispatcher) queueRun(first *delivery) bool {
 	if first.takeover {
 		return offer(d.taken, first)
 	}
-	behind := int64(len(first.rest()) - 1)
+	behind := first.length() - 1
 	d.behind.Add(behind)
 	if offer(d.cold, first) {
 		return true
