@@ -1,0 +1,174 @@
+package faultrun
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync/atomic"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/checker"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var calls atomic.Int64
+
+// listeners are those of all types of events.
+func (n *node) listeners() []outbox.Binding {
+	bindings := []outbox.Binding{
+		on(Plain, outbox.ListenerFunc(n.plain(""))),
+		on(Ledger, n.recorded("", n.adapter.Handle(n.ledger))),
+		on(Inbox, outbox.ListenerFunc(n.inbox)),
+		on(Batch, outbox.BatchListener(outbox.BatchOptions{Size: 20, Wait: 2 * time.Millisecond}, n.batch)),
+	}
+	for _, name := range Names {
+		bindings = append(bindings, on(Many, outbox.ListenerFunc(n.plain(name)), outbox.Named(name)))
+	}
+	return bindings
+}
+
+func on(event outbox.EventType, l outbox.Listener, opts ...outbox.BindingOption) outbox.Binding {
+	return outbox.On("Thing", event, l, opts...)
+}
+
+// chance is a number below 100 that depends on the seed and on what is given alone.
+func (s Spec) chance(of ...any) int {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, s.Seed, of)
+	return int(h.Sum64() >> 33 % 100)
+}
+
+// result is what a delivery comes to. It depends on the event, the listener and the
+// number of failed attempts.
+func (n *node) result(env outbox.Envelope, listener string) string {
+	switch c := n.chance(env.EventID, listener, env.Attempts); {
+	case c < n.Fail:
+		return checker.Failed
+	case c < n.Fail+n.Later && n.chance("later", env.EventID, time.Now().UnixNano()) < 50:
+		return checker.Later
+	case c >= 100-n.Bury:
+		return checker.Buried
+	default:
+		return checker.Done
+	}
+}
+
+// begin records the beginning of a delivery; the function records its end.
+func (n *node) begin(env outbox.Envelope, listener string) (end func(result string)) {
+	r := checker.Record{Op: checker.OpBegan, Event: env.EventID, Listener: listener, Attempt: env.Attempts, Call: calls.Add(1)}
+	n.log.Add(r)
+	return func(result string) {
+		r.Op, r.Result = checker.OpEnded, result
+		n.log.Add(r)
+	}
+}
+
+// work takes the time of a listener. It reports false when the context ends first.
+func (n *node) work(ctx context.Context, env outbox.Envelope) bool {
+	if n.Slow == 0 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-time.After(n.Slow * time.Duration(n.chance("slow", env.EventID, env.Attempts)) / 100):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+var errListener = errors.New("the listener failed")
+
+// answer is what a listener returns for a result.
+func answer(result string) (outbox.Result, error) {
+	switch result {
+	case checker.Later:
+		return outbox.RetryAfter(5 * time.Millisecond), nil
+	case checker.Buried:
+		return outbox.Dead("the listener gave it up"), nil
+	case checker.Done:
+		return outbox.Done(), nil
+	default:
+		return outbox.Result{}, errListener
+	}
+}
+
+func (n *node) plain(listener string) func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+	return func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+		end := n.begin(env, listener)
+		result := n.result(env, listener)
+		if !n.work(ctx, env) {
+			result = checker.Dropped
+		}
+		end(result)
+		return answer(result)
+	}
+}
+
+// recorded records the deliveries to a listener that returns only errors.
+func (n *node) recorded(listener string, inner outbox.Listener) outbox.Listener {
+	return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+		end := n.begin(env, listener)
+		result, err := inner.OnEvent(ctx, env)
+		if err != nil {
+			end(checker.Failed)
+		} else {
+			end(checker.Done)
+		}
+		return result, err
+	})
+}
+
+// ledger has its effect in the transaction that completes the event.
+func (n *node) ledger(ctx context.Context, tx *sql.Tx, env outbox.Envelope) error {
+	if !n.work(ctx, env) {
+		return ctx.Err()
+	}
+	if err := n.effect(ctx, tx, env.EventID, ""); err != nil {
+		return err
+	}
+	if n.chance(env.EventID, "", env.Attempts) < n.Fail {
+		return errListener
+	}
+	return nil
+}
+
+// inbox has its effect in a transaction of its own, which the inbox guards.
+func (n *node) inbox(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+	end := n.begin(env, "")
+	err := n.adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := n.box.Once(ctx, tx, "faultrun", env.EventID, func(ctx context.Context) error {
+			return n.effect(ctx, tx, env.EventID, "")
+		})
+		return err
+	})
+	result := n.result(env, "")
+	if err != nil {
+		result = checker.Failed
+	}
+	end(result)
+	return answer(result)
+}
+
+func (n *node) batch(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+	results := make([]outbox.Result, len(batch))
+	ends := make([]func(string), len(batch))
+	for i, env := range batch {
+		ends[i] = n.begin(env, "")
+	}
+	whole := n.work(ctx, batch[0])
+	for i, env := range batch {
+		result := n.result(env, "")
+		if !whole {
+			result = checker.Dropped
+		}
+		ends[i](result)
+		r, err := answer(result)
+		if err != nil {
+			r = outbox.ResultOf(err)
+		}
+		results[i] = r
+	}
+	return results, nil
+}

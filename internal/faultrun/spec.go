@@ -1,0 +1,114 @@
+// Package faultrun runs the outbox in several processes, does harm to them, and leaves a
+// history for package checker. Its program is internal/faultrun/node; [Main] is that
+// program, and [Run] starts and harms its processes.
+package faultrun
+
+import (
+	"encoding/json"
+	"os"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/checker"
+)
+
+// specVariable holds a process's [Spec] as JSON.
+const specVariable = "OUTBOX_FAULTRUN_SPEC"
+
+// Spec is what one process does. Zero means what each field says.
+type Spec struct {
+	// Process is unique among the processes of a run, those that follow a killed one
+	// included.
+	Process string
+	// Driver and DSN open the database; the tables exist.
+	Driver, DSN string
+	// Dir has the logs of the run.
+	Dir string
+	// Seed decides what listeners and transactions do.
+	Seed uint64
+
+	// Mode is single, multi, ordered, by-key or writer-only.
+	Mode string
+	// Lease, Interval and Mark are ClaimOptions.LockTimeout, PollOptions.Interval and
+	// DispatchOptions.MarkInterval; zero is the outbox's default.
+	Lease, Interval, Mark time.Duration
+	// Workers, RunLength and MaxAttempts are the outbox's; zero is its default.
+	Workers, RunLength, MaxAttempts int
+	// DeleteDone is OnDone: Delete.
+	DeleteDone bool
+
+	// Writers are the adapters that write: sqltx, bun, gorm, pgx; one goroutine each.
+	Writers []string
+	// Transactions is how many each of them makes; zero: until the process is
+	// terminated. Pace is the time between two.
+	Transactions int
+	Pace         time.Duration
+	// Keys is how many keys the events have; zero is 8.
+	Keys int
+	// RollBack is how many transactions in a hundred are rolled back, and as many have
+	// a savepoint that is.
+	RollBack int
+
+	// Fail is how many deliveries in a hundred fail, Later and Bury how many are
+	// deferred or end the event. Slow is the longest time that a listener takes.
+	Fail, Later, Bury int
+	Slow              time.Duration
+}
+
+// Types of the events that processes write.
+const (
+	// Plain has one listener.
+	Plain = "Plain"
+	// Ledger has a listener that has its effect through sqltx's Handle.
+	Ledger = "Ledger"
+	// Inbox has a listener that has its effect through inbox.Once.
+	Inbox = "Inbox"
+	// Many has the listeners of [Names].
+	Many = "Many"
+	// Batch has a batch listener.
+	Batch = "Batch"
+)
+
+// Types are all types of events, and Names the listeners of an event of type [Many].
+var (
+	Types = []string{Plain, Ledger, Inbox, Many, Batch}
+	Names = []string{"mail", "search", "stock"}
+)
+
+// Promise is what processes of this spec promise together.
+func (s Spec) Promise() checker.Promise {
+	promise := checker.Promise{
+		Mode: s.Mode, MaxAttempts: s.MaxAttempts, Lease: s.Lease, DeletesDone: s.DeleteDone,
+		Listeners: map[string][]string{Many: Names},
+		Once:      map[string]bool{Ledger: true, Inbox: true},
+	}
+	if promise.MaxAttempts == 0 {
+		promise.MaxAttempts = 10
+	}
+	if s.Mode == "ordered" {
+		promise.MaxAttempts = 1
+	}
+	return promise
+}
+
+func (s Spec) variable() string {
+	text, err := json.Marshal(s)
+	check(err)
+	return specVariable + "=" + string(text)
+}
+
+func specOfProcess() (s Spec) {
+	check(json.Unmarshal([]byte(os.Getenv(specVariable)), &s))
+	return s
+}
+
+// check ends a process on an error that is not part of the run.
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
