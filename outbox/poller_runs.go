@@ -52,6 +52,7 @@ func (w *walk) step(runs Runs) (end bool) {
 // was: the same lease returns its rows.
 type runClaim struct {
 	lease  string // empty: none
+	read   time.Time
 	kind   batchKind
 	runs   [][]string
 	behind []Lease // to give back before, of processes that died
@@ -129,6 +130,7 @@ func (p *Poller) runBatch(ctx context.Context, kind batchKind, limit int) (n int
 
 // readRuns reads the next runs. Those with an event that is in hand are left out.
 func (p *Poller) readRuns(ctx context.Context, kind batchKind, limit int) (c runClaim, err error) {
+	began := time.Now()
 	now := p.clock.Now()
 	p.read = storedTime(now)
 	w := &p.runs.walks[kind]
@@ -150,17 +152,13 @@ func (p *Poller) readRuns(ctx context.Context, kind batchKind, limit int) (c run
 	if err != nil {
 		return c, fmt.Errorf("outbox: reading runs of events: %w", err)
 	}
-	c = runClaim{kind: kind, end: w.step(runs)}
+	c = runClaim{read: began, kind: kind, end: w.step(runs)}
 	for i, ids := range runs.EventIDs {
-		ids := slices.Clip(ids)
 		if slices.ContainsFunc(ids, p.dispatcher.track.holds) {
 			continue
 		}
 		if kind == takeovers {
 			c.behind = append(c.behind, runs.Behind[i]...)
-			for _, lease := range runs.Behind[i] {
-				ids = append(ids, lease.EventID)
-			}
 		}
 		c.runs = append(c.runs, ids)
 	}
@@ -175,6 +173,10 @@ func (p *Poller) readRuns(ctx context.Context, kind batchKind, limit int) (c run
 }
 
 // claimRuns claims the events of runs. It returns until when the leases surely last.
+//
+// It claims nothing that was read longer ago than a lease lasts, as when the process was
+// suspended or the database was away. Other processes may have had the runs since then,
+// with further events, and may be dead: fence does not know their leases.
 func (p *Poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until time.Time, err error) {
 	if c.lease == "" {
 		c.lease = p.dispatcher.names.next()
@@ -184,6 +186,11 @@ func (p *Poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until tim
 		return b, until, err
 	}
 	ids := slices.Concat(c.runs...)
+	if time.Since(c.read) >= p.dispatcher.lockTimeout {
+		p.runs.claiming = runClaim{}
+		p.dispatcher.releaser.release(leasesOf(ids, c.lease)) // an earlier try may have claimed them
+		return Batch{}, until, nil
+	}
 	until = time.Now().Add(p.dispatcher.lockTimeout)
 	b, err = p.claim(ctx, ClaimQuery{
 		Now: p.read, Limit: len(ids), EventIDs: ids, Lease: c.lease, FreshOnly: c.kind == plain,
@@ -192,6 +199,14 @@ func (p *Poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until tim
 		p.runs.claiming = runClaim{}
 	}
 	return b, until, err
+}
+
+func leasesOf(ids []string, name string) []Lease {
+	leases := make([]Lease, len(ids))
+	for i, id := range ids {
+		leases[i] = Lease{id, name}
+	}
+	return leases
 }
 
 // fence gives back the leases that a process which died has behind an event that is

@@ -21,7 +21,8 @@ type RunReader interface {
 	// run while its first row is not due, or leased, or DEAD unless q.SkipDead, or
 	// while one of its first q.Length rows has a lease that has not expired. A run
 	// ends before the first row that is not due, is of a kind in q.Except, or has a
-	// lease that expired. The rows of a key are judged as of one moment: its run never
+	// lease that expired; with q.Takeovers, before the first that has no lease. A run
+	// has no gaps. The rows of a key are judged as of one moment: its run never
 	// begins behind a row that was its first when the read began and still is pending.
 	ReadRuns(ctx context.Context, db DB, q RunQuery) (Runs, error)
 	// CheckRuns reports that the database lacks what ReadRuns needs, such as an
@@ -35,8 +36,8 @@ type RunQuery struct {
 	CreatedBefore time.Time // as in PollQuery
 	// LockTimeout is the age at which a lease expires, by the database's clock.
 	LockTimeout time.Duration
-	// Takeovers reads only keys whose first row has a lease that expired; their runs
-	// are that row alone, and Runs.Behind has the other leases that expired.
+	// Takeovers reads only keys whose first row has a lease that expired. Their runs are
+	// that row and those directly behind it whose leases expired too.
 	Takeovers bool
 	// SkipDead: DEAD rows do not hold back their keys.
 	SkipDead bool
@@ -45,7 +46,8 @@ type RunQuery struct {
 	// After continues behind an earlier call's Next. Zero: from the start.
 	After EventKey
 	// Length is the most rows of one run, and how many of a key's rows are looked at.
-	// Limit is the most rows of all runs. Both are positive.
+	// Limit is the most rows of all runs; with Takeovers, the most runs. Both are
+	// positive.
 	Length, Limit int
 }
 
@@ -53,8 +55,9 @@ type RunQuery struct {
 type Runs struct {
 	// EventIDs of each run, in order.
 	EventIDs [][]string
-	// Behind are, for each run of Takeovers, the leases that expired of the rows
-	// behind it among the key's first q.Length.
+	// Behind are, for each run of Takeovers, the leases that expired of the rows behind
+	// its first one, those of the run included, among the key's first q.Length. Between
+	// these rows there may be others.
 	Behind [][]Lease
 	// Next is the place of the last key that was looked at, only for After. A call
 	// looks at a bounded number of keys, so it may return few runs, or none, although

@@ -13,7 +13,7 @@ import (
 var runTests = []storeTest{
 	{"WhatIsDeliveredNextOfAKey", runsOfEachState(outbox.RunQuery{}, func(c keyCase) []int { return c.run })},
 	{"SkippedDeadRowsDoNotHoldBackTheirKeys", runsOfEachState(outbox.RunQuery{SkipDead: true}, keyCase.skipping)},
-	{"TakeoversAreTheFirstRowAlone", runsOfEachState(outbox.RunQuery{Takeovers: true}, func(c keyCase) []int { return c.takeover })},
+	{"TakeoversEndAtTheFirstRowThatIsNotLost", runsOfEachState(outbox.RunQuery{Takeovers: true}, func(c keyCase) []int { return c.takeover })},
 	{"TakeoversBehindSkippedDeadRows", runsOfEachState(outbox.RunQuery{Takeovers: true, SkipDead: true}, keyCase.skippingTakeover)},
 	{"LongerLockTimeout", runsLockTimeout},
 	{"EventsWithoutAnAggregateIDAreUnordered", runsUnordered},
@@ -41,14 +41,14 @@ const live, expired = time.Second, time.Hour // leases with a lock timeout of a 
 const runLength = 3
 
 // keyCase is a key with its rows in the order of writing, and the rows of its run:
-// of what is free, of takeovers with those behind, and both with DEAD rows skipped
-// if that differs.
+// of what is free, of takeovers, and both with DEAD rows skipped if that differs.
 type keyCase struct {
 	name           string
 	rows           []keyRow
 	run            []int
 	takeover       []int
 	skip, skipOver []int
+	behind         []int // those of Runs.Behind that are not in the run
 }
 
 func (c keyCase) skipping() []int {
@@ -96,6 +96,10 @@ var keyCases = []keyCase{
 	{name: "a lost lease", rows: []keyRow{lost, {}}, takeover: []int{0}},
 	{name: "a lost retry", rows: []keyRow{{}, {status: outbox.StatusRetry, lease: expired}}, takeover: []int{1}},
 	{name: "a lost run", rows: []keyRow{lost, lost, lost, lost}, takeover: []int{0, 1, 2}},
+	{name: "a gap in a lost run", rows: []keyRow{lost, {}, lost}, takeover: []int{0}, behind: []int{2}},
+	{name: "a gap farther in a lost run", rows: []keyRow{lost, lost, {}, lost}, takeover: []int{0, 1}},
+	{name: "a delayed one in a lost run", rows: []keyRow{lost, {due: 2 * later, lease: expired}, lost}, takeover: []int{0, 2}, behind: []int{1}},
+	{name: "paused in a lost run", rows: []keyRow{lost, {kind: "Paused", lease: expired}, lost}, takeover: []int{0}, behind: []int{1, 2}},
 	{name: "a lost lease behind", rows: []keyRow{{}, lost, {}}, run: []int{0}},
 	{name: "a lost lease before one in delivery", rows: []keyRow{lost, held}},
 	{name: "a lost lease behind a dead one", rows: []keyRow{dead, {}, lost, {}}, skip: []int{1}},
@@ -141,8 +145,12 @@ func (s *storeSuite) runs(q outbox.RunQuery) (all outbox.Runs) {
 	for {
 		page, err := s.Store.(outbox.RunReader).ReadRuns(s.ctx, s.DB, q)
 		s.ok("ReadRuns", err)
-		if n := len(slices.Concat(page.EventIDs...)); n > q.Limit {
-			s.t.Fatalf("a page of %d rows, want at most %d", n, q.Limit)
+		n, what := len(slices.Concat(page.EventIDs...)), "rows"
+		if q.Takeovers {
+			n, what = len(page.EventIDs), "takeovers"
+		}
+		if n > q.Limit {
+			s.t.Fatalf("a page of %d %s, want at most %d", n, what, q.Limit)
 		}
 		all.EventIDs, all.Behind = append(all.EventIDs, page.EventIDs...), append(all.Behind, page.Behind...)
 		if all.End = page.End; all.End {
@@ -174,7 +182,7 @@ func runsOfEachState(q outbox.RunQuery, want func(keyCase) []int) func(s *storeS
 		q := q
 		q.Except = []outbox.EventKind{{AggregateType: "Order", EventType: "Paused"}, {AggregateType: "Cart", EventType: "Happened"}}
 		var free, claimable []string
-		wanted, names := map[string][]string{}, map[string]string{}
+		wanted, behind, names := map[string][]string{}, map[string][]string{}, map[string]string{}
 		for _, c := range keyCases {
 			ids := s.keyed(c.name, c.rows...)
 			var run []string
@@ -183,6 +191,9 @@ func runsOfEachState(q outbox.RunQuery, want func(keyCase) []int) func(s *storeS
 			}
 			for _, id := range ids {
 				names[id], wanted[id] = c.name, run
+			}
+			for _, i := range c.behind {
+				behind[c.name] = append(behind[c.name], ids[i])
 			}
 			free = append(free, ids...)
 		}
@@ -193,11 +204,12 @@ func runsOfEachState(q outbox.RunQuery, want func(keyCase) []int) func(s *storeS
 			got[names[run[0]]] = run
 			claimable = append(claimable, run...)
 			if q.Takeovers {
-				s.count(names[run[0]]+": rows of the run", len(run), 1)
+				var leased []string
 				for _, lease := range runs.Behind[i] {
 					s.sameIDs(names[run[0]]+": the lease behind", []string{lease.Name}, []string{"node-1/" + lease.EventID})
-					got[names[run[0]]] = append(got[names[run[0]]], lease.EventID)
+					leased = append(leased, lease.EventID)
 				}
+				s.sameIDs(names[run[0]]+": rows with leases behind", leased, slices.Concat(run[1:], behind[names[run[0]]]))
 			}
 		}
 		for id, run := range wanted {

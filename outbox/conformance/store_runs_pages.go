@@ -58,14 +58,14 @@ func runsLeaseBehindLimit(s *storeSuite) {
 }
 
 func runsTakeoverPages(s *storeSuite) {
-	var firsts [][]string
+	var want [][]string
 	for key := range 5 {
 		ids := s.keyed(fmt.Sprint("key ", key), lost, lost, keyRow{}, lost, lost)
-		firsts = append(firsts, ids[:1])
+		want = append(want, ids[:2])
 	}
 	for _, limit := range []int{1, 2, 5, 6} {
 		runs := s.runs(outbox.RunQuery{Takeovers: true, Limit: limit, Length: 4})
-		s.sameRuns(fmt.Sprintf("takeovers by %d", limit), runs.EventIDs, firsts)
+		s.sameRuns(fmt.Sprintf("takeovers by %d", limit), runs.EventIDs, want)
 		for _, behind := range runs.Behind {
 			s.count("leases behind", len(behind), 2)
 		}

@@ -28,15 +28,20 @@ func (s *Store) ReadRuns(ctx context.Context, _ outbox.DB, q outbox.RunQuery) (o
 		}
 		run, behind := s.run(q, pending[:n])
 		pending = pending[n:]
-		if len(run) > left {
+		n = len(run)
+		if q.Takeovers {
+			n = min(n, 1)
+		}
+		if n > left {
 			if len(runs.EventIDs) > 0 {
 				runs.End = false
 				return runs, nil
 			}
 			run = run[:left]
+			n = left
 		}
 		runs.Next = key
-		left -= len(run)
+		left -= n
 		if len(run) > 0 {
 			runs.EventIDs = append(runs.EventIDs, run)
 			if q.Takeovers {
@@ -65,20 +70,19 @@ func (s *Store) run(q outbox.RunQuery, rows []*memRow) (run []string, behind []o
 	if slices.ContainsFunc(rows, live) {
 		return nil, nil
 	}
-	for i, r := range rows {
+	for _, r := range rows {
 		if isDead(r) || !r.due(q.Now, q.CreatedBefore) || r.isOneOf(q.Except) || r.leased() != q.Takeovers {
 			break
 		}
 		run = append(run, r.env.EventID)
-		if !q.Takeovers {
-			continue
+	}
+	if len(run) == 0 || !q.Takeovers {
+		return run, nil
+	}
+	for _, r := range rows[1:] {
+		if r.leased() {
+			behind = append(behind, outbox.Lease{EventID: r.env.EventID, Name: r.LockedBy})
 		}
-		for _, r := range rows[i+1:] {
-			if r.leased() {
-				behind = append(behind, outbox.Lease{EventID: r.env.EventID, Name: r.LockedBy})
-			}
-		}
-		break
 	}
 	return run, behind
 }

@@ -73,16 +73,18 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 	left := r.Limit
 	for _, k := range keys {
 		run, behind := runOf(r, k.rows)
-		if len(run) > left {
+		n := counted(r, run)
+		if n > left {
 			if left < r.Limit { // there is a run already
 				runs.End = false
 				break
 			}
 			run = run[:left]
+			n = left
 		}
 		runs.Next = k.key
 		if len(run) > 0 {
-			left -= len(run)
+			left -= n
 			runs.EventIDs = append(runs.EventIDs, run)
 			if r.Takeovers {
 				runs.Behind = append(runs.Behind, behind)
@@ -93,6 +95,14 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 }
 
 func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// counted is how much of r.Limit a run takes.
+func counted(r outbox.RunQuery, run []string) int {
+	if r.Takeovers {
+		return min(len(run), 1)
+	}
+	return len(run)
+}
 
 // runOf is the run that the first rows of a key make.
 func runOf(r outbox.RunQuery, rows []runRow) (run []string, behind []outbox.Lease) {
@@ -112,9 +122,6 @@ func runOf(r outbox.RunQuery, rows []runRow) (run []string, behind []outbox.Leas
 			break
 		}
 		run = append(run, x.id)
-		if r.Takeovers {
-			break
-		}
 	}
 	if len(run) == 0 || !r.Takeovers {
 		return run, nil

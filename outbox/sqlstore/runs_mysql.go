@@ -81,7 +81,7 @@ func (s *Store) behind(ctx context.Context, db outbox.DB, r outbox.RunQuery, fir
 		many := 0
 		for _, k := range next {
 			run, _ := runOf(r, k.rows)
-			if found += len(run); len(run) > 0 {
+			if found += counted(r, run); len(run) > 0 {
 				many++
 			}
 		}
