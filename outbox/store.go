@@ -273,9 +273,10 @@ type Mark struct {
 	// Error becomes last_error (retry, dead); empty: NULL. It is valid UTF-8 without
 	// NUL, at most 4,000 characters.
 	Error string
-	// Attempts are the attempts that the row has from then on (retry, dead); zero
-	// leaves them as they are. They are not added to what the row has, so that an
-	// outcome that is stored twice counts once.
+	// Attempts are the attempts that the row has from then on (retry, dead), unless it has
+	// more. They are not added to what the row has, so that an outcome that is stored twice
+	// counts once. A row has more if this process lost its lease, and claimed it again under
+	// the lease of the mark after another process had delivered the event.
 	Attempts int
 }
 

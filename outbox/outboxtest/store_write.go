@@ -1,7 +1,6 @@
 package outboxtest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -119,10 +118,10 @@ func (s *Store) apply(r *memRow, kind outbox.Outcome, m outbox.Mark, now time.Ti
 		delete(s.rows, m.EventID)
 	case outbox.OutcomeRetry:
 		r.Status, r.AvailableAt, r.LastError = outbox.StatusRetry, m.AvailableAt, m.Error
-		r.Attempts = cmp.Or(m.Attempts, r.Attempts)
+		r.Attempts = max(m.Attempts, r.Attempts)
 	case outbox.OutcomeDead:
 		r.Status, r.DoneAt, r.LastError = outbox.StatusDead, now, m.Error
-		r.Attempts = cmp.Or(m.Attempts, r.Attempts)
+		r.Attempts = max(m.Attempts, r.Attempts)
 	case outbox.OutcomeDeferred:
 		r.Status, r.AvailableAt = outbox.StatusNew, m.AvailableAt
 	case outbox.OutcomeReleased, outbox.OutcomeSplit:

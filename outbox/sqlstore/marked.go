@@ -92,18 +92,23 @@ func (q *query) joined(outcome outbox.Outcome, marks []outbox.Mark, leases bool)
 	}
 }
 
-// attempts writes the attempts that the rows get. Where values per row need a
-// CASE, a batch with equal values, the usual case, needs only one argument.
+// attempts writes the attempts that the rows get: those of their marks, but never fewer
+// than they have. Where values per row need a CASE, a batch with equal values, the usual
+// case, needs only one argument.
 func (q *query) attempts(marks []outbox.Mark) *query {
 	n := marks[0].Attempts
 	same := !slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Attempts != n })
+	greatest := ", attempts = GREATEST(attempts, "
+	if q.d == sqlite {
+		greatest = ", attempts = MAX(attempts, "
+	}
 	switch {
 	case q.d == postgres || !same:
-		return q.add(", attempts = COALESCE(NULLIF(").perRow("n", marks).add(", 0), attempts)")
+		return q.add(greatest).perRow("n", marks).add(")")
 	case n == 0:
 		return q
 	default:
-		return q.add(", attempts = ").arg(n)
+		return q.add(greatest).arg(n).add(")")
 	}
 }
 

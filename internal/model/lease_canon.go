@@ -1,0 +1,71 @@
+package model
+
+// canon gives states that differ in nothing that matters the same form: it leaves out what
+// has no effect any more, and renames the leases in the order in which the state shows them.
+func (m Leases) canon(s State) State {
+	if m.Broken == "" {
+		s.prune()
+	}
+	var renamed [128]Name
+	given := uint8(0)
+	s.names(func(n *Name) {
+		if *n == 0 {
+			return
+		}
+		if renamed[*n>>1] == 0 {
+			given++
+			renamed[*n>>1] = Name(given)<<1 | *n&1
+		}
+		*n = renamed[*n>>1]
+	})
+	s.Names = given
+	return s
+}
+
+// prune leaves out what has no effect any more. A broken model may give it one.
+func (s *State) prune() {
+	if s.Writer != waits {
+		s.Lease = 0
+	}
+	if s.Tx != open && s.Writer == doubts {
+		s.Writer = told
+	}
+	// The row can get a lease again only from a claim that is repeated, or carried out late.
+	alive := func(lease Name) bool {
+		return s.Row.Lease == lease || s.Late.Verb == verbClaim && s.Late.Lease == lease ||
+			s.Nodes[lease.node()].Claim.Name == lease
+	}
+	for i := range s.Nodes {
+		if r := &s.Nodes[i].Release; r.Name != 0 && !alive(r.Name) {
+			*r = Release{}
+		}
+		if d := &s.Nodes[i].Hand[1]; d.Phase > running && !alive(d.Lease) { // it will be refused
+			*d = Delivery{}
+		}
+	}
+	late := s.Late.Verb == verbClaim
+	if late && (s.Late.Born != s.Row.Next || !s.Row.Status.pending()) { // the row is due later
+		s.Late, late = Statement{}, false
+	}
+	if s.Late.Verb != noStatement && !late && !alive(s.Late.Lease) {
+		s.Late = Statement{}
+	}
+	s.inHand(func(_ int, d *Delivery) { late = late || d.Born == s.Row.Next })
+	if !late {
+		s.Row.Next = 0
+	}
+}
+
+// twin lets the nodes change places. They are alike when node 0 is done with writing.
+func (m Leases) twin(s State) State {
+	if m.Broken != "" || s.Writer == waits {
+		return s
+	}
+	s.Nodes[0], s.Nodes[1] = s.Nodes[1], s.Nodes[0]
+	s.names(func(n *Name) {
+		if *n != 0 {
+			*n ^= 1
+		}
+	})
+	return s
+}

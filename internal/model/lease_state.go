@@ -1,0 +1,186 @@
+package model
+
+// Name is the name of a lease: a number, and in the lowest bit the node. Zero is none.
+type Name uint8
+
+func (n Name) node() int { return int(n & 1) }
+
+// Status is a row's.
+type Status uint8
+
+// The statuses of a row.
+const (
+	New Status = iota
+	Done
+	Retry
+	Dead
+)
+
+func (s Status) pending() bool { return s == New || s == Retry }
+
+// Tx is where the transaction that wrote the row is, as the database has it.
+type Tx uint8
+
+const (
+	unwritten Tx = iota
+	open
+	committed
+	rolledBack
+)
+
+// Writer is what the node that wrote knows of the transaction.
+type Writer uint8
+
+const (
+	waits  Writer = iota // for the answer to COMMIT
+	told                 // how it ended
+	doubts               // nothing is known of the COMMIT, or the process died
+)
+
+// Row is the row of the one event.
+type Row struct {
+	Status   Status
+	Attempts uint8
+	Lease    Name // locked_by
+	Expired  bool // locked_at is longer ago than LockTimeout
+	// Next is the delivery whose outcome available_at shows: its first lease. Zero: none.
+	Next Name
+	// Over: a claim that was carried out late gave the row the name of a lease under
+	// which an outcome was stored before. A note of the checker.
+	Over bool
+}
+
+// Phase is where a delivery is.
+type Phase uint8
+
+const (
+	none     Phase = iota
+	reserved       // the transaction is open
+	queued
+	running
+	answered // it has an outcome that is not stored
+	marking  // the statement was carried out, its answer is not there yet
+)
+
+// Outcome is what is stored for a delivery.
+type Outcome uint8
+
+// The outcomes.
+const (
+	noOutcome Outcome = iota
+	OutcomeDone
+	OutcomeRetry
+	OutcomeDead
+	OutcomeDeferred
+	outcomeReleased // by a listener that the shutdown cut off; nothing is marked
+)
+
+func (o Outcome) final() bool { return o == OutcomeDone || o == OutcomeDead }
+
+// Delivery is one delivery in hand (outbox/tracker.go).
+type Delivery struct {
+	Phase   Phase
+	Lease   Name  // the lease under which it goes on
+	Born    Name  // the lease under which it began
+	Seen    uint8 // the attempts that its envelope shows
+	Outcome Outcome
+	Storing bool // a statement with its outcome was begun
+	// Of the statement whose answer is outstanding: the lease it named, and whether it
+	// changed the row.
+	Under   Name
+	Changed bool
+	// Notes of the checker. Outlived: its lease expired meanwhile. Counted: it is one of
+	// State.Begun. Old: it was in hand before the event was replayed.
+	Outlived, Counted, Old bool
+}
+
+// Claim is the claim that a poller has under way (outbox/poller_claim.go).
+type Claim struct {
+	Name      Name
+	Takeovers bool  // rows whose lease expired are claimed, too
+	Executed  bool  // the answer is outstanding; else it was lost, and the claim is repeated
+	Attempts  uint8 // that it returned
+	// Shown: available_at is what the outcome of the delivery in hand sets.
+	Shown bool
+	// Notes of the checker, for the delivery.
+	Outlived, Old bool
+}
+
+// Release is a lease that is given back (outbox/lease_release.go).
+type Release struct {
+	Name  Name
+	Doubt bool // the row may not be there yet
+}
+
+// Node is the memory of one process, as far as it concerns the event.
+type Node struct {
+	// Hand has the delivery that the tracker knows, and an older one that it has forgotten
+	// for the sake of that one.
+	Hand    [2]Delivery
+	Claim   Claim
+	Release Release
+}
+
+// Verb is what a statement does.
+type Verb uint8
+
+const (
+	noStatement Verb = iota
+	verbMark
+	verbRelease
+	verbClaim
+)
+
+// Statement is one that its client gave up and that the server may still carry out.
+type Statement struct {
+	Verb     Verb
+	Lease    Name
+	Outcome  Outcome
+	Attempts uint8
+	Born     Name
+	Over     bool // a note of the checker: an outcome was stored under this lease
+}
+
+// State is all that the model knows.
+type State struct {
+	Row    Row
+	Tx     Tx
+	Writer Writer // of node 0
+	Lease  Name   // under which the row was inserted
+	Nodes  [2]Node
+	Late   Statement
+	Names  uint8 // given so far
+
+	// Notes of the checker. Delivered: a listener succeeded. Begun: deliveries of what was
+	// taken in hand since the insert or the replay, apart from those that were deferred or cut
+	// off by a shutdown.
+	Delivered bool
+	Begun     uint8
+	Faults    uint8
+	Replays   uint8
+}
+
+// names lists every name that the state holds.
+func (s *State) names(visit func(*Name)) {
+	visit(&s.Row.Lease)
+	visit(&s.Row.Next)
+	visit(&s.Lease)
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		for j := range n.Hand {
+			visit(&n.Hand[j].Lease)
+			visit(&n.Hand[j].Born)
+			visit(&n.Hand[j].Under)
+		}
+		visit(&n.Claim.Name)
+		visit(&n.Release.Name)
+	}
+	visit(&s.Late.Lease)
+	visit(&s.Late.Born)
+}
+
+// name gives a lease a name of its own (outbox/lease.go).
+func (s *State) name(node int) Name {
+	s.Names++
+	return Name(s.Names)<<1 | Name(node)
+}
