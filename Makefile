@@ -8,9 +8,14 @@ PGBOUNCER     := $(BIN)/pgbouncer
 TESTFLAGS     ?= -shuffle on -timeout 20m
 BENCH         ?= .
 BENCHFLAGS    ?=
+CHAOS_TIME    ?= 10m
+CHAOS_SEED    ?= 0
+CHAOS_DB      ?= postgres,mysql,sqlite
+CHAOS_RUNS    ?= 0
+CHAOS_FLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci
+.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +96,11 @@ bench/go: ## run the Go benchmarks (BENCH=regexp picks some)
 cover: promtool pgbouncer ## write coverage.out and print the total
 	$(WITHDB) -- $(GO) test -coverpkg ./outbox/...,./adapters/... -coverprofile coverage.out ./...
 	$(GO) tool cover -func coverage.out | tail -n 1
+
+# Chaos: docs/RELIABILITY.md says what each target shows.
+
+chaos: ## kill, stop and cut off processes for ten minutes, and check what they did (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)
+	$(WITHDB) -- $(GO) run ./internal/tools/chaos -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
 
 tidy/check: ## go.mod and go.sum are tidy
 	$(GO) mod tidy -diff

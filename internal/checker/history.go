@@ -1,9 +1,15 @@
 // Package checker decides whether a run of the outbox kept its promises. A run leaves a
 // history: the logs of its processes, and what its tables held at the end. [Check] holds
-// the history against the rules.
+// the history against the [Rules].
 package checker
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
 
 // History is what one run did.
 type History struct {
@@ -13,20 +19,24 @@ type History struct {
 	// Orders are the business transactions whose row stands at the end, by Tx: the
 	// truth about which of them committed.
 	Orders map[string]bool
-	// Rows are the rows of the outbox table at the end, by event id.
-	Rows map[string]Row
+	// Rows are the rows of the outbox table at the end; see [TargetOf].
+	Rows map[Target]Row
 	// Effects counts, for each event and listener that has its effect in the database
 	// exactly once, how often the effect stands there.
-	Effects map[Effect]int
+	Effects map[Target]int
 }
 
 // Promise is what the run's configuration promises.
 type Promise struct {
 	// Mode is single, multi, ordered or by-key.
 	Mode string
-	// MaxAttempts and Lease are those of the configuration.
+	// MaxAttempts and Lease are those of the configuration; zero is the outbox's default.
+	// In single and ordered mode the hold is the lease.
 	MaxAttempts int
 	Lease       time.Duration
+	// Workers is how many deliveries a process makes at a time; zero is the outbox's
+	// default.
+	Workers int
 	// Listeners are the names of the listeners of an event type; a type without an
 	// entry has one without a name.
 	Listeners map[string][]string
@@ -41,14 +51,80 @@ type Promise struct {
 	Unordered bool
 }
 
+// withDefaults fills in what the outbox does by default.
+func (p Promise) withDefaults() Promise {
+	if p.Mode == "ordered" {
+		p.MaxAttempts, p.SkipDead, p.Workers = 1, true, 1
+	}
+	if p.Workers == 0 {
+		p.Workers = 16
+	}
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = 10
+	}
+	if p.held() {
+		p.Lease = 8 * time.Second
+	} else if p.Lease == 0 {
+		p.Lease = 5 * time.Minute
+	}
+	return p
+}
+
+// held reports whether one process at a time delivers.
+func (p Promise) held() bool { return p.Mode == "single" || p.Mode == "ordered" }
+
+// ordered reports whether the events of a key are delivered in their order.
+func (p Promise) ordered() bool { return (p.Mode == "by-key" || p.Mode == "ordered") && !p.Unordered }
+
+// listeners are the names of the listeners of an event type.
+func (p Promise) listeners(eventType string) []string {
+	if names := p.Listeners[eventType]; len(names) > 0 {
+		return names
+	}
+	return []string{""}
+}
+
+// Target names an event and one of its listeners. Listener is empty if the listener has
+// no name; in [History.Rows] it is also empty for the event's own row.
+type Target struct{ Event, Listener string }
+
+func (t Target) String() string {
+	if t.Listener == "" {
+		return t.Event
+	}
+	return t.Event + " for " + t.Listener
+}
+
+// TargetOf says what a row is for, by its id and its headers.
+func TargetOf(eventID string, headers map[string]string) Target {
+	if listener := headers[outbox.HeaderListener]; listener != "" {
+		return Target{headers[outbox.HeaderEventID], listener}
+	}
+	return Target{Event: eventID}
+}
+
+// rowOf is the id of the row of its own that a listener of an event may have; see
+// outbox/listenerrow.go.
+func rowOf(t Target) string {
+	sum := sha256.Sum256([]byte(t.Event + "\x00" + t.Listener))
+	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20])
+}
+
 // Row is a row of the outbox table.
 type Row struct {
 	// Status is NEW, RETRY, DONE or DEAD.
 	Status    string
 	Attempts  int
 	LastError string
-	Lease     string
+	// Lease is the lease's name, or empty.
+	Lease string
 }
 
-// Effect names the effect of one event by one listener.
-type Effect struct{ Event, Listener string }
+// The statuses of a row.
+const (
+	statusDone = "DONE"
+	statusDead = "DEAD"
+)
+
+// pending reports whether the row still has to be delivered.
+func (r Row) pending() bool { return r.Status != statusDone && r.Status != statusDead }

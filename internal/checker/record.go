@@ -23,10 +23,11 @@ const (
 	OpClosed  Op = "closed"
 
 	// OpWrite: the transaction Tx is about to write Events. OpSavepoint: it took
-	// Events back with a savepoint. OpCommitted, OpRolledBack and OpUnknown: how the
-	// transaction ended, as its writer sees it.
+	// Events back with a savepoint. OpCommit: it is about to commit. OpCommitted,
+	// OpRolledBack and OpUnknown: how the transaction ended, as its writer sees it.
 	OpWrite      Op = "write"
 	OpSavepoint  Op = "savepoint rolled back"
+	OpCommit     Op = "commit"
 	OpCommitted  Op = "committed"
 	OpRolledBack Op = "rolled back"
 	OpUnknown    Op = "unknown"
@@ -35,7 +36,8 @@ const (
 	OpBegan Op = "began"
 	OpEnded Op = "ended"
 
-	// OpReplayed, OpDeleted: an operator replayed or deleted the dead letters Events.
+	// OpReplayed, OpDeleted: an operator has replayed or deleted the dead letters
+	// Events. Their ids are those of the rows. At is a time before the call ended.
 	OpReplayed Op = "replayed"
 	OpDeleted  Op = "deleted"
 
@@ -94,6 +96,8 @@ type Event struct {
 	// higher Seq.
 	Key string `json:"key,omitempty"`
 	Seq int    `json:"seq,omitempty"`
+	// Delayed: it becomes due later, and has no place in the order.
+	Delayed bool `json:"delayed,omitempty"`
 }
 
 // Log is the log of one process, a file of JSON lines that no other process writes. It
@@ -119,7 +123,7 @@ func (l *Log) Add(r Record) {
 	if r.At.IsZero() {
 		r.At = time.Now()
 	}
-	if r.Process == "" {
+	if r.Process == "" && r.Op != OpFault { // a fault of all processes has none
 		r.Process = l.process
 	}
 	line, err := json.Marshal(r)

@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
 	"github.com/outboxkit/outbox-go/internal/checker"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -19,7 +22,7 @@ var calls atomic.Int64
 func (n *node) listeners() []outbox.Binding {
 	bindings := []outbox.Binding{
 		on(Plain, outbox.ListenerFunc(n.plain(""))),
-		on(Ledger, n.recorded("", n.adapter.Handle(n.ledger))),
+		on(Ledger, n.recorded("", n.handle())),
 		on(Inbox, outbox.ListenerFunc(n.inbox)),
 		on(Batch, outbox.BatchListener(outbox.BatchOptions{Size: 20, Wait: 2 * time.Millisecond}, n.batch)),
 	}
@@ -55,14 +58,33 @@ func (n *node) result(env outbox.Envelope, listener string) string {
 	}
 }
 
-// begin records the beginning of a delivery; the function records its end.
-func (n *node) begin(env outbox.Envelope, listener string) (end func(result string)) {
+// begin records the beginning of a delivery.
+func (n *node) begin(env outbox.Envelope, listener string) checker.Record {
 	r := checker.Record{Op: checker.OpBegan, Event: env.EventID, Listener: listener, Attempt: env.Attempts, Call: calls.Add(1)}
 	n.log.Add(r)
+	return r
+}
+
+// delivery records the beginning of a delivery; the function records its end.
+func (n *node) delivery(env outbox.Envelope, listener string) (end func(result string)) {
+	r := n.begin(env, listener)
 	return func(result string) {
 		r.Op, r.Result = checker.OpEnded, result
 		n.log.Add(r)
 	}
+}
+
+// linger makes a few listeners stubborn, and has a few hang. It reports false when the
+// context ends meanwhile.
+func (n *node) linger(ctx context.Context, env outbox.Envelope) bool {
+	if n.Stubborn > 0 && n.chance("stubborn", n.Process, env.EventID, env.Attempts) < 3 && n.stubborn.Add(1) <= int64(n.Stubborn) {
+		pause(context.Background(), n.Linger)
+	}
+	if n.Hang > 0 && n.chance("hang", n.Process, env.EventID, env.Attempts) < 3 && n.hung.Add(1) <= int64(n.Hang) {
+		<-ctx.Done()
+		return false
+	}
+	return true
 }
 
 // work takes the time of a listener. It reports false when the context ends first.
@@ -70,12 +92,7 @@ func (n *node) work(ctx context.Context, env outbox.Envelope) bool {
 	if n.Slow == 0 {
 		return ctx.Err() == nil
 	}
-	select {
-	case <-time.After(n.Slow * time.Duration(n.chance("slow", env.EventID, env.Attempts)) / 100):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause(ctx, n.Slow*time.Duration(n.chance("slow", env.EventID, env.Attempts))/100)
 }
 
 var errListener = errors.New("the listener failed")
@@ -96,9 +113,9 @@ func answer(result string) (outbox.Result, error) {
 
 func (n *node) plain(listener string) func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
 	return func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-		end := n.begin(env, listener)
+		end := n.delivery(env, listener)
 		result := n.result(env, listener)
-		if !n.work(ctx, env) {
+		if !n.linger(ctx, env) || !n.work(ctx, env) {
 			result = checker.Dropped
 		}
 		end(result)
@@ -106,23 +123,42 @@ func (n *node) plain(listener string) func(ctx context.Context, env outbox.Envel
 	}
 }
 
-// recorded records the deliveries to a listener that returns only errors.
+// worked is when the function of a handler returned; the context of its delivery has it.
+type worked struct{ at time.Time }
+
+type workedKey struct{}
+
+// recorded records the deliveries to a handler. One that succeeds has ended before its
+// COMMIT: after that another process may begin with the next event of the key.
 func (n *node) recorded(listener string, inner outbox.Listener) outbox.Listener {
 	return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-		end := n.begin(env, listener)
-		result, err := inner.OnEvent(ctx, env)
-		if err != nil {
-			end(checker.Failed)
-		} else {
-			end(checker.Done)
+		r := n.begin(env, listener)
+		var w worked
+		result, err := inner.OnEvent(context.WithValue(ctx, workedKey{}, &w), env)
+		r.Op, r.Result = checker.OpEnded, checker.Failed
+		if err == nil {
+			r.At, r.Result = w.at, checker.Done
 		}
+		n.log.Add(r)
 		return result, err
 	})
 }
 
+// handle is the listener of events of type Ledger, through pgx where that is the driver.
+func (n *node) handle() outbox.Listener {
+	if n.pools.pgx == nil {
+		return n.adapter.Handle(func(ctx context.Context, tx *sql.Tx, env outbox.Envelope) error { return n.ledger(ctx, tx, env) })
+	}
+	adapter := must(outboxpgx.New(n.pools.pgx, n.ob.Writer()))
+	return adapter.Handle(func(ctx context.Context, tx pgx.Tx, env outbox.Envelope) error {
+		return n.ledger(ctx, outboxpgx.Execer(tx), env)
+	})
+}
+
 // ledger has its effect in the transaction that completes the event.
-func (n *node) ledger(ctx context.Context, tx *sql.Tx, env outbox.Envelope) error {
-	if !n.work(ctx, env) {
+func (n *node) ledger(ctx context.Context, tx outbox.Execer, env outbox.Envelope) error {
+	// On SQLite all others would wait for its transaction.
+	if n.Driver != "sqlite" && !n.linger(ctx, env) || !n.work(ctx, env) {
 		return ctx.Err()
 	}
 	if err := n.effect(ctx, tx, env.EventID, ""); err != nil {
@@ -131,12 +167,15 @@ func (n *node) ledger(ctx context.Context, tx *sql.Tx, env outbox.Envelope) erro
 	if n.chance(env.EventID, "", env.Attempts) < n.Fail {
 		return errListener
 	}
+	if w, ok := ctx.Value(workedKey{}).(*worked); ok {
+		w.at = time.Now()
+	}
 	return nil
 }
 
 // inbox has its effect in a transaction of its own, which the inbox guards.
 func (n *node) inbox(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-	end := n.begin(env, "")
+	end := n.delivery(env, "")
 	err := n.adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := n.box.Once(ctx, tx, "faultrun", env.EventID, func(ctx context.Context) error {
 			return n.effect(ctx, tx, env.EventID, "")
@@ -155,9 +194,9 @@ func (n *node) batch(ctx context.Context, batch []outbox.Envelope) ([]outbox.Res
 	results := make([]outbox.Result, len(batch))
 	ends := make([]func(string), len(batch))
 	for i, env := range batch {
-		ends[i] = n.begin(env, "")
+		ends[i] = n.delivery(env, "")
 	}
-	whole := n.work(ctx, batch[0])
+	whole := n.linger(ctx, batch[0]) && n.work(ctx, batch[0])
 	for i, env := range batch {
 		result := n.result(env, "")
 		if !whole {

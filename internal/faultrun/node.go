@@ -3,17 +3,15 @@ package faultrun
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
-
-	_ "github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/inbox"
@@ -26,10 +24,14 @@ import (
 type node struct {
 	Spec
 	log     *checker.Log
-	db      *sql.DB
+	pools   pools
 	box     *inbox.Inbox
 	ob      *outbox.Outbox
 	adapter *sqltx.Adapter
+	// offset is how far the process's clock is from the system's.
+	offset atomic.Int64
+	// stubborn and hung are how many deliveries were.
+	stubborn, hung atomic.Int64
 }
 
 // What a process prints, a line each.
@@ -39,17 +41,30 @@ const (
 )
 
 // Main is the program of a process: it writes and delivers until SIGTERM, then closes its
-// outbox and ends.
+// outbox and ends. It ends at once when its standard input does, so that no process
+// outlives its run.
 func Main() {
 	ctx, end := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer end()
-	n := newNode(specOfProcess())
-	check(n.ob.Start(ctx))
+	writing, finish := context.WithCancel(ctx)
+	defer finish()
+	spec := specOfProcess()
+	n := &node{Spec: spec, log: must(checker.Create(spec.Dir, spec.Process)), pools: open(spec)}
+	go n.obey(finish)
+	if !n.build(ctx) || !again(ctx, func() error { return n.ob.Start(ctx) }) {
+		return // terminated before it has started
+	}
 	n.log.Add(checker.Record{Op: checker.OpStarted})
 	fmt.Println(Ready)
+	if n.Replay {
+		go n.replay(ctx)
+	}
 	var writers sync.WaitGroup
 	for i, adapter := range n.Writers {
-		writers.Go(func() { n.write(ctx, fmt.Sprintf("%s-%d", n.Process, i), n.via(adapter)) })
+		writers.Go(func() { n.write(writing, fmt.Sprintf("%s-%d", n.Process, i), n.via(adapter)) })
+	}
+	for range n.Guests {
+		go n.visit(ctx)
 	}
 	writers.Wait()
 	fmt.Println(Written)
@@ -61,53 +76,63 @@ func Main() {
 	n.log.Add(closed)
 }
 
-func newNode(spec Spec) *node {
-	n := &node{Spec: spec, log: must(checker.Create(spec.Dir, spec.Process))}
-	n.db = must(sqltx.Open(spec.Driver, spec.DSN))
-	n.db.SetMaxOpenConns(16)
-	n.box = newInbox(spec.Driver)
-	store := newStore(n.db, spec)
+// build makes the outbox. It reports false when ctx ends first.
+func (n *node) build(ctx context.Context) bool {
+	var store *sqlstore.Store
+	found := again(ctx, func() (err error) {
+		store, err = detect(ctx, n.pools.db, n.Spec)
+		return err
+	})
+	if !found {
+		return false
+	}
+	n.box = newInbox(n.Driver)
 	n.ob = must(outbox.New(outbox.Config{
-		DB: n.db, Store: store, Mode: n.mode(), Purge: n.purge(),
+		DB: n.pools.db, Store: store, Mode: n.mode(), Purge: n.purge(), Notifier: n.notifier(),
 		RetryPolicy: outbox.ExponentialBackoff(5*time.Millisecond, 50*time.Millisecond),
+		Clock:       outbox.ClockFunc(func() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }),
 		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}))
-	n.adapter = must(sqltx.New(n.db, n.ob.Writer()))
+	n.adapter = must(sqltx.New(n.pools.db, n.ob.Writer()))
 	check(n.ob.Register(n.listeners()...))
-	return n
+	return true
 }
 
-func newStore(db *sql.DB, spec Spec) *sqlstore.Store {
+// again calls fn until it succeeds: the database may be away. It reports false when ctx
+// ends first.
+func again(ctx context.Context, fn func() error) bool {
+	for {
+		err := fn()
+		if err == nil {
+			return true
+		}
+		slog.Error("the process cannot start yet", "error", err)
+		if errors.Is(err, outbox.ErrClosed) {
+			panic(err)
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return false
+		}
+	}
+}
+
+// pause waits. It reports false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func detect(ctx context.Context, db *sql.DB, spec Spec) (*sqlstore.Store, error) {
 	var options []sqlstore.Option
 	if spec.Mode == "by-key" {
 		options = append(options, sqlstore.WithKeyIndex())
 	}
-	return must(sqlstore.Detect(context.Background(), db, options...))
-}
-
-func (s Spec) purge() *outbox.PurgeOptions {
-	if !s.DeleteDone {
-		return nil
+	if spec.Tenants {
+		options = append(options, sqlstore.WithTenantIndex())
 	}
-	return &outbox.PurgeOptions{OnDone: outbox.Delete}
-}
-
-func (s Spec) mode() outbox.Mode {
-	poll := outbox.PollOptions{Interval: s.Interval}
-	claim := outbox.ClaimOptions{LockTimeout: s.Lease}
-	dispatch := outbox.DispatchOptions{Workers: s.Workers, MaxAttempts: s.MaxAttempts, MarkInterval: s.Mark}
-	switch s.Mode {
-	case "single":
-		return outbox.SingleNode{Dispatch: dispatch, Poll: poll}
-	case "multi":
-		return outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: claim}
-	case "ordered":
-		return outbox.Ordered{Poll: poll}
-	case "by-key":
-		return outbox.OrderedByKey{Dispatch: dispatch, Poll: poll, Claim: claim, RunLength: s.RunLength}
-	case "writer-only":
-		return outbox.WriterOnly{}
-	default:
-		panic(fmt.Sprintf("faultrun: there is no mode %q", s.Mode))
-	}
+	return sqlstore.Detect(ctx, db, options...)
 }

@@ -53,6 +53,8 @@ type Process struct {
 	Spec Spec
 	run  *Run
 	cmd  *exec.Cmd
+	// commands is its standard input.
+	commands io.WriteCloser
 	// ready and written are closed when the process prints that, ended when it has
 	// ended; err is then how.
 	ready, written, ended chan struct{}
@@ -62,7 +64,8 @@ type Process struct {
 // Start starts a process. What it prints to its standard error is kept beside its log.
 func (r *Run) Start(spec Spec) (*Process, error) {
 	spec.Dir = r.Dir
-	p := &Process{Spec: spec, run: r, cmd: exec.Command(r.Program), ready: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{})}
+	cmd := exec.Command(r.Program) //nolint:noctx // Kill and Terminate end it
+	p := &Process{Spec: spec, run: r, cmd: cmd, ready: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), spec.variable())
 	stderr, err := os.Create(filepath.Join(r.Dir, spec.Process+".stderr"))
 	if err != nil {
@@ -70,7 +73,13 @@ func (r *Run) Start(spec Spec) (*Process, error) {
 	}
 	p.cmd.Stderr = stderr
 	out, err := p.cmd.StdoutPipe()
-	if err = errors.Join(err, p.cmd.Start()); err != nil {
+	if err != nil {
+		return nil, err
+	}
+	if p.commands, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err = p.cmd.Start(); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -114,6 +123,16 @@ func (p *Process) await(ctx context.Context, what <-chan struct{}, failed string
 	return fmt.Errorf("process %s %s (%w, %w): see %s.stderr", p.Spec.Process, failed, ctx.Err(), p.err, filepath.Join(p.run.Dir, p.Spec.Process))
 }
 
+// Died is how the process has ended, and nil while it runs.
+func (p *Process) Died() error {
+	select {
+	case <-p.ended:
+		return fmt.Errorf("process %s has ended (%w): see %s.stderr", p.Spec.Process, p.err, filepath.Join(p.run.Dir, p.Spec.Process))
+	default:
+		return nil
+	}
+}
+
 // Kill kills the process and waits for its end.
 func (p *Process) Kill() {
 	p.run.Fault(checker.Kill, p.Spec.Process, time.Now(), time.Now())
@@ -134,14 +153,22 @@ func (p *Process) Stop(ctx context.Context, d time.Duration) {
 }
 
 // Terminate asks the process to close its outbox, and waits for its end. The error says
-// that it ended otherwise.
+// that it ended otherwise. When ctx ends first, the process prints its goroutines and
+// ends.
 func (p *Process) Terminate(ctx context.Context) error {
 	p.run.Fault(checker.Terminate, p.Spec.Process, time.Now(), time.Now())
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
 	case <-ctx.Done():
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+		<-p.ended
 		return fmt.Errorf("process %s does not end: see %s.stderr", p.Spec.Process, filepath.Join(p.run.Dir, p.Spec.Process))
+	}
+	select {
+	case <-p.ready:
+	default:
+		return nil // it may have been too early for it to close anything
 	}
 	if p.err != nil {
 		return fmt.Errorf("process %s: %w: see %s.stderr", p.Spec.Process, p.err, filepath.Join(p.run.Dir, p.Spec.Process))
@@ -169,7 +196,7 @@ func (r *Run) End() {
 	_ = r.faults.Close()
 }
 
-// Delivered waits until the table has no pending row. blocked are rows that stay.
+// Delivered waits until the table has no pending row.
 func Delivered(ctx context.Context, db *sql.DB) error {
 	const pending = "SELECT COUNT(*) FROM outbox_event WHERE status IN (0, 2)"
 	var n int

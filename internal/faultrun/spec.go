@@ -19,8 +19,12 @@ type Spec struct {
 	// Process is unique among the processes of a run, those that follow a killed one
 	// included.
 	Process string
-	// Driver and DSN open the database; the tables exist.
+	// Driver and DSN open the database; the tables exist. Driver is pgx, pgxpool (pgx
+	// without database/sql), postgres (lib/pq), mysql or sqlite.
 	Driver, DSN string
+	// Connections is the most connections of its pool; zero is 16. Guests is how many
+	// other users the pool has, who hold a connection for a while.
+	Connections, Guests int
 	// Dir has the logs of the run.
 	Dir string
 	// Seed decides what listeners and transactions do.
@@ -33,25 +37,43 @@ type Spec struct {
 	Lease, Interval, Mark time.Duration
 	// Workers, RunLength and MaxAttempts are the outbox's; zero is its default.
 	Workers, RunLength, MaxAttempts int
-	// DeleteDone is OnDone: Delete.
+	// Drain and ListenerTimeout are those of DispatchOptions; zero is the default.
+	Drain, ListenerTimeout time.Duration
+	// DeleteDone is OnDone: Delete. Purge is how often rows that are DONE or DEAD are
+	// purged, without a retention; zero is never.
 	DeleteDone bool
+	Purge      time.Duration
+	// SkipDead is OnDead: SkipDead, Tenants is ClaimOptions.TenantsInTurn.
+	SkipDead, Tenants bool
+	// Limit is the most listeners of events of type [Plain] at once; zero is no limit.
+	Limit int
+	// Notify wakes other processes through PostgreSQL.
+	Notify bool
 
-	// Writers are the adapters that write: sqltx, bun, gorm, pgx; one goroutine each.
+	// Replay: the process replays each dead letter once.
+	Replay bool
+
+	// Writers are the adapters that write, one goroutine each: sqltx, raw, bun, gorm,
+	// pgx, pgx-batch. The last two need the driver pgxpool.
 	Writers []string
-	// Transactions is how many each of them makes; zero: until the process is
-	// terminated. Pace is the time between two.
+	// Transactions is how many each of them makes; zero: until [Process.Finish], or until
+	// the process is terminated. Pace is the time between two.
 	Transactions int
 	Pace         time.Duration
 	// Keys is how many keys the events have; zero is 8.
 	Keys int
 	// RollBack is how many transactions in a hundred are rolled back, and as many have
-	// a savepoint that is.
-	RollBack int
+	// a savepoint that is. Delay is how many events in a hundred are delayed.
+	RollBack, Delay int
 
 	// Fail is how many deliveries in a hundred fail, Later and Bury how many are
 	// deferred or end the event. Slow is the longest time that a listener takes.
 	Fail, Later, Bury int
 	Slow              time.Duration
+	// Stubborn and Hang are the most deliveries of this process whose listener ignores
+	// its context for the time Linger, or waits until its context ends.
+	Stubborn, Hang int
+	Linger         time.Duration
 }
 
 // Types of the events that processes write.
@@ -76,18 +98,12 @@ var (
 
 // Promise is what processes of this spec promise together.
 func (s Spec) Promise() checker.Promise {
-	promise := checker.Promise{
-		Mode: s.Mode, MaxAttempts: s.MaxAttempts, Lease: s.Lease, DeletesDone: s.DeleteDone,
+	return checker.Promise{
+		Mode: s.Mode, MaxAttempts: s.MaxAttempts, Lease: s.Lease, Workers: s.Workers,
+		DeletesDone: s.DeleteDone || s.Purge > 0, SkipDead: s.SkipDead,
 		Listeners: map[string][]string{Many: Names},
 		Once:      map[string]bool{Ledger: true, Inbox: true},
 	}
-	if promise.MaxAttempts == 0 {
-		promise.MaxAttempts = 10
-	}
-	if s.Mode == "ordered" {
-		promise.MaxAttempts = 1
-	}
-	return promise
 }
 
 func (s Spec) variable() string {

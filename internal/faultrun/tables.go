@@ -3,8 +3,11 @@ package faultrun
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"strings"
+	"slices"
+	"time"
 
 	"github.com/outboxkit/outbox-go/inbox"
 	"github.com/outboxkit/outbox-go/internal/checker"
@@ -17,19 +20,58 @@ var tables = []string{
 	"CREATE TABLE fault_orders (id VARCHAR(64) PRIMARY KEY)",
 	// The row that a transaction of a key locks, and how many there were.
 	"CREATE TABLE fault_keys (id VARCHAR(64) PRIMARY KEY, n INT NOT NULL)",
+	// One row that the run itself changes, to see whether the database answers.
+	"CREATE TABLE fault_watch (n INT NOT NULL)",
+	"INSERT INTO fault_watch VALUES (0)",
 	// One row for each effect of a listener; nothing keeps a second one away.
 	"CREATE TABLE fault_effects (event VARCHAR(64) NOT NULL, listener VARCHAR(64) NOT NULL)",
+	// One row for each time a DEAD row was deleted, by an operator or the purger, or
+	// replayed. did is a checker.Op.
+	"CREATE TABLE fault_dead (event VARCHAR(64) NOT NULL, did VARCHAR(16) NOT NULL, at BIGINT NOT NULL)",
+}
+
+// triggers fill fault_dead, in the transaction that deletes or replays; times are
+// microseconds since 1970.
+func triggers(d inbox.Dialect) (statements []string) {
+	const now = "EXTRACT(EPOCH FROM clock_timestamp()) * 1000000"
+	for _, t := range []struct{ name, on, when, returned, did string }{
+		{"fault_deleted", "DELETE", "OLD.status = 3", "OLD", string(checker.OpDeleted)},
+		{"fault_replayed", "UPDATE", "OLD.status = 3 AND NEW.status IN (0, 2)", "NEW", string(checker.OpReplayed)},
+	} {
+		create := fmt.Sprintf("CREATE TRIGGER %s BEFORE %s ON outbox_event FOR EACH ROW ", t.name, t.on)
+		insert := fmt.Sprintf("INSERT INTO fault_dead SELECT OLD.event_id, '%s', ", t.did)
+		switch d {
+		case inbox.Postgres:
+			statements = append(statements,
+				fmt.Sprintf("CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %s%s; RETURN %s; END $$", t.name, insert, now, t.returned),
+				fmt.Sprintf("%sWHEN (%s) EXECUTE FUNCTION %s()", create, t.when, t.name))
+		case inbox.MySQL:
+			statements = append(statements, create+insert+"UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 FROM DUAL WHERE "+t.when)
+		case inbox.SQLite:
+			statements = append(statements, create+"WHEN "+t.when+" BEGIN "+insert+"CAST(unixepoch('subsec') * 1000000 AS INTEGER); END")
+		}
+	}
+	return statements
+}
+
+// CreateSchema makes the outbox's tables, as an application does when it starts.
+func CreateSchema(ctx context.Context, db *sql.DB, spec Spec) error {
+	store, err := detect(ctx, db, spec)
+	if err != nil {
+		return err
+	}
+	return store.CreateSchema(ctx, db)
 }
 
 // CreateTables makes all tables that processes of the spec need.
 func CreateTables(ctx context.Context, db *sql.DB, spec Spec) error {
-	if err := newStore(db, spec).CreateSchema(ctx, db); err != nil {
+	if err := CreateSchema(ctx, db, spec); err != nil {
 		return err
 	}
 	if err := newInbox(spec.Driver).CreateSchema(ctx, db); err != nil {
 		return err
 	}
-	for _, table := range tables {
+	for _, table := range slices.Concat(tables, triggers(dialect(spec.Driver))) {
 		if _, err := db.ExecContext(ctx, table); err != nil {
 			return err
 		}
@@ -52,8 +94,18 @@ func (s Spec) keys() int {
 func keyName(key int) string { return fmt.Sprintf("k%d", key) }
 
 func newInbox(driver string) *inbox.Inbox {
-	dialect := map[string]inbox.Dialect{"pgx": inbox.Postgres, "mysql": inbox.MySQL, "sqlite": inbox.SQLite}[driver]
-	return must(inbox.New(inbox.Config{Dialect: dialect}))
+	return must(inbox.New(inbox.Config{Dialect: dialect(driver)}))
+}
+
+func dialect(driver string) inbox.Dialect {
+	switch driver {
+	case "mysql":
+		return inbox.MySQL
+	case "sqlite":
+		return inbox.SQLite
+	default:
+		return inbox.Postgres
+	}
 }
 
 // quoted is a statement with its text parameters; the ids of a run have no quotes.
@@ -66,7 +118,7 @@ func (n *node) effect(ctx context.Context, tx outbox.Execer, event, listener str
 
 // Read reads what the tables hold into a history.
 func Read(ctx context.Context, db *sql.DB, h *checker.History) error {
-	h.Orders, h.Rows, h.Effects = map[string]bool{}, map[string]checker.Row{}, map[checker.Effect]int{}
+	h.Orders, h.Rows, h.Effects = map[string]bool{}, map[checker.Target]checker.Row{}, map[checker.Target]int{}
 	err := each(ctx, db, "SELECT id FROM fault_orders", func(scan func(...any) error) error {
 		var id string
 		err := scan(&id)
@@ -77,7 +129,7 @@ func Read(ctx context.Context, db *sql.DB, h *checker.History) error {
 		return err
 	}
 	err = each(ctx, db, "SELECT event, listener FROM fault_effects", func(scan func(...any) error) error {
-		var e checker.Effect
+		var e checker.Target
 		err := scan(&e.Event, &e.Listener)
 		h.Effects[e]++
 		return err
@@ -85,15 +137,32 @@ func Read(ctx context.Context, db *sql.DB, h *checker.History) error {
 	if err != nil {
 		return err
 	}
-	return each(ctx, db, "SELECT event_id, status, attempts, COALESCE(last_error, ''), COALESCE(locked_by, '') FROM outbox_event", func(scan func(...any) error) error {
+	err = each(ctx, db, "SELECT event, did, at FROM fault_dead", func(scan func(...any) error) error {
 		var (
-			id     string
-			status outbox.Status
-			row    checker.Row
+			at      int64
+			id, did string
 		)
-		err := scan(&id, &status, &row.Attempts, &row.LastError, &row.Lease)
-		row.Status = strings.ToUpper(status.String())
-		h.Rows[id] = row
+		err := scan(&id, &did, &at)
+		h.Records = append(h.Records, checker.Record{
+			At: time.UnixMicro(at), Process: "database", Op: checker.Op(did), Events: []checker.Event{{ID: id}},
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	const rows = "SELECT event_id, COALESCE(headers, '{}'), status, attempts, COALESCE(last_error, ''), COALESCE(locked_by, '') FROM outbox_event"
+	return each(ctx, db, rows, func(scan func(...any) error) error {
+		var (
+			id      string
+			text    []byte
+			headers map[string]string
+			status  outbox.Status
+			row     checker.Row
+		)
+		err := errors.Join(scan(&id, &text, &status, &row.Attempts, &row.LastError, &row.Lease), json.Unmarshal(text, &headers))
+		row.Status = status.String()
+		h.Rows[checker.TargetOf(id, headers)] = row
 		return err
 	})
 }

@@ -2,7 +2,6 @@ package faultrun
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -25,51 +24,11 @@ type transaction interface {
 	Write(ctx context.Context, envs []outbox.Envelope) error
 }
 
-// via makes the way to write of an adapter.
-func (n *node) via(adapter string) writes {
-	switch adapter {
-	case "sqltx":
-		return viaSQL{n}
-	default:
-		panic(fmt.Sprintf("faultrun: there is no adapter %q", adapter))
-	}
-}
-
-type viaSQL struct{ n *node }
-
-func (v viaSQL) InTx(ctx context.Context, fn func(ctx context.Context, tx transaction) error) error {
-	return v.n.adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, sqlTx{v.n, tx}) })
-}
-
-type sqlTx struct {
-	n  *node
-	tx *sql.Tx
-}
-
-func (t sqlTx) Exec(ctx context.Context, query string) error {
-	_, err := t.tx.ExecContext(ctx, query)
-	return err
-}
-
-func (t sqlTx) Number(ctx context.Context, query string) (number int, err error) {
-	return number, t.tx.QueryRowContext(ctx, query).Scan(&number)
-}
-
-func (t sqlTx) Write(ctx context.Context, envs []outbox.Envelope) error {
-	_, err := t.n.adapter.WriteAll(ctx, t.tx, envs)
-	return err
-}
-
 // write makes a writer's transactions.
 func (n *node) write(ctx context.Context, writer string, w writes) {
 	for i := 0; (n.Transactions == 0 || i < n.Transactions) && ctx.Err() == nil; i++ {
 		n.transact(fmt.Sprintf("%s-%d", writer, i), w)
-		if n.Pace > 0 {
-			select {
-			case <-ctx.Done():
-			case <-time.After(n.Pace):
-			}
-		}
+		pause(ctx, n.Pace)
 	}
 }
 
@@ -87,11 +46,14 @@ func (n *node) transact(id string, w writes) {
 			return err
 		}
 		if savepoint {
-			n.inSavepoint(ctx, id, w, events[0])
+			if err := n.inSavepoint(ctx, id, w, events[0]); err != nil {
+				return err
+			}
 		}
 		if rollBack {
 			return errRolledBack
 		}
+		n.log.Add(checker.Record{Op: checker.OpCommit, Tx: id})
 		return nil
 	})
 	ended := checker.Record{Op: checker.OpCommitted, Tx: id}
@@ -121,34 +83,44 @@ func (n *node) order(ctx context.Context, id string, tx transaction) ([]checker.
 	for i := range events {
 		events[i] = checker.Event{
 			ID: fmt.Sprintf("%s-%d", id, i), Type: Types[n.chance("type", id, i)%len(Types)],
-			Key: key, Seq: 10*number + i,
+			Key: key, Seq: 10*number + i, Delayed: n.chance("delay", id, i) < n.Delay,
 		}
 	}
 	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: events})
-	return events, tx.Write(ctx, envelopes(events))
+	return events, tx.Write(ctx, n.envelopes(events))
 }
 
 // inSavepoint writes an event in a savepoint and takes it back.
-func (n *node) inSavepoint(ctx context.Context, id string, w writes, like checker.Event) {
+func (n *node) inSavepoint(ctx context.Context, id string, w writes, like checker.Event) error {
 	taken := []checker.Event{{ID: id + "-taken", Type: Plain, Key: like.Key, Seq: like.Seq + 5}}
 	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: taken})
 	err := w.InTx(ctx, func(ctx context.Context, tx transaction) error {
-		if err := tx.Write(ctx, envelopes(taken)); err != nil {
+		if err := tx.Write(ctx, n.envelopes(taken)); err != nil {
 			return err
 		}
 		return errRolledBack
 	})
-	if errors.Is(err, errRolledBack) { // otherwise the transaction is lost, too
-		n.log.Add(checker.Record{Op: checker.OpSavepoint, Tx: id, Events: taken})
+	if !errors.Is(err, errRolledBack) {
+		return err
 	}
+	n.log.Add(checker.Record{Op: checker.OpSavepoint, Tx: id, Events: taken})
+	return nil
 }
 
-func envelopes(events []checker.Event) []outbox.Envelope {
+// Secrets are in the payload, the headers and the tenant of every event. No log may have
+// them.
+var Secrets = []string{"payload-54321-secret", "header-54321-secret", "tenant-54321-secret"}
+
+func (n *node) envelopes(events []checker.Event) []outbox.Envelope {
 	envs := make([]outbox.Envelope, len(events))
 	for i, e := range events {
 		envs[i] = outbox.Envelope{
 			EventID: e.ID, EventType: outbox.EventType(e.Type), AggregateType: "Thing", AggregateID: e.Key,
-			Payload: outbox.JSON(map[string]any{"key": e.Key, "seq": e.Seq}),
+			Payload: outbox.JSON(map[string]any{"key": e.Key, "seq": e.Seq, "secret": Secrets[0]}),
+			Headers: map[string]string{"secret": Secrets[1]}, TenantID: Secrets[2] + "-" + e.Key,
+		}
+		if e.Delayed {
+			envs[i].DeliverAfter = time.Duration(1+n.chance("delayed", e.ID)*5) * time.Millisecond
 		}
 	}
 	return envs

@@ -1,0 +1,5 @@
+//go:build race
+
+package chaos_test
+
+func init() { buildArguments = []string{"-race"} }

@@ -1,0 +1,245 @@
+package checker
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// facts is a history, arranged by what the rules ask for.
+type facts struct {
+	History
+	report Report
+
+	txs    map[string]*transaction
+	events []*event // in the order of their ids
+	byID   map[string]*event
+	// deliveries are in the order in which they began.
+	deliveries []*delivery
+	to         map[Target][]*delivery
+	keys       map[string][]*event // of each key those that stand, in order
+	faults     faults
+	lateCalls  map[fault]int     // after a stop
+	closed     map[string]Record // by process
+	replays    map[Target][]time.Time
+	deleted    map[Target]bool
+}
+
+// transaction is one that wrote events.
+type transaction struct {
+	id     string
+	commit time.Time // when its writer was about to commit; zero: not recorded
+	ended  Op        // empty: its process died
+}
+
+// event is one that was written.
+type event struct {
+	Event
+	tx      *transaction
+	written time.Time
+	taken   bool // by a savepoint
+	stands  bool
+	place   int // among the events of its key that stand
+}
+
+// delivery is one call of a listener.
+type delivery struct {
+	Target
+	process    string
+	begin, end time.Time
+	result     string // empty: interrupted
+}
+
+// far is the end of a delivery that never ended.
+var far = time.Unix(0, math.MaxInt64)
+
+// arrange makes the facts of a history. Records that do not fit together are violations.
+func arrange(h History) *facts {
+	h.Promise = h.Promise.withDefaults()
+	f := &facts{
+		History: h, txs: map[string]*transaction{}, byID: map[string]*event{}, to: map[Target][]*delivery{},
+		keys: map[string][]*event{}, lateCalls: map[fault]int{}, closed: map[string]Record{}, replays: map[Target][]time.Time{}, deleted: map[Target]bool{},
+	}
+	f.Records = slices.Clone(f.Records)
+	slices.SortStableFunc(f.Records, func(x, y Record) int { return x.At.Compare(y.At) })
+	f.faults = faultsOf(f.Records)
+	for _, r := range f.Records {
+		f.arrangeWriting(r)
+	}
+	f.arrangeDeliveries()
+	f.arrangeEvents()
+	f.arrangeOperators()
+	return f
+}
+
+func (f *facts) arrangeWriting(r Record) {
+	if r.Tx == "" {
+		return
+	}
+	tx := f.txs[r.Tx]
+	if tx == nil {
+		tx = &transaction{id: r.Tx}
+		f.txs[r.Tx] = tx
+	}
+	switch r.Op {
+	case OpWrite:
+		for _, e := range r.Events {
+			if f.byID[e.ID] != nil {
+				f.broken(RuleRecords, e.ID, "written twice")
+				continue
+			}
+			f.byID[e.ID] = &event{Event: e, tx: tx, written: r.At}
+		}
+	case OpSavepoint:
+		for _, e := range r.Events {
+			if f.byID[e.ID] == nil {
+				f.broken(RuleRecords, e.ID, "a savepoint took it back that did not write it")
+				continue
+			}
+			f.byID[e.ID].taken = true
+		}
+	case OpCommit:
+		tx.commit = r.At
+	case OpCommitted, OpRolledBack, OpUnknown:
+		if tx.ended != "" {
+			f.broken(RuleRecords, "", "transaction %s ended twice", tx.id)
+		}
+		tx.ended = r.Op
+	default:
+	}
+}
+
+// arrangeOperators follows what became of dead letters, and of processes.
+func (f *facts) arrangeOperators() {
+	rows := map[string]Target{}
+	for _, e := range f.events {
+		rows[e.ID] = Target{Event: e.ID}
+		for _, t := range f.targets(e) {
+			if t.Listener != "" {
+				rows[rowOf(t)] = t
+			}
+		}
+	}
+	for _, r := range f.Records {
+		if r.Op == OpClosed {
+			f.closed[r.Process] = r
+		}
+		if r.Op != OpReplayed && r.Op != OpDeleted {
+			continue
+		}
+		for _, e := range r.Events {
+			t, ok := rows[e.ID]
+			switch {
+			case !ok:
+				f.broken(RuleRecords, e.ID, "%s, but there was no such row", r.Op)
+			case r.Op == OpReplayed:
+				f.replays[t] = append(f.replays[t], r.At)
+			default:
+				f.deleted[t] = true
+			}
+		}
+	}
+}
+
+// arrangeDeliveries pairs the beginnings of deliveries with their ends.
+func (f *facts) arrangeDeliveries() {
+	type call struct {
+		process string
+		number  int64
+	}
+	open := map[call]*delivery{}
+	for _, r := range f.Records {
+		c := call{r.Process, r.Call}
+		switch r.Op {
+		case OpBegan:
+			if open[c] != nil {
+				f.broken(RuleRecords, r.Event, "call %d of %s began twice", r.Call, r.Process)
+			}
+			d := &delivery{Target: Target{r.Event, r.Listener}, process: r.Process, begin: r.At, end: latest(r.At, f.faults.death(r.Process))}
+			open[c] = d
+			f.deliveries = append(f.deliveries, d)
+			f.to[d.Target] = append(f.to[d.Target], d)
+		case OpEnded:
+			d := open[c]
+			if d == nil || d.Target != (Target{r.Event, r.Listener}) || d.result != "" {
+				f.broken(RuleRecords, r.Event, "call %d of %s ended that had not begun", r.Call, r.Process)
+				continue
+			}
+			d.end, d.result = r.At, r.Result
+		default:
+		}
+	}
+}
+
+func (f *facts) arrangeEvents() {
+	for _, e := range f.byID {
+		e.stands = f.Orders[e.tx.id] && !e.taken
+		f.events = append(f.events, e)
+	}
+	slices.SortFunc(f.events, func(x, y *event) int { return cmp.Compare(x.ID, y.ID) })
+	for _, e := range f.events {
+		if e.stands && e.Key != "" && !e.Delayed {
+			f.keys[e.Key] = append(f.keys[e.Key], e)
+		}
+	}
+	for key, events := range f.keys {
+		slices.SortFunc(events, func(x, y *event) int { return cmp.Compare(x.Seq, y.Seq) })
+		for i, e := range events {
+			e.place = i
+			if i > 0 && events[i-1].Seq == e.Seq {
+				f.broken(RuleRecords, e.ID, "it has the place of %s in key %s", events[i-1].ID, key)
+			}
+		}
+	}
+}
+
+// targets are an event's listeners.
+func (f *facts) targets(e *event) []Target {
+	names := f.Promise.listeners(e.Type)
+	targets := make([]Target, len(names))
+	for i, name := range names {
+		targets[i] = Target{e.ID, name}
+	}
+	return targets
+}
+
+// row is the row that decides about a listener: its own, or the event's.
+func (f *facts) row(t Target) (row Row, own, ok bool) {
+	if row, ok = f.Rows[t]; ok {
+		return row, t.Listener != "", true
+	}
+	row, ok = f.Rows[Target{Event: t.Event}]
+	return row, false, ok
+}
+
+// delivered reports whether a listener was successful with an event. A process can die
+// between the commit of a listener's effect and the record of it.
+func (f *facts) delivered(t Target) bool {
+	return f.Effects[t] > 0 || slices.ContainsFunc(f.to[t], func(d *delivery) bool { return d.result == Done })
+}
+
+// dead reports whether the event or one of its listeners has a DEAD row.
+func (f *facts) dead(e *event) bool {
+	if f.Rows[Target{Event: e.ID}].Status == statusDead {
+		return true
+	}
+	return slices.ContainsFunc(f.targets(e), func(t Target) bool { return f.Rows[t].Status == statusDead })
+}
+
+// intervened reports whether an operator replayed or deleted a dead letter of the event.
+func (f *facts) intervened(e *event) bool {
+	own := Target{Event: e.ID}
+	return f.deleted[own] || len(f.replays[own]) > 0 || slices.ContainsFunc(f.targets(e), func(t Target) bool {
+		return f.deleted[t] || len(f.replays[t]) > 0
+	})
+}
+
+// blocked reports whether the event waits for a DEAD one of its key.
+func (f *facts) blocked(e *event) bool {
+	if f.Promise.Mode != "by-key" || f.Promise.SkipDead || e.Key == "" {
+		return false
+	}
+	before := f.keys[e.Key]
+	return slices.ContainsFunc(before[:min(e.place+1, len(before))], f.dead)
+}

@@ -1,0 +1,56 @@
+package checker
+
+// Rule is a promise that a history can break.
+type Rule string
+
+// The rules. [Rules] says what each demands.
+const (
+	RuleRecords       Rule = "records"
+	RuleAcknowledged  Rule = "acknowledged"
+	RuleAtomic        Rule = "atomic"
+	RuleRolledBack    Rule = "rolled-back"
+	RuleAfterCommit   Rule = "after-commit"
+	RuleEnded         Rule = "ended"
+	RuleDelivered     Rule = "delivered"
+	RuleDone          Rule = "done"
+	RuleDead          Rule = "dead"
+	RuleAttempts      Rule = "attempts"
+	RuleOnce          Rule = "once"
+	RuleSubscriptions Rule = "subscriptions"
+	RuleTwice         Rule = "twice"
+	RuleExplained     Rule = "explained"
+	RuleOrder         Rule = "order"
+	RuleOneAtATime    Rule = "one-at-a-time"
+	RuleOneProcess    Rule = "one-process"
+	RuleOperators     Rule = "operators"
+	RuleClosed        Rule = "closed"
+)
+
+// RuleText is a rule and what it demands, in one sentence.
+type RuleText struct {
+	Rule Rule
+	Text string
+}
+
+// Rules are all rules.
+var Rules = []RuleText{
+	{RuleRecords, "The records of the run fit together; otherwise they prove nothing."},
+	{RuleAcknowledged, "A transaction whose COMMIT was acknowledged stands, and one that was reported as rolled back does not; after an unknown COMMIT it may be either."},
+	{RuleAtomic, "A row of an event stands exactly if its transaction stands and no savepoint took the event back, unless the row was deleted after its delivery or by an operator."},
+	{RuleRolledBack, "An event that was rolled back with its transaction or its savepoint, or that was never written, is never delivered."},
+	{RuleAfterCommit, "No delivery begins before the event's transaction begins to commit."},
+	{RuleEnded, "At the end each row is DONE or DEAD, and without a lease, unless a DEAD event of its key blocks it."},
+	{RuleDelivered, "Each event of a transaction that stands was delivered, is DEAD, or was deleted by an operator: none is lost."},
+	{RuleDone, "A DONE row was delivered: its listener returned success."},
+	{RuleDead, "A DEAD row has its reason, and the reason holds: no attempts left, the listener's word, or no listener."},
+	{RuleAttempts, "No more than MaxAttempts deliveries of an event to a listener fail, not counting those whose outcome a fault may have kept from the table; a replay starts over."},
+	{RuleOnce, "An effect through Complete or the inbox stands exactly once for a delivered event, at most once for a DEAD one, and never for one that was rolled back."},
+	{RuleSubscriptions, "Each listener of an event succeeds or has its own DEAD row, and the failure of one does not repeat another that succeeded."},
+	{RuleTwice, "Without a fault (a shutdown is none) no event is delivered to a listener again after a success, or by two at once."},
+	{RuleExplained, "With faults, each such repeat is explained by a fault of the first delivery's process, between that delivery's beginning and one lease after its end."},
+	{RuleOrder, "The first deliveries of a key's events are in order, each after the success of the one before; if one is delivered again, so are those behind it that were delivered already."},
+	{RuleOneAtATime, "Two events of a key are not delivered at the same time, unless a fault of the first one's process explains it."},
+	{RuleOneProcess, "In single and ordered mode one process at a time delivers, unless a fault of the first one explains it."},
+	{RuleOperators, "A DEAD event that was replayed is delivered again, and one that was deleted has no row."},
+	{RuleClosed, "After Close no delivery begins; if Close returned no error, none was under way, and each success was stored."},
+}

@@ -1,0 +1,74 @@
+package faultrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// viaPGX writes in transactions of pgx, which the application begins and ends.
+type viaPGX struct {
+	n       *node
+	adapter *outboxpgx.Adapter
+	batch   bool // events go through Queue
+}
+
+func newViaPGX(n *node, batch bool) viaPGX {
+	return viaPGX{n, must(outboxpgx.New(n.pools.pgx, n.ob.Writer())), batch}
+}
+
+type pgxKey struct{}
+
+func (v viaPGX) InTx(ctx context.Context, fn func(ctx context.Context, tx transaction) error) error {
+	committing := false
+	inner := func(tx pgx.Tx) error {
+		err := fn(context.WithValue(ctx, pgxKey{}, tx), pgxTx{v, tx})
+		committing = err == nil
+		return err
+	}
+	if tx, ok := ctx.Value(pgxKey{}).(pgx.Tx); ok {
+		return pgx.BeginFunc(ctx, tx, inner)
+	}
+	err := pgx.BeginFunc(ctx, v.n.pools.pgx, inner)
+	// pgx returns the connection's error. Unless the server has answered, its user cannot
+	// know what became of the COMMIT.
+	var refused *pgconn.PgError
+	if err != nil && committing && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) {
+		return fmt.Errorf("%w: %w", outbox.ErrOutcomeUnknown, err)
+	}
+	return err
+}
+
+type pgxTx struct {
+	viaPGX
+	tx pgx.Tx
+}
+
+func (t pgxTx) Exec(ctx context.Context, query string) error {
+	_, err := t.tx.Exec(ctx, query)
+	return err
+}
+
+func (t pgxTx) Number(ctx context.Context, query string) (number int, err error) {
+	return number, t.tx.QueryRow(ctx, query).Scan(&number)
+}
+
+func (t pgxTx) Write(ctx context.Context, envs []outbox.Envelope) error {
+	if !t.batch {
+		_, err := t.adapter.WriteAll(ctx, t.tx, envs)
+		return err
+	}
+	var batch pgx.Batch
+	for _, env := range envs {
+		if _, err := t.adapter.Queue(ctx, &batch, env); err != nil {
+			return err
+		}
+	}
+	return t.tx.SendBatch(ctx, &batch).Close()
+}

@@ -1,0 +1,109 @@
+// Chaos makes fault runs from seeds, one line each, and ends with a table:
+//
+//	go run ./internal/tools/chaos -time 10m
+//
+// It exits with 1 when a rule was broken. The histories of such runs are kept.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/chaos"
+	"github.com/outboxkit/outbox-go/internal/faultrun"
+)
+
+type options struct {
+	time      time.Duration
+	runs      int
+	seed      uint64
+	databases string
+	parallel  int
+	race      bool
+	dir       string
+}
+
+func main() {
+	var o options
+	flag.DurationVar(&o.time, "time", 10*time.Minute, "begin no further run after this time")
+	flag.IntVar(&o.runs, "runs", 0, "the most runs; 0 is no limit")
+	flag.Uint64Var(&o.seed, "seed", 0, "the seed of the first run; 0 is a random one")
+	flag.StringVar(&o.databases, "db", strings.Join(chaos.Databases, ","), "the databases, one run after the other")
+	flag.IntVar(&o.parallel, "parallel", 2, "how many runs at a time")
+	flag.BoolVar(&o.race, "race", false, "build the processes with the race detector")
+	flag.StringVar(&o.dir, "dir", "", "the folder for the histories; empty is a temporary one")
+	flag.Parse()
+	if o.seed == 0 {
+		o.seed = rand.Uint64N(1 << 32)
+	}
+	ok, err := run(o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+func run(o options) (ok bool, err error) {
+	ctx, end := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer end()
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "outbox-chaos-"); err != nil {
+			return false, err
+		}
+	}
+	var arguments []string
+	if o.race {
+		arguments = append(arguments, "-race")
+	}
+	program, err := faultrun.Build(ctx, o.dir, arguments...)
+	if err != nil {
+		return false, err
+	}
+	runner := &chaos.Runner{Program: program, Dir: o.dir}
+	defer runner.Close()
+	plans := make(chan chaos.Plan)
+	go o.plan(ctx, plans)
+	var mu sync.Mutex
+	var results []chaos.Result
+	var lanes sync.WaitGroup
+	for range o.parallel {
+		lanes.Go(func() {
+			for plan := range plans {
+				result := runner.Run(ctx, plan)
+				mu.Lock()
+				if ctx.Err() == nil { // otherwise it was cut off
+					results = append(results, result)
+					fmt.Println(result)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	lanes.Wait()
+	fmt.Print("\n", chaos.Table(results))
+	return !slices.ContainsFunc(results, func(r chaos.Result) bool { return !r.OK() }), nil
+}
+
+// plan makes the plans of the seeds, until the time is over.
+func (o options) plan(ctx context.Context, plans chan<- chaos.Plan) {
+	defer close(plans)
+	databases := strings.Split(o.databases, ",")
+	for began, i := time.Now(), 0; time.Since(began) < o.time && (o.runs == 0 || i < o.runs); i++ {
+		select {
+		case plans <- chaos.NewPlan(o.seed+uint64(i), databases[i%len(databases)], 0): //nolint:gosec // i counts up
+		case <-ctx.Done():
+			return
+		}
+	}
+}
