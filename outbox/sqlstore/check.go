@@ -16,7 +16,8 @@ var constructors = map[string]string{"postgres": "sqlstore.Postgres()", "mysql":
 // errNoSkipLocked says why claims cannot work.
 var errNoSkipLocked = errors.New("TiDB ignores FOR UPDATE SKIP LOCKED, so that several nodes would deliver one event: use outbox.SingleNode or outbox.Ordered")
 
-// Check implements [outbox.Store]. It runs a few statements that read no row.
+// Check implements [outbox.Store]. It runs a few statements that read no row of the
+// tables.
 func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 	const what = "checking the database"
 	if s.err != nil {
@@ -31,6 +32,10 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 			shortVersion(version), constructors[s.d.name], constructors[d.name]))
 	case claims && strings.Contains(version, "TiDB"):
 		return s.fail(what, errNoSkipLocked)
+	case d == postgres:
+		if err := s.checkPooler(ctx, db); err != nil {
+			return s.fail(what, err)
+		}
 	}
 	for _, q := range []*query{
 		s.query(512).add("SELECT ", eventColumns, " FROM ").table(s),
@@ -56,7 +61,8 @@ func shortVersion(version string) string {
 	return fmt.Sprintf("%.60s", version)
 }
 
-// wayOut says how to add a missing table or column; empty for other errors.
+// wayOut says how to add a missing table or column, or how to get through a pooler;
+// empty for other errors.
 func (s *Store) wayOut(err error) string {
 	file := "outbox/sqlstore/schema/" + s.d.name + ".sql"
 	switch {
@@ -64,6 +70,8 @@ func (s *Store) wayOut(err error) string {
 		return "; create the tables with store.CreateSchema(ctx, db), with create-schema: true in the fx configuration, or with the DDL in " + file
 	case s.isOneOf(err, "42703", 1054, "no such column"):
 		return "; add the column as the DDL in " + file + " has it: store.CreateSchema(ctx, db) and create-schema: true create tables, but change none"
+	case s.d == postgres && isLostStatement(err):
+		return poolerWayOut
 	default:
 		return ""
 	}
