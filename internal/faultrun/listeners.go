@@ -46,6 +46,9 @@ func (s Spec) chance(of ...any) int {
 // result is what a delivery comes to. It depends on the event, the listener and the
 // number of failed attempts.
 func (n *node) result(env outbox.Envelope, listener string) string {
+	if n.crash != nil {
+		return n.crash.result(env, listener)
+	}
 	switch c := n.chance(env.EventID, listener, env.Attempts); {
 	case c < n.Fail:
 		return checker.Failed

@@ -28,6 +28,7 @@ type node struct {
 	box     *inbox.Inbox
 	ob      *outbox.Outbox
 	adapter *sqltx.Adapter
+	crash   *crasher // nil without Spec.Crash
 	// offset is how far the process's clock is from the system's.
 	offset atomic.Int64
 	// stubborn and hung are how many deliveries were.
@@ -49,7 +50,12 @@ func Main() {
 	writing, finish := context.WithCancel(ctx)
 	defer finish()
 	spec := specOfProcess()
-	n := &node{Spec: spec, log: must(checker.Create(spec.Dir, spec.Process)), pools: open(spec)}
+	n := &node{Spec: spec, log: must(checker.Create(spec.Dir, spec.Process))}
+	if n.crash = newCrasher(spec, n.log); n.crash != nil {
+		n.pools.db = must(n.crash.open(spec))
+	} else {
+		n.pools = open(spec)
+	}
 	go n.obey(finish)
 	if !n.build(ctx) || !again(ctx, func() error { return n.ob.Start(ctx) }) {
 		return // terminated before it has started
@@ -62,6 +68,9 @@ func Main() {
 	var writers sync.WaitGroup
 	for i, adapter := range n.Writers {
 		writers.Go(func() { n.write(writing, fmt.Sprintf("%s-%d", n.Process, i), n.via(adapter)) })
+	}
+	if n.crash != nil {
+		n.script(ctx)
 	}
 	for range n.Guests {
 		go n.visit(ctx)
@@ -87,12 +96,14 @@ func (n *node) build(ctx context.Context) bool {
 		return false
 	}
 	n.box = newInbox(n.Driver)
-	n.ob = must(outbox.New(outbox.Config{
+	cfg := outbox.Config{
 		DB: n.pools.db, Store: store, Mode: n.mode(), Purge: n.purge(), Notifier: n.notifier(),
 		RetryPolicy: outbox.ExponentialBackoff(5*time.Millisecond, 50*time.Millisecond),
 		Clock:       outbox.ClockFunc(func() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }),
 		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}))
+	}
+	n.crash.configure(&cfg)
+	n.ob = must(outbox.New(cfg))
 	n.adapter = must(sqltx.New(n.pools.db, n.ob.Writer()))
 	check(n.ob.Register(n.listeners()...))
 	return true

@@ -23,7 +23,7 @@ func TestAKilledProcess(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		spec := faultrun.Spec{
-			Driver: drivers[db.Kind], DSN: db.DSN, Mode: "multi", Lease: 2 * time.Second, Interval: 50 * time.Millisecond,
+			Driver: drivers[db.Kind], DSN: db.DSN, Mode: "multi", Lease: 15 * time.Second, Interval: 50 * time.Millisecond,
 			Writers: []string{"sqltx", "sqltx"}, Transactions: 50, RollBack: 10, Fail: 10, Later: 5, Bury: 2, Slow: 2 * time.Millisecond,
 		}
 		require.NoError(t, faultrun.CreateTables(ctx, db.DB, spec))

@@ -35,6 +35,8 @@ type Spec struct {
 	// Lease, Interval and Mark are ClaimOptions.LockTimeout, PollOptions.Interval and
 	// DispatchOptions.MarkInterval; zero is the outbox's default.
 	Lease, Interval, Mark time.Duration
+	// Owner is ClaimOptions.Owner.
+	Owner string
 	// Workers, RunLength and MaxAttempts are the outbox's; zero is its default.
 	Workers, RunLength, MaxAttempts int
 	// Drain and ListenerTimeout are those of DispatchOptions; zero is the default.
@@ -74,6 +76,10 @@ type Spec struct {
 	// its context for the time Linger, or waits until its context ends.
 	Stubborn, Hang int
 	Linger         time.Duration
+
+	// Crash makes the process one that writes and delivers what a script says, and
+	// crashes at a place in it.
+	Crash *Crash
 }
 
 // Types of the events that processes write.

@@ -71,7 +71,7 @@ func TestTheCheckerRejectsBrokenCopies(t *testing.T) {
 	for _, m := range mutations {
 		t.Run(m.what, func(t *testing.T) {
 			t.Parallel()
-			program, err := faultrun.Build(t.Context(), t.TempDir(), "-overlay", m.overlay(t))
+			program, err := faultrun.Build(t.Context(), t.TempDir(), "-ldflags", "-s -w", "-overlay", m.overlay(t))
 			require.NoError(t, err)
 			for range times {
 				report := m.play.runs(t, program, 30*time.Second)
@@ -141,7 +141,7 @@ func TestTheDocumentListsTheMutations(t *testing.T) {
 		require.NoError(t, os.WriteFile(document, []byte(want), 0o600))
 		return
 	}
-	require.Equal(t, want, string(text), "go test ./internal/mutation -run Document -write writes it")
+	require.True(t, want == string(text), "%s differs from the tables; go test ./internal/mutation -run Document -write writes them", document)
 }
 
 func tables() string {

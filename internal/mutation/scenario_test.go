@@ -68,7 +68,7 @@ var (
 		l.processes[0].Stop(l.ctx, 3*lease)
 	}}
 	closing = scenario{"a process closes under load", spec("multi", func(s *faultrun.Spec) {
-		s.Mark, s.Transactions, s.Fail = time.Second, 150, 0
+		s.Mark, s.Transactions, s.Fail = 3*time.Second, 150, 0
 	}), 2, func(l *lab) {
 		l.busy()
 		require.NoError(l.t, l.processes[0].Terminate(l.ctx))
@@ -113,14 +113,13 @@ func (s scenario) runs(t *testing.T, program string, patience time.Duration) che
 	return l.end(patience)
 }
 
-// busy waits until there are deliveries.
+// busy waits until there is something in hand.
 func (l *lab) busy() {
 	require.NoError(l.t, l.processes[0].Ready(l.ctx))
-	const rows = "SELECT COUNT(*) FROM outbox_event WHERE locked_by LIKE '%'"
 	require.Eventually(l.t, func() bool {
 		var n int
-		return l.db.QueryRowContext(l.ctx, rows).Scan(&n) == nil && n > 20
-	}, time.Minute, time.Millisecond)
+		return l.db.QueryRowContext(l.ctx, "SELECT COUNT(*) FROM outbox_event").Scan(&n) == nil && n > 30
+	}, time.Minute, 5*time.Millisecond)
 }
 
 // end waits until all is written and delivered, closes the processes and judges.

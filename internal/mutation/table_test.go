@@ -110,10 +110,6 @@ var mutations = []mutation{
 		"err := k.store.Renew(ctx, k.db, leases)", "err := ctx.Err()", slow, checker.RuleExplained,
 	},
 	{
-		"outcomes are stored under any lease", "outbox/sqlstore/marked.go",
-		`q.add(" AND locked_by = marks.lease")`, "_ = leases", stopped, checker.RuleExplained,
-	},
-	{
 		"a run goes on behind a failure", "outbox/run.go",
 		"if !dl.outcome.delivered() || !d.mayFollow(next) {", "if !d.mayFollow(next) {", byKey, checker.RuleOrder,
 	},

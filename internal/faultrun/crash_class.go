@@ -1,0 +1,78 @@
+package faultrun
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Whose the statements are that neither a writer nor a listener executes.
+const (
+	engine   = "engine"
+	engineTx = "engine, in a transaction"
+)
+
+// whoseKey is the key of the context's value that says whose a statement is.
+type whoseKey struct{}
+
+// classes name the statements. The first pattern that matches decides; an empty name is
+// no point, because the statement changes nothing and only a start needs it.
+var classes = []struct {
+	pattern *regexp.Regexp
+	name    string
+}{
+	{regexp.MustCompile(`^(ROLLBACK TO|RELEASE|SAVEPOINT)`), "$1"},
+	{regexp.MustCompile(`^INSERT INTO outbox_event_control \(kind, name\)`), "insert the hold"},
+	{regexp.MustCompile(`^INSERT INTO outbox_event_control`), "pause"},
+	{regexp.MustCompile(`^DELETE FROM outbox_event_control`), "resume"},
+	{regexp.MustCompile(`^UPDATE outbox_event_control SET owner = NULL`), "release the hold"},
+	{regexp.MustCompile(`^UPDATE outbox_event_control`), "hold"},
+	{regexp.MustCompile(`^SELECT owner`), "read the hold"},
+	{regexp.MustCompile(`^SELECT name, value FROM outbox_event_control`), "read the pauses"},
+	{regexp.MustCompile(`^INSERT INTO outbox_event `), "insert"},
+	{regexp.MustCompile(`^UPDATE outbox_event SET attempts = attempts \+`), "claim"},
+	{regexp.MustCompile(`^UPDATE outbox_event SET status = 1`), "mark done"},
+	{regexp.MustCompile(`^UPDATE outbox_event SET status = 2`), "mark retry"},
+	{regexp.MustCompile(`^UPDATE outbox_event SET status = 3`), "mark dead"},
+	{regexp.MustCompile(`^UPDATE outbox_event SET status = 0`), "mark deferred"},
+	{regexp.MustCompile(`^UPDATE outbox_event SET locked_by = NULL`), "release"},
+	{regexp.MustCompile(`^UPDATE outbox_event SET locked_at =`), "renew"},
+	{regexp.MustCompile(`^SELECT event_id, status, locked_by`), "read states"},
+	{regexp.MustCompile(`FOR UPDATE SKIP LOCKED$`), "lock"},
+	{regexp.MustCompile(`\bwalk\b|^\(SELECT \d, event_id`), "read runs"},
+	{regexp.MustCompile(`ORDER BY available_at, created_at, event_id LIMIT 1$`), "read the next due"},
+	{regexp.MustCompile(`^SELECT event_id, .* FROM outbox_event WHERE .*LIMIT [?$]\d*$`), "poll"},
+	{regexp.MustCompile(`^SELECT (DATE_FORMAT\(UTC_TIMESTAMP|clock_timestamp|CAST\(clock)`), "read the clock"},
+	{regexp.MustCompile(`inbox_message`), "record in the inbox"},
+	{regexp.MustCompile(`^INSERT INTO fault_effects`), "effect"},
+	{regexp.MustCompile(`^INSERT INTO fault_orders`), "order"},
+	{regexp.MustCompile(`^UPDATE fault_keys`), "lock the key"},
+	{regexp.MustCompile(`^SELECT n FROM fault_keys`), "read the key"},
+	{regexp.MustCompile(`(?i)version\(\)|pg_backend_pid|information_schema|pg_catalog|pg_index|sqlite_|WHERE 1 = 0|^SELECT 1|^SHOW`), ""},
+}
+
+// inOtherHands are classes whose statements have another name when the engine inserts,
+// and when a listener marks.
+var inOtherHands = map[string]string{"insert": "insert listener rows", "mark done": "complete"}
+
+var noise = strings.NewReplacer(`"`, "", "`", "", strings.TrimSpace(lockWaitPrefix)+" ", "")
+
+const lockWaitPrefix = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
+
+// classOf is the class of a statement.
+func classOf(query, whose string) string {
+	query = noise.Replace(strings.TrimSpace(query))
+	for _, c := range classes {
+		match := c.pattern.FindStringSubmatch(query)
+		if match == nil {
+			continue
+		}
+		if c.name == "$1" {
+			return match[1]
+		}
+		if other, ok := inOtherHands[c.name]; ok && strings.HasPrefix(whose, engine) == (c.name == "insert") {
+			return other
+		}
+		return c.name
+	}
+	return "unknown: " + query[:min(len(query), 120)]
+}
