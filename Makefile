@@ -7,6 +7,8 @@ PROMTOOL      := $(BIN)/promtool
 PGBOUNCER     := $(BIN)/pgbouncer
 POSTGRES18    := $(BIN)/postgres18
 TESTFLAGS     ?= -shuffle on -timeout 20m
+FUZZTIME      ?= 1m
+GOVULNCHECK   := v1.9.0
 BENCH         ?= .
 BENCHFLAGS    ?=
 CHAOS_TIME    ?= 10m
@@ -16,7 +18,7 @@ CHAOS_RUNS    ?= 0
 CHAOS_FLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/system chaos/crash chaos/mutations
+.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/system chaos/crash chaos/mutations fuzz vuln
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +37,22 @@ test: promtool pgbouncer ## run every test; finds, starts or installs PostgreSQL
 
 test/race: ## the same with the race detector (needs a C compiler)
 	$(MAKE) test RACE=-race
+
+fuzz: ## run every fuzz target for a minute, one after another (FUZZTIME changes that)
+	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+		targets=$$($(GO) test -list '^Fuzz' $$dir) || { echo "$$targets"; exit 1; }; \
+		for target in $$(echo "$$targets" | grep '^Fuzz'); do \
+			echo "fuzz: $$dir $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
+		done; \
+	done
+
+vuln: ## look for known vulnerabilities of the dependencies, if the database of them can be reached
+	@if ! curl -sfm 10 -o /dev/null https://vuln.go.dev/index/modules.json; then \
+		echo "vuln: govulncheck was not run, because https://vuln.go.dev does not answer"; exit 0; \
+	fi; \
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./... && \
+	cd bench && $(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./...
 
 # Without it the tests of the alert rules are skipped, unless CI=true.
 promtool: ## find promtool, which tests the alert rules, or fetch Debian's into .bin

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -55,7 +56,8 @@ type completer struct {
 	pause    time.Duration // until those are tried again
 	patience patience
 
-	lost int // outcomes given up at closing; for close
+	// pending are the outcomes that are not stored, from the listener's return on.
+	pending atomic.Int64
 }
 
 func newCompleter(d *Dispatcher, db DB, store Store) *completer {
@@ -134,7 +136,6 @@ func (c *completer) finish(batch []*delivery) {
 		sleep(c.ctx, min(c.pause, completerMaxPause))
 		c.retryAside()
 	}
-	c.lost = len(c.aside)
 }
 
 // gather adds what waits, without waiting.
@@ -220,7 +221,8 @@ func (c *completer) storeOne(ctx context.Context, d *delivery) error {
 }
 
 // close stores what is there, for at most the given time, and returns how many
-// outcomes it could not store.
+// outcomes it could not store. It does not wait for a statement of a driver that ignores
+// the end of its context.
 func (c *completer) close(limit time.Duration) (lost int) {
 	if !c.started {
 		return 0
@@ -228,12 +230,12 @@ func (c *completer) close(limit time.Duration) (lost int) {
 	close(c.stop)
 	if !waitFor(context.Background(), c.done, limit) {
 		c.cancel()
-		<-c.done
+		waitFor(context.Background(), c.done, closeGrace)
 	}
 	c.cancel()
 	c.leaseLost.flush()
 	c.unstored.flush()
-	return c.lost
+	return int(c.pending.Load())
 }
 
 // sleep waits for d or the end of ctx.

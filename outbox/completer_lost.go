@@ -4,6 +4,7 @@ import "time"
 
 // stored reports outcomes that are stored, or refused.
 func (c *completer) stored(group, lost []*delivery) {
+	c.pending.Add(-int64(len(group)))
 	if len(lost) > 0 {
 		c.d.metrics.LeaseLost(len(lost))
 		c.leaseLost.add(len(lost), logKeyOwner, c.d.names.owner, logKeyError, ErrLeaseLost.Error())

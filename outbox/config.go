@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -138,6 +139,7 @@ func (b *builder) build() (*Outbox, error) {
 		db: b.DB, store: b.Store, mode: b.Mode,
 		metrics: metricsOr(b.Metrics), clock: clockOr(b.Clock), closed: make(chan struct{}),
 	}
+	o.ending, o.end = context.WithCancel(context.Background())
 	log := loggerOr(b.Logger)
 	if b.Registry == nil {
 		b.Registry = NewRegistry()

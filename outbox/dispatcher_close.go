@@ -55,10 +55,10 @@ func (d *Dispatcher) shutdown(ctx context.Context) {
 	unstored := d.complete.close(d.opts.DrainTimeout)
 	unreleased := d.releaser.close(d.opts.DrainTimeout)
 	if unstored > 0 {
-		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d outcomes could not be stored; their events will be delivered again", unstored))
+		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d outcomes could not be stored, or the database did not say that they are; their events may be delivered again", unstored))
 	}
 	if unreleased > 0 {
-		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d leases could not be given back; other nodes deliver their events when the leases expire, %s after they began", unreleased, d.lockTimeout))
+		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d leases could not be given back, or the database did not say that they are; other nodes deliver their events when the leases expire, %s after they began, at the latest", unreleased, d.lockTimeout))
 	}
 	d.err = errors.Join(errs...)
 }

@@ -14,7 +14,6 @@ func (d *Dispatcher) work(take func() *delivery) {
 			panic(r) // not the listener's: nothing here can make it good
 		}
 		if dl != nil { // Goexit
-			d.running.Add(-1)
 			d.decide(dl, Result{}, errGoexit)
 			d.finish(dl)
 			d.letGo(dl.behind.rest()...)
@@ -37,7 +36,6 @@ func (d *Dispatcher) work(take func() *delivery) {
 			dl = next
 			d.running.Add(1)
 			d.deliver(d.listenerCtx, next)
-			d.running.Add(-1)
 			dl = nil
 			d.finish(next)
 			next = d.follow(next)
@@ -45,8 +43,14 @@ func (d *Dispatcher) work(take func() *delivery) {
 	}
 }
 
-// finish hands an outcome to the completer, and logs what nothing else will.
+// finish hands an outcome to the completer, and logs what nothing else will. Close
+// counts the event as one whose outcome is not stored before it stops to count the
+// listener.
 func (d *Dispatcher) finish(dl *delivery) {
+	if !dl.completed && dl.outcome != OutcomeReleased {
+		d.complete.pending.Add(1)
+	}
+	d.running.Add(-1)
 	if dl.completed {
 		d.track.release(dl)
 		d.complete.observe(dl, d.clock.Now())

@@ -190,6 +190,7 @@ func FuzzEnvelopeValidate(f *testing.F) {
 		}
 		var v any
 		require.NoError(t, env.Payload.Decode(&v))
+		require.NotContains(t, fmt.Sprint(v), "\x00")
 		require.False(t, after > 0 && available != 0)
 	})
 }

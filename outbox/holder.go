@@ -41,6 +41,8 @@ type holder struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	done    chan struct{} // nil: it was not started
+	// released is the error of giving the table up; valid when done is closed.
+	released error
 
 	// These belong to the goroutine that tries.
 	held    bool   // at the last try
@@ -61,16 +63,15 @@ func newHolder(db DB, store Store, log *slog.Logger, gained func(died bool), wak
 // holds reports whether this process may deliver now.
 func (h *holder) holds() bool { return int64(time.Since(h.epoch)) < h.until.Load() }
 
-// start tries once, so that a process that is alone delivers at once.
-func (h *holder) start(ctx context.Context) error {
-	if err := h.try(ctx); err != nil {
-		return err
-	}
+// start begins to renew the hold, or to wait for it. Before, try is called once, so that
+// a process that is alone delivers at once.
+func (h *holder) start() {
 	h.done = make(chan struct{})
 	go h.run()
-	return nil
 }
 
+// run is the holder's goroutine. At the end it gives the table up for a process that
+// waits.
 func (h *holder) run() {
 	defer close(h.done)
 	for {
@@ -80,6 +81,7 @@ func (h *holder) run() {
 		}
 		sleep(h.ctx, pause)
 		if h.ctx.Err() != nil {
+			h.released = h.release()
 			return
 		}
 		ctx, cancel := context.WithTimeout(h.ctx, holdPatience)
@@ -126,16 +128,24 @@ func (h *holder) try(ctx context.Context) error {
 	return nil
 }
 
-// close gives the table up for a process that waits.
-func (h *holder) close(ctx context.Context) error {
+// close ends the hold. It does not wait for a statement of a driver that ignores the end
+// of its context.
+func (h *holder) close() error {
 	h.cancel()
 	if h.done == nil {
 		return nil
 	}
-	<-h.done
-	h.failing.flush()
+	defer h.failing.flush()
+	defer h.until.Store(0)
+	if !waitFor(context.Background(), h.done, holdPatience+closeGrace) {
+		return context.DeadlineExceeded
+	}
+	return h.released
+}
+
+func (h *holder) release() error {
 	h.until.Store(0)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), holdPatience)
 	defer cancel()
 	return h.store.ReleaseTable(ctx, h.db, h.owner)
 }

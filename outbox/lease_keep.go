@@ -121,6 +121,6 @@ func (k *leaseKeeper) renewChunk(leases []Lease, piece bool) error {
 
 func (k *leaseKeeper) close() {
 	k.cancel()
-	<-k.done
+	waitFor(context.Background(), k.done, closeGrace)
 	k.failing.flush()
 }

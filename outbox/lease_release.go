@@ -38,7 +38,6 @@ type leaseReleaser struct {
 	woken  chan struct{}
 
 	held []*releasing // belongs to run
-	lost int          // leases given up at closing; for close
 
 	mu     sync.Mutex
 	fresh  []*releasing // not yet tried
@@ -145,9 +144,6 @@ func (r *leaseReleaser) finish() {
 		}
 		sleep(r.ctx, releaseRetry)
 	}
-	for _, b := range r.held {
-		r.lost += len(b.leases)
-	}
 }
 
 func (r *leaseReleaser) takeFresh(last bool) {
@@ -251,14 +247,17 @@ func (r *leaseReleaser) drop(b *releasing) {
 }
 
 // close gives back what is left, for at most the given time, and returns how
-// many leases it could not give back.
+// many leases it could not give back. It does not wait for a statement of a driver that
+// ignores the end of its context.
 func (r *leaseReleaser) close(limit time.Duration) (lost int) {
 	close(r.stop)
 	if !waitFor(context.Background(), r.done, limit) {
 		r.cancel()
-		<-r.done
+		waitFor(context.Background(), r.done, closeGrace)
 	}
 	r.cancel()
 	r.expired.flush()
-	return r.lost
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leases
 }

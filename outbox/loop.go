@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -70,5 +71,5 @@ func (l *loop) close(ctx context.Context) error {
 	if waitFor(context.Background(), l.done, closeGrace) {
 		return nil
 	}
-	return ctx.Err()
+	return fmt.Errorf("it has not ended yet: %w", ctx.Err())
 }

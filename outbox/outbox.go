@@ -32,6 +32,10 @@ type Outbox struct {
 	claim         *ClaimOptions
 	purge         *PurgeOptions
 
+	starting sync.Mutex      // held by Start
+	ending   context.Context // ends when Close is called
+	end      context.CancelFunc
+
 	mu      sync.Mutex
 	state   lifecycle
 	started bool
@@ -70,25 +74,58 @@ func (o *Outbox) Register(bindings ...Binding) error {
 // table or a column is missing, when the store is for another kind of database, or
 // when the database does not answer within 30 s; the error says what to do. ctx
 // limits only the start. Starting twice is harmless. After a failed check you may
-// call Start again; after Close it fails with [ErrClosed].
+// call Start again; after Close, or when Close is called meanwhile, it fails with
+// [ErrClosed].
 func (o *Outbox) Start(ctx context.Context) error {
+	o.starting.Lock()
+	defer o.starting.Unlock()
+	if state := o.lifecycle(); state != created {
+		return startedBefore(state)
+	}
+	err := o.check(ctx) // without mu: Close does not wait for it
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch o.state {
-	case running:
-		return nil
-	case stopped:
+	if o.state == stopped {
+		o.undoCheck(err)
 		return ErrClosed
-	case created:
 	}
-	if err := o.check(ctx); err != nil {
+	if err != nil {
 		return fmt.Errorf("outbox: starting: %w", err)
 	}
+	return o.startParts(ctx)
+}
+
+func (o *Outbox) lifecycle() lifecycle {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.state
+}
+
+// startedBefore is the answer to Start in another state than created.
+func startedBefore(state lifecycle) error {
+	if state == stopped {
+		return ErrClosed
+	}
+	return nil
+}
+
+// undoCheck gives up the hold that a check got while Close was called.
+func (o *Outbox) undoCheck(failed error) {
+	if o.holder != nil && failed == nil {
+		_ = o.holder.release()
+	}
+}
+
+// startParts is called with mu held.
+func (o *Outbox) startParts(ctx context.Context) error {
 	if o.registry != nil && o.registry.Len() == 0 && o.dispatcher != nil {
 		o.log.Warn("outbox: no listener is registered, every event will be unroutable")
 	}
 	o.state = running
 	var errs []error
+	if o.holder != nil {
+		o.holder.start()
+	}
 	if o.dispatcher != nil {
 		errs = append(errs, o.dispatcher.Start(ctx))
 	}
@@ -123,6 +160,7 @@ func (o *Outbox) check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
+	defer context.AfterFunc(o.ending, cancel)()
 	if err := o.store.Check(ctx, o.db, o.claim != nil); err != nil {
 		return err
 	}
@@ -133,7 +171,7 @@ func (o *Outbox) check(ctx context.Context) error {
 	}
 	switch {
 	case o.holder != nil:
-		return o.holder.start(ctx)
+		return o.holder.try(ctx)
 	case o.poller != nil && o.poller.runs != nil:
 		return o.poller.runs.reader.CheckRuns(ctx, o.db)
 	case o.poller != nil && o.poller.tenants != nil:
@@ -178,10 +216,14 @@ func (o *Outbox) logStart() {
 //
 // After ctx has ended, Close still waits for listeners that ignore the end of their
 // context, for another DrainTimeout and a second, and then as long again for the
-// database to store outcomes. A second Close waits for the first one, whatever its
+// database to store outcomes. Altogether it takes at most four times DrainTimeout and 7 s,
+// and 10 s more while a database driver ignores the end of its context; the error says
+// what has not ended, and counts what is not stored and not given back. Close does not
+// wait for Start. A second Close waits for the first one, whatever its
 // own ctx, and returns the same error. A listener must not call Close: it would wait
 // for itself until that time is over.
 func (o *Outbox) Close(ctx context.Context) error {
+	o.end()
 	o.mu.Lock()
 	o.state = stopped
 	o.mu.Unlock()
@@ -194,22 +236,26 @@ func (o *Outbox) shutdown(ctx context.Context) {
 	defer close(o.closed)
 	var errs []error
 	began := time.Now()
+	// A statement of a driver that ignores the end of its context does not hold up the
+	// other parts.
+	soon, cancel := context.WithTimeout(ctx, claimGrace)
+	defer cancel()
 	if o.purger != nil {
-		errs = append(errs, o.purger.Close(ctx))
+		errs = append(errs, o.purger.Close(soon))
 	}
 	if o.poller != nil {
-		errs = append(errs, o.poller.Close(ctx))
+		errs = append(errs, o.poller.Close(soon))
 	}
 	if o.dispatcher != nil {
 		errs = append(errs, o.dispatcher.Close(ctx))
 	}
 	if o.holder != nil {
-		if err := o.holder.close(ctx); err != nil {
+		if err := o.holder.close(); err != nil {
 			errs = append(errs, fmt.Errorf("outbox: releasing the hold on the table: %w", err))
 		}
 	}
 	if o.notifications != nil { // the others have given back what other processes deliver
-		errs = append(errs, o.notifications.close(ctx))
+		errs = append(errs, o.closeNotifications(ctx))
 	}
 	if c, ok := o.metrics.(io.Closer); ok {
 		if err := c.Close(); err != nil {
@@ -219,6 +265,12 @@ func (o *Outbox) shutdown(ctx context.Context) {
 	if o.err = errors.Join(errs...); o.err == nil && o.started {
 		o.log.Info("outbox: closed", logKeyLasted, time.Since(began).Round(time.Millisecond))
 	}
+}
+
+func (o *Outbox) closeNotifications(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeGrace)
+	defer cancel()
+	return o.notifications.close(ctx)
 }
 
 // Run starts the outbox, waits for ctx to end and closes it. It suits errgroups. It

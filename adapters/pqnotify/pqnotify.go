@@ -9,6 +9,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/outboxkit/outbox-go/internal/pgchannel"
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -34,7 +35,7 @@ func New(dsn string) (*Notifier, error) {
 		return nil, &outbox.FieldError{Field: "pqnotify.New dsn", Problem: "is empty"}
 	}
 	if _, err := pq.NewConnector(dsn); err != nil {
-		return nil, fmt.Errorf("pqnotify.New: %w", err)
+		return nil, fmt.Errorf("pqnotify.New: %w", sqlerr.WithoutAddress(err, dsn))
 	}
 	return &Notifier{dsn}, nil
 }

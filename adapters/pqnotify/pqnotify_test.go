@@ -45,7 +45,7 @@ func TestWrongInput(t *testing.T) {
 	_, err := pqnotify.New("")
 	require.ErrorContains(t, err, "pqnotify.New dsn is empty")
 	_, err = pqnotify.New("postgres://%")
-	require.ErrorContains(t, err, "pqnotify.New: ")
+	require.ErrorContains(t, err, "pqnotify.New: the database's address is not valid")
 	notifier, err := pqnotify.New(testdb.PostgresDSN())
 	require.NoError(t, err)
 	_, err = outbox.New(outbox.Config{DB: db.DB, Store: sqlstore.MySQL(), Notifier: notifier})

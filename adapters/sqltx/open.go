@@ -4,13 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
-// Open is [sql.Open] for a followed pool.
+// Open is [sql.Open] for a followed pool. Its error quotes no address: a driver may quote
+// one that it cannot parse, with the password in it.
 func Open(driverName, dsn string) (*sql.DB, error) {
 	plain, err := sql.Open(driverName, dsn)
 	if err != nil {
-		return nil, err
+		return nil, sqlerr.WithoutAddress(err, dsn)
 	}
 	drv := plain.Driver()
 	if err := plain.Close(); err != nil {
@@ -22,7 +25,7 @@ func Open(driverName, dsn string) (*sql.DB, error) {
 	}
 	connector, err := opener.OpenConnector(dsn)
 	if err != nil {
-		return nil, err
+		return nil, sqlerr.WithoutAddress(err, dsn)
 	}
 	return OpenDB(connector), nil
 }
@@ -38,5 +41,9 @@ type dsnConnector struct {
 	dsn    string
 }
 
-func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
-func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
+func (c dsnConnector) Driver() driver.Driver { return c.driver }
+
+func (c dsnConnector) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.driver.Open(c.dsn)
+	return conn, sqlerr.WithoutAddress(err, c.dsn)
+}

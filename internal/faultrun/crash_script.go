@@ -123,7 +123,9 @@ func (n *node) step(ctx context.Context, step crashStep) []checker.Event {
 		case rolledBack:
 			return errRolledBack
 		case inSavepoint:
-			n.inSavepoint(ctx, id, viaSQL{n}, events[0])
+			if err := n.inSavepoint(ctx, id, viaSQL{n}, events[0]); err != nil {
+				return err
+			}
 		}
 		n.log.Add(checker.Record{Op: checker.OpCommit, Tx: id})
 		return nil

@@ -4,6 +4,7 @@ package sqlerr
 
 import (
 	"errors"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -119,4 +120,18 @@ func Walk(err error, visit func(error) bool) bool {
 		err = errors.Unwrap(err)
 	}
 	return false
+}
+
+// errAddress stands for an error that quotes a database's address.
+var errAddress = errors.New("the database's address is not valid (it is left out here, for it may hold a password); in a URL, percent-encode special characters of the user name and of the password")
+
+// WithoutAddress returns err, or another error in its place if its text quotes the address
+// of a database, with the password in it: an error of parsing a URL does, and one that
+// contains the given address. An empty address is unknown.
+func WithoutAddress(err error, address string) error {
+	parsing := new(url.Error)
+	if errors.As(err, &parsing) || err != nil && address != "" && strings.Contains(err.Error(), address) {
+		return errAddress
+	}
+	return err
 }

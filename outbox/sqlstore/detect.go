@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -22,7 +23,7 @@ func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
 	}
 	d, version, err := ask(ctx, db)
 	if err != nil {
-		return nil, fmt.Errorf("outbox: asking the database what it is (known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite): %w", err)
+		return nil, fmt.Errorf("outbox: asking the database what it is (known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite): %w", sqlerr.WithoutAddress(err, ""))
 	}
 	if d == nil {
 		return nil, fmt.Errorf("outbox: the database says that it is %.80q; known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite: if it speaks one of their dialects, use sqlstore.Postgres, MySQL or SQLite", version)
@@ -35,26 +36,36 @@ func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
 // unknown.
 func ask(ctx context.Context, db outbox.DB) (d *dialect, version string, err error) {
 	version, err = answer(ctx, db, "SELECT version()")
-	switch {
-	case err != nil:
+	if err != nil {
 		// SQLite has no version(); on other servers both queries fail alike.
 		version, err2 := answer(ctx, db, "SELECT sqlite_version()")
 		if err2 != nil {
 			return nil, "", errors.Join(err, err2)
 		}
 		return sqlite, "SQLite " + version, nil
-	case strings.HasPrefix(version, "PostgreSQL "):
-		return postgres, version, nil
-	case strings.Contains(version, "MariaDB"):
-		return mysql, version, nil
-	case strings.Contains(version, "TiDB"):
-		return mysqlServer, version, nil
-	case plainVersion.MatchString(version):
+	}
+	d, maybe := dialectFor(version)
+	if maybe {
 		if _, err := answer(ctx, db, "SELECT @@version_comment"); err == nil {
 			return mysqlServer, "MySQL " + version, nil
 		}
 	}
-	return nil, version, nil
+	return d, version, nil
+}
+
+// dialectFor is the dialect of a server that gives this version; nil: unknown. MySQL says
+// nothing but a number: maybe it is MySQL.
+func dialectFor(version string) (d *dialect, maybe bool) {
+	switch {
+	case strings.HasPrefix(version, "PostgreSQL "):
+		return postgres, false
+	case strings.Contains(version, "MariaDB"):
+		return mysql, false
+	case strings.Contains(version, "TiDB"):
+		return mysqlServer, false
+	default:
+		return nil, plainVersion.MatchString(version)
+	}
 }
 
 func answer(ctx context.Context, db outbox.DB, question string) (text string, err error) {

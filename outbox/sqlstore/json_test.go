@@ -1,7 +1,10 @@
 package sqlstore_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -92,17 +95,72 @@ func BenchmarkCheckEnvelope(b *testing.B) {
 	}
 }
 
+// FuzzCheckEnvelope: the checks agree with encoding/json about depth and about halves of
+// surrogate pairs, spaces make no difference, SQLite takes all, and no error quotes the
+// text.
 func FuzzCheckEnvelope(f *testing.F) {
 	for _, tc := range texts {
 		f.Add(tc.text)
 	}
-	stores := []*sqlstore.Store{sqlstore.Postgres(), sqlstore.MySQL(), sqlstore.SQLite()}
-	f.Fuzz(func(_ *testing.T, text string) {
+	f.Fuzz(func(t *testing.T, text string) {
 		if !json.Valid([]byte(text)) {
 			return
 		}
-		for _, s := range stores {
-			_ = s.CheckEnvelope(outbox.Envelope{Payload: outbox.RawJSON(text)}) // must not panic or hang
+		check := func(s *sqlstore.Store, text string) error {
+			return s.CheckEnvelope(outbox.Envelope{Payload: outbox.RawJSON(text)})
+		}
+		require.NoError(t, check(sqlstore.SQLite(), text))
+		depth, replaced := shape(t, text)
+		var spaced bytes.Buffer
+		require.NoError(t, json.Indent(&spaced, []byte(text), "", " "))
+		for _, s := range []*sqlstore.Store{sqlstore.Postgres(), sqlstore.MySQL()} {
+			err := check(s, text)
+			require.Equal(t, err, check(s, spaced.String()))
+			var problem string
+			if err != nil {
+				var field *outbox.FieldError
+				require.ErrorAs(t, err, &field)
+				problem = field.Problem
+				require.Less(t, len(problem), 200)
+			}
+			if s.Dialect() == "mysql" && err == nil {
+				require.Less(t, depth, 32)
+			}
+			if strings.Contains(problem, "levels deep") {
+				require.Greater(t, depth, 31)
+			}
+			if err == nil && replaced { // a half that encoding/json replaced, or the character itself
+				require.Regexp(t, `\uFFFD|(?i)\\\\ufffd`, text)
+			}
+			if strings.Contains(problem, "surrogate") {
+				require.True(t, replaced)
+			}
 		}
 	})
+}
+
+// shape is how deep a JSON text is nested, and whether one of its strings has the
+// character that stands for half of a surrogate pair.
+func shape(t *testing.T, text string) (deepest int, replaced bool) {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	for depth := 0; ; {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			return deepest, replaced
+		}
+		require.NoError(t, err)
+		switch token := token.(type) {
+		case json.Delim:
+			if token == '{' || token == '[' {
+				depth++
+				deepest = max(deepest, depth)
+			} else {
+				depth--
+			}
+		case string:
+			replaced = replaced || strings.Contains(token, "\uFFFD")
+		}
+	}
 }

@@ -57,12 +57,20 @@ func (s *Store) Paused(ctx context.Context, db outbox.DB) ([]outbox.Pause, error
 		if err := rows.Scan(&name, &value); err != nil {
 			return err
 		}
-		var row pauseRow
-		if err := json.Unmarshal([]byte(value.String), &row); err != nil {
-			return fmt.Errorf("row 'pause', '%.128s' of the control table has no valid value (%w); delete it, and pause the kind again", name, err)
+		pause, err := readPause(name, value.String)
+		if err == nil {
+			list = append(list, pause)
 		}
-		list = append(list, outbox.Pause{Kind: outbox.EventKind{AggregateType: row.AggregateType, EventType: row.EventType}, Since: row.Since})
-		return nil
+		return err
 	})
 	return list, err
+}
+
+// readPause reads the value of a row that pauses a kind of event.
+func readPause(name, value string) (outbox.Pause, error) {
+	var row pauseRow
+	if err := json.Unmarshal([]byte(value), &row); err != nil {
+		return outbox.Pause{}, fmt.Errorf("row 'pause', '%.128s' of the control table has no valid value (%w); delete it, and pause the kind again", name, err)
+	}
+	return outbox.Pause{Kind: outbox.EventKind{AggregateType: row.AggregateType, EventType: row.EventType}, Since: row.Since}, nil
 }

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/internal/sqlname"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -125,7 +126,7 @@ func (s *Store) Table() string { return s.table.String() }
 // fail adds to a database error what was being done, and the fix if a table or a
 // column is missing.
 func (s *Store) fail(what string, err error) error {
-	return fmt.Errorf("outbox: %s on table %s: %w%s", what, s.table, err, s.wayOut(err))
+	return fmt.Errorf("outbox: %s on table %s: %w%s", what, s.table, sqlerr.WithoutAddress(err, ""), s.wayOut(err))
 }
 
 // exec runs a statement and returns how many rows it changed.
