@@ -166,7 +166,7 @@ func TestCloseIsBoundedAndCountsWhatIsNotStored(t *testing.T) {
 				for _, stubborn := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s, driver ignores contexts: %t, context: %s, stubborn listener: %t", name, ignores, ctxName, stubborn), func(t *testing.T) {
 						t.Parallel()
-						synctest.Test(t, func(t *testing.T) { closeMuted(t, mode, ignores, ctx, stubborn) })
+						synctest.Test(t, func(t *testing.T) { closeMuted(ctx, t, mode, ignores, stubborn) })
 					})
 				}
 			}
@@ -174,7 +174,7 @@ func TestCloseIsBoundedAndCountsWhatIsNotStored(t *testing.T) {
 	}
 }
 
-func closeMuted(t *testing.T, mode outbox.Mode, ignores bool, ctx context.Context, stubborn bool) {
+func closeMuted(ctx context.Context, t *testing.T, mode outbox.Mode, ignores, stubborn bool) {
 	store := &mute{Store: outboxtest.NewStore(), ignores: ignores, free: make(chan struct{})}
 	free := sync.OnceFunc(func() { close(store.free) })
 	defer free()

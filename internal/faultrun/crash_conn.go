@@ -71,6 +71,9 @@ type crashConn struct {
 	last  string // the last statement in it
 }
 
+// linger is how long a process takes to die before a COMMIT.
+const linger = 50 * time.Millisecond
+
 // errLost is what a client sees when its connection breaks.
 var errLost = fmt.Errorf("faultrun: the connection broke: %w", io.ErrUnexpectedEOF)
 
@@ -88,6 +91,9 @@ func (c *crashConn) around(point, arguments string, do func() (rows int, err err
 		_, err := do()
 		return err
 	case k.pass(point, KillBefore):
+		if strings.HasSuffix(point, ": COMMIT") {
+			time.Sleep(linger) // what must not happen before COMMIT has its answer has the time to
+		}
 		k.die()
 	case k.pass(point, ExecuteLate, DieAndExecuteLate):
 		c.dead = true

@@ -90,6 +90,8 @@ func (c *crashRun) start(crash Crash) (*Process, error) {
 	return c.Start(spec)
 }
 
+var errDied = errors.New("it died")
+
 // crash runs a process until it is dead, or until everything is delivered.
 func (c *crashRun) crash(ctx context.Context, crash Crash) (dead bool, err error) {
 	p, err := c.start(crash)
@@ -108,7 +110,11 @@ func (c *crashRun) crash(ctx context.Context, crash Crash) (dead bool, err error
 	if err = errors.Join(err, c.resume(ctx)); err == nil {
 		err = c.delivered(ctx, isDead)
 	}
-	if err == nil && !isDead() {
+	switch {
+	case err != nil:
+	case isDead():
+		err = errDied
+	default:
 		if err = p.Terminate(ctx); err == nil {
 			return false, nil
 		}
@@ -116,7 +122,7 @@ func (c *crashRun) crash(ctx context.Context, crash Crash) (dead bool, err error
 	if isDead() && c.exists(p.Spec.Process+hitFile) {
 		return true, nil
 	}
-	return false, errors.Join(err, p.err)
+	return false, fmt.Errorf("process %s failed, or ended by itself: %w: see %s.stderr", p.Spec.Process, err, filepath.Join(c.Dir, p.Spec.Process))
 }
 
 // delivered waits until nothing is pending, or the process is dead.

@@ -2,7 +2,6 @@ package faultrun
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -60,13 +59,13 @@ const stepWait = 4 * time.Second
 
 // script makes the transactions one after the other.
 func (n *node) script(ctx context.Context) {
-	if n.crash.Follows {
+	if n.crash == nil || n.crash.Follows {
 		return
 	}
 	for _, step := range crashSteps {
 		events := n.step(ctx, step)
 		if step.paused {
-			n.pause(ctx, outbox.EventKind{AggregateType: "Thing", EventType: outbox.EventType(step.types[0])})
+			n.pause(ctx, Kind(step.types[0]))
 		}
 		if !step.beside {
 			n.awaitStep(ctx, events)
@@ -151,7 +150,7 @@ func (n *node) stepOrder(ctx context.Context, id string, step crashStep, tx tran
 	}
 	events := make([]checker.Event, len(step.types))
 	for i, typ := range step.types {
-		events[i] = checker.Event{ID: fmt.Sprintf("%s-%d", id, i), Type: typ, Key: key, Seq: 10*number + i}
+		events[i] = checker.Event{ID: fmt.Sprintf("%s-%d", id, i), Type: typ, Key: key, Seq: 10*number + i, Delayed: step.delay > 0}
 	}
 	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: events})
 	envs := n.envelopes(events)
@@ -159,16 +158,4 @@ func (n *node) stepOrder(ctx context.Context, id string, step crashStep, tx tran
 		envs[i].DeliverAfter = step.delay
 	}
 	return events, tx.Write(ctx, envs)
-}
-
-// ended is the record of how a transaction ended.
-func ended(id string, err error) checker.Record {
-	r := checker.Record{Op: checker.OpCommitted, Tx: id}
-	if err != nil {
-		r.Op, r.Error = checker.OpRolledBack, err.Error()
-		if errors.Is(err, outbox.ErrOutcomeUnknown) {
-			r.Op = checker.OpUnknown
-		}
-	}
-	return r
 }

@@ -50,12 +50,9 @@ func Main() {
 	writing, finish := context.WithCancel(ctx)
 	defer finish()
 	spec := specOfProcess()
-	n := &node{Spec: spec, log: must(checker.Create(spec.Dir, spec.Process))}
-	if n.crash = newCrasher(spec, n.log); n.crash != nil {
-		n.pools.db = must(n.crash.open(spec))
-	} else {
-		n.pools = open(spec)
-	}
+	log := must(checker.Create(spec.Dir, spec.Process))
+	crash := newCrasher(spec, log)
+	n := &node{Spec: spec, log: log, pools: open(spec, crash), crash: crash}
 	go n.obey(finish)
 	if !n.build(ctx) || !again(ctx, func() error { return n.ob.Start(ctx) }) {
 		return // terminated before it has started
@@ -69,12 +66,10 @@ func Main() {
 	for i, adapter := range n.Writers {
 		writers.Go(func() { n.write(writing, fmt.Sprintf("%s-%d", n.Process, i), n.via(adapter)) })
 	}
-	if n.crash != nil {
-		n.script(ctx)
-	}
 	for range n.Guests {
 		go n.visit(ctx)
 	}
+	n.script(ctx)
 	writers.Wait()
 	fmt.Println(Written)
 	<-ctx.Done()

@@ -15,7 +15,6 @@ import (
 	"github.com/outboxkit/outbox-go/adapters/pgnotify"
 	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
 	"github.com/outboxkit/outbox-go/adapters/pqnotify"
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -29,13 +28,13 @@ type pools struct {
 }
 
 // open opens the pool of a process. It does not ask the database.
-func open(spec Spec) pools {
+func open(spec Spec, crash *crasher) pools {
 	connections := spec.Connections
 	if connections == 0 {
 		connections = 16
 	}
 	if spec.Driver != native {
-		db := must(sqltx.Open(spec.Driver, spec.DSN))
+		db := must(crash.open(spec))
 		db.SetMaxOpenConns(connections)
 		return pools{db: db}
 	}

@@ -2,6 +2,7 @@ package faultrun_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -16,6 +17,9 @@ var drivers = map[testdb.Kind]string{testdb.Postgres: "pgx", testdb.MySQL: "mysq
 
 // Two processes write and deliver, one of them is killed and comes back.
 func TestAKilledProcess(t *testing.T) {
+	if os.Getenv("OUTBOX_TEST_LONG") == "" {
+		t.Skip("OUTBOX_TEST_LONG=1 kills a process on each database")
+	}
 	t.Parallel()
 	program, err := faultrun.Build(t.Context(), t.TempDir())
 	require.NoError(t, err)

@@ -77,8 +77,8 @@ type Spec struct {
 	Stubborn, Hang int
 	Linger         time.Duration
 
-	// Crash makes the process one that writes and delivers what a script says, and
-	// crashes at a place in it.
+	// Crash makes the process one that writes what a script says, and crashes at a point
+	// of it.
 	Crash *Crash
 }
 

@@ -56,14 +56,19 @@ func (n *node) transact(id string, w writes) {
 		n.log.Add(checker.Record{Op: checker.OpCommit, Tx: id})
 		return nil
 	})
-	ended := checker.Record{Op: checker.OpCommitted, Tx: id}
+	n.log.Add(ended(id, err))
+}
+
+// ended is the record of how a transaction ended.
+func ended(id string, err error) checker.Record {
+	r := checker.Record{Op: checker.OpCommitted, Tx: id}
 	if err != nil {
-		ended.Op, ended.Error = checker.OpRolledBack, err.Error()
+		r.Op, r.Error = checker.OpRolledBack, err.Error()
 		if errors.Is(err, outbox.ErrOutcomeUnknown) {
-			ended.Op = checker.OpUnknown
+			r.Op = checker.OpUnknown
 		}
 	}
-	n.log.Add(ended)
+	return r
 }
 
 // order writes the business row and one to three events of one key, which it locks.

@@ -48,7 +48,7 @@ func containsAny(text string, forms []string) bool {
 
 // numbers are the forms that show bytes: with %x, and with %v.
 func numbers(secret string) []string {
-	return []string{hex.EncodeToString([]byte(secret)), strings.Trim(fmt.Sprint([]byte(secret)), "[]")}
+	return []string{hex.EncodeToString([]byte(secret)), strings.Trim(fmt.Sprint([]byte(secret)), "[]")} //nolint:staticcheck // the numbers are meant
 }
 
 // base64Forms are the secret in base 64 at each place that it can have in a group of three

@@ -15,7 +15,7 @@ func TestFind(t *testing.T) {
 	require.Nil(t, secrets.Find("an order of a tenant with a payload, a header and a password"))
 	for _, secret := range []string{secrets.Payload, secrets.Header, secrets.Tenant, secrets.Password} {
 		for _, text := range []string{
-			secret, fmt.Sprintf("near %q", secret), fmt.Sprintf("0x%x", secret), fmt.Sprintf("%X", secret), fmt.Sprint([]byte(secret)),
+			secret, fmt.Sprintf("near %q", secret), fmt.Sprintf("0x%x", secret), fmt.Sprintf("%X", secret), fmt.Sprint([]byte(secret)), //nolint:staticcheck // the numbers are meant
 			"basic " + base64.StdEncoding.EncodeToString([]byte("u:"+secret)),
 			base64.StdEncoding.EncodeToString([]byte(secret + "!")), base64.StdEncoding.EncodeToString([]byte("x" + secret + "!")),
 		} {
