@@ -204,7 +204,7 @@ func (n *keyNodes) end(child *exec.Cmd, read <-chan struct{}) {
 // are over. The log of the listeners shows no event out of its order.
 func TestManyProcessesKeepEachKeysOrder(t *testing.T) {
 	t.Parallel()
-	keys, rounds, kills := 60, 24, 8
+	keys, rounds, kills := 40, 16, 6
 	if os.Getenv(longTests) != "" {
 		keys, rounds, kills = 1000, 40, 40
 	}
