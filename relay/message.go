@@ -1,0 +1,110 @@
+package relay
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Message is what a [Publisher] sends for one event.
+type Message struct {
+	// Topic is the topic, subject or routing key that the route gives.
+	Topic string
+	// Key orders messages: those with the same key are published one after the other. A
+	// broker with partitions chooses the partition by it. May be empty.
+	Key string
+	// ID is the event's id. A broker that drops repeated messages compares it.
+	ID string
+	// Time is when the event happened.
+	Time time.Time
+	// ContentType is that of Body.
+	ContentType string
+	// Attributes are those of CloudEvents 1.0, without a prefix, which each protocol has
+	// its own of. Empty unless the format is [Binary].
+	Attributes []Attribute
+	// Headers are those of the event, such as its trace context.
+	Headers map[string]string
+	// Body is the payload, or the whole CloudEvent in the format [Structured].
+	Body []byte
+}
+
+// Attribute is an attribute of a CloudEvent.
+type Attribute struct{ Name, Value string }
+
+// Format says how an event becomes a message.
+type Format string
+
+const (
+	// Binary has the payload as the body and the attributes of CloudEvents 1.0 as
+	// headers. It is the default.
+	Binary Format = "binary"
+	// Structured has a CloudEvent in JSON as the body.
+	Structured Format = "structured"
+	// Plain has the payload as the body and no attributes.
+	Plain Format = "plain"
+)
+
+// Types of content.
+const (
+	contentJSON       = "application/json"
+	contentStructured = "application/cloudevents+json"
+)
+
+// message makes the message of an event for a route.
+func (r *Relay) message(env outbox.Envelope, to *Route) (Message, error) {
+	m := Message{
+		Topic: to.Topic, Key: env.AggregateID, ID: env.EventID, Time: env.OccurredAt,
+		ContentType: contentJSON, Headers: env.Headers, Body: env.Payload.Bytes(),
+	}
+	if to.KeyOf != nil {
+		m.Key = to.KeyOf(env)
+	}
+	if to.TopicOf != nil {
+		var err error
+		if m.Topic, err = to.TopicOf(env); err != nil {
+			return m, err
+		}
+	}
+	if m.Topic == "" {
+		return m, fmt.Errorf("%w: the route's function gives no topic", ErrRefused)
+	}
+	switch r.cfg.Format {
+	case Binary:
+		m.Attributes = r.attributes(env, m.Key)
+	case Structured:
+		m.ContentType = contentStructured
+		body := map[string]any{"data": env.Payload}
+		for _, a := range r.attributes(env, m.Key) {
+			body[a.Name] = a.Value
+		}
+		var err error
+		if m.Body, err = json.Marshal(body); err != nil {
+			return m, fmt.Errorf("%w: making the CloudEvent: %w", ErrRefused, err)
+		}
+	case Plain:
+	}
+	return m, nil
+}
+
+// attributes are those that CloudEvents 1.0 requires, its optional ones that the event
+// has, the extension for partitions, and one of the outbox's own.
+func (r *Relay) attributes(env outbox.Envelope, key string) []Attribute {
+	list := []Attribute{
+		{"specversion", "1.0"},
+		{"id", env.EventID},
+		{"source", r.cfg.Source},
+		{"type", string(env.EventType)},
+		{"time", env.OccurredAt.UTC().Format(time.RFC3339Nano)},
+		{"datacontenttype", contentJSON},
+		{"aggregatetype", string(env.AggregateType)},
+	}
+	if env.AggregateID != "" {
+		list = append(list, Attribute{"subject", env.AggregateID})
+	}
+	if key != "" {
+		list = append(list, Attribute{"partitionkey", key})
+	}
+	return list
+}
