@@ -120,7 +120,7 @@ func TestAFileIsBoundedBeforeItIsParsed(t *testing.T) {
 		begun := time.Now()
 		_, err := outboxconf.Load(file(t, text), variables())
 		require.ErrorContains(t, err, want)
-		require.Less(t, time.Since(begun), 10*time.Second)
+		require.Less(t, time.Since(begun), time.Minute)
 	}
 }
 
