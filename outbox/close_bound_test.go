@@ -82,6 +82,13 @@ func (s *mute) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) e
 	return s.Store.Renew(ctx, db, leases)
 }
 
+func (s *mute) Leased(ctx context.Context, db outbox.DB, names []string) ([]outbox.Lease, error) {
+	if err := s.answer(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Leased(ctx, db, names)
+}
+
 func (s *mute) HoldTable(ctx context.Context, db outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
 	if err := s.answer(ctx); err != nil {
 		return outbox.TableHolder{}, err

@@ -188,7 +188,8 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 		}
 		return nil, nil, err
 	}
-	again = c.d.track.settle(group, marks, left)
+	again, back := c.d.track.settle(group, marks, left)
+	c.d.releaser.release(back)
 	for _, d := range group {
 		if row, refused := left[d.id()]; refused && !slices.Contains(again, d) && (!d.repeated || !row.shows(outcome)) {
 			lost = append(lost, d)

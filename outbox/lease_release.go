@@ -18,9 +18,10 @@ const (
 	lateTimeout    = 5 * time.Second       // leases given back after closing
 )
 
-// leaseReleaser gives leases back: of events that no listener had, and of events
-// that may or may not have been committed. For those the server may
-// still be at the COMMIT, so that there is no row to release yet. What does not
+// leaseReleaser gives leases back: of events that no listener had, of events that may
+// or may not have been committed, and of claims that failed. Of a failed claim it does not
+// know the events, so it asks for the rows under its lease. The server may
+// still be at the COMMIT or at the claim, so that there is no row to release yet. What does not
 // take effect is tried again, after 10 ms, 100 ms, 1 s, and then ever more
 // rarely for as long as the lease lasts. A release that is repeated, or carried
 // out late, changes nothing but its own lease. The releaser has a goroutine of
@@ -48,6 +49,7 @@ type leaseReleaser struct {
 // releasing are leases that are given back together.
 type releasing struct {
 	leases []Lease
+	claim  string        // the lease of a failed claim, while its rows are not known
 	doubt  bool          // the rows may not be there yet: all of them, or none
 	at     time.Time     // of the next try
 	pause  time.Duration // after that
@@ -83,6 +85,12 @@ func (r *leaseReleaser) doubt(leases []Lease, began time.Time) {
 	}
 }
 
+// doubtClaim gives back the lease of a claim that failed, without waiting. The server may
+// have carried it out, or may do so later.
+func (r *leaseReleaser) doubtClaim(lease string) {
+	r.take(&releasing{claim: lease, doubt: true}, time.Now())
+}
+
 func (r *leaseReleaser) take(b *releasing, began time.Time) {
 	b.at, b.pause, b.until = time.Now(), releasePause, began.Add(r.d.lockTimeout)
 	r.mu.Lock()
@@ -101,12 +109,19 @@ func (r *leaseReleaser) take(b *releasing, began time.Time) {
 	}
 }
 
-// releaseLate is for a transaction that ended after Close, when nothing runs any
-// more that would do it.
+// releaseLate is for a transaction or a claim that ended after Close, when nothing runs
+// any more that would do it.
 func (r *leaseReleaser) releaseLate(b *releasing) {
 	ctx, cancel := context.WithTimeout(context.Background(), lateTimeout)
 	defer cancel()
-	if _, err := r.mark(ctx, b.leases); err != nil {
+	var err error
+	if b.claim != "" {
+		b.leases, err = r.store.Leased(ctx, r.db, []string{b.claim})
+	}
+	if err == nil && len(b.leases) > 0 {
+		_, err = r.mark(ctx, b.leases)
+	}
+	if err != nil && len(b.leases) > 0 {
 		r.expired.write(len(b.leases), []any{logKeyOwner, r.d.names.owner, logKeyError, err.Error()})
 	}
 }
@@ -159,6 +174,7 @@ func (r *leaseReleaser) takeFresh(last bool) {
 // locked fails all that are released with it.
 func (r *leaseReleaser) tryDue() (next time.Time) {
 	now := time.Now()
+	r.findClaimed(now)
 	var together []*releasing
 	size := 0
 	flush := func() {
@@ -167,7 +183,7 @@ func (r *leaseReleaser) tryDue() (next time.Time) {
 	}
 	for _, b := range r.held {
 		switch {
-		case b.at.After(now):
+		case b.claim != "" || b.at.After(now):
 		case b.tries > 0 || b.doubt:
 			r.try([]*releasing{b})
 		default:
@@ -192,6 +208,48 @@ func (r *leaseReleaser) tryDue() (next time.Time) {
 
 func (b *releasing) settled() bool { return b.tries < 0 }
 
+// findClaimed looks for the rows of failed claims, as far as these are due. What it finds
+// is then released.
+func (r *leaseReleaser) findClaimed(now time.Time) {
+	var names []string
+	claims := map[string]*releasing{}
+	for _, b := range r.held {
+		if b.claim != "" && !b.at.After(now) {
+			names, claims[b.claim] = append(names, b.claim), b
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, releaseTimeout)
+	defer cancel()
+	leases, err := r.store.Leased(ctx, r.db, names)
+	for _, l := range leases {
+		claims[l.Name].leases = append(claims[l.Name].leases, l)
+	}
+	for _, b := range claims {
+		if b.err = err; len(b.leases) == 0 {
+			b.later()
+			continue
+		}
+		b.claim, b.doubt = "", false
+		r.mu.Lock()
+		r.leases += len(b.leases)
+		r.mu.Unlock()
+	}
+}
+
+// later plans the next try.
+func (b *releasing) later() {
+	b.tries++
+	b.at = time.Now().Add(b.pause)
+	if b.pause < time.Second {
+		b.pause *= 10
+	} else {
+		b.pause *= 3
+	}
+}
+
 // try releases in one statement what was given back at different times.
 func (r *leaseReleaser) try(bs []*releasing) {
 	if len(bs) == 0 {
@@ -209,13 +267,7 @@ func (r *leaseReleaser) try(bs []*releasing) {
 			b.tries = -1
 			continue
 		}
-		b.tries++
-		b.at = time.Now().Add(b.pause)
-		if b.pause < time.Second {
-			b.pause *= 10
-		} else {
-			b.pause *= 3
-		}
+		b.later()
 	}
 }
 
@@ -241,7 +293,7 @@ func (r *leaseReleaser) drop(b *releasing) {
 	r.mu.Lock()
 	r.leases -= len(b.leases)
 	r.mu.Unlock()
-	if b.err != nil {
+	if b.err != nil && len(b.leases) > 0 {
 		r.expired.add(len(b.leases), logKeyOwner, r.d.names.owner, logKeyError, b.err.Error())
 	}
 }

@@ -65,6 +65,13 @@ func (s *outage) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease)
 	return s.Store.Renew(ctx, db, leases)
 }
 
+func (s *outage) Leased(ctx context.Context, db outbox.DB, names []string) ([]outbox.Lease, error) {
+	if err := s.meet(ctx, outageLasts+time.Minute); err != nil {
+		return nil, err
+	}
+	return s.Store.Leased(ctx, db, names)
+}
+
 func (s *outage) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if err := s.meet(ctx, outageLasts+time.Minute); err != nil {
 		return nil, err

@@ -77,11 +77,6 @@ type Poller struct {
 	read       time.Time // the time as of which the last batch was read
 	failures   int       // of the store, in a row
 	patience   patience
-	claiming   claiming // a claim that may have been carried out
-	unanswered struct { // one of some events
-		lease string
-		ids   []string
-	}
 	takeoverAt time.Time // when to look again for expired leases
 	takenOver  int       // events whose leases expired, not yet logged
 }

@@ -29,9 +29,6 @@ func (p *Poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
 	if d == nil {
 		return q, true
 	}
-	if p.claiming.lease != "" {
-		return p.claiming.query, true
-	}
 	died := p.died.Load() != nil
 	switch {
 	case last != plain:

@@ -10,31 +10,17 @@ import (
 // claimGrace is how long a claim may go on after closing began.
 const claimGrace = 5 * time.Second
 
-// claiming is a claim whose answer was lost. It may have been carried out, so it is
-// made again as it was: the same lease returns its rows.
-type claiming struct {
-	lease  string
-	query  batchQuery
-	after  Cursor
-	except []EventKind
-}
-
 // claimDue claims what is due.
 func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batch, string, error) {
-	if p.claiming.lease == "" {
-		p.claiming = claiming{lease: p.dispatcher.names.next(), query: b, except: q.Except}
-		if b.kind == plain {
-			p.claiming.after = p.place()
-		}
+	q.Lease, q.Limit, q.FreshOnly = p.dispatcher.names.next(), b.limit, b.kind == plain
+	if q.FreshOnly {
+		q.After = p.place()
 	}
-	q.Lease, q.Limit, q.FreshOnly, q.After = p.claiming.lease, b.limit, b.kind == plain, p.claiming.after
-	q.Except = p.claiming.except
 	batch, err := p.claim(ctx, q)
 	if err != nil {
 		return batch, q.Lease, err
 	}
-	p.claiming = claiming{}
-	if p.restart = false; b.kind == plain {
+	if p.restart = false; q.FreshOnly {
 		p.cursor = batch.Next
 		if p.restart = batch.Len() < b.limit && q.After != p.first; p.restart {
 			p.cursor = Cursor{}
@@ -43,6 +29,8 @@ func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batc
 	return batch, q.Lease, err
 }
 
+// claim claims. A claim that fails is given up with its lease: the server may have carried
+// it out, or do so later, so the releaser looks for rows under that lease.
 func (p *Poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 	q.LockTimeout = p.lockTimeout()
 	err = p.statement(ctx, func(limited context.Context) (err error) {
@@ -52,6 +40,7 @@ func (p *Poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 		return err
 	})
 	if err != nil {
+		p.dispatcher.releaser.doubtClaim(q.Lease)
 		return Batch{}, fmt.Errorf("outbox: claiming due events: %w", err)
 	}
 	return b, nil
@@ -159,23 +148,14 @@ func (p *Poller) takeExpired(ctx context.Context, expired []string) error {
 	return nil
 }
 
-// claimThese claims those of the events that are not in hand. After a claim whose
-// answer was lost it claims those again, too.
+// claimThese claims those of the events that are not in hand.
 func (p *Poller) claimThese(ctx context.Context, now time.Time, ids []string) (Batch, string, error) {
 	ids = slices.DeleteFunc(slices.Clone(ids), p.dispatcher.track.holds)
-	lease := p.unanswered.lease
-	if lease == "" {
-		lease = p.dispatcher.names.next()
-	}
-	ids = append(ids, p.unanswered.ids...)
 	if len(ids) == 0 {
 		return Batch{}, "", nil
 	}
-	p.unanswered.lease, p.unanswered.ids = lease, ids
+	lease := p.dispatcher.names.next()
 	b, err := p.claim(ctx, ClaimQuery{Now: now, Limit: len(ids), EventIDs: ids, Lease: lease})
-	if err == nil {
-		p.unanswered.lease, p.unanswered.ids = "", nil
-	}
 	return b, lease, err
 }
 

@@ -84,6 +84,41 @@ func TestARowThatIsClaimedAgainAtOnceIsDelivered(t *testing.T) {
 	require.Equal(t, map[string]int{"again": 2}, c.n)
 }
 
+// slowBurial is a store that answers the death of an event only when the event was replayed
+// and claimed again.
+type slowBurial struct{ *outboxtest.Store }
+
+func (s *slowBurial) memory() *outboxtest.Store { return s.Store }
+
+func (s *slowBurial) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	left, err := s.Store.Mark(ctx, db, kind, marks)
+	if kind == outbox.OutcomeDead {
+		_, _ = s.ReplayDead(ctx, db, []string{marks[0].EventID}, time.Now(), outbox.StatusNew)
+		for row := (outboxtest.Row{}); row.LockedBy == ""; row, _ = s.Row(marks[0].EventID) {
+			<-time.After(time.Millisecond)
+		}
+	}
+	return left, err
+}
+
+// An event dies and is replayed, and this node claims it before it hears that the event
+// died. The claim is taken for a copy, so its lease is given back.
+func TestAnEventThatIsReplayedAtOnceIsDelivered(t *testing.T) {
+	t.Parallel()
+	var c calls
+	e := start(t, outbox.Config{Store: &slowBurial{outboxtest.NewStore()}, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
+		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			if c.add(env.EventID) == 1 {
+				return outbox.Dead("no"), nil
+			}
+			return outbox.Done(), nil
+		})
+	e.write(said("again"))
+	e.await("again", outbox.StatusDone)
+	require.NoError(t, e.Close(t.Context()))
+	require.Equal(t, map[string]int{"again": 2}, c.n)
+}
+
 // writtenTwice is a store in whose INSERT a row of the same id appears and is claimed.
 type writtenTwice struct {
 	*outboxtest.Store

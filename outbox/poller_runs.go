@@ -23,8 +23,7 @@ type runPolling struct {
 	skipDead bool
 	written  atomic.Bool // this process committed events that are due
 
-	walks    [2]walk  // over the free keys, and over those to take over
-	claiming runClaim // a claim that may have been carried out
+	walks [2]walk // over the free keys, and over those to take over
 }
 
 // walk is the way of a cycle over the keys. One that has no room for more goes on in
@@ -48,10 +47,9 @@ func (w *walk) step(runs Runs) (end bool) {
 	return end
 }
 
-// runClaim is a claim of runs. After one whose answer was lost it is made again as it
-// was: the same lease returns its rows.
+// runClaim is a claim of runs.
 type runClaim struct {
-	lease  string // empty: none
+	lease  string
 	read   time.Time
 	kind   batchKind
 	runs   [][]string
@@ -105,16 +103,12 @@ func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, 
 // runBatch claims some runs and hands them over. more says that the walk over the keys
 // has not ended; taken is false when the handler refused a run.
 func (p *Poller) runBatch(ctx context.Context, kind batchKind, limit int) (n int, more, taken bool, err error) {
-	c := p.runs.claiming
-	if c.lease == "" {
-		if limit <= 0 {
-			return 0, false, true, nil
-		}
-		if c, err = p.readRuns(ctx, kind, limit); err != nil {
-			return 0, false, false, err
-		}
-	} else {
-		c.end = false // the turn that was asked for comes next
+	if limit <= 0 {
+		return 0, false, true, nil
+	}
+	c, err := p.readRuns(ctx, kind, limit)
+	if err != nil {
+		return 0, false, false, err
 	}
 	if len(c.runs) == 0 {
 		return 0, !c.end, true, nil
@@ -178,35 +172,18 @@ func (p *Poller) readRuns(ctx context.Context, kind batchKind, limit int) (c run
 // suspended or the database was away. Other processes may have had the runs since then,
 // with further events, and may be dead: fence does not know their leases.
 func (p *Poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until time.Time, err error) {
-	if c.lease == "" {
-		c.lease = p.dispatcher.names.next()
-		p.runs.claiming = *c
-	}
 	if err := p.fence(ctx, c.behind); err != nil {
 		return b, until, err
 	}
-	ids := slices.Concat(c.runs...)
 	if time.Since(c.read) >= p.dispatcher.lockTimeout {
-		p.runs.claiming = runClaim{}
-		p.dispatcher.releaser.release(leasesOf(ids, c.lease)) // an earlier try may have claimed them
-		return Batch{}, until, nil
+		return b, until, nil
 	}
-	until = time.Now().Add(p.dispatcher.lockTimeout)
+	ids := slices.Concat(c.runs...)
+	c.lease, until = p.dispatcher.names.next(), time.Now().Add(p.dispatcher.lockTimeout)
 	b, err = p.claim(ctx, ClaimQuery{
 		Now: p.read, Limit: len(ids), EventIDs: ids, Lease: c.lease, FreshOnly: c.kind == plain,
 	})
-	if err == nil {
-		p.runs.claiming = runClaim{}
-	}
 	return b, until, err
-}
-
-func leasesOf(ids []string, name string) []Lease {
-	leases := make([]Lease, len(ids))
-	for i, id := range ids {
-		leases[i] = Lease{id, name}
-	}
-	return leases
 }
 
 // fence gives back the leases that a process which died has behind an event that is

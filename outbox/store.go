@@ -74,6 +74,10 @@ type Store interface {
 	// RETRY, and under the lease if the mark names one.
 	Complete(ctx context.Context, tx Execer, outcome Outcome, mark Mark) (bool, error)
 
+	// Leased reads the NEW and RETRY rows that are under one of these leases. Expired ones
+	// count. It changes nothing.
+	Leased(ctx context.Context, db DB, names []string) ([]Lease, error)
+
 	// Renew starts these leases again, as far as the rows are still under them.
 	Renew(ctx context.Context, db DB, leases []Lease) error
 
@@ -172,8 +176,7 @@ type ClaimQuery struct {
 	Except        []EventKind // as in PollQuery
 	// EventIDs claims only rows of these events. Empty: of all.
 	EventIDs []string
-	// Lease is the name that the rows get. Rows that are under it already are
-	// returned too, so that a claim whose answer was lost can be made again.
+	// Lease is the name that the rows get. No other claim has it.
 	Lease string
 	// LockTimeout is the age at which a lease expires, by the database's clock.
 	LockTimeout time.Duration

@@ -206,20 +206,24 @@ func (t *tracker) release(ds ...*delivery) (leases []Lease) {
 	return leases
 }
 
-// settle lets go of deliveries whose marks were stored or refused. It returns
-// those that were refused because this node claimed their rows again meanwhile:
-// they stay in hand, to be stored under that lease.
-func (t *tracker) settle(ds []*delivery, marks []Mark, left map[string]RowState) (again []*delivery) {
+// settle lets go of deliveries whose marks were stored or refused. This node may have
+// claimed their rows again meanwhile. If it did so before the mark, the mark was refused:
+// the delivery stays in hand, to be stored under the new lease. If it did so after the
+// mark, as when the event was replayed, the new lease is one to give back.
+func (t *tracker) settle(ds []*delivery, marks []Mark, left map[string]RowState) (again []*delivery, back []Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, d := range ds {
-		if _, refused := left[d.id()]; refused && d.lease != marks[i].Lease {
-			again = append(again, d)
-			continue
+		if claimed := d.lease != marks[i].Lease; claimed {
+			if _, refused := left[d.id()]; refused {
+				again = append(again, d)
+				continue
+			}
+			back = append(back, Lease{EventID: d.id(), Name: d.lease})
 		}
 		t.leave(d)
 	}
-	return again
+	return again, back
 }
 
 // leave removes a delivery, and remembers its event while the poller reads; mu is

@@ -18,7 +18,9 @@ func TestATakeoverThatIsReplacedMakesRoom(t *testing.T) {
 	marks := tr.storing([]*delivery{first})
 	again := &delivery{env: &Envelope{EventID: "e", Attempts: 1, AvailableAt: at}, lease: "me/2"}
 	require.True(t, tr.acquire(again))
-	require.Empty(t, tr.settle([]*delivery{first}, marks, nil))
+	refused, back := tr.settle([]*delivery{first}, marks, nil)
+	require.Empty(t, refused)
+	require.Empty(t, back)
 	require.True(t, tr.holds("e"))
 	require.Equal(t, []Lease{{"e", "me/2"}}, tr.release(again))
 	require.False(t, tr.holds("e"))

@@ -212,9 +212,9 @@ func TestASlowDatabaseIsGivenTimeToClaim(t *testing.T) {
 	})
 }
 
-// One claim of a backlog is carried out without an answer. It is repeated once, and
-// the next ones return other rows.
-func TestAClaimWithoutAnAnswerIsMadeAgainOnce(t *testing.T) {
+// One claim of a backlog is carried out without an answer. Its rows are given back, and
+// delivered with the rest.
+func TestAClaimWithoutAnAnswerIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &lostClaim{Store: written(t, named("e", 5000)...)}
@@ -246,6 +246,57 @@ func (s *lostClaim) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery
 		return outbox.Batch{}, errors.New("the answer was lost")
 	}
 	return b, err
+}
+
+// lateClaim is a store that carries its first claim of fresh rows out 25 seconds after the
+// client gave it up.
+type lateClaim struct {
+	*outboxtest.Store
+	once sync.Once
+	rows chan int // that the late claim leased
+}
+
+func (s *lateClaim) memory() *outboxtest.Store { return s.Store }
+
+func (s *lateClaim) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (b outbox.Batch, err error) {
+	if q.FreshOnly {
+		s.once.Do(func() {
+			err = context.DeadlineExceeded
+			time.AfterFunc(25*time.Second, func() {
+				b, _ := s.Store.Claim(context.WithoutCancel(ctx), db, q)
+				s.rows <- b.Len()
+			})
+		})
+	}
+	if err != nil {
+		return outbox.Batch{}, err
+	}
+	return s.Store.Claim(ctx, db, q)
+}
+
+// The server carries a claim out when other claims have long succeeded. Nobody asked for
+// its rows: they are given back, and do not wait until that lease is over.
+func TestAClaimThatIsCarriedOutLateIsGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &lateClaim{Store: written(t, named("e", 100)...), rows: make(chan int, 1)}
+		var delivered calls
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
+			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 10}, Claim: outbox.ClaimOptions{LockTimeout: time.Hour},
+		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			delivered.add(env.EventID)
+			time.Sleep(time.Second)
+			return outbox.Done(), nil
+		})
+		require.Positive(t, <-store.rows)
+		time.Sleep(2 * time.Minute)
+		require.NoError(t, e.Close(t.Context()))
+		events, deliveries := delivered.total()
+		require.Equal(t, [2]int{100, 100}, [2]int{events, deliveries})
+		for _, row := range store.Rows() {
+			require.Zero(t, row.Attempts, row)
+		}
+	})
 }
 
 // deadlocking is a store whose second poll is the victim of a deadlock.

@@ -73,7 +73,9 @@ func (m Leases) next(from State, yield func(Event, bool, State)) {
 			x.mark(node, hand)
 		}
 		x.renew(node)
-		x.release(node)
+		for of := range from.Nodes[node].Releases {
+			x.release(node, of)
+		}
 		x.crash(node)
 	}
 	x.replay()
@@ -99,7 +101,7 @@ func (x *steps) expire() {
 	kept := false // a live node renews it (outbox/lease_keep.go), or is about to answer
 	x.from.inHand(func(_ int, d *Delivery) { kept = kept || d.Lease == row.Lease })
 	for _, n := range x.from.Nodes {
-		kept = kept || n.Claim.Executed && n.Claim.Name == row.Lease
+		kept = kept || n.Claim.Name == row.Lease
 	}
 	step := x.take
 	if kept && x.Broken != LeasesAreNotRenewed {
@@ -110,7 +112,7 @@ func (x *steps) expire() {
 		s.inHand(func(_ int, d *Delivery) { d.Outlived = d.Outlived || d.Lease == row.Lease })
 		for i := range s.Nodes {
 			c := &s.Nodes[i].Claim
-			c.Outlived = c.Outlived || c.Executed && c.Name == row.Lease
+			c.Outlived = c.Outlived || c.Name == row.Lease
 		}
 	})
 }
@@ -122,7 +124,7 @@ func (x *steps) crash(node int) {
 		return
 	}
 	x.fault(Event{Kind: Crashed, Node: node}, func(s *State) {
-		s.Nodes[node] = Node{}
+		s.Nodes[node], s.Crashes = Node{}, true
 		if node == 0 && s.Tx != unwritten && s.Writer == waits {
 			s.Writer = doubts
 		}
@@ -140,7 +142,7 @@ func (x *steps) replay() {
 		s.Begun = 0
 		s.inHand(func(_ int, d *Delivery) { d.Counted, d.Old = false, true })
 		for i := range s.Nodes {
-			s.Nodes[i].Claim.Old = s.Nodes[i].Claim.Executed
+			s.Nodes[i].Claim.Old = s.Nodes[i].Claim.Name != 0
 		}
 	})
 }

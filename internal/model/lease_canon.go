@@ -30,28 +30,31 @@ func (s *State) prune() {
 	if s.Tx != open && s.Writer == doubts {
 		s.Writer = told
 	}
-	// The row can get a lease again only from a claim that is repeated, or carried out late.
+	// The row can get a lease later only from a claim that is carried out late.
+	if s.Late.Verb == verbClaim && !s.Row.Status.pending() && s.Row.Status != Dead {
+		s.Late = Statement{}
+	}
 	alive := func(lease Name) bool {
-		return s.Row.Lease == lease || s.Late.Verb == verbClaim && s.Late.Lease == lease ||
-			s.Nodes[lease.node()].Claim.Name == lease
+		return s.Row.Lease == lease || s.Late.Verb == verbClaim && s.Late.Lease == lease
 	}
 	for i := range s.Nodes {
-		if r := &s.Nodes[i].Release; r.Name != 0 && !alive(r.Name) {
-			*r = Release{}
+		all := s.Nodes[i].Releases
+		s.Nodes[i].Releases = [3]Release{}
+		for _, r := range all {
+			if alive(r.Name) {
+				s.giveBack(i, r.Name, r.Doubt)
+			}
 		}
 		if d := &s.Nodes[i].Hand[1]; d.Phase > running && !alive(d.Lease) { // it will be refused
 			*d = Delivery{}
 		}
 	}
-	late := s.Late.Verb == verbClaim
-	if late && (s.Late.Born != s.Row.Next || !s.Row.Status.pending()) { // the row is due later
-		s.Late, late = Statement{}, false
-	}
-	if s.Late.Verb != noStatement && !late && !alive(s.Late.Lease) {
+	if s.Late.Verb != noStatement && !alive(s.Late.Lease) {
 		s.Late = Statement{}
 	}
-	s.inHand(func(_ int, d *Delivery) { late = late || d.Born == s.Row.Next })
-	if !late {
+	known := false
+	s.inHand(func(_ int, d *Delivery) { known = known || d.Born == s.Row.Next })
+	if !known {
 		s.Row.Next = 0
 	}
 }

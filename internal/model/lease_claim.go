@@ -2,27 +2,26 @@ package model
 
 // claim is the poller's part (outbox/poller_claim.go, sqlstore/read.go).
 func (x *steps) claim(node int) {
-	switch c := x.from.Nodes[node].Claim; {
-	case c.Name == 0:
-		x.claimFirst(node)
-	case c.Executed:
-		x.claimAnswered(node)
-		x.fault(Event{Kind: AnswerLost, Node: node, Lease: c.Name}, func(s *State) {
-			s.Nodes[node].Claim = Claim{Name: c.Name}
-		})
-	default:
-		x.claimAgain(node)
+	c := x.from.Nodes[node].Claim
+	if c.Name == 0 {
+		x.sendClaim(node)
+		return
 	}
+	x.claimAnswered(node)
+	x.fault(Event{Kind: AnswerLost, Node: node, Lease: c.Name}, func(s *State) {
+		s.Nodes[node].Claim = Claim{}
+		x.giveUp(s, node, c.Name)
+	})
 }
 
 // claimable reports whether a claim takes the row, and whether that counts an attempt
 // (claimable and attempt in sqlstore/read.go).
-func (m Leases) claimable(s *State, lease Name) (ok, counts bool) {
+func (m Leases) claimable(s *State) (ok, counts bool) {
 	row := s.Row
 	switch {
 	case s.Tx != committed, !row.Status.pending() && m.Broken != ClaimWithoutStatus:
 		return false, false
-	case row.Lease == 0, row.Lease == lease:
+	case row.Lease == 0:
 		return true, false
 	default:
 		over := row.Expired && m.Broken != NoTakeover || m.Broken == TakeoverWithoutExpiry
@@ -32,9 +31,9 @@ func (m Leases) claimable(s *State, lease Name) (ok, counts bool) {
 
 // executeClaim carries a claim out.
 func (m Leases) executeClaim(s *State, lease Name) (got, counted bool) {
-	got, counted = m.claimable(s, lease)
+	got, counted = m.claimable(s)
 	if got {
-		s.Row.Lease, s.Row.Expired, s.Row.Over = lease, false, false
+		s.Row.Lease, s.Row.Expired = lease, false
 		if counted && (s.Row.Attempts <= m.MaxAttempts || m.replaying) { // more make no difference
 			s.Row.Attempts++
 		}
@@ -42,44 +41,32 @@ func (m Leases) executeClaim(s *State, lease Name) (got, counted bool) {
 	return got, got && counted
 }
 
-func (x *steps) claimFirst(node int) {
+// sendClaim sends a claim that takes the row. One that its client gives up may be carried
+// out later, so its lease is given back.
+func (x *steps) sendClaim(node int) {
 	s := x.from
 	lease := s.name(node)
-	if ok, _ := x.claimable(&s, lease); !ok {
-		return
-	}
-	x.executed(node, lease)
-	if s.Late.Verb == noStatement {
-		x.fault(Event{Kind: GaveUp, Node: node, Lease: lease}, func(s *State) {
-			lease := s.name(node)
-			s.Late = Statement{Verb: verbClaim, Lease: lease, Born: s.Row.Next}
-			s.Nodes[node].Claim = Claim{Name: lease}
-		})
-	}
-}
-
-// executed is a claim that takes the row.
-func (x *steps) executed(node int, lease Name) {
-	s := x.from
-	s.Names = max(s.Names, uint8(lease>>1))
 	got, counted := x.executeClaim(&s, lease)
 	if !got {
 		return
 	}
 	held := s.Nodes[node].Hand[0]
-	s.Nodes[node].Claim = Claim{
-		Name: lease, Executed: true, Attempts: s.Row.Attempts,
-		Shown: held.Storing && held.Born == s.Row.Next,
-	}
+	s.Nodes[node].Claim = Claim{Name: lease, Attempts: s.Row.Attempts, Shown: held.Storing && held.Born == s.Row.Next}
 	x.yield(Event{Kind: Claimed, Node: node, Lease: lease, Attempts: s.Row.Attempts, Counted: counted, Changed: true}, false, s)
+	if s.Late.Verb == noStatement {
+		x.fault(Event{Kind: GaveUp, Node: node, Lease: lease}, func(s *State) {
+			lease := s.name(node)
+			s.Late = Statement{Verb: verbClaim, Lease: lease}
+			x.giveUp(s, node, lease)
+		})
+	}
 }
 
-// claimAgain makes a claim again under the same name, after its answer was lost. Among
-// other rows it may return this one or not.
-func (x *steps) claimAgain(node int) {
-	c := x.from.Nodes[node].Claim
-	x.executed(node, c.Name)
-	x.take(internal(node, claimEmpty), func(s *State) { s.Nodes[node].Claim = Claim{} })
+// giveUp is for a claim that failed (outbox/lease_release.go).
+func (x *steps) giveUp(s *State, node int, lease Name) {
+	if x.Broken != ClaimsAreForgotten {
+		s.giveBack(node, lease, true)
+	}
 }
 
 // claimAnswered hands the row over (acquire in outbox/tracker.go).

@@ -31,7 +31,6 @@ const (
 	lateRollback  = "the transaction whose COMMIT is in doubt rolls back"
 	claimAnswered = "the claim's answer arrives"
 	claimCopy     = "the claim's answer arrives: the delivery in hand goes on under the new lease"
-	claimEmpty    = "the claim is made again and returns nothing"
 	exhausted     = "the event had all of its deliveries, it is to die"
 	letGo         = "the node closes and gives the event back"
 	markAnswered  = "the mark's answer arrives"

@@ -21,11 +21,14 @@ func (x *steps) mark(node, hand int) {
 	case marking:
 		x.take(internal(node, markAnswered), func(s *State) {
 			change(s, func(d *Delivery) {
-				if !d.Changed && d.Lease != d.Under { // claimed again meanwhile: once more under that
+				switch claimed := d.Lease != d.Under; {
+				case claimed && !d.Changed: // once more, under the new lease
 					d.Phase, d.Under = answered, 0
-				} else {
-					*d = Delivery{}
+					return
+				case claimed && x.Broken != LeaseAfterMarkForgotten: // after the mark
+					s.giveBack(node, d.Lease, false)
 				}
+				*d = Delivery{}
 			})
 		})
 		x.fault(Event{Kind: AnswerLost, Node: node, Lease: d.Under}, func(s *State) {
@@ -63,10 +66,7 @@ func (m Leases) execute(s *State, st Statement) (changed bool) {
 	if s.Tx != committed || !open || !m.sameLease(s, st) {
 		return false
 	}
-	if st.Verb == verbMark && s.Late.Verb == verbClaim && s.Late.Lease == st.Lease {
-		s.Late.Over = true
-	}
-	row.Lease, row.Expired, row.Over = 0, false, false
+	row.Lease, row.Expired = 0, false
 	switch st.Outcome {
 	case OutcomeDone:
 		row.Status = Done
@@ -99,8 +99,8 @@ func (x *steps) renew(node int) {
 
 // release gives a lease back (outbox/lease_release.go). If the row may not be there yet, it
 // goes on until the row changes or the lease is over.
-func (x *steps) release(node int) {
-	r := x.from.Nodes[node].Release
+func (x *steps) release(node, of int) {
+	r := x.from.Nodes[node].Releases[of]
 	if r.Name == 0 {
 		return
 	}
@@ -109,10 +109,13 @@ func (x *steps) release(node int) {
 	e := Event{Kind: Released, Node: node, Lease: r.Name, Changed: x.execute(&s, statement)}
 	x.fault(e, func(s *State) { x.execute(s, statement) }) // no answer comes
 	if e.Changed || !r.Doubt {
-		s.Nodes[node].Release = Release{}
+		s.Nodes[node].Releases[of] = Release{}
 	}
 	x.yield(e, false, s)
-	x.take(internal(node, releaseOver), func(s *State) { s.Nodes[node].Release = Release{} })
+	under := x.from.Row.Lease == r.Name
+	if under && x.from.Row.Expired || !under && x.from.Late.Lease != r.Name {
+		x.take(internal(node, releaseOver), func(s *State) { s.Nodes[node].Releases[of] = Release{} })
+	}
 	if x.from.Late.Verb == noStatement {
 		x.fault(Event{Kind: GaveUp, Node: node, Lease: r.Name}, func(s *State) { s.Late = statement })
 	}
@@ -130,13 +133,9 @@ func (x *steps) late() {
 	x.yield(internal(e.Node, lateLost), false, s)
 	switch st.Verb {
 	case verbClaim:
-		// Its time is that of the poller when it was sent: what became due since is not taken.
-		if st.Born == s.Row.Next || x.Broken == ClaimOfWhatBecameDue {
-			e.Kind = Claimed
-			e.Changed, e.Counted = x.executeClaim(&s, st.Lease)
-			s.Row.Over = st.Over && e.Changed
-			e.Attempts = s.Row.Attempts
-		}
+		e.Kind = Claimed
+		e.Changed, e.Counted = x.executeClaim(&s, st.Lease)
+		e.Attempts = s.Row.Attempts
 	case verbRelease:
 		e.Kind, e.Changed = Released, x.execute(&s, st)
 	default:

@@ -1,24 +1,27 @@
 package model
 
+import "slices"
+
 // The ways to break the model of leases.
 const (
-	MarkWithoutFence      Mutation = "a mark does not name its lease"
-	ReleaseWithoutName    Mutation = "a release does not name its lease"
-	RenewWithoutName      Mutation = "a renewal does not name its lease"
-	NamesPerOwner         Mutation = "a lease is named by its owner alone"
-	ClaimWithoutStatus    Mutation = "a claim takes rows of any status"
-	ClaimOfWhatBecameDue  Mutation = "a claim that is carried out late takes what became due since"
-	TakeoverWithoutExpiry Mutation = "a claim takes over a lease that has not expired"
-	TakeoverUncounted     Mutation = "a takeover counts no attempt"
-	AttemptsLowered       Mutation = "a retry makes the attempts fewer than claims counted"
-	NoTakeover            Mutation = "an expired lease is never taken over"
-	NeverExhausted        Mutation = "an event that had all of its deliveries is delivered again"
-	HotBeforeCommit       Mutation = "the hot path delivers before the commit"
-	HotInDoubt            Mutation = "the hot path delivers after a COMMIT that is in doubt"
-	HotWithoutLease       Mutation = "the hot path delivers although the transaction outlived its lease"
-	LeasesAreNotRenewed   Mutation = "leases are not renewed"
-	CopiesAreDelivered    Mutation = "the tracker lets copies of an event in hand pass"
-	FailuresAreDone       Mutation = "a failed delivery is marked done"
+	MarkWithoutFence        Mutation = "a mark does not name its lease"
+	ReleaseWithoutName      Mutation = "a release does not name its lease"
+	RenewWithoutName        Mutation = "a renewal does not name its lease"
+	NamesPerOwner           Mutation = "a lease is named by its owner alone"
+	ClaimWithoutStatus      Mutation = "a claim takes rows of any status"
+	ClaimsAreForgotten      Mutation = "a claim that fails is not given back"
+	LeaseAfterMarkForgotten Mutation = "a lease that the node got after the mark is not given back"
+	TakeoverWithoutExpiry   Mutation = "a claim takes over a lease that has not expired"
+	TakeoverUncounted       Mutation = "a takeover counts no attempt"
+	AttemptsLowered         Mutation = "a retry makes the attempts fewer than claims counted"
+	NoTakeover              Mutation = "an expired lease is never taken over"
+	NeverExhausted          Mutation = "an event that had all of its deliveries is delivered again"
+	HotBeforeCommit         Mutation = "the hot path delivers before the commit"
+	HotInDoubt              Mutation = "the hot path delivers after a COMMIT that is in doubt"
+	HotWithoutLease         Mutation = "the hot path delivers although the transaction outlived its lease"
+	LeasesAreNotRenewed     Mutation = "leases are not renewed"
+	CopiesAreDelivered      Mutation = "the tracker lets copies of an event in hand pass"
+	FailuresAreDone         Mutation = "a failed delivery is marked done"
 )
 
 // The rules of the leases.
@@ -30,7 +33,7 @@ const (
 	NoDuplicate   = "no duplicate without a fault"
 	Attempts      = "attempts"
 	Fence         = "fence"
-	OneOutcome    = "one outcome"
+	NotForgotten  = "no lease is forgotten"
 )
 
 // LeaseRule is a rule of the leases.
@@ -64,15 +67,26 @@ func (m Leases) rules() []LeaseRule {
 			case Marked, Released, Renewed:
 				return !e.Changed || row.Lease == e.Lease
 			case Claimed:
-				return row.Lease == 0 || row.Lease == e.Lease || row.Expired
+				return row.Lease == 0 || row.Expired
 			default:
 				return true
 			}
 		}},
-		{OneOutcome, "At most one outcome of a claim takes effect.", func(from State, e Event, _ State) bool {
-			return e.Kind != Marked || !e.Changed || !from.Row.Over
+		{NotForgotten, "While its process lives, a lease that has not expired belongs to a delivery, a claim, or a release.", func(_ State, _ Event, to State) bool {
+			return to.Crashes || to.Tx != committed || !to.Row.Status.pending() || to.Row.Lease == 0 || to.Row.Expired || to.known(to.Row.Lease)
 		}},
 	}
+}
+
+// known reports whether a process has this lease.
+func (s *State) known(lease Name) bool {
+	for _, n := range s.Nodes {
+		given := slices.ContainsFunc(n.Releases[:], func(r Release) bool { return r.Name == lease })
+		if given || n.Claim.Name == lease || n.Hand[0].Lease == lease || n.Hand[1].Lease == lease {
+			return true
+		}
+	}
+	return s.Writer == waits && s.Lease == lease
 }
 
 // running counts the listeners that have the event.

@@ -45,9 +45,6 @@ type Row struct {
 	Expired  bool // locked_at is longer ago than LockTimeout
 	// Next is the delivery whose outcome available_at shows: its first lease. Zero: none.
 	Next Name
-	// Over: a claim that was carried out late gave the row the name of a lease under
-	// which an outcome was stored before. A note of the checker.
-	Over bool
 }
 
 // Phase is where a delivery is.
@@ -94,12 +91,11 @@ type Delivery struct {
 	Outlived, Counted, Old bool
 }
 
-// Claim is the claim that a poller has under way (outbox/poller_claim.go).
+// Claim is a claim that was carried out, while its answer is outstanding
+// (outbox/poller_claim.go).
 type Claim struct {
-	Name      Name
-	Takeovers bool  // rows whose lease expired are claimed, too
-	Executed  bool  // the answer is outstanding; else it was lost, and the claim is repeated
-	Attempts  uint8 // that it returned
+	Name     Name
+	Attempts uint8 // that it returned
 	// Shown: available_at is what the outcome of the delivery in hand sets.
 	Shown bool
 	// Notes of the checker, for the delivery.
@@ -116,9 +112,9 @@ type Release struct {
 type Node struct {
 	// Hand has the delivery that the tracker knows, and an older one that it has forgotten
 	// for the sake of that one.
-	Hand    [2]Delivery
-	Claim   Claim
-	Release Release
+	Hand     [2]Delivery
+	Claim    Claim
+	Releases [3]Release
 }
 
 // Verb is what a statement does.
@@ -138,7 +134,6 @@ type Statement struct {
 	Outcome  Outcome
 	Attempts uint8
 	Born     Name
-	Over     bool // a note of the checker: an outcome was stored under this lease
 }
 
 // State is all that the model knows.
@@ -158,6 +153,7 @@ type State struct {
 	Begun     uint8
 	Faults    uint8
 	Replays   uint8
+	Crashes   bool // a process died
 }
 
 // names lists every name that the state holds.
@@ -173,7 +169,9 @@ func (s *State) names(visit func(*Name)) {
 			visit(&n.Hand[j].Under)
 		}
 		visit(&n.Claim.Name)
-		visit(&n.Release.Name)
+		for j := range n.Releases {
+			visit(&n.Releases[j].Name)
+		}
 	}
 	visit(&s.Late.Lease)
 	visit(&s.Late.Born)

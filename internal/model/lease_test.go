@@ -75,7 +75,8 @@ func TestBrokenLeasesBreakARule(t *testing.T) {
 		{model.TakeoverUncounted, two, model.Attempts},
 		{model.NeverExhausted, two, model.Attempts},
 		{model.AttemptsLowered, two, model.Attempts},
-		{model.ClaimOfWhatBecameDue, model.Leases{MaxAttempts: 3, Faults: 2}, model.OneOutcome},
+		{model.ClaimsAreForgotten, two, model.NotForgotten},
+		{model.LeaseAfterMarkForgotten, returns, model.NotForgotten},
 		{model.NoTakeover, two, model.Stuck},
 	} {
 		t.Run(string(tc.mutation), func(t *testing.T) {

@@ -81,9 +81,14 @@ func (s *State) unreserve() {
 	}
 }
 
-// giveBack hands a lease to the releaser. The model has room for one: an older one expires.
+// giveBack hands a lease to the releaser. At most two others have an effect: the row's, and
+// that of a late claim.
 func (s *State) giveBack(node int, lease Name, doubt bool) {
-	if lease != 0 {
-		s.Nodes[node].Release = Release{Name: lease, Doubt: doubt}
+	releases := &s.Nodes[node].Releases
+	for i, r := range releases {
+		if lease != 0 && (r.Name == 0 || r.Name == lease || r.Name != s.Row.Lease && r.Name != s.Late.Lease) {
+			releases[i] = Release{Name: lease, Doubt: doubt}
+			return
+		}
 	}
 }

@@ -90,7 +90,7 @@ func (s *recorded) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery)
 	for i := range b.Envelopes {
 		env := &b.Envelopes[i]
 		row := s.r.rows[env.EventID]
-		if row.lease != "" && row.lease != q.Lease && time.Since(row.since) >= leaseTime {
+		if row.lease != "" && time.Since(row.since) >= leaseTime {
 			s.r.add(env.EventID, s.node, row.lease, model.Event{Kind: model.Expired})
 		}
 		row.began(q.Lease, since)
@@ -162,7 +162,9 @@ func (s *recorded) mark(ctx context.Context, db outbox.DB, o outbox.Outcome, m o
 	if o == outbox.OutcomeReleased {
 		e.Kind = model.Released
 	}
-	if !late || !refused { // what comes late and changes nothing leaves no trace
+	// What changes nothing leaves no trace if it comes late, or is a release: of a claim that
+	// failed, nobody knows whether there is something to give back.
+	if !refused || !late && e.Kind != model.Released {
 		s.r.add(m.EventID, s.node, m.Lease, e)
 	}
 	if refused {

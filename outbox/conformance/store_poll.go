@@ -81,7 +81,7 @@ var pollTests = []storeTest{
 		s.undecodable(s.claimFor("node-1/1", 10), envs)
 		dead := []outbox.Mark{{EventID: envs[0].EventID, Error: "headers"}, {EventID: envs[2].EventID, Error: "headers"}}
 		s.mark(outbox.OutcomeDead, "node-1/1", dead...)
-		s.sameIDs("rows left", idsOf(s.claimFor("node-1/1", 10).Envelopes), []string{envs[1].EventID, envs[3].EventID})
+		s.sameIDs("rows left", s.leasedUnder("node-1/1"), []string{envs[1].EventID, envs[3].EventID})
 
 		// They are ordinary dead letters, which can be read and deleted.
 		letters := s.queryDead(outbox.DeadQuery{})

@@ -47,17 +47,32 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	expiry := now.Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
 		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
-			(r.LockedBy == "" || r.LockedBy == q.Lease || !q.FreshOnly && r.LockedAt.Before(expiry)) &&
+			(r.LockedBy == "" || !q.FreshOnly && r.LockedAt.Before(expiry)) &&
 			r.after(q.After)
 	}), q.Limit)
 	for _, r := range rows {
 		// An expired lease means that a process died with the event.
-		if r.LockedBy != q.Lease && r.LockedBy != "" {
+		if r.leased() {
 			r.Attempts++
 		}
 		r.LockedBy, r.LockedAt = q.Lease, now
 	}
 	return batchOf(rows), nil
+}
+
+// Leased implements [outbox.Store].
+func (s *Store) Leased(ctx context.Context, _ outbox.DB, names []string) ([]outbox.Lease, error) {
+	if err := s.lock(ctx, "reading leased events"); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var leases []outbox.Lease
+	for _, r := range s.rows {
+		if !r.hidden && r.live() && r.leased() && slices.Contains(names, r.LockedBy) {
+			leases = append(leases, outbox.Lease{EventID: r.env.EventID, Name: r.LockedBy})
+		}
+	}
+	return leases, nil
 }
 
 // NextDue implements [outbox.Store].

@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"hash/fnv"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -111,7 +111,7 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	// found by primary key, however the planner estimates LIMIT. No indexed column
 	// changes, so PostgreSQL can update in place.
 	q := s.query(1024)
-	q.add("UPDATE ").table(s).add(" SET attempts = attempts + ").attempt(c).add(", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
+	q.add("UPDATE ").table(s).add(" SET attempts = attempts + ", attempt, ", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
 	switch {
 	case s.d != postgres:
 		q.add(" WHERE event_id IN (")
@@ -166,7 +166,7 @@ func (q *query) claimable(pending string, c outbox.ClaimQuery) *query {
 		// primary key, whatever the statistics say.
 		q.add("CASE WHEN ").due(pending, c.Now, c.CreatedBefore).add(" THEN TRUE ELSE FALSE END AND ").ids("event_id", c.EventIDs)
 	}
-	q.add(" AND CASE WHEN locked_at IS NULL OR locked_by = ").arg(c.Lease)
+	q.add(" AND CASE WHEN locked_at IS NULL")
 	if !c.FreshOnly {
 		q.add(" OR locked_at < ").fromNow(-c.LockTimeout)
 	}
@@ -197,11 +197,8 @@ func (q *query) notOf(kinds []outbox.EventKind) *query {
 	return q
 }
 
-// attempt writes what a claim adds to a row's attempts.
-func (q *query) attempt(c outbox.ClaimQuery) *query {
-	q.add("CASE WHEN locked_by = ").arg(c.Lease)
-	return q.add(" OR locked_at IS NULL THEN 0 ELSE 1 END")
-}
+// attempt is what a claim adds to a row's attempts.
+const attempt = "CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END"
 
 // claimLocking is Claim in two statements, for MySQL. Read committed unlocks the
 // rows that were examined and not taken.
@@ -226,7 +223,7 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 				break
 			}
 			q := s.query(256 + 2*len(chunk))
-			q.add("UPDATE ").table(s).add(" SET attempts = attempts + ").attempt(c).add(", locked_by = ").arg(c.Lease).
+			q.add("UPDATE ").table(s).add(" SET attempts = attempts + ", attempt, ", locked_by = ").arg(c.Lease).
 				add(", locked_at = ").now().add(" WHERE ").ids("event_id", chunk)
 			_, err = s.exec(ctx, tx, what, q)
 		}
@@ -248,11 +245,8 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 // in index order, examines only the rows that it takes, and leased ones.
 func (s *Store) lockBoth(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery) (all []row, next outbox.Cursor, err error) {
 	// Retries may take half, so that neither kind starves the other, and what
-	// new events leave. With a limit of one row, half is zero or one, always
-	// the same for one lease, so that a repeated claim takes the same rows.
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(c.Lease))
-	half := (c.Limit + int(h.Sum32()%2)) / 2
+	// new events leave. With a limit of one row, half is zero or one, by chance.
+	half := (c.Limit + rand.IntN(2)) / 2 //nolint:gosec // any chance will do
 	retries, err := s.lockRows(ctx, tx, c, "status = 2", c.After, half)
 	if err != nil {
 		return nil, next, err
@@ -276,13 +270,35 @@ func (s *Store) lockBoth(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery) (
 	return slices.Concat(retries, fresh), next, nil
 }
 
+// Leased implements [outbox.Store]. It reads all rows that are not delivered, since the
+// names of leases have no index: a claim would have to keep it up.
+func (s *Store) Leased(ctx context.Context, db outbox.DB, names []string) ([]outbox.Lease, error) {
+	var leases []outbox.Lease
+	for chunk := range slices.Chunk(names, markRows) {
+		q := s.query(256)
+		q.add("SELECT event_id, locked_by FROM ").table(s).add(" WHERE status IN (0, 2) AND ").ids("locked_by", chunk)
+		err := s.rows(ctx, db, "reading leased events", q, func(rows *sql.Rows) error {
+			var l outbox.Lease
+			if err := rows.Scan(&l.EventID, &l.Name); err != nil {
+				return err
+			}
+			leases = append(leases, l)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return leases, nil
+}
+
 // lockRows reads and locks free rows of one status after a cursor.
 func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, pending string, after outbox.Cursor, limit int) ([]row, error) {
 	if limit == 0 {
 		return nil, nil
 	}
 	q := s.query(512)
-	q.add("SELECT ").columns("").add(", ").attempt(c).add(" FROM ").table(s).add(" WHERE ").
+	q.add("SELECT ").columns("").add(", ", attempt, " FROM ").table(s).add(" WHERE ").
 		claimable(pending, c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
 	var locked []row
 	var r row
