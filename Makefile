@@ -18,7 +18,7 @@ CHAOS_RUNS    ?= 0
 CHAOS_FLAGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/system chaos/crash chaos/mutations fuzz vuln
+.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/faults chaos/system chaos/crash chaos/mutations fuzz vuln
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,12 +138,14 @@ cover: promtool pgbouncer ## write coverage.out and print the total
 # Chaos: docs/RELIABILITY.md says what each target shows.
 
 chaos/crash: ## crash a process at each statement and hand-over, in every mode on every database
-	OUTBOX_TEST_LONG=crash $(WITHDB) -- $(GO) test -timeout 60m -parallel 12 -run TestEveryCrashPoint -v ./internal/faultrun
+	OUTBOX_TEST_LONG=crash $(WITHDB) -- $(GO) test -timeout 60m -parallel 8 -run TestEveryCrashPoint -v ./internal/faultrun
 
 chaos/mutations: ## build broken copies of the outbox, and check that the checker rejects what they do
 	OUTBOX_TEST_MUTATIONS=true $(WITHDB) -- $(GO) test -timeout 60m -v ./internal/mutation
 
-chaos: ## kill, stop and cut off processes for ten minutes, and check what they did (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)
+chaos: chaos/faults fuzz vuln ## ten minutes of fault runs, a minute of each fuzz target, govulncheck
+
+chaos/faults: ## kill, stop and cut off processes, and check what they did (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)
 	$(WITHDB) -- $(GO) run ./internal/tools/chaos -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
 
 tidy/check: ## go.mod and go.sum are tidy

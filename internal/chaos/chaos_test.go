@@ -23,9 +23,6 @@ var buildArguments []string
 
 // Fault runs of fixed seeds keep all rules. make chaos does many more, and longer ones.
 func TestFaults(t *testing.T) {
-	if os.Getenv("OUTBOX_TEST_LONG") == "" {
-		t.Skip("OUTBOX_TEST_LONG=1 runs one plan of each mode on each database; make chaos runs many")
-	}
 	t.Parallel()
 	program, err := faultrun.Build(t.Context(), t.TempDir(), buildArguments...)
 	require.NoError(t, err)

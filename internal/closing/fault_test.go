@@ -2,7 +2,6 @@ package closing_test
 
 import (
 	"context"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -52,9 +51,6 @@ func locked(t *testing.T, db *testdb.DB) (*testdb.DB, func(), func()) {
 // The database fails while writers write and listeners work, and then the outbox closes:
 // it returns within its bound, what it says is true, and nothing is lost.
 func TestCloseWhileTheDatabaseFails(t *testing.T) {
-	if os.Getenv("OUTBOX_TEST_LONG") == "" {
-		t.Skip("OUTBOX_TEST_LONG=1 closes while the database fails")
-	}
 	faults := map[string]fault{
 		"silent": behindProxy(testdb.Silent), "mute": behindProxy(testdb.Mute), "away": behindProxy(testdb.Away), "locked": locked,
 	}

@@ -12,13 +12,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// longTests set to anything closes 200 times in each mode.
-const longTests = "OUTBOX_TEST_LONG"
+// longRounds is how often a test closes in each mode if OUTBOX_TEST_LONG is set.
+const longRounds = 200
 
 // rounds is how often a test closes.
 func rounds(short int) int {
-	if os.Getenv(longTests) != "" {
-		return 200
+	if os.Getenv("OUTBOX_TEST_LONG") != "" {
+		return longRounds
 	}
 	return short
 }

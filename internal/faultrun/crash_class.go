@@ -37,6 +37,7 @@ var classes = []struct {
 	{regexp.MustCompile(`^UPDATE outbox_event SET locked_by = NULL`), "release"},
 	{regexp.MustCompile(`^UPDATE outbox_event SET locked_at =`), "renew"},
 	{regexp.MustCompile(`^SELECT event_id, status, locked_by`), "read states"},
+	{regexp.MustCompile(`^SELECT event_id, locked_by FROM outbox_event`), "read leases"},
 	{regexp.MustCompile(`FOR UPDATE SKIP LOCKED$`), "lock"},
 	{regexp.MustCompile(`\bwalk\b|^\(SELECT \d, event_id`), "read runs"},
 	{regexp.MustCompile(`ORDER BY available_at, created_at, event_id LIMIT 1$`), "read the next due"},

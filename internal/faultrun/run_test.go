@@ -2,7 +2,6 @@ package faultrun_test
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -17,9 +16,6 @@ var drivers = map[testdb.Kind]string{testdb.Postgres: "pgx", testdb.MySQL: "mysq
 
 // Two processes write and deliver, one of them is killed and comes back.
 func TestAKilledProcess(t *testing.T) {
-	if os.Getenv("OUTBOX_TEST_LONG") == "" {
-		t.Skip("OUTBOX_TEST_LONG=1 kills a process on each database")
-	}
 	t.Parallel()
 	program, err := faultrun.Build(t.Context(), t.TempDir())
 	require.NoError(t, err)
