@@ -116,24 +116,18 @@ func (c crashCase) point() string {
 	return c.crash.Point
 }
 
-// sampleOf chooses two crashes for each point, one that kills the process there and one
-// that does not, if that is possible. The seed decides which, and in which mode and on
-// which database.
+// sampleOf chooses a crash for each point. The seed decides which, and in which mode and
+// on which database.
 func sampleOf(cases []crashCase, seed uint64) []crashCase {
-	type class struct {
-		point string
-		kills bool
-	}
-	best := map[class]crashCase{}
+	best := map[string]crashCase{}
 	rank := func(c crashCase) uint64 {
 		h := fnv.New64a()
 		_, _ = fmt.Fprint(h, seed, c.name())
 		return h.Sum64()
 	}
 	for _, c := range cases {
-		of := class{c.point(), c.crash.Fault == faultrun.KillBefore || c.crash.Fault == faultrun.KillAfter}
-		if was, ok := best[of]; c.crash.Nth == 1 && (!ok || rank(c) < rank(was)) {
-			best[of] = c
+		if was, ok := best[c.point()]; c.crash.Nth == 1 && (!ok || rank(c) < rank(was)) {
+			best[c.point()] = c
 		}
 	}
 	return slices.SortedFunc(maps.Values(best), byName)

@@ -68,7 +68,7 @@ var (
 		l.processes[0].Stop(l.ctx, 3*lease)
 	}}
 	closing = scenario{"a process closes under load", spec("multi", func(s *faultrun.Spec) {
-		s.Mark, s.Transactions, s.Fail = 3*time.Second, 150, 0
+		s.Mark, s.Transactions, s.Fail = 10*time.Second, 150, 0
 	}), 2, func(l *lab) {
 		l.busy()
 		require.NoError(l.t, l.processes[0].Terminate(l.ctx))
