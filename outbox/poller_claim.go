@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
 // claimGrace is how long a claim may go on after closing began.
@@ -30,7 +32,8 @@ func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batc
 }
 
 // claim claims. A claim that fails is given up with its lease: the server may have carried
-// it out, or do so later, so the releaser looks for rows under that lease.
+// it out, or do so later, so the releaser looks for rows under that lease. After a deadlock
+// there are none.
 func (p *Poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 	q.LockTimeout = p.lockTimeout()
 	err = p.statement(ctx, func(limited context.Context) (err error) {
@@ -40,7 +43,9 @@ func (p *Poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 		return err
 	})
 	if err != nil {
-		p.dispatcher.releaser.doubtClaim(q.Lease)
+		if !sqlerr.IsDeadlock(err) {
+			p.dispatcher.releaser.doubtClaim(q.Lease)
+		}
 		return Batch{}, fmt.Errorf("outbox: claiming due events: %w", err)
 	}
 	return b, nil
