@@ -27,7 +27,7 @@ func parseDuration(text string) (time.Duration, string) {
 		if n >= 1000 {
 			unit = "ms"
 		}
-		return 0, fmt.Sprintf("is %s, which has no unit; did you mean %s%s?", text, text, unit)
+		return 0, fmt.Sprintf("is %d, which has no unit; did you mean %d%s?", n, n, unit)
 	}
 	return 0, fmt.Sprintf("is %.40q, which is not a duration; write it as 5s, 200ms, 168h, 7d or PT5M", text)
 }
