@@ -41,6 +41,8 @@ func parametersOf(r *http.Request, known []string) (parameters, error) {
 	p := make(parameters, len(query))
 	for name, values := range query {
 		switch value := values[0]; {
+		case name == "":
+			return nil, &parameterError{"query", "has a value without a name"}
 		case !slices.Contains(known, name):
 			return nil, &parameterError{name, "is unknown; known are " + strings.Join(slices.Concat(known, []string{"pretty"}), ", ")}
 		case len(values) > 1:
