@@ -19,7 +19,8 @@ const (
 // zero value is ready; it belongs to one goroutine.
 type patience struct {
 	limit    time.Duration
-	timeouts int // in a row
+	timeouts int           // in a row
+	last     time.Duration // how long the last statement took that did not fail
 }
 
 func (p *patience) now() time.Duration { return max(p.limit, minPatience) }
@@ -29,11 +30,21 @@ func (p *patience) context(parent context.Context) (context.Context, context.Can
 	return context.WithTimeout(parent, p.now())
 }
 
+// statement runs one statement.
+func (p *patience) statement(ctx context.Context, run func(ctx context.Context) error) error {
+	ctx, cancel := p.context(ctx)
+	defer cancel()
+	began := time.Now()
+	err := run(ctx)
+	p.took(time.Since(began), err)
+	return err
+}
+
 // took takes note of how a statement ended, and how long that took.
 func (p *patience) took(d time.Duration, err error) {
 	switch {
 	case err == nil:
-		p.limit, p.timeouts = min(max(4*d, minPatience), maxPatience), 0
+		p.limit, p.timeouts, p.last = min(max(4*d, minPatience), maxPatience), 0, d
 	case errors.Is(err, context.DeadlineExceeded) || d >= p.now():
 		if p.timeouts++; p.timeouts >= patienceTries {
 			p.grow()

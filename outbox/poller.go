@@ -77,6 +77,7 @@ type Poller struct {
 	read       time.Time // the time as of which the last batch was read
 	failures   int       // of the store, in a row
 	patience   patience
+	fromStart  patience  // for reads from the start of the table
 	takeoverAt time.Time // when to look again for expired leases
 	takenOver  int       // events whose leases expired, not yet logged
 }
@@ -332,10 +333,5 @@ func (p *Poller) noteNextDue(ctx context.Context) error {
 
 // statement runs one statement with the poller's patience.
 func (p *Poller) statement(ctx context.Context, run func(ctx context.Context) error) error {
-	ctx, cancel := p.patience.context(ctx)
-	defer cancel()
-	began := time.Now()
-	err := run(ctx)
-	p.patience.took(time.Since(began), err)
-	return err
+	return p.patience.statement(ctx, run)
 }

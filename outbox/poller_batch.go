@@ -157,7 +157,7 @@ func (p *Poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
 		q.After = Cursor{AvailableAt: *died} // what was due by then is suspect
 	}
 	q.LockTimeout = p.lockTimeout()
-	err = p.statement(ctx, func(ctx context.Context) (err error) {
+	err = p.patienceFrom(q.After).statement(ctx, func(ctx context.Context) (err error) {
 		b, err = p.store.Poll(ctx, p.db, q)
 		return err
 	})

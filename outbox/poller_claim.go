@@ -36,7 +36,11 @@ func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batc
 // there are none.
 func (p *Poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 	q.LockTimeout = p.lockTimeout()
-	err = p.statement(ctx, func(limited context.Context) (err error) {
+	patient := &p.patience
+	if len(q.EventIDs) == 0 {
+		patient = p.patienceFrom(q.After)
+	}
+	err = patient.statement(ctx, func(limited context.Context) (err error) {
 		claim, cancel := claimContext(ctx, limited)
 		defer cancel()
 		b, err = p.store.Claim(claim, p.db, q)

@@ -94,10 +94,13 @@ func (p *Poller) laneRoom() int {
 }
 
 // passStart is where a pass over the table begins. A pass that leaves out kinds reads
-// past all of their rows. So after one that began at the start of the table, and for as
-// long as the poller's interval, passes begin where recent rows do.
+// past all of their rows. While another transaction holds an old snapshot, any pass
+// reads past the rows that were delivered since then. So after one that began at the
+// start of the table, and for as long as the poller's interval, passes begin where recent
+// rows do.
 func (p *Poller) passStart(now time.Time) Cursor {
-	if len(p.except) == 0 || now.Sub(p.swept) > max(p.opts.Interval, time.Second) {
+	cheap := len(p.except) == 0 && p.fromStart.last < slowRead
+	if cheap || now.Sub(p.swept) > max(p.opts.Interval, time.Second) {
 		p.swept = time.Time{}
 		return Cursor{}
 	}
@@ -107,6 +110,19 @@ func (p *Poller) passStart(now time.Time) Cursor {
 // lateCommit is how long a transaction may take, so that a pass which begins at recent
 // rows finds its events. Those of longer ones wait for a pass over all rows.
 const lateCommit = 10 * time.Second
+
+// slowRead is how long a read from the start of the table takes that is not repeated
+// within the interval.
+const slowRead = 100 * time.Millisecond
+
+// patienceFrom is the patience for a read from a place. Reads from the start have their
+// own: they may take much longer than others, which would lower the limit each time.
+func (p *Poller) patienceFrom(place Cursor) *patience {
+	if place.IsZero() {
+		return &p.fromStart
+	}
+	return &p.patience
+}
 
 // passEnded is called when a pass over the table ended: the lanes have what they had left
 // there before the last batch.

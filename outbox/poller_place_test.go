@@ -18,6 +18,7 @@ import (
 type claimLog struct {
 	*outboxtest.Store
 	before func(claim int)
+	slow   func(ctx context.Context, q outbox.ClaimQuery) error
 
 	mu      sync.Mutex
 	queries []outbox.ClaimQuery
@@ -32,6 +33,11 @@ func (s *claimLog) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery)
 	s.mu.Unlock()
 	if s.before != nil {
 		s.before(n)
+	}
+	if s.slow != nil {
+		if err := s.slow(ctx, q); err != nil {
+			return outbox.Batch{}, err
+		}
 	}
 	b, err := s.Store.Claim(ctx, db, q)
 	s.mu.Lock()
