@@ -1,5 +1,6 @@
 -- A claim and a mark each write a row again. In pages that are half empty they do so
--- in place: a claim changes no index, and the table does not grow.
+-- in place: a claim changes no index, and the table does not grow. Autovacuum comes
+-- early, for the dead rows of a large table would be many: by default, a fifth of it.
 CREATE TABLE IF NOT EXISTS {table} (
   event_id       VARCHAR(36) PRIMARY KEY,
   event_type     VARCHAR(128) NOT NULL,
@@ -16,7 +17,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   last_error     TEXT,
   locked_by      VARCHAR(128),
   locked_at      TIMESTAMPTZ
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 -- What the poller reads, in its order. Delivered rows leave it.
 CREATE INDEX IF NOT EXISTS {index:due} ON {table} (available_at, created_at, event_id) WHERE status IN (0, 2);
 -- Delivered rows, by the time that was: the purger deletes the oldest.
