@@ -50,6 +50,35 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// A version of before the reliability work and today's write and deliver together, while
+// the table is altered. make chaos/skew does more.
+func TestVersionSkew(t *testing.T) {
+	if os.Getenv("OUTBOX_TEST_LONG") == "" {
+		t.Skip("OUTBOX_TEST_LONG=1 runs two versions on one table; it needs the repository's history")
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	program, err := faultrun.Build(t.Context(), dir, buildArguments...)
+	require.NoError(t, err)
+	older, err := faultrun.BuildOlder(t.Context(), olderRevision, dir, buildArguments...)
+	require.NoError(t, err)
+	runner := &chaos.Runner{Program: program, Older: older, Dir: dir, Shared: true}
+	t.Cleanup(runner.Close)
+	for _, target := range testdb.Main() {
+		database := string(target.Kind)
+		t.Run(database, func(t *testing.T) {
+			testdb.Open(t, target) // skips the test without a server
+			result := runner.Run(t.Context(), chaos.NewSkewPlan(7, database, length))
+			t.Log(result)
+			require.True(t, result.OK())
+			require.NotZero(t, result.Report.Succeeded)
+		})
+	}
+}
+
+// olderRevision is that of make chaos/skew.
+const olderRevision = "4449599"
+
 // seeds of [TestFaults]: one for each mode. They kill and terminate processes, step
 // clocks, lock the table, end connections and hold them open; operators and migrations
 // work meanwhile, and pgx without database/sql is among the drivers.
@@ -120,6 +149,24 @@ func TestPlans(t *testing.T) {
 			require.ElementsMatch(t, want, got)
 		})
 	}
+}
+
+func TestSkewPlans(t *testing.T) {
+	t.Parallel()
+	terminations := 0
+	for seed := range uint64(50) {
+		p := chaos.NewSkewPlan(seed, "postgres", 0)
+		require.Equal(t, p, chaos.NewSkewPlan(seed, "postgres", 0))
+		require.True(t, p.Skew && p.Migrates)
+		require.Empty(t, p.Global)
+		for _, faults := range p.Faults {
+			for _, f := range faults {
+				require.Equal(t, "terminate", f.Kind)
+				terminations++
+			}
+		}
+	}
+	require.Greater(t, terminations, 50)
 }
 
 // A run with a broken rule keeps its history and prints how to do it again. The program

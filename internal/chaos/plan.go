@@ -62,6 +62,9 @@ type Plan struct {
 	// Operators replay and delete dead letters, and pause types. Migrates alters the
 	// table meanwhile.
 	Operators, Migrates bool
+	// Skew: half of the processes are of an older version. One that follows another is of
+	// the other version.
+	Skew bool
 }
 
 // NewPlan makes the plan of a seed. A duration of zero is 10 to 30 seconds.
@@ -82,6 +85,19 @@ func NewPlan(seed uint64, database string, duration time.Duration) Plan {
 		p.Faults = append(p.Faults, d.timeline(p, only(kinds, kill, stop, terminate, network, clock)))
 	}
 	p.Global = d.timeline(p, only(kinds, disconnect, lock, crash, disk))
+	return p
+}
+
+// NewSkewPlan is the plan of a seed, but with processes of two versions. They are
+// terminated and followed by the other version, as a deploy and its rollback do. The
+// table is altered meanwhile. There are no other faults, which would explain repeats.
+func NewSkewPlan(seed uint64, database string, duration time.Duration) Plan {
+	p := NewPlan(seed, database, duration)
+	p.Skew, p.Migrates, p.Global = true, true, nil
+	d := draw{rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a plan is no secret
+	for i := range p.Faults {
+		p.Faults[i] = d.timeline(p, []string{terminate})
+	}
 	return p
 }
 

@@ -23,7 +23,11 @@ func (r Result) String() string {
 		fmt.Fprintf(&s, "\n       without some faults: %v", r.Skipped)
 	}
 	if !r.OK() {
-		fmt.Fprintf(&s, "\n%v\n  history: %s\n  again:   make chaos CHAOS_SEED=%d CHAOS_DB=%s CHAOS_RUNS=1\n", rep, r.Dir, r.Seed, r.Database)
+		target := "chaos"
+		if r.Skew {
+			target = "chaos/skew"
+		}
+		fmt.Fprintf(&s, "\n%v\n  history: %s\n  again:   make %s CHAOS_SEED=%d CHAOS_DB=%s CHAOS_RUNS=1\n", rep, r.Dir, target, r.Seed, r.Database)
 	}
 	return s.String()
 }
@@ -49,6 +53,7 @@ func (r Result) conditions() string {
 		name string
 		is   bool
 	}{
+		{"two versions", r.Skew},
 		{"operators", r.Operators},
 		{"migration", r.Migrates},
 		{"writer-only process", r.Writers > 0},

@@ -19,6 +19,7 @@ const patience = 3 * time.Minute
 // run is a plan that is being carried out.
 type run struct {
 	plan      Plan
+	older     string // the program of the older version
 	base      *base
 	processes *faultrun.Run
 	slots     []*slot
@@ -49,7 +50,7 @@ func (r *run) count(kind string) {
 func (r *run) carryOut(ctx context.Context) (checker.History, error) {
 	promise := r.plan.Spec.Promise()
 	promise.Unordered = r.plan.Stepped()
-	if err := faultrun.CreateTables(ctx, r.base.db, r.plan.Spec); err != nil {
+	if err := r.createTables(ctx); err != nil {
 		return checker.History{}, err
 	}
 	ob, err := faultrun.Outbox(ctx, r.base.db, r.plan.Spec)
@@ -74,10 +75,20 @@ func (r *run) carryOut(ctx context.Context) (checker.History, error) {
 	return r.processes.History(ctx, r.base.db, promise)
 }
 
+// createTables makes the tables: those of the older version, if there is one.
+func (r *run) createTables(ctx context.Context) error {
+	if !r.plan.Skew {
+		return faultrun.CreateTables(ctx, r.base.db, r.plan.Spec)
+	}
+	spec := r.plan.Spec
+	spec.Driver, spec.DSN = r.base.driver(), r.base.dsn
+	return faultrun.CreateTablesWith(ctx, r.older, spec)
+}
+
 // begin starts the processes.
 func (r *run) begin(ctx context.Context) error {
 	for i := range r.plan.Processes + r.plan.Writers {
-		s := &slot{run: r, letter: string(rune('a' + i)), spec: r.plan.spec(i)}
+		s := &slot{run: r, letter: string(rune('a' + i)), older: r.plan.Skew && i%2 == 0, spec: r.plan.spec(i)}
 		s.spec.DSN = r.base.dsn
 		if r.plan.Database != "sqlite" {
 			proxy, err := faultrun.NewProxy(r.base.addr)

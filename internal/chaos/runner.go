@@ -18,6 +18,9 @@ type Runner struct {
 	// Program is that of the processes, from [faultrun.Build], and Dir the folder in
 	// which runs have theirs.
 	Program, Dir string
+	// Older is the program of the older version, from [faultrun.BuildOlder]. Plans with
+	// Skew need it.
+	Older string
 	// Shared runs on the servers of package testdb, as far as no fault harms the server.
 	// Without it each run has a server for itself, if the programs are installed.
 	Shared bool
@@ -58,7 +61,7 @@ func (r *Runner) Run(ctx context.Context, plan Plan) (result Result) {
 		missing = mounts()
 		plan.leaveOut(disk)
 	}
-	run := &run{plan: plan, faults: map[string]int{}}
+	run := &run{plan: plan, older: r.Older, faults: map[string]int{}}
 	h, err := r.carryOut(ctx, run, private, result.Dir)
 	r.release(private)
 	result.Report = run.judge(h, err)

@@ -21,17 +21,22 @@ type slot struct {
 	proxy   *faultrun.Proxy // nil on SQLite
 	process *faultrun.Process
 	started int
+	older   bool // the next process is of the older version
 }
 
 // start starts the slot's next process.
 func (s *slot) start() error {
 	s.spec.Process = fmt.Sprintf("%s%d", s.letter, s.started)
 	s.started++
-	process, err := s.run.processes.Start(s.spec)
+	program := s.run.processes.Program
+	if s.older {
+		program = s.run.older
+	}
+	process, err := s.run.processes.StartWith(program, s.spec)
 	if err != nil {
 		return err
 	}
-	s.process = process
+	s.process, s.older = process, s.run.plan.Skew && !s.older
 	return nil
 }
 

@@ -50,6 +50,10 @@ func Main() {
 	writing, finish := context.WithCancel(ctx)
 	defer finish()
 	spec := specOfProcess()
+	if spec.CreatesTables {
+		check(CreateTables(ctx, open(spec, nil).db, spec))
+		return
+	}
 	log := must(checker.Create(spec.Dir, spec.Process))
 	crash := newCrasher(spec, log)
 	n := &node{Spec: spec, log: log, pools: open(spec, crash), crash: crash}

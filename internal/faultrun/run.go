@@ -62,9 +62,12 @@ type Process struct {
 }
 
 // Start starts a process. What it prints to its standard error is kept beside its log.
-func (r *Run) Start(spec Spec) (*Process, error) {
+func (r *Run) Start(spec Spec) (*Process, error) { return r.StartWith(r.Program, spec) }
+
+// StartWith starts a process of another program; see [BuildOlder].
+func (r *Run) StartWith(program string, spec Spec) (*Process, error) {
 	spec.Dir = r.Dir
-	cmd := exec.Command(r.Program) //nolint:noctx // Kill and Terminate end it
+	cmd := exec.Command(program) //nolint:noctx // Kill and Terminate end it
 	p := &Process{Spec: spec, run: r, cmd: cmd, ready: make(chan struct{}), written: make(chan struct{}), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), spec.variable())
 	stderr, err := os.Create(filepath.Join(r.Dir, spec.Process+".stderr"))

@@ -77,6 +77,9 @@ type Spec struct {
 	Stubborn, Hang int
 	Linger         time.Duration
 
+	// CreatesTables: the process creates all tables, and ends.
+	CreatesTables bool
+
 	// Crash makes the process one that writes what a script says, and crashes at a point
 	// of it.
 	Crash *Crash

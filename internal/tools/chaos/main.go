@@ -29,6 +29,7 @@ type options struct {
 	databases string
 	parallel  int
 	race      bool
+	older     string
 	dir       string
 }
 
@@ -40,6 +41,7 @@ func main() {
 	flag.StringVar(&o.databases, "db", strings.Join(chaos.Databases, ","), "the databases, one run after the other")
 	flag.IntVar(&o.parallel, "parallel", 2, "how many runs at a time")
 	flag.BoolVar(&o.race, "race", false, "build the processes with the race detector")
+	flag.StringVar(&o.older, "older", "", "run processes of this revision beside today's, without faults")
 	flag.StringVar(&o.dir, "dir", "", "the folder for the histories; empty is a temporary one")
 	flag.Parse()
 	if o.seed == 0 {
@@ -72,6 +74,11 @@ func run(o options) (ok bool, err error) {
 	}
 	runner := &chaos.Runner{Program: program, Dir: o.dir}
 	defer runner.Close()
+	if o.older != "" {
+		if runner.Older, err = faultrun.BuildOlder(ctx, o.older, o.dir, arguments...); err != nil {
+			return false, err
+		}
+	}
 	plans := make(chan chaos.Plan)
 	go o.plan(ctx, plans)
 	var mu sync.Mutex
@@ -99,9 +106,13 @@ func run(o options) (ok bool, err error) {
 func (o options) plan(ctx context.Context, plans chan<- chaos.Plan) {
 	defer close(plans)
 	databases := strings.Split(o.databases, ",")
+	newPlan := chaos.NewPlan
+	if o.older != "" {
+		newPlan = chaos.NewSkewPlan
+	}
 	for began, i := time.Now(), 0; time.Since(began) < o.time && (o.runs == 0 || i < o.runs); i++ {
 		select {
-		case plans <- chaos.NewPlan(o.seed+uint64(i), databases[i%len(databases)], 0): //nolint:gosec // i counts up
+		case plans <- newPlan(o.seed+uint64(i), databases[i%len(databases)], 0): //nolint:gosec // i counts up
 		case <-ctx.Done():
 			return
 		}
