@@ -16,9 +16,15 @@ CHAOS_SEED    ?= 0
 CHAOS_DB      ?= postgres,mysql,sqlite
 CHAOS_RUNS    ?= 0
 CHAOS_FLAGS   ?=
+REV           ?= 4449599
+SOAK_TIME     ?= 1h
+SOAK_HELD     ?= 10m
+SOAK_DB       ?= postgres,mysql
+SOAK_OUT      ?= docs/reliability
+SOAK_FLAGS    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/faults chaos/system chaos/crash chaos/mutations fuzz vuln
+.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/faults chaos/system chaos/crash chaos/mutations chaos/soak chaos/skew fuzz vuln
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -147,6 +153,13 @@ chaos: chaos/faults fuzz vuln ## ten minutes of fault runs, a minute of each fuz
 
 chaos/faults: ## kill, stop and cut off processes, and check what they did (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)
 	$(WITHDB) -- $(GO) run ./internal/tools/chaos -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
+
+chaos/soak: ## an hour at a steady rate beside a transaction held open for ten minutes (SOAK_TIME, SOAK_HELD, SOAK_DB, SOAK_OUT)
+	$(WITHDB) -- $(GO) run ./internal/tools/soak -time $(SOAK_TIME) -held $(SOAK_HELD) -db $(SOAK_DB) -out $(SOAK_OUT) $(SOAK_FLAGS)
+
+# REV is the version before this one.
+chaos/skew: ## an older version (REV=4449599) and this one on one table that is being altered, for ten minutes (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)
+	$(WITHDB) -- $(GO) run ./internal/tools/chaos -older $(REV) -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
 
 tidy/check: ## go.mod and go.sum are tidy
 	$(GO) mod tidy -diff

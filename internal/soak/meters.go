@@ -1,0 +1,68 @@
+package soak
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// meters measure the nodes.
+type meters struct {
+	// claims are the times of claims, hot and cold those from the time an event is due
+	// to its delivery.
+	claims, hot, cold meter
+}
+
+// meter collects times. It is safe for concurrent use.
+type meter struct {
+	mu    sync.Mutex
+	times []time.Duration
+}
+
+func (m *meter) add(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.times = append(m.times, d)
+}
+
+// Spread is how a number of times are spread.
+type Spread struct {
+	Count            int
+	Median, P99, Max time.Duration
+	// Sum is that of all times.
+	Sum time.Duration
+}
+
+// take is the spread of the times since the last call.
+func (m *meter) take() Spread {
+	m.mu.Lock()
+	times := m.times
+	m.times = nil
+	m.mu.Unlock()
+	if len(times) == 0 {
+		return Spread{}
+	}
+	slices.Sort(times)
+	s := Spread{Count: len(times), Median: times[len(times)/2], P99: times[len(times)*99/100], Max: times[len(times)-1]}
+	for _, t := range times {
+		s.Sum += t
+	}
+	return s
+}
+
+// timedStore measures claims.
+type timedStore struct {
+	*sqlstore.Store
+	claims *meter
+}
+
+func (s timedStore) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	began := time.Now()
+	b, err := s.Store.Claim(ctx, db, q)
+	s.claims.add(time.Since(began))
+	return b, err
+}
