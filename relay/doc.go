@@ -1,7 +1,7 @@
 // Package relay publishes the events of an outbox to a message broker.
 //
 //	r, err := relay.New(relay.Config{
-//		Publisher: publisher, // yours, on the broker's client
+//		Publisher: publisher, // of relay/nats, relay/redis, …, or yours
 //		Source:    "/orders",
 //		Routes: []relay.Route{
 //			relay.To("orders.placed", orderPlaced.Kind()),

@@ -25,6 +25,13 @@ type Publisher interface {
 	Close(ctx context.Context) error
 }
 
+// TopicChecker is a [Publisher] that knows which topics its broker cannot have. [New] asks
+// it about the topics of the routes.
+type TopicChecker interface {
+	// CheckTopic returns nil, or an error that says what is wrong with the topic.
+	CheckTopic(topic string) error
+}
+
 // Route says to where the events of some kinds go.
 type Route struct {
 	Kinds []outbox.EventKind
@@ -140,6 +147,7 @@ func (r *Relay) validate() (errs []error) {
 	if len(r.cfg.Routes) == 0 {
 		bad("Routes", "is empty; without a route no event is published")
 	}
+	checker, canCheck := r.cfg.Publisher.(TopicChecker)
 	for i := range r.cfg.Routes {
 		route := &r.cfg.Routes[i]
 		field := fmt.Sprintf("Routes[%d]", i)
@@ -148,6 +156,10 @@ func (r *Relay) validate() (errs []error) {
 			bad(field+".Topic", "is empty; name the topic, or set TopicOf")
 		case route.Topic != "" && route.TopicOf != nil:
 			bad(field+".Topic", "is set, and TopicOf too; leave one out")
+		case route.Topic != "" && canCheck:
+			if err := checker.CheckTopic(route.Topic); err != nil {
+				bad(field+".Topic", "is %.100q: %v", route.Topic, err)
+			}
 		}
 		if len(route.Kinds) == 0 {
 			bad(field+".Kinds", "is empty; name the events that go to %q", route.Topic)

@@ -245,6 +245,11 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// strict is a publisher that knows which topics are invalid.
+type strict struct{ *broker }
+
+func (strict) CheckTopic(string) error { return errors.New("no spaces") }
+
 func TestAnInvalidConfigIsReportedWhole(t *testing.T) {
 	_, err := relay.New(relay.Config{
 		Format: "xml", Timeout: -1,
@@ -256,6 +261,8 @@ func TestAnInvalidConfigIsReportedWhole(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, want)
 	}
+	_, err = relay.New(relay.Config{Publisher: strict{&broker{}}, Source: "/x", Routes: []relay.Route{relay.To("a b", placed.Kind())}})
+	require.ErrorContains(t, err, `relay.Config.Routes[0].Topic is "a b": no spaces`)
 	_, err = relay.New(relay.Config{Publisher: &broker{}})
 	require.ErrorContains(t, err, "relay.Config.Source is empty")
 	require.ErrorContains(t, err, "relay.Config.Routes is empty")

@@ -78,9 +78,9 @@ var rules = []rule{
 	{
 		"drivers are the user's choice",
 		// testdb imports the drivers; withdb finds servers with it, and
-		// adaptertest and webtest open its pools. Fault runs are programs.
+		// adaptertest, webtest and relaytest open its pools. Fault runs are programs.
 		func(own string) bool {
-			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "internal/faultrun") && !inside(own, "internal/chaos") && !inside(own, "internal/soak") && !inside(own, "internal/tools/chaos") && !inside(own, "internal/tools/soak") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/webtest") && !inside(own, "internal/tools/withdb")
+			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "internal/faultrun") && !inside(own, "internal/chaos") && !inside(own, "internal/soak") && !inside(own, "internal/tools/chaos") && !inside(own, "internal/tools/soak") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/webtest") && !inside(own, "internal/relaytest") && !inside(own, "internal/tools/withdb")
 		},
 		func(own, dep string, _ bool) bool {
 			for _, d := range drivers {
@@ -237,7 +237,7 @@ func TestTheRulesRefuse(t *testing.T) {
 	}
 	require.True(t, rules[1].applies("internal/oteltest"))
 	require.True(t, rules[1].applies("internal/tools/another"))
-	for _, exempt := range []string{"internal/testdb", "internal/adaptertest", "internal/webtest", "internal/tools/withdb", "internal/faultrun", "internal/chaos", "internal/soak", "internal/tools/chaos", "internal/tools/soak"} {
+	for _, exempt := range []string{"internal/testdb", "internal/adaptertest", "internal/webtest", "internal/relaytest", "internal/tools/withdb", "internal/faultrun", "internal/chaos", "internal/soak", "internal/tools/chaos", "internal/tools/soak"} {
 		require.False(t, rules[1].applies(exempt))
 	}
 	require.False(t, rules[1].applies("adapters/pgnotify"))

@@ -1,0 +1,98 @@
+package relaytest
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Process is a broker that the test started, and can kill and start again.
+type Process struct {
+	command func() *exec.Cmd
+	ready   func() error
+	log     string
+	cmd     *exec.Cmd
+	unwatch func()
+}
+
+// Start starts a program, waits until ready returns nil, and kills it when the test ends.
+func Start(t testing.TB, command func() *exec.Cmd, ready func() error) *Process {
+	t.Helper()
+	p := &Process{command: command, ready: ready, log: filepath.Join(t.TempDir(), "log")}
+	p.start(t)
+	t.Cleanup(func() {
+		p.kill()
+		if log, err := os.ReadFile(p.log); err == nil && t.Failed() {
+			t.Logf("the end of the broker's log:\n%s", log[max(0, len(log)-4000):])
+		}
+	})
+	return p
+}
+
+// Restart kills the program with SIGKILL, and starts it again.
+func (p *Process) Restart(t testing.TB) {
+	t.Helper()
+	p.kill()
+	p.start(t)
+}
+
+func (p *Process) start(t testing.TB) {
+	t.Helper()
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	defer func() { _ = log.Close() }()
+	p.cmd = p.command()
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	require.NoError(t, p.cmd.Start())
+	p.unwatch = watch(t, p.cmd.Process.Pid)
+	Eventually(t, "the broker answers", func() bool { err = p.ready(); return err == nil })
+}
+
+func (p *Process) kill() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	p.unwatch()
+	p.cmd = nil
+}
+
+// watch starts a process that kills the program if this process dies, which runs no
+// cleanup then.
+func watch(t testing.TB, pid int) (stop func()) {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", "read line || kill -9 "+strconv.Itoa(pid)) //nolint:noctx // it ends with this process
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	return func() {
+		_, _ = in.Write([]byte("\n"))
+		_ = cmd.Wait()
+	}
+}
+
+// FreeAddr is an address on which nothing listens.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// Eventually waits until fn returns true, for two minutes at most: the machine may be busy.
+func Eventually(t testing.TB, what string, fn func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !fn(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			require.FailNow(t, "not within two minutes: "+what)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package relaytest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// StartRedis starts a private Redis from the installed program, with an append-only file. A
+// test without the program is skipped with the reason, and fails when CI=true.
+func StartRedis(t testing.TB, args ...string) (addr string, server *Process) {
+	t.Helper()
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("redis-server is needed: %v", err)
+		}
+		t.Skipf("install redis-server: %v", err)
+	}
+	addr = FreeAddr(t)
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	return addr, Start(t, func() *exec.Cmd {
+		args := append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--appendonly", "yes", "--save", ""}, args...)
+		return exec.Command(program, args...) //nolint:noctx // the test kills it
+	}, func() error { return pingRedis(addr) })
+}
+
+func pingRedis(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second) //nolint:noctx // it has a timeout
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprint(conn, "PING\r\n"); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(conn).ReadString('\n')
+	if err == nil && answer != "+PONG\r\n" {
+		err = fmt.Errorf("redis answers %q", answer)
+	}
+	return err
+}

@@ -1,0 +1,69 @@
+package relaynats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/outboxkit/outbox-go/relay"
+)
+
+// headersTooLarge is the server's code for headers of more than 64 KiB, which the client
+// has no name for.
+const headersTooLarge jetstream.ErrorCode = 10097
+
+// classify says which kind of failure an error is. unrouted keeps what was found out about
+// subjects without an answer.
+func (p *Publisher) classify(ctx context.Context, m *relay.Message, err error, unrouted map[string]error) error {
+	var api *jetstream.APIError
+	switch {
+	case errors.Is(err, relay.ErrRefused), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, nats.ErrMaxPayload):
+		return fmt.Errorf("%w: a body of %d bytes and its headers; the server's limit is %d: %w", relay.ErrRefused, len(m.Body), p.conn.MaxPayload(), err)
+	case errors.Is(err, nats.ErrBadSubject), errors.Is(err, nats.ErrBadHeaderMsg), errors.Is(err, nats.ErrHeadersNotSupported):
+		return fmt.Errorf("%w: %w", relay.ErrRefused, err)
+	case errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, jetstream.ErrInvalidJSAck):
+		return err // a failed delivery: somebody may mend it
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		if unrouted[m.Topic] == nil {
+			unrouted[m.Topic] = p.noAnswer(ctx, m.Topic)
+		}
+		return unrouted[m.Topic]
+	case errors.As(err, &api):
+		return classifyAPI(api, len(m.Body))
+	default: // the connection's
+		return fmt.Errorf("%w: %w", relay.ErrUnavailable, err)
+	}
+}
+
+// classifyAPI classifies an answer of a stream.
+func classifyAPI(err *jetstream.APIError, size int) error {
+	switch {
+	case err.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum, err.ErrorCode == headersTooLarge:
+		return fmt.Errorf("%w: a body of %d bytes: %w", relay.ErrRefused, size, err)
+	case err.Code >= http.StatusInternalServerError, err.Code == http.StatusTooManyRequests, err.Code == http.StatusConflict:
+		// A stream that is full or has no leader, or another copy that is being stored.
+		return fmt.Errorf("%w: %w", relay.ErrUnavailable, err)
+	default:
+		return err
+	}
+}
+
+// noAnswer says why nothing answered a message: no stream has the subject, or the stream
+// that has it is away.
+func (p *Publisher) noAnswer(ctx context.Context, subject string) error {
+	stream, err := p.js.StreamNameBySubject(ctx, subject)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("%w: no stream has the subject", relay.ErrUnroutable)
+	case err != nil:
+		return fmt.Errorf("%w: nothing answers, and asking for the subject's stream failed: %w", relay.ErrUnavailable, err)
+	default:
+		return fmt.Errorf("%w: the stream %s does not answer", relay.ErrUnavailable, stream)
+	}
+}

@@ -1,0 +1,175 @@
+package relaynats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/outboxkit/outbox-go/relay"
+)
+
+// stallWait is how long a message waits for a place in the window when the context has no
+// deadline.
+const stallWait = 30 * time.Second
+
+// Publish sends the messages and then waits for the acknowledgement of each.
+func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []error {
+	if err := p.connected(); err != nil {
+		return slices.Repeat([]error{err}, len(messages))
+	}
+	c := p.begin()
+	defer p.end(c)
+	stall := stallWait
+	if deadline, has := ctx.Deadline(); has {
+		stall = max(time.Until(deadline), time.Millisecond)
+	}
+	// The client would repeat a message that nothing answers; the outbox does that.
+	opts := []jetstream.PublishOpt{jetstream.WithRetryAttempts(0), jetstream.WithStallWait(stall)}
+	errs := make([]error, len(messages))
+	futures := make([]jetstream.PubAckFuture, len(messages))
+	for i, m := range messages {
+		msg, err := p.message(m)
+		if err == nil {
+			futures[i], err = p.js.PublishMsgAsync(msg, opts...)
+		}
+		errs[i] = err
+	}
+	failed := false
+	for i, future := range futures {
+		if errs[i] == nil {
+			errs[i] = c.wait(ctx, messages[i].Topic, future)
+		}
+		failed = failed || errs[i] != nil
+	}
+	if !failed {
+		return nil
+	}
+	unrouted := map[string]error{}
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = p.classify(ctx, &messages[i], err, unrouted)
+		}
+	}
+	return errs
+}
+
+// message makes the client's message. The attributes of a CloudEvent are headers with the
+// prefix "ce-", and the content type is a header only of a structured one.
+func (p *Publisher) message(m relay.Message) (*nats.Msg, error) {
+	if err := p.CheckTopic(m.Topic); err != nil {
+		return nil, fmt.Errorf("%w: %w", relay.ErrRefused, err)
+	}
+	contentType := ""
+	if len(m.Attributes) == 0 {
+		contentType = "content-type"
+	}
+	list := m.HeaderList("ce-", contentType)
+	if err := relay.CheckHeaders(list); err != nil {
+		return nil, err
+	}
+	header := make(nats.Header, len(list)+1)
+	for i, h := range list {
+		if i < len(m.Attributes) {
+			h.Value = encode(h.Value)
+		}
+		header[h.Key] = []string{h.Value}
+	}
+	header[jetstream.MsgIDHeader] = []string{m.ID}
+	return &nats.Msg{Subject: m.Topic, Header: header, Data: m.Body}, nil
+}
+
+// encode encodes the value of an attribute as CloudEvents says for NATS and HTTP.
+func encode(value string) string {
+	plain := func(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
+	if !slices.ContainsFunc([]byte(value), func(c byte) bool { return !plain(c) }) {
+		return value
+	}
+	var b strings.Builder
+	for _, c := range []byte(value) {
+		if plain(c) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// call is a call of Publish. A server that does not let the client publish to a subject
+// says so on the connection, and does not answer the message.
+type call struct {
+	news chan struct{}
+
+	mu     sync.Mutex
+	denied map[string]error // by subject
+}
+
+func (p *Publisher) begin() *call {
+	c := &call{news: make(chan struct{}, 1), denied: map[string]error{}}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls[c] = true
+	return c
+}
+
+func (p *Publisher) end(c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.calls, c)
+}
+
+// deniedSubject is in the server's text: Permissions Violation for Publish to "subject".
+var deniedSubject = regexp.MustCompile(`(?i)publish to "([^"]+)"`)
+
+// denied tells the calls what the server does not allow.
+func (p *Publisher) denied(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	found := deniedSubject.FindStringSubmatch(err.Error())
+	if found == nil {
+		return
+	}
+	p.mu.Lock()
+	calls := slices.Collect(maps.Keys(p.calls))
+	p.mu.Unlock()
+	for _, c := range calls {
+		c.mu.Lock()
+		c.denied[found[1]] = err
+		c.mu.Unlock()
+		select {
+		case c.news <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wait waits for the acknowledgement of a message.
+func (c *call) wait(ctx context.Context, subject string, future jetstream.PubAckFuture) error {
+	for {
+		c.mu.Lock()
+		err := c.denied[subject]
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-future.Ok():
+			return nil
+		case err := <-future.Err():
+			return err
+		case <-c.news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
