@@ -2,6 +2,7 @@ package outboxfx
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,18 +24,27 @@ type contribution[T any] struct {
 	label    string // such as "the listener orders.NewMailer"
 	outboxes []string
 	value    T
+	close    closer // called after the outboxes are closed; nil: nothing to close
 }
+
+// closer closes what a contribution uses.
+type closer func(ctx context.Context) error
 
 // serial numbers contributions.
 var serial atomic.Int64
 
 // contribute provides the R that a constructor returns, which content turns into a T.
 func contribute[R, T any](option, what string, ctor any, to ListenerOption, content func(R) T) fx.Option {
+	return contributeClosing(option, what, ctor, to, func(made R) (T, closer, error) { return content(made), nil, nil })
+}
+
+// contributeClosing is contribute for what can fail, and is to be closed.
+func contributeClosing[R, T any](option, what string, ctor any, to ListenerOption, content func(R) (T, closer, error)) fx.Option {
 	err := checkConstructor[R](ctor)
 	if option != "AsListener" && len(to.kinds) > 0 {
 		err = errors.Join(err, errors.New("takes no On"))
 	}
-	if option != "AsListener" && len(to.names) > 0 {
+	if option != "AsListener" && option != "AsRelay" && len(to.names) > 0 {
 		err = errors.Join(err, errors.New("takes no As"))
 	}
 	if err != nil {
@@ -42,10 +52,15 @@ func contribute[R, T any](option, what string, ctor any, to ListenerOption, cont
 	}
 	n, label := serial.Add(1), "the "+what+" "+functionName(ctor)
 	provider := adapt(ctor, func(made R, err error) (contribution[T], error) {
+		var value T
+		var end closer
+		if err == nil {
+			value, end, err = content(made)
+		}
 		if err != nil {
 			return contribution[T]{}, fmt.Errorf("outboxfx: %s%s: %w", label, to.pairs(), err)
 		}
-		return contribution[T]{n, label, to.outboxes, content(made)}, nil
+		return contribution[T]{n, label, to.outboxes, value, end}, nil
 	})
 	options := []fx.Option{
 		fx.Provide(located(ctor, provider, fx.ResultTags(group))),

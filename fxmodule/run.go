@@ -47,9 +47,13 @@ func run(in running) (err error) {
 		for _, b := range all {
 			err = errors.Join(err, register(b.outbox, b.name, in.Listeners))
 		}
+		if err != nil { // the app will not call the hook
+			err = errors.Join(err, closeListeners(context.Background(), in.Listeners))
+			return
+		}
 		in.Lifecycle.Append(fx.Hook{
-			OnStart: func(ctx context.Context) error { return startAll(ctx, all) },
-			OnStop:  func(ctx context.Context) error { return closeAll(ctx, all) },
+			OnStart: func(ctx context.Context) error { return startAll(ctx, all, in.Listeners) },
+			OnStop:  func(ctx context.Context) error { return closeAll(ctx, all, in.Listeners) },
 		})
 	})
 	return err
@@ -57,10 +61,10 @@ func run(in running) (err error) {
 
 // startAll closes the outboxes when one does not start, because fx would not: it stops
 // only hooks that have started.
-func startAll(ctx context.Context, all []built) error {
+func startAll(ctx context.Context, all []built, listeners []contribution[[]outbox.Binding]) error {
 	for _, b := range all {
 		if err := b.start(ctx); err != nil {
-			return errors.Join(fmt.Errorf("outboxfx: starting %s: %w", describe(b.name), err), closeAll(ctx, all))
+			return errors.Join(fmt.Errorf("outboxfx: starting %s: %w", describe(b.name), err), closeAll(ctx, all, listeners))
 		}
 	}
 	return nil
@@ -80,7 +84,8 @@ func (b built) start(ctx context.Context) error {
 	return b.outbox.Start(ctx)
 }
 
-func closeAll(ctx context.Context, all []built) error {
+// closeAll drains the outboxes, and then closes what their listeners publish with.
+func closeAll(ctx context.Context, all []built, listeners []contribution[[]outbox.Binding]) error {
 	errs := make([]error, len(all))
 	var closing sync.WaitGroup
 	for i, b := range all {
@@ -91,7 +96,20 @@ func closeAll(ctx context.Context, all []built) error {
 		})
 	}
 	closing.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, closeListeners(ctx, listeners))...)
+}
+
+// closeListeners closes the relays.
+func closeListeners(ctx context.Context, all []contribution[[]outbox.Binding]) (err error) {
+	for _, c := range all {
+		if c.close == nil {
+			continue
+		}
+		if failed := c.close(ctx); failed != nil {
+			err = errors.Join(err, fmt.Errorf("outboxfx: closing %s: %w", c.label, failed))
+		}
+	}
+	return err
 }
 
 // sharedTable reports two outboxes that would take each other's events: each makes the

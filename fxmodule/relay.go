@@ -1,0 +1,43 @@
+package outboxfx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.uber.org/fx"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/relay"
+)
+
+// AsRelay publishes events to a message broker. The constructor returns a [relay.Config],
+// or that and an error; routes are added to those that its config has. The options are
+// [For], and [As] if the events have other listeners too. When the app stops, the publisher
+// is closed after the outboxes have drained.
+//
+//	outboxfx.AsRelay(newRelay, []relay.Route{relay.To("orders.placed", orderPlaced.Kind())})
+//
+//	func newRelay(s Settings) (relay.Config, error) {
+//		publisher, err := relaynats.New(relaynats.Config{URL: s.NATS})
+//		return relay.Config{Publisher: publisher, Source: "/orders"}, err
+//	}
+func AsRelay(ctor any, routes []relay.Route, opts ...ListenerOption) fx.Option {
+	o := join(opts)
+	if len(o.names) > 1 {
+		return fx.Error(fmt.Errorf("outboxfx: AsRelay takes one As, and has %q", o.names))
+	}
+	return contributeClosing("AsRelay", "relay", ctor, o, func(cfg relay.Config) ([]outbox.Binding, closer, error) {
+		cfg.Routes = slices.Concat(cfg.Routes, routes)
+		r, err := relay.New(cfg)
+		if err != nil {
+			if cfg.Publisher != nil { // nothing else will close it
+				err = errors.Join(err, cfg.Publisher.Close(context.Background()))
+			}
+			return nil, nil, err
+		}
+		return r.Bindings(outbox.Named(strings.Join(o.names, ""))), r.Close, nil
+	})
+}
