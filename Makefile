@@ -22,15 +22,21 @@ SOAK_HELD     ?= 10m
 SOAK_DB       ?= postgres,mysql
 SOAK_OUT      ?= docs/reliability
 SOAK_FLAGS    ?=
+# Modules of their own, so that their dependencies are not the library's.
+RELAYS        := $(patsubst %/,%,$(dir $(wildcard relay/*/go.mod samples/*/go.mod)))
+NESTED        := bench $(RELAYS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test/race promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/faults chaos/system chaos/crash chaos/mutations chaos/soak chaos/skew fuzz vuln
+.PHONY: help demo demo/relay serve test test/race test/relay bench/relay promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/faults chaos/system chaos/crash chaos/mutations chaos/soak chaos/skew fuzz vuln
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## start an order service on a SQLite file, try everything once, and print what happened
 	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo -tour
+
+demo/relay: ## send an order through NATS to a consumer that gets it twice and handles it once
+	@CGO_ENABLED=0 $(GO) -C samples/relay-demo run .
 
 serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL change it)
 	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo
@@ -40,6 +46,11 @@ RACE = $(if $(filter true,$(CI)),-race)
 
 test: promtool pgbouncer ## run every test; finds, starts or installs PostgreSQL and MariaDB
 	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test $(RACE) $(TESTFLAGS) ./...
+
+test/relay: ## test the relays to brokers (OUTBOX_TEST_LONG=relay: with 100,000 events)
+	@for dir in $(RELAYS); do echo "$$dir"; \
+		$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -C $$dir $(RACE) $(TESTFLAGS) ./... || exit 1; \
+	done
 
 test/race: ## the same with the race detector (needs a C compiler)
 	$(MAKE) test RACE=-race
@@ -58,7 +69,7 @@ vuln: ## look for known vulnerabilities of the dependencies, if the database of 
 		echo "vuln: govulncheck was not run, because https://vuln.go.dev does not answer"; exit 0; \
 	fi; \
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./... && \
-	cd bench && $(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./...
+	for dir in $(NESTED); do (cd $$dir && $(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./...) || exit 1; done
 
 # Without it the tests of the alert rules are skipped, unless CI=true.
 promtool: ## find promtool, which tests the alert rules, or fetch Debian's into .bin
@@ -118,10 +129,11 @@ lint: $(BIN)/golangci-lint-$(GOLANGCI) ## run go vet and the linters
 	$(GO) vet ./...
 	$< run ./...
 	$< fmt --diff ./...
-	cd bench && $(GO) vet ./... && $< run ./...
+	@for dir in $(NESTED); do echo "$$dir"; (cd $$dir && $(GO) vet ./... && $< run ./... && $< fmt --diff ./...) || exit 1; done
 
 fmt: $(BIN)/golangci-lint-$(GOLANGCI) ## format the code
 	$< fmt ./...
+	@for dir in $(NESTED); do (cd $$dir && $< fmt ./...) || exit 1; done
 
 $(BIN)/golangci-lint-$(GOLANGCI):
 	GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
@@ -133,6 +145,9 @@ bench: ## compare with other libraries and bare statements, and write docs/BENCH
 bench/quick: ## check that every contender of the comparison runs, in two minutes
 	$(GO) test -C bench .
 	$(WITHDB) -- $(GO) run -C bench . -quick $(BENCHFLAGS)
+
+bench/relay: ## compare each publisher with a loop on its client, and drain a table through it
+	@for dir in $(RELAYS); do $(WITHDB) -- $(GO) test -C $$dir -run '^$$' -bench '$(BENCH)' -benchtime 1x ./... || exit 1; done
 
 bench/go: ## run the Go benchmarks (BENCH=regexp picks some)
 	$(WITHDB) -- $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
@@ -164,7 +179,7 @@ chaos/skew: ## an older version (REV=4449599) and this one on one table that is 
 tidy/check: ## go.mod and go.sum are tidy
 	$(GO) mod tidy -diff
 	$(GO) mod verify
-	cd bench && $(GO) mod tidy -diff && $(GO) mod verify
+	@for dir in $(NESTED); do echo "$$dir"; (cd $$dir && $(GO) mod tidy -diff && $(GO) mod verify) || exit 1; done
 
 db/up: ## make sure of the databases, start private ones if need be, and leave them running
 	$(WITHDB) -keep
@@ -172,4 +187,4 @@ db/up: ## make sure of the databases, start private ones if need be, and leave t
 db/down: ## stop the private databases and delete their files
 	$(WITHDB) -down
 
-ci: tidy/check lint test bench/quick ## what CI runs; CI=true adds the race detector
+ci: tidy/check lint test test/relay bench/quick ## what CI runs; CI=true adds the race detector
