@@ -1,0 +1,142 @@
+package relaywatermill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/relay"
+)
+
+// MetadataKey is where the metadata of a message has the key that orders it, for a
+// publisher that chooses a partition by it.
+const MetadataKey = "key"
+
+// Config configures a [Publisher].
+type Config struct {
+	// Publisher is Watermill's. It must return only when the broker has the messages: an
+	// asynchronous one loses events. It should end with the context of the message, and
+	// should repeat nothing by itself. Required.
+	Publisher message.Publisher
+	// Classify wraps an error of the publisher with relay.ErrUnavailable, ErrRefused or
+	// ErrUnroutable, or returns it as it is, which is a failed delivery. Defaults to
+	// [NetworkErrors].
+	Classify func(err error) error
+	// Ping is for [Publisher.Ping], because Watermill has nothing for it. Defaults to
+	// nothing, and Ping then returns nil.
+	Ping func(ctx context.Context) error
+}
+
+// Publisher is a [relay.Publisher] on one of Watermill. It is safe for concurrent use.
+type Publisher struct{ cfg Config }
+
+var _ relay.Publisher = (*Publisher)(nil)
+
+// New makes a publisher.
+func New(cfg Config) (*Publisher, error) {
+	if cfg.Publisher == nil {
+		return nil, &outbox.FieldError{Field: "relaywatermill.Config.Publisher", Problem: "is nil; it is the publisher of Watermill for your broker"}
+	}
+	if cfg.Classify == nil {
+		cfg.Classify = NetworkErrors
+	}
+	return &Publisher{cfg}, nil
+}
+
+// NetworkErrors wraps errors of the network and ended deadlines with relay.ErrUnavailable.
+func NetworkErrors(err error) error {
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w: %w", relay.ErrUnavailable, err)
+	}
+	return err
+}
+
+// Publish publishes the messages of each topic in one call. Watermill reports one error for
+// all of them: after one that is not an outage, each message is published alone, those that
+// the broker took before the error a second time.
+func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []error {
+	var errs []error
+	for _, topic := range topics(messages) {
+		err := p.send(ctx, messages, topic)
+		switch {
+		case err == nil:
+			continue
+		case errs == nil:
+			errs = make([]error, len(messages))
+		}
+		alone := len(topic) > 1 && !away(err)
+		for _, i := range topic {
+			if alone {
+				err = p.send(ctx, messages, []int{i})
+				alone = !away(err)
+			}
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+// away says that there is no use in trying the next message.
+func away(err error) bool {
+	return errors.Is(err, relay.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// topics are the indexes of the messages of each topic.
+func topics(messages []relay.Message) (list [][]int) {
+	at := map[string]int{}
+	for i, m := range messages {
+		n, known := at[m.Topic]
+		if !known {
+			n = len(list)
+			at[m.Topic], list = n, append(list, nil)
+		}
+		list[n] = append(list[n], i)
+	}
+	return list
+}
+
+// send publishes some messages of one topic.
+func (p *Publisher) send(ctx context.Context, messages []relay.Message, which []int) error {
+	list := make([]*message.Message, len(which))
+	for i, n := range which {
+		m := messages[n]
+		list[i] = message.NewMessage(m.ID, m.Body)
+		for _, h := range m.HeaderList("ce-", "content-type") {
+			list[i].Metadata.Set(h.Key, h.Value)
+		}
+		if m.Key != "" {
+			list[i].Metadata.Set(MetadataKey, m.Key)
+		}
+		list[i].SetContext(ctx)
+	}
+	if err := p.cfg.Publisher.Publish(messages[which[0]].Topic, list...); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return p.cfg.Classify(err)
+	}
+	return nil
+}
+
+// Ping calls the config's function.
+func (p *Publisher) Ping(ctx context.Context) error {
+	if p.cfg.Ping == nil {
+		return nil
+	}
+	return p.cfg.Ping(ctx)
+}
+
+// Close closes Watermill's publisher. Close the outbox first.
+func (p *Publisher) Close(context.Context) error {
+	if err := p.cfg.Publisher.Close(); err != nil {
+		return fmt.Errorf("relaywatermill: closing: %w", err)
+	}
+	return nil
+}
