@@ -12,18 +12,38 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// publish is the batch listener. The messages of one key go out in rounds, one of each
-// key in a round, so that no broker can deliver a later one before one that failed.
-func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+// Publish publishes events without an outbox, for what reads the table in its place, such
+// as change data capture. The events of one topic and key are published in the order of
+// the batch. It returns one result for each event: [outbox.Done] when the broker has
+// acknowledged it, [outbox.RetryAfter] when it was not published because the broker is
+// away or an earlier event of its key failed, else an error. It is safe for concurrent
+// use.
+func (r *Relay) Publish(ctx context.Context, batch []outbox.Envelope) []outbox.Result {
+	return r.publish(ctx, batch, func(pending, pending) int { return 0 })
+}
+
+// listen is the batch listener. Events of a batch have no order, so it is that in which
+// they happened.
+func (r *Relay) listen(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+	return r.publish(ctx, batch, func(x, y pending) int {
+		return cmp.Or(x.message.Time.Compare(y.message.Time), strings.Compare(x.message.ID, y.message.ID))
+	}), nil
+}
+
+// publish publishes a batch. The messages of one key go out in rounds, one of each key in
+// a round, so that no broker can deliver a later one before one that failed.
+func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope, order func(x, y pending) int) []outbox.Result {
 	turn, wait := r.outage.try()
 	if wait > 0 {
-		return slices.Repeat([]outbox.Result{outbox.RetryAfter(wait)}, len(batch)), nil
+		return slices.Repeat([]outbox.Result{outbox.RetryAfter(wait)}, len(batch))
 	}
 	b := &job{r: r, turn: turn, events: batch, results: make([]outbox.Result, len(batch))}
-	for left := b.messages(); len(left) > 0; {
+	left := b.messages()
+	slices.SortStableFunc(left, order)
+	for len(left) > 0 {
 		left = b.round(ctx, left)
 	}
-	return b.results, nil
+	return b.results
 }
 
 // job is one call of the listener.
@@ -43,11 +63,16 @@ type pending struct {
 // place is what messages are ordered within.
 type place struct{ topic, key string }
 
-// messages are those of the batch, in the order in which the events happened.
+// messages are those of the batch. An event without a route fails: only Publish can get one.
 func (b *job) messages() []pending {
 	var list []pending
 	for i, env := range b.events {
-		to := b.r.routes[outbox.EventKind{AggregateType: env.AggregateType, EventType: env.EventType}]
+		kind := outbox.EventKind{AggregateType: env.AggregateType, EventType: env.EventType}
+		to := b.r.routes[kind]
+		if to == nil {
+			b.fail(i, "", fmt.Errorf("%w: no route has %s", ErrUnroutable, kind))
+			continue
+		}
 		m, err := b.r.message(env, to)
 		if err != nil {
 			b.fail(i, m.Topic, err)
@@ -55,9 +80,6 @@ func (b *job) messages() []pending {
 		}
 		list = append(list, pending{i, m})
 	}
-	slices.SortStableFunc(list, func(x, y pending) int {
-		return cmp.Or(x.message.Time.Compare(y.message.Time), strings.Compare(x.message.ID, y.message.ID))
-	})
 	return list
 }
 

@@ -178,7 +178,7 @@ func (r *Relay) validate() (errs []error) {
 // name when its events have other listeners too: [outbox.Named]. It then gets batches
 // of one.
 func (r *Relay) Bindings(opts ...outbox.BindingOption) []outbox.Binding {
-	listener := outbox.BatchListener(r.cfg.Batch, r.publish)
+	listener := outbox.BatchListener(r.cfg.Batch, r.listen)
 	var bindings []outbox.Binding
 	for i := range r.cfg.Routes {
 		for _, kind := range r.cfg.Routes[i].Kinds {

@@ -200,6 +200,25 @@ func TestARefusedMessageIsADeadLetterWithTheReason(t *testing.T) {
 	})
 }
 
+func TestPublishKeepsTheOrderOfItsBatch(t *testing.T) {
+	b := &broker{}
+	r, err := relay.New(relay.Config{Publisher: b, Source: "/orders", Routes: []relay.Route{relay.To("orders", placed.Kind())}})
+	require.NoError(t, err)
+	var batch []outbox.Envelope
+	for i, id := range []string{"3", "1", "2"} { // committed in this order
+		env := placed.Envelope("a", i)
+		env.EventID, env.OccurredAt = id, time.Unix(int64(id[0]), 0)
+		batch = append(batch, env)
+	}
+	unknown := batch[0]
+	unknown.EventType, unknown.EventID = "Unknown", "4"
+	results := r.Publish(t.Context(), append(batch, unknown))
+	require.Equal(t, []outbox.Result{outbox.Done(), outbox.Done(), outbox.Done()}, results[:3])
+	require.ErrorIs(t, results[3].Err(), relay.ErrUnroutable)
+	require.ErrorContains(t, results[3].Err(), "event 4")
+	require.Equal(t, []string{"3", "1", "2"}, b.ids())
+}
+
 func TestFormats(t *testing.T) {
 	for _, format := range []relay.Format{relay.Binary, relay.Structured, relay.Plain} {
 		t.Run(string(format), func(t *testing.T) {
