@@ -1,0 +1,22 @@
+// Package relayrabbitmq publishes the events of an outbox to RabbitMQ.
+//
+//	publisher, err := relayrabbitmq.New(relayrabbitmq.Config{
+//		URLs:     []string{"amqp://shop:secret@rabbitmq:5672/"},
+//		Exchange: "shop",
+//	})
+//	…
+//	r, err := relay.New(relay.Config{
+//		Publisher: publisher,
+//		Source:    "/shop",
+//		Routes:    []relay.Route{relay.To("orders.placed", placed.Kind())}, // a routing key
+//	})
+//	…
+//	err = ob.Register(r.Bindings()...)
+//
+// Messages are persistent and mandatory. An event is done when the broker has confirmed its
+// message: it is then in all queues that its routing key leads to, and in one at least.
+// A message that leads to no queue is a failed delivery.
+//
+// The publisher connects when it first publishes, and again after it lost the connection.
+// It creates no exchanges, queues or bindings.
+package relayrabbitmq

@@ -1,0 +1,68 @@
+package relayrabbitmq
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/outboxkit/outbox-go/relay"
+)
+
+const (
+	// maxName is the most bytes of a short string of AMQP: names and keys.
+	maxName = 255
+	// attributePrefix is that of the binding of CloudEvents to AMQP 1.0. There is none for
+	// AMQP 0.9.1, whose headers RabbitMQ gives to consumers of 1.0 unchanged.
+	attributePrefix = "cloudEvents_"
+	// otherProperties is more than the properties of a message take besides its headers.
+	otherProperties = 512
+)
+
+// publishing is what the client sends for a message. It refuses what the protocol cannot
+// carry: the client would close the connection over it.
+func publishing(m relay.Message) (amqp.Publishing, error) {
+	headers := m.HeaderList(attributePrefix, "")
+	p := amqp.Publishing{
+		MessageId: m.ID, Timestamp: m.Time, ContentType: m.ContentType,
+		DeliveryMode: amqp.Persistent, Headers: make(amqp.Table, len(headers)), Body: m.Body,
+	}
+	if err := checkTopic(m.Topic); err != nil {
+		return p, fmt.Errorf("%w: the topic %w", relay.ErrRefused, err)
+	}
+	for _, h := range headers {
+		if h.Key == attributePrefix+"datacontenttype" {
+			continue // the property ContentType says it
+		}
+		if len(h.Key) > maxName {
+			return p, fmt.Errorf("%w: the key of the header %.20q… has %d bytes; AMQP allows %d", relay.ErrRefused, h.Key, len(h.Key), maxName)
+		}
+		p.Headers[h.Key] = h.Value
+	}
+	return p, nil
+}
+
+// checkTopic returns what is wrong with a routing key.
+func checkTopic(topic string) error {
+	switch {
+	case len(topic) > maxName:
+		return fmt.Errorf("has %d bytes; a routing key of AMQP has at most %d", len(topic), maxName)
+	case !utf8.ValidString(topic):
+		return fmt.Errorf("(%d bytes) is not valid UTF-8", len(topic))
+	default:
+		return nil
+	}
+}
+
+// checkFrame refuses a message whose headers do not fit into a frame, which cannot be
+// split. The broker would close the connection. A frame of 0 bytes has no limit.
+func checkFrame(p *amqp.Publishing, frame int) error {
+	size := otherProperties
+	for key, value := range p.Headers {
+		size += len(key) + len(value.(string)) + 6 // lengths and type
+	}
+	if frame > 0 && size > frame {
+		return fmt.Errorf("%w: the headers take %d bytes; the connection's frames have %d (frame_max)", relay.ErrRefused, size, frame)
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package relayrabbitmq_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/relaytest"
+	"github.com/outboxkit/outbox-go/relay"
+	relayrabbitmq "github.com/outboxkit/outbox-go/relay/rabbitmq"
+)
+
+func TestNothingIsLostWhileTheBrokerIsKilledAndCutOff(t *testing.T) {
+	s := start(t)
+	s.declare(t, "proof", "proof", relaytest.Topic, nil)
+	relaytest.Prove(t, relaytest.Broker{
+		Addr: s.addr,
+		Connect: func(t testing.TB, addr string) relay.Publisher {
+			p, err := relayrabbitmq.New(relayrabbitmq.Config{URLs: []string{"amqp://guest:guest@" + addr + "/"}, Exchange: "proof"})
+			require.NoError(t, err)
+			return p
+		},
+		Restart: s.Restart,
+		Stored: func(t testing.TB) (list []relaytest.Stored) {
+			for _, d := range s.stored(t, "proof") {
+				list = append(list, relaytest.Stored{ID: d.MessageId, Body: d.Body})
+			}
+			return list
+		},
+	})
+}
