@@ -1,0 +1,120 @@
+package relaykafka
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outboxkit/outbox-go/relay"
+)
+
+// Publisher is a [relay.Publisher] for Kafka. Its calls share a client. It is safe for
+// concurrent use.
+type Publisher struct {
+	cfg           Config
+	transactional bool
+	turn          chan struct{} // has room for the one transaction that runs
+
+	mu     sync.Mutex
+	client *kgo.Client // nil: the next call opens one
+	closed bool
+}
+
+var _ relay.Publisher = (*Publisher)(nil)
+
+// Publish implements [relay.Publisher]. When a broker was not available, or ctx ended
+// before all messages were acknowledged, it closes the client, which would send them
+// later on: the outbox publishes them again. The next call opens another client.
+func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []error {
+	if p.transactional {
+		select {
+		case p.turn <- struct{}{}:
+			defer func() { <-p.turn }()
+		case <-ctx.Done():
+			return slices.Repeat([]error{classify(ctx.Err())}, len(messages))
+		}
+	}
+	c := &call{p: p, messages: messages, errs: make([]error, len(messages))}
+	var valid []int
+	for i, m := range messages {
+		if err := checkTopic(m.Topic); err != nil {
+			c.errs[i] = fmt.Errorf("%w: the topic %w", relay.ErrRefused, err)
+			continue
+		}
+		valid = append(valid, i)
+	}
+	c.publish(ctx, valid)
+	if slices.ContainsFunc(c.errs, func(err error) bool { return err != nil }) {
+		return c.errs
+	}
+	return nil
+}
+
+// CheckTopic reports what is wrong with the topic of a route: Kafka allows 249 letters and
+// digits of ASCII, dots, underscores and hyphens.
+func (p *Publisher) CheckTopic(topic string) error { return checkTopic(topic) }
+
+// Ping implements [relay.Publisher]. It asks a broker for metadata.
+func (p *Publisher) Ping(ctx context.Context) error {
+	client, err := p.get()
+	if err != nil {
+		return err
+	}
+	if err := client.Ping(ctx); err != nil {
+		return classify(err)
+	}
+	return nil
+}
+
+// Close implements [relay.Publisher]. It does not wait for calls that run: their messages
+// fail.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	client := p.client
+	p.closed, p.client = true, nil
+	p.mu.Unlock()
+	if client == nil {
+		return nil
+	}
+	done := make(chan struct{})
+	go func() {
+		client.Close()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("relaykafka: closing the client: %w", ctx.Err())
+	}
+}
+
+// get returns the client, and opens one if there is none.
+func (p *Publisher) get() (*kgo.Client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, fmt.Errorf("%w: the publisher is closed", relay.ErrUnavailable)
+	}
+	if p.client == nil {
+		client, err := p.open()
+		if err != nil {
+			return nil, classify(err)
+		}
+		p.client = client
+	}
+	return p.client, nil
+}
+
+// drop closes a client, so that nothing is sent any more that waits in it.
+func (p *Publisher) drop(client *kgo.Client) {
+	p.mu.Lock()
+	if p.client == client {
+		p.client = nil
+	}
+	p.mu.Unlock()
+	client.Close()
+}
