@@ -1,0 +1,70 @@
+// Command cdc publishes the events of a PostgreSQL outbox by change data capture: the
+// outbox only writes (outbox.WriterOnly), and this program follows the database's log.
+// Its publisher prints; yours is one of the modules below relay/.
+//
+//	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -aggregate Order -event OrderPlaced
+//
+// The server needs wal_level=logical. docs/CDC.md has more.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/relay"
+)
+
+func main() {
+	dsn := flag.String("dsn", "", "address of the database")
+	table := flag.String("table", "outbox_event", "the outbox's table")
+	slot := flag.String("slot", "outbox_cdc", "name of the slot and the publication")
+	aggregate := flag.String("aggregate", string(outbox.Global), "aggregate type of the events")
+	event := flag.String("event", "", "their event type")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	r, err := relay.New(relay.Config{
+		Publisher: printer{}, Source: "/shop",
+		Routes: []relay.Route{relay.To("events", outbox.EventKind{AggregateType: outbox.AggregateType(*aggregate), EventType: outbox.EventType(*event)})},
+	})
+	if err != nil {
+		slog.Error("the configuration is invalid", "error", err)
+		os.Exit(2)
+	}
+	follow(ctx, &Reader{DSN: *dsn, Table: *table, Slot: *slot, Publish: r.Publish})
+}
+
+// follow runs the reader, and again a second after it failed.
+func follow(ctx context.Context, r *Reader) {
+	for {
+		err := r.Run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		slog.Error("reading the log failed; it begins again at the confirmed position", "error", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// printer prints the messages.
+type printer struct{}
+
+func (printer) Publish(_ context.Context, messages []relay.Message) []error {
+	for _, m := range messages {
+		fmt.Println(m.Topic, m.Key, m.ID)
+	}
+	return nil
+}
+
+func (printer) Ping(context.Context) error  { return nil }
+func (printer) Close(context.Context) error { return nil }

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+const (
+	batchSize = 500
+	// gather is how long a batch waits for more events.
+	gather = 10 * time.Millisecond
+	// report is how often the server hears from the reader; it waits for a minute.
+	report = 10 * time.Second
+)
+
+// Reader publishes the rows that are inserted into an outbox's table, in the order in
+// which their transactions committed. It follows a slot of logical decoding, in which the
+// server keeps the position up to which everything is published. A reader that begins
+// again publishes what came after that position, some of it a second time.
+type Reader struct {
+	DSN, Table, Slot string // Slot also names the publication
+	// Publish publishes events in order, such as [relay.Relay.Publish].
+	Publish func(ctx context.Context, batch []outbox.Envelope) []outbox.Result
+
+	conn    *pgconn.PgConn
+	decoder decoder
+	batch   []outbox.Envelope // not published yet
+	// done is the position up to which everything is published; next is what it becomes
+	// when the batch is.
+	done, next uint64
+}
+
+// Run follows the slot until ctx ends or something fails.
+func (r *Reader) Run(ctx context.Context) error {
+	r.decoder, r.batch, r.done, r.next = decoder{}, nil, 0, 0
+	cfg, err := pgconn.ParseConfig(r.DSN)
+	if err != nil {
+		return errors.New("cdc: the address of the database is invalid") // err may quote it
+	}
+	cfg.RuntimeParams["replication"] = "database"
+	cfg.RuntimeParams["datestyle"], cfg.RuntimeParams["timezone"] = "ISO", "UTC"
+	if r.conn, err = pgconn.ConnectConfig(ctx, cfg); err != nil {
+		return fmt.Errorf("cdc: connecting: %w", err)
+	}
+	defer func() { _ = r.conn.Close(context.WithoutCancel(ctx)) }()
+	if err := r.start(ctx); err != nil {
+		return fmt.Errorf("cdc: starting at slot %q: %w", r.Slot, err)
+	}
+	for {
+		if err := r.step(ctx); err != nil {
+			return fmt.Errorf("cdc: %w", err)
+		}
+	}
+}
+
+// start makes publication and slot unless they are there, and begins to stream.
+func (r *Reader) start(ctx context.Context) error {
+	name := pgx.Identifier{r.Slot}.Sanitize()
+	for _, statement := range []string{
+		"CREATE PUBLICATION " + name + " FOR TABLE " + pgx.Identifier(strings.Split(r.Table, ".")).Sanitize() + " WITH (publish = 'insert')",
+		"CREATE_REPLICATION_SLOT " + name + " LOGICAL pgoutput",
+	} {
+		_, err := r.conn.Exec(ctx, statement).ReadAll()
+		if e, _ := errors.AsType[*pgconn.PgError](err); e != nil && e.Code == "42710" { // it is there
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// From 0/0 is from the slot's own position.
+	r.conn.Frontend().SendQuery(&pgproto3.Query{String: "START_REPLICATION SLOT " + name +
+		" LOGICAL 0/0 (proto_version '1', publication_names '" + strings.ReplaceAll(name, "'", "''") + "')"})
+	if err := r.conn.Frontend().Flush(); err != nil {
+		return err
+	}
+	for {
+		msg, err := r.conn.ReceiveMessage(ctx)
+		if err != nil {
+			return err
+		}
+		switch msg := msg.(type) {
+		case *pgproto3.CopyBothResponse:
+			return nil
+		case *pgproto3.ErrorResponse:
+			return pgconn.ErrorResponseToPgError(msg)
+		}
+	}
+}
+
+// step handles one message, or publishes the batch when there is none.
+func (r *Reader) step(ctx context.Context) error {
+	patience := report
+	if len(r.batch) > 0 {
+		patience = gather
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	msg, err := r.conn.ReceiveMessage(wait)
+	cancel()
+	if err != nil {
+		if ctx.Err() == nil && pgconn.Timeout(err) {
+			return r.flush(ctx)
+		}
+		return err
+	}
+	switch msg := msg.(type) {
+	case *pgproto3.ErrorResponse:
+		return pgconn.ErrorResponseToPgError(msg)
+	case *pgproto3.CopyData:
+		return r.copied(ctx, msg.Data)
+	default:
+		return nil
+	}
+}
+
+// copied handles a message of the replication protocol.
+func (r *Reader) copied(ctx context.Context, data []byte) error {
+	switch {
+	case len(data) > 17 && data[0] == 'k': // keepalive: position, time, whether to answer
+		if len(r.batch) == 0 && !r.decoder.open {
+			// The log of other tables is behind the reader, too.
+			r.next = max(r.next, binary.BigEndian.Uint64(data[1:]))
+		}
+		if data[17] == 1 || r.next > r.done {
+			return r.flush(ctx)
+		}
+	case len(data) > 25 && data[0] == 'w': // positions, time, and a message of pgoutput
+		env, commit, err := r.decoder.decode(data[25:])
+		if err != nil {
+			return err
+		}
+		r.next = max(r.next, commit)
+		if env != nil {
+			r.batch = append(r.batch, *env)
+		}
+		if len(r.batch) >= batchSize {
+			return r.flush(ctx)
+		}
+	}
+	return nil
+}
+
+// flush publishes the batch, again and again until the broker has all of it, and confirms
+// the position. An event that cannot be published ends the reader: what follows must not
+// overtake it.
+func (r *Reader) flush(ctx context.Context) error {
+	for len(r.batch) > 0 {
+		var left []outbox.Envelope
+		var wait time.Duration
+		for i, result := range r.Publish(ctx, r.batch) {
+			if err := result.Err(); err != nil {
+				return err
+			}
+			if !result.IsDone() {
+				d, _ := result.RetryAfter()
+				wait, left = max(wait, d), append(left, r.batch[i])
+			}
+		}
+		r.batch = left
+		if len(left) == 0 {
+			break
+		}
+		if err := r.confirm(); err != nil { // the server hears that the reader is there
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	r.done = r.next
+	return r.confirm()
+}
+
+// confirm tells the server the position: written, flushed and applied.
+func (r *Reader) confirm() error {
+	status := []byte{'r'}
+	for range 3 {
+		status = binary.BigEndian.AppendUint64(status, r.done)
+	}
+	status = binary.BigEndian.AppendUint64(status, uint64(time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds()))
+	r.conn.Frontend().Send(&pgproto3.CopyData{Data: append(status, 0)})
+	return r.conn.Frontend().Flush()
+}
