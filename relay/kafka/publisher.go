@@ -23,7 +23,10 @@ type Publisher struct {
 	closed bool
 }
 
-var _ relay.Publisher = (*Publisher)(nil)
+var (
+	_ relay.Publisher    = (*Publisher)(nil)
+	_ relay.TopicChecker = (*Publisher)(nil)
+)
 
 // Publish implements [relay.Publisher]. When a broker was not available, or ctx ended
 // before all messages were acknowledged, it closes the client, which would send them

@@ -26,7 +26,10 @@ type Publisher struct {
 	closed bool
 }
 
-var _ relay.Publisher = (*Publisher)(nil)
+var (
+	_ relay.Publisher    = (*Publisher)(nil)
+	_ relay.TopicChecker = (*Publisher)(nil)
+)
 
 // Publish implements [relay.Publisher]. When ctx ends before the broker has confirmed all
 // messages, it closes the connection: the next call opens another one.
