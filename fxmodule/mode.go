@@ -30,8 +30,8 @@ func (m Mode) canonical() Mode {
 }
 
 // outboxConfig converts the configuration to an [outbox.Config].
-func (c Config) outboxConfig() outbox.Config {
-	cfg := outbox.Config{Mode: c.mode()}
+func (c Config) outboxConfig(shared *outbox.SharedWorkers) outbox.Config {
+	cfg := outbox.Config{Mode: c.mode(shared)}
 	if c.Purge.Enabled {
 		cfg.Purge = &outbox.PurgeOptions{Retention: c.Purge.Retention, BatchSize: c.Purge.BatchSize, Interval: c.Purge.Interval}
 		if c.Purge.OnDone == Delete {
@@ -44,9 +44,10 @@ func (c Config) outboxConfig() outbox.Config {
 	return cfg
 }
 
-func (c Config) mode() outbox.Mode {
+func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 	dispatch := outbox.DispatchOptions{
 		Workers:         c.Dispatcher.WorkerCount,
+		SharedWorkers:   shared,
 		HotCapacity:     c.Dispatcher.HotQueueCapacity,
 		ColdCapacity:    c.Dispatcher.ColdQueueCapacity,
 		MaxAttempts:     c.Dispatcher.MaxAttempts,

@@ -42,7 +42,8 @@ type validConfig struct{ Config }
 // NewModule makes an outbox part of an app. It needs a *sql.DB. It provides
 // *outbox.Outbox, *outbox.Writer, *outbox.DeadLetters and a [Config] that the app
 // may replace. It starts the outbox with the app and drains it when the app stops.
-// All of these have the name that [Named] gives.
+// All of these have the name that [Named] gives. If the app provides an
+// *outbox.SharedWorkers, which has no name, all of its outboxes share them.
 func NewModule(opts ...Option) fx.Option {
 	var m module
 	for _, opt := range opts {
@@ -68,7 +69,7 @@ func NewModule(opts ...Option) fx.Option {
 		providePart[outbox.ListenerRegistry](&m, part("registry"), m.registry, func() outbox.ListenerRegistry { return nil }),
 		providePart[outbox.Notifier](&m, part("notifier"), m.notifier, func() outbox.Notifier { return nil }),
 		fx.Provide(located((*module).build, m.build,
-			fx.ParamTags(part("configuration"), own, part("store"), part("metrics"), part("retry policy"), part("logger"), part("registry"), part("notifier"), group, group),
+			fx.ParamTags(part("configuration"), own, part("store"), part("metrics"), part("retry policy"), part("logger"), part("registry"), part("notifier"), `optional:"true"`, group, group),
 			fx.ResultTags(own, own, own, group))),
 		fx.Invoke(run),
 	)
@@ -136,10 +137,10 @@ type built struct {
 // depend on the writer.
 func (m *module) build(
 	c validConfig, db *sql.DB, store outbox.Store, metrics outbox.Metrics, retry outbox.RetryPolicy,
-	logger *slog.Logger, registry outbox.ListenerRegistry, notifier outbox.Notifier,
+	logger *slog.Logger, registry outbox.ListenerRegistry, notifier outbox.Notifier, shared *outbox.SharedWorkers,
 	interceptors []contribution[outbox.Interceptor], hooks []contribution[outbox.WriterHook],
 ) (*outbox.Outbox, *outbox.Writer, *outbox.DeadLetters, built, error) {
-	cfg := c.outboxConfig()
+	cfg := c.outboxConfig(shared)
 	cfg.DB, cfg.Store, cfg.Logger, cfg.Registry, cfg.Notifier = db, store, logger, registry, notifier
 	if m.name != "" {
 		cfg.Logger = logger.With("outbox", m.name)

@@ -68,10 +68,10 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 		WriterOnly: outbox.WriterOnly{},
 	} {
 		full.Mode = mode
-		require.Equal(t, outbox.Config{Mode: want, Purge: &outbox.PurgeOptions{Retention: 12, BatchSize: 13, Interval: 14, OnDone: outbox.Delete}}, full.outboxConfig())
+		require.Equal(t, outbox.Config{Mode: want, Purge: &outbox.PurgeOptions{Retention: 12, BatchSize: 13, Interval: 14, OnDone: outbox.Delete}}, full.outboxConfig(nil))
 	}
-	require.Equal(t, outbox.Config{Mode: outbox.SingleNode{}}, Config{}.outboxConfig())
-	require.NotNil(t, Config{Retry: RetryConfig{MaxDelay: 1}}.outboxConfig().RetryPolicy)
+	require.Equal(t, outbox.Config{Mode: outbox.SingleNode{}}, Config{}.outboxConfig(nil))
+	require.NotNil(t, Config{Retry: RetryConfig{MaxDelay: 1}}.outboxConfig(nil).RetryPolicy)
 }
 
 // The tags let others fill a Config: each says the same key.

@@ -27,12 +27,12 @@ func (d *Dispatcher) work(take func() *delivery) {
 		if next == nil {
 			return
 		}
-		if !d.mayDeliver(next) {
-			d.letGo(next.rest()...)
-			d.wakePoller()
-			continue
-		}
 		for next != nil { // the events of a run; other deliveries have none behind them
+			if !d.mayBegin(next) {
+				d.letGo(next.rest()...)
+				d.wakePoller()
+				break
+			}
 			dl = next
 			d.running.Add(1)
 			d.deliver(d.listenerCtx, next)
@@ -51,6 +51,7 @@ func (d *Dispatcher) finish(dl *delivery) {
 		d.complete.pending.Add(1)
 	}
 	d.running.Add(-1)
+	d.endShared(dl)
 	if dl.completed {
 		d.track.release(dl)
 		d.complete.observe(dl, d.clock.Now())

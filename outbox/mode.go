@@ -104,8 +104,12 @@ const (
 // DispatchOptions tune the workers. Zero means the default.
 type DispatchOptions struct {
 	// Workers is how many listeners run at once. Defaults to 16; at most
-	// [MaxWorkers].
+	// [MaxWorkers]. With SharedWorkers it defaults to their number.
 	Workers int
+	// SharedWorkers bound how many listeners run at once in this outbox and all others
+	// that have the same ones. Workers is then the most that this outbox may use of
+	// them. Defaults to none.
+	SharedWorkers *SharedWorkers
 	// HotCapacity is how many committed events wait for a worker. When it is
 	// full the poller delivers further ones. Under [MultiNode] their rows are
 	// leased meanwhile, and each claim reads past leased rows: see ColdCapacity.
@@ -218,11 +222,12 @@ func (o DispatchOptions) validate(v *validator) {
 	v.duration("DrainTimeout", o.DrainTimeout)
 	v.duration("ListenerTimeout", o.ListenerTimeout)
 	v.duration("MarkInterval", o.MarkInterval)
+	o.SharedWorkers.validate(v)
 	o.validateLimits(v)
 }
 
 func (o DispatchOptions) withDefaults() DispatchOptions {
-	o.Workers = defaultTo(o.Workers, DefaultWorkers)
+	o.Workers = defaultTo(o.Workers, o.SharedWorkers.workers())
 	o.HotCapacity = defaultTo(o.HotCapacity, DefaultQueueCapacity)
 	o.ColdCapacity = defaultTo(o.ColdCapacity, DefaultQueueCapacity)
 	o.MaxAttempts = defaultTo(o.MaxAttempts, DefaultMaxAttempts)

@@ -85,8 +85,8 @@ func (d *Dispatcher) queueRun(first *delivery) bool {
 	return false
 }
 
-// follow returns the next event of a run after one that was delivered, if this
-// goroutine may deliver it now. Otherwise others go on with the run, or it ends and the
+// follow returns the next event of a run after one that was delivered, if it is for
+// this goroutine. Otherwise others go on with the run, or it ends and the
 // rest is given back.
 func (d *Dispatcher) follow(dl *delivery) *delivery {
 	next := dl.behind
@@ -110,15 +110,16 @@ func (d *Dispatcher) follow(dl *delivery) *delivery {
 	return nil
 }
 
-// mayFollow reports whether the next event of a run may be delivered. In a run that was
-// taken over, one of the events may kill this process too, so each waits until the
-// outcomes before it are stored: then that event is the first of its key, and its next
-// takeover counts as an attempt.
+// mayFollow reports whether a worker may go on with the next event of a run; mayBegin
+// then asks whether its delivery may begin. In a run that was taken over, one of the
+// events may kill this process too, so each waits until the outcomes before it are
+// stored: then that event is the first of its key, and its next takeover counts as an
+// attempt.
 func (d *Dispatcher) mayFollow(next *delivery) bool {
 	for next.takeover && !d.track.isTurn(next) && !isClosed(d.abort) {
 		sleep(d.listenerCtx, time.Millisecond)
 	}
-	return !isClosed(d.abort) && d.mayDeliver(next)
+	return !isClosed(d.abort)
 }
 
 func isClosed(c <-chan struct{}) bool {

@@ -27,6 +27,7 @@ type delivery struct {
 
 	ctx     deliveryContext // the listener's
 	batcher *batcher        // nil: the listener gets no batches
+	shares  bool            // it has one of the [SharedWorkers]
 
 	// The outcome; see [Dispatcher.decide].
 	outcome  Outcome
