@@ -135,13 +135,16 @@ func (s *recorded) Mark(ctx context.Context, db outbox.DB, o outbox.Outcome, mar
 
 // later gives a statement up and carries it out later; mu is held.
 func (s *recorded) later(db outbox.DB, o outbox.Outcome, m outbox.Mark) {
-	s.r.add(m.EventID, s.node, m.Lease, model.Event{Kind: model.GaveUp})
-	s.r.rows[m.EventID].late = true
+	row := s.r.rows[m.EventID]
+	if o != outbox.OutcomeReleased || row.lease == m.Lease { // else it will change nothing
+		s.r.add(m.EventID, s.node, m.Lease, model.Event{Kind: model.GaveUp})
+	}
+	row.late = true
 	s.r.late.Go(func() {
 		<-time.After(rand.N(leaseTime))
 		s.r.mu.Lock()
 		defer s.r.mu.Unlock()
-		s.r.rows[m.EventID].late = false
+		row.late = false
 		_, _ = s.mark(context.Background(), db, o, m, true)
 	})
 }
