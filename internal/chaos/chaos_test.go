@@ -179,6 +179,6 @@ func TestAFailingRun(t *testing.T) {
 	require.DirExists(t, result.Dir)
 	require.Contains(t, result.String(), "FAILED")
 	require.Contains(t, result.String(), result.Dir)
-	require.Contains(t, result.String(), "make chaos CHAOS_SEED=3 CHAOS_DB=sqlite CHAOS_RUNS=1")
+	require.Contains(t, result.String(), "make chaos/faults CHAOS_SEED=3 CHAOS_DB=sqlite CHAOS_RUNS=1")
 	require.Contains(t, chaos.Table([]chaos.Result{result}), "| sqlite   | 1 ")
 }

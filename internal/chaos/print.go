@@ -23,7 +23,7 @@ func (r Result) String() string {
 		fmt.Fprintf(&s, "\n       without some faults: %v", r.Skipped)
 	}
 	if !r.OK() {
-		target := "chaos"
+		target := "chaos/faults"
 		if r.Skew {
 			target = "chaos/skew"
 		}

@@ -123,6 +123,9 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w", relay.ErrUnavailable, err)
 	case slices.Contains(unroutable, code):
 		return fmt.Errorf("%w: %w", relay.ErrUnroutable, err)
+	case strings.Contains(text, ", with args"): // the arguments follow: headers and the payload
+		known, _, _ := strings.Cut(answer.Error(), ", with args")
+		return errors.New(known)
 	default: // such as NOPERM, which somebody may mend
 		return err
 	}

@@ -187,3 +187,11 @@ func stored(t testing.TB, client *redis.Client) (all []relaytest.Stored) {
 		}
 	}
 }
+
+// A server that does not know a command quotes what follows it: headers and the payload.
+func TestAnUnknownCommandDoesNotShowThePayload(t *testing.T) {
+	addr, _, _ := start(t, "--rename-command", "XADD", "")
+	errs := publisher(t, addr, nil).Publish(t.Context(), messages("o", 1))
+	require.ErrorContains(t, errs[0], "unknown command")
+	require.NotContains(t, errs[0].Error(), "SECRET")
+}
