@@ -20,8 +20,8 @@ const (
 
 // leaseReleaser gives leases back: of events that no listener had, of events that may
 // or may not have been committed, and of claims that failed. Of a failed claim it does not
-// know the events, so it asks for the rows under its lease. The server may
-// still be at the COMMIT or at the claim, so that there is no row to release yet. What does not
+// know the events, so it asks for the rows under its lease. The server may still be
+// executing the COMMIT or the claim; then there is nothing to release yet. What does not
 // take effect is tried again, after 10 ms, 100 ms, 1 s, and then ever more
 // rarely for as long as the lease lasts. A release that is repeated, or carried
 // out late, changes nothing but its own lease. The releaser has a goroutine of

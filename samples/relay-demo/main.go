@@ -94,7 +94,7 @@ func run(ctx context.Context, dir string, out io.Writer) (stock int, err error) 
 			return 0, err
 		}
 		id := m.Headers().Get(jetstream.MsgIDHeader)
-		say("NATS       delivers %s, type %s, for the %d. time", id, m.Headers().Get("ce-type"), delivery)
+		say("NATS       delivers %s, type %s, delivery %d", id, m.Headers().Get("ce-type"), delivery)
 		first, err := w.handle(ctx, id, m.Data())
 		if err != nil {
 			return 0, err
