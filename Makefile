@@ -27,7 +27,7 @@ RELAYS        := $(patsubst %/,%,$(dir $(wildcard relay/*/go.mod samples/*/go.mo
 NESTED        := bench $(RELAYS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo/relay serve test test/race test/relay bench/relay promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/faults chaos/system chaos/crash chaos/mutations chaos/soak chaos/skew fuzz vuln
+.PHONY: help demo demo/relay serve test test/race test/relay bench/relay promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/faults chaos/system chaos/crash chaos/closing chaos/mutations chaos/soak chaos/skew fuzz vuln
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -160,6 +160,9 @@ cover: promtool pgbouncer ## write coverage.out and print the total
 
 chaos/crash: ## crash a process at each statement and hand-over, in every mode on every database
 	OUTBOX_TEST_LONG=crash $(WITHDB) -- $(GO) test -timeout 60m -parallel 8 -run TestEveryCrashPoint -v ./internal/faultrun
+
+chaos/closing: ## close 200 times under load in every mode, and with each fault of the database
+	OUTBOX_TEST_LONG=1 $(WITHDB) -- $(GO) test -timeout 60m -v ./internal/closing
 
 chaos/mutations: ## build broken copies of the outbox, and check that the checker rejects what they do
 	OUTBOX_TEST_MUTATIONS=true $(WITHDB) -- $(GO) test -timeout 60m -v ./internal/mutation

@@ -94,7 +94,7 @@ func (s *slowBurial) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome
 	left, err := s.Store.Mark(ctx, db, kind, marks)
 	if kind == outbox.OutcomeDead {
 		_, _ = s.ReplayDead(ctx, db, []string{marks[0].EventID}, time.Now(), outbox.StatusNew)
-		for row := (outboxtest.Row{}); row.LockedBy == ""; row, _ = s.Row(marks[0].EventID) {
+		for row := (outboxtest.Row{}); row.LockedBy == "" && ctx.Err() == nil; row, _ = s.Row(marks[0].EventID) {
 			<-time.After(time.Millisecond)
 		}
 	}

@@ -167,8 +167,9 @@ func (t *tracker) acquire(d *delivery) bool {
 // covers reports whether the other delivery of the same event is a copy. What
 // was only read is one. A claimed row is none while a transaction writes an event
 // of the same id again, which will fail, and none when the retry or deferral in
-// hand took effect: the row is then due at the time that it set. Any other outcome
-// that is on its way has not taken effect, for the row could be claimed.
+// hand took effect: the row is then due at the time that it set. DONE that is on its way
+// has not taken effect, for the row could be claimed. DEAD may have: if the event was
+// replayed at once, settle gives the new lease back.
 func (d *delivery) covers(other *delivery) bool {
 	switch {
 	case other.lease == "":

@@ -1,29 +1,43 @@
 package chaos
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/outboxkit/outbox-go/internal/checker"
 	"github.com/outboxkit/outbox-go/internal/faultrun"
+	"github.com/outboxkit/outbox-go/internal/secrets"
 )
 
-// grep looks in what processes printed for what no log may have: data of events and
-// passwords, and what a process prints when it fails.
-func grep(dir string) (found []checker.Violation) {
+// grep looks in what processes printed, and in the reasons of the rows, for what neither may
+// have: data of events and passwords. It also looks for what a process prints when it fails.
+func grep(dir string, h checker.History) (found []checker.Violation) {
+	add := func(where, word string) {
+		found = append(found, checker.Violation{Rule: checker.RuleRecords, Text: fmt.Sprintf("%s has %q", where, word)})
+	}
+	private := append([]string{password}, faultrun.Secrets...)
 	names, _ := filepath.Glob(filepath.Join(dir, "*.stderr"))
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			found = append(found, checker.Violation{Rule: checker.RuleRecords, Text: err.Error()})
 		}
-		for _, word := range append([]string{password, "DATA RACE", "panic: ", "fatal error: "}, faultrun.Secrets...) {
-			if i := bytes.Index(text, []byte(word)); i >= 0 {
-				line := bytes.Count(text[:i], []byte("\n")) + 1
-				found = append(found, checker.Violation{Rule: checker.RuleRecords, Text: fmt.Sprintf("%s:%d has %q", name, line, word)})
+		for i, line := range strings.Split(string(text), "\n") {
+			for _, word := range secrets.FindOf(line, private...) {
+				add(fmt.Sprintf("%s:%d", name, i+1), word)
 			}
+			for _, word := range []string{"DATA RACE", "panic: ", "fatal error: "} {
+				if strings.Contains(line, word) {
+					add(fmt.Sprintf("%s:%d", name, i+1), word)
+				}
+			}
+		}
+	}
+	for target, row := range h.Rows {
+		for _, word := range secrets.FindOf(row.LastError, private...) {
+			add(fmt.Sprintf("last_error of %v", target), word)
 		}
 	}
 	return found

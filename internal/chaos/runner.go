@@ -65,7 +65,7 @@ func (r *Runner) Run(ctx context.Context, plan Plan) (result Result) {
 	h, err := r.carryOut(ctx, run, private, result.Dir)
 	r.release(private)
 	result.Report = run.judge(h, err)
-	result.Report.Violations = append(result.Report.Violations, grep(result.Dir)...)
+	result.Report.Violations = append(result.Report.Violations, grep(result.Dir, h)...)
 	result.Done, result.Took = run.faults, time.Since(began)
 	if plan.harms() < result.harms() {
 		result.Skipped = missing

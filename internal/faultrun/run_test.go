@@ -20,7 +20,7 @@ func TestAKilledProcess(t *testing.T) {
 	program, err := faultrun.Build(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		spec := faultrun.Spec{
 			Driver: drivers[db.Kind], DSN: db.DSN, Mode: "multi", Lease: 15 * time.Second, Interval: 50 * time.Millisecond,

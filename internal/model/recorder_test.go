@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/model"
@@ -21,6 +22,7 @@ type recorder struct {
 	mu   sync.Mutex
 	rows map[string]*rowTrace
 	late sync.WaitGroup
+	chances
 }
 
 // rowTrace is the trace of one row.
@@ -62,8 +64,10 @@ type recorded struct {
 
 var errLost = errors.New("the answer was lost")
 
-// unlucky is true once in n calls.
-func unlucky(n int) bool { return rand.N(n) == 0 }
+// chances are true once in n calls: by count, so that no run goes without.
+type chances struct{ lostClaims, givenUp, lostMarks, failures, doubts atomic.Int64 }
+
+func once(calls *atomic.Int64, n int64) bool { return calls.Add(1)%n == n/2 }
 
 // Insert is called while mu is held.
 func (s *recorded) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
@@ -86,7 +90,7 @@ func (s *recorded) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery)
 	if err != nil {
 		return b, err
 	}
-	lost := b.Len() > 0 && unlucky(8)
+	lost := b.Len() > 0 && once(&s.r.lostClaims, 8)
 	for i := range b.Envelopes {
 		env := &b.Envelopes[i]
 		row := s.r.rows[env.EventID]
@@ -110,11 +114,11 @@ func (s *recorded) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery)
 func (s *recorded) Mark(ctx context.Context, db outbox.DB, o outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	if len(marks) == 1 && !s.r.rows[marks[0].EventID].late && unlucky(5) {
+	if len(marks) == 1 && !s.r.rows[marks[0].EventID].late && once(&s.r.givenUp, 5) {
 		s.later(db, o, marks[0])
 		return nil, errLost
 	}
-	left, lost := map[string]outbox.RowState{}, unlucky(6)
+	left, lost := map[string]outbox.RowState{}, once(&s.r.lostMarks, 6)
 	for _, m := range marks {
 		state, err := s.mark(ctx, db, o, m, false)
 		if err != nil {

@@ -37,7 +37,7 @@ func (x *run) listen(node int) func(context.Context, outbox.Envelope) (outbox.Re
 		_, again := x.first.LoadOrStore(env.EventID, true)
 		outcome := model.OutcomeDone
 		switch what, _, _ := strings.Cut(env.EventID, "-"); {
-		case what == "dies", what == "fails" && !again, unlucky(10):
+		case what == "dies", what == "fails" && !again, once(&x.r.failures, 10):
 			outcome, err = model.OutcomeRetry, errors.New("boom")
 			if env.Attempts+1 >= maxAttempts {
 				outcome = model.OutcomeDead
@@ -73,7 +73,7 @@ func (x *run) write(node int, id string, rollBack bool) bool {
 		return false
 	}
 	require.NoError(x.t, tx.Commit())
-	if add(model.Committing); unlucky(6) {
+	if add(model.Committing); once(&x.r.doubts, 6) {
 		add(model.InDoubt)
 		s.rolledBack(outbox.ErrOutcomeUnknown)
 		return true

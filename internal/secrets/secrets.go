@@ -25,13 +25,16 @@ const JSON = `{"card":"` + Payload + `"}`
 // Headers is a new map with the mark in a value.
 func Headers() map[string]string { return map[string]string{"authorization": Header} }
 
-// Find returns the marked texts that the text contains: as they are, in another case, as
-// hexadecimal or decimal bytes, or in base 64. Nil: none.
-func Find(text string) (found []string) {
+// Find returns the marked texts that the text contains. Nil: none.
+func Find(text string) (found []string) { return FindOf(text, Payload, Header, Tenant, Password) }
+
+// FindOf returns those of the words, in lower case, that the text contains: as they are, in
+// another case, as hexadecimal or decimal bytes, or in base 64.
+func FindOf(text string, words ...string) (found []string) {
 	lower := strings.ToLower(text)
-	for _, secret := range []string{Payload, Header, Tenant, Password} {
-		if strings.Contains(lower, secret) || containsAny(lower, numbers(secret)) || containsAny(text, base64Forms(secret)) {
-			found = append(found, secret)
+	for _, word := range words {
+		if strings.Contains(lower, word) || containsAny(lower, numbers(word)) || containsAny(text, base64Forms(word)) {
+			found = append(found, word)
 		}
 	}
 	return found

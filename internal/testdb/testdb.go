@@ -81,6 +81,18 @@ func Main() []Target {
 	}
 }
 
+// Bulk is Main for tests that load many rows. They use SQLite's C library if there is a C
+// compiler: the race detector makes its translation to Go ten times slower.
+func Bulk() []Target {
+	targets := Main()
+	for _, t := range extra {
+		if t.Name == "sqlite/mattn" {
+			targets[len(targets)-1] = t
+		}
+	}
+	return targets
+}
+
 // Drivers is every target.
 func Drivers() []Target {
 	return append(append(

@@ -28,7 +28,7 @@ func spreadKeys(t testing.TB, db *testdb.DB, prefix string, keys int) {
 // at, with few keys and many, and whatever the statistics knew.
 func TestReadingRunsCostsWhatItReturns(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
 		ctx := t.Context()
 		store := storeFor(db.Kind, sqlstore.WithKeyIndex())
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
@@ -86,7 +86,7 @@ func TestReadingRunsCostsWhatItReturns(t *testing.T) {
 // One tenant has most of the events, and others have a few, delayed or leased ones too.
 func TestReadingTenantsCostsWhatItReturns(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
 		ctx, store := t.Context(), storeFor(db.Kind, sqlstore.WithTenantIndex())
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 		analyze(t, db)
@@ -127,7 +127,7 @@ func TestReadingTenantsCostsWhatItReturns(t *testing.T) {
 
 func TestClaimingEventsByTheirIDsReadsThemAlone(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
 		ctx, store := t.Context(), storeFor(db.Kind)
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 		now := time.Now().UTC().Truncate(time.Second)

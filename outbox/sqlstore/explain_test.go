@@ -54,7 +54,7 @@ func (r *recorded) QueryContext(ctx context.Context, q string, args ...any) (*sq
 
 func TestReadingCostsWhatItReturns(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
 		ctx := t.Context()
 		store := storeFor(db.Kind, sqlstore.WithAgeIndex())
 		require.NoError(t, store.CreateSchema(ctx, db.DB))

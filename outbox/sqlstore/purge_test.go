@@ -20,7 +20,7 @@ func loadOutage(t testing.TB, db *testdb.DB, now time.Time, done, dead int) {
 
 func TestReadingAndPurgingDeadRowsSkipsTheDoneOnes(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
 		ctx := t.Context()
 		store := storeFor(db.Kind)
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
