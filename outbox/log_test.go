@@ -123,11 +123,11 @@ func TestADatabaseThatIsAwayIsALineAMinute(t *testing.T) {
 				book := &logbook{}
 				store.Store = outboxtest.NewStore()
 				e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: outbox.SingleNode{
-					Dispatch: outbox.DispatchOptions{DrainTimeout: time.Second}, Poll: outbox.PollOptions{Interval: 10 * time.Millisecond},
+					Dispatch: outbox.DispatchOptions{DrainTimeout: time.Second}, Poll: outbox.PollOptions{Interval: 50 * time.Millisecond},
 				}}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
-				for i := range 1000 {
+				for i := range 200 {
 					e.write(said(fmt.Sprint(i)))
-					time.Sleep(70 * time.Millisecond)
+					time.Sleep(350 * time.Millisecond)
 				}
 				_ = e.Close(context.Background())
 				synctest.Wait() // the last line may still be written

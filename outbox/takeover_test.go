@@ -198,16 +198,16 @@ func TestTakeoversAreFewAtOnceAndDrainPromptly(t *testing.T) {
 		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				store := leased(t, named("e", 1000)...)
+				store := leased(t, named("e", 300)...)
 				_, way, _ := node(t, store, outbox.DispatchOptions{Workers: workers})
 				began := time.Now()
-				for statuses(store)[outbox.StatusDone] < 1000 {
-					require.Less(t, time.Since(began), 11*time.Second)
+				for statuses(store)[outbox.StatusDone] < 300 {
+					require.Less(t, time.Since(began), 3500*time.Millisecond)
 					require.LessOrEqual(t, way.held(), workers)
 					time.Sleep(5 * time.Millisecond)
 				}
 				// Each costs at most a claim of its own and one of fresh rows.
-				require.LessOrEqual(t, way.claims.Load(), int64(2100))
+				require.LessOrEqual(t, way.claims.Load(), int64(630))
 				for _, row := range store.Rows() {
 					require.Equal(t, 1, row.Attempts)
 				}
