@@ -11,11 +11,14 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
-// A short soak: each event is delivered once beside a transaction that is held open.
-// OUTBOX_TEST_LONG makes it two minutes, at a higher rate.
+// A short soak: each event is delivered once beside a transaction that is held open. It
+// takes two minutes where CI=true, and with OUTBOX_TEST_LONG also at a higher rate.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	length, rate := 18*time.Second, 150
+	if os.Getenv("CI") == "true" {
+		length, rate = 2*time.Minute, 100
+	}
 	if os.Getenv("OUTBOX_TEST_LONG") != "" {
 		length, rate = 2*time.Minute, 400
 	}
