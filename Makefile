@@ -27,10 +27,13 @@ RELAYS        := $(patsubst %/,%,$(dir $(wildcard relay/*/go.mod samples/*/go.mo
 NESTED        := bench $(RELAYS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo/relay serve test test/race test/relay bench/relay promtool pgbouncer lint fmt bench bench/quick bench/go cover tidy/check db/up db/down ci chaos postgres18 chaos/faults chaos/system chaos/crash chaos/closing chaos/mutations chaos/soak chaos/skew fuzz vuln
+.PHONY: $(shell sed -n 's/^\([a-z0-9\/]*\):.*/\1/p' Makefile) # all of them
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(BIN)/golangci-lint-$(GOLANGCI) promtool pgbouncer db/up ## fetch the tools and start the databases, once, before you change anything
+	$(GO) mod download
 
 demo: ## start an order service on a SQLite file, try everything once, and print what happened
 	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo -tour
@@ -183,6 +186,9 @@ tidy/check: ## go.mod and go.sum are tidy
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	@for dir in $(NESTED); do echo "$$dir"; (cd $$dir && $(GO) mod tidy -diff && $(GO) mod verify) || exit 1; done
+
+release: tidy/check ## commit and tag a version of all modules (VERSION=v0.1.0)
+	@$(GO) run ./internal/tools/release -version "$(VERSION)"
 
 db/up: ## make sure of the databases, start private ones if need be, and leave them running
 	$(WITHDB) -keep

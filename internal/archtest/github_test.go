@@ -1,0 +1,95 @@
+package archtest_test
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// readYAML decodes a file below the root. A key that is there twice is an error.
+func readYAML(t *testing.T, name string, into any) {
+	t.Helper()
+	file, err := os.Open(filepath.Join("..", "..", filepath.FromSlash(name)))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	require.NoError(t, yaml.NewDecoder(file).Decode(into), name)
+}
+
+func TestTheFilesForGitHubAreYAML(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..", ".github")
+	count := 0
+	require.NoError(t, filepath.WalkDir(root, func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, ".yml") {
+			return err
+		}
+		count++
+		rel, err := filepath.Rel(filepath.Dir(root), file)
+		require.NoError(t, err)
+		var content map[string]any
+		readYAML(t, filepath.ToSlash(rel), &content)
+		require.NotEmpty(t, content, file)
+		return nil
+	}))
+	require.Equal(t, 6, count)
+}
+
+func TestTheWorkflowRunsCIOnTheDatabases(t *testing.T) {
+	t.Parallel()
+	var workflow struct {
+		Jobs map[string]struct {
+			Strategy struct {
+				Matrix struct{ Go, MySQL []string }
+			}
+			Services map[string]struct{ Image string }
+			Env      map[string]string
+			Steps    []struct{ Run string }
+		}
+	}
+	readYAML(t, ".github/workflows/ci.yml", &workflow)
+	job := workflow.Jobs["ci"]
+	require.Equal(t, []string{"stable", "oldstable"}, job.Strategy.Matrix.Go)
+	require.Len(t, job.Strategy.Matrix.MySQL, 2)
+	require.Contains(t, job.Services["postgres"].Image, "postgres:")
+	require.Contains(t, job.Services["mysql"].Image, "matrix.mysql")
+	require.NotEmpty(t, job.Env["OUTBOX_TEST_POSTGRES"])
+	require.NotEmpty(t, job.Env["OUTBOX_TEST_MYSQL"])
+	require.Equal(t, "CI=true make ci", job.Steps[len(job.Steps)-1].Run)
+}
+
+func TestDependabotKnowsEachModule(t *testing.T) {
+	t.Parallel()
+	var config struct {
+		Updates []struct {
+			Ecosystem   string `yaml:"package-ecosystem"`
+			Directories []string
+		}
+	}
+	readYAML(t, ".github/dependabot.yml", &config)
+	root := filepath.Join("..", "..")
+	var want []string
+	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && file != root && strings.HasPrefix(entry.Name(), ".") {
+			return filepath.SkipDir
+		}
+		if entry.Name() == "go.mod" {
+			folder, err := filepath.Rel(root, filepath.Dir(file))
+			require.NoError(t, err)
+			want = append(want, path.Join("/", filepath.ToSlash(folder)))
+		}
+		return nil
+	}))
+	slices.Sort(want)
+	require.Equal(t, "gomod", config.Updates[0].Ecosystem)
+	require.Equal(t, want, config.Updates[0].Directories)
+}
