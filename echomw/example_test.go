@@ -169,3 +169,33 @@ func must[T any](value T, err error) T {
 	}
 	return value
 }
+
+// OnCommit is for what must not happen when the transaction rolls back.
+func ExampleOnCommit() {
+	shop, closeShop := openShop()
+	defer closeShop()
+
+	e := echo.New()
+	e.POST("/orders", func(c echo.Context) error {
+		if err := echomw.OnCommit(c, func(context.Context) { fmt.Println("committed") }); err != nil {
+			return err
+		}
+		return c.String(http.StatusCreated, "placed")
+	}, echomw.Transaction(must(sqltx.New(shop.db, shop.ob.Writer()))))
+	request(e, "POST", "/orders")
+	// Output:
+	// committed
+	// POST /orders → 201 placed
+}
+
+// Operators may replay events without reading them.
+func ExampleWithoutPayloads() {
+	shop, closeShop := openShop()
+	defer closeShop()
+
+	e := echo.New()
+	echomw.Admin(e.Group("/admin/outbox"), shop.ob, echomw.WithoutPayloads())
+	request(e, "GET", "/admin/outbox/pauses")
+	// Output:
+	// GET /admin/outbox/pauses → 200 {"pauses":[]}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -18,23 +17,22 @@ var signedUp = outbox.NewTopic[signup]("User", "SignedUp")
 // A bulk import: the whole batch is done, or none of it.
 func ExampleTopic_ListenBatch() {
 	store := outboxtest.NewStore()
-	ob, _ := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: slog.New(slog.DiscardHandler)})
+	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: quiet})
+	check(err)
 	contacts := map[string]string{} // by event id, so that a repeated event changes nothing
-	_ = ob.Register(signedUp.ListenBatch(outbox.BatchOptions{Size: 100, Wait: 50 * time.Millisecond},
+	check(ob.Register(signedUp.ListenBatch(outbox.BatchOptions{Size: 100, Wait: 50 * time.Millisecond},
 		func(_ context.Context, batch []outbox.Event[signup]) ([]outbox.Result, error) {
 			for _, e := range batch {
 				contacts[e.Envelope.EventID] = e.Payload.Email
 			}
 			return nil, nil // or the error of the import
-		}))
-	_ = ob.Start(context.Background())
+		})))
+	check(ob.Start(context.Background()))
 
-	tx := outboxtest.NewScope(store.DB())
 	for i := range 3 {
-		_, _ = ob.Writer().Write(tx.Context(context.Background()), signedUp.Envelope(fmt.Sprint(i), signup{fmt.Sprintf("user%d@example.com", i)}))
+		commit(ob, signedUp.Envelope(fmt.Sprint(i), signup{fmt.Sprintf("user%d@example.com", i)}))
 	}
-	_ = tx.Commit()
-	_ = ob.Close(context.Background()) // delivers what waits
+	check(ob.Close(context.Background())) // delivers what waits
 	fmt.Println(len(contacts), "contacts")
 	// Output:
 	// 3 contacts
@@ -75,17 +73,16 @@ func ExampleBatchListener() {
 		})
 
 	store := outboxtest.NewStore()
-	ob, _ := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: slog.New(slog.DiscardHandler)})
-	_ = ob.Register(outbox.On("Order", "Placed", relay), outbox.On("Order", "Paid", relay), outbox.On("User", "SignedUp", relay))
-	_ = ob.Start(context.Background())
+	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: quiet})
+	check(err)
+	check(ob.Register(outbox.On("Order", "Placed", relay), outbox.On("Order", "Paid", relay), outbox.On("User", "SignedUp", relay)))
+	check(ob.Start(context.Background()))
 
-	tx := outboxtest.NewScope(store.DB())
-	_, _ = ob.Writer().WriteAll(tx.Context(context.Background()), []outbox.Envelope{
-		{EventID: "placed", AggregateType: "Order", EventType: "Placed", Payload: outbox.JSON(1)},
-		{EventID: "throttled", AggregateType: "Order", EventType: "Paid", Payload: outbox.JSON(2)},
-	})
-	_ = tx.Commit()
-	_ = ob.Close(context.Background())
+	commit(ob,
+		outbox.Envelope{EventID: "placed", AggregateType: "Order", EventType: "Placed", Payload: outbox.JSON(1)},
+		outbox.Envelope{EventID: "throttled", AggregateType: "Order", EventType: "Paid", Payload: outbox.JSON(2)},
+	)
+	check(ob.Close(context.Background()))
 	for _, row := range store.Rows() {
 		fmt.Println(row.Envelope.EventID, row.Status, row.Attempts)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -170,4 +171,20 @@ func must[T any](value T, err error) T {
 		panic(err)
 	}
 	return value
+}
+
+// A program that only writes needs the hook alone, and one that only delivers the
+// interceptor.
+func ExampleHook() {
+	provider := sdktrace.NewTracerProvider()
+	defer func() { check(provider.Shutdown(context.Background())) }()
+	ctx, request := provider.Tracer("shop").Start(context.Background(), "POST /orders")
+	defer request.End()
+
+	hook := outboxotel.Hook(outboxotel.WithPropagator(propagation.TraceContext{}))
+	envs, err := hook.BeforeWrite(ctx, []outbox.Envelope{orderPlaced.Envelope("o-1", nil)}) // the outbox does this
+	check(err)
+	fmt.Println(len(envs[0].Headers["traceparent"]), "characters")
+	// Output:
+	// 55 characters
 }

@@ -91,3 +91,41 @@ func must[T any](value T, err error) T {
 	}
 	return value
 }
+
+// New registers the metrics. A registry takes those of one outbox, unless a prefix or a
+// label distinguishes them.
+func ExampleNew() {
+	registry := prometheus.NewRegistry()
+	metrics, err := outboxprom.New(registry, outboxprom.WithPrefix("shop_outbox"))
+	check(err)
+	metrics.LeaseLost(2) // the outbox does this
+	families, err := registry.Gather()
+	check(err)
+	for _, family := range families {
+		if family.GetName() == "shop_outbox_lease_lost_total" {
+			fmt.Println(family.GetName(), family.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	check(metrics.Close()) // the outbox does this, too
+	// Output:
+	// shop_outbox_lease_lost_total 2
+}
+
+// The kinds of events are labels, here of at most 100 kinds; the others share one.
+func ExampleWithEventLabels() {
+	registry := prometheus.NewRegistry()
+	metrics, err := outboxprom.New(registry, outboxprom.WithEventLabels(100))
+	check(err)
+	metrics.Died(outbox.EventKind{AggregateType: "Order", EventType: "OrderPlaced"})
+	families, err := registry.Gather()
+	check(err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if m.GetCounter().GetValue() > 0 {
+				fmt.Println(family.GetName(), m.GetLabel()[0].GetValue(), m.GetLabel()[1].GetValue())
+			}
+		}
+	}
+	// Output:
+	// outbox_dispatch_dead_total Order OrderPlaced
+}

@@ -35,6 +35,12 @@ func (printT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, arg
 
 var t printT
 
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
 func newWriter(store *outboxtest.Store, hooks ...outbox.WriterHook) *outbox.Writer {
 	w, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB(), Hooks: hooks})
 	if err != nil {
@@ -50,7 +56,7 @@ func ExampleStore() {
 		fmt.Println(err)
 	}
 	fmt.Println("before the commit:", len(store.Rows()))
-	_ = tx.Commit()
+	check(tx.Commit())
 	for _, row := range store.Rows() {
 		fmt.Println("after it:", row.Status, row.Envelope.EventType, row.Envelope.Payload)
 	}
@@ -65,11 +71,11 @@ func ExampleScope() {
 	tx := outboxtest.NewScope(store.DB())
 	ctx := tx.Context(context.Background())
 
-	_ = placeOrder(ctx, writer, order{ID: "o-1"})
-	_ = tx.Savepoint("before the second")
-	_ = placeOrder(ctx, writer, order{ID: "o-2"})
-	_ = tx.RollbackTo("before the second")
-	_ = tx.Commit()
+	check(placeOrder(ctx, writer, order{ID: "o-1"}))
+	check(tx.Savepoint("before the second"))
+	check(placeOrder(ctx, writer, order{ID: "o-2"}))
+	check(tx.RollbackTo("before the second"))
+	check(tx.Commit())
 
 	for _, env := range tx.Emitted() {
 		fmt.Println(env.AggregateID)
@@ -106,20 +112,20 @@ func ExampleRecorder() {
 		fmt.Println(err)
 	}
 	// The first delivery of each event asks for it again, the second succeeds.
-	_ = ob.Register(outbox.On("Order", "OrderPlaced", recorder.Listener(
+	check(ob.Register(outbox.On("Order", "OrderPlaced", recorder.Listener(
 		outboxtest.Answer{Result: outbox.RetryAfter(time.Millisecond)},
-	)))
-	_ = ob.Start(context.Background())
+	))))
+	check(ob.Start(context.Background()))
 
 	tx := outboxtest.NewScope(store.DB())
-	_ = placeOrder(tx.Context(context.Background()), ob.Writer(), order{ID: "o-1"})
-	_ = tx.Commit()
+	check(placeOrder(tx.Context(context.Background()), ob.Writer(), order{ID: "o-1"}))
+	check(tx.Commit())
 
 	for _, d := range recorder.WaitDeliveries(t, 2) {
 		fmt.Println(d.Envelope.AggregateID, d.Answer.Result)
 	}
 	fmt.Println("committed:", len(recorder.Committed()))
-	_ = ob.Close(context.Background())
+	check(ob.Close(context.Background()))
 	// Output:
 	// o-1 RetryAfter(1ms)
 	// o-1 Done
@@ -130,9 +136,9 @@ func ExampleDrain() {
 	store := outboxtest.NewStore()
 	tx := outboxtest.NewScope(store.DB())
 	ctx := tx.Context(context.Background())
-	_ = placeOrder(ctx, newWriter(store), order{ID: "o-1", Total: 42})
-	_ = placeOrder(ctx, newWriter(store), order{ID: "o-2", Total: -1})
-	_ = tx.Commit()
+	check(placeOrder(ctx, newWriter(store), order{ID: "o-1", Total: 42}))
+	check(placeOrder(ctx, newWriter(store), order{ID: "o-2", Total: -1}))
+	check(tx.Commit())
 
 	listener := outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
 		o, err := outbox.Decode[order](env)
@@ -154,9 +160,9 @@ func ExampleAssertEmitted() {
 	store := outboxtest.NewStore()
 	writer := newWriter(store)
 	tx := outboxtest.NewScope(store.DB())
-	_ = placeOrder(tx.Context(context.Background()), writer, order{ID: "o-1", Total: 42})
-	_ = placeOrder(tx.Context(context.Background()), writer, order{ID: "o-2", Total: 7})
-	_ = tx.Commit()
+	check(placeOrder(tx.Context(context.Background()), writer, order{ID: "o-1", Total: 42}))
+	check(placeOrder(tx.Context(context.Background()), writer, order{ID: "o-2", Total: 7}))
+	check(tx.Commit())
 
 	outboxtest.AssertEmitted(t, store, // t is the test's; this one prints
 		outboxtest.Event{Type: "OrderPlaced", AggregateID: "o-1", Payload: order{ID: "o-1", Total: 42}},
@@ -167,4 +173,26 @@ func ExampleAssertEmitted() {
 	//   Order/OrderPlaced o-1 {"id":"o-1","total":42}
 	// - */OrderPlaced o-2 {"id":"o-2","total":8}
 	// + Order/OrderPlaced o-2 {"id":"o-2","total":7}
+}
+
+// AssertPending reads any store, such as one on the database of an integration test.
+func ExampleAssertPending() {
+	store := outboxtest.NewStore()
+	tx := outboxtest.NewScope(store.DB())
+	check(placeOrder(tx.Context(context.Background()), newWriter(store), order{ID: "o-1", Total: 42}))
+	check(tx.Commit())
+	fmt.Println(outboxtest.AssertPending(t, store, store.DB(), outboxtest.Event{Type: "OrderPlaced", AggregateID: "o-1"}))
+	// Output:
+	// true
+}
+
+// What is rolled back is not emitted.
+func ExampleAssertNothingEmitted() {
+	store := outboxtest.NewStore()
+	tx := outboxtest.NewScope(store.DB())
+	check(placeOrder(tx.Context(context.Background()), newWriter(store), order{ID: "o-1"}))
+	check(tx.Rollback(nil))
+	fmt.Println(outboxtest.AssertNothingEmitted(t, store))
+	// Output:
+	// true
 }

@@ -1,0 +1,63 @@
+package pgnotify_test
+
+import (
+	"context"
+	"os"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/outboxkit/outbox-go/adapters/pgnotify"
+	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Events of all processes are delivered within milliseconds, so the table need not be
+// read often.
+func ExampleNew() {
+	db, err := sqltx.Open("pgx", os.Getenv("DATABASE_URL"))
+	check(err)
+	defer db.Close()
+	notifier, err := pgnotify.New(db)
+	check(err)
+	ob, err := outbox.New(outbox.Config{
+		DB: db, Store: sqlstore.Postgres(),
+		Mode:     outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Minute}},
+		Notifier: notifier,
+	})
+	check(err)
+	check(ob.Run(context.Background()))
+}
+
+// With a pool of pgx, without database/sql.
+func ExampleFromPool() {
+	ctx := context.Background()
+	pool, err := outboxpgx.Open(ctx, os.Getenv("DATABASE_URL"))
+	check(err)
+	defer pool.Close()
+	notifier, err := pgnotify.FromPool(pool)
+	check(err)
+	ob, err := outbox.New(outbox.Config{DB: outboxpgx.DB(pool), Store: sqlstore.Postgres(), Notifier: notifier})
+	check(err)
+	check(ob.Run(ctx))
+}
+
+// The pool goes through PgBouncer, and the notifier past it.
+func ExampleFromDSN() {
+	db, err := sqltx.Open("pgx", os.Getenv("PGBOUNCER_URL"))
+	check(err)
+	defer db.Close()
+	notifier, err := pgnotify.FromDSN(os.Getenv("DATABASE_URL"))
+	check(err)
+	ob, err := outbox.New(outbox.Config{DB: db, Store: sqlstore.Postgres(), Notifier: notifier})
+	check(err)
+	check(ob.Run(context.Background()))
+}

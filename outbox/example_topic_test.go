@@ -1,0 +1,183 @@
+package outbox_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// The writer and the listener of an event share its topic, so the compiler checks that
+// they agree about the payload.
+func ExampleTopic() {
+	type invoice struct{ Number, Cents int }
+	invoiceSent := outbox.NewTopic[invoice]("Invoice", "InvoiceSent")
+
+	ob, _ := newShop(invoiceSent.Listen(func(_ context.Context, i invoice, env outbox.Envelope) error {
+		fmt.Println(env.AggregateID, i.Cents)
+		return nil
+	}))
+	deliverAll(ob, invoiceSent.Envelope("7", invoice{Number: 7, Cents: 4200}))
+	// Output:
+	// 7 4200
+}
+
+// An envelope is a plain value: set what else the event has.
+func ExampleTopic_Envelope() {
+	env := OrderPlaced.Envelope("o-1", Order{ID: "o-1", Total: 42})
+	env.TenantID = "acme"
+	env.Headers = map[string]string{"source": "web"}
+	env.DeliverAfter = 10 * time.Minute
+	fmt.Println(env.AggregateType, env.EventType, env.AggregateID, env.Payload)
+	// Output:
+	// Order OrderPlaced o-1 {"id":"o-1","total":42}
+}
+
+// Listen is for a listener that succeeds or fails. A failed event is delivered again.
+func ExampleTopic_Listen() {
+	ob, store := newShop(OrderPlaced.Listen(func(_ context.Context, o Order, _ outbox.Envelope) error {
+		if o.Total < 0 {
+			return errors.New("negative total")
+		}
+		return nil
+	}))
+	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1", Total: -1}))
+	fmt.Println(store.Rows()[0].Status, store.Rows()[0].LastError)
+	// Output:
+	// RETRY negative total
+}
+
+// ListenResult is for a listener that also defers events or gives them up.
+func ExampleTopic_ListenResult() {
+	ob, store := newShop(OrderPlaced.ListenResult(func(_ context.Context, o Order, _ outbox.Envelope) (outbox.Result, error) {
+		if o.Total < 0 {
+			return outbox.Dead("negative total"), nil
+		}
+		return outbox.Done(), nil
+	}))
+	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1", Total: -1}))
+	fmt.Println(store.Rows()[0].Status, store.Rows()[0].LastError)
+	// Output:
+	// DEAD negative total
+}
+
+// Decode is for code that has only the envelope, such as an interceptor.
+func ExampleTopic_Decode() {
+	o, err := OrderPlaced.Decode(OrderPlaced.Envelope("o-1", Order{ID: "o-1", Total: 42}))
+	fmt.Println(o.Total, err)
+
+	env := outbox.Envelope{EventID: "e-1", EventType: "OrderPlaced", AggregateType: "Order", Payload: outbox.RawJSON(`{"total": "many"}`)}
+	_, err = OrderPlaced.Decode(env)
+	fmt.Println(err) // without the payload, because errors go to logs
+	// Output:
+	// 42 <nil>
+	// outbox: decoding event e-1 (Order/OrderPlaced): a JSON string at offset 16 does not fit field total of type int
+}
+
+// Kind names the event for limits, pauses and routes.
+func ExampleTopic_Kind() {
+	limit := outbox.Limit{Kind: OrderPlaced.Kind(), Rate: 10}
+	fmt.Println(limit.Kind)
+	// Output:
+	// Order/OrderPlaced
+}
+
+// strict is a codec that refuses fields that the payload's type does not have.
+type strict struct{}
+
+func (strict) Marshal(v any) ([]byte, error) { return json.Marshal(v) }
+
+func (strict) Unmarshal(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
+}
+
+// A topic may have a codec of its own. Payloads stay JSON.
+func ExampleTopic_WithCodec() {
+	env := outbox.Envelope{Payload: outbox.RawJSON(`{"id": "o-1", "colour": "red"}`)}
+
+	o, err := OrderPlaced.Decode(env)
+	fmt.Println(o.ID, err)
+	_, err = OrderPlaced.WithCodec(strict{}).Decode(env)
+	fmt.Println(err != nil)
+	// Output:
+	// o-1 <nil>
+	// true
+}
+
+// Without a topic: JSON and Decode convert the payload.
+func ExampleDecode() {
+	env := outbox.Envelope{
+		AggregateType: "Order", EventType: "OrderPlaced", AggregateID: "o-1",
+		Payload: outbox.JSON(Order{ID: "o-1", Total: 42}),
+	}
+	o, err := outbox.Decode[Order](env)
+	fmt.Println(o.Total, err)
+	// Output:
+	// 42 <nil>
+}
+
+// A value that JSON cannot express is an error of the write, not a panic here.
+func ExampleJSON() {
+	fmt.Println(outbox.JSON(Order{ID: "o-1", Total: 42}))
+	env := outbox.Envelope{EventType: "OrderPlaced", Payload: outbox.JSON(make(chan int))}
+	fmt.Println(env.Validate())
+	// Output:
+	// {"id":"o-1","total":42}
+	// outbox: invalid envelope: Payload: marshalling chan int: json: unsupported type: chan int
+}
+
+// RawJSON takes text that is JSON already, such as a request's body.
+func ExampleRawJSON() {
+	env := outbox.Envelope{EventType: "OrderPlaced", Payload: outbox.RawJSON(`{"id": "o-1"}`)}
+	fmt.Println(env.Validate())
+	env.Payload = outbox.RawJSON(`{"id": `)
+	fmt.Println(env.Validate())
+	// Output:
+	// <nil>
+	// outbox: Envelope.Payload of event type "OrderPlaced" is not valid JSON (7 bytes; the error is at offset 7)
+}
+
+// JSONWith marshals with another codec, which also decodes the payload in this process.
+func ExampleJSONWith() {
+	env := outbox.Envelope{EventType: "OrderPlaced", Payload: outbox.JSONWith(strict{}, map[string]string{"colour": "red"})}
+	_, err := outbox.Decode[Order](env)
+	fmt.Println(err != nil)
+	// Output:
+	// true
+}
+
+// Validate reports everything that a write would refuse.
+func ExampleEnvelope_Validate() {
+	err := outbox.Envelope{AggregateID: "o-1"}.Validate()
+	fmt.Println(err)
+	var field *outbox.FieldError
+	fmt.Println(errors.Is(err, outbox.ErrInvalidEnvelope), errors.As(err, &field))
+	// Output:
+	// outbox: Envelope.EventType is required
+	// outbox: Envelope.Payload is required; make one with outbox.JSON or outbox.RawJSON
+	// true true
+}
+
+// A log or a %v of an envelope shows no payload, no headers and no tenant.
+func ExampleEnvelope_String() {
+	env := OrderPlaced.Envelope("o-1", Order{ID: "o-1", Total: 42})
+	env.EventID = "01HZX3T4Q9V5W6Y7Z8A9B0C1D2"
+	fmt.Println(env)
+	// Output:
+	// Envelope{EventID:01HZX3T4Q9V5W6Y7Z8A9B0C1D2 EventType:OrderPlaced AggregateType:Order AggregateID:o-1 OccurredAt:- AvailableAt:- Attempts:0}
+}
+
+// Decode of a payload takes a pointer, for a type that is known only at run time.
+func ExamplePayload_Decode() {
+	var fields map[string]any
+	check(outbox.JSON(Order{ID: "o-1", Total: 42}).Decode(&fields))
+	fmt.Println(fields["id"], fields["total"])
+	// Output:
+	// o-1 42
+}
