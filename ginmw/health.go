@@ -16,7 +16,7 @@ const NoBound = httptx.NoBound
 type HealthConfig = httptx.HealthConfig
 
 // Health returns a readiness check for an orchestrator or a load balancer; see
-// [httptx.Health]. It panics when the config is invalid; [HealthConfig.ToHandler]
+// [httptx.Health]. It panics when the config is invalid; [httptx.HealthConfig.ToHandler]
 // returns the error.
 func Health(config HealthConfig) gin.HandlerFunc { return gin.WrapH(httptx.Health(config)) }
 

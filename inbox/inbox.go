@@ -44,7 +44,7 @@ type Inbox struct {
 	record, purge, schema string
 }
 
-// New makes an inbox. It reports every invalid field at once. It does not touch the
+// New makes an inbox. It reports all invalid fields together. It does not touch the
 // database; see [Inbox.CreateSchema].
 func New(cfg Config) (*Inbox, error) {
 	if cfg.Table == "" {

@@ -93,8 +93,8 @@ const (
 	stopped
 )
 
-// NewDispatcher makes a dispatcher. It reports everything that is wrong with
-// the config at once. Nothing runs before Start.
+// NewDispatcher makes a dispatcher. It reports all invalid fields together, each as
+// a [FieldError]. Nothing runs before Start.
 func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	v := validator{what: "DispatcherConfig"}
 	requireStore(&v, cfg.DB, cfg.Store)
@@ -178,9 +178,10 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// EnqueueHot offers an event whose transaction committed. False: the dispatcher
-// is not running, the queue is full, or the event's kind is paused, and the poller has
-// to deliver the event. A copy of an event that is in hand is dropped, which is true.
+// EnqueueHot offers an event whose transaction committed. It returns false when the
+// dispatcher is not running, the queue is full, or the event's kind is paused: the
+// poller then has to deliver the event. For a copy of an event that is in hand, which
+// is dropped, it returns true.
 func (d *Dispatcher) EnqueueHot(env Envelope) bool {
 	return d.enqueue(d.hot, &delivery{env: &env, term: d.term()})
 }

@@ -9,12 +9,12 @@ import (
 
 // Close stops accepting events, lets the queued ones be delivered for
 // DrainTimeout, then cancels the listeners' context and gives the rest back.
-// Listeners that return neither then nor in another DrainTimeout and a second
-// are left alone, for nothing can end them, and the error says so. When ctx ends
-// earlier, their context is cancelled at once; they have as long to return all
-// the same. Storing the last outcomes may take another DrainTimeout. Closing
-// again waits for the first close, whatever its own ctx, and returns its error. A
-// listener that calls Close waits for itself, until that time is up.
+// A listener that has not returned after another DrainTimeout and a second is left
+// running, because nothing can end it; the error reports it. When ctx ends earlier,
+// the listeners' context is cancelled at once, and they still have that time to
+// return. Storing the last outcomes may take another DrainTimeout. A second Close
+// waits for the first one, whatever its own ctx, and returns the same error. A
+// listener that calls Close waits for itself, until that time is over.
 func (d *Dispatcher) Close(ctx context.Context) error {
 	d.closing.Do(func() { go d.shutdown(ctx) })
 	<-d.closed

@@ -19,8 +19,8 @@
 //
 // The hot path queues an event for a worker inside the COMMIT call, after the database
 // has confirmed the commit. The [Poller] delivers the events that the hot path missed:
-// after a crash, with a full queue, delayed ones, retries. Workers take two hot events for each cold one. The
-// completer stores outcomes in batches.
+// after a crash, with a full queue, delayed ones, retries. Workers take two hot events
+// for each cold one. The completer stores outcomes in batches.
 //
 // # Modes
 //
@@ -35,12 +35,15 @@
 // You write an [Envelope], a plain value. A [Topic] makes envelopes, and binds the
 // payload's type to the event's. [New] makes an outbox from a [Config]; package
 // sqlstore has the stores for PostgreSQL, MySQL, MariaDB and SQLite. An adapter
-// connects the outbox to transactions: sqltx for database/sql, outboxbun for bun,
-// outboxgorm for GORM. Each has Write and WriteAll, which take the framework's own
-// transaction value. [Writer] writes into the transaction that a context carries.
+// connects the outbox to transactions: sqltx for database/sql, outboxpgx for pgx,
+// outboxbun for bun, outboxgorm for GORM. Each has Write and WriteAll, which take the
+// framework's own transaction value. [Writer] writes into the transaction that a context carries.
 // [DeadLetters] lists and replays dead events, [PurgeOptions] deletes old rows,
 // [Outbox.Stats] and [Metrics] show the state. [Interceptor] and [WriterHook] are for
-// concerns that many events share. Package outboxtest helps to test your code.
+// concerns that many events share. [Outbox.Pause] and [Limit] hold back a kind of event,
+// [BatchListener] delivers events in batches, and [Named] gives an event several
+// listeners. Package relay publishes events to a message broker. Package outboxtest
+// helps to test your code.
 //
 // The package depends only on the standard library.
 package outbox

@@ -42,11 +42,12 @@ type Envelope struct {
 	AggregateType AggregateType
 	// AggregateID names the one thing that the event happened to. May be empty.
 	AggregateID string
-	// TenantID is stored and delivered, and never filtered by. May be empty.
+	// TenantID is stored and delivered. [ClaimOptions].TenantsInTurn reads it. May be
+	// empty.
 	TenantID string
 	// Headers travel beside the payload. Keys are not empty and do not begin with
-	// [ReservedHeaderPrefix]; all keys and values together have at most 65,536 bytes. The interceptors and the listener
-	// of one delivery share the map: read it.
+	// [ReservedHeaderPrefix]; all keys and values together have at most 65,536 bytes.
+	// The interceptors and the listener of one delivery share the map: do not change it.
 	Headers map[string]string
 	// Payload is JSON text made by [JSON] or [RawJSON]. Required; at most
 	// 1,048,576 bytes.

@@ -34,7 +34,8 @@ type MultiNode struct {
 }
 
 // Ordered delivers one event after the other: poller only, one worker, one
-// attempt, no hot path. A failed event goes DEAD and the next one follows. As in
+// attempt, no hot path. So an event waits until the poller reads the table next, at
+// most for Poll.Interval. A failed event goes DEAD and the next one follows. As in
 // [SingleNode], one process at a time delivers. An event that was due when a process
 // died is delivered once more, and goes DEAD when the process dies again meanwhile.
 //
@@ -92,9 +93,9 @@ const (
 	DefaultPurgeInterval = time.Hour
 )
 
-// Limits of the options. They are far above what pays off and keep a slip of the
-// pen, such as one digit too many, from taking the memory of the process: queues
-// take theirs at once, and batches are held in it.
+// Limits of the options. They are far above useful values. They keep a typing error,
+// such as one digit too many, from exhausting the memory of the process: queues are
+// allocated as a whole, and batches are held in memory.
 const (
 	MaxWorkers       = 10_000
 	MaxQueueCapacity = 1_000_000

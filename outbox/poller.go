@@ -82,8 +82,8 @@ type Poller struct {
 	takenOver  int       // events whose leases expired, not yet logged
 }
 
-// NewPoller makes a poller. It reports everything that is wrong with the config
-// at once. Nothing is read before Start or Poll.
+// NewPoller makes a poller. It reports all invalid fields together, each as a
+// [FieldError]. Nothing is read before Start or Poll.
 func NewPoller(cfg PollerConfig) (*Poller, error) {
 	v := validator{what: "PollerConfig"}
 	requireStore(&v, cfg.DB, cfg.Store)

@@ -34,8 +34,8 @@ type Purger struct {
 	loop  loop
 }
 
-// NewPurger makes a purger. It reports everything that is wrong with the config
-// at once.
+// NewPurger makes a purger. It reports all invalid fields together, each as a
+// [FieldError].
 func NewPurger(cfg PurgerConfig) (*Purger, error) {
 	v := validator{what: "PurgerConfig"}
 	requireStore(&v, cfg.DB, cfg.Store)

@@ -26,10 +26,10 @@ type Registry struct {
 // NewRegistry makes an empty registry.
 func NewRegistry() *Registry { return &Registry{kinds: map[EventKind]Listener{}} }
 
-// Register adds the bindings, all or none. It reports every invalid binding
-// ([FieldError]) and every listener that its pair cannot tell from another one
-// ([ErrDuplicateListener]): they have the same name, or one has none. The listeners of
-// an event are called in the order in which they were registered.
+// Register adds the bindings, all or none. It reports all problems together: a
+// [FieldError] for each invalid binding, and [ErrDuplicateListener] where several
+// listeners of one pair of types have the same name, or one of them has none. The
+// listeners of an event are called in the order in which they were registered.
 func (r *Registry) Register(bindings ...Binding) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -51,7 +51,8 @@ type Writer struct {
 	notifications *notifications
 }
 
-// NewWriter makes a writer. It reports every missing field at once.
+// NewWriter makes a writer. It reports all missing fields together, each as a
+// [FieldError].
 func NewWriter(cfg WriterConfig) (*Writer, error) {
 	v := validator{what: "WriterConfig"}
 	if nilness.IsNil(cfg.Store) {

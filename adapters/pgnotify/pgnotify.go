@@ -28,7 +28,7 @@ type Notifier struct {
 
 var _ outbox.Notifier = (*Notifier)(nil)
 
-// Dialect is that of the stores that the notifier fits.
+// Dialect is "postgres": [outbox.New] refuses a store of another dialect.
 func (n *Notifier) Dialect() string { return pgchannel.Dialect }
 
 // Notify implements [outbox.Notifier]. It uses a connection of db.

@@ -27,8 +27,8 @@ type Option func(*Adapter)
 
 // AllowUnmanaged lets [Adapter.Write] write in a transaction of a connection that is
 // not followed. The adapter does not see it commit, so the poller delivers the
-// events, a little later. Without the option such a write fails with
-// [outbox.ErrUnmanagedTransaction].
+// events, a little later. The pool given to [New] is followed all the same. Without
+// the option such a write fails with [outbox.ErrUnmanagedTransaction].
 func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
 
 // New makes the adapter of a followed pool, from [Open] or with a configuration

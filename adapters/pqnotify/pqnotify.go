@@ -40,7 +40,7 @@ func New(dsn string) (*Notifier, error) {
 	return &Notifier{dsn}, nil
 }
 
-// Dialect is that of the stores that the notifier fits.
+// Dialect is "postgres": [outbox.New] refuses a store of another dialect.
 func (n *Notifier) Dialect() string { return pgchannel.Dialect }
 
 // Notify implements [outbox.Notifier]. It uses a connection of db.

@@ -31,8 +31,8 @@ type Option func(*Adapter)
 
 // AllowUnmanaged lets [Adapter.Write] write in a *sql.Tx of a pool that is not
 // followed. The adapter does not see it commit, so the poller delivers the events,
-// a little later. Without the option such a write fails with
-// [outbox.ErrUnmanagedTransaction].
+// a little later. The pool given to [New] is followed all the same. Without the option
+// such a write fails with [outbox.ErrUnmanagedTransaction].
 func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
 
 // New makes the adapter of a followed pool, from [Open], [OpenDB], [WrapConnector]

@@ -1,5 +1,11 @@
 // Package fxotel exports the metrics and traces of an outbox in an fx app to
 // OpenTelemetry.
+//
+//	outboxfx.NewModule(fxotel.Metrics(), fxotel.Tracing())
+//
+// The metrics and spans are those of [outboxotel]. They go to the global providers
+// unless an option names others. Only an app that imports this package links
+// OpenTelemetry.
 package fxotel
 
 import (

@@ -1,4 +1,9 @@
 // Package fxprom exports the metrics of an outbox in an fx app to Prometheus.
+//
+//	outboxfx.NewModule(fxprom.Metrics(prometheus.DefaultRegisterer))
+//
+// The metrics are those of [outboxprom]. Only an app that imports this package links
+// Prometheus.
 package fxprom
 
 import (

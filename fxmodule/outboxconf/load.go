@@ -1,7 +1,12 @@
 // Package outboxconf reads an [outboxfx.Config] from a YAML file and environment
-// variables:
+// variables.
 //
 //	fx.Decorate(func() (outboxfx.Config, error) { return outboxconf.Load("outbox.yaml") })
+//
+// The file has the keys of the configuration, such as dispatcher.worker-count, and
+// [Section] takes them from below another key. A variable such as
+// OUTBOX_DISPATCHER_WORKER_COUNT takes precedence. Only an app that imports this package
+// links a YAML decoder.
 package outboxconf
 
 import (
