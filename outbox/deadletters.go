@@ -101,7 +101,7 @@ func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
 // ReplayAll replays, batch by batch, the events that were dead when it began. It
 // replays each event once, even if it dies again in the meantime. It returns how many
 // it replayed, also with an error. A batch of zero is 500.
-func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int) (int, error) {
+func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int, opts ...BulkOption) (int, error) {
 	if batch < 0 {
 		return 0, &FieldError{Field: "DeadLetters.ReplayAll batch", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", batch, replayBatch)}
 	}

@@ -116,6 +116,8 @@ type Store interface {
 
 	// Now reads the database's clock.
 	Now(ctx context.Context, db DB) (time.Time, error)
+
+	Inspector
 }
 
 // EnvelopeChecker is implemented by a store whose database refuses some
@@ -311,6 +313,13 @@ type StoreStats struct {
 type DeadFilter struct {
 	EventType     EventType
 	AggregateType AggregateType
+	AggregateID   string
+	TenantID      string
+	// EventIDs are the letters' own ids; empty: all.
+	EventIDs []string
+	// Group is the ID of a [DeadGroup]; empty: all. [DeadLetters] compares it; a store
+	// ignores it.
+	Group string
 	// Since and Until bound the time of death: Since <= died < Until.
 	Since, Until time.Time
 }
@@ -326,6 +335,8 @@ type DeadQuery struct {
 	Limit int
 	// KeysOnly fills only EventID and DiedAt.
 	KeysOnly bool
+	// WithoutPayload leaves out the payloads.
+	WithoutPayload bool
 }
 
 // DeadLetter is an event that was given up.

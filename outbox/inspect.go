@@ -1,0 +1,153 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Limits of what operators read, so that no question reads the whole table.
+const (
+	// DefaultFindLimit and MaxFindLimit are for [EventQuery].Limit.
+	DefaultFindLimit = 50
+	MaxFindLimit     = 500
+	// SearchLimit is how many rows [Outbox.FindEvents] looks at for one page.
+	SearchLimit = 5_000
+	// ThroughputWindow is the time that [Outbox.Throughput] looks back.
+	ThroughputWindow = time.Minute
+)
+
+// Inspector is the part of a [Store] that serves operators. The engine needs none of it,
+// apart from Announce and Withdraw.
+type Inspector interface {
+	// FindEvents lists rows without payload and headers; see [Outbox.FindEvents].
+	FindEvents(ctx context.Context, db DB, q EventQuery) (EventPage, error)
+	// FindEvent reads one row with all its columns; [ErrNotFound] when there is none.
+	FindEvent(ctx context.Context, db DB, eventID string) (EventRow, error)
+	// Throughput counts the rows that became DONE since the given time, up to StatsLimit,
+	// and measures up to a thousand of the latest.
+	Throughput(ctx context.Context, db DB, since time.Time) (Throughput, error)
+
+	// Announce stores what a node reports of itself, for the given time by the database's
+	// clock, and deletes the nodes whose time ended over an hour ago.
+	Announce(ctx context.Context, db DB, node Node, d time.Duration) error
+	// Withdraw deletes what Announce stored for the owner.
+	Withdraw(ctx context.Context, db DB, owner string) error
+	// Nodes lists what Announce stored, who holds the table, and the owners of leases: of
+	// those among the first SearchLimit due rows.
+	Nodes(ctx context.Context, db DB) ([]Node, error)
+}
+
+// EventFilter chooses rows of the outbox table. Zero fields choose all.
+type EventFilter struct {
+	// Statuses are those of the rows; empty: all.
+	Statuses      []Status
+	EventType     EventType
+	AggregateType AggregateType
+	AggregateID   string
+	TenantID      string
+	// Since and Until bound the time by which the rows are listed: Since <= time < Until.
+	Since, Until time.Time
+}
+
+// EventQuery is a page of the events that a filter chooses.
+type EventQuery struct {
+	EventFilter
+	// After is the Next of the page before; empty: the first page.
+	After string
+	// Limit is the most events of a page. Defaults to DefaultFindLimit; at most
+	// MaxFindLimit.
+	Limit int
+}
+
+// EventPage is one page of events.
+type EventPage struct {
+	Events []EventRow
+	// Next is the place behind this page, for [EventQuery].After; empty: there are no more
+	// rows.
+	Next string
+}
+
+// EventRow is an event as its row stands.
+type EventRow struct {
+	Envelope
+	Status Status
+	// LastError is the reason of the last failed attempt.
+	LastError string
+	// EndedAt is when the event became DONE or DEAD; zero for others.
+	EndedAt time.Time
+	// Lease names the lease of the row, and LeasedAt is when it began; zero: not leased.
+	Lease    string
+	LeasedAt time.Time
+	// Listener and OriginalID are as in [DeadLetter].
+	Listener   string
+	OriginalID string
+}
+
+// Throughput is what the table says of the last deliveries, of all nodes.
+type Throughput struct {
+	// Done is how many events became DONE within ThroughputWindow; it stops at StatsLimit.
+	// With [Delete] no row is left to count.
+	Done int64
+	// Median, P95 and Max are the times from due to DONE of the latest deliveries of the
+	// window, a thousand at most; zero without one.
+	Median, P95, Max time.Duration
+}
+
+// FindEvents lists events without their payloads and headers.
+//
+// NEW and RETRY events, if the filter asks for nothing else, are listed by the time when
+// they become due, the earliest first. Only DONE or only DEAD events are listed by the time
+// when they became so, the latest first. Everything else is listed by event id, the greatest
+// first, which is the newest with generated ids; Since and Until are then about OccurredAt.
+//
+// A page is found by looking at SearchLimit rows at most, in that order. So it may have
+// fewer events than the limit, or none, although there are more: go on with Next until that is
+// empty. With the index of sqlstore.WithSearchIndex, the events of one aggregate id are
+// found directly.
+func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error) {
+	if q.Limit < 0 || q.Limit > MaxFindLimit {
+		return EventPage{}, &FieldError{Field: "EventQuery.Limit", Problem: fmt.Sprintf("is %d; it must be from 1 to %d, or zero for %d", q.Limit, MaxFindLimit, DefaultFindLimit)}
+	}
+	q.Limit = defaultTo(q.Limit, DefaultFindLimit)
+	page, err := o.store.FindEvents(ctx, o.db, q)
+	if err != nil {
+		return EventPage{}, fmt.Errorf("outbox: finding events: %w", err)
+	}
+	return page, nil
+}
+
+// FindEvent reads one event, whatever its status. It fails with [ErrNotFound] when there is
+// no row of that id.
+func (o *Outbox) FindEvent(ctx context.Context, eventID string) (EventRow, error) {
+	row, err := o.store.FindEvent(ctx, o.db, eventID)
+	if err != nil {
+		return EventRow{}, fmt.Errorf("outbox: reading event %q: %w", eventID, err)
+	}
+	env, listener := originalOf(&row.Envelope)
+	row.Listener, row.OriginalID, row.Headers = listener, env.EventID, env.Headers
+	return row, nil
+}
+
+// Throughput reads how many events were delivered within the last minute, and how long the
+// latest ones took.
+func (o *Outbox) Throughput(ctx context.Context) (Throughput, error) {
+	now, err := o.store.Now(ctx, o.db)
+	if err != nil {
+		return Throughput{}, fmt.Errorf("outbox: reading the throughput: reading the database's clock: %w", err)
+	}
+	t, err := o.store.Throughput(ctx, o.db, now.Add(-ThroughputWindow))
+	if err != nil {
+		return Throughput{}, fmt.Errorf("outbox: reading the throughput: %w", err)
+	}
+	return t, nil
+}
+
+// Purge deletes all rows that are older than [Config].Purge says, now, and returns how many,
+// also beside an error. Without that configuration it is a [FieldError].
+func (o *Outbox) Purge(ctx context.Context) (int, error) {
+	if o.purger == nil {
+		return 0, &FieldError{Field: "Config.Purge", Problem: "is nil, so nothing says which rows are old; set PurgeOptions"}
+	}
+	return o.purger.RunOnce(ctx)
+}

@@ -1,0 +1,41 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Node is a process that delivers from the table, as operators see it.
+type Node struct {
+	// Owner is its name: that of its leases, or of its hold.
+	Owner string
+	// Mode is the name of its mode, such as "multi-node".
+	Mode string
+	// Started is when it started, and LastPoll when its poller last got through, by the
+	// node's clock.
+	Started, LastPoll time.Time
+	// HotDepth and ColdDepth are the events in its queues.
+	HotDepth, ColdDepth int
+	// SeenAt is when it last reported, by the database's clock. A node reports every ten
+	// seconds, and Live says that it has not missed three reports. A node that closed is
+	// not listed; one that died is listed for an hour.
+	SeenAt time.Time
+	Live   bool
+	// Holds says that it holds the table, in [SingleNode] or [Ordered].
+	Holds bool
+	// Leases is how many leases it has among the first SearchLimit due rows, and OldestLease
+	// when the oldest of these began.
+	Leases      int
+	OldestLease time.Time
+}
+
+// Nodes lists the processes that deliver from the table, by owner. Those that only have
+// leases, because an older version does not report, have only Owner, Leases and OldestLease.
+func (o *Outbox) Nodes(ctx context.Context) ([]Node, error) {
+	nodes, err := o.store.Nodes(ctx, o.db)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: listing the nodes: %w", err)
+	}
+	return nodes, nil
+}
