@@ -36,7 +36,7 @@ var (
 	ErrDuplicateListener = errors.New("outbox: duplicate listener")
 	// ErrUnroutable: no listener is registered for the event.
 	ErrUnroutable = errors.New("unroutable")
-	// ErrNotFound: there is no such dead letter.
+	// ErrNotFound: there is no such dead letter, or for [Outbox.FindEvent], no such event.
 	ErrNotFound = errors.New("outbox: no such dead letter")
 	// ErrLeaseLost: an outcome was refused, because its node no longer holds the
 	// event's lease.

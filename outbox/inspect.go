@@ -94,6 +94,21 @@ type Throughput struct {
 	Median, P95, Max time.Duration
 }
 
+// validate checks what a person typed.
+func (f EventFilter) validate() error {
+	v := validator{what: "EventFilter"}
+	v.text("EventType", string(f.EventType), MaxEventTypeLength)
+	v.text("AggregateType", string(f.AggregateType), MaxAggregateTypeLength)
+	v.text("AggregateID", f.AggregateID, MaxAggregateIDLength)
+	v.text("TenantID", f.TenantID, MaxTenantIDLength)
+	for _, status := range f.Statuses {
+		if status < StatusNew || status > StatusDead {
+			v.add("Statuses", fmt.Sprintf("has %d; statuses are NEW, RETRY, DONE and DEAD", int(status)))
+		}
+	}
+	return v.err()
+}
+
 // FindEvents lists events without their payloads and headers.
 //
 // NEW and RETRY events, if the filter asks for nothing else, are listed by the time when
@@ -104,10 +119,17 @@ type Throughput struct {
 // A page is found by looking at SearchLimit rows at most, in that order. So it may have
 // fewer events than the limit, or none, although there are more: go on with Next until that is
 // empty. With the index of sqlstore.WithSearchIndex, the events of one aggregate id are
-// found directly.
+// found directly, and listed by event id, whatever their status.
+//
+// Pages cover each row once that stays as it is. One that changes its place meanwhile, such
+// as one that is retried, may be missing or come twice. Listener and OriginalID are empty:
+// [Outbox.FindEvent] reads them.
 func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error) {
 	if q.Limit < 0 || q.Limit > MaxFindLimit {
 		return EventPage{}, &FieldError{Field: "EventQuery.Limit", Problem: fmt.Sprintf("is %d; it must be from 1 to %d, or zero for %d", q.Limit, MaxFindLimit, DefaultFindLimit)}
+	}
+	if err := q.validate(); err != nil {
+		return EventPage{}, err
 	}
 	q.Limit = defaultTo(q.Limit, DefaultFindLimit)
 	page, err := o.store.FindEvents(ctx, o.db, q)
@@ -120,6 +142,10 @@ func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error
 // FindEvent reads one event, whatever its status. It fails with [ErrNotFound] when there is
 // no row of that id.
 func (o *Outbox) FindEvent(ctx context.Context, eventID string) (EventRow, error) {
+	v := validator{what: "FindEvent"}
+	if v.text("eventID", eventID, MaxEventIDLength); v.err() != nil {
+		return EventRow{}, v.err()
+	}
 	row, err := o.store.FindEvent(ctx, o.db, eventID)
 	if err != nil {
 		return EventRow{}, fmt.Errorf("outbox: reading event %q: %w", eventID, err)

@@ -315,7 +315,7 @@ type DeadFilter struct {
 	AggregateType AggregateType
 	AggregateID   string
 	TenantID      string
-	// EventIDs are the letters' own ids; empty: all.
+	// EventIDs are the letters' own ids, GroupLimit at most; empty: all.
 	EventIDs []string
 	// Group is the ID of a [DeadGroup]; empty: all. [DeadLetters] compares it; a store
 	// ignores it.

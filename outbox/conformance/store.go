@@ -67,6 +67,8 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Purge", purgeTests},
 		{"Stats", statsTests},
 		{"DeadLetters", deadTests},
+		{"Inspect", inspectTests},
+		{"Nodes", nodeTests},
 		{"Errors", errorTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -31,12 +31,14 @@ var deadTests = []storeTest{
 		s.duringCall("time of death", letters[0].DiedAt, before)
 	}},
 	{"Filters", func(s *storeSuite) {
-		s.notDead()
+		_, others := s.notDead()
 		typed := func(aggregate outbox.AggregateType, event outbox.EventType) func(env *outbox.Envelope) {
 			return func(env *outbox.Envelope) { env.AggregateType, env.EventType = aggregate, event }
 		}
 		a := s.died(1*time.Second, typed("Order", "Placed")).EventID
-		b := s.died(2*time.Second, typed("Order", "Paid")).EventID
+		b := s.died(2*time.Second, func(env *outbox.Envelope) {
+			env.AggregateType, env.EventType, env.AggregateID, env.TenantID = "Order", "Paid", "o-1", "acme"
+		}).EventID
 		c := s.died(3*time.Second, typed("Invoice", "Paid")).EventID
 		d := s.died(4*time.Second, typed("order", "paid")).EventID
 		at := func(seconds int) time.Time { return suiteTime.Add(time.Duration(seconds) * time.Second) }
@@ -48,6 +50,13 @@ var deadTests = []storeTest{
 			"event type":              {outbox.DeadFilter{EventType: "Paid"}, []string{b, c}},
 			"aggregate type":          {outbox.DeadFilter{AggregateType: "Order"}, []string{a, b}},
 			"both types":              {outbox.DeadFilter{AggregateType: "Order", EventType: "Paid"}, []string{b}},
+			"aggregate id":            {outbox.DeadFilter{AggregateID: "o-1"}, []string{b}},
+			"tenant":                  {outbox.DeadFilter{TenantID: "acme"}, []string{b}},
+			"no aggregate type":       {outbox.DeadFilter{AggregateType: outbox.Global}, nil},
+			"ids":                     {outbox.DeadFilter{EventIDs: []string{d, "no such event", a}}, []string{a, d}},
+			"ids and a type":          {outbox.DeadFilter{EventIDs: []string{d, a}, EventType: "Placed"}, []string{a}},
+			"ids of others":           {outbox.DeadFilter{EventIDs: others}, nil},
+			"a group is not compared": {outbox.DeadFilter{EventType: "Paid", Group: "none"}, []string{b, c}},
 			"since, inclusive":        {outbox.DeadFilter{Since: at(2)}, []string{b, c, d}},
 			"until, exclusive":        {outbox.DeadFilter{Until: at(3)}, []string{a, b}},
 			"since and until":         {outbox.DeadFilter{Since: at(2), Until: at(4)}, []string{b, c}},
@@ -93,6 +102,15 @@ var deadTests = []storeTest{
 		if l := letters[0]; !l.DiedAt.Equal(suiteTime.Add(time.Second)) || !l.Payload.IsZero() || l.EventType != "" || l.LastError != "" {
 			s.t.Fatalf("the key is not just id and time of death: %+v, died at %v", l, l.DiedAt)
 		}
+	}},
+	{"WithoutPayload", func(s *storeSuite) {
+		env := s.died(time.Second, func(env *outbox.Envelope) { env.Headers = map[string]string{"source": "api"} })
+		letter := s.queryDead(outbox.DeadQuery{WithoutPayload: true})[0]
+		if !letter.Payload.IsZero() {
+			s.t.Fatalf("the letter has a payload of %d bytes", letter.Payload.Len())
+		}
+		letter.Payload = env.Payload
+		s.sameLetter(letter, env, suiteTime.Add(time.Second))
 	}},
 	{"GetFindsOnlyDeadRows", func(s *storeSuite) {
 		env := s.died(time.Second, func(env *outbox.Envelope) { env.Headers = map[string]string{"source": "api"} })

@@ -32,6 +32,7 @@ type Store struct {
 	hold hold
 	// pauses are the kinds that are paused, and since when.
 	pauses map[outbox.EventKind]time.Time
+	nodes  map[string]report // by owner
 }
 
 type memRow struct {
@@ -44,7 +45,7 @@ type memRow struct {
 
 // NewStore makes an empty store.
 func NewStore() *Store {
-	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[outbox.EventKind]time.Time{}}
+	return &Store{db: &DB{}, rows: map[string]*memRow{}, pauses: map[outbox.EventKind]time.Time{}, nodes: map[string]report{}}
 }
 
 // DB is the pool to use with this store, and the writer's source.

@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -208,6 +209,9 @@ func (s *Store) QueryDead(ctx context.Context, _ outbox.DB, q outbox.DeadQuery) 
 		if q.KeysOnly {
 			l = outbox.DeadLetter{Envelope: outbox.Envelope{EventID: l.EventID}, DiedAt: l.DiedAt}
 		}
+		if q.WithoutPayload {
+			l.Payload = outbox.Payload{}
+		}
 		letters = append(letters, l)
 	}
 	return letters, nil
@@ -273,8 +277,9 @@ func (r *memRow) letter() outbox.DeadLetter {
 func (r *memRow) matches(f outbox.DeadFilter) bool {
 	died := r.endedAt()
 	return isDead(r) &&
-		(f.EventType == "" || r.env.EventType == f.EventType) &&
-		(f.AggregateType == "" || r.env.AggregateType == f.AggregateType) &&
+		isEmptyOr(f.EventType, r.env.EventType) && isEmptyOr(f.AggregateType, r.env.AggregateType) &&
+		isEmptyOr(f.AggregateID, r.env.AggregateID) && isEmptyOr(f.TenantID, r.env.TenantID) &&
+		(len(f.EventIDs) == 0 || slices.Contains(f.EventIDs, r.env.EventID)) &&
 		(f.Since.IsZero() || !died.Before(f.Since)) &&
 		(f.Until.IsZero() || died.Before(f.Until))
 }

@@ -20,15 +20,18 @@ func (s *Store) died() string {
 	return "COALESCE(done_at, created_at)"
 }
 
-// dead writes the condition for the dead rows that a filter selects.
+// dead writes the condition for the dead rows that a filter selects. Rows that are named
+// are found by primary key: within a CASE no index serves the other conditions.
 func (q *query) dead(s *Store, f outbox.DeadFilter) *query {
-	q.add("status = 3")
-	if f.EventType != "" {
-		q.add(" AND event_type = ").arg(string(f.EventType))
+	if len(f.EventIDs) > 0 {
+		return q.ids("event_id", f.EventIDs).add(" AND CASE WHEN ").deadWith(s, f).add(" THEN TRUE ELSE FALSE END")
 	}
-	if f.AggregateType != "" {
-		q.add(" AND aggregate_type = ").arg(string(f.AggregateType))
-	}
+	return q.deadWith(s, f)
+}
+
+func (q *query) deadWith(s *Store, f outbox.DeadFilter) *query {
+	q.add("status = 3").equal("event_type", string(f.EventType)).equal(aggregateTypeColumn, string(f.AggregateType)).
+		equal("aggregate_id", f.AggregateID).equal("tenant_id", f.TenantID)
 	if !f.Since.IsZero() {
 		q.add(" AND ", s.died(), " >= ").time(f.Since)
 	}
@@ -45,7 +48,7 @@ func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery)
 	if d.KeysOnly {
 		q.add("event_id, ").timeColumn(s.died())
 	} else {
-		q.letter(s)
+		q.letter(s, !d.WithoutPayload)
 	}
 	q.add(" FROM ").table(s).add(" WHERE ").dead(s, d.DeadFilter)
 	if d.AfterEventID != "" {
@@ -72,8 +75,13 @@ func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery)
 }
 
 // letter writes the columns of a dead letter.
-func (q *query) letter(s *Store) *query {
-	q.columns("").add(", last_error, ")
+func (q *query) letter(s *Store, payload bool) *query {
+	if payload {
+		q.columns("")
+	} else {
+		q.columnsBut("", "payload")
+	}
+	q.add(", last_error, ")
 	if s.d.name == "mysql" {
 		return q.timeColumn("COALESCE(done_at, created_at)")
 	}
@@ -85,19 +93,24 @@ func (s *Store) scanLetter(rows *sql.Rows) (outbox.DeadLetter, error) {
 	if err := rows.Scan(append(r.fields(), &r.lastError, &r.diedAt)...); err != nil {
 		return outbox.DeadLetter{}, err
 	}
-	env, err := s.envelope(&r)
-	if err != nil {
-		// The headers do not decode, so the row is dead: show the rest.
-		r.headers = sql.NullString{}
-		env, err = s.envelope(&r)
-	}
+	env, err := s.readable(&r)
 	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: r.diedAt.Time}, err
+}
+
+// readable is the envelope for operators: without headers that do not decode.
+func (s *Store) readable(r *row) (outbox.Envelope, error) {
+	env, err := s.envelope(r)
+	if err != nil {
+		r.headers = sql.NullString{}
+		env, err = s.envelope(r)
+	}
+	return env, err
 }
 
 // GetDead implements [outbox.Store].
 func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outbox.DeadLetter, error) {
 	q := s.query(512)
-	q.add("SELECT ").letter(s).add(" FROM ").table(s).add(" WHERE status = 3 AND event_id = ").arg(eventID)
+	q.add("SELECT ").letter(s, true).add(" FROM ").table(s).add(" WHERE status = 3 AND event_id = ").arg(eventID)
 	letter, found := outbox.DeadLetter{}, false
 	err := s.rows(ctx, db, "reading dead letter "+eventID, q, func(rows *sql.Rows) (err error) {
 		found = true

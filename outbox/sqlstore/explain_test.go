@@ -324,7 +324,8 @@ func sqlitePlan(t *testing.T, db *testdb.DB, s statement) {
 		require.NoError(t, rows.Scan(&id, &parent, &unused, &detail))
 		require.NotContains(t, detail, "AUTOMATIC", s.text)
 		if !strings.Contains(s.text, "event_id IN (?") { // named rows may be sorted
-			require.NotContains(t, detail, "TEMP B-TREE", s.text)
+			// The last term sorts only rows of the same time.
+			require.NotContains(t, strings.ReplaceAll(detail, "TEMP B-TREE FOR LAST TERM", ""), "TEMP B-TREE", s.text)
 		} else {
 			require.NotContains(t, detail, "idx_outbox_event_due", s.text)
 		}

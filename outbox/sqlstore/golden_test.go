@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 const golden = "testdata/statements.golden"
@@ -200,6 +201,11 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 		Limit:      10, AfterDiedAt: someTime, AfterEventID: "a",
 	})
 	run("dead letters", err)
+	section("dead letters of some ids, without payloads")
+	_, err = store.QueryDead(ctx, rec, outbox.DeadQuery{
+		DeadFilter: outbox.DeadFilter{EventIDs: []string{"a", "b"}, AggregateID: "1", TenantID: "t"}, Limit: 10, WithoutPayload: true,
+	})
+	run("dead letters", err)
 	section("dead letter")
 	_, err = store.GetDead(ctx, rec, "a")
 	run("dead letter", err)
@@ -212,5 +218,45 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("delete dead letters")
 	_, err = store.DeleteDead(ctx, rec, []string{"a"})
 	run("delete", err)
+	statementsForOperators(t, kind, rec)
 	return rec.text.String()
+}
+
+func statementsForOperators(t *testing.T, kind testdb.Kind, rec *recorder) {
+	t.Helper()
+	ctx, store := t.Context(), storeFor(kind, sqlstore.WithSearchIndex())
+	place := outbox.Cursor{AvailableAt: someTime, CreatedAt: someTime, EventID: "a"}
+	narrow := outbox.EventFilter{EventType: "T", AggregateType: "A", TenantID: "t", Since: someTime, Until: someTime}
+	for _, statuses := range [][]outbox.Status{nil, {outbox.StatusNew, outbox.StatusRetry}, {outbox.StatusDone}, {outbox.StatusDead}} {
+		f := outbox.EventFilter{Statuses: statuses}
+		fmt.Fprintf(&rec.text, "-- find events %v\n", statuses)
+		_, err := store.FindEvents(ctx, rec, outbox.EventQuery{EventFilter: f, Limit: 10})
+		require.ErrorIs(t, err, errRecorded)
+		fmt.Fprintf(&rec.text, "-- find events %v behind a place, with all filters\n", statuses)
+		after := f.Order().Next(place)
+		f = narrow
+		f.Statuses = statuses
+		_, err = store.FindEvents(ctx, rec, outbox.EventQuery{EventFilter: f, Limit: 10, After: after})
+		require.ErrorIs(t, err, errRecorded)
+	}
+	section := func(name string) { fmt.Fprintf(&rec.text, "-- %s\n", name) }
+	section("find events of an aggregate id")
+	f := outbox.EventFilter{AggregateID: "1", Statuses: []outbox.Status{outbox.StatusDone}}
+	_, err := store.FindEvents(ctx, rec, outbox.EventQuery{EventFilter: f, Limit: 10, After: outbox.ByEventID.Next(place)})
+	require.ErrorIs(t, err, errRecorded)
+	section("event")
+	_, err = store.FindEvent(ctx, rec, "a")
+	require.ErrorIs(t, err, errRecorded)
+	section("throughput")
+	_, err = store.Throughput(ctx, rec, someTime)
+	require.ErrorIs(t, err, errRecorded)
+	section("report a node")
+	require.ErrorIs(t, store.Announce(ctx, rec, outbox.Node{Owner: "node"}, time.Minute), errRecorded)
+	section("nodes that died")
+	require.ErrorIs(t, store.Announce(ctx, idle{rec}, outbox.Node{Owner: "node"}, time.Minute), errRecorded)
+	section("withdraw a node")
+	require.ErrorIs(t, store.Withdraw(ctx, rec, "node"), errRecorded)
+	section("nodes")
+	_, err = store.Nodes(ctx, rec)
+	require.ErrorIs(t, err, errRecorded)
 }

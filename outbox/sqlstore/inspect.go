@@ -2,37 +2,109 @@ package sqlstore
 
 import (
 	"context"
-	"time"
+	"database/sql"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// FindEvents implements [outbox.Store].
+// foundColumns are what a listing reads of a row, in the order of found.fields.
+var foundColumns = []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "attempts", "status", "locked_by"}
+
+// found is a row of the table for operators.
+type found struct {
+	row
+	status   outbox.Status
+	lockedBy sql.NullString
+	lockedAt timestamp
+	doneAt   timestamp
+}
+
+// found writes the columns of a row for operators.
+func (q *query) found() *query {
+	for _, c := range foundColumns {
+		q.add(c, ", ")
+	}
+	for _, c := range []string{"created_at", "available_at", "locked_at"} {
+		q.timeColumn(c).add(", ")
+	}
+	return q.timeColumn("done_at")
+}
+
+func (r *found) fields() []any {
+	return []any{
+		&r.id, &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.attempts, &r.status, &r.lockedBy,
+		&r.createdAt, &r.availableAt, &r.lockedAt, &r.doneAt,
+	}
+}
+
+// event is the row as operators see it.
+func (s *Store) event(r *found) (outbox.EventRow, error) {
+	env, err := s.readable(&r.row)
+	event := outbox.EventRow{Envelope: env, Status: r.status, LastError: r.lastError.String, Lease: r.lockedBy.String, LeasedAt: r.lockedAt.Time}
+	if r.status.Terminal() {
+		if event.EndedAt = r.doneAt.Time; event.EndedAt.IsZero() {
+			event.EndedAt = r.createdAt.Time
+		}
+	}
+	return event, err
+}
+
+// FindEvents implements [outbox.Store]. It reads a few rows at first, and four times as
+// many each time, until the page is full or SearchLimit rows were read.
 func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuery) (outbox.EventPage, error) {
-	panic("not built")
+	w := s.walkOf(q.EventFilter)
+	place, err := w.order.After(q.After)
+	if err != nil {
+		return outbox.EventPage{}, err
+	}
+	var page outbox.EventPage
+	left := outbox.SearchLimit
+	for n := q.Limit + 1; ; n *= 4 {
+		n = min(n, left)
+		rows, err := s.walked(ctx, db, w, place, n)
+		if err != nil {
+			return outbox.EventPage{}, err
+		}
+		for i := range rows {
+			if len(page.Events) == q.Limit {
+				page.Next = w.order.Next(place)
+				return page, nil
+			}
+			place = w.placeOf(&rows[i])
+			if !rows[i].lastError.Valid {
+				continue // the filter does not choose it
+			}
+			event, err := s.event(&rows[i])
+			if err != nil {
+				return outbox.EventPage{}, err
+			}
+			page.Events = append(page.Events, event)
+		}
+		if len(rows) < n {
+			return page, nil
+		}
+		if left -= n; left == 0 {
+			page.Next = w.order.Next(place)
+			return page, nil
+		}
+	}
 }
 
 // FindEvent implements [outbox.Store].
 func (s *Store) FindEvent(ctx context.Context, db outbox.DB, eventID string) (outbox.EventRow, error) {
-	panic("not built")
-}
-
-// Throughput implements [outbox.Store].
-func (s *Store) Throughput(ctx context.Context, db outbox.DB, since time.Time) (outbox.Throughput, error) {
-	panic("not built")
-}
-
-// Announce implements [outbox.Store].
-func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d time.Duration) error {
-	panic("not built")
-}
-
-// Withdraw implements [outbox.Store].
-func (s *Store) Withdraw(ctx context.Context, db outbox.DB, owner string) error {
-	panic("not built")
-}
-
-// Nodes implements [outbox.Store].
-func (s *Store) Nodes(ctx context.Context, db outbox.DB) ([]outbox.Node, error) {
-	panic("not built")
+	q := s.query(512)
+	q.add("SELECT ").found().add(", last_error, payload, headers FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
+	var r found
+	exists := false
+	err := s.rows(ctx, db, "reading event "+eventID, q, func(rows *sql.Rows) error {
+		exists = true
+		return rows.Scan(append(r.fields(), &r.lastError, &r.payload, &r.headers)...)
+	})
+	if err == nil && !exists {
+		err = outbox.ErrNotFound
+	}
+	if err != nil {
+		return outbox.EventRow{}, err
+	}
+	return s.event(&r)
 }

@@ -28,6 +28,7 @@ var (
 	schemaAge    = regexp.MustCompile(`(?m)^(--.*\n)?\{age\}.*\n`)
 	schemaTenant = regexp.MustCompile(`(?m)^(--.*\n)?\{tenant\}.*\n`)
 	schemaKey    = regexp.MustCompile(`(?m)^(--.*\n)?\{key\}.*\n`)
+	schemaSearch = regexp.MustCompile(`(?m)^(--.*\n)?\{search\}.*\n`)
 )
 
 // Schema is the DDL of the table, its indexes and its control table, for your
@@ -43,13 +44,16 @@ func (s *Store) Schema() string {
 	if !s.tenants {
 		text = schemaTenant.ReplaceAllString(text, "")
 	}
+	if !s.searchIndex {
+		text = schemaSearch.ReplaceAllString(text, "")
+	}
 	quote := s.d.quote
 	// In SQLite the schema precedes the index name, never its table's.
 	unqualified, prefix := quote+s.table.Name+quote, ""
 	if s.d == sqlite && s.table.Schema != "" {
 		prefix = quote + s.table.Schema + quote + "."
 	}
-	text = strings.NewReplacer("{age}", "", "{key}", "", "{tenant}", "", "{table}", s.table.Quoted(quote), "{control}", s.table.Table("control").Quoted(quote), "{unqualified}", unqualified).Replace(text)
+	text = strings.NewReplacer("{age}", "", "{key}", "", "{tenant}", "", "{search}", "", "{table}", s.table.Quoted(quote), "{control}", s.table.Table("control").Quoted(quote), "{unqualified}", unqualified).Replace(text)
 	return schemaIndex.ReplaceAllStringFunc(text, func(m string) string {
 		return prefix + quote + s.table.Index(schemaIndex.FindStringSubmatch(m)[1]) + quote
 	})

@@ -41,6 +41,8 @@ type Store struct {
 	ageIndex bool
 	keyIndex bool
 	tenants  bool // the schema has their index
+	// searchIndex: the table has the index of WithSearchIndex.
+	searchIndex bool
 }
 
 var (
@@ -79,6 +81,11 @@ func WithKeyIndex() Option { return func(s *Store) { s.keyIndex = true } }
 // WithTenantIndex adds to the schema the index that [outbox.ClaimOptions].TenantsInTurn
 // reads. Every write and every outcome pays for it. The mode does not start without it.
 func WithTenantIndex() Option { return func(s *Store) { s.tenants = true } }
+
+// WithSearchIndex adds to the schema an index of aggregate ids, which
+// [outbox.Outbox.FindEvents] then reads when the filter has one. Every write pays for it.
+// Give it only when the table has the index: without it each page reads the table.
+func WithSearchIndex() Option { return func(s *Store) { s.searchIndex = true } }
 
 // WithCodec sets the codec for headers, and for decoding payloads that are read.
 // Defaults to [outbox.DefaultCodec].

@@ -31,7 +31,7 @@ func storeFor(kind testdb.Kind, opts ...sqlstore.Option) *sqlstore.Store {
 func certify(t *testing.T, target testdb.Target, opts ...testdb.Option) {
 	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
 		db := testdb.Open(t, target, opts...)
-		store := storeFor(db.Kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
+		store := storeFor(db.Kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex())
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
 		return conformance.SQLHarness(store, db.DB, conformance.Dialect(store.Dialect()))
 	})
@@ -146,7 +146,7 @@ func TestSchemaText(t *testing.T) {
 		require.Contains(t, text, "events")
 		require.NotContains(t, text, "{")
 		for index, option := range map[string]sqlstore.Option{
-			"events_age": sqlstore.WithAgeIndex(), "events_key": sqlstore.WithKeyIndex(), "events_tenant": sqlstore.WithTenantIndex(),
+			"events_age": sqlstore.WithAgeIndex(), "events_key": sqlstore.WithKeyIndex(), "events_tenant": sqlstore.WithTenantIndex(), "events_search": sqlstore.WithSearchIndex(),
 		} {
 			require.NotContains(t, text, index)
 			with, err := sqlstore.Schema(dialect, "app.events", option)

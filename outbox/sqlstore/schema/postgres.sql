@@ -31,7 +31,9 @@ CREATE INDEX IF NOT EXISTS {index:dead} ON {table} (COALESCE(done_at, created_at
 {key}CREATE INDEX IF NOT EXISTS {index:key} ON {table} (aggregate_type, COALESCE(aggregate_id, event_id), status DESC, available_at, created_at, event_id) WHERE status <> 1;
 -- Reading tenants in turn.
 {tenant}CREATE INDEX IF NOT EXISTS {index:tenant} ON {table} (COALESCE(tenant_id, ''), available_at, created_at, event_id) WHERE status IN (0, 2);
--- Which process holds the table.
+-- The events of one aggregate id, for operators.
+{search}CREATE INDEX IF NOT EXISTS {index:search} ON {table} (aggregate_id, event_id) WHERE aggregate_id IS NOT NULL;
+-- Which process holds the table, what is paused, and what nodes report.
 CREATE TABLE IF NOT EXISTS {control} (
   kind       VARCHAR(16) NOT NULL,
   name       VARCHAR(128) NOT NULL,

@@ -1,0 +1,90 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var nodeTests = []storeTest{
+	{"AReportIsReplacedAndWithdrawn", nodeReports},
+	{"AReportExpires", nodeExpires},
+	{"HoldersAndOwnersOfLeasesAreNodes", nodeOwners},
+}
+
+func (s *storeSuite) announces(node outbox.Node, d time.Duration) {
+	s.t.Helper()
+	s.ok("Announce", s.Store.Announce(s.ctx, s.DB, node, d))
+}
+
+// nodes compares the nodes. The times that the database sets are those of want.
+func (s *storeSuite) nodes(what string, want ...outbox.Node) []outbox.Node {
+	s.t.Helper()
+	got, err := s.Store.Nodes(s.ctx, s.DB)
+	s.ok("Nodes", err)
+	same := slices.EqualFunc(got, want, func(a, b outbox.Node) bool {
+		times := a.Started.Equal(b.Started) && a.LastPoll.Equal(b.LastPoll)
+		a.Started, a.LastPoll, a.SeenAt, a.OldestLease = b.Started, b.LastPoll, b.SeenAt, b.OldestLease
+		return times && a == b
+	})
+	if !same {
+		s.t.Fatalf("%s:\n got %+v\nwant %+v", what, got, want)
+	}
+	return got
+}
+
+func nodeReports(s *storeSuite) {
+	s.nodes("an empty table")
+	s.ok("Withdraw of nothing", s.Store.Withdraw(s.ctx, s.DB, "node-1"))
+	before := s.now()
+	one := outbox.Node{Owner: "node-1", Mode: "multi-node", Started: suiteTime, LastPoll: suiteTime.Add(time.Second), HotDepth: 3, ColdDepth: 4}
+	two := outbox.Node{Owner: strings.Repeat("é", 112), Mode: "ordered", Started: suiteTime}
+	s.announces(two, time.Hour)
+	s.announces(one, time.Hour)
+	listed := func(node outbox.Node) outbox.Node { node.Live = true; return node }
+	for _, got := range s.nodes("by owner", listed(one), listed(two)) {
+		s.duringCall("the time of the report of "+got.Owner, got.SeenAt, before)
+	}
+	one.HotDepth, one.LastPoll = 9, suiteTime.Add(time.Minute)
+	s.announces(one, time.Hour)
+	s.nodes("replaced", listed(one), listed(two))
+	s.pauses(outbox.EventKind{AggregateType: "order", EventType: "Paid"}, suiteTime) // another row of the control table
+	s.ok("Withdraw", s.Store.Withdraw(s.ctx, s.DB, "node-1"))
+	s.nodes("withdrawn", listed(two))
+}
+
+func nodeExpires(s *storeSuite) {
+	dead := outbox.Node{Owner: "node-1", Mode: "ordered", Started: suiteTime}
+	s.announces(dead, -59*time.Minute)
+	s.announces(outbox.Node{Owner: "node-2"}, time.Hour)
+	s.nodes("one that died", dead, outbox.Node{Owner: "node-2", Live: true})
+	s.announces(dead, -61*time.Minute)
+	s.announces(outbox.Node{Owner: "node-2"}, time.Hour)
+	s.nodes("one that died over an hour ago", outbox.Node{Owner: "node-2", Live: true})
+}
+
+func nodeOwners(s *storeSuite) {
+	s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"})
+	s.nodes("a holder that does not report", outbox.Node{Owner: "node-1", Holds: true})
+	s.announces(outbox.Node{Owner: "node-1", Mode: "single-node"}, time.Hour)
+	s.nodes("a holder that reports", outbox.Node{Owner: "node-1", Mode: "single-node", Live: true, Holds: true})
+	s.releases("node-1")
+	s.holds("node-3", -time.Second, outbox.TableHolder{Owner: "node-3"})
+	s.nodes("no holder any more", outbox.Node{Owner: "node-1", Mode: "single-node", Live: true})
+
+	before := s.now()
+	s.leasedFor(time.Hour, outbox.StatusRetry, "host/a/1")
+	s.insertedAs(outbox.StatusNew, "host/a/2")
+	s.insertedAs(outbox.StatusNew, "node-1/1")
+	s.inserted()
+	s.edit(s.insertedAs(outbox.StatusNew, "node-1/1").EventID, func(row *RawRow) { row.AvailableAt = before.Add(time.Hour) }) // not due
+	s.insertedAs(outbox.StatusDone, "node-2/1")
+	got := s.nodes("owners of leases",
+		outbox.Node{Owner: "host/a", Leases: 2},
+		outbox.Node{Owner: "node-1", Mode: "single-node", Live: true, Leases: 1})
+	if age := before.Sub(got[0].OldestLease); age < time.Hour-time.Minute {
+		s.t.Fatalf("the oldest lease is %s old, want an hour", age)
+	}
+}

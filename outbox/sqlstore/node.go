@@ -1,0 +1,158 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// nodeKept is how long the row of a node that died stays.
+const nodeKept = time.Hour
+
+// nodeRow is the value of the row of the control table that a node reports in.
+type nodeRow struct {
+	Mode     string    `json:"mode"`
+	Started  time.Time `json:"started"`
+	LastPoll time.Time `json:"last_poll,omitzero"`
+	Hot      int       `json:"hot"`
+	Cold     int       `json:"cold"`
+	// For is how long the report counts, in microseconds: it ends at expires_at.
+	For int64 `json:"for"`
+}
+
+// Announce implements [outbox.Store].
+func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d time.Duration) error {
+	const what = "reporting a node"
+	value, err := json.Marshal(nodeRow{node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, d.Microseconds()})
+	if err != nil {
+		return s.fail(what, err)
+	}
+	q := s.query(256)
+	q.add("INSERT INTO ").control(s).add(" (kind, name, value, expires_at) VALUES ('node', ").arg(node.Owner).add(", ").arg(string(value)).
+		add(", ").fromNow(d).add(")")
+	if s.d.name == "mysql" {
+		q.add(" ON DUPLICATE KEY UPDATE value = VALUES(value), expires_at = VALUES(expires_at)")
+	} else {
+		q.add(" ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at")
+	}
+	if _, err = changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) }); err != nil {
+		return err
+	}
+	return s.forgetNodes(ctx, db)
+}
+
+// forgetNodes deletes the rows of nodes that died. It reads their names first, because
+// MySQL would lock all rows of nodes to delete by time.
+func (s *Store) forgetNodes(ctx context.Context, db outbox.DB) error {
+	q := s.query(256)
+	q.add("SELECT name FROM ").control(s).add(" WHERE kind = 'node' AND expires_at < ").fromNow(-nodeKept)
+	var died []string
+	err := s.rows(ctx, db, "looking for nodes that died", q, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		died = append(died, name)
+		return err
+	})
+	for _, name := range died {
+		if err == nil {
+			err = s.Withdraw(ctx, db, name)
+		}
+	}
+	return err
+}
+
+// Withdraw implements [outbox.Store].
+func (s *Store) Withdraw(ctx context.Context, db outbox.DB, owner string) error {
+	q := s.query(128)
+	q.add("DELETE FROM ").control(s).add(" WHERE kind = 'node' AND name = ").arg(owner)
+	_, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "withdrawing a node", q) })
+	return err
+}
+
+// Nodes implements [outbox.Store]. On MySQL it reads SearchLimit due rows of each status.
+func (s *Store) Nodes(ctx context.Context, db outbox.DB) ([]outbox.Node, error) {
+	nodes := map[string]outbox.Node{}
+	if err := s.reports(ctx, db, nodes); err != nil {
+		return nil, err
+	}
+	held, err := s.readHold(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if held.owner.Valid && !held.expired {
+		node := nodes[held.owner.String]
+		node.Holds = true
+		nodes[held.owner.String] = node
+	}
+	if err := s.leaseOwners(ctx, db, nodes); err != nil {
+		return nil, err
+	}
+	for owner, node := range nodes {
+		node.Owner = owner
+		nodes[owner] = node
+	}
+	return slices.SortedFunc(maps.Values(nodes), func(a, b outbox.Node) int { return cmp.Compare(a.Owner, b.Owner) }), nil
+}
+
+// reports reads what nodes reported.
+func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outbox.Node) error {
+	q := s.query(256)
+	q.add("SELECT name, value, ").timeColumn("expires_at").add(", CASE WHEN expires_at > ").now().add(" THEN 1 ELSE 0 END FROM ").
+		control(s).add(" WHERE kind = 'node'")
+	return s.rows(ctx, db, "reading what nodes reported", q, func(rows *sql.Rows) error {
+		var owner string
+		var value sql.NullString
+		var expires timestamp
+		var node outbox.Node
+		if err := rows.Scan(&owner, &value, &expires, &node.Live); err != nil {
+			return err
+		}
+		var report nodeRow
+		if err := json.Unmarshal([]byte(value.String), &report); err != nil {
+			return fmt.Errorf("row 'node', '%.128s' of the control table has no valid value (%w); delete it", owner, err)
+		}
+		node.Mode, node.Started, node.LastPoll, node.HotDepth, node.ColdDepth = report.Mode, report.Started, report.LastPoll, report.Hot, report.Cold
+		node.SeenAt = expires.Add(-time.Duration(report.For) * time.Microsecond)
+		nodes[owner] = node
+		return nil
+	})
+}
+
+// leaseOwners counts the leases of the first due rows, by owner.
+func (s *Store) leaseOwners(ctx context.Context, db outbox.DB, nodes map[string]outbox.Node) error {
+	for _, pending := range s.pending() {
+		q := s.query(512)
+		q.add("SELECT locked_by, ").timeColumn("locked_at").add(" FROM (SELECT locked_by, locked_at FROM ").table(s).
+			add(" WHERE ", pending, " AND available_at <= ").now().add(dueOrder).arg(outbox.SearchLimit).
+			add(") AS due WHERE locked_by IS NOT NULL")
+		err := s.rows(ctx, db, "reading who has leases", q, func(rows *sql.Rows) error {
+			var lease string
+			var at timestamp
+			if err := rows.Scan(&lease, &at); err != nil {
+				return err
+			}
+			owner := lease
+			if i := strings.LastIndexByte(lease, '/'); i >= 0 {
+				owner = lease[:i]
+			}
+			node := nodes[owner]
+			if node.Leases++; node.OldestLease.IsZero() || at.Before(node.OldestLease) {
+				node.OldestLease = at.Time
+			}
+			nodes[owner] = node
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
