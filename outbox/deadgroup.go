@@ -1,12 +1,21 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
 // GroupLimit is how many dead letters [DeadLetters.Groups] reads.
 const GroupLimit = 10_000
+
+// groupBatch is how many dead letters are read at once to group them.
+const groupBatch = 1000
 
 // DeadGroup is the dead letters of one kind of event, and of one listener, that died for
 // the same reason.
@@ -31,26 +40,134 @@ type DeadGroups struct {
 	More bool
 }
 
-// Groups groups the dead letters that the filter chooses: the first GroupLimit of them, in
-// the order of death.
-func (d *DeadLetters) Groups(ctx context.Context, f DeadFilter) (DeadGroups, error) {
-	panic("not built")
+// groupOf is the group of a letter that is open.
+func groupOf(l *DeadLetter) DeadGroup {
+	kind := kindOf(&l.Envelope)
+	kind.Listener = l.Listener
+	g := DeadGroup{Kind: kind, Reason: ReasonOf(l.LastError), Count: 1, First: l.DiedAt, Last: l.DiedAt, Example: l.EventID}
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(kind.AggregateType), string(kind.EventType), kind.Listener, g.Reason}, "\x00")))
+	g.ID = strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:10]))
+	return g
 }
 
-// ReasonOf is an error's text without numbers, ids, addresses and quoted values, so that the
-// same failure of two events has the same reason.
-func ReasonOf(text string) string { panic("not built") }
+// Groups groups the dead letters that the filter chooses: the first GroupLimit of them, in
+// the order of death. It does not read payloads.
+func (d *DeadLetters) Groups(ctx context.Context, f DeadFilter) (DeadGroups, error) {
+	fail := func(err error) (DeadGroups, error) {
+		return DeadGroups{}, fmt.Errorf("outbox: grouping dead letters: %w", err)
+	}
+	if err := f.validate(); err != nil {
+		return DeadGroups{}, err
+	}
+	byID := map[string]*DeadGroup{}
+	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, WithoutPayload: true, Limit: groupBatch}}
+	for range GroupLimit / groupBatch {
+		letters, err := w.next(ctx)
+		if err != nil {
+			return fail(err)
+		}
+		for i := range letters {
+			g := groupOf(&letters[i])
+			if all := byID[g.ID]; all != nil {
+				g.Count, g.First = all.Count+1, all.First
+			}
+			byID[g.ID] = &g
+		}
+	}
+	var all DeadGroups
+	for _, g := range byID {
+		if f.Group == "" || f.Group == g.ID {
+			all.Groups = append(all.Groups, *g)
+		}
+	}
+	slices.SortFunc(all.Groups, func(a, b DeadGroup) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID)) })
+	w.q.Limit, w.q.KeysOnly = 1, true
+	beyond, err := w.next(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	all.More = len(beyond) > 0
+	return all, nil
+}
 
-// BulkOption changes how [DeadLetters.ReplayAll] and [DeadLetters.DeleteAll] work.
-type BulkOption func(*bulk)
+// deadWalk reads dead letters batch by batch.
+type deadWalk struct {
+	d   *DeadLetters
+	q   DeadQuery
+	end bool
+}
 
-type bulk struct{ progress func(done int) }
+// next reads the next batch; it is empty at the end.
+func (w *deadWalk) next(ctx context.Context) ([]DeadLetter, error) {
+	if w.end {
+		return nil, nil
+	}
+	letters, err := w.d.store.QueryDead(ctx, w.d.db, w.q)
+	if err != nil {
+		return nil, err
+	}
+	if w.end = len(letters) < w.q.Limit; len(letters) > 0 {
+		last := &letters[len(letters)-1]
+		w.q.AfterDiedAt, w.q.AfterEventID = last.DiedAt, last.EventID
+	}
+	for i := range letters {
+		letters[i].open()
+	}
+	return letters, nil
+}
 
-// OnProgress calls fn after each batch with the number of events so far.
-func OnProgress(fn func(done int)) BulkOption { return func(b *bulk) { b.progress = fn } }
+// ofGroup keeps the letters of a group; empty: all.
+func ofGroup(letters []DeadLetter, group string) []DeadLetter {
+	if group == "" {
+		return letters
+	}
+	return slices.DeleteFunc(letters, func(l DeadLetter) bool { return groupOf(&l).ID != group })
+}
 
-// DeleteAll deletes, batch by batch, the events that were dead when it began. It returns how
-// many it deleted, also with an error. A batch of zero is 500.
-func (d *DeadLetters) DeleteAll(ctx context.Context, f DeadFilter, batch int, opts ...BulkOption) (int, error) {
-	panic("not built")
+// queryGroup is a page of the letters of one group. It looks at GroupLimit letters at most.
+func (d *DeadLetters) queryGroup(ctx context.Context, q DeadQuery) ([]DeadLetter, error) {
+	limit := q.Limit
+	q.WithoutPayload, q.Limit = true, groupBatch
+	w := deadWalk{d: d, q: q}
+	var ids []string
+	for range GroupLimit / groupBatch {
+		letters, err := w.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, deadIDs(ofGroup(letters, q.Group))...)
+		if len(ids) >= limit || w.end {
+			break
+		}
+	}
+	var page []DeadLetter
+	for chunk := range slices.Chunk(ids[:min(len(ids), limit)], groupBatch) {
+		letters, err := d.store.QueryDead(ctx, d.db, DeadQuery{DeadFilter: DeadFilter{EventIDs: chunk}, Limit: len(chunk)})
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, letters...)
+	}
+	return page, nil
+}
+
+// countGroup counts the letters of one group.
+func (d *DeadLetters) countGroup(ctx context.Context, f DeadFilter) (n int64, err error) {
+	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, WithoutPayload: true, Limit: groupBatch}}
+	for !w.end {
+		letters, err := w.next(ctx)
+		if err != nil {
+			return 0, err
+		}
+		n += int64(len(ofGroup(letters, f.Group)))
+	}
+	return n, nil
+}
+
+func deadIDs(letters []DeadLetter) []string {
+	ids := make([]string, len(letters))
+	for i := range letters {
+		ids[i] = letters[i].EventID
+	}
+	return ids
 }

@@ -3,14 +3,10 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 // DefaultDeadLimit is how many dead letters Query returns by default.
 const DefaultDeadLimit = 100
-
-// replayBatch is how many dead letters ReplayAll replays at once by default.
-const replayBatch = 500
 
 // DeadLetters lists, replays and deletes dead events. It is safe for concurrent use,
 // and works whether or not the outbox runs.
@@ -43,13 +39,23 @@ func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]Dea
 // QueryAfter is Query for the next page: it lists the dead letters after last, the
 // last one of the previous page, which need not be dead any more. The zero
 // DeadLetter starts at the beginning.
+//
+// For a group, a page looks at GroupLimit dead letters at most. So it may have fewer letters
+// than the limit, or none, although there are more. Go on with the last letter of the page;
+// if it has none, with a later [DeadFilter].Since.
 func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, last DeadLetter, limit int) ([]DeadLetter, error) {
 	if limit < 0 {
 		return nil, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, DefaultDeadLimit)}
 	}
-	letters, err := d.store.QueryDead(ctx, d.db, DeadQuery{
-		DeadFilter: f, AfterDiedAt: last.DiedAt, AfterEventID: last.EventID, Limit: defaultTo(limit, DefaultDeadLimit),
-	})
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	q := DeadQuery{DeadFilter: f, AfterDiedAt: last.DiedAt, AfterEventID: last.EventID, Limit: defaultTo(limit, DefaultDeadLimit)}
+	query := d.queryGroup
+	if f.Group == "" {
+		query = func(ctx context.Context, q DeadQuery) ([]DeadLetter, error) { return d.store.QueryDead(ctx, d.db, q) }
+	}
+	letters, err := query(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: listing dead letters: %w", err)
 	}
@@ -69,15 +75,38 @@ func (d *DeadLetters) Get(ctx context.Context, eventID string) (DeadLetter, erro
 	return l, nil
 }
 
+// validate checks what a person typed.
+func (f DeadFilter) validate() error {
+	v := validator{what: "DeadFilter"}
+	v.text("EventType", string(f.EventType), MaxEventTypeLength)
+	v.text("AggregateType", string(f.AggregateType), MaxAggregateTypeLength)
+	v.text("AggregateID", f.AggregateID, MaxAggregateIDLength)
+	v.text("TenantID", f.TenantID, MaxTenantIDLength)
+	if n := len(f.EventIDs); n > GroupLimit {
+		v.add("EventIDs", fmt.Sprintf("has %d ids; the limit is %d", n, GroupLimit))
+	}
+	for _, id := range f.EventIDs {
+		v.text("EventIDs", id, MaxEventIDLength)
+	}
+	return v.err()
+}
+
 // open fills the fields that the store leaves empty.
 func (l *DeadLetter) open() {
 	env, listener := originalOf(&l.Envelope)
 	l.Listener, l.OriginalID, l.Headers = listener, env.EventID, env.Headers
 }
 
-// Count counts dead letters.
+// Count counts dead letters; for a group it reads each one that the other fields choose.
 func (d *DeadLetters) Count(ctx context.Context, f DeadFilter) (int64, error) {
-	n, err := d.store.CountDead(ctx, d.db, f)
+	if err := f.validate(); err != nil {
+		return 0, err
+	}
+	count := d.countGroup
+	if f.Group == "" {
+		count = func(ctx context.Context, f DeadFilter) (int64, error) { return d.store.CountDead(ctx, d.db, f) }
+	}
+	n, err := count(ctx, f)
 	if err != nil {
 		return 0, fmt.Errorf("outbox: counting dead letters: %w", err)
 	}
@@ -98,46 +127,6 @@ func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
 	return nil
 }
 
-// ReplayAll replays, batch by batch, the events that were dead when it began. It
-// replays each event once, even if it dies again in the meantime. It returns how many
-// it replayed, also with an error. A batch of zero is 500.
-func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int, opts ...BulkOption) (int, error) {
-	if batch < 0 {
-		return 0, &FieldError{Field: "DeadLetters.ReplayAll batch", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", batch, replayBatch)}
-	}
-	began, err := d.store.Now(ctx, d.db) // the clock of the times of death
-	if err != nil {
-		return 0, fmt.Errorf("outbox: replaying dead letters: reading the database's clock: %w", err)
-	}
-	if until := began.Add(time.Microsecond); f.Until.IsZero() || f.Until.After(until) {
-		f.Until = until
-	}
-	q := DeadQuery{DeadFilter: f, Limit: defaultTo(batch, replayBatch), KeysOnly: true}
-	total := 0
-	for {
-		keys, err := d.store.QueryDead(ctx, d.db, q)
-		if err != nil {
-			return total, fmt.Errorf("outbox: replaying dead letters: %w", err)
-		}
-		if len(keys) > 0 {
-			ids := make([]string, len(keys))
-			for i := range keys {
-				ids[i] = keys[i].EventID
-			}
-			n, err := d.replay(ctx, ids)
-			total += n
-			if err != nil {
-				return total, fmt.Errorf("outbox: replaying dead letters: %w", err)
-			}
-			last := keys[len(keys)-1]
-			q.AfterDiedAt, q.AfterEventID = last.DiedAt, last.EventID
-		}
-		if len(keys) < q.Limit {
-			return total, nil
-		}
-	}
-}
-
 func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
 	n, err := d.store.ReplayDead(ctx, d.db, ids, storedTime(d.clock.Now()), d.replayed)
 	if n > 0 && d.wake != nil {
@@ -148,15 +137,20 @@ func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
 
 // Delete deletes a dead event. It fails with [ErrNotFound] when the event is not dead.
 func (d *DeadLetters) Delete(ctx context.Context, eventID string) error {
-	n, err := d.store.DeleteDead(ctx, d.db, []string{eventID})
+	n, err := d.delete(ctx, []string{eventID})
 	if err == nil && n == 0 {
 		err = ErrNotFound
-	}
-	if err == nil && d.wake != nil {
-		d.wake() // its key may have waited for that
 	}
 	if err != nil {
 		return fmt.Errorf("outbox: deleting dead letter %q: %w", eventID, err)
 	}
 	return nil
+}
+
+func (d *DeadLetters) delete(ctx context.Context, ids []string) (int, error) {
+	n, err := d.store.DeleteDead(ctx, d.db, ids)
+	if n > 0 && d.wake != nil {
+		d.wake() // its key may have waited for that
+	}
+	return n, err
 }

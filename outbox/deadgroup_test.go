@@ -1,0 +1,267 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// cemetery is a store with dead letters, one a millisecond.
+type cemetery struct {
+	*outboxtest.Store
+	t      *testing.T
+	letter *outbox.DeadLetters
+	n      int
+	died   time.Time
+}
+
+func newCemetery(t *testing.T) *cemetery {
+	t.Helper()
+	c := &cemetery{Store: outboxtest.NewStore(), t: t, died: time.Now().UTC().Add(-time.Hour).Truncate(time.Millisecond)}
+	letters, err := outbox.NewDeadLetters(c.DB(), c)
+	require.NoError(t, err)
+	c.letter = letters
+	return c
+}
+
+// bury adds n dead letters, with an error for each, and returns their ids.
+func (c *cemetery) bury(n int, kind outbox.EventType, listener string, text func(i int) string) []string {
+	c.t.Helper()
+	envs := make([]outbox.Envelope, n)
+	ids := make([]string, n)
+	for i := range envs {
+		c.n++
+		ids[i] = fmt.Sprintf("e%06d", c.n)
+		envs[i] = outbox.Envelope{EventID: ids[i], EventType: kind, AggregateType: "Order", Payload: outbox.RawJSON(`{"n":1}`), OccurredAt: c.died, AvailableAt: c.died}
+		if listener != "" {
+			envs[i].Headers = map[string]string{outbox.HeaderListener: listener, outbox.HeaderEventID: "original"}
+		}
+	}
+	require.NoError(c.t, c.Insert(c.t.Context(), nil, envs, "", time.Time{}))
+	for i, id := range ids {
+		c.died = c.died.Add(time.Millisecond)
+		require.True(c.t, c.SetRow(id, outboxtest.RawRow{Status: outbox.StatusDead, CreatedAt: c.died, AvailableAt: c.died, DoneAt: c.died, LastError: text(i)}))
+	}
+	return ids
+}
+
+func texts(text string) func(i int) string {
+	return func(i int) string { return strings.ReplaceAll(text, "%d", strconv.Itoa(i)) }
+}
+
+func lettersOf(letters []outbox.DeadLetter) []string {
+	ids := make([]string, len(letters))
+	for i := range letters {
+		ids[i] = letters[i].EventID
+	}
+	return ids
+}
+
+func TestDeadLettersAreGroupedByKindListenerAndReason(t *testing.T) {
+	t.Parallel()
+	ctx, c := t.Context(), newCemetery(t)
+	empty, err := c.letter.Groups(ctx, outbox.DeadFilter{})
+	require.NoError(t, err)
+	require.Equal(t, outbox.DeadGroups{}, empty)
+
+	timeouts := c.bury(3, "Placed", "", texts("timeout after %d ms"))
+	c.bury(2, "Paid", "", texts("timeout after %d ms"))
+	c.bury(1, "Placed", "mail", texts("timeout after %d ms"))
+	timeouts = append(timeouts, c.bury(1, "Placed", "", texts("timeout after 9%d ms"))...)
+	c.bury(2, "Placed", "", texts("refused"))
+	all, err := c.letter.Groups(ctx, outbox.DeadFilter{})
+	require.NoError(t, err)
+	require.False(t, all.More)
+	require.Len(t, all.Groups, 4)
+	first := all.Groups[0]
+	letters, err := c.letter.Query(ctx, outbox.DeadFilter{EventIDs: timeouts}, 0)
+	require.NoError(t, err)
+	require.Len(t, first.ID, 16)
+	first.ID = ""
+	require.Equal(t, outbox.DeadGroup{
+		Kind: outbox.EventKind{AggregateType: "Order", EventType: "Placed"}, Reason: "timeout after # ms", Count: 4,
+		First: letters[0].DiedAt, Last: letters[3].DiedAt, Example: timeouts[3],
+	}, first)
+	listeners := 0
+	for _, g := range all.Groups {
+		if g.Kind.Listener == "mail" {
+			listeners++
+		}
+	}
+	require.Equal(t, 1, listeners)
+	paid, err := c.letter.Groups(ctx, outbox.DeadFilter{EventType: "Paid"})
+	require.NoError(t, err)
+	require.Len(t, paid.Groups, 1)
+	require.Equal(t, 2, paid.Groups[0].Count)
+}
+
+// idOf is the id of the group of a kind and a reason.
+func (c *cemetery) idOf(kind outbox.EventType, reason string) string {
+	c.t.Helper()
+	all, err := c.letter.Groups(c.t.Context(), outbox.DeadFilter{})
+	require.NoError(c.t, err)
+	for _, g := range all.Groups {
+		if g.Kind.EventType == kind && g.Reason == reason {
+			return g.ID
+		}
+	}
+	require.Fail(c.t, "there is no such group", "%s %q in %+v", kind, reason, all.Groups)
+	return ""
+}
+
+func TestAGroupsLettersAreListedCountedReplayedAndDeleted(t *testing.T) {
+	t.Parallel()
+	ctx, c := t.Context(), newCemetery(t)
+	var timeouts, refusals []string
+	for range 5 {
+		timeouts = append(timeouts, c.bury(300, "Placed", "", texts("timeout after %d ms"))...)
+		refusals = append(refusals, c.bury(300, "Placed", "", texts("refused"))...)
+	}
+	f := outbox.DeadFilter{Group: c.idOf("Placed", "timeout after # ms")}
+	n, err := c.letter.Count(ctx, f)
+	require.NoError(t, err)
+	require.EqualValues(t, len(timeouts), n)
+
+	var listed []string
+	last := outbox.DeadLetter{}
+	for {
+		page, err := c.letter.QueryAfter(ctx, f, last, 400)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		listed = append(listed, lettersOf(page)...)
+		require.False(t, page[0].Payload.IsZero())
+		last = page[len(page)-1]
+	}
+	require.Equal(t, timeouts, listed)
+
+	var progress []int
+	replayed, err := c.letter.ReplayAll(ctx, f, 1000, outbox.OnProgress(func(done int) { progress = append(progress, done) }))
+	require.NoError(t, err)
+	require.Equal(t, len(timeouts), replayed)
+	require.Equal(t, []int{600, 1100, 1500}, progress, "of 1000 letters each, those of the group")
+	n, err = c.letter.Count(ctx, outbox.DeadFilter{})
+	require.NoError(t, err)
+	require.EqualValues(t, len(refusals), n)
+
+	deleted, err := c.letter.DeleteAll(ctx, outbox.DeadFilter{Group: c.idOf("Placed", "refused")}, 0)
+	require.NoError(t, err)
+	require.Equal(t, len(refusals), deleted)
+	_, there := c.Row(refusals[0])
+	require.False(t, there)
+	_, there = c.Row(timeouts[0])
+	require.True(t, there)
+}
+
+func TestDeleteAllDeletesWhatTheFilterChooses(t *testing.T) {
+	t.Parallel()
+	ctx, c := t.Context(), newCemetery(t)
+	gone, kept := c.bury(7, "Placed", "", texts("%d")), c.bury(3, "Paid", "", texts("%d"))
+	var progress []int
+	n, err := c.letter.DeleteAll(ctx, outbox.DeadFilter{EventType: "Placed"}, 3, outbox.OnProgress(func(done int) { progress = append(progress, done) }))
+	require.NoError(t, err)
+	require.Equal(t, len(gone), n)
+	require.Equal(t, []int{3, 6, 7}, progress)
+	left, err := c.letter.Query(ctx, outbox.DeadFilter{}, 0)
+	require.NoError(t, err)
+	require.Equal(t, kept, lettersOf(left))
+	_, err = c.letter.DeleteAll(ctx, outbox.DeadFilter{}, -1)
+	require.EqualError(t, err, "outbox: DeadLetters.DeleteAll batch is -1; it must be positive, or zero for 500")
+
+	ended, cancel := context.WithCancel(ctx)
+	n, err = c.letter.DeleteAll(ended, outbox.DeadFilter{}, 1, outbox.OnProgress(func(int) { cancel() }))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1, n, "also with an error")
+}
+
+func TestAFilterThatNoTableCanHoldIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newCemetery(t)
+	for _, f := range []outbox.DeadFilter{
+		{AggregateID: "a\x00"}, {TenantID: strings.Repeat("x", 65)}, {EventIDs: []string{"\xff"}}, {EventIDs: make([]string, outbox.GroupLimit+1)},
+	} {
+		_, err := c.letter.Query(t.Context(), f, 0)
+		field := (*outbox.FieldError)(nil)
+		require.ErrorAs(t, err, &field)
+		require.Contains(t, field.Field, "DeadFilter.")
+	}
+}
+
+// Beyond GroupLimit letters, Groups says that there are more, and a page of a group ends.
+func TestGroupsReadABoundedNumberOfLetters(t *testing.T) {
+	t.Parallel()
+	ctx, c := t.Context(), newCemetery(t)
+	c.bury(outbox.GroupLimit, "Placed", "", texts("timeout after %d ms"))
+	began := time.Now()
+	all, err := c.letter.Groups(ctx, outbox.DeadFilter{})
+	require.NoError(t, err)
+	t.Logf("grouping %d letters took %s", outbox.GroupLimit, time.Since(began))
+	require.False(t, all.More)
+	require.Equal(t, outbox.GroupLimit, all.Groups[0].Count)
+	late := c.bury(1, "Late", "", texts("late %d"))
+	all, err = c.letter.Groups(ctx, outbox.DeadFilter{})
+	require.NoError(t, err)
+	require.True(t, all.More)
+	require.Len(t, all.Groups, 1)
+	id := func() string {
+		late, err := c.letter.Groups(ctx, outbox.DeadFilter{EventType: "Late"})
+		require.NoError(t, err)
+		return late.Groups[0].ID
+	}()
+	page, err := c.letter.Query(ctx, outbox.DeadFilter{Group: id}, 10)
+	require.NoError(t, err)
+	require.Empty(t, page, "it is behind the letters that one page looks at")
+	page, err = c.letter.Query(ctx, outbox.DeadFilter{Group: id, Since: c.died.Add(-time.Second)}, 10)
+	require.NoError(t, err)
+	require.Equal(t, late, lettersOf(page))
+	n, err := c.letter.DeleteAll(ctx, outbox.DeadFilter{Group: id}, 0)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+func BenchmarkGroups(b *testing.B) {
+	list := make([]string, outbox.GroupLimit)
+	for i := range list {
+		list[i] = fmt.Sprintf(`POST https://api.example.com/orders/%d: dial tcp 10.0.0.%d:443: connect: connection refused (request "%x", after %d ms)`, i, i%250, i*7919, i)
+	}
+	for b.Loop() {
+		for _, text := range list {
+			outbox.ReasonOf(text)
+		}
+	}
+}
+
+var errSilent = errors.New("no answer")
+
+// unread is a store that cannot list dead letters.
+type unread struct{ *outboxtest.Store }
+
+func (unread) QueryDead(context.Context, outbox.DB, outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+	return nil, errSilent
+}
+
+func TestErrorsOfGroupsSayWhatFailed(t *testing.T) {
+	t.Parallel()
+	store := unread{outboxtest.NewStore()}
+	letters, err := outbox.NewDeadLetters(store.DB(), store)
+	require.NoError(t, err)
+	ctx, f := t.Context(), outbox.DeadFilter{Group: "g"}
+	_, err = letters.Groups(ctx, f)
+	require.EqualError(t, err, "outbox: grouping dead letters: no answer")
+	_, err = letters.Count(ctx, f)
+	require.EqualError(t, err, "outbox: counting dead letters: no answer")
+	_, err = letters.Query(ctx, f, 0)
+	require.EqualError(t, err, "outbox: listing dead letters: no answer")
+	_, err = letters.DeleteAll(ctx, f, 0)
+	require.EqualError(t, err, "outbox: deleting dead letters: no answer")
+}

@@ -1,0 +1,173 @@
+package outbox
+
+import "strings"
+
+// reasonBytes is the most that a reason is long.
+const reasonBytes = 300
+
+// placeholder stands for what differs between two errors.
+const placeholder = '#'
+
+// ReasonOf is an error's text with "#" for each number, id, hexadecimal value, address, time
+// and quoted value, so that the same failure of two events has the same reason. It is valid
+// UTF-8 of at most 300 bytes in one line. The reason of a reason is the same text.
+func ReasonOf(text string) string {
+	r := reasonScanner{in: strings.ToValidUTF8(text, "\uFFFD")}
+	for r.at < len(r.in) && len(r.out) <= reasonBytes {
+		r.next()
+	}
+	out := string(r.out)
+	if len(out) > reasonBytes {
+		out = strings.ToValidUTF8(out[:reasonBytes], "")
+	}
+	return strings.TrimSuffix(out, " ")
+}
+
+// reasonScanner goes through a text once.
+type reasonScanner struct {
+	in  string
+	at  int
+	out []byte
+	// unclosed are the quotes that do not come again.
+	unclosed [256]bool
+	// noAddress ends a run of hexadecimal digits and colons that is no address.
+	noAddress int
+}
+
+// next handles what begins at the current place.
+func (r *reasonScanner) next() {
+	c := r.in[r.at]
+	begins := len(r.out) == 0 || !isPartOfWord(r.out[len(r.out)-1])
+	switch {
+	case c == placeholder:
+		r.replace(1)
+	case isSpace(c):
+		if r.at++; len(r.out) > 0 && r.out[len(r.out)-1] != ' ' {
+			r.out = append(r.out, ' ')
+		}
+	case begins && (c == '"' || c == '\'' || c == '`'):
+		r.quoted(c)
+	case begins && r.address() > 0:
+		r.replace(r.address())
+	case isAlnum(c):
+		r.word()
+	default:
+		r.keep(1)
+	}
+}
+
+func (r *reasonScanner) keep(n int) {
+	r.out = append(r.out, r.in[r.at:r.at+n]...)
+	r.at += n
+}
+
+// replace writes a placeholder for the next n bytes. One that follows another one, with at
+// most a separator between them, becomes one with it, as for the parts of a date.
+func (r *reasonScanner) replace(n int) {
+	r.at += n
+	last := len(r.out) - 1
+	switch {
+	case last >= 0 && r.out[last] == placeholder:
+	case last >= 1 && r.out[last-1] == placeholder && strings.IndexByte(".:-/,+_", r.out[last]) >= 0:
+		r.out = r.out[:last]
+	default:
+		r.out = append(r.out, placeholder)
+	}
+}
+
+// quoted replaces what is between quotes.
+func (r *reasonScanner) quoted(quote byte) {
+	end := -1
+	if !r.unclosed[quote] {
+		end = strings.IndexByte(r.in[r.at+1:], quote)
+	}
+	if end < 0 {
+		r.unclosed[quote] = true
+		r.keep(1)
+		return
+	}
+	r.out = append(r.out, quote, placeholder, quote)
+	r.at += end + 2
+}
+
+// address is the length of a UUID, or of an IPv6 address or a time, that begins here; zero
+// for anything else.
+func (r *reasonScanner) address() int {
+	rest := r.in[r.at:]
+	if isUUID(rest) {
+		return 36
+	}
+	if r.at < r.noAddress || rest[0] == ':' && !strings.HasPrefix(rest, "::") || rest[0] == '.' {
+		return 0
+	}
+	n, colons, digits := 0, 0, 0
+	for ; n < len(rest) && (isHex(rest[n]) || rest[n] == ':' || rest[n] == '.'); n++ {
+		if rest[n] == ':' {
+			colons++
+		} else if isDigit(rest[n]) {
+			digits++
+		}
+	}
+	if colons < 2 || digits == 0 || n < len(rest) && isPartOfWord(rest[n]) {
+		r.noAddress = r.at + n
+		return 0
+	}
+	for n > 0 && (rest[n-1] == ':' || rest[n-1] == '.') && rest[n-1] != rest[max(n-2, 0)] {
+		n-- // the text goes on behind a colon
+	}
+	return n
+}
+
+// word replaces a word that is an id, and otherwise its digits.
+func (r *reasonScanner) word() {
+	rest := r.in[r.at:]
+	n, runs, hex := 0, 0, true
+	for ; n < len(rest) && isAlnum(rest[n]); n++ {
+		if isDigit(rest[n]) && (n == 0 || !isDigit(rest[n-1])) {
+			runs++
+		}
+		hex = hex && isHex(rest[n])
+	}
+	switch {
+	case runs == 0:
+		r.keep(n)
+	case runs > 1 || n >= 8 || hex && n >= 4:
+		r.replace(n)
+	default:
+		for end := r.at + n; r.at < end; {
+			if isDigit(r.in[r.at]) {
+				r.replace(1)
+			} else {
+				r.keep(1)
+			}
+		}
+	}
+}
+
+func isUUID(s string) bool {
+	if len(s) < 36 || len(s) > 36 && isPartOfWord(s[36]) {
+		return false
+	}
+	digits := 0
+	for i := range 36 {
+		switch {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if s[i] != '-' {
+				return false
+			}
+		case !isHex(s[i]):
+			return false
+		case isDigit(s[i]):
+			digits++
+		}
+	}
+	return digits > 0
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+func isHex(c byte) bool   { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
+func isAlnum(c byte) bool { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }
+func isSpace(c byte) bool { return c <= ' ' || c == 0x7f }
+
+// isPartOfWord is also true of placeholders and of letters that are not ASCII.
+func isPartOfWord(c byte) bool { return isAlnum(c) || c == placeholder || c >= 0x80 }
