@@ -157,6 +157,9 @@ func (b *builder) build() (*Outbox, error) {
 		o.holder = newHolder(b.DB, b.Store, log, o.poller.begin, o.poller.Wake)
 		o.dispatcher.holder, o.dispatcher.inOrder, o.poller.inOrder = o.holder, b.inOrder, b.inOrder
 	}
+	if o.dispatcher != nil {
+		o.announcer = newAnnouncer(b.DB, b.Store, log, o.clock, o.node)
+	}
 	if b.Notifier != nil {
 		b.connect(o, newNotifications(b.Notifier, b.DB, b.Store, o.poller, log))
 	}

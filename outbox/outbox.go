@@ -22,7 +22,8 @@ type Outbox struct {
 	dispatcher *Dispatcher
 	poller     *Poller
 	purger     *Purger
-	holder     *holder // in SingleNode and Ordered, else nil
+	holder     *holder    // in SingleNode and Ordered, else nil
+	announcer  *announcer // nil in WriterOnly
 	// notifications is nil without a notifier.
 	notifications *notifications
 	metrics       Metrics
@@ -138,6 +139,9 @@ func (o *Outbox) startParts(ctx context.Context) error {
 	if o.notifications != nil {
 		errs = append(errs, o.notifications.start(ctx))
 	}
+	if o.announcer != nil {
+		errs = append(errs, o.announcer.loop.start(ctx))
+	}
 	if err := errors.Join(errs...); err != nil {
 		o.state = stopped
 		o.closing.Do(func() { o.shutdown(ctx) })
@@ -193,11 +197,8 @@ func (o *Outbox) logStart() {
 	if o.dispatcher != nil {
 		attrs = append(attrs, logKeyWorkers, o.dispatcher.opts.Workers, logKeyInterval, o.poller.opts.Interval)
 	}
-	switch {
-	case o.holder != nil:
-		attrs = append(attrs, logKeyOwner, o.holder.owner)
-	case o.claim != nil:
-		attrs = append(attrs, logKeyOwner, o.claim.Owner)
+	if o.dispatcher != nil {
+		attrs = append(attrs, logKeyOwner, o.owner())
 	}
 	if o.purge != nil {
 		attrs = append(attrs, logKeyRetention, o.purge.withDefaults().Retention)
@@ -248,6 +249,10 @@ func (o *Outbox) shutdown(ctx context.Context) {
 	}
 	if o.dispatcher != nil {
 		errs = append(errs, o.dispatcher.Close(ctx))
+	}
+	if o.announcer != nil {
+		o.announcer.loop.cancel() // it withdraws while the hold is released
+		defer o.announcer.close()
 	}
 	if o.holder != nil {
 		if err := o.holder.close(); err != nil {

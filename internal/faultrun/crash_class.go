@@ -15,12 +15,14 @@ const (
 type whoseKey struct{}
 
 // classes name the statements. The first pattern that matches decides; an empty name is
-// no point, because the statement changes nothing and only a start needs it.
+// no point: the statement changes nothing and only a start needs it, or it is a node's
+// report, which no delivery reads.
 var classes = []struct {
 	pattern *regexp.Regexp
 	name    string
 }{
 	{regexp.MustCompile(`^(ROLLBACK TO|RELEASE|SAVEPOINT)`), "$1"},
+	{regexp.MustCompile(`outbox_event_control .*'node'`), ""},
 	{regexp.MustCompile(`^INSERT INTO outbox_event_control \(kind, name\)`), "insert the hold"},
 	{regexp.MustCompile(`^INSERT INTO outbox_event_control`), "pause"},
 	{regexp.MustCompile(`^DELETE FROM outbox_event_control`), "resume"},

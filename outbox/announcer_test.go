@@ -1,0 +1,140 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// nodeOf starts an outbox of a mode on a store; it is closed by the returned function.
+func nodeOf(t *testing.T, store outbox.Store, mode outbox.Mode) (*outbox.Outbox, func()) {
+	t.Helper()
+	ob, err := outbox.New(outbox.Config{DB: outboxtest.NewStore().DB(), Store: store, Mode: mode})
+	require.NoError(t, err)
+	require.NoError(t, ob.Start(t.Context()))
+	return ob, func() { require.NoError(t, ob.Close(context.WithoutCancel(t.Context()))) }
+}
+
+func nodesOf(t *testing.T, ob *outbox.Outbox) []outbox.Node {
+	t.Helper()
+	nodes, err := ob.Nodes(t.Context())
+	require.NoError(t, err)
+	return nodes
+}
+
+func TestANodeReportsWhileItRuns(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{
+		"single-node":    outbox.SingleNode{},
+		"multi-node":     outbox.MultiNode{Claim: outbox.ClaimOptions{Owner: "web-1"}},
+		"ordered-by-key": outbox.OrderedByKey{Claim: outbox.ClaimOptions{Owner: "web-1"}},
+		"ordered":        outbox.Ordered{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ob, closing := nodeOf(t, outboxtest.NewStore(), mode)
+				started := time.Now()
+				synctest.Wait()
+				nodes := nodesOf(t, ob)
+				require.Len(t, nodes, 1)
+				first := nodes[0]
+				require.Equal(t, name, first.Mode)
+				require.True(t, first.Live)
+				require.WithinDuration(t, started, first.Started, time.Millisecond)
+				if name == "multi-node" || name == "ordered-by-key" {
+					require.Equal(t, "web-1", first.Owner)
+				} else {
+					require.True(t, first.Holds, "the owner is that of the hold")
+				}
+				time.Sleep(10*time.Second + time.Millisecond)
+				synctest.Wait()
+				second := nodesOf(t, ob)[0]
+				require.Equal(t, 10*time.Second, second.SeenAt.Sub(first.SeenAt))
+				require.Equal(t, first.Started, second.Started)
+				require.WithinDuration(t, time.Now(), second.LastPoll, 6*time.Second)
+				closing()
+				require.Empty(t, nodesOf(t, ob), "it withdrew its report")
+			})
+		})
+	}
+}
+
+func TestAStandbyReportsToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		holder, closeHolder := nodeOf(t, store, outbox.SingleNode{})
+		_, closeStandby := nodeOf(t, store, outbox.SingleNode{})
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		nodes := nodesOf(t, holder)
+		require.Len(t, nodes, 2)
+		require.NotEqual(t, nodes[0].Holds, nodes[1].Holds, "one of them holds the table")
+		for _, n := range nodes {
+			require.True(t, n.Live)
+			require.Less(t, time.Since(n.SeenAt), 10*time.Second)
+		}
+		closeHolder()
+		closeStandby()
+		require.Empty(t, nodesOf(t, holder))
+	})
+}
+
+func TestAWriterIsNoNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ob, closing := nodeOf(t, outboxtest.NewStore(), outbox.WriterOnly{})
+		time.Sleep(time.Minute)
+		require.Empty(t, nodesOf(t, ob))
+		closing()
+	})
+}
+
+// unreported is a store that reports of nodes do not reach.
+type unreported struct {
+	*outboxtest.Store
+	silent  bool
+	reports atomic.Int64
+}
+
+func (m *unreported) answer(ctx context.Context) error {
+	if m.silent {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return errors.New("no answer")
+}
+
+func (m *unreported) Announce(ctx context.Context, _ outbox.DB, _ outbox.Node, _ time.Duration) error {
+	m.reports.Add(1)
+	return m.answer(ctx)
+}
+
+func (m *unreported) Withdraw(ctx context.Context, _ outbox.DB, _ string) error { return m.answer(ctx) }
+
+func TestAReportThatFailsIsTriedAgainAndHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	for name, silent := range map[string]bool{"refused": false, "silent": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &unreported{Store: outboxtest.NewStore(), silent: silent}
+				_, closing := nodeOf(t, store, outbox.SingleNode{})
+				time.Sleep(35 * time.Second)
+				require.EqualValues(t, 4, store.reports.Load())
+				began := time.Now()
+				closing()
+				require.LessOrEqual(t, time.Since(began), 2*time.Second)
+			})
+		})
+	}
+}
