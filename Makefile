@@ -24,7 +24,8 @@ SOAK_OUT      ?= docs/reliability
 SOAK_FLAGS    ?=
 # Modules of their own, so that their dependencies are not the library's.
 RELAYS        := $(patsubst %/,%,$(dir $(wildcard relay/*/go.mod samples/*/go.mod)))
-NESTED        := bench $(RELAYS)
+MIGRATIONTEST := internal/migrationtest
+NESTED        := bench $(RELAYS) $(MIGRATIONTEST)
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z0-9\/]*\):.*/\1/p' Makefile) # all of them
@@ -54,6 +55,9 @@ test/relay: ## test the relays to brokers (OUTBOX_TEST_LONG=relay: with 100,000 
 	@for dir in $(RELAYS); do echo "$$dir"; \
 		$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -C $$dir $(RACE) $(TESTFLAGS) ./... || exit 1; \
 	done
+
+test/migrations: ## run goose and golang-migrate on the files of the schema
+	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -C $(MIGRATIONTEST) $(RACE) $(TESTFLAGS) ./...
 
 test/race: ## the same with the race detector (needs a C compiler)
 	$(MAKE) test RACE=-race
@@ -196,4 +200,4 @@ db/up: ## make sure of the databases, start private ones if need be, and leave t
 db/down: ## stop the private databases and delete their files
 	$(WITHDB) -down
 
-ci: tidy/check lint test test/relay bench/quick ## what CI runs; CI=true adds the race detector
+ci: tidy/check lint test test/relay test/migrations bench/quick ## what CI runs; CI=true adds the race detector

@@ -32,7 +32,7 @@ type Config struct {
 	// outbox_event.
 	TableName string `yaml:"table-name" mapstructure:"table-name" split_words:"true"`
 	// CreateSchema creates the table and its indexes at start where they are
-	// missing.
+	// missing, and brings a table of an older version to that of this build.
 	CreateSchema bool `yaml:"create-schema" mapstructure:"create-schema" split_words:"true"`
 
 	Dispatcher   DispatcherConfig   `yaml:"dispatcher" mapstructure:"dispatcher" split_words:"true"`

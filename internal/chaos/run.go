@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/checker"
 	"github.com/outboxkit/outbox-go/internal/faultrun"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 // patience is how long the rest of a run may take after the faults: connections that
@@ -98,6 +99,11 @@ func (r *run) begin(ctx context.Context) error {
 			s.proxy, s.spec.DSN = proxy, r.base.via(proxy.Addr)
 		}
 		r.slots = append(r.slots, s)
+		if r.plan.Skew && i == 1 { // this process is the first one that needs today's tables
+			if err := r.upgrade(ctx); err != nil {
+				return err
+			}
+		}
 		if err := s.start(); err != nil {
 			return err
 		}
@@ -110,6 +116,29 @@ func (r *run) begin(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// upgrade migrates the tables to today's version, while the first process, of the older
+// version, writes and delivers. As an operator may, it goes back once.
+func (r *run) upgrade(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := r.slots[0].process.Ready(ctx); err != nil {
+		return err
+	}
+	store, err := sqlstore.Detect(ctx, r.base.db)
+	if err != nil {
+		return err
+	}
+	older, err := store.SchemaVersion(ctx, r.base.db)
+	for _, version := range []int{sqlstore.SchemaVersion, older, sqlstore.SchemaVersion} {
+		if err != nil {
+			return err
+		}
+		wait(ctx, 200*time.Millisecond)
+		_, err = store.Migrate(ctx, r.base.db, version)
+	}
+	return err
 }
 
 // suffer has all faults done, and operators work meanwhile.

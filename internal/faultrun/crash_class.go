@@ -50,7 +50,7 @@ var classes = []struct {
 	{regexp.MustCompile(`^INSERT INTO fault_orders`), "order"},
 	{regexp.MustCompile(`^UPDATE fault_keys`), "lock the key"},
 	{regexp.MustCompile(`^SELECT n FROM fault_keys`), "read the key"},
-	{regexp.MustCompile(`(?i)version\(\)|pg_backend_pid|information_schema|pg_catalog|pg_index|sqlite_|WHERE 1 = 0|^SELECT 1|^SHOW`), ""},
+	{regexp.MustCompile(`(?i)version\(\)|pg_backend_pid|information_schema|pg_catalog|pg_index|sqlite_|WHERE 1 = 0|WHERE kind = 'schema'|^SELECT 1|^SHOW`), ""},
 }
 
 // inOtherHands are classes whose statements have another name when the engine inserts,

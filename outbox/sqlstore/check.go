@@ -16,8 +16,8 @@ var constructors = map[string]string{"postgres": "sqlstore.Postgres()", "mysql":
 // errNoSkipLocked says why claims cannot work.
 var errNoSkipLocked = errors.New("TiDB ignores FOR UPDATE SKIP LOCKED, so that several nodes would deliver one event: use outbox.SingleNode or outbox.Ordered")
 
-// Check implements [outbox.Store]. It runs a few statements that read no row of the
-// tables.
+// Check implements [outbox.Store]. It runs a few statements that read one
+// row at most.
 func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 	const what = "checking the database"
 	if s.err != nil {
@@ -37,13 +37,16 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 			return s.fail(what, err)
 		}
 	}
-	for _, q := range []*query{
-		s.query(512).add("SELECT ", eventColumns, " FROM ").table(s),
-		s.query(128).add("SELECT ", controlColumns, " FROM ").control(s),
-	} {
-		if err := s.rows(ctx, db, what, q.add(" WHERE 1 = 0"), scanInto()); err != nil {
-			return err
-		}
+	columns := s.query(512).add("SELECT ", eventColumns, " FROM ").table(s).add(" WHERE 1 = 0")
+	if err := s.rows(ctx, db, what, columns, scanInto()); err != nil {
+		return err
+	}
+	row, err := s.readVersion(ctx, db, what)
+	if err != nil {
+		return err
+	}
+	if err := row.fits(s.d.name); err != nil {
+		return s.fail(what, err)
 	}
 	return nil
 }
@@ -64,12 +67,12 @@ func shortVersion(version string) string {
 // wayOut says how to add a missing table or column, or how to get through a pooler;
 // empty for other errors.
 func (s *Store) wayOut(err error) string {
-	file := "outbox/sqlstore/schema/" + s.d.name + ".sql"
+	files := "the SQL files in outbox/sqlstore/schema/" + s.d.name
 	switch {
 	case s.isOneOf(err, "42P01", 1146, "no such table"):
-		return "; create the tables with store.CreateSchema(ctx, db), with create-schema: true in the fx configuration, or with the DDL in " + file
+		return "; create the tables with the command outbox schema create, with store.CreateSchema(ctx, db), with create-schema: true in the fx configuration, or with " + files
 	case s.isOneOf(err, "42703", 1054, "no such column"):
-		return "; add the column as the DDL in " + file + " has it: store.CreateSchema(ctx, db) and create-schema: true create tables, but change none"
+		return "; add the column as " + files + " have it: it belongs to the version of the table, so that no migration adds it"
 	case s.d == postgres && isLostStatement(err):
 		return poolerWayOut
 	default:

@@ -38,7 +38,7 @@ var postgres = &dialect{
 	// A string with a zone is exact with every driver and protocol. Package time
 	// writes this layout several times faster than others.
 	layout: time.RFC3339Nano, timeCast: "CAST(%s AS TIMESTAMPTZ)", textColumn: "%s",
-	unlessThere: " ON CONFLICT (event_id) DO NOTHING",
+	unlessThere: " ON CONFLICT DO NOTHING",
 	// The type numeric has 131,072 digits before and 16,383 after the point.
 	maxExponent: 16_000, surrogates: true,
 }

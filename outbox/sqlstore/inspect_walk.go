@@ -42,7 +42,7 @@ func (s *Store) walkOf(f outbox.EventFilter) walk {
 	default:
 		w.time, w.parts = "created_at", []string{"1 = 1"}
 	}
-	if s.searchIndex && f.AggregateID != "" {
+	if slices.Contains(s.indexes, "search") && f.AggregateID != "" {
 		w.order, w.search, w.inOrder, w.parts = outbox.ByEventID, true, false, []string{"1 = 1"}
 	}
 	return w

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -36,6 +35,16 @@ func (s *Store) byIndex(suffix string) string {
 // checkIndex fails when the table has no such index.
 func (s *Store) checkIndex(ctx context.Context, db outbox.DB, suffix, reader, option string) error {
 	const what = "checking the indexes"
+	has, err := s.hasIndex(ctx, db, what, suffix)
+	if err != nil || has {
+		return err
+	}
+	return s.fail(what, fmt.Errorf("%s needs the index %s, which sqlstore.%s adds to the schema of a new table; for this one run: %s",
+		reader, s.table.Index(suffix), option, s.indexDDL(suffix)))
+}
+
+// hasIndex asks the catalog for an index of the table.
+func (s *Store) hasIndex(ctx context.Context, db queryer, what, suffix string) (bool, error) {
 	name := s.table.Index(suffix)
 	q := s.query(256)
 	switch s.d.name {
@@ -46,34 +55,17 @@ func (s *Store) checkIndex(ctx context.Context, db outbox.DB, suffix, reader, op
 		q.add("SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = COALESCE(").arg(nullable(s.table.Schema)).
 			add(", DATABASE()) AND table_name = ").arg(s.table.Name).add(" AND index_name = ").arg(name)
 	default:
-		q.add("SELECT COUNT(*) FROM ")
-		if s.table.Schema != "" {
-			q.add(s.d.quote, s.table.Schema, s.d.quote, ".")
-		}
-		q.add("sqlite_master WHERE type = 'index' AND name = ").arg(name)
+		q.add("SELECT COUNT(*) FROM ").sqliteMaster(s).add(" WHERE type = 'index' AND name = ").arg(name)
 	}
 	n := 0
-	if err := s.rows(ctx, db, what, q, scanInto(&n)); err != nil {
-		return err
-	}
-	if n > 0 {
-		return nil
-	}
-	return s.fail(what, fmt.Errorf("%s needs the index %s, which sqlstore.%s adds to the schema of a new table; for this one run: %s",
-		reader, name, option, s.indexDDL(name)))
+	err := s.rows(ctx, db, what, q, scanInto(&n))
+	return n > 0, err
 }
 
-// indexDDL is the statement that adds an index of the schema to the table.
-func (s *Store) indexDDL(name string) string {
-	schema, _ := Schema(s.d.name, s.table.String(), WithKeyIndex(), WithTenantIndex()) // the name is valid
-	for line := range strings.Lines(schema) {
-		if !strings.Contains(line, s.d.quote+name+s.d.quote) {
-			continue
-		}
-		if key, ok := strings.CutPrefix(strings.TrimSpace(line), "KEY "); ok {
-			return "ALTER TABLE " + s.table.Quoted(s.d.quote) + " ADD KEY " + strings.TrimSuffix(key, ",")
-		}
-		return strings.TrimSpace(line)
+// sqliteMaster writes the name of SQLite's catalog of the table's schema.
+func (q *query) sqliteMaster(s *Store) *query {
+	if s.table.Schema != "" {
+		q.add(q.d.quote, s.table.Schema, q.d.quote, ".")
 	}
-	return ""
+	return q.add("sqlite_master")
 }

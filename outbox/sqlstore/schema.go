@@ -1,62 +1,124 @@
 package sqlstore
 
 import (
-	"context"
-	"database/sql"
-	_ "embed" // the schemas
+	"embed"
 	"fmt"
-	"hash/fnv"
+	"io/fs"
 	"regexp"
 	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-var (
-	//go:embed schema/postgres.sql
-	postgresSchema string
-	//go:embed schema/mysql.sql
-	mysqlSchema string
-	//go:embed schema/sqlite.sql
-	sqliteSchema string
-)
+// schemaFiles have the default table's names. They run as they are, too.
+//
+//go:embed schema
+var schemaFiles embed.FS
+
+// Migration is the SQL of one version of the schema.
+type Migration struct {
+	// Version is 1 or more.
+	Version int
+	// Name is a word for the version, as its file has it.
+	Name string
+	// Up changes a table of the version before to this one; that of version 1 creates
+	// the tables, and the indexes of the store's options. Down reverses it. Both are
+	// statements that end in a semicolon and a new line.
+	Up, Down string
+}
+
+// Migrations are the versions of the schema, from 1 to [SchemaVersion], as SQL for this
+// store's table and its options: for a migration tool that runs Go, or for files of
+// your own. A store with a bad option has none.
+func (s *Store) Migrations() []Migration {
+	list := s.migrations()
+	if len(list) > 0 {
+		list[0].Up += strings.Join(s.optionalIndexes(), "")
+	}
+	return list
+}
+
+// migrations are those without the indexes of the options.
+func (s *Store) migrations() []Migration {
+	if s.err != nil {
+		return nil
+	}
+	list := make([]Migration, SchemaVersion)
+	for i := range list {
+		files, _ := fs.Glob(schemaFiles, fmt.Sprintf("schema/%s/%04d_*.up.sql", s.d.name, i+1))
+		up := files[0] // a test reads all of them
+		_, name, _ := strings.Cut(strings.TrimSuffix(up, ".up.sql"), "_")
+		list[i] = Migration{
+			Version: i + 1, Name: name,
+			Up: s.schemaFile(up), Down: s.schemaFile(strings.Replace(up, ".up.", ".down.", 1)),
+		}
+	}
+	return list
+}
+
+// optionalIndexes are the statements that create the indexes of the store's options.
+func (s *Store) optionalIndexes() (statements []string) {
+	for _, index := range s.indexes {
+		statements = append(statements, s.indexDDL(index)+";\n")
+	}
+	return statements
+}
+
+// indexDDL is the statement that creates an optional index.
+func (s *Store) indexDDL(suffix string) string {
+	name := s.d.quote + s.table.Index(suffix) + s.d.quote
+	for _, statement := range statementsOf(s.schemaFile("schema/optional/" + s.d.name + ".sql")) {
+		if strings.Contains(statement, name) {
+			return statement
+		}
+	}
+	return ""
+}
 
 var (
-	schemaIndex   = regexp.MustCompile(`\{index:(\w+)\}`)
+	// schemaName is the name of the table, of its control table or of an index. SQLite
+	// wants the table after ON without its schema, and the index with it.
+	schemaName    = regexp.MustCompile(`( ON )?\b(idx_)?outbox_event(?:_(\w+))?\b`)
 	schemaComment = regexp.MustCompile(`(?m)^--.*\n`)
-	// An index that an option adds, with its comment.
-	schemaAge    = regexp.MustCompile(`(?m)^(--.*\n)?\{age\}.*\n`)
-	schemaTenant = regexp.MustCompile(`(?m)^(--.*\n)?\{tenant\}.*\n`)
-	schemaKey    = regexp.MustCompile(`(?m)^(--.*\n)?\{key\}.*\n`)
-	schemaSearch = regexp.MustCompile(`(?m)^(--.*\n)?\{search\}.*\n`)
 )
 
-// Schema is the DDL of the table, its indexes and its control table, for your
-// migrations. It does not change what exists.
-func (s *Store) Schema() string {
-	text := map[string]string{"postgres": postgresSchema, "mysql": mysqlSchema, "sqlite": sqliteSchema}[s.d.name]
-	if !s.ageIndex {
-		text = schemaAge.ReplaceAllString(text, "")
-	}
-	if !s.keyIndex {
-		text = schemaKey.ReplaceAllString(text, "")
-	}
-	if !s.tenants {
-		text = schemaTenant.ReplaceAllString(text, "")
-	}
-	if !s.searchIndex {
-		text = schemaSearch.ReplaceAllString(text, "")
-	}
+// schemaFile is the text of a file with the names of this store.
+func (s *Store) schemaFile(path string) string {
+	text, _ := schemaFiles.ReadFile(path) // a test reads all of them
 	quote := s.d.quote
-	// In SQLite the schema precedes the index name, never its table's.
-	unqualified, prefix := quote+s.table.Name+quote, ""
-	if s.d == sqlite && s.table.Schema != "" {
-		prefix = quote + s.table.Schema + quote + "."
-	}
-	text = strings.NewReplacer("{age}", "", "{key}", "", "{tenant}", "", "{search}", "", "{table}", s.table.Quoted(quote), "{control}", s.table.Table("control").Quoted(quote), "{unqualified}", unqualified).Replace(text)
-	return schemaIndex.ReplaceAllStringFunc(text, func(m string) string {
-		return prefix + quote + s.table.Index(schemaIndex.FindStringSubmatch(m)[1]) + quote
+	return schemaName.ReplaceAllStringFunc(string(text), func(m string) string {
+		part := schemaName.FindStringSubmatch(m)
+		on, index, suffix := part[1], part[2] != "", part[3]
+		table := s.table
+		switch {
+		case index && s.d == sqlite && table.Schema != "":
+			return on + quote + table.Schema + quote + "." + quote + table.Index(suffix) + quote
+		case index:
+			return on + quote + table.Index(suffix) + quote
+		case suffix != "":
+			table = table.Table(suffix)
+		case on != "" && s.d == sqlite:
+			table.Schema = ""
+		}
+		return on + table.Quoted(quote)
 	})
+}
+
+// statementsOf are the statements of a file, without comments and semicolons.
+func statementsOf(text string) []string {
+	text = strings.TrimSpace(schemaComment.ReplaceAllString(text, ""))
+	return strings.Split(strings.TrimSuffix(text, ";"), ";\n")
+}
+
+// Schema is the DDL of the table, its indexes and its control table in their newest
+// version, for your migrations: the Up of all [Store.Migrations]. Run it on a database
+// that has no such table.
+func (s *Store) Schema() string {
+	var b strings.Builder
+	for _, m := range s.Migrations() {
+		b.WriteString(m.Up)
+	}
+	return b.String()
 }
 
 // Schema is the DDL for a table of one of the dialects "postgres", "mysql" and
@@ -73,31 +135,4 @@ func Schema(dialect, tableName string, opts ...Option) (string, error) {
 		return "", s.err
 	}
 	return s.Schema(), nil
-}
-
-// CreateSchema creates the table, its indexes and its control table where they
-// are missing. Several processes may do so at once.
-func (s *Store) CreateSchema(ctx context.Context, db outbox.DB) error {
-	const what = "creating the schema"
-	statements := strings.Split(strings.TrimSpace(schemaComment.ReplaceAllString(s.Schema(), "")), ";\n")
-	return s.inTx(ctx, db, what, nil, func(tx *sql.Tx) error {
-		if s.d == postgres {
-			// IF NOT EXISTS does not protect against a concurrent CREATE.
-			h := fnv.New64a()
-			_, _ = h.Write([]byte("outbox-go schema " + s.table.String()))
-			q := s.query(64).add("SELECT pg_advisory_xact_lock(").arg(int64(h.Sum64())).add(")")
-			if _, err := tx.ExecContext(ctx, q.text(), q.args...); err != nil {
-				return s.fail(what, err)
-			}
-		}
-		for _, statement := range statements {
-			if statement = strings.TrimSuffix(strings.TrimSpace(statement), ";"); statement == "" {
-				continue
-			}
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return s.fail(what, err)
-			}
-		}
-		return nil
-	})
 }

@@ -3,7 +3,7 @@
 //
 //	store := sqlstore.Postgres()                  // or MySQL(), SQLite()
 //	store, err := sqlstore.Detect(ctx, db)        // asks the server what it is
-//	err = store.CreateSchema(ctx, db)             // or ship store.Schema()
+//	err = store.CreateSchema(ctx, db)             // or ship store.Migrations()
 //
 // Statement texts never contain values. Writing, polling, storing outcomes,
 // purging and listing dead letters read about as many rows as they return or
@@ -18,6 +18,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
@@ -36,13 +37,9 @@ type Store struct {
 	codec outbox.Codec
 	err   error // what is wrong with the options
 
-	inserts  insertTexts
-	lists    sync.Map // of texts, by listed
-	ageIndex bool
-	keyIndex bool
-	tenants  bool // the schema has their index
-	// searchIndex: the table has the index of WithSearchIndex.
-	searchIndex bool
+	inserts insertTexts
+	lists   sync.Map // of texts, by listed
+	indexes []string // that options add to the schema, by their names' ends
 }
 
 var (
@@ -72,20 +69,28 @@ func WithTable(name string) Option {
 // WithAgeIndex adds to the schema an index that purging by age needs, as
 // [outbox.WriterOnly] purges. Every write pays for it. Without it each batch of such
 // a purge reads the table.
-func WithAgeIndex() Option { return func(s *Store) { s.ageIndex = true } }
+func WithAgeIndex() Option { return withIndex("age") }
 
 // WithKeyIndex adds to the schema the index that [outbox.OrderedByKey] reads. Every
 // write and every outcome pays for it. The mode does not start without it.
-func WithKeyIndex() Option { return func(s *Store) { s.keyIndex = true } }
+func WithKeyIndex() Option { return withIndex("key") }
 
 // WithTenantIndex adds to the schema the index that [outbox.ClaimOptions].TenantsInTurn
 // reads. Every write and every outcome pays for it. The mode does not start without it.
-func WithTenantIndex() Option { return func(s *Store) { s.tenants = true } }
+func WithTenantIndex() Option { return withIndex("tenant") }
 
 // WithSearchIndex adds to the schema an index of aggregate ids, which
 // [outbox.Outbox.FindEvents] then reads when the filter has one. Every write pays for it.
 // Give it only when the table has the index: without it each page reads the table.
-func WithSearchIndex() Option { return func(s *Store) { s.searchIndex = true } }
+func WithSearchIndex() Option { return withIndex("search") }
+
+func withIndex(suffix string) Option {
+	return func(s *Store) {
+		if !slices.Contains(s.indexes, suffix) {
+			s.indexes = append(s.indexes, suffix)
+		}
+	}
+}
 
 // WithCodec sets the codec for headers, and for decoding payloads that are read.
 // Defaults to [outbox.DefaultCodec].

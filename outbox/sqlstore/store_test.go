@@ -109,7 +109,7 @@ func TestBadOptionsAreReportedEverywhere(t *testing.T) {
 func TestSchemaCanBeCreatedByManyAtOnceAndAgain(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
-		store := storeFor(db.Kind)
+		store := storeFor(db.Kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
 		errs := make(chan error, 6)
 		for range cap(errs) {
 			go func() { errs <- store.CreateSchema(context.Background(), db.DB) }()
@@ -144,7 +144,7 @@ func TestSchemaText(t *testing.T) {
 		text, err := sqlstore.Schema(dialect, "app.events")
 		require.NoError(t, err)
 		require.Contains(t, text, "events")
-		require.NotContains(t, text, "{")
+		require.NotContains(t, text, "outbox_event")
 		for index, option := range map[string]sqlstore.Option{
 			"events_age": sqlstore.WithAgeIndex(), "events_key": sqlstore.WithKeyIndex(), "events_tenant": sqlstore.WithTenantIndex(), "events_search": sqlstore.WithSearchIndex(),
 		} {
@@ -152,7 +152,7 @@ func TestSchemaText(t *testing.T) {
 			with, err := sqlstore.Schema(dialect, "app.events", option)
 			require.NoError(t, err)
 			require.Contains(t, with, index)
-			require.NotContains(t, with, "{")
+			require.NotContains(t, with, "outbox_event")
 			require.Equal(t, strings.Count(text, "idx_events_")+1, strings.Count(with, "idx_events_"))
 		}
 		for _, column := range []string{

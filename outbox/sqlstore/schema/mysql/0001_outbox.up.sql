@@ -1,8 +1,6 @@
--- The keys: what the poller reads, one status at a time; purging by age alone, as
--- in WriterOnly; what OrderedByKey reads; tenants in turn; the events of one aggregate
--- id, for operators; what the purger deletes, and the dead letters. InnoDB ends each
--- with event_id.
-CREATE TABLE IF NOT EXISTS {table} (
+-- The keys: what the poller reads, one status at a time; what the purger deletes, and the
+-- dead letters. InnoDB ends each with event_id.
+CREATE TABLE IF NOT EXISTS outbox_event (
   event_id       VARCHAR(36) NOT NULL PRIMARY KEY,
   event_type     VARCHAR(128) NOT NULL,
   aggregate_type VARCHAR(64),
@@ -18,15 +16,11 @@ CREATE TABLE IF NOT EXISTS {table} (
   last_error     TEXT,
   locked_by      VARCHAR(128),
   locked_at      DATETIME(6),
-  KEY {index:due} (status, available_at, created_at),
-{age}  KEY {index:age} (created_at),
-{key}  KEY {index:key} (status, aggregate_type, aggregate_id, available_at, created_at),
-{tenant}  KEY {index:tenant} (status, tenant_id, available_at, created_at),
-{search}  KEY {index:search} (aggregate_id),
-  KEY {index:done} (status, done_at)
+  KEY idx_outbox_event_due (status, available_at, created_at),
+  KEY idx_outbox_event_done (status, done_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 -- Which process holds the table, what is paused, and what nodes report.
-CREATE TABLE IF NOT EXISTS {control} (
+CREATE TABLE IF NOT EXISTS outbox_event_control (
   kind       VARCHAR(16) NOT NULL,
   name       VARCHAR(128) NOT NULL,
   owner      VARCHAR(128),

@@ -1,0 +1,117 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"hash/fnv"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// CreateSchema creates the tables where they are missing, and brings those of an older
+// version to [SchemaVersion]. It leaves newer ones alone. Otherwise it is
+// [Store.Migrate].
+func (s *Store) CreateSchema(ctx context.Context, db outbox.DB) error {
+	_, err := s.migrate(ctx, db, "creating the schema", func(from int) (int, error) { return max(from, SchemaVersion), nil })
+	return err
+}
+
+// Migrate changes the tables to a version of the schema, from 1 to [SchemaVersion], and
+// returns the one that they had; 0: there were none. Then it creates the indexes of the
+// store's options that are missing. Several processes may do so at once, while others
+// write and deliver. On PostgreSQL and SQLite a failure changes nothing. MySQL and MariaDB
+// commit each statement: after a failure, call Migrate again.
+//
+// It fails for a table that is newer than SchemaVersion. It does not drop the tables:
+// that is the Down of version 1 of [Store.Migrations].
+func (s *Store) Migrate(ctx context.Context, db outbox.DB, to int) (from int, err error) {
+	if to < 1 || to > SchemaVersion {
+		return 0, &outbox.FieldError{Field: "sqlstore.Store.Migrate to", Problem: fmt.Sprintf("is %d; the versions are 1 to %d, sqlstore.SchemaVersion", to, SchemaVersion)}
+	}
+	what := fmt.Sprintf("migrating to version %d of the schema", to)
+	return s.migrate(ctx, db, what, func(from int) (int, error) {
+		if from > SchemaVersion {
+			return 0, s.fail(what, fmt.Errorf("the table has version %d, and this build knows versions up to %d: use the command or the library that made it", from, SchemaVersion))
+		}
+		return to, nil
+	})
+}
+
+// migrate changes the tables to the version that target makes of theirs.
+func (s *Store) migrate(ctx context.Context, db outbox.DB, what string, target func(from int) (to int, err error)) (from int, err error) {
+	_, err = changed(ctx, func() (int, error) {
+		return 0, s.inTx(ctx, db, what, nil, func(tx *sql.Tx) error {
+			if err := s.lockSchema(ctx, tx, what); err != nil {
+				return err
+			}
+			row, err := s.schemaRow(ctx, tx, what)
+			if err != nil {
+				return err
+			}
+			to, err := target(row.Version)
+			if err != nil {
+				return err
+			}
+			from = row.Version
+			return s.step(ctx, tx, what, from, to)
+		})
+	})
+	return from, err
+}
+
+// lockSchema lets one process at a time migrate on PostgreSQL, where IF NOT EXISTS does
+// not protect against a concurrent CREATE.
+func (s *Store) lockSchema(ctx context.Context, tx *sql.Tx, what string) error {
+	if s.d != postgres {
+		return nil
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("outbox-go schema " + s.table.String()))
+	q := s.query(64).add("SELECT pg_advisory_xact_lock(").arg(int64(h.Sum64())).add(")")
+	return s.run(ctx, tx, what, q.text(), q.args...)
+}
+
+// step runs what leads from one version to another, and creates missing indexes.
+func (s *Store) step(ctx context.Context, tx *sql.Tx, what string, from, to int) error {
+	migrations := s.migrations()
+	var statements []string
+	first := from
+	if from == 1 {
+		first = 0 // tables of early builds lack an index, which version 1 adds where it is missing
+	}
+	for v := first; v < to && v < len(migrations); v++ {
+		statements = append(statements, statementsOf(migrations[v].Up)...)
+	}
+	for v := from; v > to; v-- {
+		statements = append(statements, statementsOf(migrations[v-1].Down)...)
+	}
+	for _, statement := range statements {
+		if err := s.run(ctx, tx, what, statement); err != nil {
+			return err
+		}
+	}
+	for _, index := range s.indexes {
+		has, err := s.hasIndex(ctx, tx, what, index)
+		if err != nil {
+			return err
+		}
+		if has {
+			continue
+		}
+		const exists = 1061 // MySQL: another process was faster
+		if err := s.run(ctx, tx, what, s.indexDDL(index)); err != nil && !sqlerr.HasNumber(err, exists) {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a statement of the schema.
+func (s *Store) run(ctx context.Context, tx *sql.Tx, what, statement string, args ...any) error {
+	if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
+		return s.fail(what, err)
+	}
+	return nil
+}

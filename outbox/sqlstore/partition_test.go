@@ -1,0 +1,119 @@
+package sqlstore_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/conformance"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// recipe is the SQL of a section of the page on partitions, block by block.
+func recipe(t testing.TB, section string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/PARTITIONS.md")
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(text), "\n## "+section+"\n")
+	require.True(t, ok, section)
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	for _, part := range strings.Split(rest, "```sql\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		blocks = append(blocks, block)
+	}
+	return blocks
+}
+
+// partitioned creates the tables of the page in a database. The second pool runs a block of
+// statements as one.
+func partitioned(t testing.TB) (db, blocks *testdb.DB) {
+	t.Helper()
+	db = testdb.Open(t, testdb.Main()[0])
+	blocks = db.Reopen(t, testdb.Param("default_query_exec_mode", "simple_protocol"))
+	for _, block := range []string{recipe(t, "Create the tables")[0], recipe(t, "Add and drop partitions")[0]} {
+		_, err := blocks.ExecContext(t.Context(), block)
+		require.NoError(t, err)
+	}
+	return db, blocks
+}
+
+func TestPartitionedTablesPassTheConformanceSuite(t *testing.T) {
+	t.Parallel()
+	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
+		db, _ := partitioned(t)
+		// The suite writes events of about now, so these have a second each.
+		for i := range 6 {
+			from := time.Now().UTC().Truncate(time.Second).Add(time.Duration(i-3) * time.Second)
+			_, err := db.ExecContext(t.Context(), fmt.Sprintf("CREATE TABLE second_%d PARTITION OF outbox_event FOR VALUES FROM ('%s') TO ('%s')",
+				i, from.Format(time.RFC3339), from.Add(time.Second).Format(time.RFC3339)))
+			require.NoError(t, err)
+		}
+		store := sqlstore.Postgres(sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex())
+		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		return conformance.SQLHarness(store, db.DB, conformance.Dialect(store.Dialect()))
+	})
+}
+
+func TestPartitionsAreDroppedOnlyWhenAllTheirEventsAreDelivered(t *testing.T) {
+	t.Parallel()
+	db, blocks := partitioned(t)
+	ctx := t.Context()
+	store := sqlstore.Postgres()
+	require.NoError(t, store.Check(ctx, db.DB, true))
+	daily := recipe(t, "Add and drop partitions")[1]
+	old := time.Now().UTC().AddDate(0, 0, -31)
+	day := old.Format("2006-01-02")
+	_, err := db.ExecContext(ctx, "SELECT outbox_event_add_day('"+day+"')")
+	require.NoError(t, err)
+
+	events := events("old", 2)
+	for i := range events {
+		events[i].OccurredAt, events[i].AvailableAt = old, old
+	}
+	insert(t, store, db, events, "", time.Time{})
+	partition := "outbox_event_" + strings.ReplaceAll(day, "-", "")
+	rows := func() (n int) {
+		require.NoError(t, db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+partition).Scan(&n))
+		return n
+	}
+	require.Equal(t, 2, rows())
+
+	statements := strings.Split(strings.TrimSpace(daily), "\n")
+	drop := func() (kept int) {
+		t.Helper()
+		_, err := blocks.ExecContext(ctx, strings.Join(statements[:len(statements)-1], "\n"))
+		require.NoError(t, err)
+		var name string
+		require.NoError(t, blocks.QueryRowContext(ctx, statements[len(statements)-1]).Scan(&name, &kept))
+		require.Equal(t, partition, name)
+		return kept
+	}
+	require.Equal(t, 2, drop())
+	require.Equal(t, 2, rows())
+	_, err = store.Mark(ctx, db.DB, outbox.OutcomeDead, []outbox.Mark{{EventID: events[0].EventID, Error: "broken"}})
+	require.NoError(t, err)
+	_, err = store.Mark(ctx, db.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: events[1].EventID}})
+	require.NoError(t, err)
+	require.Equal(t, 1, drop())
+	require.Equal(t, 2, rows())
+	for _, look := range recipe(t, "Add and drop partitions")[2:] {
+		_, err = db.ExecContext(ctx, look)
+		require.NoError(t, err)
+	}
+
+	_, err = store.DeleteDead(ctx, db.DB, []string{events[0].EventID})
+	require.NoError(t, err)
+	require.Zero(t, drop())
+	var gone bool
+	require.NoError(t, db.QueryRowContext(ctx, "SELECT to_regclass('"+partition+"') IS NULL").Scan(&gone))
+	require.True(t, gone)
+	var partitions int
+	require.NoError(t, db.QueryRowContext(ctx, "SELECT COUNT(*) FROM pg_inherits WHERE inhparent = 'outbox_event'::regclass").Scan(&partitions))
+	require.Equal(t, 9, partitions, "the default one, today's and the next seven days'")
+}

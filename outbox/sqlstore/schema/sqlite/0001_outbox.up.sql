@@ -1,0 +1,34 @@
+-- Times are microseconds since 1970 in UTC.
+CREATE TABLE IF NOT EXISTS outbox_event (
+  event_id       VARCHAR(36) PRIMARY KEY,
+  event_type     VARCHAR(128) NOT NULL,
+  aggregate_type VARCHAR(64),
+  aggregate_id   VARCHAR(128),
+  tenant_id      VARCHAR(64),
+  payload        TEXT NOT NULL,
+  headers        TEXT,
+  status         INTEGER NOT NULL,
+  attempts       INTEGER NOT NULL DEFAULT 0,
+  available_at   INTEGER NOT NULL,
+  created_at     INTEGER NOT NULL,
+  done_at        INTEGER,
+  last_error     TEXT,
+  locked_by      VARCHAR(128),
+  locked_at      INTEGER
+);
+-- What the poller reads, in its order. Delivered rows leave it.
+CREATE INDEX IF NOT EXISTS idx_outbox_event_due ON outbox_event (available_at, created_at, event_id) WHERE status IN (0, 2);
+-- Delivered rows, by the time that was: the purger deletes the oldest.
+CREATE INDEX IF NOT EXISTS idx_outbox_event_done ON outbox_event (COALESCE(done_at, created_at)) WHERE status = 1;
+-- Dead letters, by the time they died. Kept apart from delivered rows, so that no
+-- plan reads one kind to find the other.
+CREATE INDEX IF NOT EXISTS idx_outbox_event_dead ON outbox_event (COALESCE(done_at, created_at), event_id) WHERE status = 3;
+-- Which process holds the table, what is paused, and what nodes report.
+CREATE TABLE IF NOT EXISTS outbox_event_control (
+  kind       VARCHAR(16) NOT NULL,
+  name       VARCHAR(128) NOT NULL,
+  owner      VARCHAR(128),
+  value      TEXT,
+  expires_at INTEGER,
+  PRIMARY KEY (kind, name)
+);

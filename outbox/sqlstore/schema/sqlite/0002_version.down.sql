@@ -1,0 +1,1 @@
+DELETE FROM outbox_event_control WHERE kind = 'schema' AND name = 'version';

@@ -1,0 +1,3 @@
+-- The version of the schema. Builds that need an older one, down to min_version, work with
+-- this table too.
+INSERT INTO outbox_event_control (kind, name, value) VALUES ('schema', 'version', '{"version":2,"min_version":1}') ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value;

@@ -1,0 +1,68 @@
+package sqlstore_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+func TestStartRefusesTablesOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx := t.Context()
+		store := storeFor(db.Kind)
+		ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.SingleNode{}})
+		require.NoError(t, err)
+		require.ErrorContains(t, ob.Start(ctx), "outbox schema create")
+		_, err = store.Migrate(ctx, db.DB, 1)
+		require.NoError(t, err)
+		require.ErrorContains(t, ob.Start(ctx), "outbox schema migrate")
+		_, err = store.Migrate(ctx, db.DB, sqlstore.SchemaVersion)
+		require.NoError(t, err)
+		require.NoError(t, ob.Start(ctx))
+		require.NoError(t, ob.Close(ctx))
+	})
+}
+
+func TestCheckRefusesTablesThatAreTooOldOrTooNew(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Drivers(), func(t *testing.T, db *testdb.DB) {
+		ctx := t.Context()
+		store := storeFor(db.Kind)
+		_, err := store.Migrate(ctx, db.DB, 1)
+		require.NoError(t, err)
+		oneErrorWith(t, store.Check(ctx, db.DB, true), "on table outbox_event", "the table has version 1", "needs version 2",
+			"outbox schema migrate", "store.Migrate(ctx, db, sqlstore.SchemaVersion)", "from 0002 on in outbox/sqlstore/schema/"+string(db.Kind))
+		_, err = store.Migrate(ctx, db.DB, sqlstore.SchemaVersion)
+		require.NoError(t, err)
+		require.NoError(t, store.Check(ctx, db.DB, true))
+
+		set := func(value string) {
+			_, err := db.ExecContext(ctx, "UPDATE outbox_event_control SET value = '"+value+"' WHERE kind = 'schema'")
+			require.NoError(t, err)
+		}
+		set(`{"version":4,"min_version":2,"later":true}`)
+		require.NoError(t, store.Check(ctx, db.DB, true), "a newer table that says that it fits")
+		requireVersion(t, 4, store, db)
+		require.NoError(t, store.CreateSchema(ctx, db.DB), "a build that creates its schema starts on it")
+		requireVersion(t, 4, store, db)
+		_, err = store.Migrate(ctx, db.DB, 1)
+		oneErrorWith(t, err, "the table has version 4", "this build knows versions up to 2")
+		requireVersion(t, 4, store, db)
+
+		set(`{"version":4,"min_version":3}`)
+		oneErrorWith(t, store.Check(ctx, db.DB, true), "the table has version 4", "needs a build for version 3",
+			"this one is for version 2", "outbox schema migrate --to 2")
+
+		for _, value := range []string{"", "{}", "4", `{"version":4}`, `{"version":2,"min_version":3}`, "secret"} {
+			set(value)
+			err := store.Check(ctx, db.DB, true)
+			oneErrorWith(t, err, "row 'schema', 'version' of the control table has no valid value", `{"version":2,"min_version":1}`)
+			require.NotContains(t, err.Error(), "secret")
+		}
+	})
+}
