@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -16,7 +17,8 @@ import (
 // AsRelay publishes events to a message broker. The constructor returns a [relay.Config],
 // or that and an error; routes are added to those that its config has. The options are
 // [For], and [As] if the events have other listeners too. When the app stops, the publisher
-// is closed after the outboxes have drained.
+// is closed after the outboxes have drained. A constructor that returns an error closes
+// itself what it has made.
 //
 //	outboxfx.AsRelay(newRelay, []relay.Route{relay.To("orders.placed", orderPlaced.Kind())})
 //
@@ -32,9 +34,12 @@ func AsRelay(ctor any, routes []relay.Route, opts ...ListenerOption) fx.Option {
 	return contributeClosing("AsRelay", "relay", ctor, o, func(cfg relay.Config) ([]outbox.Binding, closer, error) {
 		cfg.Routes = slices.Concat(cfg.Routes, routes)
 		r, err := relay.New(cfg)
-		if err != nil {
-			if cfg.Publisher != nil { // nothing else will close it
+		if err != nil { // nothing else will close what the relay would
+			if cfg.Publisher != nil {
 				err = errors.Join(err, cfg.Publisher.Close(context.Background()))
+			}
+			if m, ok := cfg.Metrics.(io.Closer); ok {
+				err = errors.Join(err, m.Close())
 			}
 			return nil, nil, err
 		}

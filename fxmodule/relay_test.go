@@ -115,4 +115,27 @@ func TestARelayThatCannotBe(t *testing.T) {
 	p = &publisher{}
 	require.ErrorIs(t, module(outboxfx.AsRelay(p.config, []relay.Route{relay.To("a", orderKind)}), newInbox().listens()), outbox.ErrDuplicateListener)
 	require.Equal(t, []string{"closed"}, p.notes(), "its publisher is closed")
+
+	p = &publisher{}
+	db := newPool()
+	require.ErrorContains(t, newError(
+		named("a", db), named("b", db), outboxfx.NewModule(outboxfx.Named("a"), inMemory()), outboxfx.NewModule(outboxfx.Named("b"), inMemory()),
+		outboxfx.AsRelay(p.config, []relay.Route{relay.To("a", orderKind)}, outboxfx.For("a", "b")),
+	), "deliver from one table")
+	require.Equal(t, []string{"closed"}, p.notes(), "its publisher is closed")
+
+	m := &relayMetrics{}
+	require.Error(t, module(outboxfx.AsRelay(func() relay.Config { return relay.Config{Metrics: m} }, nil)))
+	require.True(t, m.closed)
+}
+
+// relayMetrics notes when they are closed.
+type relayMetrics struct {
+	relay.NopMetrics
+	closed bool
+}
+
+func (m *relayMetrics) Close() error {
+	m.closed = true
+	return nil
 }

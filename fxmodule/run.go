@@ -41,11 +41,10 @@ type running struct {
 func run(in running) (err error) {
 	all := slices.SortedFunc(slices.Values(in.Outboxes), func(a, b built) int { return cmp.Compare(a.name, b.name) })
 	all[0].first.Do(func() {
-		if err = sharedTable(all); err != nil {
-			return
-		}
-		for _, b := range all {
-			err = errors.Join(err, register(b.outbox, b.name, in.Listeners))
+		if err = sharedTable(all); err == nil {
+			for _, b := range all {
+				err = errors.Join(err, register(b.outbox, b.name, in.Listeners))
+			}
 		}
 		if err != nil { // the app will not call the hook
 			err = errors.Join(err, closeListeners(context.Background(), in.Listeners))

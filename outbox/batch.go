@@ -93,10 +93,12 @@ type batchMember struct {
 
 func newBatchListener(opts BatchOptions, decode func(Envelope) (any, error), fn func(context.Context, []*batchMember) ([]Result, error)) *batchListener {
 	opts.Concurrency = defaultTo(opts.Concurrency, 1)
-	return &batchListener{opts: opts, problem: opts.validate(), decode: decode, fn: fn}
+	return &batchListener{opts: opts, problem: opts.Validate(), decode: decode, fn: fn}
 }
 
-func (o BatchOptions) validate() error {
+// Validate returns the problems of all fields, each as a [FieldError], or nil. A batch
+// listener is checked when it is registered, so this is for code that makes one later.
+func (o BatchOptions) Validate() error {
 	v := validator{what: "BatchOptions"}
 	switch {
 	case o.Size < 1 || o.Size > MaxWorkers:

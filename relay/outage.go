@@ -15,6 +15,7 @@ const firstBackoff = time.Second
 type outage struct {
 	longest time.Duration
 	log     *slog.Logger
+	changed func(away bool) // for the metrics
 
 	mu       sync.Mutex
 	failures int       // one after the other; 0: the broker is there
@@ -43,6 +44,7 @@ func (o *outage) failed(turn int, err error) time.Duration {
 	if turn == o.failures {
 		if o.failures++; o.failures == 1 {
 			o.began = time.Now()
+			o.changed(true)
 			o.log.Warn("relay: the broker is not available; events stay in the outbox", "error", err)
 		}
 		o.next = time.Now().Add(o.backoff())
@@ -63,5 +65,6 @@ func (o *outage) ended() {
 		return
 	}
 	o.failures = 0
+	o.changed(false)
 	o.log.Info("relay: the broker is available again", "duration", time.Since(o.began).Round(time.Millisecond))
 }

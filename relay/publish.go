@@ -13,34 +13,37 @@ import (
 )
 
 // Publish publishes events without an outbox, for what reads the table in its place, such
-// as change data capture. The events of one topic and key are published in the order of
-// the batch. It returns one result for each event: [outbox.Done] when the broker has
-// acknowledged it, [outbox.RetryAfter] when it was not published because the broker is
-// away or an earlier event of its key failed, else an error. It is safe for concurrent
-// use.
+// as change data capture. The events of one key are published in the order of the batch.
+// It returns one result for each event: [outbox.Done] when the broker has acknowledged it,
+// [outbox.RetryAfter] when it was not published because the broker is away or an earlier
+// event of its key failed, else an error. It is safe for concurrent use.
 func (r *Relay) Publish(ctx context.Context, batch []outbox.Envelope) []outbox.Result {
-	return r.publish(ctx, batch, func(pending, pending) int { return 0 })
+	return r.publish(ctx, batch, func(outbox.Envelope, outbox.Envelope) int { return 0 })
 }
 
 // listen is the batch listener. Events of a batch have no order, so it is that in which
 // they happened.
 func (r *Relay) listen(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
-	return r.publish(ctx, batch, func(x, y pending) int {
-		return cmp.Or(x.message.Time.Compare(y.message.Time), strings.Compare(x.message.ID, y.message.ID))
+	return r.publish(ctx, batch, func(x, y outbox.Envelope) int {
+		return cmp.Or(x.OccurredAt.Compare(y.OccurredAt), strings.Compare(x.EventID, y.EventID))
 	}), nil
 }
 
 // publish publishes a batch. The messages of one key go out in rounds, one of each key in
 // a round, so that no broker can deliver a later one before one that failed.
-func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope, order func(x, y pending) int) []outbox.Result {
+func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope, order func(x, y outbox.Envelope) int) []outbox.Result {
 	turn, wait := r.outage.try()
 	if wait > 0 {
 		return slices.Repeat([]outbox.Result{outbox.RetryAfter(wait)}, len(batch))
 	}
 	b := &job{r: r, turn: turn, events: batch, results: make([]outbox.Result, len(batch))}
 	left := b.messages()
-	slices.SortStableFunc(left, order)
+	slices.SortStableFunc(left, func(x, y pending) int { return order(batch[x.index], batch[y.index]) })
 	for len(left) > 0 {
+		if ctx.Err() != nil {
+			b.stop(ctx, left)
+			break
+		}
 		left = b.round(ctx, left)
 	}
 	return b.results
@@ -54,58 +57,53 @@ type job struct {
 	results []outbox.Result
 }
 
-// pending is a message that is to be published.
+// pending is a message that is to be published, or the failure of its route.
 type pending struct {
 	index   int // in the batch
 	message Message
+	err     error
 }
 
-// place is what messages are ordered within.
-type place struct{ topic, key string }
-
-// messages are those of the batch. An event without a route fails: only Publish can get one.
+// messages are those of the batch. Only Publish can get an event without a route.
 func (b *job) messages() []pending {
-	var list []pending
+	list := make([]pending, len(b.events))
 	for i, env := range b.events {
+		list[i].index = i
 		kind := outbox.EventKind{AggregateType: env.AggregateType, EventType: env.EventType}
-		to := b.r.routes[kind]
-		if to == nil {
-			b.fail(i, "", fmt.Errorf("%w: no route has %s", ErrUnroutable, kind))
+		if to := b.r.routes[kind]; to != nil {
+			list[i].message, list[i].err = b.r.message(env, to)
 			continue
 		}
-		m, err := b.r.message(env, to)
-		if err != nil {
-			b.fail(i, m.Topic, err)
-			continue
-		}
-		list = append(list, pending{i, m})
+		list[i].message.Key = env.AggregateID
+		list[i].err = fmt.Errorf("%w: no route has %s", ErrUnroutable, kind)
 	}
 	return list
 }
 
-// round publishes the first message of each place, and those without a key. It returns
-// those that the next round is for.
+// round publishes the first message of each key, and those without one. It returns those
+// that the next round is for.
 func (b *job) round(ctx context.Context, list []pending) (left []pending) {
 	var now []pending
-	taken := map[place]bool{}
+	taken, failed := map[string]bool{}, map[string]bool{}
 	for _, p := range list {
-		at := place{p.message.Topic, p.message.Key}
-		if at.key != "" && taken[at] {
+		switch key := p.message.Key; {
+		case key != "" && taken[key]:
 			left = append(left, p)
 			continue
+		case p.err != nil:
+			b.fail(p, p.err)
+			failed[key] = true
+		default:
+			now = append(now, p)
 		}
-		taken[at] = true
-		now = append(now, p)
+		taken[p.message.Key] = true
 	}
-	failed, away := b.call(ctx, now)
-	if away > 0 {
-		for _, p := range left {
-			b.results[p.index] = outbox.RetryAfter(away)
-		}
+	if away := b.call(ctx, now, failed); away > 0 {
+		b.deferAll(left, away)
 		return nil
 	}
 	return slices.DeleteFunc(left, func(p pending) bool {
-		behind := failed[place{p.message.Topic, p.message.Key}]
+		behind := failed[p.message.Key]
 		if behind {
 			b.results[p.index] = outbox.RetryAfter(firstBackoff)
 		}
@@ -113,72 +111,85 @@ func (b *job) round(ctx context.Context, list []pending) (left []pending) {
 	})
 }
 
-// call publishes messages and stores their results. It returns the places that have a
-// failure, and for how long events are deferred when the broker is away.
-func (b *job) call(ctx context.Context, list []pending) (failed map[place]bool, away time.Duration) {
+// call publishes messages, stores their results and adds the keys that have a failure. It
+// returns for how long events are deferred when the broker is away.
+func (b *job) call(ctx context.Context, list []pending, failed map[string]bool) (away time.Duration) {
+	if len(list) == 0 {
+		return 0
+	}
+	errs, end := b.send(ctx, list)
+	acknowledged := len(list)
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		p := list[i]
+		acknowledged--
+		failed[p.message.Key] = true
+		switch {
+		case errors.Is(err, ErrRefused), errors.Is(err, ErrUnroutable):
+			b.fail(p, err)
+		case errors.Is(ctx.Err(), context.Canceled): // the outbox closes
+			b.results[p.index] = outbox.ResultOf(ctx.Err())
+		case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), end != nil:
+			away = b.r.outage.failed(b.turn, b.describe(p, err))
+			b.results[p.index] = outbox.RetryAfter(away)
+		default:
+			b.fail(p, err)
+		}
+	}
+	if away == 0 && acknowledged > 0 {
+		b.r.outage.ended()
+	}
+	return away
+}
+
+// send calls the publisher. errs has an error for each message, or is nil. end is not nil
+// when the time was up.
+func (b *job) send(ctx context.Context, list []pending) (errs []error, end error) {
 	messages := make([]Message, len(list))
 	for i := range list {
 		messages[i] = list[i].message
 	}
-	began := time.Now()
-	within, cancel := context.WithTimeout(ctx, b.r.cfg.Timeout)
-	errs := b.r.cfg.Publisher.Publish(within, messages)
-	cancel()
+	ctx, cancel := context.WithTimeout(ctx, b.r.cfg.Timeout)
+	defer cancel()
+	c := b.r.began(messages)
+	errs = b.r.cfg.Publisher.Publish(ctx, messages)
 	if errs != nil && len(errs) != len(list) {
 		err := fmt.Errorf("the publisher returned %d errors for %d messages", len(errs), len(list))
 		errs = slices.Repeat([]error{err}, len(list))
 	}
-	b.observe(messages, errs, time.Since(began))
-	failed = map[place]bool{}
-	for i := range errs {
-		p, err := list[i], errs[i]
-		switch {
-		case err == nil:
-			continue
-		case ctx.Err() != nil: // the outbox closes, or ends the call
-			b.results[p.index] = outbox.ResultOf(ctx.Err())
-		case errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded):
-			away = b.r.outage.failed(b.turn, err)
-			b.results[p.index] = outbox.RetryAfter(away)
-		default:
-			b.fail(p.index, p.message.Topic, err)
-		}
-		failed[place{p.message.Topic, p.message.Key}] = true
+	c.ended(errs)
+	return errs, ctx.Err()
+}
+
+// stop ends the job because its context has ended: the outbox closes, or the time of the
+// listener is up, which counts no attempt.
+func (b *job) stop(ctx context.Context, left []pending) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		b.deferAll(left, firstBackoff)
+		return
 	}
-	if away == 0 && len(failed) < len(list) {
-		b.r.outage.ended()
+	for _, p := range left {
+		b.results[p.index] = outbox.ResultOf(ctx.Err())
 	}
-	return failed, away
+}
+
+func (b *job) deferAll(list []pending, d time.Duration) {
+	for _, p := range list {
+		b.results[p.index] = outbox.RetryAfter(d)
+	}
 }
 
 // fail stores the result of a message that the broker, or its route, did not take.
-func (b *job) fail(index int, topic string, err error) {
-	err = fmt.Errorf("relay: publishing event %s to %q: %w", b.events[index].EventID, topic, err)
+func (b *job) fail(p pending, err error) {
+	result := b.describe(p, err)
 	if errors.Is(err, ErrRefused) {
-		err = outbox.Unrecoverable(err)
+		result = outbox.Unrecoverable(result)
 	}
-	b.results[index] = outbox.ResultOf(err)
+	b.results[p.index] = outbox.ResultOf(result)
 }
 
-// observe tells the config's function what a call came to.
-func (b *job) observe(messages []Message, errs []error, d time.Duration) {
-	if b.r.cfg.OnPublished == nil {
-		return
-	}
-	var topics []Published
-	for i, m := range messages {
-		at := slices.IndexFunc(topics, func(p Published) bool { return p.Topic == m.Topic })
-		if at < 0 {
-			at = len(topics)
-			topics = append(topics, Published{Topic: m.Topic, Duration: d})
-		}
-		if errs != nil && errs[i] != nil {
-			topics[at].Failed++
-		} else {
-			topics[at].Acknowledged++
-		}
-	}
-	for _, p := range topics {
-		b.r.cfg.OnPublished(p)
-	}
+func (b *job) describe(p pending, err error) error {
+	return fmt.Errorf("relay: publishing event %s to %q: %w", b.events[p.index].EventID, p.message.Topic, err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,6 +69,11 @@ type world struct {
 
 func start(t *testing.T, change func(cfg *relay.Config)) *world {
 	t.Helper()
+	return startWith(t, outbox.DispatchOptions{}, change)
+}
+
+func startWith(t *testing.T, dispatch outbox.DispatchOptions, change func(cfg *relay.Config)) *world {
+	t.Helper()
 	w := &world{t: t, store: outboxtest.NewStore(), broker: &broker{}}
 	cfg := relay.Config{
 		Publisher: w.broker, Source: "/orders", Routes: []relay.Route{relay.To("orders", placed.Kind())},
@@ -79,7 +85,7 @@ func start(t *testing.T, change func(cfg *relay.Config)) *world {
 	r, err := relay.New(cfg)
 	require.NoError(t, err)
 	w.ob, err = outbox.New(outbox.Config{
-		DB: w.store.DB(), Store: w.store, Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Second}},
+		DB: w.store.DB(), Store: w.store, Mode: outbox.SingleNode{Dispatch: dispatch, Poll: outbox.PollOptions{Interval: time.Second}},
 		RetryPolicy: outbox.ExponentialBackoff(time.Second, time.Second), Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
@@ -179,6 +185,34 @@ func TestAnOutageCostsNoAttempts(t *testing.T) {
 		require.Len(t, w.broker.ids(), len(events))
 		require.Equal(t, 1, strings.Count(w.log.String(), "level=WARN"), w.log.String())
 		require.Equal(t, 1, strings.Count(w.log.String(), "level=INFO"), w.log.String())
+		require.Regexp(t, `error="relay: publishing event \d+ to \\"orders\\": the broker is not available: connection refused"`, w.log.String())
+		w.close()
+	})
+}
+
+// silent is a broker that does not answer.
+type silent struct{ *broker }
+
+func (s silent) Publish(ctx context.Context, messages []relay.Message) []error {
+	s.broker.Publish(ctx, messages)
+	<-ctx.Done()
+	return slices.Repeat([]error{ctx.Err()}, len(messages))
+}
+
+// The time of a call is that of the relay or that of the listener, whichever is up first.
+func TestASilentBrokerCostsNoAttemptsWithAShorterListenerTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := silent{&broker{}}
+		w := startWith(t, outbox.DispatchOptions{ListenerTimeout: 2 * time.Second}, func(cfg *relay.Config) { cfg.Publisher = b })
+		w.write("a/1", "a/2", "b/3")
+		w.wait(time.Minute)
+		require.Greater(t, b.calls, 3)
+		require.Less(t, b.calls, 20)
+		for _, id := range []string{"1", "2", "3"} {
+			require.Zero(t, w.status(id).Attempts)
+			require.Equal(t, outbox.StatusNew, w.status(id).Status)
+		}
+		require.Equal(t, 1, strings.Count(w.log.String(), "\n"), w.log.String())
 		w.close()
 	})
 }
@@ -270,19 +304,37 @@ type strict struct{ *broker }
 func (strict) CheckTopic(string) error { return errors.New("no spaces") }
 
 func TestAnInvalidConfigIsReportedWhole(t *testing.T) {
-	_, err := relay.New(relay.Config{
-		Format: "xml", Timeout: -1,
+	r, err := relay.New(relay.Config{
+		Format: "xml", Timeout: -1, MaxBackoff: -2, Batch: outbox.BatchOptions{Size: -3},
 		Routes: []relay.Route{relay.To("", placed.Kind()), relay.To("a", placed.Kind()), {Topic: "b"}},
 	})
-	for _, want := range []string{
-		"relay.Config.Publisher is nil", "relay.Config.Format is \"xml\"", "relay.Config.Timeout is -1ns",
+	require.Nil(t, r)
+	last := -1
+	for _, want := range []string{ // in the order of the fields
+		"relay.Config.Publisher is nil",
 		"relay.Config.Routes[0].Topic is empty", "relay.Config.Routes[1].Kinds has Order/Placed, which another route has too", "relay.Config.Routes[2].Kinds is empty",
+		"relay.Config.Format is \"xml\"", "relay.Config.Batch: outbox: BatchOptions.Size is -3", "relay.Config.Timeout is -1ns", "relay.Config.MaxBackoff is -2ns",
 	} {
 		require.ErrorContains(t, err, want)
+		at := strings.Index(err.Error(), want)
+		require.Greater(t, at, last, want)
+		last = at
 	}
 	_, err = relay.New(relay.Config{Publisher: strict{&broker{}}, Source: "/x", Routes: []relay.Route{relay.To("a b", placed.Kind())}})
 	require.ErrorContains(t, err, `relay.Config.Routes[0].Topic is "a b": no spaces`)
 	_, err = relay.New(relay.Config{Publisher: &broker{}})
 	require.ErrorContains(t, err, "relay.Config.Source is empty")
 	require.ErrorContains(t, err, "relay.Config.Routes is empty")
+}
+
+func TestTheConfigIsCopied(t *testing.T) {
+	routes := []relay.Route{relay.To("orders", placed.Kind())}
+	b := &broker{}
+	r, err := relay.New(relay.Config{Publisher: b, Source: "/orders", Routes: routes})
+	require.NoError(t, err)
+	routes[0].Kinds[0].EventType = "Changed"
+	routes[0].Topic = "changed"
+	require.True(t, r.Publish(t.Context(), events("a/1"))[0].IsDone())
+	require.Equal(t, "orders", b.got[0].Topic)
+	require.EqualValues(t, "Placed", r.Bindings()[0].EventType)
 }

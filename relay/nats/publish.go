@@ -17,9 +17,9 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// stallWait is how long a message waits for a place in the window when the context has no
-// deadline.
-const stallWait = 30 * time.Second
+// stallWait is how long the client waits for a place in its window, which knows no context,
+// before the publisher looks at the context.
+const stallWait = 50 * time.Millisecond
 
 // Publish sends the messages and then waits for the acknowledgement of each.
 func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []error {
@@ -28,18 +28,12 @@ func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []err
 	}
 	c := p.begin()
 	defer p.end(c)
-	stall := stallWait
-	if deadline, has := ctx.Deadline(); has {
-		stall = max(time.Until(deadline), time.Millisecond)
-	}
-	// The client would repeat a message that nothing answers; the outbox does that.
-	opts := []jetstream.PublishOpt{jetstream.WithRetryAttempts(0), jetstream.WithStallWait(stall)}
 	errs := make([]error, len(messages))
 	futures := make([]jetstream.PubAckFuture, len(messages))
 	for i, m := range messages {
 		msg, err := p.message(m)
 		if err == nil {
-			futures[i], err = p.js.PublishMsgAsync(msg, opts...)
+			futures[i], err = p.send(ctx, msg)
 		}
 		errs[i] = err
 	}
@@ -62,6 +56,18 @@ func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []err
 	return errs
 }
 
+// send sends a message when the window has a place for it.
+func (p *Publisher) send(ctx context.Context, msg *nats.Msg) (future jetstream.PubAckFuture, err error) {
+	for ctx.Err() == nil {
+		// The client would repeat a message that nothing answers; the outbox does that.
+		future, err = p.js.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(stallWait))
+		if !errors.Is(err, jetstream.ErrTooManyStalledMsgs) {
+			return future, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
 // message makes the client's message. The attributes of a CloudEvent are headers with the
 // prefix "ce-", and the content type is a header only of a structured one.
 func (p *Publisher) message(m relay.Message) (*nats.Msg, error) {
@@ -73,14 +79,14 @@ func (p *Publisher) message(m relay.Message) (*nats.Msg, error) {
 		contentType = "content-type"
 	}
 	list := m.HeaderList("ce-", contentType)
+	for i := range m.Attributes {
+		list[i].Value = encode(list[i].Value)
+	}
 	if err := relay.CheckHeaders(list); err != nil {
 		return nil, err
 	}
 	header := make(nats.Header, len(list)+1)
-	for i, h := range list {
-		if i < len(m.Attributes) {
-			h.Value = encode(h.Value)
-		}
+	for _, h := range list {
 		header[h.Key] = []string{h.Value}
 	}
 	header[jetstream.MsgIDHeader] = []string{m.ID}

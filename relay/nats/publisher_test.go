@@ -1,6 +1,7 @@
 package relaynats_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func TestAMessageHasTheEvent(t *testing.T) {
 	p := publisher(t, relaynats.Config{URL: s.ClientURL()})
 	m := relay.Message{
 		Topic: "orders.placed", Key: "o1", ID: "e1", ContentType: "application/json", Body: []byte(`{"n":1}`),
-		Attributes: []relay.Attribute{{Name: "id", Value: "e1"}, {Name: "datacontenttype", Value: "application/json"}, {Name: "subject", Value: `Zoë "1"`}},
+		Attributes: []relay.Attribute{{Name: "id", Value: "e1"}, {Name: "datacontenttype", Value: "application/json"}, {Name: "subject", Value: "Zoë \"1\"\r\n"}},
 		Headers:    map[string]string{"traceparent": "00-1-2-01", "Nats-Msg-Id": "another"},
 	}
 	require.Nil(t, p.Publish(t.Context(), []relay.Message{m}))
@@ -34,7 +35,7 @@ func TestAMessageHasTheEvent(t *testing.T) {
 	require.Equal(t, "orders.placed", got.Subject)
 	require.JSONEq(t, `{"n":1}`, string(got.Data))
 	require.Equal(t, nats.Header{
-		"ce-id": {"e1"}, "ce-datacontenttype": {"application/json"}, "ce-subject": {"Zo%C3%AB%20%221%22"},
+		"ce-id": {"e1"}, "ce-datacontenttype": {"application/json"}, "ce-subject": {"Zo%C3%AB%20%221%22%0D%0A"},
 		"traceparent": {"00-1-2-01"}, "Nats-Msg-Id": {"e1"},
 	}, got.Header)
 	info, err := st.Info(t.Context())
@@ -111,6 +112,28 @@ func TestTheWindowIsTheClientsOption(t *testing.T) {
 	stream(t, js, jetstream.StreamConfig{Subjects: []string{"ok"}})
 	p := publisher(t, relaynats.Config{URL: s.ClientURL(), JetStream: []jetstream.JetStreamOpt{jetstream.WithPublishAsyncMaxPending(2)}})
 	require.Nil(t, p.Publish(t.Context(), messages("ok", 100)))
+}
+
+// A subscriber without a stream takes messages and acknowledges none: the window stays full.
+func TestAFullWindowEndsWithTheContext(t *testing.T) {
+	s := start(t, nil)
+	conn, err := nats.Connect(s.ClientURL())
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	sub, err := conn.SubscribeSync("ok")
+	require.NoError(t, err)
+	require.NoError(t, conn.Flush())
+	p := publisher(t, relaynats.Config{URL: s.ClientURL(), JetStream: []jetstream.JetStreamOpt{jetstream.WithPublishAsyncMaxPending(2)}})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = sub.NextMsg(time.Minute) // the call has begun
+		cancel()
+	}()
+	began := time.Now()
+	for _, err := range p.Publish(ctx, messages("ok", 5)) {
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.Less(t, time.Since(began), 10*time.Second, "it does not wait for acknowledgements")
 }
 
 func TestAServerThatIsAway(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -131,14 +132,31 @@ func startServer(dir string) (*server.Server, error) {
 
 // placeOrder starts the shop with its outbox and a relay, and places an order.
 func placeOrder(ctx context.Context, dir, natsURL string) (closeShop func() error, err error) {
+	var opened []func() error
+	closeAll := func() (err error) { // the last one first
+		for _, end := range slices.Backward(opened) {
+			err = errors.Join(err, end())
+		}
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll())
+		}
+	}()
+	publisher, err := relaynats.New(relaynats.Config{URL: natsURL})
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, func() error { return publisher.Close(ctx) })
 	db, err := open(dir, "shop")
 	if err != nil {
 		return nil, err
 	}
+	opened = append(opened, db.Close)
 	store := sqlstore.SQLite()
-	_, tableErr := db.ExecContext(ctx, "CREATE TABLE orders (id TEXT PRIMARY KEY, item TEXT)")
-	publisher, err := relaynats.New(relaynats.Config{URL: natsURL})
-	if err := errors.Join(err, tableErr, store.CreateSchema(ctx, db)); err != nil {
+	_, err = db.ExecContext(ctx, "CREATE TABLE orders (id TEXT PRIMARY KEY, item TEXT)")
+	if err := errors.Join(err, store.CreateSchema(ctx, db)); err != nil {
 		return nil, err
 	}
 	r, err := relay.New(relay.Config{
@@ -151,14 +169,12 @@ func placeOrder(ctx context.Context, dir, natsURL string) (closeShop func() erro
 	if err != nil {
 		return nil, err
 	}
+	opened = append(opened, func() error { return ob.Close(ctx) }) // it publishes what it has in hand
 	a, err := sqltx.New(db, ob.Writer())
 	if err := errors.Join(err, ob.Register(r.Bindings()...), ob.Start(ctx)); err != nil {
 		return nil, err
 	}
-	closeShop = func() error { // the outbox first: it publishes what it has in hand
-		return errors.Join(ob.Close(ctx), r.Close(ctx), db.Close())
-	}
-	return closeShop, a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+	return closeAll, a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		o := order{ID: "o-1", Item: "tea"}
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders VALUES (?, ?)", o.ID, o.Item); err != nil {
 			return err

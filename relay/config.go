@@ -1,0 +1,134 @@
+package relay
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Config configures a [Relay]. Publisher and Routes are required.
+type Config struct {
+	Publisher Publisher
+	Routes    []Route
+	// Format says how an event becomes a message. Defaults to [Binary].
+	Format Format
+	// Source is the attribute source of CloudEvents, a URI reference such as "/orders".
+	// Required unless the format is [Plain].
+	Source string
+	// Batch tunes the calls. Size defaults to 500 and Concurrency to 4.
+	Batch outbox.BatchOptions
+	// Timeout is how long one call of the publisher may take. The outbox's ListenerTimeout
+	// ends a call too, if that is shorter. Defaults to 30 s.
+	Timeout time.Duration
+	// MaxBackoff is the longest time for which events are deferred while the broker is
+	// not available. The first one is a second, and each further one twice the last.
+	// Defaults to 10 s.
+	MaxBackoff time.Duration
+	// Metrics gets the relay's figures, such as those of adapters/prometheus and
+	// adapters/otel. Defaults to none.
+	Metrics Metrics
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Defaults of [Config].
+const (
+	DefaultBatchSize   = 500
+	DefaultConcurrency = 4
+	DefaultTimeout     = 30 * time.Second
+	DefaultMaxBackoff  = 10 * time.Second
+)
+
+// withDefaults returns a copy that has the defaults.
+func (c Config) withDefaults() Config {
+	c.Routes = slices.Clone(c.Routes)
+	for i := range c.Routes {
+		c.Routes[i].Kinds = slices.Clone(c.Routes[i].Kinds)
+	}
+	if c.Format == "" {
+		c.Format = Binary
+	}
+	if c.Batch.Size == 0 {
+		c.Batch.Size = DefaultBatchSize
+	}
+	if c.Batch.Concurrency == 0 {
+		c.Batch.Concurrency = DefaultConcurrency
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.MaxBackoff == 0 {
+		c.MaxBackoff = DefaultMaxBackoff
+	}
+	if c.Metrics == nil {
+		c.Metrics = NopMetrics{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// validate returns the problems of all fields, in their order.
+func (c *Config) validate() (errs []error) {
+	bad := func(field, problem string, args ...any) {
+		errs = append(errs, &outbox.FieldError{Field: "relay.Config." + field, Problem: fmt.Sprintf(problem, args...)})
+	}
+	if c.Publisher == nil {
+		bad("Publisher", "is nil; it sends messages with the client of your broker")
+	}
+	c.validateRoutes(bad)
+	switch c.Format {
+	case Binary, Structured:
+		if strings.TrimSpace(c.Source) == "" {
+			bad("Source", `is empty; CloudEvents need one, such as "/orders", or take the format relay.Plain`)
+		}
+	case Plain:
+	default:
+		bad("Format", "is %q; it must be binary, structured or plain", c.Format)
+	}
+	if err := c.Batch.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("relay.Config.Batch: %w", err))
+	}
+	if c.Timeout < 0 {
+		bad("Timeout", "is %s; it must not be negative", c.Timeout)
+	}
+	if c.MaxBackoff < 0 {
+		bad("MaxBackoff", "is %s; it must not be negative", c.MaxBackoff)
+	}
+	return errs
+}
+
+func (c *Config) validateRoutes(bad func(field, problem string, args ...any)) {
+	if len(c.Routes) == 0 {
+		bad("Routes", "is empty; without a route no event is published")
+	}
+	checker, canCheck := c.Publisher.(TopicChecker)
+	seen := map[outbox.EventKind]bool{}
+	for i, route := range c.Routes {
+		field := fmt.Sprintf("Routes[%d]", i)
+		switch {
+		case route.Topic == "" && route.TopicOf == nil:
+			bad(field+".Topic", "is empty; name the topic, or set TopicOf")
+		case route.Topic != "" && route.TopicOf != nil:
+			bad(field+".Topic", "is set, and TopicOf too; leave one out")
+		case route.Topic != "" && canCheck:
+			if err := checker.CheckTopic(route.Topic); err != nil {
+				bad(field+".Topic", "is %.100q: %v", route.Topic, err)
+			}
+		}
+		if len(route.Kinds) == 0 {
+			bad(field+".Kinds", "is empty; name the events that go to %q", route.Topic)
+		}
+		for _, kind := range route.Kinds {
+			if seen[kind] {
+				bad(field+".Kinds", "has %s, which another route has too; a listener with a name may publish an event a second time", kind)
+			}
+			seen[kind] = true
+		}
+	}
+}
