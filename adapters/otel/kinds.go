@@ -42,7 +42,7 @@ type kinds struct {
 	plain   *labels
 	other   *labels
 	unknown *labels
-	known   *bykind.Map[*labels] // nil: kinds are not distinguished
+	known   *bykind.Map[outbox.EventKind, *labels] // nil: kinds are not distinguished
 }
 
 // newKinds makes the labels; made is called with the labels of each kind that has

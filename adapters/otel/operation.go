@@ -22,7 +22,7 @@ type operation struct {
 	name       string
 	kind       trace.SpanStartOption
 	attributes []attribute.KeyValue
-	kinds      *bykind.Map[*kindOfSpan]
+	kinds      *bykind.Map[outbox.EventKind, *kindOfSpan]
 }
 
 // kindOfSpan is the common part of the spans of one operation on one kind of

@@ -12,7 +12,7 @@ import (
 // so that types from outside cannot fill the memory of this process and of
 // Prometheus.
 type kinds struct {
-	known          *bykind.Map[*series]
+	known          *bykind.Map[outbox.EventKind, *series]
 	other, unknown func() *series
 }
 

@@ -89,15 +89,19 @@ func New(registerer prometheus.Registerer, opts ...Option) (*Metrics, error) {
 
 // register registers collectors, and says how to resolve a conflict.
 func (m *Metrics) register(c prometheus.Collector, what string) error {
-	err := m.registerer.Register(c)
+	return register(m.registerer, m.opts.prefix, c, what, "outbox")
+}
+
+func register(registerer prometheus.Registerer, prefix string, c prometheus.Collector, what, whose string) error {
+	err := registerer.Register(c)
 	if err == nil {
 		return nil
 	}
-	const way = "give each outbox a prefix (WithPrefix), or the same options and constant labels of the same names with different values (WithConstLabels)"
+	way := "give each " + whose + " a prefix (WithPrefix), or the same options and constant labels of the same names with different values (WithConstLabels)"
 	if already := (prometheus.AlreadyRegisteredError{}); errors.As(err, &already) {
-		return fmt.Errorf("%w: %s %s_*; %s", ErrRegistered, what, m.opts.prefix, way)
+		return fmt.Errorf("%w: %s %s_*; %s", ErrRegistered, what, prefix, way)
 	}
-	return fmt.Errorf("outboxprom: registering the %s %s_*: %w; %s", what, m.opts.prefix, err, way)
+	return fmt.Errorf("outboxprom: registering the %s %s_*: %w; %s", what, prefix, err, way)
 }
 
 // Close unregisters the metrics. The outbox closes its metrics last, so call it

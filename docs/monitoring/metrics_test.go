@@ -48,6 +48,27 @@ func TestTheTableOfMetricsIsWhatIsRegistered(t *testing.T) {
 	require.ElementsMatch(t, specified, documented)
 }
 
+func TestTheTableOfTheRelaysMetricsIsWhatIsRegistered(t *testing.T) {
+	t.Parallel()
+	registered := gatherRelay(t)
+	var names []string
+	for _, row := range table(t, "relay", "Prometheus") {
+		name := codes(row[1])[0]
+		names = append(names, name)
+		family := registered[name]
+		require.NotNil(t, family, "%s is in the table and is not registered", name)
+		require.Equal(t, strings.ToLower(family.GetType().String()), row[2], name)
+		labels := "–"
+		if len(family.GetMetric()[0].GetLabel()) > 0 {
+			labels = "topic"
+		}
+		require.Equal(t, labels, row[3], name)
+		stem := "outbox_" + strings.ReplaceAll(codes(row[0])[0], ".", "_")
+		require.Contains(t, []string{stem, stem + "_total", stem + "_seconds"}, name)
+	}
+	require.Len(t, names, len(registered), "each metric has one row")
+}
+
 func TestTheCostOfAPairOfTypesIsAsTheDocumentSays(t *testing.T) {
 	t.Parallel()
 	n := 0

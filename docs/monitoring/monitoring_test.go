@@ -4,6 +4,7 @@ package monitoring_test
 
 import (
 	"context"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/adapters/prometheus"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/relay"
 )
 
 const document = "../OBSERVABILITY.md"
@@ -36,10 +38,26 @@ func gather(t *testing.T, opts ...outboxprom.Option) map[string]*dto.MetricFamil
 	t.Cleanup(func() { require.NoError(t, metrics.Close()) })
 	require.NoError(t, metrics.WatchTable(polled{}))
 	metrics.HotEnqueued(outbox.EventKind{AggregateType: "Order", EventType: "Placed"})
-	families, err := registry.Gather()
+	return families(t, registry)
+}
+
+// gatherRelay registers the metrics of a relay and returns them by name.
+func gatherRelay(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	metrics, err := outboxprom.NewRelayMetrics(registry)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, metrics.Close()) })
+	metrics.Published(relay.Published{Topic: "orders"})
+	return families(t, registry)
+}
+
+func families(t *testing.T, registry *prometheus.Registry) map[string]*dto.MetricFamily {
+	t.Helper()
+	list, err := registry.Gather()
 	require.NoError(t, err)
 	found := map[string]*dto.MetricFamily{}
-	for _, family := range families {
+	for _, family := range list {
 		found[family.GetName()] = family
 	}
 	return found
@@ -49,7 +67,9 @@ func gather(t *testing.T, opts ...outboxprom.Option) map[string]*dto.MetricFamil
 func series(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	for name, family := range gather(t) {
+	all := gather(t)
+	maps.Copy(all, gatherRelay(t))
+	for name, family := range all {
 		if family.GetType() == dto.MetricType_HISTOGRAM {
 			names[name+"_bucket"], names[name+"_sum"], names[name+"_count"] = true, true, true
 		} else {

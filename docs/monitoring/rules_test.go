@@ -85,6 +85,9 @@ func TestSumsLeaveOutTheLabelsOfTheProcessAndOfTheEvent(t *testing.T) {
 			if slices.ContainsFunc(metricsOf(rule.Expr), func(name string) bool { return ofEvents[name] }) {
 				want += ", " + event
 			}
+			if slices.ContainsFunc(metricsOf(rule.Expr), func(name string) bool { return strings.HasPrefix(name, "outbox_relay_") }) {
+				want += ", topic, messaging_destination_name"
+			}
 			found := pattern.FindAllStringSubmatch(rule.Expr, -1)
 			require.Len(t, found, strings.Count(rule.Expr, "sum "), rule.Alert)
 			for _, sum := range found {

@@ -1,35 +1,33 @@
-// Package bykind keeps a value for each kind of event, with a limit.
+// Package bykind keeps a value for each kind of event, or for each topic, with a limit.
 package bykind
 
 import (
 	"maps"
 	"sync"
 	"sync/atomic"
-
-	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Map keeps a value for each of the first kinds of events that it sees. The limit
-// protects memory from event types that come from outside. It is safe for
-// concurrent use. Reading takes no lock: a new kind replaces the map.
-type Map[V any] struct {
+// Map keeps a value for each of the first kinds that it sees. The limit protects memory
+// from event types and topics that come from outside. It is safe for concurrent use.
+// Reading takes no lock: a new kind replaces the map.
+type Map[K comparable, V any] struct {
 	limit int
-	value func(outbox.EventKind) V
+	value func(K) V
 
-	known atomic.Pointer[map[outbox.EventKind]V]
+	known atomic.Pointer[map[K]V]
 	mu    sync.Mutex // held while known is replaced
 }
 
 // New returns a map for limit kinds. It calls value once for each kind, never twice
 // at the same time.
-func New[V any](limit int, value func(outbox.EventKind) V) *Map[V] {
-	m := &Map[V]{limit: limit, value: value}
-	m.known.Store(&map[outbox.EventKind]V{})
+func New[K comparable, V any](limit int, value func(K) V) *Map[K, V] {
+	m := &Map[K, V]{limit: limit, value: value}
+	m.known.Store(&map[K]V{})
 	return m
 }
 
 // Of returns the kind's value; false if the limit leaves no room for it.
-func (m *Map[V]) Of(kind outbox.EventKind) (v V, ok bool) {
+func (m *Map[K, V]) Of(kind K) (v V, ok bool) {
 	known := *m.known.Load()
 	if v, ok = known[kind]; ok || len(known) >= m.limit {
 		return v, ok
