@@ -25,9 +25,9 @@ type Process struct {
 func Start(t testing.TB, command func() *exec.Cmd, ready func() error) *Process {
 	t.Helper()
 	p := &Process{command: command, ready: ready, log: filepath.Join(t.TempDir(), "log")}
-	p.start(t)
+	p.Start(t)
 	t.Cleanup(func() {
-		p.kill()
+		p.Kill(t)
 		if log, err := os.ReadFile(p.log); err == nil && t.Failed() {
 			t.Logf("the end of the broker's log:\n%s", log[max(0, len(log)-4000):])
 		}
@@ -38,11 +38,12 @@ func Start(t testing.TB, command func() *exec.Cmd, ready func() error) *Process 
 // Restart kills the program with SIGKILL, and starts it again.
 func (p *Process) Restart(t testing.TB) {
 	t.Helper()
-	p.kill()
-	p.start(t)
+	p.Kill(t)
+	p.Start(t)
 }
 
-func (p *Process) start(t testing.TB) {
+// Start starts the program, and waits until it is ready.
+func (p *Process) Start(t testing.TB) {
 	t.Helper()
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
@@ -54,7 +55,9 @@ func (p *Process) start(t testing.TB) {
 	Eventually(t, "the broker answers", func() bool { err = p.ready(); return err == nil })
 }
 
-func (p *Process) kill() {
+// Kill kills the program with SIGKILL, unless that has been done.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
 	if p.cmd == nil {
 		return
 	}

@@ -26,12 +26,20 @@ type Broker struct {
 	Addr string
 	// Connect makes a publisher whose connections go to addr.
 	Connect func(t testing.TB, addr string) relay.Publisher
-	// Restart kills the broker and starts it again.
-	Restart func(t testing.TB)
+	// Server is the broker's process.
+	Server Server
+	// Away is for how long [Prove] lets the broker be away when it kills it.
+	Away time.Duration
 	// Stored are the messages that a consumer of [Topic] gets from the beginning.
 	Stored func(t testing.TB) []Stored
 	// Deduplicates says that the broker drops a message that it already has.
 	Deduplicates bool
+}
+
+// Server is a broker that a test can kill and start again. Start returns when it answers.
+type Server interface {
+	Kill(t testing.TB)
+	Start(t testing.TB)
 }
 
 // Stored is a message that a broker has: the event's id and its payload.
@@ -42,8 +50,9 @@ type Stored struct {
 
 // count is the payload: the Nth event of a key.
 type count struct {
-	Key string
-	N   int
+	Key  string
+	N    int
+	Text string `json:",omitempty"`
 }
 
 var counted = outbox.NewTopic[count]("Counter", "Counted")
@@ -66,6 +75,8 @@ type proof struct {
 	log     logLines
 	written int
 	next    map[string]int // by key
+	prefix  string         // of the keys
+	text    string         // of each event
 }
 
 // Prove lets two nodes deliver 5,000 events by key, 100,000 with OUTBOX_TEST_LONG=relay,
@@ -78,14 +89,7 @@ func Prove(t testing.TB, broker Broker) {
 	if os.Getenv("OUTBOX_TEST_LONG") == "relay" {
 		events = 100_000
 	}
-	p := &proof{
-		t: t, broker: broker, db: testdb.Open(t, testdb.Main()[0]), store: sqlstore.Postgres(sqlstore.WithKeyIndex()),
-		seen: seen{failed: map[string]int{}, errors: map[string]int{}}, next: map[string]int{},
-	}
-	require.NoError(t, p.store.CreateSchema(t.Context(), p.db))
-	only, err := outbox.New(outbox.Config{DB: p.db, Store: p.store, Mode: outbox.WriterOnly{}})
-	require.NoError(t, err)
-	p.writer = only.Writer()
+	p := newProof(t, broker, sqlstore.Postgres(sqlstore.WithKeyIndex()))
 	stop := []func(){p.node("one"), p.node("two")}
 
 	began := time.Now()
@@ -104,6 +108,23 @@ func Prove(t testing.TB, broker Broker) {
 	t.Logf("%d events and %d faults in %.1f s; %d events failed to be published at first; %d lines of log; errors: %v",
 		p.written, faults, time.Since(began).Seconds(), p.seen.failures(), p.log.count(), p.seen.errors)
 }
+
+// newProof makes a proof with a database and a writer.
+func newProof(t testing.TB, broker Broker, store *sqlstore.Store) *proof {
+	t.Helper()
+	p := &proof{
+		t: t, broker: broker, db: testdb.Open(t, testdb.Main()[0]), store: store,
+		seen: seen{failed: map[string]int{}, errors: map[string]int{}}, next: map[string]int{}, prefix: "k",
+	}
+	require.NoError(t, p.store.CreateSchema(t.Context(), p.db))
+	only, err := outbox.New(outbox.Config{DB: p.db, Store: p.store, Mode: outbox.WriterOnly{}})
+	require.NoError(t, err)
+	p.writer = only.Writer()
+	return p
+}
+
+// key is one of the keys of the events.
+func (p *proof) key(n int) string { return fmt.Sprintf("%s%d", p.prefix, n%keys) }
 
 // node starts a node behind a proxy of its own. end closes its outbox, then its relay.
 func (p *proof) node(name string) (end func()) {
@@ -140,10 +161,10 @@ func (p *proof) write(n int) {
 	for n > 0 {
 		var envs []outbox.Envelope
 		for ; n > 0 && len(envs) < 500; n-- {
-			key := fmt.Sprintf("k%d", p.written%keys)
+			key := p.key(p.written)
 			p.next[key]++
 			p.written++
-			envs = append(envs, counted.Envelope(key, count{key, p.next[key]}))
+			envs = append(envs, counted.Envelope(key, count{key, p.next[key], p.text}))
 		}
 		tx, err := p.db.BeginTx(p.t.Context(), nil)
 		require.NoError(p.t, err)
@@ -165,7 +186,9 @@ func (p *proof) harm(n int) (faults int) {
 		case 0:
 			p.proxies[0].Cut(200 * time.Millisecond)
 		case 1:
-			p.broker.Restart(p.t)
+			p.broker.Server.Kill(p.t)
+			time.Sleep(p.broker.Away)
+			p.broker.Server.Start(p.t)
 		case 2:
 			p.proxies[1].Freeze(timeout + time.Second)
 		case 3:
@@ -243,8 +266,13 @@ func (l *logLines) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-func (l *logLines) count() int {
+// String is what was logged.
+func (l *logLines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), "\n")
+	return l.text.String()
+}
+
+func (l *logLines) count() int {
+	return strings.Count(l.String(), "\n")
 }

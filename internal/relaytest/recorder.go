@@ -16,6 +16,7 @@ type recorder struct {
 // seen is what the nodes' publishers did.
 type seen struct {
 	mu           sync.Mutex
+	calls        int
 	acknowledged int
 	failed       map[string]int // by event id
 	errors       map[string]int // by text
@@ -23,6 +24,7 @@ type seen struct {
 
 // Publish publishes and keeps the failures.
 func (r recorder) Publish(ctx context.Context, messages []relay.Message) []error {
+	r.seen.began()
 	errs := r.Publisher.Publish(ctx, messages)
 	r.seen.mu.Lock()
 	defer r.seen.mu.Unlock()
@@ -49,4 +51,17 @@ func (s *seen) failures() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.failed)
+}
+
+func (s *seen) began() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+}
+
+// published is how often a publisher was called.
+func (s *seen) published() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
 }

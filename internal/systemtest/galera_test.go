@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
@@ -81,9 +82,9 @@ func startMariaDB(t testing.TB, name, cluster string, votes int, args ...string)
 	}
 	program(t, "rsync", galeraWay)
 	ports := freePorts(t, 4)
-	m := &mariadb{account: newAccount(t, "mysql"), port: ports[0]}
-	data := filepath.Join(m.dir, "data")
-	m.run(t, program(t, "mariadb-install-db", mariadbWay), "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
+	m := &mariadb{account: account{testdb.NewAccount(t, "mysql")}, port: ports[0]}
+	data := filepath.Join(m.Dir, "data")
+	m.Run(t, program(t, "mariadb-install-db", mariadbWay), "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
 	group, ist, sst := ports[1], ports[2], ports[3]
 	options := []string{
 		fmt.Sprintf("gmcast.listen_addr=tcp://127.0.0.1:%d", group), fmt.Sprintf("ist.recv_addr=127.0.0.1:%d", ist),
@@ -92,8 +93,8 @@ func startMariaDB(t testing.TB, name, cluster string, votes int, args ...string)
 		"evs.keepalive_period=PT0.5S", "evs.inactive_check_period=PT0.5S", "evs.suspect_timeout=PT2S", "evs.inactive_timeout=PT10S",
 	}
 	m.server = m.launch(t, name, program(t, "mariadbd", mariadbWay, "/usr/sbin", "/usr/libexec"), append([]string{
-		"--no-defaults", "--datadir=" + data, "--tmpdir=" + m.dir, "--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", m.port),
-		"--socket=" + filepath.Join(m.dir, "sock"), "--pid-file=" + filepath.Join(m.dir, "pid"), "--skip-log-bin", "--binlog-format=ROW",
+		"--no-defaults", "--datadir=" + data, "--tmpdir=" + m.Dir, "--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", m.port),
+		"--socket=" + filepath.Join(m.Dir, "sock"), "--pid-file=" + filepath.Join(m.Dir, "pid"), "--skip-log-bin", "--binlog-format=ROW",
 		"--innodb-autoinc-lock-mode=2", "--innodb-buffer-pool-size=64M",
 		"--wsrep-on=ON", "--wsrep-provider=" + provider, "--wsrep-cluster-name=outbox", "--wsrep-cluster-address=" + cluster,
 		"--wsrep-node-name=" + name, fmt.Sprintf("--wsrep-node-address=127.0.0.1:%d", group),

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
 const (
@@ -31,9 +33,8 @@ func (p *postgres) address() string { return loopback(p.port) }
 // startPostgres starts an empty server with the programs of a folder.
 func startPostgres(t testing.TB, folders ...string) *postgres {
 	t.Helper()
-	p := &postgres{account: newAccount(t, "postgres"), port: freePorts(t, 1)[0]}
-	data := filepath.Join(p.dir, "data")
-	p.run(t, program(t, "initdb", postgresWay, folders...), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+	p := &postgres{account: account{testdb.NewAccount(t, "postgres")}, port: freePorts(t, 1)[0]}
+	data := p.InitPostgres(t, program(t, "initdb", postgresWay, folders...))
 	p.start(t, "primary", program(t, "postgres", postgresWay, folders...), data)
 	return p
 }
@@ -49,9 +50,9 @@ func (p *postgres) start(t testing.TB, name, program, data string) {
 // through the relay.
 func startStandby(t testing.TB, via *relay, folders ...string) *postgres {
 	t.Helper()
-	p := &postgres{account: newAccount(t, "postgres"), port: freePorts(t, 1)[0]}
-	data := filepath.Join(p.dir, "data")
-	p.run(t, program(t, "pg_basebackup", postgresWay, folders...), "-h", "127.0.0.1", "-p", strconv.Itoa(via.port()), "-U", "postgres",
+	p := &postgres{account: account{testdb.NewAccount(t, "postgres")}, port: freePorts(t, 1)[0]}
+	data := filepath.Join(p.Dir, "data")
+	p.Run(t, program(t, "pg_basebackup", postgresWay, folders...), "-h", "127.0.0.1", "-p", strconv.Itoa(via.port()), "-U", "postgres",
 		"-D", data, "-R", "-X", "stream", "--checkpoint=fast", "--no-sync")
 	p.start(t, "standby", program(t, "postgres", postgresWay, folders...), data)
 	return p

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,55 +21,8 @@ import (
 // patience is how long the tests wait for what has to happen: the machine may be busy.
 const patience = 4 * time.Minute
 
-// account is the user that runs servers, with a folder that it may write: they refuse
-// to run as root, and other users have no access to root's temporary folders.
-type account struct {
-	dir  string
-	cred *syscall.Credential // nil: this process's user
-}
-
-func newAccount(t testing.TB, names ...string) account {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "outbox-system-") //nolint:usetesting // the parent of t.TempDir is root's alone
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		// What was killed may still write for a moment.
-		if !eventually(10*time.Second, func() bool { return os.RemoveAll(dir) == nil }) {
-			t.Errorf("the folder %s cannot be deleted", dir)
-		}
-	})
-	if os.Geteuid() != 0 {
-		return account{dir: dir}
-	}
-	for _, name := range append(names, "nobody") {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, err := strconv.ParseUint(u.Uid, 10, 32)
-		require.NoError(t, err)
-		gid, err := strconv.ParseUint(u.Gid, 10, 32)
-		require.NoError(t, err)
-		require.NoError(t, os.Chown(dir, int(uid), int(gid)))
-		return account{dir, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-	}
-	t.Fatalf("this is root, and there is no user to run a server; one of %v must exist", names)
-	return account{}
-}
-
-func (a account) command(path string, args ...string) *exec.Cmd {
-	cmd := exec.Command(path, args...)
-	cmd.Dir, cmd.Env = a.dir, append(os.Environ(), "TMPDIR="+a.dir, "HOME="+a.dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.cred, Setpgid: true}
-	return cmd
-}
-
-// run runs a program to its end.
-func (a account) run(t testing.TB, path string, args ...string) {
-	t.Helper()
-	out, err := a.command(path, args...).CombinedOutput()
-	require.NoErrorf(t, err, "%s: %s", filepath.Base(path), out)
-}
+// account starts servers.
+type account struct{ testdb.Account }
 
 // server is a process that the test started.
 type server struct {
@@ -82,10 +34,10 @@ type server struct {
 // launch starts a server, which ends with the test.
 func (a account) launch(t testing.TB, name, path string, args ...string) *server {
 	t.Helper()
-	log, err := os.Create(filepath.Join(a.dir, name+".log"))
+	log, err := os.Create(filepath.Join(a.Dir, name+".log"))
 	require.NoError(t, err)
 	defer func() { _ = log.Close() }()
-	s := &server{name: name, cmd: a.command(path, args...), ended: make(chan struct{})}
+	s := &server{name: name, cmd: a.Command(path, args...), ended: make(chan struct{})}
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	require.NoError(t, s.cmd.Start())
 	go func() {

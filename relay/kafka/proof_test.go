@@ -32,7 +32,7 @@ func TestNothingIsLostWhileTheBrokerIsRestartedAndCutOff(t *testing.T) {
 			require.NoError(t, err)
 			return p
 		},
-		Restart: c.Restart,
+		Server: c, Away: outage,
 		Stored: func(t testing.TB) (list []relaytest.Stored) {
 			for _, r := range c.stored(t, relaytest.Topic) {
 				list = append(list, relaytest.Stored{ID: header(r, "ce_id"), Body: r.Value})

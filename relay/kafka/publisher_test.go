@@ -26,7 +26,7 @@ func TestAnAcknowledgedMessageIsInTheTopic(t *testing.T) {
 	c := start(t, kfake.SeedTopics(3, "orders"))
 	p := publisher(t, c)
 	before := time.Now().Add(-time.Minute)
-	require.Nil(t, p.Publish(t.Context(), []relay.Message{message("orders", "o1", "1"), message("orders", "", "2")}))
+	require.Nil(t, p.Publish(t.Context(), []relay.Message{relaytest.Message("orders", "o1", "1"), relaytest.Message("orders", "", "2")}))
 	list := c.stored(t, "orders")
 	require.Equal(t, map[string]int{"1": 1, "2": 1}, ids(list))
 	for _, r := range list {
@@ -70,11 +70,11 @@ func TestAMessageThatIsTooLargeIsRefusedAndNoOther(t *testing.T) {
 			p := publisher(t, c, append(opts, kgo.ProducerBatchCompression(kgo.NoCompression()))...)
 			messages := make([]relay.Message, 300) // a batch of them is too large, too
 			for i := range messages {
-				messages[i] = message("small", fmt.Sprint(i), fmt.Sprint(i))
+				messages[i] = relaytest.Message("small", fmt.Sprint(i), fmt.Sprint(i))
 			}
 			messages[7].Body = []byte(strings.Repeat("x", 30_000))      // the broker refuses it
 			messages[200].Body = []byte(strings.Repeat("x", 2_000_000)) // the client refuses it
-			for i, err := range publish(t, p, messages...) {
+			for i, err := range relaytest.Publish(t, p, messages...) {
 				if i != 7 && i != 200 {
 					require.NoError(t, err)
 					continue
@@ -92,7 +92,7 @@ func TestAMessageThatIsTooLargeIsRefusedAndNoOther(t *testing.T) {
 func TestATopicThatDoesNotExistIsUnroutable(t *testing.T) {
 	c := start(t, kfake.SeedTopics(1, "known"))
 	p := publisher(t, c, kgo.MetadataMinAge(50*time.Millisecond))
-	errs := publish(t, p, message("unknown", "a", "1"), message("known", "a", "2"), message("a b", "a", "3"))
+	errs := relaytest.Publish(t, p, relaytest.Message("unknown", "a", "1"), relaytest.Message("known", "a", "2"), relaytest.Message("a b", "a", "3"))
 	require.ErrorIs(t, errs[0], relay.ErrUnroutable)
 	require.ErrorContains(t, errs[0], "UNKNOWN_TOPIC_OR_PARTITION")
 	require.NoError(t, errs[1])
@@ -110,19 +110,19 @@ func TestWhatTheUserMayNotDo(t *testing.T) {
 		return kgo.SASL(plain.Auth{User: user, Pass: pass}.AsMechanism())
 	}
 	p := publisher(t, c, as("clerk", "clerk"))
-	errs := publish(t, p, message("open", "a", "1"), message("shut", "a", "2"))
+	errs := relaytest.Publish(t, p, relaytest.Message("open", "a", "1"), relaytest.Message("shut", "a", "2"))
 	require.NoError(t, errs[0])
 	require.ErrorContains(t, errs[1], "TOPIC_AUTHORIZATION_FAILED")
 	for _, class := range []error{relay.ErrUnavailable, relay.ErrRefused, relay.ErrUnroutable} {
 		require.NotErrorIs(t, errs[1], class, "it is a failed delivery")
 	}
 
-	wrong := publisher(t, c, as("clerk", secret))
+	wrong := publisher(t, c, as("clerk", relaytest.Secret))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	for _, err := range []error{wrong.Publish(ctx, []relay.Message{message("open", "a", "3")})[0], wrong.Ping(t.Context())} {
+	for _, err := range []error{wrong.Publish(ctx, []relay.Message{relaytest.Message("open", "a", "3")})[0], wrong.Ping(t.Context())} {
 		require.ErrorIs(t, err, relay.ErrUnavailable)
-		require.NotContains(t, err.Error(), secret)
+		require.NotContains(t, err.Error(), relaytest.Secret)
 	}
 }
 
@@ -132,14 +132,14 @@ func TestABrokerThatDoesNotAnswerIsAnOutage(t *testing.T) {
 			c := start(t, kfake.SeedTopics(1, "orders"))
 			proxy := relaytest.NewProxy(t, c.addr)
 			p := publisher(t, c, append(opts, proxied(proxy))...)
-			require.NoError(t, publish(t, p, message("orders", "a", "0"))[0])
+			require.NoError(t, relaytest.Publish(t, p, relaytest.Message("orders", "a", "0"))[0])
 			var done sync.WaitGroup
 			done.Go(func() { proxy.Freeze(2 * time.Second) })
 			relaytest.Eventually(t, "a call fails", func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
 				began := time.Now()
-				errs := p.Publish(ctx, []relay.Message{message("orders", "a", "1"), message("orders", "b", "2")})
+				errs := p.Publish(ctx, []relay.Message{relaytest.Message("orders", "a", "1"), relaytest.Message("orders", "b", "2")})
 				require.Less(t, time.Since(began), 1500*time.Millisecond)
 				for _, err := range errs {
 					require.ErrorIs(t, err, relay.ErrUnavailable)
@@ -148,7 +148,7 @@ func TestABrokerThatDoesNotAnswerIsAnOutage(t *testing.T) {
 			})
 			done.Wait()
 			relaytest.Eventually(t, "it publishes again", func() bool {
-				return publish(t, p, message("orders", "a", "1"), message("orders", "b", "2"))[0] == nil
+				return relaytest.Publish(t, p, relaytest.Message("orders", "a", "1"), relaytest.Message("orders", "b", "2"))[0] == nil
 			})
 			require.Len(t, ids(c.stored(t, "orders")), 3)
 		})
@@ -160,13 +160,13 @@ func TestABrokerThatDoesNotAnswerIsAnOutage(t *testing.T) {
 func TestNothingIsSentAfterItsCall(t *testing.T) {
 	c := start(t, kfake.SeedTopics(1, "orders"))
 	p := publisher(t, c)
-	require.NoError(t, publish(t, p, message("orders", "a", "0"))[0])
+	require.NoError(t, relaytest.Publish(t, p, relaytest.Message("orders", "a", "0"))[0])
 	c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, p.Publish(ctx, []relay.Message{message("orders", "a", "1")})[0], relay.ErrUnavailable)
-	c.start(t)
-	require.NoError(t, publish(t, p, message("orders", "a", "2"))[0])
+	require.ErrorIs(t, p.Publish(ctx, []relay.Message{relaytest.Message("orders", "a", "1")})[0], relay.ErrUnavailable)
+	c.Start(t)
+	require.NoError(t, relaytest.Publish(t, p, relaytest.Message("orders", "a", "2"))[0])
 	require.Equal(t, map[string]int{"0": 1, "2": 1}, ids(c.stored(t, "orders")))
 }
 
@@ -199,13 +199,13 @@ func TestTransactionsLeaveNoCopiesWhenAnAnswerIsLost(t *testing.T) {
 				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 				return muted{conn, &silent}, err
 			}))...)
-			require.NoError(t, publish(t, p, message("orders", "a", "0"))[0])
+			require.NoError(t, relaytest.Publish(t, p, relaytest.Message("orders", "a", "0"))[0])
 			silent.Store(true)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			require.ErrorIs(t, p.Publish(ctx, []relay.Message{message("orders", "a", "1")})[0], relay.ErrUnavailable)
+			require.ErrorIs(t, p.Publish(ctx, []relay.Message{relaytest.Message("orders", "a", "1")})[0], relay.ErrUnavailable)
 			silent.Store(false)
-			require.NoError(t, publish(t, p, message("orders", "a", "1"))[0])
+			require.NoError(t, relaytest.Publish(t, p, relaytest.Message("orders", "a", "1"))[0])
 			require.Equal(t, map[string]int{"0": 1, "1": 2}, ids(c.stored(t, "orders")), "the broker has both")
 			require.Equal(t, map[string]int{"0": 1, "1": tc.copies}, ids(c.stored(t, "orders", kgo.FetchIsolationLevel(kgo.ReadCommitted()))))
 		})
@@ -216,14 +216,14 @@ func TestTransactionsLeaveNoCopiesWhenAnAnswerIsLost(t *testing.T) {
 func TestAPublisherThatWasFencedPublishesAgain(t *testing.T) {
 	c := start(t, kfake.SeedTopics(1, "orders"))
 	p, other := publisher(t, c, kgo.TransactionalID("shop-1")), publisher(t, c, kgo.TransactionalID("shop-1"))
-	require.NoError(t, publish(t, p, message("orders", "a", "0"))[0])
-	require.NoError(t, publish(t, other, message("orders", "a", "1"))[0])
+	require.NoError(t, relaytest.Publish(t, p, relaytest.Message("orders", "a", "0"))[0])
+	require.NoError(t, relaytest.Publish(t, other, relaytest.Message("orders", "a", "1"))[0])
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	errs := p.Publish(ctx, []relay.Message{message("orders", "a", "2")})
+	errs := p.Publish(ctx, []relay.Message{relaytest.Message("orders", "a", "2")})
 	require.ErrorIs(t, errs[0], relay.ErrUnavailable)
 	require.NoError(t, ctx.Err(), "it fails before its time is up")
-	require.NoError(t, publish(t, p, message("orders", "a", "2"))[0])
+	require.NoError(t, relaytest.Publish(t, p, relaytest.Message("orders", "a", "2"))[0])
 	require.Equal(t, map[string]int{"0": 1, "1": 1, "2": 1}, ids(c.stored(t, "orders", kgo.FetchIsolationLevel(kgo.ReadCommitted()))))
 }
 
@@ -236,7 +236,7 @@ func TestCallsRunSideBySide(t *testing.T) {
 			for i := range 8 {
 				all.Go(func() {
 					for n := range 5 {
-						if errs := p.Publish(t.Context(), []relay.Message{message("orders", fmt.Sprint(i), fmt.Sprintf("%d-%d", i, n))}); errs != nil {
+						if errs := p.Publish(t.Context(), []relay.Message{relaytest.Message("orders", fmt.Sprint(i), fmt.Sprintf("%d-%d", i, n))}); errs != nil {
 							t.Error(errs)
 						}
 					}
@@ -253,10 +253,10 @@ func TestCallsRunSideBySide(t *testing.T) {
 func TestAfterCloseNothingIsPublished(t *testing.T) {
 	c := start(t, kfake.SeedTopics(1, "orders"))
 	p := publisher(t, c)
-	require.NoError(t, publish(t, p, message("orders", "a", "1"))[0])
+	require.NoError(t, relaytest.Publish(t, p, relaytest.Message("orders", "a", "1"))[0])
 	require.NoError(t, p.Close(t.Context()))
 	require.NoError(t, p.Close(t.Context()), "again")
-	err := publish(t, p, message("orders", "a", "2"))[0]
+	err := relaytest.Publish(t, p, relaytest.Message("orders", "a", "2"))[0]
 	require.ErrorIs(t, err, relay.ErrUnavailable)
 	require.ErrorContains(t, err, "the publisher is closed")
 	require.Error(t, p.Ping(t.Context()))

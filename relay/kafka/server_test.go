@@ -14,14 +14,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/outboxkit/outbox-go/internal/relaytest"
-	"github.com/outboxkit/outbox-go/relay"
 	relaykafka "github.com/outboxkit/outbox-go/relay/kafka"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// secret is what no error may have.
-const secret = "s3cr3t-payload"
 
 // cluster is kfake, an imitation of Kafka in this process, with one broker. It keeps its
 // files, so it can be stopped and started again.
@@ -39,12 +35,13 @@ func start(t testing.TB, opts ...kfake.Opt) *cluster {
 	port, err := strconv.Atoi(text)
 	require.NoError(t, err)
 	c.opts = append(opts, kfake.NumBrokers(1), kfake.Ports(port), kfake.DataDir(t.TempDir()))
-	c.start(t)
+	c.Start(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-func (c *cluster) start(t testing.TB) {
+// Start starts the cluster on its files.
+func (c *cluster) Start(t testing.TB) {
 	t.Helper()
 	var err error
 	c.Cluster, err = kfake.NewCluster(c.opts...)
@@ -54,13 +51,8 @@ func (c *cluster) start(t testing.TB) {
 // outage is longer than a call of the proof may take: the client tries again by itself.
 const outage = 5 * time.Second
 
-// Restart stops the cluster and starts it again. What was acknowledged is in its files.
-func (c *cluster) Restart(t testing.TB) {
-	t.Helper()
-	c.Close()
-	time.Sleep(outage)
-	c.start(t)
-}
+// Kill stops the cluster. What was acknowledged is in its files.
+func (c *cluster) Kill(testing.TB) { c.Close() }
 
 // stored are the records of a topic from the beginning, in the order of each partition.
 func (c *cluster) stored(t testing.TB, topic string, opts ...kgo.Opt) (list []*kgo.Record) {
@@ -118,30 +110,4 @@ func publisher(t testing.TB, c *cluster, opts ...kgo.Opt) *relaykafka.Publisher 
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	return p
-}
-
-func message(topic, key, id string) relay.Message {
-	return relay.Message{
-		Topic: topic, Key: key, ID: id, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), ContentType: "application/json",
-		Attributes: []relay.Attribute{{Name: "id", Value: id}, {Name: "datacontenttype", Value: "application/json"}},
-		Headers:    map[string]string{"traceparent": "00-1"}, Body: []byte(`"` + secret + `"`),
-	}
-}
-
-// publish returns one error for each message.
-func publish(t testing.TB, p *relaykafka.Publisher, messages ...relay.Message) []error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	errs := p.Publish(ctx, messages)
-	if errs == nil {
-		return make([]error, len(messages))
-	}
-	require.Len(t, errs, len(messages))
-	for _, err := range errs {
-		if err != nil {
-			require.NotContains(t, err.Error(), secret)
-		}
-	}
-	return errs
 }

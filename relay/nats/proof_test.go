@@ -13,19 +13,25 @@ import (
 	relaynats "github.com/outboxkit/outbox-go/relay/nats"
 )
 
-func TestNothingIsLostWhileTheServerIsKilled(t *testing.T) {
+func TestNothingIsLostWhileTheServerIsKilled(t *testing.T) { relaytest.Prove(t, broker(t)) }
+
+func TestTheRelayCatchesUpAfterAnOutage(t *testing.T) { relaytest.Outage(t, broker(t)) }
+
+// broker is a server that can be killed, with a stream.
+func broker(t *testing.T) relaytest.Broker {
+	t.Helper()
 	addr, server := process(t)
 	js := client(t, "nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
 	stream(t, js, jetstream.StreamConfig{Subjects: []string{relaytest.Topic}})
-	relaytest.Prove(t, relaytest.Broker{
+	return relaytest.Broker{
 		Addr: addr,
 		Connect: func(t testing.TB, addr string) relay.Publisher {
 			return publisher(t, relaynats.Config{URL: addr, Options: []nats.Option{nats.ReconnectWait(50 * time.Millisecond)}})
 		},
-		Restart:      server.Restart,
+		Server:       server,
 		Stored:       func(t testing.TB) []relaytest.Stored { return stored(t, js) },
 		Deduplicates: true,
-	})
+	}
 }
 
 // stored reads the stream.

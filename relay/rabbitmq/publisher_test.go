@@ -19,16 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// secret is what no error may have.
-const secret = "s3cr3t-payload"
-
-func message(topic, id string) relay.Message {
-	return relay.Message{
-		Topic: topic, Key: id, ID: id, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), ContentType: "application/json",
-		Attributes: []relay.Attribute{{Name: "id", Value: id}, {Name: "datacontenttype", Value: "application/json"}},
-		Headers:    map[string]string{"traceparent": "00-1"}, Body: []byte(`"` + secret + `"`),
-	}
-}
+// message has its id as its key.
+func message(topic, id string) relay.Message { return relaytest.Message(topic, id, id) }
 
 func publisher(t testing.TB, cfg relayrabbitmq.Config) *relayrabbitmq.Publisher {
 	t.Helper()
@@ -36,24 +28,6 @@ func publisher(t testing.TB, cfg relayrabbitmq.Config) *relayrabbitmq.Publisher 
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	return p
-}
-
-// publish returns one error for each message.
-func publish(t testing.TB, p *relayrabbitmq.Publisher, messages ...relay.Message) []error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	errs := p.Publish(ctx, messages)
-	if errs == nil {
-		return make([]error, len(messages))
-	}
-	require.Len(t, errs, len(messages))
-	for _, err := range errs {
-		if err != nil {
-			require.NotContains(t, err.Error(), secret)
-		}
-	}
-	return errs
 }
 
 // ids are the different messages of a queue.
@@ -109,7 +83,7 @@ func unroutable(t *testing.T, s *server) {
 		messages[i] = message("unknown", fmt.Sprint(i))
 	}
 	messages[1100].Topic = "known"
-	for i, err := range publish(t, p, messages...) {
+	for i, err := range relaytest.Publish(t, p, messages...) {
 		if i == 1100 {
 			require.NoError(t, err)
 			continue
@@ -122,12 +96,12 @@ func unroutable(t *testing.T, s *server) {
 
 func noExchange(t *testing.T, s *server) {
 	p := publisher(t, relayrabbitmq.Config{URLs: []string{s.url()}, Exchange: "later"})
-	for _, err := range publish(t, p, message("a", "1"), message("a", "2")) {
+	for _, err := range relaytest.Publish(t, p, message("a", "1"), message("a", "2")) {
 		require.ErrorIs(t, err, relay.ErrUnroutable)
 		require.ErrorContains(t, err, "no exchange 'later'")
 	}
 	s.declare(t, "later", "later", "#", nil)
-	require.Equal(t, []error{nil, nil}, publish(t, p, message("a", "1"), message("a", "2")))
+	require.Equal(t, []error{nil, nil}, relaytest.Publish(t, p, message("a", "1"), message("a", "2")))
 	require.Equal(t, map[string]int{"1": 1, "2": 1}, ids(s.stored(t, "later")))
 }
 
@@ -141,7 +115,7 @@ func tooLarge(t *testing.T, s *server) {
 	for _, i := range []int{5, 12} {
 		messages[i].Body = []byte(strings.Repeat("x", maxMessage+i))
 	}
-	for i, err := range publish(t, p, messages...) {
+	for i, err := range relaytest.Publish(t, p, messages...) {
 		if i != 5 && i != 12 {
 			require.NoError(t, err)
 			continue
@@ -158,7 +132,7 @@ func topicRefused(t *testing.T, s *server) {
 	s.ctl(t, "set_permissions", "clerk", "", ".*", "")
 	s.ctl(t, "set_topic_permissions", "clerk", "limited", "^open", "")
 	p := publisher(t, relayrabbitmq.Config{URLs: []string{"amqp://clerk:clerk@" + s.addr + "/"}, Exchange: "limited"})
-	errs := publish(t, p, message("open", "1"), message("shut", "2"), message("open", "3"))
+	errs := relaytest.Publish(t, p, message("open", "1"), message("shut", "2"), message("open", "3"))
 	require.NoError(t, errs[0])
 	require.NoError(t, errs[2])
 	require.ErrorContains(t, errs[1], "ACCESS_REFUSED")
@@ -172,27 +146,27 @@ func exchangeRefused(t *testing.T, s *server) {
 	s.ctl(t, "add_user", "reader", "reader")
 	s.ctl(t, "set_permissions", "reader", "", "", ".*")
 	p := publisher(t, relayrabbitmq.Config{URLs: []string{"amqp://reader:reader@" + s.addr + "/"}, Exchange: "shut"})
-	for _, err := range publish(t, p, message("a", "1"), message("a", "2")) {
+	for _, err := range relaytest.Publish(t, p, message("a", "1"), message("a", "2")) {
 		require.ErrorIs(t, err, relay.ErrUnavailable)
 		require.ErrorContains(t, err, "ACCESS_REFUSED")
 	}
 }
 
 func wrongPassword(t *testing.T, s *server) {
-	p := publisher(t, relayrabbitmq.Config{URLs: []string{"amqp://guest:" + secret + "@" + s.addr + "/"}})
-	for _, err := range []error{publish(t, p, message("a", "1"))[0], p.Ping(t.Context())} {
+	p := publisher(t, relayrabbitmq.Config{URLs: []string{"amqp://guest:" + relaytest.Secret + "@" + s.addr + "/"}})
+	for _, err := range []error{relaytest.Publish(t, p, message("a", "1"))[0], p.Ping(t.Context())} {
 		require.ErrorIs(t, err, relay.ErrUnavailable)
 		require.ErrorContains(t, err, "403")
-		require.NotContains(t, err.Error(), secret)
+		require.NotContains(t, err.Error(), relaytest.Secret)
 	}
 }
 
 func fullQueue(t *testing.T, s *server) {
 	s.declare(t, "full", "full", "#", amqp.Table{amqp.QueueMaxLenArg: int32(1), amqp.QueueOverflowArg: amqp.QueueOverflowRejectPublish})
 	p := publisher(t, relayrabbitmq.Config{URLs: []string{s.url()}, Exchange: "full"})
-	require.NoError(t, publish(t, p, message("a", "1"))[0])
+	require.NoError(t, relaytest.Publish(t, p, message("a", "1"))[0])
 	relaytest.Eventually(t, "the queue is full", func() bool {
-		err := publish(t, p, message("a", "2"))[0]
+		err := relaytest.Publish(t, p, message("a", "2"))[0]
 		if err != nil {
 			require.ErrorIs(t, err, relay.ErrUnavailable)
 			require.ErrorContains(t, err, "basic.nack")
@@ -210,7 +184,7 @@ func invalid(t *testing.T, s *server) {
 	broken := message("\xff", "4")
 	fits := message("a", "5")
 	fits.Headers = map[string]string{"h": strings.Repeat("v", 130_000)}
-	errs := publish(t, p, long, key, many, broken, fits)
+	errs := relaytest.Publish(t, p, long, key, many, broken, fits)
 	for i, want := range []string{"the topic has 256 bytes", "has 256 bytes", "the headers take 131", "(1 bytes) is not valid UTF-8"} {
 		require.ErrorIs(t, errs[i], relay.ErrRefused)
 		require.ErrorContains(t, errs[i], want)
@@ -222,7 +196,7 @@ func invalid(t *testing.T, s *server) {
 func blocked(t *testing.T, s *server) {
 	s.declare(t, "blocked", "blocked", "#", nil)
 	p := publisher(t, relayrabbitmq.Config{URLs: []string{s.url()}, Exchange: "blocked"})
-	require.NoError(t, publish(t, p, message("a", "0"))[0])
+	require.NoError(t, relaytest.Publish(t, p, message("a", "0"))[0])
 	s.ctl(t, "set_vm_memory_high_watermark", "absolute", "1MB")
 	on := true
 	defer func() {
@@ -231,9 +205,9 @@ func blocked(t *testing.T, s *server) {
 		}
 	}()
 	began := time.Now()
-	relaytest.Eventually(t, "the broker takes no messages", func() bool { return publish(t, p, message("a", "1"))[0] != nil })
+	relaytest.Eventually(t, "the broker takes no messages", func() bool { return relaytest.Publish(t, p, message("a", "1"))[0] != nil })
 	for range 20 {
-		err := publish(t, p, message("a", "1"))[0]
+		err := relaytest.Publish(t, p, message("a", "1"))[0]
 		require.ErrorIs(t, err, relay.ErrUnavailable)
 		require.ErrorContains(t, err, "it takes no messages: low on memory")
 	}
@@ -241,7 +215,7 @@ func blocked(t *testing.T, s *server) {
 	require.ErrorIs(t, p.Ping(t.Context()), relay.ErrUnavailable)
 	s.ctl(t, "set_vm_memory_high_watermark", "0.4")
 	on = false
-	relaytest.Eventually(t, "the broker takes messages again", func() bool { return publish(t, p, message("a", "2"))[0] == nil })
+	relaytest.Eventually(t, "the broker takes messages again", func() bool { return relaytest.Publish(t, p, message("a", "2"))[0] == nil })
 	require.NoError(t, p.Ping(t.Context()))
 	copies := ids(s.stored(t, "blocked"))
 	require.Len(t, copies, 3)
@@ -252,7 +226,7 @@ func frozen(t *testing.T, s *server) {
 	s.declare(t, "frozen", "frozen", "#", nil)
 	proxy := relaytest.NewProxy(t, s.addr)
 	p := publisher(t, relayrabbitmq.Config{URLs: []string{"amqp://guest:guest@" + proxy.Addr + "/"}, Exchange: "frozen"})
-	require.NoError(t, publish(t, p, message("a", "0"))[0])
+	require.NoError(t, relaytest.Publish(t, p, message("a", "0"))[0])
 	var done sync.WaitGroup
 	done.Go(func() { proxy.Freeze(3 * time.Second) })
 	large := message("a", "1")
@@ -274,7 +248,7 @@ func frozen(t *testing.T, s *server) {
 	require.ErrorIs(t, p.Publish(short, messages[:1])[0], relay.ErrUnavailable)
 	require.Less(t, time.Since(began), 2500*time.Millisecond, "connecting ends with its context, too")
 	done.Wait()
-	relaytest.Eventually(t, "it connects again", func() bool { return publish(t, p, message("a", "again"))[0] == nil })
+	relaytest.Eventually(t, "it connects again", func() bool { return relaytest.Publish(t, p, message("a", "again"))[0] == nil })
 }
 
 func TestTopicsThatAMQPCannotHave(t *testing.T) {
@@ -309,7 +283,7 @@ func sasl(t *testing.T, s *server) {
 		AMQP: amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}},
 	})
 	for i := range 3 {
-		relaytest.Eventually(t, "it publishes", func() bool { return publish(t, p, message("a", fmt.Sprint(i)))[0] == nil })
+		relaytest.Eventually(t, "it publishes", func() bool { return relaytest.Publish(t, p, message("a", fmt.Sprint(i)))[0] == nil })
 		proxy.Cut(time.Millisecond)
 	}
 	require.Len(t, ids(s.stored(t, "sasl")), 3)
@@ -318,10 +292,10 @@ func sasl(t *testing.T, s *server) {
 func closed(t *testing.T, s *server) {
 	s.declare(t, "closed", "closed", "#", nil)
 	p := publisher(t, relayrabbitmq.Config{URLs: []string{s.url()}, Exchange: "closed"})
-	require.NoError(t, publish(t, p, message("a", "1"))[0])
+	require.NoError(t, relaytest.Publish(t, p, message("a", "1"))[0])
 	require.NoError(t, p.Close(t.Context()))
 	require.NoError(t, p.Close(t.Context()), "again")
-	err := publish(t, p, message("a", "2"))[0]
+	err := relaytest.Publish(t, p, message("a", "2"))[0]
 	require.ErrorIs(t, err, relay.ErrUnavailable)
 	require.ErrorContains(t, err, "the publisher is closed")
 	require.Error(t, p.Ping(t.Context()))
@@ -329,7 +303,7 @@ func closed(t *testing.T, s *server) {
 
 func TestAnInvalidConfigIsReportedWhole(t *testing.T) {
 	_, err := relayrabbitmq.New(relayrabbitmq.Config{
-		URLs: []string{"amqp://guest:" + secret + "?@host/", "http://" + secret}, Exchange: strings.Repeat("x", 256),
+		URLs: []string{"amqp://guest:" + relaytest.Secret + "?@host/", "http://" + relaytest.Secret}, Exchange: strings.Repeat("x", 256),
 		AMQP: amqp.Config{Recovery: &amqp.Recovery{}},
 	})
 	for _, want := range []string{
@@ -338,7 +312,7 @@ func TestAnInvalidConfigIsReportedWhole(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, want)
 	}
-	require.NotContains(t, err.Error(), secret)
+	require.NotContains(t, err.Error(), relaytest.Secret)
 	_, err = relayrabbitmq.New(relayrabbitmq.Config{})
 	require.ErrorContains(t, err, "relayrabbitmq.Config.URLs is empty")
 }

@@ -160,16 +160,22 @@ func TestInvalidConfig(t *testing.T) {
 	}
 }
 
-func TestNothingIsLostWhileTheServerIsKilled(t *testing.T) {
+func TestNothingIsLostWhileTheServerIsKilled(t *testing.T) { relaytest.Prove(t, broker(t)) }
+
+func TestTheRelayCatchesUpAfterAnOutage(t *testing.T) { relaytest.Outage(t, broker(t)) }
+
+// broker is a server that can be killed.
+func broker(t *testing.T) relaytest.Broker {
+	t.Helper()
 	addr, server, client := start(t)
-	relaytest.Prove(t, relaytest.Broker{
+	return relaytest.Broker{
 		Addr: addr,
 		Connect: func(t testing.TB, addr string) relay.Publisher {
 			return publisher(t, addr, func(cfg *relayredis.Config) { cfg.Options.DialTimeout = time.Second })
 		},
-		Restart: server.Restart,
-		Stored:  func(t testing.TB) []relaytest.Stored { return stored(t, client) },
-	})
+		Server: server,
+		Stored: func(t testing.TB) []relaytest.Stored { return stored(t, client) },
+	}
 }
 
 // stored reads the stream, some entries at a time.

@@ -148,7 +148,7 @@ func TestNothingIsLostWhileTheServerIsKilled(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
 	relaytest.Prove(t, relaytest.Broker{
-		Addr: addr, Connect: connect, Restart: server.Restart,
+		Addr: addr, Connect: connect, Server: server,
 		Stored: func(t testing.TB) []relaytest.Stored { return stored(t, client) },
 	})
 }

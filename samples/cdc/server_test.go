@@ -5,11 +5,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -32,24 +29,15 @@ func postgres(t *testing.T) (server *relaytest.Process, dsn string) {
 		t.Skip(why)
 	}
 	bin := found[len(found)-1]
-	dir, err := os.MkdirTemp("", "outbox-cdc-") //nolint:usetesting // the parent of t.TempDir is root's alone
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	as, data := account(t, dir), filepath.Join(dir, "data")
-	command := func(program string, args ...string) *exec.Cmd {
-		cmd := exec.Command(filepath.Join(bin, program), append([]string{"-D", data}, args...)...)
-		cmd.Dir, cmd.SysProcAttr = dir, as
-		return cmd
-	}
-	out, err := command("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N").CombinedOutput()
-	require.NoErrorf(t, err, "initdb: %s", out)
+	own := testdb.NewAccount(t, "postgres")
+	data := own.InitPostgres(t, filepath.Join(bin, "initdb"))
 	addr := relaytest.FreeAddr(t)
 	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	dsn = "postgres://postgres@" + addr + "/postgres?sslmode=disable"
 	server = relaytest.Start(t, func() *exec.Cmd {
 		relaytest.Eventually(t, "the processes of a killed server have ended", func() bool { return ended(data) })
-		return command("postgres", "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "wal_level=logical", "-c", "fsync=off")
+		return own.Command(filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "wal_level=logical", "-c", "fsync=off")
 	}, func() error { return testdb.Ping("pgx", dsn) })
 	return server, dsn
 }
@@ -73,30 +61,6 @@ func ended(data string) bool {
 		}
 	}
 	return true
-}
-
-// account is the user of the server, which refuses to run as root, and who owns the folder.
-func account(t *testing.T, dir string) *syscall.SysProcAttr {
-	t.Helper()
-	as := &syscall.SysProcAttr{}
-	if os.Geteuid() != 0 {
-		return as
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, err := strconv.ParseUint(u.Uid, 10, 32)
-		require.NoError(t, err)
-		gid, err := strconv.ParseUint(u.Gid, 10, 32)
-		require.NoError(t, err)
-		require.NoError(t, os.Chown(dir, int(uid), int(gid)))
-		as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		return as
-	}
-	t.Fatal("this is root, and there is no user postgres or nobody to run a server")
-	return nil
 }
 
 func open(t *testing.T, dsn string) *sql.DB {
