@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -19,8 +21,9 @@ const (
 	batchSize = 500
 	// gather is how long a batch waits for more events.
 	gather = 10 * time.Millisecond
-	// report is how often the server hears from the reader; it waits for a minute.
-	report = 10 * time.Second
+	// longestRetry is the longest time between two attempts to publish an event that the
+	// broker refuses. The first one is a second, and each further one twice the last.
+	longestRetry = 30 * time.Second
 )
 
 // Reader publishes the rows that are inserted into an outbox's table, in the order in
@@ -31,6 +34,9 @@ type Reader struct {
 	DSN, Table, Slot string // Slot also names the publication
 	// Publish publishes events in order, such as [relay.Relay.Publish].
 	Publish func(ctx context.Context, batch []outbox.Envelope) []outbox.Result
+	// Keepalive is how often the server hears from the reader at least. It must be shorter
+	// than the server's wal_sender_timeout, a minute by default. Defaults to 10 s.
+	Keepalive time.Duration
 
 	conn    *pgconn.PgConn
 	decoder decoder
@@ -43,6 +49,7 @@ type Reader struct {
 // Run follows the slot until ctx ends or something fails.
 func (r *Reader) Run(ctx context.Context) error {
 	r.decoder, r.batch, r.done, r.next = decoder{}, nil, 0, 0
+	r.Keepalive = cmp.Or(r.Keepalive, 10*time.Second)
 	cfg, err := pgconn.ParseConfig(r.DSN)
 	if err != nil {
 		return errors.New("cdc: the address of the database is invalid") // err may quote it
@@ -100,7 +107,7 @@ func (r *Reader) start(ctx context.Context) error {
 
 // step handles one message, or publishes the batch when there is none.
 func (r *Reader) step(ctx context.Context) error {
-	patience := report
+	patience := r.Keepalive
 	if len(r.batch) > 0 {
 		patience = gather
 	}
@@ -151,36 +158,82 @@ func (r *Reader) copied(ctx context.Context, data []byte) error {
 }
 
 // flush publishes the batch, again and again until the broker has all of it, and confirms
-// the position. An event that cannot be published ends the reader: what follows must not
+// the position. An event that the broker refuses holds up the reader: what follows must not
 // overtake it.
 func (r *Reader) flush(ctx context.Context) error {
-	for len(r.batch) > 0 {
-		var left []outbox.Envelope
-		var wait time.Duration
-		for i, result := range r.Publish(ctx, r.batch) {
-			if err := result.Err(); err != nil {
-				return err
-			}
-			if !result.IsDone() {
-				d, _ := result.RetryAfter()
-				wait, left = max(wait, d), append(left, r.batch[i])
-			}
-		}
-		r.batch = left
-		if len(left) == 0 {
-			break
-		}
-		if err := r.confirm(); err != nil { // the server hears that the reader is there
+	for retry := time.Second; len(r.batch) > 0; retry = min(2*retry, longestRetry) {
+		results, err := r.publish(ctx)
+		if err != nil {
 			return err
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
+		wait := r.keep(results, retry)
+		if len(r.batch) == 0 {
+			break
+		}
+		if err := r.sleep(ctx, wait); err != nil {
+			return err
 		}
 	}
 	r.done = r.next
 	return r.confirm()
+}
+
+// publish publishes the batch once. Meanwhile the server hears from the reader.
+func (r *Reader) publish(ctx context.Context) ([]outbox.Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	published := make(chan []outbox.Result, 1)
+	go func() { published <- r.Publish(ctx, r.batch) }()
+	alive := time.NewTicker(r.Keepalive)
+	defer alive.Stop()
+	for {
+		select {
+		case results := <-published:
+			return results, ctx.Err()
+		case <-alive.C:
+			if err := r.confirm(); err != nil {
+				cancel()
+				<-published
+				return nil, err
+			}
+		}
+	}
+}
+
+// keep keeps what is not published in the batch, and returns when to try it again.
+func (r *Reader) keep(results []outbox.Result, retry time.Duration) (wait time.Duration) {
+	var left []outbox.Envelope
+	for i, result := range results {
+		if result.IsDone() {
+			continue
+		}
+		left = append(left, r.batch[i])
+		d, _ := result.RetryAfter()
+		if err := result.Err(); err != nil {
+			slog.Error("cdc: an event cannot be published, and holds up the reader", "error", err, "again_in", retry)
+			d = retry
+		}
+		wait = max(wait, d)
+	}
+	r.batch = left
+	return wait
+}
+
+// sleep waits. Meanwhile the server hears from the reader.
+func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
+	for end := time.Now().Add(d); ; {
+		if err := r.confirm(); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(min(time.Until(end), r.Keepalive)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !time.Now().Before(end) {
+			return nil
+		}
+	}
 }
 
 // confirm tells the server the position: written, flushed and applied.

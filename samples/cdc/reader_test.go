@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,7 +25,8 @@ type broker struct {
 	mu      sync.Mutex
 	got     []relay.Message
 	away    bool
-	refused int // calls
+	refuse  string // an event
+	refused int    // calls
 }
 
 func (b *broker) Publish(_ context.Context, messages []relay.Message) []error {
@@ -34,8 +36,23 @@ func (b *broker) Publish(_ context.Context, messages []relay.Message) []error {
 		b.refused++
 		return slices.Repeat([]error{fmt.Errorf("%w: connection refused", relay.ErrUnavailable)}, len(messages))
 	}
-	b.got = append(b.got, messages...)
-	return nil
+	errs := make([]error, len(messages))
+	for i, m := range messages {
+		if m.ID == b.refuse {
+			b.refused++
+			errs[i] = fmt.Errorf("%w: too large", relay.ErrRefused)
+			continue
+		}
+		b.got = append(b.got, m)
+	}
+	return errs
+}
+
+// refuses lets the broker refuse one event, or none.
+func (b *broker) refuses(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuse = id
 }
 
 func (b *broker) Ping(context.Context) error  { return nil }
@@ -235,19 +252,80 @@ func TestNothingIsLostWhenTheDatabaseIsKilled(t *testing.T) {
 	}))
 }
 
-func TestAnEventWithoutARouteEndsTheReader(t *testing.T) {
+// Neither an event that the broker refuses nor one without a route is overtaken, and what
+// was published before it is not published again.
+func TestAnEventThatIsRefusedHoldsUpTheReader(t *testing.T) {
 	s := newShop(t)
+	s.broker.refuses("3")
+	s.read()
+	s.ready()
+	s.commit("a", "1", "2")
+	s.commit("a", "3", "4")
+	s.commit("b", "5")
+	relaytest.Eventually(t, "it is refused three times", func() bool { return s.broker.calls() >= 3 })
+	s.commit("b", "6")
+	require.Subset(t, []string{"1", "2", "5"}, s.broker.ids())
+	require.Equal(t, 1, s.ask("SELECT count(*) FROM pg_replication_slots WHERE active"), "the reader is still there")
+	s.broker.refuses("")
+	s.published(6)
+	s.commit("b", "7")
+	s.published(7)
+	require.ElementsMatch(t, []string{"1", "2", "3", "4", "5", "6", "7"}, s.broker.ids(), "each once")
+	ofA := slices.DeleteFunc(s.broker.ids(), func(id string) bool { return id > "4" })
+	require.Equal(t, []string{"1", "2", "3", "4"}, ofA)
+}
+
+func TestAnEventWithoutARouteHoldsUpTheReader(t *testing.T) {
+	s := newShop(t)
+	results := make(chan outbox.Result, 100)
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- (&Reader{DSN: s.dsn, Table: s.store.Table(), Slot: "cdc", Publish: s.relay.Publish}).Run(ctx)
+		ended <- (&Reader{DSN: s.dsn, Table: s.store.Table(), Slot: "cdc", Publish: func(ctx context.Context, batch []outbox.Envelope) []outbox.Result {
+			list := s.relay.Publish(ctx, batch)
+			results <- list[0]
+			return list
+		}}).Run(ctx)
 	}()
 	s.ready()
 	_, err := s.writer.WriteUnmanaged(t.Context(), s.db, []outbox.Envelope{{EventID: "x1", EventType: "Unknown", Payload: outbox.RawJSON(`"secret"`)}})
 	require.NoError(t, err)
-	err = <-ended
+	err = (<-results).Err()
 	require.ErrorIs(t, err, relay.ErrUnroutable)
 	require.ErrorContains(t, err, "x1")
 	require.NotContains(t, err.Error(), "secret")
+	require.Error(t, (<-results).Err(), "it tries again")
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+}
+
+// The server ends a connection on which it hears nothing for wal_sender_timeout.
+func TestTheServerHearsFromTheReaderDuringALongBatch(t *testing.T) {
+	s := newShop(t)
+	_, err := s.db.ExecContext(t.Context(), "ALTER SYSTEM SET wal_sender_timeout = '2s'")
+	require.NoError(t, err)
+	_, err = s.db.ExecContext(t.Context(), "SELECT pg_reload_conf()")
+	require.NoError(t, err)
+	relaytest.Eventually(t, "the setting is there", func() bool {
+		return s.ask("SELECT setting::int FROM pg_settings WHERE name = 'wal_sender_timeout'") == 2000
+	})
+	calls := make(chan struct{}, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- (&Reader{DSN: s.dsn, Table: s.store.Table(), Slot: "cdc", Keepalive: 200 * time.Millisecond, Publish: func(ctx context.Context, batch []outbox.Envelope) []outbox.Result {
+			calls <- struct{}{}
+			<-time.After(5 * time.Second) // two and a half times as long as the server waits
+			return s.relay.Publish(ctx, batch)
+		}}).Run(ctx)
+	}()
+	s.ready()
+	s.commit("a", "1")
+	s.published(1)
+	s.commit("a", "2")
+	s.published(2)
+	require.Equal(t, []string{"1", "2"}, s.broker.ids())
+	require.Len(t, calls, 2)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
 }
