@@ -78,9 +78,10 @@ var rules = []rule{
 	{
 		"drivers are the user's choice",
 		// testdb imports the drivers; withdb finds servers with it, and
-		// adaptertest, webtest and relaytest open its pools. Fault runs are programs.
+		// adaptertest, webtest and relaytest open its pools. Fault runs and the command line
+		// are programs.
 		func(own string) bool {
-			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "internal/faultrun") && !inside(own, "internal/chaos") && !inside(own, "internal/soak") && !inside(own, "internal/tools/chaos") && !inside(own, "internal/tools/soak") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/webtest") && !inside(own, "internal/relaytest") && !inside(own, "internal/tools/withdb")
+			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "cmd/outbox") && !inside(own, "internal/faultrun") && !inside(own, "internal/chaos") && !inside(own, "internal/soak") && !inside(own, "internal/tools/chaos") && !inside(own, "internal/tools/soak") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/webtest") && !inside(own, "internal/relaytest") && !inside(own, "internal/tools/withdb")
 		},
 		func(own, dep string, _ bool) bool {
 			for _, d := range drivers {
@@ -140,6 +141,14 @@ var rules = []rule{
 		func(_, dep string, standard bool) bool {
 			own, isOurs := ours(dep)
 			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "httptx")
+		},
+	},
+	{
+		"only the command line links the libraries of commands and of progress bars",
+		func(own string) bool { return !inside(own, "cmd/outbox") },
+		func(_, dep string, _ bool) bool {
+			own, isOurs := ours(dep)
+			return inside(dep, "github.com/spf13") || inside(dep, "github.com/schollz") || isOurs && inside(own, "cmd")
 		},
 	},
 	serves("echomw", "github.com/labstack/echo/v4"),
@@ -227,6 +236,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"fxmodule/fxprom", "go.opentelemetry.io/otel"},
 		{"fxmodule/fxotel", "github.com/prometheus/client_golang/prometheus"},
 		{"httptx", "github.com/labstack/echo/v5"},
+		{"fxmodule", "github.com/spf13/cobra"},
 		{"echomw", "github.com/labstack/echo/v5"},
 		{"echomw/v5", "github.com/labstack/echo/v4"},
 		{"ginmw", "github.com/labstack/echo/v5/middleware"},
@@ -237,7 +247,7 @@ func TestTheRulesRefuse(t *testing.T) {
 	}
 	require.True(t, rules[1].applies("internal/oteltest"))
 	require.True(t, rules[1].applies("internal/tools/another"))
-	for _, exempt := range []string{"internal/testdb", "internal/adaptertest", "internal/webtest", "internal/relaytest", "internal/tools/withdb", "internal/faultrun", "internal/chaos", "internal/soak", "internal/tools/chaos", "internal/tools/soak"} {
+	for _, exempt := range []string{"internal/testdb", "internal/adaptertest", "internal/webtest", "internal/relaytest", "internal/tools/withdb", "internal/faultrun", "internal/chaos", "internal/soak", "internal/tools/chaos", "internal/tools/soak", "cmd/outbox", "cmd/outbox/internal/doctor"} {
 		require.False(t, rules[1].applies(exempt))
 	}
 	require.False(t, rules[1].applies("adapters/pgnotify"))

@@ -111,13 +111,13 @@ func password(text string) string {
 }
 
 // pgBouncerProgram finds PgBouncer in PATH, or in the folder .bin of the repository,
-// whose packages are at most two folders deep.
+// whose packages are at most four folders deep.
 func pgBouncerProgram(t testing.TB) string {
 	t.Helper()
 	if path, err := exec.LookPath("pgbouncer"); err == nil {
 		return path
 	}
-	for _, up := range []string{"..", "../.."} {
+	for _, up := range []string{"..", "../..", "../../..", "../../../.."} {
 		path, err := filepath.Abs(filepath.Join(up, ".bin", "pgbouncer"))
 		if err != nil {
 			t.Fatal(err)

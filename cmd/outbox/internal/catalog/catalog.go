@@ -1,0 +1,63 @@
+// Package catalog reads from the database which indexes a table has.
+package catalog
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/outboxkit/outbox-go/internal/sqlname"
+)
+
+// Index is an index of a table.
+type Index struct {
+	Name string
+	// Valid is false for an index of PostgreSQL that could not be built.
+	Valid bool
+	// Scans is how often it was used, since the server's statistics began; -1: unknown.
+	Scans   int64
+	Primary bool
+}
+
+// Indexes lists the indexes of a table by name; none if there is no such table.
+func Indexes(ctx context.Context, db *sql.DB, dialect string, table sqlname.Name) (list []Index, err error) {
+	query, args := "", []any{table.Quoted(`"`)}
+	switch dialect {
+	case "postgres":
+		query = `SELECT c.relname, i.indisvalid, COALESCE(s.idx_scan, 0), i.indisprimary FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+ LEFT JOIN pg_stat_all_indexes s ON s.indexrelid = i.indexrelid WHERE i.indrelid = to_regclass($1) ORDER BY c.relname`
+	case "mysql":
+		query = "SELECT DISTINCT index_name, TRUE, -1, index_name = 'PRIMARY' FROM information_schema.statistics" +
+			" WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? ORDER BY index_name"
+		args = []any{table.Schema, table.Name}
+	default:
+		master := "sqlite_master"
+		if table.Schema != "" {
+			master = `"` + table.Schema + `".sqlite_master`
+		}
+		query = "SELECT name, 1, -1, sql IS NULL FROM " + master + " WHERE type = 'index' AND tbl_name = ? COLLATE NOCASE ORDER BY name"
+		args = []any{table.Name}
+	}
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var x Index
+		if err := rows.Scan(&x.Name, &x.Valid, &x.Scans, &x.Primary); err != nil {
+			return nil, err
+		}
+		list = append(list, x)
+	}
+	return list, rows.Err()
+}
+
+// Has reports whether the list has a valid index of this name.
+func Has(list []Index, name string) bool {
+	for _, x := range list {
+		if x.Name == name && x.Valid {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,225 @@
+// Package doctor looks for what keeps an outbox from working well: in its table, in the
+// database's settings, and in what other sessions do. It changes nothing.
+package doctor
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlname"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// Level says how bad a finding is.
+type Level int
+
+// The levels. A note is nothing to mend, but worth knowing.
+const (
+	OK Level = iota
+	Note
+	Warning
+	Failure
+)
+
+// String is ok, note, warning or failure.
+func (l Level) String() string { return [...]string{"ok", "note", "warning", "failure"}[l] }
+
+// MarshalText is [Level.String].
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// Finding is what one check found.
+type Finding struct {
+	Check string `json:"check"`
+	Level Level  `json:"level"`
+	// Seen is what was found, and WayOut what to do about it; empty for nothing.
+	Seen   string `json:"seen"`
+	WayOut string `json:"way_out,omitempty"`
+}
+
+// Config is what is examined. DB, Store and Outbox are required.
+type Config struct {
+	DB     *sql.DB
+	Store  *sqlstore.Store
+	Outbox *outbox.Outbox // on DB and Store; need not run
+	Limits Limits
+	// Now is this machine's clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// Limits say where a warning begins. Zero means the default.
+type Limits struct {
+	ClockDifference time.Duration // defaults to 1 s
+	Transaction     time.Duration // the age of a transaction; defaults to 1 min
+	Due             time.Duration // how long an event has been due; defaults to 5 min
+	Lease           time.Duration // the age of a lease; defaults to outbox.DefaultLockTimeout
+	FreeConnections int           // defaults to 10
+	DeadRows        int64         // that vacuum has to remove; defaults to 100,000
+	Rows            int64         // from which a plan must use an index; defaults to 10,000
+}
+
+func (l Limits) withDefaults() Limits {
+	for field, def := range map[*time.Duration]time.Duration{
+		&l.ClockDifference: time.Second, &l.Transaction: time.Minute, &l.Due: 5 * time.Minute, &l.Lease: outbox.DefaultLockTimeout,
+	} {
+		if *field == 0 {
+			*field = def
+		}
+	}
+	if l.FreeConnections == 0 {
+		l.FreeConnections = 10
+	}
+	if l.DeadRows == 0 {
+		l.DeadRows = 100_000
+	}
+	if l.Rows == 0 {
+		l.Rows = 10_000
+	}
+	return l
+}
+
+// checkTimeout bounds each check.
+const checkTimeout = 15 * time.Second
+
+// patient is the outbox under examination.
+type patient struct {
+	Config
+	dialect  string
+	table    sqlname.Name
+	check    string // the one that runs
+	findings []Finding
+}
+
+// check is one question. It reports at least one finding.
+type check struct {
+	name     string
+	dialects string // empty: all
+	run      func(*patient, context.Context) error
+}
+
+// first are the checks without which the others make no sense.
+var first = []check{
+	{"server", "", (*patient).server},
+	{"table", "", (*patient).tables},
+}
+
+var checks = []check{
+	{"pooler", "postgres", (*patient).pooler},
+	{"several nodes", "", (*patient).skipLocked},
+	{"isolation", "postgres mysql", (*patient).isolation},
+	{"sql_mode", "mysql", (*patient).sqlMode},
+	{"binary log", "mysql", (*patient).binaryLog},
+	{"indexes", "", (*patient).indexes},
+	{"plans", "", (*patient).plans},
+	{"storage", "", (*patient).storage},
+	{"vacuum", "postgres", (*patient).vacuum},
+	{"clock", "postgres mysql", (*patient).clock},
+	{"transactions", "postgres mysql", (*patient).transactions},
+	{"connections", "postgres mysql", (*patient).connections},
+	{"nodes", "", (*patient).nodes},
+	{"backlog", "", (*patient).backlog},
+}
+
+// Examine runs all checks. It fails only if ctx ends. If the table is not usable, it
+// reports that and leaves out the checks that need the table.
+func Examine(ctx context.Context, cfg Config) ([]Finding, error) {
+	name, err := sqlname.Parse(cfg.Store.Table())
+	if err != nil {
+		return nil, fmt.Errorf("doctor: the table's name: %w", err)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cfg.Limits = cfg.Limits.withDefaults()
+	p := &patient{Config: cfg, dialect: cfg.Store.Dialect(), table: name}
+	for _, list := range [][]check{first, checks} {
+		for _, c := range list {
+			if c.dialects != "" && !slices.Contains(strings.Fields(c.dialects), p.dialect) {
+				continue
+			}
+			if err := p.examine(ctx, c); err != nil {
+				return p.findings, err
+			}
+		}
+		if Worst(p.findings) == Failure {
+			break
+		}
+	}
+	return p.findings, nil
+}
+
+// examine runs one check. A check that fails is a finding too.
+func (p *patient) examine(ctx context.Context, c check) error {
+	limited, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	p.check = c.name
+	err := c.run(p, limited)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		p.report(Warning, fmt.Sprintf("the database did not answer within %s", checkTimeout), "look for locks on the table, and for an overloaded server")
+	case err != nil:
+		p.report(Note, "not checked: "+err.Error(), "give the user of the address the right to read this, or run doctor as another user")
+	}
+	return nil
+}
+
+func (p *patient) report(level Level, seen, wayOut string) {
+	p.findings = append(p.findings, Finding{p.check, level, seen, wayOut})
+}
+
+// Worst is the worst level of the findings.
+func Worst(findings []Finding) Level {
+	worst := OK
+	for _, f := range findings {
+		worst = max(worst, f.Level)
+	}
+	return worst
+}
+
+// quoted is the table's name for a statement.
+func (p *patient) quoted() string {
+	if p.dialect == "mysql" {
+		return p.table.Quoted("`")
+	}
+	return p.table.Quoted(`"`)
+}
+
+// one reads one row.
+func (p *patient) one(ctx context.Context, query string, args []any, into ...any) error {
+	return p.DB.QueryRowContext(ctx, query, args...).Scan(into...)
+}
+
+// each reads rows.
+func (p *patient) each(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error {
+	rows, err := p.DB.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// variables reads variables of MySQL. Which ones exist depends on the version.
+func (p *patient) variables(ctx context.Context, names ...string) (map[string]string, error) {
+	values := map[string]string{}
+	query := "SHOW VARIABLES WHERE Variable_name IN ('" + strings.Join(names, "', '") + "')"
+	err := p.each(ctx, query, nil, func(rows *sql.Rows) error {
+		var name, value string
+		err := rows.Scan(&name, &value)
+		values[strings.ToLower(name)] = value
+		return err
+	})
+	return values, err
+}

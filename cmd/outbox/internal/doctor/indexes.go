@@ -1,0 +1,110 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/cmd/outbox/internal/catalog"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// readBy says what needs an index, by the end of its name. The others are for some modes
+// only.
+var readBy = map[string]string{"due": "every poll", "done": "purging", "dead": "dead letters and purging"}
+
+// optional are the indexes that an option of the store adds.
+var optional = map[string]string{
+	"age": "purging in WriterOnly", "key": "OrderedByKey", "tenant": "Claim.TenantsInTurn", "search": "finding the events of an aggregate",
+}
+
+// indexes compares the table's indexes with those of the schema.
+func (p *patient) indexes(ctx context.Context) error {
+	list, err := catalog.Indexes(ctx, p.DB, p.dialect, p.table)
+	if err != nil {
+		return err
+	}
+	have := map[string]bool{}
+	began := len(p.findings)
+	for _, x := range list {
+		if have[x.Name] = x.Valid; !x.Valid {
+			p.report(Failure, fmt.Sprintf("the index %s is not valid, because creating it failed", x.Name), fmt.Sprintf("DROP INDEX %q, then %s", x.Name, p.ddl(x.Name)))
+			have[x.Name] = true // it is not missing
+			continue
+		}
+		if !x.Primary {
+			p.extraIndex(x)
+		}
+	}
+	for _, suffix := range []string{"due", "done", "dead"} {
+		name := p.table.Index(suffix)
+		if ddl := p.ddl(name); ddl != "" && !have[name] {
+			level := Warning
+			if suffix == "due" {
+				level = Failure
+			}
+			p.report(level, fmt.Sprintf("the index %s is missing, so %s reads the whole table", name, readBy[suffix]), ddl)
+		}
+	}
+	if Worst(p.findings[began:]) < Warning {
+		p.report(OK, "the indexes of the schema are there", "")
+	}
+	return nil
+}
+
+// extraIndex reports an index that not every outbox needs.
+func (p *patient) extraIndex(x catalog.Index) {
+	use := ""
+	switch x.Scans {
+	case -1:
+	case 0:
+		use = ", and nothing has used it since the server's statistics began"
+	default:
+		use = fmt.Sprintf(", and it was used %d times since the server's statistics began", x.Scans)
+	}
+	drop := "DROP INDEX " + x.Name
+	if p.dialect == "mysql" {
+		drop = "ALTER TABLE " + p.quoted() + " DROP INDEX " + x.Name
+	}
+	for suffix := range readBy {
+		if x.Name == p.table.Index(suffix) {
+			return
+		}
+	}
+	if x.Name == p.table.Index("old") {
+		p.report(Warning, "the index "+x.Name+" is of an early version; PostgreSQL may read delivered rows through it to list dead ones", drop)
+		return
+	}
+	for suffix, reader := range optional {
+		if x.Name == p.table.Index(suffix) {
+			if x.Scans == 0 {
+				p.report(Note, fmt.Sprintf("the index %s is for %s%s", x.Name, reader, use), "if no process needs it: "+drop)
+			}
+			return
+		}
+	}
+	p.report(Note, fmt.Sprintf("the index %s is not of this schema; every write pays for it%s", x.Name, use), "if nothing of yours reads it: "+drop)
+}
+
+// ddl is the statement that creates an index of the schema; empty if the dialect has no
+// such index.
+func (p *patient) ddl(name string) string {
+	text, err := sqlstore.Schema(p.dialect, p.table.String(), sqlstore.WithAgeIndex(), sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex())
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if !strings.Contains(line, `"`+name+`"`) && !strings.Contains(line, "`"+name+"`") {
+			continue
+		}
+		if key, found := strings.CutPrefix(line, "KEY "); found {
+			return "ALTER TABLE " + p.quoted() + " ADD KEY " + strings.TrimSuffix(key, ",")
+		}
+		if p.dialect == "postgres" {
+			line = strings.Replace(line, "CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY", 1)
+		}
+		return strings.TrimSuffix(line, ";")
+	}
+	return ""
+}

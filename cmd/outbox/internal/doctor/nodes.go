@@ -1,0 +1,83 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// nodes checks the processes that deliver, and the leases of those that do not any more.
+func (p *patient) nodes(ctx context.Context) error {
+	list, err := p.Outbox.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := p.Store.Now(ctx, p.DB)
+	if err != nil {
+		return err
+	}
+	live, found, modes := 0, len(p.findings), map[string]bool{}
+	for _, n := range list {
+		if n.Live {
+			live++
+			modes[n.Mode] = true
+			continue
+		}
+		p.deadNode(n, now)
+	}
+	if len(modes) > 1 {
+		p.report(Warning, fmt.Sprintf("%d processes deliver in %d different modes", live, len(modes)), "give all processes of a table the same mode; outbox nodes lists them")
+	}
+	switch {
+	case live == 0:
+		p.report(Note, "no process reports that it delivers", "start one; processes of older versions deliver without reporting")
+	case len(p.findings) == found:
+		p.report(OK, fmt.Sprintf("%d processes deliver", live), "")
+	}
+	return nil
+}
+
+// deadNode reports the leases of a process that does not report, or not any more.
+func (p *patient) deadNode(n outbox.Node, now time.Time) {
+	age := now.Sub(n.OldestLease).Round(time.Second)
+	expired := n.Leases > 0 && age > p.Limits.Lease
+	switch {
+	case expired:
+		p.report(Warning, fmt.Sprintf("%d leases of %s have expired or are about to: the oldest is %s old", n.Leases, n.Owner, age),
+			"a process in MultiNode or OrderedByKey takes the events over; start one, or look at why those that run do not")
+	case n.Leases > 0 && !n.SeenAt.IsZero():
+		p.report(Warning, fmt.Sprintf("%s has %d leases and has not reported for %s", n.Owner, n.Leases, now.Sub(n.SeenAt).Round(time.Second)),
+			"its process died or is cut off; others take the events over when the leases expire, after Claim.LockTimeout")
+	case n.Leases > 0:
+		p.report(Note, fmt.Sprintf("%s has %d leases and does not report", n.Owner, n.Leases), "processes of older versions do not report")
+	}
+	if n.Holds {
+		p.report(Warning, n.Owner+" holds the table and does not report", "its process died, is cut off, or is of an older version; a standby takes over when the hold expires, within ten seconds")
+	}
+}
+
+// backlog checks how long events have been due.
+func (p *patient) backlog(ctx context.Context) error {
+	s, err := p.Outbox.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	seen := fmt.Sprintf("%d events are due, the oldest for %s", s.Due, s.OldestDueAge.Round(time.Second))
+	switch {
+	case s.OldestDueAge > p.Limits.Due:
+		p.report(Warning, seen, "look at outbox nodes, at outbox paused and at the errors of outbox events list --status retry")
+	case s.Due == 0:
+		p.report(OK, "no event is due", "")
+	default:
+		p.report(OK, seen, "")
+	}
+	if s.Dead > 0 {
+		p.report(Note, fmt.Sprintf("%d events are dead", s.Dead), "outbox dead groups shows why; outbox dead replay delivers them again")
+	}
+	if len(s.Paused) > 0 {
+		p.report(Note, fmt.Sprintf("%d types of events are paused", len(s.Paused)), "outbox paused lists them, outbox resume ends a pause")
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package doctor_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/cmd/outbox/internal/doctor"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func TestIsolationThatDoesNotSuitIsAWarning(t *testing.T) {
+	t.Parallel()
+	w := admit(t, testdb.Open(t, testdb.Main()[0]))
+	w.over(t, w.Reopen(t, testdb.Param("default_transaction_isolation", "serializable")).DB)
+	w.requireFinding(t, "isolation", doctor.Warning, "serializable")
+	for level, want := range map[string]doctor.Level{"SERIALIZABLE": doctor.Warning, "READ-UNCOMMITTED": doctor.Failure} {
+		w := admit(t, testdb.Open(t, testdb.Main()[1]))
+		w.over(t, w.Reopen(t, testdb.Param(isolationVariable(t, w), "%27"+level+"%27")).DB)
+		w.requireFinding(t, "isolation", want, "transactions are")
+	}
+}
+
+// isolationVariable is the name that the server knows.
+func isolationVariable(t *testing.T, w *ward) string {
+	t.Helper()
+	rows, err := w.QueryContext(t.Context(), "SHOW VARIABLES LIKE 'transaction_isolation'")
+	require.NoError(t, err)
+	defer rows.Close()
+	if rows.Next() {
+		return "transaction_isolation"
+	}
+	return "tx_isolation"
+}
+
+func TestASQLModeThatIsNotStrictIsAWarning(t *testing.T) {
+	t.Parallel()
+	w := admit(t, testdb.Open(t, testdb.Main()[1]))
+	w.over(t, w.Reopen(t, testdb.Param("sql_mode", "%27NO_ENGINE_SUBSTITUTION%27")).DB)
+	w.requireFinding(t, "sql_mode", doctor.Warning, "not strict")
+}
+
+func TestStorageThatDoesNotSuitIsFound(t *testing.T) {
+	t.Parallel()
+	t.Run("postgres", func(t *testing.T) {
+		w := admit(t, testdb.Open(t, testdb.Main()[0]))
+		w.run(t, "ALTER TABLE outbox_event RESET (fillfactor)")
+		w.requireFinding(t, "storage", doctor.Note, "fillfactor is 100")
+	})
+	t.Run("mysql", func(t *testing.T) {
+		w := admit(t, testdb.Open(t, testdb.Main()[1]))
+		w.run(t, "ALTER TABLE outbox_event ROW_FORMAT = COMPACT", "ALTER TABLE outbox_event CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
+		w.run(t, w.requireFinding(t, "storage", doctor.Note, "COMPACT").WayOut)
+		w.run(t, w.requireFinding(t, "storage", doctor.Warning, "utf8mb4_general_ci").WayOut)
+		require.Equal(t, doctor.OK, doctor.Worst(of(w.examine(t), "storage")), "the way out works")
+		w.run(t, "ALTER TABLE outbox_event ENGINE = MyISAM")
+		w.run(t, w.requireFinding(t, "storage", doctor.Failure, "MyISAM").WayOut)
+		require.Equal(t, doctor.OK, doctor.Worst(of(w.examine(t), "storage")), "the way out works")
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		db := testdb.Open(t, testdb.Main()[2])
+		db.SetMaxOpenConns(1)
+		w := admit(t, db)
+		w.run(t, "PRAGMA journal_mode = DELETE")
+		w.requireFinding(t, "storage", doctor.Note, "delete")
+	})
+}
+
+func TestAutovacuumThatIsOffOrLateIsFound(t *testing.T) {
+	t.Parallel()
+	w := admit(t, testdb.Open(t, testdb.Main()[0]))
+	w.run(t, "ALTER TABLE outbox_event SET (autovacuum_enabled = false)", "ALTER TABLE outbox_event RESET (autovacuum_vacuum_scale_factor)")
+	w.run(t, w.requireFinding(t, "vacuum", doctor.Failure, "off for the table").WayOut)
+	w.run(t, w.requireFinding(t, "vacuum", doctor.Note, "comes late").WayOut)
+	for _, f := range of(w.examine(t), "vacuum") {
+		require.NotContains(t, f.Seen, "off for the table")
+		require.NotContains(t, f.Seen, "comes late")
+	}
+}
+
+func TestManyDeadRowsAreAWarning(t *testing.T) {
+	t.Parallel()
+	w := admit(t, testdb.Open(t, testdb.Main()[0]))
+	w.run(t, "ALTER TABLE outbox_event SET (autovacuum_enabled = false)")
+	w.insert(t, "e1", "", 0)
+	for range 5 {
+		w.run(t, "UPDATE outbox_event SET attempts = attempts + 1")
+	}
+	w.cfg.Limits.DeadRows = 2
+	require.Eventually(t, func() bool { // the server's statistics come later
+		w.run(t, "SELECT 1")
+		for _, f := range of(w.examine(t), "vacuum") {
+			if f.Level == doctor.Warning && contains(f.WayOut, "VACUUM") {
+				return true
+			}
+		}
+		return false
+	}, 30*time.Second, 100*time.Millisecond)
+}
+
+func TestAClockThatDiffersIsAWarning(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main()[:2], func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		w.cfg.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+		w.requireFinding(t, "clock", doctor.Warning, "ahead of")
+		w.cfg.Now = func() time.Time { return time.Now().Add(time.Hour) }
+		w.requireFinding(t, "clock", doctor.Warning, "behind")
+	})
+}
+
+func TestOldTransactionsAreAWarning(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main()[:2], func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		tx, err := w.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		var n int
+		require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event").Scan(&n))
+		w.cfg.Limits.Transaction = time.Millisecond
+		f := w.requireFinding(t, "transactions", doctor.Warning, "older than 1ms")
+		require.NotContains(t, f.Seen, "SELECT COUNT", "a statement may contain data")
+	})
+}
+
+func TestFewConnectionsLeftAreAWarning(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main()[:2], func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		w.cfg.Limits.FreeConnections = 1_000_000
+		w.requireFinding(t, "connections", doctor.Warning, "connections are in use")
+	})
+}
+
+func TestAPoolerIsNoted(t *testing.T) {
+	t.Parallel()
+	db := testdb.Open(t, testdb.Main()[0])
+	w := admit(t, db)
+	pool, err := sql.Open("pgx", db.PgBouncer(t)+"&default_query_exec_mode=exec")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = pool.Close() })
+	w.over(t, pool)
+	w.requireFinding(t, "pooler", doctor.Note, "PgBouncer")
+}
+
+func TestNodesThatDoNotReportAreFound(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		w.requireFinding(t, "nodes", doctor.Note, "no process reports")
+		w.insert(t, "e1", "old/1", time.Hour)
+		w.requireFinding(t, "nodes", doctor.Note, "old has 1 leases and does not report")
+		w.announce(t, "old", "multi-node", -time.Second)
+		w.requireFinding(t, "nodes", doctor.Warning, "old has 1 leases and has not reported for")
+		w.cfg.Limits.Lease = time.Nanosecond
+		require.Eventually(t, func() bool {
+			return contains(of(w.examine(t), "nodes")[0].Seen, "1 leases of old have expired")
+		}, 10*time.Second, 100*time.Millisecond)
+		w.announce(t, "a", "multi-node", time.Minute)
+		w.announce(t, "b", "single-node", time.Minute)
+		w.requireFinding(t, "nodes", doctor.Warning, "2 processes deliver in 2 different modes")
+		_, err := w.store.HoldTable(t.Context(), w.DB, "old", time.Minute)
+		require.NoError(t, err)
+		w.requireFinding(t, "nodes", doctor.Warning, "old holds the table and does not report")
+	})
+}
+
+func TestABacklogIsFound(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		w.insert(t, "e1", "", time.Hour)
+		w.insert(t, "e2", "", time.Hour)
+		_, err := w.store.Mark(t.Context(), w.DB, outbox.OutcomeDead, []outbox.Mark{{EventID: "e2", Error: "x", Attempts: 1}})
+		require.NoError(t, err)
+		require.NoError(t, w.cfg.Outbox.Pause(t.Context(), outbox.EventKind{EventType: "T"}))
+		w.requireFinding(t, "backlog", doctor.Warning, "1 events are due, the oldest for 1h0m")
+		w.requireFinding(t, "backlog", doctor.Note, "1 events are dead")
+		w.requireFinding(t, "backlog", doctor.Note, "1 types of events are paused")
+	})
+}

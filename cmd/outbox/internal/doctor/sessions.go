@@ -1,0 +1,106 @@
+package doctor
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+const endTransaction = "end it if you know what it is; idle_in_transaction_session_timeout ends forgotten ones"
+
+// transactions looks for old transactions. On PostgreSQL vacuum removes nothing that ended
+// after the snapshot of the oldest one, on MySQL purging does not.
+func (p *patient) transactions(ctx context.Context) error {
+	if p.dialect == "mysql" {
+		return p.innoDBTransactions(ctx)
+	}
+	var n, hidden int
+	var age float64
+	var pid sql.NullInt64
+	var state sql.NullString
+	err := p.one(ctx, `SELECT COUNT(*) FILTER (WHERE old), COUNT(*) FILTER (WHERE hidden), COALESCE(MAX(age) FILTER (WHERE old), 0)::float8,
+ (array_agg(pid ORDER BY age DESC) FILTER (WHERE old))[1], (array_agg(state ORDER BY age DESC) FILTER (WHERE old))[1] FROM (
+ SELECT pid, state, EXTRACT(EPOCH FROM clock_timestamp() - xact_start) AS age, backend_type IS NULL AS hidden,
+  xact_start < clock_timestamp() - CAST($1 AS bigint) * INTERVAL '1 microsecond' AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL OR state LIKE 'idle in%') AS old
+ FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type IS DISTINCT FROM 'autovacuum worker') AS sessions`,
+		[]any{p.Limits.Transaction.Microseconds()}, &n, &hidden, &age, &pid, &state)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		p.report(Warning, fmt.Sprintf("%d transactions are older than %s; the oldest has been open for %s (pid %d, %s), and vacuum removes nothing newer",
+			n, p.Limits.Transaction, wholeSeconds(age), pid.Int64, state.String), endTransaction)
+	}
+	if hidden > 0 {
+		p.report(Note, fmt.Sprintf("%d sessions of other users are hidden", hidden), "GRANT pg_read_all_stats to the user of the address")
+	}
+	others, err := p.otherSnapshots(ctx)
+	if err != nil {
+		return err
+	}
+	if n+hidden+others == 0 {
+		p.report(OK, fmt.Sprintf("no transaction is older than %s", p.Limits.Transaction), "")
+	}
+	return nil
+}
+
+// otherSnapshots looks for snapshots that no session has.
+func (p *patient) otherSnapshots(ctx context.Context) (found int, err error) {
+	var prepared, slots int
+	err = p.one(ctx, `SELECT (SELECT COUNT(*) FROM pg_prepared_xacts WHERE database = current_database() AND prepared < clock_timestamp() - CAST($1 AS bigint) * INTERVAL '1 microsecond'),
+ (SELECT COUNT(*) FROM pg_replication_slots WHERE xmin IS NOT NULL AND age(xmin) > 1000000)`, []any{p.Limits.Transaction.Microseconds()}, &prepared, &slots)
+	if err != nil {
+		return 0, err
+	}
+	if prepared > 0 {
+		p.report(Warning, fmt.Sprintf("%d prepared transactions are older than %s, and vacuum removes nothing newer", prepared, p.Limits.Transaction), "SELECT gid, prepared FROM pg_prepared_xacts; then COMMIT PREPARED or ROLLBACK PREPARED")
+	}
+	if slots > 0 {
+		p.report(Warning, fmt.Sprintf("%d replication slots hold a snapshot that is over a million transactions old", slots), "SELECT slot_name, active, age(xmin) FROM pg_replication_slots; drop those that nothing uses, and look at the queries on standbys")
+	}
+	return prepared + slots, nil
+}
+
+func (p *patient) innoDBTransactions(ctx context.Context) error {
+	var n int
+	var age float64
+	err := p.one(ctx, "SELECT COUNT(*), COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, NOW())), 0) FROM information_schema.innodb_trx"+
+		" WHERE trx_mysql_thread_id <> CONNECTION_ID() AND trx_started <= NOW() - INTERVAL ? SECOND", []any{int64(p.Limits.Transaction / time.Second)}, &n, &age)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		p.report(OK, fmt.Sprintf("no transaction is older than %s", p.Limits.Transaction), "")
+		return nil
+	}
+	p.report(Warning, fmt.Sprintf("%d transactions are older than %s; the oldest has been open for %s, and InnoDB keeps all older versions of rows for it", n, p.Limits.Transaction, wholeSeconds(age)),
+		"SELECT trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx; KILL the connection if you know what it is")
+	return nil
+}
+
+func wholeSeconds(s float64) time.Duration { return time.Duration(s) * time.Second }
+
+// connections checks how many connections are left.
+func (p *patient) connections(ctx context.Context) (err error) {
+	var most, used int
+	if p.dialect == "mysql" {
+		var name string
+		err = p.one(ctx, "SELECT @@GLOBAL.max_connections", nil, &most)
+		if err == nil {
+			err = p.one(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'", nil, &name, &used)
+		}
+	} else {
+		err = p.one(ctx, "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int, (SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type IS NULL OR backend_type = 'client backend')", nil, &most, &used)
+	}
+	if err != nil {
+		return err
+	}
+	seen := fmt.Sprintf("%d of %d connections are in use", used, most)
+	if most-used < p.Limits.FreeConnections {
+		p.report(Warning, seen, "raise max_connections, or lower SetMaxOpenConns of the services: OPERATIONS.md says how many an outbox needs")
+		return nil
+	}
+	p.report(OK, seen, "")
+	return nil
+}

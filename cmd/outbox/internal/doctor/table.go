@@ -1,0 +1,57 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// tables checks the tables, their columns and their version.
+func (p *patient) tables(ctx context.Context) error {
+	if err := p.Store.Check(ctx, p.DB, false); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		seen, wayOut := cutWayOut(err)
+		p.report(Failure, seen, wayOut)
+		return nil
+	}
+	version, err := p.Store.SchemaVersion(ctx, p.DB)
+	if err != nil {
+		return err
+	}
+	if version > sqlstore.SchemaVersion {
+		p.report(Note, fmt.Sprintf("the table has version %d of the schema, which this version %d may use", version, sqlstore.SchemaVersion), "update this command, so that doctor knows the newer schema")
+		return nil
+	}
+	p.report(OK, fmt.Sprintf("%s has all columns, and version %d of the schema", p.table, version), "")
+	return nil
+}
+
+// cutWayOut splits the text of an error of the store, which ends with the way out.
+func cutWayOut(err error) (seen, wayOut string) {
+	seen = strings.TrimPrefix(err.Error(), "outbox: ")
+	if before, after, found := strings.Cut(seen, "; "); found {
+		return before, after
+	}
+	return seen, "create or upgrade the table with outbox schema create"
+}
+
+// skipLocked checks that several processes can claim.
+func (p *patient) skipLocked(ctx context.Context) error {
+	if p.dialect == "sqlite" {
+		p.report(OK, "SQLite has one writer at a time, so claims exclude each other", "")
+		return nil
+	}
+	if err := p.Store.Check(ctx, p.DB, true); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		p.report(Warning, "the server has no working SKIP LOCKED", "deliver with outbox.SingleNode or outbox.Ordered only")
+		return nil
+	}
+	p.report(OK, "the server has SKIP LOCKED, so several processes can deliver", "")
+	return nil
+}

@@ -1,0 +1,69 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// settings are the table's own storage parameters on PostgreSQL. A partitioned table has
+// none.
+func (p *patient) settings(ctx context.Context) (kind, options string, err error) {
+	err = p.one(ctx, "SELECT relkind::text, COALESCE(array_to_string(reloptions, ','), '') FROM pg_class WHERE oid = to_regclass($1)",
+		[]any{p.quoted()}, &kind, &options)
+	return kind, options, err
+}
+
+func (p *patient) fillfactor(ctx context.Context) error {
+	kind, options, err := p.settings(ctx)
+	if err != nil {
+		return err
+	}
+	if kind == "p" {
+		p.report(OK, "the table is partitioned; its partitions have their own settings", "")
+		return nil
+	}
+	for option := range strings.SplitSeq(options, ",") {
+		if value, found := strings.CutPrefix(option, "fillfactor="); found {
+			p.report(OK, "fillfactor is "+value, "")
+			return nil
+		}
+	}
+	p.report(Note, "fillfactor is 100, so claims change indexes and the table grows faster; that is right in WriterOnly only",
+		"ALTER TABLE "+p.quoted()+" SET (fillfactor = 50), which is for new pages")
+	return nil
+}
+
+// vacuum checks that autovacuum removes what deliveries leave behind.
+func (p *patient) vacuum(ctx context.Context) error {
+	kind, options, err := p.settings(ctx)
+	if err != nil {
+		return err
+	}
+	var on string
+	if err := p.one(ctx, "SHOW autovacuum", nil, &on); err != nil {
+		return err
+	}
+	if on != "on" {
+		p.report(Failure, "autovacuum is off, so the table and each read grow without end", "ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf()")
+	}
+	if strings.Contains(options, "autovacuum_enabled=off") || strings.Contains(options, "autovacuum_enabled=false") {
+		p.report(Failure, "autovacuum is off for the table, so it and each read grow without end", "ALTER TABLE "+p.quoted()+" RESET (autovacuum_enabled)")
+	}
+	if kind != "p" && !strings.Contains(options, "autovacuum_vacuum_scale_factor=") {
+		p.report(Note, "autovacuum comes late, when a fifth of the table is dead",
+			"ALTER TABLE "+p.quoted()+" SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000)")
+	}
+	var live, dead int64
+	err = p.one(ctx, "SELECT COALESCE(SUM(n_live_tup), 0)::bigint, COALESCE(SUM(n_dead_tup), 0)::bigint FROM pg_stat_all_tables"+
+		" WHERE relid = to_regclass($1) OR relid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass($1))", []any{p.quoted()}, &live, &dead)
+	if err != nil {
+		return err
+	}
+	if seen := fmt.Sprintf("about %d rows, and %d dead ones to be removed", live, dead); dead > p.Limits.DeadRows && dead > live/2 {
+		p.report(Warning, seen, "VACUUM "+p.quoted()+"; if the number stays, something holds an old snapshot: see the check transactions")
+	} else {
+		p.report(OK, seen, "")
+	}
+	return nil
+}
