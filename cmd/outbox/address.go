@@ -1,0 +1,150 @@
+package main
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // the driver for SQLite
+)
+
+// connectTimeout is for addresses that have none of their own.
+const connectTimeout = 10 * time.Second
+
+// address opens the database. Its text is never printed, because it holds the password.
+// With create, a missing file of SQLite is created.
+type address func(create bool) (*sql.DB, error)
+
+const (
+	addressName  = "the database's address (OUTBOX_DSN or --dsn)"
+	addressForms = "it looks like postgres://user:password@host/database, mysql://user:password@host/database or sqlite:path/to/file.db"
+	escapeRule   = "write special characters of the password percent-encoded, such as %40 for @ and %2F for /"
+)
+
+// parseAddress finds the driver by the form of the address. Its errors do not quote the
+// address, because what is wrong with it may be the password.
+func parseAddress(text string) (address, error) {
+	scheme, rest, isURL := strings.Cut(text, "://")
+	switch {
+	case text == "":
+		return nil, &usageError{addressName, "is missing; " + addressForms}
+	case isURL && isSQLServer(scheme):
+		// The driver would take a part of the password for the host and the database.
+		if _, path, _ := strings.Cut(rest, "/"); strings.Contains(path, "@") {
+			return nil, &usageError{addressName, "has an @ behind a /; " + escapeRule}
+		}
+		if scheme == "mysql" {
+			return mysqlURL(text)
+		}
+		return postgresAddress(text)
+	case strings.HasPrefix(text, "sqlite:"), strings.HasPrefix(text, "file:"), isSQLiteFile(text):
+		return sqliteAddress(text), nil
+	case strings.Contains(text, "@") && strings.Contains(text, ")/"), strings.Contains(text, "@/"):
+		config, err := mysql.ParseDSN(text)
+		return mysqlAddress(text, config, err)
+	case !isURL && strings.Contains(text, "="):
+		return postgresAddress(text)
+	default:
+		return nil, &usageError{addressName, fmt.Sprintf("is a text of %d bytes in an unknown form; %s", len(text), addressForms)}
+	}
+}
+
+func isSQLServer(scheme string) bool {
+	return scheme == "postgres" || scheme == "postgresql" || scheme == "mysql"
+}
+
+func isSQLiteFile(text string) bool {
+	switch filepath.Ext(text) {
+	case ".db", ".sqlite", ".sqlite3":
+		return !strings.ContainsAny(text, "@=")
+	}
+	return false
+}
+
+func postgresAddress(text string) (address, error) {
+	config, err := pgx.ParseConfig(text)
+	if err != nil {
+		return nil, &usageError{addressName, fmt.Sprintf("is a text of %d bytes that PostgreSQL's driver does not understand; %s; %s", len(text), addressForms, escapeRule)}
+	}
+	if !strings.Contains(text, "default_query_exec_mode") {
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec // works behind PgBouncer
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+	return func(bool) (*sql.DB, error) {
+		return stdlib.OpenDB(*config), nil
+	}, nil
+}
+
+// mysqlURL is an address as other tools write it.
+func mysqlURL(text string) (address, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" {
+		return mysqlAddress(text, nil, errors.New("not a URL"))
+	}
+	host := u.Host
+	if u.Port() == "" {
+		host += ":3306"
+	}
+	config, err := mysql.ParseDSN("tcp(" + host + ")/" + strings.TrimPrefix(u.EscapedPath(), "/") + "?" + u.RawQuery)
+	if err == nil {
+		config.User = u.User.Username()
+		config.Passwd, _ = u.User.Password()
+	}
+	return mysqlAddress(text, config, err)
+}
+
+func mysqlAddress(text string, config *mysql.Config, err error) (address, error) {
+	if err != nil {
+		return nil, &usageError{addressName, fmt.Sprintf("is a text of %d bytes that MySQL's driver does not understand; it looks like mysql://user:password@host/database or user:password@tcp(host:3306)/database; in a URL, %s", len(text), escapeRule)}
+	}
+	if config.DBName == "" {
+		return nil, &usageError{addressName, "names no database; append /database"}
+	}
+	if config.Timeout == 0 {
+		config.Timeout = connectTimeout
+	}
+	config.Logger = &mysql.NopLogger{}
+	return func(bool) (*sql.DB, error) {
+		connector, err := mysql.NewConnector(config)
+		if err != nil {
+			return nil, err
+		}
+		return sql.OpenDB(connector), nil
+	}, nil
+}
+
+// sqliteAddress opens a file that exists, unless create is set: a wrong path would
+// otherwise become an empty database.
+func sqliteAddress(text string) address {
+	uri := text
+	if !strings.HasPrefix(text, "file:") {
+		path := strings.TrimPrefix(strings.TrimPrefix(text, "sqlite:"), "//")
+		uri = "file:" + (&url.URL{Path: path}).EscapedPath()
+	}
+	return func(create bool) (*sql.DB, error) {
+		mode := "rw"
+		if create {
+			mode = "rwc"
+		}
+		for key, value := range map[string]string{"mode": mode, "_pragma": "busy_timeout(5000)", "_txlock": "immediate"} {
+			if strings.Contains(uri, key+"=") {
+				continue
+			}
+			separator := "?"
+			if strings.Contains(uri, "?") {
+				separator = "&"
+			}
+			uri += separator + key + "=" + value
+		}
+		return sql.Open("sqlite", uri)
+	}
+}

@@ -1,0 +1,287 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func TestTheSchemaIsCreatedCheckedAndMigrated(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		for _, args := range [][]string{{"schema", "check"}, {"schema", "migrate"}, {"stats"}, {"events", "list"}, {"dead", "replay", "--all"}, {"nodes"}} {
+			require.Contains(t, fails(t, 1, db.DSN, args...), "outbox schema create", "%v", args)
+		}
+		require.Contains(t, ok(t, db.DSN, "schema", "create", "--dry-run"), "would create")
+		require.Contains(t, fails(t, 1, db.DSN, "schema", "check"), "schema create", "the dry run created nothing")
+		require.Contains(t, ok(t, db.DSN, "schema", "create", "--index", "key,search"), "created the table outbox_event")
+		require.Contains(t, ok(t, db.DSN, "schema", "create"), "already")
+		require.EqualValues(t, 2, answer(t, db.DSN, "schema", "check")["version"])
+		require.EqualValues(t, 2, answer(t, db.DSN, "schema", "migrate", "--to", "1")["from"])
+		require.Contains(t, fails(t, 1, db.DSN, "schema", "check"), "outbox schema migrate")
+		require.Contains(t, ok(t, db.DSN, "schema", "migrate"), "from version 1 to 2")
+		ok(t, db.DSN, "schema", "check")
+	})
+}
+
+func TestThePrintedSchemaCreatesTheTable(t *testing.T) {
+	t.Parallel()
+	for dialect, target := range map[string]testdb.Target{"postgres": testdb.Main()[0], "mariadb": testdb.Main()[1], "sqlite": testdb.Main()[2]} {
+		db := testdb.Open(t, target)
+		text := ok(t, "", "schema", "print", "--dialect", dialect, "--table", "my_events", "--index", "key")
+		require.Equal(t, strings.TrimSpace(text), answer(t, "", "schema", "print", "--dialect", dialect, "--table", "my_events", "--index", "key")["sql"].(string), dialect)
+		for _, statement := range strings.Split(text, ";\n") {
+			if statement = strings.TrimSpace(statement); statement != "" {
+				_, err := db.ExecContext(t.Context(), statement)
+				require.NoError(t, err, statement)
+			}
+		}
+		ok(t, db.DSN, "schema", "check", "--table", "my_events")
+		require.Contains(t, ok(t, "", "schema", "print", "--dialect", dialect, "--version", "1", "--down"), "DROP TABLE")
+	}
+}
+
+func TestEventsAreListedAndShown(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		for i := range 5 {
+			s.insert(t, envelope(fmt.Sprintf("e%d", i)))
+		}
+		s.kill(t, "the mail server is away", "e4")
+		out := ok(t, s.DSN, "events", "list", "--status", "new")
+		require.Contains(t, out, "Order/OrderPlaced")
+		require.NotContains(t, out, "e4")
+		require.NotContains(t, out, "tea", "a listing has no payload")
+
+		var ids []string
+		after := ""
+		for {
+			args := []string{"events", "list", "--limit", "2"}
+			if after != "" {
+				args = append(args, "--after", after)
+			}
+			page := answer(t, s.DSN, args...)
+			for _, e := range page["events"].([]any) {
+				ids = append(ids, e.(map[string]any)["event_id"].(string))
+			}
+			next, more := page["next"]
+			if !more {
+				break
+			}
+			after = next.(string)
+		}
+		require.ElementsMatch(t, []string{"e0", "e1", "e2", "e3", "e4"}, ids)
+		require.Len(t, answer(t, s.DSN, "events", "list", "--aggregate-id", "o-e3", "--since", "1h")["events"], 1)
+		require.Empty(t, answer(t, s.DSN, "events", "list", "--tenant", "t2")["events"])
+
+		shown := ok(t, s.DSN, "events", "show", "e4")
+		require.Contains(t, shown, "the mail server is away")
+		require.NotContains(t, shown, "tea")
+		require.NotContains(t, shown, "abc", "headers are hidden too")
+		event := answer(t, s.DSN, "events", "show", "e4", "--payload")
+		require.Equal(t, "DEAD", event["status"])
+		require.Equal(t, map[string]any{"item": "tea"}, event["payload"])
+		require.Equal(t, map[string]any{"trace": "abc"}, event["headers"])
+		require.Contains(t, ok(t, s.DSN, "events", "show", "e4", "--payload"), "tea")
+		require.Contains(t, fails(t, 3, s.DSN, "events", "show", "gone"), "no event")
+	})
+}
+
+func TestDeadLettersAreListedAndShown(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		s.dead(t, "timeout after 30 s", 3)
+		page := answer(t, s.DSN, "dead", "list", "--limit", "2")
+		require.Len(t, page["dead_letters"], 2)
+		require.Equal(t, true, page["more"])
+		rest := answer(t, s.DSN, "dead", "list", "--limit", "2", "--after", page["next"].(string))
+		require.Len(t, rest["dead_letters"], 1)
+		require.Equal(t, false, rest["more"])
+		require.Contains(t, ok(t, s.DSN, "dead", "list"), "timeout after 30 s")
+		require.NotContains(t, ok(t, s.DSN, "dead", "show", "d000001"), "tea")
+		require.Contains(t, ok(t, s.DSN, "dead", "show", "d000001", "--payload"), "tea")
+		require.Contains(t, fails(t, 3, s.DSN, "dead", "show", "gone"), "no dead letter")
+	})
+}
+
+func TestDeadLettersAreReplayedAndDeleted(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		s.dead(t, "x", 9)
+		require.EqualValues(t, 9, answer(t, s.DSN, "dead", "replay", "--all", "--dry-run")["matching"])
+		require.Equal(t, 9, s.count(t, outbox.StatusDead), "a dry run changes nothing")
+		require.Contains(t, fails(t, 2, s.DSN, "dead", "replay", "--all"), "--yes")
+		require.Contains(t, fails(t, 2, s.DSN, "dead", "replay"), "must be one of")
+		require.Contains(t, fails(t, 2, s.DSN, "dead", "replay", "d000001", "--all"), "must be one of")
+		require.Contains(t, fails(t, 2, s.DSN, "dead", "replay", "--event-type", ""), "--event-type is empty")
+		require.Equal(t, 9, s.count(t, outbox.StatusDead))
+
+		require.Contains(t, ok(t, s.DSN, "dead", "replay", "d000000"), "replayed 1 dead letters")
+		require.Contains(t, fails(t, 3, s.DSN, "dead", "replay", "d000001", "d000000", "--yes"), "1 of the 2 event ids")
+		require.EqualValues(t, 0, answer(t, s.DSN, "dead", "replay", "--event-type", "Other", "--yes")["replayed"])
+		require.EqualValues(t, 7, answer(t, s.DSN, "dead", "replay", "--event-type", "OrderPlaced", "--batch", "3", "--yes")["replayed"])
+		require.Equal(t, 9, s.count(t, outbox.StatusNew))
+
+		s.kill(t, "x", "d000000", "d000001", "d000002")
+		require.Contains(t, ok(t, s.DSN, "dead", "delete", "d000000"), "deleted 1")
+		require.EqualValues(t, 2, answer(t, s.DSN, "dead", "delete", "--all", "--yes")["deleted"])
+		require.Zero(t, s.count(t, outbox.StatusDead))
+		require.Equal(t, 6, s.count(t, outbox.StatusNew))
+	})
+}
+
+func TestAGroupIsFoundAndReplayed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		for i := range 5 {
+			s.insert(t, envelope(fmt.Sprint("e", i)))
+			s.kill(t, fmt.Sprintf("dial 10.0.0.%d:25: connection refused", i), fmt.Sprint("e", i))
+		}
+		s.insert(t, envelope("other"))
+		s.kill(t, "no such customer", "other")
+		groups := answer(t, s.DSN, "dead", "groups")["groups"].([]any)
+		require.Len(t, groups, 2)
+		largest := groups[0].(map[string]any)
+		require.EqualValues(t, 5, largest["count"])
+		id := largest["id"].(string)
+		require.Contains(t, ok(t, s.DSN, "dead", "groups"), id)
+		require.Len(t, answer(t, s.DSN, "dead", "list", "--group", id)["dead_letters"], 5)
+		require.EqualValues(t, 5, answer(t, s.DSN, "dead", "replay", "--group", id, "--dry-run")["matching"])
+		require.EqualValues(t, 5, answer(t, s.DSN, "dead", "replay", "--group", id, "--yes")["replayed"])
+		require.Equal(t, 1, s.count(t, outbox.StatusDead))
+	})
+}
+
+func TestReplayingInATableOrderedByKeyMakesRetries(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		s := open(t, db, "--index", "key")
+		s.dead(t, "x", 2)
+		ok(t, s.DSN, "dead", "replay", "--all", "--yes")
+		require.Equal(t, 2, s.count(t, outbox.StatusRetry))
+	})
+}
+
+func TestATypeIsPausedAndResumed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		require.Contains(t, ok(t, s.DSN, "pause", "OrderPlaced", "--aggregate-type", "Order", "--dry-run"), "would pause Order/OrderPlaced")
+		require.Empty(t, answer(t, s.DSN, "paused")["pauses"])
+		require.Equal(t, true, answer(t, s.DSN, "pause", "OrderPlaced", "--aggregate-type", "Order")["changed"])
+		require.Equal(t, false, answer(t, s.DSN, "pause", "OrderPlaced", "--aggregate-type", "Order")["changed"])
+		require.Contains(t, ok(t, s.DSN, "paused"), "OrderPlaced")
+		require.Contains(t, ok(t, s.DSN, "stats"), "Order/OrderPlaced")
+		require.Contains(t, ok(t, s.DSN, "resume", "OrderPlaced"), "is not paused", "that is another aggregate type")
+		require.Contains(t, ok(t, s.DSN, "resume", "OrderPlaced", "--aggregate-type", "Order"), "resumed Order/OrderPlaced")
+		require.Empty(t, answer(t, s.DSN, "paused")["pauses"])
+	})
+}
+
+func TestOldEventsArePurgedAndOthersStay(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		s.dead(t, "x", 4)
+		s.insert(t, envelope("done"), envelope("new"))
+		_, err := s.store.Mark(t.Context(), s.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: "done"}})
+		require.NoError(t, err)
+		require.EqualValues(t, 0, answer(t, s.DSN, "purge", "--yes")["purged"], "the default retention keeps them")
+		require.EqualValues(t, 5, answer(t, s.DSN, "purge", "--retention", "0s", "--dry-run")["matching"])
+		require.Contains(t, fails(t, 2, s.DSN, "purge", "--retention", "0s"), "--yes")
+		require.EqualValues(t, 5, answer(t, s.DSN, "purge", "--retention", "0s", "--batch", "2", "--yes")["purged"])
+		require.Equal(t, 1, s.count(t, outbox.StatusNew))
+	})
+}
+
+func TestNodesAndCountsAreShown(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		s.insert(t, envelope("e1"))
+		require.NoError(t, s.store.Announce(t.Context(), s.DB, outbox.Node{Owner: "here", Mode: "multi-node", Started: time.Now(), ColdDepth: 3}, time.Minute))
+		require.NoError(t, s.store.Announce(t.Context(), s.DB, outbox.Node{Owner: "gone", Mode: "multi-node", Started: time.Now()}, -time.Second))
+		out := ok(t, s.DSN, "nodes")
+		require.Regexp(t, `here +multi-node +live`, out)
+		require.Regexp(t, `gone +multi-node +dead`, out)
+		require.Len(t, answer(t, s.DSN, "nodes")["nodes"], 2)
+		stats := answer(t, s.DSN, "stats")
+		require.EqualValues(t, 1, stats["due"])
+		require.Greater(t, stats["oldest_due_seconds"], 50.0)
+	})
+}
+
+func TestDoctorEndsWithTheCodeOfTheWorstFinding(t *testing.T) {
+	t.Parallel()
+	s := open(t, testdb.Open(t, testdb.Main()[2]))
+	var healthy struct {
+		Worst    string
+		Findings []struct{ Check, Level, Seen string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(ok(t, s.DSN, "doctor", "--json")), &healthy))
+	require.Equal(t, "note", healthy.Worst, "nothing delivers")
+	require.NotEmpty(t, healthy.Findings)
+	late := envelope("late")
+	late.OccurredAt = late.OccurredAt.Add(-time.Hour)
+	late.AvailableAt = late.OccurredAt
+	s.insert(t, late)
+	require.Equal(t, 4, run(t, s.DSN, "doctor").code)
+	_, err := s.ExecContext(t.Context(), "DROP INDEX idx_outbox_event_due")
+	require.NoError(t, err)
+	r := run(t, s.DSN, "doctor")
+	require.Equal(t, 5, r.code)
+	require.Contains(t, r.out, "→ CREATE INDEX")
+}
+
+func TestBenchMeasuresAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		require.Contains(t, ok(t, s.DSN, "bench", "--dry-run"), "would create the table outbox_bench_")
+		require.Contains(t, fails(t, 2, s.DSN, "bench"), "--yes")
+		rates := answer(t, s.DSN, "bench", "--events", "60", "--yes")["rates"].([]any)
+		require.Len(t, rates, 3)
+		for _, r := range rates {
+			require.Positive(t, r.(map[string]any)["events_per_second"])
+		}
+		tables := map[testdb.Kind]string{
+			testdb.Postgres: "SELECT COUNT(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'outbox_bench%'",
+			testdb.MySQL:    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'outbox_bench%'",
+			testdb.SQLite:   "SELECT COUNT(*) FROM sqlite_master WHERE name LIKE 'outbox_bench%'",
+		}
+		var n int
+		require.NoError(t, s.QueryRowContext(t.Context(), tables[s.Kind]).Scan(&n))
+		require.Zero(t, n)
+	})
+}
+
+func TestAFileOfSQLiteIsCreatedOnlyWithItsTable(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a file? #1.db")
+	require.Contains(t, fails(t, 1, "sqlite:"+path, "stats"), "outbox schema create")
+	require.NoFileExists(t, path)
+	ok(t, "sqlite:"+path, "schema", "create")
+	require.FileExists(t, path)
+	ok(t, path, "stats")
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
+
+func TestOtherTablesAndFormsOfTheAddress(t *testing.T) {
+	t.Parallel()
+	postgres := testdb.Open(t, testdb.Main()[0])
+	ok(t, "", "schema", "create", "--dsn", postgres.DSN, "--table", "orders_outbox")
+	ok(t, postgres.DSN, "stats", "--table", "orders_outbox")
+	require.Contains(t, fails(t, 1, postgres.DSN, "stats"), "outbox_event does not exist")
+	mysql := testdb.Open(t, testdb.Main()[1])
+	server, name, _ := strings.Cut(mysql.DSN, ")/")
+	user, host, _ := strings.Cut(server, "@tcp(")
+	ok(t, "mysql://"+user+"@"+host+"/"+strings.Split(name, "?")[0], "schema", "create")
+	ok(t, mysql.DSN, "schema", "check")
+}

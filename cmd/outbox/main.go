@@ -1,0 +1,28 @@
+// Outbox looks into an outbox table and steers its delivery from the command line:
+//
+//	go install github.com/outboxkit/outbox-go/cmd/outbox@latest
+//	export OUTBOX_DSN=postgres://user:password@host/database
+//	outbox doctor
+//
+// It works whether or not a process delivers, because it only uses the table. The page
+// docs/COMMAND-LINE.md shows each command.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() { os.Exit(run()) }
+
+// run returns the exit code. The first signal ends the command at a good place, the second
+// one at once.
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	a := &app{in: os.Stdin, out: os.Stdout, errOut: os.Stderr}
+	return a.report(a.rootCommand().ExecuteContext(ctx))
+}

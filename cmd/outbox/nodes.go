@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) nodes() *cobra.Command {
+	return &cobra.Command{
+		Use: "nodes", Short: "Lists the processes that deliver, and their leases", Args: takesNothing,
+		Long: "Lists the processes that deliver, and their leases. A process reports every ten seconds. One\nthat missed three reports is dead, and is listed for an hour.",
+		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
+			list, err := c.ob.Nodes(ctx)
+			if err != nil {
+				return err
+			}
+			answer := map[string][]node{"nodes": {}}
+			for _, n := range list {
+				answer["nodes"] = append(answer["nodes"], node{
+					Owner: n.Owner, Mode: n.Mode, Live: n.Live, Holds: n.Holds, Started: n.Started.UTC(), LastPoll: n.LastPoll.UTC(),
+					SeenAt: n.SeenAt.UTC(), HotDepth: n.HotDepth, ColdDepth: n.ColdDepth, Leases: n.Leases, OldestLease: n.OldestLease.UTC(),
+				})
+			}
+			return a.print(answer, func(t *table) {
+				t.row("NODE", "MODE", "STATE", "HOLDS", "STARTED", "LAST POLL", "SEEN", "QUEUED", "LEASES", "OLDEST LEASE")
+				for _, n := range answer["nodes"] {
+					t.row(n.Owner, n.Mode, n.state(), n.Holds, n.Started, n.LastPoll, n.SeenAt, n.HotDepth+n.ColdDepth, n.Leases, n.OldestLease)
+				}
+			})
+		}),
+	}
+}
+
+// state is whether the process is live. One that only has leases does not report.
+func (n node) state() string {
+	switch {
+	case n.Live:
+		return "live"
+	case n.SeenAt.IsZero():
+		return "unknown"
+	default:
+		return "dead"
+	}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxCell is the longest text in a table, in characters.
+const maxCell = 60
+
+// print writes an answer: as JSON, or as text makes it.
+func (a *app) print(answer any, text func(t *table)) error {
+	if a.json {
+		return a.printJSON(answer, "  ")
+	}
+	t := &table{w: tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)}
+	text(t)
+	return t.w.Flush()
+}
+
+// printJSON writes JSON, in one line if the indent is empty.
+func (a *app) printJSON(answer any, indent string) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(answer); err != nil {
+		return err
+	}
+	_, err := a.out.Write(printableJSON(b.Bytes()))
+	return err
+}
+
+// table aligns columns of text.
+type table struct{ w *tabwriter.Writer }
+
+// row writes one line. Texts that come from the database are made printable.
+func (t *table) row(cells ...any) {
+	for i, cell := range cells {
+		if i > 0 {
+			_, _ = io.WriteString(t.w, "\t")
+		}
+		_, _ = io.WriteString(t.w, printable(cellText(cell)))
+	}
+	_, _ = io.WriteString(t.w, "\n")
+}
+
+// field writes a line of a description, unless the value is empty.
+func (t *table) field(name string, value any) {
+	if text := cellText(value); text != "-" {
+		_, _ = fmt.Fprintf(t.w, "%s:\t%s\n", name, printable(text))
+	}
+}
+
+// cellText is a value as a table shows it.
+func cellText(v any) string {
+	switch v := v.(type) {
+	case time.Time:
+		if v.IsZero() {
+			return "-"
+		}
+		return v.UTC().Format(time.RFC3339)
+	case time.Duration:
+		return v.Round(max(time.Millisecond, v.Truncate(time.Second)/1000)).String()
+	case bool:
+		if v {
+			return "yes"
+		}
+		return "no"
+	default:
+		if text := fmt.Sprint(v); text != "" {
+			return text
+		}
+		return "-"
+	}
+}
+
+// short cuts a text to what fits into a table.
+func short(text string) string {
+	if utf8.RuneCountInString(text) <= maxCell {
+		return text
+	}
+	runes := []rune(text)
+	return string(runes[:maxCell-1]) + "…"
+}
+
+// printable escapes what could steer a terminal, or change how a line reads: control
+// characters, among them those that begin an escape sequence, and marks of direction.
+func printable(text string) string {
+	if strings.IndexFunc(text, isHidden) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			_, _ = fmt.Fprintf(&b, `\x%02x`, text[0])
+		case isHidden(r):
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteRune(r)
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+func isHidden(r rune) bool { return !unicode.IsPrint(r) }
+
+// printableLines is printable for a text of several lines.
+func printableLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = printable(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// printableJSON escapes in JSON what a terminal could take for an instruction, and what
+// JSON leaves as it is.
+func printableJSON(text []byte) []byte {
+	hidden := func(r rune) bool { return r != '\n' && isHidden(r) }
+	if bytes.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	b := make([]byte, 0, len(text)+64)
+	for _, r := range string(text) {
+		if !hidden(r) {
+			b = utf8.AppendRune(b, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+	}
+	return b
+}

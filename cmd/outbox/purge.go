@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func (a *app) purge() *cobra.Command {
+	b := bulk{verb: "purge", past: "purged", what: "done and dead events", rest: "the others are still there"}
+	var retention time.Duration
+	var batch int
+	cmd := &cobra.Command{
+		Use: "purge", Short: "Deletes done and dead events that are older than the retention", Args: takesNothing,
+		Long:    "Deletes done and dead events that ended longer ago than the retention. Events that are not\ndelivered stay, also those of WriterOnly.\n\nThe number that it says before is counted up to 100,000 done events.",
+		Example: "  outbox purge --retention 168h --dry-run",
+		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
+			if retention < 0 {
+				return &usageError{"--retention", "is negative"}
+			}
+			if err := checkCount("--batch", batch, outbox.MaxBatch); err != nil {
+				return err
+			}
+			now, err := c.store.Now(ctx, c.db)
+			if err != nil {
+				return err
+			}
+			before := now.Add(-retention)
+			matching, err := c.ended(ctx, before)
+			if err != nil {
+				return err
+			}
+			return a.do(ctx, &b, matching, func(ctx context.Context, progress func(int)) (total int, err error) {
+				for n := batch; n == batch; {
+					if n, err = c.store.Purge(ctx, c.db, outbox.PurgeQuery{Before: before, Limit: batch}); err != nil {
+						return total, err
+					}
+					total += n
+					progress(total)
+				}
+				return total, nil
+			})
+		}),
+	}
+	cmd.Flags().DurationVar(&retention, "retention", outbox.DefaultRetention, "how long events are kept")
+	cmd.Flags().IntVar(&batch, "batch", outbox.DefaultPurgeBatch, "how many are deleted in one transaction")
+	b.register(cmd)
+	return cmd
+}
+
+// ended counts the events that ended before a time: all dead ones, and done ones up to
+// outbox.StatsLimit.
+func (c *client) ended(ctx context.Context, before time.Time) (int64, error) {
+	n, err := c.ob.DeadLetters().Count(ctx, outbox.DeadFilter{Until: before})
+	if err != nil {
+		return 0, err
+	}
+	q := outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusDone}, Until: before}, Limit: outbox.MaxFindLimit}
+	for done := int64(0); done < outbox.StatsLimit; {
+		page, err := c.ob.FindEvents(ctx, q)
+		if err != nil {
+			return 0, err
+		}
+		n, done = n+int64(len(page.Events)), done+int64(len(page.Events))
+		if q.After = page.Next; page.Next == "" {
+			break
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+// dsnVar is the environment variable that holds the database's address.
+const dsnVar = "OUTBOX_DSN"
+
+// app is one run of the program: where it reads and prints, and the flags of all commands.
+type app struct {
+	in          *os.File
+	out, errOut io.Writer
+
+	dsn, table string
+	json       bool
+}
+
+const rootHelp = `Looks into an outbox table and steers its delivery.
+
+The database's address comes from OUTBOX_DSN or --dsn. It has one of these forms:
+  postgres://user:password@host:5432/database
+  host=… user=… password=… dbname=…            PostgreSQL too
+  mysql://user:password@host:3306/database     MySQL and MariaDB
+  user:password@tcp(host:3306)/database        MySQL and MariaDB too
+  sqlite:path/to/file.db, file:path/to/file.db
+
+Prefer OUTBOX_DSN: other users of the machine can see the flags of a process. The
+address is never printed.
+
+Times are printed in UTC. Commands that change something take --dry-run. They ask before
+they change more than one event, unless --yes is given.`
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use: "outbox", Short: "Looks into an outbox table and steers its delivery",
+		Long: rootHelp + "\n\n" + exitCodes,
+		// Without Args cobra prints an unknown command's name, which may be an address.
+		Args: cobra.ArbitraryArgs, RunE: group,
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return refuseEmpty(cmd) },
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errOut)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.dsn, "dsn", "", "address of the database; default: the environment variable "+dsnVar)
+	flags.StringVar(&a.table, "table", sqlstore.DefaultTable, "name of the table, as in schema.table")
+	flags.BoolVar(&a.json, "json", false, "print JSON")
+	root.AddCommand(
+		a.bench(), a.dead(), a.doctor(), a.events(), a.nodes(), a.pause(), a.paused(),
+		a.purge(), a.resume(), a.schema(), a.stats(), a.version(),
+	)
+	a.completeFlags(root)
+	return root
+}
+
+// group is the run of a command that only has subcommands.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	problem := "is unknown"
+	cmd.SuggestionsMinimumDistance = 2
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		problem += "; did you mean " + similar[0] + "?"
+	}
+	return &usageError{"the subcommand of " + cmd.CommandPath(), problem}
+}
+
+// groupOf is a command that only has subcommands.
+func groupOf(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: group}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// takes checks the number of arguments. Unlike cobra's checks it does not print them.
+func takes(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && (most < 0 || len(args) <= most) {
+			return nil
+		}
+		return &usageError{cmd.CommandPath(), fmt.Sprintf("takes %s; it got %d", what, len(args))}
+	}
+}
+
+var takesNothing = takes(0, 0, "no arguments")
+
+// flagError says what is wrong with a flag, without the value: that may be an address.
+func flagError(err error) error {
+	var unknown *pflag.NotExistError
+	var missing *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		return &usageError{"a flag with one dash", "is unknown; all flags but -h have two dashes and a long name"}
+	case errors.As(err, &unknown) && isFlagName(unknown.GetSpecifiedName()):
+		return &usageError{"--" + unknown.GetSpecifiedName(), "is an unknown flag"}
+	case errors.As(err, &missing):
+		return &usageError{"--" + missing.GetSpecifiedName(), "needs a value"}
+	case errors.As(err, &invalid):
+		kinds := map[string]string{"int": "a whole number", "bool": "true or false", "duration": "a duration such as 30s or 168h"}
+		return &usageError{"--" + invalid.GetFlag().Name, fmt.Sprintf("is given a text of %d bytes; it takes %s", len(invalid.GetValue()), kinds[invalid.GetFlag().Value.Type()])}
+	default:
+		return &usageError{"a flag", "is malformed; flags are written --name value or --name=value"}
+	}
+}
+
+func isFlagName(name string) bool {
+	return len(name) <= 40 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz-") == ""
+}
+
+// refuseEmpty refuses flags without a text, such as --event-type "$UNSET": they would
+// choose everything.
+func refuseEmpty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if text := flag.Value.String(); text == "" || text == "[]" {
+			err = &usageError{"--" + flag.Name, "is empty; leave it out"}
+		}
+	})
+	return err
+}
+
+// tableError is an error of the table's name.
+func tableError(err error) error {
+	return &usageError{"--table", strings.TrimPrefix(err.Error(), "outbox: sqlstore.WithTable ")}
+}
+
+// with makes the run of a command that needs the database and its table.
+func (a *app) with(fn func(ctx context.Context, c *client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.open(cmd.Context(), false)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		err = fn(cmd.Context(), c, args)
+		if err != nil && isMissingTable(err) {
+			err = fmt.Errorf("the table %s does not exist in this database: create it with outbox schema create, or name another one with --table", a.table)
+		}
+		return err
+	}
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// The shapes of JSON are those of httptx.Admin, as far as both have them.
+
+// event is an [outbox.EventRow].
+type event struct {
+	EventID       string               `json:"event_id"`
+	Status        string               `json:"status"`
+	EventType     outbox.EventType     `json:"event_type"`
+	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	AggregateID   string               `json:"aggregate_id,omitempty"`
+	TenantID      string               `json:"tenant_id,omitempty"`
+	OccurredAt    time.Time            `json:"occurred_at"`
+	AvailableAt   time.Time            `json:"available_at"`
+	EndedAt       time.Time            `json:"ended_at,omitzero"`
+	Attempts      int                  `json:"attempts"`
+	LastError     string               `json:"last_error,omitempty"`
+	Lease         string               `json:"lease,omitempty"`
+	LeasedAt      time.Time            `json:"leased_at,omitzero"`
+	Listener      string               `json:"listener,omitempty"`
+	OriginalID    string               `json:"original_id,omitempty"`
+	disclosed
+}
+
+// disclosed is what an event is about.
+type disclosed struct {
+	Headers map[string]string `json:"headers,omitempty"`
+	Payload json.RawMessage   `json:"payload,omitempty"`
+}
+
+type eventListing struct {
+	Events []event `json:"events"`
+	// Next is the value of --after for the next page.
+	Next string `json:"next,omitempty"`
+}
+
+func eventOf(row *outbox.EventRow) event {
+	e := event{
+		EventID: row.EventID, Status: row.Status.String(), EventType: row.EventType, AggregateType: row.AggregateType,
+		AggregateID: row.AggregateID, TenantID: row.TenantID,
+		OccurredAt: row.OccurredAt.UTC(), AvailableAt: row.AvailableAt.UTC(), EndedAt: row.EndedAt.UTC(),
+		Attempts: row.Attempts, LastError: row.LastError, Lease: row.Lease, LeasedAt: row.LeasedAt.UTC(), Listener: row.Listener,
+	}
+	if row.Listener != "" {
+		e.OriginalID = row.OriginalID
+	}
+	return e
+}
+
+// deadLetter is an [outbox.DeadLetter].
+type deadLetter struct {
+	EventID       string               `json:"event_id"`
+	EventType     outbox.EventType     `json:"event_type"`
+	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	AggregateID   string               `json:"aggregate_id,omitempty"`
+	TenantID      string               `json:"tenant_id,omitempty"`
+	OccurredAt    time.Time            `json:"occurred_at"`
+	DiedAt        time.Time            `json:"died_at"`
+	Attempts      int                  `json:"attempts"`
+	LastError     string               `json:"last_error"`
+	Listener      string               `json:"listener,omitempty"`
+	OriginalID    string               `json:"original_id,omitempty"`
+	disclosed
+}
+
+type deadListing struct {
+	DeadLetters []deadLetter `json:"dead_letters"`
+	More        bool         `json:"more"`
+	Next        string       `json:"next,omitempty"`
+}
+
+func deadOf(l *outbox.DeadLetter) deadLetter {
+	d := deadLetter{
+		EventID: l.EventID, EventType: l.EventType, AggregateType: l.AggregateType, AggregateID: l.AggregateID, TenantID: l.TenantID,
+		OccurredAt: l.OccurredAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts, LastError: l.LastError, Listener: l.Listener,
+	}
+	if l.Listener != "" {
+		d.OriginalID = l.OriginalID
+	}
+	return d
+}
+
+// disclose is the headers and the payload of an event.
+func disclose(env *outbox.Envelope) disclosed {
+	payload := json.RawMessage(env.Payload.Bytes())
+	if !json.Valid(payload) { // the library did not write it
+		payload, _ = json.Marshal(env.Payload.String())
+	}
+	return disclosed{Headers: env.Headers, Payload: payload}
+}
+
+// deadGroup is an [outbox.DeadGroup].
+type deadGroup struct {
+	ID            string               `json:"id"`
+	EventType     outbox.EventType     `json:"event_type"`
+	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	Listener      string               `json:"listener,omitempty"`
+	Reason        string               `json:"reason"`
+	Count         int                  `json:"count"`
+	First         time.Time            `json:"first"`
+	Last          time.Time            `json:"last"`
+	Example       string               `json:"example"`
+}
+
+type pauseShape struct {
+	EventType     outbox.EventType     `json:"event_type"`
+	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	Since         time.Time            `json:"since"`
+}
+
+func pausesOf(list []outbox.Pause) []pauseShape {
+	shapes := make([]pauseShape, len(list))
+	for i, p := range list {
+		shapes[i] = pauseShape{p.Kind.EventType, p.Kind.AggregateType, p.Since.UTC()}
+	}
+	return shapes
+}
+
+// node is an [outbox.Node].
+type node struct {
+	Owner       string    `json:"owner"`
+	Mode        string    `json:"mode,omitempty"`
+	Live        bool      `json:"live"`
+	Holds       bool      `json:"holds"`
+	Started     time.Time `json:"started,omitzero"`
+	LastPoll    time.Time `json:"last_poll,omitzero"`
+	SeenAt      time.Time `json:"seen_at,omitzero"`
+	HotDepth    int       `json:"hot_depth"`
+	ColdDepth   int       `json:"cold_depth"`
+	Leases      int       `json:"leases"`
+	OldestLease time.Time `json:"oldest_lease,omitzero"`
+}
+
+// statsShape is [outbox.Stats] without what is one process's own.
+type statsShape struct {
+	Pending    int64        `json:"pending"`
+	Due        int64        `json:"due"`
+	Delayed    int64        `json:"delayed"`
+	Dead       int64        `json:"dead"`
+	CountsUpTo int          `json:"counts_up_to"`
+	OldestDue  float64      `json:"oldest_due_seconds"`
+	Paused     []pauseShape `json:"paused"`
+	Throughput throughput   `json:"throughput"`
+}
+
+// throughput is [outbox.Throughput].
+type throughput struct {
+	Done   int64   `json:"done_last_minute"`
+	Median float64 `json:"median_seconds"`
+	P95    float64 `json:"p95_seconds"`
+	Max    float64 `json:"max_seconds"`
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// stopPatience is how long the batch that runs may take after the first signal.
+const stopPatience = 5 * time.Second
+
+// gently returns a context for work in batches: when ctx ends, the batch that runs is
+// finished first, so that the number of changed events is exact.
+func gently(ctx context.Context, show func(done int)) (work context.Context, progress func(done int)) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(stopPatience, cancel) })
+	return work, func(done int) {
+		show(done)
+		if ctx.Err() != nil {
+			cancel()
+		}
+	}
+}
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// confirm asks before more than one event is changed.
+func (a *app) confirm(ctx context.Context, b *bulk, n int64) error {
+	if n <= 1 || b.yes {
+		return nil
+	}
+	return a.ask(ctx, fmt.Sprintf("%s %d %s", b.verb, n, b.what))
+}
+
+// ask asks whether to do something.
+func (a *app) ask(ctx context.Context, what string) error {
+	if !isTerminal(a.in) {
+		return &usageError{"--yes", "is needed to " + what + ", because standard input is no terminal; --dry-run changes nothing"}
+	}
+	_, _ = fmt.Fprintf(a.errOut, "%s%s? [y/N] ", strings.ToUpper(what[:1]), what[1:])
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(a.in).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("%w, nothing was changed", errInterrupted)
+	case text := <-answer:
+		if text == "y" || text == "yes" {
+			return nil
+		}
+		return errors.New("not confirmed, so nothing was changed")
+	}
+}
+
+// bar shows how far long work is, if standard error is a terminal.
+type bar struct{ shown *progressbar.ProgressBar }
+
+func (a *app) progressBar(what string, total int64) *bar {
+	if !isTerminal(a.errOut) {
+		return &bar{}
+	}
+	return &bar{progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(a.errOut), progressbar.OptionSetDescription(what),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())}
+}
+
+func (b *bar) set(done int) {
+	if b.shown != nil {
+		_ = b.shown.Set(done)
+	}
+}
+
+func (b *bar) end() {
+	if b.shown != nil {
+		_ = b.shown.Finish()
+	}
+}
