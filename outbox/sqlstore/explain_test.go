@@ -312,7 +312,8 @@ func plannedBy(t *testing.T, db *testdb.DB, s statement) string {
 	return text
 }
 
-// sqlitePlan refuses plans that scan the table, sort, or build an index.
+// sqlitePlan refuses plans that scan the table, sort, or build an index. The control table
+// is small.
 func sqlitePlan(t *testing.T, db *testdb.DB, s statement) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+s.text, s.args...)
@@ -329,7 +330,7 @@ func sqlitePlan(t *testing.T, db *testdb.DB, s statement) {
 		} else {
 			require.NotContains(t, detail, "idx_outbox_event_due", s.text)
 		}
-		if strings.HasPrefix(detail, "SCAN outbox_event") {
+		if strings.HasPrefix(detail, "SCAN outbox_event") && !strings.HasPrefix(detail, "SCAN outbox_event_control") {
 			require.Contains(t, detail, "USING", "%s scans the table", s.text)
 		}
 	}
