@@ -12,7 +12,7 @@ const (
 	DefaultFindLimit = 50
 	MaxFindLimit     = 500
 	// SearchLimit is how many rows [Outbox.FindEvents] looks at for one page.
-	SearchLimit = 5_000
+	SearchLimit = 2_000
 	// ThroughputWindow is the time that [Outbox.Throughput] looks back.
 	ThroughputWindow = time.Minute
 )

@@ -13,7 +13,7 @@ import (
 )
 
 // listPages is how many pages one listing reads at most, each of outbox.SearchLimit rows.
-const listPages = 20
+const listPages = 50
 
 var statuses = map[string]outbox.Status{
 	"new": outbox.StatusNew, "retry": outbox.StatusRetry, "done": outbox.StatusDone, "dead": outbox.StatusDead,

@@ -248,7 +248,7 @@ func inspectBound(s *storeSuite) {
 	rare := s.event(2 * time.Hour) // the last one due, and the first id
 	rare.AggregateType = "Rare"
 	s.insert(rare)
-	for range 12 {
+	for range outbox.SearchLimit / 500 {
 		s.insert(s.events(500)...)
 	}
 	for _, statuses := range [][]outbox.Status{nil, liveStatuses} {
@@ -256,7 +256,7 @@ func inspectBound(s *storeSuite) {
 		first := s.page(q)
 		s.sameIDs("the first page", eventIDs(first.Events), nil)
 		if q.After = first.Next; q.After == "" {
-			s.t.Fatalf("%v: the first page looked at all of 6,001 rows, want %d", statuses, outbox.SearchLimit)
+			s.t.Fatalf("%v: the first page looked at more than %d rows", statuses, outbox.SearchLimit)
 		}
 		second := s.page(q)
 		s.sameIDs("the second page", eventIDs(second.Events), []string{rare.EventID})
