@@ -157,7 +157,9 @@ func ExampleAdmin() {
 	authenticated := middleware.BasicAuth(func(_, password string, _ echo.Context) (bool, error) {
 		return password == "secret", nil
 	})
-	echomw.Admin(e.Group("/admin/outbox", authenticated), shop.ob)
+	echomw.Admin(e.Group("/admin/outbox", authenticated), shop.ob, echomw.Access{
+		Authorize: func(*http.Request) (string, echomw.Role) { return "ada", echomw.Operate },
+	})
 	request(e, "POST", "/admin/outbox/dead-letters/replay")
 	// Output:
 	// POST /admin/outbox/dead-letters/replay → 401 {"message":"Unauthorized"}

@@ -183,7 +183,7 @@ func TestHealthAndAdminEndTheRequestsTransaction(t *testing.T) {
 		}
 	}
 	a.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: ob, MaxPollDelay: echomw.NoBound}), audit)
-	echomw.Admin(a.Group("/admin"), ob)
+	echomw.Admin(a.Group("/admin"), ob, everything)
 	status, _ := healthOf(t, a)
 	require.Equal(t, 200, status)
 	_, err := db.ExecContext(t.Context(), "INSERT INTO audit VALUES ('now')")

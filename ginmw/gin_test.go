@@ -219,6 +219,6 @@ func TestTheConfigIsChecked(t *testing.T) {
 	require.ErrorContains(t, err, "TransactionConfig.MaxBuffer is -1")
 	require.Panics(t, func() { ginmw.Transaction(nil) })
 	require.Panics(t, func() { ginmw.Health(ginmw.HealthConfig{}) })
-	require.Panics(t, func() { ginmw.Admin(nil, nil) })
-	require.Panics(t, func() { ginmw.Admin(gin.New(), nil) })
+	require.Panics(t, func() { ginmw.Admin(nil, nil, ginmw.Access{}) })
+	require.Panics(t, func() { ginmw.Admin(gin.New(), nil, ginmw.Access{}) })
 }

@@ -20,27 +20,32 @@ type HealthConfig = httptx.HealthConfig
 // returns the error.
 func Health(config HealthConfig) gin.HandlerFunc { return gin.WrapH(httptx.Health(config)) }
 
-// AdminOption changes what [Admin] shows.
-type AdminOption = httptx.AdminOption
+// Access says who may see and change an outbox; see [httptx.Access].
+type Access = httptx.Access
 
-// WithoutPayloads leaves payloads and headers out of every answer, for operators
-// who may replay events but not read them. The errors of listeners are still
-// shown.
-func WithoutPayloads() AdminOption { return httptx.WithoutPayloads() }
+// Role is what a user may do; see [httptx.Role].
+type Role = httptx.Role
 
-// Admin adds the endpoints of [httptx.Admin] to the group. Anybody who reaches them
-// can read, replay and delete events: mount them behind your own authentication,
-// and protect them from cross-site requests. Event ids that contain a slash need
-// gin's UseRawPath or UseEscapedPath.
+// The roles; ReadPayloads and Operate include View.
+const (
+	View         = httptx.View
+	ReadPayloads = httptx.ReadPayloads
+	Operate      = httptx.Operate
+)
+
+// Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize,
+// everybody who reaches them may view counts and events without payloads and headers, and
+// nobody may change anything. Event ids that contain a slash need gin's UseRawPath or
+// UseEscapedPath.
 //
-//	ginmw.Admin(r.Group("/admin/outbox", gin.BasicAuth(accounts)), ob)
+//	ginmw.Admin(r.Group("/admin/outbox", gin.BasicAuth(accounts)), ob, ginmw.Access{Authorize: roleOf})
 //
 // Admin panics when an argument is nil.
-func Admin(group gin.IRoutes, ob *outbox.Outbox, opts ...AdminOption) {
+func Admin(group gin.IRoutes, ob *outbox.Outbox, access Access) {
 	if group == nil {
 		panic(&outbox.FieldError{Field: "Admin group", Problem: "is nil"})
 	}
-	for _, route := range httptx.AdminRoutes(ob, opts...) {
+	for _, route := range httptx.AdminRoutes(ob, access) {
 		group.Handle(route.Method, strings.ReplaceAll(route.Path, "{id}", ":id"), gin.WrapH(route))
 	}
 }

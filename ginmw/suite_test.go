@@ -42,7 +42,7 @@ func TestSuite(t *testing.T) {
 		}
 		if app.Outbox != nil {
 			r.GET("/healthz", ginmw.Health(ginmw.HealthConfig{Outbox: app.Outbox}))
-			ginmw.Admin(r.Group("/admin"), app.Outbox)
+			ginmw.Admin(r.Group("/admin"), app.Outbox, app.Access)
 		}
 		return r
 	}})

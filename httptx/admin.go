@@ -3,6 +3,7 @@ package httptx
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -15,46 +16,49 @@ const (
 	MaxAdminLimit     = 200
 )
 
-// AdminOption changes what [Admin] shows.
-type AdminOption func(*admin)
-
-// WithoutPayloads leaves payloads and headers out of every answer, for operators
-// who may replay events but not read them. The errors of listeners are still
-// shown.
-func WithoutPayloads() AdminOption { return func(a *admin) { a.withoutPayloads = true } }
-
-// Admin returns endpoints for operators. Anybody who reaches them can read, replay
-// and delete events, and stop their delivery: mount them behind your own authentication, and protect them
-// from cross-site requests.
+// Admin returns endpoints for operators. Access says who may see and change what: without
+// its Authorize everybody who reaches the endpoints may View, and nobody may change
+// anything. A request that may not is a 403, and so is a change that a page of another site
+// sends.
 //
-//	mux.Handle("/admin/outbox/", authenticated(http.StripPrefix("/admin/outbox", httptx.Admin(ob))))
+//	mux.Handle("/admin/outbox/", http.StripPrefix("/admin/outbox", httptx.Admin(ob, httptx.Access{
+//		Authorize: func(r *http.Request) (user string, role httptx.Role) { … },
+//	})))
 //
 // The endpoints answer in JSON:
 //
 //	GET    /stats                      counts, ages and queues
-//	GET    /dead-letters               ?event_type= &aggregate_type= &since= &until= &limit= &after=
-//	GET    /dead-letters/{id}          one, with headers and payload
+//	GET    /nodes                      the processes that deliver
+//	GET    /events                     ?status= &event_type= &aggregate_type= &aggregate_id= &tenant_id= &since= &until= &limit= &after=
+//	GET    /events/{id}                one, with ReadPayloads with headers and payload
+//	GET    /dead-letters               ?event_type= &aggregate_type= &aggregate_id= &tenant_id= &group= &since= &until= &limit= &after=
+//	GET    /dead-letters/groups        grouped by reason; filters as in the listing
+//	GET    /dead-letters/{id}          one, with ReadPayloads with headers and payload
 //	POST   /dead-letters/{id}/replay   delivers it again
 //	POST   /dead-letters/replay        delivers all again; filters as in the listing
 //	DELETE /dead-letters/{id}          deletes it
+//	DELETE /dead-letters               deletes all; filters as in the listing, at least one
 //	GET    /pauses                     the kinds of events that are paused, and since when
 //	POST   /pause                      ?event_type= &aggregate_type=   pauses a kind, in all processes
 //	POST   /resume                     ?event_type= &aggregate_type=   ends its pause
+//	POST   /purge                      deletes the rows that are old by Config.Purge
+//	POST   /wake                       makes the poller read the table now
 //
 // Without aggregate_type, /pause and /resume mean [outbox.Global]. What is paused
-// already, or not paused, is no error.
+// already, or not paused, is no error. Events are listed as [outbox.Outbox.FindEvents] says;
+// status is NEW, RETRY, DONE or DEAD, or several with commas.
 //
-// Listings are in the order of death and contain neither payloads nor headers;
-// since is inclusive and until exclusive, in RFC 3339. A parameter that is
+// Listings of dead letters are in the order of death. Listings contain neither payloads nor
+// headers; since is inclusive and until exclusive, in RFC 3339. A parameter that is
 // unknown, malformed, empty or given twice is a 400 that names it, so that a
 // typing error does not replay everything. An unknown id is a 404. An error of
-// the database is a 500 with its text.
+// the database is a 500 with its text. Each change is a line in the log; see [AuditEntry].
 //
 // The endpoints do not use the request's transaction: a [Transaction] middleware
 // around them commits before they run. Admin panics when ob is nil.
-func Admin(ob *outbox.Outbox, opts ...AdminOption) http.Handler {
+func Admin(ob *outbox.Outbox, access Access) http.Handler {
 	mux := http.NewServeMux()
-	for _, route := range AdminRoutes(ob, opts...) {
+	for _, route := range AdminRoutes(ob, access) {
 		mux.Handle(route.Method+" "+route.Path, route)
 	}
 	return mux
@@ -69,79 +73,155 @@ type AdminRoute struct {
 }
 
 // AdminRoutes returns the endpoints of [Admin]. It panics when ob is nil.
-func AdminRoutes(ob *outbox.Outbox, opts ...AdminOption) []AdminRoute {
+func AdminRoutes(ob *outbox.Outbox, access Access) []AdminRoute {
 	if ob == nil {
 		panic(&outbox.FieldError{Field: "Admin ob", Problem: "is nil"})
 	}
-	a := &admin{outbox: ob, dead: ob.DeadLetters()}
-	for _, opt := range opts {
-		opt(a)
-	}
+	a := &admin{outbox: ob, dead: ob.DeadLetters(), access: access}
+	listed := append(slices.Clone(filterParameters), "limit", "after")
 	return []AdminRoute{
-		{http.MethodGet, "/stats", a.handle(a.stats)},
-		{http.MethodGet, "/dead-letters", a.handle(a.list, append(filterParameters, "limit", "after")...)},
-		{http.MethodGet, "/dead-letters/{id}", a.handle(a.get)},
-		{http.MethodPost, "/dead-letters/{id}/replay", a.handle(a.replay)},
-		{http.MethodPost, "/dead-letters/replay", a.handle(a.replayAll, filterParameters...)},
-		{http.MethodDelete, "/dead-letters/{id}", a.handle(a.remove)},
-		{http.MethodGet, "/pauses", a.handle(a.paused)},
-		{http.MethodPost, "/pause", a.handle(a.pause, kindParameters...)},
-		{http.MethodPost, "/resume", a.handle(a.resume, kindParameters...)},
+		{http.MethodGet, "/stats", a.show(a.stats)},
+		{http.MethodGet, "/nodes", a.show(a.nodes)},
+		{http.MethodGet, "/events", a.show(a.events, eventParameters...)},
+		{http.MethodGet, "/events/{id}", a.show(a.event)},
+		{http.MethodGet, "/dead-letters", a.show(a.list, listed...)},
+		{http.MethodGet, "/dead-letters/groups", a.show(a.groups, filterParameters...)},
+		{http.MethodGet, "/dead-letters/{id}", a.show(a.get)},
+		{http.MethodPost, "/dead-letters/{id}/replay", a.change("replay", a.replay)},
+		{http.MethodPost, "/dead-letters/replay", a.change("replay", a.replayAll, filterParameters...)},
+		{http.MethodDelete, "/dead-letters/{id}", a.change("delete", a.remove)},
+		{http.MethodDelete, "/dead-letters", a.change("delete", a.removeAll, filterParameters...)},
+		{http.MethodGet, "/pauses", a.show(a.paused)},
+		{http.MethodPost, "/pause", a.change("pause", a.pause, kindParameters...)},
+		{http.MethodPost, "/resume", a.change("resume", a.resume, kindParameters...)},
+		{http.MethodPost, "/purge", a.change("purge", a.purge)},
+		{http.MethodPost, "/wake", a.change("wake", a.wake)},
 	}
 }
 
 type admin struct {
-	outbox          *outbox.Outbox
-	dead            *outbox.DeadLetters
-	withoutPayloads bool
+	outbox *outbox.Outbox
+	dead   *outbox.DeadLetters
+	access Access
+}
+
+// call is a request that the role allows.
+type call struct {
+	*http.Request
+	user string
+	role Role
+	// target and count are what a change was for, and did: for its [AuditEntry].
+	target string
+	count  int
 }
 
 // endpoint returns the answer in JSON, nil for none.
-type endpoint func(r *http.Request, p parameters) (any, error)
+type endpoint func(c *call, p parameters) (any, error)
 
 // problem is the answer to a request that failed.
 type problem struct {
 	Error     string `json:"error"`
 	Parameter string `json:"parameter,omitempty"`
 	Replayed  int    `json:"replayed,omitempty"` // before the failure
+	Deleted   int    `json:"deleted,omitempty"`
 }
 
-// handle serves an endpoint with these parameters. It answers errors in the
-// endpoints' own form.
-func (a *admin) handle(serve endpoint, known ...string) http.Handler {
+// show serves an endpoint that changes nothing, with these parameters.
+func (a *admin) show(serve endpoint, known ...string) http.Handler {
+	return a.handle(View, serve, known)
+}
+
+// change serves an endpoint that changes something, and records what it did.
+func (a *admin) change(action string, serve endpoint, known ...string) http.Handler {
+	return a.handle(Operate, func(c *call, p parameters) (any, error) {
+		answer, err := serve(c, p)
+		var bad *parameterError
+		if !errors.As(err, &bad) {
+			a.access.Record(c.Context(), AuditEntry{User: c.user, Action: action, Target: c.target, Count: c.count, Err: err})
+		}
+		return answer, err
+	}, known)
+}
+
+// handle serves an endpoint for a role. It answers errors in the endpoints' own form.
+func (a *admin) handle(needed Role, serve endpoint, known []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := leave(r.Context()); err != nil {
+		user, role, err := a.access.Enter(r)
+		switch {
+		case errors.Is(err, ErrOtherSite):
+			writeJSON(w, r, http.StatusForbidden, problem{Error: err.Error()})
+			return
+		case err != nil: // the middleware answers
+			return
+		case !role.May(needed):
+			writeJSON(w, r, http.StatusForbidden, problem{Error: refused(needed)})
 			return
 		}
 		p, err := parametersOf(r, known)
 		var answer any
 		if err == nil {
-			answer, err = serve(r, p)
+			answer, err = serve(&call{Request: r, user: user, role: role}, p)
 		}
-		var bad *parameterError
-		switch {
-		case err == nil && answer == nil:
+		if err == nil && answer == nil {
 			w.Header().Set("Cache-Control", "no-store")
 			w.WriteHeader(http.StatusNoContent)
-		case err == nil:
-			writeJSON(w, r, http.StatusOK, answer)
-		case errors.As(err, &bad):
-			writeJSON(w, r, http.StatusBadRequest, problem{Error: bad.Error(), Parameter: bad.name})
-		case errors.Is(err, outbox.ErrNotFound):
-			writeJSON(w, r, http.StatusNotFound, problem{Error: outbox.ErrNotFound.Error()})
-		default:
-			done, _ := answer.(replayed)
-			writeJSON(w, r, http.StatusInternalServerError, problem{Error: err.Error(), Replayed: done.Replayed})
+			return
 		}
+		if err != nil {
+			status, text := problemOf(err, answer)
+			writeJSON(w, r, status, text)
+			return
+		}
+		writeJSON(w, r, http.StatusOK, answer)
 	})
 }
 
-func (a *admin) stats(r *http.Request, _ parameters) (any, error) {
-	stats, err := a.outbox.Stats(r.Context())
+// refused says why a role does not suffice.
+func refused(needed Role) string {
+	if needed == Operate {
+		return "changes need the role Operate, which Access.Authorize did not return"
+	}
+	return "Access.Authorize returned no role"
+}
+
+// parameterOf names the parameter for a field that package outbox refuses.
+var parameterOf = map[string]string{
+	"EventQuery.After": "after", "EventFilter.EventType": "event_type", "EventFilter.AggregateType": "aggregate_type",
+	"EventFilter.AggregateID": "aggregate_id", "EventFilter.TenantID": "tenant_id", "DeadFilter.EventType": "event_type",
+	"DeadFilter.AggregateType": "aggregate_type", "DeadFilter.AggregateID": "aggregate_id", "DeadFilter.TenantID": "tenant_id",
+}
+
+// problemOf is the answer to a request that failed. The answer may say what was done before.
+func problemOf(err error, answer any) (int, problem) {
+	var bad *parameterError
+	var field *outbox.FieldError
+	switch {
+	case errors.As(err, &bad):
+		return http.StatusBadRequest, problem{Error: bad.Error(), Parameter: bad.name}
+	case errors.Is(err, outbox.ErrNotFound):
+		return http.StatusNotFound, problem{Error: outbox.ErrNotFound.Error()}
+	case errors.As(err, &field) && parameterOf[field.Field] != "":
+		bad = &parameterError{parameterOf[field.Field], field.Problem}
+		return http.StatusBadRequest, problem{Error: bad.Error(), Parameter: bad.name}
+	case errors.As(err, &field):
+		return http.StatusConflict, problem{Error: field.Error()}
+	}
+	p := problem{Error: err.Error()}
+	switch done := answer.(type) {
+	case replayed:
+		p.Replayed = done.Replayed
+	case deleted:
+		p.Deleted = done.Deleted
+	}
+	return http.StatusInternalServerError, p
+}
+
+func (a *admin) stats(c *call, _ parameters) (any, error) {
+	stats, err := a.outbox.Stats(c.Context())
 	return statsAnswer(&stats), err
 }
 
-func (a *admin) list(r *http.Request, p parameters) (any, error) {
+func (a *admin) list(c *call, p parameters) (any, error) {
 	limit, err := p.limit()
 	if err != nil {
 		return nil, err
@@ -154,7 +234,7 @@ func (a *admin) list(r *http.Request, p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	letters, err := a.dead.QueryAfter(r.Context(), filter, after, limit+1)
+	letters, err := a.dead.QueryAfter(c.Context(), filter, after, limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -169,46 +249,72 @@ func (a *admin) list(r *http.Request, p parameters) (any, error) {
 	return answer, nil
 }
 
-func (a *admin) get(r *http.Request, _ parameters) (any, error) {
-	id, err := idOf(r.URL.EscapedPath())
+func (a *admin) get(c *call, _ parameters) (any, error) {
+	id, err := idOf(c.URL.EscapedPath())
 	if err != nil {
 		return nil, err
 	}
-	letter, err := a.dead.Get(r.Context(), id)
+	letter, err := a.dead.Get(c.Context(), id)
 	if err != nil {
 		return nil, err
 	}
 	answer := summary(&letter)
-	if !a.withoutPayloads {
+	if c.role.May(ReadPayloads) {
 		answer.disclose(&letter)
 	}
 	return answer, nil
 }
 
-func (a *admin) replay(r *http.Request, _ parameters) (any, error) {
-	id, err := idOf(strings.TrimSuffix(r.URL.EscapedPath(), "/replay"))
+func (a *admin) replay(c *call, _ parameters) (any, error) {
+	id, err := c.id("/replay")
 	if err != nil {
 		return nil, err
 	}
-	if err := a.dead.Replay(r.Context(), id); err != nil {
+	if err := a.dead.Replay(c.Context(), id); err != nil {
 		return nil, err
 	}
+	c.count = 1
 	return replayed{1}, nil
 }
 
-func (a *admin) replayAll(r *http.Request, p parameters) (any, error) {
+func (a *admin) replayAll(c *call, p parameters) (any, error) {
 	filter, err := p.filter()
 	if err != nil {
 		return nil, err
 	}
-	n, err := a.dead.ReplayAll(r.Context(), filter, 0)
-	return replayed{n}, err
+	c.target = p.target()
+	c.count, err = a.dead.ReplayAll(c.Context(), filter, 0)
+	return replayed{c.count}, err
 }
 
-func (a *admin) remove(r *http.Request, _ parameters) (any, error) {
-	id, err := idOf(r.URL.EscapedPath())
+func (a *admin) remove(c *call, _ parameters) (any, error) {
+	id, err := c.id("")
 	if err != nil {
 		return nil, err
 	}
-	return nil, a.dead.Delete(r.Context(), id)
+	if err := a.dead.Delete(c.Context(), id); err != nil {
+		return nil, err
+	}
+	c.count = 1
+	return nil, nil
+}
+
+func (a *admin) removeAll(c *call, p parameters) (any, error) {
+	filter, err := p.filter()
+	if err != nil {
+		return nil, err
+	}
+	if !p.filters() {
+		return nil, &parameterError{"event_type", "or another filter is required, because all dead letters would be deleted; until= with a time in the future means all"}
+	}
+	c.target = p.target()
+	c.count, err = a.dead.DeleteAll(c.Context(), filter, 0)
+	return deleted{c.count}, err
+}
+
+// id is the event id in the path, before this ending. A change is for it.
+func (c *call) id(ending string) (string, error) {
+	id, err := idOf(strings.TrimSuffix(c.URL.EscapedPath(), ending))
+	c.target = "event_id=" + id
+	return id, err
 }

@@ -47,6 +47,10 @@ type replayed struct {
 	Replayed int `json:"replayed"`
 }
 
+type deleted struct {
+	Deleted int `json:"deleted"`
+}
+
 // deadLetter is one in a listing, without what it is about.
 type deadLetter struct {
 	EventID       string               `json:"event_id"`
@@ -83,9 +87,13 @@ func summary(l *outbox.DeadLetter) deadLetter {
 
 // disclose adds the headers and the payload.
 func (d *deadLetter) disclose(l *outbox.DeadLetter) {
-	d.Headers = l.Headers
-	d.Payload = l.Payload.Bytes()
-	if !json.Valid(d.Payload) { // it was not written by this library: show it as text
-		d.Payload, _ = json.Marshal(l.Payload.String())
+	d.Headers, d.Payload = l.Headers, payloadOf(&l.Envelope)
+}
+
+func payloadOf(env *outbox.Envelope) json.RawMessage {
+	payload := json.RawMessage(env.Payload.Bytes())
+	if !json.Valid(payload) { // it was not written by this library: show it as text
+		payload, _ = json.Marshal(env.Payload.String())
 	}
+	return payload
 }

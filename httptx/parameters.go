@@ -19,7 +19,7 @@ type parameterError struct{ name, problem string }
 func (e *parameterError) Error() string { return fmt.Sprintf("parameter %q %s", e.name, e.problem) }
 
 // filterParameters select dead letters.
-var filterParameters = []string{"event_type", "aggregate_type", "since", "until"}
+var filterParameters = []string{"event_type", "aggregate_type", "aggregate_id", "tenant_id", "group", "since", "until"}
 
 // parameters are those of the query: each is known, given once and not empty.
 type parameters map[string]string
@@ -101,21 +101,47 @@ func (p parameters) after() (outbox.DeadLetter, error) {
 }
 
 func (p parameters) filter() (outbox.DeadFilter, error) {
-	since, err := p.time("since")
-	if err != nil {
-		return outbox.DeadFilter{}, err
-	}
-	until, err := p.time("until")
-	if err != nil {
-		return outbox.DeadFilter{}, err
-	}
-	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
-		return outbox.DeadFilter{}, &parameterError{"until", "is not after since"}
-	}
+	since, until, err := p.times()
 	return outbox.DeadFilter{
 		EventType: outbox.EventType(p["event_type"]), AggregateType: outbox.AggregateType(p["aggregate_type"]),
-		Since: since, Until: until,
-	}, nil
+		AggregateID: p["aggregate_id"], TenantID: p["tenant_id"], Group: p["group"], Since: since, Until: until,
+	}, err
+}
+
+// filters reports whether there is a parameter that selects dead letters.
+func (p parameters) filters() bool {
+	return slices.ContainsFunc(filterParameters, func(name string) bool { return p[name] != "" })
+}
+
+// target is the filter for [AuditEntry].Target.
+func (p parameters) target() string {
+	var given []string
+	for _, name := range filterParameters {
+		switch {
+		case p[name] == "":
+		case name == "tenant_id": // it stays out of logs
+			given = append(given, name+"=…")
+		default:
+			given = append(given, name+"="+url.QueryEscape(p[name]))
+		}
+	}
+	if given == nil {
+		return "all"
+	}
+	return strings.Join(given, "&")
+}
+
+func (p parameters) times() (since, until time.Time, err error) {
+	if since, err = p.time("since"); err != nil {
+		return since, until, err
+	}
+	if until, err = p.time("until"); err != nil {
+		return since, until, err
+	}
+	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
+		return since, until, &parameterError{"until", "is not after since"}
+	}
+	return since, until, nil
 }
 
 func (p parameters) time(name string) (time.Time, error) {

@@ -1,7 +1,7 @@
 package httptx
 
 import (
-	"net/http"
+	"cmp"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -31,7 +31,7 @@ func pausesOf(list []outbox.Pause) []pause {
 
 // kind is the kind of event that the parameters name. It refuses one that cannot be.
 func (p parameters) kind() (outbox.EventKind, error) {
-	kind := outbox.EventKind{AggregateType: outbox.AggregateType(p["aggregate_type"]), EventType: outbox.EventType(p["event_type"])}
+	kind := outbox.EventKind{AggregateType: cmp.Or(outbox.AggregateType(p["aggregate_type"]), outbox.Global), EventType: outbox.EventType(p["event_type"])}
 	if kind.EventType == "" {
 		return kind, &parameterError{"event_type", "is required"}
 	}
@@ -43,23 +43,25 @@ func (p parameters) kind() (outbox.EventKind, error) {
 	return kind, nil
 }
 
-func (a *admin) paused(r *http.Request, _ parameters) (any, error) {
-	list, err := a.outbox.Paused(r.Context())
+func (a *admin) paused(c *call, _ parameters) (any, error) {
+	list, err := a.outbox.Paused(c.Context())
 	return pauses{pausesOf(list)}, err
 }
 
-func (a *admin) pause(r *http.Request, p parameters) (any, error) {
+func (a *admin) pause(c *call, p parameters) (any, error) {
 	kind, err := p.kind()
 	if err != nil {
 		return nil, err
 	}
-	return nil, a.outbox.Pause(r.Context(), kind)
+	c.target = kind.String()
+	return nil, a.outbox.Pause(c.Context(), kind)
 }
 
-func (a *admin) resume(r *http.Request, p parameters) (any, error) {
+func (a *admin) resume(c *call, p parameters) (any, error) {
 	kind, err := p.kind()
 	if err != nil {
 		return nil, err
 	}
-	return nil, a.outbox.Resume(r.Context(), kind)
+	c.target = kind.String()
+	return nil, a.outbox.Resume(c.Context(), kind)
 }

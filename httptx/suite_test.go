@@ -20,7 +20,7 @@ func TestStandardMux(t *testing.T) {
 		}
 		if app.Outbox != nil {
 			mux.Handle("GET /healthz", httptx.Health(httptx.HealthConfig{Outbox: app.Outbox}))
-			mux.Handle("/admin/", http.StripPrefix("/admin", httptx.Admin(app.Outbox)))
+			mux.Handle("/admin/", http.StripPrefix("/admin", httptx.Admin(app.Outbox, app.Access)))
 		}
 		return recovering(wrap(t, mux, app))
 	}})
@@ -39,7 +39,7 @@ func TestChi(t *testing.T) {
 		}
 		if app.Outbox != nil {
 			r.Get("/healthz", httptx.Health(httptx.HealthConfig{Outbox: app.Outbox}).ServeHTTP)
-			r.Mount("/admin", http.StripPrefix("/admin", httptx.Admin(app.Outbox)))
+			r.Mount("/admin", http.StripPrefix("/admin", httptx.Admin(app.Outbox, app.Access)))
 		}
 		return r
 	}})

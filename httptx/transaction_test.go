@@ -141,7 +141,7 @@ func TestTheConfigIsChecked(t *testing.T) {
 	require.ErrorAs(t, err, &field)
 	require.Panics(t, func() { httptx.Transaction(nil) })
 	require.Panics(t, func() { httptx.Health(httptx.HealthConfig{}) })
-	require.Panics(t, func() { httptx.Admin(nil) })
+	require.Panics(t, func() { httptx.Admin(nil, httptx.Access{}) })
 }
 
 // A handler may be tested without a database.

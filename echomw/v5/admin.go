@@ -15,27 +15,32 @@ const (
 	MaxAdminLimit     = httptx.MaxAdminLimit
 )
 
-// AdminOption changes what [Admin] shows.
-type AdminOption = httptx.AdminOption
+// Access says who may see and change an outbox; see [httptx.Access].
+type Access = httptx.Access
 
-// WithoutPayloads leaves payloads and headers out of every answer, for operators
-// who may replay events but not read them. The errors of listeners are still
-// shown.
-func WithoutPayloads() AdminOption { return httptx.WithoutPayloads() }
+// Role is what a user may do; see [httptx.Role].
+type Role = httptx.Role
 
-// Admin adds the endpoints of [httptx.Admin] to the group. Anybody who reaches them
-// can read, replay and delete events: mount them behind your own authentication,
-// and protect them from cross-site requests.
+// The roles; ReadPayloads and Operate include View.
+const (
+	View         = httptx.View
+	ReadPayloads = httptx.ReadPayloads
+	Operate      = httptx.Operate
+)
+
+// Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize,
+// everybody who reaches them may view counts and events without payloads and headers, and
+// nobody may change anything.
 //
 //	g := e.Group("/admin/outbox", middleware.BasicAuth(check))
-//	echomw.Admin(g, ob)
+//	echomw.Admin(g, ob, echomw.Access{Authorize: roleOf})
 //
 // Admin panics when an argument is nil.
-func Admin(group *echo.Group, ob *outbox.Outbox, opts ...AdminOption) {
+func Admin(group *echo.Group, ob *outbox.Outbox, access Access) {
 	if group == nil {
 		panic(&outbox.FieldError{Field: "Admin group", Problem: "is nil"})
 	}
-	for _, route := range httptx.AdminRoutes(ob, opts...) {
+	for _, route := range httptx.AdminRoutes(ob, access) {
 		group.Add(route.Method, strings.ReplaceAll(route.Path, "{id}", ":id"), echo.WrapHandler(route))
 	}
 }

@@ -304,6 +304,6 @@ func TestTheConfigIsChecked(t *testing.T) {
 	require.ErrorContains(t, err, "HealthConfig.Outbox is required")
 	require.Panics(t, func() { echomw.Transaction(nil) })
 	require.Panics(t, func() { echomw.Health(echomw.HealthConfig{}) })
-	require.Panics(t, func() { echomw.Admin(nil, nil) })
-	require.Panics(t, func() { echomw.Admin(echo.New().Group("/x"), nil) })
+	require.Panics(t, func() { echomw.Admin(nil, nil, echomw.Access{}) })
+	require.Panics(t, func() { echomw.Admin(echo.New().Group("/x"), nil, echomw.Access{}) })
 }

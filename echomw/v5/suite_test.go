@@ -38,7 +38,7 @@ func TestSuite(t *testing.T) {
 		}
 		if app.Outbox != nil {
 			e.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: app.Outbox}))
-			echomw.Admin(e.Group("/admin"), app.Outbox)
+			echomw.Admin(e.Group("/admin"), app.Outbox, app.Access)
 		}
 		return e
 	}})

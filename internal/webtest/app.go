@@ -35,6 +35,8 @@ type App struct {
 	// Outbox, if any, is administered under /admin and checked under /healthz,
 	// behind the transactions.
 	Outbox *outbox.Outbox
+	// Access is for the administration.
+	Access httptx.Access
 }
 
 // Framework makes applications. Their error handler answers 500 with [Text].

@@ -40,14 +40,14 @@ func operators(t *testing.T, fw Framework) {
 	db.SetMaxOpenConns(1)
 	ob := newOutbox(t, db)
 	config := httptx.TransactionConfig{Transactor: adaptertest.Adapter(t, db.DB, ob.Writer()), ReadOnlyMethods: []string{}}
-	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob}))
+	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob, Access: everything}))
 	got := server.send(http.MethodGet, "/healthz")
 	require.Equal(t, 503, got.StatusCode, got.body)
 	require.Contains(t, got.body, "the poller has not read the table yet")
 	require.Equal(t, "application/json", got.Header.Get("Content-Type"))
 	server.post("/admin/dead-letters/replay").is(t, 200, `{"replayed":0}`)
 	server.post("/admin/dead-letters/replay?event_typ=x").is(t, 400,
-		`{"error":"parameter \"event_typ\" is unknown; known are event_type, aggregate_type, since, until, pretty","parameter":"event_typ"}`)
+		`{"error":"parameter \"event_typ\" is unknown; known are event_type, aggregate_type, aggregate_id, tenant_id, group, since, until, pretty","parameter":"event_typ"}`)
 	server.send(http.MethodGet, "/admin/dead-letters").is(t, 200, `{"dead_letters":[],"more":false}`)
 	server.send(http.MethodDelete, "/admin/dead-letters/1").is(t, 404, `{"error":"outbox: no such dead letter"}`)
 	require.Equal(t, "no-store", server.send(http.MethodGet, "/admin/stats").Header.Get("Cache-Control"))
@@ -101,7 +101,7 @@ func deadListener(t *testing.T, fw Framework) {
 	}, 20*time.Second, time.Millisecond)
 	require.NoError(t, ob.Close(t.Context()))
 	config := httptx.TransactionConfig{Transactor: adapter}
-	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob}))
+	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob, Access: everything}))
 	path := "/admin/dead-letters/" + letters[0].EventID
 	var letter struct {
 		Listener string            `json:"listener"`
@@ -138,7 +138,7 @@ func eventIDs(t *testing.T, fw Framework) {
 	}, 20*time.Second, time.Millisecond)
 	require.NoError(t, ob.Close(t.Context()))
 	config := httptx.TransactionConfig{Transactor: adapter}
-	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob}))
+	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob, Access: everything}))
 	for _, id := range ids {
 		path := "/admin/dead-letters/" + strings.ReplaceAll(url.PathEscape(id), "..", "%2E%2E")
 		got := server.send(http.MethodGet, path)

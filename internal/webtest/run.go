@@ -36,6 +36,7 @@ func Run(t *testing.T, fw Framework) {
 		"ATransactionOfAnotherPool":                  foreignTransaction,
 		"ATransactionThatTheHandlerEnded":            endedByHandler,
 		"HealthAndAdminEndTheRequestsTransaction":    operators,
+		"RolesDecideWhatOperatorsMay":                roles,
 		"EventIDsOfEveryForm":                        eventIDs,
 		"DeadLetterOfOneOfSeveralListeners":          deadListener,
 	} {

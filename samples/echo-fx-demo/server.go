@@ -66,7 +66,7 @@ func newServer(p serverParams) (*server, error) {
 	e.GET("/deliveries", s.listDeliveries)
 	e.GET(healthPath, echomw.Health(echomw.HealthConfig{Outbox: p.Outbox}))
 	e.GET(metricsPath, echo.WrapHandler(promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{})))
-	echomw.Admin(e.Group("/admin/outbox", middleware.BasicAuth(s.isAdmin)), p.Outbox)
+	echomw.Admin(e.Group("/admin/outbox", middleware.BasicAuth(s.isAdmin)), p.Outbox, echomw.Access{Authorize: s.roleOf})
 
 	s.Handler, s.ReadHeaderTimeout, s.ReadTimeout = traced(e, p.Traces), 5*time.Second, 10*time.Second
 	return s, nil
@@ -80,6 +80,11 @@ const adminUser = "admin"
 func (s *server) isAdmin(_ *echo.Context, user, password string) (bool, error) {
 	given, want := sha256.Sum256([]byte(user+":"+password)), sha256.Sum256([]byte(adminUser+":"+s.settings.Password))
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1, nil
+}
+
+// roleOf is what those may do whom isAdmin has let in.
+func (s *server) roleOf(*http.Request) (string, echomw.Role) {
+	return adminUser, echomw.ReadPayloads | echomw.Operate
 }
 
 // serve opens the port when the app starts. When the app stops, the requests

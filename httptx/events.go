@@ -1,0 +1,123 @@
+package httptx
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// eventParameters select events, and a page of them.
+var eventParameters = []string{"status", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "since", "until", "limit", "after"}
+
+// event is an [outbox.EventRow] in JSON.
+type event struct {
+	EventID       string               `json:"event_id"`
+	Status        string               `json:"status"`
+	EventType     outbox.EventType     `json:"event_type"`
+	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	AggregateID   string               `json:"aggregate_id,omitempty"`
+	TenantID      string               `json:"tenant_id,omitempty"`
+	OccurredAt    time.Time            `json:"occurred_at"`
+	AvailableAt   time.Time            `json:"available_at"`
+	EndedAt       *time.Time           `json:"ended_at,omitempty"`
+	Attempts      int                  `json:"attempts"`
+	LastError     string               `json:"last_error,omitempty"`
+	Lease         string               `json:"lease,omitempty"`
+	LeasedAt      *time.Time           `json:"leased_at,omitempty"`
+	Listener      string               `json:"listener,omitempty"`
+	OriginalID    string               `json:"original_id,omitempty"`
+
+	Headers map[string]string `json:"headers,omitempty"`
+	Payload json.RawMessage   `json:"payload,omitempty"`
+}
+
+type eventListing struct {
+	Events []event `json:"events"`
+	// Next is the parameter "after" of the next page; empty after the last one.
+	Next string `json:"next,omitempty"`
+}
+
+func eventOf(row *outbox.EventRow) event {
+	e := event{
+		EventID: row.EventID, Status: row.Status.String(), EventType: row.EventType, AggregateType: row.AggregateType,
+		AggregateID: row.AggregateID, TenantID: row.TenantID, OccurredAt: row.OccurredAt.UTC(), AvailableAt: row.AvailableAt.UTC(),
+		EndedAt: given(row.EndedAt), Attempts: row.Attempts, LastError: row.LastError,
+		Lease: row.Lease, LeasedAt: given(row.LeasedAt), Listener: row.Listener,
+	}
+	if row.Listener != "" {
+		e.OriginalID = row.OriginalID
+	}
+	return e
+}
+
+// given is a time in UTC, nil for none.
+func given(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func (a *admin) events(c *call, p parameters) (any, error) {
+	query, err := p.events()
+	if err != nil {
+		return nil, err
+	}
+	page, err := a.outbox.FindEvents(c.Context(), query)
+	answer := eventListing{Events: make([]event, len(page.Events)), Next: page.Next}
+	for i := range page.Events {
+		answer.Events[i] = eventOf(&page.Events[i])
+	}
+	return answer, err
+}
+
+func (p parameters) events() (query outbox.EventQuery, err error) {
+	if query.Limit, err = p.limit(); err != nil {
+		return query, err
+	}
+	if query.Since, query.Until, err = p.times(); err != nil {
+		return query, err
+	}
+	query.EventType, query.AggregateType = outbox.EventType(p["event_type"]), outbox.AggregateType(p["aggregate_type"])
+	query.AggregateID, query.TenantID, query.After = p["aggregate_id"], p["tenant_id"], p["after"]
+	query.Statuses, err = p.statuses()
+	return query, err
+}
+
+func (p parameters) statuses() (list []outbox.Status, err error) {
+	text, given := p["status"]
+	if !given {
+		return nil, nil
+	}
+next:
+	for name := range strings.SplitSeq(text, ",") {
+		for _, status := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry, outbox.StatusDone, outbox.StatusDead} {
+			if name == status.String() {
+				list = append(list, status)
+				continue next
+			}
+		}
+		return nil, &parameterError{"status", fmt.Sprintf("is %q; it must be NEW, RETRY, DONE or DEAD, or several with commas", text)}
+	}
+	return list, nil
+}
+
+func (a *admin) event(c *call, _ parameters) (any, error) {
+	id, err := c.id("")
+	if err != nil {
+		return nil, err
+	}
+	row, err := a.outbox.FindEvent(c.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	answer := eventOf(&row)
+	if c.role.May(ReadPayloads) {
+		answer.Headers, answer.Payload = row.Headers, payloadOf(&row.Envelope)
+	}
+	return answer, nil
+}

@@ -1,0 +1,86 @@
+package httptx
+
+import (
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// node is an [outbox.Node] in JSON.
+type node struct {
+	Owner       string     `json:"owner"`
+	Mode        string     `json:"mode,omitempty"`
+	Live        bool       `json:"live"`
+	Holds       bool       `json:"holds"`
+	Started     *time.Time `json:"started,omitempty"`
+	LastPoll    *time.Time `json:"last_poll,omitempty"`
+	SeenAt      *time.Time `json:"seen_at,omitempty"`
+	HotDepth    int        `json:"hot_depth"`
+	ColdDepth   int        `json:"cold_depth"`
+	Leases      int        `json:"leases"`
+	OldestLease *time.Time `json:"oldest_lease,omitempty"`
+}
+
+type nodes struct {
+	Nodes []node `json:"nodes"`
+}
+
+func (a *admin) nodes(c *call, _ parameters) (any, error) {
+	list, err := a.outbox.Nodes(c.Context())
+	answer := nodes{Nodes: make([]node, len(list))}
+	for i := range list {
+		n := &list[i]
+		answer.Nodes[i] = node{
+			Owner: n.Owner, Mode: n.Mode, Live: n.Live, Holds: n.Holds, Started: given(n.Started), LastPoll: given(n.LastPoll),
+			SeenAt: given(n.SeenAt), HotDepth: n.HotDepth, ColdDepth: n.ColdDepth, Leases: n.Leases, OldestLease: given(n.OldestLease),
+		}
+	}
+	return answer, err
+}
+
+// group is an [outbox.DeadGroup] in JSON.
+type group struct {
+	ID            string               `json:"group"`
+	EventType     outbox.EventType     `json:"event_type"`
+	AggregateType outbox.AggregateType `json:"aggregate_type"`
+	Listener      string               `json:"listener,omitempty"`
+	Reason        string               `json:"reason"`
+	Count         int                  `json:"count"`
+	First         time.Time            `json:"first"`
+	Last          time.Time            `json:"last"`
+	Example       string               `json:"example"`
+}
+
+type groups struct {
+	Groups []group `json:"groups"`
+	More   bool    `json:"more"`
+}
+
+func (a *admin) groups(c *call, p parameters) (any, error) {
+	filter, err := p.filter()
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.dead.Groups(c.Context(), filter)
+	answer := groups{Groups: make([]group, len(found.Groups)), More: found.More}
+	for i := range found.Groups {
+		g := &found.Groups[i]
+		answer.Groups[i] = group{
+			ID: g.ID, EventType: g.Kind.EventType, AggregateType: g.Kind.AggregateType, Listener: g.Kind.Listener,
+			Reason: g.Reason, Count: g.Count, First: g.First.UTC(), Last: g.Last.UTC(), Example: g.Example,
+		}
+	}
+	return answer, err
+}
+
+func (a *admin) purge(c *call, _ parameters) (_ any, err error) {
+	c.target = "old rows"
+	c.count, err = a.outbox.Purge(c.Context())
+	return deleted{c.count}, err
+}
+
+func (a *admin) wake(c *call, _ parameters) (any, error) {
+	c.target = "the poller"
+	a.outbox.Wake()
+	return nil, nil
+}
