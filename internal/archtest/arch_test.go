@@ -66,6 +66,12 @@ func inside(path, folder string) bool { return path == folder || strings.HasPref
 
 func ours(dep string) (own string, ok bool) { return strings.CutPrefix(dep, module+"/") }
 
+// mayImportDrivers are folders of programs, and of packages for tests.
+var mayImportDrivers = []string{
+	"samples", "cmd/outbox", "internal/testdb", "internal/adaptertest", "internal/webtest", "internal/relaytest", "internal/dashtest",
+	"internal/faultrun", "internal/chaos", "internal/soak", "internal/tools/chaos", "internal/tools/soak", "internal/tools/withdb",
+}
+
 var rules = []rule{
 	{
 		"outbox imports the standard library alone",
@@ -78,10 +84,10 @@ var rules = []rule{
 	{
 		"drivers are the user's choice",
 		// testdb imports the drivers; withdb finds servers with it, and
-		// adaptertest, webtest and relaytest open its pools. Fault runs and the command line
-		// are programs.
+		// adaptertest, webtest, relaytest and dashtest open its pools. Fault runs and the
+		// command line are programs.
 		func(own string) bool {
-			return notifierDriver[own] == "" && !inside(own, "samples") && !inside(own, "cmd/outbox") && !inside(own, "internal/faultrun") && !inside(own, "internal/chaos") && !inside(own, "internal/soak") && !inside(own, "internal/tools/chaos") && !inside(own, "internal/tools/soak") && !inside(own, "internal/testdb") && !inside(own, "internal/adaptertest") && !inside(own, "internal/webtest") && !inside(own, "internal/relaytest") && !inside(own, "internal/tools/withdb")
+			return notifierDriver[own] == "" && !slices.ContainsFunc(mayImportDrivers, func(folder string) bool { return inside(own, folder) })
 		},
 		func(own, dep string, _ bool) bool {
 			for _, d := range drivers {
@@ -155,6 +161,14 @@ var rules = []rule{
 	serves("echomw/v5", "github.com/labstack/echo/v5"),
 	serves("ginmw", "github.com/gin-gonic/gin"),
 	serves("grpctx", "google.golang.org/grpc"),
+	{
+		"dashboard imports the standard library, httptx and outbox alone",
+		func(own string) bool { return own == "dashboard" },
+		func(_, dep string, standard bool) bool {
+			own, isOurs := ours(dep)
+			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "httptx" && own != "dashboard")
+		},
+	},
 }
 
 // web are the packages for web frameworks.
@@ -241,13 +255,14 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"echomw/v5", "github.com/labstack/echo/v4"},
 		{"ginmw", "github.com/labstack/echo/v5/middleware"},
 		{"grpctx", "go.opentelemetry.io/otel/trace"},
+		{"dashboard", "github.com/labstack/echo/v5"},
 	} {
 		require.True(t, rules[i].applies(tc.own))
 		require.True(t, rules[i].refuses(tc.own, tc.dep, false))
 	}
 	require.True(t, rules[1].applies("internal/oteltest"))
 	require.True(t, rules[1].applies("internal/tools/another"))
-	for _, exempt := range []string{"internal/testdb", "internal/adaptertest", "internal/webtest", "internal/relaytest", "internal/tools/withdb", "internal/faultrun", "internal/chaos", "internal/soak", "internal/tools/chaos", "internal/tools/soak", "cmd/outbox", "cmd/outbox/internal/doctor"} {
+	for _, exempt := range append(mayImportDrivers, "cmd/outbox/internal/doctor") {
 		require.False(t, rules[1].applies(exempt))
 	}
 	require.False(t, rules[1].applies("adapters/pgnotify"))

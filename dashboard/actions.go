@@ -1,0 +1,178 @@
+package dashboard
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+const (
+	keptActions    = 100
+	runningActions = 10
+	// patience is how long a form waits for its action to end, so that a short one shows
+	// its result at once.
+	patience = 500 * time.Millisecond
+)
+
+// actions are the changes that this process made lately, and those that run.
+type actions struct {
+	mu      sync.Mutex
+	list    []*shownAction // the latest first
+	running int
+	idle    chan struct{} // closed when none runs; nil while none has run
+}
+
+// shownAction is a change as it stands.
+type shownAction struct {
+	ID, User, Outbox, Action, Target string
+	Done, Of                         int // Of is what the confirmation said; 0: unknown
+	Started, Ended                   time.Time
+	Problem                          string
+}
+
+// start runs a change in the background, and returns the id of its action.
+func (a *actions) start(p *page, c *change, of int) (id string, err error) {
+	a.mu.Lock()
+	if a.running >= runningActions {
+		a.mu.Unlock()
+		return "", &problem{http.StatusServiceUnavailable, "Busy", fmt.Sprintf("%d actions run already. Wait until one has ended.", runningActions)}
+	}
+	shown := &shownAction{ID: rand.Text()[:10], User: p.User, Outbox: p.Name, Action: c.Action, Target: c.Target, Of: of, Started: time.Now().UTC()}
+	a.list = slices.Insert(a.list, 0, shown)
+	a.forget()
+	if a.running++; a.running == 1 {
+		a.idle = make(chan struct{})
+	}
+	a.mu.Unlock()
+	ended := make(chan struct{})
+	ctx := context.WithoutCancel(p.r.Context())
+	go func() {
+		defer close(ended)
+		a.run(ctx, p.dashboard, c, shown)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+	}
+	return shown.ID, nil
+}
+
+// forget drops the oldest action that has ended, when there are many.
+func (a *actions) forget() {
+	for i := len(a.list) - 1; i >= 0 && len(a.list) > keptActions; i-- {
+		if !a.list[i].Ended.IsZero() {
+			a.list = slices.Delete(a.list, i, i+1)
+		}
+	}
+}
+
+func (a *actions) run(ctx context.Context, d *Dashboard, c *change, shown *shownAction) {
+	n, err := c.try(ctx, d.config.Outboxes[shown.Outbox], func(done int) {
+		a.mu.Lock()
+		shown.Done = done
+		a.mu.Unlock()
+	})
+	a.mu.Lock()
+	shown.Done, shown.Ended = n, time.Now().UTC()
+	if err != nil {
+		shown.Problem = problemOf(err).Error()
+	}
+	a.mu.Unlock()
+	defer func() { // after Audit
+		if r := recover(); r != nil {
+			d.config.Access.Logger.ErrorContext(ctx, "outbox: Access.Audit panicked", "error", fmt.Sprint(r), "stack", string(debug.Stack()))
+		}
+		a.mu.Lock()
+		if a.running--; a.running == 0 {
+			close(a.idle)
+		}
+		a.mu.Unlock()
+	}()
+	d.config.Access.Record(ctx, httptx.AuditEntry{User: shown.User, Action: c.Action, Outbox: shown.Outbox, Target: c.Target, Count: n, Err: err})
+}
+
+// try makes a change. A panic, of a store for example, is an error: no handler would recover
+// it in this goroutine.
+func (c *change) try(ctx context.Context, ob *outbox.Outbox, progress func(int)) (n int, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &outbox.PanicError{Value: r, Stack: debug.Stack()}
+		}
+	}()
+	return c.carryOut(ctx, ob, progress)
+}
+
+// wait waits until no action runs.
+func (a *actions) wait(ctx context.Context) error {
+	a.mu.Lock()
+	idle := a.idle
+	a.mu.Unlock()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// of returns the latest actions of an outbox.
+func (a *actions) of(name string) (list []shownAction) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, shown := range a.list {
+		if shown.Outbox == name && len(list) < 20 {
+			list = append(list, *shown)
+		}
+	}
+	return list
+}
+
+// action shows how far a change is, or what became of it.
+func (p *page) action() error {
+	in, err := p.query("id")
+	if err != nil {
+		return err
+	}
+	p.dashboard.actions.mu.Lock()
+	var found *shownAction
+	for _, shown := range p.dashboard.actions.list {
+		if shown.ID == in.get("id") && shown.Outbox == p.Name {
+			copied := *shown
+			found = &copied
+		}
+	}
+	p.dashboard.actions.mu.Unlock()
+	if found == nil {
+		return &problem{http.StatusNotFound, "Not found", "This process knows no such action. It lists the latest ones alone; the log of the service has all, also those of its other processes."}
+	}
+	p.Refresh = found.Ended.IsZero()
+	return p.show(http.StatusOK, "action.html", "Action", found)
+}
+
+// steering shows what is paused, the forms for steering, and the latest actions.
+func (p *page) steering() error {
+	if _, err := p.query(); err != nil {
+		return err
+	}
+	ctx, cancel := p.context()
+	defer cancel()
+	paused, err := p.outbox.Paused(ctx)
+	if err != nil {
+		return err
+	}
+	return p.show(http.StatusOK, "steering.html", "Steering", struct {
+		Paused []outbox.Pause
+		Recent []shownAction
+	}{paused, p.dashboard.actions.of(p.Name)})
+}

@@ -1,0 +1,45 @@
+// The live overview, and the checkbox for a whole page. Everything works without it.
+"use strict";
+
+const every = document.getElementById("every");
+if (every) {
+  every.hidden = false;
+  every.addEventListener("change", () => {
+    for (const box of document.querySelectorAll("#selection input[name=id]")) box.checked = every.checked;
+  });
+}
+
+const live = document.getElementById("live");
+if (live) {
+  const state = document.getElementById("state");
+  const chart = document.getElementById("chart");
+  const samples = [];
+  const draw = () => {
+    const most = Math.max(1, ...samples.flatMap((s) => [s.due, s.done]));
+    document.getElementById("most").textContent = String(most);
+    for (const name of ["due", "done"]) {
+      const points = samples.map((s, i) => (i * 600 / Math.max(1, samples.length - 1)).toFixed(1) + "," + (116 - s[name] * 112 / most).toFixed(1));
+      chart.querySelector("polyline." + name).setAttribute("points", points.join(" "));
+    }
+    chart.hidden = samples.length < 2;
+  };
+  const source = new EventSource(live.dataset.live);
+  source.onmessage = (event) => {
+    const sample = JSON.parse(event.data);
+    if (sample.problem) {
+      state.textContent = "Live: " + sample.problem + ".";
+      return;
+    }
+    for (const place of live.querySelectorAll("[data-text]")) {
+      const text = sample.texts[place.dataset.text];
+      if (text !== undefined && place.textContent !== text) place.textContent = text;
+    }
+    state.textContent = "Live.";
+    samples.push({ due: sample.due, done: sample.done });
+    if (samples.length > 120) samples.shift();
+    draw();
+  };
+  source.onerror = () => {
+    state.textContent = source.readyState === EventSource.CLOSED ? "Not live." : "Connecting again …";
+  };
+}

@@ -1,0 +1,311 @@
+package dashboard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/dashboard"
+	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/internal/dashtest"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+func escape(s string) string { return url.QueryEscape(s) }
+
+func read(t *testing.T, response *http.Response) string {
+	t.Helper()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	return string(body)
+}
+
+func TestAGroupIsReplayed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	form := with(s.form(s.get("/shop/dead"), "warehouse refused order"), "action", "replay")
+	confirmation, action := s.act(form)
+	require.Contains(t, confirmation, "<strong>3</strong> dead letters?")
+	require.Contains(t, confirmation, "Yes, replay 3")
+	require.Contains(t, action, "replay done: 3 events")
+	require.Equal(t, 2, s.dead())
+	entries := s.entries()
+	require.Len(t, entries, 1)
+	require.Equal(t, httptx.AuditEntry{User: "ada", Action: "replay", Outbox: "shop", Target: "group=" + form.Get("group"), Count: 3}, entries[0])
+	require.Contains(t, s.log.String(), "user=ada action=replay outbox=shop")
+	require.Contains(t, s.get("/shop/dead"), "ada", "it is listed among the recent actions")
+	require.Contains(t, s.get("/shop/event?id=refused-1"), "NEW")
+}
+
+func TestAGroupIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	_, action := s.act(with(s.form(s.get("/shop/dead"), "mail server"), "action", "delete"))
+	require.Contains(t, action, "delete done: 2 events")
+	require.Equal(t, 3, s.dead())
+	s.get("/shop/event?id=unmailed-0", 404)
+}
+
+func TestASelectionIsReplayedOrDeleted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	form := with(s.form(s.get("/shop/letters"), "Replay selected"), "id", "refused-0", "id", "unmailed-0")
+	confirmation, action := s.act(with(form, "action", "replay"))
+	require.Contains(t, confirmation, "<strong>2</strong>")
+	require.Contains(t, action, "replay done: 2 events")
+	require.Equal(t, 3, s.dead())
+	require.Equal(t, "event_id=refused-0,unmailed-0", s.entries()[0].Target)
+	_, action = s.act(with(s.form(s.get("/shop/event?id=refused-1"), "Delete …"), "action", "delete"))
+	require.Contains(t, action, "delete done: 1 event")
+	require.Equal(t, 2, s.dead())
+}
+
+func TestAllThatMatchAreDeleted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	_, action := s.act(with(s.form(s.get("/shop/letters?tenant_id=globex"), "Delete all"), "action", "delete"))
+	require.Contains(t, action, "delete done: 2 events")
+	require.Equal(t, "tenant_id=…", s.entries()[0].Target)
+	require.NotContains(t, s.log.String(), "globex")
+	_, action = s.act(with(s.form(s.get("/shop/letters"), "Replay all"), "action", "replay"))
+	require.Contains(t, action, "replay done: 3 events")
+	require.Equal(t, "all", s.entries()[0].Target)
+}
+
+func TestSteering(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	form := s.form(s.get("/shop/steering"), "Pause</button>")
+	s.done(with(form, "action", "pause", "event_type", "OrderPlaced", "aggregate_type", "Order"))
+	s.done(with(form, "action", "pause", "event_type", "Alone", "aggregate_type", ""))
+	paused, err := s.outbox.Paused(t.Context())
+	require.NoError(t, err)
+	require.Len(t, paused, 2)
+	require.Equal(t, outbox.Global, paused[1].Kind.AggregateType)
+	s.done(with(s.form(s.get("/shop/steering"), "Resume Order / OrderPlaced"), "action", "resume"))
+	paused, err = s.outbox.Paused(t.Context())
+	require.NoError(t, err)
+	require.Len(t, paused, 1)
+	rows := func() (n int) {
+		require.NoError(t, s.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+dashtest.Table).Scan(&n))
+		return n
+	}
+	before := rows()
+	confirmation, action := s.act(with(s.form(s.get("/shop/steering"), "Purge old rows"), "action", "purge"))
+	require.Contains(t, confirmation, "before the retention")
+	purged := before - rows()
+	require.GreaterOrEqual(t, purged, 20, "the delivered ones that are older than ten seconds")
+	require.Contains(t, action, fmt.Sprintf("purge done: %d events", purged))
+	require.Contains(t, s.done(with(s.form(s.get("/shop/steering"), "Wake the poller"), "action", "wake")), "wake done")
+	actions := []string{}
+	for _, entry := range s.entries() {
+		require.Equal(t, "ada", entry.User)
+		actions = append(actions, entry.Action)
+	}
+	require.Equal(t, []string{"pause", "pause", "resume", "purge", "wake"}, actions)
+}
+
+func TestAFormNeedsItsToken(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	form := with(s.form(s.get("/shop/dead"), "warehouse refused"), "action", "replay")
+	other := newSite(t, nil)
+	for name, token := range map[string]string{
+		"missing":             "",
+		"malformed":           "!",
+		"of another process":  other.form(other.get("/shop/steering"), "Purge").Get("token"),
+		"for another scope":   s.form(s.get("/shop/steering"), "Wake").Get("token"),
+		"with a changed time": "AAAAAGkAAAA" + form.Get("token")[11:],
+		"cut":                 form.Get("token")[:20],
+	} {
+		bad := with(form)
+		bad.Set("token", token)
+		got := s.send(http.MethodPost, "/shop/confirm", bad)
+		require.Equal(t, 403, got.StatusCode, name)
+		require.Contains(t, got.body, `The field &#34;token&#34;`, name)
+	}
+	s.user = "eve"
+	require.Equal(t, 403, s.send(http.MethodPost, "/shop/confirm", form).StatusCode, "another user's")
+	s.user, s.role = "ada", httptx.ReadPayloads
+	require.Equal(t, 403, s.send(http.MethodPost, "/shop/confirm", form).StatusCode, "without the role")
+	require.Equal(t, 403, s.send(http.MethodPost, "/shop/act", form).StatusCode, "without the role")
+	s.role = everything
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://elsewhere.example"}} {
+		got := s.send(http.MethodPost, "/shop/confirm", form, header...)
+		require.Equal(t, 403, got.StatusCode, header)
+		require.Contains(t, got.body, "A page of another site sent this")
+	}
+	require.Equal(t, 200, s.send(http.MethodPost, "/shop/confirm", form, "Sec-Fetch-Site", "same-origin").StatusCode)
+	require.Equal(t, 5, s.dead())
+	require.Empty(t, s.entries())
+}
+
+func TestATokenEndsAndSurvivesWithTheKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		key := []byte(strings.Repeat("k", 32))
+		site := func() *site {
+			return memorySite(t, outboxtest.NewStore(), func(c *dashboard.Config) { c.CSRFKey = key })
+		}
+		s, other := site(), site()
+		form := with(s.form(s.get("/shop/steering"), "Purge"), "action", "purge")
+		require.Equal(t, 200, other.send(http.MethodPost, "/shop/confirm", form).StatusCode, "another process with the same key")
+		time.Sleep(4*time.Hour - time.Second)
+		require.Equal(t, 200, s.send(http.MethodPost, "/shop/confirm", form).StatusCode)
+		time.Sleep(2 * time.Second)
+		got := s.send(http.MethodPost, "/shop/confirm", form)
+		require.Equal(t, 403, got.StatusCode)
+		require.Contains(t, got.body, "too old")
+	})
+}
+
+func TestBadInputIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	long := strings.Repeat("x", 200)
+	for path, says := range map[string]string{
+		"/shop/?x=1":                                     "&#34;x&#34; is unknown",
+		"/shop/events?x=1":                               "&#34;x&#34; is unknown",
+		"/shop/events?status=NONE":                       "&#34;status&#34; must be",
+		"/shop/events?status=NEW&status=DEAD":            "&#34;status&#34; is given more than once",
+		"/shop/events?event_type=" + long:                "&#34;event_type&#34; is 200 characters long; the limit is 128",
+		"/shop/events?aggregate_id=" + long:              "&#34;aggregate_id&#34; is 200 characters long",
+		"/shop/events?tenant_id=%00":                     "&#34;tenant_id&#34; is not UTF-8, or contains a NUL",
+		"/shop/events?tenant_id=%FF":                     "&#34;tenant_id&#34; is not UTF-8, or contains a NUL",
+		"/shop/events?since=yesterday":                   "&#34;since&#34; is not a time",
+		"/shop/events?until=0001-01-01":                  "&#34;until&#34; is not a time",
+		"/shop/events?since=2026-01-02&until=2026-01-01": "&#34;until&#34; is not after since",
+		"/shop/events?after=forged":                      "&#34;after&#34; is not the place of a page",
+		"/shop/events?%zz":                               "&#34;query&#34; is malformed",
+		"/shop/event":                                    "&#34;id&#34; is missing",
+		"/shop/event?id=" + long[:37]:                    "&#34;id&#34; is 37 characters long",
+		"/shop/event?id=a&id=b":                          "&#34;id&#34; is given more than once",
+		"/shop/letters?after=x":                          "&#34;after&#34; is not the place of a page",
+		"/shop/letters?limit=7":                          "&#34;limit&#34; is unknown",
+		"/shop/letters?group=" + long:                    "&#34;group&#34; is 200 characters long",
+		"/shop/steering?x":                               "&#34;x&#34; is unknown",
+		"/shop/dead?x":                                   "&#34;x&#34; is unknown",
+		"/shop/live?x":                                   "&#34;x&#34; is unknown",
+		"/shop/action?n=1":                               "&#34;n&#34; is unknown",
+	} {
+		require.Contains(t, s.get(path, 400), says, path)
+	}
+	confirm := s.form(s.get("/shop/letters"), "Replay selected")
+	act := s.form(s.get("/shop/steering"), "Wake the poller")
+	many := with(confirm, "action", "replay")
+	for range 501 {
+		many.Add("id", "x")
+	}
+	for _, tc := range []struct {
+		path string
+		form url.Values
+		says string
+	}{
+		{"confirm", confirm, "&#34;action&#34; must be"},
+		{"confirm", with(confirm, "action", "drop"), "&#34;action&#34; must be"},
+		{"confirm", with(confirm, "action", "replay"), "&#34;id&#34; is missing; check at least one"},
+		{"confirm", with(confirm, "action", "replay", "id", long), "&#34;id&#34; is 200 characters long"},
+		{"confirm", with(confirm, "action", "replay", "scope", "all"), "&#34;scope&#34; is given more than once"},
+		{"confirm", with(url.Values{"token": confirm["token"]}, "action", "replay"), "&#34;scope&#34; must be"},
+		{"confirm", with(url.Values{"token": confirm["token"]}, "action", "replay", "scope", "all", "id", "x"), "&#34;id&#34; is given, and scope is all"},
+		{"confirm", with(confirm, "force", "yes"), "&#34;force&#34; is unknown"},
+		{"confirm", many, "&#34;id&#34; is given 501 times"},
+		{"confirm", url.Values{"token": {strings.Repeat("x", 200_000)}}, "&#34;form&#34; is too large"},
+		{"act", with(act, "action", "pause"), "&#34;event_type&#34; is empty"},
+		{"act", with(act, "action", "wake", "of", "many"), "&#34;of&#34; is not a number"},
+		{"act?x=1", act, "&#34;query&#34; must be empty"},
+	} {
+		got := s.send(http.MethodPost, "/shop/"+tc.path, tc.form)
+		require.Equal(t, 400, got.StatusCode, "%s %.200s", tc.path, got.body)
+		require.Contains(t, got.body, tc.says)
+	}
+	require.Equal(t, 5, s.dead())
+}
+
+// memorySite is a site on a store in memory.
+func memorySite(t *testing.T, store interface {
+	outbox.Store
+	DB() *outboxtest.DB
+}, change func(*dashboard.Config),
+) *site {
+	t.Helper()
+	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store})
+	require.NoError(t, err)
+	s := &site{t: t, outbox: ob, log: &buffer{}, user: "ada", role: everything}
+	config := dashboard.Config{
+		Outboxes: map[string]*outbox.Outbox{"shop": ob},
+		Access: httptx.Access{
+			Authorize: func(*http.Request) (string, httptx.Role) { return s.user, s.role },
+			Logger:    slog.New(slog.NewTextHandler(s.log, nil)),
+		},
+	}
+	change(&config)
+	s.page, err = dashboard.New(config)
+	require.NoError(t, err)
+	s.handler = http.StripPrefix(prefix, s.page)
+	return s
+}
+
+// heldStore answers a listing of dead letters when it is let.
+type heldStore struct {
+	*outboxtest.Store
+	let chan error
+}
+
+func (s heldStore) Pause(ctx context.Context, _ outbox.DB, _ outbox.Pause) error {
+	select {
+	case err := <-s.let:
+		if err == nil {
+			panic("the store panics")
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A long action goes on after its form, and its page says so until it ends.
+func TestALongActionIsFollowed(t *testing.T) {
+	t.Parallel()
+	store := heldStore{outboxtest.NewStore(), make(chan error)}
+	s := memorySite(t, store, func(c *dashboard.Config) {
+		c.Access.Audit = func(context.Context, httptx.AuditEntry) { panic("the hook panics") }
+	})
+	form := with(s.form(s.get("/shop/steering"), "Pause</button>"), "action", "pause", "event_type", "x")
+	sent := s.send(http.MethodPost, "/shop/act", form)
+	require.Equal(t, 303, sent.StatusCode)
+	page := "/shop/" + sent.Header.Get("Location")
+	require.Contains(t, s.get(page), `<meta http-equiv="refresh" content="2">`)
+	require.Contains(t, s.get(page), "pause runs: 0 so far")
+	bound, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.page.Wait(bound), context.DeadlineExceeded)
+	for range 9 {
+		require.Equal(t, 303, s.send(http.MethodPost, "/shop/act", form).StatusCode)
+	}
+	busy := s.send(http.MethodPost, "/shop/act", form)
+	require.Equal(t, 503, busy.StatusCode)
+	require.Contains(t, busy.body, "10 actions run already")
+	for range 9 {
+		store.let <- errors.New("secret-address refused")
+	}
+	store.let <- nil // a panic
+	require.NoError(t, s.page.Wait(t.Context()))
+	body := s.get(page)
+	require.NotContains(t, body, "refresh")
+	require.Contains(t, body, "pause failed")
+	require.Contains(t, body, "The database returned an error")
+	require.NotContains(t, body, "secret-address")
+}

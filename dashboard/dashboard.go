@@ -1,0 +1,164 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Defaults of [Config].
+const (
+	DefaultInterval   = 2 * time.Second
+	DefaultMaxViewers = 50
+	DefaultTimeout    = 10 * time.Second
+)
+
+// minKey is the shortest CSRFKey, in bytes.
+const minKey = 32
+
+// Config configures a [Dashboard]. Outboxes is required; the zero value of every other field
+// means its default.
+type Config struct {
+	// Outboxes are shown by these names, which are part of the addresses: letters, digits,
+	// hyphens, underscores and dots, at most 64, beginning with a letter or a digit.
+	Outboxes map[string]*outbox.Outbox
+	// Access says who may see and change what; see [httptx.Access]. Without its Authorize the
+	// page is read-only, and shows neither payloads nor headers. Its Logger gets errors of
+	// the database too.
+	Access httptx.Access
+	// CSRFKey signs the tokens in forms, at least 32 bytes. Give all processes behind one
+	// address the same key. Defaults to a random one.
+	CSRFKey []byte
+	// Interval is how often the live overview is refreshed, at least 100 ms: one set of
+	// queries for each outbox that somebody watches. Defaults to 2 s.
+	Interval time.Duration
+	// MaxViewers is how many may watch the live overview at once; the page of others is not
+	// live. Defaults to 50.
+	MaxViewers int
+	// Timeout is how long the queries of one page may take. Defaults to 10 s.
+	Timeout time.Duration
+}
+
+// Dashboard is the handler. Make one with [New]. It is safe for concurrent use.
+type Dashboard struct {
+	config   Config
+	names    []string
+	samplers map[string]*sampler
+	viewers  chan struct{} // its capacity is MaxViewers
+	actions  actions
+	ending   context.Context // ends with EndStreams
+	end      context.CancelFunc
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// New makes a dashboard. Its error joins an [outbox.FieldError] for each field that is wrong.
+func New(config Config) (*Dashboard, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config.Outboxes, config.CSRFKey = maps.Clone(config.Outboxes), slices.Clone(config.CSRFKey)
+	if config.CSRFKey == nil {
+		config.CSRFKey = make([]byte, minKey)
+		_, _ = rand.Read(config.CSRFKey) // never fails
+	}
+	config.Interval = cmp.Or(config.Interval, DefaultInterval)
+	config.MaxViewers = cmp.Or(config.MaxViewers, DefaultMaxViewers)
+	config.Timeout = cmp.Or(config.Timeout, DefaultTimeout)
+	if config.Access.Logger == nil {
+		config.Access.Logger = slog.Default()
+	}
+	d := &Dashboard{
+		config: config, names: slices.Sorted(maps.Keys(config.Outboxes)), samplers: map[string]*sampler{},
+		viewers: make(chan struct{}, config.MaxViewers),
+	}
+	d.ending, d.end = context.WithCancel(context.Background())
+	for name, ob := range config.Outboxes {
+		d.samplers[name] = &sampler{outbox: ob, interval: config.Interval, timeout: config.Timeout, viewers: map[chan sample]bool{}}
+	}
+	return d, nil
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	add := func(field, format string, args ...any) {
+		errs = append(errs, &outbox.FieldError{Field: "dashboard.Config." + field, Problem: fmt.Sprintf(format, args...)})
+	}
+	if len(c.Outboxes) == 0 {
+		add("Outboxes", "is empty; name at least one outbox")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Outboxes)) {
+		if !validName.MatchString(name) {
+			add("Outboxes", "has the name %q; a name has letters, digits, hyphens, underscores and dots, at most 64, and begins with a letter or a digit", name)
+		}
+		if c.Outboxes[name] == nil {
+			add("Outboxes", "has nil for %q", name)
+		}
+	}
+	if c.CSRFKey != nil && len(c.CSRFKey) < minKey {
+		add("CSRFKey", "has %d bytes; it must have at least %d, or be nil for a random one", len(c.CSRFKey), minKey)
+	}
+	if c.Interval < 0 || c.Interval > 0 && c.Interval < 100*time.Millisecond {
+		add("Interval", "is %s; it must be at least 100ms, or zero for %s", c.Interval, DefaultInterval)
+	}
+	if c.MaxViewers < 0 {
+		add("MaxViewers", "is %d; it must be positive, or zero for %d", c.MaxViewers, DefaultMaxViewers)
+	}
+	if c.Timeout < 0 || c.Timeout > 0 && c.Timeout < time.Millisecond {
+		add("Timeout", "is %s; it must be at least 1ms, or zero for %s", c.Timeout, DefaultTimeout)
+	}
+	return errors.Join(errs...)
+}
+
+// EndStreams ends the live overviews, which would otherwise hold up
+// [http.Server.Shutdown]: pass it to [http.Server.RegisterOnShutdown]. Pages are not live
+// afterwards.
+func (d *Dashboard) EndStreams() { d.end() }
+
+// Wait waits for the replays, deletions and purges that run, or for ctx to end. Call it
+// after the server's Shutdown and before the outbox closes.
+func (d *Dashboard) Wait(ctx context.Context) error {
+	if err := d.actions.wait(ctx); err != nil {
+		return fmt.Errorf("dashboard: waiting for actions that run: %w", err)
+	}
+	return nil
+}
+
+// policy allows nothing but the page's own files.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// ServeHTTP implements [http.Handler].
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	user, role, err := d.config.Access.Enter(r)
+	if err != nil && !errors.Is(err, httptx.ErrOtherSite) {
+		return // the middleware of the transaction answers
+	}
+	p := newPage(d, w, r, user, role)
+	switch {
+	case err != nil:
+		err = &problem{http.StatusForbidden, "Refused", "A page of another site sent this. Open the page here and try again."}
+	case !role.May(httptx.View):
+		err = &problem{http.StatusForbidden, "No access", "You may not see this outbox. Ask those who run the service for a role: its Authorize function returned none."}
+	default:
+		err = p.route()
+	}
+	if err != nil {
+		p.fail(err)
+	}
+}

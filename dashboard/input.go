@@ -1,0 +1,135 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// inputError names a parameter or a field of a form that is wrong.
+type inputError struct{ name, problem string }
+
+func (e *inputError) Error() string { return fmt.Sprintf("The field %q %s.", e.name, e.problem) }
+
+// input is a query or a form: each field is known, and given once unless it may be
+// repeated. Empty fields are those that the user left empty.
+type input url.Values
+
+// lengths are the longest values of all fields, in characters.
+var lengths = map[string]int{
+	"id": outbox.MaxEventIDLength, "event_type": outbox.MaxEventTypeLength, "aggregate_type": outbox.MaxAggregateTypeLength,
+	"aggregate_id": outbox.MaxAggregateIDLength, "tenant_id": outbox.MaxTenantIDLength,
+	"status": 7, "since": 40, "until": 40, "after": 500, "group": 64,
+	"action": 10, "scope": 10, "of": 10, "token": 100,
+}
+
+// filterFields select dead letters.
+var filterFields = []string{"event_type", "aggregate_type", "aggregate_id", "tenant_id", "group", "since", "until"}
+
+// maxSelected is how many dead letters one form selects.
+const maxSelected = 500
+
+// inputOf checks the fields of a query or a form.
+func inputOf(values url.Values, known ...string) (input, error) {
+	for name, list := range values {
+		switch {
+		case !slices.Contains(known, name):
+			return nil, &inputError{fmt.Sprintf("%.40s", name), "is unknown; this page knows " + strings.Join(known, ", ")}
+		case len(list) > 1 && name != "id":
+			return nil, &inputError{name, "is given more than once"}
+		case len(list) > maxSelected:
+			return nil, &inputError{name, fmt.Sprintf("is given %d times; select at most %d", len(list), maxSelected)}
+		}
+		for _, value := range list {
+			switch n := utf8.RuneCountInString(value); {
+			case n > lengths[name]:
+				return nil, &inputError{name, fmt.Sprintf("is %d characters long; the limit is %d", n, lengths[name])}
+			case !utf8.ValidString(value) || strings.Contains(value, "\x00"):
+				return nil, &inputError{name, "is not UTF-8, or contains a NUL"}
+			}
+		}
+	}
+	return input(values), nil
+}
+
+// query checks the parameters of the address.
+func (p *page) query(known ...string) (input, error) {
+	values, err := url.ParseQuery(p.r.URL.RawQuery)
+	if err != nil {
+		return nil, &inputError{"query", "is malformed"}
+	}
+	for name, list := range values {
+		if len(list) > 1 {
+			return nil, &inputError{fmt.Sprintf("%.40s", name), "is given more than once"}
+		}
+	}
+	return inputOf(values, known...)
+}
+
+func (in input) get(name string) string { return url.Values(in).Get(name) }
+
+// given are the fields that are not empty, apart from these.
+func (in input) given(except ...string) url.Values {
+	kept := url.Values{}
+	for name, list := range in {
+		if !slices.Contains(except, name) && list[0] != "" {
+			kept[name] = list
+		}
+	}
+	return kept
+}
+
+// time reads a time in UTC: as browsers send it, or in RFC 3339.
+func (in input) time(name string) (time.Time, error) {
+	text := strings.TrimSpace(in.get(name))
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+		if t, err := time.Parse(layout, text); err == nil && t.UTC().Year() >= 1000 && t.UTC().Year() <= 9999 {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, &inputError{name, "is not a time; write it like 2006-01-02T15:04, in UTC, or with a zone like 2006-01-02T15:04:05+02:00"}
+}
+
+func (in input) times() (since, until time.Time, err error) {
+	if since, err = in.time("since"); err != nil {
+		return since, until, err
+	}
+	if until, err = in.time("until"); err != nil {
+		return since, until, err
+	}
+	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
+		err = &inputError{"until", "is not after since"}
+	}
+	return since, until, err
+}
+
+// filter is the selection of dead letters, without ids.
+func (in input) filter() (outbox.DeadFilter, error) {
+	since, until, err := in.times()
+	return outbox.DeadFilter{
+		EventType: outbox.EventType(in.get("event_type")), AggregateType: outbox.AggregateType(in.get("aggregate_type")),
+		AggregateID: in.get("aggregate_id"), TenantID: in.get("tenant_id"), Group: in.get("group"), Since: since, Until: until,
+	}, err
+}
+
+// number reads a number from zero; an empty one is zero.
+func (in input) number(name string) (int, error) {
+	text := in.get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, &inputError{name, "is not a number"}
+	}
+	return n, nil
+}

@@ -1,0 +1,154 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// streamTime is how long one stream lasts. The browser then opens another one, and
+// Authorize is asked again.
+const streamTime = 5 * time.Minute
+
+// sample is what the overview shows of an outbox at one time.
+type sample struct {
+	At         time.Time
+	Stats      outbox.Stats
+	Throughput outbox.Throughput
+	Err        error
+}
+
+// sampler reads samples while somebody watches: one set of queries in each interval,
+// however many do.
+type sampler struct {
+	outbox            *outbox.Outbox
+	interval, timeout time.Duration
+
+	mu      sync.Mutex
+	viewers map[chan sample]bool
+	stop    context.CancelFunc
+}
+
+func (s *sampler) read(ctx context.Context) (got sample) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	got.At = time.Now().UTC()
+	if got.Stats, got.Err = s.outbox.Stats(ctx); got.Err == nil {
+		got.Throughput, got.Err = s.outbox.Throughput(ctx)
+	}
+	return got
+}
+
+// watch returns what gets the samples, and what ends that. The first viewer starts the
+// sampler, the last one stops it.
+func (s *sampler) watch() (<-chan sample, func()) {
+	viewer := make(chan sample, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.viewers[viewer] = true
+	if len(s.viewers) == 1 {
+		var ctx context.Context
+		ctx, s.stop = context.WithCancel(context.Background())
+		go s.run(ctx)
+	}
+	return viewer, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.viewers, viewer)
+		if len(s.viewers) == 0 {
+			s.stop()
+		}
+	}
+}
+
+func (s *sampler) run(ctx context.Context) {
+	ticker := time.NewTicker(s.interval)
+	defer ticker.Stop()
+	for {
+		got := s.read(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.mu.Lock()
+		for viewer := range s.viewers {
+			select {
+			case viewer <- got:
+			default: // it is behind, and gets the next one
+			}
+		}
+		s.mu.Unlock()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// figures is a sample for the script: texts by the names of the places that show them, and
+// numbers for the chart.
+type figures struct {
+	Texts   map[string]string `json:"texts"`
+	Due     int64             `json:"due"`
+	Done    int64             `json:"done"`
+	Problem string            `json:"problem,omitempty"`
+}
+
+func (s *sample) figures() figures {
+	if s.Err != nil {
+		return figures{Problem: problemOf(s.Err).Title}
+	}
+	return figures{Texts: s.texts(), Due: s.Stats.Due, Done: s.Throughput.Done}
+}
+
+// live streams samples to a viewer.
+func (p *page) live() error {
+	if _, err := p.query(); err != nil {
+		return err
+	}
+	select {
+	case p.dashboard.viewers <- struct{}{}:
+		defer func() { <-p.dashboard.viewers }()
+	default:
+		p.w.Header().Set("Retry-After", "30")
+		return &problem{http.StatusServiceUnavailable, "Too many viewers", "As many as Config.MaxViewers watch the live overview. Reload the page instead."}
+	}
+	ctx, cancel := context.WithTimeout(p.r.Context(), streamTime)
+	defer cancel()
+	p.w.Header().Set("Content-Type", "text/event-stream")
+	p.w.Header().Set("X-Accel-Buffering", "no") // nginx would collect the events
+	p.w.WriteHeader(http.StatusOK)
+	samples, leave := p.dashboard.samplers[p.Name].watch()
+	defer leave()
+	for {
+		select {
+		case got := <-samples:
+			if p.send(got.figures()) != nil {
+				return nil // the client has gone
+			}
+		case <-ctx.Done():
+			return nil
+		case <-p.dashboard.ending.Done():
+			return nil
+		}
+	}
+}
+
+// send writes one event. A client that does not read for ten seconds has gone.
+func (p *page) send(f figures) error {
+	data, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	control := http.NewResponseController(p.w)
+	_ = control.SetWriteDeadline(time.Now().Add(10 * time.Second)) // not every server has deadlines
+	if _, err := fmt.Fprintf(p.w, "data: %s\n\n", data); err != nil {
+		return err
+	}
+	return control.Flush()
+}

@@ -1,0 +1,320 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/labstack/echo/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/dashboard"
+	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/internal/dashtest"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+var everyPage = []string{"/shop/", "/shop/events", "/shop/event?id=refused-0", "/shop/dead", "/shop/letters", "/shop/steering"}
+
+func TestEachPageShowsWhatItIsFor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	require.NoError(t, s.outbox.Pause(t.Context(), outbox.EventKind{EventType: "OrderPaid", AggregateType: "Order"}))
+
+	overview := s.get("/shop/")
+	for _, want := range []string{
+		`<dd data-text="due">1</dd>`, `<dd data-text="delayed">2</dd>`, `<dd data-text="dead">5</dd>`, `<dd data-text="rate">30</dd>`,
+		"Order / OrderPaid, since", "shop-2", `<a href="./">Reload</a>`, "does not report",
+	} {
+		require.Contains(t, overview, want)
+	}
+	events := s.get("/shop/events?status=WAITING")
+	require.Less(t, strings.Index(events, "waiting"), strings.Index(events, "delayed"), "by the time when they become due")
+	require.NotContains(t, events, "refused-0")
+	require.Contains(t, s.get("/shop/events?aggregate_id=1007&event_type=&tenant_id=acme"), "retried")
+	require.Contains(t, s.get("/shop/events?tenant_id=nobody"), "There is no such event.")
+	require.Equal(t, "event?id=a%2Fb", s.send(http.MethodGet, "/shop/events?id=a/b", nil).Header.Get("Location"))
+
+	retried := s.get("/shop/event?id=retried")
+	for _, want := range []string{"Written", "3 failed attempts", "mail server 10.0.0.7:25 does not answer", "Next try", "in 3"} {
+		require.Contains(t, retried, want)
+	}
+	require.Contains(t, s.get("/shop/event?id=delayed"), "delayed by 2 h 1 min")
+	require.Contains(t, s.get("/shop/event?id=waiting"), "by shop-2/18")
+	require.Contains(t, s.get("/shop/event?id=done-10"), "15 ms after it was due")
+	dead := s.get("/shop/event?id=refused-0")
+	for _, want := range []string{"payload-secret", "header-secret", "Replay …"} {
+		require.Contains(t, dead, want)
+	}
+
+	groups := s.get("/shop/dead")
+	require.Equal(t, 2, strings.Count(groups, "Replay …"), "a group for each reason")
+	require.Less(t, strings.Index(groups, "warehouse refused order"), strings.Index(groups, "mail server"), "the largest first")
+	require.Contains(t, s.get("/shop/letters?tenant_id=globex"), "unmailed-1")
+	require.NotContains(t, s.get("/shop/letters?tenant_id=globex"), "refused-0")
+	require.Contains(t, s.get("/shop/steering"), "Resume</button>")
+}
+
+func TestPagesFollowEachOther(t *testing.T) {
+	t.Parallel()
+	var rows []dashtest.Row
+	for i := range 120 {
+		id := string(rune('a'+i/26)) + string(rune('a'+i%26))
+		rows = append(rows, dashtest.Row{ID: id, Type: "T", Created: time.Now(), Ended: time.Now().Add(time.Duration(i) * time.Millisecond), Status: outbox.StatusDead, Error: "x"})
+	}
+	s := newSite(t, rows)
+	for _, start := range []string{"letters?event_type=T", "events?status=DEAD", "events"} {
+		seen, pages := 0, 0
+		for next := start; next != ""; pages++ {
+			body := s.get("/shop/" + next)
+			seen += strings.Count(body, `<th scope="row"`)
+			_, after, more := strings.Cut(body, `<p><a href="`)
+			next = ""
+			if more {
+				next, _, _ = strings.Cut(after, `"`)
+				next = strings.ReplaceAll(next, "&amp;", "&")
+			}
+		}
+		require.Equal(t, []int{120, 3}, []int{seen, pages}, start)
+	}
+}
+
+func TestASearchSaysThatItWasPartial(t *testing.T) {
+	t.Parallel()
+	rows := []dashtest.Row{{ID: "0-last", Type: "Rare", Created: time.Now(), Status: outbox.StatusDone, Ended: time.Now().Add(-time.Hour)}}
+	for i := range outbox.SearchLimit + 10 {
+		rows = append(rows, dashtest.Row{ID: "x" + time.Duration(i).String(), Type: "T", Created: time.Now(), Ended: time.Now(), Status: outbox.StatusDone})
+	}
+	s := newSite(t, rows)
+	body := s.get("/shop/events?event_type=Rare")
+	require.Contains(t, body, "Nothing among these 5\u202f000 rows; there are more to search.")
+	_, after, _ := strings.Cut(body, `<p><a href="`)
+	next, _, _ := strings.Cut(after, `"`)
+	require.Contains(t, s.get("/shop/"+strings.ReplaceAll(next, "&amp;", "&")), "0-last")
+}
+
+func TestRolesDecideWhatIsShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	for _, tc := range []struct {
+		role                  httptx.Role
+		status                int
+		payloads, forms, none bool
+	}{
+		{role: 0, status: 403},
+		{role: httptx.View, status: 200},
+		{role: httptx.ReadPayloads, status: 200, payloads: true},
+		{role: httptx.Operate, status: 200, forms: true},
+	} {
+		s.role = tc.role
+		for _, path := range everyPage {
+			body := s.get(path, tc.status)
+			require.Equal(t, tc.payloads && strings.Contains(path, "event?"), strings.Contains(body, "payload-secret"), path)
+			require.Equal(t, tc.payloads && strings.Contains(path, "event?"), strings.Contains(body, "header-secret"), path)
+			if !tc.forms {
+				require.NotContains(t, body, `method="post"`, path)
+			}
+		}
+		if tc.forms {
+			require.Contains(t, s.get("/shop/dead"), `method="post"`)
+		}
+	}
+	s.role = 0
+	require.NotContains(t, s.get("/shop/", 403), "retried")
+	require.Equal(t, 403, s.send(http.MethodGet, "/shop/live", nil).StatusCode)
+
+	plain := newSite(t, dashtest.Shop(time.Now()), func(c *dashboard.Config) { c.Access.Authorize = nil })
+	require.NotContains(t, plain.get("/shop/event?id=refused-0"), "payload-secret", "without Authorize")
+	require.Contains(t, plain.get("/shop/"), "(read-only)")
+}
+
+func TestEveryAnswerIsLockedDown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	for _, path := range append(everyPage, "/", "/-/style.css", "/-/page.js", "/-/icon.svg", "/shop/none", "/shop/event?id=none", "/shop/event?x=y") {
+		got := s.send(http.MethodGet, path, nil)
+		require.Contains(t, got.Header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'self'; script-src 'self'", path)
+		require.Contains(t, got.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
+		require.Equal(t, "nosniff", got.Header.Get("X-Content-Type-Options"), path)
+		require.Equal(t, "no-referrer", got.Header.Get("Referrer-Policy"), path)
+		require.Equal(t, "no-store", got.Header.Get("Cache-Control"), path)
+		require.Empty(t, got.Header.Values("Set-Cookie"), path)
+		for _, inline := range []string{"<style", " style=", "<script>", " onclick=", "http://", "https://"} {
+			if got.Header.Get("Content-Type") == "text/html; charset=utf-8" {
+				require.NotContains(t, got.body, inline, path)
+			}
+		}
+	}
+}
+
+func TestHostileTextsAreText(t *testing.T) {
+	t.Parallel()
+	rows := dashtest.Hostile(time.Now())
+	s := newSite(t, rows)
+	paths := []string{"/shop/", "/shop/events", "/shop/events?status=DEAD", "/shop/dead", "/shop/letters"}
+	for _, row := range rows {
+		paths = append(paths, "/shop/event?id="+escape(row.ID), "/shop/events?event_type="+escape(row.Type))
+	}
+	for _, path := range paths {
+		body := s.get(path)
+		for _, tag := range []string{"<script>", "<img", "<svg onload", "</textarea>", `href="javascript`} {
+			require.NotContains(t, body, tag, path)
+		}
+	}
+}
+
+func TestUnderAnyPrefixAndRouter(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	mux := http.NewServeMux()
+	mux.Handle("/", s.page)
+	stripped := http.NewServeMux()
+	stripped.Handle("/ops/outbox/", http.StripPrefix("/ops/outbox", s.page))
+	stripped.Handle("/ops/outbox", http.StripPrefix("/ops/outbox", s.page))
+	router := chi.NewRouter()
+	router.Handle("/ops/outbox", http.StripPrefix("/ops/outbox", s.page))
+	router.Handle("/ops/outbox/*", http.StripPrefix("/ops/outbox", s.page))
+	e := echo.New()
+	e.Any("/ops/outbox", echo.WrapHandler(http.StripPrefix("/ops/outbox", s.page)))
+	e.Any("/ops/outbox/*", echo.WrapHandler(http.StripPrefix("/ops/outbox", s.page)))
+	for name, tc := range map[string]struct {
+		handler http.Handler
+		paths   []string
+	}{
+		"net/http at the root":      {mux, []string{"/", "/shop", "/shop/"}},
+		"net/http with a prefix":    {stripped, []string{"/ops/outbox", "/ops/outbox/", "/ops/outbox/shop"}},
+		"chi with a prefix":         {router, []string{"/ops/outbox", "/ops/outbox/", "/ops/outbox/shop"}},
+		"Echo with a prefix":        {e, []string{"/ops/outbox", "/ops/outbox/", "/ops/outbox/shop"}},
+		"a proxy that adds another": {http.StripPrefix("/proxy", stripped), []string{"/proxy/ops/outbox/"}},
+	} {
+		server := httptest.NewServer(tc.handler)
+		for _, path := range tc.paths {
+			body := fetch(t, server.URL+path)
+			require.Contains(t, body, "<h1>Overview</h1>", "%s: %s", name, path)
+		}
+		base := server.URL + strings.TrimSuffix(strings.TrimSuffix(tc.paths[len(tc.paths)-1], "/"), "/shop")
+		require.Contains(t, fetch(t, base+"/shop/event?id=refused-0"), "../-/style.css", name)
+		require.Contains(t, fetch(t, base+"/-/style.css"), "color-scheme", name)
+		server.Close()
+	}
+}
+
+func fetch(t *testing.T, address string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	require.NoError(t, err)
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	body := read(t, response)
+	require.Equal(t, 200, response.StatusCode, "%s: %s", address, body)
+	return body
+}
+
+func TestSeveralOutboxesAreApart(t *testing.T) {
+	t.Parallel()
+	other := testdb.Open(t, testdb.Main()[2])
+	second := newOutbox(t, other)
+	s := newSite(t, dashtest.Shop(time.Now()), func(c *dashboard.Config) { c.Outboxes["billing"] = second })
+	require.Equal(t, "billing/", s.send(http.MethodGet, "/", nil).Header.Get("Location"))
+	require.Contains(t, s.get("/billing/"), `<a href="../shop/">shop</a>`)
+	require.Contains(t, s.get("/billing/events"), "There is no such event.")
+	s.get("/none/", 404)
+	token := s.form(s.get("/shop/dead"), "Replay …").Get("token")
+	got := s.send(http.MethodPost, "/billing/confirm", map[string][]string{"token": {token}, "scope": {"all"}, "action": {"replay"}})
+	require.Equal(t, 403, got.StatusCode, "a token is for one outbox")
+}
+
+func TestATableThatIsGoneIsExplained(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	_, err := s.db.ExecContext(t.Context(), "DROP TABLE "+dashtest.Table)
+	require.NoError(t, err)
+	for _, path := range []string{"/shop/", "/shop/events", "/shop/event?id=x", "/shop/dead", "/shop/letters"} {
+		body := s.get(path, 503)
+		require.Contains(t, body, "store.CreateSchema", path)
+		require.Contains(t, body, "outbox schema create", path)
+	}
+	require.NoError(t, s.db.Close())
+	require.Contains(t, s.get("/shop/", 503), "The database returned an error")
+	require.Contains(t, s.log.String(), "sql: database is closed")
+	require.NotContains(t, s.get("/shop/", 503), "sql: database is closed")
+}
+
+func TestASlowDatabaseIsExplained(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil, func(c *dashboard.Config) { c.Timeout = 50 * time.Millisecond })
+	s.db.SetMaxOpenConns(1)
+	held, err := s.db.Conn(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, s.get("/shop/", 503), "The database is slow or away")
+	require.NoError(t, held.Close())
+	s.get("/shop/")
+}
+
+func TestTheConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	_, err := dashboard.New(dashboard.Config{})
+	require.ErrorContains(t, err, "dashboard.Config.Outboxes is empty")
+	_, err = dashboard.New(dashboard.Config{
+		Outboxes: map[string]*outbox.Outbox{"a/b": nil, "-": nil}, CSRFKey: []byte("short"), Interval: time.Millisecond, MaxViewers: -1, Timeout: -1,
+	})
+	for _, want := range []string{`"a/b"`, `"-"`, "CSRFKey has 5 bytes", "Interval is 1ms", "MaxViewers is -1", "Timeout is -1ns"} {
+		require.ErrorContains(t, err, want)
+	}
+	var field *outbox.FieldError
+	require.ErrorAs(t, err, &field)
+}
+
+func TestMethodsAndUnknownPages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	require.Equal(t, 405, s.send(http.MethodPost, "/shop/events", nil).StatusCode)
+	got := s.send(http.MethodGet, "/shop/act", nil)
+	require.Equal(t, 405, got.StatusCode)
+	require.Equal(t, "POST", got.Header.Get("Allow"))
+	for _, path := range []string{"/shop/none", "/shop/events/", "/-/none", "/-/../doc.go", "/shop/action?id=none"} {
+		require.Contains(t, []int{404, 307}, s.send(http.MethodGet, path, nil).StatusCode, path)
+	}
+	require.Equal(t, 200, s.send(http.MethodHead, "/shop/", nil).StatusCode)
+	require.NoError(t, s.page.Wait(context.Background()))
+}
+
+func TestAGroupThatIsOnlyPartlyListedSaysSo(t *testing.T) {
+	t.Parallel()
+	rows := []dashtest.Row{}
+	began := time.Now().Add(-time.Hour)
+	for i := range outbox.GroupLimit + 10 {
+		row := dashtest.Row{ID: fmt.Sprintf("%06d", i), Type: "T", Created: began, Ended: began.Add(time.Duration(i) * time.Millisecond), Status: outbox.StatusDead, Error: "common"}
+		if i == 3 || i > outbox.GroupLimit {
+			row.Error = "rare"
+		}
+		rows = append(rows, row)
+	}
+	s := newSite(t, rows)
+	groups := s.get("/shop/dead")
+	require.Contains(t, groups, "These are the groups of the first 10\u202f000 dead letters")
+	rare := regexp.MustCompile(`href="(letters\?group=[^"]*)">rare`).FindStringSubmatch(groups)[1]
+	body := s.get("/shop/" + rare)
+	require.Equal(t, 1, strings.Count(body, `<th scope="row"`))
+	require.Contains(t, body, "behind them there may be more")
+	found := 1
+	for range 3 {
+		_, after, _ := strings.Cut(body, `<p><a href="`)
+		next, _, _ := strings.Cut(after, `"`)
+		body = s.get("/shop/" + strings.ReplaceAll(next, "&amp;", "&"))
+		found += strings.Count(body, `<th scope="row"`)
+	}
+	require.Equal(t, 10, found)
+	require.Contains(t, body, "There is none among 10\u202f000 dead letters")
+	confirmation, action := s.act(with(s.form(groups, "Replay the group rare"), "action", "replay"))
+	require.Contains(t, confirmation, "<strong>1 or more</strong>")
+	require.Contains(t, action, "replay done: 10 events", "beyond those that were counted")
+}

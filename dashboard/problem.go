@@ -1,0 +1,63 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// problem is an answer to a request that failed.
+type problem struct {
+	status      int
+	Title, Text string
+}
+
+func (e *problem) Error() string { return e.Title + ": " + e.Text }
+
+// fail shows an error. What a database said goes to the log alone: it may have addresses.
+func (p *page) fail(err error) {
+	if p.r.Context().Err() != nil {
+		return // the client has gone
+	}
+	shown := problemOf(err)
+	if shown.status >= http.StatusInternalServerError && error(shown) != err { //nolint:errorlint // it is the page's own.
+		p.dashboard.config.Access.Logger.ErrorContext(p.r.Context(), "outbox: a page of the dashboard failed",
+			"outbox", p.Name, "page", p.Here, "error", err.Error())
+	}
+	if err := p.show(shown.status, "problem.html", shown.Title, shown); err != nil {
+		http.Error(p.w, shown.Text, http.StatusInternalServerError)
+	}
+}
+
+func problemOf(err error) *problem {
+	var own *problem
+	var input *inputError
+	var field *outbox.FieldError
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &input):
+		return &problem{http.StatusBadRequest, "Not understood", input.Error()}
+	case errors.Is(err, outbox.ErrNotFound):
+		return &problem{http.StatusNotFound, "Not found", "There is no event with this id, or it is not dead any more. It may have been purged."}
+	case errors.As(err, &field) && field.Field == "EventQuery.After":
+		return &problem{http.StatusBadRequest, "Not understood", (&inputError{"after", "is not the place of a page; start from the first page"}).Error()}
+	case errors.As(err, &field):
+		return &problem{http.StatusConflict, "Not possible", field.Error()}
+	case noTable(err):
+		return &problem{http.StatusServiceUnavailable, "The table is missing", "The database has no table for this outbox. Create it with “outbox schema create”, with store.CreateSchema(ctx, db), or with your migrations. Until then the service cannot write events."}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &problem{http.StatusServiceUnavailable, "The database is slow or away", "It did not answer in time. Reload the page; if that does not help, look at the database and at the log of this service."}
+	default:
+		return &problem{http.StatusServiceUnavailable, "The database returned an error", "The log of this service has its text. If the database is away, this page works again when it is back: reload it."}
+	}
+}
+
+// noTable reports whether a table, or a column of it, is missing.
+func noTable(err error) bool {
+	return sqlerr.HasState(err, "42P01") || sqlerr.HasNumber(err, 1146) || strings.Contains(err.Error(), "no such table")
+}
