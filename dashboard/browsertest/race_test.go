@@ -1,0 +1,6 @@
+//go:build race
+
+package browsertest
+
+// slowdown is what the race detector costs the server.
+const slowdown = 3
