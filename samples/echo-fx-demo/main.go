@@ -57,6 +57,7 @@ func newApp(settings Settings, provider trace.TracerProvider, more ...fx.Option)
 			outboxgorm.New, // writes events in GORM's transactions
 			newShop,        // the orders
 			newDeliveries,  // what the listener received
+			newDashboard,   // the outbox's page
 			newServer,      // the API
 		),
 		observedOutbox(provider),

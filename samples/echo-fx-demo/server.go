@@ -19,6 +19,7 @@ import (
 	"go.uber.org/fx"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
+	"github.com/outboxkit/outbox-go/dashboard"
 	"github.com/outboxkit/outbox-go/echomw/v5"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/samples/internal/database"
@@ -32,6 +33,7 @@ type server struct {
 	deliveries *deliveries
 	settings   Settings
 	where      string // the database
+	page       *dashboard.Dashboard
 }
 
 // serverParams are the server's dependencies.
@@ -44,12 +46,13 @@ type serverParams struct {
 	Adapter    *outboxgorm.Adapter
 	Deliveries *deliveries
 	Outbox     *outbox.Outbox
+	Page       *dashboard.Dashboard
 	Metrics    *prometheus.Registry
 	Traces     trace.TracerProvider
 }
 
 func newServer(p serverParams) (*server, error) {
-	s := &server{shop: p.Shop, deliveries: p.Deliveries, settings: p.Settings, where: p.DB.Where}
+	s := &server{shop: p.Shop, deliveries: p.Deliveries, settings: p.Settings, where: p.DB.Where, page: p.Page}
 	// The response is sent after the commit. The body is read before the
 	// transaction begins, so that a slow client holds none.
 	transaction, err := echomw.TransactionConfig{Transactor: faultyTransactor{p.Adapter}, ReadBody: maxBody}.ToMiddleware()
@@ -60,6 +63,7 @@ func newServer(p serverParams) (*server, error) {
 	e.HTTPErrorHandler = answerError
 	e.Use(nameRoute, recovered, middleware.BodyLimit(maxBody))
 
+	s.addPage(e, transaction)
 	e.GET("/orders", s.listOrders)
 	e.POST("/orders", s.place, readSimulation, transaction, failHandler)
 	e.POST("/orders/bulk", s.placeBulk, readSimulation, transaction, failHandler)
@@ -77,9 +81,13 @@ var recovered = middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePri
 
 const adminUser = "admin"
 
+func (s *Settings) isAdmin(user, password string) bool {
+	given, want := sha256.Sum256([]byte(user+":"+password)), sha256.Sum256([]byte(adminUser+":"+s.Password))
+	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
+}
+
 func (s *server) isAdmin(_ *echo.Context, user, password string) (bool, error) {
-	given, want := sha256.Sum256([]byte(user+":"+password)), sha256.Sum256([]byte(adminUser+":"+s.settings.Password))
-	return subtle.ConstantTimeCompare(given[:], want[:]) == 1, nil
+	return s.settings.isAdmin(user, password), nil
 }
 
 // roleOf is what those may do whom isAdmin has let in.
@@ -111,7 +119,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, s *server) {
 				slog.Info("requests are cut off", "error", err)
 				return s.Close()
 			}
-			return nil
+			return s.page.Wait(ctx)
 		},
 	))
 }
@@ -133,7 +141,12 @@ func (s *server) greet() {
 		password = "$ADMIN_PASSWORD"
 	}
 	fmt.Printf(`serving on %[1]s, with %[2]s
-deliveries go to %[3]s; the password of %[4]s for /admin/outbox is %[5]s. Try:
+deliveries go to %[3]s; the password of %[4]s for /admin/outbox is %[5]s. Open
+
+  %[1]s/         buttons that place orders
+  %[1]s/outbox/  what became of their events
+
+or try:
 
   curl --json '{"customer":"Ada","item":"tea","quantity":2}' %[1]s/orders
   curl %[1]s/deliveries

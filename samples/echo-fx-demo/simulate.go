@@ -5,9 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/labstack/echo/v5"
 	"go.uber.org/fx"
@@ -26,9 +29,10 @@ const (
 	simulateCommitFailure = "commit-failure"
 	simulateListenerError = "listener-error" // twice, then the listener succeeds
 	simulateListenerDead  = "listener-dead"  // until the event is replayed
+	simulateKill          = "kill"           // the process, while it delivers the event; a second one delivers it
 )
 
-var simulations = []string{simulateHandlerError, simulatePanic, simulateCommitFailure, simulateListenerError, simulateListenerDead}
+var simulations = []string{simulateHandlerError, simulatePanic, simulateCommitFailure, simulateListenerError, simulateListenerDead, simulateKill}
 
 type simulateKey struct{}
 
@@ -84,13 +88,26 @@ func (f failing) Commit() error {
 	return errors.Join(errors.New("the database refused to commit (simulated)"), f.Rollback())
 }
 
+// kill kills this process, as kill -9 does.
+func kill() error {
+	own, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return err
+	}
+	return own.Kill()
+}
+
 // faultyListeners takes the failure to the listener, in a header of the event.
 func faultyListeners() fx.Option {
 	const header = "simulate"
+	var doomed atomic.Bool // an event of this process kills it
 	return fx.Options(
 		outboxfx.AsHook(func() outbox.WriterHook {
 			return outbox.WriterHook{BeforeWrite: func(ctx context.Context, envs []outbox.Envelope) ([]outbox.Envelope, error) {
 				if simulate := simulationOf(ctx); simulate != "" {
+					if simulate == simulateKill {
+						doomed.Store(true)
+					}
 					for i := range envs {
 						envs[i].Headers = map[string]string{header: simulate}
 					}
@@ -105,6 +122,9 @@ func faultyListeners() fx.Option {
 					switch simulate := env.Headers[header]; {
 					case simulate == simulateListenerError && env.Attempts < 2:
 						return outbox.Result{}, errors.New("the warehouse does not answer (simulated)")
+					case simulate == simulateKill && doomed.Load():
+						time.Sleep(time.Second) // the answer to the order leaves before
+						return outbox.Result{}, kill()
 					case simulate == simulateListenerDead:
 						if _, replayed := died.LoadOrStore(env.EventID, true); !replayed {
 							return outbox.Dead("the warehouse does not know the item (simulated)"), nil

@@ -40,7 +40,9 @@ func tour(settings Settings, provider trace.TracerProvider) (err error) {
 	fmt.Printf("A service on %s, with %s, gets these requests:\n\n", srv.url(), srv.where)
 	guide := &guide{ctx: ctx, url: srv.url(), password: settings.Password, party: rand.Text()[:6]}
 	guide.line("request", "answer", "order", "event")
-	err = guide.walk()
+	if err = guide.walk(); err == nil {
+		fmt.Println("\nmake serve keeps the service running: its outbox has a page at http://localhost:8080/outbox/")
+	}
 	return errors.Join(err, stop(app))
 }
 
