@@ -35,6 +35,7 @@ func (p *page) overview() error {
 type figure struct{ Name, Label, Link, Help string }
 
 var overviewFigures = []figure{
+	{"pending", "Pending", "events?status=WAITING", "due and delayed together"},
 	{"due", "Due", "events?status=WAITING", "waiting, and due now"},
 	{"delayed", "Delayed", "events?status=WAITING", "waiting for a later time or a retry"},
 	{"dead", "Dead", "dead", "given up"},
@@ -48,7 +49,7 @@ var overviewFigures = []figure{
 // texts are the figures' values.
 func (s *sample) texts() map[string]string {
 	t := map[string]string{
-		"due": upTo(s.Stats.Due), "delayed": upTo(s.Stats.Delayed), "dead": upTo(s.Stats.Dead), "oldest": "–",
+		"pending": upTo(s.Stats.Pending), "due": upTo(s.Stats.Due), "delayed": upTo(s.Stats.Delayed), "dead": upTo(s.Stats.Dead), "oldest": "–",
 		"rate": "none", "median": "–", "p95": "–",
 		"queues": count(s.Stats.HotDepth) + ", " + count(s.Stats.ColdDepth),
 		"at":     s.At.Format("15:04:05 UTC"), "poll": "this process does not poll",

@@ -191,13 +191,15 @@ func ExampleOnCommit() {
 }
 
 // Operators may replay events without reading them.
-func ExampleWithoutPayloads() {
+func ExampleAccess() {
 	shop, closeShop := openShop()
 	defer closeShop()
 
 	e := echo.New()
-	echomw.Admin(e.Group("/admin/outbox"), shop.ob, echomw.WithoutPayloads())
-	request(e, "GET", "/admin/outbox/pauses")
+	echomw.Admin(e.Group("/admin/outbox"), shop.ob, echomw.Access{
+		Authorize: func(*http.Request) (string, echomw.Role) { return "ada", echomw.Operate },
+	})
+	request(e, "POST", "/admin/outbox/wake")
 	// Output:
-	// GET /admin/outbox/pauses → 200 {"pauses":[]}
+	// POST /admin/outbox/wake → 204
 }

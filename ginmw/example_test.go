@@ -137,18 +137,20 @@ func ExampleHealth() {
 func ExampleAdmin() {
 	ob, _, _ := newShop()
 	r := gin.New()
-	ginmw.Admin(r.Group("/admin/outbox", gin.BasicAuth(gin.Accounts{"operator": "secret"})), ob)
+	ginmw.Admin(r.Group("/admin/outbox", gin.BasicAuth(gin.Accounts{"operator": "secret"})), ob, ginmw.Access{})
 	request(r, "GET", "/admin/outbox/stats")
 	// Output:
 	// GET /admin/outbox/stats → 401
 }
 
 // Operators may replay events without reading them.
-func ExampleWithoutPayloads() {
+func ExampleAccess() {
 	ob, _, _ := newShop()
 	r := gin.New()
-	ginmw.Admin(r.Group("/admin/outbox"), ob, ginmw.WithoutPayloads())
-	request(r, "GET", "/admin/outbox/pauses")
+	ginmw.Admin(r.Group("/admin/outbox"), ob, ginmw.Access{
+		Authorize: func(*http.Request) (string, ginmw.Role) { return "ada", ginmw.Operate },
+	})
+	request(r, "POST", "/admin/outbox/wake")
 	// Output:
-	// GET /admin/outbox/pauses → 200 {"pauses":[]}
+	// POST /admin/outbox/wake → 204
 }

@@ -143,7 +143,7 @@ func ExampleAdmin() {
 	authenticated := middleware.BasicAuth(func(_ *echo.Context, _, password string) (bool, error) {
 		return password == "secret", nil
 	})
-	echomw.Admin(e.Group("/admin/outbox", authenticated), ob, echomw.WithoutPayloads())
+	echomw.Admin(e.Group("/admin/outbox", authenticated), ob, echomw.Access{})
 	request(e, "GET", "/admin/outbox/stats")
 	// Output:
 	// GET /admin/outbox/stats → 401 {"message":"Unauthorized"}

@@ -1,4 +1,4 @@
-module github.com/outboxkit/outbox-go/dashboard/browsertest
+module github.com/outboxkit/outbox-go/internal/browsertest
 
 go 1.26.0
 

@@ -17,8 +17,8 @@ import (
 	_ "modernc.org/sqlite" // the database of the images
 
 	"github.com/outboxkit/outbox-go/dashboard"
-	"github.com/outboxkit/outbox-go/dashboard/browsertest"
 	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/internal/browsertest"
 	"github.com/outboxkit/outbox-go/internal/dashtest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
