@@ -160,7 +160,7 @@ func TestAdminOnEveryDatabase(t *testing.T) {
 			a.send("GET", "/admin/dead-letters/1"), a.post("/admin/dead-letters/1/replay"), a.send("DELETE", "/admin/dead-letters/2"),
 			a.send("GET", "/admin/dead-letters/"+strings.Repeat("x", 37)), a.send("GET", "/admin/dead-letters/%00"), a.send("GET", "/admin/dead-letters/%FF"),
 		} {
-			require.Equal(t, map[string]any{"error": "outbox: no such dead letter"}, a.tree(gone, 404))
+			require.Equal(t, map[string]any{"error": "outbox: not found"}, a.tree(gone, 404))
 		}
 	})
 }

@@ -37,7 +37,7 @@ var (
 	// ErrUnroutable: no listener is registered for the event.
 	ErrUnroutable = errors.New("unroutable")
 	// ErrNotFound: there is no such dead letter, or for [Outbox.FindEvent], no such event.
-	ErrNotFound = errors.New("outbox: no such dead letter")
+	ErrNotFound = errors.New("outbox: not found")
 	// ErrLeaseLost: an outcome was refused, because its node no longer holds the
 	// event's lease.
 	ErrLeaseLost = errors.New("outbox: lease lost")

@@ -49,7 +49,7 @@ func operators(t *testing.T, fw Framework) {
 	server.post("/admin/dead-letters/replay?event_typ=x").is(t, 400,
 		`{"error":"parameter \"event_typ\" is unknown; known are event_type, aggregate_type, aggregate_id, tenant_id, group, since, until, pretty","parameter":"event_typ"}`)
 	server.send(http.MethodGet, "/admin/dead-letters").is(t, 200, `{"dead_letters":[],"more":false}`)
-	server.send(http.MethodDelete, "/admin/dead-letters/1").is(t, 404, `{"error":"outbox: no such dead letter"}`)
+	server.send(http.MethodDelete, "/admin/dead-letters/1").is(t, 404, `{"error":"outbox: not found"}`)
 	require.Equal(t, "no-store", server.send(http.MethodGet, "/admin/stats").Header.Get("Cache-Control"))
 	pauses(t, server)
 }
@@ -148,7 +148,7 @@ func eventIDs(t *testing.T, fw Framework) {
 		require.NoError(t, json.Unmarshal([]byte(got.body), &letter), got.body)
 		require.Equal(t, id, letter.ID)
 		server.post(path+"/replay").is(t, 200, `{"replayed":1}`)
-		server.post(path+"/replay").is(t, 404, `{"error":"outbox: no such dead letter"}`)
+		server.post(path+"/replay").is(t, 404, `{"error":"outbox: not found"}`)
 	}
 	request := server.request(http.MethodPost, "/admin/dead-letters/replay", io.MultiReader(strings.NewReader("event_type=x")))
 	got := server.do(request)
