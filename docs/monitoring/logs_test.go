@@ -103,7 +103,9 @@ func (l *logging) pairs(args []ast.Expr) {
 				l.keys[key.Name] = true
 			}
 		case *ast.BasicLit:
-			l.keys[key.Value] = true
+			if key.Kind == token.STRING {
+				l.keys[key.Value] = true
+			}
 		}
 	}
 }
