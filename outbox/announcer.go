@@ -72,18 +72,13 @@ func (a *announcer) close() {
 
 // node is what this process reports.
 func (o *Outbox) node() Node {
-	n := Node{Mode: modeName(o.mode), LastPoll: o.poller.LastPoll()}
-	if n.Owner = o.owner(); !n.LastPoll.IsZero() {
+	n := Node{Owner: o.owner(), Mode: modeName(o.mode), LastPoll: o.poller.LastPoll()}
+	if !n.LastPoll.IsZero() {
 		n.LastPoll = storedTime(n.LastPoll)
 	}
 	n.HotDepth, n.ColdDepth = o.dispatcher.Depths()
 	return n
 }
 
-// owner is the name of this process's leases, or of its hold.
-func (o *Outbox) owner() string {
-	if o.claim != nil {
-		return o.claim.Owner
-	}
-	return o.holder.owner
-}
+// owner is the name of this process's leases and of its hold.
+func (o *Outbox) owner() string { return o.dispatcher.names.owner }

@@ -154,7 +154,7 @@ func (b *builder) build() (*Outbox, error) {
 		return nil, err
 	}
 	if o.dispatcher != nil && b.claim == nil {
-		o.holder = newHolder(b.DB, b.Store, log, o.poller.begin, o.poller.Wake)
+		o.holder = newHolder(b.DB, b.Store, o.dispatcher.names.owner, log, o.poller.begin, o.poller.Wake)
 		o.dispatcher.holder, o.dispatcher.inOrder, o.poller.inOrder = o.holder, b.inOrder, b.inOrder
 	}
 	if o.dispatcher != nil {

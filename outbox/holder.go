@@ -50,8 +50,8 @@ type holder struct {
 	waiting string // who held the table at the last try
 }
 
-func newHolder(db DB, store Store, log *slog.Logger, gained func(died bool), wake func()) *holder {
-	h := &holder{db: db, store: store, owner: newOwner(), log: log, gained: gained, wake: wake, epoch: time.Now()}
+func newHolder(db DB, store Store, owner string, log *slog.Logger, gained func(died bool), wake func()) *holder {
+	h := &holder{db: db, store: store, owner: owner, log: log, gained: gained, wake: wake, epoch: time.Now()}
 	h.failing = burst{
 		log: log, level: slog.LevelError, message: "outbox: the hold on the table could not be renewed, trying again",
 		ended: "outbox: the hold on the table is renewed again",

@@ -38,7 +38,7 @@ func walks(now time.Time) map[string]outbox.EventQuery {
 
 func TestFindingEventsCostsABoundedNumberOfRows(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
 		ctx, store := t.Context(), storeFor(db.Kind, sqlstore.WithSearchIndex())
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 		now := time.Now().UTC().Truncate(time.Second)
@@ -78,7 +78,7 @@ func TestFindingEventsCostsABoundedNumberOfRows(t *testing.T) {
 // the primary key looks like the shorter way to the latest of them.
 func TestTheSearchIndexIsUsedWhateverTheStatistics(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
 		ctx, store := t.Context(), storeFor(db.Kind, sqlstore.WithSearchIndex())
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 		now := time.Now().UTC().Truncate(time.Second)
