@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -24,9 +25,8 @@ type Config struct {
 	// Timeout is how long one call of the publisher may take. The outbox's ListenerTimeout
 	// ends a call too, if that is shorter. Defaults to 30 s.
 	Timeout time.Duration
-	// MaxBackoff is the longest time for which events are deferred while the broker is
-	// not available. The first one is a second, and each further one twice the last.
-	// Defaults to 10 s.
+	// MaxBackoff caps the delay of deferred events during an outage. The delay starts at
+	// 1 s and doubles. Defaults to 10 s.
 	MaxBackoff time.Duration
 	// Metrics gets the relay's figures, such as those of adapters/prometheus and
 	// adapters/otel. Defaults to none.
@@ -47,7 +47,11 @@ const (
 func (c Config) withDefaults() Config {
 	c.Routes = slices.Clone(c.Routes)
 	for i := range c.Routes {
-		c.Routes[i].Kinds = slices.Clone(c.Routes[i].Kinds)
+		kinds := slices.Clone(c.Routes[i].Kinds)
+		for j := range kinds {
+			kinds[j].AggregateType = orGlobal(kinds[j].AggregateType)
+		}
+		c.Routes[i].Kinds = kinds
 	}
 	if c.Format == "" {
 		c.Format = Binary
@@ -124,11 +128,27 @@ func (c *Config) validateRoutes(bad func(field, problem string, args ...any)) {
 		if len(route.Kinds) == 0 {
 			bad(field+".Kinds", "is empty; name the events that go to %q", route.Topic)
 		}
-		for _, kind := range route.Kinds {
+		for j, kind := range route.Kinds {
+			field := fmt.Sprintf("%s.Kinds[%d]", field, j)
+			if kind.EventType == "" {
+				bad(field+".EventType", "is empty; name the event type")
+			}
+			if kind.Listener != "" {
+				bad(field+".Listener", "is %.100q; leave it empty, and give outbox.Named to Bindings", kind.Listener)
+			}
 			if seen[kind] {
-				bad(field+".Kinds", "has %s, which another route has too; a listener with a name may publish an event a second time", kind)
+				bad(field, "is %s, which another route has too; a listener with a name may publish an event a second time", kind)
 			}
 			seen[kind] = true
 		}
 	}
+}
+
+// kindOf is the kind of events as [outbox.On] and the writer store it.
+func kindOf(aggregate outbox.AggregateType, event outbox.EventType) outbox.EventKind {
+	return outbox.EventKind{AggregateType: orGlobal(aggregate), EventType: event}
+}
+
+func orGlobal(aggregate outbox.AggregateType) outbox.AggregateType {
+	return cmp.Or(aggregate, outbox.Global)
 }

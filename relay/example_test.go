@@ -146,6 +146,6 @@ func ExampleNew() {
 	_, err := relay.New(relay.Config{Publisher: printer{}, Routes: []relay.Route{relay.To("", orderPlaced.Kind())}})
 	fmt.Println(err)
 	// Output:
-	// outbox: relay.Config.Source is empty; CloudEvents need one, such as "/orders", or take the format relay.Plain
 	// outbox: relay.Config.Routes[0].Topic is empty; name the topic, or set TopicOf
+	// outbox: relay.Config.Source is empty; CloudEvents need one, such as "/orders", or take the format relay.Plain
 }

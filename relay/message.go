@@ -12,8 +12,8 @@ import (
 type Message struct {
 	// Topic is the topic, subject or routing key that the route gives.
 	Topic string
-	// Key orders messages: those with the same key are published one after the other. A
-	// broker with partitions chooses the partition by it. May be empty.
+	// Key orders the messages of one batch: those with the same key are published one
+	// after the other. A broker with partitions chooses the partition by it. May be empty.
 	Key string
 	// ID is the event's id. A broker that drops repeated messages compares it.
 	ID string
@@ -21,10 +21,10 @@ type Message struct {
 	Time time.Time
 	// ContentType is that of Body.
 	ContentType string
-	// Attributes are those of CloudEvents 1.0, without a prefix, which each protocol has
-	// its own of. Empty unless the format is [Binary].
+	// Attributes are the CloudEvents 1.0 attributes, without a prefix. Each protocol adds
+	// its own. Empty unless the format is [Binary].
 	Attributes []Attribute
-	// Headers are those of the event, such as its trace context.
+	// Headers are those of the event, such as its trace context, or of [Route.HeadersOf].
 	Headers map[string]string
 	// Body is the payload, or the whole CloudEvent in the format [Structured].
 	Body []byte
@@ -52,17 +52,21 @@ const (
 	contentStructured = "application/cloudevents+json"
 )
 
-// message makes the message of an event for a route.
-func (r *Relay) message(env outbox.Envelope, to *Route) (Message, error) {
-	m := Message{
+// message makes the message of an event for a route. A panic of the route's functions is
+// an error of this event, not of its batch.
+func (r *Relay) message(env outbox.Envelope, to *Route) (m Message, err error) {
+	defer recovered(&err)
+	m = Message{
 		Topic: to.Topic, Key: env.AggregateID, ID: env.EventID, Time: env.OccurredAt,
 		ContentType: contentJSON, Headers: env.Headers, Body: env.Payload.Bytes(),
 	}
 	if to.KeyOf != nil {
 		m.Key = to.KeyOf(env)
 	}
+	if to.HeadersOf != nil {
+		m.Headers = to.HeadersOf(env)
+	}
 	if to.TopicOf != nil {
-		var err error
 		if m.Topic, err = to.TopicOf(env); err != nil {
 			return m, err
 		}
@@ -79,7 +83,6 @@ func (r *Relay) message(env outbox.Envelope, to *Route) (Message, error) {
 		for _, a := range r.attributes(env, m.Key) {
 			body[a.Name] = a.Value
 		}
-		var err error
 		if m.Body, err = json.Marshal(body); err != nil {
 			return m, fmt.Errorf("%w: making the CloudEvent: %w", ErrRefused, err)
 		}

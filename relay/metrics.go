@@ -17,7 +17,9 @@ type Metrics interface {
 	Publishing(topic string, messages int)
 	// Published: the call has ended for that topic.
 	Published(p Published)
-	// Outage: the broker is away, or it has acknowledged a message again.
+	// Outage: the broker is away for at least one topic, or it has answered for each
+	// of them again. Two outages within a minute may count as one, or the second one is
+	// reported when the minute is over.
 	Outage(away bool)
 }
 
@@ -64,19 +66,19 @@ func (NopMetrics) Outage(bool) {}
 
 // measure calls the config's metrics. A panic of theirs must not fail messages that the
 // broker has.
-func (r *Relay) measure(call func(m Metrics)) {
+func (r *Relay) measure(report func(m Metrics)) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.cfg.Logger.Error("relay: the metrics panicked", "error", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
-	call(r.cfg.Metrics)
+	report(r.cfg.Metrics)
 }
 
 func (r *Relay) outageChanged(away bool) { r.measure(func(m Metrics) { m.Outage(away) }) }
 
-// call is one call of the publisher: its messages by topic, for the metrics.
-type call struct {
+// measurement is that of one call of the publisher, by topic.
+type measurement struct {
 	r      *Relay
 	topics []Published
 	of     []int // the index of each message's topic
@@ -84,36 +86,36 @@ type call struct {
 }
 
 // began says that a call begins.
-func (r *Relay) began(messages []Message) *call {
-	c := &call{r: r, of: make([]int, len(messages)), began: time.Now()}
+func (r *Relay) began(messages []Message) *measurement {
+	m := &measurement{r: r, of: make([]int, len(messages)), began: time.Now()}
 	var counts []int
 	for i := range messages {
-		at := slices.IndexFunc(c.topics, func(p Published) bool { return p.Topic == messages[i].Topic })
+		at := slices.IndexFunc(m.topics, func(p Published) bool { return p.Topic == messages[i].Topic })
 		if at < 0 {
-			at = len(c.topics)
-			c.topics, counts = append(c.topics, Published{Topic: messages[i].Topic}), append(counts, 0)
+			at = len(m.topics)
+			m.topics, counts = append(m.topics, Published{Topic: messages[i].Topic}), append(counts, 0)
 		}
-		c.of[i] = at
+		m.of[i] = at
 		counts[at]++
 	}
 	for at, n := range counts {
-		r.measure(func(m Metrics) { m.Publishing(c.topics[at].Topic, n) })
+		r.measure(func(to Metrics) { to.Publishing(m.topics[at].Topic, n) })
 	}
-	return c
+	return m
 }
 
 // ended says how it ended. errs is nil when all messages are acknowledged.
-func (c *call) ended(errs []error) {
-	d := time.Since(c.began)
-	for i, at := range c.of {
+func (m *measurement) ended(errs []error) {
+	d := time.Since(m.began)
+	for i, at := range m.of {
 		var err error
 		if errs != nil {
 			err = errs[i]
 		}
-		c.topics[at].count(err)
+		m.topics[at].count(err)
 	}
-	for _, p := range c.topics {
+	for _, p := range m.topics {
 		p.Duration = d
-		c.r.measure(func(m Metrics) { m.Published(p) })
+		m.r.measure(func(to Metrics) { to.Published(p) })
 	}
 }

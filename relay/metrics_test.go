@@ -59,8 +59,10 @@ func TestMetricsOfEachTopic(t *testing.T) {
 		}, f.published)
 		require.Equal(t, 4, f.published[0].Messages())
 		require.Equal(t, []bool{true}, f.outages)
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Second)
 		r.Publish(t.Context(), events("a/1"))
+		require.Equal(t, []bool{true}, f.outages, "another topic's answer")
+		r.Publish(t.Context(), events("a/8"))
 		require.Equal(t, []bool{true, false}, f.outages)
 		require.NoError(t, r.Close(t.Context()))
 		require.True(t, f.closed)
@@ -82,4 +84,21 @@ func TestMetricsThatPanicFailNoEvent(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, r.Publish(t.Context(), events("a/1"))[0].IsDone())
 	require.Contains(t, log.String(), `msg="relay: the metrics panicked" error=broken`)
+}
+
+// A publisher that panics fails its messages, and none of them stays in flight.
+func TestAPublisherThatPanicsFailsItsMessages(t *testing.T) {
+	f := &figures{begun: map[string]int{}}
+	b := &broker{refuse: func(relay.Message) error { panic("boom") }}
+	r, err := relay.New(relay.Config{Publisher: b, Source: "/orders", Metrics: f, Routes: []relay.Route{relay.To("orders", placed.Kind())}})
+	require.NoError(t, err)
+	results := r.Publish(t.Context(), events("a/1", "b/2"))
+	var panicked *outbox.PanicError
+	for i, result := range results {
+		require.ErrorAs(t, result.Err(), &panicked, i)
+		require.ErrorContains(t, result.Err(), fmt.Sprintf("relay: publishing event %d to \"orders\": panic: boom", i+1))
+	}
+	require.Len(t, f.published, 1)
+	require.Equal(t, f.begun["orders"], f.published[0].Messages())
+	require.Equal(t, 2, f.published[0].Failed)
 }

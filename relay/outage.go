@@ -2,69 +2,108 @@ package relay
 
 import (
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
 
-// firstBackoff is the first time for which events are deferred.
-const firstBackoff = time.Second
+const (
+	// firstBackoff is the first time for which events are deferred.
+	firstBackoff = time.Second
+	// quiet is the least time from the end of an outage to the report of the next one.
+	// Without it a queue that is full every other second writes a line each time.
+	quiet = time.Minute
+	// forgotten is how long a topic that is away stays known without a call that tries it.
+	// Its events may have gone out from another node.
+	forgotten = time.Minute
+)
 
-// outage is what the relay knows about the broker being away. Meanwhile one call in each
-// backoff tries the broker, and the events of the others are deferred at once: they keep
-// no place in the queues, and the log has two lines, whatever the backlog.
+// outage is what the relay knows about topics being away: all of them when the broker is,
+// or one whose stream or queue is full. One call in each backoff tries a topic, and the
+// events of the others are deferred at once: they keep no place in the queues. The log and
+// the metrics get one report for all topics.
 type outage struct {
 	longest time.Duration
 	log     *slog.Logger
 	changed func(away bool) // for the metrics
 
 	mu       sync.Mutex
-	failures int       // one after the other; 0: the broker is there
-	began    time.Time // when the first of them was
-	next     time.Time // when a call tries the broker again
+	topics   map[string]*absence // those that are away
+	began    time.Time           // when the first of them was
+	ended    time.Time           // when the last report ended
+	reported bool
 }
 
-// try asks whether a call may try the broker. If not, wait is for how long to defer its
-// events. turn is for [outage.failed].
-func (o *outage) try() (turn int, wait time.Duration) {
+// absence is that of one topic.
+type absence struct {
+	failures int       // one after the other
+	next     time.Time // when a call tries the topic again
+}
+
+// trial is whether a call may try a topic.
+type trial struct {
+	turn int           // for [outage.failed]
+	wait time.Duration // 0: it may; else for how long to defer the events
+}
+
+func (o *outage) try(topic string) trial {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failures > 0 {
-		if wait = time.Until(o.next); wait <= 0 {
-			o.next = time.Now().Add(o.backoff()) // the other calls wait for this one
-		}
+	a := o.topics[topic]
+	if a == nil {
+		return trial{}
 	}
-	return o.failures, max(wait, 0)
+	wait := max(time.Until(a.next), 0)
+	if wait == 0 {
+		a.next = time.Now().Add(o.backoff(a)) // the other calls wait for this one
+	}
+	return trial{turn: a.failures, wait: wait}
 }
 
-// failed says that the call of a turn found the broker away. It returns for how long to
+// failed says that the call of a turn found the topic away. It returns for how long to
 // defer. Of calls that ran side by side the first one counts.
-func (o *outage) failed(turn int, err error) time.Duration {
+func (o *outage) failed(topic string, turn int, err error) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if turn == o.failures {
-		if o.failures++; o.failures == 1 {
-			o.began = time.Now()
-			o.changed(true)
-			o.log.Warn("relay: the broker is not available; events stay in the outbox", "error", err)
-		}
-		o.next = time.Now().Add(o.backoff())
+	if len(o.topics) == 0 {
+		o.began = time.Now()
 	}
-	return max(time.Until(o.next), time.Millisecond)
+	a := o.topics[topic]
+	if a == nil {
+		a = &absence{}
+		o.topics[topic] = a
+	}
+	if a.failures == 0 || turn == a.failures {
+		a.failures++
+		a.next = time.Now().Add(o.backoff(a))
+	}
+	if !o.reported && time.Since(o.ended) >= quiet {
+		o.reported = true
+		o.changed(true)
+		o.log.Warn("relay: the broker is not available; events stay in the outbox", "error", err)
+	}
+	return max(time.Until(a.next), time.Millisecond)
 }
 
 // backoff is a second, and twice the last one for each further failure.
-func (o *outage) backoff() time.Duration {
-	return min(firstBackoff<<min(max(o.failures-1, 0), 20), o.longest)
+func (o *outage) backoff(a *absence) time.Duration {
+	return min(firstBackoff<<min(a.failures-1, 20), o.longest)
 }
 
-// ended says that the broker has acknowledged a message.
-func (o *outage) ended() {
+// answered says for which topics the broker has answered, and nothing was unavailable.
+func (o *outage) answered(topics map[string]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failures == 0 {
+	if len(o.topics) == 0 {
 		return
 	}
-	o.failures = 0
+	maps.DeleteFunc(o.topics, func(topic string, a *absence) bool {
+		return topics[topic] || time.Since(a.next) > forgotten
+	})
+	if len(o.topics) > 0 || !o.reported {
+		return
+	}
+	o.reported, o.ended = false, time.Now()
 	o.changed(false)
 	o.log.Info("relay: the broker is available again", "duration", time.Since(o.began).Round(time.Millisecond))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -32,11 +33,7 @@ func (r *Relay) listen(ctx context.Context, batch []outbox.Envelope) ([]outbox.R
 // publish publishes a batch. The messages of one key go out in rounds, one of each key in
 // a round, so that no broker can deliver a later one before one that failed.
 func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope, order func(x, y outbox.Envelope) int) []outbox.Result {
-	turn, wait := r.outage.try()
-	if wait > 0 {
-		return slices.Repeat([]outbox.Result{outbox.RetryAfter(wait)}, len(batch))
-	}
-	b := &job{r: r, turn: turn, events: batch, results: make([]outbox.Result, len(batch))}
+	b := &job{r: r, events: batch, results: make([]outbox.Result, len(batch))}
 	left := b.messages()
 	slices.SortStableFunc(left, func(x, y pending) int { return order(batch[x.index], batch[y.index]) })
 	for len(left) > 0 {
@@ -49,10 +46,9 @@ func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope, order func
 	return b.results
 }
 
-// job is one call of the listener.
+// job is one batch.
 type job struct {
 	r       *Relay
-	turn    int // of the outage
 	events  []outbox.Envelope
 	results []outbox.Result
 }
@@ -60,16 +56,21 @@ type job struct {
 // pending is a message that is to be published, or the failure of its route.
 type pending struct {
 	index   int // in the batch
+	turn    int // of the outage of its topic
 	message Message
 	err     error
 }
+
+// waits are the keys with a message that was not published, and for how long the rest of
+// each key is deferred.
+type waits map[string]time.Duration
 
 // messages are those of the batch. Only Publish can get an event without a route.
 func (b *job) messages() []pending {
 	list := make([]pending, len(b.events))
 	for i, env := range b.events {
 		list[i].index = i
-		kind := outbox.EventKind{AggregateType: env.AggregateType, EventType: env.EventType}
+		kind := kindOf(env.AggregateType, env.EventType)
 		if to := b.r.routes[kind]; to != nil {
 			list[i].message, list[i].err = b.r.message(env, to)
 			continue
@@ -83,65 +84,85 @@ func (b *job) messages() []pending {
 // round publishes the first message of each key, and those without one. It returns those
 // that the next round is for.
 func (b *job) round(ctx context.Context, list []pending) (left []pending) {
-	var now []pending
-	taken, failed := map[string]bool{}, map[string]bool{}
-	for _, p := range list {
-		switch key := p.message.Key; {
-		case key != "" && taken[key]:
-			left = append(left, p)
-			continue
-		case p.err != nil:
-			b.fail(p, p.err)
-			failed[key] = true
-		default:
-			now = append(now, p)
-		}
-		taken[p.message.Key] = true
-	}
-	if away := b.call(ctx, now, failed); away > 0 {
-		b.deferAll(left, away)
-		return nil
-	}
+	now, left, failed := b.choose(list)
+	b.publish(ctx, now, failed)
 	return slices.DeleteFunc(left, func(p pending) bool {
-		behind := failed[p.message.Key]
+		wait, behind := failed[p.message.Key]
 		if behind {
-			b.results[p.index] = outbox.RetryAfter(firstBackoff)
+			b.results[p.index] = outbox.RetryAfter(wait)
 		}
 		return behind
 	})
 }
 
-// call publishes messages, stores their results and adds the keys that have a failure. It
-// returns for how long events are deferred when the broker is away.
-func (b *job) call(ctx context.Context, list []pending, failed map[string]bool) (away time.Duration) {
-	if len(list) == 0 {
-		return 0
-	}
-	errs, end := b.send(ctx, list)
-	acknowledged := len(list)
-	for i, err := range errs {
-		if err == nil {
+// choose chooses the messages of a round. It stores the results of those whose route failed
+// or whose topic is away.
+func (b *job) choose(list []pending) (now, left []pending, failed waits) {
+	taken, trials := map[string]bool{}, map[string]trial{}
+	failed = waits{}
+	for _, p := range list {
+		key, topic := p.message.Key, p.message.Topic
+		if key != "" && taken[key] {
+			left = append(left, p)
 			continue
 		}
-		p := list[i]
-		acknowledged--
-		failed[p.message.Key] = true
+		taken[key] = true
+		if p.err != nil {
+			b.fail(p, p.err)
+			failed[key] = firstBackoff
+			continue
+		}
+		t, asked := trials[topic]
+		if !asked {
+			t = b.r.outage.try(topic)
+			trials[topic] = t
+		}
+		if t.wait > 0 {
+			b.results[p.index] = outbox.RetryAfter(t.wait)
+			failed[key] = t.wait
+			continue
+		}
+		p.turn = t.turn
+		now = append(now, p)
+	}
+	return now, left, failed
+}
+
+// publish publishes messages, stores their results, and adds the keys that have a failure.
+func (b *job) publish(ctx context.Context, list []pending, failed waits) {
+	if len(list) == 0 {
+		return
+	}
+	errs, end := b.send(ctx, list)
+	answered, away := map[string]bool{}, map[string]bool{}
+	for i, p := range list {
+		key, topic := p.message.Key, p.message.Topic
+		if errs == nil || errs[i] == nil {
+			answered[topic] = true
+			b.results[p.index] = outbox.Done()
+			continue
+		}
+		err := errs[i]
+		failed[key] = firstBackoff
 		switch {
 		case errors.Is(err, ErrRefused), errors.Is(err, ErrUnroutable):
+			answered[topic] = true
 			b.fail(p, err)
 		case errors.Is(ctx.Err(), context.Canceled): // the outbox closes
 			b.results[p.index] = outbox.ResultOf(ctx.Err())
 		case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), end != nil:
-			away = b.r.outage.failed(b.turn, b.describe(p, err))
-			b.results[p.index] = outbox.RetryAfter(away)
+			away[topic] = true
+			failed[key] = b.r.outage.failed(topic, p.turn, b.describe(p, err))
+			b.results[p.index] = outbox.RetryAfter(failed[key])
 		default:
+			answered[topic] = true
 			b.fail(p, err)
 		}
 	}
-	if away == 0 && acknowledged > 0 {
-		b.r.outage.ended()
+	for topic := range away {
+		delete(answered, topic)
 	}
-	return away
+	b.r.outage.answered(answered)
 }
 
 // send calls the publisher. errs has an error for each message, or is nil. end is not nil
@@ -153,31 +174,40 @@ func (b *job) send(ctx context.Context, list []pending) (errs []error, end error
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.r.cfg.Timeout)
 	defer cancel()
-	c := b.r.began(messages)
-	errs = b.r.cfg.Publisher.Publish(ctx, messages)
-	if errs != nil && len(errs) != len(list) {
-		err := fmt.Errorf("the publisher returned %d errors for %d messages", len(errs), len(list))
+	m := b.r.began(messages)
+	errs, err := b.r.ask(ctx, messages)
+	if err == nil && errs != nil && len(errs) != len(list) {
+		err = fmt.Errorf("the publisher returned %d errors for %d messages", len(errs), len(list))
+	}
+	if err != nil {
 		errs = slices.Repeat([]error{err}, len(list))
 	}
-	c.ended(errs)
+	m.ended(errs)
 	return errs, ctx.Err()
+}
+
+// ask calls the publisher. A panic is err.
+func (r *Relay) ask(ctx context.Context, messages []Message) (errs []error, err error) {
+	defer recovered(&err)
+	return r.cfg.Publisher.Publish(ctx, messages), nil
+}
+
+// recovered turns a panic into an error.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = &outbox.PanicError{Value: p, Stack: debug.Stack()}
+	}
 }
 
 // stop ends the job because its context has ended: the outbox closes, or the time of the
 // listener is up, which counts no attempt.
 func (b *job) stop(ctx context.Context, left []pending) {
+	result := outbox.ResultOf(ctx.Err())
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		b.deferAll(left, firstBackoff)
-		return
+		result = outbox.RetryAfter(firstBackoff)
 	}
 	for _, p := range left {
-		b.results[p.index] = outbox.ResultOf(ctx.Err())
-	}
-}
-
-func (b *job) deferAll(list []pending, d time.Duration) {
-	for _, p := range list {
-		b.results[p.index] = outbox.RetryAfter(d)
+		b.results[p.index] = result
 	}
 }
 

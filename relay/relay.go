@@ -29,8 +29,12 @@ type TopicChecker interface {
 	CheckTopic(topic string) error
 }
 
-// Route says to where the events of some kinds go.
+// Route sends events of some kinds to a topic. Several goroutines may call its functions at
+// once. The functions must not change the event. A panic of one is an error of the event's
+// delivery.
 type Route struct {
+	// Kinds are the events. An empty AggregateType means [outbox.Global]. Leave Listener
+	// empty: [Relay.Bindings] gives the relay its name.
 	Kinds []outbox.EventKind
 	// Topic is the topic, subject or routing key. Excludes TopicOf.
 	Topic string
@@ -38,6 +42,10 @@ type Route struct {
 	TopicOf func(env outbox.Envelope) (string, error)
 	// KeyOf gives the key of an event. Defaults to the aggregate id.
 	KeyOf func(env outbox.Envelope) string
+	// HeadersOf gives the headers of the message, in place of the event's own. To add one,
+	// copy env.Headers, which may be nil, into a new map. Defaults to env.Headers, which
+	// have the trace context.
+	HeadersOf func(env outbox.Envelope) map[string]string
 }
 
 // To is the route of some kinds of events to a topic.
@@ -58,7 +66,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{cfg: cfg, routes: map[outbox.EventKind]*Route{}}
-	r.outage = outage{longest: cfg.MaxBackoff, log: cfg.Logger, changed: r.outageChanged}
+	r.outage = outage{longest: cfg.MaxBackoff, log: cfg.Logger, changed: r.outageChanged, topics: map[string]*absence{}}
 	for i := range cfg.Routes {
 		for _, kind := range cfg.Routes[i].Kinds {
 			r.routes[kind] = &r.cfg.Routes[i]

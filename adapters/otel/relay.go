@@ -58,7 +58,7 @@ func NewRelayMetrics(opts ...MetricsOption) (*RelayMetrics, error) {
 	}
 	m.inFlight, err = in.meter.Int64UpDownCounter(in.prefix+".relay.in.flight", metric.WithUnit(tablestats.Events), metric.WithDescription("Messages that are being published."))
 	in.check("relay.in.flight", err)
-	m.outage, err = in.meter.Int64Gauge(in.prefix+".relay.outage", metric.WithDescription("1 from a call that finds the broker away until the broker acknowledges a message of this process, else 0."))
+	m.outage, err = in.meter.Int64Gauge(in.prefix+".relay.outage", metric.WithDescription("1 while the relay considers its broker away for at least one topic, else 0."))
 	in.check("relay.outage", err)
 	if err := in.err(); err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func NewRelayMetrics(registerer prometheus.Registerer, opts ...Option) (*RelayMe
 	v := newRelayVectors(&o)
 	m := &RelayMetrics{outage: prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: o.prefix, Name: "relay_outage", ConstLabels: o.labels,
-		Help: "1 from a call that finds the broker away until the broker acknowledges a message of this process, else 0.",
+		Help: "1 while the relay considers its broker away for at least one topic, else 0.",
 	})}
 	m.topics = bykind.New(maxTopics, func(name string) *topic { return v.topic(valid(name)) })
 	m.other = sync.OnceValue(func() *topic { return v.topic(OtherKinds) })

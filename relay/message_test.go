@@ -1,0 +1,99 @@
+package relay_test
+
+import (
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/relay"
+)
+
+func TestFormats(t *testing.T) {
+	for _, format := range []relay.Format{relay.Binary, relay.Structured, relay.Plain} {
+		t.Run(string(format), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := start(t, func(cfg *relay.Config) { cfg.Format = format })
+				env := placed.Envelope("o1", 7)
+				env.EventID, env.OccurredAt = "1", time.Date(1999, 12, 31, 23, 59, 58, 0, time.UTC)
+				env.Headers = map[string]string{"traceparent": "00-1-2-01"}
+				_, err := w.ob.Writer().WriteUnmanaged(t.Context(), w.store.DB(), []outbox.Envelope{env})
+				require.NoError(t, err)
+				w.wait(2 * time.Second)
+				require.Len(t, w.broker.got, 1)
+				m := w.broker.got[0]
+				require.Equal(t, "00-1-2-01", m.Headers["traceparent"])
+				require.Equal(t, []string{"orders", "o1", "1"}, []string{m.Topic, m.Key, m.ID})
+				switch format {
+				case relay.Binary:
+					require.Equal(t, "7", string(m.Body))
+					require.Equal(t, "application/json", m.ContentType)
+					require.Equal(t, []relay.Attribute{
+						{"specversion", "1.0"},
+						{"id", "1"},
+						{"source", "/orders"},
+						{"type", "Placed"},
+						{"time", "1999-12-31T23:59:58Z"},
+						{"datacontenttype", "application/json"},
+						{"aggregatetype", "Order"},
+						{"subject", "o1"},
+						{"partitionkey", "o1"},
+					}, m.Attributes)
+				case relay.Structured:
+					require.Equal(t, "application/cloudevents+json", m.ContentType)
+					require.JSONEq(t, `{"specversion":"1.0","id":"1","source":"/orders","type":"Placed","time":"1999-12-31T23:59:58Z",
+						"datacontenttype":"application/json","aggregatetype":"Order","subject":"o1","partitionkey":"o1","data":7}`, string(m.Body))
+					require.Empty(t, m.Attributes)
+				case relay.Plain:
+					require.Equal(t, "7", string(m.Body))
+					require.Empty(t, m.Attributes)
+				}
+				w.close()
+			})
+		})
+	}
+}
+
+func TestHeadersOfGivesTheHeaders(t *testing.T) {
+	b := &broker{}
+	r := newRelay(t, b, relay.Route{Topic: "orders", HeadersOf: func(env outbox.Envelope) map[string]string {
+		headers := map[string]string{"tenant": env.TenantID}
+		maps.Copy(headers, env.Headers)
+		delete(headers, "secret")
+		return headers
+	}})
+	batch := events("a/1")
+	batch[0].TenantID, batch[0].Headers = "acme", map[string]string{"traceparent": "00-1", "secret": "x"}
+	require.True(t, r.Publish(t.Context(), batch)[0].IsDone())
+	require.Equal(t, map[string]string{"traceparent": "00-1", "tenant": "acme"}, b.got[0].Headers)
+	require.Equal(t, map[string]string{"traceparent": "00-1", "secret": "x"}, batch[0].Headers)
+}
+
+// A function of a route that panics fails its event, and not the batch.
+func TestARouteThatPanicsFailsOnlyItsEvent(t *testing.T) {
+	panics := func(env outbox.Envelope) string {
+		if env.EventID == "1" {
+			panic("boom")
+		}
+		return "orders"
+	}
+	for name, route := range map[string]relay.Route{
+		"TopicOf": {TopicOf: func(env outbox.Envelope) (string, error) { return panics(env), nil }},
+		"KeyOf":   {Topic: "orders", KeyOf: func(env outbox.Envelope) string { return panics(env) + env.AggregateID }},
+		"HeadersOf": {Topic: "orders", HeadersOf: func(env outbox.Envelope) map[string]string {
+			return map[string]string{"x": panics(env)}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &broker{}
+			results := newRelay(t, b, route).Publish(t.Context(), events("a/1", "b/2", "c/3"))
+			var panicked *outbox.PanicError
+			require.ErrorAs(t, results[0].Err(), &panicked)
+			require.NotEmpty(t, panicked.Stack)
+			require.Equal(t, []string{"2", "3"}, b.ids())
+		})
+	}
+}
