@@ -163,6 +163,22 @@ func ExampleAsRelay() {
 	// closed
 }
 
+// A health check asks the publisher, which the app provides.
+func ExampleAsRelay_health() {
+	run(
+		outboxfx.NewModule(outboxfx.WithStore(memory)),
+		fx.Provide(func() relay.Publisher { return stdout{} }),
+		outboxfx.AsRelay(func(p relay.Publisher) relay.Config {
+			return relay.Config{Publisher: p, Source: "/shop"}
+		}, []relay.Route{relay.To("orders", orderPlaced.Kind())}),
+		fx.Invoke(func(p relay.Publisher) { fmt.Println("ping:", p.Ping(context.Background())) }),
+	)
+	// Output:
+	// ping: <nil>
+	// published to orders
+	// closed
+}
+
 // A retry policy of your own takes the place of the settings retry.*.
 func ExampleWithRetryPolicy() {
 	attempts := make(chan int, 2)
