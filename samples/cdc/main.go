@@ -2,6 +2,7 @@
 // outbox only writes (outbox.WriterOnly), and this program follows the database's log.
 // Its publisher prints; yours is one of the modules below relay/.
 //
+//	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -create-slot # once
 //	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -aggregate Order -event OrderPlaced
 //
 // The server needs wal_level=logical. docs/CDC.md has more.
@@ -9,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -26,27 +28,46 @@ func main() {
 	slot := flag.String("slot", "outbox_cdc", "name of the slot and the publication")
 	aggregate := flag.String("aggregate", string(outbox.Global), "aggregate type of the events")
 	event := flag.String("event", "", "their event type")
+	create := flag.Bool("create-slot", false, "create the slot and the publication, and end")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-
-	r, err := relay.New(relay.Config{
-		Publisher: printer{}, Source: "/shop",
-		Routes: []relay.Route{relay.To("events", outbox.EventKind{AggregateType: outbox.AggregateType(*aggregate), EventType: outbox.EventType(*event)})},
-	})
-	if err != nil {
-		slog.Error("the configuration is invalid", "error", err)
-		os.Exit(2)
+	reader := &Reader{DSN: *dsn, Table: *table, Slot: *slot}
+	var err error
+	if *create {
+		err = reader.CreateSlot(ctx)
+	} else {
+		err = read(ctx, reader, outbox.EventKind{AggregateType: outbox.AggregateType(*aggregate), EventType: outbox.EventType(*event)})
 	}
-	follow(ctx, &Reader{DSN: *dsn, Table: *table, Slot: *slot, Publish: r.Publish})
+	stop()
+	if err != nil {
+		slog.Error("the program ends", "error", err)
+		os.Exit(1)
+	}
 }
 
-// follow runs the reader, and again a second after it failed.
-func follow(ctx context.Context, r *Reader) {
+// read prints the events of a kind until ctx ends.
+func read(ctx context.Context, reader *Reader, kind outbox.EventKind) error {
+	r, err := relay.New(relay.Config{
+		Publisher: printer{}, Source: "/shop",
+		Routes: []relay.Route{relay.To("events", kind)},
+	})
+	if err != nil {
+		return err
+	}
+	reader.Publish = r.Publish
+	return follow(ctx, reader)
+}
+
+// follow runs the reader, and again a second after it failed. It returns when ctx ends, or
+// without a slot.
+func follow(ctx context.Context, r *Reader) error {
 	for {
 		err := r.Run(ctx)
-		if ctx.Err() != nil {
-			return
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrNoSlot):
+			return err
 		}
 		slog.Error("reading the log failed; it begins again at the confirmed position", "error", err)
 		select {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,18 +47,19 @@ type Reader struct {
 	done, next uint64
 }
 
-// Run follows the slot until ctx ends or something fails.
+// ErrNoSlot means that the server has no slot of the reader's name. The reader does not
+// create one: a new slot begins at the current position, and what was committed since the
+// old one was read would never be published.
+var ErrNoSlot = errors.New("the slot does not exist; create it once with -create-slot, and read \"The slot is gone\" in docs/CDC.md if it existed before")
+
+// Run follows the slot until ctx ends or something fails. Without the slot it returns
+// [ErrNoSlot].
 func (r *Reader) Run(ctx context.Context) error {
 	r.decoder, r.batch, r.done, r.next = decoder{}, nil, 0, 0
 	r.Keepalive = cmp.Or(r.Keepalive, 10*time.Second)
-	cfg, err := pgconn.ParseConfig(r.DSN)
-	if err != nil {
-		return errors.New("cdc: the address of the database is invalid") // err may quote it
-	}
-	cfg.RuntimeParams["replication"] = "database"
-	cfg.RuntimeParams["datestyle"], cfg.RuntimeParams["timezone"] = "ISO", "UTC"
-	if r.conn, err = pgconn.ConnectConfig(ctx, cfg); err != nil {
-		return fmt.Errorf("cdc: connecting: %w", err)
+	var err error
+	if r.conn, err = r.connect(ctx); err != nil {
+		return err
 	}
 	defer func() { _ = r.conn.Close(context.WithoutCancel(ctx)) }()
 	if err := r.start(ctx); err != nil {
@@ -70,21 +72,9 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 }
 
-// start makes publication and slot unless they are there, and begins to stream.
+// start begins to stream.
 func (r *Reader) start(ctx context.Context) error {
 	name := pgx.Identifier{r.Slot}.Sanitize()
-	for _, statement := range []string{
-		"CREATE PUBLICATION " + name + " FOR TABLE " + pgx.Identifier(strings.Split(r.Table, ".")).Sanitize() + " WITH (publish = 'insert')",
-		"CREATE_REPLICATION_SLOT " + name + " LOGICAL pgoutput",
-	} {
-		_, err := r.conn.Exec(ctx, statement).ReadAll()
-		if e, _ := errors.AsType[*pgconn.PgError](err); e != nil && e.Code == "42710" { // it is there
-			continue
-		}
-		if err != nil {
-			return err
-		}
-	}
 	// From 0/0 is from the slot's own position.
 	r.conn.Frontend().SendQuery(&pgproto3.Query{String: "START_REPLICATION SLOT " + name +
 		" LOGICAL 0/0 (proto_version '1', publication_names '" + strings.ReplaceAll(name, "'", "''") + "')"})
@@ -100,6 +90,9 @@ func (r *Reader) start(ctx context.Context) error {
 		case *pgproto3.CopyBothResponse:
 			return nil
 		case *pgproto3.ErrorResponse:
+			if msg.Code == undefinedObject {
+				return ErrNoSlot
+			}
 			return pgconn.ErrorResponseToPgError(msg)
 		}
 	}
@@ -183,7 +176,7 @@ func (r *Reader) publish(ctx context.Context) ([]outbox.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	published := make(chan []outbox.Result, 1)
-	go func() { published <- r.Publish(ctx, r.batch) }()
+	go func() { published <- r.call(ctx) }()
 	alive := time.NewTicker(r.Keepalive)
 	defer alive.Stop()
 	for {
@@ -200,20 +193,38 @@ func (r *Reader) publish(ctx context.Context) ([]outbox.Result, error) {
 	}
 }
 
-// keep keeps what is not published in the batch, and returns when to try it again.
+// call calls Publish. A panic fails the batch, which is published again.
+func (r *Reader) call(ctx context.Context) (results []outbox.Result) {
+	defer func() {
+		if v := recover(); v != nil {
+			results = slices.Repeat([]outbox.Result{outbox.ResultOf(fmt.Errorf("publishing panicked: %v", v))}, len(r.batch))
+		}
+	}()
+	return r.Publish(ctx, r.batch)
+}
+
+// keep keeps what is not published in the batch, and returns when to try it again: after
+// the longest time that a deferred event asks for, and after retry if an event failed.
 func (r *Reader) keep(results []outbox.Result, retry time.Duration) (wait time.Duration) {
 	var left []outbox.Envelope
+	var first outbox.Result
+	failed := 0
 	for i, result := range results {
 		if result.IsDone() {
 			continue
 		}
 		left = append(left, r.batch[i])
-		d, _ := result.RetryAfter()
-		if err := result.Err(); err != nil {
-			slog.Error("cdc: an event cannot be published, and holds up the reader", "error", err, "again_in", retry)
+		d, deferred := result.RetryAfter()
+		if !deferred {
+			if failed++; failed == 1 {
+				first = result
+			}
 			d = retry
 		}
 		wait = max(wait, d)
+	}
+	if failed > 0 {
+		slog.Error("cdc: events cannot be published, and hold up the reader", "events", failed, "first", first, "again_in", retry)
 	}
 	r.batch = left
 	return wait

@@ -103,15 +103,19 @@ func newShop(t *testing.T) *shop {
 		Publisher: s.broker, Source: "/orders", Routes: []relay.Route{relay.To("orders", placed.Kind())}, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
+	require.NoError(t, s.reader().CreateSlot(t.Context()))
 	return s
+}
+
+func (s *shop) reader() *Reader {
+	return &Reader{DSN: s.dsn, Table: s.store.Table(), Slot: "cdc", Publish: s.relay.Publish}
 }
 
 // read starts a reader. stop ends it and returns its error.
 func (s *shop) read() (stop func() error) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
-	r := &Reader{DSN: s.dsn, Table: s.store.Table(), Slot: "cdc", Publish: s.relay.Publish}
-	go func() { ended <- r.Run(ctx) }()
+	go func() { ended <- s.reader().Run(ctx) }()
 	s.t.Cleanup(cancel)
 	return func() error {
 		cancel()
@@ -226,11 +230,8 @@ func TestNothingIsLostWhileTheBrokerIsAway(t *testing.T) {
 func TestNothingIsLostWhenTheDatabaseIsKilled(t *testing.T) {
 	s := newShop(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		follow(ctx, &Reader{DSN: s.dsn, Table: s.store.Table(), Slot: "cdc", Publish: s.relay.Publish})
-		close(ended)
-	}()
+	ended := make(chan error, 1)
+	go func() { ended <- follow(ctx, s.reader()) }()
 	s.ready()
 	var want []string
 	for i := range 300 {
@@ -243,7 +244,7 @@ func TestNothingIsLostWhenTheDatabaseIsKilled(t *testing.T) {
 	}
 	relaytest.Eventually(t, "the last event is published", func() bool { return slices.Contains(s.broker.ids(), want[299]) })
 	cancel()
-	<-ended
+	require.NoError(t, <-ended)
 	seen := map[string]bool{}
 	require.Equal(t, want, slices.DeleteFunc(s.broker.ids(), func(id string) bool {
 		again := seen[id]

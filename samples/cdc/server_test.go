@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"database/sql"
 	"net"
 	"os"
@@ -29,6 +30,9 @@ func postgres(t *testing.T) (server *relaytest.Process, dsn string) {
 		t.Skip(why)
 	}
 	bin := found[len(found)-1]
+	version, err := exec.CommandContext(t.Context(), filepath.Join(bin, "postgres"), "--version").Output()
+	require.NoError(t, err)
+	t.Logf("server: %s", bytes.TrimSpace(version))
 	own := testdb.NewAccount(t, "postgres")
 	data := own.InitPostgres(t, filepath.Join(bin, "initdb"))
 	addr := relaytest.FreeAddr(t)
