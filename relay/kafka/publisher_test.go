@@ -91,13 +91,26 @@ func TestAMessageThatIsTooLargeIsRefusedAndNoOther(t *testing.T) {
 
 func TestATopicThatDoesNotExistIsUnroutable(t *testing.T) {
 	c := start(t, kfake.SeedTopics(1, "known"))
-	p := publisher(t, c, kgo.MetadataMinAge(50*time.Millisecond))
-	errs := relaytest.Publish(t, p, relaytest.Message("unknown", "a", "1"), relaytest.Message("known", "a", "2"), relaytest.Message("a b", "a", "3"))
-	require.ErrorIs(t, errs[0], relay.ErrUnroutable)
-	require.ErrorContains(t, errs[0], "UNKNOWN_TOPIC_OR_PARTITION")
-	require.NoError(t, errs[1])
-	require.ErrorIs(t, errs[2], relay.ErrRefused)
-	require.ErrorContains(t, errs[2], `the topic has a ' '`)
+	p := publisher(t, c)
+	for range 3 { // the client asks more seldom after the first call
+		began := time.Now()
+		errs := relaytest.Publish(t, p, relaytest.Message("unknown", "a", "1"), relaytest.Message("known", "a", "2"), relaytest.Message("a b", "a", "3"))
+		require.Less(t, time.Since(began), 4*time.Second, "the whole call waits for a topic that is missing")
+		require.ErrorIs(t, errs[0], relay.ErrUnroutable)
+		require.ErrorContains(t, errs[0], "UNKNOWN_TOPIC_OR_PARTITION")
+		require.NoError(t, errs[1])
+		require.ErrorIs(t, errs[2], relay.ErrRefused)
+		require.ErrorContains(t, errs[2], `the topic has a ' '`)
+		t.Logf("%s", time.Since(began))
+	}
+}
+
+func TestTheClientsOptionsComeAfterThePublishers(t *testing.T) {
+	c := start(t)
+	p := publisher(t, c, kgo.UnknownTopicRetries(-1))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	require.ErrorIs(t, p.Publish(ctx, []relay.Message{relaytest.Message("unknown", "a", "1")})[0], relay.ErrUnavailable, "it asks until its time is up")
 }
 
 func TestWhatTheUserMayNotDo(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 	"go.uber.org/goleak"
 
 	"github.com/outboxkit/outbox-go/internal/relaytest"
@@ -29,6 +30,7 @@ type cluster struct {
 
 func start(t testing.TB, opts ...kfake.Opt) *cluster {
 	t.Helper()
+	t.Logf("broker: kfake, an imitation of Kafka up to version %s", kversion.Stable().VersionGuess())
 	c := &cluster{addr: relaytest.FreeAddr(t)}
 	_, text, err := net.SplitHostPort(c.addr)
 	require.NoError(t, err)

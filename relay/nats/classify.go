@@ -12,9 +12,11 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// headersTooLarge is the server's code for headers of more than 64 KiB, which the client
-// has no name for.
-const headersTooLarge jetstream.ErrorCode = 10097
+// Codes of the server that the client has no names for.
+const (
+	accountFull     jetstream.ErrorCode = 10002 // the account has no storage left; its Code is 400
+	headersTooLarge jetstream.ErrorCode = 10097 // more than 64 KiB
+)
 
 // classify says which kind of failure an error is. unrouted keeps what was found out about
 // subjects without an answer.
@@ -46,8 +48,8 @@ func classifyAPI(err *jetstream.APIError, size int) error {
 	switch {
 	case err.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum, err.ErrorCode == headersTooLarge:
 		return fmt.Errorf("%w: a body of %d bytes: %w", relay.ErrRefused, size, err)
-	case err.Code >= http.StatusInternalServerError, err.Code == http.StatusTooManyRequests, err.Code == http.StatusConflict:
-		// A stream that is full or has no leader, or another copy that is being stored.
+	case err.ErrorCode == accountFull, err.Code >= http.StatusInternalServerError, err.Code == http.StatusTooManyRequests, err.Code == http.StatusConflict:
+		// An account or a stream that is full, a stream that has no leader, or another copy that is being stored.
 		return fmt.Errorf("%w: %w", relay.ErrUnavailable, err)
 	default:
 		return err

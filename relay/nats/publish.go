@@ -87,10 +87,20 @@ func (p *Publisher) message(m relay.Message) (*nats.Msg, error) {
 	}
 	header := make(nats.Header, len(list)+1)
 	for _, h := range list {
-		header[h.Key] = []string{h.Value}
+		if !instruction(h.Key) {
+			header[h.Key] = []string{h.Value}
+		}
 	}
 	header[jetstream.MsgIDHeader] = []string{m.ID}
 	return &nats.Msg{Subject: m.Topic, Header: header, Data: m.Body}, nil
+}
+
+// instruction reports whether a header of an event would be an instruction to the server,
+// such as Nats-Rollup, which deletes messages. Only the lifetime of the message itself is
+// the event's own affair.
+func instruction(key string) bool {
+	const prefix = "nats-"
+	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix) && key != jetstream.MsgTTLHeader
 }
 
 // encode encodes the value of an attribute as CloudEvents says for NATS and HTTP.

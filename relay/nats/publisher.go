@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -91,11 +92,17 @@ func checkURL(servers string) error {
 		if !strings.Contains(server, "://") {
 			server = "nats://" + server
 		}
-		if u, err := url.Parse(server); err != nil || u.Hostname() == "" {
+		if u, err := url.Parse(server); err != nil || u.Hostname() == "" || !validPort(u.Port()) {
 			return &outbox.FieldError{Field: "relaynats.Config.URL", Problem: fmt.Sprintf("has an address of %d characters that is not one; write nats://host:4222", len(server))}
 		}
 	}
 	return nil
+}
+
+// validPort reports whether the client can connect to a port. Without one it takes 4222.
+func validPort(port string) bool {
+	_, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil
 }
 
 // require sets what the publisher relies on. A message that the client kept while it was

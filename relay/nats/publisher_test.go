@@ -105,6 +105,46 @@ func TestAStreamThatIsFullIsAnOutage(t *testing.T) {
 	require.ErrorContains(t, errs[2], "maximum messages exceeded")
 }
 
+// The events wait until somebody makes room.
+func TestAnAccountWithoutStorageIsAnOutage(t *testing.T) {
+	s := start(t, nil)
+	require.NoError(t, s.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{
+		"": {MaxMemory: -1, MaxStore: 1_000, MaxStreams: -1, MaxConsumers: -1},
+	}))
+	js := client(t, s.ClientURL())
+	st := stream(t, js, jetstream.StreamConfig{Subjects: []string{"ok"}})
+	p := publisher(t, relaynats.Config{URL: s.ClientURL()})
+	errs := p.Publish(t.Context(), messages("ok", 50))
+	require.Len(t, errs, 50)
+	require.ErrorIs(t, errs[49], relay.ErrUnavailable)
+	require.ErrorContains(t, errs[49], "resource limits exceeded for account")
+	require.NoError(t, st.Purge(t.Context()))
+	require.Nil(t, p.Publish(t.Context(), messages("ok", 50)[49:]))
+}
+
+// A header of an event may come from a request. As an instruction to the server it would
+// delete the stream's messages, or fail the event.
+func TestHeadersOfEventsAreNoInstructions(t *testing.T) {
+	s := start(t, nil)
+	js := client(t, s.ClientURL())
+	st := stream(t, js, jetstream.StreamConfig{Subjects: []string{"ok"}, AllowRollup: true, AllowMsgTTL: true})
+	p := publisher(t, relaynats.Config{URL: s.ClientURL()})
+	list := messages("ok", 4)
+	list[1].Headers = map[string]string{"Nats-Expected-Last-Sequence": "77", "Nats-Expected-Stream": "OTHER", "Nats-Msg-Id": "ok-1"}
+	list[2].Headers = map[string]string{"Nats-Rollup": "all", "nats-rollup": "all"}
+	list[3].Headers = map[string]string{"Nats-TTL": "1h", "Native": "1", "nat": "2"}
+	require.Nil(t, p.Publish(t.Context(), list))
+	info, err := st.Info(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 4, info.State.Msgs)
+	for i, want := range []nats.Header{{}, {}, {}, {"Nats-TTL": {"1h"}, "Native": {"1"}, "nat": {"2"}}} {
+		want["Nats-Msg-Id"], want["content-type"] = []string{list[i].ID}, []string{"application/json"}
+		m, err := st.GetMsg(t.Context(), uint64(i+1))
+		require.NoError(t, err)
+		require.Equal(t, want, m.Header)
+	}
+}
+
 // A window smaller than a batch slows the batch down.
 func TestTheWindowIsTheClientsOption(t *testing.T) {
 	s := start(t, nil)
@@ -193,6 +233,11 @@ func TestInvalidConfig(t *testing.T) {
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "relaynats.Config.URL", field.Field)
 	require.NotContains(t, err.Error(), "secret-3")
+	for _, port := range []string{"99999", "65536"} {
+		_, err = relaynats.New(relaynats.Config{URL: "nats://127.0.0.1:4222,nats://relay:secret-3@127.0.0.1:" + port})
+		require.ErrorAs(t, err, &field)
+		require.NotContains(t, err.Error(), "secret-3")
+	}
 	_, err = relaynats.New(relaynats.Config{Options: []nats.Option{nats.RootCAs("missing.pem")}})
 	require.ErrorContains(t, err, "missing.pem")
 	_, err = relaynats.New(relaynats.Config{JetStream: []jetstream.JetStreamOpt{jetstream.WithPublishAsyncMaxPending(0)}})

@@ -66,6 +66,7 @@ func runServer(opts *server.Options) (*server.Server, error) {
 // start starts a server in this process.
 func start(t testing.TB, change func(*server.Options)) *server.Server {
 	t.Helper()
+	t.Logf("broker: nats-server %s, in this process", server.VERSION)
 	opts := options("127.0.0.1:0", t.TempDir())
 	opts.Port = server.RANDOM_PORT
 	if change != nil {
@@ -83,6 +84,7 @@ func start(t testing.TB, change func(*server.Options)) *server.Server {
 // process starts a server as a process that can be killed.
 func process(t testing.TB) (addr string, p *relaytest.Process) {
 	t.Helper()
+	t.Logf("broker: nats-server %s, a process of its own", server.VERSION)
 	addr = relaytest.FreeAddr(t)
 	dir := t.TempDir()
 	self, err := os.Executable()
