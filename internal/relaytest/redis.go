@@ -2,6 +2,7 @@ package relaytest
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -23,6 +24,9 @@ func StartRedis(t testing.TB, args ...string) (addr string, server *Process) {
 		}
 		t.Skipf("install redis-server: %v", err)
 	}
+	version, err := exec.CommandContext(t.Context(), program, "--version").Output()
+	require.NoError(t, err)
+	t.Logf("broker: %s", bytes.TrimSpace(version))
 	addr = FreeAddr(t)
 	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)

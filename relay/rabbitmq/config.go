@@ -3,6 +3,7 @@ package relayrabbitmq
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -28,6 +29,7 @@ type Config struct {
 // away, and its events wait in the outbox. It reports all invalid fields together, each
 // as an [outbox.FieldError].
 func New(cfg Config) (*Publisher, error) {
+	cfg.URLs = slices.Clone(cfg.URLs)
 	var errs []error
 	bad := func(field, problem string, args ...any) {
 		errs = append(errs, &outbox.FieldError{Field: "relayrabbitmq.Config." + field, Problem: fmt.Sprintf(problem, args...)})

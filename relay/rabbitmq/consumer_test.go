@@ -1,9 +1,14 @@
 package relayrabbitmq_test
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
@@ -67,6 +72,30 @@ func TestAConsumerWithAnInboxBooksEachMessageOnce(t *testing.T) {
 	require.Error(t, <-ended)
 	require.Equal(t, messages, bookings(t, db, "count(DISTINCT message)"))
 	require.Equal(t, messages, bookings(t, db, "count(*)"), "each once")
+}
+
+// A queue delivers a message again at once. Without a pause the consumer would turn, and
+// log, as fast as it can.
+func TestAConsumerWhoseDatabaseIsAwayPauses(t *testing.T) {
+	s := start(t)
+	s.declare(t, "payments", "billing", "#", nil)
+	p := publisher(t, relayrabbitmq.Config{URLs: []string{s.url()}, Exchange: "payments"})
+	require.Nil(t, p.Publish(t.Context(), []relay.Message{message("paid", "1")}))
+	db, err := sql.Open("pgx", "postgres://postgres@"+relaytest.FreeAddr(t)+"/none?sslmode=disable")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	box, err := inbox.New(inbox.Config{Dialect: inbox.Postgres})
+	require.NoError(t, err)
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	require.Error(t, consume(ctx, s.open(t), "billing", db, box))
+	lines := strings.Count(log.String(), "goes back")
+	require.NotZero(t, lines)
+	require.LessOrEqual(t, lines, 5)
 }
 
 func bookings(t *testing.T, db *testdb.DB, what string) (n int) {

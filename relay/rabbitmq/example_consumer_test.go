@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -48,6 +49,10 @@ func consume(ctx context.Context, ch *amqp.Channel, queue string, db *sql.DB, bo
 	for d := range deliveries {
 		if err := book(ctx, db, box, d); err != nil {
 			slog.Warn("message goes back to the queue", "id", d.MessageId, "error", err)
+			select { // the queue delivers it again at once
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
 			if err := d.Nack(false, true); err != nil {
 				return err
 			}

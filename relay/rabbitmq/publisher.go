@@ -82,9 +82,15 @@ func (p *Publisher) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close implements [relay.Publisher]. It waits for the broker's answer until ctx ends, or
-// for 5 s.
+// Close implements [relay.Publisher]. It waits for a call that connects, and for the
+// broker's answer, until ctx ends, or for 5 s.
 func (p *Publisher) Close(ctx context.Context) error {
+	deadline, has := ctx.Deadline()
+	if !has {
+		deadline = time.Now().Add(closeTimeout)
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
 	if err := p.begin(ctx); err != nil {
 		return err
 	}
@@ -92,10 +98,6 @@ func (p *Publisher) Close(ctx context.Context) error {
 	p.closed = true
 	if p.link == nil {
 		return nil
-	}
-	deadline := time.Now().Add(closeTimeout)
-	if end, has := ctx.Deadline(); has {
-		deadline = end
 	}
 	err := p.link.conn.CloseDeadline(deadline)
 	if err != nil && !errors.Is(err, amqp.ErrClosed) {

@@ -57,6 +57,7 @@ func start(t testing.TB) *server {
 	s.Process = relaytest.Start(t, func() *exec.Cmd { return s.command(filepath.Join(s.sbin, "rabbitmq-server")) }, func() error {
 		conn, err := amqp.Dial(s.url())
 		if err == nil {
+			t.Logf("broker: RabbitMQ %v", conn.Properties["version"])
 			err = conn.Close()
 		}
 		return err

@@ -1,6 +1,7 @@
 package relayredis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,9 @@ const (
 	FieldData        = "data"
 )
 
+// maxBulk is the server's default of proto-max-bulk-len.
+const maxBulk = 512 << 20
+
 // Config configures a [Publisher].
 type Config struct {
 	// Options are the client's: addresses, credentials, TLS, a cluster's or a sentinel's.
@@ -29,8 +33,10 @@ type Config struct {
 	// MaxLen is about how many entries a stream keeps. Redis deletes older ones, also those
 	// that no consumer has read. Defaults to 0: all.
 	MaxLen int64
-	// Exact keeps exactly MaxLen entries, which costs Redis more.
-	Exact bool
+	// MaxBytes is the most bytes of a payload or a header. A message above it is refused:
+	// Redis would close the connection over it, and none of its batch would be published.
+	// Defaults to 512 MB, as proto-max-bulk-len of the server. Set both to the same.
+	MaxBytes int
 	// NoMkStream publishes only to streams that are there. An event of another one is a
 	// failed delivery. Defaults to false: Redis makes the stream.
 	NoMkStream bool
@@ -50,14 +56,16 @@ func New(cfg Config) (*Publisher, error) {
 	if cfg.MaxLen < 0 {
 		return nil, &outbox.FieldError{Field: "relayredis.Config.MaxLen", Problem: fmt.Sprintf("is %d; it must not be negative", cfg.MaxLen)}
 	}
-	if cfg.Exact && cfg.MaxLen == 0 {
-		return nil, &outbox.FieldError{Field: "relayredis.Config.Exact", Problem: "is set without MaxLen"}
+	if cfg.MaxBytes < 0 {
+		return nil, &outbox.FieldError{Field: "relayredis.Config.MaxBytes", Problem: fmt.Sprintf("is %d; it must not be negative", cfg.MaxBytes)}
 	}
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, maxBulk)
 	var opts redis.UniversalOptions
 	if cfg.Options != nil {
 		opts = *cfg.Options
 	}
 	// A client that repeats a pipeline of its own could add an event after later ones.
+	opts.Addrs = slices.Clone(opts.Addrs)
 	opts.MaxRetries, opts.ContextTimeoutEnabled = -1, true
 	return &Publisher{redis.NewUniversalClient(&opts), cfg}, nil
 }
@@ -65,26 +73,59 @@ func New(cfg Config) (*Publisher, error) {
 // Publish adds the messages to their streams in one pipeline.
 func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []error {
 	pipe := p.client.Pipeline()
-	added := make([]*redis.StringCmd, len(messages))
+	added, errs := make([]*redis.StringCmd, len(messages)), make([]error, len(messages))
 	for i, m := range messages {
+		values := fields(m)
+		if errs[i] = p.checkSize(values); errs[i] != nil {
+			continue
+		}
 		added[i] = pipe.XAdd(ctx, &redis.XAddArgs{
-			Stream: m.Topic, NoMkStream: p.cfg.NoMkStream, MaxLen: p.cfg.MaxLen, Approx: p.cfg.MaxLen > 0 && !p.cfg.Exact, Values: fields(m),
+			Stream: m.Topic, NoMkStream: p.cfg.NoMkStream, MaxLen: p.cfg.MaxLen, Approx: p.cfg.MaxLen > 0, Values: values,
 		})
 	}
 	_, err := pipe.Exec(ctx)
-	if err == nil {
-		return nil
-	}
-	errs := make([]error, len(messages))
+	failed := err != nil
 	for i, cmd := range added {
 		switch {
+		case cmd == nil:
+			failed = true
 		case cmd.Err() != nil:
 			errs[i] = classify(cmd.Err())
-		case cmd.Val() == "": // the client leaves it without an error when it cannot log in
-			errs[i] = classify(err)
+		case cmd.Val() == "": // the client could not set up the connection
+			errs[i] = setup(err)
 		}
 	}
+	if !failed {
+		return nil
+	}
 	return errs
+}
+
+// checkSize refuses a value for which the server would close the connection.
+func (p *Publisher) checkSize(values []any) error {
+	for i := 1; i < len(values); i += 2 {
+		var size int
+		switch v := values[i].(type) {
+		case string:
+			size = len(v)
+		case []byte:
+			size = len(v)
+		}
+		if size > p.cfg.MaxBytes {
+			return fmt.Errorf("%w: the field %q has %d bytes; relayredis.Config.MaxBytes allows %d", relay.ErrRefused, values[i-1], size, p.cfg.MaxBytes)
+		}
+	}
+	return nil
+}
+
+// setup is the error of a connection that could not be set up, such as one to a database
+// number that the server does not have. No event is to blame for it.
+func setup(err error) error {
+	known := classify(err)
+	if errors.Is(known, relay.ErrUnavailable) || errors.Is(known, context.DeadlineExceeded) || errors.Is(known, context.Canceled) {
+		return known
+	}
+	return fmt.Errorf("%w: opening a connection: %w", relay.ErrUnavailable, known)
 }
 
 // fields are those of a message's entry. A reader that makes a map of them keeps the last of
@@ -101,7 +142,7 @@ func fields(m relay.Message) []any {
 // Codes with which an answer of the server begins.
 var (
 	// away: the server, or the node of a cluster, takes no entry now.
-	away = []string{"OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "MISCONF", "NOREPLICAS", "NOAUTH", "WRONGPASS"}
+	away = []string{"OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "TRYAGAIN", "BUSY", "MISCONF", "NOREPLICAS", "NOAUTH", "WRONGPASS"}
 	// unroutable: the stream's name belongs to something else.
 	unroutable = []string{"WRONGTYPE"}
 )

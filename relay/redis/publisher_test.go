@@ -1,8 +1,10 @@
 package relayredis_test
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,13 +69,50 @@ func TestAnEntryHasTheEvent(t *testing.T) {
 
 func TestMaxLen(t *testing.T) {
 	addr, _, client := start(t, "--stream-node-max-entries", "10")
-	for _, exact := range []bool{true, false} {
-		topic := strconv.FormatBool(exact)
-		p := publisher(t, addr, func(cfg *relayredis.Config) { cfg.MaxLen, cfg.Exact = 25, exact })
-		require.Nil(t, p.Publish(t.Context(), messages(topic, 100)))
-		n, err := client.XLen(t.Context(), topic).Result()
-		require.NoError(t, err)
-		require.Equal(t, map[bool]int64{true: 25, false: 30}[exact], n, "not exactly: whole nodes of ten entries")
+	p := publisher(t, addr, func(cfg *relayredis.Config) { cfg.MaxLen = 25 })
+	require.Nil(t, p.Publish(t.Context(), messages("ok", 100)))
+	n, err := client.XLen(t.Context(), "ok").Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 30, n, "whole nodes of ten entries")
+}
+
+// The server would close the connection, and no message of the batch would be published.
+func TestMessagesAboveTheBrokersLimit(t *testing.T) {
+	const limit = 1 << 20
+	addr, _, client := start(t, "--proto-max-bulk-len", strconv.Itoa(limit))
+	p := publisher(t, addr, func(cfg *relayredis.Config) { cfg.MaxBytes = limit })
+	list := messages("ok", 4)
+	list[1].Body = bytes.Repeat([]byte("S"), limit+1)
+	list[2].Body = bytes.Repeat([]byte("S"), limit)
+	list[3].Headers = map[string]string{"long": strings.Repeat("S", limit+1)}
+	errs := p.Publish(t.Context(), list)
+	require.Len(t, errs, 4)
+	require.NoError(t, errs[0])
+	require.NoError(t, errs[2])
+	require.EqualError(t, errs[1], `the broker refuses the message: the field "data" has 1048577 bytes; relayredis.Config.MaxBytes allows 1048576`)
+	require.ErrorIs(t, errs[1], relay.ErrRefused)
+	require.ErrorContains(t, errs[3], `the field "long" has 1048577 bytes`)
+	n, err := client.XLen(t.Context(), "ok").Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+}
+
+// No event is to blame for it, so no attempt counts.
+func TestAConnectionThatCannotBeSetUpIsAnOutage(t *testing.T) {
+	addr, _, client := start(t)
+	require.NoError(t, client.Do(t.Context(), "ACL", "SETUSER", "relay", "on", ">secret-1", "~*", "+@all", "-select").Err())
+	for text, change := range map[string]func(o *redis.UniversalOptions){
+		"DB index is out of range": func(o *redis.UniversalOptions) { o.DB = 99 },
+		"NOPERM":                   func(o *redis.UniversalOptions) { o.Username, o.Password, o.DB = "relay", "secret-1", 1 },
+	} {
+		p := publisher(t, addr, func(cfg *relayredis.Config) { change(cfg.Options) })
+		errs := p.Publish(t.Context(), messages("ok", 2))
+		require.Len(t, errs, 2)
+		for _, err := range errs {
+			require.ErrorIs(t, err, relay.ErrUnavailable)
+			require.ErrorContains(t, err, text)
+			require.NotContains(t, err.Error(), "secret-1")
+		}
 	}
 }
 
@@ -150,8 +189,8 @@ func TestAServerThatIsAway(t *testing.T) {
 
 func TestInvalidConfig(t *testing.T) {
 	for field, cfg := range map[string]relayredis.Config{
-		"relayredis.Config.MaxLen": {MaxLen: -1},
-		"relayredis.Config.Exact":  {Exact: true},
+		"relayredis.Config.MaxLen":   {MaxLen: -1},
+		"relayredis.Config.MaxBytes": {MaxBytes: -1},
 	} {
 		_, err := relayredis.New(cfg)
 		var wrong *outbox.FieldError
