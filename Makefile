@@ -52,10 +52,12 @@ RACE = $(if $(filter true,$(CI)),-race)
 test: promtool pgbouncer ## run every test; finds, starts or installs PostgreSQL and MariaDB
 	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test $(RACE) $(TESTFLAGS) ./...
 
+# Three at a time: they wait most of the time.
 test/relay: ## test the relays to brokers (OUTBOX_TEST_LONG=relay: with 100,000 events)
-	@for dir in $(RELAYS); do echo "$$dir"; \
-		$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -C $$dir $(RACE) $(TESTFLAGS) ./... || exit 1; \
-	done
+	@$(MAKE) --no-print-directory -O -j 3 $(addprefix relay@,$(RELAYS))
+
+$(addprefix relay@,$(RELAYS)): relay@%:
+	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -C $* $(RACE) $(TESTFLAGS) ./...
 
 test/migrations: ## run goose and golang-migrate on the files of the schema
 	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -C internal/migrationtest $(RACE) $(TESTFLAGS) ./...

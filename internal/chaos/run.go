@@ -15,7 +15,7 @@ import (
 
 // patience is how long the rest of a run may take after the faults: connections that
 // hang are given up after half a minute, and leases and holds expire.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // run is a plan that is being carried out.
 type run struct {
