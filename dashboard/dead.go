@@ -89,20 +89,12 @@ func (p *page) lettersOfGroup(ctx context.Context, in input) (found letters, err
 	if err != nil {
 		return found, err
 	}
-	list, err := p.outbox.DeadLetters().QueryAfter(ctx, filter, after, lettersOfPage)
+	list, next, err := p.outbox.DeadLetters().QueryAfter(ctx, filter, after, lettersOfPage)
 	if err != nil {
 		return found, err
 	}
-	found.Looked, found.Partly = outbox.GroupLimit, len(list) < lettersOfPage
-	if found.Partly { // QueryAfter looked at GroupLimit letters, or at all
-		stats, err := p.outbox.Stats(ctx)
-		if err != nil {
-			return found, err
-		}
-		found.Partly = stats.Dead > outbox.GroupLimit
-	}
-	if len(list) == lettersOfPage || found.Partly && len(list) > 0 {
-		found.next = placeOf(&list[len(list)-1])
+	if next.EventID != "" {
+		found.Looked, found.Partly, found.next = outbox.GroupLimit, len(list) < lettersOfPage, placeOf(&next)
 	}
 	for i := range list {
 		found.Letters = append(found.Letters, outbox.EventRow{

@@ -305,15 +305,12 @@ func TestAGroupThatIsOnlyPartlyListedSaysSo(t *testing.T) {
 	body := s.get("/shop/" + rare)
 	require.Equal(t, 1, strings.Count(body, `<th scope="row"`))
 	require.Contains(t, body, "behind them there may be more")
-	found := 1
-	for range 3 {
-		_, after, _ := strings.Cut(body, `<p><a href="`)
-		next, _, _ := strings.Cut(after, `"`)
-		body = s.get("/shop/" + strings.ReplaceAll(next, "&amp;", "&"))
-		found += strings.Count(body, `<th scope="row"`)
-	}
-	require.Equal(t, 10, found)
-	require.Contains(t, body, "There is none among 10\u202f000 dead letters")
+	_, after, _ := strings.Cut(body, `<p><a href="`)
+	next, _, _ := strings.Cut(after, `"`)
+	body = s.get("/shop/" + strings.ReplaceAll(next, "&amp;", "&"))
+	require.Equal(t, 9, strings.Count(body, `<th scope="row"`))
+	require.NotContains(t, body, "there may be more")
+	require.NotContains(t, body, `rel="next"`)
 	confirmation, action := s.act(with(s.form(groups, "Replay the group rare"), "action", "replay"))
 	require.Contains(t, confirmation, "<strong>1 or more</strong>")
 	require.Contains(t, action, "replay done: 10 events", "beyond those that were counted")

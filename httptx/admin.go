@@ -234,14 +234,13 @@ func (a *admin) list(c *call, p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	letters, err := a.dead.QueryAfter(c.Context(), filter, after, limit+1)
+	letters, next, err := a.dead.QueryAfter(c.Context(), filter, after, limit)
 	if err != nil {
 		return nil, err
 	}
-	answer := listing{DeadLetters: []deadLetter{}, More: len(letters) > limit}
+	answer := listing{DeadLetters: []deadLetter{}, More: next.EventID != ""}
 	if answer.More {
-		letters = letters[:limit]
-		answer.Next = placeOf(&letters[limit-1])
+		answer.Next = placeOf(&next)
 	}
 	for i := range letters {
 		answer.DeadLetters = append(answer.DeadLetters, summary(&letters[i]))

@@ -125,30 +125,36 @@ func ofGroup(letters []DeadLetter, group string) []DeadLetter {
 }
 
 // queryGroup is a page of the letters of one group. It looks at GroupLimit letters at most.
-func (d *DeadLetters) queryGroup(ctx context.Context, q DeadQuery) ([]DeadLetter, error) {
+func (d *DeadLetters) queryGroup(ctx context.Context, q DeadQuery) (page []DeadLetter, next DeadLetter, err error) {
 	limit := q.Limit
 	q.WithoutPayload, q.Limit = true, groupBatch
 	w := deadWalk{d: d, q: q}
-	var ids []string
+	var found []DeadLetter
 	for range GroupLimit / groupBatch {
 		letters, err := w.next(ctx)
 		if err != nil {
-			return nil, err
+			return nil, next, err
 		}
-		ids = append(ids, deadIDs(ofGroup(letters, q.Group))...)
-		if len(ids) >= limit || w.end {
+		found = append(found, ofGroup(letters, q.Group)...)
+		if len(found) > limit || w.end {
 			break
 		}
 	}
-	var page []DeadLetter
-	for chunk := range slices.Chunk(ids[:min(len(ids), limit)], groupBatch) {
+	switch {
+	case len(found) > limit:
+		found = found[:limit]
+		next = placeOf(&found[limit-1])
+	case !w.end:
+		next = DeadLetter{Envelope: Envelope{EventID: w.q.AfterEventID}, DiedAt: w.q.AfterDiedAt}
+	}
+	for chunk := range slices.Chunk(deadIDs(found), groupBatch) {
 		letters, err := d.store.QueryDead(ctx, d.db, DeadQuery{DeadFilter: DeadFilter{EventIDs: chunk}, Limit: len(chunk)})
 		if err != nil {
-			return nil, err
+			return nil, next, err
 		}
 		page = append(page, letters...)
 	}
-	return page, nil
+	return page, next, nil
 }
 
 // countGroup counts the letters of one group.

@@ -134,14 +134,14 @@ func TestAGroupsLettersAreListedCountedReplayedAndDeleted(t *testing.T) {
 	var listed []string
 	last := outbox.DeadLetter{}
 	for {
-		page, err := c.letter.QueryAfter(ctx, f, last, 400)
+		page, next, err := c.letter.QueryAfter(ctx, f, last, 500)
 		require.NoError(t, err)
-		if len(page) == 0 {
-			break
-		}
 		listed = append(listed, lettersOf(page)...)
 		require.False(t, page[0].Payload.IsZero())
-		last = page[len(page)-1]
+		if last = next; last.EventID == "" {
+			break
+		}
+		require.Len(t, page, 500, "1500 letters are three pages, and no empty one follows")
 	}
 	require.Equal(t, timeouts, listed)
 
@@ -218,12 +218,14 @@ func TestGroupsReadABoundedNumberOfLetters(t *testing.T) {
 		require.NoError(t, err)
 		return late.Groups[0].ID
 	}()
-	page, err := c.letter.Query(ctx, outbox.DeadFilter{Group: id}, 10)
+	page, next, err := c.letter.QueryAfter(ctx, outbox.DeadFilter{Group: id}, outbox.DeadLetter{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, page, "it is behind the letters that one page looks at")
-	page, err = c.letter.Query(ctx, outbox.DeadFilter{Group: id, Since: c.died.Add(-time.Second)}, 10)
+	require.NotEmpty(t, next.EventID, "the next page goes on behind them")
+	page, next, err = c.letter.QueryAfter(ctx, outbox.DeadFilter{Group: id}, next, 10)
 	require.NoError(t, err)
 	require.Equal(t, late, lettersOf(page))
+	require.Empty(t, next.EventID, "there are no more")
 	n, err := c.letter.DeleteAll(ctx, outbox.DeadFilter{Group: id}, 0)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)

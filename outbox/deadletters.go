@@ -33,36 +33,53 @@ func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 // Query lists dead letters, ordered by their time of death, then by id. A limit of
 // zero is 100.
 func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]DeadLetter, error) {
-	return d.QueryAfter(ctx, f, DeadLetter{}, limit)
+	letters, _, err := d.QueryAfter(ctx, f, DeadLetter{}, limit)
+	return letters, err
 }
 
-// QueryAfter is Query for the next page: it lists the dead letters after last, the
-// last one of the previous page, which need not be dead any more. The zero
-// DeadLetter starts at the beginning.
+// QueryAfter is Query page by page: it lists the dead letters behind the place after, and
+// returns the place of the next page. The zero DeadLetter is the place of the first page, and
+// a next without an EventID says that there are no more letters. Of a place, only DiedAt and
+// EventID count; the letter need not be dead any more.
 //
 // For a group, a page looks at GroupLimit dead letters at most. So it may have fewer letters
-// than the limit, or none, although there are more. Go on with the last letter of the page;
-// if it has none, with a later [DeadFilter].Since.
-func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, last DeadLetter, limit int) ([]DeadLetter, error) {
+// than the limit, or none, although there are more: go on until next has no EventID.
+func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, after DeadLetter, limit int) (letters []DeadLetter, next DeadLetter, err error) {
 	if limit < 0 {
-		return nil, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, DefaultDeadLimit)}
+		return nil, next, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, DefaultDeadLimit)}
 	}
 	if err := f.validate(); err != nil {
-		return nil, err
+		return nil, next, err
 	}
-	q := DeadQuery{DeadFilter: f, AfterDiedAt: last.DiedAt, AfterEventID: last.EventID, Limit: defaultTo(limit, DefaultDeadLimit)}
-	query := d.queryGroup
-	if f.Group == "" {
-		query = func(ctx context.Context, q DeadQuery) ([]DeadLetter, error) { return d.store.QueryDead(ctx, d.db, q) }
+	q := DeadQuery{DeadFilter: f, AfterDiedAt: after.DiedAt, AfterEventID: after.EventID, Limit: defaultTo(limit, DefaultDeadLimit)}
+	query := d.queryPage
+	if f.Group != "" {
+		query = d.queryGroup
 	}
-	letters, err := query(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("outbox: listing dead letters: %w", err)
+	if letters, next, err = query(ctx, q); err != nil {
+		return nil, DeadLetter{}, fmt.Errorf("outbox: listing dead letters: %w", err)
 	}
 	for i := range letters {
 		letters[i].open()
 	}
-	return letters, nil
+	return letters, next, nil
+}
+
+// queryPage is a page of all letters. It reads one more letter, to know whether there is one.
+func (d *DeadLetters) queryPage(ctx context.Context, q DeadQuery) (letters []DeadLetter, next DeadLetter, err error) {
+	limit := q.Limit
+	q.Limit++
+	letters, err = d.store.QueryDead(ctx, d.db, q)
+	if len(letters) > limit {
+		letters = letters[:limit]
+		next = placeOf(&letters[limit-1])
+	}
+	return letters, next, err
+}
+
+// placeOf is the place of a page behind a letter.
+func placeOf(l *DeadLetter) DeadLetter {
+	return DeadLetter{Envelope: Envelope{EventID: l.EventID}, DiedAt: l.DiedAt}
 }
 
 // Get reads one dead letter. It fails with [ErrNotFound] when the event is not dead.

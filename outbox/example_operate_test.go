@@ -37,14 +37,14 @@ func ExampleDeadLetters_Query() {
 // QueryAfter reads the dead letters page by page.
 func ExampleDeadLetters_QueryAfter() {
 	ob, _ := newShopWithDead()
-	for last := (outbox.DeadLetter{}); ; {
-		page, err := ob.DeadLetters().QueryAfter(context.Background(), outbox.DeadFilter{}, last, 100)
+	for after := (outbox.DeadLetter{}); ; {
+		page, next, err := ob.DeadLetters().QueryAfter(context.Background(), outbox.DeadFilter{}, after, 100)
 		check(err)
-		if len(page) == 0 {
+		fmt.Println("a page of", len(page))
+		if next.EventID == "" {
 			break
 		}
-		fmt.Println("a page of", len(page))
-		last = page[len(page)-1]
+		after = next
 	}
 	// Output:
 	// a page of 1
