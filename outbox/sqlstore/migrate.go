@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"hash/fnv"
+	"regexp"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -12,17 +13,20 @@ import (
 
 // CreateSchema creates the tables where they are missing, and brings those of an older
 // version to [SchemaVersion]. It leaves newer ones alone. Otherwise it is
-// [Store.Migrate].
+// [Store.Migrate]: on tables of that version it asks the catalog for each index, and changes
+// only what is missing.
 func (s *Store) CreateSchema(ctx context.Context, db outbox.DB) error {
 	_, err := s.migrate(ctx, db, "creating the schema", func(from int) (int, error) { return max(from, SchemaVersion), nil })
 	return err
 }
 
 // Migrate changes the tables to a version of the schema, from 1 to [SchemaVersion], and
-// returns the one that they had; 0: there were none. Then it creates the indexes of the
-// store's options that are missing. Several processes may do so at once, while others
-// write and deliver. On PostgreSQL and SQLite a failure changes nothing. MySQL and MariaDB
-// commit each statement: after a failure, call Migrate again.
+// returns the one that they had; 0: there were none, or one of the two. Then it creates the
+// indexes that are missing: those of the schema, and those of the store's options. On a large
+// PostgreSQL table that blocks writers, so create the index there by hand first, with CREATE
+// INDEX CONCURRENTLY. Several processes may migrate at once, while others write and deliver.
+// On PostgreSQL and SQLite a failure changes nothing. MySQL and MariaDB commit each statement:
+// after a failure, call Migrate again.
 //
 // It fails for a table that is newer than SchemaVersion. It does not drop the tables:
 // that is the Down of version 1 of [Store.Migrations].
@@ -77,22 +81,43 @@ func (s *Store) lockSchema(ctx context.Context, tx *sql.Tx, what string) error {
 func (s *Store) step(ctx context.Context, tx *sql.Tx, what string, from, to int) error {
 	migrations := s.migrations()
 	var statements []string
-	first := from
-	if from == 1 {
-		first = 0 // tables of early builds lack an index, which version 1 adds where it is missing
-	}
-	for v := first; v < to && v < len(migrations); v++ {
+	for v := from; v < to && v < len(migrations); v++ {
 		statements = append(statements, statementsOf(migrations[v].Up)...)
 	}
 	for v := from; v > to; v-- {
 		statements = append(statements, statementsOf(migrations[v-1].Down)...)
 	}
 	for _, statement := range statements {
-		if err := s.run(ctx, tx, what, statement); err != nil {
+		if err := s.change(ctx, tx, what, statement); err != nil {
 			return err
 		}
 	}
-	for _, index := range s.indexes {
+	indexes := s.indexes
+	if to <= SchemaVersion { // a newer schema may have others
+		indexes = append(s.schemaIndexes(), indexes...)
+	}
+	return s.addIndexes(ctx, tx, what, indexes)
+}
+
+// change runs a statement of a migration. PostgreSQL refuses storage parameters of a
+// partitioned table: they are its partitions' own.
+func (s *Store) change(ctx context.Context, tx *sql.Tx, what, statement string) error {
+	if s.d == postgres && storageParameters.MatchString(statement) {
+		q := s.query(128).add("SELECT COUNT(*) FROM pg_class WHERE relkind = 'p' AND oid = to_regclass(").arg(s.table.Quoted(s.d.quote)).add(")")
+		partitioned := 0
+		if err := s.rows(ctx, tx, what, q, scanInto(&partitioned)); err != nil || partitioned > 0 {
+			return err
+		}
+	}
+	return s.run(ctx, tx, what, statement)
+}
+
+var storageParameters = regexp.MustCompile(`^ALTER TABLE \S+ (SET|RESET) \(`)
+
+// addIndexes creates those that are missing. It asks for each, because CREATE INDEX IF NOT
+// EXISTS waits for writers also if the index exists.
+func (s *Store) addIndexes(ctx context.Context, tx *sql.Tx, what string, indexes []string) error {
+	for _, index := range indexes {
 		has, err := s.hasIndex(ctx, tx, what, index)
 		if err != nil {
 			return err

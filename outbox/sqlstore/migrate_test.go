@@ -214,6 +214,59 @@ func TestMigrateRefusesVersionsThatDoNotExist(t *testing.T) {
 	require.ErrorContains(t, err, "sqlstore.WithTable")
 }
 
+// Tables whose version row is the newest may still lack an index or the control table.
+func TestCreateSchemaAddsWhatIsMissingOfTheNewestVersion(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx := t.Context()
+		store := storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		want := fingerprint(t, db)
+		insert(t, store, db, events("kept", 1), "", time.Time{})
+		rows := dump(t, db)
+
+		broken := []string{"DROP TABLE outbox_event_control"}
+		for _, index := range []string{"due", "done", "dead"} {
+			switch {
+			case db.Kind != testdb.MySQL:
+				broken = append(broken, "DROP INDEX idx_outbox_event_"+index)
+			case index != "dead":
+				broken = append(broken, "DROP INDEX idx_outbox_event_"+index+" ON outbox_event")
+			}
+		}
+		for _, statement := range broken {
+			_, err := db.ExecContext(ctx, statement)
+			require.NoError(t, err)
+			require.NotEqual(t, want, fingerprint(t, db))
+			require.NoError(t, store.CreateSchema(ctx, db.DB))
+			require.Equal(t, want, fingerprint(t, db), statement)
+		}
+		for _, statement := range broken {
+			_, err := db.ExecContext(ctx, statement)
+			require.NoError(t, err)
+		}
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		require.Equal(t, want, fingerprint(t, db), "everything at once")
+		require.Equal(t, rows, dump(t, db))
+	})
+}
+
+// A transaction that writes must not hold up a start with create-schema: true.
+func TestCreateSchemaOfTablesThatAreThereWaitsForNoWriter(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main()[:2], func(t *testing.T, db *testdb.DB) {
+		store := storeFor(db.Kind, sqlstore.WithKeyIndex())
+		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		require.NoError(t, store.Insert(t.Context(), tx, events("open", 1), "", time.Time{}))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+	})
+}
+
 // Tables of the first version that were migrated work like new ones.
 func TestMigratedTablesPassTheConformanceSuite(t *testing.T) {
 	t.Parallel()

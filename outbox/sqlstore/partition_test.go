@@ -60,6 +60,24 @@ func TestPartitionedTablesPassTheConformanceSuite(t *testing.T) {
 	})
 }
 
+// PostgreSQL refuses the storage parameters of version 2 for a partitioned table.
+func TestPartitionedTablesAreMigratedDownAndUp(t *testing.T) {
+	t.Parallel()
+	db, _ := partitioned(t)
+	ctx, store := t.Context(), sqlstore.Postgres()
+	want := fingerprint(t, db)
+	for range 2 {
+		_, err := store.Migrate(ctx, db.DB, 1)
+		require.NoError(t, err)
+		requireVersion(t, 1, store, db)
+		_, err = store.Migrate(ctx, db.DB, sqlstore.SchemaVersion)
+		require.NoError(t, err)
+		requireVersion(t, sqlstore.SchemaVersion, store, db)
+	}
+	require.NoError(t, store.CreateSchema(ctx, db.DB))
+	require.Equal(t, want, fingerprint(t, db))
+}
+
 func TestPartitionsAreDroppedOnlyWhenAllTheirEventsAreDelivered(t *testing.T) {
 	t.Parallel()
 	db, blocks := partitioned(t)

@@ -64,12 +64,26 @@ func (s *Store) optionalIndexes() (statements []string) {
 	return statements
 }
 
-// indexDDL is the statement that creates an optional index.
+// schemaIndexes are the indexes of every table.
+func (s *Store) schemaIndexes() []string {
+	if s.d.name == "mysql" {
+		return []string{"due", "done"}
+	}
+	return []string{"due", "done", "dead"}
+}
+
+// indexDDL is the statement that creates an index.
 func (s *Store) indexDDL(suffix string) string {
 	name := s.d.quote + s.table.Index(suffix) + s.d.quote
-	for _, statement := range statementsOf(s.schemaFile("schema/optional/" + s.d.name + ".sql")) {
-		if strings.Contains(statement, name) {
-			return statement
+	for _, file := range []string{s.d.name + "/0001_outbox.up.sql", "optional/" + s.d.name + ".sql"} {
+		for _, statement := range statementsOf(s.schemaFile("schema/" + file)) {
+			if _, columns, ok := strings.Cut(statement, "KEY "+name+" "); ok { // MySQL: within CREATE TABLE
+				columns, _, _ = strings.Cut(columns, ")")
+				return "CREATE INDEX " + name + " ON " + s.table.Quoted(s.d.quote) + " " + columns + ")"
+			}
+			if strings.Contains(statement, name) {
+				return statement
+			}
 		}
 	}
 	return ""
