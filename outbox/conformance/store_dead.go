@@ -95,6 +95,41 @@ var deadTests = []storeTest{
 			}
 		}
 	}},
+	{"CreatedAtStandsInForDoneAt", func(s *storeSuite) {
+		s.notDead()
+		var want []string
+		for i := range 10 {
+			env := s.died(time.Duration(i/2)*time.Second, nil)
+			want = append(want, env.EventID)
+			if i%3 > 0 { // as rows that another program marked
+				s.edit(env.EventID, func(row *RawRow) { row.CreatedAt, row.DoneAt = row.DoneAt, time.Time{} })
+			}
+		}
+		for _, keysOnly := range []bool{false, true} {
+			for _, limit := range []int{1, 2, 3, 100} {
+				var got []string
+				q := outbox.DeadQuery{Limit: limit, KeysOnly: keysOnly}
+				for {
+					page := s.queryDead(q)
+					got = append(got, deadIDs(page)...)
+					if len(page) < limit {
+						break
+					}
+					last := page[len(page)-1]
+					q.AfterDiedAt, q.AfterEventID = last.DiedAt, last.EventID
+				}
+				s.sameIDs("ids of all pages", got, want)
+			}
+		}
+		within := outbox.DeadFilter{Since: suiteTime.Add(time.Second), Until: suiteTime.Add(4 * time.Second)}
+		for _, ids := range [][]string{nil, want} {
+			within.EventIDs = ids
+			s.sameIDs("within a time", deadIDs(s.queryDead(outbox.DeadQuery{DeadFilter: within})), want[2:8])
+			n, err := s.Store.CountDead(s.ctx, s.DB, within)
+			s.ok("CountDead", err)
+			s.count("CountDead within a time", int(n), 6)
+		}
+	}},
 	{"KeysOnly", func(s *storeSuite) {
 		env := s.died(time.Second, nil)
 		letters := s.queryDead(outbox.DeadQuery{KeysOnly: true})

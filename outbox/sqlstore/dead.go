@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// died is the time of death, as the index has it. A row that another program
-// marked DEAD may have no done_at. MySQL does not find such rows by time, because
+// died is the time of an event's end, as the index has it. A row that another program
+// ended may have no done_at. The index of MySQL does not have the time of such rows, because
 // not every version can index an expression.
 func (s *Store) died() string {
 	if s.d.name == "mysql" {
@@ -20,42 +21,72 @@ func (s *Store) died() string {
 	return "COALESCE(done_at, created_at)"
 }
 
-// dead writes the condition for the dead rows that a filter selects. Rows that are named
-// are found by primary key: within a CASE no index serves the other conditions.
-func (q *query) dead(s *Store, f outbox.DeadFilter) *query {
-	if len(f.EventIDs) > 0 {
-		return q.ids("event_id", f.EventIDs).add(" AND CASE WHEN ").deadWith(s, f).add(" THEN TRUE ELSE FALSE END")
+// deadPart is the dead rows that one statement reads.
+type deadPart struct{ died, where string }
+
+// deadParts are all dead rows. MySQL reads those without done_at in a statement of their own,
+// because its index has no time of theirs. Rows that are named need no index.
+func (s *Store) deadParts(f outbox.DeadFilter) []deadPart {
+	if s.d.name != "mysql" || len(f.EventIDs) > 0 {
+		return []deadPart{{"COALESCE(done_at, created_at)", ""}}
 	}
-	return q.deadWith(s, f)
+	return []deadPart{{"done_at", " AND done_at IS NOT NULL"}, {"created_at", " AND done_at IS NULL"}}
 }
 
-func (q *query) deadWith(s *Store, f outbox.DeadFilter) *query {
-	q.add("status = 3").equal("event_type", string(f.EventType)).equal(aggregateTypeColumn, string(f.AggregateType)).
+// dead writes the condition for the dead rows that a filter selects. Rows that are named
+// are found by primary key: within a CASE no index serves the other conditions.
+func (q *query) dead(part deadPart, f outbox.DeadFilter) *query {
+	if len(f.EventIDs) > 0 {
+		return q.ids("event_id", f.EventIDs).add(" AND CASE WHEN ").deadWith(part, f).add(" THEN TRUE ELSE FALSE END")
+	}
+	return q.deadWith(part, f)
+}
+
+func (q *query) deadWith(part deadPart, f outbox.DeadFilter) *query {
+	q.add("status = 3", part.where).equal("event_type", string(f.EventType)).equal(aggregateTypeColumn, string(f.AggregateType)).
 		equal("aggregate_id", f.AggregateID).equal("tenant_id", f.TenantID)
 	if !f.Since.IsZero() {
-		q.add(" AND ", s.died(), " >= ").time(f.Since)
+		q.add(" AND ", part.died, " >= ").time(f.Since)
 	}
 	if !f.Until.IsZero() {
-		q.add(" AND ", s.died(), " < ").time(f.Until)
+		q.add(" AND ", part.died, " < ").time(f.Until)
 	}
 	return q
 }
 
 // QueryDead implements [outbox.Store].
-func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery) (letters []outbox.DeadLetter, err error) {
+	parts := s.deadParts(d.DeadFilter)
+	for _, part := range parts {
+		of, err := s.queryDead(ctx, db, part, d)
+		if err != nil {
+			return nil, err
+		}
+		letters = append(letters, of...)
+	}
+	if len(parts) > 1 {
+		slices.SortFunc(letters, func(a, b outbox.DeadLetter) int {
+			return cmp.Or(a.DiedAt.Compare(b.DiedAt), cmp.Compare(a.EventID, b.EventID))
+		})
+		letters = letters[:min(len(letters), d.Limit)]
+	}
+	return letters, nil
+}
+
+func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
 	q := s.query(512)
 	q.add("SELECT ")
 	if d.KeysOnly {
-		q.add("event_id, ").timeColumn(s.died())
+		q.add("event_id, ").timeColumn(part.died)
 	} else {
-		q.letter(s, !d.WithoutPayload)
+		q.letter(!d.WithoutPayload)
 	}
-	q.add(" FROM ").table(s).add(" WHERE ").dead(s, d.DeadFilter)
+	q.add(" FROM ").table(s).add(" WHERE ").dead(part, d.DeadFilter)
 	if d.AfterEventID != "" {
-		q.add(" AND ", s.died(), " >= ").time(d.AfterDiedAt).add(" AND (", s.died(), " > ").time(d.AfterDiedAt).
+		q.add(" AND ", part.died, " >= ").time(d.AfterDiedAt).add(" AND (", part.died, " > ").time(d.AfterDiedAt).
 			add(" OR event_id > ").arg(d.AfterEventID).add(")")
 	}
-	q.add(" ORDER BY ", s.died(), ", event_id LIMIT ").arg(d.Limit)
+	q.add(" ORDER BY ", part.died, ", event_id LIMIT ").arg(d.Limit)
 	var letters []outbox.DeadLetter
 	err := s.rows(ctx, db, "listing dead letters", q, func(rows *sql.Rows) error {
 		var r row
@@ -75,17 +106,13 @@ func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery)
 }
 
 // letter writes the columns of a dead letter.
-func (q *query) letter(s *Store, payload bool) *query {
+func (q *query) letter(payload bool) *query {
 	if payload {
 		q.columns("")
 	} else {
 		q.columnsBut("", "payload")
 	}
-	q.add(", last_error, ")
-	if s.d.name == "mysql" {
-		return q.timeColumn("COALESCE(done_at, created_at)")
-	}
-	return q.timeColumn(s.died())
+	return q.add(", last_error, ").timeColumn("COALESCE(done_at, created_at)")
 }
 
 func (s *Store) scanLetter(rows *sql.Rows) (outbox.DeadLetter, error) {
@@ -110,7 +137,7 @@ func (s *Store) readable(r *row) (outbox.Envelope, error) {
 // GetDead implements [outbox.Store].
 func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outbox.DeadLetter, error) {
 	q := s.query(512)
-	q.add("SELECT ").letter(s, true).add(" FROM ").table(s).add(" WHERE status = 3 AND event_id = ").arg(eventID)
+	q.add("SELECT ").letter(true).add(" FROM ").table(s).add(" WHERE status = 3 AND event_id = ").arg(eventID)
 	letter, found := outbox.DeadLetter{}, false
 	err := s.rows(ctx, db, "reading dead letter "+eventID, q, func(rows *sql.Rows) (err error) {
 		found = true
@@ -125,11 +152,17 @@ func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outb
 
 // CountDead implements [outbox.Store].
 func (s *Store) CountDead(ctx context.Context, db outbox.DB, f outbox.DeadFilter) (int64, error) {
-	q := s.query(256)
-	q.add("SELECT COUNT(*) FROM ").table(s).add(" WHERE ").dead(s, f)
-	var n int64
-	err := s.rows(ctx, db, "counting dead letters", q, scanInto(&n))
-	return n, err
+	total := int64(0)
+	for _, part := range s.deadParts(f) {
+		q := s.query(256)
+		q.add("SELECT COUNT(*) FROM ").table(s).add(" WHERE ").dead(part, f)
+		var n int64
+		if err := s.rows(ctx, db, "counting dead letters", q, scanInto(&n)); err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
 }
 
 // ReplayDead implements [outbox.Store].
