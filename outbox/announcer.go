@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -11,10 +12,11 @@ const (
 	announceEvery    = 10 * time.Second
 	announceFor      = 3 * announceEvery // a report counts, unless it is replaced
 	announcePatience = 2 * time.Second   // one report
+	withdrawPatience = closeGrace / 2    // withdrawing it, while the outbox closes
 )
 
 // announcer reports this node to the control table, for operators: every ten seconds from
-// Start on, also while it is a standby. Close withdraws the report. A report that fails is
+// Start on, also while it is a standby, and once after its first poll. Close withdraws the report. A report that fails is
 // logged at debug level only, because the poller reports an outage.
 type announcer struct {
 	db    DB
@@ -23,11 +25,13 @@ type announcer struct {
 	clock Clock
 	// report is what this node reports now; Started is added.
 	report func() Node
+	// polled is closed after the first poll.
+	polled <-chan struct{}
 	loop   loop
 }
 
-func newAnnouncer(db DB, store Store, log *slog.Logger, clock Clock, report func() Node) *announcer {
-	a := &announcer{db: db, store: store, log: log, clock: clock, report: report}
+func newAnnouncer(db DB, store Store, log *slog.Logger, clock Clock, report func() Node, polled <-chan struct{}) *announcer {
+	a := &announcer{db: db, store: store, log: log, clock: clock, report: report, polled: polled}
 	a.loop.init(a.run)
 	return a
 }
@@ -36,7 +40,7 @@ func (a *announcer) run(ctx context.Context) {
 	started := storedTime(a.clock.Now())
 	ticker := time.NewTicker(announceEvery)
 	defer ticker.Stop()
-	for {
+	for polled := a.polled; ; {
 		node := a.report()
 		node.Started = started
 		a.try(ctx, announcePatience, "outbox: this node could not be reported, the next report tries again", func(ctx context.Context) error {
@@ -44,8 +48,10 @@ func (a *announcer) run(ctx context.Context) {
 		})
 		select {
 		case <-ticker.C:
+		case <-polled:
+			polled = nil
 		case <-ctx.Done():
-			a.try(context.WithoutCancel(ctx), closeGrace, "outbox: the report of this node could not be withdrawn, it expires", func(ctx context.Context) error {
+			a.try(context.WithoutCancel(ctx), withdrawPatience, "outbox: the report of this node could not be withdrawn, it expires", func(ctx context.Context) error {
 				return a.store.Withdraw(ctx, a.db, node.Owner)
 			})
 			return
@@ -62,12 +68,18 @@ func (a *announcer) try(ctx context.Context, limit time.Duration, failed string,
 	}
 }
 
-// close ends it, and waits no longer than the withdrawal may take. It returns no error: a
-// report that stays expires.
-func (a *announcer) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+// withdraw begins to withdraw the report; close waits for the end.
+func (a *announcer) withdraw() { a.loop.cancel() }
+
+// close waits for closeGrace, which is more than the withdrawal may take. It fails only if a
+// statement has not ended: a report that could not be withdrawn expires.
+func (a *announcer) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 0)
 	defer cancel()
-	_ = a.loop.close(ctx)
+	if err := a.loop.close(ctx); err != nil {
+		return fmt.Errorf("outbox: withdrawing the report of this node: %w", err)
+	}
+	return nil
 }
 
 // node is what this process reports.

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -130,11 +131,78 @@ func TestAReportThatFailsIsTriedAgainAndHoldsUpNothing(t *testing.T) {
 				store := &unreported{Store: outboxtest.NewStore(), silent: silent}
 				_, closing := nodeOf(t, store, outbox.SingleNode{})
 				time.Sleep(35 * time.Second)
-				require.EqualValues(t, 4, store.reports.Load())
+				require.EqualValues(t, 5, store.reports.Load(), "at the start, after the first poll and every ten seconds")
 				began := time.Now()
 				closing()
-				require.LessOrEqual(t, time.Since(began), 2*time.Second)
+				require.LessOrEqual(t, time.Since(began), 500*time.Millisecond)
 			})
 		})
 	}
 }
+
+func TestANodeReportsItsFirstPollAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ob, closing := nodeOf(t, outboxtest.NewStore(), outbox.MultiNode{})
+		polls := time.Now()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.WithinDuration(t, polls, nodesOf(t, ob)[0].LastPoll, time.Second)
+		closing()
+	})
+}
+
+// lingering is a store whose driver ignores contexts while it withdraws a report.
+type lingering struct {
+	*outboxtest.Store
+	takes time.Duration
+	ended atomic.Bool
+}
+
+func (s *lingering) Withdraw(context.Context, outbox.DB, string) error {
+	time.Sleep(s.takes)
+	s.ended.Store(true)
+	return nil
+}
+
+func TestCloseWaitsASecondForTheReportToBeWithdrawn(t *testing.T) {
+	t.Parallel()
+	for takes, problem := range map[time.Duration]string{
+		900 * time.Millisecond: "", 3 * time.Second: "outbox: withdrawing the report of this node: it has not ended yet",
+	} {
+		t.Run(takes.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &lingering{Store: outboxtest.NewStore(), takes: takes}
+				var closed atomic.Bool // after the withdrawal
+				log := slog.New(slogHandler(func(r slog.Record) {
+					if r.Message == "outbox: closed" {
+						closed.Store(store.ended.Load())
+					}
+				}))
+				ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.MultiNode{}, Logger: log})
+				require.NoError(t, err)
+				require.NoError(t, ob.Start(t.Context()))
+				synctest.Wait()
+				began := time.Now()
+				err = ob.Close(t.Context())
+				require.LessOrEqual(t, time.Since(began), time.Second)
+				if problem == "" {
+					require.NoError(t, err)
+					require.True(t, closed.Load(), "closed is logged when nothing runs any more")
+				} else {
+					require.ErrorContains(t, err, problem)
+				}
+				time.Sleep(takes)
+			})
+		})
+	}
+}
+
+// slogHandler is a handler that calls a function.
+type slogHandler func(r slog.Record)
+
+func (slogHandler) Enabled(context.Context, slog.Level) bool        { return true }
+func (h slogHandler) Handle(_ context.Context, r slog.Record) error { h(r); return nil }
+func (h slogHandler) WithAttrs([]slog.Attr) slog.Handler            { return h }
+func (h slogHandler) WithGroup(string) slog.Handler                 { return h }

@@ -124,6 +124,20 @@ func (s *mute) Now(ctx context.Context, db outbox.DB) (time.Time, error) {
 	return s.Store.Now(ctx, db)
 }
 
+func (s *mute) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d time.Duration) error {
+	if err := s.answer(ctx); err != nil {
+		return err
+	}
+	return s.Store.Announce(ctx, db, node, d)
+}
+
+func (s *mute) Withdraw(ctx context.Context, db outbox.DB, owner string) error {
+	if err := s.answer(ctx); err != nil {
+		return err
+	}
+	return s.Store.Withdraw(ctx, db, owner)
+}
+
 // muteNotifier is a notifier that hears nothing and gets no answer.
 type muteNotifier struct{ store *mute }
 
@@ -223,6 +237,11 @@ func closeMuted(ctx context.Context, t *testing.T, mode outbox.Mode, ignores, st
 		require.ErrorContains(t, err, "listeners still run")
 	} else if err != nil {
 		require.NotContains(t, err.Error(), "listeners still run")
+	}
+	if _, writes := mode.(outbox.WriterOnly); ignores && !writes {
+		require.ErrorContains(t, err, "withdrawing the report of this node: it has not ended yet")
+	} else if err != nil {
+		require.NotContains(t, err.Error(), "withdrawing", "it ends with its context")
 	}
 	delivered := answered.Load() + running.Load()
 	time.Sleep(time.Hour)

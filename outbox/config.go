@@ -158,7 +158,7 @@ func (b *builder) build() (*Outbox, error) {
 		o.dispatcher.holder, o.dispatcher.inOrder, o.poller.inOrder = o.holder, b.inOrder, b.inOrder
 	}
 	if o.dispatcher != nil {
-		o.announcer = newAnnouncer(b.DB, b.Store, log, o.clock, o.node)
+		o.announcer = newAnnouncer(b.DB, b.Store, log, o.clock, o.node, o.poller.polled)
 	}
 	if b.Notifier != nil {
 		b.connect(o, newNotifications(b.Notifier, b.DB, b.Store, o.poller, log))

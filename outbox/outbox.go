@@ -251,8 +251,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 		errs = append(errs, o.dispatcher.Close(ctx))
 	}
 	if o.announcer != nil {
-		o.announcer.loop.cancel() // it withdraws while the hold is released
-		defer o.announcer.close()
+		o.announcer.withdraw() // while the next parts close
 	}
 	if o.holder != nil {
 		if err := o.holder.close(); err != nil {
@@ -261,6 +260,9 @@ func (o *Outbox) shutdown(ctx context.Context) {
 	}
 	if o.notifications != nil { // the others have given back what other processes deliver
 		errs = append(errs, o.closeNotifications(ctx))
+	}
+	if o.announcer != nil {
+		errs = append(errs, o.announcer.close())
 	}
 	if c, ok := o.metrics.(io.Closer); ok {
 		if err := c.Close(); err != nil {

@@ -60,6 +60,7 @@ type Poller struct {
 	agenda agenda
 	busy   chan struct{}             // holds a token while a cycle runs
 	looked atomic.Pointer[time.Time] // see LastPoll
+	polled chan struct{}             // closed when looked is first set
 
 	// died is when a process that held the table was found dead: what was due by
 	// then may have been in its hands. Zero: none was, or all that is done.
@@ -99,7 +100,8 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 		return nil, err
 	}
 	p := &Poller{
-		db: cfg.DB, store: cfg.Store, handler: cfg.Handler, opts: cfg.Options.withDefaults(),
+		polled: make(chan struct{}),
+		db:     cfg.DB, store: cfg.Store, handler: cfg.Handler, opts: cfg.Options.withDefaults(),
 		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		busy: make(chan struct{}, 1),
 	}
@@ -193,7 +195,9 @@ func (p *Poller) LastPoll() time.Time {
 // note takes down that the poller got through just now.
 func (p *Poller) note() {
 	now := p.clock.Now()
-	p.looked.Store(&now)
+	if p.looked.Swap(&now) == nil {
+		close(p.polled)
+	}
 }
 
 // run is the poller's goroutine.
