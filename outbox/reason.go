@@ -9,8 +9,10 @@ const reasonBytes = 300
 const placeholder = '#'
 
 // ReasonOf is an error's text with "#" for each number, id, hexadecimal value, address, time
-// and quoted value, so that the same failure of two events has the same reason. It is valid
-// UTF-8 of at most 300 bytes in one line. The reason of a reason is the same text.
+// and quoted value, so that the same failure of two events has the same reason. A code that
+// says what failed stays: three digits behind "status", "code" or "HTTP", the five characters
+// behind "SQLSTATE", and four digits behind "error". It is valid UTF-8 of at most 300 bytes in
+// one line. The reason of a reason is the same text.
 func ReasonOf(text string) string {
 	r := reasonScanner{in: strings.ToValidUTF8(text, "\uFFFD")}
 	for r.at < len(r.in) && len(r.out) <= reasonBytes {
@@ -47,8 +49,12 @@ func (r *reasonScanner) next() {
 		}
 	case begins && (c == '"' || c == '\'' || c == '`'):
 		r.quoted(c)
+	case begins && r.code() > 0:
+		r.keep(r.code())
 	case begins && r.address() > 0:
 		r.replace(r.address())
+	case begins && duration(r.in[r.at:]) > 0:
+		r.replace(duration(r.in[r.at:]))
 	case isAlnum(c):
 		r.word()
 	default:
@@ -142,6 +148,72 @@ func (r *reasonScanner) word() {
 			}
 		}
 	}
+}
+
+// code is the length of a code of an error that begins here; zero for anything else.
+func (r *reasonScanner) code() int {
+	rest := r.in[r.at:]
+	n, digits := 0, 0
+	for ; n < len(rest) && isAlnum(rest[n]); n++ {
+		if isDigit(rest[n]) {
+			digits++
+		}
+	}
+	if digits == 0 || n > 5 || n < len(rest) && isPartOfWord(rest[n]) {
+		return 0
+	}
+	if n+1 < len(rest) && strings.IndexByte(".:-/,+_", rest[n]) >= 0 && isAlnum(rest[n+1]) {
+		return 0 // a part of something else, such as an address
+	}
+	before := r.wordBefore()
+	switch {
+	case n == 5 && before == "sqlstate":
+	case n == 4 && digits == 4 && before == "error":
+	case n == 3 && digits == 3 && rest[0] >= '1' && rest[0] <= '5' &&
+		(before == "http" || strings.HasSuffix(before, "status") || strings.HasSuffix(before, "code")):
+	default:
+		return 0
+	}
+	return n
+}
+
+// wordBefore is the word that ends before the current place, in lower case.
+func (r *reasonScanner) wordBefore() string {
+	end := len(r.out)
+	for end > 0 && strings.IndexByte(" :=([", r.out[end-1]) >= 0 {
+		end--
+	}
+	begin := end
+	for begin > 0 && isAlnum(r.out[begin-1]) {
+		begin--
+	}
+	return strings.ToLower(string(r.out[begin:end]))
+}
+
+// duration is the length of a duration, as package time prints it, that a text begins with;
+// zero for anything else.
+func duration(s string) int {
+	n := 0
+	for n < len(s) && isDigit(s[n]) {
+		digits := n
+		for n < len(s) && (isDigit(s[n]) || s[n] == '.' && n > digits) {
+			n++
+		}
+		unit := n
+		for _, u := range []string{"ns", "us", "µs", "μs", "ms", "s", "m", "h"} {
+			if strings.HasPrefix(s[n:], u) {
+				n += len(u)
+				break
+			}
+		}
+		if n == unit {
+			return 0
+		}
+	}
+	if n < len(s) && isPartOfWord(s[n]) {
+		return 0
+	}
+	return n
 }
 
 func isUUID(s string) bool {
