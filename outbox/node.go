@@ -15,6 +15,9 @@ type Node struct {
 	// Started is when it started, and LastPoll when its poller last got through, by the
 	// node's clock.
 	Started, LastPoll time.Time
+	// Problem says why its report cannot be read; empty: it can. Such a node has only Owner,
+	// Live, Holds and its leases.
+	Problem string
 	// HotDepth and ColdDepth are the events in its queues.
 	HotDepth, ColdDepth int
 	// SeenAt is when it last reported, by the database's clock. A node reports every ten

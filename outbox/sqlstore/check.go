@@ -45,7 +45,7 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 	if err != nil {
 		return err
 	}
-	if err := row.fits(s.d.name); err != nil {
+	if err := s.fits(row); err != nil {
 		return s.fail(what, err)
 	}
 	return nil
@@ -69,8 +69,10 @@ func shortVersion(version string) string {
 func (s *Store) wayOut(err error) string {
 	files := "the SQL files in outbox/sqlstore/schema/" + s.d.name
 	switch {
+	case s.table.Schema != "" && s.isOneOf(err, "3F000", 1049, ".sqlite_master"):
+		return "; create the schema " + s.table.Schema + " first, or change the name of the table"
 	case s.isOneOf(err, "42P01", 1146, "no such table"):
-		return "; create the tables with the command outbox schema create, with store.CreateSchema(ctx, db), with create-schema: true in the fx configuration, or with " + files
+		return "; create the tables with the command " + s.command("create") + ", with store.CreateSchema(ctx, db), with create-schema: true in the fx configuration, or with " + files
 	case s.isOneOf(err, "42703", 1054, "no such column"):
 		return "; add the column as " + files + " have it: it belongs to the version of the table, so that no migration adds it"
 	case s.d == postgres && isLostStatement(err):

@@ -117,7 +117,9 @@ func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outb
 		}
 		var report nodeRow
 		if err := json.Unmarshal([]byte(value.String), &report); err != nil {
-			return fmt.Errorf("row 'node', '%.128s' of the control table has no valid value (%w); delete it", owner, err)
+			node.Problem = fmt.Sprintf("its row of the control table, with kind 'node', has no valid value (%d bytes): delete the row", len(value.String))
+			nodes[owner] = node
+			return nil
 		}
 		node.Mode, node.Started, node.LastPoll, node.HotDepth, node.ColdDepth = report.Mode, report.Started, report.LastPoll, report.Hot, report.Cold
 		node.SeenAt = expires.Add(-time.Duration(report.For) * time.Microsecond)

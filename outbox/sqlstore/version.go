@@ -83,15 +83,24 @@ func (row *schemaRow) parse(value string) error {
 }
 
 // fits reports tables that this build cannot work with.
-func (row schemaRow) fits(dialect string) error {
+func (s *Store) fits(row schemaRow) error {
 	switch {
 	case row.Version < SchemaVersion:
-		return fmt.Errorf("the table has version %d of the schema, and this build needs version %d: run the command outbox schema migrate, call store.Migrate(ctx, db, sqlstore.SchemaVersion), or run the files from %04d on in outbox/sqlstore/schema/%s (docs/SCHEMA.md)",
-			row.Version, SchemaVersion, row.Version+1, dialect)
+		return fmt.Errorf("the table has version %d of the schema, and this build needs version %d: run the command %s, call store.Migrate(ctx, db, sqlstore.SchemaVersion), or run the files from %04d on in outbox/sqlstore/schema/%s (docs/SCHEMA.md)",
+			row.Version, SchemaVersion, s.command("migrate"), row.Version+1, s.d.name)
 	case row.MinVersion > SchemaVersion:
-		return fmt.Errorf("the table has version %d of the schema, which needs a build for version %d or newer, and this one is for version %d: deploy a newer build, or go back with the newer build's command, outbox schema migrate --to %d (docs/SCHEMA.md)",
-			row.Version, row.MinVersion, SchemaVersion, SchemaVersion)
+		return fmt.Errorf("the table has version %d of the schema, which needs a build for version %d or newer, and this one is for version %d: deploy a newer build, or go back with the newer build's command, %s --to %d (docs/SCHEMA.md)",
+			row.Version, row.MinVersion, SchemaVersion, s.command("migrate"), SchemaVersion)
 	default:
 		return nil
 	}
+}
+
+// command is the command outbox schema for the store's table.
+func (s *Store) command(verb string) string {
+	command := "outbox schema " + verb
+	if table := s.table.String(); table != DefaultTable {
+		command += " --table " + table
+	}
+	return command
 }

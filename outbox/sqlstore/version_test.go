@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,6 +26,52 @@ func TestStartRefusesTablesOfAnotherVersion(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, ob.Start(ctx))
 		require.NoError(t, ob.Close(ctx))
+	})
+}
+
+// The commands in an error mend the table that it is about.
+func TestErrorsOfVersionsNameTheTableInTheirCommands(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx := t.Context()
+		store := storeFor(db.Kind, sqlstore.WithTable("fresh"))
+		oneErrorWith(t, store.Check(ctx, db.DB, true), "outbox schema create --table fresh,")
+		_, err := store.Migrate(ctx, db.DB, 1)
+		require.NoError(t, err)
+		oneErrorWith(t, store.Check(ctx, db.DB, true), "outbox schema migrate --table fresh,")
+		_, err = db.ExecContext(ctx, `INSERT INTO fresh_control (kind, name, value) VALUES ('schema', 'version', '{"version":4,"min_version":3}')`)
+		require.NoError(t, err)
+		oneErrorWith(t, store.Check(ctx, db.DB, true), "outbox schema migrate --table fresh --to 2 ")
+	})
+}
+
+func TestCreateSchemaSaysThatTheSchemaOfTheTableIsMissing(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		err := storeFor(db.Kind, sqlstore.WithTable("no_such.ev")).CreateSchema(t.Context(), db.DB)
+		oneErrorWith(t, err, "create the schema no_such first")
+	})
+}
+
+func TestARowOfANodeThatIsDamagedHidesNoOther(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx, store := t.Context(), storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		for _, owner := range []string{"node-1", "node-2"} {
+			require.NoError(t, store.Announce(ctx, db.DB, outbox.Node{Owner: owner, Mode: "ordered"}, time.Minute))
+		}
+		_, err := db.ExecContext(ctx, "UPDATE outbox_event_control SET value = 'secret' WHERE kind = 'node' AND name = 'node-1'")
+		require.NoError(t, err)
+		nodes, err := store.Nodes(ctx, db.DB)
+		require.NoError(t, err)
+		require.Len(t, nodes, 2)
+		require.Equal(t, "node-1", nodes[0].Owner)
+		require.True(t, nodes[0].Live)
+		require.True(t, nodes[0].SeenAt.IsZero())
+		require.Equal(t, "its row of the control table, with kind 'node', has no valid value (6 bytes): delete the row", nodes[0].Problem)
+		require.Equal(t, "ordered", nodes[1].Mode)
+		require.Empty(t, nodes[1].Problem)
 	})
 }
 
