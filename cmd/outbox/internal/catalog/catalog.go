@@ -16,6 +16,8 @@ type Index struct {
 	// Scans is how often it was used, since the server's statistics began; -1: unknown.
 	Scans   int64
 	Primary bool
+	// Constraint says that PostgreSQL made it for a constraint, such as UNIQUE.
+	Constraint bool
 }
 
 // Indexes lists the indexes of a table by name; none if there is no such table.
@@ -23,10 +25,10 @@ func Indexes(ctx context.Context, db *sql.DB, dialect string, table sqlname.Name
 	query, args := "", []any{table.Quoted(`"`)}
 	switch dialect {
 	case "postgres":
-		query = `SELECT c.relname, i.indisvalid, COALESCE(s.idx_scan, 0), i.indisprimary FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+		query = `SELECT c.relname, i.indisvalid, COALESCE(s.idx_scan, 0), i.indisprimary, EXISTS (SELECT FROM pg_constraint WHERE conindid = c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
  LEFT JOIN pg_stat_all_indexes s ON s.indexrelid = i.indexrelid WHERE i.indrelid = to_regclass($1) ORDER BY c.relname`
 	case "mysql":
-		query = "SELECT DISTINCT index_name, TRUE, -1, index_name = 'PRIMARY' FROM information_schema.statistics" +
+		query = "SELECT DISTINCT index_name, TRUE, -1, index_name = 'PRIMARY', FALSE FROM information_schema.statistics" +
 			" WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? ORDER BY index_name"
 		args = []any{table.Schema, table.Name}
 	default:
@@ -34,7 +36,7 @@ func Indexes(ctx context.Context, db *sql.DB, dialect string, table sqlname.Name
 		if table.Schema != "" {
 			master = `"` + table.Schema + `".sqlite_master`
 		}
-		query = "SELECT name, 1, -1, sql IS NULL FROM " + master + " WHERE type = 'index' AND tbl_name = ? COLLATE NOCASE ORDER BY name"
+		query = "SELECT name, 1, -1, sql IS NULL, FALSE FROM " + master + " WHERE type = 'index' AND tbl_name = ? COLLATE NOCASE ORDER BY name"
 		args = []any{table.Name}
 	}
 	rows, err := db.QueryContext(ctx, query, args...)
@@ -44,7 +46,7 @@ func Indexes(ctx context.Context, db *sql.DB, dialect string, table sqlname.Name
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var x Index
-		if err := rows.Scan(&x.Name, &x.Valid, &x.Scans, &x.Primary); err != nil {
+		if err := rows.Scan(&x.Name, &x.Valid, &x.Scans, &x.Primary, &x.Constraint); err != nil {
 			return nil, err
 		}
 		list = append(list, x)

@@ -28,7 +28,7 @@ func (p *patient) indexes(ctx context.Context) error {
 	began := len(p.findings)
 	for _, x := range list {
 		if have[x.Name] = x.Valid; !x.Valid {
-			p.report(Failure, fmt.Sprintf("the index %s is not valid, because creating it failed", x.Name), fmt.Sprintf("DROP INDEX %q, then %s", x.Name, p.ddl(x.Name)))
+			p.report(Failure, fmt.Sprintf("the index %s is not valid, because creating it failed", x.Name), p.drop(x)+", then "+p.ddl(x.Name))
 			have[x.Name] = true // it is not missing
 			continue
 		}
@@ -62,10 +62,7 @@ func (p *patient) extraIndex(x catalog.Index) {
 	default:
 		use = fmt.Sprintf(", and it was used %d times since the server's statistics began", x.Scans)
 	}
-	drop := "DROP INDEX " + x.Name
-	if p.dialect == "mysql" {
-		drop = "ALTER TABLE " + p.quoted() + " DROP INDEX " + x.Name
-	}
+	drop := p.drop(x)
 	for suffix := range readBy {
 		if x.Name == p.table.Index(suffix) {
 			return
@@ -84,6 +81,25 @@ func (p *patient) extraIndex(x catalog.Index) {
 		}
 	}
 	p.report(Note, fmt.Sprintf("the index %s is not of this schema; every write pays for it%s", x.Name, use), "if nothing of yours reads it: "+drop)
+}
+
+// drop is the statement that drops an index.
+func (p *patient) drop(x catalog.Index) string {
+	quote := `"`
+	if p.dialect == "mysql" {
+		quote = "`"
+	}
+	name := quote + strings.ReplaceAll(x.Name, quote, quote+quote) + quote
+	switch {
+	case x.Constraint:
+		return "ALTER TABLE " + p.quoted() + " DROP CONSTRAINT " + name
+	case p.dialect == "mysql":
+		return "ALTER TABLE " + p.quoted() + " DROP INDEX " + name
+	case p.table.Schema != "":
+		return "DROP INDEX " + quote + p.table.Schema + quote + "." + name
+	default:
+		return "DROP INDEX " + name
+	}
 }
 
 // ddl is the statement that creates an index of the schema; empty if the dialect has no

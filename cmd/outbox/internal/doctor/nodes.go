@@ -23,6 +23,7 @@ func (p *patient) nodes(ctx context.Context) error {
 		if n.Live {
 			live++
 			modes[n.Mode] = true
+			p.liveNode(n, now)
 			continue
 		}
 		p.deadNode(n, now)
@@ -37,6 +38,23 @@ func (p *patient) nodes(ctx context.Context) error {
 		p.report(OK, fmt.Sprintf("%d processes deliver", live), "")
 	}
 	return nil
+}
+
+// liveNode reports a process that is there and does not deliver.
+func (p *patient) liveNode(n outbox.Node, now time.Time) {
+	standby := !n.Holds && (n.Mode == "single-node" || n.Mode == "ordered")
+	since := n.LastPoll
+	if since.IsZero() {
+		since = n.Started
+	}
+	if age := n.SeenAt.Sub(since).Round(time.Second); !standby && !since.IsZero() && age > p.Limits.Poll {
+		p.report(Warning, fmt.Sprintf("%s reports, but has not polled for %s", n.Owner, age),
+			"look at its log for errors of polls; if its Poll.Interval is that long, ignore this")
+	}
+	if age := now.Sub(n.OldestLease).Round(time.Second); n.Leases > 0 && age > p.Limits.Lease {
+		p.report(Warning, fmt.Sprintf("%s reports, but the oldest of its %d leases is %s old, and leases are renewed", n.Owner, n.Leases, age),
+			"look at its log for a listener that hangs and for errors of renewals; if its Claim.LockTimeout is that long, ignore this")
+	}
 }
 
 // deadNode reports the leases of a process that does not report, or not any more.

@@ -3,11 +3,13 @@ package doctor
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/outboxkit/outbox-go/cmd/outbox/internal/catalog"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -38,41 +40,59 @@ var questions = []question{
 }
 
 // plans asks the database how it would run the store's statements. It looks at the first
-// statement of each.
+// statement of each. It leaves out an index that is missing: the check indexes reports that.
 func (p *patient) plans(ctx context.Context) error {
+	list, err := catalog.Indexes(ctx, p.DB, p.dialect, p.table)
+	if err != nil {
+		return err
+	}
 	bad := 0
 	for _, q := range questions {
-		statements, err := record(func(db *sql.DB) error { return q.ask(ctx, p, db) })
-		if err != nil || len(statements) == 0 {
-			return fmt.Errorf("recording the statement of a %s: %w", q.name, err)
-		}
-		uses, could, err := p.plan(ctx, q, statements[0])
-		if err != nil {
-			return fmt.Errorf("explaining the statement of a %s: %w", q.name, err)
-		}
-		wanted := "the index " + p.table.Index(q.index)
-		if q.index == "" {
-			wanted = "the primary key"
-		}
-		switch {
-		case !could:
+		if q.index != "" && p.ddl(p.table.Index(q.index)) != "" && !catalog.Has(list, p.table.Index(q.index)) {
 			bad++
-			p.report(Failure, fmt.Sprintf("a %s cannot use %s, so it reads the whole table", q.name, wanted), "see the check indexes; run outbox schema create if one is missing")
-		case !uses:
-			rows, err := p.rows(ctx)
-			if err != nil {
-				return err
-			}
-			if rows >= p.Limits.Rows {
-				bad++
-				p.report(Warning, fmt.Sprintf("a %s does not use %s, although the table has about %d rows", q.name, wanted, rows), p.analyze())
-			}
+			continue
+		}
+		fine, err := p.question(ctx, q)
+		if err != nil {
+			return err
+		}
+		if !fine {
+			bad++
 		}
 	}
 	if bad == 0 {
 		p.report(OK, "polls, claims, marks and purges can use their indexes", "")
 	}
 	return nil
+}
+
+// question reports whether a statement uses its index, as far as the table needs it.
+func (p *patient) question(ctx context.Context, q question) (fine bool, err error) {
+	statements, err := record(func(db *sql.DB) error { return q.ask(ctx, p, db) })
+	if err != nil || len(statements) == 0 {
+		return false, fmt.Errorf("recording the statement of a %s: %w", q.name, err)
+	}
+	uses, could, err := p.plan(ctx, q, statements[0])
+	if err != nil {
+		return false, fmt.Errorf("explaining the statement of a %s: %w", q.name, err)
+	}
+	wanted := "the index " + p.table.Index(q.index)
+	if q.index == "" {
+		wanted = "the primary key"
+	}
+	switch {
+	case !could:
+		p.report(Failure, fmt.Sprintf("a %s cannot use %s, so it reads the whole table", q.name, wanted), "compare "+wanted+" with that of outbox schema print")
+		return false, nil
+	case uses:
+		return true, nil
+	}
+	rows, err := p.rows(ctx)
+	if err != nil || rows < p.Limits.Rows {
+		return true, err
+	}
+	p.report(Warning, fmt.Sprintf("a %s does not use %s, although the table has about %d rows", q.name, wanted, rows), p.analyze())
+	return false, nil
 }
 
 func (p *patient) analyze() string {
@@ -108,41 +128,77 @@ func (p *patient) plan(ctx context.Context, q question, s statement) (uses, coul
 	return uses, uses, err
 }
 
-// postgresPlan asks twice: for the plan, and for the one without reading whole tables.
-// Small tables are rightly read whole.
+// postgresPlan reports whether the plan has the index. An index that is there could be
+// used: PostgreSQL rightly reads a small table otherwise. The indexes of partitions have
+// other names, so of a partitioned table the partitions count that are read whole.
 func (p *patient) postgresPlan(ctx context.Context, q question, s statement) (uses, could bool, err error) {
-	tx, err := p.DB.BeginTx(ctx, nil)
+	var text, kind, primary string
+	if err := p.one(ctx, "EXPLAIN (FORMAT JSON) "+s.text, s.args, &text); err != nil {
+		return false, false, err
+	}
+	err = p.one(ctx, "SELECT relkind::text, COALESCE((SELECT x.relname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid WHERE i.indrelid = t.oid AND i.indisprimary), '')"+
+		" FROM pg_class t WHERE oid = to_regclass($1)", []any{p.quoted()}, &kind, &primary)
 	if err != nil {
 		return false, false, err
 	}
-	defer func() { _ = tx.Rollback() }()
-	wanted := p.table.Index(q.index)
-	if q.index == "" {
-		err = tx.QueryRowContext(ctx, "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass($1) AND i.indisprimary", p.quoted()).Scan(&wanted)
-		if err != nil {
-			return false, false, err
+	if q.index == "" && primary == "" {
+		return false, false, nil
+	}
+	if kind == "p" {
+		uses, err = p.readsNoLargePartition(ctx, text)
+		return uses, true, err
+	}
+	wanted := primary
+	if q.index != "" {
+		wanted = p.table.Index(q.index)
+	}
+	return strings.Contains(text, `"`+wanted+`"`), true, nil
+}
+
+// readsNoLargePartition reports whether the plan reads no partition whole that has many
+// rows.
+func (p *patient) readsNoLargePartition(ctx context.Context, text string) (bool, error) {
+	large := map[string]bool{}
+	err := p.each(ctx, "SELECT relname FROM pg_class WHERE oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1)) WHERE isleaf) AND reltuples >= $2",
+		[]any{p.quoted(), p.Limits.Rows}, func(rows *sql.Rows) error {
+			var name string
+			err := rows.Scan(&name)
+			large[name] = true
+			return err
+		})
+	if err != nil {
+		return false, err
+	}
+	var plans []struct{ Plan planNode }
+	if err := json.Unmarshal([]byte(text), &plans); err != nil {
+		return false, err
+	}
+	for i := range plans {
+		if plans[i].Plan.scans(large) {
+			return false, nil
 		}
 	}
-	var kind string
-	if err := tx.QueryRowContext(ctx, "SELECT relkind::text FROM pg_class WHERE oid = to_regclass($1)", p.quoted()).Scan(&kind); err != nil {
-		return false, false, err
+	return true, nil
+}
+
+// planNode is a step of a plan of PostgreSQL.
+type planNode struct {
+	Type     string     `json:"Node Type"`
+	Relation string     `json:"Relation Name"`
+	Plans    []planNode `json:"Plans"`
+}
+
+// scans reports whether the step, or one below it, reads one of these tables whole.
+func (n *planNode) scans(tables map[string]bool) bool {
+	if n.Type == "Seq Scan" && tables[n.Relation] {
+		return true
 	}
-	fits := func() (bool, error) {
-		var plan string
-		err := tx.QueryRowContext(ctx, "EXPLAIN (FORMAT JSON) "+s.text, s.args...).Scan(&plan)
-		if kind == "p" { // the indexes of partitions have other names
-			return !strings.Contains(plan, `"Seq Scan"`), err
+	for i := range n.Plans {
+		if n.Plans[i].scans(tables) {
+			return true
 		}
-		return strings.Contains(plan, `"`+wanted+`"`), err
 	}
-	if uses, err = fits(); err != nil || uses {
-		return uses, uses, err
-	}
-	if _, err := tx.ExecContext(ctx, "SET LOCAL enable_seqscan = off"); err != nil {
-		return false, false, err
-	}
-	could, err = fits()
-	return uses, could, err
+	return false
 }
 
 // leadingComment is before a mark: it sets a variable for that statement on MariaDB.
@@ -191,7 +247,7 @@ func texts(cells []sql.NullString) []string {
 func (p *patient) rows(ctx context.Context) (n int64, err error) {
 	switch p.dialect {
 	case "postgres":
-		err = p.one(ctx, "SELECT COALESCE(SUM(GREATEST(reltuples, 0)), 0)::bigint FROM pg_class WHERE oid = to_regclass($1) OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass($1))", []any{p.quoted()}, &n)
+		err = p.one(ctx, "SELECT COALESCE(SUM(GREATEST(reltuples, 0)), 0)::bigint FROM pg_class WHERE oid = to_regclass($1) AND relkind <> 'p' OR oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1)) WHERE isleaf)", []any{p.quoted()}, &n)
 	case "mysql":
 		err = p.one(ctx, "SELECT COALESCE(table_rows, 0) FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?", []any{p.table.Schema, p.table.Name}, &n)
 	}

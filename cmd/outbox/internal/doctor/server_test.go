@@ -73,10 +73,10 @@ func TestAutovacuumThatIsOffOrLateIsFound(t *testing.T) {
 	t.Parallel()
 	w := admit(t, testdb.Open(t, testdb.Main()[0]))
 	w.run(t, "ALTER TABLE outbox_event SET (autovacuum_enabled = false)", "ALTER TABLE outbox_event RESET (autovacuum_vacuum_scale_factor)")
-	w.run(t, w.requireFinding(t, "vacuum", doctor.Failure, "off for the table").WayOut)
+	w.run(t, w.requireFinding(t, "vacuum", doctor.Failure, "autovacuum is off for outbox_event").WayOut)
 	w.run(t, w.requireFinding(t, "vacuum", doctor.Note, "comes late").WayOut)
 	for _, f := range of(w.examine(t), "vacuum") {
-		require.NotContains(t, f.Seen, "off for the table")
+		require.NotContains(t, f.Seen, "autovacuum is off for outbox_event")
 		require.NotContains(t, f.Seen, "comes late")
 	}
 }
@@ -124,6 +124,44 @@ func TestOldTransactionsAreAWarning(t *testing.T) {
 		w.cfg.Limits.Transaction = time.Millisecond
 		f := w.requireFinding(t, "transactions", doctor.Warning, "older than 1ms")
 		require.NotContains(t, f.Seen, "SELECT COUNT", "a statement may contain data")
+	})
+}
+
+// MySQL says when a transaction began in the time zone of the server.
+func TestATimeZoneOfTheSessionDoesNotChangeTheAgeOfTransactions(t *testing.T) {
+	t.Parallel()
+	w := admit(t, testdb.Open(t, testdb.Main()[1]))
+	tx, err := w.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	var n int
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event").Scan(&n))
+	for _, zone := range []string{"%27-05:00%27", "%27%2B05:00%27"} {
+		w.over(t, w.Reopen(t, testdb.Param("time_zone", zone)).DB)
+		w.cfg.Limits.Transaction = time.Hour
+		findings := of(w.examine(t), "transactions")
+		require.Equal(t, doctor.OK, doctor.Worst(findings), "%s: %v", zone, findings)
+		w.cfg.Limits.Transaction = time.Millisecond
+		w.requireFinding(t, "transactions", doctor.Warning, "older than 1ms")
+	}
+}
+
+func TestALiveNodeThatDoesNotDeliverIsAWarning(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		long := time.Now().UTC().Add(-12 * time.Hour)
+		node := outbox.Node{Owner: "stuck", Mode: "single-node", Started: long, LastPoll: long}
+		require.NoError(t, w.store.Announce(t.Context(), w.DB, node, time.Minute))
+		require.Equal(t, doctor.OK, doctor.Worst(of(w.examine(t), "nodes")), "a standby does not poll")
+		node.Mode = "multi-node"
+		require.NoError(t, w.store.Announce(t.Context(), w.DB, node, time.Minute))
+		w.requireFinding(t, "nodes", doctor.Warning, "stuck reports, but has not polled for 12h0m")
+		w.announce(t, "stuck", "multi-node", time.Minute)
+		w.insert(t, "e1", "stuck/1", 3*time.Hour)
+		require.Equal(t, doctor.OK, doctor.Worst(of(w.examine(t), "nodes")))
+		w.run(t, "UPDATE outbox_event SET locked_at = created_at")
+		w.requireFinding(t, "nodes", doctor.Warning, "the oldest of its 1 leases is 3h0m")
 	})
 }
 

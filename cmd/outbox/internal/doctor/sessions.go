@@ -65,8 +65,10 @@ func (p *patient) otherSnapshots(ctx context.Context) (found int, err error) {
 func (p *patient) innoDBTransactions(ctx context.Context) error {
 	var n int
 	var age float64
-	err := p.one(ctx, "SELECT COUNT(*), COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, NOW())), 0) FROM information_schema.innodb_trx"+
-		" WHERE trx_mysql_thread_id <> CONNECTION_ID() AND trx_started <= NOW() - INTERVAL ? SECOND", []any{int64(p.Limits.Transaction / time.Second)}, &n, &age)
+	// trx_started is in the time zone of the server's machine, NOW() in that of the session.
+	const serverNow = "CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')"
+	err := p.one(ctx, "SELECT COUNT(*), COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, "+serverNow+")), 0) FROM information_schema.innodb_trx"+
+		" WHERE trx_mysql_thread_id <> CONNECTION_ID() AND trx_started <= "+serverNow+" - INTERVAL ? SECOND", []any{int64(p.Limits.Transaction / time.Second)}, &n, &age)
 	if err != nil {
 		return err
 	}

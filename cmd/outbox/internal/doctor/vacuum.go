@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 )
@@ -47,8 +48,8 @@ func (p *patient) vacuum(ctx context.Context) error {
 	if on != "on" {
 		p.report(Failure, "autovacuum is off, so the table and each read grow without end", "ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf()")
 	}
-	if strings.Contains(options, "autovacuum_enabled=off") || strings.Contains(options, "autovacuum_enabled=false") {
-		p.report(Failure, "autovacuum is off for the table, so it and each read grow without end", "ALTER TABLE "+p.quoted()+" RESET (autovacuum_enabled)")
+	if err := p.autovacuumOfTables(ctx); err != nil {
+		return err
 	}
 	if kind != "p" && !strings.Contains(options, "autovacuum_vacuum_scale_factor=") {
 		p.report(Note, "autovacuum comes late, when a fifth of the table is dead",
@@ -66,4 +67,19 @@ func (p *patient) vacuum(ctx context.Context) error {
 		p.report(OK, seen, "")
 	}
 	return nil
+}
+
+// autovacuumOfTables looks for tables whose own setting switches autovacuum off: the table,
+// or its partitions. PostgreSQL stores the setting as it was written.
+func (p *patient) autovacuumOfTables(ctx context.Context) error {
+	return p.each(ctx, `SELECT c.oid::regclass::text FROM pg_class c, unnest(c.reloptions) AS option
+ WHERE (c.oid = to_regclass($1) OR c.oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1)))) AND option LIKE 'autovacuum_enabled=%'
+  AND NOT split_part(option, '=', 2)::boolean ORDER BY 1`, []any{p.quoted()}, func(rows *sql.Rows) error {
+		var table string
+		if err := rows.Scan(&table); err != nil {
+			return err
+		}
+		p.report(Failure, "autovacuum is off for "+table+", so it and each read grow without end", "ALTER TABLE "+table+" RESET (autovacuum_enabled)")
+		return nil
+	})
 }
