@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // the driver for SQLite
 )
@@ -18,9 +21,16 @@ import (
 // connectTimeout is for addresses that have none of their own.
 const connectTimeout = 10 * time.Second
 
+// cancelPatience is how long PostgreSQL may take to confirm that it cancelled a statement.
+const cancelPatience = 5 * time.Second
+
 // address opens the database. Its text is never printed, because it holds the password.
-// With create, a missing file of SQLite is created.
-type address func(create bool) (*sql.DB, error)
+type address struct {
+	// open creates a missing file of SQLite if create is set.
+	open func(create bool) (*sql.DB, error)
+	// timeout bounds the first answer of the server; zero: the driver does.
+	timeout time.Duration
+}
 
 const (
 	addressName  = "the database's address (OUTBOX_DSN or --dsn)"
@@ -30,7 +40,7 @@ const (
 
 // parseAddress finds the driver by the form of the address. Its errors do not quote the
 // address, because what is wrong with it may be the password.
-func parseAddress(text string) (address, error) {
+func parseAddress(text string) (*address, error) {
 	scheme, rest, isURL := strings.Cut(text, "://")
 	switch {
 	case text == "":
@@ -45,7 +55,7 @@ func parseAddress(text string) (address, error) {
 		}
 		return postgresAddress(text)
 	case strings.HasPrefix(text, "sqlite:"), strings.HasPrefix(text, "file:"), isSQLiteFile(text):
-		return sqliteAddress(text), nil
+		return sqliteAddress(text)
 	case strings.Contains(text, "@") && strings.Contains(text, ")/"), strings.Contains(text, "@/"):
 		config, err := mysql.ParseDSN(text)
 		return mysqlAddress(text, config, err)
@@ -68,7 +78,7 @@ func isSQLiteFile(text string) bool {
 	return false
 }
 
-func postgresAddress(text string) (address, error) {
+func postgresAddress(text string) (*address, error) {
 	config, err := pgx.ParseConfig(text)
 	if err != nil {
 		return nil, &usageError{addressName, fmt.Sprintf("is a text of %d bytes that PostgreSQL's driver does not understand; %s; %s", len(text), addressForms, escapeRule)}
@@ -79,13 +89,15 @@ func postgresAddress(text string) (address, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
-	return func(bool) (*sql.DB, error) {
-		return stdlib.OpenDB(*config), nil
-	}, nil
+	// Without this the server goes on with a statement after the program has ended.
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
+	}
+	return &address{open: func(bool) (*sql.DB, error) { return stdlib.OpenDB(*config), nil }}, nil
 }
 
 // mysqlURL is an address as other tools write it.
-func mysqlURL(text string) (address, error) {
+func mysqlURL(text string) (*address, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
 		return mysqlAddress(text, nil, errors.New("not a URL"))
@@ -102,7 +114,7 @@ func mysqlURL(text string) (address, error) {
 	return mysqlAddress(text, config, err)
 }
 
-func mysqlAddress(text string, config *mysql.Config, err error) (address, error) {
+func mysqlAddress(text string, config *mysql.Config, err error) (*address, error) {
 	if err != nil {
 		return nil, &usageError{addressName, fmt.Sprintf("is a text of %d bytes that MySQL's driver does not understand; it looks like mysql://user:password@host/database or user:password@tcp(host:3306)/database; in a URL, %s", len(text), escapeRule)}
 	}
@@ -113,38 +125,65 @@ func mysqlAddress(text string, config *mysql.Config, err error) (address, error)
 		config.Timeout = connectTimeout
 	}
 	config.Logger = &mysql.NopLogger{}
-	return func(bool) (*sql.DB, error) {
+	return &address{timeout: config.Timeout, open: func(bool) (*sql.DB, error) {
 		connector, err := mysql.NewConnector(config)
 		if err != nil {
 			return nil, err
 		}
 		return sql.OpenDB(connector), nil
-	}, nil
+	}}, nil
 }
 
 // sqliteAddress opens a file that exists, unless create is set: a wrong path would
 // otherwise become an empty database.
-func sqliteAddress(text string) address {
-	uri := text
-	if !strings.HasPrefix(text, "file:") {
-		path := strings.TrimPrefix(strings.TrimPrefix(text, "sqlite:"), "//")
-		uri = "file:" + (&url.URL{Path: path}).EscapedPath()
+func sqliteAddress(text string) (*address, error) {
+	scheme, name, isURI := strings.Cut(text, ":")
+	if !isURI || scheme != "sqlite" && scheme != "file" {
+		scheme, name = "", text
 	}
-	return func(create bool) (*sql.DB, error) {
-		mode := "rw"
+	name, parameters := cutParameters(name, scheme)
+	if scheme == "sqlite" {
+		name = strings.TrimPrefix(name, "//")
+	}
+	if scheme != "file" {
+		name = (&url.URL{Path: name}).EscapedPath()
+	}
+	given, err := url.ParseQuery(parameters)
+	switch {
+	case err != nil:
+		return nil, &usageError{addressName, "has parameters behind the ? that are no URL parameters"}
+	case name == "":
+		return nil, &usageError{addressName, "names no file; append its path, as in sqlite:path/to/file.db"}
+	}
+	uri := "file:" + name + "?" + parameters
+	return &address{open: func(create bool) (*sql.DB, error) {
+		return sql.Open("sqlite", uri+sqliteDefaults(given, create))
+	}}, nil
+}
+
+// cutParameters cuts the parameters off the path of a file. Only in a file: URI they are
+// whatever follows the ?, because a path may contain one.
+func cutParameters(name, scheme string) (path, parameters string) {
+	path, parameters, _ = strings.Cut(name, "?")
+	if scheme != "file" && !strings.Contains(parameters, "=") {
+		return name, ""
+	}
+	return path, parameters
+}
+
+// sqliteDefaults are the parameters that the address does not have.
+func sqliteDefaults(given url.Values, create bool) (text string) {
+	if !given.Has("mode") {
+		text += "&mode=rw"
 		if create {
-			mode = "rwc"
+			text += "c"
 		}
-		for key, value := range map[string]string{"mode": mode, "_pragma": "busy_timeout(5000)", "_txlock": "immediate"} {
-			if strings.Contains(uri, key+"=") {
-				continue
-			}
-			separator := "?"
-			if strings.Contains(uri, "?") {
-				separator = "&"
-			}
-			uri += separator + key + "=" + value
-		}
-		return sql.Open("sqlite", uri)
 	}
+	if !given.Has("_txlock") {
+		text += "&_txlock=immediate"
+	}
+	if !slices.ContainsFunc(given["_pragma"], func(p string) bool { return strings.HasPrefix(strings.TrimSpace(p), "busy_timeout") }) {
+		text += "&_pragma=busy_timeout(5000)"
+	}
+	return text
 }

@@ -15,6 +15,8 @@ type bulk struct {
 	verb, past string // such as "replay" and "replayed"
 	what       string // such as "dead letters"
 	rest       string // what is with those that were not reached
+	batch      int    // how many are changed at once
+	atLeast    bool   // the number that match is a lower bound
 
 	dryRun, yes bool
 }
@@ -26,13 +28,20 @@ func (b *bulk) register(cmd *cobra.Command) {
 
 // result is the answer of a bulk change. The first field is what was done, under the
 // name of what was done.
-func (b *bulk) result(done int, matching int64, interrupted bool) map[string]any {
+// doubt is how many more may have been changed by a batch whose end is unknown.
+func (b *bulk) result(done int, matching int64, interrupted bool, doubt int) map[string]any {
 	answer := map[string]any{b.past: done, "matching": matching}
+	if b.atLeast {
+		answer["or_more"] = true
+	}
 	if b.dryRun {
 		answer["dry_run"] = true
 	}
 	if interrupted {
 		answer["interrupted"] = true
+	}
+	if doubt > 0 {
+		answer["in_doubt"] = doubt
 	}
 	return answer
 }
@@ -41,9 +50,9 @@ func (b *bulk) result(done int, matching int64, interrupted bool) map[string]any
 // returns how many it changed, also with an error.
 func (a *app) do(ctx context.Context, b *bulk, matching int64, change func(ctx context.Context, progress func(done int)) (int, error)) error {
 	if b.dryRun || matching == 0 {
-		return a.print(b.result(0, matching, false), func(t *table) {
+		return a.print(b.result(0, matching, false, 0), func(t *table) {
 			if b.dryRun {
-				t.row(fmt.Sprintf("would %s %d %s", b.verb, matching, b.what))
+				t.row(fmt.Sprintf("would %s %s %s", b.verb, b.count(matching), b.what))
 			} else {
 				t.row(fmt.Sprintf("there are no such %s, so nothing was changed", b.what))
 			}
@@ -52,15 +61,23 @@ func (a *app) do(ctx context.Context, b *bulk, matching int64, change func(ctx c
 	if err := a.confirm(ctx, b, matching); err != nil {
 		return err
 	}
-	bar := a.progressBar(b.verb, matching)
-	work, progress := gently(ctx, bar.set)
-	done, err := change(work, progress)
-	bar.end()
-	interrupted := ctx.Err() != nil && errors.Is(err, context.Canceled)
-	if err != nil && !interrupted {
-		return fmt.Errorf("after it %s %d of %d %s: %w", b.past, done, matching, b.what, err)
+	total := matching
+	if b.atLeast {
+		total = -1 // a bar without an end
 	}
-	if err := a.print(b.result(done, matching, interrupted), func(t *table) {
+	bar := a.progressBar(b.verb, total)
+	working, w := gently(ctx, bar.set)
+	done, err := change(working, w.progress)
+	bar.end()
+	interrupted := err != nil && ctx.Err() != nil && (w.cut.Load() || errors.Is(err, context.Canceled))
+	doubt := 0
+	if interrupted && w.inDoubt(err) {
+		doubt = b.batch
+	}
+	if err != nil && !interrupted {
+		return fmt.Errorf("after it %s %d of %s %s: %w", b.past, done, b.count(matching), b.what, err)
+	}
+	if err := a.print(b.result(done, matching, interrupted, doubt), func(t *table) {
 		if !interrupted {
 			t.row(fmt.Sprintf("%s %d %s", b.past, done, b.what))
 		}
@@ -68,9 +85,26 @@ func (a *app) do(ctx context.Context, b *bulk, matching int64, change func(ctx c
 		return err
 	}
 	if interrupted {
-		return fmt.Errorf("%w after it %s %d of %d %s; %s, so run the command again to go on", errInterrupted, b.past, done, matching, b.what, b.rest)
+		return b.interruption(done, matching, doubt)
 	}
 	return nil
+}
+
+// count is the number of events that match.
+func (b *bulk) count(matching int64) string {
+	if b.atLeast {
+		return fmt.Sprintf("%d or more", matching)
+	}
+	return fmt.Sprint(matching)
+}
+
+// interruption reports how far a change came that a signal ended.
+func (b *bulk) interruption(done int, matching int64, doubt int) error {
+	rest := b.rest
+	if doubt > 0 {
+		rest = fmt.Sprintf("the last batch did not end within %s, so up to %d more may be %s", stopPatience, doubt, b.past)
+	}
+	return fmt.Errorf("%w after it %s %d of %s %s; %s; to go on, run the command again", errInterrupted, b.past, done, b.count(matching), b.what, rest)
 }
 
 // errInterrupted is the end by a signal.
@@ -110,8 +144,8 @@ func (a *app) deadBulk(use, short, long string, b bulk,
 	cmd := &cobra.Command{
 		Use: use + " [EVENT_ID ...]", Short: short, Long: long,
 		Example: "  outbox dead " + use + " --group j1te3m6bjjnkre61 --dry-run\n  outbox dead " + use + " --event-type OrderPlaced --since 2h --yes",
-		RunE: a.with(func(ctx context.Context, c *client, ids []string) error {
-			chosen, err := f.dead(group)
+		RunE: a.changes(func(ctx context.Context, c *client, ids []string) error {
+			chosen, err := f.dead(group, c.now())
 			if err != nil {
 				return err
 			}
@@ -126,9 +160,11 @@ func (a *app) deadBulk(use, short, long string, b bulk,
 			if err != nil {
 				return err
 			}
+			b.batch = 1
 			if len(ids) > 0 {
 				return a.named(ctx, &b, c.ob.DeadLetters(), ids, matching, one)
 			}
+			b.batch = batch
 			return a.do(ctx, &b, matching, func(ctx context.Context, progress func(int)) (int, error) {
 				return all(c.ob.DeadLetters(), ctx, chosen, batch, outbox.OnProgress(progress))
 			})

@@ -9,10 +9,12 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxkit/outbox-go/cmd/outbox/internal/catalog"
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/internal/sqlname"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -23,7 +25,12 @@ type client struct {
 	db    *sql.DB
 	store *sqlstore.Store
 	ob    *outbox.Outbox
+	// ahead is by how much the database's clock is ahead of this machine's.
+	ahead time.Duration
 }
+
+// now is the time by the database's clock, which the processes that deliver follow too.
+func (c *client) now() time.Time { return time.Now().Add(c.ahead) }
 
 // open connects to the database. It creates a missing file of SQLite only if create is
 // set.
@@ -35,29 +42,52 @@ func (a *app) open(ctx context.Context, create bool) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := addr(create)
+	db, err := addr.open(create)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the database: %w", err)
 	}
 	c := &client{db: db}
-	if err := c.connect(ctx, a.table); err != nil {
+	if err = c.ping(ctx, addr.timeout); err == nil {
+		err = c.connect(ctx, a.table)
+	}
+	if err != nil {
 		c.close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *client) connect(ctx context.Context, table string) (err error) {
-	if err := c.db.PingContext(ctx); err != nil {
+// ping waits for the first answer of the server.
+func (c *client) ping(ctx context.Context, timeout time.Duration) error {
+	limited := ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	err := c.db.PingContext(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("the server did not answer within %s", timeout)
+	}
+	if err != nil {
 		return connectError(err)
 	}
+	return nil
+}
+
+func (c *client) connect(ctx context.Context, table string) (err error) {
 	c.store, err = sqlstore.Detect(ctx, c.db, sqlstore.WithTable(table))
 	if c.store != nil && err != nil {
 		return tableError(err)
 	}
 	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
+		return connectError(err)
 	}
+	now, err := c.store.Now(ctx, c.db)
+	if err != nil {
+		return connectError(err)
+	}
+	c.ahead = time.Until(now)
 	name, err := sqlname.Parse(table)
 	if err != nil {
 		return err
@@ -71,7 +101,7 @@ func (c *client) connect(ctx context.Context, table string) (err error) {
 			return err
 		}
 	}
-	cfg := outbox.Config{DB: c.db, Store: c.store, Logger: slog.New(slog.DiscardHandler)}
+	cfg := outbox.Config{DB: c.db, Store: c.store, Logger: slog.New(slog.DiscardHandler), Clock: outbox.ClockFunc(c.now)}
 	// OrderedByKey does not start without its index. It wants replayed events to be RETRY,
 	// which other modes take as well as NEW.
 	if catalog.Has(indexes, name.Index("key")) {
@@ -80,6 +110,12 @@ func (c *client) connect(ctx context.Context, table string) (err error) {
 	c.ob, err = outbox.New(cfg)
 	return err
 }
+
+// Codes of SQLite.
+const (
+	sqliteBusy         = 5
+	sqliteNotADatabase = 26
+)
 
 // connectError says why there is no connection. The drivers' texts repeat themselves, once
 // for each address that they tried.
@@ -94,6 +130,14 @@ func connectError(err error) error {
 		return errInterrupted
 	case strings.Contains(text, "unable to open database file"):
 		return errors.New("the file of SQLite does not exist, or cannot be opened: correct the path, or create the file with outbox schema create")
+	case sqlerr.HasCode(err, sqliteBusy):
+		return errors.New("the file of SQLite is locked: try again when the process that writes to it has ended its transaction")
+	case sqlerr.HasCode(err, sqliteNotADatabase):
+		return errors.New("the file is no database of SQLite: correct the path")
+	case sqlerr.HasState(err, "42704"), sqlerr.HasState(err, "22023"): // the message may have a word of the password
+		return errors.New("no connection to the database: the server refuses a parameter of the address; a password with a blank needs single quotes in host=… password='…', and percent-encoding in a URL")
+	case strings.Contains(text, "unexpected message"):
+		text = "the server does not answer as PostgreSQL does"
 	case errors.As(err, &refused):
 		text = fmt.Sprintf("%s (SQLSTATE %s)", refused.Message, refused.Code)
 	case errors.As(err, &host):
@@ -102,6 +146,36 @@ func connectError(err error) error {
 		text = network.Error()
 	}
 	return fmt.Errorf("no connection to the database: %s; check the host, the port, the user, the password and the database in the address", text)
+}
+
+// hasTable reports whether the table exists.
+func (c *client) hasTable(ctx context.Context, name sqlname.Name) (bool, error) {
+	quote := `"`
+	if c.store.Dialect() == "mysql" {
+		quote = "`"
+	}
+	n := 0
+	err := c.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+name.Quoted(quote)+" WHERE 1 = 0").Scan(&n)
+	return err == nil, err
+}
+
+// isSchemaMissing reports whether the schema that a table's name has does not exist.
+func (c *client) isSchemaMissing(ctx context.Context, schema string) (bool, error) {
+	query := "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = "
+	switch c.store.Dialect() {
+	case "postgres":
+		query = "SELECT COUNT(to_regnamespace(quote_ident($1)))"
+	case "mysql":
+		query += "?"
+	default: // its schemas are attached files
+		return false, nil
+	}
+	if schema == "" {
+		return false, nil
+	}
+	n := 0
+	err := c.db.QueryRowContext(ctx, query, schema).Scan(&n)
+	return n == 0, err
 }
 
 func (c *client) close() { _ = c.db.Close() }

@@ -26,7 +26,7 @@ func TestTheSchemaIsCreatedCheckedAndMigrated(t *testing.T) {
 		require.Contains(t, ok(t, db.DSN, "schema", "create", "--index", "key,search"), "created the table outbox_event")
 		require.Contains(t, ok(t, db.DSN, "schema", "create"), "already")
 		require.EqualValues(t, 2, answer(t, db.DSN, "schema", "check")["version"])
-		require.EqualValues(t, 2, answer(t, db.DSN, "schema", "migrate", "--to", "1")["from"])
+		require.EqualValues(t, 2, answer(t, db.DSN, "schema", "migrate", "--to", "1", "--yes")["from"])
 		require.Contains(t, fails(t, 1, db.DSN, "schema", "check"), "outbox schema migrate")
 		require.Contains(t, ok(t, db.DSN, "schema", "migrate"), "from version 1 to 2")
 		ok(t, db.DSN, "schema", "check")
@@ -106,6 +106,7 @@ func TestDeadLettersAreListedAndShown(t *testing.T) {
 		rest := answer(t, s.DSN, "dead", "list", "--limit", "2", "--after", page["next"].(string))
 		require.Len(t, rest["dead_letters"], 1)
 		require.Equal(t, false, rest["more"])
+		require.Positive(t, page["dead_letters"].([]any)[0].(map[string]any)["payload_bytes"])
 		require.Contains(t, ok(t, s.DSN, "dead", "list"), "timeout after 30 s")
 		require.NotContains(t, ok(t, s.DSN, "dead", "show", "d000001"), "tea")
 		require.Contains(t, ok(t, s.DSN, "dead", "show", "d000001", "--payload"), "tea")
@@ -152,13 +153,28 @@ func TestAGroupIsFoundAndReplayed(t *testing.T) {
 		require.Len(t, groups, 2)
 		largest := groups[0].(map[string]any)
 		require.EqualValues(t, 5, largest["count"])
-		id := largest["id"].(string)
+		id := largest["group"].(string)
 		require.Contains(t, ok(t, s.DSN, "dead", "groups"), id)
 		require.Len(t, answer(t, s.DSN, "dead", "list", "--group", id)["dead_letters"], 5)
 		require.EqualValues(t, 5, answer(t, s.DSN, "dead", "replay", "--group", id, "--dry-run")["matching"])
 		require.EqualValues(t, 5, answer(t, s.DSN, "dead", "replay", "--group", id, "--yes")["replayed"])
 		require.Equal(t, 1, s.count(t, outbox.StatusDead))
 	})
+}
+
+func TestAPageOfAGroupBehindManyOthersSaysWhereToGoOn(t *testing.T) {
+	t.Parallel()
+	s := open(t, testdb.Open(t, testdb.Main()[2]))
+	s.dead(t, "first", outbox.GroupLimit+100)
+	s.insert(t, envelope("e1"))
+	s.kill(t, "second", "e1")
+	id := answer(t, s.DSN, "dead", "groups", "--aggregate-id", "o-e1")["groups"].([]any)[0].(map[string]any)["group"].(string)
+	page := answer(t, s.DSN, "dead", "list", "--group", id)
+	require.Empty(t, page["dead_letters"])
+	require.Equal(t, true, page["more"])
+	page = answer(t, s.DSN, "dead", "list", "--group", id, "--after", page["next"].(string))
+	require.Len(t, page["dead_letters"], 1)
+	require.Equal(t, false, page["more"])
 }
 
 func TestReplayingInATableOrderedByKeyMakesRetries(t *testing.T) {

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -62,10 +64,15 @@ func (a *app) proposes(ask func(context.Context, *client) []string) cobra.Comple
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		defer c.close()
-		values := slices.DeleteFunc(ask(ctx, c), func(value string) bool { return printable(value) != value })
+		values := slices.DeleteFunc(ask(ctx, c), func(value string) bool { return strings.ContainsFunc(value, isRisky) })
 		slices.Sort(values)
 		return slices.Compact(values), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// isRisky reports a character that a shell may not leave alone: completions are not quoted.
+func isRisky(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/:+@", r)
 }
 
 // sample is the newest events: all types that are frequent are among them.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,15 +25,15 @@ func (a *app) deadList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "Lists dead letters in the order of death, without payloads and headers", Args: takesNothing,
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
-			chosen, last, err := deadQuery(f, group, after, limit)
+			chosen, last, err := deadQuery(f, group, after, limit, c.now())
 			if err != nil {
 				return err
 			}
-			letters, err := c.ob.DeadLetters().QueryAfter(ctx, chosen, last, limit+1)
+			letters, next, err := c.ob.DeadLetters().QueryAfter(ctx, chosen, last, limit)
 			if err != nil {
 				return err
 			}
-			return a.printDead(letters, limit)
+			return a.printDead(letters, next)
 		}),
 	}
 	f.register(cmd, "only those that died")
@@ -48,28 +47,22 @@ func registerGroup(cmd *cobra.Command, group *string) {
 	cmd.Flags().StringVar(group, "group", "", "only those of this group; see outbox dead groups")
 }
 
-func deadQuery(f filter, group, after string, limit int) (chosen outbox.DeadFilter, last outbox.DeadLetter, err error) {
+func deadQuery(f filter, group, after string, limit int, now time.Time) (chosen outbox.DeadFilter, last outbox.DeadLetter, err error) {
 	if err := checkCount("--limit", limit, maxDeadLimit); err != nil {
 		return chosen, last, err
 	}
-	if chosen, err = f.dead(group); err != nil || after == "" {
+	if chosen, err = f.dead(group, now); err != nil || after == "" {
 		return chosen, last, err
 	}
-	died, id, _ := strings.Cut(after, ",")
-	at, err := time.Parse(time.RFC3339Nano, died)
-	if err != nil || id == "" {
-		return chosen, last, &usageError{"--after", fmt.Sprintf("is a text of %d bytes; it must be what an earlier listing printed", len(after))}
-	}
-	return chosen, outbox.DeadLetter{Envelope: outbox.Envelope{EventID: id}, DiedAt: at.UTC()}, nil
+	last, err = parseDeadCursor(after)
+	return chosen, last, err
 }
 
-// printDead prints a page; letters beyond the limit mean that there are more.
-func (a *app) printDead(letters []outbox.DeadLetter, limit int) error {
-	answer := deadListing{DeadLetters: []deadLetter{}, More: len(letters) > limit}
+// printDead prints a page, and the place of the next one.
+func (a *app) printDead(letters []outbox.DeadLetter, next outbox.DeadLetter) error {
+	answer := deadListing{DeadLetters: []deadLetter{}, More: next.EventID != ""}
 	if answer.More {
-		letters = letters[:limit]
-		last := letters[limit-1]
-		answer.Next = last.DiedAt.UTC().Format(time.RFC3339Nano) + "," + last.EventID
+		answer.Next = deadCursor(&next)
 	}
 	for i := range letters {
 		answer.DeadLetters = append(answer.DeadLetters, deadOf(&letters[i]))
@@ -126,7 +119,7 @@ the error without numbers, ids and quoted values.
 It reads the %d letters that died first.`, outbox.GroupLimit),
 		Example: "  outbox dead groups\n  outbox dead replay --group j1te3m6bjjnkre61 --dry-run",
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
-			chosen, err := f.dead("")
+			chosen, err := f.dead("", c.now())
 			if err != nil {
 				return err
 			}

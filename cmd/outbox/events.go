@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +41,7 @@ latest first. Everything else is listed by event id, the greatest first; --since
 One listing looks at 100,000 rows at most and says how to go on.`,
 		Example: "  outbox events list --status new,retry\n  outbox events list --status done --since 1h --event-type OrderPlaced",
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
-			q, err := eventQuery(f, status, limit, after)
+			q, err := eventQuery(f, status, limit, after, c.now())
 			if err != nil {
 				return err
 			}
@@ -58,11 +59,11 @@ One listing looks at 100,000 rows at most and says how to go on.`,
 	return cmd
 }
 
-func eventQuery(f filter, status []string, limit int, after string) (outbox.EventQuery, error) {
+func eventQuery(f filter, status []string, limit int, after string, now time.Time) (outbox.EventQuery, error) {
 	if err := checkCount("--limit", limit, outbox.MaxFindLimit); err != nil {
 		return outbox.EventQuery{}, err
 	}
-	chosen, err := f.events()
+	chosen, err := f.events(now)
 	if err != nil {
 		return outbox.EventQuery{}, err
 	}
@@ -86,7 +87,7 @@ func (c *client) find(ctx context.Context, q outbox.EventQuery) (rows []outbox.E
 		page, err := c.ob.FindEvents(ctx, q)
 		var field *outbox.FieldError
 		if errors.As(err, &field) && field.Field == "EventQuery.After" {
-			return nil, "", &usageError{"--after", fmt.Sprintf("is a text of %d bytes; it must be what an earlier listing printed", len(q.After))}
+			return nil, "", wrongCursor(q.After)
 		}
 		if err != nil {
 			return nil, "", err
@@ -118,10 +119,10 @@ func kindText(aggregate outbox.AggregateType, event outbox.EventType) string {
 	return outbox.EventKind{AggregateType: aggregate, EventType: event}.String()
 }
 
-// goOn says how to list the next page.
+// goOn says how to list the next page. A cursor has only letters, digits, - and _.
 func (a *app) goOn(next string) {
 	if next != "" && !a.json {
-		_, _ = fmt.Fprintf(a.errOut, "There may be more: add --after '%s'\n", printable(next))
+		_, _ = fmt.Fprintf(a.errOut, "There may be more: add --after %s\n", next)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -95,17 +96,23 @@ func checkCount(flag string, n, most int) error {
 }
 
 // events is the filter of a listing of events.
-func (f *filter) events() (outbox.EventFilter, error) {
-	since, until, err := f.check(time.Now())
+func (f *filter) events(now time.Time) (outbox.EventFilter, error) {
+	since, until, err := f.check(now)
 	return outbox.EventFilter{
 		EventType: outbox.EventType(f.eventType), AggregateType: outbox.AggregateType(f.aggregateType),
 		AggregateID: f.aggregateID, TenantID: f.tenantID, Since: since, Until: until,
 	}, err
 }
 
+// groupID is the form of outbox.DeadGroup.ID.
+var groupID = regexp.MustCompile(`^[0-9a-v]{16}$`)
+
 // dead is the filter of dead letters.
-func (f *filter) dead(group string) (outbox.DeadFilter, error) {
-	since, until, err := f.check(time.Now())
+func (f *filter) dead(group string, now time.Time) (outbox.DeadFilter, error) {
+	if group != "" && !groupID.MatchString(group) {
+		return outbox.DeadFilter{}, &usageError{"--group", fmt.Sprintf("is a text of %d bytes; it must be a group that outbox dead groups lists", len(group))}
+	}
+	since, until, err := f.check(now)
 	return outbox.DeadFilter{
 		EventType: outbox.EventType(f.eventType), AggregateType: outbox.AggregateType(f.aggregateType),
 		AggregateID: f.aggregateID, TenantID: f.tenantID, Group: group, Since: since, Until: until,

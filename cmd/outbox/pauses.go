@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +50,7 @@ func (a *app) changePause(verb, past, short, long string, pauses bool, change fu
 	cmd := &cobra.Command{
 		Use: verb + " EVENT_TYPE", Short: short, Long: long, Args: takes(1, 1, "one event type"),
 		Example: "  outbox " + verb + " OrderPlaced --aggregate-type Order",
-		RunE: a.with(func(ctx context.Context, c *client, args []string) error {
+		RunE: a.changes(func(ctx context.Context, c *client, args []string) error {
 			kind := outbox.EventKind{AggregateType: outbox.AggregateType(aggregateType), EventType: outbox.EventType(args[0])}
 			if aggregateType == "" {
 				kind.AggregateType = outbox.Global
@@ -72,7 +75,10 @@ func (a *app) changePause(verb, past, short, long string, pauses bool, change fu
 			if err != nil {
 				return err
 			}
-			return a.printPause(kind, verb, past, isPaused, pauses, dryRun)
+			if err := a.printPause(kind, verb, past, isPaused, pauses, dryRun); err != nil || !pauses {
+				return err
+			}
+			return a.warnOfPause(ctx, c, kind)
 		}),
 	}
 	cmd.Flags().StringVar(&aggregateType, "aggregate-type", "", "the aggregate type; without it, events that name none")
@@ -99,4 +105,31 @@ func (a *app) printPause(kind outbox.EventKind, verb, past string, isPaused, pau
 			t.row(past + " " + kind.String())
 		}
 	})
+}
+
+// warnOfPause warns if no pending event is of the kind: its name may be wrong. It looks at
+// the first events of the type.
+func (a *app) warnOfPause(ctx context.Context, c *client, kind outbox.EventKind) error {
+	page, err := c.ob.FindEvents(ctx, outbox.EventQuery{Limit: outbox.MaxFindLimit, EventFilter: outbox.EventFilter{
+		EventType: kind.EventType, Statuses: []outbox.Status{outbox.StatusNew, outbox.StatusRetry},
+	}})
+	if err != nil {
+		return err
+	}
+	var others []string
+	for i := range page.Events {
+		other := outbox.EventKind{AggregateType: page.Events[i].AggregateType, EventType: kind.EventType}
+		if other == kind {
+			return nil
+		}
+		others = append(others, other.String())
+	}
+	slices.Sort(others)
+	others = slices.Compact(others)
+	text := "Warning: no pending event of the first " + strconv.Itoa(outbox.SearchLimit) + " is of the kind " + kind.String()
+	if len(others) > 0 {
+		text += "; pending are events of " + strings.Join(others[:min(len(others), 5)], ", ") + ": name the part before the / with --aggregate-type"
+	}
+	_, err = fmt.Fprintln(a.errOut, printable(text+"."))
+	return err
 }

@@ -17,7 +17,7 @@ func (a *app) purge() *cobra.Command {
 		Use: "purge", Short: "Deletes done and dead events that are older than the retention", Args: takesNothing,
 		Long:    "Deletes done and dead events that ended longer ago than the retention. Events that are not\ndelivered stay, also those of WriterOnly.\n\nThe number that it says before is counted up to 100,000 done events.",
 		Example: "  outbox purge --retention 168h --dry-run",
-		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
+		RunE: a.changes(func(ctx context.Context, c *client, _ []string) error {
 			if retention < 0 {
 				return &usageError{"--retention", "is negative"}
 			}
@@ -29,10 +29,12 @@ func (a *app) purge() *cobra.Command {
 				return err
 			}
 			before := now.Add(-retention)
-			matching, err := c.ended(ctx, before)
+			var matching int64
+			matching, b.atLeast, err = c.ended(ctx, before)
 			if err != nil {
 				return err
 			}
+			b.batch = batch
 			return a.do(ctx, &b, matching, func(ctx context.Context, progress func(int)) (total int, err error) {
 				for n := batch; n == batch; {
 					if n, err = c.store.Purge(ctx, c.db, outbox.PurgeQuery{Before: before, Limit: batch}); err != nil {
@@ -52,22 +54,22 @@ func (a *app) purge() *cobra.Command {
 }
 
 // ended counts the events that ended before a time: all dead ones, and done ones up to
-// outbox.StatsLimit.
-func (c *client) ended(ctx context.Context, before time.Time) (int64, error) {
-	n, err := c.ob.DeadLetters().Count(ctx, outbox.DeadFilter{Until: before})
+// outbox.StatsLimit. more says that there are more of these.
+func (c *client) ended(ctx context.Context, before time.Time) (n int64, more bool, err error) {
+	n, err = c.ob.DeadLetters().Count(ctx, outbox.DeadFilter{Until: before})
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	q := outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusDone}, Until: before}, Limit: outbox.MaxFindLimit}
 	for done := int64(0); done < outbox.StatsLimit; {
 		page, err := c.ob.FindEvents(ctx, q)
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		n, done = n+int64(len(page.Events)), done+int64(len(page.Events))
 		if q.After = page.Next; page.Next == "" {
-			break
+			return n, false, nil
 		}
 	}
-	return n, nil
+	return n, true, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outboxkit/outbox-go/internal/sqlname"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
@@ -146,10 +147,48 @@ func (a *app) with(fn func(ctx context.Context, c *client, args []string) error)
 			return err
 		}
 		defer c.close()
-		err = fn(cmd.Context(), c, args)
-		if err != nil && isMissingTable(err) {
-			err = fmt.Errorf("the table %s does not exist in this database: create it with outbox schema create, or name another one with --table", a.table)
+		return a.explain(cmd.Context(), c, fn(cmd.Context(), c, args))
+	}
+}
+
+// changes is with for a command that changes the table. It refuses a table that this
+// version of the library must not write to.
+func (a *app) changes(fn func(ctx context.Context, c *client, args []string) error) func(*cobra.Command, []string) error {
+	return a.with(func(ctx context.Context, c *client, args []string) error {
+		if err := c.store.Check(ctx, c.db, false); err != nil {
+			return err
 		}
+		return fn(ctx, c, args)
+	})
+}
+
+// explain gives an error of a table that does not exist the way out.
+func (a *app) explain(ctx context.Context, c *client, err error) error {
+	if err == nil || !isMissingTable(err) {
 		return err
 	}
+	name, parseErr := sqlname.Parse(a.table)
+	if parseErr != nil {
+		return err
+	}
+	if missing, schemaErr := c.isSchemaMissing(ctx, name.Schema); schemaErr == nil && missing {
+		return a.schemaError(name)
+	}
+	if has, tableErr := c.hasTable(ctx, name); tableErr == nil && has {
+		return fmt.Errorf("the control table %s of the table %s does not exist in this database: create it with %s", name.Table("control"), a.table, a.createCommand())
+	}
+	return fmt.Errorf("the table %s does not exist in this database: create it with %s, or name another one with --table", a.table, a.createCommand())
+}
+
+// createCommand is the command that creates the table.
+func (a *app) createCommand() string {
+	if a.table == sqlstore.DefaultTable {
+		return "outbox schema create"
+	}
+	return "outbox schema create --table " + a.table
+}
+
+// schemaError reports that the schema of the table's name does not exist.
+func (a *app) schemaError(name sqlname.Name) error {
+	return fmt.Errorf("the schema %s does not exist in this database: create it with CREATE SCHEMA %s, then the table with %s; or name another table with --table", name.Schema, name.Schema, a.createCommand())
 }

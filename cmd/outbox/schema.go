@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -94,103 +93,15 @@ func schemaText(store *sqlstore.Store, version int, down bool) (string, error) {
 	}
 }
 
-func (a *app) schemaCreate() *cobra.Command {
-	var indexes []string
-	var dryRun bool
-	cmd := &cobra.Command{
-		Use: "create", Short: "Creates the table, and what of it is missing", Args: takesNothing,
-		Long: "Creates the table, its indexes and its control table where they are missing, and brings\nan older table to the newest version. A file of SQLite is created too.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.migrating(cmd.Context(), indexes, dryRun, 0)
-		},
-	}
-	registerIndexes(cmd, &indexes)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, change nothing")
-	return cmd
-}
-
-func (a *app) schemaMigrate() *cobra.Command {
-	var indexes []string
-	var dryRun bool
-	var to int
-	cmd := &cobra.Command{
-		Use: "migrate", Short: "Brings the table to another version of the schema", Args: takesNothing,
-		Long: "Brings the table to another version of the schema, up or down, while processes write and\ndeliver. docs/SCHEMA.md lists the versions.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkCount("--to", to, sqlstore.SchemaVersion); err != nil {
-				return err
-			}
-			return a.migrating(cmd.Context(), indexes, dryRun, to)
-		},
-	}
-	registerIndexes(cmd, &indexes)
-	cmd.Flags().IntVar(&to, "to", sqlstore.SchemaVersion, "the version")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, change nothing")
-	return cmd
-}
-
-// migrating creates the table if to is 0, and otherwise brings a table that exists to
-// that version.
-func (a *app) migrating(ctx context.Context, indexes []string, dryRun bool, to int) error {
-	options, err := optionsOf(indexes)
-	if err != nil {
-		return err
-	}
-	c, err := a.open(ctx, to == 0 && !dryRun)
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	store, err := sqlstore.Detect(ctx, c.db, append(options, sqlstore.WithTable(a.table))...)
-	if err != nil {
-		return err
-	}
-	from, err := store.SchemaVersion(ctx, c.db)
-	if err != nil {
-		return err
-	}
-	answer := struct {
-		From   int  `json:"from"`
-		To     int  `json:"to"`
-		DryRun bool `json:"dry_run,omitempty"`
-	}{from, to, dryRun}
-	switch {
-	case to == 0:
-		answer.To = max(from, sqlstore.SchemaVersion)
-	case from == 0:
-		return fmt.Errorf("the table %s does not exist in this database: create it with outbox schema create", a.table)
-	}
-	switch {
-	case dryRun:
-	case to == 0:
-		err = store.CreateSchema(ctx, c.db)
-	default:
-		_, err = store.Migrate(ctx, c.db, to)
-	}
-	if err != nil {
-		return err
-	}
-	return a.print(answer, func(t *table) {
-		doing := map[bool]string{true: "would bring", false: "brought"}[dryRun]
-		if from == 0 {
-			doing = map[bool]string{true: "would create", false: "created"}[dryRun]
-			t.row(fmt.Sprintf("%s the table %s, version %d", doing, a.table, answer.To))
-			return
-		}
-		if from == answer.To {
-			t.row(fmt.Sprintf("the table %s has version %d already", a.table, from))
-			return
-		}
-		t.row(fmt.Sprintf("%s the table %s from version %d to %d", doing, a.table, from, answer.To))
-	})
-}
-
 func (a *app) schemaCheck() *cobra.Command {
 	return &cobra.Command{
 		Use: "check", Short: "Checks that the table fits this version of the library", Args: takesNothing,
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
+			if err := c.store.Check(ctx, c.db, false); err != nil {
+				return err
+			}
 			version, err := c.store.SchemaVersion(ctx, c.db)
-			if err := errors.Join(err, c.store.Check(ctx, c.db, false)); err != nil {
+			if err != nil {
 				return err
 			}
 			return a.print(map[string]int{"version": version, "newest": sqlstore.SchemaVersion}, func(t *table) {

@@ -65,6 +65,7 @@ type deadLetter struct {
 	DiedAt        time.Time            `json:"died_at"`
 	Attempts      int                  `json:"attempts"`
 	LastError     string               `json:"last_error"`
+	PayloadBytes  int                  `json:"payload_bytes"`
 	Listener      string               `json:"listener,omitempty"`
 	OriginalID    string               `json:"original_id,omitempty"`
 	disclosed
@@ -79,7 +80,7 @@ type deadListing struct {
 func deadOf(l *outbox.DeadLetter) deadLetter {
 	d := deadLetter{
 		EventID: l.EventID, EventType: l.EventType, AggregateType: l.AggregateType, AggregateID: l.AggregateID, TenantID: l.TenantID,
-		OccurredAt: l.OccurredAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts, LastError: l.LastError, Listener: l.Listener,
+		OccurredAt: l.OccurredAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts, LastError: l.LastError, PayloadBytes: l.Payload.Len(), Listener: l.Listener,
 	}
 	if l.Listener != "" {
 		d.OriginalID = l.OriginalID
@@ -98,7 +99,7 @@ func disclose(env *outbox.Envelope) disclosed {
 
 // deadGroup is an [outbox.DeadGroup].
 type deadGroup struct {
-	ID            string               `json:"id"`
+	ID            string               `json:"group"`
 	EventType     outbox.EventType     `json:"event_type"`
 	AggregateType outbox.AggregateType `json:"aggregate_type"`
 	Listener      string               `json:"listener,omitempty"`

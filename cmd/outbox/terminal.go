@@ -7,27 +7,53 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
 // stopPatience is how long the batch that runs may take after the first signal.
 const stopPatience = 5 * time.Second
 
-// gently returns a context for work in batches: when ctx ends, the batch that runs is
-// finished first, so that the number of changed events is exact.
-func gently(ctx context.Context, show func(done int)) (work context.Context, progress func(done int)) {
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() { time.AfterFunc(stopPatience, cancel) })
-	return work, func(done int) {
-		show(done)
-		if ctx.Err() != nil {
+// work is work in batches. When the context of the command ends, the batch that runs is
+// finished first, so that the number of changed events is exact. A batch that takes longer
+// than stopPatience is cut.
+type work struct {
+	show         func(done int)
+	cancel       context.CancelFunc
+	stopped, cut atomic.Bool
+}
+
+// gently returns the context of the work.
+func gently(ctx context.Context, show func(done int)) (context.Context, *work) {
+	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w := &work{show: show, cancel: cancel}
+	context.AfterFunc(ctx, func() {
+		w.stopped.Store(true)
+		time.AfterFunc(stopPatience, func() {
+			w.cut.Store(true)
 			cancel()
-		}
+		})
+	})
+	return working, w
+}
+
+// progress is called after each batch.
+func (w *work) progress(done int) {
+	w.show(done)
+	if w.stopped.Load() {
+		w.cancel()
 	}
 }
+
+// inDoubt reports whether the batch that was cut may have been carried out. PostgreSQL
+// confirms with SQLSTATE 57014 that it was not; MySQL goes on with a statement whose
+// connection is gone.
+func (w *work) inDoubt(err error) bool { return w.cut.Load() && !sqlerr.HasState(err, "57014") }
 
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
@@ -39,7 +65,7 @@ func (a *app) confirm(ctx context.Context, b *bulk, n int64) error {
 	if n <= 1 || b.yes {
 		return nil
 	}
-	return a.ask(ctx, fmt.Sprintf("%s %d %s", b.verb, n, b.what))
+	return a.ask(ctx, fmt.Sprintf("%s %s %s", b.verb, b.count(n), b.what))
 }
 
 // ask asks whether to do something.

@@ -193,3 +193,41 @@ func TestWhatCouldSteerATerminalIsEscaped(t *testing.T) {
 		require.Equal(t, hostile, answer(t, s.DSN, "events", "show", "e1")["last_error"], "JSON keeps the value")
 	})
 }
+
+// A batch waits for a lock for longer than the command waits for the batch.
+func TestAnInterruptReportsABatchWhoseEndIsUnknown(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main()[:2], func(t *testing.T, db *testdb.DB) {
+		s := open(t, db)
+		s.dead(t, "x", 20)
+		lock, err := s.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = lock.ExecContext(t.Context(), "UPDATE outbox_event SET attempts = 1")
+		require.NoError(t, err)
+		cmd, out, errOut := command(t.Context(), s.DSN, "dead", "delete", "--all", "--yes", "--batch", "7", "--json")
+		require.NoError(t, cmd.Start())
+		waiting := "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'DELETE%'"
+		if s.Kind == testdb.Postgres {
+			var pid int
+			require.NoError(t, lock.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid))
+			waiting = fmt.Sprintf("SELECT COUNT(*) FROM pg_stat_activity WHERE %d = ANY(pg_blocking_pids(pid))", pid)
+		}
+		require.Eventually(t, func() bool {
+			n := 0
+			require.NoError(t, s.QueryRowContext(t.Context(), waiting).Scan(&n))
+			return n > 0
+		}, soon, 10*time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		require.Error(t, cmd.Wait())
+		require.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s%s", out, errOut)
+		require.NoError(t, lock.Rollback())
+		if s.Kind == testdb.Postgres {
+			require.NotContains(t, out.String(), "in_doubt")
+			require.Contains(t, errOut.String(), "interrupted after it deleted 0 of 20 dead letters; the others are still there")
+			require.Equal(t, 20, s.count(t, outbox.StatusDead), "the server cancelled the statement")
+			return
+		}
+		require.Contains(t, out.String(), `"in_doubt": 7`)
+		require.Contains(t, errOut.String(), "so up to 7 more may be deleted")
+	})
+}

@@ -110,6 +110,8 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--down needs --version", []string{"schema", "print", "--dialect", "sqlite", "--down"}},
 		{"--to is 7", []string{"schema", "migrate", "--to", "7"}},
 		{"--index has an unknown index", []string{"schema", "create", "--index", "all"}},
+		{"--group is a text of 4 bytes", []string{"dead", "list", "--group", "nope"}},
+		{"--group is a text of 4 bytes", []string{"dead", "replay", "--group", "nope", "--yes"}},
 		{"--interval is 1ns", []string{"stats", "--interval", "1ns"}},
 		{"--interval is given a text of 4 bytes; it takes a duration", []string{"stats", "--interval", "fast"}},
 		{"--retention is negative", []string{"purge", "--retention", "-1h"}},
@@ -200,7 +202,7 @@ func TestAFailedConnectionIsOneLineWithTheWayOut(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
 		"postgres://u@127.0.0.1:1/db": "connection refused", "u@tcp(127.0.0.1:1)/db": "connection refused",
-		testdb.Open(t, testdb.Main()[0]).DSN + "&nosuchsetting=1": "nosuchsetting",
+		testdb.Open(t, testdb.Main()[0]).DSN + "&nosuchsetting=1": "a parameter of the address",
 		"sqlite:/none/none.db": "outbox schema create",
 	} {
 		text := fails(t, 1, address, "stats")
@@ -216,12 +218,15 @@ func TestTheShellCompletesValues(t *testing.T) {
 		hostile := envelope("e2")
 		hostile.EventType = "Bad\x1b[2J"
 		s.insert(t, hostile)
+		hostile.EventID, hostile.EventType = "e3", "OrderP$(touch x)"
+		s.insert(t, hostile)
 		ok(t, s.DSN, "pause", "OrderPlaced", "--aggregate-type", "Order")
 		complete := func(args ...string) string { return ok(t, s.DSN, append([]string{"__complete"}, args...)...) }
 		require.Contains(t, complete("events", "list", "--status", ""), "retry\n")
 		require.Contains(t, complete("schema", "create", "--index", ""), "tenant\n")
 		require.Contains(t, complete("events", "list", "--event-type", ""), "OrderPlaced\n")
 		require.NotContains(t, complete("pause", ""), "Bad", "a value that could steer the terminal is not proposed")
+		require.NotContains(t, complete("pause", "Order"), "touch", "a shell would run it")
 		require.Contains(t, complete("resume", ""), "OrderPlaced\n")
 		require.Contains(t, complete("dea"), "dead")
 		for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
