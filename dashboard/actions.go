@@ -16,7 +16,7 @@ import (
 
 const (
 	keptActions    = 100
-	runningActions = 10
+	runningActions = 10 // of one outbox
 	// patience is how long a form waits for its action to end, so that a short one shows
 	// its result at once.
 	patience = 500 * time.Millisecond
@@ -41,9 +41,9 @@ type shownAction struct {
 // start runs a change in the background, and returns the id of its action.
 func (a *actions) start(p *page, c *change, of int) (id string, err error) {
 	a.mu.Lock()
-	if a.running >= runningActions {
+	if c.Action != "wake" && a.runningOf(p.Name) >= runningActions { // wake asks no database
 		a.mu.Unlock()
-		return "", &problem{http.StatusServiceUnavailable, "Busy", fmt.Sprintf("%d actions run already. Wait until one has ended.", runningActions)}
+		return "", &problem{http.StatusServiceUnavailable, "Busy", fmt.Sprintf("%d actions of this outbox run already. Wait until one has ended.", runningActions)}
 	}
 	shown := &shownAction{ID: rand.Text()[:10], User: p.User, Outbox: p.Name, Action: c.Action, Target: c.Target, Of: of, Started: time.Now().UTC()}
 	a.list = slices.Insert(a.list, 0, shown)
@@ -65,6 +65,16 @@ func (a *actions) start(p *page, c *change, of int) (id string, err error) {
 	return shown.ID, nil
 }
 
+// runningOf counts the actions of an outbox that run.
+func (a *actions) runningOf(outbox string) (n int) {
+	for _, shown := range a.list {
+		if shown.Outbox == outbox && shown.Ended.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
 // forget drops the oldest action that has ended, when there are many.
 func (a *actions) forget() {
 	for i := len(a.list) - 1; i >= 0 && len(a.list) > keptActions; i-- {
@@ -75,7 +85,7 @@ func (a *actions) forget() {
 }
 
 func (a *actions) run(ctx context.Context, d *Dashboard, c *change, shown *shownAction) {
-	n, err := c.try(ctx, d.config.Outboxes[shown.Outbox], func(done int) {
+	n, err := c.try(ctx, d, d.config.Outboxes[shown.Outbox], func(done int) {
 		a.mu.Lock()
 		shown.Done = done
 		a.mu.Unlock()
@@ -83,7 +93,7 @@ func (a *actions) run(ctx context.Context, d *Dashboard, c *change, shown *shown
 	a.mu.Lock()
 	shown.Done, shown.Ended = n, time.Now().UTC()
 	if err != nil {
-		shown.Problem = problemOf(err).Error()
+		shown.Problem = actionProblem(err)
 	}
 	a.mu.Unlock()
 	defer func() { // after Audit
@@ -101,13 +111,13 @@ func (a *actions) run(ctx context.Context, d *Dashboard, c *change, shown *shown
 
 // try makes a change. A panic, of a store for example, is an error: no handler would recover
 // it in this goroutine.
-func (c *change) try(ctx context.Context, ob *outbox.Outbox, progress func(int)) (n int, err error) {
+func (c *change) try(ctx context.Context, d *Dashboard, ob *outbox.Outbox, progress func(int)) (n int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &outbox.PanicError{Value: r, Stack: debug.Stack()}
 		}
 	}()
-	return c.carryOut(ctx, ob, progress)
+	return c.carryOut(ctx, d, ob, progress)
 }
 
 // wait waits until no action runs.
@@ -171,8 +181,13 @@ func (p *page) steering() error {
 	if err != nil {
 		return err
 	}
+	kinds, err := p.kinds(ctx)
+	if err != nil {
+		return err
+	}
 	return p.show(http.StatusOK, "steering.html", "Steering", struct {
-		Paused []outbox.Pause
-		Recent []shownAction
-	}{paused, p.dashboard.actions.of(p.Name)})
+		Paused                     []outbox.Pause
+		EventTypes, AggregateTypes []string
+		Recent                     []shownAction
+	}{paused, eventTypes(kinds), aggregateTypes(kinds), p.dashboard.actions.of(p.Name)})
 }

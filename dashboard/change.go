@@ -3,8 +3,10 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -21,8 +23,8 @@ type change struct {
 	Action string // replay, delete, pause, resume, purge or wake
 	Target string // as in [httptx.AuditEntry]
 	filter outbox.DeadFilter
-	kind   outbox.EventKind
-	Fields url.Values // of the form, for the one that confirms it
+	Kind   outbox.EventKind // of a pause or a resume
+	Fields url.Values       // of the form, for the one that confirms it
 }
 
 // form reads a posted form, and checks its token.
@@ -43,24 +45,45 @@ func (p *page) form(scope string) (input, error) {
 
 // change reads what a form asks for.
 func (in input) change() (c change, err error) {
-	c.Action, c.Fields = in.get("action"), in.given("token", "of")
+	c.Action = in.get("action")
 	switch c.Action {
 	case "replay", "delete":
-		return c, in.selection(&c)
-	case "pause", "resume":
-		c.kind = outbox.EventKind{EventType: outbox.EventType(in.get("event_type")), AggregateType: cmp.Or(outbox.AggregateType(in.get("aggregate_type")), outbox.Global)}
-		c.Target = c.kind.String()
-		if c.kind.EventType == "" {
-			return c, &inputError{"event_type", "is empty; name the type of the events"}
-		}
+		err = in.selection(&c)
+	case "pause": // typed, so without spaces around it
+		in = in.trimmed()
+		err = in.ofKind(&c)
+	case "resume":
+		err = in.ofKind(&c)
 	case "purge":
-		c.Target = "old rows"
+		c.Target, err = "old rows", in.only()
 	case "wake":
-		c.Target = "the poller"
+		c.Target, err = "the poller", in.only()
 	default:
-		return c, &inputError{"action", "must be replay, delete, pause, resume, purge or wake"}
+		err = &inputError{"action", "must be replay, delete, pause, resume, purge or wake"}
 	}
-	return c, nil
+	c.Fields = in.given("token", "of")
+	return c, err
+}
+
+// only refuses fields that do not belong to the action: a change would be wider than its
+// sender meant.
+func (in input) only(names ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		if name != "action" && name != "token" && !slices.Contains(names, name) {
+			return &inputError{name, "does not belong to this action; leave it out"}
+		}
+	}
+	return nil
+}
+
+// ofKind reads which kind of events a form is about.
+func (in input) ofKind(c *change) error {
+	c.Kind = outbox.EventKind{EventType: outbox.EventType(in.get("event_type")), AggregateType: cmp.Or(outbox.AggregateType(in.get("aggregate_type")), outbox.Global)}
+	c.Target = c.Kind.String()
+	if c.Kind.EventType == "" {
+		return &inputError{"event_type", "is empty; name the type of the events"}
+	}
+	return in.only("event_type", "aggregate_type")
 }
 
 // selection reads which dead letters a form is about.
@@ -69,16 +92,20 @@ func (in input) selection(c *change) (err error) {
 	case in.get("scope") == "selection" && len(ids) == 0:
 		return &inputError{"id", "is missing; check at least one dead letter"}
 	case in.get("scope") == "selection":
+		if slices.Contains(ids, "") {
+			return &inputError{"id", "is empty; give the id of a dead letter"}
+		}
 		c.filter.EventIDs, c.Target = ids, "event_id="+strings.Join(ids, ",")
+		return in.only("scope", "id", "of")
 	case in.get("scope") != "all":
 		return &inputError{"scope", "must be selection or all"}
-	case len(ids) > 0:
-		return &inputError{"id", "is given, and scope is all"}
 	default:
-		c.filter, err = in.filter()
+		if c.filter, err = in.filter(); err != nil {
+			return err
+		}
 		c.Target = in.target()
+		return in.only(append([]string{"scope", "of"}, filterFields...)...)
 	}
-	return err
 }
 
 // target is a filter as a text. The tenant's name stays out of logs.
@@ -97,62 +124,27 @@ func (in input) target() string {
 }
 
 // carryOut makes a change, and returns how many events it changed.
-func (c *change) carryOut(ctx context.Context, ob *outbox.Outbox, progress func(int)) (int, error) {
+func (c *change) carryOut(ctx context.Context, d *Dashboard, ob *outbox.Outbox, progress func(int)) (int, error) {
+	if c.Action == "pause" || c.Action == "resume" { // short, and harmless to repeat
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.config.Timeout)
+		defer cancel()
+	}
 	switch c.Action {
 	case "replay":
 		return ob.DeadLetters().ReplayAll(ctx, c.filter, 0, outbox.OnProgress(progress))
 	case "delete":
 		return ob.DeadLetters().DeleteAll(ctx, c.filter, 0, outbox.OnProgress(progress))
 	case "pause":
-		return 0, ob.Pause(ctx, c.kind)
+		return 0, ob.Pause(ctx, c.Kind)
 	case "resume":
-		return 0, ob.Resume(ctx, c.kind)
+		return 0, ob.Resume(ctx, c.Kind)
 	case "purge":
 		return ob.Purge(ctx)
 	default:
 		ob.Wake()
 		return 0, nil
 	}
-}
-
-// confirm asks whether a change shall be made, and says how many events it is about.
-func (p *page) confirm() error {
-	in, err := p.form("confirm")
-	if err != nil {
-		return err
-	}
-	c, err := in.change()
-	if err != nil {
-		return err
-	}
-	data := struct {
-		change
-		Letters bool // it is about dead letters
-		Count   int64
-		More    bool
-	}{change: c, Letters: c.Action == "replay" || c.Action == "delete"}
-	if data.Letters {
-		ctx, cancel := p.context()
-		defer cancel()
-		if data.Count, data.More, err = p.size(ctx, &c.filter); err != nil {
-			return err
-		}
-	}
-	return p.show(http.StatusOK, "confirm.html", "Confirm", data)
-}
-
-// size counts the dead letters of a filter; more says that there may be more.
-func (p *page) size(ctx context.Context, f *outbox.DeadFilter) (n int64, more bool, err error) {
-	dead := p.outbox.DeadLetters()
-	if f.Group == "" {
-		n, err = dead.Count(ctx, *f)
-		return n, false, err
-	}
-	groups, err := dead.Groups(ctx, *f) // it reads no more than GroupLimit
-	for _, g := range groups.Groups {
-		n += int64(g.Count)
-	}
-	return n, groups.More, err
 }
 
 // act makes a change, and goes on to the page that shows what became of it.

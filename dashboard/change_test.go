@@ -87,9 +87,9 @@ func TestAllThatMatchAreDeleted(t *testing.T) {
 func TestSteering(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashtest.Shop(time.Now()))
-	form := s.form(s.get("/shop/steering"), "Pause</button>")
-	s.done(with(form, "action", "pause", "event_type", "OrderPlaced", "aggregate_type", "Order"))
-	s.done(with(form, "action", "pause", "event_type", "Alone", "aggregate_type", ""))
+	form := s.form(s.get("/shop/steering"), "Pause …</button>")
+	s.act(with(form, "action", "pause", "event_type", " OrderPlaced", "aggregate_type", "Order\t"))
+	s.act(with(form, "action", "pause", "event_type", "Alone", "aggregate_type", ""))
 	paused, err := s.outbox.Paused(t.Context())
 	require.NoError(t, err)
 	require.Len(t, paused, 2)
@@ -195,6 +195,8 @@ func TestBadInputIsNamed(t *testing.T) {
 		"/shop/letters?after=x":                          "&#34;after&#34; is not the place of a page",
 		"/shop/letters?limit=7":                          "&#34;limit&#34; is unknown",
 		"/shop/letters?group=" + long:                    "&#34;group&#34; is 200 characters long",
+		"/shop/events?id=a&status=DEAD":                  "&#34;status&#34; is given, and id too",
+		"/shop/?y=1":                                     "this page takes no parameters.",
 		"/shop/steering?x":                               "&#34;x&#34; is unknown",
 		"/shop/dead?x":                                   "&#34;x&#34; is unknown",
 		"/shop/live?x":                                   "&#34;x&#34; is unknown",
@@ -219,12 +221,19 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"confirm", with(confirm, "action", "replay", "id", long), "&#34;id&#34; is 200 characters long"},
 		{"confirm", with(confirm, "action", "replay", "scope", "all"), "&#34;scope&#34; is given more than once"},
 		{"confirm", with(url.Values{"token": confirm["token"]}, "action", "replay"), "&#34;scope&#34; must be"},
-		{"confirm", with(url.Values{"token": confirm["token"]}, "action", "replay", "scope", "all", "id", "x"), "&#34;id&#34; is given, and scope is all"},
+		{"confirm", with(url.Values{"token": confirm["token"]}, "action", "replay", "scope", "all", "id", "x"), "&#34;id&#34; does not belong to this action"},
 		{"confirm", with(confirm, "force", "yes"), "&#34;force&#34; is unknown"},
 		{"confirm", many, "&#34;id&#34; is given 501 times"},
 		{"confirm", url.Values{"token": {strings.Repeat("x", 200_000)}}, "&#34;form&#34; is too large"},
+		{"confirm", with(url.Values{"token": confirm["token"]}, "action", "replay", "scope", "selection", "id", ""), "&#34;id&#34; is empty"},
+		{"confirm", with(confirm, "action", "replay", "id", "x", "tenant_id", "t"), "&#34;tenant_id&#34; does not belong"},
 		{"act", with(act, "action", "pause"), "&#34;event_type&#34; is empty"},
-		{"act", with(act, "action", "wake", "of", "many"), "&#34;of&#34; is not a number"},
+		{"act", with(act, "action", "pause", "event_type", " "), "&#34;event_type&#34; is empty"},
+		{"act", with(act, "action", "pause", "event_type", "OrderPlaced", "tenant_id", "t"), "&#34;tenant_id&#34; does not belong"},
+		{"act", with(act, "action", "resume", "event_type", "OrderPlaced", "group", "zz"), "&#34;group&#34; does not belong"},
+		{"act", with(act, "action", "purge", "event_type", "OrderPlaced"), "&#34;event_type&#34; does not belong"},
+		{"act", with(act, "action", "wake", "scope", "all"), "&#34;scope&#34; does not belong"},
+		{"act", with(act, "action", "delete", "scope", "all", "of", "many"), "&#34;of&#34; is not a number"},
 		{"act?x=1", act, "&#34;query&#34; must be empty"},
 	} {
 		got := s.send(http.MethodPost, "/shop/"+tc.path, tc.form)
@@ -283,7 +292,8 @@ func TestALongActionIsFollowed(t *testing.T) {
 	s := memorySite(t, store, func(c *dashboard.Config) {
 		c.Access.Audit = func(context.Context, httptx.AuditEntry) { panic("the hook panics") }
 	})
-	form := with(s.form(s.get("/shop/steering"), "Pause</button>"), "action", "pause", "event_type", "x")
+	asked := s.send(http.MethodPost, "/shop/confirm", with(s.form(s.get("/shop/steering"), "Pause …</button>"), "action", "pause", "event_type", "x"))
+	form := s.form(asked.body, "Yes, pause")
 	sent := s.send(http.MethodPost, "/shop/act", form)
 	require.Equal(t, 303, sent.StatusCode)
 	page := "/shop/" + sent.Header.Get("Location")
@@ -297,7 +307,8 @@ func TestALongActionIsFollowed(t *testing.T) {
 	}
 	busy := s.send(http.MethodPost, "/shop/act", form)
 	require.Equal(t, 503, busy.StatusCode)
-	require.Contains(t, busy.body, "10 actions run already")
+	require.Contains(t, busy.body, "10 actions of this outbox run already")
+	require.Equal(t, 303, s.send(http.MethodPost, "/shop/act", url.Values{"token": form["token"], "action": {"wake"}}).StatusCode, "waking needs no database")
 	for range 9 {
 		store.let <- errors.New("secret-address refused")
 	}
@@ -306,6 +317,6 @@ func TestALongActionIsFollowed(t *testing.T) {
 	body := s.get(page)
 	require.NotContains(t, body, "refresh")
 	require.Contains(t, body, "pause failed")
-	require.Contains(t, body, "The database returned an error")
+	require.Contains(t, body, "Not carried out, or only in part (see the count). Start it again when the database is back.")
 	require.NotContains(t, body, "secret-address")
 }

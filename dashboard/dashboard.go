@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/httptx"
@@ -145,6 +146,13 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
+	if asset, is := strings.CutPrefix(r.URL.Path, "/-/"); is {
+		p := newPage(d, w, r, "", 0)
+		if err := p.asset(asset); err != nil {
+			p.fail(err)
+		}
+		return
+	}
 	user, role, err := d.config.Access.Enter(r)
 	if err != nil && !errors.Is(err, httptx.ErrOtherSite) {
 		return // the middleware of the transaction answers

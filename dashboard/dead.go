@@ -38,6 +38,7 @@ func (p *page) letters() error {
 	if err != nil {
 		return err
 	}
+	in = in.trimmed()
 	ctx, cancel := p.context()
 	defer cancel()
 	find := p.searchLetters
@@ -75,9 +76,28 @@ func (p *page) searchLetters(ctx context.Context, in input) (letters, error) {
 	}
 	query.Statuses, query.Limit = []outbox.Status{outbox.StatusDead}, lettersOfPage
 	found, err := p.outbox.FindEvents(ctx, query)
+	if err == nil {
+		err = p.nameListeners(ctx, found.Events)
+	}
 	return letters{
 		Letters: found.Events, next: found.Next, Partly: found.Next != "" && len(found.Events) < lettersOfPage, Looked: outbox.SearchLimit,
 	}, err
+}
+
+// nameListeners fills in what [outbox.Outbox.FindEvents] leaves out of a page.
+func (p *page) nameListeners(ctx context.Context, events []outbox.EventRow) error {
+	if len(events) == 0 {
+		return nil
+	}
+	at, ids := map[string]int{}, make([]string, len(events))
+	for i := range events {
+		ids[i], at[events[i].EventID] = events[i].EventID, i
+	}
+	list, err := p.outbox.DeadLetters().QueryAfter(ctx, outbox.DeadFilter{EventIDs: ids}, outbox.DeadLetter{}, len(ids))
+	for i := range list {
+		events[at[list[i].EventID]].Listener = list[i].Listener
+	}
+	return err
 }
 
 func (p *page) lettersOfGroup(ctx context.Context, in input) (found letters, err error) {

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -37,15 +38,20 @@ func (p *page) event() error {
 	if err != nil {
 		return err
 	}
+	paused, err := p.pauseOf(ctx, &row)
+	if err != nil {
+		return err
+	}
 	data := struct {
 		outbox.EventRow
 		Dead     bool
+		Paused   bool // its kind; the event waits
 		Steps    []step
 		Bytes    int
 		Headers  []header
 		Payload  string
 		Readable bool // headers and payload are shown
-	}{EventRow: row, Dead: row.Status == outbox.StatusDead, Steps: timeline(&row, p.Now), Bytes: row.Payload.Len(), Readable: p.Role.May(httptx.ReadPayloads)}
+	}{EventRow: row, Dead: row.Status == outbox.StatusDead, Paused: !paused.Since.IsZero(), Steps: timeline(&row, paused, p.Now), Bytes: row.Payload.Len(), Readable: p.Role.May(httptx.ReadPayloads)}
 	if data.Readable {
 		for _, key := range slices.Sorted(maps.Keys(row.Headers)) {
 			data.Headers = append(data.Headers, header{key, row.Headers[key]})
@@ -54,6 +60,20 @@ func (p *page) event() error {
 	}
 	data.EventRow.Headers, data.EventRow.Payload = nil, outbox.Payload{} // no template shows them by mistake
 	return p.show(http.StatusOK, "event.html", "Event", data)
+}
+
+// pauseOf is the pause that a waiting event waits for, or the zero one.
+func (p *page) pauseOf(ctx context.Context, row *outbox.EventRow) (outbox.Pause, error) {
+	if row.Status.Terminal() {
+		return outbox.Pause{}, nil
+	}
+	list, err := p.outbox.Paused(ctx)
+	for _, pause := range list {
+		if pause.Kind == (outbox.EventKind{AggregateType: row.AggregateType, EventType: row.EventType}) {
+			return pause, err
+		}
+	}
+	return outbox.Pause{}, err
 }
 
 func indented(env *outbox.Envelope) string {
@@ -65,11 +85,11 @@ func indented(env *outbox.Envelope) string {
 }
 
 // timeline is what the row says of the event's life.
-func timeline(row *outbox.EventRow, now time.Time) []step {
-	steps := []step{{At: row.OccurredAt, What: "Written", Text: "when it occurred"}}
+func timeline(row *outbox.EventRow, paused outbox.Pause, now time.Time) []step {
+	steps := []step{{At: row.OccurredAt, What: "Written"}}
 	waiting := !row.Status.Terminal()
 	if row.Attempts == 0 && row.AvailableAt.After(row.OccurredAt) {
-		steps = append(steps, step{At: row.AvailableAt, What: "Due", Text: "delayed by " + span(row.AvailableAt.Sub(row.OccurredAt))})
+		steps = append(steps, step{At: row.AvailableAt, What: "Due", Text: "(delayed, deferred or replayed)"})
 	}
 	if row.Attempts > 0 {
 		steps = append(steps, step{What: fmt.Sprintf("%d failed %s", row.Attempts, plural("attempt", row.Attempts)), Text: "the last one: " + row.LastError, Bad: true})
@@ -86,7 +106,11 @@ func timeline(row *outbox.EventRow, now time.Time) []step {
 	case outbox.StatusDead:
 		steps = append(steps, step{At: row.EndedAt, What: "Dead", Text: row.LastError, Bad: true})
 	case outbox.StatusNew, outbox.StatusRetry:
-		steps = append(steps, step{What: "Waiting", Text: "for its delivery"})
+		text := "for its delivery"
+		if !paused.Since.IsZero() {
+			text = "its kind is paused since " + utc(paused.Since)
+		}
+		steps = append(steps, step{What: "Waiting", Text: text})
 	}
 	return steps
 }

@@ -19,7 +19,11 @@ func (p *page) events() error {
 	if err != nil {
 		return err
 	}
+	in = in.trimmed()
 	if id := in.get("id"); id != "" {
+		for name := range in.given("id") {
+			return &inputError{name, "is given, and id too; a search by id takes no other field"}
+		}
 		return p.redirect(http.StatusFound, link("event", "id", id))
 	}
 	query, err := in.events()

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -40,7 +41,7 @@ func inputOf(values url.Values, known ...string) (input, error) {
 	for name, list := range values {
 		switch {
 		case !slices.Contains(known, name):
-			return nil, &inputError{fmt.Sprintf("%.40s", name), "is unknown; this page knows " + strings.Join(known, ", ")}
+			return nil, &inputError{fmt.Sprintf("%.40s", name), "is unknown; this page takes " + cmp.Or(strings.Join(known, ", "), "no parameters")}
 		case len(list) > 1 && name != "id":
 			return nil, &inputError{name, "is given more than once"}
 		case len(list) > maxSelected:
@@ -73,6 +74,17 @@ func (p *page) query(known ...string) (input, error) {
 }
 
 func (in input) get(name string) string { return url.Values(in).Get(name) }
+
+// trimmed is the input without white space around its values, as people type or paste it.
+func (in input) trimmed() input {
+	trimmed := input{}
+	for name, list := range in {
+		for _, value := range list {
+			trimmed[name] = append(trimmed[name], strings.TrimSpace(value))
+		}
+	}
+	return trimmed
+}
 
 // given are the fields that are not empty, apart from these.
 func (in input) given(except ...string) url.Values {

@@ -111,12 +111,16 @@ func (p *page) live() error {
 	if _, err := p.query(); err != nil {
 		return err
 	}
+	if p.r.Method == http.MethodHead {
+		p.w.Header().Set("Content-Type", "text/event-stream")
+		return nil
+	}
 	select {
 	case p.dashboard.viewers <- struct{}{}:
 		defer func() { <-p.dashboard.viewers }()
 	default:
 		p.w.Header().Set("Retry-After", "30")
-		return &problem{http.StatusServiceUnavailable, "Too many viewers", "As many as Config.MaxViewers watch the live overview. Reload the page instead."}
+		return &problem{http.StatusServiceUnavailable, "Too many viewers", fmt.Sprintf("%d people watch live already, which is Config.MaxViewers. Reload the page instead.", cap(p.dashboard.viewers))}
 	}
 	ctx, cancel := context.WithTimeout(p.r.Context(), streamTime)
 	defer cancel()

@@ -48,7 +48,11 @@ func newPage(d *Dashboard, w http.ResponseWriter, r *http.Request, user string, 
 	if depth > 0 {
 		root = strings.Repeat("../", depth)
 	}
-	return &page{dashboard: d, w: w, r: r, Root: root, Names: d.names, User: user, Role: role, Now: time.Now().UTC()}
+	p := &page{dashboard: d, w: w, r: r, Root: root, User: user, Role: role, Now: time.Now().UTC()}
+	if role.May(httptx.View) {
+		p.Names = d.names
+	}
+	return p
 }
 
 // Operates reports whether the user may change something, for templates.
@@ -63,7 +67,7 @@ var (
 	posts = map[string]func(p *page) error{"confirm": (*page).confirm, "act": (*page).act}
 )
 
-// route finds the page: /{outbox}/{page}, an asset, or the first outbox.
+// route finds the page: /{outbox}/{page}, or the first outbox.
 func (p *page) route() error {
 	rest, slash := strings.CutPrefix(p.r.URL.Path, "/")
 	name, here, inside := strings.Cut(rest, "/")
@@ -73,9 +77,6 @@ func (p *page) route() error {
 			start = path.Base(strings.SplitN(p.r.RequestURI, "?", 2)[0]) + "/" + start
 		}
 		return p.redirect(http.StatusFound, start)
-	}
-	if name == "-" {
-		return p.asset(here)
 	}
 	ob, known := p.dashboard.config.Outboxes[name]
 	if !known {
@@ -101,6 +102,10 @@ func (p *page) route() error {
 	if post != nil {
 		allow = http.MethodPost
 	}
+	return p.wrongMethod(allow)
+}
+
+func (p *page) wrongMethod(allow string) error {
 	p.w.Header().Set("Allow", allow)
 	return &problem{http.StatusMethodNotAllowed, "Not possible", "This address takes " + allow + " alone. Start from the overview."}
 }
@@ -113,12 +118,16 @@ func (p *page) redirect(status int, address string) error {
 	return nil
 }
 
+// asset serves a file of the page, to everybody.
 func (p *page) asset(name string) error {
 	kind, known := map[string]string{
 		"style.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
 	}[name]
-	if !known || p.r.Method != http.MethodGet && p.r.Method != http.MethodHead {
+	if !known {
 		return &problem{http.StatusNotFound, "Not found", "There is no such file."}
+	}
+	if p.r.Method != http.MethodGet && p.r.Method != http.MethodHead {
+		return p.wrongMethod("GET, HEAD")
 	}
 	content, err := assetFiles.ReadFile("assets/" + name)
 	if err != nil {
@@ -138,7 +147,7 @@ func (p *page) show(status int, name, title string, data any) error {
 	}
 	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	p.w.WriteHeader(status)
-	_, _ = p.w.Write(body.Bytes()) // an error means that the client has gone
+	_, _ = p.w.Write(visible(body.Bytes())) // an error means that the client has gone
 	return nil
 }
 

@@ -43,11 +43,13 @@ func problemOf(err error) *problem {
 	case errors.As(err, &input):
 		return &problem{http.StatusBadRequest, "Not understood", input.Error()}
 	case errors.Is(err, outbox.ErrNotFound):
-		return &problem{http.StatusNotFound, "Not found", "There is no event with this id, or it is not dead any more. It may have been purged."}
+		return &problem{http.StatusNotFound, "Not found", "There is no event with this id. It may have been purged."}
 	case errors.As(err, &field) && field.Field == "EventQuery.After":
 		return &problem{http.StatusBadRequest, "Not understood", (&inputError{"after", "is not the place of a page; start from the first page"}).Error()}
 	case errors.As(err, &field):
 		return &problem{http.StatusConflict, "Not possible", field.Error()}
+	case older(err):
+		return &problem{http.StatusServiceUnavailable, "The tables are older than this build", "A column or the control table is missing. Migrate the tables with “outbox schema migrate”, or with your migrations."}
 	case noTable(err):
 		return &problem{http.StatusServiceUnavailable, "The table is missing", "The database has no table for this outbox. Create it with “outbox schema create”, with store.CreateSchema(ctx, db), or with your migrations. Until then the service cannot write events."}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -57,7 +59,23 @@ func problemOf(err error) *problem {
 	}
 }
 
-// noTable reports whether a table, or a column of it, is missing.
+// actionProblem says why an action failed.
+func actionProblem(err error) string {
+	if shown := problemOf(err); shown.status < http.StatusInternalServerError {
+		return shown.Error()
+	} else if older(err) || noTable(err) {
+		return shown.Error()
+	}
+	return "Not carried out, or only in part (see the count). Start it again when the database is back. The log of this service has the error."
+}
+
+// noTable reports whether a table is missing.
 func noTable(err error) bool {
 	return sqlerr.HasState(err, "42P01") || sqlerr.HasNumber(err, 1146) || strings.Contains(err.Error(), "no such table")
+}
+
+// older reports whether a column is missing, or the control table alone.
+func older(err error) bool {
+	return sqlerr.HasState(err, "42703") || sqlerr.HasNumber(err, 1054) || strings.Contains(err.Error(), "no such column") ||
+		noTable(err) && strings.Contains(err.Error(), "_control")
 }

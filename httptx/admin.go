@@ -135,12 +135,18 @@ func (a *admin) show(serve endpoint, known ...string) http.Handler {
 func (a *admin) change(action string, serve endpoint, known ...string) http.Handler {
 	return a.handle(Operate, func(c *call, p parameters) (any, error) {
 		answer, err := serve(c, p)
-		var bad *parameterError
-		if !errors.As(err, &bad) {
+		if !refusedInput(err) {
 			a.access.Record(c.Context(), AuditEntry{User: c.user, Action: action, Target: c.target, Count: c.count, Err: err})
 		}
 		return answer, err
 	}, known)
+}
+
+// refusedInput reports whether a parameter was wrong, so that nothing was tried.
+func refusedInput(err error) bool {
+	var bad *parameterError
+	var field *outbox.FieldError
+	return errors.As(err, &bad) || errors.As(err, &field) && parameterOf[field.Field] != ""
 }
 
 // handle serves an endpoint for a role. It answers errors in the endpoints' own form.

@@ -2,6 +2,7 @@ package httptx
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -52,6 +53,11 @@ func (a *admin) pause(c *call, p parameters) (any, error) {
 	kind, err := p.kind()
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range kindParameters { // an old pause of such a kind can still be resumed
+		if text := p[name]; text != strings.TrimSpace(text) {
+			return nil, &parameterError{name, "is blank, or begins or ends with white space; send the exact type"}
+		}
 	}
 	c.target = kind.String()
 	return nil, a.outbox.Pause(c.Context(), kind)

@@ -40,6 +40,6 @@ if (live) {
     draw();
   };
   source.onerror = () => {
-    state.textContent = source.readyState === EventSource.CLOSED ? "Not live." : "Connecting again …";
+    state.textContent = source.readyState === EventSource.CLOSED ? "Not live; reload to see the latest figures." : "Connecting again …";
   };
 }

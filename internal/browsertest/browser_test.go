@@ -105,7 +105,8 @@ func TestSteeringByMouse(t *testing.T) {
 	v := open(t, sqlite(), dashtest.Shop(time.Now())...)
 	v.to("steering")
 	v.do(chromedp.SendKeys("input[name=event_type]", "OrderPlaced"), chromedp.SendKeys("input[name=aggregate_type]", "Order"))
-	v.click("Pause", "pause done")
+	v.click("Pause …", "Pause Order / OrderPlaced?")
+	v.click("Yes, pause", "pause done")
 	v.click("Steering", "Resume")
 	v.click("Resume", "resume done")
 	v.click("Steering", "Nothing is paused.")
@@ -119,7 +120,7 @@ func TestSteeringByMouse(t *testing.T) {
 	v.click("retried", "3 failed attempts")
 	v.to("events")
 	v.do(chromedp.SendKeys("input[name=id]", "delayed"))
-	v.click("Find", "delayed by 2 h")
+	v.click("Find", "(delayed, deferred or replayed)")
 	v.clean("steering")
 }
 

@@ -56,11 +56,11 @@ func (s *server) addPage(e *echo.Echo, transaction echo.MiddlewareFunc) {
 	s.RegisterOnShutdown(s.page.EndStreams)
 }
 
-// localOnly refuses the buttons to other machines and to other sites' pages.
+// localOnly refuses the buttons, and what kills the service, to other machines and to other sites' pages.
 func localOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		if !local(c.Request()) || http.NewCrossOriginProtection().Check(c.Request()) != nil {
-			return echo.NewHTTPError(http.StatusForbidden, "the buttons work on this machine alone, from the service's own page")
+			return echo.NewHTTPError(http.StatusForbidden, "this works on this machine alone, and not from another site's page")
 		}
 		return next(c)
 	}
@@ -99,6 +99,6 @@ const buttons = head + `<h1>An order service with an outbox</h1>
 // killed is the answer to an order that kills the service.
 const killed = head + `<h1>The service is being killed</h1>
 <p>The order is saved, and so is its event %[1]s. In a second the process dies while it delivers the event.</p>
-<p>Start it again as you did before, for example with <code>make serve</code>. Then look at <a href="/outbox/shop/event?id=%[1]s">the event</a>: it was delivered after the start.</p>
+<p>Start it again as you did before, for example with <code>make serve</code>. Then look at <a href="/outbox/shop/event?id=%[1]s">the event</a>. Within ten seconds of the start it is delivered; reload.</p>
 </body></html>
 `

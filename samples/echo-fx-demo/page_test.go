@@ -1,7 +1,10 @@
 package main_test
 
 import (
+	"io"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -29,17 +32,20 @@ func TestTheButtonsGiveTheDashboardSomethingToShow(t *testing.T) {
 		return strings.Contains(s.page(t, http.MethodGet, "/outbox/shop/dead"), "the warehouse does not know the item")
 	}, 20*time.Second, 10*time.Millisecond)
 
-	for _, header := range [][2]string{{"Origin", "https://elsewhere.example"}, {"Host", "elsewhere.example"}} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/try?simulate=kill", nil)
-		require.NoError(t, err)
-		request.Header.Set(header[0], header[1])
-		if header[0] == "Host" {
-			request.Host = header[1]
+	for _, path := range []string{"/try?simulate=kill", "/orders?simulate=kill", "/orders/bulk?simulate=kill"} {
+		for _, header := range [][2]string{{"Origin", "https://elsewhere.example"}, {"Host", "elsewhere.example"}} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(anOrder))
+			require.NoError(t, err)
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set(header[0], header[1])
+			if header[0] == "Host" {
+				request.Host = header[1]
+			}
+			response, err := s.client.Do(request)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			require.Equal(t, http.StatusForbidden, response.StatusCode, "%s with %s", path, header[0])
 		}
-		response, err := s.client.Do(request)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		require.Equal(t, http.StatusForbidden, response.StatusCode, header[0])
 	}
 
 	require.Contains(t, s.page(t, http.MethodPost, "/try?simulate=kill"), "The service is being killed")
@@ -50,7 +56,50 @@ func TestTheButtonsGiveTheDashboardSomethingToShow(t *testing.T) {
 		after, _ := p.delivered(t)
 		return len(after) == len(before)+1
 	}, 60*time.Second, 20*time.Millisecond, "a second process delivers the event")
-	require.Contains(t, again.page(t, http.MethodGet, "/outbox/shop/dead"), "warehouse")
+	groups := again.page(t, http.MethodGet, "/outbox/shop/dead")
+	require.Contains(t, groups, "warehouse")
+
+	// The new process does not remember the order that failed, but its replay is delivered.
+	confirmation := again.submit(t, "confirm", groups, "replay")
+	require.Contains(t, confirmation, "Yes, replay 1")
+	again.submit(t, "act", confirmation, "replay")
+	require.Eventually(t, func() bool {
+		after, _ := p.delivered(t)
+		return len(after) == len(before)+2
+	}, 60*time.Second, 20*time.Millisecond, "the replayed event is delivered")
+	require.Contains(t, again.page(t, http.MethodGet, "/outbox/shop/dead"), "No event is dead.")
+	require.Contains(t, again.submit(t, "act", again.page(t, http.MethodGet, "/outbox/shop/steering"), "wake"), "wake done")
+}
+
+var (
+	postForms = regexp.MustCompile(`(?s)<form method="post" action="([a-z]+)".*?</form>`)
+	hidden    = regexp.MustCompile(`<input type="hidden" name="([a-z_]+)" value="([^"]*)">`)
+)
+
+// submit sends the first form of a page of the dashboard that has the action.
+func (s *process) submit(t *testing.T, to, page, action string) string {
+	t.Helper()
+	for _, form := range postForms.FindAllStringSubmatch(page, -1) {
+		if form[1] != to || !strings.Contains(form[0], action) {
+			continue
+		}
+		values := url.Values{"action": {action}}
+		for _, field := range hidden.FindAllStringSubmatch(form[0], -1) {
+			values.Set(field[1], field[2])
+		}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/outbox/shop/"+to, strings.NewReader(values.Encode()))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		response, err := s.client.Do(request)
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusOK, response.StatusCode, string(body))
+		return string(body)
+	}
+	require.Fail(t, "no such form", "%s %s in %s", to, action, page)
+	return ""
 }
 
 // page returns a page, also behind a redirection.

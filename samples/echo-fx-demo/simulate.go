@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +49,9 @@ func readSimulation(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		if !slices.Contains(simulations, simulate) {
 			return badRequest("simulate is %q; known are %s", simulate, strings.Join(simulations, ", "))
+		}
+		if simulate == simulateKill {
+			next = localOnly(next)
 		}
 		r := c.Request()
 		c.SetRequest(r.WithContext(context.WithValue(r.Context(), simulateKey{}, simulate)))
@@ -116,7 +118,6 @@ func faultyListeners() fx.Option {
 			}}
 		}),
 		outboxfx.AsInterceptor(func() outbox.Interceptor {
-			var died sync.Map // ids of events
 			return func(next outbox.Listener) outbox.Listener {
 				return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
 					switch simulate := env.Headers[header]; {
@@ -125,10 +126,8 @@ func faultyListeners() fx.Option {
 					case simulate == simulateKill && doomed.Load():
 						time.Sleep(time.Second) // the answer to the order leaves before
 						return outbox.Result{}, kill()
-					case simulate == simulateListenerDead:
-						if _, replayed := died.LoadOrStore(env.EventID, true); !replayed {
-							return outbox.Dead("the warehouse does not know the item (simulated)"), nil
-						}
+					case simulate == simulateListenerDead && !env.IsDelayed(): // a replay makes it due later than it occurred
+						return outbox.Dead("the warehouse does not know the item (simulated)"), nil
 					}
 					return next.OnEvent(ctx, env)
 				})

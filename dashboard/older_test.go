@@ -1,0 +1,70 @@
+package dashboard_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/dashboard"
+	"github.com/outboxkit/outbox-go/internal/dashtest"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+func TestAnOlderTableIsExplained(t *testing.T) {
+	t.Parallel()
+	for _, statement := range []string{
+		"DROP TABLE " + dashtest.Table + "_control",
+		"ALTER TABLE " + dashtest.Table + " RENAME COLUMN last_error TO other",
+	} {
+		s := newSite(t, nil)
+		_, err := s.db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+		path := "/shop/steering"
+		if statement[:5] == "ALTER" {
+			path = "/shop/event?id=x"
+		}
+		require.Contains(t, s.get(path, 503), "outbox schema migrate", statement)
+	}
+}
+
+// countlessStore refuses counts that have no bound.
+type countlessStore struct{ *outboxtest.Store }
+
+func (s countlessStore) CountDead(_ context.Context, _ outbox.DB, f outbox.DeadFilter) (int64, error) {
+	if f.EventIDs == nil {
+		panic("all dead letters are counted")
+	}
+	return int64(len(f.EventIDs)), nil
+}
+
+func (s countlessStore) FindEvents(context.Context, outbox.DB, outbox.EventQuery) (outbox.EventPage, error) {
+	return outbox.EventPage{Events: make([]outbox.EventRow, 2), Next: "there is always more"}, nil
+}
+
+func TestAConfirmationCountsNoMoreThanItsLimit(t *testing.T) {
+	t.Parallel()
+	s := memorySite(t, countlessStore{outboxtest.NewStore()}, func(*dashboard.Config) {})
+	token := s.form(s.get("/shop/steering"), "Pause …</button>")
+	asked := s.send("POST", "/shop/confirm", with(token, "action", "delete", "scope", "all", "tenant_id", "globex"))
+	require.Contains(t, asked.body, "<strong>100 or more</strong>", "two on each of fifty pages")
+	asked = s.send("POST", "/shop/confirm", with(token, "action", "delete", "scope", "all"))
+	require.Equal(t, 200, asked.StatusCode, "what is dead in all is in the stats")
+	asked = s.send("POST", "/shop/confirm", with(token, "action", "delete", "scope", "selection", "id", "x"))
+	require.Contains(t, asked.body, "<strong>1</strong>")
+}
+
+func TestAFilteredConfirmationCountsAcrossPages(t *testing.T) {
+	t.Parallel()
+	rows := []dashtest.Row{}
+	for i := range outbox.MaxFindLimit + 20 {
+		rows = append(rows, dashtest.Row{ID: "x" + time.Duration(i).String(), Type: "T", Tenant: []string{"a", "b"}[i%2], Created: time.Now(), Ended: time.Now(), Status: outbox.StatusDead, Error: "x"})
+	}
+	s := newSite(t, rows)
+	form := with(s.form(s.get("/shop/letters?event_type=+T"), "Delete all"), "action", "delete")
+	confirmation, _ := s.act(form)
+	require.Contains(t, confirmation, "<strong>520</strong>")
+	require.Zero(t, s.dead())
+}

@@ -1,0 +1,88 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/dashboard"
+	"github.com/outboxkit/outbox-go/internal/dashtest"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+var orderPlaced = outbox.EventKind{AggregateType: "Order", EventType: "OrderPlaced"}
+
+func (s *site) paused() (kinds []outbox.EventKind) {
+	s.t.Helper()
+	list, err := s.outbox.Paused(s.t.Context())
+	require.NoError(s.t, err)
+	for _, pause := range list {
+		kinds = append(kinds, pause.Kind)
+	}
+	return kinds
+}
+
+// A newcomer leaves the aggregate type empty.
+func TestAPauseOfNoEventAsksWhatWasMeant(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	steering := s.get("/shop/steering")
+	require.Contains(t, steering, `<option value="OrderPlaced">`)
+	require.Contains(t, steering, `<option value="Order">`)
+	form := with(s.form(steering, "Pause …</button>"), "action", "pause")
+	asked := s.send(http.MethodPost, "/shop/confirm", with(form, "event_type", "orderplaced"))
+	require.Contains(t, asked.body, "of the kind orderplaced without an aggregate type. Did you mean")
+	s.act(with(s.form(asked.body, "Order / OrderPlaced …"), "action", "pause"))
+	require.Equal(t, []outbox.EventKind{orderPlaced}, s.paused())
+	asked = s.send(http.MethodPost, "/shop/confirm", with(form, "event_type", "Misspelled", "aggregate_type", "Order"))
+	require.Contains(t, asked.body, "of the kind Misspelled with the aggregate type Order. Check how it is spelled.")
+	asked = s.send(http.MethodPost, "/shop/confirm", with(form, "event_type", "OrderPaid", "aggregate_type", "Order"))
+	require.NotContains(t, asked.body, "No event was found")
+}
+
+func TestAKindIsPausedFromItsGroupAndFromItsEvent(t *testing.T) {
+	t.Parallel()
+	for path, text := range map[string]string{"/shop/dead": "Pause Order / OrderPlaced", "/shop/event?id=waiting": "Pause this kind", "/shop/event?id=refused-0": "Pause this kind"} {
+		s := newSite(t, dashtest.Shop(time.Now()))
+		s.act(with(s.form(s.get(path), text), "action", "pause"))
+		require.Equal(t, []outbox.EventKind{orderPlaced}, s.paused(), path)
+		waiting := s.get("/shop/event?id=waiting")
+		require.Contains(t, waiting, "its kind is paused since 20")
+		require.NotContains(t, waiting, "Pause this kind")
+	}
+}
+
+func TestAPauseOfALockedDatabaseEnds(t *testing.T) {
+	t.Parallel()
+	store := heldStore{outboxtest.NewStore(), make(chan error)}
+	s := memorySite(t, store, func(c *dashboard.Config) { c.Timeout = 50 * time.Millisecond })
+	form := with(s.form(s.get("/shop/steering"), "Pause …</button>"), "action", "pause", "event_type", "x")
+	_, action := s.act(form)
+	require.Contains(t, action, "pause failed")
+}
+
+func TestALockedDatabaseBlocksNoOtherOutbox(t *testing.T) {
+	t.Parallel()
+	store := heldStore{outboxtest.NewStore(), make(chan error)}
+	free := outboxtest.NewStore()
+	other, err := outbox.New(outbox.Config{DB: free.DB(), Store: free})
+	require.NoError(t, err)
+	s := memorySite(t, store, func(c *dashboard.Config) { c.Outboxes["other"] = other })
+	pause := func(outbox string) int {
+		form := with(s.form(s.get("/"+outbox+"/steering"), "Pause …</button>"), "action", "pause", "event_type", "x")
+		asked := s.send(http.MethodPost, "/"+outbox+"/confirm", form)
+		return s.send(http.MethodPost, "/"+outbox+"/act", with(s.form(asked.body, "Yes, pause"))).StatusCode
+	}
+	for range 10 {
+		require.Equal(t, 303, pause("shop"))
+	}
+	require.Equal(t, 503, pause("shop"))
+	require.Equal(t, 303, pause("other"))
+	for range 10 {
+		store.let <- nil
+	}
+	require.NoError(t, s.page.Wait(t.Context()))
+}
