@@ -47,7 +47,8 @@ type Config struct {
 	// MaxViewers is how many may watch the live overview at once; the page of others is not
 	// live. Defaults to 50.
 	MaxViewers int
-	// Timeout is how long the queries of one page may take. Defaults to 10 s.
+	// Timeout is how long the queries of one page, a pause or a resume may take. Defaults to
+	// 10 s.
 	Timeout time.Duration
 }
 

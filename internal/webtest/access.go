@@ -100,7 +100,9 @@ func roles(t *testing.T, fw Framework) {
 	require.NotContains(t, log.String(), "secret-tenant")
 	missing := send("DELETE", "/dead-letters", "operate")
 	require.Equal(t, 400, missing.StatusCode, "a deletion of all needs a filter")
-	require.Empty(t, audited.take())
+	long := send("POST", "/dead-letters/replay?tenant_id="+strings.Repeat("x", 65), "operate")
+	require.Equal(t, 400, long.StatusCode)
+	require.Empty(t, audited.take(), "a filter that is refused is no change")
 
 	plain := serve(t, "HTTP1", fw.New(t, App{Outbox: ob}))
 	require.Equal(t, 200, plain.send(http.MethodGet, "/admin/stats").StatusCode)

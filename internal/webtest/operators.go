@@ -73,6 +73,12 @@ func pauses(t *testing.T, server *server) {
 	server.send(http.MethodGet, "/admin/pauses").is(t, 200, `{"pauses":[]}`)
 
 	server.post("/admin/pause").is(t, 400, `{"error":"parameter \"event_type\" is required","parameter":"event_type"}`)
+	for _, blank := range []string{"event_type=%20", "event_type=Paid%20", "event_type=Paid&aggregate_type=%20"} {
+		got := server.post("/admin/pause?" + blank)
+		require.Equal(t, 400, got.StatusCode, blank)
+		require.Contains(t, got.body, "is blank, or begins or ends with white space", blank)
+	}
+	server.send(http.MethodGet, "/admin/pauses").is(t, 200, `{"pauses":[]}`)
 	server.post("/admin/pause?event_type=Paid&since=x").is(t, 400,
 		`{"error":"parameter \"since\" is unknown; known are event_type, aggregate_type, pretty","parameter":"since"}`)
 	server.post("/admin/resume?event_type="+strings.Repeat("a", 129)).is(t, 400,

@@ -89,6 +89,7 @@ func (s *process) submit(t *testing.T, to, page, action string) string {
 		}
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/outbox/shop/"+to, strings.NewReader(values.Encode()))
 		require.NoError(t, err)
+		request.SetBasicAuth("admin", "secret") // as call does
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		response, err := s.client.Do(request)
 		require.NoError(t, err)
