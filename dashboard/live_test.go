@@ -129,3 +129,15 @@ func TestEndStreamsEndsThem(t *testing.T) {
 	}
 	require.NoError(t, server.Config.Shutdown(t.Context()), "nothing holds it up")
 }
+
+func TestHeadOfTheStreamDoesNotWatch(t *testing.T) {
+	t.Parallel()
+	s, _, stats := liveSite(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	recorder := httptest.NewRecorder()
+	s.handler.ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodHead, prefix+"/shop/live", nil))
+	require.NoError(t, ctx.Err(), "it ends at once")
+	require.Equal(t, 200, recorder.Code)
+	require.Zero(t, stats.Load())
+}

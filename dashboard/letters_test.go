@@ -68,3 +68,23 @@ func TestAFilteredConfirmationCountsAcrossPages(t *testing.T) {
 	require.Contains(t, confirmation, "<strong>520</strong>")
 	require.Zero(t, s.dead())
 }
+
+func TestAListOfDeadLettersNamesTheirListeners(t *testing.T) {
+	t.Parallel()
+	row := dashtest.Row{ID: "x", Type: "Placed", Aggregate: "Order", Created: time.Now(), Ended: time.Now(), Status: outbox.StatusDead, Error: "x"}
+	row.Headers = map[string]string{outbox.HeaderListener: "mail", outbox.HeaderEventID: "y"}
+	s := newSite(t, []dashtest.Row{row})
+	for _, path := range []string{"/shop/dead", "/shop/letters", "/shop/letters?event_type=Placed"} {
+		require.Contains(t, s.get(path), "Order / Placed → mail", path)
+	}
+}
+
+func TestAReplayedEventIsNotCalledDelayed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	_, err := s.outbox.DeadLetters().ReplayAll(t.Context(), outbox.DeadFilter{}, 0)
+	require.NoError(t, err)
+	body := s.get("/shop/event?id=refused-0")
+	require.Contains(t, body, "(delayed, deferred or replayed)")
+	require.NotContains(t, body, "delayed by")
+}
