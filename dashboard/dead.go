@@ -93,7 +93,7 @@ func (p *page) nameListeners(ctx context.Context, events []outbox.EventRow) erro
 	for i := range events {
 		ids[i], at[events[i].EventID] = events[i].EventID, i
 	}
-	list, err := p.outbox.DeadLetters().QueryAfter(ctx, outbox.DeadFilter{EventIDs: ids}, outbox.DeadLetter{}, len(ids))
+	list, err := p.outbox.DeadLetters().Query(ctx, outbox.DeadFilter{EventIDs: ids}, len(ids))
 	for i := range list {
 		events[at[list[i].EventID]].Listener = list[i].Listener
 	}
