@@ -30,6 +30,14 @@ func TestAnOlderTableIsExplained(t *testing.T) {
 	}
 }
 
+func TestAReportThatCannotBeReadIsExplained(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	_, err := s.db.ExecContext(t.Context(), "INSERT INTO "+dashtest.Table+"_control (kind, name, value) VALUES ('node', 'web-1', '{')")
+	require.NoError(t, err)
+	require.Contains(t, s.get("/shop/"), "delete the row")
+}
+
 // countlessStore refuses counts that have no bound.
 type countlessStore struct{ *outboxtest.Store }
 

@@ -30,7 +30,7 @@ const (
 
 // Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize,
 // everybody who reaches them may view counts and events without payloads and headers, and
-// nobody may change anything.
+// no user may change anything.
 //
 //	g := e.Group("/admin/outbox", middleware.BasicAuth(check))
 //	echomw.Admin(g, ob, echomw.Access{Authorize: roleOf})

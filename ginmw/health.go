@@ -35,7 +35,7 @@ const (
 
 // Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize,
 // everybody who reaches them may view counts and events without payloads and headers, and
-// nobody may change anything. Event ids that contain a slash need gin's UseRawPath or
+// no user may change anything. Event ids that contain a slash need gin's UseRawPath or
 // UseEscapedPath.
 //
 //	ginmw.Admin(r.Group("/admin/outbox", gin.BasicAuth(accounts)), ob, ginmw.Access{Authorize: roleOf})

@@ -30,7 +30,7 @@ func (r Role) May(other Role) bool { return other != 0 && r&other == other }
 var ErrOtherSite = errors.New("httptx: a page of another site may not send changes; open this site's own page")
 
 // Access says who may see and change an outbox over HTTP: at [Admin], and at the page of
-// package dashboard. The zero value lets everybody View, and nobody else anything.
+// package dashboard. The zero value lets every user View and do nothing else.
 type Access struct {
 	// Authorize names the user who sends a request, and says what they may do. It runs for
 	// every request, concurrently. The name goes into the log. Nil: everybody may View,

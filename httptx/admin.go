@@ -17,7 +17,7 @@ const (
 )
 
 // Admin returns endpoints for operators. Access says who may see and change what: without
-// its Authorize everybody who reaches the endpoints may View, and nobody may change
+// its Authorize everybody who reaches the endpoints may View, and no user may change
 // anything. A request that may not is a 403, and so is a change that a page of another site
 // sends.
 //

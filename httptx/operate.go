@@ -10,6 +10,7 @@ import (
 type node struct {
 	Owner       string     `json:"owner"`
 	Mode        string     `json:"mode,omitempty"`
+	Problem     string     `json:"problem,omitempty"`
 	Live        bool       `json:"live"`
 	Holds       bool       `json:"holds"`
 	Started     *time.Time `json:"started,omitempty"`
@@ -31,7 +32,7 @@ func (a *admin) nodes(c *call, _ parameters) (any, error) {
 	for i := range list {
 		n := &list[i]
 		answer.Nodes[i] = node{
-			Owner: n.Owner, Mode: n.Mode, Live: n.Live, Holds: n.Holds, Started: given(n.Started), LastPoll: given(n.LastPoll),
+			Owner: n.Owner, Mode: n.Mode, Problem: n.Problem, Live: n.Live, Holds: n.Holds, Started: given(n.Started), LastPoll: given(n.LastPoll),
 			SeenAt: given(n.SeenAt), HotDepth: n.HotDepth, ColdDepth: n.ColdDepth, Leases: n.Leases, OldestLease: given(n.OldestLease),
 		}
 	}

@@ -18,7 +18,7 @@ func (a *app) nodes() *cobra.Command {
 			answer := map[string][]node{"nodes": {}}
 			for _, n := range list {
 				answer["nodes"] = append(answer["nodes"], node{
-					Owner: n.Owner, Mode: n.Mode, Live: n.Live, Holds: n.Holds, Started: n.Started.UTC(), LastPoll: n.LastPoll.UTC(),
+					Owner: n.Owner, Mode: n.Mode, Problem: n.Problem, Live: n.Live, Holds: n.Holds, Started: n.Started.UTC(), LastPoll: n.LastPoll.UTC(),
 					SeenAt: n.SeenAt.UTC(), HotDepth: n.HotDepth, ColdDepth: n.ColdDepth, Leases: n.Leases, OldestLease: n.OldestLease.UTC(),
 				})
 			}
@@ -32,9 +32,12 @@ func (a *app) nodes() *cobra.Command {
 	}
 }
 
-// state is whether the process is live. One that only has leases does not report.
+// state is whether the process is live, or why its report cannot be read. One that only has
+// leases does not report.
 func (n node) state() string {
 	switch {
+	case n.Problem != "":
+		return n.Problem
 	case n.Live:
 		return "live"
 	case n.SeenAt.IsZero():

@@ -128,6 +128,7 @@ func pausesOf(list []outbox.Pause) []pauseShape {
 type node struct {
 	Owner       string    `json:"owner"`
 	Mode        string    `json:"mode,omitempty"`
+	Problem     string    `json:"problem,omitempty"`
 	Live        bool      `json:"live"`
 	Holds       bool      `json:"holds"`
 	Started     time.Time `json:"started,omitzero"`

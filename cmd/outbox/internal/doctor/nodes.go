@@ -20,6 +20,10 @@ func (p *patient) nodes(ctx context.Context) error {
 	}
 	live, found, modes := 0, len(p.findings), map[string]bool{}
 	for _, n := range list {
+		if n.Problem != "" {
+			p.report(Warning, "the report of "+n.Owner+" cannot be read", n.Problem)
+			continue
+		}
 		if n.Live {
 			live++
 			modes[n.Mode] = true
