@@ -65,7 +65,7 @@ test/migrations: ## run goose and golang-migrate on the files of the schema
 test/browser: chromium ## test the dashboard in Chromium (OUTBOX_TEST_LONG=dashboard: with ten million rows)
 	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -C internal/browsertest $(RACE) $(TESTFLAGS) ./...
 
-screenshots: chromium ## make the images of docs/DASHBOARD.md
+screenshots: chromium ## make the images of docs/how-to/dashboard.md
 	$(GO) run -C internal/browsertest ./screenshots -dir $(CURDIR)/docs/images
 
 test/race: ## the same with the race detector (needs a C compiler)

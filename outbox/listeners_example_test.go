@@ -81,11 +81,11 @@ func ExampleNamed() {
 
 func TestTheListenersPageShowsTheCodeThatRuns(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/LISTENERS.md")
+	page, err := os.ReadFile("../docs/how-to/listeners.md")
 	require.NoError(t, err)
 	code, err := os.ReadFile("listeners_example_test.go")
 	require.NoError(t, err)
 	begin, end := strings.Index(string(code), "// orderPlaced"), strings.Index(string(code), "// The mail server")
 	example := strings.TrimSpace(string(code[begin:end]))
-	require.True(t, strings.Contains(string(page), "```go\n"+example+"\n```"), "LISTENERS.md and the example differ: copy one to the other")
+	require.True(t, strings.Contains(string(page), "```go\n"+example+"\n```"), "how-to/listeners.md and the example differ: copy one to the other")
 }

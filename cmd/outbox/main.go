@@ -5,7 +5,7 @@
 //	outbox doctor
 //
 // It works whether or not a process delivers, because it only uses the table. The page
-// docs/COMMAND-LINE.md shows each command.
+// docs/reference/command-line.md shows each command.
 package main
 
 import (

@@ -27,7 +27,7 @@ func (a *app) schemaMigrate() *cobra.Command {
 	var m migration
 	cmd := &cobra.Command{
 		Use: "migrate", Short: "Brings the table to another version of the schema", Args: takesNothing,
-		Long: "Brings the table to another version of the schema, up or down, while processes write and\ndeliver. docs/SCHEMA.md lists the versions.",
+		Long: "Brings the table to another version of the schema, up or down, while processes write and\ndeliver. docs/how-to/migrations.md lists the versions.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkCount("--to", m.to, sqlstore.SchemaVersion); err != nil {
 				return err

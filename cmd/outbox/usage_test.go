@@ -67,7 +67,7 @@ func TestTheHelpIsAsReviewed(t *testing.T) {
 
 func TestThePageNamesEveryCommandAndExitCode(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "COMMAND-LINE.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference/command-line.md"))
 	require.NoError(t, err)
 	for _, args := range commands {
 		if len(args) == 0 || len(args) == 1 && slices.Contains([]string{"schema", "events", "dead"}, args[0]) {

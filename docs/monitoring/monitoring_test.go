@@ -1,4 +1,4 @@
-// Package monitoring_test holds docs/OBSERVABILITY.md, the alert rules and the
+// Package monitoring_test holds docs/how-to/metrics-and-alerts.md, the alert rules and the
 // dashboard to what the code does.
 package monitoring_test
 
@@ -20,7 +20,7 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-const document = "../OBSERVABILITY.md"
+const document = "../how-to/metrics-and-alerts.md"
 
 // polled is a table with a poller, so that every metric is there.
 type polled struct{}

@@ -17,7 +17,7 @@ import (
 
 func document(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/FX.md")
+	text, err := os.ReadFile("../../docs/how-to/fx.md")
 	require.NoError(t, err)
 	return string(text)
 }

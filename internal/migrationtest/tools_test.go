@@ -26,7 +26,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-const page = "../../docs/SCHEMA.md"
+const page = "../../docs/how-to/migrations.md"
 
 // fromPage runs the shell commands of a section of the page, and returns the directory of
 // the files that they make.

@@ -18,7 +18,7 @@ import (
 // recipe is the SQL of a section of the page on partitions, block by block.
 func recipe(t testing.TB, section string) (blocks []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/PARTITIONS.md")
+	text, err := os.ReadFile("../../docs/how-to/partitions.md")
 	require.NoError(t, err)
 	_, rest, ok := strings.Cut(string(text), "\n## "+section+"\n")
 	require.True(t, ok, section)

@@ -86,10 +86,10 @@ func (row *schemaRow) parse(value string) error {
 func (s *Store) fits(row schemaRow) error {
 	switch {
 	case row.Version < SchemaVersion:
-		return fmt.Errorf("the table has version %d of the schema, and this build needs version %d: run the command %s, call store.Migrate(ctx, db, sqlstore.SchemaVersion), or run the files from %04d on in outbox/sqlstore/schema/%s (docs/SCHEMA.md)",
+		return fmt.Errorf("the table has version %d of the schema, and this build needs version %d: run the command %s, call store.Migrate(ctx, db, sqlstore.SchemaVersion), or run the files from %04d on in outbox/sqlstore/schema/%s (docs/how-to/migrations.md)",
 			row.Version, SchemaVersion, s.command("migrate"), row.Version+1, s.d.name)
 	case row.MinVersion > SchemaVersion:
-		return fmt.Errorf("the table has version %d of the schema, which needs a build for version %d or newer, and this one is for version %d: deploy a newer build, or go back with the newer build's command, %s --to %d (docs/SCHEMA.md)",
+		return fmt.Errorf("the table has version %d of the schema, which needs a build for version %d or newer, and this one is for version %d: deploy a newer build, or go back with the newer build's command, %s --to %d (docs/how-to/migrations.md)",
 			row.Version, row.MinVersion, SchemaVersion, s.command("migrate"), SchemaVersion)
 	default:
 		return nil

@@ -5,7 +5,7 @@
 //	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -create-slot # once
 //	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -aggregate Order -event OrderPlaced
 //
-// The server needs wal_level=logical. docs/CDC.md has more.
+// The server needs wal_level=logical. docs/how-to/change-data-capture.md has more.
 package main
 
 import (

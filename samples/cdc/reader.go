@@ -50,7 +50,7 @@ type Reader struct {
 // ErrNoSlot means that the server has no slot of the reader's name. The reader does not
 // create one: a new slot begins at the current position, and what was committed since the
 // old one was read would never be published.
-var ErrNoSlot = errors.New("the slot does not exist; create it once with -create-slot, and read \"The slot is gone\" in docs/CDC.md if it existed before")
+var ErrNoSlot = errors.New("the slot does not exist; create it once with -create-slot, and read \"The slot is gone\" in docs/how-to/change-data-capture.md if it existed before")
 
 // Run follows the slot until ctx ends or something fails. Without the slot it returns
 // [ErrNoSlot].

@@ -15,7 +15,7 @@ import (
 )
 
 // A slot that the reader made at the current position would leave out an event without a
-// word. This is the recovery that docs/CDC.md describes.
+// word. This is the recovery that docs/how-to/change-data-capture.md describes.
 func TestNoEventIsLostWhenTheSlotIsGone(t *testing.T) {
 	s := newShop(t)
 	require.ErrorContains(t, s.reader().CreateSlot(t.Context()), "already exists")

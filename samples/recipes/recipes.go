@@ -1,5 +1,5 @@
 // Package recipes has one order and its event in one transaction, once for each
-// library. docs/RECIPES.md shows the lines that matter; the tests run them on
+// library. docs/how-to/libraries.md shows the lines that matter; the tests run them on
 // PostgreSQL.
 package recipes
 

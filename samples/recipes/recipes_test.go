@@ -164,7 +164,7 @@ func onPgx(recipe func(pool *pgxpool.Pool, a *outboxpgx.Adapter) place) func(t *
 // The page shows the recipes' own lines.
 func TestThePageShowsTheRecipes(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/RECIPES.md")
+	page, err := os.ReadFile("../../docs/how-to/libraries.md")
 	require.NoError(t, err)
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-// Screenshots makes the images of docs/DASHBOARD.md.
+// Screenshots makes the images of docs/how-to/dashboard.md.
 package main
 
 import (
