@@ -52,6 +52,10 @@ RACE = $(if $(filter true,$(CI)),-race)
 test: promtool pgbouncer ## run every test; finds, starts or installs PostgreSQL and MariaDB
 	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test $(RACE) $(TESTFLAGS) ./...
 
+docs/check: ## check the pages: code, commands, links, names, the reference, translations (make test does it too)
+	$(GO) vet ./docs/code/...
+	$(GO) test ./docs/check
+
 # Three at a time: they wait most of the time.
 test/relay: ## test the relays to brokers (OUTBOX_TEST_LONG=relay: with 100,000 events)
 	@$(MAKE) --no-print-directory -O -j 3 $(addprefix relay@,$(RELAYS))

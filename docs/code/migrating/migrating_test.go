@@ -1,4 +1,5 @@
-package readme_test
+// Package migrating_test runs the statements of docs/MIGRATING.md.
+package migrating_test
 
 import (
 	"context"
@@ -41,7 +42,7 @@ var (
 // statements are those of a block of MIGRATING.md.
 func statements(t *testing.T, name string) []string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/MIGRATING.md")
+	page, err := os.ReadFile("../../MIGRATING.md")
 	require.NoError(t, err)
 	block := regexp.MustCompile("(?s)<!-- test: " + name + " -->\n```sql\n(.*?)```").FindSubmatch(page)
 	require.NotNil(t, block, name)

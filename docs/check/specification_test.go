@@ -1,4 +1,4 @@
-package archtest_test
+package check_test
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ var (
 
 func readDocument(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	text, err := os.ReadFile(filepath.Join(root, "docs", name))
 	require.NoError(t, err)
 	return string(text)
 }
@@ -90,7 +90,7 @@ func TestTheTestsThatTheSpecificationNamesExist(t *testing.T) {
 		links := testLink.FindAllStringSubmatch(readDocument(t, name), -1)
 		require.NotEmpty(t, links, name)
 		for _, link := range links {
-			path := filepath.Join("..", "..", "docs", filepath.FromSlash(link[2]))
+			path := filepath.Join(root, "docs", filepath.FromSlash(link[2]))
 			code, err := os.ReadFile(path)
 			require.NoError(t, err, "%s names %s", name, link[1])
 			parts := strings.Split(link[1], "/")

@@ -1,4 +1,4 @@
-package archtest_test
+package check_test
 
 import (
 	"os"
@@ -16,7 +16,6 @@ var rooms = []string{"outbox", "outbox/sqlstore", "adapters", "adapters/otel", "
 // A reader who has only the page must find the file.
 func TestTheArchitecturePageNamesTheFilesThatExist(t *testing.T) {
 	t.Parallel()
-	root := filepath.Join("..", "..")
 	page, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
 	require.NoError(t, err)
 	named := map[string]bool{}

@@ -1,4 +1,4 @@
-package archtest_test
+package check_test
 
 import (
 	"encoding/xml"

@@ -1,0 +1,155 @@
+package check_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// translated are the pages that docs/zh-CN has, with their originals.
+var translated = map[string]string{
+	"docs/zh-CN/README.md":   "README.md",
+	"docs/zh-CN/CONCEPTS.md": "docs/CONCEPTS.md",
+	"docs/zh-CN/TUTORIAL.md": "docs/TUTORIAL.md",
+	"docs/zh-CN/SPEC.md":     "docs/SPEC.md",
+}
+
+// section is a heading, and what follows it until the next one.
+type section struct {
+	heading string
+	line    int
+	level   int
+	blocks  []string
+	rows    int // of tables
+}
+
+// sections are those of a page. The first has no heading.
+func (p page) sections() []section {
+	list := []section{{}}
+	blocks, prose := p.parts()
+	for i, line := range prose {
+		last := &list[len(list)-1]
+		if len(blocks) > 0 && blocks[0].line == i+1 {
+			last.blocks = append(last.blocks, "```"+blocks[0].kind+"\n"+blocks[0].text)
+			blocks = blocks[1:]
+		}
+		if strings.HasPrefix(line, "|") {
+			last.rows++
+		}
+		if m := pageHeading.FindStringSubmatch(line); m != nil {
+			list = append(list, section{heading: line, line: i + 1, level: len(m[1])})
+		}
+	}
+	return list
+}
+
+// alike reports whether two sections may be translations of each other.
+func alike(a, b section) bool {
+	return a.level == b.level && slices.Equal(a.blocks, b.blocks) && a.rows == b.rows
+}
+
+// differences says what of two translations the other one lacks: the sections by their
+// levels, and in them the blocks byte by byte.
+func differences(a, b page) (problems []string) {
+	left, right := a.sections(), b.sections()
+	level := func(s section) int { return s.level }
+	if slices.Equal(mapped(left, level), mapped(right, level)) {
+		for i := range left {
+			if !slices.Equal(left[i].blocks, right[i].blocks) {
+				problems = append(problems, fmt.Sprintf("%s:%d: the blocks below %q differ from those below %q of %s: they are the same in both languages, comments included", b.path, right[i].line, right[i].heading, left[i].heading, a.path))
+			}
+		}
+		return problems
+	}
+	for _, pair := range align(left, right) {
+		switch {
+		case pair[0] < 0:
+			problems = append(problems, fmt.Sprintf("%s lacks the section %q of %s:%d", a.path, right[pair[1]].heading, b.path, right[pair[1]].line))
+		case pair[1] < 0:
+			problems = append(problems, fmt.Sprintf("%s lacks the section %q of %s:%d", b.path, left[pair[0]].heading, a.path, left[pair[0]].line))
+		}
+	}
+	return problems
+}
+
+func mapped[T, R any](list []T, f func(T) R) (result []R) {
+	for _, element := range list {
+		result = append(result, f(element))
+	}
+	return result
+}
+
+// align pairs as many sections as can be, in order. A section without its like is paired
+// with -1.
+func align(left, right []section) (pairs [][2]int) {
+	most := make([][]int, len(left)+1) // pairs from i and j on
+	for i := range most {
+		most[i] = make([]int, len(right)+1)
+	}
+	for i := len(left) - 1; i >= 0; i-- {
+		for j := len(right) - 1; j >= 0; j-- {
+			most[i][j] = max(most[i+1][j], most[i][j+1])
+			if alike(left[i], right[j]) {
+				most[i][j] = max(most[i][j], 1+most[i+1][j+1])
+			}
+		}
+	}
+	i, j := 0, 0
+	for i < len(left) || j < len(right) {
+		switch {
+		case i < len(left) && j < len(right) && alike(left[i], right[j]) && most[i][j] == 1+most[i+1][j+1]:
+			i, j = i+1, j+1
+			pairs = append(pairs, [2]int{i - 1, j - 1})
+		case j == len(right) || i < len(left) && most[i+1][j] >= most[i][j+1]:
+			i++
+			pairs = append(pairs, [2]int{i - 1, -1})
+		default:
+			j++
+			pairs = append(pairs, [2]int{-1, j - 1})
+		}
+	}
+	return pairs
+}
+
+func TestTheChinesePagesHaveTheSectionsAndTheCodeOfTheEnglishOnes(t *testing.T) {
+	t.Parallel()
+	for chinese, english := range translated {
+		a, b := read(t, english), read(t, chinese)
+		if b.text == "" {
+			continue // not written yet
+		}
+		for _, problem := range differences(a, b) {
+			t.Error(problem)
+		}
+	}
+	for _, p := range pages(t) {
+		if strings.HasPrefix(p.path, "docs/zh-CN/") && translated[p.path] == "" {
+			t.Errorf("%s is not in translated", p.path)
+		}
+	}
+}
+
+func TestASectionThatALanguageLacksIsNamed(t *testing.T) {
+	t.Parallel()
+	const english = "intro\n# A\n## One\n| a |\n|---|\n| x |\n## Two\n```go\na() // b\n```\n## Three\n### Four\n"
+	for name, tt := range map[string]struct{ chinese, want string }{
+		"all":              {"intro\n# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", ""},
+		"more rows":        {"# 甲\n## 一\n| a |\n|---|\n| x |\n| y |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", ""},
+		"one is left out":  {"# 甲\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", `zh.md lacks the section "## One" of en.md:3`},
+		"another level":    {"# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n", `zh.md lacks the section "### Four" of en.md:12`},
+		"one more":         {"# 甲\n## 一\n| a |\n|---|\n| x |\n## 二\n```go\na() // b\n```\n## 三\n### 四\n## 五\n", `en.md lacks the section "## 五" of zh.md:12`},
+		"a comment":        {"# 甲\n## 一\n## 二\n```go\na() // 乙\n```\n## 三\n### 四\n", `zh.md:3: the blocks below "## 二" differ`},
+		"a block too much": {"# 甲\n```go\na() // b\n```\n## 一\n## 二\n```go\na() // b\n```\n## 三\n### 四\n", `zh.md:1: the blocks below "# 甲" differ`},
+	} {
+		problems := differences(page{"en.md", english}, page{"zh.md", tt.chinese})
+		if tt.want == "" {
+			require.Empty(t, problems, name)
+			continue
+		}
+		require.Len(t, problems, 1, name)
+		require.Contains(t, problems[0], tt.want, name)
+	}
+}
