@@ -108,9 +108,9 @@ type option struct {
 var modes = []any{outbox.SingleNode{}, outbox.MultiNode{}, outbox.OrderedByKey{}, outbox.Ordered{}, outbox.WriterOnly{}}
 
 // options are the fields of outbox.Config, of the modes, and of the structs of package
-// outbox that their fields hold.
+// outbox that their fields hold. The functions of a hook are code, no options.
 func options() (list []option) {
-	seen := map[reflect.Type]int{}
+	seen := map[reflect.Type]int{reflect.TypeFor[outbox.WriterHook](): 1}
 	via := map[reflect.Type][]string{}
 	var visit func(reflect.Type)
 	visit = func(typ reflect.Type) {
