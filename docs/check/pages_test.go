@@ -95,7 +95,7 @@ type block struct {
 	line   int // of its fence
 	kind   string
 	text   string
-	before string // the line before the fence
+	before string // the comments right before the fence
 }
 
 var fence = regexp.MustCompile("^\\s*(```+|~~~+)\\s*([^\\s`]*)")
@@ -120,7 +120,11 @@ func (p page) parts() (blocks []block, prose []string) {
 			last.text += line + "\n"
 		default:
 			prose = append(prose, line)
-			before = line
+			if !strings.HasPrefix(line, "<!--") {
+				before = ""
+			} else {
+				before += line + "\n"
+			}
 			continue
 		}
 		prose = append(prose, "")
@@ -191,7 +195,7 @@ func TestThePartsOfAPage(t *testing.T) {
 	p := page{"a.md", "# A\n\nsay `make\ntest` or\n`x`\n\n<!-- not run: why -->\n```console\nmake `x`\n```\n| a | b |\n|---|---|\n| `N`, `M` | 1 |\n\n````\n```go\n````\nend\n"}
 	blocks, prose := p.parts()
 	require.Equal(t, []block{
-		{8, "console", "make `x`\n", "<!-- not run: why -->"},
+		{8, "console", "make `x`\n", "<!-- not run: why -->\n"},
 		{15, "", "```go\n", ""},
 	}, blocks)
 	require.Len(t, prose, strings.Count(p.text, "\n"))
