@@ -18,12 +18,6 @@ var orderPlaced = outbox.NewTopic[placedOrder]("Order", OrderPlaced)
 
 func onOrderPlaced(context.Context, placedOrder, outbox.Envelope) error { return nil }
 
-func check(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
 func Example_construction() {
 	order := placedOrder{"o-1", "tea"}
 	env := outbox.Envelope{
