@@ -109,27 +109,37 @@ func (c commands) makeProblem(args []string) string {
 	return ""
 }
 
-// goProblem checks the packages that an argument names: by a path, or as one of the module.
+// goProblem checks the packages of this repository that an argument names: by a path, or
+// as one of the module.
 func (c commands) goProblem(args []string) string {
-	folder := "."
+	verb, folder := "", "."
 	for i, arg := range args {
-		folderOf := folder
+		named := arg
 		switch {
 		case arg == "--":
 			return c.problem(strings.Join(args[i+1:], " "), true)
 		case i > 0 && args[i-1] == "-C":
 			folder = arg
 			continue
-		case arg == "." || strings.HasPrefix(arg, "./"):
-		case arg == module || strings.HasPrefix(arg, module+"/") || strings.HasPrefix(arg, module+"@"):
-			arg, _, _ = strings.Cut(strings.TrimPrefix(arg, module), "@")
-			folderOf = "."
-		default:
+		case isFlag(arg) || verb == "ran":
 			continue
+		case verb == "":
+			verb = arg
+			continue
+		case !slices.Contains([]string{"run", "test", "get", "install", "build", "vet", "doc"}, verb):
+			return ""
+		case arg == module || strings.HasPrefix(arg, module+"/") || strings.HasPrefix(arg, module+"@"):
+			arg, _, _ = strings.Cut(path.Join(".", strings.TrimPrefix(arg, module)), "@")
+		case arg == "." || strings.HasPrefix(arg, "./"):
+			arg = path.Join(folder, arg)
 		}
-		below := strings.TrimSuffix(arg, "...")
-		if !c.folders[path.Join(folderOf, below)] && (below == arg || path.Clean(below) != ".") {
-			return fmt.Sprintf("there is no package %s", args[i])
+		if verb == "run" {
+			verb = "ran" // what follows are the program's arguments
+		}
+		ours := arg != named || arg == "." || strings.HasPrefix(named, "./")
+		arg = path.Clean(strings.TrimSuffix(arg, "..."))
+		if ours && !strings.HasPrefix(arg, "..") && !c.folders[arg] && (arg != "." || !strings.HasSuffix(named, "...")) {
+			return fmt.Sprintf("there is no package %s", named)
 		}
 	}
 	return ""
@@ -255,29 +265,32 @@ func TestACommandThatDoesNotExistIsNamed(t *testing.T) {
 	for command, want := range map[string]string{
 		"make test         # all":                 "",
 		"X='a b' make db/up FLAGS='-rate 100 -x'": "",
-		"make tset":                               "the Makefile has no target tset",
-		"$ go test ./outbox -run Purge":           "",
-		"go test ./outbx":                         "there is no package ./outbx",
-		"go test ./...":                           "",
-		"go test ./outbx/...":                     "there is no package ./outbx/...",
-		"go run ./tools/x -- go test ./outbx":     "there is no package ./outbx",
-		"go -C bench run .":                       "",
-		"go -C benhc run .":                       "there is no package .",
-		"go get " + module:                        "",
-		"go install " + module + "/outbox@latest": "",
-		"go get " + module + "/inbx@latest":       "there is no package",
-		"go get example.com/else":                 "",
-		"go mod init shop && make test":           "",
-		"export OUTBOX_DSN=x":                     "",
-		"outbox --dsn x dead --all id":            "",
-		"outbox dead --al":                        "outbox dead has no flag --al",
-		"outbox dead --json":                      "outbox dead has no flag --json",
-		"outbox daed":                             "outbox has no command daed",
-		"outbox completion bash":                  "",
-		"outbox dead --all | head":                `"head" is neither`,
-		"outbox dead --all > file":                "",
-		"kubectl get pods":                        `"kubectl" is neither`,
-		"# only a remark":                         "",
+		"make tset":                                              "the Makefile has no target tset",
+		"$ go test ./outbox -run Purge":                          "",
+		"go test ./outbx":                                        "there is no package ./outbx",
+		"go test ./...":                                          "",
+		"go test ./outbx/...":                                    "there is no package ./outbx/...",
+		"go run ./tools/x -- go test ./outbx":                    "there is no package ./outbx",
+		"go -C bench run .":                                      "",
+		"go -C benhc run .":                                      "there is no package .",
+		"go get " + module:                                       "",
+		"go install " + module + "/outbox@latest":                "",
+		"go get " + module + "/inbx@latest":                      "there is no package",
+		"go run example.com/ent generate ./ent":                  "",
+		"go -C ../else install ./cmd":                            "",
+		"go generate ./ent":                                      "",
+		"go get example.com/else":                                "",
+		"go mod init shop && make test":                          "",
+		"export OUTBOX_DSN=x":                                    "",
+		"outbox --dsn x dead --all id":                           "",
+		"outbox dead --al":                                       "outbox dead has no flag --al",
+		"outbox dead --json":                                     "outbox dead has no flag --json",
+		"outbox daed":                                            "outbox has no command daed",
+		"outbox completion bash":                                 "",
+		"outbox dead --all | head":                               `"head" is neither`,
+		"outbox dead --all > file":                               "",
+		"kubectl get pods":                                       `"kubectl" is neither`,
+		"# only a remark":                                        "",
 		"OUTBOX_TEST_LONG=1 go test ./outbox -run 'A/(b|c)/#00'": "",
 	} {
 		problem := c.problem(command, false)
