@@ -284,11 +284,14 @@ func ExampleWithMetrics() {
 	// 1
 }
 
-// The logger of the app.
+// An outbox logs to the *slog.Logger that the app provides. WithLogger gives it another
+// one, such as that with an attribute.
 func ExampleWithLogger() {
 	run(
 		fx.Supply(slog.New(slog.DiscardHandler)),
-		outboxfx.NewModule(outboxfx.WithStore(memory), outboxfx.WithLogger(func(l *slog.Logger) *slog.Logger { return l })),
+		outboxfx.NewModule(outboxfx.WithStore(memory), outboxfx.WithLogger(func(app *slog.Logger) *slog.Logger {
+			return app.With("component", "outbox")
+		})),
 		outboxfx.AsBinding(newOrderListener),
 	)
 	// Output:

@@ -43,7 +43,9 @@ type validConfig struct{ Config }
 // *outbox.Outbox, *outbox.Writer, *outbox.DeadLetters and a [Config] that the app
 // may replace. It starts the outbox with the app and drains it when the app stops.
 // All of these have the name that [Named] gives. If the app provides an
-// *outbox.SharedWorkers, which has no name, all of its outboxes share them.
+// *outbox.SharedWorkers, which has no name, all of its outboxes share them. If the app
+// provides a *slog.Logger without a name, all of its outboxes log to it, else to
+// slog.Default().
 func NewModule(opts ...Option) fx.Option {
 	var m module
 	for _, opt := range opts {
@@ -65,7 +67,7 @@ func NewModule(opts ...Option) fx.Option {
 		providePart[outbox.Store](&m, part("store"), m.store, m.detectStore),
 		providePart[outbox.Metrics](&m, part("metrics"), m.metrics, func() outbox.Metrics { return nil }),
 		providePart[outbox.RetryPolicy](&m, part("retry policy"), m.retry, func() outbox.RetryPolicy { return nil }),
-		providePart[*slog.Logger](&m, part("logger"), m.logger, slog.Default),
+		providePart[*slog.Logger](&m, part("logger"), m.logger, loggerOf),
 		providePart[outbox.ListenerRegistry](&m, part("registry"), m.registry, func() outbox.ListenerRegistry { return nil }),
 		providePart[outbox.Notifier](&m, part("notifier"), m.notifier, func() outbox.Notifier { return nil }),
 		fx.Provide(located((*module).build, m.build,
@@ -97,6 +99,14 @@ func (m *module) validate(c Config) (validConfig, error) {
 func (m *module) metricsPrefix(c validConfig) MetricsPrefix {
 	return MetricsPrefix(cmp.Or(c.Metrics.NamePrefix, strings.TrimPrefix(m.name+".outbox", ".")))
 }
+
+// fromApp is what the app may provide, without a name.
+type fromApp struct {
+	fx.In
+	Logger *slog.Logger `optional:"true"`
+}
+
+func loggerOf(app fromApp) *slog.Logger { return cmp.Or(app.Logger, slog.Default()) }
 
 // detectStore detects the kind of the database, for 10 s at most.
 func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -284,6 +285,16 @@ func TestMetricsAreClosedWhenTheOutboxCannotBeBuilt(t *testing.T) {
 	err := newError(fx.Supply(newPool()), outboxfx.NewModule(inMemory(), outboxfx.WithMetrics(metrics), outboxfx.WithInterceptors(nil)))
 	require.ErrorContains(t, err, "outboxfx: building the outbox")
 	require.EqualValues(t, 1, metrics.closed.Load())
+}
+
+func TestOutboxesLogToTheLoggerOfTheApp(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	app := fx.New(fx.NopLogger, named("orders", newPool()), fx.Supply(newPool(), slog.New(slog.NewTextHandler(&log, nil))),
+		outboxfx.NewModule(inMemory()), outboxfx.NewModule(outboxfx.Named("orders"), inMemory()))
+	require.NoError(t, errors.Join(app.Err(), app.Start(t.Context()), app.Stop(t.Context())))
+	require.Equal(t, 2, strings.Count(log.String(), "no listener is registered"), "by each outbox")
+	require.Equal(t, 1, strings.Count(log.String(), "unroutable\" outbox=orders\n"))
 }
 
 func TestNoListenerIsAWarningWhereEventsAreDispatched(t *testing.T) {

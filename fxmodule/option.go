@@ -54,7 +54,8 @@ func WithRetryPolicy(policy any) Option {
 	return set("WithRetryPolicy", policy, func(m *module) **given { return &m.retry })
 }
 
-// WithLogger replaces slog.Default(): a *slog.Logger, or a constructor of one.
+// WithLogger replaces the app's *slog.Logger, and slog.Default() in an app that provides
+// none: a *slog.Logger, or a constructor of one.
 func WithLogger(logger any) Option {
 	return set("WithLogger", logger, func(m *module) **given { return &m.logger })
 }

@@ -26,9 +26,11 @@ var _ outbox.Transactor = (*Adapter)(nil)
 type Option func(*Adapter)
 
 // AllowUnmanaged lets [Adapter.Write] write in a transaction of a connection that is
-// not followed. The adapter does not see it commit, so the poller delivers the
-// events, a little later. The pool given to [New] is followed all the same. Without
-// the option such a write fails with [outbox.ErrUnmanagedTransaction].
+// not followed, such as one of a pool that other code opens on the same database. The
+// adapter does not see it commit, so the poller delivers the events, a little later,
+// and the AfterCommit and AfterRollback hooks do not run for them. The pool given to
+// [New] has to be followed all the same. Without the option such a write fails with
+// [outbox.ErrUnmanagedTransaction].
 func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
 
 // New makes the adapter of a followed pool, from [Open] or with a configuration
@@ -44,8 +46,12 @@ func New(pool *pgxpool.Pool, writer *outbox.Writer, opts ...Option) (*Adapter, e
 	if pool == nil {
 		problems = append(problems, errPool("is nil"))
 	} else if a.tap = tapOf(pool.Config().ConnConfig.Tracer); a.tap == nil {
-		problems = append(problems, errPool("is not followed, so its commits would not be seen; "+
-			"open the pool with outboxpgx.Open instead of pgxpool.New, or call outboxpgx.Follow(config.ConnConfig) before pgxpool.NewWithConfig, after setting a tracer of your own"))
+		problem := "is not followed, so its commits would not be seen; " +
+			"open the pool with outboxpgx.Open instead of pgxpool.New, or call outboxpgx.Follow(config.ConnConfig) before pgxpool.NewWithConfig, after setting a tracer of your own"
+		if a.allowUnmanaged {
+			problem += "; AllowUnmanaged is for transactions of other pools: New needs a followed pool with it too"
+		}
+		problems = append(problems, errPool(problem))
 	}
 	if writer == nil {
 		problems = append(problems, &outbox.FieldError{Field: "outboxpgx.New writer", Problem: "is nil"})

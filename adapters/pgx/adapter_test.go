@@ -34,6 +34,9 @@ func TestNewRefuses(t *testing.T) {
 	require.ErrorAs(t, err, &field)
 	require.ErrorContains(t, err, "outboxpgx.Open")
 	require.ErrorContains(t, err, "outboxpgx.Follow(config.ConnConfig)")
+	require.NotContains(t, err.Error(), "AllowUnmanaged")
+	_, err = outboxpgx.New(plain, writer, outboxpgx.AllowUnmanaged())
+	require.ErrorContains(t, err, "AllowUnmanaged is for transactions of other pools")
 	require.Nil(t, outboxpgx.DB(nil))
 }
 

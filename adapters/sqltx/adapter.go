@@ -30,9 +30,11 @@ var _ outbox.Transactor = (*Adapter)(nil)
 type Option func(*Adapter)
 
 // AllowUnmanaged lets [Adapter.Write] write in a *sql.Tx of a pool that is not
-// followed. The adapter does not see it commit, so the poller delivers the events,
-// a little later. The pool given to [New] is followed all the same. Without the option
-// such a write fails with [outbox.ErrUnmanagedTransaction].
+// followed, such as one that other code opens on the same database. The adapter does
+// not see it commit, so the poller delivers the events, a little later, and the
+// AfterCommit and AfterRollback hooks do not run for them. The pool given to [New] has
+// to be followed all the same: [Watch] makes it so. Without the option such a write
+// fails with [outbox.ErrUnmanagedTransaction].
 func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
 
 // New makes the adapter of a followed pool, from [Open], [OpenDB], [WrapConnector]
@@ -53,8 +55,12 @@ func New(db Beginner, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 		case pool == nil:
 			problems = append(problems, errDB("is nil"))
 		case a.connector == nil:
-			problems = append(problems, errDB("is not followed, so its commits would not be seen; "+
-				"open the pool with sqltx.Open instead of sql.Open, or use what sqltx.Watch(pool) returns everywhere"))
+			problem := "is not followed, so its commits would not be seen; " +
+				"open the pool with sqltx.Open instead of sql.Open, or use what sqltx.Watch(pool) returns everywhere"
+			if a.allowUnmanaged {
+				problem += "; AllowUnmanaged is for transactions of other pools: give New, and outbox.Config.DB, sqltx.Watch(pool) with it too"
+			}
+			problems = append(problems, errDB(problem))
 		}
 	default:
 		problems = append(problems, errDB(fmt.Sprintf("is a %T, which embeds no *sql.DB", db)))

@@ -60,6 +60,9 @@ func TestNewTakesAFollowedPool(t *testing.T) {
 		require.ErrorAs(t, err, &field)
 		require.ErrorContains(t, err, "sqltx.Open")
 		require.ErrorContains(t, err, "sqltx.Watch(pool)")
+		require.NotContains(t, err.Error(), "AllowUnmanaged")
+		_, err = sqltx.New(pool, newWriter(t, pool), sqltx.AllowUnmanaged())
+		require.ErrorContains(t, err, "AllowUnmanaged is for transactions of other pools")
 	}
 	_, err := sqltx.New(nil, nil)
 	require.ErrorContains(t, err, "sqltx.New db is nil")

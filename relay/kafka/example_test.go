@@ -3,7 +3,11 @@ package relaykafka_test
 import (
 	"context"
 	"log"
+	"os"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
@@ -16,6 +20,10 @@ func Example() {
 	ctx := context.Background()
 	publisher, err := relaykafka.New(relaykafka.Config{
 		Brokers: []string{"kafka-1:9092", "kafka-2:9092"},
+		Options: []kgo.Opt{
+			kgo.DialTLS(),
+			kgo.SASL(scram.Auth{User: "shop", Pass: os.Getenv("KAFKA_PASSWORD")}.AsSha512Mechanism()),
+		},
 	})
 	check(err)
 	orderPlaced := outbox.NewTopic[string]("Order", "OrderPlaced")

@@ -5,6 +5,8 @@ import (
 	"log"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 	"github.com/outboxkit/outbox-go/relay"
@@ -15,7 +17,8 @@ import (
 func Example() {
 	ctx := context.Background()
 	publisher, err := relaynats.New(relaynats.Config{
-		URL: "nats://127.0.0.1:4222",
+		URL:     "nats://nats-1:4222,nats://nats-2:4222",
+		Options: []nats.Option{nats.UserCredentials("orders.creds")},
 	})
 	check(err)
 	orderPlaced := outbox.NewTopic[string]("Order", "OrderPlaced")

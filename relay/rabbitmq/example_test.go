@@ -15,7 +15,7 @@ import (
 func Example() {
 	ctx := context.Background()
 	publisher, err := relayrabbitmq.New(relayrabbitmq.Config{
-		URLs:     []string{"amqp://shop@rabbitmq:5672/"},
+		URLs:     []string{"amqp://shop:secret@rabbit-1:5672/", "amqp://shop:secret@rabbit-2:5672/"},
 		Exchange: "shop",
 	})
 	check(err)

@@ -3,6 +3,7 @@ package relayredis_test
 import (
 	"context"
 	"log"
+	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +18,7 @@ import (
 func Example() {
 	ctx := context.Background()
 	publisher, err := relayredis.New(relayredis.Config{
-		Options: &redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}},
+		Options: &redis.UniversalOptions{Addrs: []string{"redis-1:6379"}, Password: os.Getenv("REDIS_PASSWORD")},
 		MaxLen:  1_000_000,
 	})
 	check(err)

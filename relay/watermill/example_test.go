@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/relay"
@@ -39,6 +40,23 @@ func Example() {
 	// Output:
 	// [Done]
 	// e-1 "tea" OrderPlaced
+}
+
+// Classify names the errors of your broker that mean an outage. By default only errors of
+// the network do.
+func ExampleConfig() {
+	channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}) // stands for your publisher
+	publisher, err := relaywatermill.New(relaywatermill.Config{
+		Publisher: channel,
+		Classify: func(err error) error {
+			if redis.IsLoadingError(err) {
+				return fmt.Errorf("%w: %w", relay.ErrUnavailable, err)
+			}
+			return relaywatermill.NetworkErrors(err)
+		},
+	})
+	check(err)
+	check(publisher.Close(context.Background()))
 }
 
 // Ping asks what you give it, because Watermill has nothing for it.

@@ -1,5 +1,5 @@
-// Package recipes has one order and its event in one transaction, once for each
-// library. docs/how-to/libraries.md shows the lines that matter; the tests run them on
+// Package recipes places an order and its event in one transaction, once with each
+// library. The pages in docs/how-to/adapters show this code, and its tests run it on
 // PostgreSQL.
 package recipes
 

@@ -4,43 +4,58 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	"github.com/outboxkit/outbox-go/samples/recipes/shoppgx"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 	"github.com/outboxkit/outbox-go/samples/recipes/shopsql"
 )
 
-// SQLC is sqlc's code for database/sql.
-func SQLC(ctx context.Context, queries *shopsql.Queries, a *sqltx.Adapter, order Order) error {
-	return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
-		if err := queries.WithTx(tx).CreateOrder(ctx, shopsql.CreateOrderParams{ID: order.ID, Item: order.Item}); err != nil {
-			return err
-		}
-		_, err := a.Write(ctx, tx, orderPlaced.Envelope(order.ID, order))
-		return err
-	})
+// SQLCShop uses what sqlc generates for database/sql.
+type SQLCShop struct {
+	DB      *sql.DB
+	Queries *shopsql.Queries
+	Outbox  *outbox.Outbox
+	events  *sqltx.Adapter
 }
 
-// SQLCPgx is sqlc's code for pgx.
-func SQLCPgx(ctx context.Context, pool *pgxpool.Pool, queries *shoppgx.Queries, a *outboxpgx.Adapter, order Order) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if err := queries.WithTx(tx).CreateOrder(ctx, shoppgx.CreateOrderParams{ID: order.ID, Item: order.Item}); err != nil {
-			return err
-		}
-		_, err := a.Write(ctx, tx, orderPlaced.Envelope(order.ID, order))
-		return err
-	})
-}
-
-// PgxBatch is one round trip for all: PostgreSQL runs a batch as a transaction.
-func PgxBatch(ctx context.Context, pool *pgxpool.Pool, a *outboxpgx.Adapter, order Order) error {
-	batch := &pgx.Batch{}
-	batch.Queue("INSERT INTO orders (id, item) VALUES ($1, $2)", order.ID, order.Item)
-	if _, err := a.Queue(ctx, batch, orderPlaced.Envelope(order.ID, order)); err != nil {
-		return err
+// NewSQLCShop opens the database.
+func NewSQLCShop(dsn string) (*SQLCShop, error) {
+	db, err := sqltx.Open("pgx", dsn) // instead of sql.Open
+	if err != nil {
+		return nil, err
 	}
-	return pool.SendBatch(ctx, batch).Close()
+	ob, err := outbox.New(outbox.Config{DB: db, Store: sqlstore.Postgres()})
+	if err != nil {
+		return nil, err
+	}
+	events, err := sqltx.New(db, ob.Writer())
+	if err != nil {
+		return nil, err
+	}
+	return &SQLCShop{db, shopsql.New(db), ob, events}, nil
+}
+
+// Place stores an order and its event.
+func (s *SQLCShop) Place(ctx context.Context, order Order) error {
+	return s.events.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+		queries := s.Queries.WithTx(tx)
+		if err := queries.CreateOrder(ctx, shopsql.CreateOrderParams{ID: order.ID, Item: order.Item}); err != nil {
+			return err
+		}
+		_, err := s.events.Write(ctx, tx, orderPlaced.Envelope(order.ID, order))
+		return err
+	})
+}
+
+// PlaceEach stores the orders that the database accepts, in one transaction.
+func (s *SQLCShop) PlaceEach(ctx context.Context, orders []Order) (refused []error, err error) {
+	err = s.events.RunInTx(ctx, nil, func(ctx context.Context, _ *sql.Tx) error {
+		for _, order := range orders {
+			if err := s.Place(ctx, order); err != nil { // a savepoint, because ctx has a transaction
+				refused = append(refused, err)
+			}
+		}
+		return nil
+	})
+	return refused, err
 }

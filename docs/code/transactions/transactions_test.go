@@ -1,0 +1,167 @@
+// Package transactions_test has the code of docs/how-to/transactions.md.
+package transactions_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+)
+
+type order struct{ ID, Item string }
+
+var orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
+
+// place writes the event of an order in the transaction that ctx carries.
+func place(ctx context.Context, events *outbox.Writer, o order) error {
+	_, err := events.Write(ctx, orderPlaced.Envelope(o.ID, o))
+	return err
+}
+
+var shops int
+
+// shop is a database with an outbox.
+type shop struct {
+	dsn    string
+	db     *sql.DB
+	events *outbox.Writer
+	a      *sqltx.Adapter
+}
+
+func openShop() *shop {
+	shops++
+	dsn := fmt.Sprintf("file:/shop-%d?vfs=memdb&_pragma=busy_timeout(5000)&_txlock=immediate", shops)
+	db, err := sqltx.Open("sqlite", dsn)
+	check(err)
+	store := sqlstore.SQLite()
+	check(store.CreateSchema(context.Background(), db))
+	_, err = db.ExecContext(context.Background(), "CREATE TABLE orders (id TEXT PRIMARY KEY, item TEXT NOT NULL)")
+	check(err)
+	ob, err := outbox.New(outbox.Config{DB: db, Store: store})
+	check(err)
+	a, err := sqltx.New(db, ob.Writer())
+	check(err)
+	return &shop{dsn, db, ob.Writer(), a}
+}
+
+func (s *shop) close() { check(s.db.Close()) }
+
+// print prints the aggregates of the events that are in the table.
+func (s *shop) print() {
+	rows, err := s.db.QueryContext(context.Background(), "SELECT aggregate_id FROM outbox_event ORDER BY aggregate_id")
+	check(err)
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		check(rows.Scan(&id))
+		fmt.Println(id)
+	}
+	check(rows.Err())
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// The adapter begins the transaction.
+func Example_inTx() {
+	shop := openShop()
+	defer shop.close()
+	ctx, a, events, o := context.Background(), shop.a, shop.events, order{"o-1", "tea"}
+
+	err := outbox.InTx(ctx, a, func(ctx context.Context) error {
+		tx, _ := a.TxFrom(ctx) // the *sql.Tx
+		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES (?, ?)", o.ID, o.Item); err != nil {
+			return err // rolls back
+		}
+		return place(ctx, events, o)
+	})
+	fmt.Println(err)
+	shop.print()
+	// Output:
+	// <nil>
+	// o-1
+}
+
+// Your code begins the transaction.
+func Example_withTx() {
+	shop := openShop()
+	defer shop.close()
+	db, a, events, o := shop.db, shop.a, shop.events, order{"o-1", "tea"}
+
+	begin := func(ctx context.Context) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // does nothing after Commit
+		ctx, err = a.WithTx(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := place(ctx, events, o); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	fmt.Println(begin(context.Background()))
+	shop.print()
+	// Output:
+	// <nil>
+	// o-1
+}
+
+// Other code has opened the pool.
+func Example_watch() {
+	shop := openShop()
+	defer shop.close()
+	received, err := sql.Open("sqlite", shop.dsn)
+	check(err)
+	defer received.Close()
+	newOutbox := func(pool *sql.DB) (*outbox.Outbox, *sqltx.Adapter, error) {
+		db := sqltx.Watch(pool) // use db from here on, also for your transactions
+		ob, err := outbox.New(outbox.Config{DB: db, Store: sqlstore.SQLite()})
+		if err != nil {
+			return nil, nil, err
+		}
+		a, err := sqltx.New(db, ob.Writer())
+		return ob, a, err
+	}
+	ob, a, err := newOutbox(received)
+	check(err)
+	fmt.Println(outbox.InTx(context.Background(), a, func(ctx context.Context) error {
+		return place(ctx, ob.Writer(), order{"o-1", "tea"})
+	}))
+	shop.print()
+	// Output:
+	// <nil>
+	// o-1
+}
+
+// Other code begins its transactions on a pool of its own.
+func Example_allowUnmanaged() {
+	shop := openShop()
+	defer shop.close()
+	ctx, o := context.Background(), order{"o-1", "tea"}
+	theirs, err := sql.Open("sqlite", shop.dsn)
+	check(err)
+	defer theirs.Close()
+
+	a, err := sqltx.New(shop.db, shop.events, sqltx.AllowUnmanaged()) // shop.db is followed
+	check(err)
+	tx, err := theirs.BeginTx(ctx, nil) // theirs is not
+	check(err)
+	_, err = a.Write(ctx, tx, orderPlaced.Envelope(o.ID, o))
+	check(err)
+	check(tx.Commit()) // the poller delivers the event
+	shop.print()
+	// Output:
+	// o-1
+}
