@@ -15,9 +15,9 @@ var (
 	// ErrForeignTransaction: the transaction does not belong to the writer's data
 	// source.
 	ErrForeignTransaction = errors.New("outbox: the transaction belongs to another data source")
-	// ErrUnmanagedTransaction: the adapter did not see the transaction begin, so
-	// it cannot see the commit either.
-	ErrUnmanagedTransaction = errors.New("outbox: the transaction was not begun through the adapter")
+	// ErrUnmanagedTransaction: the transaction was begun on a pool that is not followed,
+	// so the adapter cannot see it commit.
+	ErrUnmanagedTransaction = errors.New("outbox: the transaction is not followed")
 	// ErrInvalidEnvelope: an envelope breaks a rule; [FieldError] says which.
 	ErrInvalidEnvelope = errors.New("outbox: invalid envelope")
 	// ErrOutcomeUnknown: COMMIT was sent, and no definite answer arrived. If the

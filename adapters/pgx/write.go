@@ -92,7 +92,7 @@ func (a *Adapter) follows(pg *pgx.Conn) (*conn, error) {
 	c := connOf(pg)
 	switch {
 	case c == nil:
-		return nil, errUnmanaged("its connection is not followed: open the pool with outboxpgx.Open, or call outboxpgx.Follow with the configuration")
+		return nil, errUnmanaged("open its pool with outboxpgx.Open, or call outboxpgx.Follow with the configuration")
 	case c.pool != a.pool && (c.pool != nil || c.tap != a.tap):
 		return nil, fmt.Errorf("%w: it was begun on another pool than the adapter's; write with the adapter of that one",
 			outbox.ErrForeignTransaction)

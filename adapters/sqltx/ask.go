@@ -55,7 +55,7 @@ func ask(ctx context.Context, c *connector, above above) (*transaction, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	return nil, fmt.Errorf("%w: its pool is not followed: open the pool with sqltx.Open, or begin the transaction on sqltx.Watch(pool); "+
+	return nil, fmt.Errorf("%w: open its pool with sqltx.Open, or begin it on sqltx.Watch(pool); "+
 		"or give the adapter the option AllowUnmanaged and let the poller deliver its events", outbox.ErrUnmanagedTransaction)
 }
 

@@ -4,9 +4,6 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -143,41 +140,4 @@ func TestRecipes(t *testing.T) {
 			require.Equal(t, "o-1 o-3 o-5", orders)
 		})
 	}
-}
-
-// The pages show lines of the recipes and of the adapters' examples.
-func TestThePagesShowTheRecipes(t *testing.T) {
-	t.Parallel()
-	var files []string
-	for _, pattern := range []string{"*.go", "../../adapters/*/example*_test.go", "../../docs/code/anotherlibrary/*.go"} {
-		found, err := filepath.Glob(pattern)
-		require.NoError(t, err)
-		files = append(files, found...)
-	}
-	var sources []string
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		sources = append(sources, unindented(string(text)))
-	}
-	pages, err := filepath.Glob("../../docs/how-to/adapters/*.md")
-	require.NoError(t, err)
-	require.Len(t, pages, 8)
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		require.NoError(t, err)
-		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-		require.Greater(t, len(blocks), 2, page)
-		for _, block := range blocks {
-			shown := false
-			for _, source := range sources {
-				shown = shown || strings.Contains(source, unindented(block[1]))
-			}
-			require.True(t, shown, "%s shows what no recipe and no example has:\n%s", page, block[1])
-		}
-	}
-}
-
-func unindented(text string) string {
-	return regexp.MustCompile(`(?m)^\s+`).ReplaceAllString(text, "")
 }
