@@ -68,7 +68,7 @@ func ours(dep string) (own string, ok bool) { return strings.CutPrefix(dep, modu
 
 // mayImportDrivers are folders of programs, and of packages for tests.
 var mayImportDrivers = []string{
-	"samples", "cmd/outbox", "internal/testdb", "internal/adaptertest", "internal/webtest", "internal/relaytest", "internal/dashtest",
+	"samples", "docs/code", "cmd/outbox", "internal/testdb", "internal/adaptertest", "internal/webtest", "internal/relaytest", "internal/dashtest",
 	"internal/faultrun", "internal/chaos", "internal/soak", "internal/tools/chaos", "internal/tools/soak", "internal/tools/withdb",
 }
 
