@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,6 +38,7 @@ const patience = 2 * time.Minute
 //	<!-- file: main.go -->    the block is the whole file
 //	<!-- terminal: 1 -->      the commands run there, or the text appears there
 //	<!-- interrupt: 1 -->     before the block, Ctrl-C is pressed there
+//	<!-- order: any -->       the lines of the block may come in another order
 //	<!-- not run: reason -->  the block is skipped
 //
 // A text block without a remark is the output of the command before it.
@@ -329,8 +331,14 @@ func (r *reader) compare(s step, got []string) {
 	r.t.Helper()
 	want := strings.Split(strings.TrimSuffix(s.text, "\n"), "\n")
 	same := len(want) == len(got)
+	left := slices.Clone(got)
 	for i := 0; same && i < len(want); i++ {
-		same = r.known.matches(want[i], got[i])
+		at := 0
+		if s.remarks["order"] == "any" {
+			at = max(0, slices.IndexFunc(left, func(line string) bool { return r.known.matches(want[i], line) }))
+		}
+		same = r.known.matches(want[i], left[at])
+		left = slices.Delete(left, at, at+1)
 	}
 	if !same {
 		r.t.Fatalf("%s: the page shows\n%s\nand the program\n%s", s.position, s.text, strings.Join(got, "\n"))
@@ -383,6 +391,8 @@ func TestThePageIsCompared(t *testing.T) {
 	require.False(t, k.matches("a", "a b"))
 	require.False(t, k.matches("event_id=01AAAAAAAAAAAAAAAAAAAAAAAA", "event_id="+other), "it was another one before")
 	require.True(t, k.matches("process 17 serves", "process 4711 serves"))
+	swapped := step{remarks: map[string]string{"order": "any"}, text: "a 1\nb 1\n"}
+	(&reader{t: t, known: known{}}).compare(swapped, []string{"b 1", "a 1"})
 	require.Equal(t, "kill -9 4711 "+mine+" 170", k.replace("kill -9 17 01AAAAAAAAAAAAAAAAAAAAAAAA 170"))
 	list := steps("x\n<!-- file: a.go -->\n```go\npackage a\n```\n\n<!-- interrupt: 1 -->\n<!-- terminal: 1 -->\n```console\nls\nls -l\n```\n")
 	require.Len(t, list, 2)
