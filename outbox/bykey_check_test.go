@@ -16,8 +16,8 @@ import (
 // has the event's lease. If so, no other process had the event as the line was
 // written, so the lines of confirmed deliveries are in the order of the deliveries.
 // If not, the process stood still for so long, between its own look at the lease and
-// the line, that another one took the event over: docs/how-to/order-by-key.md, "A process that
-// is suspended". Such a delivery has no place in the order, and neither has one whose
+// the line, that another one took the event over: docs/how-to/order-by-key.md, "A suspended
+// process". Such a delivery has no place in the order, and neither has one whose
 // process was killed before it had asked.
 const (
 	began     = "began"

@@ -79,13 +79,13 @@ func ExampleNamed() {
 	// mail: sent for o-1
 }
 
-func TestTheListenersPageShowsTheCodeThatRuns(t *testing.T) {
+func TestThePageOfSeveralListenersShowsTheCodeThatRuns(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/how-to/listeners.md")
+	page, err := os.ReadFile("../docs/how-to/several-listeners.md")
 	require.NoError(t, err)
 	code, err := os.ReadFile("listeners_example_test.go")
 	require.NoError(t, err)
 	begin, end := strings.Index(string(code), "// orderPlaced"), strings.Index(string(code), "// The mail server")
 	example := strings.TrimSpace(string(code[begin:end]))
-	require.True(t, strings.Contains(string(page), "```go\n"+example+"\n```"), "how-to/listeners.md and the example differ: copy one to the other")
+	require.True(t, strings.Contains(string(page), "```go\n"+example+"\n```"), "how-to/several-listeners.md and the example differ: copy one to the other")
 }

@@ -1,0 +1,60 @@
+// Shop is an fx app with an outbox on PostgreSQL.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"os"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"go.uber.org/fx"
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+func main() {
+	fx.New(
+		fx.Provide(newSQLDB, newAdapter, newShop), // sqltx.Open and sqltx.New; your service
+		outboxfx.Module,
+		outboxfx.AsBinding(newOrderListener),
+		fx.Replace(outboxfx.Config{Mode: outboxfx.MultiNode, CreateSchema: true}),
+		fx.Invoke(func(*shop) {}), // your server
+	).Run()
+}
+
+type order struct{ ID string }
+
+var orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
+
+type shop struct {
+	tx     *sqltx.Adapter
+	events *outbox.Writer
+}
+
+func newShop(tx *sqltx.Adapter, events *outbox.Writer) *shop { return &shop{tx, events} }
+
+func (s *shop) place(ctx context.Context, id string) error {
+	return outbox.InTx(ctx, s.tx, func(ctx context.Context) error {
+		// … the business rows, and in the same transaction:
+		_, err := s.events.Write(ctx, orderPlaced.Envelope(id, order{id}))
+		return err
+	})
+}
+
+func newOrderListener() outbox.Binding {
+	return orderPlaced.Listen(func(ctx context.Context, o order, env outbox.Envelope) error {
+		return nil // after the commit, at least once: be idempotent by env.EventID
+	})
+}
+
+func newSQLDB(lc fx.Lifecycle) (*sql.DB, error) {
+	db, err := sqltx.Open("pgx", os.Getenv("DATABASE_URL"))
+	if err == nil {
+		lc.Append(fx.StopHook(db.Close))
+	}
+	return db, err
+}
+
+func newAdapter(db *sql.DB, w *outbox.Writer) (*sqltx.Adapter, error) { return sqltx.New(db, w) }
