@@ -98,13 +98,13 @@ func Example_results() {
 	for total := range 4 {
 		store := deliver(Order{ID: "o-1", Total: total}, func(ob *outbox.Outbox) error { return ob.Register(listener) })
 		row := store.Rows()[0]
-		fmt.Println(row.Status, row.Attempts, row.LastError)
+		fmt.Printf("%s %d %q\n", row.Status, row.Attempts, row.LastError)
 	}
 	// Output:
-	// DONE 0
-	// DEAD 0 the customer has no address
-	// RETRY 1 429 too many requests (retry after 30s)
-	// RETRY 1 no answer
+	// DONE 0 ""
+	// DEAD 0 "the customer has no address"
+	// RETRY 1 "429 too many requests (retry after 30s)"
+	// RETRY 1 "no answer"
 }
 
 func Example_interceptor() {
