@@ -3,8 +3,6 @@ package outboxconf_test
 import (
 	"cmp"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -65,32 +63,4 @@ func TestTheSpecificationsKeysAreThoseOfTheTable(t *testing.T) {
 		_, err := outboxconf.Load("", variables("OUTBOX_MODE="+mode, variableOf(row[2])+"="+row[3]))
 		require.NoError(t, err, row[1])
 	}
-}
-
-func TestTheDocumentsSetUpCompiles(t *testing.T) {
-	t.Parallel()
-	block := regexp.MustCompile("(?s)```go\n(func main.+?)```").FindStringSubmatch(document(t))
-	require.NotNil(t, block)
-	require.LessOrEqual(t, strings.Count(block[1], "\n"), 40)
-	source := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(source, []byte(`package main
-
-import (
-	"context"
-	"database/sql"
-
-	"go.uber.org/fx"
-
-	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
-	"github.com/outboxkit/outbox-go/outbox"
-)
-
-func newSQLDB(fx.Lifecycle) (*sql.DB, error) { return nil, nil }
-
-func newAdapter(*sql.DB, *outbox.Writer) (*sqltx.Adapter, error) { return nil, nil }
-
-`+block[1]), 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "vet", source).CombinedOutput()
-	require.NoError(t, err, "%s", out)
 }

@@ -28,18 +28,16 @@ func ExampleRunStore() {
 func ExampleSQLHarness() {
 	TestStore := func(t *testing.T) {
 		conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
-			db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "store.db"))
+			db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "store.db")+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = db.Close() })
-			store := sqlstore.SQLite() // your store
+			store := sqlstore.SQLite(sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex()) // your store
 			if err := store.CreateSchema(context.Background(), db); err != nil {
 				t.Fatal(err)
 			}
-			harness := conformance.SQLHarness(store, db, conformance.SQLite)
-			harness.SingleWriter = true // as on SQLite
-			return harness
+			return conformance.SQLHarness(store, db, conformance.SQLite)
 		})
 	}
 	_ = TestStore

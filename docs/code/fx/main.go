@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"os"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -45,8 +46,14 @@ func (s *shop) place(ctx context.Context, id string) error {
 
 func newOrderListener() outbox.Binding {
 	return orderPlaced.Listen(func(ctx context.Context, o order, env outbox.Envelope) error {
-		return nil // after the commit, at least once: be idempotent by env.EventID
+		return sendMail(ctx, env.EventID, o) // after the commit, at least once
 	})
+}
+
+// sendMail takes the event's id as the idempotency key.
+func sendMail(ctx context.Context, key string, o order) error {
+	slog.InfoContext(ctx, "mail", "order", o.ID, "key", key)
+	return nil
 }
 
 func newSQLDB(lc fx.Lifecycle) (*sql.DB, error) {

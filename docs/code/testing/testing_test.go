@@ -133,12 +133,12 @@ func TestOnADatabase(t *testing.T) {
 
 	require.NoError(t, shop.Place(t.Context(), Order{ID: "o-1", Item: "tea"}))
 	want := outboxtest.Event{Type: "OrderPlaced", AggregateID: "o-1"}
-	outboxtest.AssertEmitted(t, recorder, want)          // the commits that the hook saw
-	outboxtest.AssertPending(t, store, db, want)         // the rows that wait
-	require.NoError(t, ob.Start(t.Context()))            // delivers them
-	received := recorder.WaitDeliveries(t, 1)            // fails the test after ten seconds
-	require.NoError(t, ob.Close(t.Context()))            // stores the outcomes
-	outboxtest.AssertPending(t, store, db)               // no row waits any more
+	outboxtest.AssertEmitted(t, recorder, want)  // the commits that the hook saw
+	outboxtest.AssertPending(t, store, db, want) // the rows that wait
+	require.NoError(t, ob.Start(t.Context()))    // delivers them
+	received := recorder.WaitDeliveries(t, 1)    // fails the test after ten seconds
+	require.NoError(t, ob.Close(t.Context()))    // stores the outcomes
+	outboxtest.AssertPending(t, store, db)       // no row waits any more
 	require.Equal(t, "o-1", received[0].Envelope.AggregateID)
 }
 
@@ -153,4 +153,3 @@ func (s sqlOrders) Save(ctx context.Context, o Order) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES (?, ?)", o.ID, o.Item)
 	return err
 }
-

@@ -40,7 +40,8 @@ func TestConformance(t *testing.T) {
 		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, db.Close()) })
-		store := frugal{Store: sqlstore.SQLite(), maxPayload: 64 << 10}
+		indexed := sqlstore.SQLite(sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex()) // for the optional interfaces
+		store := frugal{Store: indexed, maxPayload: 64 << 10}
 		require.NoError(t, store.CreateSchema(t.Context(), db))
 		return conformance.SQLHarness(store, db, conformance.SQLite)
 	})
