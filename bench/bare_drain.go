@@ -14,6 +14,10 @@ import (
 // bareRows is how many rows each bare statement of a drain reads or changes.
 const bareRows = 1_000
 
+// bareMarks is the time between the statements that mark what was just written, the
+// default of [outbox.DispatchOptions].MarkInterval.
+const bareMarks = 5 * time.Millisecond
+
 // barePoll reads with one loop, in the order of the primary key, and marks with
 // another.
 func barePoll(ctx context.Context, s *bareSystem, listen func(n int) error) func() error {
@@ -23,7 +27,7 @@ func barePoll(ctx context.Context, s *bareSystem, listen func(n int) error) func
 		defer close(read)
 		after := ""
 		for {
-			rows, err := s.read(ctx, s.pool, "SELECT event_id, payload FROM outbox_event WHERE status = 0 AND event_id > "+s.place()+
+			rows, err := s.read(ctx, s.pool, "SELECT "+bareColumns("")+" FROM outbox_event WHERE status = 0 AND event_id > "+place(s.db.kind)+
 				" ORDER BY event_id LIMIT "+strconv.Itoa(bareRows), after)
 			if err != nil || len(rows) == 0 {
 				failed <- err
@@ -76,14 +80,14 @@ func (s *bareSystem) claim(ctx context.Context, after string) (rows []bareRow, e
 	if s.db.kind == testdb.Postgres {
 		return s.read(ctx, s.pool, "WITH free AS MATERIALIZED (SELECT event_id FROM outbox_event WHERE status = 0 AND locked_at IS NULL AND event_id > $1"+
 			" ORDER BY event_id LIMIT "+strconv.Itoa(bareRows)+" FOR UPDATE SKIP LOCKED), claimed AS (UPDATE outbox_event e SET locked_by = 'bench', locked_at = now()"+
-			" FROM free WHERE e.event_id = free.event_id RETURNING e.event_id, payload) SELECT event_id, payload FROM claimed ORDER BY event_id", after)
+			" FROM free WHERE e.event_id = free.event_id RETURNING "+bareColumns("e.")+") SELECT * FROM claimed ORDER BY event_id", after)
 	}
 	tx, err := s.pool.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	rows, err = s.read(ctx, tx, "SELECT event_id, payload FROM outbox_event WHERE status = 0 AND locked_at IS NULL AND event_id > ?"+
+	rows, err = s.read(ctx, tx, "SELECT "+bareColumns("")+" FROM outbox_event WHERE status = 0 AND locked_at IS NULL AND event_id > ?"+
 		" ORDER BY event_id LIMIT "+strconv.Itoa(bareRows)+" FOR UPDATE SKIP LOCKED", after)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -108,8 +112,47 @@ func bareChannel(_ context.Context, s *bareSystem, listen func(n int) error) fun
 	return func() error { close(s.written); return <-ended }
 }
 
+// bareMark hears what was committed and marks it, all that came in a few
+// milliseconds by one statement.
+func bareMark(ctx context.Context, s *bareSystem, listen func(n int) error) func() error {
+	s.written = make(chan int, bareRows)
+	ended := make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(bareMarks)
+		defer tick.Stop()
+		var rows []bareRow
+		var failed error
+		for open := true; open; {
+			var n int
+			select {
+			case n, open = <-s.written:
+				if open {
+					_ = listen(n)
+					rows = append(rows, bareRow{id: eventID(n)})
+					continue
+				}
+			case <-tick.C:
+			}
+			if len(rows) > 0 && failed == nil {
+				failed = s.mark(ctx, s.pool, rows)
+			}
+			rows = rows[:0]
+		}
+		ended <- failed
+	}()
+	return func() error { close(s.written); return <-ended }
+}
+
+// bareRow is what a listener gets of an event.
 type bareRow struct {
-	id, payload string
+	id, payload, eventType, aggregateType, aggregateID string
+	tenant, headers                                    sql.NullString
+	available, created                                 any
+	attempts                                           int
+}
+
+func bareColumns(table string) string {
+	return table + strings.Join([]string{"event_id", "payload", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "headers", "available_at", "created_at", "attempts"}, ", "+table)
 }
 
 func hearAll(rows []bareRow, listen func(n int) error) {
@@ -131,7 +174,7 @@ func (s *bareSystem) read(ctx context.Context, db queryer, query, after string) 
 	all := make([]bareRow, 0, bareRows)
 	for rows.Next() {
 		var row bareRow
-		if err := rows.Scan(&row.id, &row.payload); err != nil {
+		if err := rows.Scan(&row.id, &row.payload, &row.eventType, &row.aggregateType, &row.aggregateID, &row.tenant, &row.headers, &row.available, &row.created, &row.attempts); err != nil {
 			return nil, err
 		}
 		all = append(all, row)
@@ -161,8 +204,8 @@ func (s *bareSystem) ids(rows []bareRow) (list string, args []any) {
 	return "IN (?" + strings.Repeat(",?", len(rows)-1) + ")", args
 }
 
-func (s *bareSystem) place() string {
-	if s.db.kind == testdb.Postgres {
+func place(kind testdb.Kind) string {
+	if kind == testdb.Postgres {
 		return "$1"
 	}
 	return "?"

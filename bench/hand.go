@@ -57,7 +57,7 @@ type eventRow[T time.Time | int64] struct {
 func (eventRow[T]) TableName() string { return "outbox_event" }
 
 func eventRows[T time.Time | int64](kind testdb.Kind, first, n int) []eventRow[T] {
-	now := storedTime(kind).(T)
+	now := storedTime(kind, time.Now()).(T)
 	rows := make([]eventRow[T], n)
 	for i := range rows {
 		rows[i] = eventRow[T]{
@@ -70,8 +70,10 @@ func eventRows[T time.Time | int64](kind testdb.Kind, first, n int) []eventRow[T
 
 type handWrite func(ctx context.Context, first, n int) error
 
+// handSystem writes by an ORM; the rest is done by bare statements.
 type handSystem struct {
-	pool  *sql.DB
+	*bareSystem
+
 	write handWrite
 }
 
@@ -85,14 +87,17 @@ func openHand(with, sqlite func(testdb.Kind, *sql.DB) (handWrite, error)) func(c
 			with = sqlite
 		}
 		write, err := with(db.kind, pool)
-		return &handSystem{pool, write}, err
+		return &handSystem{&bareSystem{db: db, pool: pool, deliver: bareMark}, write}, err
 	}
 }
 
-func (s *handSystem) Write(ctx context.Context, first, n int) error { return s.write(ctx, first, n) }
-
-func (s *handSystem) Pending(ctx context.Context) (int, error) { return pendingRows(ctx, s.pool) }
-func (s *handSystem) Close() error                             { return s.pool.Close() }
+func (s *handSystem) Write(ctx context.Context, first, n int) error {
+	err := s.write(ctx, first, n)
+	if err == nil && s.written != nil {
+		s.written <- first
+	}
+	return err
+}
 
 func writeBun[T time.Time | int64](kind testdb.Kind, pool *sql.DB) (handWrite, error) {
 	orm := bun.NewDB(pool, bunDialect(kind))

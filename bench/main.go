@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,7 @@ func main() {
 	flag.Float64Var(&o.scale, "scale", 1, "a factor for the number of events and rows")
 	flag.BoolVar(&o.quick, "quick", false, "little of everything, once: only check that it runs")
 	flag.StringVar(&o.write, "write", "", "the folder docs, to write results, plots and tables to")
+	flag.StringVar(&o.profile, "cpuprofile", "", "a file for a profile of the processors' time in this process")
 	flag.BoolVar(&o.verbose, "v", false, "say how long each sample took")
 	flag.Parse()
 	if o.quick {
@@ -46,18 +48,36 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := bench(ctx, o); err != nil {
+	err := profiled(o.profile, func() error { return bench(ctx, o) })
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
+// profiled writes a profile of what fn does, if a file is named.
+func profiled(file string, fn func() error) error {
+	if file == "" {
+		return fn()
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	err = fn()
+	pprof.StopCPUProfile()
+	return errors.Join(err, f.Close())
+}
+
 type options struct {
-	run, who, db, write string
-	rounds              int
-	scale               float64
-	slice               time.Duration
-	quick, verbose      bool
+	run, who, db, write, profile string
+	rounds                       int
+	scale                        float64
+	slice                        time.Duration
+	quick, verbose               bool
 }
 
 func bench(ctx context.Context, o options) error {

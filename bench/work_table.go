@@ -16,7 +16,7 @@ func flatWork() work {
 					return nil, err
 				}
 			}
-			return besideRows(ctx, s, s.size(n), kind)
+			return besideRows(ctx, s, s.size(n))
 		}
 	}
 	return work{
@@ -35,11 +35,11 @@ func flatWork() work {
 	}
 }
 
-func besideRows(ctx context.Context, s *sample, rows int, kind string) ([]float64, error) {
+func besideRows(ctx context.Context, s *sample, rows int) ([]float64, error) {
 	// The rows that are there are numbered from 0, as are those of fill.
-	shifted := &sample{system: shiftedSystem{s.system.(deliverer), rows, kind == "future"}, db: s.db, scale: s.scale, slice: s.slice}
+	shifted := &sample{system: shiftedSystem{s.system.(deliverer), rows}, db: s.db, scale: s.scale, slice: s.slice}
 	events := s.size(50_000)
-	if err := fill(ctx, shifted, events, 2); err != nil {
+	if err := firstError(fill(ctx, shifted, events, 2), s.db.analyzeAll(ctx)); err != nil {
 		return nil, err
 	}
 	drained, err := shifted.drain(ctx, events, 1)
@@ -65,24 +65,14 @@ func besideRows(ctx context.Context, s *sample, rows int, kind string) ([]float6
 	return []float64{drained, float64(written) / took.Seconds()}, stop()
 }
 
-// shiftedSystem numbers events behind those that were there before, and does not
-// count those as pending.
+// shiftedSystem numbers events behind those that were there before.
 type shiftedSystem struct {
 	deliverer
-	by      int
-	pending bool
+	by int
 }
 
 func (s shiftedSystem) Write(ctx context.Context, first, n int) error {
 	return s.deliverer.Write(ctx, first+s.by, n)
-}
-
-func (s shiftedSystem) Pending(ctx context.Context) (int, error) {
-	n, err := s.deliverer.Pending(ctx)
-	if s.pending {
-		n -= s.by
-	}
-	return n, err
 }
 
 func memoryWork() work {

@@ -45,8 +45,7 @@ func writing(writers, events int, delivering bool) func(context.Context, *sample
 		heard := newArrivals()
 		stop := func() error { return nil }
 		d, can := s.system.(deliverer)
-		_, bare := s.system.(*bareSystem) // it delivers backlogs only
-		delivering := delivering && can && !bare
+		delivering := delivering && can
 		if delivering {
 			var err error
 			if stop, err = d.Deliver(ctx, delivery{listen: heard.listen}); err != nil {

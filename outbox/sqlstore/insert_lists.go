@@ -91,6 +91,9 @@ func (s *Store) listsText(as listed) string {
 		}
 		if t := insertTypes[c]; t != "" {
 			value = "CAST(" + value + " AS " + t + ")"
+			if !list {
+				value = "(SELECT " + value + ")" // evaluated once, not for each row
+			}
 		}
 		q.add(value, ", ")
 	}
