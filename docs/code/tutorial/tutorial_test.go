@@ -314,9 +314,11 @@ func (r *reader) await(s step, term *terminal) {
 	r.t.Helper()
 	want := strings.Count(s.text, "\n")
 	began := time.Now()
-	for deadline := began.Add(patience); len(term.rest()) < want; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			break
+	for ended := false; len(term.rest()) < want && !ended && time.Since(began) < patience; {
+		select {
+		case <-term.ended:
+			ended = true // it shows nothing more
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 	got := term.rest()
