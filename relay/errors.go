@@ -14,6 +14,6 @@ var (
 	// a header is invalid. The event is DEAD at once.
 	ErrRefused = errors.New("the broker refuses the message")
 	// ErrUnroutable: nothing is there to take the message, such as a topic or a queue. It
-	// is a failed delivery, because somebody may create it.
+	// is a failed delivery, because an operator may create it.
 	ErrUnroutable = errors.New("the broker has nothing to route the message to")
 )

@@ -212,8 +212,8 @@ func ExampleAdapter_WithTx() {
 	// error: <nil>
 }
 
-// Code that is to know nothing of bun begins its transactions through the
-// adapter, and those who do find the bun.Tx in the context.
+// Code that does not know bun begins its transactions through the adapter. Code that
+// does finds the bun.Tx in the context.
 func ExampleAdapter_TxFrom() {
 	shop := openShop()
 	defer shop.close()

@@ -30,7 +30,7 @@ func (p *Publisher) classify(ctx context.Context, m *relay.Message, err error, u
 	case errors.Is(err, nats.ErrBadSubject), errors.Is(err, nats.ErrBadHeaderMsg), errors.Is(err, nats.ErrHeadersNotSupported):
 		return fmt.Errorf("%w: %w", relay.ErrRefused, err)
 	case errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, jetstream.ErrInvalidJSAck):
-		return err // a failed delivery: somebody may mend it
+		return err // a failed delivery: an operator may mend it
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		if unrouted[m.Topic] == nil {
 			unrouted[m.Topic] = p.noAnswer(ctx, m.Topic)

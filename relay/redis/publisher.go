@@ -167,7 +167,7 @@ func classify(err error) error {
 	case strings.Contains(text, ", with args"): // the arguments follow: headers and the payload
 		known, _, _ := strings.Cut(answer.Error(), ", with args")
 		return errors.New(known)
-	default: // such as NOPERM, which somebody may mend
+	default: // such as NOPERM, which an operator may mend
 		return err
 	}
 }

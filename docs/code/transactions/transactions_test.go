@@ -70,6 +70,42 @@ func check(err error) {
 	}
 }
 
+func start(ctx context.Context, db *sql.DB, store *sqlstore.Store, ob *outbox.Outbox) error {
+	if err := store.CreateSchema(ctx, db); err != nil { // or run the migrations
+		return err
+	}
+	listener := orderPlaced.Listen(func(ctx context.Context, o order, env outbox.Envelope) error {
+		return sendMail(ctx, env.EventID, o) // after the commit, at least once
+	})
+	if err := ob.Register(listener); err != nil {
+		return err
+	}
+	return ob.Start(ctx) // at the end of the program: ob.Close(ctx)
+}
+
+func sendMail(_ context.Context, _ string, o order) error {
+	fmt.Println("mail for", o.ID)
+	return nil
+}
+
+// A service creates the tables, registers its listeners and starts the outbox.
+func Example_start() {
+	shop := openShop()
+	defer shop.close()
+	ctx, store := context.Background(), sqlstore.SQLite()
+	ob, err := outbox.New(outbox.Config{DB: shop.db, Store: store})
+	check(err)
+	check(start(ctx, shop.db, store, ob))
+	a, err := sqltx.New(shop.db, ob.Writer())
+	check(err)
+	check(outbox.InTx(ctx, a, func(ctx context.Context) error {
+		return place(ctx, ob.Writer(), order{"o-1", "tea"})
+	}))
+	check(ob.Close(ctx)) // delivers what is queued
+	// Output:
+	// mail for o-1
+}
+
 // The adapter begins the transaction.
 func Example_inTx() {
 	shop := openShop()
