@@ -59,9 +59,11 @@ func run(ctx context.Context, dsn, addr string) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	ctx = context.WithoutCancel(ctx)
+	requests, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return errors.Join(err, server.Shutdown(closing), ob.Close(closing))
+	err = errors.Join(err, server.Shutdown(requests)) // no request writes any more
+	return errors.Join(err, ob.Close(ctx))            // delivers the queued events
 }
 
 // newOutbox configures the outbox and registers its listeners.
