@@ -141,6 +141,27 @@ func TestEveryAlertFiresAndResolvesOnSampleSeriesOfMetricsThatExist(t *testing.T
 	}
 }
 
+// An alert's runbook is a section of the page for operators, which names the alert.
+func TestEachAlertLeadsToItsSectionOfTheRunbook(t *testing.T) {
+	t.Parallel()
+	const page = "docs/how-to/when-something-is-wrong.md"
+	text, err := os.ReadFile("../../" + page)
+	require.NoError(t, err)
+	sections := map[string]string{} // by anchor
+	for _, section := range strings.Split(string(text), "\n## ")[1:] {
+		title, _, _ := strings.Cut(section, "\n")
+		sections[strings.ReplaceAll(strings.ToLower(title), " ", "-")] = section
+	}
+	for _, group := range readRules(t).Groups {
+		for _, rule := range group.Rules {
+			anchor, ok := strings.CutPrefix(rule.Annotations["runbook_url"], "https://github.com/outboxkit/outbox-go/blob/main/"+page+"#")
+			require.True(t, ok, rule.Alert)
+			require.Contains(t, sections, anchor, rule.Alert)
+			require.Contains(t, sections[anchor], "`"+rule.Alert+"`", "the section %s names its alerts", anchor)
+		}
+	}
+}
+
 func TestPromtoolAcceptsTheRules(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "rules.yaml")

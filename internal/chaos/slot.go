@@ -9,7 +9,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/faultrun"
 )
 
-// closing is how long a process may take to close its outbox: the time that how-to/operations.md
+// closing is how long a process may take to close its outbox: the time that how-to/shutdown.md
 // allows, on a slow machine.
 const closing = 2 * time.Minute
 

@@ -100,7 +100,7 @@ func (p *patient) connections(ctx context.Context) (err error) {
 	}
 	seen := fmt.Sprintf("%d of %d connections are in use", used, most)
 	if most-used < p.Limits.FreeConnections {
-		p.report(Warning, seen, "raise max_connections, or lower SetMaxOpenConns of the services: how-to/operations.md says how many an outbox needs")
+		p.report(Warning, seen, "raise max_connections, or lower SetMaxOpenConns of the services: docs/how-to/connections.md says how many an outbox needs")
 		return nil
 	}
 	p.report(OK, seen, "")

@@ -1,0 +1,123 @@
+// Package deadletters_test holds the Go code of docs/how-to/dead-letters.md.
+package deadletters_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+type order struct{ ID string }
+
+var orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
+
+// newShop returns an outbox with three events that are DEAD.
+func newShop() *outbox.Outbox {
+	store := outboxtest.NewStore()
+	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: slog.New(slog.DiscardHandler)})
+	check(err)
+	check(ob.Register(orderPlaced.ListenResult(func(_ context.Context, o order, _ outbox.Envelope) (outbox.Result, error) {
+		return outbox.Dead("mail server refused the address of " + o.ID), nil
+	})))
+	check(outbox.InTx(context.Background(), outboxtest.NewTransactor(store.DB()), func(ctx context.Context) error {
+		for i := range 3 {
+			id := fmt.Sprintf("%d", i)
+			if _, err := ob.Writer().Write(ctx, orderPlaced.Envelope(id, order{id})); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	check(ob.Start(context.Background()))
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		n, err := ob.DeadLetters().Count(context.Background(), outbox.DeadFilter{})
+		check(err)
+		if n == 3 {
+			break
+		}
+		if time.Now().After(end) {
+			panic("the events are not dead")
+		}
+	}
+	check(ob.Close(context.Background()))
+	return ob
+}
+
+// Why events died: the groups, the largest first.
+func Example_groups() {
+	ctx, ob := context.Background(), newShop()
+	groups, err := ob.DeadLetters().Groups(ctx, outbox.DeadFilter{})
+	check(err)
+	for _, g := range groups.Groups {
+		fmt.Println(g.Count, g.Kind, g.Reason)
+	}
+	// Output:
+	// 3 Order/OrderPlaced mail server refused the address of #
+}
+
+// Replay the largest group, batch by batch.
+func Example_replayGroup() {
+	if err := replayWorst(context.Background(), newShop()); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 3 events replayed so far
+	// replayed 3 of Order/OrderPlaced
+}
+
+// replayWorst replays the group with the most dead letters.
+func replayWorst(ctx context.Context, ob *outbox.Outbox) error {
+	groups, err := ob.DeadLetters().Groups(ctx, outbox.DeadFilter{})
+	if err != nil || len(groups.Groups) == 0 {
+		return err
+	}
+	worst := groups.Groups[0]
+	report := func(done int) { fmt.Println(done, "events replayed so far") }
+	n, err := ob.DeadLetters().ReplayAll(ctx, outbox.DeadFilter{Group: worst.ID}, 500, outbox.OnProgress(report))
+	fmt.Println("replayed", n, "of", worst.Kind) // n is true beside an error, too
+	return err
+}
+
+// All dead letters of a kind, page by page.
+func Example_pages() {
+	if err := export(context.Background(), newShop(), func(d outbox.DeadLetter) error {
+		fmt.Println(d.AggregateID, d.LastError)
+		return nil
+	}); err != nil {
+		fmt.Println(err)
+	}
+	// Unordered output:
+	// 0 mail server refused the address of 0
+	// 1 mail server refused the address of 1
+	// 2 mail server refused the address of 2
+}
+
+// export calls fn with each dead letter of a kind, in the order of death.
+func export(ctx context.Context, ob *outbox.Outbox, fn func(outbox.DeadLetter) error) error {
+	filter := outbox.DeadFilter{EventType: "OrderPlaced", Since: time.Now().Add(-24 * time.Hour)}
+	for after := (outbox.DeadLetter{}); ; {
+		letters, next, err := ob.DeadLetters().QueryAfter(ctx, filter, after, 100)
+		if err != nil {
+			return err
+		}
+		for _, d := range letters {
+			if err := fn(d); err != nil {
+				return err
+			}
+		}
+		if next.EventID == "" {
+			return nil
+		}
+		after = next
+	}
+}
