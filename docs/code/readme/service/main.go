@@ -27,7 +27,10 @@ func serve(lc fx.Lifecycle, e *echo.Echo, db *gorm.DB, ob *outbox.Outbox, a *out
 	e.POST("/orders/:id/:item", func(c *echo.Context) error {
 		o := order{c.Param("id"), c.Param("item")}
 		return db.Transaction(func(tx *gorm.DB) error { // both rows, or neither
-			_, err := a.Write(c.Request().Context(), tx.Create(&o), orderPlaced.Envelope(o.ID, o))
+			if err := tx.Create(&o).Error; err != nil {
+				return err
+			}
+			_, err := a.Write(c.Request().Context(), tx, orderPlaced.Envelope(o.ID, o))
 			return err
 		})
 	})
