@@ -3,8 +3,14 @@ package orderbykey_test
 import (
 	"context"
 	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
@@ -34,20 +40,32 @@ func pay(ctx context.Context, a *sqltx.Adapter, order Order) error {
 	})
 }
 
-func Example() {
-	var (
-		db    *sql.DB // from sqltx.Open
-		order Order
-	)
-	ob, err := newOutbox(db)
-	if err != nil {
-		panic(err)
+func TestPaidOrdersAreDeliveredInOrder(t *testing.T) {
+	t.Parallel()
+	db := testdb.Open(t, adaptertest.Main()[0])
+	require.NoError(t, sqlstore.Postgres(sqlstore.WithKeyIndex()).CreateSchema(t.Context(), db))
+	_, err := db.ExecContext(t.Context(), "CREATE TABLE orders (id TEXT, paid BOOLEAN)")
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), "INSERT INTO orders VALUES ('o-1', FALSE)")
+	require.NoError(t, err)
+	ob, err := newOutbox(db.DB)
+	require.NoError(t, err)
+	var ids []string
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPaid", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		ids = append(ids, env.EventID)
+		return nil
+	}))))
+	a, err := sqltx.New(db.DB, ob.Writer())
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, pay(t.Context(), a, Order{ID: "o-1"}))
 	}
-	a, err := sqltx.New(db, ob.Writer())
-	if err != nil {
-		panic(err)
-	}
-	if err := pay(context.Background(), a, order); err != nil {
-		panic(err)
-	}
+	require.NoError(t, ob.Start(t.Context()))
+	require.Eventually(t, func() bool {
+		stats, err := ob.Stats(t.Context())
+		return err == nil && stats.Pending == 0
+	}, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, ob.Close(t.Context()))
+	require.Len(t, ids, 3)
+	require.IsIncreasing(t, ids)
 }
