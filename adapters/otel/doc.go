@@ -36,7 +36,7 @@
 // [WithProducerSpan] a write is one of kind producer, "write order/order.placed".
 // Both have the attributes of the semantic conventions for messaging and those of
 // the outbox. A retry or a death is an error, with the exception recorded. Payload,
-// headers and tenant are never recorded. docs/how-to/metrics-and-alerts.md lists the attributes.
+// headers and tenant are never recorded. docs/reference/metrics.md lists the attributes.
 //
 // An event that dies without a delivery, for example because it killed its process
 // each time, has no span for its death.

@@ -21,7 +21,7 @@ import (
 )
 
 // TestOneTraceFromTheRequestToTheListener is the walk through a trace of
-// docs/how-to/metrics-and-alerts.md, in a service that fx wires.
+// docs/how-to/traces.md, in a service that fx wires.
 func TestOneTraceFromTheRequestToTheListener(t *testing.T) {
 	t.Parallel()
 	spans, figures := newRecording(t), newMeters(t)

@@ -13,6 +13,6 @@
 // [WithPrefix] and [WithConstLabels]. Closing the outbox closes its Metrics, which
 // unregisters them.
 //
-// Every metric is listed in docs/how-to/metrics-and-alerts.md; docs/monitoring has a Grafana
+// Every metric is listed in docs/reference/metrics.md; docs/monitoring has a Grafana
 // dashboard and alert rules.
 package outboxprom

@@ -123,7 +123,7 @@ func TestTheTableOfLogLinesIsWhatIsLogged(t *testing.T) {
 	t.Parallel()
 	logged := append(readLogging(t, "../../outbox").lines, readLogging(t, "../../internal/txscope").lines...)
 	var documented []logLine
-	for _, row := range table(t, "level", "message") {
+	for _, row := range table(t, reference, "level", "message") {
 		documented = append(documented, logLine{row[0], codes(row[1])[0]})
 	}
 	require.ElementsMatch(t, logged, documented)
@@ -146,7 +146,7 @@ func TestTheTableOfLogKeysIsWhatIsUsedAndKeysAreConstants(t *testing.T) {
 		keys[key] = true
 	}
 	var documented, used, constants []string
-	for _, row := range table(t, "key", "value") {
+	for _, row := range table(t, reference, "key", "value") {
 		documented = append(documented, codes(row[0])...)
 	}
 	for key := range keys {

@@ -1,5 +1,5 @@
-// Package monitoring_test holds docs/how-to/metrics-and-alerts.md, the alert rules and the
-// dashboard to what the code does.
+// Package monitoring_test holds docs/reference/metrics.md, docs/how-to/metrics-and-alerts.md,
+// the alert rules and the dashboard to what the code does.
 package monitoring_test
 
 import (
@@ -20,7 +20,11 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-const document = "../how-to/metrics-and-alerts.md"
+// The pages: what is exported, and the alerts.
+const (
+	reference = "../reference/metrics.md"
+	alerts    = "../how-to/metrics-and-alerts.md"
+)
 
 // polled is a table with a poller, so that every metric is there.
 type polled struct{}
@@ -103,11 +107,11 @@ func requireMetrics(t *testing.T, known map[string]bool, query string) {
 	}
 }
 
-// table returns the rows of the table of the document whose header begins with
-// the given cells, cell by cell.
-func table(t *testing.T, header ...string) [][]string {
+// table returns the rows of the tables of a page whose header begins with the given
+// cells, cell by cell.
+func table(t *testing.T, page string, header ...string) [][]string {
 	t.Helper()
-	text, err := os.ReadFile(document)
+	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	var rows [][]string
 	inside := false
@@ -131,7 +135,7 @@ func table(t *testing.T, header ...string) [][]string {
 			}
 		}
 	}
-	require.NotEmpty(t, rows, "%s has no table that begins with %v", document, header)
+	require.NotEmpty(t, rows, "%s has no table that begins with %v", page, header)
 	return rows
 }
 

@@ -44,10 +44,10 @@ func readYAML[T any](t *testing.T, file string) (v T) {
 func TestAlertsUseMetricsThatExistAndAreExplained(t *testing.T) {
 	t.Parallel()
 	known := series(t)
-	var alerts, explained []string
+	var names, explained []string
 	for _, group := range readRules(t).Groups {
 		for _, rule := range group.Rules {
-			alerts = append(alerts, rule.Alert)
+			names = append(names, rule.Alert)
 			requireMetrics(t, known, rule.Expr)
 			require.Contains(t, []string{"warning", "critical"}, rule.Labels["severity"], rule.Alert)
 			require.NotEmpty(t, rule.Annotations["summary"], rule.Alert)
@@ -56,7 +56,7 @@ func TestAlertsUseMetricsThatExistAndAreExplained(t *testing.T) {
 				_, err := time.ParseDuration(rule.For)
 				require.NoError(t, err, rule.Alert)
 			}
-			for _, row := range table(t, "alert", "severity") {
+			for _, row := range table(t, alerts, "alert", "severity") {
 				if codes(row[0])[0] == rule.Alert {
 					explained = append(explained, rule.Alert)
 					require.Equal(t, rule.Labels["severity"], row[1], rule.Alert)
@@ -64,8 +64,8 @@ func TestAlertsUseMetricsThatExistAndAreExplained(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, alerts, explained, "each alert has one row in the document")
-	require.Len(t, table(t, "alert", "severity"), len(alerts))
+	require.Equal(t, names, explained, "each alert has one row in the page")
+	require.Len(t, table(t, alerts, "alert", "severity"), len(names))
 }
 
 // TestSumsLeaveOutTheLabelsOfTheProcessAndOfTheEvent: with a label of the event
@@ -74,8 +74,8 @@ func TestSumsLeaveOutTheLabelsOfTheProcessAndOfTheEvent(t *testing.T) {
 	t.Parallel()
 	const process, event = "instance, pod", "event_type, aggregate_type, listener, outbox_event_type, outbox_aggregate_type, outbox_listener"
 	ofEvents := map[string]bool{}
-	for _, row := range table(t, "document", "Prometheus") {
-		ofEvents[codes(row[1])[0]] = row[3] == "event"
+	for _, row := range table(t, reference, "Prometheus", "OpenTelemetry", "type") {
+		ofEvents[codes(row[0])[0]] = row[3] == "event"
 	}
 	pattern := regexp.MustCompile(`sum without \(([^)]*)\)`)
 	sums := 0

@@ -31,7 +31,7 @@ Variables:
   ADDR, DATA_DIR            for -addr and -data
   DATABASE_URL              postgres://… or mysql://…; by default a SQLite file in the data folder
   ADMIN_PASSWORD            for /admin/outbox; random by default
-  OUTBOX_…                  settings of the outbox; see docs/how-to/fx.md
+  OUTBOX_…                  settings of the outbox; see docs/reference/configuration.md
   OTEL_TRACES_EXPORTER      where spans go: none (the default), console or otlp
   OTEL_EXPORTER_OTLP_…      of otlp, over HTTP: …_ENDPOINT is http://localhost:4318 by default
   OTEL_SERVICE_NAME         the name of the service; echo-fx-demo by default
