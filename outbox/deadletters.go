@@ -57,7 +57,7 @@ func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, after DeadLe
 		query = d.queryGroup
 	}
 	if letters, next, err = query(ctx, q); err != nil {
-		return nil, DeadLetter{}, fmt.Errorf("outbox: listing dead letters: %w", err)
+		return nil, DeadLetter{}, err
 	}
 	for i := range letters {
 		letters[i].open()
@@ -86,7 +86,7 @@ func placeOf(l *DeadLetter) DeadLetter {
 func (d *DeadLetters) Get(ctx context.Context, eventID string) (DeadLetter, error) {
 	l, err := d.store.GetDead(ctx, d.db, eventID)
 	if err != nil {
-		return DeadLetter{}, fmt.Errorf("outbox: reading dead letter %q: %w", eventID, err)
+		return DeadLetter{}, err
 	}
 	l.open()
 	return l, nil
@@ -119,15 +119,10 @@ func (d *DeadLetters) Count(ctx context.Context, f DeadFilter) (int64, error) {
 	if err := f.validate(); err != nil {
 		return 0, err
 	}
-	count := d.countGroup
-	if f.Group == "" {
-		count = func(ctx context.Context, f DeadFilter) (int64, error) { return d.store.CountDead(ctx, d.db, f) }
+	if f.Group != "" {
+		return d.countGroup(ctx, f)
 	}
-	n, err := count(ctx, f)
-	if err != nil {
-		return 0, fmt.Errorf("outbox: counting dead letters: %w", err)
-	}
-	return n, nil
+	return d.store.CountDead(ctx, d.db, f)
 }
 
 // Replay makes a dead event NEW: no attempts, due now. Under [OrderedByKey] it makes

@@ -129,7 +129,7 @@ func ExampleJSON() {
 	fmt.Println(env.Validate())
 	// Output:
 	// {"id":"o-1","total":42}
-	// outbox: invalid envelope: Payload: marshalling chan int: json: unsupported type: chan int
+	// outbox: Envelope.Payload is not JSON: marshalling chan int: json: unsupported type: chan int
 }
 
 // RawJSON takes text that is JSON already, such as a request's body.

@@ -132,11 +132,7 @@ func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error
 		return EventPage{}, err
 	}
 	q.Limit = defaultTo(q.Limit, DefaultFindLimit)
-	page, err := o.store.FindEvents(ctx, o.db, q)
-	if err != nil {
-		return EventPage{}, fmt.Errorf("outbox: finding events: %w", err)
-	}
-	return page, nil
+	return o.store.FindEvents(ctx, o.db, q)
 }
 
 // FindEvent reads one event, whatever its status. It fails with [ErrNotFound] when there is
@@ -148,7 +144,7 @@ func (o *Outbox) FindEvent(ctx context.Context, eventID string) (EventRow, error
 	}
 	row, err := o.store.FindEvent(ctx, o.db, eventID)
 	if err != nil {
-		return EventRow{}, fmt.Errorf("outbox: reading event %q: %w", eventID, err)
+		return EventRow{}, err
 	}
 	env, listener := originalOf(&row.Envelope)
 	row.Listener, row.OriginalID, row.Headers = listener, env.EventID, env.Headers
@@ -160,13 +156,9 @@ func (o *Outbox) FindEvent(ctx context.Context, eventID string) (EventRow, error
 func (o *Outbox) Throughput(ctx context.Context) (Throughput, error) {
 	now, err := o.store.Now(ctx, o.db)
 	if err != nil {
-		return Throughput{}, fmt.Errorf("outbox: reading the throughput: reading the database's clock: %w", err)
+		return Throughput{}, err
 	}
-	t, err := o.store.Throughput(ctx, o.db, now.Add(-ThroughputWindow))
-	if err != nil {
-		return Throughput{}, fmt.Errorf("outbox: reading the throughput: %w", err)
-	}
-	return t, nil
+	return o.store.Throughput(ctx, o.db, now.Add(-ThroughputWindow))
 }
 
 // Purge deletes all rows that are older than [Config].Purge says, now, and returns how many,

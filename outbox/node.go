@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -36,9 +35,5 @@ type Node struct {
 // Nodes lists the processes that deliver from the table, by owner. Those that only have
 // leases, because an older version does not report, have only Owner, Leases and OldestLease.
 func (o *Outbox) Nodes(ctx context.Context) ([]Node, error) {
-	nodes, err := o.store.Nodes(ctx, o.db)
-	if err != nil {
-		return nil, fmt.Errorf("outbox: listing the nodes: %w", err)
-	}
-	return nodes, nil
+	return o.store.Nodes(ctx, o.db)
 }

@@ -330,7 +330,7 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	now := storedTime(o.clock.Now())
 	s, err := o.store.Stats(ctx, o.db, now)
 	if err != nil {
-		return Stats{}, fmt.Errorf("outbox: reading stats: %w", err)
+		return Stats{}, err
 	}
 	st := Stats{Pending: s.Due + s.Delayed, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead}
 	if st.Paused, err = o.Paused(ctx); err != nil {

@@ -45,7 +45,7 @@ func (o *Outbox) Resume(ctx context.Context, kind EventKind) error {
 func (o *Outbox) Paused(ctx context.Context) ([]Pause, error) {
 	list, err := o.store.Paused(ctx, o.db)
 	if err != nil {
-		return nil, fmt.Errorf("outbox: listing what is paused: %w", err)
+		return nil, err
 	}
 	slices.SortFunc(list, func(a, b Pause) int { return strings.Compare(a.Kind.String(), b.Kind.String()) })
 	return list, nil

@@ -103,8 +103,8 @@ type Transactor interface {
 	Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, Transaction, error)
 }
 
-// Transaction is what [Transactor.Begin] opened. Rollback after Commit is
-// harmless.
+// Transaction is what [Transactor.Begin] opened. Commit and Rollback of one that has
+// ended change nothing and return [sql.ErrTxDone], as those of a *sql.Tx do.
 type Transaction interface {
 	Commit() error
 	Rollback() error

@@ -129,7 +129,7 @@ func (v *validator) headers(h map[string]string) {
 func (v *validator) payload(p *Payload, eventType EventType) {
 	switch n := len(p.text); {
 	case p.err != nil:
-		v.errs = append(v.errs, fmt.Errorf("%w: Payload: %w", ErrInvalidEnvelope, p.err))
+		v.errs = append(v.errs, fmt.Errorf("%w: %w", &FieldError{Field: "Envelope.Payload", Problem: "is not JSON"}, p.err))
 	case n == 0:
 		v.add("Payload", "is required; make one with outbox.JSON or outbox.RawJSON")
 	case n > MaxPayloadBytes:

@@ -139,13 +139,14 @@ func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outb
 	q := s.query(512)
 	q.add("SELECT ").letter(true).add(" FROM ").table(s).add(" WHERE status = 3 AND event_id = ").arg(eventID)
 	letter, found := outbox.DeadLetter{}, false
-	err := s.rows(ctx, db, "reading dead letter "+eventID, q, func(rows *sql.Rows) (err error) {
+	what := "reading dead letter " + eventID
+	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) (err error) {
 		found = true
 		letter, err = s.scanLetter(rows)
 		return err
 	})
 	if err == nil && !found {
-		err = outbox.ErrNotFound
+		err = s.fail(what, outbox.ErrNotFound)
 	}
 	return letter, err
 }

@@ -96,12 +96,13 @@ func (s *Store) FindEvent(ctx context.Context, db outbox.DB, eventID string) (ou
 	q.add("SELECT ").found().add(", last_error, payload, headers FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
 	var r found
 	exists := false
-	err := s.rows(ctx, db, "reading event "+eventID, q, func(rows *sql.Rows) error {
+	what := "reading event " + eventID
+	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) error {
 		exists = true
 		return rows.Scan(append(r.fields(), &r.lastError, &r.payload, &r.headers)...)
 	})
 	if err == nil && !exists {
-		err = outbox.ErrNotFound
+		err = s.fail(what, outbox.ErrNotFound)
 	}
 	if err != nil {
 		return outbox.EventRow{}, err
