@@ -36,7 +36,7 @@ func TestEnvelopeRulesAreReportedByField(t *testing.T) {
 		"payload no JSON":     {func(e *outbox.Envelope) { e.Payload = outbox.RawJSON(`{"id":`) }, []string{"Envelope.Payload", "not valid JSON", "6 bytes"}},
 		"payload no UTF-8":    {func(e *outbox.Envelope) { e.Payload = outbox.RawJSON("\"\xff\"") }, []string{"Envelope.Payload", "UTF-8"}},
 		"payload with NUL":    {func(e *outbox.Envelope) { e.Payload = outbox.JSON("a\x00b") }, []string{"Envelope.Payload", "NUL"}},
-		"payload not made":    {func(e *outbox.Envelope) { e.Payload = outbox.JSON(make(chan int)) }, []string{"Payload", "chan int"}},
+		"payload not made":    {func(e *outbox.Envelope) { e.Payload = outbox.JSON(make(chan int)) }, []string{"Envelope.Payload is not JSON", "chan int"}},
 		"NUL in event type":   {func(e *outbox.Envelope) { e.EventType = "a\x00" }, []string{"Envelope.EventType", "NUL"}},
 		"NUL in tenant":       {func(e *outbox.Envelope) { e.TenantID = "a\x00" }, []string{"Envelope.TenantID", "NUL"}},
 		"bad UTF-8 in id":     {func(e *outbox.Envelope) { e.AggregateID = "\xff" }, []string{"Envelope.AggregateID", "UTF-8"}},
@@ -61,6 +61,7 @@ func TestEnvelopeRulesAreReportedByField(t *testing.T) {
 			tc.change(&env)
 			err := env.Validate()
 			require.ErrorIs(t, err, outbox.ErrInvalidEnvelope)
+			require.ErrorAs(t, err, new(*outbox.FieldError))
 			for _, part := range tc.want {
 				require.ErrorContains(t, err, part)
 			}

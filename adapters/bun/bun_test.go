@@ -135,6 +135,23 @@ func TestWriteTakesPointersAndWhatWasMadeByHand(t *testing.T) {
 	f.rec.EventuallyInAnyOrder(t, "commit", "commit")
 }
 
+func TestATransactionThatHasEndedSaysSoAsInDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	f := onSQLite(t)
+	tx, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = f.a.Write(t.Context(), tx, adaptertest.Event())
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	require.ErrorIs(t, tx.Rollback(), sql.ErrTxDone)
+	require.ErrorIs(t, tx.Commit(), sql.ErrTxDone)
+	_, begun, err := f.a.Begin(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, begun.Commit())
+	require.ErrorIs(t, begun.Rollback(), sql.ErrTxDone)
+	require.Equal(t, 1, adaptertest.Written(t, f.pool.DB))
+}
+
 // The connection knows to which transaction a nested one belongs, whatever
 // context it was given.
 func TestNestedTransactionWithTheContextOfAnother(t *testing.T) {

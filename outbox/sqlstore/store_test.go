@@ -214,3 +214,18 @@ func insert(t testing.TB, store *sqlstore.Store, db *testdb.DB, envs []outbox.En
 	require.NoError(t, store.Insert(t.Context(), tx, envs, lease, due))
 	require.NoError(t, tx.Commit())
 }
+
+func TestAMissingEventIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	db := testdb.Open(t, testdb.Main()[2])
+	store := sqlstore.SQLite()
+	require.NoError(t, store.CreateSchema(t.Context(), db))
+	ob, err := outbox.New(outbox.Config{DB: db, Store: store})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ob.Close(context.Background())) }()
+	_, err = ob.DeadLetters().Get(t.Context(), "e-1")
+	require.ErrorIs(t, err, outbox.ErrNotFound)
+	require.EqualError(t, err, "outbox: reading dead letter e-1 on table outbox_event: outbox: not found")
+	_, err = ob.FindEvent(t.Context(), "e-1")
+	require.EqualError(t, err, "outbox: reading event e-1 on table outbox_event: outbox: not found")
+}
