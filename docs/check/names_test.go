@@ -21,6 +21,8 @@ type api struct {
 	folders  map[string]string            // the packages that users import, by folder
 	members  map[string]map[string]bool   // fields and methods, by "package.Type"
 	embedded map[string][]string          // types in a type, as "package.Type"; a type of others is ""
+	structs  map[string][]string          // exported fields, by "package.Type"
+	options  []string                     // the exported functions that return an Option
 	fields   map[string][]string          // the types of the fields with a name, as above
 }
 
@@ -34,7 +36,10 @@ func isPublic(folder string) bool {
 // readAPI reads the declarations of Go files that are no tests.
 func readAPI(t *testing.T, texts map[string]string) *api {
 	t.Helper()
-	a := &api{map[string]map[string]string{}, map[string]string{}, map[string]map[string]bool{}, map[string][]string{}, map[string][]string{}}
+	a := &api{
+		packages: map[string]map[string]string{}, folders: map[string]string{}, members: map[string]map[string]bool{},
+		embedded: map[string][]string{}, structs: map[string][]string{}, fields: map[string][]string{},
+	}
 	for file, text := range texts {
 		folder := path.Dir(file)
 		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(folder, "bench") || strings.HasPrefix(folder, "samples") {
@@ -64,6 +69,9 @@ func (a *api) declare(pkg string, declaration ast.Decl) {
 	case *ast.FuncDecl:
 		if d.Recv == nil {
 			a.packages[pkg][d.Name.Name] = "func"
+			if results := d.Type.Results; d.Name.IsExported() && results != nil && strings.HasPrefix(typeName(pkg, results.List[0].Type), pkg+".") && strings.HasSuffix(typeName(pkg, results.List[0].Type), "Option") {
+				a.options = append(a.options, pkg+"."+d.Name.Name)
+			}
 		} else {
 			a.member(typeName(pkg, d.Recv.List[0].Type), d.Name.Name)
 		}
@@ -95,6 +103,9 @@ func (a *api) typ(pkg, name string, expr ast.Expr) {
 	for _, field := range list.List {
 		for _, fieldName := range field.Names {
 			a.member(name, fieldName.Name)
+			if _, isStruct := expr.(*ast.StructType); isStruct && fieldName.IsExported() {
+				a.structs[name] = append(a.structs[name], fieldName.Name)
+			}
 			if slices.Contains(slices.Collect(maps.Values(a.folders)), pkg) {
 				a.fields[fieldName.Name] = append(a.fields[fieldName.Name], typeName(pkg, field.Type))
 			}

@@ -2,16 +2,14 @@ package check_test
 
 import (
 	"fmt"
+	"go/ast"
 	"maps"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // undocumentedErrors names the errors that packages export and a page's tables lack, and those
@@ -98,78 +96,79 @@ func undocumentedFlags(p page, help map[string]string) (problems []string) {
 	return problems
 }
 
-// option is a field that an application sets.
-type option struct {
-	of    reflect.Type
-	field string
-	via   []string // the fields that hold the type
+// configured are types that users fill, besides those whose names end in Config or Options.
+var configured = []string{
+	"outbox.SingleNode", "outbox.MultiNode", "outbox.OrderedByKey", "outbox.Ordered", "outbox.Limit", "relay.Route", "httptx.Access",
 }
 
-var modes = []any{outbox.SingleNode{}, outbox.MultiNode{}, outbox.OrderedByKey{}, outbox.Ordered{}, outbox.WriterOnly{}}
-
-// options are the fields of outbox.Config, of the modes, and of the structs of package
-// outbox that their fields hold. The functions of a hook are code, no options.
-func options() (list []option) {
-	seen := map[reflect.Type]int{reflect.TypeFor[outbox.WriterHook](): 1}
-	via := map[reflect.Type][]string{}
-	var visit func(reflect.Type)
-	visit = func(typ reflect.Type) {
-		if seen[typ]++; seen[typ] > 1 {
-			return
-		}
-		for i := range typ.NumField() {
-			field := typ.Field(i)
-			if !field.IsExported() {
-				continue
-			}
-			list = append(list, option{of: typ, field: field.Name})
-			held := field.Type
-			for held.Kind() == reflect.Pointer || held.Kind() == reflect.Slice {
-				held = held.Elem()
-			}
-			if held.Kind() == reflect.Struct && held.PkgPath() == reflect.TypeFor[outbox.Config]().PkgPath() {
-				via[held] = append(via[held], field.Name)
-				visit(held)
-			}
-		}
-	}
-	visit(reflect.TypeFor[outbox.Config]())
-	for _, mode := range modes {
-		visit(reflect.TypeOf(mode))
-	}
-	for i := range list {
-		list[i].via = via[list[i].of]
-	}
-	return list
+// isConfigured excepts the keys, which a test in fxmodule/outboxconf holds to their table,
+// and the parts of an outbox, whose fields are those of outbox.Config.
+func isConfigured(typ string) bool {
+	pkg, name, _ := strings.Cut(typ, ".")
+	return slices.Contains(configured, typ) ||
+		ast.IsExported(name) && (strings.HasSuffix(name, "Config") || strings.HasSuffix(name, "Options")) &&
+			pkg != "outboxfx" && (pkg != "outbox" || name == "Config" || !strings.HasSuffix(name, "Config"))
 }
 
-// undocumentedOptions names the options that no table of a page has, as `Type.Field`, as
-// the field that holds the type and the field, or as `Field` in a section that names the
-// type.
-func undocumentedOptions(p page, options []option) (problems []string) {
-	for _, o := range options {
-		found := false
-		for _, s := range p.split() {
-			spans, cells := map[string]bool{}, map[string]bool{}
-			for _, span := range s.spans() {
-				spans[span.text] = true
+// undocumentedOptions names the fields of options that no table of a page has, and the
+// functions that it lacks. A field is `Type.Field`, the field that holds the type and the
+// field, or `Field` in a section that names the type. A function may be without its
+// package in a section that names that.
+func undocumentedOptions(p page, a *api) (problems []string) {
+	via := map[string][]string{}
+	for field, types := range a.fields {
+		for _, typ := range types {
+			via[typ] = append(via[typ], field)
+		}
+	}
+	type part struct{ spans, cells map[string]bool }
+	sections := mapped(p.split(), func(p page) part { spans, cells := p.named(); return part{spans, cells} })
+	public := slices.Collect(maps.Values(a.folders))
+	for _, typ := range slices.Sorted(maps.Keys(a.structs)) {
+		pkg, name, _ := strings.Cut(typ, ".")
+		if !isConfigured(typ) || !slices.Contains(public, pkg) {
+			continue
+		}
+		for _, field := range a.structs[typ] {
+			forms := []string{name + "." + field, typ + "." + field}
+			for _, holder := range via[typ] {
+				forms = append(forms, holder+"."+field)
 			}
-			for _, row := range s.rows() {
-				for _, text := range codes(strings.Join(row, "|")) {
-					cells[text] = true
-				}
-			}
-			name := o.of.Name()
-			found = found || cells[name+"."+o.field] || cells[o.field] && (spans["outbox."+name] || spans[name])
-			for _, via := range o.via {
-				found = found || cells[via+"."+o.field]
+			if !slices.ContainsFunc(sections, func(s part) bool {
+				return slices.ContainsFunc(forms, func(form string) bool { return s.cells[form] }) ||
+					s.cells[field] && (s.spans[typ] || s.spans[name] && (s.spans[pkg] || pkg == "outbox"))
+			}) {
+				problems = append(problems, fmt.Sprintf("%s: no table has the field %s of %s", p.path, field, typ))
 			}
 		}
-		if !found {
-			problems = append(problems, fmt.Sprintf("%s: no table has the option `%s.%s`", p.path, o.of.Name(), o.field))
+	}
+	for _, option := range slices.Sorted(slices.Values(a.options)) {
+		pkg, name, _ := strings.Cut(option, ".")
+		if slices.Contains(public, pkg) && !slices.ContainsFunc(sections, func(s part) bool { return s.spans[option] || s.spans[name] && s.spans[pkg] }) {
+			problems = append(problems, fmt.Sprintf("%s: it lacks the option %s", p.path, option))
 		}
 	}
 	return problems
+}
+
+// named are the texts in backticks of a part of a page, and those of its tables. Of a call
+// it is the function, and of a qualified name also the package.
+func (p page) named() (spans, cells map[string]bool) {
+	spans, cells = map[string]bool{}, map[string]bool{}
+	for _, s := range p.spans() {
+		text, _, _ := strings.Cut(s.text, "(")
+		spans[text] = true
+		if pkg, _, qualified := strings.Cut(text, "."); qualified {
+			spans[pkg] = true
+		}
+	}
+	for _, row := range p.rows() {
+		for _, text := range codes(strings.Join(row, "|")) {
+			text, _, _ := strings.Cut(text, "(")
+			cells[text] = true
+		}
+	}
+	return spans, cells
 }
 
 // split is a page at its headings.
@@ -195,8 +194,10 @@ func TestEachPackageIsDocumented(t *testing.T) {
 
 func TestEachOptionIsDocumented(t *testing.T) {
 	t.Parallel()
-	require.Greater(t, len(options()), 40)
-	requireReference(t, "configuration.md", func(p page) []string { return undocumentedOptions(p, options()) })
+	requireReference(t, "configuration.md", func(p page) []string {
+		p.text += "\n" + read(t, "docs/reference/api.md").text // has the options of calls
+		return undocumentedOptions(p, readAPI(t, goFiles(t)))
+	})
 }
 
 func TestEachFlagIsDocumented(t *testing.T) {
@@ -231,15 +232,27 @@ func TestWhatTheReferenceLacksIsNamed(t *testing.T) {
 		"outbox dead": "      --all            all\n      --yes            do not ask\n\nGlobal Flags:\n      --dsn string     address\n",
 	}))
 
-	for text, missing := range map[string]int{
-		"| a |\n|---|\n| `PollOptions.Interval` |\n":                0,
-		"| a | b |\n|---|---|\n| x | `Poll.Interval` |\n":           0,
-		"`outbox.PollOptions`:\n\n| a |\n|---|\n| `Interval` |\n":   0,
-		"`outbox.PollOptions`\n# B\n| a |\n|---|\n| `Interval` |\n": 1,
-		"`outbox.PollOptions` has `Interval`":                       1,
-		"| a |\n|---|\n| `Purge.Interval` |\n":                      1,
+	a = readAPI(t, map[string]string{
+		"outbox/a.go":        "package outbox\ntype SingleNode struct { Poll PollOptions }\ntype PollOptions struct { Interval int; hidden int }\ntype WriterConfig struct { Store int }\ntype Other struct { A int }",
+		"adapters/prom/a.go": "package outboxprom\nfunc WithPrefix() Option { return nil }\nfunc New() int { return 1 }",
+	})
+	mode, prefix := "| a |\n|---|\n| `SingleNode.Poll` |\n", "| a |\n|---|\n| `outboxprom.WithPrefix(prefix)` |\n"
+	for text, want := range map[string]string{
+		"| a |\n|---|\n| `PollOptions.Interval` |\n":                "",
+		"| a | b |\n|---|---|\n| x | `Poll.Interval` |\n":           "",
+		"`outbox.PollOptions`:\n\n| a |\n|---|\n| `Interval` |\n":   "",
+		"`outbox.PollOptions`\n# B\n| a |\n|---|\n| `Interval` |\n": "no table has the field Interval of outbox.PollOptions",
+		"`outbox.PollOptions` has `Interval`\n":                     "no table has the field Interval of outbox.PollOptions",
+		"| a |\n|---|\n| `Purge.Interval` |\n":                      "no table has the field Interval of outbox.PollOptions",
 	} {
-		options := slices.DeleteFunc(options(), func(o option) bool { return o.of != reflect.TypeFor[outbox.PollOptions]() || o.field != "Interval" })
-		require.Len(t, undocumentedOptions(page{"a.md", text}, options), missing, text)
+		problems := undocumentedOptions(page{"a.md", text + "\n# A\n" + mode + "\n" + prefix}, a)
+		if want == "" {
+			require.Empty(t, problems, text)
+			continue
+		}
+		require.Equal(t, []string{"a.md: " + want}, problems, text)
 	}
+	all := page{"a.md", "| a |\n|---|\n| `Poll.Interval` |\n" + mode[len("| a |\n|---|\n"):]}
+	require.Equal(t, []string{"a.md: it lacks the option outboxprom.WithPrefix"}, undocumentedOptions(all, a))
+	require.Empty(t, undocumentedOptions(page{"a.md", all.text + "\nof `outboxprom.New`\n\n| a |\n|---|\n| `WithPrefix(prefix)` |\n"}, a))
 }
