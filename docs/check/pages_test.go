@@ -4,9 +4,11 @@ package check_test
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -56,9 +58,9 @@ func pages(t *testing.T) (list []page) {
 	texts, err := markdown()
 	require.NoError(t, err)
 	require.Greater(t, len(texts), 30)
-	for path, text := range texts {
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
 		if path != "CHANGELOG.md" {
-			list = append(list, page{path, text})
+			list = append(list, page{path, texts[path]})
 		}
 	}
 	return list
