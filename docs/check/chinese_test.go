@@ -117,11 +117,8 @@ func align(left, right []section) (pairs [][2]int) {
 func TestTheChinesePagesHaveTheSectionsAndTheCodeOfTheEnglishOnes(t *testing.T) {
 	t.Parallel()
 	for chinese, english := range translated {
-		a, b := read(t, english), read(t, chinese)
-		if b.text == "" {
-			continue // not written yet
-		}
-		for _, problem := range differences(a, b) {
+		require.NotEmpty(t, read(t, chinese).text, chinese)
+		for _, problem := range differences(read(t, english), read(t, chinese)) {
 			t.Error(problem)
 		}
 	}

@@ -113,7 +113,7 @@ func isConfigured(typ string) bool {
 // undocumentedOptions names the fields of options that no table of a page has, and the
 // functions that it lacks. A field is `Type.Field`, the field that holds the type and the
 // field, or `Field` in a section that names the type. A function may be without its
-// package in a section that names that.
+// package on a page that names that.
 func undocumentedOptions(p page, a *api) (problems []string) {
 	via := map[string][]string{}
 	for field, types := range a.fields {
@@ -142,9 +142,9 @@ func undocumentedOptions(p page, a *api) (problems []string) {
 			}
 		}
 	}
+	spans, _ := p.named()
 	for _, option := range slices.Sorted(slices.Values(a.options)) {
-		pkg, name, _ := strings.Cut(option, ".")
-		if slices.Contains(public, pkg) && !slices.ContainsFunc(sections, func(s part) bool { return s.spans[option] || s.spans[name] && s.spans[pkg] }) {
+		if pkg, name, _ := strings.Cut(option, "."); slices.Contains(public, pkg) && !spans[option] && !(spans[name] && spans[pkg]) {
 			problems = append(problems, fmt.Sprintf("%s: it lacks the option %s", p.path, option))
 		}
 	}
