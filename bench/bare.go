@@ -76,7 +76,8 @@ func (s *bareSystem) Write(ctx context.Context, first, n int) error {
 		return err
 	}
 	if s.db.kind == testdb.Postgres && n > 1 {
-		err = insertUnnest(ctx, tx, first, n)
+		text, args := insertUnnest(first, n)
+		_, err = tx.ExecContext(ctx, text, args...)
 	} else {
 		err = s.insertValues(ctx, tx, first, n)
 	}
@@ -95,14 +96,13 @@ func (s *bareSystem) Write(ctx context.Context, first, n int) error {
 const insertColumns = "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at) "
 
 // insertUnnest is one statement with one array of each column that differs.
-func insertUnnest(ctx context.Context, tx *sql.Tx, first, n int) error {
+func insertUnnest(first, n int) (text string, args []any) {
 	ids, payloads := make([]string, n), make([]string, n)
 	for i := range n {
 		ids[i], payloads[i] = eventID(first+i), payload(first+i)
 	}
-	_, err := tx.ExecContext(ctx, insertColumns+"SELECT id, $1, $2, $3, NULL, payload, NULL, 0, 0, $4, $4 FROM unnest($5::text[], $6::jsonb[]) AS e (id, payload)",
-		eventType, aggregateType, aggregateID, time.Now().UTC(), ids, payloads)
-	return err
+	return insertColumns + "SELECT id, $1, $2, $3, NULL, payload, NULL, 0, 0, $4, $4 FROM unnest($5::text[], $6::jsonb[]) AS e (id, payload)",
+		[]any{eventType, aggregateType, aggregateID, time.Now().UTC(), ids, payloads}
 }
 
 // insertValues is one statement with many rows, or as many as SQLite takes.

@@ -16,6 +16,7 @@ func contenders() []contender {
 		handContenders(),      // INSERTs by hand through an ORM, on the outbox's own table
 		outboxContenders(),    // this library: through sqltx, and in its modes
 		outboxORMContenders(), // this library through bun and GORM; add an adapter there
+		pgxContenders(),       // by hand and this library, without database/sql
 		riverContenders(),
 		watermillContenders(),
 	)

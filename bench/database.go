@@ -138,8 +138,9 @@ func (db *database) connector() (driver.Connector, error) {
 	}
 }
 
-// pgxPool opens a pool without database/sql, on PostgreSQL.
-func (db *database) pgxPool(ctx context.Context) (*pgxpool.Pool, error) {
+// pgxPool opens a pool without database/sql, on PostgreSQL, with changes to its
+// configuration.
+func (db *database) pgxPool(ctx context.Context, with ...func(*pgx.ConnConfig)) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(testdb.PostgresDSN())
 	if err != nil {
 		return nil, err
@@ -147,6 +148,9 @@ func (db *database) pgxPool(ctx context.Context) (*pgxpool.Pool, error) {
 	config.MaxConns = maxConns
 	config.ConnConfig.RuntimeParams["search_path"] = db.name
 	config.ConnConfig.Tracer = &counter{db}
+	for _, change := range with {
+		change(config.ConnConfig)
+	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
 

@@ -38,6 +38,10 @@ func outboxContenders() []contender {
 			works: []string{"done", "drain/100k", "cost"},
 		},
 		{
+			name: "outbox WriterOnly, notifier", against: "outbox", on: []testdb.Kind{testdb.Postgres}, open: notified.open,
+			works: []string{"write/1 writer", "write/4 writers", "write/16 writers"},
+		},
+		{
 			name: "outbox MultiNode, notifier", on: []testdb.Kind{testdb.Postgres}, open: notified.open,
 			works: []string{"remote"},
 		},
@@ -77,7 +81,12 @@ func (k outboxKind) open(ctx context.Context, db *database) (system, error) {
 	if err != nil {
 		return nil, err
 	}
+	return k.openOn(ctx, db, pool)
+}
+
+func (k outboxKind) openOn(ctx context.Context, db *database, pool *sql.DB) (*outboxSystem, error) {
 	s := &outboxSystem{outboxKind: k, db: db, pool: pool, pools: pools{pool}}
+	var err error
 	s.store, err = sqlstore.Detect(ctx, pool)
 	if err != nil {
 		return nil, err
