@@ -232,12 +232,7 @@ func (c commands) wrongSpans(p page) (problems []string) {
 func TestCommandsExist(t *testing.T) {
 	t.Parallel()
 	c := readCommands(t)
-	check(t, func(p page) []string {
-		if p.path == "docs/reference/command-line.md" && !strings.Contains(p.text, "## Flags") {
-			return nil // to be rewritten
-		}
-		return append(c.wrongCommands(p), c.wrongSpans(p)...)
-	})
+	check(t, func(p page) []string { return append(c.wrongCommands(p), c.wrongSpans(p)...) })
 }
 
 func TestTheTestsThatRunPagesExist(t *testing.T) {

@@ -2,7 +2,6 @@ package check_test
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -65,15 +64,10 @@ func number(text string) (any, bool) {
 	return d, err == nil
 }
 
-var keyRow = regexp.MustCompile(`(?m)^\| key \| Go \| default \|`)
-
 func TestTheDefaultsOfTheReferenceAreThoseOfTheCode(t *testing.T) {
 	t.Parallel()
 	p := read(t, "docs/reference/configuration.md")
-	if p.text == "" {
-		return // not written yet
-	}
-	require.Regexp(t, keyRow, p.text)
+	require.NotEmpty(t, p.text)
 	for key := range defaults {
 		require.Contains(t, p.names(), key)
 	}

@@ -2,7 +2,6 @@ package check_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -69,37 +68,13 @@ func inAny(code map[string]string, lines string) string {
 
 func TestEachGoBlockIsCompiled(t *testing.T) {
 	t.Parallel()
-	code, left := compiled(t), unfinished(t)
-	for _, p := range pages(t) {
+	code := compiled(t)
+	check(t, func(p page) []string {
 		if translated[p.path] != "" {
-			continue // its blocks are those of the original
+			return nil // its blocks are those of the original
 		}
-		problems := notCompiled(p, code)
-		if left[p.path] && len(problems) == 0 {
-			t.Errorf("%s: each Go block is compiled: remove the page from docs/check/unfinished.txt", p.path)
-		}
-		if !left[p.path] {
-			for _, problem := range problems {
-				t.Error(problem)
-			}
-		}
-		delete(left, p.path)
-	}
-	require.Empty(t, left, "docs/check/unfinished.txt names pages that are not there")
-}
-
-// unfinished are the pages whose Go blocks are still to be converted.
-func unfinished(t *testing.T) map[string]bool {
-	t.Helper()
-	text, err := os.ReadFile("unfinished.txt")
-	require.NoError(t, err)
-	paths := map[string]bool{}
-	for _, line := range strings.Fields(string(text)) {
-		if line != "-" {
-			paths[line] = true
-		}
-	}
-	return paths
+		return notCompiled(p, code)
+	})
 }
 
 func TestAGoBlockThatNothingCompilesIsNamed(t *testing.T) {

@@ -144,7 +144,7 @@ func undocumentedOptions(p page, a *api) (problems []string) {
 	}
 	spans, _ := p.named()
 	for _, option := range slices.Sorted(slices.Values(a.options)) {
-		if pkg, name, _ := strings.Cut(option, "."); slices.Contains(public, pkg) && !spans[option] && !(spans[name] && spans[pkg]) {
+		if pkg, name, _ := strings.Cut(option, "."); slices.Contains(public, pkg) && !spans[option] && (!spans[name] || !spans[pkg]) {
 			problems = append(problems, fmt.Sprintf("%s: it lacks the option %s", p.path, option))
 		}
 	}
@@ -208,9 +208,7 @@ func TestEachFlagIsDocumented(t *testing.T) {
 func requireReference(t *testing.T, name string, problems func(page) []string) {
 	t.Helper()
 	p := read(t, "docs/reference/"+name)
-	if p.text == "" || name == "command-line.md" && !strings.Contains(p.text, "## Flags") {
-		return // not written yet
-	}
+	require.NotEmpty(t, p.text, name)
 	for _, problem := range problems(p) {
 		t.Error(problem)
 	}
