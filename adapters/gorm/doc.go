@@ -14,5 +14,5 @@
 //
 // Code that begins transactions stays as it is; the connection sees them, so the
 // rules of package [github.com/outboxkit/outbox-go/adapters/sqltx] hold. Where
-// GORM opened the pool itself, call db.Use with [Plugin] first.
+// GORM opens the pool itself, give gorm.Open the [Plugin].
 package outboxgorm

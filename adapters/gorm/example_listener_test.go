@@ -117,9 +117,8 @@ func ExampleAdapter_WriteAll() {
 
 // The pool that GORM has opened becomes a followed one.
 func ExamplePlugin() {
-	db, err := gorm.Open(sqlite.Open("shop.db"))
+	db, err := gorm.Open(sqlite.Open("shop.db"), outboxgorm.Plugin{})
 	check(err)
-	check(db.Use(outboxgorm.Plugin()))
 	pool, err := db.DB() // the followed one
 	check(err)
 	store, err := outboxgorm.Store(db)

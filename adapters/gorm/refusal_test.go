@@ -48,7 +48,7 @@ func TestPlugin(t *testing.T) {
 		for _, prepare := range []bool{false, true} {
 			f.record = nil
 			db := open(t, plain, &gorm.Config{PrepareStmt: prepare})
-			require.NoError(t, db.Use(outboxgorm.Plugin()))
+			require.NoError(t, db.Use(outboxgorm.Plugin{}))
 			pool, err := db.DB()
 			require.NoError(t, err)
 			require.NotSame(t, plain.DB, pool)
@@ -67,7 +67,9 @@ func TestPlugin(t *testing.T) {
 	f := onSQLite(t, &gorm.Config{})
 	opaque, err := gorm.Open(dialector(f.pool.Kind, opaquePool{f.pool.DB}), &gorm.Config{DisableAutomaticPing: true})
 	require.NoError(t, err)
-	require.ErrorContains(t, opaque.Use(outboxgorm.Plugin()), "open the pool with sqltx.Open")
+	require.ErrorContains(t, opaque.Use(outboxgorm.Plugin{}), "open the pool with sqltx.Open")
+	_, err = gorm.Open(dialector(f.pool.Kind, opaquePool{f.pool.DB}), &gorm.Config{DisableAutomaticPing: true}, outboxgorm.Plugin{})
+	require.ErrorContains(t, err, "open the pool with sqltx.Open", "as an option")
 }
 
 func TestWriteRefuses(t *testing.T) {

@@ -24,7 +24,7 @@ func TestTransactions(t *testing.T) {
 		db, err := gorm.Open(sqlite.Open("file:"+filepath.Join(t.TempDir(), "test.db")+"?_pragma=foreign_keys(1)"),
 			&gorm.Config{Logger: logger.Discard, PrepareStmt: prepare})
 		require.NoError(t, err)
-		require.NoError(t, db.Use(outboxgorm.Plugin()))
+		require.NoError(t, db.Use(outboxgorm.Plugin{}))
 		pool, err := db.DB()
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, pool.Close()) })

@@ -17,8 +17,8 @@ type order struct{ ID, Item string }
 var orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
 
 func main() {
-	db, err := gorm.Open(postgres.Open("postgres://postgres@localhost/postgres"))
-	fx.New(fx.Error(err, db.Use(outboxgorm.Plugin())), fx.Supply(db), fx.Provide(echo.New, (*gorm.DB).DB, outboxgorm.New),
+	db, err := gorm.Open(postgres.Open("postgres://postgres@localhost/postgres"), outboxgorm.Plugin{})
+	fx.New(fx.Error(err), fx.Supply(db), fx.Provide(echo.New, (*gorm.DB).DB, outboxgorm.New),
 		outboxfx.Module, fx.Replace(outboxfx.Config{CreateSchema: true}),
 		fx.Invoke(func(db *gorm.DB) error { return db.AutoMigrate(&order{}) }, serve)).Run()
 }
