@@ -1,5 +1,5 @@
-// Package check_test holds the pages of the repository to the code: what they show
-// compiles, what they name exists, and what exists is on its page.
+// Package check_test compares the pages of the repository with the code: what they show
+// is compiled, what they name exists, and the reference has everything that exists.
 package check_test
 
 import (
