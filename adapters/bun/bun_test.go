@@ -152,6 +152,24 @@ func TestATransactionThatHasEndedSaysSoAsInDatabaseSQL(t *testing.T) {
 	require.Equal(t, 1, adaptertest.Written(t, f.pool.DB))
 }
 
+// bun rolls a nested transaction back by its savepoint, which its commit has released. The
+// pages warn of it.
+func TestRollbackAfterTheCommitOfANestedTransactionEndsTheOuterOneOnPostgres(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, adaptertest.Main()[0])
+	tx, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = f.a.Write(t.Context(), tx, adaptertest.Event())
+	require.NoError(t, err)
+	nested, err := tx.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, nested.Commit())
+	require.ErrorContains(t, nested.Rollback(), "savepoint")
+	require.Error(t, tx.Commit())
+	f.rec.EventuallyInAnyOrder(t, "rollback")
+	require.Zero(t, adaptertest.Written(t, f.pool.DB))
+}
+
 // The connection knows to which transaction a nested one belongs, whatever
 // context it was given.
 func TestNestedTransactionWithTheContextOfAnother(t *testing.T) {
