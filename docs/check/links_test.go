@@ -102,6 +102,44 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	require.Greater(t, count, 200)
 }
 
+var pageName = regexp.MustCompile(`(?:^|[^\w/.-])((?:docs|how-to|reference|reliability|zh-CN)/[\w/-]+\.md)\b`)
+
+// missingPages names the pages that a text names, with or without a link, and that are
+// not there.
+func missingPages(file, text string, exists func(path string) bool) (problems []string) {
+	for i, line := range strings.Split(text, "\n") {
+		for _, m := range pageName.FindAllStringSubmatch(line, -1) {
+			if !exists(m[1]) && !exists(path.Join("docs", m[1])) && !exists(path.Join(path.Dir(file), m[1])) {
+				problems = append(problems, fmt.Sprintf("%s:%d: there is no page %s", file, i+1, m[1]))
+			}
+		}
+	}
+	return problems
+}
+
+func TestThePagesThatTextsAndCommentsNameExist(t *testing.T) {
+	t.Parallel()
+	texts, err := markdown()
+	require.NoError(t, err)
+	exists := func(path string) bool { return texts[path] != "" }
+	check(t, func(p page) []string { return missingPages(p.path, p.text, exists) })
+	for file, text := range goFiles(t) {
+		if strings.HasPrefix(file, "docs/check/") {
+			continue
+		}
+		for _, problem := range missingPages(file, text, exists) {
+			t.Error(problem)
+		}
+	}
+}
+
+func TestAPageThatIsNotThereIsNamed(t *testing.T) {
+	t.Parallel()
+	exists := func(path string) bool { return path == "docs/how-to/a.md" }
+	require.Empty(t, missingPages("docs/b.md", "see how-to/a.md, docs/how-to/a.md, https://example.com/docs/c.md and c.md", exists))
+	require.Equal(t, []string{"x/b.go:2: there is no page docs/how-to/c.md"}, missingPages("x/b.go", "// A\n// (docs/how-to/c.md)", exists))
+}
+
 func TestALinkThatLeadsNowhereIsNamed(t *testing.T) {
 	t.Parallel()
 	pages := map[string]page{
