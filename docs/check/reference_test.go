@@ -96,6 +96,27 @@ func undocumentedFlags(p page, help map[string]string) (problems []string) {
 	return problems
 }
 
+var (
+	metric = regexp.MustCompile(`^outbox_[a-z_]+$`)
+	// notMetrics are tables and labels.
+	notMetrics = []string{"outbox_event", "outbox_event_control", "outbox_event_type", "outbox_aggregate_type", "outbox_listener"}
+)
+
+// unknownMetrics names the metrics that a page has in backticks and the reference has not.
+// A test in docs/monitoring holds the reference to what is registered.
+func unknownMetrics(p page, known []string) (problems []string) {
+	for _, s := range p.spans() {
+		name := s.text
+		for _, part := range []string{"_bucket", "_sum", "_count"} { // of a histogram
+			name = strings.TrimSuffix(name, part)
+		}
+		if metric.MatchString(name) && !slices.Contains(notMetrics, name) && !slices.Contains(known, name) {
+			problems = append(problems, fmt.Sprintf("%s:%d: docs/reference/metrics.md has no metric %s", p.path, s.line, s.text))
+		}
+	}
+	return problems
+}
+
 // configured are types that users fill, besides those whose names end in Config or Options.
 var configured = []string{
 	"outbox.SingleNode", "outbox.MultiNode", "outbox.OrderedByKey", "outbox.Ordered", "outbox.Limit", "relay.Route", "httptx.Access",
@@ -200,6 +221,13 @@ func TestEachOptionIsDocumented(t *testing.T) {
 	})
 }
 
+func TestTheMetricsOnPagesExist(t *testing.T) {
+	t.Parallel()
+	known := read(t, "docs/reference/metrics.md").names()
+	require.Greater(t, len(known), 20)
+	check(t, func(p page) []string { return unknownMetrics(p, known) })
+}
+
 func TestEachFlagIsDocumented(t *testing.T) {
 	t.Parallel()
 	requireReference(t, "command-line.md", func(p page) []string { return undocumentedFlags(p, readCommands(t).help) })
@@ -229,6 +257,9 @@ func TestWhatTheReferenceLacksIsNamed(t *testing.T) {
 		"outbox":      "      --dsn string     address\n      --json           print JSON\n",
 		"outbox dead": "      --all            all\n      --yes            do not ask\n\nGlobal Flags:\n      --dsn string     address\n",
 	}))
+
+	p = page{"a.md", "`outbox_due`, `outbox_lag_seconds_bucket`, `outbox_event`, `outbox_none_total`"}
+	require.Equal(t, []string{"a.md:1: docs/reference/metrics.md has no metric outbox_none_total"}, unknownMetrics(p, []string{"outbox_due", "outbox_lag_seconds"}))
 
 	a = readAPI(t, map[string]string{
 		"outbox/a.go":        "package outbox\ntype SingleNode struct { Poll PollOptions }\ntype PollOptions struct { Interval int; hidden int }\ntype WriterConfig struct { Store int }\ntype Other struct { A int }",
