@@ -224,5 +224,5 @@ db/up: ## make sure of the databases, start private ones if need be, and leave t
 db/down: ## stop the private databases and delete their files
 	$(WITHDB) -down
 
-# test includes docs/check.
-ci: tidy/check lint test test/relay test/migrations test/browser bench/quick ## what CI runs; CI=true adds the race detector
+# docs/check first: it takes seconds. test repeats it with the race detector.
+ci: tidy/check docs/check lint test test/relay test/migrations test/browser bench/quick ## what CI runs; CI=true adds the race detector
