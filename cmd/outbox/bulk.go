@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +80,11 @@ func (a *app) do(ctx context.Context, b *bulk, matching int64, change func(ctx c
 	}
 	if err := a.print(b.result(done, matching, interrupted, doubt), func(t *table) {
 		if !interrupted {
-			t.row(fmt.Sprintf("%s %d %s", b.past, done, b.what))
+			what := b.what
+			if done == 1 {
+				what = strings.TrimSuffix(what, "s")
+			}
+			t.row(fmt.Sprintf("%s %d %s", b.past, done, what))
 		}
 	}); err != nil {
 		return err

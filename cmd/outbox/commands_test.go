@@ -126,7 +126,7 @@ func TestDeadLettersAreReplayedAndDeleted(t *testing.T) {
 		require.Contains(t, fails(t, 2, s.DSN, "dead", "replay", "--event-type", ""), "--event-type is empty")
 		require.Equal(t, 9, s.count(t, outbox.StatusDead))
 
-		require.Contains(t, ok(t, s.DSN, "dead", "replay", "d000000"), "replayed 1 dead letters")
+		require.Contains(t, ok(t, s.DSN, "dead", "replay", "d000000"), "replayed 1 dead letter\n")
 		require.Contains(t, fails(t, 3, s.DSN, "dead", "replay", "d000001", "d000000", "--yes"), "1 of the 2 event ids")
 		require.EqualValues(t, 0, answer(t, s.DSN, "dead", "replay", "--event-type", "Other", "--yes")["replayed"])
 		require.EqualValues(t, 7, answer(t, s.DSN, "dead", "replay", "--event-type", "OrderPlaced", "--batch", "3", "--yes")["replayed"])
