@@ -104,7 +104,7 @@ func (h *holder) try(ctx context.Context) error {
 	}
 	if now.Owner != h.owner {
 		if now.Owner != "" && h.waiting != now.Owner {
-			h.log.Info("outbox: another process delivers from the table, this one waits as a standby", logKeyHolder, now.Owner, logKeyOwner, h.owner)
+			h.log.Info("outbox: another process delivers from the table, or died less than 10s ago; this one waits as a standby", logKeyHolder, now.Owner, logKeyOwner, h.owner)
 		}
 		h.held, h.waiting = false, now.Owner
 		h.until.Store(0)

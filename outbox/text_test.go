@@ -84,7 +84,7 @@ func TestErrorsSayTheWayOut(t *testing.T) {
 		},
 		"no transaction": {
 			write(writer, t.Context()),
-			"outbox: no active transaction in the context; begin one with the adapter, or call the adapter's Write with your transaction",
+			"outbox: no active transaction in the context; begin one with the adapter or a web middleware, or call the adapter's Write with your transaction",
 		},
 		"a transaction of another source": {
 			write(writer, outboxtest.NewScope(outboxtest.NewStore().DB()).Context(t.Context())),

@@ -116,7 +116,7 @@ func (w *Writer) ambient(ctx context.Context) (TxScope, error) {
 	if reason, ok := ctx.Value(noTxKey{}).(string); ok {
 		return nil, fmt.Errorf("%w in the context: %s", ErrNoTransaction, reason)
 	}
-	return nil, fmt.Errorf("%w in the context; begin one with the adapter, or call the adapter's Write with your transaction", ErrNoTransaction)
+	return nil, fmt.Errorf("%w in the context; begin one with the adapter or a web middleware, or call the adapter's Write with your transaction", ErrNoTransaction)
 }
 
 // WriteScope is WriteAll in a scope that the caller, an adapter, has found.

@@ -30,6 +30,7 @@ func newServer(ob *outbox.Outbox, a *sqltx.Adapter) *echo.Echo {
 		ctx := c.Request().Context() // carries the transaction
 		tx, _ := a.TxFrom(ctx)
 		o := order{ID: c.Param("id"), Item: "tea"}
+		// on PostgreSQL: VALUES ($1, $2)
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES (?, ?)", o.ID, o.Item); err != nil {
 			return err // rolls back
 		}

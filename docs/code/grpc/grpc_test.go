@@ -38,6 +38,7 @@ type orders struct{ a *sqltx.Adapter }
 func (s *orders) Place(ctx context.Context, req *PlaceRequest) (*order, error) {
 	tx, _ := s.a.TxFrom(ctx)
 	o := &order{ID: req.ID, Item: req.Item}
+	// on PostgreSQL: VALUES ($1, $2)
 	if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES (?, ?)", o.ID, o.Item); err != nil {
 		return nil, status.Error(codes.AlreadyExists, "the order is there") // rolls back
 	}

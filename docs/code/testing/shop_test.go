@@ -3,6 +3,7 @@ package testing_test
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -32,6 +33,16 @@ func (s *Shop) Place(ctx context.Context, o Order) error {
 		_, err := s.events.Write(ctx, orderPlaced.Envelope(o.ID, o))
 		return err
 	})
+}
+
+// ServeHTTP writes in the transaction that the middleware began.
+func (s *Shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o := Order{ID: r.FormValue("id"), Item: r.FormValue("item")}
+	if _, err := s.events.Write(r.Context(), orderPlaced.Envelope(o.ID, o)); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusCreated)
 }
 
 var errNoAddress = errors.New("the customer has no address")

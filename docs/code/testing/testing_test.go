@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/httptx"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -45,6 +48,15 @@ func TestAnOrderThatIsNotSavedHasNoEvent(t *testing.T) {
 	shop, store := newShop(t, fakeOrders{err: errors.New("out of stock")})
 	require.Error(t, shop.Place(t.Context(), Order{ID: "o-1", Item: "tea"}))
 	outboxtest.AssertNothingEmitted(t, store)
+}
+
+func TestARequestWritesTheEvent(t *testing.T) {
+	shop, store := newShop(t, fakeOrders{})
+	handler := httptx.Transaction(shop.tx)(shop) // as in main
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders?id=o-1&item=tea", nil))
+	require.Equal(t, http.StatusCreated, answer.Code)
+	outboxtest.AssertEmitted(t, store, outboxtest.Event{Type: "OrderPlaced", Aggregate: "Order", AggregateID: "o-1"})
 }
 
 func TestPlaceReportsAnUnknownOutcome(t *testing.T) {

@@ -114,6 +114,7 @@ func Example_inTx() {
 
 	err := outbox.InTx(ctx, a, func(ctx context.Context) error {
 		tx, _ := a.TxFrom(ctx) // the *sql.Tx
+		// on PostgreSQL: VALUES ($1, $2)
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES (?, ?)", o.ID, o.Item); err != nil {
 			return err // rolls back
 		}

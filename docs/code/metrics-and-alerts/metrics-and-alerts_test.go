@@ -4,9 +4,12 @@ package metricsandalerts_test
 import (
 	"context"
 	"database/sql"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/fx"
 
@@ -29,6 +32,10 @@ func withPrometheus(db outbox.DB, store outbox.Store, registry prometheus.Regist
 		return nil, err
 	}
 	return ob, metrics.WatchTable(ob)
+}
+
+func serveMetrics(mux *http.ServeMux, registry *prometheus.Registry) {
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 }
 
 func withOpenTelemetry(db outbox.DB, store outbox.Store) (*outbox.Outbox, error) {
@@ -69,6 +76,10 @@ func TestPrometheusSeesTheEngineAndTheTable(t *testing.T) {
 	found := names(t, registry)
 	require.Contains(t, found, "outbox_enqueue_hot_total")
 	require.Contains(t, found, "outbox_events_pending")
+	mux, answer := http.NewServeMux(), httptest.NewRecorder()
+	serveMetrics(mux, registry)
+	mux.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	require.Contains(t, answer.Body.String(), "outbox_enqueue_hot_total 0")
 	require.NoError(t, ob.Close(context.Background()))
 	require.Empty(t, names(t, registry), "closing the outbox unregisters them")
 }

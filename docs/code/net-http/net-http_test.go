@@ -47,6 +47,7 @@ func newServer(ob *outbox.Outbox, a *sqltx.Adapter) http.Handler {
 // place stores an order and its event in the transaction of the request.
 func place(ctx context.Context, a *sqltx.Adapter, o order) error {
 	tx, _ := a.TxFrom(ctx)
+	// on PostgreSQL: VALUES ($1, $2)
 	if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES (?, ?)", o.ID, o.Item); err != nil {
 		return err
 	}

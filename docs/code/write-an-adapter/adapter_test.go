@@ -11,7 +11,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	outboxsqlx "github.com/outboxkit/outbox-go/docs/code/writeanadapter"
+	outboxsqlx "github.com/outboxkit/outbox-go/docs/code/write-an-adapter"
 	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
