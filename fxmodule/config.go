@@ -138,8 +138,9 @@ type OrderingConfig struct {
 
 // PurgeConfig is for every mode; see [outbox.PurgeOptions].
 type PurgeConfig struct {
-	// Enabled purges old rows. Defaults to false, and then the rest is unused.
-	Enabled bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
+	// Enabled purges old rows. Defaults to false. It must be set, to true or false, if one
+	// of the others is: without it they have no effect.
+	Enabled *bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
 	// Retention is how long rows are kept. Defaults to 7 days;
 	// [outbox.NoRetention] keeps none.
 	Retention time.Duration `yaml:"retention" mapstructure:"retention" split_words:"true"`

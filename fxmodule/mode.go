@@ -29,10 +29,13 @@ func (m Mode) canonical() Mode {
 	return Mode(strings.ReplaceAll(strings.ToLower(string(m)), "_", "-"))
 }
 
+// purges reports whether the purger is switched on.
+func (c Config) purges() bool { return c.Purge.Enabled != nil && *c.Purge.Enabled }
+
 // outboxConfig converts the configuration to an [outbox.Config].
 func (c Config) outboxConfig(shared *outbox.SharedWorkers) outbox.Config {
 	cfg := outbox.Config{Mode: c.mode(shared)}
-	if c.Purge.Enabled {
+	if c.purges() {
 		cfg.Purge = &outbox.PurgeOptions{Retention: c.Purge.Retention, BatchSize: c.Purge.BatchSize, Interval: c.Purge.Interval}
 		if c.Purge.OnDone == Delete {
 			cfg.Purge.OnDone = outbox.Delete

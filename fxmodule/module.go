@@ -116,7 +116,7 @@ func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
 	if c.TableName != "" {
 		opts = append(opts, sqlstore.WithTable(c.TableName))
 	}
-	if c.Mode == WriterOnly && c.Purge.Enabled {
+	if c.Mode == WriterOnly && c.purges() {
 		opts = append(opts, sqlstore.WithAgeIndex())
 	}
 	if c.Mode == OrderedByKey {

@@ -221,7 +221,7 @@ func TestEveryDatabaseIsDetectedAndGivenItsTable(t *testing.T) {
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		var o *outbox.Outbox
 		started(t, fx.Supply(db.DB), outboxfx.Module, fx.Populate(&o), newInbox().listens(),
-			fx.Replace(outboxfx.Config{Mode: outboxfx.MultiNode, TableName: "shop_events", CreateSchema: true, Purge: outboxfx.PurgeConfig{Enabled: true}}))
+			fx.Replace(outboxfx.Config{Mode: outboxfx.MultiNode, TableName: "shop_events", CreateSchema: true, Purge: outboxfx.PurgeConfig{Enabled: new(true)}}))
 		_, err := o.Stats(t.Context())
 		require.NoError(t, err)
 		var rows int

@@ -46,7 +46,8 @@ func settings(v reflect.Value, prefix string, yield func(string, any) bool) bool
 }
 
 // Validate reports all invalid settings, each as a [KeyError]: an unknown word, a
-// negative number, and a setting that the mode does not have. Package outbox checks the
+// negative number, a setting that the mode does not have, and a setting of the purger
+// without purge.enabled. Package outbox checks the
 // upper limits when the outbox is built.
 func (c Config) Validate() error {
 	c.Mode = c.Mode.canonical()
@@ -85,7 +86,13 @@ func (c Config) problem(key string, value any) string {
 			return problem
 		}
 	}
-	return c.modeProblem(key)
+	if problem := c.modeProblem(key); problem != "" {
+		return problem
+	}
+	if strings.HasPrefix(key, "purge.") && c.Purge.Enabled == nil {
+		return "is set, but purge.enabled is not; set that to true to delete old rows, or to false to keep them"
+	}
+	return ""
 }
 
 // modeProblem reports a setting that the mode does not have.

@@ -25,7 +25,13 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 		{Config{Purge: PurgeConfig{OnDone: "remove"}}, `purge.on-done is "remove"; it must be one of keep, delete`},
 		{Config{Dispatcher: DispatcherConfig{WorkerCount: -1}}, "dispatcher.worker-count is -1; it must not be negative"},
 		{Config{Poller: PollerConfig{Interval: -time.Second}}, "poller.interval is -1s; it must not be negative"},
-		{Config{Purge: PurgeConfig{Retention: outbox.NoRetention}}, ""},
+		{Config{Purge: PurgeConfig{Enabled: &yes, Retention: outbox.NoRetention}}, ""},
+		{Config{Purge: PurgeConfig{Enabled: &yes}}, ""},
+		{Config{Purge: PurgeConfig{Enabled: &no, Retention: time.Hour, OnDone: Delete}}, ""},
+		{Config{Purge: PurgeConfig{Retention: time.Hour}}, "purge.retention is set, but purge.enabled is not; set that to true to delete old rows, or to false to keep them"},
+		{Config{Purge: PurgeConfig{BatchSize: 1}}, "purge.batch-size is set, but purge.enabled is not"},
+		{Config{Purge: PurgeConfig{Interval: time.Hour}}, "purge.interval is set, but purge.enabled is not"},
+		{Config{Purge: PurgeConfig{OnDone: Keep}}, "purge.on-done is set, but purge.enabled is not"},
 		{Config{Retry: RetryConfig{BaseDelay: 2, MaxDelay: 1}}, "retry.max-delay is 1ns, which is less than retry.base-delay, 2ns"},
 		{Config{Mode: Ordered, Dispatcher: DispatcherConfig{WorkerCount: 4}}, "dispatcher.worker-count is set, but the mode ordered does not have it; it is for single-node, multi-node"},
 		{Config{Mode: Ordered, Dispatcher: DispatcherConfig{DrainTimeout: 1, ListenerTimeout: 1, DeferUnroutable: 1}}, ""},
@@ -57,7 +63,7 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 		Dispatcher:   DispatcherConfig{WorkerCount: 1, HotQueueCapacity: 2, ColdQueueCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15},
 		Poller:       PollerConfig{Interval: 8, BatchSize: 9, SkipRecent: 10},
 		ClaimLocking: ClaimLockingConfig{OwnerID: "n", LockTimeout: 11, TenantsInTurn: true},
-		Purge:        PurgeConfig{Enabled: true, Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
+		Purge:        PurgeConfig{Enabled: new(true), Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
 	}
 	dispatch := outbox.DispatchOptions{Workers: 1, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: outbox.Defer(7), MarkInterval: 15}
 	poll := outbox.PollOptions{Interval: 8, BatchSize: 9, SkipRecent: 10}

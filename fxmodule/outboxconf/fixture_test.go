@@ -55,7 +55,7 @@ func keyCases() []keyCase {
 		{"ordering.on-dead", "skip", outboxfx.OrderedByKey, func(c *outboxfx.Config) { c.Ordering.OnDead = outboxfx.SkipDead }},
 		{"ordering.run-length", "10", outboxfx.OrderedByKey, func(c *outboxfx.Config) { c.Ordering.RunLength = 10 }},
 		{"ordering.require-key", "true", outboxfx.OrderedByKey, func(c *outboxfx.Config) { c.Ordering.RequireKey = true }},
-		{"purge.enabled", "true", "", func(c *outboxfx.Config) { c.Purge.Enabled = true }},
+		{"purge.enabled", "true", "", func(c *outboxfx.Config) { c.Purge.Enabled = &yes }},
 		{"purge.retention", "24h", "", func(c *outboxfx.Config) { c.Purge.Retention = 24 * time.Hour }},
 		{"purge.retention", "7d", "", func(c *outboxfx.Config) { c.Purge.Retention = 168 * time.Hour }},
 		{"purge.retention", "P7D", "", func(c *outboxfx.Config) { c.Purge.Retention = 168 * time.Hour }},
@@ -69,6 +69,14 @@ func keyCases() []keyCase {
 		{"metrics.name-prefix", "shop", "", func(c *outboxfx.Config) { c.Metrics.NamePrefix = "shop" }},
 		{"tracing.enabled", "true", "", func(c *outboxfx.Config) { c.Tracing.Enabled = &yes }},
 	}
+}
+
+// extra is what a key needs besides its mode: purge.enabled, for the others of purge.
+func extra(key string) (text string, env []string, want func(*outboxfx.Config)) {
+	if !strings.HasPrefix(key, "purge.") || key == "purge.enabled" {
+		return "", nil, func(*outboxfx.Config) {}
+	}
+	return "purge.enabled: false\n", []string{"OUTBOX_PURGE_ENABLED=false"}, func(c *outboxfx.Config) { c.Purge.Enabled = new(false) }
 }
 
 // yamlOf is a nested document with one key.

@@ -20,7 +20,9 @@ func TestEachKeyComesFromYAMLAndFromItsVariable(t *testing.T) {
 			t.Parallel()
 			want := outboxfx.Config{Mode: tc.mode}
 			tc.want(&want)
-			text, env, named := yamlOf(tc.key, tc.text), []string{variableOf(tc.key) + "=" + tc.text}, []string{}
+			moreText, moreEnv, more := extra(tc.key)
+			more(&want)
+			text, env, named := yamlOf(tc.key, tc.text)+moreText, append(moreEnv, variableOf(tc.key)+"="+tc.text), []string{}
 			if tc.mode != "" {
 				text, env = text+"mode: "+string(tc.mode)+"\n", append(env, "OUTBOX_MODE="+string(tc.mode))
 			}
@@ -159,6 +161,7 @@ func TestBadFilesAreNamedKeyByKey(t *testing.T) {
 		{"poller.interval: 1s\npoller:\n  interval: 2s\n", "poller.interval (FILE:3) is set twice, in lines 1 and 3"},
 		{"mode: ordered\nmode: ordered\n", "mode (FILE:2) is set twice"},
 		{"mode: ordered\ndispatcher:\n  worker-count: 4\n", "dispatcher.worker-count (FILE:3) is set, but the mode ordered does not have it; it is for single-node, multi-node, ordered-by-key"},
+		{"purge: {retention: 3d}\n", "purge.retention (FILE:1) is set, but purge.enabled is not; set that to true to delete old rows, or to false to keep them"},
 		{"mode: [ordered\n", "does not parse: yaml: "},
 		{"dispatcher:\n\tworker-count: 8\n", "does not parse: yaml: line 2"},
 		{"ordered\n", "line 1: needs keys and values"},
@@ -176,6 +179,21 @@ func TestBadFilesAreNamedKeyByKey(t *testing.T) {
 	}
 }
 
+func TestThePurgersSettingsNeedToKnowWhetherItRuns(t *testing.T) {
+	t.Parallel()
+	for text, variable := range map[string]string{
+		"purge: {enabled: true, retention: 3d}\n":  "",
+		"purge: {enabled: false, retention: 3d}\n": "",
+		"purge: {retention: 3d}\n":                 "OUTBOX_PURGE_ENABLED=true",
+		"purge: {enabled: true}\n":                 "OUTBOX_PURGE_RETENTION=3d",
+	} {
+		c, err := outboxconf.Load(file(t, text), variables(variable))
+		require.NoError(t, err, text)
+		require.Equal(t, 3*24*time.Hour, c.Purge.Retention)
+		require.Equal(t, !strings.Contains(text, "false"), *c.Purge.Enabled)
+	}
+}
+
 func TestVariablesThatResembleASettingAreNamed(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{
@@ -185,6 +203,7 @@ func TestVariablesThatResembleASettingAreNamed(t *testing.T) {
 		"OUTBOX_MODE=multi":                       `mode (OUTBOX_MODE) is "multi"; it must be`,
 		"OUTBOX_POLLER_INTERVAL=5":                "poller.interval (OUTBOX_POLLER_INTERVAL) is 5, which has no unit; did you mean 5s?",
 		"OUTBOX_DISPATCHER_WORKER_COUNT=many":     `dispatcher.worker-count (OUTBOX_DISPATCHER_WORKER_COUNT) is "many"`,
+		"OUTBOX_PURGE_INTERVAL=1h":                "purge.interval (OUTBOX_PURGE_INTERVAL) is set, but purge.enabled is not; set that to true",
 		"OUTBOX_CLAIM_LOCKING_OWNER_ID=n":         "claim-locking.owner-id (OUTBOX_CLAIM_LOCKING_OWNER_ID) is set, but the mode single-node does not have it",
 		"OUTBOX_SERVICE_HOST=10.0.0.1":            "", // what Kubernetes sets for a service named outbox
 		"OUTBOX_PORT_8080_TCP_ADDR=10.0.0.1":      "",

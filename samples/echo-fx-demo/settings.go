@@ -82,6 +82,6 @@ func readSettings(args []string, getenv func(string) string) (Settings, error) {
 func outboxConfig(s Settings) (outboxfx.Config, error) {
 	config, err := outboxconf.Load(s.Config)
 	config.CreateSchema = true  // in production, migrations create the table
-	config.Purge.Enabled = true // without it, "Purge old rows" on the outbox's page would be refused
+	config.Purge.Enabled = new(true) // without it, "Purge old rows" on the outbox's page would be refused
 	return config, err
 }
