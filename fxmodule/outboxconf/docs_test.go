@@ -55,6 +55,21 @@ func TestTheDocumentsTableHasEveryKeyAndItsModes(t *testing.T) {
 	require.Empty(t, rows)
 }
 
+func TestTheFilesInThePagesLoad(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{"fx.md", "purge.md"} {
+		text, err := os.ReadFile("../../docs/how-to/" + page)
+		require.NoError(t, err)
+		blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, blocks, page)
+		for _, block := range blocks {
+			c, err := outboxconf.Load(file(t, block[1]), variables())
+			require.NoError(t, err, page)
+			require.NotEqual(t, outboxfx.Config{}, c, page)
+		}
+	}
+}
+
 func TestTheSpecificationsKeysAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	rows := regexp.MustCompile("(?m)^\\| `outbox\\.([a-z.-]+)` \\| `([a-z.-]+): ([^`]+)` \\|").FindAllStringSubmatch(document(t), -1)

@@ -48,9 +48,10 @@ func Environ(list []string) Option { return func(l *loading) { l.environ = list 
 // Load reads a YAML file, and environment variables, which take precedence:
 // OUTBOX_DISPATCHER_WORKER_COUNT is dispatcher.worker-count. An empty variable
 // counts as not set. With an empty path Load reads only the variables. It refuses a
-// file larger than 1 MiB, and a section with more than 1,000 keys. The error reports
-// all problems: an [outboxfx.KeyError] for each unknown key, invalid value, and
-// setting that the mode does not have, with the file's line or the variable.
+// file larger than 1 MiB, and a section with more than 1,000 keys. The error has
+// an [outboxfx.KeyError] for each problem, with the file's line or the variable. Load first
+// reports all unknown keys and malformed values. If there are none, it reports all that
+// [outboxfx.Config.Validate] finds, such as settings that the mode does not have.
 func Load(path string, opts ...Option) (outboxfx.Config, error) {
 	l := loading{environ: os.Environ()}
 	for _, opt := range opts {
@@ -107,7 +108,7 @@ func configOf(entries []entry) (outboxfx.Config, error) {
 			errs = append(errs, &outboxfx.KeyError{Key: e.key, Place: e.place, Problem: e.problem})
 		}
 	}
-	if len(errs) == 0 {
+	if len(errs) == 0 { // else the mode may be among what is wrong, and settings would seem not to fit it
 		return c, located(c.Validate(), places)
 	}
 	return c, errors.Join(errs...)

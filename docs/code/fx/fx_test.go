@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/fx"
+	"go.uber.org/fx/fxevent"
 
 	"github.com/outboxkit/outbox-go/adapters/pgnotify"
 	"github.com/outboxkit/outbox-go/adapters/pqnotify"
@@ -128,6 +131,33 @@ func loaded() fx.Option {
 		fx.Provide(newSQLDB), outboxfx.Module,
 		fx.Decorate(func() (outboxfx.Config, error) { return outboxconf.Load("outbox.yaml") }),
 	)
+}
+
+func quiet() fx.Option {
+	return fx.Options(
+		fx.WithLogger(func() fxevent.Logger {
+			l := &fxevent.SlogLogger{Logger: slog.Default()}
+			l.UseLogLevel(slog.LevelDebug) // errors stay at slog.LevelError
+			return l
+		}),
+	)
+}
+
+// It changes slog.Default, so it is not parallel.
+func TestFxsOwnLogHasTheErrorsAlone(t *testing.T) {
+	var log bytes.Buffer
+	previous := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(previous) })
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	db := testdb.Open(t, adaptertest.Main()[0])
+	app := func(c outboxfx.Config) *fx.App {
+		return fx.New(quiet(), fx.Supply(db.DB), outboxfx.Module, fx.Replace(c))
+	}
+	require.NoError(t, app(outboxfx.Config{}).Err())
+	require.Empty(t, log.String())
+	require.Error(t, app(outboxfx.Config{Mode: "multi"}).Err())
+	require.Contains(t, log.String(), "level=ERROR")
+	require.Contains(t, log.String(), "it must be one of single-node")
 }
 
 func notified() fx.Option {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"os"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/fx"
@@ -21,7 +22,8 @@ func main() {
 		outboxfx.Module,
 		outboxfx.AsBinding(newOrderListener),
 		fx.Replace(outboxfx.Config{Mode: outboxfx.MultiNode, CreateSchema: true}),
-		fx.Invoke(func(*shop) {}), // your server
+		fx.Invoke(func(*shop) {}),      // your server
+		fx.StopTimeout(45*time.Second), // 10 s for requests, and more than 4 × DrainTimeout + 7 s
 	).Run()
 }
 
