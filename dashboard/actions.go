@@ -148,11 +148,15 @@ func (a *actions) of(name string) (list []shownAction) {
 	return list
 }
 
-// action shows how far a change is, or what became of it.
+// action shows how far a change is, or what became of it. Behind a load balancer the request
+// may reach another process than the one that carries the change out.
 func (p *page) action() error {
 	in, err := p.query("id")
 	if err != nil {
 		return err
+	}
+	if in.get("id") == "" {
+		return &inputError{"id", "is missing; give the id of an action"}
 	}
 	p.dashboard.actions.mu.Lock()
 	var found *shownAction
@@ -164,7 +168,7 @@ func (p *page) action() error {
 	}
 	p.dashboard.actions.mu.Unlock()
 	if found == nil {
-		return &problem{http.StatusNotFound, "Not found", "This process knows no such action. It lists the latest ones alone; the log of the service has all, also those of its other processes."}
+		return p.show(http.StatusOK, "elsewhere.html", "Action", in.get("id"))
 	}
 	p.Refresh = found.Ended.IsZero()
 	return p.show(http.StatusOK, "action.html", "Action", found)

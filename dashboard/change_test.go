@@ -104,7 +104,7 @@ func TestSteering(t *testing.T) {
 	}
 	before := rows()
 	confirmation, action := s.act(with(s.form(s.get("/shop/steering"), "Purge old rows"), "action", "purge"))
-	require.Contains(t, confirmation, "before the retention")
+	require.Contains(t, confirmation, "longer ago than the retention")
 	purged := before - rows()
 	require.GreaterOrEqual(t, purged, 20, "the delivered ones that are older than ten seconds")
 	require.Contains(t, action, fmt.Sprintf("purge done: %d events", purged))
@@ -201,6 +201,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		"/shop/dead?x":                                   "&#34;x&#34; is unknown",
 		"/shop/live?x":                                   "&#34;x&#34; is unknown",
 		"/shop/action?n=1":                               "&#34;n&#34; is unknown",
+		"/shop/action":                                   "&#34;id&#34; is missing",
 	} {
 		require.Contains(t, s.get(path, 400), says, path)
 	}
@@ -283,6 +284,25 @@ func (s heldStore) Pause(ctx context.Context, _ outbox.DB, _ outbox.Pause) error
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// A load balancer sends the page of an action to another process than its form.
+func TestAnActionOfAnotherProcessIsExplained(t *testing.T) {
+	t.Parallel()
+	store, key := outboxtest.NewStore(), []byte(strings.Repeat("k", 32))
+	replica := func() *site { return memorySite(t, store, func(c *dashboard.Config) { c.CSRFKey = key }) }
+	s, other := replica(), replica()
+	asked := s.send(http.MethodPost, "/shop/confirm", with(s.form(s.get("/shop/steering"), "Pause …</button>"), "action", "pause", "event_type", "x"))
+	sent := s.send(http.MethodPost, "/shop/act", s.form(asked.body, "Yes, pause"))
+	require.Equal(t, 303, sent.StatusCode)
+	page := "/shop/" + sent.Header.Get("Location")
+	body := other.get(page)
+	for _, want := range []string{"Another process of the service runs this action, or ran it.", "an operator's change", `href="dead"`, `href="events"`, `href="` + sent.Header.Get("Location") + `"`} {
+		require.Contains(t, body, want)
+	}
+	require.NotContains(t, body, "refresh")
+	require.NoError(t, s.page.Wait(t.Context()))
+	require.Contains(t, s.get(page), "pause done")
 }
 
 // A long action goes on after its form, and its page says so until it ends.

@@ -84,14 +84,18 @@ func (p *page) searchLetters(ctx context.Context, in input) (letters, error) {
 	}, err
 }
 
-// nameListeners fills in what [outbox.Outbox.FindEvents] leaves out of a page.
+// nameListeners fills in the listeners of the dead letters of a page, which
+// [outbox.Outbox.FindEvents] leaves out. One query reads them; there is none for rows that
+// are not dead.
 func (p *page) nameListeners(ctx context.Context, events []outbox.EventRow) error {
-	if len(events) == 0 {
-		return nil
-	}
-	at, ids := map[string]int{}, make([]string, len(events))
+	at, ids := map[string]int{}, []string{}
 	for i := range events {
-		ids[i], at[events[i].EventID] = events[i].EventID, i
+		if events[i].Status == outbox.StatusDead {
+			ids, at[events[i].EventID] = append(ids, events[i].EventID), i
+		}
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	list, err := p.outbox.DeadLetters().Query(ctx, outbox.DeadFilter{EventIDs: ids}, len(ids))
 	for i := range list {

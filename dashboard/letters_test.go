@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,11 +80,17 @@ func TestAFilteredConfirmationCountsAcrossPages(t *testing.T) {
 
 func TestAListOfDeadLettersNamesTheirListeners(t *testing.T) {
 	t.Parallel()
-	row := dashtest.Row{ID: "x", Type: "Placed", Aggregate: "Order", Created: time.Now(), Ended: time.Now(), Status: outbox.StatusDead, Error: "x"}
-	row.Headers = map[string]string{outbox.HeaderListener: "mail", outbox.HeaderEventID: "y"}
-	s := newSite(t, []dashtest.Row{row})
-	for _, path := range []string{"/shop/dead", "/shop/letters", "/shop/letters?event_type=Placed"} {
-		require.Contains(t, s.get(path), "Order / Placed → mail", path)
+	s := newSite(t, []dashtest.Row{listenerRow("x", outbox.StatusDead), {ID: "y", Type: "Placed", Aggregate: "Order", Created: time.Now(), Ended: time.Now(), Status: outbox.StatusDone}})
+	for _, path := range []string{"/shop/dead", "/shop/letters", "/shop/letters?event_type=Placed", "/shop/events", "/shop/events?status=DEAD"} {
+		require.Equal(t, 1, strings.Count(s.get(path), "Order / Placed → mail"), path)
+	}
+}
+
+// listenerRow is the row of the listener "mail" of the event y.
+func listenerRow(id string, status outbox.Status) dashtest.Row {
+	return dashtest.Row{
+		ID: id, Type: "Placed", Aggregate: "Order", Created: time.Now(), Ended: time.Now(), Status: status, Error: "x",
+		Headers: map[string]string{outbox.HeaderListener: "mail", outbox.HeaderEventID: "y"},
 	}
 }
 

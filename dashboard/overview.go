@@ -25,10 +25,11 @@ func (p *page) overview() error {
 	return p.show(http.StatusOK, "overview.html", "Overview", struct {
 		Figures []figure
 		Texts   map[string]string
+		AnyDead bool
 		Paused  []outbox.Pause
 		Nodes   []outbox.Node
 		Every   time.Duration
-	}{overviewFigures, now.texts(), now.Stats.Paused, nodes, p.dashboard.config.Interval})
+	}{overviewFigures, now.texts(), now.Stats.Dead > 0, now.Stats.Paused, nodes, p.dashboard.config.Interval})
 }
 
 // figure is a number of the overview: its name for the script, and what it is.

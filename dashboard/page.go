@@ -58,6 +58,9 @@ func newPage(d *Dashboard, w http.ResponseWriter, r *http.Request, user string, 
 // Operates reports whether the user may change something, for templates.
 func (p *page) Operates() bool { return p.Role.May(httptx.Operate) }
 
+// ReadOnly reports whether the user may look and change nothing, for templates.
+func (p *page) ReadOnly() bool { return p.Role.May(httptx.View) && !p.Operates() }
+
 // handlers are the pages of an outbox. Those of posts change something, or prepare that.
 var (
 	pages = map[string]func(p *page) error{

@@ -30,7 +30,7 @@ func TestEachPageShowsWhatItIsFor(t *testing.T) {
 
 	overview := s.get("/shop/")
 	for _, want := range []string{
-		`<dd data-text="due">1</dd>`, `<dd data-text="delayed">2</dd>`, `<dd data-text="dead">5</dd>`, `<dd data-text="rate">30</dd>`,
+		`<dd data-text="due">1</dd>`, `<dd data-text="delayed">2</dd>`, `<dd data-text="dead" class="bad">5</dd>`, `<dd data-text="rate">30</dd>`,
 		"Order / OrderPaid, since", "shop-2", `<a href="./">Reload</a>`, "has leases, but does not report (older version?)",
 	} {
 		require.Contains(t, overview, want)
@@ -60,6 +60,11 @@ func TestEachPageShowsWhatItIsFor(t *testing.T) {
 	require.Contains(t, s.get("/shop/letters?tenant_id=globex"), "unmailed-1")
 	require.NotContains(t, s.get("/shop/letters?tenant_id=globex"), "refused-0")
 	require.Contains(t, s.get("/shop/steering"), "Resume</button>")
+}
+
+func TestNoDeadEventIsNoAlarm(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, newSite(t, nil).get("/shop/"), `<dd data-text="dead">0</dd>`)
 }
 
 func TestPagesFollowEachOther(t *testing.T) {
@@ -129,6 +134,7 @@ func TestRolesDecideWhatIsShown(t *testing.T) {
 	s.role = 0
 	require.NotContains(t, s.get("/shop/", 403), "retried")
 	require.NotContains(t, s.get("/shop/", 403), "shop", "no names of outboxes")
+	require.NotContains(t, s.get("/shop/", 403), "(read-only)", "nothing may be read")
 	require.Contains(t, s.get("/-/style.css"), "color-scheme", "the refusal has its style")
 	require.Equal(t, 403, s.send(http.MethodGet, "/shop/live", nil).StatusCode)
 
@@ -284,7 +290,7 @@ func TestMethodsAndUnknownPages(t *testing.T) {
 	got := s.send(http.MethodGet, "/shop/act", nil)
 	require.Equal(t, 405, got.StatusCode)
 	require.Equal(t, "POST", got.Header.Get("Allow"))
-	for _, path := range []string{"/shop/none", "/shop/events/", "/-/none", "/-/../doc.go", "/shop/action?id=none"} {
+	for _, path := range []string{"/shop/none", "/shop/events/", "/-/none", "/-/../doc.go"} {
 		require.Contains(t, []int{404, 307}, s.send(http.MethodGet, path, nil).StatusCode, path)
 	}
 	require.Equal(t, 200, s.send(http.MethodHead, "/shop/", nil).StatusCode)

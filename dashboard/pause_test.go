@@ -55,6 +55,17 @@ func TestAKindIsPausedFromItsGroupAndFromItsEvent(t *testing.T) {
 	}
 }
 
+// A pause is for all listeners, also when the group is of one.
+func TestAPauseSaysThatItIsForAllListeners(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, []dashtest.Row{listenerRow("x", outbox.StatusDead)})
+	groups := s.get("/shop/dead")
+	require.Contains(t, groups, "Order / Placed → mail")
+	require.Contains(t, groups, `aria-label="Pause Order / Placed for all its listeners"`)
+	asked, _ := s.act(with(s.form(groups, "Pause this kind"), "action", "pause"))
+	require.Contains(t, asked, "Pause Order / Placed for all its listeners?")
+}
+
 func TestAPauseOfALockedDatabaseEnds(t *testing.T) {
 	t.Parallel()
 	store := heldStore{outboxtest.NewStore(), make(chan error)}

@@ -34,6 +34,7 @@ if (live) {
       const text = sample.texts[place.dataset.text];
       if (text !== undefined && place.textContent !== text) place.textContent = text;
     }
+    live.querySelector("[data-text=dead]").classList.toggle("bad", sample.texts.dead !== "0");
     state.textContent = "Live.";
     samples.push({ due: sample.due, done: sample.done });
     if (samples.length > 120) samples.shift();

@@ -105,7 +105,7 @@ func TestSteeringByMouse(t *testing.T) {
 	v := open(t, sqlite(), dashtest.Shop(time.Now())...)
 	v.to("steering")
 	v.do(chromedp.SendKeys("input[name=event_type]", "OrderPlaced"), chromedp.SendKeys("input[name=aggregate_type]", "Order"))
-	v.click("Pause …", "Pause Order / OrderPlaced?")
+	v.click("Pause …", "Pause Order / OrderPlaced for all its listeners?")
 	v.click("Yes, pause", "pause done")
 	v.click("Steering", "Resume")
 	v.click("Resume", "resume done")
@@ -202,10 +202,13 @@ func TestTheOverviewIsLive(t *testing.T) {
 	v.to("")
 	v.see("Live.")
 	require.Equal(t, "0", eval[string](v, `document.querySelector("[data-text=dead]").textContent`))
+	red := func() bool { return eval[bool](v, `document.querySelector("[data-text=dead]").classList.contains("bad")`) }
+	require.False(t, red())
 	require.NoError(t, dashtest.Insert(t.Context(), v.db.DB, v.db.Kind, dashtest.Shop(time.Now())...))
 	require.True(t, v.until(func() bool {
 		return eval[string](v, `document.querySelector("[data-text=dead]").textContent`) == "5"
 	}), "without loading the page again")
+	require.True(t, red())
 	require.True(t, v.until(func() bool { return eval[bool](v, `!document.getElementById("chart").hidden`) }))
 	points := func() int {
 		return eval[int](v, `document.querySelector("polyline.done").getAttribute("points").split(" ").length`)
