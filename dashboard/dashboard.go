@@ -39,7 +39,8 @@ type Config struct {
 	// the database too.
 	Access httptx.Access
 	// CSRFKey signs the tokens in forms, at least 32 bytes. Give all processes behind one
-	// address the same key. Defaults to a random one.
+	// address the same key. To follow a replay, route an operator to one process as well
+	// (sticky sessions). Defaults to a random key.
 	CSRFKey []byte
 	// Interval is how often the live overview is refreshed, at least 100 ms: one set of
 	// queries for each outbox that somebody watches. Defaults to 2 s.

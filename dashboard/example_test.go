@@ -21,7 +21,7 @@ func ExampleNew() {
 	page, err := dashboard.New(dashboard.Config{
 		Outboxes: map[string]*outbox.Outbox{"orders": ob},
 		Access: httptx.Access{Authorize: func(r *http.Request) (string, httptx.Role) {
-			user, password, _ := r.BasicAuth()
+			user, password, _ := r.BasicAuth() // a browser sends them after a 401, which is yours to answer
 			if password != "secret" {
 				return "", 0
 			}

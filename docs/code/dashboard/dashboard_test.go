@@ -4,14 +4,19 @@ package dashboard_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/fx"
+	_ "modernc.org/sqlite"
 
 	"github.com/outboxkit/outbox-go/dashboard"
+	"github.com/outboxkit/outbox-go/docs/code/shop"
+	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 	"github.com/outboxkit/outbox-go/httptx"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
@@ -51,6 +56,88 @@ func addPage(mux *http.ServeMux, server *http.Server, ob *outbox.Outbox) (*dashb
 	mux.Handle("/outbox/", http.StripPrefix("/outbox", page))
 	server.RegisterOnShutdown(page.EndStreams) // live overviews would hold up Shutdown
 	return page, nil
+}
+
+// roleOf is that of docs/how-to/web/admin.md.
+func roleOf(r *http.Request) (user string, role httptx.Role) {
+	user, password, _ := r.BasicAuth()
+	if user == "ada" && password == "secret" { // ask your own user store
+		return user, httptx.Operate
+	}
+	return "", 0
+}
+
+// askForPassword answers 401 to everybody without a role: a browser then asks for a password.
+func askForPassword(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, role := roleOf(r); role == 0 {
+			w.Header().Set("WWW-Authenticate", `Basic realm="outbox"`)
+			http.Error(w, "name and password, please", http.StatusUnauthorized)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+}
+
+// Settings are the app's own configuration.
+type Settings struct{ CSRFKey []byte }
+
+// newApp gets your *sql.DB, net.Listener and Settings as options.
+func newApp(options ...fx.Option) *fx.App {
+	return fx.New(
+		fx.Options(options...),
+		outboxfx.Module,
+		fx.Provide(newPage),
+		fx.Invoke(serve),
+	)
+}
+
+func newPage(ob *outbox.Outbox, s Settings) (*dashboard.Dashboard, error) {
+	return dashboard.New(dashboard.Config{
+		Outboxes: map[string]*outbox.Outbox{"orders": ob},
+		Access:   httptx.Access{Authorize: roleOf},
+		CSRFKey:  s.CSRFKey, // the same in all replicas
+	})
+}
+
+// serve starts after the outbox, so fx stops it first.
+func serve(lc fx.Lifecycle, listener net.Listener, page *dashboard.Dashboard) {
+	mux := http.NewServeMux()
+	mux.Handle("/outbox/", askForPassword(http.StripPrefix("/outbox", page)))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server.RegisterOnShutdown(page.EndStreams)
+	lc.Append(fx.StartStopHook(
+		func() { go func() { _ = server.Serve(listener) }() },
+		func(ctx context.Context) error {
+			return errors.Join(server.Shutdown(ctx), page.Wait(ctx))
+		},
+	))
+}
+
+func TestAnAppAsksForAPassword(t *testing.T) {
+	t.Parallel()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	app := newApp(
+		fx.NopLogger, fx.Supply(shop.Open(t).DB, fx.Annotate(listener, fx.As(new(net.Listener))), Settings{}),
+	)
+	require.NoError(t, app.Start(t.Context()))
+	get := func(password string) *http.Response {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+"/outbox/orders/", nil)
+		require.NoError(t, err)
+		if password != "" {
+			request.SetBasicAuth("ada", password)
+		}
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response
+	}
+	for password, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, "secret": http.StatusOK} {
+		require.Equal(t, want, get(password).StatusCode, password)
+	}
+	require.Equal(t, `Basic realm="outbox"`, get("").Header.Get("WWW-Authenticate"))
+	require.NoError(t, app.Stop(t.Context()))
 }
 
 // stop ends the service.
