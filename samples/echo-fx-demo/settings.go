@@ -81,7 +81,7 @@ func readSettings(args []string, getenv func(string) string) (Settings, error) {
 // outboxConfig reads the outbox's YAML file and variables.
 func outboxConfig(s Settings) (outboxfx.Config, error) {
 	config, err := outboxconf.Load(s.Config)
-	config.CreateSchema = true  // in production, migrations create the table
+	config.CreateSchema = true       // in production, migrations create the table
 	config.Purge.Enabled = new(true) // without it, "Purge old rows" on the outbox's page would be refused
 	return config, err
 }
