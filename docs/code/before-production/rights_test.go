@@ -74,7 +74,7 @@ func TestRightsToReadAndWriteBothTablesAreEnough(t *testing.T) {
 		_, err = db.ExecContext(ctx, "CREATE TABLE another (id INT)")
 		require.Error(t, err, "it may not create tables")
 
-		ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.MultiNode{}, Purge: &outbox.PurgeOptions{Retention: outbox.NoRetention}})
+		ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.MultiNode{}, Purge: &outbox.PurgeOptions{}})
 		require.NoError(t, err)
 		died := make(chan struct{})
 		require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(context.Context, outbox.Envelope) error {
