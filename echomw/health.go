@@ -12,10 +12,9 @@ import (
 const (
 	DefaultHealthTimeout = httptx.DefaultHealthTimeout
 	DefaultMaxPollDelay  = httptx.DefaultMaxPollDelay
-	DefaultMaxDueAge     = httptx.DefaultMaxDueAge
 )
 
-// NoBound turns a check of [HealthConfig] off, as every negative value does.
+// NoBound turns MaxPollDelay of [HealthConfig] off, as every negative value does.
 const NoBound = httptx.NoBound
 
 // HealthConfig configures the readiness check. [Health] is its short form. Its

@@ -9,7 +9,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// NoBound turns a check of [HealthConfig] off, as every negative value does.
+// NoBound turns MaxPollDelay of [HealthConfig] off, as every negative value does.
 const NoBound = httptx.NoBound
 
 // HealthConfig configures the readiness check; see [httptx.HealthConfig].

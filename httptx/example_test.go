@@ -139,7 +139,6 @@ func ExampleHealthConfig_ToHandler() {
 	handler, err := httptx.HealthConfig{
 		Outbox:       ob,
 		MaxPollDelay: httptx.NoBound, // ready before Start too
-		MaxDueAge:    httptx.NoBound, // a backlog is for an alert
 	}.ToHandler()
 	check(err)
 	recorder := httptest.NewRecorder()

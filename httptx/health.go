@@ -17,10 +17,9 @@ import (
 const (
 	DefaultHealthTimeout = 2 * time.Second
 	DefaultMaxPollDelay  = 30 * time.Second
-	DefaultMaxDueAge     = 5 * time.Minute
 )
 
-// NoBound turns a check of [HealthConfig] off, as every negative value does.
+// NoBound turns MaxPollDelay of [HealthConfig] off, as every negative value does.
 const NoBound time.Duration = -1
 
 // HealthConfig configures the readiness check. [Health] is its short form.
@@ -34,9 +33,9 @@ type HealthConfig struct {
 	// [NoBound] turns the check off, also before Start.
 	MaxPollDelay time.Duration
 	// MaxDueAge is how long the oldest due event of the table may have been due.
-	// All nodes share the table, so one listener that hangs can make every node
-	// unready: use [NoBound] where that would take a healthy service offline, and
-	// an alert on the metrics instead. Defaults to 5 min.
+	// All nodes share the table: with a bound, one listener that hangs, or a broker
+	// that is away, makes every node unready, although each could serve. Prefer an
+	// alert on the metrics. Defaults to no bound.
 	MaxDueAge time.Duration
 	// Logger gets an error of the database, at level ERROR. Defaults to
 	// [slog.Default].
@@ -44,8 +43,8 @@ type HealthConfig struct {
 }
 
 // Health returns a readiness check for an orchestrator or a load balancer. It
-// answers 200 when the database answers in time, this node's poller reads the
-// table and the oldest due event is not too old, and 503 otherwise, in JSON:
+// answers 200 when the database answers in time and this node's poller reads the
+// table, and 503 otherwise, in JSON:
 //
 //	{"status": "ready",
 //	 "database": {"ok": true},
@@ -78,7 +77,6 @@ func (config HealthConfig) ToHandler() (http.Handler, error) {
 	}
 	config.Timeout = cmp.Or(config.Timeout, DefaultHealthTimeout)
 	config.MaxPollDelay = cmp.Or(config.MaxPollDelay, DefaultMaxPollDelay)
-	config.MaxDueAge = cmp.Or(config.MaxDueAge, DefaultMaxDueAge)
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
@@ -179,7 +177,7 @@ func (config *HealthConfig) poller(stats *outbox.Stats) *pollerCheck {
 
 func (config *HealthConfig) backlog(stats *outbox.Stats) *backlogCheck {
 	check := &backlogCheck{OldestDue: stats.OldestDueAge.Seconds(), Due: stats.Due, Dead: stats.Dead}
-	if config.MaxDueAge >= 0 && stats.OldestDueAge > config.MaxDueAge {
+	if config.MaxDueAge > 0 && stats.OldestDueAge > config.MaxDueAge {
 		check.Problem = fmt.Sprintf("the oldest due event has been due for more than %s", config.MaxDueAge)
 	}
 	check.OK = check.Problem == ""

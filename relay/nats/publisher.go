@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,7 +27,7 @@ type Config struct {
 	// Options are the client's. They come after those of the publisher: it connects in the
 	// background, reconnects for ever, also after the server refused its credentials, and
 	// pings every 10 s. The publisher sets ReconnectBufSize to -1 in any case, and calls
-	// your ErrorHandler after its own.
+	// your ErrorHandler and ReconnectErrHandler after its own.
 	Options []nats.Option
 	// JetStream are the client's options of JetStream, such as
 	// jetstream.WithPublishAsyncMaxPending: the most messages without an acknowledgement,
@@ -43,8 +44,9 @@ const (
 
 // Publisher is a [relay.Publisher] for JetStream. It is safe for concurrent use.
 type Publisher struct {
-	conn *nats.Conn
-	js   jetstream.JetStream
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	refused atomic.Pointer[error] // why the last try to connect failed
 
 	mu    sync.Mutex
 	calls map[*call]bool // under way
@@ -116,6 +118,13 @@ func (p *Publisher) require(o *nats.Options) error {
 			theirs(conn, sub, err)
 		}
 	}
+	tried := o.ReconnectErrCB
+	o.ReconnectErrCB = func(conn *nats.Conn, err error) {
+		p.refused.Store(&err)
+		if tried != nil {
+			tried(conn, err)
+		}
+	}
 	return nil
 }
 
@@ -127,6 +136,9 @@ func (p *Publisher) connected() error {
 	status := strings.ToLower(p.conn.Status().String())
 	if err := p.conn.LastError(); err != nil {
 		return fmt.Errorf("%w: the connection is %s: %w", relay.ErrUnavailable, status, err)
+	}
+	if err := p.refused.Load(); err != nil { // the client does not keep it
+		return fmt.Errorf("%w: the connection is %s: %w", relay.ErrUnavailable, status, *err)
 	}
 	return fmt.Errorf("%w: the connection is %s", relay.ErrUnavailable, status)
 }

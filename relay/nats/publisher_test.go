@@ -3,6 +3,7 @@ package relaynats_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,33 @@ func TestAMessageHasTheEvent(t *testing.T) {
 	got, err = st.GetMsg(t.Context(), 2)
 	require.NoError(t, err)
 	require.Equal(t, "application/cloudevents+json", got.Header.Get("content-type"))
+}
+
+// A mistake in an address has to be found by the log.
+func TestTheReasonWhyNoServerAnswersIsKept(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	heard := make(chan error, 1)
+	p, err := relaynats.New(relaynats.Config{URL: "nats://orders:secret@" + address, Options: []nats.Option{
+		nats.ReconnectWait(time.Millisecond),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			select {
+			case heard <- err:
+			default:
+			}
+		}),
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close(t.Context()) })
+	require.Error(t, <-heard, "the user's own handler gets it too")
+	relaytest.Eventually(t, "the reason is there", func() bool {
+		err := p.Ping(t.Context())
+		require.ErrorIs(t, err, relay.ErrUnavailable)
+		require.NotContains(t, err.Error(), "secret")
+		return strings.Contains(err.Error(), address+": connect: connection refused")
+	})
 }
 
 // Each failure is that of its message; the others are acknowledged.

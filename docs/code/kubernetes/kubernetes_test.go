@@ -23,10 +23,7 @@ import (
 
 func probes(ob *outbox.Outbox) *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.Handle("GET /readyz", httptx.Health(httptx.HealthConfig{
-		Outbox:    ob,
-		MaxDueAge: httptx.NoBound, // a backlog is for an alert: it must not take all pods out of service
-	}))
+	mux.Handle("GET /readyz", httptx.Health(httptx.HealthConfig{Outbox: ob}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent) // the process runs; the database is not its business
 	})
