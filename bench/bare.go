@@ -11,8 +11,6 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-const bareClaims = "bare: claim and mark"
-
 // bareContenders are the limit: statements by hand through database/sql on the
 // outbox's own table, without what makes delivery safe.
 func bareContenders() []contender {
@@ -28,7 +26,7 @@ func bareContenders() []contender {
 			open:  func(ctx context.Context, db *database) (system, error) { return openBare(ctx, db, barePoll) },
 		},
 		{
-			name: bareClaims, limit: true, on: []testdb.Kind{testdb.Postgres, testdb.MySQL},
+			name: "bare: claim and mark", limit: true, on: []testdb.Kind{testdb.Postgres, testdb.MySQL},
 			works: []string{"drain"},
 			open:  func(ctx context.Context, db *database) (system, error) { return openBare(ctx, db, bareClaim) },
 		},

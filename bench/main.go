@@ -87,8 +87,8 @@ func bench(ctx context.Context, o options) error {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	if o.write != "" && o.scale != 1 {
-		return errors.New("-write needs the full sizes, without -scale and -quick")
+	if o.write != "" && (o.scale != 1 || o.who != "" || strings.Contains(o.run, "/")) {
+		return errors.New("-write replaces whole tables: leave out -scale, -quick, -who, and variants in -run")
 	}
 	done := results{Machine: describeMachine()}
 	if !o.quick {

@@ -31,7 +31,7 @@ func outboxContenders() []contender {
 	return []contender{
 		{
 			name: "outbox", on: everywhere, open: single.open,
-			works: []string{"write", "many", "done", "drain/100k", "drain/held snapshot", "latency", "burst", "flat", "precision", "memory", "cost"},
+			works: []string{"write", "many", "done", "drain/100k", "drain/500k", "drain/held snapshot", "latency", "burst", "flat", "precision", "memory", "cost"},
 		},
 		{
 			name: "outbox, OnDone: Delete", on: everywhere, open: deleting.open,
@@ -46,7 +46,7 @@ func outboxContenders() []contender {
 			works: []string{"remote"},
 		},
 		{
-			name: "outbox MultiNode", on: everywhere, open: multi.open, against: bareClaims,
+			name: "outbox MultiNode", on: everywhere, open: multi.open,
 			works: []string{"done", "drain", "remote", "burst", "flat", "precision", "memory", "cost"},
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // heading is a column's name.
@@ -101,6 +102,6 @@ func (r *workResult) markdown() string {
 	for _, l := range r.Lines {
 		row(l.Contender, l.cells())
 	}
-	fmt.Fprintf(&b, "\n%s, steal at most %.1f %%.\n", plural(r.Rounds, "round"), r.Steal)
+	fmt.Fprintf(&b, "\n%s on %s, steal at most %.1f %%.\n", plural(r.Rounds, "round"), r.Taken.Format(time.DateOnly), r.Steal)
 	return b.String()
 }
