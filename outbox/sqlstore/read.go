@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -40,7 +41,8 @@ func (q *query) due(pending string, now, createdBefore time.Time) *query {
 }
 
 // after writes the condition for rows after a cursor. A row comparison suffices on
-// PostgreSQL and SQLite; MySQL uses no index for one.
+// PostgreSQL and SQLite. MySQL uses no index for one, and starts at the cursor only
+// when each alternative says so in full.
 func (q *query) after(c outbox.Cursor) *query {
 	if c.IsZero() {
 		return q
@@ -49,19 +51,38 @@ func (q *query) after(c outbox.Cursor) *query {
 		return q.add(" AND (available_at, created_at, event_id) > (").
 			time(c.AvailableAt).add(", ").time(c.CreatedAt).add(", ").arg(c.EventID).add(")")
 	}
-	return q.add(" AND available_at >= ").time(c.AvailableAt).add(" AND (available_at > ").time(c.AvailableAt).
-		add(" OR created_at > ").time(c.CreatedAt).add(" OR (created_at = ").time(c.CreatedAt).add(" AND event_id > ").arg(c.EventID).add("))")
+	return q.add(" AND (available_at > ").time(c.AvailableAt).
+		add(" OR available_at = ").time(c.AvailableAt).add(" AND created_at > ").time(c.CreatedAt).
+		add(" OR available_at = ").time(c.AvailableAt).add(" AND created_at = ").time(c.CreatedAt).add(" AND event_id > ").arg(c.EventID).add(")")
+}
+
+// noSuchIndex is MySQL's error for a forced index that is missing or invisible.
+const noSuchIndex = 1176
+
+// inDueOrder runs a query that reads due rows in their order, of the table that from
+// names. MySQL must be told the index: else it may read all entries of a status that lie
+// before the cursor. On a table without the index it reads as it can.
+func (s *Store) inDueOrder(ctx context.Context, db queryer, what string, build func(from string) *query, scan func(*sql.Rows) error) error {
+	from := s.table.Quoted(s.d.quote)
+	if s.d.name != "mysql" {
+		return s.rows(ctx, db, what, build(from), scan)
+	}
+	err := s.rows(ctx, db, what, build(from+s.byIndex("due")), scan)
+	if sqlerr.HasNumber(err, noSuchIndex) {
+		err = s.rows(ctx, db, what, build(from), scan)
+	}
+	return err
 }
 
 // Poll implements [outbox.Store].
 func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (outbox.Batch, error) {
 	var all []row
 	for _, pending := range s.pending() {
-		q := s.query(512)
-		q.add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ").table(s).add(" WHERE ").
-			due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).arg(p.Limit)
 		var r row
-		err := s.rows(ctx, db, "polling due events", q, r.appendTo(&all, &r.leased))
+		err := s.inDueOrder(ctx, db, "polling due events", func(from string) *query {
+			return s.query(512).add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from, " WHERE ").
+				due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).arg(p.Limit)
+		}, r.appendTo(&all, &r.leased))
 		if err != nil {
 			return outbox.Batch{}, err
 		}
@@ -297,11 +318,18 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	if limit == 0 {
 		return nil, nil
 	}
-	q := s.query(512)
-	q.add("SELECT ").columns("").add(", ", attempt, " FROM ").table(s).add(" WHERE ").
-		claimable(pending, c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
+	const what = "claiming due events"
+	build := func(from string) *query {
+		return s.query(512).add("SELECT ").columns("").add(", ", attempt, " FROM ", from, " WHERE ").
+			claimable(pending, c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
+	}
 	var locked []row
 	var r row
-	err := s.rows(ctx, tx, "claiming due events", q, r.appendTo(&locked, &r.attempt))
+	scan := r.appendTo(&locked, &r.attempt)
+	if len(c.EventIDs) > 0 { // found by primary key
+		err := s.rows(ctx, tx, what, build(s.table.Quoted(s.d.quote)), scan)
+		return locked, err
+	}
+	err := s.inDueOrder(ctx, tx, what, build, scan)
 	return locked, err
 }
