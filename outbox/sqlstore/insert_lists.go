@@ -33,10 +33,8 @@ var errSeparator = errors.New("a text contains the separator")
 // not depend on the number of rows, and no value needs to be quoted. An empty text is
 // NULL. It returns errSeparator when a text contains the separator.
 func (s *Store) insertLists(envs []outbox.Envelope, lease string) (text string, args []any, err error) {
-	var columns [insertColumns][]string
-	for i := range columns {
-		columns[i] = make([]string, len(envs))
-	}
+	var first [insertColumns]string
+	var columns [insertColumns][]string // of those that differ from the first row
 	var available, created lastTime
 	for i := range envs {
 		env := &envs[i]
@@ -44,18 +42,27 @@ func (s *Store) insertLists(envs []outbox.Envelope, lease string) (text string, 
 		if err != nil {
 			return "", nil, err
 		}
-		for c, value := range [insertColumns]string{
+		values := [insertColumns]string{
 			env.EventID, string(env.EventType), string(env.AggregateType), env.AggregateID, env.TenantID, env.Payload.String(), headers,
 			available.text(env.AvailableAt), created.text(env.OccurredAt),
-		} {
-			columns[c][i] = value
+		}
+		if i == 0 {
+			first = values
+		}
+		for c, value := range values {
+			if columns[c] == nil && value != first[c] {
+				columns[c] = slices.Grow(slices.Repeat(first[c:c+1], i), len(envs)-i)
+			}
+			if columns[c] != nil {
+				columns[c] = append(columns[c], value)
+			}
 		}
 	}
 	as := listed{leased: lease != ""}
 	args = make([]any, 0, insertColumns+1)
 	for c, column := range columns {
-		if !slices.ContainsFunc(column, func(value string) bool { return value != column[0] }) {
-			args = append(args, nullable(column[0]))
+		if column == nil {
+			args = append(args, nullable(first[c]))
 			continue
 		}
 		as.columns[c] = true
