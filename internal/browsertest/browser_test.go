@@ -202,7 +202,9 @@ func TestTheOverviewIsLive(t *testing.T) {
 	v.to("")
 	v.see("Live.")
 	require.Equal(t, "0", eval[string](v, `document.querySelector("[data-text=dead]").textContent`))
-	red := func() bool { return eval[bool](v, `document.querySelector("[data-text=dead]").classList.contains("bad")`) }
+	red := func() bool {
+		return eval[bool](v, `document.querySelector("[data-text=dead]").classList.contains("bad")`)
+	}
 	require.False(t, red())
 	require.NoError(t, dashtest.Insert(t.Context(), v.db.DB, v.db.Kind, dashtest.Shop(time.Now())...))
 	require.True(t, v.until(func() bool {
