@@ -74,21 +74,28 @@ func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery)
 }
 
 func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
-	q := s.query(512)
-	q.add("SELECT ")
-	if d.KeysOnly {
-		q.add("event_id, ").timeColumn(part.died)
-	} else {
-		q.letter(!d.WithoutPayload)
+	byIndex := d.AfterEventID != "" && part.died == "done_at"
+	build := func(from string) *query {
+		q := s.query(512)
+		q.add("SELECT ")
+		if d.KeysOnly {
+			q.add("event_id, ").timeColumn(part.died)
+		} else {
+			q.letter(!d.WithoutPayload)
+		}
+		q.add(" FROM ", from, " WHERE ").dead(part, d.DeadFilter)
+		switch {
+		case byIndex:
+			q.add(" AND (done_at > ").time(d.AfterDiedAt).add(" OR done_at = ").time(d.AfterDiedAt).add(" AND event_id > ").arg(d.AfterEventID).add(")")
+		case d.AfterEventID != "":
+			q.add(" AND ", part.died, " >= ").time(d.AfterDiedAt).add(" AND (", part.died, " > ").time(d.AfterDiedAt).
+				add(" OR event_id > ").arg(d.AfterEventID).add(")")
+		}
+		return q.add(" ORDER BY ", part.died, ", event_id LIMIT ").arg(d.Limit)
 	}
-	q.add(" FROM ").table(s).add(" WHERE ").dead(part, d.DeadFilter)
-	if d.AfterEventID != "" {
-		q.add(" AND ", part.died, " >= ").time(d.AfterDiedAt).add(" AND (", part.died, " > ").time(d.AfterDiedAt).
-			add(" OR event_id > ").arg(d.AfterEventID).add(")")
-	}
-	q.add(" ORDER BY ", part.died, ", event_id LIMIT ").arg(d.Limit)
+	const what = "listing dead letters"
 	var letters []outbox.DeadLetter
-	err := s.rows(ctx, db, "listing dead letters", q, func(rows *sql.Rows) error {
+	scan := func(rows *sql.Rows) error {
 		var r row
 		if d.KeysOnly {
 			err := rows.Scan(&r.id, &r.diedAt)
@@ -98,7 +105,13 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d ou
 		letter, err := s.scanLetter(rows)
 		letters = append(letters, letter)
 		return err
-	})
+	}
+	var err error
+	if byIndex {
+		err = s.rowsByIndex(ctx, db, "done", what, build, scan)
+	} else {
+		err = s.rows(ctx, db, what, build(s.table.Quoted(s.d.quote)), scan)
+	}
 	if err != nil {
 		return nil, err
 	}

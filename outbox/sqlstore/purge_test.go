@@ -65,11 +65,7 @@ func TestReadingAndPurgingDeadRowsSkipsTheDoneOnes(t *testing.T) {
 				require.Equal(t, readBatch, n, c.name)
 			})
 			t.Logf("%s looks at %d rows", c.name, cost)
-			limit := readLimit
-			if db.Kind == testdb.MySQL && c.name == "dead letters behind a place" {
-				limit += 15_000 // it refuses the index entries before the place
-			}
-			require.LessOrEqual(t, cost, limit, "%s reads %d rows to return %d", c.name, cost, readBatch)
+			require.LessOrEqual(t, cost, readLimit, "%s reads %d rows to return %d", c.name, cost, readBatch)
 		}
 	})
 }

@@ -59,15 +59,15 @@ func (q *query) after(c outbox.Cursor) *query {
 // noSuchIndex is MySQL's error for a forced index that is missing or invisible.
 const noSuchIndex = 1176
 
-// inDueOrder runs a query that reads due rows in their order, of the table that from
-// names. MySQL must be told the index: else it may read all entries of a status that lie
-// before the cursor. On a table without the index it reads as it can.
-func (s *Store) inDueOrder(ctx context.Context, db queryer, what string, build func(from string) *query, scan func(*sql.Rows) error) error {
+// rowsByIndex runs a query that reads the rows behind a place in the order of an index, of
+// the table that from names. MySQL must be told the index: else it may read all entries of
+// a status that lie before the place. On a table without the index it reads as it can.
+func (s *Store) rowsByIndex(ctx context.Context, db queryer, index, what string, build func(from string) *query, scan func(*sql.Rows) error) error {
 	from := s.table.Quoted(s.d.quote)
 	if s.d.name != "mysql" {
 		return s.rows(ctx, db, what, build(from), scan)
 	}
-	err := s.rows(ctx, db, what, build(from+s.byIndex("due")), scan)
+	err := s.rows(ctx, db, what, build(from+s.byIndex(index)), scan)
 	if sqlerr.HasNumber(err, noSuchIndex) {
 		err = s.rows(ctx, db, what, build(from), scan)
 	}
@@ -79,7 +79,7 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 	var all []row
 	for _, pending := range s.pending() {
 		var r row
-		err := s.inDueOrder(ctx, db, "polling due events", func(from string) *query {
+		err := s.rowsByIndex(ctx, db, "due", "polling due events", func(from string) *query {
 			return s.query(512).add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from, " WHERE ").
 				due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).arg(p.Limit)
 		}, r.appendTo(&all, &r.leased))
@@ -330,6 +330,6 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 		err := s.rows(ctx, tx, what, build(s.table.Quoted(s.d.quote)), scan)
 		return locked, err
 	}
-	err := s.inDueOrder(ctx, tx, what, build, scan)
+	err := s.rowsByIndex(ctx, tx, "due", what, build, scan)
 	return locked, err
 }
