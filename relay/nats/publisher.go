@@ -44,9 +44,9 @@ const (
 
 // Publisher is a [relay.Publisher] for JetStream. It is safe for concurrent use.
 type Publisher struct {
-	conn    *nats.Conn
-	js      jetstream.JetStream
-	refused atomic.Pointer[error] // why the last try to connect failed
+	conn      *nats.Conn
+	js        jetstream.JetStream
+	dialError atomic.Pointer[error] // of the last try to connect
 
 	mu    sync.Mutex
 	calls map[*call]bool // under way
@@ -120,7 +120,7 @@ func (p *Publisher) require(o *nats.Options) error {
 	}
 	tried := o.ReconnectErrCB
 	o.ReconnectErrCB = func(conn *nats.Conn, err error) {
-		p.refused.Store(&err)
+		p.dialError.Store(&err)
 		if tried != nil {
 			tried(conn, err)
 		}
@@ -137,7 +137,7 @@ func (p *Publisher) connected() error {
 	if err := p.conn.LastError(); err != nil {
 		return fmt.Errorf("%w: the connection is %s: %w", relay.ErrUnavailable, status, err)
 	}
-	if err := p.refused.Load(); err != nil { // the client does not keep it
+	if err := p.dialError.Load(); err != nil { // the client does not keep it
 		return fmt.Errorf("%w: the connection is %s: %w", relay.ErrUnavailable, status, *err)
 	}
 	return fmt.Errorf("%w: the connection is %s", relay.ErrUnavailable, status)

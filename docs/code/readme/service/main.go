@@ -14,6 +14,7 @@ import (
 )
 
 type order struct{ ID, Item string }
+
 var orderPlaced = outbox.NewTopic[order]("Order", "OrderPlaced")
 
 func main() {
