@@ -52,6 +52,9 @@ func (o *Outbox) Writer() *Writer { return o.writer }
 // DeadLetters returns what lists, replays and deletes dead events.
 func (o *Outbox) DeadLetters() *DeadLetters { return o.dead }
 
+// Metrics returns [Config].Metrics, or a [NopMetrics] if it is nil.
+func (o *Outbox) Metrics() Metrics { return o.metrics }
+
 // Register adds listeners. It fails with [ErrStarted] after Start, so that no event
 // is delivered before its listener is registered, and with [ErrDuplicateListener]
 // for a second listener of a pair of types unless both have names; see [Named].

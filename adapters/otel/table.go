@@ -16,18 +16,20 @@ import (
 var ErrRegistered = errors.New("outboxotel: already registered")
 
 // WatchTable adds metrics of the table and of the poller. Call it when the outbox
-// is made, with the [*outbox.Outbox]. A collection reads the table, at most every
-// 15 seconds and for at most 5 seconds; without a provider nothing is read. A
-// collection waits for the read for at most one second. Then it gets the values of
-// the previous read, unless they are older than 5 minutes. When the table cannot be
-// read, table.up is 0 and there are no values; OpenTelemetry's error handler gets
-// the error, once until a read succeeds. WatchTable fails with [ErrRegistered] when
-// called twice, and with [outbox.ErrClosed] after Close.
+// is made, with the [*outbox.Outbox] whose Config.Metrics these are. A collection
+// reads the table, at most every 15 seconds and for at most 5 seconds; without a
+// provider nothing is read. A collection waits for the read for at most one second.
+// Then it gets the values of the previous read, unless they are older than 5 minutes.
+// When the table cannot be read, table.up is 0 and there are no values;
+// OpenTelemetry's error handler gets the error, once until a read succeeds.
+// WatchTable fails with [ErrRegistered] when called twice, with [outbox.ErrClosed]
+// after Close, and with an [*outbox.FieldError] for nil, and for an outbox that has no
+// metrics or another [Metrics].
 func (m *Metrics) WatchTable(source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
 },
 ) error {
-	reader, err := tablestats.NewReader(source, m.onRead())
+	reader, err := tablestats.NewReader(m, source, m.onRead())
 	if err != nil {
 		return err
 	}

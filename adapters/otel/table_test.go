@@ -108,9 +108,9 @@ func TestADatabaseThatIsClosedIsATableThatIsNotUp(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)
 	db := openDB(t).DB
-	o, err := outbox.New(configure(db, outbox.Config{Metrics: newMetrics(t, p, outboxotel.WithPrefix("closed.db"))}))
-	require.NoError(t, err)
 	m := newMetrics(t, p, outboxotel.WithPrefix("closed.db"))
+	o, err := outbox.New(configure(db, outbox.Config{Metrics: m}))
+	require.NoError(t, err)
 	require.NoError(t, m.WatchTable(o))
 	require.NoError(t, db.Close())
 	const text = "reading the table of closed.db: outbox: reading stats"
@@ -119,6 +119,25 @@ func TestADatabaseThatIsClosedIsATableThatIsNotUp(t *testing.T) {
 	require.Zero(t, p.one(t, "closed.db.table.up"))
 	require.InDelta(t, 1, p.one(t, "closed.db.table.read.errors"), 0)
 	require.Equal(t, before+1, reported(text))
+}
+
+func TestWatchTableRefusesAnOutboxThatDoesNotCountWithTheseMetrics(t *testing.T) {
+	t.Parallel()
+	db := openDB(t).DB
+	p := newMeters(t)
+	m := newMetrics(t, p)
+	made := func(metrics outbox.Metrics) *outbox.Outbox {
+		o, err := outbox.New(configure(db, outbox.Config{Metrics: metrics}))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, o.Close(context.Background())) })
+		return o
+	}
+	var field *outbox.FieldError
+	require.ErrorAs(t, m.WatchTable(made(nil)), &field)
+	require.ErrorContains(t, field, "set its Config.Metrics")
+	require.ErrorAs(t, m.WatchTable(made(newMetrics(t, p, outboxotel.WithPrefix("other")))), &field)
+	require.ErrorContains(t, field, "watch it with those of its Config.Metrics")
+	require.NoError(t, m.WatchTable(made(struct{ outbox.Metrics }{m})), "a type of the user's that passes on to these")
 }
 
 func TestWatchTableRefusesInvalidCalls(t *testing.T) {

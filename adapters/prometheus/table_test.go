@@ -15,7 +15,9 @@ import (
 
 	outboxprom "github.com/outboxkit/outbox-go/adapters/prometheus"
 	"github.com/outboxkit/outbox-go/internal/tablestats"
+	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 func lint(registry *prometheus.Registry) ([]promlint.Problem, error) {
@@ -142,6 +144,27 @@ func TestClosingSaysWhenAReadGoesOn(t *testing.T) {
 		require.NoError(t, m.Close())
 		close(release)
 	})
+}
+
+func TestWatchTableRefusesAnOutboxThatDoesNotCountWithTheseMetrics(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewPedanticRegistry()
+	m := newMetrics(t, registry)
+	db := testdb.Open(t, sqlite(t)).DB
+	made := func(metrics outbox.Metrics) *outbox.Outbox {
+		o, err := outbox.New(outbox.Config{DB: db, Store: sqlstore.SQLite(), Metrics: metrics})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, o.Close(context.Background())) })
+		return o
+	}
+	other, err := outboxprom.New(registry, outboxprom.WithPrefix("other"))
+	require.NoError(t, err)
+	var field *outbox.FieldError
+	require.ErrorAs(t, m.WatchTable(made(nil)), &field)
+	require.ErrorContains(t, field, "set its Config.Metrics")
+	require.ErrorAs(t, m.WatchTable(made(other)), &field)
+	require.ErrorContains(t, field, "watch it with those of its Config.Metrics")
+	require.NoError(t, m.WatchTable(made(struct{ outbox.Metrics }{m})), "a type of the user's that passes on to these")
 }
 
 func TestWatchTableRefusesWhatCannotBe(t *testing.T) {

@@ -50,16 +50,34 @@ type Reader struct {
 	failed  int           // reads so far
 }
 
-// NewReader makes a reader of the source. A nil source is an [outbox.FieldError].
-// onRead gets the result of each read, one at a time, except of a read that Close
+// NewReader makes a reader of the source for the metrics that watch it. A nil source is an
+// [outbox.FieldError], and so is an outbox that counts with nothing or with other metrics
+// of the same type; metrics of another type may pass on to these. onRead gets the result of each read, one at a time, except of a read that Close
 // ends.
-func NewReader(source Source, onRead func(stats outbox.Stats, err error)) (*Reader, error) {
+func NewReader(metrics outbox.Metrics, source Source, onRead func(stats outbox.Stats, err error)) (*Reader, error) {
 	if v := reflect.ValueOf(source); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &outbox.FieldError{Field: "WatchTable.source", Problem: "is nil; give the outbox"}
+	}
+	if o, ok := source.(interface{ Metrics() outbox.Metrics }); ok {
+		if problem := counting(o.Metrics(), metrics); problem != "" {
+			return nil, &outbox.FieldError{Field: "WatchTable.source", Problem: problem}
+		}
 	}
 	r := &Reader{source: source, onRead: onRead}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
+}
+
+// counting returns why an outbox with the metrics given does not count with own.
+func counting(given, own outbox.Metrics) string {
+	switch _, none := given.(outbox.NopMetrics); {
+	case none:
+		return "is an outbox without metrics; set its Config.Metrics to the ones that watch it"
+	case reflect.TypeOf(given) == reflect.TypeOf(own) && given != own:
+		return "is an outbox with other metrics; watch it with those of its Config.Metrics, and make metrics for each outbox"
+	default:
+		return ""
+	}
 }
 
 // Values are the known values of the table.

@@ -25,7 +25,7 @@ func (s source) Stats(ctx context.Context) (outbox.Stats, error) { return s(ctx)
 
 func newReader(t *testing.T, s source, onRead func(outbox.Stats, error)) *tablestats.Reader {
 	t.Helper()
-	r, err := tablestats.NewReader(s, onRead)
+	r, err := tablestats.NewReader(outbox.NopMetrics{}, s, onRead)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return r
