@@ -35,9 +35,9 @@ func New(db *bun.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	if db != nil {
 		pool = db.DB
 	}
-	a, err := sqltx.New(pool, writer, opts...)
+	a, err := sqltx.New(pool, writer, append([]Option{sqltx.CalledBy("outboxbun.New")}, opts...)...)
 	if err != nil {
-		return nil, fmt.Errorf("outboxbun.New: %w", err)
+		return nil, err
 	}
 	return &Adapter{db: db, sql: a}, nil
 }

@@ -43,9 +43,9 @@ func New(db *gorm.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outboxgorm.New: finding the *sql.DB of the handle: %w", err)
 	}
-	a, err := sqltx.New(pool, writer, opts...)
+	a, err := sqltx.New(pool, writer, append([]Option{sqltx.CalledBy("outboxgorm.New")}, opts...)...)
 	if err != nil {
-		return nil, fmt.Errorf("outboxgorm.New: %w", err)
+		return nil, err
 	}
 	// A session with a statement of its own: the caller may go on with the handle.
 	db = db.Session(&gorm.Session{NewDB: true, Context: context.Background()})

@@ -22,7 +22,7 @@ func TestNewRefuses(t *testing.T) {
 	_, err = outboxgorm.New(&gorm.DB{}, f.writer)
 	require.ErrorContains(t, err, "was not made by gorm.Open")
 	_, err = outboxgorm.New(f.DB, nil)
-	require.ErrorContains(t, err, "writer is nil")
+	require.EqualError(t, err, "outbox: outboxgorm.New writer is nil")
 	_, err = outboxgorm.New(f.DB, other.writer)
 	require.ErrorContains(t, err, "writes through another pool (*sql.DB) than db; give outbox.Config.DB the same *sql.DB")
 	require.NotContains(t, err.Error(), "transaction")

@@ -22,6 +22,7 @@ type Adapter struct {
 	connector      *connector
 	writer         *outbox.Writer
 	allowUnmanaged bool
+	name           string // what the errors of New say was called
 }
 
 var _ outbox.Transactor = (*Adapter)(nil)
@@ -37,52 +38,54 @@ type Option func(*Adapter)
 // fails with [outbox.ErrUnmanagedTransaction].
 func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
 
+// CalledBy makes the errors of [New] name another function instead of sqltx.New. It is for
+// the constructor of an adapter that is built on this one, such as "outboxbun.New", whose
+// parameters should be named db and writer too.
+func CalledBy(constructor string) Option { return func(a *Adapter) { a.name = constructor } }
+
 // New makes the adapter of a followed pool, from [Open], [OpenDB], [WrapConnector]
 // or [Watch], and of the writer for it. It fails with a [*outbox.FieldError] when
 // one is nil, the pool is not followed, or the writer is one for another pool.
 func New(db Beginner, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
-	a := &Adapter{writer: writer}
+	a := &Adapter{writer: writer, name: "sqltx.New"}
 	for _, opt := range opts {
 		opt(a)
 	}
 	var problems []error
 	switch pool := outbox.PoolOf(db).(type) {
 	case nil:
-		problems = append(problems, errDB("is nil"))
+		problems = append(problems, a.refuse("db", "is nil"))
 	case *sql.DB:
 		a.db, a.connector = pool, connectorOf(pool)
 		switch {
 		case pool == nil:
-			problems = append(problems, errDB("is nil"))
+			problems = append(problems, a.refuse("db", "is nil"))
 		case a.connector == nil:
 			problem := "is not followed, so its commits would not be seen; " +
 				"open the pool with sqltx.Open instead of sql.Open, or use what sqltx.Watch(pool) returns everywhere"
 			if a.allowUnmanaged {
 				problem += "; AllowUnmanaged is for transactions of other pools: give New, and outbox.Config.DB, sqltx.Watch(pool) with it too"
 			}
-			problems = append(problems, errDB(problem))
+			problems = append(problems, a.refuse("db", problem))
 		}
 	default:
-		problems = append(problems, errDB(fmt.Sprintf("is a %T, which embeds no *sql.DB", db)))
+		problems = append(problems, a.refuse("db", fmt.Sprintf("is a %T, which embeds no *sql.DB", db)))
 	}
 	if writer == nil {
-		problems = append(problems, &outbox.FieldError{Field: "sqltx.New writer", Problem: "is nil"})
+		problems = append(problems, a.refuse("writer", "is nil"))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
 	if writer.Source() != a.source() {
-		return nil, &outbox.FieldError{
-			Field:   "sqltx.New writer",
-			Problem: fmt.Sprintf("writes through another pool (%T) than db; give outbox.Config.DB the same *sql.DB as the adapter", writer.Source()),
-		}
+		return nil, a.refuse("writer", fmt.Sprintf("writes through another pool (%T) than db; give outbox.Config.DB the same *sql.DB as the adapter", writer.Source()))
 	}
 	a.connector.learn(dialectOf(a.connector, writer.Store()))
 	return a, nil
 }
 
-func errDB(problem string) error {
-	return &outbox.FieldError{Field: "sqltx.New db", Problem: problem}
+func (a *Adapter) refuse(parameter, problem string) error {
+	return &outbox.FieldError{Field: a.name + " " + parameter, Problem: problem}
 }
 
 func (a *Adapter) source() any { return a.db }

@@ -5,7 +5,6 @@ package outboxsqlx
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
 	"github.com/jmoiron/sqlx"
 
@@ -28,9 +27,10 @@ func New(db *sqlx.DB, writer *outbox.Writer, opts ...sqltx.Option) (*Adapter, er
 	if db != nil {
 		pool = db.DB
 	}
+	opts = append(opts, sqltx.CalledBy("outboxsqlx.New")) // in the errors
 	a, err := sqltx.New(pool, writer, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("outboxsqlx.New: %w", err)
+		return nil, err
 	}
 	return &Adapter{db: db, sql: a}, nil
 }
