@@ -162,6 +162,16 @@ func TestAGroupIsFoundAndReplayed(t *testing.T) {
 	})
 }
 
+func TestTheReasonOfAGroupIsShownWhole(t *testing.T) {
+	t.Parallel()
+	s := open(t, testdb.Open(t, testdb.Main()[2]))
+	reason := "charging the customer: calling the payment service: no answer within the time: context deadline exceeded"
+	s.insert(t, envelope("e1"))
+	s.kill(t, reason, "e1")
+	require.Contains(t, ok(t, s.DSN, "dead", "groups"), "  "+reason+"\n")
+	require.Equal(t, reason, answer(t, s.DSN, "dead", "groups")["groups"].([]any)[0].(map[string]any)["reason"])
+}
+
 func TestAPageOfAGroupBehindManyOthersSaysWhereToGoOn(t *testing.T) {
 	t.Parallel()
 	s := open(t, testdb.Open(t, testdb.Main()[2]))

@@ -148,7 +148,7 @@ func (a *app) printGroups(found outbox.DeadGroups) error {
 	err := a.print(answer, func(t *table) {
 		t.row("GROUP", "COUNT", "TYPE", "LISTENER", "LAST DIED", "EXAMPLE", "REASON")
 		for _, g := range answer.Groups {
-			t.row(g.ID, g.Count, kindText(g.AggregateType, g.EventType), short(g.Listener), g.Last, g.Example, short(g.Reason))
+			t.row(g.ID, g.Count, kindText(g.AggregateType, g.EventType), short(g.Listener), g.Last, g.Example, g.Reason) // the last column may be long
 		}
 	})
 	if found.More && !a.json {
