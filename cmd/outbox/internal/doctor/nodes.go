@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -86,6 +87,15 @@ func (p *patient) backlog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	list, err := p.Outbox.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	blocks, behind := "", ""
+	if slices.ContainsFunc(list, func(n outbox.Node) bool { return n.Mode == "ordered-by-key" }) {
+		blocks = "; in ordered-by-key each holds back the later events of its key, unless OnDead is SkipDead"
+		behind = ", and those behind them"
+	}
 	seen := fmt.Sprintf("%d events are due, the oldest for %s", s.Due, s.OldestDueAge.Round(time.Second))
 	switch {
 	case s.OldestDueAge > p.Limits.Due:
@@ -96,7 +106,7 @@ func (p *patient) backlog(ctx context.Context) error {
 		p.report(OK, seen, "")
 	}
 	if s.Dead > 0 {
-		p.report(Note, fmt.Sprintf("%d events are dead", s.Dead), "outbox dead groups shows why; outbox dead replay delivers them again")
+		p.report(Note, fmt.Sprintf("%d events are dead", s.Dead)+blocks, "outbox dead groups shows why; outbox dead replay delivers them again"+behind)
 	}
 	if len(s.Paused) > 0 {
 		p.report(Note, fmt.Sprintf("%d types of events are paused", len(s.Paused)), "outbox paused lists them, outbox resume ends a pause")

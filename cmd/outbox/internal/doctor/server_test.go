@@ -10,6 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/cmd/outbox/internal/doctor"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 func TestIsolationThatDoesNotSuitIsAWarning(t *testing.T) {
@@ -219,5 +220,20 @@ func TestABacklogIsFound(t *testing.T) {
 		w.requireFinding(t, "backlog", doctor.Warning, "1 events are due, the oldest for 1h0m")
 		w.requireFinding(t, "backlog", doctor.Note, "1 events are dead")
 		w.requireFinding(t, "backlog", doctor.Note, "1 types of events are paused")
+	})
+}
+
+func TestADeadEventThatBlocksItsKeyIsFound(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db, sqlstore.WithKeyIndex())
+		w.insert(t, "e1", "", time.Hour)
+		_, err := w.store.Mark(t.Context(), w.DB, outbox.OutcomeDead, []outbox.Mark{{EventID: "e1", Error: "x", Attempts: 1}})
+		require.NoError(t, err)
+		w.announce(t, "node", "multi-node", time.Minute)
+		require.NotContains(t, w.requireFinding(t, "backlog", doctor.Note, "1 events are dead").Seen, "key")
+		w.announce(t, "node", "ordered-by-key", time.Minute)
+		f := w.requireFinding(t, "backlog", doctor.Note, "each holds back the later events of its key")
+		require.Contains(t, f.WayOut, "those behind them")
 	})
 }
