@@ -53,7 +53,7 @@ func New(cfg Config) (*Inbox, error) {
 	var errs []error
 	d, known := dialects[cfg.Dialect]
 	if !known {
-		errs = append(errs, fmt.Errorf("inbox: Config.Dialect is %.40q; use inbox.Postgres, inbox.MySQL or inbox.SQLite", cfg.Dialect))
+		errs = append(errs, fmt.Errorf("inbox: Config.Dialect is %.40q; use inbox.Postgres, inbox.MySQL (MariaDB too) or inbox.SQLite", cfg.Dialect))
 	}
 	table, err := sqlname.Parse(cfg.Table)
 	if err != nil {

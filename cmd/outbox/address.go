@@ -50,7 +50,7 @@ func parseAddress(text string) (*address, error) {
 		if _, path, _ := strings.Cut(rest, "/"); strings.Contains(path, "@") {
 			return nil, &usageError{addressName, "has an @ behind a /; " + escapeRule}
 		}
-		if scheme == "mysql" {
+		if scheme == "mysql" || scheme == "mariadb" {
 			return mysqlURL(text)
 		}
 		return postgresAddress(text)
@@ -67,7 +67,7 @@ func parseAddress(text string) (*address, error) {
 }
 
 func isSQLServer(scheme string) bool {
-	return scheme == "postgres" || scheme == "postgresql" || scheme == "mysql"
+	return scheme == "postgres" || scheme == "postgresql" || scheme == "mysql" || scheme == "mariadb"
 }
 
 func isSQLiteFile(text string) bool {

@@ -313,5 +313,6 @@ func TestOtherTablesAndFormsOfTheAddress(t *testing.T) {
 	server, name, _ := strings.Cut(mysql.DSN, ")/")
 	user, host, _ := strings.Cut(server, "@tcp(")
 	ok(t, "mysql://"+user+"@"+host+"/"+strings.Split(name, "?")[0], "schema", "create")
+	ok(t, "mariadb://"+user+"@"+host+"/"+strings.Split(name, "?")[0], "schema", "check")
 	ok(t, mysql.DSN, "schema", "check")
 }
