@@ -40,6 +40,7 @@ type completer struct {
 	store Store
 
 	in      chan *delivery
+	full    chan struct{} // has a token when there are enough for a batch
 	stop    chan struct{} // closed: store what is there and end
 	refused chan struct{} // closed: take nothing more
 	refuse  func()
@@ -63,7 +64,7 @@ type completer struct {
 func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 	c := &completer{
 		d: d, db: db, store: store,
-		in: make(chan *delivery, completerBuffer), stop: make(chan struct{}), refused: make(chan struct{}),
+		in: make(chan *delivery, completerBuffer), full: make(chan struct{}, 1), stop: make(chan struct{}), refused: make(chan struct{}),
 		done:      make(chan struct{}),
 		leaseLost: burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes were refused, the leases of their events are lost"},
 		unstored: burst{
@@ -91,6 +92,9 @@ func (c *completer) submit(d *delivery) bool {
 	}
 	select {
 	case c.in <- d:
+		if c.isFull() {
+			signal(c.full)
+		}
 		return true
 	case <-c.refused:
 		return false
@@ -104,21 +108,17 @@ func (c *completer) run() {
 	waiting := true // for retry
 	defer retry.Stop()
 	for {
-		batch = batch[:0]
 		select {
 		case d := <-c.in:
-			batch = append(batch, d)
+			c.await()
+			c.marked = time.Now()
+			c.persist(c.gather(append(batch, d)))
 		case <-retry.C:
 			waiting = false
 			c.retryAside()
 		case <-c.stop:
 			c.finish(batch)
 			return
-		}
-		if batch = c.gather(batch); len(batch) > 0 {
-			batch = c.await(batch)
-			c.marked = time.Now()
-			c.persist(batch)
 		}
 		if len(c.aside) > 0 && !waiting {
 			retry.Reset(c.pause)
@@ -151,27 +151,26 @@ func (c *completer) gather(batch []*delivery) []*delivery {
 	return batch
 }
 
-// await adds what comes until the interval since the last batch is over, the batch
-// is full, or the completer is closed.
-func (c *completer) await(batch []*delivery) []*delivery {
+// await lets outcomes come until the interval since the last batch is over, a batch
+// is there, or the completer is closed. None of them wakes it by itself: the switch
+// would cost more than all else that is done for an outcome.
+func (c *completer) await() {
 	rest := c.d.opts.MarkInterval - time.Since(c.marked)
-	if rest <= 0 {
-		return batch
+	if rest <= 0 || c.isFull() {
+		return
 	}
 	timer := time.NewTimer(rest)
 	defer timer.Stop()
-	for len(batch) < completerBatch {
-		select {
-		case d := <-c.in:
-			batch = append(batch, d)
-		case <-timer.C:
-			return batch
-		case <-c.stop:
-			return batch
-		}
+	select {
+	case <-timer.C:
+	case <-c.full:
+	case <-c.stop:
 	}
-	return batch
 }
+
+// isFull reports whether enough outcomes wait for a batch, with the one that the
+// completer has.
+func (c *completer) isFull() bool { return len(c.in) >= completerBatch-1 }
 
 // mark stores one kind of outcome. It returns the deliveries whose rows were
 // left alone, for their leases are lost, and those whose lease changed meanwhile,
