@@ -82,7 +82,7 @@ var mutations = []mutation{
 	},
 	{
 		"Complete marks whatever the row is", "outbox/sqlstore/mark.go",
-		".arg(mark.EventID).add(\" AND status IN (0, 2)\")\n\tif mark.Lease != \"\" {\n\t\tq.add(\" AND locked_by = \").arg(mark.Lease)\n\t}",
+		".arg(mark.EventID).still(\"status IN (0, 2)\")\n\tif mark.Lease != \"\" {\n\t\tq.add(\" AND locked_by = \").arg(mark.Lease)\n\t}",
 		".arg(mark.EventID)", stopped, checker.RuleOnce,
 	},
 	{

@@ -150,7 +150,7 @@ func (s *Store) readable(r *row) (outbox.Envelope, error) {
 // GetDead implements [outbox.Store].
 func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outbox.DeadLetter, error) {
 	q := s.query(512)
-	q.add("SELECT ").letter(true).add(" FROM ").table(s).add(" WHERE status = 3 AND event_id = ").arg(eventID)
+	q.add("SELECT ").letter(true).add(" FROM ").table(s).add(" WHERE event_id = ").arg(eventID).still("status = 3")
 	letter, found := outbox.DeadLetter{}, false
 	what := "reading dead letter " + eventID
 	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) (err error) {
@@ -197,7 +197,7 @@ func (s *Store) eachDead(ctx context.Context, db outbox.DB, verb string, eventID
 	for chunk := range slices.Chunk(eventIDs, markRows) {
 		q := s.query(256 + 2*len(chunk))
 		statement(q)
-		q.add(" WHERE status = 3 AND ").ids("event_id", chunk)
+		q.add(" WHERE ").ids("event_id", chunk).still("status = 3")
 		n, err := changed(ctx, func() (int, error) {
 			return s.exec(ctx, db, fmt.Sprintf("%s %d dead letters from %s on", verb, len(chunk), chunk[0]), q)
 		})

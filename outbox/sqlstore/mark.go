@@ -132,7 +132,7 @@ func (s *Store) markChunk(ctx context.Context, db outbox.Execer, outcome outbox.
 	default:
 		return 0, s.fail(what, fmt.Errorf("unknown outcome %d", outcome))
 	}
-	q.marked(outcome, marks).add(" AND ", open)
+	q.marked(outcome, marks).still(open)
 	return s.exec(ctx, db, what, q)
 }
 
@@ -148,7 +148,7 @@ func (s *Store) Complete(ctx context.Context, tx outbox.Execer, outcome outbox.O
 	default:
 		return false, s.fail(what, fmt.Errorf("the outcome is %s; only done and delete complete an event", outcome))
 	}
-	q.add(" WHERE event_id = ").arg(mark.EventID).add(" AND status IN (0, 2)")
+	q.add(" WHERE event_id = ").arg(mark.EventID).still("status IN (0, 2)")
 	if mark.Lease != "" {
 		q.add(" AND locked_by = ").arg(mark.Lease)
 	}
@@ -165,7 +165,7 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) 
 	slices.SortFunc(marks, leasedFirst)
 	for chunk := range slices.Chunk(marks, markRows) {
 		q := s.query(256 + 8*len(chunk))
-		q.add("UPDATE ").table(s).add(" SET locked_at = ").now().marked(outbox.OutcomeReleased, chunk).add(" AND status IN (0, 2)")
+		q.add("UPDATE ").table(s).add(" SET locked_at = ").now().marked(outbox.OutcomeReleased, chunk).still("status IN (0, 2)")
 		_, err := changed(ctx, func() (int, error) {
 			return s.exec(ctx, db, fmt.Sprintf("renewing the leases of %d events from %s", len(chunk), chunk[0].EventID), q)
 		})

@@ -183,8 +183,7 @@ func (q *query) claimable(pending string, c outbox.ClaimQuery) *query {
 	if len(c.EventIDs) == 0 {
 		q.due(pending, c.Now, c.CreatedBefore)
 	} else {
-		// Within a CASE no index serves the condition, so that the rows are found by
-		// primary key, whatever the statistics say.
+		// Within a CASE no index serves the condition; see still.
 		q.add("CASE WHEN ").due(pending, c.Now, c.CreatedBefore).add(" THEN TRUE ELSE FALSE END AND ").ids("event_id", c.EventIDs)
 	}
 	q.add(" AND CASE WHEN locked_at IS NULL")
