@@ -13,6 +13,7 @@ import (
 func contenders() []contender {
 	return slices.Concat(
 		bareContenders(),      // the limit: bare statements, no library
+		leaseContenders(),     // what leases over batches instead of rows would allow
 		handContenders(),      // INSERTs by hand through an ORM, on the outbox's own table
 		outboxContenders(),    // this library: through sqltx, and in its modes
 		outboxORMContenders(), // this library through bun and GORM; add an adapter there

@@ -73,7 +73,7 @@ func (r *workResult) bars(b *strings.Builder, j, y int) int {
 // class is the bar's colour.
 func (l line) class() string {
 	switch {
-	case l.Limit || strings.HasPrefix(l.Contender, "by hand"):
+	case l.Limit || strings.HasPrefix(l.Contender, "bare") || strings.HasPrefix(l.Contender, "by hand"):
 		return "limit"
 	case strings.HasPrefix(l.Contender, "outbox"):
 		return "ours"
