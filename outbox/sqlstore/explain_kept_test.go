@@ -69,8 +69,7 @@ func TestPlansThatAreKeptReadWhatTheyReturn(t *testing.T) {
 			require.Zero(t, n, name)
 		}
 	}
-	loadRows(t, db, []part{{"p", pendingRows, 0, now.Add(-time.Hour), now.Add(-time.Hour), time.Time{}}})
-	spreadKeys(t, db, "p", 1000)
+	loadRows(t, db, []part{{"p", pendingRows, 0, now.Add(-time.Hour), now.Add(-time.Hour), time.Time{}}}, withKeys(db, 1000))
 	for name, call := range calls {
 		rec.statements = nil
 		for range 8 {

@@ -204,7 +204,7 @@ func TestReadingNeedsNoIndexOfThatName(t *testing.T) {
 }
 
 // loadTable fills the table: DONE rows, due rows, future rows, and dead ones.
-func loadTable(t *testing.T, db *testdb.DB, now time.Time) {
+func loadTable(t *testing.T, db *testdb.DB, now time.Time, columns ...column) {
 	t.Helper()
 	hour := func(n time.Duration) time.Time { return now.Add(n * time.Hour) }
 	loadParts(t, db, []part{
@@ -213,7 +213,7 @@ func loadTable(t *testing.T, db *testdb.DB, now time.Time) {
 		{"r", pendingRows / 10, 2, hour(-1), now.Add(-30 * time.Minute), time.Time{}},
 		{"f", futureRows, 0, now.Add(-70 * time.Minute), hour(1), time.Time{}},
 		{"x", deadRows, 3, hour(-2), hour(-2), hour(-2)},
-	})
+	}, columns...)
 }
 
 // part is a number of rows of one kind, a millisecond apart.
@@ -223,10 +223,14 @@ type part struct {
 	created, avail, done time.Time
 }
 
+// column is a further column that rows are loaded with. Its SQL may name event_id and i,
+// the row's number in its part.
+type column struct{ name, sql string }
+
 // loadParts fills the table and updates its statistics.
-func loadParts(t testing.TB, db *testdb.DB, parts []part) {
+func loadParts(t testing.TB, db *testdb.DB, parts []part, columns ...column) {
 	t.Helper()
-	loadRows(t, db, parts)
+	loadRows(t, db, parts, columns...)
 	analyze(t, db)
 }
 
@@ -238,7 +242,7 @@ func analyze(t testing.TB, db *testdb.DB) {
 }
 
 // loadRows fills the table with SQL alone.
-func loadRows(t testing.TB, db *testdb.DB, parts []part) {
+func loadRows(t testing.TB, db *testdb.DB, parts []part, columns ...column) {
 	t.Helper()
 	layout := "2006-01-02 15:04:05.000000"
 	series, at, id := "", "", ""
@@ -267,9 +271,13 @@ func loadRows(t testing.TB, db *testdb.DB, parts []part) {
 		if !p.done.IsZero() {
 			done = when(p.done)
 		}
-		q := "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, status, attempts, available_at, created_at, done_at) SELECT " +
-			fmt.Sprintf(id, p.prefix) + ", 'T', 'A', '{}', " + fmt.Sprint(p.status) + ", 0, " +
-			when(p.avail) + ", " + when(p.created) + ", " + done + " FROM " + fmt.Sprintf(series, p.rows-1)
+		names, values := "", ""
+		for _, c := range columns {
+			names, values = names+", "+c.name, values+", "+c.sql
+		}
+		q := "INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, status, attempts, available_at, created_at, done_at" + names +
+			") SELECT event_id, 'T', 'A', '{}', " + fmt.Sprint(p.status) + ", 0, " + when(p.avail) + ", " + when(p.created) + ", " + done + values +
+			" FROM (SELECT i, " + fmt.Sprintf(id, p.prefix) + " AS event_id FROM " + fmt.Sprintf(series, p.rows-1) + ") AS loaded"
 		_, err := db.ExecContext(t.Context(), q)
 		require.NoError(t, err)
 	}
