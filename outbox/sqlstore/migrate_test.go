@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
-	"github.com/outboxkit/outbox-go/outbox/conformance"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
@@ -273,14 +272,13 @@ func TestMigratedTablesPassTheConformanceSuite(t *testing.T) {
 	for _, target := range testdb.Main() {
 		t.Run(target.Name, func(t *testing.T) {
 			t.Parallel()
-			conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
+			certifyTables(t, func(t testing.TB) *testdb.DB {
 				db := testdb.Open(t, target)
-				store := storeFor(db.Kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex())
 				for _, version := range []int{1, sqlstore.SchemaVersion} {
-					_, err := store.Migrate(context.WithoutCancel(t.Context()), db.DB, version)
+					_, err := storeOfSuite(db.Kind).Migrate(context.WithoutCancel(t.Context()), db.DB, version)
 					require.NoError(t, err)
 				}
-				return conformance.SQLHarness(store, db.DB, conformance.Dialect(store.Dialect()))
+				return db
 			})
 		})
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/conformance"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
@@ -45,18 +44,19 @@ func partitioned(t testing.TB) (db, blocks *testdb.DB) {
 
 func TestPartitionedTablesPassTheConformanceSuite(t *testing.T) {
 	t.Parallel()
-	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
+	// The suite's events begin at this time, a millisecond apart: the first ones have a
+	// partition each.
+	first := time.Date(2024, 3, 5, 10, 20, 30, 123456000, time.UTC)
+	certifyTables(t, func(t testing.TB) *testdb.DB {
 		db, _ := partitioned(t)
-		// The suite writes events of about now, so these have a second each.
 		for i := range 6 {
-			from := time.Now().UTC().Truncate(time.Second).Add(time.Duration(i-3) * time.Second)
-			_, err := db.ExecContext(t.Context(), fmt.Sprintf("CREATE TABLE second_%d PARTITION OF outbox_event FOR VALUES FROM ('%s') TO ('%s')",
-				i, from.Format(time.RFC3339), from.Add(time.Second).Format(time.RFC3339)))
+			from := first.Add(time.Duration(i) * time.Millisecond)
+			_, err := db.ExecContext(t.Context(), fmt.Sprintf("CREATE TABLE event_%d PARTITION OF outbox_event FOR VALUES FROM ('%s') TO ('%s')",
+				i, from.Format(time.RFC3339Nano), from.Add(time.Millisecond).Format(time.RFC3339Nano)))
 			require.NoError(t, err)
 		}
-		store := sqlstore.Postgres(sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex())
-		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
-		return conformance.SQLHarness(store, db.DB, conformance.Dialect(store.Dialect()))
+		require.NoError(t, storeOfSuite(db.Kind).CreateSchema(t.Context(), db.DB))
+		return db
 	})
 }
 

@@ -29,12 +29,33 @@ func storeFor(kind testdb.Kind, opts ...sqlstore.Option) *sqlstore.Store {
 
 // certify runs the conformance suite on a target, with further DSN parameters.
 func certify(t *testing.T, target testdb.Target, opts ...testdb.Option) {
-	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
+	t.Helper()
+	certifyTables(t, func(t testing.TB) *testdb.DB {
 		db := testdb.Open(t, target, opts...)
-		store := storeFor(db.Kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex())
-		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		require.NoError(t, storeOfSuite(db.Kind).CreateSchema(t.Context(), db.DB))
+		return db
+	})
+}
+
+// certifyTables runs the conformance suite on databases that open opens with their tables.
+func certifyTables(t *testing.T, open func(t testing.TB) *testdb.DB) {
+	t.Helper()
+	lend := testdb.Lend(t, open, func(t testing.TB, db *testdb.DB) {
+		for _, statement := range []string{"DELETE FROM outbox_event", "DELETE FROM outbox_event_control WHERE kind <> 'schema'"} {
+			_, err := db.ExecContext(context.WithoutCancel(t.Context()), statement)
+			require.NoError(t, err)
+		}
+	})
+	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
+		db := lend(t)
+		store := storeOfSuite(db.Kind)
 		return conformance.SQLHarness(store, db.DB, conformance.Dialect(store.Dialect()))
 	})
+}
+
+// storeOfSuite has every option that the suite has rules for.
+func storeOfSuite(kind testdb.Kind) *sqlstore.Store {
+	return storeFor(kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex())
 }
 
 func TestConformance(t *testing.T) {

@@ -1,0 +1,49 @@
+package testdb
+
+import (
+	"sync"
+	"testing"
+)
+
+// Lend returns a function that lends databases to the subtests of t, each to one at a time,
+// so that a suite creates as many as its subtests use at once. open opens one with its
+// tables, and empty deletes what a subtest left in them. What a failed subtest had is not
+// lent again. All are dropped when t ends.
+func Lend(t testing.TB, open func(t testing.TB) *DB, empty func(t testing.TB, db *DB)) func(t testing.TB) *DB {
+	t.Helper()
+	var mu sync.Mutex
+	var free []*DB
+	return func(sub testing.TB) *DB {
+		sub.Helper()
+		mu.Lock()
+		var db *DB
+		if n := len(free); n > 0 {
+			db, free = free[n-1], free[:n-1]
+		}
+		mu.Unlock()
+		if db == nil {
+			db = open(borrower{sub, t})
+		}
+		db.SetMaxIdleConns(maxConns)
+		sub.Cleanup(func() {
+			if sub.Failed() {
+				return
+			}
+			empty(sub, db)
+			db.SetMaxIdleConns(0) // many suites run at once, and servers limit connections
+			mu.Lock()
+			defer mu.Unlock()
+			free = append(free, db)
+		})
+		return db
+	}
+}
+
+// borrower fails a subtest, and leaves to its parent what is to be cleaned up.
+type borrower struct {
+	testing.TB
+	parent testing.TB
+}
+
+func (b borrower) Cleanup(f func()) { b.parent.Cleanup(f) }
+func (b borrower) TempDir() string  { return b.parent.TempDir() }
