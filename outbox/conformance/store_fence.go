@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -41,25 +40,34 @@ var fenceTests = []storeTest{
 	// As on the hot path, each row has its own lease.
 	{"LargeBatchOfManyLeases", func(s *storeSuite) {
 		const rows = 1500
-		for _, outcome := range []outbox.Outcome{outbox.OutcomeReleased, outbox.OutcomeRetry, outbox.OutcomeDelete} {
-			envs := s.events(rows)
+		outcomes := []outbox.Outcome{outbox.OutcomeReleased, outbox.OutcomeRetry, outbox.OutcomeDelete}
+		envs := make([][]outbox.Envelope, len(outcomes))
+		for o := range outcomes {
+			envs[o] = s.events(rows)
+		}
+		lease := func(i int) string {
+			if i%100 == 99 {
+				return "node-2/1"
+			}
+			return fmt.Sprintf("node-1/%d", i)
+		}
+		tx, commit, _ := s.Begin(s.t)
+		for i := range rows { // a lease has an event for each outcome
+			s.ok("Insert", s.Store.Insert(s.ctx, tx, []outbox.Envelope{envs[0][i], envs[1][i], envs[2][i]}, lease(i), suiteTime.Add(later)))
+		}
+		s.ok("commit", commit())
+		for o, outcome := range outcomes {
 			marks := make([]outbox.Mark, rows)
 			want := map[string]outbox.RowState{}
-			for i := range envs {
-				marks[i] = markUnder(fmt.Sprintf("node-1/%d", i), envs[i].EventID)
+			for i, env := range envs[o] {
+				marks[i] = markUnder(fmt.Sprintf("node-1/%d", i), env.EventID)
 				if i%100 == 99 {
-					want[envs[i].EventID] = outbox.RowState{Exists: true, Lease: "node-2/1"}
+					want[env.EventID] = outbox.RowState{Exists: true, Lease: lease(i)}
 				}
 			}
-			tx, commit, _ := s.Begin(s.t)
-			for i, env := range envs {
-				lease := cmp.Or(want[env.EventID].Lease, marks[i].Lease)
-				s.ok("Insert", s.Store.Insert(s.ctx, tx, []outbox.Envelope{env}, lease, suiteTime.Add(later)))
-			}
-			s.ok("commit", commit())
 			slices.Reverse(marks)
 			s.leaves(outcome, marks, want)
-			s.mark(outbox.OutcomeDelete, "", markFor(envs[0].EventID))
+			s.mark(outbox.OutcomeDelete, "", markFor(envs[o][0].EventID))
 		}
 	}},
 	{"AwkwardIDsAndLeases", func(s *storeSuite) {
