@@ -17,7 +17,7 @@ import (
 func TestBatchesBeyondTheLimitsOfAStatement(t *testing.T) {
 	t.Parallel()
 	const many = 33_000 // padded to a power of two: beyond every limit
-	for _, target := range testdb.Main() {
+	for _, target := range testdb.Bulk() {
 		t.Run(target.Name, func(t *testing.T) {
 			t.Parallel()
 			var opts []testdb.Option

@@ -269,7 +269,7 @@ func TestCreateSchemaOfTablesThatAreThereWaitsForNoWriter(t *testing.T) {
 // Tables of the first version that were migrated work like new ones.
 func TestMigratedTablesPassTheConformanceSuite(t *testing.T) {
 	t.Parallel()
-	for _, target := range testdb.Main() {
+	for _, target := range testdb.Bulk() {
 		t.Run(target.Name, func(t *testing.T) {
 			t.Parallel()
 			certifyTables(t, func(t testing.TB) *testdb.DB {
