@@ -11,8 +11,10 @@ import (
 	"go.uber.org/fx"
 
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
+	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 // wire is a notifier within the process.
@@ -73,4 +75,31 @@ func TestANotifierWakesTheOutboxThatDelivers(t *testing.T) {
 	box.awaits(t, "1")
 	write(t, db, writer.Writer, placed("2"))
 	box.awaits(t, "1", "2")
+}
+
+// A store that is the notifier serves the table of the configuration.
+func TestAStoreIsTheNotifierOfAnyTable(t *testing.T) {
+	t.Parallel()
+	stores := map[testdb.Kind]func(...sqlstore.Option) *sqlstore.Store{testdb.Postgres: sqlstore.Postgres, testdb.MySQL: sqlstore.MySQL, testdb.SQLite: sqlstore.SQLite}
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		box := newInbox()
+		module := func(name string, pool *sql.DB, cfg outboxfx.Config) fx.Option {
+			cfg.TableName = "Jobs"
+			return fx.Options(named(name, pool), outboxfx.NewModule(outboxfx.Named(name), outboxfx.WithConfig(cfg), outboxfx.WithNotifier(stores[db.Kind]())))
+		}
+		var writer struct {
+			fx.In
+			Writer *outbox.Writer `name:"writes"`
+		}
+		started(t,
+			module("delivers", db.DB, outboxfx.Config{Mode: outboxfx.MultiNode, CreateSchema: true, Poller: outboxfx.PollerConfig{Interval: time.Hour}}),
+			module("writes", db.Reopen(t).DB, outboxfx.Config{Mode: outboxfx.WriterOnly}),
+			box.listens(outboxfx.For("delivers")), fx.Populate(&writer))
+		ids := []string{"1", "2", "3"}
+		for i, id := range ids { // the first may come while the poller starts
+			_, err := writer.Writer.WriteUnmanaged(t.Context(), db, []outbox.Envelope{placed(id)})
+			require.NoError(t, err)
+			box.awaits(t, ids[:i+1]...)
+		}
+	})
 }

@@ -70,7 +70,8 @@ func WithRegistry(registry any) Option {
 }
 
 // WithNotifier wakes the pollers of other processes: an [outbox.Notifier], or a
-// constructor of one, such as pgnotify.New. By default there is none.
+// constructor of one, such as pgnotify.New, or sqlstore.MySQL() as a value. By default
+// there is none.
 func WithNotifier(notifier any) Option {
 	return set("WithNotifier", notifier, func(m *module) **given { return &m.notifier })
 }

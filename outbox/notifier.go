@@ -7,7 +7,7 @@ import "context"
 // of the processes that listen read the table at once, not only at their interval.
 // A notification has no content: one that is lost costs the interval, one that is
 // repeated costs a read. Packages pgnotify and pqnotify have notifiers for
-// PostgreSQL.
+// PostgreSQL; on other databases, a store of package sqlstore is one.
 //
 // The outbox notifies after the commit, outside of the caller's transaction, at
 // most once in 20 ms, in these cases: the mode is [WriterOnly] or [Ordered]; another

@@ -33,7 +33,7 @@ func TestNotifier(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adaptertest.RunNotifier(t, postgres, func(t testing.TB, db *testdb.DB) outbox.Notifier {
+			adaptertest.RunPostgresNotifier(t, postgres, func(t testing.TB, db *testdb.DB) outbox.Notifier {
 				notifier, err := make(t, db)
 				require.NoError(t, err)
 				return notifier

@@ -30,7 +30,7 @@ func TestNotifier(t *testing.T) {
 	for _, name := range []string{"postgres/pq", "postgres/pgdriver", "postgres/pgx-simple"} { // the outbox's own pool
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			adaptertest.RunNotifier(t, target(t, name), func(t testing.TB, _ *testdb.DB) outbox.Notifier {
+			adaptertest.RunPostgresNotifier(t, target(t, name), func(t testing.TB, _ *testdb.DB) outbox.Notifier {
 				notifier, err := pqnotify.New(testdb.PostgresDSN())
 				require.NoError(t, err)
 				return notifier

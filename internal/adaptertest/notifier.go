@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,18 +23,29 @@ var (
 	single = outbox.SingleNode{Poll: hourly}
 )
 
-// RunNotifier tests that notifiers of PostgreSQL wake other processes, each of which
-// is an outbox with a pool of its own.
+// RunNotifier tests that notifiers wake other processes, each of which is an outbox with
+// a pool of its own.
 func RunNotifier(t *testing.T, target testdb.Target, notifier func(t testing.TB, db *testdb.DB) outbox.Notifier) {
-	for name, test := range map[string]func(t *testing.T, n *nodes){
-		"a process that only writes":       func(_ *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).write) },
-		"a standby":                        func(_ *testing.T, n *nodes) { testStandby(n) },
-		"an unmanaged write":               func(_ *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).writeUnmanaged) },
-		"a full hot queue":                 testFullQueue,
+	runNotifier(t, target, notifier, map[string]func(t *testing.T, n *nodes){
+		"a process that only writes": func(_ *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).write) },
+		"a standby":                  func(_ *testing.T, n *nodes) { testStandby(n) },
+		"an unmanaged write":         func(_ *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).writeUnmanaged) },
+		"a full hot queue":           testFullQueue,
+	})
+}
+
+// RunPostgresNotifier is [RunNotifier] for notifiers that LISTEN.
+func RunPostgresNotifier(t *testing.T, target testdb.Target, notifier func(t testing.TB, db *testdb.DB) outbox.Notifier) {
+	RunNotifier(t, target, notifier)
+	runNotifier(t, target, notifier, map[string]func(t *testing.T, n *nodes){
 		"a connection that was terminated": testTerminated,
 		"the connections after closing":    testConnections,
 		"a table of another schema":        testOtherSchema,
-	} {
+	})
+}
+
+func runNotifier(t *testing.T, target testdb.Target, notifier func(t testing.TB, db *testdb.DB) outbox.Notifier, tests map[string]func(t *testing.T, n *nodes)) {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newNodes(t, testdb.Open(t, target), notifier))
@@ -44,16 +57,38 @@ func RunNotifier(t *testing.T, target testdb.Target, notifier func(t testing.TB,
 type nodes struct {
 	t        testing.TB
 	db       *testdb.DB
+	store    *sqlstore.Store
 	notifier func(t testing.TB, db *testdb.DB) outbox.Notifier
 	log      *slog.Logger
+	hear     *atomic.Int32 // how many of them listen
 }
 
 func newNodes(t testing.TB, db *testdb.DB, notifier func(t testing.TB, db *testdb.DB) outbox.Notifier) *nodes {
-	store := sqlstore.Postgres()
-	if err := store.CreateSchema(t.Context(), db.DB); err != nil {
+	store, err := sqlstore.Detect(t.Context(), db)
+	if err == nil {
+		err = store.CreateSchema(t.Context(), db.DB)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &nodes{t, db, notifier, slog.New(slog.DiscardHandler)}
+	return &nodes{t, db, store, notifier, slog.New(slog.DiscardHandler), new(atomic.Int32)}
+}
+
+// counted counts the processes that listen.
+type counted struct {
+	outbox.Notifier
+	hear *atomic.Int32
+}
+
+func (c counted) Listen(ctx context.Context, db outbox.DB, table string, wake func()) error {
+	began := sync.OnceFunc(func() { c.hear.Add(1) })
+	err := c.Notifier.Listen(ctx, db, table, func() {
+		wake()
+		began()
+	})
+	began()
+	c.hear.Add(-1)
+	return err
 }
 
 type node struct {
@@ -66,7 +101,7 @@ type node struct {
 func (n *nodes) start(mode outbox.Mode, fn func(env outbox.Envelope)) *node {
 	n.t.Helper()
 	pool := n.db.Reopen(n.t)
-	ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: sqlstore.Postgres(), Mode: mode, Logger: n.log, Notifier: n.notifier(n.t, pool)})
+	ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: n.store, Mode: mode, Logger: n.log, Notifier: counted{n.notifier(n.t, pool), n.hear}})
 	if err == nil {
 		err = ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
 			fn(env)
@@ -122,7 +157,7 @@ func (n *nodes) delivers(mode outbox.Mode, write func() string) {
 	n.t.Helper()
 	ids := make(chan string, 100)
 	n.start(mode, func(env outbox.Envelope) { ids <- env.EventID })
-	n.awaitListeners(1)
+	n.awaitHear(1)
 	await(n.t, ids, write())
 	await(n.t, ids, write())
 }
@@ -139,10 +174,20 @@ func await(t testing.TB, ids <-chan string, want string) {
 	}
 }
 
-// listening is the connections that listen for the table.
+// awaitHear waits until so many processes listen.
+func (n *nodes) awaitHear(want int32) {
+	n.t.Helper()
+	for deadline := time.Now().Add(soon); n.hear.Load() != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.t.Fatalf("%d processes listen, want %d", n.hear.Load(), want)
+		}
+	}
+}
+
+// listening is the connections that LISTEN for the table, on PostgreSQL.
 const listening = " FROM pg_stat_activity WHERE trim(both '\"' from substr(query, 8)) = (SELECT 'outbox_' || to_regclass('outbox_event')::oid) AND query LIKE 'LISTEN %'"
 
-// awaitListeners waits until so many processes listen.
+// awaitListeners waits until there are so many such connections.
 func (n *nodes) awaitListeners(want int) {
 	n.t.Helper()
 	for deadline := time.Now().Add(soon); ; time.Sleep(5 * time.Millisecond) {
@@ -163,7 +208,7 @@ func testStandby(n *nodes) {
 	ids := make(chan string, 100)
 	n.start(single, func(env outbox.Envelope) { ids <- env.EventID })
 	standby := n.start(single, func(outbox.Envelope) { n.t.Error("the standby delivers") })
-	n.awaitListeners(2)
+	n.awaitHear(2)
 	await(n.t, ids, standby.write())
 	await(n.t, ids, standby.writeUnmanaged())
 }
@@ -174,7 +219,7 @@ func testFullQueue(t *testing.T, n *nodes) {
 	full := n.start(outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 1, HotCapacity: 1, ColdCapacity: 1}, Poll: hourly}, func(outbox.Envelope) { <-leave })
 	ids := make(chan string, 100)
 	n.start(many, func(env outbox.Envelope) { ids <- env.EventID })
-	n.awaitListeners(2)
+	n.awaitHear(2)
 	for range 10 {
 		full.write()
 	}

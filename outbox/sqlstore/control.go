@@ -83,6 +83,21 @@ func (q *query) unlessExists() *query {
 	return q.add(" ON CONFLICT (kind, name) DO NOTHING")
 }
 
+// orReplace lets an insert into the control table replace columns of a row that is there.
+func (q *query) orReplace(columns ...string) *query {
+	set, from, to := " ON CONFLICT (kind, name) DO UPDATE SET ", "excluded.", ""
+	if q.d.name == "mysql" {
+		set, from, to = " ON DUPLICATE KEY UPDATE ", "VALUES(", ")"
+	}
+	for i, column := range columns {
+		if i > 0 {
+			set = ", "
+		}
+		q.add(set, column, " = ", from, column, to)
+	}
+	return q
+}
+
 // replaceHold gives the row to the owner if it is unchanged since it was read.
 func (s *Store) replaceHold(was hold, owner string, d time.Duration) *query {
 	q := s.query(256)

@@ -176,6 +176,10 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	run("hold", err)
 	section("release the table")
 	run("release", store.ReleaseTable(ctx, rec, "node"))
+	section("notify")
+	run("notify", store.Notify(ctx, rec, "outbox_event"))
+	section("listen")
+	run("listen", store.Listen(ctx, rec, "outbox_event", nil))
 	pair := outbox.EventKind{AggregateType: "A", EventType: "T"}
 	section("pause")
 	run("pause", store.Pause(ctx, rec, outbox.Pause{Kind: pair, Since: someTime}))

@@ -37,12 +37,7 @@ func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d 
 	}
 	q := s.query(256)
 	q.add("INSERT INTO ").control(s).add(" (kind, name, value, expires_at) VALUES ('node', ").arg(node.Owner).add(", ").arg(string(value)).
-		add(", ").fromNow(d).add(")")
-	if s.d.name == "mysql" {
-		q.add(" ON DUPLICATE KEY UPDATE value = VALUES(value), expires_at = VALUES(expires_at)")
-	} else {
-		q.add(" ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at")
-	}
+		add(", ").fromNow(d).add(")").orReplace("value", "expires_at")
 	if _, err = changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) }); err != nil {
 		return err
 	}

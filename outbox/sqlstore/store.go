@@ -29,8 +29,8 @@ import (
 // DefaultTable is the table's name when no other is given.
 const DefaultTable = "outbox_event"
 
-// Store is the table in one database. It implements [outbox.Store]. It is
-// safe for concurrent use.
+// Store is the table in one database. It implements [outbox.Store], and
+// [outbox.Notifier] for databases without notifications. It is safe for concurrent use.
 type Store struct {
 	d     *dialect
 	table sqlname.Name
@@ -47,6 +47,7 @@ var (
 	_ outbox.EnvelopeChecker = (*Store)(nil)
 	_ outbox.RunReader       = (*Store)(nil)
 	_ outbox.TenantReader    = (*Store)(nil)
+	_ outbox.Notifier        = (*Store)(nil)
 )
 
 // Option changes a store.

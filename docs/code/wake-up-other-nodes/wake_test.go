@@ -30,11 +30,12 @@ func newOutbox(db *sql.DB) (*outbox.Outbox, error) {
 	})
 }
 
-// newPollingOutbox is for a database without notifications.
-func newPollingOutbox(db *sql.DB) (*outbox.Outbox, error) {
+// newOutboxOnMySQL is for a database without notifications.
+func newOutboxOnMySQL(db *sql.DB) (*outbox.Outbox, error) {
+	store := sqlstore.MySQL()
 	return outbox.New(outbox.Config{
-		DB: db, Store: sqlstore.MySQL(),
-		Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: 200 * time.Millisecond}},
+		DB: db, Store: store, Mode: outbox.MultiNode{},
+		Notifier: store,
 	})
 }
 
@@ -44,6 +45,13 @@ func Example_fx() {
 	fx.New(
 		fx.Provide(open),
 		outboxfx.NewModule(outboxfx.WithNotifier(pgnotify.New)), // which takes the *sql.DB
+	).Run()
+}
+
+func Example_fxOnMySQL() {
+	fx.New(
+		fx.Provide(open),
+		outboxfx.NewModule(outboxfx.WithNotifier(sqlstore.MySQL())), // or SQLite()
 	).Run()
 }
 
@@ -132,7 +140,7 @@ func TestANotifierOfYourOwnWakesThePoller(t *testing.T) {
 
 func Example_constructors() {
 	db, _ := open()
-	for _, make := range []func(*sql.DB) (*outbox.Outbox, error){newOutbox, newPollingOutbox} {
+	for _, make := range []func(*sql.DB) (*outbox.Outbox, error){newOutbox, newOutboxOnMySQL} {
 		if _, err := make(db); err != nil {
 			panic(err)
 		}
