@@ -77,12 +77,13 @@ type handSystem struct {
 	write handWrite
 }
 
-func openHand(with, sqlite func(testdb.Kind, *sql.DB) (handWrite, error)) func(context.Context, *database) (system, error) {
+func openHand(others, sqlite func(testdb.Kind, *sql.DB) (handWrite, error)) func(context.Context, *database) (system, error) {
 	return func(ctx context.Context, db *database) (system, error) {
 		pool, err := openWithTable(ctx, db)
 		if err != nil {
 			return nil, err
 		}
+		with := others
 		if db.kind == testdb.SQLite {
 			with = sqlite
 		}
