@@ -174,7 +174,7 @@ bench: ## compare with other libraries and bare statements, and write docs/BENCH
 	$(WITHDB) -- $(GO) run -C bench . -write ../docs $(BENCHFLAGS)
 
 bench/quick: ## check that every contender of the comparison runs, in two minutes
-	$(GO) test -C bench .
+	$(WITHDB) -- $(GO) test -C bench .
 	$(WITHDB) -- $(GO) run -C bench . -quick $(BENCHFLAGS)
 
 bench/relay: ## compare each publisher with a loop on its client, and drain a table through it

@@ -17,7 +17,7 @@ func bareContenders() []contender {
 	return []contender{
 		{
 			name: "bare: insert and mark", limit: true, on: everywhere,
-			works: []string{"write", "many", "done/listener returns at once"},
+			works: []string{"write", "many", "done/write only", "done/listener returns at once"},
 			open:  func(ctx context.Context, db *database) (system, error) { return openBare(ctx, db, bareMark) },
 		},
 		{
@@ -26,7 +26,7 @@ func bareContenders() []contender {
 			open:  func(ctx context.Context, db *database) (system, error) { return openBare(ctx, db, barePoll) },
 		},
 		{
-			name: "bare: claim and mark", limit: true, on: []testdb.Kind{testdb.Postgres, testdb.MySQL},
+			name: "bare: claim and mark", limit: true, on: servers,
 			works: []string{"drain"},
 			open:  func(ctx context.Context, db *database) (system, error) { return openBare(ctx, db, bareClaim) },
 		},

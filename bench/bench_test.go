@@ -55,30 +55,14 @@ func TestAnEventArrivesOnce(t *testing.T) {
 	cancel()
 	require.NoError(t, a.wait(ended, 3))
 	require.ErrorContains(t, a.wait(ended, 4), "3 of 4 events arrived")
+	require.EqualValues(t, 2, a.again.Load())
 }
 
-// measured is a work with three contenders, two rounds each.
-func measured() workResult {
-	w := work{name: "drain", title: "Draining", figures: perSecond, variants: []variant{{name: "100k"}}}
-	r := newWorkResult(testdb.Postgres, w, w.variants)
-	r.Rounds = 2
-	for c, values := range map[string][]float64{"bare: claim and mark": {90, 110}, "outbox": {40, 60}, "River": {20, 30}} {
-		for _, value := range values {
-			r.add(contender{name: c, limit: c == "bare: claim and mark"}, w.variants[0], []float64{value})
-		}
-	}
-	r.compare()
-	return r
-}
-
-func TestACellHasTheMedianTheSpreadAndTheRatio(t *testing.T) {
-	t.Parallel()
-	r := measured()
-	var lines []string
-	for _, l := range r.Lines {
-		lines = append(lines, l.Contender+" "+strings.Join(l.cells(), " "))
-	}
-	require.Equal(t, []string{"bare: claim and mark 100 ±10%", "outbox 50.0 ±20% (0.50)", "River 25.0 ±20% (0.25)"}, lines)
+// threeDrained is a work with three contenders, two rounds each.
+func threeDrained() workResult {
+	return measured(draining100k(), map[string][][]float64{
+		"bare: claim and mark": {{90}, {110}}, "outbox": {{45}, {55}}, "River": {{20}, {30}},
+	}, "bare: claim and mark", "outbox", "River")
 }
 
 func TestTheDocumentKeepsWhatWasNotMeasuredNow(t *testing.T) {
@@ -86,20 +70,22 @@ func TestTheDocumentKeepsWhatWasNotMeasuredNow(t *testing.T) {
 	docs := t.TempDir()
 	file := filepath.Join(docs, "BENCHMARKS.md")
 	require.NoError(t, os.WriteFile(file, []byte("before\n"+beginMark+"\nold\n"+endMark+"\nafter\n"), 0o600))
-	other := measured()
-	other.Database = testdb.SQLite
-	require.NoError(t, results{Works: []workResult{other}}.writeTo(docs))
-	require.NoError(t, results{Works: []workResult{measured()}}.writeTo(docs))
+	before, now := threeDrained(), threeDrained()
+	before.Database, before.Machine = testdb.SQLite, "an old machine"
+	now.Machine = "a new machine"
+	require.NoError(t, results{Works: []workResult{before}}.writeTo(docs))
+	require.NoError(t, results{Works: []workResult{now}}.writeTo(docs))
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Regexp(t, `(?s)^before\n.*\| outbox \| 50.0 ±20% \(0.50\) \|.*SQLite.*\nafter\n$`, string(text))
-	require.NotContains(t, string(text), "old")
+	require.Regexp(t, `(?s)^before\n.*\| outbox \| 50.0 ±10% \(0.50\) \|.*SQLite.*\nafter\n$`, string(text))
+	require.Contains(t, string(text), "Measured with:\n\n- PostgreSQL (drain): a new machine\n- SQLite (drain): an old machine\n")
+	require.NotContains(t, string(text), "\nold\n")
 	require.Equal(t, 2, strings.Count(string(text), "| outbox |"))
 }
 
 func TestAPlotIsXML(t *testing.T) {
 	t.Parallel()
-	r := measured()
+	r := threeDrained()
 	decoder := xml.NewDecoder(strings.NewReader(r.svg()))
 	for {
 		_, err := decoder.Token()

@@ -45,6 +45,13 @@ type contender struct {
 	open func(ctx context.Context, db *database) (system, error)
 }
 
+// stopped lets stop take a minute, also when the sample's time is over.
+func stopped(ctx context.Context, stop func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return stop(ctx)
+}
+
 func (c contender) takesPart(work, variant string) bool {
 	return slices.Contains(c.works, work) || slices.Contains(c.works, work+"/"+variant)
 }
@@ -57,20 +64,16 @@ type system interface {
 	// Pending counts the events that are not delivered, or whose delivery is not
 	// stored yet.
 	Pending(ctx context.Context) (int, error)
+	// Deliver starts to deliver. stop stores all outcomes, then returns.
+	Deliver(ctx context.Context, d delivery) (stop func() error, err error)
 	// Close closes every connection. Closing twice is harmless.
 	Close() error
 }
 
-// deliverer is a system that delivers events.
-type deliverer interface {
-	system
-	// Deliver starts to deliver. stop stores all outcomes, then returns.
-	Deliver(ctx context.Context, d delivery) (stop func() error, err error)
-}
-
 type delivery struct {
 	// listen gets the number of each event, from as many goroutines as the
-	// contender wants. After an error the event is due again in retryDelay.
+	// contender wants. After an error the event is due again in retryDelay. Nil
+	// is the sample's own listener, which does nothing but count.
 	listen func(n int) error
 	// apart stands for a process of its own: it has its own connections, and does
 	// not see what others commit.
@@ -80,12 +83,6 @@ type delivery struct {
 // delayer is a system that writes events which are due later.
 type delayer interface {
 	WriteDue(ctx context.Context, first int, due []time.Time) error
-}
-
-// prefiller is a system whose table can be filled with many rows: "new", "done",
-// "dead" or "future", numbered from 0.
-type prefiller interface {
-	Prefill(ctx context.Context, kind string, n int) error
 }
 
 var everywhere = []testdb.Kind{testdb.Postgres, testdb.MySQL, testdb.SQLite}

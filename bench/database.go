@@ -24,7 +24,7 @@ type database struct {
 	kind testdb.Kind
 	name string
 	file string // of SQLite
-	// statements counts what is sent to PostgreSQL once counting is set.
+	// statements counts what is sent once counting is set.
 	counting   atomic.Bool
 	statements atomic.Int64
 }
@@ -55,6 +55,24 @@ func createDatabase(ctx context.Context, kind testdb.Kind) (*database, error) {
 		_ = db.drop(ctx)
 	}
 	return db, err
+}
+
+// describeDatabase is the version of a kind of database, and what decides when a commit
+// is durable.
+func describeDatabase(ctx context.Context, kind testdb.Kind) (text string, err error) {
+	db, err := createDatabase(ctx, kind)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = firstError(err, db.drop(context.WithoutCancel(ctx))) }()
+	err = db.read(ctx, map[testdb.Kind]string{
+		testdb.Postgres: "SELECT concat('version ', current_setting('server_version'), ', fsync ', current_setting('fsync')," +
+			" ', synchronous_commit ', current_setting('synchronous_commit'))",
+		testdb.MySQL: "SELECT concat('version ', version(), ', innodb_flush_log_at_trx_commit ', @@innodb_flush_log_at_trx_commit, ', sync_binlog ', @@sync_binlog)",
+		testdb.SQLite: "SELECT concat('version ', sqlite_version(), ', journal_mode ', journal_mode, ', synchronous ', synchronous)" +
+			" FROM pragma_journal_mode, pragma_synchronous",
+	}[kind], &text)
+	return text, err
 }
 
 func (db *database) drop(ctx context.Context) error {
@@ -94,6 +112,16 @@ func (db *database) exec(ctx context.Context, statement string) error {
 	return err
 }
 
+// read reads one row inside the database, on a connection of its own.
+func (db *database) read(ctx context.Context, query string, into ...any) error {
+	pool, err := db.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pool.Close() }()
+	return pool.QueryRowContext(ctx, query).Scan(into...)
+}
+
 // open opens a pool.
 func (db *database) open() (*sql.DB, error) { return db.openVia(sql.OpenDB) }
 
@@ -117,7 +145,7 @@ func (db *database) connector() (driver.Connector, error) {
 			return nil, err
 		}
 		config.RuntimeParams["search_path"] = db.name
-		config.Tracer = &counter{db}
+		config.Tracer = tracer{db}
 		return stdlib.GetConnector(*config), nil
 	case testdb.MySQL:
 		config, err := mysql.ParseDSN(testdb.MySQLDSN())
@@ -126,7 +154,8 @@ func (db *database) connector() (driver.Connector, error) {
 		}
 		config.DBName = db.name
 		config.InterpolateParams = true // no extra round trip to prepare each statement
-		return mysql.NewConnector(config)
+		connector, err := mysql.NewConnector(config)
+		return countingConnector{connector, db}, err
 	default:
 		pool, err := sql.Open("sqlite", "")
 		if err != nil {
@@ -134,7 +163,7 @@ func (db *database) connector() (driver.Connector, error) {
 		}
 		defer func() { _ = pool.Close() }()
 		dsn := "file:" + db.file + "?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_txlock=immediate"
-		return fileConnector{pool.Driver(), dsn}, nil
+		return countingConnector{fileConnector{pool.Driver(), dsn}, db}, nil
 	}
 }
 
@@ -147,21 +176,57 @@ func (db *database) pgxPool(ctx context.Context, with ...func(*pgx.ConnConfig)) 
 	}
 	config.MaxConns = maxConns
 	config.ConnConfig.RuntimeParams["search_path"] = db.name
-	config.ConnConfig.Tracer = &counter{db}
+	config.ConnConfig.Tracer = tracer{db}
 	for _, change := range with {
 		change(config.ConnConfig)
 	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// analyze refreshes the planner's statistics, as the server does by itself within
-// a minute.
+// analyze refreshes the planner's statistics of a table.
 func (db *database) analyze(ctx context.Context, table string) error {
 	statement := "ANALYZE " + table
 	if db.kind == testdb.MySQL {
 		statement = "ANALYZE TABLE " + table
 	}
 	return db.exec(ctx, statement)
+}
+
+// analyzeAll refreshes the planner's statistics, as the server does by itself
+// within a minute.
+func (db *database) analyzeAll(ctx context.Context) error {
+	query := map[testdb.Kind]string{
+		testdb.Postgres: "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
+		testdb.MySQL:    "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()",
+		testdb.SQLite:   "SELECT name FROM sqlite_master WHERE type = 'table'",
+	}[db.kind]
+	pool, err := db.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pool.Close() }()
+	var tables []string
+	rows, err := pool.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var table string
+		if err := rows.Scan(&table); err != nil {
+			return err
+		}
+		tables = append(tables, table)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, table := range tables {
+		if err := db.analyze(ctx, table); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fileConnector is the connector of SQLite's driver.
@@ -172,33 +237,6 @@ type fileConnector struct {
 
 func (c fileConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c fileConnector) Driver() driver.Driver                        { return c.driver }
-
-// counter counts the statements that pgx sends.
-type counter struct{ db *database }
-
-func (c *counter) count() {
-	if c.db.counting.Load() {
-		c.db.statements.Add(1)
-	}
-}
-
-func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	c.count()
-	return ctx
-}
-func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (c *counter) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
-	c.count()
-	return ctx
-}
-func (c *counter) TraceCopyFromEnd(context.Context, *pgx.Conn, pgx.TraceCopyFromEndData) {}
-
-func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return ctx
-}
-func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) { c.count() }
-func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
 // pools are closed together.
 type pools []*sql.DB

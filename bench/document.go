@@ -85,7 +85,7 @@ func (r results) replaceTables(file string) error {
 // markdown is all tables: one section for each work, one table for each database.
 func (r results) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured with %s.\n", r.Machine)
+	b.WriteString("Measured with:\n\n" + r.machines())
 	for _, w := range works() {
 		heading := false
 		for i := range r.Works {
@@ -100,6 +100,28 @@ func (r results) markdown() string {
 			fmt.Fprintf(&b, "\n### %s: %s\n\n%s\n![%s on %s](bench/%s)\n", databaseNames[result.Database], w.name,
 				result.markdown(), w.title, databaseNames[result.Database], result.plotName())
 		}
+	}
+	return b.String()
+}
+
+// machines are the lines about the machine and the databases, each with its tables.
+func (r results) machines() string {
+	type key struct {
+		kind    testdb.Kind
+		machine string
+	}
+	var order []key
+	names := map[key][]string{}
+	for _, w := range r.Works {
+		k := key{w.Database, w.Machine}
+		if names[k] == nil {
+			order = append(order, k)
+		}
+		names[k] = append(names[k], w.Work)
+	}
+	var b strings.Builder
+	for _, k := range order {
+		fmt.Fprintf(&b, "- %s (%s): %s\n", databaseNames[k.kind], strings.Join(names[k], ", "), k.machine)
 	}
 	return b.String()
 }

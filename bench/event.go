@@ -41,10 +41,11 @@ const maxEvents = 1 << 21
 
 // arrivals knows which events arrived.
 type arrivals struct {
-	seen [maxEvents / 32]atomic.Uint32
-	got  atomic.Int64
-	want atomic.Int64
-	all  chan struct{}
+	seen  [maxEvents / 32]atomic.Uint32
+	got   atomic.Int64
+	again atomic.Int64 // deliveries of an event beyond the first
+	want  atomic.Int64
+	all   chan struct{}
 }
 
 func newArrivals() *arrivals {
@@ -53,11 +54,12 @@ func newArrivals() *arrivals {
 	return a
 }
 
-// hear counts the event. Delivery is at least once: a second time does not count.
-func (a *arrivals) hear(n int) {
+// hear counts the event and reports whether it is the first time.
+func (a *arrivals) hear(n int) bool {
 	bit := uint32(1) << (n % 32)
 	if a.seen[n/32].Or(bit)&bit != 0 {
-		return
+		a.again.Add(1)
+		return false
 	}
 	if a.got.Add(1) >= a.want.Load() {
 		select {
@@ -65,6 +67,7 @@ func (a *arrivals) hear(n int) {
 		default:
 		}
 	}
+	return true
 }
 
 func (a *arrivals) listen(n int) error { a.hear(n); return nil }

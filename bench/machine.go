@@ -58,18 +58,42 @@ func busyPercent() float64 {
 	return 100 - 100*(after.idle-before.idle)/(after.total-before.total)
 }
 
-// describeMachine is what the figures were measured with.
+// describeMachine is what the figures were measured on and with.
 func describeMachine() string {
-	parts := []string{fmt.Sprintf("%d cores", runtime.NumCPU()), runtime.Version()}
+	var parts []string
+	if model := lineOf("/proc/cpuinfo", "model name"); model != "" {
+		parts = append(parts, model)
+	}
+	parts = append(parts, fmt.Sprintf("%d cores", runtime.NumCPU()))
+	var kib float64
+	if _, err := fmt.Sscan(lineOf("/proc/meminfo", "MemTotal"), &kib); err == nil {
+		parts = append(parts, fmt.Sprintf("%.0f GiB", kib/(1<<20)))
+	}
+	parts = append(parts, runtime.Version())
 	if info, ok := debug.ReadBuildInfo(); ok {
+		var peers []string
 		for _, dep := range info.Deps {
 			if name, known := peerModules[dep.Path]; known {
-				parts = append(parts, name+" "+dep.Version)
+				peers = append(peers, name+" "+dep.Version)
 			}
 		}
+		parts = append(parts, slices.Sorted(slices.Values(peers))...)
 	}
-	slices.Sort(parts[2:])
-	return strings.Join(append(parts, time.Now().UTC().Format(time.DateOnly)), ", ")
+	return strings.Join(parts, ", ")
+}
+
+// lineOf is what the file's first line of that name says; empty where there is none.
+func lineOf(file, name string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }
 
 var peerModules = map[string]string{

@@ -9,7 +9,8 @@
 //
 // In each round every contender takes its turn, on an empty database. A figure is
 // the median of the rounds. With -write it also writes the results as JSON, plots,
-// and the tables of BENCHMARKS.md; a run of some works replaces those alone.
+// and the tables of BENCHMARKS.md; a run of some works replaces those alone. A work of
+// which a sample failed keeps its old table; bench names it and exits with 1.
 package main
 
 import (
@@ -22,8 +23,6 @@ import (
 	"regexp"
 	"runtime/pprof"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -90,40 +89,36 @@ func bench(ctx context.Context, o options) error {
 	if o.write != "" && (o.scale != 1 || o.who != "" || strings.Contains(o.run, "/")) {
 		return errors.New("-write replaces whole tables: leave out -scale, -quick, -who, and variants in -run")
 	}
-	done := results{Machine: describeMachine()}
-	if !o.quick {
-		busy := busyPercent()
-		done.Machine += fmt.Sprintf(", %.0f %% busy before the start", busy)
-		fmt.Println("bench:", done.Machine)
-	}
-	parallel := 1
-	if o.quick {
-		parallel = len(kinds) // times do not matter
-	}
-	var mu sync.Mutex
-	var failures []error
-	var next atomic.Int64
-	_ = together(parallel, func() error {
-		for i := next.Add(1) - 1; int(i) < len(kinds); i = next.Add(1) - 1 {
-			for _, w := range works() {
-				r := runner{options: o, pattern: run, who: who, kind: kinds[i], work: w}
-				result, errs := r.measure(ctx)
-				mu.Lock()
-				failures = append(failures, errs...)
-				if len(result.Lines) > 0 {
-					result.compare()
-					done.Works = append(done.Works, result)
-					fmt.Print(result.text(o.quick))
-				}
-				mu.Unlock()
+	r := runner{options: o, pattern: run, who: who, works: works(), contenders: contenders(), cpu: readCPU}
+	return r.bench(ctx, kinds)
+}
+
+// bench measures, and writes what it is asked to write.
+func (r runner) bench(ctx context.Context, kinds []testdb.Kind) error {
+	machines := map[testdb.Kind]string{}
+	if !r.quick {
+		machine := fmt.Sprintf("%s, %.0f %% busy before the start", describeMachine(), busyPercent())
+		fmt.Println("bench:", machine)
+		for _, kind := range kinds {
+			database, err := describeDatabase(ctx, kind)
+			if err != nil {
+				return err
 			}
+			fmt.Printf("bench: %s %s\n", databaseNames[kind], database)
+			machines[kind] = database + "; " + machine
 		}
-		return nil
-	})
-	if err := errors.Join(append(failures, ctx.Err())...); err != nil || o.write == "" {
+	}
+	works, err := r.run(ctx, kinds)
+	for i := range works {
+		works[i].Machine = machines[works[i].Database]
+	}
+	if r.write == "" || len(works) == 0 {
 		return err
 	}
-	return done.writeTo(o.write)
+	if err != nil {
+		err = fmt.Errorf("these works keep their old tables:\n%w", err)
+	}
+	return errors.Join(err, results{Works: works}.writeTo(r.write))
 }
 
 // databases are those that are asked for and answer.

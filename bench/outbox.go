@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/adapters/pgnotify"
@@ -170,14 +169,14 @@ func (s *outboxSystem) Deliver(ctx context.Context, d delivery) (func() error, e
 	if err != nil {
 		return nil, err
 	}
-	return func() error { return ob.Close(context.WithoutCancel(ctx)) }, ob.Start(ctx)
+	return func() error { return stopped(ctx, ob.Close) }, ob.Start(ctx)
 }
 
 func (s *outboxSystem) Pending(ctx context.Context) (int, error) {
 	return pendingRows(ctx, s.db.kind, s.pool)
 }
 
-// pendingRows counts NEW and RETRY rows, without those of [outboxSystem.Prefill] that
+// pendingRows counts NEW and RETRY rows, without those of [futureRows] that
 // become due tomorrow: counting these would take longer than what is measured. The time
 // is in the text, because a plan for any time reads the whole table.
 func pendingRows(ctx context.Context, kind testdb.Kind, pool *sql.DB) (n int, err error) {
@@ -195,24 +194,6 @@ func (s *outboxSystem) Close() error {
 		err = s.notifying.Close(context.Background())
 	}
 	return errors.Join(err, s.pools.close())
-}
-
-// Prefill fills the table by one statement, on PostgreSQL.
-func (s *outboxSystem) Prefill(ctx context.Context, kind string, n int) error {
-	column := map[string]string{
-		"new":    "0, now(), now(), NULL",
-		"done":   "1, now() - INTERVAL '1 hour', now() - INTERVAL '1 hour', now() - INTERVAL '1 hour'",
-		"dead":   "3, now() - INTERVAL '1 hour', now() - INTERVAL '1 hour', now() - INTERVAL '1 hour'",
-		"future": "0, now() + INTERVAL '1 day', now(), NULL",
-	}[kind]
-	payload := strings.Replace(payload(0), `"n":0`, `"n":' || n || '`, 1)
-	_, err := s.pool.ExecContext(ctx, "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, payload, status, available_at, created_at, done_at)"+
-		" SELECT '01BENCH' || lpad(n::text, 19, '0'), '"+eventType+"', '"+aggregateType+"', '"+aggregateID+"', ('"+payload+"')::jsonb, "+column+
-		" FROM generate_series(0, "+strconv.Itoa(n-1)+") AS n")
-	if err != nil {
-		return err
-	}
-	return s.db.analyze(ctx, "outbox_event")
 }
 
 // insertOrder is the business statement, in database/sql.

@@ -11,8 +11,7 @@ import (
 
 // results are all results of a run, or of several.
 type results struct {
-	Machine string       `json:"machine"`
-	Works   []workResult `json:"works"`
+	Works []workResult `json:"works"`
 }
 
 // workResult is one work on one database: a table.
@@ -21,15 +20,19 @@ type workResult struct {
 	Work     string      `json:"work"`
 	Title    string      `json:"title"`
 	Note     string      `json:"note"`
+	Machine  string      `json:"machine"` // and the versions and settings
 	Taken    time.Time   `json:"taken"`
 	Rounds   int         `json:"rounds"`
 	// Steal is the most that the machine's host took during a sample, in percent.
-	Steal   float64  `json:"steal_percent"`
-	Columns []column `json:"columns"`
-	Lines   []line   `json:"lines"`
+	Steal float64 `json:"steal_percent"`
+	// Disturbed is how many samples had too much of it in every try.
+	Disturbed int `json:"disturbed,omitempty"`
+	// Again is how many deliveries each contender made beyond an event's first.
+	Again   map[string]int `json:"again,omitempty"`
+	Columns []column       `json:"columns"`
+	Lines   []line         `json:"lines"` // in the order of the contenders
 
-	work     work
-	variants []variant
+	work work
 }
 
 // column is one figure of one variant.
@@ -47,12 +50,28 @@ type line struct {
 }
 
 type cell struct {
-	Samples []float64 `json:"samples"` // none: the contender does not take part
-	Median  number64  `json:"median"`
-	Low     number64  `json:"low"`
-	High    number64  `json:"high"`
-	// Ratio to what the contender is compared with; absent where there is nothing.
-	Ratio number64 `json:"ratio"`
+	Samples []number64 `json:"samples"` // by round; none: the contender does not take part
+	summary
+	// Ratio is to what the contender is compared with, in the same round; absent where
+	// there is nothing.
+	Ratio       number64 `json:"ratio"`
+	RatioSpread number64 `json:"ratio_spread"`
+}
+
+// summary is of the rounds.
+type summary struct {
+	Median number64 `json:"median"`
+	Low    number64 `json:"low"`
+	High   number64 `json:"high"`
+}
+
+// spread is how far the farthest round is from the median, as a share of that; missing
+// where there is one round.
+func (s summary) spread() number64 {
+	if s.Low == s.High {
+		return missing
+	}
+	return max(s.High-s.Median, s.Median-s.Low) / s.Median
 }
 
 // number64 is null in JSON when it is missing.
@@ -75,86 +94,103 @@ func (n *number64) UnmarshalJSON(text []byte) error {
 
 func (n number64) missing() bool { return math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) }
 
-func newWorkResult(kind testdb.Kind, w work, variants []variant) workResult {
-	r := workResult{Database: kind, Work: w.name, Title: w.title, Note: w.note, work: w, variants: variants}
+func newWorkResult(kind testdb.Kind, w work, variants []variant, part []contender, rounds int) workResult {
+	r := workResult{
+		Database: kind, Work: w.name, Title: w.title, Note: w.note, work: w,
+		Taken: time.Now().UTC().Truncate(time.Second), Rounds: rounds, Again: map[string]int{},
+	}
 	for _, v := range variants {
 		for _, f := range w.figures {
 			r.Columns = append(r.Columns, column{v.name, f})
 		}
 	}
+	for _, c := range part {
+		r.Lines = append(r.Lines, line{Contender: c.name, Limit: c.limit, Against: c.against, Cells: make([]cell, len(r.Columns))})
+	}
 	return r
 }
 
-// add adds one sample's values.
-func (r *workResult) add(c contender, v variant, values []float64) {
-	i := slices.IndexFunc(r.Lines, func(l line) bool { return l.Contender == c.name })
-	if i < 0 {
-		i = len(r.Lines)
-		r.Lines = append(r.Lines, line{Contender: c.name, Limit: c.limit, Against: c.against, Cells: make([]cell, len(r.Columns))})
-	}
+// add adds one sample.
+func (r *workResult) add(round int, t turn, m measurement) {
+	i := slices.IndexFunc(r.Lines, func(l line) bool { return l.Contender == t.contender.name })
 	for j, at := range r.Columns {
-		if at.Variant != v.name {
+		if at.Variant != t.variant.name {
 			continue
 		}
-		if value := values[j%len(values)]; !number64(value).missing() {
-			r.Lines[i].Cells[j].Samples = append(r.Lines[i].Cells[j].Samples, value)
+		c := &r.Lines[i].Cells[j]
+		if c.Samples == nil {
+			c.Samples = slices.Repeat([]number64{missing}, r.Rounds)
 		}
+		c.Samples[round] = number64(m.values[j%len(m.values)])
+	}
+	r.Steal = max(r.Steal, m.steal)
+	if m.steal > disturbed {
+		r.Disturbed++
+	}
+	if m.again > 0 {
+		r.Again[t.contender.name] += m.again
 	}
 }
 
-// compare computes medians, spreads and ratios, and orders the lines as the
-// contenders are.
+// compare computes medians, spreads and ratios.
 func (r *workResult) compare() {
-	for i := range r.Lines {
-		for j := range r.Lines[i].Cells {
-			c := &r.Lines[i].Cells[j]
-			sorted := slices.Sorted(slices.Values(c.Samples))
-			c.Median, c.Low, c.High, c.Ratio = missing, missing, missing, missing
-			if n := len(sorted); n > 0 {
-				c.Median, c.Low, c.High = number64(median(sorted)), number64(sorted[0]), number64(sorted[n-1])
+	each := func(do func(c *cell, l line, j int)) {
+		for _, l := range r.Lines {
+			for j := range l.Cells {
+				do(&l.Cells[j], l, j)
 			}
 		}
 	}
-	order := contenders()
-	place := func(l line) int {
-		return slices.IndexFunc(order, func(c contender) bool { return c.name == l.Contender })
-	}
-	slices.SortFunc(r.Lines, func(a, b line) int { return place(a) - place(b) })
-	for i := range r.Lines {
-		for j := range r.Columns {
-			c := &r.Lines[i].Cells[j]
-			c.Ratio = c.Median / r.base(r.Lines[i], j)
-		}
-	}
+	each(func(c *cell, _ line, _ int) { c.summary = summarize(c.Samples) })
+	each(func(c *cell, l line, j int) {
+		ratios := summarize(ratios(c.Samples, r.reference(l, j)))
+		c.Ratio, c.RatioSpread = ratios.Median, ratios.spread()
+	})
 }
 
 var missing = number64(math.NaN())
 
-// base is what the line's cell is compared with.
-func (r *workResult) base(l line, j int) number64 {
-	if r.work.ratioToFirst {
-		if j < len(r.work.figures) {
-			return missing
-		}
-		return l.Cells[j%len(r.work.figures)].Median
+// ratios are those of each round.
+func ratios(samples, to []number64) []number64 {
+	var ratios []number64
+	for round := range min(len(samples), len(to)) {
+		ratios = append(ratios, samples[round]/to[round])
 	}
-	best := missing
-	for _, other := range r.Lines {
-		m := other.Cells[j].Median
-		switch {
-		case l.Against != "" && other.Contender == l.Against:
-			return m
-		case !other.Limit || l.Limit || m.missing():
-		case best.missing(), r.Columns[j].Higher && m > best, !r.Columns[j].Higher && m < best:
-			best = m
-		}
-	}
-	return best
+	return ratios
 }
 
-func median(sorted []float64) float64 {
+// reference has the samples that the line's cell is compared with.
+func (r *workResult) reference(l line, j int) []number64 {
+	if r.work.ratioToFirst {
+		if j < len(r.work.figures) {
+			return nil
+		}
+		return l.Cells[j%len(r.work.figures)].Samples
+	}
+	var best cell
+	best.Median = missing
+	for _, other := range r.Lines {
+		c := other.Cells[j]
+		switch {
+		case c.Median.missing():
+		case other.Contender == l.Against:
+			return c.Samples
+		case !other.Limit || l.Limit:
+		case best.Median.missing(), r.Columns[j].Higher && c.Median > best.Median, !r.Columns[j].Higher && c.Median < best.Median:
+			best = c
+		}
+	}
+	return best.Samples
+}
+
+// summarize leaves out the rounds that are missing.
+func summarize(rounds []number64) summary {
+	sorted := slices.DeleteFunc(slices.Sorted(slices.Values(rounds)), number64.missing)
 	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	if n == 0 {
+		return summary{missing, missing, missing}
+	}
+	return summary{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
 }
 
 // quantile is in units.

@@ -22,8 +22,7 @@ func riverContenders() []contender {
 	return []contender{{
 		name: "River", peer: true, on: []testdb.Kind{testdb.Postgres}, open: openRiver,
 		works: []string{
-			"write", "many", "done", "drain/100k", "drain/held snapshot", "drain/2 nodes", "drain/4 nodes",
-			"latency", "remote", "burst", "precision", "cost",
+			"write", "many", "done", "drain", "latency", "remote", "burst", "precision", "cost",
 		},
 	}}
 }
@@ -140,8 +139,7 @@ func (s *riverSystem) Deliver(ctx context.Context, d delivery) (func() error, er
 	if !d.apart {
 		s.client = client
 	}
-	ctx = context.WithoutCancel(ctx)
-	return func() error { return client.Stop(ctx) }, client.Start(ctx)
+	return func() error { return stopped(ctx, client.Stop) }, client.Start(context.WithoutCancel(ctx))
 }
 
 func (s *riverSystem) Pending(ctx context.Context) (n int, err error) {

@@ -2,21 +2,25 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
-// runner measures one work on one database.
+// runner measures works with contenders.
 type runner struct {
 	options
 	pattern, who *regexp.Regexp
-	kind         testdb.Kind
-	work         work
+	works        []work
+	contenders   []contender
+	cpu          func() cpu // readCPU, but for tests
 }
 
 // The most that one sample may take.
@@ -25,79 +29,166 @@ const (
 	quickSampleTime = 20 * time.Second
 )
 
-// peerTries is how often a peer is tried in -quick.
-const peerTries = 3
+// A sample is repeated when the machine's host took more than disturbed percent of the
+// processors meanwhile; in -quick when a peer failed.
+const (
+	disturbed = 5
+	tries     = 3
+)
 
-// measure runs every contender's variants, interleaved: each round has them all.
-func (r runner) measure(ctx context.Context) (workResult, []error) {
-	result := newWorkResult(r.kind, r.work, r.selected())
-	if len(result.variants) == 0 {
-		return result, nil
-	}
-	rounds := r.rounds
-	if r.work.rounds > 0 {
-		rounds = min(rounds, r.work.rounds)
-	}
-	result.Rounds, result.Taken = rounds, time.Now().UTC().Truncate(time.Second)
+// run measures every work on every database. It returns the works of which every sample
+// succeeded, and the errors of the others.
+func (r runner) run(ctx context.Context, kinds []testdb.Kind) ([]workResult, error) {
+	var mu sync.Mutex
+	var results []workResult
 	var errs []error
-	for round := range rounds {
-		for _, v := range result.variants {
-			var part []contender
-			for _, c := range contenders() {
-				if c.takesPart(r.work.name, v.name) && supports(c, r.kind) && r.who.MatchString(c.name) {
-					part = append(part, c)
-				}
-			}
-			for i := range part {
-				c := part[(i+round)%len(part)] // nobody is always first
-				where := fmt.Sprintf("%s, %s/%s, %s", r.kind, r.work.name, v.name, c.name)
-				before, began := readCPU(), time.Now()
-				values, err := r.sample(ctx, c, v)
-				for try := 1; err != nil && c.peer && r.quick && try < peerTries && ctx.Err() == nil; try++ {
-					fmt.Fprintf(os.Stderr, "%s: tried again: %v\n", where, err)
-					values, err = r.sample(ctx, c, v)
-				}
+	var wg sync.WaitGroup
+	for _, kind := range kinds {
+		wg.Go(func() {
+			for _, w := range r.works {
 				if ctx.Err() != nil {
-					return result, errs
+					return
 				}
-				if err != nil {
-					errs = append(errs, fmt.Errorf("%s: %w", where, err))
-					fmt.Fprintln(os.Stderr, "failed:", err)
+				result, err := r.measure(ctx, kind, w)
+				if len(result.Lines) == 0 {
 					continue
 				}
-				result.add(c, v, values)
-				if r.verbose {
-					fmt.Fprintf(os.Stderr, "%.1fs: %s\n", time.Since(began).Seconds(), where)
+				result.compare()
+				mu.Lock()
+				if err == nil {
+					results = append(results, result)
 				}
-				result.Steal = max(result.Steal, readCPU().stealSince(before))
+				if err == nil || !r.quick {
+					fmt.Print(result.text(r.quick))
+				}
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+		if !r.quick { // there times do not matter
+			wg.Wait()
+		}
+	}
+	wg.Wait()
+	return results, errors.Join(append(errs, ctx.Err())...)
+}
+
+// measure takes every contender's samples, interleaved: each round has them all.
+func (r runner) measure(ctx context.Context, kind testdb.Kind, w work) (workResult, error) {
+	rounds := r.rounds
+	if w.rounds > 0 {
+		rounds = min(rounds, w.rounds)
+	}
+	variants := r.variants(kind, w)
+	part := r.part(kind, w, variants)
+	result := newWorkResult(kind, w, variants, part, rounds)
+	var errs []error
+	for round := range rounds {
+		for _, t := range turns(w, variants, part, round) {
+			where, began := fmt.Sprintf("%s, %s/%s, %s", kind, w.name, t.variant.name, t.contender.name), time.Now()
+			m, err := r.take(ctx, kind, t, where)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", where, err))
+				fmt.Fprintln(os.Stderr, "failed:", errs[len(errs)-1])
+			} else {
+				result.add(round, t, m)
+			}
+			if r.verbose {
+				fmt.Fprintf(os.Stderr, "%.1fs: %s\n", time.Since(began).Seconds(), where)
+			}
+			if ctx.Err() != nil {
+				return result, errors.Join(append(errs, fmt.Errorf("%s: %w", where, ctx.Err()))...)
 			}
 		}
 	}
-	return result, errs
+	return result, errors.Join(errs...)
 }
 
-// selected are the variants to run.
-func (r runner) selected() []variant {
-	var selected []variant
-	for _, v := range r.work.variants {
-		if r.work.supports(v, r.kind) && (!v.full || !r.quick) && r.pattern.MatchString(r.work.name+"/"+v.name) {
-			selected = append(selected, v)
+// variants are those to measure.
+func (r runner) variants(kind testdb.Kind, w work) []variant {
+	var variants []variant
+	for _, v := range w.variants {
+		if w.supports(v, kind) && (!v.full || !r.quick) && r.pattern.MatchString(w.name+"/"+v.name) {
+			variants = append(variants, v)
 		}
 	}
-	return selected
+	return variants
 }
 
-func supports(c contender, kind testdb.Kind) bool {
-	for _, k := range c.on {
-		if k == kind {
-			return true
+// part are the contenders that take part.
+func (r runner) part(kind testdb.Kind, w work, variants []variant) []contender {
+	var part []contender
+	for _, c := range r.contenders {
+		takesPart := func(v variant) bool { return c.takesPart(w.name, v.name) }
+		if slices.Contains(c.on, kind) && r.who.MatchString(c.name) && slices.ContainsFunc(variants, takesPart) {
+			part = append(part, c)
 		}
 	}
-	return false
+	return part
+}
+
+// turn is one contender at one variant.
+type turn struct {
+	contender
+	variant
+}
+
+// turns are the samples of a round: nobody is always first, and what is compared
+// follows one another.
+func turns(w work, variants []variant, part []contender, round int) []turn {
+	var turns []turn
+	add := func(c contender, v variant) {
+		if c.takesPart(w.name, v.name) {
+			turns = append(turns, turn{c, v})
+		}
+	}
+	first := round % max(len(part), 1)
+	part = slices.Concat(part[first:], part[:first])
+	if w.ratioToFirst {
+		for _, c := range part {
+			for _, v := range variants {
+				add(c, v)
+			}
+		}
+		return turns
+	}
+	for _, v := range variants {
+		for _, c := range part {
+			add(c, v)
+		}
+	}
+	return turns
+}
+
+// measurement is what one sample gave.
+type measurement struct {
+	values []float64
+	steal  float64 // percent
+	again  int     // deliveries of an event beyond the first
+}
+
+// take samples, repeats that where the sample tells little, and returns the one that was
+// disturbed least.
+func (r runner) take(ctx context.Context, kind testdb.Kind, t turn, where string) (measurement, error) {
+	var best measurement
+	for try := 1; ; try++ {
+		before := r.cpu()
+		m, err := r.sample(ctx, kind, t)
+		m.steal = r.cpu().stealSince(before)
+		if err == nil && (best.values == nil || m.steal < best.steal) {
+			best = m
+		}
+		repeat := err == nil && !r.quick && m.steal > disturbed ||
+			err != nil && r.quick && t.peer // it may wait for transactions of other programs
+		if !repeat || try == tries || ctx.Err() != nil {
+			return best, err
+		}
+		fmt.Fprintf(os.Stderr, "repeated: %s: steal %.0f %%, error %v\n", where, m.steal, err)
+	}
 }
 
 // sample measures once, on a database of its own.
-func (r runner) sample(ctx context.Context, c contender, v variant) (values []float64, err error) {
+func (r runner) sample(ctx context.Context, kind testdb.Kind, t turn) (m measurement, err error) {
 	cleanup := context.WithoutCancel(ctx)
 	limit := sampleTime
 	if r.quick {
@@ -105,16 +196,23 @@ func (r runner) sample(ctx context.Context, c contender, v variant) (values []fl
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	db, err := createDatabase(ctx, r.kind)
+	db, err := createDatabase(ctx, kind)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	defer func() { err = firstError(err, db.drop(cleanup)) }()
-	s, err := c.open(ctx, db)
+	opened, err := t.open(ctx, db)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
-	defer func() { err = firstError(err, s.Close()) }()
+	defer func() { err = firstError(err, opened.Close()) }()
+	s := &sample{system: opened, db: db, scale: r.scale, slice: r.slice, heard: newArrivals()}
 	runtime.GC()
-	return v.measure(ctx, &sample{system: s, db: db, scale: r.scale, slice: r.slice})
+	m.values, err = t.measure(ctx, s)
+	err = firstError(err, s.stop())
+	m.again = int(s.heard.again.Load())
+	if err == nil && m.again > 0 && !t.peer {
+		err = fmt.Errorf("it delivered an event again %s", plural(m.again, "time"))
+	}
+	return m, err
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -23,23 +25,27 @@ func (c column) heading() string {
 }
 
 // cells are what a line says: the median, the distance of the farthest round from
-// it, and the ratio.
+// it, and the ratio, with its own distance.
 func (l line) cells() []string {
 	var texts []string
 	for _, c := range l.Cells {
 		text := "–"
 		if !c.Median.missing() {
-			text = format(float64(c.Median))
-			if len(c.Samples) > 1 && c.Median > 0 {
-				text += fmt.Sprintf(" ±%.0f%%", 100*float64(max(c.High-c.Median, c.Median-c.Low)/c.Median))
-			}
+			text = format(float64(c.Median)) + plusMinus(c.spread())
 			if !c.Ratio.missing() {
-				text += fmt.Sprintf(" (%.2f)", float64(c.Ratio))
+				text += fmt.Sprintf(" (%.2f%s)", float64(c.Ratio), plusMinus(c.RatioSpread))
 			}
 		}
 		texts = append(texts, text)
 	}
 	return texts
+}
+
+func plusMinus(spread number64) string {
+	if spread.missing() || spread == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" ±%.0f%%", 100*float64(spread))
 }
 
 // format writes three digits or all before the point, in groups.
@@ -83,7 +89,7 @@ func (r *workResult) text(quick bool) string {
 		_, _ = fmt.Fprintln(w, strings.Join(append([]string{l.Contender}, l.cells()...), "\t"))
 	}
 	_ = w.Flush()
-	fmt.Fprintf(&b, "%s, steal at most %.1f%%\n", plural(r.Rounds, "round"), r.Steal)
+	b.WriteString(r.rounds() + "\n")
 	return b.String()
 }
 
@@ -102,6 +108,18 @@ func (r *workResult) markdown() string {
 	for _, l := range r.Lines {
 		row(l.Contender, l.cells())
 	}
-	fmt.Fprintf(&b, "\n%s on %s, steal at most %.1f %%.\n", plural(r.Rounds, "round"), r.Taken.Format(time.DateOnly), r.Steal)
+	b.WriteString("\n" + r.rounds() + "\n")
 	return b.String()
+}
+
+// rounds says how the rounds went.
+func (r *workResult) rounds() string {
+	text := fmt.Sprintf("%s on %s, steal at most %.1f %%.", plural(r.Rounds, "round"), r.Taken.Format(time.DateOnly), r.Steal)
+	if r.Disturbed > 0 {
+		text += fmt.Sprintf(" %s had more than %d %% in each of %d tries.", plural(r.Disturbed, "sample"), disturbed, tries)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Again)) {
+		text += fmt.Sprintf(" %s delivered an event again %s.", name, plural(r.Again[name], "time"))
+	}
+	return text
 }

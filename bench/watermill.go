@@ -23,11 +23,11 @@ func watermillContenders() []contender {
 	return []contender{
 		{
 			name: "watermill-sql", peer: true, on: postgresOnly, open: openWatermill,
-			works: []string{"write", "many", "done", "drain/100k", "drain/held snapshot", "latency", "remote", "burst", "cost"},
+			works: []string{"write", "many", "done", "drain/100k", "drain/500k", "drain/held snapshot", "latency", "remote", "burst", "cost"},
 		},
 		{
 			name: "watermill-sql", peer: true, on: []testdb.Kind{testdb.MySQL}, open: openWatermill,
-			works: []string{"write/1 writer", "write/16 writers", "many", "drain/100k", "latency", "remote"},
+			works: []string{"write/1 writer", "write/16 writers", "many", "done/write only", "drain/100k", "latency", "remote", "cost/backlog"},
 		},
 	}
 }

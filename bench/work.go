@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
@@ -27,7 +30,7 @@ type work struct {
 	// rounds is the most rounds; zero: as many as asked for.
 	rounds int
 	// ratioToFirst compares a contender with itself in the first variant, not with
-	// the limit.
+	// the limit. In each round the variants of a contender then follow one another.
 	ratioToFirst bool
 	variants     []variant
 }
@@ -59,14 +62,116 @@ type sample struct {
 	db    *database
 	scale float64       // of every size
 	slice time.Duration // how long a work runs that has no end of its own
+	heard *arrivals
+	next  atomic.Int64 // the number of the next event; those before are written
+	stops []func() error
 }
 
 // size is how many events or rows a work takes.
 func (s *sample) size(n int) int { return max(int(float64(n)*s.scale), min(n, 1)) }
 
-// deliver starts the delivery.
-func (s *sample) deliver(ctx context.Context, d delivery) (stop func() error, err error) {
-	return s.system.(deliverer).Deliver(ctx, d)
+// deliver starts a delivery, which ends by stop.
+func (s *sample) deliver(ctx context.Context, d delivery) error {
+	if d.listen == nil {
+		d.listen = s.heard.listen
+	}
+	stop, err := s.Deliver(ctx, d)
+	if err == nil {
+		s.stops = append(s.stops, stop)
+	}
+	return err
+}
+
+// settle returns when every event has arrived and its outcome is stored.
+func (s *sample) settle(ctx context.Context) error {
+	return firstError(s.heard.wait(ctx, int(s.next.Load())), waitStored(ctx, s))
+}
+
+// stop ends the deliveries.
+func (s *sample) stop() error {
+	var errs []error
+	for _, stop := range s.stops {
+		errs = append(errs, stop())
+	}
+	s.stops = nil
+	return errors.Join(errs...)
+}
+
+// writeFor lets writers write for so long and returns how many events a second they
+// wrote, so many in each transaction.
+func (s *sample) writeFor(ctx context.Context, d time.Duration, writers, events int) (float64, error) {
+	before, began := s.next.Load(), time.Now()
+	err := together(writers, func() error {
+		for time.Since(began) < d {
+			end := int(s.next.Add(int64(events)))
+			if err := s.Write(ctx, end-events, events); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return float64(s.next.Load()-before) / time.Since(began).Seconds(), err
+}
+
+// writeUntilStored lets writers write one event in each transaction for so long, while
+// these are delivered. The rate is that of the events until the last outcome is stored.
+func (s *sample) writeUntilStored(ctx context.Context, d time.Duration, writers int) (float64, error) {
+	before, began := s.next.Load(), time.Now()
+	if _, err := s.writeFor(ctx, d, writers, 1); err != nil {
+		return 0, err
+	}
+	if err := s.settle(ctx); err != nil {
+		return 0, err
+	}
+	return float64(s.next.Load()-before) / time.Since(began).Seconds(), nil
+}
+
+// fill writes events in transactions of 1,000.
+func (s *sample) fill(ctx context.Context, events, writers int) error {
+	if s.db.kind == testdb.SQLite {
+		writers = 1 // SQLite has one at a time
+	}
+	var next atomic.Int64
+	err := together(writers, func() error {
+		for {
+			first := int(next.Add(1000) - 1000)
+			if first >= events {
+				return nil
+			}
+			if err := s.Write(ctx, first, min(1000, events-first)); err != nil {
+				return err
+			}
+		}
+	})
+	s.next.Store(int64(events))
+	return err
+}
+
+// drain returns how many of the events that are in the table are delivered in a
+// second, until the last outcome is stored.
+func (s *sample) drain(ctx context.Context, nodes int) (float64, error) {
+	began := time.Now()
+	for range nodes {
+		if err := s.deliver(ctx, delivery{apart: nodes > 1}); err != nil {
+			return 0, err
+		}
+	}
+	if err := s.settle(ctx); err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	return float64(s.next.Load()) / took.Seconds(), s.stop()
+}
+
+// together runs fn in n goroutines.
+func together(n int, fn func() error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = fn() })
+	}
+	wg.Wait()
+	return firstError(errs...)
 }
 
 var (

@@ -14,7 +14,12 @@ func latencyWork() work {
 		figures: []figure{{Name: "p50", Unit: "µs"}, {Name: "p99", Unit: "µs"}},
 		variants: []variant{{measure: func(ctx context.Context, s *sample) ([]float64, error) {
 			called := make(chan time.Time, 1)
-			stop, err := s.deliver(ctx, delivery{listen: func(int) error { called <- time.Now(); return nil }})
+			err := s.deliver(ctx, delivery{listen: func(n int) error {
+				if at := time.Now(); s.heard.hear(n) {
+					called <- at
+				}
+				return nil
+			}})
 			if err != nil {
 				return nil, err
 			}
@@ -32,7 +37,7 @@ func latencyWork() work {
 					return nil, ctx.Err()
 				}
 			}
-			return []float64{quantile(late, 0.5, time.Microsecond), quantile(late, 0.99, time.Microsecond)}, stop()
+			return []float64{quantile(late, 0.5, time.Microsecond), quantile(late, 0.99, time.Microsecond)}, nil
 		}}},
 	}
 }
@@ -44,8 +49,7 @@ func remoteWork() work {
 		figures: []figure{{Name: "p50", Unit: "ms"}, {Name: "most", Unit: "ms"}},
 		variants: []variant{{measure: func(ctx context.Context, s *sample) ([]float64, error) {
 			times := newTimes()
-			heard := newArrivals()
-			stop, err := s.deliver(ctx, delivery{apart: true, listen: func(n int) error { times.end(n); return heard.listen(n) }})
+			err := s.deliver(ctx, delivery{apart: true, listen: func(n int) error { times.end(n); return s.heard.listen(n) }})
 			if err != nil {
 				return nil, err
 			}
@@ -57,11 +61,11 @@ func remoteWork() work {
 				}
 				times.begin(n, time.Now())
 			}
-			if err := heard.wait(ctx, events); err != nil {
+			if err := s.heard.wait(ctx, events); err != nil {
 				return nil, err
 			}
 			late := times.all()
-			return []float64{quantile(late, 0.5, time.Millisecond), quantile(late, 1, time.Millisecond)}, stop()
+			return []float64{quantile(late, 0.5, time.Millisecond), quantile(late, 1, time.Millisecond)}, nil
 		}}},
 	}
 }
@@ -84,7 +88,9 @@ func (t *times) end(n int) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ended[n] = now
+	if _, again := t.ended[n]; !again {
+		t.ended[n] = now
+	}
 }
 
 // all is how late each event was.

@@ -25,7 +25,7 @@ var errFirst = errors.New("the first delivery fails")
 func lateness(retried bool) func(context.Context, *sample) ([]float64, error) {
 	return func(ctx context.Context, s *sample) ([]float64, error) {
 		events := s.size(1_000)
-		times, heard := newTimes(), newArrivals()
+		times := newTimes()
 		var failed sync.Map
 		listen := func(n int) error {
 			if retried {
@@ -35,10 +35,9 @@ func lateness(retried bool) func(context.Context, *sample) ([]float64, error) {
 				}
 			}
 			times.end(n)
-			return heard.listen(n)
+			return s.heard.listen(n)
 		}
-		stop, err := s.deliver(ctx, delivery{listen: listen})
-		if err != nil {
+		if err := s.deliver(ctx, delivery{listen: listen}); err != nil {
 			return nil, err
 		}
 		base := time.Now().Add(time.Second)
@@ -52,10 +51,10 @@ func lateness(retried bool) func(context.Context, *sample) ([]float64, error) {
 		if err := s.system.(delayer).WriteDue(ctx, 0, due); err != nil {
 			return nil, err
 		}
-		if err := heard.wait(ctx, events); err != nil {
+		if err := s.heard.wait(ctx, events); err != nil {
 			return nil, err
 		}
 		late := times.all()
-		return []float64{quantile(late, 0.5, time.Millisecond), quantile(late, 0.99, time.Millisecond)}, stop()
+		return []float64{quantile(late, 0.5, time.Millisecond), quantile(late, 0.99, time.Millisecond)}, nil
 	}
 }

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 )
@@ -42,63 +39,23 @@ func manyWork() work {
 // writing counts the events, or transactions, that are written in a slice.
 func writing(writers, events int, delivering bool) func(context.Context, *sample) ([]float64, error) {
 	return func(ctx context.Context, s *sample) ([]float64, error) {
-		heard := newArrivals()
-		stop := func() error { return nil }
-		d, can := s.system.(deliverer)
-		delivering := delivering && can
 		if delivering {
-			var err error
-			if stop, err = d.Deliver(ctx, delivery{listen: heard.listen}); err != nil {
+			if err := s.deliver(ctx, delivery{}); err != nil {
 				return nil, err
 			}
 		}
-		var next atomic.Int64
-		_, _, err := writeFor(ctx, s.slice/10, writers, events, s, &next) // warm up
+		if _, err := s.writeFor(ctx, s.slice/10, writers, events); err != nil { // warm up
+			return nil, err
+		}
+		rate, err := s.writeFor(ctx, s.slice, writers, events)
 		if err != nil {
 			return nil, err
 		}
-		written, took, err := writeFor(ctx, s.slice, writers, events, s, &next)
-		if err != nil {
-			return nil, err
-		}
-		pending := int(next.Load())
 		if delivering {
-			err = firstError(heard.wait(ctx, pending), waitStored(ctx, s), stop())
-			pending = 0
+			return []float64{rate}, firstError(s.settle(ctx), s.stop(), expectPending(ctx, s, 0))
 		}
-		if err == nil {
-			err = expectPending(ctx, s, pending)
-		}
-		return []float64{float64(written) / took.Seconds()}, err
+		return []float64{rate}, expectPending(ctx, s, int(s.next.Load()))
 	}
-}
-
-// writeFor lets writers write for so long and returns how many events they wrote.
-func writeFor(ctx context.Context, d time.Duration, writers, events int, s system, next *atomic.Int64) (int, time.Duration, error) {
-	var written atomic.Int64
-	began := time.Now()
-	err := together(writers, func() error {
-		for time.Since(began) < d {
-			first := next.Add(int64(events)) - int64(events)
-			if err := s.Write(ctx, int(first), events); err != nil {
-				return err
-			}
-			written.Add(int64(events))
-		}
-		return nil
-	})
-	return int(written.Load()), time.Since(began), err
-}
-
-// together runs fn in n goroutines.
-func together(n int, fn func() error) error {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { errs[i] = fn() })
-	}
-	wg.Wait()
-	return firstError(errs...)
 }
 
 // expectPending checks that no event is missing from the table.
