@@ -16,8 +16,10 @@ const (
 )
 
 // announcer reports this node to the control table, for operators: every ten seconds from
-// Start on, also while it is a standby, and once after its first poll. Close withdraws the report. A report that fails is
-// logged at debug level only, because the poller reports an outage.
+// Start on, also while it is a standby, and once after its first poll. After its first report
+// it reads those of the others, and warns when one has another mode. Close withdraws the
+// report. A report that fails is logged at debug level only, because the poller reports an
+// outage.
 type announcer struct {
 	db    DB
 	store Store
@@ -40,11 +42,17 @@ func (a *announcer) run(ctx context.Context) {
 	started := storedTime(a.clock.Now())
 	ticker := time.NewTicker(announceEvery)
 	defer ticker.Stop()
+	compared := false
 	for polled := a.polled; ; {
 		node := a.report()
 		node.Started = started
 		a.try(ctx, announcePatience, "outbox: this node could not be reported, the next report tries again", func(ctx context.Context) error {
-			return a.store.Announce(ctx, a.db, node, announceFor)
+			err := a.store.Announce(ctx, a.db, node, announceFor)
+			if err == nil && !compared {
+				err = a.compare(ctx, node)
+				compared = err == nil
+			}
+			return err
 		})
 		select {
 		case <-ticker.C:
@@ -57,6 +65,19 @@ func (a *announcer) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// compare warns when another node has another mode.
+func (a *announcer) compare(ctx context.Context, own Node) error {
+	nodes, err := a.store.Nodes(ctx, a.db)
+	for _, n := range nodes {
+		if n.Live && n.Mode != "" && n.Mode != own.Mode {
+			a.log.Warn("outbox: another process delivers from this table in another mode, so events may be delivered twice and out of order; stop it, or give both the same mode",
+				logKeyMode, own.Mode, logKeyOtherMode, n.Mode, logKeyOther, n.Owner)
+			break
+		}
+	}
+	return err
 }
 
 // try runs a statement that may fail.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -87,6 +88,54 @@ func TestAStandbyReportsToo(t *testing.T) {
 		closeHolder()
 		closeStandby()
 		require.Empty(t, nodesOf(t, holder))
+	})
+}
+
+func TestANodeWarnsOnceOfAnotherMode(t *testing.T) {
+	t.Parallel()
+	warnings := func(t *testing.T, second outbox.Mode) (lines []string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			store := outboxtest.NewStore()
+			_, closeFirst := nodeOf(t, store, outbox.SingleNode{})
+			_, closeWriter := nodeOf(t, store, outbox.WriterOnly{})
+			synctest.Wait()
+			log := slog.New(slogHandler(func(r slog.Record) {
+				if r.Level == slog.LevelWarn && strings.Contains(r.Message, "another mode") {
+					line := r.Message
+					r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+					lines = append(lines, line)
+				}
+			}))
+			ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: second, Logger: log})
+			require.NoError(t, err)
+			require.NoError(t, ob.Start(t.Context()))
+			time.Sleep(time.Minute)
+			closeFirst()
+			closeWriter()
+			require.NoError(t, ob.Close(t.Context()))
+		})
+		return lines
+	}
+	require.Empty(t, warnings(t, outbox.SingleNode{}))
+	require.Empty(t, warnings(t, outbox.WriterOnly{}))
+	lines := warnings(t, outbox.MultiNode{})
+	require.Len(t, lines, 1)
+	require.Contains(t, lines[0], "give both the same mode mode=multi-node other_mode=single-node other=")
+}
+
+func TestANodeThatDiedInAnotherModeIsNoWarning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		require.NoError(t, store.Announce(t.Context(), nil, outbox.Node{Owner: "died", Mode: "ordered"}, time.Second))
+		time.Sleep(2 * time.Second)
+		log := slog.New(slogHandler(func(r slog.Record) { require.NotContains(t, r.Message, "another mode") }))
+		ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.MultiNode{}, Logger: log})
+		require.NoError(t, err)
+		require.NoError(t, ob.Start(t.Context()))
+		time.Sleep(time.Second)
+		require.NoError(t, ob.Close(t.Context()))
 	})
 }
 

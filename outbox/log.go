@@ -30,6 +30,8 @@ const (
 	logKeyListener      = "listener"
 	logKeyRowID         = "row_id"
 	logKeySince         = "since"
+	logKeyOther         = "other"
+	logKeyOtherMode     = "other_mode"
 )
 
 func loggerOr(l *slog.Logger) *slog.Logger {
