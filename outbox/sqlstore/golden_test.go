@@ -157,8 +157,9 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	_, err = store.Mark(ctx, rec, outbox.OutcomeRetry, marks)
 	run("mark", err)
 	section("split")
+	rows := events("s", 2) // of one time, as the rows of an event are
 	_, err = store.Split(ctx, recordedDB(t, rec), outbox.OutcomeDone, []outbox.Split{{Mark: marks[0], Rows: []outbox.ListenerRow{
-		{Envelope: events("s", 2)[0], Outcome: outbox.OutcomeRetry, Mark: marks[1]}, {Envelope: events("s", 2)[1], Outcome: outbox.OutcomeDead, Mark: marks[2]},
+		{Envelope: rows[0], Outcome: outbox.OutcomeRetry, Mark: marks[1]}, {Envelope: rows[1], Outcome: outbox.OutcomeDead, Mark: marks[2]},
 	}}})
 	require.NoError(t, err)
 	section("mark that leaves rows alone")
