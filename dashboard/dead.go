@@ -76,32 +76,9 @@ func (p *page) searchLetters(ctx context.Context, in input) (letters, error) {
 	}
 	query.Statuses, query.Limit = []outbox.Status{outbox.StatusDead}, lettersOfPage
 	found, err := p.outbox.FindEvents(ctx, query)
-	if err == nil {
-		err = p.nameListeners(ctx, found.Events)
-	}
 	return letters{
 		Letters: found.Events, next: found.Next, Partly: found.Next != "" && len(found.Events) < lettersOfPage, Looked: outbox.SearchLimit,
 	}, err
-}
-
-// nameListeners fills in the listeners of the dead letters of a page, which
-// [outbox.Outbox.FindEvents] leaves out. One query reads them; there is none for rows that
-// are not dead.
-func (p *page) nameListeners(ctx context.Context, events []outbox.EventRow) error {
-	at, ids := map[string]int{}, []string{}
-	for i := range events {
-		if events[i].Status == outbox.StatusDead {
-			ids, at[events[i].EventID] = append(ids, events[i].EventID), i
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	list, err := p.outbox.DeadLetters().Query(ctx, outbox.DeadFilter{EventIDs: ids}, len(ids))
-	for i := range list {
-		events[at[list[i].EventID]].Listener = list[i].Listener
-	}
-	return err
 }
 
 func (p *page) lettersOfGroup(ctx context.Context, in input) (found letters, err error) {

@@ -36,9 +36,6 @@ func (p *page) events() error {
 	if err != nil {
 		return err
 	}
-	if err := p.nameListeners(ctx, found.Events); err != nil {
-		return err
-	}
 	next := in.given("after", "id")
 	next.Set("after", found.Next)
 	return p.show(http.StatusOK, "events.html", "Events", struct {

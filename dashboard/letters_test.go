@@ -78,12 +78,15 @@ func TestAFilteredConfirmationCountsAcrossPages(t *testing.T) {
 	require.Zero(t, s.dead())
 }
 
-func TestAListOfDeadLettersNamesTheirListeners(t *testing.T) {
+func TestListsNameTheListenersOfRows(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, []dashtest.Row{listenerRow("x", outbox.StatusDead), {ID: "y", Type: "Placed", Aggregate: "Order", Created: time.Now(), Ended: time.Now(), Status: outbox.StatusDone}})
+	retried := listenerRow("z", outbox.StatusRetry)
+	retried.Type = "Paid"
+	s := newSite(t, []dashtest.Row{listenerRow("x", outbox.StatusDead), retried, {ID: "y", Type: "Placed", Aggregate: "Order", Created: time.Now(), Ended: time.Now(), Status: outbox.StatusDone}})
 	for _, path := range []string{"/shop/dead", "/shop/letters", "/shop/letters?event_type=Placed", "/shop/events", "/shop/events?status=DEAD"} {
 		require.Equal(t, 1, strings.Count(s.get(path), "Order / Placed → mail"), path)
 	}
+	require.Equal(t, 1, strings.Count(s.get("/shop/events?status=WAITING"), "Order / Paid → mail"))
 }
 
 // listenerRow is the row of the listener "mail" of the event y.

@@ -20,7 +20,7 @@ const (
 // Inspector is the part of a [Store] that serves operators. The engine needs none of it,
 // apart from Announce and Withdraw.
 type Inspector interface {
-	// FindEvents lists rows without payload and headers; see [Outbox.FindEvents].
+	// FindEvents lists rows without payload; see [Outbox.FindEvents].
 	FindEvents(ctx context.Context, db DB, q EventQuery) (EventPage, error)
 	// FindEvent reads one row with all its columns; [ErrNotFound] when there is none.
 	FindEvent(ctx context.Context, db DB, eventID string) (EventRow, error)
@@ -122,8 +122,7 @@ func (f EventFilter) validate() error {
 // found directly, and listed by event id, whatever their status.
 //
 // Pages cover each row once that stays as it is. One that changes its place meanwhile, such
-// as one that is retried, may be missing or come twice. Listener and OriginalID are empty:
-// [Outbox.FindEvent] reads them.
+// as one that is retried, may be missing or come twice.
 func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error) {
 	if q.Limit < 0 || q.Limit > MaxFindLimit {
 		return EventPage{}, &FieldError{Field: "EventQuery.Limit", Problem: fmt.Sprintf("is %d; it must be from 1 to %d, or zero for %d", q.Limit, MaxFindLimit, DefaultFindLimit)}
@@ -132,7 +131,19 @@ func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error
 		return EventPage{}, err
 	}
 	q.Limit = defaultTo(q.Limit, DefaultFindLimit)
-	return o.store.FindEvents(ctx, o.db, q)
+	page, err := o.store.FindEvents(ctx, o.db, q)
+	for i := range page.Events {
+		page.Events[i].original()
+		page.Events[i].Headers = nil
+	}
+	return page, err
+}
+
+// original fills in the listener that the row is for, and what the event's id and headers
+// are for it.
+func (r *EventRow) original() {
+	env, listener := originalOf(&r.Envelope)
+	r.Listener, r.OriginalID, r.Headers = listener, env.EventID, env.Headers
 }
 
 // FindEvent reads one event, whatever its status. It fails with [ErrNotFound] when there is
@@ -146,8 +157,7 @@ func (o *Outbox) FindEvent(ctx context.Context, eventID string) (EventRow, error
 	if err != nil {
 		return EventRow{}, err
 	}
-	env, listener := originalOf(&row.Envelope)
-	row.Listener, row.OriginalID, row.Headers = listener, env.EventID, env.Headers
+	row.original()
 	return row, nil
 }
 

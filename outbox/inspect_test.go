@@ -73,6 +73,11 @@ func TestTheRowOfAListenerNamesIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"row", "mail", "event"}, []string{row.EventID, row.Listener, row.OriginalID})
 	require.Equal(t, map[string]string{"source": "api"}, row.Headers)
+	page, err := ob.FindEvents(t.Context(), outbox.EventQuery{})
+	require.NoError(t, err)
+	listed := page.Events[0]
+	require.Equal(t, []string{"row", "mail", "event"}, []string{listed.EventID, listed.Listener, listed.OriginalID})
+	require.Nil(t, listed.Headers, "a listing has no headers")
 }
 
 func TestThroughputIsThatOfTheLastMinute(t *testing.T) {

@@ -96,6 +96,20 @@ func TestEventsAreListedAndShown(t *testing.T) {
 	})
 }
 
+func TestAListNamesTheListenerOfARow(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		row := envelope("row")
+		row.Headers = map[string]string{outbox.HeaderListener: "mail", outbox.HeaderEventID: "event", "trace": "abc"}
+		s.insert(t, row)
+		out := ok(t, s.DSN, "events", "list")
+		require.Contains(t, out, " mail ")
+		listed := answer(t, s.DSN, "events", "list")["events"].([]any)[0].(map[string]any)
+		require.Equal(t, []any{"mail", "event"}, []any{listed["listener"], listed["original_id"]})
+		require.NotContains(t, listed, "headers")
+	})
+}
+
 func TestDeadLettersAreListedAndShown(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *shop) {

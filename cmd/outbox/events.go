@@ -106,9 +106,9 @@ func (a *app) printEvents(rows []outbox.EventRow, next string) error {
 		answer.Events = append(answer.Events, eventOf(&rows[i]))
 	}
 	err := a.print(answer, func(t *table) {
-		t.row("EVENT ID", "STATUS", "TYPE", "AGGREGATE ID", "ATTEMPTS", "DUE", "ENDED", "LAST ERROR")
+		t.row("EVENT ID", "STATUS", "TYPE", "AGGREGATE ID", "ATTEMPTS", "DUE", "ENDED", "LISTENER", "LAST ERROR")
 		for _, e := range answer.Events {
-			t.row(e.EventID, e.Status, kindText(e.AggregateType, e.EventType), short(e.AggregateID), e.Attempts, e.AvailableAt, e.EndedAt, short(e.LastError))
+			t.row(e.EventID, e.Status, kindText(e.AggregateType, e.EventType), short(e.AggregateID), e.Attempts, e.AvailableAt, e.EndedAt, short(e.Listener), short(e.LastError))
 		}
 	})
 	a.goOn(next)

@@ -33,7 +33,7 @@ func (s *Store) FindEvents(ctx context.Context, _ outbox.DB, q outbox.EventQuery
 		place = r.place(order)
 		if r.chosen(q.EventFilter) {
 			event := r.event()
-			event.Headers, event.Payload = nil, outbox.Payload{}
+			event.Payload = outbox.Payload{}
 			page.Events = append(page.Events, event)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // foundColumns are what a listing reads of a row, in the order of found.fields.
-var foundColumns = []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "attempts", "status", "locked_by"}
+var foundColumns = []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "headers", "attempts", "status", "locked_by"}
 
 // found is a row of the table for operators.
 type found struct {
@@ -32,7 +32,7 @@ func (q *query) found() *query {
 
 func (r *found) fields() []any {
 	return []any{
-		&r.id, &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.attempts, &r.status, &r.lockedBy,
+		&r.id, &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.headers, &r.attempts, &r.status, &r.lockedBy,
 		&r.createdAt, &r.availableAt, &r.lockedAt, &r.doneAt,
 	}
 }
@@ -93,13 +93,13 @@ func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuer
 // FindEvent implements [outbox.Store].
 func (s *Store) FindEvent(ctx context.Context, db outbox.DB, eventID string) (outbox.EventRow, error) {
 	q := s.query(512)
-	q.add("SELECT ").found().add(", last_error, payload, headers FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
+	q.add("SELECT ").found().add(", last_error, payload FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
 	var r found
 	exists := false
 	what := "reading event " + eventID
 	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) error {
 		exists = true
-		return rows.Scan(append(r.fields(), &r.lastError, &r.payload, &r.headers)...)
+		return rows.Scan(append(r.fields(), &r.lastError, &r.payload)...)
 	})
 	if err == nil && !exists {
 		err = s.fail(what, outbox.ErrNotFound)
