@@ -7,7 +7,8 @@ import (
 )
 
 // Codec turns values into JSON text and back. It must be safe for concurrent
-// use, and what Marshal returns must be valid JSON in UTF-8.
+// use, and what Marshal returns must be valid JSON in UTF-8. An error of Unmarshal is
+// final: a topic's listener makes the event dead at once, whatever the error is.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error

@@ -53,7 +53,9 @@ func (t Topic[T]) Decode(env Envelope) (T, error) {
 }
 
 // Listen makes a binding for fn. A nil error is [Done]. An event whose payload does
-// not decode is dead at once, because another attempt would fail in the same way.
+// not decode is dead at once, because another attempt would fail in the same way. If
+// the codec may fail for a while, register a listener with [On] that calls
+// [Topic.Decode] and returns its error: then the event is retried.
 func (t Topic[T]) Listen(fn func(ctx context.Context, payload T, env Envelope) error, opts ...BindingOption) Binding {
 	if fn == nil {
 		return On(t.aggregate, t.event, nil, opts...)
