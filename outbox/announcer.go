@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 )
 
@@ -15,11 +16,11 @@ const (
 	withdrawPatience = closeGrace / 2    // withdrawing it, while the outbox closes
 )
 
-// announcer reports this node to the control table, for operators: every ten seconds from
-// Start on, also while it is a standby, and once after its first poll. After its first report
-// it reads those of the others, and warns when one has another mode. Close withdraws the
-// report. A report that fails is logged at debug level only, because the poller reports an
-// outage.
+// announcer reports this node to the control table, for operators: every nine to ten
+// seconds from Start on, also while it is a standby, and once after its first poll. After
+// its first report it reads those of the others, and warns when one has another mode. Close
+// withdraws the report. A report that fails is logged at debug level only, because the
+// poller reports an outage.
 type announcer struct {
 	db    DB
 	store Store
@@ -40,7 +41,7 @@ func newAnnouncer(db DB, store Store, log *slog.Logger, clock Clock, report func
 
 func (a *announcer) run(ctx context.Context) {
 	started := storedTime(a.clock.Now())
-	ticker := time.NewTicker(announceEvery)
+	ticker := time.NewTicker(announceEvery - rand.N(announceEvery/10)) // not all nodes of a deploy together
 	defer ticker.Stop()
 	compared := false
 	for polled := a.polled; ; {
