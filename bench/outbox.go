@@ -37,11 +37,11 @@ func outboxContenders() []contender {
 			works: []string{"done", "drain/100k", "cost"},
 		},
 		{
-			name: "outbox WriterOnly, notifier", against: "outbox", on: []testdb.Kind{testdb.Postgres}, open: notified.open,
+			name: "outbox WriterOnly, notifier", against: "outbox", on: servers, open: notified.open,
 			works: []string{"write/1 writer", "write/4 writers", "write/16 writers"},
 		},
 		{
-			name: "outbox MultiNode, notifier", on: []testdb.Kind{testdb.Postgres}, open: notified.open,
+			name: "outbox MultiNode, notifier", on: servers, open: notified.open,
 			works: []string{"remote"},
 		},
 		{
@@ -55,7 +55,8 @@ func outboxContenders() []contender {
 type outboxKind struct {
 	mode  outbox.Mode
 	purge *outbox.PurgeOptions
-	// notify: nodes wake each other by LISTEN and NOTIFY.
+	// notify: nodes wake each other, on PostgreSQL by LISTEN and NOTIFY, elsewhere through
+	// the store.
 	notify bool
 	// write makes the function that runs a transaction with a row in orders and
 	// events.
@@ -116,7 +117,9 @@ func (s *outboxSystem) make(pool *sql.DB, mode outbox.Mode, purge *outbox.PurgeO
 		DB: pool, Store: s.store, Mode: mode, Purge: purge, Logger: slog.New(slog.DiscardHandler),
 		RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return retryDelay }),
 	}
-	if s.notify {
+	if s.notify && s.db.kind != testdb.Postgres {
+		cfg.Notifier = s.store
+	} else if s.notify {
 		notifier, err := pgnotify.New(pool)
 		if err != nil {
 			return nil, err
