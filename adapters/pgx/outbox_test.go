@@ -51,7 +51,12 @@ func arrives(t *testing.T, arrived <-chan string, want string) {
 
 func followedPool(t *testing.T, mode pgx.QueryExecMode) *pgxpool.Pool {
 	t.Helper()
-	plain := testdb.Open(t, testdb.Main()[0])
+	return followedPoolOn(t, testdb.Open(t, testdb.Main()[0]), mode)
+}
+
+// followedPoolOn opens a followed pool of pgx on a database.
+func followedPoolOn(t testing.TB, plain *testdb.DB, mode pgx.QueryExecMode) *pgxpool.Pool {
+	t.Helper()
 	return newPool(t, plain.DSN, follow, func(config *pgxpool.Config) { config.ConnConfig.DefaultQueryExecMode = mode })
 }
 
@@ -109,10 +114,18 @@ func TestStoreConformance(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
-				db := closing(t, outboxpgx.DB(followedPool(t, mode)))
-				store := sqlstore.Postgres(sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
+			store := sqlstore.Postgres(sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
+			lend := testdb.Lend(t, func(t testing.TB) *testdb.DB {
+				plain := testdb.Open(t, testdb.Main()[0])
+				pool := followedPoolOn(t, plain, mode)
+				defer pool.Close()
+				db := outboxpgx.DB(pool)
 				require.NoError(t, store.CreateSchema(t.Context(), db))
+				require.NoError(t, db.Close())
+				return plain
+			}, testdb.EmptyTables)
+			conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
+				db := closing(t, outboxpgx.DB(followedPoolOn(t, lend(t), mode)))
 				return conformance.SQLHarness(store, db, conformance.Postgres)
 			})
 		})

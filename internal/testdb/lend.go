@@ -1,6 +1,7 @@
 package testdb
 
 import (
+	"context"
 	"sync"
 	"testing"
 )
@@ -36,6 +37,16 @@ func Lend(t testing.TB, open func(t testing.TB) *DB, empty func(t testing.TB, db
 			free = append(free, db)
 		})
 		return db
+	}
+}
+
+// EmptyTables deletes what is in the outbox's tables, except for their version.
+func EmptyTables(t testing.TB, db *DB) {
+	t.Helper()
+	for _, statement := range []string{"DELETE FROM outbox_event", "DELETE FROM outbox_event_control WHERE kind <> 'schema'"} {
+		if _, err := db.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
 	}
 }
 

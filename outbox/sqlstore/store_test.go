@@ -40,12 +40,7 @@ func certify(t *testing.T, target testdb.Target, opts ...testdb.Option) {
 // certifyTables runs the conformance suite on databases that open opens with their tables.
 func certifyTables(t *testing.T, open func(t testing.TB) *testdb.DB) {
 	t.Helper()
-	lend := testdb.Lend(t, open, func(t testing.TB, db *testdb.DB) {
-		for _, statement := range []string{"DELETE FROM outbox_event", "DELETE FROM outbox_event_control WHERE kind <> 'schema'"} {
-			_, err := db.ExecContext(context.WithoutCancel(t.Context()), statement)
-			require.NoError(t, err)
-		}
-	})
+	lend := testdb.Lend(t, open, testdb.EmptyTables)
 	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
 		db := lend(t)
 		store := storeOfSuite(db.Kind)
