@@ -50,12 +50,20 @@ func (r *row) fields() []any {
 	return []any{&r.id, &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.payload, &r.headers, &r.attempts, &r.createdAt, &r.availableAt}
 }
 
+// aFewRows is how many rows a list grows to before it gets room for all that may come:
+// a read of a backlog is full, most others are nearly empty.
+const aFewRows = 16
+
 // appendTo returns a scan function that reads the columns of fields, and further ones,
-// into r, and appends a copy of r to a list. One r serves all rows of a query.
-func (r *row) appendTo(all *[]row, further ...any) func(*sql.Rows) error {
+// into r, and appends a copy of r to a list of at most limit rows. One r serves all rows
+// of a query.
+func (r *row) appendTo(all *[]row, limit int, further ...any) func(*sql.Rows) error {
 	fields := append(r.fields(), further...)
 	return func(rows *sql.Rows) error {
 		err := rows.Scan(fields...)
+		if n := len(*all); n == aFewRows {
+			*all = slices.Grow(*all, max(limit-n, 0))
+		}
 		*all = append(*all, *r)
 		return err
 	}

@@ -82,7 +82,7 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 		err := s.rowsByIndex(ctx, db, "due", "polling due events", func(from string) *query {
 			return s.query(512).add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from, " WHERE ").
 				due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).arg(p.Limit)
-		}, r.appendTo(&all, &r.leased))
+		}, r.appendTo(&all, p.Limit, &r.leased))
 		if err != nil {
 			return outbox.Batch{}, err
 		}
@@ -152,7 +152,7 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	_, err := changed(ctx, func() (int, error) {
 		all = nil
 		var r row
-		return 0, s.rows(ctx, db, "claiming due events", q, r.appendTo(&all))
+		return 0, s.rows(ctx, db, "claiming due events", q, r.appendTo(&all, c.Limit))
 	})
 	if err != nil {
 		return outbox.Batch{}, err
@@ -324,7 +324,7 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	}
 	var locked []row
 	var r row
-	scan := r.appendTo(&locked, &r.attempt)
+	scan := r.appendTo(&locked, limit, &r.attempt)
 	if len(c.EventIDs) > 0 { // found by primary key
 		err := s.rows(ctx, tx, what, build(s.table.Quoted(s.d.quote)), scan)
 		return locked, err
