@@ -23,7 +23,7 @@ func watermillContenders() []contender {
 	return []contender{
 		{
 			name: "watermill-sql", peer: true, on: postgresOnly, open: openWatermill,
-			works: []string{"write", "many", "done", "drain/100k", "drain/500k", "drain/held snapshot", "latency", "remote", "burst", "cost"},
+			works: []string{"write", "many", "done", "drain/100k", "drain/held snapshot", "latency", "remote", "burst", "cost"},
 		},
 		{
 			name: "watermill-sql", peer: true, on: []testdb.Kind{testdb.MySQL}, open: openWatermill,
