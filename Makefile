@@ -49,8 +49,13 @@ serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL change 
 # CI's run uses the race detector, which needs a C compiler.
 RACE = $(if $(filter true,$(CI)),-race)
 
+# What takes longest begins first: at the end it would run alone. Two packages more than
+# there are processors, because most wait for databases and for time to pass.
+LONGEST  := ./outbox/sqlstore ./outbox ./internal/soak
+PACKAGES := $$(($$(getconf _NPROCESSORS_ONLN) + 2))
+
 test: promtool pgbouncer ## run every test; finds, starts or installs PostgreSQL and MariaDB
-	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test $(RACE) $(TESTFLAGS) ./...
+	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -p $(PACKAGES) $(RACE) $(TESTFLAGS) $(LONGEST) ./...
 
 docs/check: ## check the pages: code, commands, links, names, the reference, translations (make test does it too)
 	$(GO) vet ./docs/code/...
