@@ -12,8 +12,7 @@ import (
 
 // Limits of the completer.
 const (
-	completerBatch    = 500             // outcomes in one statement
-	completerBuffer   = 2 * 500         // outcomes that wait before workers do
+	completerBatch    = 1000            // outcomes in one statement, and as many wait before workers do
 	completerAlone    = 3 * time.Second // one outcome that is the only one to fail
 	completerPart     = 25              // outcomes in one statement after a larger one failed
 	completerMinPause = 20 * time.Millisecond
@@ -64,7 +63,7 @@ type completer struct {
 func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 	c := &completer{
 		d: d, db: db, store: store,
-		in: make(chan *delivery, completerBuffer), full: make(chan struct{}, 1), stop: make(chan struct{}), refused: make(chan struct{}),
+		in: make(chan *delivery, completerBatch), full: make(chan struct{}, 1), stop: make(chan struct{}), refused: make(chan struct{}),
 		done:      make(chan struct{}),
 		leaseLost: burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes were refused, the leases of their events are lost"},
 		unstored: burst{

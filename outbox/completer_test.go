@@ -70,10 +70,10 @@ func TestAFullBatchOfOutcomesIsStoredAtOnce(t *testing.T) {
 	marking(t, time.Hour, func(e *engine, store *markCounter) {
 		e.write(said("first"))
 		require.Equal(t, 1, store.done())
-		for i := range 500 {
+		for i := range 1000 {
 			e.write(said(fmt.Sprint("next", i)))
 		}
-		require.Equal(t, 501, store.done())
+		require.Equal(t, 1001, store.done())
 		require.EqualValues(t, 2, store.statements.Load())
 	})
 }
