@@ -22,7 +22,7 @@ var classes = []struct {
 	name    string
 }{
 	{regexp.MustCompile(`^(ROLLBACK TO|RELEASE|SAVEPOINT)`), "$1"},
-	{regexp.MustCompile(`outbox_event_control .*'node'`), ""},
+	{regexp.MustCompile(`outbox_event_control .*'node'|^SELECT locked_by, `), ""},
 	{regexp.MustCompile(`^INSERT INTO outbox_event_control \(kind, name\)`), "insert the hold"},
 	{regexp.MustCompile(`^INSERT INTO outbox_event_control`), "pause"},
 	{regexp.MustCompile(`^DELETE FROM outbox_event_control`), "resume"},

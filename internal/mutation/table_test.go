@@ -127,6 +127,7 @@ var mutations = []mutation{
 	},
 	{
 		"Close drops the last outcomes and does not count them", "outbox/completer.go",
-		"case <-c.stop:\n\t\t\treturn batch", "case <-c.stop:\n\t\t\tc.pending.Add(-int64(len(batch)))\n\t\t\treturn nil", closing, checker.RuleClosed,
+		"c.persist(c.gather(append(batch, d)))",
+		"lost := c.gather(append(batch, d))\n\t\t\tselect {\n\t\t\tcase <-c.stop:\n\t\t\t\tc.pending.Add(-int64(len(lost)))\n\t\t\tdefault:\n\t\t\t\tc.persist(lost)\n\t\t\t}", closing, checker.RuleClosed,
 	},
 }
