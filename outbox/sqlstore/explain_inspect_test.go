@@ -74,6 +74,32 @@ func TestFindingEventsCostsABoundedNumberOfRows(t *testing.T) {
 	})
 }
 
+// Each node lists the nodes once, when it starts.
+func TestListingNodesReadsOnlyWhatIsDue(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
+		ctx, store := t.Context(), storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		tomorrow := make([]outbox.Envelope, 3_000)
+		for i := range tomorrow {
+			now := time.Now().UTC().Truncate(time.Second)
+			tomorrow[i] = outbox.Envelope{
+				EventID: fmt.Sprintf("t%08d", i), EventType: "Said", AggregateType: outbox.Global, Payload: outbox.RawJSON("{}"),
+				OccurredAt: now, AvailableAt: now.Add(24 * time.Hour),
+			}
+		}
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		require.NoError(t, store.Insert(ctx, tx, tomorrow, "", time.Time{}))
+		require.NoError(t, tx.Commit())
+		analyze(t, db)
+		db.SetMaxOpenConns(1) // MySQL's counters are per session
+		rec := &recorded{DB: db.DB}
+		n := costOf(t, db, rec, func() { _, err := store.Nodes(ctx, rec); require.NoError(t, err) })
+		require.LessOrEqual(t, n, 100, "%d rows", n)
+	})
+}
+
 // An aggregate id that many rows have, which all are the oldest: to a planner, the order of
 // the primary key looks like the shorter way to the latest of them.
 func TestTheSearchIndexIsUsedWhateverTheStatistics(t *testing.T) {
