@@ -1,6 +1,7 @@
 package relaytest
 
 import (
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -25,13 +26,13 @@ type Process struct {
 func Start(t testing.TB, command func() *exec.Cmd, ready func() error) *Process {
 	t.Helper()
 	p := &Process{command: command, ready: ready, log: filepath.Join(t.TempDir(), "log")}
-	p.Start(t)
 	t.Cleanup(func() {
 		p.Kill(t)
 		if log, err := os.ReadFile(p.log); err == nil && t.Failed() {
 			t.Logf("the end of the broker's log:\n%s", log[max(0, len(log)-4000):])
 		}
 	})
+	p.Start(t)
 	return p
 }
 
@@ -48,10 +49,10 @@ func (p *Process) Start(t testing.TB) {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
 	defer func() { _ = log.Close() }()
-	p.cmd = p.command()
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	require.NoError(t, p.cmd.Start())
-	p.unwatch = watch(t, p.cmd.Process.Pid)
+	cmd := p.command()
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(t, cmd.Start())
+	p.cmd, p.unwatch = cmd, watch(t, cmd.Process.Pid)
 	Eventually(t, "the broker answers", func() bool { err = p.ready(); return err == nil })
 }
 
@@ -81,13 +82,20 @@ func watch(t testing.TB, pid int) (stop func()) {
 	}
 }
 
-// FreeAddr is an address on which nothing listens.
+// FreeAddr is an address on which nothing listens. Its port is below those that Linux
+// gives to outgoing connections, so that none of these takes it before the broker does.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	for range 100 {
+		addr := "127.0.0.1:" + strconv.Itoa(20_000+rand.IntN(12_000)) //nolint:gosec // any will do
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
+		if err == nil {
+			require.NoError(t, listener.Close())
+			return addr
+		}
+	}
+	require.FailNow(t, "no free address among 100")
+	return ""
 }
 
 // Eventually waits until fn returns true, for two minutes at most: the machine may be busy.
