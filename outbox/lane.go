@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 )
 
@@ -21,6 +22,7 @@ type lane struct {
 	gate   chan struct{} // held by the worker that waits for a token
 
 	left    atomic.Int64
+	filling sync.Mutex      // writers and the poller fill the lane at the same time
 	waiting atomic.Bool     // the poller waits for lowWater
 	room    chan<- struct{} // gets a token then
 }
@@ -49,6 +51,8 @@ func (l *lane) vacancy() int { return max(l.capacity-len(l.queue), 0) }
 
 // offer puts an event into the lane if it has room.
 func (l *lane) offer(dl *delivery) bool {
+	l.filling.Lock()
+	defer l.filling.Unlock()
 	return (dl.takeover || l.vacancy() > 0) && offer(l.queue, dl)
 }
 
