@@ -16,7 +16,7 @@ import (
 // behind the place that claims have reached.
 func leaseContenders() []contender {
 	return []contender{{
-		name: "bare: lease batches and mark", against: "bare: poll and mark", on: []testdb.Kind{testdb.Postgres, testdb.MySQL},
+		name: "bare: lease batches and mark", against: "bare: poll and mark", on: servers,
 		works: []string{"drain", "cost/backlog"}, open: openLeases,
 	}}
 }

@@ -155,7 +155,7 @@ func (c *completer) gather(batch []*delivery) []*delivery {
 // would cost more than all else that is done for an outcome.
 func (c *completer) await() {
 	rest := c.d.opts.MarkInterval - time.Since(c.marked)
-	if rest <= 0 || c.isFull() {
+	if rest <= 0 {
 		return
 	}
 	timer := time.NewTimer(rest)

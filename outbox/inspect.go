@@ -17,8 +17,8 @@ const (
 	ThroughputWindow = time.Minute
 )
 
-// Inspector is the part of a [Store] that serves operators. The engine needs none of it,
-// apart from Announce and Withdraw.
+// Inspector is the part of a [Store] that serves operators. Of it the engine needs only
+// Announce, Withdraw, and Nodes, once at its start.
 type Inspector interface {
 	// FindEvents lists rows without payload; see [Outbox.FindEvents].
 	FindEvents(ctx context.Context, db DB, q EventQuery) (EventPage, error)

@@ -12,10 +12,10 @@ import (
 )
 
 // WatchTable adds metrics of the table and of the poller. Call it when the outbox
-// is made, with the [*outbox.Outbox] whose Config.Metrics these are. A scrape reads the table, at most every 15
-// seconds and for at most 5 seconds. A scrape waits for the read for at most one
-// second. Then it gets the values of the previous read, unless they are older than
-// 5 minutes. When the table cannot be read, table_up is 0 and there are no values.
+// is made, with the [*outbox.Outbox] whose Config.Metrics these are. A scrape reads
+// the table, at most every 15 seconds and for at most 5 seconds. A scrape waits for the
+// read for at most one second. Then it gets the values of the previous read, unless they
+// are older than 5 minutes. When the table cannot be read, table_up is 0 and there are no values.
 // WatchTable fails with [ErrRegistered] when called twice, with [outbox.ErrClosed]
 // after Close, and with an [*outbox.FieldError] for nil, and for an outbox that has no
 // metrics or another [Metrics].

@@ -52,8 +52,8 @@ type Reader struct {
 
 // NewReader makes a reader of the source for the metrics that watch it. A nil source is an
 // [outbox.FieldError], and so is an outbox that counts with nothing or with other metrics
-// of the same type; metrics of another type may pass on to these. onRead gets the result of each read, one at a time, except of a read that Close
-// ends.
+// of the same type; metrics of another type may pass on to these. onRead gets
+// the result of each read, one at a time, except of a read that Close ends.
 func NewReader(metrics outbox.Metrics, source Source, onRead func(stats outbox.Stats, err error)) (*Reader, error) {
 	if v := reflect.ValueOf(source); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &outbox.FieldError{Field: "WatchTable.source", Problem: "is nil; give the outbox"}
