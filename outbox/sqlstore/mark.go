@@ -34,6 +34,7 @@ func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, 
 		return nil, s.err
 	}
 	chunks, fenced := s.markChunks(outcome, marks)
+	defer s.turn()()
 	stored, err := changed(ctx, func() (int, error) { return s.markAll(ctx, db, outcome, chunks) })
 	if err != nil || stored >= len(fenced) {
 		return nil, err

@@ -1,6 +1,8 @@
 package sqlstore_test
 
 import (
+	"database/sql"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,4 +36,40 @@ func TestARetryWithoutAnErrorStoresNull(t *testing.T) {
 		require.NoError(t, db.QueryRowContext(ctx, "SELECT COUNT(*) FROM outbox_event WHERE last_error = 'it failed' AND attempts = 3 AND status = 2").Scan(&failed))
 		require.Equal(t, [2]int{2, 2}, [2]int{deferred, failed})
 	})
+}
+
+// Without a timeout SQLite refuses a write at once while another is under way.
+func TestSQLiteNeverRefusesAStoresStatementForAnother(t *testing.T) {
+	t.Parallel()
+	ctx, store := t.Context(), storeFor(testdb.SQLite)
+	db := testdb.Open(t, testdb.Main()[2])
+	require.NoError(t, store.CreateSchema(ctx, db.DB))
+	envs := events("e", 1000)
+	insert(t, store, db, envs, "", time.Time{})
+	impatient, err := sql.Open("sqlite", strings.Replace(db.DSN, "busy_timeout(30000)", "busy_timeout(0)", 1))
+	require.NoError(t, err)
+	defer impatient.Close()
+	results := make(chan error, 2)
+	go func() {
+		results <- repeated(200, func() error {
+			_, err := store.Claim(ctx, impatient, outbox.ClaimQuery{Now: time.Now(), Limit: 5, Lease: "n/1"})
+			return err
+		})
+	}()
+	go func() {
+		results <- repeated(200, func() error {
+			_, err := store.Mark(ctx, impatient, outbox.OutcomeReleased, []outbox.Mark{{EventID: envs[0].EventID, Lease: "n/1"}})
+			return err
+		})
+	}()
+	require.NoError(t, <-results)
+	require.NoError(t, <-results)
+}
+
+// repeated calls fn until it fails, at most n times.
+func repeated(n int, fn func() error) (err error) {
+	for i := 0; i < n && err == nil; i++ {
+		err = fn()
+	}
+	return err
 }

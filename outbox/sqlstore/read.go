@@ -128,6 +128,7 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 		})
 		return b, err
 	}
+	defer s.turn()()
 	// The subselect chooses the rows once, as an array or a list, so that they are
 	// found by primary key, however the planner estimates LIMIT. No indexed column
 	// changes, so PostgreSQL can update in place.
