@@ -22,16 +22,21 @@ const (
 	probeTries        = 60                     // of those, until outcomes are tried again all the same
 	completerTries    = 3                      // of a batch, until its outcomes are tried one by one and set aside
 	completerAside    = 500                    // outcomes set aside; more hold up the rest
+
+	// Outcomes in two statements, waiting for one, and set aside.
+	completerInHand = 3*completerBatch + completerAside
 )
 
 // completer stores outcomes. When it is idle it stores the first one at once. The
 // next ones gather for the rest of [DispatchOptions].MarkInterval and while a
 // statement is under way, so that few statements compete with the application's
-// for the database. What cannot be stored is tried
-// again until it is, or until the completer is closed: meanwhile the events stay
-// in the tracker, so nothing delivers them again. An outcome that cannot be
-// stored, as when somebody holds a lock on its row, is set aside, so that it does
-// not hold up the rest; when too many are, as when the database is away, workers
+// for the database. A full batch does not wait: there are two goroutines, run and
+// assist, so that one of them stores it while the other has a statement under way.
+//
+// What cannot be stored is tried again until it is, or until the completer is closed:
+// meanwhile the events stay in the tracker, so nothing delivers them again. An outcome
+// that cannot be stored, as when somebody holds a lock on its row, is set aside, so that
+// it does not hold up the rest; when too many are, as when the database is away, workers
 // wait.
 type completer struct {
 	d     *Dispatcher
@@ -39,12 +44,13 @@ type completer struct {
 	store Store
 
 	in      chan *delivery
-	full    chan struct{} // has a token when there are enough for a batch
+	full    chan struct{} // has a token when a batch is full
 	stop    chan struct{} // closed: store what is there and end
 	refused chan struct{} // closed: take nothing more
 	refuse  func()
 	ctx     context.Context // of the statements; it ends when closing gives up
 	cancel  context.CancelFunc
+	failed  chan []*delivery // what assist could not store; closed when it has ended
 	done    chan struct{}
 	started bool
 
@@ -64,7 +70,7 @@ func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 	c := &completer{
 		d: d, db: db, store: store,
 		in: make(chan *delivery, completerBatch), full: make(chan struct{}, 1), stop: make(chan struct{}), refused: make(chan struct{}),
-		done:      make(chan struct{}),
+		failed: make(chan []*delivery), done: make(chan struct{}),
 		leaseLost: burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes were refused, the leases of their events are lost"},
 		unstored: burst{
 			log: d.log, level: slog.LevelError, message: "outbox: outcomes could not be stored, trying again",
@@ -79,6 +85,7 @@ func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 func (c *completer) start() {
 	c.started = true
 	go c.run()
+	go c.assist()
 }
 
 // submit hands over an outcome; it waits while too many are unstored. False: the
@@ -112,6 +119,8 @@ func (c *completer) run() {
 			c.await()
 			c.marked = time.Now()
 			c.persist(c.gather(append(batch, d)))
+		case group := <-c.failed:
+			c.persist(group)
 		case <-retry.C:
 			waiting = false
 			c.retryAside()
@@ -130,6 +139,9 @@ func (c *completer) run() {
 func (c *completer) finish(batch []*delivery) {
 	for batch = c.gather(batch); len(batch) > 0; batch = c.gather(batch[:0]) {
 		c.persist(batch)
+	}
+	for group := range c.failed {
+		c.persist(group)
 	}
 	for len(c.aside) > 0 && c.ctx.Err() == nil {
 		sleep(c.ctx, min(c.pause, completerMaxPause))
@@ -150,9 +162,9 @@ func (c *completer) gather(batch []*delivery) []*delivery {
 	return batch
 }
 
-// await lets outcomes come until the interval since the last batch is over, a batch
-// is there, or the completer is closed. None of them wakes it by itself: the switch
-// would cost more than all else that is done for an outcome.
+// await lets outcomes come until the interval since the last batch is over, the next one
+// is full, or the completer is closed. No outcome wakes it by itself: the switch would
+// cost more than all else that is done for an outcome.
 func (c *completer) await() {
 	rest := c.d.opts.MarkInterval - time.Since(c.marked)
 	if rest <= 0 {
@@ -167,8 +179,8 @@ func (c *completer) await() {
 	}
 }
 
-// isFull reports whether enough outcomes wait for a batch, with the one that the
-// completer has.
+// isFull reports whether enough outcomes wait for a batch, with the one that run has
+// while it awaits them.
 func (c *completer) isFull() bool { return len(c.in) >= completerBatch-1 }
 
 // mark stores one kind of outcome. It returns the deliveries whose rows were

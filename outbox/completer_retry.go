@@ -61,24 +61,33 @@ func (c *completer) persistGroup(outcome Outcome, group []*delivery) {
 }
 
 // storeGroup stores outcomes in one statement. What the answer took says how much
-// patience the next one needs. What this node claimed again meanwhile is set
-// aside, to be stored under its new lease.
+// patience the next one needs.
 func (c *completer) storeGroup(outcome Outcome, group []*delivery, limit time.Duration) error {
 	began := time.Now()
-	lost, again, err := c.mark(c.ctx, outcome, group, limit)
+	again, err := c.storeOnce(outcome, group, limit)
 	if err != nil {
 		return err
 	}
 	c.patience.took(time.Since(began), nil)
-	if len(again) > 0 {
-		c.setAside(again)
-		group = slices.DeleteFunc(slices.Clone(group), func(d *delivery) bool { return slices.Contains(again, d) })
-	}
-	c.stored(group, lost)
+	c.setAside(again)
 	if len(c.aside) == 0 {
 		c.unstored.end()
 	}
 	return nil
+}
+
+// storeOnce stores outcomes in one statement. It returns those whose rows this node
+// claimed again meanwhile: they are to be stored under the new lease.
+func (c *completer) storeOnce(outcome Outcome, group []*delivery, limit time.Duration) (again []*delivery, err error) {
+	lost, again, err := c.mark(c.ctx, outcome, group, limit)
+	if err != nil {
+		return nil, err
+	}
+	if len(again) > 0 {
+		group = slices.DeleteFunc(slices.Clone(group), func(d *delivery) bool { return slices.Contains(again, d) })
+	}
+	c.stored(group, lost)
+	return again, nil
 }
 
 // persistParts stores what it can of a group that failed as a whole, and returns

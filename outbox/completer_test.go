@@ -27,13 +27,12 @@ func (s *markCounter) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcom
 	return s.Store.Mark(ctx, db, kind, marks)
 }
 
-// marking runs fn with an outbox that stores outcomes at the given interval.
-func marking(t *testing.T, interval time.Duration, fn func(e *engine, store *markCounter)) {
+// marking runs fn with an outbox that counts the statements with outcomes.
+func marking(t *testing.T, options outbox.DispatchOptions, fn func(e *engine, store *markCounter)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &markCounter{Store: outboxtest.NewStore()}
-		mode := outbox.SingleNode{Dispatch: outbox.DispatchOptions{MarkInterval: interval}}
-		fn(start(t, outbox.Config{Store: store, Mode: mode}, handled), store)
+		fn(start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Dispatch: options}}, handled), store)
 	})
 }
 
@@ -49,7 +48,7 @@ func (s *markCounter) done() (n int) {
 }
 
 func TestOutcomesAreStoredOnceInAnInterval(t *testing.T) {
-	marking(t, 0, func(e *engine, store *markCounter) {
+	marking(t, outbox.DispatchOptions{}, func(e *engine, store *markCounter) {
 		for pause := range 3 {
 			e.write(said(fmt.Sprint("first", pause)))
 			require.Equal(t, 11*pause+1, store.done(), "the first outcome after a pause is stored at once")
@@ -67,19 +66,26 @@ func TestOutcomesAreStoredOnceInAnInterval(t *testing.T) {
 }
 
 func TestAFullBatchOfOutcomesIsStoredAtOnce(t *testing.T) {
-	marking(t, time.Hour, func(e *engine, store *markCounter) {
-		e.write(said("first"))
-		require.Equal(t, 1, store.done())
-		for i := range 1000 {
-			e.write(said(fmt.Sprint("next", i)))
-		}
-		require.Equal(t, 1001, store.done())
-		require.EqualValues(t, 2, store.statements.Load())
-	})
+	t.Parallel()
+	// One worker's outcomes are stored in order. Beside several, the outcome that waits
+	// for the end of the interval is not of the batch.
+	for workers, done := range map[int]int{1: 1001, 2: 1000} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			marking(t, outbox.DispatchOptions{MarkInterval: time.Hour, Workers: workers}, func(e *engine, store *markCounter) {
+				e.write(said("first"))
+				require.Equal(t, 1, store.done())
+				for i := range 1000 {
+					e.write(said(fmt.Sprint("next", i)))
+				}
+				require.Equal(t, done, store.done())
+				require.EqualValues(t, 2, store.statements.Load())
+			})
+		})
+	}
 }
 
 func TestClosingStoresOutcomesAtOnce(t *testing.T) {
-	marking(t, time.Hour, func(e *engine, store *markCounter) {
+	marking(t, outbox.DispatchOptions{MarkInterval: time.Hour}, func(e *engine, store *markCounter) {
 		e.write(said("first"))
 		require.Equal(t, 1, store.done())
 		e.write(said("next"))

@@ -249,7 +249,7 @@ func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error
 // its workers, in batches, and on their way to the store.
 func (d *Dispatcher) inHandLimit() int64 {
 	waiting := cap(d.hot) + cap(d.cold) + d.lanes.most()
-	return int64(waiting + d.opts.Workers + d.batchesInHand() + 2*completerBatch + completerAside)
+	return int64(waiting + d.opts.Workers + d.batchesInHand() + completerInHand)
 }
 
 // holds reports whether this process may deliver from the table.

@@ -1,0 +1,36 @@
+package outbox
+
+import "time"
+
+// assist stores a full batch when run has a statement under way. It tries once, and leaves
+// to run what it cannot store. Where outcomes are stored in the order in which they came,
+// one statement has to end before the next begins, so there it stores nothing.
+func (c *completer) assist() {
+	defer close(c.failed)
+	full := c.full
+	if c.d.opts.Workers == 1 || c.d.byKey {
+		full = nil
+	}
+	var patience patience
+	batch := make([]*delivery, 0, completerBatch)
+	for {
+		select {
+		case <-full:
+		case <-c.stop:
+			return
+		}
+		var left []*delivery
+		byOutcome(c.gather(batch[:0]), func(outcome Outcome, group []*delivery) {
+			began := time.Now()
+			again, err := c.storeOnce(outcome, group, patience.now())
+			patience.took(time.Since(began), err)
+			if err != nil {
+				again = group
+			}
+			left = append(left, again...)
+		})
+		if len(left) > 0 {
+			c.failed <- left
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// busy is a store that counts the statements with outcomes that are under way.
+type busy struct {
+	*outboxtest.Store
+	answer func(beside bool) error // what a statement waits for, and whether it fails
+
+	mu             sync.Mutex
+	underWay, most int
+}
+
+func (s *busy) memory() *outboxtest.Store { return s.Store }
+
+func (s *busy) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	s.mu.Lock()
+	s.underWay++
+	s.most = max(s.most, s.underWay)
+	beside := s.underWay > 1
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.underWay--
+		s.mu.Unlock()
+	}()
+	if err := s.answer(beside); err != nil {
+		return nil, err
+	}
+	return s.Store.Mark(ctx, db, kind, marks)
+}
+
+// inTenMilliseconds lets each statement take as long as many others need to gather.
+func inTenMilliseconds(bool) error {
+	time.Sleep(10 * time.Millisecond)
+	return nil
+}
+
+func TestABacklogHasTwoStatementsUnderWayUnlessTheirOrderMatters(t *testing.T) {
+	t.Parallel()
+	for most, modes := range map[int][]outbox.Mode{2: {outbox.SingleNode{}, outbox.MultiNode{}}, 1: {outbox.Ordered{}, outbox.OrderedByKey{}}} {
+		for _, mode := range modes {
+			t.Run(fmt.Sprintf("%T", mode), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { drainSlowly(t, mode, most) })
+			})
+		}
+	}
+}
+
+func drainSlowly(t *testing.T, mode outbox.Mode, most int) {
+	store := &busy{Store: written(t, named("e", 5000)...), answer: inTenMilliseconds}
+	e := start(t, outbox.Config{Store: store, Mode: mode}, handled)
+	time.Sleep(time.Minute)
+	require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 5000}, statuses(store.Store))
+	require.Equal(t, most, store.most)
+	require.NoError(t, e.Close(context.Background()))
+}
+
+func TestOutcomesThatFillNoBatchWaitForTheStatementUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &busy{Store: outboxtest.NewStore(), answer: inTenMilliseconds}
+		e := start(t, outbox.Config{Store: store}, handled)
+		for i := range 2000 {
+			e.write(said(fmt.Sprint("e", i)))
+			time.Sleep(time.Millisecond / 10)
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 2000}, statuses(store.Store))
+		require.Equal(t, 1, store.most)
+		require.NoError(t, e.Close(context.Background()))
+	})
+}
+
+// oftenDead is a listener's answer that makes a tenth of the events DEAD.
+func (c *calls) oftenDead(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	c.add(env.EventID)
+	if strings.HasSuffix(env.EventID, "0") {
+		return outbox.Dead("every tenth"), nil
+	}
+	return outbox.Done(), nil
+}
+
+func TestWhatTheSecondStatementCannotStoreIsStoredAllTheSame(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var failures atomic.Int32
+		store := &busy{Store: written(t, named("e", 6000)...), answer: func(beside bool) error {
+			time.Sleep(10 * time.Millisecond)
+			if beside {
+				failures.Add(1)
+				return errors.New("the connection broke")
+			}
+			return nil
+		}}
+		var c calls
+		e := start(t, outbox.Config{Store: store}, c.oftenDead)
+		time.Sleep(time.Minute)
+		require.NotZero(t, failures.Load())
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 5400, outbox.StatusDead: 600}, statuses(store.Store))
+		events, deliveries := c.total()
+		require.Equal(t, []int{6000, 6000}, []int{events, deliveries}, "no event is delivered again")
+		require.NoError(t, e.Close(context.Background()))
+	})
+}
+
+func TestWhatTheSecondStatementCannotStoreWhileClosingIsStoredAllTheSame(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		store := &busy{Store: written(t, named("e", 6000)...), answer: func(beside bool) error {
+			time.Sleep(10 * time.Millisecond)
+			if !beside {
+				return nil
+			}
+			<-gate
+			return errors.New("the connection broke")
+		}}
+		var c calls
+		e := start(t, outbox.Config{Store: store}, c.oftenDead)
+		time.Sleep(20 * time.Millisecond)
+		time.AfterFunc(time.Second, func() { close(gate) })
+		require.NoError(t, e.Close(context.Background()))
+		events, deliveries := c.total()
+		require.Equal(t, events, deliveries)
+		require.Equal(t, events, 6000-statuses(store.Store)[outbox.StatusNew])
+	})
+}
+
+func TestCloseDoesNotWaitForASecondStatementThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var hangs atomic.Bool
+		store := &busy{Store: written(t, named("e", 5000)...), answer: func(beside bool) error {
+			time.Sleep(10 * time.Millisecond)
+			if beside && hangs.CompareAndSwap(false, true) {
+				<-gate // a driver that ignores its context
+			}
+			return nil
+		}}
+		mode := outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: time.Second}}
+		e := start(t, outbox.Config{Store: store, Mode: mode}, handled)
+		time.Sleep(time.Minute)
+		began := time.Now()
+		err := e.Close(context.Background())
+		require.Regexp(t, `[1-9]\d{2,3} outcomes could not be stored`, err)
+		require.Less(t, time.Since(began), 11*time.Second, "4 × DrainTimeout + 7 s")
+		close(gate)
+		time.Sleep(time.Minute)
+	})
+}
