@@ -22,8 +22,9 @@ SOAK_HELD     ?= 10m
 SOAK_DB       ?= postgres,mysql
 SOAK_OUT      ?= docs/reliability
 SOAK_FLAGS    ?=
-# Modules of their own, so that their dependencies are not the library's.
-RELAYS        := $(patsubst %/,%,$(dir $(wildcard relay/*/go.mod samples/*/go.mod)))
+# Modules of their own, so that their dependencies are not the library's; first the one
+# whose tests take longest.
+RELAYS        := relay/rabbitmq $(filter-out relay/rabbitmq,$(patsubst %/,%,$(dir $(wildcard relay/*/go.mod samples/*/go.mod))))
 # Tests whose dependencies the library does not need.
 APART         := internal/browsertest internal/migrationtest
 NESTED        := bench $(RELAYS) $(APART)
@@ -62,6 +63,9 @@ docs/check: ## check the pages: code, commands, links, names, the reference, tra
 	$(GO) test ./docs/check
 
 # Three at a time: they wait most of the time.
+test/apart: ## run the tests of modules of their own: the relays, the migrations, the browser
+	@$(MAKE) --no-print-directory -O -j 3 $(addprefix relay@,$(RELAYS)) test/migrations test/browser
+
 test/relay: ## test the relays to brokers (OUTBOX_TEST_LONG=relay: with 100,000 events)
 	@$(MAKE) --no-print-directory -O -j 3 $(addprefix relay@,$(RELAYS))
 
@@ -230,4 +234,4 @@ db/down: ## stop the private databases and delete their files
 	$(WITHDB) -down
 
 # docs/check first: it takes seconds. test repeats it with the race detector.
-ci: tidy/check docs/check lint test test/relay test/migrations test/browser bench/quick ## what CI runs; CI=true adds the race detector
+ci: tidy/check docs/check lint test test/apart bench/quick ## what CI runs; CI=true adds the race detector
