@@ -3,13 +3,14 @@ package main
 import (
 	"context"
 	"database/sql/driver"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
 // The statements of a database are counted once [database.counting] is set: by a tracer
 // of pgx, and by a wrapped connection of the other drivers. To prepare a statement does not
-// count, to execute it does.
+// count, to execute it does. They note too when a COMMIT was answered.
 
 func (db *database) count() {
 	if db.counting.Load() {
@@ -17,14 +18,27 @@ func (db *database) count() {
 	}
 }
 
-// tracer counts what pgx sends.
+// start is what times are counted from.
+var start = time.Now()
+
+func (db *database) answered() { db.committed.Store(int64(time.Since(start))) }
+
+// lastCommit is when the last COMMIT was answered.
+func (db *database) lastCommit() time.Time { return start.Add(time.Duration(db.committed.Load())) }
+
+// tracer watches what pgx sends.
 type tracer struct{ db *database }
 
 func (t tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	t.db.count()
 	return ctx
 }
-func (tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (t tracer) TraceQueryEnd(_ context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	if data.CommandTag.String() == "COMMIT" {
+		t.db.answered()
+	}
+}
 
 func (t tracer) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
 	t.db.count()
@@ -122,6 +136,7 @@ type countingTx struct {
 
 func (tx countingTx) Commit() error {
 	tx.db.count()
+	defer tx.db.answered()
 	return tx.Tx.Commit()
 }
 

@@ -26,6 +26,7 @@ type database struct {
 	file string // of SQLite
 	// statements counts what is sent once counting is set.
 	counting   atomic.Bool
+	committed  atomic.Int64 // after start, in nanoseconds
 	statements atomic.Int64
 }
 
