@@ -50,7 +50,7 @@ type completer struct {
 	refuse  func()
 	ctx     context.Context // of the statements; it ends when closing gives up
 	cancel  context.CancelFunc
-	failed  chan []*delivery // what assist could not store; closed when it has ended
+	failed  chan failure // what assist could not store; closed when it has ended
 	done    chan struct{}
 	started bool
 
@@ -70,7 +70,7 @@ func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 	c := &completer{
 		d: d, db: db, store: store,
 		in: make(chan *delivery, completerBatch), full: make(chan struct{}, 1), stop: make(chan struct{}), refused: make(chan struct{}),
-		failed: make(chan []*delivery), done: make(chan struct{}),
+		failed: make(chan failure), done: make(chan struct{}),
 		leaseLost: burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes were refused, the leases of their events are lost"},
 		unstored: burst{
 			log: d.log, level: slog.LevelError, message: "outbox: outcomes could not be stored, trying again",
@@ -119,8 +119,10 @@ func (c *completer) run() {
 			c.await()
 			c.marked = time.Now()
 			c.persist(c.gather(append(batch, d)))
-		case group := <-c.failed:
-			c.persist(group)
+		case f, open := <-c.failed:
+			if open {
+				c.tryAgain(f)
+			}
 		case <-retry.C:
 			waiting = false
 			c.retryAside()
@@ -140,8 +142,8 @@ func (c *completer) finish(batch []*delivery) {
 	for batch = c.gather(batch); len(batch) > 0; batch = c.gather(batch[:0]) {
 		c.persist(batch)
 	}
-	for group := range c.failed {
-		c.persist(group)
+	for f := range c.failed {
+		c.tryAgain(f)
 	}
 	for len(c.aside) > 0 && c.ctx.Err() == nil {
 		sleep(c.ctx, min(c.pause, completerMaxPause))

@@ -1,6 +1,9 @@
 package outbox
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // assist stores a full batch when run has a statement under way. It tries once, and leaves
 // to run what it cannot store. Where outcomes are stored in the order in which they came,
@@ -19,18 +22,17 @@ func (c *completer) assist() {
 		case <-c.stop:
 			return
 		}
-		var left []*delivery
 		byOutcome(c.gather(batch[:0]), func(outcome Outcome, group []*delivery) {
 			began := time.Now()
 			again, err := c.storeOnce(outcome, group, patience.now())
 			patience.took(time.Since(began), err)
-			if err != nil {
-				again = group
+			switch {
+			case err != nil:
+				c.failed <- c.failure(outcome, slices.Clone(group), began, err)
+			case len(again) > 0:
+				c.failed <- failure{outcome: outcome, group: again}
 			}
-			left = append(left, again...)
 		})
-		if len(left) > 0 {
-			c.failed <- left
-		}
+		c.d.tellDepths()
 	}
 }

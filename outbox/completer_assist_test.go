@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +31,20 @@ type busy struct {
 func (s *busy) memory() *outboxtest.Store { return s.Store }
 
 func (s *busy) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	if err := s.work(); err != nil {
+		return nil, err
+	}
+	return s.Store.Mark(ctx, db, kind, marks)
+}
+
+func (s *busy) Split(ctx context.Context, db outbox.DB, outcome outbox.Outcome, splits []outbox.Split) (map[string]outbox.RowState, error) {
+	if err := s.work(); err != nil {
+		return nil, err
+	}
+	return s.Store.Split(ctx, db, outcome, splits)
+}
+
+func (s *busy) work() error {
 	s.mu.Lock()
 	s.underWay++
 	s.most = max(s.most, s.underWay)
@@ -39,10 +55,7 @@ func (s *busy) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, mark
 		s.underWay--
 		s.mu.Unlock()
 	}()
-	if err := s.answer(beside); err != nil {
-		return nil, err
-	}
-	return s.Store.Mark(ctx, db, kind, marks)
+	return s.answer(beside)
 }
 
 // inTenMilliseconds lets each statement take as long as many others need to gather.
@@ -70,6 +83,22 @@ func drainSlowly(t *testing.T, mode outbox.Mode, most int) {
 	require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 5000}, statuses(store.Store))
 	require.Equal(t, most, store.most)
 	require.NoError(t, e.Close(context.Background()))
+}
+
+func TestTwoStatementsSplitEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h hearing
+		store := &busy{Store: written(t, named("e", 3000)...), answer: inTenMilliseconds}
+		e := startNamed(t, outbox.Config{Store: store, RetryPolicy: afterAMinute}, h.on("search", succeeds), h.on("mail", failsTimes(1)))
+		time.Sleep(time.Second)
+		require.Equal(t, 2, store.most)
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 3000, outbox.StatusRetry: 3000}, statuses(store.Store))
+		time.Sleep(time.Hour)
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 6000}, statuses(store.Store))
+		require.Len(t, h.all(), 9000)
+		require.NoError(t, e.Close(context.Background()))
+	})
 }
 
 func TestOutcomesThatFillNoBatchWaitForTheStatementUnderWay(t *testing.T) {
@@ -140,6 +169,42 @@ func TestWhatTheSecondStatementCannotStoreWhileClosingIsStoredAllTheSame(t *test
 		events, deliveries := c.total()
 		require.Equal(t, events, deliveries)
 		require.Equal(t, events, 6000-statuses(store.Store)[outbox.StatusNew])
+	})
+}
+
+// locked is a store with a row that somebody locked: the first one of the first statement
+// that begins beside another.
+type locked struct {
+	*busy
+	row string
+}
+
+func (s *locked) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	s.mu.Lock()
+	if s.row == "" && s.underWay > 0 {
+		s.row = marks[0].EventID
+	}
+	waits := slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.EventID == s.row })
+	s.mu.Unlock()
+	if waits {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.busy.Mark(ctx, db, kind, marks)
+}
+
+func TestALockedRowHoldsUpTheSecondStatementNoLongerThanTheFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &logbook{}
+		store := &locked{busy: &busy{Store: written(t, named("e", 5000)...), answer: inTenMilliseconds}}
+		e := start(t, outbox.Config{Store: store, Logger: slog.New(book)}, handled)
+		time.Sleep(5 * time.Second) // 2 s all, 1 s a part, 1 s the row alone, 10 ms each of the rest
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 4999, outbox.StatusNew: 1}, statuses(store.Store))
+		lines := book.about("outcomes could not be stored")
+		require.Len(t, lines, 1)
+		require.Greater(t, lines[0].attrs["count"].Int64(), int64(900), "the whole batch failed first")
+		require.Error(t, e.Close(context.Background()))
 	})
 }
 

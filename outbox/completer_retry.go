@@ -30,33 +30,51 @@ func byOutcome(batch []*delivery, store func(Outcome, []*delivery)) {
 	}
 }
 
-// persistGroup tries a few times, or once if that took long, then sets aside what
-// cannot be stored. When too much is aside already it goes on trying.
 func (c *completer) persistGroup(outcome Outcome, group []*delivery) {
 	if group = c.inTurn(group); len(group) == 0 {
 		return
 	}
+	began := time.Now()
+	if err := c.storeGroup(outcome, group, c.patience.now()); err != nil {
+		c.tryAgain(c.failure(outcome, group, began, err))
+	}
+}
+
+// failure is what a statement did not store, and how long it took.
+type failure struct {
+	outcome Outcome
+	group   []*delivery
+	took    time.Duration
+}
+
+func (c *completer) failure(outcome Outcome, group []*delivery, began time.Time, err error) failure {
+	c.unstored.add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
+	return failure{outcome, group, time.Since(began)}
+}
+
+// tryAgain tries a few times what failed, or once more in parts if that took long, then
+// sets aside what cannot be stored. When too much is aside already it goes on trying.
+func (c *completer) tryAgain(f failure) {
 	pause := completerMinPause
 	for try := 1; ; try++ {
+		if !c.waitOutSilence(f.took) {
+			if slow := f.took >= minPatience/2; slow || try >= completerTries {
+				f.group = c.persistParts(f.outcome, f.group)
+				if c.ctx.Err() != nil || len(c.aside)+len(f.group) <= completerAside {
+					c.setAside(f.group)
+					return
+				}
+				c.retryAside()
+			}
+			sleep(c.ctx, pause)
+			pause = min(2*pause, completerMaxPause)
+		}
 		began := time.Now()
-		err := c.storeGroup(outcome, group, c.patience.now())
+		err := c.storeGroup(f.outcome, f.group, c.patience.now())
 		if err == nil {
 			return
 		}
-		c.unstored.add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
-		if c.waitOutSilence(began) {
-			continue
-		}
-		if slow := time.Since(began) >= minPatience/2; slow || try >= completerTries {
-			group = c.persistParts(outcome, group)
-			if c.ctx.Err() != nil || len(c.aside)+len(group) <= completerAside {
-				c.setAside(group)
-				return
-			}
-			c.retryAside()
-		}
-		sleep(c.ctx, pause)
-		pause = min(2*pause, completerMaxPause)
+		f = c.failure(f.outcome, f.group, began, err)
 	}
 }
 
@@ -136,8 +154,8 @@ func (c *completer) persistEach(outcome Outcome, group []*delivery, size int, fa
 // answers; false when it does at once, for then it is rather a row that is locked,
 // or the database is slow. So outcomes are stored soon after a silent database is
 // back, however long it was away.
-func (c *completer) waitOutSilence(began time.Time) (silent bool) {
-	if time.Since(began) < minPatience/4 {
+func (c *completer) waitOutSilence(took time.Duration) (silent bool) {
+	if took < minPatience/4 {
 		return false
 	}
 	for range probeTries {
@@ -178,8 +196,7 @@ func (c *completer) retryAside() {
 		if err == nil {
 			return
 		}
-		c.unstored.add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
-		if c.waitOutSilence(tried) {
+		if c.waitOutSilence(c.failure(outcome, group, tried, err).took) {
 			c.setAside(group)
 			began, c.pause = time.Now(), completerMinPause
 			return

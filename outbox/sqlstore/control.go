@@ -40,7 +40,7 @@ func (s *Store) HoldTable(ctx context.Context, db outbox.DB, owner string, d tim
 		if err != nil {
 			return outbox.TableHolder{}, err
 		}
-		n, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "holding the table", s.replaceHold(was, owner, d)) })
+		n, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "holding the table", s.replaceHold(was, owner, d)) })
 		if err != nil {
 			return outbox.TableHolder{}, err
 		}
@@ -71,7 +71,7 @@ func (s *Store) insertHold(ctx context.Context, db outbox.DB) error {
 	q := s.query(256)
 	q.add("INSERT INTO ").control(s).add(" (kind, name) VALUES ('lease', 'table')")
 	q.unlessExists()
-	_, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "holding the table", q) })
+	_, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "holding the table", q) })
 	return err
 }
 
@@ -116,7 +116,7 @@ func (s *Store) replaceHold(was hold, owner string, d time.Duration) *query {
 func (s *Store) ReleaseTable(ctx context.Context, db outbox.DB, owner string) error {
 	q := s.query(256)
 	q.add("UPDATE ").control(s).add(" SET owner = NULL, expires_at = NULL", holdRow, " AND owner = ").arg(owner)
-	_, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "releasing the table", q) })
+	_, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "releasing the table", q) })
 	return err
 }
 

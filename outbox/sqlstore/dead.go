@@ -198,7 +198,7 @@ func (s *Store) eachDead(ctx context.Context, db outbox.DB, verb string, eventID
 		q := s.query(256 + 2*len(chunk))
 		statement(q)
 		q.add(" WHERE ").ids("event_id", chunk).still("status = 3")
-		n, err := changed(ctx, func() (int, error) {
+		n, err := s.changed(ctx, func() (int, error) {
 			return s.exec(ctx, db, fmt.Sprintf("%s %d dead letters from %s on", verb, len(chunk), chunk[0]), q)
 		})
 		total += n

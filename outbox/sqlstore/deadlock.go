@@ -13,7 +13,17 @@ const deadlockTries = 5
 // changed runs a statement or transaction that has no effect when it fails, and
 // runs it again after a deadlock: two nodes may lock the same rows in different
 // orders.
-func changed(ctx context.Context, run func() (int, error)) (n int, err error) {
+//
+// On SQLite the store's own statements take turns. SQLite has one writer. It lets a second
+// one sleep for milliseconds and try again, also when the first is done sooner.
+func (s *Store) changed(ctx context.Context, run func() (int, error)) (n int, err error) {
+	if s.d == sqlite {
+		select {
+		case s.turn <- struct{}{}:
+			defer func() { <-s.turn }()
+		case <-ctx.Done(): // the statement fails with that
+		}
+	}
 	for range deadlockTries {
 		if n, err = run(); err == nil || !sqlerr.IsDeadlock(err) || ctx.Err() != nil {
 			break

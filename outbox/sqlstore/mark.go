@@ -34,8 +34,7 @@ func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, 
 		return nil, s.err
 	}
 	chunks, fenced := s.markChunks(outcome, marks)
-	defer s.turn()()
-	stored, err := changed(ctx, func() (int, error) { return s.markAll(ctx, db, outcome, chunks) })
+	stored, err := s.changed(ctx, func() (int, error) { return s.markAll(ctx, db, outcome, chunks) })
 	if err != nil || stored >= len(fenced) {
 		return nil, err
 	}
@@ -167,7 +166,7 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) 
 	for chunk := range slices.Chunk(marks, markRows) {
 		q := s.query(256 + 8*len(chunk))
 		q.add("UPDATE ").table(s).add(" SET locked_at = ").now().marked(outbox.OutcomeReleased, chunk).still("status IN (0, 2)")
-		_, err := changed(ctx, func() (int, error) {
+		_, err := s.changed(ctx, func() (int, error) {
 			return s.exec(ctx, db, fmt.Sprintf("renewing the leases of %d events from %s", len(chunk), chunk[0].EventID), q)
 		})
 		if err != nil {

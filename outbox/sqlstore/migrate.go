@@ -45,7 +45,7 @@ func (s *Store) Migrate(ctx context.Context, db outbox.DB, to int) (from int, er
 
 // migrate changes the tables to the version that target makes of theirs.
 func (s *Store) migrate(ctx context.Context, db outbox.DB, what string, target func(from int) (to int, err error)) (from int, err error) {
-	_, err = changed(ctx, func() (int, error) {
+	_, err = s.changed(ctx, func() (int, error) {
 		return 0, s.inTx(ctx, db, what, nil, func(tx *sql.Tx) error {
 			if err := s.lockSchema(ctx, tx, what); err != nil {
 				return err

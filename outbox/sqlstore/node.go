@@ -38,7 +38,7 @@ func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d 
 	q := s.query(256)
 	q.add("INSERT INTO ").control(s).add(" (kind, name, value, expires_at) VALUES ('node', ").arg(node.Owner).add(", ").arg(string(value)).
 		add(", ").fromNow(d).add(")").orReplace("value", "expires_at")
-	if _, err = changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) }); err != nil {
+	if _, err = s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) }); err != nil {
 		return err
 	}
 	return s.forgetNodes(ctx, db)
@@ -68,7 +68,7 @@ func (s *Store) forgetNodes(ctx context.Context, db outbox.DB) error {
 func (s *Store) Withdraw(ctx context.Context, db outbox.DB, owner string) error {
 	q := s.query(128)
 	q.add("DELETE FROM ").control(s).add(" WHERE kind = 'node' AND name = ").arg(owner)
-	_, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "withdrawing a node", q) })
+	_, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "withdrawing a node", q) })
 	return err
 }
 

@@ -23,7 +23,7 @@ func (s *Store) Notify(ctx context.Context, db outbox.DB, table string) error {
 	q := s.query(256)
 	q.add("INSERT INTO ").control(s).add(" (kind, name, value) VALUES ('notify', 'table', ").
 		arg(strconv.FormatUint(rand.Uint64(), 10)).add(")").orReplace("value") //nolint:gosec // it only has to differ from the one before
-	_, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "notifying the other processes", q) })
+	_, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "notifying the other processes", q) })
 	return err
 }
 

@@ -34,7 +34,7 @@ func (s *Store) Pause(ctx context.Context, db outbox.DB, pause outbox.Pause) err
 	q := s.query(256)
 	q.add("INSERT INTO ").control(s).add(" (kind, name, value) VALUES ('pause', ").arg(pauseName(pause.Kind)).add(", ").arg(string(value)).add(")")
 	q.unlessExists()
-	_, err = changed(ctx, func() (int, error) { return s.exec(ctx, db, "pausing "+pause.Kind.String(), q) })
+	_, err = s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "pausing "+pause.Kind.String(), q) })
 	return err
 }
 
@@ -42,7 +42,7 @@ func (s *Store) Pause(ctx context.Context, db outbox.DB, pause outbox.Pause) err
 func (s *Store) Resume(ctx context.Context, db outbox.DB, kind outbox.EventKind) error {
 	q := s.query(256)
 	q.add("DELETE FROM ").control(s).add(" WHERE kind = 'pause' AND name = ").arg(pauseName(kind))
-	_, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, "resuming "+kind.String(), q) })
+	_, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "resuming "+kind.String(), q) })
 	return err
 }
 

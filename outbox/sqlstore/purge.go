@@ -15,7 +15,7 @@ import (
 func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (int, error) {
 	what := fmt.Sprintf("purging up to %d rows", p.Limit)
 	if s.d.name == "mysql" {
-		return changed(ctx, func() (int, error) { return s.purgeLocking(ctx, db, what, p) })
+		return s.changed(ctx, func() (int, error) { return s.purgeLocking(ctx, db, what, p) })
 	}
 	// One condition for each index; the next one only fills the rest of the batch.
 	died := s.died()
@@ -25,7 +25,7 @@ func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (i
 	}
 	deleted := 0
 	for _, c := range conditions {
-		n, err := changed(ctx, func() (int, error) { return s.exec(ctx, db, what, s.purgeOf(c, p.Before, p.Limit-deleted)) })
+		n, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, s.purgeOf(c, p.Before, p.Limit-deleted)) })
 		deleted += n
 		if err != nil || deleted >= p.Limit {
 			return deleted, err

@@ -122,13 +122,12 @@ func (s *Store) NextDue(ctx context.Context, db outbox.DB, after time.Time) (tim
 func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (outbox.Batch, error) {
 	if s.d.name == "mysql" {
 		var b outbox.Batch
-		_, err := changed(ctx, func() (n int, err error) {
+		_, err := s.changed(ctx, func() (n int, err error) {
 			b, err = s.claimLocking(ctx, db, c)
 			return b.Len(), err
 		})
 		return b, err
 	}
-	defer s.turn()()
 	// The subselect chooses the rows once, as an array or a list, so that they are
 	// found by primary key, however the planner estimates LIMIT. No indexed column
 	// changes, so PostgreSQL can update in place.
@@ -150,7 +149,7 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	}
 	q.add(" RETURNING ").columns("")
 	var all []row
-	_, err := changed(ctx, func() (int, error) {
+	_, err := s.changed(ctx, func() (int, error) {
 		all = nil
 		var r row
 		return 0, s.rows(ctx, db, "claiming due events", q, r.appendTo(&all, c.Limit))

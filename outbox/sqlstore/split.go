@@ -33,7 +33,7 @@ func (s *Store) Split(ctx context.Context, db outbox.DB, outcome outbox.Outcome,
 		if len(splits) == 0 {
 			return left, s.err
 		}
-		_, err = changed(ctx, func() (int, error) { return 0, s.splitAll(ctx, db, outcome, splits) })
+		_, err = s.changed(ctx, func() (int, error) { return 0, s.splitAll(ctx, db, outcome, splits) })
 		if !errors.Is(err, errStale) {
 			return left, err
 		}

@@ -38,9 +38,9 @@ type Store struct {
 	err   error // what is wrong with the options
 
 	inserts insertTexts
-	writing sync.Mutex // see turn
-	lists   sync.Map   // of texts, by listed
-	indexes []string   // that options add to the schema, by their names' ends
+	turn    chan struct{} // holds a token while a statement is under way; see changed
+	lists   sync.Map      // of texts, by listed
+	indexes []string      // that options add to the schema, by their names' ends
 }
 
 var (
@@ -121,7 +121,7 @@ func MySQL(opts ...Option) *Store { return newStore(mysql, opts) }
 func SQLite(opts ...Option) *Store { return newStore(sqlite, opts) }
 
 func newStore(d *dialect, opts []Option) *Store {
-	s := &Store{d: d, table: sqlname.Name{Name: DefaultTable}}
+	s := &Store{d: d, table: sqlname.Name{Name: DefaultTable}, turn: make(chan struct{}, 1)}
 	for _, opt := range opts {
 		opt(s)
 	}
@@ -141,17 +141,6 @@ func (s *Store) Table() string { return s.table.String() }
 // column is missing.
 func (s *Store) fail(what string, err error) error {
 	return fmt.Errorf("outbox: %s on table %s: %w%s", what, s.table, sqlerr.WithoutAddress(err, ""), s.wayOut(err))
-}
-
-// turn waits on SQLite until no other claim or mark of this store is under way, and
-// returns what ends it. SQLite has one writer. It lets a second one sleep for milliseconds
-// and try again, also when the first is done sooner.
-func (s *Store) turn() (end func()) {
-	if s.d != sqlite {
-		return func() {}
-	}
-	s.writing.Lock()
-	return s.writing.Unlock
 }
 
 // exec runs a statement and returns how many rows it changed.
