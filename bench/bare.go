@@ -22,11 +22,11 @@ func bareContenders() []contender {
 		},
 		{
 			name: "bare: poll and mark", limit: true, on: everywhere,
-			works: []string{"drain/100k", "drain/500k", "drain/held snapshot", "cost/backlog"},
+			works: []string{"drain/100k", "drain/500k", "drain/held snapshot", "drain/500k, held snapshot", "cost/backlog"},
 			open:  func(ctx context.Context, db *database) (system, error) { return openBare(ctx, db, barePoll) },
 		},
 		{
-			name: "bare: claim and mark", limit: true, on: servers,
+			name: "bare: claim and mark", limit: true, on: everywhere,
 			works: []string{"drain"},
 			open:  func(ctx context.Context, db *database) (system, error) { return openBare(ctx, db, bareClaim) },
 		},

@@ -35,7 +35,7 @@ func main() {
 	flag.StringVar(&o.who, "who", "", "regexp of the contenders that take part (default all)")
 	flag.StringVar(&o.db, "db", "", "postgres, mysql, sqlite, or several with commas (default all)")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often each contender takes its turn")
-	flag.DurationVar(&o.slice, "slice", time.Second/2, "how long a work runs that has no end of its own")
+	flag.DurationVar(&o.slice, "slice", 2*time.Second, "how long a work runs that has no end of its own")
 	flag.Float64Var(&o.scale, "scale", 1, "a factor for the number of events and rows")
 	flag.BoolVar(&o.quick, "quick", false, "little of everything, once: only check that it runs")
 	flag.StringVar(&o.write, "write", "", "the folder docs, to write results, plots and tables to")

@@ -30,7 +30,7 @@ func outboxContenders() []contender {
 	return []contender{
 		{
 			name: "outbox", on: everywhere, open: single.open,
-			works: []string{"write", "many", "done", "drain/100k", "drain/500k", "drain/held snapshot", "latency", "burst", "flat", "precision", "memory", "cost"},
+			works: []string{"write", "many", "done", "drain/100k", "drain/500k", "drain/held snapshot", "drain/500k, held snapshot", "latency", "burst", "flat", "precision", "memory", "cost"},
 		},
 		{
 			name: "outbox, OnDone: Delete", on: everywhere, open: deleting.open,
@@ -41,7 +41,7 @@ func outboxContenders() []contender {
 			works: []string{"write/1 writer", "write/4 writers", "write/16 writers"},
 		},
 		{
-			name: "outbox MultiNode, notifier", on: servers, open: notified.open,
+			name: "outbox MultiNode, notifier", on: everywhere, open: notified.open,
 			works: []string{"remote"},
 		},
 		{

@@ -15,6 +15,7 @@ func drainWork() work {
 			{name: "100k", measure: draining(100_000, 1, false)},
 			{name: "500k", on: postgresOnly, full: true, measure: draining(500_000, 1, false)},
 			{name: "held snapshot", on: postgresOnly, measure: draining(100_000, 1, true)},
+			{name: "500k, held snapshot", on: postgresOnly, full: true, measure: draining(500_000, 1, true)},
 			{name: "2 nodes", on: servers, measure: draining(100_000, 2, false)},
 			{name: "4 nodes", on: postgresOnly, full: true, measure: draining(100_000, 4, false)},
 		},

@@ -44,8 +44,8 @@ func latencyWork() work {
 
 func remoteWork() work {
 	return work{
-		name: "remote", title: "An event that another node delivers", on: servers,
-		note:    "From the return of the commit to the call of the listener in a process of its own, which is idle: 20 events at random times within 5 s.",
+		name: "remote", title: "An event that another node delivers", on: everywhere,
+		note:    "From the return of the commit to the call of the listener of another node, which is idle and has connections of its own: 20 events at random times within 5 s.",
 		figures: []figure{{Name: "p50", Unit: "ms"}, {Name: "most", Unit: "ms"}},
 		variants: []variant{{measure: func(ctx context.Context, s *sample) ([]float64, error) {
 			times := newTimes()

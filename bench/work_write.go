@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-
-	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
 func writeWork() work {
@@ -14,13 +12,9 @@ func writeWork() work {
 		figures: []figure{{Unit: "transactions/s", Higher: true}},
 	}
 	for _, writers := range []int{1, 4, 16} {
-		var on []testdb.Kind
-		if writers == 4 {
-			on = postgresOnly
-		}
 		w.variants = append(w.variants,
-			variant{name: plural(writers, "writer"), on: on, full: writers > 1, measure: writing(writers, 1, false)},
-			variant{name: plural(writers, "writer") + ", delivering", on: on, full: writers < 16, measure: writing(writers, 1, true)})
+			variant{name: plural(writers, "writer"), full: writers > 1, measure: writing(writers, 1, false)},
+			variant{name: plural(writers, "writer") + ", delivering", full: writers < 16, measure: writing(writers, 1, true)})
 	}
 	return w
 }
