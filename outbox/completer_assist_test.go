@@ -58,6 +58,12 @@ func (s *busy) work() error {
 	return s.answer(beside)
 }
 
+func (s *busy) mostAtOnce() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most
+}
+
 // inTenMilliseconds lets each statement take as long as many others need to gather.
 func inTenMilliseconds(bool) error {
 	time.Sleep(10 * time.Millisecond)
@@ -81,7 +87,7 @@ func drainSlowly(t *testing.T, mode outbox.Mode, most int) {
 	e := start(t, outbox.Config{Store: store, Mode: mode}, handled)
 	time.Sleep(time.Minute)
 	require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 5000}, statuses(store.Store))
-	require.Equal(t, most, store.most)
+	require.Equal(t, most, store.mostAtOnce())
 	require.NoError(t, e.Close(context.Background()))
 }
 
@@ -92,7 +98,7 @@ func TestTwoStatementsSplitEvents(t *testing.T) {
 		store := &busy{Store: written(t, named("e", 3000)...), answer: inTenMilliseconds}
 		e := startNamed(t, outbox.Config{Store: store, RetryPolicy: afterAMinute}, h.on("search", succeeds), h.on("mail", failsTimes(1)))
 		time.Sleep(time.Second)
-		require.Equal(t, 2, store.most)
+		require.Equal(t, 2, store.mostAtOnce())
 		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 3000, outbox.StatusRetry: 3000}, statuses(store.Store))
 		time.Sleep(time.Hour)
 		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 6000}, statuses(store.Store))
@@ -112,7 +118,7 @@ func TestOutcomesThatFillNoBatchWaitForTheStatementUnderWay(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 2000}, statuses(store.Store))
-		require.Equal(t, 1, store.most)
+		require.Equal(t, 1, store.mostAtOnce())
 		require.NoError(t, e.Close(context.Background()))
 	})
 }
