@@ -26,8 +26,8 @@ type database struct {
 	file string // of SQLite
 	// statements counts what is sent once counting is set.
 	counting   atomic.Bool
-	committed  atomic.Int64 // after start, in nanoseconds
 	statements atomic.Int64
+	committed  atomic.Int64 // when the last COMMIT was answered, in nanoseconds after start
 }
 
 var serial atomic.Int64

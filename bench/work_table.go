@@ -64,6 +64,7 @@ func memoryWork() work {
 	}
 }
 
+// drainingWatched drains a backlog and watches the heap.
 func drainingWatched(backlog int) func(context.Context, *sample) ([]float64, error) {
 	return func(ctx context.Context, s *sample) ([]float64, error) {
 		events := s.size(backlog)

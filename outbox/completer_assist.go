@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// assist stores a full batch when run has a statement under way. It tries once, and leaves
+// assist stores a full batch that run has not taken itself. It tries once, and leaves
 // to run what it cannot store. Where outcomes are stored in the order in which they came,
 // one statement has to end before the next begins, so there it stores nothing.
 func (c *completer) assist() {
@@ -28,7 +28,7 @@ func (c *completer) assist() {
 			patience.took(time.Since(began), err)
 			switch {
 			case err != nil:
-				c.failed <- c.failure(outcome, slices.Clone(group), began, err)
+				c.failed <- c.noteFailure(outcome, slices.Clone(group), began, err)
 			case len(again) > 0:
 				c.failed <- failure{outcome: outcome, group: again}
 			}

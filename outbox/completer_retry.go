@@ -30,13 +30,14 @@ func byOutcome(batch []*delivery, store func(Outcome, []*delivery)) {
 	}
 }
 
+// persistGroup stores one kind of outcome, at once or by tryAgain.
 func (c *completer) persistGroup(outcome Outcome, group []*delivery) {
 	if group = c.inTurn(group); len(group) == 0 {
 		return
 	}
 	began := time.Now()
 	if err := c.storeGroup(outcome, group, c.patience.now()); err != nil {
-		c.tryAgain(c.failure(outcome, group, began, err))
+		c.tryAgain(c.noteFailure(outcome, group, began, err))
 	}
 }
 
@@ -47,7 +48,8 @@ type failure struct {
 	took    time.Duration
 }
 
-func (c *completer) failure(outcome Outcome, group []*delivery, began time.Time, err error) failure {
+// noteFailure logs that a statement failed, and says what is to be tried again.
+func (c *completer) noteFailure(outcome Outcome, group []*delivery, began time.Time, err error) failure {
 	c.unstored.add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
 	return failure{outcome, group, time.Since(began)}
 }
@@ -74,7 +76,7 @@ func (c *completer) tryAgain(f failure) {
 		if err == nil {
 			return
 		}
-		f = c.failure(f.outcome, f.group, began, err)
+		f = c.noteFailure(f.outcome, f.group, began, err)
 	}
 }
 
@@ -196,7 +198,7 @@ func (c *completer) retryAside() {
 		if err == nil {
 			return
 		}
-		if c.waitOutSilence(c.failure(outcome, group, tried, err).took) {
+		if c.waitOutSilence(c.noteFailure(outcome, group, tried, err).took) {
 			c.setAside(group)
 			began, c.pause = time.Now(), completerMinPause
 			return
