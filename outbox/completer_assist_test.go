@@ -214,6 +214,43 @@ func TestALockedRowHoldsUpTheSecondStatementNoLongerThanTheFirst(t *testing.T) {
 	})
 }
 
+// unrenewed is a store that renews no lease.
+type unrenewed struct{ *busy }
+
+func (unrenewed) Renew(context.Context, outbox.DB, []outbox.Lease) error { return errGone }
+
+func TestWhatIsClaimedAnewDuringTheSecondStatementIsStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 100 * time.Millisecond
+		var late atomic.Bool
+		store := unrenewed{&busy{Store: written(t, named("e", 2200)...), answer: func(beside bool) error {
+			time.Sleep(10 * time.Millisecond)
+			if beside && late.CompareAndSwap(false, true) {
+				time.Sleep(2 * lease)
+			}
+			return nil
+		}}}
+		var c calls
+		e := start(t, outbox.Config{
+			Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LockTimeout: lease}, Poll: outbox.PollOptions{Interval: lease}},
+		}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			c.add(env.EventID)
+			return outbox.Done(), nil
+		})
+		time.Sleep(time.Second)
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 2200}, statuses(store.Store))
+		var again int
+		for _, row := range store.Rows() {
+			again += row.Attempts
+		}
+		require.Greater(t, again, 900, "rows that were claimed anew")
+		events, deliveries := c.total()
+		require.Equal(t, []int{2200, 2200}, []int{events, deliveries})
+		require.NoError(t, e.Close(context.Background()))
+	})
+}
+
 func TestCloseDoesNotWaitForASecondStatementThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

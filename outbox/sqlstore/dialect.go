@@ -108,6 +108,19 @@ func (q *query) arg(v any) *query {
 	return q
 }
 
+// where begins the conditions of a statement on many events. On PostgreSQL it adds one
+// that is always true and makes it plan the statement each time. Otherwise a prepared
+// statement keeps a plan that was made without its parameters, if that costs no more than
+// those made with them; and a plan from when the table was small reads all of it. With its
+// parameter the condition costs nothing, without it as much as a billion rows.
+func (q *query) where() *query {
+	q.add(" WHERE ")
+	if q.d != postgres {
+		return q
+	}
+	return q.add("(").arg(1).add(" = 1 OR (SELECT COUNT(*) FROM generate_series(1, 1000000000)) = 0) AND ")
+}
+
 // time writes a time parameter.
 func (q *query) time(t time.Time) *query {
 	before, after, _ := strings.Cut(q.d.timeCast, "%s")

@@ -3,9 +3,11 @@ package sqlstore_test
 import (
 	"database/sql"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
@@ -49,21 +51,33 @@ func TestSQLiteNeverRefusesAStoresStatementForAnother(t *testing.T) {
 	impatient, err := sql.Open("sqlite", strings.Replace(db.DSN, "busy_timeout(30000)", "busy_timeout(0)", 1))
 	require.NoError(t, err)
 	defer impatient.Close()
-	results := make(chan error, 2)
-	go func() {
-		results <- repeated(200, func() error {
+	leased := []outbox.Mark{{EventID: envs[0].EventID, Lease: "n/1"}}
+	statements := map[string]func() error{
+		"claim": func() error {
 			_, err := store.Claim(ctx, impatient, outbox.ClaimQuery{Now: time.Now(), Limit: 5, Lease: "n/1"})
 			return err
-		})
-	}()
-	go func() {
-		results <- repeated(200, func() error {
-			_, err := store.Mark(ctx, impatient, outbox.OutcomeReleased, []outbox.Mark{{EventID: envs[0].EventID, Lease: "n/1"}})
+		},
+		"mark": func() error {
+			_, err := store.Mark(ctx, impatient, outbox.OutcomeReleased, leased)
 			return err
-		})
-	}()
-	require.NoError(t, <-results)
-	require.NoError(t, <-results)
+		},
+		"split": func() error {
+			_, err := store.Split(ctx, impatient, outbox.OutcomeDone, []outbox.Split{{Mark: leased[0]}})
+			return err
+		},
+		"renew": func() error {
+			return store.Renew(ctx, impatient, []outbox.Lease{{EventID: envs[1].EventID, Name: "n/1"}})
+		},
+		"purge": func() error {
+			_, err := store.Purge(ctx, impatient, outbox.PurgeQuery{Before: someTime, Limit: 5})
+			return err
+		},
+	}
+	var all sync.WaitGroup
+	for name, statement := range statements {
+		all.Go(func() { assert.NoError(t, repeated(200, statement), name) })
+	}
+	all.Wait()
 }
 
 // repeated calls fn until it fails, at most n times.
