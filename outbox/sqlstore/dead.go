@@ -83,7 +83,7 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d ou
 		} else {
 			q.letter(!d.WithoutPayload)
 		}
-		q.add(" FROM ", from).where().dead(part, d.DeadFilter)
+		q.add(" FROM ", from, " WHERE ").dead(part, d.DeadFilter)
 		switch {
 		case byIndex:
 			q.add(" AND (done_at > ").time(d.AfterDiedAt).add(" OR done_at = ").time(d.AfterDiedAt).add(" AND event_id > ").arg(d.AfterEventID).add(")")
@@ -169,7 +169,7 @@ func (s *Store) CountDead(ctx context.Context, db outbox.DB, f outbox.DeadFilter
 	total := int64(0)
 	for _, part := range s.deadParts(f) {
 		q := s.query(256)
-		q.add("SELECT COUNT(*) FROM ").table(s).where().dead(part, f)
+		q.add("SELECT COUNT(*) FROM ").table(s).add(" WHERE ").dead(part, f)
 		var n int64
 		if err := s.rows(ctx, db, "counting dead letters", q, scanInto(&n)); err != nil {
 			return 0, err
@@ -197,7 +197,7 @@ func (s *Store) eachDead(ctx context.Context, db outbox.DB, verb string, eventID
 	for chunk := range slices.Chunk(eventIDs, markRows) {
 		q := s.query(256 + 2*len(chunk))
 		statement(q)
-		q.where().ids("event_id", chunk).still("status = 3")
+		q.add(" WHERE ").ids("event_id", chunk).still("status = 3")
 		n, err := s.changed(ctx, func() (int, error) {
 			return s.exec(ctx, db, fmt.Sprintf("%s %d dead letters from %s on", verb, len(chunk), chunk[0]), q)
 		})

@@ -108,22 +108,6 @@ func (q *query) arg(v any) *query {
 	return q
 }
 
-// where begins the conditions of a statement on many events. On PostgreSQL it adds one
-// that is always true and makes it plan the statement each time. Otherwise a prepared
-// statement keeps a plan that was made without its parameters, if that costs no more than
-// those made with them; and a plan from when the table was small reads all of it. With its
-// parameter the condition is gone before the statement is planned. Without, its estimate is
-// a million rows, more than any plan here and too few to be compiled.
-func (q *query) where() *query {
-	q.add(" WHERE ")
-	if q.d != postgres {
-		return q
-	}
-	q.add("(").arg(1)
-	one := "$" + strconv.Itoa(len(q.args))
-	return q.add(" = 1 OR (SELECT COUNT(*) FROM generate_series(1, ", one, ") AS a, generate_series(1, ", one, ") AS b) = 0) AND ")
-}
-
 // time writes a time parameter.
 func (q *query) time(t time.Time) *query {
 	before, after, _ := strings.Cut(q.d.timeCast, "%s")

@@ -231,7 +231,7 @@ func (s *Store) states(ctx context.Context, db outbox.DB, eventIDs []string) (ma
 	states := make(map[string]outbox.RowState, len(eventIDs))
 	for ids := range slices.Chunk(eventIDs, markRows) {
 		q := s.query(256)
-		q.add("SELECT event_id, status, locked_by FROM ").table(s).where().ids("event_id", ids)
+		q.add("SELECT event_id, status, locked_by FROM ").table(s).add(" WHERE ").ids("event_id", ids)
 		err := s.rows(ctx, db, fmt.Sprintf("reading the states of %d events from %s", len(ids), ids[0]), q, func(rows *sql.Rows) error {
 			var id string
 			var lease sql.NullString

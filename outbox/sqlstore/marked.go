@@ -22,7 +22,7 @@ func (q *query) marked(outcome outbox.Outcome, marks []outbox.Mark) *query {
 		for i := range marks {
 			ids[i] = marks[i].EventID
 		}
-		q.where().ids("event_id", ids)
+		q.add(" WHERE ").ids("event_id", ids)
 	case q.d == sqlite && outcome == outbox.OutcomeDelete:
 		q.add(" WHERE (event_id, locked_by) IN (SELECT key, value FROM json_each(").arg(leaseObject(marks)).add("))")
 	case q.d == sqlite:
@@ -93,7 +93,7 @@ func (q *query) joined(outcome outbox.Outcome, marks []outbox.Mark, leases bool)
 		column("err", "TEXT", func(m *outbox.Mark) string { return m.Error })
 		column("n", "INT", func(m *outbox.Mark) string { return strconv.Itoa(m.Attempts) })
 	}
-	q.add(") AS marks (", columns, ")").where().add("event_id = marks.id")
+	q.add(") AS marks (", columns, ") WHERE event_id = marks.id")
 	if leases {
 		q.add(" AND locked_by = marks.lease")
 	}

@@ -46,7 +46,7 @@ func (s *Store) purgeOf(c purgeable, before time.Time, limit int) *query {
 	} else {
 		q.add(" WHERE event_id IN (")
 	}
-	q.add("SELECT event_id FROM ").table(s).where().add(c.where, c.column, " < ").time(before).
+	q.add("SELECT event_id FROM ").table(s).add(" WHERE ", c.where, c.column, " < ").time(before).
 		add(" ORDER BY ", c.column, " LIMIT ").arg(limit)
 	if s.d == postgres {
 		return q.add(endChosen)

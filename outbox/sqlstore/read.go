@@ -13,8 +13,9 @@ import (
 
 const dueOrder = " ORDER BY available_at, created_at, event_id LIMIT "
 
-// chosenArray and endChosen enclose the subselect of PostgreSQL's claim and purge, which
-// chooses the rows once.
+// chosenArray and endChosen enclose the subselect of PostgreSQL's claim and purge. Its
+// rows are joined, not compared by ANY: a plan kept from when the table was small scans
+// the table, which then costs one comparison per row, not one per row and id.
 const (
 	chosenArray = " unnest(ARRAY("
 	endChosen   = " FOR UPDATE SKIP LOCKED)) AS chosen (id) WHERE event_id = chosen.id"
@@ -79,7 +80,7 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 	for _, pending := range s.pending() {
 		var r row
 		err := s.rowsByIndex(ctx, db, "due", "polling due events", func(from string) *query {
-			return s.query(512).add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from).where().
+			return s.query(512).add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from, " WHERE ").
 				due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).arg(p.Limit)
 		}, r.appendTo(&all, p.Limit, &r.leased))
 		if err != nil {
@@ -98,7 +99,7 @@ func (s *Store) NextDue(ctx context.Context, db outbox.DB, after time.Time) (tim
 	var next time.Time
 	for _, pending := range s.pending() {
 		q := s.query(256)
-		q.add("SELECT ").timeColumn("available_at").add(" FROM ").table(s).where().add(pending, " AND available_at > ").
+		q.add("SELECT ").timeColumn("available_at").add(" FROM ").table(s).add(" WHERE ", pending, " AND available_at > ").
 			time(after).add(dueOrder).add("1")
 		err := s.rows(ctx, db, "asking for the next due event", q, func(rows *sql.Rows) error {
 			var t timestamp
@@ -132,12 +133,15 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	// changes, so PostgreSQL can update in place.
 	q := s.query(1024)
 	q.add("UPDATE ").table(s).add(" SET attempts = attempts + ", attempt, ", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
-	if s.d == postgres {
-		q.add(" FROM", chosenArray)
-	} else {
+	switch {
+	case s.d != postgres:
 		q.add(" WHERE event_id IN (")
+	case len(c.EventIDs) > 0:
+		q.add(" FROM").planned().add(chosenArray)
+	default:
+		q.add(" FROM", chosenArray)
 	}
-	q.add("SELECT event_id FROM ").table(s).where().claimable(s.pending()[0], c).after(c.After).add(dueOrder).arg(c.Limit)
+	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").claimable(s.pending()[0], c).after(c.After).add(dueOrder).arg(c.Limit)
 	if s.d == postgres {
 		q.add(endChosen)
 	} else {
@@ -155,6 +159,15 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	}
 	slices.SortFunc(all, byDue)
 	return s.batch(all), nil
+}
+
+// planned writes a table of one row that makes PostgreSQL plan a statement each time.
+// A prepared statement keeps the plan for any parameters if that costs no more than
+// the plans for given ones did. Made when the table was small, it reads all of it, here
+// once for each key or id. The estimate for this table is a million rows without the
+// parameters, so that such a plan is never the cheaper one.
+func (q *query) planned() *query {
+	return q.add(" generate_series(1, ").arg(1).add(") AS one CROSS JOIN generate_series(1, ").arg(1).add(") AS single CROSS JOIN")
 }
 
 // free writes the condition for rows that are not leased, or whose lease expired.

@@ -204,12 +204,12 @@ func (s *Store) walkQuery(r outbox.RunQuery, limit int) *query {
 		key += " AND status < 3"
 	}
 	if s.d == postgres {
-		q.add(" walk LEFT JOIN LATERAL (SELECT *", key, " AND walk.open ORDER BY ", keyOrder,
+		q.planned().add(" walk LEFT JOIN LATERAL (SELECT *", key, " AND walk.open ORDER BY ", keyOrder,
 			" LIMIT ").arg(r.Length).add(") AS first ON TRUE")
 	} else {
 		q.add(" walk LEFT JOIN ").table(s).add(" ON walk.open AND event_id IN (SELECT event_id", key, " ORDER BY ", keyOrder, " LIMIT ").arg(r.Length).add(")")
 	}
-	return q.where().add("(event_id IS NOT NULL OR walk.n = ", strconv.Itoa(walkKeys), ") LIMIT ").arg(limit)
+	return q.add(" WHERE event_id IS NOT NULL OR walk.n = ", strconv.Itoa(walkKeys), " LIMIT ").arg(limit)
 }
 
 // open writes whether the key of a first row may have a run.

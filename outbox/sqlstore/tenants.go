@@ -49,7 +49,7 @@ func (s *Store) walkTenants(ctx context.Context, db outbox.DB, t outbox.TenantQu
 	q.add(next, " UNION ALL SELECT walk.n + 1, (SELECT ", tenantKey, from, " AND ", tenantKey, " > walk.k", next,
 		" FROM walk WHERE walk.k IS NOT NULL AND walk.n < ", strconv.Itoa(walkKeys), ") SELECT walk.n, walk.k, event_id FROM")
 	if s.d == postgres {
-		q.add(" walk LEFT JOIN LATERAL (")
+		q.planned().add(" walk LEFT JOIN LATERAL (")
 	} else {
 		q.add(" walk LEFT JOIN ").table(s).add(" ON event_id IN (")
 	}
@@ -58,7 +58,7 @@ func (s *Store) walkTenants(ctx context.Context, db outbox.DB, t outbox.TenantQu
 	if s.d == postgres {
 		q.add(" AS first ON TRUE")
 	}
-	q.where().add("(event_id IS NOT NULL OR walk.n = ", strconv.Itoa(walkKeys), ")")
+	q.add(" WHERE (event_id IS NOT NULL OR walk.n = ", strconv.Itoa(walkKeys), ")")
 	if wrapped {
 		q.add(" AND walk.k <= ").arg(t.After)
 	}
