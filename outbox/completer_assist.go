@@ -22,6 +22,9 @@ func (c *completer) assist() {
 		case <-c.stop:
 			return
 		}
+		if !c.isFull() { // run took it
+			continue
+		}
 		byOutcome(c.gather(batch[:0]), func(outcome Outcome, group []*delivery) {
 			began := time.Now()
 			again, err := c.storeOnce(outcome, group, patience.now())

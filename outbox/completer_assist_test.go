@@ -22,7 +22,9 @@ import (
 // busy is a store that counts the statements with outcomes that are under way.
 type busy struct {
 	*outboxtest.Store
-	answer func(beside bool) error // what a statement waits for, and whether it fails
+	// answer is what a statement waits for, and whether it fails. beside: it has half a
+	// batch or more, and began while another was under way.
+	answer func(beside bool) error
 
 	mu             sync.Mutex
 	underWay, most int
@@ -31,24 +33,24 @@ type busy struct {
 func (s *busy) memory() *outboxtest.Store { return s.Store }
 
 func (s *busy) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
-	if err := s.work(); err != nil {
+	if err := s.work(len(marks)); err != nil {
 		return nil, err
 	}
 	return s.Store.Mark(ctx, db, kind, marks)
 }
 
 func (s *busy) Split(ctx context.Context, db outbox.DB, outcome outbox.Outcome, splits []outbox.Split) (map[string]outbox.RowState, error) {
-	if err := s.work(); err != nil {
+	if err := s.work(len(splits)); err != nil {
 		return nil, err
 	}
 	return s.Store.Split(ctx, db, outcome, splits)
 }
 
-func (s *busy) work() error {
+func (s *busy) work(events int) error {
 	s.mu.Lock()
 	s.underWay++
 	s.most = max(s.most, s.underWay)
-	beside := s.underWay > 1
+	beside := s.underWay > 1 && events >= 500
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -178,8 +180,8 @@ func TestWhatTheSecondStatementCannotStoreWhileClosingIsStoredAllTheSame(t *test
 	})
 }
 
-// locked is a store with a row that somebody locked: the first one of the first statement
-// that begins beside another.
+// locked is a store with a row that somebody locked: the first one of the first full
+// statement that begins beside another.
 type locked struct {
 	*busy
 	row string
@@ -187,7 +189,7 @@ type locked struct {
 
 func (s *locked) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	s.mu.Lock()
-	if s.row == "" && s.underWay > 0 {
+	if s.row == "" && s.underWay > 0 && len(marks) > 900 {
 		s.row = marks[0].EventID
 	}
 	waits := slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.EventID == s.row })
@@ -244,7 +246,7 @@ func TestWhatIsClaimedAnewDuringTheSecondStatementIsStored(t *testing.T) {
 		for _, row := range store.Rows() {
 			again += row.Attempts
 		}
-		require.Greater(t, again, 900, "rows that were claimed anew")
+		require.Greater(t, again, 400, "rows that were claimed anew")
 		events, deliveries := c.total()
 		require.Equal(t, []int{2200, 2200}, []int{events, deliveries})
 		require.NoError(t, e.Close(context.Background()))
@@ -266,11 +268,13 @@ func TestCloseDoesNotWaitForASecondStatementThatHangs(t *testing.T) {
 		mode := outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: time.Second}}
 		e := start(t, outbox.Config{Store: store, Mode: mode}, handled)
 		time.Sleep(time.Minute)
+		defer func() {
+			close(gate)
+			time.Sleep(time.Minute)
+		}()
 		began := time.Now()
 		err := e.Close(context.Background())
 		require.Regexp(t, `[1-9]\d{2,3} outcomes could not be stored`, err)
 		require.Less(t, time.Since(began), 11*time.Second, "4 × DrainTimeout + 7 s")
-		close(gate)
-		time.Sleep(time.Minute)
 	})
 }
