@@ -21,7 +21,6 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"runtime/pprof"
 	"strings"
 	"syscall"
 	"time"
@@ -39,7 +38,7 @@ func main() {
 	flag.Float64Var(&o.scale, "scale", 1, "a factor for the number of events and rows")
 	flag.BoolVar(&o.quick, "quick", false, "little of everything, once: only check that it runs")
 	flag.StringVar(&o.write, "write", "", "the folder docs, to write results, plots and tables to")
-	flag.StringVar(&o.profile, "cpuprofile", "", "a file for a profile of the processors' time in this process")
+	flag.StringVar(&o.profile, "profile", "", "a folder for profiles of this process: its processors' time, allocations, locks and waiting")
 	flag.BoolVar(&o.verbose, "v", false, "say how long each sample took")
 	flag.Parse()
 	if o.quick {
@@ -52,23 +51,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
-}
-
-// profiled writes a profile of what fn does, if a file is named.
-func profiled(file string, fn func() error) error {
-	if file == "" {
-		return fn()
-	}
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return err
-	}
-	err = fn()
-	pprof.StopCPUProfile()
-	return errors.Join(err, f.Close())
 }
 
 type options struct {
