@@ -32,7 +32,8 @@ func StartRedis(t testing.TB, args ...string) (addr string, server *Process) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	return addr, Start(t, func() *exec.Cmd {
-		args := append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--appendonly", "yes", "--save", ""}, args...)
+		// With everysec, while a sync takes long, Redis acknowledges what it has not written yet.
+		args := append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--appendonly", "yes", "--appendfsync", "always", "--save", ""}, args...)
 		return exec.Command(program, args...) //nolint:noctx // the test kills it
 	}, func() error { return pingRedis(addr) })
 }
