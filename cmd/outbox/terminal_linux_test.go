@@ -17,12 +17,16 @@ func terminalPair(t *testing.T) (terminal, line *os.File) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = terminal.Close() })
 	var number, unlock uint32
-	control := func(request uintptr, value *uint32) {
-		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, terminal.Fd(), request, uintptr(unsafe.Pointer(value)))
+	var mode syscall.Termios
+	control := func(request uintptr, value unsafe.Pointer) {
+		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, terminal.Fd(), request, uintptr(value))
 		require.Zero(t, errno)
 	}
-	control(syscall.TIOCSPTLCK, &unlock)
-	control(syscall.TIOCGPTN, &number)
+	control(syscall.TIOCSPTLCK, unsafe.Pointer(&unlock))
+	control(syscall.TIOCGPTN, unsafe.Pointer(&number))
+	control(syscall.TCGETS, unsafe.Pointer(&mode))
+	mode.Lflag |= syscall.NOFLSH // else Ctrl-C may drop what the program answers to it
+	control(syscall.TCSETS, unsafe.Pointer(&mode))
 	line, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	require.NoError(t, err)
 	return terminal, line

@@ -46,7 +46,6 @@ func TestConformanceUnderEveryDSN(t *testing.T) {
 		"postgres session zone":           {postgres, map[string]string{"timezone": "America/New_York", "datestyle": "SQL,DMY"}},
 		"postgres pq, binary, zone":       {named(drivers, "postgres/pq"), map[string]string{"binary_parameters": "yes", "timezone": "Asia/Kolkata"}},
 		"postgres pgx, exec mode":         {postgres, map[string]string{"default_query_exec_mode": "exec"}},
-		"postgres, plans always kept":     {postgres, map[string]string{"plan_cache_mode": "force_generic_plan"}},
 		"sqlite times as the driver will": {sqlite, map[string]string{"_inttotime": "1", "_texttotime": "1", "_time_format": "sqlite"}},
 	} {
 		t.Run(name, func(t *testing.T) {
