@@ -25,23 +25,53 @@ func (s full) Mark(context.Context, DB, Outcome, []Mark) (map[string]RowState, e
 
 func (full) Now(context.Context, DB) (time.Time, error) { return time.Now(), nil }
 
+// accepts starts a dispatcher on the store whose listener accepts all events.
+func accepts(t *testing.T, store Store) *Dispatcher {
+	t.Helper()
+	registry := NewRegistry()
+	listen := ListenerFunc(func(context.Context, Envelope) (Result, error) { return Done(), nil })
+	require.NoError(t, registry.Register(Binding{AggregateType: "Order", EventType: "Placed", Listener: listen}))
+	d, err := NewDispatcher(DispatcherConfig{DB: struct{ DB }{}, Store: store, Registry: registry, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	require.NoError(t, d.Start(t.Context()))
+	return d
+}
+
+// placed is an event that it accepts.
+func placed(n int) Envelope {
+	return Envelope{EventID: fmt.Sprint(n), AggregateType: "Order", EventType: "Placed"}
+}
+
+// The token that a batch is full may outlive the batch.
+func TestTheSecondStatementLeavesWhatFillsNoBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		late := make(chan struct{})
+		d := accepts(t, full{late: late})
+		require.True(t, d.EnqueueHot(placed(0)))
+		synctest.Wait() // the first statement is under way
+		for n := range 5 {
+			require.True(t, d.EnqueueHot(placed(n+1)))
+		}
+		synctest.Wait()
+		signal(d.complete.full)
+		synctest.Wait()
+		require.Len(t, d.complete.in, 5)
+		close(late)
+		require.ErrorContains(t, d.Close(t.Context()), "could not be stored")
+	})
+}
+
 // The next process takes that many events for suspects when this one dies.
 func TestAProcessHasNoMoreInHandThanItsLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		registry := NewRegistry()
-		listen := ListenerFunc(func(context.Context, Envelope) (Result, error) { return Done(), nil })
-		require.NoError(t, registry.Register(Binding{AggregateType: "Order", EventType: "Placed", Listener: listen}))
 		late := make(chan struct{})
-		d, err := NewDispatcher(DispatcherConfig{DB: struct{ DB }{}, Store: full{late: late}, Registry: registry, Logger: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err)
-		require.NoError(t, d.Start(t.Context()))
+		d := accepts(t, full{late: late})
 		taken := 0
 		offer := func() {
-			env := Envelope{AggregateType: "Order", EventType: "Placed"}
 			for refused := 0; refused < 10; {
-				env.EventID = fmt.Sprint(taken)
-				if d.EnqueueHot(env) || d.Handle(env) {
+				if d.EnqueueHot(placed(taken)) || d.Handle(placed(taken)) {
 					taken, refused = taken+1, 0
 					continue
 				}
