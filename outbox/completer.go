@@ -110,15 +110,33 @@ func (c *completer) submit(d *delivery) bool {
 func (c *completer) run() {
 	defer close(c.done)
 	batch := make([]*delivery, 0, completerBatch)
-	retry := time.NewTimer(0)
-	waiting := true // for retry
+	interval, retry := time.NewTimer(never), time.NewTimer(0)
+	defer interval.Stop()
 	defer retry.Stop()
+	waiting := true // for retry
 	for {
+		// While the first outcome of a batch waits for the end of the interval, the next
+		// ones gather in the channel. None of them wakes run: the switch would cost more than
+		// all else that is done for an outcome.
+		in, full := c.in, c.full
+		if len(batch) > 0 {
+			in = nil
+		} else {
+			full = nil
+		}
 		select {
-		case d := <-c.in:
-			c.await()
-			c.marked = time.Now()
-			c.persist(c.gather(append(batch, d)))
+		case d := <-in:
+			batch = append(batch, d)
+			if rest := c.d.opts.MarkInterval - time.Since(c.marked); rest > 0 {
+				interval.Reset(rest)
+			} else {
+				batch = c.persistWaiting(batch)
+			}
+		case <-interval.C:
+			batch = c.persistWaiting(batch)
+		case <-full:
+			interval.Stop()
+			batch = c.persistWaiting(batch)
 		case f, open := <-c.failed:
 			if open {
 				c.tryAgain(f)
@@ -164,25 +182,15 @@ func (c *completer) gather(batch []*delivery) []*delivery {
 	return batch
 }
 
-// await lets outcomes come until the interval since the last batch is over, the next one
-// is full, or the completer is closed. No outcome wakes it by itself: the switch would
-// cost more than all else that is done for an outcome.
-func (c *completer) await() {
-	rest := c.d.opts.MarkInterval - time.Since(c.marked)
-	if rest <= 0 {
-		return
-	}
-	timer := time.NewTimer(rest)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-c.full:
-	case <-c.stop:
-	}
+// persistWaiting stores a batch with what waits, and returns it empty.
+func (c *completer) persistWaiting(batch []*delivery) []*delivery {
+	c.marked = time.Now()
+	c.persist(c.gather(batch))
+	return batch[:0]
 }
 
 // isFull reports whether enough outcomes wait for a batch, with the one that run has
-// while it awaits them.
+// while they gather.
 func (c *completer) isFull() bool { return len(c.in) >= completerBatch-1 }
 
 // mark stores one kind of outcome. It returns the deliveries whose rows were

@@ -157,6 +157,31 @@ func TestWhatTheSecondStatementCannotStoreIsStoredAllTheSame(t *testing.T) {
 	})
 }
 
+func TestWhatTheSecondStatementCannotStoreDoesNotWaitForTheInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Bool
+		store := &busy{Store: outboxtest.NewStore(), answer: func(bool) error {
+			if fails.Swap(false) {
+				return errors.New("the connection broke")
+			}
+			return nil
+		}}
+		e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MarkInterval: time.Hour}}}, handled)
+		e.write(said("at once"))
+		synctest.Wait()
+		e.write(said("waits for the interval"))
+		synctest.Wait()
+		fails.Store(true)
+		for _, id := range named("e", 999) {
+			e.write(said(id))
+		}
+		time.Sleep(time.Second)
+		require.False(t, fails.Load())
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 1000, outbox.StatusNew: 1}, statuses(store.Store))
+	})
+}
+
 func TestWhatTheSecondStatementCannotStoreWhileClosingIsStoredAllTheSame(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

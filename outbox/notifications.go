@@ -43,7 +43,7 @@ type notifications struct {
 
 	// mu guards what the listener's wake uses: the time of the latest reading for a
 	// notification, perhaps yet to come, and the timer for that one; whether it
-	// listens, and how often it failed to.
+	// listens, and how often it lost the connection before a notification arrived.
 	mu       sync.Mutex
 	heeded   time.Time
 	later    *time.Timer
@@ -182,8 +182,9 @@ func (n *notifications) woken() {
 	defer n.mu.Unlock()
 	if n.hears {
 		n.proof.Store(0) // they arrive
+		n.failures = 0
 	} else {
-		n.hears, n.failures = true, 0
+		n.hears = true
 		n.listening.end()
 		n.proof.Store(proofWanted)
 		n.notify()
@@ -191,8 +192,8 @@ func (n *notifications) woken() {
 	n.heed()
 }
 
-// deaf is called when the notifier has stopped listening. It returns how often in a
-// row.
+// deaf is called when the notifier has stopped listening. It returns how often it did so
+// since a notification arrived.
 func (n *notifications) deaf() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -38,6 +39,29 @@ func TestEventsOfTheTimeWithoutAConnectionAreDeliveredAfterIt(t *testing.T) {
 		}
 		require.Len(t, book.about("listening for notifications failed"), 1)
 		require.Len(t, book.about("listening for notifications again"), 1)
+	})
+}
+
+// cutAtOnce is a notifier whose connections are lost as soon as they listen.
+type cutAtOnce struct {
+	*bus
+	listens atomic.Int32
+}
+
+func (c *cutAtOnce) Listen(_ context.Context, _ outbox.DB, _ string, wake func()) error {
+	c.listens.Add(1)
+	wake()
+	return errors.New("the connection is lost")
+}
+
+func TestAConnectionThatIsLostAtOnceIsNotOpenedAgainAllTheTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &cutAtOnce{bus: newBus()}
+		start(t, outbox.Config{Mode: outbox.MultiNode{Poll: hourly}, Notifier: c}, handled)
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, c.listens.Load(), int32(20), "every 5 s in the end")
+		require.LessOrEqual(t, len(c.take()), 20, "each wakes all other processes")
 	})
 }
 

@@ -226,6 +226,36 @@ func TestANodeThatClosesNotifiesOfTheLeasesItGaveBack(t *testing.T) {
 	})
 }
 
+// What becomes due later was on the agenda of the process that closes, and no other one's.
+func TestWhatBecomesDueLaterIsDeliveredInTimeWhenItsProcessCloses(t *testing.T) {
+	t.Parallel()
+	delayed := said("it")
+	delayed.DeliverAfter = 10 * time.Second
+	for name, env := range map[string]outbox.Envelope{"a retry": said("it"), "a delayed event": delayed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, b, ids := outboxtest.NewStore(), newBus(), make(chan string, 10)
+				mode := outbox.MultiNode{Poll: hourly}
+				start(t, outbox.Config{Store: store, Mode: mode, Notifier: b}, heard(ids))
+				closing := start(t, outbox.Config{Store: store, Mode: mode, Notifier: b, RetryPolicy: afterAMinute}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+					time.Sleep(2 * time.Second) // into the closing
+					return outbox.Done(), errors.New("no")
+				})
+				time.Sleep(time.Second)
+				closing.write(env)
+				time.Sleep(time.Second)
+				require.NoError(t, closing.Close(t.Context()))
+				select {
+				case <-ids:
+				case <-time.After(2 * time.Minute):
+					t.Fatal("the event waited for the interval")
+				}
+			})
+		})
+	}
+}
+
 func TestAProcessThatDeliversItselfDoesNotNotify(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]outbox.Mode{
@@ -245,8 +275,10 @@ func TestAProcessThatDeliversItselfDoesNotNotify(t *testing.T) {
 				for range 50 {
 					<-ids
 				}
-				require.NoError(t, e.Close(t.Context()))
+				time.Sleep(time.Second)
 				require.Empty(t, b.take())
+				require.NoError(t, e.Close(t.Context()))
+				require.Len(t, b.take(), 1, "the others look for what becomes due later")
 				require.Equal(t, map[string]bool{e.store.Table(): true}, b.tables)
 			})
 		})

@@ -262,6 +262,9 @@ func (o *Outbox) shutdown(ctx context.Context) {
 		}
 	}
 	if o.notifications != nil { // the others have given back what other processes deliver
+		if o.dispatcher != nil { // the retries and the delayed events of this process are theirs from now on
+			o.notifications.notify()
+		}
 		errs = append(errs, o.closeNotifications(ctx))
 	}
 	if o.announcer != nil {

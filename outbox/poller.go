@@ -74,7 +74,7 @@ type Poller struct {
 	term       int64     // of the hold, when the present read began
 	cursor     Cursor    // where the next batch of a backlog begins
 	scanned    time.Time // when the present pass over the table began
-	restart    bool      // the last claim ended a pass: there may be free rows before its beginning
+	restart    bool      // the last read ended a pass that it did not begin: rows may have come behind its place
 	read       time.Time // the time as of which the last batch was read
 	failures   int       // of the store, in a row
 	patience   patience
@@ -275,6 +275,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	}
 	idle = p.idle()
 	last, none := plain, false // none: a batch of suspects was empty
+	restarted := false
 	var left map[*lane]int64
 	for {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see it
@@ -304,7 +305,11 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 			return read, p.waitForRoom(), nil
 		}
 		last, none = q.kind, none || q.kind == suspects && n == 0
-		if n == q.limit || q.kind == suspects || p.restart {
+		if n == q.limit || q.kind == suspects || p.tenants.more() {
+			continue
+		}
+		if p.restart && !restarted { // a read that does not claim finds what is in hand again: once
+			restarted, p.cursor = true, Cursor{}
 			continue
 		}
 		if q.kind == plain && !none && p.takeoversWait() && p.takeoverRoom() > 0 {

@@ -121,6 +121,7 @@ func (p *Poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 
 // readBatch polls or claims. The lease is the name that claimed rows got.
 func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease string, err error) {
+	p.restart = false
 	now := p.clock.Now()
 	p.read = storedTime(now)
 	var createdBefore time.Time
@@ -164,8 +165,13 @@ func (p *Poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
 	if err != nil {
 		return Batch{}, fmt.Errorf("outbox: polling due events: %w", err)
 	}
-	p.cursor = b.Next
+	p.goOn(q.After, b, q.Limit)
 	return b, nil
+}
+
+// goOn says where the next batch begins, after one that began at a place.
+func (p *Poller) goOn(after Cursor, b Batch, limit int) {
+	p.cursor, p.restart = b.Next, b.Len() < limit && after != p.first
 }
 
 func (p *Poller) observe(b Batch) {

@@ -22,11 +22,8 @@ func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batc
 	if err != nil {
 		return batch, q.Lease, err
 	}
-	if p.restart = false; q.FreshOnly {
-		p.cursor = batch.Next
-		if p.restart = batch.Len() < b.limit && q.After != p.first; p.restart {
-			p.cursor = Cursor{}
-		}
+	if q.FreshOnly {
+		p.goOn(q.After, batch, b.limit)
 	}
 	return batch, q.Lease, err
 }

@@ -108,6 +108,31 @@ func TestAnEventThatIsFreeBehindTheClaimsIsDeliveredBeforeTheNodeIsIdle(t *testi
 	})
 }
 
+func TestAnEventThatIsCommittedBehindThePollsIsDeliveredBeforeThePollerIsIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, b := outboxtest.NewStore(), newBus()
+		writer := start(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}, Notifier: b}, nil)
+		scope := outboxtest.NewScope(store.DB())
+		_, err := writer.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("late")})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		for i := range 100 {
+			writer.write(said(fmt.Sprint("e", i)))
+		}
+		start(t, outbox.Config{Store: store, Notifier: b, Mode: outbox.SingleNode{
+			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 10}, Poll: outbox.PollOptions{Interval: time.Hour, BatchSize: 10},
+		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			time.Sleep(100 * time.Millisecond)
+			return outbox.Done(), nil
+		})
+		time.Sleep(3 * time.Second) // the poller waits for room
+		require.NoError(t, scope.Commit()) // which notifies
+		time.Sleep(time.Minute)
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 101}, statuses(store))
+	})
+}
+
 func TestAnExpiredLeaseBehindTheClaimsOfABacklogIsTakenOverWithinTheInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,11 @@ type tenantPolling struct {
 	after  string // the tenant that the last claim ended with
 	length int    // how many events of one tenant it took at most
 	rounds int    // over all tenants since one had an event that is due
+	others bool   // may have events that are due: read on
 }
+
+// more reports whether the poller reads on; a nil t does not read tenants in turn.
+func (t *tenantPolling) more() bool { return t != nil && t.others }
 
 // requireTenantReader reports a store that cannot read tenants in turn.
 func requireTenantReader(v *validator, inTurn bool, store Store) {
@@ -37,8 +41,8 @@ func (p *Poller) claimTenants(ctx context.Context, q TenantQuery) (b Batch, leas
 	}
 	p.tenants.after = read.Next
 	ids := len(read.EventIDs)
-	p.restart = more && (ids == 0 || b.Len() > 0)
-	if b.Len() < ids && !p.restart {
+	p.tenants.others = more && (ids == 0 || b.Len() > 0)
+	if b.Len() < ids && !p.tenants.others {
 		p.agenda.note(p.clock.Now().Add(lockedRows))
 	}
 	return b, lease, nil

@@ -50,7 +50,7 @@ func (s *Store) insertLists(envs []outbox.Envelope, lease string) (text string, 
 			first = values
 		}
 		for c, value := range values {
-			if columns[c] == nil && value != first[c] {
+			if columns[c] == nil && (c == 0 || value != first[c]) { // an id is given to one row only
 				columns[c] = slices.Grow(slices.Repeat(first[c:c+1], i), len(envs)-i)
 			}
 			if columns[c] != nil {

@@ -78,6 +78,16 @@ func TestBatchKeepsEveryText(t *testing.T) {
 	})
 }
 
+func TestTheSameEventTwiceIsTheDatabasesError(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		store, ctx, env := storeFor(db.Kind), t.Context(), events("e", 1)[0]
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		err := store.Insert(ctx, db.DB, []outbox.Envelope{env, env}, "", time.Time{})
+		require.Regexp(t, "(?i)duplicate|unique", err)
+	})
+}
+
 func TestOnlyDueRowsAreLeased(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {

@@ -68,6 +68,7 @@ func TestSQLiteNeverRefusesAStoresStatementForAnother(t *testing.T) {
 		"renew": func() error {
 			return store.Renew(ctx, impatient, []outbox.Lease{{EventID: envs[1].EventID, Name: "n/1"}})
 		},
+		"notify": func() error { return store.Notify(ctx, impatient, store.Table()) },
 		"purge": func() error {
 			_, err := store.Purge(ctx, impatient, outbox.PurgeQuery{Before: someTime, Limit: 5})
 			return err

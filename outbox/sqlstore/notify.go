@@ -63,6 +63,10 @@ func (s *Store) notification(ctx context.Context, db outbox.DB) (value string, e
 	return value, err
 }
 
-// of is the store of another table. A notifier is given the table of each outbox that it
-// serves.
-func (s *Store) of(table string) *Store { return newStore(s.d, []Option{WithTable(table)}) }
+// of is the store of another table, with which it takes turns. A notifier is given the table
+// of each outbox that it serves.
+func (s *Store) of(table string) *Store {
+	other := newStore(s.d, []Option{WithTable(table)})
+	other.turn = s.turn
+	return other
+}
