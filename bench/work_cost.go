@@ -15,7 +15,7 @@ func costWork() work {
 		name: "cost", title: "What an event costs the database", on: everywhere,
 		note: "Per event. Statements are counted in the driver, BEGIN and COMMIT and idle polls too. " +
 			"Log is the WAL of PostgreSQL and the redo log of MariaDB, the server's whole: nothing else may run on it. " +
-			"Table and indexes are the files on PostgreSQL, the pages in the buffer pool on MariaDB, the file's pages on SQLite. HOT is the share of updates that touch no index. " +
+			"Table and indexes are the files on PostgreSQL, the pages in the buffer pool on MariaDB, the file's pages on SQLite. HOT is the share of updates that touch no index; with Delete, the few updates are those of the control table. " +
 			"A dash is a figure that the database does not have: SQLite does not count its log, and only PostgreSQL has HOT. " +
 			"Hot path: 4 writers, one event and one business row in each transaction, until the last outcome is stored. Backlog: 10,000 events that are there, without writing them.",
 		figures: []figure{

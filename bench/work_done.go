@@ -10,7 +10,7 @@ func doneWork() work {
 		name: "done", title: "From the write to DONE", on: everywhere, figures: perSecond, ratioToFirst: true,
 		note: "16 writers write one event in each transaction and listeners run in the same process. The time ends when the last outcome is stored. " +
 			"The ratio is to the same contender without a listener: write only. " +
-			"Everyone's number of listeners at once is their setting: 16 here, River's in peers.go, one in watermill.",
+			"Listeners at once: 16 in outbox, 1 in watermill-sql, River's as in peers.go.",
 		variants: []variant{
 			{name: "write only", measure: writing(16, 1, false)},
 			{name: "listener returns at once", measure: toDone(0)},

@@ -16,8 +16,9 @@ import (
 // New makes a notifier that listens on a connection like those of db, a pool of
 // pgx's package stdlib, which sqltx may follow. The connection is not one of the
 // pool. Each time it is opened, a connection of the pool is used for a moment, to
-// read its address and settings. For a pool of another driver, or one within
-// another wrapper, use [FromDSN].
+// read its address and settings. It is not shown to the pool's OptionBeforeConnect, so
+// where credentials change use [FromPool]. For a pool of another driver, or one
+// within another wrapper, use [FromDSN].
 func New(db *sql.DB) (*Notifier, error) {
 	if db == nil {
 		return nil, &outbox.FieldError{Field: "pgnotify.New db", Problem: "is nil"}
