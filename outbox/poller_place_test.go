@@ -126,7 +126,7 @@ func TestAnEventThatIsCommittedBehindThePollsIsDeliveredBeforeThePollerIsIdle(t 
 			time.Sleep(100 * time.Millisecond)
 			return outbox.Done(), nil
 		})
-		time.Sleep(3 * time.Second) // the poller waits for room
+		time.Sleep(3 * time.Second)        // the poller waits for room
 		require.NoError(t, scope.Commit()) // which notifies
 		time.Sleep(time.Minute)
 		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 101}, statuses(store))

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -118,49 +117,6 @@ func (s *Store) NextDue(ctx context.Context, db outbox.DB, after time.Time) (tim
 	return next, nil
 }
 
-// Claim implements [outbox.Store].
-func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (outbox.Batch, error) {
-	if s.d.name == "mysql" {
-		var b outbox.Batch
-		_, err := s.changed(ctx, func() (n int, err error) {
-			b, err = s.claimLocking(ctx, db, c)
-			return b.Len(), err
-		})
-		return b, err
-	}
-	// The subselect chooses the rows once, as an array or a list, so that they are
-	// found by primary key, however the planner estimates LIMIT. No indexed column
-	// changes, so PostgreSQL can update in place.
-	q := s.query(1024)
-	q.add("UPDATE ").table(s).add(" SET attempts = attempts + ", attempt, ", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
-	switch {
-	case s.d != postgres:
-		q.add(" WHERE event_id IN (")
-	case len(c.EventIDs) > 0:
-		q.add(" FROM").planned().add(chosenArray)
-	default:
-		q.add(" FROM", chosenArray)
-	}
-	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").claimable(s.pending()[0], c).after(c.After).add(dueOrder).arg(c.Limit)
-	if s.d == postgres {
-		q.add(endChosen)
-	} else {
-		q.add(")")
-	}
-	q.add(" RETURNING ").columns("")
-	var all []row
-	_, err := s.changed(ctx, func() (int, error) {
-		all = nil
-		var r row
-		return 0, s.rows(ctx, db, "claiming due events", q, r.appendTo(&all, c.Limit))
-	})
-	if err != nil {
-		return outbox.Batch{}, err
-	}
-	slices.SortFunc(all, byDue)
-	return s.batch(all), nil
-}
-
 // planned writes a table of one row that makes PostgreSQL plan a statement each time.
 // A prepared statement keeps the plan for any parameters if that costs no more than
 // the plans for given ones did. Made when the table was small, it reads all of it, here
@@ -176,22 +132,6 @@ func (q *query) planned() *query {
 // backlog.
 func (q *query) free(lockTimeout time.Duration) *query {
 	return q.add(" AND CASE WHEN locked_at IS NULL OR locked_at < ").fromNow(-lockTimeout).add(" THEN TRUE ELSE FALSE END")
-}
-
-// claimable writes the condition for rows that a claim takes.
-func (q *query) claimable(pending string, c outbox.ClaimQuery) *query {
-	if len(c.EventIDs) == 0 {
-		q.due(pending, c.Now, c.CreatedBefore)
-	} else {
-		// Within a CASE no index serves the condition; see still.
-		q.add("CASE WHEN ").due(pending, c.Now, c.CreatedBefore).add(" THEN TRUE ELSE FALSE END AND ").ids("event_id", c.EventIDs)
-	}
-	q.add(" AND CASE WHEN locked_at IS NULL")
-	if !c.FreshOnly {
-		q.add(" OR locked_at < ").fromNow(-c.LockTimeout)
-	}
-	q.add(" THEN TRUE ELSE FALSE END")
-	return q.except(c.Except)
 }
 
 // except writes the condition that leaves out events of some kinds. The CASE keeps
@@ -215,120 +155,4 @@ func (q *query) notOf(kinds []outbox.EventKind) *query {
 		q.add(" = ").arg(string(kind.AggregateType)).add(" THEN FALSE")
 	}
 	return q
-}
-
-// attempt is what a claim adds to a row's attempts.
-const attempt = "CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END"
-
-// claimLocking is Claim in two statements, for MySQL. Read committed unlocks the
-// rows that were examined and not taken.
-func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (outbox.Batch, error) {
-	const what = "claiming due events"
-	var all []row
-	var next outbox.Cursor
-	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) (err error) {
-		if len(c.EventIDs) > 0 {
-			all, err = s.lockRows(ctx, tx, c, "status IN (0, 2)", c.After, c.Limit)
-			next = cursorOf(all, c.After)
-		} else {
-			all, next, err = s.lockBoth(ctx, tx, c)
-		}
-		ids := make([]string, len(all))
-		for i := range all {
-			ids[i] = all[i].id
-		}
-		slices.Sort(ids)
-		for chunk := range slices.Chunk(ids, markRows) {
-			if err != nil {
-				break
-			}
-			q := s.query(256 + 2*len(chunk))
-			q.add("UPDATE ").table(s).add(" SET attempts = attempts + ", attempt, ", locked_by = ").arg(c.Lease).
-				add(", locked_at = ").now().add(" WHERE ").ids("event_id", chunk)
-			_, err = s.exec(ctx, tx, what, q)
-		}
-		return err
-	})
-	if err != nil {
-		return outbox.Batch{}, err
-	}
-	for i := range all {
-		all[i].attempts += all[i].attempt
-	}
-	slices.SortFunc(all, byDue)
-	b := s.batch(all)
-	b.Next = next
-	return b, nil
-}
-
-// lockBoth reads and locks free rows of both statuses. Reading one status at a time,
-// in index order, examines only the rows that it takes, and leased ones.
-func (s *Store) lockBoth(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery) (all []row, next outbox.Cursor, err error) {
-	// Retries may take half, so that neither kind starves the other, and what
-	// new events leave. With a limit of one row, half is zero or one, by chance.
-	half := (c.Limit + rand.IntN(2)) / 2 //nolint:gosec // any chance will do
-	retries, err := s.lockRows(ctx, tx, c, "status = 2", c.After, half)
-	if err != nil {
-		return nil, next, err
-	}
-	fresh, err := s.lockRows(ctx, tx, c, "status = 0", c.After, c.Limit-len(retries))
-	if err != nil {
-		return nil, next, err
-	}
-	next = cursorOf(fresh, c.After)
-	if more := c.Limit - len(retries) - len(fresh); len(retries) == half {
-		rest, err := s.lockRows(ctx, tx, c, "status = 2", cursorOf(retries, c.After), more)
-		if err != nil {
-			return nil, next, err
-		}
-		retries = append(retries, rest...)
-		// Behind the last row of one status may be rows of the other.
-		if end := cursorOf(retries, c.After); more > 0 || byPlace(end, next) < 0 {
-			next = end
-		}
-	}
-	return slices.Concat(retries, fresh), next, nil
-}
-
-// Leased implements [outbox.Store]. It reads all rows that are not delivered, since the
-// names of leases have no index: a claim would have to keep it up.
-func (s *Store) Leased(ctx context.Context, db outbox.DB, names []string) ([]outbox.Lease, error) {
-	var leases []outbox.Lease
-	for chunk := range slices.Chunk(names, markRows) {
-		q := s.query(256)
-		q.add("SELECT event_id, locked_by FROM ").table(s).add(" WHERE status IN (0, 2) AND ").ids("locked_by", chunk)
-		err := s.rows(ctx, db, "reading leased events", q, func(rows *sql.Rows) error {
-			var l outbox.Lease
-			if err := rows.Scan(&l.EventID, &l.Name); err != nil {
-				return err
-			}
-			leases = append(leases, l)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return leases, nil
-}
-
-// lockRows reads and locks free rows of one status after a cursor.
-func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, pending string, after outbox.Cursor, limit int) ([]row, error) {
-	if limit == 0 {
-		return nil, nil
-	}
-	const what = "claiming due events"
-	build := func(from string) *query {
-		return s.query(512).add("SELECT ").columns("").add(", ", attempt, " FROM ", from, " WHERE ").
-			claimable(pending, c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
-	}
-	var locked []row
-	var r row
-	scan := r.appendTo(&locked, limit, &r.attempt)
-	if len(c.EventIDs) > 0 { // found by primary key
-		err := s.rows(ctx, tx, what, build(s.table.Quoted(s.d.quote)), scan)
-		return locked, err
-	}
-	err := s.rowsByIndex(ctx, tx, "due", what, build, scan)
-	return locked, err
 }

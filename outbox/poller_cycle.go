@@ -1,0 +1,154 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
+)
+
+// run is the poller's goroutine.
+func (p *Poller) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var room <-chan struct{}
+	if p.dispatcher != nil {
+		room = p.dispatcher.room
+	}
+	var idle time.Time // when to look at an idle table
+	for {
+		select {
+		case <-timer.C:
+		case <-p.agenda.woken:
+		case <-room:
+		case <-p.agenda.changed:
+			now := p.clock.Now()
+			timer.Reset(min(idle.Sub(now), p.agenda.next(now)))
+			continue
+		case <-ctx.Done():
+			return
+		}
+		pause := p.runCycle(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		now := p.clock.Now()
+		idle = now.Add(pause)
+		timer.Reset(min(pause, p.agenda.next(now)))
+	}
+}
+
+// runCycle runs a cycle and says how long to sleep if nothing happens.
+func (p *Poller) runCycle(ctx context.Context) time.Duration {
+	select {
+	case p.busy <- struct{}{}:
+		defer func() { <-p.busy }()
+	case <-ctx.Done():
+		return 0
+	}
+	p.agenda.begin(p.clock.Now())
+	_, idle, err := p.cycle(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return 0
+		}
+		p.failures++
+		pause := min(p.opts.Interval, pollMaxPause, 50*time.Millisecond<<min(p.failures, 10))
+		if p.failures == 1 && sqlerr.IsDeadlock(err) {
+			p.log.Debug("outbox: polling met a deadlock, trying again", logKeyError, err.Error())
+		} else {
+			p.failing.add(1, logKeyDelay, pause, logKeyError, err.Error())
+		}
+		return pause
+	}
+	p.failures = 0
+	p.failing.end()
+	p.note()
+	return idle
+}
+
+// pollMaxPause is the most time between tries after failures: an outage that ends
+// is found out so soon.
+const pollMaxPause = time.Second
+
+// cycle reads batch after batch until nothing more is due or the handler has no
+// room, and says when to look again.
+func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err error) {
+	if p.dispatcher != nil {
+		p.dispatcher.tellDepths()
+	}
+	if p.runs != nil {
+		return p.cycleByKey(ctx)
+	}
+	idle = p.idle()
+	last, none := plain, false // none: a batch of suspects was empty
+	restarted := false
+	var left map[*lane]int64
+	for {
+		if err := ctx.Err(); err != nil { // closing: a claim does not see it
+			return read, 0, err
+		}
+		if p.dispatcher != nil && !p.dispatcher.holds() { // another process delivers
+			return read, p.opts.Interval, nil
+		}
+		if err := p.readPauses(ctx); err != nil {
+			return read, 0, err
+		}
+		room := p.room()
+		if room <= 0 {
+			return read, p.waitForRoom(), nil
+		}
+		left = p.leaveOut()
+		q, ok := p.next(min(room, p.opts.BatchSize, p.laneRoom()), last)
+		if !ok {
+			return read, idle, nil
+		}
+		n, taken, err := p.batch(ctx, q)
+		read += n
+		if err != nil {
+			return read, 0, err
+		}
+		if !taken {
+			return read, p.waitForRoom(), nil
+		}
+		last, none = q.kind, none || q.kind == suspects && n == 0
+		if n == q.limit || q.kind == suspects || p.tenants.more() {
+			continue
+		}
+		if p.restart && !restarted { // a read that does not claim finds what is in hand again: once
+			restarted, p.cursor = true, Cursor{}
+			continue
+		}
+		if q.kind == plain && !none && p.takeoversWait() && p.takeoverRoom() > 0 {
+			continue
+		}
+		break
+	}
+	p.logTakeovers(false)
+	p.cursor = Cursor{}
+	p.passEnded(left)
+	return read, idle, p.noteNextDue(ctx)
+}
+
+// noteNextDue asks for the first event that becomes due after the last batch was
+// read: what became due since then was neither read nor noted.
+func (p *Poller) noteNextDue(ctx context.Context) error {
+	var due time.Time
+	err := p.statement(ctx, func(ctx context.Context) (err error) {
+		due, err = p.store.NextDue(ctx, p.db, p.read)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("outbox: asking when the next event is due: %w", err)
+	}
+	if !due.IsZero() {
+		p.agenda.note(due)
+	}
+	return nil
+}
+
+// statement runs one statement with the poller's patience.
+func (p *Poller) statement(ctx context.Context, run func(ctx context.Context) error) error {
+	return p.patience.statement(ctx, run)
+}

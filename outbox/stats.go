@@ -1,0 +1,53 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// Stats describes the table and this process. Each count of rows stops at
+// [StatsLimit], so that reading them is cheap whatever the backlog.
+type Stats struct {
+	Pending int64 // Due + Delayed
+	Due     int64 // NEW and RETRY rows that are due now
+	Delayed int64 // NEW and RETRY rows that are due later
+	Dead    int64
+	// OldestDueAge is how long the oldest due event has been due; zero when
+	// none is.
+	OldestDueAge time.Duration
+	// HotDepth and ColdDepth are the events that wait in this node's queues. Those of
+	// kinds that have a [Limit] count as ColdDepth.
+	HotDepth, ColdDepth int
+	// Paused are the kinds of events that are paused. Their events count as Pending
+	// like all others.
+	Paused []Pause
+	// LastPoll is [Poller.LastPoll] of this node. In a mode without a poller it
+	// is the zero time.
+	LastPoll time.Time
+	// PollInterval is how often the poller reads an idle table; zero in a mode
+	// without one.
+	PollInterval time.Duration
+}
+
+// Stats reads the table's counts and the queues' depths.
+func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
+	now := storedTime(o.clock.Now())
+	s, err := o.store.Stats(ctx, o.db, now)
+	if err != nil {
+		return Stats{}, err
+	}
+	st := Stats{Pending: s.Due + s.Delayed, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead}
+	if st.Paused, err = o.Paused(ctx); err != nil {
+		return Stats{}, err
+	}
+	if !s.OldestDue.IsZero() {
+		st.OldestDueAge = max(now.Sub(s.OldestDue), 0)
+	}
+	if o.dispatcher != nil {
+		st.HotDepth, st.ColdDepth = o.dispatcher.Depths()
+	}
+	if o.poller != nil {
+		st.LastPoll, st.PollInterval = o.poller.LastPoll(), o.poller.opts.Interval
+	}
+	return st, nil
+}
