@@ -49,9 +49,10 @@ func (p *Poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
 // batch reads one batch and hands it over; taken is false when the handler
 // refused an event.
 func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, err error) {
+	p.read = storedTime(p.clock.Now())
 	if p.dispatcher != nil {
 		p.beginTerm()
-		p.dispatcher.track.beginRead()
+		p.dispatcher.track.beginRead(p.read)
 		defer p.dispatcher.track.endRead()
 	}
 	b, lease, err := p.readBatch(ctx, q)
@@ -122,11 +123,9 @@ func (p *Poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 // readBatch polls or claims. The lease is the name that claimed rows got.
 func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease string, err error) {
 	p.restart = false
-	now := p.clock.Now()
-	p.read = storedTime(now)
 	var createdBefore time.Time
 	if p.opts.SkipRecent > 0 {
-		createdBefore = storedTime(now.Add(-p.opts.SkipRecent))
+		createdBefore = storedTime(p.read.Add(-p.opts.SkipRecent))
 	}
 	switch {
 	case p.tenants != nil && q.kind == plain:

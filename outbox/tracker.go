@@ -71,8 +71,9 @@ func (d *delivery) mark() Mark {
 //
 //   - An event is reserved before its row is inserted, so that the poller cannot
 //     take the row between the commit and the hot queue.
-//   - While the poller reads, events that leave the tracker are remembered: the
-//     rows that it is about to hand over may be older than their outcome.
+//   - While the poller reads, events that leave the tracker are remembered if they were due
+//     when it began: the rows that it is about to hand over may be older than their
+//     outcome.
 //
 // A row that this node claims again is a copy too, unless the outcome in hand
 // took effect before. The delivery in hand then goes on under the new lease.
@@ -84,7 +85,8 @@ type tracker struct {
 	mu      sync.Mutex
 	events  map[string]*delivery
 	reading bool
-	left    map[string]struct{} // what left the tracker since the read began
+	due     time.Time           // the read returns what is due by then
+	left    map[string]struct{} // what left the tracker since the read began and was due then
 
 	takeovers int       // in hand
 	survived  int       // not in hand any more, of those taken over the first time
@@ -235,7 +237,7 @@ func (t *tracker) leave(d *delivery) {
 		return
 	}
 	t.forget(d)
-	if t.reading {
+	if t.reading && !d.env.AvailableAt.After(t.due) {
 		t.left[d.id()] = struct{}{}
 	}
 }
@@ -272,10 +274,11 @@ func (t *tracker) takeoverRoom(workers int, oneByOne bool) (room int, waits bool
 	return min(workers, allowed) - t.takeovers, t.takeovers > 0 && allowed < workers
 }
 
-func (t *tracker) beginRead() {
+// beginRead says that the poller reads what is due by a time.
+func (t *tracker) beginRead(due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.reading = true
+	t.reading, t.due = true, due
 }
 
 func (t *tracker) endRead() {

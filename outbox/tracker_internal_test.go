@@ -7,6 +7,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// What a read cannot return needs no memory, however long the read takes.
+func TestOnlyEventsThatWereDueWhenAReadBeganAreRememberedDuringIt(t *testing.T) {
+	t.Parallel()
+	tr, began := newTracker(func() {}), time.Now()
+	came := func(id string, due time.Time) *delivery {
+		d := &delivery{env: &Envelope{EventID: id, AvailableAt: due}}
+		require.True(t, tr.acquire(d))
+		return d
+	}
+	before := came("before", began)
+	tr.beginRead(began)
+	for range 1000 {
+		tr.release(came("since", began.Add(time.Microsecond)))
+	}
+	tr.release(before)
+	require.Len(t, tr.left, 1)
+	require.False(t, tr.acquire(before), "the read may have seen its row before the outcome")
+	tr.endRead()
+	require.Empty(t, tr.left)
+	require.True(t, tr.acquire(before), "the next read did not")
+}
+
 // A takeover whose retry took effect is claimed again before its answer came: the
 // new delivery takes its place among those in hand.
 func TestATakeoverThatIsReplacedMakesRoom(t *testing.T) {
