@@ -116,7 +116,9 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		if n == q.limit || q.kind == suspects || p.tenants.more() {
 			continue
 		}
-		if p.restart && !restarted { // a read that does not claim finds what is in hand again: once
+		// Once, for a read that does not claim finds what is in hand again. Another handler than a
+		// dispatcher may not know that.
+		if p.restart && !restarted && p.dispatcher != nil {
 			restarted, p.cursor = true, Cursor{}
 			continue
 		}

@@ -93,6 +93,19 @@ func (c *refusingHandler) Handle(env outbox.Envelope) bool {
 	return true
 }
 
+func TestAHandlerGetsTheEventsOfABacklogOnceInACycle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, handler := written(t, named("e", 25)...), &refusingHandler{}
+		p, err := outbox.NewPoller(outbox.PollerConfig{DB: store.DB(), Store: store, Handler: handler, Logger: quiet})
+		require.NoError(t, err)
+		_, err = p.Poll(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, named("e", 25), handler.taken)
+		require.NoError(t, p.Close(t.Context()))
+	})
+}
+
 func TestAnEventThatAHandlerRefusesIsReadAgainFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
