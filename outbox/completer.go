@@ -23,8 +23,9 @@ const (
 	completerTries    = 3                      // of a batch, until its outcomes are tried one by one and set aside
 	completerAside    = 500                    // outcomes set aside; more hold up the rest
 
-	// Outcomes in two statements, waiting for one, and set aside.
-	completerInHand = 3*completerBatch + completerAside
+	// Outcomes in two statements, waiting for one, and set aside; and the first of a batch
+	// that gathers.
+	completerInHand = 3*completerBatch + completerAside + 1
 )
 
 // completer stores outcomes. When it is idle it stores the first one at once. The

@@ -172,7 +172,7 @@ func TestWhatTheSecondStatementCannotStoreDoesNotWaitForTheInterval(t *testing.T
 		synctest.Wait()
 		e.write(said("waits for the interval"))
 		synctest.Wait()
-		fails.Store(true)
+		fails.Store(true) // for the second statement: its goroutine waited first for the batch to be full
 		for _, id := range named("e", 999) {
 			e.write(said(id))
 		}

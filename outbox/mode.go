@@ -142,7 +142,7 @@ type DispatchOptions struct {
 	// are stored at once. A process that dies has its events delivered again whose
 	// outcomes were not stored, so a longer interval makes those more; a shorter one
 	// takes more of the database's time from your transactions. A retry is stored with
-	// its batch, so it comes no sooner than that. Defaults to 5 ms; at least 1 ms.
+	// its batch, and comes after that. Defaults to 5 ms; at least 1 ms.
 	MarkInterval time.Duration
 }
 

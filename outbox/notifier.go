@@ -12,7 +12,8 @@ import "context"
 // The outbox notifies after the commit, outside of the caller's transaction, at
 // most once in 20 ms, in these cases: the mode is [WriterOnly] or [Ordered]; another
 // process holds the table; under [MultiNode] and [OrderedByKey], this process has no
-// room or gives leases back. For transactions whose end it does not see it notifies 10 ms,
+// room or gives leases back; a process that delivers closes, because what becomes due
+// later there is for the others. For transactions whose end it does not see it notifies 10 ms,
 // 100 ms and 1 s after the write.
 //
 // A notifier is safe for concurrent use and may serve several outboxes. It may

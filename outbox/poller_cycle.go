@@ -73,7 +73,8 @@ func (p *Poller) runCycle(ctx context.Context) time.Duration {
 const pollMaxPause = time.Second
 
 // cycle reads batch after batch until nothing more is due or the handler has no
-// room, and says when to look again.
+// room, and says when to look again. After a pass that was not one read it begins another
+// one if rows may have come behind its place.
 func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err error) {
 	if p.dispatcher != nil {
 		p.dispatcher.tellDepths()
@@ -83,7 +84,10 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	}
 	idle = p.idle()
 	last, none := plain, false // none: a batch of suspects was empty
-	restarted := false
+	claims := p.dispatcher != nil && p.dispatcher.claims
+	// begun: an earlier cycle began the pass, so what this one is for may have come behind its
+	// place. Only a dispatcher drops what it has in hand already, which a poll finds again.
+	begun := p.dispatcher != nil && !p.cursor.IsZero()
 	var left map[*lane]int64
 	for {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see it
@@ -116,10 +120,9 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		if n == q.limit || q.kind == suspects || p.tenants.more() {
 			continue
 		}
-		// Once, for a read that does not claim finds what is in hand again. Another handler than a
-		// dispatcher may not know that.
-		if p.restart && !restarted && p.dispatcher != nil {
-			restarted, p.cursor = true, Cursor{}
+		if p.restart && (claims || begun) {
+			p.endPass(left)
+			begun = false
 			continue
 		}
 		if q.kind == plain && !none && p.takeoversWait() && p.takeoverRoom() > 0 {
@@ -128,8 +131,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		break
 	}
 	p.logTakeovers(false)
-	p.cursor = Cursor{}
-	p.passEnded(left)
+	p.endPass(left)
 	return read, idle, p.noteNextDue(ctx)
 }
 

@@ -124,9 +124,10 @@ func (p *Poller) patienceFrom(place Cursor) *patience {
 	return &p.patience
 }
 
-// passEnded is called when a pass over the table ended: the lanes have what they had left
-// there before the last batch.
-func (p *Poller) passEnded(left map[*lane]int64) {
+// endPass ends a pass over the table: the lanes have what they had left there before the
+// last batch.
+func (p *Poller) endPass(left map[*lane]int64) {
+	p.cursor = Cursor{}
 	for l, n := range left {
 		l.left.CompareAndSwap(n, 0)
 	}

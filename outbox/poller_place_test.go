@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,6 +106,56 @@ func TestAnEventThatIsFreeBehindTheClaimsIsDeliveredBeforeTheNodeIsIdle(t *testi
 	}, func(s *claimLog) {
 		row, _ := s.Row("late")
 		require.Equal(t, outbox.StatusDone, row.Status)
+	})
+}
+
+func TestEventsThatComeFreeBehindTheClaimsAgainAreDeliveredBeforeTheNodeIsIdle(t *testing.T) {
+	claimBacklog(t, func(s *claimLog, claim int) {
+		switch claim {
+		case 5: // behind the first pass
+			for i := range 15 {
+				insertDue(t, s.Store, fmt.Sprintf("late%02d", i), time.Duration(i-3600)*time.Second)
+			}
+		case 12: // behind the second one
+			insertDue(t, s.Store, "later", -2*time.Hour)
+		}
+	}, func(s *claimLog) {
+		row, _ := s.Row("later")
+		require.Equal(t, outbox.StatusDone, row.Status)
+	})
+}
+
+// pollCounter counts polls.
+type pollCounter struct {
+	*outboxtest.Store
+	polls atomic.Int32
+}
+
+func (s *pollCounter) memory() *outboxtest.Store { return s.Store }
+
+func (s *pollCounter) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	s.polls.Add(1)
+	return s.Store.Poll(ctx, db, q)
+}
+
+// What is in hand is found again by each pass from the start.
+func TestAPassThatBeganWithItsCycleIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &pollCounter{Store: written(t, named("e", 15)...)}
+		e := start(t, outbox.Config{Store: s, Mode: outbox.SingleNode{
+			Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: time.Hour, BatchSize: 10},
+		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			time.Sleep(time.Minute)
+			return outbox.Done(), nil
+		})
+		time.Sleep(time.Second)
+		before := s.polls.Load()
+		e.Wake()
+		time.Sleep(time.Second)
+		polls := s.polls.Load() - before
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 2, polls)
 	})
 }
 
