@@ -36,8 +36,8 @@ type Config struct {
 	// Clock defaults to the system's.
 	Clock Clock
 	// Notifier wakes the pollers of other processes for events that this one does
-	// not deliver itself, and when it closes. Nil: they find such events when they poll, at the latest
-	// after [PollOptions].Interval.
+	// not deliver itself, and when it closes. Nil: they find such events when they
+	// poll, at the latest after [PollOptions].Interval.
 	Notifier Notifier
 }
 

@@ -141,8 +141,8 @@ type DispatchOptions struct {
 	// outcomes that are stored. The first outcome after a pause, and a full batch,
 	// are stored at once. A process that dies has its events delivered again whose
 	// outcomes were not stored, so a longer interval makes those more; a shorter one
-	// takes more of the database's time from your transactions. A retry is stored with
-	// its batch, and comes after that. Defaults to 5 ms; at least 1 ms.
+	// takes more of the database's time from your transactions. A retry is not delivered
+	// before its batch is stored. Defaults to 5 ms; at least 1 ms.
 	MarkInterval time.Duration
 }
 

@@ -93,14 +93,34 @@ func (c *refusingHandler) Handle(env outbox.Envelope) bool {
 	return true
 }
 
-func TestAHandlerGetsTheEventsOfABacklogOnceInACycle(t *testing.T) {
+// roomHandler is a handler that has room for a while.
+type roomHandler struct {
+	room  int
+	taken []string
+}
+
+func (h *roomHandler) AvailableCapacity() int { return h.room }
+
+func (h *roomHandler) Handle(env outbox.Envelope) bool {
+	h.room--
+	h.taken = append(h.taken, env.EventID)
+	return true
+}
+
+// A dispatcher drops what it has in hand; any other handler would get it again.
+func TestAHandlerGetsABacklogOnceAlsoInSeveralCycles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, handler := written(t, named("e", 25)...), &refusingHandler{}
-		p, err := outbox.NewPoller(outbox.PollerConfig{DB: store.DB(), Store: store, Handler: handler, Logger: quiet})
+		store, handler := written(t, named("e", 25)...), &roomHandler{}
+		p, err := outbox.NewPoller(outbox.PollerConfig{
+			DB: store.DB(), Store: store, Handler: handler, Logger: quiet, Options: outbox.PollOptions{BatchSize: 10},
+		})
 		require.NoError(t, err)
-		_, err = p.Poll(t.Context())
-		require.NoError(t, err)
+		for range 2 {
+			handler.room = 15
+			_, err = p.Poll(t.Context())
+			require.NoError(t, err)
+		}
 		require.Equal(t, named("e", 25), handler.taken)
 		require.NoError(t, p.Close(t.Context()))
 	})
