@@ -2,6 +2,7 @@ package relayrabbitmq
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -31,8 +32,8 @@ func publishing(m relay.Message) (amqp.Publishing, error) {
 		return p, fmt.Errorf("%w: the topic %w", relay.ErrRefused, err)
 	}
 	for _, h := range headers {
-		if h.Key == attributePrefix+"datacontenttype" {
-			continue // the property ContentType says it
+		if h.Key == attributePrefix+"datacontenttype" || instruction(h.Key) {
+			continue // the property ContentType says the first
 		}
 		if len(h.Key) > maxName {
 			return p, fmt.Errorf("%w: the key of the header %.20q… has %d bytes; AMQP allows %d", relay.ErrRefused, h.Key, len(h.Key), maxName)
@@ -40,6 +41,18 @@ func publishing(m relay.Message) (amqp.Publishing, error) {
 		p.Headers[h.Key] = h.Value
 	}
 	return p, nil
+}
+
+// instruction reports whether the broker would read a header of an event as an instruction:
+// further routing keys (CC, BCC), or the queues that have dead-lettered the message. The broker
+// refuses a text there, or fails over it later on.
+func instruction(key string) bool {
+	switch key {
+	case "CC", "BCC", "x-death":
+		return true
+	default:
+		return strings.HasPrefix(key, "x-first-death-") || strings.HasPrefix(key, "x-last-death-")
+	}
 }
 
 // checkTopic returns what is wrong with a routing key.

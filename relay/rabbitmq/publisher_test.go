@@ -51,6 +51,7 @@ func TestPublisher(t *testing.T) {
 		"a wrong password is an outage, and in no error":          wrongPassword,
 		"a full queue is an outage":                               fullQueue,
 		"what the protocol cannot carry is refused":               invalid,
+		"headers of events are no instructions":                   instructions,
 		"no memory is an outage at once":                          blocked,
 		"a broker that does not answer is an outage":              frozen,
 		"calls run side by side":                                  sideBySide,
@@ -191,6 +192,22 @@ func invalid(t *testing.T, s *server) {
 	}
 	require.NoError(t, errs[4])
 	require.Equal(t, map[string]int{"5": 1}, ids(s.stored(t, "invalid")))
+}
+
+// A header of an event may come from a request. The broker refuses a text in CC and BCC, and
+// with it the channel; a list would lead the message to other queues.
+func instructions(t *testing.T, s *server) {
+	s.declare(t, "instructions", "instructions", "#", nil)
+	p := publisher(t, relayrabbitmq.Config{URLs: []string{s.url()}, Exchange: "instructions"})
+	m := message("a", "1")
+	m.Headers = map[string]string{
+		"CC": "b", "BCC": "c", "x-death": "d", "x-first-death-queue": "e", "x-last-death-reason": "f",
+		"cc": "g", "x-request-id": "h",
+	}
+	require.Nil(t, p.Publish(t.Context(), []relay.Message{m}))
+	list := s.stored(t, "instructions")
+	require.Len(t, list, 1)
+	require.Equal(t, amqp.Table{"cloudEvents_id": "1", "cc": "g", "x-request-id": "h"}, list[0].Headers)
 }
 
 func blocked(t *testing.T, s *server) {

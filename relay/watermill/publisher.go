@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -109,7 +110,9 @@ func (p *Publisher) send(ctx context.Context, messages []relay.Message, which []
 		m := messages[n]
 		list[i] = message.NewMessage(m.ID, m.Body)
 		for _, h := range m.HeaderList("ce-", "content-type") {
-			list[i].Metadata.Set(h.Key, h.Value)
+			if !instruction(h.Key) {
+				list[i].Metadata.Set(h.Key, h.Value)
+			}
 		}
 		if m.Key != "" {
 			list[i].Metadata.Set(MetadataKey, m.Key)
@@ -123,6 +126,15 @@ func (p *Publisher) send(ctx context.Context, messages []relay.Message, which []
 		return p.cfg.Classify(err)
 	}
 	return nil
+}
+
+// instruction reports whether a header of an event would be an instruction to one of the
+// brokers, to which Watermill's publishers pass metadata as headers: to NATS, such as
+// Nats-Rollup, which deletes messages; to RabbitMQ, which refuses a text in CC and BCC; or to
+// Watermill itself, which refuses its own key for the UUID.
+func instruction(key string) bool {
+	lower := strings.ToLower(key)
+	return strings.HasPrefix(lower, "nats-") || strings.HasPrefix(lower, "_watermill_") || key == "CC" || key == "BCC" || key == "x-death"
 }
 
 // Ping calls the config's function.

@@ -60,7 +60,9 @@ func TestAMessageHasTheEvent(t *testing.T) {
 	p := publisher(t, relaywatermill.Config{Publisher: channel})
 	require.Nil(t, p.Publish(t.Context(), []relay.Message{{
 		Topic: "orders", Key: "o1", ID: "e1", ContentType: "application/json", Body: []byte(`{}`),
-		Attributes: []relay.Attribute{{Name: "type", Value: "Placed"}}, Headers: map[string]string{"traceparent": "00-1-2-01"},
+		Attributes: []relay.Attribute{{Name: "type", Value: "Placed"}}, Headers: map[string]string{
+			"traceparent": "00-1-2-01", "Nats-Rollup": "all", "CC": "b", "_watermill_message_uuid": "c", // instructions to brokers
+		},
 	}}))
 	m := <-got
 	m.Ack()
