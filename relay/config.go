@@ -17,7 +17,8 @@ type Config struct {
 	Routes    []Route
 	// Format says how an event becomes a message. Defaults to [Binary].
 	Format Format
-	// Source is the attribute source of CloudEvents, a URI reference such as "/orders".
+	// Source is the attribute source of CloudEvents, a URI reference such as "/orders". It is
+	// part of each message's id, so services that share a broker need different ones.
 	// Required unless the format is [Plain].
 	Source string
 	// Batch tunes the calls. Size defaults to 500 and Concurrency to 4.

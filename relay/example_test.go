@@ -55,7 +55,7 @@ func Example() {
 	check(ob.Close(ctx)) // publishes what is queued
 	check(r.Close(ctx))
 	// Output:
-	// orders o-1 e-1 "tea"
+	// orders o-1 orders:/shop:e-1 "tea"
 }
 
 // A route may choose the topic and the key of each event.
@@ -74,7 +74,7 @@ func ExampleRoute() {
 	env.EventID, env.TenantID = "e-1", "acme"
 	fmt.Println(r.Publish(context.Background(), []outbox.Envelope{env}))
 	// Output:
-	// orders.acme acme/o-1 e-1 "tea"
+	// orders.acme acme/o-1 orders.acme::e-1 "tea"
 	// [Done]
 }
 
@@ -108,7 +108,7 @@ func ExampleRelay_Publish() {
 		fmt.Println(result)
 	}
 	// Output:
-	// orders o-1 e-1 "tea"
+	// orders o-1 orders:/shop:e-1 "tea"
 	// Done
 }
 

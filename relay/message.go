@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -15,7 +17,11 @@ type Message struct {
 	// Key orders the messages of one batch: those with the same key are published one
 	// after the other. A broker with partitions chooses the partition by it. May be empty.
 	Key string
-	// ID is the event's id. A broker that drops repeated messages compares it.
+	// ID identifies the message: the topic, the source and the event's id, with colons
+	// between. A broker that drops repeated messages compares it, and so does the inbox of
+	// a consumer. An event's id alone is unique only within its table, while a stream or a
+	// consumer may have messages of several topics and services. At most 255 bytes: of a
+	// longer one, the ID is the SHA-256 in hexadecimal.
 	ID string
 	// Time is when the event happened.
 	Time time.Time
@@ -57,7 +63,7 @@ const (
 func (r *Relay) message(env outbox.Envelope, to *Route) (m Message, err error) {
 	defer recovered(&err)
 	m = Message{
-		Topic: to.Topic, Key: env.AggregateID, ID: env.EventID, Time: env.OccurredAt,
+		Topic: to.Topic, Key: env.AggregateID, Time: env.OccurredAt,
 		ContentType: contentJSON, Headers: env.Headers, Body: env.Payload.Bytes(),
 	}
 	if to.KeyOf != nil {
@@ -74,6 +80,7 @@ func (r *Relay) message(env outbox.Envelope, to *Route) (m Message, err error) {
 	if m.Topic == "" {
 		return m, fmt.Errorf("%w: the route's function gives no topic", ErrRefused)
 	}
+	m.ID = messageID(m.Topic, r.cfg.Source, env.EventID)
 	switch r.cfg.Format {
 	case Binary:
 		m.Attributes = r.attributes(env, m.Key)
@@ -89,6 +96,19 @@ func (r *Relay) message(env outbox.Envelope, to *Route) (m Message, err error) {
 	case Plain:
 	}
 	return m, nil
+}
+
+// maxID is the most bytes of a message's id: of a short string of AMQP, and of the inbox.
+const maxID = 255
+
+// messageID is the id of the message that carries an event of a source to a topic.
+func messageID(topic, source, event string) string {
+	id := topic + ":" + source + ":" + event
+	if len(id) <= maxID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
 }
 
 // attributes are those that CloudEvents 1.0 requires, its optional ones that the event

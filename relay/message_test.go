@@ -2,12 +2,14 @@ package relay_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/outboxkit/outbox-go/inbox"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/relay"
 )
@@ -26,7 +28,7 @@ func TestFormats(t *testing.T) {
 				require.Len(t, w.broker.got, 1)
 				m := w.broker.got[0]
 				require.Equal(t, "00-1-2-01", m.Headers["traceparent"])
-				require.Equal(t, []string{"orders", "o1", "1"}, []string{m.Topic, m.Key, m.ID})
+				require.Equal(t, []string{"orders", "o1", "orders:/orders:1"}, []string{m.Topic, m.Key, m.ID})
 				switch format {
 				case relay.Binary:
 					require.Equal(t, "7", string(m.Body))
@@ -70,6 +72,25 @@ func TestHeadersOfGivesTheHeaders(t *testing.T) {
 	require.True(t, r.Publish(t.Context(), batch)[0].IsDone())
 	require.Equal(t, map[string]string{"traceparent": "00-1", "tenant": "acme"}, b.got[0].Headers)
 	require.Equal(t, map[string]string{"traceparent": "00-1", "secret": "x"}, batch[0].Headers)
+}
+
+// A stream or an inbox compares the ids of messages of several topics and services.
+func TestAMessageIDHasTheTopicAndTheSource(t *testing.T) {
+	ids := map[string]bool{}
+	for _, topic := range []string{"orders", "audit", strings.Repeat("t", 255)} {
+		for _, source := range []string{"/orders", "/shop"} {
+			b := &broker{}
+			r, err := relay.New(relay.Config{Publisher: b, Source: source, Routes: []relay.Route{relay.To(topic, placed.Kind())}})
+			require.NoError(t, err)
+			for range 2 { // a second attempt has the same id
+				require.True(t, r.Publish(t.Context(), events("a/1"))[0].IsDone())
+				ids[b.got[0].ID] = true
+				require.LessOrEqual(t, len(b.got[0].ID), inbox.MaxMessageIDLength)
+			}
+			require.Equal(t, b.got[0].ID, b.got[1].ID)
+		}
+	}
+	require.Len(t, ids, 6)
 }
 
 // A function of a route that panics fails its event, and not the batch.

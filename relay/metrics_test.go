@@ -42,7 +42,7 @@ func TestMetricsOfEachTopic(t *testing.T) {
 			return map[string]error{
 				"2": fmt.Errorf("%w: too large", relay.ErrRefused), "3": relay.ErrUnroutable, "4": errors.New("boom"),
 				"6": fmt.Errorf("%w: full", relay.ErrUnavailable), "7": context.DeadlineExceeded,
-			}[m.ID]
+			}[eventOf(m)]
 		}}
 		r, err := relay.New(relay.Config{
 			Publisher: b, Source: "/orders", Metrics: f, Logger: slog.New(slog.DiscardHandler),

@@ -81,7 +81,7 @@ func TestARouteThatFailsHoldsTheRestOfItsKey(t *testing.T) {
 // A key is ordered whatever the topics of its events are.
 func TestTopicsOfOneKeyWaitForEachOther(t *testing.T) {
 	b := &broker{refuse: func(m relay.Message) error {
-		if m.ID == "2" {
+		if eventOf(m) == "2" {
 			return errors.New("boom")
 		}
 		return nil

@@ -113,7 +113,7 @@ func TestAnyAnswerEndsAnOutage(t *testing.T) {
 // Some acknowledgements do not end the outage of a topic that has no room for the rest.
 func TestATopicThatTakesSomeMessagesIsAway(t *testing.T) {
 	b := &broker{refuse: func(m relay.Message) error {
-		return map[bool]error{true: errFull}[m.ID == "2"]
+		return map[bool]error{true: errFull}[eventOf(m) == "2"]
 	}}
 	r := newRelay(t, b, relay.Route{Topic: "orders"})
 	batch := events("a/1", "b/2")
@@ -199,7 +199,7 @@ func TestOneCallTriesATopicAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tried []string
 		r := newRelay(t, &slow{answer: func(m relay.Message) error {
-			tried = append(tried, m.ID)
+			tried = append(tried, eventOf(m))
 			time.Sleep(100 * time.Millisecond)
 			return errFull
 		}}, relay.Route{Topic: "orders"})
@@ -218,10 +218,10 @@ func TestOneCallTriesATopicAgain(t *testing.T) {
 func TestACallOfAnEarlierOutageBeginsTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRelay(t, &slow{answer: func(m relay.Message) error {
-			if m.ID == "2" {
+			if eventOf(m) == "2" {
 				time.Sleep(3 * time.Second)
 			}
-			return map[bool]error{true: errFull}[m.ID != "3"]
+			return map[bool]error{true: errFull}[eventOf(m) != "3"]
 		}}, relay.Route{Topic: "orders"})
 		require.Equal(t, time.Second, retryAfter(t, r, "a/1"))
 		time.Sleep(time.Second)

@@ -42,7 +42,7 @@ type Server interface {
 	Start(t testing.TB)
 }
 
-// Stored is a message that a broker has: the event's id and its payload.
+// Stored is a message that a broker has: its id and its payload.
 type Stored struct {
 	ID   string
 	Body []byte

@@ -16,6 +16,10 @@ const (
 	contentType     = "content-type"
 )
 
+// HeaderMessageID is the header with the id of the message ([relay.Message]), for the inbox
+// of a consumer.
+const HeaderMessageID = "message-id"
+
 // call is one call of Publish. The indexes are those of its messages.
 type call struct {
 	p        *Publisher
@@ -28,13 +32,16 @@ type call struct {
 // brokers delete by it: an event that waited for long would be gone too soon.
 func record(m *relay.Message) *kgo.Record {
 	headers := m.HeaderList(attributePrefix, contentType)
-	r := &kgo.Record{Topic: m.Topic, Value: m.Body, Headers: make([]kgo.RecordHeader, len(headers))}
+	r := &kgo.Record{Topic: m.Topic, Value: m.Body, Headers: make([]kgo.RecordHeader, 0, len(headers)+1)}
 	if m.Key != "" {
 		r.Key = []byte(m.Key)
 	}
-	for i, h := range headers {
-		r.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: []byte(h.Value)}
+	for _, h := range headers {
+		if h.Key != HeaderMessageID {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Key, Value: []byte(h.Value)})
+		}
 	}
+	r.Headers = append(r.Headers, kgo.RecordHeader{Key: HeaderMessageID, Value: []byte(m.ID)})
 	return r
 }
 

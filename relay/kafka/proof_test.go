@@ -35,7 +35,7 @@ func TestNothingIsLostWhileTheBrokerIsRestartedAndCutOff(t *testing.T) {
 		Server: c, Away: outage,
 		Stored: func(t testing.TB) (list []relaytest.Stored) {
 			for _, r := range c.stored(t, relaytest.Topic) {
-				list = append(list, relaytest.Stored{ID: header(r, "ce_id"), Body: r.Value})
+				list = append(list, relaytest.Stored{ID: header(r, relaykafka.HeaderMessageID), Body: r.Value})
 			}
 			return list
 		},

@@ -34,6 +34,7 @@ func TestAnAcknowledgedMessageIsInTheTopic(t *testing.T) {
 			{Key: "ce_id", Value: []byte(header(r, "ce_id"))},
 			{Key: "content-type", Value: []byte("application/json")},
 			{Key: "traceparent", Value: []byte("00-1")},
+			{Key: relaykafka.HeaderMessageID, Value: []byte(header(r, "ce_id"))},
 		}, r.Headers)
 		require.True(t, r.Timestamp.After(before), "it is not that of the event")
 		if header(r, "ce_id") == "1" {

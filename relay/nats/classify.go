@@ -23,7 +23,8 @@ const (
 func (p *Publisher) classify(ctx context.Context, m *relay.Message, err error, unrouted map[string]error) error {
 	var api *jetstream.APIError
 	switch {
-	case errors.Is(err, relay.ErrRefused), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, relay.ErrRefused), errors.Is(err, relay.ErrUnavailable), errors.Is(err, errDropped),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, nats.ErrMaxPayload):
 		return fmt.Errorf("%w: a body of %d bytes and its headers; the server's limit is %d: %w", relay.ErrRefused, len(m.Body), p.conn.MaxPayload(), err)

@@ -28,23 +28,26 @@ func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []err
 	}
 	c := p.begin()
 	defer p.end(c)
-	errs := make([]error, len(messages))
+	errs, sent := make([]error, len(messages)), make([]*nats.Msg, len(messages))
 	futures := make([]jetstream.PubAckFuture, len(messages))
 	for i, m := range messages {
-		msg, err := p.message(m)
-		if err == nil {
-			futures[i], err = p.send(ctx, msg)
-		}
-		errs[i] = err
-	}
-	failed := false
-	for i, future := range futures {
+		sent[i], errs[i] = p.message(m)
 		if errs[i] == nil {
-			errs[i] = c.wait(ctx, messages[i].Topic, future)
+			futures[i], errs[i] = p.send(ctx, sent[i])
 		}
-		failed = failed || errs[i] != nil
 	}
-	if !failed {
+	var dropped []duplicate
+	for i, future := range futures {
+		if errs[i] != nil {
+			continue
+		}
+		ack, err := c.wait(ctx, messages[i].Topic, future)
+		if errs[i] = err; err == nil && ack.Duplicate {
+			dropped = append(dropped, duplicate{i, ack})
+		}
+	}
+	p.verify(ctx, c, dropped, sent, errs)
+	if !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		return nil
 	}
 	unrouted := map[string]error{}
@@ -68,6 +71,9 @@ func (p *Publisher) send(ctx context.Context, msg *nats.Msg) (future jetstream.P
 	return nil, ctx.Err()
 }
 
+// attributePrefix is that of the binding of CloudEvents to NATS.
+const attributePrefix = "ce-"
+
 // message makes the client's message. The attributes of a CloudEvent are headers with the
 // prefix "ce-", and the content type is a header only of a structured one.
 func (p *Publisher) message(m relay.Message) (*nats.Msg, error) {
@@ -78,7 +84,7 @@ func (p *Publisher) message(m relay.Message) (*nats.Msg, error) {
 	if len(m.Attributes) == 0 {
 		contentType = "content-type"
 	}
-	list := m.HeaderList("ce-", contentType)
+	list := m.HeaderList(attributePrefix, contentType)
 	for i := range m.Attributes {
 		list[i].Value = encode(list[i].Value)
 	}
@@ -91,7 +97,7 @@ func (p *Publisher) message(m relay.Message) (*nats.Msg, error) {
 			header[h.Key] = []string{h.Value}
 		}
 	}
-	header[jetstream.MsgIDHeader] = []string{m.ID}
+	header[jetstream.MsgIDHeader] = []string{encode(m.ID)}
 	return &nats.Msg{Subject: m.Topic, Header: header, Data: m.Body}, nil
 }
 
@@ -103,7 +109,7 @@ func instruction(key string) bool {
 	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix) && key != jetstream.MsgTTLHeader
 }
 
-// encode encodes the value of an attribute as CloudEvents says for NATS and HTTP.
+// encode encodes the value of an attribute, or an id, as CloudEvents says for NATS and HTTP.
 func encode(value string) string {
 	plain := func(c byte) bool { return c > ' ' && c < 0x7f && c != '"' && c != '%' }
 	if !slices.ContainsFunc([]byte(value), func(c byte) bool { return !plain(c) }) {
@@ -170,22 +176,22 @@ func (p *Publisher) denied(err error) {
 }
 
 // wait waits for the acknowledgement of a message.
-func (c *call) wait(ctx context.Context, subject string, future jetstream.PubAckFuture) error {
+func (c *call) wait(ctx context.Context, subject string, future jetstream.PubAckFuture) (*jetstream.PubAck, error) {
 	for {
 		c.mu.Lock()
 		err := c.denied[subject]
 		c.mu.Unlock()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		select {
-		case <-future.Ok():
-			return nil
+		case ack := <-future.Ok():
+			return ack, nil
 		case err := <-future.Err():
-			return err
+			return nil, err
 		case <-c.news:
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }

@@ -39,7 +39,7 @@ func Example() {
 	check(r.Close(ctx))
 	// Output:
 	// [Done]
-	// e-1 "tea" OrderPlaced
+	// orders:/shop:e-1 "tea" OrderPlaced
 }
 
 // Classify names the errors of your broker that mean an outage. By default only errors of

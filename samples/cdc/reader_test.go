@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func (b *broker) Publish(_ context.Context, messages []relay.Message) []error {
 	}
 	errs := make([]error, len(messages))
 	for i, m := range messages {
-		if m.ID == b.refuse {
+		if eventOf(m) == b.refuse {
 			b.refused++
 			errs[i] = fmt.Errorf("%w: too large", relay.ErrRefused)
 			continue
@@ -47,6 +48,9 @@ func (b *broker) Publish(_ context.Context, messages []relay.Message) []error {
 	}
 	return errs
 }
+
+// eventOf is the event id at the end of a message's id.
+func eventOf(m relay.Message) string { return m.ID[strings.LastIndexByte(m.ID, ':')+1:] }
 
 // refuses lets the broker refuse one event, or none.
 func (b *broker) refuses(id string) {
@@ -62,7 +66,7 @@ func (b *broker) ids() (ids []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, m := range b.got {
-		ids = append(ids, m.ID)
+		ids = append(ids, eventOf(m))
 	}
 	return ids
 }
