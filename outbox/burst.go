@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +22,7 @@ type burst struct {
 	level   slog.Level
 	message string
 	ended   string // the message of the end; empty for none
+	single  int    // so many occurrences of a minute have a line each, beside the first
 
 	failing atomic.Bool // add was called, and end was not called since
 
@@ -27,6 +30,7 @@ type burst struct {
 	timer *time.Timer // runs for a minute after each line
 	wrote bool        // a line was written since the last end
 	began time.Time   // when failing became true
+	lines int         // written since the timer was set, beside the first
 	count int         // of occurrences that no line has
 	attrs []any       // of the last of them
 }
@@ -38,6 +42,12 @@ func (b *burst) add(count int, attrs ...any) {
 	b.mu.Lock()
 	if !b.failing.Swap(true) {
 		b.began = time.Now()
+	}
+	if b.timer != nil && b.lines < b.single {
+		b.lines++
+		b.mu.Unlock()
+		b.write(count, attrs)
+		return
 	}
 	if b.timer != nil {
 		b.count += count
@@ -54,6 +64,7 @@ func (b *burst) add(count int, attrs ...any) {
 // tick is called at the end of a minute.
 func (b *burst) tick() {
 	b.mu.Lock()
+	b.lines = 0
 	if b.count == 0 || b.timer == nil {
 		b.timer = nil
 		b.mu.Unlock()
@@ -79,7 +90,7 @@ func (b *burst) end() {
 	b.wrote = false
 	b.mu.Unlock()
 	if wrote && b.ended != "" {
-		b.log.Info(b.ended, logKeyLasted, lasted.Round(time.Millisecond))
+		b.log.Info(b.ended, logKeyLasted, durationText(lasted))
 	}
 }
 
@@ -97,6 +108,13 @@ func (b *burst) flush() {
 	}
 }
 
+// idle reports whether nothing is collected.
+func (b *burst) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.timer == nil
+}
+
 func (b *burst) take() (count int, attrs []any) {
 	count, attrs = b.count, b.attrs
 	b.count, b.attrs = 0, nil
@@ -105,4 +123,56 @@ func (b *burst) take() (count int, attrs []any) {
 
 func (b *burst) write(count int, attrs []any) {
 	b.log.Log(context.Background(), b.level, b.message, append([]any{logKeyCount, count}, attrs...)...)
+}
+
+const (
+	// causeLines is how many lines of a minute a cause has before the rest is summed up:
+	// enough to see a few events that fail, and their ids.
+	causeLines = 10
+	// causesApart is how many causes are summed up apart at the same time.
+	causesApart = 100
+)
+
+// bursts sums up a message by cause, such as the kind of event and the reason of its
+// failure: thousands of events that fail for one reason need no thousands of lines.
+type bursts struct {
+	log     *slog.Logger
+	level   slog.Level
+	message string
+
+	mu      sync.Mutex
+	byCause map[string]*burst
+}
+
+// add counts one occurrence. Its attributes are those of its line, or of a line that sums
+// up, if it is the last one of its cause.
+func (b *bursts) add(cause string, attrs ...any) {
+	b.mu.Lock()
+	found := b.byCause[cause]
+	if found == nil && len(b.byCause) >= causesApart {
+		maps.DeleteFunc(b.byCause, func(_ string, other *burst) bool { return other.idle() })
+	}
+	if found == nil && len(b.byCause) >= causesApart {
+		cause = "" // of all further causes
+		found = b.byCause[cause]
+	}
+	if found == nil {
+		if b.byCause == nil {
+			b.byCause = map[string]*burst{}
+		}
+		found = &burst{log: b.log, level: b.level, message: b.message, single: causeLines - 1}
+		b.byCause[cause] = found
+	}
+	b.mu.Unlock()
+	found.add(1, attrs...)
+}
+
+// flush writes what is collected, when the outbox closes.
+func (b *bursts) flush() {
+	b.mu.Lock()
+	all := slices.Collect(maps.Values(b.byCause))
+	b.mu.Unlock()
+	for _, one := range all {
+		one.flush()
+	}
 }

@@ -62,7 +62,7 @@ func (c *completer) observe(d *delivery, now time.Time) {
 		c.d.dueAt(d.next)
 	case OutcomeDead:
 		m.Died(kind)
-		c.d.log.Error("outbox: event is dead", deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)
+		c.d.deaths.add(causeOfFailure(d), deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)
 	case OutcomeSplit:
 		if d.answers.done > 0 {
 			m.Delivered(kind, now.Sub(d.env.OccurredAt))

@@ -25,6 +25,9 @@ func (d *Dispatcher) shutdown(ctx context.Context) {
 	defer close(d.closed)
 	defer d.policyPanics.flush()
 	defer d.drops.flush()
+	defer d.deaths.flush()
+	defer d.panics.flush()
+	defer d.failures.flush()
 	d.mu.Lock()
 	was := d.state
 	d.state = stopped

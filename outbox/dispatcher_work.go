@@ -75,12 +75,11 @@ func (d *Dispatcher) logRetry(dl *delivery) {
 	if dl.err == nil || dl.outcome != OutcomeRetry {
 		return
 	}
-	attrs := deliveryAttrs(dl, dl.env.Attempts+1)
+	lines := &d.failures
 	if dl.panicked != nil {
-		d.log.Error("outbox: a listener panicked", attrs...)
-	} else {
-		d.log.Warn("outbox: delivery failed, it will be tried again", attrs...)
+		lines = &d.panics
 	}
+	lines.add(causeOfFailure(dl), deliveryAttrs(dl, dl.env.Attempts+1)...)
 }
 
 // letGo ends deliveries without an outcome: the events are for whoever reads or

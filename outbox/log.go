@@ -1,6 +1,10 @@
 package outbox
 
-import "log/slog"
+import (
+	"log/slog"
+	"strings"
+	"time"
+)
 
 // The keys of log attributes. Payloads, headers and tenants are never logged.
 const (
@@ -34,6 +38,10 @@ const (
 	logKeyOtherMode     = "other_mode"
 )
 
+// durationText is the attribute of a duration: as text, because the JSON handler of slog
+// writes a time.Duration as a number of nanoseconds.
+func durationText(d time.Duration) string { return d.Round(time.Millisecond).String() }
+
 func loggerOr(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return slog.Default()
@@ -57,4 +65,10 @@ func deliveryAttrs(d *delivery, attempts int) []any {
 		attrs = append(attrs, logKeyStack, string(d.panicked.Stack))
 	}
 	return attrs
+}
+
+// causeOfFailure is the kind of event, the listener, and the reason without what differs
+// between two events.
+func causeOfFailure(d *delivery) string {
+	return strings.Join([]string{d.kind().String(), d.listener(), ReasonOf(d.reason)}, "\n")
 }

@@ -1,7 +1,10 @@
 package outbox_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,7 +43,7 @@ func TestOnlyTheStartAndTheEndAreLoggedWhenAllGoesWell(t *testing.T) {
 	started := book.all()[0].attrs
 	require.Equal(t, "single-node", started["mode"].String())
 	require.EqualValues(t, outbox.DefaultWorkers, started["workers"].Int64())
-	require.Equal(t, outbox.DefaultPollInterval, started["poll_interval"].Duration())
+	require.Equal(t, outbox.DefaultPollInterval, mustDuration(t, started["poll_interval"]))
 	require.Equal(t, "no purge", started["retention"].String())
 	require.NotEmpty(t, started["owner"].String())
 }
@@ -258,4 +261,141 @@ func alone(marks []outbox.Mark, state outbox.RowState) map[string]outbox.RowStat
 		left[m.EventID] = state
 	}
 	return left
+}
+
+// mustDuration is a duration that a line has as text.
+func mustDuration(t *testing.T, v slog.Value) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(v.String())
+	require.NoError(t, err)
+	return d
+}
+
+// Thousands of events that die for one reason are a few lines: the first ones, and sums.
+func TestFailuresOfOneCauseAreSummedUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &logbook{}
+		e := start(t, outbox.Config{
+			Logger: slog.New(book), RetryPolicy: outbox.ExponentialBackoff(time.Second, time.Second),
+			Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 2}, Poll: outbox.PollOptions{Interval: time.Second}},
+		}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			if env.AggregateID == "another" {
+				return outbox.Result{}, errors.New("the other cause")
+			}
+			return outbox.Result{}, fmt.Errorf("order %s: the mail server is away", env.AggregateID)
+		})
+		for i := range 500 {
+			env := said("")
+			env.AggregateID = fmt.Sprint(i)
+			e.write(env)
+		}
+		time.Sleep(30 * time.Second)
+		env := said("")
+		env.AggregateID = "another"
+		e.write(env)
+		time.Sleep(5 * time.Minute)
+		require.NoError(t, e.Close(context.Background()))
+		for _, message := range []string{"delivery failed, it will be tried again", "event is dead"} {
+			lines := book.about(message)
+			require.EqualValues(t, 501, counted(lines), message)
+			require.Less(t, len(lines), 20, message)
+			other := 0
+			for _, l := range lines {
+				require.NotEmpty(t, l.attrs["event_id"].String())
+				if l.attrs["aggregate_id"].String() == "another" {
+					other++
+				}
+			}
+			require.Equal(t, 1, other, "the other cause has a line of its own")
+		}
+	})
+}
+
+// So many causes that they are not kept apart do not take more memory.
+func TestFailuresOfManyCausesAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &logbook{}
+		e := start(t, outbox.Config{
+			Logger: slog.New(book), Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}},
+		}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			return outbox.Result{}, errors.New("cause " + env.AggregateID)
+		})
+		for i := range 1000 {
+			env := said("")
+			env.AggregateID = string(rune('a'+i/100)) + string(rune('a'+i/10%10)) + string(rune('a'+i%10))
+			e.write(env)
+		}
+		time.Sleep(3 * time.Minute)
+		require.NoError(t, e.Close(context.Background()))
+		lines := book.about("event is dead")
+		require.EqualValues(t, 1000, counted(lines))
+		require.Less(t, len(lines), 120)
+	})
+}
+
+// sometimesAway is a store whose polls fail now and then.
+type sometimesAway struct {
+	*outboxtest.Store
+	away atomic.Bool
+}
+
+func (s *sometimesAway) memory() *outboxtest.Store { return s.Store }
+
+func (s *sometimesAway) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	if s.away.Load() {
+		return outbox.Batch{}, errors.New("away")
+	}
+	return s.Store.Poll(ctx, db, q)
+}
+
+// What a program that reads logs as JSON relies on: a key has one type, and a duration is
+// no number of nanoseconds.
+func TestEachLogKeyHasOneTypeInJSON(t *testing.T) {
+	t.Parallel()
+	types := map[string]string{}
+	for name, purge := range map[string]*outbox.PurgeOptions{"purged": {Interval: time.Minute, Retention: time.Minute}, "kept": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			var text bytes.Buffer
+			store := &sometimesAway{Store: outboxtest.NewStore()}
+			e := start(t, outbox.Config{Store: store, Purge: purge, Logger: slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})), Mode: outbox.SingleNode{
+				Dispatch: outbox.DispatchOptions{MaxAttempts: 2, HotCapacity: 1}, Poll: outbox.PollOptions{Interval: time.Second},
+			}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				if env.AggregateID == "1" {
+					panic("boom")
+				}
+				return outbox.Result{}, errors.New("no")
+			})
+			for i := range 3 {
+				env := said("")
+				env.AggregateID = fmt.Sprint(i)
+				e.write(env)
+			}
+			time.Sleep(3 * time.Minute)
+			store.away.Store(true)
+			time.Sleep(2 * time.Minute)
+			store.away.Store(false)
+			time.Sleep(2 * time.Minute)
+			require.NoError(t, e.Close(context.Background()))
+			synctest.Wait()
+			lines := bytes.Split(bytes.TrimSpace(text.Bytes()), []byte("\n"))
+			require.Greater(t, len(lines), 5, name)
+			for _, line := range lines {
+				attrs := map[string]any{}
+				require.NoError(t, json.Unmarshal(line, &attrs))
+				for key, value := range attrs {
+					kind := fmt.Sprintf("%T", value)
+					require.Equal(t, kind, cmp.Or(types[key], kind), "%s: %s", key, line)
+					types[key] = kind
+					if n, isNumber := value.(float64); isNumber {
+						require.Less(t, n, 1e6, "%s is in nanoseconds: %s", key, line)
+					}
+				}
+			}
+		})
+	}
+	for _, key := range []string{"lasted", "poll_interval", "retention", "delay"} {
+		require.Equal(t, "string", types[key], key)
+	}
 }

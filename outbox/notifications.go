@@ -172,7 +172,7 @@ func (n *notifications) sendLast() {
 func (n *notifications) warn() {
 	if n.proof.CompareAndSwap(proofAwaited, 0) && !n.warned {
 		n.warned = true
-		n.log.Warn("outbox: notifications do not arrive, the poller reads at its interval; give the notifier an address past the pooler", logKeyTable, n.table, logKeyInterval, n.poller.opts.Interval)
+		n.log.Warn("outbox: notifications do not arrive, the poller reads at its interval; give the notifier an address past the pooler", logKeyTable, n.table, logKeyInterval, n.poller.opts.Interval.String())
 	}
 }
 

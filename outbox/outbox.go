@@ -198,13 +198,13 @@ func (o *Outbox) logStart() {
 		attrs = append(attrs, logKeyDatabase, s.Dialect(), logKeyTable, s.Table())
 	}
 	if o.dispatcher != nil {
-		attrs = append(attrs, logKeyWorkers, o.dispatcher.opts.Workers, logKeyInterval, o.poller.opts.Interval)
+		attrs = append(attrs, logKeyWorkers, o.dispatcher.opts.Workers, logKeyInterval, o.poller.opts.Interval.String())
 	}
 	if o.dispatcher != nil {
 		attrs = append(attrs, logKeyOwner, o.owner())
 	}
 	if o.purge != nil {
-		attrs = append(attrs, logKeyRetention, o.purge.withDefaults().Retention)
+		attrs = append(attrs, logKeyRetention, o.purge.withDefaults().Retention.String())
 	} else {
 		attrs = append(attrs, logKeyRetention, "no purge")
 	}
@@ -276,7 +276,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 		}
 	}
 	if o.err = errors.Join(errs...); o.err == nil && o.started {
-		o.log.Info("outbox: closed", logKeyLasted, time.Since(began).Round(time.Millisecond))
+		o.log.Info("outbox: closed", logKeyLasted, durationText(time.Since(began)))
 	}
 }
 

@@ -58,7 +58,7 @@ func (p *Poller) runCycle(ctx context.Context) time.Duration {
 		if p.failures == 1 && sqlerr.IsDeadlock(err) {
 			p.log.Debug("outbox: polling met a deadlock, trying again", logKeyError, err.Error())
 		} else {
-			p.failing.add(1, logKeyDelay, pause, logKeyError, err.Error())
+			p.failing.add(1, logKeyDelay, durationText(pause), logKeyError, err.Error())
 		}
 		return pause
 	}

@@ -105,5 +105,5 @@ func (o *outage) answered(topics map[string]bool) {
 	}
 	o.reported, o.ended = false, time.Now()
 	o.changed(false)
-	o.log.Info("relay: the broker is available again", "duration", time.Since(o.began).Round(time.Millisecond))
+	o.log.Info("relay: the broker is available again", "lasted", time.Since(o.began).Round(time.Millisecond).String())
 }
