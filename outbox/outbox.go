@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
 // Outbox has a writer and, depending on the mode, a dispatcher, a poller and a
@@ -286,14 +288,36 @@ func (o *Outbox) closeNotifications(ctx context.Context) error {
 	return o.notifications.close(ctx)
 }
 
-// Run starts the outbox, waits for ctx to end and closes it. It suits errgroups. It
-// returns the error of Start or Close, not the context's.
+// Run starts the outbox, waits for ctx to end and closes it. It suits errgroups. While the
+// database cannot be reached, Run tries to start again every second until ctx ends, so a
+// service may start before its database; Start fails instead. Run returns the error of Start
+// or Close, not the context's.
 func (o *Outbox) Run(ctx context.Context) error {
-	if err := o.Start(ctx); err != nil {
+	if err := o.startOnceReachable(ctx); err != nil {
 		return err
 	}
 	<-ctx.Done()
 	return o.Close(context.WithoutCancel(ctx))
+}
+
+// startPause is how long Run waits for a database before it tries to start again.
+const startPause = time.Second
+
+func (o *Outbox) startOnceReachable(ctx context.Context) error {
+	waiting := burst{log: o.log, level: slog.LevelWarn, message: "outbox: the database cannot be reached, starting again in a second"}
+	defer waiting.flush()
+	for {
+		err := o.Start(ctx)
+		if err == nil || ctx.Err() != nil || !sqlerr.IsUnreachable(err) {
+			return err
+		}
+		waiting.add(1, logKeyError, err.Error())
+		select {
+		case <-time.After(startPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // Wake makes the poller poll now, for example after you changed rows by hand. When

@@ -3,7 +3,11 @@
 package sqlerr
 
 import (
+	"context"
+	"database/sql/driver"
 	"errors"
+	"io"
+	"net"
 	"net/url"
 	"reflect"
 	"slices"
@@ -16,6 +20,35 @@ import (
 // certification.
 func IsDeadlock(err error) bool {
 	return err != nil && (HasState(err, "40P01") || HasState(err, "40001") || HasNumber(err, 1213))
+}
+
+// IsUnreachable reports whether no server answered, or one that answered that it takes no
+// connection now: a later attempt may succeed without a change of the program. These answers
+// are PostgreSQL's 57P01 to 57P03, 53300 and class 08, and MySQL's 1040 and 1053. An answer of
+// any other kind, such as a wrong password, is none.
+func IsUnreachable(err error) bool {
+	answered, later, silent := false, false, false
+	Walk(err, func(err error) bool {
+		if state, ok := State(err); ok {
+			answered = true
+			later = later || strings.HasPrefix(state, "08") || slices.Contains([]string{"57P01", "57P02", "57P03", "53300"}, state)
+		}
+		if number, ok := Number(err); ok {
+			answered = true
+			later = later || number == 1040 || number == 1053
+		}
+		if _, ok := err.(net.Error); ok { //nolint:errorlint // Walk visits the wrapped errors one by one.
+			silent = true
+		}
+		switch err { //nolint:errorlint // as above.
+		case io.EOF, io.ErrUnexpectedEOF, driver.ErrBadConn, context.DeadlineExceeded:
+			silent = true
+		}
+		// go-sql-driver's ErrInvalidConn has no type of its own.
+		silent = silent || err.Error() == "invalid connection"
+		return false
+	})
+	return later || silent && !answered
 }
 
 // State is the SQLSTATE of an error of pgx, lib/pq (method SQLState) or pgdriver
