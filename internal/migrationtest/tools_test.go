@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,12 @@ const page = "../../docs/how-to/migrations.md"
 // the files that they make.
 func fromPage(t *testing.T, section string, kind testdb.Kind) string {
 	t.Helper()
+	return numberedFromPage(t, section, kind, "1")
+}
+
+// numberedFromPage is fromPage with another number of the first file.
+func numberedFromPage(t *testing.T, section string, kind testdb.Kind, first string) string {
+	t.Helper()
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	_, rest, ok := strings.Cut(string(text), "\n### "+section+"\n")
@@ -46,7 +53,7 @@ func fromPage(t *testing.T, section string, kind testdb.Kind) string {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "migrations"), 0o700))
 	shell := exec.CommandContext(t.Context(), "sh", "-eu", "-c", commands)
 	shell.Dir = dir
-	shell.Env = append(os.Environ(), "SCHEMA="+schema, "DIALECT="+string(kind))
+	shell.Env = append(os.Environ(), "SCHEMA="+schema, "DIALECT="+string(kind), "FIRST="+first)
 	output, err := shell.CombinedOutput()
 	require.NoError(t, err, string(output))
 	return filepath.Join(dir, "migrations")
@@ -221,4 +228,37 @@ func TestFlywaysFilesHaveItsNames(t *testing.T) {
 			require.Regexp(t, regexp.MustCompile(`^[UV]\d+__[a-z_]+\.sql$`), entry.Name())
 		}
 	}
+}
+
+// A service whose migrations have times as numbers takes the files behind its own.
+func TestTheFilesFollowMigrationsThatAreNumberedByTime(t *testing.T) {
+	t.Parallel()
+	const own, first, last = 20240301120000, "20260115093059", 20260115093060
+	add := func(t *testing.T, dir, name, text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d_orders", own)+name), []byte(text), 0o600))
+	}
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		dir := numberedFromPage(t, "goose", db.Kind, first)
+		add(t, dir, ".sql", "-- +goose Up\nCREATE TABLE orders (id INT);\n-- +goose Down\nDROP TABLE orders;\n")
+		provider, err := goose.NewProvider(gooseDialect(db.Kind), db.DB, os.DirFS(dir))
+		require.NoError(t, err)
+		_, err = provider.UpTo(t.Context(), own)
+		require.NoError(t, err)
+		_, err = provider.Up(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, storeOf(t, db).Check(t.Context(), db.DB, true))
+		_, err = provider.DownTo(t.Context(), own)
+		require.NoError(t, err)
+	})
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		dir := numberedFromPage(t, "golang-migrate", db.Kind, first)
+		add(t, dir, ".up.sql", "CREATE TABLE orders (id INT);")
+		add(t, dir, ".down.sql", "DROP TABLE orders;")
+		migrateTo := withGolangMigrate(t, db, dir)
+		migrateTo(t, own)
+		migrateTo(t, last)
+		require.NoError(t, storeOf(t, db).Check(t.Context(), db.DB, true))
+		migrateTo(t, own)
+	})
 }

@@ -208,6 +208,31 @@ func TestATableOfOnesOwnIsMovedOnce(t *testing.T) {
 	})
 }
 
+// The tables of others have texts, UUIDs, times without a zone, and sessions elsewhere.
+func TestATableOfOtherTypesIsMoved(t *testing.T) {
+	t.Parallel()
+	const id = "0193b1a2-7c3d-7e4f-8a5b-6c7d8e9f0a1b"
+	eachServer(t, func(t *testing.T, db *testdb.DB) {
+		ctx := t.Context()
+		store, err := sqlstore.Detect(ctx, db.DB)
+		require.NoError(t, err)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		create := map[testdb.Kind]string{
+			testdb.Postgres: "CREATE TABLE my_outbox (id UUID PRIMARY KEY, type TEXT, order_id TEXT, payload TEXT, created_at TIMESTAMP NOT NULL, sent_at TIMESTAMP)",
+			testdb.MySQL:    "CREATE TABLE my_outbox (id CHAR(36) CHARACTER SET latin1 PRIMARY KEY, type TEXT, order_id TEXT, payload LONGTEXT, created_at TIMESTAMP(6) NOT NULL, sent_at TIMESTAMP(6) NULL)",
+		}[db.Kind]
+		zone := map[testdb.Kind]string{testdb.Postgres: "SET TIME ZONE 'America/New_York'", testdb.MySQL: "SET time_zone = '-05:00'"}[db.Kind]
+		written := map[testdb.Kind]string{testdb.Postgres: "now() AT TIME ZONE 'UTC'", testdb.MySQL: "CURRENT_TIMESTAMP(6)"}[db.Kind]
+		move := append([]string{zone}, statements(t, "own "+string(db.Kind))...)
+		run(t, db, create, "INSERT INTO my_outbox (id, type, order_id, payload, created_at) VALUES ('"+id+`', 'OrderPlaced', 'o-1', '{"n": 1}', `+written+")")
+		run(t, db, move...)
+		run(t, db, move...)
+		_, got := takeOver(t, db, store, id)
+		require.JSONEq(t, `{"n": 1}`, got[id].Payload.String())
+		require.WithinDuration(t, time.Now(), got[id].OccurredAt, 5*time.Minute)
+	})
+}
+
 func TestTheRestOfAForwarderIsCounted(t *testing.T) {
 	t.Parallel()
 	db := testdb.Open(t, testdb.Main()[0])
