@@ -61,7 +61,9 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 	}
 	p.note() // a backlog makes a long cycle
 	p.observe(b)
-	p.bury(ctx, b.Undecodable, lease)
+	if err := p.bury(ctx, b.Undecodable, lease); err != nil && len(b.Undecodable) == q.limit {
+		return 0, false, err // the next batch may begin at the same place, with the same rows
+	}
 	if q.kind == takeovers {
 		p.takeoverAt = time.Now().Add(p.opts.Interval) // unless there are some
 	}
@@ -188,10 +190,11 @@ func (p *Poller) observe(b Batch) {
 	p.metrics.OldestLag(lag)
 }
 
-// bury marks rows DEAD that cannot be delivered, so that the rest can go on.
-func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) {
+// bury marks rows DEAD that cannot be delivered, so that the rest can go on. It logs its
+// error.
+func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) error {
 	if len(rows) == 0 {
-		return
+		return nil
 	}
 	marks := make([]Mark, len(rows))
 	for i, row := range rows {
@@ -203,7 +206,7 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) {
 		left, err = p.markDead(ctx, marks)
 	}
 	if err != nil {
-		return
+		return fmt.Errorf("outbox: marking events dead that cannot be decoded: %w", err)
 	}
 	for _, row := range rows {
 		if state, refused := left[row.EventID]; refused && (!repeated || !state.shows(OutcomeDead)) {
@@ -212,6 +215,7 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) {
 		p.metrics.Died(EventKind{})
 		p.log.Error("outbox: event cannot be decoded, it is dead", logKeyEventID, row.EventID, logKeyError, errorText(row.Err.Error()))
 	}
+	return nil
 }
 
 func (p *Poller) markDead(ctx context.Context, marks []Mark) (left map[string]RowState, err error) {

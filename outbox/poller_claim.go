@@ -150,7 +150,7 @@ func (p *Poller) takeExpired(ctx context.Context, expired []string) error {
 	for i := range b.Envelopes {
 		p.handOver(&delivery{env: &b.Envelopes[i], lease: lease, term: p.term}, takeovers, expired)
 	}
-	p.bury(ctx, b.Undecodable, lease)
+	_ = p.bury(ctx, b.Undecodable, lease)
 	return nil
 }
 

@@ -265,6 +265,6 @@ func (p *Poller) buryHeads(ctx context.Context, c runClaim, rows []Undecodable) 
 			back = append(back, Lease{row.EventID, c.lease})
 		}
 	}
-	p.bury(ctx, heads, c.lease)
+	_ = p.bury(ctx, heads, c.lease)
 	return back
 }

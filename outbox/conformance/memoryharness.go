@@ -26,11 +26,11 @@ func MemoryHarness(store *outboxtest.Store) StoreHarness {
 				t.Fatalf("event %s has no row", eventID)
 			}
 		},
-		CorruptHeaders: func(t testing.TB, eventID string) {
+		Spoil: map[string]func(testing.TB, string){"headers": func(t testing.TB, eventID string) {
 			t.Helper()
 			if !store.CorruptHeaders(eventID) {
 				t.Fatalf("event %s has no row", eventID)
 			}
-		},
+		}},
 	}
 }

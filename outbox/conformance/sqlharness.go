@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,7 +34,7 @@ func SQLHarness(store outbox.Store, db *sql.DB, dialect Dialect) StoreHarness {
 	}
 	harness := StoreHarness{
 		Store: store, DB: db, Table: h.table,
-		Begin: h.begin, Row: h.row, SetRow: h.setRow, CorruptHeaders: h.corruptHeaders,
+		Begin: h.begin, Row: h.row, SetRow: h.setRow, Spoil: h.spoil(),
 		SingleWriter: dialect == SQLite,
 	}
 	if dialect != SQLite {
@@ -92,9 +93,78 @@ func (h sqlHarness) setRow(t testing.TB, eventID string, row RawRow) {
 		microsOf(row.AvailableAt), microsOf(row.CreatedAt), microsOf(row.DoneAt), microsOf(row.LockedAt), eventID)
 }
 
-func (h sqlHarness) corruptHeaders(t testing.TB, eventID string) {
+// spoil are values that a column takes from another program. Some need a table without
+// its NOT NULL, or a session of MySQL that is not strict.
+func (h sqlHarness) spoil() map[string]func(t testing.TB, eventID string) {
+	ways := map[string]string{
+		"headers":           `headers = '{"list": ["no", "string"]}'`,
+		"attempts negative": "attempts = -1",
+		"attempts huge":     "attempts = 2147483647",
+	}
+	nulls := map[string]string{}
+	switch h.dialect {
+	case Postgres:
+		ways["created_at infinity"] = "created_at = 'infinity'"
+		ways["created_at -infinity"] = "created_at = '-infinity'"
+		ways["available_at -infinity"] = "available_at = '-infinity'"
+		ways["created_at BC"] = "created_at = '4713-01-01 BC'"
+		ways["available_at BC"] = "available_at = '0001-01-01 BC'"
+		ways["created_at far"] = "created_at = '200000-01-01'"
+		for _, column := range []string{"event_type", "payload", "attempts"} { // created_at may be in the primary key
+			nulls[column] = "ALTER COLUMN " + column + " DROP NOT NULL"
+		}
+	case MySQL:
+		ways["created_at zero"] = "created_at = '0000-00-00'"
+		ways["available_at zero"] = "available_at = '0000-00-00'"
+		ways["created_at day zero"] = "created_at = '2024-03-00 10:00:00'"
+		nulls["event_type"] = "MODIFY event_type VARCHAR(128) NULL"
+		nulls["payload"] = "MODIFY payload JSON NULL"
+		nulls["attempts"] = "MODIFY attempts INT NULL"
+		nulls["created_at"] = "MODIFY created_at DATETIME(6) NULL"
+	case SQLite:
+		ways["created_at text"] = "created_at = '2024-03-05 10:20:30'"
+		ways["created_at bytes"] = "created_at = x'00ff'"
+		ways["created_at float"] = "created_at = 0.5"
+		ways["created_at far"] = "created_at = 9000000000000000000"
+		ways["available_at text"] = "available_at = 'abc'"
+		ways["available_at bytes"] = "available_at = x'00ff'"
+		ways["available_at float"] = "available_at = 1.5"
+		ways["available_at far"] = "available_at = -9000000000000000000"
+		ways["attempts text"] = "attempts = 'abc'"
+		ways["attempts bytes"] = "attempts = x'01'"
+		ways["attempts float"] = "attempts = 1.5"
+		ways["attempts far"] = "attempts = 9000000000000000000"
+	}
+	spoil := map[string]func(t testing.TB, eventID string){}
+	for name, set := range ways {
+		spoil[name] = func(t testing.TB, eventID string) { h.spoilRow(t, set, eventID) }
+	}
+	for column, alter := range nulls {
+		spoil[column+" NULL"] = func(t testing.TB, eventID string) {
+			t.Helper()
+			h.exec(t, "ALTER TABLE "+h.table+" "+alter)
+			h.spoilRow(t, column+" = NULL", eventID)
+		}
+	}
+	return spoil
+}
+
+// spoilRow gives a column of a row a value, on a connection that is not used afterwards.
+func (h sqlHarness) spoilRow(t testing.TB, set, eventID string) {
 	t.Helper()
-	h.exec(t, "UPDATE "+h.table+` SET headers = '{"list": ["no", "string"]}' WHERE event_id = ?`, eventID)
+	conn, err := h.db.Conn(t.Context())
+	if err != nil {
+		t.Fatalf("spoiling a row: %v", err)
+	}
+	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
+	if h.dialect == MySQL {
+		if _, err := conn.ExecContext(t.Context(), "SET SESSION sql_mode = ''"); err != nil {
+			t.Fatalf("spoiling a row: %v", err)
+		}
+	}
+	if _, err := conn.ExecContext(t.Context(), h.bind("UPDATE "+h.table+" SET "+set+" WHERE event_id = ?"), eventID); err != nil {
+		t.Fatalf("spoiling a row: %v", err)
+	}
 }
 
 func (h sqlHarness) lockRow(t testing.TB, eventID string) (unlock func()) {

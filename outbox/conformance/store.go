@@ -27,9 +27,10 @@ type StoreHarness struct {
 	// SetRow overwrites all of [RawRow] in an existing row and commits.
 	SetRow func(t testing.TB, eventID string, row RawRow)
 
-	// CorruptHeaders replaces the headers of an existing row with something that
-	// does not decode, such as a list. Nil: the store cannot hold such a row.
-	CorruptHeaders func(t testing.TB, eventID string)
+	// Spoil are ways to make an existing row unreadable, by what they do: the name of the
+	// column, and its value if there are several, as in "created_at infinity". Nil: the
+	// store cannot hold such a row.
+	Spoil map[string]func(t testing.TB, eventID string)
 	// LockRow locks an existing row in its own transaction until unlock is called.
 	// Nil: the database has no row locks.
 	LockRow func(t testing.TB, eventID string) (unlock func())

@@ -208,11 +208,11 @@ func inspectWhole(s *storeSuite) {
 }
 
 func inspectCorrupt(s *storeSuite) {
-	if s.CorruptHeaders == nil {
+	if s.Spoil == nil {
 		s.t.Skip("the store cannot hold headers that do not decode")
 	}
 	env := s.inserted()
-	s.CorruptHeaders(s.t, env.EventID)
+	s.Spoil["headers"](s.t, env.EventID)
 	event, err := s.Store.FindEvent(s.ctx, s.DB, env.EventID)
 	s.ok("FindEvent", err)
 	if event.Headers != nil || event.Payload.IsZero() {

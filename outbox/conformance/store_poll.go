@@ -63,37 +63,7 @@ var pollTests = []storeTest{
 		}
 		s.sameIDs("ids of all pages", got, idsOf(envs))
 	}},
-	{"UndecodableRowsBesideGoodOnes", func(s *storeSuite) {
-		if s.CorruptHeaders == nil {
-			s.t.Skip("the harness has no CorruptHeaders: this store cannot hold a row that does not decode")
-		}
-		envs := s.events(4)
-		s.insert(envs...)
-		s.CorruptHeaders(s.t, envs[0].EventID)
-		s.CorruptHeaders(s.t, envs[2].EventID)
-		s.undecodable(s.pollAt(later), envs)
-
-		first := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1})
-		s.count("rows of a page of one that does not decode", first.Len(), 1)
-		second := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 1, After: first.Next})
-		s.sameIDs("the page behind it", idsOf(second.Envelopes), []string{envs[1].EventID})
-
-		s.undecodable(s.claimFor("node-1/1", 10), envs)
-		dead := []outbox.Mark{{EventID: envs[0].EventID, Error: "headers"}, {EventID: envs[2].EventID, Error: "headers"}}
-		s.mark(outbox.OutcomeDead, "node-1/1", dead...)
-		s.sameIDs("rows left", s.leasedUnder("node-1/1"), []string{envs[1].EventID, envs[3].EventID})
-
-		// They are ordinary dead letters, which can be read and deleted.
-		letters := s.queryDead(outbox.DeadQuery{})
-		got := deadIDs(letters)
-		slices.Sort(got)
-		s.sameIDs("dead letters", got, []string{envs[0].EventID, envs[2].EventID})
-		letter, err := s.Store.GetDead(s.ctx, s.DB, envs[0].EventID)
-		s.ok("GetDead", err)
-		if letter.LastError != "headers" {
-			s.t.Fatalf("the dead letter's error is %q", letter.LastError)
-		}
-	}},
+	{"UndecodableRowsBesideGoodOnes", undecodableRows},
 	{"NextDue", func(s *storeSuite) {
 		next := func(after time.Duration) time.Time {
 			at, err := s.Store.NextDue(s.ctx, s.DB, suiteTime.Add(after))
@@ -132,22 +102,4 @@ func cursorEvents(s *storeSuite) []outbox.Envelope {
 		}
 	}
 	return envs
-}
-
-// undecodable checks a batch of four events, the first and the third of which
-// do not decode.
-func (s *storeSuite) undecodable(b outbox.Batch, envs []outbox.Envelope) {
-	s.t.Helper()
-	s.sameIDs("good rows", idsOf(b.Envelopes), []string{envs[1].EventID, envs[3].EventID})
-	s.count("rows that do not decode", len(b.Undecodable), 2)
-	var got []string
-	for _, row := range b.Undecodable {
-		if row.Err == nil {
-			s.t.Fatalf("event %s does not decode and has no error", row.EventID)
-		}
-		s.mentions(row.Err, "headers")
-		got = append(got, row.EventID)
-	}
-	slices.Sort(got)
-	s.sameIDs("rows that do not decode", got, []string{envs[0].EventID, envs[2].EventID})
 }

@@ -19,11 +19,35 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 		})
 		return b, err
 	}
-	// The subselect chooses the rows once, as an array or a list, so that they are
-	// found by primary key, however the planner estimates LIMIT. No indexed column
-	// changes, so PostgreSQL can update in place.
+	var all []row
+	var r row
+	scan := r.appendTo(&all, c.Limit)
+	claim := func(condition func(*query) *query, limit int) (int, error) {
+		q := s.claiming(c, condition, limit)
+		return 0, s.rows(ctx, db, "claiming due events", q, scan)
+	}
+	_, err := s.changed(ctx, func() (int, error) {
+		all = nil
+		return claim(func(q *query) *query { return q.claimable(s.pending()[0], c).after(c.After) }, c.Limit)
+	})
+	if s.d == sqlite && err == nil && len(c.EventIDs) == 0 && len(all) < c.Limit {
+		_, err = s.changed(ctx, func() (int, error) {
+			return claim(func(q *query) *query { return q.add(undated, " AND locked_at IS NULL") }, c.Limit-len(all))
+		})
+	}
+	if err != nil {
+		return outbox.Batch{}, err
+	}
+	slices.SortFunc(all, byDue)
+	return s.batch(all, c.After), nil
+}
+
+// claiming is a claim of rows with a condition. The subselect chooses the rows once, as an
+// array or a list, so that they are found by primary key, however the planner estimates
+// LIMIT. No indexed column changes, so PostgreSQL can update in place.
+func (s *Store) claiming(c outbox.ClaimQuery, condition func(*query) *query, limit int) *query {
 	q := s.query(1024)
-	q.add("UPDATE ").table(s).add(" SET attempts = attempts + ", attempt, ", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
+	q.add("UPDATE ").table(s).add(" SET attempts = ", attempted, ", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
 	switch {
 	case s.d != postgres:
 		q.add(" WHERE event_id IN (")
@@ -32,24 +56,13 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	default:
 		q.add(" FROM", chosenArray)
 	}
-	q.add("SELECT event_id FROM ").table(s).add(" WHERE ").claimable(s.pending()[0], c).after(c.After).add(dueOrder).arg(c.Limit)
+	condition(q.add("SELECT event_id FROM ").table(s).add(" WHERE ")).add(dueOrder).arg(limit)
 	if s.d == postgres {
 		q.add(endChosen)
 	} else {
 		q.add(")")
 	}
-	q.add(" RETURNING ").columns("")
-	var all []row
-	_, err := s.changed(ctx, func() (int, error) {
-		all = nil
-		var r row
-		return 0, s.rows(ctx, db, "claiming due events", q, r.appendTo(&all, c.Limit))
-	})
-	if err != nil {
-		return outbox.Batch{}, err
-	}
-	slices.SortFunc(all, byDue)
-	return s.batch(all), nil
+	return q.add(" RETURNING ").columns("")
 }
 
 // claimable writes the condition for rows that a claim takes.
@@ -68,8 +81,12 @@ func (q *query) claimable(pending string, c outbox.ClaimQuery) *query {
 	return q.except(c.Except)
 }
 
-// attempt is what a claim adds to a row's attempts.
-const attempt = "CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END"
+// attempt is what a claim adds to a row's attempts, and attempted what these are then. A
+// value that is no number of attempts stays as it is: adding to it would fail, or hide it.
+const (
+	attempt   = "CASE WHEN locked_at IS NULL OR attempts >= 2147483647 THEN 0 ELSE 1 END"
+	attempted = "CASE WHEN locked_at IS NULL OR attempts >= 2147483647 THEN attempts ELSE attempts + 1 END"
+)
 
 // claimLocking is Claim in two statements, for MySQL. Read committed unlocks the
 // rows that were examined and not taken.
@@ -80,7 +97,7 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) (err error) {
 		if len(c.EventIDs) > 0 {
 			all, err = s.lockRows(ctx, tx, c, "status IN (0, 2)", c.After, c.Limit)
-			next = cursorOf(all, c.After)
+			next = s.cursorOf(all, c.After)
 		} else {
 			all, next, err = s.lockBoth(ctx, tx, c)
 		}
@@ -94,7 +111,7 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 				break
 			}
 			q := s.query(256 + 2*len(chunk))
-			q.add("UPDATE ").table(s).add(" SET attempts = attempts + ", attempt, ", locked_by = ").arg(c.Lease).
+			q.add("UPDATE ").table(s).add(" SET attempts = ", attempted, ", locked_by = ").arg(c.Lease).
 				add(", locked_at = ").now().add(" WHERE ").ids("event_id", chunk)
 			_, err = s.exec(ctx, tx, what, q)
 		}
@@ -104,10 +121,12 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 		return outbox.Batch{}, err
 	}
 	for i := range all {
-		all[i].attempts += all[i].attempt
+		if all[i].attempts >= 0 {
+			all[i].attempts += all[i].attempt
+		}
 	}
 	slices.SortFunc(all, byDue)
-	b := s.batch(all)
+	b := s.batch(all, c.After)
 	b.Next = next
 	return b, nil
 }
@@ -126,15 +145,15 @@ func (s *Store) lockBoth(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery) (
 	if err != nil {
 		return nil, next, err
 	}
-	next = cursorOf(fresh, c.After)
+	next = s.cursorOf(fresh, c.After)
 	if more := c.Limit - len(retries) - len(fresh); len(retries) == half {
-		rest, err := s.lockRows(ctx, tx, c, "status = 2", cursorOf(retries, c.After), more)
+		rest, err := s.lockRows(ctx, tx, c, "status = 2", s.cursorOf(retries, c.After), more)
 		if err != nil {
 			return nil, next, err
 		}
 		retries = append(retries, rest...)
 		// Behind the last row of one status may be rows of the other.
-		if end := cursorOf(retries, c.After); more > 0 || byPlace(end, next) < 0 {
+		if end := s.cursorOf(retries, c.After); more > 0 || byPlace(end, next) < 0 {
 			next = end
 		}
 	}

@@ -98,8 +98,8 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d ou
 	scan := func(rows *sql.Rows) error {
 		var r row
 		if d.KeysOnly {
-			err := rows.Scan(&r.id, &r.diedAt)
-			letters = append(letters, outbox.DeadLetter{Envelope: outbox.Envelope{EventID: r.id}, DiedAt: r.diedAt.Time})
+			err := rows.Scan((*rowID)(&r), &r.diedAt)
+			letters = append(letters, outbox.DeadLetter{Envelope: outbox.Envelope{EventID: s.idOf(&r)}, DiedAt: r.diedAt.Time})
 			return err
 		}
 		letter, err := s.scanLetter(rows)
@@ -133,18 +133,8 @@ func (s *Store) scanLetter(rows *sql.Rows) (outbox.DeadLetter, error) {
 	if err := rows.Scan(append(r.fields(), &r.lastError, &r.diedAt)...); err != nil {
 		return outbox.DeadLetter{}, err
 	}
-	env, err := s.readable(&r)
-	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: r.diedAt.Time}, err
-}
-
-// readable is the envelope for operators: without headers that do not decode.
-func (s *Store) readable(r *row) (outbox.Envelope, error) {
-	env, err := s.envelope(r)
-	if err != nil {
-		r.headers = sql.NullString{}
-		env, err = s.envelope(r)
-	}
-	return env, err
+	env, _ := s.envelope(&r) // operators see what can be read
+	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: r.diedAt.Time}, nil
 }
 
 // GetDead implements [outbox.Store].

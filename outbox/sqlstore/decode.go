@@ -3,8 +3,10 @@ package sqlstore
 import (
 	"cmp"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -34,20 +36,22 @@ func (q *query) timeColumn(column string) *query {
 
 // row is one row of the table as read.
 type row struct {
-	id, eventType                  string
+	id                             string
+	bytesID                        bool // the driver gave bytes
+	eventType                      sql.NullString
 	aggregateType, aggregateID     sql.NullString
 	tenantID, headers              sql.NullString
 	payload                        sql.NullString
-	attempts                       int
+	attempts                       count
 	createdAt, availableAt, diedAt timestamp
 	lastError                      sql.NullString
-	attempt                        int  // MySQL: the attempts that the claim adds
-	leased                         bool // a polled row whose lease expired
+	attempt                        count // MySQL: the attempts that the claim adds
+	leased                         bool  // a polled row whose lease expired
 }
 
 // fields are the destinations of columns.
 func (r *row) fields() []any {
-	return []any{&r.id, &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.payload, &r.headers, &r.attempts, &r.createdAt, &r.availableAt}
+	return []any{(*rowID)(r), &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.payload, &r.headers, &r.attempts, &r.createdAt, &r.availableAt}
 }
 
 // aFewRows is how many rows a list grows to before it gets room for all that may come:
@@ -69,22 +73,51 @@ func (r *row) appendTo(all *[]row, limit int, further ...any) func(*sql.Rows) er
 	}
 }
 
-// envelope makes an envelope of the row.
+// envelope makes an envelope of the row. With an error, it lacks what cannot be read.
 func (s *Store) envelope(r *row) (outbox.Envelope, error) {
 	headers, err := s.decodeHeaders(r.headers.String)
-	if err != nil {
-		return outbox.Envelope{}, err
-	}
 	aggregate := outbox.Global
 	if r.aggregateType.Valid {
 		aggregate = outbox.AggregateType(r.aggregateType.String)
 	}
 	return outbox.Envelope{
-		EventID: r.id, EventType: outbox.EventType(r.eventType), AggregateType: aggregate,
+		EventID: s.idOf(r), EventType: outbox.EventType(r.eventType.String), AggregateType: aggregate,
 		AggregateID: r.aggregateID.String, TenantID: r.tenantID.String, Headers: headers,
 		Payload:    outbox.RawJSONWith(s.codec, r.payload.String),
-		OccurredAt: r.createdAt.Time, AvailableAt: r.availableAt.Time, Attempts: r.attempts,
-	}, nil
+		OccurredAt: r.createdAt.Time, AvailableAt: r.availableAt.Time, Attempts: max(int(r.attempts), 0),
+	}, err
+}
+
+// problem is what keeps the row from being delivered, apart from its headers.
+func (s *Store) problem(r *row) error {
+	switch {
+	case !s.keyed(r):
+		return errors.New("event_id is no text")
+	case !r.eventType.Valid:
+		return errors.New("event_type is NULL")
+	case !r.payload.Valid:
+		return errors.New("payload is NULL")
+	case r.attempts < 0 || r.attempts >= math.MaxInt32:
+		return errors.New("attempts is no number of attempts")
+	case r.createdAt.IsZero():
+		return errors.New("created_at is no time between the years 1 and 9999")
+	case r.availableAt.IsZero():
+		return errors.New("available_at is no time between the years 1 and 9999")
+	default:
+		return nil
+	}
+}
+
+// keyed reports whether the row's id is a text, by which statements find the row.
+func (s *Store) keyed(r *row) bool { return s.d != sqlite || r.id != "" && !r.bytesID }
+
+// idOf is the event id. The bytes that another program wrote on SQLite are written as
+// hexadecimal digits, which the row gets as its id when it becomes DEAD; see [Store.rekey].
+func (s *Store) idOf(r *row) string {
+	if s.d == sqlite && r.bytesID {
+		return hex.EncodeToString([]byte(r.id))
+	}
+	return r.id
 }
 
 var errHeaders = errors.New("headers are not a flat object of strings")
@@ -163,22 +196,25 @@ func plainString(text string, end byte) (s, rest string, ok bool) {
 	return s, rest[1:], true
 }
 
-// batch makes a batch of rows in the order of their due times.
-func (s *Store) batch(rows []row) outbox.Batch {
+// batch makes a batch of rows in the order of their due times, which were read behind a
+// place.
+func (s *Store) batch(rows []row, after outbox.Cursor) outbox.Batch {
 	b := outbox.Batch{Envelopes: make([]outbox.Envelope, 0, len(rows))}
 	for i := range rows {
 		if rows[i].leased {
-			b.Expired = append(b.Expired, rows[i].id)
+			b.Expired = append(b.Expired, s.idOf(&rows[i]))
 			continue
 		}
 		env, err := s.envelope(&rows[i])
-		if err != nil {
-			b.Undecodable = append(b.Undecodable, outbox.Undecodable{EventID: rows[i].id, Err: err})
+		if err = cmp.Or(s.problem(&rows[i]), err); err != nil {
+			b.Undecodable = append(b.Undecodable, outbox.Undecodable{EventID: env.EventID, Err: err})
 			continue
 		}
 		b.Envelopes = append(b.Envelopes, env)
 	}
-	b.Next = cursorOf(rows, outbox.Cursor{})
+	if len(rows) > 0 {
+		b.Next = s.cursorOf(rows, after)
+	}
 	slices.SortFunc(b.Envelopes, func(x, y outbox.Envelope) int {
 		if c := x.OccurredAt.Compare(y.OccurredAt); c != 0 {
 			return c
@@ -188,12 +224,14 @@ func (s *Store) batch(rows []row) outbox.Batch {
 	return b
 }
 
-// cursorOf is the place of the last row; without one it is the given place.
-func cursorOf(rows []row, without outbox.Cursor) outbox.Cursor {
-	if len(rows) == 0 {
-		return without
+// cursorOf is the place of the last row that has one; without one it is the given place.
+func (s *Store) cursorOf(rows []row, without outbox.Cursor) outbox.Cursor {
+	for i := range slices.Backward(rows) {
+		if r := &rows[i]; s.keyed(r) && !r.availableAt.IsZero() && !r.createdAt.IsZero() {
+			return r.cursor()
+		}
 	}
-	return rows[len(rows)-1].cursor()
+	return without
 }
 
 func (r *row) cursor() outbox.Cursor {

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +17,8 @@ type dialect struct {
 	now string
 	// layout of times as parameters; empty: microseconds since 1970.
 	layout string
-	// timeCast wraps a time parameter, textColumn a selected time column.
+	// timeCast wraps a time parameter, textColumn a selected time column: NULL stands for
+	// what [timestamp] could not read.
 	timeCast, textColumn string
 	// unlessThere ends an INSERT that leaves rows as they are whose ids are there.
 	unlessThere string
@@ -37,7 +37,9 @@ var postgres = &dialect{
 	name: "postgres", quote: `"`, dollar: true, now: "clock_timestamp()",
 	// A string with a zone is exact with every driver and protocol. Package time
 	// writes this layout several times faster than others.
-	layout: time.RFC3339Nano, timeCast: "CAST(%s AS TIMESTAMPTZ)", textColumn: "%s",
+	layout: time.RFC3339Nano, timeCast: "CAST(%s AS TIMESTAMPTZ)",
+	// Some drivers fail to read infinity or a time before Christ, and with it the whole read.
+	textColumn:  "CASE WHEN %[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00' THEN %[1]s END",
 	unlessThere: " ON CONFLICT DO NOTHING",
 	// The type numeric has 131,072 digits before and 16,383 after the point.
 	maxExponent: 16_000, surrogates: true,
@@ -46,7 +48,7 @@ var postgres = &dialect{
 var mysql = &dialect{
 	name: "mysql", quote: "`", now: "UTC_TIMESTAMP(6)",
 	// Strings in and out: the meaning of a time.Time depends on the DSN's loc.
-	layout: "2006-01-02 15:04:05.000000", timeCast: "%s", textColumn: "DATE_FORMAT(%s, '%%Y-%%m-%%d %%H:%%i:%%s.%%f')",
+	layout: "2006-01-02 15:04:05.000000", timeCast: "%s", textColumn: "DATE_FORMAT(%[1]s, '%%Y-%%m-%%d %%H:%%i:%%s.%%f')",
 	// IGNORE would hide other errors.
 	unlessThere: " ON DUPLICATE KEY UPDATE event_id = event_id",
 	// MariaDB rejects deeper texts, MySQL numbers beyond a double.
@@ -60,7 +62,11 @@ var mysqlServer = func() *dialect {
 	return &d
 }()
 
-var sqlite = &dialect{name: "sqlite", quote: `"`, timeCast: "%s", textColumn: "%s", unlessThere: postgres.unlessThere}
+var sqlite = &dialect{
+	name: "sqlite", quote: `"`, timeCast: "%s", unlessThere: postgres.unlessThere,
+	// A text may look like a time, and is behind all times in the index.
+	textColumn: "CASE typeof(%[1]s) WHEN 'integer' THEN %[1]s END",
+}
 
 // timeArg is a time as a parameter.
 func (d *dialect) timeArg(t time.Time) any {
@@ -175,33 +181,4 @@ func textArray(items []string) string {
 	}
 	b.WriteByte('}')
 	return b.String()
-}
-
-// timestamp reads a time column through any driver. NULL is the zero time.
-type timestamp struct{ time.Time }
-
-var _ interface{ Scan(any) error } = (*timestamp)(nil)
-
-// Scan takes microseconds, a time, or the text of MySQL's DATE_FORMAT, which is
-// in UTC.
-func (t *timestamp) Scan(src any) error {
-	switch v := src.(type) {
-	case nil:
-		t.Time = time.Time{}
-	case int64:
-		t.Time = time.UnixMicro(v).UTC()
-	case time.Time:
-		t.Time = v.UTC()
-	case []byte:
-		return t.Scan(string(v))
-	case string:
-		parsed, err := time.Parse("2006-01-02 15:04:05.999999", v)
-		if err != nil {
-			return fmt.Errorf("reading a time: %w", err)
-		}
-		t.Time = parsed
-	default:
-		return fmt.Errorf("reading a time: a driver gave a %T", src)
-	}
-	return nil
 }

@@ -13,7 +13,7 @@ var foundColumns = []string{"event_id", "event_type", "aggregate_type", "aggrega
 // found is a row of the table for operators.
 type found struct {
 	row
-	status   outbox.Status
+	status   count
 	lockedBy sql.NullString
 	lockedAt timestamp
 	doneAt   timestamp
@@ -32,21 +32,21 @@ func (q *query) found() *query {
 
 func (r *found) fields() []any {
 	return []any{
-		&r.id, &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.headers, &r.attempts, &r.status, &r.lockedBy,
+		(*rowID)(&r.row), &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.headers, &r.attempts, &r.status, &r.lockedBy,
 		&r.createdAt, &r.availableAt, &r.lockedAt, &r.doneAt,
 	}
 }
 
-// event is the row as operators see it.
-func (s *Store) event(r *found) (outbox.EventRow, error) {
-	env, err := s.readable(&r.row)
-	event := outbox.EventRow{Envelope: env, Status: r.status, LastError: r.lastError.String, Lease: r.lockedBy.String, LeasedAt: r.lockedAt.Time}
-	if r.status.Terminal() {
+// event is the row as operators see it, without what cannot be read.
+func (s *Store) event(r *found) outbox.EventRow {
+	env, _ := s.envelope(&r.row)
+	event := outbox.EventRow{Envelope: env, Status: outbox.Status(r.status), LastError: r.lastError.String, Lease: r.lockedBy.String, LeasedAt: r.lockedAt.Time}
+	if event.Status.Terminal() {
 		if event.EndedAt = r.doneAt.Time; event.EndedAt.IsZero() {
 			event.EndedAt = r.createdAt.Time
 		}
 	}
-	return event, err
+	return event
 }
 
 // FindEvents implements [outbox.Store]. It reads a few rows at first, and four times as
@@ -58,33 +58,43 @@ func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuer
 		return outbox.EventPage{}, err
 	}
 	var page outbox.EventPage
-	left := outbox.SearchLimit
+	begin, left := place, outbox.SearchLimit
+	next := func() string {
+		if place == begin { // no row of the page can be read where it stands
+			return ""
+		}
+		return w.order.Next(place)
+	}
+	unplaced := 0 // rows behind the place that were looked at
 	for n := q.Limit + 1; ; n *= 4 {
 		n = min(n, left)
 		rows, err := s.walked(ctx, db, w, place, n)
 		if err != nil {
 			return outbox.EventPage{}, err
 		}
-		for i := range rows {
+		looked := min(unplaced, len(rows))
+		for i := range rows[looked:] {
+			r := &rows[looked+i]
 			if len(page.Events) == q.Limit {
-				page.Next = w.order.Next(place)
+				page.Next = next()
 				return page, nil
 			}
-			place = w.placeOf(&rows[i])
-			if !rows[i].lastError.Valid {
+			before := place
+			if place = s.placeOf(w, r, place); place == before {
+				unplaced++
+			} else {
+				unplaced = 0
+			}
+			if !r.lastError.Valid {
 				continue // the filter does not choose it
 			}
-			event, err := s.event(&rows[i])
-			if err != nil {
-				return outbox.EventPage{}, err
-			}
-			page.Events = append(page.Events, event)
+			page.Events = append(page.Events, s.event(r))
 		}
 		if len(rows) < n {
 			return page, nil
 		}
 		if left -= n; left == 0 {
-			page.Next = w.order.Next(place)
+			page.Next = next()
 			return page, nil
 		}
 	}
@@ -107,5 +117,5 @@ func (s *Store) FindEvent(ctx context.Context, db outbox.DB, eventID string) (ou
 	if err != nil {
 		return outbox.EventRow{}, err
 	}
-	return s.event(&r)
+	return s.event(&r), nil
 }

@@ -58,18 +58,25 @@ func only(statuses ...outbox.Status) []string {
 	return parts
 }
 
-// placeOf is where a row stands. On MySQL, one without done_at stands behind all others.
-func (w *walk) placeOf(r *found) outbox.Cursor {
+// placeOf is where a row stands, and without if it cannot be read where. On MySQL, one
+// without done_at stands behind all others.
+func (s *Store) placeOf(w walk, r *found, without outbox.Cursor) outbox.Cursor {
+	place := outbox.Cursor{EventID: r.id}
 	switch {
+	case !s.keyed(&r.row):
+		return without
 	case w.order == outbox.ByDueTime:
-		return r.cursor()
+		return s.cursorOf([]row{r.row}, without)
 	case w.order == outbox.ByEventID:
-		return outbox.Cursor{EventID: r.id}
-	case r.doneAt.IsZero() && !w.mysql:
-		return outbox.Cursor{AvailableAt: r.createdAt.Time, EventID: r.id}
-	default:
-		return outbox.Cursor{AvailableAt: r.doneAt.Time, EventID: r.id}
+		return place
 	}
+	if place.AvailableAt = r.doneAt.Time; place.AvailableAt.IsZero() && !w.mysql {
+		place.AvailableAt = r.createdAt.Time
+	}
+	if place.AvailableAt.IsZero() && !w.mysql {
+		return without
+	}
+	return place
 }
 
 // walked reads the next n rows behind a place. Those that the filter chooses have a valid

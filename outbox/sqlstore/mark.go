@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,11 +35,41 @@ func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, 
 		return nil, s.err
 	}
 	chunks, fenced := s.markChunks(outcome, marks)
+	if s.d == sqlite && outcome == outbox.OutcomeDead {
+		if err := s.rekey(ctx, db, marks); err != nil {
+			return nil, err
+		}
+	}
 	stored, err := s.changed(ctx, func() (int, error) { return s.markAll(ctx, db, outcome, chunks) })
 	if err != nil || stored >= len(fenced) {
 		return nil, err
 	}
 	return s.leftAlone(ctx, db, outcome, fenced, len(fenced)-stored)
+}
+
+// rekey gives rows that are about to be DEAD a text as their id, without which no
+// statement finds them: rows of SQLite, whose id another program wrote as bytes, or left
+// NULL. Marks of such rows name them as [Store.idOf] does.
+func (s *Store) rekey(ctx context.Context, db outbox.DB, marks []outbox.Mark) error {
+	for i := range marks {
+		m := &marks[i]
+		id, err := hex.DecodeString(m.EventID)
+		if err != nil {
+			continue
+		}
+		q := s.query(256).add("UPDATE OR IGNORE ").table(s).add(" SET event_id = ")
+		if m.EventID == "" { // each of them gets an id of its own, so they are DEAD at once
+			q.add("lower(hex(randomblob(16))), status = 3, ", unlock, ", done_at = ").now().add(", last_error = ").arg(m.Error).
+				add(" WHERE event_id IS NULL AND status IN (0, 2)")
+		} else {
+			q.arg(m.EventID).add(" WHERE event_id = ").arg(id)
+		}
+		_, err = s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "marking events whose ids are no texts", q) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // markChunks are the marks of each statement, and those that name a lease.
@@ -235,10 +266,9 @@ func (s *Store) states(ctx context.Context, db outbox.DB, eventIDs []string) (ma
 		err := s.rows(ctx, db, fmt.Sprintf("reading the states of %d events from %s", len(ids), ids[0]), q, func(rows *sql.Rows) error {
 			var id string
 			var lease sql.NullString
-			state := outbox.RowState{Exists: true}
-			err := rows.Scan(&id, &state.Status, &lease)
-			state.Lease = lease.String
-			states[id] = state
+			var status count
+			err := rows.Scan(&id, &status, &lease)
+			states[id] = outbox.RowState{Exists: true, Status: outbox.Status(status), Lease: lease.String}
 			return err
 		})
 		if err != nil {

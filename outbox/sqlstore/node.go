@@ -117,7 +117,9 @@ func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outb
 			return nil
 		}
 		node.Mode, node.Started, node.LastPoll, node.HotDepth, node.ColdDepth = report.Mode, report.Started, report.LastPoll, report.Hot, report.Cold
-		node.SeenAt = expires.Add(-time.Duration(report.For) * time.Microsecond)
+		if !expires.IsZero() {
+			node.SeenAt = expires.Add(-time.Duration(report.For) * time.Microsecond)
+		}
 		nodes[owner] = node
 		return nil
 	})
@@ -141,7 +143,7 @@ func (s *Store) leaseOwners(ctx context.Context, db outbox.DB, nodes map[string]
 				owner = lease[:i]
 			}
 			node := nodes[owner]
-			if node.Leases++; node.OldestLease.IsZero() || at.Before(node.OldestLease) {
+			if node.Leases++; node.OldestLease.IsZero() || !at.IsZero() && at.Before(node.OldestLease) {
 				node.OldestLease = at.Time
 			}
 			nodes[owner] = node

@@ -59,8 +59,9 @@ func (s *Store) notification(ctx context.Context, db outbox.DB) (value string, e
 	defer cancel()
 	q := s.query(128)
 	q.add("SELECT value FROM ").control(s).add(" WHERE kind = 'notify' AND name = 'table'")
-	err = s.rows(ctx, db, "listening for notifications", q, func(rows *sql.Rows) error { return rows.Scan(&value) })
-	return value, err
+	var text sql.NullString
+	err = s.rows(ctx, db, "listening for notifications", q, scanInto(&text))
+	return text.String, err
 }
 
 // of is the store of another table, with which it takes turns. A notifier is given the table

@@ -76,22 +76,37 @@ func (s *Store) rowsByIndex(ctx context.Context, db queryer, index, what string,
 // Poll implements [outbox.Store].
 func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (outbox.Batch, error) {
 	var all []row
+	var r row
+	scan := r.appendTo(&all, p.Limit, &r.leased)
 	for _, pending := range s.pending() {
-		var r row
 		err := s.rowsByIndex(ctx, db, "due", "polling due events", func(from string) *query {
-			return s.query(512).add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from, " WHERE ").
-				due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).arg(p.Limit)
-		}, r.appendTo(&all, p.Limit, &r.leased))
+			return s.polled(from).due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).arg(p.Limit)
+		}, scan)
 		if err != nil {
 			return outbox.Batch{}, err
 		}
 	}
-	if s.d.name == "mysql" {
+	switch {
+	case s.d.name == "mysql":
 		slices.SortFunc(all, byDue)
 		all = all[:min(len(all), p.Limit)]
+	case s.d == sqlite && len(all) < p.Limit:
+		q := s.polled(s.table.Quoted(s.d.quote)).add(undated).free(p.LockTimeout).add(dueOrder).arg(p.Limit - len(all))
+		if err := s.rows(ctx, db, "polling due events", q, scan); err != nil {
+			return outbox.Batch{}, err
+		}
 	}
-	return s.batch(all), nil
+	return s.batch(all, p.After), nil
 }
+
+// polled writes a poll up to its condition.
+func (s *Store) polled(from string) *query {
+	return s.query(512).add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from, " WHERE ")
+}
+
+// undated is the condition for rows of SQLite whose available_at is a text or bytes. Both
+// sort behind all numbers, so that such a row is never due: it is read when nothing else is.
+const undated = "status IN (0, 2) AND available_at >= ''"
 
 // NextDue implements [outbox.Store].
 func (s *Store) NextDue(ctx context.Context, db outbox.DB, after time.Time) (time.Time, error) {
@@ -102,7 +117,7 @@ func (s *Store) NextDue(ctx context.Context, db outbox.DB, after time.Time) (tim
 			time(after).add(dueOrder).add("1")
 		err := s.rows(ctx, db, "asking for the next due event", q, func(rows *sql.Rows) error {
 			var t timestamp
-			if err := rows.Scan(&t); err != nil {
+			if err := rows.Scan(&t); err != nil || t.IsZero() { // such as infinity: it is never due
 				return err
 			}
 			if next.IsZero() || t.Before(next) {

@@ -34,10 +34,9 @@ func (q *query) runColumns(lockTimeout time.Duration) *query {
 // scan reads columns before those of runColumns, and those. Without a row those are
 // NULL, and its id is empty.
 func (x *runRow) scan(rows *sql.Rows, before ...any) error {
-	var id, eventType sql.NullString
-	var status sql.NullInt16
-	err := rows.Scan(append(before, &id, &eventType, &x.aggregateType, &status, &x.createdAt, &x.availableAt, &x.lease, &x.state)...)
-	x.id, x.eventType, x.status = id.String, eventType.String, outbox.Status(status.Int16)
+	var status count
+	err := rows.Scan(append(before, (*rowID)(&x.row), &x.eventType, &x.aggregateType, &status, &x.createdAt, &x.availableAt, &x.lease, &x.state)...)
+	x.status = outbox.Status(status)
 	return err
 }
 
@@ -136,7 +135,7 @@ func runOf(r outbox.RunQuery, rows []runRow) (run []string, behind []outbox.Leas
 
 // isDue reports whether a row may be delivered now, its lease apart.
 func (x *runRow) isDue(r outbox.RunQuery) bool {
-	kind := outbox.EventKind{AggregateType: outbox.AggregateType(cmp.Or(x.aggregateType.String, string(outbox.Global))), EventType: outbox.EventType(x.eventType)}
+	kind := outbox.EventKind{AggregateType: outbox.AggregateType(cmp.Or(x.aggregateType.String, string(outbox.Global))), EventType: outbox.EventType(x.eventType.String)}
 	return !x.availableAt.After(r.Now) && (r.CreatedBefore.IsZero() || !x.createdAt.After(r.CreatedBefore)) && !slices.Contains(r.Except, kind)
 }
 

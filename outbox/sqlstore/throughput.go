@@ -28,7 +28,7 @@ func (s *Store) Throughput(ctx context.Context, db outbox.DB, since time.Time) (
 	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) error {
 		var due, done timestamp
 		err := rows.Scan(&due, &done)
-		if !done.IsZero() {
+		if !done.IsZero() && !due.IsZero() {
 			took = append(took, max(done.Sub(due.Time), 0))
 		}
 		return err

@@ -1,0 +1,70 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"strconv"
+	"time"
+)
+
+// The types below read a stored column through any driver, and never fail: a row with a
+// value that its column should not have must not fail the read of the others. A value
+// that does not fit becomes one that no valid row has; [Store.envelope] looks for those.
+
+var _, _, _ sql.Scanner = (*timestamp)(nil), (*count)(nil), (*rowID)(nil)
+
+// timestamp reads a time. It is zero for NULL and for what is no time from year 1 to 9999,
+// which JSON has no form for.
+type timestamp struct{ time.Time }
+
+// Scan takes microseconds, a time, or the text of MySQL's DATE_FORMAT, which is in UTC.
+func (t *timestamp) Scan(src any) error {
+	t.Time = time.Time{}
+	var at time.Time
+	switch v := src.(type) {
+	case int64:
+		at = time.UnixMicro(v).UTC()
+	case time.Time:
+		at = v.UTC()
+	case []byte:
+		return t.Scan(string(v))
+	case string:
+		at, _ = time.Parse("2006-01-02 15:04:05.999999", v) // zero if it is none
+	}
+	if year := at.Year(); year >= 1 && year <= 9999 {
+		t.Time = at
+	}
+	return nil
+}
+
+// count reads a whole number that is not negative. It is -1 for anything else.
+type count int
+
+// Scan takes a number, or its text.
+func (c *count) Scan(src any) error {
+	n := int64(-1)
+	switch v := src.(type) {
+	case int64:
+		n = v
+	case []byte:
+		return c.Scan(string(v))
+	case string:
+		if parsed, err := strconv.ParseInt(v, 10, 64); err == nil {
+			n = parsed
+		}
+	}
+	*c = count(max(n, -1))
+	return nil
+}
+
+// rowID reads the event id of a row. SQLite may have NULL in a primary key, and bytes in
+// any column, which no text equals.
+type rowID row
+
+// Scan takes any value.
+func (r *rowID) Scan(src any) error {
+	var id sql.NullString
+	_, r.bytesID = src.([]byte)
+	err := id.Scan(src)
+	r.id = id.String
+	return err
+}

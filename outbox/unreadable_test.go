@@ -1,0 +1,77 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// unreadable are rows that another program wrote: an INSERT for each, with %s for its id.
+var unreadable = map[testdb.Kind]map[string]string{
+	testdb.Postgres: {
+		"due for ever":   "INSERT INTO outbox_event (event_id, event_type, payload, status, available_at, created_at) VALUES (%s, 'Said', '{}', 0, '-infinity', now())",
+		"no attempts":    "INSERT INTO outbox_event (event_id, event_type, payload, status, attempts, available_at, created_at) VALUES (%s, 'Said', '{}', 2, -7, now(), now())",
+		"before history": "INSERT INTO outbox_event (event_id, event_type, payload, status, available_at, created_at) VALUES (%s, 'Said', '{}', 0, now(), '4713-01-01 BC')",
+	},
+	testdb.MySQL: {
+		"headers":     "INSERT INTO outbox_event (event_id, event_type, payload, headers, status, available_at, created_at) VALUES (%s, 'Said', '{}', '[1]', 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+		"no attempts": "INSERT INTO outbox_event (event_id, event_type, payload, status, attempts, available_at, created_at) VALUES (%s, 'Said', '{}', 2, -7, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+		"zero date":   "INSERT IGNORE INTO outbox_event (event_id, event_type, payload, status, available_at, created_at) VALUES (%s, 'Said', '{}', 0, '0000-00-00', '0000-00-00')",
+	},
+	testdb.SQLite: {
+		"text for times": "INSERT INTO outbox_event (event_id, event_type, payload, status, available_at, created_at) VALUES (%s, 'Said', '{}', 0, datetime('now'), datetime('now'))",
+		"no attempts":    "INSERT INTO outbox_event (event_id, event_type, payload, status, attempts, available_at, created_at) VALUES (%s, 'Said', '{}', 2, 'none', 1, 1)",
+		"bytes as id":    "INSERT INTO outbox_event (event_id, event_type, payload, status, available_at, created_at) VALUES (CAST(%s AS BLOB), 'Said', '{}', 0, 1, 1)",
+		"no id":          "INSERT INTO outbox_event (event_id, event_type, payload, status, available_at, created_at) VALUES (NULLIF(%s, 'no id'), 'Said', '{}', 0, 1, 1)",
+	},
+}
+
+// A row that another program spoilt is DEAD, and the events beside it are delivered.
+func TestUnreadableRowsAreDeadAndTheOthersAreDelivered(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []outbox.Mode{
+		outbox.SingleNode{Poll: outbox.PollOptions{Interval: 50 * time.Millisecond}},
+		outbox.MultiNode{Poll: outbox.PollOptions{Interval: 50 * time.Millisecond}},
+		outbox.Ordered{Poll: outbox.PollOptions{Interval: 50 * time.Millisecond}},
+	} {
+		t.Run(fmt.Sprintf("%T", mode), func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
+				_, claims := mode.(outbox.MultiNode)
+				e := onDatabase(t, db, outbox.Config{Mode: mode}, nil)
+				e.write(said("first"))
+				dead := 0
+				for name, insert := range unreadable[db.Kind] {
+					if claims && name == "no id" { // no claim names it
+						continue
+					}
+					e.exec(fmt.Sprintf(insert, "'"+name+"'"))
+					dead++
+				}
+				e.write(said("second"))
+				require.NoError(t, e.Start(t.Context()))
+				e.eventually(func() bool {
+					letters, err := e.DeadLetters().Query(context.Background(), outbox.DeadFilter{}, 100)
+					return err == nil && len(letters) == dead &&
+						e.event("first").Status == outbox.StatusDone && e.event("second").Status == outbox.StatusDone
+				}, "not all rows came to their end")
+				letters, err := e.DeadLetters().Query(t.Context(), outbox.DeadFilter{}, 100)
+				require.NoError(t, err)
+				for _, letter := range letters {
+					require.NotEmpty(t, letter.LastError)
+					require.NoError(t, e.DeadLetters().Delete(t.Context(), letter.EventID), "of %q", letter.EventID)
+				}
+				page, err := e.FindEvents(t.Context(), outbox.EventQuery{Limit: 100})
+				require.NoError(t, err)
+				require.Len(t, page.Events, 2)
+			})
+		})
+	}
+}
