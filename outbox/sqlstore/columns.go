@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"database/sql"
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -62,9 +63,15 @@ type rowID row
 
 // Scan takes any value.
 func (r *rowID) Scan(src any) error {
-	var id sql.NullString
-	_, r.bytesID = src.([]byte)
-	err := id.Scan(src)
-	r.id = id.String
-	return err
+	switch v := src.(type) {
+	case string:
+		r.id, r.bytesID = v, false
+	case []byte:
+		r.id, r.bytesID = string(v), true
+	case nil:
+		r.id, r.bytesID = "", false
+	default:
+		r.id, r.bytesID = fmt.Sprint(v), false
+	}
+	return nil
 }
