@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
 // Limits of the completer.
@@ -22,6 +24,9 @@ const (
 	probeTries        = 60                     // of those, until outcomes are tried again all the same
 	completerTries    = 3                      // of a batch, until its outcomes are tried one by one and set aside
 	completerAside    = 500                    // outcomes set aside; more hold up the rest
+	completerStuck    = 10_000                 // outcomes that the database refuses; more hold up the rest
+	stuckMinPause     = time.Second            // between tries of those
+	stuckMaxPause     = 5 * time.Minute
 
 	// Outcomes in two statements, waiting for one, and set aside; and the first of a batch
 	// that gathers.
@@ -38,7 +43,8 @@ const (
 // meanwhile the events stay in the tracker, so nothing delivers them again. An outcome
 // that cannot be stored, as when somebody holds a lock on its row, is set aside, so that
 // it does not hold up the rest; when too many are, as when the database is away, workers
-// wait.
+// wait. An outcome that the database refuses is stored without what it refuses, or kept
+// apart; see completer_refused.go.
 type completer struct {
 	d     *Dispatcher
 	db    DB
@@ -55,13 +61,15 @@ type completer struct {
 	done    chan struct{}
 	started bool
 
-	leaseLost, unstored burst
+	leaseLost, unstored, textless, refusals burst
 
 	// These belong to run.
-	marked   time.Time // when the last batch began
-	aside    []*delivery
-	pause    time.Duration // until those are tried again
-	patience patience
+	marked     time.Time // when the last batch began
+	aside      []*delivery
+	pause      time.Duration // until those are tried again
+	stuck      []*delivery   // what the database refuses
+	stuckPause time.Duration // until some of those are tried again
+	patience   patience
 
 	// pending are the outcomes that are not stored, from the listener's return on.
 	pending atomic.Int64
@@ -78,6 +86,8 @@ func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 			ended: "outbox: outcomes are stored again",
 		},
 	}
+	c.textless = burst{log: d.log, level: slog.LevelWarn, message: "outbox: the database refuses the texts of failures, the outcomes are stored without them"}
+	c.refusals = burst{log: d.log, level: slog.LevelError, message: "outbox: the database refuses outcomes, trying again ever more rarely"}
 	c.refuse = sync.OnceFunc(func() { close(c.refused) })
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -111,10 +121,11 @@ func (c *completer) submit(d *delivery) bool {
 func (c *completer) run() {
 	defer close(c.done)
 	batch := make([]*delivery, 0, completerBatch)
-	interval, retry := time.NewTimer(never), time.NewTimer(0)
+	interval, retry, unstick := time.NewTimer(never), time.NewTimer(0), time.NewTimer(never)
 	defer interval.Stop()
 	defer retry.Stop()
-	waiting := true // for retry
+	defer unstick.Stop()
+	waiting, sticking := true, false // for retry and for unstick
 	for {
 		// While the first outcome of a batch waits for the end of the interval, the next
 		// ones gather in the channel. None of them wakes run: the switch would cost more than
@@ -140,11 +151,14 @@ func (c *completer) run() {
 			batch = c.persistWaiting(batch)
 		case f, open := <-c.failed:
 			if open {
-				c.tryAgain(f)
+				c.takeOver(f)
 			}
 		case <-retry.C:
 			waiting = false
 			c.retryAside()
+		case <-unstick.C:
+			sticking = false
+			c.retryStuck()
 		case <-c.stop:
 			c.finish(batch)
 			return
@@ -152,6 +166,10 @@ func (c *completer) run() {
 		if len(c.aside) > 0 && !waiting {
 			retry.Reset(c.pause)
 			waiting = true
+		}
+		if len(c.stuck) > 0 && !sticking {
+			unstick.Reset(c.stuckPause)
+			sticking = true
 		}
 	}
 }
@@ -162,7 +180,7 @@ func (c *completer) finish(batch []*delivery) {
 		c.persist(batch)
 	}
 	for f := range c.failed {
-		c.tryAgain(f)
+		c.takeOver(f)
 	}
 	for len(c.aside) > 0 && c.ctx.Err() == nil {
 		sleep(c.ctx, min(c.pause, completerMaxPause))
@@ -235,7 +253,12 @@ func (c *completer) storeOne(ctx context.Context, d *delivery) error {
 		c.observe(d, c.d.clock.Now())
 		return nil
 	}
-	if _, _, err := c.mark(ctx, d.outcome, []*delivery{d}, maxPatience); err != nil {
+	group := []*delivery{d}
+	_, _, err := c.mark(ctx, d.outcome, group, maxPatience)
+	for sqlerr.IsRefused(err) && (escapeTexts(group) || dropTexts(group)) {
+		_, _, err = c.mark(ctx, d.outcome, group, maxPatience)
+	}
+	if err != nil {
 		return fmt.Errorf("outbox: storing the outcome %s of event %s: %w", d.outcome, d.id(), err)
 	}
 	c.observe(d, c.d.clock.Now())
@@ -257,6 +280,8 @@ func (c *completer) close(limit time.Duration) (lost int) {
 	c.cancel()
 	c.leaseLost.flush()
 	c.unstored.flush()
+	c.textless.flush()
+	c.refusals.flush()
 	return int(c.pending.Load())
 }
 

@@ -3,6 +3,8 @@ package outbox
 import (
 	"slices"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
 // assist stores a full batch that run has not taken itself. It tries once, and leaves
@@ -30,6 +32,8 @@ func (c *completer) assist() {
 			again, err := c.storeOnce(outcome, group, patience.now())
 			patience.took(time.Since(began), err)
 			switch {
+			case sqlerr.IsRefused(err):
+				c.failed <- failure{outcome: outcome, group: slices.Clone(group), refused: true}
 			case err != nil:
 				c.failed <- c.noteFailure(outcome, slices.Clone(group), began, err)
 			case len(again) > 0:

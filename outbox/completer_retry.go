@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
 // outcomes are the kinds in the order in which they are stored.
@@ -46,12 +48,22 @@ type failure struct {
 	outcome Outcome
 	group   []*delivery
 	took    time.Duration
+	refused bool // by the database
 }
 
 // noteFailure logs that a statement failed, and says what is to be tried again.
 func (c *completer) noteFailure(outcome Outcome, group []*delivery, began time.Time, err error) failure {
 	c.unstored.add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
-	return failure{outcome, group, time.Since(began)}
+	return failure{outcome: outcome, group: group, took: time.Since(began)}
+}
+
+// takeOver stores what assist could not store.
+func (c *completer) takeOver(f failure) {
+	if f.refused {
+		c.persistGroup(f.outcome, f.group)
+	} else {
+		c.tryAgain(f)
+	}
 }
 
 // tryAgain tries a few times what failed, or once more in parts if that took long, then
@@ -85,6 +97,10 @@ func (c *completer) tryAgain(f failure) {
 func (c *completer) storeGroup(outcome Outcome, group []*delivery, limit time.Duration) error {
 	began := time.Now()
 	again, err := c.storeOnce(outcome, group, limit)
+	if sqlerr.IsRefused(err) {
+		c.storeRefused(outcome, group, limit, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -215,7 +231,13 @@ func (c *completer) retryAside() {
 // inTurn sets aside the outcomes that have to wait for others, and returns the rest.
 func (c *completer) inTurn(group []*delivery) []*delivery {
 	now, later := c.d.track.inTurn(group)
-	c.setAside(later)
+	for _, d := range later {
+		if d.behindStuck() {
+			c.stick(d)
+		} else {
+			c.setAside([]*delivery{d})
+		}
+	}
 	return now
 }
 

@@ -95,6 +95,12 @@ func (c *calls) add(id string) int {
 	return c.n[id]
 }
 
+func (c *calls) of(id string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n[id]
+}
+
 func (c *calls) total() (events, deliveries int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,10 +1,14 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
 // batchQuery says which rows the poller reads next.
@@ -218,11 +222,40 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) err
 	return nil
 }
 
+// markRefused marks what the database refused, as [completer.storeRefused] does: without
+// the texts, which the log has, and one by one.
+func (p *Poller) markRefused(ctx context.Context, marks []Mark, err error) (left map[string]RowState, last error) {
+	if slices.ContainsFunc(marks, func(m Mark) bool { return m.Error != asciiText(m.Error) }) {
+		for i := range marks {
+			marks[i].Error = asciiText(marks[i].Error)
+		}
+		return p.markDead(ctx, marks)
+	}
+	if len(marks) == 1 {
+		if marks[0].Error != "" {
+			marks[0].Error = ""
+			return p.markDead(ctx, marks)
+		}
+		p.unburied.add(1, logKeyEventID, marks[0].EventID, logKeyError, err.Error())
+		return nil, err
+	}
+	left = map[string]RowState{}
+	for i := range marks {
+		alone, err := p.markDead(ctx, marks[i:i+1])
+		maps.Copy(left, alone)
+		last = cmp.Or(err, last)
+	}
+	return left, last
+}
+
 func (p *Poller) markDead(ctx context.Context, marks []Mark) (left map[string]RowState, err error) {
 	err = p.statement(ctx, func(ctx context.Context) (err error) {
 		left, err = p.store.Mark(ctx, p.db, OutcomeDead, marks)
 		return err
 	})
+	if sqlerr.IsRefused(err) {
+		return p.markRefused(ctx, marks, err)
+	}
 	if err != nil {
 		p.unburied.add(len(marks), logKeyError, err.Error())
 	}

@@ -39,6 +39,8 @@ type delivery struct {
 	answers  *answers    // of several listeners; nil in the delivery to one
 	// completed: the listener's own transaction has stored the outcome.
 	completed bool
+	// stuck: the database refuses the outcome; see [completer.storeRefused].
+	stuck bool
 	// repeated: a statement with the outcome failed, and the database may have
 	// carried it out all the same.
 	repeated bool

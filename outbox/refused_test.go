@@ -1,0 +1,159 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// choosy is a store that refuses marks, all those of a statement for one of them.
+type choosy struct {
+	*outboxtest.Store
+	refuses func(outcome outbox.Outcome, m outbox.Mark) bool
+	healed  atomic.Bool
+	marks   atomic.Int32
+}
+
+func (s *choosy) memory() *outboxtest.Store { return s.Store }
+
+func (s *choosy) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	s.marks.Add(1)
+	for _, m := range marks {
+		if !s.healed.Load() && s.refuses(outcome, m) {
+			return nil, fmt.Errorf("marking events: %w", &pgconn.PgError{Code: "22P05", Message: "refused"})
+		}
+	}
+	return s.Store.Mark(ctx, db, outcome, marks)
+}
+
+func isASCII(s string) bool { return strings.IndexFunc(s, func(r rune) bool { return r > 127 }) < 0 }
+
+func TestATextThatTheDatabaseRefusesIsStoredInASCIIOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &logbook{}
+		store := &choosy{Store: outboxtest.NewStore(), refuses: func(_ outbox.Outcome, m outbox.Mark) bool {
+			return !isASCII(m.Error) || strings.Contains(m.Error, "curse")
+		}}
+		e := start(t, outbox.Config{Store: store, Logger: slog.New(book)}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			switch {
+			case strings.HasPrefix(env.EventID, "emoji"):
+				return outbox.Dead("not today \U0001F600é"), nil
+			case strings.HasPrefix(env.EventID, "curse"):
+				return outbox.Dead("a curse"), nil
+			}
+			return outbox.Dead("plain"), nil
+		})
+		var envs []outbox.Envelope
+		for i := range 300 {
+			envs = append(envs, said(fmt.Sprint("emoji", i)), said(fmt.Sprint("plain", i)))
+		}
+		e.write(append(envs, said("curse"))...)
+		time.Sleep(10 * time.Second)
+		for _, row := range store.Rows() {
+			require.Equal(t, outbox.StatusDead, row.Status, row.Envelope.EventID)
+			want := "plain"
+			switch row.Envelope.EventID[:5] {
+			case "emoji":
+				want = `not today \U0001f600\u00e9`
+			case "curse":
+				want = ""
+			}
+			require.Equal(t, want, row.LastError, row.Envelope.EventID)
+		}
+		require.Less(t, store.marks.Load(), int32(100))
+		require.NoError(t, e.Close(context.Background()))
+		lines := book.about("without them")
+		require.Len(t, lines, 1)
+		require.Equal(t, "curse", lines[0].attrs["event_id"].String())
+		require.Empty(t, book.about("could not be stored"))
+	})
+}
+
+func TestOutcomesThatAreRefusedForEverHoldUpNothing(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{
+		"single node": outbox.SingleNode{Poll: outbox.PollOptions{Interval: 5 * time.Second}},
+		"multi node":  outbox.MultiNode{Poll: outbox.PollOptions{Interval: 5 * time.Second}, Claim: outbox.ClaimOptions{LockTimeout: 10 * time.Second}},
+		"ordered":     outbox.Ordered{Poll: outbox.PollOptions{Interval: 5 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const refused = 1100
+				book := &logbook{}
+				store := &choosy{Store: outboxtest.NewStore(), refuses: func(_ outbox.Outcome, m outbox.Mark) bool { return strings.HasPrefix(m.EventID, "bad") }}
+				var c calls
+				e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+					c.add(env.EventID)
+					return outbox.Done(), nil
+				})
+				for i := range refused {
+					e.write(said(fmt.Sprint("bad", i)), said(fmt.Sprint("good", i)))
+				}
+				time.Sleep(time.Minute)
+				done := func() (n int) {
+					for _, row := range store.Rows() {
+						if row.Status == outbox.StatusDone {
+							n++
+						}
+					}
+					return n
+				}
+				require.Equal(t, refused, done())
+				before := store.marks.Load()
+				time.Sleep(time.Hour)
+				require.Less(t, store.marks.Load()-before, int32(5000), "they are tried ever more rarely")
+				events, deliveries := c.total()
+				require.Equal(t, [2]int{2 * refused, 2 * refused}, [2]int{events, deliveries}, "each is delivered once")
+				e.write(said("goodbye"))
+				time.Sleep(10 * time.Second)
+				require.Equal(t, refused+1, done())
+				lines := book.about("the database refuses outcomes")
+				require.Equal(t, slog.LevelError, lines[0].level)
+				require.Contains(t, lines[0].attrs["event_id"].String(), "bad")
+				require.Less(t, len(lines), 70)
+
+				store.healed.Store(true)
+				time.Sleep(10 * time.Minute)
+				require.Equal(t, 2*refused+1, done())
+				store.healed.Store(false)
+				e.write(said("bad end"))
+				time.Sleep(10 * time.Second)
+				began := time.Now()
+				require.ErrorContains(t, e.Close(context.Background()), "1 outcomes could not be stored")
+				require.Less(t, time.Since(began), time.Second)
+			})
+		})
+	}
+}
+
+func TestARowThatCannotBeDecodedIsDeadWithoutATextThatIsRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &choosy{Store: outboxtest.NewStore(), refuses: func(outcome outbox.Outcome, m outbox.Mark) bool {
+			return outcome == outbox.OutcomeDead && (m.Error != "" || m.EventID == "never")
+		}}
+		e := build(t, outbox.Config{Store: store}, handled)
+		e.write(said("never"), said("spoilt"), said("good"))
+		require.True(t, store.CorruptHeaders("never"))
+		require.True(t, store.CorruptHeaders("spoilt"))
+		require.NoError(t, e.Start(t.Context()))
+		time.Sleep(time.Minute)
+		e.await("good", outbox.StatusDone)
+		e.await("spoilt", outbox.StatusDead)
+		require.Less(t, store.marks.Load(), int32(200))
+		require.NoError(t, e.Close(context.Background()))
+	})
+}
