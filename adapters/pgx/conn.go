@@ -3,7 +3,6 @@ package outboxpgx
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -40,7 +39,7 @@ func (c *conn) start(ctx context.Context, sql string) context.Context {
 	tx := c.current()
 	c.ctx, c.sql = ctx, c.text(sql)
 	c.commits.Store(tx != nil && !c.pg.IsClosed() && mayCommit(c.sql))
-	if c.undone != nil && c.idle() && txscope.Parse(c.sql).Op == txscope.Commit {
+	if c.undone != nil && c.idle() && txscope.Parse(txscope.Postgres, c.sql).Op == txscope.Commit {
 		return refusal{ctx, c.undone}
 	}
 	return ctx
@@ -64,7 +63,7 @@ func (c *conn) observe(ctx context.Context, sql, tag string, err error) {
 		return // it was not sent
 	}
 	tx := c.tx.Load()
-	switch op := txscope.Parse(sql).Op; op {
+	switch op := txscope.Parse(txscope.Postgres, sql).Op; op {
 	case txscope.Begin:
 		if err == nil {
 			c.begin()
@@ -80,15 +79,11 @@ func (c *conn) observe(ctx context.Context, sql, tag string, err error) {
 			c.undone = errUndone
 		}
 		c.finish(ctx, endOf(sql, tag, nil), err)
-	case txscope.Savepoint, txscope.Release, txscope.RollbackTo:
+	case txscope.Savepoint, txscope.Release, txscope.RollbackTo, txscope.Unclear:
 		if tx != nil {
 			tx.Observe(ctx, sql, err)
 		}
 	case txscope.None, txscope.ImplicitCommit:
-	}
-	if tx != nil && several(sql) && controls(sql) {
-		// What they did to the events is not known.
-		tx.Observe(ctx, "ROLLBACK TO unknown_to_the_outbox", nil)
 	}
 }
 
@@ -189,7 +184,7 @@ func (c *conn) watch() {
 // prepared notes a statement's name.
 func (c *conn) prepared(name, sql string) {
 	delete(c.control, name)
-	if txscope.Parse(sql).Op == txscope.None {
+	if txscope.Parse(txscope.Postgres, sql).Op == txscope.None {
 		return
 	}
 	if c.control == nil {
@@ -210,7 +205,7 @@ func (c *conn) text(sql string) string {
 // string, the answer is that of the last one alone.
 func endOf(sql, tag string, err error) txscope.End {
 	switch {
-	case several(sql):
+	case txscope.Parse(txscope.Postgres, sql).Op == txscope.Unclear:
 	case err != nil:
 		return txscope.Classify(err) // COMMIT failed
 	case tag == "COMMIT":
@@ -222,23 +217,8 @@ func endOf(sql, tag string, err error) txscope.End {
 }
 
 func mayCommit(sql string) bool {
-	return txscope.Parse(sql).Op == txscope.Commit || several(sql)
-}
-
-// several reports whether there may be more than one statement in the string.
-func several(sql string) bool {
-	i := strings.IndexByte(sql, ';')
-	return i >= 0 && strings.TrimLeft(sql[i:], "; \t\r\n") != ""
-}
-
-// controls reports whether one of several statements may control the transaction.
-func controls(sql string) bool {
-	for part := range strings.SplitSeq(sql, ";") {
-		if op := txscope.Parse(part).Op; op != txscope.None && op != txscope.ImplicitCommit {
-			return true
-		}
-	}
-	return false
+	op := txscope.Parse(txscope.Postgres, sql).Op
+	return op == txscope.Commit || op == txscope.Unclear
 }
 
 var errUnseen = errors.New("outbox: the transaction was ended on the connection's PgConn, where nothing is traced")

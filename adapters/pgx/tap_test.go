@@ -59,6 +59,14 @@ func TestStatementsThatEndATransaction(t *testing.T) {
 		"several, commit and rollback":  {[]string{"COMMIT; ROLLBACK"}, []string{"unknown"}, 1},
 		"several, to a savepoint":       {[]string{"SELECT 1; ROLLBACK TO early", "COMMIT"}, []string{"unknown"}, 0},
 		"several without an end":        {[]string{"SELECT 1; SELECT 2;", "COMMIT"}, []string{"commit"}, 1},
+		"several with the word end":     {[]string{"SELECT 1; SELECT CASE WHEN true THEN 1\nEND", "COMMIT"}, []string{"commit"}, 1},
+		"several after a literal":       {[]string{"SELECT '/*'; ROLLBACK TO early; SELECT '*/'", "COMMIT"}, []string{"unknown"}, 0},
+		"several, rolled back":          {[]string{"SELECT 1; COMMIT; BEGIN", "ROLLBACK"}, []string{"unknown"}, 1},
+		"a comment behind a semicolon":  {[]string{"COMMIT; -- done"}, []string{"commit"}, 1},
+		"a comment behind, rollback":    {[]string{"ROLLBACK; /* done */"}, []string{"rollback"}, 0},
+		"a comment behind, savepoint":   {[]string{"ROLLBACK TO early; -- done", "COMMIT"}, []string{"rollback"}, 0},
+		"a semicolon in a literal":      {[]string{"SELECT '; ROLLBACK TO early'", "COMMIT"}, []string{"commit"}, 1},
+		"a block":                       {[]string{"DO $$ BEGIN PERFORM 1; END $$", "COMMIT"}, []string{"commit"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,6 +123,27 @@ func TestPreparedStatementsThatControl(t *testing.T) {
 	run(t, tx, "finish")
 	f.rec.EventuallyInAnyOrder(t, "rollback", "commit")
 	f.written(t, 1)
+}
+
+// SQL's EXECUTE runs what the driver has prepared, by a name that may be quoted.
+func TestExecuteOfAPreparedStatementThatControls(t *testing.T) {
+	t.Parallel()
+	for _, execute := range []string{"EXECUTE back", `EXECUTE "back"`} {
+		f := newFixture(t)
+		conn, err := f.pool.Acquire(t.Context())
+		require.NoError(t, err)
+		defer conn.Release()
+		_, err = conn.Conn().Prepare(t.Context(), "back", "ROLLBACK TO mark")
+		require.NoError(t, err)
+		tx, err := conn.Begin(t.Context())
+		require.NoError(t, err)
+		run(t, tx, "SAVEPOINT mark")
+		f.write(t, tx)
+		run(t, tx, execute)
+		require.NoError(t, tx.Commit(t.Context()))
+		f.rec.EventuallyInAnyOrder(t, "unknown")
+		f.written(t, 0)
+	}
 }
 
 func TestReleaseWithAnOpenTransaction(t *testing.T) {

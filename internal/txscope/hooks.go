@@ -36,6 +36,8 @@ type entry struct {
 	// doubtful: a rollback to an unknown savepoint may have undone what the
 	// function was registered for.
 	doubtful bool
+	// unclear: an unclear statement may have done so, or committed it.
+	unclear bool
 }
 
 func (e *entry) isSavepoint() bool {
@@ -106,7 +108,10 @@ func (h *Hooks) Release(name string) {
 	// The tap did not see a savepoint of this name, and the known ones may have been
 	// released with it. All are removed, so that a later rollback to one of them
 	// counts as one to an unknown savepoint.
-	from := max(h.find(name), 0)
+	h.removeSavepoints(max(h.find(name), 0))
+}
+
+func (h *Hooks) removeSavepoints(from int) {
 	kept := h.entries[:from]
 	for i := from; i < len(h.entries); i++ {
 		if !h.entries[i].isSavepoint() {
@@ -156,6 +161,17 @@ func (h *Hooks) Doubt(name string) {
 	h.doubt(h.find(name) + 1)
 }
 
+// Unclear gives everything that was registered an unknown end, and forgets the
+// savepoints, because a statement may have done anything to the transaction.
+func (h *Hooks) Unclear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.removeSavepoints(0)
+	for i := range h.entries {
+		h.entries[i].unclear = true
+	}
+}
+
 func (h *Hooks) doubt(from int) {
 	for i := from; i < len(h.entries); i++ {
 		h.entries[i].doubtful = true
@@ -187,7 +203,8 @@ func (h *Hooks) Finish(end End, cause error) (after []Callback) {
 	}
 	for i := range entries {
 		e := &entries[i]
-		committed := end == Committed && !e.doubtful
+		unknown := e.unclear || e.doubtful && end == Committed
+		committed := end == Committed && !unknown
 		switch {
 		case committed && e.onCommit != nil:
 			shield(e.onCommit)
@@ -195,8 +212,8 @@ func (h *Hooks) Finish(end End, cause error) (after []Callback) {
 			after = append(after, e.afterCommit)
 		case !committed && e.afterRollback != nil:
 			fn, why := e.afterRollback, cause
-			if end == Committed {
-				why = outbox.ErrOutcomeUnknown
+			if unknown {
+				why = unknownCause(cause)
 			}
 			after = append(after, func(ctx context.Context) { fn(ctx, why) })
 		}

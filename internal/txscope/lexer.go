@@ -4,7 +4,13 @@ import "strings"
 
 // lexer reads words and names off the front of a query. It knows no more of SQL
 // than the statements of [Parse] need.
-type lexer struct{ rest string }
+type lexer struct {
+	dialect string
+	query   string // all of it
+	rest    string
+	// unclear: the text means different things to different servers or settings.
+	unclear bool
+}
 
 // blank is white space; between statements there are semicolons too.
 const (
@@ -21,26 +27,55 @@ func (l *lexer) skip(cutset string) {
 
 // skipComment drops one comment and reports whether there was one.
 func (l *lexer) skipComment() bool {
+	length := 0
 	switch {
-	case strings.HasPrefix(l.rest, "#"), strings.HasPrefix(l.rest, "--"):
-		_, l.rest, _ = strings.Cut(l.rest, "\n")
+	case l.rest == "":
+	case l.rest[0] == '#':
+		if l.dialect != Postgres && l.dialect != SQLite {
+			length = l.lineLength()
+		}
+	case strings.HasPrefix(l.rest, "--"):
+		// On MySQL a blank has to follow: 2--1 is 3.
+		if l.dialect != MySQL || len(l.rest) == 2 || l.rest[2] <= ' ' {
+			length = l.lineLength()
+		}
 	case strings.HasPrefix(l.rest, "/*"):
-		l.rest = l.rest[commentLength(l.rest):]
-	case strings.HasPrefix(l.rest, "\ufeff"): // a byte order mark is white space to SQLite
-		l.rest = l.rest[len("\ufeff"):]
-	default:
-		return false
+		length = commentLength(l.rest, l.dialect == Postgres)
+		l.unclear = l.unclear || l.executed()
+	case strings.HasPrefix(l.rest, byteOrderMark):
+		length = len(byteOrderMark)
 	}
-	return true
+	l.rest = l.rest[length:]
+	return length > 0
 }
 
-// commentLength is the length of the comment that s begins with. Comments nest
-// on PostgreSQL alone: one that never ends when nested ends at the first end.
-func commentLength(s string) int {
+const byteOrderMark = "\ufeff" // white space to SQLite
+
+// lineLength is the length of the line. On PostgreSQL a carriage return ends it.
+func (l *lexer) lineLength() int {
+	end := "\n"
+	if l.dialect == Postgres {
+		end = "\r\n"
+	}
+	if i := strings.IndexAny(l.rest, end); i >= 0 {
+		return i + 1
+	}
+	return len(l.rest)
+}
+
+// executed reports whether MySQL or MariaDB may run the text of the comment.
+func (l *lexer) executed() bool {
+	return l.dialect != Postgres && l.dialect != SQLite &&
+		(strings.HasPrefix(l.rest, "/*!") || strings.HasPrefix(l.rest, "/*M!"))
+}
+
+// commentLength is the length of the comment that s begins with. Comments nest on
+// PostgreSQL alone.
+func commentLength(s string, nested bool) int {
 	depth := 0
 	for i := 0; i+1 < len(s); i++ {
 		switch {
-		case s[i] == '/' && s[i+1] == '*':
+		case s[i] == '/' && s[i+1] == '*' && (nested || depth == 0):
 			depth++
 			i++
 		case s[i] == '*' && s[i+1] == '/':
@@ -51,11 +86,65 @@ func commentLength(s string) int {
 			}
 		}
 	}
-	if i := strings.Index(s[2:], "*/"); i >= 0 {
-		return i + 4
-	}
 	return len(s)
 }
+
+// next moves to the next statement of the query and reports whether there is one.
+// Where the end of a literal depends on the server's settings, or the dialect is not
+// known, the query is unclear.
+func (l *lexer) next() bool {
+	l.unclear = l.unclear || l.dialect == ""
+	for !l.unclear {
+		i := strings.IndexAny(l.rest, ";'\"`[$-#/")
+		if i < 0 {
+			return false
+		}
+		l.rest = l.rest[i:]
+		switch c := l.rest[0]; {
+		case l.skipComment():
+		case c == ';':
+			l.skip(between)
+			return l.unclear || l.rest != ""
+		case c == '\'', c == '"', c == '`' && l.dialect != Postgres:
+			l.skipLiteral(l.rest[:1], l.rest[:1])
+		case c == '[' && l.dialect == SQLite:
+			l.skipLiteral("[", "]")
+		case c == '$' && l.dialect == Postgres:
+			l.skipDollars()
+		default:
+			l.rest = l.rest[1:]
+		}
+	}
+	return true
+}
+
+// skipLiteral drops a quoted text. A doubled quote makes two texts of it. Settings of
+// MySQL and PostgreSQL say whether a backslash quotes.
+func (l *lexer) skipLiteral(begin, end string) {
+	inside, rest, closed := strings.Cut(l.rest[len(begin):], end)
+	escapes := len(begin) == 1 && l.dialect != SQLite && strings.Contains(inside, `\`)
+	l.unclear = !closed || escapes
+	l.rest = rest
+}
+
+// skipDollars drops a text in $tag$ of PostgreSQL, or the dollar of a parameter or a
+// name.
+func (l *lexer) skipDollars() {
+	n := 1
+	for n < len(l.rest) && inTag(l.rest[n]) {
+		n++
+	}
+	at := len(l.query) - len(l.rest)
+	named := at > 0 && (inTag(l.query[at-1]) || l.query[at-1] == '$')
+	if named || n == len(l.rest) || l.rest[n] != '$' || n > 1 && l.rest[1] <= '9' {
+		l.rest = l.rest[1:]
+		return
+	}
+	l.skipLiteral(l.rest[:n+1], l.rest[:n+1])
+}
+
+// inTag reports whether a byte may be in the tag of a text in dollars.
+func inTag(c byte) bool { return inWord(c) && c != '$' && c != '@' && c != '.' }
 
 // word reads an unquoted word; "" when there is none before the end of the
 // statement.
@@ -73,7 +162,9 @@ func (l *lexer) word() string {
 // peek is the next word, which stays.
 func (l *lexer) peek() string {
 	ahead := *l
-	return ahead.word()
+	word := ahead.word()
+	l.unclear = ahead.unclear
+	return word
 }
 
 func inWord(c byte) bool {

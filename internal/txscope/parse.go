@@ -1,6 +1,9 @@
 package txscope
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Op is what a statement does to the transaction it runs in.
 type Op uint8
@@ -15,6 +18,7 @@ const (
 	Rollback                 // ROLLBACK, ABORT
 	Begin                    // BEGIN, START TRANSACTION
 	ImplicitCommit           // a statement that commits on MySQL, such as CREATE TABLE
+	Unclear                  // the text does not say: several statements, CALL
 )
 
 // Statement is what [Parse] recognised.
@@ -25,19 +29,58 @@ type Statement struct {
 	Name string
 }
 
-// Parse recognises the first statement of the query by its leading words,
-// behind comments and white space. It does not allocate unless a name has to be
-// rewritten, and gives up on an ordinary statement at its first letters.
+// Parse recognises a statement by its leading words, behind comments and white
+// space. It does not allocate unless a name has to be rewritten, and gives up on an
+// ordinary statement at its first letters.
 //
-// ImplicitCommit is reported for every database: only on MySQL do those
-// statements commit.
-func Parse(query string) Statement {
-	l := lexer{rest: query}
-	// Most queries begin with the letter of a statement that is none of ours.
+// A query is [Unclear] when its text does not say what it does to the transaction:
+// several statements of which one is not None, and on MySQL and MariaDB a comment that
+// the server may run, a statement that runs others, or one that is not known. On
+// PostgreSQL and SQLite the statements that control a transaction are few and known.
+// Within a transaction, EXECUTE alone runs them.
+func Parse(dialect, query string) Statement {
+	if isOrdinary(query) && !hasSeveral(query) {
+		return Statement{} // nearly every query
+	}
+	l := lexer{dialect: dialect, query: query, rest: query}
 	l.skip(between)
-	if l.rest == "" || !leads[l.rest[0]] || isOrdinary(l.rest) {
+	several := hasSeveral(l.rest)
+	s := l.statement()
+	for several && s.Op != Unclear && l.next() {
+		if s.Op != None || l.statement().Op != None {
+			s = Statement{Op: Unclear}
+		}
+	}
+	return s
+}
+
+// hasSeveral reports whether something follows a semicolon. It may be a comment, or
+// the semicolon may be in a literal: see lexer.next.
+func hasSeveral(query string) bool {
+	i := strings.IndexByte(query, ';')
+	return i >= 0 && strings.TrimLeft(query[i:], between) != ""
+}
+
+// statement recognises the statement that the lexer is at.
+func (l lexer) statement() Statement {
+	if l.unclear {
+		return Statement{Op: Unclear}
+	}
+	if l.rest == "" || isOrdinary(l.rest) {
 		return Statement{}
 	}
+	s := l.control()
+	switch {
+	case l.unclear:
+		return Statement{Op: Unclear}
+	case s.Op == ImplicitCommit && l.dialect != MySQL:
+		return Statement{}
+	}
+	return s
+}
+
+// control recognises the statement by its words.
+func (l *lexer) control() Statement {
 	s := Statement{}
 	switch word := l.word(); {
 	case is(word, "SAVEPOINT"):
@@ -65,14 +108,6 @@ func Parse(query string) Statement {
 	}
 	return s
 }
-
-// leads are the first letters of the statements we know.
-var leads = func() (set [256]bool) {
-	for _, c := range "SREACBDTGLFIOPU" {
-		set[c], set[c|0x20] = true, true
-	}
-	return set
-}()
 
 // isOrdinary tells the four statements that nearly every query is from ours
 // with the same first letter: INSERT from INSTALL, SELECT from SET, UPDATE from
@@ -135,7 +170,8 @@ func (l *lexer) rollback() Statement {
 	}
 }
 
-// implicit recognises the statements before which MySQL commits.
+// implicit recognises the statements before which MySQL commits, and those of MySQL and
+// MariaDB that may run others, such as CALL, EXECUTE, and IF outside of a procedure.
 func (l *lexer) implicit(word string) Op {
 	switch {
 	case is(word, "CREATE"), is(word, "DROP"):
@@ -156,31 +192,41 @@ func (l *lexer) implicit(word string) Op {
 			return None
 		}
 		return ImplicitCommit
-	case is(word, "ALTER"), is(word, "TRUNCATE"), is(word, "RENAME"), is(word, "GRANT"), is(word, "REVOKE"),
-		is(word, "ANALYZE"), is(word, "CHECK"), is(word, "OPTIMIZE"), is(word, "REPAIR"), is(word, "CACHE"),
-		is(word, "FLUSH"), is(word, "RESET"), is(word, "STOP"), is(word, "CHANGE"),
-		is(word, "INSTALL"), is(word, "UNINSTALL"):
+	case isOneOf(word, implicitCommits):
 		return ImplicitCommit
-	default:
+	case is(word, "EXECUTE"): // on PostgreSQL, too, of a statement that the driver has prepared
+		return Unclear
+	case l.dialect == Postgres, l.dialect == SQLite, isOneOf(word, harmless), word == "" && strings.HasPrefix(l.rest, "("):
 		return None
+	default:
+		return Unclear
 	}
 }
 
-// set recognises SET PASSWORD, and SET autocommit = 1, which ends the
-// transaction.
+var (
+	implicitCommits = []string{
+		"ALTER", "TRUNCATE", "RENAME", "GRANT", "REVOKE", "ANALYZE", "CHECK", "OPTIMIZE", "REPAIR", "CACHE",
+		"FLUSH", "RESET", "STOP", "CHANGE", "INSTALL", "UNINSTALL", "BACKUP",
+	}
+	// harmless are, beside the ordinary ones, the usual statements of MySQL and MariaDB
+	// that leave the transaction as it is. XA is refused in one, and functions that a
+	// statement calls cannot commit.
+	harmless = []string{"REPLACE", "WITH", "VALUES", "TABLE", "SHOW", "EXPLAIN", "USE", "DO", "XA"}
+)
+
+func isOneOf(word string, keywords []string) bool {
+	return slices.ContainsFunc(keywords, func(keyword string) bool { return is(word, keyword) })
+}
+
+// set recognises SET PASSWORD, SET DEFAULT ROLE, and a change of autocommit, wherever
+// it stands among the assignments. On MariaDB, SET STATEMENT … FOR runs a statement.
 func (l *lexer) set() Op {
-	word := l.peek()
-	if is(word, "PASSWORD") {
-		return ImplicitCommit
-	}
-	if is(word, "SESSION") || is(word, "LOCAL") {
-		l.word()
-		word = l.peek()
-	}
-	for len(word) > 0 && word[0] == '@' {
-		word = word[1:]
-	}
-	if is(word, "autocommit") || is(word, "session.autocommit") {
+	switch word := l.peek(); {
+	case l.dialect == Postgres, l.dialect == SQLite:
+		return None
+	case is(word, "STATEMENT"):
+		return Unclear
+	case is(word, "PASSWORD"), is(word, "DEFAULT"), strings.Contains(lower(l.rest), "autocommit"):
 		return ImplicitCommit
 	}
 	return None

@@ -110,7 +110,7 @@ func (s *Scope) Refusal() error {
 // arguments are.
 func (s *Scope) Observe(ctx context.Context, query string, err error) {
 	s.ObserveError(err)
-	if statement := Parse(query); statement.Op != None {
+	if statement := Parse(s.dialect, query); statement.Op != None {
 		s.apply(ctx, statement, err)
 	}
 }
@@ -197,6 +197,12 @@ func (s *Scope) apply(ctx context.Context, statement Statement, err error) {
 			// It has committed even when the statement itself failed.
 			s.decide(Unknown, errStatement("a statement that commits on MySQL"))
 		}
+	case Unclear:
+		if err == nil {
+			s.failed.Store(nil) // on PostgreSQL a failed transaction would have refused it
+		}
+		s.hooks.Unclear()
+		s.suspectEnd(Unknown, errStatement("one of several statements in a string, or by a statement that runs others"))
 	}
 }
 
