@@ -45,9 +45,7 @@ func New(pool *pgxpool.Pool, writer *outbox.Writer, opts ...Option) (*Adapter, e
 	var problems []error
 	if pool == nil {
 		problems = append(problems, errPool("is nil"))
-	} else if a.tap = tapOf(pool.Config().ConnConfig.Tracer); a.tap == nil {
-		problem := "is not followed, so its commits would not be seen; " +
-			"open the pool with outboxpgx.Open instead of pgxpool.New, or call outboxpgx.Follow(config.ConnConfig) before pgxpool.NewWithConfig, after setting a tracer of your own"
+	} else if problem := a.follow(pool); problem != "" {
 		if a.allowUnmanaged {
 			problem += "; AllowUnmanaged is for transactions of other pools: New needs a followed pool with it too"
 		}
@@ -67,6 +65,21 @@ func New(pool *pgxpool.Pool, writer *outbox.Writer, opts ...Option) (*Adapter, e
 		}
 	}
 	return a, nil
+}
+
+// follow finds the tap of the pool, or says why there is none. A pool with another
+// library's tracer around the tap is asked on a connection.
+func (a *Adapter) follow(pool *pgxpool.Pool) (problem string) {
+	var visible bool
+	switch a.tap, visible = tapOf(pool.Config().ConnConfig); {
+	case a.tap == nil:
+		return "is not followed, so its commits would not be seen; " +
+			"open the pool with outboxpgx.Open instead of pgxpool.New, or call outboxpgx.Follow(config.ConnConfig) before pgxpool.NewWithConfig, after setting a tracer of your own"
+	case !visible && !reached(pool):
+		return fmt.Sprintf("has a tracer (%T) in front of the outbox's that does not pass on the calls of pgx.QueryTracer and pgx.BatchTracer, "+
+			"so its commits would not be seen; call outboxpgx.Follow after setting it", pool.Config().ConnConfig.Tracer)
+	}
+	return ""
 }
 
 func errPool(problem string) error {

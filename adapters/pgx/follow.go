@@ -3,6 +3,7 @@ package outboxpgx
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/multitracer"
@@ -30,12 +31,17 @@ func Open(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 //	outboxpgx.Follow(config.ConnConfig)
 //	pool, err := pgxpool.NewWithConfig(ctx, config)
 //
-// A second call for the same configuration does nothing.
+// A tracer that is put around the configuration's afterwards, as dd-trace-go does, has
+// to pass every call on. A second call for the same configuration does nothing.
 func Follow(config *pgx.ConnConfig) {
-	if tapOf(config.Tracer) != nil {
+	t, visible := tapOf(config)
+	switch {
+	case visible:
 		return
+	case t == nil:
+		t = &tap{dbs: make(map[*pgxpool.Pool]*sql.DB)}
+		t.mark(config)
 	}
-	t := &tap{dbs: make(map[*pgxpool.Pool]*sql.DB)}
 	if config.Tracer == nil {
 		config.Tracer = t
 	} else {
@@ -43,19 +49,86 @@ func Follow(config *pgx.ConnConfig) {
 	}
 }
 
-// tapOf finds the tap in a configuration's tracer.
-func tapOf(tracer pgx.QueryTracer) *tap {
+// tapOf finds the tap of a configuration. It is visible among the configuration's
+// tracers, unless one of another library is around it, or in its place.
+func tapOf(config *pgx.ConnConfig) (t *tap, visible bool) {
+	if t := tapIn(config.Tracer); t != nil {
+		return t, true
+	}
+	return marked(config), false
+}
+
+func tapIn(tracer pgx.QueryTracer) *tap {
 	switch tracer := tracer.(type) {
 	case *tap:
 		return tracer
 	case *multitracer.Tracer:
 		for _, inner := range tracer.QueryTracers {
-			if t := tapOf(inner); t != nil {
+			if t := tapIn(inner); t != nil {
 				return t
 			}
 		}
 	}
 	return nil
+}
+
+// tapKey finds the place for the answer in a context that asks for the tap.
+type tapKey struct{}
+
+// mark has the configuration's LookupFunc answer the question for the tap. The
+// configuration has no field for marks, and this one is copied with it.
+func (t *tap) mark(config *pgx.ConnConfig) {
+	lookup := config.LookupFunc
+	if lookup == nil {
+		return // pgx refuses a configuration that ParseConfig did not make
+	}
+	config.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
+		if answer, ok := ctx.Value(tapKey{}).(**tap); ok {
+			*answer = t
+			return nil, context.Canceled
+		}
+		return lookup(ctx, host)
+	}
+}
+
+// marked asks a configuration for its tap. The context has ended, so that a LookupFunc
+// without a mark looks nothing up.
+func marked(config *pgx.ConnConfig) (t *tap) {
+	if config.LookupFunc == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), tapKey{}, &t))
+	cancel()
+	_, _ = config.LookupFunc(ctx, "")
+	return t
+}
+
+// askTime bounds how long a pool is asked.
+const askTime = 5 * time.Second
+
+// reached asks a connection of the pool whether its statements and batches reach the
+// tap. Without a connection the answer is yes: then the first write asks.
+func reached(pool *pgxpool.Pool) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	acquired, err := pool.Acquire(ctx)
+	if err != nil {
+		return true
+	}
+	defer acquired.Release()
+	rows, err := acquired.Query(ctx, "SELECT 1")
+	if err != nil {
+		return true
+	}
+	c := connOf(acquired.Conn())
+	queries := c != nil && c.sql != ""
+	rows.Close()
+	batch := &pgx.Batch{}
+	batch.Queue("SELECT 1")
+	results := acquired.SendBatch(ctx, batch)
+	batches := c != nil && c.batch != nil
+	_ = results.Close()
+	return queries && batches
 }
 
 // DB is the pool for [outbox.Config]'s DB: the outbox's own statements run on the
@@ -69,7 +142,7 @@ func DB(pool *pgxpool.Pool) *sql.DB {
 	if pool == nil {
 		return nil
 	}
-	t := tapOf(pool.Config().ConnConfig.Tracer)
+	t, _ := tapOf(pool.Config().ConnConfig)
 	if t == nil {
 		return openDB(pool) // New says what is missing
 	}

@@ -57,6 +57,9 @@ func New(db Beginner, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 		problems = append(problems, a.refuse("db", "is nil"))
 	case *sql.DB:
 		a.db, a.connector = pool, connectorOf(pool)
+		if pool != nil && a.connector == nil {
+			a.connector = askPool(pool)
+		}
 		switch {
 		case pool == nil:
 			problems = append(problems, a.refuse("db", "is nil"))

@@ -6,23 +6,39 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // askQuery is the statement with which an adapter asks the connection for its
-// transaction. A followed connection answers it without the database. Any other
-// connection sends it to the database, where it changes nothing.
+// transaction. The context has the question, because a library above the connection
+// may change the text. A followed connection does not send this text to the database.
+// A changed text is sent; it changes nothing there.
 const askQuery = "SELECT 1"
 
 // question is a context with a question, and room for the answer.
 type question struct {
 	context.Context
-	connector *connector
+	connector *connector // nil when the question is which connector the pool has
 	above     above
 
 	found   *transaction // nil without an answer
 	foreign bool         // the answer came from another pool's connection
+	pool    *connector   // the answer to the other question
+}
+
+// questions counts the open ones: without one, no statement's context is searched.
+var questions atomic.Int32
+
+// questionOf is the question in the context, or nil.
+func questionOf(ctx context.Context) *question {
+	if questions.Load() == 0 {
+		return nil
+	}
+	q, _ := ctx.Value(questionKey{}).(*question)
+	return q
 }
 
 type questionKey struct{}
@@ -43,7 +59,7 @@ func ask(ctx context.Context, c *connector, above above) (*transaction, error) {
 	if ctx.Err() != nil {
 		q.Context = context.WithoutCancel(ctx) // database/sql would not even look
 	}
-	_, err := above.execer.ExecContext(q, askQuery)
+	err := q.put(above.execer)
 	switch {
 	case q.found != nil:
 		return q.found, nil
@@ -59,6 +75,28 @@ func ask(ctx context.Context, c *connector, above above) (*transaction, error) {
 		"or give the adapter the option AllowUnmanaged and let the poller deliver its events", outbox.ErrUnmanagedTransaction)
 }
 
+// put runs the statement that carries the question.
+func (q *question) put(execer outbox.Execer) error {
+	questions.Add(1)
+	defer questions.Add(-1)
+	_, err := execer.ExecContext(q, askQuery)
+	return err
+}
+
+// askTime bounds how long a pool is asked for its connector: one that is not followed
+// connects to the database.
+const askTime = 5 * time.Second
+
+// askPool is the connector of a pool whose followed connections have a wrapper around
+// them, or nil.
+func askPool(pool *sql.DB) *connector {
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	q := &question{Context: ctx}
+	_ = q.put(pool)
+	return q.pool
+}
+
 // beginContext is the context of a BEGIN of ours, and room for the transaction that
 // began: it need not be asked for.
 type beginContext struct {
@@ -68,8 +106,15 @@ type beginContext struct {
 
 // answer answers the question in the context, if there is one.
 func (c *conn) answer(ctx context.Context) bool {
-	q, ok := ctx.Value(questionKey{}).(*question)
-	if !ok || c.tx == nil {
+	q := questionOf(ctx)
+	if q == nil {
+		return false
+	}
+	if q.connector == nil {
+		q.pool = c.connector
+		return true
+	}
+	if c.tx == nil {
 		return false
 	}
 	if c.connector != q.connector {

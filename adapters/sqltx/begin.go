@@ -73,7 +73,7 @@ func (a *Adapter) plain(opts *sql.TxOptions) BeginFunc {
 	return func(ctx context.Context) (context.Context, AnyTx, error) {
 		asking := &beginContext{Context: ctx}
 		tx, err := a.db.BeginTx(asking, opts)
-		if err == nil {
+		if asking.begun != nil { // else a wrapper has replaced the context
 			asking.begun.learn(above{source: a.source(), tx: tx, execer: tx})
 		}
 		return ctx, tx, err

@@ -124,7 +124,7 @@ func (c *conn) CheckNamedValue(value *driver.NamedValue) error {
 
 // ExecContext runs a statement, and shows it to the transaction.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if query == askQuery && c.answer(ctx) {
+	if c.answer(ctx) && query == askQuery {
 		return driver.ResultNoRows, nil
 	}
 	keep, ours := ctx.(keepContext)
@@ -182,7 +182,7 @@ func (c *conn) note(err error) error {
 
 // PrepareContext prepares a statement whose executions are followed.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if query == askQuery && c.answer(ctx) {
+	if c.answer(ctx) && query == askQuery {
 		return answered{}, nil
 	}
 	bound, done := c.bind(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"io"
 	"reflect"
 	"sync"
@@ -14,10 +15,13 @@ import (
 )
 
 // WrapConnector makes the connections of a pool followed, for code that calls
-// [sql.OpenDB] itself. Among several wrappers it has to be the outermost:
+// [sql.OpenDB] itself:
 //
 //	db := sql.OpenDB(sqltx.WrapConnector(otelsql.WrapConnector(connector)))
 //
+// Among several wrappers it is best the outermost: then [New] need not ask a
+// connection, and the outbox's statements stay prepared. A wrapper around it has to
+// pass on the contexts that it gets, or others made of them.
 // The errors of the driver stay as they are, but for transactions with events:
 // COMMIT is refused when the database has undone the transaction before, and a
 // COMMIT of unknown outcome is [outbox.ErrOutcomeUnknown] as well. Functions given
@@ -52,12 +56,18 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if nilness.IsNil(c.inner) {
 		return nil, &outbox.FieldError{Field: "sqltx.WrapConnector connector", Problem: "is nil"}
 	}
+	if q := questionOf(ctx); q != nil && q.connector == nil {
+		q.pool = c
+		return nil, errAsked
+	}
 	inner, err := c.inner.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return newConn(c, inner)
 }
+
+var errAsked = errors.New("sqltx: the connector was asked, and does not connect")
 
 // Driver is the inner one: code asserts its type.
 func (c *connector) Driver() driver.Driver {
