@@ -3,6 +3,7 @@ package outboxgorm
 import (
 	"database/sql"
 	"fmt"
+	"reflect"
 
 	"gorm.io/gorm"
 
@@ -10,10 +11,14 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Plugin is [sqltx.Watch] for a pool that GORM opens: it puts a followed pool in its
-// place, which db.DB returns from then on. Give it to gorm.Open as an option, or to
-// db.Use before sessions are made of db. The pool below stays open when the followed
-// one is closed: it lives as long as the program.
+// Plugin is [sqltx.TakeOver] for a pool that GORM opens: it puts a followed pool in its
+// place, which db.DB returns from then on. The settings of that *sql.DB hold for the
+// connections, and its Close closes them. Give it to gorm.Open as an option, or to db.Use
+// before sessions are made of db. A *sql.DB that db.DB returned before the plugin works,
+// but its settings, and its Close, no longer reach the connections of the followed pool.
+//
+// For a pool that you give to GORM, as the field Conn of its dialector, the plugin is
+// [sqltx.Watch]: set its limits, and close it, as before.
 type Plugin struct{}
 
 var (
@@ -40,7 +45,26 @@ func (Plugin) Initialize(db *gorm.DB) error {
 	if !ok {
 		return &outbox.FieldError{Field: "outboxgorm.Plugin", Problem: fmt.Sprintf("finds a %T in the place of the *sql.DB; open the pool with sqltx.Open", *at)}
 	}
-	*at = sqltx.Watch(pool)
+	if isGiven(db.Dialector, pool) {
+		*at = sqltx.Watch(pool)
+	} else {
+		*at = sqltx.TakeOver(pool)
+	}
 	db.Statement.ConnPool = db.ConnPool
 	return nil
+}
+
+// isGiven reports whether the pool is the dialector's Conn, and so the user's. The
+// dialectors of GORM's databases have such a field.
+func isGiven(dialector gorm.Dialector, pool *sql.DB) bool {
+	of := reflect.Indirect(reflect.ValueOf(dialector))
+	if of.Kind() != reflect.Struct {
+		return false
+	}
+	field, ok := of.Type().FieldByName("Conn")
+	if !ok || !field.IsExported() {
+		return false
+	}
+	conn, err := of.FieldByIndexErr(field.Index)
+	return err == nil && conn.Interface() == any(pool)
 }

@@ -92,7 +92,7 @@ func (c *conn) Close() error {
 
 // IsValid is where database/sql asks whether it may keep the connection.
 func (c *conn) IsValid() bool {
-	return !c.broken && (c.valid == nil || c.valid.IsValid()) && (c.loan == nil || !c.loan.from.exhausted())
+	return !c.broken && (c.valid == nil || c.valid.IsValid()) && (c.loan == nil || !c.loan.due())
 }
 
 // ResetSession does nothing where the driver has none, as in database/sql.

@@ -17,11 +17,11 @@ import (
 // WrapConnector makes the connections of a pool followed, for code that calls
 // [sql.OpenDB] itself:
 //
-//	db := sql.OpenDB(sqltx.WrapConnector(otelsql.WrapConnector(connector)))
+//	db := otelsql.OpenDB(sqltx.WrapConnector(connector))
 //
-// Among several wrappers it is best the outermost: then [New] need not ask a
-// connection, and the outbox's statements stay prepared. A wrapper around it has to
-// pass on the contexts that it gets, or others made of them.
+// A wrapper around it, as here, has to pass on the contexts that it gets, or others made
+// of them; the outbox's statements are then not kept prepared. Below other wrappers
+// everything works as without them.
 // The errors of the driver stay as they are, but for transactions with events:
 // COMMIT is refused when the database has undone the transaction before, and a
 // COMMIT of unknown outcome is [outbox.ErrOutcomeUnknown] as well. Functions given

@@ -4,13 +4,18 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"reflect"
 	"sync/atomic"
 	"time"
 )
 
-// lendTime bounds how long an idle connection is kept from the pool it was
-// borrowed from.
-const lendTime = time.Second
+// lendTime bounds how long an idle connection is kept from the pool it was borrowed
+// from, and useTime how long a busy one is: that pool looks at the age of a connection
+// when it comes back.
+const (
+	lendTime = time.Second
+	useTime  = 10 * time.Second
+)
 
 // Watch returns a followed pool that borrows its connections from db, for a
 // program that does not open the pool itself:
@@ -20,9 +25,13 @@ const lendTime = time.Second
 //	db, err := gorm.Open(postgres.New(postgres.Config{Conn: sqltx.Watch(pool)}))
 //
 // Begin all transactions with events on what it returns, and give that to the
-// outbox. The limits of db bound both pools. An idle connection goes back to db
-// after a second or two, and at once while db has no free one. Close leaves db
-// open. A db that is followed already, or nil, is returned as it is.
+// outbox. The settings of db hold for both pools: its SetMaxOpenConns, SetMaxIdleConns,
+// SetConnMaxLifetime and SetConnMaxIdleTime, the last two ten seconds late. The same
+// methods of what Watch returns say how long it may keep what it has borrowed, and close
+// nothing; leave SetConnMaxIdleTime as it is. An idle connection goes back to db after a
+// second or two, and at once while db has no free one. Close gives all of them back,
+// ends a goroutine, and leaves db open; see [TakeOver] for a pool of which that should
+// close the connections. A db that is followed already, or nil, is returned as it is.
 //
 // Where you can, open the pool with [Open] instead: it costs less, and a prepared
 // statement stays on its connection.
@@ -35,9 +44,47 @@ func Watch(db *sql.DB) *sql.DB {
 	return followed
 }
 
-// borrower is the connector of a pool made by [Watch].
+// TakeOver is [Watch] for a pool that no other code uses from now on, such as one that a
+// framework has opened. What it returns has db's settings and db's connections. All of
+// its methods mean what they say: its settings hold for the connections, and Close closes
+// them, and db. Settings of db that are changed later have no effect.
+func TakeOver(db *sql.DB) *sql.DB {
+	if db == nil || connectorOf(db) != nil {
+		return db
+	}
+	followed := OpenDB(&borrower{pool: db, owns: true})
+	followed.SetMaxOpenConns(db.Stats().MaxOpenConnections)
+	followed.SetMaxIdleConns(maxIdle(setting(db, "maxIdleCount")))
+	followed.SetConnMaxLifetime(time.Duration(setting(db, "maxLifetime")))
+	followed.SetConnMaxIdleTime(time.Duration(setting(db, "maxIdleTime")))
+	db.SetMaxOpenConns(0)
+	return followed
+}
+
+// setting reads a setting of a pool, which has no method for that. TestTakeOver fails if
+// database/sql renames the field.
+func setting(db *sql.DB, field string) int64 {
+	if value := reflect.ValueOf(db).Elem().FieldByName(field); value.IsValid() {
+		return value.Int()
+	}
+	return 0
+}
+
+// maxIdle is what SetMaxIdleConns was called with, by the field of [sql.DB]: zero stands
+// for the default.
+func maxIdle(field int64) int {
+	const byDefault = 2
+	if field == 0 {
+		return byDefault
+	}
+	return int(field)
+}
+
+// borrower is the connector of a pool made by [Watch] or [TakeOver].
 type borrower struct {
 	pool *sql.DB
+	// owns: what goes back is closed, and the pool is closed with the followed one.
+	owns bool
 	// waiting counts the calls of Connect that wait for a connection.
 	waiting atomic.Int32
 }
@@ -51,7 +98,7 @@ func (b *borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loan{held: held, from: b}
+	l := &loan{held: held, from: b, since: time.Now()}
 	if err := held.Raw(func(inner any) error {
 		l.Conn = inner.(driver.Conn)
 		return nil
@@ -60,6 +107,14 @@ func (b *borrower) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// Close is called when the followed pool is closed.
+func (b *borrower) Close() error {
+	if b.owns {
+		return b.pool.Close()
+	}
+	return nil
 }
 
 // exhausted reports whether somebody waits, or the next one would.
@@ -74,8 +129,14 @@ func (b *borrower) exhausted() bool {
 // loan is a borrowed connection.
 type loan struct {
 	driver.Conn
-	held *sql.Conn
-	from *borrower
+	held  *sql.Conn
+	from  *borrower
+	since time.Time
+}
+
+// due reports whether the connection has to go back.
+func (l *loan) due() bool {
+	return !l.from.owns && (time.Since(l.since) > useTime || l.from.exhausted())
 }
 
 // Close gives the connection back.
@@ -83,6 +144,7 @@ func (l *loan) Close() error { return l.giveBack(false) }
 
 // giveBack returns the connection to its pool, which drops a broken one.
 func (l *loan) giveBack(broken bool) error {
+	broken = broken || l.from.owns
 	if broken {
 		_ = l.held.Raw(func(any) error { return driver.ErrBadConn })
 	}
