@@ -1,16 +1,17 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/internal/jsontext"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -50,13 +51,14 @@ func (p *page) event() error {
 		Bytes    int
 		Headers  []header
 		Payload  string
+		Cut      bool // the payload is longer than what is shown of it, or the headers are
 		Readable bool // headers and payload are shown
 	}{EventRow: row, Dead: row.Status == outbox.StatusDead, Paused: !paused.Since.IsZero(), Steps: timeline(&row, paused, p.Now), Bytes: row.Payload.Len(), Readable: p.Role.May(httptx.ReadPayloads)}
 	if data.Readable {
-		for _, key := range slices.Sorted(maps.Keys(row.Headers)) {
-			data.Headers = append(data.Headers, header{key, row.Headers[key]})
-		}
-		data.Payload = indented(&row.Envelope)
+		var whole bool
+		data.Headers, data.Cut = shownHeaders(row.Headers)
+		data.Payload, whole = shownPayload(&row.Envelope)
+		data.Cut = data.Cut || !whole
 	}
 	data.EventRow.Headers, data.EventRow.Payload = nil, outbox.Payload{} // no template shows them by mistake
 	return p.show(http.StatusOK, "event.html", "Event", data)
@@ -76,12 +78,46 @@ func (p *page) pauseOf(ctx context.Context, row *outbox.EventRow) (outbox.Pause,
 	return outbox.Pause{}, err
 }
 
-func indented(env *outbox.Envelope) string {
-	var text bytes.Buffer
-	if json.Indent(&text, env.Payload.Bytes(), "", "  ") != nil {
-		return env.Payload.String() // it was not written by this library
+// maxShown is how much of a payload, and of the headers, a page shows, in bytes.
+const maxShown = 64 << 10
+
+// shownPayload is the beginning of the payload, indented.
+func shownPayload(env *outbox.Envelope) (text string, whole bool) {
+	shown, whole := jsontext.Indent(env.Payload.Bytes(), maxShown)
+	return strings.ToValidUTF8(string(shown), "�"), whole
+}
+
+// shownHeaders are the first headers.
+func shownHeaders(all map[string]string) (shown []header, isCut bool) {
+	left := maxShown
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if left -= len(key) + len(all[key]); left < 0 {
+			return shown, true
+		}
+		shown = append(shown, header{key, all[key]})
 	}
-	return text.String()
+	return shown, false
+}
+
+// payload sends the payload as it is, for a file.
+func (p *page) payload() error {
+	in, err := p.query("id")
+	if err != nil {
+		return err
+	}
+	if !p.Role.May(httptx.ReadPayloads) {
+		return &problem{http.StatusForbidden, "Refused", "You may look, but not read payloads: your role lacks ReadPayloads."}
+	}
+	ctx, cancel := p.context()
+	defer cancel()
+	row, err := p.outbox.FindEvent(ctx, in.get("id"))
+	if err != nil {
+		return err
+	}
+	p.w.Header().Set("Content-Type", "application/json")
+	p.w.Header().Set("Content-Disposition", `attachment; filename="payload.json"`)
+	_, _ = io.WriteString(p.w, row.Payload.String()) // an error means that the client has gone
+	return nil
 }
 
 // timeline is what the row says of the event's life.

@@ -64,7 +64,7 @@ func (p *page) ReadOnly() bool { return p.Role.May(httptx.View) && !p.Operates()
 // handlers are the pages of an outbox. Those of posts change something, or prepare that.
 var (
 	pages = map[string]func(p *page) error{
-		"": (*page).overview, "live": (*page).live, "events": (*page).events, "event": (*page).event,
+		"": (*page).overview, "live": (*page).live, "events": (*page).events, "event": (*page).event, "payload": (*page).payload,
 		"dead": (*page).dead, "letters": (*page).letters, "steering": (*page).steering, "action": (*page).action,
 	}
 	posts = map[string]func(p *page) error{"confirm": (*page).confirm, "act": (*page).act}

@@ -326,3 +326,34 @@ func TestAGroupThatIsOnlyPartlyListedSaysSo(t *testing.T) {
 	require.Contains(t, confirmation, "<strong>1 or more</strong>")
 	require.Contains(t, action, "replay done: 10 events", "beyond those that were counted")
 }
+
+func TestAPageShowsTheBeginningOfALargePayload(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 4000) + strings.TrimSuffix(strings.Repeat("0,", 500_000), ",") + strings.Repeat("]", 4000)
+	at := time.Now().Add(-time.Minute)
+	s := newSite(t, []dashtest.Row{
+		{ID: "deep", Type: "T", Payload: deep, Status: outbox.StatusDead, Created: at, Ended: at},
+		{ID: "wide", Type: "T", Payload: `{"a":1}`, Headers: map[string]string{"a": "first", "b": strings.Repeat("v", 100_000)}, Created: at},
+		{ID: "small", Type: "T", Payload: `{"a":[1]}`, Created: at, Error: strings.Repeat("e", 1_000_000), Status: outbox.StatusDead, Ended: at},
+	})
+	for _, id := range []string{"deep", "wide"} {
+		page := s.get("/shop/event?id=" + id)
+		require.Less(t, len(page), 200_000, id)
+		require.Contains(t, page, `<a href="payload?id=`+id+`">Download the payload</a>`)
+	}
+	require.Contains(t, s.get("/shop/event?id=wide"), "first")
+	small := s.get("/shop/event?id=small")
+	require.Contains(t, small, "{\n  &#34;a&#34;: [\n    1\n  ]\n}")
+	require.NotContains(t, small, "Download")
+	require.Less(t, len(small), 20_000, "another program stored a long error")
+	require.Less(t, len(s.get("/shop/letters")), 20_000)
+
+	file := s.send(http.MethodGet, "/shop/payload?id=deep", nil)
+	require.Equal(t, deep, file.body)
+	require.Equal(t, `attachment; filename="payload.json"`, file.Header.Get("Content-Disposition"))
+	require.Equal(t, "application/json", file.Header.Get("Content-Type"))
+	s.get("/shop/payload?id=none", 404)
+	s.get("/shop/payload?x=y", 400)
+	s.role = httptx.View | httptx.Operate
+	s.get("/shop/payload?id=deep", 403)
+}

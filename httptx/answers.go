@@ -76,7 +76,7 @@ func summary(l *outbox.DeadLetter) deadLetter {
 		EventID: l.EventID, EventType: l.EventType, AggregateType: l.AggregateType,
 		AggregateID: l.AggregateID, TenantID: l.TenantID,
 		OccurredAt: l.OccurredAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts,
-		LastError: l.LastError, PayloadBytes: l.Payload.Len(),
+		LastError: l.LastError, PayloadBytes: l.PayloadBytes,
 		Listener: l.Listener,
 	}
 	if l.Listener != "" {

@@ -1,6 +1,7 @@
 package httptx
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/jsontext"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -142,17 +144,26 @@ func (config *HealthConfig) check(ctx context.Context) health {
 	return answer
 }
 
+// maxPretty is the longest answer that is indented, in bytes. A payload that is nested deep
+// would be thousands of times longer.
+const maxPretty = 4 << 20
+
 // writeJSON answers in JSON, with the parameter pretty indented. An error means
 // that the client has gone.
 func writeJSON(w http.ResponseWriter, r *http.Request, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	encoder := json.NewEncoder(w)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	var answer bytes.Buffer
+	_ = json.NewEncoder(&answer).Encode(body) // the shapes of this package always encode
+	text := answer.Bytes()
 	if r.URL.Query().Has("pretty") {
-		encoder.SetIndent("", "  ")
+		if indented, whole := jsontext.Indent(text, maxPretty); whole {
+			text = append(indented, '\n')
+		}
 	}
-	_ = encoder.Encode(body)
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
 }
 
 func (config *HealthConfig) poller(stats *outbox.Stats) *pollerCheck {

@@ -67,7 +67,7 @@ func (d *DeadLetters) each(ctx context.Context, f DeadFilter, batch int, opts []
 	if until := began.Add(time.Microsecond); f.Until.IsZero() || f.Until.After(until) {
 		f.Until = until
 	}
-	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, Limit: batch, KeysOnly: f.Group == "", WithoutPayload: true}}
+	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, Limit: batch, KeysOnly: f.Group == ""}}
 	for !w.end {
 		letters, err := w.next(ctx)
 		if err != nil {

@@ -60,7 +60,7 @@ func (d *DeadLetters) Groups(ctx context.Context, f DeadFilter) (DeadGroups, err
 		return DeadGroups{}, err
 	}
 	byID := map[string]*DeadGroup{}
-	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, WithoutPayload: true, Limit: groupBatch}}
+	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, Limit: groupBatch}}
 	for range GroupLimit / groupBatch {
 		letters, err := w.next(ctx)
 		if err != nil {
@@ -127,7 +127,7 @@ func ofGroup(letters []DeadLetter, group string) []DeadLetter {
 // queryGroup is a page of the letters of one group. It looks at GroupLimit letters at most.
 func (d *DeadLetters) queryGroup(ctx context.Context, q DeadQuery) (page []DeadLetter, next DeadLetter, err error) {
 	limit := q.Limit
-	q.WithoutPayload, q.Limit = true, groupBatch
+	q.Sizes, q.Limit = false, groupBatch
 	w := deadWalk{d: d, q: q}
 	var found []DeadLetter
 	for range GroupLimit / groupBatch {
@@ -148,7 +148,7 @@ func (d *DeadLetters) queryGroup(ctx context.Context, q DeadQuery) (page []DeadL
 		next = DeadLetter{Envelope: Envelope{EventID: w.q.AfterEventID}, DiedAt: w.q.AfterDiedAt}
 	}
 	for chunk := range slices.Chunk(deadIDs(found), groupBatch) {
-		letters, err := d.store.QueryDead(ctx, d.db, DeadQuery{DeadFilter: DeadFilter{EventIDs: chunk}, Limit: len(chunk)})
+		letters, err := d.store.QueryDead(ctx, d.db, DeadQuery{DeadFilter: DeadFilter{EventIDs: chunk}, Limit: len(chunk), Sizes: true})
 		if err != nil {
 			return nil, next, err
 		}
@@ -159,7 +159,7 @@ func (d *DeadLetters) queryGroup(ctx context.Context, q DeadQuery) (page []DeadL
 
 // countGroup counts the letters of one group.
 func (d *DeadLetters) countGroup(ctx context.Context, f DeadFilter) (n int64, err error) {
-	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, WithoutPayload: true, Limit: groupBatch}}
+	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, Limit: groupBatch}}
 	for !w.end {
 		letters, err := w.next(ctx)
 		if err != nil {

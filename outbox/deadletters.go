@@ -30,8 +30,8 @@ func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 	return &DeadLetters{db: db, store: store, clock: clockOr(nil)}, nil
 }
 
-// Query lists dead letters, ordered by their time of death, then by id. A limit of
-// zero is 100.
+// Query lists dead letters, ordered by their time of death, then by id, without their
+// payloads and headers; [DeadLetters.Get] reads those of one. A limit of zero is 100.
 func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]DeadLetter, error) {
 	letters, _, err := d.QueryAfter(ctx, f, DeadLetter{}, limit)
 	return letters, err
@@ -51,7 +51,7 @@ func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, after DeadLe
 	if err := f.validate(); err != nil {
 		return nil, next, err
 	}
-	q := DeadQuery{DeadFilter: f, AfterDiedAt: after.DiedAt, AfterEventID: after.EventID, Limit: defaultTo(limit, DefaultDeadLimit)}
+	q := DeadQuery{DeadFilter: f, AfterDiedAt: after.DiedAt, AfterEventID: after.EventID, Limit: defaultTo(limit, DefaultDeadLimit), Sizes: true}
 	query := d.queryPage
 	if f.Group != "" {
 		query = d.queryGroup

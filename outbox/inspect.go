@@ -20,7 +20,9 @@ const (
 // Inspector is the part of a [Store] that serves operators. Of it the engine needs only
 // Announce, Withdraw, and Nodes, once at its start.
 type Inspector interface {
-	// FindEvents lists rows without payload; see [Outbox.FindEvents].
+	// FindEvents lists rows without payload, with the headers HeaderListener and
+	// HeaderEventID alone, and with the first MaxErrorLength characters of the error; see
+	// [Outbox.FindEvents].
 	FindEvents(ctx context.Context, db DB, q EventQuery) (EventPage, error)
 	// FindEvent reads one row with all its columns; [ErrNotFound] when there is none.
 	FindEvent(ctx context.Context, db DB, eventID string) (EventRow, error)
@@ -134,7 +136,6 @@ func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error
 	page, err := o.store.FindEvents(ctx, o.db, q)
 	for i := range page.Events {
 		page.Events[i].original()
-		page.Events[i].Headers = nil
 	}
 	return page, err
 }

@@ -76,7 +76,10 @@ func TestDeadLettersNameTheListenerAndReplayItAlone(t *testing.T) {
 		require.Len(t, letters, 1)
 		letter, err := e.DeadLetters().Get(t.Context(), letters[0].EventID)
 		require.NoError(t, err)
-		require.Equal(t, letters[0], letter)
+		require.Equal(t, letters[0].PayloadBytes, letter.Payload.Len())
+		listed := letter
+		listed.Payload, listed.Headers = outbox.Payload{}, nil
+		require.Equal(t, letters[0], listed, "a list has neither payload nor headers")
 		require.Equal(t, "mail", letter.Listener)
 		require.Equal(t, "e", letter.OriginalID)
 		require.NotEqual(t, "e", letter.EventID)

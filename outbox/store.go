@@ -101,7 +101,9 @@ type Store interface {
 	// Stats counts rows, reading no more than StatsLimit of each kind.
 	Stats(ctx context.Context, db DB, now time.Time) (StoreStats, error)
 
-	// QueryDead lists DEAD rows by the time they died, then by id.
+	// QueryDead lists DEAD rows by the time they died, then by id: without payloads, with
+	// the headers HeaderListener and HeaderEventID alone, and with the first MaxErrorLength
+	// characters of the error.
 	QueryDead(ctx context.Context, db DB, q DeadQuery) ([]DeadLetter, error)
 	// GetDead reads one DEAD row; [ErrNotFound] when there is none of that id.
 	GetDead(ctx context.Context, db DB, eventID string) (DeadLetter, error)
@@ -265,8 +267,8 @@ type DeadQuery struct {
 	Limit int
 	// KeysOnly fills only EventID and DiedAt.
 	KeysOnly bool
-	// WithoutPayload leaves out the payloads.
-	WithoutPayload bool
+	// Sizes fills PayloadBytes. The database then reads each payload.
+	Sizes bool
 }
 
 // DeadLetter is an event that was given up.
@@ -276,6 +278,9 @@ type DeadLetter struct {
 	LastError string
 	// DiedAt says when.
 	DiedAt time.Time
+	// PayloadBytes is the length of the payload as the database writes it. A letter in a
+	// list has it instead of the payload.
+	PayloadBytes int
 	// Listener is the one of the event's several listeners for which it was given up;
 	// empty: for all. See [Named].
 	Listener string

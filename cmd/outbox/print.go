@@ -12,44 +12,64 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/outboxkit/outbox-go/internal/jsontext"
 )
 
 // maxCell is the longest text in a table, in characters.
 const maxCell = 60
 
+// maxColumn is the widest column of a table but its last one, in characters. It has room for
+// each text that the library writes.
+const maxColumn = 256
+
 // print writes an answer: as JSON, or as text makes it.
 func (a *app) print(answer any, text func(t *table)) error {
 	if a.json {
-		return a.printJSON(answer, "  ")
+		return a.printJSON(answer, true)
 	}
 	t := &table{w: tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)}
 	text(t)
 	return t.w.Flush()
 }
 
-// printJSON writes JSON, in one line if the indent is empty.
-func (a *app) printJSON(answer any, indent string) error {
+// maxPretty is the longest JSON that is indented, in bytes. A payload that is nested deep
+// would be thousands of times longer.
+const maxPretty = 16 << 20
+
+// printJSON writes JSON, in one line unless it is to be pretty.
+func (a *app) printJSON(answer any, pretty bool) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", indent)
 	if err := enc.Encode(answer); err != nil {
 		return err
 	}
-	_, err := a.out.Write(printableJSON(b.Bytes()))
+	text := b.Bytes()
+	if pretty {
+		if indented, whole := jsontext.Indent(text, maxPretty); whole {
+			text = append(indented, '\n')
+		}
+	}
+	_, err := a.out.Write(printableJSON(text))
 	return err
 }
 
 // table aligns columns of text.
 type table struct{ w *tabwriter.Writer }
 
-// row writes one line. Texts that come from the database are made printable.
+// row writes one line. Texts that come from the database are made printable. A cell makes the
+// others of its column as wide as itself, so that only the last one may be long.
 func (t *table) row(cells ...any) {
 	for i, cell := range cells {
+		text := printable(cellText(cell))
 		if i > 0 {
 			_, _ = io.WriteString(t.w, "\t")
 		}
-		_, _ = io.WriteString(t.w, printable(cellText(cell)))
+		if i < len(cells)-1 {
+			text = cut(text, maxColumn)
+		}
+		_, _ = io.WriteString(t.w, text)
 	}
 	_, _ = io.WriteString(t.w, "\n")
 }
@@ -57,7 +77,7 @@ func (t *table) row(cells ...any) {
 // field writes a line of a description, unless the value is empty.
 func (t *table) field(name string, value any) {
 	if text := cellText(value); text != "-" {
-		_, _ = fmt.Fprintf(t.w, "%s:\t%s\n", name, printable(text))
+		_, _ = fmt.Fprintf(t.w, "%s:\t%s\n", cut(name, maxColumn), printable(text))
 	}
 }
 
@@ -85,12 +105,15 @@ func cellText(v any) string {
 }
 
 // short cuts a text to what fits into a table.
-func short(text string) string {
-	if utf8.RuneCountInString(text) <= maxCell {
+func short(text string) string { return cut(text, maxCell) }
+
+// cut shortens a text to so many characters.
+func cut(text string, limit int) string {
+	if utf8.RuneCountInString(text) <= limit {
 		return text
 	}
 	runes := []rune(text)
-	return string(runes[:maxCell-1]) + "…"
+	return string(runes[:limit-1]) + "…"
 }
 
 // printable escapes what could steer a terminal, or change how a line reads: control

@@ -64,7 +64,7 @@ func (a *app) schemaPrint() *cobra.Command {
 			}
 			text = strings.TrimSpace(text)
 			if a.json {
-				return a.printJSON(map[string]string{"dialect": store.Dialect(), "table": store.Table(), "sql": text}, "  ")
+				return a.printJSON(map[string]string{"dialect": store.Dialect(), "table": store.Table(), "sql": text}, true)
 			}
 			_, err = fmt.Fprintln(a.out, text)
 			return err

@@ -80,7 +80,7 @@ type deadListing struct {
 func deadOf(l *outbox.DeadLetter) deadLetter {
 	d := deadLetter{
 		EventID: l.EventID, EventType: l.EventType, AggregateType: l.AggregateType, AggregateID: l.AggregateID, TenantID: l.TenantID,
-		OccurredAt: l.OccurredAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts, LastError: l.LastError, PayloadBytes: l.Payload.Len(), Listener: l.Listener,
+		OccurredAt: l.OccurredAt.UTC(), DiedAt: l.DiedAt.UTC(), Attempts: l.Attempts, LastError: l.LastError, PayloadBytes: l.PayloadBytes, Listener: l.Listener,
 	}
 	if l.Listener != "" {
 		d.OriginalID = l.OriginalID

@@ -102,7 +102,7 @@ func (a *app) watch(ctx context.Context, c *client, interval time.Duration) erro
 
 func (a *app) printWatched(s statsShape, first bool) error {
 	if a.json {
-		return a.printJSON(s, "")
+		return a.printJSON(s, false)
 	}
 	const format = "%-20s  %9v  %9v  %9v  %10v  %9v  %10v  %v\n"
 	if first {

@@ -2,13 +2,15 @@ package conformance
 
 import (
 	"errors"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
 var deadTests = []storeTest{
-	{"ListReturnsWholeLetters", func(s *storeSuite) {
+	{"ListHasEverythingButPayloadAndHeaders", func(s *storeSuite) {
 		s.notDead()
 		second := s.died(2*time.Second, func(env *outbox.Envelope) {
 			env.AggregateType, env.AggregateID, env.TenantID = "Order", "o-1", "acme"
@@ -18,8 +20,10 @@ var deadTests = []storeTest{
 		third := s.died(2*time.Second, nil) // at the same time as the second, with a later id
 		letters := s.queryDead(outbox.DeadQuery{})
 		s.sameIDs("by the time of death, then by id", deadIDs(letters), []string{first.EventID, second.EventID, third.EventID})
-		s.sameLetter(letters[0], first, suiteTime.Add(time.Second))
-		s.sameLetter(letters[1], second, suiteTime.Add(2*time.Second))
+		for i, env := range []outbox.Envelope{first, second} {
+			env.Payload, env.Headers = outbox.Payload{}, nil
+			s.sameLetter(letters[i], env, suiteTime.Add(time.Duration(i+1)*time.Second))
+		}
 		s.sameIDs("limited", deadIDs(s.queryDead(outbox.DeadQuery{Limit: 2})), []string{first.EventID, second.EventID})
 
 		// An event that Mark made dead died when it was marked.
@@ -138,13 +142,31 @@ var deadTests = []storeTest{
 			s.t.Fatalf("the key is not just id and time of death: %+v, died at %v", l, l.DiedAt)
 		}
 	}},
-	{"WithoutPayload", func(s *storeSuite) {
-		env := s.died(time.Second, func(env *outbox.Envelope) { env.Headers = map[string]string{"source": "api"} })
-		letter := s.queryDead(outbox.DeadQuery{WithoutPayload: true})[0]
-		if !letter.Payload.IsZero() {
-			s.t.Fatalf("the letter has a payload of %d bytes", letter.Payload.Len())
+	{"ListReadsNoPayloads", func(s *storeSuite) {
+		large := outbox.JSON(strings.Repeat("é", 400_000))
+		env := s.died(time.Second, func(env *outbox.Envelope) {
+			env.Payload, env.Headers = large, map[string]string{"source": strings.Repeat("a", 60_000)}
+		})
+		s.edit(env.EventID, func(row *RawRow) { row.LastError = strings.Repeat("é", 5000) })
+		for _, q := range []outbox.DeadQuery{{}, {Sizes: true}, {DeadFilter: outbox.DeadFilter{EventIDs: []string{env.EventID}}, Sizes: true}} {
+			letter := s.queryDead(q)[0]
+			want := 0
+			if q.Sizes {
+				want = large.Len()
+			}
+			if !letter.Payload.IsZero() || len(letter.Headers) > 0 || letter.PayloadBytes != want {
+				s.t.Fatalf("%+v: the letter has a payload of %d bytes, %d headers, and PayloadBytes is %d, want %d", q, letter.Payload.Len(), len(letter.Headers), letter.PayloadBytes, want)
+			}
+			if letter.LastError != strings.Repeat("é", outbox.MaxErrorLength) {
+				s.t.Fatalf("the letter has an error of %d bytes", len(letter.LastError))
+			}
 		}
-		letter.Payload = env.Payload
+	}},
+	{"ListHasTheListenerOfARow", func(s *storeSuite) {
+		env := s.died(time.Second, func(env *outbox.Envelope) { env.Headers = listenerHeaders() })
+		s.onlyListener(s.queryDead(outbox.DeadQuery{})[0].Headers)
+		letter, err := s.Store.GetDead(s.ctx, s.DB, env.EventID)
+		s.ok("GetDead", err)
 		s.sameLetter(letter, env, suiteTime.Add(time.Second))
 	}},
 	{"GetFindsOnlyDeadRows", func(s *storeSuite) {
@@ -152,6 +174,7 @@ var deadTests = []storeTest{
 		letter, err := s.Store.GetDead(s.ctx, s.DB, env.EventID)
 		s.ok("GetDead", err)
 		s.sameLetter(letter, env, suiteTime.Add(time.Second))
+		s.count("PayloadBytes", letter.PayloadBytes, letter.Payload.Len())
 		_, others := s.notDead()
 		for _, id := range append(others, "no such event") {
 			if _, err := s.Store.GetDead(s.ctx, s.DB, id); !errors.Is(err, outbox.ErrNotFound) {
@@ -177,6 +200,21 @@ var deadTests = []storeTest{
 		s.ok("DeleteDead of nothing", err)
 		s.count("deleted of nothing", n, 0)
 	}},
+}
+
+// listenerHeaders are those of a row for one of an event's listeners, and of its writer.
+func listenerHeaders() map[string]string {
+	return map[string]string{outbox.HeaderListener: `mail "é" \`, outbox.HeaderEventID: "event-1", "source": "api"}
+}
+
+// onlyListener checks the headers of such a row in a list.
+func (s *storeSuite) onlyListener(got map[string]string) {
+	s.t.Helper()
+	want := listenerHeaders()
+	delete(want, "source")
+	if !maps.Equal(got, want) {
+		s.t.Fatalf("the headers in a list are %q, want %q", got, want)
+	}
 }
 
 // died adds a dead event that died the given time after suiteTime.

@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -16,7 +17,8 @@ var inspectTests = []storeTest{
 	{"PagesCoverWhatStaysWhileOthersComeAndGo", inspectChangingPages},
 	{"APageLooksAtABoundedNumberOfRows", inspectBound},
 	{"AnotherPlaceIsRefused", inspectPlaces},
-	{"ListedEventsHaveNoPayload", inspectListed},
+	{"ListedEventsHaveNoPayloadAndNoHeaders", inspectListed},
+	{"ListedEventsHaveTheListenerOfTheirRow", inspectListener},
 	{"OneEventIsReadWhole", inspectWhole},
 	{"HeadersThatDoNotDecodeAreLeftOut", inspectCorrupt},
 	{"Throughput", inspectThroughput},
@@ -164,11 +166,22 @@ func inspectListed(s *storeSuite) {
 	id := s.as(outbox.StatusDead, time.Second, func(env *outbox.Envelope) { env.Headers = map[string]string{"source": "api"} })
 	s.edit(id, func(row *RawRow) { row.LastError, row.Attempts = "it failed", 4 })
 	event := s.page(outbox.EventQuery{}).Events[0]
-	if !event.Payload.IsZero() || event.Headers["source"] != "api" {
+	if !event.Payload.IsZero() || len(event.Headers) > 0 {
 		s.t.Fatalf("the listed event has a payload of %d bytes and the headers %v", event.Payload.Len(), event.Headers)
 	}
 	if event.LastError != "it failed" || event.Attempts != 4 || event.Status != outbox.StatusDead || !event.EndedAt.Equal(suiteTime.Add(time.Second)) {
 		s.t.Fatalf("the listed event is %+v", event)
+	}
+	s.edit(id, func(row *RawRow) { row.LastError = strings.Repeat("é", 5000) })
+	if event = s.page(outbox.EventQuery{}).Events[0]; event.LastError != strings.Repeat("é", outbox.MaxErrorLength) {
+		s.t.Fatalf("the listed event has an error of %d bytes", len(event.LastError))
+	}
+}
+
+func inspectListener(s *storeSuite) {
+	s.as(outbox.StatusDead, time.Second, func(env *outbox.Envelope) { env.Headers = listenerHeaders() })
+	for _, statuses := range [][]outbox.Status{nil, deadStatuses} {
+		s.onlyListener(s.page(outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: statuses}}).Events[0].Headers)
 	}
 }
 
@@ -183,7 +196,7 @@ func inspectWhole(s *storeSuite) {
 			},
 			func() outbox.EventRow {
 				event := s.page(outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{status}}}).Events[0]
-				event.Payload = want.Payload
+				event.Payload, event.Headers = want.Payload, want.Headers
 				return event
 			},
 		} {

@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,11 +34,29 @@ func (s *Store) FindEvents(ctx context.Context, _ outbox.DB, q outbox.EventQuery
 		place = r.place(order)
 		if r.chosen(q.EventFilter) {
 			event := r.event()
-			event.Payload = outbox.Payload{}
+			event.Envelope, event.LastError = forList(event.Envelope), listedError(event.LastError)
 			page.Events = append(page.Events, event)
 		}
 	}
 	return page, nil
+}
+
+// forList is an envelope in a list: without payload and the headers of its writer.
+func forList(env outbox.Envelope) outbox.Envelope {
+	env.Payload = outbox.Payload{}
+	maps.DeleteFunc(env.Headers, func(key, _ string) bool { return key != outbox.HeaderListener && key != outbox.HeaderEventID })
+	if len(env.Headers) == 0 {
+		env.Headers = nil
+	}
+	return env
+}
+
+// listedError is the beginning of an error, as lists have it.
+func listedError(text string) string {
+	if runes := []rune(text); len(runes) > outbox.MaxErrorLength {
+		return string(runes[:outbox.MaxErrorLength])
+	}
+	return text
 }
 
 // inOrder compares two rows.

@@ -206,11 +206,12 @@ func (s *Store) QueryDead(ctx context.Context, _ outbox.DB, q outbox.DeadQuery) 
 	var letters []outbox.DeadLetter
 	for _, r := range rows {
 		l := r.letter()
-		if q.KeysOnly {
+		l.Envelope, l.LastError = forList(l.Envelope), listedError(l.LastError)
+		switch {
+		case q.KeysOnly:
 			l = outbox.DeadLetter{Envelope: outbox.Envelope{EventID: l.EventID}, DiedAt: l.DiedAt}
-		}
-		if q.WithoutPayload {
-			l.Payload = outbox.Payload{}
+		case !q.Sizes:
+			l.PayloadBytes = 0
 		}
 		letters = append(letters, l)
 	}
@@ -271,7 +272,7 @@ func (s *Store) remove(rows []*memRow) int {
 func isDead(r *memRow) bool { return r.Status == outbox.StatusDead }
 
 func (r *memRow) letter() outbox.DeadLetter {
-	return outbox.DeadLetter{Envelope: r.envelope(), LastError: r.LastError, DiedAt: r.endedAt()}
+	return outbox.DeadLetter{Envelope: r.envelope(), LastError: r.LastError, DiedAt: r.endedAt(), PayloadBytes: r.env.Payload.Len()}
 }
 
 func (r *memRow) matches(f outbox.DeadFilter) bool {

@@ -77,11 +77,9 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d ou
 	byIndex := d.AfterEventID != "" && part.died == "done_at"
 	build := func(from string) *query {
 		q := s.query(512)
-		q.add("SELECT ")
-		if d.KeysOnly {
-			q.add("event_id, ").timeColumn(part.died)
-		} else {
-			q.letter(!d.WithoutPayload)
+		q.add("SELECT event_id, ").timeColumn(part.died)
+		if !d.KeysOnly {
+			q.listedLetter(d.Sizes)
 		}
 		q.add(" FROM ", from, " WHERE ").dead(part, d.DeadFilter)
 		switch {
@@ -96,13 +94,7 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d ou
 	const what = "listing dead letters"
 	var letters []outbox.DeadLetter
 	scan := func(rows *sql.Rows) error {
-		var r row
-		if d.KeysOnly {
-			err := rows.Scan((*rowID)(&r), &r.diedAt)
-			letters = append(letters, outbox.DeadLetter{Envelope: outbox.Envelope{EventID: s.idOf(&r)}, DiedAt: r.diedAt.Time})
-			return err
-		}
-		letter, err := s.scanLetter(rows)
+		letter, err := s.scanListed(rows, d.KeysOnly)
 		letters = append(letters, letter)
 		return err
 	}
@@ -118,40 +110,58 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d ou
 	return letters, nil
 }
 
-// letter writes the columns of a dead letter.
-func (q *query) letter(payload bool) *query {
-	if payload {
-		q.columns("")
-	} else {
-		q.columnsBut("", "payload")
+// listedLetter writes what a list has of a dead letter beside its id and time of death. The
+// payload stays in the database.
+func (q *query) listedLetter(sizes bool) *query {
+	q.add(", event_type, aggregate_type, aggregate_id, tenant_id, attempts, ").timeColumn("created_at").add(", ").timeColumn("available_at").
+		add(", ").listener().add(", ", shownError, ", ")
+	if !sizes {
+		return q.add("0")
 	}
-	return q.add(", last_error, ").timeColumn("COALESCE(done_at, created_at)")
+	return q.add(q.d.payloadBytes)
 }
 
-func (s *Store) scanLetter(rows *sql.Rows) (outbox.DeadLetter, error) {
+// scanListed reads the columns of a letter in a list.
+func (s *Store) scanListed(rows *sql.Rows, keyOnly bool) (outbox.DeadLetter, error) {
 	var r row
-	if err := rows.Scan(append(r.fields(), &r.lastError, &r.diedAt)...); err != nil {
+	var listener listenerOf
+	var bytes count
+	fields := []any{(*rowID)(&r), &r.diedAt}
+	if !keyOnly {
+		fields = append(fields, &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.attempts, &r.createdAt, &r.availableAt,
+			&listener.name, &listener.eventID, &r.lastError, &bytes)
+	}
+	if err := rows.Scan(fields...); err != nil {
 		return outbox.DeadLetter{}, err
 	}
+	if keyOnly {
+		return outbox.DeadLetter{Envelope: outbox.Envelope{EventID: s.idOf(&r)}, DiedAt: r.diedAt.Time}, nil
+	}
 	env, _ := s.envelope(&r) // operators see what can be read
-	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: r.diedAt.Time}, nil
+	listener.addTo(&env)
+	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: r.diedAt.Time, PayloadBytes: max(int(bytes), 0)}, nil
 }
 
 // GetDead implements [outbox.Store].
 func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outbox.DeadLetter, error) {
 	q := s.query(512)
-	q.add("SELECT ").letter(true).add(" FROM ").table(s).add(" WHERE event_id = ").arg(eventID).still("status = 3")
-	letter, found := outbox.DeadLetter{}, false
+	q.add("SELECT ").columns("").add(", ", shownError, ", ").timeColumn("COALESCE(done_at, created_at)").
+		add(" FROM ").table(s).add(" WHERE event_id = ").arg(eventID).still("status = 3")
+	var r row
+	found := false
 	what := "reading dead letter " + eventID
-	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) (err error) {
+	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) error {
 		found = true
-		letter, err = s.scanLetter(rows)
-		return err
+		return rows.Scan(append(r.fields(), &r.lastError, &r.diedAt)...)
 	})
 	if err == nil && !found {
 		err = s.fail(what, outbox.ErrNotFound)
 	}
-	return letter, err
+	if err != nil {
+		return outbox.DeadLetter{}, err
+	}
+	env, _ := s.envelope(&r) // operators see what can be read
+	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: r.diedAt.Time, PayloadBytes: len(r.payload.String)}, nil
 }
 
 // CountDead implements [outbox.Store].

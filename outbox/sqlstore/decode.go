@@ -15,15 +15,8 @@ import (
 )
 
 // columns writes the columns of an envelope, in the order of row.
-func (q *query) columns(prefix string) *query { return q.columnsBut(prefix, "") }
-
-// columnsBut is columns with NULL in place of one of them.
-func (q *query) columnsBut(prefix, without string) *query {
+func (q *query) columns(prefix string) *query {
 	for _, c := range []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "payload", "headers", "attempts"} {
-		if c == without {
-			q.add("NULL, ")
-			continue
-		}
 		q.add(prefix, c, ", ")
 	}
 	return q.timeColumn(prefix + "created_at").add(", ").timeColumn(prefix + "available_at")

@@ -20,6 +20,8 @@ type dialect struct {
 	// timeCast wraps a time parameter, textColumn a selected time column: NULL stands for
 	// what [timestamp] could not read.
 	timeCast, textColumn string
+	// payloadBytes is the length of a payload's text.
+	payloadBytes string
 	// unlessThere ends an INSERT that leaves rows as they are whose ids are there.
 	unlessThere string
 	// maxDepth and maxExponent limit JSON texts; zero: no limit.
@@ -39,8 +41,9 @@ var postgres = &dialect{
 	// writes this layout several times faster than others.
 	layout: time.RFC3339Nano, timeCast: "CAST(%s AS TIMESTAMPTZ)",
 	// Some drivers fail to read infinity or a time before Christ, and with it the whole read.
-	textColumn:  "CASE WHEN %[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00' THEN %[1]s END",
-	unlessThere: " ON CONFLICT DO NOTHING",
+	textColumn:   "CASE WHEN %[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00' THEN %[1]s END",
+	payloadBytes: "OCTET_LENGTH(CAST(payload AS TEXT))",
+	unlessThere:  " ON CONFLICT DO NOTHING",
 	// The type numeric has 131,072 digits before and 16,383 after the point.
 	maxExponent: 16_000, surrogates: true,
 }
@@ -49,6 +52,7 @@ var mysql = &dialect{
 	name: "mysql", quote: "`", now: "UTC_TIMESTAMP(6)",
 	// Strings in and out: the meaning of a time.Time depends on the DSN's loc.
 	layout: "2006-01-02 15:04:05.000000", timeCast: "%s", textColumn: "DATE_FORMAT(%[1]s, '%%Y-%%m-%%d %%H:%%i:%%s.%%f')",
+	payloadBytes: "OCTET_LENGTH(payload)",
 	// IGNORE would hide other errors.
 	unlessThere: " ON DUPLICATE KEY UPDATE event_id = event_id",
 	// MariaDB rejects deeper texts, MySQL numbers beyond a double.
@@ -65,7 +69,8 @@ var mysqlServer = func() *dialect {
 var sqlite = &dialect{
 	name: "sqlite", quote: `"`, timeCast: "%s", unlessThere: postgres.unlessThere,
 	// A text may look like a time, and is behind all times in the index.
-	textColumn: "CASE typeof(%[1]s) WHEN 'integer' THEN %[1]s END",
+	textColumn:   "CASE typeof(%[1]s) WHEN 'integer' THEN %[1]s END",
+	payloadBytes: "LENGTH(CAST(payload AS BLOB))",
 }
 
 // timeArg is a time as a parameter.

@@ -203,12 +203,12 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("dead letters")
 	_, err = store.QueryDead(ctx, rec, outbox.DeadQuery{
 		DeadFilter: outbox.DeadFilter{EventType: "T", AggregateType: "A", Since: someTime, Until: someTime},
-		Limit:      10, AfterDiedAt: someTime, AfterEventID: "a",
+		Limit:      10, AfterDiedAt: someTime, AfterEventID: "a", Sizes: true,
 	})
 	run("dead letters", err)
-	section("dead letters of some ids, without payloads")
+	section("dead letters of some ids")
 	_, err = store.QueryDead(ctx, rec, outbox.DeadQuery{
-		DeadFilter: outbox.DeadFilter{EventIDs: []string{"a", "b"}, AggregateID: "1", TenantID: "t"}, Limit: 10, WithoutPayload: true,
+		DeadFilter: outbox.DeadFilter{EventIDs: []string{"a", "b"}, AggregateID: "1", TenantID: "t"}, Limit: 10,
 	})
 	run("dead letters", err)
 	section("dead letter")

@@ -8,11 +8,12 @@ import (
 )
 
 // foundColumns are what a listing reads of a row, in the order of found.fields.
-var foundColumns = []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "headers", "attempts", "status", "locked_by"}
+var foundColumns = []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "attempts", "status", "locked_by"}
 
 // found is a row of the table for operators.
 type found struct {
 	row
+	listener listenerOf // of a list
 	status   count
 	lockedBy sql.NullString
 	lockedAt timestamp
@@ -32,14 +33,50 @@ func (q *query) found() *query {
 
 func (r *found) fields() []any {
 	return []any{
-		(*rowID)(&r.row), &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.headers, &r.attempts, &r.status, &r.lockedBy,
+		(*rowID)(&r.row), &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.attempts, &r.status, &r.lockedBy,
 		&r.createdAt, &r.availableAt, &r.lockedAt, &r.doneAt,
 	}
 }
 
+// listenerOf is what a list reads of the headers: those of a row for one of an event's
+// listeners. The others may have 64 KiB, and no list shows them.
+type listenerOf struct{ name, eventID sql.NullString }
+
+// listener writes the columns of listenerOf.
+func (q *query) listener() *query {
+	return q.header(outbox.HeaderListener).add(", ").header(outbox.HeaderEventID)
+}
+
+// header writes one header as a column: NULL if there is none, or if the headers do not
+// decode.
+func (q *query) header(key string) *query {
+	switch q.d.name {
+	case postgres.name:
+		return q.add("headers->>'", key, "'")
+	case sqlite.name:
+		return q.add("CASE WHEN json_valid(headers) THEN json_extract(headers, '$.\"", key, "\"') END")
+	default:
+		return q.add("JSON_UNQUOTE(JSON_EXTRACT(headers, '$.\"", key, "\"'))")
+	}
+}
+
+func (l *listenerOf) fields() []any { return []any{&l.name, &l.eventID} }
+
+// addTo gives an envelope of a list its headers.
+func (l *listenerOf) addTo(env *outbox.Envelope) {
+	if l.name.Valid {
+		env.Headers = map[string]string{outbox.HeaderListener: l.name.String, outbox.HeaderEventID: l.eventID.String}
+	}
+}
+
+// shownError is the last error as operators see it. Another program may have stored a longer
+// one than the library does.
+const shownError = "SUBSTR(last_error, 1, 4000)"
+
 // event is the row as operators see it, without what cannot be read.
 func (s *Store) event(r *found) outbox.EventRow {
 	env, _ := s.envelope(&r.row)
+	r.listener.addTo(&env)
 	event := outbox.EventRow{Envelope: env, Status: outbox.Status(r.status), LastError: r.lastError.String, Lease: r.lockedBy.String, LeasedAt: r.lockedAt.Time}
 	if event.Status.Terminal() {
 		if event.EndedAt = r.doneAt.Time; event.EndedAt.IsZero() {
@@ -103,13 +140,13 @@ func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuer
 // FindEvent implements [outbox.Store].
 func (s *Store) FindEvent(ctx context.Context, db outbox.DB, eventID string) (outbox.EventRow, error) {
 	q := s.query(512)
-	q.add("SELECT ").found().add(", last_error, payload FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
+	q.add("SELECT ").found().add(", ", shownError, ", headers, payload FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
 	var r found
 	exists := false
 	what := "reading event " + eventID
 	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) error {
 		exists = true
-		return rows.Scan(append(r.fields(), &r.lastError, &r.payload)...)
+		return rows.Scan(append(r.fields(), &r.lastError, &r.headers, &r.payload)...)
 	})
 	if err == nil && !exists {
 		err = s.fail(what, outbox.ErrNotFound)

@@ -85,10 +85,10 @@ func (s *Store) walked(ctx context.Context, db outbox.DB, w walk, after outbox.C
 	var all []found
 	for _, part := range w.parts {
 		q := s.query(1024)
-		q.add("SELECT ").found().add(", ").chosen(w).add(" FROM ").table(s).add(" WHERE ", part).walk(w, after).arg(n)
+		q.add("SELECT ").found().add(", ").listener().add(", ").chosen(w).add(" FROM ").table(s).add(" WHERE ", part).walk(w, after).arg(n)
 		var r found
 		err := s.rows(ctx, db, "finding events", q, func(rows *sql.Rows) error {
-			err := rows.Scan(append(r.fields(), &r.lastError)...)
+			err := rows.Scan(append(append(r.fields(), r.listener.fields()...), &r.lastError)...)
 			all = append(all, r)
 			return err
 		})
@@ -182,7 +182,7 @@ func (q *query) chosen(w walk) *query {
 	if !w.inOrder {
 		q.between(w)
 	}
-	return q.add(" THEN COALESCE(last_error, '') END")
+	return q.add(" THEN COALESCE(", shownError, ", '') END")
 }
 
 // aggregateTypeColumn is the aggregate type as decoding has it.
