@@ -34,9 +34,8 @@ type Config struct {
 	// Outboxes are shown by these names, which are part of the addresses: letters, digits,
 	// hyphens, underscores and dots, at most 64, beginning with a letter or a digit.
 	Outboxes map[string]*outbox.Outbox
-	// Access says who may see and change what; see [httptx.Access]. Without its Authorize the
-	// page is read-only, and shows neither payloads nor headers. Its Logger gets errors of
-	// the database too.
+	// Access says who may see and change what; see [httptx.Access]. Without its Authorize
+	// every request is refused. Its Logger gets errors of the database too.
 	Access httptx.Access
 	// CSRFKey signs the tokens in forms, at least 32 bytes. Give all processes behind one
 	// address the same key. To follow a replay, route an operator to one process as well
@@ -45,8 +44,9 @@ type Config struct {
 	// Interval is how often the live overview is refreshed, at least 100 ms: one set of
 	// queries for each outbox that somebody watches. Defaults to 2 s.
 	Interval time.Duration
-	// MaxViewers is how many may watch the live overview at once; the page of others is not
-	// live. Defaults to 50.
+	// MaxViewers is how many pages may show the live overview at once, ten of them to one
+	// user; others are not live. Without a name, a user is known by the address. Defaults to
+	// 50.
 	MaxViewers int
 	// Timeout is how long the queries of one page, a pause or a resume may take. Defaults to
 	// 10 s.
@@ -58,7 +58,7 @@ type Dashboard struct {
 	config   Config
 	names    []string
 	samplers map[string]*sampler
-	viewers  chan struct{} // its capacity is MaxViewers
+	viewers  viewers
 	actions  actions
 	ending   context.Context // ends with EndStreams
 	end      context.CancelFunc
@@ -84,7 +84,7 @@ func New(config Config) (*Dashboard, error) {
 	}
 	d := &Dashboard{
 		config: config, names: slices.Sorted(maps.Keys(config.Outboxes)), samplers: map[string]*sampler{},
-		viewers: make(chan struct{}, config.MaxViewers),
+		viewers: viewers{limit: config.MaxViewers, of: map[string]int{}},
 	}
 	d.ending, d.end = context.WithCancel(context.Background())
 	for name, ob := range config.Outboxes {
@@ -164,7 +164,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		err = &problem{http.StatusForbidden, "Refused", "A page of another site sent this. Open the page here and try again."}
 	case !role.May(httptx.View):
-		err = &problem{http.StatusForbidden, "No access", "You may not see this outbox. Ask those who run the service for a role: its Authorize function returned none."}
+		err = &problem{http.StatusForbidden, "No access", "You may not see this outbox. Ask those who run the service for a role: its Access.Authorize returned none, or is not set."}
 	default:
 		err = p.route()
 	}

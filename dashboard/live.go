@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -106,6 +107,54 @@ func (s *sample) figures() figures {
 	return figures{Texts: s.texts(), Due: s.Stats.Due, Done: s.Throughput.Done}
 }
 
+// streamsOfUser is how many live overviews one user may have open, so that no user takes
+// those of all others.
+const streamsOfUser = 10
+
+// viewers counts the live overviews, by user.
+type viewers struct {
+	mu    sync.Mutex
+	limit int // MaxViewers
+	all   int
+	of    map[string]int
+}
+
+// enter returns why there is no room, or counts one more.
+func (v *viewers) enter(user string) (refused string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.all >= v.limit:
+		return fmt.Sprintf("%d pages are live already, which is Config.MaxViewers.", v.limit)
+	case v.of[user] >= streamsOfUser:
+		return fmt.Sprintf("You have %d live pages open already.", streamsOfUser)
+	}
+	v.all++
+	v.of[user]++
+	return ""
+}
+
+func (v *viewers) leave(user string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.all--
+	if v.of[user]--; v.of[user] == 0 {
+		delete(v.of, user)
+	}
+}
+
+// viewer is the user's name, or the address of one without a name.
+func (p *page) viewer() string {
+	if p.User != "" {
+		return "user " + p.User
+	}
+	host, _, err := net.SplitHostPort(p.r.RemoteAddr)
+	if err != nil {
+		host = p.r.RemoteAddr
+	}
+	return "address " + host
+}
+
 // live streams samples to a viewer.
 func (p *page) live() error {
 	if _, err := p.query(); err != nil {
@@ -115,13 +164,12 @@ func (p *page) live() error {
 		p.w.Header().Set("Content-Type", "text/event-stream")
 		return nil
 	}
-	select {
-	case p.dashboard.viewers <- struct{}{}:
-		defer func() { <-p.dashboard.viewers }()
-	default:
+	viewer := p.viewer()
+	if text := p.dashboard.viewers.enter(viewer); text != "" {
 		p.w.Header().Set("Retry-After", "30")
-		return &problem{http.StatusServiceUnavailable, "Too many viewers", fmt.Sprintf("%d people watch live already, which is Config.MaxViewers. Reload the page instead.", cap(p.dashboard.viewers))}
+		return &problem{http.StatusServiceUnavailable, "Too many viewers", text + " Reload the page instead."}
 	}
+	defer p.dashboard.viewers.leave(viewer)
 	ctx, cancel := context.WithTimeout(p.r.Context(), streamTime)
 	defer cancel()
 	p.w.Header().Set("Content-Type", "text/event-stream")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/dashboard"
+	"github.com/outboxkit/outbox-go/httptx"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
@@ -71,6 +73,10 @@ func liveSite(t *testing.T, viewers int) (s *site, server *httptest.Server, stat
 	stats = &atomic.Int64{}
 	s = memorySite(t, countingStore{outboxtest.NewStore(), stats}, func(c *dashboard.Config) {
 		c.Interval, c.MaxViewers = 100*time.Millisecond, viewers
+		var users atomic.Int64
+		c.Access.Authorize = func(*http.Request) (string, httptx.Role) {
+			return fmt.Sprint("user ", users.Add(1)), httptx.View
+		}
 	})
 	server = httptest.NewServer(s.handler)
 	t.Cleanup(server.Close)
@@ -114,6 +120,31 @@ func TestViewersShareOneSampler(t *testing.T) {
 		v.cancel()
 		return status == 200
 	}, 20*time.Second, 10*time.Millisecond, "places are free again")
+}
+
+// One user must not take the places of all others.
+func TestAUserMayHaveTenLivePages(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"ada", ""} { // without a name it is the address that counts
+		s := memorySite(t, outboxtest.NewStore(), func(c *dashboard.Config) { c.MaxViewers = 12 })
+		s.user = name
+		server := httptest.NewServer(s.handler)
+		t.Cleanup(server.Close)
+		t.Cleanup(s.page.EndStreams)
+		var last *viewer
+		for range 10 {
+			v, status := watch(t, server.URL+prefix+"/shop/live")
+			require.Equal(t, 200, status)
+			last = v
+		}
+		_, status := watch(t, server.URL+prefix+"/shop/live")
+		require.Equal(t, 503, status)
+		last.cancel()
+		require.Eventually(t, func() bool {
+			_, status := watch(t, server.URL+prefix+"/shop/live")
+			return status == 200
+		}, 20*time.Second, 10*time.Millisecond, "its place is free again")
+	}
 }
 
 func TestEndStreamsEndsThem(t *testing.T) {

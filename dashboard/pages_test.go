@@ -139,8 +139,11 @@ func TestRolesDecideWhatIsShown(t *testing.T) {
 	require.Equal(t, 403, s.send(http.MethodGet, "/shop/live", nil).StatusCode)
 
 	plain := newSite(t, dashtest.Shop(time.Now()), func(c *dashboard.Config) { c.Access.Authorize = nil })
-	require.NotContains(t, plain.get("/shop/event?id=refused-0"), "payload-secret", "without Authorize")
-	require.Contains(t, plain.get("/shop/"), "(read-only)")
+	for _, path := range append(everyPage, "/shop/live", "/shop/payload?id=refused-0", "/") {
+		refused := plain.get(path, 403)
+		require.Contains(t, refused, "No access", path)
+		require.NotContains(t, refused, "refused-0", path)
+	}
 }
 
 func TestEveryAnswerIsLockedDown(t *testing.T) {

@@ -133,11 +133,14 @@ func ExampleHealth() {
 	// 200
 }
 
-// Mount the endpoints behind your own authentication.
+// Mount the endpoints behind your own authentication. Authorize says what those may do whom
+// it lets in.
 func ExampleAdmin() {
 	ob, _, _ := newShop()
 	r := gin.New()
-	ginmw.Admin(r.Group("/admin/outbox", gin.BasicAuth(gin.Accounts{"operator": "secret"})), ob, ginmw.Access{})
+	ginmw.Admin(r.Group("/admin/outbox", gin.BasicAuth(gin.Accounts{"operator": "secret"})), ob, ginmw.Access{
+		Authorize: func(*http.Request) (string, ginmw.Role) { return "operator", ginmw.View },
+	})
 	request(r, "GET", "/admin/outbox/stats")
 	// Output:
 	// GET /admin/outbox/stats → 401

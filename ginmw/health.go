@@ -33,10 +33,8 @@ const (
 	Operate      = httptx.Operate
 )
 
-// Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize,
-// everybody who reaches them may view counts and events without payloads and headers, and
-// no user may change anything. Event ids that contain a slash need gin's UseRawPath or
-// UseEscapedPath.
+// Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize, every
+// request is refused, also behind an authentication of the group's own.
 //
 //	ginmw.Admin(r.Group("/admin/outbox", gin.BasicAuth(accounts)), ob, ginmw.Access{Authorize: roleOf})
 //

@@ -30,17 +30,18 @@ func (r Role) May(other Role) bool { return other != 0 && r&other == other }
 var ErrOtherSite = errors.New("httptx: a page of another site may not send changes; open this site's own page")
 
 // Access says who may see and change an outbox over HTTP: at [Admin], and at the page of
-// package dashboard. The zero value lets every user View and do nothing else.
+// package dashboard. The zero value lets nobody in.
 type Access struct {
 	// Authorize names the user who sends a request, and says what they may do. It runs for
-	// every request, concurrently. The name goes into the log. Nil: everybody may View,
-	// under no name.
+	// every request, concurrently. The name goes into the log. Without it every request is
+	// refused: a service whose endpoints have their own authentication returns a role here
+	// all the same.
 	Authorize func(r *http.Request) (user string, role Role)
 	// Audit is called after each change, and after its line in the log. It gets the
 	// request's values, but not its end. Optional.
 	Audit func(ctx context.Context, entry AuditEntry)
-	// Logger gets a line for each change: at level INFO, or WARN if it failed. Defaults to
-	// [slog.Default].
+	// Logger gets a line for each change: at level INFO, or WARN if it failed. It also gets
+	// the errors of the database, at level ERROR. Defaults to [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -74,19 +75,23 @@ func (a *Access) Enter(r *http.Request) (user string, role Role, err error) {
 		return "", 0, ErrOtherSite
 	}
 	if a.Authorize == nil {
-		return "", View, nil
+		return "", 0, nil
 	}
 	user, role = a.Authorize(r)
 	return user, role, nil
 }
 
+func (a *Access) log() *slog.Logger {
+	if a.Logger == nil {
+		return slog.Default()
+	}
+	return a.Logger
+}
+
 // Record writes a change to the log, and calls [Access].Audit.
 func (a *Access) Record(ctx context.Context, entry AuditEntry) {
 	ctx = context.WithoutCancel(ctx)
-	log, level := a.Logger, slog.LevelInfo
-	if log == nil {
-		log = slog.Default()
-	}
+	level := slog.LevelInfo
 	attrs := []slog.Attr{slog.String("user", entry.User), slog.String("action", entry.Action)}
 	if entry.Outbox != "" {
 		attrs = append(attrs, slog.String("outbox", entry.Outbox))
@@ -96,7 +101,7 @@ func (a *Access) Record(ctx context.Context, entry AuditEntry) {
 		level = slog.LevelWarn
 		attrs = append(attrs, slog.String("error", entry.Err.Error()))
 	}
-	log.LogAttrs(ctx, level, "outbox: an operator's change", attrs...)
+	a.log().LogAttrs(ctx, level, "outbox: an operator's change", attrs...)
 	if a.Audit != nil {
 		a.Audit(ctx, entry)
 	}

@@ -1,25 +1,33 @@
 package httptx
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Limits of the listing of dead letters. A listing reads the payloads too, so
-// the limit bounds the memory of a request.
+// Limits of the listing of dead letters.
 const (
 	DefaultAdminLimit = 50
 	MaxAdminLimit     = 200
 )
 
+// How long the statements of one request may take. They also end with the request.
+const (
+	AdminTimeout = 10 * time.Second
+	// AdminBulkTimeout is for what replays, deletes or purges many rows.
+	AdminBulkTimeout = 10 * time.Minute
+)
+
 // Admin returns endpoints for operators. Access says who may see and change what: without
-// its Authorize everybody who reaches the endpoints may View, and no user may change
-// anything. A request that may not is a 403, and so is a change that a page of another site
-// sends.
+// its Authorize every request is refused. A request that may not is a 403, and so is a
+// change that a page of another site sends.
 //
 //	mux.Handle("/admin/outbox/", http.StripPrefix("/admin/outbox", httptx.Admin(ob, httptx.Access{
 //		Authorize: func(r *http.Request) (user string, role httptx.Role) { … },
@@ -52,7 +60,9 @@ const (
 // headers; since is inclusive and until exclusive, in RFC 3339. A parameter that is
 // unknown, malformed, empty or given twice is a 400 that names it, so that a
 // typing error does not replay everything. An unknown id is a 404. An error of
-// the database is a 500 with its text. Each change is a line in the log; see [AuditEntry].
+// the database is a 500, or a 503 after [AdminTimeout] or [AdminBulkTimeout]; its text goes
+// to the log alone, with an id that the answer names. Each change is a line in the log; see
+// [AuditEntry].
 //
 // The endpoints do not use the request's transaction: a [Transaction] middleware
 // around them commits before they run. Admin panics when ob is nil.
@@ -88,13 +98,13 @@ func AdminRoutes(ob *outbox.Outbox, access Access) []AdminRoute {
 		{http.MethodGet, "/dead-letters/groups", a.show(a.groups, filterParameters...)},
 		{http.MethodGet, "/dead-letters/{id}", a.show(a.get)},
 		{http.MethodPost, "/dead-letters/{id}/replay", a.change("replay", a.replay)},
-		{http.MethodPost, "/dead-letters/replay", a.change("replay", a.replayAll, filterParameters...)},
+		{http.MethodPost, "/dead-letters/replay", a.bulk("replay", a.replayAll, filterParameters...)},
 		{http.MethodDelete, "/dead-letters/{id}", a.change("delete", a.remove)},
-		{http.MethodDelete, "/dead-letters", a.change("delete", a.removeAll, filterParameters...)},
+		{http.MethodDelete, "/dead-letters", a.bulk("delete", a.removeAll, filterParameters...)},
 		{http.MethodGet, "/pauses", a.show(a.paused)},
 		{http.MethodPost, "/pause", a.change("pause", a.pause, kindParameters...)},
 		{http.MethodPost, "/resume", a.change("resume", a.resume, kindParameters...)},
-		{http.MethodPost, "/purge", a.change("purge", a.purge)},
+		{http.MethodPost, "/purge", a.bulk("purge", a.purge)},
 		{http.MethodPost, "/wake", a.change("wake", a.wake)},
 	}
 }
@@ -128,18 +138,27 @@ type problem struct {
 
 // show serves an endpoint that changes nothing, with these parameters.
 func (a *admin) show(serve endpoint, known ...string) http.Handler {
-	return a.handle(View, serve, known)
+	return a.handle(View, AdminTimeout, serve, known)
 }
 
 // change serves an endpoint that changes something, and records what it did.
 func (a *admin) change(action string, serve endpoint, known ...string) http.Handler {
-	return a.handle(Operate, func(c *call, p parameters) (any, error) {
+	return a.handle(Operate, AdminTimeout, a.recorded(action, serve), known)
+}
+
+// bulk serves an endpoint that changes many rows.
+func (a *admin) bulk(action string, serve endpoint, known ...string) http.Handler {
+	return a.handle(Operate, AdminBulkTimeout, a.recorded(action, serve), known)
+}
+
+func (a *admin) recorded(action string, serve endpoint) endpoint {
+	return func(c *call, p parameters) (any, error) {
 		answer, err := serve(c, p)
 		if !refusedInput(err) {
 			a.access.Record(c.Context(), AuditEntry{User: c.user, Action: action, Target: c.target, Count: c.count, Err: err})
 		}
 		return answer, err
-	}, known)
+	}
 }
 
 // refusedInput reports whether a parameter was wrong, so that nothing was tried.
@@ -150,7 +169,7 @@ func refusedInput(err error) bool {
 }
 
 // handle serves an endpoint for a role. It answers errors in the endpoints' own form.
-func (a *admin) handle(needed Role, serve endpoint, known []string) http.Handler {
+func (a *admin) handle(needed Role, timeout time.Duration, serve endpoint, known []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, role, err := a.access.Enter(r)
 		switch {
@@ -160,21 +179,24 @@ func (a *admin) handle(needed Role, serve endpoint, known []string) http.Handler
 		case err != nil: // the middleware answers
 			return
 		case !role.May(needed):
-			writeJSON(w, r, http.StatusForbidden, problem{Error: refused(needed)})
+			writeJSON(w, r, http.StatusForbidden, problem{Error: a.refused(needed)})
 			return
 		}
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
+		defer cancel()
+		r = r.WithContext(ctx)
 		p, err := parametersOf(r, known)
 		var answer any
 		if err == nil {
 			answer, err = serve(&call{Request: r, user: user, role: role}, p)
 		}
 		if err == nil && answer == nil {
-			w.Header().Set("Cache-Control", "no-store")
+			setHeaders(w)
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
 		if err != nil {
-			status, text := problemOf(err, answer)
+			status, text := a.problemOf(ctx, err, answer)
 			writeJSON(w, r, status, text)
 			return
 		}
@@ -183,8 +205,11 @@ func (a *admin) handle(needed Role, serve endpoint, known []string) http.Handler
 }
 
 // refused says why a role does not suffice.
-func refused(needed Role) string {
-	if needed == Operate {
+func (a *admin) refused(needed Role) string {
+	switch {
+	case a.access.Authorize == nil:
+		return "Access.Authorize is not set, so nobody has a role"
+	case needed == Operate:
 		return "changes need the role Operate, which Access.Authorize did not return"
 	}
 	return "Access.Authorize returned no role"
@@ -198,7 +223,8 @@ var parameterOf = map[string]string{
 }
 
 // problemOf is the answer to a request that failed. The answer may say what was done before.
-func problemOf(err error, answer any) (int, problem) {
+// The text of a database may have addresses and names, so that it goes to the log alone.
+func (a *admin) problemOf(ctx context.Context, err error, answer any) (int, problem) {
 	var bad *parameterError
 	var field *outbox.FieldError
 	switch {
@@ -212,14 +238,20 @@ func problemOf(err error, answer any) (int, problem) {
 	case errors.As(err, &field):
 		return http.StatusConflict, problem{Error: field.Error()}
 	}
-	p := problem{Error: err.Error()}
+	id, status := rand.Text()[:8], http.StatusInternalServerError
+	what := "the database returned an error"
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		what, status = "the database did not answer in time", http.StatusServiceUnavailable
+	}
+	a.access.log().ErrorContext(ctx, "outbox: a request of an operator failed", "id", id, "error", err.Error())
+	p := problem{Error: what + "; the log of this service has its text, with the id " + id}
 	switch done := answer.(type) {
 	case replayed:
 		p.Replayed = done.Replayed
 	case deleted:
 		p.Deleted = done.Deleted
 	}
-	return http.StatusInternalServerError, p
+	return status, p
 }
 
 func (a *admin) stats(c *call, _ parameters) (any, error) {

@@ -101,7 +101,7 @@ next:
 				continue next
 			}
 		}
-		return nil, &parameterError{"status", fmt.Sprintf("is %q; it must be NEW, RETRY, DONE or DEAD, or several with commas", text)}
+		return nil, &parameterError{"status", fmt.Sprintf("is %.40q; it must be NEW, RETRY, DONE or DEAD, or several with commas", text)}
 	}
 	return list, nil
 }

@@ -148,7 +148,7 @@ func ExampleHealthConfig_ToHandler() {
 	// 200
 }
 
-// Authorize says who may do what. Without it everybody may look at counts and lists.
+// Authorize says who may do what. Without it every request is refused.
 func ExampleAdmin() {
 	ob, _, _ := newShop()
 	access := httptx.Access{Authorize: func(r *http.Request) (string, httptx.Role) {
@@ -167,11 +167,13 @@ func ExampleAdmin() {
 	// 403
 }
 
+func asOperator(*http.Request) (string, httptx.Role) { return "ada", httptx.Operate }
+
 // A framework with a router of its own mounts the endpoints one by one.
 func ExampleAdminRoutes() {
 	ob, _, _ := newShop()
 	mux := http.NewServeMux() // stands for the framework's router
-	for _, route := range httptx.AdminRoutes(ob, httptx.Access{}) {
+	for _, route := range httptx.AdminRoutes(ob, httptx.Access{Authorize: asOperator}) {
 		mux.Handle(route.Method+" "+route.Path, route)
 	}
 	request(mux, "GET", "/pauses")

@@ -148,12 +148,17 @@ func (config *HealthConfig) check(ctx context.Context) health {
 // would be thousands of times longer.
 const maxPretty = 4 << 20
 
+// setHeaders keeps an answer out of caches, and from being taken for a page.
+func setHeaders(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
 // writeJSON answers in JSON, with the parameter pretty indented. An error means
 // that the client has gone.
 func writeJSON(w http.ResponseWriter, r *http.Request, status int, body any) {
+	setHeaders(w)
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	var answer bytes.Buffer
 	_ = json.NewEncoder(&answer).Encode(body) // the shapes of this package always encode
 	text := answer.Bytes()

@@ -35,7 +35,7 @@ func parametersOf(r *http.Request, known []string) (parameters, error) {
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, &parameterError{"query", "is malformed: " + err.Error()}
+		return nil, &parameterError{"query", "is malformed"}
 	}
 	delete(query, "pretty")
 	p := make(parameters, len(query))
@@ -44,7 +44,7 @@ func parametersOf(r *http.Request, known []string) (parameters, error) {
 		case name == "":
 			return nil, &parameterError{"query", "has a value without a name"}
 		case !slices.Contains(known, name):
-			return nil, &parameterError{name, "is unknown; known are " + strings.Join(slices.Concat(known, []string{"pretty"}), ", ")}
+			return nil, &parameterError{shortly(name), "is unknown; known are " + strings.Join(slices.Concat(known, []string{"pretty"}), ", ")}
 		case len(values) > 1:
 			return nil, &parameterError{name, "is given more than once"}
 		case value == "":
@@ -58,6 +58,9 @@ func parametersOf(r *http.Request, known []string) (parameters, error) {
 	return p, nil
 }
 
+// shortly is the beginning of a text that a client sent, for an error that quotes it.
+func shortly(text string) string { return fmt.Sprintf("%.40s", text) }
+
 // storable reports whether every database accepts the text as a value.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
@@ -68,7 +71,7 @@ func (p parameters) limit() (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > MaxAdminLimit {
-		return 0, &parameterError{"limit", fmt.Sprintf("is %q; it must be a number from 1 to %d", text, MaxAdminLimit)}
+		return 0, &parameterError{"limit", fmt.Sprintf("is %.40q; it must be a number from 1 to %d", text, MaxAdminLimit)}
 	}
 	return n, nil
 }
@@ -95,7 +98,7 @@ func (p parameters) after() (outbox.DeadLetter, error) {
 	died, id, _ := strings.Cut(text, ",")
 	at, err := time.Parse(time.RFC3339Nano, died)
 	if err != nil || id == "" || !storableTime(at) {
-		return outbox.DeadLetter{}, &parameterError{"after", fmt.Sprintf("is %q; it must be the field next of a listing", text)}
+		return outbox.DeadLetter{}, &parameterError{"after", fmt.Sprintf("is %.80q; it must be the field next of a listing", text)}
 	}
 	return outbox.DeadLetter{Envelope: outbox.Envelope{EventID: id}, DiedAt: at.UTC()}, nil
 }
@@ -151,10 +154,10 @@ func (p parameters) time(name string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return time.Time{}, &parameterError{name, fmt.Sprintf("is %q; it must be a time like 2006-01-02T15:04:05Z (a + in it is written %%2B)", text)}
+		return time.Time{}, &parameterError{name, fmt.Sprintf("is %.40q; it must be a time like 2006-01-02T15:04:05Z (a + in it is written %%2B)", text)}
 	}
 	if !storableTime(t) {
-		return time.Time{}, &parameterError{name, fmt.Sprintf("is %q; the year must be from 1000 to 9999", text)}
+		return time.Time{}, &parameterError{name, fmt.Sprintf("is %.40q; the year must be from 1000 to 9999", text)}
 	}
 	return t.UTC(), nil
 }

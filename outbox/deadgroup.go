@@ -124,21 +124,23 @@ func ofGroup(letters []DeadLetter, group string) []DeadLetter {
 	return slices.DeleteFunc(letters, func(l DeadLetter) bool { return groupOf(&l).ID != group })
 }
 
-// queryGroup is a page of the letters of one group. It looks at GroupLimit letters at most.
-func (d *DeadLetters) queryGroup(ctx context.Context, q DeadQuery) (page []DeadLetter, next DeadLetter, err error) {
-	limit := q.Limit
-	q.Sizes, q.Limit = false, groupBatch
+// queryChosen is a page of the letters that a filter chooses without an index. It looks at
+// GroupLimit letters at most, at few of them first.
+func (d *DeadLetters) queryChosen(ctx context.Context, q DeadQuery) (page []DeadLetter, next DeadLetter, err error) {
+	limit, f := q.Limit, q.DeadFilter
+	q.Sizes, q.Limit, q.DeadFilter = false, min(limit+1, groupBatch), f.indexed()
 	w := deadWalk{d: d, q: q}
 	var found []DeadLetter
-	for range GroupLimit / groupBatch {
+	for looked := 0; looked < GroupLimit; looked += w.q.Limit {
 		letters, err := w.next(ctx)
 		if err != nil {
 			return nil, next, err
 		}
-		found = append(found, ofGroup(letters, q.Group)...)
+		found = append(found, slices.DeleteFunc(letters, func(l DeadLetter) bool { return !f.chooses(&l) })...)
 		if len(found) > limit || w.end {
 			break
 		}
+		w.q.Limit = min(4*w.q.Limit, groupBatch)
 	}
 	switch {
 	case len(found) > limit:

@@ -31,7 +31,8 @@ func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 }
 
 // Query lists dead letters, ordered by their time of death, then by id, without their
-// payloads and headers; [DeadLetters.Get] reads those of one. A limit of zero is 100.
+// payloads and headers; [DeadLetters.Get] reads those of one. A limit of zero is 100. With
+// some filters it looks at GroupLimit dead letters alone: see [DeadLetters.QueryAfter].
 func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]DeadLetter, error) {
 	letters, _, err := d.QueryAfter(ctx, f, DeadLetter{}, limit)
 	return letters, err
@@ -42,8 +43,9 @@ func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]Dea
 // a next without an EventID says that there are no more letters. Of a place, only DiedAt and
 // EventID count; the letter need not be dead any more.
 //
-// For a group, a page looks at GroupLimit dead letters at most. So it may have fewer letters
-// than the limit, or none, although there are more: go on until next has no EventID.
+// With a filter by more than the time of death and ids, a page looks at GroupLimit dead
+// letters at most. So it may have fewer letters than the limit, or none, although there are
+// more: go on until next has no EventID.
 func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, after DeadLetter, limit int) (letters []DeadLetter, next DeadLetter, err error) {
 	if limit < 0 {
 		return nil, next, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, DefaultDeadLimit)}
@@ -53,8 +55,8 @@ func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, after DeadLe
 	}
 	q := DeadQuery{DeadFilter: f, AfterDiedAt: after.DiedAt, AfterEventID: after.EventID, Limit: defaultTo(limit, DefaultDeadLimit), Sizes: true}
 	query := d.queryPage
-	if f.Group != "" {
-		query = d.queryGroup
+	if f.looks() {
+		query = d.queryChosen
 	}
 	if letters, next, err = query(ctx, q); err != nil {
 		return nil, DeadLetter{}, err
@@ -106,6 +108,23 @@ func (f DeadFilter) validate() error {
 		v.text("EventIDs", id, MaxEventIDLength)
 	}
 	return v.err()
+}
+
+// looks reports whether the filter has fields by which no index finds the letters.
+func (f DeadFilter) looks() bool {
+	return f.EventType != "" || f.AggregateType != "" || f.AggregateID != "" || f.TenantID != "" || f.Group != ""
+}
+
+// indexed is the filter without those fields.
+func (f DeadFilter) indexed() DeadFilter {
+	return DeadFilter{EventIDs: f.EventIDs, Since: f.Since, Until: f.Until}
+}
+
+// chooses compares those fields with a letter that is open.
+func (f DeadFilter) chooses(l *DeadLetter) bool {
+	return (f.EventType == "" || f.EventType == l.EventType) && (f.AggregateType == "" || f.AggregateType == l.AggregateType) &&
+		(f.AggregateID == "" || f.AggregateID == l.AggregateID) && (f.TenantID == "" || f.TenantID == l.TenantID) &&
+		(f.Group == "" || groupOf(l).ID == f.Group)
 }
 
 // open fills the fields that the store leaves empty.

@@ -89,6 +89,31 @@ func TestDeadLettersPageByPage(t *testing.T) {
 	require.IsIncreasing(t, got)
 }
 
+// A filter that chooses few letters, or none, must not read all of them for a page.
+func TestAPageOfDeadLettersLooksAtABoundedNumber(t *testing.T) {
+	t.Parallel()
+	ctx, c := t.Context(), newCemetery(t)
+	c.bury(outbox.GroupLimit+5, "Placed", "", texts("%d"))
+	few := c.bury(3, "Late", "", texts("%d"))
+	for _, f := range []outbox.DeadFilter{{EventType: "Late"}, {EventType: "Late", AggregateType: "Order"}, {TenantID: "none"}, {AggregateID: "none"}} {
+		page, next, err := c.letter.QueryAfter(ctx, f, outbox.DeadLetter{}, 2)
+		require.NoError(t, err)
+		require.Empty(t, page, "%+v", f)
+		require.NotEmpty(t, next.EventID, "the next page goes on behind them")
+		var found []string
+		for next.EventID != "" {
+			page, next, err = c.letter.QueryAfter(ctx, f, next, 2)
+			require.NoError(t, err)
+			found = append(found, lettersOf(page)...)
+		}
+		if f.EventType != "" {
+			require.Equal(t, few, found, "%+v", f)
+		} else {
+			require.Empty(t, found)
+		}
+	}
+}
+
 func TestDeadLettersOneByOne(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

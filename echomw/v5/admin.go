@@ -28,9 +28,8 @@ const (
 	Operate      = httptx.Operate
 )
 
-// Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize,
-// everybody who reaches them may view counts and events without payloads and headers, and
-// no user may change anything.
+// Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize, every
+// request is refused, also behind an authentication of the group's own.
 //
 //	g := e.Group("/admin/outbox", middleware.BasicAuth(check))
 //	echomw.Admin(g, ob, echomw.Access{Authorize: roleOf})

@@ -136,14 +136,17 @@ func ExampleHealth() {
 	// 200
 }
 
-// Mount the endpoints behind your own authentication.
+// Mount the endpoints behind your own authentication. Authorize says what those may do whom
+// it lets in.
 func ExampleAdmin() {
 	ob, _, _ := newShop()
 	e := echo.New()
 	authenticated := middleware.BasicAuth(func(_ *echo.Context, _, password string) (bool, error) {
 		return password == "secret", nil
 	})
-	echomw.Admin(e.Group("/admin/outbox", authenticated), ob, echomw.Access{})
+	echomw.Admin(e.Group("/admin/outbox", authenticated), ob, echomw.Access{
+		Authorize: func(*http.Request) (string, echomw.Role) { return "operator", echomw.View },
+	})
 	request(e, "GET", "/admin/outbox/stats")
 	// Output:
 	// GET /admin/outbox/stats → 401 {"message":"Unauthorized"}

@@ -82,8 +82,20 @@ func roles(t *testing.T, fw Framework) {
 	require.Empty(t, audited.take(), "nothing was changed")
 	require.Empty(t, log.String())
 
-	require.Equal(t, 204, send("POST", "/pause?event_type=x", "operate", "Sec-Fetch-Site", "same-origin").StatusCode)
+	require.Equal(t, 204, send("POST", "/pause?event_type=y", "operate", "Sec-Fetch-Site", "same-origin").StatusCode)
 	require.Equal(t, 204, send("POST", "/wake", "operate").StatusCode)
+	for _, got := range []answer{send("GET", "/stats", "view"), send("GET", "/stats", "none"), send("POST", "/wake", "operate")} {
+		require.Equal(t, "nosniff", got.Header.Get("X-Content-Type-Options"))
+		audited.take()
+	}
+	log.Reset()
+	require.Equal(t, 204, send("POST", "/pause?event_type=x", "operate").StatusCode)
+	require.Equal(t, 204, send("POST", "/wake", "operate").StatusCode)
+	for _, long := range []string{"?" + strings.Repeat("x", 10_000) + "=1", "?limit=" + strings.Repeat("x", 10_000), "?after=" + strings.Repeat("x", 10_000), "?since=" + strings.Repeat("x", 10_000)} {
+		got := send("GET", "/dead-letters"+long, "view")
+		require.Equal(t, 400, got.StatusCode)
+		require.Less(t, len(got.body), 600, "an answer echoes little")
+	}
 	require.Equal(t, 200, send("POST", "/dead-letters/replay?tenant_id=secret-tenant&aggregate_id=a%20b", "operate").StatusCode)
 	require.Equal(t, 404, send("DELETE", "/dead-letters/none", "operate").StatusCode)
 	require.Equal(t, 409, send("POST", "/purge", "operate").StatusCode, "there is no Config.Purge")
@@ -105,6 +117,8 @@ func roles(t *testing.T, fw Framework) {
 	require.Empty(t, audited.take(), "a filter that is refused is no change")
 
 	plain := serve(t, "HTTP1", fw.New(t, App{Outbox: ob}))
-	require.Equal(t, 200, plain.send(http.MethodGet, "/admin/stats").StatusCode)
-	require.Equal(t, 403, plain.post("/admin/dead-letters/replay").StatusCode, "without Authorize it is read-only")
+	for _, path := range []string{"/stats", "/nodes", "/events", "/events/1", "/dead-letters", "/dead-letters/1", "/dead-letters/groups", "/pauses"} {
+		plain.send(http.MethodGet, "/admin"+path).is(t, 403, `{"error":"Access.Authorize is not set, so nobody has a role"}`)
+	}
+	require.Equal(t, 403, plain.post("/admin/dead-letters/replay").StatusCode)
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v5"
@@ -35,7 +36,7 @@ func newDashboard(ob *outbox.Outbox, s Settings) (*dashboard.Dashboard, error) {
 }
 
 // local reports whether a request comes from this machine, and was meant for it: a foreign
-// site's name may lead here.
+// site's name may lead here, and a proxy on this machine passes on requests of others.
 func local(r *http.Request) bool {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	host, _, splitErr := net.SplitHostPort(r.Host)
@@ -43,7 +44,19 @@ func local(r *http.Request) bool {
 		host = strings.Trim(r.Host, "[]")
 	}
 	ip := net.ParseIP(host)
-	return err == nil && client.Addr().Unmap().IsLoopback() && (host == "localhost" || ip != nil && ip.IsLoopback())
+	return err == nil && client.Addr().Unmap().IsLoopback() && (host == "localhost" || ip != nil && ip.IsLoopback()) && !proxied(r)
+}
+
+// proxied reports whether a proxy passed the request on: it says so in a header, or speaks
+// HTTP/1.0, as nginx does by default.
+func proxied(r *http.Request) bool {
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Forwarded") || strings.HasPrefix(name, "Cf-") ||
+			slices.Contains([]string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip"}, name) {
+			return true
+		}
+	}
+	return !r.ProtoAtLeast(1, 1)
 }
 
 // addPage serves the outbox's page, and a page with buttons that give it something to show.

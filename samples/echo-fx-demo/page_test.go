@@ -33,7 +33,13 @@ func TestTheButtonsGiveTheDashboardSomethingToShow(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 
 	for _, path := range []string{"/try?simulate=kill", "/orders?simulate=kill", "/orders/bulk?simulate=kill"} {
-		for _, header := range [][2]string{{"Origin", "https://elsewhere.example"}, {"Host", "elsewhere.example"}} {
+		for _, header := range [][2]string{
+			{"Origin", "https://elsewhere.example"},
+			{"Host", "elsewhere.example"},
+			{"X-Forwarded-For", "203.0.113.7"},
+			{"Forwarded", "for=203.0.113.7"},
+			{"Via", "1.1 proxy"},
+		} {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(anOrder))
 			require.NoError(t, err)
 			request.Header.Set("Content-Type", "application/json")
@@ -46,6 +52,16 @@ func TestTheButtonsGiveTheDashboardSomethingToShow(t *testing.T) {
 			require.NoError(t, response.Body.Close())
 			require.Equal(t, http.StatusForbidden, response.StatusCode, "%s with %s", path, header[0])
 		}
+	}
+
+	for _, header := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/outbox/shop/", nil)
+		require.NoError(t, err)
+		request.Header.Set(header, "203.0.113.7")
+		response, err := s.client.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusForbidden, response.StatusCode, "a proxy on this machine passes on a request of another one")
 	}
 
 	require.Contains(t, s.page(t, http.MethodPost, "/try?simulate=kill"), "The service is being killed")

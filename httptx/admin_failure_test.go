@@ -1,0 +1,100 @@
+package httptx_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// refusing is a store that answers with an error of a driver, or not before its context ends.
+// It keeps the time that each statement has.
+type refusing struct {
+	*outboxtest.Store
+	hangs bool
+	given *time.Duration
+}
+
+func (f refusing) fail(ctx context.Context) error {
+	if at, bounded := ctx.Deadline(); bounded {
+		*f.given = time.Until(at)
+	}
+	if f.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return errors.New("failed to connect to `user=shop database=orders`: 10.1.2.3:5432: dial error")
+}
+
+func (f refusing) Stats(ctx context.Context, _ outbox.DB, _ time.Time) (outbox.StoreStats, error) {
+	return outbox.StoreStats{}, f.fail(ctx)
+}
+
+func (f refusing) QueryDead(ctx context.Context, _ outbox.DB, _ outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+	return nil, f.fail(ctx)
+}
+
+func (f refusing) Nodes(ctx context.Context, _ outbox.DB) ([]outbox.Node, error) {
+	return nil, f.fail(ctx)
+}
+
+func refusingAdmin(t *testing.T, store refusing, log *bytes.Buffer) http.Handler {
+	t.Helper()
+	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	return httptx.Admin(ob, httptx.Access{Authorize: operator, Logger: slog.New(slog.NewTextHandler(log, nil))})
+}
+
+func TestTheTextOfADatabaseGoesToTheLogAlone(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	var given time.Duration
+	admin := refusingAdmin(t, refusing{Store: outboxtest.NewStore(), given: &given}, &log)
+	for request, bound := range map[string]time.Duration{
+		"GET /stats": httptx.AdminTimeout, "GET /nodes": httptx.AdminTimeout, "GET /dead-letters": httptx.AdminTimeout,
+		"GET /dead-letters/groups": httptx.AdminTimeout, "POST /dead-letters/replay": httptx.AdminBulkTimeout,
+		"DELETE /dead-letters?event_type=x": httptx.AdminBulkTimeout,
+	} {
+		log.Reset()
+		given = 0
+		method, path, _ := strings.Cut(request, " ")
+		w := httptest.NewRecorder()
+		admin.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+		require.Equal(t, http.StatusInternalServerError, w.Code, request)
+		var answer struct {
+			Error string `json:"error"`
+		}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+		id := regexp.MustCompile(`^the database returned an error; the log of this service has its text, with the id (\w{8})$`).FindStringSubmatch(answer.Error)
+		require.NotNil(t, id, answer.Error)
+		require.Contains(t, log.String(), "id="+id[1])
+		require.Contains(t, log.String(), "10.1.2.3:5432")
+		require.Greater(t, given, bound/2, "%s has a time limit", request)
+		require.LessOrEqual(t, given, bound, request)
+	}
+}
+
+func TestARequestThatTakesTooLongIsUnavailable(t *testing.T) {
+	t.Parallel()
+	var given time.Duration
+	admin := refusingAdmin(t, refusing{outboxtest.NewStore(), true, &given}, &bytes.Buffer{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	w := httptest.NewRecorder()
+	admin.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/stats", nil))
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Contains(t, w.Body.String(), "the database did not answer in time")
+}
