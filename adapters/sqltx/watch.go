@@ -20,7 +20,6 @@ const (
 // Watch returns a followed pool that borrows its connections from db, for a
 // program that does not open the pool itself:
 //
-//	fx.Decorate(sqltx.Watch)
 //	db := bun.NewDB(sqltx.Watch(pool), pgdialect.New())
 //	db, err := gorm.Open(postgres.New(postgres.Config{Conn: sqltx.Watch(pool)}))
 //
@@ -30,7 +29,7 @@ const (
 // methods of what Watch returns say how long it may keep what it has borrowed, and close
 // nothing; leave SetConnMaxIdleTime as it is. An idle connection goes back to db after a
 // second or two, and at once while db has no free one. Close gives all of them back,
-// ends a goroutine, and leaves db open; see [TakeOver] for a pool of which that should
+// ends a goroutine, and leaves db open: call it, also in a decorator of fx; see [TakeOver] for a pool of which that should
 // close the connections. A db that is followed already, or nil, is returned as it is.
 //
 // Where you can, open the pool with [Open] instead: it costs less, and a prepared
