@@ -64,7 +64,7 @@ func (a *Adapter) find(ctx context.Context, tx pgx.Tx) (*scope, error) {
 	if nilness.IsNil(tx) {
 		return nil, fmt.Errorf("%w: the transaction is nil (%T)", outbox.ErrNoTransaction, tx)
 	}
-	pg := tx.Conn()
+	pg := connection(tx)
 	if pg == nil {
 		return nil, errUnmanaged("it has no connection")
 	}
@@ -85,6 +85,12 @@ func (a *Adapter) find(ctx context.Context, tx pgx.Tx) (*scope, error) {
 	}
 	c.watch()
 	return a.scope(open, tx), nil
+}
+
+// connection is that of a transaction, or nil. A mock has none: pgxmock's panics.
+func connection(tx pgx.Tx) *pgx.Conn {
+	defer func() { _ = recover() }()
+	return tx.Conn()
 }
 
 // follows is what the tap knows of a connection of the adapter's pool.

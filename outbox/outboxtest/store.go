@@ -136,7 +136,7 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	}
 	const doing = "inserting"
 	ids := idsOf(envs, func(env outbox.Envelope) string { return env.EventID })
-	scope, _ := tx.(*Scope)
+	scope, _ := tx.(outbox.TxScope)
 	if scope != nil && !scope.Active() {
 		return s.fail(doing, outbox.ErrNoTransaction, ids...)
 	}
@@ -151,10 +151,26 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	if scope == nil {
 		return nil
 	}
-	if err := scope.join(envs, func() { s.show(ids) }, func() { s.drop(ids) }); err != nil {
+	if err := join(scope, envs, func() { s.show(ids) }, func() { s.drop(ids) }); err != nil {
 		return s.fail(doing, err, ids...)
 	}
 	return nil
+}
+
+// join ties rows to a transaction: a [Scope], or one of an adapter, in which no statement
+// runs.
+func join(scope outbox.TxScope, envs []outbox.Envelope, show, drop func()) error {
+	if own, ok := scope.(*Scope); ok {
+		return own.join(envs, show, drop)
+	}
+	err := scope.AfterRollback(func(context.Context, error) { drop() })
+	if err == nil {
+		err = scope.OnCommit(show)
+	}
+	if err != nil {
+		drop()
+	}
+	return err
 }
 
 // insert adds all rows, or none if the id of one is there already.
