@@ -83,8 +83,11 @@ func (t *transaction) ExecContext(ctx context.Context, query string, args ...any
 		return nil, err
 	}
 	result, err := t.above.execer.ExecContext(keepContext{ctx}, query, args...)
-	if errors.Is(err, sql.ErrTxDone) { // it ends just now
+	switch {
+	case errors.Is(err, sql.ErrTxDone): // it ends just now
 		err = fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
+	case errors.Is(err, driver.ErrBadConn): // what pgx and go-sql-driver say while rows are unread
+		err = fmt.Errorf("the connection is lost, or the transaction has a query whose rows are unread: read or close them first: %w", err)
 	}
 	return result, err
 }

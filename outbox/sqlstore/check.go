@@ -36,6 +36,10 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 		if err := s.checkPooler(ctx, db); err != nil {
 			return s.fail(what, err)
 		}
+	case d == sqlite:
+		if err := s.checkMemory(ctx, db); err != nil {
+			return s.fail(what, err)
+		}
 	}
 	columns := s.query(512).add("SELECT ", eventColumns, " FROM ").table(s).add(" WHERE 1 = 0")
 	if err := s.rows(ctx, db, what, columns, scanInto()); err != nil {
