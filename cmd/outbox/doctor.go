@@ -14,7 +14,8 @@ func (a *app) doctor() *cobra.Command {
 		Use: "doctor", Short: "Looks for what keeps the outbox from working well", Args: takesNothing,
 		Long: `Looks for what keeps the outbox from working well: in the table and its indexes, in the
 plans of statements, in the settings of the database, and in what other sessions do. It
-changes nothing.
+writes, claims, marks and deletes a row in a transaction that it rolls back, and changes
+nothing.
 
 Each finding is ok, a note, a warning or a failure, and says what to do. The exit code is
 4 if the worst is a warning and 5 if it is a failure.`,

@@ -18,6 +18,8 @@ type Index struct {
 	Primary bool
 	// Constraint says that PostgreSQL made it for a constraint, such as UNIQUE.
 	Constraint bool
+	// Definition names its columns in brackets.
+	Definition string
 }
 
 // Indexes lists the indexes of a table by name; none if there is no such table.
@@ -25,18 +27,18 @@ func Indexes(ctx context.Context, db *sql.DB, dialect string, table sqlname.Name
 	query, args := "", []any{table.Quoted(`"`)}
 	switch dialect {
 	case "postgres":
-		query = `SELECT c.relname, i.indisvalid, COALESCE(s.idx_scan, 0), i.indisprimary, EXISTS (SELECT FROM pg_constraint WHERE conindid = c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+		query = `SELECT c.relname, i.indisvalid, COALESCE(s.idx_scan, 0), i.indisprimary, EXISTS (SELECT FROM pg_constraint WHERE conindid = c.oid), pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
  LEFT JOIN pg_stat_all_indexes s ON s.indexrelid = i.indexrelid WHERE i.indrelid = to_regclass($1) ORDER BY c.relname`
 	case "mysql":
-		query = "SELECT DISTINCT index_name, TRUE, -1, index_name = 'PRIMARY', FALSE FROM information_schema.statistics" +
-			" WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? ORDER BY index_name"
+		query = "SELECT index_name, TRUE, -1, index_name = 'PRIMARY', FALSE, CONCAT('(', GROUP_CONCAT(column_name ORDER BY seq_in_index), ')') FROM information_schema.statistics" +
+			" WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ? GROUP BY index_name ORDER BY index_name"
 		args = []any{table.Schema, table.Name}
 	default:
 		master := "sqlite_master"
 		if table.Schema != "" {
 			master = `"` + table.Schema + `".sqlite_master`
 		}
-		query = "SELECT name, 1, -1, sql IS NULL, FALSE FROM " + master + " WHERE type = 'index' AND tbl_name = ? COLLATE NOCASE ORDER BY name"
+		query = "SELECT name, 1, -1, sql IS NULL, FALSE, COALESCE(sql, '') FROM " + master + " WHERE type = 'index' AND tbl_name = ? COLLATE NOCASE ORDER BY name"
 		args = []any{table.Name}
 	}
 	rows, err := db.QueryContext(ctx, query, args...)
@@ -46,7 +48,7 @@ func Indexes(ctx context.Context, db *sql.DB, dialect string, table sqlname.Name
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var x Index
-		if err := rows.Scan(&x.Name, &x.Valid, &x.Scans, &x.Primary, &x.Constraint); err != nil {
+		if err := rows.Scan(&x.Name, &x.Valid, &x.Scans, &x.Primary, &x.Constraint, &x.Definition); err != nil {
 			return nil, err
 		}
 		list = append(list, x)

@@ -1,5 +1,6 @@
 // Package doctor looks for what keeps an outbox from working well: in its table, in the
-// database's settings, and in what other sessions do. It changes nothing.
+// database's settings, and in what other sessions do. It writes one row in a transaction
+// that it rolls back, and changes nothing.
 package doctor
 
 import (
@@ -110,6 +111,9 @@ var first = []check{
 }
 
 var checks = []check{
+	{"timeouts", "postgres mysql", (*patient).timeouts},
+	{"rehearsal", "", (*patient).rehearse},
+	{"columns", "postgres mysql", (*patient).times},
 	{"pooler", "postgres", (*patient).pooler},
 	{"several nodes", "", (*patient).skipLocked},
 	{"isolation", "postgres mysql", (*patient).isolation},

@@ -119,7 +119,7 @@ func TestAHealthyOutboxHasNoFinding(t *testing.T) {
 			require.Equal(t, doctor.OK, f.Level, "%+v", f)
 			require.Empty(t, f.WayOut, "%+v", f)
 		}
-		all := map[testdb.Kind]int{testdb.Postgres: 14, testdb.MySQL: 14, testdb.SQLite: 8}[db.Kind]
+		all := map[testdb.Kind]int{testdb.Postgres: 17, testdb.MySQL: 17, testdb.SQLite: 9}[db.Kind]
 		require.Len(t, checked, all, "%v", findings)
 	})
 }

@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/outboxkit/outbox-go/cmd/outbox/internal/catalog"
@@ -34,6 +36,7 @@ func (p *patient) indexes(ctx context.Context) error {
 		}
 		if !x.Primary {
 			p.extraIndex(x)
+			p.otherColumns(x)
 		}
 	}
 	for _, suffix := range []string{"due", "done", "dead"} {
@@ -50,6 +53,24 @@ func (p *patient) indexes(ctx context.Context) error {
 		p.report(OK, "the indexes of the schema are there", "")
 	}
 	return nil
+}
+
+// otherColumns reports an index that has the name of the schema's, and other columns.
+func (p *patient) otherColumns(x catalog.Index) {
+	ddl := p.ddl(x.Name)
+	if ddl == "" || slices.Equal(columnsIn(ddl), columnsIn(x.Definition)) {
+		return
+	}
+	p.report(Failure, fmt.Sprintf("the index %s is on other columns than that of the schema: %.200s", x.Name, x.Definition), p.drop(x)+", then "+ddl)
+}
+
+// columnNames finds the names of columns in the definition of an index.
+var columnNames = regexp.MustCompile(`\b(event_id|event_type|aggregate_type|aggregate_id|tenant_id|status|attempts|available_at|created_at|done_at|locked_by|locked_at)\b`)
+
+// columnsIn are the columns of a definition, behind the name of the table, in their order.
+func columnsIn(definition string) []string {
+	_, list, _ := strings.Cut(definition, "(")
+	return columnNames.FindAllString(list, -1)
 }
 
 // extraIndex reports an index that not every outbox needs.

@@ -169,6 +169,9 @@ func (p *patient) reportBinaryLog(logBin, format string) {
 func (p *patient) storage(ctx context.Context) error {
 	switch p.dialect {
 	case "postgres":
+		if err := p.logged(ctx); err != nil {
+			return err
+		}
 		return p.fillfactor(ctx)
 	case "mysql":
 		return p.innoDB(ctx)

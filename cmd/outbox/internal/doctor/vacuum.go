@@ -7,6 +7,19 @@ import (
 	"strings"
 )
 
+// logged checks that a crash of the server does not empty the tables.
+func (p *patient) logged(ctx context.Context) error {
+	return p.each(ctx, "SELECT oid::regclass::text FROM pg_class WHERE oid IN (to_regclass($1), to_regclass($2)) AND relpersistence = 'u' ORDER BY 1",
+		[]any{p.quoted(), p.table.Table("control").Quoted(`"`)}, func(rows *sql.Rows) error {
+			var table string
+			if err := rows.Scan(&table); err != nil {
+				return err
+			}
+			p.report(Failure, table+" is UNLOGGED, so a crash of the server empties it", "ALTER TABLE "+table+" SET LOGGED")
+			return nil
+		})
+}
+
 // settings are the table's own storage parameters on PostgreSQL. A partitioned table has
 // none.
 func (p *patient) settings(ctx context.Context) (kind, options string, err error) {
@@ -25,7 +38,7 @@ func (p *patient) fillfactor(ctx context.Context) error {
 		return nil
 	}
 	for option := range strings.SplitSeq(options, ",") {
-		if value, found := strings.CutPrefix(option, "fillfactor="); found {
+		if value, found := strings.CutPrefix(option, "fillfactor="); found && len(value) < 3 {
 			p.report(OK, "fillfactor is "+value, "")
 			return nil
 		}
