@@ -36,7 +36,7 @@ const (
 // The endpoints answer in JSON:
 //
 //	GET    /stats                      counts, ages and queues
-//	GET    /nodes                      the processes that deliver
+//	GET    /nodes                      the processes that deliver or write
 //	GET    /events                     ?status= &event_type= &aggregate_type= &aggregate_id= &tenant_id= &since= &until= &limit= &after=
 //	GET    /events/{id}                one, with ReadPayloads with headers and payload
 //	GET    /dead-letters               ?event_type= &aggregate_type= &aggregate_id= &tenant_id= &group= &since= &until= &limit= &after=

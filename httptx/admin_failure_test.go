@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -97,4 +98,32 @@ func TestARequestThatTakesTooLongIsUnavailable(t *testing.T) {
 	admin.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/stats", nil))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Contains(t, w.Body.String(), "the database did not answer in time")
+}
+
+// readable is a database that answers reads and takes no writes, as a standby does.
+type readable struct{ *outboxtest.Store }
+
+func (readable) Announce(context.Context, outbox.DB, outbox.Node, time.Duration) error {
+	return errors.New("cannot execute INSERT in a read-only transaction")
+}
+
+func TestAProcessWhoseWritesFailIsNotReady(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []outbox.Mode{outbox.WriterOnly{}, outbox.SingleNode{}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := readable{outboxtest.NewStore()}
+			ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: mode, Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			require.NoError(t, ob.Start(t.Context()))
+			health := httptx.Health(httptx.HealthConfig{Outbox: ob})
+			time.Sleep(time.Second)
+			require.Equal(t, http.StatusOK, get(t, health, "/").Code, "writes that failed may have met a restart")
+			time.Sleep(time.Minute)
+			got := get(t, health, "/")
+			require.Equal(t, http.StatusServiceUnavailable, got.Code)
+			require.Contains(t, got.Body.String(), "the database did not take the last ")
+			require.NotContains(t, got.Body.String(), "INSERT")
+			require.NoError(t, ob.Close(t.Context()))
+		})
+	}
 }

@@ -45,8 +45,8 @@ type HealthConfig struct {
 }
 
 // Health returns a readiness check for an orchestrator or a load balancer. It
-// answers 200 when the database answers in time and this node's poller reads the
-// table, and 503 otherwise, in JSON:
+// answers 200 when the database answers in time and takes this node's writes, and its poller
+// reads the table, and 503 otherwise, in JSON:
 //
 //	{"status": "ready",
 //	 "database": {"ok": true},
@@ -137,8 +137,8 @@ func (config *HealthConfig) check(ctx context.Context) health {
 		}
 		return health{Status: "unready", Database: healthCheck{Problem: problem}}
 	}
-	answer := health{Status: "ready", Database: healthCheck{OK: true}, Poller: config.poller(&stats), Backlog: config.backlog(&stats)}
-	if answer.Poller != nil && !answer.Poller.OK || !answer.Backlog.OK {
+	answer := health{Status: "ready", Database: config.database(&stats), Poller: config.poller(&stats), Backlog: config.backlog(&stats)}
+	if !answer.Database.OK || answer.Poller != nil && !answer.Poller.OK || !answer.Backlog.OK {
 		answer.Status = "unready"
 	}
 	return answer
@@ -169,6 +169,17 @@ func writeJSON(w http.ResponseWriter, r *http.Request, status int, body any) {
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
+}
+
+// maxWriteFailures is how many writes in a row may fail: the first two, of the start and the
+// first poll, come together, and may have met a restart of the database.
+const maxWriteFailures = 2
+
+func (config *HealthConfig) database(stats *outbox.Stats) healthCheck {
+	if stats.WriteFailures > maxWriteFailures {
+		return healthCheck{Problem: fmt.Sprintf("the database did not take the last %d writes of this process", stats.WriteFailures)}
+	}
+	return healthCheck{OK: true}
 }
 
 func (config *HealthConfig) poller(stats *outbox.Stats) *pollerCheck {

@@ -2,9 +2,11 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,9 +20,10 @@ const (
 
 // announcer reports this node to the control table, for operators: every nine to ten
 // seconds from Start on, also while it is a standby, and once after its first poll. After
-// its first report it reads those of the others, and warns when one has another mode. Close
-// withdraws the report. A report that fails is logged at debug level only, because the
-// poller reports an outage.
+// its first report it reads those of the others, and warns when one that delivers has another
+// mode. Close withdraws the report. A report that fails is logged at debug level only,
+// because the poller reports an outage; it is counted, because it is the one write that every
+// process makes, however idle.
 type announcer struct {
 	db    DB
 	store Store
@@ -28,7 +31,9 @@ type announcer struct {
 	clock Clock
 	// report is what this node reports now; Started is added.
 	report func() Node
-	// polled is closed after the first poll.
+	// failures counts the reports in a row that failed.
+	failures atomic.Int64
+	// polled is closed after the first poll; nil without a poller.
 	polled <-chan struct{}
 	loop   loop
 }
@@ -49,6 +54,7 @@ func (a *announcer) run(ctx context.Context) {
 		node.Started = started
 		a.try(ctx, announcePatience, "outbox: this node could not be reported, the next report tries again", func(ctx context.Context) error {
 			err := a.store.Announce(ctx, a.db, node, announceFor)
+			a.count(ctx, err)
 			if err == nil && !compared {
 				err = a.compare(ctx, node)
 				compared = err == nil
@@ -68,11 +74,24 @@ func (a *announcer) run(ctx context.Context) {
 	}
 }
 
-// compare warns when another node has another mode.
+// count counts a report that failed, unless the outbox closed meanwhile.
+func (a *announcer) count(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		a.failures.Store(0)
+	case !errors.Is(ctx.Err(), context.Canceled):
+		a.failures.Add(1)
+	}
+}
+
+// compare warns when another node delivers in another mode.
 func (a *announcer) compare(ctx context.Context, own Node) error {
+	if !own.Delivers() {
+		return nil
+	}
 	nodes, err := a.store.Nodes(ctx, a.db)
 	for _, n := range nodes {
-		if n.Live && n.Mode != "" && n.Mode != own.Mode {
+		if n.Live && n.Delivers() && n.Mode != own.Mode {
 			a.log.Warn("outbox: another process delivers from this table in another mode, so events may be delivered twice and out of order; stop it, or give both the same mode",
 				logKeyMode, own.Mode, logKeyOtherMode, n.Mode, logKeyOther, n.Owner)
 			break
@@ -106,7 +125,11 @@ func (a *announcer) close() error {
 
 // node is what this process reports.
 func (o *Outbox) node() Node {
-	n := Node{Owner: o.owner(), Mode: modeName(o.mode), LastPoll: o.poller.LastPoll()}
+	n := Node{Owner: o.owner(), Mode: modeName(o.mode)}
+	if o.dispatcher == nil {
+		return n
+	}
+	n.LastPoll = o.poller.LastPoll()
 	if !n.LastPoll.IsZero() {
 		n.LastPoll = storedTime(n.LastPoll)
 	}
@@ -114,5 +137,11 @@ func (o *Outbox) node() Node {
 	return n
 }
 
-// owner is the name of this process's leases and of its hold.
-func (o *Outbox) owner() string { return o.dispatcher.names.owner }
+// owner is the name of this process's leases and of its hold. In WriterOnly, which has
+// neither, it is a name of the same form.
+func (o *Outbox) owner() string {
+	if o.dispatcher == nil {
+		return o.writerName
+	}
+	return o.dispatcher.names.owner
+}

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -153,20 +154,59 @@ func TestANodeThatDiedInAnotherModeIsNoWarning(t *testing.T) {
 	})
 }
 
-func TestAWriterIsNoNode(t *testing.T) {
+func TestAWriterReportsToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ob, closing := nodeOf(t, outboxtest.NewStore(), outbox.WriterOnly{})
+		var log bytes.Buffer
+		store := outboxtest.NewStore()
+		first, closeFirst := nodeOf(t, store, outbox.WriterOnly{})
+		_, closeSecond := nodeOf(t, store, outbox.WriterOnly{})
+		ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.MultiNode{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		require.NoError(t, ob.Start(t.Context()))
 		time.Sleep(time.Minute)
-		require.Empty(t, nodesOf(t, ob))
-		closing()
+		modes := map[string]int{}
+		for _, n := range nodesOf(t, first) {
+			require.True(t, n.Live)
+			require.Equal(t, n.Mode == "multi-node", n.Delivers())
+			modes[n.Mode]++
+		}
+		require.Equal(t, map[string]int{"writer-only": 2, "multi-node": 1}, modes)
+		require.NotContains(t, log.String(), "in another mode", "a writer delivers nothing twice")
+		require.NoError(t, ob.Close(t.Context()))
+		closeFirst()
+		require.Len(t, nodesOf(t, first), 1)
+		closeSecond()
 	})
+}
+
+// A database may answer reads and take no writes: each process knows by its report.
+func TestWritesThatFailAreCounted(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []outbox.Mode{outbox.WriterOnly{}, outbox.SingleNode{}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &unreported{Store: outboxtest.NewStore()}
+			ob, closing := nodeOf(t, store, mode)
+			failures := func() int {
+				stats, err := ob.Stats(t.Context())
+				require.NoError(t, err)
+				return stats.WriteFailures
+			}
+			time.Sleep(35 * time.Second)
+			require.GreaterOrEqual(t, failures(), 3)
+			store.mended.Store(true)
+			time.Sleep(11 * time.Second)
+			require.Zero(t, failures())
+			closing()
+		})
+	}
 }
 
 // unreported is a store that reports of nodes do not reach.
 type unreported struct {
 	*outboxtest.Store
 	silent  bool
+	mended  atomic.Bool
 	reports atomic.Int64
 }
 
@@ -180,6 +220,9 @@ func (m *unreported) answer(ctx context.Context) error {
 
 func (m *unreported) Announce(ctx context.Context, _ outbox.DB, _ outbox.Node, _ time.Duration) error {
 	m.reports.Add(1)
+	if m.mended.Load() {
+		return nil
+	}
 	return m.answer(ctx)
 }
 

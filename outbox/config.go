@@ -157,8 +157,11 @@ func (b *builder) build() (*Outbox, error) {
 		o.holder = newHolder(b.DB, b.Store, o.dispatcher.names.owner, log, o.poller.begin, o.poller.Wake)
 		o.dispatcher.holder, o.dispatcher.inOrder, o.poller.inOrder = o.holder, b.inOrder, b.inOrder
 	}
+	o.announcer = newAnnouncer(b.DB, b.Store, log, o.clock, o.node, nil)
 	if o.dispatcher != nil {
-		o.announcer = newAnnouncer(b.DB, b.Store, log, o.clock, o.node, o.poller.polled)
+		o.announcer.polled = o.poller.polled
+	} else {
+		o.writerName = newOwner()
 	}
 	if b.Notifier != nil {
 		b.connect(o, newNotifications(b.Notifier, b.DB, b.Store, o.poller, log))

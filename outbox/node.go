@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Node is a process that delivers from the table, as operators see it.
+// Node is a process that delivers from the table, or only writes to it, as operators see it.
 type Node struct {
 	// Owner is its name: that of its leases, or of its hold.
 	Owner string
@@ -32,7 +32,11 @@ type Node struct {
 	OldestLease time.Time
 }
 
-// Nodes lists the processes that deliver from the table, by owner. Those that only have
+// Delivers reports whether the node is known to deliver, or to be a standby for that: its
+// mode is not [WriterOnly].
+func (n *Node) Delivers() bool { return n.Mode != "" && n.Mode != modeName(WriterOnly{}) }
+
+// Nodes lists the processes that deliver from the table or write to it, by owner. Those that only have
 // leases, because an older version does not report, have only Owner, Leases and OldestLease.
 func (o *Outbox) Nodes(ctx context.Context) ([]Node, error) {
 	return o.store.Nodes(ctx, o.db)

@@ -25,7 +25,8 @@ type Outbox struct {
 	poller     *Poller
 	purger     *Purger
 	holder     *holder    // in SingleNode and Ordered, else nil
-	announcer  *announcer // nil in WriterOnly
+	announcer  *announcer
+	writerName string // in WriterOnly
 	// notifications is nil without a notifier.
 	notifications *notifications
 	metrics       Metrics
@@ -144,9 +145,7 @@ func (o *Outbox) startParts(ctx context.Context) error {
 	if o.notifications != nil {
 		errs = append(errs, o.notifications.start(ctx))
 	}
-	if o.announcer != nil {
-		errs = append(errs, o.announcer.loop.start(ctx))
-	}
+	errs = append(errs, o.announcer.loop.start(ctx))
 	if err := errors.Join(errs...); err != nil {
 		o.state = stopped
 		o.closing.Do(func() { o.shutdown(ctx) })
@@ -202,9 +201,7 @@ func (o *Outbox) logStart() {
 	if o.dispatcher != nil {
 		attrs = append(attrs, logKeyWorkers, o.dispatcher.opts.Workers, logKeyInterval, o.poller.opts.Interval.String())
 	}
-	if o.dispatcher != nil {
-		attrs = append(attrs, logKeyOwner, o.owner())
-	}
+	attrs = append(attrs, logKeyOwner, o.owner())
 	if o.purge != nil {
 		attrs = append(attrs, logKeyRetention, o.purge.withDefaults().Retention.String())
 	} else {
@@ -255,9 +252,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 	if o.dispatcher != nil {
 		errs = append(errs, o.dispatcher.Close(ctx))
 	}
-	if o.announcer != nil {
-		o.announcer.withdraw() // while the next parts close
-	}
+	o.announcer.withdraw() // while the next parts close
 	if o.holder != nil {
 		if err := o.holder.close(); err != nil {
 			errs = append(errs, fmt.Errorf("outbox: releasing the hold on the table: %w", err))
@@ -269,9 +264,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 		}
 		errs = append(errs, o.closeNotifications(ctx))
 	}
-	if o.announcer != nil {
-		errs = append(errs, o.announcer.close())
-	}
+	errs = append(errs, o.announcer.close())
 	if c, ok := o.metrics.(io.Closer); ok {
 		if err := c.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("outbox: closing the metrics: %w", err))

@@ -24,6 +24,10 @@ type Stats struct {
 	// LastPoll is [Poller.LastPoll] of this node. In a mode without a poller it
 	// is the zero time.
 	LastPoll time.Time
+	// WriteFailures counts the writes of this node in a row that the database did not take:
+	// of its reports, one every ten seconds while the outbox runs. The database may answer
+	// reads all the same, as a standby or a full disk does.
+	WriteFailures int
 	// PollInterval is how often the poller reads an idle table; zero in a mode
 	// without one.
 	PollInterval time.Duration
@@ -43,6 +47,7 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	if !s.OldestDue.IsZero() {
 		st.OldestDueAge = max(now.Sub(s.OldestDue), 0)
 	}
+	st.WriteFailures = int(o.announcer.failures.Load())
 	if o.dispatcher != nil {
 		st.HotDepth, st.ColdDepth = o.dispatcher.Depths()
 	}

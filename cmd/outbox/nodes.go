@@ -8,8 +8,8 @@ import (
 
 func (a *app) nodes() *cobra.Command {
 	return &cobra.Command{
-		Use: "nodes", Short: "Lists the processes that deliver, and their leases", Args: takesNothing,
-		Long: "Lists the processes that deliver, and their leases. A process reports every ten seconds. One\nthat missed three reports is dead, and is listed for an hour.",
+		Use: "nodes", Short: "Lists the processes that deliver or write, and their leases", Args: takesNothing,
+		Long: "Lists the processes that deliver or write, and their leases. A process reports every ten seconds. One\nthat missed three reports is dead, and is listed for an hour.",
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
 			list, err := c.ob.Nodes(ctx)
 			if err != nil {

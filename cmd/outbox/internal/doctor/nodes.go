@@ -26,8 +26,10 @@ func (p *patient) nodes(ctx context.Context) error {
 			continue
 		}
 		if n.Live {
-			live++
-			modes[n.Mode] = true
+			if n.Delivers() {
+				live++
+				modes[n.Mode] = true
+			}
 			p.liveNode(n, now)
 			continue
 		}
@@ -47,6 +49,9 @@ func (p *patient) nodes(ctx context.Context) error {
 
 // liveNode reports a process that is there and does not deliver.
 func (p *patient) liveNode(n outbox.Node, now time.Time) {
+	if !n.Delivers() {
+		return
+	}
 	standby := !n.Holds && (n.Mode == "single-node" || n.Mode == "ordered")
 	since := n.LastPoll
 	if since.IsZero() {
