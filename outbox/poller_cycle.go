@@ -29,7 +29,11 @@ func (p *Poller) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		pause := p.runCycle(ctx)
+		pause, failed := p.runCycle(ctx)
+		if failed { // nothing wakes it earlier: a claim that fails wakes the poller itself
+			sleep(ctx, pause)
+			pause = 0
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -39,33 +43,34 @@ func (p *Poller) run(ctx context.Context) {
 	}
 }
 
-// runCycle runs a cycle and says how long to sleep if nothing happens.
-func (p *Poller) runCycle(ctx context.Context) time.Duration {
+// runCycle runs a cycle and says how long to sleep if nothing happens, and after a failure
+// whatever happens.
+func (p *Poller) runCycle(ctx context.Context) (pause time.Duration, failed bool) {
 	select {
 	case p.busy <- struct{}{}:
 		defer func() { <-p.busy }()
 	case <-ctx.Done():
-		return 0
+		return 0, false
 	}
 	p.agenda.begin(p.clock.Now())
 	_, idle, err := p.cycle(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return 0
+			return 0, false
 		}
 		p.failures++
-		pause := min(p.opts.Interval, pollMaxPause, 50*time.Millisecond<<min(p.failures, 10))
+		pause = min(p.opts.Interval, pollMaxPause, 50*time.Millisecond<<min(p.failures, 10))
 		if p.failures == 1 && sqlerr.IsDeadlock(err) {
 			p.log.Debug("outbox: polling met a deadlock, trying again", logKeyError, err.Error())
 		} else {
 			p.failing.add(1, logKeyDelay, durationText(pause), logKeyError, err.Error())
 		}
-		return pause
+		return pause, true
 	}
 	p.failures = 0
 	p.failing.end()
 	p.note()
-	return idle
+	return idle, false
 }
 
 // pollMaxPause is the most time between tries after failures: an outage that ends
