@@ -56,7 +56,7 @@ func (s *Store) claiming(c outbox.ClaimQuery, condition func(*query) *query, lim
 	default:
 		q.add(" FROM", chosenArray)
 	}
-	condition(q.add("SELECT event_id FROM ").table(s).add(" WHERE ")).add(dueOrder).arg(limit)
+	condition(q.add("SELECT event_id FROM ").table(s).add(" WHERE ")).add(dueOrder).limit(limit)
 	if s.d == postgres {
 		q.add(endChosen)
 	} else {

@@ -89,7 +89,7 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d ou
 			q.add(" AND ", part.died, " >= ").time(d.AfterDiedAt).add(" AND (", part.died, " > ").time(d.AfterDiedAt).
 				add(" OR event_id > ").arg(d.AfterEventID).add(")")
 		}
-		return q.add(" ORDER BY ", part.died, ", event_id LIMIT ").arg(d.Limit)
+		return q.add(" ORDER BY ", part.died, ", event_id LIMIT ").limit(d.Limit)
 	}
 	const what = "listing dead letters"
 	var letters []outbox.DeadLetter

@@ -54,100 +54,129 @@ func (r *recorded) QueryContext(ctx context.Context, q string, args ...any) (*sq
 
 func TestReadingCostsWhatItReturns(t *testing.T) {
 	t.Parallel()
-	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
-		ctx := t.Context()
-		store := storeFor(db.Kind, sqlstore.WithAgeIndex())
-		require.NoError(t, store.CreateSchema(ctx, db.DB))
-		now := time.Now().UTC().Truncate(time.Second)
-		loadTable(t, db, now)
-		db.SetMaxOpenConns(1) // MySQL's counters are per session
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) { readingCosts(t, db, true) })
+}
 
-		rec := &recorded{DB: db.DB}
-		middle := outbox.Cursor{AvailableAt: now.Add(-time.Hour), CreatedAt: now.Add(-time.Hour), EventID: "p00050000"}
-		elsewhere := []outbox.EventKind{{AggregateType: "A", EventType: "U"}, {AggregateType: outbox.Global, EventType: "T"}}
-		calls := []struct {
-			name string
-			call func() (int, error)
-		}{
-			{"poll", func() (int, error) {
-				b, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch})
-				return b.Len(), err
-			}},
-			{"poll behind a cursor", func() (int, error) {
-				b, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch, After: middle, CreatedBefore: now})
-				return b.Len(), err
-			}},
-			{"claim", func() (int, error) {
-				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour})
-				return b.Len(), err
-			}},
-			{"claim of fresh rows", func() (int, error) {
-				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
-				return b.Len(), err
-			}},
-			{"claim behind a cursor", func() (int, error) {
-				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/2", LockTimeout: time.Hour, FreshOnly: true, After: middle})
-				return b.Len(), err
-			}},
-			{"poll without some kinds", func() (int, error) {
-				b, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch, Except: elsewhere})
-				return b.Len(), err
-			}},
-			{"claim without some kinds", func() (int, error) {
-				b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/3", LockTimeout: time.Hour, FreshOnly: true, Except: elsewhere})
-				return b.Len(), err
-			}},
-			{"mark of many leases", func() (int, error) {
-				left, err := store.Mark(ctx, rec, outbox.OutcomeDone, marksOfManyLeases())
-				return len(left), err
-			}},
-			{"deletion of many leases", func() (int, error) {
-				left, err := store.Mark(ctx, rec, outbox.OutcomeDelete, marksOfManyLeases())
-				return len(left), err
-			}},
-			{"next due", func() (int, error) {
-				next, err := store.NextDue(ctx, rec, now)
-				require.False(t, next.IsZero())
-				return readBatch, err
-			}},
-			{"dead letters", func() (int, error) {
-				letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{Limit: readBatch})
-				return len(letters), err
-			}},
-			{"purge", func() (int, error) {
-				return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})
-			}},
-			{"purge with nothing to do", func() (int, error) {
-				n, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-240 * time.Hour), Limit: readBatch})
-				return n + readBatch, err
-			}},
-			{"purge by age", func() (int, error) {
-				return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-90 * time.Minute), ByAge: true, Limit: readBatch})
-			}},
-		}
-		for _, c := range calls {
-			rec.statements = nil
-			cost := costOf(t, db, rec, func() {
-				n, err := c.call()
-				require.NoError(t, err, c.name)
-				require.Equal(t, readBatch, n, c.name)
-			})
-			require.LessOrEqual(t, cost, readLimit, "%s reads %d rows to return %d", c.name, cost, readBatch)
-			t.Logf("%s looks at %d rows", c.name, cost)
-		}
+// After a restore, an upgrade or a bulk load a database has no statistics of the table.
+func TestReadingCostsWhatItReturnsWithoutStatistics(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) { readingCosts(t, db, false) })
+}
+
+func readingCosts(t *testing.T, db *testdb.DB, statistics bool) {
+	ctx := t.Context()
+	store := storeFor(db.Kind, sqlstore.WithAgeIndex())
+	require.NoError(t, store.CreateSchema(ctx, db.DB))
+	now := time.Now().UTC().Truncate(time.Second)
+	if statistics {
+		loadTable(t, db, now)
+	} else {
+		noStatistics(t, db)
+		loadRows(t, db, tableParts(now))
+	}
+	db.SetMaxOpenConns(1) // MySQL's counters are per session
+
+	rec := &recorded{DB: db.DB}
+	middle := outbox.Cursor{AvailableAt: now.Add(-time.Hour), CreatedAt: now.Add(-time.Hour), EventID: "p00050000"}
+	elsewhere := []outbox.EventKind{{AggregateType: "A", EventType: "U"}, {AggregateType: outbox.Global, EventType: "T"}}
+	calls := []struct {
+		name string
+		call func() (int, error)
+	}{
+		{"poll", func() (int, error) {
+			b, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch})
+			return b.Len(), err
+		}},
+		{"poll behind a cursor", func() (int, error) {
+			b, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch, After: middle, CreatedBefore: now})
+			return b.Len(), err
+		}},
+		{"claim", func() (int, error) {
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour})
+			return b.Len(), err
+		}},
+		{"claim of fresh rows", func() (int, error) {
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
+			return b.Len(), err
+		}},
+		{"claim behind a cursor", func() (int, error) {
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/2", LockTimeout: time.Hour, FreshOnly: true, After: middle})
+			return b.Len(), err
+		}},
+		{"poll without some kinds", func() (int, error) {
+			b, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch, Except: elsewhere})
+			return b.Len(), err
+		}},
+		{"claim without some kinds", func() (int, error) {
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/3", LockTimeout: time.Hour, FreshOnly: true, Except: elsewhere})
+			return b.Len(), err
+		}},
+		{"mark of many leases", func() (int, error) {
+			left, err := store.Mark(ctx, rec, outbox.OutcomeDone, marksOfManyLeases())
+			return len(left), err
+		}},
+		{"deletion of many leases", func() (int, error) {
+			left, err := store.Mark(ctx, rec, outbox.OutcomeDelete, marksOfManyLeases())
+			return len(left), err
+		}},
+		{"next due", func() (int, error) {
+			next, err := store.NextDue(ctx, rec, now)
+			require.False(t, next.IsZero())
+			return readBatch, err
+		}},
+		{"dead letters", func() (int, error) {
+			letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{Limit: readBatch})
+			return len(letters), err
+		}},
+		{"events found", func() (int, error) {
+			page, err := store.FindEvents(ctx, rec, outbox.EventQuery{Limit: readBatch, EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusNew}}})
+			return len(page.Events), err
+		}},
+		{"purge", func() (int, error) {
+			return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})
+		}},
+		{"purge with nothing to do", func() (int, error) {
+			n, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-240 * time.Hour), Limit: readBatch})
+			return n + readBatch, err
+		}},
+		{"purge by age", func() (int, error) {
+			return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-90 * time.Minute), ByAge: true, Limit: readBatch})
+		}},
+	}
+	for _, c := range calls {
+		rec.statements = nil
 		cost := costOf(t, db, rec, func() {
-			st, err := store.Stats(ctx, rec, now)
-			require.NoError(t, err)
-			require.InDelta(t, pendingRows, st.Due, readLimit)
+			n, err := c.call()
+			require.NoError(t, err, c.name)
+			require.Equal(t, readBatch, n, c.name)
 		})
-		require.LessOrEqual(t, cost, 3*outbox.StatsLimit, "stats stop counting")
-		if db.Kind == testdb.Postgres {
-			rec.statements = nil
-			_, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch, Except: []outbox.EventKind{{AggregateType: "A", EventType: "T"}}})
-			require.NoError(t, err)
-			require.NotContains(t, plannedBy(t, db, rec.statements[0]), "Sort", "statistics say that almost no row is of another kind")
-		}
+		require.LessOrEqual(t, cost, readLimit, "%s reads %d rows to return %d", c.name, cost, readBatch)
+		t.Logf("%s looks at %d rows", c.name, cost)
+	}
+	cost := costOf(t, db, rec, func() {
+		st, err := store.Stats(ctx, rec, now)
+		require.NoError(t, err)
+		require.InDelta(t, pendingRows, st.Due, readLimit)
 	})
+	require.LessOrEqual(t, cost, 3*outbox.StatsLimit, "stats stop counting")
+	if db.Kind == testdb.Postgres {
+		rec.statements = nil
+		_, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch, Except: []outbox.EventKind{{AggregateType: "A", EventType: "T"}}})
+		require.NoError(t, err)
+		require.NotContains(t, plannedBy(t, db, rec.statements[0]), "Sort", "statistics say that almost no row is of another kind")
+	}
+}
+
+// noStatistics keeps the database from making statistics of the table.
+func noStatistics(t testing.TB, db *testdb.DB) {
+	t.Helper()
+	statement := map[testdb.Kind]string{
+		testdb.Postgres: "ALTER TABLE outbox_event SET (autovacuum_enabled = false)",
+		testdb.MySQL:    "ALTER TABLE outbox_event STATS_PERSISTENT = 1, STATS_AUTO_RECALC = 0",
+		testdb.SQLite:   "SELECT 1", // it makes none by itself
+	}
+	_, err := db.ExecContext(t.Context(), statement[db.Kind])
+	require.NoError(t, err)
 }
 
 // With nothing but pending rows, a status alone looks like no worse a start than the cursor.
@@ -206,14 +235,18 @@ func TestReadingNeedsNoIndexOfThatName(t *testing.T) {
 // loadTable fills the table: DONE rows, due rows, future rows, and dead ones.
 func loadTable(t *testing.T, db *testdb.DB, now time.Time, columns ...column) {
 	t.Helper()
+	loadParts(t, db, tableParts(now), columns...)
+}
+
+func tableParts(now time.Time) []part {
 	hour := func(n time.Duration) time.Time { return now.Add(n * time.Hour) }
-	loadParts(t, db, []part{
+	return []part{
 		{"d", doneRows, 1, hour(-2), hour(-2), hour(-2)},
 		{"p", pendingRows * 9 / 10, 0, hour(-1), hour(-1), time.Time{}},
 		{"r", pendingRows / 10, 2, hour(-1), now.Add(-30 * time.Minute), time.Time{}},
 		{"f", futureRows, 0, now.Add(-70 * time.Minute), hour(1), time.Time{}},
 		{"x", deadRows, 3, hour(-2), hour(-2), hour(-2)},
-	}, columns...)
+	}
 }
 
 // part is a number of rows of one kind, a millisecond apart.

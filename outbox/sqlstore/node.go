@@ -130,7 +130,7 @@ func (s *Store) leaseOwners(ctx context.Context, db outbox.DB, nodes map[string]
 	for _, pending := range s.pending() {
 		q := s.query(512)
 		q.add("SELECT locked_by, ").timeColumn("locked_at").add(" FROM (SELECT locked_by, locked_at FROM ").table(s).
-			add(" WHERE ", pending, " AND available_at <= ").time(time.Now()).add(dueOrder).arg(outbox.SearchLimit).
+			add(" WHERE ", pending, " AND available_at <= ").time(time.Now()).add(dueOrder).limit(outbox.SearchLimit).
 			add(") AS due WHERE locked_by IS NOT NULL")
 		err := s.rows(ctx, db, "reading who has leases", q, func(rows *sql.Rows) error {
 			var lease string

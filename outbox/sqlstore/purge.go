@@ -47,7 +47,7 @@ func (s *Store) purgeOf(c purgeable, before time.Time, limit int) *query {
 		q.add(" WHERE event_id IN (")
 	}
 	q.add("SELECT event_id FROM ").table(s).add(" WHERE ", c.where, c.column, " < ").time(before).
-		add(" ORDER BY ", c.column, " LIMIT ").arg(limit)
+		add(" ORDER BY ", c.column, " LIMIT ").limit(limit)
 	if s.d == postgres {
 		return q.add(endChosen)
 	}
