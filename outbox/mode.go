@@ -132,7 +132,7 @@ type DispatchOptions struct {
 	// [BatchListener]. Defaults to none.
 	ListenerTimeout time.Duration
 	// OnUnroutable says what becomes of an event without a listener. Defaults
-	// to DEAD at once; see [Defer].
+	// to DEAD at once, and to one minute in an outbox without any listener; see [Defer].
 	OnUnroutable Unroutable
 	// Limits bound the deliveries of some kinds of events, one limit for each. Defaults
 	// to none.

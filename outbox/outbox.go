@@ -123,10 +123,18 @@ func (o *Outbox) undoCheck(failed error) {
 	}
 }
 
+// deferWithoutListeners is how long a process that has no listener at all leaves an event to
+// others.
+const deferWithoutListeners = time.Minute
+
 // startParts is called with mu held.
 func (o *Outbox) startParts(ctx context.Context) error {
 	if o.registry != nil && o.registry.Len() == 0 && o.dispatcher != nil {
-		o.log.Warn("outbox: no listener is registered, every event will be unroutable")
+		unroutable := &o.dispatcher.opts.OnUnroutable
+		if unroutable.deferFor == 0 { // the process has a mode that delivers by mistake
+			*unroutable = Defer(deferWithoutListeners)
+		}
+		o.log.Warn("outbox: no listener is registered, every event is deferred; register listeners, or use the mode WriterOnly", logKeyDelay, unroutable.deferFor)
 	}
 	o.state = running
 	var errs []error

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -169,7 +171,9 @@ func TestMaxAttemptsCountsDeliveries(t *testing.T) {
 
 func TestUnroutableEventIsDeadAtOnceOrDeferred(t *testing.T) {
 	t.Parallel()
-	e := start(t, outbox.Config{}, nil)
+	e := build(t, outbox.Config{}, nil)
+	require.NoError(t, e.Register(outbox.On("", "Sung", outbox.ListenerFunc(handled))))
+	require.NoError(t, e.Start(t.Context()))
 	e.write(said("lost"))
 	row := e.await("lost", outbox.StatusDead)
 	require.Zero(t, row.Attempts)
@@ -181,6 +185,38 @@ func TestUnroutableEventIsDeadAtOnceOrDeferred(t *testing.T) {
 		row, _ := deferring.store.Row("deferred")
 		return time.Until(row.AvailableAt) > 50*time.Minute && row.Status == outbox.StatusNew && row.Attempts == 0
 	}, 20*time.Second, time.Millisecond)
+}
+
+// A process that has no listener has a mode that delivers by mistake.
+func TestAProcessWithoutListenersLeavesEventsToOthers(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{"single node": nil, "multi node": outbox.MultiNode{}, "ordered": outbox.Ordered{}, "ordered by key": outbox.OrderedByKey{}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				book := &logbook{}
+				store := outboxtest.NewStore()
+				e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: mode}, nil)
+				e.write(said("one"), said("two"))
+				time.Sleep(10 * time.Minute)
+				for _, row := range store.Rows() {
+					require.Contains(t, []outbox.Status{outbox.StatusNew, outbox.StatusRetry}, row.Status)
+					require.Zero(t, row.Attempts)
+				}
+				require.NoError(t, e.Close(context.Background()))
+				lines := book.problems()
+				require.Len(t, lines, 1)
+				require.Equal(t, slog.LevelWarn, lines[0].level)
+				require.Equal(t, time.Minute, lines[0].attrs["delay"].Duration())
+
+				other := start(t, outbox.Config{Store: store, Mode: mode}, handled)
+				time.Sleep(2 * time.Minute)
+				other.await("one", outbox.StatusDone)
+				other.await("two", outbox.StatusDone)
+				require.NoError(t, other.Close(context.Background()))
+			})
+		})
+	}
 }
 
 func TestListenerTimeoutEndsItsContext(t *testing.T) {
