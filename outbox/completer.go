@@ -61,7 +61,7 @@ type completer struct {
 	done    chan struct{}
 	started bool
 
-	leaseLost, unstored, textless, refusals burst
+	leaseLost, rowless, unstored, textless, refusals burst
 
 	// These belong to run.
 	marked     time.Time // when the last batch began
@@ -81,6 +81,7 @@ func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 		in: make(chan *delivery, completerBatch), full: make(chan struct{}, 1), stop: make(chan struct{}), refused: make(chan struct{}),
 		failed: make(chan failure), done: make(chan struct{}),
 		leaseLost: burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes were refused, the leases of their events are lost"},
+		rowless:   burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes found no row: it was deleted, or its transaction wrote to another table of this name"},
 		unstored: burst{
 			log: d.log, level: slog.LevelError, message: "outbox: outcomes could not be stored, trying again",
 			ended: "outbox: outcomes are stored again",
@@ -231,6 +232,7 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 	c.d.releaser.release(back)
 	for _, d := range group {
 		if row, refused := left[d.id()]; refused && !slices.Contains(again, d) && (!d.repeated || !row.shows(outcome)) {
+			d.rowless = !row.Exists
 			lost = append(lost, d)
 		}
 	}
@@ -279,6 +281,7 @@ func (c *completer) close(limit time.Duration) (lost int) {
 	}
 	c.cancel()
 	c.leaseLost.flush()
+	c.rowless.flush()
 	c.unstored.flush()
 	c.textless.flush()
 	c.refusals.flush()

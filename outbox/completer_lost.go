@@ -7,7 +7,7 @@ func (c *completer) stored(group, lost []*delivery) {
 	c.pending.Add(-int64(len(group)))
 	if len(lost) > 0 {
 		c.d.metrics.LeaseLost(len(lost))
-		c.leaseLost.add(len(lost), logKeyOwner, c.d.names.owner, logKeyError, ErrLeaseLost.Error())
+		c.logLost(lost)
 	}
 	now := c.d.clock.Now()
 	for _, d := range group {
@@ -16,6 +16,22 @@ func (c *completer) stored(group, lost []*delivery) {
 			continue
 		}
 		c.observe(d, now)
+	}
+}
+
+// logLost reports outcomes that changed no row.
+func (c *completer) logLost(lost []*delivery) {
+	rowless, id := 0, ""
+	for _, d := range lost {
+		if d.rowless {
+			rowless, id = rowless+1, d.id()
+		}
+	}
+	if rowless > 0 {
+		c.rowless.add(rowless, logKeyEventID, id, logKeyOwner, c.d.names.owner)
+	}
+	if n := len(lost) - rowless; n > 0 {
+		c.leaseLost.add(n, logKeyOwner, c.d.names.owner, logKeyError, ErrLeaseLost.Error())
 	}
 }
 

@@ -136,7 +136,7 @@ func (b *builder) validateOptions(v *validator) {
 
 func (b *builder) build() (*Outbox, error) {
 	o := &Outbox{
-		db: b.DB, store: b.Store, mode: b.Mode,
+		db: b.DB, mode: b.Mode,
 		metrics: metricsOr(b.Metrics), clock: clockOr(b.Clock), closed: make(chan struct{}),
 	}
 	o.ending, o.end = context.WithCancel(context.Background())
@@ -145,6 +145,8 @@ func (b *builder) build() (*Outbox, error) {
 		b.Registry = NewRegistry()
 	}
 	o.registry, _ = b.Registry.(*Registry)
+	b.Store = bound(b.Store, b.DB)
+	o.store = b.Store
 	if b.claim != nil {
 		claim := b.claim.withDefaults() // one owner for dispatcher and poller
 		b.claim = &claim

@@ -28,7 +28,7 @@ const (
 type notifications struct {
 	notifier Notifier
 	db       DB
-	table    string
+	store    Store
 	poller   *Poller // nil: this process delivers nothing, and does not listen
 	log      *slog.Logger
 
@@ -58,10 +58,7 @@ const (
 )
 
 func newNotifications(notifier Notifier, db DB, store Store, poller *Poller, log *slog.Logger) *notifications {
-	n := &notifications{notifier: notifier, db: db, poller: poller, log: log}
-	if s, ok := store.(interface{ Table() string }); ok {
-		n.table = s.Table()
-	}
+	n := &notifications{notifier: notifier, db: db, store: store, poller: poller, log: log}
 	n.sending = burst{log: log, level: slog.LevelWarn, message: "outbox: a notification could not be sent, trying again"}
 	n.listening = burst{
 		log: log, level: slog.LevelWarn, message: "outbox: listening for notifications failed, trying again; the poller reads at its interval",
@@ -71,6 +68,14 @@ func newNotifications(notifier Notifier, db DB, store Store, poller *Poller, log
 	n.sender.init(n.send)
 	n.listener.init(n.listen)
 	return n
+}
+
+// table is the store's name for the table, which has its schema once the store knows it.
+func (n *notifications) table() string {
+	if s, ok := n.store.(interface{ Table() string }); ok {
+		return s.Table()
+	}
+	return ""
 }
 
 func (n *notifications) start(ctx context.Context) error {
@@ -149,7 +154,7 @@ func (n *notifications) send(ctx context.Context) {
 func (n *notifications) sendOne(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return n.notifier.Notify(ctx, n.db, n.table)
+	return n.notifier.Notify(ctx, n.db, n.table())
 }
 
 // sendLast sends one notification for all that are still to be sent.
@@ -172,7 +177,7 @@ func (n *notifications) sendLast() {
 func (n *notifications) warn() {
 	if n.proof.CompareAndSwap(proofAwaited, 0) && !n.warned {
 		n.warned = true
-		n.log.Warn("outbox: notifications do not arrive, the poller reads at its interval; give the notifier an address past the pooler", logKeyTable, n.table, logKeyInterval, n.poller.opts.Interval.String())
+		n.log.Warn("outbox: notifications do not arrive, the poller reads at its interval; give the notifier an address past the pooler", logKeyTable, n.table(), logKeyInterval, n.poller.opts.Interval.String())
 	}
 }
 
@@ -232,7 +237,7 @@ func (n *notifications) listen(ctx context.Context) {
 		n.later.Stop()
 	}()
 	for {
-		err := n.notifier.Listen(ctx, n.db, n.table, n.woken)
+		err := n.notifier.Listen(ctx, n.db, n.table(), n.woken)
 		failures := n.deaf()
 		if ctx.Err() != nil {
 			return

@@ -20,8 +20,8 @@ import "context"
 // have a method Dialect() string: [New] then refuses a store of another dialect.
 type Notifier interface {
 	// Notify notifies all processes that listen for the table. db is the pool of
-	// the outbox, table the store's name for the table, with its schema if it was
-	// given one.
+	// the outbox, table the store's name for the table: with package sqlstore, with the
+	// schema in which the outbox found it.
 	Notify(ctx context.Context, db DB, table string) error
 	// Listen calls wake once when it has begun to listen for the table, and then
 	// for each notification; wake does not block and is safe for concurrent use. It returns

@@ -134,7 +134,7 @@ func (o *Outbox) startParts(ctx context.Context) error {
 		if unroutable.deferFor == 0 { // the process has a mode that delivers by mistake
 			*unroutable = Defer(deferWithoutListeners)
 		}
-		o.log.Warn("outbox: no listener is registered, every event is deferred; register listeners, or use the mode WriterOnly", logKeyDelay, unroutable.deferFor)
+		o.log.Warn("outbox: no listener is registered, every event is deferred; register listeners, or use the mode WriterOnly", logKeyDelay, unroutable.deferFor.String())
 	}
 	o.state = running
 	var errs []error

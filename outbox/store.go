@@ -57,8 +57,9 @@ type Store interface {
 	// Mark stores one kind of outcome for a batch of distinct events in one
 	// statement, so that it is stored for all or for none of them. A mark that
 	// names a lease touches only a row under that lease. It returns the rows that
-	// it left alone for that reason, as they stand, by event id; nil when there are
-	// none. Marking a second time leaves the rows as they were after the first.
+	// it left alone for that reason, as they stand, and of the other marks those whose
+	// row is not there, by event id; nil when there are none. After [OutcomeDelete] the
+	// latter may be any as many that are gone. Marking a second time leaves the rows as they were after the first.
 	Mark(ctx context.Context, db DB, outcome Outcome, marks []Mark) (left map[string]RowState, err error)
 
 	// Split stores [OutcomeDone] or [OutcomeDelete] for a batch of distinct events, and
@@ -120,6 +121,25 @@ type Store interface {
 	Now(ctx context.Context, db DB) (time.Time, error)
 
 	Inspector
+}
+
+// PoolBinder is implemented by a store in which a name may be another table in the sessions
+// of writers than in those of the pool. [New] and [NewWriter] ask it for the store of their
+// pool, so that all statements of an outbox reach one table.
+type PoolBinder interface {
+	// BindPool returns a store of the same table for one pool. It does not ask the database.
+	// A store that is bound to the pool already is returned as it is.
+	BindPool(db DB) Store
+}
+
+// bound is the store for the outbox of one pool.
+func bound(store Store, pool any) Store {
+	binder, binds := store.(PoolBinder)
+	db, ok := pool.(DB)
+	if !binds || !ok {
+		return store
+	}
+	return binder.BindPool(db)
 }
 
 // EnvelopeChecker is implemented by a store whose database refuses some

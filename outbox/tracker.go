@@ -44,6 +44,8 @@ type delivery struct {
 	// repeated: a statement with the outcome failed, and the database may have
 	// carried it out all the same.
 	repeated bool
+	// rowless: the statement found no row.
+	rowless bool
 }
 
 // deliveryState is where a delivery is:

@@ -68,7 +68,7 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{
-		store: cfg.Store, source: PoolOf(cfg.Source), hooks: slices.Clone(cfg.Hooks),
+		store: bound(cfg.Store, cfg.Source), source: PoolOf(cfg.Source), hooks: slices.Clone(cfg.Hooks),
 		dispatcher: cfg.Dispatcher, poller: cfg.Poller,
 		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 	}

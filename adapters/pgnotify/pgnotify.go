@@ -41,8 +41,8 @@ func (n *Notifier) Notify(ctx context.Context, db outbox.DB, table string) error
 
 // Listen implements [outbox.Notifier]. It uses a connection of its own. A
 // connection without notifications is tested once a minute.
-func (n *Notifier) Listen(ctx context.Context, db outbox.DB, table string, wake func()) error {
-	conn, err := n.open(ctx, db, table)
+func (n *Notifier) Listen(ctx context.Context, _ outbox.DB, table string, wake func()) error {
+	conn, err := n.open(ctx, table)
 	if err != nil {
 		return fmt.Errorf("pgnotify: %w", err)
 	}
@@ -56,21 +56,17 @@ func (n *Notifier) Listen(ctx context.Context, db outbox.DB, table string, wake 
 }
 
 // open makes a connection that listens.
-func (n *Notifier) open(ctx context.Context, db outbox.DB, table string) (*pgx.Conn, error) {
+func (n *Notifier) open(ctx context.Context, table string) (*pgx.Conn, error) {
 	if n.connect == nil {
 		return nil, errors.New("the Notifier is empty; make one with New, FromPool or FromDSN")
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	channel, err := pgchannel.Name(ctx, db, table)
-	if err != nil {
-		return nil, err
-	}
 	conn, err := n.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to listen for table %s: %w", table, err)
 	}
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgchannel.Quoted(table)); err != nil {
 		end(conn)
 		return nil, fmt.Errorf("listening for table %s: %w", table, err)
 	}

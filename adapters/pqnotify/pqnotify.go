@@ -53,19 +53,13 @@ func (n *Notifier) Notify(ctx context.Context, db outbox.DB, table string) error
 
 // Listen implements [outbox.Notifier]. It uses a connection of its own. A
 // connection without notifications is tested once a minute.
-func (n *Notifier) Listen(ctx context.Context, db outbox.DB, table string, wake func()) error {
+func (n *Notifier) Listen(ctx context.Context, _ outbox.DB, table string, wake func()) error {
 	if n.dsn == "" {
 		return errors.New("pqnotify: the Notifier is empty; make one with New")
 	}
-	named, cancel := context.WithTimeout(ctx, openTimeout)
-	channel, err := pgchannel.Name(named, db, table)
-	cancel()
-	if err != nil {
-		return fmt.Errorf("pqnotify: %w", err)
-	}
 	s := newSession(ctx, n.dsn)
 	defer s.end()
-	if err := s.within(openTimeout, func() error { return s.listener.Listen(channel) }); err != nil {
+	if err := s.within(openTimeout, func() error { return s.listener.Listen(pgchannel.Name(table)) }); err != nil {
 		return fmt.Errorf("pqnotify: listening for table %s: %w", table, err)
 	}
 	for {

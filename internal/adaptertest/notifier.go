@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,6 +42,8 @@ func RunPostgresNotifier(t *testing.T, target testdb.Target, notifier func(t tes
 		"a connection that was terminated": testTerminated,
 		"the connections after closing":    testConnections,
 		"a table of another schema":        testOtherSchema,
+		"a table that was swapped":         testSwapped,
+		"names that need quotes":           testQuotedNames,
 	})
 }
 
@@ -185,7 +188,7 @@ func (n *nodes) awaitHear(want int32) {
 }
 
 // listening is the connections that LISTEN for the table, on PostgreSQL.
-const listening = " FROM pg_stat_activity WHERE trim(both '\"' from substr(query, 8)) = (SELECT 'outbox_' || to_regclass('outbox_event')::oid) AND query LIKE 'LISTEN %'"
+const listening = " FROM pg_stat_activity WHERE trim(both '\"' from substr(query, 8)) = 'outbox_' || current_schema() || '.outbox_event' AND query LIKE 'LISTEN %'"
 
 // awaitListeners waits until there are so many such connections.
 func (n *nodes) awaitListeners(want int) {
@@ -253,23 +256,49 @@ func testConnections(t *testing.T, n *nodes) {
 	n.awaitListeners(0)
 }
 
-func testOtherSchema(t *testing.T, n *nodes) {
+// qualified is the name of the table as an outbox finds it.
+func (n *nodes) qualified() string {
+	n.t.Helper()
 	var schema string
-	if err := n.db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema); err != nil {
-		t.Fatal(err)
+	if err := n.db.QueryRowContext(n.t.Context(), "SELECT current_schema()").Scan(&schema); err != nil {
+		n.t.Fatal(err)
 	}
+	return schema + ".outbox_event"
+}
+
+// testSwapped: another table takes the name, as when a table is made again without its bloat,
+// between two processes' starts and under both of them.
+func testSwapped(t *testing.T, n *nodes) {
+	swap := func() {
+		for _, statement := range []string{
+			"CREATE TABLE next_event (LIKE outbox_event INCLUDING ALL)",
+			"ALTER TABLE outbox_event RENAME TO last_event", "ALTER TABLE next_event RENAME TO outbox_event", "DROP TABLE last_event",
+		} {
+			Exec(t, n.db.DB, statement)
+		}
+	}
+	ids := make(chan string, 100)
+	n.start(many, func(env outbox.Envelope) { ids <- env.EventID })
+	writer := n.start(outbox.WriterOnly{}, nil)
+	n.awaitListeners(1)
+	swap()
+	await(t, ids, writer.write())
+	await(t, ids, n.start(outbox.WriterOnly{}, nil).write())
+}
+
+func testOtherSchema(t *testing.T, n *nodes) {
 	notifier, heard := n.notifier(t, n.db), make(chan struct{}, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		ended <- notifier.Listen(ctx, n.db, schema+".outbox_event", func() { heard <- struct{}{} })
+		ended <- notifier.Listen(ctx, n.db, n.qualified(), func() { heard <- struct{}{} })
 	}()
 	<-heard
 	other := newNodes(t, testdb.Open(t, testdb.Main()[0]), n.notifier)
-	if err := notifier.Notify(t.Context(), other.db, "outbox_event"); err != nil {
+	if err := notifier.Notify(t.Context(), other.db, other.qualified()); err != nil {
 		t.Fatal(err)
 	}
-	if err := notifier.Notify(t.Context(), n.db, "outbox_event"); err != nil {
+	if err := notifier.Notify(t.Context(), n.db, n.qualified()); err != nil {
 		t.Fatal(err)
 	}
 	<-heard
@@ -280,9 +309,25 @@ func testOtherSchema(t *testing.T, n *nodes) {
 	if len(heard) > 0 {
 		t.Fatal("a notification for a table of the same name arrived")
 	}
-	for _, table := range []string{"missing", "no.such", `a"b`} {
-		if notifier.Notify(t.Context(), n.db, table) == nil || notifier.Listen(t.Context(), n.db, table, func() {}) == nil {
-			t.Fatalf("table %s has a channel", table)
+}
+
+func testQuotedNames(t *testing.T, n *nodes) {
+	notifier := n.notifier(t, n.db)
+	for _, table := range []string{`Tenant "A" of 1.outbox_event`, strings.Repeat("läng", 15) + ".outbox_event"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		heard, ended := make(chan struct{}, 100), make(chan error, 1)
+		go func() { ended <- notifier.Listen(ctx, n.db, table, func() { heard <- struct{}{} }) }()
+		for range 2 { // it listens; the notification
+			select {
+			case <-heard:
+			case err := <-ended:
+				t.Fatalf("table %s: %v", table, err)
+			}
+			if err := notifier.Notify(t.Context(), n.db, table); err != nil {
+				t.Fatal(err)
+			}
 		}
+		cancel()
+		<-ended
 	}
 }

@@ -1,14 +1,13 @@
 // Package pgchannel names the channel of an outbox table for LISTEN and NOTIFY on
-// PostgreSQL. The name is outbox_ and the table's object identifier, so that the
-// search path, quotes and long names make no difference, and tables of one name in
-// several schemas have different channels.
+// PostgreSQL. The name is outbox_ and the table's name with its schema, which both sides
+// know without asking the server. So it stays when another table takes the name, and
+// tables of one name in several schemas have different channels.
 package pgchannel
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
+	"hash/fnv"
 	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -17,47 +16,28 @@ import (
 // Dialect is that of the stores whose tables have a channel.
 const Dialect = "postgres"
 
-const channel = "'outbox_' || to_regclass($1)::oid"
+// longest is PostgreSQL's limit of a name, in bytes.
+const longest = 63
 
-// Name asks the database for the channel of a table.
-func Name(ctx context.Context, db outbox.DB, table string) (string, error) {
-	name, err := queryName(ctx, db, table)
-	if err != nil {
-		return "", fmt.Errorf("asking for the channel of table %s: %w", table, err)
+// Name is the channel of a table. A long name is cut, and a hash makes it unique.
+func Name(table string) string {
+	name := "outbox_" + table
+	if len(name) <= longest {
+		return name
 	}
-	return name, nil
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(table))
+	tail := fmt.Sprintf("_%016x", h.Sum64())
+	return strings.ToValidUTF8(name[:longest-len(tail)], "") + tail
 }
 
-func queryName(ctx context.Context, db outbox.DB, table string) (string, error) {
-	rows, err := db.QueryContext(ctx, "SELECT "+channel, quote(table))
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = rows.Close() }()
-	var name sql.NullString
-	for rows.Next() {
-		if err := rows.Scan(&name); err != nil {
-			return "", err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return "", err
-	}
-	if !name.Valid {
-		return "", errors.New("the table does not exist, or is not in the search path")
-	}
-	return name.String, nil
-}
+// Quoted is the name in SQL.
+func Quoted(table string) string { return `"` + strings.ReplaceAll(Name(table), `"`, `""`) + `"` }
 
 // Notify sends a notification to the channel of a table.
 func Notify(ctx context.Context, db outbox.DB, table string) error {
-	if _, err := db.ExecContext(ctx, "SELECT pg_notify("+channel+", '')", quote(table)); err != nil {
+	if _, err := db.ExecContext(ctx, "SELECT pg_notify($1, '')", Name(table)); err != nil {
 		return fmt.Errorf("notifying the channel of table %s: %w", table, err)
 	}
 	return nil
-}
-
-// quote makes table or schema.table an SQL name.
-func quote(table string) string {
-	return `"` + strings.Replace(strings.ReplaceAll(table, `"`, `""`), ".", `"."`, 1) + `"`
 }

@@ -39,10 +39,11 @@ func (n Name) String() string {
 	return n.Name
 }
 
-// Quoted is the name in quotes of the dialect.
+// Quoted is the name in quotes of the dialect. A schema that the database named may have
+// quotes in it.
 func (n Name) Quoted(quote string) string {
 	if n.Schema != "" {
-		return quote + n.Schema + quote + "." + quote + n.Name + quote
+		return quote + strings.ReplaceAll(n.Schema, quote, quote+quote) + quote + "." + quote + n.Name + quote
 	}
 	return quote + n.Name + quote
 }

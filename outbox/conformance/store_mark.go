@@ -19,6 +19,10 @@ var markTests = []storeTest{
 			// are not in one batch with rows that change.
 			free := []marked{{mark: markUnder("node-1/1", "no such event")}}
 			rest := []marked{{mark: markFor("no such event")}}
+			if outcome == outbox.OutcomeDelete { // afterwards none of them are there
+				s.marks(outcome, rest...)
+				rest = nil
+			}
 			for _, m := range s.everyMark() {
 				if m.row.LockedBy == "" && m.mark.Lease != "" {
 					free = append(free, m)
@@ -153,7 +157,7 @@ func (s *storeSuite) marks(outcome outbox.Outcome, batch ...marked) {
 	for _, m := range batch {
 		marks = append(marks, m.mark)
 		switch {
-		case m.EventID == "" && m.mark.Lease != "":
+		case m.EventID == "":
 			left[m.mark.EventID] = outbox.RowState{}
 		case m.mark.Lease != "" && !m.applies(outcome):
 			left[m.EventID] = stateOf(m.row)

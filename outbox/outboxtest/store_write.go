@@ -27,11 +27,14 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, m
 	now := s.clock()
 	var left map[string]outbox.RowState
 	for _, m := range marks {
-		if !s.mark(outcome, m, now) && m.Lease != "" {
+		if s.mark(outcome, m, now) {
+			continue
+		}
+		if state := s.state(m.EventID); m.Lease != "" || !state.Exists {
 			if left == nil {
 				left = map[string]outbox.RowState{}
 			}
-			left[m.EventID] = s.state(m.EventID)
+			left[m.EventID] = state
 		}
 	}
 	return left, nil

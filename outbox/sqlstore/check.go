@@ -41,8 +41,17 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 			return s.fail(what, err)
 		}
 	}
+	path := ""
+	if s.pool != nil && s.found.Load() == nil {
+		if path, err = s.find(ctx, db); err != nil {
+			return err
+		}
+	}
 	columns := s.query(512).add("SELECT ", eventColumns, " FROM ").table(s).add(" WHERE 1 = 0")
 	if err := s.rows(ctx, db, what, columns, scanInto()); err != nil {
+		if s.pool != nil && s.found.Load() == nil {
+			err = fmt.Errorf("%w; the table is not in %s", err, path)
+		}
 		return err
 	}
 	row, err := s.readVersion(ctx, db, what)
@@ -71,20 +80,26 @@ func shortVersion(version string) string {
 // wayOut says how to add a missing table or column, or how to get through a pooler;
 // empty for other errors.
 func (s *Store) wayOut(err error) string {
-	files := "the SQL files in outbox/sqlstore/schema/" + s.d.name
 	switch {
 	case s.table.Schema != "" && s.isOneOf(err, "3F000", 1049, ".sqlite_master"):
 		return "; create the schema " + s.table.Schema + " first, or change the name of the table"
 	case s.isOneOf(err, "42P01", 1146, "no such table"):
-		return "; create the tables with the command " + s.command("create") + ", with store.CreateSchema(ctx, db), with create-schema: true in the fx configuration, or with " + files
+		return s.createWayOut()
 	case s.isOneOf(err, "42703", 1054, "no such column"):
-		return "; add the column as " + files + " have it: it belongs to the version of the table, so that no migration adds it"
+		return "; add the column as " + s.files() + " have it: it belongs to the version of the table, so that no migration adds it"
 	case s.d == postgres && isLostStatement(err):
 		return poolerWayOut
 	default:
 		return ""
 	}
 }
+
+// createWayOut says how to create the tables.
+func (s *Store) createWayOut() string {
+	return "; create the tables with the command " + s.command("create") + ", with store.CreateSchema(ctx, db), with create-schema: true in the fx configuration, or with " + s.files()
+}
+
+func (s *Store) files() string { return "the SQL files in outbox/sqlstore/schema/" + s.d.name }
 
 // isOneOf reports whether the error has that SQLSTATE, that MySQL number or that
 // SQLite text.

@@ -174,7 +174,7 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	var r row
 	scan := r.appendTo(&locked, limit, &r.attempt)
 	if len(c.EventIDs) > 0 { // found by primary key
-		err := s.rows(ctx, tx, what, build(s.table.Quoted(s.d.quote)), scan)
+		err := s.rows(ctx, tx, what, build(s.name().Quoted(s.d.quote)), scan)
 		return locked, err
 	}
 	err := s.rowsByIndex(ctx, tx, "due", what, build, scan)

@@ -121,4 +121,4 @@ func (s *Store) ReleaseTable(ctx context.Context, db outbox.DB, owner string) er
 }
 
 // control writes the name of the control table.
-func (q *query) control(s *Store) *query { return q.add(s.table.Table("control").Quoted(q.d.quote)) }
+func (q *query) control(s *Store) *query { return q.add(s.name().Table("control").Quoted(q.d.quote)) }

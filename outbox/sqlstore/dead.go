@@ -102,7 +102,7 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d ou
 	if byIndex {
 		err = s.rowsByIndex(ctx, db, "done", what, build, scan)
 	} else {
-		err = s.rows(ctx, db, what, build(s.table.Quoted(s.d.quote)), scan)
+		err = s.rows(ctx, db, what, build(s.name().Quoted(s.d.quote)), scan)
 	}
 	if err != nil {
 		return nil, err

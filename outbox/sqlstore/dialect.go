@@ -105,7 +105,7 @@ func (q *query) add(parts ...string) *query {
 	return q
 }
 
-func (q *query) table(s *Store) *query { return q.add(s.table.Quoted(q.d.quote)) }
+func (q *query) table(s *Store) *query { return q.add(s.name().Quoted(q.d.quote)) }
 
 // arg writes a parameter.
 func (q *query) arg(v any) *query {

@@ -32,8 +32,8 @@ type chunk struct {
 
 // Insert implements [outbox.Store].
 func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
-	if s.err != nil {
-		return s.err
+	if err := s.findOnce(ctx); err != nil {
+		return err
 	}
 	leased, rest := envs, []outbox.Envelope(nil)
 	delayed := func(env outbox.Envelope) bool { return env.AvailableAt.After(due) }
@@ -135,9 +135,10 @@ func (s *Store) insertEach(ctx context.Context, tx outbox.Execer, c chunk) error
 
 // insertText is the text of an INSERT of that many rows.
 func (s *Store) insertText(rows int, leased bool) string {
-	cached := &s.inserts[rows].plain
+	inserts := &s.texts().inserts
+	cached := &inserts[rows].plain
 	if leased {
-		cached = &s.inserts[rows].leased
+		cached = &inserts[rows].leased
 	}
 	if text := cached.Load(); text != nil {
 		return *text

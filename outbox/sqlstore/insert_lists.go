@@ -81,7 +81,7 @@ func (s *Store) insertLists(envs []outbox.Envelope, lease string) (text string, 
 // listsText is the text for [Store.insertLists], built once for each combination of
 // columns.
 func (s *Store) listsText(as listed) string {
-	if text, ok := s.lists.Load(as); ok {
+	if text, ok := s.texts().lists.Load(as); ok {
 		return text.(string)
 	}
 	q := s.query(1000).insertInto(s, as.leased).add(") SELECT ")
@@ -110,7 +110,7 @@ func (s *Store) listsText(as listed) string {
 	}
 	q.add(" FROM unnest(", strings.Join(lists, ", "), ") AS r (", strings.Join(names, ", "), ")")
 	text := q.text()
-	s.lists.Store(as, text)
+	s.texts().lists.Store(as, text)
 	return text
 }
 

@@ -34,17 +34,21 @@ func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, 
 	if len(marks) == 0 {
 		return nil, s.err
 	}
-	chunks, fenced := s.markChunks(outcome, marks)
+	chunks, fenced, free := s.markChunks(outcome, marks)
 	if s.d == sqlite && outcome == outbox.OutcomeDead {
 		if err := s.rekey(ctx, db, marks); err != nil {
 			return nil, err
 		}
 	}
-	stored, err := s.changed(ctx, func() (int, error) { return s.markAll(ctx, db, outcome, chunks) })
-	if err != nil || stored >= len(fenced) {
+	underLease := 0
+	all, err := s.changed(ctx, func() (all int, err error) {
+		underLease, all, err = s.markAll(ctx, db, outcome, chunks)
+		return all, err
+	})
+	if err != nil || all >= len(marks) {
 		return nil, err
 	}
-	return s.leftAlone(ctx, db, outcome, fenced, len(fenced)-stored)
+	return s.leftAlone(ctx, db, outcome, fenced, len(fenced)-underLease, free, len(free)-(all-underLease))
 }
 
 // rekey gives rows that are about to be DEAD a text as their id, without which no
@@ -72,19 +76,20 @@ func (s *Store) rekey(ctx context.Context, db outbox.DB, marks []outbox.Mark) er
 	return nil
 }
 
-// markChunks are the marks of each statement, and those that name a lease.
-func (s *Store) markChunks(outcome outbox.Outcome, marks []outbox.Mark) (chunks [][]outbox.Mark, fenced []outbox.Mark) {
+// markChunks are the marks of each statement, those that name a lease, and the others.
+func (s *Store) markChunks(outcome outbox.Outcome, marks []outbox.Mark) (chunks [][]outbox.Mark, fenced, free []outbox.Mark) {
 	marks = slices.Clone(marks)
 	slices.SortFunc(marks, leasedFirst)
-	free := slices.IndexFunc(marks, func(m outbox.Mark) bool { return m.Lease == "" })
-	if free < 0 {
-		free = len(marks)
+	first := slices.IndexFunc(marks, func(m outbox.Mark) bool { return m.Lease == "" })
+	if first < 0 {
+		first = len(marks)
 	}
+	fenced, free = marks[:first], marks[first:]
 	limit := markRows
 	if s.d != postgres && hasValues(outcome) {
 		limit = caseRows
 	}
-	return slices.AppendSeq(slices.Collect(slices.Chunk(marks[:free], limit)), slices.Chunk(marks[free:], limit)), marks[:free]
+	return slices.AppendSeq(slices.Collect(slices.Chunk(fenced, limit)), slices.Chunk(free, limit)), fenced, free
 }
 
 // leasedFirst orders marks: those with a lease first, then by id, so that two
@@ -105,17 +110,16 @@ func hasValues(outcome outbox.Outcome) bool {
 	return outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead || outcome == outbox.OutcomeDeferred
 }
 
-// markAll marks and returns how many rows under a lease it changed.
-func (s *Store) markAll(ctx context.Context, db outbox.DB, outcome outbox.Outcome, chunks [][]outbox.Mark) (fenced int, err error) {
+// markAll marks and returns how many rows it changed, under a lease and in all.
+func (s *Store) markAll(ctx context.Context, db outbox.DB, outcome outbox.Outcome, chunks [][]outbox.Mark) (fenced, all int, err error) {
 	if len(chunks) == 1 {
-		fenced, _, err = s.markEach(ctx, db, outcome, chunks)
-		return fenced, err
+		return s.markEach(ctx, db, outcome, chunks)
 	}
 	err = s.inTx(ctx, db, "marking events "+outcome.String(), nil, func(tx *sql.Tx) (err error) {
-		fenced, _, err = s.markEach(ctx, tx, outcome, chunks)
+		fenced, all, err = s.markEach(ctx, tx, outcome, chunks)
 		return err
 	})
-	return fenced, err
+	return fenced, all, err
 }
 
 // markEach marks and returns how many rows it changed, under a lease and in all.
@@ -207,11 +211,33 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) 
 	return s.err
 }
 
-// leftAlone finds the n rows that a mark did not change; the statement reports
+// leftAlone finds the rows that a mark did not change: those under a lease, and of the
+// others those that are not there.
+func (s *Store) leftAlone(ctx context.Context, db outbox.DB, outcome outbox.Outcome, fenced []outbox.Mark, fewer int, free []outbox.Mark, missing int) (map[string]outbox.RowState, error) {
+	left, err := s.unchanged(ctx, db, outcome, fenced, fewer)
+	if err != nil {
+		return nil, err
+	}
+	others, err := s.unchanged(ctx, db, outcome, free, missing)
+	for id, state := range others {
+		if !state.Exists {
+			left[id] = state
+		}
+	}
+	if len(left) == 0 {
+		return nil, err
+	}
+	return left, err
+}
+
+// unchanged finds the n rows that a mark did not change; the statement reports
 // only their number. Rows that do not show the outcome come first. Other rows
 // count if something else gave them the same outcome, such as an earlier try of
 // this mark.
-func (s *Store) leftAlone(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark, n int) (map[string]outbox.RowState, error) {
+func (s *Store) unchanged(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark, n int) (map[string]outbox.RowState, error) {
+	if n <= 0 {
+		return map[string]outbox.RowState{}, nil
+	}
 	ids := make([]string, len(marks))
 	for i := range marks {
 		ids[i] = marks[i].EventID

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -67,7 +68,12 @@ func (s *Store) notification(ctx context.Context, db outbox.DB) (value string, e
 // of is the store of another table, with which it takes turns. A notifier is given the table
 // of each outbox that it serves.
 func (s *Store) of(table string) *Store {
-	other := newStore(s.d, []Option{WithTable(table)})
+	schema, name := "", table
+	if i := strings.LastIndexByte(table, '.'); i >= 0 {
+		schema, name = table[:i], table[i+1:]
+	}
+	other := newStore(s.d, []Option{WithTable(name)})
 	other.turn = s.turn
+	other.asGiven.table.Schema = schema // the database's own name for it
 	return other
 }

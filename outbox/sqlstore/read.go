@@ -73,7 +73,7 @@ const noSuchIndex = 1176
 // the table that from names. MySQL must be told the index: else it may read all entries of
 // a status that lie before the place. On a table without the index it reads as it can.
 func (s *Store) rowsByIndex(ctx context.Context, db queryer, index, what string, build func(from string) *query, scan func(*sql.Rows) error) error {
-	from := s.table.Quoted(s.d.quote)
+	from := s.name().Quoted(s.d.quote)
 	if s.d.name != "mysql" {
 		return s.rows(ctx, db, what, build(from), scan)
 	}

@@ -183,7 +183,7 @@ func (s *Store) walkQuery(r outbox.RunQuery, limit int) *query {
 	q := s.query(2048)
 	q.add("WITH RECURSIVE walk (n, t, k, open) AS (SELECT 0, CAST(").arg(string(r.After.AggregateType)).add(" AS VARCHAR), CAST(").
 		arg(r.After.ID).add(" AS VARCHAR), FALSE UNION ALL SELECT walk.n + 1, ")
-	from := " FROM " + s.table.Quoted(s.d.quote) + s.byIndex("key") + " WHERE status <> 1 AND "
+	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("key") + " WHERE status <> 1 AND "
 	next := " ORDER BY " + keyColumns + ", " + keyOrder + " LIMIT 1)"
 	if s.d == postgres {
 		q.add("head.* FROM walk CROSS JOIN LATERAL (SELECT ", keyColumns, ", ").open(r).

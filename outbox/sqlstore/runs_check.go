@@ -21,7 +21,7 @@ func (s *Store) CheckTenants(ctx context.Context, db outbox.DB) error {
 // byIndex writes after the table's name that one of its indexes is to be used.
 // PostgreSQL has nothing like that; see planned.
 func (s *Store) byIndex(suffix string) string {
-	name := s.d.quote + s.table.Index(suffix) + s.d.quote
+	name := s.d.quote + s.name().Index(suffix) + s.d.quote
 	switch s.d.name {
 	case "postgres":
 		return ""
@@ -40,20 +40,20 @@ func (s *Store) checkIndex(ctx context.Context, db outbox.DB, suffix, reader, op
 		return err
 	}
 	return s.fail(what, fmt.Errorf("%s needs the index %s, which sqlstore.%s adds to the schema of a new table; for this one run: %s",
-		reader, s.table.Index(suffix), option, s.indexDDL(suffix)))
+		reader, s.name().Index(suffix), option, s.indexDDL(suffix)))
 }
 
 // hasIndex asks the catalog for an index of the table.
 func (s *Store) hasIndex(ctx context.Context, db queryer, what, suffix string) (bool, error) {
-	name := s.table.Index(suffix)
+	name := s.name().Index(suffix)
 	q := s.query(256)
 	switch s.d.name {
 	case "postgres":
 		q.add("SELECT COUNT(*) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE indisvalid AND indrelid = to_regclass(").
-			arg(s.table.Quoted(s.d.quote)).add(") AND relname = ").arg(name)
+			arg(s.name().Quoted(s.d.quote)).add(") AND relname = ").arg(name)
 	case "mysql":
-		q.add("SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = COALESCE(").arg(nullable(s.table.Schema)).
-			add(", DATABASE()) AND table_name = ").arg(s.table.Name).add(" AND index_name = ").arg(name)
+		q.add("SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = COALESCE(").arg(nullable(s.name().Schema)).
+			add(", DATABASE()) AND table_name = ").arg(s.name().Name).add(" AND index_name = ").arg(name)
 	default:
 		q.add("SELECT COUNT(*) FROM ").sqliteMaster(s).add(" WHERE type = 'index' AND name = ").arg(name)
 	}
@@ -64,8 +64,8 @@ func (s *Store) hasIndex(ctx context.Context, db queryer, what, suffix string) (
 
 // sqliteMaster writes the name of SQLite's catalog of the table's schema.
 func (q *query) sqliteMaster(s *Store) *query {
-	if s.table.Schema != "" {
-		q.add(q.d.quote, s.table.Schema, q.d.quote, ".")
+	if s.name().Schema != "" {
+		q.add(q.d.quote, s.name().Schema, q.d.quote, ".")
 	}
 	return q.add("sqlite_master")
 }

@@ -95,7 +95,7 @@ func (s *Store) behind(ctx context.Context, db outbox.DB, r outbox.RunQuery, fir
 // firstRows are the first rows of the next keys.
 func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery, limit int) ([]firstRow, error) {
 	q := s.query(4096)
-	from := " FROM " + s.table.Quoted(s.d.quote) + s.byIndex("key") + " WHERE status = "
+	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("key") + " WHERE status = "
 	same := " AND aggregate_type = t AND aggregate_id = k ORDER BY available_at, created_at, event_id LIMIT 1"
 	q.add("SELECT t, k, dead, retry IS NOT NULL OR more IS NOT NULL, ").runColumns(r.LockTimeout)
 	q.add(" FROM (SELECT t, k, EXISTS (SELECT 1", from, "3 AND aggregate_type = t AND aggregate_id = k) AS dead, (SELECT event_id", from, "2", same,
@@ -130,7 +130,7 @@ func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery, 
 // may have a run.
 func (s *Store) someKeys(ctx context.Context, db outbox.DB, r outbox.RunQuery, firsts []firstRow, limit int) (keys []keyRows, err error) {
 	q := s.query(4096)
-	from := " FROM " + s.table.Quoted(s.d.quote) + s.byIndex("key") + " WHERE status = "
+	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("key") + " WHERE status = "
 	for i := range firsts {
 		first := &firsts[i]
 		if limit == 0 || !first.group.Valid {

@@ -26,7 +26,7 @@ const splitLease = "split"
 // Split implements [outbox.Store].
 func (s *Store) Split(ctx context.Context, db outbox.DB, outcome outbox.Outcome, splits []outbox.Split) (left map[string]outbox.RowState, err error) {
 	if outcome != outbox.OutcomeDone && outcome != outbox.OutcomeDelete {
-		return nil, fmt.Errorf("outbox: splitting events on table %s: the outcome is %s; only done and delete finish an event", s.table, outcome)
+		return nil, fmt.Errorf("outbox: splitting events on table %s: the outcome is %s; only done and delete finish an event", s.name(), outcome)
 	}
 	splits = slices.Clone(splits)
 	for range splitTries {
@@ -96,7 +96,7 @@ func (s *Store) splitAll(ctx context.Context, db outbox.DB, outcome outbox.Outco
 
 // markIn marks in a transaction and returns how many rows it changed.
 func (s *Store) markIn(ctx context.Context, tx *sql.Tx, outcome outbox.Outcome, marks []outbox.Mark) (int, error) {
-	chunks, _ := s.markChunks(outcome, marks)
+	chunks, _, _ := s.markChunks(outcome, marks)
 	_, n, err := s.markEach(ctx, tx, outcome, chunks)
 	return n, err
 }

@@ -19,7 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/internal/sqlname"
@@ -33,14 +33,16 @@ const DefaultTable = "outbox_event"
 // [outbox.Notifier] for databases without notifications. It is safe for concurrent use.
 type Store struct {
 	d     *dialect
-	table sqlname.Name
+	table sqlname.Name // as given
 	codec outbox.Codec
 	err   error // what is wrong with the options
 
-	inserts insertTexts
 	turn    chan struct{} // holds a token while a statement is under way; see changed
-	lists   sync.Map      // of texts, by listed
 	indexes []string      // that options add to the schema, by their names' ends
+
+	asGiven texts
+	pool    outbox.DB             // of the outbox that the store is bound to; nil: none
+	found   atomic.Pointer[texts] // with the schema in which the pool finds the table; nil: not known
 }
 
 var (
@@ -49,6 +51,7 @@ var (
 	_ outbox.RunReader       = (*Store)(nil)
 	_ outbox.TenantReader    = (*Store)(nil)
 	_ outbox.Notifier        = (*Store)(nil)
+	_ outbox.PoolBinder      = (*Store)(nil)
 )
 
 // Option changes a store.
@@ -125,6 +128,7 @@ func newStore(d *dialect, opts []Option) *Store {
 	for _, opt := range opts {
 		opt(s)
 	}
+	s.asGiven.table = s.table
 	return s
 }
 
@@ -134,13 +138,14 @@ func (s *Store) Validate() error { return s.err }
 // Dialect is "postgres", "mysql" or "sqlite".
 func (s *Store) Dialect() string { return s.d.name }
 
-// Table is the table's name as given.
-func (s *Store) Table() string { return s.table.String() }
+// Table is the table's name as given; of a store that is bound to a pool and has found the
+// table, with its schema.
+func (s *Store) Table() string { return s.name().String() }
 
 // fail adds to a database error what was being done, and the fix if a table or a
 // column is missing.
 func (s *Store) fail(what string, err error) error {
-	return fmt.Errorf("outbox: %s on table %s: %w%s", what, s.table, sqlerr.WithoutAddress(err, ""), s.wayOut(err))
+	return fmt.Errorf("outbox: %s on table %s: %w%s", what, s.name(), sqlerr.WithoutAddress(err, ""), s.wayOut(err))
 }
 
 // exec runs a statement and returns how many rows it changed.

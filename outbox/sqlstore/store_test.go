@@ -241,7 +241,7 @@ func TestAMissingEventIsNamedOnce(t *testing.T) {
 	defer func() { require.NoError(t, ob.Close(context.Background())) }()
 	_, err = ob.DeadLetters().Get(t.Context(), "e-1")
 	require.ErrorIs(t, err, outbox.ErrNotFound)
-	require.EqualError(t, err, "outbox: reading dead letter e-1 on table outbox_event: outbox: not found")
+	require.EqualError(t, err, "outbox: reading dead letter e-1 on table main.outbox_event: outbox: not found")
 	_, err = ob.FindEvent(t.Context(), "e-1")
-	require.EqualError(t, err, "outbox: reading event e-1 on table outbox_event: outbox: not found")
+	require.EqualError(t, err, "outbox: reading event e-1 on table main.outbox_event: outbox: not found")
 }

@@ -40,7 +40,7 @@ func (s *Store) ReadTenants(ctx context.Context, db outbox.DB, t outbox.TenantQu
 // itself, as walkQuery does it with keys.
 func (s *Store) walkTenants(ctx context.Context, db outbox.DB, t outbox.TenantQuery, wrapped bool) (ids []string, last sql.NullString, end bool, err error) {
 	q := s.query(2048)
-	from := " FROM " + s.table.Quoted(s.d.quote) + s.byIndex("tenant") + " WHERE status IN (0, 2)"
+	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("tenant") + " WHERE status IN (0, 2)"
 	next := " ORDER BY " + tenantKey + " LIMIT 1)"
 	q.add("WITH RECURSIVE walk (n, k) AS (SELECT 1, (SELECT ", tenantKey, from)
 	if !wrapped {

@@ -1,0 +1,102 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlname"
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// findPatience is how long a write waits for a second connection of the pool. Its
+// transaction has one already, so waiting longer may be in vain.
+const findPatience = 5 * time.Second
+
+// texts are a name of the table, and what was built with it.
+type texts struct {
+	table   sqlname.Name
+	inserts insertTexts
+	lists   sync.Map // of texts, by listed
+}
+
+// BindPool implements [outbox.PoolBinder]. A table that was given without a schema may be
+// another one in each session: after SET search_path or USE, beside a temporary table, under
+// another role. The statements of the bound store name the schema in which the pool finds the
+// table. The store learns it in Check, or else before its first INSERT. SQLite is not asked:
+// there it is main.
+func (s *Store) BindPool(db outbox.DB) outbox.Store {
+	if s.pool != nil && reflect.TypeOf(db).Comparable() && s.pool == db {
+		return s
+	}
+	bound := &Store{d: s.d, table: s.table, codec: s.codec, err: s.err, turn: s.turn, indexes: s.indexes, pool: db}
+	bound.asGiven.table = s.table
+	switch {
+	case s.table.Schema != "":
+		bound.foundIn(s.table.Schema)
+	case s.d == sqlite:
+		bound.foundIn("main")
+	}
+	return bound
+}
+
+func (s *Store) foundIn(schema string) {
+	s.found.Store(&texts{table: sqlname.Name{Schema: schema, Name: s.table.Name}})
+}
+
+// texts are those of the name that statements use now.
+func (s *Store) texts() *texts {
+	if found := s.found.Load(); found != nil {
+		return found
+	}
+	return &s.asGiven
+}
+
+func (s *Store) name() sqlname.Name { return s.texts().table }
+
+// findOnce finds the table before a write, which would otherwise go to the table that the
+// session of its transaction finds.
+func (s *Store) findOnce(ctx context.Context) error {
+	if s.err != nil || s.pool == nil || s.found.Load() != nil {
+		return s.err
+	}
+	const what = "finding the table"
+	if pool, ok := s.pool.(sqlPool); ok && pool.Stats().MaxOpenConnections == 1 {
+		return s.fail(what, errors.New("the only connection of the pool is in use by the transaction: call Start, or Store.Check, before the first write"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, findPatience)
+	defer cancel()
+	path, err := s.find(ctx, s.pool)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w; call Start, or Store.Check, before the first write, or let the pool have more connections", err)
+	case err == nil && s.found.Load() == nil:
+		return s.fail(what, fmt.Errorf("it is not in %s%s", path, s.createWayOut()))
+	default:
+		return err
+	}
+}
+
+// find asks in which schema a session of the pool finds the table, without temporary
+// tables. It returns where it looked.
+func (s *Store) find(ctx context.Context, db queryer) (path string, err error) {
+	var schema, schemas sql.NullString
+	if s.d == postgres {
+		q := s.query(512).add("SELECT (SELECT nspname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relname = ").arg(s.table.Name).
+			add(" AND relpersistence <> 't' AND nspname = ANY(current_schemas(false))" +
+				" ORDER BY array_position(current_schemas(false), nspname) LIMIT 1), array_to_string(current_schemas(false), ', ')")
+		err = s.rows(ctx, db, "asking for the schema", q, scanInto(&schema, &schemas))
+		path = fmt.Sprintf("the schemas of the search path (%s)", schemas.String)
+	} else {
+		err = s.rows(ctx, db, "asking for the database", s.query(32).add("SELECT DATABASE()"), scanInto(&schema))
+		path = "a database: name one in the DSN, or give the table with its database"
+	}
+	if err == nil && schema.Valid {
+		s.foundIn(schema.String)
+	}
+	return path, err
+}
