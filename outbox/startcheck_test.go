@@ -34,3 +34,30 @@ func TestStartChecksTheTable(t *testing.T) {
 		require.NoError(t, ob.Close(t.Context()))
 	})
 }
+
+// Under these settings the outbox's own statements fail, or have no effect.
+func TestStartRefusesASessionInWhichNothingCanBeStored(t *testing.T) {
+	t.Parallel()
+	const readOnly = "the server or the session is read-only: give the outbox the address of the primary"
+	for kind, settings := range map[int]map[testdb.Option]string{
+		0: {testdb.Param("default_transaction_read_only", "on"): readOnly},
+		1: {testdb.Param("autocommit", "0"): "autocommit is off", testdb.Param("tx_read_only", "1"): readOnly},
+		2: {testdb.Param("mode", "ro"): readOnly, testdb.Param("_pragma", "query_only(1)"): readOnly},
+	} {
+		db := testdb.Open(t, testdb.Main()[kind])
+		store, err := sqlstore.Detect(t.Context(), db.DB)
+		require.NoError(t, err)
+		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		for setting, wayOut := range settings {
+			for _, mode := range []outbox.Mode{outbox.SingleNode{}, outbox.MultiNode{}, outbox.WriterOnly{}} {
+				ob, err := outbox.New(outbox.Config{DB: db.Reopen(t, setting).DB, Store: store, Mode: mode, Logger: quiet})
+				require.NoError(t, err)
+				require.ErrorContains(t, ob.Start(t.Context()), wayOut, "%v", setting)
+			}
+		}
+		ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.MultiNode{}, Logger: quiet})
+		require.NoError(t, err)
+		require.NoError(t, ob.Start(t.Context()))
+		require.NoError(t, ob.Close(t.Context()))
+	}
+}

@@ -31,8 +31,9 @@ type DB interface {
 // clocks differ agree.
 type Store interface {
 	// Check reports what keeps the outbox from working: the database is of
-	// another dialect, a table or a column is missing, or, when claims is set, the
-	// database has no SKIP LOCKED. The error says how to mend it.
+	// another dialect, a table or a column is missing, nothing can be inserted, as on a
+	// standby, or, when claims is set, the database has no SKIP LOCKED. The error says how
+	// to mend it.
 	Check(ctx context.Context, db DB, claims bool) error
 
 	// Insert adds sealed envelopes as NEW rows with no attempts, through the

@@ -17,7 +17,7 @@ var constructors = map[string]string{"postgres": "sqlstore.Postgres()", "mysql":
 var errNoSkipLocked = errors.New("TiDB ignores FOR UPDATE SKIP LOCKED, so that several nodes would deliver one event: use outbox.SingleNode or outbox.Ordered")
 
 // Check implements [outbox.Store]. It runs a few statements that read one
-// row at most.
+// row at most and change none.
 func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 	const what = "checking the database"
 	if s.err != nil {
@@ -47,12 +47,14 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 			return err
 		}
 	}
-	columns := s.query(512).add("SELECT ", eventColumns, " FROM ").table(s).add(" WHERE 1 = 0")
-	if err := s.rows(ctx, db, what, columns, scanInto()); err != nil {
+	if err := s.tryInsert(ctx, db, what, claims); err != nil {
 		if s.pool != nil && s.found.Load() == nil {
 			err = fmt.Errorf("%w; the table is not in %s", err, path)
 		}
 		return err
+	}
+	if err := s.checkSession(ctx, db, d); err != nil {
+		return s.fail(what, err)
 	}
 	row, err := s.readVersion(ctx, db, what)
 	if err != nil {
@@ -85,7 +87,11 @@ func (s *Store) wayOut(err error) string {
 		return "; create the schema " + s.table.Schema + " first, or change the name of the table"
 	case s.isOneOf(err, "42P01", 1146, "no such table"):
 		return s.createWayOut()
-	case s.isOneOf(err, "42703", 1054, "no such column"):
+	case s.isOneOf(err, "25006", 1290, "readonly") || sqlerr.HasNumber(err, 1792) || sqlerr.HasNumber(err, 1836):
+		return "; the server or the session is read-only: give the outbox the address of the primary, and connections without default_transaction_read_only, read_only, mode=ro or query_only"
+	case s.d.name == "mysql" && sqlerr.HasNumber(err, 1665):
+		return "; set binlog_format of the server to ROW or MIXED"
+	case s.isOneOf(err, "42703", 1054, "no such column"), s.d == sqlite && strings.Contains(err.Error(), "has no column named"):
 		return "; add the column as " + s.files() + " have it: it belongs to the version of the table, so that no migration adds it"
 	case s.d == postgres && isLostStatement(err):
 		return poolerWayOut

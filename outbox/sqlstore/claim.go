@@ -94,7 +94,7 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 	const what = "claiming due events"
 	var all []row
 	var next outbox.Cursor
-	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) (err error) {
+	err := s.inTx(ctx, db, what, readCommitted, func(tx *sql.Tx) (err error) {
 		if len(c.EventIDs) > 0 {
 			all, err = s.lockRows(ctx, tx, c, "status IN (0, 2)", c.After, c.Limit)
 			next = s.cursorOf(all, c.After)

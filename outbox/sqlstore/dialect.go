@@ -107,8 +107,20 @@ func (q *query) add(parts ...string) *query {
 
 func (q *query) table(s *Store) *query { return q.add(s.name().Quoted(q.d.quote)) }
 
+// emptyText is the empty text. MariaDB's sql_mode EMPTY_STRING_IS_NULL makes NULL of the
+// literal, and of such a parameter, but not of an expression.
+func (d *dialect) emptyText() string {
+	if d.name == "mysql" {
+		return "LEFT('x', 0)"
+	}
+	return "''"
+}
+
 // arg writes a parameter.
 func (q *query) arg(v any) *query {
+	if v == "" && q.d.name == "mysql" {
+		return q.add(q.d.emptyText())
+	}
 	q.args = append(q.args, v)
 	if !q.d.dollar {
 		return q.add("?")

@@ -41,6 +41,8 @@ func TestConformanceUnderEveryDSN(t *testing.T) {
 		"mysql local":                     {mysql, map[string]string{"loc": "Local"}},
 		"mysql session zone, not strict":  {mysql, map[string]string{"parseTime": "true", "loc": "Local", "time_zone": "%27-05%3A00%27", "sql_mode": "%27%27"}},
 		"mysql strict":                    {mysql, map[string]string{"sql_mode": "%27TRADITIONAL%2CANSI_QUOTES%27"}},
+		"mysql, '' is NULL":               {mysql, map[string]string{"sql_mode": "%27EMPTY_STRING_IS_NULL%2CSTRICT_TRANS_TABLES%27"}},
+		"mysql, '' is NULL, interpolated": {mysql, map[string]string{"sql_mode": "%27EMPTY_STRING_IS_NULL%2CSTRICT_TRANS_TABLES%27", "interpolateParams": "true"}},
 		"mysql interpolated":              {mysql, map[string]string{"interpolateParams": "true", "parseTime": "true"}},
 		"mysql found rows":                {mysql, map[string]string{"clientFoundRows": "true"}},
 		"postgres session zone":           {postgres, map[string]string{"timezone": "America/New_York", "datestyle": "SQL,DMY"}},

@@ -182,7 +182,7 @@ func (q *query) chosen(w walk) *query {
 	if !w.inOrder {
 		q.between(w)
 	}
-	return q.add(" THEN COALESCE(", shownError, ", '') END")
+	return q.add(" THEN COALESCE(", shownError, ", ", q.d.emptyText(), ") END")
 }
 
 // aggregateTypeColumn is the aggregate type as decoding has it.

@@ -187,7 +187,7 @@ func (s *Store) Complete(ctx context.Context, tx outbox.Execer, outcome outbox.O
 	if mark.Lease != "" {
 		q.add(" AND locked_by = ").arg(mark.Lease)
 	}
-	n, err := s.exec(ctx, tx, what, q)
+	n, err := s.exec(ctx, struct{ outbox.Execer }{tx}, what, q) // the caller's transaction, also if it is a *sql.Conn
 	return n == 1, err
 }
 

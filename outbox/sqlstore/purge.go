@@ -69,7 +69,7 @@ func (s *Store) purgeLocking(ctx context.Context, db outbox.DB, what string, p o
 		}
 	}
 	deleted := 0
-	err := s.inTx(ctx, db, what, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *sql.Tx) error {
+	err := s.inTx(ctx, db, what, readCommitted, func(tx *sql.Tx) error {
 		var ids []string
 		for _, c := range conditions {
 			if len(ids) == p.Limit {

@@ -42,6 +42,7 @@ type Store struct {
 
 	asGiven texts
 	pool    outbox.DB             // of the outbox that the store is bound to; nil: none
+	strict  atomic.Bool           // the pool's sessions are stricter than the store's statements need; see checkSession
 	found   atomic.Pointer[texts] // with the schema in which the pool finds the table; nil: not known
 }
 
@@ -148,10 +149,19 @@ func (s *Store) fail(what string, err error) error {
 	return fmt.Errorf("outbox: %s on table %s: %w%s", what, s.name(), sqlerr.WithoutAddress(err, ""), s.wayOut(err))
 }
 
-// exec runs a statement and returns how many rows it changed.
+// exec runs a statement and returns how many rows it changed. Where the sessions of the pool
+// are stricter, it runs in a transaction that is read committed; see checkSession.
 func (s *Store) exec(ctx context.Context, db outbox.Execer, what string, q *query) (int, error) {
 	if s.err != nil {
 		return 0, s.err
+	}
+	if pool, ok := db.(outbox.DB); ok && s.strict.Load() {
+		n := 0
+		err := s.inTx(ctx, pool, what, readCommitted, func(tx *sql.Tx) (err error) {
+			n, err = s.exec(ctx, tx, what, q)
+			return err
+		})
+		return n, err
 	}
 	res, err := db.ExecContext(ctx, q.text(), q.args...)
 	if err != nil {
@@ -174,6 +184,9 @@ func (s *Store) rows(ctx context.Context, db queryer, what string, q *query, sca
 	if s.err != nil {
 		return s.err
 	}
+	if pool, ok := db.(outbox.DB); ok && s.strict.Load() {
+		return s.inTx(ctx, pool, what, readCommitted, func(tx *sql.Tx) error { return s.rows(ctx, tx, what, q, scan) })
+	}
 	rows, err := db.QueryContext(ctx, q.text(), q.args...)
 	if err != nil {
 		return s.fail(what, err)
@@ -194,6 +207,9 @@ func (s *Store) rows(ctx context.Context, db queryer, what string, q *query, sca
 func (s *Store) inTx(ctx context.Context, db outbox.DB, what string, opts *sql.TxOptions, fn func(tx *sql.Tx) error) error {
 	if s.err != nil {
 		return s.err
+	}
+	if opts == nil && s.strict.Load() {
+		opts = readCommitted
 	}
 	tx, err := db.BeginTx(ctx, opts)
 	if err != nil {
