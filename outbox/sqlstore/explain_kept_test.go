@@ -80,3 +80,52 @@ func TestPlansThatAreKeptReadWhatTheyReturn(t *testing.T) {
 		require.LessOrEqual(t, cost, 4*readLimit, name) // with the versions that the updates left
 	}
 }
+
+// Under plan_cache_mode force_generic_plan a statement has the plan for any parameters, whose
+// estimate must not make PostgreSQL compile it, which takes longer than to run it.
+func TestGenericPlansAreNotCompiled(t *testing.T) {
+	t.Parallel()
+	db := testdb.Open(t, testdb.Main()[0])
+	ctx := t.Context()
+	store := storeFor(db.Kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
+	require.NoError(t, store.CreateSchema(ctx, db.DB))
+	db.SetMaxOpenConns(1)
+	now := time.Now().UTC().Truncate(time.Second)
+	loadRows(t, db, []part{{"p", pendingRows, 0, now.Add(-time.Hour), now.Add(-time.Hour), time.Time{}}}, withKeys(db, 1000))
+	for _, statement := range []string{"VACUUM ANALYZE outbox_event", "SET plan_cache_mode = force_generic_plan"} {
+		_, err := db.ExecContext(ctx, statement)
+		require.NoError(t, err)
+	}
+	rec := &recorded{DB: db.DB}
+	for range 3 { // pgx prepares a statement that comes again
+		_, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, EventIDs: []string{"e"}, Lease: "me/1", LockTimeout: time.Hour})
+		require.NoError(t, err)
+		_, err = store.ReadRuns(ctx, rec, outbox.RunQuery{Now: now, LockTimeout: time.Hour, Length: 2, Limit: readBatch})
+		require.NoError(t, err)
+		_, err = store.ReadTenants(ctx, rec, outbox.TenantQuery{Now: now, Length: 2, Limit: readBatch})
+		require.NoError(t, err)
+	}
+	compiles := 100_000.0 // the default of jit_above_cost
+	for _, s := range rec.statements {
+		require.Less(t, totalCost(t, db, s), compiles, s.text)
+	}
+}
+
+// totalCost is the estimate for a statement as the session has prepared it.
+func totalCost(t *testing.T, db *testdb.DB, s statement) float64 {
+	t.Helper()
+	var name, text string
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT name FROM pg_prepared_statements WHERE statement = $1", s.text).Scan(&name))
+	literals := make([]string, len(s.args))
+	for i, arg := range s.args {
+		literals[i] = "'" + strings.ReplaceAll(fmt.Sprint(arg), "'", "''") + "'"
+	}
+	require.NoError(t, db.QueryRowContext(t.Context(), "EXPLAIN (FORMAT JSON) EXECUTE "+name+"("+strings.Join(literals, ", ")+")").Scan(&text))
+	var plans []struct {
+		Plan struct {
+			Cost float64 `json:"Total Cost"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &plans))
+	return plans[0].Plan.Cost
+}
