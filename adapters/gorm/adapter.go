@@ -106,11 +106,20 @@ func transaction(db *gorm.DB) (sqltx.AnyTx, error) {
 		return nil, fmt.Errorf("outbox: nothing is written with a *gorm.DB that has an error: %w", db.Error)
 	case ok:
 		return tx, nil
+	case hadTransaction(db):
+		return nil, fmt.Errorf("%w: GORM has ended the transaction that it began for this statement; "+
+			`register the callback .Before("gorm:commit_or_rollback_transaction") too`, outbox.ErrNoTransaction)
 	case db.SkipDefaultTransaction:
 		return nil, fmt.Errorf("%w: the *gorm.DB is not in one, and in a model hook there is none either "+
 			"as SkipDefaultTransaction is set; begin one with Transaction or Begin", outbox.ErrNoTransaction)
 	}
 	return nil, fmt.Errorf("%w: the *gorm.DB is not in one; write with the *gorm.DB that Transaction, Begin or a model hook gives", outbox.ErrNoTransaction)
+}
+
+// hadTransaction reports whether GORM began a transaction for the handle's statement.
+func hadTransaction(db *gorm.DB) bool {
+	_, began := db.InstanceGet("gorm:started_transaction")
+	return began
 }
 
 // Complete marks the event that is being delivered as delivered, in the listener's
