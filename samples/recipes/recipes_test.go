@@ -60,6 +60,12 @@ var recipeOf = map[string]opener{
 		require.NoError(t, err)
 		return s, s.DB
 	},
+	"ent, in InTx": func(t *testing.T, dsn string) (shop, *sql.DB) {
+		t.Helper()
+		s, err := recipes.NewEntShop(dsn)
+		require.NoError(t, err)
+		return otherwise{s, s.PlaceInTx}, s.DB
+	},
 	"bun": func(t *testing.T, dsn string) (shop, *sql.DB) {
 		t.Helper()
 		s, err := recipes.NewBunShop(dsn)
