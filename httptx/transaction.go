@@ -60,6 +60,9 @@ type TransactionConfig struct {
 // ended. When the commit fails, nothing that was held back is sent, and the
 // ErrorHandler gets a [*CommitError].
 //
+// Protocols that answer an error with status 200, such as gRPC and GraphQL, commit.
+// Run their methods in [outbox.InTx].
+//
 // The transaction ends before the handler returns when the body exceeds
 // MaxBuffer, and when the handler calls Flush or Hijack. After that, writing to
 // the outbox fails.
