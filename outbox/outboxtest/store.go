@@ -21,8 +21,8 @@ const memoryTable = "memory"
 // database's clock is [time.Now], so it works within testing/synctest. Make one
 // with [NewStore]; it is safe for concurrent use.
 //
-// Rows that are inserted through a [Scope] become visible when the scope commits;
-// through any other Execer, at once. Methods ignore their DB argument; [Store.DB]
+// Rows that are inserted through a [Scope], or through the transaction of an adapter,
+// become visible when it commits; through any other Execer, at once. Methods ignore their DB argument; [Store.DB]
 // returns one to pass.
 type Store struct {
 	db *DB
