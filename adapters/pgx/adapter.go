@@ -36,7 +36,8 @@ func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true
 // New makes the adapter of a followed pool, from [Open] or with a configuration
 // given to [Follow], and of the writer for [DB] of that pool. It fails with a
 // [*outbox.FieldError] when one is nil, the pool is not followed, or the writer is
-// one for another pool.
+// one for another pool. If another library's tracer is around the one of [Follow], New
+// asks a connection of the pool, for five seconds at most.
 func New(pool *pgxpool.Pool, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	a := &Adapter{pool: pool, writer: writer}
 	for _, opt := range opts {

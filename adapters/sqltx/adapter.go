@@ -45,7 +45,9 @@ func CalledBy(constructor string) Option { return func(a *Adapter) { a.name = co
 
 // New makes the adapter of a followed pool, from [Open], [OpenDB], [WrapConnector]
 // or [Watch], and of the writer for it. It fails with a [*outbox.FieldError] when
-// one is nil, the pool is not followed, or the writer is one for another pool.
+// one is nil, the pool is not followed, or the writer is one for another pool. If
+// another library's wrapper is around the followed connector, or none is followed, New
+// asks a connection of the pool, for five seconds at most.
 func New(db Beginner, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	a := &Adapter{writer: writer, name: "sqltx.New"}
 	for _, opt := range opts {

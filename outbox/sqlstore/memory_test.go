@@ -23,6 +23,7 @@ func TestADatabaseInMemoryIsRefusedUnlessItIsShared(t *testing.T) {
 		"mode":             {"sqlite", "file:own?mode=memory", nil, true},
 		"watched":          {"sqlite", ":memory:", sqltx.Watch, true},
 		"shared":           {"sqlite", "file:together?mode=memory&cache=shared", nil, false},
+		"memdb":            {"sqlite3", "file:/together?vfs=memdb", nil, false},
 		"one connection":   {"sqlite", ":memory:", one, false},
 		"watched with one": {"sqlite", ":memory:", func(db *sql.DB) *sql.DB { return sqltx.Watch(one(db)) }, false},
 		"a file":           {"sqlite", "file:" + t.TempDir() + "/shop.db", nil, false},
