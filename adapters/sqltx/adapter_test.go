@@ -54,17 +54,17 @@ func TestNewTakesAFollowedPool(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, plain.Close()) })
 	hidden := sql.OpenDB(hiding{sqltx.WrapConnector(nothing{})}) // ours is not the outermost
 	t.Cleanup(func() { require.NoError(t, hidden.Close()) })
-	for _, pool := range []*sql.DB{plain, hidden} {
-		_, err := sqltx.New(pool, newWriter(t, pool))
-		var field *outbox.FieldError
-		require.ErrorAs(t, err, &field)
-		require.ErrorContains(t, err, "sqltx.Open")
-		require.ErrorContains(t, err, "sqltx.Watch(pool)")
-		require.NotContains(t, err.Error(), "AllowUnmanaged")
-		_, err = sqltx.New(pool, newWriter(t, pool), sqltx.AllowUnmanaged())
-		require.ErrorContains(t, err, "AllowUnmanaged is for transactions of other pools")
-	}
-	_, err := sqltx.New(nil, nil)
+	_, err := sqltx.New(hidden, newWriter(t, hidden))
+	require.NoError(t, err)
+	_, err = sqltx.New(plain, newWriter(t, plain))
+	var field *outbox.FieldError
+	require.ErrorAs(t, err, &field)
+	require.ErrorContains(t, err, "sqltx.Open")
+	require.ErrorContains(t, err, "sqltx.Watch(pool)")
+	require.NotContains(t, err.Error(), "AllowUnmanaged")
+	_, err = sqltx.New(plain, newWriter(t, plain), sqltx.AllowUnmanaged())
+	require.ErrorContains(t, err, "AllowUnmanaged is for transactions of other pools")
+	_, err = sqltx.New(nil, nil)
 	require.ErrorContains(t, err, "sqltx.New db is nil")
 	require.ErrorContains(t, err, "sqltx.New writer is nil")
 	_, err = sqltx.New((*sql.DB)(nil), newWriter(t, db))
