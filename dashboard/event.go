@@ -130,6 +130,9 @@ func timeline(row *outbox.EventRow, paused outbox.Pause, now time.Time) []step {
 	if row.Attempts > 0 {
 		steps = append(steps, step{What: fmt.Sprintf("%d failed %s", row.Attempts, plural("attempt", row.Attempts)), Text: "the last one: " + row.LastError, Bad: true})
 	}
+	if waiting && row.Attempts == 0 && row.LastError != "" {
+		steps = append(steps, step{What: "Deferred", Text: row.LastError})
+	}
 	if waiting && row.Attempts > 0 {
 		steps = append(steps, step{At: row.AvailableAt, What: "Next try", Text: ago(row.AvailableAt, now)})
 	}

@@ -134,6 +134,7 @@ func (o *Outbox) node() Node {
 		n.LastPoll = storedTime(n.LastPoll)
 	}
 	n.HotDepth, n.ColdDepth = o.dispatcher.Depths()
+	n.Leases = len(o.dispatcher.track.leases())
 	return n
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -312,3 +313,32 @@ func (slogHandler) Enabled(context.Context, slog.Level) bool        { return tru
 func (h slogHandler) Handle(_ context.Context, r slog.Record) error { h(r); return nil }
 func (h slogHandler) WithAttrs([]slog.Attr) slog.Handler            { return h }
 func (h slogHandler) WithGroup(string) slog.Handler                 { return h }
+
+// The leases of a node may be behind the due events of a paused kind, which no search reaches.
+func TestANodeReportsItsLeases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		release := make(chan struct{})
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{Owner: "web-1"}}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			<-release
+			return outbox.Done(), nil
+		})
+		require.NoError(t, e.Pause(t.Context(), outbox.EventKind{EventType: "Paused"}))
+		waiting := make([]outbox.Envelope, outbox.SearchLimit)
+		for i := range waiting {
+			waiting[i] = said(fmt.Sprintf("p%04d", i))
+			waiting[i].EventType, waiting[i].AggregateType = "Paused", outbox.Global
+			waiting[i].OccurredAt = time.Now().Add(-time.Hour)
+			waiting[i].AvailableAt = waiting[i].OccurredAt
+		}
+		require.NoError(t, store.Insert(t.Context(), nil, waiting, "", time.Time{}))
+		e.write(said("a"), said("b"), said("c"))
+		time.Sleep(15 * time.Second)
+		nodes := nodesOf(t, e.Outbox)
+		require.Len(t, nodes, 1)
+		require.Equal(t, 3, nodes[0].Leases)
+		close(release)
+		require.NoError(t, e.Close(t.Context()))
+	})
+}

@@ -126,8 +126,8 @@ func (b *burst) write(count int, attrs []any) {
 }
 
 const (
-	// causeLines is how many lines of a minute a cause has before the rest is summed up:
-	// enough to see a few events that fail, and their ids.
+	// causeLines is how many failures of a cause have a line each in a minute: enough to see
+	// a few events and their ids.
 	causeLines = 10
 	// causesApart is how many causes are summed up apart at the same time.
 	causesApart = 100
@@ -139,6 +139,7 @@ type bursts struct {
 	log     *slog.Logger
 	level   slog.Level
 	message string
+	single  int // so many occurrences of a cause in a minute have a line each
 
 	mu      sync.Mutex
 	byCause map[string]*burst
@@ -160,7 +161,7 @@ func (b *bursts) add(cause string, attrs ...any) {
 		if b.byCause == nil {
 			b.byCause = map[string]*burst{}
 		}
-		found = &burst{log: b.log, level: b.level, message: b.message, single: causeLines - 1}
+		found = &burst{log: b.log, level: b.level, message: b.message, single: b.single - 1}
 		b.byCause[cause] = found
 	}
 	b.mu.Unlock()

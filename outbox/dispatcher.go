@@ -66,8 +66,8 @@ type Dispatcher struct {
 	// notifications are nil without a notifier.
 	notifications *notifications
 
-	drops, policyPanics      burst
-	failures, panics, deaths bursts
+	drops, policyPanics               burst
+	failures, panics, deaths, unheard bursts
 
 	// listenerCtx is the base of every delivery's context. It belongs to the
 	// dispatcher's lifetime, not to a call's: Close cancels it.
@@ -130,9 +130,10 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	lease, d.tenantsInTurn = lease.withDefaults(), lease.TenantsInTurn
 	d.lockTimeout, d.names = lease.LockTimeout, newLeaseNames(lease.Owner)
 	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: the hot queue is full or closed; its events stay in the table until a poller reads them"}
-	d.deaths = bursts{log: d.log, level: slog.LevelError, message: "outbox: event is dead"}
-	d.panics = bursts{log: d.log, level: slog.LevelError, message: "outbox: a listener panicked"}
-	d.failures = bursts{log: d.log, level: slog.LevelWarn, message: "outbox: delivery failed, it will be tried again"}
+	d.deaths = bursts{log: d.log, level: slog.LevelError, message: "outbox: event is dead", single: causeLines}
+	d.panics = bursts{log: d.log, level: slog.LevelError, message: "outbox: a listener panicked", single: causeLines}
+	d.failures = bursts{log: d.log, level: slog.LevelWarn, message: "outbox: delivery failed, it will be tried again", single: causeLines}
+	d.unheard = bursts{log: d.log, level: slog.LevelWarn, message: "outbox: events have no listener in this process and are deferred; register one, here or in another process", single: 1}
 	d.policyPanics = burst{log: d.log, level: slog.LevelError, message: "outbox: the retry policy panicked"}
 	d.initQueues(d.opts)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())

@@ -24,6 +24,7 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 func (d *Dispatcher) shutdown(ctx context.Context) {
 	defer close(d.closed)
 	defer d.policyPanics.flush()
+	defer d.unheard.flush()
 	defer d.drops.flush()
 	defer d.deaths.flush()
 	defer d.panics.flush()

@@ -110,10 +110,15 @@ func (d *Dispatcher) conclude(dl *delivery, res Result, c cause) {
 	dl.err, dl.panicked = c.err, c.panicked
 	switch dl.outcome = outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, res, c); dl.outcome {
 	case OutcomeDeferred:
-		delay := d.opts.OnUnroutable.deferFor
+		delay, reason := d.opts.OnUnroutable.deferFor, ""
 		if c.err == nil {
 			delay, _ = res.RetryAfter()
+			reason = res.reason
+		} else {
+			reason = fmt.Sprintf("no listener for %s in the process that took it; deferred by %s", dl.kind(), delay)
+			d.unheard.add(dl.kind().String(), logKeyEventType, string(dl.env.EventType), logKeyAggregateType, string(dl.env.AggregateType), logKeyDelay, delay.String())
 		}
+		dl.reason = errorText(reason)
 		dl.next = dueTime(d.clock.Now(), delay)
 	case OutcomeDead:
 		d.died(dl, res, c)

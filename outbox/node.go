@@ -26,8 +26,11 @@ type Node struct {
 	Live   bool
 	// Holds says that it holds the table, in [SingleNode] or [Ordered].
 	Holds bool
-	// Leases is how many leases it has among the first SearchLimit due rows, and OldestLease
-	// when the oldest of these began.
+	// Leases is how many leases it has. They are counted in the table if no more than
+	// SearchLimit rows are due. If more are due, leases may be behind those that were read, as
+	// behind the events of a paused kind: Leases is then as many as were counted, or as the
+	// node last reported, if that is more. OldestLease is when the oldest one that was counted
+	// began; zero: none was.
 	Leases      int
 	OldestLease time.Time
 }

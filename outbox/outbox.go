@@ -24,7 +24,7 @@ type Outbox struct {
 	dispatcher *Dispatcher
 	poller     *Poller
 	purger     *Purger
-	holder     *holder    // in SingleNode and Ordered, else nil
+	holder     *holder // in SingleNode and Ordered, else nil
 	announcer  *announcer
 	writerName string // in WriterOnly
 	// notifications is nil without a notifier.

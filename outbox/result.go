@@ -32,6 +32,15 @@ func RetryAfter(d time.Duration) Result {
 	return Result{kind: resultRetryAfter, delay: max(d, 0)}
 }
 
+// Because gives a [RetryAfter] result a reason, which becomes the event's last error, so that
+// operators see why the event waits. Other results stay as they are.
+func (r Result) Because(reason string) Result {
+	if r.kind == resultRetryAfter {
+		r.reason = reason
+	}
+	return r
+}
+
 // Dead ends the event's deliveries at once: its row becomes DEAD with the reason, and
 // [DeadLetters] lists it.
 func Dead(reason string) Result { return Result{kind: resultDead, reason: reason} }
@@ -53,7 +62,12 @@ func (r Result) IsDone() bool { return r.kind == resultDone }
 func (r Result) RetryAfter() (time.Duration, bool) { return r.delay, r.kind == resultRetryAfter }
 
 // Dead reports the reason of a [Dead] result.
-func (r Result) Dead() (string, bool) { return r.reason, r.kind == resultDead }
+func (r Result) Dead() (string, bool) {
+	if r.kind != resultDead {
+		return "", false
+	}
+	return r.reason, true
+}
 
 // Err is the error of a [ResultOf] result, else nil.
 func (r Result) Err() error { return r.err }

@@ -190,7 +190,8 @@ const (
 	// OutcomeDead: status DEAD, Mark.Attempts, Mark.Error, done_at now by the
 	// database's clock.
 	OutcomeDead
-	// OutcomeDeferred: status NEW, Mark.AvailableAt, attempts unchanged.
+	// OutcomeDeferred: status NEW, Mark.AvailableAt, Mark.Error unless that is empty,
+	// attempts unchanged.
 	OutcomeDeferred
 	// OutcomeReleased: only the lease is given up.
 	OutcomeReleased
@@ -228,7 +229,8 @@ type Mark struct {
 	Lease string
 	// AvailableAt is when the event is due again (retry, deferral).
 	AvailableAt time.Time
-	// Error becomes last_error (retry, dead); empty: NULL. It is valid UTF-8 without
+	// Error becomes last_error (retry, dead); empty: NULL. For a deferral, empty leaves
+	// last_error as it is. It is valid UTF-8 without
 	// NUL, at most 4,000 characters.
 	Error string
 	// Attempts are the attempts that the row has from then on (retry, dead), unless it has

@@ -89,7 +89,7 @@ func (b *job) round(ctx context.Context, list []pending) (left []pending) {
 	return slices.DeleteFunc(left, func(p pending) bool {
 		wait, behind := failed[p.message.Key]
 		if behind {
-			b.results[p.index] = outbox.RetryAfter(wait)
+			b.results[p.index] = outbox.RetryAfter(wait).Because("relay: an earlier message of its key was not published")
 		}
 		return behind
 	})
@@ -118,7 +118,7 @@ func (b *job) choose(list []pending) (now, left []pending, failed waits) {
 			trials[topic] = t
 		}
 		if t.wait > 0 {
-			b.results[p.index] = outbox.RetryAfter(t.wait)
+			b.results[p.index] = outbox.RetryAfter(t.wait).Because("relay: the broker is not available for " + topic)
 			failed[key] = t.wait
 			continue
 		}
@@ -153,7 +153,7 @@ func (b *job) publish(ctx context.Context, list []pending, failed waits) {
 		case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), end != nil:
 			away[topic] = true
 			failed[key] = b.r.outage.failed(topic, p.turn, b.describe(p, err))
-			b.results[p.index] = outbox.RetryAfter(failed[key])
+			b.results[p.index] = outbox.RetryAfter(failed[key]).Because(b.describe(p, err).Error())
 		default:
 			answered[topic] = true
 			b.fail(p, err)
@@ -204,7 +204,7 @@ func recovered(err *error) {
 func (b *job) stop(ctx context.Context, left []pending) {
 	result := outbox.ResultOf(ctx.Err())
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		result = outbox.RetryAfter(firstBackoff)
+		result = outbox.RetryAfter(firstBackoff).Because("relay: the time of the listener was up")
 	}
 	for _, p := range left {
 		b.results[p.index] = result

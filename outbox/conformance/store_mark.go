@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -199,7 +200,7 @@ func (s *storeSuite) wasMarked(outcome outbox.Outcome, m marked, before time.Tim
 		want.Status, want.Attempts, want.LastError = outbox.StatusDead, m.mark.Attempts, m.mark.Error
 	case outbox.OutcomeDeferred:
 		want.Status, want.AvailableAt = outbox.StatusNew, m.mark.AvailableAt
-		want.LastError = row.LastError // free to keep or clear
+		want.LastError = cmp.Or(m.mark.Error, want.LastError)
 	case outbox.OutcomeReleased, outbox.OutcomeDelete, outbox.OutcomeSplit:
 	}
 	if want.Status.Terminal() {

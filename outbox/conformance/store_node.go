@@ -12,6 +12,7 @@ var nodeTests = []storeTest{
 	{"AReportIsReplacedAndWithdrawn", nodeReports},
 	{"AReportExpires", nodeExpires},
 	{"HoldersAndOwnersOfLeasesAreNodes", nodeOwners},
+	{"LeasesBehindManyDueRowsAreThoseOfTheReport", nodeHiddenLeases},
 }
 
 func (s *storeSuite) announces(node outbox.Node, d time.Duration) {
@@ -63,6 +64,22 @@ func nodeExpires(s *storeSuite) {
 	s.announces(dead, -61*time.Minute)
 	s.announces(outbox.Node{Owner: "node-2"}, time.Hour)
 	s.nodes("one that died over an hour ago", outbox.Node{Owner: "node-2", Live: true})
+}
+
+func nodeHiddenLeases(s *storeSuite) {
+	s.announces(outbox.Node{Owner: "node-1", Mode: "multi-node", Leases: 7}, time.Hour)
+	s.nodes("few rows are due, so that the leases are counted", outbox.Node{Owner: "node-1", Mode: "multi-node", Live: true})
+	for range outbox.SearchLimit / 500 { // as those of a paused kind
+		envs := make([]outbox.Envelope, 500)
+		for i := range envs {
+			envs[i] = s.event(0)
+		}
+		s.insert(envs...)
+	}
+	behind := s.event(time.Minute)
+	s.insert(behind)
+	s.edit(behind.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "node-1/1", s.now() })
+	s.nodes("the report has what is behind them", outbox.Node{Owner: "node-1", Mode: "multi-node", Live: true, Leases: 7})
 }
 
 func nodeOwners(s *storeSuite) {

@@ -171,7 +171,7 @@ func (s *Store) Announce(ctx context.Context, _ outbox.DB, node outbox.Node, d t
 	now := s.clock()
 	node = outbox.Node{
 		Owner: node.Owner, Mode: node.Mode, Started: node.Started.UTC(), LastPoll: node.LastPoll.UTC(),
-		HotDepth: node.HotDepth, ColdDepth: node.ColdDepth, SeenAt: now,
+		HotDepth: node.HotDepth, ColdDepth: node.ColdDepth, Leases: node.Leases, SeenAt: now,
 	}
 	s.nodes[node.Owner] = report{node, now.Add(d)}
 	for owner, r := range s.nodes {
@@ -208,6 +208,7 @@ func (s *Store) Nodes(ctx context.Context, _ outbox.DB) ([]outbox.Node, error) {
 	}
 	for owner, r := range s.nodes {
 		*node(owner) = r.Node
+		node(owner).Leases = 0
 		node(owner).Live = r.until.After(now)
 	}
 	if s.hold.owner != "" && s.hold.until.After(now) {
@@ -228,7 +229,10 @@ func (s *Store) Nodes(ctx context.Context, _ outbox.DB) ([]outbox.Node, error) {
 		}
 	}
 	var nodes []outbox.Node
-	for _, n := range byOwner {
+	for owner, n := range byOwner {
+		if len(due) >= outbox.SearchLimit {
+			n.Leases = max(n.Leases, s.nodes[owner].Leases)
+		}
 		nodes = append(nodes, *n)
 	}
 	slices.SortFunc(nodes, func(a, b outbox.Node) int { return cmp.Compare(a.Owner, b.Owner) })

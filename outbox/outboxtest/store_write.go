@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -127,7 +128,7 @@ func (s *Store) apply(r *memRow, kind outbox.Outcome, m outbox.Mark, now time.Ti
 		r.Status, r.DoneAt, r.LastError = outbox.StatusDead, now, m.Error
 		r.Attempts = max(m.Attempts, r.Attempts)
 	case outbox.OutcomeDeferred:
-		r.Status, r.AvailableAt = outbox.StatusNew, m.AvailableAt
+		r.Status, r.AvailableAt, r.LastError = outbox.StatusNew, m.AvailableAt, cmp.Or(m.Error, r.LastError)
 	case outbox.OutcomeReleased, outbox.OutcomeSplit:
 	}
 }

@@ -164,6 +164,9 @@ func (s *Store) markChunk(ctx context.Context, db outbox.Execer, outcome outbox.
 		q.add("status = 3, ", unlock, ", done_at = ").now().attempts(marks).add(", last_error = ").perRow("err", marks)
 	case outbox.OutcomeDeferred:
 		q.add("status = 0, ", unlock, ", available_at = ").perRow("at", marks)
+		if slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Error != "" }) {
+			q.add(", last_error = COALESCE(").perRow("err", marks).add(", last_error)")
+		}
 	default:
 		return 0, s.fail(what, fmt.Errorf("unknown outcome %d", outcome))
 	}

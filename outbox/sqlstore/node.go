@@ -24,6 +24,7 @@ type nodeRow struct {
 	LastPoll time.Time `json:"last_poll,omitzero"`
 	Hot      int       `json:"hot"`
 	Cold     int       `json:"cold"`
+	Leases   int       `json:"leases,omitzero"`
 	// For is how long the report counts, in microseconds: it ends at expires_at.
 	For int64 `json:"for"`
 }
@@ -31,7 +32,7 @@ type nodeRow struct {
 // Announce implements [outbox.Store].
 func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d time.Duration) error {
 	const what = "reporting a node"
-	value, err := json.Marshal(nodeRow{node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, d.Microseconds()})
+	value, err := json.Marshal(nodeRow{node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, node.Leases, d.Microseconds()})
 	if err != nil {
 		return s.fail(what, err)
 	}
@@ -74,8 +75,8 @@ func (s *Store) Withdraw(ctx context.Context, db outbox.DB, owner string) error 
 
 // Nodes implements [outbox.Store]. On MySQL it reads SearchLimit due rows of each status.
 func (s *Store) Nodes(ctx context.Context, db outbox.DB) ([]outbox.Node, error) {
-	nodes := map[string]outbox.Node{}
-	if err := s.reports(ctx, db, nodes); err != nil {
+	nodes, reported := map[string]outbox.Node{}, map[string]int{}
+	if err := s.reports(ctx, db, nodes, reported); err != nil {
 		return nil, err
 	}
 	held, err := s.readHold(ctx, db)
@@ -87,18 +88,22 @@ func (s *Store) Nodes(ctx context.Context, db outbox.DB) ([]outbox.Node, error) 
 		node.Holds = true
 		nodes[held.owner.String] = node
 	}
-	if err := s.leaseOwners(ctx, db, nodes); err != nil {
+	all, err := s.leaseOwners(ctx, db, nodes)
+	if err != nil {
 		return nil, err
 	}
 	for owner, node := range nodes {
 		node.Owner = owner
+		if !all {
+			node.Leases = max(node.Leases, reported[owner])
+		}
 		nodes[owner] = node
 	}
 	return slices.SortedFunc(maps.Values(nodes), func(a, b outbox.Node) int { return cmp.Compare(a.Owner, b.Owner) }), nil
 }
 
-// reports reads what nodes reported.
-func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outbox.Node) error {
+// reports reads what nodes reported, and how many leases they had.
+func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outbox.Node, leases map[string]int) error {
 	q := s.query(256)
 	q.add("SELECT name, value, ").timeColumn("expires_at").add(", CASE WHEN expires_at > ").now().add(" THEN 1 ELSE 0 END FROM ").
 		control(s).add(" WHERE kind = 'node'")
@@ -120,27 +125,32 @@ func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outb
 		if !expires.IsZero() {
 			node.SeenAt = expires.Add(-time.Duration(report.For) * time.Microsecond)
 		}
-		nodes[owner] = node
+		nodes[owner], leases[owner] = node, report.Leases
 		return nil
 	})
 }
 
-// leaseOwners counts the leases of the first due rows, by owner.
-func (s *Store) leaseOwners(ctx context.Context, db outbox.DB, nodes map[string]outbox.Node) error {
+// leaseOwners counts the leases of the first due rows, by owner, and says whether these are
+// all due rows.
+func (s *Store) leaseOwners(ctx context.Context, db outbox.DB, nodes map[string]outbox.Node) (all bool, err error) {
+	all = true
 	for _, pending := range s.pending() {
 		q := s.query(512)
-		q.add("SELECT locked_by, ").timeColumn("locked_at").add(" FROM (SELECT locked_by, locked_at FROM ").table(s).
-			add(" WHERE ", pending, " AND available_at <= ").time(time.Now()).add(dueOrder).limit(outbox.SearchLimit).
-			add(") AS due WHERE locked_by IS NOT NULL")
+		q.add("SELECT locked_by, ").timeColumn("locked_at").add(" FROM ").table(s).
+			add(" WHERE ", pending, " AND available_at <= ").time(time.Now()).add(dueOrder).limit(outbox.SearchLimit)
+		read := 0
 		err := s.rows(ctx, db, "reading who has leases", q, func(rows *sql.Rows) error {
-			var lease string
+			var lease sql.NullString
 			var at timestamp
 			if err := rows.Scan(&lease, &at); err != nil {
 				return err
 			}
-			owner := lease
-			if i := strings.LastIndexByte(lease, '/'); i >= 0 {
-				owner = lease[:i]
+			if read++; !lease.Valid {
+				return nil
+			}
+			owner := lease.String
+			if i := strings.LastIndexByte(owner, '/'); i >= 0 {
+				owner = owner[:i]
 			}
 			node := nodes[owner]
 			if node.Leases++; node.OldestLease.IsZero() || !at.IsZero() && at.Before(node.OldestLease) {
@@ -150,8 +160,9 @@ func (s *Store) leaseOwners(ctx context.Context, db outbox.DB, nodes map[string]
 			return nil
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
+		all = all && read < outbox.SearchLimit
 	}
-	return nil
+	return all, nil
 }

@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -61,7 +63,7 @@ func (p *patient) liveNode(n outbox.Node, now time.Time) {
 		p.report(Warning, fmt.Sprintf("%s reports, but has not polled for %s", n.Owner, age),
 			"look at its log for errors of polls; if its Poll.Interval is that long, ignore this")
 	}
-	if age := now.Sub(n.OldestLease).Round(time.Second); n.Leases > 0 && age > p.Limits.Lease {
+	if age := now.Sub(n.OldestLease).Round(time.Second); n.Leases > 0 && !n.OldestLease.IsZero() && age > p.Limits.Lease {
 		p.report(Warning, fmt.Sprintf("%s reports, but the oldest of its %d leases is %s old, and leases are renewed", n.Owner, n.Leases, age),
 			"look at its log for a listener that hangs and for errors of renewals; if its Claim.LockTimeout is that long, ignore this")
 	}
@@ -70,7 +72,7 @@ func (p *patient) liveNode(n outbox.Node, now time.Time) {
 // deadNode reports the leases of a process that does not report, or not any more.
 func (p *patient) deadNode(n outbox.Node, now time.Time) {
 	age := now.Sub(n.OldestLease).Round(time.Second)
-	expired := n.Leases > 0 && age > p.Limits.Lease
+	expired := n.Leases > 0 && !n.OldestLease.IsZero() && age > p.Limits.Lease
 	switch {
 	case expired:
 		p.report(Warning, fmt.Sprintf("%d leases of %s have expired or are about to: the oldest is %s old", n.Leases, n.Owner, age),
@@ -84,6 +86,27 @@ func (p *patient) deadNode(n outbox.Node, now time.Time) {
 	if n.Holds {
 		p.report(Warning, n.Owner+" holds the table and does not report", "its process died, is cut off, or is of an older version; a standby takes over when the hold expires, within ten seconds")
 	}
+}
+
+// unheard looks for events without a listener among the first ones that wait: deferred, they
+// are never due for long.
+func (p *patient) unheard(ctx context.Context) error {
+	page, err := p.Outbox.FindEvents(ctx, outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusNew, outbox.StatusRetry}}, Limit: outbox.MaxFindLimit})
+	if err != nil {
+		return err
+	}
+	kinds, n := map[string]bool{}, 0
+	for _, e := range page.Events {
+		if strings.HasPrefix(e.LastError, "no listener for ") {
+			n++
+			kinds[outbox.EventKind{AggregateType: e.AggregateType, EventType: e.EventType}.String()] = true
+		}
+	}
+	if n > 0 {
+		p.report(Warning, fmt.Sprintf("%d of the first %d events that wait have no listener: %.300s", n, len(page.Events), strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")),
+			"deploy a process that listens to them, or delete them; until then they are deferred again and again")
+	}
+	return nil
 }
 
 // backlog checks how long events have been due.
@@ -109,6 +132,9 @@ func (p *patient) backlog(ctx context.Context) error {
 		p.report(OK, "no event is due", "")
 	default:
 		p.report(OK, seen, "")
+	}
+	if err := p.unheard(ctx); err != nil {
+		return err
 	}
 	if s.Dead > 0 {
 		p.report(Note, fmt.Sprintf("%d events are dead", s.Dead)+blocks, "outbox dead groups shows why; outbox dead replay delivers them again"+behind)

@@ -237,3 +237,17 @@ func TestADeadEventThatBlocksItsKeyIsFound(t *testing.T) {
 		require.Contains(t, f.WayOut, "those behind them")
 	})
 }
+
+// Deferred events are never due for long, so that a backlog of them looks healthy.
+func TestDeferredEventsWithoutAListenerAreFound(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		w.insert(t, "e1", "", 0)
+		_, err := w.store.Mark(t.Context(), w.DB, outbox.OutcomeDeferred, []outbox.Mark{{
+			EventID: "e1", AvailableAt: time.Now().Add(time.Minute), Error: "no listener for Order/Lost in the process that took it; deferred by 1m0s",
+		}})
+		require.NoError(t, err)
+		w.requireFinding(t, "backlog", doctor.Warning, "1 of the first 1 events that wait have no listener")
+	})
+}
