@@ -294,7 +294,7 @@ func TestOutboxesLogToTheLoggerOfTheApp(t *testing.T) {
 		outboxfx.NewModule(inMemory()), outboxfx.NewModule(outboxfx.Named("orders"), inMemory()))
 	require.NoError(t, errors.Join(app.Err(), app.Start(t.Context()), app.Stop(t.Context())))
 	require.Equal(t, 2, strings.Count(log.String(), "no listener is registered"), "by each outbox")
-	require.Equal(t, 1, strings.Count(log.String(), "unroutable\" outbox=orders\n"))
+	require.Equal(t, 1, strings.Count(log.String(), "outbox=orders delay=1m0s\n"))
 }
 
 func TestNoListenerIsAWarningWhereEventsAreDispatched(t *testing.T) {

@@ -67,12 +67,15 @@ func (c *completer) takeOver(f failure) {
 }
 
 // tryAgain tries a few times what failed, or once more in parts if that took long, then
-// sets aside what cannot be stored. When too much is aside already it goes on trying.
+// sets aside what cannot be stored. When too much is aside already it goes on trying, and
+// in [Ordered] in any case.
 func (c *completer) tryAgain(f failure) {
 	pause := completerMinPause
 	for try := 1; ; try++ {
 		if !c.waitOutSilence(f.took) {
-			if slow := f.took >= minPatience/2; slow || try >= completerTries {
+			// In order, later outcomes wait for this one.
+			inOrder := c.d.inOrder && c.ctx.Err() == nil
+			if slow := f.took >= minPatience/2; !inOrder && (slow || try >= completerTries) {
 				f.group = c.persistParts(f.outcome, f.group)
 				if c.ctx.Err() != nil || len(c.aside)+len(f.group) <= completerAside {
 					c.setAside(f.group)

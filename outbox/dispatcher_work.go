@@ -1,5 +1,7 @@
 package outbox
 
+import "time"
+
 func (d *Dispatcher) startWorker(take func() *delivery) {
 	d.workers.Add(1)
 	go d.work(take)
@@ -68,6 +70,21 @@ func (d *Dispatcher) finish(dl *delivery) {
 	}
 	if !d.complete.submit(dl) {
 		d.letGo(dl)
+		return
+	}
+	if d.inOrder && !dl.outcome.delivered() {
+		d.awaitStored(dl)
+	}
+}
+
+// awaitStored waits until an outcome is stored that takes another statement than DONE, as in
+// [Ordered] before the next event is delivered: no statement is to store a later event's
+// outcome before this one, after which a process that dies would have this event delivered
+// late. It does not wait for an outcome that the database refuses.
+func (d *Dispatcher) awaitStored(dl *delivery) {
+	signal(d.complete.full) // now
+	for d.track.isUnstored(dl) && !isClosed(d.abort) {
+		sleep(d.listenerCtx, time.Millisecond)
 	}
 }
 

@@ -214,6 +214,13 @@ func (t *tracker) release(ds ...*delivery) (leases []Lease) {
 	return leases
 }
 
+// isUnstored reports whether the outcome of a delivery is still to be stored, and not refused.
+func (t *tracker) isUnstored(d *delivery) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return d.state != untracked && !d.stuck
+}
+
 // settle lets go of deliveries whose marks were stored or refused. This node may have
 // claimed their rows again meanwhile. If it did so before the mark, the mark was refused:
 // the delivery stays in hand, to be stored under the new lease. If it did so after the
