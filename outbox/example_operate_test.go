@@ -140,7 +140,10 @@ func ExampleNopMetrics() {
 	metrics := deaths{kinds: make(chan outbox.EventKind, 100)}
 	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: quiet, Metrics: metrics})
 	check(err)
-	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"})) // which has no listener
+	check(ob.Register(OrderPlaced.Listen(func(context.Context, Order, outbox.Envelope) error {
+		return outbox.Unrecoverable(errors.New("no such customer"))
+	})))
+	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
 	fmt.Println("died:", <-metrics.kinds)
 	// Output:
 	// died: Order/OrderPlaced
