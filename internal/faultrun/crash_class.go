@@ -22,7 +22,7 @@ var classes = []struct {
 	name    string
 }{
 	{regexp.MustCompile(`^(ROLLBACK TO|RELEASE|SAVEPOINT)`), "$1"},
-	{regexp.MustCompile(`outbox_event_control .*'node'|^SELECT locked_by, `), ""},
+	{regexp.MustCompile(`outbox_event_control .*'node'|^SELECT locked_by, |WHERE 1 = 0$|current_schemas|^SELECT DATABASE`), ""},
 	{regexp.MustCompile(`^INSERT INTO outbox_event_control \(kind, name\)`), "insert the hold"},
 	{regexp.MustCompile(`^INSERT INTO outbox_event_control`), "pause"},
 	{regexp.MustCompile(`^DELETE FROM outbox_event_control`), "resume"},
@@ -59,11 +59,14 @@ var inOtherHands = map[string]string{"insert": "insert listener rows", "mark don
 
 var noise = strings.NewReplacer(`"`, "", "`", "", strings.TrimSpace(lockWaitPrefix)+" ", "")
 
+// qualified is the table's name with the schema that an outbox found.
+var qualified = regexp.MustCompile(`[^\s.]+\.outbox_event`)
+
 const lockWaitPrefix = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
 // classOf is the class of a statement.
 func classOf(query, whose string) string {
-	query = noise.Replace(strings.TrimSpace(query))
+	query = qualified.ReplaceAllString(noise.Replace(strings.TrimSpace(query)), "outbox_event")
 	for _, c := range classes {
 		match := c.pattern.FindStringSubmatch(query)
 		if match == nil {

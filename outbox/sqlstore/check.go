@@ -47,14 +47,14 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 			return err
 		}
 	}
+	if err := s.checkSession(ctx, db, d); err != nil {
+		return s.fail(what, err)
+	}
 	if err := s.tryInsert(ctx, db, what, claims); err != nil {
 		if s.pool != nil && s.found.Load() == nil {
 			err = fmt.Errorf("%w; the table is not in %s", err, path)
 		}
 		return err
-	}
-	if err := s.checkSession(ctx, db, d); err != nil {
-		return s.fail(what, err)
 	}
 	row, err := s.readVersion(ctx, db, what)
 	if err != nil {
