@@ -54,6 +54,7 @@ type Poller struct {
 	clock      Clock
 
 	failing, unburied burst
+	undecodable       bursts
 
 	loop   loop
 	agenda agenda
@@ -105,6 +106,7 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 		busy: make(chan struct{}, 1),
 	}
 	p.failing = burst{log: p.log, level: slog.LevelError, message: "outbox: polling failed, trying again", ended: "outbox: polling works again"}
+	p.undecodable = bursts{log: p.log, level: slog.LevelError, message: "outbox: event cannot be decoded, it is dead", single: causeLines}
 	p.unburied = burst{log: p.log, level: slog.LevelError, message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
 	p.agenda.init()
 	p.loop.init(p.run)
@@ -131,6 +133,7 @@ func (p *Poller) Close(ctx context.Context) error {
 	}
 	p.failing.flush()
 	p.unburied.flush()
+	p.undecodable.flush()
 	if err != nil {
 		return fmt.Errorf("outbox: closing the poller: %w", err)
 	}

@@ -217,7 +217,8 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) err
 			continue // another node was faster, and reports it
 		}
 		p.metrics.Died(EventKind{})
-		p.log.Error("outbox: event cannot be decoded, it is dead", logKeyEventID, row.EventID, logKeyError, errorText(row.Err.Error()))
+		text := errorText(row.Err.Error())
+		p.undecodable.add(ReasonOf(text), logKeyEventID, row.EventID, logKeyError, text)
 	}
 	return nil
 }

@@ -48,6 +48,15 @@ func (d draw) spec(database string) faultrun.Spec {
 	if database == "postgres" && d.often(50) {
 		s.Notify = true
 	}
+	if d.often(30) {
+		s.Abroad = 30
+	}
+	if d.often(30) {
+		s.Refused = true
+	}
+	if d.often(20) {
+		s.Spoil = 3
+	}
 	d.ofMode(&s)
 	return s
 }

@@ -46,6 +46,8 @@ type Promise struct {
 	DeletesDone bool
 	// SkipDead is true when a DEAD event does not block its key.
 	SkipDead bool
+	// Spoils is true when rows were made that cannot be decoded.
+	Spoils bool
 	// Unordered is true when the run stepped clocks, which the order within a key
 	// depends on.
 	Unordered bool

@@ -82,6 +82,7 @@ func (f *facts) checkDead(t Target, row Row) {
 	switch {
 	case row.LastError == "":
 		f.broken(RuleDead, t.Event, "the row of %v is DEAD without a reason", t)
+	case f.Promise.Spoils && strings.Contains(row.LastError, "attempts is no number"):
 	case said, row.Attempts >= f.Promise.MaxAttempts, strings.Contains(row.LastError, "unroutable"):
 	case row.Attempts >= f.Promise.MaxAttempts-1 && strings.Contains(row.LastError, "no attempts left"):
 		// Without leases the first death is not counted.

@@ -100,8 +100,19 @@ func (n *node) work(ctx context.Context, env outbox.Envelope) bool {
 
 var errListener = errors.New("the listener failed")
 
+// errNotASCII is a failure whose text the database refuses in runs with Spec.Refused.
+var errNotASCII = errors.New("the listener failed: " + refusedText)
+
+// failure is the error of a listener that fails.
+func (n *node) failure(of ...any) error {
+	if n.Refused && n.chance("text", of) < 50 {
+		return errNotASCII
+	}
+	return errListener
+}
+
 // answer is what a listener returns for a result.
-func answer(result string) (outbox.Result, error) {
+func (n *node) answer(env outbox.Envelope, result string) (outbox.Result, error) {
 	switch result {
 	case checker.Later:
 		return outbox.RetryAfter(5 * time.Millisecond), nil
@@ -110,7 +121,7 @@ func answer(result string) (outbox.Result, error) {
 	case checker.Done:
 		return outbox.Done(), nil
 	default:
-		return outbox.Result{}, errListener
+		return outbox.Result{}, n.failure(env.EventID, env.Attempts)
 	}
 }
 
@@ -122,7 +133,7 @@ func (n *node) plain(listener string) func(ctx context.Context, env outbox.Envel
 			result = checker.Dropped
 		}
 		end(result)
-		return answer(result)
+		return n.answer(env, result)
 	}
 }
 
@@ -168,7 +179,7 @@ func (n *node) ledger(ctx context.Context, tx outbox.Execer, env outbox.Envelope
 		return err
 	}
 	if n.chance(env.EventID, "", env.Attempts) < n.Fail {
-		return errListener
+		return n.failure(env.EventID, env.Attempts)
 	}
 	if w, ok := ctx.Value(workedKey{}).(*worked); ok {
 		w.at = time.Now()
@@ -190,7 +201,7 @@ func (n *node) inbox(ctx context.Context, env outbox.Envelope) (outbox.Result, e
 		result = checker.Failed
 	}
 	end(result)
-	return answer(result)
+	return n.answer(env, result)
 }
 
 func (n *node) batch(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
@@ -206,7 +217,7 @@ func (n *node) batch(ctx context.Context, batch []outbox.Envelope) ([]outbox.Res
 			result = checker.Dropped
 		}
 		ends[i](result)
-		r, err := answer(result)
+		r, err := n.answer(env, result)
 		if err != nil {
 			r = outbox.ResultOf(err)
 		}

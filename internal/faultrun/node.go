@@ -28,7 +28,9 @@ type node struct {
 	box     *inbox.Inbox
 	ob      *outbox.Outbox
 	adapter *sqltx.Adapter
-	crash   *crasher // nil without Spec.Crash
+	// database is the one that the connections are in, on MySQL.
+	database string
+	crash    *crasher // nil without Spec.Crash
 	// offset is how far the process's clock is from the system's.
 	offset atomic.Int64
 	// stubborn and hung are how many deliveries were.
@@ -88,8 +90,10 @@ func Main() {
 func (n *node) build(ctx context.Context) bool {
 	var store *sqlstore.Store
 	found := again(ctx, func() (err error) {
-		store, err = detect(ctx, n.pools.db, n.Spec)
-		return err
+		if store, err = detect(ctx, n.pools.db, n.Spec); err != nil || dialect(n.Driver) != inbox.MySQL {
+			return err
+		}
+		return n.pools.db.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&n.database)
 	})
 	if !found {
 		return false

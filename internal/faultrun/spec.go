@@ -67,11 +67,21 @@ type Spec struct {
 	// RollBack is how many transactions in a hundred are rolled back, and as many have
 	// a savepoint that is. Delay is how many events in a hundred are delayed.
 	RollBack, Delay int
+	// Abroad is how many transactions in a hundred write their events while the names of
+	// their session resolve elsewhere: where there is another table of that name
+	// (PostgreSQL), or none (MySQL).
+	Abroad int
 
 	// Fail is how many deliveries in a hundred fail, Later and Bury how many are
 	// deferred or end the event. Slow is the longest time that a listener takes.
 	Fail, Later, Bury int
 	Slow              time.Duration
+	// Refused: the database refuses the texts of failures unless they are ASCII, and those
+	// of half of the failures are not.
+	Refused bool
+	// Spoil is how many transactions in a hundred store one of their rows with a number of
+	// attempts that no row has, so that it cannot be read.
+	Spoil int
 	// Stubborn and Hang are the most deliveries of this process whose listener ignores
 	// its context for the time Linger, or waits until its context ends.
 	Stubborn, Hang int
@@ -109,7 +119,7 @@ var (
 func (s Spec) Promise() checker.Promise {
 	return checker.Promise{
 		Mode: s.Mode, MaxAttempts: s.MaxAttempts, Lease: s.Lease, Workers: s.Workers,
-		DeletesDone: s.DeleteDone || s.Purge > 0, SkipDead: s.SkipDead,
+		DeletesDone: s.DeleteDone || s.Purge > 0, SkipDead: s.SkipDead, Spoils: s.Spoil > 0,
 		Listeners: map[string][]string{Many: Names},
 		Once:      map[string]bool{Ledger: true, Inbox: true},
 	}

@@ -54,6 +54,34 @@ func triggers(d inbox.Dialect) (statements []string) {
 	return statements
 }
 
+// refusedText is in texts that the database refuses in runs with [Spec].Refused.
+const refusedText = "\u2620"
+
+// refusing are the statements that let the database refuse them.
+func refusing(d inbox.Dialect) []string {
+	const create = "CREATE TRIGGER fault_refused BEFORE UPDATE ON outbox_event FOR EACH ROW "
+	const refused = "NEW.last_error LIKE '%" + refusedText + "%'"
+	switch d {
+	case inbox.Postgres:
+		return []string{"ALTER TABLE outbox_event ADD CONSTRAINT fault_refused CHECK (last_error NOT LIKE '%" + refusedText + "%')"}
+	case inbox.MySQL:
+		return []string{create + "BEGIN IF " + refused + " THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'; END IF; END"}
+	default:
+		return []string{create + "WHEN " + refused + " BEGIN SELECT RAISE(ABORT, 'refused'); END"}
+	}
+}
+
+// abroadSchema has another table of the outbox's name, on PostgreSQL.
+const abroadSchema = "fault_abroad"
+
+// abroad are the statements that make that table.
+func abroad(d inbox.Dialect) []string {
+	if d != inbox.Postgres {
+		return nil
+	}
+	return []string{"CREATE SCHEMA " + abroadSchema, "CREATE TABLE " + abroadSchema + ".outbox_event (LIKE outbox_event INCLUDING ALL)"}
+}
+
 // CreateSchema makes the outbox's tables, as an application does when it starts.
 func CreateSchema(ctx context.Context, db *sql.DB, spec Spec) error {
 	store, err := detect(ctx, db, spec)
@@ -71,7 +99,15 @@ func CreateTables(ctx context.Context, db *sql.DB, spec Spec) error {
 	if err := newInbox(spec.Driver).CreateSchema(ctx, db); err != nil {
 		return err
 	}
-	for _, table := range slices.Concat(tables, triggers(dialect(spec.Driver))) {
+	d := dialect(spec.Driver)
+	statements := slices.Concat(tables, triggers(d))
+	if spec.Abroad > 0 {
+		statements = append(statements, abroad(d)...)
+	}
+	if spec.Refused {
+		statements = append(statements, refusing(d)...)
+	}
+	for _, table := range statements {
 		if _, err := db.ExecContext(ctx, table); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/outboxkit/outbox-go/inbox"
 	"github.com/outboxkit/outbox-go/internal/checker"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -92,7 +93,41 @@ func (n *node) order(ctx context.Context, id string, tx transaction) ([]checker.
 		}
 	}
 	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: events})
-	return events, tx.Write(ctx, n.envelopes(events))
+	if err := n.writeFrom(ctx, id, tx, events); err != nil || n.chance("spoil", id) >= n.Spoil {
+		return events, err
+	}
+	return events, tx.Exec(ctx, quoted("UPDATE outbox_event SET attempts = -7 WHERE event_id = '%s'", events[0].ID))
+}
+
+// writeFrom writes events, sometimes in a session whose names resolve elsewhere.
+func (n *node) writeFrom(ctx context.Context, id string, tx transaction, events []checker.Event) error {
+	leave, back := n.abroad()
+	if leave == "" || n.chance("abroad", id) >= n.Abroad {
+		return tx.Write(ctx, n.envelopes(events))
+	}
+	for _, step := range []func() error{
+		func() error { return tx.Exec(ctx, leave) },
+		func() error { return tx.Write(ctx, n.envelopes(events)) },
+		func() error { return tx.Exec(ctx, back) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abroad are the statements that change what the names of a session resolve to, and that
+// change it back.
+func (n *node) abroad() (leave, back string) {
+	switch dialect(n.Driver) {
+	case inbox.Postgres:
+		return "SET LOCAL search_path TO " + abroadSchema, "SET LOCAL search_path TO DEFAULT"
+	case inbox.MySQL:
+		return "USE information_schema", "USE `" + n.database + "`"
+	default:
+		return "", ""
+	}
 }
 
 // inSavepoint writes an event in a savepoint and takes it back.

@@ -121,12 +121,10 @@ func (p *patient) reportIsolation(level string) {
 		p.report(OK, seen, "")
 	case level == "read uncommitted" && p.dialect == "mysql":
 		p.report(Failure, seen+", so pollers deliver events of transactions that may roll back", "SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED")
-	case p.dialect == "mysql":
-		p.report(Warning, seen+", so reads wait for the locks of writers", "SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED, and set a stricter level where a transaction needs it")
 	case level == "read uncommitted":
 		p.report(OK, seen+", which PostgreSQL treats as read committed", "")
 	default:
-		p.report(Warning, seen+", so claims of several nodes fail with SQLSTATE 40001 and are repeated", "ALTER ROLE … SET default_transaction_isolation = 'read committed' for the services, and set a stricter level where a transaction needs it")
+		p.report(Note, seen+", so each of the outbox's own statements needs a transaction of its own for read committed", "set read committed as the default of the service's role or connections, and a stricter level where a transaction needs it")
 	}
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-func TestIsolationThatDoesNotSuitIsAWarning(t *testing.T) {
+func TestIsolationThatDoesNotSuitIsFound(t *testing.T) {
 	t.Parallel()
 	w := admit(t, testdb.Open(t, testdb.Main()[0]))
 	w.over(t, w.Reopen(t, testdb.Param("default_transaction_isolation", "serializable")).DB)
-	w.requireFinding(t, "isolation", doctor.Warning, "serializable")
-	for level, want := range map[string]doctor.Level{"SERIALIZABLE": doctor.Warning, "READ-UNCOMMITTED": doctor.Failure} {
+	w.requireFinding(t, "isolation", doctor.Note, "serializable")
+	for level, want := range map[string]doctor.Level{"SERIALIZABLE": doctor.Note, "READ-UNCOMMITTED": doctor.Failure} {
 		w := admit(t, testdb.Open(t, testdb.Main()[1]))
 		w.over(t, w.Reopen(t, testdb.Param(isolationVariable(t, w), "%27"+level+"%27")).DB)
 		w.requireFinding(t, "isolation", want, "transactions are")
