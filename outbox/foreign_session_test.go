@@ -200,3 +200,86 @@ func TestAnOutcomeWithoutARowIsReported(t *testing.T) {
 		}
 	})
 }
+
+// embedding is a store of a user's own, which counts its inserts and embeds ours.
+type embedding struct {
+	*sqlstore.Store
+	inserts *atomic.Int32
+}
+
+func (c embedding) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, leasedAt time.Time) error {
+	c.inserts.Add(1)
+	return c.Store.Insert(ctx, tx, envs, lease, leasedAt)
+}
+
+// A store that embeds sqlstore's keeps its own methods, and names the schema, too.
+func TestAStoreThatEmbedsOursKeepsItsMethods(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
+		inner, err := sqlstore.Detect(t.Context(), db.DB)
+		require.NoError(t, err)
+		store := embedding{inner, new(atomic.Int32)}
+		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+		for name, session := range foreignSessions(t, db) {
+			for _, statement := range session.prepare {
+				adaptertest.Exec(t, db.DB, statement)
+			}
+			ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.WriterOnly{}, Logger: quiet})
+			require.NoError(t, err)
+			require.NoError(t, ob.Start(t.Context()))
+			before := store.inserts.Load()
+			a := adaptertest.Adapter(t, db.DB, ob.Writer())
+			require.NoError(t, a.RunInTx(t.Context(), nil, func(ctx context.Context, tx *sql.Tx) error {
+				for _, statement := range session.set {
+					_, err := tx.ExecContext(ctx, statement)
+					require.NoError(t, err, statement)
+				}
+				_, err := a.Write(ctx, tx, outbox.Envelope{EventID: name, EventType: "Said", Payload: outbox.RawJSON("1")})
+				require.NoError(t, err)
+				for _, statement := range session.back {
+					_, err := tx.ExecContext(ctx, statement)
+					require.NoError(t, err, statement)
+				}
+				return nil
+			}))
+			require.EqualValues(t, 1, store.inserts.Load()-before)
+			_, err = ob.FindEvent(t.Context(), name)
+			require.NoError(t, err, name)
+			require.NoError(t, ob.Close(t.Context()))
+			if session.drop != "" {
+				for _, statement := range strings.Split(session.drop, "; ") {
+					adaptertest.Exec(t, db.DB, statement)
+				}
+			}
+		}
+	})
+}
+
+// Such a store that two databases share goes by the name as it was given.
+func TestAnEmbeddedStoreOfTwoDatabasesServesBoth(t *testing.T) {
+	t.Parallel()
+	for _, target := range adaptertest.Main() {
+		t.Run(target.Name, func(t *testing.T) {
+			t.Parallel()
+			dbs := []*testdb.DB{testdb.Open(t, target), testdb.Open(t, target)}
+			inner, err := sqlstore.Detect(t.Context(), dbs[0].DB)
+			require.NoError(t, err)
+			store := embedding{inner, new(atomic.Int32)}
+			for i, db := range dbs {
+				require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+				ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.WriterOnly{}, Logger: quiet})
+				require.NoError(t, err)
+				require.NoError(t, ob.Start(t.Context()))
+				a := adaptertest.Adapter(t, db.DB, ob.Writer())
+				require.NoError(t, a.RunInTx(t.Context(), nil, func(ctx context.Context, tx *sql.Tx) error {
+					_, err := a.Write(ctx, tx, outbox.Envelope{EventType: "Said", Payload: outbox.RawJSON("1")})
+					return err
+				}))
+				rows := 0
+				require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event").Scan(&rows))
+				require.Equal(t, 1, rows, i)
+				t.Cleanup(func() { require.NoError(t, ob.Close(context.Background())) })
+			}
+		})
+	}
+}

@@ -129,8 +129,10 @@ type Store interface {
 // pool, so that all statements of an outbox reach one table.
 type PoolBinder interface {
 	// BindPool returns a store of the same table for one pool. It does not ask the database.
-	// A store that is bound to the pool already is returned as it is.
-	BindPool(db DB) Store
+	// A store that is bound to the pool already is returned as it is. asked is the store of
+	// the configuration. It is another value if it embeds this one; BindPool then returns
+	// asked, whose own methods would be lost otherwise.
+	BindPool(db DB, asked Store) Store
 }
 
 // bound is the store for the outbox of one pool.
@@ -140,7 +142,7 @@ func bound(store Store, pool any) Store {
 	if !binds || !ok {
 		return store
 	}
-	return binder.BindPool(db)
+	return binder.BindPool(db, store)
 }
 
 // EnvelopeChecker is implemented by a store whose database refuses some

@@ -61,6 +61,9 @@ func (r Result) conditions() string {
 		{"stubborn listeners", r.Spec.Stubborn > 0},
 		{"hanging listeners", r.Spec.Hang > 0},
 		{"purge", r.Spec.Purge > 0},
+		{"sessions abroad", r.Spec.Abroad > 0},
+		{"refused texts", r.Spec.Refused},
+		{"spoiled rows", r.Spec.Spoil > 0},
 	} {
 		if c.is {
 			all = append(all, c.name)

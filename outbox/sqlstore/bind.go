@@ -29,23 +29,60 @@ type texts struct {
 // another role. The statements of the bound store name the schema in which the pool finds the
 // table. The store learns it in Check, or else before its first INSERT. SQLite is not asked:
 // there it is main.
-func (s *Store) BindPool(db outbox.DB) outbox.Store {
-	if s.pool != nil && reflect.TypeOf(db).Comparable() && s.pool == db {
-		return s
+//
+// A store that embeds this one stays as it is, and this store is bound in place. If several
+// pools share such a store, their Checks must find the table in one schema; otherwise the
+// table's name stays as it was given.
+func (s *Store) BindPool(db outbox.DB, asked outbox.Store) outbox.Store {
+	bound := s.pool.Load()
+	same := bound != nil && reflect.TypeOf(db).Comparable() && *bound == db
+	if own, _ := asked.(*Store); own == s && !same {
+		copied := &Store{d: s.d, table: s.table, codec: s.codec, err: s.err, turn: s.turn, indexes: s.indexes}
+		copied.asGiven.table = s.table
+		copied.bind(db)
+		return copied
 	}
-	bound := &Store{d: s.d, table: s.table, codec: s.codec, err: s.err, turn: s.turn, indexes: s.indexes, pool: db}
-	bound.asGiven.table = s.table
+	switch {
+	case same:
+	case bound == nil && !s.several.Load():
+		s.bind(db)
+	case !s.several.Swap(true):
+		s.pool.Store(nil)
+		if s.isAsked() {
+			s.found.Store(nil)
+		}
+	}
+	return asked
+}
+
+func (s *Store) bind(db outbox.DB) {
+	s.pool.Store(&db)
 	switch {
 	case s.table.Schema != "":
-		bound.foundIn(s.table.Schema)
+		s.foundIn(s.table.Schema)
 	case s.d == sqlite:
-		bound.foundIn("main")
+		s.foundIn("main")
 	}
-	return bound
+}
+
+// isAsked reports whether the database has to be asked for the schema of the table.
+func (s *Store) isAsked() bool { return s.table.Schema == "" && s.d != sqlite }
+
+// asks reports whether Check asks for the schema: if it is not known, and again for each of
+// several pools.
+func (s *Store) asks() bool {
+	if s.several.Load() {
+		return s.isAsked() && !s.unclear.Load()
+	}
+	return s.pool.Load() != nil && s.found.Load() == nil
 }
 
 func (s *Store) foundIn(schema string) {
-	s.found.Store(&texts{table: sqlname.Name{Schema: schema, Name: s.table.Name}})
+	before := s.found.Swap(&texts{table: sqlname.Name{Schema: schema, Name: s.table.Name}})
+	if before != nil && before.table.Schema != schema {
+		s.unclear.Store(true)
+		s.found.Store(nil)
+	}
 }
 
 // texts are those of the name that statements use now.
@@ -61,16 +98,17 @@ func (s *Store) name() sqlname.Name { return s.texts().table }
 // findOnce finds the table before a write, which would otherwise go to the table that the
 // session of its transaction finds.
 func (s *Store) findOnce(ctx context.Context) error {
-	if s.err != nil || s.pool == nil || s.found.Load() != nil {
+	bound := s.pool.Load()
+	if s.err != nil || bound == nil || s.found.Load() != nil {
 		return s.err
 	}
 	const what = "finding the table"
-	if pool, ok := s.pool.(sqlPool); ok && pool.Stats().MaxOpenConnections == 1 {
+	if pool, ok := (*bound).(sqlPool); ok && pool.Stats().MaxOpenConnections == 1 {
 		return s.fail(what, errors.New("the only connection of the pool is in use by the transaction: call Start, or Store.Check, before the first write"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, findPatience)
 	defer cancel()
-	path, err := s.find(ctx, s.pool)
+	path, err := s.find(ctx, *bound)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w; call Start, or Store.Check, before the first write, or let the pool have more connections", err)
@@ -87,7 +125,7 @@ func (s *Store) find(ctx context.Context, db queryer) (path string, err error) {
 	var schema, schemas sql.NullString
 	if s.d == postgres {
 		q := s.query(512).add("SELECT (SELECT nspname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relname = ").arg(s.table.Name).
-			add(" AND relpersistence <> 't' AND nspname = ANY(current_schemas(false))" +
+			add(" AND relpersistence <> 't' AND relkind IN ('r', 'p', 'v', 'f') AND nspname = ANY(current_schemas(false))" +
 				" ORDER BY array_position(current_schemas(false), nspname) LIMIT 1), array_to_string(current_schemas(false), ', ')")
 		err = s.rows(ctx, db, "asking for the schema", q, scanInto(&schema, &schemas))
 		path = fmt.Sprintf("the schemas of the search path (%s)", schemas.String)

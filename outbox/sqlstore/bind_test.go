@@ -44,9 +44,9 @@ func TestASchemaWhoseNameNeedsQuotes(t *testing.T) {
 		pool, name := awkwardSchema(t, db)
 		given := storeFor(db.Kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
 		require.NoError(t, given.CreateSchema(t.Context(), pool.DB))
-		store, ok := given.BindPool(pool.DB).(*sqlstore.Store)
+		store, ok := given.BindPool(pool.DB, given).(*sqlstore.Store)
 		require.True(t, ok)
-		require.Same(t, store, store.BindPool(pool.DB))
+		require.Same(t, store, store.BindPool(pool.DB, store))
 		require.NoError(t, store.Check(t.Context(), pool.DB, true))
 		require.Equal(t, name+".outbox_event", store.Table())
 		require.Equal(t, "outbox_event", given.Table(), "the store that was given may serve other pools")
@@ -69,7 +69,7 @@ func TestAWriteThatCannotAskForTheSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Servers(), func(t *testing.T, db *testdb.DB) {
 		store, pool := storeFor(db.Kind), db.Reopen(t)
-		bound := store.BindPool(pool.DB)
+		bound := store.BindPool(pool.DB, store)
 		write := func() error {
 			tx, err := pool.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestAWriteThatCannotAskForTheSchemaIsRefused(t *testing.T) {
 		}
 		require.Error(t, write(), "there is no table")
 		require.NoError(t, store.CreateSchema(t.Context(), pool.DB))
-		bound = store.BindPool(pool.DB)
+		bound = store.BindPool(pool.DB, store)
 		pool.SetMaxOpenConns(1)
 		oneErrorWith(t, write(), "the only connection of the pool is in use by the transaction: call Start")
 		require.NoError(t, bound.Check(t.Context(), pool.DB, false))
@@ -91,7 +91,8 @@ func TestAMissingTableIsReportedWithWhereItWasSought(t *testing.T) {
 	db := testdb.Open(t, testdb.Main()[0])
 	var schema string
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))
-	store := sqlstore.Postgres().BindPool(db.DB)
+	given := sqlstore.Postgres()
+	store := given.BindPool(db.DB, given)
 	require.ErrorContains(t, store.Check(t.Context(), db.DB, false), "the table is not in the schemas of the search path ("+schema+")")
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)

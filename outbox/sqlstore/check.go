@@ -42,7 +42,7 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 		}
 	}
 	path := ""
-	if s.pool != nil && s.found.Load() == nil {
+	if s.asks() {
 		if path, err = s.find(ctx, db); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 		return s.fail(what, err)
 	}
 	if err := s.tryInsert(ctx, db, what, claims); err != nil {
-		if s.pool != nil && s.found.Load() == nil {
+		if path != "" && s.found.Load() == nil {
 			err = fmt.Errorf("%w; the table is not in %s", err, path)
 		}
 		return err

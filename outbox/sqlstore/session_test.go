@@ -55,7 +55,8 @@ func TestOwnStatementsAreReadCommitted(t *testing.T) {
 				value = "%27" + strings.ToUpper(strings.ReplaceAll(level, " ", "-")) + "%27"
 			}
 			pool := &levels{DB: db.Reopen(t, testdb.Param(setting, value)).DB}
-			store := storeFor(db.Kind).BindPool(pool)
+			given := storeFor(db.Kind)
+			store := given.BindPool(pool, given)
 			require.NoError(t, store.Check(t.Context(), pool, true))
 			pool.plain, pool.levels = nil, nil
 			envs := events(level, 3)
