@@ -14,26 +14,28 @@ import (
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 )
 
-// counting is a driver that counts its open connections, and those that it opened.
-type counting struct {
+// countedConn is a driver that counts its open connections, and those that it opened.
+type countedConn struct {
 	recording
 	open, opened *atomic.Int32
 }
 
-func newCounting() counting { return counting{newRecording(), new(atomic.Int32), new(atomic.Int32)} }
+func newCountedConn() countedConn {
+	return countedConn{newRecording(), new(atomic.Int32), new(atomic.Int32)}
+}
 
-// countingConnector has no Close, which would be called with the pool's.
-type countingConnector struct{ conn counting }
+// countedConnector has no Close, which would be called with the pool's.
+type countedConnector struct{ conn countedConn }
 
-func (c countingConnector) Driver() driver.Driver { return c.conn }
+func (c countedConnector) Driver() driver.Driver { return c.conn }
 
-func (c countingConnector) Connect(context.Context) (driver.Conn, error) {
+func (c countedConnector) Connect(context.Context) (driver.Conn, error) {
 	c.conn.open.Add(1)
 	c.conn.opened.Add(1)
 	return c.conn, nil
 }
 
-func (c counting) Close() error {
+func (c countedConn) Close() error {
 	c.open.Add(-1)
 	return nil
 }
@@ -58,8 +60,8 @@ func TestTakeOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				inner := newCounting()
-				base := sql.OpenDB(countingConnector{inner})
+				inner := newCountedConn()
+				base := sql.OpenDB(countedConnector{inner})
 				require.NoError(t, base.PingContext(t.Context()))
 				var db *sql.DB
 				set(base, func() *sql.DB { db = sqltx.TakeOver(base); return db })
@@ -101,8 +103,8 @@ func settings(db *sql.DB) {
 func TestTakeOverOfAPoolWithoutSettings(t *testing.T) {
 	t.Parallel()
 	for _, idle := range []int{2, 0} {
-		inner := newCounting()
-		base := sql.OpenDB(countingConnector{inner})
+		inner := newCountedConn()
+		base := sql.OpenDB(countedConnector{inner})
 		if idle == 0 {
 			base.SetMaxIdleConns(0)
 		}
@@ -117,8 +119,8 @@ func TestTakeOverOfAPoolWithoutSettings(t *testing.T) {
 func TestWatchKeepsTheLifetimeOfItsBase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner := newCounting()
-		base, db := lending(t, countingConnector{inner}, 0)
+		inner := newCountedConn()
+		base, db := lending(t, countedConnector{inner}, 0)
 		base.SetConnMaxLifetime(time.Minute)
 		for range 200 {
 			use(t, db, 1)
