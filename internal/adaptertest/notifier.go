@@ -328,6 +328,6 @@ func testQuotedNames(t *testing.T, n *nodes) {
 			}
 		}
 		cancel()
-		<-ended
+		t.Log("listening ended:", <-ended)
 	}
 }

@@ -19,10 +19,10 @@ var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 // checkSession asks for the settings of a session that matter, and refuses those under
 // which the outbox's statements would have no effect.
 func (s *Store) checkSession(ctx context.Context, db outbox.DB, d *dialect) error {
-	switch {
-	case d == nil || d == sqlite:
+	switch d {
+	case nil, sqlite:
 		return nil
-	case d == postgres:
+	case postgres:
 		level, err := answer(ctx, db, "SHOW default_transaction_isolation")
 		s.strict.Store(level == "serializable" || level == "repeatable read")
 		return err
