@@ -56,7 +56,7 @@ func (s *Store) claiming(c outbox.ClaimQuery, condition func(*query) *query, lim
 	default:
 		q.add(" FROM", chosenArray)
 	}
-	condition(q.add("SELECT event_id FROM ").table(s).add(" WHERE ")).add(dueOrder).limit(limit)
+	condition(q.ordered().add("SELECT event_id FROM ").table(s).add(" WHERE ")).add(dueOrder).limit(limit, skipLocked)
 	if s.d == postgres {
 		q.add(endChosen)
 	} else {
@@ -168,7 +168,7 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	const what = "claiming due events"
 	build := func(from string) *query {
 		return s.query(512).add("SELECT ").columns("").add(", ", attempt, " FROM ", from, " WHERE ").
-			claimable(pending, c).after(after).add(dueOrder).arg(limit).add(" FOR UPDATE SKIP LOCKED")
+			claimable(pending, c).after(after).add(dueOrder).arg(limit).add(skipLocked)
 	}
 	var locked []row
 	var r row

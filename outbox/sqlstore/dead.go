@@ -76,8 +76,7 @@ func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery)
 func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
 	byIndex := d.AfterEventID != "" && part.died == "done_at"
 	build := func(from string) *query {
-		q := s.query(512)
-		q.add("SELECT event_id, ").timeColumn(part.died)
+		q := s.query(512).ordered().add("SELECT event_id, ").timeColumn(part.died)
 		if !d.KeysOnly {
 			q.listedLetter(d.Sizes)
 		}
@@ -89,7 +88,7 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d ou
 			q.add(" AND ", part.died, " >= ").time(d.AfterDiedAt).add(" AND (", part.died, " > ").time(d.AfterDiedAt).
 				add(" OR event_id > ").arg(d.AfterEventID).add(")")
 		}
-		return q.add(" ORDER BY ", part.died, ", event_id LIMIT ").limit(d.Limit)
+		return q.add(" ORDER BY ", part.died, ", event_id LIMIT ").limit(d.Limit, "")
 	}
 	const what = "listing dead letters"
 	var letters []outbox.DeadLetter

@@ -213,6 +213,52 @@ func TestReadingBehindACursorStartsThere(t *testing.T) {
 	})
 }
 
+// PostgreSQL thinks that rows of a table larger than effective_cache_size are far apart on
+// the disk when their due times are not in the order of their writes, as those of retries.
+func TestReadingALargeTableSortsNothing(t *testing.T) {
+	t.Parallel()
+	db := testdb.Open(t, testdb.Main()[0])
+	ctx := t.Context()
+	store := storeFor(db.Kind)
+	require.NoError(t, store.CreateSchema(ctx, db.DB))
+	db.SetMaxOpenConns(1)
+	for _, statement := range []string{
+		"INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, status, available_at, created_at)" +
+			" SELECT lpad(i::text, 8, '0'), 'T', 'A', '{}', 2, now() - i * 7919 % 100000 * INTERVAL '1 second', now() - INTERVAL '2 days' FROM generate_series(1, 100000) AS s (i)",
+		"ANALYZE outbox_event",
+		"SET effective_cache_size = '1MB'",
+	} {
+		_, err := db.ExecContext(ctx, statement)
+		require.NoError(t, err)
+	}
+	now := time.Now().Add(time.Minute)
+	rec := &recorded{DB: db.DB}
+	for name, call := range map[string]func() error{
+		"poll": func() error {
+			_, err := store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch})
+			return err
+		},
+		"claim": func() error {
+			_, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
+			return err
+		},
+		"events found": func() error {
+			_, err := store.FindEvents(ctx, rec, outbox.EventQuery{Limit: readBatch, EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusRetry}}})
+			return err
+		},
+		"leases": func() error {
+			_, err := store.Nodes(ctx, rec)
+			return err
+		},
+	} {
+		rec.statements = nil
+		require.NoError(t, call(), name)
+		for _, s := range rec.statements {
+			require.NotContains(t, plannedBy(t, db, s), `"Sort"`, name)
+		}
+	}
+}
+
 // A table of MySQL whose index has another name is read without it.
 func TestReadingNeedsNoIndexOfThatName(t *testing.T) {
 	t.Parallel()

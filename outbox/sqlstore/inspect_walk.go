@@ -85,7 +85,7 @@ func (s *Store) walked(ctx context.Context, db outbox.DB, w walk, after outbox.C
 	var all []found
 	for _, part := range w.parts {
 		q := s.query(1024)
-		q.add("SELECT ").found().add(", ").listener().add(", ").chosen(w).add(" FROM ").table(s).add(" WHERE ", part).walk(w, after).limit(n)
+		q.ordered().add("SELECT ").found().add(", ").listener().add(", ").chosen(w).add(" FROM ").table(s).add(" WHERE ", part).walk(w, after).limit(n, "")
 		var r found
 		err := s.rows(ctx, db, "finding events", q, func(rows *sql.Rows) error {
 			err := rows.Scan(append(append(r.fields(), r.listener.fields()...), &r.lastError)...)

@@ -136,8 +136,8 @@ func (s *Store) leaseOwners(ctx context.Context, db outbox.DB, nodes map[string]
 	all = true
 	for _, pending := range s.pending() {
 		q := s.query(512)
-		q.add("SELECT locked_by, ").timeColumn("locked_at").add(" FROM ").table(s).
-			add(" WHERE ", pending, " AND available_at <= ").time(time.Now()).add(dueOrder).limit(outbox.SearchLimit)
+		q.ordered().add("SELECT locked_by, ").timeColumn("locked_at").add(" FROM ").table(s).
+			add(" WHERE ", pending, " AND available_at <= ").time(time.Now()).add(dueOrder).limit(outbox.SearchLimit, "")
 		read := 0
 		err := s.rows(ctx, db, "reading who has leases", q, func(rows *sql.Rows) error {
 			var lease sql.NullString

@@ -46,8 +46,8 @@ func (s *Store) purgeOf(c purgeable, before time.Time, limit int) *query {
 	} else {
 		q.add(" WHERE event_id IN (")
 	}
-	q.add("SELECT event_id FROM ").table(s).add(" WHERE ", c.where, c.column, " < ").time(before).
-		add(" ORDER BY ", c.column, " LIMIT ").limit(limit)
+	q.ordered().add("SELECT event_id FROM ").table(s).add(" WHERE ", c.where, c.column, " < ").time(before).
+		add(" ORDER BY ", c.column, " LIMIT ").limit(limit, skipLocked)
 	if s.d == postgres {
 		return q.add(endChosen)
 	}
@@ -80,7 +80,7 @@ func (s *Store) purgeLocking(ctx context.Context, db outbox.DB, what string, p o
 			if c.order != "" {
 				q.add(" ORDER BY ", c.order)
 			}
-			q.add(" LIMIT ").arg(p.Limit - len(ids)).add(" FOR UPDATE SKIP LOCKED")
+			q.add(" LIMIT ").arg(p.Limit - len(ids)).add(skipLocked)
 			err := s.rows(ctx, tx, what, q, func(rows *sql.Rows) error {
 				var id string
 				err := rows.Scan(&id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
@@ -17,18 +18,38 @@ const dueOrder = " ORDER BY available_at, created_at, event_id LIMIT "
 // the table, which then costs one comparison per row, not one per row and id.
 const (
 	chosenArray = " unnest(ARRAY("
-	endChosen   = " FOR UPDATE SKIP LOCKED)) AS chosen (id) WHERE event_id = chosen.id"
+	skipLocked  = " FOR UPDATE SKIP LOCKED"
+	endChosen   = ")) AS chosen (id) WHERE event_id = chosen.id"
 )
 
-// limit writes the number of rows that a read returns in the order of an index. PostgreSQL's
-// planner does not see it, so it expects a tenth of the rows that it thinks there are, and
-// reads them in that order. With the number, and without statistics, it thinks that there
-// are fewer: it would read the whole backlog and sort it.
-func (q *query) limit(n int) *query {
+// ordered begins a read that [query.limit] ends, and that returns rows in the order of an
+// index. PostgreSQL gets two limits, so that it reads in that order whatever it knows of the
+// table. It does not see the number of the inner one, and expects a tenth of the rows that it
+// thinks there are. With the number alone, and without statistics, it thinks that there are
+// fewer rows: it reads the whole backlog and sorts it. The outer one has the number. Without
+// it, and with statistics of a table larger than effective_cache_size, a tenth of the rows is
+// so much that PostgreSQL reads and sorts all of them, too.
+func (q *query) ordered() *query {
 	if q.d == postgres {
-		return q.add("(SELECT CAST(").arg(n).add(" AS BIGINT))")
+		q.add("SELECT * FROM (")
 	}
-	return q.arg(n)
+	return q
+}
+
+// limit writes the number of rows, and the lock on them, or "".
+func (q *query) limit(n int, lock string) *query {
+	if q.d != postgres {
+		return q.arg(n)
+	}
+	return q.hiddenLimit(n).add(lock, ") AS part LIMIT $", strconv.Itoa(len(q.args)))
+}
+
+// hiddenLimit writes the number of rows so that PostgreSQL's planner does not see it.
+func (q *query) hiddenLimit(n int) *query {
+	if q.d != postgres {
+		return q.arg(n)
+	}
+	return q.add("(SELECT CAST(").arg(n).add(" AS BIGINT))")
 }
 
 // pending are the conditions under which an index returns due rows in order. MySQL
@@ -91,7 +112,7 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 	scan := r.appendTo(&all, p.Limit, &r.leased)
 	for _, pending := range s.pending() {
 		err := s.rowsByIndex(ctx, db, "due", "polling due events", func(from string) *query {
-			return s.polled(from).due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).limit(p.Limit)
+			return s.polled(from).due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).limit(p.Limit, "")
 		}, scan)
 		if err != nil {
 			return outbox.Batch{}, err
@@ -112,7 +133,7 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 
 // polled writes a poll up to its condition.
 func (s *Store) polled(from string) *query {
-	return s.query(512).add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from, " WHERE ")
+	return s.query(512).ordered().add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from, " WHERE ")
 }
 
 // undated is the condition for rows of SQLite whose available_at is a text or bytes. Both

@@ -204,7 +204,7 @@ func (s *Store) walkQuery(r outbox.RunQuery, limit int) *query {
 	}
 	if s.d == postgres {
 		q.planned().add(" walk LEFT JOIN LATERAL (SELECT *", key, " AND walk.open ORDER BY ", keyOrder,
-			" LIMIT ").limit(r.Length).add(") AS first ON TRUE")
+			" LIMIT ").hiddenLimit(r.Length).add(") AS first ON TRUE")
 	} else {
 		q.add(" walk LEFT JOIN ").table(s).add(" ON walk.open AND event_id IN (SELECT event_id", key, " ORDER BY ", keyOrder, " LIMIT ").arg(r.Length).add(")")
 	}

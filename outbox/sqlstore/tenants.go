@@ -54,7 +54,7 @@ func (s *Store) walkTenants(ctx context.Context, db outbox.DB, t outbox.TenantQu
 		q.add(" walk LEFT JOIN ").table(s).add(" ON event_id IN (")
 	}
 	q.add("SELECT event_id", from, " AND ", tenantKey, " = walk.k AND CASE WHEN locked_at IS NULL THEN TRUE ELSE FALSE END AND ").
-		due("1 = 1", t.Now, t.CreatedBefore).except(t.Except).add(dueOrder).limit(t.Length).add(")")
+		due("1 = 1", t.Now, t.CreatedBefore).except(t.Except).add(dueOrder).hiddenLimit(t.Length).add(")")
 	if s.d == postgres {
 		q.add(" AS first ON TRUE")
 	}

@@ -22,8 +22,8 @@ func (s *Store) Throughput(ctx context.Context, db outbox.DB, since time.Time) (
 		return outbox.Throughput{}, err
 	}
 	q = s.query(256)
-	q.add("SELECT ").timeColumn("available_at").add(", ").timeColumn("done_at").add(" FROM ").table(s).
-		add(" WHERE status = 1 AND ", s.died(), " >= ").time(since).add(" ORDER BY ", s.died(), " DESC LIMIT ").limit(measured)
+	q.ordered().add("SELECT ").timeColumn("available_at").add(", ").timeColumn("done_at").add(" FROM ").table(s).
+		add(" WHERE status = 1 AND ", s.died(), " >= ").time(since).add(" ORDER BY ", s.died(), " DESC LIMIT ").limit(measured, "")
 	var took []time.Duration
 	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) error {
 		var due, done timestamp
