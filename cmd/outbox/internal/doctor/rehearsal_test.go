@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"database/sql"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ type broken struct {
 
 var brokenSetups = []broken{
 	{"an own column that must not be NULL", "postgres sqlite", []string{"ALTER TABLE outbox_event ADD must INTEGER NOT NULL DEFAULT 0", "ALTER TABLE outbox_event ALTER must DROP DEFAULT"}, "rehearsal", doctor.Failure, "cannot write an event", "DEFAULT"},
-	{"an own column that must not be NULL", "mysql", []string{"ALTER TABLE outbox_event ADD must INT NOT NULL"}, "rehearsal", doctor.Failure, "cannot write an event", "DEFAULT"},
+	{"an own column that must not be NULL", "mysql", []string{"ALTER TABLE outbox_event ADD must INT NOT NULL"}, "table", doctor.Failure, "doesn't have a default value", "DEFAULT"},
 	{"a trigger that fails", "postgres", []string{"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'", "CREATE TRIGGER t BEFORE UPDATE ON outbox_event FOR EACH ROW EXECUTE FUNCTION refuse()"}, "rehearsal", doctor.Failure, "cannot claim it", "triggers"},
 	{"a trigger that drops rows", "postgres", []string{"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'", "CREATE TRIGGER t BEFORE INSERT ON outbox_event FOR EACH ROW EXECUTE FUNCTION refuse()"}, "rehearsal", doctor.Failure, "the row that was just written is not there", "triggers"},
 	{"a trigger that fails", "mysql", []string{"CREATE TRIGGER t BEFORE UPDATE ON outbox_event FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'"}, "rehearsal", doctor.Failure, "cannot store that its delivery failed", "triggers"},
@@ -73,18 +74,19 @@ func TestAUserWithoutRightsIsFound(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		grants []string
+		check  string
 		seen   string
 		way    string
 	}{
-		"no insert": {[]string{"GRANT SELECT ON outbox_event, outbox_event_control TO %s"}, "cannot write an event", "GRANT"},
-		"no update": {[]string{"GRANT SELECT, INSERT, DELETE ON outbox_event, outbox_event_control TO %s"}, "cannot claim it", "GRANT"},
-		"no delete": {[]string{"GRANT SELECT, INSERT, UPDATE ON outbox_event, outbox_event_control TO %s"}, "cannot delete it", "GRANT"},
-		"no policy": {[]string{"GRANT ALL ON outbox_event, outbox_event_control TO %s", "ALTER TABLE outbox_event ENABLE ROW LEVEL SECURITY"}, "row-level security", "policy"},
+		"no insert": {[]string{"GRANT SELECT ON outbox_event, outbox_event_control TO %s"}, "table", "permission denied", "GRANT"},
+		"no update": {[]string{"GRANT SELECT, INSERT, DELETE ON outbox_event, outbox_event_control TO %s"}, "rehearsal", "cannot claim it", "GRANT"},
+		"no delete": {[]string{"GRANT SELECT, INSERT, UPDATE ON outbox_event, outbox_event_control TO %s"}, "rehearsal", "cannot delete it", "GRANT"},
+		"no policy": {[]string{"GRANT ALL ON outbox_event, outbox_event_control TO %s", "ALTER TABLE outbox_event ENABLE ROW LEVEL SECURITY"}, "rehearsal", "row-level security", "policy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := admit(t, testdb.Open(t, testdb.Main()[0]))
-			role := "doctor_" + strings.ReplaceAll(name, " ", "_") + "_" + time.Now().Format("150405000000")
+			role := fmt.Sprintf("doctor_%s_%d", strings.ReplaceAll(name, " ", "_"), time.Now().UnixNano())
 			var schema string
 			require.NoError(t, w.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))
 			w.run(t, "CREATE ROLE "+role, "GRANT USAGE ON SCHEMA "+schema+" TO "+role)
@@ -98,7 +100,7 @@ func TestAUserWithoutRightsIsFound(t *testing.T) {
 				w.run(t, strings.ReplaceAll(grant, "%s", role))
 			}
 			w.over(t, w.Reopen(t, testdb.Param("role", role)).DB)
-			found := w.requireFinding(t, "rehearsal", doctor.Failure, test.seen)
+			found := w.requireFinding(t, test.check, doctor.Failure, test.seen)
 			require.Contains(t, found.WayOut, test.way)
 		})
 	}
@@ -109,7 +111,7 @@ func TestAReadOnlySessionIsFound(t *testing.T) {
 	for i, key := range []string{"default_transaction_read_only", "tx_read_only"} {
 		w := admit(t, testdb.Open(t, testdb.Main()[i]))
 		w.over(t, w.Reopen(t, testdb.Param(key, "1")).DB)
-		require.Contains(t, w.requireFinding(t, "rehearsal", doctor.Failure, "cannot write an event").WayOut, "primary")
+		require.Contains(t, w.requireFinding(t, "table", doctor.Failure, "checking the database").WayOut, "primary")
 	}
 }
 
@@ -122,7 +124,7 @@ func TestAReadOnlyFileIsFound(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })
 	w.over(t, pool)
-	require.Contains(t, w.requireFinding(t, "rehearsal", doctor.Failure, "readonly database").WayOut, "read-only")
+	require.Contains(t, w.requireFinding(t, "table", doctor.Failure, "readonly database").WayOut, "read-only")
 }
 
 // max_page_count stands for a disk that is full: SQLite answers both with the same error.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
@@ -32,18 +31,15 @@ func (p *patient) tables(ctx context.Context) error {
 }
 
 // cutWayOut splits the text of an error of the store, which ends with the way out.
-func cutWayOut(err error) (seen, wayOut string) {
+func cutWayOut(err error) (seen, way string) {
 	seen = strings.TrimPrefix(err.Error(), "outbox: ")
-	if sqlerr.HasState(err, "42501") || sqlerr.HasNumber(err, 1142, 1143) {
-		return seen, "GRANT SELECT, INSERT, UPDATE, DELETE ON the table and its control table to the user of the address"
-	}
 	if before, after, found := strings.Cut(seen, "; "); found {
 		return before, after
 	}
 	if at := strings.LastIndex(seen, ": "); at > 0 && strings.Contains(seen[:at], "version") {
 		return seen[:at], seen[at+2:]
 	}
-	return seen, "compare the table with the output of outbox schema print"
+	return seen, wayOut(err)
 }
 
 // skipLocked checks that several processes can claim.
