@@ -4,6 +4,7 @@ package tenants_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"testing"
 	"time"
 
@@ -56,8 +57,8 @@ func TestASchemaForEachTenant(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Via(sqltx.Open, testdb.Main()[:1]), func(t *testing.T, db *testdb.DB) {
 		ctx := t.Context()
-		const tenant = "docs_tenant_a"
-		for _, statement := range []string{"DROP SCHEMA IF EXISTS " + tenant + " CASCADE", "CREATE SCHEMA " + tenant, "CREATE TABLE " + tenant + ".orders (id TEXT)"} {
+		tenant := fmt.Sprintf("docs_tenant_%d", time.Now().UnixNano())
+		for _, statement := range []string{"CREATE SCHEMA " + tenant, "CREATE TABLE " + tenant + ".orders (id TEXT)"} {
 			_, err := db.ExecContext(ctx, statement)
 			require.NoError(t, err)
 		}
