@@ -43,7 +43,7 @@ var classes = []struct {
 	{regexp.MustCompile(`FOR UPDATE SKIP LOCKED$`), "lock"},
 	{regexp.MustCompile(`\bwalk\b|^\(SELECT \d, event_id`), "read runs"},
 	{regexp.MustCompile(`ORDER BY available_at, created_at, event_id LIMIT 1$`), "read the next due"},
-	{regexp.MustCompile(`^SELECT event_id, .* FROM outbox_event (FORCE INDEX \(\w+\) )?WHERE .*LIMIT ([?$]\d*|\(SELECT CAST\(\$\d+ AS BIGINT\)\))$`), "poll"},
+	{regexp.MustCompile(`^SELECT event_id, .* FROM outbox_event (FORCE INDEX \(\w+\) )?WHERE .*LIMIT [?$]\d*$`), "poll"},
 	{regexp.MustCompile(`^SELECT (DATE_FORMAT\(UTC_TIMESTAMP|clock_timestamp|CAST\(clock)`), "read the clock"},
 	{regexp.MustCompile(`inbox_message`), "record in the inbox"},
 	{regexp.MustCompile(`^INSERT INTO fault_effects`), "effect"},
@@ -67,6 +67,9 @@ const lockWaitPrefix = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FO
 // classOf is the class of a statement.
 func classOf(query, whose string) string {
 	query = qualified.ReplaceAllString(noise.Replace(strings.TrimSpace(query)), "outbox_event")
+	if inner, limited := strings.CutPrefix(query, "SELECT * FROM ("); limited {
+		query = inner
+	}
 	for _, c := range classes {
 		match := c.pattern.FindStringSubmatch(query)
 		if match == nil {
