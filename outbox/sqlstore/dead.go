@@ -22,15 +22,29 @@ func (s *Store) died() string {
 }
 
 // deadPart is the dead rows that one statement reads.
-type deadPart struct{ died, where string }
+type deadPart struct {
+	died, where string
+	// undated rows have a time that cannot be read, such as infinity. They are the first
+	// ones, in the order of their ids, because no page can begin behind their time.
+	undated bool
+}
 
-// deadParts are all dead rows. MySQL reads those without done_at in a statement of their own,
+// deadParts are all dead rows. MySQL reads those without done_at in statements of their own,
 // because its index has no time of theirs. Rows that are named need no index.
-func (s *Store) deadParts(f outbox.DeadFilter) []deadPart {
-	if s.d.name != "mysql" || len(f.EventIDs) > 0 {
-		return []deadPart{{"COALESCE(done_at, created_at)", ""}}
+func (s *Store) deadParts(f outbox.DeadFilter) (parts []deadPart) {
+	of := []deadPart{{died: "COALESCE(done_at, created_at)"}}
+	if s.d.name == "mysql" && len(f.EventIDs) == 0 {
+		of = []deadPart{{died: "done_at", where: " AND done_at IS NOT NULL"}, {died: "created_at", where: " AND done_at IS NULL"}}
 	}
-	return []deadPart{{"done_at", " AND done_at IS NOT NULL"}, {"created_at", " AND done_at IS NULL"}}
+	for _, p := range of {
+		for _, undated := range s.d.undated {
+			parts = append(parts, deadPart{p.died, p.where + " AND " + fmt.Sprintf(undated, p.died), true})
+		}
+	}
+	for _, p := range of {
+		parts = append(parts, deadPart{p.died, p.where + " AND " + fmt.Sprintf(s.d.dated, p.died), false})
+	}
+	return parts
 }
 
 // dead writes the condition for the dead rows that a filter selects. Rows that are named
@@ -45,6 +59,9 @@ func (q *query) dead(part deadPart, f outbox.DeadFilter) *query {
 func (q *query) deadWith(part deadPart, f outbox.DeadFilter) *query {
 	q.add("status = 3", part.where).equal("event_type", string(f.EventType)).equal(aggregateTypeColumn, string(f.AggregateType)).
 		equal("aggregate_id", f.AggregateID).equal("tenant_id", f.TenantID)
+	if part.undated { // before all times
+		return q
+	}
 	if !f.Since.IsZero() {
 		q.add(" AND ", part.died, " >= ").time(f.Since)
 	}
@@ -55,33 +72,58 @@ func (q *query) deadWith(part deadPart, f outbox.DeadFilter) *query {
 }
 
 // QueryDead implements [outbox.Store].
-func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery) (letters []outbox.DeadLetter, err error) {
-	parts := s.deadParts(d.DeadFilter)
-	for _, part := range parts {
-		of, err := s.queryDead(ctx, db, part, d)
-		if err != nil {
-			return nil, err
+func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+	var undated, dated []outbox.DeadLetter
+	for _, part := range s.deadParts(d.DeadFilter) {
+		if part.undated && (!d.Since.IsZero() || !d.AfterDiedAt.IsZero()) {
+			continue
 		}
-		letters = append(letters, of...)
+		of, err := s.queryDead(ctx, db, part, d)
+		switch {
+		case err != nil:
+			return nil, err
+		case part.undated:
+			undated = merged(undated, of)
+		default:
+			dated = merged(dated, of)
+		}
 	}
-	if len(parts) > 1 {
-		slices.SortFunc(letters, func(a, b outbox.DeadLetter) int {
-			return cmp.Or(a.DiedAt.Compare(b.DiedAt), cmp.Compare(a.EventID, b.EventID))
-		})
-		letters = letters[:min(len(letters), d.Limit)]
+	letters := append(undated, dated...)
+	return letters[:min(len(letters), d.Limit)], nil
+}
+
+// merged are the letters of several statements. Those of one keep the order of the database.
+func merged(letters, more []outbox.DeadLetter) []outbox.DeadLetter {
+	if len(letters) == 0 || len(more) == 0 {
+		return append(letters, more...)
 	}
-	return letters, nil
+	letters = append(letters, more...)
+	slices.SortFunc(letters, func(a, b outbox.DeadLetter) int {
+		return cmp.Or(a.DiedAt.Compare(b.DiedAt), cmp.Compare(a.EventID, b.EventID))
+	})
+	return letters
 }
 
 func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
-	byIndex := d.AfterEventID != "" && part.died == "done_at"
+	byIndex := d.AfterEventID != "" && part.died == "done_at" && !part.undated
 	build := func(from string) *query {
-		q := s.query(512).ordered().add("SELECT event_id, ").timeColumn(part.died)
+		q := s.query(512).ordered().add("SELECT event_id, ")
+		if s.d == sqlite { // a page begins behind a fraction of a microsecond
+			q.add("CASE typeof(", part.died, ") WHEN 'integer' THEN ", part.died, " WHEN 'real' THEN CAST(", part.died, " AS INTEGER) + 1 END")
+		} else {
+			q.timeColumn(part.died)
+		}
 		if !d.KeysOnly {
 			q.listedLetter(d.Sizes)
 		}
 		q.add(" FROM ", from, " WHERE ").dead(part, d.DeadFilter)
 		switch {
+		case part.undated:
+			if d.AfterEventID != "" {
+				q.add(" AND event_id > ").arg(d.AfterEventID)
+			}
+			return q.add(" ORDER BY COALESCE(event_id, '') LIMIT ").limit(d.Limit, "") // not by the primary key
+		case d.AfterDiedAt.IsZero(): // the first ones
 		case byIndex:
 			q.add(" AND (done_at > ").time(d.AfterDiedAt).add(" OR done_at = ").time(d.AfterDiedAt).add(" AND event_id > ").arg(d.AfterEventID).add(")")
 		case d.AfterEventID != "":
@@ -167,6 +209,9 @@ func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outb
 func (s *Store) CountDead(ctx context.Context, db outbox.DB, f outbox.DeadFilter) (int64, error) {
 	total := int64(0)
 	for _, part := range s.deadParts(f) {
+		if part.undated && !f.Since.IsZero() {
+			continue
+		}
 		q := s.query(256)
 		q.add("SELECT COUNT(*) FROM ").table(s).add(" WHERE ").dead(part, f)
 		var n int64

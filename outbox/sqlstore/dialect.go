@@ -20,6 +20,10 @@ type dialect struct {
 	// timeCast wraps a time parameter, textColumn a selected time column: NULL stands for
 	// what [timestamp] could not read.
 	timeCast, textColumn string
+	// dated is the condition that a time can be read, as an index has it; undated are those
+	// that it cannot, one for each statement.
+	dated   string
+	undated []string
 	// payloadBytes is the length of a payload's text.
 	payloadBytes string
 	// unlessThere ends an INSERT that leaves rows as they are whose ids are there.
@@ -35,13 +39,16 @@ type dialect struct {
 	padsSpaces bool
 }
 
+const pgDated = "%[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00'"
+
 var postgres = &dialect{
 	name: "postgres", quote: `"`, dollar: true, now: "clock_timestamp()",
 	// A string with a zone is exact with every driver and protocol. Package time
 	// writes this layout several times faster than others.
 	layout: time.RFC3339Nano, timeCast: "CAST(%s AS TIMESTAMPTZ)",
 	// Some drivers fail to read infinity or a time before Christ, and with it the whole read.
-	textColumn:   "CASE WHEN %[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00' THEN %[1]s END",
+	textColumn: "CASE WHEN " + pgDated + " THEN %[1]s END", dated: pgDated,
+	undated:      []string{"%[1]s < '0001-01-02 00:00+00'", "%[1]s > '9999-12-31 00:00+00'", "%[1]s IS NULL"},
 	payloadBytes: "OCTET_LENGTH(CAST(payload AS TEXT))",
 	unlessThere:  " ON CONFLICT DO NOTHING",
 	// The type numeric has 131,072 digits before and 16,383 after the point.
@@ -52,6 +59,7 @@ var mysql = &dialect{
 	name: "mysql", quote: "`", now: "UTC_TIMESTAMP(6)",
 	// Strings in and out: the meaning of a time.Time depends on the DSN's loc.
 	layout: "2006-01-02 15:04:05.000000", timeCast: "%s", textColumn: "DATE_FORMAT(%[1]s, '%%Y-%%m-%%d %%H:%%i:%%s.%%f')",
+	dated: "%[1]s >= '0001-01-02'", undated: []string{"(%[1]s < '0001-01-02' OR %[1]s IS NULL)"},
 	payloadBytes: "OCTET_LENGTH(payload)",
 	// IGNORE would hide other errors.
 	unlessThere: " ON DUPLICATE KEY UPDATE event_id = event_id",
@@ -70,6 +78,8 @@ var sqlite = &dialect{
 	name: "sqlite", quote: `"`, timeCast: "%s", unlessThere: postgres.unlessThere,
 	// A text may look like a time, and is behind all times in the index.
 	textColumn:   "CASE typeof(%[1]s) WHEN 'integer' THEN %[1]s END",
+	dated:        "%[1]s BETWEEN -62135510400000000 AND 253402214400000000", // as for PostgreSQL
+	undated:      []string{"%[1]s < -62135510400000000", "%[1]s > 253402214400000000", "%[1]s IS NULL"},
 	payloadBytes: "LENGTH(CAST(payload AS BLOB))",
 }
 

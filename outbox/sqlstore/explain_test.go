@@ -470,10 +470,12 @@ func sqlitePlan(t *testing.T, db *testdb.DB, s statement) {
 		var detail string
 		require.NoError(t, rows.Scan(&id, &parent, &unused, &detail))
 		require.NotContains(t, detail, "AUTOMATIC", s.text)
-		if !strings.Contains(s.text, "event_id IN (?") { // named rows may be sorted
+		switch {
+		case strings.Contains(s.text, "ORDER BY COALESCE(event_id"): // few rows: those whose time cannot be read
+		case !strings.Contains(s.text, "event_id IN (?"): // named rows may be sorted
 			// The last term sorts only rows of the same time.
 			require.NotContains(t, strings.ReplaceAll(detail, "TEMP B-TREE FOR LAST TERM", ""), "TEMP B-TREE", s.text)
-		} else {
+		default:
 			require.NotContains(t, detail, "idx_outbox_event_due", s.text)
 		}
 		if strings.HasPrefix(detail, "SCAN outbox_event") && !strings.HasPrefix(detail, "SCAN outbox_event_control") {
