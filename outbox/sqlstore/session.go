@@ -12,6 +12,8 @@ import (
 
 var errAutocommit = errors.New("autocommit is off, so that the outbox's own statements would not be committed: remove autocommit=0 from the DSN, and from init_connect and autocommit of the server")
 
+var errChain = errors.New("completion_type is CHAIN, so that each COMMIT begins another transaction and the outbox's own statements would not be committed: remove completion_type from the DSN, and from init_connect and the settings of the server")
+
 // readCommitted is the level of the store's own transactions where the session has a
 // stricter one.
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
@@ -27,7 +29,7 @@ func (s *Store) checkSession(ctx context.Context, db outbox.DB, d *dialect) erro
 		s.strict.Store(level == "serializable" || level == "repeatable read")
 		return err
 	}
-	rows, err := db.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'transaction_isolation', 'tx_isolation')")
+	rows, err := db.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'completion_type', 'transaction_isolation', 'tx_isolation')")
 	if err != nil {
 		return err
 	}
@@ -40,6 +42,8 @@ func (s *Store) checkSession(ctx context.Context, db outbox.DB, d *dialect) erro
 		switch {
 		case strings.EqualFold(name, "autocommit") && !strings.EqualFold(value, "ON") && value != "1":
 			return errAutocommit
+		case strings.EqualFold(name, "completion_type") && (strings.EqualFold(value, "CHAIN") || value == "1"):
+			return errChain
 		case strings.HasSuffix(name, "_isolation"):
 			s.strict.Store(value == "SERIALIZABLE")
 		}
