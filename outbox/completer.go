@@ -87,8 +87,8 @@ func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 			ended: "outbox: outcomes are stored again",
 		},
 	}
-	c.textless = burst{log: d.log, level: slog.LevelWarn, message: "outbox: the database refuses the texts of failures, the outcomes are stored without them"}
-	c.refusals = burst{log: d.log, level: slog.LevelError, message: "outbox: the database refuses outcomes, trying again ever more rarely"}
+	c.textless = burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes are stored without the texts of failures, which the database refuses"}
+	c.refusals = burst{log: d.log, level: slog.LevelError, message: "outbox: outcomes that the database refuses are tried again ever more rarely"}
 	c.refuse = sync.OnceFunc(func() { close(c.refused) })
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c

@@ -131,7 +131,9 @@ func (d *DeadLetters) queryChosen(ctx context.Context, q DeadQuery) (page []Dead
 	q.Sizes, q.Limit, q.DeadFilter = false, min(limit+1, groupBatch), f.indexed()
 	w := deadWalk{d: d, q: q}
 	var found []DeadLetter
-	for looked := 0; looked < GroupLimit; looked += w.q.Limit {
+	for left := GroupLimit; left > 0; {
+		w.q.Limit = min(w.q.Limit, left)
+		left -= w.q.Limit
 		letters, err := w.next(ctx)
 		if err != nil {
 			return nil, next, err

@@ -134,7 +134,7 @@ func (o *Outbox) startParts(ctx context.Context) error {
 		if unroutable.deferFor == 0 { // the process has a mode that delivers by mistake
 			*unroutable = Defer(deferWithoutListeners)
 		}
-		o.log.Warn("outbox: no listener is registered, every event is deferred; register listeners, or use the mode WriterOnly", logKeyDelay, unroutable.deferFor.String())
+		o.log.Warn("outbox: every event is deferred because no listener is registered; register listeners, or use the mode WriterOnly", logKeyDelay, unroutable.deferFor.String())
 	}
 	o.state = running
 	var errs []error
@@ -305,7 +305,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 const startPause = time.Second
 
 func (o *Outbox) startOnceReachable(ctx context.Context) error {
-	waiting := burst{log: o.log, level: slog.LevelWarn, message: "outbox: the database cannot be reached, starting again in a second"}
+	waiting := burst{log: o.log, level: slog.LevelWarn, message: "outbox: starting again in a second because the database cannot be reached"}
 	defer waiting.flush()
 	for {
 		err := o.Start(ctx)

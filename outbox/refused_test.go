@@ -120,7 +120,7 @@ func TestOutcomesThatAreRefusedForEverHoldUpNothing(t *testing.T) {
 				e.write(said("goodbye"))
 				time.Sleep(10 * time.Second)
 				require.Equal(t, refused+1, done())
-				lines := book.about("the database refuses outcomes")
+				lines := book.about("outcomes that the database refuses")
 				require.Equal(t, slog.LevelError, lines[0].level)
 				require.Contains(t, lines[0].attrs["event_id"].String(), "bad")
 				require.Less(t, len(lines), 70)

@@ -75,3 +75,20 @@ func TestUnreadableRowsAreDeadAndTheOthersAreDelivered(t *testing.T) {
 		})
 	}
 }
+
+// A walk along dead letters of which most have no time of death that can be read ends, and
+// counts all of them.
+func TestDeadLettersWithoutATimeOfDeathAreCounted(t *testing.T) {
+	t.Parallel()
+	e := onDatabase(t, testdb.Open(t, adaptertest.Main()[0]), outbox.Config{}, nil)
+	e.exec("INSERT INTO outbox_event (event_id, event_type, payload, status, available_at, created_at, done_at, last_error)" +
+		" SELECT lpad(i::text, 8, '0'), 'Said', '{}', 3, now(), now(), CASE WHEN i < 10 THEN now() ELSE 'infinity' END, 'no' FROM generate_series(1, 3000) AS s (i)")
+	groups, err := e.DeadLetters().Groups(t.Context(), outbox.DeadFilter{})
+	require.NoError(t, err)
+	require.NotEmpty(t, groups.Groups)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	n, err := e.DeadLetters().Count(ctx, outbox.DeadFilter{Group: groups.Groups[0].ID})
+	require.NoError(t, err)
+	require.EqualValues(t, 3000, n)
+}
