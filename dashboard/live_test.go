@@ -26,9 +26,9 @@ type countingStore struct {
 	stats *atomic.Int64
 }
 
-func (s countingStore) Stats(ctx context.Context, db outbox.DB, now time.Time) (outbox.StoreStats, error) {
+func (s countingStore) Stats(ctx context.Context, db outbox.DB, now time.Time, paused []outbox.EventKind) (outbox.StoreStats, error) {
 	s.stats.Add(1)
-	return s.Store.Stats(ctx, db, now)
+	return s.Store.Stats(ctx, db, now, paused)
 }
 
 // viewer reads the events of a stream.

@@ -271,7 +271,7 @@ func TestAdminBehindTheUsersAuthentication(t *testing.T) {
 // mourning is a store that fails.
 type mourning struct{ *outboxtest.Store }
 
-func (mourning) Stats(context.Context, outbox.DB, time.Time) (outbox.StoreStats, error) {
+func (mourning) Stats(context.Context, outbox.DB, time.Time, []outbox.EventKind) (outbox.StoreStats, error) {
 	return outbox.StoreStats{}, errTest
 }
 

@@ -90,12 +90,12 @@ type moodyStore struct {
 	polls, hangs atomic.Bool
 }
 
-func (m *moodyStore) Stats(ctx context.Context, db outbox.DB, now time.Time) (outbox.StoreStats, error) {
+func (m *moodyStore) Stats(ctx context.Context, db outbox.DB, now time.Time, paused []outbox.EventKind) (outbox.StoreStats, error) {
 	if m.hangs.Load() {
 		<-ctx.Done()
 		return outbox.StoreStats{}, ctx.Err()
 	}
-	return m.Store.Stats(ctx, db, now)
+	return m.Store.Stats(ctx, db, now, paused)
 }
 
 func (m *moodyStore) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {

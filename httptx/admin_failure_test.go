@@ -40,7 +40,7 @@ func (f refusing) fail(ctx context.Context) error {
 	return errors.New("failed to connect to `user=shop database=orders`: 10.1.2.3:5432: dial error")
 }
 
-func (f refusing) Stats(ctx context.Context, _ outbox.DB, _ time.Time) (outbox.StoreStats, error) {
+func (f refusing) Stats(ctx context.Context, _ outbox.DB, _ time.Time, _ []outbox.EventKind) (outbox.StoreStats, error) {
 	return outbox.StoreStats{}, f.fail(ctx)
 }
 

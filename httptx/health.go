@@ -34,7 +34,8 @@ type HealthConfig struct {
 	// the table. It does not apply to a mode without a poller. Defaults to 30 s;
 	// [NoBound] turns the check off, also before Start.
 	MaxPollDelay time.Duration
-	// MaxDueAge is how long the oldest due event of the table may have been due.
+	// MaxDueAge is how long the oldest due event of the table whose kind is not
+	// paused may have been due.
 	// All nodes share the table: with a bound, one listener that hangs, or a broker
 	// that is away, makes every node unready, although each could serve. Prefer an
 	// alert on the metrics. Defaults to no bound.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -290,4 +291,100 @@ func TestThePollerReadsPastPausedRowsOnceInAnInterval(t *testing.T) {
 		pass(time.Millisecond)
 		require.Contains(t, got.all(), "old")
 	})
+}
+
+// kindOther is what the tests pause beside said, or instead of it.
+var kindOther = outbox.EventKind{EventType: "Other"}
+
+// maxSweepPause is the poller's, and its interval.
+const maxSweepPause = time.Minute + outbox.DefaultPollInterval
+
+// crowded is a store with many paused rows: a read of what is not paused, from the start of
+// the table, takes a while.
+type crowded struct {
+	*outboxtest.Store
+	takes time.Duration
+	reads atomic.Int32
+}
+
+func (s *crowded) memory() *outboxtest.Store { return s.Store }
+
+func (s *crowded) pass(after outbox.Cursor, except []outbox.EventKind) {
+	if after.IsZero() && len(except) > 0 {
+		s.reads.Add(1)
+		time.Sleep(s.takes)
+	}
+}
+
+func (s *crowded) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	s.pass(q.After, q.Except)
+	return s.Store.Poll(ctx, db, q)
+}
+
+func (s *crowded) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+	s.pass(q.After, q.Except)
+	return s.Store.Claim(ctx, db, q)
+}
+
+// Reads past many paused rows take a hundredth of the time, and come every minute at
+// least: in an idle table, and twice as often for expired leases if events of other kinds
+// wake the poller. These do not wait.
+func TestReadsPastManyPausedRowsAreRare(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{"single node": outbox.SingleNode{}, "multi node": outbox.MultiNode{}} {
+		for takes, want := range map[time.Duration]int32{10 * time.Millisecond: 120, 200 * time.Millisecond: 30, 1500 * time.Millisecond: 10} {
+			t.Run(name+" "+takes.String(), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					s := &crowded{Store: outboxtest.NewStore(), takes: takes}
+					e := build(t, outbox.Config{Store: s, Mode: mode}, handled)
+					require.NoError(t, e.Pause(t.Context(), kindOther))
+					require.NoError(t, e.Start(t.Context()))
+					pass(10 * time.Minute)
+					reads := s.reads.Swap(0)
+					require.LessOrEqual(t, reads, want+2)
+					require.GreaterOrEqual(t, reads, want/2)
+					var ids []string
+					for range 600 {
+						env := said("")
+						env.DeliverAfter = 100 * time.Millisecond
+						ids = append(ids, e.write(env)...)
+						pass(time.Second)
+					}
+					require.LessOrEqual(t, s.reads.Load(), 2*want+4)
+					pass(2 * time.Second)
+					for _, id := range ids {
+						row, _ := s.Row(id)
+						require.Equal(t, outbox.StatusDone, row.Status)
+					}
+					insertDue(t, s.Store, "late", -time.Hour) // its transaction was long
+					pass(maxSweepPause)
+					row, _ := s.Row("late")
+					require.Equal(t, outbox.StatusDone, row.Status)
+				})
+			})
+		}
+	}
+}
+
+// What is paused on purpose does not make the oldest due event old.
+func TestThePausedAreNotTheOldestDue(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	w := start(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
+	insertDue(t, store, "paused", -time.Hour)
+	other := said("other")
+	other.EventType, other.OccurredAt = "Other", time.Now().Add(-time.Minute)
+	w.write(other)
+	age := func() time.Duration {
+		st, err := w.Stats(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 2, st.Due)
+		return st.OldestDueAge
+	}
+	require.InDelta(t, time.Hour, age(), float64(10*time.Second))
+	require.NoError(t, w.Pause(t.Context(), kindSaid))
+	require.InDelta(t, time.Minute, age(), float64(10*time.Second))
+	require.NoError(t, w.Pause(t.Context(), kindOther))
+	require.Zero(t, age())
 }

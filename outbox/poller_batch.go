@@ -59,6 +59,7 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 		p.dispatcher.track.beginRead(p.read)
 		defer p.dispatcher.track.endRead()
 	}
+	began := time.Now()
 	b, lease, err := p.readBatch(ctx, q)
 	if err != nil {
 		return 0, false, err
@@ -69,7 +70,10 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 		return 0, false, err // the next batch may begin at the same place, with the same rows
 	}
 	if q.kind == takeovers {
-		p.takeoverAt = time.Now().Add(p.opts.Interval) // unless there are some
+		p.takeoverAt = began.Add(p.sweepPause()) // unless there are some
+		if b.Len() < q.limit {
+			p.swept = p.read // it took from all rows, those without a lease included
+		}
 	}
 	ds := make([]delivery, len(b.Envelopes)) // one allocation for all
 	for i := range b.Envelopes {

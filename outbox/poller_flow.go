@@ -96,23 +96,35 @@ func (p *Poller) laneRoom() int {
 // passStart is where a pass over the table begins. A pass that leaves out kinds reads
 // past all of their rows. While another transaction holds an old snapshot, any pass
 // reads past the rows that were delivered since then. So after one that began at the
-// start of the table, and for as long as the poller's interval, passes begin where recent
-// rows do.
+// start of the table, and for as long as sweepPause, passes begin where recent rows do.
 func (p *Poller) passStart(now time.Time) Cursor {
 	cheap := len(p.except) == 0 && p.fromStart.last < slowRead
-	if cheap || now.Sub(p.swept) > max(p.opts.Interval, time.Second) {
+	if cheap || now.Sub(p.swept) > max(p.sweepPause(), time.Second) {
 		p.swept = time.Time{}
 		return Cursor{}
 	}
 	return Cursor{AvailableAt: storedTime(p.swept.Add(-p.opts.SkipRecent - lateCommit))}
 }
 
+// sweepPause is the time between two reads from the start of the table: the interval. While
+// kinds are left out it grows with their rows, so that the reads take a hundredth of the time.
+func (p *Poller) sweepPause() time.Duration {
+	if len(p.except) == 0 {
+		return p.opts.Interval
+	}
+	return max(p.opts.Interval, min(100*p.fromStart.last, maxSweepPause))
+}
+
+// maxSweepPause is how long an event may wait at most that only a read from the start of
+// the table finds, unless the interval is longer.
+const maxSweepPause = time.Minute
+
 // lateCommit is how long a transaction may take, so that a pass which begins at recent
 // rows finds its events. Those of longer ones wait for a pass over all rows.
 const lateCommit = 10 * time.Second
 
 // slowRead is how long a read from the start of the table takes that is not repeated
-// within the interval.
+// within sweepPause.
 const slowRead = 100 * time.Millisecond
 
 // patienceFrom is the patience for a read from a place. Reads from the start have their

@@ -12,14 +12,14 @@ type Stats struct {
 	Due     int64 // NEW and RETRY rows that are due now
 	Delayed int64 // NEW and RETRY rows that are due later
 	Dead    int64
-	// OldestDueAge is how long the oldest due event has been due; zero when
-	// none is.
+	// OldestDueAge is how long the oldest due event has been due whose kind is not
+	// paused; zero when there is none.
 	OldestDueAge time.Duration
 	// HotDepth and ColdDepth are the events that wait in this node's queues. Those of
 	// kinds that have a [Limit] count as ColdDepth.
 	HotDepth, ColdDepth int
 	// Paused are the kinds of events that are paused. Their events count as Pending
-	// like all others.
+	// and Due like all others, and are left out of OldestDueAge.
 	Paused []Pause
 	// LastPoll is [Poller.LastPoll] of this node. In a mode without a poller it
 	// is the zero time.
@@ -36,14 +36,19 @@ type Stats struct {
 // Stats reads the table's counts and the queues' depths.
 func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	now := storedTime(o.clock.Now())
-	s, err := o.store.Stats(ctx, o.db, now)
+	paused, err := o.Paused(ctx)
 	if err != nil {
 		return Stats{}, err
 	}
-	st := Stats{Pending: s.Due + s.Delayed, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead}
-	if st.Paused, err = o.Paused(ctx); err != nil {
+	kinds := make([]EventKind, len(paused))
+	for i := range paused {
+		kinds[i] = paused[i].Kind
+	}
+	s, err := o.store.Stats(ctx, o.db, now, kinds)
+	if err != nil {
 		return Stats{}, err
 	}
+	st := Stats{Pending: s.Due + s.Delayed, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, Paused: paused}
 	if !s.OldestDue.IsZero() {
 		st.OldestDueAge = max(now.Sub(s.OldestDue), 0)
 	}

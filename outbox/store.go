@@ -100,8 +100,9 @@ type Store interface {
 	// Purge deletes one batch of old rows and returns how many.
 	Purge(ctx context.Context, db DB, q PurgeQuery) (int, error)
 
-	// Stats counts rows, reading no more than StatsLimit of each kind.
-	Stats(ctx context.Context, db DB, now time.Time) (StoreStats, error)
+	// Stats counts rows, reading no more than StatsLimit of each kind. The oldest due row
+	// is the first that is not of a paused kind; rows of these are read past.
+	Stats(ctx context.Context, db DB, now time.Time, paused []EventKind) (StoreStats, error)
 
 	// QueryDead lists DEAD rows by the time they died, then by id: without payloads, with
 	// the headers HeaderListener and HeaderEventID alone, and with the first MaxErrorLength
@@ -262,7 +263,8 @@ type StoreStats struct {
 	Due     int64 // NEW and RETRY rows available at or before now
 	Delayed int64 // NEW and RETRY rows available later
 	Dead    int64
-	// OldestDue is the earliest available_at of the due rows; zero: none due.
+	// OldestDue is the earliest available_at of the due rows whose kind is not paused;
+	// zero: none due.
 	OldestDue time.Time
 }
 

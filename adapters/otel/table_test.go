@@ -47,7 +47,8 @@ func watch(t testing.TB, s *source, opts ...outboxotel.MetricsOption) (*meters, 
 var tableUnits = map[string]string{
 	"outbox.events.pending": "{event}", "outbox.events.due": "{event}", "outbox.events.delayed": "{event}", "outbox.events.dead": "{event}",
 	"outbox.oldest.due.age": "s", "outbox.last.poll.timestamp": "s", "outbox.poll.interval": "s", "outbox.kinds.paused": "{kind}",
-	"outbox.table.up": "", "outbox.table.read.timestamp": "s", "outbox.table.read.errors": "{error}",
+	"outbox.oldest.pause.age": "s",
+	"outbox.table.up":         "", "outbox.table.read.timestamp": "s", "outbox.table.read.errors": "{error}",
 }
 
 func TestFiguresOfTheTableHaveTheirNamesUnitsAndValues(t *testing.T) {
@@ -55,7 +56,7 @@ func TestFiguresOfTheTableHaveTheirNamesUnitsAndValues(t *testing.T) {
 	polled := time.Date(2026, 5, 4, 3, 2, 1, 500e6, time.UTC)
 	p, m := watch(t, always(outbox.Stats{
 		Pending: 7, Due: 4, Delayed: 3, Dead: 2, OldestDueAge: 90500 * time.Millisecond,
-		HotDepth: 11, ColdDepth: 12, LastPoll: polled, PollInterval: 5 * time.Second, Paused: make([]outbox.Pause, 2),
+		HotDepth: 11, ColdDepth: 12, LastPoll: polled, PollInterval: 5 * time.Second, Paused: []outbox.Pause{{Since: time.Now()}, {Since: time.Now()}},
 	}), outboxotel.WithPrefix("orders.outbox"), outboxotel.WithAttributes(attribute.String("zone", "a")))
 	m.QueueDepths(0, 0)
 	p.read(t)
@@ -113,7 +114,7 @@ func TestADatabaseThatIsClosedIsATableThatIsNotUp(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, m.WatchTable(o))
 	require.NoError(t, db.Close())
-	const text = "reading the table of closed.db: outbox: reading stats"
+	const text = "reading the table of closed.db: outbox: reading what is paused"
 	before := reported(text)
 	require.ElementsMatch(t, []string{"closed.db.table.up", "closed.db.table.read.errors"}, slices.Collect(maps.Keys(p.table(t))))
 	require.Zero(t, p.one(t, "closed.db.table.up"))

@@ -59,7 +59,7 @@ func TestScrapeTellsWhatTheTableHolds(t *testing.T) {
 	polled := time.Date(2026, 5, 4, 3, 2, 1, 500e6, time.UTC)
 	s := &source{stats: outbox.Stats{
 		Pending: 7, Due: 4, Delayed: 3, Dead: 2, OldestDueAge: 90 * time.Second,
-		HotDepth: 11, ColdDepth: 12, LastPoll: polled, PollInterval: 5 * time.Second, Paused: make([]outbox.Pause, 2),
+		HotDepth: 11, ColdDepth: 12, LastPoll: polled, PollInterval: 5 * time.Second, Paused: []outbox.Pause{{Since: time.Now()}, {Since: time.Now().Add(-time.Hour)}},
 	}}
 	registry, _ := watch(t, s)
 	scrape(t, registry)
@@ -72,6 +72,7 @@ func TestScrapeTellsWhatTheTableHolds(t *testing.T) {
 	} {
 		require.InDelta(t, want, f.value(t, name), 0, name)
 	}
+	require.InDelta(t, 3600, f.value(t, "outbox_oldest_pause_age_seconds"), 60)
 }
 
 func TestWhenTheTableCannotBeReadItsValuesAreAbsentAndUpIsZero(t *testing.T) {

@@ -15,6 +15,7 @@ const (
 	LastPoll
 	PollInterval
 	Paused
+	OldestPauseAge
 	Up
 	ReadAt
 	ReadErrors
@@ -38,17 +39,18 @@ type Description struct {
 }
 
 var descriptions = [Figures]Description{
-	Pending:      {"events.pending", Events, "Events in the table that are not yet delivered, due or delayed; each count stops at 100,000."},
-	Due:          {"events.due", Events, "Events in the table that are due now."},
-	Delayed:      {"events.delayed", Events, "Events in the table that are due later: delayed, deferred or to be retried."},
-	Dead:         {"events.dead", Events, "DEAD events in the table."},
-	OldestDueAge: {"oldest.due.age", Seconds, "How long the oldest due event has been due; 0 when none is due."},
-	LastPoll:     {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
-	PollInterval: {"poll.interval", Seconds, "How often the poller reads an idle table."},
-	Paused:       {"kinds.paused", Kinds, "Kinds of events that are paused."},
-	Up:           {"table.up", "", "Whether the last read of the table for these metrics succeeded."},
-	ReadAt:       {"table.read.timestamp", Seconds, "When the table was read for these metrics."},
-	ReadErrors:   {"table.read.errors", Errors, "Reads of the table for these metrics that failed."},
+	Pending:        {"events.pending", Events, "Events in the table that are not yet delivered, due or delayed; each count stops at 100,000."},
+	Due:            {"events.due", Events, "Events in the table that are due now."},
+	Delayed:        {"events.delayed", Events, "Events in the table that are due later: delayed, deferred or to be retried."},
+	Dead:           {"events.dead", Events, "DEAD events in the table."},
+	OldestDueAge:   {"oldest.due.age", Seconds, "How long the oldest due event has been due whose kind is not paused; 0 when there is none."},
+	LastPoll:       {"last.poll.timestamp", Seconds, "When the poller last read the table or found its queue full; 0 before the first time."},
+	PollInterval:   {"poll.interval", Seconds, "How often the poller reads an idle table."},
+	Paused:         {"kinds.paused", Kinds, "Kinds of events that are paused."},
+	OldestPauseAge: {"oldest.pause.age", Seconds, "How long the kind has been paused that was paused first; 0 when none is."},
+	Up:             {"table.up", "", "Whether the last read of the table for these metrics succeeded."},
+	ReadAt:         {"table.read.timestamp", Seconds, "When the table was read for these metrics."},
+	ReadErrors:     {"table.read.errors", Errors, "Reads of the table for these metrics that failed."},
 }
 
 // Describe returns the descriptions, each at the index of its figure.
@@ -74,10 +76,20 @@ func (v Values) Each(do func(f Figure, value float64)) {
 	do(Dead, float64(v.Stats.Dead))
 	do(OldestDueAge, v.Stats.OldestDueAge.Seconds())
 	do(Paused, float64(len(v.Stats.Paused)))
+	do(OldestPauseAge, oldestPause(v).Seconds())
 	if v.Stats.PollInterval > 0 { // the mode has a poller
 		do(LastPoll, timestamp(v.Stats.LastPoll))
 		do(PollInterval, v.Stats.PollInterval.Seconds())
 	}
+}
+
+// oldestPause is how long the first of the paused kinds had been paused when the table was
+// read.
+func oldestPause(v Values) (age time.Duration) {
+	for _, pause := range v.Stats.Paused {
+		age = max(age, v.At.Sub(pause.Since))
+	}
+	return age
 }
 
 // timestamp is a time as seconds since 1970; 0 for the zero time.

@@ -24,7 +24,7 @@ var errorTests = []storeTest{
 			"Leased":       errorOf(s.Store.Leased(ctx, s.DB, []string{"node-1/1"})),
 			"NextDue":      errorOf(s.Store.NextDue(ctx, s.DB, suiteTime)),
 			"Purge":        errorOf(s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})),
-			"Stats":        errorOf(s.Store.Stats(ctx, s.DB, suiteTime)),
+			"Stats":        errorOf(s.Store.Stats(ctx, s.DB, suiteTime, nil)),
 			"QueryDead":    errorOf(s.Store.QueryDead(ctx, s.DB, outbox.DeadQuery{Limit: 10})),
 			"CountDead":    errorOf(s.Store.CountDead(ctx, s.DB, outbox.DeadFilter{})),
 		} {

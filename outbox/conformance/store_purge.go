@@ -72,7 +72,7 @@ var purgeTests = []storeTest{
 var statsTests = []storeTest{
 	{"CountsDueDelayedAndDead", func(s *storeSuite) {
 		stats := func(after time.Duration) outbox.StoreStats {
-			st, err := s.Store.Stats(s.ctx, s.DB, suiteTime.Add(after))
+			st, err := s.Store.Stats(s.ctx, s.DB, suiteTime.Add(after), nil)
 			s.ok("Stats", err)
 			return st
 		}
@@ -92,6 +92,24 @@ var statsTests = []storeTest{
 		same("before all", stats(-time.Hour), outbox.StoreStats{Delayed: 4, Dead: 2})
 		same("when the second one is due", stats(4*time.Minute), outbox.StoreStats{Due: 2, Delayed: 2, Dead: 2, OldestDue: suiteTime.Add(3 * time.Minute)})
 		same("after all", stats(time.Hour), outbox.StoreStats{Due: 4, Dead: 2, OldestDue: suiteTime.Add(3 * time.Minute)})
+	}},
+	{"TheOldestDueRowIsOfNoPausedKind", func(s *storeSuite) {
+		kinds := make([]outbox.EventKind, 3)
+		for i, aggregate := range []outbox.AggregateType{"order", outbox.Global, "order"} {
+			kinds[i] = outbox.EventKind{AggregateType: aggregate, EventType: []outbox.EventType{"Paid", "Paid", "Sent"}[i]}
+			for range 2 {
+				env := s.event(time.Duration(i) * time.Minute)
+				env.AggregateType, env.EventType = kinds[i].AggregateType, kinds[i].EventType
+				s.insert(env)
+			}
+		}
+		for n, want := range []time.Time{suiteTime, suiteTime.Add(time.Minute), suiteTime.Add(2 * time.Minute), {}} {
+			st, err := s.Store.Stats(s.ctx, s.DB, suiteTime.Add(time.Hour), kinds[:n])
+			s.ok("Stats", err)
+			if st.Due != 6 || !st.OldestDue.Equal(want) {
+				s.t.Fatalf("with %d kinds paused: got %+v, want the oldest of 6 at %v", n, st, want)
+			}
+		}
 	}},
 }
 

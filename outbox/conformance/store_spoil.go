@@ -58,7 +58,7 @@ func undecodableRows(s *storeSuite) {
 	n := len(sp.good) + len(sp.bad)
 	_, err := s.Store.NextDue(s.ctx, s.DB, suiteTime.Add(later))
 	s.ok("NextDue", err)
-	_, err = s.Store.Stats(s.ctx, s.DB, suiteTime.Add(later))
+	_, err = s.Store.Stats(s.ctx, s.DB, suiteTime.Add(later), nil)
 	s.ok("Stats", err)
 	b := s.pollAt(later)
 	sp.reads(s, "poll", b.Envelopes, b.Undecodable)

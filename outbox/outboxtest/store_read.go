@@ -91,7 +91,7 @@ func (s *Store) NextDue(ctx context.Context, _ outbox.DB, after time.Time) (time
 }
 
 // Stats implements [outbox.Store].
-func (s *Store) Stats(ctx context.Context, _ outbox.DB, now time.Time) (outbox.StoreStats, error) {
+func (s *Store) Stats(ctx context.Context, _ outbox.DB, now time.Time, paused []outbox.EventKind) (outbox.StoreStats, error) {
 	if err := s.lock(ctx, "reading stats"); err != nil {
 		return outbox.StoreStats{}, err
 	}
@@ -107,7 +107,7 @@ func (s *Store) Stats(ctx context.Context, _ outbox.DB, now time.Time) (outbox.S
 			count(&st.Delayed)
 		default:
 			count(&st.Due)
-			if st.OldestDue.IsZero() || r.AvailableAt.Before(st.OldestDue) {
+			if !r.isOneOf(paused) && (st.OldestDue.IsZero() || r.AvailableAt.Before(st.OldestDue)) {
 				st.OldestDue = r.AvailableAt
 			}
 		}

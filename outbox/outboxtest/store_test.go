@@ -29,7 +29,7 @@ func TestStoreCountsStopAtTheLimit(t *testing.T) {
 		envs[i] = outbox.Envelope{EventID: fmt.Sprint(i), EventType: "Said", Payload: outbox.RawJSON("1"), OccurredAt: at, AvailableAt: at}
 	}
 	require.NoError(t, store.Insert(t.Context(), store.DB(), envs, "", time.Time{}))
-	stats, err := store.Stats(t.Context(), store.DB(), at)
+	stats, err := store.Stats(t.Context(), store.DB(), at, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, outbox.StatsLimit, stats.Due)
 }

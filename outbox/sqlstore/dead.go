@@ -254,13 +254,13 @@ func (s *Store) eachDead(ctx context.Context, db outbox.DB, verb string, eventID
 }
 
 // Stats implements [outbox.Store].
-func (s *Store) Stats(ctx context.Context, db outbox.DB, now time.Time) (outbox.StoreStats, error) {
+func (s *Store) Stats(ctx context.Context, db outbox.DB, now time.Time, paused []outbox.EventKind) (outbox.StoreStats, error) {
 	var st outbox.StoreStats
 	for _, pending := range s.pending() {
 		q := s.query(1024)
 		q.add("SELECT ").counted(s, pending, "available_at <= ", now).add(", ").counted(s, pending, "available_at > ", now)
 		q.add(", (SELECT ").timeColumn("available_at").add(" FROM ").table(s).add(" WHERE ", pending, " AND available_at <= ").
-			time(now).add(dueOrder).add("1)")
+			time(now).except(paused).add(dueOrder).add("1)")
 		var due, delayed int64
 		var oldest timestamp
 		if err := s.rows(ctx, db, "reading stats", q, scanInto(&due, &delayed, &oldest)); err != nil {

@@ -154,7 +154,7 @@ func readingCosts(t *testing.T, db *testdb.DB, statistics bool) {
 		t.Logf("%s looks at %d rows", c.name, cost)
 	}
 	cost := costOf(t, db, rec, func() {
-		st, err := store.Stats(ctx, rec, now)
+		st, err := store.Stats(ctx, rec, now, nil)
 		require.NoError(t, err)
 		require.InDelta(t, pendingRows, st.Due, readLimit)
 	})

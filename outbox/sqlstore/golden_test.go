@@ -198,7 +198,7 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	_, err = store.Purge(ctx, rec, outbox.PurgeQuery{Before: someTime, Limit: 10, ByAge: true})
 	run("purge", err)
 	section("stats")
-	_, err = store.Stats(ctx, rec, someTime)
+	_, err = store.Stats(ctx, rec, someTime, nil)
 	run("stats", err)
 	section("dead letters")
 	_, err = store.QueryDead(ctx, rec, outbox.DeadQuery{

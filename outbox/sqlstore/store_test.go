@@ -143,7 +143,7 @@ func TestSchemaOfLongAndQualifiedNames(t *testing.T) {
 		for _, name := range []string{long + "a", long + "b", "MixedCase", "select"} {
 			store := storeFor(db.Kind, sqlstore.WithTable(name))
 			require.NoError(t, store.CreateSchema(t.Context(), db.DB), name)
-			st, err := store.Stats(t.Context(), db.DB, someTime)
+			st, err := store.Stats(t.Context(), db.DB, someTime, nil)
 			require.NoError(t, err)
 			require.Zero(t, st)
 		}
