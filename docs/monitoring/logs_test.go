@@ -64,8 +64,8 @@ func (l *logging) visit(n ast.Node) {
 				l.pairs(n.Args[1:])
 			}
 		}
-	case *ast.CompositeLit: // burst{log: …, level: …, message: …}
-		if kind, ok := n.Type.(*ast.Ident); ok && kind.Name == "burst" {
+	case *ast.CompositeLit: // burst{log: …, level: …, message: …}, or bursts
+		if kind, ok := n.Type.(*ast.Ident); ok && (kind.Name == "burst" || kind.Name == "bursts") {
 			var line logLine
 			for _, element := range n.Elts {
 				field := element.(*ast.KeyValueExpr)
@@ -79,7 +79,9 @@ func (l *logging) visit(n ast.Node) {
 					l.lines = append(l.lines, logLine{"INFO", message})
 				}
 			}
-			l.lines = append(l.lines, line)
+			if line.message != "" { // a burst of bursts has theirs
+				l.lines = append(l.lines, line)
+			}
 		}
 		if array, ok := n.Type.(*ast.ArrayType); ok { // []any{key, value, …}
 			if element, ok := array.Elt.(*ast.Ident); ok && element.Name == "any" {
