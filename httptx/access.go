@@ -30,7 +30,7 @@ func (r Role) May(other Role) bool { return other != 0 && r&other == other }
 var ErrOtherSite = errors.New("httptx: a page of another site may not send changes; open this site's own page")
 
 // Access says who may see and change an outbox over HTTP: at [Admin], and at the page of
-// package dashboard. The zero value lets nobody in.
+// package dashboard. The zero value refuses every request.
 type Access struct {
 	// Authorize names the user who sends a request, and says what they may do. It runs for
 	// every request, concurrently. The name goes into the log. Without it every request is

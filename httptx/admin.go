@@ -208,7 +208,7 @@ func (a *admin) handle(needed Role, timeout time.Duration, serve endpoint, known
 func (a *admin) refused(needed Role) string {
 	switch {
 	case a.access.Authorize == nil:
-		return "Access.Authorize is not set, so nobody has a role"
+		return "Access.Authorize is not set, so no user has a role"
 	case needed == Operate:
 		return "changes need the role Operate, which Access.Authorize did not return"
 	}

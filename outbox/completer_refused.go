@@ -9,9 +9,9 @@ import (
 
 // The database may refuse an outcome: its character set lacks a character of the text, the
 // text is longer than a column that somebody narrowed, a check or a trigger is against it.
-// The outcome is then stored with its text in ASCII, or without it. One that is refused all
-// the same is kept apart. It stays in the tracker, so that this process does not deliver its
-// event again, and is tried again ever more rarely, for somebody may drop the trigger.
+// The outcome is then stored with its text in ASCII, or without its text. An outcome that is
+// still refused is kept apart. The outcome stays in the tracker, so that this process does not
+// deliver the event again. The pause between tries grows, because somebody may drop the trigger.
 
 // storeRefused stores what it can of a group that the database refused, and keeps apart
 // what it refuses in any form.

@@ -36,8 +36,8 @@ type Inspector interface {
 	// Withdraw deletes what Announce stored for the owner.
 	Withdraw(ctx context.Context, db DB, owner string) error
 	// Nodes lists what Announce stored, who holds the table, and the owners of leases: of
-	// those among the first SearchLimit due rows. If there are as many, a node has the leases
-	// that it reported, if these are more.
+	// those among the first SearchLimit due rows. If that many rows are due, a node has the
+	// larger of two numbers: the leases that were counted, and those that it reported.
 	Nodes(ctx context.Context, db DB) ([]Node, error)
 }
 

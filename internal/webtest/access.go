@@ -118,7 +118,7 @@ func roles(t *testing.T, fw Framework) {
 
 	plain := serve(t, "HTTP1", fw.New(t, App{Outbox: ob}))
 	for _, path := range []string{"/stats", "/nodes", "/events", "/events/1", "/dead-letters", "/dead-letters/1", "/dead-letters/groups", "/pauses"} {
-		plain.send(http.MethodGet, "/admin"+path).is(t, 403, `{"error":"Access.Authorize is not set, so nobody has a role"}`)
+		plain.send(http.MethodGet, "/admin"+path).is(t, 403, `{"error":"Access.Authorize is not set, so no user has a role"}`)
 	}
 	require.Equal(t, 403, plain.post("/admin/dead-letters/replay").StatusCode)
 }

@@ -16,8 +16,8 @@ var errOwnMemory = errors.New("the database is in memory, and each connection of
 // secondTime bounds the wait for a second connection: the pool may have no more than one.
 const secondTime = time.Second
 
-// checkMemory refuses a database of SQLite that the connections of the pool do not share.
-// One of them has the table, and another has not.
+// checkMemory refuses a database of SQLite that the connections of the pool do not share:
+// the first connection has the table, and the second has not.
 func (s *Store) checkMemory(ctx context.Context, db outbox.DB) error {
 	pool, ok := outbox.PoolOf(db).(*sql.DB)
 	if !ok || s.table.Schema != "" || pool.Stats().MaxOpenConnections == 1 {
