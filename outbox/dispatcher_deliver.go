@@ -116,7 +116,9 @@ func (d *Dispatcher) conclude(dl *delivery, res Result, c cause) {
 			reason = res.reason
 		} else {
 			reason = fmt.Sprintf("no listener for %s in the process that took it; deferred by %s", dl.kind(), delay)
-			d.unheard.add(dl.kind().String(), logKeyEventType, string(dl.env.EventType), logKeyAggregateType, string(dl.env.AggregateType), logKeyDelay, delay.String())
+			if r, own := d.registry.(*Registry); !own || r.Len() > 0 { // else Start has said so, of all kinds
+				d.unheard.add(dl.kind().String(), logKeyEventType, string(dl.env.EventType), logKeyAggregateType, string(dl.env.AggregateType), logKeyDelay, delay.String())
+			}
 		}
 		dl.reason = errorText(reason)
 		dl.next = dueTime(d.clock.Now(), delay)

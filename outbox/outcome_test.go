@@ -207,7 +207,7 @@ func TestAProcessWithoutListenersLeavesEventsToOthers(t *testing.T) {
 				lines := book.problems()
 				require.Len(t, lines, 1)
 				require.Equal(t, slog.LevelWarn, lines[0].level)
-				require.Equal(t, time.Minute, lines[0].attrs["delay"].Duration())
+				require.Equal(t, time.Minute, mustDuration(t, lines[0].attrs["delay"]))
 
 				other := start(t, outbox.Config{Store: store, Mode: mode}, handled)
 				time.Sleep(2 * time.Minute)

@@ -74,7 +74,7 @@ func TestATextThatTheDatabaseRefusesIsStoredInASCIIOrNotAtAll(t *testing.T) {
 		}
 		require.Less(t, store.marks.Load(), int32(100))
 		require.NoError(t, e.Close(context.Background()))
-		lines := book.about("without them")
+		lines := book.about("without the texts")
 		require.Len(t, lines, 1)
 		require.Equal(t, "curse", lines[0].attrs["event_id"].String())
 		require.Empty(t, book.about("could not be stored"))

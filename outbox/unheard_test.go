@@ -25,7 +25,7 @@ func TestDeferredEventsWithoutAListenerAreSeen(t *testing.T) {
 		e := build(t, outbox.Config{
 			Store: store, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.Defer(time.Minute)}},
-		}, nil)
+		}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
 		require.NoError(t, e.Start(t.Context()))
 		other := said("other")
 		other.EventType = "Other"

@@ -59,7 +59,7 @@ func (db *DB) HoldCommits(t testing.TB) (held *DB, waiting <-chan struct{}, rele
 			if err != nil {
 				return
 			}
-			if bytes.Contains(bytes.ToUpper(buffer[:n]), []byte("COMMIT")) {
+			if hasCommit(buffer[:n]) {
 				arrived <- struct{}{}
 				<-released
 			}
@@ -183,7 +183,7 @@ func forward(client net.Conn, address string, cuts *atomic.Int32) {
 		if err != nil {
 			break
 		}
-		if bytes.Contains(bytes.ToUpper(buffer[:n]), []byte("COMMIT")) {
+		if hasCommit(buffer[:n]) {
 			cut.Store(true)
 			cuts.Add(1)
 		}
@@ -196,4 +196,14 @@ func forward(client net.Conn, address string, cuts *atomic.Int32) {
 	}
 	_ = server.Close()
 	<-answered
+}
+
+// hasCommit reports whether a client sends a COMMIT. The level READ COMMITTED and the variable
+// autocommit are none.
+func hasCommit(sent []byte) bool {
+	text := bytes.ToUpper(sent)
+	for _, other := range []string{"COMMITTED", "AUTOCOMMIT"} {
+		text = bytes.ReplaceAll(text, []byte(other), nil)
+	}
+	return bytes.Contains(text, []byte("COMMIT"))
 }

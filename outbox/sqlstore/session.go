@@ -51,6 +51,9 @@ func (s *Store) checkSession(ctx context.Context, db outbox.DB, d *dialect) erro
 	return rows.Err()
 }
 
+// errTried ends the transaction of an INSERT that was only tried.
+var errTried = errors.New("tried")
+
 // tryInsert inserts no row. The database refuses it all the same when a column is missing,
 // when the server or the session is read-only, without the privilege, and, at the level of
 // claims, with MySQL's binlog_format STATEMENT.
@@ -62,7 +65,15 @@ func (s *Store) tryInsert(ctx context.Context, db outbox.DB, what string, claims
 	}
 	var err error
 	if claims && s.d.name == "mysql" {
-		err = s.inTx(ctx, db, what, readCommitted, func(tx *sql.Tx) error { return insert(tx) })
+		// It is rolled back: an error aborts the transaction, too.
+		if err = s.inTx(ctx, db, what, readCommitted, func(tx *sql.Tx) error {
+			if err := insert(tx); err != nil {
+				return err
+			}
+			return errTried
+		}); errors.Is(err, errTried) {
+			err = nil
+		}
 	} else {
 		_, err = s.changed(ctx, func() (int, error) { return 0, insert(db) })
 	}

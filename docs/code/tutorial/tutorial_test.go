@@ -80,6 +80,7 @@ var varying = []string{
 	`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`,
 	`\b\d+\.\d+s\b`,
 	`owner=\S+`,
+	`table=\S+`, // with the schema of the test
 	`process \d+`,
 }
 
