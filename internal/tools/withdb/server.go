@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,30 +27,45 @@ type server struct {
 	ping                               func(driver, dsn string) error
 	install                            func(ctx context.Context, packages []string) error
 	compose                            func(ctx context.Context) (dsn string, err error)
+	tree                               string   // of the private server's programs, if not the system's
 	users                              *os.File // a shared lock while this run uses the private server
 }
 
-func servers(root string) []*server {
-	all := []*server{
-		{
+// servers are both kinds; a tree that is not empty has the programs of a kind.
+func servers(root, postgresTree, mysqlTree string) []*server {
+	home := func(kind, tree string) string {
+		if tree != "" {
+			kind += "-" + filepath.Base(tree)
+		}
+		return filepath.Join(root, kind)
+	}
+	return []*server{serverAt(home("postgres", postgresTree), postgresTree), serverAt(home("mysql", mysqlTree), mysqlTree)}
+}
+
+// serverAt is the server whose private form has the home, whose name begins with its kind.
+func serverAt(home, tree string) *server {
+	s := &server{
+		name: "MariaDB/MySQL", variable: testdb.MySQLVar, driver: "mysql",
+		defaultDSN: testdb.DefaultMySQL, dsn: testdb.MySQLDSN,
+		private: &privateMySQL{dir: home, tree: tree}, tree: tree,
+	}
+	if strings.HasPrefix(filepath.Base(home), "postgres") {
+		s = &server{
 			name: "PostgreSQL", variable: testdb.PostgresVar, driver: "pgx",
 			defaultDSN: testdb.DefaultPostgres, dsn: testdb.PostgresDSN,
-			private: &privatePostgres{dir: filepath.Join(root, "postgres")},
-		},
-		{
-			name: "MariaDB/MySQL", variable: testdb.MySQLVar, driver: "mysql",
-			defaultDSN: testdb.DefaultMySQL, dsn: testdb.MySQLDSN,
-			private: &privateMySQL{dir: filepath.Join(root, "mysql")},
-		},
+			private: &privatePostgres{dir: home, tree: tree}, tree: tree,
+		}
 	}
-	for _, s := range all {
-		s.ping, s.install, s.compose = testdb.Ping, install, s.composeUp
-	}
-	return all
+	s.ping, s.install, s.compose = testdb.Ping, install, s.composeUp
+	return s
 }
 
 // ensure finds or starts the server and puts its address into the environment.
 func (s *server) ensure(ctx context.Context) (where string, err error) {
+	if s.tree != "" {
+		dsn, err := s.startPrivate(ctx)
+		return "a private server of " + s.tree, errors.Join(err, os.Setenv(s.variable, dsn))
+	}
 	if os.Getenv(s.variable) != "" {
 		if err := s.ping(s.driver, s.dsn()); err != nil {
 			return "", fmt.Errorf("%s is set, but: %w", s.variable, err)

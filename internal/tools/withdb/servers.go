@@ -19,14 +19,16 @@ var (
 	mysqlFolders    = []string{"/usr/sbin", "/usr/libexec", "/opt/homebrew/opt/m*/bin", "/usr/local/opt/m*/bin"}
 )
 
-type privatePostgres struct{ dir string }
+// A private server's programs come from the tree, a folder of extracted packages as
+// fetch.sh of ../debian makes it, or else from the system.
+type privatePostgres struct{ dir, tree string }
 
 func (p *privatePostgres) packages() []string { return []string{"postgresql"} }
 func (p *privatePostgres) home() string       { return p.dir }
 
 func (p *privatePostgres) start(ctx context.Context) (string, <-chan struct{}, error) {
-	initdb, err1 := binary([]string{"initdb"}, postgresFolders...)
-	postgres, err2 := binary([]string{"postgres"}, postgresFolders...)
+	initdb, err1 := program(p.tree, []string{"initdb"}, postgresFolders)
+	postgres, err2 := program(p.tree, []string{"postgres"}, postgresFolders)
 	if err := errors.Join(err1, err2); err != nil {
 		return "", nil, err
 	}
@@ -49,13 +51,13 @@ func (p *privatePostgres) start(ctx context.Context) (string, <-chan struct{}, e
 func (p *privatePostgres) running() bool { return running(p.dir) }
 func (p *privatePostgres) stop() error   { return kill(p.dir, syscall.SIGINT) } // fast shutdown
 
-type privateMySQL struct{ dir string }
+type privateMySQL struct{ dir, tree string }
 
 func (p *privateMySQL) packages() []string { return []string{"mariadb-server"} }
 func (p *privateMySQL) home() string       { return p.dir }
 
 func (p *privateMySQL) start(ctx context.Context) (string, <-chan struct{}, error) {
-	server, err := binary([]string{"mariadbd", "mysqld"}, mysqlFolders...)
+	server, err := program(p.tree, []string{"mariadbd", "mysqld"}, mysqlFolders)
 	if err != nil {
 		return "", nil, err
 	}
@@ -67,17 +69,30 @@ func (p *privateMySQL) start(ctx context.Context) (string, <-chan struct{}, erro
 	if err != nil {
 		return "", nil, err
 	}
-	ended, err := daemon(cred, dir, server, "--no-defaults", "--datadir="+data, "--bind-address=127.0.0.1",
-		"--port="+strconv.Itoa(port), "--socket=", "--loose-mysqlx=OFF",
+	args := append(p.common(data), "--bind-address=127.0.0.1", "--port="+strconv.Itoa(port), "--socket=", "--loose-mysqlx=OFF",
 		"--tmpdir="+dir, "--pid-file="+filepath.Join(dir, "server.pid"), "--skip-log-bin")
+	ended, err := daemon(cred, dir, server, args...)
 	return fmt.Sprintf("root@tcp(127.0.0.1:%d)/", port), ended, err
 }
 
 func (p *privateMySQL) init(ctx context.Context, cred *syscall.Credential, dir, data, server string) error {
-	if install, err := binary([]string{"mariadb-install-db", "mysql_install_db"}, mysqlFolders...); err == nil {
-		return tool(ctx, cred, dir, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
+	if install, err := program(p.tree, []string{"mariadb-install-db", "mysql_install_db"}, mysqlFolders); err == nil {
+		return tool(ctx, cred, dir, install, append(p.common(data), "--auth-root-authentication-method=normal", "--skip-test-db")...)
 	}
-	return tool(ctx, cred, dir, server, "--no-defaults", "--initialize-insecure", "--datadir="+data)
+	return tool(ctx, cred, dir, server, append(p.common(data), "--initialize-insecure")...)
+}
+
+// common are the arguments of a server and of the program that makes its data.
+func (p *privateMySQL) common(data string) []string {
+	args := []string{"--no-defaults", "--datadir=" + data}
+	if p.tree != "" {
+		usr := filepath.Join(p.tree, "usr")
+		args = append(args, "--basedir="+usr)
+		if _, err := os.Stat(filepath.Join(usr, "share/mysql/english")); err == nil {
+			args = append(args, "--lc-messages-dir="+filepath.Join(usr, "share/mysql"), "--plugin-dir="+filepath.Join(usr, "lib/mysql/plugin"), "--secure-file-priv=NULL")
+		}
+	}
+	return args
 }
 
 func (p *privateMySQL) running() bool { return running(p.dir) }
