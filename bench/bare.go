@@ -99,7 +99,7 @@ func insertUnnest(first, n int) (text string, args []any) {
 	for i := range n {
 		ids[i], payloads[i] = eventID(first+i), payload(first+i)
 	}
-	return insertColumns + "SELECT id, $1, $2, $3, NULL, payload, NULL, 0, 0, $4, $4 FROM unnest($5::text[], $6::jsonb[]) AS e (id, payload)",
+	return insertColumns + "SELECT id, $1, $2, $3, NULL, payload, NULL, 0, 0, $4, $4 FROM unnest($5::text[], $6::json[]) AS e (id, payload)",
 		[]any{eventType, aggregateType, aggregateID, time.Now().UTC(), ids, payloads}
 }
 

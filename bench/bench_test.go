@@ -41,7 +41,7 @@ func TestAPayloadHasItsLengthAndItsNumber(t *testing.T) {
 		text := payload(n)
 		require.Len(t, text, payloadBytes)
 		require.Equal(t, n, number(text))
-		require.Equal(t, n, number(strings.ReplaceAll(text, ":", ": ")), "as JSONB formats it")
+		require.Equal(t, n, number(strings.ReplaceAll(text, ":", ": ")), "with spaces")
 	}
 }
 

@@ -49,7 +49,7 @@ func (db *database) prefill(ctx context.Context, state rowState, first, n int) e
 	row := fmt.Sprintf(`concat('%s', n, '%s', substr('x%s', length(concat(n))), '"}')`, head, tail, pad)
 	places := "?, ?, ?"
 	if db.kind == testdb.Postgres {
-		row, places = "CAST("+row+" AS jsonb)", "$1, $2, $3"
+		row, places = "CAST("+row+" AS json)", "$1, $2, $3"
 	}
 	for end := first + n; first < end; first += prefillRows {
 		_, err := pool.ExecContext(ctx, "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, payload, status, available_at, created_at, done_at)"+

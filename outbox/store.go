@@ -146,14 +146,6 @@ func bound(store Store, pool any) Store {
 	return binder.BindPool(db, store)
 }
 
-// EnvelopeChecker is implemented by a store whose database refuses some
-// envelopes that are valid otherwise, such as JSON nested too deep. Sealing
-// calls it, so that a row that the database would refuse is never sent to it.
-type EnvelopeChecker interface {
-	// CheckEnvelope returns a [FieldError], or nil.
-	CheckEnvelope(env Envelope) error
-}
-
 // RowState is how a row stands.
 type RowState struct {
 	// Exists is false when there is no row; the other fields are then zero.

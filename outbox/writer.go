@@ -37,7 +37,6 @@ type WriterConfig struct {
 // context carries; the adapter's methods take a transaction value.
 type Writer struct {
 	store      Store
-	checker    EnvelopeChecker // nil when the store has no limits of its own
 	source     any
 	hooks      []WriterHook
 	observed   bool // a hook has AfterCommit
@@ -72,7 +71,6 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 		dispatcher: cfg.Dispatcher, poller: cfg.Poller,
 		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 	}
-	w.checker, _ = cfg.Store.(EnvelopeChecker)
 	w.observed = slices.ContainsFunc(w.hooks, func(h WriterHook) bool { return h.AfterCommit != nil })
 	return w, nil
 }
@@ -226,9 +224,6 @@ func (w *Writer) sealAll(envs []Envelope, now time.Time) ([]Envelope, error) {
 	for i := range envs {
 		sealed[i] = envs[i]
 		err := sealed[i].seal(now)
-		if err == nil && w.checker != nil {
-			err = w.checker.CheckEnvelope(sealed[i])
-		}
 		if err == nil && w.requireKey {
 			err = requireAggregateID(&sealed[i])
 		}

@@ -11,7 +11,11 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
+
+// newer is a version that this build does not know.
+const newer = sqlstore.SchemaVersion + 1
 
 // version makes the table one of another version.
 func (s *shop) version(t *testing.T, version, least int) {
@@ -24,7 +28,7 @@ func TestATableThatNeedsANewerBuildIsNotChanged(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *shop) {
 		s.dead(t, "x", 2)
-		s.version(t, 3, 3)
+		s.version(t, newer, newer)
 		for _, args := range [][]string{
 			{"dead", "replay", "--all", "--yes"},
 			{"dead", "delete", "d000000"},
@@ -36,15 +40,15 @@ func TestATableThatNeedsANewerBuildIsNotChanged(t *testing.T) {
 			{"schema", "migrate"},
 			{"schema", "migrate", "--to", "1", "--dry-run"},
 		} {
-			require.Contains(t, fails(t, 1, s.DSN, args...), "the table has version 3", "%v", args)
+			require.Contains(t, fails(t, 1, s.DSN, args...), fmt.Sprint("the table has version ", newer), "%v", args)
 		}
 		require.Equal(t, 2, s.count(t, outbox.StatusDead))
 		require.Empty(t, answer(t, s.DSN, "paused")["pauses"])
 		r := run(t, s.DSN, "doctor")
 		require.Equal(t, 5, r.code)
 		require.Contains(t, r.out, "→ deploy a newer build")
-		s.version(t, 3, 1)
-		require.Contains(t, ok(t, s.DSN, "schema", "create"), "has version 3 already")
+		s.version(t, newer, 1)
+		require.Contains(t, ok(t, s.DSN, "schema", "create"), fmt.Sprintf("has version %d already", newer))
 		ok(t, s.DSN, "dead", "replay", "--all", "--yes")
 	})
 }
@@ -59,17 +63,17 @@ func TestAnIndexOfATableThatExistsIsAddedAfterAQuestion(t *testing.T) {
 			require.Contains(t, fails(t, 2, s.DSN, "schema", "create", "--index", "key"), "CREATE INDEX CONCURRENTLY")
 		}
 		require.Contains(t, ok(t, s.DSN, "schema", "create", "--index", "key", "--yes"), "added the index idx_outbox_event_key")
-		require.Contains(t, ok(t, s.DSN, "schema", "create", "--index", "key"), "has version 2 already")
+		require.Contains(t, ok(t, s.DSN, "schema", "create", "--index", "key"), fmt.Sprintf("has version %d already", sqlstore.SchemaVersion))
 	})
 }
 
 func TestAnOlderVersionOfTheTableNeedsAConfirmation(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *shop) {
-		require.Contains(t, fails(t, 2, s.DSN, "schema", "migrate", "--to", "1"), "processes that need version 2 then fail to start")
-		require.EqualValues(t, 2, answer(t, s.DSN, "schema", "check")["version"])
-		require.Contains(t, ok(t, s.DSN, "schema", "migrate", "--to", "1", "--yes"), "from version 2 to 1")
-		require.Contains(t, ok(t, s.DSN, "schema", "migrate"), "from version 1 to 2", "a newer one does not")
+		require.Contains(t, fails(t, 2, s.DSN, "schema", "migrate", "--to", "1"), fmt.Sprintf("processes that need version %d then fail to start", sqlstore.SchemaVersion))
+		require.EqualValues(t, sqlstore.SchemaVersion, answer(t, s.DSN, "schema", "check")["version"])
+		require.Contains(t, ok(t, s.DSN, "schema", "migrate", "--to", "1", "--yes"), fmt.Sprintf("from version %d to 1", sqlstore.SchemaVersion))
+		require.Contains(t, ok(t, s.DSN, "schema", "migrate"), fmt.Sprintf("from version 1 to %d", sqlstore.SchemaVersion), "a newer one does not")
 	})
 }
 

@@ -53,6 +53,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		tests []storeTest
 	}{
 		{"Insert", insertTests},
+		{"Payload", payloadTests},
 		{"Due", dueTests},
 		{"Poll", pollTests},
 		{"Claim", claimTests},

@@ -16,10 +16,20 @@ import (
 
 // columns writes the columns of an envelope, in the order of row.
 func (q *query) columns(prefix string) *query {
-	for _, c := range []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "payload", "headers", "attempts"} {
+	for _, c := range []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id"} {
 		q.add(prefix, c, ", ")
 	}
+	q.payload(prefix).add(", ", prefix, "headers, ", prefix, "attempts, ")
 	return q.timeColumn(prefix + "created_at").add(", ").timeColumn(prefix + "available_at")
+}
+
+// payload writes the column as a text: PostgreSQL refuses a prepared statement whose
+// columns have other types than before, and migrations change the type of this one.
+func (q *query) payload(prefix string) *query {
+	if q.d == postgres {
+		return q.add("CAST(", prefix, "payload AS TEXT)")
+	}
+	return q.add(prefix, "payload")
 }
 
 // timeColumn writes a time column so that [timestamp] can read it.

@@ -47,7 +47,7 @@ func ask(ctx context.Context, db outbox.DB) (d *dialect, version string, err err
 	d, maybe := dialectFor(version)
 	if maybe {
 		if _, err := answer(ctx, db, "SELECT @@version_comment"); err == nil {
-			return mysqlServer, "MySQL " + version, nil
+			return mysql, "MySQL " + version, nil
 		}
 	}
 	return d, version, nil
@@ -59,10 +59,8 @@ func dialectFor(version string) (d *dialect, maybe bool) {
 	switch {
 	case strings.HasPrefix(version, "PostgreSQL "):
 		return postgres, false
-	case strings.Contains(version, "MariaDB"):
+	case strings.Contains(version, "MariaDB"), strings.Contains(version, "TiDB"):
 		return mysql, false
-	case strings.Contains(version, "TiDB"):
-		return mysqlServer, false
 	default:
 		return nil, plainVersion.MatchString(version)
 	}

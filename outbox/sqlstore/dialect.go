@@ -28,15 +28,6 @@ type dialect struct {
 	payloadBytes string
 	// unlessThere ends an INSERT that leaves rows as they are whose ids are there.
 	unlessThere string
-	// maxDepth and maxExponent limit JSON texts; zero: no limit.
-	maxDepth, maxExponent int
-	// doubles: every number that a float64 holds is in range, whatever
-	// maxExponent says.
-	doubles bool
-	// surrogates: a lone surrogate escape is refused.
-	surrogates bool
-	// padsSpaces: a comparison ignores trailing spaces.
-	padsSpaces bool
 }
 
 const pgDated = "%[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00'"
@@ -51,8 +42,6 @@ var postgres = &dialect{
 	undated:      []string{"%[1]s < '0001-01-02 00:00+00'", "%[1]s > '9999-12-31 00:00+00'", "%[1]s IS NULL"},
 	payloadBytes: "OCTET_LENGTH(CAST(payload AS TEXT))",
 	unlessThere:  " ON CONFLICT DO NOTHING",
-	// The type numeric has 131,072 digits before and 16,383 after the point.
-	maxExponent: 16_000, surrogates: true,
 }
 
 var mysql = &dialect{
@@ -63,16 +52,7 @@ var mysql = &dialect{
 	payloadBytes: "OCTET_LENGTH(payload)",
 	// IGNORE would hide other errors.
 	unlessThere: " ON DUPLICATE KEY UPDATE event_id = event_id",
-	// MariaDB rejects deeper texts, MySQL numbers beyond a double.
-	maxDepth: 31, maxExponent: 300, doubles: true, surrogates: true, padsSpaces: true,
 }
-
-// mysqlServer is the dialect of a server that is known to be MySQL, not MariaDB.
-var mysqlServer = func() *dialect {
-	d := *mysql
-	d.maxDepth = 100
-	return &d
-}()
 
 var sqlite = &dialect{
 	name: "sqlite", quote: `"`, timeCast: "%s", unlessThere: postgres.unlessThere,

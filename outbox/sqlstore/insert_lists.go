@@ -14,7 +14,7 @@ import (
 // that is not a text.
 const insertColumns = 9
 
-var insertTypes = [insertColumns]string{5: "JSONB", 6: "JSONB", 7: "TIMESTAMPTZ", 8: "TIMESTAMPTZ"}
+var insertTypes = [insertColumns]string{5: "JSON", 6: "JSONB", 7: "TIMESTAMPTZ", 8: "TIMESTAMPTZ"}
 
 // listed says which columns an INSERT gets as lists. The others have one value for
 // all rows, which is sent and converted once: most batches are of one type, one

@@ -140,7 +140,7 @@ func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuer
 // FindEvent implements [outbox.Store].
 func (s *Store) FindEvent(ctx context.Context, db outbox.DB, eventID string) (outbox.EventRow, error) {
 	q := s.query(512)
-	q.add("SELECT ").found().add(", ", shownError, ", headers, payload FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
+	q.add("SELECT ").found().add(", ", shownError, ", headers, ").payload("").add(" FROM ").table(s).add(" WHERE event_id = ").arg(eventID)
 	var r found
 	exists := false
 	what := "reading event " + eventID

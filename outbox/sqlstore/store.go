@@ -49,12 +49,11 @@ type Store struct {
 }
 
 var (
-	_ outbox.Store           = (*Store)(nil)
-	_ outbox.EnvelopeChecker = (*Store)(nil)
-	_ outbox.RunReader       = (*Store)(nil)
-	_ outbox.TenantReader    = (*Store)(nil)
-	_ outbox.Notifier        = (*Store)(nil)
-	_ outbox.PoolBinder      = (*Store)(nil)
+	_ outbox.Store        = (*Store)(nil)
+	_ outbox.RunReader    = (*Store)(nil)
+	_ outbox.TenantReader = (*Store)(nil)
+	_ outbox.Notifier     = (*Store)(nil)
+	_ outbox.PoolBinder   = (*Store)(nil)
 )
 
 // Option changes a store.

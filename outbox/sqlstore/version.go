@@ -11,7 +11,7 @@ import (
 
 // SchemaVersion is the version of the tables that this build needs. It works with newer
 // ones too, if they say so.
-const SchemaVersion = 2
+const SchemaVersion = 3
 
 // schemaRow is what the tables say about their version.
 type schemaRow struct {

@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,6 +30,9 @@ func TestStartRefusesTablesOfAnotherVersion(t *testing.T) {
 	})
 }
 
+// newer is a version that this build does not know.
+const newer = sqlstore.SchemaVersion + 2
+
 // The commands in an error mend the table that it is about.
 func TestErrorsOfVersionsNameTheTableInTheirCommands(t *testing.T) {
 	t.Parallel()
@@ -39,9 +43,9 @@ func TestErrorsOfVersionsNameTheTableInTheirCommands(t *testing.T) {
 		_, err := store.Migrate(ctx, db.DB, 1)
 		require.NoError(t, err)
 		oneErrorWith(t, store.Check(ctx, db.DB, true), "outbox schema migrate --table fresh,")
-		_, err = db.ExecContext(ctx, `INSERT INTO fresh_control (kind, name, value) VALUES ('schema', 'version', '{"version":4,"min_version":3}')`)
+		_, err = db.ExecContext(ctx, fmt.Sprintf(`INSERT INTO fresh_control (kind, name, value) VALUES ('schema', 'version', '{"version":%d,"min_version":%d}')`, newer, sqlstore.SchemaVersion+1))
 		require.NoError(t, err)
-		oneErrorWith(t, store.Check(ctx, db.DB, true), "outbox schema migrate --table fresh --to 2 ")
+		oneErrorWith(t, store.Check(ctx, db.DB, true), fmt.Sprintf("outbox schema migrate --table fresh --to %d ", sqlstore.SchemaVersion))
 	})
 }
 
@@ -82,7 +86,7 @@ func TestCheckRefusesTablesThatAreTooOldOrTooNew(t *testing.T) {
 		store := storeFor(db.Kind)
 		_, err := store.Migrate(ctx, db.DB, 1)
 		require.NoError(t, err)
-		oneErrorWith(t, store.Check(ctx, db.DB, true), "on table outbox_event", "the table has version 1", "needs version 2",
+		oneErrorWith(t, store.Check(ctx, db.DB, true), "on table outbox_event", "the table has version 1", fmt.Sprintf("needs version %d", sqlstore.SchemaVersion),
 			"outbox schema migrate", "store.Migrate(ctx, db, sqlstore.SchemaVersion)", "from 0002 on in outbox/sqlstore/schema/"+string(db.Kind))
 		_, err = store.Migrate(ctx, db.DB, sqlstore.SchemaVersion)
 		require.NoError(t, err)
@@ -92,18 +96,18 @@ func TestCheckRefusesTablesThatAreTooOldOrTooNew(t *testing.T) {
 			_, err := db.ExecContext(ctx, "UPDATE outbox_event_control SET value = '"+value+"' WHERE kind = 'schema'")
 			require.NoError(t, err)
 		}
-		set(`{"version":4,"min_version":2,"later":true}`)
+		set(fmt.Sprintf(`{"version":%d,"min_version":%d,"later":true}`, newer, sqlstore.SchemaVersion))
 		require.NoError(t, store.Check(ctx, db.DB, true), "a newer table that says that it fits")
-		requireVersion(t, 4, store, db)
+		requireVersion(t, newer, store, db)
 		require.NoError(t, store.CreateSchema(ctx, db.DB), "a build that creates its schema starts on it")
-		requireVersion(t, 4, store, db)
+		requireVersion(t, newer, store, db)
 		_, err = store.Migrate(ctx, db.DB, 1)
-		oneErrorWith(t, err, "the table has version 4", "this build knows versions up to 2")
-		requireVersion(t, 4, store, db)
+		oneErrorWith(t, err, fmt.Sprint("the table has version ", newer), fmt.Sprint("this build knows versions up to ", sqlstore.SchemaVersion))
+		requireVersion(t, newer, store, db)
 
-		set(`{"version":4,"min_version":3}`)
-		oneErrorWith(t, store.Check(ctx, db.DB, true), "the table has version 4", "needs a build for version 3",
-			"this one is for version 2", "outbox schema migrate --to 2")
+		set(fmt.Sprintf(`{"version":%d,"min_version":%d}`, newer, sqlstore.SchemaVersion+1))
+		oneErrorWith(t, store.Check(ctx, db.DB, true), fmt.Sprint("the table has version ", newer), fmt.Sprint("needs a build for version ", sqlstore.SchemaVersion+1),
+			fmt.Sprint("this one is for version ", sqlstore.SchemaVersion), fmt.Sprint("outbox schema migrate --to ", sqlstore.SchemaVersion))
 
 		for _, value := range []string{"", "{}", "4", `{"version":4}`, `{"version":2,"min_version":3}`, "secret"} {
 			set(value)

@@ -1,36 +1,32 @@
 package writeastore_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
-	"fmt"
+	"log/slog"
 	"path/filepath"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/conformance"
-	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// frugal is a store that refuses large payloads. Everything else is sqlstore's.
-type frugal struct {
+// logged is a store that logs each batch of a purge. Everything else is sqlstore's.
+type logged struct {
 	*sqlstore.Store
-	maxPayload int // bytes
+	log *slog.Logger
 }
 
-func (s frugal) CheckEnvelope(env outbox.Envelope) error {
-	if n := env.Payload.Len(); n > s.maxPayload {
-		return &outbox.FieldError{
-			Field:   "Envelope.Payload",
-			Problem: fmt.Sprintf("has %d bytes; this service writes at most %d: store the document and write its id", n, s.maxPayload),
-		}
-	}
-	return s.Store.CheckEnvelope(env)
+func (s logged) Purge(ctx context.Context, db outbox.DB, q outbox.PurgeQuery) (int, error) {
+	n, err := s.Store.Purge(ctx, db, q)
+	s.log.InfoContext(ctx, "purged", "rows", n, "before", q.Before, "error", err)
+	return n, err
 }
 
 func TestConformance(t *testing.T) {
@@ -41,20 +37,21 @@ func TestConformance(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, db.Close()) })
 		indexed := sqlstore.SQLite(sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex()) // for the optional interfaces
-		store := frugal{Store: indexed, maxPayload: 64 << 10}
+		store := logged{Store: indexed, log: slog.New(slog.DiscardHandler)}
 		require.NoError(t, store.CreateSchema(t.Context(), db))
 		return conformance.SQLHarness(store, db, conformance.SQLite)
 	})
 }
 
-func TestALargePayloadIsRefused(t *testing.T) {
+func TestAPurgeIsLogged(t *testing.T) {
 	t.Parallel()
-	store := frugal{Store: sqlstore.SQLite(), maxPayload: 10}
-	source := new(sql.DB)
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: source})
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "store.db"))
 	require.NoError(t, err)
-	ctx := outboxtest.NewScope(source).Context(context.Background())
-	_, err = writer.Write(ctx, outbox.Envelope{EventType: "Large", Payload: outbox.JSON(strings.Repeat("x", 10))})
-	require.ErrorIs(t, err, outbox.ErrInvalidEnvelope)
-	require.ErrorContains(t, err, "store the document")
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	var log bytes.Buffer
+	store := logged{Store: sqlstore.SQLite(), log: slog.New(slog.NewTextHandler(&log, nil))}
+	require.NoError(t, store.CreateSchema(t.Context(), db))
+	_, err = store.Purge(t.Context(), db, outbox.PurgeQuery{Before: time.Now(), Limit: 1})
+	require.NoError(t, err)
+	require.Contains(t, log.String(), "msg=purged rows=0")
 }
