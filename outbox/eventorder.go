@@ -38,7 +38,8 @@ func (f EventFilter) Order() EventOrder {
 }
 
 // Next is the text of the place of a page's last row, for [EventPage].Next. For [ByEndTime],
-// AvailableAt is the time of the end; what the order does not use may be zero.
+// AvailableAt is the time of the end, and zero for a row whose time cannot be read; what the
+// order does not use may be zero.
 func (o EventOrder) Next(place Cursor) string {
 	text := fmt.Sprintf("%d.%d.%d.%s", o, place.AvailableAt.UnixMicro(), place.CreatedAt.UnixMicro(), place.EventID)
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
@@ -65,11 +66,11 @@ func (o EventOrder) After(text string) (Cursor, error) {
 	return Cursor{AvailableAt: due, CreatedAt: created, EventID: id}, nil
 }
 
-// parseMicros reads a time that a database can store, or the zero time.
+// parseMicros reads a time that a store can read, or the zero time.
 func parseMicros(text string) (time.Time, error) {
 	micros, err := strconv.ParseInt(text, 10, 64)
 	at := time.UnixMicro(micros).UTC()
-	if err == nil && !at.IsZero() && (at.Year() < minYear || at.Year() > maxYear) {
+	if err == nil && !at.IsZero() && (at.Year() < 1 || at.Year() > maxYear) {
 		err = strconv.ErrRange
 	}
 	return at, err

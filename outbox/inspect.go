@@ -118,6 +118,8 @@ func (f EventFilter) validate() error {
 // they become due, the earliest first. Only DONE or only DEAD events are listed by the time
 // when they became so, the latest first. Everything else is listed by event id, the greatest
 // first, which is the newest with generated ids; Since and Until are then about OccurredAt.
+// Events whose time cannot be read, such as infinity, come after all others, by event id; Since
+// leaves them out.
 //
 // A page is found by looking at SearchLimit rows at most, in that order. So it may have
 // fewer events than the limit, or none, although there are more: go on with Next until that is

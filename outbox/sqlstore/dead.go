@@ -11,6 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
+const diedAt = "COALESCE(done_at, created_at)"
+
 // died is the time of an event's end, as the index has it. A row that another program
 // ended may have no done_at. The index of MySQL does not have the time of such rows, because
 // not every version can index an expression.
@@ -18,55 +20,47 @@ func (s *Store) died() string {
 	if s.d.name == "mysql" {
 		return "done_at"
 	}
-	return "COALESCE(done_at, created_at)"
+	return diedAt
 }
 
-// deadPart is the dead rows that one statement reads.
-type deadPart struct {
-	died, where string
-	// undated rows have a time that cannot be read, such as infinity. They are the first
-	// ones, in the order of their ids, because no page can begin behind their time.
-	undated bool
-}
-
-// deadParts are all dead rows. MySQL reads those without done_at in statements of their own,
-// because its index has no time of theirs. Rows that are named need no index.
-func (s *Store) deadParts(f outbox.DeadFilter) (parts []deadPart) {
-	of := []deadPart{{died: "COALESCE(done_at, created_at)"}}
+// deadParts are all dead rows, the undated ones first. MySQL reads those without done_at in
+// statements of their own, because its index has no time of theirs. Rows that are named need
+// no index.
+func (s *Store) deadParts(f outbox.DeadFilter) []timePart {
+	var parts, dated []timePart
+	add := func(column, where string) {
+		of, undated := s.timeParts(column, where)
+		parts, dated = append(parts, undated...), append(dated, of)
+	}
 	if s.d.name == "mysql" && len(f.EventIDs) == 0 {
-		of = []deadPart{{died: "done_at", where: " AND done_at IS NOT NULL"}, {died: "created_at", where: " AND done_at IS NULL"}}
+		add("done_at", "status = 3 AND done_at IS NOT NULL")
+		add("created_at", "status = 3 AND done_at IS NULL")
+	} else {
+		add(diedAt, "status = 3")
 	}
-	for _, p := range of {
-		for _, undated := range s.d.undated {
-			parts = append(parts, deadPart{p.died, p.where + " AND " + fmt.Sprintf(undated, p.died), true})
-		}
-	}
-	for _, p := range of {
-		parts = append(parts, deadPart{p.died, p.where + " AND " + fmt.Sprintf(s.d.dated, p.died), false})
-	}
-	return parts
+	return append(parts, dated...)
 }
 
 // dead writes the condition for the dead rows that a filter selects. Rows that are named
 // are found by primary key: within a CASE no index serves the other conditions.
-func (q *query) dead(part deadPart, f outbox.DeadFilter) *query {
+func (q *query) dead(part timePart, f outbox.DeadFilter) *query {
 	if len(f.EventIDs) > 0 {
 		return q.ids("event_id", f.EventIDs).add(" AND CASE WHEN ").deadWith(part, f).add(" THEN TRUE ELSE FALSE END")
 	}
 	return q.deadWith(part, f)
 }
 
-func (q *query) deadWith(part deadPart, f outbox.DeadFilter) *query {
-	q.add("status = 3", part.where).equal("event_type", string(f.EventType)).equal(aggregateTypeColumn, string(f.AggregateType)).
+func (q *query) deadWith(part timePart, f outbox.DeadFilter) *query {
+	q.add(part.where).equal("event_type", string(f.EventType)).equal(aggregateTypeColumn, string(f.AggregateType)).
 		equal("aggregate_id", f.AggregateID).equal("tenant_id", f.TenantID)
 	if part.undated { // before all times
 		return q
 	}
 	if !f.Since.IsZero() {
-		q.add(" AND ", part.died, " >= ").time(f.Since)
+		q.add(" AND ", part.time, " >= ").time(f.Since)
 	}
 	if !f.Until.IsZero() {
-		q.add(" AND ", part.died, " < ").time(f.Until)
+		q.add(" AND ", part.time, " < ").time(f.Until)
 	}
 	return q
 }
@@ -104,38 +98,36 @@ func merged(letters, more []outbox.DeadLetter) []outbox.DeadLetter {
 	return letters
 }
 
-func (s *Store) queryDead(ctx context.Context, db outbox.DB, part deadPart, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
-	byIndex := d.AfterEventID != "" && part.died == "done_at" && !part.undated
+func (s *Store) queryDead(ctx context.Context, db outbox.DB, part timePart, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+	byIndex := d.AfterEventID != "" && part.time == "done_at" && !part.undated
 	build := func(from string) *query {
-		q := s.query(512).ordered().add("SELECT event_id, ")
-		if s.d == sqlite { // a page begins behind a fraction of a microsecond
-			q.add("CASE typeof(", part.died, ") WHEN 'integer' THEN ", part.died, " WHEN 'real' THEN CAST(", part.died, " AS INTEGER) + 1 END")
-		} else {
-			q.timeColumn(part.died)
-		}
+		q := s.query(512).ordered().add("SELECT event_id, ").placeColumn(part.time)
 		if !d.KeysOnly {
 			q.listedLetter(d.Sizes)
 		}
 		q.add(" FROM ", from, " WHERE ").dead(part, d.DeadFilter)
+		if part.undated {
+			return q.undatedBehind(" > ", d.AfterEventID).add(" LIMIT ").limit(d.Limit, "")
+		}
+		place := outbox.Cursor{AvailableAt: d.AfterDiedAt, EventID: d.AfterEventID}
+		died := func() { q.ended(s, diedAt, place) }
 		switch {
-		case part.undated:
-			if d.AfterEventID != "" {
-				q.add(" AND event_id > ").arg(d.AfterEventID)
-			}
-			return q.add(" ORDER BY COALESCE(event_id, '') LIMIT ").limit(d.Limit, "") // not by the primary key
-		case d.AfterDiedAt.IsZero(): // the first ones
+		case d.AfterDiedAt.IsZero() || d.AfterEventID == "": // the first ones
 		case byIndex:
-			q.add(" AND (done_at > ").time(d.AfterDiedAt).add(" OR done_at = ").time(d.AfterDiedAt).add(" AND event_id > ").arg(d.AfterEventID).add(")")
-		case d.AfterEventID != "":
-			q.add(" AND ", part.died, " >= ").time(d.AfterDiedAt).add(" AND (", part.died, " > ").time(d.AfterDiedAt).
+			q.add(" AND (done_at > ").call(died).add(" OR done_at = ").call(died).add(" AND event_id > ").arg(d.AfterEventID).add(")")
+		default:
+			q.add(" AND ", part.time, " >= ").call(died).add(" AND (", part.time, " > ").call(died).
 				add(" OR event_id > ").arg(d.AfterEventID).add(")")
 		}
-		return q.add(" ORDER BY ", part.died, ", event_id LIMIT ").limit(d.Limit, "")
+		return q.add(" ORDER BY ", part.time, ", event_id LIMIT ").limit(d.Limit, "")
 	}
 	const what = "listing dead letters"
 	var letters []outbox.DeadLetter
 	scan := func(rows *sql.Rows) error {
 		letter, err := s.scanListed(rows, d.KeysOnly)
+		if part.undated {
+			letter.DiedAt = time.Time{}
+		}
 		letters = append(letters, letter)
 		return err
 	}
@@ -165,9 +157,10 @@ func (q *query) listedLetter(sizes bool) *query {
 // scanListed reads the columns of a letter in a list.
 func (s *Store) scanListed(rows *sql.Rows, keyOnly bool) (outbox.DeadLetter, error) {
 	var r row
+	var died placeTime
 	var listener listenerOf
 	var bytes count
-	fields := []any{(*rowID)(&r), &r.diedAt}
+	fields := []any{(*rowID)(&r), &died}
 	if !keyOnly {
 		fields = append(fields, &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.attempts, &r.createdAt, &r.availableAt,
 			&listener.name, &listener.eventID, &r.lastError, &bytes)
@@ -176,24 +169,25 @@ func (s *Store) scanListed(rows *sql.Rows, keyOnly bool) (outbox.DeadLetter, err
 		return outbox.DeadLetter{}, err
 	}
 	if keyOnly {
-		return outbox.DeadLetter{Envelope: outbox.Envelope{EventID: s.idOf(&r)}, DiedAt: r.diedAt.Time}, nil
+		return outbox.DeadLetter{Envelope: outbox.Envelope{EventID: s.idOf(&r)}, DiedAt: died.Time}, nil
 	}
 	env, _ := s.envelope(&r) // operators see what can be read
 	listener.addTo(&env)
-	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: r.diedAt.Time, PayloadBytes: max(int(bytes), 0)}, nil
+	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: died.Time, PayloadBytes: max(int(bytes), 0)}, nil
 }
 
 // GetDead implements [outbox.Store].
 func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outbox.DeadLetter, error) {
 	q := s.query(512)
-	q.add("SELECT ").columns("").add(", ", shownError, ", ").timeColumn("COALESCE(done_at, created_at)").
+	q.add("SELECT ").columns("").add(", ", shownError, ", ").placeColumn(diedAt).
 		add(" FROM ").table(s).add(" WHERE event_id = ").arg(eventID).still("status = 3")
 	var r row
+	var died placeTime
 	found := false
 	what := "reading dead letter " + eventID
 	err := s.rows(ctx, db, what, q, func(rows *sql.Rows) error {
 		found = true
-		return rows.Scan(append(r.fields(), &r.lastError, &r.diedAt)...)
+		return rows.Scan(append(r.fields(), &r.lastError, &died)...)
 	})
 	if err == nil && !found {
 		err = s.fail(what, outbox.ErrNotFound)
@@ -202,7 +196,7 @@ func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outb
 		return outbox.DeadLetter{}, err
 	}
 	env, _ := s.envelope(&r) // operators see what can be read
-	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: r.diedAt.Time, PayloadBytes: len(r.payload.String)}, nil
+	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: died.Time, PayloadBytes: len(r.payload.String)}, nil
 }
 
 // CountDead implements [outbox.Store].

@@ -39,17 +39,17 @@ func (q *query) timeColumn(column string) *query {
 
 // row is one row of the table as read.
 type row struct {
-	id                             string
-	bytesID                        bool // the driver gave bytes
-	eventType                      sql.NullString
-	aggregateType, aggregateID     sql.NullString
-	tenantID, headers              sql.NullString
-	payload                        sql.NullString
-	attempts                       count
-	createdAt, availableAt, diedAt timestamp
-	lastError                      sql.NullString
-	attempt                        count // MySQL: the attempts that the claim adds
-	leased                         bool  // a polled row whose lease expired
+	id                         string
+	bytesID                    bool // the driver gave bytes
+	eventType                  sql.NullString
+	aggregateType, aggregateID sql.NullString
+	tenantID, headers          sql.NullString
+	payload                    sql.NullString
+	attempts                   count
+	createdAt, availableAt     timestamp
+	lastError                  sql.NullString
+	attempt                    count // MySQL: the attempts that the claim adds
+	leased                     bool  // a polled row whose lease expired
 }
 
 // fields are the destinations of columns.

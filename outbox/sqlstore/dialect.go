@@ -30,15 +30,16 @@ type dialect struct {
 	unlessThere string
 }
 
-const pgDated = "%[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00'"
-
 var postgres = &dialect{
 	name: "postgres", quote: `"`, dollar: true, now: "clock_timestamp()",
 	// A string with a zone is exact with every driver and protocol. Package time
 	// writes this layout several times faster than others.
 	layout: time.RFC3339Nano, timeCast: "CAST(%s AS TIMESTAMPTZ)",
 	// Some drivers fail to read infinity or a time before Christ, and with it the whole read.
-	textColumn: "CASE WHEN " + pgDated + " THEN %[1]s END", dated: pgDated,
+	textColumn: "CASE WHEN %[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00' THEN %[1]s END",
+	// Without statistics, PostgreSQL expects next to no rows between two bounds, and sorts all
+	// that there are. The CASE hides one.
+	dated:        "%[1]s <= '9999-12-31 00:00+00' AND CASE WHEN %[1]s >= '0001-01-02 00:00+00' THEN TRUE ELSE FALSE END",
 	undated:      []string{"%[1]s < '0001-01-02 00:00+00'", "%[1]s > '9999-12-31 00:00+00'", "%[1]s IS NULL"},
 	payloadBytes: "OCTET_LENGTH(CAST(payload AS TEXT))",
 	unlessThere:  " ON CONFLICT DO NOTHING",
@@ -92,6 +93,12 @@ func (q *query) add(parts ...string) *query {
 	for _, p := range parts {
 		q.b.WriteString(p)
 	}
+	return q
+}
+
+// call lets a function write.
+func (q *query) call(write func()) *query {
+	write()
 	return q
 }
 

@@ -74,6 +74,75 @@ func TestFindingEventsCostsABoundedNumberOfRows(t *testing.T) {
 	})
 }
 
+// A page behind all times asks for the rows whose time cannot be read. Without any, that costs
+// next to nothing; nor does a page that begins at such a row.
+func TestLookingForTimesThatCannotBeReadCostsLittle(t *testing.T) {
+	t.Parallel()
+	for _, statistics := range []bool{true, false} {
+		t.Run(fmt.Sprintf("statistics=%v", statistics), func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
+				ctx, store := t.Context(), storeFor(db.Kind)
+				require.NoError(t, store.CreateSchema(ctx, db.DB))
+				now := time.Now().UTC().Truncate(time.Second)
+				if !statistics {
+					noStatistics(t, db)
+				}
+				loadRows(t, db, append(tableParts(now), part{"y", doneRows, 3, now.Add(-3 * time.Hour), now, now.Add(-3 * time.Hour)}))
+				if statistics {
+					analyze(t, db)
+				}
+				db.SetMaxOpenConns(1) // MySQL's counters are per session
+				rec := &recorded{DB: db.DB}
+				cost := func(name string, call func()) {
+					rec.statements = nil
+					n := costOf(t, db, rec, call)
+					require.LessOrEqual(t, n, readLimit, name)
+					t.Logf("%s: %d rows", name, n)
+				}
+				for _, walk := range []struct {
+					statuses []outbox.Status
+					last     time.Duration // is behind all others
+					middle   outbox.Cursor
+				}{
+					{[]outbox.Status{outbox.StatusNew, outbox.StatusRetry}, 100 * time.Hour, outbox.Cursor{AvailableAt: now.Add(-time.Hour + 50*time.Second), EventID: "p00050000"}},
+					{[]outbox.Status{outbox.StatusNew}, 100 * time.Hour, outbox.Cursor{AvailableAt: now.Add(-time.Hour + 50*time.Second), EventID: "p00050000"}},
+					{[]outbox.Status{outbox.StatusDone}, -100 * time.Hour, outbox.Cursor{AvailableAt: now.Add(-2*time.Hour + 50*time.Second), EventID: "d00050000"}},
+					{[]outbox.Status{outbox.StatusDead}, -100 * time.Hour, outbox.Cursor{AvailableAt: now.Add(-3*time.Hour + 50*time.Second), EventID: "y00050000"}},
+				} {
+					q := outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: walk.statuses}, Limit: readBatch}
+					finds := func(name string, place outbox.Cursor, events int) {
+						if q.After = ""; place.EventID != "" {
+							q.After = q.Order().Next(place)
+						}
+						cost(fmt.Sprint(walk.statuses, " ", name), func() {
+							page, err := store.FindEvents(ctx, rec, q)
+							require.NoError(t, err)
+							require.Len(t, page.Events, events, name)
+						})
+					}
+					finds("from the start", outbox.Cursor{}, readBatch)
+					finds("behind a time that is not exact", walk.middle, readBatch)
+					walk.middle.CreatedAt = now
+					finds("behind a time", walk.middle, readBatch)
+					finds("behind all times", outbox.Cursor{AvailableAt: now.Add(walk.last), CreatedAt: now, EventID: "a"}, 0)
+					finds("among the undated", outbox.Cursor{EventID: "a"}, 0)
+				}
+				cost("dead letters behind a place", func() {
+					letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{Limit: readBatch, AfterDiedAt: now.Add(-3*time.Hour + 50*time.Second), AfterEventID: "y00050000"})
+					require.NoError(t, err)
+					require.Len(t, letters, readBatch)
+				})
+				cost("the first dead letters", func() {
+					letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{Limit: readBatch})
+					require.NoError(t, err)
+					require.Len(t, letters, readBatch)
+				})
+			})
+		})
+	}
+}
+
 // Each node lists the nodes once, when it starts.
 func TestListingNodesReadsOnlyWhatIsDue(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,8 @@ type found struct {
 	lockedBy sql.NullString
 	lockedAt timestamp
 	doneAt   timestamp
+	at       placeTime // of a walk in the order of a time
+	undated  bool      // that time cannot be read
 }
 
 // found writes the columns of a row for operators.

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -21,29 +22,40 @@ type walk struct {
 	// time is the column that Since and Until are about. inOrder: the walk is in its order.
 	time    string
 	inOrder bool
-	// parts are the conditions for the statuses, one for each statement.
-	parts []string
-	mysql bool
+	// parts are what each statement reads. The undated rows come behind all others.
+	parts, undated []timePart
+	mysql          bool
 }
 
 func (s *Store) walkOf(f outbox.EventFilter) walk {
-	w := walk{filter: f, order: f.Order(), mysql: s.d.name == "mysql"}
-	switch w.order {
-	case outbox.ByDueTime:
-		w.time, w.inOrder, w.parts = "available_at", true, s.pending()
-		if w.mysql {
-			w.parts = only(f.Statuses...)
-		}
-	case outbox.ByEndTime:
-		w.time, w.inOrder, w.parts = s.died(), true, []string{fmt.Sprint("status = ", int(f.Statuses[0]))}
-		if w.mysql {
-			w.parts = only(f.Statuses[0])
-		}
-	default:
-		w.time, w.parts = "created_at", []string{"1 = 1"}
-	}
+	w := walk{filter: f, order: f.Order(), time: "created_at", mysql: s.d.name == "mysql"}
 	if slices.Contains(s.indexes, "search") && f.AggregateID != "" {
-		w.order, w.search, w.inOrder, w.parts = outbox.ByEventID, true, false, []string{"1 = 1"}
+		w.order, w.search = outbox.ByEventID, true
+	}
+	var statuses []string
+	switch w.order {
+	case outbox.ByEventID:
+		w.parts = []timePart{{where: "1 = 1"}}
+		return w
+	case outbox.ByDueTime:
+		w.time, statuses = "available_at", s.pending()
+	case outbox.ByEndTime:
+		w.time, statuses = s.died(), []string{fmt.Sprint("status = ", int(f.Statuses[0]))}
+	}
+	w.inOrder = true
+	if w.mysql {
+		statuses = only(f.Statuses...)
+	}
+	for _, status := range statuses {
+		if w.time == "done_at" { // the index has those without it in the order of their ids
+			w.undated = append(w.undated, timePart{where: status + " AND done_at IS NULL", undated: true, indexed: true})
+			status += " AND done_at IS NOT NULL"
+		}
+		dated, undated := s.timeParts(w.time, status)
+		w.parts, w.undated = append(w.parts, dated), append(w.undated, undated...)
+	}
+	if !f.Since.IsZero() {
+		w.undated = nil
 	}
 	return w
 }
@@ -58,23 +70,19 @@ func only(statuses ...outbox.Status) []string {
 	return parts
 }
 
-// placeOf is where a row stands, and without if it cannot be read where. On MySQL, one
-// without done_at stands behind all others.
+// placeOf is where a row stands, and without if it cannot be read where. An undated row has
+// no AvailableAt. A row whose times are not exact has no CreatedAt.
 func (s *Store) placeOf(w walk, r *found, without outbox.Cursor) outbox.Cursor {
 	place := outbox.Cursor{EventID: r.id}
 	switch {
 	case !s.keyed(&r.row):
 		return without
-	case w.order == outbox.ByDueTime:
-		return s.cursorOf([]row{r.row}, without)
-	case w.order == outbox.ByEventID:
+	case w.order == outbox.ByEventID || r.undated:
 		return place
 	}
-	if place.AvailableAt = r.doneAt.Time; place.AvailableAt.IsZero() && !w.mysql {
-		place.AvailableAt = r.createdAt.Time
-	}
-	if place.AvailableAt.IsZero() && !w.mysql {
-		return without
+	place.AvailableAt = r.at.Time
+	if r.at.exact {
+		place.CreatedAt = r.createdAt.Time
 	}
 	return place
 }
@@ -82,41 +90,75 @@ func (s *Store) placeOf(w walk, r *found, without outbox.Cursor) outbox.Cursor {
 // walked reads the next n rows behind a place. Those that the filter chooses have a valid
 // lastError.
 func (s *Store) walked(ctx context.Context, db outbox.DB, w walk, after outbox.Cursor, n int) ([]found, error) {
+	var dated []found
+	if w.order == outbox.ByEventID || after.EventID == "" || !after.AvailableAt.IsZero() {
+		var err error
+		if dated, err = s.walkedParts(ctx, db, w, w.parts, after, n); err != nil || len(dated) == n {
+			return dated, err
+		}
+		after = outbox.Cursor{}
+	}
+	undated, err := s.walkedParts(ctx, db, w, w.undated, after, n-len(dated))
+	return append(dated, undated...), err
+}
+
+func (s *Store) walkedParts(ctx context.Context, db outbox.DB, w walk, parts []timePart, after outbox.Cursor, n int) ([]found, error) {
 	var all []found
-	for _, part := range w.parts {
+	merge := false
+	for _, part := range parts {
 		q := s.query(1024)
-		q.ordered().add("SELECT ").found().add(", ").listener().add(", ").chosen(w).add(" FROM ").table(s).add(" WHERE ", part).walk(w, after).limit(n, "")
-		var r found
+		q.ordered().add("SELECT ").found().add(", ").listener().add(", ").chosen(w).add(", ").placeColumn(w.time).
+			add(" FROM ").table(s).add(" WHERE ", part.where).walk(s, w, part, after).limit(n, "")
+		r := found{undated: part.undated}
+		before := len(all)
 		err := s.rows(ctx, db, "finding events", q, func(rows *sql.Rows) error {
-			err := rows.Scan(append(append(r.fields(), r.listener.fields()...), &r.lastError)...)
+			err := rows.Scan(append(append(r.fields(), r.listener.fields()...), &r.lastError, &r.at)...)
 			all = append(all, r)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
+		merge = merge || before > 0 && len(all) > before
 	}
-	if len(w.parts) > 1 {
-		slices.SortFunc(all, func(a, b found) int { return byDue(a.row, b.row) })
-		all = all[:min(len(all), n)]
+	if merge { // the rows of one part keep the order of the database
+		slices.SortFunc(all, w.compare)
 	}
-	return all, nil
+	return all[:min(len(all), n)], nil
+}
+
+// compare is the order of rows that several statements read.
+func (w walk) compare(x, y found) int {
+	switch {
+	case x.undated && w.order == outbox.ByEndTime:
+		return cmp.Compare(y.id, x.id)
+	case x.undated:
+		return cmp.Compare(x.id, y.id)
+	default:
+		return cmp.Or(cmp.Compare(x.at.text, y.at.text), byDue(x.row, y.row))
+	}
 }
 
 // walk writes the condition for the rows behind a place, and their order.
-func (q *query) walk(w walk, after outbox.Cursor) *query {
-	if w.inOrder {
+func (q *query) walk(s *Store, w walk, part timePart, after outbox.Cursor) *query {
+	if w.inOrder && !part.undated {
 		q.between(w)
 	}
 	switch {
+	case part.indexed:
+		return q.idBelow(after).add(" ORDER BY status DESC, done_at DESC, event_id DESC LIMIT ")
+	case part.undated && w.order == outbox.ByEndTime:
+		return q.undatedBehind(" < ", after.EventID).add(" DESC LIMIT ")
+	case part.undated:
+		return q.undatedBehind(" > ", after.EventID).add(" LIMIT ")
 	case w.order == outbox.ByDueTime && w.mysql:
-		return q.after(after).add(" ORDER BY status, available_at, created_at, event_id LIMIT ")
+		return q.dueBehind(s, after).add(" ORDER BY status, available_at, created_at, event_id LIMIT ")
 	case w.order == outbox.ByDueTime:
-		return q.after(after).add(dueOrder)
+		return q.dueBehind(s, after).add(dueOrder)
 	case w.order == outbox.ByEndTime && w.mysql:
-		return q.endedBefore(w, after).add(" ORDER BY status DESC, done_at DESC, event_id DESC LIMIT ")
+		return q.endedBefore(s, w.time, after).add(" ORDER BY status DESC, done_at DESC, event_id DESC LIMIT ")
 	case w.order == outbox.ByEndTime:
-		return q.endedBefore(w, after).add(" ORDER BY ", w.time, " DESC, event_id DESC LIMIT ")
+		return q.endedBefore(s, w.time, after).add(" ORDER BY ", w.time, " DESC, event_id DESC LIMIT ")
 	case w.search:
 		// Not "=", after which the rows would also be in the order of the primary key: the
 		// planner may then read the table in that order.
@@ -127,28 +169,30 @@ func (q *query) walk(w walk, after outbox.Cursor) *query {
 	}
 }
 
+// dueBehind writes the condition for the rows behind a place in the order of their due times.
+func (q *query) dueBehind(s *Store, after outbox.Cursor) *query {
+	if after.EventID == "" || !after.CreatedAt.IsZero() {
+		return q.after(after)
+	}
+	return q.behind(after,
+		func() { q.exactly(s, "available_at", "available_at", after, after.AvailableAt) },
+		func() { q.exactly(s, "created_at", "available_at", after, after.CreatedAt) })
+}
+
+// endedBefore writes the condition for the rows behind a place in the order of their ends.
+func (q *query) endedBefore(s *Store, ended string, after outbox.Cursor) *query {
+	if after.EventID == "" {
+		return q
+	}
+	at := func() { q.ended(s, ended, after) }
+	return q.add(" AND (", ended, " <= ").call(at).add(" AND (", ended, " < ").call(at).add(" OR event_id < ").arg(after.EventID).add("))")
+}
+
 func (q *query) idBelow(after outbox.Cursor) *query {
 	if after.EventID == "" {
 		return q
 	}
 	return q.add(" AND event_id < ").arg(after.EventID)
-}
-
-// endedBefore writes the condition for the rows behind a place in the order of their ends.
-// On MySQL, those without done_at are the last ones.
-func (q *query) endedBefore(w walk, after outbox.Cursor) *query {
-	switch {
-	case after.EventID == "":
-		return q
-	case w.mysql && after.AvailableAt.IsZero():
-		return q.add(" AND done_at IS NULL").idBelow(after)
-	}
-	q.add(" AND (", w.time, " <= ").time(after.AvailableAt).add(" AND (", w.time, " < ").time(after.AvailableAt).
-		add(" OR event_id < ").arg(after.EventID).add(")")
-	if w.mysql {
-		q.add(" OR done_at IS NULL")
-	}
-	return q.add(")")
 }
 
 // between writes the condition for the time.

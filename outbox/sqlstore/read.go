@@ -78,13 +78,17 @@ func (q *query) after(c outbox.Cursor) *query {
 	if c.IsZero() {
 		return q
 	}
+	return q.behind(c, func() { q.time(c.AvailableAt) }, func() { q.time(c.CreatedAt) })
+}
+
+// behind is after, with what writes the times of the cursor.
+func (q *query) behind(c outbox.Cursor, available, created func()) *query {
 	if q.d.name != "mysql" {
-		return q.add(" AND (available_at, created_at, event_id) > (").
-			time(c.AvailableAt).add(", ").time(c.CreatedAt).add(", ").arg(c.EventID).add(")")
+		return q.add(" AND (available_at, created_at, event_id) > (").call(available).add(", ").call(created).add(", ").arg(c.EventID).add(")")
 	}
-	return q.add(" AND (available_at > ").time(c.AvailableAt).
-		add(" OR available_at = ").time(c.AvailableAt).add(" AND created_at > ").time(c.CreatedAt).
-		add(" OR available_at = ").time(c.AvailableAt).add(" AND created_at = ").time(c.CreatedAt).add(" AND event_id > ").arg(c.EventID).add(")")
+	return q.add(" AND (available_at > ").call(available).
+		add(" OR available_at = ").call(available).add(" AND created_at > ").call(created).
+		add(" OR available_at = ").call(available).add(" AND created_at = ").call(created).add(" AND event_id > ").arg(c.EventID).add(")")
 }
 
 // noSuchIndex is MySQL's error for a forced index that is missing or invisible.

@@ -10,7 +10,40 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
+
+// noTimes are values of a time column that are no time, as SQL, and a year before those that
+// an outbox writes. Some lie among the times.
+var noTimes = map[testdb.Kind][]string{
+	testdb.Postgres: {"'-infinity'", "'infinity'", "'10000-01-01'", "'0044-03-15 BC'", "'0500-01-01'", "'0001-01-01'"},
+	testdb.MySQL:    {"'0000-00-00'", "'2024-00-00'", "'2024-02-00'", "'2024-02-31'", "'0500-01-01'", "'0001-01-01'"},
+	testdb.SQLite:   {"'abc'", "x'ff'", "2460000.5", "2460000.25", "2460000", "-2.5", "-9000000000000000000", "1e300", "-46388678400000000", "-62135596700000000"},
+}
+
+// spoilTimes writes each of those values to a column of several rows, of which it leaves every
+// third one as it is.
+func spoilTimes(t *testing.T, db *testdb.DB, column string, ids []string) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	exec := func(query string) {
+		_, err := conn.ExecContext(t.Context(), query)
+		require.NoError(t, err, query)
+	}
+	if db.Kind == testdb.MySQL { // the reads refuse what the writer does not
+		db.SetMaxOpenConns(1)
+		exec("SET SESSION sql_mode = 'ALLOW_INVALID_DATES'")
+		defer exec("SET SESSION sql_mode = 'TRADITIONAL'")
+	}
+	values := noTimes[db.Kind]
+	for i, id := range ids {
+		if i%3 != 0 {
+			exec(fmt.Sprintf("UPDATE outbox_event SET %s = %s WHERE event_id = '%s'", column, values[i/3%len(values)], id))
+		}
+	}
+}
 
 // Dead letters whose time of death cannot be read come first, page by page, each once. All
 // are counted and deleted.
@@ -19,30 +52,13 @@ func TestDeadLettersWhoseTimeCannotBeReadAreListedOnce(t *testing.T) {
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		ctx, store := t.Context(), storeFor(db.Kind)
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
-		const rows = 8
+		const rows = 24
 		insert(t, store, db, events("e", rows), "", time.Time{})
-		conn, err := db.Conn(ctx)
+		_, err := db.ExecContext(ctx, "UPDATE outbox_event SET status = 3")
 		require.NoError(t, err)
-		defer func() { require.NoError(t, conn.Close()) }()
-		exec := func(query string) {
-			_, err := conn.ExecContext(ctx, query)
-			require.NoError(t, err, query)
-		}
-		exec("UPDATE outbox_event SET status = 3")
-		var junk []string
-		switch db.Kind {
-		case testdb.Postgres:
-			junk = []string{"'-infinity'", "'infinity'", "'10000-01-01'", "'0044-03-15 BC'"}
-		case testdb.MySQL:
-			exec("SET SESSION sql_mode = ''")
-			junk = []string{"'0000-00-00'", "'0000-00-00'"}
-		case testdb.SQLite:
-			junk = []string{"'abc'", "x'ff'", "2460000.5", "-9000000000000000000"}
-		}
 		ids := scanIDs(t, db)
-		for i, value := range junk {
-			exec(fmt.Sprintf("UPDATE outbox_event SET done_at = %s WHERE event_id = '%s'", value, ids[2*i]))
-		}
+		spoilTimes(t, db, "done_at", ids)
+		spoilTimes(t, db, "created_at", ids[:rows/2])
 		dead, err := outbox.NewDeadLetters(db.DB, store)
 		require.NoError(t, err)
 		for _, filter := range []outbox.DeadFilter{{}, {AggregateType: "Order"}, {EventIDs: ids}, {Until: time.Now().Add(time.Hour)}} {
@@ -69,6 +85,72 @@ func TestDeadLettersWhoseTimeCannotBeReadAreListedOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, rows, deleted)
 	})
+}
+
+// Pages of events have each event once, in whatever order they are, and end.
+func TestEventsWhoseTimeCannotBeReadAreFoundOnce(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx, store := t.Context(), storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		const each = 24
+		insert(t, store, db, events("e", 4*each), "", time.Time{})
+		ids := scanIDs(t, db)
+		for i, id := range ids {
+			done := "NULL"
+			if i%4 == int(outbox.StatusDone) || i%8 == int(outbox.StatusDead) {
+				done = "created_at"
+			}
+			_, err := db.ExecContext(ctx, fmt.Sprintf("UPDATE outbox_event SET status = %d, done_at = %s WHERE event_id = '%s'", i%4, done, id))
+			require.NoError(t, err)
+		}
+		for _, column := range []string{"done_at", "available_at", "created_at"} {
+			spoilTimes(t, db, column, ids)
+			findsOnce(t, store, db, each, column)
+		}
+		page, err := store.FindEvents(ctx, db.DB, outbox.EventQuery{
+			EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusDead}, Since: time.Date(1, 1, 3, 0, 0, 0, 0, time.UTC)}, Limit: each,
+		})
+		require.NoError(t, err)
+		require.NotEmpty(t, page.Events)
+		require.Less(t, len(page.Events), each, "Since leaves out events whose time cannot be read")
+	})
+}
+
+func findsOnce(t *testing.T, store *sqlstore.Store, db *testdb.DB, each int, column string) {
+	t.Helper()
+	type statuses []outbox.Status
+	for _, filter := range []statuses{
+		{outbox.StatusDead},
+		{outbox.StatusDone},
+		{outbox.StatusDone, outbox.StatusDead},
+		{outbox.StatusNew},
+		{outbox.StatusNew, outbox.StatusRetry},
+		{outbox.StatusNew, outbox.StatusRetry, outbox.StatusDone, outbox.StatusDead},
+	} {
+		for _, limit := range []int{1, 3, 4 * each} {
+			seen, pages := map[string]bool{}, 0
+			q := outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: filter, Until: time.Now().Add(time.Hour)}, Limit: limit}
+			if q.Order() == outbox.ByEventID {
+				q.Until = time.Time{}
+			}
+			for {
+				page, err := store.FindEvents(t.Context(), db.DB, q)
+				require.NoError(t, err)
+				for i := range page.Events {
+					id := page.Events[i].EventID
+					require.False(t, seen[id], "%s: %v is found again among %v, in pages of %d", column, id, filter, limit)
+					seen[id] = true
+				}
+				if q.After = page.Next; page.Next == "" {
+					break
+				}
+				pages++
+				require.LessOrEqual(t, pages, 4*each, "%s: pages without end for %v", column, filter)
+			}
+			require.Len(t, seen, each*len(filter), "%s: %v in pages of %d", column, filter, limit)
+		}
+	}
 }
 
 func scanIDs(t *testing.T, db *testdb.DB) (ids []string) {

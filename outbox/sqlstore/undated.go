@@ -1,0 +1,118 @@
+package sqlstore
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// timePart is the rows that one statement reads of a list in the order of a time.
+type timePart struct {
+	time, where string
+	// undated rows have a time that cannot be read, such as infinity. They are in the order of
+	// their ids, because no page can begin behind their time.
+	undated bool
+	// indexed: the index has the undated rows in the order of their ids.
+	indexed bool
+}
+
+// timeParts are the rows that a condition chooses: those whose time can be read, and a part
+// for each way in which it cannot.
+func (s *Store) timeParts(column, where string) (dated timePart, undated []timePart) {
+	part := func(condition string) timePart {
+		return timePart{time: column, where: where + " AND " + fmt.Sprintf(condition, column)}
+	}
+	for _, condition := range s.d.undated {
+		p := part(condition)
+		p.undated = true
+		undated = append(undated, p)
+	}
+	return part(s.d.dated), undated
+}
+
+// undatedBehind writes the condition for the undated rows behind an id, and their order: byte
+// by byte, as Go merges the parts, and not by the primary key, along which the whole table
+// would be read.
+func (q *query) undatedBehind(operator, id string) *query {
+	key := "COALESCE(event_id, '')"
+	if q.d == postgres {
+		key += ` COLLATE "C"`
+	}
+	if id != "" {
+		q.add(" AND ", key, operator).arg(id)
+	}
+	return q.add(" ORDER BY ", key)
+}
+
+// placeTime reads the time of a row's place in a list. Values that are no time may lie among
+// those that are: a fraction of a microsecond in SQLite, 2024-00-00 in MySQL. Such a value
+// gets the last microsecond before it, and is not exact.
+type placeTime struct {
+	time.Time
+	exact bool
+	text  string // as MySQL writes and orders it
+}
+
+// Scan takes what [timestamp] takes, and those values.
+func (p *placeTime) Scan(src any) error {
+	*p = placeTime{}
+	var t timestamp
+	switch v := src.(type) {
+	case float64:
+		err := t.Scan(int64(math.Floor(v)))
+		p.Time = t.Time
+		return err
+	case []byte:
+		p.text = string(v)
+	case string:
+		p.text = v
+	}
+	err := t.Scan(src)
+	if p.Time, p.exact = t.Time, !t.IsZero(); p.exact {
+		return err
+	}
+	var year, month, day int
+	if n, _ := fmt.Sscanf(p.text, "%d-%d-%d", &year, &month, &day); n == 3 && year > 0 {
+		next := time.Date(year, time.Month(max(month, 1)), 1, 0, 0, 0, 0, time.UTC)
+		if month > 0 && day > 0 { // such as February 31
+			next = next.AddDate(0, 1, 0)
+		}
+		p.Time = next.Add(-time.Microsecond)
+	}
+	return err
+}
+
+// placeColumn writes a time column so that placeTime can read it.
+func (q *query) placeColumn(column string) *query {
+	if q.d == sqlite {
+		return q.add("CASE WHEN typeof(", column, ") IN ('integer', 'real') THEN ", column, " END")
+	}
+	return q.timeColumn(column)
+}
+
+// ended writes the end at which a page begins. With a CreatedAt it is exact, and on PostgreSQL,
+// where each end that can be read is.
+func (q *query) ended(s *Store, column string, place outbox.Cursor) {
+	if s.d == postgres || !place.CreatedAt.IsZero() {
+		q.time(place.AvailableAt)
+	} else {
+		q.exactly(s, column, column, place, place.AvailableAt)
+	}
+}
+
+// exactly writes the value of a column in the row at which a page ended, as a value that is no
+// time cannot be a parameter. It is at if the row is gone, or its time is no longer the place's.
+func (q *query) exactly(s *Store, column, timeOf string, place outbox.Cursor, at time.Time) *query {
+	until := place.AvailableAt.Add(time.Microsecond)
+	if until.Year() > 9999 {
+		until = place.AvailableAt
+	}
+	q.add("COALESCE((SELECT ", column, " FROM ").table(s).add(" WHERE event_id = ").arg(place.EventID).
+		add(" AND ", timeOf, " >= ").time(place.AvailableAt).add(" AND ", timeOf, " < ").time(until).add("), ")
+	if s.d.name == "mysql" { // which else compares texts
+		return q.add("CAST(").time(at).add(" AS DATETIME(6)))")
+	}
+	return q.time(at).add(")")
+}
