@@ -39,7 +39,7 @@ func ask(err error) (c cause) {
 			c = cause{err: p, text: p.Error(), panicked: p}
 		}
 	}()
-	c = cause{err: err, text: err.Error(), unroutable: errors.Is(err, ErrUnroutable), released: errors.Is(err, errReleased)}
+	c = cause{err: err, text: err.Error(), unroutable: errors.Is(err, ErrUnroutable), released: errors.Is(err, errReleased) || errors.Is(err, errTurn)}
 	if strings.TrimSpace(c.text) == "" {
 		c.text = fmt.Sprintf("an error of type %T without a text", err)
 	}

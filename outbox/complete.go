@@ -50,6 +50,22 @@ func deliveryOf(ctx context.Context) *deliveryContext {
 	return c
 }
 
+// AwaitTurn waits until the event that is being delivered may be completed: in [Ordered]
+// and [OrderedByKey] the outcomes of the events before it are stored first. [Writer.Complete]
+// waits too, but on SQLite nothing can be stored while the listener's transaction is open, so
+// a listener that begins its own calls AwaitTurn before. Adapters' Handle does so. ctx is the
+// listener's; with another one AwaitTurn returns nil at once.
+//
+// It gives up after a second. The listener returns its error, and the event is given back
+// and delivered again, without an attempt.
+func AwaitTurn(ctx context.Context) error {
+	c := deliveryOf(ctx)
+	if c == nil {
+		return nil
+	}
+	return c.d.awaitTurn(ctx, c.dl)
+}
+
 // Complete marks the event that is being delivered as delivered, in a transaction
 // of the listener's: what the listener writes there and the end of the event are
 // committed together or not at all, so the effect happens exactly once. ctx is the
@@ -63,6 +79,8 @@ func deliveryOf(ctx context.Context) *deliveryContext {
 // One of several listeners cannot complete the event, because the others may fail; an
 // inbox makes its effects happen exactly once. In the delivery of a row of its own it
 // can complete that row.
+//
+// In [Ordered] and [OrderedByKey] it waits for its turn, as [AwaitTurn] does.
 //
 // It fails with [ErrNoDelivery], [ErrCompleted], [ErrSeveralListeners], [ErrForeignTransaction],
 // [ErrNoTransaction], and with [ErrLeaseLost] when another process has delivered the
@@ -93,8 +111,8 @@ func (w *Writer) deliverer() *Dispatcher {
 }
 
 func (c *deliveryContext) complete(ctx context.Context, store Store, scope TxScope) error {
-	if err := c.d.track.awaitTurn(ctx, c.dl); err != nil {
-		return fmt.Errorf("outbox: completing event %s: %w", c.dl.id(), err)
+	if err := c.d.awaitTurn(ctx, c.dl); err != nil {
+		return err
 	}
 	done := &completion{scope: scope}
 	mark, before, err := c.d.track.beginCompletion(c.dl, done)

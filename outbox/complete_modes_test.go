@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,4 +78,71 @@ func TestADeadLetterIsReplayedInEachMode(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A listener's own transaction completes no event before the outcomes of the events before
+// it are stored. If these cannot be stored, the event is given back: it is neither DEAD nor
+// passed by the events behind it.
+func TestAnEventIsNotCompletedBeforeTheOneBeforeIt(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{
+		"by key": outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{MarkInterval: time.Hour}}, "ordered": outbox.Ordered{},
+	} {
+		for _, refused := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, "/cannot be stored ", refused), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { completeInTurn(t, mode, refused) })
+			})
+		}
+	}
+}
+
+func completeInTurn(t *testing.T, mode outbox.Mode, refused bool) {
+	store := &cutOff{Store: outboxtest.NewStore()}
+	if refused {
+		refuse := func([]outbox.Mark) bool { return true }
+		store.refuse.Store(&refuse)
+	}
+	var e *engine
+	var errs []error
+	var done []string
+	e = build(t, outbox.Config{Store: store, Mode: mode}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+		if env.EventID != "a-00002" {
+			time.Sleep(time.Second) // so the first outcome is stored before the second one comes
+			done = append(done, env.EventID)
+			return outbox.Done(), nil
+		}
+		scope := outboxtest.NewScope(store.DB())
+		err := e.Writer().Complete(ctx, scope)
+		if errs = append(errs, err); err != nil {
+			_ = scope.Rollback(nil)
+			return outbox.Done(), err
+		}
+		for _, id := range []string{"a-00000", "a-00001"} {
+			row, _ := store.Row(id)
+			require.Equal(t, outbox.StatusDone, row.Status)
+		}
+		done = append(done, env.EventID)
+		return outbox.Done(), scope.Commit()
+	})
+	e.write(numbered("a", 4)...)
+	require.NoError(t, e.Start(t.Context()))
+	pass(10 * time.Second)
+	if refused {
+		require.ErrorContains(t, errs[0], "the outcome of an event before it is not stored yet")
+		row, _ := store.Row("a-00002")
+		require.Equal(t, outbox.StatusNew, row.Status)
+		require.Equal(t, []string{"a-00000", "a-00001"}, done)
+		store.refuse.Store(nil)
+		pass(20 * time.Second)
+	} else {
+		require.Len(t, errs, 1)
+	}
+	require.NoError(t, errs[len(errs)-1])
+	require.Equal(t, []string{"a-00000", "a-00001", "a-00002", "a-00003"}, done)
+	row, _ := store.Row("a-00002")
+	require.Equal(t, outbox.StatusDone, row.Status)
+	require.Zero(t, row.Attempts)
+	require.NoError(t, e.Close(context.Background()))
+	require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 4}, statuses(store.Store))
 }

@@ -29,10 +29,16 @@ func (d *Dispatcher) mayDeliver(dl *delivery) bool {
 	case !d.pauses.has(dl.env):
 		return true
 	}
-	if d.inOrder { // what is queued behind it must not go before it
+	d.holdUp()
+	return false
+}
+
+// holdUp begins a new term in [Ordered], because an event is given back: what is queued
+// behind the event must not go before it.
+func (d *Dispatcher) holdUp() {
+	if d.inOrder {
 		d.holder.term.Add(1)
 	}
-	return false
 }
 
 // takeFrom waits for the next event of a lane that may be delivered now; nil when the

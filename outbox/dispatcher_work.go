@@ -60,6 +60,7 @@ func (d *Dispatcher) finish(dl *delivery) {
 		return
 	}
 	if dl.outcome == OutcomeReleased {
+		d.holdUp()
 		d.letGo(dl)
 		d.wakePoller()
 		return
@@ -72,18 +73,23 @@ func (d *Dispatcher) finish(dl *delivery) {
 		d.letGo(dl)
 		return
 	}
-	if d.inOrder && !dl.outcome.delivered() {
-		d.awaitStored(dl)
+	if !d.inOrder {
+		return
+	}
+	d.track.setLast(dl)
+	if !dl.outcome.delivered() {
+		d.awaitStored()
 	}
 }
 
 // awaitStored waits until an outcome is stored that takes another statement than DONE, as in
 // [Ordered] before the next event is delivered: no statement is to store a later event's
 // outcome before this one, after which a process that dies would have this event delivered
-// late. It does not wait for an outcome that the database refuses.
-func (d *Dispatcher) awaitStored(dl *delivery) {
+// late. A listener's own transaction waits too, in [Dispatcher.awaitTurn]. Neither waits for
+// an outcome that the database refuses.
+func (d *Dispatcher) awaitStored() {
 	signal(d.complete.full) // now
-	for d.track.isUnstored(dl) && !isClosed(d.abort) {
+	for d.track.lastIsUnstored() && !isClosed(d.abort) {
 		sleep(d.listenerCtx, time.Millisecond)
 	}
 }

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -190,17 +191,23 @@ func (t *tracker) inTurn(ds []*delivery) (now, later []*delivery) {
 // events before its own. On SQLite they cannot be stored while it is open.
 const turnTimeout = time.Second
 
-// errTurn is why an event cannot be completed.
-var errTurn = errors.New("the outcome of the event before it, of the same key, is not stored yet")
+// errTurn is why an event cannot be completed. A delivery that fails with it has no
+// outcome: the event is given back.
+var errTurn = errors.New("the outcome of an event before it is not stored yet")
 
-// awaitTurn waits until the outcomes of the earlier events of a run are stored, so
-// that the listener's own transaction does not complete its event before them.
-func (t *tracker) awaitTurn(ctx context.Context, d *delivery) error {
+// awaitTurn waits until the outcomes of the earlier events are stored, of its run or in
+// [Ordered], so that the listener's own transaction does not complete its event before
+// them. It asks for them at once.
+func (d *Dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
+	if d.track.isTurn(dl) {
+		return nil
+	}
+	signal(d.complete.full)
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
-	for !t.isTurn(d) {
+	for !d.track.isTurn(dl) {
 		if sleep(ctx, time.Millisecond); ctx.Err() != nil {
-			return errTurn
+			return fmt.Errorf("outbox: completing event %s: %w", dl.id(), errTurn)
 		}
 	}
 	return nil
@@ -209,7 +216,7 @@ func (t *tracker) awaitTurn(ctx context.Context, d *delivery) error {
 func (t *tracker) isTurn(d *delivery) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return d.before == nil || d.before.state == untracked
+	return !t.last.isUnstored() && (d.before == nil || d.before.state == untracked)
 }
 
 // committedByKey makes the poller read the events of a committed transaction.

@@ -90,6 +90,7 @@ type tracker struct {
 	events  map[string]*delivery
 	reading bool
 	due     time.Time           // the read returns what is due by then
+	last    *delivery           // in [Ordered], the one whose outcome came last; see [tracker.setLast]
 	left    map[string]struct{} // what left the tracker since the read began and was due then
 
 	takeovers int       // in hand
@@ -214,11 +215,22 @@ func (t *tracker) release(ds ...*delivery) (leases []Lease) {
 	return leases
 }
 
-// isUnstored reports whether the outcome of a delivery is still to be stored, and not refused.
-func (t *tracker) isUnstored(d *delivery) bool {
+// isUnstored reports whether the outcome of a delivery is still to be stored, and not
+// refused; the tracker's mu is held.
+func (d *delivery) isUnstored() bool { return d != nil && d.state != untracked && !d.stuck }
+
+// lastIsUnstored reports whether that is so of the last outcome in [Ordered].
+func (t *tracker) lastIsUnstored() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return d.state != untracked && !d.stuck
+	return t.last.isUnstored()
+}
+
+// setLast notes the last outcome in [Ordered]: those before are stored first.
+func (t *tracker) setLast(d *delivery) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = d
 }
 
 // settle lets go of deliveries whose marks were stored or refused. This node may have

@@ -64,6 +64,9 @@ func (a *Adapter) Handle(fn func(ctx context.Context, tx *sql.Tx, env outbox.Env
 		return nil
 	}
 	return outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+		if err := outbox.AwaitTurn(ctx); err != nil {
+			return err
+		}
 		return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 			if err := fn(ctx, tx, env); err != nil {
 				return err
@@ -84,6 +87,9 @@ func HandleWith[Tx any](
 		return nil
 	}
 	return outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+		if err := outbox.AwaitTurn(ctx); err != nil {
+			return err
+		}
 		return outbox.InTx(ctx, t, func(ctx context.Context) error {
 			tx, _ := from(ctx)
 			if err := fn(ctx, tx, env); err != nil {
