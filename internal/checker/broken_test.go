@@ -114,6 +114,10 @@ var broken = []struct {
 		commit("t1", "k1", "k2").done("a", "k1/mail").fails("a", "k1/stock", 1).done("a", "k2/mail", "k2/stock", "k1/stock")},
 	{"two late deliveries after one stop", RuleOrder, tell("by-key").commit("t1", "k1", "k2", "k3").done("a", "k1", "k2").
 		fault(Stop, "a", 2*lease).wait(lease).done("b", "k1", "k2").wait(lease).done("a", "k1", "k1").done("b", "k3")},
+	{"in ordered mode an event is repeated alone", RuleOrder, tell("ordered").commit("t1", "k1", "k2", "k3").done("a", "k1", "k2").
+		fault(Server, "", lease).wait(lease).done("b", "k1", "k3")},
+	{"DEAD after a later DONE", RuleOrder, tell("ordered").commit("t1", "k1", "k2", "k3").dead("k1").fails("a", "k1", 1).done("a", "k2").
+		fault(Kill, "a", 0).fails("b", "k1", 1).done("b", "k3")},
 
 	{"two events of a key at once", RuleOneAtATime, tell("by-key").commit("t1", "k1", "k2").begin("a", "k1").begin("b", "k2").end("a", "k1", Done).end("b", "k2", Done)},
 	{"the listeners of one event at once", RuleOneAtATime, tell("by-key").promise(func(p *Promise) { p.Listeners["k"] = []string{"mail", "stock"} }).

@@ -64,9 +64,6 @@ func (k *orderOfKey) delivery(d *delivery) {
 		return // it comes when it was replayed, and nothing waits for it
 	}
 	place := e.place
-	if k.f.Promise.Mode == "ordered" && place < k.at && k.last[d.Target] != nil {
-		return // only OrderedByKey delivers again what is behind an event that is repeated
-	}
 	switch {
 	case place > k.at:
 		k.goOn(d, place)

@@ -27,6 +27,7 @@ type options struct {
 	runs      int
 	seed      uint64
 	databases string
+	mode      string
 	parallel  int
 	race      bool
 	older     string
@@ -39,6 +40,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 0, "the most runs; 0 is no limit")
 	flag.Uint64Var(&o.seed, "seed", 0, "the seed of the first run; 0 is a random one")
 	flag.StringVar(&o.databases, "db", strings.Join(chaos.Databases, ","), "the databases, one run after the other")
+	flag.StringVar(&o.mode, "mode", "", "leave out the seeds that draw another mode: single, multi, ordered or by-key")
 	flag.IntVar(&o.parallel, "parallel", 2, "how many runs at a time")
 	flag.BoolVar(&o.race, "race", false, "build the processes with the race detector")
 	flag.StringVar(&o.older, "older", "", "run processes of this revision beside today's, without faults")
@@ -110,9 +112,14 @@ func (o options) plan(ctx context.Context, plans chan<- chaos.Plan) {
 	if o.older != "" {
 		newPlan = chaos.NewSkewPlan
 	}
-	for began, i := time.Now(), 0; time.Since(began) < o.time && (o.runs == 0 || i < o.runs); i++ {
+	for began, seed, i := time.Now(), o.seed, 0; time.Since(began) < o.time && (o.runs == 0 || i < o.runs); seed++ {
+		plan := newPlan(seed, databases[i%len(databases)], 0)
+		if o.mode != "" && plan.Spec.Mode != o.mode {
+			continue
+		}
 		select {
-		case plans <- newPlan(o.seed+uint64(i), databases[i%len(databases)], 0): //nolint:gosec // i counts up
+		case plans <- plan:
+			i++
 		case <-ctx.Done():
 			return
 		}
