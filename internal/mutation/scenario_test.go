@@ -55,6 +55,11 @@ var (
 		l.busy()
 		l.processes[0].Kill()
 	}}
+	inOrder = scenario{"a process is killed, in order", spec("ordered", func(s *faultrun.Spec) { s.Keys, s.Fail = 1, 20 }), 1, func(l *lab) {
+		l.rows(30, "WHERE status = 1")
+		l.processes[0].Kill()
+		l.start("p1")
+	}}
 	slow = scenario{"listeners are slower than a lease, and a process is killed", spec("multi", func(s *faultrun.Spec) {
 		s.Slow, s.Transactions, s.Fail, s.Workers = 3*lease, 10, 0, 40
 	}), 3, func(l *lab) {
@@ -102,10 +107,7 @@ func (s scenario) runs(t *testing.T, program string, patience time.Duration) che
 	require.NoError(t, err)
 	defer l.run.End()
 	for i := range s.processes {
-		l.spec.Process = fmt.Sprintf("p%d", i)
-		p, err := l.run.Start(l.spec)
-		require.NoError(t, err)
-		l.processes = append(l.processes, p)
+		l.start(fmt.Sprintf("p%d", i))
 	}
 	if s.harm != nil {
 		s.harm(l)
@@ -113,12 +115,24 @@ func (s scenario) runs(t *testing.T, program string, patience time.Duration) che
 	return l.end(patience)
 }
 
+func (l *lab) start(process string) {
+	l.spec.Process = process
+	p, err := l.run.Start(l.spec)
+	require.NoError(l.t, err)
+	l.processes = append(l.processes, p)
+}
+
 // busy waits until there is something in hand.
 func (l *lab) busy() {
 	require.NoError(l.t, l.processes[0].Ready(l.ctx))
+	l.rows(30, "")
+}
+
+// rows waits until the table has more rows than that.
+func (l *lab) rows(n int, where string) {
 	require.Eventually(l.t, func() bool {
-		var n int
-		return l.db.QueryRowContext(l.ctx, "SELECT COUNT(*) FROM outbox_event").Scan(&n) == nil && n > 30
+		var there int
+		return l.db.QueryRowContext(l.ctx, "SELECT COUNT(*) FROM outbox_event "+where).Scan(&there) == nil && there > n
 	}, time.Minute, 5*time.Millisecond)
 }
 

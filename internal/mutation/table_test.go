@@ -114,6 +114,12 @@ var mutations = []mutation{
 		"if !dl.outcome.delivered() || !d.mayFollow(next) {", "if !d.mayFollow(next) {", byKey, checker.RuleOrder,
 	},
 	{
+		"in order, DEAD is stored after later outcomes", "outbox/dispatcher_work.go",
+		"\tif !d.complete.submit(dl) {",
+		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(300*time.Millisecond, func() { d.complete.submit(dl) })\n\t\treturn\n\t}\n\tif !d.complete.submit(dl) {",
+		inOrder, checker.RuleOrder,
+	},
+	{
 		"the events of a run are delivered at once", "outbox/run.go",
 		"\tlink(ds[:n])\n", "\tfor i := 1; i < n; i++ {\n\t\td.queueRun(&ds[i])\n\t}\n", byKey, checker.RuleOneAtATime,
 	},
