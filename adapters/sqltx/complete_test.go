@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,4 +151,57 @@ func TestTransactionThatEndsAfterItsListener(t *testing.T) {
 			return status == 1
 		}, 20*time.Second, time.Millisecond)
 	})
+}
+
+// In the modes with an order, an event that Handle completes follows one with another
+// listener. On SQLite the outcome of that one cannot be stored while Handle's transaction is
+// open, so Handle waits before. Each event is delivered once.
+func TestHandleWaitsForTheOutcomesBefore(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]outbox.Mode{"by key": outbox.OrderedByKey{}, "ordered": outbox.Ordered{}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
+				const pairs = 20
+				store, err := sqlstore.Detect(t.Context(), db.DB, sqlstore.WithKeyIndex())
+				require.NoError(t, err)
+				require.NoError(t, store.CreateSchema(t.Context(), db.DB))
+				ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Logger: slog.New(slog.DiscardHandler), Mode: mode})
+				require.NoError(t, err)
+				a, err := sqltx.New(db.DB, ob.Writer())
+				require.NoError(t, err)
+				var calls, early atomic.Int64
+				require.NoError(t, ob.Register(outbox.On("Order", "Packed", outbox.Handle(func(context.Context, outbox.Envelope) error {
+					calls.Add(1)
+					return nil
+				}))))
+				require.NoError(t, ob.Register(outbox.On("Order", "Sent", a.Handle(func(ctx context.Context, tx *sql.Tx, env outbox.Envelope) error {
+					calls.Add(1)
+					var n int64
+					// The id is one of the outbox's, a ULID.
+					err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM outbox_event WHERE status <> 1 AND event_id < '%s'", env.EventID)).Scan(&n)
+					early.Add(n)
+					return err
+				}))))
+				var envs []outbox.Envelope
+				for range pairs {
+					for _, eventType := range []outbox.EventType{"Packed", "Sent"} {
+						envs = append(envs, outbox.Envelope{AggregateType: "Order", AggregateID: "1", EventType: eventType, Payload: outbox.JSON(1)})
+					}
+				}
+				require.NoError(t, a.RunInTx(t.Context(), nil, func(ctx context.Context, tx *sql.Tx) error {
+					_, err := a.WriteAll(ctx, tx, envs)
+					return err
+				}))
+				require.NoError(t, ob.Start(t.Context()))
+				require.Eventually(t, func() bool {
+					var n int
+					return db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event WHERE status = 1").Scan(&n) == nil && n == 2*pairs
+				}, time.Minute, 5*time.Millisecond)
+				require.NoError(t, ob.Close(context.Background()))
+				require.EqualValues(t, 2*pairs, calls.Load(), "deliveries")
+				require.Zero(t, early.Load(), "events that were not done when a later one was handled")
+			})
+		})
+	}
 }

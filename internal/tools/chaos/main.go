@@ -61,6 +61,9 @@ func main() {
 func run(o options) (ok bool, err error) {
 	ctx, end := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer end()
+	if modes := []string{"", "single", "multi", "ordered", "by-key"}; !slices.Contains(modes, o.mode) {
+		return false, fmt.Errorf("-mode %s: there is none of this name", o.mode)
+	}
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "outbox-chaos-"); err != nil {
 			return false, err
