@@ -10,7 +10,8 @@ type PollQuery struct {
 	CreatedBefore time.Time
 	// After continues behind an earlier batch's Next. Zero: from the start.
 	After Cursor
-	// LockTimeout is the age at which a lease expires, by the database's clock.
+	// LockTimeout is the age at which a lease expires, by the database's clock. A lease
+	// whose time is as far ahead of that clock, or is no time, has expired too.
 	LockTimeout time.Duration
 	// Limit is the most rows to read; positive.
 	Limit int
@@ -30,7 +31,8 @@ type ClaimQuery struct {
 	EventIDs []string
 	// Lease is the name that the rows get. No other claim has it.
 	Lease string
-	// LockTimeout is the age at which a lease expires, by the database's clock.
+	// LockTimeout is the age at which a lease expires, by the database's clock. A lease
+	// whose time is as far ahead of that clock, or is no time, has expired too.
 	LockTimeout time.Duration
 	// FreshOnly leaves out rows whose lease expired.
 	FreshOnly bool

@@ -34,7 +34,8 @@ type RunReader interface {
 type RunQuery struct {
 	Now           time.Time // as in PollQuery
 	CreatedBefore time.Time // as in PollQuery
-	// LockTimeout is the age at which a lease expires, by the database's clock.
+	// LockTimeout is the age at which a lease expires, by the database's clock. A lease
+	// whose time is as far ahead of that clock, or is no time, has expired too.
 	LockTimeout time.Duration
 	// Takeovers reads only keys whose first row has a lease that expired. Their runs are
 	// that row and those directly behind it whose leases expired too.

@@ -34,7 +34,7 @@ func SQLHarness(store outbox.Store, db *sql.DB, dialect Dialect) StoreHarness {
 	}
 	harness := StoreHarness{
 		Store: store, DB: db, Table: h.table,
-		Begin: h.begin, Row: h.row, SetRow: h.setRow, Spoil: h.spoil(),
+		Begin: h.begin, Row: h.row, SetRow: h.setRow, Spoil: h.spoil(), SpoilLease: h.spoilLease(),
 		SingleWriter: dialect == SQLite,
 	}
 	if dialect != SQLite {
@@ -145,6 +145,20 @@ func (h sqlHarness) spoil() map[string]func(t testing.TB, eventID string) {
 			h.exec(t, "ALTER TABLE "+h.table+" "+alter)
 			h.spoilRow(t, column+" = NULL", eventID)
 		}
+	}
+	return spoil
+}
+
+// spoilLease are values that locked_at takes from another program.
+func (h sqlHarness) spoilLease() map[string]func(t testing.TB, eventID string) {
+	values := map[Dialect][]string{
+		Postgres: {"'infinity'", "'-infinity'", "'4713-01-01 BC'", "'200000-01-01'"},
+		MySQL:    {"'0000-00-00'", "'2024-03-00 10:00:00'", "'9999-12-31 23:59:59'"},
+		SQLite:   {"'abc'", "x'00ff'", "0.5", "9000000000000000000", "-9000000000000000000"},
+	}
+	spoil := map[string]func(t testing.TB, eventID string){}
+	for _, value := range values[h.dialect] {
+		spoil["locked_at "+value] = func(t testing.TB, eventID string) { h.spoilRow(t, "locked_at = "+value, eventID) }
 	}
 	return spoil
 }

@@ -31,6 +31,9 @@ type StoreHarness struct {
 	// column, and its value if there are several, as in "created_at infinity". Nil: the
 	// store cannot hold such a row.
 	Spoil map[string]func(t testing.TB, eventID string)
+	// SpoilLease are ways to give a leased row a lease whose time is no time, as Spoil has
+	// them. Nil: the store cannot hold such a row.
+	SpoilLease map[string]func(t testing.TB, eventID string)
 	// LockRow locks an existing row in its own transaction until unlock is called.
 	// Nil: the database has no row locks.
 	LockRow func(t testing.TB, eventID string) (unlock func())

@@ -26,6 +26,7 @@ var claimTests = []storeTest{
 		s.sameIDs("the rest", idsOf(b.Envelopes), ids[2:])
 		s.count("attempts of the rest", b.Envelopes[1].Attempts, 1)
 	}},
+	{"LeasesWhoseTimeCannotBeRead", unreadableLeases},
 	{"LongerLockTimeout", claims(outbox.ClaimQuery{LockTimeout: 2 * time.Hour}, map[string]int{"new": 0, "retry": 3})},
 	{"LeasesAreByTheDatabasesClock", claims(outbox.ClaimQuery{Now: suiteTime.AddDate(50, 0, 0)}, claimable)},
 	{"OnlyRowsOfTheEventsThatAreNamed", claims(
@@ -48,7 +49,8 @@ var claimTests = []storeTest{
 		}{
 			{[]string{"node-1/1"}, []outbox.Lease{lease("expired", "node-1/1"), lease("held", "node-1/1")}},
 			{[]string{"node-1/1", "node-3/1", "node-2/1"}, []outbox.Lease{
-				lease("expired", "node-1/1"), lease("expired retry", "node-2/1"), lease("held", "node-1/1"), lease("held retry", "node-2/1"),
+				lease("expired", "node-1/1"), lease("expired retry", "node-2/1"), lease("from the future", "node-3/1"),
+				lease("held", "node-1/1"), lease("held from the future", "node-3/1"), lease("held retry", "node-2/1"),
 			}},
 			{[]string{"node-1/2", ""}, nil},
 			{nil, nil},
@@ -85,7 +87,7 @@ var claimTests = []storeTest{
 		}
 		s.unchanged("row of another lease, or of none", rows["expired"], rows["held retry"], rows["new"])
 		s.sameIDs("rows that another node claims", idsOf(s.claimFor("node-3/1", 10).Envelopes),
-			[]string{rows["expired"].EventID, rows["new"].EventID, rows["retry"].EventID})
+			[]string{rows["expired"].EventID, rows["from the future"].EventID, rows["new"].EventID, rows["retry"].EventID})
 	}},
 	// A mix of NEW and RETRY rows is claimed in batches, each behind the one before.
 	{"BehindAPlaceNoRowIsPassedOver", func(s *storeSuite) {
@@ -192,7 +194,9 @@ var rowStates = []struct {
 }{
 	{"expired", 2 * time.Minute, outbox.StatusNew, "node-1/1"},
 	{"expired retry", 2 * time.Minute, outbox.StatusRetry, "node-2/1"},
+	{"from the future", -2 * time.Minute, outbox.StatusNew, "node-3/1"}, // as after a clock stepped back
 	{"held", 0, outbox.StatusNew, "node-1/1"},
+	{"held from the future", -30 * time.Second, outbox.StatusNew, "node-3/1"},
 	{"held retry", 30 * time.Second, outbox.StatusRetry, "node-2/1"},
 	{"new", 0, outbox.StatusNew, ""},
 	{"retry", 0, outbox.StatusRetry, ""},
@@ -213,7 +217,7 @@ func (s *storeSuite) everyState() map[string]stored {
 
 // claimable are the states of the rows that a claim takes, with the attempts that
 // the rows then have: an expired lease costs an attempt, also one of the same node.
-var claimable = map[string]int{"expired": 1, "expired retry": 4, "new": 0, "retry": 3}
+var claimable = map[string]int{"expired": 1, "expired retry": 4, "from the future": 1, "new": 0, "retry": 3}
 
 // claims makes a test of a claim on rows in every state. The query names events by
 // their states; its zero fields are filled in.

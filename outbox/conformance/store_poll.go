@@ -17,8 +17,8 @@ var pollTests = []storeTest{
 			s.sameIDs("ids", idsOf(b.Envelopes), []string{rows["new"].EventID, rows["retry"].EventID})
 			s.count("attempts of the event in retry", b.Envelopes[1].Attempts, 3)
 			slices.Sort(b.Expired)
-			s.sameIDs("ids whose lease expired", b.Expired, []string{rows["expired"].EventID, rows["expired retry"].EventID})
-			s.count("rows", b.Len(), 4)
+			s.sameIDs("ids whose lease expired", b.Expired, []string{rows["expired"].EventID, rows["expired retry"].EventID, rows["from the future"].EventID})
+			s.count("rows", b.Len(), 5)
 			s.unchanged("row after the poll", slices.Collect(maps.Values(rows))...)
 		}
 		q.LockTimeout = 2 * time.Hour

@@ -94,6 +94,7 @@ var keyCases = []keyCase{
 	{name: "many retries before one in delivery", rows: []keyRow{held, retry, retry, retry, retry}},
 	{name: "many retries before a lost one", rows: []keyRow{lost, retry, retry, retry, retry}, run: []int{1, 2, 3}},
 	{name: "a lost lease", rows: []keyRow{lost, {}}, takeover: []int{0}},
+	{name: "a lease from the future", rows: []keyRow{{lease: -expired}, {}}, takeover: []int{0}},
 	{name: "a lost retry", rows: []keyRow{{}, {status: outbox.StatusRetry, lease: expired}}, takeover: []int{1}},
 	{name: "a lost run", rows: []keyRow{lost, lost, lost, lost}, takeover: []int{0, 1, 2}},
 	{name: "a gap in a lost run", rows: []keyRow{lost, {}, lost}, takeover: []int{0}, behind: []int{2}},

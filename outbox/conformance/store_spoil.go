@@ -94,7 +94,16 @@ func undecodableRows(s *storeSuite) {
 	sp.reads(s, "claim", b.Envelopes, b.Undecodable)
 	listSpoilt(s, sp, outbox.EventFilter{})
 
-	s.mark(outbox.OutcomeDead, "node-1/1", deadOf(b.Undecodable)...)
+	lease := "node-1/1"
+	for _, spoil := range s.SpoilLease { // as if its process died before it marked them
+		for _, id := range sp.badIDs() {
+			spoil(s.t, id)
+		}
+		lease += "again"
+		b = s.claimFor(lease, 10_000)
+		s.count("rows that do not decode, claimed again", len(b.Undecodable), len(sp.bad))
+	}
+	s.mark(outbox.OutcomeDead, lease, deadOf(b.Undecodable)...)
 	s.sameIDs("rows left", s.leasedUnder("node-1/1"), idsOf(sp.good))
 	listSpoilt(s, sp, outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusDead}})
 	buryAndReplay(s, sp)
@@ -117,6 +126,43 @@ func (s *storeSuite) spoiltAnew(sp spoilt) spoilt {
 		s.ok("Mark delete", err)
 	}
 	return s.spoilt()
+}
+
+// unreadableLeases: a lease whose time is no time has expired, in each read that asks for it.
+func unreadableLeases(s *storeSuite) {
+	if len(s.SpoilLease) == 0 {
+		s.t.Skip("the harness has no SpoilLease: this store cannot hold such a lease")
+	}
+	var ids []string
+	for _, name := range slices.Sorted(maps.Keys(s.SpoilLease)) {
+		for _, status := range []outbox.Status{outbox.StatusNew, outbox.StatusRetry} {
+			row := s.insertedAs(status, "node-1/1")
+			s.SpoilLease[name](s.t, row.EventID)
+			ids = append(ids, row.EventID)
+		}
+	}
+	keyed := s.keyed("spoilt lease", held, keyRow{})
+	for _, spoil := range s.SpoilLease {
+		spoil(s.t, keyed[0])
+	}
+	b := s.pollAt(later)
+	slices.Sort(b.Expired)
+	s.sameIDs("polled, free", idsOf(b.Envelopes), keyed[1:])
+	s.sameIDs("polled, whose lease expired", b.Expired, append(slices.Clone(ids), keyed[0]))
+	_, err := s.Store.Nodes(s.ctx, s.DB)
+	s.ok("Nodes", err)
+	if _, reads := s.Store.(outbox.RunReader); reads {
+		s.sameRuns("runs", s.runs(outbox.RunQuery{}).EventIDs, nil)
+		var takeovers [][]string
+		for _, id := range append(slices.Clone(ids), keyed[0]) {
+			takeovers = append(takeovers, []string{id})
+		}
+		s.sameRuns("runs that are taken over", s.runs(outbox.RunQuery{Takeovers: true}).EventIDs, takeovers)
+	}
+	b = s.claimFor("node-2/1", 1000)
+	s.sameIDs("claimed", idsOf(b.Envelopes), append(ids, keyed...))
+	s.count("attempts: a process may have died with the event", b.Envelopes[0].Attempts, 1)
+	s.sameIDs("under the new lease", s.leasedUnder("node-2/1"), append(ids, keyed...))
 }
 
 // listSpoilt: operators see the rows.

@@ -20,9 +20,9 @@ func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outb
 		return outbox.Batch{}, err
 	}
 	defer s.mu.Unlock()
-	expiry := s.clock().Add(-q.LockTimeout)
+	now := s.clock()
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (r.LockedBy == "" || r.LockedAt.Before(expiry)) &&
+		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (!r.leased() || r.expired(now, q.LockTimeout)) &&
 			r.after(q.After)
 	}), q.Limit)
 	b := batchOf(slices.DeleteFunc(slices.Clone(rows), (*memRow).leased))
@@ -44,10 +44,9 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	}
 	defer s.mu.Unlock()
 	now := s.clock()
-	expiry := now.Add(-q.LockTimeout)
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
 		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
-			(r.LockedBy == "" || !q.FreshOnly && r.LockedAt.Before(expiry)) &&
+			(!r.leased() || !q.FreshOnly && r.expired(now, q.LockTimeout)) &&
 			r.after(q.After)
 	}), q.Limit)
 	for _, r := range rows {
@@ -154,5 +153,10 @@ func (r *memRow) after(c outbox.Cursor) bool {
 }
 
 func (r *memRow) leased() bool { return r.LockedBy != "" }
+
+// expired reports whether a lease's time is farther from now than a lease lasts.
+func (r *memRow) expired(now time.Time, lockTimeout time.Duration) bool {
+	return now.Sub(r.LockedAt).Abs() > lockTimeout
+}
 
 func first(rows []*memRow, limit int) []*memRow { return rows[:min(limit, len(rows))] }

@@ -57,8 +57,8 @@ func (s *Store) CheckRuns(ctx context.Context, _ outbox.DB) error { return s.Che
 
 // run is the run of a key whose rows are given in order.
 func (s *Store) run(q outbox.RunQuery, rows []*memRow) (run []string, behind []outbox.Lease) {
-	expiry := s.clock().Add(-q.LockTimeout)
-	live := func(r *memRow) bool { return r.leased() && !r.LockedAt.Before(expiry) }
+	now := s.clock()
+	live := func(r *memRow) bool { return r.leased() && !r.expired(now, q.LockTimeout) }
 	if q.SkipDead {
 		rows = slices.DeleteFunc(slices.Clone(rows), isDead)
 	}

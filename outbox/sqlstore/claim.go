@@ -32,7 +32,7 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	})
 	if s.d == sqlite && err == nil && len(c.EventIDs) == 0 && len(all) < c.Limit {
 		_, err = s.changed(ctx, func() (int, error) {
-			return claim(func(q *query) *query { return q.add(undated, " AND locked_at IS NULL") }, c.Limit-len(all))
+			return claim(func(q *query) *query { return q.add(undated).leasable(c) }, c.Limit-len(all))
 		})
 	}
 	if err != nil {
@@ -73,19 +73,22 @@ func (q *query) claimable(pending string, c outbox.ClaimQuery) *query {
 		// Within a CASE no index serves the condition; see still.
 		q.add("CASE WHEN ").due(pending, c.Now, c.CreatedBefore).add(" THEN TRUE ELSE FALSE END AND ").ids("event_id", c.EventIDs)
 	}
-	q.add(" AND CASE WHEN locked_at IS NULL")
+	return q.leasable(c).except(c.Except)
+}
+
+// leasable writes the condition for rows whose lease, if they have one, a claim replaces.
+func (q *query) leasable(c outbox.ClaimQuery) *query {
 	if !c.FreshOnly {
-		q.add(" OR locked_at < ").fromNow(-c.LockTimeout)
+		return q.free(c.LockTimeout)
 	}
-	q.add(" THEN TRUE ELSE FALSE END")
-	return q.except(c.Except)
+	return q.add(" AND CASE WHEN locked_at IS NULL THEN TRUE ELSE FALSE END")
 }
 
 // attempt is what a claim adds to a row's attempts, and attempted what these are then. A
 // value that is no number of attempts stays as it is: adding to it would fail, or hide it.
 const (
-	attempt   = "CASE WHEN locked_at IS NULL OR attempts >= 2147483647 THEN 0 ELSE 1 END"
-	attempted = "CASE WHEN locked_at IS NULL OR attempts >= 2147483647 THEN attempts ELSE attempts + 1 END"
+	attempt   = "CASE WHEN locked_at IS NULL OR attempts NOT BETWEEN 0 AND 2147483646 THEN 0 ELSE 1 END"
+	attempted = "CASE WHEN locked_at IS NULL OR attempts NOT BETWEEN 0 AND 2147483646 THEN attempts ELSE attempts + 1 END"
 )
 
 // claimLocking is Claim in two statements, for MySQL. Read committed unlocks the

@@ -104,7 +104,7 @@ func TestPostgresKeptPlansServeAGrownTable(t *testing.T) {
 		case strings.Contains(text, "marks.lease"):
 			kept[name] = "('{a,b}', '{me/1,me/2}')"
 		case strings.HasPrefix(text, "UPDATE"):
-			kept[name] = fmt.Sprintf("('me/1', '%s', -3600000000, %d)", now.UTC().Format("2006-01-02 15:04:05+00"), readBatch)
+			kept[name] = fmt.Sprintf("('me/1', '%s', -3600000000, 3600000000, %d)", now.UTC().Format("2006-01-02 15:04:05+00"), readBatch)
 		case strings.HasPrefix(text, "DELETE"):
 			kept[name] = fmt.Sprintf("('%s', %d)", now.UTC().Format("2006-01-02 15:04:05+00"), readBatch)
 		}

@@ -179,12 +179,20 @@ func (q *query) planned() *query {
 	return q.add(" (SELECT COUNT(*) FROM generate_series(1, ").arg(1).add(") AS one CROSS JOIN generate_series(1, ").arg(1).add(") AS single) AS planned CROSS JOIN")
 }
 
+// expired writes the condition for a lease that expired: its time is farther from the
+// database's clock than a lease lasts, on either side. Values that are no time, such as
+// infinity or a text of SQLite, compare as before or after all times: without the second side
+// one of them would keep its row leased for ever.
+func (q *query) expired(lockTimeout time.Duration) *query {
+	return q.add("locked_at NOT BETWEEN ").fromNow(-lockTimeout).add(" AND ").fromNow(lockTimeout)
+}
+
 // free writes the condition for rows that are not leased, or whose lease expired.
-// The CASE, here and in claimable, hides from PostgreSQL's planner how many those
+// The CASE, here and in leasable, hides from PostgreSQL's planner how many those
 // are: statistics taken while all rows were leased would make it read and sort the
 // backlog.
 func (q *query) free(lockTimeout time.Duration) *query {
-	return q.add(" AND CASE WHEN locked_at IS NULL OR locked_at < ").fromNow(-lockTimeout).add(" THEN TRUE ELSE FALSE END")
+	return q.add(" AND CASE WHEN locked_at IS NULL OR ").expired(lockTimeout).add(" THEN TRUE ELSE FALSE END")
 }
 
 // except writes the condition that leaves out events of some kinds. The CASE keeps

@@ -51,7 +51,7 @@ const (
 
 // leaseState writes an expression for the state of a row's lease.
 func (q *query) leaseState(lockTimeout time.Duration) *query {
-	return q.add("CASE WHEN locked_at IS NULL THEN 0 WHEN locked_at < ").fromNow(-lockTimeout).add(" THEN 2 ELSE 1 END")
+	return q.add("CASE WHEN locked_at IS NULL THEN 0 WHEN ").expired(lockTimeout).add(" THEN 2 ELSE 1 END")
 }
 
 // keyRows are the first rows of a key. A key whose first row cannot be delivered may

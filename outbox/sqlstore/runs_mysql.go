@@ -188,7 +188,7 @@ func (s *Store) unordered(ctx context.Context, db outbox.DB, r outbox.RunQuery, 
 			add(s.byIndex("key"), " WHERE ", pending, " AND aggregate_type = ").arg(string(aggregate)).
 			add(" AND ").due("aggregate_id IS NULL", r.Now, r.CreatedBefore)
 		if r.Takeovers {
-			q.add(" AND locked_at < ").fromNow(-r.LockTimeout)
+			q.add(" AND ").expired(r.LockTimeout)
 		} else {
 			q.add(" AND locked_at IS NULL")
 		}
