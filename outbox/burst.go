@@ -39,26 +39,32 @@ type burst struct {
 // one. The log handler is called without a lock: it may block, or cause an occurrence
 // itself.
 func (b *burst) add(count int, attrs ...any) {
+	if b.note(count, attrs) {
+		b.write(count, attrs)
+	}
+}
+
+// note counts more occurrences. It reports whether they have a line of their own, which
+// the caller writes.
+func (b *burst) note(count int, attrs []any) (line bool) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if !b.failing.Swap(true) {
 		b.began = time.Now()
 	}
-	if b.timer != nil && b.lines < b.single {
+	switch {
+	case b.timer == nil:
+		b.timer = time.AfterFunc(burstPause, b.tick)
+		b.wrote = true
+		return true
+	case b.lines < b.single:
 		b.lines++
-		b.mu.Unlock()
-		b.write(count, attrs)
-		return
-	}
-	if b.timer != nil {
+		return true
+	default:
 		b.count += count
 		b.attrs = attrs
-		b.mu.Unlock()
-		return
+		return false
 	}
-	b.timer = time.AfterFunc(burstPause, b.tick)
-	b.wrote = true
-	b.mu.Unlock()
-	b.write(count, attrs)
 }
 
 // tick is called at the end of a minute.
@@ -164,8 +170,11 @@ func (b *bursts) add(cause string, attrs ...any) {
 		found = &burst{log: b.log, level: b.level, message: b.message, single: b.single - 1}
 		b.byCause[cause] = found
 	}
+	line := found.note(1, attrs) // under the lock: another cause may not take its place as idle
 	b.mu.Unlock()
-	found.add(1, attrs...)
+	if line {
+		found.write(1, attrs)
+	}
 }
 
 // flush writes what is collected, when the outbox closes.
