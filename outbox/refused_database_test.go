@@ -89,9 +89,7 @@ func onChoosy(t *testing.T, db *testdb.DB, setUp []string, want string) {
 		require.Equal(t, outbox.StatusNew, e.event(fmt.Sprint("never-", i)).Status)
 		require.Equal(t, 1, e.got.of(fmt.Sprint("never-", i)))
 	}
-	began := time.Now()
 	require.ErrorContains(t, e.Close(context.Background()), fmt.Sprintf("%d outcomes could not be stored", n))
-	require.Less(t, time.Since(began), outbox.DefaultDrainTimeout)
 }
 
 func TestOutcomesThatADatabaseRefusesAreStoredWithoutWhatItRefuses(t *testing.T) {
