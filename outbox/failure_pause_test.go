@@ -14,6 +14,10 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
+// unansweredCalls is how many calls of a kind fail. A loop that does not pause would call for
+// ever otherwise, while the time of the test stands still.
+const unansweredCalls = 1000
+
 // unanswering is a store whose reads fail. A claim is carried out all the same.
 type unanswering struct {
 	*outboxtest.Store
@@ -24,31 +28,35 @@ func (s *unanswering) memory() *outboxtest.Store { return s.Store }
 
 var errUnread = errors.New("the answer cannot be read")
 
-func (s *unanswering) Poll(context.Context, outbox.DB, outbox.PollQuery) (outbox.Batch, error) {
-	s.reads.Add(1)
-	return outbox.Batch{}, errUnread
+// fail counts a call that fails. After too many it waits.
+func fail(ctx context.Context, calls *atomic.Int32) error {
+	if calls.Add(1) > unansweredCalls {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return errUnread
+}
+
+func (s *unanswering) Poll(ctx context.Context, _ outbox.DB, _ outbox.PollQuery) (outbox.Batch, error) {
+	return outbox.Batch{}, fail(ctx, &s.reads)
 }
 
 func (s *unanswering) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
-	s.reads.Add(1)
 	_, _ = s.Store.Claim(ctx, db, q)
-	return outbox.Batch{}, errUnread
+	return outbox.Batch{}, fail(ctx, &s.reads)
 }
 
-func (s *unanswering) ReadRuns(context.Context, outbox.DB, outbox.RunQuery) (outbox.Runs, error) {
-	s.reads.Add(1)
-	return outbox.Runs{}, errUnread
+func (s *unanswering) ReadRuns(ctx context.Context, _ outbox.DB, _ outbox.RunQuery) (outbox.Runs, error) {
+	return outbox.Runs{}, fail(ctx, &s.reads)
 }
 
-func (s *unanswering) ReadTenants(context.Context, outbox.DB, outbox.TenantQuery) (outbox.Tenants, error) {
-	s.reads.Add(1)
-	return outbox.Tenants{}, errUnread
+func (s *unanswering) ReadTenants(ctx context.Context, _ outbox.DB, _ outbox.TenantQuery) (outbox.Tenants, error) {
+	return outbox.Tenants{}, fail(ctx, &s.reads)
 }
 
 // Notify implements outbox.Notifier.
-func (s *unanswering) Notify(context.Context, outbox.DB, string) error {
-	s.notified.Add(1)
-	return errUnread
+func (s *unanswering) Notify(ctx context.Context, _ outbox.DB, _ string) error {
+	return fail(ctx, &s.notified)
 }
 
 // Listen implements outbox.Notifier. It wakes the poller all the time.
