@@ -215,7 +215,8 @@ func (c *completer) isFull() bool { return len(c.in) >= completerBatch-1 }
 
 // mark stores one kind of outcome. It returns the deliveries whose rows were
 // left alone, for their leases are lost, and those whose lease changed meanwhile,
-// because this node claimed their rows again: these are to be stored under that.
+// because this node claimed their rows again: these are to be stored under that. Those
+// whose rows the database skipped are among the latter.
 func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery, limit time.Duration) (lost, again []*delivery, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -228,7 +229,7 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 		}
 		return nil, nil, err
 	}
-	again, back := c.d.track.settle(group, marks, left)
+	again, back := c.d.track.settle(outcome, group, marks, left)
 	c.d.releaser.release(back)
 	for _, d := range group {
 		if row, refused := left[d.id()]; refused && !slices.Contains(again, d) && (!d.repeated || !row.shows(outcome)) {
@@ -259,6 +260,9 @@ func (c *completer) storeOne(ctx context.Context, d *delivery) error {
 	_, _, err := c.mark(ctx, d.outcome, group, maxPatience)
 	for sqlerr.IsRefused(err) && (escapeTexts(group) || dropTexts(group)) {
 		_, _, err = c.mark(ctx, d.outcome, group, maxPatience)
+	}
+	if err == nil && d.skipped {
+		err = errSkipped
 	}
 	if err != nil {
 		return fmt.Errorf("outbox: storing the outcome %s of event %s: %w", d.outcome, d.id(), err)

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -8,7 +9,8 @@ import (
 )
 
 // The database may refuse an outcome: its character set lacks a character of the text, the
-// text is longer than a column that somebody narrowed, a check or a trigger is against it.
+// text is longer than a column that somebody narrowed, a check or a trigger is against it, or
+// a trigger skips the update without an error.
 // The outcome is then stored with its text in ASCII, or without its text. An outcome that is
 // still refused is kept apart. The outcome stays in the tracker, so that this process does not
 // deliver the event again. The pause between tries grows, because somebody may drop the trigger.
@@ -29,6 +31,29 @@ func (c *completer) storeRefused(outcome Outcome, group []*delivery, limit time.
 		c.refusals.add(1, logKeyEventID, group[0].id(), logKeyOutcome, outcome.String(), logKeyError, err.Error())
 		c.stick(group[0])
 	}
+}
+
+// errSkipped says that a mark changed nothing, although its row is there and its lease is
+// not lost.
+var errSkipped = errors.New("the statement left the row as it is: a trigger, a rule or a policy of the table skips the update")
+
+// skipped reports whether a row that the mark left alone is one that it should have changed.
+func (s RowState) skipped(m Mark) bool {
+	return s.Exists && (s.Status == StatusNew || s.Status == StatusRetry) && (m.Lease == "" || s.Lease == m.Lease)
+}
+
+// stickSkipped keeps apart the outcomes whose rows the database skipped, as if it had
+// refused them, and returns the others.
+func (c *completer) stickSkipped(outcome Outcome, group []*delivery) (others []*delivery) {
+	for _, d := range group {
+		if !d.skipped {
+			others = append(others, d)
+			continue
+		}
+		c.refusals.add(1, logKeyEventID, d.id(), logKeyOutcome, outcome.String(), logKeyError, errSkipped.Error())
+		c.stick(d)
+	}
+	return others
 }
 
 // storePart stores a part of a group, or sets it aside.

@@ -108,7 +108,7 @@ func (c *completer) storeGroup(outcome Outcome, group []*delivery, limit time.Du
 		return err
 	}
 	c.patience.took(time.Since(began), nil)
-	c.setAside(again)
+	c.setAside(c.stickSkipped(outcome, again))
 	if len(c.aside) == 0 {
 		c.unstored.end()
 	}
@@ -116,7 +116,8 @@ func (c *completer) storeGroup(outcome Outcome, group []*delivery, limit time.Du
 }
 
 // storeOnce stores outcomes in one statement. It returns those whose rows this node
-// claimed again meanwhile: they are to be stored under the new lease.
+// claimed again meanwhile: they are to be stored under the new lease. Those that the
+// database skipped are among them.
 func (c *completer) storeOnce(outcome Outcome, group []*delivery, limit time.Duration) (again []*delivery, err error) {
 	lost, again, err := c.mark(c.ctx, outcome, group, limit)
 	if err != nil {

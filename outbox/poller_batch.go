@@ -216,9 +216,12 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) err
 	if err != nil {
 		return fmt.Errorf("outbox: marking events dead that cannot be decoded: %w", err)
 	}
-	for _, row := range rows {
+	for i, row := range rows {
 		if state, refused := left[row.EventID]; refused && (!repeated || !state.shows(OutcomeDead)) {
-			continue // another node was faster, and reports it
+			if state.skipped(marks[i]) {
+				p.unburied.add(1, logKeyEventID, row.EventID, logKeyError, errSkipped.Error())
+			}
+			continue // else another node was faster, and reports it
 		}
 		p.metrics.Died(EventKind{})
 		text := errorText(row.Err.Error())

@@ -126,3 +126,63 @@ func TestOutcomesWithTextsThatLATIN1Lacks(t *testing.T) {
 	latin1.DSN = address.String()
 	onChoosy(t, latin1.Reopen(t), nil, escapedFailure)
 }
+
+// updatesSkipped are triggers that make nothing of the updates of an event "never".
+var updatesSkipped = map[testdb.Kind][]string{
+	testdb.Postgres: {
+		"CREATE FUNCTION skip() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+		"CREATE TRIGGER skip BEFORE UPDATE ON outbox_event FOR EACH ROW WHEN (NEW.event_id LIKE 'never%' AND NEW.status > 0) EXECUTE FUNCTION skip()",
+	},
+	testdb.MySQL: {
+		"CREATE TRIGGER skip BEFORE UPDATE ON outbox_event FOR EACH ROW IF NEW.event_id LIKE 'never%' AND NEW.status > 0 THEN" +
+			" SET NEW.status = OLD.status, NEW.done_at = OLD.done_at, NEW.attempts = OLD.attempts, NEW.available_at = OLD.available_at," +
+			" NEW.last_error = OLD.last_error, NEW.locked_by = OLD.locked_by, NEW.locked_at = OLD.locked_at; END IF",
+	},
+	testdb.SQLite: {
+		"CREATE TRIGGER skip BEFORE UPDATE ON outbox_event WHEN NEW.event_id LIKE 'never%' AND NEW.status > 0 BEGIN SELECT RAISE(IGNORE); END",
+	},
+}
+
+func (e *databaseEngine) stats() outbox.Stats {
+	e.t.Helper()
+	stats, err := e.Stats(e.t.Context())
+	require.NoError(e.t, err)
+	return stats
+}
+
+// A trigger that skips an update raises no error: the event is not delivered at each poll.
+func TestOutcomesThatATriggerSkipsAreNotDeliveredAtEachPoll(t *testing.T) {
+	t.Parallel()
+	for _, target := range adaptertest.Main() {
+		for name, mode := range map[string]outbox.Mode{
+			"single node": outbox.SingleNode{Poll: outbox.PollOptions{Interval: 10 * time.Millisecond}},
+			"multi node":  outbox.MultiNode{Poll: outbox.PollOptions{Interval: 10 * time.Millisecond}},
+		} {
+			t.Run(target.Name+" "+name, func(t *testing.T) {
+				t.Parallel()
+				e := onDatabase(t, testdb.Open(t, target), outbox.Config{Mode: mode}, func(env outbox.Envelope) error {
+					if env.EventID == "never-failed" {
+						return errors.New(failure)
+					}
+					return nil
+				})
+				for _, statement := range updatesSkipped[e.db.Kind] {
+					e.exec(statement)
+				}
+				require.NoError(t, e.Start(t.Context()))
+				e.write(said("never-done"), said("never-failed"))
+				for i := range 20 {
+					e.write(said(fmt.Sprint("good-", i)))
+					e.eventually(func() bool { return e.event(fmt.Sprint("good-", i)).Status == outbox.StatusDone }, "a good event is held up")
+					polled := e.stats().LastPoll
+					e.eventually(func() bool { return e.stats().LastPoll.After(polled) }, "the poller does not poll")
+				}
+				for _, id := range []string{"never-done", "never-failed"} {
+					require.Equal(t, outbox.StatusNew, e.event(id).Status)
+					require.Equal(t, 1, e.got.of(id))
+				}
+				require.ErrorContains(t, e.Close(context.Background()), "2 outcomes could not be stored")
+			})
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,10 +18,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// choosy is a store that refuses marks, all those of a statement for one of them.
+// choosy is a store that refuses marks, all those of a statement for one of them, or skips
+// them, as a trigger does that returns NULL.
 type choosy struct {
 	*outboxtest.Store
 	refuses func(outcome outbox.Outcome, m outbox.Mark) bool
+	skips   bool
 	healed  atomic.Bool
 	marks   atomic.Int32
 }
@@ -29,12 +32,21 @@ func (s *choosy) memory() *outboxtest.Store { return s.Store }
 
 func (s *choosy) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	s.marks.Add(1)
+	skipped, rest := map[string]outbox.RowState{}, make([]outbox.Mark, 0, len(marks))
 	for _, m := range marks {
-		if !s.healed.Load() && s.refuses(outcome, m) {
+		switch {
+		case s.healed.Load() || !s.refuses(outcome, m):
+			rest = append(rest, m)
+		case s.skips:
+			row, ok := s.Row(m.EventID)
+			skipped[m.EventID] = outbox.RowState{Exists: ok, Status: row.Status, Lease: row.LockedBy}
+		default:
 			return nil, fmt.Errorf("marking events: %w", &pgconn.PgError{Code: "22P05", Message: "refused"})
 		}
 	}
-	return s.Store.Mark(ctx, db, outcome, marks)
+	left, err := s.Store.Mark(ctx, db, outcome, rest)
+	maps.Copy(skipped, left)
+	return skipped, err
 }
 
 func isASCII(s string) bool { return strings.IndexFunc(s, func(r rune) bool { return r > 127 }) < 0 }
@@ -88,54 +100,56 @@ func TestOutcomesThatAreRefusedForEverHoldUpNothing(t *testing.T) {
 		"multi node":  outbox.MultiNode{Poll: outbox.PollOptions{Interval: 5 * time.Second}, Claim: outbox.ClaimOptions{LockTimeout: 10 * time.Second}},
 		"ordered":     outbox.Ordered{Poll: outbox.PollOptions{Interval: 5 * time.Second}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				const refused = 1100
-				book := &logbook{}
-				store := &choosy{Store: outboxtest.NewStore(), refuses: func(_ outbox.Outcome, m outbox.Mark) bool { return strings.HasPrefix(m.EventID, "bad") }}
-				var c calls
-				e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
-					c.add(env.EventID)
-					return outbox.Done(), nil
-				})
-				for i := range refused {
-					e.write(said(fmt.Sprint("bad", i)), said(fmt.Sprint("good", i)))
-				}
-				time.Sleep(time.Minute)
-				done := func() (n int) {
-					for _, row := range store.Rows() {
-						if row.Status == outbox.StatusDone {
-							n++
-						}
+		for _, skips := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, skipped %v", name, skips), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					const refused = 1100
+					book := &logbook{}
+					store := &choosy{Store: outboxtest.NewStore(), skips: skips, refuses: func(_ outbox.Outcome, m outbox.Mark) bool { return strings.HasPrefix(m.EventID, "bad") }}
+					var c calls
+					e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+						c.add(env.EventID)
+						return outbox.Done(), nil
+					})
+					for i := range refused {
+						e.write(said(fmt.Sprint("bad", i)), said(fmt.Sprint("good", i)))
 					}
-					return n
-				}
-				require.Equal(t, refused, done())
-				before := store.marks.Load()
-				time.Sleep(time.Hour)
-				require.Less(t, store.marks.Load()-before, int32(5000), "they are tried ever more rarely")
-				events, deliveries := c.total()
-				require.Equal(t, [2]int{2 * refused, 2 * refused}, [2]int{events, deliveries}, "each is delivered once")
-				e.write(said("goodbye"))
-				time.Sleep(10 * time.Second)
-				require.Equal(t, refused+1, done())
-				lines := book.about("outcomes that the database refuses")
-				require.Equal(t, slog.LevelError, lines[0].level)
-				require.Contains(t, lines[0].attrs["event_id"].String(), "bad")
-				require.Less(t, len(lines), 70)
+					time.Sleep(time.Minute)
+					done := func() (n int) {
+						for _, row := range store.Rows() {
+							if row.Status == outbox.StatusDone {
+								n++
+							}
+						}
+						return n
+					}
+					require.Equal(t, refused, done())
+					before := store.marks.Load()
+					time.Sleep(time.Hour)
+					require.Less(t, store.marks.Load()-before, int32(5000), "they are tried ever more rarely")
+					events, deliveries := c.total()
+					require.Equal(t, [2]int{2 * refused, 2 * refused}, [2]int{events, deliveries}, "each is delivered once")
+					e.write(said("goodbye"))
+					time.Sleep(10 * time.Second)
+					require.Equal(t, refused+1, done())
+					lines := book.about("outcomes that the database refuses")
+					require.Equal(t, slog.LevelError, lines[0].level)
+					require.Contains(t, lines[0].attrs["event_id"].String(), "bad")
+					require.Less(t, len(lines), 70)
 
-				store.healed.Store(true)
-				time.Sleep(10 * time.Minute)
-				require.Equal(t, 2*refused+1, done())
-				store.healed.Store(false)
-				e.write(said("bad end"))
-				time.Sleep(10 * time.Second)
-				began := time.Now()
-				require.ErrorContains(t, e.Close(context.Background()), "1 outcomes could not be stored")
-				require.Less(t, time.Since(began), time.Second)
+					store.healed.Store(true)
+					time.Sleep(10 * time.Minute)
+					require.Equal(t, 2*refused+1, done())
+					store.healed.Store(false)
+					e.write(said("bad end"))
+					time.Sleep(10 * time.Second)
+					began := time.Now()
+					require.ErrorContains(t, e.Close(context.Background()), "1 outcomes could not be stored")
+					require.Less(t, time.Since(began), time.Second)
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -59,7 +59,8 @@ type Store interface {
 	// statement, so that it is stored for all or for none of them. A mark that
 	// names a lease touches only a row under that lease. It returns the rows that
 	// it left alone for that reason, as they stand, and of the other marks those whose
-	// row is not there, by event id; nil when there are none. After [OutcomeDelete] the
+	// row is not there, or is NEW or RETRY although the mark should have changed it, as when
+	// a trigger skips the update; by event id; nil when there are none. After [OutcomeDelete] the
 	// latter may be any as many that are gone. Marking a second time leaves the rows as they were after the first.
 	Mark(ctx context.Context, db DB, outcome Outcome, marks []Mark) (left map[string]RowState, err error)
 

@@ -41,6 +41,8 @@ type delivery struct {
 	completed bool
 	// stuck: the database refuses the outcome; see [completer.storeRefused].
 	stuck bool
+	// skipped: the database left the row as it is, although the outcome should have changed it.
+	skipped bool
 	// repeated: a statement with the outcome failed, and the database may have
 	// carried it out all the same.
 	repeated bool
@@ -236,13 +238,20 @@ func (t *tracker) setLast(d *delivery) {
 // settle lets go of deliveries whose marks were stored or refused. This node may have
 // claimed their rows again meanwhile. If it did so before the mark, the mark was refused:
 // the delivery stays in hand, to be stored under the new lease. If it did so after the
-// mark, as when the event was replayed, the new lease is one to give back.
-func (t *tracker) settle(ds []*delivery, marks []Mark, left map[string]RowState) (again []*delivery, back []Lease) {
+// mark, as when the event was replayed, the new lease is one to give back. A delivery whose
+// row the database skipped stays in hand, too.
+func (t *tracker) settle(outcome Outcome, ds []*delivery, marks []Mark, left map[string]RowState) (again []*delivery, back []Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, d := range ds {
+		row, refused := left[d.id()]
+		d.skipped = refused && row.skipped(marks[i]) && d.lease == marks[i].Lease && (!d.repeated || !row.shows(outcome))
+		if d.skipped {
+			again = append(again, d)
+			continue
+		}
 		if claimed := d.lease != marks[i].Lease; claimed {
-			if _, refused := left[d.id()]; refused {
+			if refused {
 				again = append(again, d)
 				continue
 			}

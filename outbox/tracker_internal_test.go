@@ -40,7 +40,7 @@ func TestATakeoverThatIsReplacedMakesRoom(t *testing.T) {
 	marks := tr.storing([]*delivery{first})
 	again := &delivery{env: &Envelope{EventID: "e", Attempts: 1, AvailableAt: at}, lease: "me/2"}
 	require.True(t, tr.acquire(again))
-	refused, back := tr.settle([]*delivery{first}, marks, nil)
+	refused, back := tr.settle(OutcomeDone, []*delivery{first}, marks, nil)
 	require.Empty(t, refused)
 	require.Empty(t, back)
 	require.True(t, tr.holds("e"))

@@ -215,7 +215,9 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) 
 }
 
 // leftAlone finds the rows that a mark did not change: those under a lease, and of the
-// others those that are not there.
+// others those that are not there, and those that the statement should have changed. MySQL
+// does not count a row that has the values of the mark already, so there a row that shows
+// the outcome is none of these.
 func (s *Store) leftAlone(ctx context.Context, db outbox.DB, outcome outbox.Outcome, fenced []outbox.Mark, fewer int, free []outbox.Mark, missing int) (map[string]outbox.RowState, error) {
 	left, err := s.unchanged(ctx, db, outcome, fenced, fewer)
 	if err != nil {
@@ -223,7 +225,8 @@ func (s *Store) leftAlone(ctx context.Context, db outbox.DB, outcome outbox.Outc
 	}
 	others, err := s.unchanged(ctx, db, outcome, free, missing)
 	for id, state := range others {
-		if !state.Exists {
+		skipped := state.Status == outbox.StatusNew || state.Status == outbox.StatusRetry
+		if !state.Exists || skipped && (s.d.name != "mysql" || shows(state, outcome) == 0) {
 			left[id] = state
 		}
 	}
