@@ -109,6 +109,43 @@ func (p *patient) unheard(ctx context.Context) error {
 	return nil
 }
 
+// neverDueLimit is where the count of events that are never due stops.
+const neverDueLimit = 1000
+
+// neverDue looks for events that wait for a time that does not come: available_at is NULL,
+// infinity, or so far away that somebody wrote a wrong value. No read of due events returns
+// them, so nothing else reports them.
+func (p *patient) neverDue(ctx context.Context) error {
+	var late any = p.Now().UTC().AddDate(100, 0, 0).Format(time.DateTime)
+	marker, cast := "?", "%s"
+	switch p.dialect {
+	case "postgres":
+		marker, cast = "$1", "CAST(CAST(%s AS TEXT) || '+00' AS TIMESTAMPTZ)"
+	case "sqlite": // a text or bytes is later than all numbers; polls read those
+		late = p.Now().AddDate(100, 0, 0).UnixMicro()
+	}
+	n := 0
+	for _, q := range []struct {
+		condition string
+		args      []any
+	}{
+		{"available_at IS NULL", nil},
+		{"available_at > " + fmt.Sprintf(cast, marker), []any{late}},
+	} {
+		var some int
+		query := fmt.Sprintf("SELECT COUNT(*) FROM (SELECT event_id FROM %s WHERE status IN (0, 2) AND %s LIMIT %d) AS late", p.quoted(), q.condition, neverDueLimit)
+		if err := p.one(ctx, query, q.args, &some); err != nil {
+			return err
+		}
+		n += some
+	}
+	if n > 0 {
+		p.report(Warning, fmt.Sprintf("%d events or more wait, and are not due within a hundred years: their available_at is NULL, infinity or a wrong time", n),
+			"find them with status IN (0, 2) AND (available_at IS NULL OR available_at is that late), and set available_at to the time when they are to be delivered")
+	}
+	return nil
+}
+
 // backlog checks how long events have been due.
 func (p *patient) backlog(ctx context.Context) error {
 	s, err := p.Outbox.Stats(ctx)
@@ -134,6 +171,9 @@ func (p *patient) backlog(ctx context.Context) error {
 		p.report(OK, seen, "")
 	}
 	if err := p.unheard(ctx); err != nil {
+		return err
+	}
+	if err := p.neverDue(ctx); err != nil {
 		return err
 	}
 	if s.Dead > 0 {

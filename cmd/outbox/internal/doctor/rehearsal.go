@@ -71,6 +71,8 @@ func (p *patient) steps(ctx context.Context, r *rehearsal) error {
 		{"store that its delivery failed", r.mark(outbox.OutcomeRetry)},
 		{"store that it is dead", r.mark(outbox.OutcomeDead)},
 		{"delete it", r.remove},
+		{"write another event", r.insert},
+		{"store that it was delivered", r.mark(outbox.OutcomeDone)},
 		{"report a process in the control table", r.announce},
 	} {
 		if err := step.run(ctx); err != nil {

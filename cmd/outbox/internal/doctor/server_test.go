@@ -251,3 +251,28 @@ func TestDeferredEventsWithoutAListenerAreFound(t *testing.T) {
 		w.requireFinding(t, "backlog", doctor.Warning, "1 of the first 1 events that wait have no listener")
 	})
 }
+
+// No read of due events returns them, and they count as delayed.
+func TestEventsThatAreNeverDueAreFound(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		w.insert(t, "soon", "", -24*time.Hour)
+		for _, f := range of(w.examine(t), "backlog") {
+			require.NotContains(t, f.Seen, "a hundred years")
+		}
+		far := map[testdb.Kind]string{testdb.Postgres: "'infinity'", testdb.MySQL: "'9999-01-01'", testdb.SQLite: "9000000000000000000"}[db.Kind]
+		w.insert(t, "never", "", 0)
+		w.run(t, "UPDATE outbox_event SET available_at = "+far+" WHERE event_id = 'never'")
+		w.requireFinding(t, "backlog", doctor.Warning, "1 events or more wait, and are not due within a hundred years")
+		null := map[testdb.Kind]string{
+			testdb.Postgres: "ALTER TABLE outbox_event ALTER available_at DROP NOT NULL", testdb.MySQL: "ALTER TABLE outbox_event MODIFY available_at DATETIME(6) NULL",
+		}[db.Kind]
+		if null == "" {
+			return // SQLite cannot drop a NOT NULL
+		}
+		w.insert(t, "null", "", 0)
+		w.run(t, null, "UPDATE outbox_event SET available_at = NULL WHERE event_id = 'null'")
+		w.requireFinding(t, "backlog", doctor.Warning, "2 events or more wait, and are not due within a hundred years")
+	})
+}
