@@ -24,6 +24,8 @@ type RunReader interface {
 	// lease that expired; with q.Takeovers, before the first that has no lease. A run
 	// has no gaps. The rows of a key are judged as of one moment: its run never
 	// begins behind a row that was its first when the read began and still is pending.
+	// An aggregate type that is NULL is [Global]. A read with q.Takeovers that gets to the
+	// end may store it in the rows, so that the next read finds them.
 	ReadRuns(ctx context.Context, db DB, q RunQuery) (Runs, error)
 	// CheckRuns reports that the database lacks what ReadRuns needs, such as an
 	// index. The error says how to add it.

@@ -35,6 +35,10 @@ func SQLHarness(store outbox.Store, db *sql.DB, dialect Dialect) StoreHarness {
 	harness := StoreHarness{
 		Store: store, DB: db, Table: h.table,
 		Begin: h.begin, Row: h.row, SetRow: h.setRow, Spoil: h.spoil(), SpoilLease: h.spoilLease(),
+		NullType: func(t testing.TB, eventID string) {
+			t.Helper()
+			h.exec(t, "UPDATE "+h.table+" SET aggregate_type = NULL WHERE event_id = ?", eventID)
+		},
 		SingleWriter: dialect == SQLite,
 	}
 	if dialect != SQLite {

@@ -34,6 +34,9 @@ type StoreHarness struct {
 	// SpoilLease are ways to give a leased row a lease whose time is no time, as Spoil has
 	// them. Nil: the store cannot hold such a row.
 	SpoilLease map[string]func(t testing.TB, eventID string)
+	// NullType makes the aggregate type of an existing row NULL. Nil: the store cannot hold
+	// such a row.
+	NullType func(t testing.TB, eventID string)
 	// LockRow locks an existing row in its own transaction until unlock is called.
 	// Nil: the database has no row locks.
 	LockRow func(t testing.TB, eventID string) (unlock func())

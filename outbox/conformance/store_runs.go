@@ -17,6 +17,7 @@ var runTests = []storeTest{
 	{"TakeoversBehindSkippedDeadRows", runsOfEachState(outbox.RunQuery{Takeovers: true, SkipDead: true}, keyCase.skippingTakeover)},
 	{"LongerLockTimeout", runsLockTimeout},
 	{"EventsWithoutAnAggregateIDAreUnordered", runsUnordered},
+	{"EventsWithoutAnAggregateTypeAreGlobal", runsWithoutType},
 	{"CreatedBefore", runsCreatedBefore},
 	{"EachKeyOnceByPages", runsPages},
 	{"PagesOfRunsThatAreCut", runsCut},
@@ -288,6 +289,29 @@ func runsUnordered(s *storeSuite) {
 		q.Takeovers = true
 		s.sameRuns(fmt.Sprint("takeovers by ", limit), s.runs(q).EventIDs, takeovers)
 	}
+}
+
+// runsWithoutType: rows whose aggregate type is NULL have their place in the keys of Global.
+func runsWithoutType(s *storeSuite) {
+	if s.NullType == nil {
+		s.t.Skip("the harness has no NullType: this store cannot hold such a row")
+	}
+	envs := s.events(6)
+	for i := range envs[:4] {
+		envs[i].AggregateID = "one"
+	}
+	s.insert(envs...)
+	for _, i := range []int{0, 2, 3, 4} {
+		s.NullType(s.t, envs[i].EventID)
+	}
+	s.edit(envs[3].EventID, func(r *RawRow) { r.Status = outbox.StatusDone })
+	s.runs(outbox.RunQuery{Takeovers: true})
+	ids := idsOf(envs)
+	want := [][]string{ids[:3], {ids[4]}, {ids[5]}}
+	s.sameRuns("runs", s.runs(outbox.RunQuery{}).EventIDs, want)
+	b := s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 10, Lease: "node-1/1", LockTimeout: time.Minute, EventIDs: slices.Concat(want...)})
+	s.sameIDs("claimed", idsOf(b.Envelopes), slices.Concat(want...))
+	s.count("runs of keys that are claimed", len(s.runs(outbox.RunQuery{}).EventIDs), 0)
 }
 
 func runsCreatedBefore(s *storeSuite) {

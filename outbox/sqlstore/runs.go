@@ -68,6 +68,11 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 	if err != nil {
 		return outbox.Runs{}, err
 	}
+	if r.Takeovers && end { // which is rare, and no claim waits for it
+		if err := s.nameGlobal(ctx, db); err != nil {
+			return outbox.Runs{}, err
+		}
+	}
 	runs := outbox.Runs{Next: r.After, End: end}
 	left := r.Limit
 	for _, k := range keys {
@@ -91,6 +96,29 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 		}
 	}
 	return runs, nil
+}
+
+// nameGlobal gives rows without an aggregate type, which another program wrote, the one that
+// decoding makes of NULL. No walk over the keys finds them, because no comparison with NULL
+// is true, and they are to have their place among the events of that key.
+func (s *Store) nameGlobal(ctx context.Context, db outbox.DB) error {
+	const what = "naming the aggregate type of events that have none"
+	open := " WHERE status <> 1 AND aggregate_type IS NULL"
+	if s.d.name == "mysql" {
+		open = " WHERE status IN (0, 2, 3) AND aggregate_type IS NULL"
+	}
+	found := false
+	q := s.query(128).add("SELECT 1 FROM ").table(s).add(s.byIndex("key"), open, " LIMIT 1")
+	err := s.rows(ctx, db, what, q, func(*sql.Rows) error {
+		found = true
+		return nil
+	})
+	if err != nil || !found {
+		return err
+	}
+	q = s.query(128).add("UPDATE ").table(s).add(" SET aggregate_type = ").arg(string(outbox.Global)).add(open)
+	_, err = s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) })
+	return err
 }
 
 func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
