@@ -64,9 +64,13 @@ var qualified = regexp.MustCompile(`[^\s.]+\.outbox_event`)
 
 const lockWaitPrefix = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
+// lockedFirst is what MySQL locks first in a statement on marked rows.
+var lockedFirst = regexp.MustCompile(`^UPDATE \(SELECT event_id AS id FROM .* FOR UPDATE NOWAIT\) AS marked STRAIGHT_JOIN outbox_event FORCE INDEX \(PRIMARY\) ON event_id = id`)
+
 // classOf is the class of a statement.
 func classOf(query, whose string) string {
 	query = qualified.ReplaceAllString(noise.Replace(strings.TrimSpace(query)), "outbox_event")
+	query = lockedFirst.ReplaceAllString(query, "UPDATE outbox_event")
 	if inner, limited := strings.CutPrefix(query, "SELECT * FROM ("); limited {
 		query = inner
 	}

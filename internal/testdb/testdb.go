@@ -149,6 +149,19 @@ func Open(t testing.TB, target Target, opts ...Option) *DB {
 	return db.Reopen(t, opts...)
 }
 
+// IsMariaDB reports whether the server is MariaDB. Its kind is [MySQL].
+func (db *DB) IsMariaDB(t testing.TB) bool {
+	t.Helper()
+	if db.Kind != MySQL {
+		return false
+	}
+	var version string
+	if err := db.QueryRowContext(t.Context(), "SELECT version()").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(version, "MariaDB")
+}
+
 // Reopen opens another pool on the same database.
 func (db *DB) Reopen(t testing.TB, opts ...Option) *DB {
 	t.Helper()

@@ -60,7 +60,7 @@ func BenchmarkClaimAndMark(b *testing.B) {
 func benchmarkClaim(b *testing.B, target testdb.Target, freshOnly bool) {
 	const batch = 200
 	db := testdb.Open(b, target)
-	store := storeFor(db.Kind)
+	store := detected(b, db)
 	require.NoError(b, store.CreateSchema(b.Context(), db.DB))
 	round := 0
 	b.ReportAllocs()
@@ -99,7 +99,7 @@ const markBatch = 300
 func benchmarkMark(b *testing.B, target testdb.Target, leases int) {
 	const rounds = 40
 	db := testdb.Open(b, target)
-	store := storeFor(db.Kind)
+	store := detected(b, db)
 	require.NoError(b, store.CreateSchema(b.Context(), db.DB))
 	var marks []outbox.Mark
 	round := 0

@@ -41,6 +41,7 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 			return s.fail(what, err)
 		}
 	}
+	s.locksNow.Store(isMySQL(version))
 	path := ""
 	if s.asks() {
 		if path, err = s.find(ctx, db); err != nil {

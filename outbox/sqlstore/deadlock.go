@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
@@ -10,9 +11,18 @@ import (
 // as a deadlock's victim.
 const deadlockTries = 5
 
+// Tries of a statement that fails at once when a row is locked, as lockNow makes it.
+const (
+	lockPatience = time.Second // in all, as with lockWait
+	lockMinPause = time.Millisecond
+	lockMaxPause = 50 * time.Millisecond
+	lockNotFree  = 3572 // MySQL's error
+)
+
 // changed runs a statement or transaction that has no effect when it fails, and
 // runs it again after a deadlock: two nodes may lock the same rows in different
-// orders.
+// orders. It also runs it again, for a while, when a row is locked and the statement did
+// not wait for it.
 //
 // On SQLite the store's own statements take turns. SQLite has one writer. It lets a second
 // one sleep for milliseconds and try again, also when the first is done sooner.
@@ -24,10 +34,22 @@ func (s *Store) changed(ctx context.Context, run func() (int, error)) (n int, er
 		case <-ctx.Done(): // the statement fails with that
 		}
 	}
-	for range deadlockTries {
-		if n, err = run(); err == nil || !sqlerr.IsDeadlock(err) || ctx.Err() != nil {
-			break
+	began, pause := time.Now(), lockMinPause
+	for tries := 1; ; {
+		n, err = run()
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return n, err
+		case sqlerr.IsDeadlock(err) && tries < deadlockTries:
+			tries++
+		case sqlerr.HasNumber(err, lockNotFree) && time.Since(began) < lockPatience:
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+			pause = min(2*pause, lockMaxPause)
+		default:
+			return n, err
 		}
 	}
-	return n, err
 }

@@ -29,6 +29,7 @@ func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
 		return nil, fmt.Errorf("outbox: the database says that it is %.80q; known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite: if it speaks one of their dialects, use sqlstore.Postgres, MySQL or SQLite", version)
 	}
 	s := newStore(d, opts)
+	s.locksNow.Store(isMySQL(version))
 	return s, s.err
 }
 
@@ -47,11 +48,16 @@ func ask(ctx context.Context, db outbox.DB) (d *dialect, version string, err err
 	d, maybe := dialectFor(version)
 	if maybe {
 		if _, err := answer(ctx, db, "SELECT @@version_comment"); err == nil {
-			return mysql, "MySQL " + version, nil
+			return mysql, mysqlPrefix + version, nil
 		}
 	}
 	return d, version, nil
 }
+
+// mysqlPrefix begins the version of MySQL itself.
+const mysqlPrefix = "MySQL "
+
+func isMySQL(version string) bool { return strings.HasPrefix(version, mysqlPrefix) }
 
 // dialectFor is the dialect of a server that gives this version; nil: unknown. MySQL says
 // nothing but a number: maybe it is MySQL.

@@ -18,7 +18,7 @@ func TestNamedRowsAreFoundWithoutReadingTheBacklog(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
 		ctx, now := t.Context(), time.Now().UTC().Truncate(time.Second)
-		store := storeFor(db.Kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
+		store := detected(t, db, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 		loadParts(t, db, []part{{"d", doneRows, 1, now, now, now}})
 		loadRows(t, db, []part{{"p", 3000, 0, now, now, time.Time{}}, {"x", 3000, 3, now, now, now}})
@@ -62,11 +62,15 @@ func TestNamedRowsAreFoundWithoutReadingTheBacklog(t *testing.T) {
 				}
 			}
 		}
+		limit := readLimit
+		if db.Kind == testdb.MySQL && !db.IsMariaDB(t) {
+			limit += 3 * readBatch // of temporary tables, with the rows that are locked first
+		}
 		first := 0
 		for name, call := range calls {
 			rec.statements = nil
 			cost := costOf(t, db, rec, func() { require.NoError(t, call(idsOf("p", first, readBatch)), name) })
-			require.LessOrEqual(t, cost, readLimit, "%s reads %d rows", name, cost)
+			require.LessOrEqual(t, cost, limit, "%s reads %d rows", name, cost)
 			first += readBatch
 		}
 	})

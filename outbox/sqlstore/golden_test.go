@@ -58,6 +58,7 @@ func TestStatementsAreAsReviewed(t *testing.T) {
 	for _, kind := range []testdb.Kind{testdb.Postgres, testdb.MySQL, testdb.SQLite} {
 		fmt.Fprintf(&got, "==== %s\n\n%s\n", kind, statementsOf(t, kind))
 	}
+	fmt.Fprintf(&got, "==== MySQL itself\n\n%s\n", statementsOfMySQL(t))
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		require.NoError(t, os.MkdirAll("testdata", 0o755))
 		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o600))
@@ -65,6 +66,24 @@ func TestStatementsAreAsReviewed(t *testing.T) {
 	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
 	require.Equal(t, string(want), got.String())
+}
+
+// statementsOfMySQL are some of those that differ on a server that is known to be MySQL.
+func statementsOfMySQL(t *testing.T) string {
+	t.Helper()
+	ctx, store, rec := t.Context(), sqlstore.MySQLItself(), &recorder{}
+	for _, leases := range [][]string{{"", ""}, {"node/1", "node/1"}, {"node/1", "node/2"}} {
+		for _, outcome := range []outbox.Outcome{outbox.OutcomeDone, outbox.OutcomeDelete, outbox.OutcomeRetry} {
+			fmt.Fprintf(&rec.text, "-- mark %s, leases %q\n", outcome, leases)
+			_, err := store.Mark(ctx, rec, outcome, []outbox.Mark{
+				{EventID: "a", Lease: leases[0], AvailableAt: someTime}, {EventID: "b", Lease: leases[1], AvailableAt: someTime},
+			})
+			require.ErrorIs(t, err, errRecorded)
+		}
+	}
+	fmt.Fprintf(&rec.text, "-- renew\n")
+	require.ErrorIs(t, store.Renew(ctx, rec, []outbox.Lease{{EventID: "a", Name: "node/1"}}), errRecorded)
+	return rec.text.String()
 }
 
 func statementsOf(t *testing.T, kind testdb.Kind) string {

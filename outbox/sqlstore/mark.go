@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -22,8 +23,18 @@ const caseRows = 64
 
 // lockWait makes MariaDB give up soon when a row is locked. Otherwise, after its
 // caller gave up, the statement would wait on and hold the rows that it has
-// locked. MySQL has no such setting and reads it as a comment.
+// locked. MySQL has no such setting, reads it as a comment, and has lockNow.
 const lockWait = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
+
+// lockNow joins the table with its marked rows, which MySQL locks first, and all at once:
+// instead of waiting for one the statement fails, and [Store.changed] tries it again. LIMIT
+// makes MySQL read the marked rows first, and FORCE INDEX keeps it from locking others.
+func (q *query) lockNow(s *Store, marked func(*query)) *query {
+	const byID = " FORCE INDEX (PRIMARY)"
+	q.add("(SELECT event_id AS id FROM ").table(s).add(byID)
+	marked(q)
+	return q.add(" LIMIT ", strconv.Itoa(markRows), " FOR UPDATE NOWAIT) AS marked STRAIGHT_JOIN ").table(s).add(byID, " ON event_id = id")
+}
 
 const unlock = "locked_by = NULL, locked_at = NULL"
 
@@ -139,39 +150,60 @@ func (s *Store) markEach(ctx context.Context, db outbox.Execer, outcome outbox.O
 
 func (s *Store) markChunk(ctx context.Context, db outbox.Execer, outcome outbox.Outcome, marks []outbox.Mark) (int, error) {
 	what := fmt.Sprintf("marking %d events from %s on %s", len(marks), marks[0].EventID, outcome)
-	q := s.query(512 + 24*len(marks))
 	open := "status IN (0, 2)"
-	if s.d == mysql {
-		q.add(lockWait)
-	}
-	if outcome == outbox.OutcomeDelete {
-		q.add("DELETE FROM ").table(s)
-	} else {
-		q.add("UPDATE ").table(s).add(" SET ")
-	}
+	var set func(q *query)
 	switch outcome {
 	case outbox.OutcomeDone:
-		q.add("status = 1, done_at = ").now().add(", ", unlock)
+		set = func(q *query) { q.add("status = 1, done_at = ").now().add(", ", unlock) }
 		open = "status <> 1"
 	case outbox.OutcomeDelete:
 		open = "status <> 1"
 	case outbox.OutcomeReleased:
-		q.add(unlock)
+		set = func(q *query) { q.add(unlock) }
 	case outbox.OutcomeRetry:
-		q.add("status = 2, ", unlock).attempts(marks).add(", available_at = ").perRow("at", marks).
-			add(", last_error = ").perRow("err", marks)
+		set = func(q *query) {
+			q.add("status = 2, ", unlock).attempts(marks).add(", available_at = ").perRow("at", marks).
+				add(", last_error = ").perRow("err", marks)
+		}
 	case outbox.OutcomeDead:
-		q.add("status = 3, ", unlock, ", done_at = ").now().attempts(marks).add(", last_error = ").perRow("err", marks)
+		set = func(q *query) {
+			q.add("status = 3, ", unlock, ", done_at = ").now().attempts(marks).add(", last_error = ").perRow("err", marks)
+		}
 	case outbox.OutcomeDeferred:
-		q.add("status = 0, ", unlock, ", available_at = ").perRow("at", marks)
-		if slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Error != "" }) {
-			q.add(", last_error = COALESCE(").perRow("err", marks).add(", last_error)")
+		set = func(q *query) {
+			q.add("status = 0, ", unlock, ", available_at = ").perRow("at", marks)
+			if slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Error != "" }) {
+				q.add(", last_error = COALESCE(").perRow("err", marks).add(", last_error)")
+			}
 		}
 	default:
 		return 0, s.fail(what, fmt.Errorf("unknown outcome %d", outcome))
 	}
-	q.marked(outcome, marks).still(open)
+	q := s.query(512 + 24*len(marks))
+	q.change(s, set, func(q *query) { q.marked(outcome, marks).still(open) })
 	return s.exec(ctx, db, what, q)
+}
+
+// change writes an UPDATE of marked rows, or their DELETE when there is nothing to set.
+func (q *query) change(s *Store, set, marked func(*query)) {
+	now := s.locksNow.Load()
+	if s.d == mysql && !now {
+		q.add(lockWait)
+	}
+	switch {
+	case now && set == nil:
+		q.add("DELETE ").table(s).add(" FROM ").lockNow(s, marked)
+	case now:
+		q.add("UPDATE ").lockNow(s, marked).add(" SET ")
+		set(q)
+	case set == nil:
+		q.add("DELETE FROM ").table(s)
+		marked(q)
+	default:
+		q.add("UPDATE ").table(s).add(" SET ")
+		set(q)
+		marked(q)
+	}
 }
 
 // Complete implements [outbox.Store].
@@ -203,7 +235,8 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) 
 	slices.SortFunc(marks, leasedFirst)
 	for chunk := range slices.Chunk(marks, markRows) {
 		q := s.query(256 + 8*len(chunk))
-		q.add("UPDATE ").table(s).add(" SET locked_at = ").now().marked(outbox.OutcomeReleased, chunk).still("status IN (0, 2)")
+		q.change(s, func(q *query) { q.add("locked_at = ").now() },
+			func(q *query) { q.marked(outbox.OutcomeReleased, chunk).still("status IN (0, 2)") })
 		_, err := s.changed(ctx, func() (int, error) {
 			return s.exec(ctx, db, fmt.Sprintf("renewing the leases of %d events from %s", len(chunk), chunk[0].EventID), q)
 		})

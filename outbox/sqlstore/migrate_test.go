@@ -277,7 +277,7 @@ func TestMigratedTablesPassTheConformanceSuite(t *testing.T) {
 			certifyTables(t, func(t testing.TB) *testdb.DB {
 				db := testdb.Open(t, target)
 				for _, version := range []int{1, sqlstore.SchemaVersion} {
-					_, err := storeOfSuite(db.Kind).Migrate(context.WithoutCancel(t.Context()), db.DB, version)
+					_, err := storeFor(db.Kind, suiteOptions...).Migrate(context.WithoutCancel(t.Context()), db.DB, version)
 					require.NoError(t, err)
 				}
 				return db

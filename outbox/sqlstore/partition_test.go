@@ -55,7 +55,7 @@ func TestPartitionedTablesPassTheConformanceSuite(t *testing.T) {
 				i, from.Format(time.RFC3339Nano), from.Add(time.Millisecond).Format(time.RFC3339Nano)))
 			require.NoError(t, err)
 		}
-		require.NoError(t, storeOfSuite(db.Kind).CreateSchema(t.Context(), db.DB))
+		require.NoError(t, storeFor(db.Kind, suiteOptions...).CreateSchema(t.Context(), db.DB))
 		return db
 	})
 }

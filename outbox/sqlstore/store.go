@@ -40,12 +40,13 @@ type Store struct {
 	turn    chan struct{} // holds a token while a statement is under way; see changed
 	indexes []string      // that options add to the schema, by their names' ends
 
-	asGiven texts
-	pool    atomic.Pointer[outbox.DB] // of the outbox that the store is bound to; nil: none, or several
-	several atomic.Bool               // it is embedded in a store that several pools share
-	unclear atomic.Bool               // these find the table in different schemas
-	strict  atomic.Bool               // the pool's sessions are stricter than the store's statements need; see checkSession
-	found   atomic.Pointer[texts]     // with the schema in which the pool finds the table; nil: not known
+	asGiven  texts
+	pool     atomic.Pointer[outbox.DB] // of the outbox that the store is bound to; nil: none, or several
+	several  atomic.Bool               // it is embedded in a store that several pools share
+	unclear  atomic.Bool               // these find the table in different schemas
+	strict   atomic.Bool               // the pool's sessions are stricter than the store's statements need; see checkSession
+	locksNow atomic.Bool               // the server is known to be MySQL; see lockNow
+	found    atomic.Pointer[texts]     // with the schema in which the pool finds the table; nil: not known
 }
 
 var (

@@ -27,12 +27,20 @@ func storeFor(kind testdb.Kind, opts ...sqlstore.Option) *sqlstore.Store {
 	}
 }
 
+// detected is the store as Detect returns it, which distinguishes MySQL from MariaDB.
+func detected(t testing.TB, db *testdb.DB, opts ...sqlstore.Option) *sqlstore.Store {
+	t.Helper()
+	store, err := sqlstore.Detect(t.Context(), db.DB, opts...)
+	require.NoError(t, err)
+	return store
+}
+
 // certify runs the conformance suite on a target, with further DSN parameters.
 func certify(t *testing.T, target testdb.Target, opts ...testdb.Option) {
 	t.Helper()
 	certifyTables(t, func(t testing.TB) *testdb.DB {
 		db := testdb.Open(t, target, opts...)
-		require.NoError(t, storeOfSuite(db.Kind).CreateSchema(t.Context(), db.DB))
+		require.NoError(t, detected(t, db, suiteOptions...).CreateSchema(t.Context(), db.DB))
 		return db
 	})
 }
@@ -43,15 +51,13 @@ func certifyTables(t *testing.T, open func(t testing.TB) *testdb.DB) {
 	lend := testdb.Lend(t, open, testdb.EmptyTables)
 	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
 		db := lend(t)
-		store := storeOfSuite(db.Kind)
+		store := detected(t, db, suiteOptions...)
 		return conformance.SQLHarness(store, db.DB, conformance.Dialect(store.Dialect()))
 	})
 }
 
-// storeOfSuite has every option that the suite has rules for.
-func storeOfSuite(kind testdb.Kind) *sqlstore.Store {
-	return storeFor(kind, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex())
-}
+// suiteOptions are the options that the suite has rules for.
+var suiteOptions = []sqlstore.Option{sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex()}
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
