@@ -209,7 +209,7 @@ func (p *patient) mysqlPlan(ctx context.Context, q question, s statement) (uses,
 	if q.index != "" {
 		wanted = p.table.Index(q.index)
 	}
-	err = p.each(ctx, "EXPLAIN "+leadingComment.ReplaceAllString(s.text, ""), s.args, func(rows *sql.Rows) error {
+	err = p.each(ctx, "EXPLAIN FORMAT=TRADITIONAL "+leadingComment.ReplaceAllString(s.text, ""), s.args, func(rows *sql.Rows) error {
 		columns, err := rows.Columns()
 		if err != nil {
 			return err
