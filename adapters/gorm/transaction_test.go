@@ -48,6 +48,15 @@ func TestSessionsWithPreparedStatements(t *testing.T) {
 	testdb.Each(t, adaptertest.Main(), func(t *testing.T, pool *testdb.DB) {
 		f := newFixture(t, pool, &gorm.Config{})
 		session := f.Session(&gorm.Session{PrepareStmt: true})
+		if preparesNoSavepoints(t, pool) {
+			require.NoError(t, session.Transaction(func(tx *gorm.DB) error {
+				f.write(tx)
+				requireNotPrepared(t, tx.Exec("SAVEPOINT a").Error)
+				return nil
+			}))
+			f.want(1, "commit")
+			return
+		}
 		for range 2 {
 			require.NoError(t, session.Transaction(func(tx *gorm.DB) error {
 				f.write(tx)
