@@ -136,7 +136,7 @@ func connectError(err error) error {
 		return errors.New("the file is no database of SQLite: correct the path")
 	case sqlerr.HasState(err, "42704"), sqlerr.HasState(err, "22023"): // the message may have a word of the password
 		return errors.New("no connection to the database: the server refuses a parameter of the address; a password with a blank needs single quotes in host=… password='…', and percent-encoding in a URL")
-	case strings.Contains(text, "unexpected message"):
+	case strings.Contains(text, "unexpected message"), strings.Contains(text, "body must have length"):
 		text = "the server does not answer as PostgreSQL does"
 	case errors.As(err, &refused):
 		text = fmt.Sprintf("%s (SQLSTATE %s)", refused.Message, refused.Code)

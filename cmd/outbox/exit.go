@@ -87,5 +87,5 @@ func exitCode(err error) int {
 
 // isMissingTable reports whether a statement failed because its table does not exist.
 func isMissingTable(err error) bool {
-	return sqlerr.HasState(err, "42P01") || sqlerr.HasState(err, "3F000") || sqlerr.HasNumber(err, 1146) || strings.Contains(err.Error(), "no such table")
+	return sqlerr.HasState(err, "42P01") || sqlerr.HasState(err, "3F000") || sqlerr.HasNumber(err, 1146, 1049) || strings.Contains(err.Error(), "no such table")
 }
