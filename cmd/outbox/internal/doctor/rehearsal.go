@@ -195,7 +195,7 @@ var waysOut = []struct {
 	{[]string{"25006"}, []uint16{1290, 1792, 1836}, "readonly database", "use the address of the primary, and a session and a file that are not read-only"},
 	{[]string{"23502"}, []uint16{1364, 1048}, "NOT NULL constraint", "give the column of your own a DEFAULT, or allow NULL in it"},
 	{[]string{"22001"}, []uint16{1406}, "too long", "make the column as wide as outbox schema print has it"},
-	{[]string{"22P05"}, []uint16{1366}, "", "convert the table to utf8mb4 (MySQL), or the database to UTF8 (PostgreSQL)"},
+	{[]string{"22P05"}, []uint16{1366, 3988}, "", "convert the table to utf8mb4 (MySQL), or the database to UTF8 (PostgreSQL)"},
 	{nil, []uint16{1153}, "max_allowed_packet", "raise max_allowed_packet of the server to 16 MiB or more"},
 	{[]string{"53100"}, []uint16{1021, 1114, 1041}, "disk is full", "free space on the disk of the database"},
 	{[]string{"57014", "55P03"}, []uint16{1205, 3024, 1969}, "", "raise the time limits of statements and of locks for the user; see the check timeouts"},
