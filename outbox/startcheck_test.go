@@ -41,7 +41,7 @@ func TestStartRefusesASessionInWhichNothingCanBeStored(t *testing.T) {
 	const readOnly = "the server or the session is read-only: give the outbox the address of the primary"
 	for kind, settings := range map[int]map[testdb.Option]string{
 		0: {testdb.Param("default_transaction_read_only", "on"): readOnly},
-		1: {testdb.Param("autocommit", "0"): "autocommit is off", testdb.Param("completion_type", "1"): "completion_type is CHAIN", testdb.Param("tx_read_only", "1"): readOnly},
+		1: {testdb.Param("autocommit", "0"): "autocommit is off", testdb.Param("completion_type", "1"): "completion_type is CHAIN", testdb.Param("transaction_read_only", "1"): readOnly},
 		2: {testdb.Param("mode", "ro"): readOnly, testdb.Param("_pragma", "query_only(1)"): readOnly},
 	} {
 		db := testdb.Open(t, testdb.Main()[kind])
@@ -49,6 +49,9 @@ func TestStartRefusesASessionInWhichNothingCanBeStored(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
 		for setting, wayOut := range settings {
+			if setting == testdb.Param("transaction_read_only", "1") && db.IsMariaDB(t) {
+				setting = testdb.Param("tx_read_only", "1") // its name before 11.1
+			}
 			for _, mode := range []outbox.Mode{outbox.SingleNode{}, outbox.MultiNode{}, outbox.WriterOnly{}} {
 				ob, err := outbox.New(outbox.Config{DB: db.Reopen(t, setting).DB, Store: store, Mode: mode, Logger: quiet})
 				require.NoError(t, err)
