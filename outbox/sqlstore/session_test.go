@@ -48,7 +48,10 @@ func TestOwnStatementsAreReadCommitted(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Servers(), func(t *testing.T, db *testdb.DB) {
 		require.NoError(t, storeFor(db.Kind).CreateSchema(t.Context(), db.DB))
-		setting := map[testdb.Kind]string{testdb.Postgres: "default_transaction_isolation", testdb.MySQL: "tx_isolation"}[db.Kind]
+		setting := map[testdb.Kind]string{testdb.Postgres: "default_transaction_isolation", testdb.MySQL: "transaction_isolation"}[db.Kind]
+		if db.IsMariaDB(t) {
+			setting = "tx_isolation" // its name before 11.1
+		}
 		for level, strict := range map[string]bool{"serializable": true, "read committed": false} {
 			value := strings.ReplaceAll(level, " ", "%20")
 			if db.Kind == testdb.MySQL {
