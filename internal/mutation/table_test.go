@@ -103,7 +103,7 @@ var mutations = []mutation{
 	},
 	{
 		"a claim takes rows that others have leased", "outbox/sqlstore/claim.go",
-		`q.add(" AND CASE WHEN locked_at IS NULL")`, `q.add(" AND CASE WHEN TRUE")`, two, checker.RuleTwice,
+		"if !c.FreshOnly {\n\t\treturn q.free(c.LockTimeout)", "if true {\n\t\treturn q", two, checker.RuleTwice,
 	},
 	{
 		"leases are not renewed", "outbox/lease_keep.go",
