@@ -100,25 +100,34 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 
 // nameGlobal gives rows without an aggregate type, which another program wrote, the one that
 // decoding makes of NULL. No walk over the keys finds them, because no comparison with NULL
-// is true, and they are to have their place among the events of that key.
+// is true, and they are to have their place among the events of that key. A statement changes
+// as many rows as a mark does, so that no writer waits long.
 func (s *Store) nameGlobal(ctx context.Context, db outbox.DB) error {
 	const what = "naming the aggregate type of events that have none"
 	open := " WHERE status <> 1 AND aggregate_type IS NULL"
 	if s.d.name == "mysql" {
 		open = " WHERE status IN (0, 2, 3) AND aggregate_type IS NULL"
 	}
-	found := false
-	q := s.query(128).add("SELECT 1 FROM ").table(s).add(s.byIndex("key"), open, " LIMIT 1")
-	err := s.rows(ctx, db, what, q, func(*sql.Rows) error {
-		found = true
-		return nil
-	})
-	if err != nil || !found {
-		return err
+	for {
+		var ids []string
+		q := s.query(128).add("SELECT event_id FROM ").table(s).add(s.byIndex("key"), open, " LIMIT ", strconv.Itoa(markRows))
+		err := s.rows(ctx, db, what, q, func(rows *sql.Rows) error {
+			var r row
+			err := rows.Scan((*rowID)(&r))
+			if s.keyed(&r) {
+				ids = append(ids, r.id)
+			}
+			return err
+		})
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		q = s.query(128).add("UPDATE ").table(s).add(" SET aggregate_type = ").arg(string(outbox.Global)).add(" WHERE ").ids("event_id", ids).add(" AND aggregate_type IS NULL")
+		n, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) })
+		if err != nil || n == 0 || len(ids) < markRows {
+			return err
+		}
 	}
-	q = s.query(128).add("UPDATE ").table(s).add(" SET aggregate_type = ").arg(string(outbox.Global)).add(open)
-	_, err = s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) })
-	return err
 }
 
 func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # fetch.sh SUITE PACKAGES FOLDER PROGRAM...
 #
-# Fetches a package of a suite of Debian's, newer ones than this machine's too, and the
-# packages that it depends on, below FOLDER, and lets each PROGRAM, a path in the package,
+# Fetches packages of a suite of Debian's, newer suites than this machine's too, and the
+# packages that it depends on, below FOLDER, and lets each PROGRAM, a path in a package,
 # run from there with the libraries and the loader of that suite. Nothing is installed,
 # and no rights are needed; Debian's keys are checked as always.
 set -eu

@@ -101,6 +101,18 @@ func TestAWrongAddressIsSaidAndFailsInCI(t *testing.T) {
 	require.NotContains(t, p.errors.String(), "apt-get")
 }
 
+// Nothing else stands in for the programs that were asked for.
+func TestAFolderWithoutTheProgramsIsNamed(t *testing.T) {
+	t.Parallel()
+	for flag, program := range map[string]string{"-mysql": "mariadbd or mysqld", "-postgres": "initdb"} {
+		p := withdb(t, t.TempDir(), append([]string{"CI=true"}, given...), flag, "no-such-folder", "--", "echo", "ran")
+		require.False(t, p.out.Scan(), "the command does not run")
+		require.Equal(t, 1, p.status())
+		require.Contains(t, p.errors.String(), program+" is not below ")
+		require.Contains(t, p.errors.String(), "no-such-folder")
+	}
+}
+
 func TestASignalReachesTheCommandAndItsChildren(t *testing.T) {
 	t.Parallel()
 	for signal, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {

@@ -64,7 +64,10 @@ func serverAt(home, tree string) *server {
 func (s *server) ensure(ctx context.Context) (where string, err error) {
 	if s.tree != "" {
 		dsn, err := s.startPrivate(ctx)
-		return "a private server of " + s.tree, errors.Join(err, os.Setenv(s.variable, dsn))
+		if err != nil {
+			return "", err
+		}
+		return "a private server of " + s.tree, os.Setenv(s.variable, dsn)
 	}
 	if os.Getenv(s.variable) != "" {
 		if err := s.ping(s.driver, s.dsn()); err != nil {

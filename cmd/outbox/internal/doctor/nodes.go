@@ -109,7 +109,7 @@ func (p *patient) unheard(ctx context.Context) error {
 	return nil
 }
 
-// neverDueLimit is where the count of events that are never due stops.
+// neverDueLimit is where each count of events that are never due stops.
 const neverDueLimit = 1000
 
 // neverDue looks for events that wait for a time that does not come: available_at is NULL,
@@ -124,7 +124,7 @@ func (p *patient) neverDue(ctx context.Context) error {
 	case "sqlite": // a text or bytes is later than all numbers; polls read those
 		late = p.Now().AddDate(100, 0, 0).UnixMicro()
 	}
-	n := 0
+	n, more := 0, ""
 	for _, q := range []struct {
 		condition string
 		args      []any
@@ -137,10 +137,12 @@ func (p *patient) neverDue(ctx context.Context) error {
 		if err := p.one(ctx, query, q.args, &some); err != nil {
 			return err
 		}
-		n += some
+		if n += some; some == neverDueLimit {
+			more = " or more"
+		}
 	}
 	if n > 0 {
-		p.report(Warning, fmt.Sprintf("%d events or more wait, and are not due within a hundred years: their available_at is NULL, infinity or a wrong time", n),
+		p.report(Warning, fmt.Sprintf("%d%s events wait, and are not due within a hundred years: their available_at is NULL, infinity or a wrong time", n, more),
 			"find them with status IN (0, 2) AND (available_at IS NULL OR available_at is that late), and set available_at to the time when they are to be delivered")
 	}
 	return nil
