@@ -51,13 +51,14 @@ func deliveryOf(ctx context.Context) *deliveryContext {
 }
 
 // AwaitTurn waits until the event that is being delivered may be completed: in [Ordered]
-// and [OrderedByKey] the outcomes of the events before it are stored first. [Writer.Complete]
-// waits too, but on SQLite nothing can be stored while the listener's transaction is open, so
-// a listener that begins its own calls AwaitTurn before. Adapters' Handle does so. ctx is the
-// listener's; with another one AwaitTurn returns nil at once.
+// and [OrderedByKey] the outcomes of earlier events are stored first. [Writer.Complete]
+// waits too, but on SQLite no outcome can be stored while the listener's transaction is open.
+// So a listener that begins a transaction calls AwaitTurn before; the Handle of each adapter
+// does. ctx is the context of the listener. With any other context, and in the other modes,
+// AwaitTurn returns nil at once.
 //
-// It gives up after a second. The listener returns its error, and the event is given back
-// and delivered again, without an attempt.
+// After a second AwaitTurn fails. The listener returns the error: the event is then given
+// back and delivered again, and no attempt is counted.
 func AwaitTurn(ctx context.Context) error {
 	c := deliveryOf(ctx)
 	if c == nil {
@@ -80,7 +81,7 @@ func AwaitTurn(ctx context.Context) error {
 // inbox makes its effects happen exactly once. In the delivery of a row of its own it
 // can complete that row.
 //
-// In [Ordered] and [OrderedByKey] it waits for its turn, as [AwaitTurn] does.
+// In [Ordered] and [OrderedByKey] Complete waits for the turn of the event, as [AwaitTurn] does.
 //
 // It fails with [ErrNoDelivery], [ErrCompleted], [ErrSeveralListeners], [ErrForeignTransaction],
 // [ErrNoTransaction], and with [ErrLeaseLost] when another process has delivered the

@@ -64,7 +64,7 @@ var qualified = regexp.MustCompile(`[^\s.]+\.outbox_event`)
 
 const lockWaitPrefix = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
-// lockedFirst is what MySQL locks first in a statement on marked rows.
+// lockedFirst is the part of a statement on marked rows by which MySQL locks the rows.
 var lockedFirst = regexp.MustCompile(`^UPDATE \(SELECT event_id AS id FROM .* FOR UPDATE NOWAIT\) AS marked STRAIGHT_JOIN outbox_event FORCE INDEX \(PRIMARY\) ON event_id = id`)
 
 // classOf is the class of a statement.

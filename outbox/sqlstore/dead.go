@@ -23,8 +23,8 @@ func (s *Store) died() string {
 	return diedAt
 }
 
-// deadParts are all dead rows, the undated ones first. MySQL reads those without done_at in
-// statements of their own, because its index has no time of theirs. Rows that are named need
+// deadParts are all dead rows, undated rows first. MySQL reads rows without done_at by
+// separate statements, because the index has no time of such rows. Rows that are named need
 // no index.
 func (s *Store) deadParts(f outbox.DeadFilter) []timePart {
 	var parts, dated []timePart

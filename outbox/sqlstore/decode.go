@@ -23,8 +23,8 @@ func (q *query) columns(prefix string) *query {
 	return q.timeColumn(prefix + "created_at").add(", ").timeColumn(prefix + "available_at")
 }
 
-// payload writes the column as a text: PostgreSQL refuses a prepared statement whose
-// columns have other types than before, and migrations change the type of this one.
+// payload writes the column as a text. PostgreSQL refuses a prepared statement when the type
+// of a column in the result has changed, and a migration changes the type of payload.
 func (q *query) payload(prefix string) *query {
 	if q.d == postgres {
 		return q.add("CAST(", prefix, "payload AS TEXT)")

@@ -38,7 +38,7 @@ var postgres = &dialect{
 	// Some drivers fail to read infinity or a time before Christ, and with it the whole read.
 	textColumn: "CASE WHEN %[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00' THEN %[1]s END",
 	// Without statistics, PostgreSQL expects next to no rows between two bounds, and sorts all
-	// that there are. The CASE hides one.
+	// that there are. The CASE hides the lower bound.
 	dated:        "%[1]s <= '9999-12-31 00:00+00' AND CASE WHEN %[1]s >= '0001-01-02 00:00+00' THEN TRUE ELSE FALSE END",
 	undated:      []string{"%[1]s < '0001-01-02 00:00+00'", "%[1]s > '9999-12-31 00:00+00'", "%[1]s IS NULL"},
 	payloadBytes: "OCTET_LENGTH(CAST(payload AS TEXT))",

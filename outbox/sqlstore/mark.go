@@ -26,9 +26,10 @@ const caseRows = 64
 // locked. MySQL has no such setting, reads it as a comment, and has lockNow.
 const lockWait = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
-// lockNow joins the table with its marked rows, which MySQL locks first, and all at once:
-// instead of waiting for one the statement fails, and [Store.changed] tries it again. LIMIT
-// makes MySQL read the marked rows first, and FORCE INDEX keeps it from locking others.
+// lockNow joins the table with the marked rows, which MySQL locks before it changes any. When
+// somebody else has locked a marked row, the statement fails at once, and [Store.changed]
+// repeats it. LIMIT makes MySQL read the marked rows first, and FORCE INDEX keeps it from
+// locking other rows.
 func (q *query) lockNow(s *Store, marked func(*query)) *query {
 	const byID = " FORCE INDEX (PRIMARY)"
 	q.add("(SELECT event_id AS id FROM ").table(s).add(byID)

@@ -81,7 +81,7 @@ func (q *query) after(c outbox.Cursor) *query {
 	return q.behind(c, func() { q.time(c.AvailableAt) }, func() { q.time(c.CreatedAt) })
 }
 
-// behind is after, with what writes the times of the cursor.
+// behind is after, with functions that write the times of the cursor.
 func (q *query) behind(c outbox.Cursor, available, created func()) *query {
 	if q.d.name != "mysql" {
 		return q.add(" AND (available_at, created_at, event_id) > (").call(available).add(", ").call(created).add(", ").arg(c.EventID).add(")")
@@ -182,7 +182,7 @@ func (q *query) planned() *query {
 // expired writes the condition for a lease that expired: its time is farther from the
 // database's clock than a lease lasts, on either side. Values that are no time, such as
 // infinity or a text of SQLite, compare as before or after all times: without the second side
-// one of them would keep its row leased for ever.
+// such a value would keep the row leased for ever.
 func (q *query) expired(lockTimeout time.Duration) *query {
 	return q.add("locked_at NOT BETWEEN ").fromNow(-lockTimeout).add(" AND ").fromNow(lockTimeout)
 }

@@ -98,9 +98,9 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 	return runs, nil
 }
 
-// nameGlobal gives rows without an aggregate type, which another program wrote, the one that
-// decoding makes of NULL. No walk over the keys finds them, because no comparison with NULL
-// is true, and they are to have their place among the events of that key. A statement changes
+// nameGlobal stores [outbox.Global] in rows whose aggregate type is NULL, as another program
+// may write them. Decoding reads NULL as Global, but no walk over the keys finds such rows,
+// because no comparison with NULL is true. A statement changes
 // as many rows as a mark does, so that no writer waits long.
 func (s *Store) nameGlobal(ctx context.Context, db outbox.DB) error {
 	const what = "naming the aggregate type of events that have none"

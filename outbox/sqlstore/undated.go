@@ -18,8 +18,8 @@ type timePart struct {
 	indexed bool
 }
 
-// timeParts are the rows that a condition chooses: those whose time can be read, and a part
-// for each way in which it cannot.
+// timeParts are the rows that a condition chooses: a part with the rows whose time can be
+// read, and a part for each way in which a time cannot be read.
 func (s *Store) timeParts(column, where string) (dated timePart, undated []timePart) {
 	part := func(condition string) timePart {
 		return timePart{time: column, where: where + " AND " + fmt.Sprintf(condition, column)}
@@ -47,7 +47,7 @@ func (q *query) undatedBehind(operator, id string) *query {
 }
 
 // placeTime reads the time of a row's place in a list. Values that are no time may lie among
-// those that are: a fraction of a microsecond in SQLite, 2024-00-00 in MySQL. Such a value
+// the times: a fraction of a microsecond in SQLite, 2024-00-00 in MySQL. Such a value
 // gets the last microsecond before it, and is not exact.
 type placeTime struct {
 	time.Time
@@ -102,8 +102,9 @@ func (q *query) ended(s *Store, column string, place outbox.Cursor) {
 	}
 }
 
-// exactly writes the value of a column in the row at which a page ended, as a value that is no
-// time cannot be a parameter. It is at if the row is gone, or its time is no longer the place's.
+// exactly writes the value of a column in the row at which a page ended: a value that is no
+// time cannot be a parameter. If the row is gone, or has another time than the place, the
+// value is at.
 func (q *query) exactly(s *Store, column, timeOf string, place outbox.Cursor, at time.Time) *query {
 	until := place.AvailableAt.Add(time.Microsecond)
 	if until.Year() > 9999 {

@@ -31,7 +31,8 @@ type server struct {
 	users                              *os.File // a shared lock while this run uses the private server
 }
 
-// servers are both kinds; a tree that is not empty has the programs of a kind.
+// servers are PostgreSQL and MySQL. A tree has the programs of a private server; empty: the
+// system's programs.
 func servers(root, postgresTree, mysqlTree string) []*server {
 	home := func(kind, tree string) string {
 		if tree != "" {
@@ -42,7 +43,8 @@ func servers(root, postgresTree, mysqlTree string) []*server {
 	return []*server{serverAt(home("postgres", postgresTree), postgresTree), serverAt(home("mysql", mysqlTree), mysqlTree)}
 }
 
-// serverAt is the server whose private form has the home, whose name begins with its kind.
+// serverAt is the server with this home for private files; the folder's name begins with
+// the kind of database.
 func serverAt(home, tree string) *server {
 	s := &server{
 		name: "MariaDB/MySQL", variable: testdb.MySQLVar, driver: "mysql",
