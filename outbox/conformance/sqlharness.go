@@ -122,7 +122,7 @@ func (h sqlHarness) spoil() map[string]func(t testing.TB, eventID string) {
 		ways["available_at zero"] = "available_at = '0000-00-00'"
 		ways["created_at day zero"] = "created_at = '2024-03-00 10:00:00'"
 		nulls["event_type"] = "MODIFY event_type VARCHAR(128) NULL"
-		nulls["payload"] = "MODIFY payload JSON NULL"
+		nulls["payload"] = "MODIFY payload LONGTEXT NULL"
 		nulls["attempts"] = "MODIFY attempts INT NULL"
 		nulls["created_at"] = "MODIFY created_at DATETIME(6) NULL"
 	case SQLite:
@@ -146,7 +146,7 @@ func (h sqlHarness) spoil() map[string]func(t testing.TB, eventID string) {
 	for column, alter := range nulls {
 		spoil[column+" NULL"] = func(t testing.TB, eventID string) {
 			t.Helper()
-			h.exec(t, "ALTER TABLE "+h.table+" "+alter)
+			h.execLoose(t, "ALTER TABLE "+h.table+" "+alter)
 			h.spoilRow(t, column+" = NULL", eventID)
 		}
 	}
@@ -167,8 +167,15 @@ func (h sqlHarness) spoilLease() map[string]func(t testing.TB, eventID string) {
 	return spoil
 }
 
-// spoilRow gives a column of a row a value, on a connection that is not used afterwards.
+// spoilRow gives a column of a row a value.
 func (h sqlHarness) spoilRow(t testing.TB, set, eventID string) {
+	t.Helper()
+	h.execLoose(t, "UPDATE "+h.table+" SET "+set+" WHERE event_id = ?", eventID)
+}
+
+// execLoose runs a statement in a session of MySQL that is not strict, on a connection that
+// is not used afterwards. An ALTER TABLE that copies the table meets the rows spoilt before.
+func (h sqlHarness) execLoose(t testing.TB, query string, args ...any) {
 	t.Helper()
 	conn, err := h.db.Conn(t.Context())
 	if err != nil {
@@ -180,7 +187,7 @@ func (h sqlHarness) spoilRow(t testing.TB, set, eventID string) {
 			t.Fatalf("spoiling a row: %v", err)
 		}
 	}
-	if _, err := conn.ExecContext(t.Context(), h.bind("UPDATE "+h.table+" SET "+set+" WHERE event_id = ?"), eventID); err != nil {
+	if _, err := conn.ExecContext(t.Context(), h.bind(query), args...); err != nil {
 		t.Fatalf("spoiling a row: %v", err)
 	}
 }
