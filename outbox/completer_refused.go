@@ -56,15 +56,20 @@ func (c *completer) stickSkipped(outcome Outcome, group []*delivery) (others []*
 	return others
 }
 
-// storePart stores a part of a group, or sets it aside.
+// storePart stores a part of a group, or sets it aside. In [Ordered] later outcomes wait
+// for it, as they do in tryAgain.
 func (c *completer) storePart(outcome Outcome, part []*delivery, limit time.Duration) {
 	if part = c.inTurn(part); len(part) == 0 {
 		return
 	}
 	began := time.Now()
 	if err := c.storeGroup(outcome, part, limit); err != nil {
-		c.noteFailure(outcome, part, began, err)
-		c.setAside(part)
+		f := c.noteFailure(outcome, part, began, err)
+		if c.d.inOrder {
+			c.tryAgain(f)
+		} else {
+			c.setAside(part)
+		}
 	}
 }
 

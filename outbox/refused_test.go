@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -47,6 +48,51 @@ func (s *choosy) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome,
 	left, err := s.Store.Mark(ctx, db, outcome, rest)
 	maps.Copy(skipped, left)
 	return skipped, err
+}
+
+// twice is a store whose first statement of several marks is refused, and the one after it
+// fails. It notes the events in the order in which their outcomes are stored.
+type twice struct {
+	*outboxtest.Store
+	failures int
+	stored   []string
+}
+
+func (s *twice) memory() *outboxtest.Store { return s.Store }
+
+func (s *twice) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	switch {
+	case s.failures == 0 && len(marks) > 1:
+		s.failures++
+		return nil, fmt.Errorf("marking events: %w", &pgconn.PgError{Code: "22P05", Message: "refused"})
+	case s.failures == 1:
+		s.failures++
+		return nil, errors.New("the connection is lost")
+	}
+	for _, m := range marks {
+		s.stored = append(s.stored, m.EventID)
+	}
+	return s.Store.Mark(ctx, db, outcome, marks)
+}
+
+// A part of a refused statement that fails for another reason keeps its place in [outbox.Ordered].
+func TestInOrderAPartOfARefusedStatementKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &twice{Store: outboxtest.NewStore()}
+		e := build(t, outbox.Config{Store: store, Mode: outbox.Ordered{}}, handled)
+		events := numbered("a", 9)
+		e.write(events...)
+		require.NoError(t, e.Start(t.Context()))
+		pass(10 * time.Second)
+		require.NoError(t, e.Close(context.Background()))
+		require.Equal(t, 2, store.failures)
+		var want []string
+		for _, env := range events {
+			want = append(want, env.EventID)
+		}
+		require.Equal(t, want, store.stored)
+	})
 }
 
 func isASCII(s string) bool { return strings.IndexFunc(s, func(r rune) bool { return r > 127 }) < 0 }
