@@ -85,8 +85,8 @@ type Store interface {
 	Renew(ctx context.Context, db DB, leases []Lease) error
 
 	// HoldTable makes the owner the one process that delivers from the table, or
-	// keeps it so, for the given time by the database's clock. While another owner
-	// holds the table it changes nothing. It returns who holds the table now.
+	// keeps it so, for the given time by the database's clock, a day at most. While
+	// another owner holds the table it changes nothing. It returns who holds it now.
 	HoldTable(ctx context.Context, db DB, owner string, d time.Duration) (TableHolder, error)
 	// ReleaseTable ends the owner's hold, if it has it.
 	ReleaseTable(ctx context.Context, db DB, owner string) error

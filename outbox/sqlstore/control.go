@@ -58,7 +58,7 @@ func (s *Store) HoldTable(ctx context.Context, db outbox.DB, owner string, d tim
 func (s *Store) readHold(ctx context.Context, db outbox.DB) (hold, error) {
 	var h hold
 	q := s.query(256)
-	q.add("SELECT owner, CASE WHEN expires_at > ").now().add(" THEN 0 ELSE 1 END FROM ").control(s).add(holdRow)
+	q.add("SELECT owner, CASE WHEN ").unexpired().add(" THEN 0 ELSE 1 END FROM ").control(s).add(holdRow)
 	err := s.rows(ctx, db, "reading who holds the table", q, func(rows *sql.Rows) error {
 		h.exists = true
 		return rows.Scan(&h.owner, &h.expired)
@@ -107,7 +107,7 @@ func (s *Store) replaceHold(was hold, owner string, d time.Duration) *query {
 	}
 	q.add(" AND owner = ").arg(was.owner.String)
 	if was.owner.String != owner {
-		q.add(" AND CASE WHEN expires_at > ").now().add(" THEN FALSE ELSE TRUE END")
+		q.add(" AND CASE WHEN ").unexpired().add(" THEN FALSE ELSE TRUE END")
 	}
 	return q
 }
@@ -118,6 +118,16 @@ func (s *Store) ReleaseTable(ctx context.Context, db outbox.DB, owner string) er
 	q.add("UPDATE ").control(s).add(" SET owner = NULL, expires_at = NULL", holdRow, " AND owner = ").arg(owner)
 	_, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "releasing the table", q) })
 	return err
+}
+
+// farthest is later than the end of any hold and of any report.
+const farthest = 24 * time.Hour
+
+// unexpired writes the condition for a hold, or a report, that has not ended. A value beyond
+// the farthest end, such as infinity or a text of SQLite, is none that a process wrote, and
+// would last for ever.
+func (q *query) unexpired() *query {
+	return q.add("expires_at BETWEEN ").now().add(" AND ").fromNow(farthest)
 }
 
 // control writes the name of the control table.

@@ -49,7 +49,7 @@ func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d 
 // MySQL would lock all rows of nodes to delete by time.
 func (s *Store) forgetNodes(ctx context.Context, db outbox.DB) error {
 	q := s.query(256)
-	q.add("SELECT name FROM ").control(s).add(" WHERE kind = 'node' AND expires_at < ").fromNow(-nodeKept)
+	q.add("SELECT name FROM ").control(s).add(" WHERE kind = 'node' AND expires_at NOT BETWEEN ").fromNow(-nodeKept).add(" AND ").fromNow(farthest)
 	var died []string
 	err := s.rows(ctx, db, "looking for nodes that died", q, func(rows *sql.Rows) error {
 		var name string
@@ -105,7 +105,7 @@ func (s *Store) Nodes(ctx context.Context, db outbox.DB) ([]outbox.Node, error) 
 // reports reads what nodes reported, and how many leases they had.
 func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outbox.Node, leases map[string]int) error {
 	q := s.query(256)
-	q.add("SELECT name, value, ").timeColumn("expires_at").add(", CASE WHEN expires_at > ").now().add(" THEN 1 ELSE 0 END FROM ").
+	q.add("SELECT name, value, ").timeColumn("expires_at").add(", CASE WHEN ").unexpired().add(" THEN 1 ELSE 0 END FROM ").
 		control(s).add(" WHERE kind = 'node'")
 	return s.rows(ctx, db, "reading what nodes reported", q, func(rows *sql.Rows) error {
 		var owner string

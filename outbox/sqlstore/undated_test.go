@@ -166,3 +166,42 @@ func scanIDs(t *testing.T, db *testdb.DB) (ids []string) {
 	require.NoError(t, rows.Err())
 	return ids
 }
+
+// A hold, and the report of a process, whose end is no time have ended: the next process takes
+// the table, and the report is deleted.
+func TestAHoldAndAReportWhoseEndIsNoTimeHaveEnded(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		ctx, store := t.Context(), storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		values := append([]string{"'9999-12-31 23:59:59'"}, noTimes[db.Kind]...)
+		if db.Kind == testdb.MySQL { // the writes are strict; CAST makes values that a strict session refuses
+			db.SetMaxOpenConns(1)
+			_, err := db.ExecContext(ctx, "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'")
+			require.NoError(t, err)
+		}
+		owner := "node-0"
+		for i, value := range values {
+			_, err := store.HoldTable(ctx, db.DB, owner, time.Hour)
+			require.NoError(t, err)
+			require.NoError(t, store.Announce(ctx, db.DB, outbox.Node{Owner: owner}, time.Hour))
+			_, err = db.ExecContext(ctx, "UPDATE outbox_event_control SET expires_at = "+value)
+			require.NoError(t, err, value)
+			nodes, err := store.Nodes(ctx, db.DB)
+			require.NoError(t, err)
+			require.Len(t, nodes, 1, value)
+			require.False(t, nodes[0].Live || nodes[0].Holds, value)
+
+			next := fmt.Sprintf("node-%d", i+1)
+			holder, err := store.HoldTable(ctx, db.DB, next, time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, outbox.TableHolder{Owner: next, Died: owner}, holder, value)
+			require.NoError(t, store.Announce(ctx, db.DB, outbox.Node{Owner: next}, time.Hour))
+			nodes, err = store.Nodes(ctx, db.DB)
+			require.NoError(t, err)
+			require.Len(t, nodes, 1, value)
+			require.Equal(t, next, nodes[0].Owner)
+			owner = next
+		}
+	})
+}
