@@ -24,15 +24,15 @@ func (s *Store) died() string {
 }
 
 // deadParts are all dead rows, undated rows first. MySQL reads rows without done_at by
-// separate statements, because the index has no time of such rows. Rows that are named need
-// no index.
+// separate statements, because the index has no time of such rows, and because COALESCE makes
+// NULL of a time that cannot be read.
 func (s *Store) deadParts(f outbox.DeadFilter) []timePart {
 	var parts, dated []timePart
 	add := func(column, where string) {
 		of, undated := s.timeParts(column, where)
 		parts, dated = append(parts, undated...), append(dated, of)
 	}
-	if s.d.name == "mysql" && len(f.EventIDs) == 0 {
+	if s.d.name == "mysql" {
 		add("done_at", "status = 3 AND done_at IS NOT NULL")
 		add("created_at", "status = 3 AND done_at IS NULL")
 	} else {
@@ -110,14 +110,15 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part timePart, d ou
 			return q.undatedBehind(" > ", d.AfterEventID).add(" LIMIT ").limit(d.Limit, "")
 		}
 		place := outbox.Cursor{AvailableAt: d.AfterDiedAt, EventID: d.AfterEventID}
-		died := func() { q.ended(s, diedAt, place) }
+		died := q.ended(s, part.time, diedAt, place)
 		switch {
 		case d.AfterDiedAt.IsZero() || d.AfterEventID == "": // the first ones
 		case byIndex:
-			q.add(" AND (done_at > ").call(died).add(" OR done_at = ").call(died).add(" AND event_id > ").arg(d.AfterEventID).add(")")
+			q.from(part.time, died, place).
+				add(" AND (", died.left, " > ").call(died.value).add(" OR ", died.left, " = ").call(died.value).add(" AND event_id > ").arg(d.AfterEventID).add(")")
 		default:
-			q.add(" AND ", part.time, " >= ").call(died).add(" AND (", part.time, " > ").call(died).
-				add(" OR event_id > ").arg(d.AfterEventID).add(")")
+			q.from(part.time, died, place).
+				add(" AND ", died.left, " >= ").call(died.value).add(" AND (", died.left, " > ").call(died.value).add(" OR event_id > ").arg(d.AfterEventID).add(")")
 		}
 		return q.add(" ORDER BY ", part.time, ", event_id LIMIT ").limit(d.Limit, "")
 	}

@@ -174,9 +174,9 @@ func (q *query) dueBehind(s *Store, after outbox.Cursor) *query {
 	if after.EventID == "" || !after.CreatedAt.IsZero() {
 		return q.after(after)
 	}
-	return q.behind(after,
-		func() { q.exactly(s, "available_at", "available_at", after, after.AvailableAt) },
-		func() { q.exactly(s, "created_at", "available_at", after, after.CreatedAt) })
+	available := q.exactly(s, "available_at", "available_at", "available_at", after, after.AvailableAt)
+	return q.from("available_at", available, after).
+		behind(after, available, q.exactly(s, "created_at", "created_at", "available_at", after, after.CreatedAt))
 }
 
 // endedBefore writes the condition for the rows behind a place in the order of their ends.
@@ -184,8 +184,11 @@ func (q *query) endedBefore(s *Store, ended string, after outbox.Cursor) *query 
 	if after.EventID == "" {
 		return q
 	}
-	at := func() { q.ended(s, ended, after) }
-	return q.add(" AND (", ended, " <= ").call(at).add(" AND (", ended, " < ").call(at).add(" OR event_id < ").arg(after.EventID).add("))")
+	at := q.ended(s, ended, ended, after)
+	if at.left != ended { // an index finds the first of the rows
+		q.add(" AND ", ended, " <= ").time(untilOf(after))
+	}
+	return q.add(" AND (", at.left, " <= ").call(at.value).add(" AND (", at.left, " < ").call(at.value).add(" OR event_id < ").arg(after.EventID).add("))")
 }
 
 func (q *query) idBelow(after outbox.Cursor) *query {

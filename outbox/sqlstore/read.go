@@ -78,17 +78,17 @@ func (q *query) after(c outbox.Cursor) *query {
 	if c.IsZero() {
 		return q
 	}
-	return q.behind(c, func() { q.time(c.AvailableAt) }, func() { q.time(c.CreatedAt) })
+	return q.behind(c, compared{"available_at", func() { q.time(c.AvailableAt) }}, compared{"created_at", func() { q.time(c.CreatedAt) }})
 }
 
-// behind is after, with functions that write the times of the cursor.
-func (q *query) behind(c outbox.Cursor, available, created func()) *query {
+// behind is after, with how the times are compared.
+func (q *query) behind(c outbox.Cursor, available, created compared) *query {
 	if q.d.name != "mysql" {
-		return q.add(" AND (available_at, created_at, event_id) > (").call(available).add(", ").call(created).add(", ").arg(c.EventID).add(")")
+		return q.add(" AND (available_at, created_at, event_id) > (").call(available.value).add(", ").call(created.value).add(", ").arg(c.EventID).add(")")
 	}
-	return q.add(" AND (available_at > ").call(available).
-		add(" OR available_at = ").call(available).add(" AND created_at > ").call(created).
-		add(" OR available_at = ").call(available).add(" AND created_at = ").call(created).add(" AND event_id > ").arg(c.EventID).add(")")
+	return q.add(" AND (", available.left, " > ").call(available.value).
+		add(" OR ", available.left, " = ").call(available.value).add(" AND ", created.left, " > ").call(created.value).
+		add(" OR ", available.left, " = ").call(available.value).add(" AND ", created.left, " = ").call(created.value).add(" AND event_id > ").arg(c.EventID).add(")")
 }
 
 // noSuchIndex is MySQL's error for a forced index that is missing or invisible.

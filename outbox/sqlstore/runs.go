@@ -100,17 +100,27 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 
 // nameGlobal stores [outbox.Global] in rows whose aggregate type is NULL, as another program
 // may write them. Decoding reads NULL as Global, but no walk over the keys finds such rows,
-// because no comparison with NULL is true. A statement changes
-// as many rows as a mark does, so that no writer waits long.
+// because no comparison with NULL is true.
 func (s *Store) nameGlobal(ctx context.Context, db outbox.DB) error {
-	const what = "naming the aggregate type of events that have none"
-	open := " WHERE status <> 1 AND aggregate_type IS NULL"
-	if s.d.name == "mysql" {
-		open = " WHERE status IN (0, 2, 3) AND aggregate_type IS NULL"
+	open := []string{"status <> 1"}
+	if s.d.name == "mysql" { // which may read the whole index for a list of them
+		open = []string{"status = 0", "status = 2", "status = 3"}
 	}
+	for _, rows := range open {
+		if err := s.nameGlobalOf(ctx, db, rows+" AND aggregate_type IS NULL"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nameGlobalOf changes as many rows by a statement as a mark does, so that no writer waits
+// long.
+func (s *Store) nameGlobalOf(ctx context.Context, db outbox.DB, where string) error {
+	const what = "naming the aggregate type of events that have none"
 	for {
 		var ids []string
-		q := s.query(128).add("SELECT event_id FROM ").table(s).add(s.byIndex("key"), open, " LIMIT ", strconv.Itoa(markRows))
+		q := s.query(128).add("SELECT event_id FROM ").table(s).add(s.byIndex("key"), " WHERE ", where, " LIMIT ", strconv.Itoa(markRows))
 		err := s.rows(ctx, db, what, q, func(rows *sql.Rows) error {
 			var r row
 			err := rows.Scan((*rowID)(&r))

@@ -96,7 +96,7 @@ func (s *Store) behind(ctx context.Context, db outbox.DB, r outbox.RunQuery, fir
 func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery, limit int) ([]firstRow, error) {
 	q := s.query(4096)
 	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("key") + " WHERE status = "
-	same := " AND aggregate_type = t AND aggregate_id = k ORDER BY available_at, created_at, event_id LIMIT 1"
+	same := " AND aggregate_type = t AND aggregate_id = k ORDER BY status, aggregate_type, aggregate_id, available_at, created_at, event_id LIMIT 1"
 	q.add("SELECT t, k, dead, retry IS NOT NULL OR more IS NOT NULL, ").runColumns(r.LockTimeout)
 	q.add(" FROM (SELECT t, k, EXISTS (SELECT 1", from, "3 AND aggregate_type = t AND aggregate_id = k) AS dead, (SELECT event_id", from, "2", same,
 		") AS retry, (SELECT event_id", from, "0", same, ") AS fresh, (SELECT event_id", from, "0", same, " OFFSET 1) AS more FROM (")

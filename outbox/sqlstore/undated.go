@@ -92,28 +92,56 @@ func (q *query) placeColumn(column string) *query {
 	return q.timeColumn(column)
 }
 
-// ended writes the end at which a page begins. With a CreatedAt it is exact, and on PostgreSQL,
-// where each end that can be read is.
-func (q *query) ended(s *Store, column string, place outbox.Cursor) {
-	if s.d == postgres || !place.CreatedAt.IsZero() {
-		q.time(place.AvailableAt)
-	} else {
-		q.exactly(s, column, column, place, place.AvailableAt)
-	}
+// compared is how the rows behind a place are found by a time: the statement compares left, of
+// each row, with what value writes.
+type compared struct {
+	left  string
+	value func()
 }
 
-// exactly writes the value of a column in the row at which a page ended: a value that is no
+// ended compares a column with the end of the row at which a page ended. With a CreatedAt the
+// place has it exactly, and on PostgreSQL, where each end that can be read is exact.
+func (q *query) ended(s *Store, column, end string, place outbox.Cursor) compared {
+	if s.d == postgres || !place.CreatedAt.IsZero() {
+		return compared{column, func() { q.time(place.AvailableAt) }}
+	}
+	return q.exactly(s, column, end, end, place, place.AvailableAt)
+}
+
+// exactly compares a column with a value of the row at which a page ended: a value that is no
 // time cannot be a parameter. If the row is gone, or has another time than the place, the
-// value is at.
-func (q *query) exactly(s *Store, column, timeOf string, place outbox.Cursor, at time.Time) *query {
+// value is at. MySQL compares texts: to it 2024-00-00 of a subquery, or of COALESCE, is NULL.
+func (q *query) exactly(s *Store, column, of, timeOf string, place outbox.Cursor, at time.Time) compared {
+	write := func(t time.Time) { q.time(t) }
+	if s.d.name == "mysql" {
+		column, of, timeOf = "CAST("+column+" AS CHAR)", "CAST("+of+" AS CHAR)", "CAST("+timeOf+" AS CHAR)"
+		write = func(t time.Time) { q.add("CAST(CAST(").time(t).add(" AS DATETIME(6)) AS CHAR)") }
+	}
+	return compared{column, func() {
+		q.add("COALESCE((SELECT ", of, " FROM ").table(s).add(" WHERE event_id = ").arg(place.EventID).add(" AND ", timeOf, " >= ")
+		write(place.AvailableAt)
+		q.add(" AND ", timeOf, " < ")
+		write(untilOf(place))
+		q.add("), ")
+		write(at)
+		q.add(")")
+	}}
+}
+
+// untilOf is later than the values of which a place has the time.
+func untilOf(place outbox.Cursor) time.Time {
 	until := place.AvailableAt.Add(time.Microsecond)
 	if until.Year() > 9999 {
-		until = place.AvailableAt
+		return place.AvailableAt
 	}
-	q.add("COALESCE((SELECT ", column, " FROM ").table(s).add(" WHERE event_id = ").arg(place.EventID).
-		add(" AND ", timeOf, " >= ").time(place.AvailableAt).add(" AND ", timeOf, " < ").time(until).add("), ")
-	if s.d.name == "mysql" { // which else compares texts
-		return q.add("CAST(").time(at).add(" AS DATETIME(6)))")
+	return until
+}
+
+// from writes a bound by which an index finds the first rows behind a place where left is no
+// column.
+func (q *query) from(column string, c compared, place outbox.Cursor) *query {
+	if c.left == column {
+		return q
 	}
-	return q.time(at).add(")")
+	return q.add(" AND ", column, " >= ").time(place.AvailableAt)
 }
