@@ -269,7 +269,11 @@ func TestASlowDatabaseIsExplained(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, s.get("/shop/", 503), "The database is slow or away")
 	require.NoError(t, held.Close())
-	s.get("/shop/")
+	status := 503
+	for status == 503 { // as often as this machine is that slow
+		status = s.send(http.MethodGet, "/shop/", nil).StatusCode
+	}
+	require.Equal(t, 200, status)
 }
 
 func TestTheConfigIsChecked(t *testing.T) {
