@@ -14,6 +14,7 @@ import (
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/internal/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/conformance"
@@ -112,8 +113,14 @@ func (s subject) Unmanaged(ctx context.Context) (any, error) {
 	return tx, tx.Error
 }
 
+// Exec runs what MySQL does not prepare as it is, below GORM's prepared statements.
 func (s subject) Exec(ctx context.Context, tx any, query string) error {
-	return tx.(*gorm.DB).WithContext(ctx).Exec(query).Error
+	db := tx.(*gorm.DB)
+	err := db.WithContext(ctx).Exec(query).Error
+	if prepared, is := db.Statement.ConnPool.(*gorm.PreparedStmtTX); is && sqlerr.HasNumber(err, 1295) {
+		_, err = prepared.Tx.ExecContext(ctx, query)
+	}
+	return err
 }
 
 func (s subject) Write(ctx context.Context, tx any, env outbox.Envelope) (string, error) {
