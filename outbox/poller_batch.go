@@ -66,7 +66,7 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 	}
 	p.note() // a backlog makes a long cycle
 	p.observe(b)
-	if err := p.bury(ctx, b.Undecodable, lease); err != nil && len(b.Undecodable) == q.limit {
+	if err := p.bury(ctx, p.notInHand(b.Undecodable, lease), lease); err != nil && len(b.Undecodable) == q.limit {
 		return 0, false, err // the next batch may begin at the same place, with the same rows
 	}
 	if q.kind == takeovers {
@@ -196,6 +196,15 @@ func (p *Poller) observe(b Batch) {
 		lag = max(p.clock.Now().Sub(oldest), 0)
 	}
 	p.metrics.OldestLag(lag)
+}
+
+// notInHand leaves out rows that the dispatcher has as they were written, which only a read
+// without leases meets: their delivery says how they end.
+func (p *Poller) notInHand(rows []Undecodable, lease string) []Undecodable {
+	if p.dispatcher == nil || lease != "" {
+		return rows
+	}
+	return slices.DeleteFunc(rows, func(row Undecodable) bool { return p.dispatcher.track.holds(row.EventID) })
 }
 
 // bury marks rows DEAD that cannot be delivered, so that the rest can go on. It logs its

@@ -217,3 +217,26 @@ func TestARowThatCannotBeDecodedIsDeadWithoutATextThatIsRefused(t *testing.T) {
 		require.NoError(t, e.Close(context.Background()))
 	})
 }
+
+// A row that was spoilt while its event is delivered gets the outcome of that delivery. Marked
+// DEAD meanwhile, and replayed, it would be DONE without another delivery.
+func TestARowThatIsSpoiltDuringItsDeliveryGetsItsOutcome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, end := make(chan struct{}), make(chan struct{})
+		e := start(t, outbox.Config{}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			close(began)
+			<-end
+			return outbox.Done(), nil
+		})
+		e.write(said("spoilt"))
+		<-began
+		require.True(t, e.store.CorruptHeaders("spoilt"))
+		time.Sleep(time.Minute)
+		row, _ := e.store.Row("spoilt")
+		require.Equal(t, outbox.StatusNew, row.Status)
+		close(end)
+		e.await("spoilt", outbox.StatusDone)
+		require.NoError(t, e.Close(context.Background()))
+	})
+}
