@@ -32,8 +32,8 @@ type DB interface {
 type Store interface {
 	// Check reports what keeps the outbox from working: the database is of
 	// another dialect, a table or a column is missing, nothing can be inserted, as on a
-	// standby, or, when claims is set, the database has no SKIP LOCKED. The error says how
-	// to mend it.
+	// standby, or, when claims is set, the database refuses claims. The error says how to
+	// mend it.
 	Check(ctx context.Context, db DB, claims bool) error
 
 	// Insert adds sealed envelopes as NEW rows with no attempts, through the

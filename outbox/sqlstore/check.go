@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -12,9 +11,6 @@ import (
 
 // constructors are the stores by their dialects' names.
 var constructors = map[string]string{"postgres": "sqlstore.Postgres()", "mysql": "sqlstore.MySQL()", "sqlite": "sqlstore.SQLite()"}
-
-// errNoSkipLocked says why claims cannot work.
-var errNoSkipLocked = errors.New("TiDB ignores FOR UPDATE SKIP LOCKED, so that several nodes would deliver one event: use outbox.SingleNode or outbox.Ordered")
 
 // Check implements [outbox.Store]. It runs a few statements that read one
 // row at most and change none.
@@ -30,8 +26,6 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 	case d != nil && d.name != s.d.name:
 		return s.fail(what, fmt.Errorf("it is %s, and the store is %s: use %s, or sqlstore.Detect",
 			shortVersion(version), constructors[s.d.name], constructors[d.name]))
-	case claims && strings.Contains(version, "TiDB"):
-		return s.fail(what, errNoSkipLocked)
 	case d == postgres:
 		if err := s.checkPooler(ctx, db); err != nil {
 			return s.fail(what, err)
@@ -41,7 +35,7 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 			return s.fail(what, err)
 		}
 	}
-	s.locksNow.Store(isMySQL(version))
+	s.learn(version)
 	path := ""
 	if s.asks() {
 		if path, err = s.find(ctx, db); err != nil {

@@ -91,16 +91,6 @@ func (p pretender) QueryContext(ctx context.Context, q string, args ...any) (*sq
 	return p.DB.QueryContext(ctx, q, args...)
 }
 
-func TestCheckRefusesClaimsOnTiDB(t *testing.T) {
-	t.Parallel()
-	db := testdb.Open(t, testdb.Main()[2])
-	store := sqlstore.MySQL()
-	tidb := pretender{DB: db.DB, version: "8.0.11-TiDB-v7.5.0"}
-	oneErrorWith(t, store.Check(t.Context(), tidb, true), "TiDB ignores FOR UPDATE SKIP LOCKED", "outbox.SingleNode")
-	err := store.Check(t.Context(), tidb, false)
-	require.ErrorContains(t, err, "SHOW", "without claims TiDB will do, and the next question is not SQLite's")
-}
-
 func TestCheckLeavesADatabaseThatItDoesNotKnowToTheUser(t *testing.T) {
 	t.Parallel()
 	db := testdb.Open(t, testdb.Main()[2])

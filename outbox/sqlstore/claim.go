@@ -168,10 +168,13 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	if limit == 0 {
 		return nil, nil
 	}
+	if s.claimsWait.Load() && len(c.EventIDs) == 0 {
+		return s.lockSeen(ctx, tx, c, pending, after, limit)
+	}
 	const what = "claiming due events"
 	build := func(from string) *query {
 		return s.query(512).add("SELECT ").columns("").add(", ", attempt, " FROM ", from, " WHERE ").
-			claimable(pending, c).after(after).add(dueOrder).arg(limit).add(skipLocked)
+			claimable(pending, c).after(after).add(dueOrder).arg(limit).lockFree(s)
 	}
 	var locked []row
 	var r row
@@ -182,6 +185,39 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	}
 	err := s.rowsByIndex(ctx, tx, "due", what, build, scan)
 	return locked, err
+}
+
+// lockSeen is lockRows for a server without SKIP LOCKED. It reads without a lock, which waits
+// for nobody, and then locks what it read, by primary key: the lock waits for a claim that
+// read the same rows, and leaves out what that one took.
+func (s *Store) lockSeen(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, pending string, after outbox.Cursor, limit int) (locked []row, err error) {
+	for {
+		n := min(limit-len(locked), markRows)
+		var seen []row
+		build := func(from string) *query {
+			return s.query(512).add("SELECT event_id, ").timeColumn("created_at").add(", ").timeColumn("available_at").add(" FROM ", from, " WHERE ").
+				claimable(pending, c).after(after).add(dueOrder).arg(n)
+		}
+		err := s.rowsByIndex(ctx, tx, "due", "claiming due events", build, func(rows *sql.Rows) error {
+			var r row
+			err := rows.Scan((*rowID)(&r), &r.createdAt, &r.availableAt)
+			seen = append(seen, r)
+			return err
+		})
+		if err != nil || len(seen) == 0 {
+			return locked, err
+		}
+		named := c
+		for i := range seen {
+			named.EventIDs = append(named.EventIDs, seen[i].id)
+		}
+		rows, err := s.lockRows(ctx, tx, named, pending, outbox.Cursor{}, n)
+		locked = append(locked, rows...)
+		if err != nil || len(seen) < n || len(locked) == limit {
+			return locked, err
+		}
+		after = s.cursorOf(seen, after)
+	}
 }
 
 // Leased implements [outbox.Store]. It reads all rows that are not delivered, since the

@@ -29,7 +29,7 @@ func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
 		return nil, fmt.Errorf("outbox: the database says that it is %.80q; known are PostgreSQL, MySQL, MariaDB, TiDB and SQLite: if it speaks one of their dialects, use sqlstore.Postgres, MySQL or SQLite", version)
 	}
 	s := newStore(d, opts)
-	s.locksNow.Store(isMySQL(version))
+	s.learn(version)
 	return s, s.err
 }
 
@@ -58,6 +58,29 @@ func ask(ctx context.Context, db outbox.DB) (d *dialect, version string, err err
 const mysqlPrefix = "MySQL "
 
 func isMySQL(version string) bool { return strings.HasPrefix(version, mysqlPrefix) }
+
+// learn keeps what follows from the server's version for the statements.
+func (s *Store) learn(version string) {
+	skips := skipsLocked(version)
+	s.claimsWait.Store(!skips)
+	s.locksNow.Store(isMySQL(version) && skips)
+}
+
+// skipsLocked says whether the server has FOR UPDATE SKIP LOCKED: MySQL has it, and NOWAIT,
+// since 8.0.1, MariaDB since 10.6. TiDB reads it as FOR UPDATE alone.
+func skipsLocked(version string) bool {
+	var major, minor, patch int
+	n, _ := fmt.Sscanf(strings.TrimPrefix(version, mysqlPrefix), "%d.%d.%d", &major, &minor, &patch)
+	switch {
+	case strings.Contains(version, "TiDB"):
+		return false
+	case strings.Contains(version, "MariaDB"):
+		return n < 2 || major > 10 || major == 10 && minor >= 6
+	case isMySQL(version):
+		return n < 2 || major > 8 || major == 8 && (minor > 0 || patch > 0)
+	}
+	return true
+}
 
 // dialectFor is the dialect of a server that gives this version; nil: unknown. MySQL says
 // nothing but a number: maybe it is MySQL.

@@ -22,6 +22,15 @@ const (
 	endChosen   = ")) AS chosen (id) WHERE event_id = chosen.id"
 )
 
+// lockFree writes the lock that MySQL's claim and purge take: on rows that nobody else has
+// locked, or, without SKIP LOCKED, on each row as soon as nobody else has locked it.
+func (q *query) lockFree(s *Store) *query {
+	if s.claimsWait.Load() {
+		return q.add(" FOR UPDATE")
+	}
+	return q.add(skipLocked)
+}
+
 // ordered begins a read that [query.limit] ends, and that returns rows in the order of an
 // index. PostgreSQL gets two limits, so that it reads in that order whatever it knows of the
 // table. It does not see the number of the inner one, and expects a tenth of the rows that it

@@ -69,6 +69,26 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// The statements for a server without SKIP LOCKED, such as TiDB, on MySQL and MariaDB.
+func TestConformanceWithoutSkipLocked(t *testing.T) {
+	t.Parallel()
+	target := testdb.Main()[1]
+	require.Equal(t, testdb.MySQL, target.Kind)
+	lend := testdb.Lend(t, func(t testing.TB) *testdb.DB {
+		db := testdb.Open(t, target)
+		require.NoError(t, detected(t, db, suiteOptions...).CreateSchema(t.Context(), db.DB))
+		return db
+	}, testdb.EmptyTables)
+	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
+		db := lend(t)
+		store, err := sqlstore.Detect(t.Context(), pretender{DB: db.DB, version: "8.0.11-TiDB-v7.5.0"}, suiteOptions...)
+		require.NoError(t, err)
+		harness := conformance.SQLHarness(store, db.DB, conformance.MySQL)
+		harness.LockRow = nil // it is for the rule that claims skip locked rows
+		return harness
+	})
+}
+
 func TestDetectKnowsEachDatabase(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Drivers(), func(t *testing.T, db *testdb.DB) {

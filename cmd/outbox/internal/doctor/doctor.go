@@ -115,7 +115,7 @@ var checks = []check{
 	{"rehearsal", "", (*patient).rehearse},
 	{"columns", "postgres mysql", (*patient).times},
 	{"pooler", "postgres", (*patient).pooler},
-	{"several nodes", "", (*patient).skipLocked},
+	{"several nodes", "", (*patient).claims},
 	{"isolation", "postgres mysql", (*patient).isolation},
 	{"sql_mode", "mysql", (*patient).sqlMode},
 	{"binary log", "mysql", (*patient).binaryLog},

@@ -42,8 +42,8 @@ func cutWayOut(err error) (seen, way string) {
 	return seen, wayOut(err)
 }
 
-// skipLocked checks that several processes can claim.
-func (p *patient) skipLocked(ctx context.Context) error {
+// claims checks that several processes can claim.
+func (p *patient) claims(ctx context.Context) error {
 	if p.dialect == "sqlite" {
 		p.report(OK, "SQLite has one writer at a time, so claims exclude each other", "")
 		return nil
@@ -52,9 +52,9 @@ func (p *patient) skipLocked(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		p.report(Warning, "the server has no working SKIP LOCKED", "deliver with outbox.SingleNode or outbox.Ordered only")
+		p.report(Warning, "the server refuses claims: "+err.Error(), "or deliver with outbox.SingleNode or outbox.Ordered")
 		return nil
 	}
-	p.report(OK, "the server has SKIP LOCKED, so several processes can deliver", "")
+	p.report(OK, "several processes can deliver", "")
 	return nil
 }
