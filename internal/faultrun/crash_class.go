@@ -51,7 +51,7 @@ var classes = []struct {
 	{regexp.MustCompile(`^INSERT INTO fault_orders`), "order"},
 	{regexp.MustCompile(`^UPDATE fault_keys`), "lock the key"},
 	{regexp.MustCompile(`^SELECT n FROM fault_keys`), "read the key"},
-	{regexp.MustCompile(`(?i)version\(\)|pg_backend_pid|information_schema|pg_catalog|pg_index|sqlite_|WHERE 1 = 0|WHERE kind = 'schema'|^SELECT 1|^SHOW|pragma_database_list`), ""},
+	{regexp.MustCompile(`(?i)version\(\)|@@version_comment|pg_backend_pid|information_schema|pg_catalog|pg_index|sqlite_|WHERE 1 = 0|WHERE kind = 'schema'|^SELECT 1|^SHOW|pragma_database_list`), ""},
 }
 
 // inOtherHands are classes whose statements have another name when the engine inserts,

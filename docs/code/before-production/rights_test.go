@@ -26,7 +26,7 @@ const rights = "SELECT, INSERT, UPDATE, DELETE"
 // userOf creates a user that has these rights on both tables, and returns a pool of it.
 func userOf(t *testing.T, db *testdb.DB) *sql.DB {
 	t.Helper()
-	user := fmt.Sprintf("outbox_rights_%d", time.Now().UnixNano())
+	user := fmt.Sprintf("rights_%d", time.Now().UnixNano())
 	run := func(statement string) {
 		_, err := db.ExecContext(context.WithoutCancel(t.Context()), statement)
 		require.NoError(t, err, statement)
