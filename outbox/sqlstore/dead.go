@@ -26,7 +26,7 @@ func (s *Store) died() string {
 // deadParts are all dead rows, undated rows first. MySQL reads rows without done_at by
 // separate statements, because the index has no time of such rows, and because COALESCE makes
 // NULL of a time that cannot be read.
-func (s *Store) deadParts(f outbox.DeadFilter) []timePart {
+func (s *Store) deadParts() []timePart {
 	var parts, dated []timePart
 	add := func(column, where string) {
 		of, undated := s.timeParts(column, where)
@@ -68,7 +68,7 @@ func (q *query) deadWith(part timePart, f outbox.DeadFilter) *query {
 // QueryDead implements [outbox.Store].
 func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
 	var undated, dated []outbox.DeadLetter
-	for _, part := range s.deadParts(d.DeadFilter) {
+	for _, part := range s.deadParts() {
 		if part.undated && (!d.Since.IsZero() || !d.AfterDiedAt.IsZero()) {
 			continue
 		}
@@ -203,7 +203,7 @@ func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outb
 // CountDead implements [outbox.Store].
 func (s *Store) CountDead(ctx context.Context, db outbox.DB, f outbox.DeadFilter) (int64, error) {
 	total := int64(0)
-	for _, part := range s.deadParts(f) {
+	for _, part := range s.deadParts() {
 		if part.undated && !f.Since.IsZero() {
 			continue
 		}
