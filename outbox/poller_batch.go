@@ -198,8 +198,8 @@ func (p *Poller) observe(b Batch) {
 	p.metrics.OldestLag(lag)
 }
 
-// notInHand leaves out rows that the dispatcher has as they were written, which only a read
-// without leases meets: their delivery says how they end.
+// notInHand leaves out rows whose events the dispatcher has in hand, as they were written: the
+// delivery says how the event ends. Only a read without leases meets such rows.
 func (p *Poller) notInHand(rows []Undecodable, lease string) []Undecodable {
 	if p.dispatcher == nil || lease != "" {
 		return rows

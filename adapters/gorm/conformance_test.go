@@ -113,7 +113,7 @@ func (s subject) Unmanaged(ctx context.Context) (any, error) {
 	return tx, tx.Error
 }
 
-// Exec runs what MySQL does not prepare as it is, below GORM's prepared statements.
+// Exec runs a statement that MySQL does not prepare below GORM's prepared statements.
 func (s subject) Exec(ctx context.Context, tx any, query string) error {
 	db := tx.(*gorm.DB)
 	err := db.WithContext(ctx).Exec(query).Error

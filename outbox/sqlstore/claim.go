@@ -109,7 +109,7 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 			ids[i] = all[i].id
 		}
 		slices.Sort(ids)
-		for chunk := range slices.Chunk(ids, markRows) {
+		for chunk := range slices.Chunk(slices.Compact(ids), markRows) {
 			if err != nil {
 				break
 			}
@@ -129,6 +129,8 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 		}
 	}
 	slices.SortFunc(all, byDue)
+	// Behind rows without a place a read begins where the read before began.
+	all = slices.CompactFunc(all, func(x, y row) bool { return x.id == y.id })
 	b := s.batch(all, c.After)
 	b.Next = next
 	return b, nil
@@ -174,7 +176,7 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	const what = "claiming due events"
 	build := func(from string) *query {
 		return s.query(512).add("SELECT ").columns("").add(", ", attempt, " FROM ", from, " WHERE ").
-			claimable(pending, c).after(after).add(dueOrder).arg(limit).lockFree(s)
+			claimable(pending, c).after(after).add(dueOrder).arg(limit).forUpdate(s)
 	}
 	var locked []row
 	var r row
@@ -188,12 +190,13 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 }
 
 // lockSeen is lockRows for a server without SKIP LOCKED. It reads without a lock, which waits
-// for nobody, and then locks what it read, by primary key: the lock waits for a claim that
-// read the same rows, and leaves out what that one took.
+// for nobody, and then locks the rows by primary key. The lock waits for another claim that
+// read the same rows, and leaves out those that the other claim took.
 func (s *Store) lockSeen(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, pending string, after outbox.Cursor, limit int) (locked []row, err error) {
 	for {
 		n := min(limit-len(locked), markRows)
 		var seen []row
+		var ids []string
 		build := func(from string) *query {
 			return s.query(512).add("SELECT event_id, ").timeColumn("created_at").add(", ").timeColumn("available_at").add(" FROM ", from, " WHERE ").
 				claimable(pending, c).after(after).add(dueOrder).arg(n)
@@ -201,22 +204,21 @@ func (s *Store) lockSeen(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 		err := s.rowsByIndex(ctx, tx, "due", "claiming due events", build, func(rows *sql.Rows) error {
 			var r row
 			err := rows.Scan((*rowID)(&r), &r.createdAt, &r.availableAt)
-			seen = append(seen, r)
+			seen, ids = append(seen, r), append(ids, r.id)
 			return err
 		})
 		if err != nil || len(seen) == 0 {
 			return locked, err
 		}
 		named := c
-		for i := range seen {
-			named.EventIDs = append(named.EventIDs, seen[i].id)
-		}
+		named.EventIDs = ids
 		rows, err := s.lockRows(ctx, tx, named, pending, outbox.Cursor{}, n)
 		locked = append(locked, rows...)
-		if err != nil || len(seen) < n || len(locked) == limit {
+		next := s.cursorOf(seen, after)
+		if err != nil || len(seen) < n || len(locked) == limit || next == after {
 			return locked, err
 		}
-		after = s.cursorOf(seen, after)
+		after = next
 	}
 }
 

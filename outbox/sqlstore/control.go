@@ -124,7 +124,7 @@ func (s *Store) ReleaseTable(ctx context.Context, db outbox.DB, owner string) er
 const farthest = 24 * time.Hour
 
 // unexpired writes the condition for a hold, or a report, that has not ended. A value beyond
-// the farthest end, such as infinity or a text of SQLite, is none that a process wrote, and
+// the farthest end, such as infinity or a text of SQLite, was not written by a process, and
 // would last for ever.
 func (q *query) unexpired() *query {
 	return q.add("expires_at BETWEEN ").now().add(" AND ").fromNow(farthest)

@@ -70,7 +70,8 @@ func (s *Store) learn(version string) {
 // since 8.0.1, MariaDB since 10.6. TiDB reads it as FOR UPDATE alone.
 func skipsLocked(version string) bool {
 	var major, minor, patch int
-	n, _ := fmt.Sscanf(strings.TrimPrefix(version, mysqlPrefix), "%d.%d.%d", &major, &minor, &patch)
+	number := strings.TrimPrefix(strings.TrimPrefix(version, mysqlPrefix), "5.5.5-") // MariaDB behind some proxies
+	n, _ := fmt.Sscanf(number, "%d.%d.%d", &major, &minor, &patch)
 	switch {
 	case strings.Contains(version, "TiDB"):
 		return false

@@ -80,7 +80,7 @@ func (s *Store) purgeLocking(ctx context.Context, db outbox.DB, what string, p o
 			if c.order != "" {
 				q.add(" ORDER BY ", c.order)
 			}
-			q.add(" LIMIT ").arg(p.Limit - len(ids)).lockFree(s)
+			q.add(" LIMIT ").arg(p.Limit - len(ids)).forUpdate(s)
 			err := s.rows(ctx, tx, what, q, func(rows *sql.Rows) error {
 				var id string
 				err := rows.Scan(&id)

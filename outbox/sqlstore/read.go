@@ -22,9 +22,9 @@ const (
 	endChosen   = ")) AS chosen (id) WHERE event_id = chosen.id"
 )
 
-// lockFree writes the lock that MySQL's claim and purge take: on rows that nobody else has
-// locked, or, without SKIP LOCKED, on each row as soon as nobody else has locked it.
-func (q *query) lockFree(s *Store) *query {
+// forUpdate writes the lock of MySQL's claims and purges: on the rows that nobody else has
+// locked, or, without SKIP LOCKED, on all of the rows, as soon as nobody else has locked them.
+func (q *query) forUpdate(s *Store) *query {
 	if s.claimsWait.Load() {
 		return q.add(" FOR UPDATE")
 	}

@@ -103,7 +103,7 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 // because no comparison with NULL is true.
 func (s *Store) nameGlobal(ctx context.Context, db outbox.DB) error {
 	open := []string{"status <> 1"}
-	if s.d.name == "mysql" { // which may read the whole index for a list of them
+	if s.d.name == "mysql" { // with a list, MySQL may read the whole index
 		open = []string{"status = 0", "status = 2", "status = 3"}
 	}
 	for _, rows := range open {

@@ -46,8 +46,8 @@ type Store struct {
 	unclear  atomic.Bool               // these find the table in different schemas
 	strict   atomic.Bool               // the pool's sessions are stricter than the store's statements need; see checkSession
 	locksNow atomic.Bool               // the server is known to be MySQL; see lockNow
-	// claimsWait: the server has no SKIP LOCKED, so claims wait for one another, and for
-	// whoever else locks a row that they read.
+	// claimsWait: the server has no SKIP LOCKED, so claims wait for each other, and for
+	// whoever else locks a row that they take.
 	claimsWait atomic.Bool
 	found      atomic.Pointer[texts] // with the schema in which the pool finds the table; nil: not known
 }
@@ -121,7 +121,7 @@ func Postgres(opts ...Option) *Store { return newStore(postgres, opts) }
 
 // MySQL is a store for MySQL 8 and MariaDB 10.6 or newer. TiDB speaks the same
 // dialect, but without SKIP LOCKED: there, nodes that claim the same rows wait for
-// one another. A bad option is reported by Validate and by every method.
+// each other. A bad option is reported by Validate and by every method.
 func MySQL(opts ...Option) *Store { return newStore(mysql, opts) }
 
 // SQLite is a store for SQLite 3.35 or newer. A bad option is reported by

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,11 +39,15 @@ func detected(t testing.TB, db *testdb.DB, opts ...sqlstore.Option) *sqlstore.St
 // certify runs the conformance suite on a target, with further DSN parameters.
 func certify(t *testing.T, target testdb.Target, opts ...testdb.Option) {
 	t.Helper()
-	certifyTables(t, func(t testing.TB) *testdb.DB {
-		db := testdb.Open(t, target, opts...)
-		require.NoError(t, detected(t, db, suiteOptions...).CreateSchema(t.Context(), db.DB))
-		return db
-	})
+	certifyTables(t, func(t testing.TB) *testdb.DB { return withTables(t, target, opts...) })
+}
+
+// withTables opens a database with the tables that the conformance suite needs.
+func withTables(t testing.TB, target testdb.Target, opts ...testdb.Option) *testdb.DB {
+	t.Helper()
+	db := testdb.Open(t, target, opts...)
+	require.NoError(t, detected(t, db, suiteOptions...).CreateSchema(t.Context(), db.DB))
+	return db
 }
 
 // certifyTables runs the conformance suite on databases that open opens with their tables.
@@ -74,19 +79,55 @@ func TestConformanceWithoutSkipLocked(t *testing.T) {
 	t.Parallel()
 	target := testdb.Main()[1]
 	require.Equal(t, testdb.MySQL, target.Kind)
-	lend := testdb.Lend(t, func(t testing.TB) *testdb.DB {
-		db := testdb.Open(t, target)
-		require.NoError(t, detected(t, db, suiteOptions...).CreateSchema(t.Context(), db.DB))
-		return db
-	}, testdb.EmptyTables)
+	lend := testdb.Lend(t, func(t testing.TB) *testdb.DB { return withTables(t, target) }, testdb.EmptyTables)
 	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
 		db := lend(t)
-		store, err := sqlstore.Detect(t.Context(), pretender{DB: db.DB, version: "8.0.11-TiDB-v7.5.0"}, suiteOptions...)
-		require.NoError(t, err)
+		store := withoutSkipLocked(t, db)
 		harness := conformance.SQLHarness(store, db.DB, conformance.MySQL)
 		harness.LockRow = nil // it is for the rule that claims skip locked rows
 		return harness
 	})
+}
+
+// withoutSkipLocked is the store of a server that has no SKIP LOCKED.
+func withoutSkipLocked(t testing.TB, db *testdb.DB) *sqlstore.Store {
+	t.Helper()
+	store, err := sqlstore.Detect(t.Context(), pretender{DB: db.DB, version: "8.0.11-TiDB-v7.5.0"}, suiteOptions...)
+	require.NoError(t, err)
+	return store
+}
+
+// Retries whose time is no time give a claim no place to go on behind.
+func TestAClaimHasEachRowOnce(t *testing.T) {
+	t.Parallel()
+	target := testdb.Main()[1]
+	for name, storeOf := range map[string]func(t testing.TB, db *testdb.DB) *sqlstore.Store{
+		"SKIP LOCKED": func(t testing.TB, db *testdb.DB) *sqlstore.Store { return detected(t, db) }, "without": withoutSkipLocked,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := withTables(t, target)
+			store := storeOf(t, db)
+			insert(t, store, db, events("e", 8), "", time.Time{})
+			db.SetMaxOpenConns(1)
+			for _, statement := range []string{
+				"SET SESSION sql_mode = ''", "UPDATE outbox_event SET status = 2, available_at = '0000-00-00'", "SET SESSION sql_mode = 'TRADITIONAL'",
+			} {
+				_, err := db.ExecContext(t.Context(), statement)
+				require.NoError(t, err)
+			}
+			seen := map[string]bool{}
+			for n := 0; len(seen) < 8; n++ {
+				b, err := store.Claim(t.Context(), db.DB, outbox.ClaimQuery{Lease: fmt.Sprint("node-1/", n), Now: time.Now(), LockTimeout: time.Hour, Limit: 4})
+				require.NoError(t, err)
+				require.NotEmpty(t, b.Undecodable)
+				for _, row := range b.Undecodable {
+					require.False(t, seen[row.EventID], "%s was claimed before", row.EventID)
+					seen[row.EventID] = true
+				}
+			}
+		})
+	}
 }
 
 func TestDetectKnowsEachDatabase(t *testing.T) {

@@ -52,7 +52,8 @@ func (p *patient) claims(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		p.report(Warning, "the server refuses claims: "+err.Error(), "or deliver with outbox.SingleNode or outbox.Ordered")
+		seen, way := cutWayOut(err)
+		p.report(Warning, "several processes cannot deliver: "+seen, way+", or deliver with outbox.SingleNode or outbox.Ordered")
 		return nil
 	}
 	p.report(OK, "several processes can deliver", "")
