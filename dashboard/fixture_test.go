@@ -68,6 +68,7 @@ func newSite(t *testing.T, rows []dashtest.Row, change ...func(*dashboard.Config
 	s.outbox = newOutbox(t, s.db)
 	require.NoError(t, dashtest.Insert(t.Context(), s.db.DB, s.db.Kind, rows...))
 	config := dashboard.Config{
+		Timeout:  10 * time.Minute, // this machine may be slow
 		Outboxes: map[string]*outbox.Outbox{"shop": s.outbox},
 		Access: httptx.Access{
 			Authorize: func(*http.Request) (string, httptx.Role) { return s.user, s.role },

@@ -63,7 +63,7 @@ func command(ctx context.Context, dsn string, args ...string) (cmd *exec.Cmd, ou
 // run runs the program without a terminal.
 func run(t *testing.T, dsn string, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd, out, errOut := command(ctx, dsn, args...)
 	err := cmd.Run()
