@@ -199,7 +199,7 @@ fmt: $(BIN)/golangci-lint-$(GOLANGCI) ## format the code
 	@for dir in $(NESTED); do (cd $$dir && $< fmt ./...) || exit 1; done
 
 $(BIN)/golangci-lint-$(GOLANGCI):
-	GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
+	GOFLAGS= GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv $(BIN)/golangci-lint $@
 
 bench: ## compare with other libraries and bare statements, and write docs/BENCHMARKS.md (BENCHFLAGS="-run drain -db postgres" picks some)
