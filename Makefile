@@ -56,7 +56,7 @@ endif
 
 # What takes longest begins first: at the end it would run alone. Two packages more than
 # there are processors, because most wait for databases and for time to pass.
-LONGEST  := ./outbox/sqlstore ./outbox ./internal/soak
+LONGEST  := ./outbox/sqlstore ./outbox ./internal/soak ./internal/faultrun ./cmd/outbox
 PACKAGES := $$(($$(getconf _NPROCESSORS_ONLN) + 2))
 
 TEST     = $(GO) test -p $(PACKAGES) $(TESTFLAGS) $(LONGEST) ./...

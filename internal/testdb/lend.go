@@ -28,6 +28,7 @@ func Lend(t testing.TB, open func(t testing.TB) *DB, empty func(t testing.TB, db
 		db.SetMaxIdleConns(maxConns)
 		sub.Cleanup(func() {
 			if sub.Failed() {
+				_ = db.Close()
 				return
 			}
 			empty(sub, db)

@@ -182,14 +182,14 @@ func newReader(t *testing.T) *reader {
 	home := t.TempDir()
 	r := &reader{t: t, dir: home, known: known{}, terminals: map[string]*terminal{}}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "OUTBOX_") && !strings.HasPrefix(v, "PG") && !strings.HasPrefix(v, "GOFLAGS=") {
+		if !strings.HasPrefix(v, "OUTBOX_") && !strings.HasPrefix(v, "PG") {
 			r.env = append(r.env, v)
 		}
 	}
 	bin := filepath.Join(home, "bin")
 	// The modules are those that the repository's own tests need: no version is looked up.
 	r.env = append(r.env, "GOBIN="+bin, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
-		"GOFLAGS=-mod=mod -buildvcs=false", "GOWORK=off", "GOTOOLCHAIN=local")
+		"GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod -buildvcs=false", "GOWORK=off", "GOTOOLCHAIN=local")
 	t.Cleanup(func() {
 		for _, term := range r.terminals {
 			term.kill()
