@@ -47,11 +47,13 @@ serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL change 
 	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo
 
 # CI's run builds everything once, with the race detector, which needs a C compiler. Not
-# SQLite's translation to Go, which it makes ten times slower. The linters vet.
+# SQLite's translation to Go, which it makes ten times slower. The linters vet. Each program
+# would sleep for a second before it ends, and the tests run thousands.
 RACE = $(if $(filter true,$(CI)),-race)
 ifneq ($(RACE),)
 export CGO_ENABLED := 1
 export GOFLAGS := $(shell $(GO) env GOFLAGS) $(RACE) '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -vet=off
+export GORACE := atexit_sleep_ms=50
 endif
 
 # What takes longest begins first: at the end it would run alone. Two packages more than
