@@ -92,7 +92,7 @@ func (o *Outbox) Start(ctx context.Context) error {
 	err := o.check(ctx) // without mu: Close does not wait for it
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.state == stopped {
+	if o.ending.Err() != nil { // Close ends it before anything else
 		o.undoCheck(err)
 		return ErrClosed
 	}
