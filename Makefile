@@ -46,14 +46,15 @@ demo/relay: ## send an order through NATS to a consumer that gets it twice and h
 serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL change it)
 	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo
 
-# CI's run builds everything once, with the race detector, which needs a C compiler. Not
-# SQLite's translation to Go, which it makes ten times slower. The linters vet. Each program
-# would sleep for a second before it ends, and the tests run thousands.
+# CI builds everything once, with the race detector, which needs a C compiler. SQLite's
+# translation to Go goes without: it would be ten times slower. The linters vet. A program with
+# the detector sleeps before it ends, a second by default.
 RACE = $(if $(filter true,$(CI)),-race)
 ifneq ($(RACE),)
-export CGO_ENABLED := 1
-export GOFLAGS := $(shell $(GO) env GOFLAGS) $(RACE) '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -vet=off
-export GORACE := atexit_sleep_ms=50
+RACED := lint test test/mysql test/mariadb11 test/postgres17 test/postgres18 test/apart test/relay test/migrations test/browser bench/quick
+$(RACED): export CGO_ENABLED = 1
+$(RACED): export GOFLAGS := $(shell $(GO) env GOFLAGS) $(RACE) '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -vet=off
+$(RACED): export GORACE = atexit_sleep_ms=50
 endif
 
 # What takes longest begins first: at the end it would run alone. Two packages more than

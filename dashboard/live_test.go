@@ -111,7 +111,7 @@ func TestViewersShareOneSampler(t *testing.T) {
 		n := stats.Load()
 		time.Sleep(250 * time.Millisecond)
 		return stats.Load() == n
-	}, 2*time.Minute, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool {
 		v, status := watch(t, server.URL+prefix+"/shop/live")
 		if status == 200 {
@@ -119,7 +119,7 @@ func TestViewersShareOneSampler(t *testing.T) {
 		}
 		v.cancel()
 		return status == 200
-	}, 2*time.Minute, 10*time.Millisecond, "places are free again")
+	}, 20*time.Second, 10*time.Millisecond, "places are free again")
 }
 
 // One user must not take the places of all others.
@@ -143,7 +143,7 @@ func TestAUserMayHaveTenLivePages(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, status := watch(t, server.URL+prefix+"/shop/live")
 			return status == 200
-		}, 2*time.Minute, 10*time.Millisecond, "its place is free again")
+		}, 20*time.Second, 10*time.Millisecond, "its place is free again")
 	}
 }
 

@@ -64,7 +64,7 @@ func newGraveyard(t *testing.T, db *testdb.DB, envs []outbox.Envelope, role ...e
 		require.Eventually(t, func() bool {
 			n, err := ob.DeadLetters().Count(t.Context(), outbox.DeadFilter{})
 			return err == nil && n == before+1
-		}, 2*time.Minute, time.Millisecond)
+		}, 20*time.Second, time.Millisecond)
 	}
 	require.NoError(t, gravedigger.Close(t.Context()))
 	a := newAppOn(t, &app{db: db.DB})

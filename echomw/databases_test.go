@@ -195,7 +195,7 @@ func TestAClientThatIsGoneCommitsNothing(t *testing.T) {
 		}
 		require.ErrorIs(t, err, context.Canceled)
 		require.NoError(t, <-over)
-		require.Eventually(t, func() bool { return len(a.record.Outcomes()) == 1 }, 2*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(a.record.Outcomes()) == 1 }, 20*time.Second, time.Millisecond)
 		a.want(0, "rollback")
 	})
 }

@@ -68,7 +68,7 @@ func TestHealthOnEveryDatabase(t *testing.T) {
 		require.Nil(t, answer["poller"]["last_poll_age_seconds"])
 
 		require.NoError(t, ob.Start(t.Context()))
-		require.Eventually(t, func() bool { status, answer = healthOf(t, a); return status == 200 }, 2*time.Minute, 5*time.Millisecond)
+		require.Eventually(t, func() bool { status, answer = healthOf(t, a); return status == 200 }, 20*time.Second, 5*time.Millisecond)
 		require.InDelta(t, 0, answer["poller"]["last_poll_age_seconds"], 5)
 		require.Equal(t, map[string]any{"ok": true, "oldest_due_seconds": 0.0, "due": 0.0, "dead": 0.0}, answer["backlog"])
 
@@ -139,9 +139,9 @@ func TestHealthBounds(t *testing.T) {
 	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(context.Context, outbox.Envelope) error { return nil }))))
 	require.NoError(t, ob.Start(t.Context()))
 	strict := echomw.HealthConfig{MaxPollDelay: 200 * time.Millisecond}
-	require.Eventually(t, func() bool { status, _ = healthy(strict); return status == 200 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { status, _ = healthy(strict); return status == 200 }, 20*time.Second, time.Millisecond)
 	store.polls.Store(false)
-	require.Eventually(t, func() bool { status, answer = healthy(strict); return status == 503 }, 2*time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { status, answer = healthy(strict); return status == 503 }, 20*time.Second, 10*time.Millisecond)
 	require.Equal(t, "the poller has not read the table for more than 201ms", answer["poller"]["problem"])
 
 	store.hangs.Store(true)

@@ -59,7 +59,7 @@ func TestTimeouts(t *testing.T) {
 				require.Error(t, <-late)
 			}
 			a.server.Close()
-			require.Eventually(t, func() bool { return len(a.record.Outcomes()) == 1 }, 2*time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return len(a.record.Outcomes()) == 1 }, 20*time.Second, time.Millisecond)
 			a.want(0, "rollback")
 		})
 	}

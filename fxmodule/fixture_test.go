@@ -70,7 +70,7 @@ func (i *inbox) notes() []string {
 // awaits waits until the inbox holds these ids.
 func (i *inbox) awaits(t *testing.T, ids ...string) {
 	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) { require.ElementsMatch(c, ids, i.notes()) }, 2*time.Minute, 2*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.ElementsMatch(c, ids, i.notes()) }, 20*time.Second, 2*time.Millisecond)
 }
 
 // listens is the option of a listener that is there already.

@@ -66,7 +66,7 @@ func TestNamedOutboxesHaveTheirOwnPartsAndShareAListener(t *testing.T) {
 	require.Eventually(t, func() bool {
 		n, err := w.OrdersDead.Count(context.Background(), outbox.DeadFilter{})
 		return err == nil && n == 1
-	}, 2*time.Minute, 2*time.Millisecond)
+	}, 20*time.Second, 2*time.Millisecond)
 }
 
 func TestSeveralListenersOfOnePair(t *testing.T) {

@@ -76,7 +76,7 @@ func TestTheStopTimeoutBoundsTheDrain(t *testing.T) {
 	begun := time.Now()
 	_ = app.Stop(ctx) // the outbox decides whether this is an error
 	require.Less(t, time.Since(begun), 10*time.Second)
-	require.Eventually(t, func() bool { return store.Rows()[0].Status == outbox.StatusNew }, 2*time.Minute, 2*time.Millisecond)
+	require.Eventually(t, func() bool { return store.Rows()[0].Status == outbox.StatusNew }, 20*time.Second, 2*time.Millisecond)
 	require.Zero(t, store.Rows()[0].Attempts, "an interrupted delivery is not a failed attempt")
 }
 
@@ -114,7 +114,7 @@ func TestOutboxesDrainAtTheSameTime(t *testing.T) {
 	for _, name := range names {
 		write(t, dbs[name], writers[name], placed("o-1"))
 	}
-	require.Eventually(t, func() bool { return entered.Load() == int32(len(names)) }, 2*time.Minute, 2*time.Millisecond)
+	require.Eventually(t, func() bool { return entered.Load() == int32(len(names)) }, 20*time.Second, 2*time.Millisecond)
 	require.NoError(t, app.Stop(t.Context()))
 	require.EqualValues(t, len(names), draining.Load())
 }

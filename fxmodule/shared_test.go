@@ -41,7 +41,7 @@ func TestAllOutboxesOfAnAppShareItsWorkers(t *testing.T) {
 		write(t, a, w.A, placed(fmt.Sprint("a", i)))
 		write(t, b, w.B, placed(fmt.Sprint("b", i)))
 	}
-	require.Eventually(t, func() bool { return calls.Load() == 40 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return calls.Load() == 40 }, 20*time.Second, time.Millisecond)
 	require.EqualValues(t, 1, most.Load())
 }
 

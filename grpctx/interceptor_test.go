@@ -189,7 +189,7 @@ func TestACallThatIsCancelledCommitsNothing(t *testing.T) {
 	ended := s.wait()
 	require.ErrorAs(t, ended, &commit)
 	require.Equal(t, codes.Canceled, status.Code(ended))
-	require.Eventually(t, func() bool { return len(s.record.Outcomes()) == 1 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.record.Outcomes()) == 1 }, 20*time.Second, time.Millisecond)
 	s.want(0, "rollback")
 }
 

@@ -57,7 +57,7 @@ func TestBatchesAreFullWhileEventsAreDue(t *testing.T) {
 				for i := 0; i < hot; i += 250 {
 					e.write(saidAll(named(fmt.Sprintf("hot%d-", i), 250)...)...)
 				}
-				require.Eventually(t, func() bool { return s.events() >= n }, 2*time.Minute, time.Millisecond)
+				require.Eventually(t, func() bool { return s.events() >= n }, time.Minute, time.Millisecond)
 				require.NoError(t, e.Close(t.Context()))
 				require.Equal(t, n, s.events(), "each event once")
 				require.LessOrEqual(t, len(s.calls), 110)

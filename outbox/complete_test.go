@@ -119,7 +119,7 @@ func TestCompletionIsRefused(t *testing.T) {
 	ctx := <-late
 	require.Eventually(t, func() bool {
 		return errors.Is(e.Writer().Complete(ctx, outboxtest.NewScope(e.store.DB())), outbox.ErrNoDelivery)
-	}, 2*time.Minute, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 }
 
 func TestCompletedRowIsDeletedWhereNoHistoryIsKept(t *testing.T) {
@@ -134,7 +134,7 @@ func TestCompletedRowIsDeletedWhereNoHistoryIsKept(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, there := e.store.Row("e")
 		return !there
-	}, 2*time.Minute, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 }
 
 // While a completion's transaction is open its row is locked; once it has rolled back,

@@ -167,7 +167,7 @@ func TestCloseReturnsWhenTheDatabaseIsAway(t *testing.T) {
 				envs[i] = said("")
 			}
 			e.write(envs...)
-			require.Eventually(t, func() bool { n, _ := c.total(); return n > 1000 }, 2*time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { n, _ := c.total(); return n > 1000 }, 20*time.Second, time.Millisecond)
 			closed := make(chan error, 1)
 			go func() { closed <- e.Close(context.Background()) }()
 			select {

@@ -67,7 +67,7 @@ func TestAKilledProcessLosesNothing(t *testing.T) {
 			return nil
 		}))))
 		require.NoError(t, ob.Start(t.Context()))
-		require.Eventually(t, func() bool { events, _ := c.total(); return events >= writtenEvents }, 2*time.Minute, 5*time.Millisecond)
+		require.Eventually(t, func() bool { events, _ := c.total(); return events >= writtenEvents }, 30*time.Second, 5*time.Millisecond)
 		require.NoError(t, ob.Close(context.Background()))
 		events, deliveries := c.total()
 		require.Equal(t, writtenEvents, events)

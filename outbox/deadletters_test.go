@@ -44,11 +44,11 @@ func TestReplayAllReplaysEachDeadEventOnceAlsoWhenItDiesAgain(t *testing.T) {
 		e.write(said(fmt.Sprintf("e%02d", i)))
 	}
 	dl := e.DeadLetters()
-	require.Eventually(t, func() bool { dead, err := dl.Count(t.Context(), outbox.DeadFilter{}); return err == nil && dead == n }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { dead, err := dl.Count(t.Context(), outbox.DeadFilter{}); return err == nil && dead == n }, 20*time.Second, time.Millisecond)
 	replayed, err := dl.ReplayAll(t.Context(), outbox.DeadFilter{EventType: "Said"}, 4)
 	require.NoError(t, err)
 	require.Equal(t, n, replayed)
-	require.Eventually(t, func() bool { _, deliveries := c.total(); return deliveries == 2*n }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { _, deliveries := c.total(); return deliveries == 2*n }, 20*time.Second, time.Millisecond)
 	require.NoError(t, e.Close(t.Context()))
 	_, deliveries := c.total()
 	require.Equal(t, 2*n, deliveries)
@@ -153,7 +153,7 @@ func TestPurgeGoesByStatusAndInWriterOnlyByAge(t *testing.T) {
 	writerOnly := build(t, outbox.Config{Mode: outbox.WriterOnly{}, Purge: purge}, nil)
 	writerOnly.write(old, said("young"))
 	require.NoError(t, writerOnly.Start(ctx))
-	require.Eventually(t, func() bool { return len(writerOnly.store.Rows()) == 1 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(writerOnly.store.Rows()) == 1 }, 20*time.Second, time.Millisecond)
 	_, found := writerOnly.store.Row("young")
 	require.True(t, found)
 
@@ -180,7 +180,7 @@ func TestOnDoneDeleteKeepsNoRow(t *testing.T) {
 	e := start(t, outbox.Config{Purge: &outbox.PurgeOptions{OnDone: outbox.Delete}},
 		func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
 	e.write(said("gone"))
-	require.Eventually(t, func() bool { return len(e.store.Rows()) == 0 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(e.store.Rows()) == 0 }, 20*time.Second, time.Millisecond)
 }
 
 func TestStats(t *testing.T) {
@@ -215,13 +215,13 @@ func TestStatsTellWhetherThePollerGetsThrough(t *testing.T) {
 
 	store.failing.Store(true)
 	require.NoError(t, e.Start(t.Context()))
-	require.Eventually(t, func() bool { return store.failed.Load() > 2 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return store.failed.Load() > 2 }, 20*time.Second, time.Millisecond)
 	require.Zero(t, lastPoll(e), "every poll has failed")
 	store.failing.Store(false)
-	require.Eventually(t, func() bool { return !lastPoll(e).IsZero() }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return !lastPoll(e).IsZero() }, 20*time.Second, time.Millisecond)
 	first := lastPoll(e)
 	require.WithinDuration(t, time.Now(), first, 10*time.Second)
-	require.Eventually(t, func() bool { return lastPoll(e).After(first) }, 2*time.Minute, time.Millisecond, "an idle table is polled")
+	require.Eventually(t, func() bool { return lastPoll(e).After(first) }, 20*time.Second, time.Millisecond, "an idle table is polled")
 	require.NoError(t, e.Close(t.Context()))
 	last := lastPoll(e)
 	require.Never(t, func() bool { return lastPoll(e).After(last) }, 50*time.Millisecond, 10*time.Millisecond)

@@ -67,7 +67,7 @@ func (e *databaseEngine) exec(statement string, args ...any) {
 // eventually waits until a condition holds.
 func (e *databaseEngine) eventually(condition func() bool, message string) {
 	e.t.Helper()
-	require.Eventually(e.t, condition, 2*time.Minute, 10*time.Millisecond, message)
+	require.Eventually(e.t, condition, 30*time.Second, 10*time.Millisecond, message)
 }
 
 // event is the row of an event; it has no id if there is none.

@@ -39,7 +39,7 @@ func (e *engine) await(id string, status outbox.Status) outboxtest.Row {
 	require.Eventually(e.t, func() bool {
 		row, _ = e.store.Row(id)
 		return row.Status == status
-	}, 2*time.Minute, time.Millisecond, "event %s never became %s", id, status)
+	}, 20*time.Second, time.Millisecond, "event %s never became %s", id, status)
 	return row
 }
 

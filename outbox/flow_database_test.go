@@ -92,7 +92,7 @@ func runFlow(t *testing.T, db *testdb.DB, mode func(string, outbox.DispatchOptio
 	}
 	eventually := func(what string, condition func() bool) {
 		t.Helper()
-		require.Eventually(t, condition, 2*time.Minute, 5*time.Millisecond, what)
+		require.Eventually(t, condition, 60*time.Second, 5*time.Millisecond, what)
 	}
 	require.NoError(t, nodes[0].Pause(ctx, paused))
 	eventually("the other process sees the pause", func() bool {

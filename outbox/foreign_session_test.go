@@ -153,7 +153,7 @@ func writeInForeignSession(t *testing.T, db *testdb.DB, store outbox.Store, mode
 	require.Eventually(t, func() bool {
 		stats, err := ob.Stats(ctx)
 		return err == nil && stats.Due == 0 && stats.Delayed == 0
-	}, 2*time.Minute, 5*time.Millisecond)
+	}, 20*time.Second, 5*time.Millisecond)
 	require.Empty(t, book.about("outcomes found no row"))
 }
 
@@ -189,7 +189,7 @@ func TestAnOutcomeWithoutARowIsReported(t *testing.T) {
 				require.Eventually(t, func() bool {
 					stats, err := ob.Stats(t.Context())
 					return err == nil && stats.Due == 0
-				}, 2*time.Minute, 5*time.Millisecond)
+				}, 20*time.Second, 5*time.Millisecond)
 			}
 			require.NoError(t, ob.Close(t.Context()))
 			lines := book.about("outcomes found no row")

@@ -79,7 +79,7 @@ func TestNoDuplicatesBetweenHotAndColdPath(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Eventually(t, func() bool { n, _ := c.total(); return n == writers*each }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { n, _ := c.total(); return n == writers*each }, 30*time.Second, time.Millisecond)
 	require.NoError(t, e.Close(t.Context()))
 	events, deliveries := c.total()
 	require.Equal(t, writers*each, events)
@@ -200,7 +200,7 @@ func TestEventsThatOverflowTheHotQueueAreReadFromTheTable(t *testing.T) {
 			for range n / 5 {
 				e.write(said(""), said(""), said(""), said(""), said(""))
 			}
-			require.Eventually(t, func() bool { done, _ := c.total(); return done == n }, 2*time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { done, _ := c.total(); return done == n }, 30*time.Second, time.Millisecond)
 			require.NoError(t, e.Close(t.Context()))
 			_, deliveries := c.total()
 			require.Equal(t, n, deliveries)

@@ -102,7 +102,7 @@ func runBusiness(t *testing.T, db *testdb.DB, modes []outbox.Mode) {
 	require.Eventually(t, func() bool {
 		row := db.QueryRowContext(ctx, "SELECT (SELECT COUNT(*) FROM orders), (SELECT COUNT(*) FROM outbox_event WHERE status = 1), (SELECT COUNT(*) FROM outbox_event WHERE status <> 1)")
 		return row.Scan(&orders, &done, &others) == nil && others == 0
-	}, 2*time.Minute, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	for _, ob := range nodes {
 		require.NoError(t, ob.Close(context.Background()))
 	}

@@ -222,7 +222,7 @@ func TestATransactionThatEndsAfterCloseOnEveryDatabase(t *testing.T) {
 			require.Eventually(t, func() bool {
 				require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event WHERE locked_by IS NOT NULL").Scan(&leased))
 				return leased == len(book.about("could not be given back"))
-			}, 2*time.Minute, 5*time.Millisecond)
+			}, 20*time.Second, 5*time.Millisecond)
 			if !poolToo {
 				require.NoError(t, committed)
 				require.Zero(t, leased)

@@ -93,7 +93,7 @@ func runListeners(t *testing.T, db *testdb.DB, modes []outbox.Mode) {
 	}
 	writeSaid(t, nodes[0], pools[0], events)
 	want := map[string]int{"DONE ": events, "DONE mail": events, "DEAD audit": events}
-	require.Eventually(t, func() bool { return fmt.Sprint(rowCounts(t, db)) == fmt.Sprint(want) }, 2*time.Minute, 20*time.Millisecond, "%v", rowCounts(t, db))
+	require.Eventually(t, func() bool { return fmt.Sprint(rowCounts(t, db)) == fmt.Sprint(want) }, time.Minute, 20*time.Millisecond, "%v", rowCounts(t, db))
 	for _, ob := range nodes {
 		require.NoError(t, ob.Close(context.Background()))
 	}
@@ -164,7 +164,7 @@ func TestAProcessThatDiesBetweenListenersHasAllOfThemCalledAgain(t *testing.T) {
 		require.NoError(t, ob.Register(h.on("search", succeeds), h.on("mail", failsTimes(1)), h.on("audit", succeeds)))
 		require.NoError(t, ob.Start(t.Context()))
 		want := map[string]int{"DONE ": 1, "DONE mail": 1}
-		require.Eventually(t, func() bool { return fmt.Sprint(rowCounts(t, db)) == fmt.Sprint(want) }, 2*time.Minute, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return fmt.Sprint(rowCounts(t, db)) == fmt.Sprint(want) }, time.Minute, 5*time.Millisecond)
 		require.NoError(t, ob.Close(context.Background()))
 		require.Equal(t, []string{"search e/0", "mail e/0", "audit e/0", "mail e/1"}, h.all())
 	})

@@ -56,7 +56,7 @@ func TestALockedRowDoesNotHoldUpTheOthers(t *testing.T) {
 		}
 		await := func(prefix string, n int) {
 			t.Helper()
-			require.Eventually(t, func() bool { return done(prefix) == n }, 2*time.Minute, 20*time.Millisecond, prefix)
+			require.Eventually(t, func() bool { return done(prefix) == n }, 20*time.Second, 20*time.Millisecond, prefix)
 		}
 		write("first")
 		tx, err := db.BeginTx(t.Context(), nil)

@@ -184,7 +184,7 @@ func TestUnroutableEventIsDeadAtOnceOrDeferred(t *testing.T) {
 	require.Eventually(t, func() bool {
 		row, _ := deferring.store.Row("deferred")
 		return time.Until(row.AvailableAt) > 50*time.Minute && row.Status == outbox.StatusNew && row.Attempts == 0
-	}, 2*time.Minute, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 }
 
 // A process that has no listener has a mode that delivers by mistake.

@@ -79,10 +79,10 @@ func TestATenantWithABacklogDoesNotHoldUpTheOthers(t *testing.T) {
 			defer mu.Unlock()
 			return total, ofB
 		}
-		require.Eventually(t, func() bool { n, _ := count(); return n > 300 }, 2*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { n, _ := count(); return n > 300 }, time.Minute, time.Millisecond)
 		write(ofTenant("B", 20)...)
 		committed, _ := count()
-		require.Eventually(t, func() bool { _, n := count(); return n == 20 }, 2*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { _, n := count(); return n == 20 }, time.Minute, time.Millisecond)
 		require.LessOrEqual(t, last-committed, 400)
 		require.Less(t, committed, 4000, "there was a backlog")
 	})
@@ -106,7 +106,7 @@ func TestNodesThatReadTenantsInTurnDeliverAllOnce(t *testing.T) {
 			return outbox.Done(), nil
 		})
 	}
-	require.Eventually(t, func() bool { events, _ := c.total(); return events == want }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { events, _ := c.total(); return events == want }, 20*time.Second, time.Millisecond)
 	_, deliveries := c.total()
 	require.Equal(t, want, deliveries)
 }
@@ -140,7 +140,7 @@ func TestReadingTenantsInTurnEndsWhereNothingIsDue(t *testing.T) {
 				n, err := poller.Poll(t.Context())
 				got += n
 				return err == nil
-			}, 2*time.Minute, time.Millisecond)
+			}, time.Minute, time.Millisecond)
 			require.Equal(t, want, got)
 		}
 	})
@@ -176,7 +176,7 @@ func TestLockedRowsOfTenantsAreReadAgain(t *testing.T) {
 				c.add(env.EventID)
 				return outbox.Done(), nil
 			})
-			require.Eventually(t, func() bool { _, n := c.total(); return n == events }, 2*time.Minute, time.Millisecond, "%d events, %d free", events, free)
+			require.Eventually(t, func() bool { _, n := c.total(); return n == events }, 20*time.Second, time.Millisecond, "%d events, %d free", events, free)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestBacklogDrainsWithoutTheInterval(t *testing.T) {
 		c.add(env.EventID)
 		return outbox.Done(), nil
 	})
-	require.Eventually(t, func() bool { done, _ := c.total(); return done == n }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { done, _ := c.total(); return done == n }, 30*time.Second, time.Millisecond)
 	require.NoError(t, e.Close(t.Context()))
 	_, deliveries := c.total()
 	require.Equal(t, n, deliveries)

@@ -73,7 +73,7 @@ func TestNodesComeAndGo(t *testing.T) {
 		require.Eventually(t, func() bool {
 			st, err := last.Stats(ctx)
 			return err == nil && st.Pending == 0
-		}, 2*time.Minute, 5*time.Millisecond)
+		}, 30*time.Second, 5*time.Millisecond)
 		require.NoError(t, last.Close(context.Background()))
 		events, deliveries := c.total()
 		require.Equal(t, nodes*restarts*each*2, events)

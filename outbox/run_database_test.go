@@ -34,7 +34,7 @@ func TestRunWaitsForItsDatabase(t *testing.T) {
 		defer cancel()
 		ended := make(chan error, 1)
 		go func() { ended <- ob.Run(ctx) }()
-		require.Eventually(t, func() bool { return len(book.about("the database cannot be reached")) > 0 }, 2*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(book.about("the database cannot be reached")) > 0 }, time.Minute, time.Millisecond)
 		require.Empty(t, book.about("outbox: started"))
 
 		set(testdb.Working)
@@ -64,7 +64,7 @@ func TestRunDoesNotWaitForWhatIsWrong(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- ob.Run(ctx) }()
-		require.Eventually(t, func() bool { return len(book.all()) > 0 }, 2*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(book.all()) > 0 }, time.Minute, time.Millisecond)
 		cancel()
 		require.Error(t, <-ended)
 		require.NoError(t, ob.Close(context.Background()))

@@ -122,5 +122,5 @@ func TestOrderedTakesTheOptionsOfEveryMode(t *testing.T) {
 	require.Eventually(t, func() bool {
 		row, _ := e.store.Row("unroutable")
 		return row.Status == outbox.StatusNew && time.Until(row.AvailableAt) > 50*time.Minute
-	}, 2*time.Minute, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 }

@@ -70,7 +70,7 @@ func TestDefaultTransactionTimeout(t *testing.T) {
 			require.Less(t, limit, time.Minute)
 			tx.Rollback()
 		}
-		require.Eventually(t, func() bool { return len(f.record.Outcomes()) == 1 }, 2*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(f.record.Outcomes()) == 1 }, 20*time.Second, time.Millisecond)
 		require.Error(t, tx.Commit().Error)
 		f.want(0, "rollback")
 	})
@@ -90,6 +90,6 @@ func TestMigratorCommitsOnMySQL(t *testing.T) {
 
 func eventually(t *testing.T, record *adaptertest.Record, want ...string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(record.Outcomes()) >= len(want) }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(record.Outcomes()) >= len(want) }, 20*time.Second, time.Millisecond)
 	require.ElementsMatch(t, want, record.Outcomes())
 }

@@ -35,7 +35,7 @@ func TestRawSavepointsInEveryForm(t *testing.T) {
 				before := 5 * round // the callback of the last commit may still be on its way
 				undone := func(n int) {
 					t.Helper()
-					require.Eventually(t, func() bool { return len(f.record.Outcomes()) == before+n }, 2*time.Minute, time.Millisecond)
+					require.Eventually(t, func() bool { return len(f.record.Outcomes()) == before+n }, 20*time.Second, time.Millisecond)
 				}
 				f.write(tx)
 				require.NoError(t, tx.Exec("SAVEPOINT a").Error)
@@ -125,7 +125,7 @@ func TestSwallowedErrorsOnPostgreSQL(t *testing.T) {
 				require.Error(t, fail(tx), name)
 				return nil
 			}), name)
-			require.Eventually(t, func() bool { return len(f.record.Outcomes()) > before }, 2*time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return len(f.record.Outcomes()) > before }, 20*time.Second, time.Millisecond)
 			require.Equal(t, []string{"rollback"}, f.record.Outcomes()[before:], name)
 		}
 		require.Zero(t, adaptertest.Written(t, f.pool.DB))

@@ -91,7 +91,7 @@ func TestResolverMainDatabase(t *testing.T) {
 			return write(tx)
 		}))
 		require.Equal(t, 7, adaptertest.Written(t, r.main.DB))
-		require.Eventually(t, func() bool { return len(record.Outcomes()) == 7 }, 2*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(record.Outcomes()) == 7 }, 20*time.Second, time.Millisecond)
 
 		var ids []uint
 		require.NoError(t, r.Model(&invoice{}).Pluck("id", &ids).Error)
@@ -131,7 +131,7 @@ func TestResolverFromManyGoroutines(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.Eventually(t, func() bool { return len(record.Outcomes()) == 12 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(record.Outcomes()) == 12 }, 20*time.Second, time.Millisecond)
 	require.Equal(t, 12, adaptertest.Written(t, pool.DB))
 }
 
@@ -180,7 +180,7 @@ func TestResolverOtherSource(t *testing.T) {
 			}))
 		}
 		require.Equal(t, 6, adaptertest.Written(t, r.orders.DB))
-		require.Eventually(t, func() bool { return len(record.Outcomes()) == 6 }, 2*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(record.Outcomes()) == 6 }, 20*time.Second, time.Millisecond)
 		require.ErrorIs(t, r.Transaction(write), outbox.ErrForeignTransaction)
 	})
 }

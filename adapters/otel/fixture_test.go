@@ -67,7 +67,7 @@ func (r *recording) start(ctx context.Context, name string) (context.Context, tr
 
 func eventually(t *testing.T, ok func() bool, format string, args ...any) {
 	t.Helper()
-	require.Eventuallyf(t, ok, 2*time.Minute, 2*time.Millisecond, format, args...)
+	require.Eventuallyf(t, ok, 20*time.Second, 2*time.Millisecond, format, args...)
 }
 
 func attributes(s tracetest.SpanStub) map[string]any {

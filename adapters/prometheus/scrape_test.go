@@ -91,5 +91,5 @@ func (f families) value(t testing.TB, name string, labels ...string) float64 {
 // eventually polls until the condition holds.
 func eventually(t testing.TB, condition func() bool, message string) {
 	t.Helper()
-	require.Eventually(t, condition, 2*time.Minute, 5*time.Millisecond, message)
+	require.Eventually(t, condition, 20*time.Second, 5*time.Millisecond, message)
 }

@@ -103,7 +103,7 @@ func TestRunInTxOfACancelledContextReturnsItsError(t *testing.T) {
 		})
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, []string{"rollback"}, f.rec.Outcomes(), "before RunInTx returns")
-		require.Eventually(t, func() bool { return f.db.Stats().InUse == 0 }, 2*time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return f.db.Stats().InUse == 0 }, 20*time.Second, time.Millisecond)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestEndOfTheContextDoesNotInterruptCommitOnSQLite(t *testing.T) {
 				require.Eventually(t, func() bool { // a COMMIT that waits for readers lets no new one in
 					var n int
 					return probe.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM sqlite_master").Scan(&n) != nil
-				}, 2*time.Minute, time.Millisecond)
+				}, 20*time.Second, time.Millisecond)
 				cancel()
 			}, func() { require.NoError(t, rows.Close()) })
 			require.NoError(t, rows.Err())

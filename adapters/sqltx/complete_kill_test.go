@@ -218,7 +218,7 @@ func TestAKillAtAnyStatementLeavesOneEffect(t *testing.T) {
 			var left int
 			err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event WHERE status <> 1").Scan(&left)
 			return err == nil && left == 0
-		}, 2*time.Minute, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 		var effects, different int
 		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*), COUNT(DISTINCT event_id) FROM ledger").Scan(&effects, &different))
 		require.Equal(t, events, different)

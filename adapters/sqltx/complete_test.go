@@ -149,7 +149,7 @@ func TestTransactionThatEndsAfterItsListener(t *testing.T) {
 			query := fmt.Sprintf("SELECT status FROM outbox_event WHERE event_id = '%s'", id)
 			require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&status))
 			return status == 1
-		}, 2*time.Minute, time.Millisecond)
+		}, 20*time.Second, time.Millisecond)
 	})
 }
 
@@ -197,7 +197,7 @@ func TestHandleWaitsForTheOutcomesBefore(t *testing.T) {
 				require.Eventually(t, func() bool {
 					var n int
 					return db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event WHERE status = 1").Scan(&n) == nil && n == 2*pairs
-				}, 2*time.Minute, 5*time.Millisecond)
+				}, time.Minute, 5*time.Millisecond)
 				require.NoError(t, ob.Close(context.Background()))
 				require.EqualValues(t, 2*pairs, calls.Load(), "deliveries")
 				require.Zero(t, early.Load(), "events that were not done when a later one was handled")

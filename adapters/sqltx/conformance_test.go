@@ -17,7 +17,7 @@ import (
 )
 
 // randomTransactions is shared among the drivers.
-const randomTransactions = 3_500
+const randomTransactions = 10_000
 
 // The tap, on every driver, by code that knows only database/sql.
 func TestTapConformance(t *testing.T) {

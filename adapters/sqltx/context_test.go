@@ -199,7 +199,7 @@ func TestEndOfTheTransactionsContextInterruptsAQuery(t *testing.T) {
 		}
 		failed <- err
 	}()
-	require.Eventually(t, func() bool { return inner.queried.Load() != nil }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return inner.queried.Load() != nil }, 20*time.Second, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-failed, context.Canceled)
 	require.NoError(t, own.Err())

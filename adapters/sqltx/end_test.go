@@ -200,7 +200,7 @@ func TestRollbackRacesTheEndOfTheContext(t *testing.T) {
 			if err := tx.Rollback(); err != nil {
 				require.ErrorIs(t, err, sql.ErrTxDone)
 			}
-			require.Eventually(t, func() bool { return len(f.rec.Outcomes()) == n+1 }, 2*time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return len(f.rec.Outcomes()) == n+1 }, 20*time.Second, time.Millisecond)
 			require.Equal(t, "rollback", f.rec.Outcomes()[n])
 		}
 		require.Zero(t, written(t, f.db))

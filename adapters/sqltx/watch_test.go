@@ -96,7 +96,7 @@ func TestIdleConnectionsGoBackSoon(t *testing.T) {
 	base, db := lending(t, newRecording(), 0)
 	exec(t, db, "INSERT")
 	require.Equal(t, 1, base.Stats().InUse, "kept for the next statement")
-	require.Eventually(t, func() bool { return base.Stats().InUse == 0 }, 2*time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return base.Stats().InUse == 0 }, 20*time.Second, 10*time.Millisecond)
 }
 
 // breaking reports a broken connection once.
@@ -126,7 +126,7 @@ func TestBrokenConnectionIsDroppedByTheBase(t *testing.T) {
 	_, err = tx.ExecContext(t.Context(), "BREAK")
 	require.ErrorIs(t, err, driver.ErrBadConn)
 	_ = tx.Rollback()
-	require.Eventually(t, func() bool { return base.Stats().OpenConnections == 0 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return base.Stats().OpenConnections == 0 }, 20*time.Second, time.Millisecond)
 	exec(t, base, "INSERT")
 	require.Equal(t, 2, *inner.opened)
 }

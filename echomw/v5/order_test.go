@@ -272,7 +272,7 @@ func TestTimeouts(t *testing.T) {
 			status, body := a.post("/", "")
 			require.Equal(t, "failed", body)
 			require.Equal(t, tc.status, status)
-			require.Eventually(t, func() bool { return len(a.record.Outcomes()) == 1 }, 2*time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return len(a.record.Outcomes()) == 1 }, 20*time.Second, time.Millisecond)
 			a.want(0, "rollback")
 		})
 	}

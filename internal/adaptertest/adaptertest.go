@@ -130,7 +130,7 @@ func (r *Record) EventuallyInAnyOrder(t testing.TB, want ...string) {
 
 func (r *Record) wait(t testing.TB, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(r.Outcomes()) >= n }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.Outcomes()) >= n }, 20*time.Second, time.Millisecond)
 }
 
 // Reset forgets the calls.

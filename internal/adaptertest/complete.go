@@ -51,7 +51,7 @@ func HandleCompletes(t *testing.T, db *testdb.DB, newListener func(w *outbox.Wri
 		require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&n))
 		return n
 	}
-	require.Eventually(t, func() bool { return count("SELECT COUNT(*) FROM outbox_event WHERE status = 1") == 1 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return count("SELECT COUNT(*) FROM outbox_event WHERE status = 1") == 1 }, 20*time.Second, time.Millisecond)
 	require.Equal(t, 1, count("SELECT COUNT(*) FROM ledger"))
 	require.EqualValues(t, 2, calls.Load())
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // soon is far below the poll interval of the tests of notifiers, which is an hour.
-const soon = 2 * time.Minute
+const soon = 20 * time.Second
 
 var (
 	hourly = outbox.PollOptions{Interval: time.Hour}

@@ -24,7 +24,7 @@ func rounds(short int) int {
 }
 
 // patience is for what happens soon, on a busy machine.
-const patience = 5 * time.Minute
+const patience = time.Minute
 
 // drain is the DrainTimeout of all tests, and bound what Close may take with it: see
 // docs/reliability/CLOSING.md. slack is for a busy machine.

@@ -133,7 +133,7 @@ func (l *lab) rows(n int, where string) {
 	require.Eventually(l.t, func() bool {
 		var there int
 		return l.db.QueryRowContext(l.ctx, "SELECT COUNT(*) FROM outbox_event "+where).Scan(&there) == nil && there > n
-	}, 2*time.Minute, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 }
 
 // end waits until all is written and delivered, closes the processes and judges.

@@ -23,7 +23,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-const soon = 2 * time.Minute
+const soon = 30 * time.Second
 
 // planted is an event with a secret everywhere where one may be.
 func planted(id, eventType string) outbox.Envelope {

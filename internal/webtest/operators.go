@@ -104,7 +104,7 @@ func deadListener(t *testing.T, fw Framework) {
 		var err error
 		letters, err = ob.DeadLetters().Query(t.Context(), outbox.DeadFilter{}, 0)
 		return err == nil && len(letters) == 1
-	}, 2*time.Minute, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 	require.NoError(t, ob.Close(t.Context()))
 	config := httptx.TransactionConfig{Transactor: adapter}
 	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob, Access: everything}))
@@ -141,7 +141,7 @@ func eventIDs(t *testing.T, fw Framework) {
 	require.Eventually(t, func() bool {
 		n, err := ob.DeadLetters().Count(t.Context(), outbox.DeadFilter{})
 		return err == nil && int(n) == len(ids)
-	}, 2*time.Minute, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 	require.NoError(t, ob.Close(t.Context()))
 	config := httptx.TransactionConfig{Transactor: adapter}
 	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob, Access: everything}))

@@ -64,7 +64,7 @@ func TestAStatementThatFailsOnALockedRowHoldsNoOthers(t *testing.T) {
 						undo, err := lock(id, " NOWAIT")
 						undo()
 						return err == nil
-					}, 2*time.Minute, 10*time.Millisecond, "%s holds %s", name, id)
+					}, 20*time.Second, 10*time.Millisecond, "%s holds %s", name, id)
 				}
 				unlock()
 				require.NoError(t, call(t.Context(), ids, names), name)

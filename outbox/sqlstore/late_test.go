@@ -75,7 +75,7 @@ func carriedOutLate(t *testing.T, db *testdb.DB, store outbox.Store, name, besid
 		var n int
 		require.NoError(t, db.QueryRowContext(ctx, waiting[db.Kind]).Scan(&n))
 		return n > 0
-	}, 2*time.Minute, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	sever()
 	require.Error(t, <-answer, "the client gave up")
 	require.NoError(t, tx.Commit())

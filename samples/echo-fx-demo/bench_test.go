@@ -36,7 +36,7 @@ func BenchmarkOrders(b *testing.B) {
 			require.Eventually(b, func() bool {
 				byOrder, _ := p.delivered(b)
 				return len(byOrder) == b.N
-			}, 2*time.Minute, 50*time.Millisecond)
+			}, time.Minute, 50*time.Millisecond)
 		})
 	}
 }

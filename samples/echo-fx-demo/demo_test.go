@@ -47,7 +47,7 @@ func interrupt(t *testing.T, p *place, signal syscall.Signal) {
 	s := p.start(t)
 	var l load
 	l.run(s, 8)
-	require.Eventually(t, func() bool { return l.count() > 100 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return l.count() > 100 }, 60*time.Second, time.Millisecond)
 	require.NoError(t, s.Process.Signal(signal))
 	if signal == syscall.SIGTERM {
 		s.end(t)
@@ -65,7 +65,7 @@ func interrupt(t *testing.T, p *place, signal syscall.Signal) {
 			}
 		}
 		return true
-	}, 2*time.Minute, 20*time.Millisecond, "each order that was answered with 201 is delivered")
+	}, 60*time.Second, 20*time.Millisecond, "each order that was answered with 201 is delivered")
 	// No more may follow.
 	var stats struct {
 		Pending int `json:"pending"`
@@ -74,7 +74,7 @@ func interrupt(t *testing.T, p *place, signal syscall.Signal) {
 	require.Eventually(t, func() bool {
 		again.get(t, "/admin/outbox/stats", &stats)
 		return stats.Pending == 0
-	}, 2*time.Minute, 20*time.Millisecond)
+	}, 60*time.Second, 20*time.Millisecond)
 	require.Zero(t, stats.Dead)
 
 	var saved struct {
@@ -206,7 +206,7 @@ func TestMetricsAreScraped(t *testing.T) {
 		}
 		require.Contains(c, families, "outbox_table_up")
 		require.Contains(c, families, "go_goroutines")
-	}, 2*time.Minute, 20*time.Millisecond)
+	}, 20*time.Second, 20*time.Millisecond)
 }
 
 func TestWrongSettingsAreExplained(t *testing.T) {
@@ -264,7 +264,7 @@ func TestASlowClientDoesNotDelayOthers(t *testing.T) {
 func TestAGivenPasswordIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	s := newPlace(t, testdb.Main()[2]).start(t)
-	require.Eventually(t, func() bool { return strings.Contains(strings.Join(s.output(), "\n"), "/admin/outbox/stats") }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(strings.Join(s.output(), "\n"), "/admin/outbox/stats") }, 20*time.Second, time.Millisecond)
 	require.NotContains(t, strings.Join(s.output(), "\n"), "secret")
 	require.Contains(t, strings.Join(s.output(), "\n"), "admin:$ADMIN_PASSWORD")
 }

@@ -30,7 +30,7 @@ func TestTheButtonsGiveTheDashboardSomethingToShow(t *testing.T) {
 	s.page(t, http.MethodPost, "/try?simulate=listener-dead")
 	require.Eventually(t, func() bool {
 		return strings.Contains(s.page(t, http.MethodGet, "/outbox/shop/dead"), "the warehouse does not know the item")
-	}, 2*time.Minute, 10*time.Millisecond)
+	}, 20*time.Second, 10*time.Millisecond)
 
 	for _, path := range []string{"/try?simulate=kill", "/orders?simulate=kill", "/orders/bulk?simulate=kill"} {
 		for _, header := range [][2]string{
@@ -71,7 +71,7 @@ func TestTheButtonsGiveTheDashboardSomethingToShow(t *testing.T) {
 	require.Eventually(t, func() bool {
 		after, _ := p.delivered(t)
 		return len(after) == len(before)+1
-	}, 2*time.Minute, 20*time.Millisecond, "a second process delivers the event")
+	}, 60*time.Second, 20*time.Millisecond, "a second process delivers the event")
 	groups := again.page(t, http.MethodGet, "/outbox/shop/dead")
 	require.Contains(t, groups, "warehouse")
 
@@ -82,7 +82,7 @@ func TestTheButtonsGiveTheDashboardSomethingToShow(t *testing.T) {
 	require.Eventually(t, func() bool {
 		after, _ := p.delivered(t)
 		return len(after) == len(before)+2
-	}, 2*time.Minute, 20*time.Millisecond, "the replayed event is delivered")
+	}, 60*time.Second, 20*time.Millisecond, "the replayed event is delivered")
 	require.Contains(t, again.page(t, http.MethodGet, "/outbox/shop/dead"), "No event is dead.")
 	require.Contains(t, again.submit(t, "act", again.page(t, http.MethodGet, "/outbox/shop/steering"), "wake"), "wake done")
 }

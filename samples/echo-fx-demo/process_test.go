@@ -152,7 +152,7 @@ func (s *process) healthy(t testing.TB) {
 	require.Eventually(t, func() bool {
 		status, _, err := s.call(http.MethodGet, "/healthz", "")
 		return err == nil && status == http.StatusOK
-	}, 2*time.Minute, 5*time.Millisecond)
+	}, 20*time.Second, 5*time.Millisecond)
 }
 
 // end waits for the process after a signal to stop.

@@ -91,7 +91,7 @@ func grows(t *testing.T, want string, processes ...*process) []span {
 		}
 		assert.Equal(c, strings.TrimLeft(want, "\n"), tree(found, caller))
 		assert.Len(c, found, strings.Count(strings.TrimSpace(want), "\n")+1, "no span is elsewhere")
-	}, 2*time.Minute, 5*time.Millisecond)
+	}, 20*time.Second, 5*time.Millisecond)
 	return found
 }
 
@@ -167,7 +167,7 @@ func TestScrapesAndProbesHaveNoTraces(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, status, "%s", answer)
 	}
-	require.Eventually(t, func() bool { return len(s.spans()) > 0 }, 2*time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.spans()) > 0 }, 20*time.Second, 5*time.Millisecond)
 	require.Len(t, s.spans(), 1)
 	require.Equal(t, "GET /orders", s.spans()[0].Name)
 }
@@ -190,7 +190,7 @@ func TestSpansAreOfTheServiceThatTheEnvironmentNames(t *testing.T) {
 			status, _, err := s.call(http.MethodGet, "/orders", "")
 			require.NoError(t, err)
 			require.Equal(t, http.StatusOK, status)
-			require.Eventually(t, func() bool { return len(s.spans()) == 1 }, 2*time.Minute, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return len(s.spans()) == 1 }, 20*time.Second, 5*time.Millisecond)
 			got := map[string]any{}
 			for _, attribute := range s.spans()[0].Resource {
 				got[attribute.Key] = attribute.Value.Value
@@ -211,7 +211,7 @@ func TestACollectorThatDoesNotAnswerDoesNotFailTheService(t *testing.T) {
 	p := tracing(t, "OTEL_TRACES_EXPORTER=OTLP", "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector.Addr().String())
 	s := p.start(t)
 	s.placeOrder(t, "")
-	require.Eventually(t, func() bool { byOrder, _ := p.delivered(t); return len(byOrder) == 1 }, 2*time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { byOrder, _ := p.delivered(t); return len(byOrder) == 1 }, 20*time.Second, 5*time.Millisecond)
 	require.NoError(t, s.Process.Signal(syscall.SIGTERM))
 	signalled := time.Now()
 	s.end(t)

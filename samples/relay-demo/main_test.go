@@ -29,5 +29,5 @@ func TestAShopThatFailsClosesItsConnection(t *testing.T) {
 	state, err := broker.Varz(nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, state.TotalConnections)
-	require.Eventually(t, func() bool { return broker.NumClients() == 0 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return broker.NumClients() == 0 }, time.Minute, time.Millisecond)
 }

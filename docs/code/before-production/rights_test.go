@@ -92,7 +92,7 @@ func TestRightsToReadAndWriteBothTablesAreEnough(t *testing.T) {
 		require.Eventually(t, func() bool {
 			stats, err := ob.Stats(ctx)
 			return err == nil && stats.Dead == 1
-		}, 2*time.Minute, 10*time.Millisecond)
+		}, 20*time.Second, 10*time.Millisecond)
 		require.NoError(t, ob.Pause(ctx, outbox.EventKind{AggregateType: "Order", EventType: "OrderPlaced"}))
 		n, err := ob.DeadLetters().ReplayAll(ctx, outbox.DeadFilter{}, 0)
 		require.NoError(t, err)

@@ -36,7 +36,7 @@ func TestTheServiceDeliversAndStops(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		return res.StatusCode
 	}
-	require.Eventually(t, func() bool { return request(http.MethodGet, "/healthz") == http.StatusOK }, 2*time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return request(http.MethodGet, "/healthz") == http.StatusOK }, 20*time.Second, 10*time.Millisecond)
 	require.Equal(t, http.StatusCreated, request(http.MethodPost, "/orders/o-1?item=tea"))
 
 	stop()

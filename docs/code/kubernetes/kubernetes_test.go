@@ -169,6 +169,6 @@ func TestTheProbesAnswerAtThePathsOfTheManifest(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, status(service.LivenessProbe))
 		require.NoError(t, ob.Start(t.Context()))
 		t.Cleanup(func() { require.NoError(t, ob.Close(context.Background())) })
-		require.Eventually(t, func() bool { return status(service.ReadinessProbe) == http.StatusOK }, 2*time.Minute, time.Millisecond, name)
+		require.Eventually(t, func() bool { return status(service.ReadinessProbe) == http.StatusOK }, 10*time.Second, time.Millisecond, name)
 	}
 }

@@ -121,7 +121,7 @@ func takeOver(t *testing.T, db *testdb.DB, store *sqlstore.Store, ids ...string)
 			}
 		}
 		return true
-	}, 2*time.Minute, 10*time.Millisecond)
+	}, 20*time.Second, 10*time.Millisecond)
 	require.NoError(t, ob.Close(t.Context()))
 	require.Len(t, got, len(ids))
 	return ob, got

@@ -64,7 +64,7 @@ func TestPaidOrdersAreDeliveredInOrder(t *testing.T) {
 	require.Eventually(t, func() bool {
 		stats, err := ob.Stats(t.Context())
 		return err == nil && stats.Pending == 0
-	}, 2*time.Minute, 10*time.Millisecond)
+	}, 20*time.Second, 10*time.Millisecond)
 	require.NoError(t, ob.Close(t.Context()))
 	require.Len(t, ids, 3)
 	require.IsIncreasing(t, ids)

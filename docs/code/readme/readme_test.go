@@ -127,7 +127,7 @@ func TestTheServiceOfTheReadmeDelivers(t *testing.T) {
 		status, err := post("/orders/o-1/tea")
 		require.NoError(c, err)
 		require.Equal(c, http.StatusOK, status)
-	}, 2*time.Minute, 50*time.Millisecond)
+	}, 30*time.Second, 50*time.Millisecond)
 	status, err := post("/orders/o-1/coffee") // the id is taken
 	require.NoError(t, err)
 	require.Equal(t, http.StatusInternalServerError, status)

@@ -97,6 +97,6 @@ func (r *record) want(t *testing.T, ends []string) {
 		defer r.mu.Unlock()
 		return slices.Clone(r.ends)
 	}
-	require.Eventually(t, func() bool { return len(got()) >= len(ends) }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(got()) >= len(ends) }, 20*time.Second, time.Millisecond)
 	require.Equal(t, ends, got())
 }

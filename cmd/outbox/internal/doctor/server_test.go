@@ -99,7 +99,7 @@ func TestManyDeadRowsAreAWarning(t *testing.T) {
 			}
 		}
 		return false
-	}, 2*time.Minute, 100*time.Millisecond)
+	}, 30*time.Second, 100*time.Millisecond)
 }
 
 func TestAClockThatDiffersIsAWarning(t *testing.T) {
@@ -198,7 +198,7 @@ func TestNodesThatDoNotReportAreFound(t *testing.T) {
 		w.cfg.Limits.Lease = time.Nanosecond
 		require.Eventually(t, func() bool {
 			return contains(of(w.examine(t), "nodes")[0].Seen, "1 leases of old have expired")
-		}, 2*time.Minute, 100*time.Millisecond)
+		}, 10*time.Second, 100*time.Millisecond)
 		w.announce(t, "a", "multi-node", time.Minute)
 		w.announce(t, "b", "single-node", time.Minute)
 		w.requireFinding(t, "nodes", doctor.Warning, "2 processes deliver in 2 different modes")
