@@ -2,8 +2,8 @@ package dashboard
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -49,6 +49,7 @@ func (p *page) event() error {
 		Paused   bool // its kind; the event waits
 		Steps    []step
 		Bytes    int
+		Type     string // of the payload's content; empty: JSON
 		Headers  []header
 		Payload  string
 		Cut      bool // the payload is longer than what is shown of it, or the headers are
@@ -59,6 +60,9 @@ func (p *page) event() error {
 		data.Headers, data.Cut = shownHeaders(row.Headers)
 		data.Payload, whole = shownPayload(&row.Envelope)
 		data.Cut = data.Cut || !whole
+	}
+	if !row.Payload.IsJSON() {
+		data.Type = row.Payload.ContentType()
 	}
 	data.EventRow.Headers, data.EventRow.Payload = nil, outbox.Payload{} // no template shows them by mistake
 	return p.show(http.StatusOK, "event.html", "Event", data)
@@ -81,8 +85,15 @@ func (p *page) pauseOf(ctx context.Context, row *outbox.EventRow) (outbox.Pause,
 // maxShown is how much of a payload, and of the headers, a page shows, in bytes.
 const maxShown = 64 << 10
 
-// shownPayload is the beginning of the payload, indented.
+// shownPayload is the beginning of the payload, indented, or in hexadecimal digits if it is
+// not JSON.
 func shownPayload(env *outbox.Envelope) (text string, whole bool) {
+	if !env.Payload.IsJSON() {
+		const line = 16 // bytes, of which hex.Dump makes 79
+		data := env.Payload.Bytes()
+		n := min(len(data), maxShown/79*line)
+		return hex.Dump(data[:n]), n == len(data)
+	}
 	shown, whole := jsontext.Indent(env.Payload.Bytes(), maxShown)
 	return strings.ToValidUTF8(string(shown), "�"), whole
 }
@@ -114,9 +125,13 @@ func (p *page) payload() error {
 	if err != nil {
 		return err
 	}
-	p.w.Header().Set("Content-Type", "application/json")
-	p.w.Header().Set("Content-Disposition", `attachment; filename="payload.json"`)
-	_, _ = io.WriteString(p.w, row.Payload.String()) // an error means that the client has gone
+	contentType, name := "application/json", "payload.json"
+	if !row.Payload.IsJSON() { // no browser is to open what an event says to be, say, text/html
+		contentType, name = "application/octet-stream", "payload.bin"
+	}
+	p.w.Header().Set("Content-Type", contentType)
+	p.w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	_, _ = p.w.Write(row.Payload.Bytes()) // an error means that the client has gone
 	return nil
 }
 

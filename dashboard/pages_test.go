@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -303,6 +304,33 @@ func TestMethodsAndUnknownPages(t *testing.T) {
 	require.Equal(t, 200, s.send(http.MethodHead, "/shop/", nil).StatusCode)
 	require.Equal(t, 405, s.send(http.MethodPost, "/-/style.css", nil).StatusCode)
 	require.NoError(t, s.page.Wait(context.Background()))
+}
+
+func TestAPayloadOfBytesIsShownInHexadecimalDigits(t *testing.T) {
+	t.Parallel()
+	data := []byte("<b>\x00\xff")
+	typed := map[string]string{outbox.HeaderContentType: "text/html"}
+	large := bytes.Repeat([]byte{0xab}, 100_000)
+	s := newSite(t, []dashtest.Row{
+		{ID: "small", Type: "T", Payload: outbox.Bytes("text/html", data).String(), Headers: typed, Created: time.Now()},
+		{ID: "large", Type: "T", Payload: outbox.Bytes("text/html", large).String(), Headers: typed, Created: time.Now()},
+		{ID: "broken", Type: "T", Payload: `{"a":1}`, Headers: typed, Created: time.Now()},
+	})
+	page := s.get("/shop/event?id=small")
+	require.Contains(t, page, "3c 62 3e 00 ff")
+	require.Contains(t, page, "5 bytes of <code>text/html</code>")
+	require.NotContains(t, page, outbox.HeaderContentType)
+	require.NotContains(t, page, "Not all of it")
+	file := s.send(http.MethodGet, "/shop/payload?id=small", nil)
+	require.Equal(t, string(data), file.body)
+	require.Equal(t, `attachment; filename="payload.bin"`, file.Header.Get("Content-Disposition"))
+	require.Equal(t, "application/octet-stream", file.Header.Get("Content-Type"))
+
+	page = s.get("/shop/event?id=large")
+	require.Less(t, len(page), 100_000)
+	require.Contains(t, page, "Not all of it")
+	require.Equal(t, string(large), s.send(http.MethodGet, "/shop/payload?id=large", nil).body)
+	require.Contains(t, s.get("/shop/event?id=broken"), outbox.HeaderContentType, "the row is shown as it is")
 }
 
 func TestAGroupThatIsOnlyPartlyListedSaysSo(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -297,7 +298,7 @@ func (a *admin) get(c *call, _ parameters) (any, error) {
 	}
 	answer := summary(&letter)
 	if c.role.May(ReadPayloads) {
-		answer.disclose(&letter)
+		answer.Disclosed = operjson.Disclose(&letter.Envelope)
 	}
 	return answer, nil
 }

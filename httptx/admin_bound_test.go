@@ -53,6 +53,18 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
+func TestAPayloadOfBytesIsBase64(t *testing.T) {
+	t.Parallel()
+	letter := outbox.Envelope{EventID: "b-1", EventType: "T", AggregateType: outbox.Global, Payload: outbox.Bytes("a/b", []byte{0, 0xff})}
+	admin, _ := adminOf(t, testdb.Open(t, testdb.Main()[2]), letter)
+	for _, path := range []string{"/dead-letters/b-1", "/events/b-1"} {
+		body := get(t, admin, path).Body.String()
+		require.Contains(t, body, `"content_type":"a/b","payload_base64":"AP8="`, path)
+		require.NotContains(t, body, `"payload":`, path)
+		require.NotContains(t, body, outbox.HeaderContentType, path)
+	}
+}
+
 // It runs alone, because it measures the process.
 //
 //nolint:paralleltest // see above.

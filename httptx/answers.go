@@ -1,9 +1,9 @@
 package httptx
 
 import (
-	"encoding/json"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -67,8 +67,7 @@ type deadLetter struct {
 	Listener   string `json:"listener,omitempty"`
 	OriginalID string `json:"original_id,omitempty"`
 
-	Headers map[string]string `json:"headers,omitempty"`
-	Payload json.RawMessage   `json:"payload,omitempty"`
+	operjson.Disclosed
 }
 
 func summary(l *outbox.DeadLetter) deadLetter {
@@ -83,17 +82,4 @@ func summary(l *outbox.DeadLetter) deadLetter {
 		d.OriginalID = l.OriginalID
 	}
 	return d
-}
-
-// disclose adds the headers and the payload.
-func (d *deadLetter) disclose(l *outbox.DeadLetter) {
-	d.Headers, d.Payload = l.Headers, payloadOf(&l.Envelope)
-}
-
-func payloadOf(env *outbox.Envelope) json.RawMessage {
-	payload := json.RawMessage(env.Payload.Bytes())
-	if !json.Valid(payload) { // it was not written by this library: show it as text
-		payload, _ = json.Marshal(env.Payload.String())
-	}
-	return payload
 }

@@ -1,11 +1,11 @@
 package httptx
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -30,8 +30,7 @@ type event struct {
 	Listener      string               `json:"listener,omitempty"`
 	OriginalID    string               `json:"original_id,omitempty"`
 
-	Headers map[string]string `json:"headers,omitempty"`
-	Payload json.RawMessage   `json:"payload,omitempty"`
+	operjson.Disclosed
 }
 
 type eventListing struct {
@@ -117,7 +116,7 @@ func (a *admin) event(c *call, _ parameters) (any, error) {
 	}
 	answer := eventOf(&row)
 	if c.role.May(ReadPayloads) {
-		answer.Headers, answer.Payload = row.Headers, payloadOf(&row.Envelope)
+		answer.Disclosed = operjson.Disclose(&row.Envelope)
 	}
 	return answer, nil
 }

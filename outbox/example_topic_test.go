@@ -129,7 +129,7 @@ func ExampleJSON() {
 	fmt.Println(env.Validate())
 	// Output:
 	// {"id":"o-1","total":42}
-	// outbox: Envelope.Payload is not JSON: marshalling chan int: json: unsupported type: chan int
+	// outbox: Envelope.Payload cannot be encoded as application/json: marshalling chan int: json: unsupported type: chan int
 }
 
 // RawJSON takes text that is JSON already, such as a request's body.
@@ -143,13 +143,21 @@ func ExampleRawJSON() {
 	// outbox: Envelope.Payload of event type "OrderPlaced" is not valid JSON (7 bytes; the error is at offset 7)
 }
 
-// JSONWith marshals with another codec, which also decodes the payload in this process.
-func ExampleJSONWith() {
-	env := outbox.Envelope{EventType: "OrderPlaced", Payload: outbox.JSONWith(strict{}, map[string]string{"colour": "red"})}
+// Encode marshals with another codec, which also decodes the payload in this process.
+func ExampleEncode() {
+	env := outbox.Envelope{EventType: "OrderPlaced", Payload: outbox.Encode(strict{}, map[string]string{"colour": "red"})}
 	_, err := outbox.Decode[Order](env)
 	fmt.Println(err != nil)
 	// Output:
 	// true
+}
+
+// Bytes takes data of any format, such as a message that Protobuf has encoded.
+func ExampleBytes() {
+	env := outbox.Envelope{EventType: "OrderPlaced", Payload: outbox.Bytes("application/protobuf", []byte{0x08, 0x2a})}
+	fmt.Printf("%v %s % x\n", env.Validate(), env.Payload.ContentType(), env.Payload.Bytes())
+	// Output:
+	// <nil> application/protobuf 08 2a
 }
 
 // Validate reports everything that a write would refuse.
@@ -160,7 +168,7 @@ func ExampleEnvelope_Validate() {
 	fmt.Println(errors.Is(err, outbox.ErrInvalidEnvelope), errors.As(err, &field))
 	// Output:
 	// outbox: Envelope.EventType is required
-	// outbox: Envelope.Payload is required; make one with outbox.JSON or outbox.RawJSON
+	// outbox: Envelope.Payload is required; make one with outbox.JSON, outbox.RawJSON or outbox.Bytes
 	// true true
 }
 

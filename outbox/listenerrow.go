@@ -9,11 +9,14 @@ import (
 // ReservedHeaderPrefix begins the keys of headers that only the outbox writes.
 const ReservedHeaderPrefix = "outbox-"
 
-// The headers of a row for one of an event's several listeners. Listeners and
-// interceptors do not see them.
+// The headers that only rows have. Listeners and interceptors do not see them.
 const (
-	HeaderListener = ReservedHeaderPrefix + "listener" // its name
-	HeaderEventID  = ReservedHeaderPrefix + "event-id" // the event's id for listeners
+	// HeaderListener names the listener that a row is for, if an event has several.
+	HeaderListener = ReservedHeaderPrefix + "listener"
+	// HeaderEventID is the id that listeners see in place of the row's.
+	HeaderEventID = ReservedHeaderPrefix + "event-id"
+	// HeaderContentType is the content type of a payload that is not JSON.
+	HeaderContentType = ReservedHeaderPrefix + "content-type"
 )
 
 // listenerRowID is the id of a row for one of an event's listeners. It is always the

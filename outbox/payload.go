@@ -4,17 +4,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 )
 
 // Codec turns values into JSON text and back. It must be safe for concurrent
-// use, and what Marshal returns must be valid JSON in UTF-8. An error of Unmarshal is
-// final: a topic's listener makes the event dead at once, whatever the error is.
+// use, and what Marshal returns must be valid JSON in UTF-8. A codec of another format
+// is a [BinaryCodec]. An error of Unmarshal is final: a topic's listener makes the event
+// dead at once, whatever the error is.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error
 }
 
-// DefaultCodec is encoding/json.
+// BinaryCodec is a codec of a format that is not JSON, such as Protobuf. Its payloads are
+// those of [Bytes] with the content type that it names. It decodes only payloads of that
+// type; parameters of the type, such as a charset, may differ.
+type BinaryCodec interface {
+	Codec
+	ContentType() string
+}
+
+// DefaultCodec is encoding/json. Another codec in its place must be one of JSON, because
+// stores encode headers with it.
 var DefaultCodec Codec = stdCodec{}
 
 type stdCodec struct{}
@@ -22,43 +33,72 @@ type stdCodec struct{}
 func (stdCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
 func (stdCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
-// Payload is the JSON text of an event. Make one with [JSON], [JSONWith] or
-// [RawJSON]; the zero value is no payload, which sealing refuses. A Payload
-// does not change and is safe for concurrent use.
+// Payload is the content of an event: JSON text, made by [JSON], [RawJSON] or [Encode],
+// or bytes of another content type, made by [Bytes] or by [Encode] with a [BinaryCodec].
+// The zero value is no payload, which sealing refuses. A Payload does not change and is
+// safe for concurrent use.
 type Payload struct {
-	text    string
-	codec   Codec // nil is DefaultCodec
-	err     error // of marshalling; reported by Envelope.Validate and Write
-	trusted bool  // text is known to be valid JSON
+	data        string
+	contentType string // of bytes; empty: JSON
+	codec       Codec  // nil is DefaultCodec
+	err         error  // of marshalling; reported by Envelope.Validate and Write
+	trusted     bool   // data is known to be valid
 }
+
+// ContentTypeJSON is the content type of JSON payloads.
+const ContentTypeJSON = "application/json"
 
 // JSON marshals v with [DefaultCodec], once, here. An error is kept and surfaces
 // from [Envelope.Validate] and from Write.
 func JSON(v any) Payload {
-	return JSONWith(nil, v)
+	return Encode(nil, v)
 }
 
-// JSONWith is [JSON] with another codec, which also decodes the payload on the
+// Encode is [JSON] with another codec, which also decodes the payload on the
 // hot path. A nil codec is [DefaultCodec].
-func JSONWith(codec Codec, v any) Payload {
+func Encode(codec Codec, v any) Payload {
 	used := codecOr(codec)
+	p := Payload{codec: codec}
+	if binary, ok := used.(BinaryCodec); ok {
+		if p.contentType = binary.ContentType(); p.contentType == "" {
+			p.contentType = noContentType
+		}
+	}
 	data, err := used.Marshal(v)
 	if err != nil {
-		return Payload{codec: codec, err: fmt.Errorf("marshalling %T: %w", v, err)}
+		p.err = fmt.Errorf("marshalling %T: %w", v, err)
+		return p
 	}
-	_, std := used.(stdCodec)
-	return Payload{text: string(data), codec: codec, trusted: std}
+	p.data = string(data)
+	_, p.trusted = used.(stdCodec)
+	return p
 }
 
 // RawJSON takes JSON text as it is. Sealing checks that it is valid.
 func RawJSON[T ~string | ~[]byte](text T) Payload {
-	return Payload{text: string(text)}
+	return Payload{data: string(text)}
 }
 
-// RawJSONWith is [RawJSON] with the codec that [Payload.Decode] is to use.
-// Stores call it for what they read. A nil codec is [DefaultCodec].
-func RawJSONWith[T ~string | ~[]byte](codec Codec, text T) Payload {
-	return Payload{text: string(text), codec: codec}
+// Bytes takes data that is not JSON as it is, such as Protobuf or Avro. The content type
+// is one of MIME, at most 255 bytes, and not [ContentTypeJSON]. The data may be empty.
+//
+// A row has the data as a JSON string in base64, a third longer, and the content type in the
+// header [HeaderContentType]. Listeners and relays get the data itself.
+func Bytes[T ~string | ~[]byte](contentType string, data T) Payload {
+	if contentType == "" {
+		contentType = noContentType
+	}
+	return Payload{data: string(data), contentType: contentType}
+}
+
+// noContentType tells bytes whose content type is missing from JSON. It is no valid type.
+const noContentType = " "
+
+// WithCodec is the payload with the codec that [Payload.Decode] uses. A nil codec is
+// [DefaultCodec].
+func (p Payload) WithCodec(codec Codec) Payload {
+	p.codec = codec
+	return p
 }
 
 // Decode unmarshals the payload into v, a pointer. The text of its error quotes
@@ -68,36 +108,75 @@ func (p Payload) Decode(v any) error {
 	if p.err != nil {
 		return p.err
 	}
-	if p.text == "" {
+	if p.IsZero() {
 		return errors.New("outbox: the payload is empty")
 	}
-	if err := codecOr(p.codec).Unmarshal([]byte(p.text), v); err != nil {
+	codec := codecOr(p.codec)
+	if reads := contentTypeOf(codec); mediaType(reads) != mediaType(p.ContentType()) {
+		return fmt.Errorf("outbox: the payload is %.255q (%d bytes), and the codec reads %.255q; use a codec for it, or Payload.Bytes in a listener made by outbox.On",
+			p.ContentType(), len(p.data), reads)
+	}
+	if err := codec.Unmarshal([]byte(p.data), v); err != nil {
 		return &decodeError{err}
 	}
 	return nil
 }
 
-// String is the JSON text.
-func (p Payload) String() string { return p.text }
+// contentTypeOf is the content type that a codec writes and reads.
+func contentTypeOf(codec Codec) string {
+	if binary, ok := codec.(BinaryCodec); ok {
+		return binary.ContentType()
+	}
+	return ContentTypeJSON
+}
 
-// Bytes is a copy of the JSON text.
-func (p Payload) Bytes() []byte { return []byte(p.text) }
+// mediaType is a content type without its parameters.
+func mediaType(contentType string) string {
+	if contentType == ContentTypeJSON {
+		return contentType
+	}
+	media, _, _ := mime.ParseMediaType(contentType) // empty if it is none
+	return media
+}
 
-// Len is the length of the JSON text in bytes.
-func (p Payload) Len() int { return len(p.text) }
+// ContentType is the type of the content: [ContentTypeJSON], or that of the bytes.
+func (p Payload) ContentType() string {
+	if p.contentType == "" {
+		return ContentTypeJSON
+	}
+	return p.contentType
+}
+
+// IsJSON reports whether the payload is JSON text and not bytes of another type.
+func (p Payload) IsJSON() bool { return p.contentType == "" }
+
+// String is the JSON text as the table has it. Of bytes, it is the JSON string with their
+// base64.
+func (p Payload) String() string {
+	if p.contentType == "" {
+		return p.data
+	}
+	return storedBytes(p.data)
+}
+
+// Bytes is a copy of the JSON text, or of the bytes that the payload was made of.
+func (p Payload) Bytes() []byte { return []byte(p.data) }
+
+// Len is the number of bytes that [Payload.Bytes] returns.
+func (p Payload) Len() int { return len(p.data) }
 
 // IsZero reports whether there is no payload.
-func (p Payload) IsZero() bool { return p.text == "" && p.err == nil }
+func (p Payload) IsZero() bool { return p.data == "" && p.contentType == "" && p.err == nil }
 
-// MarshalJSON gives the text as it is, null when there is none.
+// MarshalJSON gives the text of [Payload.String], null when there is none.
 func (p Payload) MarshalJSON() ([]byte, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	if p.text == "" {
+	if p.IsZero() {
 		return []byte("null"), nil
 	}
-	return []byte(p.text), nil
+	return []byte(p.String()), nil
 }
 
 func codecOr(c Codec) Codec {

@@ -22,6 +22,6 @@ func TestWhatAReplacedDefaultCodecMakesIsChecked(t *testing.T) { //nolint:parall
 	env.Payload = outbox.JSON("x")
 	require.ErrorContains(t, env.Validate(), "not valid JSON")
 	outbox.DefaultCodec = std
-	env.Payload = outbox.JSONWith(sloppy{std}, "x")
+	env.Payload = outbox.Encode(sloppy{std}, "x")
 	require.ErrorContains(t, env.Validate(), "not valid JSON")
 }

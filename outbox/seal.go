@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"mime"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -127,22 +128,52 @@ func (v *validator) headers(h map[string]string) {
 }
 
 func (v *validator) payload(p *Payload, eventType EventType) {
-	switch n := len(p.text); {
+	switch n := len(p.data); {
 	case p.err != nil:
-		v.errs = append(v.errs, fmt.Errorf("%w: %w", &FieldError{Field: "Envelope.Payload", Problem: "is not JSON"}, p.err))
-	case n == 0:
-		v.add("Payload", "is required; make one with outbox.JSON or outbox.RawJSON")
+		v.errs = append(v.errs, fmt.Errorf("%w: %w", &FieldError{Field: "Envelope.Payload", Problem: "cannot be encoded as " + p.ContentType()}, p.err))
+	case p.IsZero():
+		v.add("Payload", "is required; make one with outbox.JSON, outbox.RawJSON or outbox.Bytes")
 	case n > MaxPayloadBytes:
 		v.add("Payload", fmt.Sprintf("is %d bytes long; the limit is %d", n, MaxPayloadBytes))
-	case !utf8.ValidString(p.text):
-		v.add("Payload", fmt.Sprintf("is not valid UTF-8 (%d bytes)", n))
-	case !p.trusted && !json.Valid([]byte(p.text)):
-		v.add("Payload", fmt.Sprintf("of event type %.128q is not valid JSON (%d bytes; %s)", eventType, n, syntaxAt(p.text)))
-	case hasEscapedNUL(p.text):
+	case !p.IsJSON():
+		v.contentType(p.contentType)
+	case !utf8.ValidString(p.data):
+		v.add("Payload", fmt.Sprintf("is not valid UTF-8 (%d bytes); outbox.Bytes makes a payload of other data", n))
+	case !p.trusted && !json.Valid([]byte(p.data)):
+		v.add("Payload", fmt.Sprintf("of event type %.128q is not valid JSON (%d bytes; %s)", eventType, n, syntaxAt(p.data)))
+	case hasEscapedNUL(p.data):
 		v.add("Payload", `holds a NUL character (\u0000), which databases do not store in JSON`)
 	default:
 		p.trusted = true // sealing again, after a hook, need not read it again
 	}
+}
+
+// maxContentType is the length of the longest content type, in bytes: of a short string of AMQP.
+const maxContentType = 255
+
+// contentType checks that of bytes.
+func (v *validator) contentType(contentType string) {
+	media, _, err := mime.ParseMediaType(contentType)
+	switch {
+	case contentType == noContentType:
+		v.add("Payload", "of outbox.Bytes has no content type, such as \"application/protobuf\"")
+	case len(contentType) > maxContentType:
+		v.add("Payload", fmt.Sprintf("has a content type of %d bytes; the limit is %d", len(contentType), maxContentType))
+	case media == ContentTypeJSON:
+		v.add("Payload", "of outbox.Bytes has the content type of JSON; make one with outbox.RawJSON")
+	case err != nil || !strings.Contains(media, "/") || !isPrintable(contentType):
+		v.add("Payload", fmt.Sprintf("has the content type %.64q, which is none of MIME, such as \"application/protobuf\"", contentType))
+	}
+}
+
+// isPrintable reports whether a text is of printable ASCII, which every protocol carries.
+func isPrintable(s string) bool {
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // syntaxAt says where a JSON text is wrong, quoting nothing of it.

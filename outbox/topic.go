@@ -35,19 +35,13 @@ func (t Topic[T]) Kind() EventKind { return EventKind{AggregateType: t.aggregate
 // Envelope returns an envelope with the topic's types; set further fields on it. A
 // marshalling error is returned by Write.
 func (t Topic[T]) Envelope(aggregateID string, payload T) Envelope {
-	env := Envelope{EventType: t.event, AggregateType: t.aggregate, AggregateID: aggregateID}
-	if t.codec == nil {
-		env.Payload = JSON(payload)
-	} else {
-		env.Payload = JSONWith(t.codec, payload)
-	}
-	return env
+	return Envelope{EventType: t.event, AggregateType: t.aggregate, AggregateID: aggregateID, Payload: Encode(t.codec, payload)}
 }
 
 // Decode unmarshals the payload of env with the topic's codec.
 func (t Topic[T]) Decode(env Envelope) (T, error) {
 	if t.codec != nil {
-		env.Payload.codec = t.codec
+		env.Payload = env.Payload.WithCodec(t.codec)
 	}
 	return Decode[T](env)
 }

@@ -52,11 +52,7 @@ const (
 	Plain Format = "plain"
 )
 
-// Types of content.
-const (
-	contentJSON       = "application/json"
-	contentStructured = "application/cloudevents+json"
-)
+const contentStructured = "application/cloudevents+json"
 
 // message makes the message of an event for a route. A panic of the route's functions is
 // an error of this event, not of its batch.
@@ -64,7 +60,7 @@ func (r *Relay) message(env outbox.Envelope, to *Route) (m Message, err error) {
 	defer recovered(&err)
 	m = Message{
 		Topic: to.Topic, Key: env.AggregateID, Time: env.OccurredAt,
-		ContentType: contentJSON, Headers: env.Headers, Body: env.Payload.Bytes(),
+		ContentType: env.Payload.ContentType(), Headers: env.Headers, Body: env.Payload.Bytes(),
 	}
 	if to.KeyOf != nil {
 		m.Key = to.KeyOf(env)
@@ -86,7 +82,12 @@ func (r *Relay) message(env outbox.Envelope, to *Route) (m Message, err error) {
 		m.Attributes = r.attributes(env, m.Key)
 	case Structured:
 		m.ContentType = contentStructured
-		body := map[string]any{"data": env.Payload}
+		body := map[string]any{}
+		if env.Payload.IsJSON() {
+			body["data"] = env.Payload
+		} else {
+			body["data_base64"] = env.Payload
+		}
 		for _, a := range r.attributes(env, m.Key) {
 			body[a.Name] = a.Value
 		}
@@ -120,7 +121,7 @@ func (r *Relay) attributes(env outbox.Envelope, key string) []Attribute {
 		{"source", r.cfg.Source},
 		{"type", string(env.EventType)},
 		{"time", env.OccurredAt.UTC().Format(time.RFC3339Nano)},
-		{"datacontenttype", contentJSON},
+		{"datacontenttype", env.Payload.ContentType()},
 		{"aggregatetype", string(env.AggregateType)},
 	}
 	if env.AggregateID != "" {

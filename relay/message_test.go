@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"encoding/json"
 	"maps"
 	"strings"
 	"testing"
@@ -56,6 +57,34 @@ func TestFormats(t *testing.T) {
 				w.close()
 			})
 		})
+	}
+}
+
+func TestBytesArePublishedAsTheyAre(t *testing.T) {
+	data := []byte{0, 0xff, '"', '\n'}
+	for _, format := range []relay.Format{relay.Binary, relay.Structured, relay.Plain} {
+		b := &broker{}
+		r, err := relay.New(relay.Config{
+			Publisher: b, Source: "/orders", Format: format,
+			Routes: []relay.Route{{Topic: "orders", Kinds: []outbox.EventKind{placed.Kind()}}},
+		})
+		require.NoError(t, err)
+		batch := events("a/1")
+		batch[0].Payload = outbox.Bytes("application/protobuf", data)
+		require.True(t, r.Publish(t.Context(), batch)[0].IsDone())
+		m := b.got[0]
+		if format == relay.Structured {
+			require.Equal(t, "application/cloudevents+json", m.ContentType)
+			var event map[string]any
+			require.NoError(t, json.Unmarshal(m.Body, &event))
+			require.Equal(t, []any{"AP8iCg==", nil, "application/protobuf"}, []any{event["data_base64"], event["data"], event["datacontenttype"]})
+			continue
+		}
+		require.Equal(t, data, m.Body)
+		require.Equal(t, "application/protobuf", m.ContentType)
+		if format == relay.Binary {
+			require.Contains(t, m.Attributes, relay.Attribute{Name: "datacontenttype", Value: "application/protobuf"})
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -92,7 +93,7 @@ func (a *app) deadShow() *cobra.Command {
 			}
 			d := deadOf(&letter)
 			if payload {
-				d.disclosed = disclose(&letter.Envelope)
+				d.Disclosed = operjson.Disclose(&letter.Envelope)
 			}
 			return a.print(d, func(t *table) {
 				t.field("event", d.EventID)
@@ -101,7 +102,7 @@ func (a *app) deadShow() *cobra.Command {
 				t.field("died", d.DiedAt)
 				t.field("attempts", d.Attempts)
 				t.field("last error", d.LastError)
-				t.disclosed(d.disclosed)
+				t.disclosed(d.Disclosed)
 			})
 		}),
 	}

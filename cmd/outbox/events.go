@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -141,7 +142,7 @@ func (a *app) eventsShow() *cobra.Command {
 			}
 			e := eventOf(&row)
 			if payload {
-				e.disclosed = disclose(&row.Envelope)
+				e.Disclosed = operjson.Disclose(&row.Envelope)
 			}
 			return a.print(e, func(t *table) {
 				t.field("event", e.EventID)
@@ -154,7 +155,7 @@ func (a *app) eventsShow() *cobra.Command {
 				t.field("last error", e.LastError)
 				t.field("lease", e.Lease)
 				t.field("leased", e.LeasedAt)
-				t.disclosed(e.disclosed)
+				t.disclosed(e.Disclosed)
 			})
 		}),
 	}
@@ -194,8 +195,11 @@ func (t *table) fields(eventType outbox.EventType, aggregateType outbox.Aggregat
 	t.field("original event", original)
 }
 
+// shownBytes is how many bytes of a payload that is not JSON a table shows.
+const shownBytes = 64
+
 // disclosed writes headers and payload, if they are to be shown.
-func (t *table) disclosed(d disclosed) {
+func (t *table) disclosed(d operjson.Disclosed) {
 	keys := make([]string, 0, len(d.Headers))
 	for key := range d.Headers {
 		keys = append(keys, key)
@@ -204,5 +208,14 @@ func (t *table) disclosed(d disclosed) {
 	for _, key := range keys {
 		t.field("header "+printable(key), d.Headers[key])
 	}
-	t.field("payload", string(d.Payload))
+	if d.ContentType == "" {
+		t.field("payload", string(d.Payload))
+		return
+	}
+	t.field("content type", d.ContentType)
+	text := fmt.Sprintf("%d bytes: %x", len(d.Bytes), d.Bytes[:min(len(d.Bytes), shownBytes)])
+	if len(d.Bytes) > shownBytes {
+		text += "…"
+	}
+	t.field("payload", text)
 }

@@ -11,6 +11,20 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
+func TestAPayloadOfBytesIsShown(t *testing.T) {
+	t.Parallel()
+	s := open(t, testdb.Open(t, testdb.Main()[2]))
+	env := envelope("bytes")
+	env.Payload = outbox.Bytes("application/protobuf", strings.Repeat("\x00\xff", 40))
+	s.insert(t, env)
+	text := ok(t, s.DSN, "events", "show", "bytes", "--payload")
+	require.Contains(t, text, "application/protobuf")
+	require.Contains(t, text, "80 bytes: "+strings.Repeat("00ff", 32)+"…\n")
+	text = ok(t, s.DSN, "events", "show", "bytes", "--payload", "--json")
+	require.Contains(t, text, strings.Trim(env.Payload.String(), `"`))
+	require.Contains(t, text, "payload_base64")
+}
+
 // A table makes all cells of a column as wide as the widest, and indentation makes each line
 // as long as the text is deep.
 func TestWhatIsPrintedIsNotMuchLongerThanTheEvent(t *testing.T) {

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/operjson"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -26,13 +26,7 @@ type event struct {
 	LeasedAt      time.Time            `json:"leased_at,omitzero"`
 	Listener      string               `json:"listener,omitempty"`
 	OriginalID    string               `json:"original_id,omitempty"`
-	disclosed
-}
-
-// disclosed is what an event is about.
-type disclosed struct {
-	Headers map[string]string `json:"headers,omitempty"`
-	Payload json.RawMessage   `json:"payload,omitempty"`
+	operjson.Disclosed
 }
 
 type eventListing struct {
@@ -68,7 +62,7 @@ type deadLetter struct {
 	PayloadBytes  int                  `json:"payload_bytes"`
 	Listener      string               `json:"listener,omitempty"`
 	OriginalID    string               `json:"original_id,omitempty"`
-	disclosed
+	operjson.Disclosed
 }
 
 type deadListing struct {
@@ -86,15 +80,6 @@ func deadOf(l *outbox.DeadLetter) deadLetter {
 		d.OriginalID = l.OriginalID
 	}
 	return d
-}
-
-// disclose is the headers and the payload of an event.
-func disclose(env *outbox.Envelope) disclosed {
-	payload := json.RawMessage(env.Payload.Bytes())
-	if !json.Valid(payload) { // the library did not write it
-		payload, _ = json.Marshal(env.Payload.String())
-	}
-	return disclosed{Headers: env.Headers, Payload: payload}
 }
 
 // deadGroup is an [outbox.DeadGroup].

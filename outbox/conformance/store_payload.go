@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -53,26 +54,45 @@ func (s *storeSuite) awkwardPayloads() []outbox.Envelope {
 		strings.Repeat(" ", outbox.MaxPayloadBytes-1)+"1",
 		`[`+strings.Repeat(" 1.0 ,", 10_000)+`0]`,
 	)
-	envs := s.events(len(texts))
-	for i, text := range texts {
+	var payloads []outbox.Payload
+	for _, text := range texts {
+		payloads = append(payloads, outbox.RawJSON(text))
+	}
+	all := make([]byte, outbox.MaxPayloadBytes) // each byte, and each after each
+	for i := range all {
+		all[i] = byte(i + i/256*7)
+	}
+	for _, data := range [][]byte{nil, {0}, {0, 0}, []byte(`{"a":1}`), []byte("é\xff\x01"), all[:256], all} {
+		payloads = append(payloads, outbox.Bytes("application/protobuf", data), outbox.Bytes(`text/x; a="b \" c"`, data))
+	}
+	envs := s.events(len(payloads))
+	for i, payload := range payloads {
 		envs[i].AggregateID = fmt.Sprint("key-", i)
-		envs[i].Payload = outbox.RawJSON(text)
+		envs[i].Payload = payload
+		if i%2 == 0 {
+			envs[i].Headers = map[string]string{"k": "v"}
+		}
 	}
 	return envs
 }
 
 // everyReadIsExact reads the events, which are NEW, in each way that there is.
 func (s *storeSuite) everyReadIsExact(envs []outbox.Envelope) {
-	want := map[string]string{}
+	want := map[string]*outbox.Envelope{}
 	for i := range envs {
-		want[envs[i].EventID] = envs[i].Payload.String()
+		want[envs[i].EventID] = &envs[i]
 	}
 	compare := func(what string, got []outbox.Envelope) {
 		s.t.Helper()
 		s.sameIDs(what, idsOf(got), idsOf(envs))
 		for i := range got {
-			if text := got[i].Payload.String(); text != want[got[i].EventID] {
-				s.t.Errorf("%s: the payload %.60q (%d bytes) is read as %.60q (%d bytes)", what, want[got[i].EventID], len(want[got[i].EventID]), text, len(text))
+			want, got := want[got[i].EventID], &got[i]
+			if text, read := want.Payload.String(), got.Payload.String(); read != text {
+				s.t.Errorf("%s: the payload %.60q (%d bytes) is read as %.60q (%d bytes)", what, text, len(text), read, len(read))
+			}
+			if got.Payload.ContentType() != want.Payload.ContentType() || !maps.Equal(got.Headers, want.Headers) {
+				s.t.Errorf("%s: the payload is %q with the headers %v, want %q with %v", what,
+					got.Payload.ContentType(), got.Headers, want.Payload.ContentType(), want.Headers)
 			}
 		}
 	}
@@ -105,6 +125,6 @@ func (s *storeSuite) everyReadIsExact(envs []outbox.Envelope) {
 		return letter.Envelope, err
 	})
 	for _, letter := range s.queryDead(outbox.DeadQuery{Limit: len(envs), Sizes: true}) {
-		s.count("bytes of "+letter.EventID, letter.PayloadBytes, len(want[letter.EventID]))
+		s.count("bytes of "+letter.EventID, letter.PayloadBytes, len(want[letter.EventID].Payload.String()))
 	}
 }

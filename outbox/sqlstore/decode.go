@@ -83,12 +83,14 @@ func (s *Store) envelope(r *row) (outbox.Envelope, error) {
 	if r.aggregateType.Valid {
 		aggregate = outbox.AggregateType(r.aggregateType.String)
 	}
-	return outbox.Envelope{
+	env := outbox.Envelope{
 		EventID: s.idOf(r), EventType: outbox.EventType(r.eventType.String), AggregateType: aggregate,
-		AggregateID: r.aggregateID.String, TenantID: r.tenantID.String, Headers: headers,
-		Payload:    outbox.RawJSONWith(s.codec, r.payload.String),
+		AggregateID: r.aggregateID.String, TenantID: r.tenantID.String,
 		OccurredAt: r.createdAt.Time, AvailableAt: r.availableAt.Time, Attempts: max(int(r.attempts), 0),
-	}, err
+	}
+	err = cmp.Or(err, outbox.ReadStored(&env, headers, r.payload.String))
+	env.Payload = env.Payload.WithCodec(s.codec)
+	return env, err
 }
 
 // problem is what keeps the row from being delivered, apart from its headers.
@@ -138,7 +140,7 @@ func (s *Store) decodeHeaders(text string) (map[string]string, error) {
 		}
 	}
 	var headers map[string]string
-	object := outbox.RawJSONWith(s.codec, text)
+	object := outbox.RawJSON(text).WithCodec(s.codec)
 	if err := object.Decode(&headers); err != nil {
 		return nil, fmt.Errorf("%w: %w", errHeaders, err)
 	}

@@ -209,12 +209,13 @@ func nullable(s string) any {
 	return s
 }
 
-// encodeHeaders is the JSON text of an event's headers; empty when it has none.
+// encodeHeaders is the JSON text of the row's headers; empty when there are none.
 func (s *Store) encodeHeaders(env *outbox.Envelope) (string, error) {
-	if len(env.Headers) == 0 {
+	headers := outbox.StoredHeaders(env)
+	if len(headers) == 0 {
 		return "", nil
 	}
-	text, err := s.codecOrDefault().Marshal(env.Headers)
+	text, err := s.codecOrDefault().Marshal(headers)
 	if err != nil {
 		return "", fmt.Errorf("encoding the headers of event %s: %w", env.EventID, err)
 	}

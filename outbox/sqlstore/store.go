@@ -103,15 +103,26 @@ func withIndex(suffix string) Option {
 	}
 }
 
-// WithCodec sets the codec for headers, and for decoding payloads that are read.
-// Defaults to [outbox.DefaultCodec].
+// WithCodec sets the codec for headers, and for decoding payloads that are read. It is one
+// of JSON. Defaults to [outbox.DefaultCodec].
 func WithCodec(codec outbox.Codec) Option {
 	return func(s *Store) {
-		if codec == nil {
-			s.err = errors.Join(s.err, &outbox.FieldError{Field: "sqlstore.WithCodec", Problem: "is given no codec; leave it out for encoding/json"})
+		if problem := codecProblem(codec); problem != "" {
+			s.err = errors.Join(s.err, &outbox.FieldError{Field: "sqlstore.WithCodec", Problem: problem})
 			return
 		}
 		s.codec = codec
+	}
+}
+
+func codecProblem(codec outbox.Codec) string {
+	switch binary, ok := codec.(outbox.BinaryCodec); {
+	case codec == nil:
+		return "is given no codec; leave it out for encoding/json"
+	case ok:
+		return fmt.Sprintf("is given a codec of %.64q; headers are JSON. Give the codec to the topics, with WithCodec", binary.ContentType())
+	default:
+		return ""
 	}
 }
 

@@ -76,7 +76,7 @@ func envelope(row map[string]string) (*outbox.Envelope, error) {
 	env := &outbox.Envelope{
 		EventID: row["event_id"], EventType: outbox.EventType(row["event_type"]),
 		AggregateType: outbox.AggregateType(row["aggregate_type"]), AggregateID: row["aggregate_id"],
-		TenantID: row["tenant_id"], Payload: outbox.RawJSON(row["payload"]),
+		TenantID: row["tenant_id"],
 	}
 	if env.AggregateType == "" {
 		env.AggregateType = outbox.Global
@@ -85,8 +85,12 @@ func envelope(row map[string]string) (*outbox.Envelope, error) {
 	if env.OccurredAt, err = time.Parse("2006-01-02 15:04:05.999999-07", row["created_at"]); err != nil {
 		return nil, fmt.Errorf("event %s: created_at: %w", env.EventID, err)
 	}
-	if text := row["headers"]; text != "" && json.Unmarshal([]byte(text), &env.Headers) != nil {
+	var headers map[string]string
+	if text := row["headers"]; text != "" && json.Unmarshal([]byte(text), &headers) != nil {
 		return nil, fmt.Errorf("event %s: its headers are not a flat object of strings", env.EventID)
+	}
+	if err := outbox.ReadStored(env, headers, row["payload"]); err != nil {
+		return nil, fmt.Errorf("event %s: %w", env.EventID, err)
 	}
 	return env, nil
 }

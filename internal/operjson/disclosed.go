@@ -1,0 +1,32 @@
+// Package operjson has the JSON shapes that operators get from both the admin handlers and
+// the command line.
+package operjson
+
+import (
+	"encoding/json"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// Disclosed is the content of an event, which not every operator may read. Of a payload that
+// is not JSON, it has the content type and the bytes.
+type Disclosed struct {
+	Headers     map[string]string `json:"headers,omitempty"`
+	Payload     json.RawMessage   `json:"payload,omitempty"`
+	ContentType string            `json:"content_type,omitempty"`
+	Bytes       []byte            `json:"payload_base64,omitempty"`
+}
+
+// Disclose is the content of an event.
+func Disclose(env *outbox.Envelope) Disclosed {
+	d := Disclosed{Headers: env.Headers}
+	if !env.Payload.IsJSON() {
+		d.ContentType, d.Bytes = env.Payload.ContentType(), env.Payload.Bytes()
+		return d
+	}
+	d.Payload = env.Payload.Bytes()
+	if !json.Valid(d.Payload) { // another program wrote it: the shape has it as a string
+		d.Payload, _ = json.Marshal(env.Payload.String())
+	}
+	return d
+}
