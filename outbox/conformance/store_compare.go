@@ -40,6 +40,7 @@ func diffEnvelopes(got, want outbox.Envelope) []string {
 		add("Headers", "an empty map", "nil")
 	}
 	text("Payload", got.Payload.String(), want.Payload.String())
+	text("Payload's content type", got.Payload.ContentType(), want.Payload.ContentType())
 	at("OccurredAt", got.OccurredAt, want.OccurredAt)
 	at("AvailableAt", got.AvailableAt, want.AvailableAt)
 	if got.DeliverAfter != 0 {

@@ -174,7 +174,7 @@ var deadTests = []storeTest{
 		letter, err := s.Store.GetDead(s.ctx, s.DB, env.EventID)
 		s.ok("GetDead", err)
 		s.sameLetter(letter, env, suiteTime.Add(time.Second))
-		s.count("PayloadBytes", letter.PayloadBytes, letter.Payload.Len())
+		s.count("PayloadBytes", letter.PayloadBytes, len(letter.Payload.String()))
 		_, others := s.notDead()
 		for _, id := range append(others, "no such event") {
 			if _, err := s.Store.GetDead(s.ctx, s.DB, id); !errors.Is(err, outbox.ErrNotFound) {

@@ -21,7 +21,8 @@ type Event struct {
 	Headers map[string]string
 	// Payload is compared as JSON, ignoring key order and spaces: an
 	// [outbox.Payload] or a json.RawMessage is JSON text, anything else is
-	// marshalled.
+	// marshalled. Bytes, of [outbox.Bytes] or of a topic with a binary codec, are
+	// compared with their content type.
 	Payload any
 }
 
@@ -119,8 +120,8 @@ func (e Event) matches(env outbox.Envelope) bool {
 		}
 	}
 	if e.Payload != nil {
-		text, err := e.payloadText()
-		if err != nil || jsontext.Same(env.Payload.String(), text) != nil {
+		contentType, text, err := e.payload()
+		if err != nil || contentType != env.Payload.ContentType() || jsontext.Same(env.Payload.String(), text) != nil {
 			return false
 		}
 	}
@@ -130,15 +131,15 @@ func (e Event) matches(env outbox.Envelope) bool {
 		(e.TenantID == "" || e.TenantID == env.TenantID)
 }
 
-func (e Event) payloadText() (string, error) {
+func (e Event) payload() (contentType, text string, err error) {
 	switch p := e.Payload.(type) {
 	case outbox.Payload:
-		return p.String(), nil
+		return p.ContentType(), p.String(), nil
 	case json.RawMessage:
-		return string(p), nil
+		return outbox.ContentTypeJSON, string(p), nil
 	default:
 		text, err := json.Marshal(p)
-		return string(text), err
+		return outbox.ContentTypeJSON, string(text), err
 	}
 }
 
@@ -146,17 +147,25 @@ func (e Event) payloadText() (string, error) {
 func (e Event) String() string {
 	payload := ""
 	if e.Payload != nil {
-		text, err := e.payloadText()
+		contentType, text, err := e.payload()
 		if err != nil {
 			text = fmt.Sprintf("(a payload that cannot be marshalled: %v)", err)
 		}
-		payload = text
+		payload = typed(contentType, text)
 	}
 	return line(orStar(string(e.Aggregate)), orStar(string(e.Type)), orStar(e.AggregateID), e.TenantID, e.Headers, orStar(payload))
 }
 
 func describe(env outbox.Envelope) string {
-	return line(string(env.AggregateType), string(env.EventType), env.AggregateID, env.TenantID, env.Headers, env.Payload.String())
+	return line(string(env.AggregateType), string(env.EventType), env.AggregateID, env.TenantID, env.Headers, typed(env.Payload.ContentType(), env.Payload.String()))
+}
+
+// typed is the text of a payload behind its content type, unless that is JSON.
+func typed(contentType, text string) string {
+	if contentType == outbox.ContentTypeJSON {
+		return text
+	}
+	return contentType + " " + text
 }
 
 // line shows an event in one line, with normalized JSON.

@@ -47,6 +47,19 @@ func TestEventMatches(t *testing.T) {
 	}
 }
 
+func TestEventMatchesBytes(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	written := outbox.Bytes("a/b", []byte{0, 0xff})
+	write(t, store, outbox.Envelope{EventType: "Moved", Payload: written})
+	require.True(t, outboxtest.AssertEmitted(newFakeT(t), store, outboxtest.Event{Payload: written}))
+	for _, other := range []any{outbox.Bytes("a/c", []byte{0, 0xff}), outbox.Bytes("a/b", []byte{0}), outbox.RawJSON(written.String()), []byte{0, 0xff}} {
+		fake := newFakeT(t)
+		require.False(t, outboxtest.AssertEmitted(fake, store, outboxtest.Event{Payload: other}))
+		require.Contains(t, strings.Join(fake.failures, "\n"), `a/b "AP8="`)
+	}
+}
+
 func TestAssertEmittedShowsTheDifference(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()

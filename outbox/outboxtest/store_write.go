@@ -276,7 +276,7 @@ func (s *Store) remove(rows []*memRow) int {
 func isDead(r *memRow) bool { return r.Status == outbox.StatusDead }
 
 func (r *memRow) letter() outbox.DeadLetter {
-	return outbox.DeadLetter{Envelope: r.envelope(), LastError: r.LastError, DiedAt: r.endedAt(), PayloadBytes: r.env.Payload.Len()}
+	return outbox.DeadLetter{Envelope: r.envelope(), LastError: r.LastError, DiedAt: r.endedAt(), PayloadBytes: len(r.env.Payload.String())}
 }
 
 func (r *memRow) matches(f outbox.DeadFilter) bool {
