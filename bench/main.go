@@ -77,7 +77,10 @@ func bench(ctx context.Context, o options) error {
 
 // bench measures, and writes what it is asked to write.
 func (r runner) bench(ctx context.Context, kinds []testdb.Kind) error {
-	machines := map[testdb.Kind]string{}
+	machines, servers := map[testdb.Kind]string{}, map[testdb.Kind]testdb.Kind{}
+	for _, kind := range kinds {
+		servers[kind] = kind
+	}
 	if !r.quick {
 		machine := fmt.Sprintf("%s, %.0f %% busy before the start", describeMachine(), busyPercent())
 		fmt.Println("bench:", machine)
@@ -86,13 +89,17 @@ func (r runner) bench(ctx context.Context, kinds []testdb.Kind) error {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("bench: %s %s\n", databaseNames[kind], database)
+			if kind == testdb.MySQL && strings.Contains(database, "MariaDB") {
+				servers[kind] = mariaDB
+			}
+			fmt.Printf("bench: %s %s\n", databaseNames[servers[kind]], database)
 			machines[kind] = database + "; " + machine
 		}
 	}
 	works, err := r.run(ctx, kinds)
 	for i := range works {
-		works[i].Machine = machines[works[i].Database]
+		kind := works[i].Database
+		works[i].Machine, works[i].Database = machines[kind], servers[kind]
 	}
 	if r.write == "" || len(works) == 0 {
 		return err
