@@ -103,11 +103,12 @@ func (b *batcher) take(dl *delivery) {
 	}
 }
 
-// next is the next delivery for a goroutine; nil ends it.
+// next is the next delivery for a goroutine; nil ends it. What waits when the dispatcher cuts
+// its listeners off is given back.
 func (b *batcher) next() *delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 {
+	if len(b.waiting) == 0 || isClosed(b.d.abort) {
 		b.running--
 		return nil
 	}
