@@ -107,7 +107,7 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part timePart, d ou
 		}
 		q.add(" FROM ", from, " WHERE ").dead(part, d.DeadFilter)
 		if part.undated {
-			return q.undatedBehind(" > ", d.AfterEventID).add(" LIMIT ").limit(d.Limit, "")
+			return q.undatedBehind(s, part, " > ", d.AfterEventID).add(" LIMIT ").limit(d.Limit, "")
 		}
 		place := outbox.Cursor{AvailableAt: d.AfterDiedAt, EventID: d.AfterEventID}
 		died := q.ended(s, part.time, diedAt, place)

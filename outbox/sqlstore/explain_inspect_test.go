@@ -143,6 +143,37 @@ func TestLookingForTimesThatCannotBeReadCostsLittle(t *testing.T) {
 	}
 }
 
+// After an incident most rows may be dead. PostgreSQL then takes a third of the table for
+// rows whose time cannot be read.
+func TestTheFirstDeadLettersOfATableOfDeadLettersCostLittle(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Bulk(), func(t *testing.T, db *testdb.DB) {
+		ctx, store := t.Context(), storeFor(db.Kind)
+		require.NoError(t, store.CreateSchema(ctx, db.DB))
+		now := time.Now().UTC().Truncate(time.Second)
+		loadRows(t, db, []part{{"y", doneRows, 3, now.Add(-3 * time.Hour), now, now.Add(-3 * time.Hour)}})
+		analyze(t, db)
+		db.SetMaxOpenConns(1) // MySQL's counters are per session
+		rec := &recorded{DB: db.DB}
+		for name, read := range map[string]func() error{
+			"dead letters": func() error {
+				letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{Limit: readBatch})
+				require.Len(t, letters, readBatch)
+				return err
+			},
+			"dead events": func() error {
+				page, err := store.FindEvents(ctx, rec, outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusDead}}, Limit: readBatch})
+				require.Len(t, page.Events, readBatch)
+				return err
+			},
+		} {
+			rec.statements = nil
+			n := costOf(t, db, rec, func() { require.NoError(t, read()) })
+			require.LessOrEqual(t, n, readLimit, name)
+		}
+	})
+}
+
 // Each node lists the nodes once, when it starts.
 func TestListingNodesReadsOnlyWhatIsDue(t *testing.T) {
 	t.Parallel()

@@ -148,9 +148,9 @@ func (q *query) walk(s *Store, w walk, part timePart, after outbox.Cursor) *quer
 	case part.indexed:
 		return q.idBelow(after).add(" ORDER BY status DESC, done_at DESC, event_id DESC LIMIT ")
 	case part.undated && w.order == outbox.ByEndTime:
-		return q.undatedBehind(" < ", after.EventID).add(" DESC LIMIT ")
+		return q.undatedBehind(s, part, " < ", after.EventID).add(" DESC LIMIT ")
 	case part.undated:
-		return q.undatedBehind(" > ", after.EventID).add(" LIMIT ")
+		return q.undatedBehind(s, part, " > ", after.EventID).add(" LIMIT ")
 	case w.order == outbox.ByDueTime && w.mysql:
 		return q.dueBehind(s, after).add(" ORDER BY status, available_at, created_at, event_id LIMIT ")
 	case w.order == outbox.ByDueTime:

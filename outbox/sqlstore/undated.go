@@ -35,10 +35,14 @@ func (s *Store) timeParts(column, where string) (dated timePart, undated []timeP
 // undatedBehind writes the condition for the undated rows behind an id, and their order: byte
 // by byte, as Go merges the parts, and not by the primary key, along which the whole table
 // would be read.
-func (q *query) undatedBehind(operator, id string) *query {
+//
+// PostgreSQL takes a third of the rows of an expression for undated, and so would read and
+// sort all dead rows. The subquery asks the index whether there is an undated row at all.
+func (q *query) undatedBehind(s *Store, part timePart, operator, id string) *query {
 	key := "COALESCE(event_id, '')"
 	if q.d == postgres {
 		key += ` COLLATE "C"`
+		q.add(" AND (SELECT TRUE FROM ").table(s).add(" WHERE ", part.where, " ORDER BY ", part.time, " LIMIT 1)")
 	}
 	if id != "" {
 		q.add(" AND ", key, operator).arg(id)
