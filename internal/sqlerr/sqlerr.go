@@ -14,12 +14,22 @@ import (
 	"strings"
 )
 
-// IsDeadlock reports whether the database picked a statement as the victim of a
-// deadlock, or could not serialize it: a retry may succeed. These are PostgreSQL's
-// 40P01 and 40001, and MySQL's 1213, which Galera also returns for a failed
-// certification.
+// IsDeadlock reports whether the database picked a transaction as the victim of a
+// deadlock, or could not serialize it, and rolled it back: a retry may succeed. These are
+// PostgreSQL's 40P01 and 40001, and MySQL's 1213, which Galera also returns for a failed
+// certification. MySQL's group replication has two more errors of COMMIT: 3101 for a failed
+// certification, and 1180 if a transaction of another server took the locks.
 func IsDeadlock(err error) bool {
-	return err != nil && (HasState(err, "40P01") || HasState(err, "40001") || HasNumber(err, 1213))
+	return err != nil && (HasState(err, "40P01") || HasState(err, "40001") || HasNumber(err, 1213, 3101) || Walk(err, lostLocks))
+}
+
+// lostLocks reports whether err, without the errors that it wraps, is MySQL's 1180 with the
+// storage engine's error 149, a deadlock. With other errors of the storage engine, 1180 does
+// not say whether the transaction was rolled back. The message has the number in every
+// language.
+func lostLocks(err error) bool {
+	number, ok := Number(err)
+	return ok && number == 1180 && strings.Contains(err.Error(), " 149 ")
 }
 
 // IsUnreachable reports whether no server answered, or one that answered that it takes no

@@ -39,7 +39,7 @@ func refusesCommit(err error) (refused, answer bool) {
 		return !indefiniteState(state), true
 	}
 	if number, ok := sqlerr.Number(err); ok {
-		return slices.Contains(mysqlRefusals, number), true
+		return slices.Contains(mysqlRefusals, number) || sqlerr.IsDeadlock(err), true
 	}
 	if code, ok := sqlerr.Code(err); ok {
 		return slices.Contains(sqliteRefusals, code&0xff), true
@@ -63,12 +63,12 @@ func EndedByServer(err error) bool {
 	return err != nil && sqlerr.HasNumber(err, 1213, 1206, 1020)
 }
 
-// mysqlRefusals are the errors that say that COMMIT did not happen; unlike
-// those of PostgreSQL, the codes of MySQL do not tell by their form: deadlock,
-// lock timeout, duplicate or missing rows of deferred checks, read-only
-// servers, certification of Galera and of group replication, and TiDB's write
-// conflicts.
-var mysqlRefusals = []uint16{1020, 1062, 1205, 1206, 1213, 1290, 1451, 1452, 1614, 1792, 1836, 3101, 8002, 8022, 8028, 9007}
+// mysqlRefusals are the errors that say that COMMIT did not happen, beside
+// those of [sqlerr.IsDeadlock]; unlike those of PostgreSQL, the codes of MySQL
+// do not tell by their form: lock timeout, duplicate or missing rows of deferred
+// checks, read-only servers, transactions that group replication does not send
+// to the group (3100), and TiDB's write conflicts.
+var mysqlRefusals = []uint16{1020, 1062, 1205, 1206, 1290, 1451, 1452, 1614, 1792, 1836, 3100, 8002, 8022, 8028, 9007}
 
 // sqliteRefusals are BUSY, LOCKED, FULL and CONSTRAINT. SQLite would leave the
 // transaction open after most of them; the drivers then roll it back.
