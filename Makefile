@@ -196,9 +196,9 @@ fetch = [ -d $(BIN)/$@ ] || { echo "$@: fetching $(2) of Debian's suite $(1)"; m
 	internal/tools/debian/fetch.sh $(1) "$(2)" $(BIN)/$@ $(3) >"$$log" 2>&1 || \
 	{ tail -n 5 "$$log"; echo "$@: it takes apt-get, dpkg-deb, Debian's keys and its mirror, or the one that DEBIAN_MIRROR names"; exit 1; }; }
 
-# RUN=regexp picks some: RUN=Standby, Galera or PgBouncer.
-chaos/system: pgbouncer ## whole-system faults: failover, Galera, PgBouncer (RUN=regexp picks some)
-	CI=true OUTBOX_TEST_SYSTEM=true $(WITHDB) -- $(GO) test -count 1 -timeout 40m -v -run '$(RUN)' ./internal/systemtest
+# RUN=regexp picks some: RUN=Standby, Galera, GroupReplication, TakesOver or PgBouncer.
+chaos/system: pgbouncer mysql ## whole-system faults: failover, replicated MySQL, Galera, PgBouncer (RUN=regexp picks some)
+	CI=true OUTBOX_TEST_SYSTEM=true $(WITHDB) -- $(GO) test -count 1 -timeout 2h -v -run '$(RUN)' ./internal/systemtest
 
 # All modules in one run, which looks at their dependencies once. It vets, and looks at
 # the format.

@@ -1,23 +1,33 @@
 package systemtest
 
 import (
+	"database/sql"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// nodesOn starts a node on database/sql and one on pgx, which reach the server through
-// the pair's address.
-func (p *pair) nodesOn(t testing.TB, s *shop) (onSQL, onPgx *node) {
-	t.Helper()
-	execute(t, p.old, ordersDDL)
-	require.NoError(t, sqlstore.Postgres().CreateSchema(t.Context(), p.old))
-	dsn := postgresDSN(p.clients.addr)
-	return s.sqlNode(t, "database-sql", "pgx", dsn, sqlstore.Postgres()), s.pgxNode(t, "pgx", dsn)
+// pair is a server and its replica, and the address through which clients reach the one
+// that serves.
+type pair struct {
+	primary, standby interface {
+		kill()
+		address() string
+	}
+	clients *relay
+	log     *relay  // the standby reads the primary's log through it
+	old     *sql.DB // of the test's own, on the primary
+	// survivor is another one on the standby.
+	survivor *sql.DB
+	// catchUp waits until the standby has all that the primary has.
+	catchUp func(t testing.TB)
+	// promote makes the standby the server, for the test alone.
+	promote func(t testing.TB)
+	// nodesOn creates the tables, and starts two nodes that reach the server through the
+	// address of the clients.
+	nodesOn func(t testing.TB, s *shop) (first, second *node)
 }
 
 // fail kills the primary, and leads the clients to the promoted standby.
@@ -40,27 +50,27 @@ func (p *pair) fail(t testing.TB, longer bool) fault {
 func TestASynchronousStandbyTakesOver(t *testing.T) {
 	wholeSystem(t)
 	for name, longer := range map[string]bool{"at once": false, "when the leases have expired": true} {
-		t.Run(name, func(t *testing.T) { testSynchronousStandby(t, longer) })
+		t.Run(name, func(t *testing.T) { testNothingIsLost(t, postgresPair(t, true), longer) })
 	}
 }
 
-func testSynchronousStandby(t *testing.T, longer bool) {
+func testNothingIsLost(t *testing.T, p *pair, longer bool) *shop {
 	t.Helper()
-	p, s := startPair(t, true), newShop()
-	onSQL, onPgx := p.nodesOn(t, s)
+	s := newShop()
+	first, second := p.nodesOn(t, s)
 	held := s.next()
 	leave := s.hold(held)
-	require.Equal(t, acknowledged, s.order(t.Context(), onSQL, held, nil))
+	require.Equal(t, acknowledged, s.order(t.Context(), first, held, nil))
 
-	stop := s.business(t.Context(), 4, onSQL, onPgx)
+	stop := s.business(t.Context(), 4, first, second)
 	require.True(t, eventually(patience, func() bool { return s.acknowledgedCount() > 500 && s.delivered(held) > 0 }))
 	f := p.fail(t, longer)
-	before := s.acknowledgedCount()
-	require.True(t, eventually(patience, func() bool { return s.acknowledgedCount() > before+500 }), "business does not go on")
+	s.goesOn(t, 500)
 	stop()
 	leave()
 	settle(t, p.survivor)
-	s.check(t, p.survivor, f, nil, nil)
+	s.check(t, p.survivor, nil, nil, f)
+	return s
 }
 
 // With an asynchronous standby, what was not replicated when the primary died is lost,
@@ -69,23 +79,26 @@ func testSynchronousStandby(t *testing.T, longer bool) {
 // was lost is delivered once more, also if it was stored long before the fault.
 func TestAnAsynchronousStandbyTakesOver(t *testing.T) {
 	wholeSystem(t)
-	p, s := startPair(t, false), newShop()
-	onSQL, onPgx := p.nodesOn(t, s)
-	stop := s.business(t.Context(), 4, onSQL, onPgx)
+	testTheLatestIsLost(t, postgresPair(t, false))
+}
+
+func testTheLatestIsLost(t *testing.T, p *pair) {
+	t.Helper()
+	s := newShop()
+	first, second := p.nodesOn(t, s)
+	stop := s.business(t.Context(), 4, first, second)
 	require.True(t, eventually(patience, func() bool { return s.acknowledgedCount() > 300 }))
 	stop()
 	settle(t, p.old)
 	repeated := s.next()
 	leave := s.hold(repeated)
-	require.Equal(t, acknowledged, s.order(t.Context(), onSQL, repeated, nil))
+	require.Equal(t, acknowledged, s.order(t.Context(), first, repeated, nil))
 	require.True(t, eventually(patience, func() bool { return s.delivered(repeated) == 1 }))
-	var written string
-	require.NoError(t, p.old.QueryRowContext(t.Context(), "SELECT pg_current_wal_lsn()::text").Scan(&written))
-	awaitTrue(t, p.survivor, "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn", written)
+	p.catchUp(t)
 
-	p.wal.lead() // from now on nothing is replicated
+	p.log.lead() // from now on nothing is replicated
 	leave()
-	lost := slices.Concat(s.place(t.Context(), onSQL, 20), s.place(t.Context(), onPgx, 20))
+	lost := slices.Concat(s.place(t.Context(), first, 20), s.place(t.Context(), second, 20))
 	settle(t, p.old)
 	f := p.fail(t, true)
 
@@ -96,11 +109,10 @@ func TestAnAsynchronousStandbyTakesOver(t *testing.T) {
 		require.Equal(t, 1, s.delivered(id), "the consumer had it")
 		require.False(t, orders[id], "and it is gone")
 	}
-	stop = s.business(t.Context(), 2, onSQL, onPgx)
-	before := s.acknowledgedCount()
-	require.True(t, eventually(patience, func() bool { return s.acknowledgedCount() > before+100 }), "business does not go on")
+	stop = s.business(t.Context(), 2, first, second)
+	s.goesOn(t, 100)
 	stop()
 	settle(t, p.survivor)
 	require.Equal(t, 2, s.delivered(repeated), "its outcome was lost")
-	s.check(t, p.survivor, f, lost, []string{repeated})
+	s.check(t, p.survivor, lost, []string{repeated}, f)
 }

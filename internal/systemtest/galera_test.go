@@ -108,6 +108,11 @@ func startMariaDB(t testing.TB, name, cluster string, votes int, args ...string)
 	return m
 }
 
+// conflicts is how many transactions of the servers lost against one of the other server.
+func (g *galera) conflicts(t testing.TB) int {
+	return g.servers[0].conflicts(t) + g.servers[1].conflicts(t)
+}
+
 // conflicts is how many transactions of the server lost against one of the other server:
 // at COMMIT, or before.
 func (m *mariadb) conflicts(t testing.TB) (n int) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 const (
@@ -102,31 +103,36 @@ func column(t testing.TB, db *sql.DB, query string) (texts []string) {
 	return texts
 }
 
-// pair is a primary and its standby, and the address through which clients reach the
-// one that serves.
-type pair struct {
-	primary, standby *postgres
-	clients, wal     *relay
-	old, survivor    *sql.DB // of the test's own
-}
-
-func startPair(t testing.TB, synchronous bool) *pair {
+// postgresPair is a primary and its standby.
+func postgresPair(t testing.TB, synchronous bool) *pair {
 	t.Helper()
-	p := &pair{primary: startPostgres(t, postgresFolder)}
-	p.clients, p.wal = newRelay(t, p.primary.address()), newRelay(t, p.primary.address())
-	p.standby = startStandby(t, p.wal, postgresFolder)
-	p.old, p.survivor = open(t, "pgx", postgresDSN(p.primary.address())), open(t, "pgx", postgresDSN(p.standby.address()))
+	primary := startPostgres(t, postgresFolder)
+	wal := newRelay(t, primary.address())
+	standby := startStandby(t, wal, postgresFolder)
+	p := &pair{primary: primary, standby: standby, clients: newRelay(t, primary.address()), log: wal}
+	p.old, p.survivor = open(t, "pgx", postgresDSN(primary.address())), open(t, "pgx", postgresDSN(standby.address()))
 	awaitTrue(t, p.old, "SELECT bool_or(state = 'streaming') FROM pg_stat_replication")
 	if synchronous {
 		execute(t, p.old, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 		awaitTrue(t, p.old, "SELECT bool_or(sync_state = 'sync') FROM pg_stat_replication")
 	}
+	p.catchUp = func(t testing.TB) {
+		t.Helper()
+		var written string
+		require.NoError(t, p.old.QueryRowContext(t.Context(), "SELECT pg_current_wal_lsn()::text").Scan(&written))
+		awaitTrue(t, p.survivor, "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn", written)
+	}
+	p.promote = func(t testing.TB) {
+		t.Helper()
+		awaitTrue(t, p.survivor, fmt.Sprintf("SELECT pg_promote(true, %d)", int(patience.Seconds())))
+		awaitTrue(t, p.survivor, "SELECT NOT pg_is_in_recovery()")
+	}
+	p.nodesOn = func(t testing.TB, s *shop) (first, second *node) {
+		t.Helper()
+		execute(t, p.old, ordersDDL)
+		require.NoError(t, sqlstore.Postgres().CreateSchema(t.Context(), p.old))
+		dsn := postgresDSN(p.clients.addr)
+		return s.sqlNode(t, "database-sql", "pgx", dsn, sqlstore.Postgres()), s.pgxNode(t, "pgx", dsn)
+	}
 	return p
-}
-
-// promote makes the standby the server, for the test alone.
-func (p *pair) promote(t testing.TB) {
-	t.Helper()
-	awaitTrue(t, p.survivor, fmt.Sprintf("SELECT pg_promote(true, %d)", int(patience.Seconds())))
-	awaitTrue(t, p.survivor, "SELECT NOT pg_is_in_recovery()")
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +30,8 @@ type server struct {
 	name  string
 	cmd   *exec.Cmd
 	ended chan struct{}
+	// unwatch ends the process that watches over the server.
+	unwatch func()
 }
 
 // launch starts a server, which ends with the test.
@@ -44,9 +47,8 @@ func (a account) launch(t testing.TB, name, path string, args ...string) *server
 		_ = s.cmd.Wait()
 		close(s.ended)
 	}()
-	watch := s.watch(t)
+	s.unwatch = sync.OnceFunc(s.watch(t))
 	t.Cleanup(func() {
-		watch()
 		s.kill()
 		if t.Failed() {
 			t.Logf("the end of the log of %s:\n%s", name, tail(log.Name()))
@@ -72,12 +74,19 @@ func (s *server) watch(t testing.TB) (stop func()) {
 
 // kill kills the server and the processes of its group with SIGKILL.
 func (s *server) kill() {
+	s.unwatch()
 	select {
 	case <-s.ended: // its id may be another process's
 	default:
 		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 		<-s.ended
 	}
+}
+
+// signal sends a signal to the server.
+func (s *server) signal(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(-s.cmd.Process.Pid, signal))
 }
 
 // await waits until the server answers.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -19,10 +21,13 @@ type shop struct {
 	mu         sync.Mutex
 	last       int
 	ends       map[string]end
+	errs       map[string]error // of the orders that were not acknowledged
 	deliveries map[string][]delivery
 	leaseLost  atomic.Int64
 	// inHand holds up the delivery of an event until the channel is closed.
 	inHand map[string]chan struct{}
+	// gentle makes each client of the business pause between two orders.
+	gentle atomic.Bool
 }
 
 // end is what the one who placed an order was told.
@@ -41,7 +46,7 @@ type delivery struct {
 }
 
 func newShop() *shop {
-	return &shop{ends: map[string]end{}, deliveries: map[string][]delivery{}, inHand: map[string]chan struct{}{}}
+	return &shop{ends: map[string]end{}, errs: map[string]error{}, deliveries: map[string][]delivery{}, inHand: map[string]chan struct{}{}}
 }
 
 // ordersDDL is the table of orders, on every database.
@@ -121,6 +126,9 @@ func (s *shop) order(ctx context.Context, n *node, id string, then func() error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ends[id] = got
+	if err != nil {
+		s.errs[id] = err
+	}
 	return got
 }
 
@@ -141,6 +149,9 @@ func (s *shop) next() string {
 	return fmt.Sprintf("order-%06d", s.last)
 }
 
+// gentlePause is how long a client waits after an order that failed, or in gentle times.
+const gentlePause = 50 * time.Millisecond
+
 // business places orders at each node, by several clients, until it is stopped. One
 // transaction in seven is rolled back.
 func (s *shop) business(ctx context.Context, clients int, nodes ...*node) (stop func()) {
@@ -157,7 +168,10 @@ func (s *shop) business(ctx context.Context, clients int, nodes ...*node) (stop 
 						then = func() error { return errChangedMind }
 					}
 					// The context must not end a transaction: that is another fault.
-					s.order(context.WithoutCancel(ctx), n, s.next(), then)
+					got := s.order(context.WithoutCancel(ctx), n, s.next(), then)
+					if got == rolledBack && then == nil || s.gentle.Load() {
+						time.Sleep(gentlePause)
+					}
 					<-pace.C
 				}
 			})
@@ -167,6 +181,13 @@ func (s *shop) business(ctx context.Context, clients int, nodes ...*node) (stop 
 		cancel()
 		all.Wait()
 	}
+}
+
+// goesOn waits until so many more orders are acknowledged.
+func (s *shop) goesOn(t testing.TB, orders int) {
+	t.Helper()
+	before := s.acknowledgedCount()
+	require.True(t, eventually(patience, func() bool { return s.acknowledgedCount() > before+orders }), "business does not go on")
 }
 
 // acknowledgedCount is how many orders were acknowledged so far.
