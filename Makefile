@@ -94,8 +94,8 @@ docs/check: ## check the pages: code, commands, links, names, the reference, tra
 	$(GO) test ./docs/check
 
 # Three at a time: they wait most of the time.
-test/apart: ## run the tests of modules of their own: the relays, the migrations, the browser
-	@$(MAKE) --no-print-directory -O -j 3 $(addprefix relay@,$(RELAYS)) test/migrations test/browser
+test/apart: mysql ## run the tests of modules of their own (relays, migrations, browser) and test/mysql/differs
+	@$(MAKE) --no-print-directory -O -j 3 test/mysql/differs $(addprefix relay@,$(RELAYS)) test/migrations test/browser
 
 test/relay: ## test the relays to brokers (OUTBOX_TEST_LONG=relay: with 100,000 events)
 	@$(MAKE) --no-print-directory -O -j 3 $(addprefix relay@,$(RELAYS))
@@ -268,4 +268,4 @@ db/up: ## make sure of the databases, start private ones if need be, and leave t
 db/down: ## stop the private databases and delete their files
 	$(WITHDB) -down
 
-ci: tidy/check lint test test/mysql/differs test/apart bench/quick ## what CI runs; CI=true adds the race detector
+ci: tidy/check lint test test/apart bench/quick ## what CI runs; CI=true adds the race detector
