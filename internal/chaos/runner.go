@@ -24,6 +24,9 @@ type Runner struct {
 	// Shared runs on the servers of package testdb, as far as no fault harms the server.
 	// Without it each run has a server for itself, if the programs are installed.
 	Shared bool
+	// MySQL is a folder of extracted packages whose MySQL is used in place of the installed
+	// MariaDB or MySQL, such as make mysql makes it.
+	MySQL string
 
 	mu     sync.Mutex
 	idle   map[string][]*server
@@ -116,7 +119,7 @@ func (r *Runner) acquire(ctx context.Context, plan Plan) (*server, error) {
 	if r.failed[kind] != nil {
 		return nil, r.failed[kind]
 	}
-	s, err := newServer(ctx, kind)
+	s, err := newServer(ctx, kind, r.MySQL)
 	r.failed[kind] = err
 	return s, err
 }

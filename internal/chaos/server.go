@@ -14,12 +14,15 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
 // server is a database server of installed binaries, in a folder of its own. One run at a
 // time uses it.
 type server struct {
 	kind, dir, dsn string
+	tree           string // of the programs of MySQL; empty: the system's
 	port           int
 	owner          *syscall.Credential // nil: this process's
 	cmd            *exec.Cmd
@@ -46,8 +49,8 @@ func program(names ...string) (string, error) {
 }
 
 // newServer makes and starts a server.
-func newServer(ctx context.Context, kind string) (s *server, err error) {
-	s = &server{kind: kind}
+func newServer(ctx context.Context, kind, tree string) (s *server, err error) {
+	s = &server{kind: kind, tree: tree}
 	if s.dir, err = os.MkdirTemp("", "outbox-chaos-"+kind+"-"); err != nil {
 		return nil, err
 	}
@@ -112,14 +115,14 @@ func (s *server) initialize(ctx context.Context) error {
 			return err
 		}
 		cmd = s.command(initdb, "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
-	} else if install, err := program("mariadb-install-db", "mysql_install_db"); err == nil {
+	} else if install, err := program("mariadb-install-db", "mysql_install_db"); err == nil && s.tree == "" {
 		cmd = s.command(install, "--no-defaults", "--datadir="+s.data(), "--auth-root-authentication-method=normal", "--skip-test-db")
 	} else {
-		mysqld, err := program("mysqld")
+		mysqld, err := s.mysqld()
 		if err != nil {
 			return err
 		}
-		cmd = s.command(mysqld, "--no-defaults", "--initialize-insecure", "--datadir="+s.data())
+		cmd = s.command(mysqld, append([]string{"--no-defaults", "--initialize-insecure", "--datadir=" + s.data()}, testdb.TreeArguments(s.tree)...)...)
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
@@ -143,17 +146,25 @@ func (s *server) start(ctx context.Context) error {
 	}
 }
 
+// mysqld is the server's program of MySQL or MariaDB.
+func (s *server) mysqld() (string, error) {
+	if s.tree != "" {
+		return filepath.Join(s.tree, "usr", "sbin", "mysqld"), nil
+	}
+	return program("mariadbd", "mysqld")
+}
+
 func (s *server) spawn() error {
 	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200", "-c", "fsync=off"}
-	names := []string{"postgres"}
+	find := func() (string, error) { return program("postgres") }
 	if s.kind == "mysql" {
-		names = []string{"mariadbd", "mysqld"}
-		args = []string{
+		find = s.mysqld
+		args = append([]string{
 			"--no-defaults", "--datadir=" + s.data(), "--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--socket=", "--loose-mysqlx=OFF",
-			"--tmpdir=" + s.dir, "--pid-file=" + filepath.Join(s.dir, "server.pid"), "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", "--innodb-log-file-size=16M",
-		}
+			"--tmpdir=" + s.dir, "--pid-file=" + filepath.Join(s.dir, "server.pid"), "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", "--loose-innodb-log-file-size=16M",
+		}, testdb.TreeArguments(s.tree)...)
 	}
-	path, err := program(names...)
+	path, err := find()
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +43,20 @@ var (
 	postgresError = sync.OnceValue(func() error { return Ping("pgx", PostgresDSN()) })
 	mysqlError    = sync.OnceValue(func() error { return Ping("mysql", MySQLDSN()) })
 )
+
+// TreeArguments are those by which a server of MySQL or MariaDB finds its files if its
+// programs are in a folder of extracted packages; none for an empty tree, the system's.
+func TreeArguments(tree string) []string {
+	if tree == "" {
+		return nil
+	}
+	usr := filepath.Join(tree, "usr")
+	args := []string{"--basedir=" + usr}
+	if _, err := os.Stat(filepath.Join(usr, "share/mysql/english")); err == nil {
+		args = append(args, "--lc-messages-dir="+filepath.Join(usr, "share/mysql"), "--plugin-dir="+filepath.Join(usr, "lib/mysql/plugin"), "--secure-file-priv=NULL")
+	}
+	return args
+}
 
 // PostgresDSN is the address of PostgreSQL.
 func PostgresDSN() string {

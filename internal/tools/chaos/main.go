@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +33,7 @@ type options struct {
 	race      bool
 	older     string
 	dir       string
+	mysql     string
 }
 
 func main() {
@@ -44,6 +46,7 @@ func main() {
 	flag.IntVar(&o.parallel, "parallel", 2, "how many runs at a time")
 	flag.BoolVar(&o.race, "race", false, "build the processes with the race detector")
 	flag.StringVar(&o.older, "older", "", "run processes of this revision beside today's, without faults")
+	flag.StringVar(&o.mysql, "mysql", "", "the folder of the packages of MySQL, from make mysql; empty is the installed MariaDB or MySQL")
 	flag.StringVar(&o.dir, "dir", "", "the folder for the histories; empty is a temporary one")
 	flag.Parse()
 	if o.seed == 0 {
@@ -77,7 +80,12 @@ func run(o options) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	runner := &chaos.Runner{Program: program, Dir: o.dir}
+	if o.mysql != "" {
+		if o.mysql, err = filepath.Abs(o.mysql); err != nil {
+			return false, err
+		}
+	}
+	runner := &chaos.Runner{Program: program, Dir: o.dir, MySQL: o.mysql}
 	defer runner.Close()
 	if o.older != "" {
 		if runner.Older, err = faultrun.BuildOlder(ctx, o.older, o.dir, arguments...); err != nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/testdb"
 )
 
 // The folders of binaries that are not in PATH.
@@ -84,15 +86,7 @@ func (p *privateMySQL) init(ctx context.Context, cred *syscall.Credential, dir, 
 
 // common are the arguments of a server and of the program that makes its data.
 func (p *privateMySQL) common(data string) []string {
-	args := []string{"--no-defaults", "--datadir=" + data}
-	if p.tree != "" {
-		usr := filepath.Join(p.tree, "usr")
-		args = append(args, "--basedir="+usr)
-		if _, err := os.Stat(filepath.Join(usr, "share/mysql/english")); err == nil {
-			args = append(args, "--lc-messages-dir="+filepath.Join(usr, "share/mysql"), "--plugin-dir="+filepath.Join(usr, "lib/mysql/plugin"), "--secure-file-priv=NULL")
-		}
-	}
-	return args
+	return append([]string{"--no-defaults", "--datadir=" + data}, testdb.TreeArguments(p.tree)...)
 }
 
 func (p *privateMySQL) running() bool { return running(p.dir) }
