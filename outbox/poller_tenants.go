@@ -49,13 +49,13 @@ func (p *Poller) claimTenants(ctx context.Context, q TenantQuery) (b Batch, leas
 }
 
 // readTenants reads as many events of each tenant as fill half of the batch together,
-// so that no tenant is left out for the many events of another one. more is false when
-// there are no others that are due.
+// so that no tenant is left out for the many events of another one: it doubles how many it
+// takes of a tenant, up to the whole batch. more is false when there are no others that are due.
 func (p *Poller) readTenants(ctx context.Context, q TenantQuery) (read Tenants, more bool, err error) {
 	t := p.tenants
 	q.After = t.after
 	found := 0
-	for q.Length = max(1, t.length/2); ; q.Length *= 2 {
+	for q.Length = max(1, t.length/2); ; q.Length = min(2*q.Length, q.Limit) {
 		err = p.statement(ctx, func(ctx context.Context) (err error) {
 			read, err = t.reader.ReadTenants(ctx, p.db, q)
 			return err
@@ -67,7 +67,7 @@ func (p *Poller) readTenants(ctx context.Context, q TenantQuery) (read Tenants, 
 		if t.length = q.Length; !read.End || 2*n >= q.Limit {
 			break
 		}
-		if n == found {
+		if n == found || q.Length == q.Limit {
 			return read, false, nil
 		}
 		found = n

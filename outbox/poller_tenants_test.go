@@ -181,6 +181,48 @@ func TestLockedRowsOfTenantsAreReadAgain(t *testing.T) {
 	}
 }
 
+// trickle is a store in which another event is due at each look, as while others write.
+type trickle struct {
+	*outboxtest.Store
+	mu      sync.Mutex
+	lengths []int
+}
+
+func (s *trickle) memory() *outboxtest.Store { return s.Store }
+
+func (s *trickle) ReadTenants(_ context.Context, _ outbox.DB, q outbox.TenantQuery) (outbox.Tenants, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lengths = append(s.lengths, q.Length)
+	read := outbox.Tenants{End: true, Wrapped: true}
+	for i := range min(len(s.lengths), 45) {
+		read.EventIDs = append(read.EventIDs, fmt.Sprint("none-", i))
+	}
+	return read, nil
+}
+
+// A poller doubles how many events of a tenant it takes while it finds more of them. Nodes of a
+// quiet table did so for ever: the number became negative, and the process died.
+func TestATrickleOfEventsOfTenantsTakesNoMoreThanABatch(t *testing.T) {
+	t.Parallel()
+	store := &trickle{Store: outboxtest.NewStore()}
+	build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(ofTenant("A", 1)...)
+	start(t, outbox.Config{Store: store, Mode: inTurn("node")}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		return outbox.Done(), nil
+	})
+	var lengths []int
+	require.Eventually(t, func() bool {
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		lengths = append(lengths[:0], store.lengths...)
+		return len(lengths) >= 8
+	}, 20*time.Second, time.Millisecond)
+	require.Equal(t, []int{1, 2, 4, 8, 16, 32, 64, 100}, lengths[:8])
+	for _, n := range lengths {
+		require.LessOrEqual(t, n, 100)
+	}
+}
+
 func TestTenantsInTurnNeedAStoreAndItsIndex(t *testing.T) {
 	t.Parallel()
 	memory := outboxtest.NewStore()
