@@ -103,8 +103,8 @@ func (b *batcher) take(dl *delivery) {
 	}
 }
 
-// next is the next delivery for a goroutine; nil ends it. What waits when the dispatcher cuts
-// its listeners off is given back.
+// next is the next delivery for a goroutine; nil ends the goroutine. When the dispatcher cuts
+// the listeners off, the deliveries that wait are given back.
 func (b *batcher) next() *delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()

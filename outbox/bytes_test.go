@@ -98,6 +98,10 @@ func TestACodecDecodesOnlyItsContentType(t *testing.T) {
 			_, err := text.Decode(outbox.Envelope{Payload: outbox.Bytes("text/plain", "1234")})
 			return err
 		},
+		`the payload is "?" (4 bytes)`: func() error { // no codec decodes it, as no content type is like it
+			_, err := outbox.NewTopic[point]("", "Moved").WithCodec(nameless{}).Decode(outbox.Envelope{Payload: outbox.Bytes("?", "1234")})
+			return err
+		},
 		"outbox: decoding event e-1": func() error {
 			_, err := outbox.Decode[point](outbox.Envelope{EventID: "e-1", Payload: outbox.Bytes(points{}.ContentType(), "12").WithCodec(points{})})
 			return err

@@ -97,7 +97,7 @@ func (strict) Unmarshal(data []byte, v any) error {
 	return d.Decode(v)
 }
 
-// A topic may have a codec of its own. Payloads stay JSON.
+// A topic may have a codec of its own. Payloads stay JSON, unless the codec is a BinaryCodec.
 func ExampleTopic_WithCodec() {
 	env := outbox.Envelope{Payload: outbox.RawJSON(`{"id": "o-1", "colour": "red"}`)}
 
@@ -129,7 +129,7 @@ func ExampleJSON() {
 	fmt.Println(env.Validate())
 	// Output:
 	// {"id":"o-1","total":42}
-	// outbox: Envelope.Payload cannot be encoded as application/json: marshalling chan int: json: unsupported type: chan int
+	// outbox: Envelope.Payload cannot be made: marshalling chan int: json: unsupported type: chan int
 }
 
 // RawJSON takes text that is JSON already, such as a request's body.

@@ -16,16 +16,16 @@ type Codec interface {
 	Unmarshal(data []byte, v any) error
 }
 
-// BinaryCodec is a codec of a format that is not JSON, such as Protobuf. Its payloads are
-// those of [Bytes] with the content type that it names. It decodes only payloads of that
-// type; parameters of the type, such as a charset, may differ.
+// BinaryCodec is a codec of a format that is not JSON, such as Protobuf. [Encode] and a topic
+// make payloads of [Bytes] with the content type that the codec names. [Payload.Decode] gives
+// the codec only payloads of that type; parameters of the type, such as a charset, may differ.
 type BinaryCodec interface {
 	Codec
 	ContentType() string
 }
 
-// DefaultCodec is encoding/json. Another codec in its place must be one of JSON, because
-// stores encode headers with it.
+// DefaultCodec is encoding/json. A codec that replaces it must make JSON, because stores
+// encode headers with DefaultCodec.
 var DefaultCodec Codec = stdCodec{}
 
 type stdCodec struct{}
@@ -58,20 +58,15 @@ func JSON(v any) Payload {
 // hot path. A nil codec is [DefaultCodec].
 func Encode(codec Codec, v any) Payload {
 	used := codecOr(codec)
-	p := Payload{codec: codec}
-	if binary, ok := used.(BinaryCodec); ok {
-		if p.contentType = binary.ContentType(); p.contentType == "" {
-			p.contentType = noContentType
-		}
-	}
 	data, err := used.Marshal(v)
 	if err != nil {
-		p.err = fmt.Errorf("marshalling %T: %w", v, err)
-		return p
+		return Payload{codec: codec, err: fmt.Errorf("marshalling %T: %w", v, err)}
 	}
-	p.data = string(data)
-	_, p.trusted = used.(stdCodec)
-	return p
+	if binary, ok := used.(BinaryCodec); ok {
+		return Bytes(binary.ContentType(), data).WithCodec(codec)
+	}
+	_, std := used.(stdCodec)
+	return Payload{data: string(data), codec: codec, trusted: std}
 }
 
 // RawJSON takes JSON text as it is. Sealing checks that it is valid.
@@ -80,19 +75,18 @@ func RawJSON[T ~string | ~[]byte](text T) Payload {
 }
 
 // Bytes takes data that is not JSON as it is, such as Protobuf or Avro. The content type
-// is one of MIME, at most 255 bytes, and not [ContentTypeJSON]. The data may be empty.
+// is a MIME type of at most 255 bytes, other than [ContentTypeJSON]. The data may be empty.
 //
 // A row has the data as a JSON string in base64, a third longer, and the content type in the
 // header [HeaderContentType]. Listeners and relays get the data itself.
 func Bytes[T ~string | ~[]byte](contentType string, data T) Payload {
 	if contentType == "" {
-		contentType = noContentType
+		return Payload{err: errNoContentType}
 	}
 	return Payload{data: string(data), contentType: contentType}
 }
 
-// noContentType tells bytes whose content type is missing from JSON. It is no valid type.
-const noContentType = " "
+var errNoContentType = errors.New(`bytes need a content type, such as "application/protobuf"`)
 
 // WithCodec is the payload with the codec that [Payload.Decode] uses. A nil codec is
 // [DefaultCodec].
@@ -112,9 +106,9 @@ func (p Payload) Decode(v any) error {
 		return errors.New("outbox: the payload is empty")
 	}
 	codec := codecOr(p.codec)
-	if reads := contentTypeOf(codec); mediaType(reads) != mediaType(p.ContentType()) {
+	if is, reads := p.ContentType(), contentTypeOf(codec); is != reads && mediaType(is) != mediaType(reads) {
 		return fmt.Errorf("outbox: the payload is %.255q (%d bytes), and the codec reads %.255q; use a codec for it, or Payload.Bytes in a listener made by outbox.On",
-			p.ContentType(), len(p.data), reads)
+			is, len(p.data), reads)
 	}
 	if err := codec.Unmarshal([]byte(p.data), v); err != nil {
 		return &decodeError{err}
@@ -130,12 +124,13 @@ func contentTypeOf(codec Codec) string {
 	return ContentTypeJSON
 }
 
-// mediaType is a content type without its parameters.
+// mediaType is a content type without parameters. A text that is no content type is like no
+// other text.
 func mediaType(contentType string) string {
-	if contentType == ContentTypeJSON {
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
 		return contentType
 	}
-	media, _, _ := mime.ParseMediaType(contentType) // empty if it is none
 	return media
 }
 
@@ -168,7 +163,7 @@ func (p Payload) Len() int { return len(p.data) }
 // IsZero reports whether there is no payload.
 func (p Payload) IsZero() bool { return p.data == "" && p.contentType == "" && p.err == nil }
 
-// MarshalJSON gives the text of [Payload.String], null when there is none.
+// MarshalJSON gives the text of [Payload.String], and null for the zero value.
 func (p Payload) MarshalJSON() ([]byte, error) {
 	if p.err != nil {
 		return nil, p.err

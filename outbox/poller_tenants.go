@@ -55,7 +55,7 @@ func (p *Poller) readTenants(ctx context.Context, q TenantQuery) (read Tenants, 
 	t := p.tenants
 	q.After = t.after
 	found := 0
-	for q.Length = max(1, t.length/2); ; q.Length = min(2*q.Length, q.Limit) {
+	for q.Length = min(max(1, t.length/2), q.Limit); ; q.Length = min(2*q.Length, q.Limit) {
 		err = p.statement(ctx, func(ctx context.Context) (err error) {
 			read, err = t.reader.ReadTenants(ctx, p.db, q)
 			return err

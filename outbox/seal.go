@@ -130,7 +130,7 @@ func (v *validator) headers(h map[string]string) {
 func (v *validator) payload(p *Payload, eventType EventType) {
 	switch n := len(p.data); {
 	case p.err != nil:
-		v.errs = append(v.errs, fmt.Errorf("%w: %w", &FieldError{Field: "Envelope.Payload", Problem: "cannot be encoded as " + p.ContentType()}, p.err))
+		v.errs = append(v.errs, fmt.Errorf("%w: %w", &FieldError{Field: "Envelope.Payload", Problem: "cannot be made"}, p.err))
 	case p.IsZero():
 		v.add("Payload", "is required; make one with outbox.JSON, outbox.RawJSON or outbox.Bytes")
 	case n > MaxPayloadBytes:
@@ -151,18 +151,16 @@ func (v *validator) payload(p *Payload, eventType EventType) {
 // maxContentType is the length of the longest content type, in bytes: of a short string of AMQP.
 const maxContentType = 255
 
-// contentType checks that of bytes.
+// contentType checks the content type of bytes.
 func (v *validator) contentType(contentType string) {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
-	case contentType == noContentType:
-		v.add("Payload", "of outbox.Bytes has no content type, such as \"application/protobuf\"")
 	case len(contentType) > maxContentType:
 		v.add("Payload", fmt.Sprintf("has a content type of %d bytes; the limit is %d", len(contentType), maxContentType))
 	case media == ContentTypeJSON:
 		v.add("Payload", "of outbox.Bytes has the content type of JSON; make one with outbox.RawJSON")
 	case err != nil || !strings.Contains(media, "/") || !isPrintable(contentType):
-		v.add("Payload", fmt.Sprintf("has the content type %.64q, which is none of MIME, such as \"application/protobuf\"", contentType))
+		v.add("Payload", fmt.Sprintf("has the content type %.64q, which is no MIME type, such as \"application/protobuf\"", contentType))
 	}
 }
 

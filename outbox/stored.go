@@ -6,11 +6,11 @@ import (
 	"maps"
 )
 
-// A row has the text of its payload and its headers. Bytes are a JSON string in base64, and
-// their content type is a header that only the row has.
+// A row has headers and the text of a payload. Bytes are a JSON string in base64, and the
+// content type of bytes is a header that only the row has.
 
 // StoredHeaders are the headers that a store writes for an event, beside the text of
-// [Payload.String]: those of the event, and [HeaderContentType] unless its payload is JSON.
+// [Payload.String]: the headers of the event, and [HeaderContentType] for bytes.
 func StoredHeaders(env *Envelope) map[string]string {
 	if env.Payload.IsJSON() {
 		return env.Headers
@@ -21,8 +21,8 @@ func StoredHeaders(env *Envelope) map[string]string {
 	return headers
 }
 
-// ReadStored sets the headers and the payload of an event from those of its row, which
-// [StoredHeaders] and [Payload.String] gave. It takes the map over. With an error, which
+// ReadStored sets the headers and the payload of an event from the headers and the text of a
+// row, which [StoredHeaders] and [Payload.String] gave. It takes the map over. With an error, which
 // quotes nothing of the row, the event has both as they are in the row.
 func ReadStored(env *Envelope, headers map[string]string, payload string) error {
 	env.Headers, env.Payload = headers, Payload{data: payload}
