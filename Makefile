@@ -93,9 +93,15 @@ docs/check: ## check the pages: code, commands, links, names, the reference, tra
 	$(GO) vet ./docs/code/...
 	$(GO) test ./docs/check
 
+# Without Debian's packages there is no MySQL 9.7, unless this is CI, which then fails.
+DIFFERS = $(if $(or $(filter true,$(CI)),$(shell command -v apt-get)),test/mysql/differs,test/mysql/none)
+
+test/mysql/none:
+	@echo "mysql: what knows MySQL from MariaDB is not tested on MySQL 9.7; that takes apt-get"
+
 # Three at a time: they wait most of the time.
-test/apart: mysql ## run the tests of modules of their own (relays, migrations, browser) and test/mysql/differs
-	@$(MAKE) --no-print-directory -O -j 3 test/mysql/differs $(addprefix relay@,$(RELAYS)) test/migrations test/browser
+test/apart: ## run the tests of modules of their own (relays, migrations, browser) and test/mysql/differs
+	@$(MAKE) --no-print-directory -O -j 3 $(DIFFERS) $(addprefix relay@,$(RELAYS)) test/migrations test/browser
 
 test/relay: ## test the relays to brokers (OUTBOX_TEST_LONG=relay: with 100,000 events)
 	@$(MAKE) --no-print-directory -O -j 3 $(addprefix relay@,$(RELAYS))

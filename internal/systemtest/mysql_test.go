@@ -34,11 +34,10 @@ type mysqld struct {
 func newMySQL(t testing.TB, number int, args ...string) *mysqld {
 	t.Helper()
 	m := &mysqld{account: account{testdb.NewAccount(t, "mysql")}, name: fmt.Sprintf("mysql-%d", number), port: freePorts(t, 1)[0]}
-	usr := filepath.Dir(filepath.Dir(mysqlProgram(t)))
-	common := []string{
-		"--no-defaults", "--datadir=" + filepath.Join(m.Dir, "data"), "--basedir=" + usr, "--lc-messages-dir=" + filepath.Join(usr, "share/mysql"),
-		"--plugin-dir=" + filepath.Join(usr, "lib/mysql/plugin"), "--secure-file-priv=NULL", "--innodb-redo-log-capacity=32M", "--innodb-buffer-pool-size=64M",
-	}
+	tree := filepath.Dir(filepath.Dir(filepath.Dir(mysqlProgram(t)))) // of usr/sbin/mysqld
+	common := append([]string{
+		"--no-defaults", "--datadir=" + filepath.Join(m.Dir, "data"), "--innodb-redo-log-capacity=32M", "--innodb-buffer-pool-size=64M",
+	}, testdb.TreeArguments(tree)...)
 	m.Run(t, mysqlProgram(t), append(common, "--initialize-insecure")...)
 	m.args = append(append(common, "--tmpdir="+m.Dir, "--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", m.port), "--mysqlx=OFF",
 		"--socket="+filepath.Join(m.Dir, "sock"), "--pid-file="+filepath.Join(m.Dir, "pid"), "--max-connections=200",

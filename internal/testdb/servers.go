@@ -44,8 +44,9 @@ var (
 	mysqlError    = sync.OnceValue(func() error { return Ping("mysql", MySQLDSN()) })
 )
 
-// TreeArguments are those by which a server of MySQL or MariaDB finds its files if its
-// programs are in a folder of extracted packages; none for an empty tree, the system's.
+// TreeArguments are the arguments by which a server of MySQL or MariaDB finds the files of a
+// tree, a folder of extracted packages, and runs as the user of [TreeNeedsRoot]. An empty
+// tree, the system's programs, needs no arguments.
 func TreeArguments(tree string) []string {
 	if tree == "" {
 		return nil
@@ -55,7 +56,29 @@ func TreeArguments(tree string) []string {
 	if _, err := os.Stat(filepath.Join(usr, "share/mysql/english")); err == nil {
 		args = append(args, "--lc-messages-dir="+filepath.Join(usr, "share/mysql"), "--plugin-dir="+filepath.Join(usr, "lib/mysql/plugin"), "--secure-file-priv=NULL")
 	}
+	if TreeNeedsRoot(tree) {
+		args = append(args, "--user=root")
+	}
 	return args
+}
+
+// TreeNeedsRoot reports whether this process is root's and no other user may enter the folder
+// of a tree's programs, as in a checkout below a folder of mode 0700.
+func TreeNeedsRoot(tree string) bool {
+	return tree != "" && os.Geteuid() == 0 && !isOpen(filepath.Join(tree, "usr", "sbin"))
+}
+
+// isOpen reports whether every user may enter a folder.
+func isOpen(folder string) bool {
+	for {
+		if info, err := os.Stat(folder); err != nil || info.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		if folder == filepath.Dir(folder) {
+			return true
+		}
+		folder = filepath.Dir(folder)
+	}
 }
 
 // PostgresDSN is the address of PostgreSQL.

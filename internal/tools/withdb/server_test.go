@@ -205,14 +205,3 @@ func ensure(t *testing.T, s *server) {
 	_, err := s.ensure(t.Context())
 	require.NoError(t, err)
 }
-
-func TestAFolderThatOnlyItsOwnerEntersIsNotOpen(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	program := filepath.Join(dir, "closed", "bin", "mysqld")
-	require.NoError(t, os.MkdirAll(filepath.Dir(program), 0o755))
-	require.Equal(t, isOpen(dir+"/x"), isOpen(program), "as open as the folder of temporary files")
-	require.NoError(t, os.Chmod(filepath.Join(dir, "closed"), 0o700))
-	require.False(t, isOpen(program))
-	require.False(t, isOpen(filepath.Join(dir, "none", "mysqld")))
-}

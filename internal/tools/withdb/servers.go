@@ -53,22 +53,7 @@ func (p *privatePostgres) start(ctx context.Context) (string, <-chan struct{}, e
 func (p *privatePostgres) running() bool { return running(p.dir) }
 func (p *privatePostgres) stop() error   { return kill(p.dir, syscall.SIGINT) } // fast shutdown
 
-type privateMySQL struct {
-	dir, tree string
-	// root: the server runs as root, because no other user may enter the folder of its programs.
-	root bool
-}
-
-// isOpen reports whether every user may enter the folders of a file.
-func isOpen(path string) bool {
-	for path != filepath.Dir(path) {
-		path = filepath.Dir(path)
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o001 == 0 {
-			return false
-		}
-	}
-	return true
-}
+type privateMySQL struct{ dir, tree string }
 
 func (p *privateMySQL) packages() []string { return []string{"mariadb-server"} }
 func (p *privateMySQL) home() string       { return p.dir }
@@ -82,7 +67,7 @@ func (p *privateMySQL) start(ctx context.Context) (string, <-chan struct{}, erro
 	if err != nil {
 		return "", nil, err
 	}
-	if p.root = cred != nil && !isOpen(server); p.root {
+	if testdb.TreeNeedsRoot(p.tree) {
 		cred = nil
 	}
 	data, err := initialize(dir, func(data string) error { return p.init(ctx, cred, dir, data, server) })
@@ -104,11 +89,7 @@ func (p *privateMySQL) init(ctx context.Context, cred *syscall.Credential, dir, 
 
 // common are the arguments of a server and of the program that makes its data.
 func (p *privateMySQL) common(data string) []string {
-	args := append([]string{"--no-defaults", "--datadir=" + data}, testdb.TreeArguments(p.tree)...)
-	if p.root {
-		args = append(args, "--user=root")
-	}
-	return args
+	return append([]string{"--no-defaults", "--datadir=" + data}, testdb.TreeArguments(p.tree)...)
 }
 
 func (p *privateMySQL) running() bool { return running(p.dir) }
