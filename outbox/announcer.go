@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // Limits of the announcer.
@@ -15,7 +17,7 @@ const (
 	announceEvery    = 10 * time.Second
 	announceFor      = 3 * announceEvery // a report counts, unless it is replaced
 	announcePatience = 2 * time.Second   // one report
-	withdrawPatience = closeGrace / 2    // withdrawing it, while the outbox closes
+	withdrawPatience = wait.Grace / 2    // withdrawing it, while the outbox closes
 )
 
 // announcer reports this node to the control table, for operators: every nine to ten
@@ -112,7 +114,7 @@ func (a *announcer) try(ctx context.Context, limit time.Duration, failed string,
 // withdraw begins to withdraw the report; close waits for the end.
 func (a *announcer) withdraw() { a.loop.cancel() }
 
-// close waits for closeGrace, which is more than the withdrawal may take. It fails only if a
+// close waits for wait.Grace, which is more than the withdrawal may take. It fails only if a
 // statement has not ended: a report that could not be withdrawn expires.
 func (a *announcer) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 0)

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/patience"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // Limits of the completer.
@@ -61,7 +64,7 @@ type completer struct {
 	done    chan struct{}
 	started bool
 
-	leaseLost, rowless, unstored, textless, refusals burst
+	leaseLost, rowless, unstored, textless, refusals logburst.Burst
 
 	// These belong to run.
 	marked     time.Time // when the last batch began
@@ -69,7 +72,7 @@ type completer struct {
 	pause      time.Duration // until those are tried again
 	stuck      []*delivery   // what the database refuses
 	stuckPause time.Duration // until some of those are tried again
-	patience   patience
+	patience   patience.Patience
 
 	// pending are the outcomes that are not stored, from the listener's return on.
 	pending atomic.Int64
@@ -80,15 +83,15 @@ func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 		d: d, db: db, store: store,
 		in: make(chan *delivery, completerBatch), full: make(chan struct{}, 1), stop: make(chan struct{}), refused: make(chan struct{}),
 		failed: make(chan failure), done: make(chan struct{}),
-		leaseLost: burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes were refused, the leases of their events are lost"},
-		rowless:   burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes found no row: it was deleted, or its transaction wrote to another table of this name"},
-		unstored: burst{
-			log: d.log, level: slog.LevelError, message: "outbox: outcomes could not be stored, trying again",
-			ended: "outbox: outcomes are stored again",
+		leaseLost: logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes were refused, the leases of their events are lost"},
+		rowless:   logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes found no row: it was deleted, or its transaction wrote to another table of this name"},
+		unstored: logburst.Burst{
+			Log: d.log, Level: slog.LevelError, Message: "outbox: outcomes could not be stored, trying again",
+			Ended: "outbox: outcomes are stored again",
 		},
 	}
-	c.textless = burst{log: d.log, level: slog.LevelWarn, message: "outbox: outcomes are stored without the texts of failures, which the database refuses"}
-	c.refusals = burst{log: d.log, level: slog.LevelError, message: "outbox: outcomes that the database refuses are tried again ever more rarely"}
+	c.textless = logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes are stored without the texts of failures, which the database refuses"}
+	c.refusals = logburst.Burst{Log: d.log, Level: slog.LevelError, Message: "outbox: outcomes that the database refuses are tried again ever more rarely"}
 	c.refuse = sync.OnceFunc(func() { close(c.refused) })
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -111,7 +114,7 @@ func (c *completer) submit(d *delivery) bool {
 	select {
 	case c.in <- d:
 		if c.isFull() {
-			signal(c.full)
+			wait.Signal(c.full)
 		}
 		return true
 	case <-c.refused:
@@ -122,7 +125,7 @@ func (c *completer) submit(d *delivery) bool {
 func (c *completer) run() {
 	defer close(c.done)
 	batch := make([]*delivery, 0, completerBatch)
-	interval, retry, unstick := time.NewTimer(never), time.NewTimer(0), time.NewTimer(never)
+	interval, retry, unstick := time.NewTimer(wait.Never), time.NewTimer(0), time.NewTimer(wait.Never)
 	defer interval.Stop()
 	defer retry.Stop()
 	defer unstick.Stop()
@@ -184,7 +187,7 @@ func (c *completer) finish(batch []*delivery) {
 		c.takeOver(f)
 	}
 	for len(c.aside) > 0 && c.ctx.Err() == nil {
-		sleep(c.ctx, min(c.pause, completerMaxPause))
+		wait.Sleep(c.ctx, min(c.pause, completerMaxPause))
 		c.retryAside()
 	}
 }
@@ -257,9 +260,9 @@ func (c *completer) storeOne(ctx context.Context, d *delivery) error {
 		return nil
 	}
 	group := []*delivery{d}
-	_, _, err := c.mark(ctx, d.outcome, group, maxPatience)
+	_, _, err := c.mark(ctx, d.outcome, group, patience.Max)
 	for sqlerr.IsRefused(err) && (escapeTexts(group) || dropTexts(group)) {
-		_, _, err = c.mark(ctx, d.outcome, group, maxPatience)
+		_, _, err = c.mark(ctx, d.outcome, group, patience.Max)
 	}
 	if err == nil && d.skipped {
 		err = errSkipped
@@ -279,25 +282,15 @@ func (c *completer) close(limit time.Duration) (lost int) {
 		return 0
 	}
 	close(c.stop)
-	if !waitFor(context.Background(), c.done, limit) {
+	if !wait.For(context.Background(), c.done, limit) {
 		c.cancel()
-		waitFor(context.Background(), c.done, closeGrace)
+		wait.For(context.Background(), c.done, wait.Grace)
 	}
 	c.cancel()
-	c.leaseLost.flush()
-	c.rowless.flush()
-	c.unstored.flush()
-	c.textless.flush()
-	c.refusals.flush()
+	c.leaseLost.Flush()
+	c.rowless.Flush()
+	c.unstored.Flush()
+	c.textless.Flush()
+	c.refusals.Flush()
 	return int(c.pending.Load())
-}
-
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

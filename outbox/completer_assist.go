@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox/internal/patience"
 )
 
 // assist stores a full batch that run has not taken itself. It tries once, and leaves
@@ -16,7 +17,7 @@ func (c *completer) assist() {
 	if c.d.opts.Workers == 1 || c.d.byKey {
 		full = nil
 	}
-	var patience patience
+	var patient patience.Patience
 	batch := make([]*delivery, 0, completerBatch)
 	for {
 		select {
@@ -29,8 +30,8 @@ func (c *completer) assist() {
 		}
 		byOutcome(c.gather(batch[:0]), func(outcome Outcome, group []*delivery) {
 			began := time.Now()
-			again, err := c.storeOnce(outcome, group, patience.now())
-			patience.took(time.Since(began), err)
+			again, err := c.storeOnce(outcome, group, patient.Now())
+			patient.Took(time.Since(began), err)
 			switch {
 			case sqlerr.IsRefused(err):
 				c.failed <- failure{outcome: outcome, group: slices.Clone(group), refused: true}

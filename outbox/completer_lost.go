@@ -28,10 +28,10 @@ func (c *completer) logLost(lost []*delivery) {
 		}
 	}
 	if rowless > 0 {
-		c.rowless.add(rowless, logKeyEventID, id, logKeyOwner, c.d.names.owner)
+		c.rowless.Add(rowless, logKeyEventID, id, logKeyOwner, c.d.names.owner)
 	}
 	if n := len(lost) - rowless; n > 0 {
-		c.leaseLost.add(n, logKeyOwner, c.d.names.owner, logKeyError, ErrLeaseLost.Error())
+		c.leaseLost.Add(n, logKeyOwner, c.d.names.owner, logKeyError, ErrLeaseLost.Error())
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *completer) observe(d *delivery, now time.Time) {
 		c.d.dueAt(d.next)
 	case OutcomeDead:
 		m.Died(kind)
-		c.d.deaths.add(causeOfFailure(d), deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)
+		c.d.deaths.Add(causeOfFailure(d), deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)
 	case OutcomeSplit:
 		if d.answers.done > 0 {
 			m.Delivered(kind, now.Sub(d.env.OccurredAt))

@@ -25,10 +25,10 @@ func (c *completer) storeRefused(outcome Outcome, group []*delivery, limit time.
 		c.storePart(outcome, group[:n/2], limit)
 		c.storePart(outcome, group[n/2:], limit)
 	case dropTexts(group):
-		c.textless.add(1, logKeyEventID, group[0].id(), logKeyError, err.Error())
+		c.textless.Add(1, logKeyEventID, group[0].id(), logKeyError, err.Error())
 		c.storePart(outcome, group, limit)
 	default:
-		c.refusals.add(1, logKeyEventID, group[0].id(), logKeyOutcome, outcome.String(), logKeyError, err.Error())
+		c.refusals.Add(1, logKeyEventID, group[0].id(), logKeyOutcome, outcome.String(), logKeyError, err.Error())
 		c.stick(group[0])
 	}
 }
@@ -50,7 +50,7 @@ func (c *completer) stickSkipped(outcome Outcome, group []*delivery) (others []*
 			others = append(others, d)
 			continue
 		}
-		c.refusals.add(1, logKeyEventID, d.id(), logKeyOutcome, outcome.String(), logKeyError, errSkipped.Error())
+		c.refusals.Add(1, logKeyEventID, d.id(), logKeyOutcome, outcome.String(), logKeyError, errSkipped.Error())
 		c.stick(d)
 	}
 	return others
@@ -91,7 +91,7 @@ func (c *completer) retryStuck() {
 		n := len(c.stuck)
 		part := c.stuck[:min(n, completerPart)]
 		c.stuck = append([]*delivery(nil), c.stuck[len(part):]...)
-		byOutcome(part, func(outcome Outcome, group []*delivery) { c.storePart(outcome, group, c.patience.now()) })
+		byOutcome(part, func(outcome Outcome, group []*delivery) { c.storePart(outcome, group, c.patience.Now()) })
 		switch stored := n - len(c.stuck); {
 		case len(c.stuck) == 0:
 			c.stuckPause = 0

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox/internal/patience"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // outcomes are the kinds in the order in which they are stored.
@@ -38,7 +40,7 @@ func (c *completer) persistGroup(outcome Outcome, group []*delivery) {
 		return
 	}
 	began := time.Now()
-	if err := c.storeGroup(outcome, group, c.patience.now()); err != nil {
+	if err := c.storeGroup(outcome, group, c.patience.Now()); err != nil {
 		c.tryAgain(c.noteFailure(outcome, group, began, err))
 	}
 }
@@ -53,7 +55,7 @@ type failure struct {
 
 // noteFailure logs that a statement failed, and says what is to be tried again.
 func (c *completer) noteFailure(outcome Outcome, group []*delivery, began time.Time, err error) failure {
-	c.unstored.add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
+	c.unstored.Add(len(group), logKeyOutcome, outcome.String(), logKeyError, err.Error())
 	return failure{outcome: outcome, group: group, took: time.Since(began)}
 }
 
@@ -75,7 +77,7 @@ func (c *completer) tryAgain(f failure) {
 		if !c.waitOutSilence(f.took) {
 			// In order, later outcomes wait for this one.
 			inOrder := c.d.inOrder && c.ctx.Err() == nil
-			if slow := f.took >= minPatience/2; !inOrder && (slow || try >= completerTries) {
+			if slow := f.took >= patience.Min/2; !inOrder && (slow || try >= completerTries) {
 				f.group = c.persistParts(f.outcome, f.group)
 				if c.ctx.Err() != nil || len(c.aside)+len(f.group) <= completerAside {
 					c.setAside(f.group)
@@ -83,11 +85,11 @@ func (c *completer) tryAgain(f failure) {
 				}
 				c.retryAside()
 			}
-			sleep(c.ctx, pause)
+			wait.Sleep(c.ctx, pause)
 			pause = min(2*pause, completerMaxPause)
 		}
 		began := time.Now()
-		err := c.storeGroup(f.outcome, f.group, c.patience.now())
+		err := c.storeGroup(f.outcome, f.group, c.patience.Now())
 		if err == nil {
 			return
 		}
@@ -107,10 +109,10 @@ func (c *completer) storeGroup(outcome Outcome, group []*delivery, limit time.Du
 	if err != nil {
 		return err
 	}
-	c.patience.took(time.Since(began), nil)
+	c.patience.Took(time.Since(began), nil)
 	c.setAside(c.stickSkipped(outcome, again))
 	if len(c.aside) == 0 {
-		c.unstored.end()
+		c.unstored.End()
 	}
 	return nil
 }
@@ -143,7 +145,7 @@ func (c *completer) persistParts(outcome Outcome, group []*delivery) []*delivery
 	}
 	left := c.persistEach(outcome, group, size, &failed)
 	if len(left) == len(group) {
-		c.patience.grow()
+		c.patience.Grow()
 	}
 	return left
 }
@@ -160,7 +162,7 @@ func (c *completer) persistEach(outcome Outcome, group []*delivery, size int, fa
 		if left = append(left, later...); len(part) == 0 {
 			continue
 		}
-		switch err := c.storeGroup(outcome, part, c.patience.now()/2); {
+		switch err := c.storeGroup(outcome, part, c.patience.Now()/2); {
 		case err == nil:
 		case len(part) == 1:
 			*failed++
@@ -177,7 +179,7 @@ func (c *completer) persistEach(outcome Outcome, group []*delivery, size int, fa
 // or the database is slow. So outcomes are stored soon after a silent database is
 // back, however long it was away.
 func (c *completer) waitOutSilence(took time.Duration) (silent bool) {
-	if took < minPatience/4 {
+	if took < patience.Min/4 {
 		return false
 	}
 	for range probeTries {
@@ -188,7 +190,7 @@ func (c *completer) waitOutSilence(took time.Duration) (silent bool) {
 			break
 		}
 		silent = true
-		sleep(c.ctx, completerMinPause)
+		wait.Sleep(c.ctx, completerMinPause)
 	}
 	return silent
 }
@@ -248,7 +250,7 @@ func (c *completer) inTurn(group []*delivery) []*delivery {
 // asidePatience is that for outcomes that were set aside. One that fails alone
 // gets more each time, for nothing else may ever tell that the database is slow.
 func (c *completer) asidePatience(n int) time.Duration {
-	half := c.patience.now() / 2
+	half := c.patience.Now() / 2
 	if n > 1 {
 		return half
 	}

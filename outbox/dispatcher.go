@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
 )
 
 // DispatcherConfig makes a [Dispatcher] by hand; [New] does it for most users.
@@ -66,8 +67,8 @@ type Dispatcher struct {
 	// notifications are nil without a notifier.
 	notifications *notifications
 
-	drops, policyPanics               burst
-	failures, panics, deaths, unheard bursts
+	drops, policyPanics               logburst.Burst
+	failures, panics, deaths, unheard logburst.ByCause
 
 	// listenerCtx is the base of every delivery's context. It belongs to the
 	// dispatcher's lifetime, not to a call's: Close cancels it.
@@ -129,12 +130,12 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	}
 	lease, d.tenantsInTurn = lease.withDefaults(), lease.TenantsInTurn
 	d.lockTimeout, d.names = lease.LockTimeout, newLeaseNames(lease.Owner)
-	d.drops = burst{log: d.log, level: slog.LevelWarn, message: "outbox: the hot queue is full or closed; its events stay in the table until a poller reads them"}
-	d.deaths = bursts{log: d.log, level: slog.LevelError, message: "outbox: event is dead", single: causeLines}
-	d.panics = bursts{log: d.log, level: slog.LevelError, message: "outbox: a listener panicked", single: causeLines}
-	d.failures = bursts{log: d.log, level: slog.LevelWarn, message: "outbox: delivery failed, it will be tried again", single: causeLines}
-	d.unheard = bursts{log: d.log, level: slog.LevelWarn, message: "outbox: events have no listener in this process and are deferred; register one, here or in another process", single: 1}
-	d.policyPanics = burst{log: d.log, level: slog.LevelError, message: "outbox: the retry policy panicked"}
+	d.drops = logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: the hot queue is full or closed; its events stay in the table until a poller reads them"}
+	d.deaths = logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: event is dead", Single: causeLines}
+	d.panics = logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: a listener panicked", Single: causeLines}
+	d.failures = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed, it will be tried again", Single: causeLines}
+	d.unheard = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are deferred; register one, here or in another process", Single: 1}
+	d.policyPanics = logburst.Burst{Log: d.log, Level: slog.LevelError, Message: "outbox: the retry policy panicked"}
 	d.initQueues(d.opts)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
 	d.pauses = newPauses(cfg.DB, cfg.Store, d.log)

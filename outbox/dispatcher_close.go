@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // Close stops accepting events, lets the queued ones be delivered for
@@ -23,12 +24,12 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 
 func (d *Dispatcher) shutdown(ctx context.Context) {
 	defer close(d.closed)
-	defer d.policyPanics.flush()
-	defer d.unheard.flush()
-	defer d.drops.flush()
-	defer d.deaths.flush()
-	defer d.panics.flush()
-	defer d.failures.flush()
+	defer d.policyPanics.Flush()
+	defer d.unheard.Flush()
+	defer d.drops.Flush()
+	defer d.deaths.Flush()
+	defer d.panics.Flush()
+	defer d.failures.Flush()
 	d.mu.Lock()
 	was := d.state
 	d.state = stopped
@@ -42,13 +43,13 @@ func (d *Dispatcher) shutdown(ctx context.Context) {
 	go func() { d.workers.Wait(); close(idle) }()
 
 	var errs []error
-	if !waitFor(ctx, idle, d.opts.DrainTimeout) {
+	if !wait.For(ctx, idle, d.opts.DrainTimeout) {
 		close(d.abort)
 		d.cancelListeners()
 		d.giveBack()
 		// Workers that are not idle then, without a listener, wait for a database
 		// that is away to take their outcomes.
-		if !waitFor(context.Background(), idle, d.opts.DrainTimeout+closeGrace) && d.running.Load() > 0 {
+		if !wait.For(context.Background(), idle, d.opts.DrainTimeout+wait.Grace) && d.running.Load() > 0 {
 			errs = append(errs, errors.New("outbox: closing the dispatcher: listeners still run although their context was cancelled; their events will be delivered again"))
 		}
 	}
@@ -80,22 +81,4 @@ func (d *Dispatcher) giveBack() {
 		left = append(left, b.(*batcher).takeLeft()...)
 	}
 	d.letGo(left...)
-}
-
-// waitFor waits until done is closed; false when ctx or the time ends first.
-func waitFor(ctx context.Context, done <-chan struct{}, limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
 }

@@ -113,7 +113,7 @@ func (d *Dispatcher) committed(p *pending) {
 	d.releaser.release(p.leases(dropped))
 	d.tellDepths()
 	if warn > 0 {
-		d.drops.add(warn)
+		d.drops.Add(warn)
 	}
 	d.wakePoller()
 	if late > 0 { // the releaser notifies of the others

@@ -117,7 +117,7 @@ func (d *Dispatcher) conclude(dl *delivery, res Result, c cause) {
 		} else {
 			reason = fmt.Sprintf("no listener for %s in the process that took it; deferred by %s", dl.kind(), delay)
 			if r, own := d.registry.(*Registry); !own || r.Len() > 0 { // else Start has said so, of all kinds
-				d.unheard.add(dl.kind().String(), logKeyEventType, string(dl.env.EventType), logKeyAggregateType, string(dl.env.AggregateType), logKeyDelay, delay.String())
+				d.unheard.Add(dl.kind().String(), logKeyEventType, string(dl.env.EventType), logKeyAggregateType, string(dl.env.AggregateType), logKeyDelay, delay.String())
 			}
 		}
 		dl.reason = errorText(reason)
@@ -167,7 +167,7 @@ func (d *Dispatcher) delay(env *Envelope, c cause) time.Duration {
 func (d *Dispatcher) retryDelay(attempt int) (delay time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
-			d.policyPanics.add(1, logKeyError, fmt.Sprint(r), logKeyAttempts, attempt, logKeyStack, string(debug.Stack()))
+			d.policyPanics.Add(1, logKeyError, fmt.Sprint(r), logKeyAttempts, attempt, logKeyStack, string(debug.Stack()))
 			delay = DefaultRetryMax
 		}
 	}()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 	"github.com/stretchr/testify/require"
 )
 
@@ -54,7 +55,7 @@ func TestTheSecondStatementLeavesWhatFillsNoBatch(t *testing.T) {
 			require.True(t, d.EnqueueHot(placed(n+1)))
 		}
 		synctest.Wait()
-		signal(d.complete.full)
+		wait.Signal(d.complete.full)
 		synctest.Wait()
 		require.Len(t, d.complete.in, 5)
 		close(late)

@@ -1,6 +1,10 @@
 package outbox
 
-import "time"
+import (
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
+)
 
 func (d *Dispatcher) startWorker(take func() *delivery) {
 	d.workers.Add(1)
@@ -88,9 +92,9 @@ func (d *Dispatcher) finish(dl *delivery) {
 // late. A listener's own transaction waits too, in [Dispatcher.awaitTurn]. Neither waits for
 // an outcome that the database refuses.
 func (d *Dispatcher) awaitStored() {
-	signal(d.complete.full) // now
+	wait.Signal(d.complete.full) // now
 	for d.track.lastIsUnstored() && !isClosed(d.abort) {
-		sleep(d.listenerCtx, time.Millisecond)
+		wait.Sleep(d.listenerCtx, time.Millisecond)
 	}
 }
 
@@ -102,7 +106,7 @@ func (d *Dispatcher) logRetry(dl *delivery) {
 	if dl.panicked != nil {
 		lines = &d.panics
 	}
-	lines.add(causeOfFailure(dl), deliveryAttrs(dl, dl.env.Attempts+1)...)
+	lines.Add(causeOfFailure(dl), deliveryAttrs(dl, dl.env.Attempts+1)...)
 }
 
 // letGo ends deliveries without an outcome: the events are for whoever reads or

@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // Limits of the holder.
@@ -30,7 +33,7 @@ type holder struct {
 	gained func(died bool)
 	wake   func() // called when it has the table
 
-	failing burst
+	failing logburst.Burst
 
 	epoch time.Time
 	until atomic.Int64 // of the hold, since epoch, by this process's clock
@@ -52,9 +55,9 @@ type holder struct {
 
 func newHolder(db DB, store Store, owner string, log *slog.Logger, gained func(died bool), wake func()) *holder {
 	h := &holder{db: db, store: store, owner: owner, log: log, gained: gained, wake: wake, epoch: time.Now()}
-	h.failing = burst{
-		log: log, level: slog.LevelError, message: "outbox: the hold on the table could not be renewed, trying again",
-		ended: "outbox: the hold on the table is renewed again",
+	h.failing = logburst.Burst{
+		Log: log, Level: slog.LevelError, Message: "outbox: the hold on the table could not be renewed, trying again",
+		Ended: "outbox: the hold on the table is renewed again",
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
@@ -79,7 +82,7 @@ func (h *holder) run() {
 		if h.held && !h.failed {
 			pause = holdRenew
 		}
-		sleep(h.ctx, pause)
+		wait.Sleep(h.ctx, pause)
 		if h.ctx.Err() != nil {
 			h.released = h.release()
 			return
@@ -88,9 +91,9 @@ func (h *holder) run() {
 		err := h.try(ctx)
 		cancel()
 		if h.failed = err != nil; h.failed {
-			h.failing.add(1, logKeyError, err.Error())
+			h.failing.Add(1, logKeyError, err.Error())
 		} else {
-			h.failing.end()
+			h.failing.End()
 		}
 	}
 }
@@ -135,9 +138,9 @@ func (h *holder) close() error {
 	if h.done == nil {
 		return nil
 	}
-	defer h.failing.flush()
+	defer h.failing.Flush()
 	defer h.until.Store(0)
-	if !waitFor(context.Background(), h.done, holdPatience+closeGrace) {
+	if !wait.For(context.Background(), h.done, holdPatience+wait.Grace) {
 		return context.DeadlineExceeded
 	}
 	return h.released

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // lane is the queue of a kind of event that has a [Limit]. It has workers of its own.
@@ -60,7 +62,7 @@ func (l *lane) offer(dl *delivery) bool {
 func (l *lane) leave() {
 	l.left.Add(1)
 	if !l.isFull() {
-		signal(l.room)
+		wait.Signal(l.room)
 	}
 }
 
@@ -77,7 +79,7 @@ func (l *lane) isFull() bool {
 
 func (l *lane) tellRoom() {
 	if len(l.queue) <= l.lowWater && l.waiting.CompareAndSwap(true, false) {
-		signal(l.room)
+		wait.Signal(l.room)
 	}
 }
 

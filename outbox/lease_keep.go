@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // leaseKeeper renews the leases of the events that this node has in hand, three
@@ -18,7 +21,7 @@ type leaseKeeper struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	failing burst
+	failing logburst.Burst
 }
 
 // Limits of the lease keeper.
@@ -34,9 +37,9 @@ const (
 func newLeaseKeeper(d *Dispatcher, db DB, store Store) *leaseKeeper {
 	k := &leaseKeeper{d: d, db: db, store: store, done: make(chan struct{})}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
-	k.failing = burst{
-		log: d.log, level: slog.LevelError, message: "outbox: leases could not be renewed, trying again",
-		ended: "outbox: leases are renewed again",
+	k.failing = logburst.Burst{
+		Log: d.log, Level: slog.LevelError, Message: "outbox: leases could not be renewed, trying again",
+		Ended: "outbox: leases are renewed again",
 	}
 	return k
 }
@@ -96,9 +99,9 @@ func (k *leaseKeeper) renew(leases []Lease, piece bool) (failed []Lease) {
 		chunks = slices.AppendSeq(chunks, slices.Chunk(chunk, (len(chunk)+renewPieces-1)/renewPieces))
 	}
 	if len(failed) > 0 {
-		k.failing.add(len(failed), logKeyOwner, k.d.names.owner, logKeyError, last.Error())
+		k.failing.Add(len(failed), logKeyOwner, k.d.names.owner, logKeyError, last.Error())
 	} else {
-		k.failing.end()
+		k.failing.End()
 	}
 	return failed
 }
@@ -121,6 +124,6 @@ func (k *leaseKeeper) renewChunk(leases []Lease, piece bool) error {
 
 func (k *leaseKeeper) close() {
 	k.cancel()
-	waitFor(context.Background(), k.done, closeGrace)
-	k.failing.flush()
+	wait.For(context.Background(), k.done, wait.Grace)
+	k.failing.Flush()
 }

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // Limits of the lease releaser.
@@ -30,7 +33,7 @@ type leaseReleaser struct {
 	d       *Dispatcher
 	db      DB
 	store   Store
-	expired burst
+	expired logburst.Burst
 
 	ctx    context.Context // of the statements; it ends when closing gives up
 	cancel context.CancelFunc
@@ -62,7 +65,7 @@ func newLeaseReleaser(d *Dispatcher, db DB, store Store) *leaseReleaser {
 	r := &leaseReleaser{
 		d: d, db: db, store: store,
 		stop: make(chan struct{}), done: make(chan struct{}), woken: make(chan struct{}, 1),
-		expired: burst{log: d.log, level: slog.LevelWarn, message: "outbox: leases could not be given back, other nodes deliver their events when the leases expire"},
+		expired: logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: leases could not be given back, other nodes deliver their events when the leases expire"},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
@@ -98,14 +101,14 @@ func (r *leaseReleaser) take(b *releasing, began time.Time) {
 	if !closed && !full {
 		r.leases += len(b.leases)
 		r.fresh = append(r.fresh, b)
-		signal(r.woken)
+		wait.Signal(r.woken)
 	}
 	r.mu.Unlock()
 	switch {
 	case closed:
 		go r.releaseLate(b)
 	case full:
-		r.expired.add(len(b.leases), logKeyOwner, r.d.names.owner, logKeyError, "too many leases are given back at once")
+		r.expired.Add(len(b.leases), logKeyOwner, r.d.names.owner, logKeyError, "too many leases are given back at once")
 	}
 }
 
@@ -122,7 +125,8 @@ func (r *leaseReleaser) releaseLate(b *releasing) {
 		_, err = r.mark(ctx, b.leases)
 	}
 	if err != nil && len(b.leases) > 0 {
-		r.expired.write(len(b.leases), []any{logKeyOwner, r.d.names.owner, logKeyError, err.Error()})
+		r.expired.Add(len(b.leases), logKeyOwner, r.d.names.owner, logKeyError, err.Error())
+		r.expired.Flush() // nothing else does it any more
 	}
 }
 
@@ -157,7 +161,7 @@ func (r *leaseReleaser) finish() {
 		if len(r.held) == 0 || r.ctx.Err() != nil {
 			break
 		}
-		sleep(r.ctx, releaseRetry)
+		wait.Sleep(r.ctx, releaseRetry)
 	}
 }
 
@@ -294,7 +298,7 @@ func (r *leaseReleaser) drop(b *releasing) {
 	r.leases -= len(b.leases)
 	r.mu.Unlock()
 	if b.err != nil && len(b.leases) > 0 {
-		r.expired.add(len(b.leases), logKeyOwner, r.d.names.owner, logKeyError, b.err.Error())
+		r.expired.Add(len(b.leases), logKeyOwner, r.d.names.owner, logKeyError, b.err.Error())
 	}
 }
 
@@ -303,12 +307,12 @@ func (r *leaseReleaser) drop(b *releasing) {
 // ignores the end of its context.
 func (r *leaseReleaser) close(limit time.Duration) (lost int) {
 	close(r.stop)
-	if !waitFor(context.Background(), r.done, limit) {
+	if !wait.For(context.Background(), r.done, limit) {
 		r.cancel()
-		waitFor(context.Background(), r.done, closeGrace)
+		wait.For(context.Background(), r.done, wait.Grace)
 	}
 	r.cancel()
-	r.expired.flush()
+	r.expired.Flush()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.leases

@@ -38,6 +38,10 @@ const (
 	logKeyOtherMode     = "other_mode"
 )
 
+// causeLines is how many failures of a cause have a line each in a minute: enough to see
+// a few events and their ids.
+const causeLines = 10
+
 // durationText is the attribute of a duration: as text, because the JSON handler of slog
 // writes a time.Duration as a number of nanoseconds.
 func durationText(d time.Duration) string { return d.Round(time.Millisecond).String() }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // statementTimeout ends a statement of a loop that the database does not answer:
@@ -48,10 +50,6 @@ func (l *loop) start(ctx context.Context) error {
 	return nil
 }
 
-// closeGrace is how long close waits for a body that has to end when the
-// caller's time is up already: ending takes a moment all the same.
-const closeGrace = time.Second
-
 // close ends the body's context and waits until the body has ended, or until ctx
 // has ended and the grace is over too.
 func (l *loop) close(ctx context.Context) error {
@@ -68,7 +66,7 @@ func (l *loop) close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if waitFor(context.Background(), l.done, closeGrace) {
+	if wait.For(context.Background(), l.done, wait.Grace) {
 		return nil
 	}
 	return fmt.Errorf("it has not ended yet: %w", ctx.Err())

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // Limits of the notifications. The pauses spare the processes that listen: with three of
@@ -32,7 +35,7 @@ type notifications struct {
 	poller   *Poller // nil: this process delivers nothing, and does not listen
 	log      *slog.Logger
 
-	sending, listening burst
+	sending, listening logburst.Burst
 
 	agenda           agenda // when to send
 	sender, listener loop
@@ -59,10 +62,10 @@ const (
 
 func newNotifications(notifier Notifier, db DB, store Store, poller *Poller, log *slog.Logger) *notifications {
 	n := &notifications{notifier: notifier, db: db, store: store, poller: poller, log: log}
-	n.sending = burst{log: log, level: slog.LevelWarn, message: "outbox: a notification could not be sent, trying again"}
-	n.listening = burst{
-		log: log, level: slog.LevelWarn, message: "outbox: listening for notifications failed, trying again; the poller reads at its interval",
-		ended: "outbox: listening for notifications again",
+	n.sending = logburst.Burst{Log: log, Level: slog.LevelWarn, Message: "outbox: a notification could not be sent, trying again"}
+	n.listening = logburst.Burst{
+		Log: log, Level: slog.LevelWarn, Message: "outbox: listening for notifications failed, trying again; the poller reads at its interval",
+		Ended: "outbox: listening for notifications again",
 	}
 	n.agenda.init()
 	n.sender.init(n.send)
@@ -89,8 +92,8 @@ func (n *notifications) start(ctx context.Context) error {
 // close sends what is asked for and not yet sent, and waits for the goroutines.
 func (n *notifications) close(ctx context.Context) error {
 	err := errors.Join(n.listener.close(ctx), n.sender.close(ctx))
-	n.sending.flush()
-	n.listening.flush()
+	n.sending.Flush()
+	n.listening.Flush()
 	if err != nil {
 		return fmt.Errorf("outbox: closing the notifier: %w", err)
 	}
@@ -137,16 +140,16 @@ func (n *notifications) send(ctx context.Context) {
 				continue
 			}
 			failures++
-			n.sending.add(1, logKeyError, err.Error())
-			sleep(ctx, min(listenMinPause<<min(failures, 10), pollMaxPause))
+			n.sending.Add(1, logKeyError, err.Error())
+			wait.Sleep(ctx, min(listenMinPause<<min(failures, 10), pollMaxPause))
 			continue
 		}
 		failures = 0
-		n.sending.end()
+		n.sending.End()
 		if n.proof.CompareAndSwap(proofWanted, proofAwaited) {
 			overdue.Reset(notifyArrival)
 		}
-		sleep(ctx, notifyPause)
+		wait.Sleep(ctx, notifyPause)
 		timer.Reset(n.agenda.next(time.Now()))
 	}
 }
@@ -159,7 +162,7 @@ func (n *notifications) sendOne(ctx context.Context, limit time.Duration) error 
 
 // sendLast sends one notification for all that are still to be sent.
 func (n *notifications) sendLast() {
-	asked := n.agenda.next(time.Now()) != never
+	asked := n.agenda.next(time.Now()) != wait.Never
 	select {
 	case <-n.agenda.woken:
 		asked = true
@@ -169,7 +172,7 @@ func (n *notifications) sendLast() {
 		return
 	}
 	if err := n.sendOne(context.Background(), notifyLast); err != nil {
-		n.sending.add(1, logKeyError, err.Error())
+		n.sending.Add(1, logKeyError, err.Error())
 	}
 }
 
@@ -190,7 +193,7 @@ func (n *notifications) woken() {
 		n.failures = 0
 	} else {
 		n.hears = true
-		n.listening.end()
+		n.listening.End()
 		n.proof.Store(proofWanted)
 		n.notify()
 	}
@@ -227,7 +230,7 @@ func (n *notifications) heed() {
 
 // listen is the listener's goroutine.
 func (n *notifications) listen(ctx context.Context) {
-	later := time.AfterFunc(never, n.poller.Wake)
+	later := time.AfterFunc(wait.Never, n.poller.Wake)
 	n.mu.Lock()
 	n.later = later
 	n.mu.Unlock()
@@ -245,7 +248,7 @@ func (n *notifications) listen(ctx context.Context) {
 		if err == nil {
 			err = errors.New("the notifier stopped listening")
 		}
-		n.listening.add(1, logKeyError, err.Error())
-		sleep(ctx, min(listenMinPause<<min(failures, 10), listenMaxPause))
+		n.listening.Add(1, logKeyError, err.Error())
+		wait.Sleep(ctx, min(listenMinPause<<min(failures, 10), listenMaxPause))
 	}
 }

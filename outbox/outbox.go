@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // Outbox has a writer and, depending on the mode, a dispatcher, a poller and a
@@ -284,7 +286,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 }
 
 func (o *Outbox) closeNotifications(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, closeGrace)
+	ctx, cancel := context.WithTimeout(ctx, wait.Grace)
 	defer cancel()
 	return o.notifications.close(ctx)
 }
@@ -305,14 +307,14 @@ func (o *Outbox) Run(ctx context.Context) error {
 const startPause = time.Second
 
 func (o *Outbox) startOnceReachable(ctx context.Context) error {
-	waiting := burst{log: o.log, level: slog.LevelWarn, message: "outbox: starting again in a second because the database cannot be reached"}
-	defer waiting.flush()
+	waiting := logburst.Burst{Log: o.log, Level: slog.LevelWarn, Message: "outbox: starting again in a second because the database cannot be reached"}
+	defer waiting.Flush()
 	for {
 		err := o.Start(ctx)
 		if err == nil || ctx.Err() != nil || !sqlerr.IsUnreachable(err) {
 			return err
 		}
-		waiting.add(1, logKeyError, err.Error())
+		waiting.Add(1, logKeyError, err.Error())
 		select {
 		case <-time.After(startPause):
 		case <-ctx.Done():

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/patience"
 )
 
 // PollHandler takes what the poller reads. The [Dispatcher] is one.
@@ -53,8 +55,8 @@ type Poller struct {
 	log        *slog.Logger
 	clock      Clock
 
-	failing, unburied burst
-	undecodable       bursts
+	failing, unburied logburst.Burst
+	undecodable       logburst.ByCause
 
 	loop   loop
 	agenda agenda
@@ -77,10 +79,10 @@ type Poller struct {
 	restart    bool      // the last read ended a pass that it did not begin: rows may have come behind its place
 	read       time.Time // the time as of which the last batch was read
 	failures   int       // of the store, in a row
-	patience   patience
-	fromStart  patience  // for reads from the start of the table
-	takeoverAt time.Time // when to look again for expired leases
-	takenOver  int       // events whose leases expired, not yet logged
+	patience   patience.Patience
+	fromStart  patience.Patience // for reads from the start of the table
+	takeoverAt time.Time         // when to look again for expired leases
+	takenOver  int               // events whose leases expired, not yet logged
 }
 
 // NewPoller makes a poller. It reports all invalid fields together, each as a
@@ -105,9 +107,9 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		busy: make(chan struct{}, 1),
 	}
-	p.failing = burst{log: p.log, level: slog.LevelError, message: "outbox: polling failed, trying again", ended: "outbox: polling works again"}
-	p.undecodable = bursts{log: p.log, level: slog.LevelError, message: "outbox: event cannot be decoded, it is dead", single: causeLines}
-	p.unburied = burst{log: p.log, level: slog.LevelError, message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
+	p.failing = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: polling failed, trying again", Ended: "outbox: polling works again"}
+	p.undecodable = logburst.ByCause{Log: p.log, Level: slog.LevelError, Message: "outbox: event cannot be decoded, it is dead", Single: causeLines}
+	p.unburied = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
 	p.agenda.init()
 	p.loop.init(p.run)
 	if inTurn {
@@ -131,9 +133,9 @@ func (p *Poller) Close(ctx context.Context) error {
 	if err == nil {
 		p.logTakeovers(true)
 	}
-	p.failing.flush()
-	p.unburied.flush()
-	p.undecodable.flush()
+	p.failing.Flush()
+	p.unburied.Flush()
+	p.undecodable.Flush()
 	if err != nil {
 		return fmt.Errorf("outbox: closing the poller: %w", err)
 	}

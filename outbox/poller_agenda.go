@@ -3,6 +3,8 @@ package outbox
 import (
 	"sync"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // agenda is when the poller has to look, beside its interval. It keeps a fixed
@@ -29,15 +31,7 @@ func (a *agenda) init() {
 	a.changed = make(chan struct{}, 1)
 }
 
-func (a *agenda) wake() { signal(a.woken) }
-
-// signal puts a token into a channel of one, if there is none.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (a *agenda) wake() { wait.Signal(a.woken) }
 
 // note keeps the earliest of the times; true when t is that.
 func (a *agenda) note(t time.Time) bool {
@@ -53,7 +47,7 @@ func (a *agenda) note(t time.Time) bool {
 // dueAt notes a time and makes the poller set its timer again.
 func (a *agenda) dueAt(t time.Time) {
 	if a.note(t) {
-		signal(a.changed)
+		wait.Signal(a.changed)
 	}
 }
 
@@ -67,11 +61,8 @@ func (a *agenda) lookAgain(now time.Time) {
 		}
 	}
 	a.mu.Unlock()
-	signal(a.changed)
+	wait.Signal(a.changed)
 }
-
-// never is how long it is until the next time on an empty agenda.
-const never = time.Duration(1<<63 - 1)
 
 // begin strikes out what the cycle that begins now takes care of.
 func (a *agenda) begin(now time.Time) {
@@ -93,21 +84,21 @@ func (a *agenda) begin(now time.Time) {
 	}
 }
 
-// next is how long it is until the earliest time on the agenda.
+// next is how long it is until the earliest time on the agenda; wait.Never if it is empty.
 func (a *agenda) next(now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	wait := never
+	rest := wait.Never
 	until := func(t time.Time) {
 		if !t.IsZero() {
-			wait = min(wait, max(t.Sub(now), 0))
+			rest = min(rest, max(t.Sub(now), 0))
 		}
 	}
 	until(a.due)
 	for i := range a.looks {
 		until(a.looks[i].at)
 	}
-	return wait
+	return rest
 }
 
 // idle is how long to sleep when nothing is due.

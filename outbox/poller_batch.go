@@ -167,7 +167,7 @@ func (p *Poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
 		q.After = Cursor{AvailableAt: *died} // what was due by then is suspect
 	}
 	q.LockTimeout = p.lockTimeout()
-	err = p.patienceFrom(q.After).statement(ctx, func(ctx context.Context) (err error) {
+	err = p.patienceFrom(q.After).Statement(ctx, func(ctx context.Context) (err error) {
 		b, err = p.store.Poll(ctx, p.db, q)
 		return err
 	})
@@ -228,13 +228,13 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) err
 	for i, row := range rows {
 		if state, refused := left[row.EventID]; refused && (!repeated || !state.shows(OutcomeDead)) {
 			if state.skipped(marks[i]) {
-				p.unburied.add(1, logKeyEventID, row.EventID, logKeyError, errSkipped.Error())
+				p.unburied.Add(1, logKeyEventID, row.EventID, logKeyError, errSkipped.Error())
 			}
 			continue // else another node was faster, and reports it
 		}
 		p.metrics.Died(EventKind{})
 		text := errorText(row.Err.Error())
-		p.undecodable.add(ReasonOf(text), logKeyEventID, row.EventID, logKeyError, text)
+		p.undecodable.Add(ReasonOf(text), logKeyEventID, row.EventID, logKeyError, text)
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (p *Poller) markRefused(ctx context.Context, marks []Mark, err error) (left
 			marks[0].Error = ""
 			return p.markDead(ctx, marks)
 		}
-		p.unburied.add(1, logKeyEventID, marks[0].EventID, logKeyError, err.Error())
+		p.unburied.Add(1, logKeyEventID, marks[0].EventID, logKeyError, err.Error())
 		return nil, err
 	}
 	left = map[string]RowState{}
@@ -274,7 +274,7 @@ func (p *Poller) markDead(ctx context.Context, marks []Mark) (left map[string]Ro
 		return p.markRefused(ctx, marks, err)
 	}
 	if err != nil {
-		p.unburied.add(len(marks), logKeyError, err.Error())
+		p.unburied.Add(len(marks), logKeyError, err.Error())
 	}
 	return left, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // claimGrace is how long a claim may go on after closing began.
@@ -37,7 +38,7 @@ func (p *Poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 	if len(q.EventIDs) == 0 {
 		patient = p.patienceFrom(q.After)
 	}
-	err = patient.statement(ctx, func(limited context.Context) (err error) {
+	err = patient.Statement(ctx, func(limited context.Context) (err error) {
 		claim, cancel := claimContext(ctx, limited)
 		defer cancel()
 		b, err = p.store.Claim(claim, p.db, q)
@@ -59,7 +60,7 @@ func claimContext(ctx, limited context.Context) (context.Context, context.Cancel
 	deadline, _ := limited.Deadline()
 	claim, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	stop := context.AfterFunc(ctx, func() {
-		sleep(claim, claimGrace)
+		wait.Sleep(claim, claimGrace)
 		cancel()
 	})
 	return claim, func() {

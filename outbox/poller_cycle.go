@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // run is the poller's goroutine.
@@ -31,7 +32,7 @@ func (p *Poller) run(ctx context.Context) {
 		}
 		pause, failed := p.runCycle(ctx)
 		if failed { // nothing wakes it earlier: a claim that fails wakes the poller itself
-			sleep(ctx, pause)
+			wait.Sleep(ctx, pause)
 			pause = 0
 		}
 		if ctx.Err() != nil {
@@ -63,12 +64,12 @@ func (p *Poller) runCycle(ctx context.Context) (pause time.Duration, failed bool
 		if p.failures == 1 && sqlerr.IsDeadlock(err) {
 			p.log.Debug("outbox: polling met a deadlock, trying again", logKeyError, err.Error())
 		} else {
-			p.failing.add(1, logKeyDelay, durationText(pause), logKeyError, err.Error())
+			p.failing.Add(1, logKeyDelay, durationText(pause), logKeyError, err.Error())
 		}
 		return pause, true
 	}
 	p.failures = 0
-	p.failing.end()
+	p.failing.End()
 	p.note()
 	return idle, false
 }
@@ -159,5 +160,5 @@ func (p *Poller) noteNextDue(ctx context.Context) error {
 
 // statement runs one statement with the poller's patience.
 func (p *Poller) statement(ctx context.Context, run func(ctx context.Context) error) error {
-	return p.patience.statement(ctx, run)
+	return p.patience.Statement(ctx, run)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/patience"
 )
 
 // leavingOut is what the poller knows about passes that leave out kinds of events.
@@ -33,7 +35,7 @@ func (p *Poller) readPauses(ctx context.Context) error {
 	if p.dispatcher == nil || !p.dispatcher.pauses.isDue() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.patience.now())
+	ctx, cancel := context.WithTimeout(ctx, p.patience.Now())
 	defer cancel()
 	if err := p.dispatcher.pauses.read(ctx); err != nil {
 		return fmt.Errorf("outbox: reading what is paused: %w", err)
@@ -98,7 +100,7 @@ func (p *Poller) laneRoom() int {
 // reads past the rows that were delivered since then. So after one that began at the
 // start of the table, and for as long as sweepPause, passes begin where recent rows do.
 func (p *Poller) passStart(now time.Time) Cursor {
-	cheap := len(p.except) == 0 && p.fromStart.last < slowRead
+	cheap := len(p.except) == 0 && p.fromStart.Last() < slowRead
 	if cheap || now.Sub(p.swept) > max(p.sweepPause(), time.Second) {
 		p.swept = time.Time{}
 		return Cursor{}
@@ -112,7 +114,7 @@ func (p *Poller) sweepPause() time.Duration {
 	if len(p.except) == 0 {
 		return p.opts.Interval
 	}
-	return max(p.opts.Interval, min(100*p.fromStart.last, maxSweepPause))
+	return max(p.opts.Interval, min(100*p.fromStart.Last(), maxSweepPause))
 }
 
 // maxSweepPause is how long an event may wait at most that only a read from the start of
@@ -129,7 +131,7 @@ const slowRead = 100 * time.Millisecond
 
 // patienceFrom is the patience for a read from a place. Reads from the start have their
 // own: they may take much longer than others, which would lower the limit each time.
-func (p *Poller) patienceFrom(place Cursor) *patience {
+func (p *Poller) patienceFrom(place Cursor) *patience.Patience {
 	if place.IsZero() {
 		return &p.fromStart
 	}

@@ -1,6 +1,10 @@
 package outbox
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
+)
 
 // queues are the bounded queues of a dispatcher. Workers take two hot events to
 // one other while both hold some, and never sleep while any does. What was taken
@@ -96,7 +100,7 @@ func (q *queues) tookCold(dl *delivery) *delivery {
 // tellRoom makes the poller read when the cold queue has room again.
 func (q *queues) tellRoom() {
 	if q.coldDepth() <= q.lowWater && q.waiting.CompareAndSwap(true, false) {
-		signal(q.room)
+		wait.Signal(q.room)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // A run is some events of one key, in order, under one lease. One worker delivers
@@ -118,7 +120,7 @@ func (d *Dispatcher) follow(dl *delivery) *delivery {
 // attempt.
 func (d *Dispatcher) mayFollow(next *delivery) bool {
 	for next.takeover && !d.track.isTurn(next) && !isClosed(d.abort) {
-		sleep(d.listenerCtx, time.Millisecond)
+		wait.Sleep(d.listenerCtx, time.Millisecond)
 	}
 	return !isClosed(d.abort)
 }
@@ -202,11 +204,11 @@ func (d *Dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
 	if d.track.isTurn(dl) {
 		return nil
 	}
-	signal(d.complete.full)
+	wait.Signal(d.complete.full)
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
 	for !d.track.isTurn(dl) {
-		if sleep(ctx, time.Millisecond); ctx.Err() != nil {
+		if wait.Sleep(ctx, time.Millisecond); ctx.Err() != nil {
 			return fmt.Errorf("outbox: completing event %s: %w", dl.id(), errTurn)
 		}
 	}

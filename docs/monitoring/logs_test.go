@@ -59,29 +59,27 @@ func (l *logging) visit(n ast.Node) {
 			}
 		} else if name, plain := n.Fun.(*ast.Ident); plain && name.Name == "append" && len(n.Args) > 1 { // append(attrs, key, value, …)
 			l.pairs(n.Args[1:])
-		} else if ok && f.Sel.Name == "add" && len(n.Args) > 1 { // of a burst: count, key, value, …
+		} else if ok && f.Sel.Name == "Add" && len(n.Args) > 1 { // of a burst: count, key, value, …
 			if _, isKey := n.Args[1].(*ast.Ident); isKey {
 				l.pairs(n.Args[1:])
 			}
 		}
-	case *ast.CompositeLit: // burst{log: …, level: …, message: …}, or bursts
-		if kind, ok := n.Type.(*ast.Ident); ok && (kind.Name == "burst" || kind.Name == "bursts") {
+	case *ast.CompositeLit: // logburst.Burst{Log: …, Level: …, Message: …}, or logburst.ByCause
+		if kind, ok := n.Type.(*ast.SelectorExpr); ok && (kind.Sel.Name == "Burst" || kind.Sel.Name == "ByCause") {
 			var line logLine
 			for _, element := range n.Elts {
 				field := element.(*ast.KeyValueExpr)
 				switch field.Key.(*ast.Ident).Name {
-				case "level":
+				case "Level":
 					line.level = levels[field.Value.(*ast.SelectorExpr).Sel.Name]
-				case "message":
+				case "Message":
 					line.message, _ = text(field.Value)
-				case "ended":
+				case "Ended":
 					message, _ := text(field.Value)
 					l.lines = append(l.lines, logLine{"INFO", message})
 				}
 			}
-			if line.message != "" { // a burst of bursts has theirs
-				l.lines = append(l.lines, line)
-			}
+			l.lines = append(l.lines, line)
 		}
 		if array, ok := n.Type.(*ast.ArrayType); ok { // []any{key, value, …}
 			if element, ok := array.Elt.(*ast.Ident); ok && element.Name == "any" {
