@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"context"
 	"database/sql"
 	"testing"
 	"time"
@@ -125,6 +126,35 @@ func TestOldTransactionsAreAWarning(t *testing.T) {
 		w.cfg.Limits.Transaction = time.Millisecond
 		f := w.requireFinding(t, "transactions", doctor.Warning, "older than 1ms")
 		require.NotContains(t, f.Seen, "SELECT COUNT", "a statement may contain data")
+	})
+}
+
+// MySQL's table of transactions has the text of each running statement, in utf8mb3, and an
+// error in place of all rows when a text has other characters.
+func TestAStatementOfAnotherSessionDoesNotHideTransactions(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main()[:2], func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		tx, err := w.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		var n int
+		require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM outbox_event").Scan(&n))
+		statement := "SELECT SLEEP(20), '\U0001F600'"
+		if db.Kind == testdb.Postgres {
+			statement = "SELECT pg_sleep(20), '\U0001F600'"
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = tx.ExecContext(ctx, statement)
+			_ = tx.Rollback()
+		}()
+		defer func() { cancel(); <-ended }()
+		w.cfg.Limits.Transaction = time.Millisecond
+		w.requireFinding(t, "transactions", doctor.Warning, "older than 1ms")
+		w.cfg.Limits.Transaction = time.Hour
+		require.Equal(t, doctor.OK, doctor.Worst(of(w.examine(t), "transactions")))
 	})
 }
 
