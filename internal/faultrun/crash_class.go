@@ -45,7 +45,7 @@ var classes = []struct {
 	{regexp.MustCompile(`aggregate_type IS NULL LIMIT \d+$`), "read NULL types"},
 	{regexp.MustCompile(`ORDER BY available_at, created_at, event_id LIMIT 1$`), "read the next due"},
 	{regexp.MustCompile(`^SELECT event_id, .* FROM outbox_event (FORCE INDEX \(\w+\) )?WHERE .*LIMIT [?$]\d*$`), "poll"},
-	{regexp.MustCompile(`^SELECT (DATE_FORMAT\(UTC_TIMESTAMP|clock_timestamp|CAST\(clock)`), "read the clock"},
+	{regexp.MustCompile(`^SELECT (DATE_FORMAT\(UTC_TIMESTAMP|(CASE WHEN )?clock_timestamp|CAST\(clock)`), "read the clock"},
 	{regexp.MustCompile(`inbox_message`), "record in the inbox"},
 	{regexp.MustCompile(`^INSERT INTO fault_effects`), "effect"},
 	{regexp.MustCompile(`^INSERT INTO fault_orders`), "order"},

@@ -8,7 +8,7 @@ import (
 )
 
 // deadlockTries is how often the store tries a statement that the database picks
-// as a deadlock's victim.
+// as a deadlock's victim, or whose table another process changes.
 const deadlockTries = 5
 
 // Tries of a statement that fails at once when a row is locked, as lockNow makes it.
@@ -16,12 +16,16 @@ const (
 	lockPatience = time.Second // in all, as with lockWait
 	lockMinPause = time.Millisecond
 	lockMaxPause = 50 * time.Millisecond
-	lockNotFree  = 3572 // MySQL's error
+
+	// MySQL's errors.
+	lockNotFree  = 3572
+	tableChanged = 1412 // by a migration, after the transaction had begun
 )
 
 // changed runs a statement or transaction that has no effect when it fails, and
 // runs it again after a deadlock: two nodes may lock the same rows in different
-// orders. It also runs it again, for a while, when a row is locked and the statement did
+// orders. The same goes for a table that another process migrated since the transaction
+// began. It also runs it again, for a while, when a row is locked and the statement did
 // not wait for it.
 //
 // On SQLite the store's own statements take turns. SQLite has one writer. It lets a second
@@ -40,7 +44,7 @@ func (s *Store) changed(ctx context.Context, run func() (int, error)) (n int, er
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return n, err
-		case sqlerr.IsDeadlock(err) && tries < deadlockTries:
+		case (sqlerr.IsDeadlock(err) || sqlerr.HasNumber(err, tableChanged)) && tries < deadlockTries:
 			tries++
 		case sqlerr.HasNumber(err, lockNotFree) && time.Since(began) < lockPatience:
 			select {

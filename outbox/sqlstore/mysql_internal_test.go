@@ -13,6 +13,29 @@ func MySQLItself() *Store {
 	return s
 }
 
+// serverError is an error of MySQL, as drivers have it.
+type serverError struct{ Number uint16 }
+
+func (e *serverError) Error() string { return "a server's error" }
+
+// A transaction that began before another process migrated the table cannot read the table.
+func TestATableThatAnotherProcessChangesIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	for _, number := range []uint16{1213, tableChanged} {
+		for fails, want := range map[int]bool{0: true, 1: true, deadlockTries - 1: true, deadlockTries: false} {
+			tries := 0
+			_, err := MySQLItself().changed(t.Context(), func() (int, error) {
+				if tries++; tries <= fails {
+					return 0, &serverError{number}
+				}
+				return 1, nil
+			})
+			require.Equal(t, want, err == nil, "%d: %d failures", number, fails)
+			require.Equal(t, min(fails+1, deadlockTries), tries)
+		}
+	}
+}
+
 func TestTheVersionSaysWhetherClaimsSkipLockedRows(t *testing.T) {
 	t.Parallel()
 	for version, skips := range map[string]bool{
