@@ -2,20 +2,24 @@ package outbox
 
 import "time"
 
-// stored reports outcomes that are stored, or refused.
-func (c *completer) stored(group, lost []*delivery) {
-	c.pending.Add(-int64(len(group)))
+// stored reports the outcomes of a statement. lost are those that changed no row, and again
+// those that are to be stored again, each in the order of the group.
+func (c *completer) stored(group, lost, again []*delivery) {
+	c.pending.Add(int64(len(again) - len(group)))
 	if len(lost) > 0 {
 		c.d.metrics.LeaseLost(len(lost))
 		c.logLost(lost)
 	}
 	now := c.d.clock.Now()
 	for _, d := range group {
-		if len(lost) > 0 && lost[0] == d { // in the order of the group
+		switch {
+		case len(lost) > 0 && lost[0] == d:
 			lost = lost[1:]
-			continue
+		case len(again) > 0 && again[0] == d:
+			again = again[1:]
+		default:
+			c.observe(d, now)
 		}
-		c.observe(d, now)
 	}
 }
 

@@ -1,11 +1,14 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox/internal/groupcommit"
 )
 
 // The database may refuse an outcome: its character set lacks a character of the text, the
@@ -15,21 +18,39 @@ import (
 // still refused is kept apart. The outcome stays in the tracker, so that this process does not
 // deliver the event again. The pause between tries grows, because somebody may drop the trigger.
 
-// storeRefused stores what it can of a group that the database refused, and keeps apart
-// what it refuses in any form.
-func (c *completer) storeRefused(outcome Outcome, group []*delivery, limit time.Duration, err error) {
+// markAll stores outcomes of one kind. The outcomes of a statement that the database refused
+// are stored in ASCII, then in halves, and then without their texts. again are the outcomes
+// that are to be tried again soon: with err all that are not stored, else those whose rows
+// this node claimed again meanwhile. refused are the outcomes that the database refuses in any
+// form.
+func (c *completer) markAll(within groupcommit.Within, outcome Outcome, group []*delivery) (again, refused []*delivery, err error) {
+	var lost []*delivery
+	err = within(func(ctx context.Context) (err error) {
+		lost, again, err = c.mark(ctx, outcome, group)
+		return err
+	})
 	switch n := len(group); {
+	case err == nil:
+		c.stored(group, lost, again)
+		again, refused = c.partSkipped(outcome, again)
+		return again, refused, nil
+	case !sqlerr.IsRefused(err):
+		return group, nil, err
 	case escapeTexts(group):
-		c.storePart(outcome, group, limit)
+		return c.markAll(within, outcome, group)
 	case n > 1: // find those that are refused
-		c.storePart(outcome, group[:n/2], limit)
-		c.storePart(outcome, group[n/2:], limit)
+		again, refused, err = c.Store(within, outcome, group[:n/2])
+		if err != nil {
+			return append(again, group[n/2:]...), refused, err
+		}
+		more, apart, err := c.Store(within, outcome, group[n/2:])
+		return append(again, more...), append(refused, apart...), err
 	case dropTexts(group):
 		c.textless.Add(1, logKeyEventID, group[0].id(), logKeyError, err.Error())
-		c.storePart(outcome, group, limit)
+		return c.markAll(within, outcome, group)
 	default:
 		c.refusals.Add(1, logKeyEventID, group[0].id(), logKeyOutcome, outcome.String(), logKeyError, err.Error())
-		c.stick(group[0])
+		return nil, []*delivery{c.d.track.stick(group[0])}, nil
 	}
 }
 
@@ -42,68 +63,18 @@ func (s RowState) skipped(m Mark) bool {
 	return s.Exists && (s.Status == StatusNew || s.Status == StatusRetry) && (m.Lease == "" || s.Lease == m.Lease)
 }
 
-// stickSkipped keeps apart the outcomes whose rows the database skipped, as if it had
-// refused them, and returns the others.
-func (c *completer) stickSkipped(outcome Outcome, group []*delivery) (others []*delivery) {
+// partSkipped returns apart the outcomes whose rows the database skipped, as if it had refused
+// them.
+func (c *completer) partSkipped(outcome Outcome, group []*delivery) (others, skipped []*delivery) {
 	for _, d := range group {
 		if !d.skipped {
 			others = append(others, d)
 			continue
 		}
 		c.refusals.Add(1, logKeyEventID, d.id(), logKeyOutcome, outcome.String(), logKeyError, errSkipped.Error())
-		c.stick(d)
+		skipped = append(skipped, c.d.track.stick(d))
 	}
-	return others
-}
-
-// storePart stores a part of a group, or sets it aside. In [Ordered] later outcomes wait
-// for it, as they do in tryAgain.
-func (c *completer) storePart(outcome Outcome, part []*delivery, limit time.Duration) {
-	if part = c.inTurn(part); len(part) == 0 {
-		return
-	}
-	began := time.Now()
-	if err := c.storeGroup(outcome, part, limit); err != nil {
-		f := c.noteFailure(outcome, part, began, err)
-		if c.d.inOrder {
-			c.tryAgain(f)
-		} else {
-			c.setAside(part)
-		}
-	}
-}
-
-// stick keeps an outcome apart, without the payload of its event where that is possible.
-// When there are too many, it is set aside, and holds up the rest.
-func (c *completer) stick(d *delivery) {
-	if len(c.stuck) >= completerStuck {
-		c.setAside([]*delivery{d})
-		return
-	}
-	c.stuckPause = max(c.stuckPause, stuckMinPause)
-	c.stuck = append(c.stuck, c.d.track.stick(d))
-}
-
-// retryStuck tries some of the outcomes that were refused, and goes on while they are
-// stored.
-func (c *completer) retryStuck() {
-	for {
-		n := len(c.stuck)
-		part := c.stuck[:min(n, completerPart)]
-		c.stuck = append([]*delivery(nil), c.stuck[len(part):]...)
-		byOutcome(part, func(outcome Outcome, group []*delivery) { c.storePart(outcome, group, c.patience.Now()) })
-		switch stored := n - len(c.stuck); {
-		case len(c.stuck) == 0:
-			c.stuckPause = 0
-			return
-		case stored == 0:
-			c.stuckPause = min(2*c.stuckPause, stuckMaxPause)
-			return
-		case stored < len(part):
-			c.stuckPause = stuckMinPause
-			return
-		}
-	}
+	return others, skipped
 }
 
 // stick marks a delivery as one whose outcome is refused. It returns the delivery that

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
+	"github.com/outboxkit/outbox-go/outbox/internal/groupcommit"
 	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
 )
 
@@ -255,7 +256,7 @@ func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error
 // its workers, in batches, and on their way to the store.
 func (d *Dispatcher) inHandLimit() int64 {
 	waiting := cap(d.hot) + cap(d.cold) + d.lanes.most()
-	return int64(waiting + d.opts.Workers + d.batchesInHand() + completerInHand)
+	return int64(waiting + d.opts.Workers + d.batchesInHand() + groupcommit.InHand)
 }
 
 // holds reports whether this process may deliver from the table.

@@ -54,8 +54,8 @@ func (d *Dispatcher) shutdown(ctx context.Context) {
 		}
 	}
 	d.cancelListeners()
-	d.giveBack()        // what came after the workers had looked
-	d.complete.refuse() // what a listener that still runs answers comes too late
+	d.giveBack()               // what came after the workers had looked
+	d.complete.commit.Refuse() // what a listener that still runs answers comes too late
 	d.keeper.close()
 	unstored := d.complete.close(d.opts.DrainTimeout)
 	unreleased := d.releaser.close(d.opts.DrainTimeout)

@@ -9,8 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/groupcommit"
 )
 
 // full is a store that has no room for an outcome, and says so late at first.
@@ -43,26 +44,6 @@ func placed(n int) Envelope {
 	return Envelope{EventID: fmt.Sprint(n), AggregateType: "Order", EventType: "Placed"}
 }
 
-// The token that a batch is full may outlive the batch.
-func TestTheSecondStatementLeavesWhatFillsNoBatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		late := make(chan struct{})
-		d := accepts(t, full{late: late})
-		require.True(t, d.EnqueueHot(placed(0)))
-		synctest.Wait() // the first statement is under way
-		for n := range 5 {
-			require.True(t, d.EnqueueHot(placed(n+1)))
-		}
-		synctest.Wait()
-		wait.Signal(d.complete.full)
-		synctest.Wait()
-		require.Len(t, d.complete.in, 5)
-		close(late)
-		require.ErrorContains(t, d.Close(t.Context()), "could not be stored")
-	})
-}
-
 // The next process takes that many events for suspects when this one dies.
 func TestAProcessHasNoMoreInHandThanItsLimit(t *testing.T) {
 	t.Parallel()
@@ -85,7 +66,7 @@ func TestAProcessHasNoMoreInHandThanItsLimit(t *testing.T) {
 		offer()
 		limit := int(d.inHandLimit())
 		require.LessOrEqual(t, taken, limit)
-		require.Greater(t, taken, limit-completerBatch, "the limit counts a batch that there cannot be")
+		require.Greater(t, taken, limit-groupcommit.Batch, "the limit counts a batch that there cannot be")
 		require.ErrorContains(t, d.Close(t.Context()), "could not be stored")
 	})
 }

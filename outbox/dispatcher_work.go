@@ -73,7 +73,7 @@ func (d *Dispatcher) finish(dl *delivery) {
 	for _, row := range dl.rows() {
 		d.logRetry(row)
 	}
-	if !d.complete.submit(dl) {
+	if !d.complete.commit.Submit(dl) {
 		d.letGo(dl)
 		return
 	}
@@ -92,7 +92,7 @@ func (d *Dispatcher) finish(dl *delivery) {
 // late. A listener's own transaction waits too, in [Dispatcher.awaitTurn]. Neither waits for
 // an outcome that the database refuses.
 func (d *Dispatcher) awaitStored() {
-	wait.Signal(d.complete.full) // now
+	d.complete.commit.StoreNow() // now
 	for d.track.lastIsUnstored() && !isClosed(d.abort) {
 		wait.Sleep(d.listenerCtx, time.Millisecond)
 	}

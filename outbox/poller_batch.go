@@ -239,7 +239,7 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) err
 	return nil
 }
 
-// markRefused marks what the database refused, as [completer.storeRefused] does: without
+// markRefused marks what the database refused, as [completer.markAll] does: without
 // the texts, which the log has, and one by one.
 func (p *Poller) markRefused(ctx context.Context, marks []Mark, err error) (left map[string]RowState, last error) {
 	if slices.ContainsFunc(marks, func(m Mark) bool { return m.Error != asciiText(m.Error) }) {

@@ -204,7 +204,7 @@ func (d *Dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
 	if d.track.isTurn(dl) {
 		return nil
 	}
-	wait.Signal(d.complete.full)
+	d.complete.commit.StoreNow()
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
 	for !d.track.isTurn(dl) {

@@ -39,7 +39,7 @@ type delivery struct {
 	answers  *answers    // of several listeners; nil in the delivery to one
 	// completed: the listener's own transaction has stored the outcome.
 	completed bool
-	// stuck: the database refuses the outcome; see [completer.storeRefused].
+	// stuck: the database refuses the outcome; see [completer.markAll].
 	stuck bool
 	// skipped: the database left the row as it is, although the outcome should have changed it.
 	skipped bool

@@ -1,6 +1,6 @@
 package model
 
-// mark stores an outcome (outbox/completer.go, completer_retry.go, sqlstore/mark.go).
+// mark stores an outcome (outbox/completer.go, outbox/internal/groupcommit/retry.go, sqlstore/mark.go).
 func (x *steps) mark(node, hand int) {
 	d := x.from.Nodes[node].Hand[hand]
 	change := func(s *State, f func(d *Delivery)) { f(&s.Nodes[node].Hand[hand]) }

@@ -115,8 +115,8 @@ var mutations = []mutation{
 	},
 	{
 		"in order, DEAD is stored after later outcomes", "outbox/dispatcher_work.go",
-		"\tif !d.complete.submit(dl) {",
-		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(300*time.Millisecond, func() { d.complete.submit(dl) })\n\t\treturn\n\t}\n\tif !d.complete.submit(dl) {",
+		"\tif !d.complete.commit.Submit(dl) {",
+		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(300*time.Millisecond, func() { d.complete.commit.Submit(dl) })\n\t\treturn\n\t}\n\tif !d.complete.commit.Submit(dl) {",
 		inOrder, checker.RuleOrder,
 	},
 	{
@@ -133,6 +133,6 @@ var mutations = []mutation{
 	},
 	{
 		"Close drops the last outcomes and does not count them", "outbox/completer.go",
-		"\t\tc.persist(batch)\n", "\t\tc.pending.Add(-int64(len(batch)))\n", closing, checker.RuleClosed,
+		"\tgroup, again, refused = c.inTurn(group)\n", "\tgroup, again, refused = c.inTurn(group)\n\tif isClosed(c.d.quit) {\n\t\tc.pending.Add(-int64(len(group)))\n\t\treturn nil, nil, nil\n\t}\n", closing, checker.RuleClosed,
 	},
 }

@@ -64,7 +64,17 @@ func TestOccurrencesOfACauseThatMakesRoomAreLogged(t *testing.T) {
 // lines is a log handler that keeps what it gets as text.
 type lines struct {
 	slog.Handler
+	mu  sync.Mutex
 	got []string
+}
+
+// take returns the lines since it was last called.
+func (l *lines) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	got := l.got
+	l.got = nil
+	return got
 }
 
 func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
@@ -75,6 +85,8 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 		line += " " + a.String()
 		return true
 	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.got = append(l.got, line)
 	return nil
 }
@@ -102,7 +114,7 @@ func TestABurstIsAFewLinesWhoseCountsAddUp(t *testing.T) {
 			"WARN lost count=1 id=later",
 			"INFO found lasted=2m30s",
 			"WARN lost count=5 id=last",
-		}, log.got)
+		}, log.take())
 	})
 }
 
@@ -118,10 +130,10 @@ func TestEachCauseHasLinesOfItsOwn(t *testing.T) {
 		require.Equal(t, []string{
 			"ERROR dead count=1 id=0", "ERROR dead count=1 id=10",
 			"ERROR dead count=1 id=1", "ERROR dead count=1 id=11",
-		}, log.got)
+		}, log.take())
 		log.got = nil
 		b.Flush()
-		require.ElementsMatch(t, []string{"ERROR dead count=3 id=4", "ERROR dead count=3 id=14"}, log.got)
+		require.ElementsMatch(t, []string{"ERROR dead count=3 id=4", "ERROR dead count=3 id=14"}, log.take())
 
 		log.got = nil
 		for i := range 10 * apart {

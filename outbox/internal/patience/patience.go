@@ -10,9 +10,9 @@ import (
 
 // The limits of [Patience].
 const (
-	Min   = 2 * time.Second
-	Max   = 30 * time.Second
-	tries = 3 // statements that time out in a row before the limit grows
+	Shortest = 2 * time.Second
+	Longest  = 30 * time.Second
+	tries    = 3 // statements that time out in a row before the limit grows
 )
 
 // Patience is how long one statement of a loop may take. A connection that went silent
@@ -26,7 +26,7 @@ type Patience struct {
 }
 
 // Now is the limit of the next statement.
-func (p *Patience) Now() time.Duration { return max(p.limit, Min) }
+func (p *Patience) Now() time.Duration { return max(p.limit, Shortest) }
 
 // Last is how long the last statement took that did not fail; 0 before the first.
 func (p *Patience) Last() time.Duration { return p.last }
@@ -50,7 +50,7 @@ func (p *Patience) Statement(ctx context.Context, run func(ctx context.Context) 
 func (p *Patience) Took(d time.Duration, err error) {
 	switch {
 	case err == nil:
-		p.limit, p.timeouts, p.last = min(max(4*d, Min), Max), 0, d
+		p.limit, p.timeouts, p.last = min(max(4*d, Shortest), Longest), 0, d
 	case errors.Is(err, context.DeadlineExceeded) || d >= p.Now():
 		if p.timeouts++; p.timeouts >= tries {
 			p.Grow()
@@ -60,5 +60,5 @@ func (p *Patience) Took(d time.Duration, err error) {
 	}
 }
 
-// Grow doubles the limit, up to [Max].
-func (p *Patience) Grow() { p.limit, p.timeouts = min(2*p.Now(), Max), 0 }
+// Grow doubles the limit, up to [Longest].
+func (p *Patience) Grow() { p.limit, p.timeouts = min(2*p.Now(), Longest), 0 }

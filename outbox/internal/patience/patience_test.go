@@ -15,13 +15,13 @@ import (
 func TestTheLimitFollowsTheLastStatement(t *testing.T) {
 	t.Parallel()
 	var p patience.Patience
-	require.Equal(t, patience.Min, p.Now())
+	require.Equal(t, patience.Shortest, p.Now())
 	require.Zero(t, p.Last())
 	for _, tc := range []struct{ took, limit time.Duration }{
-		{time.Millisecond, patience.Min},
+		{time.Millisecond, patience.Shortest},
 		{time.Second, 4 * time.Second},
-		{20 * time.Second, patience.Max},
-		{time.Millisecond, patience.Min},
+		{20 * time.Second, patience.Longest},
+		{time.Millisecond, patience.Shortest},
 	} {
 		p.Took(tc.took, nil)
 		require.Equal(t, tc.limit, p.Now())
@@ -35,19 +35,19 @@ func TestTheLimitGrowsWhenAllStatementsAreSlow(t *testing.T) {
 	timeout := func() { p.Took(p.Now(), context.DeadlineExceeded) }
 	timeout()
 	timeout()
-	require.Equal(t, patience.Min, p.Now(), "one silent connection is dropped soon")
+	require.Equal(t, patience.Shortest, p.Now(), "one silent connection is dropped soon")
 	p.Took(time.Millisecond, errors.New("refused"))
 	timeout()
 	timeout()
-	require.Equal(t, patience.Min, p.Now(), "another failure was fast, so the database is not slow")
+	require.Equal(t, patience.Shortest, p.Now(), "another failure was fast, so the database is not slow")
 	timeout()
-	require.Equal(t, 2*patience.Min, p.Now())
+	require.Equal(t, 2*patience.Shortest, p.Now())
 	for range 100 {
 		timeout()
 	}
-	require.Equal(t, patience.Max, p.Now())
+	require.Equal(t, patience.Longest, p.Now())
 	p.Took(time.Millisecond, nil)
-	require.Equal(t, patience.Min, p.Now())
+	require.Equal(t, patience.Shortest, p.Now())
 }
 
 func TestAStatementEndsAtTheLimit(t *testing.T) {
@@ -62,7 +62,7 @@ func TestAStatementEndsAtTheLimit(t *testing.T) {
 			})
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
-		require.Equal(t, 3*patience.Min, time.Since(began))
-		require.Equal(t, 2*patience.Min, p.Now())
+		require.Equal(t, 3*patience.Shortest, time.Since(began))
+		require.Equal(t, 2*patience.Shortest, p.Now())
 	})
 }
