@@ -96,6 +96,35 @@ func TestARunEndsWithItsLease(t *testing.T) {
 	})
 }
 
+// The same goes for the listeners of one event: another process may have delivered the event
+// to all of them, and may be with the next event of the key.
+func TestNoFurtherListenerBeginsWhenTheLeaseIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &cutOff{Store: outboxtest.NewStore()}
+		var mail, search diary
+		done := func(outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil }
+		startNamed(t, outbox.Config{Store: store, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LockTimeout: minute}}},
+			outbox.On("", "Said", outbox.ListenerFunc(mail.listen(func(env outbox.Envelope) (outbox.Result, error) {
+				if env.EventID == "a-00001" && len(mail.of("a")) == 2 {
+					store.down.Store(true)
+					time.Sleep(2 * minute)
+				}
+				return outbox.Done(), nil
+			})), outbox.Named("mail")),
+			outbox.On("", "Said", outbox.ListenerFunc(search.listen(done)), outbox.Named("search")))
+		writer := build(t, outbox.Config{Store: store.Store, Mode: outbox.WriterOnly{}}, nil)
+		writer.write(numbered("a", 3)...)
+		time.Sleep(5 * minute)
+		require.Equal(t, idsOf(numbered("a", 2)), mail.of("a"))
+		require.Equal(t, idsOf(numbered("a", 1)), search.of("a"))
+		store.down.Store(false)
+		time.Sleep(5 * minute)
+		require.Equal(t, "a-00002", mail.of("a")[len(mail.of("a"))-1])
+		require.Equal(t, idsOf(numbered("a", 3)), search.of("a"))
+	})
+}
+
 // A lease that is renewed in time lasts longer than the lock timeout.
 func TestARunOutlivesTheLockTimeout(t *testing.T) {
 	t.Parallel()

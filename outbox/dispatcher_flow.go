@@ -33,6 +33,16 @@ func (d *Dispatcher) mayDeliver(dl *delivery) bool {
 	return false
 }
 
+// isOfTheHold reports whether this process has held the table since it took the event in
+// hand. A delivery without a term, as by [Dispatcher.Deliver], needs no hold.
+func (d *Dispatcher) isOfTheHold(dl *delivery) bool {
+	return dl.term == 0 || d.holds() && dl.term == d.term()
+}
+
+// stillHas reports whether a delivery that began may go on: no other process can have the
+// event.
+func (d *Dispatcher) stillHas(dl *delivery) bool { return d.isOfTheHold(dl) && d.track.leased(dl) }
+
 // holdUp begins a new term in [Ordered], because an event is given back: what is queued
 // behind the event must not go before it.
 func (d *Dispatcher) holdUp() {

@@ -174,6 +174,40 @@ func TestAProcessThatLostTheTableDeliversNothing(t *testing.T) {
 	})
 }
 
+// The same goes for the listeners of the event that it was delivering.
+func TestNoFurtherListenerBeginsWhenTheTableIsLost(t *testing.T) {
+	t.Parallel()
+	eachHoldMode(t, func(t *testing.T, mode outbox.Mode) {
+		store, got := &cut{Store: outboxtest.NewStore()}, make(chan string, 100)
+		release := make(chan struct{})
+		on := func(listener, process string) outbox.Binding {
+			return outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				got <- process + " " + listener
+				if process == "first" {
+					<-release
+				}
+				return outbox.Done(), nil
+			}), outbox.Named(listener))
+		}
+		first := startNamed(t, outbox.Config{Store: store, Mode: mode}, on("mail", "first"), on("search", "first"))
+		second := startNamed(t, outbox.Config{Store: store.Store, Mode: mode}, on("mail", "second"), on("search", "second"))
+		first.write(said("1"))
+		require.Equal(t, "first mail", <-got)
+		store.away.Store(true)
+		require.Equal(t, "second mail", <-got)
+		require.Equal(t, "second search", <-got)
+		close(release)
+		store.away.Store(false)
+		time.Sleep(time.Minute)
+		require.Empty(t, got)
+		row, _ := store.Row("1")
+		require.Equal(t, outbox.StatusDone, row.Status)
+		require.Empty(t, rowsBy(store.Store))
+		require.NoError(t, second.Close(t.Context()))
+		require.NoError(t, first.Close(t.Context()))
+	})
+}
+
 // A hold that could not be renewed in time is renewed when the database answers:
 // nothing else took the table, and nothing died.
 func TestAHoldThatLapsedIsTakenAgain(t *testing.T) {

@@ -43,21 +43,23 @@ type answer struct {
 	listener string
 	result   Result
 	cause    cause
-	skipped  bool // the context had ended before
+	skipped  bool // the context had ended before, or the event was lost
 }
 
 // OnEvent calls each listener. An interceptor that calls it again in the same delivery
-// reaches those that are not done.
+// reaches those that are not done. No further listener begins when this process lost the
+// event: another process may have delivered the event, and later ones.
 func (l listeners) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 	a, todo := &answers{of: len(l)}, l
-	if c := deliveryOf(ctx); c != nil {
+	c := deliveryOf(ctx)
+	if c != nil {
 		if before := c.dl.answers; before != nil {
 			a.done, todo = before.done, l.that(before.left)
 		}
 		c.dl.answers = a
 	}
 	for i := range todo {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || c != nil && !c.d.stillHas(c.dl) {
 			a.left = append(a.left, answer{listener: todo[i].name, result: RetryAfter(0), skipped: true})
 			continue
 		}
@@ -120,10 +122,11 @@ func (a *answers) stand(res Result, c cause) bool {
 }
 
 // splitOutcome is the outcome of an event of which some listeners are not done. A
-// shutdown that cut one of them off releases the whole event.
+// shutdown that cut one of them off, or another process that holds the table, releases the
+// whole event.
 func (d *Dispatcher) splitOutcome(dl *delivery) Outcome {
 	for _, l := range dl.answers.left {
-		cut := l.skipped && cutOff(d.listenerCtx, l.cause)
+		cut := l.skipped && (cutOff(d.listenerCtx, l.cause) || !d.isOfTheHold(dl))
 		if cut || outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, l.result, l.cause) == OutcomeReleased {
 			return OutcomeReleased
 		}
