@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
 // disconnect ends all connections of the run's database.
@@ -13,7 +15,11 @@ func (b *base) disconnect(ctx context.Context) error {
 	if b.kind == "postgres" {
 		return b.exec(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s'", b.name))
 	}
-	rows, err := b.admin.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = '"+b.name+"'")
+	of := "processlist WHERE db = '" + b.name + "'"
+	rows, err := b.admin.QueryContext(ctx, "SELECT id FROM information_schema."+of)
+	if sqlerr.HasNumber(err, 3854) { // MySQL, while a statement has a character outside of utf8mb3
+		rows, err = b.admin.QueryContext(ctx, "SELECT id FROM performance_schema."+of)
+	}
 	if err != nil {
 		return err
 	}
