@@ -16,8 +16,8 @@ import (
 
 // completer stores outcomes, in batches that a [groupcommit.Committer] makes. Until an outcome
 // is stored, or the completer is closed, the event stays in the tracker, so nothing delivers
-// the event again. An outcome that the database refuses is stored without what the database
-// refuses, or kept apart; see completer_refused.go.
+// the event again. An outcome that the database refuses is stored without the text of the failure,
+// or kept apart; see completer_refused.go.
 type completer struct {
 	d     *Dispatcher
 	db    DB
@@ -69,7 +69,7 @@ func (c *completer) Store(within groupcommit.Within, outcome Outcome, group []*d
 	return append(again, left...), append(refused, apart...), err
 }
 
-// inTurn parts outcomes into those that may be stored now, and those that have to wait for
+// inTurn parts outcomes into outcomes that may be stored now, and outcomes that have to wait for
 // others. An outcome behind a refused one waits with the refused ones.
 func (c *completer) inTurn(group []*delivery) (now, later, refused []*delivery) {
 	now, waiting := c.d.track.inTurn(group)
@@ -97,10 +97,10 @@ func (c *completer) Failed(outcome Outcome, n int, err error) {
 // Recovered implements [groupcommit.Target].
 func (c *completer) Recovered() { c.unstored.End() }
 
-// mark stores one kind of outcome in one statement. It returns the deliveries whose rows were
+// mark stores outcomes of one kind in a statement. It returns the deliveries whose rows were
 // left alone, for their leases are lost, and the deliveries whose lease changed meanwhile,
 // because this node claimed their rows again: these are to be stored under the new lease.
-// Those whose rows the database skipped are among the latter.
+// The latter include the deliveries whose rows the database skipped.
 func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery) (lost, again []*delivery, err error) {
 	marks := c.d.track.storing(group)
 	outcome = c.d.storedAs(outcome)
@@ -159,7 +159,7 @@ func (c *completer) storeOne(ctx context.Context, d *delivery) error {
 	return nil
 }
 
-// close stores what is there, for at most the given time, and returns how many outcomes it
+// close stores the outcomes that are there, for at most the given time, and returns how many outcomes it
 // could not store.
 func (c *completer) close(limit time.Duration) (lost int) {
 	c.commit.Close(limit)

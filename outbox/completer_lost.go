@@ -2,8 +2,8 @@ package outbox
 
 import "time"
 
-// stored reports the outcomes of a statement. lost are those that changed no row, and again
-// those that are to be stored again, each in the order of the group.
+// stored reports the outcomes of a statement. lost are the outcomes that changed no row, and
+// again the outcomes that are to be stored again, each in the order of the group.
 func (c *completer) stored(group, lost, again []*delivery) {
 	c.pending.Add(int64(len(again) - len(group)))
 	if len(lost) > 0 {

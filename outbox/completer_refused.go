@@ -20,7 +20,7 @@ import (
 
 // markAll stores outcomes of one kind. The outcomes of a statement that the database refused
 // are stored in ASCII, then in halves, and then without their texts. again are the outcomes
-// that are to be tried again soon: with err all that are not stored, else those whose rows
+// that are to be tried again soon: with err all that are not stored, else the outcomes whose rows
 // this node claimed again meanwhile. refused are the outcomes that the database refuses in any
 // form.
 func (c *completer) markAll(within groupcommit.Within, outcome Outcome, group []*delivery) (again, refused []*delivery, err error) {

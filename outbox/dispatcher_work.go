@@ -92,7 +92,7 @@ func (d *Dispatcher) finish(dl *delivery) {
 // late. A listener's own transaction waits too, in [Dispatcher.awaitTurn]. Neither waits for
 // an outcome that the database refuses.
 func (d *Dispatcher) awaitStored() {
-	d.complete.commit.StoreNow() // now
+	d.complete.commit.StoreNow()
 	for d.track.lastIsUnstored() && !isClosed(d.abort) {
 		wait.Sleep(d.listenerCtx, time.Millisecond)
 	}

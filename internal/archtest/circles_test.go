@@ -14,7 +14,8 @@ import (
 )
 
 // The largest circles of package outbox: types, and files, that name each other, directly or
-// through others. Who reads one of a circle has to read all. These bounds only go down.
+// through others. A reader of a type in a circle has to read the whole circle. These bounds only go
+// down.
 const (
 	typesInACircle = 21
 	filesInACircle = 66
@@ -59,7 +60,7 @@ func (noImports) Import(path string) (*types.Package, error) {
 }
 
 // references are the types and the files of a package, each with those that it names. A type names
-// what its declaration and its methods name.
+// the types that the declaration and the methods name.
 func references(t *testing.T, folder string) (named, files graph) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))

@@ -6,7 +6,7 @@
 // goroutine stores a full batch while the first goroutine has a statement under way.
 //
 // A [Committer] tries an item again until the item is stored or the committer is closed. An
-// item that cannot be stored, for example because its row is locked, is set aside, so that it
+// item that cannot be stored, for example because a row is locked, is set aside, so that the item
 // does not hold up the rest. When too many items are aside, Submit waits. An item that the
 // database refuses is kept apart and tried ever more rarely.
 //
@@ -77,19 +77,19 @@ type Committer[T any, K comparable] struct {
 
 	in      chan T
 	full    chan struct{} // has a token when a batch is full
-	stop    chan struct{} // closed: store what is there and end
+	stop    chan struct{} // closed: store the items that are there, and end
 	closing chan struct{} // closed: take nothing more
 	refuse  func()
 	ctx     context.Context // of the statements; it ends when closing gives up
 	cancel  context.CancelFunc
-	failed  chan failure[T, K] // what assist could not store; closed when assist has ended
+	failed  chan failure[T, K] // items that assist could not store; closed when assist has ended
 	done    chan struct{}
 
 	retries[T, K]
 	marked time.Time // when the last batch of run began
 }
 
-// failure is what Store did not store, and how long it took.
+// failure are the items that Store did not store, and how long Store took.
 type failure[T, K any] struct {
 	kind           K
 	again, refused []T
@@ -137,7 +137,7 @@ func (c *Committer[T, K]) StoreNow() { wait.Signal(c.full) }
 // Refuse makes Submit return false from now on.
 func (c *Committer[T, K]) Refuse() { c.refuse() }
 
-// Close stores what is there, for at most the given time. Close does not wait for a statement
+// Close stores the items that are there, for at most the given time. Close does not wait for a statement
 // of a driver that ignores the end of its context. Call Refuse before.
 func (c *Committer[T, K]) Close(limit time.Duration) {
 	close(c.stop)
@@ -158,8 +158,8 @@ func (c *Committer[T, K]) run() {
 	waiting, sticking := true, false // for retry and for unstick
 	for {
 		// While the first item of a batch waits for the end of the interval, the next items
-		// gather in the channel. None of them wakes run: the switch would cost more than all
-		// else that is done for an item.
+		// gather in the channel without waking run: the switch would cost more than all else
+		// that is done for an item.
 		in, full := c.in, c.full
 		if len(batch) > 0 {
 			in = nil
@@ -204,7 +204,7 @@ func (c *Committer[T, K]) run() {
 	}
 }
 
-// finish stores what is left, as far as the time for closing allows.
+// finish stores the items that are left, as far as the time for closing allows.
 func (c *Committer[T, K]) finish(batch []T) {
 	for batch = c.gather(batch); len(batch) > 0; batch = c.gather(batch[:0]) {
 		c.storeBatch(batch)
@@ -218,7 +218,7 @@ func (c *Committer[T, K]) finish(batch []T) {
 	}
 }
 
-// gather adds to a batch what waits, without waiting.
+// gather adds to a batch the items that wait in the channel. gather does not wait.
 func (c *Committer[T, K]) gather(batch []T) []T {
 	for len(batch) < Batch {
 		select {
@@ -231,7 +231,7 @@ func (c *Committer[T, K]) gather(batch []T) []T {
 	return batch
 }
 
-// storeWaiting stores a batch with what waits, and returns the batch empty.
+// storeWaiting stores a batch with the items that wait, and returns the batch empty.
 func (c *Committer[T, K]) storeWaiting(batch []T) []T {
 	c.marked = time.Now()
 	c.storeBatch(c.gather(batch))
@@ -265,7 +265,7 @@ func (c *Committer[T, K]) byKind(batch []T, store func(K, []T)) {
 func (c *Committer[T, K]) isFull() bool { return len(c.in) >= Batch-1 }
 
 // assist stores a full batch that run has not taken. assist tries once, and leaves to run
-// what it cannot store.
+// the items that it cannot store.
 func (c *Committer[T, K]) assist() {
 	defer close(c.failed)
 	full := c.full

@@ -11,13 +11,13 @@ import (
 
 const (
 	part      = 25                    // items in one statement after a larger statement failed
-	alone     = 3 * time.Second       // limit of one item that is the only item to fail
+	alone     = 3 * time.Second       // limit of an item that is the only item to fail
 	minPause  = 20 * time.Millisecond // between tries
 	maxPause  = 500 * time.Millisecond
 	slowest   = 5 * time.Second        // between tries that take long
-	probe     = 500 * time.Millisecond // one question whether the database answers
+	probe     = 500 * time.Millisecond // a question whether the database answers
 	probes    = 60                     // questions until items are tried again all the same
-	tries     = 3                      // of a batch, until its items are tried one by one and set aside
+	tries     = 3                      // of a batch, until the items are tried one by one and set aside
 	mostAside = 500                    // items aside; more hold up the rest
 	mostStuck = 10_000                 // items that the database refuses; more are set aside
 
@@ -56,8 +56,8 @@ func (c *Committer[T, K]) store(kind K, group []T, limit time.Duration) {
 	}
 }
 
-// attempt tries once to store items. Without an error it also sets aside what is left, and
-// keeps apart what is refused.
+// attempt tries once to store items. Without an error it also sets aside the items that are
+// left, and keeps apart the items that are refused.
 func (c *Committer[T, K]) attempt(kind K, group []T, limit time.Duration) failure[T, K] {
 	f, _ := c.try(c.within(limit), kind, group)
 	c.keep(f.refused)
@@ -70,7 +70,7 @@ func (c *Committer[T, K]) attempt(kind K, group []T, limit time.Duration) failur
 	return f
 }
 
-// takeOver stores what assist could not store.
+// takeOver stores the items that assist could not store.
 func (c *Committer[T, K]) takeOver(f failure[T, K]) {
 	c.keep(f.refused)
 	if f.err != nil {
@@ -80,9 +80,9 @@ func (c *Committer[T, K]) takeOver(f failure[T, K]) {
 	}
 }
 
-// tryAgain tries a few times what failed, or once more in parts if that took long, and then
-// sets aside what cannot be stored. When too much is aside already, tryAgain goes on trying,
-// and with InOrder in any case.
+// tryAgain tries items a few times, or once more in parts if the failure took long, and then
+// sets aside the items that cannot be stored. When too many are aside already, tryAgain goes on
+// trying, and with InOrder in any case.
 func (c *Committer[T, K]) tryAgain(f failure[T, K]) {
 	pause := minPause
 	for try := 1; f.err != nil; try++ {
@@ -103,7 +103,7 @@ func (c *Committer[T, K]) tryAgain(f failure[T, K]) {
 	}
 }
 
-// storeParts stores what it can of items that failed together, and returns the rest. When
+// storeParts stores items that failed together in parts, and returns the items that failed again. When
 // no item can be stored, the database is probably slow, and the next statements get more
 // time.
 func (c *Committer[T, K]) storeParts(kind K, group []T) []T {

@@ -96,7 +96,7 @@ func (b *Burst) tick() {
 }
 
 // End says that the failure is over. It writes the last line, at INFO, if a line
-// reported the failure: one that begins and ends within a minute of another is summed
+// reported the failure: a failure that begins and ends within a minute of another is summed
 // up. It costs nothing when nothing failed.
 func (b *Burst) End() {
 	if !b.failing.Load() {
@@ -144,7 +144,7 @@ func (b *Burst) write(count int, attrs []any) {
 }
 
 // ByCause sums up a message by cause, such as the kind of event and the reason of its
-// failure: thousands of events that fail for one reason need no thousands of lines.
+// failure: thousands of events that fail for the same reason need few lines.
 //
 // Set the fields before the first use. A ByCause is safe for concurrent use.
 type ByCause struct {
@@ -183,7 +183,7 @@ func (b *ByCause) Add(cause string, attrs ...any) {
 	}
 }
 
-// Flush writes what is collected, when the outbox closes.
+// Flush writes the collected occurrences of all causes, when the outbox closes.
 func (b *ByCause) Flush() {
 	b.mu.Lock()
 	all := slices.Collect(maps.Values(b.byCause))

@@ -15,7 +15,7 @@ const (
 	tries    = 3 // statements that time out in a row before the limit grows
 )
 
-// Patience is how long one statement of a loop may take. A connection that went silent
+// Patience is how long a statement of a loop may take. A connection that went silent
 // costs the shortest time, and the driver drops the connection. The limit grows only while
 // everything is slow: when several statements in a row ran out of it. The zero value is
 // ready. A Patience belongs to one goroutine.
@@ -36,7 +36,7 @@ func (p *Patience) Context(parent context.Context) (context.Context, context.Can
 	return context.WithTimeout(parent, p.Now())
 }
 
-// Statement runs one statement within the limit, and notes how it ended.
+// Statement runs a statement within the limit, and notes how it ended.
 func (p *Patience) Statement(ctx context.Context, run func(ctx context.Context) error) error {
 	ctx, cancel := p.Context(ctx)
 	defer cancel()
