@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outboxkit/outbox-go/outbox/internal/loop"
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
@@ -37,12 +38,12 @@ type announcer struct {
 	failures atomic.Int64
 	// polled is closed after the first poll; nil without a poller.
 	polled <-chan struct{}
-	loop   loop
+	loop   *loop.Loop
 }
 
 func newAnnouncer(db DB, store Store, log *slog.Logger, clock Clock, report func() Node, polled <-chan struct{}) *announcer {
 	a := &announcer{db: db, store: store, log: log, clock: clock, report: report, polled: polled}
-	a.loop.init(a.run)
+	a.loop = loop.New(a.run, ErrClosed)
 	return a
 }
 
@@ -112,14 +113,14 @@ func (a *announcer) try(ctx context.Context, limit time.Duration, failed string,
 }
 
 // withdraw begins to withdraw the report; close waits for the end.
-func (a *announcer) withdraw() { a.loop.cancel() }
+func (a *announcer) withdraw() { a.loop.Cancel() }
 
 // close waits for wait.Grace, which is more than the withdrawal may take. It fails only if a
 // statement has not ended: a report that could not be withdrawn expires.
 func (a *announcer) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 0)
 	defer cancel()
-	if err := a.loop.close(ctx); err != nil {
+	if err := a.loop.Close(ctx); err != nil {
 		return fmt.Errorf("outbox: withdrawing the report of this node: %w", err)
 	}
 	return nil
@@ -146,5 +147,5 @@ func (o *Outbox) owner() string {
 	if o.dispatcher == nil {
 		return o.writerName
 	}
-	return o.dispatcher.names.owner
+	return o.dispatcher.leases.names.Owner
 }

@@ -14,14 +14,27 @@ import (
 //
 //	worker ──▶ waiting ──▶ goroutine: interceptors, join ──▶ open batch ──▶ call
 type batcher struct {
-	d     *Dispatcher
+	host  batchHost
 	l     *batchListener
+	opts  DispatchOptions
+	ctx   context.Context // of the listeners
+	quit  <-chan struct{}
+	abort <-chan struct{}
 	calls chan struct{} // holds a token for each call under way
 
 	mu      sync.Mutex
 	waiting []*delivery
 	running int        // goroutines of deliveries
 	open    *openBatch // what the next delivery joins; nil: a new one
+}
+
+// batchHost is what a batcher needs of its dispatcher.
+type batchHost interface {
+	// moved says that a delivery's n events wait here from now on, or no more if n is negative.
+	moved(dl *delivery, n int64)
+	// startWorker starts a goroutine that delivers.
+	startWorker(take func() *delivery)
+	mayDeliver(dl *delivery) bool
 }
 
 // openBatch is a batch from its first event until its results.
@@ -62,7 +75,9 @@ func (d *Dispatcher) batcherFor(env *Envelope) *batcher {
 	}
 	b, ok := d.batchers.Load(l)
 	if !ok {
-		b, _ = d.batchers.LoadOrStore(l, &batcher{d: d, l: l, calls: make(chan struct{}, l.opts.Concurrency)})
+		b, _ = d.batchers.LoadOrStore(l, &batcher{
+			host: d, l: l, opts: d.opts, ctx: d.listenerCtx, quit: d.quit, abort: d.abort, calls: make(chan struct{}, l.opts.Concurrency),
+		})
 	}
 	return b.(*batcher)
 }
@@ -95,11 +110,10 @@ func (b *batcher) take(dl *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = append(b.waiting, dl)
-	b.d.moved(dl, dl.length())
+	b.host.moved(dl, dl.length())
 	if b.running < b.l.inHand() {
 		b.running++
-		b.d.workers.Add(1)
-		go b.d.work(b.next)
+		b.host.startWorker(b.next)
 	}
 }
 
@@ -108,7 +122,7 @@ func (b *batcher) take(dl *delivery) {
 func (b *batcher) next() *delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 || isClosed(b.d.abort) {
+	if len(b.waiting) == 0 || isClosed(b.abort) {
 		b.running--
 		return nil
 	}
@@ -119,7 +133,7 @@ func (b *batcher) next() *delivery {
 func (b *batcher) pop() *delivery {
 	dl := b.waiting[0]
 	b.waiting[0], b.waiting = nil, b.waiting[1:]
-	b.d.moved(dl, -dl.length())
+	b.host.moved(dl, -dl.length())
 	return dl
 }
 
@@ -160,7 +174,7 @@ func (b *batcher) join(m *batchMember) {
 // over, for it may kill the process.
 func (b *batcher) alone(dl *delivery) bool {
 	attempts := dl.env.Attempts
-	return dl.takeover || attempts > 0 && attempts+1 >= b.d.opts.MaxAttempts
+	return dl.takeover || attempts > 0 && attempts+1 >= b.opts.MaxAttempts
 }
 
 // run is a batch's goroutine. It ends before the deliveries of its members do.
@@ -168,22 +182,22 @@ func (b *batcher) run(o *openBatch) {
 	defer close(o.done)
 	if !b.await(o) {
 		for _, m := range o.members {
-			m.err = b.d.listenerCtx.Err()
+			m.err = b.ctx.Err()
 		}
 		return
 	}
 	defer func() { <-b.calls }()
 	held := o.members[:0:0]
 	for _, m := range o.members {
-		if m.err = errReleased; b.d.mayDeliver(m.dl) {
+		if m.err = errReleased; b.host.mayDeliver(m.dl) {
 			held = append(held, m)
 		}
 	}
 	if len(held) == 0 {
 		return
 	}
-	ctx := b.d.listenerCtx
-	if limit := b.d.opts.ListenerTimeout; limit > 0 {
+	ctx := b.ctx
+	if limit := b.opts.ListenerTimeout; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
@@ -199,14 +213,14 @@ func (b *batcher) await(o *openBatch) bool {
 	select {
 	case <-timer.C:
 	case <-o.full:
-	case <-b.d.quit:
+	case <-b.quit:
 	}
 	select {
 	case b.calls <- struct{}{}:
-	case <-b.d.listenerCtx.Done():
+	case <-b.ctx.Done():
 	}
 	b.seal(o)
-	return b.d.listenerCtx.Err() == nil
+	return b.ctx.Err() == nil
 }
 
 // seal ends the gathering of a batch.

@@ -85,7 +85,7 @@ func (b *builder) connectKeys(o *Outbox) {
 	if b.byKey == nil {
 		return
 	}
-	o.dispatcher.byKey, o.writer.requireKey = true, b.byKey.RequireKey
+	o.writer.requireKey = b.byKey.RequireKey
 	o.dead.replayed = StatusRetry
 	o.poller.runs = &runPolling{
 		reader: b.Store.(RunReader), length: b.byKey.RunLength, skipDead: b.byKey.OnDead == SkipDead,

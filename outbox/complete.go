@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 )
 
 // Errors of [Writer.Complete].
@@ -31,8 +32,17 @@ type completion struct {
 // deliveryContext is the context that a listener gets. It finds the delivery.
 type deliveryContext struct {
 	context.Context
-	d  *Dispatcher
+	d  deliverer
 	dl *delivery
+}
+
+// deliverer is a dispatcher, as a delivery under way knows it.
+type deliverer interface {
+	stillHas(dl *delivery) bool
+	outcome(dl *delivery, attempts int, res Result, c cause) Outcome
+	awaitTurn(ctx context.Context, dl *delivery) error
+	complete(ctx context.Context, store Store, scope TxScope, dl *delivery) error
+	logger() *slog.Logger
 }
 
 type deliveryKey struct{}
@@ -99,7 +109,7 @@ func (w *Writer) Complete(ctx context.Context, scope TxScope) error {
 	case c.d != w.deliverer():
 		return fmt.Errorf("%w: the delivery is another outbox's; use an inbox for effects in another database", ErrNoDelivery)
 	}
-	return c.complete(ctx, w.store, scope)
+	return c.d.complete(ctx, w.store, scope, c.dl)
 }
 
 // deliverer is the dispatcher whose events the writer completes: under [Ordered] it has
@@ -111,29 +121,30 @@ func (w *Writer) deliverer() *Dispatcher {
 	return w.dispatcher
 }
 
-func (c *deliveryContext) complete(ctx context.Context, store Store, scope TxScope) error {
-	if err := c.d.awaitTurn(ctx, c.dl); err != nil {
+// complete completes a delivery in the listener's transaction.
+func (d *Dispatcher) complete(ctx context.Context, store Store, scope TxScope, dl *delivery) error {
+	if err := d.awaitTurn(ctx, dl); err != nil {
 		return err
 	}
 	done := &completion{scope: scope}
-	mark, before, err := c.d.track.beginCompletion(c.dl, done)
+	mark, before, err := d.track.beginCompletion(dl, done)
 	if err != nil {
 		return err
 	}
-	marked, err := store.Complete(ctx, scope, c.d.doneOutcome, mark)
+	marked, err := store.Complete(ctx, scope, d.doneOutcome, mark)
 	switch {
 	case err != nil:
 	case marked:
 		return errors.Join(
-			scope.AfterRollback(func(context.Context, error) { c.d.track.rolledBack(done) }),
-			scope.OnCommit(func() { c.d.track.committed(done) }),
+			scope.AfterRollback(func(context.Context, error) { d.track.rolledBack(done) }),
+			scope.OnCommit(func() { d.track.committed(done) }),
 		)
 	case before != nil && before.scope.Active():
 		err = ErrCompleted
 	default:
 		err = ErrLeaseLost
 	}
-	c.d.track.undoCompletion(c.dl, before)
+	d.track.undoCompletion(dl, before)
 	return fmt.Errorf("outbox: completing event %s: %w", mark.EventID, err)
 }
 

@@ -19,21 +19,37 @@ import (
 // the event again. An outcome that the database refuses is stored without the text of the failure,
 // or kept apart; see completer_refused.go.
 type completer struct {
-	d     *Dispatcher
-	db    DB
-	store Store
+	db      DB
+	store   Store
+	track   *tracker
+	leases  *tableLeases
+	metrics Metrics
+	clock   Clock
+	done    Outcome // OutcomeDone or OutcomeDelete
+	byKey   bool    // as in [OrderedByKey]
+	told    told
 
 	commit *groupcommit.Committer[*delivery, Outcome]
 
+	deaths                                           logburst.ByCause
 	leaseLost, rowless, unstored, textless, refusals logburst.Burst
 
 	// pending are the outcomes that are not stored, from the listener's return on.
 	pending atomic.Int64
 }
 
+// told is a dispatcher, as it learns of outcomes that are stored.
+type told interface {
+	tellDepths()
+	dueAt(t time.Time)
+	wakePoller()
+}
+
 func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 	c := &completer{
-		d: d, db: db, store: store,
+		db: db, store: store, track: d.track, leases: d.leases, metrics: d.metrics, clock: d.clock,
+		done: d.doneOutcome, byKey: d.byKey, told: d,
+		deaths:    logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: event is dead", Single: causeLines},
 		leaseLost: logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes were refused, the leases of their events are lost"},
 		rowless:   logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes found no row: it was deleted, or its transaction wrote to another table of this name"},
 		unstored: logburst.Burst{
@@ -47,12 +63,11 @@ func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 }
 
 // start lets outcomes be stored in batches. [completer.storeOne] needs no start.
-func (c *completer) start() {
-	d := c.d
+func (c *completer) start(opts DispatchOptions, inOrder bool) {
 	c.commit = groupcommit.Start(groupcommit.Config[*delivery, Outcome]{
-		Interval: d.opts.MarkInterval,
-		OneByOne: d.opts.Workers == 1 || d.byKey,
-		InOrder:  d.inOrder,
+		Interval: opts.MarkInterval,
+		OneByOne: opts.Workers == 1 || c.byKey,
+		InOrder:  inOrder,
 		Kinds:    []Outcome{OutcomeDone, OutcomeDelete, OutcomeSplit, OutcomeDeferred, OutcomeRetry, OutcomeDead},
 		Kind:     func(dl *delivery) Outcome { return dl.outcome },
 	}, c)
@@ -60,7 +75,7 @@ func (c *completer) start() {
 
 // Store implements [groupcommit.Target].
 func (c *completer) Store(within groupcommit.Within, outcome Outcome, group []*delivery) (again, refused []*delivery, err error) {
-	defer c.d.tellDepths()
+	defer c.told.tellDepths()
 	group, again, refused = c.inTurn(group)
 	if len(group) == 0 {
 		return again, refused, nil
@@ -72,10 +87,10 @@ func (c *completer) Store(within groupcommit.Within, outcome Outcome, group []*d
 // inTurn parts outcomes into outcomes that may be stored now, and outcomes that have to wait for
 // others. An outcome behind a refused one waits with the refused ones.
 func (c *completer) inTurn(group []*delivery) (now, later, refused []*delivery) {
-	now, waiting := c.d.track.inTurn(group)
+	now, waiting := c.track.inTurn(group)
 	for _, d := range waiting {
 		if d.behindStuck() {
-			refused = append(refused, c.d.track.stick(d))
+			refused = append(refused, c.track.stick(d))
 		} else {
 			later = append(later, d)
 		}
@@ -102,8 +117,8 @@ func (c *completer) Recovered() { c.unstored.End() }
 // because this node claimed their rows again: these are to be stored under the new lease.
 // The latter include the deliveries whose rows the database skipped.
 func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery) (lost, again []*delivery, err error) {
-	marks := c.d.track.storing(group)
-	outcome = c.d.storedAs(outcome)
+	marks := c.track.storing(group)
+	outcome = c.storedAs(outcome)
 	left, err := c.write(ctx, outcome, group, marks)
 	if err != nil {
 		for _, d := range group {
@@ -111,8 +126,8 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 		}
 		return nil, nil, err
 	}
-	again, back := c.d.track.settle(outcome, group, marks, left)
-	c.d.releaser.release(back)
+	again, back := c.track.settle(outcome, group, marks, left)
+	c.leases.releaser.Release(back)
 	for _, d := range group {
 		if row, refused := left[d.id()]; refused && !slices.Contains(again, d) && (!d.repeated || !row.shows(outcome)) {
 			d.rowless = !row.Exists
@@ -124,7 +139,7 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 
 func (c *completer) write(ctx context.Context, outcome Outcome, group []*delivery, marks []Mark) (left map[string]RowState, err error) {
 	if outcome == OutcomeSplit {
-		return c.store.Split(ctx, c.db, c.d.doneOutcome, c.d.splits(group, marks))
+		return c.store.Split(ctx, c.db, c.done, c.splits(group, marks))
 	}
 	return c.store.Mark(ctx, c.db, outcome, marks)
 }
@@ -135,7 +150,7 @@ func (c *completer) storeOne(ctx context.Context, d *delivery) error {
 	case d.outcome == OutcomeReleased:
 		return nil
 	case d.completed:
-		c.observe(d, c.d.clock.Now())
+		c.observe(d, c.clock.Now())
 		return nil
 	}
 	group := []*delivery{d}
@@ -155,7 +170,7 @@ func (c *completer) storeOne(ctx context.Context, d *delivery) error {
 	if err != nil {
 		return fmt.Errorf("outbox: storing the outcome %s of event %s: %w", d.outcome, d.id(), err)
 	}
-	c.observe(d, c.d.clock.Now())
+	c.observe(d, c.clock.Now())
 	return nil
 }
 

@@ -7,10 +7,10 @@ import "time"
 func (c *completer) stored(group, lost, again []*delivery) {
 	c.pending.Add(int64(len(again) - len(group)))
 	if len(lost) > 0 {
-		c.d.metrics.LeaseLost(len(lost))
+		c.metrics.LeaseLost(len(lost))
 		c.logLost(lost)
 	}
-	now := c.d.clock.Now()
+	now := c.clock.Now()
 	for _, d := range group {
 		switch {
 		case len(lost) > 0 && lost[0] == d:
@@ -32,10 +32,10 @@ func (c *completer) logLost(lost []*delivery) {
 		}
 	}
 	if rowless > 0 {
-		c.rowless.Add(rowless, logKeyEventID, id, logKeyOwner, c.d.names.owner)
+		c.rowless.Add(rowless, logKeyEventID, id, logKeyOwner, c.leases.names.Owner)
 	}
 	if n := len(lost) - rowless; n > 0 {
-		c.leaseLost.Add(n, logKeyOwner, c.d.names.owner, logKeyError, ErrLeaseLost.Error())
+		c.leaseLost.Add(n, logKeyOwner, c.leases.names.Owner, logKeyError, ErrLeaseLost.Error())
 	}
 }
 
@@ -67,22 +67,22 @@ func (o Outcome) final() bool {
 }
 
 func (c *completer) observe(d *delivery, now time.Time) {
-	m, kind := c.d.metrics, d.kind()
-	if c.d.byKey {
-		c.d.wakePoller() // for the rest of its key
+	m, kind := c.metrics, d.kind()
+	if c.byKey {
+		c.told.wakePoller() // for the rest of its key
 	}
 	switch d.outcome {
 	case OutcomeDone, OutcomeDelete:
 		m.Delivered(kind, now.Sub(d.env.OccurredAt))
 	case OutcomeRetry:
 		m.Failed(kind)
-		c.d.dueAt(d.next)
+		c.told.dueAt(d.next)
 	case OutcomeDeferred:
 		m.Deferred(kind)
-		c.d.dueAt(d.next)
+		c.told.dueAt(d.next)
 	case OutcomeDead:
 		m.Died(kind)
-		c.d.deaths.Add(causeOfFailure(d), deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)
+		c.deaths.Add(causeOfFailure(d), deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)
 	case OutcomeSplit:
 		if d.answers.done > 0 {
 			m.Delivered(kind, now.Sub(d.env.OccurredAt))

@@ -50,7 +50,7 @@ func (c *completer) markAll(within groupcommit.Within, outcome Outcome, group []
 		return c.markAll(within, outcome, group)
 	default:
 		c.refusals.Add(1, logKeyEventID, group[0].id(), logKeyOutcome, outcome.String(), logKeyError, err.Error())
-		return nil, []*delivery{c.d.track.stick(group[0])}, nil
+		return nil, []*delivery{c.track.stick(group[0])}, nil
 	}
 }
 
@@ -72,7 +72,7 @@ func (c *completer) partSkipped(outcome Outcome, group []*delivery) (others, ski
 			continue
 		}
 		c.refusals.Add(1, logKeyEventID, d.id(), logKeyOutcome, outcome.String(), logKeyError, errSkipped.Error())
-		skipped = append(skipped, c.d.track.stick(d))
+		skipped = append(skipped, c.track.stick(d))
 	}
 	return others, skipped
 }

@@ -7,6 +7,9 @@ import (
 	"log/slog"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
+	"github.com/outboxkit/outbox-go/outbox/internal/hold"
+	"github.com/outboxkit/outbox-go/outbox/internal/leases"
+	"github.com/outboxkit/outbox-go/outbox/internal/notify"
 )
 
 // Config configures an [Outbox]. DB and Store are required; the zero value of every
@@ -156,17 +159,18 @@ func (b *builder) build() (*Outbox, error) {
 		return nil, err
 	}
 	if o.dispatcher != nil && b.claim == nil {
-		o.holder = newHolder(b.DB, b.Store, o.dispatcher.names.owner, log, o.poller.begin, o.poller.Wake)
-		o.dispatcher.holder, o.dispatcher.inOrder, o.poller.inOrder = o.holder, b.inOrder, b.inOrder
+		owner := o.dispatcher.leases.names.Owner
+		o.hold = hold.New(owner, heldTable{b.DB, b.Store, owner, o.poller}, log)
+		o.dispatcher.hold, o.poller.inOrder = o.hold, b.inOrder
 	}
 	o.announcer = newAnnouncer(b.DB, b.Store, log, o.clock, o.node, nil)
 	if o.dispatcher != nil {
 		o.announcer.polled = o.poller.polled
 	} else {
-		o.writerName = newOwner()
+		o.writerName = leases.NewOwner()
 	}
 	if b.Notifier != nil {
-		b.connect(o, newNotifications(b.Notifier, b.DB, b.Store, o.poller, log))
+		b.connect(o, newNotifications(channel{b.Notifier, b.DB, b.Store}, o.poller, log))
 	}
 	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, wake: o.Wake}
 	b.connectKeys(o)
@@ -174,7 +178,7 @@ func (b *builder) build() (*Outbox, error) {
 }
 
 // connect gives the notifications to the parts that ask for them.
-func (b *builder) connect(o *Outbox, n *notifications) {
+func (b *builder) connect(o *Outbox, n *notify.Notifications) {
 	o.notifications, o.writer.notifications = n, n
 	if o.dispatcher != nil {
 		o.dispatcher.notifications = n
@@ -187,6 +191,7 @@ func (b *builder) buildEngine(o *Outbox) (err error) {
 			DB: b.DB, Store: b.Store, Registry: b.Registry, Options: *b.dispatch, Claim: b.claim,
 			Interceptors: b.Interceptors, RetryPolicy: b.RetryPolicy,
 			Metrics: b.Metrics, Logger: b.Logger, Clock: b.Clock,
+			byKey: b.byKey != nil, inOrder: b.inOrder,
 		}
 		if b.Purge != nil {
 			cfg.OnDone = b.Purge.OnDone

@@ -11,7 +11,9 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/outbox/internal/groupcommit"
+	"github.com/outboxkit/outbox-go/outbox/internal/hold"
 	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/notify"
 )
 
 // DispatcherConfig makes a [Dispatcher] by hand; [New] does it for most users.
@@ -35,6 +37,9 @@ type DispatcherConfig struct {
 	Metrics     Metrics
 	Logger      *slog.Logger
 	Clock       Clock
+
+	byKey   bool // as in [OrderedByKey]
+	inOrder bool // as in [Ordered]
 }
 
 // Dispatcher delivers events: two bounded queues, workers that run interceptors
@@ -46,8 +51,6 @@ type Dispatcher struct {
 	claims        bool // rows are leased, as in [MultiNode]
 	byKey         bool // as in [OrderedByKey]
 	tenantsInTurn bool // as in [ClaimOptions]
-	lockTimeout   time.Duration
-	names         *leaseNames
 	doneOutcome   Outcome
 	chain         Listener
 	retry         RetryPolicy
@@ -56,20 +59,19 @@ type Dispatcher struct {
 	clock         Clock
 
 	queues
-	pauses   *pauses
-	track    *tracker
-	complete *completer
-	keeper   *leaseKeeper
-	releaser *leaseReleaser
-	poller   atomic.Pointer[Poller]
-	batchers sync.Map // *batcher by *batchListener
-	holder   *holder  // nil: nothing else delivers from the table, or leases tell
-	inOrder  bool     // one event at a time, as in [Ordered]
+	pauses    *pauses
+	track     *tracker
+	completer *completer
+	leases    *tableLeases
+	poller    atomic.Pointer[reader] // nil: none
+	batchers  sync.Map               // *batcher by *batchListener
+	hold      *hold.Hold             // nil: nothing else delivers from the table, or leases tell
+	inOrder   bool                   // one event at a time, as in [Ordered]
 	// notifications are nil without a notifier.
-	notifications *notifications
+	notifications *notify.Notifications
 
-	drops, policyPanics               logburst.Burst
-	failures, panics, deaths, unheard logburst.ByCause
+	drops, policyPanics       logburst.Burst
+	failures, panics, unheard logburst.ByCause
 
 	// listenerCtx is the base of every delivery's context. It belongs to the
 	// dispatcher's lifetime, not to a call's: Close cancels it.
@@ -115,6 +117,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{
+		byKey: cfg.byKey, inOrder: cfg.inOrder,
 		opts: cfg.Options.withDefaults(), registry: cfg.Registry, doneOutcome: OutcomeDone, chain: handler,
 		retry: cfg.RetryPolicy, metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
@@ -130,9 +133,7 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 		d.claims, lease = true, *cfg.Claim
 	}
 	lease, d.tenantsInTurn = lease.withDefaults(), lease.TenantsInTurn
-	d.lockTimeout, d.names = lease.LockTimeout, newLeaseNames(lease.Owner)
 	d.drops = logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: the hot queue is full or closed; its events stay in the table until a poller reads them"}
-	d.deaths = logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: event is dead", Single: causeLines}
 	d.panics = logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: a listener panicked", Single: causeLines}
 	d.failures = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed, it will be tried again", Single: causeLines}
 	d.unheard = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are deferred; register one, here or in another process", Single: 1}
@@ -141,9 +142,8 @@ func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
 	d.pauses = newPauses(cfg.DB, cfg.Store, d.log)
 	d.track = newTracker(d.wakePoller)
-	d.complete = newCompleter(d, cfg.DB, cfg.Store)
-	d.keeper = newLeaseKeeper(d, cfg.DB, cfg.Store)
-	d.releaser = newLeaseReleaser(d, cfg.DB, cfg.Store)
+	d.leases = newTableLeases(cfg.DB, cfg.Store, lease, d.track, d.log, d.freed)
+	d.completer = newCompleter(d, cfg.DB, cfg.Store)
 	return d, nil
 }
 
@@ -171,9 +171,8 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 		return fmt.Errorf("outbox: starting the dispatcher: %w", err)
 	}
 	d.state = running
-	d.complete.start()
-	d.keeper.start()
-	d.releaser.start()
+	d.completer.start(d.opts, d.inOrder)
+	d.leases.start()
 	for range d.opts.Workers {
 		d.startWorker(d.taker())
 	}
@@ -248,7 +247,7 @@ func (d *Dispatcher) Depths() (hot, cold int) { return d.depths() }
 func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
 	dl := &delivery{env: &env}
 	d.deliver(ctx, dl)
-	err := d.complete.storeOne(ctx, dl)
+	err := d.completer.storeOne(ctx, dl)
 	return dl.public(), err
 }
 
@@ -260,14 +259,14 @@ func (d *Dispatcher) inHandLimit() int64 {
 }
 
 // holds reports whether this process may deliver from the table.
-func (d *Dispatcher) holds() bool { return d.holder == nil || d.holder.holds() }
+func (d *Dispatcher) holds() bool { return d.hold == nil || d.hold.Holds() }
 
 // term is the present hold's.
 func (d *Dispatcher) term() int64 {
-	if d.holder == nil {
+	if d.hold == nil {
 		return 0
 	}
-	return d.holder.term.Load()
+	return d.hold.Term()
 }
 
 func requireStore(v *validator, db DB, store Store) {

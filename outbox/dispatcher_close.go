@@ -27,7 +27,7 @@ func (d *Dispatcher) shutdown(ctx context.Context) {
 	defer d.policyPanics.Flush()
 	defer d.unheard.Flush()
 	defer d.drops.Flush()
-	defer d.deaths.Flush()
+	defer d.completer.deaths.Flush()
 	defer d.panics.Flush()
 	defer d.failures.Flush()
 	d.mu.Lock()
@@ -54,16 +54,16 @@ func (d *Dispatcher) shutdown(ctx context.Context) {
 		}
 	}
 	d.cancelListeners()
-	d.giveBack()               // what came after the workers had looked
-	d.complete.commit.Refuse() // what a listener that still runs answers comes too late
-	d.keeper.close()
-	unstored := d.complete.close(d.opts.DrainTimeout)
-	unreleased := d.releaser.close(d.opts.DrainTimeout)
+	d.giveBack()                // what came after the workers had looked
+	d.completer.commit.Refuse() // what a listener that still runs answers comes too late
+	d.leases.keeper.Close()
+	unstored := d.completer.close(d.opts.DrainTimeout)
+	unreleased := d.leases.releaser.Close(d.opts.DrainTimeout)
 	if unstored > 0 {
 		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d outcomes could not be stored, or the database did not say that they are; their events may be delivered again", unstored))
 	}
 	if unreleased > 0 {
-		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d leases could not be given back, or the database did not say that they are; other nodes deliver their events when the leases expire, %s after they began, at the latest", unreleased, d.lockTimeout))
+		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d leases could not be given back, or the database did not say that they are; other nodes deliver their events when the leases expire, %s after they began, at the latest", unreleased, d.leases.lasts))
 	}
 	d.err = errors.Join(errs...)
 }

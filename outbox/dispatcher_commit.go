@@ -20,13 +20,13 @@ type pending struct {
 func (d *Dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	room := space{d: d, hot: cap(d.hot) - d.hotDepth()}
+	room := space{pauses: d.pauses, all: d.lanes, hot: cap(d.hot) - d.hotDepth()}
 	if d.state != running || d.byKey || !d.holds() {
 		return
 	}
 	var lease string
 	if d.claims {
-		lease = d.names.next()
+		lease = d.leases.names.Next()
 	}
 	p.began = time.Now()
 	term := d.term()
@@ -59,7 +59,7 @@ func (d *Dispatcher) unreserve(p *pending) { d.track.unreserve(p.ds) }
 func (d *Dispatcher) doubt(p *pending) {
 	d.track.unreserve(p.ds)
 	if p.lease != "" {
-		d.releaser.doubt(p.leases(p.ds), p.began)
+		d.leases.releaser.Doubt(p.leases(p.ds), p.began)
 	}
 }
 
@@ -71,9 +71,9 @@ func (d *Dispatcher) committed(p *pending) {
 		return
 	}
 	// After half of its time the lease may end before the delivery does.
-	fresh := p.lease == "" || time.Since(p.began) < d.lockTimeout/2
+	fresh := p.lease == "" || time.Since(p.began) < d.leases.lasts/2
 	if d.waits() { // the process that holds the table delivers them
-		d.notifications.notify()
+		d.notifications.Notify()
 	}
 	left := p.ds
 	var dropped []delivery
@@ -110,7 +110,7 @@ func (d *Dispatcher) committed(p *pending) {
 		return
 	}
 	d.track.unreserve(p.ds)
-	d.releaser.release(p.leases(dropped))
+	d.leases.releaser.Release(p.leases(dropped))
 	d.tellDepths()
 	if warn > 0 {
 		d.drops.Add(warn)
@@ -122,7 +122,7 @@ func (d *Dispatcher) committed(p *pending) {
 }
 
 // waits reports whether this process is a standby.
-func (d *Dispatcher) waits() bool { return d.holder != nil && d.holder.standby.Load() }
+func (d *Dispatcher) waits() bool { return d.hold != nil && d.hold.Standby() }
 
 // leases are those of the rows of some of the deliveries.
 func (p *pending) leases(ds []delivery) []Lease {
@@ -151,35 +151,50 @@ func (d *Dispatcher) promote(dl *delivery) bool {
 }
 
 // wakePoller makes the poller read now.
-func (d *Dispatcher) wakePoller() {
-	if p := d.poller.Load(); p != nil {
-		p.Wake()
-	}
-}
+func (d *Dispatcher) wakePoller() { d.reader().Wake() }
 
 // wakeOthers makes the pollers of other processes read now, for events that this
 // process may not deliver.
 func (d *Dispatcher) wakeOthers() {
 	if d.claims || !d.holds() {
-		d.notifications.notify()
+		d.notifications.Notify()
 	}
 }
 
 // dueAt gives the poller a time at which an event becomes due.
-func (d *Dispatcher) dueAt(t time.Time) {
-	if p := d.poller.Load(); p != nil {
-		p.DueAt(t)
-	}
-}
+func (d *Dispatcher) dueAt(t time.Time) { d.reader().DueAt(t) }
 
 // tellDepths reports how full the queues are. It is called with each batch of
 // outcomes, when an event is dropped, and in each cycle of the poller, so also
 // while workers hang.
 func (d *Dispatcher) tellDepths() { d.metrics.QueueDepths(d.depths()) }
 
+// reader is the poller of a dispatcher.
+type reader interface {
+	Wake()
+	DueAt(t time.Time)
+	startOver()
+	wroteRuns()
+}
+
+// noReader is the poller of a dispatcher that has none.
+type noReader struct{}
+
+func (noReader) Wake()           {}
+func (noReader) DueAt(time.Time) {}
+func (noReader) startOver()      {}
+func (noReader) wroteRuns()      {}
+
+func (d *Dispatcher) reader() reader {
+	if p := d.poller.Load(); p != nil {
+		return *p
+	}
+	return noReader{}
+}
+
 // bind connects the poller, which reads batch rows at once.
-func (d *Dispatcher) bind(p *Poller, batch int) {
-	d.poller.Store(p)
+func (d *Dispatcher) bind(p reader, batch int) {
+	d.poller.Store(&p)
 	d.lowWater = cap(d.cold) - wantedRoom(batch, cap(d.cold))
 }
 

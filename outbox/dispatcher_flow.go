@@ -47,7 +47,7 @@ func (d *Dispatcher) stillHas(dl *delivery) bool { return d.isOfTheHold(dl) && d
 // behind the event must not go before it.
 func (d *Dispatcher) holdUp() {
 	if d.inOrder {
-		d.holder.term.Add(1)
+		d.hold.NewTerm()
 	}
 }
 
@@ -144,18 +144,19 @@ func (d *Dispatcher) openRoom() (room int) {
 
 // space is the room for the events of one write.
 type space struct {
-	d     *Dispatcher
-	hot   int
-	lanes map[*lane]int // of those that the write needs
+	pauses *pauses
+	all    lanes
+	hot    int
+	lanes  map[*lane]int // of those that the write needs
 }
 
 // take takes the room for one event; false when there is none, or when the event's
 // kind is paused.
 func (s *space) take(env *Envelope) bool {
-	if s.d.pauses.has(env) {
+	if s.pauses.has(env) {
 		return false
 	}
-	l := s.d.lanes.of(env)
+	l := s.all.of(env)
 	if l == nil {
 		s.hot--
 		return s.hot >= 0
@@ -173,7 +174,12 @@ func (s *space) take(env *Envelope) bool {
 
 // startOver makes the poller read now, from the start of the table.
 func (d *Dispatcher) startOver() {
-	if p := d.poller.Load(); p != nil {
-		p.startOver()
-	}
+	d.reader().startOver()
+}
+
+// freed is called when rows became free that this process had: it makes every poller read now,
+// this one from the start of the table.
+func (d *Dispatcher) freed() {
+	d.startOver()
+	d.wakeOthers()
 }

@@ -54,13 +54,13 @@ func (d *Dispatcher) work(take func() *delivery) {
 // listener.
 func (d *Dispatcher) finish(dl *delivery) {
 	if !dl.completed && dl.outcome != OutcomeReleased {
-		d.complete.pending.Add(1)
+		d.completer.pending.Add(1)
 	}
 	d.running.Add(-1)
 	d.endShared(dl)
 	if dl.completed {
 		d.track.release(dl)
-		d.complete.observe(dl, d.clock.Now())
+		d.completer.observe(dl, d.clock.Now())
 		return
 	}
 	if dl.outcome == OutcomeReleased {
@@ -73,7 +73,7 @@ func (d *Dispatcher) finish(dl *delivery) {
 	for _, row := range dl.rows() {
 		d.logRetry(row)
 	}
-	if !d.complete.commit.Submit(dl) {
+	if !d.completer.commit.Submit(dl) {
 		d.letGo(dl)
 		return
 	}
@@ -92,7 +92,7 @@ func (d *Dispatcher) finish(dl *delivery) {
 // late. A listener's own transaction waits too, in [Dispatcher.awaitTurn]. Neither waits for
 // an outcome that the database refuses.
 func (d *Dispatcher) awaitStored() {
-	d.complete.commit.StoreNow()
+	d.completer.commit.StoreNow()
 	for d.track.lastIsUnstored() && !isClosed(d.abort) {
 		wait.Sleep(d.listenerCtx, time.Millisecond)
 	}
@@ -112,7 +112,7 @@ func (d *Dispatcher) logRetry(dl *delivery) {
 // letGo ends deliveries without an outcome: the events are for whoever reads or
 // claims them next.
 func (d *Dispatcher) letGo(ds ...*delivery) {
-	d.releaser.release(d.track.release(ds...))
+	d.leases.releaser.Release(d.track.release(ds...))
 	if !d.claims {
 		d.wakeOthers()
 	}

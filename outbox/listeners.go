@@ -149,12 +149,12 @@ func (d *Dispatcher) split(dl *delivery, c cause) {
 }
 
 // splits are the ends of events with the rows of their listeners.
-func (d *Dispatcher) splits(ds []*delivery, marks []Mark) []Split {
+func (c *completer) splits(ds []*delivery, marks []Mark) []Split {
 	splits := make([]Split, len(ds))
 	for i, dl := range ds {
 		splits[i].Mark = marks[i]
 		for _, row := range dl.rows() {
-			splits[i].Rows = append(splits[i].Rows, ListenerRow{Envelope: *row.env, Outcome: d.storedAs(row.outcome), Mark: row.mark()})
+			splits[i].Rows = append(splits[i].Rows, ListenerRow{Envelope: *row.env, Outcome: c.storedAs(row.outcome), Mark: row.mark()})
 		}
 	}
 	return splits

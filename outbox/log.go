@@ -29,8 +29,6 @@ const (
 	logKeyWorkers       = "workers"
 	logKeyInterval      = "poll_interval"
 	logKeyRetention     = "retention"
-	logKeyHolder        = "holder"
-	logKeyDied          = "died"
 	logKeyListener      = "listener"
 	logKeyRowID         = "row_id"
 	logKeySince         = "since"

@@ -3,6 +3,8 @@ package outbox
 import (
 	"fmt"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/leases"
 )
 
 // Mode says how an outbox delivers: [SingleNode], [MultiNode], [OrderedByKey],
@@ -259,13 +261,13 @@ func (o PollOptions) withDefaults() PollOptions {
 }
 
 func (o ClaimOptions) validate(v *validator) {
-	v.text("Owner", o.Owner, maxOwnerLength)
+	v.text("Owner", o.Owner, leases.MaxOwner)
 	v.duration("LockTimeout", o.LockTimeout)
 }
 
 func (o ClaimOptions) withDefaults() ClaimOptions {
 	if o.Owner == "" {
-		o.Owner = newOwner()
+		o.Owner = leases.NewOwner()
 	}
 	o.LockTimeout = defaultTo(o.LockTimeout, DefaultLockTimeout)
 	return o

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox/internal/hold"
 	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/notify"
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
@@ -26,11 +28,11 @@ type Outbox struct {
 	dispatcher *Dispatcher
 	poller     *Poller
 	purger     *Purger
-	holder     *holder // in SingleNode and Ordered, else nil
+	hold       *hold.Hold // in SingleNode and Ordered, else nil
 	announcer  *announcer
 	writerName string // in WriterOnly
 	// notifications is nil without a notifier.
-	notifications *notifications
+	notifications *notify.Notifications
 	metrics       Metrics
 	clock         Clock
 	log           *slog.Logger
@@ -120,8 +122,8 @@ func startedBefore(state lifecycle) error {
 
 // undoCheck gives up the hold that a check got while Close was called.
 func (o *Outbox) undoCheck(failed error) {
-	if o.holder != nil && failed == nil {
-		_ = o.holder.release()
+	if o.hold != nil && failed == nil {
+		_ = o.hold.Release()
 	}
 }
 
@@ -140,8 +142,8 @@ func (o *Outbox) startParts(ctx context.Context) error {
 	}
 	o.state = running
 	var errs []error
-	if o.holder != nil {
-		o.holder.start()
+	if o.hold != nil {
+		o.hold.Start()
 	}
 	if o.dispatcher != nil {
 		errs = append(errs, o.dispatcher.Start(ctx))
@@ -153,9 +155,9 @@ func (o *Outbox) startParts(ctx context.Context) error {
 		errs = append(errs, o.purger.Start(ctx))
 	}
 	if o.notifications != nil {
-		errs = append(errs, o.notifications.start(ctx))
+		errs = append(errs, o.notifications.Start(ctx))
 	}
-	errs = append(errs, o.announcer.loop.start(ctx))
+	errs = append(errs, o.announcer.loop.Start(ctx))
 	if err := errors.Join(errs...); err != nil {
 		o.state = stopped
 		o.closing.Do(func() { o.shutdown(ctx) })
@@ -188,8 +190,8 @@ func (o *Outbox) check(ctx context.Context) error {
 		}
 	}
 	switch {
-	case o.holder != nil:
-		return o.holder.try(ctx)
+	case o.hold != nil:
+		return o.hold.Try(ctx)
 	case o.poller != nil && o.poller.runs != nil:
 		return o.poller.runs.reader.CheckRuns(ctx, o.db)
 	case o.poller != nil && o.poller.tenants != nil:
@@ -263,14 +265,14 @@ func (o *Outbox) shutdown(ctx context.Context) {
 		errs = append(errs, o.dispatcher.Close(ctx))
 	}
 	o.announcer.withdraw() // while the next parts close
-	if o.holder != nil {
-		if err := o.holder.close(); err != nil {
+	if o.hold != nil {
+		if err := o.hold.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("outbox: releasing the hold on the table: %w", err))
 		}
 	}
 	if o.notifications != nil { // the others have given back what other processes deliver
 		if o.dispatcher != nil { // the retries and the delayed events of this process are theirs from now on
-			o.notifications.notify()
+			o.notifications.Notify()
 		}
 		errs = append(errs, o.closeNotifications(ctx))
 	}
@@ -288,7 +290,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 func (o *Outbox) closeNotifications(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, wait.Grace)
 	defer cancel()
-	return o.notifications.close(ctx)
+	return o.notifications.Close(ctx)
 }
 
 // Run starts the outbox, waits for ctx to end and closes it. It suits errgroups. While the
@@ -330,6 +332,6 @@ func (o *Outbox) Wake() {
 		o.poller.startOver()
 	}
 	if !o.poller.delivers() {
-		o.notifications.notify()
+		o.notifications.Notify()
 	}
 }

@@ -17,16 +17,21 @@ import (
 // If ctx does not come from a dispatcher, the defaults of [DispatchOptions] apply.
 func OutcomeOf(ctx context.Context, env Envelope, res Result, err error) Outcome {
 	if c := deliveryOf(ctx); c != nil {
-		if c.d.track.isCompleted(c.dl) {
-			return OutcomeDone
-		}
-		d, cause := c.d, causeOf(err)
-		if c.dl.answers.stand(res, cause) {
-			return d.splitOutcome(c.dl)
-		}
-		return outcomeOf(d.listenerCtx, d.opts, env.Attempts, res, cause)
+		return c.d.outcome(c.dl, env.Attempts, res, causeOf(err))
 	}
 	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, res, causeOf(err))
+}
+
+// outcome is what an answer means for a delivery after that many earlier attempts.
+func (d *Dispatcher) outcome(dl *delivery, attempts int, res Result, c cause) Outcome {
+	switch {
+	case d.track.isCompleted(dl):
+		return OutcomeDone
+	case dl.answers.stand(res, c):
+		return d.splitOutcome(dl)
+	default:
+		return outcomeOf(d.listenerCtx, d.opts, attempts, res, c)
+	}
 }
 
 // ListenerOf returns the name of the one listener that the delivery of ctx is for, for
@@ -81,7 +86,9 @@ func cutOff(listeners context.Context, c cause) bool {
 
 func loggerFrom(ctx context.Context) *slog.Logger {
 	if c := deliveryOf(ctx); c != nil {
-		return c.d.log
+		return c.d.logger()
 	}
 	return slog.Default()
 }
+
+func (d *Dispatcher) logger() *slog.Logger { return d.log }

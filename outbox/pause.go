@@ -68,6 +68,6 @@ func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, 
 	if o.poller != nil {
 		o.poller.Wake()
 	}
-	o.notifications.notify()
+	o.notifications.Notify()
 	return nil
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
+	"github.com/outboxkit/outbox-go/outbox/internal/agenda"
 	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/loop"
 	"github.com/outboxkit/outbox-go/outbox/internal/patience"
 )
 
@@ -58,8 +60,8 @@ type Poller struct {
 	failing, unburied logburst.Burst
 	undecodable       logburst.ByCause
 
-	loop   loop
-	agenda agenda
+	loop   *loop.Loop
+	agenda *agenda.Agenda
 	busy   chan struct{}             // holds a token while a cycle runs
 	looked atomic.Pointer[time.Time] // see LastPoll
 	polled chan struct{}             // closed when looked is first set
@@ -105,13 +107,12 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 		polled: make(chan struct{}),
 		db:     cfg.DB, store: cfg.Store, handler: cfg.Handler, opts: cfg.Options.withDefaults(),
 		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
-		busy: make(chan struct{}, 1),
+		agenda: agenda.New(), busy: make(chan struct{}, 1),
 	}
 	p.failing = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: polling failed, trying again", Ended: "outbox: polling works again"}
 	p.undecodable = logburst.ByCause{Log: p.log, Level: slog.LevelError, Message: "outbox: event cannot be decoded, it is dead", Single: causeLines}
 	p.unburied = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
-	p.agenda.init()
-	p.loop.init(p.run)
+	p.loop = loop.New(p.run, ErrClosed)
 	if inTurn {
 		p.tenants = &tenantPolling{reader: cfg.Store.(TenantReader)}
 	}
@@ -124,12 +125,12 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 
 // Start begins polling, at once. ctx bounds the start alone. Starting twice is
 // harmless; after Close it is [ErrClosed].
-func (p *Poller) Start(ctx context.Context) error { return p.loop.start(ctx) }
+func (p *Poller) Start(ctx context.Context) error { return p.loop.Start(ctx) }
 
 // Close stops polling and waits until a cycle under way has ended, or until ctx
 // ends.
 func (p *Poller) Close(ctx context.Context) error {
-	err := p.loop.close(ctx)
+	err := p.loop.Close(ctx)
 	if err == nil {
 		p.logTakeovers(true)
 	}
@@ -158,14 +159,14 @@ func (p *Poller) delivers() bool {
 }
 
 // Wake makes the poller look now.
-func (p *Poller) Wake() { p.agenda.wake() }
+func (p *Poller) Wake() { p.agenda.Wake() }
 
 // DueAt makes the poller look at t, when an event becomes due.
-func (p *Poller) DueAt(t time.Time) { p.agenda.dueAt(t) }
+func (p *Poller) DueAt(t time.Time) { p.agenda.DueAt(t) }
 
 // LookAgain makes the poller look in 10 ms, 100 ms and 1 s, for events of a
 // transaction that the outbox does not see end.
-func (p *Poller) LookAgain() { p.agenda.lookAgain(p.clock.Now()) }
+func (p *Poller) LookAgain() { p.agenda.LookAgain(p.clock.Now()) }
 
 // Poll runs one cycle now: it hands over what is due, as far as the handler has
 // room, and returns how many events it read.

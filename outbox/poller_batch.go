@@ -114,7 +114,7 @@ func (p *Poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 	}
 	dl.takeover = kind != plain
 	if p.dispatcher.claims {
-		leased := p.clock.Now().Sub(env.AvailableAt) >= p.dispatcher.lockTimeout/2
+		leased := p.clock.Now().Sub(env.AvailableAt) >= p.dispatcher.leases.lasts/2
 		dl.takeover = dl.takeover && env.Attempts > 0 && leased
 	} else {
 		dl.counted = slices.Contains(expired, env.EventID)

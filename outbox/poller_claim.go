@@ -15,7 +15,7 @@ const claimGrace = 5 * time.Second
 
 // claimDue claims what is due.
 func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batch, string, error) {
-	q.Lease, q.Limit, q.FreshOnly = p.dispatcher.names.next(), b.limit, b.kind == plain
+	q.Lease, q.Limit, q.FreshOnly = p.dispatcher.leases.names.Next(), b.limit, b.kind == plain
 	if q.FreshOnly {
 		q.After = p.place()
 	}
@@ -46,7 +46,7 @@ func (p *Poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 	})
 	if err != nil {
 		if !sqlerr.IsDeadlock(err) {
-			p.dispatcher.releaser.doubtClaim(q.Lease)
+			p.dispatcher.leases.releaser.DoubtClaim(q.Lease)
 		}
 		return Batch{}, fmt.Errorf("outbox: claiming due events: %w", err)
 	}
@@ -161,7 +161,7 @@ func (p *Poller) claimThese(ctx context.Context, now time.Time, ids []string) (B
 	if len(ids) == 0 {
 		return Batch{}, "", nil
 	}
-	lease := p.dispatcher.names.next()
+	lease := p.dispatcher.leases.names.Next()
 	b, err := p.claim(ctx, ClaimQuery{Now: now, Limit: len(ids), EventIDs: ids, Lease: lease})
 	return b, lease, err
 }
@@ -186,7 +186,7 @@ const spareAttempts = 5
 func (p *Poller) takeoverRoomOf(oneByOne bool) int {
 	room, waits := p.dispatcher.track.takeoverRoom(p.dispatcher.opts.Workers, oneByOne)
 	if room <= 0 && waits {
-		p.agenda.note(p.clock.Now().Add(takeoverStep))
+		p.agenda.Note(p.clock.Now().Add(takeoverStep))
 	}
 	return room
 }
@@ -199,7 +199,7 @@ func (p *Poller) lockTimeout() time.Duration {
 	case p.dispatcher == nil:
 		return DefaultLockTimeout
 	default:
-		return p.dispatcher.lockTimeout
+		return p.dispatcher.leases.lasts
 	}
 }
 
@@ -212,14 +212,14 @@ func (p *Poller) giveBack(envs []Envelope, lease string) {
 	for i := range envs {
 		leases[i] = Lease{envs[i].EventID, lease}
 	}
-	p.dispatcher.releaser.release(leases)
+	p.dispatcher.leases.releaser.Release(leases)
 }
 
 // logTakeovers writes one line for the events that were taken over, when there are
 // no more.
 func (p *Poller) logTakeovers(closing bool) {
 	if p.takenOver > 0 && (closing || !p.takeoversWait()) {
-		p.log.Info("outbox: took over events that a process which died may have had in hand", logKeyCount, p.takenOver, logKeyOwner, p.dispatcher.names.owner)
+		p.log.Info("outbox: took over events that a process which died may have had in hand", logKeyCount, p.takenOver, logKeyOwner, p.dispatcher.leases.names.Owner)
 		p.takenOver = 0
 	}
 }

@@ -21,11 +21,11 @@ func (p *Poller) run(ctx context.Context) {
 	for {
 		select {
 		case <-timer.C:
-		case <-p.agenda.woken:
+		case <-p.agenda.Woken:
 		case <-room:
-		case <-p.agenda.changed:
+		case <-p.agenda.Changed:
 			now := p.clock.Now()
-			timer.Reset(min(idle.Sub(now), p.agenda.next(now)))
+			timer.Reset(min(idle.Sub(now), p.agenda.Next(now)))
 			continue
 		case <-ctx.Done():
 			return
@@ -40,7 +40,7 @@ func (p *Poller) run(ctx context.Context) {
 		}
 		now := p.clock.Now()
 		idle = now.Add(pause)
-		timer.Reset(min(pause, p.agenda.next(now)))
+		timer.Reset(min(pause, p.agenda.Next(now)))
 	}
 }
 
@@ -53,7 +53,7 @@ func (p *Poller) runCycle(ctx context.Context) (pause time.Duration, failed bool
 	case <-ctx.Done():
 		return 0, false
 	}
-	p.agenda.begin(p.clock.Now())
+	p.agenda.Begin(p.clock.Now())
 	_, idle, err := p.cycle(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -153,7 +153,7 @@ func (p *Poller) noteNextDue(ctx context.Context) error {
 		return fmt.Errorf("outbox: asking when the next event is due: %w", err)
 	}
 	if !due.IsZero() {
-		p.agenda.note(due)
+		p.agenda.Note(due)
 	}
 	return nil
 }
@@ -161,4 +161,21 @@ func (p *Poller) noteNextDue(ctx context.Context) error {
 // statement runs one statement with the poller's patience.
 func (p *Poller) statement(ctx context.Context, run func(ctx context.Context) error) error {
 	return p.patience.Statement(ctx, run)
+}
+
+// idle is how long to sleep when nothing is due.
+func (p *Poller) idle() time.Duration {
+	if p.opts.SkipRecent > 0 {
+		return min(p.opts.Interval, p.opts.SkipRecent) // rows that are left out for being recent are due soon
+	}
+	return p.opts.Interval
+}
+
+// waitForRoom is how long to sleep when the handler is full. A dispatcher says
+// when it has room; any other handler has to be asked.
+func (p *Poller) waitForRoom() time.Duration {
+	if p.dispatcher != nil {
+		return p.opts.Interval
+	}
+	return min(p.opts.Interval, 50*time.Millisecond)
 }

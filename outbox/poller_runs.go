@@ -57,6 +57,12 @@ type runClaim struct {
 	end    bool    // of the walk
 }
 
+// wroteRuns makes the poller read events that this process committed.
+func (p *Poller) wroteRuns() {
+	p.runs.written.Store(true)
+	p.Wake()
+}
+
 // cycleByKey is cycle for runs: it claims what is free, key after key, and takes over
 // runs of processes that died, one after the other.
 func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, err error) {
@@ -79,7 +85,7 @@ func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, 
 		room := p.room()
 		if room <= 0 {
 			if written {
-				p.dispatcher.notifications.notify()
+				p.dispatcher.notifications.Notify()
 			}
 			return read, p.waitForRoom(), nil
 		}
@@ -129,7 +135,7 @@ func (p *Poller) readRuns(ctx context.Context, kind batchKind, limit int) (c run
 	p.read = storedTime(now)
 	w := &p.runs.walks[kind]
 	q := RunQuery{
-		Now: p.read, LockTimeout: p.dispatcher.lockTimeout, SkipDead: p.runs.skipDead, Except: p.dispatcher.except(),
+		Now: p.read, LockTimeout: p.dispatcher.leases.lasts, SkipDead: p.runs.skipDead, Except: p.dispatcher.except(),
 		After: w.after, Length: min(p.runs.length, limit), Limit: limit,
 	}
 	if p.opts.SkipRecent > 0 {
@@ -175,11 +181,11 @@ func (p *Poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until tim
 	if err := p.fence(ctx, c.behind); err != nil {
 		return b, until, err
 	}
-	if time.Since(c.read) >= p.dispatcher.lockTimeout {
+	if time.Since(c.read) >= p.dispatcher.leases.lasts {
 		return b, until, nil
 	}
 	ids := slices.Concat(c.runs...)
-	c.lease, until = p.dispatcher.names.next(), time.Now().Add(p.dispatcher.lockTimeout)
+	c.lease, until = p.dispatcher.leases.names.Next(), time.Now().Add(p.dispatcher.leases.lasts)
 	b, err = p.claim(ctx, ClaimQuery{
 		Now: p.read, Limit: len(ids), EventIDs: ids, Lease: c.lease, FreshOnly: c.kind == plain,
 	})
@@ -237,7 +243,7 @@ func (p *Poller) handOverRuns(ctx context.Context, c runClaim, b Batch, until ti
 	for id := range rows {
 		back = append(back, Lease{id, c.lease})
 	}
-	p.dispatcher.releaser.release(back)
+	p.dispatcher.leases.releaser.Release(back)
 	return taken
 }
 

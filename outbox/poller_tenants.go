@@ -43,7 +43,7 @@ func (p *Poller) claimTenants(ctx context.Context, q TenantQuery) (b Batch, leas
 	ids := len(read.EventIDs)
 	p.tenants.others = more && (ids == 0 || b.Len() > 0)
 	if b.Len() < ids && !p.tenants.others {
-		p.agenda.note(p.clock.Now().Add(lockedRows))
+		p.agenda.Note(p.clock.Now().Add(lockedRows))
 	}
 	return b, lease, nil
 }

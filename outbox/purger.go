@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/loop"
 )
 
 // PurgerConfig makes a [Purger] by hand; [New] does it for most users.
@@ -31,7 +33,7 @@ type Purger struct {
 	byAge bool
 	log   *slog.Logger
 	clock Clock
-	loop  loop
+	loop  *loop.Loop
 }
 
 // NewPurger makes a purger. It reports all invalid fields together, each as a
@@ -48,17 +50,17 @@ func NewPurger(cfg PurgerConfig) (*Purger, error) {
 		db: cfg.DB, store: cfg.Store, opts: cfg.Options.withDefaults(), byAge: cfg.ByAge,
 		log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
 	}
-	p.loop.init(p.run)
+	p.loop = loop.New(p.run, ErrClosed)
 	return p, nil
 }
 
 // Start runs the purger now and then at its interval. ctx bounds the start
 // alone. Starting twice is harmless; after Close it is [ErrClosed].
-func (p *Purger) Start(ctx context.Context) error { return p.loop.start(ctx) }
+func (p *Purger) Start(ctx context.Context) error { return p.loop.Start(ctx) }
 
 // Close stops it and waits until it has ended, or until ctx ends.
 func (p *Purger) Close(ctx context.Context) error {
-	if err := p.loop.close(ctx); err != nil {
+	if err := p.loop.Close(ctx); err != nil {
 		return fmt.Errorf("outbox: closing the purger: %w", err)
 	}
 	return nil
@@ -105,3 +107,7 @@ func (p *Purger) batch(ctx context.Context, q PurgeQuery) (int, error) {
 	defer cancel()
 	return p.store.Purge(ctx, p.db, q)
 }
+
+// statementTimeout ends a statement of a loop that the database does not answer:
+// it fails, is logged and tried again, instead of holding up the loop for ever.
+const statementTimeout = 30 * time.Second

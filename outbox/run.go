@@ -204,7 +204,7 @@ func (d *Dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
 	if d.track.isTurn(dl) {
 		return nil
 	}
-	d.complete.commit.StoreNow()
+	d.completer.commit.StoreNow()
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
 	for !d.track.isTurn(dl) {
@@ -234,12 +234,9 @@ func (d *Dispatcher) committedByKey(p *pending) {
 	if !due {
 		return
 	}
-	if poller := d.poller.Load(); poller != nil {
-		poller.runs.written.Store(true)
-		poller.Wake()
-	}
+	d.reader().wroteRuns()
 	if !d.isRunning() {
-		d.notifications.notify()
+		d.notifications.Notify()
 	}
 }
 
@@ -251,8 +248,8 @@ func (d *Dispatcher) isRunning() bool {
 
 // storedAs is the outcome that the store gets. Under [OrderedByKey] a deferred event
 // holds back its key, as a RETRY row does.
-func (d *Dispatcher) storedAs(outcome Outcome) Outcome {
-	if d.byKey && outcome == OutcomeDeferred {
+func (c *completer) storedAs(outcome Outcome) Outcome {
+	if c.byKey && outcome == OutcomeDeferred {
 		return OutcomeRetry
 	}
 	return outcome

@@ -12,7 +12,7 @@ type delivery struct {
 	only     *only     // the one of several listeners that the row is for; nil: all
 	hot      bool      // it came by the hot queue
 	takeover bool      // it may have been in the hands of a process that died
-	term     int64     // the hold under which it was taken in hand; see [holder]
+	term     int64     // the hold under which it was taken in hand; see [hold.Hold]
 	counted  bool      // its last delivery, during which a process died, is an attempt
 
 	// The events before and behind it in its run; see [OrderedByKey].

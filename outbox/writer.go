@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
+	"github.com/outboxkit/outbox-go/outbox/internal/notify"
 )
 
 // WriterConfig makes a [Writer] by hand; [New] does it for most users.
@@ -47,7 +48,7 @@ type Writer struct {
 	log        *slog.Logger
 	clock      Clock
 	// notifications are nil without a notifier.
-	notifications *notifications
+	notifications *notify.Notifications
 }
 
 // NewWriter makes a writer. It reports all missing fields together, each as a

@@ -53,7 +53,7 @@ func (w *Writer) committed(p *pending) {
 		w.dispatcher.committed(p)
 		return
 	}
-	w.notifications.notify()
+	w.notifications.Notify()
 	if w.poller == nil {
 		return
 	}
@@ -71,7 +71,7 @@ func (w *Writer) lookAgain() {
 		w.poller.LookAgain()
 	}
 	if !w.poller.delivers() {
-		w.notifications.notifyLater()
+		w.notifications.NotifyLater()
 	}
 }
 

@@ -2,7 +2,7 @@ package model
 
 import "fmt"
 
-// Holds is the model of SingleNode's hold on the table (outbox/holder.go): two processes with
+// Holds is the model of SingleNode's hold on the table (outbox/internal/hold): two processes with
 // one worker each, two events, no leases. The first event is due from the start. Each comment
 // names the file of package outbox that a step stands for.
 //
@@ -129,7 +129,7 @@ func (m Holds) next(from HoldState, yield func(HoldStep, bool, HoldState)) {
 	}
 }
 
-// hold takes or renews the hold: try in outbox/holder.go, HoldTable in sqlstore/control.go.
+// hold takes or renews the hold: Try in outbox/internal/hold, HoldTable in sqlstore/control.go.
 func (x *holdSteps) hold(p int) {
 	s := x.from
 	mine, free := s.Owner == int8(p), s.Owner < 0 || s.Expired

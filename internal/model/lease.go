@@ -98,7 +98,7 @@ func (x *steps) expire() {
 	if row.Lease == 0 || row.Expired || !row.Status.pending() || x.from.Tx == rolledBack {
 		return
 	}
-	kept := false // a live node renews it (outbox/lease_keep.go), or is about to answer
+	kept := false // a live node renews it (outbox/internal/leases), or is about to answer
 	x.from.inHand(func(_ int, d *Delivery) { kept = kept || d.Lease == row.Lease })
 	for _, n := range x.from.Nodes {
 		kept = kept || n.Claim.Name == row.Lease

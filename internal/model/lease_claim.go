@@ -62,7 +62,7 @@ func (x *steps) sendClaim(node int) {
 	}
 }
 
-// giveUp is for a claim that failed (outbox/lease_release.go).
+// giveUp is for a claim that failed (outbox/internal/leases).
 func (x *steps) giveUp(s *State, node int, lease Name) {
 	if x.Broken != ClaimsAreForgotten {
 		s.giveBack(node, lease, true)

@@ -84,7 +84,7 @@ func (m Leases) execute(s *State, st Statement) (changed bool) {
 	return true
 }
 
-// renew starts the leases of what is in hand again (outbox/lease_keep.go).
+// renew starts the leases of what is in hand again (outbox/internal/leases).
 func (x *steps) renew(node int) {
 	d := x.from.Nodes[node].Hand[0]
 	row := x.from.Row
@@ -97,7 +97,7 @@ func (x *steps) renew(node int) {
 	x.take(Event{Kind: Renewed, Node: node, Lease: d.Lease, Changed: true}, func(s *State) { s.Row.Expired = false })
 }
 
-// release gives a lease back (outbox/lease_release.go). If the row may not be there yet, it
+// release gives a lease back (outbox/internal/leases). If the row may not be there yet, it
 // goes on until the row changes or the lease is over.
 func (x *steps) release(node, of int) {
 	r := x.from.Nodes[node].Releases[of]

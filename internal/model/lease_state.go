@@ -102,7 +102,7 @@ type Claim struct {
 	Outlived, Old bool
 }
 
-// Release is a lease that is given back (outbox/lease_release.go).
+// Release is a lease that is given back (outbox/internal/leases).
 type Release struct {
 	Name  Name
 	Doubt bool // the row may not be there yet
@@ -177,7 +177,7 @@ func (s *State) names(visit func(*Name)) {
 	visit(&s.Late.Born)
 }
 
-// name gives a lease a name of its own (outbox/lease.go).
+// name gives a lease a name of its own (outbox/internal/leases).
 func (s *State) name(node int) Name {
 	s.Names++
 	return Name(s.Names)<<1 | Name(node)

@@ -99,15 +99,15 @@ var mutations = []mutation{
 	},
 	{
 		"a row is written without the lease of its hot path", "outbox/dispatcher_commit.go",
-		"lease = d.names.next()", "lease = \"\"", two, checker.RuleTwice,
+		"lease = d.leases.names.Next()", "lease = \"\"", two, checker.RuleTwice,
 	},
 	{
 		"a claim takes rows that others have leased", "outbox/sqlstore/claim.go",
 		"if !c.FreshOnly {\n\t\treturn q.free(c.LockTimeout)", "if true {\n\t\treturn q", two, checker.RuleTwice,
 	},
 	{
-		"leases are not renewed", "outbox/lease_keep.go",
-		"err := k.store.Renew(ctx, k.db, leases)", "err := ctx.Err()", slow, checker.RuleExplained,
+		"leases are not renewed", "outbox/leases.go",
+		"err := t.store.Renew(ctx, t.db, renewed)", "err := ctx.Err()", slow, checker.RuleExplained,
 	},
 	{
 		"a run goes on behind a failure", "outbox/run.go",
@@ -115,8 +115,8 @@ var mutations = []mutation{
 	},
 	{
 		"in order, DEAD is stored after later outcomes", "outbox/dispatcher_work.go",
-		"\tif !d.complete.commit.Submit(dl) {",
-		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(300*time.Millisecond, func() { d.complete.commit.Submit(dl) })\n\t\treturn\n\t}\n\tif !d.complete.commit.Submit(dl) {",
+		"\tif !d.completer.commit.Submit(dl) {",
+		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(300*time.Millisecond, func() { d.completer.commit.Submit(dl) })\n\t\treturn\n\t}\n\tif !d.completer.commit.Submit(dl) {",
 		inOrder, checker.RuleOrder,
 	},
 	{
@@ -124,8 +124,8 @@ var mutations = []mutation{
 		"\tlink(ds[:n])\n", "\tfor i := 1; i < n; i++ {\n\t\td.queueRun(&ds[i])\n\t}\n", byKey, checker.RuleOneAtATime,
 	},
 	{
-		"a standby delivers", "outbox/holder.go",
-		"if now.Owner != h.owner {", "if now.Owner == \"\" {", standby, checker.RuleOneProcess,
+		"a standby delivers", "outbox/internal/hold/hold.go",
+		"if owner != h.owner {", "if owner == \"\" {", standby, checker.RuleOneProcess,
 	},
 	{
 		"a replay keeps the attempts", "outbox/sqlstore/dead.go",
@@ -133,6 +133,6 @@ var mutations = []mutation{
 	},
 	{
 		"Close drops the last outcomes and does not count them", "outbox/completer.go",
-		"\tgroup, again, refused = c.inTurn(group)\n", "\tgroup, again, refused = c.inTurn(group)\n\tif isClosed(c.d.quit) {\n\t\tc.pending.Add(-int64(len(group)))\n\t\treturn nil, nil, nil\n\t}\n", closing, checker.RuleClosed,
+		"\tgroup, again, refused = c.inTurn(group)\n", "\tgroup, again, refused = c.inTurn(group)\n\tif isClosed(c.told.(*Dispatcher).quit) {\n\t\tc.pending.Add(-int64(len(group)))\n\t\treturn nil, nil, nil\n\t}\n", closing, checker.RuleClosed,
 	},
 }

@@ -1,0 +1,76 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/leases"
+)
+
+// tableLeases are the leases of this process's events: it names, renews and gives back the
+// leases in the table.
+type tableLeases struct {
+	names    *leases.Names
+	keeper   *leases.Keeper[Lease]
+	releaser *leases.Releaser[Lease]
+
+	db    DB
+	store Store
+	lasts time.Duration // a lease, unless it is renewed
+	track *tracker
+	freed func() // called when rows became free for every process
+}
+
+func newTableLeases(db DB, store Store, claim ClaimOptions, track *tracker, log *slog.Logger, freed func()) *tableLeases {
+	t := &tableLeases{
+		names: leases.NewNames(claim.Owner), db: db, store: store, lasts: claim.LockTimeout, track: track, freed: freed,
+	}
+	t.keeper = leases.NewKeeper(claim.Owner, t.lasts, t, log)
+	t.releaser = leases.NewReleaser(claim.Owner, t.lasts, t, log)
+	return t
+}
+
+func (t *tableLeases) start() {
+	t.keeper.Start()
+	t.releaser.Start()
+}
+
+// Leases are the leases of the events in hand.
+func (t *tableLeases) Leases() []Lease { return t.track.leases() }
+
+// Renew renews leases.
+func (t *tableLeases) Renew(ctx context.Context, renewed []Lease) error {
+	began := time.Now()
+	err := t.store.Renew(ctx, t.db, renewed)
+	if err == nil {
+		t.track.renewed(renewed, began, t.lasts)
+	}
+	return err
+}
+
+// Leased reads the leases of the rows that claims took.
+func (t *tableLeases) Leased(ctx context.Context, claims []string) (map[string][]Lease, error) {
+	found, err := t.store.Leased(ctx, t.db, claims)
+	byClaim := make(map[string][]Lease, len(claims))
+	for _, l := range found {
+		byClaim[l.Name] = append(byClaim[l.Name], l)
+	}
+	return byClaim, err
+}
+
+// Release gives leases back, and tells the pollers when rows became free.
+func (t *tableLeases) Release(ctx context.Context, back []Lease) (n int, err error) {
+	marks := make([]Mark, len(back))
+	for i, l := range back {
+		marks[i] = Mark{EventID: l.EventID, Lease: l.Name}
+	}
+	left, err := t.store.Mark(ctx, t.db, OutcomeReleased, marks)
+	if err != nil {
+		return 0, err
+	}
+	if n = len(marks) - len(left); n > 0 {
+		t.freed()
+	}
+	return n, nil
+}
