@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/reason"
 )
 
 // GroupLimit is how many dead letters [DeadLetters.Groups] reads.
@@ -44,7 +46,7 @@ type DeadGroups struct {
 func groupOf(l *DeadLetter) DeadGroup {
 	kind := kindOf(&l.Envelope)
 	kind.Listener = l.Listener
-	g := DeadGroup{Kind: kind, Reason: ReasonOf(l.LastError), Count: 1, First: l.DiedAt, Last: l.DiedAt, Example: l.EventID}
+	g := DeadGroup{Kind: kind, Reason: reason.Of(l.LastError), Count: 1, First: l.DiedAt, Last: l.DiedAt, Example: l.EventID}
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(kind.AggregateType), string(kind.EventType), kind.Listener, g.Reason}, "\x00")))
 	g.ID = strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:10]))
 	return g
@@ -181,3 +183,10 @@ func deadIDs(letters []DeadLetter) []string {
 	}
 	return ids
 }
+
+// ReasonOf is an error's text with "#" for each number, id, hexadecimal value, address, time
+// and quoted value, so that the same failure of two events has the same reason. A code that
+// says what failed stays: three digits behind "status", "code" or "HTTP", the five characters
+// behind "SQLSTATE", and four digits behind "error". It is valid UTF-8 of at most 300 bytes in
+// one line. The reason of a reason is the same text.
+func ReasonOf(text string) string { return reason.Of(text) }

@@ -82,7 +82,7 @@ func (d *Dispatcher) awaitToken(l *lane, dl *delivery) bool {
 		if !d.mayDeliver(dl) {
 			return false
 		}
-		wait := l.tokens.take(time.Now())
+		wait := l.tokens.Take(time.Now())
 		if wait <= 0 {
 			return true
 		}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/outboxkit/outbox-go/outbox/internal/tokens"
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
@@ -20,8 +21,8 @@ type lane struct {
 	// again. The queue itself has room for takeovers too, which are never refused.
 	capacity, lowWater int
 
-	tokens *tokens       // nil: no rate
-	gate   chan struct{} // held by the worker that waits for a token
+	tokens *tokens.Bucket // nil: no rate
+	gate   chan struct{}  // held by the worker that waits for a token
 
 	left    atomic.Int64
 	filling sync.Mutex      // writers and the poller fill the lane at the same time
@@ -41,7 +42,7 @@ func newLane(l Limit, takeovers int, room chan<- struct{}) *lane {
 	n := &lane{Limit: l, room: room}
 	if l.Rate > 0 { // about a second's events
 		capacity = min(capacity, max(l.Burst, int(math.Ceil(l.Rate)), 2))
-		n.tokens, n.gate = newTokens(l.Rate, l.Burst), make(chan struct{}, 1)
+		n.tokens, n.gate = tokens.New(l.Rate, l.Burst), make(chan struct{}, 1)
 	}
 	n.capacity, n.lowWater = capacity, capacity/2
 	n.queue = make(chan *delivery, capacity+takeovers)

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/reason"
 )
 
 // The keys of log attributes. Payloads, headers and tenants are never logged.
@@ -72,5 +74,5 @@ func deliveryAttrs(d *delivery, attempts int) []any {
 // causeOfFailure is the kind of event, the listener, and the reason without what differs
 // between two events.
 func causeOfFailure(d *delivery) string {
-	return strings.Join([]string{d.kind().String(), d.listener(), ReasonOf(d.reason)}, "\n")
+	return strings.Join([]string{d.kind().String(), d.listener(), reason.Of(d.reason)}, "\n")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
+	"github.com/outboxkit/outbox-go/outbox/internal/reason"
 )
 
 // batchQuery says which rows the poller reads next.
@@ -234,7 +235,7 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) err
 		}
 		p.metrics.Died(EventKind{})
 		text := errorText(row.Err.Error())
-		p.undecodable.Add(ReasonOf(text), logKeyEventID, row.EventID, logKeyError, text)
+		p.undecodable.Add(reason.Of(text), logKeyEventID, row.EventID, logKeyError, text)
 	}
 	return nil
 }

@@ -1,32 +1,29 @@
-package outbox
+// Package reason finds out what two texts of errors have in common.
+package reason
 
 import "strings"
 
-// reasonBytes is the most that a reason is long.
-const reasonBytes = 300
+// maxBytes is the most that a reason is long.
+const maxBytes = 300
 
 // placeholder stands for what differs between two errors.
 const placeholder = '#'
 
-// ReasonOf is an error's text with "#" for each number, id, hexadecimal value, address, time
-// and quoted value, so that the same failure of two events has the same reason. A code that
-// says what failed stays: three digits behind "status", "code" or "HTTP", the five characters
-// behind "SQLSTATE", and four digits behind "error". It is valid UTF-8 of at most 300 bytes in
-// one line. The reason of a reason is the same text.
-func ReasonOf(text string) string {
-	r := reasonScanner{in: strings.ToValidUTF8(text, "\uFFFD")}
-	for r.at < len(r.in) && len(r.out) <= reasonBytes {
+// Of is the reason of an error's text: see ReasonOf of package outbox.
+func Of(text string) string {
+	r := scanner{in: strings.ToValidUTF8(text, "\uFFFD")}
+	for r.at < len(r.in) && len(r.out) <= maxBytes {
 		r.next()
 	}
 	out := string(r.out)
-	if len(out) > reasonBytes {
-		out = strings.ToValidUTF8(out[:reasonBytes], "")
+	if len(out) > maxBytes {
+		out = strings.ToValidUTF8(out[:maxBytes], "")
 	}
 	return strings.TrimSuffix(out, " ")
 }
 
-// reasonScanner goes through a text once.
-type reasonScanner struct {
+// scanner goes through a text once.
+type scanner struct {
 	in  string
 	at  int
 	out []byte
@@ -37,7 +34,7 @@ type reasonScanner struct {
 }
 
 // next handles what begins at the current place.
-func (r *reasonScanner) next() {
+func (r *scanner) next() {
 	c := r.in[r.at]
 	begins := len(r.out) == 0 || !isPartOfWord(r.out[len(r.out)-1])
 	switch {
@@ -62,14 +59,14 @@ func (r *reasonScanner) next() {
 	}
 }
 
-func (r *reasonScanner) keep(n int) {
+func (r *scanner) keep(n int) {
 	r.out = append(r.out, r.in[r.at:r.at+n]...)
 	r.at += n
 }
 
 // replace writes a placeholder for the next n bytes. One that follows another one, with at
 // most a separator between them, becomes one with it, as for the parts of a date.
-func (r *reasonScanner) replace(n int) {
+func (r *scanner) replace(n int) {
 	r.at += n
 	last := len(r.out) - 1
 	switch {
@@ -82,7 +79,7 @@ func (r *reasonScanner) replace(n int) {
 }
 
 // quoted replaces what is between quotes.
-func (r *reasonScanner) quoted(quote byte) {
+func (r *scanner) quoted(quote byte) {
 	end := -1
 	if !r.unclosed[quote] {
 		end = strings.IndexByte(r.in[r.at+1:], quote)
@@ -98,7 +95,7 @@ func (r *reasonScanner) quoted(quote byte) {
 
 // address is the length of a UUID, or of an IPv6 address or a time, that begins here; zero
 // for anything else.
-func (r *reasonScanner) address() int {
+func (r *scanner) address() int {
 	rest := r.in[r.at:]
 	if isUUID(rest) {
 		return 36
@@ -125,7 +122,7 @@ func (r *reasonScanner) address() int {
 }
 
 // word replaces a word that is an id, and otherwise its digits.
-func (r *reasonScanner) word() {
+func (r *scanner) word() {
 	rest := r.in[r.at:]
 	n, runs, hex := 0, 0, true
 	for ; n < len(rest) && isAlnum(rest[n]); n++ {
@@ -151,7 +148,7 @@ func (r *reasonScanner) word() {
 }
 
 // code is the length of a code of an error that begins here; zero for anything else.
-func (r *reasonScanner) code() int {
+func (r *scanner) code() int {
 	rest := r.in[r.at:]
 	n, digits := 0, 0
 	for ; n < len(rest) && isAlnum(rest[n]); n++ {
@@ -178,7 +175,7 @@ func (r *reasonScanner) code() int {
 }
 
 // wordBefore is the word that ends before the current place, in lower case.
-func (r *reasonScanner) wordBefore() string {
+func (r *scanner) wordBefore() string {
 	end := len(r.out)
 	for end > 0 && strings.IndexByte(" :=([", r.out[end-1]) >= 0 {
 		end--

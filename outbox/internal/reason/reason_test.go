@@ -1,4 +1,4 @@
-package outbox_test
+package reason_test
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/internal/reason"
 )
 
 func TestAReasonLeavesOutWhatDiffers(t *testing.T) {
@@ -43,23 +43,23 @@ func TestAReasonLeavesOutWhatDiffers(t *testing.T) {
 		"two\n  lines\t\x00 of it \xff":                             "two lines of it \uFFFD",
 		"größe 12 überschritten":                                    "größe # überschritten",
 	} {
-		require.Equal(t, want, outbox.ReasonOf(text), text)
+		require.Equal(t, want, reason.Of(text), text)
 	}
-	require.LessOrEqual(t, len(outbox.ReasonOf(strings.Repeat("é", 4000))), 300)
+	require.LessOrEqual(t, len(reason.Of(strings.Repeat("é", 4000))), 300)
 }
 
-func FuzzReasonOf(f *testing.F) {
+func FuzzReason(f *testing.F) {
 	for _, seed := range []string{
 		"", "order 17", `"a" 'b' 1"2"`, "[::1]:5432", "a:b:1:", "7f3e9a10-abcd-4bcd-8abc-0123456789ab", "1.2:3#4", "# - #", "''", "1é2", "::::1.", "status 404:503", "SQLSTATE=23505 error 1213", "1h2m3.4s5",
 	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		reason := outbox.ReasonOf(text)
-		require.LessOrEqual(t, len(reason), 300)
-		require.True(t, utf8.ValidString(reason), "%q", reason)
-		require.Equal(t, reason, outbox.ReasonOf(reason))
-		require.False(t, strings.ContainsAny(reason, "\n\x00"), "%q", reason)
-		require.NotRegexp(t, `[0-9]{6}`, reason, "only codes have digits")
+		got := reason.Of(text)
+		require.LessOrEqual(t, len(got), 300)
+		require.True(t, utf8.ValidString(got), "%q", got)
+		require.Equal(t, got, reason.Of(got))
+		require.False(t, strings.ContainsAny(got, "\n\x00"), "%q", got)
+		require.NotRegexp(t, `[0-9]{6}`, got, "only codes have digits")
 	})
 }
