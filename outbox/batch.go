@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -159,3 +160,229 @@ func (l *batchListener) call(ctx context.Context, members []*batchMember) {
 
 // batchKey marks the context of a call.
 type batchKey struct{}
+
+// batcher delivers the events of one batch listener for one dispatcher. Each delivery
+// has a goroutine of its own, whose listener joins the open batch and waits for the
+// result. So a batch is not limited by the number of workers, and no worker waits for
+// one. The goroutines are bounded. Deliveries beyond that wait here, without one, and
+// count as if they were still in their queue.
+//
+//	worker ──▶ waiting ──▶ goroutine: interceptors, join ──▶ open batch ──▶ call
+type batcher struct {
+	host  batchHost
+	l     *batchListener
+	opts  DispatchOptions
+	ctx   context.Context // of the listeners
+	quit  <-chan struct{}
+	abort <-chan struct{}
+	calls chan struct{} // holds a token for each call under way
+
+	mu      sync.Mutex
+	waiting []*delivery
+	running int        // goroutines of deliveries
+	open    *openBatch // what the next delivery joins; nil: a new one
+}
+
+// batchHost is what a batcher needs of its dispatcher.
+type batchHost interface {
+	// moved says that a delivery's n events wait here from now on, or no more if n is negative.
+	moved(dl *delivery, n int64)
+	// startWorker starts a goroutine that delivers.
+	startWorker(take func() *delivery)
+	mayDeliver(dl *delivery) bool
+}
+
+// openBatch is a batch from its first event until its results.
+type openBatch struct {
+	members []*batchMember // guarded by the batcher's mu until the batch is sealed
+	full    chan struct{}  // closed: no more join
+	done    chan struct{}  // closed: each member has its result
+}
+
+// taker gives a worker its deliveries; nil ends the worker.
+func (d *Dispatcher) taker() func() *delivery {
+	turn := 0
+	return func() *delivery {
+		for {
+			dl := d.take(turn, d.quit, d.abort)
+			turn++
+			if dl == nil || !d.passOn(dl) {
+				return dl
+			}
+		}
+	}
+}
+
+// passOn gives a delivery to the batcher of its listener. False: it has none.
+func (d *Dispatcher) passOn(dl *delivery) bool {
+	if dl.batcher = d.batcherFor(dl.env); dl.batcher == nil {
+		return false
+	}
+	dl.batcher.take(dl)
+	return true
+}
+
+// batcherFor is nil for an event that is delivered alone.
+func (d *Dispatcher) batcherFor(env *Envelope) *batcher {
+	l := d.batchListenerOf(env)
+	if l == nil || d.inOrder {
+		return nil
+	}
+	b, ok := d.batchers.Load(l)
+	if !ok {
+		b, _ = d.batchers.LoadOrStore(l, &batcher{
+			host: d, l: l, opts: d.opts, ctx: d.listenerCtx, quit: d.quit, abort: d.abort, calls: make(chan struct{}, l.opts.Concurrency),
+		})
+	}
+	return b.(*batcher)
+}
+
+// batchListenerOf is nil for an event with another listener. A registry that panics is
+// asked again, and its panic reported, in the delivery.
+func (d *Dispatcher) batchListenerOf(env *Envelope) *batchListener {
+	defer func() { _ = recover() }()
+	l, _ := d.registry.ListenerFor(env.AggregateType, env.EventType)
+	if batch, ok := l.(*batchListener); ok && batch.problem == nil {
+		return batch
+	}
+	return nil
+}
+
+// batchesInHand is how many deliveries the batch listeners may have under way.
+func (d *Dispatcher) batchesInHand() (deliveries int) {
+	routes, ok := d.registry.(*Registry)
+	if !ok {
+		return 0
+	}
+	for l := range routes.batchListeners() {
+		deliveries += l.inHand()
+	}
+	return deliveries
+}
+
+// take takes a delivery from a worker.
+func (b *batcher) take(dl *delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = append(b.waiting, dl)
+	b.host.moved(dl, dl.length())
+	if b.running < b.l.inHand() {
+		b.running++
+		b.host.startWorker(b.next)
+	}
+}
+
+// next is the next delivery for a goroutine; nil ends the goroutine. When the dispatcher cuts
+// the listeners off, the deliveries that wait are given back.
+func (b *batcher) next() *delivery {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 || isClosed(b.abort) {
+		b.running--
+		return nil
+	}
+	return b.pop()
+}
+
+// pop is called with mu held, and not without a waiting delivery.
+func (b *batcher) pop() *delivery {
+	dl := b.waiting[0]
+	b.waiting[0], b.waiting = nil, b.waiting[1:]
+	b.host.moved(dl, -dl.length())
+	return dl
+}
+
+// takeLeft takes what waits.
+func (b *batcher) takeLeft() (left []*delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.waiting) > 0 {
+		left = append(left, b.pop().rest()...)
+	}
+	return left
+}
+
+// join adds an event to the open batch and waits for its result.
+func (b *batcher) join(m *batchMember) {
+	b.mu.Lock()
+	o, alone := b.open, b.alone(m.dl)
+	if o == nil || alone {
+		o = &openBatch{full: make(chan struct{}), done: make(chan struct{})}
+		go b.run(o)
+	}
+	o.members = append(o.members, m)
+	switch {
+	case alone:
+		close(o.full)
+	case len(o.members) == b.l.opts.Size:
+		close(o.full)
+		b.open = nil
+	default:
+		b.open = o
+	}
+	b.mu.Unlock()
+	<-o.done
+}
+
+// alone says that an event has a batch of its own, which waits for no other: on its last
+// attempt, so that it does not die of another event's failure, and when it was taken
+// over, for it may kill the process.
+func (b *batcher) alone(dl *delivery) bool {
+	attempts := dl.env.Attempts
+	return dl.takeover || attempts > 0 && attempts+1 >= b.opts.MaxAttempts
+}
+
+// run is a batch's goroutine. It ends before the deliveries of its members do.
+func (b *batcher) run(o *openBatch) {
+	defer close(o.done)
+	if !b.await(o) {
+		for _, m := range o.members {
+			m.err = b.ctx.Err()
+		}
+		return
+	}
+	defer func() { <-b.calls }()
+	held := o.members[:0:0]
+	for _, m := range o.members {
+		if m.err = errReleased; b.host.mayDeliver(m.dl) {
+			held = append(held, m)
+		}
+	}
+	if len(held) == 0 {
+		return
+	}
+	ctx := b.ctx
+	if limit := b.opts.ListenerTimeout; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	b.l.call(ctx, held)
+}
+
+// await waits until a batch is complete and its call may begin, and seals it. False:
+// the shutdown cut it off. A draining dispatcher does not wait for more events.
+func (b *batcher) await(o *openBatch) bool {
+	timer := time.NewTimer(b.l.opts.Wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-o.full:
+	case <-b.quit:
+	}
+	select {
+	case b.calls <- struct{}{}:
+	case <-b.ctx.Done():
+	}
+	b.seal(o)
+	return b.ctx.Err() == nil
+}
+
+// seal ends the gathering of a batch.
+func (b *batcher) seal(o *openBatch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open == o {
+		b.open = nil
+	}
+}

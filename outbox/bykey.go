@@ -1,6 +1,13 @@
 package outbox
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
+)
 
 // OrderedByKey delivers the events of one aggregate in order, one at a time, and
 // different aggregates in parallel, on any number of processes. The key is the
@@ -98,4 +105,250 @@ func requireAggregateID(env *Envelope) error {
 		return nil
 	}
 	return &FieldError{Field: "Envelope.AggregateID", Problem: "is empty, but OrderedByKey.RequireKey is set; give the id of what the event is about, or leave RequireKey out for events without an order"}
+}
+
+// A run is some events of one key, in order, under one lease. One worker delivers
+// them one after the other. Its first delivery takes a place in the cold queue; the
+// others hang on it.
+//
+// Each event is delivered only while its lease surely lasts, by this process's clock:
+// a process that was stopped for longer lets go of the rest.
+
+// rest is the delivery and what is behind it in its run.
+func (d *delivery) rest() (ds []*delivery) {
+	for ; d != nil; d = d.behind {
+		ds = append(ds, d)
+	}
+	return ds
+}
+
+// length is how many events that are.
+func (d *delivery) length() (n int64) {
+	for ; d != nil; d = d.behind {
+		n++
+	}
+	return n
+}
+
+// link makes deliveries a run.
+func link(ds []delivery) {
+	for i := range ds[1:] {
+		ds[i].behind, ds[i+1].before = &ds[i+1], &ds[i]
+	}
+}
+
+// takeInRun takes a run that was claimed, up to the first event that is in hand: the
+// delivery in hand goes on under the new lease. It returns how many leases it has
+// taken; the others are to be given back. ok is false when there is no room.
+func (d *Dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.state != running {
+		return 0, false
+	}
+	n := 0
+	for taken < len(ds) && !d.pauses.has(ds[n].env) {
+		taken++
+		if !d.track.acquire(&ds[n]) {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		return taken, true
+	}
+	link(ds[:n])
+	kinds := make([]EventKind, n) // before a worker has them
+	for i := range kinds {
+		kinds[i] = kindOf(ds[i].env)
+	}
+	if !d.queueRun(&ds[0]) {
+		d.track.release(ds[0].rest()...)
+		return 0, false
+	}
+	for _, kind := range kinds {
+		d.metrics.ColdEnqueued(kind)
+	}
+	return taken, true
+}
+
+// queueRun puts a run into its queue if that has room.
+func (d *Dispatcher) queueRun(first *delivery) bool {
+	if first.takeover {
+		return offer(d.taken, first)
+	}
+	behind := first.length() - 1
+	d.behind.Add(behind)
+	if offer(d.cold, first) {
+		return true
+	}
+	d.behind.Add(-behind)
+	return false
+}
+
+// follow returns the next event of a run after one that was delivered, if it is for
+// this goroutine. Otherwise others go on with the run, or it ends and the
+// rest is given back.
+func (d *Dispatcher) follow(dl *delivery) *delivery {
+	next := dl.behind
+	if next == nil {
+		return nil
+	}
+	if !dl.outcome.delivered() || !d.mayFollow(next) {
+		d.letGo(next.rest()...)
+		return nil
+	}
+	switch b := d.batcherFor(next.env); {
+	case b == dl.batcher || isClosed(d.quit): // draining, no batch waits for more events
+		next.batcher = b
+		return next
+	case b != nil: // no worker waits for a batch
+		next.batcher = b
+		b.take(next)
+	case !d.queueRun(next): // what is in no batch is for the workers
+		d.letGo(next.rest()...)
+	}
+	return nil
+}
+
+// mayFollow reports whether a worker may go on with the next event of a run; mayBegin
+// then asks whether its delivery may begin. In a run that was taken over, one of the
+// events may kill this process too, so each waits until the outcomes before it are
+// stored: then that event is the first of its key, and its next takeover counts as an
+// attempt.
+func (d *Dispatcher) mayFollow(next *delivery) bool {
+	for next.takeover && !d.track.isTurn(next) && !isClosed(d.abort) {
+		wait.Sleep(d.listenerCtx, time.Millisecond)
+	}
+	return !isClosed(d.abort)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// delivered reports whether the listener had the event and is done with it.
+func (k Outcome) delivered() bool { return k == OutcomeDone || k == OutcomeDelete }
+
+// leased reports whether the lease of a run's event surely lasts.
+func (t *tracker) leased(d *delivery) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return d.until.IsZero() || time.Now().Before(d.until)
+}
+
+// renewed says that a statement which began at that time renewed leases. One that was
+// over before the answer came may have been another process's meanwhile.
+func (t *tracker) renewed(leases []Lease, began time.Time, lockTimeout time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for _, l := range leases {
+		if d := t.events[l.EventID]; d != nil && d.lease == l.Name && now.Before(d.until) {
+			d.until = began.Add(lockTimeout)
+		}
+	}
+}
+
+// inTurn parts outcomes into those that one statement may store, and those that
+// follow an event of their run whose outcome is not stored before. A run's outcomes
+// are stored in order, so that no event is delivered again after a later one of its
+// key is done.
+func (t *tracker) inTurn(ds []*delivery) (now, later []*delivery) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var in map[*delivery]bool
+	for i, d := range ds {
+		if d.before != nil && d.before.state != untracked && !in[d.before] {
+			if later == nil {
+				now = append(make([]*delivery, 0, len(ds)), ds[:i]...)
+			}
+			later = append(later, d)
+			continue
+		}
+		if later != nil {
+			now = append(now, d)
+		}
+		if d.behind != nil {
+			if in == nil {
+				in = make(map[*delivery]bool, len(ds)-i)
+			}
+			in[d] = true
+		}
+	}
+	if later == nil {
+		return ds, nil
+	}
+	return now, later
+}
+
+// turnTimeout is how long a listener's own transaction waits for the outcomes of the
+// events before its own. On SQLite they cannot be stored while it is open.
+const turnTimeout = time.Second
+
+// errTurn is why an event cannot be completed. A delivery that fails with it has no
+// outcome: the event is given back.
+var errTurn = errors.New("the outcome of an event before it is not stored yet")
+
+// awaitTurn waits until the outcomes of the earlier events are stored, of its run or in
+// [Ordered], so that the listener's own transaction does not complete its event before
+// them. It asks for them at once.
+func (d *Dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
+	if d.track.isTurn(dl) {
+		return nil
+	}
+	d.completer.commit.StoreNow()
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	for !d.track.isTurn(dl) {
+		if wait.Sleep(ctx, time.Millisecond); ctx.Err() != nil {
+			return fmt.Errorf("outbox: completing event %s: %w", dl.id(), errTurn)
+		}
+	}
+	return nil
+}
+
+func (t *tracker) isTurn(d *delivery) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.last.isUnstored() && (d.before == nil || d.before.state == untracked)
+}
+
+// committedByKey makes the poller read the events of a committed transaction.
+func (d *Dispatcher) committedByKey(p *pending) {
+	due := false
+	for i := range p.envs {
+		if env := &p.envs[i]; p.isDue(env) {
+			due = true
+		} else {
+			d.dueAt(env.AvailableAt)
+		}
+	}
+	if !due {
+		return
+	}
+	d.reader().wroteRuns()
+	if !d.isRunning() {
+		d.notifications.Notify()
+	}
+}
+
+func (d *Dispatcher) isRunning() bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.state == running
+}
+
+// storedAs is the outcome that the store gets. Under [OrderedByKey] a deferred event
+// holds back its key, as a RETRY row does.
+func (c *completer) storedAs(outcome Outcome) Outcome {
+	if c.byKey && outcome == OutcomeDeferred {
+		return OutcomeRetry
+	}
+	return outcome
 }

@@ -2,11 +2,15 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox/internal/groupcommit"
@@ -17,7 +21,7 @@ import (
 // completer stores outcomes, in batches that a [groupcommit.Committer] makes. Until an outcome
 // is stored, or the completer is closed, the event stays in the tracker, so nothing delivers
 // the event again. An outcome that the database refuses is stored without the text of the failure,
-// or kept apart; see completer_refused.go.
+// or kept apart.
 type completer struct {
 	db      DB
 	store   Store
@@ -184,4 +188,226 @@ func (c *completer) close(limit time.Duration) (lost int) {
 	c.textless.Flush()
 	c.refusals.Flush()
 	return int(c.pending.Load())
+}
+
+// The database may refuse an outcome: its character set lacks a character of the text, the
+// text is longer than a column that somebody narrowed, a check or a trigger is against it, or
+// a trigger skips the update without an error.
+// The outcome is then stored with its text in ASCII, or without its text. An outcome that is
+// still refused is kept apart. The outcome stays in the tracker, so that this process does not
+// deliver the event again. The pause between tries grows, because somebody may drop the trigger.
+
+// markAll stores outcomes of one kind. The outcomes of a statement that the database refused
+// are stored in ASCII, then in halves, and then without their texts. again are the outcomes
+// that are to be tried again soon: with err all that are not stored, else the outcomes whose rows
+// this node claimed again meanwhile. refused are the outcomes that the database refuses in any
+// form.
+func (c *completer) markAll(within groupcommit.Within, outcome Outcome, group []*delivery) (again, refused []*delivery, err error) {
+	var lost []*delivery
+	err = within(func(ctx context.Context) (err error) {
+		lost, again, err = c.mark(ctx, outcome, group)
+		return err
+	})
+	switch n := len(group); {
+	case err == nil:
+		c.stored(group, lost, again)
+		again, refused = c.partSkipped(outcome, again)
+		return again, refused, nil
+	case !sqlerr.IsRefused(err):
+		return group, nil, err
+	case escapeTexts(group):
+		return c.markAll(within, outcome, group)
+	case n > 1: // find those that are refused
+		again, refused, err = c.Store(within, outcome, group[:n/2])
+		if err != nil {
+			return append(again, group[n/2:]...), refused, err
+		}
+		more, apart, err := c.Store(within, outcome, group[n/2:])
+		return append(again, more...), append(refused, apart...), err
+	case dropTexts(group):
+		c.textless.Add(1, logKeyEventID, group[0].id(), logKeyError, err.Error())
+		return c.markAll(within, outcome, group)
+	default:
+		c.refusals.Add(1, logKeyEventID, group[0].id(), logKeyOutcome, outcome.String(), logKeyError, err.Error())
+		return nil, []*delivery{c.track.stick(group[0])}, nil
+	}
+}
+
+// errSkipped says that a mark changed nothing, although its row is there and its lease is
+// not lost.
+var errSkipped = errors.New("the statement left the row as it is: a trigger, a rule or a policy of the table skips the update")
+
+// skipped reports whether a row that the mark left alone is one that it should have changed.
+func (s RowState) skipped(m Mark) bool {
+	return s.Exists && (s.Status == StatusNew || s.Status == StatusRetry) && (m.Lease == "" || s.Lease == m.Lease)
+}
+
+// partSkipped returns apart the outcomes whose rows the database skipped, as if it had refused
+// them.
+func (c *completer) partSkipped(outcome Outcome, group []*delivery) (others, skipped []*delivery) {
+	for _, d := range group {
+		if !d.skipped {
+			others = append(others, d)
+			continue
+		}
+		c.refusals.Add(1, logKeyEventID, d.id(), logKeyOutcome, outcome.String(), logKeyError, errSkipped.Error())
+		skipped = append(skipped, c.track.stick(d))
+	}
+	return others, skipped
+}
+
+// stick marks a delivery as one whose outcome is refused. It returns the delivery that
+// takes its place, which has no payload, unless that is still needed.
+func (t *tracker) stick(d *delivery) *delivery {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d.stuck = true
+	if d.answers != nil || d.before != nil || d.behind != nil || t.events[d.id()] != d {
+		return d
+	}
+	slim, env := *d, *d.env
+	env.Payload, env.Headers = Payload{}, nil
+	slim.env, slim.ctx = &env, deliveryContext{}
+	t.events[d.id()] = &slim
+	return &slim
+}
+
+// behindStuck reports whether an event before it in its run has an outcome that is refused.
+func (d *delivery) behindStuck() bool {
+	for before := d.before; before != nil; before = before.before {
+		if before.stuck {
+			return true
+		}
+	}
+	return false
+}
+
+// escapeTexts writes the texts of outcomes in ASCII; false if they are.
+func escapeTexts(group []*delivery) (changed bool) {
+	for _, d := range group {
+		if text := asciiText(d.reason); text != d.reason {
+			d.reason, changed = text, true
+		}
+		changed = escapeTexts(d.rows()) || changed
+	}
+	return changed
+}
+
+// dropTexts removes the texts of outcomes; false if there are none.
+func dropTexts(group []*delivery) (changed bool) {
+	for _, d := range group {
+		changed = changed || d.reason != ""
+		d.reason = ""
+		changed = dropTexts(d.rows()) || changed
+	}
+	return changed
+}
+
+// asciiText is a text with Go's escapes in place of the characters that ASCII lacks.
+func asciiText(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if r < utf8.RuneSelf {
+			b.WriteByte(byte(r))
+			continue
+		}
+		escaped := strconv.QuoteRuneToASCII(r)
+		b.WriteString(escaped[1 : len(escaped)-1])
+	}
+	return errorText(b.String())
+}
+
+// stored reports the outcomes of a statement. lost are the outcomes that changed no row, and
+// again the outcomes that are to be stored again, each in the order of the group.
+func (c *completer) stored(group, lost, again []*delivery) {
+	c.pending.Add(int64(len(again) - len(group)))
+	if len(lost) > 0 {
+		c.metrics.LeaseLost(len(lost))
+		c.logLost(lost)
+	}
+	now := c.clock.Now()
+	for _, d := range group {
+		switch {
+		case len(lost) > 0 && lost[0] == d:
+			lost = lost[1:]
+		case len(again) > 0 && again[0] == d:
+			again = again[1:]
+		default:
+			c.observe(d, now)
+		}
+	}
+}
+
+// logLost reports outcomes that changed no row.
+func (c *completer) logLost(lost []*delivery) {
+	rowless, id := 0, ""
+	for _, d := range lost {
+		if d.rowless {
+			rowless, id = rowless+1, d.id()
+		}
+	}
+	if rowless > 0 {
+		c.rowless.Add(rowless, logKeyEventID, id, logKeyOwner, c.leases.names.Owner)
+	}
+	if n := len(lost) - rowless; n > 0 {
+		c.leaseLost.Add(n, logKeyOwner, c.leases.names.Owner, logKeyError, ErrLeaseLost.Error())
+	}
+}
+
+// shows reports whether a row stands as after that outcome. Only a statement
+// that was repeated has to ask: the first may have been carried out.
+func (s RowState) shows(outcome Outcome) bool {
+	if !s.Exists {
+		return outcome == OutcomeDelete || outcome == OutcomeSplit
+	}
+	switch outcome {
+	case OutcomeDone, OutcomeSplit:
+		return s.Status == StatusDone
+	case OutcomeDead:
+		return s.Status == StatusDead
+	case OutcomeRetry:
+		return s.Status == StatusRetry && s.Lease == ""
+	case OutcomeDeferred:
+		return s.Status == StatusNew && s.Lease == ""
+	case OutcomeReleased:
+		return s.Lease == ""
+	default:
+		return false
+	}
+}
+
+// final reports whether the row is at its end: it will not be claimed again.
+func (o Outcome) final() bool {
+	return o == OutcomeDone || o == OutcomeDelete || o == OutcomeDead || o == OutcomeSplit
+}
+
+func (c *completer) observe(d *delivery, now time.Time) {
+	m, kind := c.metrics, d.kind()
+	if c.byKey {
+		c.told.wakePoller() // for the rest of its key
+	}
+	switch d.outcome {
+	case OutcomeDone, OutcomeDelete:
+		m.Delivered(kind, now.Sub(d.env.OccurredAt))
+	case OutcomeRetry:
+		m.Failed(kind)
+		c.told.dueAt(d.next)
+	case OutcomeDeferred:
+		m.Deferred(kind)
+		c.told.dueAt(d.next)
+	case OutcomeDead:
+		m.Died(kind)
+		c.deaths.Add(causeOfFailure(d), deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)
+	case OutcomeSplit:
+		if d.answers.done > 0 {
+			m.Delivered(kind, now.Sub(d.env.OccurredAt))
+		}
+		for _, row := range d.rows() {
+			c.observe(row, now)
+		}
+	case OutcomeReleased:
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/outbox/internal/hold"
@@ -227,4 +228,22 @@ func (b *builder) buildWriter(o *Outbox) (err error) {
 	}
 	o.writer, err = NewWriter(cfg)
 	return err
+}
+
+// Clock tells the time. Give one only in tests; timers run on the system's.
+type Clock interface {
+	Now() time.Time
+}
+
+// ClockFunc makes a function a [Clock].
+type ClockFunc func() time.Time
+
+// Now calls f.
+func (f ClockFunc) Now() time.Time { return f() }
+
+func clockOr(c Clock) Clock {
+	if c == nil {
+		return ClockFunc(time.Now)
+	}
+	return c
 }

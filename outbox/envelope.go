@@ -1,9 +1,17 @@
 package outbox
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"mime"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/ulid"
 )
 
 // EventType names what happened, such as "OrderPlaced". Declare constants of it
@@ -115,4 +123,226 @@ func formatTime(t time.Time) string {
 		return "-"
 	}
 	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// EventKind is a pair of types: what listeners, limits, pauses and metrics
+// distinguish events by.
+type EventKind struct {
+	AggregateType AggregateType
+	EventType     EventType
+	// Listener is set only in what [Metrics] gets about the row of one of an event's
+	// several listeners; see [Named].
+	Listener string
+}
+
+// String is the aggregate type and the event type, with a slash between them.
+func (k EventKind) String() string { return fmt.Sprintf("%s/%s", k.AggregateType, k.EventType) }
+
+func (k EventKind) orGlobal() EventKind {
+	k.AggregateType = orGlobal(k.AggregateType)
+	return k
+}
+
+func (k EventKind) validate(v *validator) {
+	v.text("AggregateType", string(k.AggregateType), MaxAggregateTypeLength)
+	v.text("EventType", string(k.EventType), MaxEventTypeLength)
+	if k.EventType == "" {
+		v.add("EventType", "is required")
+	}
+	if k.Listener != "" {
+		v.add("Listener", fmt.Sprintf("is %q; leave it empty: limits and pauses are for all listeners of a kind", k.Listener))
+	}
+}
+
+func kindOf(env *Envelope) EventKind {
+	return EventKind{AggregateType: env.AggregateType, EventType: env.EventType}
+}
+
+// The years that every database can store in a column of microseconds.
+const (
+	minYear = 1000
+	maxYear = 9999
+)
+
+var maxTime = time.Date(maxYear, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+
+// Validate reports everything that Write would refuse, each as a [FieldError]
+// that is [ErrInvalidEnvelope]. A database may have limits of its own; those
+// only Write knows.
+func (e Envelope) Validate() error {
+	return e.seal(time.Now())
+}
+
+// seal makes e the envelope that is stored and delivered: checked, with
+// id and times filled in, in UTC, cut to microseconds, and with headers of its
+// own. Sealing a sealed envelope changes nothing.
+func (e *Envelope) seal(now time.Time) error {
+	v := validator{what: "Envelope"}
+	v.text("EventID", e.EventID, MaxEventIDLength)
+	if e.EventType == "" {
+		v.add("EventType", "is required")
+	}
+	v.text("EventType", string(e.EventType), MaxEventTypeLength)
+	v.text("AggregateType", string(e.AggregateType), MaxAggregateTypeLength)
+	v.text("AggregateID", e.AggregateID, MaxAggregateIDLength)
+	v.text("TenantID", e.TenantID, MaxTenantIDLength)
+	v.headers(e.Headers)
+	v.payload(&e.Payload, e.EventType)
+	e.sealTimes(&v, now)
+	if err := v.err(); err != nil {
+		return err
+	}
+	if e.EventID == "" {
+		e.EventID = ulid.New(now)
+	}
+	e.AggregateType = orGlobal(e.AggregateType)
+	e.Attempts = 0
+	if len(e.Headers) == 0 {
+		e.Headers = nil
+	} else {
+		e.Headers = maps.Clone(e.Headers)
+	}
+	return nil
+}
+
+func (e *Envelope) sealTimes(v *validator, now time.Time) {
+	if e.OccurredAt.IsZero() {
+		e.OccurredAt = now
+	}
+	v.time("OccurredAt", e.OccurredAt)
+	switch {
+	case e.DeliverAfter < 0:
+		v.add("DeliverAfter", fmt.Sprintf("is %s; it must be positive", e.DeliverAfter))
+	case e.DeliverAfter > 0 && !e.AvailableAt.IsZero():
+		v.add("DeliverAfter", "excludes AvailableAt; set one of them")
+	case e.DeliverAfter > 0:
+		e.AvailableAt = e.OccurredAt.Add(e.DeliverAfter)
+		v.time("DeliverAfter", e.AvailableAt)
+	case e.AvailableAt.IsZero():
+		e.AvailableAt = e.OccurredAt
+	default:
+		v.time("AvailableAt", e.AvailableAt)
+		if storedTime(e.AvailableAt).Before(storedTime(e.OccurredAt)) {
+			v.add("AvailableAt", fmt.Sprintf("is %s before OccurredAt", e.OccurredAt.Sub(e.AvailableAt)))
+		}
+	}
+	e.OccurredAt, e.AvailableAt, e.DeliverAfter = storedTime(e.OccurredAt), storedTime(e.AvailableAt), 0
+}
+
+// storedTime is t as databases keep it, without a monotonic clock reading.
+func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// dueTime is now + d as a time that can be stored, however long d is.
+func dueTime(now time.Time, d time.Duration) time.Time {
+	t := storedTime(now.Add(d))
+	if t.After(maxTime) {
+		return maxTime
+	}
+	return t
+}
+
+func (v *validator) time(field string, t time.Time) {
+	if y := t.UTC().Year(); y < minYear || y > maxYear {
+		v.add(field, fmt.Sprintf("leads to the year %d; databases store %d to %d", y, minYear, maxYear))
+	}
+}
+
+func (v *validator) headers(h map[string]string) {
+	size := 0
+	for key, value := range h {
+		size += len(key) + len(value)
+	}
+	if size > MaxHeadersBytes {
+		v.add("Headers", fmt.Sprintf("are %d bytes long; the limit is %d", size, MaxHeadersBytes))
+		return
+	}
+	for key, value := range h {
+		if key == "" {
+			v.add("Headers", "has an empty key")
+			continue
+		}
+		if strings.HasPrefix(key, ReservedHeaderPrefix) {
+			v.add("Headers", fmt.Sprintf("has the key %.64q; keys that begin with %q are the outbox's own", key, ReservedHeaderPrefix))
+			continue
+		}
+		v.clean("Headers key", key)
+		if !isClean(value) {
+			v.clean(fmt.Sprintf("Headers[%.64q]", key), value)
+		}
+	}
+}
+
+func (v *validator) payload(p *Payload, eventType EventType) {
+	switch n := len(p.data); {
+	case p.err != nil:
+		v.errs = append(v.errs, fmt.Errorf("%w: %w", &FieldError{Field: "Envelope.Payload", Problem: "cannot be made"}, p.err))
+	case p.IsZero():
+		v.add("Payload", "is required; make one with outbox.JSON, outbox.RawJSON or outbox.Bytes")
+	case n > MaxPayloadBytes:
+		v.add("Payload", fmt.Sprintf("is %d bytes long; the limit is %d", n, MaxPayloadBytes))
+	case !p.IsJSON():
+		v.contentType(p.contentType)
+	case !utf8.ValidString(p.data):
+		v.add("Payload", fmt.Sprintf("is not valid UTF-8 (%d bytes); outbox.Bytes makes a payload of other data", n))
+	case !p.trusted && !json.Valid([]byte(p.data)):
+		v.add("Payload", fmt.Sprintf("of event type %.128q is not valid JSON (%d bytes; %s)", eventType, n, syntaxAt(p.data)))
+	case hasEscapedNUL(p.data):
+		v.add("Payload", `holds a NUL character (\u0000), which databases do not store in JSON`)
+	default:
+		p.trusted = true // sealing again, after a hook, need not read it again
+	}
+}
+
+// maxContentType is the length of the longest content type, in bytes: of a short string of AMQP.
+const maxContentType = 255
+
+// contentType checks the content type of bytes.
+func (v *validator) contentType(contentType string) {
+	media, _, err := mime.ParseMediaType(contentType)
+	switch {
+	case len(contentType) > maxContentType:
+		v.add("Payload", fmt.Sprintf("has a content type of %d bytes; the limit is %d", len(contentType), maxContentType))
+	case media == ContentTypeJSON:
+		v.add("Payload", "of outbox.Bytes has the content type of JSON; make one with outbox.RawJSON")
+	case err != nil || !strings.Contains(media, "/") || !isPrintable(contentType):
+		v.add("Payload", fmt.Sprintf("has the content type %.64q, which is no MIME type, such as \"application/protobuf\"", contentType))
+	}
+}
+
+// isPrintable reports whether a text is of printable ASCII, which every protocol carries.
+func isPrintable(s string) bool {
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// syntaxAt says where a JSON text is wrong, quoting nothing of it.
+func syntaxAt(text string) string {
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal([]byte(text), new(json.RawMessage)); errors.As(err, &syntax) {
+		return fmt.Sprintf("the error is at offset %d", syntax.Offset)
+	}
+	return "it holds no value"
+}
+
+// hasEscapedNUL finds \u0000 in valid JSON text; an escaped backslash before
+// u0000 is not one.
+func hasEscapedNUL(s string) bool {
+	for {
+		i := strings.Index(s, `\u0000`)
+		if i < 0 {
+			return false
+		}
+		backslashes := 0
+		for j := i - 1; j >= 0 && s[j] == '\\'; j-- {
+			backslashes++
+		}
+		if backslashes%2 == 0 {
+			return true
+		}
+		s = s[i+2:]
+	}
 }

@@ -2,8 +2,12 @@ package outbox
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Limits of what operators read, so that no question reads the whole table.
@@ -182,4 +186,128 @@ func (o *Outbox) Purge(ctx context.Context) (int, error) {
 		return 0, &FieldError{Field: "Config.Purge", Problem: "is nil, so nothing says which rows are old; set PurgeOptions"}
 	}
 	return o.purger.RunOnce(ctx)
+}
+
+// EventOrder is the order in which a [Store] lists the events that an [EventQuery] asks
+// for.
+type EventOrder uint8
+
+// The orders; see [Outbox.FindEvents].
+const (
+	ByEventID EventOrder = iota // the greatest first
+	ByDueTime                   // by available_at, created_at, event id, the earliest first
+	ByEndTime                   // by done_at, then event id, the latest first
+)
+
+// Order is the order of the events that the filter chooses.
+func (f EventFilter) Order() EventOrder {
+	if len(f.Statuses) == 0 {
+		return ByEventID
+	}
+	first := f.Statuses[0]
+	for _, status := range f.Statuses {
+		if status != first && (status.Terminal() || first.Terminal()) {
+			return ByEventID
+		}
+	}
+	if first.Terminal() {
+		return ByEndTime
+	}
+	return ByDueTime
+}
+
+// Next is the text of the place of a page's last row, for [EventPage].Next. For [ByEndTime],
+// AvailableAt is the time of the end, and zero for a row whose time cannot be read; what the
+// order does not use may be zero.
+func (o EventOrder) Next(place Cursor) string {
+	text := fmt.Sprintf("%d.%d.%d.%s", o, place.AvailableAt.UnixMicro(), place.CreatedAt.UnixMicro(), place.EventID)
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// After is the place of such a text; empty: the start. It fails with a [FieldError] for
+// another text, also for one of another order.
+func (o EventOrder) After(text string) (Cursor, error) {
+	if text == "" {
+		return Cursor{}, nil
+	}
+	refused := &FieldError{Field: "EventQuery.After", Problem: fmt.Sprintf("(%d bytes) is no place in this list; pass the Next of a page of the same filter, or nothing for the first page", len(text))}
+	decoded, err := base64.RawURLEncoding.DecodeString(text)
+	parts := strings.SplitN(string(decoded), ".", 4)
+	if err != nil || len(parts) != 4 || parts[0] != strconv.Itoa(int(o)) {
+		return Cursor{}, refused
+	}
+	due, err1 := parseMicros(parts[1])
+	created, err2 := parseMicros(parts[2])
+	id := parts[3]
+	if err1 != nil || err2 != nil || id == "" || !utf8.ValidString(id) || strings.ContainsRune(id, 0) || utf8.RuneCountInString(id) > MaxEventIDLength {
+		return Cursor{}, refused
+	}
+	return Cursor{AvailableAt: due, CreatedAt: created, EventID: id}, nil
+}
+
+// parseMicros reads a time that a store can read, or the zero time.
+func parseMicros(text string) (time.Time, error) {
+	micros, err := strconv.ParseInt(text, 10, 64)
+	at := time.UnixMicro(micros).UTC()
+	if err == nil && !at.IsZero() && (at.Year() < 1 || at.Year() > maxYear) {
+		err = strconv.ErrRange
+	}
+	return at, err
+}
+
+// Stats describes the table and this process. Each count of rows stops at
+// [StatsLimit], so that reading them is cheap whatever the backlog.
+type Stats struct {
+	Pending int64 // Due + Delayed
+	Due     int64 // NEW and RETRY rows that are due now
+	Delayed int64 // NEW and RETRY rows that are due later
+	Dead    int64
+	// OldestDueAge is how long the oldest due event has been due whose kind is not
+	// paused; zero when there is none.
+	OldestDueAge time.Duration
+	// HotDepth and ColdDepth are the events that wait in this node's queues. Those of
+	// kinds that have a [Limit] count as ColdDepth.
+	HotDepth, ColdDepth int
+	// Paused are the kinds of events that are paused. Their events count as Pending
+	// and Due like all others, and are left out of OldestDueAge.
+	Paused []Pause
+	// LastPoll is [Poller.LastPoll] of this node. In a mode without a poller it
+	// is the zero time.
+	LastPoll time.Time
+	// WriteFailures counts the writes of this node in a row that the database did not take:
+	// of its reports, one every ten seconds while the outbox runs. The database may answer
+	// reads all the same, as a standby or a full disk does.
+	WriteFailures int
+	// PollInterval is how often the poller reads an idle table; zero in a mode
+	// without one.
+	PollInterval time.Duration
+}
+
+// Stats reads the table's counts and the queues' depths.
+func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
+	now := storedTime(o.clock.Now())
+	paused, err := o.Paused(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	kinds := make([]EventKind, len(paused))
+	for i := range paused {
+		kinds[i] = paused[i].Kind
+	}
+	s, err := o.store.Stats(ctx, o.db, now, kinds)
+	if err != nil {
+		return Stats{}, err
+	}
+	st := Stats{Pending: s.Due + s.Delayed, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, Paused: paused}
+	if !s.OldestDue.IsZero() {
+		st.OldestDueAge = max(now.Sub(s.OldestDue), 0)
+	}
+	st.WriteFailures = int(o.announcer.failures.Load())
+	if o.dispatcher != nil {
+		st.HotDepth, st.ColdDepth = o.dispatcher.Depths()
+	}
+	if o.poller != nil {
+		st.LastPoll, st.PollInterval = o.poller.LastPoll(), o.poller.opts.Interval
+	}
+	return st, nil
 }

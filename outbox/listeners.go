@@ -2,7 +2,10 @@ package outbox
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -43,7 +46,9 @@ type answer struct {
 	listener string
 	result   Result
 	cause    cause
-	skipped  bool // the context had ended before, or the event was lost
+	// outcome is decided when the listener answers: a shutdown that comes later did not cut
+	// the listener off. The listeners that are done are not called again for that.
+	outcome Outcome
 }
 
 // OnEvent calls each listener. An interceptor that calls it again in the same delivery
@@ -60,7 +65,11 @@ func (l listeners) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 	}
 	for i := range todo {
 		if ctx.Err() != nil || c != nil && !c.d.stillHas(c.dl) {
-			a.left = append(a.left, answer{listener: todo[i].name, result: RetryAfter(0), skipped: true})
+			l := answer{listener: todo[i].name, result: RetryAfter(0)}
+			if c != nil {
+				l.outcome = c.d.skipped(c.dl)
+			}
+			a.left = append(a.left, l)
 			continue
 		}
 		res, err := guard{todo[i].Listener}.OnEvent(ctx, env)
@@ -68,7 +77,11 @@ func (l listeners) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 			a.done++
 			continue
 		}
-		a.left = append(a.left, answer{listener: todo[i].name, result: res, cause: causeOf(err)})
+		l := answer{listener: todo[i].name, result: res, cause: causeOf(err)}
+		if c != nil {
+			l.outcome = c.d.judge(c.dl, l.result, l.cause)
+		}
+		a.left = append(a.left, l)
 	}
 	return a.sum()
 }
@@ -121,29 +134,41 @@ func (a *answers) stand(res Result, c cause) bool {
 	}
 }
 
-// splitOutcome is the outcome of an event of which some listeners are not done. A
+// outcome is the outcome of an event of which some listeners are not done. A
 // shutdown that cut one of them off, or another process that holds the table, releases the
 // whole event.
-func (d *Dispatcher) splitOutcome(dl *delivery) Outcome {
-	for _, l := range dl.answers.left {
-		cut := l.skipped && (cutOff(d.listenerCtx, l.cause) || !d.isOfTheHold(dl))
-		if cut || outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, l.result, l.cause) == OutcomeReleased {
+func (a *answers) outcome() Outcome {
+	for _, l := range a.left {
+		if l.outcome == OutcomeReleased {
 			return OutcomeReleased
 		}
 	}
 	return OutcomeSplit
 }
 
+// judge is the outcome of a delivery, or of one of several listeners, that ends now.
+func (d *Dispatcher) judge(dl *delivery, res Result, c cause) Outcome {
+	return outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, res, c)
+}
+
+// skipped is the outcome of a listener that is not called any more.
+func (d *Dispatcher) skipped(dl *delivery) Outcome {
+	if cutOff(d.listenerCtx, cause{}) || !d.isOfTheHold(dl) {
+		return OutcomeReleased
+	}
+	return OutcomeDeferred
+}
+
 // split decides the outcome of an event of which some listeners are not done: its row
 // is finished, and each of these listeners gets a row of its own.
 func (d *Dispatcher) split(dl *delivery, c cause) {
-	dl.outcome, dl.err = d.splitOutcome(dl), c.err
+	dl.outcome, dl.err = dl.answers.outcome(), c.err
 	if dl.outcome == OutcomeReleased {
 		return
 	}
 	for _, l := range dl.answers.left {
 		row := &delivery{env: rowFor(dl.env, l.listener), only: &only{l.listener, dl.env}}
-		d.conclude(row, l.result, l.cause)
+		d.conclude(row, l.outcome, l.result, l.cause)
 		dl.answers.rows = append(dl.answers.rows, row)
 	}
 }
@@ -189,4 +214,96 @@ func (e *ListenersError) Unwrap() []error {
 		errs[i] = f.Err
 	}
 	return errs
+}
+
+// ReservedHeaderPrefix begins the keys of headers that only the outbox writes.
+const ReservedHeaderPrefix = "outbox-"
+
+// The headers that only rows have. Listeners and interceptors do not see them.
+const (
+	// HeaderListener names the listener that a row is for, if an event has several.
+	HeaderListener = ReservedHeaderPrefix + "listener"
+	// HeaderEventID is the id that listeners see in place of the row's.
+	HeaderEventID = ReservedHeaderPrefix + "event-id"
+	// HeaderContentType is the content type of a payload that is not JSON.
+	HeaderContentType = ReservedHeaderPrefix + "content-type"
+)
+
+// listenerRowID is the id of a row for one of an event's listeners. It is always the
+// same, so that one event never has two rows for a listener.
+func listenerRowID(eventID, listener string) string {
+	sum := sha256.Sum256([]byte(eventID + "\x00" + listener)) // neither contains a NUL
+	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20])
+}
+
+// rowFor is the envelope of a row for one of an event's listeners.
+func rowFor(env *Envelope, listener string) *Envelope {
+	row := *env
+	row.EventID = listenerRowID(env.EventID, listener)
+	row.Headers = make(map[string]string, len(env.Headers)+2)
+	maps.Copy(row.Headers, env.Headers)
+	row.Headers[HeaderListener], row.Headers[HeaderEventID] = listener, env.EventID
+	return &row
+}
+
+// originalOf is the event of a row as listeners see it, and the listener that the row
+// is for; empty: all of them.
+func originalOf(row *Envelope) (env Envelope, listener string) {
+	env = *row
+	if listener = env.Headers[HeaderListener]; listener == "" {
+		return env, ""
+	}
+	env.EventID = env.Headers[HeaderEventID]
+	env.Headers = maps.Clone(env.Headers)
+	delete(env.Headers, HeaderListener)
+	delete(env.Headers, HeaderEventID)
+	if len(env.Headers) == 0 {
+		env.Headers = nil
+	}
+	return env, listener
+}
+
+// only is the one of several listeners that a row is for, and what it gets.
+type only struct {
+	listener string
+	event    *Envelope
+}
+
+// open looks for the listener that a row is for.
+func (d *delivery) open() {
+	if d.env.Headers[HeaderListener] != "" {
+		env, listener := originalOf(d.env)
+		d.only = &only{listener, &env}
+	}
+}
+
+// event is what listeners get.
+func (d *delivery) event() *Envelope {
+	if d.only != nil {
+		return d.only.event
+	}
+	return d.env
+}
+
+// listener is the name of the one that the row is for; empty: all.
+func (d *delivery) listener() string {
+	if d.only != nil {
+		return d.only.listener
+	}
+	return ""
+}
+
+// kind is that of the delivery's metrics.
+func (d *delivery) kind() EventKind {
+	kind := kindOf(d.env)
+	kind.Listener = d.listener()
+	return kind
+}
+
+// rows are those that a split event leaves.
+func (d *delivery) rows() []*delivery {
+	if d.answers != nil {
+		return d.answers.rows
+	}
+	return nil
 }

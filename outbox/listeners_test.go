@@ -261,6 +261,29 @@ func TestAShutdownReleasesTheWholeEvent(t *testing.T) {
 	})
 }
 
+// A listener that failed by itself before the shutdown was not cut off, although the delivery
+// ended after that: the others, which are done, are not called again.
+func TestAFailureBeforeTheShutdownIsNoReleaseOfTheWholeEvent(t *testing.T) {
+	t.Parallel()
+	inModes(t, outbox.DispatchOptions{DrainTimeout: time.Second}, func(t *testing.T, mode outbox.Mode) {
+		var h hearing
+		slowButDone := func(ctx context.Context, _ int) (outbox.Result, error) {
+			<-ctx.Done()
+			return outbox.Done(), nil
+		}
+		e := startNamed(t, outbox.Config{Mode: mode}, h.on("a", succeeds), h.on("b", failsTimes(1)), h.on("c", slowButDone))
+		e.write(said("e"))
+		synctest.Wait()
+		require.NoError(t, e.Close(context.Background()))
+		row, _ := e.store.Row("e")
+		require.Equal(t, outbox.StatusDone, row.Status)
+		require.Len(t, e.store.Rows(), 2)
+		failed := rowsBy(e.store)["b"]
+		require.Equal(t, outbox.StatusRetry, failed.Status)
+		require.Equal(t, 1, failed.Attempts)
+	})
+}
+
 func TestAListenerThatIsGoneMakesItsRowUnroutable(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

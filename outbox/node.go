@@ -2,7 +2,15 @@ package outbox
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/loop"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // Node is a process that delivers from the table, or only writes to it, as operators see it.
@@ -43,4 +51,141 @@ func (n *Node) Delivers() bool { return n.Mode != "" && n.Mode != modeName(Write
 // leases, because an older version does not report, have only Owner, Leases and OldestLease.
 func (o *Outbox) Nodes(ctx context.Context) ([]Node, error) {
 	return o.store.Nodes(ctx, o.db)
+}
+
+// Limits of the announcer.
+const (
+	announceEvery    = 10 * time.Second
+	announceFor      = 3 * announceEvery // a report counts, unless it is replaced
+	announcePatience = 2 * time.Second   // one report
+	withdrawPatience = wait.Grace / 2    // withdrawing it, while the outbox closes
+)
+
+// announcer reports this node to the control table, for operators: every nine to ten
+// seconds from Start on, also while it is a standby, and once after its first poll. After
+// its first report it reads those of the others, and warns when one that delivers has another
+// mode. Close withdraws the report. A report that fails is logged at debug level only,
+// because the poller reports an outage; it is counted, because it is the one write that every
+// process makes, however idle.
+type announcer struct {
+	db    DB
+	store Store
+	log   *slog.Logger
+	clock Clock
+	// report is what this node reports now; Started is added.
+	report func() Node
+	// failures counts the reports in a row that failed.
+	failures atomic.Int64
+	// polled is closed after the first poll; nil without a poller.
+	polled <-chan struct{}
+	loop   *loop.Loop
+}
+
+func newAnnouncer(db DB, store Store, log *slog.Logger, clock Clock, report func() Node, polled <-chan struct{}) *announcer {
+	a := &announcer{db: db, store: store, log: log, clock: clock, report: report, polled: polled}
+	a.loop = loop.New(a.run, ErrClosed)
+	return a
+}
+
+func (a *announcer) run(ctx context.Context) {
+	started := storedTime(a.clock.Now())
+	ticker := time.NewTicker(announceEvery - rand.N(announceEvery/10)) // not all nodes of a deploy together
+	defer ticker.Stop()
+	compared := false
+	for polled := a.polled; ; {
+		node := a.report()
+		node.Started = started
+		a.try(ctx, announcePatience, "outbox: this node could not be reported, the next report tries again", func(ctx context.Context) error {
+			err := a.store.Announce(ctx, a.db, node, announceFor)
+			a.count(ctx, err)
+			if err == nil && !compared {
+				err = a.compare(ctx, node)
+				compared = err == nil
+			}
+			return err
+		})
+		select {
+		case <-ticker.C:
+		case <-polled:
+			polled = nil
+		case <-ctx.Done():
+			a.try(context.WithoutCancel(ctx), withdrawPatience, "outbox: the report of this node could not be withdrawn, it expires", func(ctx context.Context) error {
+				return a.store.Withdraw(ctx, a.db, node.Owner)
+			})
+			return
+		}
+	}
+}
+
+// count counts a report that failed, unless the outbox closed meanwhile.
+func (a *announcer) count(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		a.failures.Store(0)
+	case !errors.Is(ctx.Err(), context.Canceled):
+		a.failures.Add(1)
+	}
+}
+
+// compare warns when another node delivers in another mode.
+func (a *announcer) compare(ctx context.Context, own Node) error {
+	if !own.Delivers() {
+		return nil
+	}
+	nodes, err := a.store.Nodes(ctx, a.db)
+	for _, n := range nodes {
+		if n.Live && n.Delivers() && n.Mode != own.Mode {
+			a.log.Warn("outbox: another process delivers from this table in another mode, so events may be delivered twice and out of order; stop it, or give both the same mode",
+				logKeyMode, own.Mode, logKeyOtherMode, n.Mode, logKeyOther, n.Owner)
+			break
+		}
+	}
+	return err
+}
+
+// try runs a statement that may fail.
+func (a *announcer) try(ctx context.Context, limit time.Duration, failed string, run func(ctx context.Context) error) {
+	statement, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := run(statement); err != nil && ctx.Err() == nil {
+		a.log.Debug(failed, logKeyError, err.Error())
+	}
+}
+
+// withdraw begins to withdraw the report; close waits for the end.
+func (a *announcer) withdraw() { a.loop.Cancel() }
+
+// close waits for wait.Grace, which is more than the withdrawal may take. It fails only if a
+// statement has not ended: a report that could not be withdrawn expires.
+func (a *announcer) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 0)
+	defer cancel()
+	if err := a.loop.Close(ctx); err != nil {
+		return fmt.Errorf("outbox: withdrawing the report of this node: %w", err)
+	}
+	return nil
+}
+
+// node is what this process reports.
+func (o *Outbox) node() Node {
+	n := Node{Owner: o.owner(), Mode: modeName(o.mode)}
+	if o.dispatcher == nil {
+		return n
+	}
+	n.LastPoll = o.poller.LastPoll()
+	if !n.LastPoll.IsZero() {
+		n.LastPoll = storedTime(n.LastPoll)
+	}
+	n.HotDepth, n.ColdDepth = o.dispatcher.Depths()
+	n.Leases = len(o.dispatcher.track.leases())
+	return n
+}
+
+// owner is the name of this process's leases and of its hold. In WriterOnly, which has
+// neither, it is a name of the same form.
+func (o *Outbox) owner() string {
+	if o.dispatcher == nil {
+		return o.writerName
+	}
+	return o.dispatcher.leases.names.Owner
 }

@@ -61,14 +61,19 @@ func TestATenantWithABacklogDoesNotHoldUpTheOthers(t *testing.T) {
 
 		var mu sync.Mutex
 		var total, ofB, last int
+		written := make(chan struct{}) // closed: the other tenant has written
 		pool := db.Reopen(t)
 		node, err := outbox.New(outbox.Config{DB: pool.DB, Store: store, Logger: quiet, Mode: inTurn("node")})
 		require.NoError(t, err)
 		require.NoError(t, node.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
 			mu.Lock()
-			defer mu.Unlock()
 			if total++; env.TenantID == "B" {
 				ofB, last = ofB+1, total
+			}
+			early := total > 300
+			mu.Unlock()
+			if early { // so that there is a backlog, however fast the node is
+				<-written
 			}
 			return nil
 		}))))
@@ -82,9 +87,9 @@ func TestATenantWithABacklogDoesNotHoldUpTheOthers(t *testing.T) {
 		require.Eventually(t, func() bool { n, _ := count(); return n > 300 }, time.Minute, time.Millisecond)
 		write(ofTenant("B", 20)...)
 		committed, _ := count()
+		close(written)
 		require.Eventually(t, func() bool { _, n := count(); return n == 20 }, time.Minute, time.Millisecond)
 		require.LessOrEqual(t, last-committed, 400)
-		require.Less(t, committed, 4000, "there was a backlog")
 	})
 }
 

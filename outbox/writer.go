@@ -266,3 +266,156 @@ func first(ids []string, err error) (string, error) {
 	}
 	return ids[0], nil
 }
+
+// reserve keeps the poller's hands off the events of an open transaction.
+func (w *Writer) reserve(p *pending) {
+	if w.dispatcher != nil {
+		w.dispatcher.reserve(p)
+	}
+}
+
+func (w *Writer) unreserve(p *pending) {
+	if w.dispatcher != nil {
+		w.dispatcher.unreserve(p)
+	}
+}
+
+// doubt lets go of events that may have been committed.
+func (w *Writer) doubt(p *pending) {
+	if w.dispatcher != nil {
+		w.dispatcher.doubt(p)
+	}
+}
+
+// enlist registers what is to happen at the end of the transaction: the events
+// go to the hot queue within COMMIT, the hooks run after it.
+func (w *Writer) enlist(scope TxScope, p *pending) error {
+	err := scope.AfterRollback(func(ctx context.Context, cause error) {
+		w.rolledBack(ctx, p, cause)
+	})
+	if err != nil {
+		return err
+	}
+	if !w.observed {
+		return scope.OnCommit(func() { w.committed(p) })
+	}
+	var copies [][]Envelope
+	err = scope.OnCommit(func() {
+		// From then on the events are the dispatcher's, and their listener may
+		// change them before the hooks run.
+		copies = w.copies(p.envs)
+		w.committed(p)
+	})
+	if err != nil {
+		return err
+	}
+	return scope.AfterCommit(func(ctx context.Context) { w.afterCommit(ctx, copies) })
+}
+
+// committed hands the events over to the hot path.
+func (w *Writer) committed(p *pending) {
+	if w.dispatcher != nil {
+		w.dispatcher.committed(p)
+		return
+	}
+	w.notifications.Notify()
+	if w.poller == nil {
+		return
+	}
+	for i := range p.envs {
+		if !p.isDue(&p.envs[i]) {
+			w.poller.DueAt(p.envs[i].AvailableAt)
+		}
+	}
+}
+
+// lookAgain makes the poller that delivers look soon, for events of a transaction
+// that the outbox does not see end.
+func (w *Writer) lookAgain() {
+	if w.poller != nil {
+		w.poller.LookAgain()
+	}
+	if !w.poller.delivers() {
+		w.notifications.NotifyLater()
+	}
+}
+
+func (w *Writer) rolledBack(ctx context.Context, p *pending, cause error) {
+	if outcomeUnknown(cause) {
+		w.doubt(p)
+		w.lookAgain()
+	} else {
+		w.unreserve(p)
+	}
+	for _, h := range w.hooks {
+		if h.AfterRollback != nil {
+			w.shield("AfterRollback", func() { h.AfterRollback(ctx, cloneAll(p.envs), cause) })
+		}
+	}
+}
+
+// Stage seals envelopes for a write whose INSERT an adapter sends later, among other
+// statements. The BeforeWrite hooks run now; the write is nil when they left no
+// event. Errors are those of [Writer.WriteScope], apart from the transaction's.
+func (w *Writer) Stage(ctx context.Context, envs []Envelope) (*StagedWrite, error) {
+	sealed, sealedAt, err := w.prepare(ctx, envs)
+	if err != nil || len(sealed) == 0 {
+		return nil, err
+	}
+	return &StagedWrite{w: w, p: &pending{envs: sealed, due: sealedAt}}, nil
+}
+
+// StagedWrite is one write of [Writer.Stage]. An adapter calls Send when it sends
+// the INSERT, and then one of the three others. A write that is never sent needs no
+// call. It is for one goroutine at a time.
+type StagedWrite struct {
+	w    *Writer
+	p    *pending
+	sent bool
+}
+
+// EventIDs are the events' ids in order.
+func (s *StagedWrite) EventIDs() []string { return eventIDs(s.p.envs) }
+
+// Send reserves the events and gives tx the INSERT. A write is sent once, unless the
+// INSERT failed.
+func (s *StagedWrite) Send(ctx context.Context, tx Execer) error {
+	if s.sent {
+		return fmt.Errorf("outbox: event %s was sent already; queue it again for another transaction", s.p.envs[0].EventID)
+	}
+	s.w.reserve(s.p)
+	if err := s.w.store.Insert(ctx, tx, s.p.envs, s.p.lease, s.p.due); err != nil {
+		s.w.unreserve(s.p)
+		return err
+	}
+	s.sent = true
+	return nil
+}
+
+// Inserted says that the INSERT has succeeded in the transaction.
+func (s *StagedWrite) Inserted(ctx context.Context, scope TxScope) {
+	if err := s.w.enlist(scope, s.p); err != nil {
+		s.Failed(ctx, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)) // somebody ended it, perhaps with the rows in it
+		return
+	}
+	s.w.afterWrite(ctx, s.p.envs)
+}
+
+// Uncertain says that the INSERT may have succeeded in the transaction: its commit
+// does not tell whether the rows are there, and leaves the events to the poller.
+func (s *StagedWrite) Uncertain(ctx context.Context, scope TxScope) {
+	err := scope.AfterRollback(func(ctx context.Context, cause error) { s.Failed(ctx, cause) })
+	if err == nil {
+		err = scope.AfterCommit(func(ctx context.Context) { s.Failed(ctx, ErrOutcomeUnknown) })
+	}
+	if err != nil {
+		s.Failed(ctx, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err))
+	}
+}
+
+// Failed says that the rows are not there or, when cause is [ErrOutcomeUnknown],
+// that they may be.
+func (s *StagedWrite) Failed(ctx context.Context, cause error) {
+	s.sent = false
+	s.w.rolledBack(ctx, s.p, cause)
+}

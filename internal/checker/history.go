@@ -106,7 +106,7 @@ func TargetOf(eventID string, headers map[string]string) Target {
 }
 
 // rowOf is the id of the row of its own that a listener of an event may have; see
-// outbox/listenerrow.go.
+// outbox/listeners.go.
 func rowOf(t Target) string {
 	sum := sha256.Sum256([]byte(t.Event + "\x00" + t.Listener))
 	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20])

@@ -215,7 +215,7 @@ func (x *holdSteps) read(p, event int) {
 	})
 }
 
-// deliver is the one worker (outbox/dispatcher_work.go, mayDeliver in dispatcher_flow.go).
+// deliver is the one worker (outbox/worker.go, mayDeliver in flow.go).
 func (x *holdSteps) deliver(p, event int) {
 	now := x.from.Processes[p]
 	set := func(job Job) func(*HoldState, *Process) {

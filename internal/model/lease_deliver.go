@@ -1,6 +1,6 @@
 package model
 
-// deliver is one delivery (outbox/dispatcher_work.go, dispatcher_deliver.go, outcome.go).
+// deliver is one delivery (outbox/worker.go, deliver.go, result.go).
 // A worker does not look at the lease: an outcome that comes too late is refused.
 func (x *steps) deliver(node, hand int) {
 	d := x.from.Nodes[node].Hand[hand]

@@ -1,7 +1,7 @@
 package model
 
 // write is the transaction that writes the event, and what its node makes of the end
-// (outbox/writer.go, writer_end.go, dispatcher_commit.go).
+// (outbox/writer.go, writer.go, commit.go).
 func (x *steps) write() {
 	switch {
 	case x.from.Tx == unwritten:

@@ -35,11 +35,11 @@ var mutations = []mutation{
 		"s.callbacks.add(ctx, s.hooks.RollbackTo(name), false)", "_ = ctx", alone, checker.RuleRolledBack,
 	},
 	{
-		"events enter the hot queue when they are written", "outbox/writer_end.go",
+		"events enter the hot queue when they are written", "outbox/writer.go",
 		"return scope.OnCommit(func() { w.committed(p) })", "w.committed(p)\n\t\treturn nil", alone, checker.RuleAfterCommit,
 	},
 	{
-		"the outcome of a failed delivery is lost", "outbox/dispatcher_work.go",
+		"the outcome of a failed delivery is lost", "outbox/worker.go",
 		"\td.logRetry(dl)\n\tfor _, row", "\tif dl.outcome == OutcomeRetry {\n\t\treturn\n\t}\n\tfor _, row", alone, checker.RuleEnded,
 	},
 	{
@@ -51,25 +51,25 @@ var mutations = []mutation{
 		"if !c.FreshOnly {", "if false {", killed, checker.RuleEnded,
 	},
 	{
-		"an event without attempts left is deleted instead of kept as DEAD", "outbox/outcome.go",
+		"an event without attempts left is deleted instead of kept as DEAD", "outbox/result.go",
 		"case attempts+1 >= opts.MaxAttempts:\n\t\treturn OutcomeDead", "case attempts+1 >= opts.MaxAttempts:\n\t\treturn OutcomeDelete", deleting, checker.RuleDelivered,
 	},
 	{
-		"an error counts as a success", "outbox/outcome.go",
+		"an error counts as a success", "outbox/result.go",
 		"return OutcomeRetry", "return OutcomeDone", alone, checker.RuleDone,
 	},
 	{
-		"DONE is stored before the listener runs", "outbox/dispatcher_work.go",
+		"DONE is stored before the listener runs", "outbox/worker.go",
 		"\t\t\td.deliver(d.listenerCtx, next)",
 		"\t\t\t_, _ = d.complete.store.Mark(d.listenerCtx, d.complete.db, OutcomeDone, []Mark{next.mark()})\n\t\t\td.deliver(d.listenerCtx, next)",
 		alone, checker.RuleDone,
 	},
 	{
-		"an event is DEAD one attempt too early", "outbox/outcome.go",
+		"an event is DEAD one attempt too early", "outbox/result.go",
 		"case attempts+1 >= opts.MaxAttempts:", "case attempts+2 >= opts.MaxAttempts:", alone, checker.RuleDead,
 	},
 	{
-		"a DEAD row has no reason", "outbox/dispatcher_deliver.go",
+		"a DEAD row has no reason", "outbox/deliver.go",
 		"= OutcomeDead, c.err, c.panicked, errorText(c.text)", `= OutcomeDead, c.err, c.panicked, ""`, alone, checker.RuleDead,
 	},
 	{
@@ -98,7 +98,7 @@ var mutations = []mutation{
 		"held != nil && held.covers(d) {", "held != nil && d.lease != \"\" && held.covers(d) {", alone, checker.RuleTwice,
 	},
 	{
-		"a row is written without the lease of its hot path", "outbox/dispatcher_commit.go",
+		"a row is written without the lease of its hot path", "outbox/commit.go",
 		"lease = d.leases.names.Next()", "lease = \"\"", two, checker.RuleTwice,
 	},
 	{
@@ -110,17 +110,17 @@ var mutations = []mutation{
 		"err := t.store.Renew(ctx, t.db, renewed)", "err := ctx.Err()", slow, checker.RuleExplained,
 	},
 	{
-		"a run goes on behind a failure", "outbox/run.go",
+		"a run goes on behind a failure", "outbox/bykey.go",
 		"if !dl.outcome.delivered() || !d.mayFollow(next) {", "if !d.mayFollow(next) {", byKey, checker.RuleOrder,
 	},
 	{
-		"in order, DEAD is stored after later outcomes", "outbox/dispatcher_work.go",
+		"in order, DEAD is stored after later outcomes", "outbox/worker.go",
 		"\tif !d.completer.commit.Submit(dl) {",
 		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(300*time.Millisecond, func() { d.completer.commit.Submit(dl) })\n\t\treturn\n\t}\n\tif !d.completer.commit.Submit(dl) {",
 		inOrder, checker.RuleOrder,
 	},
 	{
-		"the events of a run are delivered at once", "outbox/run.go",
+		"the events of a run are delivered at once", "outbox/bykey.go",
 		"\tlink(ds[:n])\n", "\tfor i := 1; i < n; i++ {\n\t\td.queueRun(&ds[i])\n\t}\n", byKey, checker.RuleOneAtATime,
 	},
 	{

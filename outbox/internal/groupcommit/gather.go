@@ -10,7 +10,7 @@
 // does not hold up the rest. When too many items are aside, Submit waits. An item that the
 // database refuses is kept apart and tried ever more rarely.
 //
-// gather.go makes batches of items; retry.go decides what happens to items that a statement
+// gather.go makes batches of items; result.go decides what happens to items that a statement
 // did not store. How to store items is the business of the [Target].
 package groupcommit
 

@@ -45,7 +45,9 @@ func (t *table) wait(ctx context.Context) error {
 	if deaf != nil {
 		<-deaf
 	}
-	wait.Sleep(ctx, takes)
+	if takes > 0 {
+		wait.Sleep(ctx, takes)
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -92,6 +94,12 @@ func (t *table) Begin() {
 	t.begun++
 }
 
+// sleep waits until everything that is due by then has happened, too.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // set changes how statements end.
 func (t *table) set(err error, takes time.Duration, deaf chan struct{}) {
 	t.mu.Lock()
@@ -119,7 +127,7 @@ func TestOneProcessHoldsTheTable(t *testing.T) {
 		require.EqualValues(t, 1, a.hold.Term())
 		b := r.process(t, "b")
 		for range 100 {
-			time.Sleep(500 * time.Millisecond)
+			sleep(500 * time.Millisecond)
 			require.True(t, a.hold.Holds())
 			require.False(t, a.hold.Standby())
 			require.False(t, b.hold.Holds())
@@ -132,7 +140,7 @@ func TestOneProcessHoldsTheTable(t *testing.T) {
 
 		require.NoError(t, a.hold.Close())
 		require.False(t, a.hold.Holds())
-		time.Sleep(time.Second)
+		sleep(time.Second)
 		require.True(t, b.hold.Holds(), "the standby takes over at once")
 		require.False(t, b.hold.Standby())
 		require.Equal(t, []bool{false}, b.gained)
@@ -158,17 +166,17 @@ func TestAHoldThatCannotBeRenewedEnds(t *testing.T) {
 				var r row
 				a, b := r.process(t, "a"), r.process(t, "b")
 				a.set(fault.err, fault.takes, nil)
-				for begin := time.Now(); !b.hold.Holds(); time.Sleep(100 * time.Millisecond) {
+				for begin := time.Now(); !b.hold.Holds(); sleep(100 * time.Millisecond) {
 					require.Less(t, time.Since(begin), 11*time.Second, "a standby waits for ten seconds at the most")
 				}
 				require.False(t, a.hold.Holds())
 				require.Equal(t, []bool{true}, b.gained, "a did not give the table up")
-				time.Sleep(time.Minute)
+				sleep(time.Minute)
 				a.set(nil, 0, nil)
-				time.Sleep(5 * time.Second)
+				sleep(5 * time.Second)
 				require.True(t, a.hold.Standby())
 				require.NoError(t, b.hold.Close())
-				time.Sleep(2 * time.Second)
+				sleep(2 * time.Second)
 				require.True(t, a.hold.Holds())
 				require.EqualValues(t, 2, a.hold.Term(), "b may have worked between")
 				require.Contains(t, a.log.String(), "could not be renewed")
@@ -187,10 +195,10 @@ func TestAHoldOutlivesAFaultThatIsShorter(t *testing.T) {
 		a, b := r.process(t, "a"), r.process(t, "b")
 		for range 10 {
 			a.set(errors.New("away"), 0, nil)
-			time.Sleep(4 * time.Second)
+			sleep(4 * time.Second)
 			require.True(t, a.hold.Holds())
 			a.set(nil, 0, nil)
-			time.Sleep(3 * time.Second)
+			sleep(3 * time.Second)
 			require.True(t, a.hold.Holds())
 			require.False(t, b.hold.Holds())
 		}
@@ -218,7 +226,7 @@ func TestCloseSaysThatTheTableWasNotGivenUp(t *testing.T) {
 		a = r.process(t, "a")
 		deaf := make(chan struct{})
 		a.set(nil, 0, deaf)
-		time.Sleep(3 * time.Second)
+		sleep(3 * time.Second)
 		begin := time.Now()
 		require.ErrorIs(t, a.hold.Close(), context.DeadlineExceeded)
 		require.Equal(t, 3*time.Second, time.Since(begin), "a driver ignores the end of the context")

@@ -54,6 +54,13 @@ func (k *kept) Renew(ctx context.Context, leases []int) error {
 	return nil
 }
 
+// statements are the numbers of leases in each statement.
+func (k *kept) statements() []int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.sizes)
+}
+
 // oldest is the time since the lease was renewed that waits for the longest time, without one.
 func (k *kept) oldest(without int) (age time.Duration) {
 	k.mu.Lock()
@@ -64,6 +71,12 @@ func (k *kept) oldest(without int) (age time.Duration) {
 		}
 	}
 	return age
+}
+
+// sleep waits until everything that is due by then has happened, too.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // set changes what happens.
@@ -144,18 +157,18 @@ func TestLeasesAreRenewedInAThirdOfTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(1200)
 		keeper, log := keepsUp(k)
-		time.Sleep(lease/3 - time.Second)
-		require.Empty(t, k.sizes)
-		time.Sleep(2 * time.Second)
-		require.Equal(t, []int{500, 500, 200}, k.sizes)
+		sleep(lease/3 - time.Second)
+		require.Empty(t, k.statements())
+		sleep(2 * time.Second)
+		require.Equal(t, []int{500, 500, 200}, k.statements())
 		for range 100 {
-			time.Sleep(time.Minute)
+			sleep(time.Minute)
 			require.LessOrEqual(t, k.oldest(noLease), lease/3)
 		}
 		k.set(func() { k.held, k.sizes = nil, nil })
-		time.Sleep(time.Hour)
+		sleep(time.Hour)
 		keeper.Close()
-		require.Empty(t, k.sizes, "no lease, no statement")
+		require.Empty(t, k.statements(), "no lease, no statement")
 		require.Empty(t, log.lines)
 	})
 }
@@ -169,7 +182,7 @@ func TestALockedRowCostsNoOtherLease(t *testing.T) {
 			locked := n / 3
 			k.set(func() { k.locked = func(leases []int) bool { return slices.Contains(leases, locked) } })
 			for range 40 {
-				time.Sleep(30 * time.Second)
+				sleep(30 * time.Second)
 				require.Less(t, k.oldest(locked), lease*3/4)
 			}
 			require.True(t, log.has("web-1: outbox: leases could not be renewed, trying again: context deadline exceeded"))
@@ -177,7 +190,7 @@ func TestALockedRowCostsNoOtherLease(t *testing.T) {
 			require.Less(t, log.counted(), 300, "one lease in each try")
 			require.False(t, log.has("renewed again"))
 			k.set(func() { k.locked = nil })
-			time.Sleep(time.Minute)
+			sleep(time.Minute)
 			require.Less(t, k.oldest(noLease), 2*time.Minute, "soon after the row is free")
 			require.True(t, log.has("renewed again"))
 			keeper.Close()
@@ -192,13 +205,13 @@ func TestAnOutageThatIsShorterThanALeaseCostsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(5000)
 		keeper, log := keepsUp(k)
-		time.Sleep(lease / 3)
+		sleep(lease / 3)
 		k.set(func() { k.locked = func([]int) bool { return true }; k.sizes = nil })
-		time.Sleep(lease/3 + 90*time.Second)
+		sleep(lease/3 + 95*time.Second)
 		k.set(func() { k.locked = nil })
-		require.Less(t, len(k.sizes), 40, "statements while the database was away")
+		require.Less(t, len(k.statements()), 40, "statements while the database was away")
 		require.Equal(t, 5000, log.counts[0], "all leases are counted")
-		time.Sleep(40 * time.Second)
+		sleep(40 * time.Second)
 		require.Less(t, k.oldest(noLease), time.Minute)
 		require.True(t, log.has("renewed again"))
 		keeper.Close()
@@ -211,7 +224,7 @@ func TestCloseDoesNotWaitForAStatementThatIgnoresItsContext(t *testing.T) {
 		k := keep(1)
 		k.deaf = make(chan struct{})
 		keeper, _ := keepsUp(k)
-		time.Sleep(lease / 2)
+		sleep(lease / 2)
 		began := time.Now()
 		keeper.Close()
 		require.Equal(t, wait.Grace, time.Since(began))
@@ -220,7 +233,7 @@ func TestCloseDoesNotWaitForAStatementThatIgnoresItsContext(t *testing.T) {
 		k = keep(1)
 		k.locked = func([]int) bool { return true }
 		keeper, log := keepsUp(k)
-		time.Sleep(lease / 3)
+		sleep(lease / 3)
 		began = time.Now()
 		keeper.Close()
 		require.Zero(t, time.Since(began), "a statement that heeds its context ends")
@@ -236,7 +249,7 @@ func TestNamesAreNotGivenTwice(t *testing.T) {
 		for range 1000 {
 			seen[before.Next()] = true
 		}
-		time.Sleep(time.Second) // a process that ran before had another number of the first lease
+		sleep(time.Second) // a process that ran before had another number of the first lease
 		after := leases.NewNames("web-1")
 		for range 1000 {
 			name := after.Next()

@@ -85,6 +85,12 @@ func (b *bus) set(change func()) {
 	change()
 }
 
+// sleep waits until everything that is due by then has happened, too.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // again forgets the past.
 func (b *bus) again() {
 	b.set(func() { b.began, b.sent, b.heard, b.doubts, b.tries = time.Now(), nil, nil, 0, 0 })
@@ -104,15 +110,15 @@ func TestNotificationsAreSentApart(t *testing.T) {
 		n := b.start(t, nil)
 		for range 100 {
 			n.Notify()
-			time.Sleep(ms)
+			sleep(ms)
 		}
-		time.Sleep(time.Second)
+		sleep(time.Second)
 		require.Equal(t, []time.Duration{0, 20 * ms, 40 * ms, 60 * ms, 80 * ms, 100 * ms}, b.sent)
 		require.Zero(t, b.tries, "without a reader nobody listens")
 
 		b.again()
 		n.NotifyLater()
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		require.Equal(t, []time.Duration{10 * ms, 100 * ms, time.Second}, b.sent)
 
 		b.again()
@@ -134,10 +140,10 @@ func TestSendingIsTriedAgainEverMoreRarely(t *testing.T) {
 		b.err = errAway
 		n := b.start(t, nil)
 		n.Notify()
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		require.Contains(t, b.log.String(), "a notification could not be sent, trying again\" count=1 error=away")
 		b.set(func() { b.err = nil; b.began = time.Now() })
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		require.Len(t, b.sent, 1)
 		require.LessOrEqual(t, b.sent[0], time.Second)
 		b.set(func() { b.err = errAway })
@@ -151,13 +157,13 @@ func TestTheReaderIsWokenWithPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus()
 		n := b.start(t, b)
-		time.Sleep(time.Minute) // the notification of its own that proves that they arrive
+		sleep(time.Minute) // the notification of its own that proves that they arrive
 		b.again()
 		for range 100 {
 			b.woken()
-			time.Sleep(ms)
+			sleep(ms)
 		}
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		require.Equal(t, 100, b.doubts)
 		require.Equal(t, []time.Duration{0, 20 * ms, 40 * ms, 60 * ms, 80 * ms, 100 * ms}, b.heard)
 		require.NoError(t, n.Close(t.Context()))
@@ -170,17 +176,17 @@ func TestListeningIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus()
 		n := b.start(t, b)
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		b.again()
 		b.set(func() { b.err = errAway })
 		close(b.cut)
-		time.Sleep(time.Minute)
+		sleep(time.Minute)
 		require.Greater(t, b.tries, 10)
 		require.Less(t, b.tries, 25, "ever more rarely, up to 5 s")
 		require.Contains(t, b.log.String(), "listening for notifications failed")
 		b.again()
 		b.set(func() { b.err = nil; b.cut = make(chan struct{}) })
-		time.Sleep(5 * time.Second)
+		sleep(5 * time.Second)
 		require.NotEmpty(t, b.heard, "the reader reads when it is heard again: some may be lost")
 		require.Contains(t, b.log.String(), "listening for notifications again")
 		require.NoError(t, n.Close(t.Context()))
@@ -196,10 +202,10 @@ func TestNotificationsThatDoNotArriveAreReportedOnce(t *testing.T) {
 			b.mute = mute
 			n := b.start(t, b)
 			for range 3 {
-				time.Sleep(time.Minute)
+				sleep(time.Minute)
 				b.set(func() { close(b.cut); b.cut = make(chan struct{}) })
 			}
-			time.Sleep(time.Minute)
+			sleep(time.Minute)
 			want := 0
 			if mute {
 				want = 1

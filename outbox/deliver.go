@@ -102,13 +102,13 @@ func (d *Dispatcher) decide(dl *delivery, res Result, err error) {
 		d.split(dl, c)
 		return
 	}
-	d.conclude(dl, res, c)
+	d.conclude(dl, d.judge(dl, res, c), res, c)
 }
 
-// conclude decides the outcome of a row.
-func (d *Dispatcher) conclude(dl *delivery, res Result, c cause) {
+// conclude notes the outcome of a row, and what the store needs for that outcome.
+func (d *Dispatcher) conclude(dl *delivery, outcome Outcome, res Result, c cause) {
 	dl.err, dl.panicked = c.err, c.panicked
-	switch dl.outcome = outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, res, c); dl.outcome {
+	switch dl.outcome = outcome; outcome {
 	case OutcomeDeferred:
 		delay, reason := d.opts.OnUnroutable.deferFor, ""
 		if c.err == nil {
