@@ -89,6 +89,15 @@ test/postgres17: postgres17 ## run every test with PostgreSQL 17
 test/postgres18: postgres18 ## run every test with PostgreSQL 18
 	$(WITHDB) -postgres $(BIN)/postgres18 -- $(TEST)
 
+# Versions of drivers that README names as the oldest; docs/check compares.
+OLDEST := github.com/jackc/pgx/v5@v5.11.0 github.com/lib/pq@v1.12.0 github.com/uptrace/bun/driver/pgdriver@v1.2.9 \
+	github.com/go-sql-driver/mysql@v1.8.1 modernc.org/sqlite@v1.40.1 github.com/mattn/go-sqlite3@v1.14.28
+
+test/oldest: postgres13 ## run the tests of stores, adapters and inbox with the oldest drivers and PostgreSQL 13
+	cp go.mod $(BIN)/oldest.mod && cp go.sum $(BIN)/oldest.sum
+	$(GO) get -modfile=$(BIN)/oldest.mod $(OLDEST)
+	$(WITHDB) -postgres $(BIN)/postgres13 -- $(GO) test -modfile=$(BIN)/oldest.mod -tags oldest $(TESTFLAGS) ./outbox/sqlstore ./adapters/... ./inbox
+
 docs/check: ## check the pages: code, commands, links, names, the reference, translations (make test does it too)
 	$(GO) vet ./docs/code/...
 	$(GO) test ./docs/check
@@ -189,6 +198,9 @@ mysql: ## fetch MySQL 9.7 into .bin
 
 mariadb11: ## fetch MariaDB 11.8 into .bin
 	@$(call fetch,trixie,mariadb-server-core mariadb-client-core,usr/sbin/mariadbd usr/bin/resolveip usr/bin/my_print_defaults)
+
+postgres13: ## fetch PostgreSQL 13 into .bin
+	@$(call fetch,bullseye,postgresql-13,$(addprefix usr/lib/postgresql/13/bin/,postgres initdb))
 
 postgres17: ## fetch PostgreSQL 17 into .bin
 	@$(call fetch,trixie,postgresql-17,$(addprefix usr/lib/postgresql/17/bin/,postgres initdb pg_basebackup pg_ctl))

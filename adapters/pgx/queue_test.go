@@ -93,25 +93,6 @@ func TestQueueInABatchThatBeginsAndEnds(t *testing.T) {
 	})
 }
 
-func TestQueueInABatchWithBeginTx(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	batch := &pgx.Batch{}
-	batch.BeginTx(pgx.TxOptions{})
-	f.queue(t, batch)
-	results := f.pool.SendBatch(t.Context(), batch)
-	tx := results.Tx()
-	_, err := results.Exec()
-	require.NoError(t, err)
-	_, err = f.a.Write(t.Context(), tx, adaptertest.Event())
-	require.ErrorContains(t, err, "conn busy", "the batch is not closed")
-	require.NoError(t, results.Close())
-	f.write(t, tx)
-	require.NoError(t, tx.Commit(t.Context()))
-	f.rec.EventuallyInAnyOrder(t, "commit", "commit")
-	f.written(t, 2)
-}
-
 func TestQueueAmongSavepoints(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, f fixture) {

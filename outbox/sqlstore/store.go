@@ -126,7 +126,7 @@ func codecProblem(codec outbox.Codec) string {
 	}
 }
 
-// Postgres is a store for PostgreSQL 12 or newer. A bad option is reported by
+// Postgres is a store for PostgreSQL 13 or newer. A bad option is reported by
 // Validate and by every method.
 func Postgres(opts ...Option) *Store { return newStore(postgres, opts) }
 
@@ -135,7 +135,7 @@ func Postgres(opts ...Option) *Store { return newStore(postgres, opts) }
 // each other. A bad option is reported by Validate and by every method.
 func MySQL(opts ...Option) *Store { return newStore(mysql, opts) }
 
-// SQLite is a store for SQLite 3.35 or newer. A bad option is reported by
+// SQLite is a store for SQLite 3.49 or newer. A bad option is reported by
 // Validate and by every method.
 func SQLite(opts ...Option) *Store { return newStore(sqlite, opts) }
 

@@ -31,15 +31,16 @@ for deb in cache/archives/*.deb; do
 done
 
 # The programs look for their data beside themselves, so each keeps its place.
+# The C library is in /lib in older suites.
 lib=$(cd tree && ls -d usr/lib/*-linux-gnu)
-loader=$(cd tree && ls -d "$lib"/ld-linux-*.so.*)
+loader=$(cd tree && ls -d usr/lib/*-linux-gnu/ld-linux-*.so.* lib/*-linux-gnu/ld-linux-*.so.* 2>/dev/null | head -n 1)
 for program; do
 	up=$(dirname "$program" | sed 's|[^/][^/]*|..|g')
 	mv "tree/$program" "tree/$program.real"
 	cat >"tree/$program" <<END
 #!/bin/sh
 root=\$(cd "\$(dirname "\$0")/$up" && pwd)
-exec "\$root/$loader" --argv0 "\$0" --library-path "\$root/$lib" "\$root/$program.real" "\$@"
+exec "\$root/$loader" --library-path "\$root/$lib:\$root/$(dirname "$loader")" "\$root/$program.real" "\$@"
 END
 	chmod +x "tree/$program"
 done

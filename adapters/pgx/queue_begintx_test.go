@@ -1,0 +1,32 @@
+//go:build !oldest
+
+package outboxpgx_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/adaptertest"
+)
+
+// Batch.BeginTx is not in the oldest pgx.
+func TestQueueInABatchWithBeginTx(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	batch := &pgx.Batch{}
+	batch.BeginTx(pgx.TxOptions{})
+	f.queue(t, batch)
+	results := f.pool.SendBatch(t.Context(), batch)
+	tx := results.Tx()
+	_, err := results.Exec()
+	require.NoError(t, err)
+	_, err = f.a.Write(t.Context(), tx, adaptertest.Event())
+	require.ErrorContains(t, err, "conn busy", "the batch is not closed")
+	require.NoError(t, results.Close())
+	f.write(t, tx)
+	require.NoError(t, tx.Commit(t.Context()))
+	f.rec.EventuallyInAnyOrder(t, "commit", "commit")
+	f.written(t, 2)
+}
