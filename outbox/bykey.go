@@ -232,61 +232,6 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// delivered reports whether the listener had the event and is done with it.
-func (k Outcome) delivered() bool { return k == OutcomeDone || k == OutcomeDelete }
-
-// leased reports whether the lease of a run's event surely lasts.
-func (t *tracker) leased(d *delivery) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return d.until.IsZero() || time.Now().Before(d.until)
-}
-
-// renewed says that a statement which began at that time renewed leases. One that was
-// over before the answer came may have been another process's meanwhile.
-func (t *tracker) renewed(leases []Lease, began time.Time, lockTimeout time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	for _, l := range leases {
-		if d := t.events[l.EventID]; d != nil && d.lease == l.Name && now.Before(d.until) {
-			d.until = began.Add(lockTimeout)
-		}
-	}
-}
-
-// inTurn parts outcomes into those that one statement may store, and those that
-// follow an event of their run whose outcome is not stored before. A run's outcomes
-// are stored in order, so that no event is delivered again after a later one of its
-// key is done.
-func (t *tracker) inTurn(ds []*delivery) (now, later []*delivery) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var in map[*delivery]bool
-	for i, d := range ds {
-		if d.before != nil && d.before.state != untracked && !in[d.before] {
-			if later == nil {
-				now = append(make([]*delivery, 0, len(ds)), ds[:i]...)
-			}
-			later = append(later, d)
-			continue
-		}
-		if later != nil {
-			now = append(now, d)
-		}
-		if d.behind != nil {
-			if in == nil {
-				in = make(map[*delivery]bool, len(ds)-i)
-			}
-			in[d] = true
-		}
-	}
-	if later == nil {
-		return ds, nil
-	}
-	return now, later
-}
-
 // turnTimeout is how long a listener's own transaction waits for the outcomes of the
 // events before its own. On SQLite they cannot be stored while it is open.
 const turnTimeout = time.Second
@@ -311,12 +256,6 @@ func (d *Dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
 		}
 	}
 	return nil
-}
-
-func (t *tracker) isTurn(d *delivery) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !t.last.isUnstored() && (d.before == nil || d.before.state == untracked)
 }
 
 // committedByKey makes the poller read the events of a committed transaction.

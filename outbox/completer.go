@@ -256,22 +256,6 @@ func (c *completer) partSkipped(outcome Outcome, group []*delivery) (others, ski
 	return others, skipped
 }
 
-// stick marks a delivery as one whose outcome is refused. It returns the delivery that
-// takes its place, which has no payload, unless that is still needed.
-func (t *tracker) stick(d *delivery) *delivery {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	d.stuck = true
-	if d.answers != nil || d.before != nil || d.behind != nil || t.events[d.id()] != d {
-		return d
-	}
-	slim, env := *d, *d.env
-	env.Payload, env.Headers = Payload{}, nil
-	slim.env, slim.ctx = &env, deliveryContext{}
-	t.events[d.id()] = &slim
-	return &slim
-}
-
 // behindStuck reports whether an event before it in its run has an outcome that is refused.
 func (d *delivery) behindStuck() bool {
 	for before := d.before; before != nil; before = before.before {
@@ -377,11 +361,6 @@ func (s RowState) shows(outcome Outcome) bool {
 	default:
 		return false
 	}
-}
-
-// final reports whether the row is at its end: it will not be claimed again.
-func (o Outcome) final() bool {
-	return o == OutcomeDone || o == OutcomeDelete || o == OutcomeDead || o == OutcomeSplit
 }
 
 func (c *completer) observe(d *delivery, now time.Time) {

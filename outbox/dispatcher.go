@@ -270,21 +270,6 @@ func (d *Dispatcher) term() int64 {
 	return d.hold.Term()
 }
 
-func requireStore(v *validator, db DB, store Store) {
-	if nilness.IsNil(db) {
-		v.add("DB", "is required: a *sql.DB, or what embeds one")
-	}
-	if nilness.IsNil(store) {
-		v.add("Store", "is required; take one from package sqlstore")
-		return
-	}
-	if s, ok := store.(interface{ Validate() error }); ok {
-		if err := s.Validate(); err != nil {
-			v.errs = append(v.errs, fmt.Errorf("outbox: %s.Store: %w", v.what, err))
-		}
-	}
-}
-
 // Close stops accepting events, lets the queued ones be delivered for
 // DrainTimeout, then cancels the listeners' context and gives the rest back.
 // A listener that has not returned after another DrainTimeout and a second is left

@@ -346,3 +346,10 @@ func hasEscapedNUL(s string) bool {
 		s = s[i+2:]
 	}
 }
+
+func orGlobal(a AggregateType) AggregateType {
+	if a == "" {
+		return Global
+	}
+	return a
+}

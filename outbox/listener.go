@@ -91,13 +91,6 @@ func (b Binding) Validate() error {
 	return v.err()
 }
 
-func orGlobal(a AggregateType) AggregateType {
-	if a == "" {
-		return Global
-	}
-	return a
-}
-
 // ListenerRegistry finds the listener of an event. It must be safe for
 // concurrent use.
 type ListenerRegistry interface {

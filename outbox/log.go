@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"time"
@@ -76,3 +77,12 @@ func deliveryAttrs(d *delivery, attempts int) []any {
 func causeOfFailure(d *delivery) string {
 	return strings.Join([]string{d.kind().String(), d.listener(), reason.Of(d.reason)}, "\n")
 }
+
+func loggerFrom(ctx context.Context) *slog.Logger {
+	if c := deliveryOf(ctx); c != nil {
+		return c.d.logger()
+	}
+	return slog.Default()
+}
+
+func (d *Dispatcher) logger() *slog.Logger { return d.log }

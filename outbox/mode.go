@@ -294,11 +294,3 @@ func (o PurgeOptions) withDefaults() PurgeOptions {
 	o.Interval = defaultTo(o.Interval, DefaultPurgeInterval)
 	return o
 }
-
-func defaultTo[T comparable](value, def T) T {
-	var zero T
-	if value == zero {
-		return def
-	}
-	return value
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -298,12 +297,3 @@ func outcomeOnError(listeners context.Context, opts DispatchOptions, attempts in
 func cutOff(listeners context.Context, c cause) bool {
 	return errors.Is(listeners.Err(), context.Canceled) && c.panicked == nil
 }
-
-func loggerFrom(ctx context.Context) *slog.Logger {
-	if c := deliveryOf(ctx); c != nil {
-		return c.d.logger()
-	}
-	return slog.Default()
-}
-
-func (d *Dispatcher) logger() *slog.Logger { return d.log }

@@ -3,8 +3,11 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
 // DB is what the outbox needs of a connection pool. *sql.DB is one, and so is
@@ -218,6 +221,14 @@ func (k Outcome) String() string {
 		return "unknown"
 	}
 }
+
+// final reports whether the row is at its end: it will not be claimed again.
+func (k Outcome) final() bool {
+	return k == OutcomeDone || k == OutcomeDelete || k == OutcomeDead || k == OutcomeSplit
+}
+
+// delivered reports whether the listener had the event and is done with it.
+func (k Outcome) delivered() bool { return k == OutcomeDone || k == OutcomeDelete }
 
 // Mark is the outcome of one event.
 type Mark struct {
@@ -526,3 +537,18 @@ func (s Status) String() string {
 
 // Terminal reports whether the status is DONE or DEAD.
 func (s Status) Terminal() bool { return s == StatusDone || s == StatusDead }
+
+func requireStore(v *validator, db DB, store Store) {
+	if nilness.IsNil(db) {
+		v.add("DB", "is required: a *sql.DB, or what embeds one")
+	}
+	if nilness.IsNil(store) {
+		v.add("Store", "is required; take one from package sqlstore")
+		return
+	}
+	if s, ok := store.(interface{ Validate() error }); ok {
+		if err := s.Validate(); err != nil {
+			v.errs = append(v.errs, fmt.Errorf("outbox: %s.Store: %w", v.what, err))
+		}
+	}
+}

@@ -72,3 +72,11 @@ func (v *validator) duration(field string, d time.Duration) {
 		v.add(field, fmt.Sprintf("is %s, less than a millisecond; did you mean %s?", d, d*time.Second))
 	}
 }
+
+func defaultTo[T comparable](value, def T) T {
+	var zero T
+	if value == zero {
+		return def
+	}
+	return value
+}
