@@ -31,7 +31,7 @@ type completer struct {
 	clock   Clock
 	done    Outcome // OutcomeDone or OutcomeDelete
 	byKey   bool    // as in [OrderedByKey]
-	told    told
+	engine  engine
 
 	commit *groupcommit.Committer[*delivery, Outcome]
 
@@ -42,8 +42,8 @@ type completer struct {
 	pending atomic.Int64
 }
 
-// told is a dispatcher, as it learns of outcomes that are stored.
-type told interface {
+// engine is a dispatcher, as the completer knows it.
+type engine interface {
 	tellDepths()
 	dueAt(t time.Time)
 	wakePoller()
@@ -52,7 +52,7 @@ type told interface {
 func newCompleter(d *Dispatcher, db DB, store Store) *completer {
 	c := &completer{
 		db: db, store: store, track: d.track, leases: d.leases, metrics: d.metrics, clock: d.clock,
-		done: d.doneOutcome, byKey: d.byKey, told: d,
+		done: d.doneOutcome, byKey: d.byKey, engine: d,
 		deaths:    logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: event is dead", Single: causeLines},
 		leaseLost: logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes were refused, the leases of their events are lost"},
 		rowless:   logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes found no row: it was deleted, or its transaction wrote to another table of this name"},
@@ -79,7 +79,7 @@ func (c *completer) start(opts DispatchOptions, inOrder bool) {
 
 // Store implements [groupcommit.Target].
 func (c *completer) Store(within groupcommit.Within, outcome Outcome, group []*delivery) (again, refused []*delivery, err error) {
-	defer c.told.tellDepths()
+	defer c.engine.tellDepths()
 	group, again, refused = c.inTurn(group)
 	if len(group) == 0 {
 		return again, refused, nil
@@ -366,17 +366,17 @@ func (s RowState) shows(outcome Outcome) bool {
 func (c *completer) observe(d *delivery, now time.Time) {
 	m, kind := c.metrics, d.kind()
 	if c.byKey {
-		c.told.wakePoller() // for the rest of its key
+		c.engine.wakePoller() // for the rest of its key
 	}
 	switch d.outcome {
 	case OutcomeDone, OutcomeDelete:
 		m.Delivered(kind, now.Sub(d.env.OccurredAt))
 	case OutcomeRetry:
 		m.Failed(kind)
-		c.told.dueAt(d.next)
+		c.engine.dueAt(d.next)
 	case OutcomeDeferred:
 		m.Deferred(kind)
-		c.told.dueAt(d.next)
+		c.engine.dueAt(d.next)
 	case OutcomeDead:
 		m.Died(kind)
 		c.deaths.Add(causeOfFailure(d), deliveryAttrs(d, max(d.env.Attempts, d.attempts))...)

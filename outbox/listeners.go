@@ -46,8 +46,8 @@ type answer struct {
 	listener string
 	result   Result
 	cause    cause
-	// outcome is decided when the listener answers: a shutdown that comes later did not cut
-	// the listener off. The listeners that are done are not called again for that.
+	// outcome is decided when the listener answers, because a shutdown that comes later did not
+	// cut the listener off. Unset when no dispatcher called the listener.
 	outcome Outcome
 }
 
@@ -65,11 +65,11 @@ func (l listeners) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 	}
 	for i := range todo {
 		if ctx.Err() != nil || c != nil && !c.d.stillHas(c.dl) {
-			l := answer{listener: todo[i].name, result: RetryAfter(0)}
+			left := answer{listener: todo[i].name, result: RetryAfter(0)}
 			if c != nil {
-				l.outcome = c.d.skipped(c.dl)
+				left.outcome = c.d.skipped(c.dl)
 			}
-			a.left = append(a.left, l)
+			a.left = append(a.left, left)
 			continue
 		}
 		res, err := guard{todo[i].Listener}.OnEvent(ctx, env)
@@ -77,11 +77,11 @@ func (l listeners) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 			a.done++
 			continue
 		}
-		l := answer{listener: todo[i].name, result: res, cause: causeOf(err)}
+		left := answer{listener: todo[i].name, result: res, cause: causeOf(err)}
 		if c != nil {
-			l.outcome = c.d.judge(c.dl, l.result, l.cause)
+			left.outcome = c.d.judge(c.dl, left.result, left.cause)
 		}
-		a.left = append(a.left, l)
+		a.left = append(a.left, left)
 	}
 	return a.sum()
 }
@@ -151,7 +151,8 @@ func (d *Dispatcher) judge(dl *delivery, res Result, c cause) Outcome {
 	return outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, res, c)
 }
 
-// skipped is the outcome of a listener that is not called any more.
+// skipped is the outcome of a listener that is not called any more. A timeout leaves the listener
+// to a delivery of its own.
 func (d *Dispatcher) skipped(dl *delivery) Outcome {
 	if cutOff(d.listenerCtx, cause{}) || !d.isOfTheHold(dl) {
 		return OutcomeReleased

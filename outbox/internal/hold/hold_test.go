@@ -32,7 +32,8 @@ type table struct {
 
 	mu     sync.Mutex
 	err    error
-	takes  time.Duration // a statement
+	takes  time.Duration // a statement, before it is carried out
+	slow   time.Duration // the answer to Hold, after that
 	deaf   chan struct{} // if not nil, a statement ends when it is closed, whatever its context
 	gained []bool        // died, of each call
 	begun  int
@@ -65,7 +66,10 @@ func (t *table) Hold(ctx context.Context, d time.Duration) (owner string, died b
 	}
 	died = t.owner != "" && t.owner != t.name
 	t.owner, t.until = t.name, time.Now().Add(d)
-	return t.owner, died, nil
+	if t.slow > 0 {
+		wait.Sleep(ctx, t.slow)
+	}
+	return t.owner, died, ctx.Err()
 }
 
 func (t *table) Release(ctx context.Context) error {
@@ -207,6 +211,21 @@ func TestAHoldOutlivesAFaultThatIsShorter(t *testing.T) {
 		require.EqualValues(t, 2, a.hold.Term())
 		require.NoError(t, a.hold.Close())
 		require.NoError(t, b.hold.Close())
+	})
+}
+
+// A hold lasts from the beginning of the statement on, however late the answer comes: never
+// longer than the database keeps it.
+func TestAHoldEndsByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r row
+		a := &table{row: &r, name: "a", slow: 1500 * time.Millisecond}
+		a.hold = hold.New("a", a, slog.Default())
+		require.NoError(t, a.hold.Try(t.Context()))
+		require.True(t, a.hold.Holds())
+		time.Sleep(time.Until(r.until))
+		require.False(t, a.hold.Holds())
 	})
 }
 

@@ -181,6 +181,21 @@ func TestTheLeasesOfAFailedClaimAreLookedFor(t *testing.T) {
 	})
 }
 
+// Once its rows are known, a failed claim is in doubt no more: closing tries until they are free.
+func TestCloseGivesTheRowsOfAFailedClaimBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(1)
+		table.locked[1], table.claims["a"] = true, []int{1}
+		r, _ := givesBack(table)
+		r.DoubtClaim("a")
+		sleep(5 * time.Second)
+		time.AfterFunc(3*time.Second, func() { table.set(func() { table.locked = nil }) })
+		require.Zero(t, r.Close(10*time.Second))
+		require.Zero(t, table.left())
+	})
+}
+
 func TestALockedRowHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -50,8 +50,9 @@ type Reader interface {
 	Wake()
 }
 
-// Notifications sends and hears notifications. Start one goroutine for each with Start. A nil
-// *Notifications does nothing. It is safe for concurrent use.
+// Notifications sends notifications and hears those of others, with a goroutine for each of the
+// two. Notify and NotifyLater of a nil *Notifications do nothing. Notifications is safe for
+// concurrent use.
 type Notifications struct {
 	channel  Channel
 	reader   Reader        // nil: this process does not listen
