@@ -29,7 +29,7 @@ var errTwoParts = errors.New("the connections lead through a pooler in transacti
 // PostgreSQL lists the portal of a statement of the extended protocol as a cursor. It
 // is as old as the transaction only if nothing was parsed in that. The argument makes
 // drivers use that protocol, if they ever do. The number keeps the statement apart from
-// those that other processes left behind on the server's connection.
+// those that other processes, and earlier tries, left behind on the server's connection.
 const poolerQuestion = `SELECT pg_backend_pid(),
  EXISTS (SELECT FROM pg_cursors WHERE name = '' AND creation_time = transaction_timestamp()),
  EXISTS (SELECT FROM pg_prepared_statements WHERE NOT from_sql AND statement LIKE '%%outbox asks %d%%' AND $1 <> '')`
@@ -56,8 +56,8 @@ func (s *Store) checkPooler(ctx context.Context, db outbox.DB) error {
 		return nil
 	}
 	defer func() { _ = conn.Close() }()
-	question := fmt.Sprintf(poolerQuestion, rand.Uint64())
 	for range poolerTries {
+		question := fmt.Sprintf(poolerQuestion, rand.Uint64())
 		own, err := askForPooler(ctx, conn, question)
 		if err != nil || !own.earlier { // one part
 			return lostStatement(err)
