@@ -51,6 +51,9 @@ type Config struct {
 type DispatcherConfig struct {
 	// WorkerCount is how many listeners run at once. Defaults to 16.
 	WorkerCount int `yaml:"worker-count" mapstructure:"worker-count" split_words:"true"`
+	// PollerOnly leaves out the hot path: events wait until the poller reads the table.
+	// Defaults to false.
+	PollerOnly bool `yaml:"poller-only" mapstructure:"poller-only" split_words:"true"`
 	// HotQueueCapacity and ColdQueueCapacity are how many committed and how many
 	// polled events wait for a worker. Each defaults to 1000.
 	HotQueueCapacity  int `yaml:"hot-queue-capacity" mapstructure:"hot-queue-capacity" split_words:"true"`

@@ -51,6 +51,7 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 	dispatch := outbox.DispatchOptions{
 		Workers:         c.Dispatcher.WorkerCount,
 		SharedWorkers:   shared,
+		PollerOnly:      c.Dispatcher.PollerOnly,
 		HotCapacity:     c.Dispatcher.HotQueueCapacity,
 		ColdCapacity:    c.Dispatcher.ColdQueueCapacity,
 		MaxAttempts:     c.Dispatcher.MaxAttempts,

@@ -60,12 +60,12 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 	t.Parallel()
 	full := Config{
-		Dispatcher:   DispatcherConfig{WorkerCount: 1, HotQueueCapacity: 2, ColdQueueCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15},
+		Dispatcher:   DispatcherConfig{WorkerCount: 1, PollerOnly: true, HotQueueCapacity: 2, ColdQueueCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15},
 		Poller:       PollerConfig{Interval: 8, BatchSize: 9, SkipRecent: 10},
 		ClaimLocking: ClaimLockingConfig{OwnerID: "n", LockTimeout: 11, TenantsInTurn: true},
 		Purge:        PurgeConfig{Enabled: new(true), Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
 	}
-	dispatch := outbox.DispatchOptions{Workers: 1, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: outbox.Defer(7), MarkInterval: 15}
+	dispatch := outbox.DispatchOptions{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: outbox.Defer(7), MarkInterval: 15}
 	poll := outbox.PollOptions{Interval: 8, BatchSize: 9, SkipRecent: 10}
 	for mode, want := range map[Mode]outbox.Mode{
 		SingleNode: outbox.SingleNode{Dispatch: dispatch, Poll: poll},

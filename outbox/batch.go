@@ -200,7 +200,7 @@ type openBatch struct {
 }
 
 // taker gives a worker its deliveries; nil ends the worker.
-func (d *Dispatcher) taker() func() *delivery {
+func (d *dispatcher) taker() func() *delivery {
 	turn := 0
 	return func() *delivery {
 		for {
@@ -214,7 +214,7 @@ func (d *Dispatcher) taker() func() *delivery {
 }
 
 // passOn gives a delivery to the batcher of its listener. False: it has none.
-func (d *Dispatcher) passOn(dl *delivery) bool {
+func (d *dispatcher) passOn(dl *delivery) bool {
 	if dl.batcher = d.batcherFor(dl.env); dl.batcher == nil {
 		return false
 	}
@@ -223,7 +223,7 @@ func (d *Dispatcher) passOn(dl *delivery) bool {
 }
 
 // batcherFor is nil for an event that is delivered alone.
-func (d *Dispatcher) batcherFor(env *Envelope) *batcher {
+func (d *dispatcher) batcherFor(env *Envelope) *batcher {
 	l := d.batchListenerOf(env)
 	if l == nil || d.inOrder {
 		return nil
@@ -239,7 +239,7 @@ func (d *Dispatcher) batcherFor(env *Envelope) *batcher {
 
 // batchListenerOf is nil for an event with another listener. A registry that panics is
 // asked again, and its panic reported, in the delivery.
-func (d *Dispatcher) batchListenerOf(env *Envelope) *batchListener {
+func (d *dispatcher) batchListenerOf(env *Envelope) *batchListener {
 	defer func() { _ = recover() }()
 	l, _ := d.registry.ListenerFor(env.AggregateType, env.EventType)
 	if batch, ok := l.(*batchListener); ok && batch.problem == nil {
@@ -249,7 +249,7 @@ func (d *Dispatcher) batchListenerOf(env *Envelope) *batchListener {
 }
 
 // batchesInHand is how many deliveries the batch listeners may have under way.
-func (d *Dispatcher) batchesInHand() (deliveries int) {
+func (d *dispatcher) batchesInHand() (deliveries int) {
 	routes, ok := d.registry.(*Registry)
 	if !ok {
 		return 0

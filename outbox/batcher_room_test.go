@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/outbox"
-	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
 // While a call does not end, more of its events come than the process takes in hand.
@@ -112,44 +111,5 @@ func TestMemoryIsBoundedWhileABatchIsSlow(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, n, s.events())
 		require.NoError(t, e.Close(context.Background()))
-	})
-}
-
-// What a dispatcher takes by hand is bounded, too.
-func TestADispatcherRefusesWhatItsQueuesHaveNoRoomFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store, routes := outboxtest.NewStore(), outbox.NewRegistry()
-		gate := make(chan struct{})
-		release := sync.OnceFunc(func() { close(gate) })
-		defer release()
-		require.NoError(t, routes.Register(outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 5},
-			func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
-				<-gate
-				return nil, nil
-			}))))
-		d, err := outbox.NewDispatcher(outbox.DispatcherConfig{
-			DB: store.DB(), Store: store, Registry: routes, Logger: quiet, Options: outbox.DispatchOptions{HotCapacity: 7, ColdCapacity: 9},
-		})
-		require.NoError(t, err)
-		require.NoError(t, d.Start(t.Context()))
-		taken := map[string]int{}
-		for i := range 100 {
-			for path, offer := range map[string]func(outbox.Envelope) bool{"hot": d.EnqueueHot, "cold": d.Handle} {
-				env := said(fmt.Sprint(path, i))
-				env.AggregateType = outbox.Global
-				if offer(env) {
-					taken[path]++
-					taken["all"]++
-				}
-				synctest.Wait()
-			}
-		}
-		require.Equal(t, 10+7+9, taken["all"], taken)
-		hot, cold := d.Depths()
-		require.Equal(t, []int{7, 9}, []int{hot, cold})
-		require.Zero(t, d.AvailableCapacity())
-		release()
-		require.NoError(t, d.Close(context.Background()))
 	})
 }

@@ -54,7 +54,7 @@ func TestOrderedDeliversBatchesOfOneInOrder(t *testing.T) {
 func TestDrainDeliversBatchesOfOne(t *testing.T) {
 	t.Parallel()
 	var s sizes
-	ds := outboxtest.Drain(t, outbox.DispatcherConfig{Store: written(t, "a", "b"), Logger: quiet},
+	ds := outboxtest.Drain(t, outbox.Config{Store: written(t, "a", "b"), Logger: quiet},
 		outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 10, Wait: time.Hour}, s.listen)))
 	require.Len(t, ds, 2)
 	require.Equal(t, []int{1, 1}, s.calls)

@@ -51,8 +51,9 @@ func (noInsert) Insert(context.Context, outbox.Execer, []outbox.Envelope, string
 
 func BenchmarkWriteOverhead(b *testing.B) {
 	store := noInsert{outboxtest.NewStore()}
-	w, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB()})
+	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.WriterOnly{}})
 	require.NoError(b, err)
+	w := ob.Writer()
 	env := []outbox.Envelope{{EventType: "OrderPlaced", Payload: payload200}}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -87,18 +87,6 @@ func (m OrderedByKey) options(b *builder, v *validator) {
 	m.RunLength = defaultTo(m.RunLength, DefaultRunLength)
 }
 
-// connectKeys makes dispatcher, poller and writer deliver by key.
-func (b *builder) connectKeys(o *Outbox) {
-	if b.byKey == nil {
-		return
-	}
-	o.writer.requireKey = b.byKey.RequireKey
-	o.dead.replayed = StatusRetry
-	o.poller.runs = &runPolling{
-		reader: b.Store.(RunReader), length: b.byKey.RunLength, skipDead: b.byKey.OnDead == SkipDead,
-	}
-}
-
 // requireAggregateID is the check of [OrderedByKey].RequireKey.
 func requireAggregateID(env *Envelope) error {
 	if env.AggregateID != "" {
@@ -140,7 +128,7 @@ func link(ds []delivery) {
 // takeInRun takes a run that was claimed, up to the first event that is in hand: the
 // delivery in hand goes on under the new lease. It returns how many leases it has
 // taken; the others are to be given back. ok is false when there is no room.
-func (d *Dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
+func (d *dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.state != running {
@@ -173,7 +161,7 @@ func (d *Dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
 }
 
 // queueRun puts a run into its queue if that has room.
-func (d *Dispatcher) queueRun(first *delivery) bool {
+func (d *dispatcher) queueRun(first *delivery) bool {
 	if first.takeover {
 		return offer(d.taken, first)
 	}
@@ -189,7 +177,7 @@ func (d *Dispatcher) queueRun(first *delivery) bool {
 // follow returns the next event of a run after one that was delivered, if it is for
 // this goroutine. Otherwise others go on with the run, or it ends and the
 // rest is given back.
-func (d *Dispatcher) follow(dl *delivery) *delivery {
+func (d *dispatcher) follow(dl *delivery) *delivery {
 	next := dl.behind
 	if next == nil {
 		return nil
@@ -216,7 +204,7 @@ func (d *Dispatcher) follow(dl *delivery) *delivery {
 // events may kill this process too, so each waits until the outcomes before it are
 // stored: then that event is the first of its key, and its next takeover counts as an
 // attempt.
-func (d *Dispatcher) mayFollow(next *delivery) bool {
+func (d *dispatcher) mayFollow(next *delivery) bool {
 	for next.takeover && !d.track.isTurn(next) && !isClosed(d.abort) {
 		wait.Sleep(d.listenerCtx, time.Millisecond)
 	}
@@ -243,7 +231,7 @@ var errTurn = errors.New("the outcome of an event before it is not stored yet")
 // awaitTurn waits until the outcomes of the earlier events are stored, of its run or in
 // [Ordered], so that the listener's own transaction does not complete its event before
 // them. It asks for them at once.
-func (d *Dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
+func (d *dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
 	if d.track.isTurn(dl) {
 		return nil
 	}
@@ -259,7 +247,7 @@ func (d *Dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
 }
 
 // committedByKey makes the poller read the events of a committed transaction.
-func (d *Dispatcher) committedByKey(p *pending) {
+func (d *dispatcher) committedByKey(p *pending) {
 	due := false
 	for i := range p.envs {
 		if env := &p.envs[i]; p.isDue(env) {
@@ -271,13 +259,13 @@ func (d *Dispatcher) committedByKey(p *pending) {
 	if !due {
 		return
 	}
-	d.reader().wroteRuns()
+	d.poller.wroteRuns()
 	if !d.isRunning() {
 		d.notifications.Notify()
 	}
 }
 
-func (d *Dispatcher) isRunning() bool {
+func (d *dispatcher) isRunning() bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.state == running

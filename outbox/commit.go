@@ -17,7 +17,7 @@ type pending struct {
 // this node through the tracker, on others through a lease. What the hot queue or
 // its lane has no room for, and what is paused, is left to the poller from the start.
 // A lease covers the whole write, or nothing of it.
-func (d *Dispatcher) reserve(p *pending) {
+func (d *dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	room := space{pauses: d.pauses, all: d.lanes, hot: cap(d.hot) - d.hotDepth()}
@@ -52,11 +52,11 @@ func (d *Dispatcher) reserve(p *pending) {
 func (p *pending) isDue(env *Envelope) bool { return !env.AvailableAt.After(p.due) }
 
 // unreserve lets go of the events of a transaction that was rolled back.
-func (d *Dispatcher) unreserve(p *pending) { d.track.unreserve(p.ds) }
+func (d *dispatcher) unreserve(p *pending) { d.track.unreserve(p.ds) }
 
 // doubt lets go of the events of a transaction that may or may not have been
 // committed, so that any node may deliver them.
-func (d *Dispatcher) doubt(p *pending) {
+func (d *dispatcher) doubt(p *pending) {
 	d.track.unreserve(p.ds)
 	if p.lease != "" {
 		d.leases.releaser.Doubt(p.leases(p.ds), p.began)
@@ -65,7 +65,7 @@ func (d *Dispatcher) doubt(p *pending) {
 
 // committed takes the events of a committed transaction into the hot queue,
 // without waiting.
-func (d *Dispatcher) committed(p *pending) {
+func (d *dispatcher) committed(p *pending) {
 	if d.byKey {
 		d.committedByKey(p)
 		return
@@ -122,7 +122,7 @@ func (d *Dispatcher) committed(p *pending) {
 }
 
 // waits reports whether this process is a standby.
-func (d *Dispatcher) waits() bool { return d.hold != nil && d.hold.Standby() }
+func (d *dispatcher) waits() bool { return d.hold != nil && d.hold.Standby() }
 
 // leases are those of the rows of some of the deliveries.
 func (p *pending) leases(ds []delivery) []Lease {
@@ -137,7 +137,7 @@ func (p *pending) leases(ds []delivery) []Lease {
 }
 
 // promote moves a reserved event into the hot queue.
-func (d *Dispatcher) promote(dl *delivery) bool {
+func (d *dispatcher) promote(dl *delivery) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.state != running || !d.track.promote(dl) {
@@ -151,53 +151,28 @@ func (d *Dispatcher) promote(dl *delivery) bool {
 }
 
 // wakePoller makes the poller read now.
-func (d *Dispatcher) wakePoller() { d.reader().Wake() }
+func (d *dispatcher) wakePoller() { d.poller.Wake() }
 
 // wakeOthers makes the pollers of other processes read now, for events that this
 // process may not deliver.
-func (d *Dispatcher) wakeOthers() {
+func (d *dispatcher) wakeOthers() {
 	if d.claims || !d.holds() {
 		d.notifications.Notify()
 	}
 }
 
 // dueAt gives the poller a time at which an event becomes due.
-func (d *Dispatcher) dueAt(t time.Time) { d.reader().DueAt(t) }
+func (d *dispatcher) dueAt(t time.Time) { d.poller.DueAt(t) }
 
 // tellDepths reports how full the queues are. It is called with each batch of
 // outcomes, when an event is dropped, and in each cycle of the poller, so also
 // while workers hang.
-func (d *Dispatcher) tellDepths() { d.metrics.QueueDepths(d.depths()) }
+func (d *dispatcher) tellDepths() { d.metrics.QueueDepths(d.depths()) }
 
-// reader is the poller of a dispatcher.
+// reader is the poller, as the dispatcher knows it.
 type reader interface {
 	Wake()
 	DueAt(t time.Time)
 	startOver()
 	wroteRuns()
 }
-
-// noReader is the poller of a dispatcher that has none.
-type noReader struct{}
-
-func (noReader) Wake()           {}
-func (noReader) DueAt(time.Time) {}
-func (noReader) startOver()      {}
-func (noReader) wroteRuns()      {}
-
-func (d *Dispatcher) reader() reader {
-	if p := d.poller.Load(); p != nil {
-		return *p
-	}
-	return noReader{}
-}
-
-// bind connects the poller, which reads batch rows at once.
-func (d *Dispatcher) bind(p reader, batch int) {
-	d.poller.Store(&p)
-	d.lowWater = cap(d.cold) - wantedRoom(batch, cap(d.cold))
-}
-
-// wantedRoom is how much of the cold queue is to be free before the poller asks
-// again: a batch, but no more than half, so that workers do not run dry.
-func wantedRoom(batch, capacity int) int { return max(1, min(batch, capacity/2)) }

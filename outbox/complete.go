@@ -114,17 +114,16 @@ func (w *Writer) Complete(ctx context.Context, scope TxScope) error {
 	return c.d.complete(ctx, w.store, scope, c.dl)
 }
 
-// deliverer is the dispatcher whose events the writer completes: under [Ordered] it has
-// one without a hot path.
-func (w *Writer) deliverer() *Dispatcher {
-	if w.dispatcher == nil && w.poller != nil {
-		return w.poller.dispatcher
+// deliverer is the dispatcher whose events the writer completes; nil if nothing is delivered.
+func (w *Writer) deliverer() *dispatcher {
+	if w.poller == nil {
+		return nil
 	}
-	return w.dispatcher
+	return w.poller.dispatcher
 }
 
 // complete completes a delivery in the listener's transaction.
-func (d *Dispatcher) complete(ctx context.Context, store Store, scope TxScope, dl *delivery) error {
+func (d *dispatcher) complete(ctx context.Context, store Store, scope TxScope, dl *delivery) error {
 	if err := d.awaitTurn(ctx, dl); err != nil {
 		return err
 	}

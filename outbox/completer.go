@@ -49,7 +49,7 @@ type engine interface {
 	wakePoller()
 }
 
-func newCompleter(d *Dispatcher, db DB, store Store) *completer {
+func newCompleter(d *dispatcher, db DB, store Store) *completer {
 	c := &completer{
 		db: db, store: store, track: d.track, leases: d.leases, metrics: d.metrics, clock: d.clock,
 		done: d.doneOutcome, byKey: d.byKey, engine: d,

@@ -2,15 +2,14 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/outbox/internal/hold"
 	"github.com/outboxkit/outbox-go/outbox/internal/leases"
-	"github.com/outboxkit/outbox-go/outbox/internal/notify"
 )
 
 // Config configures an [Outbox]. DB and Store are required; the zero value of every
@@ -52,39 +51,41 @@ func New(cfg Config) (*Outbox, error) {
 	if err := b.validate(); err != nil {
 		return nil, err
 	}
-	return b.build()
+	return b.build(), nil
 }
 
-// builder derives the options of each part from the mode.
+// builder makes the parts of an outbox. It derives the options of each part from the mode.
 type builder struct {
 	Config
-	dispatch *DispatchOptions // nil: no dispatcher
-	poll     *PollOptions     // nil: no poller
-	claim    *ClaimOptions    // nil: no leases
+	dispatch *DispatchOptions // nil: no dispatcher and no poller
+	poll     *PollOptions
+	claim    *ClaimOptions // nil: no leases
 	byKey    *OrderedByKey
-	hot      bool
-	inOrder  bool
+	inOrder  bool     // as in [Ordered]
+	chain    Listener // the interceptors around the router
 }
 
 func (b *builder) validate() error {
 	v := validator{what: "Config"}
 	requireStore(&v, b.DB, b.Store)
+	if !nilness.IsNil(b.DB) && !reflect.TypeOf(b.DB).Comparable() {
+		v.add("DB", fmt.Sprintf("is a %T, which cannot be compared; give a pointer", b.DB))
+	}
 	switch m := b.Mode.(type) {
 	case nil:
-		b.dispatch, b.poll, b.hot = &DispatchOptions{}, &PollOptions{}, true
+		b.dispatch, b.poll = &DispatchOptions{}, &PollOptions{}
 	case SingleNode:
-		b.dispatch, b.poll, b.hot = &m.Dispatch, &m.Poll, true
+		b.dispatch, b.poll = &m.Dispatch, &m.Poll
 	case MultiNode:
-		b.dispatch, b.poll, b.hot = &m.Dispatch, &m.Poll, true
+		b.dispatch, b.poll = &m.Dispatch, &m.Poll
 		claim := m.Claim
 		b.claim = &claim
 		requireTenantReader(&v, claim.TenantsInTurn, b.Store)
 	case OrderedByKey:
-		b.hot = true // by way of the poller
 		m.options(b, &v)
 	case Ordered:
 		b.dispatch, b.poll, b.inOrder = &DispatchOptions{
-			Workers: 1, MaxAttempts: 1,
+			Workers: 1, MaxAttempts: 1, PollerOnly: true,
 			DrainTimeout: m.DrainTimeout, ListenerTimeout: m.ListenerTimeout, OnUnroutable: m.OnUnroutable,
 		}, &m.Poll, true
 	case WriterOnly:
@@ -92,17 +93,16 @@ func (b *builder) validate() error {
 		v.add("Mode", fmt.Sprintf("is a %T; it must be one of the five modes, by value", m))
 	}
 	b.validateOptions(&v)
-	for i, interceptor := range b.Interceptors {
-		if interceptor == nil {
-			v.add(fmt.Sprintf("Interceptors[%d]", i), "is nil")
-		}
-	}
 	for name, part := range map[string]any{"Registry": b.Registry, "Metrics": b.Metrics, "RetryPolicy": b.RetryPolicy, "Clock": b.Clock, "Notifier": b.Notifier} {
 		if part != nil && nilness.IsNil(part) {
 			v.add(name, fmt.Sprintf("is a nil %T; leave it out for the default", part))
 		}
 	}
 	b.validateNotifier(&v)
+	if b.Registry == nil {
+		b.Registry = NewRegistry()
+	}
+	b.chain = chain(&v, b.Interceptors, b.Registry)
 	return v.err()
 }
 
@@ -138,96 +138,52 @@ func (b *builder) validateOptions(v *validator) {
 	}
 }
 
-func (b *builder) build() (*Outbox, error) {
+// build makes the outbox from a valid config.
+func (b *builder) build() *Outbox {
+	b.Store = bound(b.Store, b.DB)
+	b.Metrics, b.Logger, b.Clock = metricsOr(b.Metrics), loggerOr(b.Logger), clockOr(b.Clock)
+	if nilness.IsNil(b.RetryPolicy) {
+		b.RetryPolicy = ExponentialBackoff(0, 0)
+	}
 	o := &Outbox{
-		db: b.DB, mode: b.Mode,
-		metrics: metricsOr(b.Metrics), clock: clockOr(b.Clock), closed: make(chan struct{}),
+		db: b.DB, store: b.Store, mode: b.Mode, claim: b.claim, purge: b.Purge,
+		metrics: b.Metrics, log: b.Logger, clock: b.Clock, closed: make(chan struct{}),
 	}
 	o.ending, o.end = context.WithCancel(context.Background())
-	log := loggerOr(b.Logger)
-	if b.Registry == nil {
-		b.Registry = NewRegistry()
-	}
 	o.registry, _ = b.Registry.(*Registry)
-	b.Store = bound(b.Store, b.DB)
-	o.store = b.Store
-	if b.claim != nil {
-		claim := b.claim.withDefaults() // one owner for dispatcher and poller
-		b.claim = &claim
-	}
-	o.log, o.claim, o.purge = log, b.claim, b.Purge
-	if err := errors.Join(b.buildEngine(o), b.buildWriter(o)); err != nil {
-		return nil, err
-	}
-	if o.dispatcher != nil && b.claim == nil {
-		owner := o.dispatcher.leases.names.Owner
-		o.hold = hold.New(owner, heldTable{b.DB, b.Store, owner, o.poller}, log)
-		o.dispatcher.hold, o.poller.inOrder = o.hold, b.inOrder
-	}
-	o.announcer = newAnnouncer(b.DB, b.Store, log, o.clock, o.node, nil)
-	if o.dispatcher != nil {
-		o.announcer.polled = o.poller.polled
+	o.announcer = newAnnouncer(b.DB, b.Store, b.Logger, b.Clock, o.node, nil)
+	if b.dispatch != nil {
+		b.buildEngine(o)
 	} else {
 		o.writerName = leases.NewOwner()
 	}
-	if b.Notifier != nil {
-		b.connect(o, newNotifications(channel{b.Notifier, b.DB, b.Store}, o.poller, log))
-	}
-	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, wake: o.Wake}
-	b.connectKeys(o)
-	return o, nil
-}
-
-// connect gives the notifications to the parts that ask for them.
-func (b *builder) connect(o *Outbox, n *notify.Notifications) {
-	o.notifications, o.writer.notifications = n, n
-	if o.dispatcher != nil {
-		o.dispatcher.notifications = n
-	}
-}
-
-func (b *builder) buildEngine(o *Outbox) (err error) {
-	if b.dispatch != nil {
-		cfg := DispatcherConfig{
-			DB: b.DB, Store: b.Store, Registry: b.Registry, Options: *b.dispatch, Claim: b.claim,
-			Interceptors: b.Interceptors, RetryPolicy: b.RetryPolicy,
-			Metrics: b.Metrics, Logger: b.Logger, Clock: b.Clock,
-			byKey: b.byKey != nil, inOrder: b.inOrder,
-		}
-		if b.Purge != nil {
-			cfg.OnDone = b.Purge.OnDone
-		}
-		if o.dispatcher, err = NewDispatcher(cfg); err != nil {
-			return err
-		}
-	}
-	if b.poll != nil {
-		o.poller, err = NewPoller(PollerConfig{
-			DB: b.DB, Store: b.Store, Handler: o.dispatcher, Options: *b.poll,
-			Metrics: b.Metrics, Logger: b.Logger, Clock: b.Clock,
-		})
-		if err != nil {
-			return err
-		}
-	}
 	if b.Purge != nil {
-		o.purger, err = NewPurger(PurgerConfig{
-			DB: b.DB, Store: b.Store, Options: *b.Purge, ByAge: b.dispatch == nil, Logger: b.Logger, Clock: b.Clock,
-		})
+		o.purger = newPurger(b)
 	}
-	return err
+	if b.Notifier != nil {
+		o.notifications = newNotifications(channel{b.Notifier, b.DB, b.Store}, o.poller, b.Logger)
+		if o.dispatcher != nil {
+			o.dispatcher.notifications = o.notifications
+		}
+	}
+	o.writer = newWriter(b, o)
+	o.dead = &DeadLetters{db: b.DB, store: b.Store, clock: o.clock, wake: o.Wake}
+	if b.byKey != nil {
+		o.dead.replayed = StatusRetry
+	}
+	return o
 }
 
-func (b *builder) buildWriter(o *Outbox) (err error) {
-	cfg := WriterConfig{
-		Store: b.Store, Source: b.DB, Hooks: b.Hooks, Poller: o.poller,
-		Metrics: b.Metrics, Logger: b.Logger, Clock: b.Clock,
+// buildEngine makes the dispatcher and the poller, and the hold in a mode without leases.
+func (b *builder) buildEngine(o *Outbox) {
+	o.dispatcher = newDispatcher(b)
+	o.poller = newPoller(b, o.dispatcher)
+	o.announcer.polled = o.poller.polled
+	if b.claim == nil {
+		owner := o.dispatcher.leases.names.Owner
+		o.hold = hold.New(owner, heldTable{b.DB, b.Store, owner, o.poller}, b.Logger)
+		o.dispatcher.hold = o.hold
 	}
-	if b.hot {
-		cfg.Dispatcher = o.dispatcher
-	}
-	o.writer, err = NewWriter(cfg)
-	return err
 }
 
 // Clock tells the time. Give one only in tests; timers run on the system's.

@@ -77,21 +77,30 @@ func TestNewRefusesAModeThatIsNotOne(t *testing.T) {
 	require.ErrorContains(t, err, "Config.Mode is a outbox_test.foreignMode")
 }
 
-func TestPartsReportWhatTheyMiss(t *testing.T) {
+func TestDeadLettersReportWhatTheyMiss(t *testing.T) {
 	t.Parallel()
-	_, err := outbox.NewDispatcher(outbox.DispatcherConfig{})
-	for _, field := range []string{"DispatcherConfig.DB", "DispatcherConfig.Store", "DispatcherConfig.Registry"} {
-		require.ErrorContains(t, err, field)
-	}
-	_, err = outbox.NewPoller(outbox.PollerConfig{Handler: (*outbox.Dispatcher)(nil)})
-	for _, field := range []string{"PollerConfig.DB", "PollerConfig.Store", "PollerConfig.Handler"} {
-		require.ErrorContains(t, err, field)
-	}
-	_, err = outbox.NewPurger(outbox.PurgerConfig{})
-	require.ErrorContains(t, err, "PurgerConfig.DB")
-	_, err = outbox.NewWriter(outbox.WriterConfig{})
-	require.ErrorContains(t, err, "WriterConfig.Store")
-	require.ErrorContains(t, err, "WriterConfig.Source")
-	_, err = outbox.NewDeadLetters(nil, nil)
+	_, err := outbox.NewDeadLetters(nil, nil)
 	require.ErrorContains(t, err, "DeadLetters.DB")
+}
+
+// uncomparable is a pool that cannot be told from another one.
+type uncomparable struct {
+	outbox.DB
+	_ []int
+}
+
+func TestAPoolIsComparable(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	_, err := outbox.New(outbox.Config{DB: uncomparable{DB: store.DB()}, Store: store})
+	require.EqualError(t, err, "outbox: Config.DB is a outbox_test.uncomparable, which cannot be compared; give a pointer")
+}
+
+func TestPollerOnlyHasNoHotQueue(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	_, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.SingleNode{
+		Dispatch: outbox.DispatchOptions{PollerOnly: true, HotCapacity: 10},
+	}})
+	require.ErrorContains(t, err, "Config.Mode.Dispatch.HotCapacity is 10, but PollerOnly is set, so there is no hot queue; leave one of them out")
 }

@@ -158,21 +158,19 @@ func TestPurgeGoesByStatusAndInWriterOnlyByAge(t *testing.T) {
 	require.True(t, found)
 
 	store := outboxtest.NewStore()
-	p, err := outbox.NewPurger(outbox.PurgerConfig{DB: store.DB(), Store: store, Options: outbox.PurgeOptions{Retention: outbox.NoRetention, BatchSize: 2}, Logger: quiet})
-	require.NoError(t, err)
+	job := build(t, outbox.Config{Store: store, Purge: &outbox.PurgeOptions{Retention: outbox.NoRetention, BatchSize: 2}}, nil)
 	e := build(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
 	e.write(said("1"), said("2"), said("3"), said("4"), said("5"))
-	n, err := p.RunOnce(ctx)
+	n, err := job.Purge(ctx)
 	require.NoError(t, err)
 	require.Zero(t, n, "what is pending is never purged")
 	require.NoError(t, e.Start(ctx))
 	for i := range 5 {
 		e.await(fmt.Sprint(i+1), outbox.StatusDone)
 	}
-	n, err = p.RunOnce(ctx)
+	n, err = job.Purge(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 5, n)
-	require.NoError(t, p.Close(ctx))
 }
 
 func TestOnDoneDeleteKeepsNoRow(t *testing.T) {

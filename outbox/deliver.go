@@ -57,7 +57,7 @@ var errExhausted = errors.New("no attempts left: the last ones ended without an 
 var errGoexit = errors.New("the listener ended its goroutine (runtime.Goexit)")
 
 // deliver runs interceptors and listener and decides what becomes of the event.
-func (d *Dispatcher) deliver(ctx context.Context, dl *delivery) {
+func (d *dispatcher) deliver(ctx context.Context, dl *delivery) {
 	dl.open()
 	if d.exhausted(dl) {
 		d.die(dl, causeOf(errExhausted), false)
@@ -80,7 +80,7 @@ func (d *Dispatcher) deliver(ctx context.Context, dl *delivery) {
 // event in its queue counts as one too, so with a limit of one there is a second
 // delivery. Without leases the first death is not counted, for it may have been
 // another event's; it is one of the deliveries all the same.
-func (d *Dispatcher) exhausted(dl *delivery) bool {
+func (d *dispatcher) exhausted(dl *delivery) bool {
 	attempts := dl.env.Attempts
 	if dl.counted {
 		return attempts >= max(d.opts.MaxAttempts-1, 1)
@@ -89,7 +89,7 @@ func (d *Dispatcher) exhausted(dl *delivery) bool {
 }
 
 // decide turns a listener's answer into an outcome.
-func (d *Dispatcher) decide(dl *delivery, res Result, err error) {
+func (d *dispatcher) decide(dl *delivery, res Result, err error) {
 	if dl.completed, err = d.track.answer(dl, err); dl.completed {
 		dl.outcome = d.doneOutcome
 		if err != nil {
@@ -106,7 +106,7 @@ func (d *Dispatcher) decide(dl *delivery, res Result, err error) {
 }
 
 // conclude notes the outcome of a row, and what the store needs for that outcome.
-func (d *Dispatcher) conclude(dl *delivery, outcome Outcome, res Result, c cause) {
+func (d *dispatcher) conclude(dl *delivery, outcome Outcome, res Result, c cause) {
 	dl.err, dl.panicked = c.err, c.panicked
 	switch dl.outcome = outcome; outcome {
 	case OutcomeDeferred:
@@ -134,7 +134,7 @@ func (d *Dispatcher) conclude(dl *delivery, outcome Outcome, res Result, c cause
 
 // died is the death of an event by its listener's answer. Only a failure that
 // another attempt might have mended counts as one.
-func (d *Dispatcher) died(dl *delivery, res Result, c cause) {
+func (d *dispatcher) died(dl *delivery, res Result, c cause) {
 	if c.err == nil {
 		reason, _ := res.Dead()
 		if reason == "" {
@@ -147,7 +147,7 @@ func (d *Dispatcher) died(dl *delivery, res Result, c cause) {
 	d.die(dl, c, !c.unrecoverable && !c.unroutable)
 }
 
-func (d *Dispatcher) die(dl *delivery, c cause, countAttempt bool) {
+func (d *dispatcher) die(dl *delivery, c cause, countAttempt bool) {
 	dl.outcome, dl.err, dl.panicked, dl.reason = OutcomeDead, c.err, c.panicked, errorText(c.text)
 	if countAttempt {
 		dl.attempts = dl.env.Attempts + 1
@@ -156,7 +156,7 @@ func (d *Dispatcher) die(dl *delivery, c cause, countAttempt bool) {
 
 // delay is how long a failed event waits: as long as the error says, else as the
 // policy does.
-func (d *Dispatcher) delay(env *Envelope, c cause) time.Duration {
+func (d *dispatcher) delay(env *Envelope, c cause) time.Duration {
 	if c.retry != nil {
 		return max(c.retry.Delay, 0)
 	}
@@ -164,7 +164,7 @@ func (d *Dispatcher) delay(env *Envelope, c cause) time.Duration {
 }
 
 // retryDelay asks the policy, and does without it when it panics.
-func (d *Dispatcher) retryDelay(attempt int) (delay time.Duration) {
+func (d *dispatcher) retryDelay(attempt int) (delay time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
 			d.policyPanics.Add(1, logKeyError, fmt.Sprint(r), logKeyAttempts, attempt, logKeyStack, string(debug.Stack()))

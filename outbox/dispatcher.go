@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/outbox/internal/groupcommit"
 	"github.com/outboxkit/outbox-go/outbox/internal/hold"
 	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
@@ -17,57 +16,30 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// DispatcherConfig makes a [Dispatcher] by hand; [New] does it for most users.
-type DispatcherConfig struct {
-	// DB, Store and Registry are required.
-	DB       DB
-	Store    Store
-	Registry ListenerRegistry
-	// Options tune the workers.
-	Options DispatchOptions
-	// Claim says that rows are leased, as in [MultiNode]; the poller must be
-	// given the same owner. Nil: no leases.
-	Claim *ClaimOptions
-	// OnDone says what becomes of a delivered row.
-	OnDone OnDone
-	// Interceptors run in the order given.
-	Interceptors []Interceptor
-	// RetryPolicy defaults to ExponentialBackoff(200 ms, 1 min), Metrics to
-	// none, Logger to slog.Default(), Clock to the system's.
-	RetryPolicy RetryPolicy
-	Metrics     Metrics
-	Logger      *slog.Logger
-	Clock       Clock
-
-	byKey   bool // as in [OrderedByKey]
-	inOrder bool // as in [Ordered]
-}
-
-// Dispatcher delivers events: two bounded queues, workers that run interceptors
+// dispatcher delivers events: two bounded queues, workers that run interceptors
 // and listeners synchronously, and a completer that stores the outcomes. It is
-// the poller's [PollHandler] and safe for concurrent use.
-type Dispatcher struct {
-	opts          DispatchOptions
-	registry      ListenerRegistry
-	claims        bool // rows are leased, as in [MultiNode]
-	byKey         bool // as in [OrderedByKey]
-	tenantsInTurn bool // as in [ClaimOptions]
-	doneOutcome   Outcome
-	chain         Listener
-	retry         RetryPolicy
-	metrics       Metrics
-	log           *slog.Logger
-	clock         Clock
+// safe for concurrent use.
+type dispatcher struct {
+	opts        DispatchOptions
+	registry    ListenerRegistry
+	claims      bool // rows are leased, as in [MultiNode]
+	byKey       bool // as in [OrderedByKey]
+	inOrder     bool // one event at a time, as in [Ordered]
+	doneOutcome Outcome
+	chain       Listener
+	retry       RetryPolicy
+	metrics     Metrics
+	log         *slog.Logger
+	clock       Clock
 
 	queues
 	pauses    *pauses
 	track     *tracker
 	completer *completer
 	leases    *tableLeases
-	poller    atomic.Pointer[reader] // nil: none
-	batchers  sync.Map               // *batcher by *batchListener
-	hold      *hold.Hold             // nil: nothing else delivers from the table, or leases tell
-	inOrder   bool                   // one event at a time, as in [Ordered]
+	poller    reader
+	batchers  sync.Map   // *batcher by *batchListener
+	hold      *hold.Hold // nil in a mode with leases
 	// notifications are nil without a notifier.
 	notifications *notify.Notifications
 
@@ -99,53 +71,33 @@ const (
 	stopped
 )
 
-// NewDispatcher makes a dispatcher. It reports all invalid fields together, each as
-// a [FieldError]. Nothing runs before Start.
-func NewDispatcher(cfg DispatcherConfig) (*Dispatcher, error) {
-	v := validator{what: "DispatcherConfig"}
-	requireStore(&v, cfg.DB, cfg.Store)
-	if nilness.IsNil(cfg.Registry) {
-		v.add("Registry", "is required; make one with outbox.NewRegistry")
-	}
-	options := validator{what: "DispatchOptions"}
-	cfg.Options.validate(&options)
-	claim := validator{what: "ClaimOptions"}
-	if cfg.Claim != nil {
-		cfg.Claim.validate(&claim)
-	}
-	handler, chainErr := chain(cfg.Interceptors, cfg.Registry)
-	if err := errors.Join(v.err(), options.err(), claim.err(), chainErr); err != nil {
-		return nil, err
-	}
-	d := &Dispatcher{
-		byKey: cfg.byKey, inOrder: cfg.inOrder,
-		opts: cfg.Options.withDefaults(), registry: cfg.Registry, doneOutcome: OutcomeDone, chain: handler,
-		retry: cfg.RetryPolicy, metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
+// newDispatcher makes the dispatcher of an outbox.
+func newDispatcher(b *builder) *dispatcher {
+	d := &dispatcher{
+		byKey: b.byKey != nil, inOrder: b.inOrder, claims: b.claim != nil,
+		opts: b.dispatch.withDefaults(), registry: b.Registry, chain: b.chain, doneOutcome: OutcomeDone,
+		retry: b.RetryPolicy, metrics: b.Metrics, log: b.Logger, clock: b.Clock,
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
 	}
-	if nilness.IsNil(d.retry) {
-		d.retry = ExponentialBackoff(0, 0)
-	}
-	if cfg.OnDone == Delete {
+	if b.Purge != nil && b.Purge.OnDone == Delete {
 		d.doneOutcome = OutcomeDelete
 	}
 	lease := ClaimOptions{LockTimeout: suspectLockTimeout}
-	if cfg.Claim != nil {
-		d.claims, lease = true, *cfg.Claim
+	if d.claims {
+		lease = *b.claim
 	}
-	lease, d.tenantsInTurn = lease.withDefaults(), lease.TenantsInTurn
 	d.drops = logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: the hot queue is full or closed; its events stay in the table until a poller reads them"}
 	d.panics = logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: a listener panicked", Single: causeLines}
 	d.failures = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed, it will be tried again", Single: causeLines}
 	d.unheard = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are deferred; register one, here or in another process", Single: 1}
 	d.policyPanics = logburst.Burst{Log: d.log, Level: slog.LevelError, Message: "outbox: the retry policy panicked"}
-	d.initQueues(d.opts)
+	d.initQueues(d.opts, b.poll.withDefaults().BatchSize)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
-	d.pauses = newPauses(cfg.DB, cfg.Store, d.log)
+	d.pauses = newPauses(b.DB, b.Store, d.log)
 	d.track = newTracker(d.wakePoller)
-	d.leases = newTableLeases(cfg.DB, cfg.Store, lease, d.track, d.log, d.freed)
-	d.completer = newCompleter(d, cfg.DB, cfg.Store)
-	return d, nil
+	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
+	d.completer = newCompleter(d, b.DB, b.Store)
+	return d
 }
 
 // suspectLockTimeout is the lease of an event that a process which died may have
@@ -155,7 +107,7 @@ const suspectLockTimeout = time.Minute
 
 // Start starts the workers. ctx bounds the start alone. Starting twice is
 // harmless; after Close it is [ErrClosed].
-func (d *Dispatcher) Start(ctx context.Context) error {
+func (d *dispatcher) Start(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("outbox: starting the dispatcher: %w", err)
 	}
@@ -185,29 +137,16 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// EnqueueHot offers an event whose transaction committed. It returns false when the
-// dispatcher is not running, the queue is full, or the event's kind is paused: the
-// poller then has to deliver the event. For a copy of an event that is in hand, which
-// is dropped, it returns true.
-func (d *Dispatcher) EnqueueHot(env Envelope) bool {
-	return d.enqueue(d.hot, &delivery{env: &env, term: d.term()})
-}
-
-// Handle offers an event that was read from the table: it implements
-// [PollHandler]. A copy of an event that is in hand is dropped.
-func (d *Dispatcher) Handle(env Envelope) bool {
-	return d.enqueue(d.cold, &delivery{env: &env, term: d.term()})
-}
-
-// takeIn is Handle for what the poller read or claimed.
-func (d *Dispatcher) takeIn(dl *delivery) bool {
+// takeIn offers an event that the poller read or claimed. For a copy of an event that is in
+// hand, which is dropped, it returns true.
+func (d *dispatcher) takeIn(dl *delivery) bool {
 	if dl.takeover {
 		return d.enqueue(d.taken, dl)
 	}
 	return d.enqueue(d.cold, dl)
 }
 
-func (d *Dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
+func (d *dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.state != running {
@@ -229,8 +168,8 @@ func (d *Dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
 	return true
 }
 
-// AvailableCapacity is the room in the cold queue; it implements [PollHandler].
-func (d *Dispatcher) AvailableCapacity() int {
+// coldRoom is the room in the cold queue.
+func (d *dispatcher) coldRoom() int {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.state != running {
@@ -239,31 +178,18 @@ func (d *Dispatcher) AvailableCapacity() int {
 	return max(cap(d.cold)-d.coldDepth(), 0)
 }
 
-// Depths are the numbers of events that wait in the queues.
-func (d *Dispatcher) Depths() (hot, cold int) { return d.depths() }
-
-// Deliver delivers one event synchronously, without queues: it runs the
-// interceptors and the listener, stores the outcome, and returns it. The error
-// is the store's; the delivery's own is in the result. It needs no Start.
-func (d *Dispatcher) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
-	dl := &delivery{env: &env}
-	d.deliver(ctx, dl)
-	err := d.completer.storeOne(ctx, dl)
-	return dl.public(), err
-}
-
 // inHandLimit is how many events a process has in hand at most: in its queues, with
 // its workers, in batches, and on their way to the store.
-func (d *Dispatcher) inHandLimit() int64 {
+func (d *dispatcher) inHandLimit() int64 {
 	waiting := cap(d.hot) + cap(d.cold) + d.lanes.most()
 	return int64(waiting + d.opts.Workers + d.batchesInHand() + groupcommit.InHand)
 }
 
 // holds reports whether this process may deliver from the table.
-func (d *Dispatcher) holds() bool { return d.hold == nil || d.hold.Holds() }
+func (d *dispatcher) holds() bool { return d.hold == nil || d.hold.Holds() }
 
 // term is the present hold's.
-func (d *Dispatcher) term() int64 {
+func (d *dispatcher) term() int64 {
 	if d.hold == nil {
 		return 0
 	}
@@ -278,13 +204,13 @@ func (d *Dispatcher) term() int64 {
 // return. Storing the last outcomes may take another DrainTimeout. A second Close
 // waits for the first one, whatever its own ctx, and returns the same error. A
 // listener that calls Close waits for itself, until that time is over.
-func (d *Dispatcher) Close(ctx context.Context) error {
+func (d *dispatcher) Close(ctx context.Context) error {
 	d.closing.Do(func() { go d.shutdown(ctx) })
 	<-d.closed
 	return d.err
 }
 
-func (d *Dispatcher) shutdown(ctx context.Context) {
+func (d *dispatcher) shutdown(ctx context.Context) {
 	defer close(d.closed)
 	defer d.policyPanics.Flush()
 	defer d.unheard.Flush()
@@ -331,7 +257,7 @@ func (d *Dispatcher) shutdown(ctx context.Context) {
 }
 
 // giveBack lets go of what is still queued.
-func (d *Dispatcher) giveBack() {
+func (d *dispatcher) giveBack() {
 	var left []*delivery
 	for dl := d.takeLeft(); dl != nil; dl = d.takeLeft() {
 		left = append(left, dl.rest()...)

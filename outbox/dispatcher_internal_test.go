@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,21 +28,24 @@ func (s full) Mark(context.Context, DB, Outcome, []Mark) (map[string]RowState, e
 
 func (full) Now(context.Context, DB) (time.Time, error) { return time.Now(), nil }
 
-// accepts starts a dispatcher on the store whose listener accepts all events.
-func accepts(t *testing.T, store Store) *Dispatcher {
+// dispatching starts the dispatcher of an outbox alone: without a hold, and without a poller that
+// reads.
+func dispatching(t *testing.T, store Store, options DispatchOptions, listener Listener) *dispatcher {
 	t.Helper()
-	registry := NewRegistry()
-	listen := ListenerFunc(func(context.Context, Envelope) (Result, error) { return Done(), nil })
-	require.NoError(t, registry.Register(Binding{AggregateType: "Order", EventType: "Placed", Listener: listen}))
-	d, err := NewDispatcher(DispatcherConfig{DB: struct{ DB }{}, Store: store, Registry: registry, Logger: slog.New(slog.DiscardHandler)})
+	o, err := New(Config{
+		DB: struct{ DB }{}, Store: store, Mode: SingleNode{Dispatch: options}, Logger: slog.New(slog.DiscardHandler),
+	})
 	require.NoError(t, err)
+	require.NoError(t, o.Register(On("Order", "Placed", listener)))
+	d := o.dispatcher
+	d.hold = nil
 	require.NoError(t, d.Start(t.Context()))
 	return d
 }
 
-// placed is an event that it accepts.
-func placed(n int) Envelope {
-	return Envelope{EventID: fmt.Sprint(n), AggregateType: "Order", EventType: "Placed"}
+// placed is an event for the listener.
+func placed(id string) *delivery {
+	return &delivery{env: &Envelope{EventID: id, AggregateType: "Order", EventType: "Placed"}}
 }
 
 // The next process takes that many events for suspects when this one dies.
@@ -49,11 +53,11 @@ func TestAProcessHasNoMoreInHandThanItsLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		late := make(chan struct{})
-		d := accepts(t, full{late: late})
+		d := dispatching(t, full{late: late}, DispatchOptions{}, ListenerFunc(func(context.Context, Envelope) (Result, error) { return Done(), nil }))
 		taken := 0
 		offer := func() {
 			for refused := 0; refused < 10; {
-				if d.EnqueueHot(placed(taken)) || d.Handle(placed(taken)) {
+				if dl := placed(fmt.Sprint(taken)); d.enqueue(d.hot, dl) || d.enqueue(d.cold, dl) {
 					taken, refused = taken+1, 0
 					continue
 				}
@@ -68,5 +72,67 @@ func TestAProcessHasNoMoreInHandThanItsLimit(t *testing.T) {
 		require.LessOrEqual(t, taken, limit)
 		require.Greater(t, taken, limit-groupcommit.Batch, "the limit counts a batch that there cannot be")
 		require.ErrorContains(t, d.Close(t.Context()), "could not be stored")
+	})
+}
+
+// free is a store that takes all outcomes.
+type free struct{ Store }
+
+func (free) Mark(context.Context, DB, Outcome, []Mark) (map[string]RowState, error) { return nil, nil }
+
+func (free) Now(context.Context, DB) (time.Time, error) { return time.Now(), nil }
+
+// Two hot events to one cold one while both queues hold some.
+func TestWorkersTakeTwoHotToOneCold(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	order := make(chan string, 100)
+	d := dispatching(t, free{}, DispatchOptions{Workers: 1}, Handle(func(_ context.Context, env Envelope) error {
+		<-gate
+		order <- env.EventID[:1]
+		return nil
+	}))
+	for i := range 12 {
+		require.True(t, d.enqueue(d.hot, placed(fmt.Sprint("h", i))))
+		require.True(t, d.enqueue(d.cold, placed(fmt.Sprint("c", i))))
+	}
+	close(gate)
+	require.NoError(t, d.Close(t.Context()))
+	close(order)
+	var got string
+	for queue := range order {
+		got += queue
+	}
+	require.Len(t, got, 24)
+	// The first may be either, for the worker began while the queues filled.
+	require.Contains(t, got[:18], "hhchhchhchhc", got)
+}
+
+func TestADispatcherRefusesWhatItsQueuesHaveNoRoomFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		release := sync.OnceFunc(func() { close(gate) })
+		defer release()
+		d := dispatching(t, free{}, DispatchOptions{HotCapacity: 7, ColdCapacity: 9}, BatchListener(BatchOptions{Size: 5},
+			func(context.Context, []Envelope) ([]Result, error) {
+				<-gate
+				return nil, nil
+			}))
+		taken := 0
+		for i := range 100 {
+			for path, queue := range map[string]chan *delivery{"hot": d.hot, "cold": d.cold} {
+				if d.enqueue(queue, placed(fmt.Sprint(path, i))) {
+					taken++
+				}
+				synctest.Wait()
+			}
+		}
+		require.Equal(t, 10+7+9, taken)
+		hot, cold := d.depths()
+		require.Equal(t, []int{7, 9}, []int{hot, cold})
+		require.Zero(t, d.coldRoom())
+		release()
+		require.NoError(t, d.Close(context.Background()))
 	})
 }

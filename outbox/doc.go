@@ -18,7 +18,7 @@
 //	poller:       due rows ── cold queue ──▶                 (DONE, RETRY, DEAD)
 //
 // The hot path queues an event for a worker inside the COMMIT call, after the database
-// has confirmed the commit. The [Poller] delivers the events that the hot path missed:
+// has confirmed the commit. The poller delivers the events that the hot path missed:
 // after a crash, with a full queue, delayed ones, retries. Workers take two hot events
 // for each cold one. The completer stores outcomes in batches.
 //

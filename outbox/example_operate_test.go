@@ -112,15 +112,14 @@ func ExampleOutbox_Resume() {
 	// paused: []
 }
 
-// A purger by hand is for a cron job instead of [outbox.Config].Purge.
-func ExamplePurger_RunOnce() {
+// Purge deletes old rows from a cron job, by an outbox that is not started.
+func ExampleOutbox_Purge() {
 	store := outboxtest.NewStore()
-	purger, err := outbox.NewPurger(outbox.PurgerConfig{
-		DB: store.DB(), Store: store,
-		Options: outbox.PurgeOptions{Retention: 7 * 24 * time.Hour},
+	ob, err := outbox.New(outbox.Config{
+		DB: store.DB(), Store: store, Purge: &outbox.PurgeOptions{Retention: 7 * 24 * time.Hour},
 	})
 	check(err)
-	deleted, err := purger.RunOnce(context.Background())
+	deleted, err := ob.Purge(context.Background())
 	fmt.Println(deleted, err)
 	// Output:
 	// 0 <nil>
@@ -176,8 +175,7 @@ func ExampleOutbox_Wake() {
 		return nil
 	}))
 	check(ob.Start(context.Background()))
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB()}) // another process
-	check(err)
+	writer := store.Writer() // of another process
 	check(outbox.InTx(context.Background(), outboxtest.NewTransactor(store.DB()), func(ctx context.Context) error {
 		_, err := writer.Write(ctx, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
 		return err

@@ -9,47 +9,51 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// A dispatcher by hand delivers one event synchronously, such as in a test.
-func ExampleDispatcher_Deliver() {
-	store, registry := outboxtest.NewStore(), outbox.NewRegistry()
-	check(registry.Register(OrderPlaced.Listen(func(_ context.Context, o Order, _ outbox.Envelope) error {
+// Deliver delivers one event synchronously, such as in a test.
+func ExampleOutbox_Deliver() {
+	ob, _ := newShop(OrderPlaced.Listen(func(_ context.Context, o Order, _ outbox.Envelope) error {
 		fmt.Println("mail for", o.ID)
 		return nil
-	})))
-	dispatcher, err := outbox.NewDispatcher(outbox.DispatcherConfig{DB: store.DB(), Store: store, Registry: registry})
-	check(err)
+	}))
 	env := OrderPlaced.Envelope("o-1", Order{ID: "o-1"})
 	env.EventID = "e-1"
-	delivery, err := dispatcher.Deliver(context.Background(), env)
+	delivery, err := ob.Deliver(context.Background(), env)
 	check(err)
 	fmt.Println(delivery.Status, delivery.Err)
-	check(dispatcher.Close(context.Background()))
 	// Output:
 	// mail for o-1
 	// DONE <nil>
 }
 
-// printer is a [outbox.PollHandler] with room for all events.
-type printer struct{}
+// everything is an [outbox.ListenerRegistry] that has one listener for all kinds of events.
+type everything struct{ outbox.Listener }
 
-func (printer) AvailableCapacity() int { return 100 }
-
-func (printer) Handle(env outbox.Envelope) bool {
-	fmt.Println("read", env.AggregateID)
-	return true
+func (e everything) ListenerFor(outbox.AggregateType, outbox.EventType) (outbox.Listener, bool) {
+	return e.Listener, true
 }
 
-// A poller by hand reads what is due into a handler of your own.
-func ExamplePoller_Poll() {
-	ob, store := newShop()
-	commit(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
-	poller, err := outbox.NewPoller(outbox.PollerConfig{DB: store.DB(), Store: store, Handler: printer{}})
+// A registry of your own routes as you like, here every event to one listener. The poller
+// alone delivers: commits hand over nothing.
+func ExampleListenerRegistry() {
+	store, printed := outboxtest.NewStore(), make(chan string)
+	ob, err := outbox.New(outbox.Config{
+		DB: store.DB(), Store: store, Logger: quiet,
+		Mode: outbox.SingleNode{
+			Dispatch: outbox.DispatchOptions{PollerOnly: true},
+			Poll:     outbox.PollOptions{Interval: 10 * time.Millisecond},
+		},
+		Registry: everything{outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+			printed <- string(env.EventType) + " " + env.AggregateID
+			return nil
+		})},
+	})
 	check(err)
-	n, err := poller.Poll(context.Background())
-	fmt.Println(n, err)
+	check(ob.Start(context.Background()))
+	commit(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
+	fmt.Println(<-printed)
+	check(ob.Close(context.Background()))
 	// Output:
-	// read o-1
-	// 1 <nil>
+	// OrderPlaced o-1
 }
 
 // A test may set the time at which an event occurs.

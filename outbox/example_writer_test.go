@@ -86,13 +86,13 @@ func ExampleInTx_savepoint() {
 	// written: o-2
 }
 
-// A writer without an outbox is for a program that writes and never delivers.
-func ExampleNewWriter() {
+// A program that writes and never delivers.
+func ExampleWriterOnly_write() {
 	store := outboxtest.NewStore()
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB()})
+	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.WriterOnly{}})
 	check(err)
 	check(outbox.InTx(context.Background(), outboxtest.NewTransactor(store.DB()), func(ctx context.Context) error {
-		_, err := writer.Write(ctx, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
+		_, err := ob.Writer().Write(ctx, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
 		return err
 	}))
 	fmt.Println(len(store.Rows()), "row")

@@ -11,7 +11,7 @@ import (
 
 // queueUp puts an event into its lane, or into the queue if it has none. It refuses an
 // event of a kind that is paused.
-func (d *Dispatcher) queueUp(queue chan *delivery, dl *delivery) bool {
+func (d *dispatcher) queueUp(queue chan *delivery, dl *delivery) bool {
 	if d.pauses.has(dl.env) {
 		return false
 	}
@@ -29,7 +29,7 @@ func (d *Dispatcher) queueUp(queue chan *delivery, dl *delivery) bool {
 // mayDeliver reports whether a delivery that a worker took may begin. Another process
 // may hold the table now, or have held it since the event was taken in hand; or the
 // event's kind was paused meanwhile.
-func (d *Dispatcher) mayDeliver(dl *delivery) bool {
+func (d *dispatcher) mayDeliver(dl *delivery) bool {
 	switch {
 	case !d.holds() || dl.term != d.term() || !d.track.leased(dl):
 		return false
@@ -41,18 +41,18 @@ func (d *Dispatcher) mayDeliver(dl *delivery) bool {
 }
 
 // isOfTheHold reports whether this process has held the table since it took the event in
-// hand. A delivery without a term, as by [Dispatcher.Deliver], needs no hold.
-func (d *Dispatcher) isOfTheHold(dl *delivery) bool {
+// hand. A delivery without a term, as by [Outbox.Deliver], needs no hold.
+func (d *dispatcher) isOfTheHold(dl *delivery) bool {
 	return dl.term == 0 || d.holds() && dl.term == d.term()
 }
 
 // stillHas reports whether a delivery that began may go on: no other process can have the
 // event.
-func (d *Dispatcher) stillHas(dl *delivery) bool { return d.isOfTheHold(dl) && d.track.leased(dl) }
+func (d *dispatcher) stillHas(dl *delivery) bool { return d.isOfTheHold(dl) && d.track.leased(dl) }
 
 // holdUp begins a new term in [Ordered], because an event is given back: what is queued
 // behind the event must not go before it.
-func (d *Dispatcher) holdUp() {
+func (d *dispatcher) holdUp() {
 	if d.inOrder {
 		d.hold.NewTerm()
 	}
@@ -61,7 +61,7 @@ func (d *Dispatcher) holdUp() {
 // takeFrom waits for the next event of a lane that may be delivered now; nil when the
 // worker is to end. With a rate, one worker at a time takes an event and waits for its
 // token.
-func (d *Dispatcher) takeFrom(l *lane) *delivery {
+func (d *dispatcher) takeFrom(l *lane) *delivery {
 	if l.tokens == nil {
 		return l.take(d.quit, d.abort)
 	}
@@ -83,7 +83,7 @@ func (d *Dispatcher) takeFrom(l *lane) *delivery {
 
 // awaitToken waits until the rate allows a delivery; false when it must not begin any
 // more, or when the dispatcher closes.
-func (d *Dispatcher) awaitToken(l *lane, dl *delivery) bool {
+func (d *dispatcher) awaitToken(l *lane, dl *delivery) bool {
 	for {
 		changed := d.pauses.changed()
 		if !d.mayDeliver(dl) {
@@ -107,7 +107,7 @@ func (d *Dispatcher) awaitToken(l *lane, dl *delivery) bool {
 
 // keeps reports whether an event stays in the table, for the poller, because of a pause
 // or a limit. It is called when the event's transaction committed.
-func (d *Dispatcher) keeps(env *Envelope) bool {
+func (d *dispatcher) keeps(env *Envelope) bool {
 	if d.pauses.has(env) {
 		return true
 	}
@@ -120,12 +120,12 @@ func (d *Dispatcher) keeps(env *Envelope) bool {
 
 // passesOver reports whether a refused event does not end the batch that it came in: it
 // was refused for its kind.
-func (d *Dispatcher) passesOver(env *Envelope) bool {
+func (d *dispatcher) passesOver(env *Envelope) bool {
 	return !d.inOrder && (d.pauses.has(env) || d.lanes.of(env) != nil)
 }
 
 // except are the kinds of events that the poller leaves out now.
-func (d *Dispatcher) except() []EventKind {
+func (d *dispatcher) except() []EventKind {
 	if d.inOrder { // a paused event holds up those behind it
 		return nil
 	}
@@ -140,7 +140,7 @@ func (d *Dispatcher) except() []EventKind {
 
 // openRoom is the least room among the lanes that the poller fills from the table;
 // zero when it fills none.
-func (d *Dispatcher) openRoom() (room int) {
+func (d *dispatcher) openRoom() (room int) {
 	for _, l := range d.lanes {
 		if n := l.vacancy(); l.left.Load() > 0 && n > 0 && (room == 0 || n < room) {
 			room = n
@@ -180,13 +180,13 @@ func (s *space) take(env *Envelope) bool {
 }
 
 // startOver makes the poller read now, from the start of the table.
-func (d *Dispatcher) startOver() {
-	d.reader().startOver()
+func (d *dispatcher) startOver() {
+	d.poller.startOver()
 }
 
 // freed is called when rows became free that this process had: it makes every poller read now,
 // this one from the start of the table.
-func (d *Dispatcher) freed() {
+func (d *dispatcher) freed() {
 	d.startOver()
 	d.wakeOthers()
 }
@@ -201,7 +201,7 @@ type leavingOut struct {
 
 // passOver reports whether a refused event does not end the batch that it came in,
 // because it was refused for its kind.
-func (p *Poller) passOver(env *Envelope) bool {
+func (p *poller) passOver(env *Envelope) bool {
 	if !p.dispatcher.passesOver(env) {
 		return false
 	}
@@ -213,8 +213,8 @@ func (p *Poller) passOver(env *Envelope) bool {
 
 // readPauses reads what is paused if that is due. It leaves the poller's patience as it
 // is: it is fast when claims are slow.
-func (p *Poller) readPauses(ctx context.Context) error {
-	if p.dispatcher == nil || !p.dispatcher.pauses.isDue() {
+func (p *poller) readPauses(ctx context.Context) error {
+	if !p.dispatcher.pauses.isDue() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.patience.Now())
@@ -226,21 +226,14 @@ func (p *Poller) readPauses(ctx context.Context) error {
 }
 
 // doubtPauses says that another process may have paused or resumed something.
-func (p *Poller) doubtPauses() {
-	if p.dispatcher != nil {
-		p.dispatcher.pauses.stale.Store(true)
-	}
-}
+func (p *poller) doubtPauses() { p.dispatcher.pauses.stale.Store(true) }
 
 // leaveOut decides which kinds of events the next batch leaves out: those that are
 // paused, and those whose lanes are full. When there are fewer than before, the pass
 // over the table starts over. It returns how many events the other lanes left in the
 // table by now.
-func (p *Poller) leaveOut() (left map[*lane]int64) {
+func (p *poller) leaveOut() (left map[*lane]int64) {
 	d := p.dispatcher
-	if d == nil {
-		return nil
-	}
 	except := d.except()
 	fewer := slices.ContainsFunc(p.except, func(kind EventKind) bool { return !slices.Contains(except, kind) })
 	if fewer {
@@ -264,10 +257,7 @@ func (p *Poller) leaveOut() (left map[*lane]int64) {
 // laneRoom bounds the next batch while it may have events for a lane in it that holds
 // few: what the lane does not take has to be given back. Each batch may be twice as
 // large as the one before, for they may be events of other kinds.
-func (p *Poller) laneRoom() int {
-	if p.dispatcher == nil {
-		return MaxBatch
-	}
+func (p *poller) laneRoom() int {
 	room := p.dispatcher.openRoom()
 	if room == 0 {
 		return MaxBatch
@@ -281,7 +271,7 @@ func (p *Poller) laneRoom() int {
 // past all of their rows. While another transaction holds an old snapshot, any pass
 // reads past the rows that were delivered since then. So after one that began at the
 // start of the table, and for as long as sweepPause, passes begin where recent rows do.
-func (p *Poller) passStart(now time.Time) Cursor {
+func (p *poller) passStart(now time.Time) Cursor {
 	cheap := len(p.except) == 0 && p.fromStart.Last() < slowRead
 	if cheap || now.Sub(p.swept) > max(p.sweepPause(), time.Second) {
 		p.swept = time.Time{}
@@ -292,7 +282,7 @@ func (p *Poller) passStart(now time.Time) Cursor {
 
 // sweepPause is the time between two reads from the start of the table: the interval. While
 // kinds are left out it grows with their rows, so that the reads take a hundredth of the time.
-func (p *Poller) sweepPause() time.Duration {
+func (p *poller) sweepPause() time.Duration {
 	if len(p.except) == 0 {
 		return p.opts.Interval
 	}
@@ -313,7 +303,7 @@ const slowRead = 100 * time.Millisecond
 
 // patienceFrom is the patience for a read from a place. Reads from the start have their
 // own: they may take much longer than others, which would lower the limit each time.
-func (p *Poller) patienceFrom(place Cursor) *patience.Patience {
+func (p *poller) patienceFrom(place Cursor) *patience.Patience {
 	if place.IsZero() {
 		return &p.fromStart
 	}
@@ -322,7 +312,7 @@ func (p *Poller) patienceFrom(place Cursor) *patience.Patience {
 
 // endPass ends a pass over the table: the lanes have what they had left there before the
 // last batch.
-func (p *Poller) endPass(left map[*lane]int64) {
+func (p *poller) endPass(left map[*lane]int64) {
 	p.cursor = Cursor{}
 	for l, n := range left {
 		l.left.CompareAndSwap(n, 0)
@@ -333,16 +323,16 @@ func (p *Poller) endPass(left map[*lane]int64) {
 }
 
 // startOver makes the poller look now, from the start of the table: rows became free.
-func (p *Poller) startOver() {
+func (p *poller) startOver() {
 	p.again.Store(true)
 	p.Wake()
 }
 
-// room is how many events the handler takes now, or none while there is not
+// room is how many events the dispatcher takes now, or none while there is not
 // enough room for a batch worth reading.
-func (p *Poller) room() int {
-	if p.dispatcher != nil && !p.dispatcher.hasRoom() {
+func (p *poller) room() int {
+	if !p.dispatcher.hasRoom() {
 		return 0
 	}
-	return p.handler.AvailableCapacity()
+	return p.dispatcher.coldRoom()
 }

@@ -11,7 +11,7 @@ type heldTable struct {
 	db     DB
 	store  Store
 	owner  string
-	poller *Poller
+	poller *poller
 }
 
 // Hold takes or renews the hold.

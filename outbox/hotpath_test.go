@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -206,42 +205,4 @@ func TestEventsThatOverflowTheHotQueueAreReadFromTheTable(t *testing.T) {
 			require.Equal(t, n, deliveries)
 		})
 	}
-}
-
-// Two hot events to one cold one while both queues hold some.
-func TestWorkersTakeTwoHotToOneCold(t *testing.T) {
-	t.Parallel()
-	store := outboxtest.NewStore()
-	routes := outbox.NewRegistry()
-	gate := make(chan struct{})
-	order := make(chan string, 100)
-	require.NoError(t, routes.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
-		<-gate
-		order <- env.EventID[:1]
-		return nil
-	}))))
-	d, err := outbox.NewDispatcher(outbox.DispatcherConfig{DB: store.DB(), Store: store, Registry: routes, Options: outbox.DispatchOptions{Workers: 1}, Logger: quiet})
-	require.NoError(t, err)
-	require.NoError(t, d.Start(t.Context()))
-	for i := range 12 {
-		for _, queue := range []string{"h", "c"} {
-			env := said(fmt.Sprint(queue, i))
-			env.AggregateType = outbox.Global
-			if queue == "h" {
-				require.True(t, d.EnqueueHot(env))
-			} else {
-				require.True(t, d.Handle(env))
-			}
-		}
-	}
-	close(gate)
-	require.NoError(t, d.Close(t.Context()))
-	close(order)
-	var got string
-	for queue := range order {
-		got += queue
-	}
-	require.Len(t, got, 24)
-	// The first may be either, for the worker began while the queues filled.
-	require.Contains(t, got[:18], "hhchhchhchhc", got)
 }

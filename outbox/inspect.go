@@ -185,7 +185,7 @@ func (o *Outbox) Purge(ctx context.Context) (int, error) {
 	if o.purger == nil {
 		return 0, &FieldError{Field: "Config.Purge", Problem: "is nil, so nothing says which rows are old; set PurgeOptions"}
 	}
-	return o.purger.RunOnce(ctx)
+	return o.purger.runOnce(ctx)
 }
 
 // EventOrder is the order in which a [Store] lists the events that an [EventQuery] asks
@@ -271,8 +271,10 @@ type Stats struct {
 	// Paused are the kinds of events that are paused. Their events count as Pending
 	// and Due like all others, and are left out of OldestDueAge.
 	Paused []Pause
-	// LastPoll is [Poller.LastPoll] of this node. In a mode without a poller it
-	// is the zero time.
+	// LastPoll is when the poller of this node last read the table without an error, or
+	// found its dispatcher full; the zero time when it has not done so yet, and in a mode
+	// without a poller. An idle table is read once in an interval, so a time that is much
+	// older says that the poller does not get through.
 	LastPoll time.Time
 	// WriteFailures counts the writes of this node in a row that the database did not take:
 	// of its reports, one every ten seconds while the outbox runs. The database may answer
@@ -304,10 +306,10 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	}
 	st.WriteFailures = int(o.announcer.failures.Load())
 	if o.dispatcher != nil {
-		st.HotDepth, st.ColdDepth = o.dispatcher.Depths()
+		st.HotDepth, st.ColdDepth = o.dispatcher.depths()
 	}
 	if o.poller != nil {
-		st.LastPoll, st.PollInterval = o.poller.LastPoll(), o.poller.opts.Interval
+		st.LastPoll, st.PollInterval = o.poller.lastPoll(), o.poller.opts.Interval
 	}
 	return st, nil
 }

@@ -58,11 +58,10 @@ func runAfter(ctx context.Context, env Envelope, err error, fn func(context.Cont
 	fn(ctx, env, err)
 }
 
-// chain puts the interceptors around the router. Each level is guarded, so that
-// a panic becomes an error for the levels around it.
-func chain(interceptors []Interceptor, routes ListenerRegistry) (Listener, error) {
+// chain puts the interceptors around the router, and reports those that cannot be used.
+// Each level is guarded, so that a panic becomes an error for the levels around it.
+func chain(v *validator, interceptors []Interceptor, routes ListenerRegistry) Listener {
 	next := Listener(guard{router{routes}})
-	v := validator{what: "DispatcherConfig"}
 	for i := len(interceptors) - 1; i >= 0; i-- {
 		if interceptors[i] == nil {
 			v.add(fmt.Sprintf("Interceptors[%d]", i), "is nil")
@@ -75,7 +74,7 @@ func chain(interceptors []Interceptor, routes ListenerRegistry) (Listener, error
 		}
 		next = guard{l}
 	}
-	return next, v.err()
+	return next
 }
 
 // guard turns a panic of the next listener, and the failure in its result, into an

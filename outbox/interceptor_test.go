@@ -15,19 +15,16 @@ import (
 func deliver(t *testing.T, listener outbox.Listener, interceptors ...outbox.Interceptor) outbox.Delivery {
 	t.Helper()
 	store := outboxtest.NewStore()
-	routes := outbox.NewRegistry()
-	if listener != nil {
-		require.NoError(t, routes.Register(outbox.On("", "Said", listener)))
-	}
-	d, err := outbox.NewDispatcher(outbox.DispatcherConfig{
-		DB: store.DB(), Store: store, Registry: routes, Interceptors: interceptors, Logger: quiet,
-	})
+	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Interceptors: interceptors, Logger: quiet})
 	require.NoError(t, err)
+	if listener != nil {
+		require.NoError(t, ob.Register(outbox.On("", "Said", listener)))
+	}
 	env := said("e")
 	env.AggregateType = outbox.Global
-	got, err := d.Deliver(t.Context(), env)
+	got, err := ob.Deliver(t.Context(), env)
 	require.NoError(t, err)
-	require.NoError(t, d.Close(t.Context()))
+	require.NoError(t, ob.Close(t.Context()))
 	return got
 }
 
@@ -120,7 +117,7 @@ func TestARawInterceptorDecidesTheOutcome(t *testing.T) {
 		return outbox.Handle(func(context.Context, outbox.Envelope) error { panic("middleware") })
 	}
 	got = deliver(t, outbox.Handle(noop), tr.interceptor("1"), panicking)
-	require.Equal(t, trace{"1 in", "1 out: panic at interceptor_test.go:120: middleware"}, tr, "a panic further in is an error further out")
+	require.Equal(t, trace{"1 in", "1 out: panic at interceptor_test.go:117: middleware"}, tr, "a panic further in is an error further out")
 	require.Equal(t, outbox.StatusRetry, got.Status)
 	var p *outbox.PanicError
 	require.ErrorAs(t, got.Err, &p)
@@ -130,8 +127,8 @@ func TestARawInterceptorDecidesTheOutcome(t *testing.T) {
 func TestNilInterceptorsAreRefused(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()
-	_, err := outbox.NewDispatcher(outbox.DispatcherConfig{
-		DB: store.DB(), Store: store, Registry: outbox.NewRegistry(),
+	_, err := outbox.New(outbox.Config{
+		DB: store.DB(), Store: store,
 		Interceptors: []outbox.Interceptor{nil, outbox.Before(nil), outbox.After(nil), func(outbox.Listener) outbox.Listener { return nil }},
 	})
 	for _, want := range []string{"Interceptors[0] is nil", "Interceptors[1] is nil", "Interceptors[2] is nil", "Interceptors[3] returned no listener"} {

@@ -39,7 +39,7 @@ type answers struct {
 	result Result
 	err    *ListenersError
 
-	rows []*delivery // of those that are not done; see [Dispatcher.split]
+	rows []*delivery // of those that are not done; see [dispatcher.split]
 }
 
 type answer struct {
@@ -147,13 +147,13 @@ func (a *answers) outcome() Outcome {
 }
 
 // judge is the outcome of a delivery, or of one of several listeners, that ends now.
-func (d *Dispatcher) judge(dl *delivery, res Result, c cause) Outcome {
+func (d *dispatcher) judge(dl *delivery, res Result, c cause) Outcome {
 	return outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, res, c)
 }
 
 // skipped is the outcome of a listener that is not called any more. A timeout leaves the listener
 // to a delivery of its own.
-func (d *Dispatcher) skipped(dl *delivery) Outcome {
+func (d *dispatcher) skipped(dl *delivery) Outcome {
 	if cutOff(d.listenerCtx, cause{}) || !d.isOfTheHold(dl) {
 		return OutcomeReleased
 	}
@@ -162,7 +162,7 @@ func (d *Dispatcher) skipped(dl *delivery) Outcome {
 
 // split decides the outcome of an event of which some listeners are not done: its row
 // is finished, and each of these listeners gets a row of its own.
-func (d *Dispatcher) split(dl *delivery, c cause) {
+func (d *dispatcher) split(dl *delivery, c cause) {
 	dl.outcome, dl.err = dl.answers.outcome(), c.err
 	if dl.outcome == OutcomeReleased {
 		return

@@ -27,20 +27,19 @@ func BenchmarkDeliverListeners(b *testing.B) {
 	for _, name := range []string{"one", "three named", "an interceptor with three"} {
 		b.Run(name, func(b *testing.B) {
 			store := noStore{outboxtest.NewStore()}
-			routes := outbox.NewRegistry()
 			bindings, interceptors := listenersOf(name, noop)
-			require.NoError(b, routes.Register(bindings...))
-			d, err := outbox.NewDispatcher(outbox.DispatcherConfig{DB: store.DB(), Store: store, Registry: routes, Interceptors: interceptors, Logger: quiet})
+			ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Interceptors: interceptors, Logger: quiet})
 			require.NoError(b, err)
+			require.NoError(b, ob.Register(bindings...))
 			env := said("e")
 			env.AggregateType = outbox.Global
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := d.Deliver(b.Context(), env); err != nil {
+				if _, err := ob.Deliver(b.Context(), env); err != nil {
 					b.Fatal(err)
 				}
 			}
-			require.NoError(b, d.Close(context.Background()))
+			require.NoError(b, ob.Close(context.Background()))
 		})
 	}
 }

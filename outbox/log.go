@@ -85,4 +85,4 @@ func loggerFrom(ctx context.Context) *slog.Logger {
 	return slog.Default()
 }
 
-func (d *Dispatcher) logger() *slog.Logger { return d.log }
+func (d *dispatcher) logger() *slog.Logger { return d.log }

@@ -113,6 +113,10 @@ type DispatchOptions struct {
 	// that have the same ones. Workers is then the most that this outbox may use of
 	// them. Defaults to none.
 	SharedWorkers *SharedWorkers
+	// PollerOnly leaves out the hot path: an event waits until the poller reads the table
+	// next, at most for Poll.Interval. Under [OrderedByKey] a commit then does not make the
+	// poller read. Defaults to false.
+	PollerOnly bool
 	// HotCapacity is how many committed events wait for a worker. When it is
 	// full the poller delivers further ones. Under [MultiNode] their rows are
 	// leased meanwhile, and each claim reads past leased rows: see ColdCapacity.
@@ -220,6 +224,9 @@ const (
 func (o DispatchOptions) validate(v *validator) {
 	v.count("Workers", o.Workers, MaxWorkers)
 	v.count("HotCapacity", o.HotCapacity, MaxQueueCapacity)
+	if o.PollerOnly && o.HotCapacity > 0 {
+		v.add("HotCapacity", fmt.Sprintf("is %d, but PollerOnly is set, so there is no hot queue; leave one of them out", o.HotCapacity))
+	}
 	v.count("ColdCapacity", o.ColdCapacity, MaxQueueCapacity)
 	v.notNegative("MaxAttempts", o.MaxAttempts)
 	v.duration("DrainTimeout", o.DrainTimeout)
@@ -231,7 +238,9 @@ func (o DispatchOptions) validate(v *validator) {
 
 func (o DispatchOptions) withDefaults() DispatchOptions {
 	o.Workers = defaultTo(o.Workers, o.SharedWorkers.workers())
-	o.HotCapacity = defaultTo(o.HotCapacity, DefaultQueueCapacity)
+	if !o.PollerOnly {
+		o.HotCapacity = defaultTo(o.HotCapacity, DefaultQueueCapacity)
+	}
 	o.ColdCapacity = defaultTo(o.ColdCapacity, DefaultQueueCapacity)
 	o.MaxAttempts = defaultTo(o.MaxAttempts, DefaultMaxAttempts)
 	o.DrainTimeout = defaultTo(o.DrainTimeout, DefaultDrainTimeout)

@@ -172,11 +172,11 @@ func (o *Outbox) node() Node {
 	if o.dispatcher == nil {
 		return n
 	}
-	n.LastPoll = o.poller.LastPoll()
+	n.LastPoll = o.poller.lastPoll()
 	if !n.LastPoll.IsZero() {
 		n.LastPoll = storedTime(n.LastPoll)
 	}
-	n.HotDepth, n.ColdDepth = o.dispatcher.Depths()
+	n.HotDepth, n.ColdDepth = o.dispatcher.depths()
 	n.Leases = len(o.dispatcher.track.leases())
 	return n
 }

@@ -42,7 +42,7 @@ type channel struct {
 	store    Store
 }
 
-func newNotifications(c channel, poller *Poller, log *slog.Logger) *notify.Notifications {
+func newNotifications(c channel, poller *poller, log *slog.Logger) *notify.Notifications {
 	if poller == nil {
 		return notify.New(c, nil, 0, log, ErrClosed)
 	}
@@ -68,7 +68,7 @@ func (c channel) Table() string {
 }
 
 // notified is a poller that reads when a notification arrives.
-type notified struct{ *Poller }
+type notified struct{ *poller }
 
 // Doubt makes the poller ask again for the pauses.
 func (n notified) Doubt() { n.doubtPauses() }

@@ -25,9 +25,9 @@ type Outbox struct {
 	writer     *Writer
 	dead       *DeadLetters
 	registry   *Registry // nil when Config.Registry has another type
-	dispatcher *Dispatcher
-	poller     *Poller
-	purger     *Purger
+	dispatcher *dispatcher
+	poller     *poller
+	purger     *purger
 	hold       *hold.Hold // in SingleNode and Ordered, else nil
 	announcer  *announcer
 	writerName string // in WriterOnly
@@ -323,6 +323,28 @@ func (o *Outbox) startOnceReachable(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// Deliver delivers one event on the caller's goroutine as a worker does: it runs the
+// interceptors and the listener, stores the outcome, and returns what came of it. The error is
+// the store's; the listener's is in the result. Deliver is for tests, such as
+// outboxtest.Drain, and for programs that call it instead of Start: after Start it fails
+// with [ErrStarted], after Close with [ErrClosed].
+func (o *Outbox) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
+	if o.dispatcher == nil {
+		return Delivery{}, &FieldError{Field: "Config.Mode", Problem: "is WriterOnly, which delivers nothing; choose a mode that delivers"}
+	}
+	switch o.lifecycle() {
+	case running:
+		return Delivery{}, fmt.Errorf("outbox: delivering an event by hand: %w", ErrStarted)
+	case stopped:
+		return Delivery{}, fmt.Errorf("outbox: delivering an event by hand: %w", ErrClosed)
+	case created:
+	}
+	dl := &delivery{env: &env}
+	o.dispatcher.deliver(ctx, dl)
+	err := o.dispatcher.completer.storeOne(ctx, dl)
+	return dl.public(), err
 }
 
 // Wake makes the poller poll now, for example after you changed rows by hand. When

@@ -49,13 +49,9 @@ func TestOutcomeOfIsWhatTheDispatcherDecides(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := outboxtest.NewStore()
-			routes := outbox.NewRegistry()
-			require.NoError(t, routes.Register(outbox.On("", "Said", outbox.ListenerFunc(
-				func(context.Context, outbox.Envelope) (outbox.Result, error) { return tt.res, tt.err },
-			))))
 			var outcome outbox.Outcome
-			d, err := outbox.NewDispatcher(outbox.DispatcherConfig{
-				DB: store.DB(), Store: store, Registry: routes, Options: tt.options, Logger: quiet,
+			ob, err := outbox.New(outbox.Config{
+				DB: store.DB(), Store: store, Mode: outbox.SingleNode{Dispatch: tt.options}, Logger: quiet,
 				Interceptors: []outbox.Interceptor{func(next outbox.Listener) outbox.Listener {
 					return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
 						res, err := next.OnEvent(ctx, env)
@@ -65,11 +61,14 @@ func TestOutcomeOfIsWhatTheDispatcherDecides(t *testing.T) {
 				}},
 			})
 			require.NoError(t, err)
+			require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(
+				func(context.Context, outbox.Envelope) (outbox.Result, error) { return tt.res, tt.err },
+			))))
 			env := said("e")
 			env.AggregateType = outbox.Global
-			got, err := d.Deliver(t.Context(), env)
+			got, err := ob.Deliver(t.Context(), env)
 			require.NoError(t, err)
-			require.NoError(t, d.Close(t.Context()))
+			require.NoError(t, ob.Close(t.Context()))
 			require.Equal(t, tt.want, outcome)
 			require.Equal(t, tt.status, got.Status)
 			require.Equal(t, tt.want == outbox.OutcomeDeferred || tt.want == outbox.OutcomeRetry, !got.NextAt.IsZero())

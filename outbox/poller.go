@@ -2,13 +2,11 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
-	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox/internal/agenda"
 	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
@@ -17,40 +15,14 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// PollHandler takes what the poller reads. The [Dispatcher] is one.
-type PollHandler interface {
-	// Handle takes an event; false ends the poll cycle, and the event is read
-	// again later.
-	Handle(env Envelope) bool
-	// AvailableCapacity is how many events Handle would take now. The poller
-	// never reads more.
-	AvailableCapacity() int
-}
-
-// PollerConfig makes a [Poller] by hand; [New] does it for most users.
-type PollerConfig struct {
-	// DB, Store and Handler are required.
-	DB      DB
-	Store   Store
-	Handler PollHandler
-	// Options tune it. A [Dispatcher] with leases as Handler makes the poller claim
-	// what it reads.
-	Options PollOptions
-	// Metrics defaults to none, Logger to slog.Default(), Clock to the system's.
-	Metrics Metrics
-	Logger  *slog.Logger
-	Clock   Clock
-}
-
-// Poller reads due events from the table and hands them to a [PollHandler]. An
+// poller reads due events from the table and hands them to the dispatcher. An
 // idle table is looked at once in an interval, and when an event becomes due; a
-// backlog is read as fast as the handler takes it. It is safe for concurrent
+// backlog is read as fast as the dispatcher takes it. It is safe for concurrent
 // use.
-type Poller struct {
+type poller struct {
 	db         DB
 	store      Store
-	handler    PollHandler
-	dispatcher *Dispatcher // nil: the handler is something else
+	dispatcher *dispatcher
 	opts       PollOptions
 	inOrder    bool           // as in [Ordered]
 	runs       *runPolling    // nil but in [OrderedByKey]
@@ -65,7 +37,7 @@ type Poller struct {
 	loop   *loop.Loop
 	agenda *agenda.Agenda
 	busy   chan struct{}             // holds a token while a cycle runs
-	looked atomic.Pointer[time.Time] // see LastPoll
+	looked atomic.Pointer[time.Time] // see lastPoll
 	polled chan struct{}             // closed when looked is first set
 
 	// died is when a process that held the table was found dead: what was due by
@@ -89,49 +61,37 @@ type Poller struct {
 	takenOver  int               // events whose leases expired, not yet logged
 }
 
-// NewPoller makes a poller. It reports all invalid fields together, each as a
-// [FieldError]. Nothing is read before Start or Poll.
-func NewPoller(cfg PollerConfig) (*Poller, error) {
-	v := validator{what: "PollerConfig"}
-	requireStore(&v, cfg.DB, cfg.Store)
-	if nilness.IsNil(cfg.Handler) {
-		v.add("Handler", "is required; a *outbox.Dispatcher is one")
-	}
-	d, _ := cfg.Handler.(*Dispatcher)
-	inTurn := d != nil && d.tenantsInTurn
-	requireTenantReader(&v, inTurn, cfg.Store)
-	options := validator{what: "PollOptions"}
-	cfg.Options.validate(&options)
-	if err := errors.Join(v.err(), options.err()); err != nil {
-		return nil, err
-	}
-	p := &Poller{
-		polled: make(chan struct{}),
-		db:     cfg.DB, store: cfg.Store, handler: cfg.Handler, opts: cfg.Options.withDefaults(),
-		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
+// newPoller makes the poller of an outbox, which hands events to d.
+func newPoller(b *builder, d *dispatcher) *poller {
+	p := &poller{
+		polled: make(chan struct{}), dispatcher: d, inOrder: b.inOrder,
+		db: b.DB, store: b.Store, opts: b.poll.withDefaults(),
+		metrics: b.Metrics, log: b.Logger, clock: b.Clock,
 		agenda: agenda.New(), busy: make(chan struct{}, 1),
 	}
 	p.failing = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: polling failed, trying again", Ended: "outbox: polling works again"}
 	p.undecodable = logburst.ByCause{Log: p.log, Level: slog.LevelError, Message: "outbox: event cannot be decoded, it is dead", Single: causeLines}
 	p.unburied = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
 	p.loop = loop.New(p.run, ErrClosed)
-	if inTurn {
-		p.tenants = &tenantPolling{reader: cfg.Store.(TenantReader)}
+	if b.claim != nil && b.claim.TenantsInTurn {
+		p.tenants = &tenantPolling{reader: b.Store.(TenantReader)}
 	}
-	if d != nil {
-		p.dispatcher = d
-		d.bind(p, p.opts.BatchSize)
+	if b.byKey != nil {
+		p.runs = &runPolling{
+			reader: b.Store.(RunReader), length: b.byKey.RunLength, skipDead: b.byKey.OnDead == SkipDead,
+		}
 	}
-	return p, nil
+	d.poller = p
+	return p
 }
 
 // Start begins polling, at once. ctx bounds the start alone. Starting twice is
 // harmless; after Close it is [ErrClosed].
-func (p *Poller) Start(ctx context.Context) error { return p.loop.Start(ctx) }
+func (p *poller) Start(ctx context.Context) error { return p.loop.Start(ctx) }
 
 // Close stops polling and waits until a cycle under way has ended, or until ctx
 // ends.
-func (p *Poller) Close(ctx context.Context) error {
+func (p *poller) Close(ctx context.Context) error {
 	err := p.loop.Close(ctx)
 	if err == nil {
 		p.logTakeovers(true)
@@ -146,7 +106,7 @@ func (p *Poller) Close(ctx context.Context) error {
 }
 
 // begin is called when this process begins to hold the table.
-func (p *Poller) begin(died bool) {
+func (p *poller) begin(died bool) {
 	if died {
 		now := storedTime(p.clock.Now())
 		p.died.Store(&now)
@@ -156,43 +116,25 @@ func (p *Poller) begin(died bool) {
 
 // delivers reports whether this process delivers what its poller would read; a nil
 // poller delivers nothing.
-func (p *Poller) delivers() bool {
-	return p != nil && (p.dispatcher == nil || p.dispatcher.holds())
+func (p *poller) delivers() bool {
+	return p != nil && p.dispatcher.holds()
 }
 
 // Wake makes the poller look now.
-func (p *Poller) Wake() { p.agenda.Wake() }
+func (p *poller) Wake() { p.agenda.Wake() }
 
 // DueAt makes the poller look at t, when an event becomes due.
-func (p *Poller) DueAt(t time.Time) { p.agenda.DueAt(t) }
+func (p *poller) DueAt(t time.Time) { p.agenda.DueAt(t) }
 
 // LookAgain makes the poller look in 10 ms, 100 ms and 1 s, for events of a
 // transaction that the outbox does not see end.
-func (p *Poller) LookAgain() { p.agenda.LookAgain(p.clock.Now()) }
+func (p *poller) LookAgain() { p.agenda.LookAgain(p.clock.Now()) }
 
-// Poll runs one cycle now: it hands over what is due, as far as the handler has
-// room, and returns how many events it read.
-func (p *Poller) Poll(ctx context.Context) (int, error) {
-	select {
-	case p.busy <- struct{}{}:
-		defer func() { <-p.busy }()
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-	p.takeoverAt = time.Time{}
-	p.doubtPauses()
-	n, _, err := p.cycle(ctx)
-	if err == nil {
-		p.note()
-	}
-	return n, err
-}
-
-// LastPoll is when the poller last read the table without an error, or found its
-// handler full; the zero time when it has not done so yet. An idle table is read
+// lastPoll is when the poller last read the table without an error, or found the
+// dispatcher full; the zero time when it has not done so yet. An idle table is read
 // once in an interval, so a time that is much older says that the poller does
 // not get through.
-func (p *Poller) LastPoll() time.Time {
+func (p *poller) lastPoll() time.Time {
 	if t := p.looked.Load(); t != nil {
 		return *t
 	}
@@ -200,7 +142,7 @@ func (p *Poller) LastPoll() time.Time {
 }
 
 // note takes down that the poller got through just now.
-func (p *Poller) note() {
+func (p *poller) note() {
 	now := p.clock.Now()
 	if p.looked.Swap(&now) == nil {
 		close(p.polled)
@@ -208,19 +150,15 @@ func (p *Poller) note() {
 }
 
 // run is the poller's goroutine.
-func (p *Poller) run(ctx context.Context) {
+func (p *poller) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var room <-chan struct{}
-	if p.dispatcher != nil {
-		room = p.dispatcher.room
-	}
 	var idle time.Time // when to look at an idle table
 	for {
 		select {
 		case <-timer.C:
 		case <-p.agenda.Woken:
-		case <-room:
+		case <-p.dispatcher.room:
 		case <-p.agenda.Changed:
 			now := p.clock.Now()
 			timer.Reset(min(idle.Sub(now), p.agenda.Next(now)))
@@ -244,7 +182,7 @@ func (p *Poller) run(ctx context.Context) {
 
 // runCycle runs a cycle and says how long to sleep if nothing happens, and after a failure
 // whatever happens.
-func (p *Poller) runCycle(ctx context.Context) (pause time.Duration, failed bool) {
+func (p *poller) runCycle(ctx context.Context) (pause time.Duration, failed bool) {
 	select {
 	case p.busy <- struct{}{}:
 		defer func() { <-p.busy }()
@@ -276,28 +214,26 @@ func (p *Poller) runCycle(ctx context.Context) (pause time.Duration, failed bool
 // is found out so soon.
 const pollMaxPause = time.Second
 
-// cycle reads batch after batch until nothing more is due or the handler has no
+// cycle reads batch after batch until nothing more is due or the dispatcher has no
 // room, and says when to look again. After a pass that was not one read it begins another
 // one if rows may have come behind its place.
-func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err error) {
-	if p.dispatcher != nil {
-		p.dispatcher.tellDepths()
-	}
+func (p *poller) cycle(ctx context.Context) (read int, idle time.Duration, err error) {
+	p.dispatcher.tellDepths()
 	if p.runs != nil {
 		return p.cycleByKey(ctx)
 	}
 	idle = p.idle()
 	last, none := plain, false // none: a batch of suspects was empty
-	claims := p.dispatcher != nil && p.dispatcher.claims
+	claims := p.dispatcher.claims
 	// begun: an earlier cycle began the pass, so what this one is for may have come behind its
-	// place. Only a dispatcher drops what it has in hand already, which a poll finds again.
-	begun := p.dispatcher != nil && !p.cursor.IsZero()
+	// place.
+	begun := !p.cursor.IsZero()
 	var left map[*lane]int64
 	for {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see it
 			return read, 0, err
 		}
-		if p.dispatcher != nil && !p.dispatcher.holds() { // another process delivers
+		if !p.dispatcher.holds() { // another process delivers
 			return read, p.opts.Interval, nil
 		}
 		if err := p.readPauses(ctx); err != nil {
@@ -305,7 +241,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		}
 		room := p.room()
 		if room <= 0 {
-			return read, p.waitForRoom(), nil
+			return read, p.opts.Interval, nil
 		}
 		left = p.leaveOut()
 		q, ok := p.next(min(room, p.opts.BatchSize, p.laneRoom()), last)
@@ -318,7 +254,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 			return read, 0, err
 		}
 		if !taken {
-			return read, p.waitForRoom(), nil
+			return read, p.opts.Interval, nil
 		}
 		last, none = q.kind, none || q.kind == suspects && n == 0
 		if n == q.limit || q.kind == suspects || p.tenants.more() {
@@ -341,7 +277,7 @@ func (p *Poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 
 // noteNextDue asks for the first event that becomes due after the last batch was
 // read: what became due since then was neither read nor noted.
-func (p *Poller) noteNextDue(ctx context.Context) error {
+func (p *poller) noteNextDue(ctx context.Context) error {
 	var due time.Time
 	err := p.statement(ctx, func(ctx context.Context) (err error) {
 		due, err = p.store.NextDue(ctx, p.db, p.read)
@@ -357,23 +293,14 @@ func (p *Poller) noteNextDue(ctx context.Context) error {
 }
 
 // statement runs one statement with the poller's patience.
-func (p *Poller) statement(ctx context.Context, run func(ctx context.Context) error) error {
+func (p *poller) statement(ctx context.Context, run func(ctx context.Context) error) error {
 	return p.patience.Statement(ctx, run)
 }
 
 // idle is how long to sleep when nothing is due.
-func (p *Poller) idle() time.Duration {
+func (p *poller) idle() time.Duration {
 	if p.opts.SkipRecent > 0 {
 		return min(p.opts.Interval, p.opts.SkipRecent) // rows that are left out for being recent are due soon
 	}
 	return p.opts.Interval
-}
-
-// waitForRoom is how long to sleep when the handler is full. A dispatcher says
-// when it has room; any other handler has to be asked.
-func (p *Poller) waitForRoom() time.Duration {
-	if p.dispatcher != nil {
-		return p.opts.Interval
-	}
-	return min(p.opts.Interval, 50*time.Millisecond)
 }

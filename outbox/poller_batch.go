@@ -28,12 +28,9 @@ const (
 
 // next chooses the kind of the next batch. Takeovers and plain batches take
 // turns. ok is false when there is nothing to read now.
-func (p *Poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
+func (p *poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
 	q = batchQuery{limit: limit}
 	d := p.dispatcher
-	if d == nil {
-		return q, true
-	}
 	died := p.died.Load() != nil
 	switch {
 	case last != plain:
@@ -51,15 +48,13 @@ func (p *Poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
 	return q, !died || !p.inOrder
 }
 
-// batch reads one batch and hands it over; taken is false when the handler
+// batch reads one batch and hands it over; taken is false when the dispatcher
 // refused an event.
-func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, err error) {
+func (p *poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, err error) {
 	p.read = storedTime(p.clock.Now())
-	if p.dispatcher != nil {
-		p.beginTerm()
-		p.dispatcher.track.beginRead(p.read)
-		defer p.dispatcher.track.endRead()
-	}
+	p.beginTerm()
+	p.dispatcher.track.beginRead(p.read)
+	defer p.dispatcher.track.endRead()
 	began := time.Now()
 	b, lease, err := p.readBatch(ctx, q)
 	if err != nil {
@@ -93,7 +88,7 @@ func (p *Poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 
 // beginTerm starts over under a new hold: another process may have delivered
 // meanwhile, and what is still queued goes back to its place in the order.
-func (p *Poller) beginTerm() {
+func (p *poller) beginTerm() {
 	term := p.dispatcher.term()
 	if p.term != 0 && p.term != term {
 		p.cursor, p.swept = Cursor{}, time.Time{}
@@ -102,14 +97,11 @@ func (p *Poller) beginTerm() {
 	p.term = term
 }
 
-// handOver gives one event to the handler. With leases a batch of takeovers has
+// handOver gives one event to the dispatcher. With leases a batch of takeovers has
 // others in it: an event that was taken over has an attempt, and was due before it
 // was leased.
-func (p *Poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
+func (p *poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 	env, lease := dl.env, dl.lease
-	if p.dispatcher == nil {
-		return p.handler.Handle(*env)
-	}
 	if lease == "" {
 		return p.dispatcher.takeIn(dl) || p.passOver(env)
 	}
@@ -132,7 +124,7 @@ func (p *Poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 }
 
 // readBatch polls or claims. The lease is the name that claimed rows got.
-func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease string, err error) {
+func (p *poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease string, err error) {
 	p.restart = false
 	var createdBefore time.Time
 	if p.opts.SkipRecent > 0 {
@@ -141,7 +133,7 @@ func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease st
 	switch {
 	case p.tenants != nil && q.kind == plain:
 		return p.claimTenants(ctx, TenantQuery{Now: p.read, CreatedBefore: createdBefore, Except: p.except, Limit: q.limit})
-	case p.dispatcher != nil && p.dispatcher.claims:
+	case p.dispatcher.claims:
 		return p.claimDue(ctx, q, ClaimQuery{Now: p.read, CreatedBefore: createdBefore, Except: p.except})
 	case q.kind == suspects:
 		return p.claimSuspects(ctx, q.limit, createdBefore)
@@ -153,7 +145,7 @@ func (p *Poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease st
 // place is where the next batch begins: in a backlog where the last one ended, for
 // rows before that place are in flight. It starts over from time to time, for a row
 // with an early time may have been committed late, or released.
-func (p *Poller) place() Cursor {
+func (p *poller) place() Cursor {
 	if now := p.clock.Now(); p.cursor.IsZero() || now.Sub(p.scanned) > max(p.opts.Interval, time.Second) {
 		p.first, p.scanned = p.passStart(now), now
 		p.cursor = p.first
@@ -162,7 +154,7 @@ func (p *Poller) place() Cursor {
 }
 
 // poll reads rows.
-func (p *Poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
+func (p *poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
 	q.After = p.place()
 	if died := p.died.Load(); died != nil && q.After.AvailableAt.Before(*died) {
 		q.After = Cursor{AvailableAt: *died} // what was due by then is suspect
@@ -180,11 +172,11 @@ func (p *Poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
 }
 
 // goOn says where the next batch begins, after one that began at a place.
-func (p *Poller) goOn(after Cursor, b Batch, limit int) {
+func (p *poller) goOn(after Cursor, b Batch, limit int) {
 	p.cursor, p.restart = b.Next, b.Len() < limit && after != p.first
 }
 
-func (p *Poller) observe(b Batch) {
+func (p *poller) observe(b Batch) {
 	p.metrics.BatchRead(b.Len())
 	var lag time.Duration
 	if len(b.Envelopes) > 0 {
@@ -201,8 +193,8 @@ func (p *Poller) observe(b Batch) {
 
 // notInHand leaves out rows whose events the dispatcher has in hand, as they were written: the
 // delivery says how the event ends. Only a read without leases meets such rows.
-func (p *Poller) notInHand(rows []Undecodable, lease string) []Undecodable {
-	if p.dispatcher == nil || lease != "" {
+func (p *poller) notInHand(rows []Undecodable, lease string) []Undecodable {
+	if lease != "" {
 		return rows
 	}
 	return slices.DeleteFunc(rows, func(row Undecodable) bool { return p.dispatcher.track.holds(row.EventID) })
@@ -210,7 +202,7 @@ func (p *Poller) notInHand(rows []Undecodable, lease string) []Undecodable {
 
 // bury marks rows DEAD that cannot be delivered, so that the rest can go on. It logs its
 // error.
-func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) error {
+func (p *poller) bury(ctx context.Context, rows []Undecodable, lease string) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -242,7 +234,7 @@ func (p *Poller) bury(ctx context.Context, rows []Undecodable, lease string) err
 
 // markRefused marks what the database refused, as [completer.markAll] does: without
 // the texts, which the log has, and one by one.
-func (p *Poller) markRefused(ctx context.Context, marks []Mark, err error) (left map[string]RowState, last error) {
+func (p *poller) markRefused(ctx context.Context, marks []Mark, err error) (left map[string]RowState, last error) {
 	if slices.ContainsFunc(marks, func(m Mark) bool { return m.Error != asciiText(m.Error) }) {
 		for i := range marks {
 			marks[i].Error = asciiText(marks[i].Error)
@@ -266,7 +258,7 @@ func (p *Poller) markRefused(ctx context.Context, marks []Mark, err error) (left
 	return left, last
 }
 
-func (p *Poller) markDead(ctx context.Context, marks []Mark) (left map[string]RowState, err error) {
+func (p *poller) markDead(ctx context.Context, marks []Mark) (left map[string]RowState, err error) {
 	err = p.statement(ctx, func(ctx context.Context) (err error) {
 		left, err = p.store.Mark(ctx, p.db, OutcomeDead, marks)
 		return err
@@ -305,7 +297,7 @@ func requireTenantReader(v *validator, inTurn bool, store Store) {
 }
 
 // claimTenants claims the first events of one tenant after the other.
-func (p *Poller) claimTenants(ctx context.Context, q TenantQuery) (b Batch, lease string, err error) {
+func (p *poller) claimTenants(ctx context.Context, q TenantQuery) (b Batch, lease string, err error) {
 	read, more, err := p.readTenants(ctx, q)
 	if err != nil {
 		return Batch{}, "", fmt.Errorf("outbox: reading events of tenants: %w", err)
@@ -325,7 +317,7 @@ func (p *Poller) claimTenants(ctx context.Context, q TenantQuery) (b Batch, leas
 // readTenants reads as many events of each tenant as fill half of the batch together,
 // so that no tenant is left out for the many events of another one: it doubles how many it
 // takes of a tenant, up to the whole batch. more is false when there are no others that are due.
-func (p *Poller) readTenants(ctx context.Context, q TenantQuery) (read Tenants, more bool, err error) {
+func (p *poller) readTenants(ctx context.Context, q TenantQuery) (read Tenants, more bool, err error) {
 	t := p.tenants
 	q.After = t.after
 	found := 0

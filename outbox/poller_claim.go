@@ -14,7 +14,7 @@ import (
 const claimGrace = 5 * time.Second
 
 // claimDue claims what is due.
-func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batch, string, error) {
+func (p *poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batch, string, error) {
 	q.Lease, q.Limit, q.FreshOnly = p.dispatcher.leases.names.Next(), b.limit, b.kind == plain
 	if q.FreshOnly {
 		q.After = p.place()
@@ -32,7 +32,7 @@ func (p *Poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batc
 // claim claims. A claim that fails is given up with its lease: the server may have carried
 // it out, or do so later, so the releaser looks for rows under that lease. After a deadlock
 // there are none.
-func (p *Poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
+func (p *poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 	q.LockTimeout = p.lockTimeout()
 	patient := &p.patience
 	if len(q.EventIDs) == 0 {
@@ -74,7 +74,7 @@ func claimContext(ctx, limited context.Context) (context.Context, context.Cancel
 // for the next process: what it finds leased had this one's delivery. In order,
 // that counts at once; else it waits until its lease expires, and the others come
 // first.
-func (p *Poller) claimSuspects(ctx context.Context, limit int, createdBefore time.Time) (b Batch, lease string, err error) {
+func (p *poller) claimSuspects(ctx context.Context, limit int, createdBefore time.Time) (b Batch, lease string, err error) {
 	died := p.died.Load()
 	q := PollQuery{Now: *died, CreatedBefore: createdBefore, Limit: limit, LockTimeout: p.lockTimeout(), Except: p.except}
 	var ids []string
@@ -117,7 +117,7 @@ func (p *Poller) claimSuspects(ctx context.Context, limit int, createdBefore tim
 // isPaused reports whether the next suspect is paused. In order it is not claimed then,
 // and holds up those behind it. A row that is leased was read without its kind, so the
 // table is asked for the same row but for what is paused.
-func (p *Poller) isPaused(ctx context.Context, q PollQuery, ids []string) (paused bool, err error) {
+func (p *poller) isPaused(ctx context.Context, q PollQuery, ids []string) (paused bool, err error) {
 	q.Except = p.dispatcher.pauses.kinds()
 	if !p.inOrder || len(ids) == 0 || len(q.Except) == 0 {
 		return false, nil
@@ -139,8 +139,8 @@ func (p *Poller) isPaused(ctx context.Context, q PollQuery, ids []string) (pause
 
 // takeExpired takes over rows whose lease expired, in a mode without leases: a
 // process died during their last delivery. They come one by one.
-func (p *Poller) takeExpired(ctx context.Context, expired []string) error {
-	if len(expired) == 0 || p.dispatcher == nil {
+func (p *poller) takeExpired(ctx context.Context, expired []string) error {
+	if len(expired) == 0 {
 		return nil
 	}
 	room := max(p.takeoverRoomOf(true), 0)
@@ -156,7 +156,7 @@ func (p *Poller) takeExpired(ctx context.Context, expired []string) error {
 }
 
 // claimThese claims those of the events that are not in hand.
-func (p *Poller) claimThese(ctx context.Context, now time.Time, ids []string) (Batch, string, error) {
+func (p *poller) claimThese(ctx context.Context, now time.Time, ids []string) (Batch, string, error) {
 	ids = slices.DeleteFunc(slices.Clone(ids), p.dispatcher.track.holds)
 	if len(ids) == 0 {
 		return Batch{}, "", nil
@@ -168,14 +168,14 @@ func (p *Poller) claimThese(ctx context.Context, now time.Time, ids []string) (B
 
 // takeoversWait reports whether there may be more to take over than there was
 // room for.
-func (p *Poller) takeoversWait() bool {
+func (p *poller) takeoversWait() bool {
 	d := p.dispatcher
-	return d != nil && (d.claims && p.takenOver > 0 && p.takeoverAt.IsZero() || p.died.Load() != nil)
+	return d.claims && p.takenOver > 0 && p.takeoverAt.IsZero() || p.died.Load() != nil
 }
 
 // takeoverRoom is how many events may be taken over now. The poller looks again
 // when there is room that comes by waiting.
-func (p *Poller) takeoverRoom() int {
+func (p *poller) takeoverRoom() int {
 	return p.takeoverRoomOf(p.dispatcher.opts.MaxAttempts < spareAttempts)
 }
 
@@ -183,7 +183,7 @@ func (p *Poller) takeoverRoom() int {
 // a few times. With fewer, events are taken over one by one.
 const spareAttempts = 5
 
-func (p *Poller) takeoverRoomOf(oneByOne bool) int {
+func (p *poller) takeoverRoomOf(oneByOne bool) int {
 	room, waits := p.dispatcher.track.takeoverRoom(p.dispatcher.opts.Workers, oneByOne)
 	if room <= 0 && waits {
 		p.agenda.Note(p.clock.Now().Add(takeoverStep))
@@ -192,19 +192,15 @@ func (p *Poller) takeoverRoomOf(oneByOne bool) int {
 }
 
 // lockTimeout is the age at which a lease expires.
-func (p *Poller) lockTimeout() time.Duration {
-	switch {
-	case p.inOrder: // nothing else delivers from the table, and the order counts
+func (p *poller) lockTimeout() time.Duration {
+	if p.inOrder { // nothing else delivers from the table, and the order counts
 		return time.Microsecond
-	case p.dispatcher == nil:
-		return DefaultLockTimeout
-	default:
-		return p.dispatcher.leases.lasts
 	}
+	return p.dispatcher.leases.lasts
 }
 
-// giveBack releases claimed events that the handler refused.
-func (p *Poller) giveBack(envs []Envelope, lease string) {
+// giveBack releases claimed events that the dispatcher refused.
+func (p *poller) giveBack(envs []Envelope, lease string) {
 	if lease == "" {
 		return
 	}
@@ -217,7 +213,7 @@ func (p *Poller) giveBack(envs []Envelope, lease string) {
 
 // logTakeovers writes one line for the events that were taken over, when there are
 // no more.
-func (p *Poller) logTakeovers(closing bool) {
+func (p *poller) logTakeovers(closing bool) {
 	if p.takenOver > 0 && (closing || !p.takeoversWait()) {
 		p.log.Info("outbox: took over events that a process which died may have had in hand", logKeyCount, p.takenOver, logKeyOwner, p.dispatcher.leases.names.Owner)
 		p.takenOver = 0

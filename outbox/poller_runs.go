@@ -58,14 +58,14 @@ type runClaim struct {
 }
 
 // wroteRuns makes the poller read events that this process committed.
-func (p *Poller) wroteRuns() {
+func (p *poller) wroteRuns() {
 	p.runs.written.Store(true)
 	p.Wake()
 }
 
 // cycleByKey is cycle for runs: it claims what is free, key after key, and takes over
 // runs of processes that died, one after the other.
-func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, err error) {
+func (p *poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, err error) {
 	written := p.runs.written.Swap(false)
 	for i := range p.runs.walks {
 		p.runs.walks[i].begin()
@@ -87,7 +87,7 @@ func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, 
 			if written {
 				p.dispatcher.notifications.Notify()
 			}
-			return read, p.waitForRoom(), nil
+			return read, p.opts.Interval, nil
 		}
 		if room = min(room, p.opts.BatchSize); kind == takeovers {
 			room = min(1, p.takeoverRoom()) // one run
@@ -99,7 +99,7 @@ func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, 
 		case err != nil:
 			return read, 0, err
 		case !taken:
-			return read, p.waitForRoom(), nil
+			return read, p.opts.Interval, nil
 		}
 	}
 	p.logTakeovers(false)
@@ -107,8 +107,8 @@ func (p *Poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, 
 }
 
 // runBatch claims some runs and hands them over. more says that the walk over the keys
-// has not ended; taken is false when the handler refused a run.
-func (p *Poller) runBatch(ctx context.Context, kind batchKind, limit int) (n int, more, taken bool, err error) {
+// has not ended; taken is false when the dispatcher refused a run.
+func (p *poller) runBatch(ctx context.Context, kind batchKind, limit int) (n int, more, taken bool, err error) {
 	if limit <= 0 {
 		return 0, false, true, nil
 	}
@@ -129,7 +129,7 @@ func (p *Poller) runBatch(ctx context.Context, kind batchKind, limit int) (n int
 }
 
 // readRuns reads the next runs. Those with an event that is in hand are left out.
-func (p *Poller) readRuns(ctx context.Context, kind batchKind, limit int) (c runClaim, err error) {
+func (p *poller) readRuns(ctx context.Context, kind batchKind, limit int) (c runClaim, err error) {
 	began := time.Now()
 	now := p.clock.Now()
 	p.read = storedTime(now)
@@ -177,7 +177,7 @@ func (p *Poller) readRuns(ctx context.Context, kind batchKind, limit int) (c run
 // It claims nothing that was read longer ago than a lease lasts, as when the process was
 // suspended or the database was away. Other processes may have had the runs since then,
 // with further events, and may be dead: fence does not know their leases.
-func (p *Poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until time.Time, err error) {
+func (p *poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until time.Time, err error) {
 	if err := p.fence(ctx, c.behind); err != nil {
 		return b, until, err
 	}
@@ -196,7 +196,7 @@ func (p *Poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until tim
 // about to be taken over. If that process was only stopped, it has perhaps delivered
 // those events, and must not store them as done before this one is delivered again.
 // They are then claimed together with that event, without an attempt more.
-func (p *Poller) fence(ctx context.Context, leases []Lease) error {
+func (p *poller) fence(ctx context.Context, leases []Lease) error {
 	if len(leases) == 0 {
 		return nil
 	}
@@ -216,8 +216,8 @@ func (p *Poller) fence(ctx context.Context, leases []Lease) error {
 
 // handOverRuns hands over what was claimed of each run from its first event on,
 // without a gap, and gives back the rest: another process may have what is missing.
-// It returns false when the handler refused a run.
-func (p *Poller) handOverRuns(ctx context.Context, c runClaim, b Batch, until time.Time) (taken bool) {
+// It returns false when the dispatcher refused a run.
+func (p *poller) handOverRuns(ctx context.Context, c runClaim, b Batch, until time.Time) (taken bool) {
 	rows := make(map[string]*Envelope, len(b.Envelopes)) // to be given back
 	for i := range b.Envelopes {
 		rows[b.Envelopes[i].EventID] = &b.Envelopes[i]
@@ -249,7 +249,7 @@ func (p *Poller) handOverRuns(ctx context.Context, c runClaim, b Batch, until ti
 
 // handOverRun hands over one run. It returns how many of its events are not to be
 // given back.
-func (p *Poller) handOverRun(run []delivery) (n int, ok bool) {
+func (p *poller) handOverRun(run []delivery) (n int, ok bool) {
 	if len(run) == 0 {
 		return 0, true
 	}
@@ -262,7 +262,7 @@ func (p *Poller) handOverRun(run []delivery) (n int, ok bool) {
 
 // buryHeads marks rows DEAD that cannot be decoded and are the first of their key. The
 // others wait for their turn: it returns their leases.
-func (p *Poller) buryHeads(ctx context.Context, c runClaim, rows []Undecodable) (back []Lease) {
+func (p *poller) buryHeads(ctx context.Context, c runClaim, rows []Undecodable) (back []Lease) {
 	var heads []Undecodable
 	for _, row := range rows {
 		if slices.ContainsFunc(c.runs, func(ids []string) bool { return ids[0] == row.EventID }) {

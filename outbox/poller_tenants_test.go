@@ -130,25 +130,33 @@ func TestReadingTenantsInTurnEndsWhereNothingIsDue(t *testing.T) {
 		}
 		envs[550].AvailableAt = time.Time{}
 		writerOnly(t, db, store)(envs...)
-		mode := inTurn("node")
-		dispatcher, err := outbox.NewDispatcher(outbox.DispatcherConfig{
-			DB: db.DB, Store: store, Registry: outbox.NewRegistry(), Options: mode.Dispatch, Claim: &mode.Claim, Logger: quiet,
-		})
+		cycles := &cycles{Store: store}
+		ob, err := outbox.New(outbox.Config{DB: db.DB, Store: cycles, Mode: inTurn("node"), Logger: quiet})
 		require.NoError(t, err)
-		require.NoError(t, dispatcher.Start(t.Context()))
-		t.Cleanup(func() { _ = dispatcher.Close(context.Background()) })
-		poller, err := outbox.NewPoller(outbox.PollerConfig{DB: db.DB, Store: store, Handler: dispatcher, Options: mode.Poll, Logger: quiet})
-		require.NoError(t, err)
-		for _, want := range []int{1, 0} {
-			got := 0
-			require.Eventually(t, func() bool { // a busy database takes longer than the poller waits
-				n, err := poller.Poll(t.Context())
-				got += n
-				return err == nil
-			}, time.Minute, time.Millisecond)
-			require.Equal(t, want, got)
-		}
+		delivered := make(chan string, 600)
+		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+			delivered <- env.EventID
+			return nil
+		}))))
+		require.NoError(t, ob.Start(t.Context()))
+		t.Cleanup(func() { _ = ob.Close(context.Background()) })
+		require.Eventually(t, func() bool { return len(delivered) == 1 && cycles.ended.Load() > 0 }, time.Minute, time.Millisecond)
+		ended := cycles.ended.Load()
+		ob.Wake() // now nothing is due
+		require.Eventually(t, func() bool { return cycles.ended.Load() > ended }, time.Minute, time.Millisecond)
+		require.Len(t, delivered, 1)
 	})
+}
+
+// cycles is a store that counts the ends of cycles of the poller.
+type cycles struct {
+	*sqlstore.Store
+	ended atomic.Int32
+}
+
+func (c *cycles) NextDue(ctx context.Context, db outbox.DB, after time.Time) (time.Time, error) {
+	defer c.ended.Add(1)
+	return c.Store.NextDue(ctx, db, after)
 }
 
 // lockedOnce is a store whose first claim finds no more than a few rows that are not

@@ -80,68 +80,65 @@ func TestOrderedDeliversInOrderOneAtATime(t *testing.T) {
 	require.Equal(t, 1, row.Attempts)
 }
 
-// refusingHandler is a handler that refuses one event once.
-type refusingHandler struct {
-	refuses string
-	taken   []string
+// limits is a store that remembers how many rows the poller asked for at most.
+type limits struct {
+	*outboxtest.Store
+	most int
 }
 
-func (c *refusingHandler) AvailableCapacity() int { return 10 }
+func (s *limits) memory() *outboxtest.Store { return s.Store }
 
-func (c *refusingHandler) Handle(env outbox.Envelope) bool {
-	if env.EventID == c.refuses {
-		c.refuses = ""
-		return false
-	}
-	c.taken = append(c.taken, env.EventID)
-	return true
+func (s *limits) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	s.most = max(s.most, q.Limit)
+	return s.Store.Poll(ctx, db, q)
 }
 
-// roomHandler is a handler that has room for a while.
-type roomHandler struct {
-	room  int
-	taken []string
-}
-
-func (h *roomHandler) AvailableCapacity() int { return h.room }
-
-func (h *roomHandler) Handle(env outbox.Envelope) bool {
-	h.room--
-	h.taken = append(h.taken, env.EventID)
-	return true
-}
-
-// A dispatcher drops what it has in hand; any other handler would get it again.
-func TestAHandlerGetsABacklogOnceAlsoInSeveralCycles(t *testing.T) {
+func TestThePollerReadsNoMoreThanThereIsRoomFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, handler := written(t, named("e", 25)...), &roomHandler{}
-		p, err := outbox.NewPoller(outbox.PollerConfig{
-			DB: store.DB(), Store: store, Handler: handler, Logger: quiet, Options: outbox.PollOptions{BatchSize: 10},
+		store := &limits{Store: written(t, named("e", 100)...)}
+		e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{
+			Dispatch: outbox.DispatchOptions{Workers: 2, ColdCapacity: 7}, Poll: outbox.PollOptions{BatchSize: 50},
+		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			time.Sleep(time.Second)
+			return outbox.Done(), nil
 		})
-		require.NoError(t, err)
-		for range 2 {
-			handler.room = 15
-			_, err = p.Poll(t.Context())
-			require.NoError(t, err)
-		}
-		require.Equal(t, named("e", 25), handler.taken)
-		require.NoError(t, p.Close(t.Context()))
+		time.Sleep(2 * time.Minute)
+		require.NoError(t, e.Close(t.Context()))
+		require.Equal(t, 7, store.most)
+		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 100}, statuses(store.Store))
 	})
 }
 
-func TestAnEventThatAHandlerRefusesIsReadAgainFirst(t *testing.T) {
+func TestWithPollerOnlyACommitHandsOverNothing(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := written(t, "1", "2", "3")
-		handler := &refusingHandler{refuses: "2"}
-		p, err := outbox.NewPoller(outbox.PollerConfig{DB: store.DB(), Store: store, Handler: handler, Logger: quiet})
-		require.NoError(t, err)
-		for range 2 {
-			_, err = p.Poll(t.Context())
-			require.NoError(t, err)
-		}
-		require.Equal(t, []string{"1", "1", "2", "3"}, handler.taken)
-		require.NoError(t, p.Close(t.Context()))
-	})
+	dispatch := outbox.DispatchOptions{PollerOnly: true}
+	poll := outbox.PollOptions{Interval: time.Minute}
+	for name, mode := range map[string]outbox.Mode{
+		"single node":    outbox.SingleNode{Dispatch: dispatch, Poll: poll},
+		"multi node":     outbox.MultiNode{Dispatch: dispatch, Poll: poll},
+		"ordered by key": outbox.OrderedByKey{Dispatch: dispatch, Poll: poll},
+		"ordered":        outbox.Ordered{Poll: poll},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var c calls
+				e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+					c.add(env.EventID)
+					return outbox.Done(), nil
+				})
+				time.Sleep(time.Second)
+				e.write(said("e"))
+				row, _ := e.store.Row("e")
+				require.Empty(t, row.LockedBy, "a lease would keep the poller away")
+				time.Sleep(58 * time.Second)
+				n, _ := c.total()
+				require.Zero(t, n)
+				time.Sleep(2 * time.Second)
+				n, _ = c.total()
+				require.Equal(t, 1, n)
+			})
+		})
+	}
 }

@@ -25,14 +25,19 @@ type queues struct {
 	behind atomic.Int64
 }
 
-func (q *queues) initQueues(opts DispatchOptions) {
+// initQueues makes the queues. The poller reads batch rows at once.
+func (q *queues) initQueues(opts DispatchOptions, batch int) {
 	q.hot = make(chan *delivery, opts.HotCapacity)
 	q.taken = make(chan *delivery, opts.Workers)
 	q.cold = make(chan *delivery, opts.ColdCapacity)
 	q.room = make(chan struct{}, 1)
-	q.lowWater = opts.ColdCapacity / 2
+	q.lowWater = opts.ColdCapacity - wantedRoom(batch, opts.ColdCapacity)
 	q.lanes = newLanes(opts.Limits, opts.Workers, q.room)
 }
+
+// wantedRoom is how much of the cold queue is to be free before the poller asks
+// again: a batch, but no more than half, so that workers do not run dry.
+func wantedRoom(batch, capacity int) int { return max(1, min(batch, capacity/2)) }
 
 // take waits for the next event; turn counts a worker's events. After quit is
 // closed it returns what is left and then nil, after abort nil at once.

@@ -237,7 +237,7 @@ func OutcomeOf(ctx context.Context, env Envelope, res Result, err error) Outcome
 }
 
 // outcome is what an answer means for a delivery after that many earlier attempts.
-func (d *Dispatcher) outcome(dl *delivery, attempts int, res Result, c cause) Outcome {
+func (d *dispatcher) outcome(dl *delivery, attempts int, res Result, c cause) Outcome {
 	switch {
 	case d.track.isCompleted(dl):
 		return OutcomeDone

@@ -29,7 +29,7 @@ type delivery struct {
 	batcher *batcher        // nil: the listener gets no batches
 	shares  bool            // it has one of the [SharedWorkers]
 
-	// The outcome; see [Dispatcher.decide].
+	// The outcome; see [dispatcher.decide].
 	outcome  Outcome
 	next     time.Time // when the event is due again
 	reason   string    // last_error

@@ -7,14 +7,14 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-func (d *Dispatcher) startWorker(take func() *delivery) {
+func (d *dispatcher) startWorker(take func() *delivery) {
 	d.workers.Add(1)
 	go d.work(take)
 }
 
 // work is a worker. Should a listener end the goroutine with runtime.Goexit, as
 // a failed test assertion does, the delivery fails and another worker goes on.
-func (d *Dispatcher) work(take func() *delivery) {
+func (d *dispatcher) work(take func() *delivery) {
 	var dl *delivery
 	defer func() {
 		if r := recover(); r != nil {
@@ -53,7 +53,7 @@ func (d *Dispatcher) work(take func() *delivery) {
 // finish hands an outcome to the completer, and logs what nothing else will. Close
 // counts the event as one whose outcome is not stored before it stops to count the
 // listener.
-func (d *Dispatcher) finish(dl *delivery) {
+func (d *dispatcher) finish(dl *delivery) {
 	if !dl.completed && dl.outcome != OutcomeReleased {
 		d.completer.pending.Add(1)
 	}
@@ -90,16 +90,16 @@ func (d *Dispatcher) finish(dl *delivery) {
 // awaitStored waits until an outcome is stored that takes another statement than DONE, as in
 // [Ordered] before the next event is delivered: no statement is to store a later event's
 // outcome before this one, after which a process that dies would have this event delivered
-// late. A listener's own transaction waits too, in [Dispatcher.awaitTurn]. Neither waits for
+// late. A listener's own transaction waits too, in [dispatcher.awaitTurn]. Neither waits for
 // an outcome that the database refuses.
-func (d *Dispatcher) awaitStored() {
+func (d *dispatcher) awaitStored() {
 	d.completer.commit.StoreNow()
 	for d.track.lastIsUnstored() && !isClosed(d.abort) {
 		wait.Sleep(d.listenerCtx, time.Millisecond)
 	}
 }
 
-func (d *Dispatcher) logRetry(dl *delivery) {
+func (d *dispatcher) logRetry(dl *delivery) {
 	if dl.err == nil || dl.outcome != OutcomeRetry {
 		return
 	}
@@ -112,7 +112,7 @@ func (d *Dispatcher) logRetry(dl *delivery) {
 
 // letGo ends deliveries without an outcome: the events are for whoever reads or
 // claims them next.
-func (d *Dispatcher) letGo(ds ...*delivery) {
+func (d *dispatcher) letGo(ds ...*delivery) {
 	d.leases.releaser.Release(d.track.release(ds...))
 	if !d.claims {
 		d.wakeOthers()
@@ -171,7 +171,7 @@ func (s *SharedWorkers) end() { <-s.inUse }
 
 // mayBegin waits for one of the shared workers, and then reports whether a delivery may
 // begin.
-func (d *Dispatcher) mayBegin(dl *delivery) bool {
+func (d *dispatcher) mayBegin(dl *delivery) bool {
 	if shared := d.opts.SharedWorkers; shared != nil && dl.batcher == nil && d.lanes.of(dl.env) == nil {
 		dl.shares = shared.begin(d.abort)
 		if !dl.shares {
@@ -186,7 +186,7 @@ func (d *Dispatcher) mayBegin(dl *delivery) bool {
 }
 
 // endShared gives the shared worker of a delivery, if it has one, to the next.
-func (d *Dispatcher) endShared(dl *delivery) {
+func (d *dispatcher) endShared(dl *delivery) {
 	if dl.shares {
 		dl.shares = false
 		d.opts.SharedWorkers.end()

@@ -5,33 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/outbox/internal/notify"
 )
-
-// WriterConfig makes a [Writer] by hand; [New] does it for most users.
-type WriterConfig struct {
-	// Store is required.
-	Store Store
-	// Source is the connection pool whose transactions the writer writes in,
-	// usually the *sql.DB. Required.
-	Source any
-	// Hooks run in the order given.
-	Hooks []WriterHook
-	// Dispatcher delivers on the hot path after the commit. Nil: no hot path.
-	Dispatcher *Dispatcher
-	// Poller delivers the events that the hot path does not. May be nil. Complete needs
-	// it, or the dispatcher.
-	Poller *Poller
-	// Metrics defaults to none, Logger to slog.Default(), Clock to the system's.
-	Metrics Metrics
-	Logger  *slog.Logger
-	Clock   Clock
-}
 
 // Writer writes events into the outbox table, within the caller's transaction.
 // It is safe for concurrent use. Write and WriteAll use the transaction that the
@@ -40,10 +19,10 @@ type Writer struct {
 	store      Store
 	source     any
 	hooks      []WriterHook
-	observed   bool // a hook has AfterCommit
-	requireKey bool // see [OrderedByKey]
-	dispatcher *Dispatcher
-	poller     *Poller
+	observed   bool        // a hook has AfterCommit
+	requireKey bool        // see [OrderedByKey]
+	hot        *dispatcher // nil: no hot path
+	poller     *poller     // nil: nothing is delivered
 	metrics    Metrics
 	log        *slog.Logger
 	clock      Clock
@@ -51,29 +30,18 @@ type Writer struct {
 	notifications *notify.Notifications
 }
 
-// NewWriter makes a writer. It reports all missing fields together, each as a
-// [FieldError].
-func NewWriter(cfg WriterConfig) (*Writer, error) {
-	v := validator{what: "WriterConfig"}
-	if nilness.IsNil(cfg.Store) {
-		v.add("Store", "is required; take one from package sqlstore")
-	}
-	switch {
-	case nilness.IsNil(cfg.Source):
-		v.add("Source", "is required: the *sql.DB that transactions are begun on")
-	case !reflect.TypeOf(cfg.Source).Comparable():
-		v.add("Source", fmt.Sprintf("is a %T, which cannot be compared; give a pointer", cfg.Source))
-	}
-	if err := v.err(); err != nil {
-		return nil, err
-	}
+// newWriter makes the writer of an outbox.
+func newWriter(b *builder, o *Outbox) *Writer {
 	w := &Writer{
-		store: bound(cfg.Store, cfg.Source), source: PoolOf(cfg.Source), hooks: slices.Clone(cfg.Hooks),
-		dispatcher: cfg.Dispatcher, poller: cfg.Poller,
-		metrics: metricsOr(cfg.Metrics), log: loggerOr(cfg.Logger), clock: clockOr(cfg.Clock),
+		store: b.Store, source: PoolOf(b.DB), hooks: slices.Clone(b.Hooks), poller: o.poller,
+		metrics: b.Metrics, log: b.Logger, clock: b.Clock, notifications: o.notifications,
+		requireKey: b.byKey != nil && b.byKey.RequireKey,
+	}
+	if b.dispatch != nil && !b.dispatch.PollerOnly {
+		w.hot = o.dispatcher
 	}
 	w.observed = slices.ContainsFunc(w.hooks, func(h WriterHook) bool { return h.AfterCommit != nil })
-	return w, nil
+	return w
 }
 
 // Source is the connection pool whose transactions this writer writes in.
@@ -269,21 +237,21 @@ func first(ids []string, err error) (string, error) {
 
 // reserve keeps the poller's hands off the events of an open transaction.
 func (w *Writer) reserve(p *pending) {
-	if w.dispatcher != nil {
-		w.dispatcher.reserve(p)
+	if w.hot != nil {
+		w.hot.reserve(p)
 	}
 }
 
 func (w *Writer) unreserve(p *pending) {
-	if w.dispatcher != nil {
-		w.dispatcher.unreserve(p)
+	if w.hot != nil {
+		w.hot.unreserve(p)
 	}
 }
 
 // doubt lets go of events that may have been committed.
 func (w *Writer) doubt(p *pending) {
-	if w.dispatcher != nil {
-		w.dispatcher.doubt(p)
+	if w.hot != nil {
+		w.hot.doubt(p)
 	}
 }
 
@@ -314,8 +282,8 @@ func (w *Writer) enlist(scope TxScope, p *pending) error {
 
 // committed hands the events over to the hot path.
 func (w *Writer) committed(p *pending) {
-	if w.dispatcher != nil {
-		w.dispatcher.committed(p)
+	if w.hot != nil {
+		w.hot.committed(p)
 		return
 	}
 	w.notifications.Notify()

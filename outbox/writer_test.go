@@ -18,9 +18,7 @@ import (
 func writing(t *testing.T, hooks ...outbox.WriterHook) (*outbox.Writer, *outboxtest.Store) {
 	t.Helper()
 	store := outboxtest.NewStore()
-	w, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB(), Hooks: hooks, Logger: quiet})
-	require.NoError(t, err)
-	return w, store
+	return store.Writer(hooks...), store
 }
 
 func TestWritingNeedsATransactionOfTheSameSource(t *testing.T) {

@@ -41,7 +41,7 @@ func openShop() *shop {
 	check(err)
 	check(store.CreateSchema(ctx, pool))
 	hooks := make(chan struct{}, 10)
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: pool, Hooks: []outbox.WriterHook{{
+	ob, err := outbox.New(outbox.Config{DB: pool, Store: store, Mode: outbox.WriterOnly{}, Hooks: []outbox.WriterHook{{
 		AfterCommit: func(_ context.Context, envs []outbox.Envelope) {
 			fmt.Println("committed:", envs[0].EventType, envs[0].AggregateID)
 			hooks <- struct{}{}
@@ -52,6 +52,7 @@ func openShop() *shop {
 		},
 	}}})
 	check(err)
+	writer := ob.Writer()
 	return &shop{db: db, writer: writer, dir: dir, hooks: hooks}
 }
 

@@ -23,8 +23,9 @@ func TestStore(t *testing.T) {
 		require.Equal(t, string(pool.Kind), store.Dialect())
 		require.Equal(t, "events", store.Table())
 		require.NoError(t, store.CreateSchema(t.Context(), pool.DB))
-		writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: pool.DB})
+		ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: store, Mode: outbox.WriterOnly{}})
 		require.NoError(t, err)
+		writer := ob.Writer()
 		a, err := outboxgorm.New(db, writer)
 		require.NoError(t, err)
 		require.NoError(t, db.Transaction(func(tx *gorm.DB) error {

@@ -244,7 +244,7 @@ func TestQueueRunsTheHooks(t *testing.T) {
 	f := newFixture(t)
 	var calls []string
 	suppress := true
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: adaptertest.Store("postgres"), Source: f.db, Hooks: []outbox.WriterHook{{
+	ob, err := outbox.New(outbox.Config{DB: f.db, Store: adaptertest.Store("postgres"), Mode: outbox.WriterOnly{}, Hooks: []outbox.WriterHook{{
 		BeforeWrite: func(_ context.Context, envs []outbox.Envelope) ([]outbox.Envelope, error) {
 			calls = append(calls, "before")
 			if suppress {
@@ -255,6 +255,7 @@ func TestQueueRunsTheHooks(t *testing.T) {
 		AfterWrite: func(context.Context, []outbox.Envelope) { calls = append(calls, "after") },
 	}}})
 	require.NoError(t, err)
+	writer := ob.Writer()
 	a, err := outboxpgx.New(f.pool, writer)
 	require.NoError(t, err)
 	batch := &pgx.Batch{}

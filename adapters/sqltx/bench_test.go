@@ -150,8 +150,9 @@ func BenchmarkEvent(b *testing.B) {
 	})
 	db := sqltx.OpenDB(nothing{})
 	defer func() { require.NoError(b, db.Close()) }()
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: sqlstore.Postgres(), Source: db})
+	ob, err := outbox.New(outbox.Config{DB: db, Store: sqlstore.Postgres(), Mode: outbox.WriterOnly{}})
 	require.NoError(b, err)
+	writer := ob.Writer()
 	a := adaptertest.Adapter(b, db, writer)
 	event := outbox.Envelope{EventType: "OrderPlaced", AggregateType: "Order", AggregateID: "o-1", Payload: outbox.RawJSON(payload)}
 	b.Run("RunInTx", func(b *testing.B) {

@@ -57,8 +57,9 @@ func ExampleNew() {
 	plain, err := sql.Open("sqlite", dsn)
 	check(err)
 	defer plain.Close()
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: plain})
+	ob, err := outbox.New(outbox.Config{DB: plain, Store: store, Mode: outbox.WriterOnly{}})
 	check(err)
+	writer := ob.Writer()
 	_, err = sqltx.New(plain, writer)
 	var problem *outbox.FieldError
 	fmt.Println(errors.As(err, &problem))
@@ -66,8 +67,9 @@ func ExampleNew() {
 	db, err := sqltx.Open("sqlite", dsn)
 	check(err)
 	defer db.Close()
-	writer, err = outbox.NewWriter(outbox.WriterConfig{Store: store, Source: db})
+	ob, err = outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.WriterOnly{}})
 	check(err)
+	writer = ob.Writer()
 	_, err = sqltx.New(db, writer)
 	fmt.Println(err)
 	// Output:
@@ -87,8 +89,9 @@ func ExampleAllowUnmanaged() {
 	defer theirs.Close()
 	store := sqlstore.SQLite()
 	check(store.CreateSchema(ctx, db))
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: db})
+	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.WriterOnly{}})
 	check(err)
+	writer := ob.Writer()
 	a, err := sqltx.New(db, writer, sqltx.AllowUnmanaged())
 	check(err)
 

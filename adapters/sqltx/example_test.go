@@ -33,7 +33,7 @@ func openShop() *shop {
 	_, err = db.ExecContext(context.Background(), "CREATE TABLE orders (id TEXT)")
 	check(err)
 	told := make(chan struct{}, 10)
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: db, Hooks: []outbox.WriterHook{{
+	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.WriterOnly{}, Hooks: []outbox.WriterHook{{
 		AfterCommit: func(_ context.Context, envs []outbox.Envelope) {
 			fmt.Println("committed:", envs[0].EventType, envs[0].AggregateID)
 			told <- struct{}{}
@@ -44,6 +44,7 @@ func openShop() *shop {
 		},
 	}}})
 	check(err)
+	writer := ob.Writer()
 	return &shop{db: db, writer: writer, dir: dir, told: told}
 }
 

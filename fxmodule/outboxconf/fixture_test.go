@@ -29,6 +29,7 @@ func keyCases() []keyCase {
 		{"table-name", "app.events", "", func(c *outboxfx.Config) { c.TableName = "app.events" }},
 		{"create-schema", "true", "", func(c *outboxfx.Config) { c.CreateSchema = true }},
 		{"dispatcher.worker-count", "8", "", func(c *outboxfx.Config) { c.Dispatcher.WorkerCount = 8 }},
+		{"dispatcher.poller-only", "true", "", func(c *outboxfx.Config) { c.Dispatcher.PollerOnly = true }},
 		{"dispatcher.hot-queue-capacity", "9", "", func(c *outboxfx.Config) { c.Dispatcher.HotQueueCapacity = 9 }},
 		{"dispatcher.cold-queue-capacity", "7", "", func(c *outboxfx.Config) { c.Dispatcher.ColdQueueCapacity = 7 }},
 		{"dispatcher.max-attempts", "3", "", func(c *outboxfx.Config) { c.Dispatcher.MaxAttempts = 3 }},

@@ -55,14 +55,14 @@ func Writer(t testing.TB, db *sql.DB, dialect string) (*outbox.Writer, *Record) 
 func WriterWithoutTable(t testing.TB, db *sql.DB, dialect string) (*outbox.Writer, *Record) {
 	t.Helper()
 	r := &Record{}
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: Store(dialect), Source: db, Hooks: []outbox.WriterHook{{
+	ob, err := outbox.New(outbox.Config{DB: db, Store: Store(dialect), Mode: outbox.WriterOnly{}, Hooks: []outbox.WriterHook{{
 		AfterCommit:   func(context.Context, []outbox.Envelope) { r.add("commit", nil) },
 		AfterRollback: func(_ context.Context, _ []outbox.Envelope, cause error) { r.add(outcome(cause), cause) },
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return writer, r
+	return ob.Writer(), r
 }
 
 func outcome(cause error) string {

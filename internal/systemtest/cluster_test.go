@@ -74,8 +74,9 @@ func testClaims(t *testing.T, c cluster) {
 	require.NoError(t, err)
 	defer func() { _ = db.Close() }()
 	// An event of a process that delivers nothing has no lease when it is written.
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: sqlstore.MySQL(), Source: db})
+	ob, err := outbox.New(outbox.Config{DB: db, Store: sqlstore.MySQL(), Mode: outbox.WriterOnly{}})
 	require.NoError(t, err)
+	writer := ob.Writer()
 	a, err := sqltx.New(db, writer)
 	require.NoError(t, err)
 	began, before := time.Now(), c.conflicts(t)

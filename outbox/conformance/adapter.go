@@ -158,8 +158,8 @@ func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapt
 	for _, table := range adapterTables {
 		s.exec(table)
 	}
-	writer, err := outbox.NewWriter(outbox.WriterConfig{
-		Store: adapterStore{dialect: h.Dialect}, Source: h.DB,
+	ob, err := outbox.New(outbox.Config{
+		DB: h.DB, Store: adapterStore{dialect: h.Dialect}, Mode: outbox.WriterOnly{},
 		Hooks: []outbox.WriterHook{s.calls.Hook(), {AfterCommit: func(ctx context.Context, _ []outbox.Envelope) {
 			if s.during != nil {
 				s.during(ctx)
@@ -169,8 +169,8 @@ func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapt
 	if err != nil {
 		t.Fatalf("making a writer: %v", err)
 	}
-	s.writer = writer
-	s.AdapterUnderTest = h.New(writer, allowUnmanaged)
+	s.writer = ob.Writer()
+	s.AdapterUnderTest = h.New(s.writer, allowUnmanaged)
 	return s
 }
 

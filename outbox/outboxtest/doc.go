@@ -7,7 +7,7 @@
 // that the test ends, and check the emitted events:
 //
 //	store := outboxtest.NewStore()
-//	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB()})
+//	writer := store.Writer()
 //
 //	tx := outboxtest.NewScope(store.DB())
 //	err = placeOrder(tx.Context(ctx), writer, order)
@@ -27,7 +27,7 @@
 // [Drain] delivers the due events on the test's goroutine, by the engine's rules,
 // and returns the result of each:
 //
-//	deliveries := outboxtest.Drain(t, outbox.DispatcherConfig{Store: store}, outbox.On("Order", "OrderPlaced", listener))
+//	deliveries := outboxtest.Drain(t, outbox.Config{Store: store}, outbox.On("Order", "OrderPlaced", listener))
 //
 // With a running engine, [Recorder.Listener] answers as scripted, and
 // [Recorder.WaitDeliveries] waits for its calls. Everything here works within

@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -17,32 +18,29 @@ const drainBatch = outbox.DefaultPollBatch
 // that become due meanwhile, or that listeners write, wait for the next Drain.
 //
 // In the config only Store is required, and DB unless Store is a [Store] of this
-// package. Bindings are added to its Registry, or to a new one. With Claim the
-// rows are leased first, as in [outbox.MultiNode]. With a Clock that is ahead,
+// package. Bindings are added to its Registry, or to a new one. Under [outbox.MultiNode] the
+// rows are leased first. Drain does not know the order of [outbox.OrderedByKey]: test it with
+// a running engine. With a Clock that is ahead,
 // retries and delayed events are due. Drain fails the test when the config is
 // wrong or the store returns an error.
-func Drain(t testing.TB, cfg outbox.DispatcherConfig, bindings ...outbox.Binding) []outbox.Delivery {
+func Drain(t testing.TB, cfg outbox.Config, bindings ...outbox.Binding) []outbox.Delivery {
 	t.Helper()
 	if store, ok := cfg.Store.(*Store); ok && cfg.DB == nil {
 		cfg.DB = store.DB()
 	}
-	cfg.Registry = registryOf(t, cfg.Registry, bindings)
-	if cfg.Claim != nil {
-		claim := *cfg.Claim
-		if claim.Owner == "" {
-			claim.Owner = "outboxtest"
-		}
-		if claim.LockTimeout == 0 {
-			claim.LockTimeout = outbox.DefaultLockTimeout
-		}
-		cfg.Claim = &claim
+	if _, ok := cfg.Mode.(outbox.OrderedByKey); ok {
+		t.Fatalf("Drain: Config.Mode is OrderedByKey, whose order Drain does not know; start the outbox, within testing/synctest, or leave Mode out")
 	}
-	dispatcher, err := outbox.NewDispatcher(cfg)
+	cfg.Registry = registryOf(t, cfg.Registry, bindings)
+	if cfg.Metrics != nil {
+		cfg.Metrics = struct{ outbox.Metrics }{cfg.Metrics} // the caller's to close
+	}
+	ob, err := outbox.New(cfg)
 	if err != nil {
 		t.Fatalf("Drain: %v", err)
 	}
 	ctx := t.Context()
-	defer func() { _ = dispatcher.Close(context.WithoutCancel(ctx)) }() // never started: it only lets go of a context
+	defer func() { _ = ob.Close(context.WithoutCancel(ctx)) }() // never started: it only lets go of a context
 
 	var deliveries []outbox.Delivery
 	for _, b := range due(t, cfg) {
@@ -50,7 +48,7 @@ func Drain(t testing.TB, cfg outbox.DispatcherConfig, bindings ...outbox.Binding
 			deliveries = append(deliveries, bury(t, cfg, row))
 		}
 		for _, env := range b.Envelopes {
-			d, err := dispatcher.Deliver(ctx, env)
+			d, err := ob.Deliver(ctx, env)
 			if err != nil {
 				t.Fatalf("Drain: %v", err)
 			}
@@ -89,7 +87,7 @@ func (rs registries) ListenerFor(aggregate outbox.AggregateType, event outbox.Ev
 }
 
 // due reads all due rows before any is delivered.
-func due(t testing.TB, cfg outbox.DispatcherConfig) []outbox.Batch {
+func due(t testing.TB, cfg outbox.Config) []outbox.Batch {
 	t.Helper()
 	now := time.Now()
 	if cfg.Clock != nil {
@@ -111,17 +109,19 @@ func due(t testing.TB, cfg outbox.DispatcherConfig) []outbox.Batch {
 	}
 }
 
-func read(ctx context.Context, cfg outbox.DispatcherConfig, now time.Time, after outbox.Cursor) (outbox.Batch, error) {
-	if cfg.Claim == nil {
+func read(ctx context.Context, cfg outbox.Config, now time.Time, after outbox.Cursor) (outbox.Batch, error) {
+	mode, leased := cfg.Mode.(outbox.MultiNode)
+	if !leased {
 		return cfg.Store.Poll(ctx, cfg.DB, outbox.PollQuery{Now: now, After: after, Limit: drainBatch})
 	}
 	return cfg.Store.Claim(ctx, cfg.DB, outbox.ClaimQuery{
-		Now: now, Limit: drainBatch, Lease: "outboxtest.Drain/" + after.EventID, LockTimeout: cfg.Claim.LockTimeout,
+		Now: now, Limit: drainBatch, Lease: "outboxtest.Drain/" + after.EventID,
+		LockTimeout: cmp.Or(mode.Claim.LockTimeout, outbox.DefaultLockTimeout),
 	})
 }
 
 // bury marks an undecodable row DEAD, as the poller does.
-func bury(t testing.TB, cfg outbox.DispatcherConfig, row outbox.Undecodable) outbox.Delivery {
+func bury(t testing.TB, cfg outbox.Config, row outbox.Undecodable) outbox.Delivery {
 	t.Helper()
 	mark := outbox.Mark{EventID: row.EventID, Error: row.Err.Error()}
 	if _, err := cfg.Store.Mark(t.Context(), cfg.DB, outbox.OutcomeDead, []outbox.Mark{mark}); err != nil {

@@ -37,7 +37,7 @@ func TestDrainFollowsTheEnginesRules(t *testing.T) {
 			t.Parallel()
 			store := outboxtest.NewStore()
 			write(t, store, said("a"))
-			deliveries := outboxtest.Drain(t, outbox.DispatcherConfig{
+			deliveries := outboxtest.Drain(t, outbox.Config{
 				Store: store, Logger: quiet,
 				Clock:       outbox.ClockFunc(func() time.Time { return now }),
 				RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return time.Minute }),
@@ -74,7 +74,7 @@ func TestDrainDeliversEachDueEventOnce(t *testing.T) {
 	delayed.DeliverAfter = time.Hour
 	write(t, store, append(envs, delayed)...)
 	again := outboxtest.Answer{Result: outbox.RetryAfter(0)} // due again at once
-	cfg := outbox.DispatcherConfig{Store: store, Logger: quiet}
+	cfg := outbox.Config{Store: store, Logger: quiet}
 	deliveries := outboxtest.Drain(t, cfg, outbox.On("", "Said", recorder.Listener(again)))
 	require.Len(t, deliveries, len(envs))
 	for i, d := range deliveries {
@@ -94,9 +94,9 @@ func TestDrainUsesRegistryInterceptorsAndMaxAttempts(t *testing.T) {
 	unroutable := outbox.Envelope{EventID: "b", EventType: "Unheard", Payload: outbox.JSON(1)}
 	write(t, store, said("a"), unroutable)
 	var after []error
-	deliveries := outboxtest.Drain(t, outbox.DispatcherConfig{
+	deliveries := outboxtest.Drain(t, outbox.Config{
 		Store: store, Registry: registry, Logger: quiet,
-		Options: outbox.DispatchOptions{MaxAttempts: 1},
+		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}},
 		Interceptors: []outbox.Interceptor{outbox.After(func(_ context.Context, _ outbox.Envelope, err error) {
 			after = append(after, err)
 		})},
@@ -117,11 +117,29 @@ func TestDrainClaimsWithLeases(t *testing.T) {
 	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "another node", LockTimeout: time.Minute})
 	require.NoError(t, err)
 	require.Len(t, b.Envelopes, 1)
-	deliveries := outboxtest.Drain(t, outbox.DispatcherConfig{Store: store, Claim: &outbox.ClaimOptions{}, Logger: quiet},
+	deliveries := outboxtest.Drain(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}, Logger: quiet},
 		outbox.On("", "Said", outboxtest.NewRecorder().Listener()))
 	require.Len(t, deliveries, 1)
 	require.Equal(t, "b", deliveries[0].Envelope.EventID)
 	require.Equal(t, outbox.StatusDone, deliveries[0].Status)
+}
+
+// closing are metrics that can be closed.
+type closing struct {
+	outbox.NopMetrics
+	closed *bool
+}
+
+func (c closing) Close() error {
+	*c.closed = true
+	return nil
+}
+
+func TestDrainLeavesMetricsToTheCaller(t *testing.T) {
+	t.Parallel()
+	metrics := closing{closed: new(bool)}
+	outboxtest.Drain(t, outbox.Config{Store: outboxtest.NewStore(), Metrics: metrics, Logger: quiet})
+	require.False(t, *metrics.closed)
 }
 
 func TestDrainBuriesWhatDoesNotDecode(t *testing.T) {
@@ -129,7 +147,7 @@ func TestDrainBuriesWhatDoesNotDecode(t *testing.T) {
 	store := outboxtest.NewStore()
 	write(t, store, said("a"), said("b"))
 	require.True(t, store.CorruptHeaders("a"))
-	deliveries := outboxtest.Drain(t, outbox.DispatcherConfig{Store: store, Logger: quiet},
+	deliveries := outboxtest.Drain(t, outbox.Config{Store: store, Logger: quiet},
 		outbox.On("", "Said", outboxtest.NewRecorder().Listener()))
 	require.Len(t, deliveries, 2)
 	require.Equal(t, outbox.StatusDead, deliveries[0].Status)
@@ -140,11 +158,13 @@ func TestDrainBuriesWhatDoesNotDecode(t *testing.T) {
 func TestDrainReportsAWrongConfig(t *testing.T) {
 	t.Parallel()
 	fake := newFakeT(t)
-	require.Contains(t, fatality(func() { outboxtest.Drain(fake, outbox.DispatcherConfig{}) }), "Store is required")
+	require.Contains(t, fatality(func() { outboxtest.Drain(fake, outbox.Config{}) }), "Store is required")
 	listener := outboxtest.NewRecorder().Listener()
 	twice := []outbox.Binding{outbox.On("", "Said", listener), outbox.On("", "Said", listener)}
-	message := fatality(func() { outboxtest.Drain(fake, outbox.DispatcherConfig{Store: outboxtest.NewStore()}, twice...) })
+	message := fatality(func() { outboxtest.Drain(fake, outbox.Config{Store: outboxtest.NewStore()}, twice...) })
 	require.Contains(t, message, "duplicate listener")
+	byKey := outbox.Config{Store: outboxtest.NewStore(), Mode: outbox.OrderedByKey{}}
+	require.Contains(t, fatality(func() { outboxtest.Drain(fake, byKey) }), "Config.Mode is OrderedByKey")
 }
 
 func TestDrainShowsTheRowsOfSeveralListeners(t *testing.T) {
@@ -166,7 +186,7 @@ func TestDrainShowsTheRowsOfSeveralListeners(t *testing.T) {
 			return down
 		}), outbox.Named("mail")),
 	}
-	cfg := outbox.DispatcherConfig{Store: store, Logger: slog.New(slog.DiscardHandler), RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return 0 })}
+	cfg := outbox.Config{Store: store, Logger: slog.New(slog.DiscardHandler), RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return 0 })}
 	first := outboxtest.Drain(t, cfg, bindings...)
 	require.Len(t, first, 1)
 	require.Equal(t, outbox.StatusDone, first[0].Status)

@@ -41,18 +41,10 @@ func check(err error) {
 	}
 }
 
-func newWriter(store *outboxtest.Store, hooks ...outbox.WriterHook) *outbox.Writer {
-	w, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB(), Hooks: hooks})
-	if err != nil {
-		panic(err)
-	}
-	return w
-}
-
 func ExampleStore() {
 	store := outboxtest.NewStore()
 	tx := outboxtest.NewScope(store.DB())
-	if err := placeOrder(tx.Context(context.Background()), newWriter(store), order{ID: "o-1", Total: 42}); err != nil {
+	if err := placeOrder(tx.Context(context.Background()), store.Writer(), order{ID: "o-1", Total: 42}); err != nil {
 		fmt.Println(err)
 	}
 	fmt.Println("before the commit:", len(store.Rows()))
@@ -67,7 +59,7 @@ func ExampleStore() {
 
 func ExampleScope() {
 	store := outboxtest.NewStore()
-	writer := newWriter(store)
+	writer := store.Writer()
 	tx := outboxtest.NewScope(store.DB())
 	ctx := tx.Context(context.Background())
 
@@ -88,7 +80,7 @@ func ExampleScope() {
 
 func ExampleTransactor() {
 	store := outboxtest.NewStore()
-	writer := newWriter(store)
+	writer := store.Writer()
 	begin := outboxtest.NewTransactor(store.DB())
 
 	err := outbox.InTx(context.Background(), begin, func(ctx context.Context) error {
@@ -136,8 +128,8 @@ func ExampleDrain() {
 	store := outboxtest.NewStore()
 	tx := outboxtest.NewScope(store.DB())
 	ctx := tx.Context(context.Background())
-	check(placeOrder(ctx, newWriter(store), order{ID: "o-1", Total: 42}))
-	check(placeOrder(ctx, newWriter(store), order{ID: "o-2", Total: -1}))
+	check(placeOrder(ctx, store.Writer(), order{ID: "o-1", Total: 42}))
+	check(placeOrder(ctx, store.Writer(), order{ID: "o-2", Total: -1}))
 	check(tx.Commit())
 
 	listener := outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
@@ -147,7 +139,7 @@ func ExampleDrain() {
 		}
 		return err
 	})
-	for _, d := range outboxtest.Drain(t, outbox.DispatcherConfig{Store: store, Logger: quiet},
+	for _, d := range outboxtest.Drain(t, outbox.Config{Store: store, Logger: quiet},
 		outbox.On("Order", "OrderPlaced", listener)) {
 		fmt.Println(d.Envelope.AggregateID, d.Status, d.Err)
 	}
@@ -158,7 +150,7 @@ func ExampleDrain() {
 
 func ExampleAssertEmitted() {
 	store := outboxtest.NewStore()
-	writer := newWriter(store)
+	writer := store.Writer()
 	tx := outboxtest.NewScope(store.DB())
 	check(placeOrder(tx.Context(context.Background()), writer, order{ID: "o-1", Total: 42}))
 	check(placeOrder(tx.Context(context.Background()), writer, order{ID: "o-2", Total: 7}))
@@ -179,7 +171,7 @@ func ExampleAssertEmitted() {
 func ExampleAssertPending() {
 	store := outboxtest.NewStore()
 	tx := outboxtest.NewScope(store.DB())
-	check(placeOrder(tx.Context(context.Background()), newWriter(store), order{ID: "o-1", Total: 42}))
+	check(placeOrder(tx.Context(context.Background()), store.Writer(), order{ID: "o-1", Total: 42}))
 	check(tx.Commit())
 	fmt.Println(outboxtest.AssertPending(t, store, store.DB(), outboxtest.Event{Type: "OrderPlaced", AggregateID: "o-1"}))
 	// Output:
@@ -190,7 +182,7 @@ func ExampleAssertPending() {
 func ExampleAssertNothingEmitted() {
 	store := outboxtest.NewStore()
 	tx := outboxtest.NewScope(store.DB())
-	check(placeOrder(tx.Context(context.Background()), newWriter(store), order{ID: "o-1"}))
+	check(placeOrder(tx.Context(context.Background()), store.Writer(), order{ID: "o-1"}))
 	check(tx.Rollback(nil))
 	fmt.Println(outboxtest.AssertNothingEmitted(t, store))
 	// Output:

@@ -55,7 +55,7 @@ func said(id string) outbox.Envelope {
 func write(t *testing.T, store *outboxtest.Store, envs ...outbox.Envelope) {
 	t.Helper()
 	tx := outboxtest.NewScope(store.DB())
-	_, err := newWriter(store).WriteScope(t.Context(), tx, envs)
+	_, err := store.Writer().WriteScope(t.Context(), tx, envs)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 }

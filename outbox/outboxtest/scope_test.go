@@ -30,7 +30,7 @@ func TestScopeEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, recorder := outboxtest.NewStore(), outboxtest.NewRecorder()
-			writer := newWriter(store, recorder.Hook())
+			writer := store.Writer(recorder.Hook())
 			tx := outboxtest.NewScope(store.DB())
 			require.True(t, tx.Active())
 			_, err := writer.Write(tx.Context(t.Context()), said("a"))
@@ -63,7 +63,7 @@ func TestScopeCallbacksSeeAllRowsOfTheTransaction(t *testing.T) {
 	store := outboxtest.NewStore()
 	var seen []int
 	hook := outbox.WriterHook{AfterCommit: func(context.Context, []outbox.Envelope) { seen = append(seen, len(store.Rows())) }}
-	writer := newWriter(store, hook)
+	writer := store.Writer(hook)
 	tx := outboxtest.NewScope(store.DB())
 	for _, id := range []string{"a", "b"} {
 		_, err := writer.Write(tx.Context(t.Context()), said(id))
@@ -76,7 +76,7 @@ func TestScopeCallbacksSeeAllRowsOfTheTransaction(t *testing.T) {
 func TestScopeSavepoints(t *testing.T) {
 	t.Parallel()
 	store, recorder := outboxtest.NewStore(), outboxtest.NewRecorder()
-	writer := newWriter(store, recorder.Hook())
+	writer := store.Writer(recorder.Hook())
 	tx := outboxtest.NewScope(store.DB())
 	ctx := tx.Context(t.Context())
 	emit := func(id string) {
@@ -105,7 +105,7 @@ func TestScopeSavepoints(t *testing.T) {
 func TestTransactor(t *testing.T) {
 	t.Parallel()
 	store, recorder := outboxtest.NewStore(), outboxtest.NewRecorder()
-	writer := newWriter(store, recorder.Hook())
+	writer := store.Writer(recorder.Hook())
 	begin := outboxtest.NewTransactor(store.DB())
 	failure := errors.New("inner failure")
 
@@ -136,7 +136,7 @@ func TestTransactorRollsBackWhenItsContextEnds(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	ctx, tx, err := begin.Begin(ended, nil)
 	require.NoError(t, err)
-	_, err = newWriter(store, recorder.Hook()).Write(ctx, said("a"))
+	_, err = store.Writer(recorder.Hook()).Write(ctx, said("a"))
 	require.NoError(t, err)
 	cancel()
 	require.Eventually(t, func() bool { return len(recorder.RolledBack()) == 1 }, outboxtest.WaitLimit, 1)
@@ -155,7 +155,7 @@ func TestTransactorWhoseCommitFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, recorder := outboxtest.NewStore(), outboxtest.NewRecorder()
-			writer := newWriter(store, recorder.Hook())
+			writer := store.Writer(recorder.Hook())
 			begin := outboxtest.NewTransactor(store.DB())
 			begin.CommitError = failure
 			err := outbox.InTx(t.Context(), begin, func(ctx context.Context) error {

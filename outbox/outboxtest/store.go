@@ -51,6 +51,16 @@ func NewStore() *Store {
 // DB is the pool to use with this store, and the writer's source.
 func (s *Store) DB() *DB { return s.db }
 
+// Writer makes a writer for this store, with hooks that run in the order given. Its events
+// stay in the store until something delivers them.
+func (s *Store) Writer(hooks ...outbox.WriterHook) *outbox.Writer {
+	ob, err := outbox.New(outbox.Config{DB: s.db, Store: s, Mode: outbox.WriterOnly{}, Hooks: hooks})
+	if err != nil {
+		panic(err) // no field of this config can be wrong
+	}
+	return ob.Writer()
+}
+
 // Table is the table's name in errors.
 func (s *Store) Table() string { return memoryTable }
 

@@ -37,7 +37,7 @@ func TestStoreCountsStopAtTheLimit(t *testing.T) {
 func TestStoreInsertIsVisibleAtOnceWithoutAScope(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()
-	_, err := newWriter(store).WriteUnmanaged(t.Context(), store.DB(), []outbox.Envelope{said("a")})
+	_, err := store.Writer().WriteUnmanaged(t.Context(), store.DB(), []outbox.Envelope{said("a")})
 	require.NoError(t, err)
 	require.Len(t, store.Rows(), 1)
 }

@@ -30,8 +30,7 @@ func call[Req, Res any](tx outbox.Transactor, method func(context.Context, Req) 
 func TestAFailedCallWithStatus200(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB()})
-	require.NoError(t, err)
+	writer := store.Writer()
 	tx := outboxtest.NewTransactor(store.DB())
 	place := call(tx, func(ctx context.Context, o order) (string, error) {
 		id, err := writer.Write(ctx, orderPlaced.Envelope(o.ID, o))

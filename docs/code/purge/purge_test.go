@@ -54,13 +54,12 @@ func Example_job() {
 
 // purge is for a job: it needs neither listeners nor a running outbox.
 func purge(ctx context.Context, db outbox.DB, store outbox.Store) error {
-	purger, err := outbox.NewPurger(outbox.PurgerConfig{
-		DB: db, Store: store,
-		Options: outbox.PurgeOptions{Retention: 7 * 24 * time.Hour},
+	ob, err := outbox.New(outbox.Config{
+		DB: db, Store: store, Purge: &outbox.PurgeOptions{Retention: 7 * 24 * time.Hour},
 	})
 	if err != nil {
 		return err
 	}
-	_, err = purger.RunOnce(ctx)
+	_, err = ob.Purge(ctx)
 	return err
 }

@@ -49,32 +49,6 @@ func Example_composite() {
 	// true <nil>
 }
 
-func Example_parts() {
-	store := outboxtest.NewStore()
-	fmt.Println(parts(store.DB(), store, outbox.NewRegistry()))
-	// Output:
-	// <nil>
-}
-
-func parts(db outbox.DB, store outbox.Store, registry outbox.ListenerRegistry) error {
-	d, err := outbox.NewDispatcher(outbox.DispatcherConfig{DB: db, Store: store, Registry: registry})
-	if err != nil {
-		return err
-	}
-	p, err := outbox.NewPoller(outbox.PollerConfig{DB: db, Store: store, Handler: d})
-	if err != nil {
-		return err
-	}
-	w, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: db, Dispatcher: d, Poller: p})
-	if err != nil {
-		return err
-	}
-	if w.Store() != store {
-		return fmt.Errorf("the writer has the store %v", w.Store())
-	}
-	return nil
-}
-
 func Example_lifecycle() {
 	ctx, end := context.WithCancel(context.Background())
 	end()

@@ -21,9 +21,9 @@ import (
 func mockedSQL(t *testing.T, mock *sql.DB) (db *sql.DB, events *sqltx.Adapter, store *outboxtest.Store) {
 	t.Helper()
 	db, store = sqltx.Watch(mock), outboxtest.NewStore()
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: db})
+	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.WriterOnly{}})
 	require.NoError(t, err)
-	events, err = sqltx.New(db, writer)
+	events, err = sqltx.New(db, ob.Writer())
 	require.NoError(t, err)
 	return db, events, store
 }
@@ -36,9 +36,9 @@ func mockedPgx(t *testing.T) (*outboxpgx.Adapter, *outboxtest.Store) {
 	t.Cleanup(pool.Close)
 	db, store := outboxpgx.DB(pool), outboxtest.NewStore()
 	t.Cleanup(func() { _ = db.Close() })
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: db})
+	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.WriterOnly{}})
 	require.NoError(t, err)
-	events, err := outboxpgx.New(pool, writer, outboxpgx.AllowUnmanaged()) // a mock has no connection
+	events, err := outboxpgx.New(pool, ob.Writer(), outboxpgx.AllowUnmanaged()) // a mock has no connection
 	require.NoError(t, err)
 	return events, store
 }

@@ -31,9 +31,7 @@ func (f fakeOrders) Save(context.Context, Order) error { return f.err }
 func newShop(t *testing.T, orders fakeOrders) (*Shop, *outboxtest.Store) {
 	t.Helper()
 	store := outboxtest.NewStore()
-	writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: store.DB()})
-	require.NoError(t, err)
-	return &Shop{tx: outboxtest.NewTransactor(store.DB()), events: writer, orders: orders}, store
+	return &Shop{tx: outboxtest.NewTransactor(store.DB()), events: store.Writer(), orders: orders}, store
 }
 
 func TestPlaceWritesTheEvent(t *testing.T) {
@@ -79,7 +77,7 @@ func TestTheMailIsRetriedUnlessItCannotBeSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			shop, store := newShop(t, fakeOrders{})
 			require.NoError(t, shop.Place(t.Context(), Order{ID: "o-1", Item: "tea"}))
-			deliveries := outboxtest.Drain(t, outbox.DispatcherConfig{Store: store},
+			deliveries := outboxtest.Drain(t, outbox.Config{Store: store},
 				mailListener(func(context.Context, Order, string) error { return test.answer }))
 			require.Len(t, deliveries, 1)
 			require.Equal(t, test.status, deliveries[0].Status)
@@ -95,9 +93,9 @@ func TestTheMailIsSentWithTheSameKeyAfterAFailure(t *testing.T) {
 		keys = append(keys, key)
 		return errors.New("no answer")
 	})
-	outboxtest.Drain(t, outbox.DispatcherConfig{Store: store}, mail)
+	outboxtest.Drain(t, outbox.Config{Store: store}, mail)
 	later := outbox.ClockFunc(func() time.Time { return time.Now().Add(time.Hour) }) // the retry is due
-	outboxtest.Drain(t, outbox.DispatcherConfig{Store: store, Clock: later}, mail)
+	outboxtest.Drain(t, outbox.Config{Store: store, Clock: later}, mail)
 	require.Len(t, keys, 2)
 	require.Equal(t, keys[0], keys[1])
 }

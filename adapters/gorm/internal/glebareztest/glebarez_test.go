@@ -34,11 +34,12 @@ func TestTransactions(t *testing.T) {
 		require.NoError(t, store.CreateSchema(t.Context(), pool))
 
 		rec := new(record)
-		writer, err := outbox.NewWriter(outbox.WriterConfig{Store: store, Source: pool, Hooks: []outbox.WriterHook{{
+		ob, err := outbox.New(outbox.Config{DB: pool, Store: store, Mode: outbox.WriterOnly{}, Hooks: []outbox.WriterHook{{
 			AfterCommit:   func(context.Context, []outbox.Envelope) { rec.add("commit") },
 			AfterRollback: func(context.Context, []outbox.Envelope, error) { rec.add("rollback") },
 		}}})
 		require.NoError(t, err)
+		writer := ob.Writer()
 		a, err := outboxgorm.New(db, writer)
 		require.NoError(t, err)
 		write := func(tx *gorm.DB) error {
