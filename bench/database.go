@@ -24,6 +24,8 @@ type database struct {
 	kind testdb.Kind
 	name string
 	file string // of SQLite
+	// prepares: MySQL's driver prepares each statement that has arguments.
+	prepares bool
 	// statements counts what is sent once counting is set.
 	counting   atomic.Bool
 	statements atomic.Int64
@@ -154,7 +156,7 @@ func (db *database) connector() (driver.Connector, error) {
 			return nil, err
 		}
 		config.DBName = db.name
-		config.InterpolateParams = true // no extra round trip to prepare each statement
+		config.InterpolateParams = !db.prepares // no extra round trip to prepare each statement
 		connector, err := mysql.NewConnector(config)
 		return countingConnector{connector, db}, err
 	default:

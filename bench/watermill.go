@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
@@ -43,7 +44,11 @@ type watermillSystem struct {
 	pending string
 }
 
-func openWatermill(_ context.Context, db *database) (system, error) {
+func openWatermill(ctx context.Context, db *database) (system, error) {
+	var err error
+	if db.prepares, err = refusesBytes(ctx, db); err != nil {
+		return nil, err
+	}
 	pool, err := db.open()
 	if err != nil {
 		return nil, err
@@ -64,6 +69,17 @@ func openWatermill(_ context.Context, db *database) (system, error) {
 		return nil, err
 	}
 	return s, firstError(subscriber.SubscribeInitialize(watermillTopic), subscriber.Close())
+}
+
+// refusesBytes reports whether the database refuses the JSON that watermill-sql sends as bytes
+// if the driver puts it into the statement: MySQL does, MariaDB does not.
+func refusesBytes(ctx context.Context, db *database) (bool, error) {
+	if db.kind != testdb.MySQL {
+		return false, nil
+	}
+	var version string
+	err := db.read(ctx, "SELECT version()", &version)
+	return !strings.Contains(version, "MariaDB"), err
 }
 
 func (s *watermillSystem) subscriber(pool *sql.DB) (*wsql.Subscriber, error) {
