@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 
@@ -40,7 +41,11 @@ func contribute[R, T any](option, what string, ctor any, to ListenerOption, cont
 
 // contributeClosing is contribute for what can fail, and is to be closed.
 func contributeClosing[R, T any](option, what string, ctor any, to ListenerOption, content func(R) (T, closer, error)) fx.Option {
-	err := checkConstructor[R](ctor)
+	annotated := isAnnotated(ctor)
+	var err error
+	if !annotated {
+		err = checkConstructor[R](ctor)
+	}
 	if option != "AsListener" && len(to.kinds) > 0 {
 		err = errors.Join(err, errors.New("takes no On"))
 	}
@@ -51,7 +56,7 @@ func contributeClosing[R, T any](option, what string, ctor any, to ListenerOptio
 		return fx.Error(fmt.Errorf("outboxfx: %s %w", option, err))
 	}
 	n, label := serial.Add(1), "the "+what+" "+functionName(ctor)
-	provider := adapt(ctor, func(made R, err error) (contribution[T], error) {
+	made := func(made R, err error) (contribution[T], error) {
 		var value T
 		var end closer
 		if err == nil {
@@ -61,15 +66,34 @@ func contributeClosing[R, T any](option, what string, ctor any, to ListenerOptio
 			return contribution[T]{}, fmt.Errorf("outboxfx: %s%s: %w", label, to.pairs(), err)
 		}
 		return contribution[T]{n, label, to.outboxes, value, end}, nil
-	})
+	}
+	var provided fx.Option
+	if annotated { // its own module, in which nothing else is of its type
+		provided = fx.Module(label,
+			fx.Provide(ctor, fx.Private),
+			fx.Provide(fx.Annotate(func(result R) (contribution[T], error) { return made(result, nil) }, fx.ResultTags(group))))
+	} else {
+		provided = fx.Provide(located(ctor, adapt(ctor, made), fx.ResultTags(group)))
+	}
 	options := []fx.Option{
-		fx.Provide(located(ctor, provider, fx.ResultTags(group))),
+		provided,
 		fx.Invoke(func(app outboxNames) error { return checkTargets(label+to.pairs(), to.outboxes, app.Known) }),
 	}
 	for _, name := range to.outboxes {
 		options = append(options, fx.Provide(located(outboxOfAContribution, outboxOfAContribution, fx.ParamTags(nameTag(name)), fx.ResultTags(group))))
 	}
 	return fx.Options(append(options, fx.Invoke(requireOutboxes))...)
+}
+
+// isAnnotated reports whether a constructor is the result of fx.Annotate.
+func isAnnotated(ctor any) bool {
+	t := reflect.TypeOf(ctor)
+	return t != nil && t.Kind() == reflect.Struct && t.PkgPath() == reflect.TypeFor[fx.Annotated]().PkgPath()
+}
+
+// ofGroup are the bindings that the app provides in the group of an outbox.
+func (m *module) ofGroup(bindings []outbox.Binding) contribution[[]outbox.Binding] {
+	return contribution[[]outbox.Binding]{label: "a binding in " + groupTag(m.name), outboxes: []string{m.name}, value: bindings}
 }
 
 type outboxNames struct {

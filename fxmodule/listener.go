@@ -66,7 +66,8 @@ func pair(kind outbox.EventKind) string {
 // the name that [As] gives if the pairs have several listeners. The
 // constructor returns a type that is an [outbox.Listener], or that and an error. It may
 // depend on anything in the app, also on services that write through the same outbox,
-// and may take an fx.In struct.
+// and may take an fx.In struct. It may be annotated with fx.Annotate; its result is then an
+// outbox.Listener, as with fx.As(new(outbox.Listener)).
 func AsListener(ctor any, opts ...ListenerOption) fx.Option {
 	o := join(opts)
 	if len(o.kinds) == 0 {
@@ -85,10 +86,10 @@ func AsListener(ctor any, opts ...ListenerOption) fx.Option {
 }
 
 // AsBinding registers the bindings of a constructor. It returns an [outbox.Binding],
-// such as a topic's Listen makes, or a slice of them, or either and an error. The only
-// option is [For].
+// such as a topic's Listen makes, or a slice of them, or either and an error. It may be
+// annotated with fx.Annotate if it returns one binding. The only option is [For].
 func AsBinding(ctor any, opts ...ListenerOption) fx.Option {
-	if checkConstructor[[]outbox.Binding](ctor) == nil {
+	if !isAnnotated(ctor) && checkConstructor[[]outbox.Binding](ctor) == nil {
 		return contribute("AsBinding", "bindings of", ctor, join(opts), func(made []outbox.Binding) []outbox.Binding { return made })
 	}
 	return contribute("AsBinding", "binding of", ctor, join(opts), func(made outbox.Binding) []outbox.Binding { return []outbox.Binding{made} })

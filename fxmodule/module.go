@@ -46,6 +46,10 @@ type validConfig struct{ Config }
 // *outbox.SharedWorkers, which has no name, all of its outboxes share them. If the app
 // provides a *slog.Logger without a name, all of its outboxes log to it, else to
 // slog.Default().
+//
+// The module registers the listeners of [AsListener], [AsBinding] and [AsRelay], and each
+// [outbox.Binding] in the value group "outbox"; that of an outbox with a name has the group
+// "outbox.name".
 func NewModule(opts ...Option) fx.Option {
 	var m module
 	for _, opt := range opts {
@@ -73,6 +77,7 @@ func NewModule(opts ...Option) fx.Option {
 		fx.Provide(located((*module).build, m.build,
 			fx.ParamTags(part("configuration"), own, part("store"), part("metrics"), part("retry policy"), part("logger"), part("registry"), part("notifier"), `optional:"true"`, group, group),
 			fx.ResultTags(own, own, own, group))),
+		fx.Provide(fx.Annotate(m.ofGroup, fx.ParamTags(groupTag(m.name)), fx.ResultTags(group))),
 		fx.Invoke(run),
 	)
 }

@@ -32,5 +32,8 @@ func nameTag(name string) string {
 // moduleName is the name of an outbox's module.
 func moduleName(name string) string { return strings.TrimSuffix("outbox."+name, ".") }
 
+// groupTag is the tag of the bindings that an app provides without [AsBinding].
+func groupTag(name string) string { return fmt.Sprintf(`group:%q`, moduleName(name)) }
+
 // partTag is the tag of a part of an outbox, which only its module asks for.
 func partTag(name, part string) string { return fmt.Sprintf(`name:"%s %s"`, moduleName(name), part) }

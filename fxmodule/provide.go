@@ -120,8 +120,12 @@ func located(at, fn any, annotations ...fx.Annotation) any {
 	return v.Interface()
 }
 
-// functionName is a function's name with its package's, without the folders.
+// functionName is a function's name with its package's, without the folders. Of an annotated
+// function it is what fx prints.
 func functionName(fn any) string {
+	if isAnnotated(fn) {
+		return fmt.Sprint(fn)
+	}
 	name := runtime.FuncForPC(reflect.ValueOf(fn).Pointer()).Name()
 	return name[strings.LastIndex(name, "/")+1:]
 }

@@ -45,7 +45,7 @@ func TestTheShopWrites(t *testing.T) {
 func TestTheAppsAreValid(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]fx.Option{
-		"relay": brokered(), "named": named(), "shards": shards(), "loaded": loaded(), "notified": notified(),
+		"relay": brokered(), "named": named(), "shards": shards(), "loaded": loaded(), "notified": notified(), "annotated": annotated(),
 	} {
 		require.NoError(t, fx.ValidateApp(option), name)
 	}
@@ -70,6 +70,31 @@ func (printer) Publish(_ context.Context, messages []relay.Message) []error {
 
 func (printer) Ping(context.Context) error  { return nil }
 func (printer) Close(context.Context) error { return nil }
+
+// smtp is a mail server of the app.
+type smtp struct{}
+
+type mailer struct{ server *smtp }
+
+func newMailer(server *smtp) *mailer { return &mailer{server} }
+
+func (*mailer) OnEvent(context.Context, outbox.Envelope) (outbox.Result, error) {
+	return outbox.Done(), nil
+}
+
+func newAuditBinding() outbox.Binding {
+	return outbox.On("", "Audited", outbox.Handle(func(context.Context, outbox.Envelope) error { return nil }))
+}
+
+func annotated() fx.Option {
+	return fx.Options(
+		fx.Provide(newSQLDB, fx.Annotate(func() *smtp { return &smtp{} }, fx.ResultTags(`name:"smtp"`))), outboxfx.Module,
+		outboxfx.AsListener(
+			fx.Annotate(newMailer, fx.ParamTags(`name:"smtp"`), fx.As(new(outbox.Listener))),
+			outboxfx.On("Order", "OrderPlaced")),
+		fx.Provide(fx.Annotate(newAuditBinding, fx.ResultTags(`group:"outbox"`))), // returns an outbox.Binding
+	)
+}
 
 func brokered() fx.Option {
 	routes := []relay.Route{relay.To("orders", orderPlaced.Kind())}
