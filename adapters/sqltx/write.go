@@ -60,20 +60,11 @@ func (a *Adapter) Complete(ctx context.Context, tx AnyTx) error {
 // the event's end in it: what fn writes through tx happens exactly once. An error or
 // a panic of fn rolls back and is a failed delivery.
 func (a *Adapter) Handle(fn func(ctx context.Context, tx *sql.Tx, env outbox.Envelope) error) outbox.Listener {
-	if fn == nil {
-		return nil
-	}
-	return outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
-		if err := outbox.AwaitTurn(ctx); err != nil {
-			return err
-		}
-		return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
-			if err := fn(ctx, tx, env); err != nil {
-				return err
-			}
-			return a.Complete(ctx, tx)
-		})
-	})
+	return handleIn(
+		func(ctx context.Context, work func(ctx context.Context, tx *sql.Tx) error) error {
+			return a.RunInTx(ctx, nil, work)
+		},
+		func(ctx context.Context, tx *sql.Tx) error { return a.Complete(ctx, tx) }, fn)
 }
 
 // HandleWith is [Adapter.Handle] for the adapter of a framework: t begins the
@@ -83,6 +74,19 @@ func HandleWith[Tx any](
 	t outbox.Transactor, from func(ctx context.Context) (Tx, bool), complete func(ctx context.Context, tx Tx) error,
 	fn func(ctx context.Context, tx Tx, env outbox.Envelope) error,
 ) outbox.Listener {
+	return handleIn(func(ctx context.Context, work func(ctx context.Context, tx Tx) error) error {
+		return outbox.InTx(ctx, t, func(ctx context.Context) error {
+			tx, _ := from(ctx)
+			return work(ctx, tx)
+		})
+	}, complete, fn)
+}
+
+// handleIn makes a listener of a function that runs in a transaction with the event's end in it.
+func handleIn[Tx any](
+	inTx func(ctx context.Context, work func(ctx context.Context, tx Tx) error) error, complete func(ctx context.Context, tx Tx) error,
+	fn func(ctx context.Context, tx Tx, env outbox.Envelope) error,
+) outbox.Listener {
 	if fn == nil {
 		return nil
 	}
@@ -90,8 +94,7 @@ func HandleWith[Tx any](
 		if err := outbox.AwaitTurn(ctx); err != nil {
 			return err
 		}
-		return outbox.InTx(ctx, t, func(ctx context.Context) error {
-			tx, _ := from(ctx)
+		return inTx(ctx, func(ctx context.Context, tx Tx) error {
 			if err := fn(ctx, tx, env); err != nil {
 				return err
 			}
