@@ -146,7 +146,7 @@ func (b *builder) build() *Outbox {
 		b.RetryPolicy = ExponentialBackoff(0, 0)
 	}
 	o := &Outbox{
-		db: b.DB, store: b.Store, mode: b.Mode, claim: b.claim, purge: b.Purge,
+		db: b.DB, store: b.Store, mode: b.Mode, purge: b.Purge,
 		metrics: b.Metrics, log: b.Logger, clock: b.Clock, closed: make(chan struct{}),
 	}
 	o.ending, o.end = context.WithCancel(context.Background())

@@ -195,8 +195,6 @@ func (d *dispatcher) freed() {
 type leavingOut struct {
 	except      []EventKind // what the last batch left out, or refused
 	laneBatches int         // since a lane that had no room has some
-	first       Cursor      // where the present pass began
-	swept       time.Time   // when the last pass over all rows began; zero: it has not ended
 }
 
 // passOver reports whether a refused event does not end the batch that it came in,
@@ -239,8 +237,8 @@ func (p *poller) leaveOut() (left map[*lane]int64) {
 	if fewer {
 		p.laneBatches = 0
 	}
-	if p.again.Swap(false) || fewer {
-		p.cursor, p.swept = Cursor{}, time.Time{}
+	if p.pass.RestartAsked() || fewer {
+		p.pass.StartOver()
 	}
 	p.except = except
 	for kind, l := range d.lanes {
@@ -269,15 +267,14 @@ func (p *poller) laneRoom() int {
 
 // passStart is where a pass over the table begins. A pass that leaves out kinds reads
 // past all of their rows. While another transaction holds an old snapshot, any pass
-// reads past the rows that were delivered since then. So after one that began at the
-// start of the table, and for as long as sweepPause, passes begin where recent rows do.
+// reads past the rows that were delivered since then. So after a pass over all rows, and for as
+// long as sweepPause, passes begin where recent rows do.
 func (p *poller) passStart(now time.Time) Cursor {
 	cheap := len(p.except) == 0 && p.fromStart.Last() < slowRead
-	if cheap || now.Sub(p.swept) > max(p.sweepPause(), time.Second) {
-		p.swept = time.Time{}
+	if cheap || now.Sub(p.pass.Swept()) > max(p.sweepPause(), time.Second) {
 		return Cursor{}
 	}
-	return Cursor{AvailableAt: storedTime(p.swept.Add(-p.opts.SkipRecent - lateCommit))}
+	return Cursor{AvailableAt: storedTime(p.pass.Swept().Add(-p.opts.SkipRecent - lateCommit))}
 }
 
 // sweepPause is the time between two reads from the start of the table: the interval. While
@@ -313,18 +310,15 @@ func (p *poller) patienceFrom(place Cursor) *patience.Patience {
 // endPass ends a pass over the table: the lanes have what they had left there before the
 // last batch.
 func (p *poller) endPass(left map[*lane]int64) {
-	p.cursor = Cursor{}
+	p.pass.End()
 	for l, n := range left {
 		l.left.CompareAndSwap(n, 0)
-	}
-	if p.first.IsZero() && p.swept.IsZero() {
-		p.swept = p.scanned
 	}
 }
 
 // startOver makes the poller look now, from the start of the table: rows became free.
 func (p *poller) startOver() {
-	p.again.Store(true)
+	p.pass.Restart()
 	p.Wake()
 }
 

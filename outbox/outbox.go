@@ -37,7 +37,6 @@ type Outbox struct {
 	clock         Clock
 	log           *slog.Logger
 	mode          Mode
-	claim         *ClaimOptions
 	purge         *PurgeOptions
 
 	starting sync.Mutex      // held by Start
@@ -181,7 +180,7 @@ func (o *Outbox) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	defer context.AfterFunc(o.ending, cancel)()
-	if err := o.store.Check(ctx, o.db, o.claim != nil); err != nil {
+	if err := o.store.Check(ctx, o.db, o.dispatcher != nil && o.dispatcher.claims); err != nil {
 		return err
 	}
 	if o.dispatcher != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/agenda"
 	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
 	"github.com/outboxkit/outbox-go/outbox/internal/loop"
+	"github.com/outboxkit/outbox-go/outbox/internal/pass"
 	"github.com/outboxkit/outbox-go/outbox/internal/patience"
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
@@ -45,14 +46,10 @@ type poller struct {
 	died      atomic.Pointer[time.Time]
 	suspected atomic.Int64 // rows that were claimed for that
 
-	again atomic.Bool // the next pass begins at the start of the table
-
 	// The rest belongs to whoever holds the token.
 	leavingOut
+	pass       pass.Pass[Cursor]
 	term       int64     // of the hold, when the present read began
-	cursor     Cursor    // where the next batch of a backlog begins
-	scanned    time.Time // when the present pass over the table began
-	restart    bool      // the last read ended a pass that it did not begin: rows may have come behind its place
 	read       time.Time // the time as of which the last batch was read
 	failures   int       // of the store, in a row
 	patience   patience.Patience
@@ -225,9 +222,7 @@ func (p *poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	idle = p.idle()
 	last, none := plain, false // none: a batch of suspects was empty
 	claims := p.dispatcher.claims
-	// begun: an earlier cycle began the pass, so what this one is for may have come behind its
-	// place.
-	begun := !p.cursor.IsZero()
+	p.pass.BeginCycle()
 	var left map[*lane]int64
 	for {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see it
@@ -260,9 +255,8 @@ func (p *poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 		if n == q.limit || q.kind == suspects || p.tenants.more() {
 			continue
 		}
-		if p.restart && (claims || begun) {
+		if p.pass.MayHaveRowsBehind(claims) {
 			p.endPass(left)
-			begun = false
 			continue
 		}
 		if q.kind == plain && !none && p.takeoversWait() && p.takeoverRoom() > 0 {

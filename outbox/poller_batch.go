@@ -68,7 +68,7 @@ func (p *poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 	if q.kind == takeovers {
 		p.takeoverAt = began.Add(p.sweepPause()) // unless there are some
 		if b.Len() < q.limit {
-			p.swept = p.read // it took from all rows, those without a lease included
+			p.pass.SweptAt(p.read) // it took from all rows, those without a lease included
 		}
 	}
 	ds := make([]delivery, len(b.Envelopes)) // one allocation for all
@@ -76,7 +76,7 @@ func (p *poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 		ds[i].env, ds[i].lease, ds[i].term = &b.Envelopes[i], lease, p.term
 		if !p.handOver(&ds[i], q.kind, b.Expired) {
 			p.giveBack(b.Envelopes[i+1:], lease)
-			p.cursor = Cursor{} // the refused events come first again
+			p.pass.ReadAgain() // the refused events come first
 			return b.Len(), false, nil
 		}
 	}
@@ -91,7 +91,7 @@ func (p *poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 func (p *poller) beginTerm() {
 	term := p.dispatcher.term()
 	if p.term != 0 && p.term != term {
-		p.cursor, p.swept = Cursor{}, time.Time{}
+		p.pass.StartOver()
 		p.dispatcher.giveBack()
 	}
 	p.term = term
@@ -125,7 +125,7 @@ func (p *poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 
 // readBatch polls or claims. The lease is the name that claimed rows got.
 func (p *poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease string, err error) {
-	p.restart = false
+	p.pass.Reading()
 	var createdBefore time.Time
 	if p.opts.SkipRecent > 0 {
 		createdBefore = storedTime(p.read.Add(-p.opts.SkipRecent))
@@ -146,11 +146,10 @@ func (p *poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease st
 // rows before that place are in flight. It starts over from time to time, for a row
 // with an early time may have been committed late, or released.
 func (p *poller) place() Cursor {
-	if now := p.clock.Now(); p.cursor.IsZero() || now.Sub(p.scanned) > max(p.opts.Interval, time.Second) {
-		p.first, p.scanned = p.passStart(now), now
-		p.cursor = p.first
+	if now := p.clock.Now(); !p.pass.GoesOn(now, max(p.opts.Interval, time.Second)) {
+		p.pass.Begin(now, p.passStart(now))
 	}
-	return p.cursor
+	return p.pass.Next()
 }
 
 // poll reads rows.
@@ -167,13 +166,8 @@ func (p *poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
 	if err != nil {
 		return Batch{}, fmt.Errorf("outbox: polling due events: %w", err)
 	}
-	p.goOn(q.After, b, q.Limit)
+	p.pass.Read(q.After, b.Next, b.Len() < q.Limit)
 	return b, nil
-}
-
-// goOn says where the next batch begins, after one that began at a place.
-func (p *poller) goOn(after Cursor, b Batch, limit int) {
-	p.cursor, p.restart = b.Next, b.Len() < limit && after != p.first
 }
 
 func (p *poller) observe(b Batch) {

@@ -24,7 +24,7 @@ func (p *poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batc
 		return batch, q.Lease, err
 	}
 	if q.FreshOnly {
-		p.goOn(q.After, batch, b.limit)
+		p.pass.Read(q.After, batch.Next, batch.Len() < b.limit)
 	}
 	return batch, q.Lease, err
 }
