@@ -69,7 +69,7 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 		dispatch.OnUnroutable = outbox.Defer(c.Dispatcher.DeferUnroutable)
 	}
 	poll := outbox.PollOptions{Interval: c.Poller.Interval, BatchSize: c.Poller.BatchSize, SkipRecent: c.Poller.SkipRecent}
-	claim := outbox.ClaimOptions{Owner: c.ClaimLocking.OwnerID, LockTimeout: c.ClaimLocking.LockTimeout, TenantsInTurn: c.ClaimLocking.TenantsInTurn}
+	claim := outbox.ClaimOptions{Owner: c.ClaimLocking.OwnerID, LeaseDuration: c.ClaimLocking.LockTimeout, TenantsInTurn: c.ClaimLocking.TenantsInTurn}
 	switch c.Mode {
 	case MultiNode:
 		return outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: claim}

@@ -69,7 +69,7 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 	poll := outbox.PollOptions{Interval: 8, BatchSize: 9, SkipRecent: 10}
 	for mode, want := range map[Mode]outbox.Mode{
 		SingleNode: outbox.SingleNode{Dispatch: dispatch, Poll: poll},
-		MultiNode:  outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: outbox.ClaimOptions{Owner: "n", LockTimeout: 11, TenantsInTurn: true}},
+		MultiNode:  outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: outbox.ClaimOptions{Owner: "n", LeaseDuration: 11, TenantsInTurn: true}},
 		Ordered:    outbox.Ordered{Poll: poll, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: outbox.Defer(7)},
 		WriterOnly: outbox.WriterOnly{},
 	} {

@@ -67,7 +67,7 @@ const minute = time.Minute
 func keyNode(t *testing.T, store *cutOff, mode outbox.OrderedByKey, fn func(env outbox.Envelope) (outbox.Result, error)) (*engine, *diary) {
 	t.Helper()
 	var d diary
-	mode.Claim.LockTimeout = minute
+	mode.Claim.LeaseDuration = minute
 	return start(t, outbox.Config{Store: store, Mode: mode}, d.listen(fn)), &d
 }
 
@@ -104,7 +104,7 @@ func TestNoFurtherListenerBeginsWhenTheLeaseIsOver(t *testing.T) {
 		store := &cutOff{Store: outboxtest.NewStore()}
 		var mail, search diary
 		done := func(outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil }
-		startNamed(t, outbox.Config{Store: store, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LockTimeout: minute}}},
+		startNamed(t, outbox.Config{Store: store, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LeaseDuration: minute}}},
 			outbox.On("", "Said", outbox.ListenerFunc(mail.listen(func(env outbox.Envelope) (outbox.Result, error) {
 				if env.EventID == "a-00001" && len(mail.of("a")) == 2 {
 					store.down.Store(true)
@@ -125,8 +125,8 @@ func TestNoFurtherListenerBeginsWhenTheLeaseIsOver(t *testing.T) {
 	})
 }
 
-// A lease that is renewed in time lasts longer than the lock timeout.
-func TestARunOutlivesTheLockTimeout(t *testing.T) {
+// A lease that is renewed in time lasts longer than the lease duration.
+func TestARunOutlivesTheLeaseDuration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &cutOff{Store: outboxtest.NewStore()}

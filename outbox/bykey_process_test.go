@@ -64,7 +64,7 @@ func byKeyProcess() {
 		Mode: outbox.OrderedByKey{
 			Dispatch:  outbox.DispatchOptions{Workers: number(keyWorkers), MaxAttempts: 1000, MarkInterval: 20 * time.Millisecond},
 			Poll:      outbox.PollOptions{Interval: 50 * time.Millisecond},
-			Claim:     outbox.ClaimOptions{LockTimeout: keyLease, Owner: l.owner},
+			Claim:     outbox.ClaimOptions{LeaseDuration: keyLease, Owner: l.owner},
 			RunLength: 8,
 		},
 	})

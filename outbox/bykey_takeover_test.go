@@ -42,7 +42,7 @@ func TestATakeoverEndsAtAGapInTheLeases(t *testing.T) {
 				died := &dyingClaimer{cutOff: &cutOff{Store: store}, missing: missing}
 				var first diary
 				e := start(t, outbox.Config{
-					Store: died, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LockTimeout: minute}},
+					Store: died, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LeaseDuration: minute}},
 				}, first.listen(nil))
 				e.write(numbered("a", 6)...)
 				time.Sleep(time.Second)
@@ -95,7 +95,7 @@ func TestAClaimIsNotMadeFromAnOldReading(t *testing.T) {
 		ids := idsOf(numbered("a", 4))
 		claim := func(lease string, ids []string) {
 			b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{
-				Now: time.Now(), LockTimeout: minute, Limit: len(ids), EventIDs: ids, Lease: lease,
+				Now: time.Now(), LeaseDuration: minute, Limit: len(ids), EventIDs: ids, Lease: lease,
 			})
 			require.NoError(t, err)
 			require.Len(t, b.Envelopes, len(ids))
@@ -109,7 +109,7 @@ func TestAClaimIsNotMadeFromAnOldReading(t *testing.T) {
 		late.cut.Store(true)
 		var d diary
 		start(t, outbox.Config{
-			Store: late, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LockTimeout: minute}},
+			Store: late, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LeaseDuration: minute}},
 		}, d.listen(func(env outbox.Envelope) (outbox.Result, error) {
 			if env.EventID == ids[0] { // the other node goes on
 				marks := make([]outbox.Mark, len(ids))

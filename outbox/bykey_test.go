@@ -252,7 +252,7 @@ func TestOrderedByKeyRefusesWhatItCannotDo(t *testing.T) {
 		"Config.Mode.RunLength is 501; the limit is 500":                           {Store: store, Mode: outbox.OrderedByKey{RunLength: 501}},
 		"Config.Mode.RunLength is -1":                                              {Store: store, Mode: outbox.OrderedByKey{RunLength: -1}},
 		"Config.Mode.OnDead is not one of":                                         {Store: store, Mode: outbox.OrderedByKey{OnDead: 7}},
-		"Config.Mode.Claim.LockTimeout is 5ns":                                     {Store: store, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LockTimeout: 5}}},
+		"Config.Mode.Claim.LeaseDuration is 5ns":                                   {Store: store, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LeaseDuration: 5}}},
 		"Config.Store is a outbox_test.plainStore, which has no ReadRuns":          {Store: plainStore{store}, Mode: outbox.OrderedByKey{}},
 	} {
 		cfg.DB = store.DB()

@@ -138,7 +138,7 @@ func (d *dispatcher) complete(ctx context.Context, store Store, scope TxScope, d
 	case marked:
 		return errors.Join(
 			scope.AfterRollback(func(context.Context, error) { d.track.rolledBack(done) }),
-			scope.OnCommit(func() { d.track.committed(done) }),
+			scope.AtCommit(func() { d.track.committed(done) }),
 		)
 	case before != nil && before.scope.Active():
 		err = ErrCompleted

@@ -142,7 +142,7 @@ func TestCompletedRowIsDeletedWhereNoHistoryIsKept(t *testing.T) {
 func TestLeaseIsRenewedAfterACompletionRolledBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		cfg := outbox.Config{Store: outboxtest.NewStore(), Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LockTimeout: time.Minute}}}
+		cfg := outbox.Config{Store: outboxtest.NewStore(), Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LeaseDuration: time.Minute}}}
 		var deliveries atomic.Int32
 		var e *engine
 		listener := func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {

@@ -100,7 +100,7 @@ func refuse(t *testing.T, batches []string, onDone outbox.OnDone) {
 	release := make(chan struct{})
 	e := start(t, outbox.Config{Store: store, Metrics: counts, Logger: slog.New(book), Purge: &outbox.PurgeOptions{OnDone: onDone}, Mode: outbox.MultiNode{
 		Dispatch: outbox.DispatchOptions{Workers: 10},
-		Poll:     outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow", LockTimeout: 24 * time.Hour},
+		Poll:     outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow", LeaseDuration: 24 * time.Hour},
 	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 		if env.EventID != "first" {
 			<-release
@@ -184,7 +184,7 @@ func finishElsewhere(t *testing.T, ids []string, onDone outbox.OnDone) {
 	release := make(chan struct{})
 	e := start(t, outbox.Config{Store: store, Metrics: counts, Purge: &outbox.PurgeOptions{OnDone: onDone}, Mode: outbox.MultiNode{
 		Dispatch: outbox.DispatchOptions{Workers: 10},
-		Poll:     outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow", LockTimeout: 24 * time.Hour},
+		Poll:     outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow", LeaseDuration: 24 * time.Hour},
 	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 		if env.EventID != "first" {
 			<-release

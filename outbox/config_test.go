@@ -15,7 +15,7 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 		Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{Workers: -1, HotCapacity: -2, ColdCapacity: -3, MaxAttempts: -4, DrainTimeout: -5, ListenerTimeout: -6, MarkInterval: -7},
 			Poll:     outbox.PollOptions{Interval: -1, BatchSize: -2, SkipRecent: -3},
-			Claim:    outbox.ClaimOptions{LockTimeout: -1, Owner: string(make([]byte, 129))},
+			Claim:    outbox.ClaimOptions{LeaseDuration: -1, Owner: string(make([]byte, 129))},
 		},
 		Purge:        &outbox.PurgeOptions{Retention: -2, BatchSize: -1, Interval: -1, OnDone: 9},
 		Interceptors: []outbox.Interceptor{nil},
@@ -26,7 +26,7 @@ func TestNewReportsEverythingAtOnce(t *testing.T) {
 		"Config.Mode.Dispatch.ColdCapacity is -3", "Config.Mode.Dispatch.MaxAttempts is -4",
 		"Config.Mode.Dispatch.DrainTimeout is -5ns", "Config.Mode.Dispatch.ListenerTimeout is -6ns", "Config.Mode.Dispatch.MarkInterval is -7ns",
 		"Config.Mode.Poll.Interval is -1ns", "Config.Mode.Poll.BatchSize is -2", "Config.Mode.Poll.SkipRecent is -3ns",
-		"Config.Mode.Claim.LockTimeout is -1ns", "Config.Mode.Claim.Owner is 129 characters",
+		"Config.Mode.Claim.LeaseDuration is -1ns", "Config.Mode.Claim.Owner is 129 characters",
 		"Config.Purge.Retention is -2ns", "Config.Purge.BatchSize is -1", "Config.Purge.Interval is -1ns", "Config.Purge.OnDone",
 		"Config.Interceptors[0] is nil", "Config.RetryPolicy is a nil",
 	} {

@@ -82,7 +82,7 @@ func newDispatcher(b *builder) *dispatcher {
 	if b.Purge != nil && b.Purge.OnDone == Delete {
 		d.doneOutcome = OutcomeDelete
 	}
-	lease := ClaimOptions{LockTimeout: suspectLockTimeout}
+	lease := ClaimOptions{LeaseDuration: suspectLeaseDuration}
 	if d.claims {
 		lease = *b.claim
 	}
@@ -100,10 +100,10 @@ func newDispatcher(b *builder) *dispatcher {
 	return d
 }
 
-// suspectLockTimeout is the lease of an event that a process which died may have
+// suspectLeaseDuration is the lease of an event that a process which died may have
 // had in hand, in a mode without leases. Should the event kill this process too,
 // the next one delivers the others first for that long.
-const suspectLockTimeout = time.Minute
+const suspectLeaseDuration = time.Minute
 
 // Start starts the workers. ctx bounds the start alone. Starting twice is
 // harmless; after Close it is [ErrClosed].

@@ -35,7 +35,7 @@ var (
 	// one of its listeners has no name; see [Named].
 	ErrDuplicateListener = errors.New("outbox: duplicate listener")
 	// ErrUnroutable: no listener is registered for the event.
-	ErrUnroutable = errors.New("unroutable")
+	ErrUnroutable = errors.New("outbox: unroutable")
 	// ErrNotFound: there is no such dead letter, or for [Outbox.FindEvent], no such event.
 	ErrNotFound = errors.New("outbox: not found")
 	// ErrLeaseLost: an outcome was refused, because its node no longer holds the

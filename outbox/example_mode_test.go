@@ -37,7 +37,7 @@ func ExampleMultiNode() {
 		DB: store.DB(), Store: store,
 		Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{Workers: 32},
-			Claim:    outbox.ClaimOptions{LockTimeout: time.Minute},
+			Claim:    outbox.ClaimOptions{LeaseDuration: time.Minute},
 		},
 	})
 	check(err)

@@ -93,7 +93,7 @@ type visible struct {
 	commit []func(context.Context)
 }
 
-func (v *visible) OnCommit(fn func()) error {
+func (v *visible) AtCommit(fn func()) error {
 	if !v.shown { // the store's own, which shows the rows
 		v.shown = true
 		fn()

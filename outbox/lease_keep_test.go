@@ -107,7 +107,7 @@ func TestALockedRowCostsNoOtherLease(t *testing.T) {
 				store.lock(func(ids []string) bool { return slices.Contains(ids, "e0000") })
 				for range 20 {
 					time.Sleep(30 * time.Second)
-					require.Less(t, oldest(store.Store, "e0000"), outbox.DefaultLockTimeout*3/4)
+					require.Less(t, oldest(store.Store, "e0000"), outbox.DefaultLeaseDuration*3/4)
 				}
 				require.EqualValues(t, 1, book.about("could not be renewed")[0].attrs["count"].Int64())
 				store.lock(func([]string) bool { return false })
@@ -126,7 +126,7 @@ func TestALeaseIsRenewedWhileItsListenerRuns(t *testing.T) {
 		started := make(chan struct{}, 2)
 		mode := outbox.MultiNode{
 			Poll:  outbox.PollOptions{Interval: 5 * time.Millisecond},
-			Claim: outbox.ClaimOptions{LockTimeout: time.Second},
+			Claim: outbox.ClaimOptions{LeaseDuration: time.Second},
 		}
 		listen := func(context.Context, outbox.Envelope) (outbox.Result, error) {
 			started <- struct{}{}

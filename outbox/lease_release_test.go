@@ -62,10 +62,10 @@ func (s *landing) after(begin time.Time) (tries []time.Duration) {
 }
 
 // multi is a node that polls once an hour.
-func multi(owner string, lockTimeout time.Duration) outbox.MultiNode {
+func multi(owner string, leaseDuration time.Duration) outbox.MultiNode {
 	return outbox.MultiNode{
 		Poll:  outbox.PollOptions{Interval: time.Hour},
-		Claim: outbox.ClaimOptions{Owner: owner, LockTimeout: lockTimeout},
+		Claim: outbox.ClaimOptions{Owner: owner, LeaseDuration: leaseDuration},
 	}
 }
 
@@ -242,7 +242,7 @@ type undecided struct {
 func (u *undecided) Active() bool                            { return true }
 func (u *undecided) Source() any                             { return u.db }
 func (u *undecided) AfterCommit(func(context.Context)) error { return nil }
-func (u *undecided) OnCommit(func()) error                   { return nil }
+func (u *undecided) AtCommit(func()) error                   { return nil }
 
 func (u *undecided) AfterRollback(fn func(context.Context, error)) error {
 	u.rollback = fn

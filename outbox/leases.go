@@ -24,7 +24,7 @@ type tableLeases struct {
 
 func newTableLeases(db DB, store Store, claim ClaimOptions, track *tracker, log *slog.Logger, freed func()) *tableLeases {
 	t := &tableLeases{
-		names: leases.NewNames(claim.Owner), db: db, store: store, lasts: claim.LockTimeout, track: track, freed: freed,
+		names: leases.NewNames(claim.Owner), db: db, store: store, lasts: claim.LeaseDuration, track: track, freed: freed,
 	}
 	t.keeper = leases.NewKeeper(claim.Owner, t.lasts, t, log)
 	t.releaser = leases.NewReleaser(claim.Owner, t.lasts, t, log)

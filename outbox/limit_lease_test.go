@@ -24,7 +24,7 @@ func TestALaneKeepsItsLeasesBesideBatches(t *testing.T) {
 		for _, owner := range []string{"a", "b"} {
 			e := build(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
 				Dispatch: outbox.DispatchOptions{Workers: 2, Limits: []outbox.Limit{{Kind: kindSaid, Rate: 0.01, Burst: 1}}},
-				Claim:    outbox.ClaimOptions{Owner: owner, LockTimeout: 15 * time.Second},
+				Claim:    outbox.ClaimOptions{Owner: owner, LeaseDuration: 15 * time.Second},
 			}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 				got.add(env.EventID)
 				time.Sleep(time.Minute)

@@ -314,7 +314,7 @@ func TestAListenerThatIsGoneMakesItsRowUnroutable(t *testing.T) {
 				row := rowsBy(newer.store)["mail"]
 				require.Equal(t, tt.status, row.Status)
 				if tt.status == outbox.StatusDead {
-					require.Contains(t, row.LastError, "unroutable: no listener")
+					require.Contains(t, row.LastError, "outbox: unroutable: no listener")
 				}
 				if tt.status == outbox.StatusDone {
 					require.Equal(t, []string{"mail e/1"}, after.all())

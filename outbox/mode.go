@@ -89,7 +89,7 @@ const (
 	DefaultMarkInterval  = 5 * time.Millisecond
 	DefaultPollInterval  = 5 * time.Second
 	DefaultPollBatch     = 500
-	DefaultLockTimeout   = 5 * time.Minute
+	DefaultLeaseDuration = 5 * time.Minute
 	DefaultRetention     = 7 * 24 * time.Hour
 	DefaultPurgeBatch    = 500
 	DefaultPurgeInterval = time.Hour
@@ -179,11 +179,11 @@ type ClaimOptions struct {
 	// locked_by has it before a slash and a number for each claim. Defaults to
 	// host, process id and a random part. At most 112 characters.
 	Owner string
-	// LockTimeout is how long a lease lasts without being renewed; a node that
+	// LeaseDuration is how long a lease lasts without being renewed; a node that
 	// is alive renews it three times in that time. Defaults to 5 minutes. There is
 	// no lower limit, but below a few seconds a pause of the process or a slow
 	// statement is enough for another node to deliver the same event.
-	LockTimeout time.Duration
+	LeaseDuration time.Duration
 	// TenantsInTurn claims events of one tenant after the other, so that a tenant with
 	// a backlog does not hold up the others; events without a tenant are those of one
 	// tenant. The store's schema needs the tenant index, sqlstore.WithTenantIndex.
@@ -271,14 +271,14 @@ func (o PollOptions) withDefaults() PollOptions {
 
 func (o ClaimOptions) validate(v *validator) {
 	v.text("Owner", o.Owner, leases.MaxOwner)
-	v.duration("LockTimeout", o.LockTimeout)
+	v.duration("LeaseDuration", o.LeaseDuration)
 }
 
 func (o ClaimOptions) withDefaults() ClaimOptions {
 	if o.Owner == "" {
 		o.Owner = leases.NewOwner()
 	}
-	o.LockTimeout = defaultTo(o.LockTimeout, DefaultLockTimeout)
+	o.LeaseDuration = defaultTo(o.LeaseDuration, DefaultLeaseDuration)
 	return o
 }
 

@@ -86,7 +86,7 @@ func TestAnEventIsLeasedToItsWriterFromTheInsertOn(t *testing.T) {
 	other.write(said("theirs"))
 	require.Equal(t, "other theirs", <-by)
 	for range 5 {
-		_, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Lease: "third/1", LockTimeout: time.Minute})
+		_, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Lease: "third/1", LeaseDuration: time.Minute})
 		require.NoError(t, err)
 	}
 	for _, fn := range scope.commit {
@@ -114,7 +114,7 @@ func TestADeadNodesEventsAreTakenOverAndCostAnAttempt(t *testing.T) {
 		store := orphaned(t, "orphan")
 		attempts := make(chan int, 1)
 		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
-			Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 50 * time.Millisecond},
+			Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LeaseDuration: 50 * time.Millisecond},
 		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 			attempts <- env.Attempts
 			return outbox.Done(), nil
@@ -138,7 +138,7 @@ func TestAnEventThatKillsItsProcessesEndsDead(t *testing.T) {
 		takeOver(t, store) // and the next node dies too
 		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{MaxAttempts: 1},
-			Poll:     outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LockTimeout: 20 * time.Millisecond},
+			Poll:     outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LeaseDuration: 20 * time.Millisecond},
 		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
 			t.Error("an event without attempts left was delivered")
 			return outbox.Done(), nil
@@ -163,7 +163,7 @@ func TestAnEventWhoseLeaseIsOldIsLeftToThePoller(t *testing.T) {
 	t.Parallel()
 	dropped := make(chan outbox.EventKind, 1)
 	e := start(t, outbox.Config{Metrics: dropMetrics{dropped: dropped}, Mode: outbox.MultiNode{
-		Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{LockTimeout: 40 * time.Millisecond},
+		Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{LeaseDuration: 40 * time.Millisecond},
 	}}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
 	scope := outboxtest.NewScope(e.store.DB())
 	_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("slow")})
@@ -195,7 +195,7 @@ func TestANodeThatLostItsLeaseCannotStoreAnOutcome(t *testing.T) {
 	})
 	e.write(said("contended"))
 	<-running
-	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "thief/1", LockTimeout: 0})
+	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "thief/1", LeaseDuration: 0})
 	require.NoError(t, err)
 	require.Equal(t, 1, b.Len())
 	close(release)

@@ -26,7 +26,7 @@ type outage struct {
 	from time.Time // zero: not yet
 }
 
-const outageLasts = 2 * outbox.DefaultLockTimeout
+const outageLasts = 2 * outbox.DefaultLeaseDuration
 
 func (s *outage) memory() *outboxtest.Store { return s.Store }
 

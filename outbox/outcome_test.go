@@ -176,7 +176,7 @@ func TestUnroutableEventIsDeadAtOnceOrDeferred(t *testing.T) {
 	e.write(said("lost"))
 	row := e.await("lost", outbox.StatusDead)
 	require.Zero(t, row.Attempts)
-	require.Equal(t, "unroutable: no listener is registered for __GLOBAL__/Said: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.Defer for a newer process to deliver such events", row.LastError)
+	require.Equal(t, "outbox: unroutable: no listener is registered for __GLOBAL__/Said: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.Defer for a newer process to deliver such events", row.LastError)
 
 	deferring := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.Defer(time.Hour)}}}, nil)
 	deferring.write(said("deferred"))

@@ -71,7 +71,7 @@ func TestAPausedEventAtTheHeadDoesNotKeepThePollerBusy(t *testing.T) {
 						_, err := store.HoldTable(ctx, nil, "dead", time.Second)
 						require.NoError(t, err)
 						if name != "ordered" { // there it would be DEAD at once
-							_, err = store.Store.Claim(ctx, nil, outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "dead/1", LockTimeout: time.Hour})
+							_, err = store.Store.Claim(ctx, nil, outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "dead/1", LeaseDuration: time.Hour})
 							require.NoError(t, err)
 						}
 						time.Sleep(time.Hour)

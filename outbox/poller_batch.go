@@ -158,7 +158,7 @@ func (p *poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
 	if died := p.died.Load(); died != nil && q.After.AvailableAt.Before(*died) {
 		q.After = Cursor{AvailableAt: *died} // what was due by then is suspect
 	}
-	q.LockTimeout = p.lockTimeout()
+	q.LeaseDuration = p.leaseDuration()
 	err = p.patienceFrom(q.After).Statement(ctx, func(ctx context.Context) (err error) {
 		b, err = p.store.Poll(ctx, p.db, q)
 		return err

@@ -33,7 +33,7 @@ func (p *poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batc
 // it out, or do so later, so the releaser looks for rows under that lease. After a deadlock
 // there are none.
 func (p *poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
-	q.LockTimeout = p.lockTimeout()
+	q.LeaseDuration = p.leaseDuration()
 	patient := &p.patience
 	if len(q.EventIDs) == 0 {
 		patient = p.patienceFrom(q.After)
@@ -76,7 +76,7 @@ func claimContext(ctx, limited context.Context) (context.Context, context.Cancel
 // first.
 func (p *poller) claimSuspects(ctx context.Context, limit int, createdBefore time.Time) (b Batch, lease string, err error) {
 	died := p.died.Load()
-	q := PollQuery{Now: *died, CreatedBefore: createdBefore, Limit: limit, LockTimeout: p.lockTimeout(), Except: p.except}
+	q := PollQuery{Now: *died, CreatedBefore: createdBefore, Limit: limit, LeaseDuration: p.leaseDuration(), Except: p.except}
 	var ids []string
 	for len(ids) == 0 { // what this process has in hand is passed over
 		err = p.statement(ctx, func(ctx context.Context) (err error) {
@@ -191,8 +191,8 @@ func (p *poller) takeoverRoomOf(oneByOne bool) int {
 	return room
 }
 
-// lockTimeout is the age at which a lease expires.
-func (p *poller) lockTimeout() time.Duration {
+// leaseDuration is the age at which a lease expires.
+func (p *poller) leaseDuration() time.Duration {
 	if p.inOrder { // nothing else delivers from the table, and the order counts
 		return time.Microsecond
 	}

@@ -59,7 +59,7 @@ func claimBacklog(t *testing.T, before func(s *claimLog, claim int), fn func(s *
 		}
 		start(t, outbox.Config{Store: s, Mode: outbox.MultiNode{
 			Poll:  outbox.PollOptions{Interval: time.Hour, BatchSize: 10},
-			Claim: outbox.ClaimOptions{LockTimeout: time.Minute},
+			Claim: outbox.ClaimOptions{LeaseDuration: time.Minute},
 		}}, handled)
 		time.Sleep(time.Second)
 		fn(s)
@@ -209,7 +209,7 @@ func TestAnExpiredLeaseBehindTheClaimsOfABacklogIsTakenOverWithinTheInterval(t *
 		start(t, outbox.Config{Store: s, Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 20},
 			Poll:     outbox.PollOptions{Interval: interval, BatchSize: 10},
-			Claim:    outbox.ClaimOptions{LockTimeout: time.Minute},
+			Claim:    outbox.ClaimOptions{LeaseDuration: time.Minute},
 		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 			time.Sleep(5 * time.Millisecond)
 			mu.Lock()

@@ -135,7 +135,7 @@ func (p *poller) readRuns(ctx context.Context, kind batchKind, limit int) (c run
 	p.read = storedTime(now)
 	w := &p.runs.walks[kind]
 	q := RunQuery{
-		Now: p.read, LockTimeout: p.dispatcher.leases.lasts, SkipDead: p.runs.skipDead, Except: p.dispatcher.except(),
+		Now: p.read, LeaseDuration: p.dispatcher.leases.lasts, SkipDead: p.runs.skipDead, Except: p.dispatcher.except(),
 		After: w.after, Length: min(p.runs.length, limit), Limit: limit,
 	}
 	if p.opts.SkipRecent > 0 {

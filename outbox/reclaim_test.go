@@ -47,14 +47,14 @@ func TestAFailureUnderANewLeaseKeepsTheAttemptsOfOtherNodes(t *testing.T) {
 		const lease = time.Second
 		e := start(t, outbox.Config{
 			Store: store, RetryPolicy: outbox.ExponentialBackoff(time.Hour, time.Hour),
-			Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LockTimeout: lease}},
+			Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LeaseDuration: lease}},
 		}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
 			time.Sleep(time.Minute)
 			return outbox.Done(), errors.New("boom")
 		})
 		e.write(said("e"))
 		time.Sleep(2 * lease)
-		b, err := store.Store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "other/1", LockTimeout: lease})
+		b, err := store.Store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "other/1", LeaseDuration: lease})
 		require.NoError(t, err)
 		require.Len(t, b.Envelopes, 1)
 		time.Sleep(2 * lease)

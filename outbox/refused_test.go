@@ -144,7 +144,7 @@ func TestOutcomesThatAreRefusedForEverHoldUpNothing(t *testing.T) {
 	poll := outbox.PollOptions{Interval: 30 * time.Second}
 	for name, mode := range map[string]outbox.Mode{
 		"single node": outbox.SingleNode{Poll: poll},
-		"multi node":  outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{LockTimeout: 10 * time.Second}},
+		"multi node":  outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{LeaseDuration: 10 * time.Second}},
 		"ordered":     outbox.Ordered{Poll: poll},
 	} {
 		for _, skips := range []bool{false, true} {

@@ -22,11 +22,11 @@ type TxScope interface {
 	// Source is the connection pool that the transaction was begun on: the
 	// *sql.DB, also when a framework is used above it. It is comparable.
 	Source() any
-	// OnCommit registers fn to run once, within the call that commits, as soon as
+	// AtCommit registers fn to run once, within the call that commits, as soon as
 	// the transaction is known to have committed. The transaction still holds its
 	// connection: fn must neither use the database nor wait. It fails with
 	// [ErrNoTransaction] when the transaction is over.
-	OnCommit(fn func()) error
+	AtCommit(fn func()) error
 	// AfterCommit registers fn to run once, after the transaction is known to
 	// have committed and its connection went back to the pool. It fails with
 	// [ErrNoTransaction] when the transaction is over.

@@ -124,7 +124,7 @@ func TestAnEventThatWaitsForASharedWorkerCountsAsQueued(t *testing.T) {
 		})
 		store := outboxtest.NewStore()
 		mode := multiNode(shared)
-		mode.Claim.LockTimeout, mode.Dispatch.ListenerTimeout, mode.Dispatch.Workers = 15*time.Second, time.Second, 3
+		mode.Claim.LeaseDuration, mode.Dispatch.ListenerTimeout, mode.Dispatch.Workers = 15*time.Second, time.Second, 3
 		var got calls
 		listener := func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
 			got.add(env.EventID)

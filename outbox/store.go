@@ -329,9 +329,9 @@ type PollQuery struct {
 	CreatedBefore time.Time
 	// After continues behind an earlier batch's Next. Zero: from the start.
 	After Cursor
-	// LockTimeout is the age at which a lease expires, by the database's clock. A lease
+	// LeaseDuration is the age at which a lease expires, by the database's clock. A lease
 	// whose time is as far ahead of that clock, or is no time, has expired too.
-	LockTimeout time.Duration
+	LeaseDuration time.Duration
 	// Limit is the most rows to read; positive.
 	Limit int
 	// Except leaves out events of these kinds.
@@ -350,9 +350,9 @@ type ClaimQuery struct {
 	EventIDs []string
 	// Lease is the name that the rows get. No other claim has it.
 	Lease string
-	// LockTimeout is the age at which a lease expires, by the database's clock. A lease
+	// LeaseDuration is the age at which a lease expires, by the database's clock. A lease
 	// whose time is as far ahead of that clock, or is no time, has expired too.
-	LockTimeout time.Duration
+	LeaseDuration time.Duration
 	// FreshOnly leaves out rows whose lease expired.
 	FreshOnly bool
 }
@@ -424,9 +424,9 @@ type RunReader interface {
 type RunQuery struct {
 	Now           time.Time // as in PollQuery
 	CreatedBefore time.Time // as in PollQuery
-	// LockTimeout is the age at which a lease expires, by the database's clock. A lease
+	// LeaseDuration is the age at which a lease expires, by the database's clock. A lease
 	// whose time is as far ahead of that clock, or is no time, has expired too.
-	LockTimeout time.Duration
+	LeaseDuration time.Duration
 	// Takeovers reads only keys whose first row has a lease that expired. Their runs are
 	// that row and those directly behind it whose leases expired too.
 	Takeovers bool

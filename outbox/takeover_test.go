@@ -161,7 +161,7 @@ func TestEventsOfALongTransactionKeepTheirAttempt(t *testing.T) {
 		_, err := writer.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("slow")})
 		require.NoError(t, err)
 		node(t, store, outbox.DispatchOptions{MaxAttempts: 1})
-		time.Sleep(2 * outbox.DefaultLockTimeout)
+		time.Sleep(2 * outbox.DefaultLeaseDuration)
 		way.gone.Store(true) // so that it does not give the lease up first
 		require.NoError(t, scope.Commit())
 		time.Sleep(outbox.DefaultPollInterval + time.Second)
@@ -175,10 +175,10 @@ func TestEventsOfALongTransactionKeepTheirAttempt(t *testing.T) {
 func leased(t *testing.T, ids ...string) *outboxtest.Store {
 	t.Helper()
 	store := written(t, ids...)
-	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: len(ids), Lease: "dead node/1", LockTimeout: time.Minute})
+	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: len(ids), Lease: "dead node/1", LeaseDuration: time.Minute})
 	require.NoError(t, err)
 	require.Equal(t, len(ids), b.Len())
-	time.Sleep(outbox.DefaultLockTimeout + time.Second)
+	time.Sleep(outbox.DefaultLeaseDuration + time.Second)
 	return store
 }
 

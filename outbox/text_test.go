@@ -63,8 +63,8 @@ func TestErrorsSayTheWayOut(t *testing.T) {
 			"outbox: Config.Mode.Poll.Interval is 5ns, less than a millisecond; did you mean 5s?",
 		},
 		"a lease without a unit": {
-			mode(outbox.MultiNode{Claim: outbox.ClaimOptions{LockTimeout: 300}}),
-			"outbox: Config.Mode.Claim.LockTimeout is 300ns, less than a millisecond; did you mean 5m0s?",
+			mode(outbox.MultiNode{Claim: outbox.ClaimOptions{LeaseDuration: 300}}),
+			"outbox: Config.Mode.Claim.LeaseDuration is 300ns, less than a millisecond; did you mean 5m0s?",
 		},
 		"a drain without a unit": {
 			mode(outbox.Ordered{DrainTimeout: 30}),

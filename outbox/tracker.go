@@ -350,13 +350,13 @@ func (t *tracker) leased(d *delivery) bool {
 
 // renewed says that a statement which began at that time renewed leases. One that was
 // over before the answer came may have been another process's meanwhile.
-func (t *tracker) renewed(leases []Lease, began time.Time, lockTimeout time.Duration) {
+func (t *tracker) renewed(leases []Lease, began time.Time, leaseDuration time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	for _, l := range leases {
 		if d := t.events[l.EventID]; d != nil && d.lease == l.Name && now.Before(d.until) {
-			d.until = began.Add(lockTimeout)
+			d.until = began.Add(leaseDuration)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func TestALeaseIsRenewedWhileAFailureIsBeingStored(t *testing.T) {
 		first := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, fail)
 		start(t, outbox.Config{Store: store.Store, Mode: outbox.MultiNode{}}, fail)
 		first.write(said("locked"))
-		time.Sleep(3 * outbox.DefaultLockTimeout)
+		time.Sleep(3 * outbox.DefaultLeaseDuration)
 		store.locked.Store(false)
 		time.Sleep(time.Minute)
 		require.EqualValues(t, 1, calls.Load())

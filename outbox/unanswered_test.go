@@ -282,7 +282,7 @@ func TestAClaimThatIsCarriedOutLateIsGivenBack(t *testing.T) {
 		store := &lateClaim{Store: written(t, named("e", 100)...), rows: make(chan int, 1)}
 		var delivered calls
 		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
-			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 10}, Claim: outbox.ClaimOptions{LockTimeout: time.Hour},
+			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 10}, Claim: outbox.ClaimOptions{LeaseDuration: time.Hour},
 		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
 			delivered.add(env.EventID)
 			time.Sleep(time.Second)

@@ -265,10 +265,10 @@ func (w *Writer) enlist(scope TxScope, p *pending) error {
 		return err
 	}
 	if !w.observed {
-		return scope.OnCommit(func() { w.committed(p) })
+		return scope.AtCommit(func() { w.committed(p) })
 	}
 	var copies [][]Envelope
-	err = scope.OnCommit(func() {
+	err = scope.AtCommit(func() {
 		// From then on the events are the dispatcher's, and their listener may
 		// change them before the hooks run.
 		copies = w.copies(p.envs)

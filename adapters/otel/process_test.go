@@ -59,7 +59,7 @@ func work() {
 		DB: db, Store: store, Interceptors: []outbox.Interceptor{outboxotel.Interceptor(opts...)},
 		Mode: outbox.MultiNode{
 			Poll:  outbox.PollOptions{Interval: 20 * time.Millisecond},
-			Claim: outbox.ClaimOptions{LockTimeout: time.Second},
+			Claim: outbox.ClaimOptions{LeaseDuration: time.Second},
 		},
 	})
 	check(err)

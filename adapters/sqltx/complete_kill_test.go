@@ -156,7 +156,7 @@ func startLedger(db *sql.DB, store outbox.Store) (*outbox.Outbox, error) {
 		Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1, MaxAttempts: 1000},
 			Poll:     outbox.PollOptions{Interval: 10 * time.Millisecond, BatchSize: 1},
-			Claim:    outbox.ClaimOptions{LockTimeout: time.Second},
+			Claim:    outbox.ClaimOptions{LeaseDuration: time.Second},
 		},
 		RetryPolicy: outbox.ExponentialBackoff(time.Millisecond, 10*time.Millisecond),
 	})

@@ -222,7 +222,7 @@ func TestCallbackThatEndsItsGoroutineHoldsUpNoOther(t *testing.T) {
 	scope := f.scopeOf(t, tx)
 	require.NoError(t, scope.AfterCommit(nil))
 	require.NoError(t, scope.AfterRollback(nil))
-	require.NoError(t, scope.OnCommit(nil))
+	require.NoError(t, scope.AtCommit(nil))
 	require.NoError(t, scope.AfterCommit(func(context.Context) { runtime.Goexit() }))
 	write(t, f.a, tx)
 	require.NoError(t, tx.Commit())

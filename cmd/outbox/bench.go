@@ -183,7 +183,7 @@ func deliverEvents(ctx context.Context, db *sql.DB, store *sqlstore.Store, show 
 	for done, claim := 0, 1; ; claim++ {
 		began, lease := time.Now(), fmt.Sprintf("bench/%d", claim)
 		batch, err := store.Claim(ctx, db, outbox.ClaimQuery{
-			Now: began.Add(time.Minute), Limit: benchBatch, Lease: lease, LockTimeout: time.Hour,
+			Now: began.Add(time.Minute), Limit: benchBatch, Lease: lease, LeaseDuration: time.Hour,
 		})
 		if err != nil || len(batch.Envelopes) == 0 {
 			return claiming, marking, err

@@ -25,7 +25,7 @@ var defaults = map[string]any{
 	"retry.max-delay":                outbox.DefaultRetryMax,
 	"poller.interval":                outbox.DefaultPollInterval,
 	"poller.batch-size":              outbox.DefaultPollBatch,
-	"claim-locking.lock-timeout":     outbox.DefaultLockTimeout,
+	"claim-locking.lock-timeout":     outbox.DefaultLeaseDuration,
 	"ordering.run-length":            outbox.DefaultRunLength,
 	"purge.retention":                outbox.DefaultRetention,
 	"purge.batch-size":               outbox.DefaultPurgeBatch,

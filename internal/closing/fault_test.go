@@ -87,7 +87,7 @@ func TestCloseWhileTheDatabaseFails(t *testing.T) {
 func faultKinds(owner string) map[string]kind {
 	d := outbox.DispatchOptions{Workers: 4, HotCapacity: 20, ColdCapacity: 20, DrainTimeout: drain}
 	poll := outbox.PollOptions{Interval: 50 * time.Millisecond, BatchSize: 15}
-	claim := outbox.ClaimOptions{Owner: owner, LockTimeout: 15 * time.Second}
+	claim := outbox.ClaimOptions{Owner: owner, LeaseDuration: 15 * time.Second}
 	return map[string]kind{
 		"single node":    {mode: outbox.SingleNode{Dispatch: d, Poll: poll}},
 		"many nodes":     {mode: outbox.MultiNode{Dispatch: d, Poll: poll, Claim: claim}},

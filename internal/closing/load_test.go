@@ -30,13 +30,13 @@ func kinds() map[string]kind {
 	poll := outbox.PollOptions{Interval: time.Hour, BatchSize: 15}
 	return map[string]kind{
 		"single node":     {mode: outbox.SingleNode{Dispatch: d, Poll: poll}},
-		"many nodes":      {mode: outbox.MultiNode{Dispatch: d, Poll: poll, Claim: outbox.ClaimOptions{LockTimeout: time.Hour}}},
+		"many nodes":      {mode: outbox.MultiNode{Dispatch: d, Poll: poll, Claim: outbox.ClaimOptions{LeaseDuration: time.Hour}}},
 		"ordered":         {mode: outbox.Ordered{Poll: poll, DrainTimeout: drain}},
-		"ordered by key":  {mode: outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 4, ColdCapacity: 20, DrainTimeout: drain}, Poll: poll, Claim: outbox.ClaimOptions{LockTimeout: time.Hour}}},
+		"ordered by key":  {mode: outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 4, ColdCapacity: 20, DrainTimeout: drain}, Poll: poll, Claim: outbox.ClaimOptions{LeaseDuration: time.Hour}}},
 		"writer only":     {mode: outbox.WriterOnly{}},
-		"batches":         {mode: outbox.MultiNode{Dispatch: d, Poll: poll, Claim: outbox.ClaimOptions{LockTimeout: time.Hour}}, batches: true},
+		"batches":         {mode: outbox.MultiNode{Dispatch: d, Poll: poll, Claim: outbox.ClaimOptions{LeaseDuration: time.Hour}}, batches: true},
 		"limits":          {mode: outbox.SingleNode{Dispatch: limited, Poll: poll}},
-		"tenants in turn": {mode: outbox.MultiNode{Dispatch: d, Poll: poll, Claim: outbox.ClaimOptions{LockTimeout: time.Hour, TenantsInTurn: true}}},
+		"tenants in turn": {mode: outbox.MultiNode{Dispatch: d, Poll: poll, Claim: outbox.ClaimOptions{LeaseDuration: time.Hour, TenantsInTurn: true}}},
 	}
 }
 

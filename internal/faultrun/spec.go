@@ -32,7 +32,7 @@ type Spec struct {
 
 	// Mode is single, multi, ordered, by-key or writer-only.
 	Mode string
-	// Lease, Interval and Mark are ClaimOptions.LockTimeout, PollOptions.Interval and
+	// Lease, Interval and Mark are ClaimOptions.LeaseDuration, PollOptions.Interval and
 	// DispatchOptions.MarkInterval; zero is the outbox's default.
 	Lease, Interval, Mark time.Duration
 	// Owner is ClaimOptions.Owner.

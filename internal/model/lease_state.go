@@ -42,7 +42,7 @@ type Row struct {
 	Status   Status
 	Attempts uint8
 	Lease    Name // locked_by
-	Expired  bool // locked_at is longer ago than LockTimeout
+	Expired  bool // locked_at is longer ago than LeaseDuration
 	// Next is the delivery whose outcome available_at shows: its first lease. Zero: none.
 	Next Name
 }

@@ -99,7 +99,7 @@ func TestTheModelAllowsWhatHappens(t *testing.T) {
 				Mode: outbox.MultiNode{
 					Dispatch: outbox.DispatchOptions{Workers: 4, HotCapacity: 4, MaxAttempts: maxAttempts},
 					Poll:     outbox.PollOptions{Interval: 50 * time.Millisecond, BatchSize: 10},
-					Claim:    outbox.ClaimOptions{LockTimeout: leaseTime, Owner: fmt.Sprint("node-", node)},
+					Claim:    outbox.ClaimOptions{LeaseDuration: leaseTime, Owner: fmt.Sprint("node-", node)},
 				},
 			})
 			require.NoError(t, err)

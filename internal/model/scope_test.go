@@ -21,7 +21,7 @@ var _ outbox.TxScope = (*scope)(nil)
 func (s *scope) Active() bool { return !s.over }
 func (s *scope) Source() any  { return s.db }
 
-func (s *scope) OnCommit(fn func()) error {
+func (s *scope) AtCommit(fn func()) error {
 	s.onCommit = append(s.onCommit, fn)
 	return nil
 }

@@ -36,7 +36,7 @@ var mutations = []mutation{
 	},
 	{
 		"events enter the hot queue when they are written", "outbox/writer.go",
-		"return scope.OnCommit(func() { w.committed(p) })", "w.committed(p)\n\t\treturn nil", alone, checker.RuleAfterCommit,
+		"return scope.AtCommit(func() { w.committed(p) })", "w.committed(p)\n\t\treturn nil", alone, checker.RuleAfterCommit,
 	},
 	{
 		"the outcome of a failed delivery is lost", "outbox/worker.go",
@@ -103,7 +103,7 @@ var mutations = []mutation{
 	},
 	{
 		"a claim takes rows that others have leased", "outbox/sqlstore/claim.go",
-		"if !c.FreshOnly {\n\t\treturn q.free(c.LockTimeout)", "if true {\n\t\treturn q", two, checker.RuleTwice,
+		"if !c.FreshOnly {\n\t\treturn q.free(c.LeaseDuration)", "if true {\n\t\treturn q", two, checker.RuleTwice,
 	},
 	{
 		"leases are not renewed", "outbox/leases.go",

@@ -64,16 +64,16 @@ type node struct {
 	place func(ctx context.Context, env outbox.Envelope, then func() error) error
 }
 
-// lockTimeout is so long that no lease expires because the machine is busy. To let
+// leaseDuration is so long that no lease expires because the machine is busy. To let
 // leases expire a test calls expire.
-const lockTimeout = time.Minute
+const leaseDuration = time.Minute
 
 // config is a node's, without its database.
 func (s *shop) config(t testing.TB, name string) outbox.Config {
 	return outbox.Config{
 		Mode: outbox.MultiNode{
 			Poll:  outbox.PollOptions{Interval: 100 * time.Millisecond},
-			Claim: outbox.ClaimOptions{Owner: name, LockTimeout: lockTimeout},
+			Claim: outbox.ClaimOptions{Owner: name, LeaseDuration: leaseDuration},
 		},
 		Logger:      testLog(t).With("node", name),
 		RetryPolicy: outbox.ExponentialBackoff(50*time.Millisecond, time.Second),

@@ -8,7 +8,7 @@
 // did. [Hooks] is the list of registered functions, and [Parse] recognises the
 // statements.
 //
-// Functions registered with [Scope.OnCommit] run within [Scope.Finish], so within
+// Functions registered with [Scope.AtCommit] run within [Scope.Finish], so within
 // the driver's COMMIT. The users' callbacks run after it, in order: on a
 // goroutine of their own, or within [Scope.EndWith] when the adapter ends the
 // transaction.

@@ -29,7 +29,7 @@ type Hooks struct {
 
 // entry is a registered function, or a savepoint when it has none.
 type entry struct {
-	onCommit      func()
+	atCommit      func()
 	afterCommit   Callback
 	afterRollback func(ctx context.Context, cause error)
 	savepoint     string
@@ -41,13 +41,13 @@ type entry struct {
 }
 
 func (e *entry) isSavepoint() bool {
-	return e.onCommit == nil && e.afterCommit == nil && e.afterRollback == nil
+	return e.atCommit == nil && e.afterCommit == nil && e.afterRollback == nil
 }
 
-// OnCommit registers fn to run within [Hooks.Finish] when the transaction
+// AtCommit registers fn to run within [Hooks.Finish] when the transaction
 // committed. It fails with [outbox.ErrNoTransaction] after Finish, as do the two
 // below.
-func (h *Hooks) OnCommit(fn func()) error { return h.add(entry{onCommit: fn}) }
+func (h *Hooks) AtCommit(fn func()) error { return h.add(entry{atCommit: fn}) }
 
 // AfterCommit registers fn to run after the transaction has committed.
 func (h *Hooks) AfterCommit(fn func(ctx context.Context)) error {
@@ -188,7 +188,7 @@ func (h *Hooks) find(name string) int {
 	return -1
 }
 
-// Finish ends the transaction. It runs the OnCommit functions when the
+// Finish ends the transaction. It runs the AtCommit functions when the
 // transaction committed, and returns the callbacks that are to run after it, in
 // the order of registration: the after-commit ones, or the after-rollback ones,
 // whose cause is [outbox.ErrOutcomeUnknown] when the end is [Unknown]. Only the
@@ -206,8 +206,8 @@ func (h *Hooks) Finish(end End, cause error) (after []Callback) {
 		unknown := e.unclear || e.doubtful && end == Committed
 		committed := end == Committed && !unknown
 		switch {
-		case committed && e.onCommit != nil:
-			shield(e.onCommit)
+		case committed && e.atCommit != nil:
+			shield(e.atCommit)
 		case committed && e.afterCommit != nil:
 			after = append(after, e.afterCommit)
 		case !committed && e.afterRollback != nil:

@@ -181,14 +181,14 @@ func TestHooksAfterTheEnd(t *testing.T) {
 	require.False(t, hooks.Held())
 }
 
-func TestOnCommitRunsWithinFinish(t *testing.T) {
+func TestAtCommitRunsWithinFinish(t *testing.T) {
 	t.Parallel()
 	for end, want := range map[txscope.End]int{txscope.Committed: 1, txscope.RolledBack: 0, txscope.Unknown: 0} {
 		var hooks txscope.Hooks
 		ran := 0
-		require.NoError(t, hooks.OnCommit(nil))
-		require.NoError(t, hooks.OnCommit(func() { panic("no") }))
-		require.NoError(t, hooks.OnCommit(func() { ran++ }))
+		require.NoError(t, hooks.AtCommit(nil))
+		require.NoError(t, hooks.AtCommit(func() { panic("no") }))
+		require.NoError(t, hooks.AtCommit(func() { ran++ }))
 		require.Empty(t, hooks.Finish(end, nil))
 		require.Equal(t, want, ran, end)
 	}

@@ -61,12 +61,12 @@ func (s *Scope) Suspected() bool { return s.suspect.Load() != nil }
 // transaction. Without one, the transaction does not concern the outbox.
 func (s *Scope) Held() bool { return s.hooks.Held() }
 
-// OnCommit implements [outbox.TxScope].
-func (s *Scope) OnCommit(fn func()) error {
+// AtCommit implements [outbox.TxScope].
+func (s *Scope) AtCommit(fn func()) error {
 	if err := s.Refusal(); err != nil {
 		return err
 	}
-	return s.hooks.OnCommit(fn)
+	return s.hooks.AtCommit(fn)
 }
 
 // AfterCommit implements [outbox.TxScope]. The context that fn gets is that of
@@ -230,7 +230,7 @@ func (s *Scope) Because(cause error) {
 	}
 }
 
-// Finish ends the scope: it runs the OnCommit functions and has the callbacks run
+// Finish ends the scope: it runs the AtCommit functions and has the callbacks run
 // afterwards, with ctx without its end. Only the first call does anything.
 func (s *Scope) Finish(ctx context.Context, end End, cause error) {
 	if s.ended.Swap(true) {

@@ -85,7 +85,7 @@ func TestObserve(t *testing.T) {
 			if tt.refuses {
 				require.ErrorIs(t, s.Refusal(), outbox.ErrNoTransaction)
 				require.ErrorIs(t, s.AfterCommit(func(context.Context) {}), outbox.ErrNoTransaction)
-				require.ErrorIs(t, s.OnCommit(func() {}), outbox.ErrNoTransaction)
+				require.ErrorIs(t, s.AtCommit(func() {}), outbox.ErrNoTransaction)
 			} else {
 				require.NoError(t, s.Refusal())
 			}

@@ -105,14 +105,14 @@ var adapterCallbackTests = []adapterTest{
 		<-done
 		s.wantEnded("a b", "")
 	}},
-	{name: "OnCommitRunsWithinCommit", run: func(s *adapterSuite) {
+	{name: "AtCommitRunsWithinCommit", run: func(s *adapterSuite) {
 		var ran atomic.Int32
 		for _, result := range []error{nil, errSuite} {
 			wantError(s.t, "RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
-				s.ok("OnCommit", s.scope(ctx).OnCommit(func() { panic(errSuite) }))
-				s.ok("OnCommit", s.scope(ctx).OnCommit(func() {
+				s.ok("AtCommit", s.scope(ctx).AtCommit(func() { panic(errSuite) }))
+				s.ok("AtCommit", s.scope(ctx).AtCommit(func() {
 					if s.Pool.Stats().InUse == 0 {
-						s.t.Error("OnCommit ran when the connection was free")
+						s.t.Error("AtCommit ran when the connection was free")
 					}
 					ran.Add(1)
 				}))
@@ -120,7 +120,7 @@ var adapterCallbackTests = []adapterTest{
 			}), result)
 		}
 		if n := ran.Load(); n != 1 {
-			s.t.Errorf("OnCommit ran %d times for a commit and a rollback", n)
+			s.t.Errorf("AtCommit ran %d times for a commit and a rollback", n)
 		}
 	}},
 	{name: "OfASavepointUsesTheOnlyConnection", run: func(s *adapterSuite) {

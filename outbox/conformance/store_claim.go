@@ -27,7 +27,7 @@ var claimTests = []storeTest{
 		s.count("attempts of the rest", b.Envelopes[1].Attempts, 1)
 	}},
 	{"LeasesWhoseTimeCannotBeRead", unreadableLeases},
-	{"LongerLockTimeout", claims(outbox.ClaimQuery{LockTimeout: 2 * time.Hour}, map[string]int{"new": 0, "retry": 3})},
+	{"LongerLeaseDuration", claims(outbox.ClaimQuery{LeaseDuration: 2 * time.Hour}, map[string]int{"new": 0, "retry": 3})},
 	{"LeasesAreByTheDatabasesClock", claims(outbox.ClaimQuery{Now: suiteTime.AddDate(50, 0, 0)}, claimable)},
 	{"OnlyRowsOfTheEventsThatAreNamed", claims(
 		outbox.ClaimQuery{EventIDs: []string{"held", "expired retry", "done", "new", "no such event"}},
@@ -98,7 +98,7 @@ var claimTests = []storeTest{
 		}
 		s.edit(envs[10].EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
 		for _, limit := range []int{1, 2, 3, 5} {
-			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, LockTimeout: time.Minute}
+			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, LeaseDuration: time.Minute}
 			var claimed []string
 			for n := 0; ; n++ {
 				q.Lease = fmt.Sprintf("node-%d/%d", limit, n)
@@ -116,7 +116,7 @@ var claimTests = []storeTest{
 			}
 		}
 		place := outbox.Cursor{AvailableAt: envs[5].AvailableAt, CreatedAt: envs[5].OccurredAt, EventID: envs[5].EventID}
-		b := s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 12, Lease: "node-0/1", LockTimeout: time.Minute, After: place})
+		b := s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 12, Lease: "node-0/1", LeaseDuration: time.Minute, After: place})
 		s.sameIDs("claimed behind the sixth", idsOf(b.Envelopes), idsOf(envs[6:]))
 	}},
 	{"ConcurrentClaimsAreDisjointAndComplete", func(s *storeSuite) {
@@ -136,7 +136,7 @@ var claimTests = []storeTest{
 		}
 		for node := range nodes {
 			n := 0
-			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 7, LockTimeout: time.Minute}
+			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 7, LeaseDuration: time.Minute}
 			wg.Go(func() {
 				for left() {
 					n++
@@ -232,7 +232,7 @@ func claims(q outbox.ClaimQuery, want map[string]int) func(s *storeSuite) {
 		if q.Now.IsZero() {
 			q.Now = suiteTime.Add(later)
 		}
-		q.Limit, q.LockTimeout, q.Lease = 10, cmp.Or(q.LockTimeout, time.Minute), "node-1/2"
+		q.Limit, q.LeaseDuration, q.Lease = 10, cmp.Or(q.LeaseDuration, time.Minute), "node-1/2"
 		before := s.now()
 		s.claimsRows(q, rows, want, before)
 		var rest []string

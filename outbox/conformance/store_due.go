@@ -57,7 +57,7 @@ var dueTests = []storeTest{
 
 // claimOf is a claim of what a poll reads.
 func claimOf(q outbox.PollQuery) outbox.ClaimQuery {
-	return outbox.ClaimQuery{Now: q.Now, CreatedBefore: q.CreatedBefore, Limit: q.Limit, Lease: "node-1/1", LockTimeout: time.Minute, Except: q.Except}
+	return outbox.ClaimQuery{Now: q.Now, CreatedBefore: q.CreatedBefore, Limit: q.Limit, Lease: "node-1/1", LeaseDuration: time.Minute, Except: q.Except}
 }
 
 // dueExcept excepts pairs of types: each type alone also occurs in events that stay.

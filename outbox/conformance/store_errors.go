@@ -20,7 +20,7 @@ var errorTests = []storeTest{
 			"ReleaseTable": s.Store.ReleaseTable(ctx, s.DB, "node-1"),
 			"HoldTable":    errorOf(s.Store.HoldTable(ctx, s.DB, "node-1", time.Minute)),
 			"Poll":         errorOf(s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
-			"Claim":        errorOf(s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LockTimeout: time.Nanosecond})),
+			"Claim":        errorOf(s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LeaseDuration: time.Nanosecond})),
 			"Leased":       errorOf(s.Store.Leased(ctx, s.DB, []string{"node-1/1"})),
 			"NextDue":      errorOf(s.Store.NextDue(ctx, s.DB, suiteTime)),
 			"Purge":        errorOf(s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})),

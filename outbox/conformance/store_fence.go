@@ -119,7 +119,7 @@ var fenceTests = []storeTest{
 		claims := 0
 		until("Claim", func() error {
 			claims++
-			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 5, Lease: fmt.Sprintf("node-2/%d", claims), LockTimeout: time.Hour}
+			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 5, Lease: fmt.Sprintf("node-2/%d", claims), LeaseDuration: time.Hour}
 			return errorOf(s.Store.Claim(s.ctx, s.DB, q))
 		})
 		until("Purge", func() error {

@@ -111,7 +111,7 @@ func (s *storeSuite) everyReadIsExact(envs []outbox.Envelope) {
 		event, err := s.Store.FindEvent(s.ctx, s.DB, id)
 		return event.Envelope, err
 	})
-	claim := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: len(envs), Lease: "a", LockTimeout: time.Minute, EventIDs: idsOf(envs[:2])}
+	claim := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: len(envs), Lease: "a", LeaseDuration: time.Minute, EventIDs: idsOf(envs[:2])}
 	first := s.claim(claim).Envelopes
 	claim.EventIDs = nil
 	compare("Claim", append(first, s.claim(claim).Envelopes...))

@@ -21,8 +21,8 @@ var pollTests = []storeTest{
 			s.count("rows", b.Len(), 5)
 			s.unchanged("row after the poll", slices.Collect(maps.Values(rows))...)
 		}
-		q.LockTimeout = 2 * time.Hour
-		s.count("rows under a longer lock timeout", s.poll(q).Len(), 2)
+		q.LeaseDuration = 2 * time.Hour
+		s.count("rows under a longer lease", s.poll(q).Len(), 2)
 	}},
 	{"CursorCoversEveryRowOnce", func(s *storeSuite) {
 		envs := cursorEvents(s)

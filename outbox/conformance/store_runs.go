@@ -15,7 +15,7 @@ var runTests = []storeTest{
 	{"SkippedDeadRowsDoNotHoldBackTheirKeys", runsOfEachState(outbox.RunQuery{SkipDead: true}, keyCase.skipping)},
 	{"TakeoversEndAtTheFirstRowThatIsNotLost", runsOfEachState(outbox.RunQuery{Takeovers: true}, func(c keyCase) []int { return c.takeover })},
 	{"TakeoversBehindSkippedDeadRows", runsOfEachState(outbox.RunQuery{Takeovers: true, SkipDead: true}, keyCase.skippingTakeover)},
-	{"LongerLockTimeout", runsLockTimeout},
+	{"LongerLeaseDuration", runsLeaseDuration},
 	{"EventsWithoutAnAggregateIDAreUnordered", runsUnordered},
 	{"EventsWithoutAnAggregateTypeAreGlobal", runsWithoutType},
 	{"CreatedBefore", runsCreatedBefore},
@@ -36,7 +36,7 @@ type keyRow struct {
 	kind   outbox.EventType
 }
 
-const live, expired = time.Second, time.Hour // leases with a lock timeout of a minute
+const live, expired = time.Second, time.Hour // leases that last a minute
 
 // runLength is the length of the runs that the tests ask for.
 const runLength = 3
@@ -142,7 +142,7 @@ func (s *storeSuite) keyed(key string, rows ...keyRow) []string {
 // runs reads all pages and fails the test if one is too large.
 func (s *storeSuite) runs(q outbox.RunQuery) (all outbox.Runs) {
 	s.t.Helper()
-	q.Now, q.LockTimeout = suiteTime.Add(later), cmp.Or(q.LockTimeout, time.Minute)
+	q.Now, q.LeaseDuration = suiteTime.Add(later), cmp.Or(q.LeaseDuration, time.Minute)
 	q.Length, q.Limit = cmp.Or(q.Length, runLength), cmp.Or(q.Limit, 1000)
 	for {
 		page, err := s.Store.(outbox.RunReader).ReadRuns(s.ctx, s.DB, q)
@@ -223,7 +223,7 @@ func runsOfEachState(q outbox.RunQuery, want func(keyCase) []int) func(s *storeS
 			}
 		}
 		b := s.claim(outbox.ClaimQuery{
-			Now: suiteTime.Add(later), Limit: 1000, Lease: "node-2/1", LockTimeout: time.Minute,
+			Now: suiteTime.Add(later), Limit: 1000, Lease: "node-2/1", LeaseDuration: time.Minute,
 			EventIDs: claimable, FreshOnly: !q.Takeovers, Except: q.Except,
 		})
 		s.count("rows of runs that are claimed by their ids", b.Len(), len(claimable))
@@ -242,11 +242,11 @@ func (s *storeSuite) allRows(ids []string) []RawRow {
 	return rows
 }
 
-func runsLockTimeout(s *storeSuite) {
+func runsLeaseDuration(s *storeSuite) {
 	s.keyed("lost", lost, keyRow{})
 	s.keyed("lost behind", keyRow{}, lost)
 	for _, takeovers := range []bool{false, true} {
-		runs := s.runs(outbox.RunQuery{LockTimeout: 2 * expired, Takeovers: takeovers})
+		runs := s.runs(outbox.RunQuery{LeaseDuration: 2 * expired, Takeovers: takeovers})
 		s.count("runs while the leases last", len(runs.EventIDs), 0)
 	}
 }
@@ -309,7 +309,7 @@ func runsWithoutType(s *storeSuite) {
 	ids := idsOf(envs)
 	want := [][]string{ids[:3], {ids[4]}, {ids[5]}}
 	s.sameRuns("runs", s.runs(outbox.RunQuery{}).EventIDs, want)
-	b := s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 10, Lease: "node-1/1", LockTimeout: time.Minute, EventIDs: slices.Concat(want...)})
+	b := s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: 10, Lease: "node-1/1", LeaseDuration: time.Minute, EventIDs: slices.Concat(want...)})
 	s.sameIDs("claimed", idsOf(b.Envelopes), slices.Concat(want...))
 	s.count("runs of keys that are claimed", len(s.runs(outbox.RunQuery{}).EventIDs), 0)
 }

@@ -18,7 +18,7 @@ func runsReadBetween(s *storeSuite) {
 				s.edit(ids[0], func(r *RawRow) { r.Status, r.Attempts, r.AvailableAt = outbox.StatusRetry, 1, suiteTime.Add(due) })
 			}}
 			runs, err := s.Store.(outbox.RunReader).ReadRuns(s.ctx, db, outbox.RunQuery{
-				Now: suiteTime.Add(later), LockTimeout: time.Minute, Length: runLength, Limit: 100,
+				Now: suiteTime.Add(later), LeaseDuration: time.Minute, Length: runLength, Limit: 100,
 			})
 			s.ok("ReadRuns", err)
 			for _, run := range runs.EventIDs {

@@ -124,8 +124,8 @@ func (s *storeSuite) now() time.Time {
 
 func (s *storeSuite) poll(q outbox.PollQuery) outbox.Batch {
 	s.t.Helper()
-	if q.LockTimeout == 0 {
-		q.LockTimeout = time.Minute
+	if q.LeaseDuration == 0 {
+		q.LeaseDuration = time.Minute
 	}
 	b, err := s.Store.Poll(s.ctx, s.DB, q)
 	s.ok("Poll", err)
@@ -144,7 +144,7 @@ const later = time.Hour
 // claimFor claims under a lease.
 func (s *storeSuite) claimFor(lease string, limit int) outbox.Batch {
 	s.t.Helper()
-	return s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, Lease: lease, LockTimeout: time.Minute})
+	return s.claim(outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, Lease: lease, LeaseDuration: time.Minute})
 }
 
 func (s *storeSuite) claim(q outbox.ClaimQuery) outbox.Batch {

@@ -116,7 +116,7 @@ func read(ctx context.Context, cfg outbox.Config, now time.Time, after outbox.Cu
 	}
 	return cfg.Store.Claim(ctx, cfg.DB, outbox.ClaimQuery{
 		Now: now, Limit: drainBatch, Lease: "outboxtest.Drain/" + after.EventID,
-		LockTimeout: cmp.Or(mode.Claim.LockTimeout, outbox.DefaultLockTimeout),
+		LeaseDuration: cmp.Or(mode.Claim.LeaseDuration, outbox.DefaultLeaseDuration),
 	})
 }
 

@@ -114,7 +114,7 @@ func TestDrainClaimsWithLeases(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()
 	write(t, store, said("a"), said("b"))
-	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "another node", LockTimeout: time.Minute})
+	b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "another node", LeaseDuration: time.Minute})
 	require.NoError(t, err)
 	require.Len(t, b.Envelopes, 1)
 	deliveries := outboxtest.Drain(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}, Logger: quiet},

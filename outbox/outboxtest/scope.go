@@ -64,8 +64,8 @@ func (s *Scope) Active() bool {
 // Source implements [outbox.TxScope].
 func (s *Scope) Source() any { return s.source }
 
-// OnCommit implements [outbox.TxScope].
-func (s *Scope) OnCommit(fn func()) error { return s.callbacks.OnCommit(fn) }
+// AtCommit implements [outbox.TxScope].
+func (s *Scope) AtCommit(fn func()) error { return s.callbacks.AtCommit(fn) }
 
 // AfterCommit implements [outbox.TxScope].
 func (s *Scope) AfterCommit(fn func(ctx context.Context)) error { return s.callbacks.AfterCommit(fn) }

@@ -175,7 +175,7 @@ func join(scope outbox.TxScope, envs []outbox.Envelope, show, drop func()) error
 	}
 	err := scope.AfterRollback(func(context.Context, error) { drop() })
 	if err == nil {
-		err = scope.OnCommit(show)
+		err = scope.AtCommit(show)
 	}
 	if err != nil {
 		drop()

@@ -22,7 +22,7 @@ func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outb
 	defer s.mu.Unlock()
 	now := s.clock()
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (!r.leased() || r.expired(now, q.LockTimeout)) &&
+		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (!r.leased() || r.expired(now, q.LeaseDuration)) &&
 			r.after(q.After)
 	}), q.Limit)
 	b := batchOf(slices.DeleteFunc(slices.Clone(rows), (*memRow).leased))
@@ -46,7 +46,7 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	now := s.clock()
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
 		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
-			(!r.leased() || !q.FreshOnly && r.expired(now, q.LockTimeout)) &&
+			(!r.leased() || !q.FreshOnly && r.expired(now, q.LeaseDuration)) &&
 			r.after(q.After)
 	}), q.Limit)
 	for _, r := range rows {
@@ -155,8 +155,8 @@ func (r *memRow) after(c outbox.Cursor) bool {
 func (r *memRow) leased() bool { return r.LockedBy != "" }
 
 // expired reports whether a lease's time is farther from now than a lease lasts.
-func (r *memRow) expired(now time.Time, lockTimeout time.Duration) bool {
-	return now.Sub(r.LockedAt).Abs() > lockTimeout
+func (r *memRow) expired(now time.Time, leaseDuration time.Duration) bool {
+	return now.Sub(r.LockedAt).Abs() > leaseDuration
 }
 
 func first(rows []*memRow, limit int) []*memRow { return rows[:min(limit, len(rows))] }

@@ -58,7 +58,7 @@ func (s *Store) CheckRuns(ctx context.Context, _ outbox.DB) error { return s.Che
 // run is the run of a key whose rows are given in order.
 func (s *Store) run(q outbox.RunQuery, rows []*memRow) (run []string, behind []outbox.Lease) {
 	now := s.clock()
-	live := func(r *memRow) bool { return r.leased() && !r.expired(now, q.LockTimeout) }
+	live := func(r *memRow) bool { return r.leased() && !r.expired(now, q.LeaseDuration) }
 	if q.SkipDead {
 		rows = slices.DeleteFunc(slices.Clone(rows), isDead)
 	}

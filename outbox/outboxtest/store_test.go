@@ -61,7 +61,7 @@ func TestStoreLeasesFollowTheClockOfSynctest(t *testing.T) {
 		store := outboxtest.NewStore()
 		write(t, store, said("a"))
 		claim := func(lease string) int {
-			b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Lease: lease, LockTimeout: time.Minute})
+			b, err := store.Claim(t.Context(), store.DB(), outbox.ClaimQuery{Now: time.Now(), Limit: 10, Lease: lease, LeaseDuration: time.Minute})
 			require.NoError(t, err)
 			return b.Len()
 		}

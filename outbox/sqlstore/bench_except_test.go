@@ -27,7 +27,7 @@ func BenchmarkReadPastPaused(b *testing.B) {
 		for name, cursor := range places {
 			b.Run(target.Name+"/poll "+name, func(b *testing.B) {
 				for b.Loop() {
-					batch, err := store.Poll(b.Context(), db.DB, outbox.PollQuery{Now: time.Now(), Limit: 500, Except: except, After: cursor, LockTimeout: time.Minute})
+					batch, err := store.Poll(b.Context(), db.DB, outbox.PollQuery{Now: time.Now(), Limit: 500, Except: except, After: cursor, LeaseDuration: time.Minute})
 					require.NoError(b, err)
 					require.Len(b, batch.Envelopes, 1)
 				}
@@ -36,7 +36,7 @@ func BenchmarkReadPastPaused(b *testing.B) {
 		for name, cursor := range places { // the claims come last: they lease the row
 			b.Run(target.Name+"/claim "+name, func(b *testing.B) {
 				for b.Loop() {
-					batch, err := store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: 500, Except: except, After: cursor, LockTimeout: time.Minute, Lease: "me/1"})
+					batch, err := store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: 500, Except: except, After: cursor, LeaseDuration: time.Minute, Lease: "me/1"})
 					require.NoError(b, err)
 					require.Len(b, batch.Envelopes, 1)
 				}

@@ -78,7 +78,7 @@ func benchmarkPartitions(b *testing.B, db *testdb.DB) {
 		var claimed outbox.Batch
 		timed("claim-200", func() {
 			var err error
-			claimed, err = store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: batch, Lease: lease, LockTimeout: time.Minute})
+			claimed, err = store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: batch, Lease: lease, LeaseDuration: time.Minute})
 			require.NoError(b, err)
 		})
 		marks := make([]outbox.Mark, batch)
@@ -96,7 +96,7 @@ func benchmarkPartitions(b *testing.B, db *testdb.DB) {
 			require.Nil(b, left)
 		})
 		timed("idle-claim", func() {
-			_, err := store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: batch, Lease: lease, LockTimeout: time.Minute})
+			_, err := store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: batch, Lease: lease, LeaseDuration: time.Minute})
 			require.NoError(b, err)
 		})
 	}

@@ -43,7 +43,7 @@ func BenchmarkReadRuns(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/keys=%d/length=%d", target.Name, keys, length), func(b *testing.B) {
 					rows := 0
 					for b.Loop() {
-						runs, err := store.ReadRuns(b.Context(), db.DB, outbox.RunQuery{Now: now, LockTimeout: time.Minute, Length: length, Limit: 500})
+						runs, err := store.ReadRuns(b.Context(), db.DB, outbox.RunQuery{Now: now, LeaseDuration: time.Minute, Length: length, Limit: 500})
 						require.NoError(b, err)
 						rows = 0
 						for _, run := range runs.EventIDs {

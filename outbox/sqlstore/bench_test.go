@@ -72,7 +72,7 @@ func benchmarkClaim(b *testing.B, target testdb.Target, freshOnly bool) {
 		}
 		round++
 		lease := fmt.Sprintf("me/%d", round)
-		claimed, err := store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: batch, Lease: lease, LockTimeout: time.Minute, FreshOnly: freshOnly})
+		claimed, err := store.Claim(b.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: batch, Lease: lease, LeaseDuration: time.Minute, FreshOnly: freshOnly})
 		require.NoError(b, err)
 		marks := make([]outbox.Mark, batch)
 		for i := range marks {

@@ -57,7 +57,7 @@ func TestASchemaWhoseNameNeedsQuotes(t *testing.T) {
 		} {
 			require.NoError(t, err, what)
 		}
-		b, err := store.Claim(t.Context(), pool.DB, outbox.ClaimQuery{Now: time.Now().Add(time.Hour), Limit: 10, Lease: "me/1", LockTimeout: time.Minute})
+		b, err := store.Claim(t.Context(), pool.DB, outbox.ClaimQuery{Now: time.Now().Add(time.Hour), Limit: 10, Lease: "me/1", LeaseDuration: time.Minute})
 		require.NoError(t, err)
 		require.Equal(t, 3, b.Len())
 	})

@@ -52,7 +52,7 @@ func TestCheckNamesTheWaysOutOfAMissingTable(t *testing.T) {
 		// While running, too.
 		_, err = db.ExecContext(ctx, "DROP TABLE events")
 		require.NoError(t, err)
-		_, err = store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: someTime, Limit: 1, Lease: "node/1", LockTimeout: time.Minute})
+		_, err = store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: someTime, Limit: 1, Lease: "node/1", LeaseDuration: time.Minute})
 		oneErrorWith(t, err, append(waysOut, "claiming due events on table events")...)
 		_, err = store.Mark(ctx, db.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: "e"}})
 		oneErrorWith(t, err, waysOut...)

@@ -79,7 +79,7 @@ func (q *query) claimable(pending string, c outbox.ClaimQuery) *query {
 // leasable writes the condition for rows whose lease, if they have one, a claim replaces.
 func (q *query) leasable(c outbox.ClaimQuery) *query {
 	if !c.FreshOnly {
-		return q.free(c.LockTimeout)
+		return q.free(c.LeaseDuration)
 	}
 	return q.add(" AND CASE WHEN locked_at IS NULL THEN TRUE ELSE FALSE END")
 }

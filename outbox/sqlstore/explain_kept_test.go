@@ -54,11 +54,11 @@ func TestPlansThatAreKeptReadWhatTheyReturn(t *testing.T) {
 	}
 	calls := map[string]func() (int, error){
 		"claim of some events": func() (int, error) {
-			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, EventIDs: ids, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, EventIDs: ids, Lease: "me/1", LeaseDuration: time.Hour, FreshOnly: true})
 			return b.Len(), err
 		},
 		"runs": func() (int, error) {
-			runs, err := store.ReadRuns(ctx, rec, outbox.RunQuery{Now: now, LockTimeout: time.Hour, Length: 2, Limit: readBatch})
+			runs, err := store.ReadRuns(ctx, rec, outbox.RunQuery{Now: now, LeaseDuration: time.Hour, Length: 2, Limit: readBatch})
 			return len(runs.EventIDs), err
 		},
 	}
@@ -98,9 +98,9 @@ func TestGenericPlansAreNotCompiled(t *testing.T) {
 	}
 	rec := &recorded{DB: db.DB}
 	for range 3 { // pgx prepares a statement that comes again
-		_, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, EventIDs: []string{"e"}, Lease: "me/1", LockTimeout: time.Hour})
+		_, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, EventIDs: []string{"e"}, Lease: "me/1", LeaseDuration: time.Hour})
 		require.NoError(t, err)
-		_, err = store.ReadRuns(ctx, rec, outbox.RunQuery{Now: now, LockTimeout: time.Hour, Length: 2, Limit: readBatch})
+		_, err = store.ReadRuns(ctx, rec, outbox.RunQuery{Now: now, LeaseDuration: time.Hour, Length: 2, Limit: readBatch})
 		require.NoError(t, err)
 		_, err = store.ReadTenants(ctx, rec, outbox.TenantQuery{Now: now, Length: 2, Limit: readBatch})
 		require.NoError(t, err)

@@ -62,7 +62,7 @@ func TestReadingRunsCostsWhatItReturns(t *testing.T) {
 		rec := &recorded{DB: db.DB}
 		reads := func(name string, q outbox.RunQuery, want int) {
 			t.Helper()
-			q.Now, q.LockTimeout, q.Limit, q.SkipDead = now, time.Hour, readBatch, true
+			q.Now, q.LeaseDuration, q.Limit, q.SkipDead = now, time.Hour, readBatch, true
 			rec.statements = nil
 			cost := costOf(t, db, rec, func() {
 				n := 0
@@ -145,7 +145,7 @@ func TestClaimingEventsByTheirIDsReadsThemAlone(t *testing.T) {
 			ids[i] = fmt.Sprintf("p%08d", 100*i)
 		}
 		cost := costOf(t, db, rec, func() {
-			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: len(ids), EventIDs: ids, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: len(ids), EventIDs: ids, Lease: "me/1", LeaseDuration: time.Hour, FreshOnly: true})
 			require.NoError(t, err)
 			require.Equal(t, len(ids), b.Len())
 		})

@@ -92,15 +92,15 @@ func readingCosts(t *testing.T, db *testdb.DB, statistics bool) {
 			return b.Len(), err
 		}},
 		{"claim", func() (int, error) {
-			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour})
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LeaseDuration: time.Hour})
 			return b.Len(), err
 		}},
 		{"claim of fresh rows", func() (int, error) {
-			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LeaseDuration: time.Hour, FreshOnly: true})
 			return b.Len(), err
 		}},
 		{"claim behind a cursor", func() (int, error) {
-			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/2", LockTimeout: time.Hour, FreshOnly: true, After: middle})
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/2", LeaseDuration: time.Hour, FreshOnly: true, After: middle})
 			return b.Len(), err
 		}},
 		{"poll without some kinds", func() (int, error) {
@@ -108,7 +108,7 @@ func readingCosts(t *testing.T, db *testdb.DB, statistics bool) {
 			return b.Len(), err
 		}},
 		{"claim without some kinds", func() (int, error) {
-			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/3", LockTimeout: time.Hour, FreshOnly: true, Except: elsewhere})
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/3", LeaseDuration: time.Hour, FreshOnly: true, Except: elsewhere})
 			return b.Len(), err
 		}},
 		{"mark of many leases", func() (int, error) {
@@ -198,7 +198,7 @@ func TestReadingBehindACursorStartsThere(t *testing.T) {
 				return store.Poll(ctx, rec, outbox.PollQuery{Now: now, Limit: readBatch, After: after})
 			},
 			"claim": func() (outbox.Batch, error) {
-				return store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true, After: after})
+				return store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LeaseDuration: time.Hour, FreshOnly: true, After: after})
 			},
 		} {
 			rec.statements = nil
@@ -239,7 +239,7 @@ func TestReadingALargeTableSortsNothing(t *testing.T) {
 			return err
 		},
 		"claim": func() error {
-			_, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: true})
+			_, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LeaseDuration: time.Hour, FreshOnly: true})
 			return err
 		},
 		"events found": func() error {
@@ -273,7 +273,7 @@ func TestReadingNeedsNoIndexOfThatName(t *testing.T) {
 	polled, err := store.Poll(ctx, db.DB, outbox.PollQuery{Now: now, Limit: 10})
 	require.NoError(t, err)
 	require.Equal(t, 10, polled.Len())
-	claimed, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: 10, Lease: "me/1", LockTimeout: time.Hour})
+	claimed, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: 10, Lease: "me/1", LeaseDuration: time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, 10, claimed.Len())
 }

@@ -114,26 +114,26 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	_, err = store.Poll(ctx, rec, outbox.PollQuery{Now: someTime, Limit: 10, Except: except})
 	run("poll", err)
 	section("claim")
-	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute})
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LeaseDuration: time.Minute})
 	run("claim", err)
 	section("claim behind a cursor")
 	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{
-		Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, FreshOnly: true,
+		Now: someTime, Limit: 10, Lease: "node/1", LeaseDuration: time.Minute, FreshOnly: true,
 		After: outbox.Cursor{AvailableAt: someTime, CreatedAt: someTime, EventID: "a"},
 	})
 	run("claim", err)
 	section("claim of fresh rows")
-	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, FreshOnly: true})
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LeaseDuration: time.Minute, FreshOnly: true})
 	run("claim", err)
 	section("claim without some kinds")
-	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LockTimeout: time.Minute, FreshOnly: true, Except: except})
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LeaseDuration: time.Minute, FreshOnly: true, Except: except})
 	run("claim", err)
 	section("runs")
-	_, err = store.ReadRuns(ctx, rec, outbox.RunQuery{Now: someTime, LockTimeout: time.Minute, Length: 5, Limit: 10})
+	_, err = store.ReadRuns(ctx, rec, outbox.RunQuery{Now: someTime, LeaseDuration: time.Minute, Length: 5, Limit: 10})
 	run("runs", err)
 	section("takeovers of runs, skipping dead rows, without some kinds")
 	_, err = store.ReadRuns(ctx, rec, outbox.RunQuery{
-		Now: someTime, CreatedBefore: someTime, LockTimeout: time.Minute, Length: 5, Limit: 10, Takeovers: true, SkipDead: true, Except: except,
+		Now: someTime, CreatedBefore: someTime, LeaseDuration: time.Minute, Length: 5, Limit: 10, Takeovers: true, SkipDead: true, Except: except,
 		After: outbox.EventKey{AggregateType: "A", ID: "1"},
 	})
 	run("runs", err)
@@ -146,7 +146,7 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	_, err = store.NextDue(ctx, rec, someTime)
 	run("next due", err)
 	section("claim of some events")
-	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 2, Lease: "me/3", LockTimeout: time.Minute, EventIDs: []string{"a", "b"}})
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 2, Lease: "me/3", LeaseDuration: time.Minute, EventIDs: []string{"a", "b"}})
 	run("claim", err)
 	under := func(leases ...string) []outbox.Mark {
 		for i := range marks {

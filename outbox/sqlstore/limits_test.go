@@ -41,7 +41,7 @@ func TestBatchesBeyondTheLimitsOfAStatement(t *testing.T) {
 			require.NoError(t, store.Insert(ctx, tx, events("many", many), "", time.Time{}))
 			require.NoError(t, tx.Commit())
 			now := time.Now()
-			b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: many, Lease: "me/1", LockTimeout: time.Hour})
+			b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: many, Lease: "me/1", LeaseDuration: time.Hour})
 			require.NoError(t, err)
 			require.Equal(t, many, b.Len())
 			n, err := store.Purge(ctx, db.DB, outbox.PurgeQuery{Before: now, ByAge: true, Limit: many})
@@ -71,7 +71,7 @@ func TestPostgresKeptPlansServeAGrownTable(t *testing.T) {
 	now := time.Now()
 	claim := func() {
 		t.Helper()
-		b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour})
+		b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: readBatch, Lease: "me/1", LeaseDuration: time.Hour})
 		require.NoError(t, err)
 		left, err := store.Mark(ctx, db.DB, outbox.OutcomeDone, []outbox.Mark{
 			{EventID: b.Envelopes[0].EventID, Lease: "me/1"}, {EventID: b.Envelopes[1].EventID, Lease: "me/2"},
@@ -146,7 +146,7 @@ func TestPostgresClaimsDoNotTrustStatisticsOfLeases(t *testing.T) {
 	for _, freshOnly := range []bool{true, false} {
 		rec := &recorded{DB: db.DB}
 		cost := costOf(t, db, rec, func() {
-			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: time.Now(), Limit: readBatch, Lease: "me/1", LockTimeout: time.Hour, FreshOnly: freshOnly})
+			b, err := store.Claim(ctx, rec, outbox.ClaimQuery{Now: time.Now(), Limit: readBatch, Lease: "me/1", LeaseDuration: time.Hour, FreshOnly: freshOnly})
 			require.NoError(t, err)
 			require.Equal(t, readBatch, b.Len())
 		})

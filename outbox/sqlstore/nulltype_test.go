@@ -21,7 +21,7 @@ func TestManyRowsWithoutAnAggregateTypeGetIt(t *testing.T) {
 		insert(t, store, db, events("e", n), "", time.Time{})
 		_, err := db.ExecContext(ctx, "UPDATE outbox_event SET aggregate_type = NULL")
 		require.NoError(t, err)
-		_, err = store.ReadRuns(ctx, db.DB, outbox.RunQuery{Now: time.Now(), LockTimeout: time.Minute, Takeovers: true, Length: 3, Limit: 10})
+		_, err = store.ReadRuns(ctx, db.DB, outbox.RunQuery{Now: time.Now(), LeaseDuration: time.Minute, Takeovers: true, Length: 3, Limit: 10})
 		require.NoError(t, err)
 		var named int
 		require.NoError(t, db.QueryRowContext(ctx, "SELECT COUNT(*) FROM outbox_event WHERE aggregate_type = '__GLOBAL__'").Scan(&named))

@@ -125,7 +125,7 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 	scan := r.appendTo(&all, p.Limit, &r.leased)
 	for _, pending := range s.pending() {
 		err := s.rowsByIndex(ctx, db, "due", "polling due events", func(from string) *query {
-			return s.polled(from).due(pending, p.Now, p.CreatedBefore).free(p.LockTimeout).except(p.Except).after(p.After).add(dueOrder).limit(p.Limit, "")
+			return s.polled(from).due(pending, p.Now, p.CreatedBefore).free(p.LeaseDuration).except(p.Except).after(p.After).add(dueOrder).limit(p.Limit, "")
 		}, scan)
 		if err != nil {
 			return outbox.Batch{}, err
@@ -136,7 +136,7 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 		slices.SortFunc(all, byDue)
 		all = all[:min(len(all), p.Limit)]
 	case s.d == sqlite && len(all) < p.Limit:
-		q := s.polled(s.table.Quoted(s.d.quote)).add(undated).free(p.LockTimeout).add(dueOrder).arg(p.Limit - len(all))
+		q := s.polled(s.table.Quoted(s.d.quote)).add(undated).free(p.LeaseDuration).add(dueOrder).arg(p.Limit - len(all))
 		if err := s.rows(ctx, db, "polling due events", q, scan); err != nil {
 			return outbox.Batch{}, err
 		}
@@ -192,16 +192,16 @@ func (q *query) planned() *query {
 // database's clock than a lease lasts, on either side. Values that are no time, such as
 // infinity or a text of SQLite, compare as before or after all times: without the second side
 // such a value would keep the row leased for ever.
-func (q *query) expired(lockTimeout time.Duration) *query {
-	return q.add("locked_at NOT BETWEEN ").fromNow(-lockTimeout).add(" AND ").fromNow(lockTimeout)
+func (q *query) expired(leaseDuration time.Duration) *query {
+	return q.add("locked_at NOT BETWEEN ").fromNow(-leaseDuration).add(" AND ").fromNow(leaseDuration)
 }
 
 // free writes the condition for rows that are not leased, or whose lease expired.
 // The CASE, here and in leasable, hides from PostgreSQL's planner how many those
 // are: statistics taken while all rows were leased would make it read and sort the
 // backlog.
-func (q *query) free(lockTimeout time.Duration) *query {
-	return q.add(" AND CASE WHEN locked_at IS NULL OR ").expired(lockTimeout).add(" THEN TRUE ELSE FALSE END")
+func (q *query) free(leaseDuration time.Duration) *query {
+	return q.add(" AND CASE WHEN locked_at IS NULL OR ").expired(leaseDuration).add(" THEN TRUE ELSE FALSE END")
 }
 
 // except writes the condition that leaves out events of some kinds. The CASE keeps

@@ -26,9 +26,9 @@ type runRow struct {
 }
 
 // runColumns writes the columns that [runRow.scan] reads.
-func (q *query) runColumns(lockTimeout time.Duration) *query {
+func (q *query) runColumns(leaseDuration time.Duration) *query {
 	q.add("event_id, event_type, aggregate_type, status, ").timeColumn("created_at").add(", ").timeColumn("available_at")
-	return q.add(", locked_by, ").leaseState(lockTimeout)
+	return q.add(", locked_by, ").leaseState(leaseDuration)
 }
 
 // scan reads columns before those of runColumns, and those. Without a row those are
@@ -50,8 +50,8 @@ const (
 )
 
 // leaseState writes an expression for the state of a row's lease.
-func (q *query) leaseState(lockTimeout time.Duration) *query {
-	return q.add("CASE WHEN locked_at IS NULL THEN 0 WHEN ").expired(lockTimeout).add(" THEN 2 ELSE 1 END")
+func (q *query) leaseState(leaseDuration time.Duration) *query {
+	return q.add("CASE WHEN locked_at IS NULL THEN 0 WHEN ").expired(leaseDuration).add(" THEN 2 ELSE 1 END")
 }
 
 // keyRows are the first rows of a key. A key whose first row cannot be delivered may
@@ -244,8 +244,8 @@ func (s *Store) walkQuery(r outbox.RunQuery, limit int) *query {
 	key := from + "aggregate_type = walk.t AND COALESCE(aggregate_id, event_id) = walk.k"
 	// The first NEW row of a key may be in delivery, and RETRY rows in front of it
 	// that were DEAD before.
-	q.add("CASE WHEN status = 2 THEN CASE (SELECT ").leaseState(r.LockTimeout).
-		add(key, " AND status < 1 ORDER BY ", keyOrder, " LIMIT 1) WHEN 1 THEN 1 ELSE 0 END ELSE 0 END, ").runColumns(r.LockTimeout).add(" FROM")
+	q.add("CASE WHEN status = 2 THEN CASE (SELECT ").leaseState(r.LeaseDuration).
+		add(key, " AND status < 1 ORDER BY ", keyOrder, " LIMIT 1) WHEN 1 THEN 1 ELSE 0 END ELSE 0 END, ").runColumns(r.LeaseDuration).add(" FROM")
 	if r.SkipDead {
 		key += " AND status < 3"
 	}
@@ -268,5 +268,5 @@ func (q *query) open(r outbox.RunQuery) *query {
 	if !r.CreatedBefore.IsZero() {
 		q.add(" OR created_at > ").time(r.CreatedBefore)
 	}
-	return q.add(" THEN FALSE").notOf(r.Except).add(" ELSE ").leaseState(r.LockTimeout).add(" = ", free, " END")
+	return q.add(" THEN FALSE").notOf(r.Except).add(" ELSE ").leaseState(r.LeaseDuration).add(" = ", free, " END")
 }

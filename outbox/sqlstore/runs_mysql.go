@@ -97,7 +97,7 @@ func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery, 
 	q := s.query(4096)
 	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("key") + " WHERE status = "
 	same := " AND aggregate_type = t AND aggregate_id = k ORDER BY status, aggregate_type, aggregate_id, available_at, created_at, event_id LIMIT 1"
-	q.add("SELECT t, k, dead, retry IS NOT NULL OR more IS NOT NULL, ").runColumns(r.LockTimeout)
+	q.add("SELECT t, k, dead, retry IS NOT NULL OR more IS NOT NULL, ").runColumns(r.LeaseDuration)
 	q.add(" FROM (SELECT t, k, EXISTS (SELECT 1", from, "3 AND aggregate_type = t AND aggregate_id = k) AS dead, (SELECT event_id", from, "2", same,
 		") AS retry, (SELECT event_id", from, "0", same, ") AS fresh, (SELECT event_id", from, "0", same, " OFFSET 1) AS more FROM (")
 	// GROUP BY makes a loose index scan, one for each status.
@@ -150,7 +150,7 @@ func (s *Store) someKeys(ctx context.Context, db outbox.DB, r outbox.RunQuery, f
 			if len(q.args) > 0 {
 				q.add(" UNION ALL ")
 			}
-			q.add("(SELECT ", strconv.Itoa(i), ", ").runColumns(r.LockTimeout).add(from, strconv.Itoa(int(status)), " AND aggregate_type = ").
+			q.add("(SELECT ", strconv.Itoa(i), ", ").runColumns(r.LeaseDuration).add(from, strconv.Itoa(int(status)), " AND aggregate_type = ").
 				arg(string(first.key.AggregateType)).add(" AND aggregate_id = ").arg(first.key.ID).add(dueOrder).arg(r.Length).add(")")
 			if status == outbox.StatusNew {
 				break
@@ -184,11 +184,11 @@ func (s *Store) unordered(ctx context.Context, db outbox.DB, r outbox.RunQuery, 
 	var all []runRow
 	for _, pending := range s.pending() {
 		q := s.query(512)
-		q.add("SELECT ").runColumns(r.LockTimeout).add(" FROM ").table(s).
+		q.add("SELECT ").runColumns(r.LeaseDuration).add(" FROM ").table(s).
 			add(s.byIndex("key"), " WHERE ", pending, " AND aggregate_type = ").arg(string(aggregate)).
 			add(" AND ").due("aggregate_id IS NULL", r.Now, r.CreatedBefore)
 		if r.Takeovers {
-			q.add(" AND ").expired(r.LockTimeout)
+			q.add(" AND ").expired(r.LeaseDuration)
 		} else {
 			q.add(" AND locked_at IS NULL")
 		}

@@ -67,7 +67,7 @@ func TestOwnStatementsAreReadCommitted(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, store.Insert(t.Context(), tx, envs, "", time.Time{}))
 			require.NoError(t, tx.Commit())
-			_, err = store.Poll(t.Context(), pool, outbox.PollQuery{Now: someTime, Limit: 10, LockTimeout: time.Minute})
+			_, err = store.Poll(t.Context(), pool, outbox.PollQuery{Now: someTime, Limit: 10, LeaseDuration: time.Minute})
 			require.NoError(t, err)
 			_, err = store.NextDue(t.Context(), pool, someTime)
 			require.NoError(t, err)

@@ -118,7 +118,7 @@ func TestAClaimHasEachRowOnce(t *testing.T) {
 			}
 			seen := map[string]bool{}
 			for n := 0; len(seen) < 8; n++ {
-				b, err := store.Claim(t.Context(), db.DB, outbox.ClaimQuery{Lease: fmt.Sprint("node-1/", n), Now: time.Now(), LockTimeout: time.Hour, Limit: 4})
+				b, err := store.Claim(t.Context(), db.DB, outbox.ClaimQuery{Lease: fmt.Sprint("node-1/", n), Now: time.Now(), LeaseDuration: time.Hour, Limit: 4})
 				require.NoError(t, err)
 				require.NotEmpty(t, b.Undecodable)
 				for _, row := range b.Undecodable {
@@ -280,7 +280,7 @@ func TestPostgresWorksWithAJSONColumn(t *testing.T) {
 		require.NoError(t, store.Insert(ctx, db.DB, []outbox.Envelope{{
 			EventID: "e", EventType: "T", Payload: outbox.RawJSON(text), OccurredAt: someTime, AvailableAt: someTime, Headers: map[string]string{"k": "v"},
 		}}, "", time.Time{}))
-		b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: someTime, Limit: 1, Lease: "me/1", LockTimeout: 1})
+		b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: someTime, Limit: 1, Lease: "me/1", LeaseDuration: 1})
 		require.NoError(t, err)
 		require.Equal(t, text, b.Envelopes[0].Payload.String())
 		require.Equal(t, map[string]string{"k": "v"}, b.Envelopes[0].Headers)

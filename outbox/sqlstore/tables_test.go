@@ -41,7 +41,7 @@ func execAll(t *testing.T, db *testdb.DB, text string) {
 // deliver claims the due events and marks them done.
 func deliver(t *testing.T, store *sqlstore.Store, db *testdb.DB, lease string) []outbox.Envelope {
 	t.Helper()
-	batch, err := store.Claim(t.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: 10, Lease: lease, LockTimeout: time.Minute})
+	batch, err := store.Claim(t.Context(), db.DB, outbox.ClaimQuery{Now: time.Now(), Limit: 10, Lease: lease, LeaseDuration: time.Minute})
 	require.NoError(t, err)
 	marks := make([]outbox.Mark, len(batch.Envelopes))
 	for i, env := range batch.Envelopes {

@@ -21,7 +21,7 @@ func TestTheOptionsOfAModeAreItsFields(t *testing.T) {
 		Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{Workers: 32, ListenerTimeout: 30 * time.Second},
 			Poll:     outbox.PollOptions{Interval: time.Second},
-			Claim:    outbox.ClaimOptions{LockTimeout: time.Minute},
+			Claim:    outbox.ClaimOptions{LeaseDuration: time.Minute},
 		},
 		Purge: &outbox.PurgeOptions{Retention: 3 * 24 * time.Hour},
 	})

@@ -58,7 +58,7 @@ type Limits struct {
 	ClockDifference time.Duration // defaults to 1 s
 	Transaction     time.Duration // the age of a transaction; defaults to 1 min
 	Due             time.Duration // how long an event has been due; defaults to 5 min
-	Lease           time.Duration // the age of a lease; defaults to outbox.DefaultLockTimeout
+	Lease           time.Duration // the age of a lease; defaults to outbox.DefaultLeaseDuration
 	Poll            time.Duration // since a process's last poll; defaults to 5 min
 	FreeConnections int           // defaults to 10
 	DeadRows        int64         // that vacuum has to remove; defaults to 100,000
@@ -67,7 +67,7 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	for field, def := range map[*time.Duration]time.Duration{
-		&l.ClockDifference: time.Second, &l.Transaction: time.Minute, &l.Due: 5 * time.Minute, &l.Lease: outbox.DefaultLockTimeout, &l.Poll: 5 * time.Minute,
+		&l.ClockDifference: time.Second, &l.Transaction: time.Minute, &l.Due: 5 * time.Minute, &l.Lease: outbox.DefaultLeaseDuration, &l.Poll: 5 * time.Minute,
 	} {
 		if *field == 0 {
 			*field = def

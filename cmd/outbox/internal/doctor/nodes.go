@@ -65,7 +65,7 @@ func (p *patient) liveNode(n outbox.Node, now time.Time) {
 	}
 	if age := now.Sub(n.OldestLease).Round(time.Second); n.Leases > 0 && !n.OldestLease.IsZero() && age > p.Limits.Lease {
 		p.report(Warning, fmt.Sprintf("%s reports, but the oldest of its %d leases is %s old, and leases are renewed", n.Owner, n.Leases, age),
-			"look at its log for a listener that hangs and for errors of renewals; if its Claim.LockTimeout is that long, ignore this")
+			"look at its log for a listener that hangs and for errors of renewals; if its Claim.LeaseDuration is that long, ignore this")
 	}
 }
 
@@ -79,7 +79,7 @@ func (p *patient) deadNode(n outbox.Node, now time.Time) {
 			"a process in MultiNode or OrderedByKey takes the events over; start one, or look at why those that run do not")
 	case n.Leases > 0 && !n.SeenAt.IsZero():
 		p.report(Warning, fmt.Sprintf("%s has %d leases and has not reported for %s", n.Owner, n.Leases, now.Sub(n.SeenAt).Round(time.Second)),
-			"its process died or is cut off; others take the events over when the leases expire, after Claim.LockTimeout")
+			"its process died or is cut off; others take the events over when the leases expire, after Claim.LeaseDuration")
 	case n.Leases > 0:
 		p.report(Note, fmt.Sprintf("%s has %d leases and does not report", n.Owner, n.Leases), "processes of older versions do not report")
 	}

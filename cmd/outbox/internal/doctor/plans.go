@@ -22,11 +22,11 @@ type question struct {
 
 var questions = []question{
 	{"poll", "due", func(ctx context.Context, p *patient, db *sql.DB) error {
-		_, err := p.Store.Poll(ctx, db, outbox.PollQuery{Now: p.Now(), Limit: outbox.DefaultPollBatch, LockTimeout: outbox.DefaultLockTimeout})
+		_, err := p.Store.Poll(ctx, db, outbox.PollQuery{Now: p.Now(), Limit: outbox.DefaultPollBatch, LeaseDuration: outbox.DefaultLeaseDuration})
 		return err
 	}},
 	{"claim", "due", func(ctx context.Context, p *patient, db *sql.DB) error {
-		_, err := p.Store.Claim(ctx, db, outbox.ClaimQuery{Now: p.Now(), Limit: outbox.DefaultPollBatch, Lease: "doctor/1", LockTimeout: outbox.DefaultLockTimeout})
+		_, err := p.Store.Claim(ctx, db, outbox.ClaimQuery{Now: p.Now(), Limit: outbox.DefaultPollBatch, Lease: "doctor/1", LeaseDuration: outbox.DefaultLeaseDuration})
 		return err
 	}},
 	{"mark", "", func(ctx context.Context, p *patient, db *sql.DB) error {

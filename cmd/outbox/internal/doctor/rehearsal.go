@@ -107,7 +107,7 @@ func (r *rehearsal) insert(ctx context.Context) error {
 func (r *rehearsal) claim(ctx context.Context) error {
 	s, err := r.statement(func(db *sql.DB) error {
 		_, err := r.p.Store.Claim(ctx, db, outbox.ClaimQuery{
-			Now: r.env.AvailableAt, Limit: 1, Lease: "doctor/1", LockTimeout: outbox.DefaultLockTimeout, EventIDs: []string{r.env.EventID},
+			Now: r.env.AvailableAt, Limit: 1, Lease: "doctor/1", LeaseDuration: outbox.DefaultLeaseDuration, EventIDs: []string{r.env.EventID},
 		})
 		return err
 	})
