@@ -113,12 +113,12 @@ func TestAnOutageDoesNotGatherOutcomesWithoutEnd(t *testing.T) {
 func TestABacklogDoesNotHideAnEarlierEventThatIsCommittedLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var taken []string
+		order := make(chan string, 200)
 		store := written(t, named("e", 100)...)
 		start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 4}, Poll: outbox.PollOptions{BatchSize: 2},
 		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
-			taken = append(taken, env.EventID)
+			order <- env.EventID
 			time.Sleep(time.Second)
 			return outbox.Done(), nil
 		})
@@ -127,6 +127,10 @@ func TestABacklogDoesNotHideAnEarlierEventThatIsCommittedLate(t *testing.T) {
 		late.OccurredAt = time.Now().Add(-time.Hour)
 		build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(late)
 		time.Sleep(outbox.DefaultPollInterval + 10*time.Second)
+		var taken []string
+		for range len(order) {
+			taken = append(taken, <-order)
+		}
 		require.Equal(t, named("e", 4), taken[:4])
 		require.Contains(t, taken, "late")
 		require.Less(t, len(taken), 20)
