@@ -68,7 +68,7 @@ func contributeClosing[R, T any](option, what string, ctor any, to ListenerOptio
 		return contribution[T]{n, label, to.outboxes, value, end}, nil
 	}
 	var provided fx.Option
-	if annotated { // its own module, in which nothing else is of its type
+	if annotated { // a module keeps the results of two such constructors apart
 		provided = fx.Module(label,
 			fx.Provide(ctor, fx.Private),
 			fx.Provide(fx.Annotate(func(result R) (contribution[T], error) { return made(result, nil) }, fx.ResultTags(group))))

@@ -228,3 +228,26 @@ func TestListenerTimeoutEndsItsContext(t *testing.T) {
 	e.write(said("slow"))
 	require.Contains(t, e.await("slow", outbox.StatusDead).LastError, "deadline exceeded")
 }
+
+func TestDeliverIsForAnOutboxThatIsNotStarted(t *testing.T) {
+	t.Parallel()
+	e := build(t, outbox.Config{}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+	env := said("e")
+	env.AggregateType = outbox.Global
+	e.write(env)
+	got, err := e.Deliver(t.Context(), env)
+	require.NoError(t, err)
+	require.Equal(t, outbox.StatusDone, got.Status)
+	row, _ := e.store.Row("e")
+	require.Equal(t, outbox.StatusDone, row.Status, "the outcome is stored when Deliver returns")
+	require.NoError(t, e.Start(t.Context()))
+	_, err = e.Deliver(t.Context(), env)
+	require.ErrorIs(t, err, outbox.ErrStarted)
+	require.NoError(t, e.Close(t.Context()))
+	_, err = e.Deliver(t.Context(), env)
+	require.ErrorIs(t, err, outbox.ErrClosed)
+
+	writes := build(t, outbox.Config{Mode: outbox.WriterOnly{}}, nil)
+	_, err = writes.Deliver(t.Context(), env)
+	require.ErrorContains(t, err, "Config.Mode is WriterOnly, which delivers nothing")
+}

@@ -103,6 +103,15 @@ func TestAPassStartsOver(t *testing.T) {
 	require.True(t, p.Next() == start && p.Swept().IsZero())
 }
 
+func TestSomethingElseMayReadAllRows(t *testing.T) {
+	t.Parallel()
+	var p pass.Pass[int]
+	p.Begin(passTime, start)
+	p.SweptAt(passTime.Add(time.Second))
+	p.End()
+	require.Equal(t, passTime.Add(time.Second), p.Swept(), "the later of two reads of all rows counts")
+}
+
 func TestAnotherGoroutineAsksForARestartOnce(t *testing.T) {
 	t.Parallel()
 	var p pass.Pass[int]
