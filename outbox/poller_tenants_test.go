@@ -220,7 +220,9 @@ func TestATrickleOfEventsOfTenantsTakesNoMoreThanABatch(t *testing.T) {
 	t.Parallel()
 	store := &trickle{Store: outboxtest.NewStore()}
 	build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(ofTenant("A", 1)...)
-	start(t, outbox.Config{Store: store, Mode: inTurn("node")}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+	mode := inTurn("node")
+	mode.Dispatch.ColdCapacity = 200 // room for a batch beside the event that waits for a worker
+	start(t, outbox.Config{Store: store, Mode: mode}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
 		return outbox.Done(), nil
 	})
 	var lengths []int
