@@ -54,6 +54,7 @@ func byKeyProcess() {
 	signal.Notify(terminated, syscall.SIGTERM)
 	db, err := sql.Open(os.Getenv(processDriver), os.Getenv(processDSN))
 	check(err)
+	db.SetMaxOpenConns(10) // four processes, beside the other tests, have one server
 	store, err := sqlstore.Detect(ctx, db, sqlstore.WithKeyIndex())
 	check(err)
 	lines, err := os.OpenFile(os.Getenv(keyLog), os.O_APPEND|os.O_WRONLY, 0o600)
