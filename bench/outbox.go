@@ -166,7 +166,7 @@ func (s *outboxSystem) Deliver(ctx context.Context, d delivery) (func() error, e
 	if err != nil {
 		return nil, err
 	}
-	err = ob.Register(outbox.On(aggregateType, eventType, outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	err = ob.Register(outbox.On(aggregateType, eventType, outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		return d.listen(number(env.Payload.String()))
 	})))
 	if err != nil {

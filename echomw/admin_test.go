@@ -42,7 +42,7 @@ func newGraveyard(t *testing.T, db *testdb.DB, envs []outbox.Envelope, role ...e
 	ob := newOutbox(t, outbox.Config{DB: db.DB, Store: store})
 	// Another outbox, with another listener, lets them die.
 	gravedigger := newOutbox(t, outbox.Config{DB: db.DB, Store: store, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}}})
-	fail := outbox.Handle(func(context.Context, outbox.Envelope) error {
+	fail := outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 		return errors.New("the carrier is closed")
 	})
 	kinds := map[[2]string]bool{}

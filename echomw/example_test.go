@@ -38,7 +38,7 @@ func openShop() (s *shop, closeShop func()) {
 	check(err)
 	ob, err := outbox.New(outbox.Config{DB: db, Store: store})
 	check(err)
-	check(ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(context.Context, outbox.Envelope) error { return nil }))))
+	check(ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil }))))
 	return &shop{db, ob}, func() {
 		check(ob.Close(ctx))
 		check(db.Close())

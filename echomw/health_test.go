@@ -136,7 +136,7 @@ func TestHealthBounds(t *testing.T) {
 		require.Equal(t, 200, status, "a backlog does not make a node unready, unless it is asked for")
 	}
 
-	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(context.Context, outbox.Envelope) error { return nil }))))
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil }))))
 	require.NoError(t, ob.Start(t.Context()))
 	strict := echomw.HealthConfig{MaxPollDelay: 200 * time.Millisecond}
 	require.Eventually(t, func() bool { status, _ = healthy(strict); return status == 200 }, 20*time.Second, time.Millisecond)

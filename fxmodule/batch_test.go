@@ -12,7 +12,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-func (i *inbox) noteAll(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+func (i *inbox) noteAll(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 	for _, env := range batch {
 		i.note(env.AggregateID)
 	}
@@ -37,7 +37,7 @@ func TestBatchListenersAreProvidedAsOthersAre(t *testing.T) {
 			return outbox.BatchListener(outbox.BatchOptions{Size: 2, Wait: time.Hour}, box.noteAll)
 		}, outboxfx.On("Order", "Placed"), outboxfx.On("Order", "Paid"), outboxfx.For("orders", "stock")),
 		outboxfx.AsBinding(func() outbox.Binding {
-			return counted.ListenBatch(outbox.BatchOptions{Size: 2, Wait: time.Hour}, func(_ context.Context, batch []outbox.Event[int]) ([]outbox.Result, error) {
+			return counted.ListenBatch(outbox.BatchOptions{Size: 2, Wait: time.Hour}, func(_ context.Context, batch []outbox.Event[int]) ([]error, error) {
 				for _, e := range batch {
 					box.note(e.Envelope.AggregateID)
 				}

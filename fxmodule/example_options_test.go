@@ -219,9 +219,9 @@ func ExampleAsBinding() {
 // search is a listener of a type of its own.
 type search struct{}
 
-func (search) OnEvent(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+func (search) OnEvent(_ context.Context, env outbox.Envelope) error {
 	fmt.Println("search:", env.AggregateID)
-	return outbox.Done(), nil
+	return nil
 }
 
 // Two listeners of one event have names.

@@ -84,13 +84,13 @@ type mailer struct {
 
 func newMailer(s *shop, done chan struct{}) *mailer { return &mailer{s, done} }
 
-func (m *mailer) OnEvent(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+func (m *mailer) OnEvent(ctx context.Context, env outbox.Envelope) error {
 	fmt.Println("mail:", env.EventType, env.AggregateID)
 	if env.EventType == "OrderCancelled" {
-		return outbox.Done(), m.s.place(ctx, "instead of "+env.AggregateID)
+		return m.s.place(ctx, "instead of "+env.AggregateID)
 	}
 	close(m.done)
-	return outbox.Done(), nil
+	return nil
 }
 
 func ExampleAsListener() {

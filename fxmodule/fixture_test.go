@@ -50,9 +50,9 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{} }
 
-func (i *inbox) OnEvent(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+func (i *inbox) OnEvent(_ context.Context, env outbox.Envelope) error {
 	i.note(env.AggregateID)
-	return outbox.Done(), nil
+	return nil
 }
 
 func (i *inbox) note(id string) {

@@ -66,7 +66,7 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 		})
 	}
 	if c.Dispatcher.DeferUnroutable > 0 {
-		dispatch.OnUnroutable = outbox.Defer(c.Dispatcher.DeferUnroutable)
+		dispatch.OnUnroutable = outbox.DeferFor(c.Dispatcher.DeferUnroutable)
 	}
 	poll := outbox.PollOptions{Interval: c.Poller.Interval, BatchSize: c.Poller.BatchSize, SkipRecent: c.Poller.SkipRecent}
 	claim := outbox.ClaimOptions{Owner: c.ClaimLocking.OwnerID, LeaseDuration: c.ClaimLocking.LockTimeout, TenantsInTurn: c.ClaimLocking.TenantsInTurn}

@@ -88,8 +88,8 @@ type shipping struct {
 
 func newShipping(db *sql.DB, w *outbox.Writer) *shipping { return &shipping{db, w} }
 
-func (s *shipping) OnEvent(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-	return outbox.Done(), outbox.InTx(ctx, outboxtest.NewTransactor(s.db), func(ctx context.Context) error {
+func (s *shipping) OnEvent(ctx context.Context, env outbox.Envelope) error {
+	return outbox.InTx(ctx, outboxtest.NewTransactor(s.db), func(ctx context.Context) error {
 		_, err := s.w.Write(ctx, outbox.Envelope{EventType: "Shipped", AggregateType: "Order", AggregateID: env.AggregateID, Payload: outbox.RawJSON("1")})
 		return err
 	})
@@ -118,8 +118,7 @@ func TestEveryShapeOfConstructor(t *testing.T) {
 	const odd = outbox.EventType("x,y`z \"€\n") // a pair may hold any character
 	db, box := newPool(), newInbox()
 	keep := func(ctx context.Context, _ int, env outbox.Envelope) error {
-		_, err := box.OnEvent(ctx, env)
-		return err
+		return box.OnEvent(ctx, env)
 	}
 	var w *outbox.Writer
 	started(
@@ -235,9 +234,9 @@ func TestEveryPartCanBeReplacedByAConstructorWithTheOutboxsOwnDependencies(t *te
 			outboxfx.WithRegistry(outbox.NewRegistry),
 		),
 		outboxfx.AsListener(func(b *inbox) outbox.Listener {
-			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 				if !failed.Swap(true) {
-					return outbox.Done(), errSMTP
+					return errSMTP
 				}
 				return b.OnEvent(ctx, env)
 			})

@@ -27,7 +27,7 @@ func TestStopDrainsBeforeTheDatabaseAndTheServicesClose(t *testing.T) {
 		fx.NopLogger,
 		// The order of the options does not matter.
 		outboxfx.AsListener(func(*mailer) outbox.Listener {
-			return outbox.Handle(func(context.Context, outbox.Envelope) error {
+			return outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 				close(entered)
 				<-leave
 				d.note("delivered")
@@ -62,7 +62,7 @@ func TestTheStopTimeoutBoundsTheDrain(t *testing.T) {
 	app := fx.New(fx.NopLogger, fx.Supply(db), outboxfx.NewModule(outboxfx.WithStore(store)), fx.Populate(&w),
 		fx.Replace(outboxfx.Config{Dispatcher: outboxfx.DispatcherConfig{DrainTimeout: time.Hour}}),
 		outboxfx.AsListener(func() outbox.Listener {
-			return outbox.Handle(func(ctx context.Context, _ outbox.Envelope) error {
+			return outbox.ListenerFunc(func(ctx context.Context, _ outbox.Envelope) error {
 				close(entered)
 				<-ctx.Done()
 				return ctx.Err()
@@ -89,7 +89,7 @@ func TestOutboxesDrainAtTheSameTime(t *testing.T) {
 	all := make(chan struct{}) // closed when the listeners of every outbox have been cancelled
 	writers, dbs := map[string]*outbox.Writer{}, map[string]*sql.DB{}
 	opts := []fx.Option{fx.NopLogger, outboxfx.AsListener(func() outbox.Listener {
-		return outbox.Handle(func(ctx context.Context, _ outbox.Envelope) error {
+		return outbox.ListenerFunc(func(ctx context.Context, _ outbox.Envelope) error {
 			entered.Add(1)
 			<-ctx.Done()
 			if draining.Add(1) == int32(len(names)) {

@@ -18,12 +18,12 @@ func TestAllOutboxesOfAnAppShareItsWorkers(t *testing.T) {
 	t.Parallel()
 	a, b := newPool(), newPool()
 	var running, most, calls atomic.Int64
-	listener := outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) {
+	listener := outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 		most.Store(max(most.Load(), running.Add(1)))
 		time.Sleep(time.Millisecond)
 		running.Add(-1)
 		calls.Add(1)
-		return outbox.Done(), nil
+		return nil
 	})
 	var w struct {
 		fx.In

@@ -23,7 +23,7 @@ func TestAnEventOfTypedConstantsReachesItsListener(t *testing.T) {
 	t.Parallel()
 	got := make(chan outbox.Envelope, 1)
 	e := build(t, outbox.Config{}, nil)
-	require.NoError(t, e.Register(outbox.On(typedAggregate, typedEvent, outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	require.NoError(t, e.Register(outbox.On(typedAggregate, typedEvent, outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		got <- env
 		return nil
 	}))))
@@ -42,9 +42,9 @@ func TestAnOutboxThatOnlyWritesDeliversNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := outboxtest.NewStore()
 		var c calls
-		listener := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		listener := func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		}
 		writer := start(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, listener)
 		writer.write(said("a"), said("b"))

@@ -320,9 +320,9 @@ func TestANodeReportsItsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := outboxtest.NewStore()
 		release := make(chan struct{})
-		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{Owner: "web-1"}}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{Owner: "web-1"}}}, func(context.Context, outbox.Envelope) error {
 			<-release
-			return outbox.Done(), nil
+			return nil
 		})
 		require.NoError(t, e.Pause(t.Context(), outbox.EventKind{EventType: "Paused"}))
 		waiting := make([]outbox.Envelope, outbox.SearchLimit)

@@ -30,9 +30,9 @@ type Event[T any] struct {
 // BatchListener makes a listener that gets events in batches. Register it for one pair
 // of types or for several: their events then come in the same batches.
 //
-// fn gets the events in no particular order. It returns one result for each, in the
-// order of the batch; [ResultOf] makes a result of an error. Nil results mean that all
-// events are done. An error or a panic of fn is a failed delivery of each event of the
+// fn gets the events in no particular order. It returns one error for each, in the
+// order of the batch, each as if a [Listener] had returned it; a nil slice means that all
+// events are done. The second error, or a panic of fn, is that of each event of the
 // batch. An event is alone in its batch on its last attempt, so that it does not go
 // DEAD for the failure of another, and after its process died.
 //
@@ -41,11 +41,11 @@ type Event[T any] struct {
 // Interceptors run around each event, and a call of the listener's OnEvent from
 // elsewhere than a dispatcher's worker is a batch of one. Under [Ordered] every batch
 // is.
-func BatchListener(opts BatchOptions, fn func(ctx context.Context, batch []Envelope) ([]Result, error)) Listener {
+func BatchListener(opts BatchOptions, fn func(ctx context.Context, batch []Envelope) ([]error, error)) Listener {
 	if fn == nil {
 		return nil
 	}
-	return newBatchListener(opts, nil, func(ctx context.Context, members []*batchMember) ([]Result, error) {
+	return newBatchListener(opts, nil, func(ctx context.Context, members []*batchMember) ([]error, error) {
 		batch := make([]Envelope, len(members))
 		for i, m := range members {
 			batch[i] = m.env
@@ -57,12 +57,12 @@ func BatchListener(opts BatchOptions, fn func(ctx context.Context, batch []Envel
 // ListenBatch makes a binding for fn, which gets the topic's events in batches; see
 // [BatchListener]. An event whose payload does not decode is dead at once and in no
 // batch.
-func (t Topic[T]) ListenBatch(opts BatchOptions, fn func(ctx context.Context, batch []Event[T]) ([]Result, error)) Binding {
+func (t Topic[T]) ListenBatch(opts BatchOptions, fn func(ctx context.Context, batch []Event[T]) ([]error, error)) Binding {
 	if fn == nil {
 		return Binding{AggregateType: t.aggregate, EventType: t.event}
 	}
 	decode := func(env Envelope) (any, error) { return t.Decode(env) }
-	return On(t.aggregate, t.event, newBatchListener(opts, decode, func(ctx context.Context, members []*batchMember) ([]Result, error) {
+	return On(t.aggregate, t.event, newBatchListener(opts, decode, func(ctx context.Context, members []*batchMember) ([]error, error) {
 		batch := make([]Event[T], len(members))
 		for i, m := range members {
 			batch[i].Payload, _ = m.payload.(T) // nil when T is an interface and the payload null
@@ -79,7 +79,7 @@ type batchListener struct {
 	opts    BatchOptions
 	problem error                           // with the options; nil: none
 	decode  func(env Envelope) (any, error) // nil: the payload is not decoded
-	fn      func(ctx context.Context, members []*batchMember) ([]Result, error)
+	fn      func(ctx context.Context, members []*batchMember) ([]error, error)
 }
 
 // batchMember is one event of a batch, and what became of it.
@@ -88,11 +88,10 @@ type batchMember struct {
 	env     Envelope
 	payload any
 
-	res Result
 	err error
 }
 
-func newBatchListener(opts BatchOptions, decode func(Envelope) (any, error), fn func(context.Context, []*batchMember) ([]Result, error)) *batchListener {
+func newBatchListener(opts BatchOptions, decode func(Envelope) (any, error), fn func(context.Context, []*batchMember) ([]error, error)) *batchListener {
 	opts.Concurrency = defaultTo(opts.Concurrency, 1)
 	return &batchListener{opts: opts, problem: opts.Validate(), decode: decode, fn: fn}
 }
@@ -115,16 +114,16 @@ func (o BatchOptions) Validate() error {
 // inHand is how many deliveries may be under way: the calls, and a batch that gathers.
 func (l *batchListener) inHand() int { return l.opts.Size * (l.opts.Concurrency + 1) }
 
-// OnEvent lets the event join a batch, and returns its result of that.
-func (l *batchListener) OnEvent(ctx context.Context, env Envelope) (Result, error) {
+// OnEvent lets the event join a batch, and returns the error that the batch has for it.
+func (l *batchListener) OnEvent(ctx context.Context, env Envelope) error {
 	if l.problem != nil { // a registry of the user's own took it all the same
-		return Result{}, l.problem
+		return l.problem
 	}
 	m := &batchMember{env: env}
 	if l.decode != nil {
 		var err error
 		if m.payload, err = l.decode(env); err != nil {
-			return Result{}, Unrecoverable(err)
+			return Dead(err)
 		}
 	}
 	if c := deliveryOf(ctx); c != nil && c.dl.batcher != nil && c.dl.batcher.l == l {
@@ -133,28 +132,28 @@ func (l *batchListener) OnEvent(ctx context.Context, env Envelope) (Result, erro
 	} else {
 		l.call(ctx, []*batchMember{m})
 	}
-	return m.res, m.err
+	return m.err
 }
 
-// call runs the function and gives each member its result. A runtime.Goexit of the
+// call runs the function and gives each member its error. A runtime.Goexit of the
 // function, as a failed test assertion does, fails the batch.
 func (l *batchListener) call(ctx context.Context, members []*batchMember) {
-	var results []Result
+	var errs []error
 	err := errGoexit
 	defer func() {
 		if r := recover(); r != nil {
 			err = panicError(r)
 		}
 		for i, m := range members {
-			if m.err = err; err == nil && results != nil {
-				m.res, m.err = results[i].split()
+			if m.err = err; err == nil && errs != nil {
+				m.err = errs[i]
 			}
 		}
 	}()
-	results, err = l.fn(context.WithValue(ctx, batchKey{}, true), members)
-	if err == nil && results != nil && len(results) != len(members) {
-		err = fmt.Errorf("the batch function returned %d results for %d events; return one for each event, in the order of the batch, or nil if all are done",
-			len(results), len(members))
+	errs, err = l.fn(context.WithValue(ctx, batchKey{}, true), members)
+	if err == nil && errs != nil && len(errs) != len(members) {
+		err = fmt.Errorf("the batch function returned %d errors for %d events; return one for each event, in the order of the batch, or nil if all are done",
+			len(errs), len(members))
 	}
 }
 
@@ -163,7 +162,7 @@ type batchKey struct{}
 
 // batcher delivers the events of one batch listener for one dispatcher. Each delivery
 // has a goroutine of its own, whose listener joins the open batch and waits for the
-// result. So a batch is not limited by the number of workers, and no worker waits for
+// error. So a batch is not limited by the number of workers, and no worker waits for
 // one. The goroutines are bounded. Deliveries beyond that wait here, without one, and
 // count as if they were still in their queue.
 //
@@ -192,11 +191,11 @@ type batchHost interface {
 	mayDeliver(dl *delivery) bool
 }
 
-// openBatch is a batch from its first event until its results.
+// openBatch is a batch from its first event until the errors of all.
 type openBatch struct {
 	members []*batchMember // guarded by the batcher's mu until the batch is sealed
 	full    chan struct{}  // closed: no more join
-	done    chan struct{}  // closed: each member has its result
+	done    chan struct{}  // closed: each member has its error
 }
 
 // taker gives a worker its deliveries; nil ends the worker.
@@ -302,7 +301,7 @@ func (b *batcher) takeLeft() (left []*delivery) {
 	return left
 }
 
-// join adds an event to the open batch and waits for its result.
+// join adds an event to the open batch and waits for its error.
 func (b *batcher) join(m *batchMember) {
 	b.mu.Lock()
 	o, alone := b.open, b.alone(m.dl)

@@ -36,17 +36,17 @@ func runBatches(t *testing.T, db *testdb.DB, mode outbox.Mode) {
 	require.NoError(t, err)
 	require.NoError(t, store.CreateSchema(ctx, db.DB))
 	var calls, events atomic.Int32
-	results := map[string]outbox.Result{
-		"01": outbox.Dead("no"), "02": outbox.ResultOf(outbox.Unrecoverable(errors.New("never"))),
-		"03": outbox.RetryAfter(time.Hour), "04": outbox.ResultOf(errors.New("not yet")),
+	results := map[string]error{
+		"01": outbox.Dead(nil), "02": outbox.Dead(errors.New("never")),
+		"03": outbox.Defer(time.Hour), "04": errors.New("not yet"),
 	}
 	ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: mode, Logger: quiet, RetryPolicy: slowRetries})
 	require.NoError(t, err)
 	require.NoError(t, ob.Register(outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: size, Wait: 10 * time.Minute},
-		func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+		func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 			calls.Add(1)
 			events.Add(int32(len(batch)))
-			answers := make([]outbox.Result, len(batch))
+			answers := make([]error, len(batch))
 			for i, env := range batch {
 				answers[i] = results[env.AggregateID]
 			}
@@ -82,7 +82,7 @@ func runBatches(t *testing.T, db *testdb.DB, mode outbox.Mode) {
 		return rows
 	}
 	require.Equal(t, n-4*n/100, count("status = 1"))
-	require.Equal(t, 2*n/100, count("status = 3 AND attempts = 0 AND last_error IN ('no', 'never')"))
+	require.Equal(t, 2*n/100, count("status = 3 AND attempts = 0 AND last_error IN ('the listener gave no reason', 'never')"))
 	require.Equal(t, n/100, count("status = 0 AND attempts = 0"))
 	require.Equal(t, n/100, count("status = 2 AND attempts = 1 AND last_error = 'not yet'"))
 }

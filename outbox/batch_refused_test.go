@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 
 func TestBadBatchListenersAreRefused(t *testing.T) {
 	t.Parallel()
-	nothing := func(context.Context, []outbox.Envelope) ([]outbox.Result, error) { return nil, nil }
+	nothing := func(context.Context, []outbox.Envelope) ([]error, error) { return nil, nil }
 	for name, tt := range map[string]struct {
 		opts outbox.BatchOptions
 		fn   batchFunc
@@ -41,9 +40,9 @@ func TestBadBatchListenersAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var typed func(context.Context, []outbox.Event[order]) ([]outbox.Result, error)
+			var typed func(context.Context, []outbox.Event[order]) ([]error, error)
 			if tt.fn != nil {
-				typed = func(context.Context, []outbox.Event[order]) ([]outbox.Result, error) { return nil, nil }
+				typed = func(context.Context, []outbox.Event[order]) ([]error, error) { return nil, nil }
 			}
 			for _, binding := range []outbox.Binding{
 				outbox.On("Order", "Placed", outbox.BatchListener(tt.opts, tt.fn)),
@@ -55,21 +54,4 @@ func TestBadBatchListenersAreRefused(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAResultOfAnErrorFailsAnyListener(t *testing.T) {
-	t.Parallel()
-	boom := errors.New("boom")
-	res := outbox.ResultOf(boom)
-	require.Equal(t, "Failed(boom)", res.String())
-	require.Equal(t, boom, res.Err())
-	require.False(t, res.IsDone())
-	require.Equal(t, outbox.Done(), outbox.ResultOf(nil))
-
-	var seen error
-	got := deliver(t, outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) { return res, nil }),
-		outbox.After(func(_ context.Context, _ outbox.Envelope, err error) { seen = err }))
-	require.Equal(t, outbox.StatusRetry, got.Status)
-	require.Equal(t, boom, got.Err)
-	require.Equal(t, boom, seen)
 }

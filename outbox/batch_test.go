@@ -21,7 +21,7 @@ type order struct{ Item string }
 
 var placed = outbox.NewTopic[order]("Order", "Placed")
 
-type batchFunc = func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error)
+type batchFunc = func(ctx context.Context, batch []outbox.Envelope) ([]error, error)
 
 // startBatches starts an engine whose listener of "Said" gets batches.
 func startBatches(t *testing.T, cfg outbox.Config, opts outbox.BatchOptions, fn batchFunc) *engine {
@@ -50,17 +50,15 @@ func sortedIDs(batch []outbox.Envelope) (ids []string) {
 
 var slowRetries = outbox.RetryPolicyFunc(func(int) time.Duration { return time.Hour })
 
-func TestEachEventOfABatchHasAResultOfItsOwn(t *testing.T) {
+func TestEachEventOfABatchHasAnErrorOfItsOwn(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	results := map[string]outbox.Result{
-		"done":          outbox.Done(),
-		"no error":      outbox.ResultOf(nil),
-		"failed":        outbox.ResultOf(boom),
-		"unrecoverable": outbox.ResultOf(outbox.Unrecoverable(boom)),
-		"soon again":    outbox.ResultOf(outbox.RetryAfterError(time.Minute, boom)),
-		"deferred":      outbox.RetryAfter(time.Minute),
-		"dead":          outbox.Dead("no such order"),
+	results := map[string]error{
+		"done":       nil,
+		"failed":     boom,
+		"dead":       outbox.Dead(boom),
+		"soon again": outbox.RetryIn(time.Minute, boom),
+		"deferred":   outbox.Defer(time.Minute),
 	}
 	for name, mode := range map[string]outbox.Mode{"single node": outbox.SingleNode{}, "many nodes": outbox.MultiNode{}} {
 		t.Run(name, func(t *testing.T) {
@@ -68,9 +66,9 @@ func TestEachEventOfABatchHasAResultOfItsOwn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := 0
 				e := startBatches(t, outbox.Config{Mode: mode, RetryPolicy: slowRetries}, outbox.BatchOptions{Size: len(results), Wait: time.Hour},
-					func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+					func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 						calls++
-						var answers []outbox.Result
+						var answers []error
 						for _, env := range batch {
 							answers = append(answers, results[env.EventID])
 						}
@@ -89,13 +87,11 @@ func TestEachEventOfABatchHasAResultOfItsOwn(t *testing.T) {
 					text     string
 					due      time.Duration
 				}{
-					"done":          {outbox.StatusDone, 0, "", 0},
-					"no error":      {outbox.StatusDone, 0, "", 0},
-					"failed":        {outbox.StatusRetry, 1, "boom", time.Hour},
-					"unrecoverable": {outbox.StatusDead, 0, "boom", 0},
-					"soon again":    {outbox.StatusRetry, 1, "boom (retry after 1m0s)", time.Minute},
-					"deferred":      {outbox.StatusNew, 0, "", time.Minute},
-					"dead":          {outbox.StatusDead, 0, "no such order", 0},
+					"done":       {outbox.StatusDone, 0, "", 0},
+					"failed":     {outbox.StatusRetry, 1, "boom", time.Hour},
+					"dead":       {outbox.StatusDead, 0, "boom", 0},
+					"soon again": {outbox.StatusRetry, 1, "boom (retry after 1m0s)", time.Minute},
+					"deferred":   {outbox.StatusNew, 0, "", time.Minute},
 				} {
 					row, _ := e.store.Row(id)
 					require.Equal(t, want.status, row.Status, id)
@@ -112,28 +108,28 @@ func TestEachEventOfABatchHasAResultOfItsOwn(t *testing.T) {
 func TestWhatFailsTheFunctionFailsTheWholeBatch(t *testing.T) {
 	t.Parallel()
 	results := func(n int) batchFunc {
-		return func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
-			return make([]outbox.Result, n), nil
+		return func(context.Context, []outbox.Envelope) ([]error, error) {
+			return make([]error, n), nil
 		}
 	}
 	for name, tt := range map[string]struct {
 		fn   batchFunc
 		text string
 	}{
-		"an error": {func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
-			return make([]outbox.Result, len(batch)), errors.New("the broker is away")
+		"an error": {func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
+			return make([]error, len(batch)), errors.New("the broker is away")
 		}, "the broker is away"},
-		"a panic":          {func(context.Context, []outbox.Envelope) ([]outbox.Result, error) { panic("no stock") }, ": no stock"},
-		"Goexit":           {func(context.Context, []outbox.Envelope) ([]outbox.Result, error) { runtime.Goexit(); return nil, nil }, "the listener ended its goroutine (runtime.Goexit)"},
-		"no results":       {results(0), "the batch function returned 0 results for 3 events; return one for each event, in the order of the batch, or nil if all are done"},
-		"too few results":  {results(2), "the batch function returned 2 results for 3 events; return one for each event, in the order of the batch, or nil if all are done"},
-		"too many results": {results(4), "the batch function returned 4 results for 3 events; return one for each event, in the order of the batch, or nil if all are done"},
+		"a panic":         {func(context.Context, []outbox.Envelope) ([]error, error) { panic("no stock") }, ": no stock"},
+		"Goexit":          {func(context.Context, []outbox.Envelope) ([]error, error) { runtime.Goexit(); return nil, nil }, "the listener ended its goroutine (runtime.Goexit)"},
+		"no errors":       {results(0), "the batch function returned 0 errors for 3 events; return one for each event, in the order of the batch, or nil if all are done"},
+		"too few errors":  {results(2), "the batch function returned 2 errors for 3 events; return one for each event, in the order of the batch, or nil if all are done"},
+		"too many errors": {results(4), "the batch function returned 4 errors for 3 events; return one for each event, in the order of the batch, or nil if all are done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var attempts []int
 			e := startBatches(t, outbox.Config{RetryPolicy: slowRetries}, outbox.BatchOptions{Size: 3, Wait: time.Hour},
-				func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+				func(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
 					if batch[0].EventID > "c" {
 						return nil, nil
 					}
@@ -165,7 +161,7 @@ func TestNoEventDiesOfTheFailureOfAnother(t *testing.T) {
 		e := startBatches(t, outbox.Config{
 			Mode:        outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3}},
 			RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return time.Second }),
-		}, outbox.BatchOptions{Size: 20, Wait: time.Second}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+		}, outbox.BatchOptions{Size: 20, Wait: time.Second}, func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 			calls[len(batch)]++
 			for _, env := range batch {
 				if env.EventID == "poison" {
@@ -187,7 +183,7 @@ func TestATopicsBatchHasDecodedPayloads(t *testing.T) {
 	e := build(t, outbox.Config{RetryPolicy: slowRetries}, nil)
 	got := make(chan []outbox.Event[order], 1)
 	require.NoError(t, e.Register(placed.ListenBatch(outbox.BatchOptions{Size: 2, Wait: time.Hour},
-		func(_ context.Context, batch []outbox.Event[order]) ([]outbox.Result, error) {
+		func(_ context.Context, batch []outbox.Event[order]) ([]error, error) {
 			got <- batch
 			return nil, nil
 		})))
@@ -209,11 +205,11 @@ func TestAPayloadThatIsNullIsInItsBatch(t *testing.T) {
 	t.Parallel()
 	topic := outbox.NewTopic[any]("", "Anything")
 	var batch []outbox.Event[any]
-	binding := topic.ListenBatch(outbox.BatchOptions{Size: 2}, func(_ context.Context, got []outbox.Event[any]) ([]outbox.Result, error) {
+	binding := topic.ListenBatch(outbox.BatchOptions{Size: 2}, func(_ context.Context, got []outbox.Event[any]) ([]error, error) {
 		batch = got
 		return nil, nil
 	})
-	_, err := binding.Listener.OnEvent(t.Context(), topic.Envelope("", nil))
+	err := binding.Listener.OnEvent(t.Context(), topic.Envelope("", nil))
 	require.NoError(t, err)
 	require.Len(t, batch, 1)
 	require.Nil(t, batch[0].Payload)
@@ -224,7 +220,7 @@ func TestTopicsThatShareAListenerShareItsBatches(t *testing.T) {
 	t.Parallel()
 	e := build(t, outbox.Config{}, nil)
 	got := make(chan []string, 1)
-	relay := outbox.BatchListener(outbox.BatchOptions{Size: 3, Wait: time.Hour}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+	relay := outbox.BatchListener(outbox.BatchOptions{Size: 3, Wait: time.Hour}, func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 		got <- sortedIDs(batch)
 		return nil, nil
 	})
@@ -245,7 +241,7 @@ func TestOutboxesThatShareAListenerHaveTheirOwnBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var got [][]string
-		listener := outbox.BatchListener(outbox.BatchOptions{Size: 4, Wait: time.Second}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+		listener := outbox.BatchListener(outbox.BatchOptions{Size: 4, Wait: time.Second}, func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, sortedIDs(batch))
@@ -284,11 +280,11 @@ func TestInterceptorsRunAroundEachEventOfABatch(t *testing.T) {
 			}
 			return nil
 		}),
-	}}, outbox.BatchOptions{Size: 3, Wait: time.Hour}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
-		results := make([]outbox.Result, len(batch))
+	}}, outbox.BatchOptions{Size: 3, Wait: time.Hour}, func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
+		results := make([]error, len(batch))
 		for i, env := range batch {
 			if env.EventID == "a" {
-				results[i] = outbox.ResultOf(refusal)
+				results[i] = refusal
 			}
 		}
 		return results, nil
@@ -305,7 +301,7 @@ func TestInterceptorsRunAroundEachEventOfABatch(t *testing.T) {
 func TestABatchCannotCompleteItsEvents(t *testing.T) {
 	t.Parallel()
 	var e *engine
-	complete := func(ctx context.Context, _ []outbox.Envelope) ([]outbox.Result, error) {
+	complete := func(ctx context.Context, _ []outbox.Envelope) ([]error, error) {
 		return nil, e.Writer().Complete(ctx, outboxtest.NewScope(e.store.DB()))
 	}
 	const text = "outbox: no delivery under way in the context: a batch listener gets many events; record each event in an inbox in its transaction instead"

@@ -42,7 +42,7 @@ func TestCloseGivesBackTheEventsOfACallThatItCutOff(t *testing.T) {
 				var entered atomic.Int32
 				e := startBatches(t, outbox.Config{Mode: mode, Interceptors: []outbox.Interceptor{
 					outbox.Before(func(context.Context, outbox.Envelope) error { entered.Add(1); return nil }),
-				}}, outbox.BatchOptions{Size: 10}, func(ctx context.Context, _ []outbox.Envelope) ([]outbox.Result, error) {
+				}}, outbox.BatchOptions{Size: 10}, func(ctx context.Context, _ []outbox.Envelope) ([]error, error) {
 					calls++
 					<-ctx.Done()
 					return nil, ctx.Err()
@@ -78,7 +78,7 @@ func TestABatchIsNotDeliveredAfterTheHoldLapsed(t *testing.T) {
 				var at []time.Duration
 				var began time.Time
 				e := startBatches(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Hour}}}, outbox.BatchOptions{Size: 5, Wait: 20 * time.Second},
-					func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+					func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 						at = append(at, time.Since(began).Round(time.Second))
 						require.Len(t, batch, 3)
 						return nil, nil
@@ -110,7 +110,7 @@ func TestNoCallBeginsAfterTheShutdownCutThemOff(t *testing.T) {
 			e := startBatches(t, outbox.Config{Interceptors: []outbox.Interceptor{outbox.Before(func(ctx context.Context, _ outbox.Envelope) error {
 				<-ctx.Done()
 				return nil
-			})}}, outbox.BatchOptions{Size: 1}, func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
+			})}}, outbox.BatchOptions{Size: 1}, func(context.Context, []outbox.Envelope) ([]error, error) {
 				t.Error("called")
 				return nil, nil
 			})
@@ -130,7 +130,7 @@ func TestAStubbornBatchDoesNotKeepTheOthersLeases(t *testing.T) {
 		gate := make(chan struct{})
 		release := sync.OnceFunc(func() { close(gate) })
 		defer release()
-		e := startBatches(t, outbox.Config{Mode: outbox.MultiNode{}}, outbox.BatchOptions{Size: 2}, func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
+		e := startBatches(t, outbox.Config{Mode: outbox.MultiNode{}}, outbox.BatchOptions{Size: 2}, func(context.Context, []outbox.Envelope) ([]error, error) {
 			<-gate
 			return nil, nil
 		})

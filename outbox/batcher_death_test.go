@@ -20,7 +20,7 @@ func batchLives(t *testing.T, store *outboxtest.Store, mode outbox.Mode, opts ou
 	t.Helper()
 	for range 10 {
 		way, died := &cut{Store: store}, make(chan struct{})
-		e := startBatches(t, outbox.Config{Store: way, Mode: mode}, opts, func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+		e := startBatches(t, outbox.Config{Store: way, Mode: mode}, opts, func(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
 			if !way.away.Load() && slices.ContainsFunc(batch, func(env outbox.Envelope) bool { return env.EventID == "poison" }) {
 				way.away.Store(true)
 				close(died)

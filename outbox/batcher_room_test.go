@@ -43,11 +43,11 @@ func TestASlowBatchHoldsUpNoOtherTopic(t *testing.T) {
 				}, nil)
 				require.NoError(t, e.Register(
 					outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: size, Wait: time.Second},
-						func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+						func(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
 							<-gate
 							return s.listen(ctx, batch)
 						})),
-					outbox.On("", "Other", outbox.Handle(func(context.Context, outbox.Envelope) error {
+					outbox.On("", "Other", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 						others.Add(1)
 						return nil
 					})),
@@ -87,7 +87,7 @@ func TestMemoryIsBoundedWhileABatchIsSlow(t *testing.T) {
 		e := startBatches(t, outbox.Config{Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{HotCapacity: hot, ColdCapacity: cold}, Poll: outbox.PollOptions{Interval: time.Hour},
 		}},
-			outbox.BatchOptions{Size: 10}, func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+			outbox.BatchOptions{Size: 10}, func(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
 				<-gate
 				return s.listen(ctx, batch)
 			})

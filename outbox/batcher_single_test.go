@@ -16,7 +16,7 @@ import (
 func TestAnEventThatAnInterceptorRenamesGoesToItsOwnListener(t *testing.T) {
 	t.Parallel()
 	rename := func(next outbox.Listener) outbox.Listener {
-		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 			env.EventType = "Other"
 			return next.OnEvent(ctx, env)
 		})
@@ -24,8 +24,8 @@ func TestAnEventThatAnInterceptorRenamesGoesToItsOwnListener(t *testing.T) {
 	var got sizes
 	e := build(t, outbox.Config{Interceptors: []outbox.Interceptor{rename}}, nil)
 	require.NoError(t, e.Register(
-		outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 1}, func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
-			return nil, outbox.Unrecoverable(errors.New("the wrong listener"))
+		outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 1}, func(context.Context, []outbox.Envelope) ([]error, error) {
+			return nil, outbox.Dead(errors.New("the wrong listener"))
 		})),
 		outbox.On("", "Other", outbox.BatchListener(outbox.BatchOptions{Size: 1}, got.listen)),
 	))
@@ -41,7 +41,7 @@ func TestOrderedDeliversBatchesOfOneInOrder(t *testing.T) {
 	want := named("e", 50)
 	store := written(t, want...)
 	e := startBatches(t, outbox.Config{Store: store, Mode: outbox.Ordered{}}, outbox.BatchOptions{Size: 10, Wait: time.Hour},
-		func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+		func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 			require.Len(t, batch, 1)
 			got = append(got, sortedIDs(batch)...)
 			return nil, nil

@@ -24,7 +24,7 @@ type sizes struct {
 	all   int
 }
 
-func (s *sizes) listen(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+func (s *sizes) listen(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, len(batch))
@@ -79,14 +79,14 @@ func TestNoEventWaitsLongerThanWaitForItsBatch(t *testing.T) {
 				var mu sync.Mutex
 				longest, calls, events := time.Duration(0), 0, 0
 				e := startBatches(t, outbox.Config{Mode: mode}, outbox.BatchOptions{Size: 7, Wait: wait, Concurrency: 4},
-					func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+					func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 						mu.Lock()
 						calls++
-						results := make([]outbox.Result, len(batch))
+						results := make([]error, len(batch))
 						for i, env := range batch {
 							longest = max(longest, time.Since(env.AvailableAt))
 							if events++; env.EventID[0] == 'r' && env.Attempts == 0 {
-								results[i] = outbox.ResultOf(errors.New("once more"))
+								results[i] = errors.New("once more")
 							}
 						}
 						mu.Unlock()
@@ -119,7 +119,7 @@ func TestWithoutWaitABatchIsWhatCameDuringTheCallBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var got []int
-		e := startBatches(t, outbox.Config{}, outbox.BatchOptions{Size: 100}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+		e := startBatches(t, outbox.Config{}, outbox.BatchOptions{Size: 100}, func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 			got = append(got, len(batch))
 			time.Sleep(time.Second)
 			return nil, nil
@@ -142,7 +142,7 @@ func TestAsManyCallsRunAtOnceAsConcurrencySays(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var running, most atomic.Int32
 				e := startBatches(t, outbox.Config{Store: written(t, named("e", 200)...)}, outbox.BatchOptions{Size: 10, Wait: time.Second, Concurrency: concurrency},
-					func(context.Context, []outbox.Envelope) ([]outbox.Result, error) {
+					func(context.Context, []outbox.Envelope) ([]error, error) {
 						most.Store(max(running.Add(1), most.Load()))
 						time.Sleep(time.Second)
 						running.Add(-1)
@@ -169,7 +169,7 @@ func TestListenerTimeoutCountsFromTheCall(t *testing.T) {
 			Interceptors: []outbox.Interceptor{outbox.After(func(ctx context.Context, _ outbox.Envelope, _ error) {
 				require.NoError(t, ctx.Err(), "an interceptor's own work")
 			})},
-		}, outbox.BatchOptions{Size: 2, Wait: 3 * time.Second}, func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+		}, outbox.BatchOptions{Size: 2, Wait: 3 * time.Second}, func(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
 			deadline, _ := ctx.Deadline()
 			left = append(left, time.Until(deadline))
 			if batch[0].EventID[0] == 's' {

@@ -124,7 +124,7 @@ func BenchmarkHot(b *testing.B) {
 			require.NoError(b, err)
 			var committed, latency atomic.Int64
 			heard := make(chan struct{})
-			require.NoError(b, ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error {
+			require.NoError(b, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 				latency.Add(time.Now().UnixNano() - committed.Load())
 				heard <- struct{}{}
 				return nil
@@ -178,7 +178,7 @@ func BenchmarkDrainBatch(b *testing.B) {
 
 func drain(b *testing.B, target testdb.Target, mode outbox.Mode) {
 	drainTo(b, target, mode, func(heard func(int)) outbox.Listener {
-		return outbox.Handle(func(context.Context, outbox.Envelope) error { heard(1); return nil })
+		return outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { heard(1); return nil })
 	})
 }
 
@@ -241,12 +241,12 @@ func BenchmarkBatch(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%s/one by one/%s", target.Name, wait), func(b *testing.B) {
 				drainTo(b, target, outbox.SingleNode{}, func(heard func(int)) outbox.Listener {
-					return outbox.Handle(func(context.Context, outbox.Envelope) error { answer(); heard(1); return nil })
+					return outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { answer(); heard(1); return nil })
 				})
 			})
 			b.Run(fmt.Sprintf("%s/in batches/%s", target.Name, wait), func(b *testing.B) {
 				drainTo(b, target, outbox.SingleNode{}, func(heard func(int)) outbox.Listener {
-					return outbox.BatchListener(outbox.BatchOptions{Size: 100, Wait: 10 * time.Millisecond}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+					return outbox.BatchListener(outbox.BatchOptions{Size: 100, Wait: 10 * time.Millisecond}, func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 						answer()
 						heard(len(batch))
 						return nil, nil

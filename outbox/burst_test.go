@@ -28,9 +28,9 @@ func TestABurstOfHotDropsIsAFewLinesWhoseCountsAddUp(t *testing.T) {
 				e := start(t, outbox.Config{Logger: slog.New(book), Mode: outbox.SingleNode{
 					Dispatch: outbox.DispatchOptions{Workers: 1, HotCapacity: 1, DrainTimeout: time.Minute},
 					Poll:     outbox.PollOptions{Interval: time.Hour, SkipRecent: time.Hour},
-				}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				}}, func(context.Context, outbox.Envelope) error {
 					<-leave
-					return outbox.Done(), nil
+					return nil
 				})
 				e.write(said("running"))
 				synctest.Wait()

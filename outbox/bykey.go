@@ -22,7 +22,7 @@ import (
 // transactions that write events of one aggregate should lock its row first.
 //
 // An event that fails holds back its key until its retry succeeds; the other keys go
-// on. RetryAfter, and Unroutable with [Defer], hold back the key too. A delayed event
+// on. [Defer], and Unroutable with [DeferFor], hold back the key too. A delayed event
 // holds back nothing and takes its place when it becomes due. There is no hot queue:
 // a commit makes the poller of the same process read at once.
 type OrderedByKey struct {

@@ -18,10 +18,10 @@ import (
 
 // batchDiary writes down what a batch listener gets. It fails the test when a batch has
 // two events of a key.
-func batchDiary(t *testing.T, d *diary, fn func(env outbox.Envelope) outbox.Result) batchFunc {
-	return func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+func batchDiary(t *testing.T, d *diary, fn func(env outbox.Envelope) error) batchFunc {
+	return func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 		keys := map[string]bool{}
-		results := make([]outbox.Result, len(batch))
+		results := make([]error, len(batch))
 		for i, env := range batch {
 			if keys[env.AggregateID] {
 				t.Errorf("two events of %s in a batch", env.AggregateID)
@@ -46,11 +46,11 @@ func TestBatchesKeepTheOrderOfEachKey(t *testing.T) {
 		var d diary
 		var failed sync.Map
 		e := startBatches(t, byKey(outbox.OrderedByKey{RunLength: 5}), outbox.BatchOptions{Size: 7, Wait: 10 * time.Millisecond, Concurrency: 2},
-			batchDiary(t, &d, func(env outbox.Envelope) outbox.Result {
+			batchDiary(t, &d, func(env outbox.Envelope) error {
 				if _, again := failed.LoadOrStore(env.EventID, true); !again && env.EventID[len(env.EventID)-1] == '3' {
-					return outbox.ResultOf(errors.New("boom"))
+					return errors.New("boom")
 				}
-				return outbox.Done()
+				return nil
 			}))
 		keys := named("k", 15)
 		for _, k := range keys {
@@ -91,14 +91,14 @@ func TestARunWithBatchesAndOthersKeepsToTheWorkers(t *testing.T) {
 				var first time.Duration
 				e := build(t, byKey(outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 1}}), nil)
 				require.NoError(t, e.Register(
-					outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 100, Wait: time.Minute}, batchDiary(t, &d, func(outbox.Envelope) outbox.Result { return outbox.Done() }))),
-					outbox.On("", "Other", outbox.ListenerFunc(d.listen(func(outbox.Envelope) (outbox.Result, error) {
+					outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 100, Wait: time.Minute}, batchDiary(t, &d, func(outbox.Envelope) error { return nil }))),
+					outbox.On("", "Other", outbox.ListenerFunc(d.listen(func(outbox.Envelope) error {
 						most.Store(max(running.Add(1), most.Load()))
 						time.Sleep(time.Millisecond)
 						running.Add(-1)
-						return outbox.Done(), nil
+						return nil
 					}))),
-					outbox.On("", "Alone", outbox.Handle(func(context.Context, outbox.Envelope) error {
+					outbox.On("", "Alone", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 						first = time.Since(began)
 						return nil
 					})),
@@ -131,7 +131,7 @@ func TestCloseDeliversTheRunsOfABatch(t *testing.T) {
 		var d diary
 		e := build(t, byKey(outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 2}}), nil)
 		require.NoError(t, e.Register(
-			outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 100, Wait: time.Hour}, batchDiary(t, &d, func(outbox.Envelope) outbox.Result { return outbox.Done() }))),
+			outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 100, Wait: time.Hour}, batchDiary(t, &d, func(outbox.Envelope) error { return nil }))),
 			outbox.On("", "Other", outbox.ListenerFunc(d.listen(nil)))))
 		require.NoError(t, e.Start(t.Context()))
 		e.write(mixed("Said", "Other", 10)...)
@@ -157,11 +157,11 @@ func TestAPausedEventInARunIsNotOvertaken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var d diary
 				kind := outbox.EventKind{EventType: "Other"}
-				e := build(t, byKey(outbox.OrderedByKey{}), d.listen(func(outbox.Envelope) (outbox.Result, error) {
+				e := build(t, byKey(outbox.OrderedByKey{}), d.listen(func(outbox.Envelope) error {
 					time.Sleep(time.Second)
-					return outbox.Done(), nil
+					return nil
 				}))
-				require.NoError(t, e.Register(outbox.On("", "Other", outbox.BatchListener(outbox.BatchOptions{Size: 10, Wait: wait}, batchDiary(t, &d, func(outbox.Envelope) outbox.Result { return outbox.Done() })))))
+				require.NoError(t, e.Register(outbox.On("", "Other", outbox.BatchListener(outbox.BatchOptions{Size: 10, Wait: wait}, batchDiary(t, &d, func(outbox.Envelope) error { return nil })))))
 				require.NoError(t, e.Start(t.Context()))
 				e.write(mixed("Said", "Other", 5)...)
 				pass(500 * time.Millisecond) // the first of each run is being delivered

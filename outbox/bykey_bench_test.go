@@ -52,7 +52,7 @@ func drainKeys(b *testing.B, target testdb.Target, keys int, mode outbox.Mode) {
 		require.NoError(b, err)
 		var heard atomic.Int64
 		all := make(chan struct{})
-		require.NoError(b, ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error {
+		require.NoError(b, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 			if heard.Add(1) == int64(backlog) {
 				close(all)
 			}
@@ -94,7 +94,7 @@ func BenchmarkCommitByKey(b *testing.B) {
 			ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.OrderedByKey{}, Logger: quiet})
 			require.NoError(b, err)
 			heard := make(chan time.Time)
-			require.NoError(b, ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error {
+			require.NoError(b, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 				heard <- time.Now()
 				return nil
 			}))))

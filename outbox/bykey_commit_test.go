@@ -20,9 +20,9 @@ func TestAFullProcessNotifiesTheOthersOfACommit(t *testing.T) {
 		store, bus := outboxtest.NewStore(), newBus()
 		block := make(chan struct{})
 		mode := outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 4}, Poll: outbox.PollOptions{Interval: time.Hour}}
-		full := start(t, outbox.Config{Store: store, Mode: mode, Notifier: bus}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		full := start(t, outbox.Config{Store: store, Mode: mode, Notifier: bus}, func(context.Context, outbox.Envelope) error {
 			<-block
-			return outbox.Done(), nil
+			return nil
 		})
 		full.write(slices.Concat(numbered("a", 3), numbered("b", 3), numbered("c", 3))...)
 		time.Sleep(time.Second)

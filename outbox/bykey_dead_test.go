@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -26,12 +27,12 @@ func TestADeadEventBlocksItsKeyOrIsSkipped(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var d diary
 				dead := true
-				e := start(t, byKey(outbox.OrderedByKey{OnDead: onDead}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+				e := start(t, byKey(outbox.OrderedByKey{OnDead: onDead}), d.listen(func(env outbox.Envelope) error {
 					if env.EventID == "a-00001" && dead {
 						dead = false
-						return outbox.Dead("broken"), nil
+						return outbox.Dead(errors.New("broken"))
 					}
-					return outbox.Done(), nil
+					return nil
 				}))
 				e.write(slices.Concat(numbered("a", 4), numbered("b", 4))...)
 				time.Sleep(time.Minute)
@@ -53,11 +54,11 @@ func TestADeletedDeadEventBlocksNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
-		e := start(t, byKey(outbox.OrderedByKey{}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+		e := start(t, byKey(outbox.OrderedByKey{}), d.listen(func(env outbox.Envelope) error {
 			if env.EventID == "a-00000" {
-				return outbox.Dead("broken"), nil
+				return outbox.Dead(errors.New("broken"))
 			}
-			return outbox.Done(), nil
+			return nil
 		}))
 		e.write(numbered("a", 2)...)
 		time.Sleep(time.Second)
@@ -85,15 +86,15 @@ func TestAnEventThatKillsItsProcessBlocksItsKeyAlone(t *testing.T) {
 		deaths := 0
 		for {
 			way, died := &cutOff{Store: store}, make(chan struct{}, 1)
-			e, _ := keyNode(t, way, outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{DrainTimeout: time.Millisecond}}, func(env outbox.Envelope) (outbox.Result, error) {
+			e, _ := keyNode(t, way, outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{DrainTimeout: time.Millisecond}}, func(env outbox.Envelope) error {
 				if way.down.Load() { // it is dead
-					return outbox.RetryAfter(time.Hour), nil
+					return outbox.Defer(time.Hour)
 				}
 				if env.EventID == "poison" {
 					way.down.Store(true)
 					died <- struct{}{}
 				}
-				return outbox.Done(), nil
+				return nil
 			})
 			select {
 			case <-died:
@@ -120,12 +121,12 @@ func TestAnUndecodableEventIsDeadInItsTurn(t *testing.T) {
 		first := true
 		e := build(t, outbox.Config{Store: store, Mode: outbox.OrderedByKey{OnDead: outbox.SkipDead}}, nil)
 		var d diary
-		require.NoError(t, e.Register(outbox.On("", "Said", outbox.ListenerFunc(d.listen(func(outbox.Envelope) (outbox.Result, error) {
+		require.NoError(t, e.Register(outbox.On("", "Said", outbox.ListenerFunc(d.listen(func(outbox.Envelope) error {
 			if first {
 				first = false
-				return outbox.RetryAfter(time.Second), nil
+				return outbox.Defer(time.Second)
 			}
-			return outbox.Done(), nil
+			return nil
 		})))))
 		e.write(numbered("a", 4)...)
 		store.CorruptHeaders("a-00001")

@@ -64,7 +64,7 @@ func (s *cutOff) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, ma
 const minute = time.Minute
 
 // keyNode is a node on a store.
-func keyNode(t *testing.T, store *cutOff, mode outbox.OrderedByKey, fn func(env outbox.Envelope) (outbox.Result, error)) (*engine, *diary) {
+func keyNode(t *testing.T, store *cutOff, mode outbox.OrderedByKey, fn func(env outbox.Envelope) error) (*engine, *diary) {
 	t.Helper()
 	var d diary
 	mode.Claim.LeaseDuration = minute
@@ -77,12 +77,12 @@ func TestARunEndsWithItsLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &cutOff{Store: outboxtest.NewStore()}
-		_, d := keyNode(t, store, outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 1}}, func(env outbox.Envelope) (outbox.Result, error) {
+		_, d := keyNode(t, store, outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 1}}, func(env outbox.Envelope) error {
 			if env.EventID == "a-00001" {
 				store.down.Store(true)
 				time.Sleep(2 * minute)
 			}
-			return outbox.Done(), nil
+			return nil
 		})
 		writer := build(t, outbox.Config{Store: store.Store, Mode: outbox.WriterOnly{}}, nil)
 		writer.write(slices.Concat(numbered("a", 4), numbered("b", 4))...)
@@ -103,14 +103,14 @@ func TestNoFurtherListenerBeginsWhenTheLeaseIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &cutOff{Store: outboxtest.NewStore()}
 		var mail, search diary
-		done := func(outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil }
+		done := func(outbox.Envelope) error { return nil }
 		startNamed(t, outbox.Config{Store: store, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LeaseDuration: minute}}},
-			outbox.On("", "Said", outbox.ListenerFunc(mail.listen(func(env outbox.Envelope) (outbox.Result, error) {
+			outbox.On("", "Said", outbox.ListenerFunc(mail.listen(func(env outbox.Envelope) error {
 				if env.EventID == "a-00001" && len(mail.of("a")) == 2 {
 					store.down.Store(true)
 					time.Sleep(2 * minute)
 				}
-				return outbox.Done(), nil
+				return nil
 			})), outbox.Named("mail")),
 			outbox.On("", "Said", outbox.ListenerFunc(search.listen(done)), outbox.Named("search")))
 		writer := build(t, outbox.Config{Store: store.Store, Mode: outbox.WriterOnly{}}, nil)
@@ -130,9 +130,9 @@ func TestARunOutlivesTheLeaseDuration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &cutOff{Store: outboxtest.NewStore()}
-		e, d := keyNode(t, store, outbox.OrderedByKey{}, func(outbox.Envelope) (outbox.Result, error) {
+		e, d := keyNode(t, store, outbox.OrderedByKey{}, func(outbox.Envelope) error {
 			time.Sleep(minute - time.Second)
-			return outbox.Done(), nil
+			return nil
 		})
 		e.write(numbered("a", 5)...)
 		time.Sleep(5 * minute)
@@ -148,12 +148,12 @@ func TestARenewalThatComesTooLateDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &cutOff{Store: outboxtest.NewStore()}
 		store.slow.Store(true)
-		e, d := keyNode(t, store, outbox.OrderedByKey{}, func(outbox.Envelope) (outbox.Result, error) {
+		e, d := keyNode(t, store, outbox.OrderedByKey{}, func(outbox.Envelope) error {
 			if store.slow.Load() {
 				time.Sleep(minute + 10*time.Second)
 			}
 			store.slow.Store(false)
-			return outbox.Done(), nil
+			return nil
 		})
 		e.write(numbered("a", 3)...)
 		time.Sleep(2 * minute)
@@ -171,20 +171,20 @@ func TestATakeoverFencesWhatIsBehindIt(t *testing.T) {
 		store := outboxtest.NewStore()
 		paused := &cutOff{Store: store}
 		all := make(chan string, 100)
-		e, _ := keyNode(t, paused, outbox.OrderedByKey{}, func(env outbox.Envelope) (outbox.Result, error) {
+		e, _ := keyNode(t, paused, outbox.OrderedByKey{}, func(env outbox.Envelope) error {
 			all <- "paused " + env.EventID
 			paused.down.Store(true)
-			return outbox.Done(), nil
+			return nil
 		})
 		e.write(numbered("a", 2)...)
 		time.Sleep(2 * minute)
-		keyNode(t, &cutOff{Store: store}, outbox.OrderedByKey{}, func(env outbox.Envelope) (outbox.Result, error) {
+		keyNode(t, &cutOff{Store: store}, outbox.OrderedByKey{}, func(env outbox.Envelope) error {
 			all <- fmt.Sprint("other ", env.EventID, " ", env.Attempts)
 			if env.EventID == "a-00000" {
 				paused.down.Store(false)
 				time.Sleep(10 * time.Second)
 			}
-			return outbox.Done(), nil
+			return nil
 		})
 		time.Sleep(minute)
 		var log []string
@@ -208,11 +208,11 @@ func TestTheOutcomesOfARunAreStoredInOrder(t *testing.T) {
 					return slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.EventID == "a-00002" })
 				}
 				store.refuse.Store(&refuse)
-				e, d := keyNode(t, store, outbox.OrderedByKey{}, func(env outbox.Envelope) (outbox.Result, error) {
+				e, d := keyNode(t, store, outbox.OrderedByKey{}, func(env outbox.Envelope) error {
 					if env.EventID == "a-00100" {
-						return outbox.Done(), last
+						return last
 					}
-					return outbox.Done(), nil
+					return nil
 				})
 				e.write(slices.Concat(numbered("a", 40), numbered("b", 500), []outbox.Envelope{of("a", "a-00100")})...)
 				time.Sleep(minute)
@@ -304,12 +304,12 @@ func TestAListenerThatDoesNotReturnEndsItsRun(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				first := true
-				e, d := keyNode(t, &cutOff{Store: outboxtest.NewStore()}, outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 1}}, func(env outbox.Envelope) (outbox.Result, error) {
+				e, d := keyNode(t, &cutOff{Store: outboxtest.NewStore()}, outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 1}}, func(env outbox.Envelope) error {
 					if env.EventID == "a-00001" && first {
 						first = false
 						end()
 					}
-					return outbox.Done(), nil
+					return nil
 				})
 				e.write(numbered("a", 4)...)
 				time.Sleep(time.Second)
@@ -328,9 +328,9 @@ func TestCloseGivesBackTheRestOfARun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := outboxtest.NewStore()
-		e, d := keyNode(t, &cutOff{Store: store}, outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 1}}, func(outbox.Envelope) (outbox.Result, error) {
+		e, d := keyNode(t, &cutOff{Store: store}, outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 1}}, func(outbox.Envelope) error {
 			time.Sleep(time.Second)
-			return outbox.Done(), nil
+			return nil
 		})
 		e.write(slices.Concat(numbered("a", 20), numbered("b", 20))...)
 		time.Sleep(2500 * time.Millisecond)

@@ -19,18 +19,18 @@ func TestAListenersRowHoldsBackItsKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		onDead outbox.OnDead
-		answer func() (outbox.Result, error)
+		answer func() error
 		blocks bool // until it is replayed
 		goesOn bool // without it
 	}{
-		"a retry": {answer: func() (outbox.Result, error) {
-			return outbox.Done(), outbox.RetryAfterError(time.Minute, errors.New("boom"))
+		"a retry": {answer: func() error {
+			return outbox.RetryIn(time.Minute, errors.New("boom"))
 		}},
-		"a retry after": {answer: func() (outbox.Result, error) { return outbox.RetryAfter(time.Minute), nil }},
-		"a death":       {answer: func() (outbox.Result, error) { return outbox.Dead("broken"), nil }, blocks: true},
+		"a retry after": {answer: func() error { return outbox.Defer(time.Minute) }},
+		"a death":       {answer: func() error { return outbox.Dead(errors.New("broken")) }, blocks: true},
 		"a death that is skipped": {
 			onDead: outbox.SkipDead, goesOn: true,
-			answer: func() (outbox.Result, error) { return outbox.Dead("broken"), nil },
+			answer: func() error { return outbox.Dead(errors.New("broken")) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,13 +39,13 @@ func TestAListenersRowHoldsBackItsKey(t *testing.T) {
 				var mail, search diary
 				var failed calls
 				e := startNamed(t, byKey(outbox.OrderedByKey{OnDead: c.onDead}),
-					outbox.On("", "Said", outbox.ListenerFunc(mail.listen(func(env outbox.Envelope) (outbox.Result, error) {
+					outbox.On("", "Said", outbox.ListenerFunc(mail.listen(func(env outbox.Envelope) error {
 						if env.EventID == "a-00001" && failed.add(env.EventID) == 1 {
 							return c.answer()
 						}
-						return outbox.Done(), nil
+						return nil
 					})), outbox.Named("mail")),
-					outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 10, Wait: time.Millisecond}, batchDiary(t, &search, func(outbox.Envelope) outbox.Result { return outbox.Done() })), outbox.Named("search")))
+					outbox.On("", "Said", outbox.BatchListener(outbox.BatchOptions{Size: 10, Wait: time.Millisecond}, batchDiary(t, &search, func(outbox.Envelope) error { return nil })), outbox.Named("search")))
 				e.write(append(numbered("a", 4), numbered("b", 4)...)...)
 				pass(50 * time.Second)
 				all := idsOf(numbered("a", 4))
@@ -86,11 +86,11 @@ func TestAListenersRowOfAPausedKindWaits(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var h hearing
-				e := startNamed(t, outbox.Config{Mode: mode}, h.on("mail", func(_ context.Context, call int) (outbox.Result, error) {
+				e := startNamed(t, outbox.Config{Mode: mode}, h.on("mail", func(_ context.Context, call int) error {
 					if call == 1 {
-						return outbox.RetryAfter(time.Minute), nil
+						return outbox.Defer(time.Minute)
 					}
-					return outbox.Done(), nil
+					return nil
 				}), h.on("search", succeeds))
 				e.write(said("e"))
 				pass(30 * time.Second)

@@ -70,7 +70,7 @@ func byKeyProcess() {
 		},
 	})
 	check(err)
-	check(ob.Register(outbox.On("", "Said", outbox.Handle(l.deliver))))
+	check(ob.Register(outbox.On("", "Said", outbox.ListenerFunc(l.deliver))))
 	check(ob.Start(ctx))
 	<-terminated
 	check(ob.Close(ctx))

@@ -110,16 +110,16 @@ func TestAClaimIsNotMadeFromAnOldReading(t *testing.T) {
 		var d diary
 		start(t, outbox.Config{
 			Store: late, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LeaseDuration: minute}},
-		}, d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+		}, d.listen(func(env outbox.Envelope) error {
 			if env.EventID == ids[0] { // the other node goes on
 				marks := make([]outbox.Mark, len(ids))
 				for i, id := range ids {
 					marks[i] = outbox.Mark{EventID: id, Lease: "other/1"}
 				}
 				_, err := store.Mark(t.Context(), store.DB(), outbox.OutcomeDone, marks)
-				return outbox.Done(), err
+				return err
 			}
-			return outbox.Done(), nil
+			return nil
 		}))
 		time.Sleep(10 * time.Second)
 		require.Positive(t, late.failed.Load())

@@ -32,12 +32,12 @@ type diary struct {
 }
 
 // listen writes down each event and calls fn.
-func (d *diary) listen(fn func(env outbox.Envelope) (outbox.Result, error)) func(context.Context, outbox.Envelope) (outbox.Result, error) {
-	return func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+func (d *diary) listen(fn func(env outbox.Envelope) error) func(context.Context, outbox.Envelope) error {
+	return func(_ context.Context, env outbox.Envelope) error {
 		d.begin(env)
 		defer d.end(env)
 		if fn == nil {
-			return outbox.Done(), nil
+			return nil
 		}
 		return fn(env)
 	}
@@ -91,9 +91,9 @@ func TestOrderedByKeyDeliversEachKeyInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
-		e := start(t, byKey(outbox.OrderedByKey{RunLength: 7}), d.listen(func(outbox.Envelope) (outbox.Result, error) {
+		e := start(t, byKey(outbox.OrderedByKey{RunLength: 7}), d.listen(func(outbox.Envelope) error {
 			time.Sleep(time.Millisecond)
-			return outbox.Done(), nil
+			return nil
 		}))
 		keys := named("k", 20)
 		for i := range 30 {
@@ -112,23 +112,23 @@ func TestOrderedByKeyDeliversEachKeyInOrder(t *testing.T) {
 
 func TestAFailedEventHoldsBackItsKeyAndNoOther(t *testing.T) {
 	t.Parallel()
-	for name, hold := range map[string]func() (outbox.Result, error){
-		"a retry": func() (outbox.Result, error) {
-			return outbox.Done(), outbox.RetryAfterError(time.Minute, errors.New("boom"))
+	for name, hold := range map[string]func() error{
+		"a retry": func() error {
+			return outbox.RetryIn(time.Minute, errors.New("boom"))
 		},
-		"a retry after": func() (outbox.Result, error) { return outbox.RetryAfter(time.Minute), nil },
+		"a retry after": func() error { return outbox.Defer(time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var d diary
 				first := true
-				e := start(t, byKey(outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 1}}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+				e := start(t, byKey(outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{Workers: 1}}), d.listen(func(env outbox.Envelope) error {
 					if env.EventID == "a-00001" && first {
 						first = false
 						return hold()
 					}
-					return outbox.Done(), nil
+					return nil
 				}))
 				e.write(slices.Concat(numbered("a", 4), numbered("b", 4))...)
 				time.Sleep(time.Second)
@@ -149,11 +149,11 @@ func TestADelayedEventTakesItsPlaceWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
-		e := start(t, byKey(outbox.OrderedByKey{Poll: outbox.PollOptions{Interval: time.Hour}}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+		e := start(t, byKey(outbox.OrderedByKey{Poll: outbox.PollOptions{Interval: time.Hour}}), d.listen(func(env outbox.Envelope) error {
 			if env.EventID == "slow" {
 				time.Sleep(2 * time.Second)
 			}
-			return outbox.Done(), nil
+			return nil
 		}))
 		late := of("a", "delayed")
 		late.DeliverAfter = time.Second
@@ -212,11 +212,11 @@ func TestEventsWithoutAKeyAreUnordered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
-		e := start(t, byKey(outbox.OrderedByKey{}), d.listen(func(env outbox.Envelope) (outbox.Result, error) {
+		e := start(t, byKey(outbox.OrderedByKey{}), d.listen(func(env outbox.Envelope) error {
 			if env.EventID == "a-00000" || env.EventID == "stuck" {
 				time.Sleep(time.Minute)
 			}
-			return outbox.Done(), nil
+			return nil
 		}))
 		e.write(slices.Concat([]outbox.Envelope{said("stuck")}, numbered("a", 2), []outbox.Envelope{said("free")})...)
 		time.Sleep(time.Second)

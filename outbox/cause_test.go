@@ -37,17 +37,17 @@ func (brokenUnwrap) Unwrap() error { panic("Unwrap broke") }
 // brokenAnswers are listeners' answers with errors whose methods panic, and what
 // the table has to say of them.
 var brokenAnswers = map[string]struct {
-	answer func() (outbox.Result, error)
+	answer func() error
 	text   string
 }{
-	"nil pointer":         {func() (outbox.Result, error) { var e *brokenError; return outbox.Done(), e }, "*outbox_test.brokenError, panicked: runtime error"},
-	"nil pointer wrapped": {func() (outbox.Result, error) { var e *brokenError; return outbox.Done(), outbox.Unrecoverable(e) }, "panicked: runtime error"},
-	"Is":                  {func() (outbox.Result, error) { return outbox.Done(), brokenIs{errors.New("x")} }, "Is broke"},
-	"As":                  {func() (outbox.Result, error) { return outbox.Done(), brokenAs{errors.New("x")} }, "As broke"},
-	"Unwrap": {func() (outbox.Result, error) {
-		return outbox.Done(), fmt.Errorf("so: %w", brokenUnwrap{errors.New("x")})
+	"nil pointer":         {func() error { var e *brokenError; return e }, "*outbox_test.brokenError, panicked: runtime error"},
+	"nil pointer wrapped": {func() error { var e *brokenError; return outbox.Dead(e) }, "panicked: runtime error"},
+	"Is":                  {func() error { return brokenIs{errors.New("x")} }, "Is broke"},
+	"As":                  {func() error { return brokenAs{errors.New("x")} }, "As broke"},
+	"Unwrap": {func() error {
+		return fmt.Errorf("so: %w", brokenUnwrap{errors.New("x")})
 	}, "Unwrap broke"},
-	"a panic's value": {func() (outbox.Result, error) { panic(brokenIs{errors.New("x")}) }, "Is broke"},
+	"a panic's value": {func() error { panic(brokenIs{errors.New("x")}) }, "Is broke"},
 }
 
 func TestAnErrorWhoseMethodsPanicIsAFailedDelivery(t *testing.T) {
@@ -66,11 +66,11 @@ func TestAnErrorWhoseMethodsPanicIsAFailedDelivery(t *testing.T) {
 							seen <- err
 						}
 					})},
-				}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				}, func(_ context.Context, env outbox.Envelope) error {
 					if env.EventID == "broken" {
 						return tc.answer()
 					}
-					return outbox.Done(), nil
+					return nil
 				})
 				e.write(said("broken"))
 				row := e.await("broken", status)
@@ -98,14 +98,14 @@ func requirePanicError(t *testing.T, err error) {
 func TestErrorsOfInterceptorsMayPanicToo(t *testing.T) {
 	t.Parallel()
 	var nothing *brokenError
-	ok := outbox.Handle(func(context.Context, outbox.Envelope) error { return nil })
+	ok := outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil })
 	var outcome outbox.Outcome
 	for name, interceptor := range map[string]outbox.Interceptor{
 		"before": outbox.Before(func(context.Context, outbox.Envelope) error { return nothing }),
 		"raw": func(outbox.Listener) outbox.Listener {
-			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-				outcome = outbox.OutcomeOf(ctx, env, outbox.Done(), nothing)
-				return outbox.Done(), nothing
+			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
+				outcome = outbox.OutcomeOf(ctx, env, nothing)
+				return nothing
 			})
 		},
 	} {
@@ -114,7 +114,7 @@ func TestErrorsOfInterceptorsMayPanicToo(t *testing.T) {
 		requirePanicError(t, got.Err)
 	}
 	require.Equal(t, outbox.OutcomeRetry, outcome)
-	require.Equal(t, outbox.OutcomeRetry, outbox.OutcomeOf(t.Context(), said("e"), outbox.Done(), nothing), "without a dispatcher")
+	require.Equal(t, outbox.OutcomeRetry, outbox.OutcomeOf(t.Context(), said("e"), nothing), "without a dispatcher")
 }
 
 func TestErrorsOfWriterHooksMayPanicToo(t *testing.T) {
@@ -148,7 +148,7 @@ func panickingMetricsProcess() {
 	store := outboxtest.NewStore()
 	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Metrics: panickingMetrics{}})
 	check(err)
-	check(ob.Register(outbox.On("", "Said", outbox.Handle(noop))))
+	check(ob.Register(outbox.On("", "Said", outbox.ListenerFunc(noop))))
 	check(ob.Start(context.Background()))
 	scope := outboxtest.NewScope(store.DB())
 	_, err = ob.Writer().WriteScope(context.Background(), scope, []outbox.Envelope{said("e")})

@@ -201,16 +201,16 @@ func closeMuted(ctx context.Context, t *testing.T, mode outbox.Mode, ignores, st
 	defer free()
 	var answered, running atomic.Int64
 	e := start(t, outbox.Config{Store: store, Mode: mode, Purge: &outbox.PurgeOptions{Interval: time.Second}, Notifier: muteNotifier{store}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			running.Add(1)
 			defer running.Add(-1)
 			store.begun.Store(true)
 			if stubborn && env.EventID == "e001" {
 				<-store.free
-				return outbox.Done(), nil
+				return nil
 			}
 			answered.Add(1)
-			return outbox.Done(), nil
+			return nil
 		})
 	var envs []outbox.Envelope
 	for _, id := range named("e", 3000) {

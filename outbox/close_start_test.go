@@ -63,10 +63,10 @@ func TestCloseTogether(t *testing.T) {
 	cancel()
 	entered, free := make(chan struct{}), make(chan struct{})
 	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 20 * time.Millisecond}}},
-		func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		func(context.Context, outbox.Envelope) error {
 			close(entered)
 			<-free
-			return outbox.Done(), nil
+			return nil
 		})
 	e.write(said("stubborn"))
 	<-entered

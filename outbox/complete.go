@@ -39,9 +39,9 @@ type deliveryContext struct {
 // deliverer is a dispatcher, as a delivery under way knows it.
 type deliverer interface {
 	stillHas(dl *delivery) bool
-	judge(dl *delivery, res Result, c cause) Outcome
+	judge(dl *delivery, c cause) Outcome
 	skipped(dl *delivery) Outcome
-	outcome(dl *delivery, attempts int, res Result, c cause) Outcome
+	outcome(dl *delivery, attempts int, c cause) Outcome
 	awaitTurn(ctx context.Context, dl *delivery) error
 	complete(ctx context.Context, store Store, scope TxScope, dl *delivery) error
 	logger() *slog.Logger

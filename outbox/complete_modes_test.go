@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -29,16 +30,16 @@ func TestAListenerCompletesItsEventInEachMode(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &tallied{Store: outboxtest.NewStore()}
 				var e *engine
-				e = start(t, outbox.Config{Store: store, Mode: mode}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+				e = start(t, outbox.Config{Store: store, Mode: mode}, func(ctx context.Context, env outbox.Envelope) error {
 					scope := outboxtest.NewScope(store.DB())
 					if err := e.Writer().Complete(ctx, scope); err != nil {
-						return outbox.Done(), err
+						return err
 					}
 					if env.EventID == "a-00002" {
 						_, err := e.Writer().WriteScope(ctx, scope, []outbox.Envelope{of("a", "b")})
 						require.NoError(t, err)
 					}
-					return outbox.Done(), scope.Commit()
+					return scope.Commit()
 				})
 				e.write(numbered("a", 3)...)
 				pass(time.Minute)
@@ -58,11 +59,11 @@ func TestADeadLetterIsReplayedInEachMode(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var got calls
-				e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
 					if got.add(env.EventID) == 1 {
-						return outbox.Dead("broken"), nil
+						return outbox.Dead(errors.New("broken"))
 					}
-					return outbox.Done(), nil
+					return nil
 				})
 				e.write(append(numbered("a", 2), numbered("b", 2)...)...)
 				for range 2 { // under BlockKey the second event of a key dies later
@@ -106,24 +107,24 @@ func completeInTurn(t *testing.T, mode outbox.Mode, refused bool) {
 	var e *engine
 	var errs []error
 	var done []string
-	e = build(t, outbox.Config{Store: store, Mode: mode}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+	e = build(t, outbox.Config{Store: store, Mode: mode}, func(ctx context.Context, env outbox.Envelope) error {
 		if env.EventID != "a-00002" {
 			time.Sleep(time.Second) // so the first outcome is stored before the second one comes
 			done = append(done, env.EventID)
-			return outbox.Done(), nil
+			return nil
 		}
 		scope := outboxtest.NewScope(store.DB())
 		err := e.Writer().Complete(ctx, scope)
 		if errs = append(errs, err); err != nil {
 			_ = scope.Rollback(nil)
-			return outbox.Done(), err
+			return err
 		}
 		for _, id := range []string{"a-00000", "a-00001"} {
 			row, _ := store.Row(id)
 			require.Equal(t, outbox.StatusDone, row.Status)
 		}
 		done = append(done, env.EventID)
-		return outbox.Done(), scope.Commit()
+		return scope.Commit()
 	})
 	e.write(numbered("a", 4)...)
 	require.NoError(t, e.Start(t.Context()))

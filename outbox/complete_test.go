@@ -55,11 +55,11 @@ func TestListenerCompletesItsEvent(t *testing.T) {
 					store := &tallied{Store: outboxtest.NewStore()}
 					var e *engine
 					e = start(t, outbox.Config{Store: store, Mode: mode, RetryPolicy: outbox.ExponentialBackoff(time.Hour, time.Hour)},
-						func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+						func(ctx context.Context, _ outbox.Envelope) error {
 							scope := outboxtest.NewScope(e.store.DB())
 							require.NoError(t, e.Writer().Complete(ctx, scope))
 							require.NoError(t, c.end(scope))
-							return outbox.Done(), c.result
+							return c.result
 						})
 					e.write(said("e"))
 					time.Sleep(time.Minute)
@@ -76,7 +76,7 @@ func TestListenerCompletesItsEvent(t *testing.T) {
 func TestCompletionIsTriedAgainInAnotherTransaction(t *testing.T) {
 	t.Parallel()
 	var e *engine
-	e = start(t, outbox.Config{}, func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+	e = start(t, outbox.Config{}, func(ctx context.Context, _ outbox.Envelope) error {
 		scope := outboxtest.NewScope(e.store.DB())
 		require.NoError(t, e.Writer().Complete(ctx, scope))
 		require.ErrorIs(t, e.Writer().Complete(ctx, scope), outbox.ErrCompleted)
@@ -86,7 +86,7 @@ func TestCompletionIsTriedAgainInAnotherTransaction(t *testing.T) {
 		require.NoError(t, e.Writer().Complete(ctx, scope))
 		require.NoError(t, scope.Commit())
 		require.ErrorIs(t, e.Writer().Complete(ctx, outboxtest.NewScope(e.store.DB())), outbox.ErrCompleted)
-		return outbox.Done(), nil
+		return nil
 	})
 	e.write(said("e"))
 	e.await("e", outbox.StatusDone)
@@ -97,7 +97,7 @@ func TestCompletionIsRefused(t *testing.T) {
 	other := build(t, outbox.Config{}, nil)
 	late := make(chan context.Context, 1)
 	var e *engine
-	e = start(t, outbox.Config{}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+	e = start(t, outbox.Config{}, func(ctx context.Context, env outbox.Envelope) error {
 		scope := outboxtest.NewScope(e.store.DB())
 		require.ErrorIs(t, other.Writer().Complete(ctx, outboxtest.NewScope(other.store.DB())), outbox.ErrNoDelivery)
 		require.ErrorIs(t, e.Writer().Complete(ctx, outboxtest.NewScope(other.store.DB())), outbox.ErrForeignTransaction)
@@ -113,7 +113,7 @@ func TestCompletionIsRefused(t *testing.T) {
 		require.NoError(t, scope.Commit())
 		require.ErrorIs(t, e.Writer().Complete(ctx, scope), outbox.ErrNoTransaction)
 		late <- ctx
-		return outbox.Done(), nil
+		return nil
 	})
 	e.write(said("e"))
 	ctx := <-late
@@ -125,10 +125,10 @@ func TestCompletionIsRefused(t *testing.T) {
 func TestCompletedRowIsDeletedWhereNoHistoryIsKept(t *testing.T) {
 	t.Parallel()
 	var e *engine
-	e = start(t, outbox.Config{Purge: &outbox.PurgeOptions{OnDone: outbox.Delete}}, func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+	e = start(t, outbox.Config{Purge: &outbox.PurgeOptions{OnDone: outbox.Delete}}, func(ctx context.Context, _ outbox.Envelope) error {
 		scope := outboxtest.NewScope(e.store.DB())
 		require.NoError(t, e.Writer().Complete(ctx, scope))
-		return outbox.Done(), scope.Commit()
+		return scope.Commit()
 	})
 	e.write(said("e"))
 	require.Eventually(t, func() bool {
@@ -145,7 +145,7 @@ func TestLeaseIsRenewedAfterACompletionRolledBack(t *testing.T) {
 		cfg := outbox.Config{Store: outboxtest.NewStore(), Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LeaseDuration: time.Minute}}}
 		var deliveries atomic.Int32
 		var e *engine
-		listener := func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+		listener := func(ctx context.Context, _ outbox.Envelope) error {
 			if deliveries.Add(1) == 1 {
 				scope := outboxtest.NewScope(e.store.DB())
 				require.NoError(t, e.Writer().Complete(ctx, scope))
@@ -155,7 +155,7 @@ func TestLeaseIsRenewedAfterACompletionRolledBack(t *testing.T) {
 				require.NoError(t, e.Writer().Complete(ctx, scope))
 				require.NoError(t, scope.Commit())
 			}
-			return outbox.Done(), nil
+			return nil
 		}
 		e = start(t, cfg, listener)
 		e.write(said("e"))

@@ -126,12 +126,12 @@ func TestOutcomesThatFillNoBatchWaitForTheStatementUnderWay(t *testing.T) {
 }
 
 // oftenDead is a listener's answer that makes a tenth of the events DEAD.
-func (c *calls) oftenDead(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+func (c *calls) oftenDead(_ context.Context, env outbox.Envelope) error {
 	c.add(env.EventID)
 	if strings.HasSuffix(env.EventID, "0") {
-		return outbox.Dead("every tenth"), nil
+		return outbox.Dead(errors.New("every tenth"))
 	}
-	return outbox.Done(), nil
+	return nil
 }
 
 func TestWhatTheSecondStatementCannotStoreIsStoredAllTheSame(t *testing.T) {
@@ -261,9 +261,9 @@ func TestWhatIsClaimedAnewDuringTheSecondStatementIsStored(t *testing.T) {
 		var c calls
 		e := start(t, outbox.Config{
 			Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LeaseDuration: lease}, Poll: outbox.PollOptions{Interval: lease}},
-		}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		}, func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		})
 		time.Sleep(time.Second)
 		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 2200}, statuses(store.Store))

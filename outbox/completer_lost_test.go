@@ -43,16 +43,16 @@ func (l *outcomeCounts) require(t *testing.T, delivered, failed, died, deferred,
 }
 
 // answer is a listener's answer to an event, by the event's id.
-func answer(id string) (outbox.Result, error) {
+func answer(id string) error {
 	switch id[:4] {
 	case "fail":
-		return outbox.Result{}, errors.New("boom")
+		return errors.New("boom")
 	case "dead":
-		return outbox.Dead("no such thing"), nil
+		return outbox.Dead(errors.New("no such thing"))
 	case "wait":
-		return outbox.RetryAfter(time.Hour), nil
+		return outbox.Defer(time.Hour)
 	default:
-		return outbox.Done(), nil
+		return nil
 	}
 }
 
@@ -101,7 +101,7 @@ func refuse(t *testing.T, batches []string, onDone outbox.OnDone) {
 	e := start(t, outbox.Config{Store: store, Metrics: counts, Logger: slog.New(book), Purge: &outbox.PurgeOptions{OnDone: onDone}, Mode: outbox.MultiNode{
 		Dispatch: outbox.DispatchOptions{Workers: 10},
 		Poll:     outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow", LeaseDuration: 24 * time.Hour},
-	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	}}, func(_ context.Context, env outbox.Envelope) error {
 		if env.EventID != "first" {
 			<-release
 		}
@@ -157,7 +157,7 @@ func TestAnOutcomeWhoseFirstAnswerWasLostIsNoLostLease(t *testing.T) {
 		Store: &lostAnswers{Store: outboxtest.NewStore(), lost: map[outbox.Outcome]bool{}}, Metrics: counts,
 		RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return time.Hour }),
 		Mode:        outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}},
-	}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) { return answer(env.EventID) })
+	}, func(_ context.Context, env outbox.Envelope) error { return answer(env.EventID) })
 	e.write(said("done"), said("fail"), said("dead"), said("wait"))
 	e.await("done", outbox.StatusDone)
 	e.await("fail", outbox.StatusRetry)
@@ -185,7 +185,7 @@ func finishElsewhere(t *testing.T, ids []string, onDone outbox.OnDone) {
 	e := start(t, outbox.Config{Store: store, Metrics: counts, Purge: &outbox.PurgeOptions{OnDone: onDone}, Mode: outbox.MultiNode{
 		Dispatch: outbox.DispatchOptions{Workers: 10},
 		Poll:     outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow", LeaseDuration: 24 * time.Hour},
-	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	}}, func(_ context.Context, env outbox.Envelope) error {
 		if env.EventID != "first" {
 			<-release
 		}

@@ -41,7 +41,7 @@ func (s *stuck) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, mar
 	}
 }
 
-func handled(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil }
+func handled(context.Context, outbox.Envelope) error { return nil }
 
 func TestASetAsideOutcomeHasItsTurnUnderSteadyLoad(t *testing.T) {
 	t.Parallel()
@@ -119,9 +119,9 @@ func TestAnOutcomeIsRetriedUntilItIsStored(t *testing.T) {
 	store.failures.Store(3)
 	var c calls
 	e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		})
 	e.write(said("once"))
 	e.await("once", outbox.StatusDone)
@@ -134,9 +134,9 @@ func TestOneOutcomeThatCannotBeStoredDoesNotHoldUpTheRest(t *testing.T) {
 	store := &failing{Store: outboxtest.NewStore(), refuse: "bad"}
 	gate := make(chan struct{})
 	e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 50 * time.Millisecond}}},
-		func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		func(context.Context, outbox.Envelope) error {
 			<-gate
-			return outbox.Done(), nil
+			return nil
 		})
 	e.write(said("good"), said("bad"), said("fine"))
 	close(gate)
@@ -158,9 +158,9 @@ func TestCloseReturnsWhenTheDatabaseIsAway(t *testing.T) {
 			store := &failing{Store: outboxtest.NewStore()}
 			store.failures.Store(1 << 30)
 			var c calls
-			e := start(t, outbox.Config{Store: store, Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			e := start(t, outbox.Config{Store: store, Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
 				c.add(env.EventID)
-				return outbox.Done(), nil
+				return nil
 			})
 			envs := make([]outbox.Envelope, 4000) // more than the completer keeps
 			for i := range envs {

@@ -30,7 +30,7 @@ func writerProcess() {
 	check(store.CreateSchema(ctx, db))
 	ob, err := outbox.New(outbox.Config{DB: db, Store: store})
 	check(err)
-	check(ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error { select {} }))))
+	check(ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { select {} }))))
 	check(ob.Start(ctx))
 	a, err := sqltx.New(db, ob.Writer())
 	check(err)
@@ -62,7 +62,7 @@ func TestAKilledProcessLosesNothing(t *testing.T) {
 		var c calls
 		ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Logger: quiet})
 		require.NoError(t, err)
-		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
 			return nil
 		}))))

@@ -36,9 +36,9 @@ func TestReplayAllReplaysEachDeadEventOnceAlsoWhenItDiesAgain(t *testing.T) {
 	var c calls
 	const n = 30
 	e := start(t, outbox.Config{Store: &dying{Store: outboxtest.NewStore(), events: n}, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}, Poll: outbox.PollOptions{Interval: time.Millisecond}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
-			return outbox.Done(), errors.New("always")
+			return errors.New("always")
 		})
 	for i := range n {
 		e.write(said(fmt.Sprintf("e%02d", i)))
@@ -117,7 +117,7 @@ func TestAPageOfDeadLettersLooksAtABoundedNumber(t *testing.T) {
 func TestDeadLettersOneByOne(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	e := start(t, outbox.Config{}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Dead("no"), nil })
+	e := start(t, outbox.Config{}, func(context.Context, outbox.Envelope) error { return outbox.Dead(errors.New("no")) })
 	e.write(said("a"), said("b"))
 	e.await("a", outbox.StatusDead)
 	e.await("b", outbox.StatusDead)
@@ -159,7 +159,7 @@ func TestPurgeGoesByStatusAndInWriterOnlyByAge(t *testing.T) {
 
 	store := outboxtest.NewStore()
 	job := build(t, outbox.Config{Store: store, Purge: &outbox.PurgeOptions{Retention: outbox.NoRetention, BatchSize: 2}}, nil)
-	e := build(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+	e := build(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) error { return nil })
 	e.write(said("1"), said("2"), said("3"), said("4"), said("5"))
 	n, err := job.Purge(ctx)
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestPurgeGoesByStatusAndInWriterOnlyByAge(t *testing.T) {
 func TestOnDoneDeleteKeepsNoRow(t *testing.T) {
 	t.Parallel()
 	e := start(t, outbox.Config{Purge: &outbox.PurgeOptions{OnDone: outbox.Delete}},
-		func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+		func(context.Context, outbox.Envelope) error { return nil })
 	e.write(said("gone"))
 	require.Eventually(t, func() bool { return len(e.store.Rows()) == 0 }, 20*time.Second, time.Millisecond)
 }

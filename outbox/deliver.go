@@ -17,7 +17,7 @@ type Delivery struct {
 	Status Status
 	// NextAt is when a RETRY or deferred event is due again.
 	NextAt time.Time
-	// Err is the failure, [ErrUnroutable], or nil.
+	// Err is the error that the outermost interceptor or the listener returned, or nil.
 	Err error
 	// Listener is the one that a row of its own was delivered to; see [Named]. Empty:
 	// the event's own row.
@@ -70,9 +70,9 @@ func (d *dispatcher) deliver(ctx context.Context, dl *delivery) {
 	}
 	dl.ctx = deliveryContext{Context: ctx, d: d, dl: dl}
 	start := time.Now()
-	res, err := d.chain.OnEvent(&dl.ctx, *dl.event())
+	err := d.chain.OnEvent(&dl.ctx, *dl.event())
 	d.metrics.ListenerRan(dl.kind(), time.Since(start))
-	d.decide(dl, res, err)
+	d.decide(dl, err)
 }
 
 // exhausted reports whether an event had all of its deliveries, those included
@@ -88,8 +88,8 @@ func (d *dispatcher) exhausted(dl *delivery) bool {
 	return attempts >= max(d.opts.MaxAttempts, 2)
 }
 
-// decide turns a listener's answer into an outcome.
-func (d *dispatcher) decide(dl *delivery, res Result, err error) {
+// decide turns a listener's error into an outcome.
+func (d *dispatcher) decide(dl *delivery, err error) {
 	if dl.completed, err = d.track.answer(dl, err); dl.completed {
 		dl.outcome = d.doneOutcome
 		if err != nil {
@@ -98,22 +98,21 @@ func (d *dispatcher) decide(dl *delivery, res Result, err error) {
 		return
 	}
 	c := causeOf(err)
-	if dl.answers.stand(res, c) {
+	if dl.answers.stand(c) {
 		d.split(dl, c)
 		return
 	}
-	d.conclude(dl, d.judge(dl, res, c), res, c)
+	d.conclude(dl, d.judge(dl, c), c)
 }
 
 // conclude notes the outcome of a row, and what the store needs for that outcome.
-func (d *dispatcher) conclude(dl *delivery, outcome Outcome, res Result, c cause) {
+func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 	dl.err, dl.panicked = c.err, c.panicked
 	switch dl.outcome = outcome; outcome {
 	case OutcomeDeferred:
 		delay, reason := d.opts.OnUnroutable.deferFor, ""
-		if c.err == nil {
-			delay, _ = res.RetryAfter()
-			reason = res.reason
+		if !c.unroutable {
+			delay, reason = c.decided.Delay, c.reason()
 		} else {
 			reason = fmt.Sprintf("no listener for %s in the process that took it; deferred by %s", dl.kind(), delay)
 			if r, own := d.registry.(*Registry); !own || r.Len() > 0 { // else Start has said so, of all kinds
@@ -123,28 +122,14 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, res Result, c cause
 		dl.reason = errorText(reason)
 		dl.next = dueTime(d.clock.Now(), delay)
 	case OutcomeDead:
-		d.died(dl, res, c)
+		// Only a failure that another attempt might have mended counts as one.
+		d.die(dl, c, !c.decides(OutcomeDead) && !c.unroutable)
 	case OutcomeRetry:
 		dl.next, dl.reason, dl.attempts = dueTime(d.clock.Now(), d.delay(dl.env, c)), errorText(c.text), dl.env.Attempts+1
 	case OutcomeReleased:
 	default:
 		dl.outcome = d.doneOutcome
 	}
-}
-
-// died is the death of an event by its listener's answer. Only a failure that
-// another attempt might have mended counts as one.
-func (d *dispatcher) died(dl *delivery, res Result, c cause) {
-	if c.err == nil {
-		reason, _ := res.Dead()
-		if reason == "" {
-			reason = "the listener gave no reason"
-		}
-		c = causeOf(errors.New(reason))
-		d.die(dl, c, false)
-		return
-	}
-	d.die(dl, c, !c.unrecoverable && !c.unroutable)
 }
 
 func (d *dispatcher) die(dl *delivery, c cause, countAttempt bool) {
@@ -157,8 +142,8 @@ func (d *dispatcher) die(dl *delivery, c cause, countAttempt bool) {
 // delay is how long a failed event waits: as long as the error says, else as the
 // policy does.
 func (d *dispatcher) delay(env *Envelope, c cause) time.Duration {
-	if c.retry != nil {
-		return max(c.retry.Delay, 0)
+	if c.decides(OutcomeRetry) {
+		return max(c.decided.Delay, 0)
 	}
 	return max(d.retryDelay(env.Attempts+1), 0)
 }

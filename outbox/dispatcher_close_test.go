@@ -40,12 +40,12 @@ func TestHowLongCloseWaitsForAListener(t *testing.T) {
 					require.ErrorContains(t, e.Close(tc.ctx), "listeners still run")
 					took <- time.Since(began)
 				}
-				e = start(t, outbox.Config{}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				e = start(t, outbox.Config{}, func(context.Context, outbox.Envelope) error {
 					if tc.inside {
 						closing()
 					}
 					<-release
-					return outbox.Done(), nil
+					return nil
 				})
 				e.write(said("1"))
 				synctest.Wait()
@@ -76,7 +76,7 @@ func TestHowLongCloseWaitsForASilentDatabase(t *testing.T) {
 	for range 20 { // for what only happens now and then
 		synctest.Test(t, func(t *testing.T) {
 			e := start(t, outbox.Config{Store: claimless{outboxtest.NewStore()}, Mode: outbox.MultiNode{}},
-				func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+				func(context.Context, outbox.Envelope) error { return nil })
 			synctest.Wait()
 			began := time.Now()
 			require.NoError(t, e.Close(context.Background()))
@@ -122,13 +122,13 @@ func TestAStubbornListenerDoesNotKeepTheOthersLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		e := start(t, outbox.Config{Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 4}}},
-			func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+			func(ctx context.Context, env outbox.Envelope) error {
 				if env.EventID == "stubborn" {
 					<-release
-					return outbox.Done(), nil
+					return nil
 				}
 				<-ctx.Done()
-				return outbox.Done(), ctx.Err()
+				return ctx.Err()
 			})
 		e.write(said("stubborn"))
 		synctest.Wait()
@@ -156,10 +156,10 @@ func TestAnAnswerWithinTheLastSecondIsStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				e := start(t, outbox.Config{Mode: mode}, func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+				e := start(t, outbox.Config{Mode: mode}, func(ctx context.Context, _ outbox.Envelope) error {
 					<-ctx.Done()
 					time.Sleep(outbox.DefaultDrainTimeout + 900*time.Millisecond)
-					return outbox.Done(), nil
+					return nil
 				})
 				e.write(said("late"))
 				synctest.Wait()
@@ -187,9 +187,9 @@ func TestCloseSaysWhatItCouldNotGiveBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := start(t, outbox.Config{Store: unreleased{outboxtest.NewStore()}, Mode: outbox.MultiNode{}},
-			func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+			func(ctx context.Context, _ outbox.Envelope) error {
 				<-ctx.Done()
-				return outbox.Done(), ctx.Err()
+				return ctx.Err()
 			})
 		for _, id := range named("e", 10) {
 			e.write(said(id))

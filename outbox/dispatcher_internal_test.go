@@ -53,7 +53,7 @@ func TestAProcessHasNoMoreInHandThanItsLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		late := make(chan struct{})
-		d := dispatching(t, full{late: late}, DispatchOptions{}, ListenerFunc(func(context.Context, Envelope) (Result, error) { return Done(), nil }))
+		d := dispatching(t, full{late: late}, DispatchOptions{}, ListenerFunc(func(context.Context, Envelope) error { return nil }))
 		taken := 0
 		offer := func() {
 			for refused := 0; refused < 10; {
@@ -87,7 +87,7 @@ func TestWorkersTakeTwoHotToOneCold(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	order := make(chan string, 100)
-	d := dispatching(t, free{}, DispatchOptions{Workers: 1}, Handle(func(_ context.Context, env Envelope) error {
+	d := dispatching(t, free{}, DispatchOptions{Workers: 1}, ListenerFunc(func(_ context.Context, env Envelope) error {
 		<-gate
 		order <- env.EventID[:1]
 		return nil
@@ -115,7 +115,7 @@ func TestADispatcherRefusesWhatItsQueuesHaveNoRoomFor(t *testing.T) {
 		release := sync.OnceFunc(func() { close(gate) })
 		defer release()
 		d := dispatching(t, free{}, DispatchOptions{HotCapacity: 7, ColdCapacity: 9}, BatchListener(BatchOptions{Size: 5},
-			func(context.Context, []Envelope) ([]Result, error) {
+			func(context.Context, []Envelope) ([]error, error) {
 				<-gate
 				return nil, nil
 			}))

@@ -63,11 +63,11 @@ func delayed(t *testing.T, mode outbox.Mode, step time.Duration) {
 	var mu sync.Mutex
 	var late []time.Duration
 	e := start(t, outbox.Config{Store: ponderous{outboxtest.NewStore()}, Mode: mode},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			mu.Lock()
 			defer mu.Unlock()
 			late = append(late, time.Since(env.AvailableAt))
-			return outbox.Done(), nil
+			return nil
 		})
 	time.Sleep(time.Second)
 	const events = 1000
@@ -93,11 +93,11 @@ func TestTheSecondOfTwoDelayedEventsIsNotLate(t *testing.T) {
 		late := map[string]time.Duration{}
 		var mu sync.Mutex
 		e := start(t, outbox.Config{Store: ponderous{outboxtest.NewStore()}},
-			func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			func(_ context.Context, env outbox.Envelope) error {
 				mu.Lock()
 				defer mu.Unlock()
 				late[env.EventID] = time.Since(env.AvailableAt)
-				return outbox.Done(), nil
+				return nil
 			})
 		time.Sleep(time.Second)
 		for gap := 200 * time.Microsecond; gap < 8*time.Millisecond; gap += 200 * time.Microsecond {
@@ -122,9 +122,9 @@ func TestNothingIsDeliveredBeforeItIsAvailable(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				at := make(chan time.Time, 1)
-				e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
 					at <- time.Now()
-					return outbox.Done(), nil
+					return nil
 				})
 				due := time.Now().Add(time.Hour)
 				env := said("later")
@@ -149,12 +149,12 @@ func TestRetriesAndDelaysDoNotWaitForTheInterval(t *testing.T) {
 		}
 		got := make(chan delivery, 10)
 		e := start(t, outbox.Config{RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return 200 * time.Millisecond })},
-			func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			func(_ context.Context, env outbox.Envelope) error {
 				got <- delivery{env.EventID, time.Now()}
 				if env.EventID == "retried" && env.Attempts == 0 {
-					return outbox.Done(), errors.New("once")
+					return errors.New("once")
 				}
-				return outbox.Done(), nil
+				return nil
 			})
 		time.Sleep(time.Second) // the poller is asleep
 		began := time.Now()
@@ -186,9 +186,9 @@ func TestDelayedEventOfAnotherProcessIsDeliveredInTime(t *testing.T) {
 		began := time.Now()
 		other.write(late)
 		at := make(chan time.Time, 1)
-		e := start(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) error {
 			at <- time.Now()
-			return outbox.Done(), nil
+			return nil
 		})
 		require.WithinRange(t, <-at, began.Add(2*time.Second), began.Add(2050*time.Millisecond))
 		synctest.Wait()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -61,48 +60,6 @@ func (e *FieldError) Error() string { return "outbox: " + e.Field + " " + e.Prob
 func (e *FieldError) Is(target error) bool {
 	return target == ErrInvalidEnvelope && strings.HasPrefix(e.Field, "Envelope.")
 }
-
-// RetryError is a failed delivery with the delay of its retry; see [RetryAfterError].
-type RetryError struct {
-	Delay time.Duration
-	Err   error
-}
-
-// Error is the cause and the delay.
-func (e *RetryError) Error() string {
-	if e.Err == nil {
-		return fmt.Sprintf("retry after %s", e.Delay)
-	}
-	return fmt.Sprintf("%v (retry after %s)", e.Err, e.Delay)
-}
-
-// Unwrap is the cause.
-func (e *RetryError) Unwrap() error { return e.Err }
-
-// RetryAfterError returns a failure that counts as an attempt and is retried after d,
-// instead of the retry policy's delay. A negative d is zero. The returned error is a
-// [*RetryError].
-func RetryAfterError(d time.Duration, err error) error {
-	return &RetryError{Delay: max(d, 0), Err: err}
-}
-
-// UnrecoverableError is a failure that a retry cannot correct; see [Unrecoverable].
-type UnrecoverableError struct{ Err error }
-
-// Error is the cause's.
-func (e *UnrecoverableError) Error() string {
-	if e.Err == nil {
-		return "unrecoverable"
-	}
-	return e.Err.Error()
-}
-
-// Unwrap is the cause.
-func (e *UnrecoverableError) Unwrap() error { return e.Err }
-
-// Unrecoverable marks an error as a failure that a retry cannot correct: the event is
-// DEAD at once. The returned error is an [*UnrecoverableError].
-func Unrecoverable(err error) error { return &UnrecoverableError{Err: err} }
 
 // PanicError is the error for a panic of a listener or an interceptor. It also
 // replaces an error whose methods panic.

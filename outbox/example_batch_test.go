@@ -21,7 +21,7 @@ func ExampleTopic_ListenBatch() {
 	check(err)
 	contacts := map[string]string{} // by event id, so that a repeated event changes nothing
 	check(ob.Register(signedUp.ListenBatch(outbox.BatchOptions{Size: 100, Wait: 50 * time.Millisecond},
-		func(_ context.Context, batch []outbox.Event[signup]) ([]outbox.Result, error) {
+		func(_ context.Context, batch []outbox.Event[signup]) ([]error, error) {
 			for _, e := range batch {
 				contacts[e.Envelope.EventID] = e.Payload.Email
 			}
@@ -53,23 +53,21 @@ func (broker) publish(_ context.Context, messages []string) []error {
 	return errs
 }
 
-// A relay to a broker: one listener for all topics, and a result for each event.
+// A relay to a broker: one listener for all topics, and an error for each event.
 func ExampleBatchListener() {
 	relay := outbox.BatchListener(outbox.BatchOptions{Size: 500, Wait: 20 * time.Millisecond},
-		func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+		func(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
 			messages := make([]string, len(batch))
 			for i, env := range batch {
 				messages[i] = env.EventID
 			}
-			results := make([]outbox.Result, len(batch))
-			for i, err := range (broker{}).publish(ctx, messages) {
+			errs := (broker{}).publish(ctx, messages)
+			for i, err := range errs {
 				if errors.Is(err, errThrottled) {
-					results[i] = outbox.RetryAfter(time.Minute) // no failure
-				} else {
-					results[i] = outbox.ResultOf(err)
+					errs[i] = fmt.Errorf("%w: %w", err, outbox.Defer(time.Minute)) // no failure
 				}
 			}
-			return results, nil
+			return errs, nil
 		})
 
 	store := outboxtest.NewStore()

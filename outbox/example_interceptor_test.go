@@ -16,11 +16,11 @@ func ExampleInterceptor() {
 	ob, err := outbox.New(outbox.Config{
 		DB: store.DB(), Store: store, Logger: quiet,
 		Interceptors: []outbox.Interceptor{func(next outbox.Listener) outbox.Listener {
-			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 				fmt.Println("begin", env.EventType)
-				res, err := next.OnEvent(ctx, env)
+				err := next.OnEvent(ctx, env)
 				fmt.Println("end", env.EventType, err)
-				return res, err
+				return err
 			})
 		}},
 	})
@@ -44,7 +44,7 @@ func ExampleBefore() {
 		Interceptors: []outbox.Interceptor{
 			outbox.Before(func(_ context.Context, env outbox.Envelope) error {
 				if env.TenantID == "" {
-					return outbox.Unrecoverable(errors.New("the event has no tenant"))
+					return outbox.Dead(errors.New("the event has no tenant"))
 				}
 				return nil
 			}),
@@ -78,13 +78,13 @@ func ExampleAfter() {
 	// o-1 the mail server is away
 }
 
-// OutcomeOf tells an interceptor what a result means for the row.
+// OutcomeOf tells an interceptor what an error means for the row.
 func ExampleOutcomeOf() {
 	ctx, env := context.Background(), outbox.Envelope{}
-	fmt.Println(outbox.OutcomeOf(ctx, env, outbox.Done(), nil))
-	fmt.Println(outbox.OutcomeOf(ctx, env, outbox.RetryAfter(time.Minute), nil))
-	fmt.Println(outbox.OutcomeOf(ctx, env, outbox.Done(), errors.New("the mail server is away")))
-	fmt.Println(outbox.OutcomeOf(ctx, env, outbox.Dead("too old"), nil))
+	fmt.Println(outbox.OutcomeOf(ctx, env, nil))
+	fmt.Println(outbox.OutcomeOf(ctx, env, outbox.Defer(time.Minute)))
+	fmt.Println(outbox.OutcomeOf(ctx, env, errors.New("the mail server is away")))
+	fmt.Println(outbox.OutcomeOf(ctx, env, outbox.Dead(errors.New("too old"))))
 	// Output:
 	// done
 	// deferred
@@ -97,8 +97,8 @@ func ExampleListenerOf() {
 	report := outbox.After(func(ctx context.Context, env outbox.Envelope, err error) {
 		fmt.Printf("%s to %q: %v\n", env.EventType, outbox.ListenerOf(ctx), err)
 	})
-	listener := report(outbox.Handle(func(context.Context, outbox.Envelope) error { return nil }))
-	_, err := listener.OnEvent(context.Background(), outbox.Envelope{EventType: "OrderPlaced"})
+	listener := report(outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil }))
+	err := listener.OnEvent(context.Background(), outbox.Envelope{EventType: "OrderPlaced"})
 	check(err)
 	// Output:
 	// OrderPlaced to "": <nil>

@@ -41,7 +41,7 @@ func ExampleOutbox_Register() {
 	fmt.Println(errors.Is(err, outbox.ErrDuplicateListener))
 
 	check(ob.Start(context.Background()))
-	err = ob.Register(outbox.On("Order", "OrderPaid", outbox.Handle(func(context.Context, outbox.Envelope) error { return nil })))
+	err = ob.Register(outbox.On("Order", "OrderPaid", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil })))
 	fmt.Println(errors.Is(err, outbox.ErrStarted))
 	check(ob.Close(context.Background()))
 	// Output:

@@ -10,10 +10,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// Handle makes a listener of a function that gets the envelope alone. It suits one
-// function for several kinds of events.
-func ExampleHandle() {
-	audit := outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+// A function that gets the envelope alone suits several kinds of events.
+func ExampleListenerFunc_audit() {
+	audit := outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		fmt.Println(env.EventType, env.AggregateID)
 		return nil
 	})
@@ -26,7 +25,7 @@ func ExampleHandle() {
 // On binds a listener to one pair of types. An event without an aggregate has none here
 // either.
 func ExampleOn() {
-	ob, _ := newShop(outbox.On("", "ShopOpened", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	ob, _ := newShop(outbox.On("", "ShopOpened", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		fmt.Println(env.EventType, "of", env.AggregateType)
 		return nil
 	})))
@@ -38,43 +37,44 @@ func ExampleOn() {
 // A listener is idempotent by the event's id: it may get an event more than once.
 func ExampleListenerFunc() {
 	mailed := map[string]bool{} // or a table with a unique key; see package inbox
-	mail := outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	mail := outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		if !mailed[env.EventID] {
 			mailed[env.EventID] = true
 			fmt.Println("mail for", env.AggregateID)
 		}
-		return outbox.Done(), nil
+		return nil
 	})
 	env := outbox.Envelope{EventID: "e-1", AggregateID: "o-1"}
 	for range 2 {
-		_, err := mail.OnEvent(context.Background(), env)
-		check(err)
+		check(mail.OnEvent(context.Background(), env))
 	}
 	// Output:
 	// mail for o-1
 }
 
-// RetryAfter waits for something that is no failure: no attempt is counted.
-func ExampleRetryAfter() {
-	ob, store := newShop(OrderPlaced.ListenResult(func(context.Context, Order, outbox.Envelope) (outbox.Result, error) {
+// Defer waits for something that is no failure: no attempt is counted.
+func ExampleDefer() {
+	ob, store := newShop(OrderPlaced.Listen(func(context.Context, Order, outbox.Envelope) error {
 		const closed = true // the warehouse
 		if closed {
-			return outbox.RetryAfter(time.Hour), nil
+			return fmt.Errorf("the warehouse is closed: %w", outbox.Defer(time.Hour))
 		}
-		return outbox.Done(), nil
+		return nil
 	}))
 	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
 	row := store.Rows()[0]
 	fmt.Println(row.Status, "attempts:", row.Attempts)
+	fmt.Println(row.LastError)
 	// Output:
 	// NEW attempts: 0
+	// the warehouse is closed: deferred for 1h0m0s
 }
 
-// RetryAfterError is a failure whose cause says when to try again.
-func ExampleRetryAfterError() {
+// RetryIn is a failure whose cause says when to try again.
+func ExampleRetryIn() {
 	errTooMany := errors.New("429 too many requests")
 	ob, store := newShop(OrderPlaced.Listen(func(context.Context, Order, outbox.Envelope) error {
-		return outbox.RetryAfterError(30*time.Second, errTooMany) // the server's Retry-After
+		return outbox.RetryIn(30*time.Second, errTooMany) // the server's Retry-After
 	}))
 	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
 	row := store.Rows()[0]
@@ -85,11 +85,11 @@ func ExampleRetryAfterError() {
 	// 429 too many requests (retry after 30s)
 }
 
-// Unrecoverable is a failure that no retry corrects: the event is DEAD at once.
-func ExampleUnrecoverable() {
+// Dead is a failure that no retry corrects: the event is DEAD at once.
+func ExampleDead() {
 	errNoAddress := errors.New("the customer has no address")
 	ob, store := newShop(OrderPlaced.Listen(func(context.Context, Order, outbox.Envelope) error {
-		return outbox.Unrecoverable(errNoAddress)
+		return outbox.Dead(errNoAddress)
 	}))
 	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
 	fmt.Println(store.Rows()[0].Status, store.Rows()[0].LastError)
@@ -97,13 +97,13 @@ func ExampleUnrecoverable() {
 	// DEAD the customer has no address
 }
 
-// Dead gives an event up without an error, such as one that is too old to matter.
-func ExampleDead() {
-	ob, store := newShop(OrderPlaced.ListenResult(func(_ context.Context, _ Order, env outbox.Envelope) (outbox.Result, error) {
+// Dead also gives up an event that did not fail, such as one that is too old to matter.
+func ExampleDead_tooOld() {
+	ob, store := newShop(OrderPlaced.Listen(func(_ context.Context, _ Order, env outbox.Envelope) error {
 		if time.Since(env.OccurredAt) > 24*time.Hour {
-			return outbox.Dead("older than a day"), nil
+			return outbox.Dead(errors.New("older than a day"))
 		}
-		return outbox.Done(), nil
+		return nil
 	}))
 	env := OrderPlaced.Envelope("o-1", Order{ID: "o-1"})
 	env.OccurredAt = time.Now().Add(-48 * time.Hour)
@@ -152,26 +152,17 @@ func ExampleRetryPolicyFunc() {
 }
 
 // In a rolling deploy, the old process leaves events that it does not know to the new one.
-func ExampleDefer() {
+func ExampleDeferFor() {
 	store := outboxtest.NewStore()
 	ob, err := outbox.New(outbox.Config{
 		DB: store.DB(), Store: store,
-		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.Defer(time.Minute)}},
+		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.DeferFor(time.Minute)}},
 	})
 	check(err)
 	deliverAll(ob, outbox.Envelope{EventType: "OrderShipped", Payload: outbox.JSON(1)})
 	fmt.Println(store.Rows()[0].Status)
 	// Output:
 	// NEW
-}
-
-// The error of an event of a batch, or of one call for several events, becomes a result.
-func ExampleResultOf() {
-	fmt.Println(outbox.ResultOf(nil))
-	fmt.Println(outbox.ResultOf(errors.New("refused")))
-	// Output:
-	// Done
-	// Failed(refused)
 }
 
 // A registry by hand is for a dispatcher by hand, or for several outboxes.

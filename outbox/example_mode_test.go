@@ -58,7 +58,7 @@ func ExampleOrderedByKey() {
 	})
 	check(err)
 	types := make(chan outbox.EventType)
-	next := outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	next := outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		types <- env.EventType
 		return nil
 	})

@@ -12,8 +12,8 @@ import (
 
 // newShopWithDead returns the outbox of a shop, and the id of an event that is DEAD.
 func newShopWithDead() (ob *outbox.Outbox, id string) {
-	ob, store := newShop(OrderPlaced.ListenResult(func(context.Context, Order, outbox.Envelope) (outbox.Result, error) {
-		return outbox.Dead("out of stock"), nil
+	ob, store := newShop(OrderPlaced.Listen(func(context.Context, Order, outbox.Envelope) error {
+		return outbox.Dead(errors.New("out of stock"))
 	}))
 	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
 	return ob, store.Rows()[0].Envelope.EventID
@@ -140,7 +140,7 @@ func ExampleNopMetrics() {
 	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: quiet, Metrics: metrics})
 	check(err)
 	check(ob.Register(OrderPlaced.Listen(func(context.Context, Order, outbox.Envelope) error {
-		return outbox.Unrecoverable(errors.New("no such customer"))
+		return outbox.Dead(errors.New("no such customer"))
 	})))
 	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
 	fmt.Println("died:", <-metrics.kinds)

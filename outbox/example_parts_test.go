@@ -42,7 +42,7 @@ func ExampleListenerRegistry() {
 			Dispatch: outbox.DispatchOptions{PollerOnly: true},
 			Poll:     outbox.PollOptions{Interval: 10 * time.Millisecond},
 		},
-		Registry: everything{outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		Registry: everything{outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 			printed <- string(env.EventType) + " " + env.AggregateID
 			return nil
 		})},

@@ -51,13 +51,13 @@ func ExampleTopic_Listen() {
 	// RETRY negative total
 }
 
-// ListenResult is for a listener that also defers events or gives them up.
-func ExampleTopic_ListenResult() {
-	ob, store := newShop(OrderPlaced.ListenResult(func(_ context.Context, o Order, _ outbox.Envelope) (outbox.Result, error) {
+// An event that no other attempt can deliver is dead at once.
+func ExampleTopic_Listen_dead() {
+	ob, store := newShop(OrderPlaced.Listen(func(_ context.Context, o Order, _ outbox.Envelope) error {
 		if o.Total < 0 {
-			return outbox.Dead("negative total"), nil
+			return outbox.Dead(errors.New("negative total"))
 		}
-		return outbox.Done(), nil
+		return nil
 	}))
 	deliverAll(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1", Total: -1}))
 	fmt.Println(store.Rows()[0].Status, store.Rows()[0].LastError)

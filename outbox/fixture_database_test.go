@@ -38,7 +38,7 @@ func onDatabase(t *testing.T, db *testdb.DB, cfg outbox.Config, listener func(en
 	e := &databaseEngine{db: db, t: t}
 	e.Outbox, err = outbox.New(cfg)
 	require.NoError(t, err)
-	require.NoError(t, e.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	require.NoError(t, e.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		e.got.add(env.EventID)
 		if listener == nil {
 			return nil

@@ -44,14 +44,14 @@ func (e *engine) await(id string, status outbox.Status) outboxtest.Row {
 }
 
 // start builds and starts an engine whose listener of "Said" is fn.
-func start(t *testing.T, cfg outbox.Config, fn func(ctx context.Context, env outbox.Envelope) (outbox.Result, error)) *engine {
+func start(t *testing.T, cfg outbox.Config, fn func(ctx context.Context, env outbox.Envelope) error) *engine {
 	t.Helper()
 	e := build(t, cfg, fn)
 	require.NoError(t, e.Start(t.Context()))
 	return e
 }
 
-func build(t *testing.T, cfg outbox.Config, fn func(ctx context.Context, env outbox.Envelope) (outbox.Result, error)) *engine {
+func build(t *testing.T, cfg outbox.Config, fn func(ctx context.Context, env outbox.Envelope) error) *engine {
 	t.Helper()
 	store, ok := cfg.Store.(*outboxtest.Store)
 	if cfg.Store == nil {

@@ -64,7 +64,7 @@ func runFlow(t *testing.T, db *testdb.DB, mode func(string, outbox.DispatchOptio
 		})
 		require.NoError(t, err)
 		for k, kind := range []outbox.EventKind{limited, paused, free} {
-			require.NoError(t, ob.Register(outbox.On(kind.AggregateType, kind.EventType, outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+			require.NoError(t, ob.Register(outbox.On(kind.AggregateType, kind.EventType, outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 				if kind == limited {
 					<-goOn
 				}

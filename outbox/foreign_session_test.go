@@ -105,7 +105,7 @@ func writeInForeignSession(t *testing.T, db *testdb.DB, store outbox.Store, mode
 	book := &logbook{}
 	ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: mode, Logger: slog.New(book), RetryPolicy: outbox.ExponentialBackoff(time.Millisecond, time.Millisecond)})
 	require.NoError(t, err)
-	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		if calls.Add(1) == 1 {
 			return errors.New("the mail server is away")
 		}
@@ -169,7 +169,7 @@ func TestAnOutcomeWithoutARowIsReported(t *testing.T) {
 			book := &logbook{}
 			ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Logger: slog.New(book), Purge: &outbox.PurgeOptions{OnDone: onDone}})
 			require.NoError(t, err)
-			require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+			require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 				if env.AggregateID == "gone" {
 					_, err := db.ExecContext(ctx, "DELETE FROM outbox_event WHERE event_id = '"+env.EventID+"'")
 					return err

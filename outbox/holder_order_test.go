@@ -45,10 +45,10 @@ func TestOrderHoldsAfterTheHoldCameBack(t *testing.T) {
 						insertDue(t, store.Store, want[i], time.Duration(i-10_000)*time.Second)
 					}
 					e := start(t, outbox.Config{Store: store, Mode: outbox.Ordered{Poll: outbox.PollOptions{Interval: interval}}},
-						func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+						func(_ context.Context, env outbox.Envelope) error {
 							got = append(got, env.EventID)
 							time.Sleep(7 * time.Millisecond)
-							return outbox.Done(), nil
+							return nil
 						})
 					time.Sleep(3500 * time.Millisecond)
 					store.away.Store(true)

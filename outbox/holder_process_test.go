@@ -28,7 +28,7 @@ func holderProcess() {
 		Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: 20 * time.Millisecond},
 	}})
 	check(err)
-	check(ob.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	check(ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		fmt.Println(env.EventID, time.Now().UnixMicro())
 		<-time.After(20 * time.Millisecond)
 		return nil

@@ -32,10 +32,10 @@ func eachHoldMode(t *testing.T, fn func(t *testing.T, mode outbox.Mode)) {
 }
 
 // by is a listener that says who delivered.
-func by(name string, got chan<- string) func(context.Context, outbox.Envelope) (outbox.Result, error) {
-	return func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+func by(name string, got chan<- string) func(context.Context, outbox.Envelope) error {
+	return func(_ context.Context, env outbox.Envelope) error {
 		got <- name + " " + env.EventID
-		return outbox.Done(), nil
+		return nil
 	}
 }
 
@@ -146,10 +146,10 @@ func TestAProcessThatLostTheTableDeliversNothing(t *testing.T) {
 		store, got := &cut{Store: outboxtest.NewStore()}, make(chan string, 100)
 		release := make(chan struct{})
 		first := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{Workers: 1}}},
-			func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			func(_ context.Context, env outbox.Envelope) error {
 				got <- "first " + env.EventID
 				<-release
-				return outbox.Done(), nil
+				return nil
 			})
 		second := start(t, outbox.Config{Store: store.Store, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{Workers: 1}}}, by("second", got))
 		ids := named("e", 20)
@@ -181,12 +181,12 @@ func TestNoFurtherListenerBeginsWhenTheTableIsLost(t *testing.T) {
 		store, got := &cut{Store: outboxtest.NewStore()}, make(chan string, 100)
 		release := make(chan struct{})
 		on := func(listener, process string) outbox.Binding {
-			return outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			return outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 				got <- process + " " + listener
 				if process == "first" {
 					<-release
 				}
-				return outbox.Done(), nil
+				return nil
 			}), outbox.Named(listener))
 		}
 		first := startNamed(t, outbox.Config{Store: store, Mode: mode}, on("mail", "first"), on("search", "first"))

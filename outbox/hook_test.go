@@ -38,10 +38,10 @@ func TestWhatHooksDoToTheirEnvelopesHasNoEffect(t *testing.T) {
 			var seen []string
 			got := make(chan outbox.Envelope, 1)
 			e := start(t, outbox.Config{Mode: mode, Hooks: []outbox.WriterHook{vandal(&seen), vandal(&seen)}},
-				func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				func(_ context.Context, env outbox.Envelope) error {
 					env.Headers["k"] += " and read" // it owns the map for now
 					got <- env
-					return outbox.Done(), nil
+					return nil
 				})
 			event := said("e")
 			event.Headers = map[string]string{"k": "v"}

@@ -18,9 +18,9 @@ func TestCommittedEventIsDeliveredAndDone(t *testing.T) {
 	t.Parallel()
 	got := make(chan outbox.Envelope, 1)
 	e := start(t, outbox.Config{Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Hour}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			got <- env
-			return outbox.Done(), nil
+			return nil
 		})
 	ids := e.write(said(""))
 	env := <-got
@@ -37,9 +37,9 @@ func TestRolledBackEventIsNeverDelivered(t *testing.T) {
 	t.Parallel()
 	var c calls
 	e := start(t, outbox.Config{Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		})
 	scope := outboxtest.NewScope(e.store.DB())
 	_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("gone")})
@@ -59,14 +59,14 @@ func TestNoDuplicatesBetweenHotAndColdPath(t *testing.T) {
 	e := start(t, outbox.Config{Mode: outbox.SingleNode{
 		Dispatch: outbox.DispatchOptions{Workers: 8, HotCapacity: 20, ColdCapacity: 20},
 		Poll:     outbox.PollOptions{Interval: time.Millisecond, BatchSize: 7},
-	}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	}}, func(_ context.Context, env outbox.Envelope) error {
 		if c.add(env.EventID)%2 == 0 {
 			runtime.Gosched()
 		}
 		if env.EventID[len(env.EventID)-1] == '7' {
 			<-time.After(time.Millisecond) // a slow listener
 		}
-		return outbox.Done(), nil
+		return nil
 	})
 	const writers, each = 8, 250
 	var wg sync.WaitGroup
@@ -111,9 +111,9 @@ func TestPollerLeavesAnEventAloneBetweenCommitAndHotPath(t *testing.T) {
 	t.Parallel()
 	var c calls
 	e := start(t, outbox.Config{Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Hour}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		})
 	scope := &visible{Scope: outboxtest.NewScope(e.store.DB())}
 	_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("early")})
@@ -163,11 +163,11 @@ func TestRowsReadBeforeTheirOutcomeAreNotDeliveredAfterIt(t *testing.T) {
 	running, release := make(chan struct{}), make(chan struct{})
 	store := &paused{Store: outboxtest.NewStore(), read: make(chan outbox.Batch, 1), proceed: make(chan struct{})}
 	e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: time.Hour}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
 			close(running)
 			<-release
-			return outbox.Done(), nil
+			return nil
 		})
 	e.write(said("once"))
 	<-running
@@ -191,9 +191,9 @@ func TestEventsThatOverflowTheHotQueueAreReadFromTheTable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var c calls
-			e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
 				c.add(env.EventID)
-				return outbox.Done(), nil
+				return nil
 			})
 			const n = 500
 			for range n / 5 {

@@ -60,7 +60,7 @@ func runBusiness(t *testing.T, db *testdb.DB, modes []outbox.Mode) {
 		pool := db.Reopen(t)
 		ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: store, Mode: mode, Logger: quiet, RetryPolicy: outbox.ExponentialBackoff(time.Millisecond, 5*time.Millisecond)})
 		require.NoError(t, err)
-		require.NoError(t, ob.Register(outbox.On("Order", "Placed", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		require.NoError(t, ob.Register(outbox.On("Order", "Placed", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 			if env.AggregateID[len(env.AggregateID)-1] == '3' && env.Attempts == 0 && !ordered {
 				return errors.New("once more, please") // by a retry, on any node
 			}

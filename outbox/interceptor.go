@@ -10,8 +10,8 @@ import (
 
 // Interceptor is middleware around every delivery, for concerns that listeners
 // share: audit, tracing, metrics. It gets the next listener of the chain and returns
-// a listener that may call it. The outermost interceptor's result decides the
-// outcome. Interceptors run in the order given before the listener, and in reverse
+// a listener that may call it. The outermost interceptor's error decides the
+// outcome; see [OutcomeOf]. Interceptors run in the order given before the listener, and in reverse
 // order after it. The listener is looked up after the last interceptor, so they see
 // unroutable events too, as the error [ErrUnroutable]. A panic of the listener, or of
 // an interceptor further in, reaches an interceptor as a [*PanicError].
@@ -24,9 +24,9 @@ func Before(fn func(ctx context.Context, env Envelope) error) Interceptor {
 		return nil
 	}
 	return func(next Listener) Listener {
-		return ListenerFunc(func(ctx context.Context, env Envelope) (Result, error) {
+		return ListenerFunc(func(ctx context.Context, env Envelope) error {
 			if err := fn(ctx, env); err != nil {
-				return Result{}, err
+				return err
 			}
 			return next.OnEvent(ctx, env)
 		})
@@ -34,16 +34,16 @@ func Before(fn func(ctx context.Context, env Envelope) error) Interceptor {
 }
 
 // After makes an interceptor that runs fn after the delivery, with its error or
-// nil. It cannot change the outcome: a panic of fn is logged and ignored.
+// nil; [Defer] is an error too, see [OutcomeOf]. It cannot change the outcome: a panic of fn is logged and ignored.
 func After(fn func(ctx context.Context, env Envelope, err error)) Interceptor {
 	if fn == nil {
 		return nil
 	}
 	return func(next Listener) Listener {
-		return ListenerFunc(func(ctx context.Context, env Envelope) (Result, error) {
-			res, err := next.OnEvent(ctx, env)
+		return ListenerFunc(func(ctx context.Context, env Envelope) error {
+			err := next.OnEvent(ctx, env)
 			runAfter(ctx, env, err, fn)
-			return res, err
+			return err
 		})
 	}
 }
@@ -77,41 +77,37 @@ func chain(v *validator, interceptors []Interceptor, routes ListenerRegistry) Li
 	return next
 }
 
-// guard turns a panic of the next listener, and the failure in its result, into an
-// error, and replaces an error whose methods panic.
+// guard turns a panic of the next listener into an error, and replaces an error whose
+// methods panic.
 type guard struct{ next Listener }
 
-func (g guard) OnEvent(ctx context.Context, env Envelope) (res Result, err error) {
+func (g guard) OnEvent(ctx context.Context, env Envelope) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			res, err = Result{}, panicError(r)
+			err = panicError(r)
 		}
 	}()
-	res, err = g.next.OnEvent(ctx, env)
-	if err == nil {
-		res, err = res.split()
-	}
-	return res, sound(err)
+	return sound(g.next.OnEvent(ctx, env))
 }
 
 // router is the innermost listener: it calls the event's registered listener.
 type router struct{ routes ListenerRegistry }
 
-func (r router) OnEvent(ctx context.Context, env Envelope) (Result, error) {
+func (r router) OnEvent(ctx context.Context, env Envelope) error {
 	l, ok := r.routes.ListenerFor(env.AggregateType, env.EventType)
 	if !ok || l == nil {
-		return Result{}, unroutable("no listener", env)
+		return unroutable("no listener", env)
 	}
 	if c := deliveryOf(ctx); c != nil && c.dl.only != nil {
 		several, _ := l.(listeners)
 		if l = several.named(c.dl.only.listener); l == nil {
-			return Result{}, unroutable(fmt.Sprintf("no listener with the name %q", c.dl.only.listener), env)
+			return unroutable(fmt.Sprintf("no listener with the name %q", c.dl.only.listener), env)
 		}
 	}
 	return l.OnEvent(ctx, env)
 }
 
 func unroutable(missing string, env Envelope) error {
-	return fmt.Errorf("%w: %s is registered for %s/%s: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.Defer for a newer process to deliver such events",
+	return fmt.Errorf("%w: %s is registered for %s/%s: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.DeferFor for a newer process to deliver such events",
 		ErrUnroutable, missing, env.AggregateType, env.EventType)
 }

@@ -33,21 +33,21 @@ type trace []string
 
 func (tr *trace) interceptor(name string) outbox.Interceptor {
 	return func(next outbox.Listener) outbox.Listener {
-		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 			*tr = append(*tr, name+" in")
-			res, err := next.OnEvent(ctx, env)
+			err := next.OnEvent(ctx, env)
 			if err != nil {
 				*tr = append(*tr, name+" out: "+err.Error())
 			} else {
 				*tr = append(*tr, name+" out")
 			}
-			return res, err
+			return err
 		})
 	}
 }
 
 func (tr *trace) listener(err error) outbox.Listener {
-	return outbox.Handle(func(context.Context, outbox.Envelope) error {
+	return outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 		*tr = append(*tr, "listener")
 		return err
 	})
@@ -80,9 +80,9 @@ func TestAfterSeesTheErrorAndCannotChangeTheOutcome(t *testing.T) {
 		want     error
 		status   outbox.Status
 	}{
-		"success":    {outbox.Handle(noop), nil, outbox.StatusDone},
-		"failure":    {outbox.Handle(func(context.Context, outbox.Envelope) error { return boom }), boom, outbox.StatusRetry},
-		"panic":      {outbox.Handle(func(context.Context, outbox.Envelope) error { panic(boom) }), boom, outbox.StatusRetry},
+		"success":    {outbox.ListenerFunc(noop), nil, outbox.StatusDone},
+		"failure":    {outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return boom }), boom, outbox.StatusRetry},
+		"panic":      {outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { panic(boom) }), boom, outbox.StatusRetry},
 		"unroutable": {nil, outbox.ErrUnroutable, outbox.StatusDead},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,19 +104,19 @@ func TestAfterSeesTheErrorAndCannotChangeTheOutcome(t *testing.T) {
 func TestARawInterceptorDecidesTheOutcome(t *testing.T) {
 	t.Parallel()
 	swallow := func(next outbox.Listener) outbox.Listener {
-		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-			_, _ = next.OnEvent(ctx, env)
-			return outbox.Dead("the interceptor says so"), nil
+		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
+			_ = next.OnEvent(ctx, env)
+			return outbox.Dead(errors.New("the interceptor says so"))
 		})
 	}
-	got := deliver(t, outbox.Handle(noop), swallow)
+	got := deliver(t, outbox.ListenerFunc(noop), swallow)
 	require.Equal(t, outbox.StatusDead, got.Status)
 
 	var tr trace
 	panicking := func(outbox.Listener) outbox.Listener {
-		return outbox.Handle(func(context.Context, outbox.Envelope) error { panic("middleware") })
+		return outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { panic("middleware") })
 	}
-	got = deliver(t, outbox.Handle(noop), tr.interceptor("1"), panicking)
+	got = deliver(t, outbox.ListenerFunc(noop), tr.interceptor("1"), panicking)
 	require.Equal(t, trace{"1 in", "1 out: panic at interceptor_test.go:117: middleware"}, tr, "a panic further in is an error further out")
 	require.Equal(t, outbox.StatusRetry, got.Status)
 	var p *outbox.PanicError

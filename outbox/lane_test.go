@@ -23,10 +23,10 @@ func TestALaneThatHasRoomIsFilledAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var got arrivals
-		e := start(t, outbox.Config{Mode: limitedToOne(outbox.PollOptions{})}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Mode: limitedToOne(outbox.PollOptions{})}, func(_ context.Context, env outbox.Envelope) error {
 			got.add(env.EventID)
 			time.Sleep(time.Second)
-			return outbox.Done(), nil
+			return nil
 		})
 		ids := several(e, 100, "e", "Said")
 		pass(99*time.Second + 500*time.Millisecond)
@@ -62,10 +62,10 @@ func TestWhatALaneRefusedIsReadAgainWhenItHasRoomMeanwhile(t *testing.T) {
 			insertDue(t, s.Store, id, time.Duration(i-100)*time.Second)
 		}
 		require.NoError(t, s.Pause(t.Context(), nil, outbox.Pause{Kind: outbox.EventKind{AggregateType: outbox.Global, EventType: "Other"}}))
-		start(t, outbox.Config{Store: s, Mode: limitedToOne(outbox.PollOptions{BatchSize: 20})}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		start(t, outbox.Config{Store: s, Mode: limitedToOne(outbox.PollOptions{BatchSize: 20})}, func(_ context.Context, env outbox.Envelope) error {
 			got.add(env.EventID)
 			time.Sleep(10 * time.Millisecond)
-			return outbox.Done(), nil
+			return nil
 		})
 		pass(time.Minute)
 		require.ElementsMatch(t, named("e", 40), got.all())

@@ -53,9 +53,9 @@ func held(t *testing.T, store *locking, events int, book *logbook) *engine {
 	e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: outbox.MultiNode{
 		Dispatch: outbox.DispatchOptions{HotCapacity: events, DrainTimeout: time.Millisecond},
 		Poll:     outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "holder"},
-	}}, func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+	}}, func(ctx context.Context, _ outbox.Envelope) error {
 		<-ctx.Done()
-		return outbox.Result{}, ctx.Err()
+		return ctx.Err()
 	})
 	envs := make([]outbox.Envelope, events)
 	for i := range envs {
@@ -128,10 +128,10 @@ func TestALeaseIsRenewedWhileItsListenerRuns(t *testing.T) {
 			Poll:  outbox.PollOptions{Interval: 5 * time.Millisecond},
 			Claim: outbox.ClaimOptions{LeaseDuration: time.Second},
 		}
-		listen := func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		listen := func(context.Context, outbox.Envelope) error {
 			started <- struct{}{}
 			<-release
-			return outbox.Done(), nil
+			return nil
 		}
 		a := start(t, outbox.Config{Store: store, Mode: mode}, listen)
 		start(t, outbox.Config{Store: store, Mode: mode}, listen)

@@ -19,15 +19,15 @@ func TestLifecycleOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := build(t, outbox.Config{Mode: mode, Purge: &outbox.PurgeOptions{}}, nil)
-			require.NoError(t, e.Register(outbox.On("A", "B", outbox.Handle(noop))))
-			require.ErrorIs(t, e.Register(outbox.On("A", "B", outbox.Handle(noop))), outbox.ErrDuplicateListener)
+			require.NoError(t, e.Register(outbox.On("A", "B", outbox.ListenerFunc(noop))))
+			require.ErrorIs(t, e.Register(outbox.On("A", "B", outbox.ListenerFunc(noop))), outbox.ErrDuplicateListener)
 			require.NoError(t, e.Start(ctx))
 			require.NoError(t, e.Start(ctx), "starting twice is harmless")
-			require.ErrorIs(t, e.Register(outbox.On("A", "C", outbox.Handle(noop))), outbox.ErrStarted)
+			require.ErrorIs(t, e.Register(outbox.On("A", "C", outbox.ListenerFunc(noop))), outbox.ErrStarted)
 			require.NoError(t, e.Close(ctx))
 			require.NoError(t, e.Close(ctx), "closing twice is harmless")
 			require.ErrorIs(t, e.Start(ctx), outbox.ErrClosed)
-			require.ErrorIs(t, e.Register(outbox.On("A", "C", outbox.Handle(noop))), outbox.ErrClosed)
+			require.ErrorIs(t, e.Register(outbox.On("A", "C", outbox.ListenerFunc(noop))), outbox.ErrClosed)
 
 			unstarted := build(t, outbox.Config{Mode: mode, Purge: &outbox.PurgeOptions{}}, nil)
 			require.NoError(t, unstarted.Close(ctx), "closing before the start is fine")
@@ -45,9 +45,9 @@ func TestLifecycleOrder(t *testing.T) {
 func TestRunStartsAndClosesWithItsContext(t *testing.T) {
 	t.Parallel()
 	got := make(chan struct{})
-	e := build(t, outbox.Config{}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+	e := build(t, outbox.Config{}, func(context.Context, outbox.Envelope) error {
 		close(got)
-		return outbox.Done(), nil
+		return nil
 	})
 	e.write(said("before the start")) // the poller finds it
 	ctx, cancel := context.WithCancel(t.Context())
@@ -65,10 +65,10 @@ func TestCloseDeliversQueuedEvents(t *testing.T) {
 	var c calls
 	gate := make(chan struct{})
 	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: time.Hour}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			<-gate
 			c.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		})
 	for i := range 50 {
 		e.write(said(fmt.Sprint("e", i)))
@@ -95,10 +95,10 @@ func TestCloseReleasesEventsThatItCutsOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			running := make(chan struct{}, 10)
-			e := start(t, outbox.Config{Mode: mode}, func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+			e := start(t, outbox.Config{Mode: mode}, func(ctx context.Context, _ outbox.Envelope) error {
 				running <- struct{}{}
 				<-ctx.Done()
-				return outbox.Done(), ctx.Err()
+				return ctx.Err()
 			})
 			e.write(said("a"), said("b"), said("c"), said("d"))
 			<-running
@@ -119,10 +119,10 @@ func TestCloseCutsTheDrainShortWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	running := make(chan struct{})
 	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: time.Hour}}},
-		func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+		func(ctx context.Context, _ outbox.Envelope) error {
 			close(running)
 			<-ctx.Done()
-			return outbox.Done(), ctx.Err()
+			return ctx.Err()
 		})
 	e.write(said("long"))
 	<-running
@@ -137,10 +137,10 @@ func TestCloseReportsListenersThatWillNotEnd(t *testing.T) {
 	t.Parallel()
 	running, release := make(chan struct{}), make(chan struct{})
 	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 10 * time.Millisecond}}},
-		func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		func(context.Context, outbox.Envelope) error {
 			close(running)
 			<-release
-			return outbox.Done(), nil
+			return nil
 		})
 	e.write(said("blocked"))
 	<-running

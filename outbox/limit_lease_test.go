@@ -25,12 +25,12 @@ func TestALaneKeepsItsLeasesBesideBatches(t *testing.T) {
 			e := build(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
 				Dispatch: outbox.DispatchOptions{Workers: 2, Limits: []outbox.Limit{{Kind: kindSaid, Rate: 0.01, Burst: 1}}},
 				Claim:    outbox.ClaimOptions{Owner: owner, LeaseDuration: 15 * time.Second},
-			}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			}}, func(_ context.Context, env outbox.Envelope) error {
 				got.add(env.EventID)
 				time.Sleep(time.Minute)
-				return outbox.Done(), nil
+				return nil
 			})
-			require.NoError(t, e.Register(outbox.On("", "Other", outbox.BatchListener(outbox.BatchOptions{Size: 50, Wait: time.Minute}, func(_ context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+			require.NoError(t, e.Register(outbox.On("", "Other", outbox.BatchListener(outbox.BatchOptions{Size: 50, Wait: time.Minute}, func(_ context.Context, batch []outbox.Envelope) ([]error, error) {
 				for _, env := range batch {
 					batched.add(env.EventID)
 				}

@@ -51,9 +51,9 @@ func TestARateOfTenASecondWithABurstOfOneIsExact(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var at []time.Duration
 				began := time.Now()
-				e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
 					at = append(at, time.Since(began)) // deliveries begin one by one
-					return outbox.Done(), nil
+					return nil
 				})
 				several(e, 200, "e", "Said")
 				pass(30 * time.Second)
@@ -78,11 +78,11 @@ func TestABurstIsDeliveredAtOnceAfterAPause(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
 		mode := limitedModes(outbox.Limit{Kind: kindSaid, Rate: 2, Burst: 5})["single"]
-		e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
 			mu.Lock()
 			defer mu.Unlock()
 			at = append(at, time.Since(began).Round(time.Millisecond))
-			return outbox.Done(), nil
+			return nil
 		})
 		several(e, 7, "e", "Said")
 		pass(10 * time.Second)
@@ -105,19 +105,19 @@ func TestALimitedKindHoldsUpOnlyItself(t *testing.T) {
 				var mu sync.Mutex
 				var limited []string
 				logs := &logbook{}
-				e := build(t, outbox.Config{Mode: mode, Logger: slog.New(logs)}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				e := build(t, outbox.Config{Mode: mode, Logger: slog.New(logs)}, func(_ context.Context, env outbox.Envelope) error {
 					<-goOn
 					mu.Lock()
 					defer mu.Unlock()
 					limited = append(limited, env.EventID)
-					return outbox.Done(), nil
+					return nil
 				})
 				others := 0
-				require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 					mu.Lock()
 					defer mu.Unlock()
 					others++
-					return outbox.Done(), nil
+					return nil
 				}))))
 				require.NoError(t, e.Start(t.Context()))
 				var want []string
@@ -155,14 +155,14 @@ func TestAnEventBesideALimitedOneIsDeliveredAtOnce(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				goOn := make(chan struct{})
-				e := build(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				e := build(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
 					<-goOn
-					return outbox.Done(), nil
+					return nil
 				})
 				var at time.Time
-				require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 					at = time.Now()
-					return outbox.Done(), nil
+					return nil
 				}))))
 				require.NoError(t, e.Start(t.Context()))
 				several(e, 100, "l", "Said")
@@ -187,7 +187,7 @@ func TestNoMoreListenersRunThanTheLimitAllows(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				running, most, calls := 0, 0, 0
-				e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
 					mu.Lock()
 					running++
 					calls++
@@ -197,7 +197,7 @@ func TestNoMoreListenersRunThanTheLimitAllows(t *testing.T) {
 					mu.Lock()
 					running--
 					mu.Unlock()
-					return outbox.Done(), nil
+					return nil
 				})
 				several(e, 1000, "e", "Said")
 				pass(3 * time.Second)
@@ -216,8 +216,8 @@ func TestClosingDoesNotWaitForTheRate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
-					return outbox.Done(), nil
+				e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
+					return nil
 				})
 				several(e, 10, "e", "Said")
 				pass(time.Second)
@@ -241,11 +241,11 @@ func TestClosingDoesNotWaitForTheRate(t *testing.T) {
 func TestALaneSurvivesAListenerThatEndsItsGoroutine(t *testing.T) {
 	t.Parallel()
 	mode := limitedModes(outbox.Limit{Kind: kindSaid, Concurrency: 1, Rate: 1000})["single"]
-	e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
 		if env.EventID < "e00005" && env.Attempts == 0 {
 			runtime.Goexit()
 		}
-		return outbox.Done(), nil
+		return nil
 	})
 	for _, id := range several(e, 20, "e", "Said") {
 		e.await(id, outbox.StatusDone)
@@ -298,10 +298,10 @@ func TestALimitedBacklogIsClaimedAboutOnce(t *testing.T) {
 		}
 		calls := 0
 		e := start(t, outbox.Config{Store: s, Mode: limitedModes(outbox.Limit{Kind: kindSaid, Concurrency: 1})["multi"]},
-			func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			func(context.Context, outbox.Envelope) error {
 				time.Sleep(10 * time.Millisecond)
 				calls++
-				return outbox.Done(), nil
+				return nil
 			})
 		pass(11 * time.Second)
 		require.NoError(t, e.Close(context.Background()))

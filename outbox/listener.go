@@ -15,27 +15,18 @@ import (
 // Listener gets the events of one pair of aggregate type and event type. Several
 // workers call it at once, at least once for each event: make it idempotent by the
 // envelope's EventID. The context ends after the ListenerTimeout, or when the outbox
-// shuts down. An error or a panic is a failed delivery, which is retried; see
-// [RetryAfterError] and [Unrecoverable]. If OnEvent returns a result and an error,
-// the error counts.
+// shuts down. A nil error says that the event is handled: its row becomes DONE. An error or
+// a panic is a failed delivery, which is retried as the [RetryPolicy] says, unless the error
+// is one of [Defer], [RetryIn] and [Dead], or wraps one.
 type Listener interface {
-	OnEvent(ctx context.Context, env Envelope) (Result, error)
+	OnEvent(ctx context.Context, env Envelope) error
 }
 
 // ListenerFunc makes a function a [Listener].
-type ListenerFunc func(ctx context.Context, env Envelope) (Result, error)
+type ListenerFunc func(ctx context.Context, env Envelope) error
 
 // OnEvent calls f.
-func (f ListenerFunc) OnEvent(ctx context.Context, env Envelope) (Result, error) { return f(ctx, env) }
-
-// Handle makes a function that returns only an error a [Listener]. A nil error is
-// [Done].
-func Handle(fn func(ctx context.Context, env Envelope) error) Listener {
-	if fn == nil {
-		return nil
-	}
-	return ListenerFunc(func(ctx context.Context, env Envelope) (Result, error) { return Done(), fn(ctx, env) })
-}
+func (f ListenerFunc) OnEvent(ctx context.Context, env Envelope) error { return f(ctx, env) }
 
 // Binding binds a listener to the events that it gets.
 type Binding struct {

@@ -35,16 +35,12 @@ type answers struct {
 	done int      // of those
 	left []answer // of those that are not done
 
-	// What the interceptors got: see [answers.sum].
-	result Result
-	err    *ListenersError
-
-	rows []*delivery // of those that are not done; see [dispatcher.split]
+	err  *ListenersError // what the interceptors got, if some are not done
+	rows []*delivery     // of those that are not done; see [dispatcher.split]
 }
 
 type answer struct {
 	listener string
-	result   Result
 	cause    cause
 	// outcome is decided when the listener answers, because a shutdown that comes later did not
 	// cut the listener off. Unset when no dispatcher called the listener.
@@ -54,7 +50,7 @@ type answer struct {
 // OnEvent calls each listener. An interceptor that calls it again in the same delivery
 // reaches those that are not done. No further listener begins when this process lost the
 // event: another process may have delivered the event, and later ones.
-func (l listeners) OnEvent(ctx context.Context, env Envelope) (Result, error) {
+func (l listeners) OnEvent(ctx context.Context, env Envelope) error {
 	a, todo := &answers{of: len(l)}, l
 	c := deliveryOf(ctx)
 	if c != nil {
@@ -65,21 +61,21 @@ func (l listeners) OnEvent(ctx context.Context, env Envelope) (Result, error) {
 	}
 	for i := range todo {
 		if ctx.Err() != nil || c != nil && !c.d.stillHas(c.dl) {
-			left := answer{listener: todo[i].name, result: RetryAfter(0)}
+			left := answer{listener: todo[i].name, cause: causeOf(Defer(0))}
 			if c != nil {
 				left.outcome = c.d.skipped(c.dl)
 			}
 			a.left = append(a.left, left)
 			continue
 		}
-		res, err := guard{todo[i].Listener}.OnEvent(ctx, env)
-		if err == nil && res.IsDone() {
+		err := guard{todo[i].Listener}.OnEvent(ctx, env)
+		if err == nil {
 			a.done++
 			continue
 		}
-		left := answer{listener: todo[i].name, result: res, cause: causeOf(err)}
+		left := answer{listener: todo[i].name, cause: causeOf(err)}
 		if c != nil {
-			left.outcome = c.d.judge(c.dl, left.result, left.cause)
+			left.outcome = c.d.judge(c.dl, left.cause)
 		}
 		a.left = append(a.left, left)
 	}
@@ -98,41 +94,21 @@ func (l listeners) that(left []answer) (some listeners) {
 	return some
 }
 
-// sum is what the interceptors get: the errors, else the first Dead, else the first
-// RetryAfter, else Done.
-func (a *answers) sum() (Result, error) {
-	for _, l := range a.left {
-		_, dead := l.result.Dead()
-		_, before := a.result.Dead()
-		switch {
-		case l.cause.err != nil:
-			if a.err == nil {
-				a.err = &ListenersError{}
-			}
-			a.err.Failures = append(a.err.Failures, ListenerFailure{Listener: l.listener, Err: l.cause.err})
-		case a.result.IsDone() || dead && !before:
-			a.result = l.result
-		}
+// sum is the error for the interceptors: nil if all listeners are done.
+func (a *answers) sum() error {
+	if len(a.left) == 0 {
+		return nil
 	}
-	if a.err != nil {
-		a.result = Result{}
-		return a.result, a.err
+	a.err = &ListenersError{Failures: make([]ListenerFailure, len(a.left))}
+	for i, l := range a.left {
+		a.err.Failures[i] = ListenerFailure{Listener: l.listener, Err: l.cause.err}
 	}
-	return a.result, nil
+	return a.err
 }
 
-// stand reports whether what the outermost interceptor returned is what the listeners
+// stand reports whether the outermost interceptor returned the error that the listeners
 // answered, or wraps it. If not, it decides for the whole event.
-func (a *answers) stand(res Result, c cause) bool {
-	switch {
-	case a == nil || len(a.left) == 0:
-		return false
-	case a.err != nil:
-		return c.listeners == a.err
-	default:
-		return c.err == nil && res == a.result
-	}
-}
+func (a *answers) stand(c cause) bool { return a != nil && a.err != nil && c.listeners == a.err }
 
 // outcome is the outcome of an event of which some listeners are not done. A
 // shutdown that cut one of them off, or another process that holds the table, releases the
@@ -147,8 +123,8 @@ func (a *answers) outcome() Outcome {
 }
 
 // judge is the outcome of a delivery, or of one of several listeners, that ends now.
-func (d *dispatcher) judge(dl *delivery, res Result, c cause) Outcome {
-	return outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, res, c)
+func (d *dispatcher) judge(dl *delivery, c cause) Outcome {
+	return outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, c)
 }
 
 // skipped is the outcome of a listener that is not called any more. A timeout leaves the listener
@@ -169,7 +145,7 @@ func (d *dispatcher) split(dl *delivery, c cause) {
 	}
 	for _, l := range dl.answers.left {
 		row := &delivery{env: rowFor(dl.env, l.listener), only: &only{l.listener, dl.env}}
-		d.conclude(row, l.outcome, l.result, l.cause)
+		d.conclude(row, l.outcome, l.cause)
 		dl.answers.rows = append(dl.answers.rows, row)
 	}
 }
@@ -186,20 +162,20 @@ func (c *completer) splits(ds []*delivery, marks []Mark) []Split {
 	return splits
 }
 
-// ListenersError is the error of a delivery to several listeners of which some
-// failed, as interceptors get it; see [Named]. Each of them is retried by itself
+// ListenersError is the error of a delivery to several listeners of which some are not
+// done, as interceptors get it; see [Named]. Each of them is retried by itself
 // if the outermost interceptor returns this error, or one that wraps it.
 type ListenersError struct {
 	Failures []ListenerFailure
 }
 
-// ListenerFailure is the failure of one of several listeners.
+// ListenerFailure is the error of one of several listeners.
 type ListenerFailure struct {
 	Listener string
 	Err      error
 }
 
-// Error lists the failures.
+// Error lists the errors.
 func (e *ListenersError) Error() string {
 	texts := make([]string, len(e.Failures))
 	for i, f := range e.Failures {

@@ -47,11 +47,11 @@ func BenchmarkDeliverListeners(b *testing.B) {
 func listenersOf(name string, fn func(context.Context, outbox.Envelope) error) ([]outbox.Binding, []outbox.Interceptor) {
 	switch name {
 	case "one":
-		return []outbox.Binding{outbox.On("", "Said", outbox.Handle(fn))}, nil
+		return []outbox.Binding{outbox.On("", "Said", outbox.ListenerFunc(fn))}, nil
 	case "three named":
 		var bindings []outbox.Binding
 		for _, name := range []string{"mail", "search", "audit"} {
-			bindings = append(bindings, outbox.On("", "Said", outbox.Handle(fn), outbox.Named(name)))
+			bindings = append(bindings, outbox.On("", "Said", outbox.ListenerFunc(fn), outbox.Named(name)))
 		}
 		return bindings, nil
 	default:
@@ -63,7 +63,7 @@ func listenersOf(name string, fn func(context.Context, outbox.Envelope) error) (
 			}
 			return nil
 		})
-		return []outbox.Binding{outbox.On("", "Said", outbox.Handle(fn))}, []outbox.Interceptor{two}
+		return []outbox.Binding{outbox.On("", "Said", outbox.ListenerFunc(fn))}, []outbox.Interceptor{two}
 	}
 }
 
@@ -117,8 +117,8 @@ func deliverBacklog(b *testing.B, cfg outbox.Config, fill func(n int), bindings 
 // or three, of which none, one or all fail.
 func BenchmarkDrainFailing(b *testing.B) {
 	const backlog = 20_000
-	ok := outbox.Handle(noop)
-	fails := outbox.Handle(func(context.Context, outbox.Envelope) error { return errDown })
+	ok := outbox.ListenerFunc(noop)
+	fails := outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return errDown })
 	named := func(mail, search, audit outbox.Listener) []outbox.Binding {
 		return []outbox.Binding{
 			outbox.On("", "Said", mail, outbox.Named("mail")), outbox.On("", "Said", search, outbox.Named("search")), outbox.On("", "Said", audit, outbox.Named("audit")),

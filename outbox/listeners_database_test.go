@@ -123,7 +123,7 @@ func listenerProcess() {
 	ob, err := outbox.New(outbox.Config{DB: db, Store: store})
 	check(err)
 	say := func(name string, fn func() error) outbox.Binding {
-		return outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error {
+		return outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 			fmt.Println(name)
 			return fn()
 		}), outbox.Named(name))

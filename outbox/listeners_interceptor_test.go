@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -16,9 +17,9 @@ import (
 )
 
 // around is an interceptor that may change what the listeners answered.
-func around(change func(res outbox.Result, err error) (outbox.Result, error)) outbox.Interceptor {
+func around(change func(err error) error) outbox.Interceptor {
 	return func(next outbox.Listener) outbox.Listener {
-		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 			return change(next.OnEvent(ctx, env))
 		})
 	}
@@ -29,26 +30,26 @@ func around(change func(res outbox.Result, err error) (outbox.Result, error)) ou
 func TestInterceptorsDecideForTheWholeEventOrLeaveEachListenerItsOwn(t *testing.T) {
 	t.Parallel()
 	fails := failsTimes(9)
-	waits := func(context.Context, int) (outbox.Result, error) { return outbox.RetryAfter(time.Hour), nil }
-	dies := func(context.Context, int) (outbox.Result, error) { return outbox.Dead("no stock"), nil }
-	same := func(res outbox.Result, err error) (outbox.Result, error) { return res, err }
+	waits := func(context.Context, int) error { return outbox.Defer(time.Hour) }
+	dies := func(context.Context, int) error { return outbox.Dead(errors.New("no stock")) }
+	same := func(err error) error { return err }
 	for name, tt := range map[string]struct {
-		second, third func(context.Context, int) (outbox.Result, error)
-		change        func(outbox.Result, error) (outbox.Result, error)
+		second, third func(context.Context, int) error
+		change        func(error) error
 		event         outbox.Status
 		rows          int
 	}{
 		"a failure as it is":           {fails, dies, same, outbox.StatusDone, 2},
 		"a deferral as it is":          {waits, succeeds, same, outbox.StatusDone, 1},
 		"a dead and a deferral":        {waits, dies, same, outbox.StatusDone, 2},
-		"a failure that is wrapped":    {fails, succeeds, func(r outbox.Result, err error) (outbox.Result, error) { return r, fmt.Errorf("x: %w", err) }, outbox.StatusDone, 1},
-		"a failure that is ignored":    {fails, succeeds, func(outbox.Result, error) (outbox.Result, error) { return outbox.Done(), nil }, outbox.StatusDone, 0},
-		"a failure that is another":    {fails, succeeds, func(r outbox.Result, _ error) (outbox.Result, error) { return r, errDown }, outbox.StatusRetry, 0},
-		"a failure that is dead":       {fails, succeeds, func(outbox.Result, error) (outbox.Result, error) { return outbox.Dead("no"), nil }, outbox.StatusDead, 0},
-		"a deferral that is done":      {waits, succeeds, func(outbox.Result, error) (outbox.Result, error) { return outbox.Done(), nil }, outbox.StatusDone, 0},
-		"a deferral that is a failure": {waits, succeeds, func(r outbox.Result, _ error) (outbox.Result, error) { return r, errDown }, outbox.StatusRetry, 0},
-		"a success that is a failure":  {succeeds, succeeds, func(r outbox.Result, _ error) (outbox.Result, error) { return r, errDown }, outbox.StatusRetry, 0},
-		"a success that is a deferral": {succeeds, succeeds, func(outbox.Result, error) (outbox.Result, error) { return outbox.RetryAfter(time.Hour), nil }, outbox.StatusNew, 0},
+		"a failure that is wrapped":    {fails, succeeds, func(err error) error { return fmt.Errorf("x: %w", err) }, outbox.StatusDone, 1},
+		"a failure that is ignored":    {fails, succeeds, func(error) error { return nil }, outbox.StatusDone, 0},
+		"a failure that is another":    {fails, succeeds, func(error) error { return errDown }, outbox.StatusRetry, 0},
+		"a failure that is dead":       {fails, succeeds, func(error) error { return outbox.Dead(errors.New("no")) }, outbox.StatusDead, 0},
+		"a deferral that is done":      {waits, succeeds, func(error) error { return nil }, outbox.StatusDone, 0},
+		"a deferral that is a failure": {waits, succeeds, func(error) error { return errDown }, outbox.StatusRetry, 0},
+		"a success that is a failure":  {succeeds, succeeds, func(error) error { return errDown }, outbox.StatusRetry, 0},
+		"a success that is a deferral": {succeeds, succeeds, func(error) error { return outbox.Defer(time.Hour) }, outbox.StatusNew, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,11 +84,11 @@ func TestInterceptorsRunOnceAroundAllListenersAndSeeTheirErrors(t *testing.T) {
 				errs, ids = append(errs, err), append(ids, env.EventID)
 				require.Empty(t, env.Headers)
 			}),
-		}}, h.on("mail", failsTimes(2)), h.on("search", succeeds), h.on("audit", func(_ context.Context, call int) (outbox.Result, error) {
+		}}, h.on("mail", failsTimes(2)), h.on("search", succeeds), h.on("audit", func(_ context.Context, call int) error {
 			if call == 1 {
 				panic("boom")
 			}
-			return outbox.Done(), nil
+			return nil
 		}))
 		e.write(said("e"))
 		time.Sleep(time.Minute)
@@ -112,9 +113,9 @@ func TestAnInterceptorThatCallsAgainReachesWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
 		twice := func(next outbox.Listener) outbox.Listener {
-			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-				if res, err := next.OnEvent(ctx, env); err == nil {
-					return res, nil
+			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
+				if err := next.OnEvent(ctx, env); err == nil {
+					return nil
 				}
 				return next.OnEvent(ctx, env)
 			})
@@ -134,17 +135,17 @@ func TestOneOfSeveralListenersCannotCompleteTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
 		var e *engine
-		e = startNamed(t, outbox.Config{RetryPolicy: afterASecond}, h.on("search", succeeds), h.on("mail", func(ctx context.Context, call int) (outbox.Result, error) {
+		e = startNamed(t, outbox.Config{RetryPolicy: afterASecond}, h.on("search", succeeds), h.on("mail", func(ctx context.Context, call int) error {
 			scope := outboxtest.NewScope(e.store.DB())
 			err := e.Writer().Complete(ctx, scope)
 			if call == 1 {
 				require.ErrorIs(t, err, outbox.ErrSeveralListeners)
 				require.ErrorContains(t, err, "inbox.Once")
 				require.NoError(t, scope.Rollback(nil))
-				return outbox.Done(), err
+				return err
 			}
 			require.NoError(t, err, "it can complete its own row")
-			return outbox.Done(), scope.Commit()
+			return scope.Commit()
 		}))
 		e.write(said("e"))
 		time.Sleep(time.Minute)
@@ -158,10 +159,10 @@ func TestTheOnlyListenerWithANameCompletesTheEvent(t *testing.T) {
 	t.Parallel()
 	var h hearing
 	var e *engine
-	e = startNamed(t, outbox.Config{}, h.on("mail", func(ctx context.Context, _ int) (outbox.Result, error) {
+	e = startNamed(t, outbox.Config{}, h.on("mail", func(ctx context.Context, _ int) error {
 		scope := outboxtest.NewScope(e.store.DB())
 		require.NoError(t, e.Writer().Complete(ctx, scope))
-		return outbox.Done(), scope.Commit()
+		return scope.Commit()
 	}))
 	e.write(said("e"))
 	e.await("e", outbox.StatusDone)
@@ -174,10 +175,10 @@ func TestOutcomeOfADeliveryToSeveralListeners(t *testing.T) {
 		var h hearing
 		var outcomes []outbox.Outcome
 		report := func(next outbox.Listener) outbox.Listener {
-			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-				res, err := next.OnEvent(ctx, env)
-				outcomes = append(outcomes, outbox.OutcomeOf(ctx, env, res, err))
-				return res, err
+			return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
+				err := next.OnEvent(ctx, env)
+				outcomes = append(outcomes, outbox.OutcomeOf(ctx, env, err))
+				return err
 			})
 		}
 		e := startNamed(t, outbox.Config{
@@ -190,9 +191,9 @@ func TestOutcomeOfADeliveryToSeveralListeners(t *testing.T) {
 		require.Equal(t, []outbox.Outcome{outbox.OutcomeSplit, outbox.OutcomeRetry, outbox.OutcomeDead}, outcomes)
 
 		outcomes = nil
-		hangs := func(ctx context.Context, _ int) (outbox.Result, error) {
+		hangs := func(ctx context.Context, _ int) error {
 			<-ctx.Done()
-			return outbox.Done(), ctx.Err()
+			return ctx.Err()
 		}
 		e = startNamed(t, outbox.Config{
 			Interceptors: []outbox.Interceptor{report}, Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: time.Second}},
@@ -209,11 +210,11 @@ func TestOutcomeOfADeliveryToSeveralListeners(t *testing.T) {
 func TestAListenerThatEndsItsGoroutineFailsTheEvent(t *testing.T) {
 	t.Parallel()
 	var h hearing
-	e := startNamed(t, outbox.Config{RetryPolicy: outbox.ExponentialBackoff(time.Millisecond, time.Millisecond)}, h.on("search", succeeds), h.on("mail", func(_ context.Context, call int) (outbox.Result, error) {
+	e := startNamed(t, outbox.Config{RetryPolicy: outbox.ExponentialBackoff(time.Millisecond, time.Millisecond)}, h.on("search", succeeds), h.on("mail", func(_ context.Context, call int) error {
 		if call == 1 {
 			runtime.Goexit()
 		}
-		return outbox.Done(), nil
+		return nil
 	}))
 	e.write(said("e"))
 	e.await("e", outbox.StatusDone)

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -20,8 +21,8 @@ func TestLogsAndMetricsNameTheListener(t *testing.T) {
 		var h hearing
 		book, kinds := &logbook{}, &kindsOf{}
 		e := startNamed(t, outbox.Config{Logger: slog.New(book), Metrics: kinds, RetryPolicy: afterASecond},
-			h.on("mail", failsTimes(1)), h.on("audit", func(context.Context, int) (outbox.Result, error) { return outbox.Dead("no"), nil }),
-			h.on("search", func(context.Context, int) (outbox.Result, error) { panic("boom") }))
+			h.on("mail", failsTimes(1)), h.on("audit", func(context.Context, int) error { return outbox.Dead(errors.New("no")) }),
+			h.on("search", func(context.Context, int) error { panic("boom") }))
 		e.write(said("e"))
 		synctest.Wait()
 		rows := rowsBy(e.store)

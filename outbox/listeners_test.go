@@ -34,9 +34,9 @@ func (h *hearing) note(name string, env outbox.Envelope) {
 }
 
 // on binds a listener that answers each event by its number of calls, from 1 on.
-func (h *hearing) on(name string, answer func(ctx context.Context, call int) (outbox.Result, error)) outbox.Binding {
+func (h *hearing) on(name string, answer func(ctx context.Context, call int) error) outbox.Binding {
 	var c calls
-	return outbox.On("", "Said", outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+	return outbox.On("", "Said", outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		h.note(name, env)
 		return answer(ctx, c.add(env.EventID))
 	}), outbox.Named(name))
@@ -49,15 +49,15 @@ func (h *hearing) all() []string {
 	return slices.Clone(h.calls)
 }
 
-func succeeds(context.Context, int) (outbox.Result, error) { return outbox.Done(), nil }
+func succeeds(context.Context, int) error { return nil }
 
 // failsTimes fails the given number of calls.
-func failsTimes(n int) func(context.Context, int) (outbox.Result, error) {
-	return func(_ context.Context, call int) (outbox.Result, error) {
+func failsTimes(n int) func(context.Context, int) error {
+	return func(_ context.Context, call int) error {
 		if call <= n {
-			return outbox.Done(), errDown
+			return errDown
 		}
-		return outbox.Done(), nil
+		return nil
 	}
 }
 
@@ -152,21 +152,21 @@ func TestListenersThatAllSucceedHaveOneRow(t *testing.T) {
 func TestAnAnswerDecidesForItsListenerAlone(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		answer   func(context.Context, int) (outbox.Result, error)
+		answer   func(context.Context, int) error
 		status   outbox.Status
 		attempts int
 		due      time.Duration
 		text     string
 	}{
 		"an error": {failsTimes(9), outbox.StatusRetry, 1, time.Second, "down"},
-		"a panic":  {func(context.Context, int) (outbox.Result, error) { panic("boom") }, outbox.StatusRetry, 1, time.Second, "panic at listeners_test.go:"},
-		"an own delay": {func(context.Context, int) (outbox.Result, error) {
-			return outbox.Done(), outbox.RetryAfterError(time.Minute, errDown)
+		"a panic":  {func(context.Context, int) error { panic("boom") }, outbox.StatusRetry, 1, time.Second, "panic at listeners_test.go:"},
+		"an own delay": {func(context.Context, int) error {
+			return outbox.RetryIn(time.Minute, errDown)
 		}, outbox.StatusRetry, 1, time.Minute, "down (retry after 1m0s)"},
-		"a deferral":        {func(context.Context, int) (outbox.Result, error) { return outbox.RetryAfter(time.Hour), nil }, outbox.StatusNew, 0, time.Hour, ""},
-		"dead":              {func(context.Context, int) (outbox.Result, error) { return outbox.Dead("no stock"), nil }, outbox.StatusDead, 0, 0, "no stock"},
-		"an unrecoverable":  {func(context.Context, int) (outbox.Result, error) { return outbox.Done(), outbox.Unrecoverable(errDown) }, outbox.StatusDead, 0, 0, "down"},
-		"an error's panics": {func(context.Context, int) (outbox.Result, error) { return outbox.Done(), (*wordy)(nil) }, outbox.StatusRetry, 1, time.Second, "a method of the error"},
+		"a deferral":        {func(context.Context, int) error { return outbox.Defer(time.Hour) }, outbox.StatusNew, 0, time.Hour, ""},
+		"dead":              {func(context.Context, int) error { return outbox.Dead(errors.New("no stock")) }, outbox.StatusDead, 0, 0, "no stock"},
+		"an unrecoverable":  {func(context.Context, int) error { return outbox.Dead(errDown) }, outbox.StatusDead, 0, 0, "down"},
+		"an error's panics": {func(context.Context, int) error { return (*wordy)(nil) }, outbox.StatusRetry, 1, time.Second, "a method of the error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -218,9 +218,9 @@ func TestListenersThatTheTimeoutLeavesOutAreCalledByThemselves(t *testing.T) {
 	t.Parallel()
 	inModes(t, outbox.DispatchOptions{ListenerTimeout: time.Second, MaxAttempts: 1}, func(t *testing.T, mode outbox.Mode) {
 		var h hearing
-		hangs := func(ctx context.Context, _ int) (outbox.Result, error) {
+		hangs := func(ctx context.Context, _ int) error {
 			<-ctx.Done()
-			return outbox.Done(), ctx.Err()
+			return ctx.Err()
 		}
 		e := startNamed(t, outbox.Config{Mode: mode}, h.on("a", succeeds), h.on("b", hangs), h.on("c", succeeds))
 		e.write(said("e"))
@@ -236,13 +236,13 @@ func TestAShutdownReleasesTheWholeEvent(t *testing.T) {
 	t.Parallel()
 	inModes(t, outbox.DispatchOptions{DrainTimeout: time.Second}, func(t *testing.T, mode outbox.Mode) {
 		var h hearing
-		hangs := func(ctx context.Context, _ int) (outbox.Result, error) {
+		hangs := func(ctx context.Context, _ int) error {
 			<-ctx.Done()
-			return outbox.Done(), ctx.Err()
+			return ctx.Err()
 		}
-		lateButDone := func(ctx context.Context, _ int) (outbox.Result, error) {
+		lateButDone := func(ctx context.Context, _ int) error {
 			<-ctx.Done()
-			return outbox.Done(), nil
+			return nil
 		}
 		e := startNamed(t, outbox.Config{Mode: mode}, h.on("a", succeeds), h.on("b", hangs), h.on("c", succeeds))
 		late := startNamed(t, outbox.Config{Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{DrainTimeout: time.Second}}}, h.on("a", lateButDone), h.on("b", succeeds))
@@ -267,9 +267,9 @@ func TestAFailureBeforeTheShutdownIsNoReleaseOfTheWholeEvent(t *testing.T) {
 	t.Parallel()
 	inModes(t, outbox.DispatchOptions{DrainTimeout: time.Second}, func(t *testing.T, mode outbox.Mode) {
 		var h hearing
-		slowButDone := func(ctx context.Context, _ int) (outbox.Result, error) {
+		slowButDone := func(ctx context.Context, _ int) error {
 			<-ctx.Done()
-			return outbox.Done(), nil
+			return nil
 		}
 		e := startNamed(t, outbox.Config{Mode: mode}, h.on("a", succeeds), h.on("b", failsTimes(1)), h.on("c", slowButDone))
 		e.write(said("e"))
@@ -297,7 +297,7 @@ func TestAListenerThatIsGoneMakesItsRowUnroutable(t *testing.T) {
 			return []outbox.Binding{outbox.On("", "Sung", outbox.ListenerFunc(handled))}
 		}, outbox.DispatchOptions{}, outbox.StatusDead},
 		"no listener of any": {func(*hearing) []outbox.Binding { return nil }, outbox.DispatchOptions{}, outbox.StatusNew},
-		"left to others":     {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("post", succeeds)} }, outbox.DispatchOptions{OnUnroutable: outbox.Defer(time.Hour)}, outbox.StatusNew},
+		"left to others":     {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("post", succeeds)} }, outbox.DispatchOptions{OnUnroutable: outbox.DeferFor(time.Hour)}, outbox.StatusNew},
 		"the same is there":  {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("mail", succeeds)} }, outbox.DispatchOptions{}, outbox.StatusDone},
 	} {
 		t.Run(name, func(t *testing.T) {

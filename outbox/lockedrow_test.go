@@ -32,7 +32,7 @@ func TestALockedRowDoesNotHoldUpTheOthers(t *testing.T) {
 			Dispatch: outbox.DispatchOptions{Workers: 2 * others},
 		}})
 		require.NoError(t, err)
-		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.Handle(func(context.Context, outbox.Envelope) error {
+		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 			<-locked
 			return nil
 		}))))

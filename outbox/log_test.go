@@ -23,9 +23,9 @@ func TestOnlyTheStartAndTheEndAreLoggedWhenAllGoesWell(t *testing.T) {
 	t.Parallel()
 	book := &logbook{}
 	done := make(chan struct{}, 100)
-	e := start(t, outbox.Config{Logger: slog.New(book)}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+	e := start(t, outbox.Config{Logger: slog.New(book)}, func(context.Context, outbox.Envelope) error {
 		done <- struct{}{}
-		return outbox.Done(), nil
+		return nil
 	})
 	for range 100 {
 		e.write(said(""))
@@ -54,11 +54,11 @@ func TestAnEventHasOneLineForEachDeliveryThatFailed(t *testing.T) {
 	e := start(t, outbox.Config{
 		Logger: slog.New(book), RetryPolicy: outbox.ExponentialBackoff(time.Millisecond, time.Millisecond),
 		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 4}},
-	}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	}, func(_ context.Context, env outbox.Envelope) error {
 		if env.Attempts == 1 {
 			panic("second")
 		}
-		return outbox.Result{}, errors.New("no")
+		return errors.New("no")
 	})
 	env := said("failing")
 	env.AggregateID, env.TenantID = "order-7", "secret-tenant"
@@ -127,7 +127,7 @@ func TestADatabaseThatIsAwayIsALineAMinute(t *testing.T) {
 				store.Store = outboxtest.NewStore()
 				e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: outbox.SingleNode{
 					Dispatch: outbox.DispatchOptions{DrainTimeout: time.Second}, Poll: outbox.PollOptions{Interval: 50 * time.Millisecond},
-				}}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+				}}, func(context.Context, outbox.Envelope) error { return nil })
 				for i := range 200 {
 					e.write(said(fmt.Sprint(i)))
 					time.Sleep(350 * time.Millisecond)
@@ -240,7 +240,7 @@ func TestLostLeasesAreAFewLinesWhoseCountsAddUp(t *testing.T) {
 		e := start(t, outbox.Config{
 			Store: lostLeases{outboxtest.NewStore()}, Logger: slog.New(book),
 			Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "me"}},
-		}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+		}, func(context.Context, outbox.Envelope) error { return nil })
 		for range 1000 {
 			e.write(said(""))
 			synctest.Wait()
@@ -279,11 +279,11 @@ func TestFailuresOfOneCauseAreSummedUp(t *testing.T) {
 		e := start(t, outbox.Config{
 			Logger: slog.New(book), RetryPolicy: outbox.ExponentialBackoff(time.Second, time.Second),
 			Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 2}, Poll: outbox.PollOptions{Interval: time.Second}},
-		}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		}, func(_ context.Context, env outbox.Envelope) error {
 			if env.AggregateID == "another" {
-				return outbox.Result{}, errors.New("the other cause")
+				return errors.New("the other cause")
 			}
-			return outbox.Result{}, fmt.Errorf("order %s: the mail server is away", env.AggregateID)
+			return fmt.Errorf("order %s: the mail server is away", env.AggregateID)
 		})
 		for i := range 500 {
 			env := said("")
@@ -319,8 +319,8 @@ func TestFailuresOfManyCausesAreBounded(t *testing.T) {
 		book := &logbook{}
 		e := start(t, outbox.Config{
 			Logger: slog.New(book), Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}},
-		}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
-			return outbox.Result{}, errors.New("cause " + env.AggregateID)
+		}, func(_ context.Context, env outbox.Envelope) error {
+			return errors.New("cause " + env.AggregateID)
 		})
 		for i := range 1000 {
 			env := said("")
@@ -361,11 +361,11 @@ func TestEachLogKeyHasOneTypeInJSON(t *testing.T) {
 			store := &sometimesAway{Store: outboxtest.NewStore()}
 			e := start(t, outbox.Config{Store: store, Purge: purge, Logger: slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})), Mode: outbox.SingleNode{
 				Dispatch: outbox.DispatchOptions{MaxAttempts: 2, HotCapacity: 1}, Poll: outbox.PollOptions{Interval: time.Second},
-			}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			}}, func(_ context.Context, env outbox.Envelope) error {
 				if env.AggregateID == "1" {
 					panic("boom")
 				}
-				return outbox.Result{}, errors.New("no")
+				return errors.New("no")
 			})
 			for i := range 3 {
 				env := said("")

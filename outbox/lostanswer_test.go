@@ -39,8 +39,8 @@ func TestALostAnswerDoesNotCountAnAttemptTwice(t *testing.T) {
 				store := &amnesiac{Store: outboxtest.NewStore()}
 				store.lose.Store(2)
 				e := start(t, outbox.Config{Store: store, Mode: mode, RetryPolicy: outbox.ExponentialBackoff(time.Hour, time.Hour)},
-					func(context.Context, outbox.Envelope) (outbox.Result, error) {
-						return outbox.Done(), errors.New("boom")
+					func(context.Context, outbox.Envelope) error {
+						return errors.New("boom")
 					})
 				e.write(said("e"))
 				time.Sleep(time.Minute)

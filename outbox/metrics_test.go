@@ -27,9 +27,9 @@ func TestTheDepthOfAFullHotQueueIsReportedWhileWorkersHang(t *testing.T) {
 		e := start(t, outbox.Config{Metrics: reported, Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1, HotCapacity: 3},
 			Poll:     outbox.PollOptions{Interval: time.Hour, SkipRecent: time.Hour},
-		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		}}, func(context.Context, outbox.Envelope) error {
 			<-leave
-			return outbox.Done(), nil
+			return nil
 		})
 		e.write(said(""))
 		synctest.Wait() // it runs
@@ -49,9 +49,9 @@ func TestQueueDepthsAreReportedWhileWorkersHangAndNothingIsDropped(t *testing.T)
 		reported, leave := &depths{}, make(chan struct{})
 		e := start(t, outbox.Config{Metrics: reported, Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: time.Second},
-		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		}}, func(context.Context, outbox.Envelope) error {
 			<-leave
-			return outbox.Done(), nil
+			return nil
 		})
 		for range 5 {
 			e.write(said(""))

@@ -156,9 +156,9 @@ type DispatchOptions struct {
 // The zero value is DEAD at once.
 type Unroutable struct{ deferFor time.Duration }
 
-// Defer leaves unroutable events to a newer process, as in a rolling deploy:
+// DeferFor leaves unroutable events to a newer process, as in a rolling deploy:
 // they become due again after d, at least a millisecond.
-func Defer(d time.Duration) Unroutable { return Unroutable{deferFor: max(d, time.Millisecond)} }
+func DeferFor(d time.Duration) Unroutable { return Unroutable{deferFor: max(d, time.Millisecond)} }
 
 // PollOptions tune the poller. Zero means the default.
 type PollOptions struct {

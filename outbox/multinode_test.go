@@ -25,12 +25,12 @@ func TestManyNodesDeliverEachEventOnce(t *testing.T) {
 			Dispatch: outbox.DispatchOptions{HotCapacity: 10, ColdCapacity: 10},
 			Poll:     outbox.PollOptions{Interval: time.Millisecond, BatchSize: 5},
 			Claim:    outbox.ClaimOptions{Owner: fmt.Sprint("node-", i)},
-		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		}}, func(_ context.Context, env outbox.Envelope) error {
 			n := c.add(env.EventID)
 			if n == 1 && env.EventID[len(env.EventID)-1] == '5' {
-				return outbox.RetryAfter(0), nil // is delivered once more, by any node
+				return outbox.Defer(0) // is delivered once more, by any node
 			}
-			return outbox.Done(), nil
+			return nil
 		}))
 	}
 	const each = 200
@@ -69,10 +69,10 @@ func TestAnEventIsLeasedToItsWriterFromTheInsertOn(t *testing.T) {
 		return outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}, Claim: outbox.ClaimOptions{Owner: owner}}
 	}
 	by := make(chan string, 10)
-	listen := func(name string) func(context.Context, outbox.Envelope) (outbox.Result, error) {
-		return func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	listen := func(name string) func(context.Context, outbox.Envelope) error {
+		return func(_ context.Context, env outbox.Envelope) error {
 			by <- name + " " + env.EventID
-			return outbox.Done(), nil
+			return nil
 		}
 	}
 	writer := start(t, outbox.Config{Store: store, Mode: mode("writer")}, listen("writer"))
@@ -115,9 +115,9 @@ func TestADeadNodesEventsAreTakenOverAndCostAnAttempt(t *testing.T) {
 		attempts := make(chan int, 1)
 		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
 			Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LeaseDuration: 50 * time.Millisecond},
-		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		}}, func(_ context.Context, env outbox.Envelope) error {
 			attempts <- env.Attempts
-			return outbox.Done(), nil
+			return nil
 		})
 		require.Equal(t, 1, <-attempts)
 		e.await("orphan", outbox.StatusDone)
@@ -139,9 +139,9 @@ func TestAnEventThatKillsItsProcessesEndsDead(t *testing.T) {
 		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{MaxAttempts: 1},
 			Poll:     outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{LeaseDuration: 20 * time.Millisecond},
-		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		}}, func(context.Context, outbox.Envelope) error {
 			t.Error("an event without attempts left was delivered")
-			return outbox.Done(), nil
+			return nil
 		})
 		row := e.await("killer", outbox.StatusDead)
 		require.Contains(t, row.LastError, "no attempts left")
@@ -164,7 +164,7 @@ func TestAnEventWhoseLeaseIsOldIsLeftToThePoller(t *testing.T) {
 	dropped := make(chan outbox.EventKind, 1)
 	e := start(t, outbox.Config{Metrics: dropMetrics{dropped: dropped}, Mode: outbox.MultiNode{
 		Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{LeaseDuration: 40 * time.Millisecond},
-	}}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+	}}, func(context.Context, outbox.Envelope) error { return nil })
 	scope := outboxtest.NewScope(e.store.DB())
 	_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("slow")})
 	require.NoError(t, err)
@@ -188,10 +188,10 @@ func TestANodeThatLostItsLeaseCannotStoreAnOutcome(t *testing.T) {
 	running, release := make(chan struct{}), make(chan struct{})
 	e := start(t, outbox.Config{Store: store, Metrics: leaseMetrics{lost: lost}, Mode: outbox.MultiNode{
 		Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Owner: "slow"},
-	}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+	}}, func(context.Context, outbox.Envelope) error {
 		close(running)
 		<-release
-		return outbox.Done(), errors.New("too late")
+		return errors.New("too late")
 	})
 	e.write(said("contended"))
 	<-running

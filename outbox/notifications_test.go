@@ -100,10 +100,10 @@ func (b *bus) take() (sent []time.Time) {
 var hourly = outbox.PollOptions{Interval: time.Hour}
 
 // heard collects the ids of the events that a process delivers.
-func heard(ids chan<- string) func(context.Context, outbox.Envelope) (outbox.Result, error) {
-	return func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+func heard(ids chan<- string) func(context.Context, outbox.Envelope) error {
+	return func(_ context.Context, env outbox.Envelope) error {
 		ids <- env.EventID
-		return outbox.Done(), nil
+		return nil
 	}
 }
 
@@ -155,9 +155,9 @@ func TestAnotherProcessDeliversAtOnceWhatThisOneDoesNot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, b, ids := outboxtest.NewStore(), newBus(), make(chan string, 10)
 				start(t, outbox.Config{Store: store, Mode: tt.deliverer, Notifier: b}, heard(ids))
-				writer := start(t, outbox.Config{Store: store, Mode: tt.writer, Notifier: b}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				writer := start(t, outbox.Config{Store: store, Mode: tt.writer, Notifier: b}, func(context.Context, outbox.Envelope) error {
 					t.Error("the writing process delivered the event")
-					return outbox.Done(), nil
+					return nil
 				})
 				time.Sleep(time.Second) // what starting causes is over
 				tt.write(writer)
@@ -180,9 +180,9 @@ func TestAFullHotQueueNotifiesTheOtherNodes(t *testing.T) {
 		defer close(leave)
 		full := start(t, outbox.Config{Store: store, Notifier: b, Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1, HotCapacity: 1, ColdCapacity: 1}, Poll: hourly,
-		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		}}, func(context.Context, outbox.Envelope) error {
 			<-leave
-			return outbox.Done(), nil
+			return nil
 		})
 		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: hourly}, Notifier: b}, heard(ids))
 		time.Sleep(time.Second) // what starting causes is over
@@ -207,9 +207,9 @@ func TestANodeThatClosesNotifiesOfTheLeasesItGaveBack(t *testing.T) {
 		store, b, ids := outboxtest.NewStore(), newBus(), make(chan string, 10)
 		closing := start(t, outbox.Config{Store: store, Notifier: b, Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1, DrainTimeout: time.Second}, Poll: hourly,
-		}}, func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+		}}, func(ctx context.Context, _ outbox.Envelope) error {
 			<-ctx.Done()
-			return outbox.Done(), ctx.Err()
+			return ctx.Err()
 		})
 		closing.write(said("running"))
 		closing.write(said("queued"))
@@ -238,9 +238,9 @@ func TestWhatBecomesDueLaterIsDeliveredInTimeWhenItsProcessCloses(t *testing.T) 
 				store, b, ids := outboxtest.NewStore(), newBus(), make(chan string, 10)
 				mode := outbox.MultiNode{Poll: hourly}
 				start(t, outbox.Config{Store: store, Mode: mode, Notifier: b}, heard(ids))
-				closing := start(t, outbox.Config{Store: store, Mode: mode, Notifier: b, RetryPolicy: afterAMinute}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				closing := start(t, outbox.Config{Store: store, Mode: mode, Notifier: b, RetryPolicy: afterAMinute}, func(context.Context, outbox.Envelope) error {
 					time.Sleep(2 * time.Second) // into the closing
-					return outbox.Done(), errors.New("no")
+					return errors.New("no")
 				})
 				time.Sleep(time.Second)
 				closing.write(env)
@@ -354,9 +354,9 @@ func TestAnEventThatIsGivenUpNotifiesTheProcessThatHoldsTheTable(t *testing.T) {
 		leave := make(chan struct{})
 		loser := start(t, outbox.Config{Store: store, Notifier: b, Logger: slog.New(book), Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: hourly,
-		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		}}, func(context.Context, outbox.Envelope) error {
 			<-leave
-			return outbox.Done(), nil
+			return nil
 		})
 		start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: hourly}, Notifier: b}, heard(ids))
 		time.Sleep(2100 * time.Millisecond) // the next renewal is at 4 s

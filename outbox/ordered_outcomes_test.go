@@ -70,12 +70,12 @@ func TestInOrderNoOutcomeIsStoredAfterThatOfALaterEvent(t *testing.T) {
 func storedInOrder(t *testing.T, mode outbox.Mode, fails func(n int, marks []outbox.Mark) bool) {
 	const n = 300
 	store := &ledger{Store: outboxtest.NewStore(), fails: fails}
-	e := build(t, outbox.Config{Store: store, Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	e := build(t, outbox.Config{Store: store, Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
 		switch env.EventID[len(env.EventID)-1] {
 		case '3', '4', '8':
-			return outbox.Result{}, errors.New("no")
+			return errors.New("no")
 		}
-		return outbox.Done(), nil
+		return nil
 	})
 	for i := range n {
 		e.write(of("a", fmt.Sprintf("e-%05d", i)))

@@ -103,7 +103,7 @@ func TestAnOutcomeInHandIsNotDeliveredAgainAfterAnOutage(t *testing.T) {
 				e := start(t, outbox.Config{
 					Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{Owner: "me"}},
 					RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return time.Hour }),
-				}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				}, func(_ context.Context, env outbox.Envelope) error {
 					if calls.Add(1) == 1 {
 						store.begin()
 					}
@@ -138,7 +138,7 @@ func TestAnOutcomeInHandIsNotDeliveredAgainWheneverItsRowIsClaimed(t *testing.T)
 					e := start(t, outbox.Config{
 						Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{Owner: "me"}},
 						RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return time.Hour }),
-					}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+					}, func(_ context.Context, env outbox.Envelope) error {
 						if calls.Add(1) == 1 {
 							time.Sleep(time.Duration(phase) * 370 * time.Millisecond)
 							store.begin()

@@ -135,7 +135,7 @@ func (o *Outbox) startParts(ctx context.Context) error {
 	if o.registry != nil && o.registry.Len() == 0 && o.dispatcher != nil {
 		unroutable := &o.dispatcher.opts.OnUnroutable
 		if unroutable.deferFor == 0 { // the process has a mode that delivers by mistake
-			*unroutable = Defer(deferWithoutListeners)
+			*unroutable = DeferFor(deferWithoutListeners)
 		}
 		o.log.Warn("outbox: every event is deferred because no listener is registered; register listeners, or use the mode WriterOnly", logKeyDelay, unroutable.deferFor.String())
 	}

@@ -24,26 +24,27 @@ func TestOutcomeOfIsWhatTheDispatcherDecides(t *testing.T) {
 	last := outbox.DispatchOptions{MaxAttempts: 1}
 	for name, tt := range map[string]struct {
 		options outbox.DispatchOptions
-		res     outbox.Result
 		err     error
 		want    outbox.Outcome
 		status  outbox.Status
 	}{
-		"done":                      {want: outbox.OutcomeDone, status: outbox.StatusDone},
-		"deferred":                  {res: outbox.RetryAfter(time.Hour), want: outbox.OutcomeDeferred, status: outbox.StatusNew},
-		"given up":                  {res: outbox.Dead("no"), want: outbox.OutcomeDead, status: outbox.StatusDead},
-		"failed":                    {err: failure, want: outbox.OutcomeRetry, status: outbox.StatusRetry},
-		"failed, last attempt":      {options: last, err: failure, want: outbox.OutcomeDead, status: outbox.StatusDead},
-		"failed with a delay":       {err: outbox.RetryAfterError(time.Hour, failure), want: outbox.OutcomeRetry, status: outbox.StatusRetry},
-		"failed with a delay, last": {options: last, err: outbox.RetryAfterError(time.Hour, failure), want: outbox.OutcomeDead, status: outbox.StatusDead},
-		"unrecoverable":             {err: fmt.Errorf("selling: %w", outbox.Unrecoverable(failure)), want: outbox.OutcomeDead, status: outbox.StatusDead},
-		"unroutable":                {err: outbox.ErrUnroutable, want: outbox.OutcomeDead, status: outbox.StatusDead},
+		"done":                       {want: outbox.OutcomeDone, status: outbox.StatusDone},
+		"deferred":                   {err: outbox.Defer(time.Hour), want: outbox.OutcomeDeferred, status: outbox.StatusNew},
+		"deferred, last attempt":     {options: last, err: outbox.Defer(time.Hour), want: outbox.OutcomeDeferred, status: outbox.StatusNew},
+		"deferred, with a reason":    {err: fmt.Errorf("no stock: %w", outbox.Defer(time.Hour)), want: outbox.OutcomeDeferred, status: outbox.StatusNew},
+		"deferred, beside a failure": {err: errors.Join(failure, outbox.Defer(time.Hour)), want: outbox.OutcomeDeferred, status: outbox.StatusNew},
+		"two decisions":              {err: errors.Join(outbox.Dead(failure), outbox.Defer(time.Hour)), want: outbox.OutcomeDead, status: outbox.StatusDead},
+		"a decision about another":   {err: outbox.Dead(outbox.Defer(time.Hour)), want: outbox.OutcomeDead, status: outbox.StatusDead},
+		"no such decision":           {err: &outbox.OutcomeError{Outcome: outbox.OutcomeDone, Err: failure}, want: outbox.OutcomeRetry, status: outbox.StatusRetry},
+		"failed":                     {err: failure, want: outbox.OutcomeRetry, status: outbox.StatusRetry},
+		"failed, last attempt":       {options: last, err: failure, want: outbox.OutcomeDead, status: outbox.StatusDead},
+		"failed with a delay":        {err: outbox.RetryIn(time.Hour, failure), want: outbox.OutcomeRetry, status: outbox.StatusRetry},
+		"failed with a delay, last":  {options: last, err: outbox.RetryIn(time.Hour, failure), want: outbox.OutcomeDead, status: outbox.StatusDead},
+		"dead":                       {err: fmt.Errorf("selling: %w", outbox.Dead(failure)), want: outbox.OutcomeDead, status: outbox.StatusDead},
+		"unroutable":                 {err: outbox.ErrUnroutable, want: outbox.OutcomeDead, status: outbox.StatusDead},
 		"unroutable, left to others": {
-			options: outbox.DispatchOptions{OnUnroutable: outbox.Defer(time.Hour)}, err: outbox.ErrUnroutable,
+			options: outbox.DispatchOptions{OnUnroutable: outbox.DeferFor(time.Hour)}, err: outbox.ErrUnroutable,
 			want: outbox.OutcomeDeferred, status: outbox.StatusNew,
-		},
-		"an answer beside an error counts for nothing": {
-			options: last, res: outbox.RetryAfter(time.Hour), err: failure, want: outbox.OutcomeDead, status: outbox.StatusDead,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,16 +54,16 @@ func TestOutcomeOfIsWhatTheDispatcherDecides(t *testing.T) {
 			ob, err := outbox.New(outbox.Config{
 				DB: store.DB(), Store: store, Mode: outbox.SingleNode{Dispatch: tt.options}, Logger: quiet,
 				Interceptors: []outbox.Interceptor{func(next outbox.Listener) outbox.Listener {
-					return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-						res, err := next.OnEvent(ctx, env)
-						outcome = outbox.OutcomeOf(ctx, env, res, err)
-						return res, err
+					return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
+						err := next.OnEvent(ctx, env)
+						outcome = outbox.OutcomeOf(ctx, env, err)
+						return err
 					})
 				}},
 			})
 			require.NoError(t, err)
 			require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(
-				func(context.Context, outbox.Envelope) (outbox.Result, error) { return tt.res, tt.err },
+				func(context.Context, outbox.Envelope) error { return tt.err },
 			))))
 			env := said("e")
 			env.AggregateType = outbox.Global
@@ -81,21 +82,24 @@ func TestOutcomeOfOutsideADispatcherGoesByTheDefaults(t *testing.T) {
 	boom := errors.New("boom")
 	first, last := said("e"), said("e")
 	last.Attempts = outbox.DefaultMaxAttempts - 1
-	require.Equal(t, outbox.OutcomeRetry, outbox.OutcomeOf(t.Context(), first, outbox.Done(), boom))
-	require.Equal(t, outbox.OutcomeDead, outbox.OutcomeOf(t.Context(), last, outbox.Done(), boom))
-	require.Equal(t, outbox.OutcomeDead, outbox.OutcomeOf(t.Context(), first, outbox.Done(), outbox.ErrUnroutable))
+	require.Equal(t, outbox.OutcomeRetry, outbox.OutcomeOf(t.Context(), first, boom))
+	require.Equal(t, outbox.OutcomeDead, outbox.OutcomeOf(t.Context(), last, boom))
+	require.Equal(t, outbox.OutcomeDead, outbox.OutcomeOf(t.Context(), first, outbox.ErrUnroutable))
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.Equal(t, outbox.OutcomeReleased, outbox.OutcomeOf(ended, first, outbox.Done(), ended.Err()))
-	require.Equal(t, outbox.OutcomeRetry, outbox.OutcomeOf(ended, first, outbox.Done(), &outbox.PanicError{Value: boom}))
-	require.Equal(t, outbox.OutcomeDone, outbox.OutcomeOf(ended, first, outbox.Done(), nil))
+	require.Equal(t, outbox.OutcomeReleased, outbox.OutcomeOf(ended, first, ended.Err()))
+	require.Equal(t, outbox.OutcomeRetry, outbox.OutcomeOf(ended, first, &outbox.PanicError{Value: boom}))
+	require.Equal(t, outbox.OutcomeDone, outbox.OutcomeOf(ended, first, nil))
+	require.Equal(t, outbox.OutcomeDeferred, outbox.OutcomeOf(ended, first, outbox.Defer(time.Minute)))
+	require.Equal(t, outbox.OutcomeDead, outbox.OutcomeOf(ended, first, outbox.Dead(boom)))
+	require.Equal(t, outbox.OutcomeReleased, outbox.OutcomeOf(ended, first, outbox.RetryIn(time.Minute, ended.Err())))
 }
 
 func TestListenerAnswersBecomeOutcomes(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	type answer func() (outbox.Result, error)
+	type answer func() error
 	for name, tc := range map[string]struct {
 		answer   answer
 		status   outbox.Status
@@ -103,15 +107,14 @@ func TestListenerAnswersBecomeOutcomes(t *testing.T) {
 		lastErr  string
 		dueIn    [2]time.Duration
 	}{
-		"done":                   {func() (outbox.Result, error) { return outbox.Done(), nil }, outbox.StatusDone, 0, "", [2]time.Duration{}},
-		"retry after":            {func() (outbox.Result, error) { return outbox.RetryAfter(time.Hour), nil }, outbox.StatusNew, 0, "", [2]time.Duration{time.Hour, time.Hour}},
-		"dead":                   {func() (outbox.Result, error) { return outbox.Dead("no such order"), nil }, outbox.StatusDead, 0, "no such order", [2]time.Duration{}},
-		"unrecoverable":          {func() (outbox.Result, error) { return outbox.Done(), outbox.Unrecoverable(boom) }, outbox.StatusDead, 0, "boom", [2]time.Duration{}},
-		"retry after error":      {func() (outbox.Result, error) { return outbox.Done(), outbox.RetryAfterError(time.Hour, boom) }, outbox.StatusRetry, 1, "boom (retry after 1h0m0s)", [2]time.Duration{time.Hour, time.Hour}},
-		"error by the policy":    {func() (outbox.Result, error) { return outbox.Done(), boom }, outbox.StatusRetry, 1, "boom", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
-		"error beats the result": {func() (outbox.Result, error) { return outbox.Dead("x"), boom }, outbox.StatusRetry, 1, "boom", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
-		"panic":                  {func() (outbox.Result, error) { panic("oh no") }, outbox.StatusRetry, 1, "panic at outcome_test.go:", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
-		"goexit":                 {func() (outbox.Result, error) { runtime.Goexit(); return outbox.Done(), nil }, outbox.StatusRetry, 1, "Goexit", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
+		"done":                  {func() error { return nil }, outbox.StatusDone, 0, "", [2]time.Duration{}},
+		"deferred":              {func() error { return outbox.Defer(time.Hour) }, outbox.StatusNew, 0, "", [2]time.Duration{time.Hour, time.Hour}},
+		"dead without a reason": {func() error { return outbox.Dead(nil) }, outbox.StatusDead, 0, "the listener gave no reason", [2]time.Duration{}},
+		"dead":                  {func() error { return outbox.Dead(boom) }, outbox.StatusDead, 0, "boom", [2]time.Duration{}},
+		"retry in":              {func() error { return outbox.RetryIn(time.Hour, boom) }, outbox.StatusRetry, 1, "boom (retry after 1h0m0s)", [2]time.Duration{time.Hour, time.Hour}},
+		"error by the policy":   {func() error { return boom }, outbox.StatusRetry, 1, "boom", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
+		"panic":                 {func() error { panic("oh no") }, outbox.StatusRetry, 1, "panic at outcome_test.go:", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
+		"goexit":                {func() error { runtime.Goexit(); return nil }, outbox.StatusRetry, 1, "Goexit", [2]time.Duration{30 * time.Minute, 90 * time.Minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -119,9 +122,9 @@ func TestListenerAnswersBecomeOutcomes(t *testing.T) {
 			e := start(t, outbox.Config{
 				Mode:        outbox.SingleNode{Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: time.Hour}},
 				RetryPolicy: outbox.ExponentialBackoff(time.Hour, 2*time.Hour),
-			}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			}, func(_ context.Context, env outbox.Envelope) error {
 				if env.EventID == "another" {
-					return outbox.Done(), nil
+					return nil
 				}
 				answered <- time.Now()
 				return tc.answer()
@@ -150,11 +153,11 @@ func TestMaxAttemptsCountsDeliveries(t *testing.T) {
 	e := start(t, outbox.Config{
 		Mode:        outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3}, Poll: outbox.PollOptions{Interval: time.Hour}},
 		RetryPolicy: outbox.RetryPolicyFunc(func(int) time.Duration { return time.Millisecond }),
-	}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	}, func(_ context.Context, env outbox.Envelope) error {
 		if n := c.add(env.EventID); env.Attempts != n-1 {
-			return outbox.Dead("attempts are wrong"), nil
+			return outbox.Dead(errors.New("attempts are wrong"))
 		}
-		return outbox.Done(), errors.New("no luck")
+		return errors.New("no luck")
 	})
 	e.write(said("unlucky"))
 	row := e.await("unlucky", outbox.StatusDead)
@@ -176,9 +179,9 @@ func TestUnroutableEventIsDeadAtOnceOrDeferred(t *testing.T) {
 	e.write(said("lost"))
 	row := e.await("lost", outbox.StatusDead)
 	require.Zero(t, row.Attempts)
-	require.Equal(t, "outbox: unroutable: no listener is registered for __GLOBAL__/Said: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.Defer for a newer process to deliver such events", row.LastError)
+	require.Equal(t, "outbox: unroutable: no listener is registered for __GLOBAL__/Said: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.DeferFor for a newer process to deliver such events", row.LastError)
 
-	deferring := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.Defer(time.Hour)}}}, nil)
+	deferring := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.DeferFor(time.Hour)}}}, nil)
 	deferring.write(said("deferred"))
 	require.Eventually(t, func() bool {
 		row, _ := deferring.store.Row("deferred")
@@ -221,9 +224,9 @@ func TestAProcessWithoutListenersLeavesEventsToOthers(t *testing.T) {
 func TestListenerTimeoutEndsItsContext(t *testing.T) {
 	t.Parallel()
 	e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{ListenerTimeout: 5 * time.Millisecond, MaxAttempts: 1}}},
-		func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+		func(ctx context.Context, _ outbox.Envelope) error {
 			<-ctx.Done()
-			return outbox.Done(), ctx.Err()
+			return ctx.Err()
 		})
 	e.write(said("slow"))
 	require.Contains(t, e.await("slow", outbox.StatusDead).LastError, "deadline exceeded")
@@ -231,7 +234,7 @@ func TestListenerTimeoutEndsItsContext(t *testing.T) {
 
 func TestDeliverIsForAnOutboxThatIsNotStarted(t *testing.T) {
 	t.Parallel()
-	e := build(t, outbox.Config{}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+	e := build(t, outbox.Config{}, func(context.Context, outbox.Envelope) error { return nil })
 	env := said("e")
 	env.AggregateType = outbox.Global
 	e.write(env)

@@ -61,10 +61,10 @@ func TestAPausedKindStaysInTheTable(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var got arrivals
 				logs := &logbook{}
-				e := start(t, outbox.Config{Mode: mode("a"), Logger: slog.New(logs)}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				e := start(t, outbox.Config{Mode: mode("a"), Logger: slog.New(logs)}, func(_ context.Context, env outbox.Envelope) error {
 					got.add(env.EventID)
 					time.Sleep(time.Second)
-					return outbox.Done(), nil
+					return nil
 				})
 				ids := several(e, 50, "a", "Said")
 				pass(6500 * time.Millisecond)
@@ -114,9 +114,9 @@ func TestAPauseLeavesOtherKindsAlone(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var got arrivals
-				hear := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				hear := func(_ context.Context, env outbox.Envelope) error {
 					got.add(env.EventID)
-					return outbox.Done(), nil
+					return nil
 				}
 				e := build(t, outbox.Config{Mode: mode("a")}, hear)
 				require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(hear))))
@@ -145,10 +145,10 @@ func TestAPauseKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := outboxtest.NewStore()
 		var want, got []string
-		hear := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		hear := func(_ context.Context, env outbox.Envelope) error {
 			got = append(got, env.EventID)
 			time.Sleep(7 * time.Millisecond)
-			return outbox.Done(), nil
+			return nil
 		}
 		e := build(t, outbox.Config{Store: store, Mode: outbox.Ordered{}}, hear)
 		require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(hear))))
@@ -178,9 +178,9 @@ func TestAPauseHoldsAfterARestartAndForOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := outboxtest.NewStore()
 		var got arrivals
-		hear := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		hear := func(_ context.Context, env outbox.Envelope) error {
 			got.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		}
 		mode := pausingModes["multi"]
 		a := start(t, outbox.Config{Store: store, Mode: mode("a")}, hear)
@@ -261,9 +261,9 @@ func TestThePollerReadsPastPausedRowsOnceInAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &pollLog{Store: outboxtest.NewStore()}
 		var got arrivals
-		hear := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		hear := func(_ context.Context, env outbox.Envelope) error {
 			got.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		}
 		e := build(t, outbox.Config{Store: s, Mode: outbox.SingleNode{}}, hear)
 		require.NoError(t, e.Register(outbox.On("", "Other", outbox.ListenerFunc(hear))))

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestAClaimUnderWayWhenTheOutboxClosesIsNotLost(t *testing.T) {
 	store := &slowClaim{Store: outboxtest.NewStore(), claimed: make(chan struct{}), proceed: make(chan struct{})}
 	build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(said("claimed"))
 	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}},
-		func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+		func(context.Context, outbox.Envelope) error { return nil })
 	<-store.claimed
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -72,11 +73,11 @@ func TestARowThatIsClaimedAgainAtOnceIsDelivered(t *testing.T) {
 	t.Parallel()
 	var c calls
 	e := start(t, outbox.Config{Store: &slowDeferral{outboxtest.NewStore()}, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			if c.add(env.EventID) == 1 {
-				return outbox.RetryAfter(0), nil
+				return outbox.Defer(0)
 			}
-			return outbox.Done(), nil
+			return nil
 		})
 	e.write(said("again"))
 	e.await("again", outbox.StatusDone)
@@ -107,11 +108,11 @@ func TestAnEventThatIsReplayedAtOnceIsDelivered(t *testing.T) {
 	t.Parallel()
 	var c calls
 	e := start(t, outbox.Config{Store: &slowBurial{outboxtest.NewStore()}, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			if c.add(env.EventID) == 1 {
-				return outbox.Dead("no"), nil
+				return outbox.Dead(errors.New("no"))
 			}
-			return outbox.Done(), nil
+			return nil
 		})
 	e.write(said("again"))
 	e.await("again", outbox.StatusDone)
@@ -150,9 +151,9 @@ func TestARowThatIsClaimedWhileItsIDIsWrittenAgainIsDelivered(t *testing.T) {
 	store := &writtenTwice{Store: outboxtest.NewStore(), claimed: make(chan struct{})}
 	var c calls
 	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		})
 	first := build(t, outbox.Config{Store: store.Store, Mode: outbox.WriterOnly{}}, nil)
 	store.appear = func() {

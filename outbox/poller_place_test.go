@@ -145,9 +145,9 @@ func TestAPassThatBeganWithItsCycleIsNotMadeAgain(t *testing.T) {
 		s := &pollCounter{Store: written(t, named("e", 15)...)}
 		e := start(t, outbox.Config{Store: s, Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1}, Poll: outbox.PollOptions{Interval: time.Hour, BatchSize: 10},
-		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		}}, func(context.Context, outbox.Envelope) error {
 			time.Sleep(time.Minute)
-			return outbox.Done(), nil
+			return nil
 		})
 		time.Sleep(time.Second)
 		before := s.polls.Load()
@@ -173,9 +173,9 @@ func TestAnEventThatIsCommittedBehindThePollsIsDeliveredBeforeThePollerIsIdle(t 
 		}
 		start(t, outbox.Config{Store: store, Notifier: b, Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 10}, Poll: outbox.PollOptions{Interval: time.Hour, BatchSize: 10},
-		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		}}, func(context.Context, outbox.Envelope) error {
 			time.Sleep(100 * time.Millisecond)
-			return outbox.Done(), nil
+			return nil
 		})
 		time.Sleep(3 * time.Second)        // the poller waits for room
 		require.NoError(t, scope.Commit()) // which notifies
@@ -210,7 +210,7 @@ func TestAnExpiredLeaseBehindTheClaimsOfABacklogIsTakenOverWithinTheInterval(t *
 			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 20},
 			Poll:     outbox.PollOptions{Interval: interval, BatchSize: 10},
 			Claim:    outbox.ClaimOptions{LeaseDuration: time.Minute},
-		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		}}, func(_ context.Context, env outbox.Envelope) error {
 			time.Sleep(5 * time.Millisecond)
 			mu.Lock()
 			defer mu.Unlock()
@@ -219,7 +219,7 @@ func TestAnExpiredLeaseBehindTheClaimsOfABacklogIsTakenOverWithinTheInterval(t *
 			} else if left--; left == 0 {
 				close(all)
 			}
-			return outbox.Done(), nil
+			return nil
 		})
 		<-all
 		require.False(t, took.IsZero())

@@ -54,14 +54,14 @@ func TestASlowReadFromTheStartIsMadeOnceInAnInterval(t *testing.T) {
 					}
 				}
 				began, ended := time.Now(), make(chan time.Time, 1)
-				start(t, outbox.Config{Store: s, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: interval}}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				start(t, outbox.Config{Store: s, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: interval}}}, func(_ context.Context, env outbox.Envelope) error {
 					switch first := time.Since(began) < 2*interval; {
 					case env.EventID == "late":
 						ended <- time.Now()
 					case !first || tc.cut == 0:
 						require.Less(t, time.Since(env.AvailableAt), 2*tc.took+10*time.Millisecond, env.EventID)
 					}
-					return outbox.Done(), nil
+					return nil
 				})
 				time.Sleep(2*interval + interval/2)
 				late := time.Now()

@@ -53,7 +53,7 @@ func tenantBesideAFlood(b *testing.B, target testdb.Target, mode outbox.Mode, fl
 	ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: mode, Logger: quiet})
 	require.NoError(b, err)
 	heard := make(chan time.Time, 1)
-	require.NoError(b, ob.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	require.NoError(b, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		if env.TenantID == "B" {
 			heard <- time.Now()
 		}

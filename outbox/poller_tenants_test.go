@@ -65,7 +65,7 @@ func TestATenantWithABacklogDoesNotHoldUpTheOthers(t *testing.T) {
 		pool := db.Reopen(t)
 		node, err := outbox.New(outbox.Config{DB: pool.DB, Store: store, Logger: quiet, Mode: inTurn("node")})
 		require.NoError(t, err)
-		require.NoError(t, node.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		require.NoError(t, node.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 			mu.Lock()
 			if total++; env.TenantID == "B" {
 				ofB, last = ofB+1, total
@@ -106,9 +106,9 @@ func TestNodesThatReadTenantsInTurnDeliverAllOnce(t *testing.T) {
 	}
 	var c calls
 	for i := range 3 {
-		start(t, outbox.Config{Store: store, Mode: inTurn(fmt.Sprint("node-", i))}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		start(t, outbox.Config{Store: store, Mode: inTurn(fmt.Sprint("node-", i))}, func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		})
 	}
 	require.Eventually(t, func() bool { events, _ := c.total(); return events == want }, 20*time.Second, time.Millisecond)
@@ -134,7 +134,7 @@ func TestReadingTenantsInTurnEndsWhereNothingIsDue(t *testing.T) {
 		ob, err := outbox.New(outbox.Config{DB: db.DB, Store: cycles, Mode: inTurn("node"), Logger: quiet})
 		require.NoError(t, err)
 		delivered := make(chan string, 600)
-		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 			delivered <- env.EventID
 			return nil
 		}))))
@@ -185,9 +185,9 @@ func TestLockedRowsOfTenantsAreReadAgain(t *testing.T) {
 			store := &lockedOnce{Store: outboxtest.NewStore(), free: free}
 			build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(ofTenant("A", events)...)
 			var c calls
-			start(t, outbox.Config{Store: store, Mode: inTurn("node")}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			start(t, outbox.Config{Store: store, Mode: inTurn("node")}, func(_ context.Context, env outbox.Envelope) error {
 				c.add(env.EventID)
-				return outbox.Done(), nil
+				return nil
 			})
 			require.Eventually(t, func() bool { _, n := c.total(); return n == events }, 20*time.Second, time.Millisecond, "%d events, %d free", events, free)
 		}
@@ -222,8 +222,8 @@ func TestATrickleOfEventsOfTenantsTakesNoMoreThanABatch(t *testing.T) {
 	build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(ofTenant("A", 1)...)
 	mode := inTurn("node")
 	mode.Dispatch.ColdCapacity = 200 // room for a batch beside the event that waits for a worker
-	start(t, outbox.Config{Store: store, Mode: mode}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
-		return outbox.Done(), nil
+	start(t, outbox.Config{Store: store, Mode: mode}, func(context.Context, outbox.Envelope) error {
+		return nil
 	})
 	var lengths []int
 	require.Eventually(t, func() bool {

@@ -29,9 +29,9 @@ func TestBacklogDrainsWithoutTheInterval(t *testing.T) {
 		var c calls
 		e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{ColdCapacity: 50}, Poll: outbox.PollOptions{Interval: time.Hour, BatchSize: 30},
-		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		}}, func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		})
 		time.Sleep(time.Minute)
 		done, _ := c.total()
@@ -48,7 +48,7 @@ func TestOrderedDeliversInOrderOneAtATime(t *testing.T) {
 	var running atomic.Int32
 	done := make(chan struct{})
 	e := build(t, outbox.Config{Mode: outbox.Ordered{Poll: outbox.PollOptions{Interval: time.Millisecond, BatchSize: 3}}},
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		func(_ context.Context, env outbox.Envelope) error {
 			if running.Add(1) > 1 {
 				order = append(order, "two at once")
 			}
@@ -59,9 +59,9 @@ func TestOrderedDeliversInOrderOneAtATime(t *testing.T) {
 				close(done)
 			}
 			if env.EventID == "3" {
-				return outbox.Done(), errors.New("one attempt is all it gets")
+				return errors.New("one attempt is all it gets")
 			}
-			return outbox.Done(), nil
+			return nil
 		})
 	at := time.Now().Add(-time.Minute)
 	var want []string
@@ -99,9 +99,9 @@ func TestThePollerReadsNoMoreThanThereIsRoomFor(t *testing.T) {
 		store := &limits{Store: written(t, named("e", 100)...)}
 		e := start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{Workers: 2, ColdCapacity: 7}, Poll: outbox.PollOptions{BatchSize: 50},
-		}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		}}, func(context.Context, outbox.Envelope) error {
 			time.Sleep(time.Second)
-			return outbox.Done(), nil
+			return nil
 		})
 		time.Sleep(2 * time.Minute)
 		require.NoError(t, e.Close(t.Context()))
@@ -124,9 +124,9 @@ func TestWithPollerOnlyACommitHandsOverNothing(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var c calls
-				e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+				e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
 					c.add(env.EventID)
-					return outbox.Done(), nil
+					return nil
 				})
 				time.Sleep(time.Second)
 				e.write(said("e"))

@@ -48,9 +48,9 @@ func TestAFailureUnderANewLeaseKeepsTheAttemptsOfOtherNodes(t *testing.T) {
 		e := start(t, outbox.Config{
 			Store: store, RetryPolicy: outbox.ExponentialBackoff(time.Hour, time.Hour),
 			Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LeaseDuration: lease}},
-		}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		}, func(context.Context, outbox.Envelope) error {
 			time.Sleep(time.Minute)
-			return outbox.Done(), errors.New("boom")
+			return errors.New("boom")
 		})
 		e.write(said("e"))
 		time.Sleep(2 * lease)

@@ -104,14 +104,14 @@ func TestATextThatTheDatabaseRefusesIsStoredInASCIIOrNotAtAll(t *testing.T) {
 		store := &choosy{Store: outboxtest.NewStore(), refuses: func(_ outbox.Outcome, m outbox.Mark) bool {
 			return !isASCII(m.Error) || strings.Contains(m.Error, "curse")
 		}}
-		e := start(t, outbox.Config{Store: store, Logger: slog.New(book)}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Store: store, Logger: slog.New(book)}, func(_ context.Context, env outbox.Envelope) error {
 			switch {
 			case strings.HasPrefix(env.EventID, "emoji"):
-				return outbox.Dead("not today \U0001F600é"), nil
+				return outbox.Dead(errors.New("not today \U0001F600é"))
 			case strings.HasPrefix(env.EventID, "curse"):
-				return outbox.Dead("a curse"), nil
+				return outbox.Dead(errors.New("a curse"))
 			}
-			return outbox.Dead("plain"), nil
+			return outbox.Dead(errors.New("plain"))
 		})
 		var envs []outbox.Envelope
 		for i := range 300 {
@@ -155,9 +155,9 @@ func TestOutcomesThatAreRefusedForEverHoldUpNothing(t *testing.T) {
 					book := &logbook{}
 					store := &choosy{Store: outboxtest.NewStore(), skips: skips, refuses: func(_ outbox.Outcome, m outbox.Mark) bool { return strings.HasPrefix(m.EventID, "bad") }}
 					var c calls
-					e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: mode}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+					e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
 						c.add(env.EventID)
-						return outbox.Done(), nil
+						return nil
 					})
 					for i := range refused {
 						e.write(said(fmt.Sprint("bad", i)), said(fmt.Sprint("good", i)))
@@ -225,10 +225,10 @@ func TestARowThatIsSpoiltDuringItsDeliveryGetsItsOutcome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began, end := make(chan struct{}), make(chan struct{})
-		e := start(t, outbox.Config{}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{}, func(context.Context, outbox.Envelope) error {
 			close(began)
 			<-end
-			return outbox.Done(), nil
+			return nil
 		})
 		e.write(said("spoilt"))
 		<-began

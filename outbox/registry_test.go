@@ -16,8 +16,8 @@ func TestRegistryRoutesByTheExactPair(t *testing.T) {
 	t.Parallel()
 	r := outbox.NewRegistry()
 	require.NoError(t, r.Register(
-		outbox.On("Order", "Placed", outbox.Handle(noop)),
-		outbox.On("", "Placed", outbox.Handle(noop)),
+		outbox.On("Order", "Placed", outbox.ListenerFunc(noop)),
+		outbox.On("", "Placed", outbox.ListenerFunc(noop)),
 	))
 	for _, tc := range []struct {
 		aggregate outbox.AggregateType
@@ -39,12 +39,12 @@ func TestRegistryRoutesByTheExactPair(t *testing.T) {
 func TestRegistryRefusesDuplicatesAllOrNone(t *testing.T) {
 	t.Parallel()
 	r := outbox.NewRegistry()
-	require.NoError(t, r.Register(outbox.On("Order", "Placed", outbox.Handle(noop))))
-	err := r.Register(outbox.On("Order", "New", outbox.Handle(noop)), outbox.On("Order", "Placed", outbox.Handle(noop)))
+	require.NoError(t, r.Register(outbox.On("Order", "Placed", outbox.ListenerFunc(noop))))
+	err := r.Register(outbox.On("Order", "New", outbox.ListenerFunc(noop)), outbox.On("Order", "Placed", outbox.ListenerFunc(noop)))
 	require.ErrorIs(t, err, outbox.ErrDuplicateListener)
 	require.ErrorContains(t, err, "Order/Placed")
 	require.Equal(t, 1, r.Len(), "nothing of a refused call is registered")
-	require.ErrorIs(t, r.Register(outbox.On("A", "B", outbox.Handle(noop)), outbox.On("A", "B", outbox.Handle(noop))), outbox.ErrDuplicateListener)
+	require.ErrorIs(t, r.Register(outbox.On("A", "B", outbox.ListenerFunc(noop)), outbox.On("A", "B", outbox.ListenerFunc(noop))), outbox.ErrDuplicateListener)
 }
 
 func TestRegistryNamesWhatIsWrongWithABinding(t *testing.T) {
@@ -52,13 +52,13 @@ func TestRegistryNamesWhatIsWrongWithABinding(t *testing.T) {
 	var nilFunc outbox.ListenerFunc
 	r := outbox.NewRegistry()
 	for want, b := range map[string]outbox.Binding{
-		"binding.EventType is required": outbox.On("A", "", outbox.Handle(noop)),
+		"binding.EventType is required": outbox.On("A", "", outbox.ListenerFunc(noop)),
 		"binding.Listener is nil":       outbox.On("A", "B", nil),
 		"(for A/C)":                     outbox.On("A", "C", nilFunc),
-		"(for A/D)":                     outbox.On("A", "D", outbox.Handle(nil)),
+		"(for A/D)":                     outbox.On("A", "D", outbox.ListenerFunc(nil)),
 		"(for A/E)":                     outbox.NewTopic[int]("A", "E").Listen(nil),
-		"the limit is 128":              outbox.On("A", outbox.EventType(strings.Repeat("x", 129)), outbox.Handle(noop)),
-		"the limit is 64":               outbox.On(outbox.AggregateType(strings.Repeat("x", 65)), "B", outbox.Handle(noop)),
+		"the limit is 128":              outbox.On("A", outbox.EventType(strings.Repeat("x", 129)), outbox.ListenerFunc(noop)),
+		"the limit is 64":               outbox.On(outbox.AggregateType(strings.Repeat("x", 65)), "B", outbox.ListenerFunc(noop)),
 	} {
 		require.ErrorContains(t, r.Register(b), want)
 	}
@@ -68,14 +68,14 @@ func TestRegistryNamesWhatIsWrongWithABinding(t *testing.T) {
 func TestListenersOfOnePairNeedNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	on := func(name string) outbox.Binding {
-		return outbox.On("A", "B", outbox.Handle(noop), outbox.Named(name))
+		return outbox.On("A", "B", outbox.ListenerFunc(noop), outbox.Named(name))
 	}
 	for name, tt := range map[string]struct {
 		bindings []outbox.Binding
 		problem  string
 	}{
 		"two names":               {[]outbox.Binding{on("a"), on("b")}, ""},
-		"names of two pairs":      {[]outbox.Binding{on("a"), outbox.On("A", "C", outbox.Handle(noop), outbox.Named("a"))}, ""},
+		"names of two pairs":      {[]outbox.Binding{on("a"), outbox.On("A", "C", outbox.ListenerFunc(noop), outbox.Named("a"))}, ""},
 		"the same name":           {[]outbox.Binding{on("a"), on("b"), on("a")}, `outbox: duplicate listener for A/B: another one has the name "a"; give each listener of a pair its own name with outbox.Named`},
 		"no names":                {[]outbox.Binding{on(""), on("")}, "duplicate listener for A/B: neither has a name"},
 		"none beside names":       {[]outbox.Binding{on("a"), on("b"), on("")}, "duplicate listener for A/B: the others have names, such as a"},

@@ -34,7 +34,7 @@ func TestNodesComeAndGo(t *testing.T) {
 				Claim:    outbox.ClaimOptions{Owner: fmt.Sprint("node-", node)},
 			}})
 			require.NoError(t, err)
-			require.NoError(t, ob.Register(outbox.On("", "Said", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+			require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 				c.add(env.EventID)
 				return nil
 			}))))

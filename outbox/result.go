@@ -12,94 +12,51 @@ import (
 	"time"
 )
 
-// Result is what a listener returns when it did not fail. The zero value is [Done].
-type Result struct {
-	kind   resultKind
-	delay  time.Duration
-	reason string
-	err    error
+// Defer is the error of a listener that waits for something: the event is delivered again
+// after d, and no attempt is counted. A negative d is zero. Wrap the error to say why; its
+// text is then the event's last error, so that operators see why the event waits:
+//
+//	fmt.Errorf("the invoice of order %s is not there: %w", id, outbox.Defer(time.Minute))
+func Defer(d time.Duration) error {
+	return &OutcomeError{Outcome: OutcomeDeferred, Delay: max(d, 0)}
 }
 
-type resultKind uint8
-
-const (
-	resultDone resultKind = iota
-	resultRetryAfter
-	resultDead
-	resultFailed
-)
-
-// Done says that the listener handled the event: its row becomes DONE.
-func Done() Result { return Result{} }
-
-// RetryAfter defers the event: it is delivered again after d, and no attempt is
-// counted. Use it to wait for something; use [RetryAfterError] for a failure. A
-// negative d is zero.
-func RetryAfter(d time.Duration) Result {
-	return Result{kind: resultRetryAfter, delay: max(d, 0)}
+// RetryIn is a failure that counts as an attempt and is retried after d, instead of the
+// [RetryPolicy]'s delay. A negative d is zero.
+func RetryIn(d time.Duration, err error) error {
+	return &OutcomeError{Outcome: OutcomeRetry, Delay: max(d, 0), Err: err}
 }
 
-// Because gives a [RetryAfter] result a reason, which becomes the event's last error, so that
-// operators see why the event waits. Other results stay as they are.
-func (r Result) Because(reason string) Result {
-	if r.kind == resultRetryAfter {
-		r.reason = reason
+// Dead is a failure that another attempt cannot correct: the event's row becomes DEAD at
+// once, and [DeadLetters] lists it with the text of err.
+func Dead(err error) error { return &OutcomeError{Outcome: OutcomeDead, Err: err} }
+
+// OutcomeError is an error by which a listener decides the outcome of its event. [Defer],
+// [RetryIn] and [Dead] make one; if an error wraps several, the first that errors.As finds
+// counts.
+type OutcomeError struct {
+	Outcome Outcome       // OutcomeDeferred, OutcomeRetry or OutcomeDead; any other one is a plain failure
+	Delay   time.Duration // until the next delivery
+	Err     error         // the failure; nil if there is none
+}
+
+// Error is the failure, and the delay if there is one.
+func (e *OutcomeError) Error() string {
+	switch {
+	case e.Outcome == OutcomeDeferred:
+		return fmt.Sprintf("deferred for %s", e.Delay)
+	case e.Outcome != OutcomeRetry && e.Err == nil:
+		return "the listener gave no reason"
+	case e.Outcome != OutcomeRetry:
+		return e.Err.Error()
+	case e.Err == nil:
+		return fmt.Sprintf("retry after %s", e.Delay)
 	}
-	return r
+	return fmt.Sprintf("%v (retry after %s)", e.Err, e.Delay)
 }
 
-// Dead ends the event's deliveries at once: its row becomes DEAD with the reason, and
-// [DeadLetters] lists it.
-func Dead(reason string) Result { return Result{kind: resultDead, reason: reason} }
-
-// ResultOf is the result for an error, for listeners that return a result for each of
-// several events: a nil error is [Done], and any other one is a failed delivery, as if a
-// listener had returned it; see [RetryAfterError] and [Unrecoverable].
-func ResultOf(err error) Result {
-	if err == nil {
-		return Done()
-	}
-	return Result{kind: resultFailed, err: err}
-}
-
-// IsDone reports whether r is [Done].
-func (r Result) IsDone() bool { return r.kind == resultDone }
-
-// RetryAfter reports the delay of a [RetryAfter] result.
-func (r Result) RetryAfter() (time.Duration, bool) { return r.delay, r.kind == resultRetryAfter }
-
-// Dead reports the reason of a [Dead] result.
-func (r Result) Dead() (string, bool) {
-	if r.kind != resultDead {
-		return "", false
-	}
-	return r.reason, true
-}
-
-// Err is the error of a [ResultOf] result, else nil.
-func (r Result) Err() error { return r.err }
-
-// split separates a failure from the other results, as OnEvent returns them.
-func (r Result) split() (Result, error) {
-	if r.kind == resultFailed {
-		return Result{}, r.err
-	}
-	return r, nil
-}
-
-// String is "Done", "RetryAfter(2s)", "Dead(reason)" or "Failed(error)".
-func (r Result) String() string {
-	switch r.kind {
-	case resultRetryAfter:
-		return fmt.Sprintf("RetryAfter(%s)", r.delay)
-	case resultDead:
-		return fmt.Sprintf("Dead(%s)", r.reason)
-	case resultFailed:
-		return fmt.Sprintf("Failed(%v)", r.err)
-	default:
-		return "Done"
-	}
-}
+// Unwrap is the failure.
+func (e *OutcomeError) Unwrap() error { return e.Err }
 
 // RetryPolicy says how long to wait before the next delivery of an event that
 // failed. It must be safe for concurrent use.
@@ -154,14 +111,13 @@ func (b *exponentialBackoff) Delay(attempt int) time.Duration {
 // error may panic, as those of a nil pointer do. So the engine calls them once, with
 // a recover, and uses the cause from then on.
 type cause struct {
-	err           error // nil when nothing failed
-	text          string
-	unroutable    bool
-	unrecoverable bool
-	released      bool
-	panicked      *PanicError     // nil when nothing panicked
-	retry         *RetryError     // nil when the error asks for no delay
-	listeners     *ListenersError // nil when the error is not one of several listeners
+	err        error // nil when the listener is done
+	text       string
+	unroutable bool
+	released   bool
+	panicked   *PanicError     // nil when nothing panicked
+	decided    *OutcomeError   // nil when the listener decides nothing
+	listeners  *ListenersError // nil when the error is not one of several listeners
 }
 
 // causeOf returns the cause of an error. An error whose methods panic counts as a
@@ -184,11 +140,21 @@ func ask(err error) (c cause) {
 	if strings.TrimSpace(c.text) == "" {
 		c.text = fmt.Sprintf("an error of type %T without a text", err)
 	}
-	c.unrecoverable = errors.As(err, new(*UnrecoverableError))
 	errors.As(err, &c.panicked)
-	errors.As(err, &c.retry)
+	errors.As(err, &c.decided)
 	errors.As(err, &c.listeners)
 	return c
+}
+
+// decides reports whether the listener asks for that outcome.
+func (c cause) decides(outcome Outcome) bool { return c.decided != nil && c.decided.Outcome == outcome }
+
+// reason is why a listener defers an event; empty: the listener does not say.
+func (c cause) reason() string {
+	if c.text == c.decided.Error() {
+		return ""
+	}
+	return c.text
 }
 
 // sound is err, or a PanicError in its place if its methods panic.
@@ -221,30 +187,30 @@ func panicPlace() string {
 func outcomeUnknown(cause error) bool { return errors.Is(sound(cause), ErrOutcomeUnknown) }
 
 // OutcomeOf returns the outcome of a delivery, for interceptors that report it, such
-// as tracing. ctx and env are those of the interceptor; res and err are what the next
-// listener returned. The stored outcome may differ: interceptors further out may
-// change the result, and if a shutdown cancels the listeners before those return, a
+// as tracing. ctx and env are those of the interceptor; err is the error of the next
+// listener. The stored outcome may differ: interceptors further out may
+// change the error, and if a shutdown cancels the listeners before those return, a
 // failure becomes [OutcomeReleased]. [OutcomeDone] also stands for
 // [OutcomeDelete] and for an event that the listener completed itself. [OutcomeSplit]
-// is that of an event with several listeners of which some are not done; err has the
-// failures.
+// is that of an event with several listeners of which some are not done; err is a
+// [*ListenersError].
 // If ctx does not come from a dispatcher, the defaults of [DispatchOptions] apply.
-func OutcomeOf(ctx context.Context, env Envelope, res Result, err error) Outcome {
+func OutcomeOf(ctx context.Context, env Envelope, err error) Outcome {
 	if c := deliveryOf(ctx); c != nil {
-		return c.d.outcome(c.dl, env.Attempts, res, causeOf(err))
+		return c.d.outcome(c.dl, env.Attempts, causeOf(err))
 	}
-	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, res, causeOf(err))
+	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, causeOf(err))
 }
 
 // outcome is what an answer means for a delivery after that many earlier attempts.
-func (d *dispatcher) outcome(dl *delivery, attempts int, res Result, c cause) Outcome {
+func (d *dispatcher) outcome(dl *delivery, attempts int, c cause) Outcome {
 	switch {
 	case d.track.isCompleted(dl):
 		return OutcomeDone
-	case dl.answers.stand(res, c):
+	case dl.answers.stand(c):
 		return dl.answers.outcome()
 	default:
-		return outcomeOf(d.listenerCtx, d.opts, attempts, res, c)
+		return outcomeOf(d.listenerCtx, d.opts, attempts, c)
 	}
 }
 
@@ -260,28 +226,17 @@ func ListenerOf(ctx context.Context) string {
 
 // outcomeOf decides the outcome of a delivery after that many earlier attempts.
 // listeners is the parent of the listeners' contexts.
-func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, res Result, c cause) Outcome {
-	if c.err != nil {
-		return outcomeOnError(listeners, opts, attempts, c)
-	}
-	if _, again := res.RetryAfter(); again {
-		return OutcomeDeferred
-	}
-	if _, dead := res.Dead(); dead {
-		return OutcomeDead
-	}
-	return OutcomeDone
-}
-
-func outcomeOnError(listeners context.Context, opts DispatchOptions, attempts int, c cause) Outcome {
+func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, c cause) Outcome {
 	switch {
+	case c.err == nil:
+		return OutcomeDone
 	case c.unroutable:
 		if opts.OnUnroutable.deferFor > 0 {
 			return OutcomeDeferred
 		}
 		return OutcomeDead
-	case c.unrecoverable:
-		return OutcomeDead
+	case c.decides(OutcomeDead), c.decides(OutcomeDeferred):
+		return c.decided.Outcome
 	case c.released || cutOff(listeners, c):
 		return OutcomeReleased
 	case attempts+1 >= opts.MaxAttempts:

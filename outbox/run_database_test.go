@@ -26,9 +26,9 @@ func TestRunWaitsForItsDatabase(t *testing.T) {
 		delivered := make(chan string, 1)
 		ob, err := outbox.New(outbox.Config{DB: faulty.DB, Store: store, Logger: slog.New(book), Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: 50 * time.Millisecond}}})
 		require.NoError(t, err)
-		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 			delivered <- env.AggregateID
-			return outbox.Done(), nil
+			return nil
 		}))))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -31,7 +31,7 @@ func TestSharedWorkersBoundTheListenersOfAllShards(t *testing.T) {
 		var ended atomic.Pointer[time.Time]
 		var shards []*engine
 		for _, mode := range []outbox.Mode{outbox.SingleNode{Dispatch: own}, multiNode(shared), outbox.OrderedByKey{Dispatch: own}, multiNode(shared)} {
-			shards = append(shards, start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			shards = append(shards, start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
 				n := running.Add(1)
 				for m := most.Load(); n > m; m = most.Load() {
 					most.CompareAndSwap(m, n)
@@ -41,7 +41,7 @@ func TestSharedWorkersBoundTheListenersOfAllShards(t *testing.T) {
 				calls.Add(1)
 				now := time.Now()
 				ended.Store(&now)
-				return outbox.Done(), nil
+				return nil
 			}))
 		}
 		for i, e := range shards {
@@ -64,17 +64,17 @@ func TestABacklogDoesNotStarveAnotherShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := outbox.NewSharedWorkers(4)
 		var floods atomic.Int64
-		flood := start(t, outbox.Config{Mode: multiNode(shared)}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		flood := start(t, outbox.Config{Mode: multiNode(shared)}, func(context.Context, outbox.Envelope) error {
 			time.Sleep(time.Second)
 			floods.Add(1)
-			return outbox.Done(), nil
+			return nil
 		})
 		var latest atomic.Int64
 		var calls atomic.Int64
-		calm := start(t, outbox.Config{Mode: multiNode(shared)}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		calm := start(t, outbox.Config{Mode: multiNode(shared)}, func(_ context.Context, env outbox.Envelope) error {
 			latest.Store(max(latest.Load(), int64(time.Since(env.OccurredAt))))
 			calls.Add(1)
-			return outbox.Done(), nil
+			return nil
 		})
 		several(flood, 400, "f", "Said")
 		for i := range 20 {
@@ -96,10 +96,10 @@ func TestShardsWithBacklogsGetEqualParts(t *testing.T) {
 		shared := outbox.NewSharedWorkers(4)
 		counts := make([]atomic.Int64, 4)
 		for i := range counts {
-			e := start(t, outbox.Config{Mode: multiNode(shared)}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			e := start(t, outbox.Config{Mode: multiNode(shared)}, func(context.Context, outbox.Envelope) error {
 				time.Sleep(time.Second)
 				counts[i].Add(1)
-				return outbox.Done(), nil
+				return nil
 			})
 			several(e, 200, "e", "Said")
 			pass(time.Second) // the first has a head start
@@ -118,19 +118,19 @@ func TestAnEventThatWaitsForASharedWorkerCountsAsQueued(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		shared := outbox.NewSharedWorkers(1)
-		busy := start(t, outbox.Config{Mode: multiNode(shared)}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		busy := start(t, outbox.Config{Mode: multiNode(shared)}, func(context.Context, outbox.Envelope) error {
 			time.Sleep(10 * time.Minute)
-			return outbox.Done(), nil
+			return nil
 		})
 		store := outboxtest.NewStore()
 		mode := multiNode(shared)
 		mode.Claim.LeaseDuration, mode.Dispatch.ListenerTimeout, mode.Dispatch.Workers = 15*time.Second, time.Second, 3
 		var got calls
-		listener := func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+		listener := func(ctx context.Context, env outbox.Envelope) error {
 			got.add(env.EventID)
 			deadline, _ := ctx.Deadline()
 			assert.Equal(t, time.Second, time.Until(deadline))
-			return outbox.Done(), nil
+			return nil
 		}
 		busy.write(said("busy"))
 		pass(time.Second)
@@ -156,9 +156,9 @@ func TestAShardClosesWhileAnotherOneHoldsAllSharedWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := outbox.NewSharedWorkers(1)
 		goOn := make(chan struct{})
-		hangs := start(t, outbox.Config{Mode: multiNode(shared)}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		hangs := start(t, outbox.Config{Mode: multiNode(shared)}, func(context.Context, outbox.Envelope) error {
 			<-goOn
-			return outbox.Done(), nil
+			return nil
 		})
 		hanging := hangs.write(said("hanging"), said("next"))
 		pass(time.Second)
@@ -190,7 +190,7 @@ func TestSharedWorkersAreGivenBack(t *testing.T) {
 		shared := outbox.NewSharedWorkers(1)
 		goOn := make(chan struct{})
 		var got calls
-		e := start(t, outbox.Config{Mode: multiNode(shared)}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Mode: multiNode(shared)}, func(_ context.Context, env outbox.Envelope) error {
 			switch n := got.add(env.EventID); {
 			case env.EventID == "waits":
 				<-goOn
@@ -199,11 +199,11 @@ func TestSharedWorkersAreGivenBack(t *testing.T) {
 			case env.EventID == "ends" && n == 1:
 				runtime.Goexit()
 			}
-			return outbox.Done(), nil
+			return nil
 		})
-		other := start(t, outbox.Config{Mode: multiNode(shared)}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		other := start(t, outbox.Config{Mode: multiNode(shared)}, func(_ context.Context, env outbox.Envelope) error {
 			got.add(env.EventID)
-			return outbox.Done(), nil
+			return nil
 		})
 		e.write(said("panics"), said("ends"))
 		pass(time.Minute)
@@ -233,10 +233,10 @@ func TestARunOfAKeySharesItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := outbox.NewSharedWorkers(1)
 		var order []string // one listener runs at a time
-		listener := func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		listener := func(_ context.Context, env outbox.Envelope) error {
 			time.Sleep(time.Second)
 			order = append(order, env.EventID)
-			return outbox.Done(), nil
+			return nil
 		}
 		byKey := start(t, outbox.Config{Mode: outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{SharedWorkers: shared}}}, listener)
 		other := start(t, outbox.Config{Mode: multiNode(shared)}, listener)
@@ -262,13 +262,13 @@ func TestALimitedKindNeedsNoSharedWorker(t *testing.T) {
 		mode.Dispatch.Workers = 2 // one to pass on what is for a batch
 		mode.Dispatch.Limits = []outbox.Limit{{Kind: outbox.EventKind{EventType: "Limited"}, Concurrency: 1}}
 		goOn := make(chan struct{})
-		e := build(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		e := build(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
 			<-goOn
-			return outbox.Done(), nil
+			return nil
 		})
 		require.NoError(t, e.Register(
 			outbox.On("", "Limited", outbox.ListenerFunc(handled)),
-			outbox.On("", "Batched", outbox.BatchListener(outbox.BatchOptions{Size: 10}, func(context.Context, []outbox.Envelope) ([]outbox.Result, error) { return nil, nil })),
+			outbox.On("", "Batched", outbox.BatchListener(outbox.BatchOptions{Size: 10}, func(context.Context, []outbox.Envelope) ([]error, error) { return nil, nil })),
 		))
 		require.NoError(t, e.Start(t.Context()))
 		e.write(said("hangs"))

@@ -24,19 +24,19 @@ func lives(t *testing.T, store *outboxtest.Store, mode outbox.Mode, delivered *c
 	for range 100 {
 		way, died := &cut{Store: store}, make(chan struct{})
 		var once sync.Once
-		e := start(t, outbox.Config{Store: way, Mode: mode}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Store: way, Mode: mode}, func(ctx context.Context, env outbox.Envelope) error {
 			if way.away.Load() {
-				return outbox.Done(), nil
+				return nil
 			}
 			delivered.add(env.EventID)
 			if strings.HasPrefix(env.EventID, "poison") {
 				way.away.Store(true)
 				once.Do(func() { close(died) })
 				<-ctx.Done()
-				return outbox.Done(), nil
+				return nil
 			}
 			time.Sleep(10 * time.Millisecond)
-			return outbox.Done(), nil
+			return nil
 		})
 		select {
 		case <-died:
@@ -99,15 +99,15 @@ func TestTheOthersAreDeliveredBeforeThePoisonEventComesAgain(t *testing.T) {
 		for life := range 3 {
 			way := &cut{Store: store}
 			died := make(chan struct{})
-			e := start(t, outbox.Config{Store: way}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+			e := start(t, outbox.Config{Store: way}, func(ctx context.Context, env outbox.Envelope) error {
 				if env.EventID == "poison" {
 					time.Sleep(time.Second) // the outcomes of the others are stored
 					way.away.Store(true)
 					close(died)
 					<-ctx.Done()
-					return outbox.Done(), nil
+					return nil
 				}
-				return outbox.Done(), nil
+				return nil
 			})
 			if life == 2 {
 				time.Sleep(30 * time.Second)
@@ -130,18 +130,18 @@ func TestADeathDoesNotChangeTheOrder(t *testing.T) {
 		for range 3 {
 			way := &cut{Store: store}
 			died := make(chan struct{})
-			e := start(t, outbox.Config{Store: way, Mode: outbox.Ordered{}}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+			e := start(t, outbox.Config{Store: way, Mode: outbox.Ordered{}}, func(ctx context.Context, env outbox.Envelope) error {
 				if env.EventID == "poison" {
 					time.Sleep(time.Second) // the outcomes of the others are stored
 					way.away.Store(true)
 					close(died)
 					<-ctx.Done()
-					return outbox.Done(), nil
+					return nil
 				}
 				mu.Lock()
 				defer mu.Unlock()
 				order = append(order, env.EventID)
-				return outbox.Done(), nil
+				return nil
 			})
 			select {
 			case <-died:
@@ -185,14 +185,14 @@ func TestASlowTakeoverDoesNotHoldUpTheOthers(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := leased(t, named("e", 40)...)
-				e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+				e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, func(ctx context.Context, env outbox.Envelope) error {
 					if env.EventID == "e0000" {
 						select {
 						case <-time.After(takes):
 						case <-ctx.Done():
 						}
 					}
-					return outbox.Done(), nil
+					return nil
 				})
 				time.Sleep(2 * time.Second)
 				require.Equal(t, 39, statuses(store)[outbox.StatusDone])
@@ -231,14 +231,14 @@ func TestADeathCostsTheBacklogNoAttempts(t *testing.T) {
 				for _, killer := range []string{"e0000", "e0011", ""} {
 					way, died := &cut{Store: store}, make(chan struct{})
 					var once sync.Once
-					e := start(t, outbox.Config{Store: way, Mode: mode}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+					e := start(t, outbox.Config{Store: way, Mode: mode}, func(ctx context.Context, env outbox.Envelope) error {
 						delivered.add(env.EventID)
 						if env.EventID == killer {
 							time.Sleep(time.Second) // the outcomes of the others are stored
 							once.Do(func() { way.away.Store(true); close(died) })
 							<-ctx.Done()
 						}
-						return outbox.Done(), nil
+						return nil
 					})
 					select {
 					case <-died:
@@ -268,9 +268,9 @@ func TestSuspectsAreNotRecent(t *testing.T) {
 		writer.write(said("recent"))
 		at := make(chan time.Time, 1)
 		e := start(t, outbox.Config{Store: store, Mode: outbox.Ordered{Poll: outbox.PollOptions{SkipRecent: 10 * time.Second}}},
-			func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			func(context.Context, outbox.Envelope) error {
 				at <- time.Now()
-				return outbox.Done(), nil
+				return nil
 			})
 		require.GreaterOrEqual(t, (<-at).Sub(written), 10*time.Second)
 		synctest.Wait()
@@ -284,11 +284,11 @@ func TestRetriesAreNotTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := &logbook{}
 		e := start(t, outbox.Config{Mode: outbox.MultiNode{}, Logger: slog.New(book)},
-			func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			func(_ context.Context, env outbox.Envelope) error {
 				if env.Attempts < 2 {
-					return outbox.Done(), fmt.Errorf("try %d", env.Attempts)
+					return fmt.Errorf("try %d", env.Attempts)
 				}
-				return outbox.Done(), nil
+				return nil
 			})
 		for i := range 200 {
 			e.write(said(fmt.Sprint(i)))

@@ -55,15 +55,15 @@ func node(t *testing.T, store *outboxtest.Store, opts outbox.DispatchOptions) (e
 	t.Helper()
 	way, died = &mortal{Store: store}, make(chan struct{})
 	var once sync.Once
-	e = start(t, outbox.Config{Store: way, Mode: outbox.MultiNode{Dispatch: opts}}, func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+	e = start(t, outbox.Config{Store: way, Mode: outbox.MultiNode{Dispatch: opts}}, func(ctx context.Context, env outbox.Envelope) error {
 		if env.EventID[:4] == "pois" {
 			way.gone.Store(true)
 			once.Do(func() { close(died) })
 			<-ctx.Done()
-			return outbox.Done(), nil
+			return nil
 		}
 		time.Sleep(10 * time.Millisecond)
-		return outbox.Done(), nil
+		return nil
 	})
 	return e, way, died
 }
@@ -309,9 +309,9 @@ func TestAClaimOfFreshEventsFollowsEachThatTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &alternating{Store: leased(t, named("e", 300)...)}
 		start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 8}}},
-			func(context.Context, outbox.Envelope) (outbox.Result, error) {
+			func(context.Context, outbox.Envelope) error {
 				time.Sleep(10 * time.Millisecond)
-				return outbox.Done(), nil
+				return nil
 			})
 		time.Sleep(4 * time.Second) // less than an interval
 		require.Equal(t, map[outbox.Status]int{outbox.StatusDone: 300}, statuses(store.Store))

@@ -22,23 +22,23 @@ func (wordless) Error() string { return "" }
 func TestLastErrorIsNeverEmptyAndSaysWhere(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		answer func() (outbox.Result, error)
+		answer func() error
 		text   string
 	}{
-		"an error without a text": {func() (outbox.Result, error) { return outbox.Done(), wordless{} }, "an error of type outbox_test.wordless without a text"},
-		"a blank error":           {func() (outbox.Result, error) { return outbox.Done(), errors.New(blank) }, "an error of type *errors.errorString without a text"},
-		"dead without a reason":   {func() (outbox.Result, error) { return outbox.Dead(""), nil }, "the listener gave no reason"},
-		"a panic":                 {func() (outbox.Result, error) { panic("no stock") }, "panic at text_test.go:31: no stock"},
-		"a runtime error": {func() (outbox.Result, error) {
+		"an error without a text": {func() error { return wordless{} }, "an error of type outbox_test.wordless without a text"},
+		"a blank error":           {func() error { return errors.New(blank) }, "an error of type *errors.errorString without a text"},
+		"dead without a reason":   {func() error { return outbox.Dead(nil) }, "the listener gave no reason"},
+		"a panic":                 {func() error { panic("no stock") }, "panic at text_test.go:31: no stock"},
+		"a runtime error": {func() error {
 			var missing map[string]func()
 			missing["x"]()
-			return outbox.Done(), nil
+			return nil
 		}, "panic at text_test.go:34: runtime error: invalid memory address or nil pointer dereference"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}}},
-				func(context.Context, outbox.Envelope) (outbox.Result, error) { return tt.answer() })
+				func(context.Context, outbox.Envelope) error { return tt.answer() })
 			e.write(said("failing"))
 			require.Equal(t, tt.text, e.await("failing", outbox.StatusDead).LastError)
 		})
@@ -111,10 +111,10 @@ func write(w *outbox.Writer, ctx context.Context) error { //nolint:revive // the
 // Ordered has the options that any mode needs.
 func TestOrderedTakesTheOptionsOfEveryMode(t *testing.T) {
 	t.Parallel()
-	e := start(t, outbox.Config{Mode: outbox.Ordered{ListenerTimeout: 5 * time.Millisecond, DrainTimeout: time.Second, OnUnroutable: outbox.Defer(time.Hour)}},
-		func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+	e := start(t, outbox.Config{Mode: outbox.Ordered{ListenerTimeout: 5 * time.Millisecond, DrainTimeout: time.Second, OnUnroutable: outbox.DeferFor(time.Hour)}},
+		func(ctx context.Context, _ outbox.Envelope) error {
 			<-ctx.Done()
-			return outbox.Done(), ctx.Err()
+			return ctx.Err()
 		})
 	e.write(said("hangs"), outbox.Envelope{EventID: "unroutable", EventType: "Unknown", Payload: outbox.JSON(1)})
 	e.Wake()

@@ -46,7 +46,7 @@ func (t Topic[T]) Decode(env Envelope) (T, error) {
 	return Decode[T](env)
 }
 
-// Listen makes a binding for fn. A nil error is [Done]. An event whose payload does
+// Listen makes a binding for fn, whose errors mean what those of a [Listener] do. An event whose payload does
 // not decode is dead at once, because another attempt would fail in the same way. If
 // the codec may fail for a while, register a listener with [On] that calls
 // [Topic.Decode] and returns its error: then the event is retried.
@@ -54,20 +54,10 @@ func (t Topic[T]) Listen(fn func(ctx context.Context, payload T, env Envelope) e
 	if fn == nil {
 		return On(t.aggregate, t.event, nil, opts...)
 	}
-	return t.ListenResult(func(ctx context.Context, payload T, env Envelope) (Result, error) {
-		return Done(), fn(ctx, payload, env)
-	}, opts...)
-}
-
-// ListenResult is [Topic.Listen] for a function that returns a [Result].
-func (t Topic[T]) ListenResult(fn func(ctx context.Context, payload T, env Envelope) (Result, error), opts ...BindingOption) Binding {
-	if fn == nil {
-		return On(t.aggregate, t.event, nil, opts...)
-	}
-	return On(t.aggregate, t.event, ListenerFunc(func(ctx context.Context, env Envelope) (Result, error) {
+	return On(t.aggregate, t.event, ListenerFunc(func(ctx context.Context, env Envelope) error {
 		payload, err := t.Decode(env)
 		if err != nil {
-			return Result{}, Unrecoverable(err)
+			return Dead(err)
 		}
 		return fn(ctx, payload, env)
 	}), opts...)

@@ -20,10 +20,10 @@ func TestAnEventInHandStaysThereWhenItsIDIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
-		e := start(t, outbox.Config{Mode: outbox.SingleNode{}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Mode: outbox.SingleNode{}}, func(context.Context, outbox.Envelope) error {
 			calls.Add(1)
 			time.Sleep(time.Minute)
-			return outbox.Done(), nil
+			return nil
 		})
 		e.write(said("e"))
 		time.Sleep(time.Second)
@@ -50,9 +50,9 @@ func TestAFailureThatIsStoredDuringAReadIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
-		e := start(t, outbox.Config{Store: leisurely{outboxtest.NewStore()}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Store: leisurely{outboxtest.NewStore()}}, func(context.Context, outbox.Envelope) error {
 			calls.Add(1)
-			return outbox.Done(), outbox.RetryAfterError(2*time.Second, errors.New("boom"))
+			return outbox.RetryIn(2*time.Second, errors.New("boom"))
 		})
 		time.Sleep(time.Minute)
 		e.Wake()
@@ -71,9 +71,9 @@ func TestALeaseIsRenewedWhileAFailureIsBeingStored(t *testing.T) {
 		store := &stuck{Store: outboxtest.NewStore()}
 		store.locked.Store(true)
 		var calls atomic.Int64
-		fail := func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		fail := func(context.Context, outbox.Envelope) error {
 			calls.Add(1)
-			return outbox.Done(), outbox.RetryAfterError(24*time.Hour, errors.New("boom"))
+			return outbox.RetryIn(24*time.Hour, errors.New("boom"))
 		}
 		first := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, fail)
 		start(t, outbox.Config{Store: store.Store, Mode: outbox.MultiNode{}}, fail)
@@ -95,9 +95,9 @@ func TestAnOutageDoesNotGatherOutcomesWithoutEnd(t *testing.T) {
 		store := &outage{Store: written(t, named("e", 5000)...)}
 		store.begin()
 		var calls atomic.Int64
-		e := start(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) error {
 			calls.Add(1)
-			return outbox.Done(), nil
+			return nil
 		})
 		time.Sleep(outageLasts)
 		// In two statements, waiting for one, set aside, and one with each worker.
@@ -117,10 +117,10 @@ func TestABacklogDoesNotHideAnEarlierEventThatIsCommittedLate(t *testing.T) {
 		store := written(t, named("e", 100)...)
 		start(t, outbox.Config{Store: store, Mode: outbox.SingleNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 4}, Poll: outbox.PollOptions{BatchSize: 2},
-		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		}}, func(_ context.Context, env outbox.Envelope) error {
 			order <- env.EventID
 			time.Sleep(time.Second)
-			return outbox.Done(), nil
+			return nil
 		})
 		time.Sleep(3500 * time.Millisecond)
 		late := said("late")
@@ -142,11 +142,11 @@ func TestThePollerIsWokenForEventsThatItHasToRead(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		envs  []outbox.Envelope
-		first outbox.Result
+		first error
 	}{
-		"what the hot queue has no room for": {[]outbox.Envelope{said("1"), said("2"), said("3"), said("4")}, outbox.Done()},
-		"a delayed event":                    {[]outbox.Envelope{{EventType: "Said", Payload: outbox.JSON(1), DeliverAfter: 200 * time.Millisecond}}, outbox.Done()},
-		"a deferred event":                   {[]outbox.Envelope{said("wait")}, outbox.RetryAfter(200 * time.Millisecond)},
+		"what the hot queue has no room for": {[]outbox.Envelope{said("1"), said("2"), said("3"), said("4")}, nil},
+		"a delayed event":                    {[]outbox.Envelope{{EventType: "Said", Payload: outbox.JSON(1), DeliverAfter: 200 * time.Millisecond}}, nil},
+		"a deferred event":                   {[]outbox.Envelope{said("wait")}, outbox.Defer(200 * time.Millisecond)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,11 +154,11 @@ func TestThePollerIsWokenForEventsThatItHasToRead(t *testing.T) {
 				var calls atomic.Int64
 				e := start(t, outbox.Config{Mode: outbox.SingleNode{
 					Dispatch: outbox.DispatchOptions{HotCapacity: 1}, Poll: outbox.PollOptions{Interval: time.Hour},
-				}}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+				}}, func(context.Context, outbox.Envelope) error {
 					if calls.Add(1) == 1 {
-						return tt.first, nil
+						return tt.first
 					}
-					return outbox.Done(), nil
+					return nil
 				})
 				time.Sleep(time.Minute)
 				e.write(tt.envs...)

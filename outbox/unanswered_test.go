@@ -104,7 +104,7 @@ func TestACallThatGetsNoAnswerIsTriedAgain(t *testing.T) {
 				e := start(t, outbox.Config{
 					Store: store, Mode: tt.mode, Logger: slog.New(book),
 					Purge: &outbox.PurgeOptions{Interval: time.Second, Retention: time.Hour},
-				}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+				}, func(context.Context, outbox.Envelope) error { return nil })
 				// What no hot path carries is the poller's.
 				writer := build(t, outbox.Config{Store: store.Store, Mode: outbox.WriterOnly{}}, nil)
 				time.Sleep(time.Millisecond)
@@ -219,10 +219,10 @@ func TestAClaimWithoutAnAnswerIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lostClaim{Store: written(t, named("e", 5000)...)}
 		var delivered calls
-		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, func(_ context.Context, env outbox.Envelope) error {
 			delivered.add(env.EventID)
 			time.Sleep(10 * time.Millisecond)
-			return outbox.Done(), nil
+			return nil
 		})
 		time.Sleep(20 * time.Second)
 		require.NoError(t, e.Close(t.Context()))
@@ -283,10 +283,10 @@ func TestAClaimThatIsCarriedOutLateIsGivenBack(t *testing.T) {
 		var delivered calls
 		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 10}, Claim: outbox.ClaimOptions{LeaseDuration: time.Hour},
-		}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+		}}, func(_ context.Context, env outbox.Envelope) error {
 			delivered.add(env.EventID)
 			time.Sleep(time.Second)
-			return outbox.Done(), nil
+			return nil
 		})
 		require.Positive(t, <-store.rows)
 		time.Sleep(2 * time.Minute)

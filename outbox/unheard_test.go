@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -24,8 +25,8 @@ func TestDeferredEventsWithoutAListenerAreSeen(t *testing.T) {
 		store := outboxtest.NewStore()
 		e := build(t, outbox.Config{
 			Store: store, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.Defer(time.Minute)}},
-		}, func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+			Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.DeferFor(time.Minute)}},
+		}, func(context.Context, outbox.Envelope) error { return nil })
 		require.NoError(t, e.Start(t.Context()))
 		other := said("other")
 		other.EventType = "Other"
@@ -60,23 +61,20 @@ func TestADeferralKeepsItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		store := outboxtest.NewStore()
-		e := start(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		e := start(t, outbox.Config{Store: store}, func(context.Context, outbox.Envelope) error {
 			if calls++; calls == 1 {
-				return outbox.RetryAfter(time.Hour).Because("the broker is away"), nil
+				return fmt.Errorf("the broker is away: %w", outbox.Defer(time.Hour))
 			}
-			return outbox.RetryAfter(time.Hour), nil
+			return outbox.Defer(time.Hour)
 		})
 		e.write(said("a"))
 		for range 2 { // a deferral without a reason leaves the last one
 			time.Sleep(time.Minute)
 			row, _ := store.Row("a")
-			require.Equal(t, "the broker is away", row.LastError)
+			require.Equal(t, "the broker is away: deferred for 1h0m0s", row.LastError)
 			require.Equal(t, outbox.StatusNew, row.Status)
 			time.Sleep(time.Hour)
 		}
-		require.Equal(t, outbox.Done(), outbox.Done().Because("x"))
-		_, dead := outbox.RetryAfter(time.Second).Because("x").Dead()
-		require.False(t, dead)
 		require.NoError(t, e.Close(t.Context()))
 	})
 }

@@ -21,7 +21,7 @@ func (d *dispatcher) work(take func() *delivery) {
 			panic(r) // not the listener's: nothing here can make it good
 		}
 		if dl != nil { // Goexit
-			d.decide(dl, Result{}, errGoexit)
+			d.decide(dl, errGoexit)
 			d.finish(dl)
 			d.letGo(dl.behind.rest()...)
 			go d.work(take)

@@ -211,9 +211,9 @@ func TestUnknownOutcomeIsLeftToThePoller(t *testing.T) {
 			causes := make(chan error, 1)
 			e := start(t, outbox.Config{Mode: mode, Hooks: []outbox.WriterHook{{
 				AfterRollback: func(_ context.Context, _ []outbox.Envelope, cause error) { causes <- cause },
-			}}}, func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+			}}}, func(_ context.Context, env outbox.Envelope) error {
 				c.add(env.EventID)
-				return outbox.Done(), nil
+				return nil
 			})
 			scope := outboxtest.NewScope(e.store.DB())
 			_, err := e.Writer().WriteScope(t.Context(), scope, []outbox.Envelope{said("maybe")})
@@ -229,7 +229,7 @@ func TestUnknownOutcomeIsLeftToThePoller(t *testing.T) {
 func TestUnmanagedEventsAreLookedForSoon(t *testing.T) {
 	t.Parallel()
 	e := start(t, outbox.Config{Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}}},
-		func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
+		func(context.Context, outbox.Envelope) error { return nil })
 	scope := outboxtest.NewScope(e.store.DB())
 	_, err := e.Writer().WriteUnmanaged(t.Context(), scope, []outbox.Envelope{said("unmanaged")})
 	require.NoError(t, err)

@@ -49,7 +49,7 @@ func TestTheConfigIsCopied(t *testing.T) {
 	require.NoError(t, err)
 	routes[0].Kinds[0].EventType = "Changed"
 	routes[0].Topic = "changed"
-	require.True(t, r.Publish(t.Context(), events("a/1"))[0].IsDone())
+	require.NoError(t, r.Publish(t.Context(), events("a/1"))[0])
 	require.Equal(t, "orders", b.got[0].Topic)
 	require.EqualValues(t, "Placed", r.Bindings()[0].EventType)
 }

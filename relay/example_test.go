@@ -75,7 +75,7 @@ func ExampleRoute() {
 	fmt.Println(r.Publish(context.Background(), []outbox.Envelope{env}))
 	// Output:
 	// orders.acme acme/o-1 orders.acme::e-1 "tea"
-	// [Done]
+	// [<nil>]
 }
 
 // A relay with a name is one of several listeners of an event.
@@ -109,7 +109,7 @@ func ExampleRelay_Publish() {
 	}
 	// Output:
 	// orders o-1 orders:/shop:e-1 "tea"
-	// Done
+	// <nil>
 }
 
 // A structured message is a CloudEvent as a whole; a binary one has it in its headers.

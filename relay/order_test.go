@@ -32,10 +32,19 @@ func newRelay(t *testing.T, b relay.Publisher, route relay.Route) *relay.Relay {
 	return r
 }
 
-// deferred are the indexes of the results that are deferred.
-func deferred(results []outbox.Result) (list []int) {
-	for i, r := range results {
-		if _, is := r.RetryAfter(); is {
+// deferral is for how long an error defers its event.
+func deferral(err error) (delay time.Duration, deferred bool) {
+	var decided *outbox.OutcomeError
+	if !errors.As(err, &decided) || decided.Outcome != outbox.OutcomeDeferred {
+		return 0, false
+	}
+	return decided.Delay, true
+}
+
+// deferred are the indexes of the events that are deferred.
+func deferred(errs []error) (list []int) {
+	for i, err := range errs {
+		if _, is := deferral(err); is {
 			list = append(list, i)
 		}
 	}
@@ -65,12 +74,12 @@ func TestARouteThatFailsHoldsTheRestOfItsKey(t *testing.T) {
 				return "orders", nil
 			}})
 			results := r.Publish(t.Context(), append([]outbox.Envelope{tc.first}, events("a/2", "b/3", "a/4")...))
-			require.ErrorContains(t, results[0].Err(), "relay: publishing event 1 to ")
+			require.ErrorContains(t, results[0], "relay: publishing event 1 to ")
 			if tc.want != nil {
-				require.ErrorIs(t, results[0].Err(), tc.want)
+				require.ErrorIs(t, results[0], tc.want)
 			}
 			if tc.err != nil {
-				require.ErrorIs(t, results[0].Err(), tc.err)
+				require.ErrorIs(t, results[0], tc.err)
 			}
 			require.Equal(t, []int{1, 3}, deferred(results))
 			require.Equal(t, []string{"3"}, b.ids(), "another key does not wait")
@@ -89,7 +98,7 @@ func TestTopicsOfOneKeyWaitForEachOther(t *testing.T) {
 	r := newRelay(t, b, relay.Route{TopicOf: func(env outbox.Envelope) (string, error) { return "topic-" + env.EventID, nil }})
 	results := r.Publish(t.Context(), events("a/1", "a/2", "a/3", "b/4"))
 	require.Equal(t, []int{2}, deferred(results))
-	require.ErrorContains(t, results[1].Err(), `relay: publishing event 2 to "topic-2": boom`)
+	require.ErrorContains(t, results[1], `relay: publishing event 2 to "topic-2": boom`)
 	require.Equal(t, []string{"1", "4"}, b.ids())
 	require.Equal(t, "topic-4", b.got[1].Topic)
 }
@@ -127,9 +136,9 @@ func TestNothingIsPublishedAfterTheContextHasEnded(t *testing.T) {
 		r := newRelay(t, ending{b, func(context.Context) { cancel() }}, relay.Route{Topic: "orders"})
 		results := r.Publish(ctx, events("a/1", "a/2", "a/3"))
 		require.Equal(t, 1, b.calls)
-		require.True(t, results[0].IsDone())
-		require.ErrorIs(t, results[1].Err(), context.Canceled)
-		require.ErrorIs(t, results[2].Err(), context.Canceled)
+		require.NoError(t, results[0])
+		require.ErrorIs(t, results[1], context.Canceled)
+		require.ErrorIs(t, results[2], context.Canceled)
 	})
 	t.Run("its time is up", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -138,7 +147,7 @@ func TestNothingIsPublishedAfterTheContextHasEnded(t *testing.T) {
 		r := newRelay(t, ending{b, func(ctx context.Context) { <-ctx.Done() }}, relay.Route{Topic: "orders"})
 		results := r.Publish(ctx, events("a/1", "a/2", "a/3"))
 		require.Equal(t, 1, b.calls)
-		require.True(t, results[0].IsDone())
+		require.NoError(t, results[0])
 		require.Equal(t, []int{1, 2}, deferred(results))
 	})
 }
@@ -148,5 +157,5 @@ func TestARefusalAtTheEndOfTheContextIsARefusal(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b := &broker{refuse: func(relay.Message) error { return fmt.Errorf("%w: too large", relay.ErrRefused) }}
 	r := newRelay(t, ending{b, func(context.Context) { cancel() }}, relay.Route{Topic: "orders"})
-	require.ErrorIs(t, r.Publish(ctx, events("a/1"))[0].Err(), relay.ErrRefused)
+	require.ErrorIs(t, r.Publish(ctx, events("a/1"))[0], relay.ErrRefused)
 }

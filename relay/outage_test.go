@@ -55,10 +55,10 @@ func TestATopicThatIsAwayStopsNoOther(t *testing.T) {
 		const calls = 5 * 3600 // an hour
 		for range calls {
 			results := p.Publish(t.Context(), events("a/1", "b/2"))
-			wait, is := results[0].RetryAfter()
+			wait, is := deferral(results[0])
 			require.True(t, is)
 			require.LessOrEqual(t, wait, relay.DefaultMaxBackoff)
-			require.True(t, results[1].IsDone())
+			require.NoError(t, results[1])
 			time.Sleep(200 * time.Millisecond)
 		}
 		require.Equal(t, calls, p.tried["b"])
@@ -67,7 +67,7 @@ func TestATopicThatIsAwayStopsNoOther(t *testing.T) {
 		require.Equal(t, []bool{true}, p.figures.outages)
 		p.away["a"] = nil
 		time.Sleep(relay.DefaultMaxBackoff)
-		require.True(t, p.Publish(t.Context(), events("a/1"))[0].IsDone())
+		require.NoError(t, p.Publish(t.Context(), events("a/1"))[0])
 		require.Equal(t, []bool{true, false}, p.figures.outages)
 	})
 }
@@ -117,7 +117,7 @@ func TestATopicThatTakesSomeMessagesIsAway(t *testing.T) {
 	}}
 	r := newRelay(t, b, relay.Route{Topic: "orders"})
 	batch := events("a/1", "b/2")
-	require.True(t, r.Publish(t.Context(), batch)[0].IsDone())
+	require.NoError(t, r.Publish(t.Context(), batch)[0])
 	require.Equal(t, []int{0, 1}, deferred(r.Publish(t.Context(), batch)))
 	require.Equal(t, 1, b.calls)
 }
@@ -150,7 +150,7 @@ func TestAnEventWhoseTopicIsAwayHoldsTheRestOfItsKey(t *testing.T) {
 		}
 		results := r.Publish(t.Context(), batch)
 		for _, i := range []int{0, 1} {
-			wait, _ := results[i].RetryAfter()
+			wait, _ := deferral(results[i])
 			require.Equal(t, 3*time.Second, wait)
 		}
 		require.Equal(t, []string{"3", "3", "3", "3", "3"}, b.ids())
@@ -174,7 +174,7 @@ func (s *slow) Publish(_ context.Context, messages []relay.Message) []error {
 // retryAfter is for how long the first event of a batch is deferred.
 func retryAfter(t *testing.T, r *relay.Relay, batch ...string) time.Duration {
 	t.Helper()
-	wait, _ := r.Publish(t.Context(), events(batch...))[0].RetryAfter()
+	wait, _ := deferral(r.Publish(t.Context(), events(batch...))[0])
 	return wait
 }
 
@@ -228,7 +228,7 @@ func TestACallOfAnEarlierOutageBeginsTheNextOne(t *testing.T) {
 		late := make(chan time.Duration)
 		go func() { late <- retryAfter(t, r, "a/2") }()
 		time.Sleep(time.Second)
-		require.True(t, r.Publish(t.Context(), events("a/3"))[0].IsDone())
+		require.NoError(t, r.Publish(t.Context(), events("a/3"))[0])
 		require.Equal(t, time.Second, <-late)
 	})
 }

@@ -15,16 +15,16 @@ import (
 
 // Publish publishes events without an outbox, for what reads the table in its place, such
 // as change data capture. The events of one key are published in the order of the batch.
-// It returns one result for each event: [outbox.Done] when the broker has acknowledged it,
-// [outbox.RetryAfter] when it was not published because the broker is away or an earlier
-// event of its key failed, else an error. It is safe for concurrent use.
-func (r *Relay) Publish(ctx context.Context, batch []outbox.Envelope) []outbox.Result {
+// It returns one error for each event: nil when the broker has acknowledged it,
+// [outbox.Defer] when it was not published because the broker is away or an earlier
+// event of its key failed, else the failure. It is safe for concurrent use.
+func (r *Relay) Publish(ctx context.Context, batch []outbox.Envelope) []error {
 	return r.publish(ctx, batch, func(outbox.Envelope, outbox.Envelope) int { return 0 })
 }
 
 // listen is the batch listener. Events of a batch have no order, so it is that in which
 // they happened.
-func (r *Relay) listen(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
+func (r *Relay) listen(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
 	return r.publish(ctx, batch, func(x, y outbox.Envelope) int {
 		return cmp.Or(x.OccurredAt.Compare(y.OccurredAt), strings.Compare(x.EventID, y.EventID))
 	}), nil
@@ -32,8 +32,8 @@ func (r *Relay) listen(ctx context.Context, batch []outbox.Envelope) ([]outbox.R
 
 // publish publishes a batch. The messages of one key go out in rounds, one of each key in
 // a round, so that no broker can deliver a later one before one that failed.
-func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope, order func(x, y outbox.Envelope) int) []outbox.Result {
-	b := &job{r: r, events: batch, results: make([]outbox.Result, len(batch))}
+func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope, order func(x, y outbox.Envelope) int) []error {
+	b := &job{r: r, events: batch, errs: make([]error, len(batch))}
 	left := b.messages()
 	slices.SortStableFunc(left, func(x, y pending) int { return order(batch[x.index], batch[y.index]) })
 	for len(left) > 0 {
@@ -43,14 +43,14 @@ func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope, order func
 		}
 		left = b.round(ctx, left)
 	}
-	return b.results
+	return b.errs
 }
 
 // job is one batch.
 type job struct {
-	r       *Relay
-	events  []outbox.Envelope
-	results []outbox.Result
+	r      *Relay
+	events []outbox.Envelope
+	errs   []error
 }
 
 // pending is a message that is to be published, or the failure of its route.
@@ -89,13 +89,13 @@ func (b *job) round(ctx context.Context, list []pending) (left []pending) {
 	return slices.DeleteFunc(left, func(p pending) bool {
 		wait, behind := failed[p.message.Key]
 		if behind {
-			b.results[p.index] = outbox.RetryAfter(wait).Because("relay: an earlier message of its key was not published")
+			b.errs[p.index] = fmt.Errorf("relay: an earlier message of its key was not published: %w", outbox.Defer(wait))
 		}
 		return behind
 	})
 }
 
-// choose chooses the messages of a round. It stores the results of those whose route failed
+// choose chooses the messages of a round. It stores the errors of those whose route failed
 // or whose topic is away.
 func (b *job) choose(list []pending) (now, left []pending, failed waits) {
 	taken, trials := map[string]bool{}, map[string]trial{}
@@ -118,7 +118,7 @@ func (b *job) choose(list []pending) (now, left []pending, failed waits) {
 			trials[topic] = t
 		}
 		if t.wait > 0 {
-			b.results[p.index] = outbox.RetryAfter(t.wait).Because("relay: the broker is not available for " + topic)
+			b.errs[p.index] = fmt.Errorf("relay: the broker is not available for %s: %w", topic, outbox.Defer(t.wait))
 			failed[key] = t.wait
 			continue
 		}
@@ -128,7 +128,7 @@ func (b *job) choose(list []pending) (now, left []pending, failed waits) {
 	return now, left, failed
 }
 
-// publish publishes messages, stores their results, and adds the keys that have a failure.
+// publish publishes messages, stores their errors, and adds the keys that have a failure.
 func (b *job) publish(ctx context.Context, list []pending, failed waits) {
 	if len(list) == 0 {
 		return
@@ -139,7 +139,7 @@ func (b *job) publish(ctx context.Context, list []pending, failed waits) {
 		key, topic := p.message.Key, p.message.Topic
 		if errs == nil || errs[i] == nil {
 			answered[topic] = true
-			b.results[p.index] = outbox.Done()
+			b.errs[p.index] = nil
 			continue
 		}
 		err := errs[i]
@@ -149,11 +149,12 @@ func (b *job) publish(ctx context.Context, list []pending, failed waits) {
 			answered[topic] = true
 			b.fail(p, err)
 		case errors.Is(ctx.Err(), context.Canceled): // the outbox closes
-			b.results[p.index] = outbox.ResultOf(ctx.Err())
+			b.errs[p.index] = ctx.Err()
 		case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), end != nil:
 			away[topic] = true
-			failed[key] = b.r.outage.failed(topic, p.turn, b.describe(p, err))
-			b.results[p.index] = outbox.RetryAfter(failed[key]).Because(b.describe(p, err).Error())
+			err = b.describe(p, err)
+			failed[key] = b.r.outage.failed(topic, p.turn, err)
+			b.errs[p.index] = fmt.Errorf("%w: %w", err, outbox.Defer(failed[key]))
 		default:
 			answered[topic] = true
 			b.fail(p, err)
@@ -202,22 +203,22 @@ func recovered(err *error) {
 // stop ends the job because its context has ended: the outbox closes, or the time of the
 // listener is up, which counts no attempt.
 func (b *job) stop(ctx context.Context, left []pending) {
-	result := outbox.ResultOf(ctx.Err())
+	err := ctx.Err()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		result = outbox.RetryAfter(firstBackoff).Because("relay: the time of the listener was up")
+		err = fmt.Errorf("relay: the time of the listener was up: %w", outbox.Defer(firstBackoff))
 	}
 	for _, p := range left {
-		b.results[p.index] = result
+		b.errs[p.index] = err
 	}
 }
 
-// fail stores the result of a message that the broker, or its route, did not take.
+// fail stores the error of a message that the broker, or its route, did not take.
 func (b *job) fail(p pending, err error) {
-	result := b.describe(p, err)
+	failure := b.describe(p, err)
 	if errors.Is(err, ErrRefused) {
-		result = outbox.Unrecoverable(result)
+		failure = outbox.Dead(failure)
 	}
-	b.results[p.index] = outbox.ResultOf(result)
+	b.errs[p.index] = failure
 }
 
 func (b *job) describe(p pending, err error) error {

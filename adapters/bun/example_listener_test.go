@@ -63,7 +63,7 @@ func ExampleAdapter_Handle() {
 // that should not hold one.
 func ExampleAdapter_Complete() {
 	db, ob, a := openStock()
-	book := outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+	book := outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 			if _, err := tx.NewInsert().Model(&order{ID: env.AggregateID}).Exec(ctx); err != nil {
 				return err

@@ -68,7 +68,7 @@ func ExampleAdapter_Handle() {
 // that should not hold one.
 func ExampleAdapter_Complete() {
 	db, ob, a := openStock()
-	index := outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+	index := outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		return db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			if err := tx.Create(&Product{ID: env.AggregateID}).Error; err != nil {
 				return err

@@ -89,7 +89,7 @@ func BenchmarkDelivery(b *testing.B) {
 			ctx := context.Background()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := deliver.OnEvent(ctx, env); err != nil {
+				if err := deliver.OnEvent(ctx, env); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -25,12 +25,12 @@ func TestWithoutAnSDKThereIsNoSpanAndNoHeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			delivered := make(chan trace.SpanContext, 1)
-			a := run(t, openDB(t).DB, traced(opts...), on(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+			a := run(t, openDB(t).DB, traced(opts...), on(func(ctx context.Context, env outbox.Envelope) error {
 				if env.Headers != nil {
-					return outbox.Result{}, fmt.Errorf("headers: %v", env.Headers)
+					return fmt.Errorf("headers: %v", env.Headers)
 				}
 				delivered <- trace.SpanContextFromContext(ctx)
-				return outbox.Done(), nil
+				return nil
 			}))
 			id := a.write(t.Context(), t, event())[0]
 			require.False(t, (<-delivered).IsValid())
@@ -43,11 +43,11 @@ func TestWithoutAnSDKThereIsNoSpanAndNoHeader(t *testing.T) {
 func TestAContextPassesThroughAProcessThatDoesNotTrace(t *testing.T) {
 	t.Parallel()
 	relay := outboxotel.Interceptor(outboxotel.WithTracerProvider(noop.NewTracerProvider()), outboxotel.WithChildOf())(
-		outbox.ListenerFunc(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+		outbox.ListenerFunc(func(ctx context.Context, _ outbox.Envelope) error {
 			require.Equal(t, remoteParent, before(ctx, t, withHeaders(nil))[0].Headers["traceparent"])
-			return outbox.Done(), nil
+			return nil
 		}))
-	_, err := relay.OnEvent(t.Context(), before(remoteContext(t), t, withHeaders(nil))[0])
+	err := relay.OnEvent(t.Context(), before(remoteContext(t), t, withHeaders(nil))[0])
 	require.NoError(t, err)
 }
 
@@ -58,7 +58,7 @@ func TestAnInterceptorFurtherOutIsTheParent(t *testing.T) {
 	defer outer.End()
 	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(succeed))
 
-	_, err := deliver.OnEvent(ctx, before(remoteContext(t), t, withHeaders(nil))[0])
+	err := deliver.OnEvent(ctx, before(remoteContext(t), t, withHeaders(nil))[0])
 	require.NoError(t, err)
 	span := spans.wait(t, deliverPlaced, 1)[0]
 	require.Equal(t, outer.SpanContext().SpanID(), span.Parent.SpanID())
@@ -66,7 +66,7 @@ func TestAnInterceptorFurtherOutIsTheParent(t *testing.T) {
 	require.Equal(t, trace.SpanID{2}, span.Links[0].SpanContext.SpanID())
 	require.Equal(t, "vendor=1", span.Links[0].SpanContext.TraceState().String())
 
-	_, err = deliver.OnEvent(ctx, event()) // written without a trace
+	err = deliver.OnEvent(ctx, event()) // written without a trace
 	require.NoError(t, err)
 	span = spans.wait(t, deliverPlaced, 2)[1]
 	require.Equal(t, outer.SpanContext().SpanID(), span.Parent.SpanID())
@@ -79,7 +79,7 @@ func TestHeadersThatAreNoTraceContextAreIgnored(t *testing.T) {
 	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(succeed))
 	malformed := []string{"", "x", "00-0-0-0", remoteParent + "x", "ff" + remoteParent[2:], strings.ToUpper(remoteParent) + "!"}
 	for _, parent := range malformed {
-		_, err := deliver.OnEvent(t.Context(), withHeaders(map[string]string{"traceparent": parent, "tracestate": "=", "baggage": ";;"})[0])
+		err := deliver.OnEvent(t.Context(), withHeaders(map[string]string{"traceparent": parent, "tracestate": "=", "baggage": ";;"})[0])
 		require.NoError(t, err)
 	}
 	for _, span := range spans.wait(t, deliverPlaced, len(malformed)) {
@@ -110,7 +110,7 @@ func TestSamplersSeeWhatIsDelivered(t *testing.T) {
 	viewed := event()
 	viewed.EventType = "order.viewed"
 	for _, env := range []outbox.Envelope{viewed, event()} {
-		_, err := deliver.OnEvent(t.Context(), env)
+		err := deliver.OnEvent(t.Context(), env)
 		require.NoError(t, err)
 	}
 	spans.wait(t, deliverPlaced, 1)
@@ -125,12 +125,12 @@ func TestChildrenFollowTheProducersSamplingAndLinksDoNot(t *testing.T) {
 	}))
 	env := before(unsampled, t, withHeaders(nil))[0]
 	child := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans), outboxotel.WithChildOf())(outbox.ListenerFunc(succeed))
-	_, err := child.OnEvent(t.Context(), env)
+	err := child.OnEvent(t.Context(), env)
 	require.NoError(t, err)
 	require.Empty(t, spans.exporter.GetSpans())
 
 	linked := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(succeed))
-	_, err = linked.OnEvent(t.Context(), env)
+	err = linked.OnEvent(t.Context(), env)
 	require.NoError(t, err)
 	require.Len(t, spans.wait(t, deliverPlaced, 1)[0].Links, 1)
 }
@@ -158,7 +158,7 @@ func TestEventTypesMadeAtRunTimeHaveTheirOwnSpans(t *testing.T) {
 		for i := range made {
 			env := event()
 			env.EventType = outbox.EventType(fmt.Sprint("made.", i))
-			_, err := deliver.OnEvent(t.Context(), env)
+			err := deliver.OnEvent(t.Context(), env)
 			require.NoError(t, err)
 		}
 	}
@@ -179,11 +179,11 @@ func TestManyWritersAndDeliveriesAtOnce(t *testing.T) {
 	cfg := traced(outboxotel.WithTracerProvider(spans), outboxotel.WithProducerSpan())
 	var mu sync.Mutex
 	listeners := map[string]trace.SpanContext{} // by the event that it handled
-	a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+	a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, env outbox.Envelope) error {
 		mu.Lock()
 		defer mu.Unlock()
 		listeners[env.AggregateID] = trace.SpanContextFromContext(ctx)
-		return outbox.Done(), nil
+		return nil
 	}))
 	requests := make([]trace.SpanContext, writers)
 	var wg sync.WaitGroup

@@ -3,6 +3,7 @@ package outboxotel_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -113,11 +114,10 @@ func ExampleInterceptor() {
 	check(err)
 	request.End()
 	// … and this when it is delivered, perhaps in another process.
-	listener := outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) {
-		return outbox.Dead("no such order"), nil
+	listener := outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
+		return outbox.Dead(errors.New("no such order"))
 	})
-	_, err = interceptor(listener).OnEvent(context.Background(), envs[0])
-	check(err)
+	_ = interceptor(listener).OnEvent(context.Background(), envs[0])
 
 	delivery := exporter.GetSpans()[1]
 	fmt.Println(delivery.Name, delivery.SpanKind)

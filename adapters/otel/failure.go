@@ -2,6 +2,7 @@ package outboxotel
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -9,13 +10,15 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// failure is the type and the text of a delivery's error.
-func failure(res outbox.Result, err error) (typ, description string) {
-	if err == nil {
-		reason, _ := res.Dead()
-		return "dead", text(reason)
+// failed reports whether a listener failed. A listener that waits for something did not.
+func failed(err error) bool {
+	var several *outbox.ListenersError
+	if errors.As(err, &several) {
+		return slices.ContainsFunc(several.Failures, func(f outbox.ListenerFailure) bool { return failed(f.Err) })
 	}
-	return errorType(err), text(err.Error())
+	var decided *outbox.OutcomeError
+	waits := errors.As(err, &decided) && decided.Outcome == outbox.OutcomeDeferred
+	return err != nil && !waits
 }
 
 // errorType is a value of error.type, of low cardinality. Errors of the outbox
@@ -28,13 +31,9 @@ func errorType(err error) string {
 	case errors.As(err, &panicked):
 		return "panic"
 	}
-	var retry *outbox.RetryError
-	if errors.As(err, &retry) && retry.Err != nil {
-		err = retry.Err
-	}
-	var unrecoverable *outbox.UnrecoverableError
-	if errors.As(err, &unrecoverable) && unrecoverable.Err != nil {
-		err = unrecoverable.Err
+	var decided *outbox.OutcomeError
+	for errors.As(err, &decided) && decided.Err != nil {
+		err = decided.Err
 	}
 	return text(semconv.ErrorType(err).Value.AsString())
 }

@@ -168,8 +168,8 @@ func event() outbox.Envelope {
 	}
 }
 
-func on(fn func(ctx context.Context, env outbox.Envelope) (outbox.Result, error)) outbox.Binding {
+func on(fn func(ctx context.Context, env outbox.Envelope) error) outbox.Binding {
 	return outbox.On(order, placed, outbox.ListenerFunc(fn))
 }
 
-func succeed(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil }
+func succeed(context.Context, outbox.Envelope) error { return nil }

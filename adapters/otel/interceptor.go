@@ -19,13 +19,13 @@ import (
 func Interceptor(opts ...Option) outbox.Interceptor {
 	t := newTracing(opts)
 	return func(next outbox.Listener) outbox.Listener {
-		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 			return t.deliver(ctx, &env, next)
 		})
 	}
 }
 
-func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox.Listener) (res outbox.Result, err error) {
+func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox.Listener) (err error) {
 	ctx, producer := t.extract(ctx, env.Headers)
 	ctx, span, recording := t.startEvent(ctx, t.delivering, env, producer)
 	defer t.end(span)
@@ -36,28 +36,28 @@ func (t *tracing) deliver(ctx context.Context, env *outbox.Envelope, next outbox
 		span.SetAttributes(listenerKey.String(text(listener)))
 	}
 	err = errGoexit // unless the listener returns; the engine turns a panic into an error
-	defer func() { t.describe(ctx, span, env, res, err) }()
+	defer func() { t.describe(ctx, span, env, err) }()
 	return next.OnEvent(ctx, *env)
 }
 
 var errGoexit = errors.New("the listener ended its goroutine")
 
 // describe records the outcome on the span.
-func (t *tracing) describe(ctx context.Context, span trace.Span, env *outbox.Envelope, res outbox.Result, err error) {
+func (t *tracing) describe(ctx context.Context, span trace.Span, env *outbox.Envelope, err error) {
 	defer t.shield("describing a delivery")
-	outcome := outbox.OutcomeOf(ctx, *env, res, err)
+	outcome := outbox.OutcomeOf(ctx, *env, err)
 	if outcome == outbox.OutcomeDone {
 		return
 	}
 	span.SetAttributes(outcomeKey.String(outcome.String()))
-	if outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead || outcome == outbox.OutcomeSplit && err != nil {
-		typ, description := failure(res, err)
-		span.SetAttributes(semconv.ErrorTypeKey.String(typ))
-		span.SetStatus(codes.Error, description)
+	if !failed(err) {
+		return
 	}
-	if err != nil {
-		recordError(span, err)
+	if outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead || outcome == outbox.OutcomeSplit {
+		span.SetAttributes(semconv.ErrorTypeKey.String(errorType(err)))
+		span.SetStatus(codes.Error, text(err.Error()))
 	}
+	recordError(span, err)
 }
 
 // recordError adds the conventions' event for errors. RecordError would not do: it

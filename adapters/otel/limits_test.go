@@ -36,7 +36,7 @@ func TestAttributesAreFitForExporters(t *testing.T) {
 	spans, p := newRecording(t), newMeters(t)
 	env := event()
 	env.EventID, env.AggregateID, env.AggregateType, env.EventType = dirty, dirty, dirty, dirty
-	_, err := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(on(succeed).Listener).OnEvent(t.Context(), env)
+	err := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(on(succeed).Listener).OnEvent(t.Context(), env)
 	require.NoError(t, err)
 	span := spans.exporter.GetSpans()[0]
 	require.True(t, utf8.ValidString(span.Name))

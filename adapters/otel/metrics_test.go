@@ -253,16 +253,16 @@ func TestMetricsOfAnOutboxAtWork(t *testing.T) {
 	t.Parallel()
 	p := newMeters(t)
 	m := newMetrics(t, p)
-	a := run(t, openDB(t).DB, outbox.Config{Metrics: m}, on(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	a := run(t, openDB(t).DB, outbox.Config{Metrics: m}, on(func(_ context.Context, env outbox.Envelope) error {
 		switch env.AggregateID {
 		case "fails once":
 			if env.Attempts == 0 {
-				return outbox.Result{}, errors.New("no")
+				return errors.New("no")
 			}
 		case "dies":
-			return outbox.Dead("never"), nil
+			return outbox.Dead(errors.New("never"))
 		}
-		return outbox.Done(), nil
+		return nil
 	}))
 	for _, id := range []string{"succeeds", "fails once", "dies"} {
 		env := event()

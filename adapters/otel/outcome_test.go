@@ -29,19 +29,15 @@ func (declined) ErrorType() string { return "card_declined" }
 // compares the span with what the table shows afterwards.
 func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 	t.Parallel()
-	type answer struct {
-		res outbox.Result
-		err error
-	}
 	later := time.Hour
 	once := outbox.SingleNode{
-		Dispatch: outbox.DispatchOptions{MaxAttempts: 1, OnUnroutable: outbox.Defer(later)},
+		Dispatch: outbox.DispatchOptions{MaxAttempts: 1, OnUnroutable: outbox.DeferFor(later)},
 		Poll:     outbox.PollOptions{Interval: 20 * time.Millisecond},
 	}
 	claiming := outbox.MultiNode{Poll: once.Poll}
 	onceClaiming := outbox.MultiNode{Poll: once.Poll, Dispatch: once.Dispatch}
 	for name, tt := range map[string]struct {
-		answer     answer
+		err        error
 		mode       outbox.Mode
 		unroutable bool
 		outcome    any // nil: done
@@ -49,24 +45,25 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 		status     outbox.Status
 	}{
 		"done":                                         {status: outbox.StatusDone},
-		"failure":                                      {answer: answer{err: errStock}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
-		"wrapped failure":                              {answer: answer{err: fmt.Errorf("selling: %w", errStock)}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
-		"failure with a type":                          {answer: answer{err: declined{}}, outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
-		"failure with a delay":                         {answer: answer{err: outbox.RetryAfterError(later, declined{})}, outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
-		"failure on several nodes":                     {answer: answer{err: errStock}, mode: claiming, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
-		"failure of the last attempt":                  {answer: answer{err: errStock}, mode: once, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
-		"failure of the only attempt":                  {answer: answer{err: errStock}, mode: outbox.Ordered{Poll: once.Poll}, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
-		"failure with a delay and no type":             {answer: answer{err: outbox.RetryAfterError(later, errStock)}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
-		"unrecoverable and no type":                    {answer: answer{err: outbox.Unrecoverable(errStock)}, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
-		"failure of the last attempt on several nodes": {answer: answer{err: errStock}, mode: onceClaiming, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
-		"unrecoverable":                                {answer: answer{err: outbox.Unrecoverable(declined{})}, outcome: "dead", errorType: "card_declined", status: outbox.StatusDead},
-		"unrecoverable and no more":                    {answer: answer{err: outbox.Unrecoverable(nil)}, outcome: "dead", errorType: "*outbox.UnrecoverableError", status: outbox.StatusDead},
-		"dead by the listener's decision":              {answer: answer{res: outbox.Dead("no such order")}, outcome: "dead", errorType: "dead", status: outbox.StatusDead},
-		"deferred":                                     {answer: answer{res: outbox.RetryAfter(later)}, outcome: "deferred", status: outbox.StatusNew},
+		"failure":                                      {err: errStock, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"wrapped failure":                              {err: fmt.Errorf("selling: %w", errStock), outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"failure with a type":                          {err: declined{}, outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
+		"failure with a delay":                         {err: outbox.RetryIn(later, declined{}), outcome: "retry", errorType: "card_declined", status: outbox.StatusRetry},
+		"failure on several nodes":                     {err: errStock, mode: claiming, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"failure of the last attempt":                  {err: errStock, mode: once, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"failure of the only attempt":                  {err: errStock, mode: outbox.Ordered{Poll: once.Poll}, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"failure with a delay and no type":             {err: outbox.RetryIn(later, errStock), outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"unrecoverable and no type":                    {err: outbox.Dead(errStock), outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"failure of the last attempt on several nodes": {err: errStock, mode: onceClaiming, outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"unrecoverable":                                {err: outbox.Dead(declined{}), outcome: "dead", errorType: "card_declined", status: outbox.StatusDead},
+		"unrecoverable and no more":                    {err: outbox.Dead(nil), outcome: "dead", errorType: "*outbox.OutcomeError", status: outbox.StatusDead},
+		"dead by the listener's decision":              {err: outbox.Dead(errors.New("no such order")), outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
+		"deferred":                                     {err: outbox.Defer(later), outcome: "deferred", status: outbox.StatusNew},
+		"deferred, with a reason":                      {err: fmt.Errorf("no stock yet: %w", outbox.Defer(later)), outcome: "deferred", status: outbox.StatusNew},
 		"no listener":                                  {unroutable: true, outcome: "dead", errorType: "unroutable", status: outbox.StatusDead},
 		"no listener, left to another":                 {unroutable: true, mode: once, outcome: "deferred", status: outbox.StatusNew},
-		"a cancelled context of its own":               {answer: answer{err: context.Canceled}, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
-		"an exceeded deadline of its own":              {answer: answer{err: context.DeadlineExceeded}, outcome: "retry", errorType: "context.deadlineExceededError", status: outbox.StatusRetry},
+		"a cancelled context of its own":               {err: context.Canceled, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
+		"an exceeded deadline of its own":              {err: context.DeadlineExceeded, outcome: "retry", errorType: "context.deadlineExceededError", status: outbox.StatusRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +72,7 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 			cfg := traced(opts...)
 			cfg.Mode = tt.mode
 			cfg.RetryPolicy = outbox.RetryPolicyFunc(func(int) time.Duration { return later })
-			b := on(func(context.Context, outbox.Envelope) (outbox.Result, error) { return tt.answer.res, tt.answer.err })
+			b := on(func(context.Context, outbox.Envelope) error { return tt.err })
 			if tt.unroutable {
 				b.EventType = "order.other"
 			}
@@ -105,16 +102,16 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 func TestAPanicIsAnErrorOfTheSpanAndOfTheEvent(t *testing.T) {
 	t.Parallel()
 	spans := newRecording(t)
-	a := run(t, openDB(t).DB, traced(outboxotel.WithTracerProvider(spans)), on(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	a := run(t, openDB(t).DB, traced(outboxotel.WithTracerProvider(spans)), on(func(_ context.Context, env outbox.Envelope) error {
 		if env.Attempts == 0 {
 			panic("no such shelf")
 		}
-		return outbox.Done(), nil
+		return nil
 	}))
 	a.write(t.Context(), t, event())
 
 	attempts := spans.wait(t, deliverPlaced, 2)
-	require.Equal(t, "panic at outcome_test.go:110: no such shelf", attempts[0].Status.Description)
+	require.Equal(t, "panic at outcome_test.go:107: no such shelf", attempts[0].Status.Description)
 	require.Equal(t, "panic", value(attempts[0], "error.type"))
 	require.Equal(t, codes.Error, attempts[0].Status.Code)
 	require.Equal(t, "retry", value(attempts[0], "outbox.outcome"))
@@ -122,7 +119,7 @@ func TestAPanicIsAnErrorOfTheSpanAndOfTheEvent(t *testing.T) {
 	for _, kv := range attempts[0].Events[0].Attributes {
 		details[string(kv.Key)] = kv.Value.AsString()
 	}
-	require.Equal(t, "panic at outcome_test.go:110: no such shelf", details["exception.message"])
+	require.Equal(t, "panic at outcome_test.go:107: no such shelf", details["exception.message"])
 	require.Contains(t, details["exception.stacktrace"], "outcome_test.go")
 	require.Nil(t, value(attempts[1], "outbox.outcome"))
 }
@@ -132,13 +129,13 @@ func TestAListenerThatEndsItsGoroutineIsAnError(t *testing.T) {
 	spans := newRecording(t)
 	ended := make(chan struct{})
 	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(
-		func(context.Context, outbox.Envelope) (outbox.Result, error) {
+		func(context.Context, outbox.Envelope) error {
 			runtime.Goexit()
-			return outbox.Done(), nil
+			return nil
 		}))
 	go func() {
 		defer close(ended)
-		_, _ = deliver.OnEvent(context.Background(), event())
+		_ = deliver.OnEvent(context.Background(), event())
 	}()
 	<-ended
 	require.Equal(t, codes.Error, spans.wait(t, deliverPlaced, 1)[0].Status.Code)
@@ -160,13 +157,13 @@ func TestADeliveryThatTheShutdownInterrupts(t *testing.T) {
 			began := make(chan struct{})
 			cfg := traced(outboxotel.WithTracerProvider(spans))
 			cfg.Mode = outbox.SingleNode{Dispatch: outbox.DispatchOptions{DrainTimeout: 500 * time.Millisecond}}
-			a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+			a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, _ outbox.Envelope) error {
 				close(began)
 				<-ctx.Done()
 				if tt.panics {
 					panic("no such shelf")
 				}
-				return outbox.Result{}, ctx.Err()
+				return ctx.Err()
 			}))
 			a.write(t.Context(), t, event())
 			<-began
@@ -184,9 +181,9 @@ func TestAListenerTimeoutIsAFailure(t *testing.T) {
 	cfg := traced(outboxotel.WithTracerProvider(spans))
 	cfg.Mode = outbox.SingleNode{Dispatch: outbox.DispatchOptions{ListenerTimeout: 5 * time.Millisecond}}
 	cfg.RetryPolicy = outbox.RetryPolicyFunc(func(int) time.Duration { return time.Hour })
-	a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+	a := run(t, openDB(t).DB, cfg, on(func(ctx context.Context, _ outbox.Envelope) error {
 		<-ctx.Done()
-		return outbox.Result{}, ctx.Err()
+		return ctx.Err()
 	}))
 	a.write(t.Context(), t, event())
 	require.Equal(t, "retry", value(spans.wait(t, deliverPlaced, 1)[0], "outbox.outcome"))
@@ -197,10 +194,10 @@ func TestErrorTextsAreFitForExporters(t *testing.T) {
 	t.Parallel()
 	spans := newRecording(t)
 	deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(spans))(outbox.ListenerFunc(
-		func(context.Context, outbox.Envelope) (outbox.Result, error) {
-			return outbox.Result{}, errors.New("bad \xff! " + strings.Repeat("é", outbox.MaxErrorLength))
+		func(context.Context, outbox.Envelope) error {
+			return errors.New("bad \xff! " + strings.Repeat("é", outbox.MaxErrorLength))
 		}))
-	_, err := deliver.OnEvent(t.Context(), event())
+	err := deliver.OnEvent(t.Context(), event())
 	require.Error(t, err)
 	span := spans.wait(t, deliverPlaced, 1)[0]
 	texts := []string{span.Status.Description}
@@ -214,17 +211,33 @@ func TestErrorTextsAreFitForExporters(t *testing.T) {
 	require.True(t, strings.HasPrefix(span.Status.Description, "bad \uFFFD! é"))
 }
 
+// A listener that waits for something has not failed, also beside others.
+func TestADeferralOfOneOfSeveralListenersIsNoErrorOfTheSpan(t *testing.T) {
+	t.Parallel()
+	spans := newRecording(t)
+	mail := on(func(context.Context, outbox.Envelope) error { return outbox.Defer(time.Hour) })
+	search := on(succeed)
+	mail.Name, search.Name = "mail", "search"
+	a := run(t, openDB(t).DB, traced(outboxotel.WithTracerProvider(spans)), mail, search)
+	a.write(t.Context(), t, event())
+
+	span := spans.wait(t, deliverPlaced, 1)[0]
+	require.Equal(t, "split", value(span, "outbox.outcome"))
+	require.Equal(t, codes.Unset, span.Status.Code)
+	require.Empty(t, span.Events)
+}
+
 // One span is around all listeners, and each retry of one has its own.
 func TestSpansOfSeveralListeners(t *testing.T) {
 	t.Parallel()
 	spans := newRecording(t)
 	cfg := traced(outboxotel.WithTracerProvider(spans))
 	cfg.RetryPolicy = outbox.ExponentialBackoff(time.Millisecond, time.Millisecond)
-	mail := on(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	mail := on(func(_ context.Context, env outbox.Envelope) error {
 		if env.Attempts == 0 {
-			return outbox.Done(), errStock
+			return errStock
 		}
-		return outbox.Done(), nil
+		return nil
 	})
 	search := on(succeed)
 	mail.Name, search.Name = "mail", "search"

@@ -63,14 +63,14 @@ func work() {
 		},
 	})
 	check(err)
-	check(o.Register(on(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+	check(o.Register(on(func(ctx context.Context, _ outbox.Envelope) error {
 		_, mail := provider.Tracer("worker").Start(ctx, "send mail")
 		mail.End()
 		if os.Getenv(workerStuck) != "" {
 			fmt.Println(stuck)
 			select {}
 		}
-		return outbox.Done(), nil
+		return nil
 	})))
 	check(o.Start(ctx))
 	_, err = io.Copy(io.Discard, os.Stdin)

@@ -20,9 +20,9 @@ func TestDeliveryIsLinkedToTheSpanThatWroteTheEvent(t *testing.T) {
 	t.Parallel()
 	spans := newRecording(t)
 	seen := make(chan trace.SpanContext, 1)
-	a := run(t, openDB(t).DB, traced(outboxotel.WithTracerProvider(spans)), on(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+	a := run(t, openDB(t).DB, traced(outboxotel.WithTracerProvider(spans)), on(func(ctx context.Context, _ outbox.Envelope) error {
 		seen <- trace.SpanContextFromContext(ctx)
-		return outbox.Done(), nil
+		return nil
 	}))
 
 	ctx, request := spans.start(t.Context(), "POST /orders")
@@ -70,9 +70,9 @@ func TestBaggageReachesTheListener(t *testing.T) {
 			spans := newRecording(t)
 			got := make(chan string, 1)
 			opts := append(opts, outboxotel.WithTracerProvider(spans))
-			a := run(t, openDB(t).DB, traced(opts...), on(func(ctx context.Context, _ outbox.Envelope) (outbox.Result, error) {
+			a := run(t, openDB(t).DB, traced(opts...), on(func(ctx context.Context, _ outbox.Envelope) error {
 				got <- baggage.FromContext(ctx).Member("customer").Value()
-				return outbox.Done(), nil
+				return nil
 			}))
 
 			member, err := baggage.NewMemberRaw("customer", "Zoë, gold")
@@ -115,11 +115,11 @@ func TestEventsOfTheColdPathAreLinkedToo(t *testing.T) {
 func TestEachAttemptIsASpanWithItsOwnLink(t *testing.T) {
 	t.Parallel()
 	spans := newRecording(t)
-	a := run(t, openDB(t).DB, traced(outboxotel.WithTracerProvider(spans)), on(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	a := run(t, openDB(t).DB, traced(outboxotel.WithTracerProvider(spans)), on(func(_ context.Context, env outbox.Envelope) error {
 		if env.Attempts < 2 {
-			return outbox.Result{}, context.DeadlineExceeded
+			return context.DeadlineExceeded
 		}
-		return outbox.Done(), nil
+		return nil
 	}))
 	ctx, request := spans.start(t.Context(), "POST /orders")
 	defer request.End()

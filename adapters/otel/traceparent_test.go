@@ -51,7 +51,7 @@ func FuzzTraceparent(f *testing.F) {
 		env := event()
 		env.Headers = headers
 		deliver := outboxotel.Interceptor(outboxotel.WithTracerProvider(provider))(outbox.ListenerFunc(succeed))
-		_, err := deliver.OnEvent(context.Background(), env)
+		err := deliver.OnEvent(context.Background(), env)
 		require.NoError(t, err)
 		span := exporter.GetSpans()[0]
 		if !want.IsValid() {

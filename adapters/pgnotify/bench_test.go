@@ -56,7 +56,7 @@ func startProcess(b *testing.B, db *testdb.DB, mode outbox.Mode, notifies bool, 
 	}
 	ob, err := outbox.New(cfg)
 	require.NoError(b, err)
-	require.NoError(b, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	require.NoError(b, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		fn(env.EventID)
 		return nil
 	}))))

@@ -179,7 +179,7 @@ func ExampleAdapter_WriteAll() {
 func ExampleAdapter_Complete() {
 	ctx := context.Background()
 	pool, ob, a := openShop(ctx)
-	reserve := outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+	reserve := outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "UPDATE stock SET reserved = reserved + 1 WHERE order_id = $1", env.AggregateID); err != nil {
 				return err

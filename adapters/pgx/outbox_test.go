@@ -28,7 +28,7 @@ func delivering(t *testing.T, pool *pgxpool.Pool, mode outbox.Mode) (*outbox.Out
 	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Logger: slog.New(slog.DiscardHandler), Mode: mode})
 	require.NoError(t, err)
 	arrived := make(chan string, 100)
-	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		arrived <- env.EventID
 		return nil
 	}))))

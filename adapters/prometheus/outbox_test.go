@@ -69,24 +69,24 @@ func event(eventType outbox.EventType) outbox.Envelope {
 	return outbox.Envelope{EventType: eventType, AggregateType: "Order", Payload: outbox.RawJSON(`{}`)}
 }
 
-func listen(s *shop, eventType outbox.EventType, fn func(env outbox.Envelope) (outbox.Result, error)) {
+func listen(s *shop, eventType outbox.EventType, fn func(env outbox.Envelope) error) {
 	s.t.Helper()
 	require.NoError(s.t, s.Register(outbox.On("Order", eventType, outbox.ListenerFunc(
-		func(_ context.Context, env outbox.Envelope) (outbox.Result, error) { return fn(env) }))))
+		func(_ context.Context, env outbox.Envelope) error { return fn(env) }))))
 }
 
 func TestScrapeOfARunningOutboxTellsWhatHappened(t *testing.T) {
 	t.Parallel()
 	s := openShop(t, outbox.SingleNode{})
-	listen(s, "Placed", func(outbox.Envelope) (outbox.Result, error) { return outbox.Done(), nil })
-	listen(s, "Flaky", func(env outbox.Envelope) (outbox.Result, error) {
+	listen(s, "Placed", func(outbox.Envelope) error { return nil })
+	listen(s, "Flaky", func(env outbox.Envelope) error {
 		if env.Attempts == 0 {
-			return outbox.Result{}, errors.New("not yet")
+			return errors.New("not yet")
 		}
-		return outbox.Done(), nil
+		return nil
 	})
-	listen(s, "Hopeless", func(outbox.Envelope) (outbox.Result, error) { return outbox.Dead("no"), nil })
-	listen(s, "Later", func(outbox.Envelope) (outbox.Result, error) { return outbox.RetryAfter(time.Hour), nil })
+	listen(s, "Hopeless", func(outbox.Envelope) error { return outbox.Dead(errors.New("no")) })
+	listen(s, "Later", func(outbox.Envelope) error { return outbox.Defer(time.Hour) })
 	require.NoError(t, s.Start(t.Context()))
 
 	delayed := event("Placed")
@@ -144,10 +144,10 @@ func TestHotDropsAndTheirDepthAreTold(t *testing.T) {
 		Poll:     outbox.PollOptions{Interval: time.Hour, SkipRecent: time.Hour},
 	})
 	entered, leave := make(chan struct{}, 10), make(chan struct{})
-	listen(s, "Slow", func(outbox.Envelope) (outbox.Result, error) {
+	listen(s, "Slow", func(outbox.Envelope) error {
 		entered <- struct{}{}
 		<-leave
-		return outbox.Done(), nil
+		return nil
 	})
 	require.NoError(t, s.Start(t.Context()))
 	t.Cleanup(func() { close(leave) })

@@ -167,7 +167,7 @@ func startLedger(db *sql.DB, store outbox.Store) (*outbox.Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+	err = ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		return a.RunInTx(context.WithValue(ctx, inListener{}, true), nil, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO ledger (event_id) VALUES ('%s')", env.EventID)); err != nil {
 				return err

@@ -124,7 +124,7 @@ func TestTransactionThatEndsAfterItsListener(t *testing.T) {
 		a, err := sqltx.New(db.DB, ob.Writer())
 		require.NoError(t, err)
 		calls, open := make(chan *sql.Tx, 10), true
-		require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(ctx context.Context, _ outbox.Envelope) error {
+		require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(ctx context.Context, _ outbox.Envelope) error {
 			tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
 			require.NoError(t, err)
 			require.NoError(t, a.Complete(ctx, tx))
@@ -171,7 +171,7 @@ func TestHandleWaitsForTheOutcomesBefore(t *testing.T) {
 				a, err := sqltx.New(db.DB, ob.Writer())
 				require.NoError(t, err)
 				var calls, early atomic.Int64
-				require.NoError(t, ob.Register(outbox.On("Order", "Packed", outbox.Handle(func(context.Context, outbox.Envelope) error {
+				require.NoError(t, ob.Register(outbox.On("Order", "Packed", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 					calls.Add(1)
 					return nil
 				}))))

@@ -46,7 +46,7 @@ func TestOfTwoDeliveriesAtOnceOneTakesEffect(t *testing.T) {
 			a, err := sqltx.New(db.DB, ob.Writer())
 			require.NoError(t, err)
 			first := true
-			require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(ctx context.Context, _ outbox.Envelope) error {
+			require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(ctx context.Context, _ outbox.Envelope) error {
 				if !first {
 					return errors.New("this test needs one delivery of each process")
 				}

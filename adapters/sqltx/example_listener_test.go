@@ -59,7 +59,7 @@ func ExampleAdapter_Handle() {
 // that should not hold one.
 func ExampleAdapter_Complete() {
 	db, ob, a := openStock()
-	reserve := outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+	reserve := outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		// … a call of the supplier, with env.EventID as its idempotency key
 		return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, "INSERT INTO reserved (order_id) VALUES (?)", env.AggregateID); err != nil {

@@ -27,7 +27,7 @@ func TestEventOfAPlainTransactionTakesTheHotPath(t *testing.T) {
 		})
 		require.NoError(t, err)
 		arrived := make(chan string, 1)
-		require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 			arrived <- env.EventID
 			return nil
 		}))))

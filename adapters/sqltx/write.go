@@ -90,7 +90,7 @@ func handleIn[Tx any](
 	if fn == nil {
 		return nil
 	}
-	return outbox.Handle(func(ctx context.Context, env outbox.Envelope) error {
+	return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		if err := outbox.AwaitTurn(ctx); err != nil {
 			return err
 		}

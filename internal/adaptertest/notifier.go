@@ -106,7 +106,7 @@ func (n *nodes) start(mode outbox.Mode, fn func(env outbox.Envelope)) *node {
 	pool := n.db.Reopen(n.t)
 	ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: n.store, Mode: mode, Logger: n.log, Notifier: counted{n.notifier(n.t, pool), n.hear}})
 	if err == nil {
-		err = ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		err = ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 			fn(env)
 			return nil
 		})))

@@ -50,7 +50,7 @@ const (
 const (
 	Done    = "done"
 	Failed  = "failed"
-	Later   = "later" // outbox.RetryAfter
+	Later   = "later" // outbox.Defer
 	Buried  = "dead"  // outbox.Dead
 	Dropped = "cut"   // its context ended
 )

@@ -69,14 +69,12 @@ func (l *ledger) listen(ctx context.Context, env outbox.Envelope) error {
 }
 
 // listenBatch is a batch listener.
-func (l *ledger) listenBatch(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
-	results := make([]outbox.Result, len(batch))
+func (l *ledger) listenBatch(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
+	errs := make([]error, len(batch))
 	for i, env := range batch {
-		if err := l.listen(ctx, env); err != nil {
-			results[i] = outbox.ResultOf(err)
-		}
+		errs[i] = l.listen(ctx, env)
 	}
-	return results, nil
+	return errs, nil
 }
 
 // node is one process on the table.
@@ -93,7 +91,7 @@ func (l *ledger) open(t *testing.T, db *testdb.DB, k kind) node {
 		Purge: &outbox.PurgeOptions{}, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	listener := outbox.Handle(l.listen)
+	var listener outbox.Listener = outbox.ListenerFunc(l.listen)
 	if k.batches {
 		listener = outbox.BatchListener(outbox.BatchOptions{Size: 7, Wait: 3 * time.Millisecond}, l.listenBatch)
 	}

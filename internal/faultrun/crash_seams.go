@@ -2,6 +2,7 @@ package faultrun
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func (k *crasher) configure(cfg *outbox.Config) {
 // intercept makes the beginning and the end of a delivery points, and says whose the
 // listener's statements are.
 func (k *crasher) intercept(next outbox.Listener) outbox.Listener {
-	return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+	return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		k.gate()
 		k.again(env.EventID)
 		whose := "listener of " + string(env.EventType)
@@ -38,11 +39,12 @@ func (k *crasher) intercept(next outbox.Listener) outbox.Listener {
 		if strings.Contains(env.EventID, blocks) && !k.Follows {
 			k.block()
 		}
-		result, err := next.OnEvent(context.WithValue(ctx, whoseKey{}, whose), env)
+		err := next.OnEvent(context.WithValue(ctx, whoseKey{}, whose), env)
 		k.handOver("after the " + whose)
-		_, later := result.RetryAfter()
+		var decided *outbox.OutcomeError
+		later := errors.As(err, &decided) && decided.Outcome == outbox.OutcomeDeferred
 		k.settle(env.EventID, !later && (err == nil || k.spec.Mode == "ordered"))
-		return result, err
+		return err
 	})
 }
 

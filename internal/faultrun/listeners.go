@@ -112,21 +112,21 @@ func (n *node) failure(of ...any) error {
 }
 
 // answer is what a listener returns for a result.
-func (n *node) answer(env outbox.Envelope, result string) (outbox.Result, error) {
+func (n *node) answer(env outbox.Envelope, result string) error {
 	switch result {
 	case checker.Later:
-		return outbox.RetryAfter(5 * time.Millisecond), nil
+		return outbox.Defer(5 * time.Millisecond)
 	case checker.Buried:
-		return outbox.Dead("the listener gave it up"), nil
+		return outbox.Dead(errors.New("the listener gave it up"))
 	case checker.Done:
-		return outbox.Done(), nil
+		return nil
 	default:
-		return outbox.Result{}, n.failure(env.EventID, env.Attempts)
+		return n.failure(env.EventID, env.Attempts)
 	}
 }
 
-func (n *node) plain(listener string) func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
-	return func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+func (n *node) plain(listener string) func(ctx context.Context, env outbox.Envelope) error {
+	return func(ctx context.Context, env outbox.Envelope) error {
 		end := n.delivery(env, listener)
 		result := n.result(env, listener)
 		if !n.linger(ctx, env) || !n.work(ctx, env) {
@@ -145,16 +145,16 @@ type workedKey struct{}
 // recorded records the deliveries to a handler. One that succeeds has ended before its
 // COMMIT: after that another process may begin with the next event of the key.
 func (n *node) recorded(listener string, inner outbox.Listener) outbox.Listener {
-	return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+	return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		r := n.begin(env, listener)
 		var w worked
-		result, err := inner.OnEvent(context.WithValue(ctx, workedKey{}, &w), env)
+		err := inner.OnEvent(context.WithValue(ctx, workedKey{}, &w), env)
 		r.Op, r.Result = checker.OpEnded, checker.Failed
 		if err == nil {
 			r.At, r.Result = w.at, checker.Done
 		}
 		n.log.Add(r)
-		return result, err
+		return err
 	})
 }
 
@@ -188,7 +188,7 @@ func (n *node) ledger(ctx context.Context, tx outbox.Execer, env outbox.Envelope
 }
 
 // inbox has its effect in a transaction of its own, which the inbox guards.
-func (n *node) inbox(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+func (n *node) inbox(ctx context.Context, env outbox.Envelope) error {
 	end := n.delivery(env, "")
 	err := n.adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := n.box.Once(ctx, tx, "faultrun", env.EventID, func(ctx context.Context) error {
@@ -204,8 +204,8 @@ func (n *node) inbox(ctx context.Context, env outbox.Envelope) (outbox.Result, e
 	return n.answer(env, result)
 }
 
-func (n *node) batch(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
-	results := make([]outbox.Result, len(batch))
+func (n *node) batch(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
+	errs := make([]error, len(batch))
 	ends := make([]func(string), len(batch))
 	for i, env := range batch {
 		ends[i] = n.delivery(env, "")
@@ -217,11 +217,7 @@ func (n *node) batch(ctx context.Context, batch []outbox.Envelope) ([]outbox.Res
 			result = checker.Dropped
 		}
 		ends[i](result)
-		r, err := n.answer(env, result)
-		if err != nil {
-			r = outbox.ResultOf(err)
-		}
-		results[i] = r
+		errs[i] = n.answer(env, result)
 	}
-	return results, nil
+	return errs, nil
 }

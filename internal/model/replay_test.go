@@ -31,8 +31,8 @@ type run struct {
 }
 
 // listen returns the listener of a node. The name of an event says what it does.
-func (x *run) listen(node int) func(context.Context, outbox.Envelope) (outbox.Result, error) {
-	return func(_ context.Context, env outbox.Envelope) (res outbox.Result, err error) {
+func (x *run) listen(node int) func(context.Context, outbox.Envelope) error {
+	return func(_ context.Context, env outbox.Envelope) (err error) {
 		x.r.note(env.EventID, node, model.Event{Kind: model.Began, Attempts: uint8(env.Attempts)})
 		_, again := x.first.LoadOrStore(env.EventID, true)
 		outcome := model.OutcomeDone
@@ -43,12 +43,12 @@ func (x *run) listen(node int) func(context.Context, outbox.Envelope) (outbox.Re
 				outcome = model.OutcomeDead
 			}
 		case what == "defers" && !again:
-			outcome, res = model.OutcomeDeferred, outbox.RetryAfter(time.Millisecond)
+			outcome, err = model.OutcomeDeferred, outbox.Defer(time.Millisecond)
 		case what == "stall" && !again: // longer than its lease
 			<-time.After(leaseTime + rand.N(leaseTime))
 		}
 		x.r.note(env.EventID, node, model.Event{Kind: model.Ended, Outcome: outcome})
-		return res, err
+		return err
 	}
 }
 

@@ -91,7 +91,7 @@ var mutations = []mutation{
 	},
 	{
 		"the failure of one listener repeats all", "outbox/listeners.go",
-		"return c.listeners == a.err", "return false", alone, checker.RuleSubscriptions,
+		"&& c.listeners == a.err }", "&& false }", alone, checker.RuleSubscriptions,
 	},
 	{
 		"the poller's copy of an event in hand is delivered", "outbox/tracker.go",

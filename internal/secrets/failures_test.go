@@ -101,15 +101,15 @@ func failing() (bindings []outbox.Binding) {
 			return err
 		},
 	} {
-		bindings = append(bindings, outbox.On("", outbox.EventType(eventType), outbox.Handle(fn)))
+		bindings = append(bindings, outbox.On("", outbox.EventType(eventType), outbox.ListenerFunc(fn)))
 	}
 	number := outbox.NewTopic[struct{ Card int }]("", "IsNoNumber")
 	return append(bindings,
 		number.Listen(func(context.Context, struct{ Card int }, outbox.Envelope) error { return nil }),
-		outbox.On("", "IsDead", outbox.ListenerFunc(func(context.Context, outbox.Envelope) (outbox.Result, error) { return outbox.Dead("sold out"), nil })),
-		outbox.On("", "FailsForOne", outbox.Handle(func(context.Context, outbox.Envelope) error { return errors.New("no mail") }), outbox.Named("mail")),
-		outbox.On("", "FailsForOne", outbox.Handle(func(_ context.Context, env outbox.Envelope) error { panic(&env) }), outbox.Named("audit")),
-		outbox.On("", "FailsInBatch", outbox.BatchListener(outbox.BatchOptions{Size: 5, Wait: time.Millisecond}, func(_ context.Context, envs []outbox.Envelope) ([]outbox.Result, error) { panic(envs) })),
+		outbox.On("", "IsDead", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return outbox.Dead(errors.New("sold out")) })),
+		outbox.On("", "FailsForOne", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return errors.New("no mail") }), outbox.Named("mail")),
+		outbox.On("", "FailsForOne", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error { panic(&env) }), outbox.Named("audit")),
+		outbox.On("", "FailsInBatch", outbox.BatchListener(outbox.BatchOptions{Size: 5, Wait: time.Millisecond}, func(_ context.Context, envs []outbox.Envelope) ([]error, error) { panic(envs) })),
 	)
 }
 

@@ -104,10 +104,10 @@ func (n *node) fails(number int) bool { return number%200 >= 200-n.cold }
 
 var errFirst = errors.New("the first delivery fails")
 
-func (n *node) listen(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+func (n *node) listen(_ context.Context, env outbox.Envelope) error {
 	number, err := strconv.Atoi(env.AggregateID)
 	if err != nil {
-		return outbox.Result{}, outbox.Unrecoverable(err)
+		return outbox.Dead(err)
 	}
 	due := env.AvailableAt
 	if due.Before(env.OccurredAt) {
@@ -119,8 +119,8 @@ func (n *node) listen(_ context.Context, env outbox.Envelope) (outbox.Result, er
 		n.meters.hot.add(time.Since(due))
 	}
 	if n.fails(number) && env.Attempts == 0 {
-		return outbox.Result{}, errFirst
+		return errFirst
 	}
 	n.events.done(number)
-	return outbox.Done(), nil
+	return nil
 }

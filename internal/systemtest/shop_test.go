@@ -91,7 +91,7 @@ func (c *counted) LeaseLost(n int) { c.shop.leaseLost.Add(int64(n)) }
 
 // listener records the deliveries of a node. Every 50th order is one that it buries.
 func (s *shop) listener(name string) outbox.Binding {
-	return outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+	return outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		s.mu.Lock()
 		s.deliveries[env.EventID] = append(s.deliveries[env.EventID], delivery{name, time.Now()})
 		leave := s.inHand[env.EventID]
@@ -100,13 +100,13 @@ func (s *shop) listener(name string) outbox.Binding {
 			select {
 			case <-leave:
 			case <-ctx.Done():
-				return outbox.Done(), ctx.Err()
+				return ctx.Err()
 			}
 		}
 		if dies(env.EventID) {
-			return outbox.Dead("nobody wants it"), nil
+			return outbox.Dead(errors.New("nobody wants it"))
 		}
-		return outbox.Done(), nil
+		return nil
 	}))
 }
 

@@ -89,7 +89,7 @@ func pauses(t *testing.T, server *server) {
 func deadListener(t *testing.T, fw Framework) {
 	db := testdb.Open(t, sqlite())
 	ob := newOutbox(t, db)
-	fails := outbox.Handle(func(context.Context, outbox.Envelope) error { return errTest })
+	fails := outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return errTest })
 	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", fails, outbox.Named("mail"))))
 	adapter := adaptertest.Adapter(t, db.DB, ob.Writer())
 	require.NoError(t, ob.Start(t.Context()))
@@ -126,7 +126,7 @@ func deadListener(t *testing.T, fw Framework) {
 func eventIDs(t *testing.T, fw Framework) {
 	db := testdb.Open(t, sqlite())
 	ob := newOutbox(t, db)
-	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(context.Context, outbox.Envelope) error { return errTest }))))
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return errTest }))))
 	adapter := adaptertest.Adapter(t, db.DB, ob.Writer())
 	ids := []string{"replay", "a/b", "a%2Fb", "50% off?", "ein schöner Tag", "..", "a;b&c=d+e"}
 	require.NoError(t, ob.Start(t.Context()))

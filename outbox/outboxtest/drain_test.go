@@ -25,13 +25,13 @@ func TestDrainFollowsTheEnginesRules(t *testing.T) {
 		attempts int
 		err      string
 	}{
-		"done":          {status: outbox.StatusDone},
-		"error":         {outboxtest.Answer{Err: failure}, outbox.StatusRetry, time.Minute, 1, "it failed"},
-		"panic":         {outboxtest.Answer{Panic: "boom"}, outbox.StatusRetry, time.Minute, 1, "panic at recorder.go:91: boom"},
-		"retry after":   {outboxtest.Answer{Result: outbox.RetryAfter(time.Hour)}, outbox.StatusNew, time.Hour, 0, ""},
-		"retry error":   {outboxtest.Answer{Err: outbox.RetryAfterError(time.Hour, failure)}, outbox.StatusRetry, time.Hour, 1, "it failed (retry after 1h0m0s)"},
-		"dead":          {outboxtest.Answer{Result: outbox.Dead("no use")}, outbox.StatusDead, 0, 0, "no use"},
-		"unrecoverable": {outboxtest.Answer{Err: outbox.Unrecoverable(failure)}, outbox.StatusDead, 0, 0, "it failed"},
+		"done":      {status: outbox.StatusDone},
+		"error":     {outboxtest.Answer{Err: failure}, outbox.StatusRetry, time.Minute, 1, "it failed"},
+		"panic":     {outboxtest.Answer{Panic: "boom"}, outbox.StatusRetry, time.Minute, 1, "panic at recorder.go:90: boom"},
+		"deferred":  {outboxtest.Answer{Err: outbox.Defer(time.Hour)}, outbox.StatusNew, time.Hour, 0, "deferred for 1h0m0s"},
+		"retry in":  {outboxtest.Answer{Err: outbox.RetryIn(time.Hour, failure)}, outbox.StatusRetry, time.Hour, 1, "it failed (retry after 1h0m0s)"},
+		"no reason": {outboxtest.Answer{Err: outbox.Dead(nil)}, outbox.StatusDead, 0, 0, "the listener gave no reason"},
+		"dead":      {outboxtest.Answer{Err: outbox.Dead(failure)}, outbox.StatusDead, 0, 0, "it failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +73,7 @@ func TestDrainDeliversEachDueEventOnce(t *testing.T) {
 	delayed := said("delayed")
 	delayed.DeliverAfter = time.Hour
 	write(t, store, append(envs, delayed)...)
-	again := outboxtest.Answer{Result: outbox.RetryAfter(0)} // due again at once
+	again := outboxtest.Answer{Err: outbox.Defer(0)} // due again at once
 	cfg := outbox.Config{Store: store, Logger: quiet}
 	deliveries := outboxtest.Drain(t, cfg, outbox.On("", "Said", recorder.Listener(again)))
 	require.Len(t, deliveries, len(envs))
@@ -178,8 +178,8 @@ func TestDrainShowsTheRowsOfSeveralListeners(t *testing.T) {
 	down := errors.New("down")
 	works := false
 	bindings := []outbox.Binding{
-		outbox.On("A", "T", outbox.Handle(func(context.Context, outbox.Envelope) error { return nil }), outbox.Named("search")),
-		outbox.On("A", "T", outbox.Handle(func(context.Context, outbox.Envelope) error {
+		outbox.On("A", "T", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil }), outbox.Named("search")),
+		outbox.On("A", "T", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 			if works {
 				return nil
 			}

@@ -105,7 +105,7 @@ func ExampleRecorder() {
 	}
 	// The first delivery of each event asks for it again, the second succeeds.
 	check(ob.Register(outbox.On("Order", "OrderPlaced", recorder.Listener(
-		outboxtest.Answer{Result: outbox.RetryAfter(time.Millisecond)},
+		outboxtest.Answer{Err: outbox.Defer(time.Millisecond)},
 	))))
 	check(ob.Start(context.Background()))
 
@@ -114,13 +114,13 @@ func ExampleRecorder() {
 	check(tx.Commit())
 
 	for _, d := range recorder.WaitDeliveries(t, 2) {
-		fmt.Println(d.Envelope.AggregateID, d.Answer.Result)
+		fmt.Println(d.Envelope.AggregateID, d.Answer.Err)
 	}
 	fmt.Println("committed:", len(recorder.Committed()))
 	check(ob.Close(context.Background()))
 	// Output:
-	// o-1 RetryAfter(1ms)
-	// o-1 Done
+	// o-1 deferred for 1ms
+	// o-1 <nil>
 	// committed: 1
 }
 
@@ -132,10 +132,10 @@ func ExampleDrain() {
 	check(placeOrder(ctx, store.Writer(), order{ID: "o-2", Total: -1}))
 	check(tx.Commit())
 
-	listener := outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	listener := outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		o, err := outbox.Decode[order](env)
 		if err == nil && o.Total < 0 {
-			err = outbox.Unrecoverable(errors.New("negative total"))
+			err = outbox.Dead(errors.New("negative total"))
 		}
 		return err
 	})

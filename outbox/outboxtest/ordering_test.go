@@ -24,7 +24,7 @@ func Example_orderedByKey() {
 	shipped := make(chan struct{})
 	attempts := 0
 	err = ob.Register(
-		outbox.On("Order", "Paid", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		outbox.On("Order", "Paid", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 			if attempts++; attempts == 1 {
 				fmt.Println(env.AggregateID, "paid: the bank does not answer")
 				return errors.New("the bank does not answer")
@@ -32,7 +32,7 @@ func Example_orderedByKey() {
 			fmt.Println(env.AggregateID, "paid")
 			return nil
 		})),
-		outbox.On("Order", "Shipped", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+		outbox.On("Order", "Shipped", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 			fmt.Println(env.AggregateID, "shipped")
 			close(shipped)
 			return nil

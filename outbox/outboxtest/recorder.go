@@ -39,11 +39,10 @@ type Received struct {
 }
 
 // Answer is the answer of a recorded listener: it panics if Panic is not nil,
-// otherwise it returns the rest. The zero value is success.
+// otherwise it returns Err. The zero value is success.
 type Answer struct {
-	Result outbox.Result
-	Err    error
-	Panic  any
+	Err   error
+	Panic any
 }
 
 // NewRecorder makes an empty recorder.
@@ -84,13 +83,13 @@ func (r *Recorder) Listener(script ...Answer) outbox.Listener {
 		calls[id]++
 		return a
 	}
-	return outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	return outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		answer := next(env.EventID)
 		r.record(func() { r.deliveries = append(r.deliveries, Received{Envelope: env, Answer: answer}) })
 		if answer.Panic != nil {
 			panic(answer.Panic)
 		}
-		return answer.Result, answer.Err
+		return answer.Err
 	})
 }
 

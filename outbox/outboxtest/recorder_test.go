@@ -20,19 +20,14 @@ func TestRecorderListenerFollowsItsScriptForEachEvent(t *testing.T) {
 	listener := recorder.Listener(
 		outboxtest.Answer{Err: failure},
 		outboxtest.Answer{Panic: "boom"},
-		outboxtest.Answer{Result: outbox.RetryAfter(time.Second)},
+		outboxtest.Answer{Err: outbox.Defer(time.Second)},
 	)
 	for _, id := range []string{"a", "b"} {
-		_, err := listener.OnEvent(t.Context(), said(id))
-		require.ErrorIs(t, err, failure)
-		require.PanicsWithValue(t, "boom", func() { _, _ = listener.OnEvent(t.Context(), said(id)) })
-		res, err := listener.OnEvent(t.Context(), said(id))
-		require.NoError(t, err)
-		require.Equal(t, outbox.RetryAfter(time.Second), res)
+		require.ErrorIs(t, listener.OnEvent(t.Context(), said(id)), failure)
+		require.PanicsWithValue(t, "boom", func() { _ = listener.OnEvent(t.Context(), said(id)) })
+		require.Equal(t, outbox.Defer(time.Second), listener.OnEvent(t.Context(), said(id)))
 		for range 2 {
-			res, err = listener.OnEvent(t.Context(), said(id))
-			require.NoError(t, err)
-			require.True(t, res.IsDone(), "beyond the script it succeeds")
+			require.NoError(t, listener.OnEvent(t.Context(), said(id)), "beyond the script it succeeds")
 		}
 	}
 	require.Len(t, recorder.Deliveries(), 10)
@@ -46,7 +41,7 @@ func TestRecorderWaits(t *testing.T) {
 	listener := recorder.Listener()
 	go func() {
 		for _, id := range []string{"a", "b", "c"} {
-			_, _ = listener.OnEvent(context.Background(), said(id))
+			_ = listener.OnEvent(context.Background(), said(id))
 		}
 	}()
 	require.Len(t, recorder.WaitDeliveries(t, 3), 3)
@@ -56,7 +51,7 @@ func TestRecorderGivesUpWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder, fake := outboxtest.NewRecorder(), newFakeT(t)
-		_, _ = recorder.Listener().OnEvent(t.Context(), said("a"))
+		_ = recorder.Listener().OnEvent(t.Context(), said("a"))
 		began := time.Now()
 		message := fatality(func() { recorder.WaitDeliveries(fake, 2) })
 		require.Equal(t, outboxtest.WaitLimit, time.Since(began))

@@ -104,7 +104,7 @@ func TestNoPredicateLocksOfTheOutbox(t *testing.T) {
 	delivered := make(chan struct{}, 100)
 	ob, err := outbox.New(outbox.Config{DB: pool.DB, Store: storeFor(db.Kind), Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: 20 * time.Millisecond}}})
 	require.NoError(t, err)
-	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(context.Context, outbox.Envelope) error {
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 		delivered <- struct{}{}
 		return nil
 	}))))

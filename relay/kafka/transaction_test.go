@@ -48,12 +48,11 @@ func TestAnEventOfAnAbortedTransactionIsNotDone(t *testing.T) {
 				resp.ErrorCode = code.Code
 				return resp, nil, true
 			})
-			for _, result := range r.Publish(t.Context(), batch) {
-				_, deferred := result.RetryAfter()
-				require.True(t, deferred, "%v", result)
+			for i, err := range r.Publish(t.Context(), batch) {
+				require.Equal(t, outbox.OutcomeDeferred, outbox.OutcomeOf(t.Context(), batch[i], err), "%v", err)
 			}
 			relaytest.Eventually(t, "all are published", func() bool {
-				return !slices.ContainsFunc(r.Publish(t.Context(), batch), func(r outbox.Result) bool { return !r.IsDone() })
+				return !slices.ContainsFunc(r.Publish(t.Context(), batch), func(err error) bool { return err != nil })
 			})
 			list := c.stored(t, "notes", kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 			require.Len(t, list, len(batch), "each once")

@@ -38,7 +38,7 @@ func Example() {
 	fmt.Println(m.UUID, string(m.Payload), m.Metadata.Get("ce-type"))
 	check(r.Close(ctx))
 	// Output:
-	// [Done]
+	// [<nil>]
 	// orders:/shop:e-1 "tea" OrderPlaced
 }
 

@@ -34,7 +34,7 @@ const (
 type Reader struct {
 	DSN, Table, Slot string // Slot also names the publication
 	// Publish publishes events in order, such as [relay.Relay.Publish].
-	Publish func(ctx context.Context, batch []outbox.Envelope) []outbox.Result
+	Publish func(ctx context.Context, batch []outbox.Envelope) []error
 	// Keepalive is how often the server hears from the reader at least. It must be shorter
 	// than the server's wal_sender_timeout, a minute by default. Defaults to 10 s.
 	Keepalive time.Duration
@@ -172,17 +172,17 @@ func (r *Reader) flush(ctx context.Context) error {
 }
 
 // publish publishes the batch once. Meanwhile the server hears from the reader.
-func (r *Reader) publish(ctx context.Context) ([]outbox.Result, error) {
+func (r *Reader) publish(ctx context.Context) ([]error, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	published := make(chan []outbox.Result, 1)
+	published := make(chan []error, 1)
 	go func() { published <- r.call(ctx) }()
 	alive := time.NewTicker(r.Keepalive)
 	defer alive.Stop()
 	for {
 		select {
-		case results := <-published:
-			return results, ctx.Err()
+		case errs := <-published:
+			return errs, ctx.Err()
 		case <-alive.C:
 			if err := r.confirm(); err != nil {
 				cancel()
@@ -194,10 +194,10 @@ func (r *Reader) publish(ctx context.Context) ([]outbox.Result, error) {
 }
 
 // call calls Publish. A panic fails the batch, which is published again.
-func (r *Reader) call(ctx context.Context) (results []outbox.Result) {
+func (r *Reader) call(ctx context.Context) (errs []error) {
 	defer func() {
 		if v := recover(); v != nil {
-			results = slices.Repeat([]outbox.Result{outbox.ResultOf(fmt.Errorf("publishing panicked: %v", v))}, len(r.batch))
+			errs = slices.Repeat([]error{fmt.Errorf("publishing panicked: %v", v)}, len(r.batch))
 		}
 	}()
 	return r.Publish(ctx, r.batch)
@@ -205,23 +205,24 @@ func (r *Reader) call(ctx context.Context) (results []outbox.Result) {
 
 // keep keeps what is not published in the batch, and returns when to try it again: after
 // the longest time that a deferred event asks for, and after retry if an event failed.
-func (r *Reader) keep(results []outbox.Result, retry time.Duration) (wait time.Duration) {
+func (r *Reader) keep(errs []error, retry time.Duration) (wait time.Duration) {
 	var left []outbox.Envelope
-	var first outbox.Result
+	var first error
 	failed := 0
-	for i, result := range results {
-		if result.IsDone() {
+	for i, err := range errs {
+		if err == nil {
 			continue
 		}
 		left = append(left, r.batch[i])
-		d, deferred := result.RetryAfter()
-		if !deferred {
-			if failed++; failed == 1 {
-				first = result
-			}
-			d = retry
+		var decided *outbox.OutcomeError
+		if errors.As(err, &decided) && decided.Outcome == outbox.OutcomeDeferred {
+			wait = max(wait, decided.Delay)
+			continue
 		}
-		wait = max(wait, d)
+		if failed++; failed == 1 {
+			first = err
+		}
+		wait = max(wait, retry)
 	}
 	if failed > 0 {
 		slog.Error("cdc: events cannot be published, and hold up the reader", "events", failed, "first", first, "again_in", retry)

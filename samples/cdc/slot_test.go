@@ -51,7 +51,7 @@ func TestAPanicOfPublishHoldsUpTheReader(t *testing.T) {
 	s := newShop(t)
 	var panics atomic.Int32
 	r := s.reader()
-	r.Publish = func(ctx context.Context, batch []outbox.Envelope) []outbox.Result {
+	r.Publish = func(ctx context.Context, batch []outbox.Envelope) []error {
 		if panics.Add(1) == 1 {
 			panic("no topic")
 		}

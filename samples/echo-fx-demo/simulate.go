@@ -119,15 +119,15 @@ func faultyListeners() fx.Option {
 		}),
 		outboxfx.AsInterceptor(func() outbox.Interceptor {
 			return func(next outbox.Listener) outbox.Listener {
-				return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+				return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 					switch simulate := env.Headers[header]; {
 					case simulate == simulateListenerError && env.Attempts < 2:
-						return outbox.Result{}, errors.New("the warehouse does not answer (simulated)")
+						return errors.New("the warehouse does not answer (simulated)")
 					case simulate == simulateKill && doomed.Load():
 						time.Sleep(time.Second) // the answer to the order leaves before
-						return outbox.Result{}, kill()
+						return kill()
 					case simulate == simulateListenerDead && !env.IsDelayed(): // a replay makes it due later than it occurred
-						return outbox.Dead("the warehouse does not know the item (simulated)"), nil
+						return outbox.Dead(errors.New("the warehouse does not know the item (simulated)"))
 					}
 					return next.OnEvent(ctx, env)
 				})

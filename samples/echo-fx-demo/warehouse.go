@@ -22,15 +22,15 @@ func newWarehouse(deliveries *deliveries, traces trace.TracerProvider) *warehous
 
 // OnEvent implements [outbox.Listener]. The context carries the span of the
 // delivery, so that spans begun with it belong to the request's trace.
-func (w *warehouse) OnEvent(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+func (w *warehouse) OnEvent(ctx context.Context, env outbox.Envelope) error {
 	var order OrderPlacedV1
 	if err := env.Payload.Decode(&order); err != nil {
-		return outbox.Result{}, outbox.Unrecoverable(err)
+		return outbox.Dead(err)
 	}
 	_, span := w.tracer.Start(ctx, "ship order", trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	now := time.Now()
-	return outbox.Done(), w.deliveries.add(Delivery{
+	return w.deliveries.add(Delivery{
 		EventID: env.EventID, OrderID: order.OrderID, Customer: order.Customer, Item: order.Item, Quantity: order.Quantity,
 		Attempt: env.Attempts + 1, At: now, LatencyMS: float64(now.Sub(env.OccurredAt).Microseconds()) / 1000,
 	})

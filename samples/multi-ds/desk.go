@@ -48,13 +48,13 @@ func newLedger() *ledger { return &ledger{entries: make(map[string][]string)} }
 
 // OnEvent implements [outbox.Listener]. The events of an order come from two
 // databases, in no particular order.
-func (l *ledger) OnEvent(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+func (l *ledger) OnEvent(_ context.Context, env outbox.Envelope) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entries := append(l.entries[env.AggregateID], string(env.EventType))
 	slices.Sort(entries)
 	l.entries[env.AggregateID] = slices.Compact(entries) // at least once
-	return outbox.Done(), nil
+	return nil
 }
 
 func (l *ledger) of(orderID string) string {

@@ -73,7 +73,7 @@ func Example_topic() {
 	contacts := addressBook{}
 	deliver(func(ob *outbox.Outbox) error {
 		err := ob.Register(signedUp.ListenBatch(outbox.BatchOptions{Size: 100, Wait: 50 * time.Millisecond},
-			func(ctx context.Context, batch []outbox.Event[signup]) ([]outbox.Result, error) {
+			func(ctx context.Context, batch []outbox.Event[signup]) ([]error, error) {
 				return nil, contacts.Import(ctx, batch) // all done, or all failed
 			}))
 		return err
@@ -87,12 +87,8 @@ func Example_severalTopics() {
 	var broker client
 	store := deliver(func(ob *outbox.Outbox) error {
 		publish := outbox.BatchListener(outbox.BatchOptions{Size: 500, Wait: 20 * time.Millisecond},
-			func(ctx context.Context, batch []outbox.Envelope) ([]outbox.Result, error) {
-				results := make([]outbox.Result, len(batch))
-				for i, err := range broker.Publish(ctx, messages(batch)) {
-					results[i] = outbox.ResultOf(err) // nil is Done
-				}
-				return results, nil
+			func(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
+				return broker.Publish(ctx, messages(batch)), nil
 			})
 		err := ob.Register(outbox.On("Order", "Placed", publish), outbox.On("Order", "Paid", publish))
 		return err

@@ -77,9 +77,9 @@ func TestRightsToReadAndWriteBothTablesAreEnough(t *testing.T) {
 		ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.MultiNode{}, Purge: &outbox.PurgeOptions{}})
 		require.NoError(t, err)
 		died := make(chan struct{})
-		require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(context.Context, outbox.Envelope) error {
+		require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
 			defer close(died)
-			return outbox.Unrecoverable(fmt.Errorf("refused"))
+			return outbox.Dead(fmt.Errorf("refused"))
 		}))))
 		require.NoError(t, ob.Start(ctx))
 		a, err := sqltx.New(db, ob.Writer())

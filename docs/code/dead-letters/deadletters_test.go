@@ -26,8 +26,8 @@ func newShop() *outbox.Outbox {
 	store := outboxtest.NewStore()
 	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: slog.New(slog.DiscardHandler)})
 	check(err)
-	check(ob.Register(orderPlaced.ListenResult(func(_ context.Context, o order, _ outbox.Envelope) (outbox.Result, error) {
-		return outbox.Dead("mail server refused the address of " + o.ID), nil
+	check(ob.Register(orderPlaced.Listen(func(_ context.Context, o order, _ outbox.Envelope) error {
+		return outbox.Dead(fmt.Errorf("mail server refused the address of %s", o.ID))
 	})))
 	check(outbox.InTx(context.Background(), outboxtest.NewTransactor(store.DB()), func(ctx context.Context) error {
 		for i := range 3 {

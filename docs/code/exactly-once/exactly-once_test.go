@@ -71,7 +71,7 @@ func Example_handle() {
 		func(ctx context.Context, tx *sql.Tx, env outbox.Envelope) error {
 			o, err := orderPlaced.Decode(env)
 			if err != nil {
-				return outbox.Unrecoverable(err)
+				return outbox.Dead(err)
 			}
 			_, err = tx.ExecContext(ctx, "UPDATE stock SET n = n - 1 WHERE item = ?", o.Item)
 			return err

@@ -78,12 +78,12 @@ type mailer struct{ server *smtp }
 
 func newMailer(server *smtp) *mailer { return &mailer{server} }
 
-func (*mailer) OnEvent(context.Context, outbox.Envelope) (outbox.Result, error) {
-	return outbox.Done(), nil
+func (*mailer) OnEvent(context.Context, outbox.Envelope) error {
+	return nil
 }
 
 func newAuditBinding() outbox.Binding {
-	return outbox.On("", "Audited", outbox.Handle(func(context.Context, outbox.Envelope) error { return nil }))
+	return outbox.On("", "Audited", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return nil }))
 }
 
 func annotated() fx.Option {
@@ -116,8 +116,8 @@ type audit struct{}
 
 func newAudit() audit { return audit{} }
 
-func (audit) OnEvent(context.Context, outbox.Envelope) (outbox.Result, error) {
-	return outbox.Done(), nil
+func (audit) OnEvent(context.Context, outbox.Envelope) error {
+	return nil
 }
 
 type deps struct {

@@ -88,9 +88,9 @@ func Example_results() {
 		err := send(ctx, o)
 		switch {
 		case errors.Is(err, errNoAddress):
-			return outbox.Unrecoverable(err) // DEAD at once: another attempt would fail too
+			return outbox.Dead(err) // DEAD at once: another attempt would fail too
 		case errors.Is(err, errBusy):
-			return outbox.RetryAfterError(30*time.Second, err) // the server said when
+			return outbox.RetryIn(30*time.Second, err) // the server said when
 		default:
 			return err // nil is done; an error is retried with backoff
 		}
@@ -110,13 +110,13 @@ func Example_results() {
 func Example_interceptor() {
 	slow := 100 * time.Millisecond
 	warn := func(next outbox.Listener) outbox.Listener {
-		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) (outbox.Result, error) {
+		return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 			began := time.Now()
-			res, err := next.OnEvent(ctx, env)
+			err := next.OnEvent(ctx, env)
 			if lasted := time.Since(began); lasted > slow {
 				slog.WarnContext(ctx, "a slow listener", "event", env.EventID, "lasted", lasted)
 			}
-			return res, err
+			return err
 		})
 	}
 	deliver(Order{ID: "o-1"}, func(ob *outbox.Outbox) error {

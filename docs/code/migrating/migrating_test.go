@@ -101,7 +101,7 @@ func takeOver(t *testing.T, db *testdb.DB, store *sqlstore.Store, ids ...string)
 	got := map[string]outbox.Envelope{}
 	ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: 50 * time.Millisecond}}})
 	require.NoError(t, err)
-	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		mu.Lock()
 		defer mu.Unlock()
 		_, again := got[env.EventID]

@@ -51,7 +51,7 @@ func TestPaidOrdersAreDeliveredInOrder(t *testing.T) {
 	ob, err := newOutbox(db.DB)
 	require.NoError(t, err)
 	var ids []string
-	require.NoError(t, ob.Register(outbox.On("Order", "OrderPaid", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPaid", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		ids = append(ids, env.EventID)
 		return nil
 	}))))

@@ -40,9 +40,9 @@ func Example_bytes() {
 		EventType: "TimeSpent", AggregateType: "Visit", AggregateID: "visit-1",
 		Payload: outbox.Bytes("application/protobuf", data),
 	}
-	deliver(outbox.On(env.AggregateType, env.EventType, outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) (outbox.Result, error) {
+	deliver(outbox.On(env.AggregateType, env.EventType, outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		fmt.Printf("%s % x\n", env.Payload.ContentType(), env.Payload.Bytes())
-		return outbox.Done(), nil
+		return nil
 	})), env)
 	// Output:
 	// application/protobuf 08 5a

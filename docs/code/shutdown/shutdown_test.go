@@ -68,7 +68,7 @@ func TestAListenerThatIsInterruptedCostsNoAttempt(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(ctx context.Context, _ outbox.Envelope) error {
+	require.NoError(t, ob.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(ctx context.Context, _ outbox.Envelope) error {
 		return call(ctx)
 	}))))
 	require.NoError(t, ob.Start(t.Context()))

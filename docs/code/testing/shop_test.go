@@ -52,7 +52,7 @@ func mailListener(send func(ctx context.Context, o Order, key string) error) out
 	return orderPlaced.Listen(func(ctx context.Context, o Order, env outbox.Envelope) error {
 		err := send(ctx, o, env.EventID)
 		if errors.Is(err, errNoAddress) {
-			return outbox.Unrecoverable(err)
+			return outbox.Dead(err)
 		}
 		return err
 	})

@@ -119,7 +119,7 @@ func TestANotifierOfYourOwnWakesThePoller(t *testing.T) {
 		Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}},
 	})
 	require.NoError(t, err)
-	require.NoError(t, worker.Register(outbox.On("Order", "OrderPlaced", outbox.Handle(func(_ context.Context, env outbox.Envelope) error {
+	require.NoError(t, worker.Register(outbox.On("Order", "OrderPlaced", outbox.ListenerFunc(func(_ context.Context, env outbox.Envelope) error {
 		delivered <- env.AggregateID
 		return nil
 	}))))
