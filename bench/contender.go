@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // contenders are all that is compared. To add one, write a file with its system

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 const (

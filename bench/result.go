@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // results are all results of a run, or of several.

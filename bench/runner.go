@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // runner measures works with contenders.

@@ -7,7 +7,7 @@ import (
 	"math"
 	"sync/atomic"
 
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 func costWork() work {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/dashboard"
 	"github.com/outboxkit/outbox-go/httptx"
-	"github.com/outboxkit/outbox-go/internal/dashtest"
+	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )

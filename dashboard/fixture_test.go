@@ -18,8 +18,8 @@ import (
 
 	"github.com/outboxkit/outbox-go/dashboard"
 	"github.com/outboxkit/outbox-go/httptx"
-	"github.com/outboxkit/outbox-go/internal/dashtest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )

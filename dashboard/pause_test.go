@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/dashboard"
-	"github.com/outboxkit/outbox-go/internal/dashtest"
+	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/outboxkit/outbox-go/echomw"
-	"github.com/outboxkit/outbox-go/internal/webtest"
+	"github.com/outboxkit/outbox-go/internal/testing/webtest"
 )
 
 func BenchmarkRequest(b *testing.B) {

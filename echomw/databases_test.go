@@ -22,8 +22,8 @@ import (
 	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/echomw"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

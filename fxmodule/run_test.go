@@ -12,7 +12,7 @@ import (
 	"go.uber.org/fx"
 
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/outboxkit/outbox-go/ginmw"
-	"github.com/outboxkit/outbox-go/internal/webtest"
+	"github.com/outboxkit/outbox-go/internal/testing/webtest"
 )
 
 func BenchmarkRequest(b *testing.B) {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/outboxkit/outbox-go/grpctx"
-	"github.com/outboxkit/outbox-go/internal/webtest"
+	"github.com/outboxkit/outbox-go/internal/testing/webtest"
 )
 
 // The interceptor without a network.

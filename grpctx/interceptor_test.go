@@ -18,8 +18,8 @@ import (
 	outboxotel "github.com/outboxkit/outbox-go/adapters/otel"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/grpctx"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

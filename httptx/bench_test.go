@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/outboxkit/outbox-go/httptx"
-	"github.com/outboxkit/outbox-go/internal/webtest"
+	"github.com/outboxkit/outbox-go/internal/testing/webtest"
 )
 
 func BenchmarkRequest(b *testing.B) {

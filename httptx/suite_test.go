@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/httptx"
-	"github.com/outboxkit/outbox-go/internal/webtest"
+	"github.com/outboxkit/outbox-go/internal/testing/webtest"
 )
 
 func TestStandardMux(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/outboxkit/outbox-go/inbox"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,8 +13,8 @@ import (
 	"github.com/uptrace/bun/schema"
 
 	outboxbun "github.com/outboxkit/outbox-go/adapters/bun"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/conformance"
 )

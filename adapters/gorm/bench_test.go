@@ -13,7 +13,7 @@ import (
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 )
 
 // nothing is a driver whose transactions do nothing, so that the benchmarks

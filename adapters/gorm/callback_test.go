@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

@@ -9,8 +9,8 @@ import (
 	"gorm.io/gorm"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // backends are the ids of the sessions that other pools than this one have on the test's

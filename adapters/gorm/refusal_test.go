@@ -8,7 +8,7 @@ import (
 	"gorm.io/gorm"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

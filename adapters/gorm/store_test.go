@@ -8,8 +8,8 @@ import (
 	"gorm.io/gorm/utils/tests"
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )

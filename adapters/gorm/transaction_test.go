@@ -9,8 +9,8 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 func TestHandlesDerivedFromATransactionAreInIt(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

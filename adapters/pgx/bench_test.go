@@ -15,7 +15,7 @@ import (
 
 	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )

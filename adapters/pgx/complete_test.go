@@ -9,8 +9,8 @@ import (
 
 	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
 	"github.com/outboxkit/outbox-go/inbox"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

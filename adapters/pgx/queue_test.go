@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

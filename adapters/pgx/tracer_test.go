@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // queriesOnly is a tracer of a library that passes on the calls for queries, with another

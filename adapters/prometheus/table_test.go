@@ -15,7 +15,7 @@ import (
 
 	outboxprom "github.com/outboxkit/outbox-go/adapters/prometheus"
 	"github.com/outboxkit/outbox-go/internal/tablestats"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )

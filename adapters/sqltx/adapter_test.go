@@ -13,7 +13,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

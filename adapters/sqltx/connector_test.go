@@ -14,7 +14,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/echomw/v5"
-	"github.com/outboxkit/outbox-go/internal/webtest"
+	"github.com/outboxkit/outbox-go/internal/testing/webtest"
 )
 
 func TestSuite(t *testing.T) {

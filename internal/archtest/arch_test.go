@@ -68,7 +68,7 @@ func ours(dep string) (own string, ok bool) { return strings.CutPrefix(dep, modu
 
 // mayImportDrivers are folders of programs, and of packages for tests.
 var mayImportDrivers = []string{
-	"samples", "docs/code", "cmd/outbox", "internal/testdb", "internal/adaptertest", "internal/webtest", "internal/relaytest", "internal/dashtest",
+	"samples", "docs/code", "cmd/outbox", "internal/testing/testdb", "internal/testing/adaptertest", "internal/testing/webtest", "internal/testing/relaytest", "internal/testing/dashtest",
 	"internal/faultrun", "internal/chaos", "internal/soak", "internal/tools/chaos", "internal/tools/soak", "internal/tools/withdb",
 }
 
@@ -260,7 +260,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		require.True(t, rules[i].applies(tc.own))
 		require.True(t, rules[i].refuses(tc.own, tc.dep, false))
 	}
-	require.True(t, rules[1].applies("internal/oteltest"))
+	require.True(t, rules[1].applies("internal/testing/oteltest"))
 	require.True(t, rules[1].applies("internal/tools/another"))
 	for _, exempt := range append(mayImportDrivers, "cmd/outbox/internal/doctor") {
 		require.False(t, rules[1].applies(exempt))

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/internal/dashtest"
+	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

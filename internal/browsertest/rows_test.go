@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/internal/dashtest"
+	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
 )
 
 // manyRows fills the table: of a hundred rows one is dead, one waits, and the others are

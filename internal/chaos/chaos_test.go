@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/chaos"
 	"github.com/outboxkit/outbox-go/internal/faultrun"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // length is how long faults are done.

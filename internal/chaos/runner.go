@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/checker"
 	"github.com/outboxkit/outbox-go/internal/faultrun"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // Runner carries out plans. It is safe for concurrent use.

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // server is a database server of installed binaries, in a folder of its own. One run at a

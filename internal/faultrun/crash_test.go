@@ -13,7 +13,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/checker"
 	"github.com/outboxkit/outbox-go/internal/faultrun"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 var crashModes = []string{"single", "multi", "ordered", "by-key"}

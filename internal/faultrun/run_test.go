@@ -9,7 +9,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/checker"
 	"github.com/outboxkit/outbox-go/internal/faultrun"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 var drivers = map[testdb.Kind]string{testdb.Postgres: "pgx", testdb.MySQL: "mysql", testdb.SQLite: "sqlite"}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/checker"
 	"github.com/outboxkit/outbox-go/internal/faultrun"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // scenario is a fault run that the outbox passes.

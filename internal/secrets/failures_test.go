@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/secrets"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // Options say what a run does. Zero means what each field says.

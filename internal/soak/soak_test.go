@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/internal/soak"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // A short soak: each event is delivered once beside a transaction that is held open. It

@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
-	"github.com/outboxkit/outbox-go/internal/relaytest"
+	"github.com/outboxkit/outbox-go/internal/testing/relaytest"
 	"github.com/outboxkit/outbox-go/relay"
 	relaykafka "github.com/outboxkit/outbox-go/relay/kafka"
 )

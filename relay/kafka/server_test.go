@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 	"go.uber.org/goleak"
 
-	"github.com/outboxkit/outbox-go/internal/relaytest"
+	"github.com/outboxkit/outbox-go/internal/testing/relaytest"
 	relaykafka "github.com/outboxkit/outbox-go/relay/kafka"
 )
 

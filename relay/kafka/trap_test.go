@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/outboxkit/outbox-go/internal/relaytest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/relaytest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 	"github.com/outboxkit/outbox-go/relay"

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/outboxkit/outbox-go/internal/relaytest"
+	"github.com/outboxkit/outbox-go/internal/testing/relaytest"
 	"github.com/outboxkit/outbox-go/relay"
 	relaynats "github.com/outboxkit/outbox-go/relay/nats"
 )

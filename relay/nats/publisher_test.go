@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/internal/relaytest"
+	"github.com/outboxkit/outbox-go/internal/testing/relaytest"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/relay"
 	relaynats "github.com/outboxkit/outbox-go/relay/nats"

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/inbox"
-	"github.com/outboxkit/outbox-go/internal/relaytest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/relaytest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/relay"
 	relayrabbitmq "github.com/outboxkit/outbox-go/relay/rabbitmq"
 )

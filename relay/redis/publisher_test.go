@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/outboxkit/outbox-go/internal/relaytest"
+	"github.com/outboxkit/outbox-go/internal/testing/relaytest"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/relay"
 	relayredis "github.com/outboxkit/outbox-go/relay/redis"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/internal/relaytest"
+	"github.com/outboxkit/outbox-go/internal/testing/relaytest"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 	"github.com/outboxkit/outbox-go/relay"

@@ -13,8 +13,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/internal/relaytest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/relaytest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // postgres starts a private PostgreSQL with wal_level=logical, which ends with the test.

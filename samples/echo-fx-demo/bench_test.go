@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // BenchmarkOrders places orders over 16 connections, and waits until each is

@@ -11,7 +11,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 	"github.com/outboxkit/outbox-go/samples/recipes"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // watch makes a followed pool of one that another module provides and closes.

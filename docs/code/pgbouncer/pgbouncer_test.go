@@ -9,7 +9,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/adapters/pgnotify"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )

@@ -11,7 +11,7 @@ import (
 
 	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
 	"github.com/outboxkit/outbox-go/inbox"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 func handle(ctx context.Context, pool *pgxpool.Pool, box *inbox.Inbox, messageID, orderID string) (first bool, err error) {

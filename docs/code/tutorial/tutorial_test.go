@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // What the page has, and the test replaces.

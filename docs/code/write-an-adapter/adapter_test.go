@@ -12,8 +12,8 @@ import (
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	outboxsqlx "github.com/outboxkit/outbox-go/docs/code/write-an-adapter"
-	"github.com/outboxkit/outbox-go/internal/adaptertest"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/conformance"
 )

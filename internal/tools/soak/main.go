@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/soak"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 func main() {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
 // The folders of binaries that are not in PATH.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	"github.com/outboxkit/outbox-go/internal/testdb"
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
