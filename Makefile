@@ -25,8 +25,8 @@ SOAK_FLAGS    ?=
 # whose tests take longest.
 RELAYS        := relay/rabbitmq $(filter-out relay/rabbitmq,$(patsubst %/,%,$(dir $(wildcard relay/*/go.mod samples/*/go.mod))))
 # Tests whose dependencies the library does not need.
-APART         := internal/browsertest internal/migrationtest
-NESTED        := bench $(RELAYS) $(APART)
+APART         := proof/browsertest proof/migrationtest
+NESTED        := bench proof $(RELAYS) $(APART)
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z0-9\/]*\):.*/\1/p' Makefile) # all of them
@@ -59,12 +59,20 @@ endif
 
 # What takes longest begins first: at the end it would run alone. Two packages more than
 # there are processors, because most wait for databases and for time to pass.
-LONGEST  := ./outbox/sqlstore ./outbox ./internal/soak ./internal/faultrun ./cmd/outbox
-PACKAGES := $$(($$(getconf _NPROCESSORS_ONLN) + 2))
+LONGEST    := ./outbox/sqlstore ./outbox ./cmd/outbox
+PROCESSORS := $$(getconf _NPROCESSORS_ONLN)
+PACKAGES   := $$(($(PROCESSORS) + 2))
 
-MYSQL_DIFFERS := ./outbox/sqlstore ./adapters/sqltx ./adapters/bun ./adapters/gorm ./inbox ./internal/chaos ./cmd/outbox/internal/doctor
+MYSQL_DIFFERS := ./outbox/sqlstore ./adapters/sqltx ./adapters/bun ./adapters/gorm ./inbox ./cmd/outbox/internal/doctor
 
-TEST     = $(GO) test -p $(PACKAGES) $(TESTFLAGS) $(LONGEST) ./...
+# Two modules at once: the library, and what proves it.
+TEST = $(MAKE) --no-print-directory -j 2 test@library test@proof
+
+test@library:
+	$(GO) test -p $(PROCESSORS) $(TESTFLAGS) $(LONGEST) ./...
+
+test@proof:
+	$(GO) test -C proof -p 2 $(TESTFLAGS) ./soak ./faultrun ./...
 
 test: promtool pgbouncer ## run every test; finds, starts or installs PostgreSQL and MariaDB
 	$(WITHDB) -- $(TEST)
@@ -78,6 +86,7 @@ test/mysql: mysql ## run every test with MySQL 9.7 in place of MariaDB
 test/mysql/differs: mysql ## run the tests that know MySQL from MariaDB, with MySQL 9.7
 	$(WITHDB) -mysql $(BIN)/mysql -- sh -c '\
 		$(GO) test -p $(PACKAGES) $(TESTFLAGS) -skip "TestConformanceUnderEveryDSN|TestMigratedTables|/^(postgres|sqlite)" $(MYSQL_DIFFERS) && \
+		$(GO) test -C proof $(TESTFLAGS) -skip "/^(postgres|sqlite)" ./chaos && \
 		$(GO) test $(TESTFLAGS) -run "OnEveryDatabase|ALockedRow|LeaseInDoubt|ADatabaseRefuses|StartRefuses|UnreadableRows" -skip "/^(postgres|sqlite)" ./outbox'
 
 test/mariadb11: mariadb11 ## run every test with MariaDB 11.8
@@ -119,13 +128,13 @@ $(addprefix relay@,$(RELAYS)): relay@%:
 	$(WITHDB) -- $(GO) test -C $* $(TESTFLAGS) ./...
 
 test/migrations: ## run goose and golang-migrate on the files of the schema
-	$(WITHDB) -- $(GO) test -C internal/migrationtest $(TESTFLAGS) ./...
+	$(WITHDB) -- $(GO) test -C proof/migrationtest $(TESTFLAGS) ./...
 
 test/browser: chromium ## test the dashboard in Chromium (OUTBOX_TEST_LONG=dashboard: with ten million rows)
-	$(WITHDB) -- $(GO) test -C internal/browsertest $(TESTFLAGS) ./...
+	$(WITHDB) -- $(GO) test -C proof/browsertest $(TESTFLAGS) ./...
 
 screenshots: chromium ## make the images of docs/how-to/dashboard.md
-	$(GO) run -C internal/browsertest ./screenshots -dir $(CURDIR)/docs/images
+	$(GO) run -C proof/browsertest ./screenshots -dir $(CURDIR)/docs/images
 
 test/race: ## the same with the race detector (needs a C compiler)
 	$(MAKE) test RACE=-race
@@ -216,7 +225,7 @@ fetch = [ -d $(BIN)/$@ ] || { echo "$@: fetching $(2) of Debian's suite $(1)"; m
 
 # RUN=regexp picks some: RUN=Standby, Galera, GroupReplication, TakesOver or PgBouncer.
 chaos/system: pgbouncer mysql ## whole-system faults: failover, replicated MySQL, Galera, PgBouncer (RUN=regexp picks some)
-	CI=true OUTBOX_TEST_SYSTEM=true $(WITHDB) -- $(GO) test -count 1 -timeout 2h -v -run '$(RUN)' ./internal/systemtest
+	CI=true OUTBOX_TEST_SYSTEM=true $(WITHDB) -- $(GO) test -C proof -count 1 -timeout 2h -v -run '$(RUN)' ./systemtest
 
 # All modules in one run, which looks at their dependencies once. It vets, and looks at
 # the format.
@@ -245,32 +254,36 @@ bench/relay: ## compare each publisher with a loop on its client, and drain a ta
 bench/go: ## run the Go benchmarks (BENCH=regexp picks some)
 	$(WITHDB) -- $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
+COVERED = github.com/outboxkit/outbox-go/outbox/...,github.com/outboxkit/outbox-go/adapters/...
+
 cover: promtool pgbouncer ## write coverage.out and print the total
-	$(WITHDB) -- $(GO) test -coverpkg ./outbox/...,./adapters/... -coverprofile coverage.out ./...
+	$(WITHDB) -- $(GO) test -coverpkg $(COVERED) -coverprofile coverage.out ./...
+	$(WITHDB) -- $(GO) test -C proof -coverpkg $(COVERED) -coverprofile $(CURDIR)/proof.out ./...
+	tail -n +2 proof.out >> coverage.out
 	$(GO) tool cover -func coverage.out | tail -n 1
 
 # Chaos: docs/RELIABILITY.md says what each target shows.
 
 chaos/crash: ## crash a process at each statement and hand-over, in every mode on every database
-	OUTBOX_TEST_LONG=crash $(WITHDB) -- $(GO) test -timeout 60m -parallel 8 -run TestEveryCrashPoint -v ./internal/faultrun
+	OUTBOX_TEST_LONG=crash $(WITHDB) -- $(GO) test -C proof -timeout 60m -parallel 8 -run TestEveryCrashPoint -v ./faultrun
 
 chaos/closing: ## close 200 times under load in every mode, and with each fault of the database
-	OUTBOX_TEST_LONG=1 $(WITHDB) -- $(GO) test -timeout 60m -v ./internal/closing
+	OUTBOX_TEST_LONG=1 $(WITHDB) -- $(GO) test -C proof -timeout 60m -v ./closing
 
 chaos/mutations: ## build broken copies of the outbox, and check that the checker rejects what they do
-	OUTBOX_TEST_MUTATIONS=true $(WITHDB) -- $(GO) test -timeout 60m -v ./internal/mutation
+	OUTBOX_TEST_MUTATIONS=true $(WITHDB) -- $(GO) test -C proof -timeout 60m -v ./mutation
 
 chaos: chaos/faults fuzz vuln ## ten minutes of fault runs, a minute of each fuzz target, govulncheck
 
 chaos/faults: ## kill, stop and cut off processes, and check what they did (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)
-	$(WITHDB) -- $(GO) run ./internal/tools/chaos -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
+	$(WITHDB) -- $(GO) run -C proof ./tools/chaos -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
 
 chaos/soak: ## an hour at a steady rate beside a transaction held open for ten minutes (SOAK_TIME, SOAK_HELD, SOAK_DB, SOAK_OUT)
-	$(WITHDB) -- $(GO) run ./internal/tools/soak -time $(SOAK_TIME) -held $(SOAK_HELD) -db $(SOAK_DB) -out $(SOAK_OUT) $(SOAK_FLAGS)
+	$(WITHDB) -- $(GO) run -C proof ./tools/soak -time $(SOAK_TIME) -held $(SOAK_HELD) -db $(SOAK_DB) -out $(abspath $(SOAK_OUT)) $(SOAK_FLAGS)
 
 # REV is the version before this one.
 chaos/skew: ## an older version (REV=4449599) and this one on one table that is being altered, for ten minutes (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)
-	$(WITHDB) -- $(GO) run ./internal/tools/chaos -older $(REV) -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
+	$(WITHDB) -- $(GO) run -C proof ./tools/chaos -older $(REV) -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
 
 tidy/check: ## go.mod and go.sum are tidy
 	$(GO) mod tidy -diff

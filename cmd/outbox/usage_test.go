@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/internal/secrets"
+	"github.com/outboxkit/outbox-go/internal/testing/secrets"
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 

@@ -17,7 +17,7 @@ import (
 // name of the test. It compiles the blocks that are files, too.
 var ranByTests = map[string][2]string{
 	"docs/TUTORIAL.md":          {"docs/code/tutorial/tutorial_test.go", "TestTheTutorialRuns"},
-	"docs/how-to/migrations.md": {"internal/migrationtest/tools_test.go", "TestGooseTakesTheFiles"},
+	"docs/how-to/migrations.md": {"proof/migrationtest/tools_test.go", "TestGooseTakesTheFiles"},
 }
 
 // isRun reports whether a test runs a page, or the original of a translation.

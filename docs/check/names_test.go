@@ -27,7 +27,7 @@ type api struct {
 }
 
 // notPublic are folders whose packages users do not import.
-var notPublic = []string{"internal", "cmd", "samples", "bench", "docs"}
+var notPublic = []string{"internal", "proof", "cmd", "samples", "bench", "docs"}
 
 func isPublic(folder string) bool {
 	return !slices.ContainsFunc(strings.Split(folder, "/"), func(part string) bool { return slices.Contains(notPublic, part) })

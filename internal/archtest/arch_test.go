@@ -69,7 +69,7 @@ func ours(dep string) (own string, ok bool) { return strings.CutPrefix(dep, modu
 // mayImportDrivers are folders of programs, and of packages for tests.
 var mayImportDrivers = []string{
 	"samples", "docs/code", "cmd/outbox", "internal/testing/testdb", "internal/testing/adaptertest", "internal/testing/webtest", "internal/testing/relaytest", "internal/testing/dashtest",
-	"internal/faultrun", "internal/chaos", "internal/soak", "internal/tools/chaos", "internal/tools/soak", "internal/tools/withdb",
+	"internal/tools/withdb",
 }
 
 var rules = []rule{
@@ -84,8 +84,8 @@ var rules = []rule{
 	{
 		"drivers are the user's choice",
 		// testdb imports the drivers; withdb finds servers with it, and
-		// adaptertest, webtest, relaytest and dashtest open its pools. Fault runs and the
-		// command line are programs.
+		// adaptertest, webtest, relaytest and dashtest open its pools. The command line
+		// is a program.
 		func(own string) bool {
 			return notifierDriver[own] == "" && !slices.ContainsFunc(mayImportDrivers, func(folder string) bool { return inside(own, folder) })
 		},

@@ -17,7 +17,7 @@ import (
 )
 
 // notPublic are folders whose packages users do not import.
-var notPublic = []string{"internal", "cmd", "samples", "bench", "docs", "testdata"}
+var notPublic = []string{"internal", "proof", "cmd", "samples", "bench", "docs", "testdata"}
 
 // publicPackages are the folders below root with a package that users import, those of
 // the other modules included.

@@ -11,7 +11,7 @@ import (
 )
 
 // Behind a pooler in transaction mode some drivers fail now and then: Check says so
-// each time, and what to do. internal/systemtest has every driver and mode.
+// each time, and what to do. proof/systemtest has every driver and mode.
 func TestCheckRefusesDriversThatAPoolerBreaks(t *testing.T) {
 	t.Parallel()
 	db := testdb.Open(t, testdb.Main()[0])

@@ -26,7 +26,7 @@ func sources(t *testing.T) string {
 			return err
 		}
 		switch name := entry.Name(); {
-		case entry.IsDir() && (path != root && strings.HasPrefix(name, ".") || name == "samples" || name == "bench" || name == "internal" && filepath.Dir(path) == root):
+		case entry.IsDir() && (path != root && strings.HasPrefix(name, ".") || name == "samples" || name == "bench" || name == "proof" || name == "internal" && filepath.Dir(path) == root):
 			return filepath.SkipDir
 		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
 			text, err := os.ReadFile(path)

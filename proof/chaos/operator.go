@@ -1,0 +1,98 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/proof/faultrun"
+)
+
+// operator does what people do with a table that others deliver from. Its errors do not
+// count: the database may be away.
+type operator struct {
+	ob   *outbox.Outbox
+	db   *sql.DB
+	kind string
+}
+
+// operate replays and deletes dead letters and pauses types, until ctx ends.
+func (o *operator) operate(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait(ctx, time.Duration(100+rand.IntN(400))*time.Millisecond)
+		switch rand.IntN(4) {
+		case 0:
+			o.replay(ctx, 1+rand.IntN(5))
+		case 1:
+			o.delete(ctx, 1+rand.IntN(2))
+		case 2:
+			_, _ = o.ob.DeadLetters().ReplayAll(ctx, outbox.DeadFilter{}, 5)
+		case 3:
+			o.pause(ctx)
+		}
+	}
+}
+
+func (o *operator) replay(ctx context.Context, n int) {
+	letters, _ := o.ob.DeadLetters().Query(ctx, outbox.DeadFilter{}, n)
+	for _, l := range letters {
+		_ = o.ob.DeadLetters().Replay(ctx, l.EventID)
+	}
+}
+
+func (o *operator) delete(ctx context.Context, n int) {
+	letters, _ := o.ob.DeadLetters().Query(ctx, outbox.DeadFilter{}, n)
+	for _, l := range letters {
+		_ = o.ob.DeadLetters().Delete(ctx, l.EventID)
+	}
+}
+
+func (o *operator) pause(ctx context.Context) {
+	kind := faultrun.Kind(faultrun.Types[rand.IntN(len(faultrun.Types))])
+	_ = o.ob.Pause(ctx, kind)
+	wait(ctx, time.Duration(rand.IntN(1000))*time.Millisecond)
+	_ = o.ob.Resume(context.WithoutCancel(ctx), kind)
+}
+
+// resume ends all pauses.
+func (o *operator) resume(ctx context.Context) error {
+	var errs []error
+	for _, event := range faultrun.Types {
+		errs = append(errs, o.ob.Resume(ctx, faultrun.Kind(event)))
+	}
+	return errors.Join(errs...)
+}
+
+// bury deletes all dead letters again and again, until ctx ends: they may block keys.
+func (o *operator) bury(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait(ctx, time.Second)
+		o.delete(ctx, 500)
+	}
+}
+
+// migrate alters the table again and again, until ctx ends.
+func (o *operator) migrate(ctx context.Context, spec faultrun.Spec) {
+	concurrently := ""
+	if o.kind == "postgres" {
+		concurrently = "CONCURRENTLY "
+	}
+	drop := "DROP INDEX idx_chaos"
+	if o.kind == "mysql" {
+		drop += " ON outbox_event"
+	}
+	statements := []string{
+		"ALTER TABLE outbox_event ADD COLUMN chaos_added VARCHAR(20)",
+		"CREATE INDEX " + concurrently + "idx_chaos ON outbox_event (created_at)",
+		drop,
+		"ALTER TABLE outbox_event DROP COLUMN chaos_added",
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		wait(ctx, time.Second)
+		_, _ = o.db.ExecContext(ctx, statements[i%len(statements)])
+		_ = faultrun.CreateSchema(ctx, o.db, spec)
+	}
+}

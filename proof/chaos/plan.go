@@ -1,0 +1,145 @@
+// Package chaos makes fault runs from seeds: a plan says what the processes of a run do
+// and what is done to them, and package checker judges the history that they leave.
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/outboxkit/outbox-go/proof/faultrun"
+)
+
+// Databases are the kinds of databases. The second one is MariaDB, or MySQL.
+var Databases = []string{"postgres", "mysql", "sqlite"}
+
+// Kinds of faults.
+const (
+	kill       = "kill"       // SIGKILL, and another process in its place
+	stop       = "stop"       // SIGSTOP past the lease, then SIGCONT
+	terminate  = "terminate"  // SIGTERM, and another process in its place
+	network    = "network"    // a faultrun.Harm to the connections of a process
+	clock      = "clock"      // the process's clock is stepped, and back
+	disconnect = "disconnect" // the server ends all connections of the run
+	lock       = "lock"       // another session holds the table
+	crash      = "crash"      // the server is killed and comes back
+	disk       = "disk"       // the database's disk is full
+)
+
+// Kinds are all kinds of faults.
+var Kinds = []string{kill, stop, terminate, network, clock, disconnect, lock, crash, disk}
+
+// Fault is done to one process, or to all.
+type Fault struct {
+	Kind string
+	// Harm is what a network fault does.
+	Harm faultrun.Harm
+	// After is the time since the end of the fault before it, of the same process, and
+	// For how long it lasts.
+	After, For time.Duration
+	// Offset is that of the clock.
+	Offset time.Duration
+}
+
+func (f Fault) String() string {
+	return fmt.Sprintf("%s%s after %v for %v", f.Kind, f.Harm, f.After, f.For)
+}
+
+// Plan is what a run does. It follows from its seed and its database.
+type Plan struct {
+	Seed     uint64
+	Database string
+	// Spec is that of all processes.
+	Spec faultrun.Spec
+	// Processes deliver, and further ones, Writers, only write.
+	Processes, Writers int
+	// Duration is how long faults are done.
+	Duration time.Duration
+	// Faults are those of each process, and Global those of all.
+	Faults [][]Fault
+	Global []Fault
+	// Operators replay and delete dead letters, and pause types. Migrates alters the
+	// table meanwhile.
+	Operators, Migrates bool
+	// Skew: half of the processes are of an older version. One that follows another is of
+	// the other version.
+	Skew bool
+}
+
+// NewPlan makes the plan of a seed. A duration of zero is 10 to 30 seconds.
+func NewPlan(seed uint64, database string, duration time.Duration) Plan {
+	d := draw{rand.New(rand.NewPCG(seed, uint64(len(database))))} //nolint:gosec // a plan is no secret
+	p := Plan{Seed: seed, Database: database, Processes: 2 + d.IntN(3), Duration: d.between(10*time.Second, 30*time.Second)}
+	if duration > 0 {
+		p.Duration = duration
+	}
+	p.Spec = d.spec(database)
+	p.Operators, p.Migrates = d.often(70), d.often(30)
+	if d.often(20) {
+		p.Writers = 1
+	}
+	d.pace(&p)
+	kinds := d.kinds(p)
+	for range p.Processes + p.Writers {
+		p.Faults = append(p.Faults, d.timeline(p, only(kinds, kill, stop, terminate, network, clock)))
+	}
+	p.Global = d.timeline(p, only(kinds, disconnect, lock, crash, disk))
+	return p
+}
+
+// NewSkewPlan is the plan of a seed, but with processes of two versions. They are
+// terminated and followed by the other version, as a deploy and its rollback do. The
+// table is altered meanwhile. There are no other faults, which would explain repeats.
+func NewSkewPlan(seed uint64, database string, duration time.Duration) Plan {
+	p := NewPlan(seed, database, duration)
+	p.Skew, p.Migrates, p.Global = true, true, nil
+	d := draw{rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a plan is no secret
+	for i := range p.Faults {
+		p.Faults[i] = d.timeline(p, []string{terminate})
+	}
+	return p
+}
+
+// harms is how many faults harm the server, and need one of the run's own.
+func (p Plan) harms() (n int) {
+	for _, f := range p.Global {
+		if f.Kind == crash || f.Kind == disk {
+			n++
+		}
+	}
+	return n
+}
+
+// Disk is true when the run needs a small disk.
+func (p Plan) Disk() bool { return p.has(disk) }
+
+// Stepped is true when the run steps clocks.
+func (p Plan) Stepped() bool {
+	return slices.ContainsFunc(p.Faults, func(faults []Fault) bool {
+		return slices.ContainsFunc(faults, func(f Fault) bool { return f.Kind == clock })
+	})
+}
+
+func (p Plan) has(kind string) bool {
+	return slices.ContainsFunc(p.Global, func(f Fault) bool { return f.Kind == kind })
+}
+
+// leaveOut leaves out the faults of a kind.
+func (p *Plan) leaveOut(kind string) {
+	p.Global = slices.DeleteFunc(slices.Clone(p.Global), func(f Fault) bool { return f.Kind == kind })
+}
+
+// spec is that of a process in the plan.
+func (p Plan) spec(i int) faultrun.Spec {
+	spec := p.Spec
+	if i >= p.Processes {
+		spec.Mode = "writer-only"
+		spec.Purge, spec.DeleteDone = 0, false // it would purge what is not delivered yet
+	}
+	return spec
+}
+
+func only(kinds []string, of ...string) []string {
+	return slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return !slices.Contains(of, kind) })
+}

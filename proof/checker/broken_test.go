@@ -1,0 +1,165 @@
+package checker_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	. "github.com/outboxkit/outbox-go/proof/checker" //nolint:revive // the tables are of its words
+)
+
+// broken are histories that break one rule each.
+var broken = []struct {
+	name    string
+	rule    Rule
+	history *story
+}{
+	{"an event is written twice", RuleRecords, tell("multi").commit("t1", "e1").commit("t2", "e1").done("a", "e1")},
+	{"a delivery ends that never began", RuleRecords, tell("multi").commit("t1", "e1").done("a", "e1").
+		add(Record{Process: "a", Op: OpEnded, Event: "e1", Call: 9, Result: Done})},
+	{"a transaction ends twice", RuleRecords, tell("multi").commit("t1", "e1").ended("t1", OpUnknown).done("a", "e1")},
+	{"a transaction stands that none wrote", RuleRecords, tell("multi").commit("t1", "e1").done("a", "e1").stands("t2")},
+	{"a savepoint takes back what none wrote", RuleRecords, tell("multi").commit("t1", "e1").done("a", "e1").
+		add(Record{Op: OpSavepoint, Tx: "t1", Events: []Event{{ID: "e2"}}})},
+	{"a dead letter is replayed that never was", RuleRecords, tell("multi").replayed("e1")},
+	{"two events have one place in their key", RuleRecords, tell("multi").commit("t1", "k1", "k1b").done("a", "k1", "k1b")},
+
+	{"an acknowledged transaction is lost", RuleAcknowledged, tell("multi").write("t1", "e1").ended("t1", OpCommitted)},
+	{"a transaction stands that was rolled back", RuleAcknowledged, tell("multi").write("t1", "e1").ended("t1", OpRolledBack).
+		stands("t1", "e1").done("a", "e1")},
+
+	{"a row of a rolled-back transaction", RuleAtomic, tell("multi").write("t1", "e1").ended("t1", OpRolledBack).row("e1", Row{Status: "NEW"})},
+	{"a row of an unknown COMMIT without its order", RuleAtomic, tell("multi").write("t1", "e1").ended("t1", OpUnknown).row("e1", Row{Status: "DONE"})},
+	{"a row of a savepoint that was rolled back", RuleAtomic, tell("multi").write("t1", "e2").
+		add(Record{Op: OpSavepoint, Tx: "t1", Events: events([]string{"e2"})}).commit("t1", "e1").done("a", "e1").row("e2", Row{Status: "NEW"})},
+	{"a row that none wrote", RuleAtomic, tell("multi").row("e9", Row{Status: "DONE"})},
+	{"a delivered event without a row", RuleAtomic, tell("multi").commit("t1", "e1").done("a", "e1").noRow("e1")},
+
+	{"a rolled-back event is delivered", RuleRolledBack, tell("multi").write("t1", "e1").ended("t1", OpRolledBack).done("a", "e1")},
+	{"an event of a dead writer is delivered", RuleRolledBack, tell("multi").write("t1", "e1").fault(Kill, "w", 0).done("a", "e1")},
+	{"an event of a savepoint is delivered", RuleRolledBack, tell("multi").write("t1", "e2").
+		add(Record{Op: OpSavepoint, Tx: "t1", Events: events([]string{"e2"})}).commit("t1", "e1").done("a", "e1", "e2")},
+	{"an event is delivered that none wrote", RuleRolledBack, tell("multi").done("a", "e1")},
+
+	{"a delivery before the writing", RuleAfterCommit, tell("multi").done("a", "e1").commit("t1", "e1")},
+	{"a delivery before the COMMIT", RuleAfterCommit, tell("multi").write("t1", "e1").done("a", "e1").
+		ended("t1", OpCommit).ended("t1", OpCommitted).stands("t1", "e1")},
+
+	{"a row stays NEW", RuleEnded, tell("multi").commit("t1", "e1").row("e1", Row{Status: "NEW"})},
+	{"a row stays RETRY", RuleEnded, tell("multi").commit("t1", "e1").fails("a", "e1", 1).row("e1", Row{Status: "RETRY", Attempts: 1})},
+	{"a listener's row stays RETRY", RuleEnded, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 1).
+		row("m1/stock", Row{Status: "RETRY"})},
+	{"a DONE row keeps its lease", RuleEnded, tell("multi").commit("t1", "e1").done("a", "e1").row("e1", Row{Status: "DONE", Lease: "a/1"})},
+	{"a key waits for a DEAD event behind", RuleEnded, tell("by-key").commit("t1", "k1", "k2").row("k1", Row{Status: "RETRY"}).dead("k2")},
+	{"a key waits although DEAD events are skipped", RuleEnded, tell("by-key").promise(func(p *Promise) { p.SkipDead = true }).
+		commit("t1", "k1", "k2").fails("a", "k1", 3).dead("k1").row("k2", Row{Status: "NEW"})},
+
+	{"an event is lost", RuleDelivered, tell("multi").commit("t1", "e1", "e2").done("a", "e1").noRow("e2")},
+	{"the purge deletes a pending event", RuleDelivered, tell("multi").promise(func(p *Promise) { p.DeletesDone = true }).
+		commit("t1", "e1").fails("a", "e1", 1).noRow("e1")},
+	{"an unknown COMMIT stands and its event is lost", RuleDelivered, tell("multi").write("t1", "e1").ended("t1", OpUnknown).stands("t1")},
+
+	{"DONE and never delivered", RuleDone, tell("multi").commit("t1", "e1")},
+	{"DONE after a failure", RuleDone, tell("multi").commit("t1", "e1").fails("a", "e1", 1)},
+	{"DONE after a delivery that died", RuleDone, tell("multi").commit("t1", "e1").begin("a", "e1").fault(Kill, "a", 0)},
+	{"a listener's row is DONE after a failure", RuleDone, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 2).
+		row("m1/stock", Row{Status: "DONE"})},
+
+	{"DEAD without a reason", RuleDead, tell("multi").commit("t1", "e1").fails("a", "e1", 3).row("e1", Row{Status: "DEAD", Attempts: 3})},
+	{"DEAD with attempts left", RuleDead, tell("multi").commit("t1", "e1").fails("a", "e1", 2).row("e1", Row{Status: "DEAD", Attempts: 2, LastError: "failed"})},
+	{"a listener's row is DEAD with attempts left", RuleDead, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 1).
+		row("m1/stock", Row{Status: "DEAD", Attempts: 1, LastError: "failed"})},
+
+	{"more failures than attempts", RuleAttempts, tell("multi").commit("t1", "e1").fails("a", "e1", 4).dead("e1")},
+	{"more failures than attempts after a replay", RuleAttempts, tell("multi").commit("t1", "e1").fails("a", "e1", 3).replayed("e1").fails("a", "e1", 4).dead("e1")},
+	{"more failures of a listener than attempts", RuleAttempts, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 4).dead("m1/stock")},
+	{"two failures in ordered mode", RuleAttempts, tell("ordered").commit("t1", "e1").fails("a", "e1", 2).dead("e1")},
+
+	{"an effect happens twice", RuleOnce, tell("multi").commit("t1", "o1").done("a", "o1").effects("o1", 2)},
+	{"an effect is missing", RuleOnce, tell("multi").commit("t1", "o1").done("a", "o1").effects("o1", 0)},
+	{"an effect of a rolled-back event", RuleOnce, tell("multi").write("t1", "o1").ended("t1", OpRolledBack).effects("o1", 1)},
+	{"two effects of a DEAD event", RuleOnce, tell("multi").commit("t1", "o1").fails("a", "o1", 3).dead("o1").effects("o1", 2)},
+
+	{"a listener is left out", RuleSubscriptions, tell("multi").commit("t1", "m1").done("a", "m1/mail")},
+	{"a failed listener has no row", RuleSubscriptions, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 1)},
+	{"a listener is called again with one that failed", RuleSubscriptions, tell("multi").commit("t1", "m1").
+		done("a", "m1/mail").fails("a", "m1/stock", 1).done("a", "m1/mail", "m1/stock")},
+	{"a listener that does not listen", RuleSubscriptions, tell("multi").commit("t1", "e1").done("a", "e1", "e1/mail")},
+
+	{"again after a success", RuleTwice, tell("multi").commit("t1", "e1").done("a", "e1", "e1")},
+	{"again after a shutdown of another process", RuleTwice, tell("multi").commit("t1", "e1").done("a", "e1").fault(Terminate, "b", 0).done("c", "e1")},
+	{"twice at once", RuleTwice, tell("multi").commit("t1", "e1").begin("a", "e1").begin("b", "e1").end("a", "e1", Failed).end("b", "e1", Done)},
+	{"all listeners again after a success", RuleTwice, tell("multi").commit("t1", "m1").done("a", "m1/mail", "m1/stock").done("b", "m1/mail")},
+
+	{"again, and the fault was another process's", RuleExplained, tell("multi").commit("t1", "e1").done("a", "e1").fault(Kill, "b", 0).wait(lease).done("c", "e1")},
+	{"again, and the fault was over", RuleExplained, tell("multi").fault(Stop, "a", step).commit("t1", "e1").done("a", "e1").wait(lease).done("b", "e1")},
+	{"again, and the fault came a lease later", RuleExplained, tell("multi").commit("t1", "e1").done("a", "e1").wait(2*lease).fault(Kill, "a", 0).done("b", "e1")},
+	{"again, before the fault", RuleExplained, tell("multi").commit("t1", "e1").done("a", "e1").done("b", "e1").fault(Kill, "a", 0)},
+	{"at once, without a fault of the first", RuleExplained, tell("multi").commit("t1", "e1").begin("a", "e1").fault(Network, "b", lease).
+		begin("b", "e1").end("b", "e1", Done).end("a", "e1", Done)},
+
+	{"again, by more calls than a stopped process has workers", RuleExplained, tell("by-key").promise(func(p *Promise) { p.Workers = 1 }).
+		commit("t1", "e1", "e2").fault(Stop, "a", 2*lease).wait(lease).done("b", "e1", "e2").wait(lease).done("a", "e1", "e2")},
+	{"again, by a process that had time to notice", RuleExplained, tell("multi").fault(Network, "a", lease).wait(4*lease).
+		commit("t1", "e1").done("b", "e1").done("a", "e1")},
+
+	{"a later event first", RuleOrder, tell("by-key").commit("t1", "k1", "k2").done("a", "k2", "k1")},
+	{"a later event after a failure", RuleOrder, tell("by-key").commit("t1", "k1", "k2").fails("a", "k1", 1).done("a", "k2", "k1")},
+	{"a later event instead of a deferred one", RuleOrder, tell("by-key").commit("t1", "k1", "k2").try("a", "k1", Later).done("b", "k2", "k1")},
+	{"an early event again, and not the later one", RuleOrder, tell("by-key").commit("t1", "k1", "k2").done("a", "k1", "k2").fault(Kill, "a", 0).done("b", "k1")},
+	{"an early event again, and one left out", RuleOrder, tell("by-key").commit("t1", "k1", "k2", "k3").done("a", "k1", "k2").fault(Kill, "a", 0).done("b", "k1", "k3")},
+	{"an early event fails again, and the later one comes", RuleOrder, tell("by-key").commit("t1", "k1", "k2").done("a", "k1", "k2").
+		fault(Kill, "a", 0).fails("b", "k1", 1).done("b", "k2", "k1")},
+	{"behind a listener that failed", RuleOrder, tell("by-key").promise(func(p *Promise) { p.Listeners["k"] = []string{"mail", "stock"} }).
+		commit("t1", "k1", "k2").done("a", "k1/mail").fails("a", "k1/stock", 1).done("a", "k2/mail", "k2/stock", "k1/stock")},
+	{"two late deliveries after one stop", RuleOrder, tell("by-key").commit("t1", "k1", "k2", "k3").done("a", "k1", "k2").
+		fault(Stop, "a", 2*lease).wait(lease).done("b", "k1", "k2").wait(lease).done("a", "k1", "k1").done("b", "k3")},
+	{"in ordered mode an event is repeated alone", RuleOrder, tell("ordered").commit("t1", "k1", "k2", "k3").done("a", "k1", "k2").
+		fault(Server, "", lease).wait(lease).done("b", "k1", "k3")},
+	{"DEAD after a later DONE", RuleOrder, tell("ordered").commit("t1", "k1", "k2", "k3").dead("k1").fails("a", "k1", 1).done("a", "k2").
+		fault(Kill, "a", 0).fails("b", "k1", 1).done("b", "k3")},
+
+	{"two events of a key at once", RuleOneAtATime, tell("by-key").commit("t1", "k1", "k2").begin("a", "k1").begin("b", "k2").end("a", "k1", Done).end("b", "k2", Done)},
+	{"the listeners of one event at once", RuleOneAtATime, tell("by-key").promise(func(p *Promise) { p.Listeners["k"] = []string{"mail", "stock"} }).
+		commit("t1", "k1").begin("a", "k1/mail").begin("b", "k1/stock").end("a", "k1/mail", Done).end("b", "k1/stock", Done)},
+	{"two processes in single mode", RuleOneProcess, tell("single").commit("t1", "e1", "e2").begin("a", "e1").begin("b", "e2").end("a", "e1", Done).end("b", "e2", Done)},
+
+	{"a replayed event stays DEAD", RuleOperators, tell("multi").commit("t1", "e1").fails("a", "e1", 3).replayed("e1").dead("e1")},
+	{"a replayed listener is not called", RuleOperators, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 3).
+		replayed("m1/stock").dead("m1/stock")},
+	{"a listener's deleted dead letter is still there", RuleOperators, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 3).
+		deleted("m1/stock").dead("m1/stock")},
+	{"a deleted dead letter is still there", RuleOperators, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").dead("e1")},
+
+	{"a delivery after Close", RuleClosed, tell("multi").commit("t1", "e1").closed("a", "").done("a", "e1")},
+	{"a delivery after Close failed", RuleClosed, tell("multi").commit("t1", "e1").closed("a", "cut off").done("a", "e1")},
+	{"Close leaves a delivery", RuleClosed, tell("multi").commit("t1", "e1").begin("a", "e1").closed("a", "").end("a", "e1", Done)},
+	{"Close does not store a success", RuleClosed, tell("multi").commit("t1", "e1").fault(Terminate, "a", 0).done("a", "e1").closed("a", "").wait(lease).done("b", "e1")},
+}
+
+func TestBrokenHistoriesAreRejected(t *testing.T) {
+	t.Parallel()
+	for _, c := range broken {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			report := Check(c.history.h)
+			require.Equal(t, []Rule{c.rule}, report.Broken(), report)
+			require.Contains(t, report.String(), string(c.rule))
+		})
+	}
+}
+
+// Each rule rejects something, and each that rejects something is listed.
+func TestEachRuleRejectsABrokenHistory(t *testing.T) {
+	t.Parallel()
+	covered := map[Rule]bool{}
+	for _, c := range broken {
+		covered[c.rule] = true
+	}
+	for _, rule := range Rules {
+		require.True(t, covered[rule.Rule], rule.Rule)
+		delete(covered, rule.Rule)
+	}
+	require.Empty(t, covered)
+	require.GreaterOrEqual(t, len(broken), 40)
+}

@@ -1,0 +1,145 @@
+package checker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	. "github.com/outboxkit/outbox-go/proof/checker" //nolint:revive // the tables are of its words
+)
+
+// good are histories that break no rule, with the repeats that a fault explains.
+var good = []struct {
+	name      string
+	explained int
+	history   *story
+}{
+	{"nothing happens", 0, tell("multi")},
+	{"all goes well", 0, tell("multi").commit("t1", "e1", "m1", "o1").done("a", "e1", "m1/mail", "m1/stock", "o1").closed("a", "")},
+	{"a rollback, a savepoint and two unknown ends", 0, tell("multi").
+		write("t1", "e1").ended("t1", OpRolledBack).
+		write("t2", "e3").add(Record{Op: OpSavepoint, Tx: "t2", Events: events([]string{"e3"})}).commit("t2", "e2").done("a", "e2").
+		write("t3", "e4").ended("t3", OpUnknown).
+		write("t4", "e5").ended("t4", OpUnknown).stands("t4", "e5").done("a", "e5")},
+	{"a writer dies in its COMMIT", 0, tell("multi").write("t1", "e1").ended("t1", OpCommit).fault(Kill, "w", 0).stands("t1", "e1").done("a", "e1")},
+	{"done at the last attempt", 0, tell("multi").commit("t1", "e1").fails("a", "e1", 2).done("b", "e1")},
+	{"deferrals are not attempts", 0, tell("multi").commit("t1", "e1").try("a", "e1", Later).try("a", "e1", Later).
+		try("a", "e1", Later).try("a", "e1", Later).done("a", "e1")},
+	{"dead, replayed, done", 0, tell("multi").commit("t1", "e1").fails("a", "e1", 3).replayed("e1").fails("a", "e1", 2).done("a", "e1")},
+	{"dead and deleted", 0, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").noRow("e1")},
+	{"buried", 0, tell("multi").commit("t1", "e1").try("a", "e1", Buried).row("e1", Row{Status: "DEAD", LastError: "no"})},
+	{"unroutable", 0, tell("multi").commit("t1", "e1").row("e1", Row{Status: "DEAD", LastError: "unroutable: no listener"})},
+	{"deleted when done", 0, tell("multi").promise(func(p *Promise) { p.DeletesDone = true }).commit("t1", "e1").done("a", "e1").noRow("e1")},
+	{"a listener has a row of its own", 0, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 1).
+		done("b", "m1/stock").row("m1/stock", Row{Status: "DONE"})},
+	{"a listener's row is dead", 0, tell("multi").commit("t1", "m1").done("a", "m1/mail").fails("a", "m1/stock", 3).dead("m1/stock")},
+	{"a DEAD event blocks its key", 0, tell("by-key").commit("t1", "k1", "k2").fails("a", "k1", 3).dead("k1").row("k2", Row{Status: "NEW"})},
+	{"a DEAD event is skipped", 0, tell("by-key").promise(func(p *Promise) { p.SkipDead = true }).
+		commit("t1", "k1", "k2").fails("a", "k1", 3).dead("k1").done("a", "k2")},
+	{"a DEAD event is deleted from its key", 0, tell("by-key").commit("t1", "k1", "k2").fails("a", "k1", 3).deleted("k1").noRow("k1").done("a", "k2")},
+	{"a failure in a key", 0, tell("by-key").commit("t1", "k1", "k2").fails("a", "k1", 1).done("a", "k1", "k2")},
+	{"a failure in ordered mode", 0, tell("ordered").commit("t1", "k1", "k2").fails("a", "k1", 1).row("k1", Row{Status: "DEAD", Attempts: 1, LastError: "failed"}).done("a", "k2")},
+
+	{"killed within a delivery", 0, tell("multi").commit("t1", "e1").begin("a", "e1").fault(Kill, "a", 0).wait(lease).done("b", "e1")},
+	{"killed before the outcome was stored", 1, tell("multi").commit("t1", "e1").done("a", "e1").fault(Kill, "a", 0).wait(lease).done("b", "e1")},
+	{"killed in single mode", 1, tell("single").commit("t1", "e1", "e2").done("a", "e1").begin("a", "e2").fault(Kill, "a", 0).wait(lease).done("b", "e1", "e2")},
+	{"killed after the listener's own COMMIT", 0, tell("multi").commit("t1", "o1").begin("a", "o1").fault(Kill, "a", 0)},
+	{"killed when all was stored", 0, tell("multi").commit("t1", "e1").done("a", "e1").fault(Kill, "a", 0)},
+	{"stopped in a delivery", 1, tell("multi").commit("t1", "e1").begin("a", "e1").fault(Stop, "a", 2*lease).wait(lease).done("b", "e1").
+		wait(lease).end("a", "e1", Done)},
+	{"stopped at the beginning of a delivery", 1, tell("multi").commit("t1", "e1").fault(Stop, "a", 2*lease).wait(lease).done("b", "e1").
+		wait(lease).done("a", "e1")},
+	{"the network is cut", 1, tell("multi").commit("t1", "e1").fault(Network, "a", 2*lease).done("a", "e1").wait(lease).done("b", "e1")},
+	{"the server dies under all", 1, tell("multi").commit("t1", "e1").done("a", "e1").fault(Server, "", lease).wait(2*lease).done("b", "e1")},
+	{"a listener is cut off by the shutdown", 1, tell("multi").commit("t1", "m1").fault(Terminate, "a", 0).
+		done("a", "m1/mail").try("a", "m1/stock", Dropped).closed("a", "").done("b", "m1/mail", "m1/stock")},
+	{"Close says what it did not store", 1, tell("multi").commit("t1", "e1").fault(Terminate, "a", 0).done("a", "e1").
+		closed("a", "1 outcome is not stored").wait(lease).done("b", "e1")},
+	{"failures that a fault kept from the table", 0, tell("multi").commit("t1", "e1").fails("a", "e1", 1).fault(Kill, "a", 0).wait(lease).
+		fails("b", "e1", 3).dead("e1")},
+	{"an exhausted event whose process died", 0, tell("single").commit("t1", "e1").fails("a", "e1", 2).begin("a", "e1").fault(Kill, "a", 0).
+		row("e1", Row{Status: "DEAD", Attempts: 2, LastError: "no attempts left"})},
+	{"a key is repeated after a kill", 2, tell("by-key").commit("t1", "k1", "k2", "k3").done("a", "k1", "k2").fault(Kill, "a", 0).wait(lease).done("b", "k1", "k2", "k3")},
+	{"stopped in a key's delivery", 1, tell("by-key").commit("t1", "k1", "k2").begin("a", "k1").fault(Stop, "a", 2*lease).wait(lease).
+		done("b", "k1", "k2").wait(lease).end("a", "k1", Done)},
+	{"stopped at the beginning of a key's delivery", 1, tell("by-key").commit("t1", "k1", "k2", "k3").fault(Stop, "a", 2*lease).wait(lease).
+		done("b", "k1", "k2").wait(lease).done("a", "k1").done("b", "k3")},
+	{"a queue is delivered under leases that were lost", 2, tell("multi").promise(func(p *Promise) { p.Workers = 1 }).commit("t1", "e1", "e2").
+		fault(Network, "a", 2*lease).wait(lease).done("b", "e1", "e2").wait(lease).done("a", "e1", "e2")},
+	{"a delayed event comes when it is due", 0, tell("by-key").commit("t1", "k1-late", "k2", "k3").done("a", "k2", "k1-late", "k3")},
+	{"a listener's dead letter is replayed, another's deleted", 0, tell("multi").commit("t1", "m1").fails("a", "m1/mail", 3).fails("a", "m1/stock", 3).
+		replayed("m1/mail").deleted("m1/stock").done("a", "m1/mail").row("m1/mail", Row{Status: "DONE"})},
+	{"with SkipDead a replayed event comes when it is replayed", 0, tell("by-key").promise(func(p *Promise) { p.SkipDead = true }).
+		commit("t1", "k1", "k2", "k3").fails("a", "k1", 3).done("a", "k2").replayed("k1").done("a", "k1", "k3")},
+	{"in ordered mode an event is repeated, and those behind it", 2, tell("ordered").commit("t1", "k1", "k2", "k3").done("a", "k1", "k2").
+		fault(Server, "", lease).wait(lease).done("b", "k1", "k2", "k3")},
+	{"a shutdown comes between two listeners", 1, tell("multi").commit("t1", "m1").fault(Terminate, "a", 0).done("a", "m1/mail").
+		closed("a", "").done("b", "m1/mail", "m1/stock")},
+	{"clocks are stepped", 0, tell("by-key").promise(func(p *Promise) { p.Unordered = true }).commit("t1", "k1", "k2").done("a", "k2", "k1")},
+}
+
+func TestGoodHistoriesPass(t *testing.T) {
+	t.Parallel()
+	for _, c := range good {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			report := Check(c.history.h)
+			require.Empty(t, report.Violations, report)
+			require.Equal(t, c.explained, report.Explained)
+			require.Equal(t, c.explained, report.Duplicates)
+			require.Contains(t, report.String(), "rules hold")
+		})
+	}
+}
+
+func TestTheReportCounts(t *testing.T) {
+	t.Parallel()
+	report := Check(tell("multi").
+		commit("t1", "e1", "o1").done("a", "e1", "o1").
+		write("t2", "e2").ended("t2", OpRolledBack).
+		commit("t3", "e3").fails("a", "e3", 3).dead("e3").
+		write("t4", "e4").ended("t4", OpUnknown).
+		commit("t5", "e5").begin("a", "e5").fault(Kill, "a", 0).done("b", "e5").h)
+	require.Empty(t, report.Violations, report)
+	report.ChanceExplained, report.Span = 0, 0
+	require.Equal(t, Report{
+		Transactions: 5, Committed: 3, Unknown: 1, Events: 6, Standing: 4,
+		Deliveries: 7, Succeeded: 3, Failed: 3, Interrupted: 1, Faults: 1, Done: 3, Dead: 1, Effects: 1,
+	}, report)
+}
+
+// A process delivers for a second, and a fault lasts a tenth of it: a random delivery's
+// window of a lease and a step overlaps it twice as often.
+func TestTheChanceOfARandomExplanation(t *testing.T) {
+	t.Parallel()
+	s := tell("multi")
+	for i := range 101 {
+		id := fmt.Sprintf("e%d", i)
+		s.commit("t"+id, id).done("a", id).wait(5 * time.Millisecond)
+		if i == 50 {
+			s.fault(Network, "a", 100*time.Millisecond)
+		}
+	}
+	require.InDelta(t, 0.2, Check(s.h).ChanceExplained, 0.03)
+	require.Zero(t, Check(tell("multi").commit("t1", "e1").done("a", "e1").h).ChanceExplained)
+}
+
+func TestTheReportNamesTheFirstViolationsOfEachRule(t *testing.T) {
+	t.Parallel()
+	s := tell("multi")
+	for i := range 9 {
+		id := fmt.Sprintf("e%d", i)
+		s.commit("t"+id, id)
+	}
+	text := Check(s.h).String()
+	require.Contains(t, text, "9 violations:\n  done, event e0: the row is DONE, and no listener ever succeeded\n")
+	require.Contains(t, text, "\n  done: and 4 more")
+}
+
+func TestARowsHeadersNameItsListener(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Target{Event: "e1"}, TargetOf("e1", map[string]string{"a": "b"}))
+	require.Equal(t, Target{Event: "e1", Listener: "mail"}, TargetOf("X", map[string]string{"outbox-listener": "mail", "outbox-event-id": "e1"}))
+}

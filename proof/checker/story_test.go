@@ -1,0 +1,194 @@
+package checker_test
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+	"time"
+
+	"github.com/outboxkit/outbox-go/proof/checker"
+)
+
+// lease is that of all stories, and step the time between two of their records.
+const (
+	lease = 100 * time.Millisecond
+	step  = time.Millisecond
+)
+
+// story builds a history record by record. The first letter of an event's id says what it
+// is: e has one listener; m has two, mail and stock; o has an effect that happens once;
+// k1, k2 … are the events of one key, and k1-late is delayed.
+type story struct {
+	h    checker.History
+	now  time.Time
+	call int64
+	open map[string][]checker.Record // deliveries under way, by process and target
+}
+
+// tell begins a story in a mode.
+func tell(mode string) *story {
+	return &story{
+		now: time.Unix(1_700_000_000, 0), open: map[string][]checker.Record{},
+		h: checker.History{
+			Promise: checker.Promise{
+				Mode: mode, MaxAttempts: 3, Lease: lease,
+				Listeners: map[string][]string{"m": {"mail", "stock"}}, Once: map[string]bool{"o": true},
+			},
+			Orders: map[string]bool{}, Rows: map[checker.Target]checker.Row{}, Effects: map[checker.Target]int{},
+		},
+	}
+}
+
+// target reads "m1/mail" as event m1 and listener mail.
+func target(text string) checker.Target {
+	event, listener, _ := strings.Cut(text, "/")
+	return checker.Target{Event: event, Listener: listener}
+}
+
+func events(ids []string) (events []checker.Event) {
+	for _, id := range ids {
+		e := checker.Event{ID: id, Type: id[:1]}
+		if e.Type == "k" {
+			e.Key, e.Seq, e.Delayed = "k", int(id[1]-'0'), strings.HasSuffix(id, "-late")
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+func (s *story) add(r checker.Record) *story {
+	if r.At.IsZero() {
+		s.now = s.now.Add(step)
+		r.At = s.now
+	}
+	s.h.Records = append(s.h.Records, r)
+	return s
+}
+
+func (s *story) wait(d time.Duration) *story {
+	s.now = s.now.Add(d)
+	return s
+}
+
+// write writes events in a transaction that goes on.
+func (s *story) write(tx string, ids ...string) *story {
+	return s.add(checker.Record{Process: "w", Op: checker.OpWrite, Tx: tx, Events: events(ids)})
+}
+
+// ended ends a transaction, as its writer sees it.
+func (s *story) ended(tx string, op checker.Op) *story {
+	return s.add(checker.Record{Process: "w", Op: op, Tx: tx})
+}
+
+// stands puts the order's row into the table, and the events' rows as DONE.
+func (s *story) stands(tx string, ids ...string) *story {
+	s.h.Orders[tx] = true
+	for _, id := range ids {
+		s.row(id, checker.Row{Status: "DONE"})
+		if id[0] == 'o' {
+			s.effects(id, 1)
+		}
+	}
+	return s
+}
+
+// commit is a transaction that commits, and whose events are DONE at the end.
+func (s *story) commit(tx string, ids ...string) *story {
+	return s.write(tx, ids...).ended(tx, checker.OpCommit).ended(tx, checker.OpCommitted).stands(tx, ids...)
+}
+
+func (s *story) row(to string, row checker.Row) *story {
+	s.h.Rows[target(to)] = row
+	return s
+}
+
+// dead is a DEAD row after all attempts.
+func (s *story) dead(to string) *story {
+	return s.row(to, checker.Row{Status: "DEAD", Attempts: 3, LastError: "the listener failed"})
+}
+
+func (s *story) noRow(to string) *story {
+	delete(s.h.Rows, target(to))
+	return s
+}
+
+func (s *story) effects(to string, n int) *story {
+	s.h.Effects[target(to)] = n
+	return s
+}
+
+func (s *story) begin(process, to string) *story {
+	s.call++
+	t := target(to)
+	r := checker.Record{Process: process, Op: checker.OpBegan, Event: t.Event, Listener: t.Listener, Call: s.call}
+	s.open[process+" "+to] = append(s.open[process+" "+to], r)
+	return s.add(r)
+}
+
+func (s *story) end(process, to, result string) *story {
+	open := s.open[process+" "+to]
+	r := open[0]
+	s.open[process+" "+to] = open[1:]
+	r.Op, r.Result, r.At = checker.OpEnded, result, time.Time{}
+	return s.add(r)
+}
+
+// try is a delivery with a result.
+func (s *story) try(process, to, result string) *story {
+	return s.begin(process, to).end(process, to, result)
+}
+
+// done are successful deliveries, one after the other.
+func (s *story) done(process string, to ...string) *story {
+	for _, t := range to {
+		s.try(process, t, checker.Done)
+	}
+	return s
+}
+
+// fails are several deliveries that fail.
+func (s *story) fails(process, to string, n int) *story {
+	for range n {
+		s.try(process, to, checker.Failed)
+	}
+	return s
+}
+
+// fault does something to a process for a time from now on.
+func (s *story) fault(kind, process string, d time.Duration) *story {
+	from := s.now.Add(step)
+	s.add(checker.Record{Process: process, Op: checker.OpFault, Fault: kind, At: from, Until: from.Add(d)})
+	s.now = from
+	return s
+}
+
+func (s *story) closed(process, err string) *story {
+	return s.add(checker.Record{Process: process, Op: checker.OpClosed, Error: err})
+}
+
+// rows are the ids of dead letters: of events, and of their listeners.
+func rows(of []string) (ids []checker.Event) {
+	for _, to := range of {
+		id := to
+		if t := target(to); t.Listener != "" {
+			sum := sha256.Sum256([]byte(t.Event + "\x00" + t.Listener))
+			id = base32.HexEncoding.EncodeToString(sum[:20])
+		}
+		ids = append(ids, checker.Event{ID: id})
+	}
+	return ids
+}
+
+func (s *story) replayed(of ...string) *story {
+	return s.add(checker.Record{Process: "operator", Op: checker.OpReplayed, Events: rows(of)})
+}
+
+func (s *story) deleted(of ...string) *story {
+	return s.add(checker.Record{Process: "operator", Op: checker.OpDeleted, Events: rows(of)})
+}
+
+// promise changes what the run promises.
+func (s *story) promise(change func(*checker.Promise)) *story {
+	change(&s.h.Promise)
+	return s
+}

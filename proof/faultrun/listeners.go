@@ -1,0 +1,223 @@
+package faultrun
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/proof/checker"
+)
+
+var calls atomic.Int64
+
+// listeners are those of all types of events.
+func (n *node) listeners() []outbox.Binding {
+	bindings := []outbox.Binding{
+		on(Plain, outbox.ListenerFunc(n.plain(""))),
+		on(Ledger, n.recorded("", n.handle())),
+		on(Inbox, outbox.ListenerFunc(n.inbox)),
+		on(Batch, outbox.BatchListener(outbox.BatchOptions{Size: 20, Wait: 2 * time.Millisecond}, n.batch)),
+	}
+	for _, name := range Names {
+		bindings = append(bindings, on(Many, outbox.ListenerFunc(n.plain(name)), outbox.Named(name)))
+	}
+	return bindings
+}
+
+func on(event outbox.EventType, l outbox.Listener, opts ...outbox.BindingOption) outbox.Binding {
+	return outbox.On("Thing", event, l, opts...)
+}
+
+// chance is a number below 100 that depends on the seed and on what is given alone.
+func (s Spec) chance(of ...any) int {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, s.Seed, of)
+	return int(h.Sum64() >> 33 % 100)
+}
+
+// result is what a delivery comes to. It depends on the event, the listener and the
+// number of failed attempts.
+func (n *node) result(env outbox.Envelope, listener string) string {
+	if n.crash != nil {
+		return n.crash.result(env, listener)
+	}
+	switch c := n.chance(env.EventID, listener, env.Attempts); {
+	case c < n.Fail:
+		return checker.Failed
+	case c < n.Fail+n.Later && n.chance("later", env.EventID, time.Now().UnixNano()) < 50:
+		return checker.Later
+	case c >= 100-n.Bury:
+		return checker.Buried
+	default:
+		return checker.Done
+	}
+}
+
+// begin records the beginning of a delivery.
+func (n *node) begin(env outbox.Envelope, listener string) checker.Record {
+	r := checker.Record{Op: checker.OpBegan, Event: env.EventID, Listener: listener, Attempt: env.Attempts, Call: calls.Add(1)}
+	n.log.Add(r)
+	return r
+}
+
+// delivery records the beginning of a delivery; the function records its end.
+func (n *node) delivery(env outbox.Envelope, listener string) (end func(result string)) {
+	r := n.begin(env, listener)
+	return func(result string) {
+		r.Op, r.Result = checker.OpEnded, result
+		n.log.Add(r)
+	}
+}
+
+// linger makes a few listeners stubborn, and has a few hang. It reports false when the
+// context ends meanwhile.
+func (n *node) linger(ctx context.Context, env outbox.Envelope) bool {
+	if n.Stubborn > 0 && n.chance("stubborn", n.Process, env.EventID, env.Attempts) < 3 && n.stubborn.Add(1) <= int64(n.Stubborn) {
+		pause(context.Background(), n.Linger)
+	}
+	if n.Hang > 0 && n.chance("hang", n.Process, env.EventID, env.Attempts) < 3 && n.hung.Add(1) <= int64(n.Hang) {
+		<-ctx.Done()
+		return false
+	}
+	return true
+}
+
+// work takes the time of a listener. It reports false when the context ends first.
+func (n *node) work(ctx context.Context, env outbox.Envelope) bool {
+	if n.Slow == 0 {
+		return ctx.Err() == nil
+	}
+	return pause(ctx, n.Slow*time.Duration(n.chance("slow", env.EventID, env.Attempts))/100)
+}
+
+var errListener = errors.New("the listener failed")
+
+// errNotASCII is a failure whose text the database refuses in runs with Spec.Refused.
+var errNotASCII = errors.New("the listener failed: " + refusedText)
+
+// failure is the error of a listener that fails.
+func (n *node) failure(of ...any) error {
+	if n.Refused && n.chance("text", of) < 50 {
+		return errNotASCII
+	}
+	return errListener
+}
+
+// answer is what a listener returns for a result.
+func (n *node) answer(env outbox.Envelope, result string) error {
+	switch result {
+	case checker.Later:
+		return outbox.Defer(5 * time.Millisecond)
+	case checker.Buried:
+		return outbox.Dead(errors.New("the listener gave it up"))
+	case checker.Done:
+		return nil
+	default:
+		return n.failure(env.EventID, env.Attempts)
+	}
+}
+
+func (n *node) plain(listener string) func(ctx context.Context, env outbox.Envelope) error {
+	return func(ctx context.Context, env outbox.Envelope) error {
+		end := n.delivery(env, listener)
+		result := n.result(env, listener)
+		if !n.linger(ctx, env) || !n.work(ctx, env) {
+			result = checker.Dropped
+		}
+		end(result)
+		return n.answer(env, result)
+	}
+}
+
+// worked is when the function of a handler returned; the context of its delivery has it.
+type worked struct{ at time.Time }
+
+type workedKey struct{}
+
+// recorded records the deliveries to a handler. One that succeeds has ended before its
+// COMMIT: after that another process may begin with the next event of the key.
+func (n *node) recorded(listener string, inner outbox.Listener) outbox.Listener {
+	return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
+		r := n.begin(env, listener)
+		var w worked
+		err := inner.OnEvent(context.WithValue(ctx, workedKey{}, &w), env)
+		r.Op, r.Result = checker.OpEnded, checker.Failed
+		if err == nil {
+			r.At, r.Result = w.at, checker.Done
+		}
+		n.log.Add(r)
+		return err
+	})
+}
+
+// handle is the listener of events of type Ledger, through pgx where that is the driver.
+func (n *node) handle() outbox.Listener {
+	if n.pools.pgx == nil {
+		return n.adapter.Handle(func(ctx context.Context, tx *sql.Tx, env outbox.Envelope) error { return n.ledger(ctx, tx, env) })
+	}
+	adapter := must(outboxpgx.New(n.pools.pgx, n.ob.Writer()))
+	return adapter.Handle(func(ctx context.Context, tx pgx.Tx, env outbox.Envelope) error {
+		return n.ledger(ctx, outboxpgx.Execer(tx), env)
+	})
+}
+
+// ledger has its effect in the transaction that completes the event.
+func (n *node) ledger(ctx context.Context, tx outbox.Execer, env outbox.Envelope) error {
+	// On SQLite all others would wait for its transaction.
+	if n.Driver != "sqlite" && !n.linger(ctx, env) || !n.work(ctx, env) {
+		return ctx.Err()
+	}
+	if err := n.effect(ctx, tx, env.EventID, ""); err != nil {
+		return err
+	}
+	if n.chance(env.EventID, "", env.Attempts) < n.Fail {
+		return n.failure(env.EventID, env.Attempts)
+	}
+	if w, ok := ctx.Value(workedKey{}).(*worked); ok {
+		w.at = time.Now()
+	}
+	return nil
+}
+
+// inbox has its effect in a transaction of its own, which the inbox guards.
+func (n *node) inbox(ctx context.Context, env outbox.Envelope) error {
+	end := n.delivery(env, "")
+	err := n.adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := n.box.Once(ctx, tx, "faultrun", env.EventID, func(ctx context.Context) error {
+			return n.effect(ctx, tx, env.EventID, "")
+		})
+		return err
+	})
+	result := n.result(env, "")
+	if err != nil {
+		result = checker.Failed
+	}
+	end(result)
+	return n.answer(env, result)
+}
+
+func (n *node) batch(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
+	errs := make([]error, len(batch))
+	ends := make([]func(string), len(batch))
+	for i, env := range batch {
+		ends[i] = n.delivery(env, "")
+	}
+	whole := n.linger(ctx, batch[0]) && n.work(ctx, batch[0])
+	for i, env := range batch {
+		result := n.result(env, "")
+		if !whole {
+			result = checker.Dropped
+		}
+		ends[i](result)
+		errs[i] = n.answer(env, result)
+	}
+	return errs, nil
+}

@@ -1,0 +1,152 @@
+package faultrun
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/inbox"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
+	"github.com/outboxkit/outbox-go/proof/checker"
+)
+
+// node is a process of a run.
+type node struct {
+	Spec
+	log     *checker.Log
+	pools   pools
+	box     *inbox.Inbox
+	ob      *outbox.Outbox
+	adapter *sqltx.Adapter
+	// database is the one that the connections are in, on MySQL.
+	database string
+	crash    *crasher // nil without Spec.Crash
+	// offset is how far the process's clock is from the system's.
+	offset atomic.Int64
+	// stubborn and hung are how many deliveries were.
+	stubborn, hung atomic.Int64
+}
+
+// What a process prints, a line each.
+const (
+	Ready   = "ready"   // its outbox has started
+	Written = "written" // its writers have made their transactions
+)
+
+// Main is the program of a process: it writes and delivers until SIGTERM, then closes its
+// outbox and ends. It ends at once when its standard input does, so that no process
+// outlives its run.
+func Main() {
+	ctx, end := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer end()
+	writing, finish := context.WithCancel(ctx)
+	defer finish()
+	spec := specOfProcess()
+	if spec.CreatesTables {
+		check(CreateTables(ctx, open(spec, nil).db, spec))
+		return
+	}
+	log := must(checker.Create(spec.Dir, spec.Process))
+	crash := newCrasher(spec, log)
+	n := &node{Spec: spec, log: log, pools: open(spec, crash), crash: crash}
+	go n.obey(finish)
+	if !n.build(ctx) || !again(ctx, func() error { return n.ob.Start(ctx) }) {
+		return // terminated before it has started
+	}
+	n.log.Add(checker.Record{Op: checker.OpStarted})
+	fmt.Println(Ready)
+	if n.Replay {
+		go n.replay(ctx)
+	}
+	var writers sync.WaitGroup
+	for i, adapter := range n.Writers {
+		writers.Go(func() { n.write(writing, fmt.Sprintf("%s-%d", n.Process, i), n.via(adapter)) })
+	}
+	for range n.Guests {
+		go n.visit(ctx)
+	}
+	n.script(ctx)
+	writers.Wait()
+	fmt.Println(Written)
+	<-ctx.Done()
+	closed := checker.Record{Op: checker.OpClosed}
+	if err := n.ob.Close(context.Background()); err != nil {
+		closed.Error = err.Error()
+	}
+	n.log.Add(closed)
+}
+
+// build makes the outbox. It reports false when ctx ends first.
+func (n *node) build(ctx context.Context) bool {
+	var store *sqlstore.Store
+	found := again(ctx, func() (err error) {
+		if store, err = detect(ctx, n.pools.db, n.Spec); err != nil || dialect(n.Driver) != inbox.MySQL {
+			return err
+		}
+		return n.pools.db.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&n.database)
+	})
+	if !found {
+		return false
+	}
+	n.box = newInbox(n.Driver)
+	cfg := outbox.Config{
+		DB: n.pools.db, Store: store, Mode: n.mode(), Purge: n.purge(), Notifier: n.notifier(),
+		RetryPolicy: outbox.ExponentialBackoff(5*time.Millisecond, 50*time.Millisecond),
+		Clock:       outbox.ClockFunc(func() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }),
+		Logger:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	n.crash.configure(&cfg)
+	n.ob = must(outbox.New(cfg))
+	n.adapter = must(sqltx.New(n.pools.db, n.ob.Writer()))
+	check(n.ob.Register(n.listeners()...))
+	return true
+}
+
+// again calls fn until it succeeds: the database may be away. It reports false when ctx
+// ends first.
+func again(ctx context.Context, fn func() error) bool {
+	for {
+		err := fn()
+		if err == nil {
+			return true
+		}
+		slog.Error("the process cannot start yet", "error", err)
+		if errors.Is(err, outbox.ErrClosed) {
+			panic(err)
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return false
+		}
+	}
+}
+
+// pause waits. It reports false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func detect(ctx context.Context, db *sql.DB, spec Spec) (*sqlstore.Store, error) {
+	var options []sqlstore.Option
+	if spec.Mode == "by-key" {
+		options = append(options, sqlstore.WithKeyIndex())
+	}
+	if spec.Tenants {
+		options = append(options, sqlstore.WithTenantIndex())
+	}
+	return sqlstore.Detect(ctx, db, options...)
+}

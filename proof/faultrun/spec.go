@@ -1,0 +1,149 @@
+// Package faultrun runs the outbox in several processes, does harm to them, and leaves a
+// history for package checker. Its program is proof/faultrun/node; [Main] is that
+// program, and [Run] starts and harms its processes.
+package faultrun
+
+import (
+	"encoding/json"
+	"os"
+	"time"
+
+	"github.com/outboxkit/outbox-go/proof/checker"
+)
+
+// specVariable holds a process's [Spec] as JSON.
+const specVariable = "OUTBOX_FAULTRUN_SPEC"
+
+// Spec is what one process does. Zero means what each field says.
+type Spec struct {
+	// Process is unique among the processes of a run, those that follow a killed one
+	// included.
+	Process string
+	// Driver and DSN open the database; the tables exist. Driver is pgx, pgxpool (pgx
+	// without database/sql), postgres (lib/pq), mysql or sqlite.
+	Driver, DSN string
+	// Connections is the most connections of its pool; zero is 16. Guests is how many
+	// other users the pool has, who hold a connection for a while.
+	Connections, Guests int
+	// Dir has the logs of the run.
+	Dir string
+	// Seed decides what listeners and transactions do.
+	Seed uint64
+
+	// Mode is single, multi, ordered, by-key or writer-only.
+	Mode string
+	// Lease, Interval and Mark are ClaimOptions.LeaseDuration, PollOptions.Interval and
+	// DispatchOptions.MarkInterval; zero is the outbox's default.
+	Lease, Interval, Mark time.Duration
+	// Owner is ClaimOptions.Owner.
+	Owner string
+	// Workers, RunLength and MaxAttempts are the outbox's; zero is its default.
+	Workers, RunLength, MaxAttempts int
+	// Drain and ListenerTimeout are those of DispatchOptions; zero is the default.
+	Drain, ListenerTimeout time.Duration
+	// DeleteDone is OnDone: Delete. Purge is how often rows that are DONE or DEAD are
+	// purged, without a retention; zero is never.
+	DeleteDone bool
+	Purge      time.Duration
+	// SkipDead is OnDead: SkipDead, Tenants is ClaimOptions.TenantsInTurn.
+	SkipDead, Tenants bool
+	// Limit is the most listeners of events of type [Plain] at once; zero is no limit.
+	Limit int
+	// Notify wakes other processes through PostgreSQL.
+	Notify bool
+
+	// Replay: the process replays each dead letter once.
+	Replay bool
+
+	// Writers are the adapters that write, one goroutine each: sqltx, raw, bun, gorm,
+	// pgx, pgx-batch. The last two need the driver pgxpool.
+	Writers []string
+	// Transactions is how many each of them makes; zero: until [Process.Finish], or until
+	// the process is terminated. Pace is the time between two.
+	Transactions int
+	Pace         time.Duration
+	// Keys is how many keys the events have; zero is 8.
+	Keys int
+	// RollBack is how many transactions in a hundred are rolled back, and as many have
+	// a savepoint that is. Delay is how many events in a hundred are delayed.
+	RollBack, Delay int
+	// Abroad is how many transactions in a hundred write their events while the names of
+	// their session resolve elsewhere: where there is another table of that name
+	// (PostgreSQL), or none (MySQL).
+	Abroad int
+
+	// Fail is how many deliveries in a hundred fail, Later and Bury how many are
+	// deferred or end the event. Slow is the longest time that a listener takes.
+	Fail, Later, Bury int
+	Slow              time.Duration
+	// Refused: the database refuses the texts of failures unless they are ASCII, and those
+	// of half of the failures are not.
+	Refused bool
+	// Spoil is how many transactions in a hundred store one of their rows with a number of
+	// attempts that no row has, so that it cannot be read.
+	Spoil int
+	// Stubborn and Hang are the most deliveries of this process whose listener ignores
+	// its context for the time Linger, or waits until its context ends.
+	Stubborn, Hang int
+	Linger         time.Duration
+
+	// CreatesTables: the process creates all tables, and ends.
+	CreatesTables bool
+
+	// Crash makes the process one that writes what a script says, and crashes at a point
+	// of it.
+	Crash *Crash
+}
+
+// Types of the events that processes write.
+const (
+	// Plain has one listener.
+	Plain = "Plain"
+	// Ledger has a listener that has its effect through sqltx's Handle.
+	Ledger = "Ledger"
+	// Inbox has a listener that has its effect through inbox.Once.
+	Inbox = "Inbox"
+	// Many has the listeners of [Names].
+	Many = "Many"
+	// Batch has a batch listener.
+	Batch = "Batch"
+)
+
+// Types are all types of events, and Names the listeners of an event of type [Many].
+var (
+	Types = []string{Plain, Ledger, Inbox, Many, Batch}
+	Names = []string{"mail", "search", "stock"}
+)
+
+// Promise is what processes of this spec promise together.
+func (s Spec) Promise() checker.Promise {
+	return checker.Promise{
+		Mode: s.Mode, MaxAttempts: s.MaxAttempts, Lease: s.Lease, Workers: s.Workers,
+		DeletesDone: s.DeleteDone || s.Purge > 0, SkipDead: s.SkipDead, Spoils: s.Spoil > 0,
+		Listeners: map[string][]string{Many: Names},
+		Once:      map[string]bool{Ledger: true, Inbox: true},
+	}
+}
+
+func (s Spec) variable() string {
+	text, err := json.Marshal(s)
+	check(err)
+	return specVariable + "=" + string(text)
+}
+
+func specOfProcess() (s Spec) {
+	check(json.Unmarshal([]byte(os.Getenv(specVariable)), &s))
+	return s
+}
+
+// check ends a process on an error that is not part of the run.
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}

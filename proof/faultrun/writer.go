@@ -1,0 +1,167 @@
+package faultrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/outboxkit/outbox-go/inbox"
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/proof/checker"
+)
+
+// writes is a way to write in transactions.
+type writes interface {
+	// InTx calls fn in a transaction, and in a savepoint when ctx carries one.
+	InTx(ctx context.Context, fn func(ctx context.Context, tx transaction) error) error
+}
+
+// transaction is one that a framework has begun.
+type transaction interface {
+	Exec(ctx context.Context, query string) error
+	Number(ctx context.Context, query string) (int, error)
+	Write(ctx context.Context, envs []outbox.Envelope) error
+}
+
+// write makes a writer's transactions.
+func (n *node) write(ctx context.Context, writer string, w writes) {
+	for i := 0; (n.Transactions == 0 || i < n.Transactions) && ctx.Err() == nil; i++ {
+		n.transact(fmt.Sprintf("%s-%d", writer, i), w)
+		pause(ctx, n.Pace)
+	}
+}
+
+var errRolledBack = errors.New("the run rolls this transaction back")
+
+// transact makes one transaction and records how it ended. A transaction is not ended by
+// the end of the process, so that what it records is what happened.
+func (n *node) transact(id string, w writes) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	rollBack, savepoint := n.chance("roll back", id) < n.RollBack, n.chance("savepoint", id) < n.RollBack
+	err := w.InTx(ctx, func(ctx context.Context, tx transaction) error {
+		events, err := n.order(ctx, id, tx)
+		if err != nil {
+			return err
+		}
+		if savepoint {
+			if err := n.inSavepoint(ctx, id, w, events[0]); err != nil {
+				return err
+			}
+		}
+		if rollBack {
+			return errRolledBack
+		}
+		n.log.Add(checker.Record{Op: checker.OpCommit, Tx: id})
+		return nil
+	})
+	n.log.Add(ended(id, err))
+}
+
+// ended is the record of how a transaction ended.
+func ended(id string, err error) checker.Record {
+	r := checker.Record{Op: checker.OpCommitted, Tx: id}
+	if err != nil {
+		r.Op, r.Error = checker.OpRolledBack, err.Error()
+		if errors.Is(err, outbox.ErrOutcomeUnknown) {
+			r.Op = checker.OpUnknown
+		}
+	}
+	return r
+}
+
+// order writes the business row and one to three events of one key, which it locks.
+func (n *node) order(ctx context.Context, id string, tx transaction) ([]checker.Event, error) {
+	key := keyName(rand.N(n.keys()))
+	if err := tx.Exec(ctx, quoted("UPDATE fault_keys SET n = n + 1 WHERE id = '%s'", key)); err != nil {
+		return nil, err
+	}
+	number, err := tx.Number(ctx, quoted("SELECT n FROM fault_keys WHERE id = '%s'", key))
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.Exec(ctx, quoted("INSERT INTO fault_orders VALUES ('%s')", id)); err != nil {
+		return nil, err
+	}
+	events := make([]checker.Event, 1+n.chance("events", id)%3)
+	for i := range events {
+		events[i] = checker.Event{
+			ID: fmt.Sprintf("%s-%d", id, i), Type: Types[n.chance("type", id, i)%len(Types)],
+			Key: key, Seq: 10*number + i, Delayed: n.chance("delay", id, i) < n.Delay,
+		}
+	}
+	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: events})
+	if err := n.writeFrom(ctx, id, tx, events); err != nil || n.chance("spoil", id) >= n.Spoil {
+		return events, err
+	}
+	return events, tx.Exec(ctx, quoted("UPDATE outbox_event SET attempts = -7 WHERE event_id = '%s'", events[0].ID))
+}
+
+// writeFrom writes events, sometimes in a session whose names resolve elsewhere.
+func (n *node) writeFrom(ctx context.Context, id string, tx transaction, events []checker.Event) error {
+	leave, back := n.abroad()
+	if leave == "" || n.chance("abroad", id) >= n.Abroad {
+		return tx.Write(ctx, n.envelopes(events))
+	}
+	for _, step := range []func() error{
+		func() error { return tx.Exec(ctx, leave) },
+		func() error { return tx.Write(ctx, n.envelopes(events)) },
+		func() error { return tx.Exec(ctx, back) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abroad are the statements that change what the names of a session resolve to, and that
+// change it back.
+func (n *node) abroad() (leave, back string) {
+	switch dialect(n.Driver) {
+	case inbox.Postgres:
+		return "SET LOCAL search_path TO " + abroadSchema, "SET LOCAL search_path TO DEFAULT"
+	case inbox.MySQL:
+		return "USE information_schema", "USE `" + n.database + "`"
+	default:
+		return "", ""
+	}
+}
+
+// inSavepoint writes an event in a savepoint and takes it back.
+func (n *node) inSavepoint(ctx context.Context, id string, w writes, like checker.Event) error {
+	taken := []checker.Event{{ID: id + "-taken", Type: Plain, Key: like.Key, Seq: like.Seq + 5}}
+	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: taken})
+	err := w.InTx(ctx, func(ctx context.Context, tx transaction) error {
+		if err := tx.Write(ctx, n.envelopes(taken)); err != nil {
+			return err
+		}
+		return errRolledBack
+	})
+	if !errors.Is(err, errRolledBack) {
+		return err
+	}
+	n.log.Add(checker.Record{Op: checker.OpSavepoint, Tx: id, Events: taken})
+	return nil
+}
+
+// Secrets are in the payload, the headers and the tenant of every event. No log, and no
+// row's last_error, may have them.
+var Secrets = []string{"payload-54321-secret", "header-54321-secret", "tenant-54321-secret"}
+
+func (n *node) envelopes(events []checker.Event) []outbox.Envelope {
+	envs := make([]outbox.Envelope, len(events))
+	for i, e := range events {
+		envs[i] = outbox.Envelope{
+			EventID: e.ID, EventType: outbox.EventType(e.Type), AggregateType: "Thing", AggregateID: e.Key,
+			Payload: outbox.JSON(map[string]any{"key": e.Key, "seq": e.Seq, "secret": Secrets[0]}),
+			Headers: map[string]string{"secret": Secrets[1]}, TenantID: Secrets[2] + "-" + e.Key,
+		}
+		if e.Delayed {
+			envs[i].DeliverAfter = time.Duration(1+n.chance("delayed", e.ID)*5) * time.Millisecond
+		}
+	}
+	return envs
+}

@@ -1,0 +1,153 @@
+package mutation_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/internal/testing/testdb"
+	"github.com/outboxkit/outbox-go/proof/checker"
+	"github.com/outboxkit/outbox-go/proof/faultrun"
+)
+
+// scenario is a fault run that the outbox passes.
+type scenario struct {
+	name string
+	spec faultrun.Spec
+	// processes is how many there are at the beginning, and harm what is done to them,
+	// or nil.
+	processes int
+	harm      func(l *lab)
+}
+
+const (
+	interval = 20 * time.Millisecond
+	lease    = 3 * time.Second
+)
+
+// spec is what the scenarios have in common.
+func spec(mode string, change func(s *faultrun.Spec)) faultrun.Spec {
+	s := faultrun.Spec{
+		Mode: mode, Seed: 1, Interval: interval, MaxAttempts: 4, Writers: []string{"sqltx"}, Transactions: 60,
+		RollBack: 20, Fail: 40, Slow: 4 * time.Millisecond,
+	}
+	if mode == "multi" || mode == "by-key" {
+		s.Lease = lease
+	}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+var (
+	alone    = scenario{"alone", spec("single", func(s *faultrun.Spec) { s.Slow = 60 * time.Millisecond }), 1, nil}
+	deleting = scenario{"OnDone: Delete", spec("single", func(s *faultrun.Spec) { s.DeleteDone, s.Fail = true, 60 }), 1, nil}
+	replayed = scenario{"dead letters are replayed", spec("single", func(s *faultrun.Spec) { s.Fail, s.Replay = 60, true }), 1, nil}
+	standby  = scenario{"a standby", spec("single", nil), 2, nil}
+	two      = scenario{"two processes", spec("multi", func(s *faultrun.Spec) { s.Slow, s.Lease = 100*time.Millisecond, 0 }), 2, nil}
+	byKey    = scenario{"two processes, by key", spec("by-key", func(s *faultrun.Spec) { s.MaxAttempts = 50 }), 2, nil}
+
+	killed = scenario{"a process is killed", spec("multi", func(s *faultrun.Spec) { s.Slow = time.Second }), 2, func(l *lab) {
+		l.busy()
+		l.processes[0].Kill()
+	}}
+	inOrder = scenario{"a process is killed, in order", spec("ordered", func(s *faultrun.Spec) { s.Keys, s.Fail = 1, 20 }), 1, func(l *lab) {
+		l.rows(30, "WHERE status = 1")
+		l.processes[0].Kill()
+		l.start("p1")
+	}}
+	slow = scenario{"listeners are slower than a lease, and a process is killed", spec("multi", func(s *faultrun.Spec) {
+		s.Slow, s.Transactions, s.Fail, s.Workers = 3*lease, 10, 0, 40
+	}), 3, func(l *lab) {
+		l.busy()
+		l.processes[0].Kill()
+	}}
+	stopped = scenario{"a process is stopped for longer than its lease", spec("multi", func(s *faultrun.Spec) {
+		s.Slow, s.Fail, s.MaxAttempts, s.Workers, s.Transactions = 1500*time.Millisecond, 70, 12, 60, 15
+	}), 4, func(l *lab) {
+		l.busy()
+		l.processes[0].Stop(l.ctx, 3*lease)
+	}}
+	closing = scenario{"a process closes under load", spec("multi", func(s *faultrun.Spec) {
+		s.Mark, s.Transactions, s.Fail = 10*time.Second, 150, 0
+	}), 2, func(l *lab) {
+		l.busy()
+		require.NoError(l.t, l.processes[0].Terminate(l.ctx))
+	}}
+)
+
+// lab runs a scenario once.
+type lab struct {
+	scenario
+	t         *testing.T
+	ctx       context.Context
+	db        *testdb.DB
+	run       *faultrun.Run
+	processes []*faultrun.Process
+}
+
+// postgres is the database: all modes and more than one process run on it.
+var postgres = testdb.Main()[0]
+
+// runs plays the scenario with a program. patience is how long the events have to come
+// to an end.
+func (s scenario) runs(t *testing.T, program string, patience time.Duration) checker.Report {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	l := &lab{scenario: s, t: t, ctx: ctx, db: testdb.Open(t, postgres)}
+	l.spec.Driver, l.spec.DSN = "pgx", l.db.DSN
+	require.NoError(t, faultrun.CreateTables(ctx, l.db.DB, l.spec))
+	var err error
+	l.run, err = faultrun.NewRun(program, t.TempDir())
+	require.NoError(t, err)
+	defer l.run.End()
+	for i := range s.processes {
+		l.start(fmt.Sprintf("p%d", i))
+	}
+	if s.harm != nil {
+		s.harm(l)
+	}
+	return l.end(patience)
+}
+
+func (l *lab) start(process string) {
+	l.spec.Process = process
+	p, err := l.run.Start(l.spec)
+	require.NoError(l.t, err)
+	l.processes = append(l.processes, p)
+}
+
+// busy waits until there is something in hand.
+func (l *lab) busy() {
+	require.NoError(l.t, l.processes[0].Ready(l.ctx))
+	l.rows(30, "")
+}
+
+// rows waits until the table has more rows than that.
+func (l *lab) rows(n int, where string) {
+	require.Eventually(l.t, func() bool {
+		var there int
+		return l.db.QueryRowContext(l.ctx, "SELECT COUNT(*) FROM outbox_event "+where).Scan(&there) == nil && there > n
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// end waits until all is written and delivered, closes the processes and judges.
+func (l *lab) end(patience time.Duration) checker.Report {
+	for _, p := range l.processes {
+		_ = p.Written(l.ctx) // one that was killed never has
+	}
+	settle, cancel := context.WithTimeout(l.ctx, patience)
+	defer cancel()
+	_ = faultrun.Delivered(settle, l.db.DB)
+	for _, p := range l.processes {
+		_ = p.Terminate(l.ctx)
+	}
+	h, err := l.run.History(l.ctx, l.db.DB, l.spec.Promise())
+	require.NoError(l.t, err)
+	return checker.Check(h)
+}

@@ -1,0 +1,138 @@
+package mutation_test
+
+import "github.com/outboxkit/outbox-go/proof/checker"
+
+// mutation breaks the outbox: in file, old becomes new.
+type mutation struct {
+	// what is broken, for the table in docs/reliability/MUTATIONS.md.
+	what     string
+	file     string
+	old, new string
+	// play is the scenario that runs the broken copy, and rule the one that rejects it.
+	play scenario
+	rule checker.Rule
+}
+
+var mutations = []mutation{
+	{
+		"COMMIT reports success for a transaction that was rolled back", "adapters/sqltx/transaction.go",
+		"err := t.inner.Commit()", "err := t.inner.Rollback()", alone, checker.RuleAcknowledged,
+	},
+	{
+		"the row is inserted beside the transaction", "outbox/writer.go",
+		"w.store.Insert(ctx, scope, sealed", "w.store.Insert(ctx, w.deliverer().complete.db, sealed", alone, checker.RuleAtomic,
+	},
+	{
+		"a delivered row is deleted although it is to be kept", "outbox/dispatcher.go",
+		"doneOutcome: OutcomeDone", "doneOutcome: OutcomeDelete", alone, checker.RuleAtomic,
+	},
+	{
+		"a rollback puts the events into the hot queue", "adapters/sqltx/transaction.go",
+		"t.end(rollbackEnd(err, context.Cause(t.ctx)))", "t.end(txscope.Committed, nil)", alone, checker.RuleRolledBack,
+	},
+	{
+		"a savepoint's rollback is not followed", "internal/txscope/scope.go",
+		"s.callbacks.add(ctx, s.hooks.RollbackTo(name), false)", "_ = ctx", alone, checker.RuleRolledBack,
+	},
+	{
+		"events enter the hot queue when they are written", "outbox/writer.go",
+		"return scope.AtCommit(func() { w.committed(p) })", "w.committed(p)\n\t\treturn nil", alone, checker.RuleAfterCommit,
+	},
+	{
+		"the outcome of a failed delivery is lost", "outbox/worker.go",
+		"\td.logRetry(dl)\n\tfor _, row", "\tif dl.outcome == OutcomeRetry {\n\t\treturn\n\t}\n\tfor _, row", alone, checker.RuleEnded,
+	},
+	{
+		"the poller does not read rows that failed", "outbox/sqlstore/read.go",
+		`return []string{"status IN (0, 2)"}`, `return []string{"status IN (0)"}`, alone, checker.RuleEnded,
+	},
+	{
+		"expired leases are not taken over", "outbox/sqlstore/claim.go",
+		"if !c.FreshOnly {", "if false {", killed, checker.RuleEnded,
+	},
+	{
+		"an event without attempts left is deleted instead of kept as DEAD", "outbox/result.go",
+		"case attempts+1 >= opts.MaxAttempts:\n\t\treturn OutcomeDead", "case attempts+1 >= opts.MaxAttempts:\n\t\treturn OutcomeDelete", deleting, checker.RuleDelivered,
+	},
+	{
+		"an error counts as a success", "outbox/result.go",
+		"return OutcomeRetry", "return OutcomeDone", alone, checker.RuleDone,
+	},
+	{
+		"DONE is stored before the listener runs", "outbox/worker.go",
+		"\t\t\td.deliver(d.listenerCtx, next)",
+		"\t\t\t_, _ = d.complete.store.Mark(d.listenerCtx, d.complete.db, OutcomeDone, []Mark{next.mark()})\n\t\t\td.deliver(d.listenerCtx, next)",
+		alone, checker.RuleDone,
+	},
+	{
+		"an event is DEAD one attempt too early", "outbox/result.go",
+		"case attempts+1 >= opts.MaxAttempts:", "case attempts+2 >= opts.MaxAttempts:", alone, checker.RuleDead,
+	},
+	{
+		"a DEAD row has no reason", "outbox/deliver.go",
+		"= OutcomeDead, c.err, c.panicked, errorText(c.text)", `= OutcomeDead, c.err, c.panicked, ""`, alone, checker.RuleDead,
+	},
+	{
+		"attempts are not counted", "outbox/sqlstore/mark.go",
+		`q.add("status = 2, ", unlock).attempts(marks).add(`, `q.add("status = 2, ", unlock).add(`, alone, checker.RuleAttempts,
+	},
+	{
+		"the inbox does not look whether it has the message", "inbox/inbox.go",
+		"if n == 0 {", "if n < 0 {", alone, checker.RuleOnce,
+	},
+	{
+		"Complete marks whatever the row is", "outbox/sqlstore/mark.go",
+		".arg(mark.EventID).still(\"status IN (0, 2)\")\n\tif mark.Lease != \"\" {\n\t\tq.add(\" AND locked_by = \").arg(mark.Lease)\n\t}",
+		".arg(mark.EventID)", stopped, checker.RuleOnce,
+	},
+	{
+		"a split leaves out a listener that failed", "outbox/sqlstore/split.go",
+		"range splits[i].Rows {", "range splits[i].Rows[1:] {", alone, checker.RuleSubscriptions,
+	},
+	{
+		"the failure of one listener repeats all", "outbox/listeners.go",
+		"&& c.listeners == a.err }", "&& false }", alone, checker.RuleSubscriptions,
+	},
+	{
+		"the poller's copy of an event in hand is delivered", "outbox/tracker.go",
+		"held != nil && held.covers(d) {", "held != nil && d.lease != \"\" && held.covers(d) {", alone, checker.RuleTwice,
+	},
+	{
+		"a row is written without the lease of its hot path", "outbox/commit.go",
+		"lease = d.leases.names.Next()", "lease = \"\"", two, checker.RuleTwice,
+	},
+	{
+		"a claim takes rows that others have leased", "outbox/sqlstore/claim.go",
+		"if !c.FreshOnly {\n\t\treturn q.free(c.LeaseDuration)", "if true {\n\t\treturn q", two, checker.RuleTwice,
+	},
+	{
+		"leases are not renewed", "outbox/leases.go",
+		"err := t.store.Renew(ctx, t.db, renewed)", "err := ctx.Err()", slow, checker.RuleExplained,
+	},
+	{
+		"a run goes on behind a failure", "outbox/bykey.go",
+		"if !dl.outcome.delivered() || !d.mayFollow(next) {", "if !d.mayFollow(next) {", byKey, checker.RuleOrder,
+	},
+	{
+		"in order, DEAD is stored after later outcomes", "outbox/worker.go",
+		"\tif !d.completer.commit.Submit(dl) {",
+		"\tif d.inOrder && dl.outcome == OutcomeDead {\n\t\ttime.AfterFunc(300*time.Millisecond, func() { d.completer.commit.Submit(dl) })\n\t\treturn\n\t}\n\tif !d.completer.commit.Submit(dl) {",
+		inOrder, checker.RuleOrder,
+	},
+	{
+		"the events of a run are delivered at once", "outbox/bykey.go",
+		"\tlink(ds[:n])\n", "\tfor i := 1; i < n; i++ {\n\t\td.queueRun(&ds[i])\n\t}\n", byKey, checker.RuleOneAtATime,
+	},
+	{
+		"a standby delivers", "outbox/internal/hold/hold.go",
+		"if owner != h.owner {", "if owner == \"\" {", standby, checker.RuleOneProcess,
+	},
+	{
+		"a replay keeps the attempts", "outbox/sqlstore/dead.go",
+		`", attempts = 0, available_at = "`, `", available_at = "`, replayed, checker.RuleOperators,
+	},
+	{
+		"Close drops the last outcomes and does not count them", "outbox/completer.go",
+		"\tgroup, again, refused = c.inTurn(group)\n", "\tgroup, again, refused = c.inTurn(group)\n\tif isClosed(c.engine.(*Dispatcher).quit) {\n\t\tc.pending.Add(-int64(len(group)))\n\t\treturn nil, nil, nil\n\t}\n", closing, checker.RuleClosed,
+	},
+}
