@@ -15,7 +15,7 @@ CHAOS_SEED    ?= 0
 CHAOS_DB      ?= postgres,mysql,sqlite
 CHAOS_RUNS    ?= 0
 CHAOS_FLAGS   ?=
-REV           ?= 4449599
+REV           ?= 2e94f18
 SOAK_TIME     ?= 1h
 SOAK_HELD     ?= 10m
 SOAK_DB       ?= postgres,mysql
@@ -282,7 +282,7 @@ chaos/soak: ## an hour at a steady rate beside a transaction held open for ten m
 	$(WITHDB) -- $(GO) run -C proof ./tools/soak -time $(SOAK_TIME) -held $(SOAK_HELD) -db $(SOAK_DB) -out $(abspath $(SOAK_OUT)) $(SOAK_FLAGS)
 
 # REV is the version before this one.
-chaos/skew: ## an older version (REV=4449599) and this one on one table that is being altered, for ten minutes (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)
+chaos/skew: ## an older version (REV=2e94f18) and this one on one table that is being altered, for ten minutes (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)
 	$(WITHDB) -- $(GO) run -C proof ./tools/chaos -older $(REV) -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
 
 tidy/check: ## go.mod and go.sum are tidy

@@ -77,7 +77,7 @@ func TestVersionSkew(t *testing.T) {
 }
 
 // olderRevision is that of make chaos/skew.
-const olderRevision = "4449599"
+const olderRevision = "2e94f18"
 
 // seeds of [TestFaults]: one for each mode. They kill and terminate processes, step
 // clocks, lock the table, end connections and hold them open; operators and migrations

@@ -2,7 +2,6 @@ package faultrun
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,12 +9,8 @@ import (
 	"strings"
 )
 
-// overlaid are the folders that an older program has from today: the program itself, and
-// what reads its records. In a revision without proof/go.mod they belong to the root module.
-var overlaid = []string{"proof/faultrun", "proof/checker"}
-
-// BuildOlder builds the program of a process with the outbox of an older revision, such
-// as a commit or a tag of this repository. arguments are further ones of go build.
+// BuildOlder builds the program of a process of an older revision, such as a commit or a tag
+// of this repository. arguments are further ones of go build.
 func BuildOlder(ctx context.Context, revision, dir string, arguments ...string) (program string, err error) {
 	root, err := output(ctx, ".", "git", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -32,16 +27,16 @@ func BuildOlder(ctx context.Context, revision, dir string, arguments ...string) 
 	if err == nil {
 		_, err = output(ctx, source, "tar", "-xf", archive)
 	}
-	for _, folder := range overlaid {
-		to := filepath.Join(source, folder)
-		err = errors.Join(err, os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(root, folder))))
-	}
 	if err != nil {
 		return "", err
 	}
 	program = filepath.Join(dir, "older-node")
+	module := filepath.Join(source, "proof")
+	if _, err := os.Stat(module); err != nil { // before it was a module of its own
+		module = filepath.Join(source, "internal")
+	}
 	arguments = append([]string{"build", "-buildvcs=false"}, arguments...)
-	_, err = output(ctx, filepath.Join(source, "proof"), "go", append(arguments, "-o", program, "./faultrun/node")...)
+	_, err = output(ctx, module, "go", append(arguments, "-o", program, "./faultrun/node")...)
 	return program, err
 }
 
