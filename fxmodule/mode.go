@@ -58,15 +58,13 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 		DrainTimeout:    c.Dispatcher.DrainTimeout,
 		ListenerTimeout: c.Dispatcher.ListenerTimeout,
 		MarkInterval:    c.Dispatcher.MarkInterval,
+		DeferUnroutable: c.Dispatcher.DeferUnroutable,
 	}
 	for _, l := range c.Dispatcher.Limits {
 		dispatch.Limits = append(dispatch.Limits, outbox.Limit{
 			Kind:        outbox.EventKind{AggregateType: outbox.AggregateType(l.AggregateType), EventType: outbox.EventType(l.EventType)},
 			Concurrency: l.Concurrency, Rate: l.Rate, Burst: l.Burst,
 		})
-	}
-	if c.Dispatcher.DeferUnroutable > 0 {
-		dispatch.OnUnroutable = outbox.DeferFor(c.Dispatcher.DeferUnroutable)
 	}
 	poll := outbox.PollOptions{Interval: c.Poller.Interval, BatchSize: c.Poller.BatchSize, SkipRecent: c.Poller.SkipRecent}
 	claim := outbox.ClaimOptions{Owner: c.ClaimLocking.OwnerID, LeaseDuration: c.ClaimLocking.LockTimeout, TenantsInTurn: c.ClaimLocking.TenantsInTurn}
@@ -84,7 +82,7 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 		return mode
 	case Ordered:
 		return outbox.Ordered{
-			Poll: poll, DrainTimeout: dispatch.DrainTimeout, ListenerTimeout: dispatch.ListenerTimeout, OnUnroutable: dispatch.OnUnroutable,
+			Poll: poll, DrainTimeout: dispatch.DrainTimeout, ListenerTimeout: dispatch.ListenerTimeout, DeferUnroutable: dispatch.DeferUnroutable,
 		}
 	case WriterOnly:
 		return outbox.WriterOnly{}

@@ -17,7 +17,7 @@ type BatchOptions struct {
 	// what is there.
 	Wait time.Duration
 	// Concurrency is how many calls run at once. Defaults to 1. Size times
-	// Concurrency is at most [MaxWorkers].
+	// Concurrency is at most 10,000.
 	Concurrency int
 }
 
@@ -101,10 +101,10 @@ func newBatchListener(opts BatchOptions, decode func(Envelope) (any, error), fn 
 func (o BatchOptions) Validate() error {
 	v := validator{what: "BatchOptions"}
 	switch {
-	case o.Size < 1 || o.Size > MaxWorkers:
-		v.add("Size", fmt.Sprintf("is %d; it must be between 1 and %d", o.Size, MaxWorkers))
-	case o.Concurrency > MaxWorkers/o.Size:
-		v.add("Concurrency", fmt.Sprintf("is %d, with a Size of %d; the limit of their product is %d", o.Concurrency, o.Size, MaxWorkers))
+	case o.Size < 1 || o.Size > maxWorkers:
+		v.add("Size", fmt.Sprintf("is %d; it must be between 1 and %d", o.Size, maxWorkers))
+	case o.Concurrency > maxWorkers/o.Size:
+		v.add("Concurrency", fmt.Sprintf("is %d, with a Size of %d; the limit of their product is %d", o.Concurrency, o.Size, maxWorkers))
 	}
 	v.duration("Wait", o.Wait)
 	v.notNegative("Concurrency", o.Concurrency)

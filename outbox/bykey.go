@@ -22,7 +22,7 @@ import (
 // transactions that write events of one aggregate should lock its row first.
 //
 // An event that fails holds back its key until its retry succeeds; the other keys go
-// on. [Defer], and Unroutable with [DeferFor], hold back the key too. A delayed event
+// on. [Defer] and DeferUnroutable hold back the key too. A delayed event
 // holds back nothing and takes its place when it becomes due. There is no hot queue:
 // a commit makes the poller of the same process read at once.
 type OrderedByKey struct {
@@ -37,7 +37,7 @@ type OrderedByKey struct {
 	OnDead OnDead
 	// RunLength is the most events of one key that are claimed together. Longer runs
 	// cost the database less when few keys have many events; they are held longer by
-	// one worker. Defaults to 50; at most [MaxRunLength].
+	// one worker. Defaults to 50; at most 500.
 	RunLength int
 	// RequireKey refuses to write an event without an aggregate id.
 	RequireKey bool
@@ -55,10 +55,10 @@ const (
 	SkipDead
 )
 
-// DefaultRunLength and MaxRunLength are for [OrderedByKey].RunLength.
+// defaultRunLength and maxRunLength are for [OrderedByKey].RunLength.
 const (
-	DefaultRunLength = 50
-	MaxRunLength     = 500
+	defaultRunLength = 50
+	maxRunLength     = 500
 )
 
 func (OrderedByKey) mode() {}
@@ -79,12 +79,12 @@ func (m OrderedByKey) options(b *builder, v *validator) {
 		v.add("Mode.OnDead", "is not one of outbox.BlockKey and outbox.SkipDead")
 	}
 	length := validator{what: v.what}
-	length.count("Mode.RunLength", m.RunLength, MaxRunLength)
+	length.count("Mode.RunLength", m.RunLength, maxRunLength)
 	v.errs = append(v.errs, length.errs...)
 	if _, can := b.Store.(RunReader); b.Store != nil && !can {
 		v.add("Store", fmt.Sprintf("is a %T, which has no ReadRuns, so it cannot deliver by key; take one from package sqlstore, or another mode", b.Store))
 	}
-	m.RunLength = defaultTo(m.RunLength, DefaultRunLength)
+	m.RunLength = defaultTo(m.RunLength, defaultRunLength)
 }
 
 // requireAggregateID is the check of [OrderedByKey].RequireKey.

@@ -86,7 +86,7 @@ func (b *builder) validate() error {
 	case Ordered:
 		b.dispatch, b.poll, b.inOrder = &DispatchOptions{
 			Workers: 1, MaxAttempts: 1, PollerOnly: true,
-			DrainTimeout: m.DrainTimeout, ListenerTimeout: m.ListenerTimeout, OnUnroutable: m.OnUnroutable,
+			DrainTimeout: m.DrainTimeout, ListenerTimeout: m.ListenerTimeout, DeferUnroutable: m.DeferUnroutable,
 		}, &m.Poll, true
 	case WriterOnly:
 	default:

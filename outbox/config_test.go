@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,7 +44,7 @@ func TestNewRefusesNumbersThatTakeTheMemory(t *testing.T) {
 	_, err := outbox.New(outbox.Config{
 		DB: store.DB(), Store: store,
 		Mode: outbox.SingleNode{
-			Dispatch: outbox.DispatchOptions{Workers: outbox.MaxWorkers + 1, HotCapacity: 2_000_000_000, ColdCapacity: outbox.MaxQueueCapacity + 1},
+			Dispatch: outbox.DispatchOptions{Workers: 10_000 + 1, HotCapacity: 2_000_000_000, ColdCapacity: 1_000_000 + 1},
 			Poll:     outbox.PollOptions{BatchSize: outbox.MaxBatch + 1},
 		},
 		Purge: &outbox.PurgeOptions{BatchSize: 1e9},
@@ -60,7 +61,7 @@ func TestNewRefusesNumbersThatTakeTheMemory(t *testing.T) {
 	ob, err := outbox.New(outbox.Config{
 		DB: store.DB(), Store: store, Logger: quiet,
 		Mode: outbox.SingleNode{
-			Dispatch: outbox.DispatchOptions{Workers: outbox.MaxWorkers, HotCapacity: outbox.MaxQueueCapacity, ColdCapacity: outbox.MaxQueueCapacity},
+			Dispatch: outbox.DispatchOptions{Workers: 10_000, HotCapacity: 1_000_000, ColdCapacity: 1_000_000},
 			Poll:     outbox.PollOptions{BatchSize: outbox.MaxBatch},
 		},
 	})
@@ -94,6 +95,19 @@ func TestAPoolIsComparable(t *testing.T) {
 	store := outboxtest.NewStore()
 	_, err := outbox.New(outbox.Config{DB: uncomparable{DB: store.DB()}, Store: store})
 	require.EqualError(t, err, "outbox: Config.DB is a outbox_test.uncomparable, which cannot be compared; give a pointer")
+}
+
+// An event that is due again at once would be delivered without a pause.
+func TestDeferUnroutableIsAtLeastAMillisecond(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	for d, want := range map[time.Duration]string{-time.Second: "is -1s", 1: "is 1ns, less than a millisecond"} {
+		_, err := outbox.New(outbox.Config{
+			DB: store.DB(), Store: store,
+			Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DeferUnroutable: d}},
+		})
+		require.ErrorContains(t, err, "Config.Mode.Dispatch.DeferUnroutable "+want)
+	}
 }
 
 func TestPollerOnlyHasNoHotQueue(t *testing.T) {

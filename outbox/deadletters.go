@@ -13,8 +13,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/reason"
 )
 
-// DefaultDeadLimit is how many dead letters Query returns by default.
-const DefaultDeadLimit = 100
+// defaultDeadLimit is how many dead letters Query returns by default.
+const defaultDeadLimit = 100
 
 // DeadLetters lists, replays and deletes dead events. It is safe for concurrent use,
 // and works whether or not the outbox runs.
@@ -56,12 +56,12 @@ func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]Dea
 // more: go on until next has no EventID.
 func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, after DeadLetter, limit int) (letters []DeadLetter, next DeadLetter, err error) {
 	if limit < 0 {
-		return nil, next, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, DefaultDeadLimit)}
+		return nil, next, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, defaultDeadLimit)}
 	}
 	if err := f.validate(); err != nil {
 		return nil, next, err
 	}
-	q := DeadQuery{DeadFilter: f, AfterDiedAt: after.DiedAt, AfterEventID: after.EventID, Limit: defaultTo(limit, DefaultDeadLimit), Sizes: true}
+	q := DeadQuery{DeadFilter: f, AfterDiedAt: after.DiedAt, AfterEventID: after.EventID, Limit: defaultTo(limit, defaultDeadLimit), Sizes: true}
 	query := d.queryPage
 	if f.looks() {
 		query = d.queryChosen

@@ -110,7 +110,7 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 	dl.err, dl.panicked = c.err, c.panicked
 	switch dl.outcome = outcome; outcome {
 	case OutcomeDeferred:
-		delay, reason := d.opts.OnUnroutable.deferFor, ""
+		delay, reason := d.opts.DeferUnroutable, ""
 		if !c.unroutable {
 			delay, reason = c.decided.Delay, c.reason()
 		} else {
@@ -153,7 +153,7 @@ func (d *dispatcher) retryDelay(attempt int) (delay time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
 			d.policyPanics.Add(1, logKeyError, fmt.Sprint(r), logKeyAttempts, attempt, logKeyStack, string(debug.Stack()))
-			delay = DefaultRetryMax
+			delay = defaultRetryMax
 		}
 	}()
 	return d.retry.Delay(attempt)

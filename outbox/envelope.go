@@ -54,7 +54,7 @@ type Envelope struct {
 	// empty.
 	TenantID string
 	// Headers travel beside the payload. Keys are not empty and do not begin with
-	// [ReservedHeaderPrefix]; all keys and values together have at most 65,536 bytes.
+	// "outbox-"; all keys and values together have at most 65,536 bytes.
 	// The interceptors and the listener of one delivery share the map: do not change it.
 	Headers map[string]string
 	// Payload is JSON text made by [JSON] or [RawJSON]. Required; at most
@@ -261,8 +261,8 @@ func (v *validator) headers(h map[string]string) {
 			v.add("Headers", "has an empty key")
 			continue
 		}
-		if strings.HasPrefix(key, ReservedHeaderPrefix) {
-			v.add("Headers", fmt.Sprintf("has the key %.64q; keys that begin with %q are the outbox's own", key, ReservedHeaderPrefix))
+		if strings.HasPrefix(key, reservedHeaderPrefix) {
+			v.add("Headers", fmt.Sprintf("has the key %.64q; keys that begin with %q are the outbox's own", key, reservedHeaderPrefix))
 			continue
 		}
 		v.clean("Headers key", key)

@@ -152,11 +152,11 @@ func ExampleRetryPolicyFunc() {
 }
 
 // In a rolling deploy, the old process leaves events that it does not know to the new one.
-func ExampleDeferFor() {
+func ExampleDispatchOptions_deferUnroutable() {
 	store := outboxtest.NewStore()
 	ob, err := outbox.New(outbox.Config{
 		DB: store.DB(), Store: store,
-		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.DeferFor(time.Minute)}},
+		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DeferUnroutable: time.Minute}},
 	})
 	check(err)
 	deliverAll(ob, outbox.Envelope{EventType: "OrderShipped", Payload: outbox.JSON(1)})

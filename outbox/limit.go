@@ -22,23 +22,23 @@ type Limit struct {
 	// aggregate type is [Global].
 	Kind EventKind
 	// Concurrency is how many listeners of the kind run at once. Defaults to
-	// [DispatchOptions].Workers; at most [MaxWorkers]. Without a Rate it is required.
+	// [DispatchOptions].Workers; at most 10,000. Without a Rate it is required.
 	Concurrency int
 	// Rate is how many deliveries begin in a second, retries included. Defaults to
-	// no bound. Closing does not wait for deliveries that are not yet allowed to
+	// no bound; from one in a day to 1,000,000 in a second. Closing does not wait for deliveries that are not yet allowed to
 	// begin: it gives their events back.
 	Rate float64
 	// Burst is how many deliveries may begin at once after a pause, when Rate is
 	// set. With 1, they begin at least 1/Rate seconds apart. Defaults to as many as
-	// Rate allows in a tenth of a second, at least 1; at most [MaxQueueCapacity].
+	// Rate allows in a tenth of a second, at least 1; at most 1,000,000.
 	Burst int
 }
 
-// MinRate and MaxRate are the bounds of [Limit].Rate: one delivery a day, and a million
+// minRate and maxRate are the bounds of [Limit].Rate: one delivery a day, and a million
 // a second.
 const (
-	MinRate = 1.0 / (24 * 60 * 60)
-	MaxRate = 1e6
+	minRate = 1.0 / (24 * 60 * 60)
+	maxRate = 1e6
 )
 
 func (o DispatchOptions) validateLimits(v *validator) {
@@ -60,14 +60,14 @@ func (l Limit) validate(v *validator) {
 	kind := validator{what: v.what + ".Kind"}
 	l.Kind.validate(&kind)
 	v.errs = append(v.errs, kind.errs...)
-	v.count("Concurrency", l.Concurrency, MaxWorkers)
-	v.count("Burst", l.Burst, MaxQueueCapacity)
+	v.count("Concurrency", l.Concurrency, maxWorkers)
+	v.count("Burst", l.Burst, maxQueueCapacity)
 	switch {
 	case math.IsNaN(l.Rate) || l.Rate < 0:
 		v.add("Rate", fmt.Sprintf("is %v deliveries a second; it must be positive, or zero for no bound", l.Rate))
-	case l.Rate > MaxRate:
-		v.add("Rate", fmt.Sprintf("is %v deliveries a second; the limit is %v", l.Rate, MaxRate))
-	case l.Rate > 0 && l.Rate < MinRate:
+	case l.Rate > maxRate:
+		v.add("Rate", fmt.Sprintf("is %v deliveries a second; the limit is %v", l.Rate, maxRate))
+	case l.Rate > 0 && l.Rate < minRate:
 		v.add("Rate", fmt.Sprintf("is %v deliveries a second, less than one a day; to stop a kind of event, use Outbox.Pause", l.Rate))
 	case l.Rate == 0 && l.Burst > 0:
 		v.add("Burst", fmt.Sprintf("is %d without a Rate; set the Rate too", l.Burst))

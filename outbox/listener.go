@@ -41,8 +41,8 @@ type Binding struct {
 // BindingOption changes a [Binding].
 type BindingOption func(*Binding)
 
-// MaxListenerNameLength is how many characters the name of a listener may have.
-const MaxListenerNameLength = 64
+// maxListenerNameLength is how many characters the name of a listener may have.
+const maxListenerNameLength = 64
 
 // Named names a listener, so that its pair of types can have others, each with its own
 // name and its own retries. Rows in the table contain the name, so keep it: events that
@@ -71,7 +71,7 @@ func (b Binding) Validate() error {
 	if i := strings.IndexFunc(b.Name, unicode.IsControl); i >= 0 {
 		v.add("Name", fmt.Sprintf("has a control character at offset %d; use printable characters", i))
 	} else {
-		v.text("Name", b.Name, MaxListenerNameLength)
+		v.text("Name", b.Name, maxListenerNameLength)
 	}
 	if nilness.IsNil(b.Listener) {
 		v.add("Listener", fmt.Sprintf("is nil (for %s/%s)", b.AggregateType, b.EventType))

@@ -193,17 +193,17 @@ func (e *ListenersError) Unwrap() []error {
 	return errs
 }
 
-// ReservedHeaderPrefix begins the keys of headers that only the outbox writes.
-const ReservedHeaderPrefix = "outbox-"
+// reservedHeaderPrefix begins the keys of headers that only the outbox writes.
+const reservedHeaderPrefix = "outbox-"
 
 // The headers that only rows have. Listeners and interceptors do not see them.
 const (
 	// HeaderListener names the listener that a row is for, if an event has several.
-	HeaderListener = ReservedHeaderPrefix + "listener"
+	HeaderListener = reservedHeaderPrefix + "listener"
 	// HeaderEventID is the id that listeners see in place of the row's.
-	HeaderEventID = ReservedHeaderPrefix + "event-id"
+	HeaderEventID = reservedHeaderPrefix + "event-id"
 	// HeaderContentType is the content type of a payload that is not JSON.
-	HeaderContentType = ReservedHeaderPrefix + "content-type"
+	HeaderContentType = reservedHeaderPrefix + "content-type"
 )
 
 // listenerRowID is the id of a row for one of an event's listeners. It is always the

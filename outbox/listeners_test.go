@@ -297,7 +297,7 @@ func TestAListenerThatIsGoneMakesItsRowUnroutable(t *testing.T) {
 			return []outbox.Binding{outbox.On("", "Sung", outbox.ListenerFunc(handled))}
 		}, outbox.DispatchOptions{}, outbox.StatusDead},
 		"no listener of any": {func(*hearing) []outbox.Binding { return nil }, outbox.DispatchOptions{}, outbox.StatusNew},
-		"left to others":     {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("post", succeeds)} }, outbox.DispatchOptions{OnUnroutable: outbox.DeferFor(time.Hour)}, outbox.StatusNew},
+		"left to others":     {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("post", succeeds)} }, outbox.DispatchOptions{DeferUnroutable: time.Hour}, outbox.StatusNew},
 		"the same is there":  {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("mail", succeeds)} }, outbox.DispatchOptions{}, outbox.StatusDone},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestTheLargestEventCanBeSplit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
-		name := strings.Repeat("ü", outbox.MaxListenerNameLength)
+		name := strings.Repeat("ü", 64)
 		e := startNamed(t, outbox.Config{RetryPolicy: afterASecond}, h.on(name, failsTimes(1)), h.on("search", succeeds))
 		env := said(strings.Repeat("i", outbox.MaxEventIDLength))
 		env.Headers = map[string]string{"k": strings.Repeat("v", outbox.MaxHeadersBytes-1)}

@@ -42,8 +42,8 @@ func TestOnlyTheStartAndTheEndAreLoggedWhenAllGoesWell(t *testing.T) {
 	require.Equal(t, []string{"outbox: started", "outbox: closed"}, messages)
 	started := book.all()[0].attrs
 	require.Equal(t, "single-node", started["mode"].String())
-	require.EqualValues(t, outbox.DefaultWorkers, started["workers"].Int64())
-	require.Equal(t, outbox.DefaultPollInterval, mustDuration(t, started["poll_interval"]))
+	require.EqualValues(t, 16, started["workers"].Int64())
+	require.Equal(t, 5*time.Second, mustDuration(t, started["poll_interval"]))
 	require.Equal(t, "no purge", started["retention"].String())
 	require.NotEmpty(t, started["owner"].String())
 }

@@ -50,10 +50,10 @@ type MultiNode struct {
 // longer than transactions take.
 type Ordered struct {
 	Poll PollOptions
-	// DrainTimeout, ListenerTimeout and OnUnroutable are as in [DispatchOptions].
+	// DrainTimeout, ListenerTimeout and DeferUnroutable are as in [DispatchOptions].
 	DrainTimeout    time.Duration
 	ListenerTimeout time.Duration
-	OnUnroutable    Unroutable
+	DeferUnroutable time.Duration
 }
 
 // WriterOnly only writes; something else, such as change data capture, reads
@@ -82,32 +82,32 @@ func modeName(m Mode) string {
 
 // Defaults of the options.
 const (
-	DefaultWorkers       = 16
-	DefaultQueueCapacity = 1000
-	DefaultMaxAttempts   = 10
+	defaultWorkers       = 16
+	defaultQueueCapacity = 1000
+	defaultMaxAttempts   = 10
 	DefaultDrainTimeout  = 5 * time.Second
-	DefaultMarkInterval  = 5 * time.Millisecond
-	DefaultPollInterval  = 5 * time.Second
+	defaultMarkInterval  = 5 * time.Millisecond
+	defaultPollInterval  = 5 * time.Second
 	DefaultPollBatch     = 500
 	DefaultLeaseDuration = 5 * time.Minute
 	DefaultRetention     = 7 * 24 * time.Hour
 	DefaultPurgeBatch    = 500
-	DefaultPurgeInterval = time.Hour
+	defaultPurgeInterval = time.Hour
 )
 
 // Limits of the options. They are far above useful values. They keep a typing error,
 // such as one digit too many, from exhausting the memory of the process: queues are
 // allocated as a whole, and batches are held in memory.
 const (
-	MaxWorkers       = 10_000
-	MaxQueueCapacity = 1_000_000
+	maxWorkers       = 10_000
+	maxQueueCapacity = 1_000_000
 	MaxBatch         = 100_000
 )
 
 // DispatchOptions tune the workers. Zero means the default.
 type DispatchOptions struct {
 	// Workers is how many listeners run at once. Defaults to 16; at most
-	// [MaxWorkers]. With SharedWorkers it defaults to their number.
+	// 10,000. With SharedWorkers it defaults to their number.
 	Workers int
 	// SharedWorkers bound how many listeners run at once in this outbox and all others
 	// that have the same ones. Workers is then the most that this outbox may use of
@@ -120,12 +120,12 @@ type DispatchOptions struct {
 	// HotCapacity is how many committed events wait for a worker. When it is
 	// full the poller delivers further ones. Under [MultiNode] their rows are
 	// leased meanwhile, and each claim reads past leased rows: see ColdCapacity.
-	// Defaults to 1000; at most [MaxQueueCapacity].
+	// Defaults to 1000; at most 1,000,000.
 	HotCapacity int
 	// ColdCapacity is how many polled events wait for a worker. Under
 	// [MultiNode] every claim of every node reads past the due rows that are
 	// leased at that time, so what all nodes hold together should stay in the
-	// thousands. Defaults to 1000; at most [MaxQueueCapacity].
+	// thousands. Defaults to 1000; at most 1,000,000.
 	ColdCapacity int
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD.
 	// Defaults to 10.
@@ -137,9 +137,10 @@ type DispatchOptions struct {
 	// ListenerTimeout ends the context of one delivery, or of one call of a
 	// [BatchListener]. Defaults to none.
 	ListenerTimeout time.Duration
-	// OnUnroutable says what becomes of an event without a listener. Defaults
-	// to DEAD at once, and to one minute in an outbox without any listener; see [Defer].
-	OnUnroutable Unroutable
+	// DeferUnroutable leaves an event without a listener to a newer process, as in a
+	// rolling deploy: the event is due again after this time, at least a millisecond. Zero:
+	// such an event is DEAD at once, and deferred by a minute in an outbox without any listener.
+	DeferUnroutable time.Duration
 	// Limits bound the deliveries of some kinds of events, one limit for each. Defaults
 	// to none.
 	Limits []Limit
@@ -151,14 +152,6 @@ type DispatchOptions struct {
 	// before its batch is stored. Defaults to 5 ms; at least 1 ms.
 	MarkInterval time.Duration
 }
-
-// Unroutable says what becomes of an event that no listener is registered for.
-// The zero value is DEAD at once.
-type Unroutable struct{ deferFor time.Duration }
-
-// DeferFor leaves unroutable events to a newer process, as in a rolling deploy:
-// they become due again after d, at least a millisecond.
-func DeferFor(d time.Duration) Unroutable { return Unroutable{deferFor: max(d, time.Millisecond)} }
 
 // PollOptions tune the poller. Zero means the default.
 type PollOptions struct {
@@ -222,16 +215,17 @@ const (
 )
 
 func (o DispatchOptions) validate(v *validator) {
-	v.count("Workers", o.Workers, MaxWorkers)
-	v.count("HotCapacity", o.HotCapacity, MaxQueueCapacity)
+	v.count("Workers", o.Workers, maxWorkers)
+	v.count("HotCapacity", o.HotCapacity, maxQueueCapacity)
 	if o.PollerOnly && o.HotCapacity > 0 {
 		v.add("HotCapacity", fmt.Sprintf("is %d, but PollerOnly is set, so there is no hot queue; leave one of them out", o.HotCapacity))
 	}
-	v.count("ColdCapacity", o.ColdCapacity, MaxQueueCapacity)
+	v.count("ColdCapacity", o.ColdCapacity, maxQueueCapacity)
 	v.notNegative("MaxAttempts", o.MaxAttempts)
 	v.duration("DrainTimeout", o.DrainTimeout)
 	v.duration("ListenerTimeout", o.ListenerTimeout)
 	v.duration("MarkInterval", o.MarkInterval)
+	v.duration("DeferUnroutable", o.DeferUnroutable)
 	o.SharedWorkers.validate(v)
 	o.validateLimits(v)
 }
@@ -239,12 +233,12 @@ func (o DispatchOptions) validate(v *validator) {
 func (o DispatchOptions) withDefaults() DispatchOptions {
 	o.Workers = defaultTo(o.Workers, o.SharedWorkers.workers())
 	if !o.PollerOnly {
-		o.HotCapacity = defaultTo(o.HotCapacity, DefaultQueueCapacity)
+		o.HotCapacity = defaultTo(o.HotCapacity, defaultQueueCapacity)
 	}
-	o.ColdCapacity = defaultTo(o.ColdCapacity, DefaultQueueCapacity)
-	o.MaxAttempts = defaultTo(o.MaxAttempts, DefaultMaxAttempts)
+	o.ColdCapacity = defaultTo(o.ColdCapacity, defaultQueueCapacity)
+	o.MaxAttempts = defaultTo(o.MaxAttempts, defaultMaxAttempts)
 	o.DrainTimeout = defaultTo(o.DrainTimeout, DefaultDrainTimeout)
-	o.MarkInterval = defaultTo(o.MarkInterval, DefaultMarkInterval)
+	o.MarkInterval = defaultTo(o.MarkInterval, defaultMarkInterval)
 	return o
 }
 
@@ -264,7 +258,7 @@ func (v *validator) count(field string, n, limit int) {
 }
 
 func (o PollOptions) withDefaults() PollOptions {
-	o.Interval = defaultTo(o.Interval, DefaultPollInterval)
+	o.Interval = defaultTo(o.Interval, defaultPollInterval)
 	o.BatchSize = defaultTo(o.BatchSize, DefaultPollBatch)
 	return o
 }
@@ -300,6 +294,6 @@ func (o PurgeOptions) withDefaults() PurgeOptions {
 		o.Retention = defaultTo(o.Retention, DefaultRetention)
 	}
 	o.BatchSize = defaultTo(o.BatchSize, DefaultPurgeBatch)
-	o.Interval = defaultTo(o.Interval, DefaultPurgeInterval)
+	o.Interval = defaultTo(o.Interval, defaultPurgeInterval)
 	return o
 }

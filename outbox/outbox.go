@@ -133,11 +133,9 @@ const deferWithoutListeners = time.Minute
 // startParts is called with mu held.
 func (o *Outbox) startParts(ctx context.Context) error {
 	if o.registry != nil && o.registry.Len() == 0 && o.dispatcher != nil {
-		unroutable := &o.dispatcher.opts.OnUnroutable
-		if unroutable.deferFor == 0 { // the process has a mode that delivers by mistake
-			*unroutable = DeferFor(deferWithoutListeners)
-		}
-		o.log.Warn("outbox: every event is deferred because no listener is registered; register listeners, or use the mode WriterOnly", logKeyDelay, unroutable.deferFor.String())
+		opts := &o.dispatcher.opts
+		opts.DeferUnroutable = defaultTo(opts.DeferUnroutable, deferWithoutListeners) // the process has a mode that delivers by mistake
+		o.log.Warn("outbox: every event is deferred because no listener is registered; register listeners, or use the mode WriterOnly", logKeyDelay, opts.DeferUnroutable.String())
 	}
 	o.state = running
 	var errs []error

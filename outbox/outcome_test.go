@@ -43,7 +43,7 @@ func TestOutcomeOfIsWhatTheDispatcherDecides(t *testing.T) {
 		"dead":                       {err: fmt.Errorf("selling: %w", outbox.Dead(failure)), want: outbox.OutcomeDead, status: outbox.StatusDead},
 		"unroutable":                 {err: outbox.ErrUnroutable, want: outbox.OutcomeDead, status: outbox.StatusDead},
 		"unroutable, left to others": {
-			options: outbox.DispatchOptions{OnUnroutable: outbox.DeferFor(time.Hour)}, err: outbox.ErrUnroutable,
+			options: outbox.DispatchOptions{DeferUnroutable: time.Hour}, err: outbox.ErrUnroutable,
 			want: outbox.OutcomeDeferred, status: outbox.StatusNew,
 		},
 	} {
@@ -81,7 +81,7 @@ func TestOutcomeOfOutsideADispatcherGoesByTheDefaults(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	first, last := said("e"), said("e")
-	last.Attempts = outbox.DefaultMaxAttempts - 1
+	last.Attempts = 10 - 1
 	require.Equal(t, outbox.OutcomeRetry, outbox.OutcomeOf(t.Context(), first, boom))
 	require.Equal(t, outbox.OutcomeDead, outbox.OutcomeOf(t.Context(), last, boom))
 	require.Equal(t, outbox.OutcomeDead, outbox.OutcomeOf(t.Context(), first, outbox.ErrUnroutable))
@@ -179,9 +179,9 @@ func TestUnroutableEventIsDeadAtOnceOrDeferred(t *testing.T) {
 	e.write(said("lost"))
 	row := e.await("lost", outbox.StatusDead)
 	require.Zero(t, row.Attempts)
-	require.Equal(t, "outbox: unroutable: no listener is registered for __GLOBAL__/Said: register one and replay the dead letter, delete it, or set OnUnroutable to outbox.DeferFor for a newer process to deliver such events", row.LastError)
+	require.Equal(t, "outbox: unroutable: no listener is registered for __GLOBAL__/Said: register one and replay the dead letter, delete it, or set DeferUnroutable for a newer process to deliver such events", row.LastError)
 
-	deferring := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.DeferFor(time.Hour)}}}, nil)
+	deferring := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DeferUnroutable: time.Hour}}}, nil)
 	deferring.write(said("deferred"))
 	require.Eventually(t, func() bool {
 		row, _ := deferring.store.Row("deferred")

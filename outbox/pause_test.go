@@ -186,7 +186,7 @@ func TestAPauseHoldsAfterARestartAndForOtherNodes(t *testing.T) {
 		a := start(t, outbox.Config{Store: store, Mode: mode("a")}, hear)
 		b := start(t, outbox.Config{Store: store, Mode: mode("b")}, hear)
 		require.NoError(t, a.Pause(t.Context(), kindSaid))
-		pass(outbox.DefaultPollInterval + time.Millisecond)
+		pass(5*time.Second + time.Millisecond)
 		b.write(said("b"))
 		require.NoError(t, a.Close(context.Background()))
 		c := start(t, outbox.Config{Store: store, Mode: mode("c")}, hear)
@@ -297,7 +297,7 @@ func TestThePollerReadsPastPausedRowsOnceInAnInterval(t *testing.T) {
 var kindOther = outbox.EventKind{EventType: "Other"}
 
 // maxSweepPause is the poller's, and its interval.
-const maxSweepPause = time.Minute + outbox.DefaultPollInterval
+const maxSweepPause = time.Minute + 5*time.Second
 
 // crowded is a store with many paused rows: a read of what is not paused, from the start of
 // the table, takes a while.

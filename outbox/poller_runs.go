@@ -10,7 +10,7 @@ import (
 
 // fenceLength is how many rows of a key are looked at for the leases of a process that
 // died. It is more than a run can have.
-const fenceLength = 2 * MaxRunLength
+const fenceLength = 2 * maxRunLength
 
 // takeoverTurn: each such read looks for runs to take over, while there are others.
 const takeoverTurn = 4

@@ -74,8 +74,8 @@ func (f RetryPolicyFunc) Delay(attempt int) time.Duration { return f(attempt) }
 
 // Defaults of [ExponentialBackoff].
 const (
-	DefaultRetryBase = 200 * time.Millisecond
-	DefaultRetryMax  = time.Minute
+	defaultRetryBase = 200 * time.Millisecond
+	defaultRetryMax  = time.Minute
 )
 
 // ExponentialBackoff waits min(limit, base·2^(attempt-1)) times a jitter from
@@ -84,10 +84,10 @@ const (
 // base.
 func ExponentialBackoff(base, limit time.Duration) RetryPolicy {
 	if base <= 0 {
-		base = DefaultRetryBase
+		base = defaultRetryBase
 	}
 	if limit <= 0 {
-		limit = DefaultRetryMax
+		limit = defaultRetryMax
 	}
 	return &exponentialBackoff{base: base, limit: max(limit, base)}
 }
@@ -231,7 +231,7 @@ func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, c 
 	case c.err == nil:
 		return OutcomeDone
 	case c.unroutable:
-		if opts.OnUnroutable.deferFor > 0 {
+		if opts.DeferUnroutable > 0 {
 			return OutcomeDeferred
 		}
 		return OutcomeDead

@@ -285,7 +285,7 @@ func TestALimitedKindNeedsNoSharedWorker(t *testing.T) {
 func TestSharedWorkersThatAreWrongAreNamed(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()
-	for _, shared := range []*outbox.SharedWorkers{{}, outbox.NewSharedWorkers(0), outbox.NewSharedWorkers(-1), outbox.NewSharedWorkers(outbox.MaxWorkers + 1)} {
+	for _, shared := range []*outbox.SharedWorkers{{}, outbox.NewSharedWorkers(0), outbox.NewSharedWorkers(-1), outbox.NewSharedWorkers(10_000 + 1)} {
 		_, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: multiNode(shared)})
 		require.ErrorContains(t, err, "Config.Mode.Dispatch.SharedWorkers are ")
 		require.ErrorContains(t, err, "make them with outbox.NewSharedWorkers(n), where n is 1 to 10000")

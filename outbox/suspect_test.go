@@ -61,12 +61,12 @@ func TestAPoisonEventDoesNotHoldUpTheOthers(t *testing.T) {
 		mode   outbox.Mode
 		deaths int
 	}{
-		"single node":                {outbox.SingleNode{}, outbox.DefaultMaxAttempts},
+		"single node":                {outbox.SingleNode{}, 10},
 		"single node, three at most": {outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3}}, 3},
 		"single node, one worker":    {outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3, Workers: 1}}, 3},
 		"single node, one at most":   {outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}}, 2},
 		"ordered":                    {outbox.Ordered{}, 2},
-		"many nodes":                 {outbox.MultiNode{}, outbox.DefaultMaxAttempts},
+		"many nodes":                 {outbox.MultiNode{}, 10},
 		"many nodes, three at most":  {outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3}}, 3},
 	} {
 		for place, ids := range map[string][]string{

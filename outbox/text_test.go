@@ -111,7 +111,7 @@ func write(w *outbox.Writer, ctx context.Context) error { //nolint:revive // the
 // Ordered has the options that any mode needs.
 func TestOrderedTakesTheOptionsOfEveryMode(t *testing.T) {
 	t.Parallel()
-	e := start(t, outbox.Config{Mode: outbox.Ordered{ListenerTimeout: 5 * time.Millisecond, DrainTimeout: time.Second, OnUnroutable: outbox.DeferFor(time.Hour)}},
+	e := start(t, outbox.Config{Mode: outbox.Ordered{ListenerTimeout: 5 * time.Millisecond, DrainTimeout: time.Second, DeferUnroutable: time.Hour}},
 		func(ctx context.Context, _ outbox.Envelope) error {
 			<-ctx.Done()
 			return ctx.Err()

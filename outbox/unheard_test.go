@@ -25,7 +25,7 @@ func TestDeferredEventsWithoutAListenerAreSeen(t *testing.T) {
 		store := outboxtest.NewStore()
 		e := build(t, outbox.Config{
 			Store: store, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.DeferFor(time.Minute)}},
+			Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DeferUnroutable: time.Minute}},
 		}, func(context.Context, outbox.Envelope) error { return nil })
 		require.NoError(t, e.Start(t.Context()))
 		other := said("other")

@@ -136,22 +136,22 @@ type SharedWorkers struct {
 	inUse chan struct{} // holds a token for each listener that runs
 }
 
-// NewSharedWorkers makes shared workers for n listeners at once, 1 to [MaxWorkers].
+// NewSharedWorkers makes shared workers for n listeners at once, 1 to 10,000.
 // [New] reports another n.
 func NewSharedWorkers(n int) *SharedWorkers {
 	return &SharedWorkers{n: n, inUse: make(chan struct{}, max(n, 0))}
 }
 
 func (s *SharedWorkers) validate(v *validator) {
-	if s != nil && (s.n < 1 || s.n > MaxWorkers) {
-		v.add("SharedWorkers", fmt.Sprintf("are %d; make them with outbox.NewSharedWorkers(n), where n is 1 to %d", s.n, MaxWorkers))
+	if s != nil && (s.n < 1 || s.n > maxWorkers) {
+		v.add("SharedWorkers", fmt.Sprintf("are %d; make them with outbox.NewSharedWorkers(n), where n is 1 to %d", s.n, maxWorkers))
 	}
 }
 
 // workers is the default of [DispatchOptions].Workers.
 func (s *SharedWorkers) workers() int {
 	if s == nil {
-		return DefaultWorkers
+		return defaultWorkers
 	}
 	return s.n
 }

@@ -31,7 +31,7 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 	t.Parallel()
 	later := time.Hour
 	once := outbox.SingleNode{
-		Dispatch: outbox.DispatchOptions{MaxAttempts: 1, OnUnroutable: outbox.DeferFor(later)},
+		Dispatch: outbox.DispatchOptions{MaxAttempts: 1, DeferUnroutable: later},
 		Poll:     outbox.PollOptions{Interval: 20 * time.Millisecond},
 	}
 	claiming := outbox.MultiNode{Poll: once.Poll}

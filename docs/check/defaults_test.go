@@ -2,34 +2,91 @@ package check_test
 
 import (
 	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 // defaults are those of the configuration keys that are neither zero nor a word.
-var defaults = map[string]any{
-	"table-name":                     sqlstore.DefaultTable,
-	"dispatcher.worker-count":        outbox.DefaultWorkers,
-	"dispatcher.hot-queue-capacity":  outbox.DefaultQueueCapacity,
-	"dispatcher.cold-queue-capacity": outbox.DefaultQueueCapacity,
-	"dispatcher.max-attempts":        outbox.DefaultMaxAttempts,
-	"dispatcher.drain-timeout":       outbox.DefaultDrainTimeout,
-	"dispatcher.mark-interval":       outbox.DefaultMarkInterval,
-	"retry.base-delay":               outbox.DefaultRetryBase,
-	"retry.max-delay":                outbox.DefaultRetryMax,
-	"poller.interval":                outbox.DefaultPollInterval,
-	"poller.batch-size":              outbox.DefaultPollBatch,
-	"claim-locking.lock-timeout":     outbox.DefaultLeaseDuration,
-	"ordering.run-length":            outbox.DefaultRunLength,
-	"purge.retention":                outbox.DefaultRetention,
-	"purge.batch-size":               outbox.DefaultPurgeBatch,
-	"purge.interval":                 outbox.DefaultPurgeInterval,
+func defaults(t *testing.T) map[string]any {
+	t.Helper()
+	constants := constantsOf(t, "../../outbox")
+	values := map[string]any{"table-name": sqlstore.DefaultTable}
+	for key, name := range map[string]string{
+		"dispatcher.worker-count":        "defaultWorkers",
+		"dispatcher.hot-queue-capacity":  "defaultQueueCapacity",
+		"dispatcher.cold-queue-capacity": "defaultQueueCapacity",
+		"dispatcher.max-attempts":        "defaultMaxAttempts",
+		"dispatcher.drain-timeout":       "DefaultDrainTimeout",
+		"dispatcher.mark-interval":       "defaultMarkInterval",
+		"retry.base-delay":               "defaultRetryBase",
+		"retry.max-delay":                "defaultRetryMax",
+		"poller.interval":                "defaultPollInterval",
+		"poller.batch-size":              "DefaultPollBatch",
+		"claim-locking.lock-timeout":     "DefaultLeaseDuration",
+		"ordering.run-length":            "defaultRunLength",
+		"purge.retention":                "DefaultRetention",
+		"purge.batch-size":               "DefaultPurgeBatch",
+		"purge.interval":                 "defaultPurgeInterval",
+	} {
+		values[key] = constants[name]
+		require.NotNil(t, values[key], name)
+	}
+	return values
+}
+
+// constantsOf are the constants of the package in a folder whose values are whole numbers or
+// durations.
+func constantsOf(t *testing.T, folder string) map[string]any {
+	t.Helper()
+	fset := token.NewFileSet()
+	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	require.NoError(t, err)
+	var files []*ast.File
+	for _, name := range names {
+		if !strings.HasSuffix(name, "_test.go") {
+			file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			files = append(files, file)
+		}
+	}
+	config := types.Config{Importer: onlyTime{importer.ForCompiler(fset, "source", nil)}, Error: func(error) {}, IgnoreFuncBodies: true}
+	pkg, _ := config.Check(folder, fset, files, nil) // what the other packages declare is unknown
+	values := map[string]any{}
+	for _, name := range pkg.Scope().Names() {
+		if c, is := pkg.Scope().Lookup(name).(*types.Const); is {
+			if n, exact := constant.Int64Val(constant.ToInt(c.Val())); exact && c.Type().String() == "time.Duration" {
+				values[name] = time.Duration(n)
+			} else if exact {
+				values[name] = int(n)
+			}
+		}
+	}
+	return values
+}
+
+// onlyTime imports package time; all other packages are empty.
+type onlyTime struct{ types.Importer }
+
+func (i onlyTime) Import(path string) (*types.Package, error) {
+	if path == "time" {
+		return i.Importer.Import(path)
+	}
+	pkg := types.NewPackage(path, filepath.Base(path))
+	pkg.MarkComplete()
+	return pkg, nil
 }
 
 // wrongDefaults names the keys of a page whose default, the first text in backticks of
@@ -68,6 +125,7 @@ func TestTheDefaultsOfTheReferenceAreThoseOfTheCode(t *testing.T) {
 	t.Parallel()
 	p := read(t, "docs/reference/configuration.md")
 	require.NotEmpty(t, p.text)
+	defaults := defaults(t)
 	for key := range defaults {
 		require.Contains(t, p.names(), key)
 	}
