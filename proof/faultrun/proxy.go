@@ -3,10 +3,11 @@ package faultrun
 import (
 	"bytes"
 	"context"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/outboxkit/outbox-go/internal/testing/faultproxy"
 )
 
 // Harm is what a [Proxy] does to connections.
@@ -36,16 +37,12 @@ var Harms = []Harm{Cut, Slow, HalfOpen, Late, NoAnswer, NoCommit}
 
 // Proxy passes on the connections of one process to a server.
 type Proxy struct {
-	// Addr is where it listens.
-	Addr   string
-	server string
+	*faultproxy.Proxy
 
-	listener net.Listener
-	commits  atomic.Int64
-	mu       sync.Mutex
-	harm     *harm
-	conns    map[*proxied]bool
-	began    chan struct{}
+	commits atomic.Int64
+	mu      sync.Mutex
+	harm    *harm
+	began   chan struct{}
 }
 
 // harm is one that began; ended is closed at its end.
@@ -56,23 +53,18 @@ type harm struct {
 
 // proxied is a connection.
 type proxied struct {
-	proxy          *Proxy
-	client, server net.Conn
+	*faultproxy.Conn
+	proxy *Proxy
 	// mute is closed when the client gets no further answers.
 	mute chan struct{}
 	once sync.Once
 }
 
 // NewProxy makes a proxy for a server's address.
-func NewProxy(server string) (*Proxy, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	p := &Proxy{Addr: listener.Addr().String(), server: server, listener: listener, conns: map[*proxied]bool{}, began: make(chan struct{}, 1)}
-	go p.accept()
-	return p, nil
+func NewProxy(server string) (p *Proxy, err error) {
+	p = &Proxy{began: make(chan struct{}, 1)}
+	p.Proxy, err = faultproxy.New(server, p.accept)
+	return p, err
 }
 
 // Do does harm for a time, or until ctx ends.
@@ -82,7 +74,7 @@ func (p *Proxy) Do(ctx context.Context, kind Harm, d time.Duration) {
 	p.harm = h
 	p.mu.Unlock()
 	if kind == Cut {
-		p.closeAll()
+		p.CloseAll()
 	}
 	select {
 	case p.began <- struct{}{}:
@@ -98,20 +90,6 @@ func (p *Proxy) Do(ctx context.Context, kind Harm, d time.Duration) {
 // Began gets a value when harm has begun.
 func (p *Proxy) Began() <-chan struct{} { return p.began }
 
-// Close closes the proxy and its connections.
-func (p *Proxy) Close() {
-	_ = p.listener.Close()
-	p.closeAll()
-}
-
-func (p *Proxy) closeAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		c.close()
-	}
-}
-
 // now is the harm that is being done, or one that does nothing.
 func (p *Proxy) now() *harm {
 	p.mu.Lock()
@@ -122,64 +100,17 @@ func (p *Proxy) now() *harm {
 	return p.harm
 }
 
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		go p.serve(client)
-	}
-}
-
-func (p *Proxy) serve(client net.Conn) {
+func (p *Proxy) accept(conn *faultproxy.Conn) (r faultproxy.Rules, accepted bool) {
 	switch h := p.now(); h.kind {
 	case Cut:
-		_ = client.Close()
-		return
+		return r, false
 	case HalfOpen:
 		<-h.ended
-		_ = client.Close()
-		return
+		return r, false
 	default:
 	}
-	var dialer net.Dialer
-	server, err := dialer.DialContext(context.Background(), "tcp", p.server)
-	if err != nil {
-		_ = client.Close()
-		return
-	}
-	c := &proxied{proxy: p, client: client, server: server, mute: make(chan struct{})}
-	p.mu.Lock()
-	p.conns[c] = true
-	p.mu.Unlock()
-	go c.pump(server, client, c.answer)
-	c.pump(client, server, c.request)
-	p.mu.Lock()
-	delete(p.conns, c)
-	p.mu.Unlock()
-}
-
-func (c *proxied) close() {
-	_ = c.client.Close()
-	_ = c.server.Close()
-}
-
-// pump passes on what from sends, as far as pass lets it.
-func (c *proxied) pump(from, to net.Conn, pass func(data []byte) bool) {
-	defer c.close()
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		if n > 0 && pass(buffer[:n]) {
-			if _, failed := to.Write(buffer[:n]); failed != nil {
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
+	c := &proxied{Conn: conn, proxy: p, mute: make(chan struct{})}
+	return faultproxy.Rules{Request: c.request, Answer: c.answer}, true
 }
 
 // request reports whether the server gets what the client sent.
@@ -232,7 +163,7 @@ func (c *proxied) silence(h *harm) {
 			} else {
 				<-h.ended
 			}
-			c.close()
+			c.Close()
 		}()
 	})
 }
