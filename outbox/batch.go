@@ -7,40 +7,40 @@ import (
 	"time"
 )
 
-// BatchOptions say how a batch listener gathers events.
+// BatchOptions configure how a batch listener gathers events.
 type BatchOptions struct {
-	// Size is how many events one call gets at most. Required.
+	// Size is how many events a call gets at most. Required.
 	Size int
 	// Wait is how long the first event of a batch waits for others, unless the batch
 	// is full before. While all calls that may run at once are under way, a batch
-	// waits for one of them to end, and gathers meanwhile. Defaults to 0: a call gets
-	// what is there.
+	// waits until a call ends, and gathers meanwhile. Defaults to 0: a call gets the
+	// events that are there.
 	Wait time.Duration
 	// Concurrency is how many calls run at once. Defaults to 1. Size times
 	// Concurrency is at most 10,000.
 	Concurrency int
 }
 
-// Event is an event of a [Topic]: its decoded payload and its envelope.
+// Event is an event of a [Topic]: the decoded payload and the envelope.
 type Event[T any] struct {
 	Payload  T
 	Envelope Envelope
 }
 
-// BatchListener makes a listener that gets events in batches. Register it for one pair
-// of types or for several: their events then come in the same batches.
+// BatchListener makes a listener that gets events in batches. Register it for a pair
+// of types or for several pairs: their events then come in the same batches.
 //
-// fn gets the events in no particular order. It returns one error for each, in the
+// fn gets the events in no particular order. fn returns an error for each event, in the
 // order of the batch, each as if a [Listener] had returned it; a nil slice means that all
-// events are done. The second error, or a panic of fn, is that of each event of the
-// batch. An event is alone in its batch on its last attempt, so that it does not go
-// DEAD for the failure of another, and after its process died.
+// events are done. The second error, or a panic of fn, is the error of each event of the
+// batch. An event is alone in the batch in two cases: on the last attempt, so that it does
+// not go DEAD for the failure of another event, and after the event's process died.
 //
 // The context ends after the ListenerTimeout, counted from the call, or when the outbox
-// shuts down. It belongs to no single delivery, so [Writer.Complete] refuses it.
-// Interceptors run around each event, and a call of the listener's OnEvent from
-// elsewhere than a dispatcher's worker is a batch of one. Under [Ordered] every batch
-// is.
+// shuts down. The context belongs to no single delivery, so [Writer.Complete] refuses it.
+// Interceptors run around each event. A call of the listener's OnEvent from elsewhere
+// than a dispatcher's worker is a batch of a single event. Under [Ordered] every batch
+// has a single event.
 func BatchListener(opts BatchOptions, fn func(ctx context.Context, batch []Envelope) ([]error, error)) Listener {
 	if fn == nil {
 		return nil
@@ -73,16 +73,16 @@ func (t Topic[T]) ListenBatch(opts BatchOptions, fn func(ctx context.Context, ba
 }
 
 // batchListener is a listener whose events are delivered in batches: by the batcher
-// that a dispatcher has for it, else one by one. It is immutable, so several outboxes
-// may share it.
+// that a dispatcher has for it, else one by one. A batchListener is immutable, so
+// several outboxes may share it.
 type batchListener struct {
 	opts    BatchOptions
-	problem error                           // with the options; nil: none
+	problem error                           // with the options; nil: no problem
 	decode  func(env Envelope) (any, error) // nil: the payload is not decoded
 	fn      func(ctx context.Context, members []*batchMember) ([]error, error)
 }
 
-// batchMember is one event of a batch, and what became of it.
+// batchMember is an event of a batch, and the error of its delivery.
 type batchMember struct {
 	dl      *delivery // nil: the listener was called from elsewhere
 	env     Envelope
@@ -97,7 +97,8 @@ func newBatchListener(opts BatchOptions, decode func(Envelope) (any, error), fn 
 }
 
 // Validate returns the problems of all fields, each as a [FieldError], or nil. A batch
-// listener is checked when it is registered, so this is for code that makes one later.
+// listener is checked when it is registered, so Validate is for code that makes the
+// listener later.
 func (o BatchOptions) Validate() error {
 	v := validator{what: "BatchOptions"}
 	switch {
@@ -116,7 +117,7 @@ func (l *batchListener) inHand() int { return l.opts.Size * (l.opts.Concurrency 
 
 // OnEvent lets the event join a batch, and returns the error that the batch has for it.
 func (l *batchListener) OnEvent(ctx context.Context, env Envelope) error {
-	if l.problem != nil { // a registry of the user's own took it all the same
+	if l.problem != nil { // a user's registry took the listener all the same
 		return l.problem
 	}
 	m := &batchMember{env: env}
@@ -135,7 +136,7 @@ func (l *batchListener) OnEvent(ctx context.Context, env Envelope) error {
 	return m.err
 }
 
-// call runs the function and gives each member its error. A runtime.Goexit of the
+// call runs the function and sets the error of each member. A runtime.Goexit of the
 // function, as a failed test assertion does, fails the batch.
 func (l *batchListener) call(ctx context.Context, members []*batchMember) {
 	var errs []error
@@ -160,11 +161,11 @@ func (l *batchListener) call(ctx context.Context, members []*batchMember) {
 // batchKey marks the context of a call.
 type batchKey struct{}
 
-// batcher delivers the events of one batch listener for one dispatcher. Each delivery
-// has a goroutine of its own, whose listener joins the open batch and waits for the
-// error. So a batch is not limited by the number of workers, and no worker waits for
-// one. The goroutines are bounded. Deliveries beyond that wait here, without one, and
-// count as if they were still in their queue.
+// batcher delivers the events of a batch listener for a dispatcher. Each delivery has
+// a separate goroutine, in which the listener joins the open batch and waits for the
+// error. So the number of workers does not limit a batch, and no worker waits for a
+// batch. The number of goroutines is bounded. Further deliveries wait here, without a
+// goroutine, and count as if they were still in their queue.
 //
 //	worker ──▶ waiting ──▶ goroutine: interceptors, join ──▶ open batch ──▶ call
 type batcher struct {
@@ -179,10 +180,10 @@ type batcher struct {
 	mu      sync.Mutex
 	waiting []*delivery
 	running int        // goroutines of deliveries
-	open    *openBatch // what the next delivery joins; nil: a new one
+	open    *openBatch // the batch that the next delivery joins; nil: a new batch
 }
 
-// batchHost is what a batcher needs of its dispatcher.
+// batchHost is the part of a dispatcher that a batcher needs.
 type batchHost interface {
 	// moved says that a delivery's n events wait here from now on, or no more if n is negative.
 	moved(dl *delivery, n int64)
@@ -191,14 +192,14 @@ type batchHost interface {
 	mayDeliver(dl *delivery) bool
 }
 
-// openBatch is a batch from its first event until the errors of all.
+// openBatch is a batch, from the first event until the errors of all events are set.
 type openBatch struct {
 	members []*batchMember // guarded by the batcher's mu until the batch is sealed
 	full    chan struct{}  // closed: no more join
-	done    chan struct{}  // closed: each member has its error
+	done    chan struct{}  // closed: the errors of all members are set
 }
 
-// taker gives a worker its deliveries; nil ends the worker.
+// taker gives deliveries to a worker; nil ends the worker.
 func (d *dispatcher) taker() func() *delivery {
 	turn := 0
 	return func() *delivery {
@@ -212,7 +213,7 @@ func (d *dispatcher) taker() func() *delivery {
 	}
 }
 
-// passOn gives a delivery to the batcher of its listener. False: it has none.
+// passOn gives a delivery to the batcher of the listener. False: there is no batcher.
 func (d *dispatcher) passOn(dl *delivery) bool {
 	if dl.batcher = d.batcherFor(dl.env); dl.batcher == nil {
 		return false
@@ -237,7 +238,7 @@ func (d *dispatcher) batcherFor(env *Envelope) *batcher {
 }
 
 // batchListenerOf is nil for an event with another listener. A registry that panics is
-// asked again, and its panic reported, in the delivery.
+// asked again, and the panic reported, in the delivery.
 func (d *dispatcher) batchListenerOf(env *Envelope) *batchListener {
 	defer func() { _ = recover() }()
 	l, _ := d.registry.ListenerFor(env.AggregateType, env.EventType)
@@ -291,7 +292,7 @@ func (b *batcher) pop() *delivery {
 	return dl
 }
 
-// takeLeft takes what waits.
+// takeLeft takes the deliveries that wait.
 func (b *batcher) takeLeft() (left []*delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -301,7 +302,7 @@ func (b *batcher) takeLeft() (left []*delivery) {
 	return left
 }
 
-// join adds an event to the open batch and waits for its error.
+// join adds an event to the open batch and waits for the event's error.
 func (b *batcher) join(m *batchMember) {
 	b.mu.Lock()
 	o, alone := b.open, b.alone(m.dl)
@@ -323,15 +324,15 @@ func (b *batcher) join(m *batchMember) {
 	<-o.done
 }
 
-// alone says that an event has a batch of its own, which waits for no other: on its last
-// attempt, so that it does not die of another event's failure, and when it was taken
-// over, for it may kill the process.
+// alone reports whether an event has a batch to itself, which waits for no other event: on
+// the last attempt, so that the event does not die of another event's failure, and when
+// the event was taken over, because it may kill the process.
 func (b *batcher) alone(dl *delivery) bool {
 	attempts := dl.env.Attempts
 	return dl.takeover || attempts > 0 && attempts+1 >= b.opts.MaxAttempts
 }
 
-// run is a batch's goroutine. It ends before the deliveries of its members do.
+// run is a batch's goroutine. The goroutine ends before the deliveries of the members do.
 func (b *batcher) run(o *openBatch) {
 	defer close(o.done)
 	if !b.await(o) {
@@ -359,8 +360,8 @@ func (b *batcher) run(o *openBatch) {
 	b.l.call(ctx, held)
 }
 
-// await waits until a batch is complete and its call may begin, and seals it. False:
-// the shutdown cut it off. A draining dispatcher does not wait for more events.
+// await waits until a batch is complete and the call may begin, and seals the batch.
+// False: the shutdown cut the batch off. A draining dispatcher does not wait for more events.
 func (b *batcher) await(o *openBatch) bool {
 	timer := time.NewTimer(b.l.opts.Wait)
 	defer timer.Stop()

@@ -9,48 +9,49 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// OrderedByKey delivers the events of one aggregate in order, one at a time, and
+// OrderedByKey delivers the events of an aggregate in order, one at a time, and
 // different aggregates in parallel, on any number of processes. The key is the
-// aggregate type and the aggregate id; an event without an aggregate id has a key of
-// its own, so it is unordered. The store's schema needs the key index:
+// aggregate type and the aggregate id; an event without an aggregate id has a separate
+// key, so it is unordered. The store's schema needs the key index:
 // sqlstore.WithKeyIndex.
 //
-// Within a key an event comes first that was delivered and is to be delivered again.
-// Then the order is that of available_at, then created_at, which is OccurredAt, then
-// event id: for events that are not delayed, the order in which they were written. A
-// transaction that commits late comes after what was delivered meanwhile, so
-// transactions that write events of one aggregate should lock its row first.
+// Within a key, an event that was delivered and is to be delivered again comes first.
+// The other events are ordered by available_at, then created_at, which is OccurredAt,
+// then event id: for events that are not delayed, the order in which they were written.
+// The events of a transaction that commits late come after the events that were
+// delivered meanwhile, so transactions that write events of the same aggregate should
+// lock the aggregate's row first.
 //
-// An event that fails holds back its key until its retry succeeds; the other keys go
+// An event that fails holds back the key until the retry succeeds; the other keys go
 // on. [Defer] and DeferUnroutable hold back the key too. A delayed event
 // holds back nothing and takes its place when it becomes due. There is no hot queue:
 // a commit makes the poller of the same process read at once.
 type OrderedByKey struct {
-	// Dispatch tunes the workers; it has no HotCapacity in this mode. The events of
-	// one key are delivered by one worker at a time.
+	// Dispatch tunes the workers; it has no HotCapacity in this mode. One worker at a
+	// time delivers the events of a key.
 	Dispatch DispatchOptions
 	Poll     PollOptions
 	// Claim tunes the leases, as in [MultiNode].
 	Claim ClaimOptions
-	// OnDead says what a DEAD event does to its key. Defaults to [BlockKey]. It must
-	// be the same in all processes.
+	// OnDead says what a DEAD event does to its key. Defaults to [BlockKey]. OnDead
+	// must be the same in all processes.
 	OnDead OnDead
-	// RunLength is the most events of one key that are claimed together. Longer runs
-	// cost the database less when few keys have many events; they are held longer by
-	// one worker. Defaults to 50; at most 500.
+	// RunLength is how many events of a key are claimed together at most. Longer runs
+	// cost the database less when few keys have many events; a single worker holds
+	// them longer. Defaults to 50; at most 500.
 	RunLength int
 	// RequireKey refuses to write an event without an aggregate id.
 	RequireKey bool
 }
 
-// OnDead says what a DEAD event does to its key under [OrderedByKey].
+// OnDead is the effect of a DEAD event on its key under [OrderedByKey].
 type OnDead uint8
 
 const (
-	// BlockKey lets the later events of the key wait until the DEAD one is replayed or
+	// BlockKey lets the later events of the key wait until the DEAD event is replayed or
 	// deleted.
 	BlockKey OnDead = iota
-	// SkipDead lets the later events of the key go on. The DEAD one comes first when
+	// SkipDead lets the later events of the key go on. The DEAD event comes first when
 	// it is replayed.
 	SkipDead
 )
@@ -63,7 +64,7 @@ const (
 
 func (OrderedByKey) mode() {}
 
-// options takes the mode's options apart and reports what is wrong with them.
+// options takes the mode's options apart and reports the invalid options.
 func (m OrderedByKey) options(b *builder, v *validator) {
 	b.dispatch, b.poll, b.claim, b.byKey = &m.Dispatch, &m.Poll, &m.Claim, &m
 	if m.Dispatch.HotCapacity != 0 {
@@ -95,14 +96,14 @@ func requireAggregateID(env *Envelope) error {
 	return &FieldError{Field: "Envelope.AggregateID", Problem: "is empty, but OrderedByKey.RequireKey is set; give the id of what the event is about, or leave RequireKey out for events without an order"}
 }
 
-// A run is some events of one key, in order, under one lease. One worker delivers
-// them one after the other. Its first delivery takes a place in the cold queue; the
-// others hang on it.
+// A run is some events of one key, in order, under one lease. A single worker delivers
+// the events of a run in turn. The first delivery takes a place in the cold queue; the
+// other deliveries are linked behind it.
 //
-// Each event is delivered only while its lease surely lasts, by this process's clock:
+// Each event is delivered only while the lease surely lasts, by this process's clock:
 // a process that was stopped for longer lets go of the rest.
 
-// rest is the delivery and what is behind it in its run.
+// rest is the delivery and the deliveries behind it in the run.
 func (d *delivery) rest() (ds []*delivery) {
 	for ; d != nil; d = d.behind {
 		ds = append(ds, d)
@@ -110,7 +111,7 @@ func (d *delivery) rest() (ds []*delivery) {
 	return ds
 }
 
-// length is how many events that are.
+// length is the number of events in rest.
 func (d *delivery) length() (n int64) {
 	for ; d != nil; d = d.behind {
 		n++
@@ -126,8 +127,8 @@ func link(ds []delivery) {
 }
 
 // takeInRun takes a run that was claimed, up to the first event that is in hand: the
-// delivery in hand goes on under the new lease. It returns how many leases it has
-// taken; the others are to be given back. ok is false when there is no room.
+// delivery in hand goes on under the new lease. taken is how many leases takeInRun has
+// taken; the other leases are to be given back. ok is false when there is no room.
 func (d *dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -146,7 +147,7 @@ func (d *dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
 		return taken, true
 	}
 	link(ds[:n])
-	kinds := make([]EventKind, n) // before a worker has them
+	kinds := make([]EventKind, n) // before a worker has the events
 	for i := range kinds {
 		kinds[i] = kindOf(ds[i].env)
 	}
@@ -160,7 +161,7 @@ func (d *dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
 	return taken, true
 }
 
-// queueRun puts a run into its queue if that has room.
+// queueRun puts a run into the queue for it, if the queue has room.
 func (d *dispatcher) queueRun(first *delivery) bool {
 	if first.takeover {
 		return offer(d.taken, first)
@@ -174,9 +175,9 @@ func (d *dispatcher) queueRun(first *delivery) bool {
 	return false
 }
 
-// follow returns the next event of a run after one that was delivered, if it is for
-// this goroutine. Otherwise others go on with the run, or it ends and the
-// rest is given back.
+// follow returns the event after a delivered event of a run, if the next event is for
+// this goroutine. Otherwise another goroutine goes on with the run, or the run ends and
+// the rest is given back.
 func (d *dispatcher) follow(dl *delivery) *delivery {
 	next := dl.behind
 	if next == nil {
@@ -193,17 +194,17 @@ func (d *dispatcher) follow(dl *delivery) *delivery {
 	case b != nil: // no worker waits for a batch
 		next.batcher = b
 		b.take(next)
-	case !d.queueRun(next): // what is in no batch is for the workers
+	case !d.queueRun(next): // events that are in no batch are for the workers
 		d.letGo(next.rest()...)
 	}
 	return nil
 }
 
 // mayFollow reports whether a worker may go on with the next event of a run; mayBegin
-// then asks whether its delivery may begin. In a run that was taken over, one of the
-// events may kill this process too, so each waits until the outcomes before it are
-// stored: then that event is the first of its key, and its next takeover counts as an
-// attempt.
+// then asks whether the delivery may begin. In a run that was taken over, an event may
+// kill this process too, so each event waits until the outcomes before it are stored:
+// then an event that kills the process is the first of the key, and the next takeover
+// counts as an attempt.
 func (d *dispatcher) mayFollow(next *delivery) bool {
 	for next.takeover && !d.track.isTurn(next) && !isClosed(d.abort) {
 		wait.Sleep(d.listenerCtx, time.Millisecond)
@@ -221,16 +222,16 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // turnTimeout is how long a listener's own transaction waits for the outcomes of the
-// events before its own. On SQLite they cannot be stored while it is open.
+// earlier events. On SQLite no outcome can be stored while the transaction is open.
 const turnTimeout = time.Second
 
-// errTurn is why an event cannot be completed. A delivery that fails with it has no
-// outcome: the event is given back.
+// errTurn is why an event cannot be completed. A delivery that fails with errTurn has
+// no outcome: the event is given back.
 var errTurn = errors.New("the outcome of an event before it is not stored yet")
 
-// awaitTurn waits until the outcomes of the earlier events are stored, of its run or in
-// [Ordered], so that the listener's own transaction does not complete its event before
-// them. It asks for them at once.
+// awaitTurn waits until the outcomes of the earlier events, of the run or in [Ordered],
+// are stored, so that the listener's own transaction does not complete its event before
+// them. awaitTurn makes the completer store these outcomes at once.
 func (d *dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
 	if d.track.isTurn(dl) {
 		return nil
@@ -272,7 +273,7 @@ func (d *dispatcher) isRunning() bool {
 }
 
 // storedAs is the outcome that the store gets. Under [OrderedByKey] a deferred event
-// holds back its key, as a RETRY row does.
+// holds back the key, as a RETRY row does.
 func (c *completer) storedAs(outcome Outcome) Outcome {
 	if c.byKey && outcome == OutcomeDeferred {
 		return OutcomeRetry

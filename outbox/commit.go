@@ -2,21 +2,21 @@ package outbox
 
 import "time"
 
-// pending are the deliveries of one write, from before its rows are inserted
-// until its transaction has ended.
+// pending are the deliveries of a write, from before the rows are inserted until the
+// transaction has ended.
 type pending struct {
 	envs  []Envelope
 	due   time.Time // events that are available later are left to the poller
-	lease string    // of the rows that are due; empty: none
+	lease string    // of the rows that are due; empty: no lease
 	ds    []delivery
 	began time.Time // before the lease did
 	split bool      // events are left to the poller because of others in the write
 }
 
-// reserve keeps the poller's hands off the events of an open transaction: on
-// this node through the tracker, on others through a lease. What the hot queue or
-// its lane has no room for, and what is paused, is left to the poller from the start.
-// A lease covers the whole write, or nothing of it.
+// reserve keeps the pollers from taking the events of an open transaction: on this
+// node through the tracker, on other nodes through a lease. Events for which the hot
+// queue or their lane has no room, and events that are paused, are left to the poller
+// from the start. A lease covers either the whole write or nothing.
 func (d *dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -70,9 +70,9 @@ func (d *dispatcher) committed(p *pending) {
 		d.committedByKey(p)
 		return
 	}
-	// After half of its time the lease may end before the delivery does.
+	// After half of the lease's time, the lease may end before the delivery does.
 	fresh := p.lease == "" || time.Since(p.began) < d.leases.lasts/2
-	if d.waits() { // the process that holds the table delivers them
+	if d.waits() { // the process that holds the table delivers the events
 		d.notifications.Notify()
 	}
 	left := p.ds
@@ -93,7 +93,7 @@ func (d *dispatcher) committed(p *pending) {
 				d.metrics.HotDropped(kind)
 				warn++
 			}
-		case d.waits(): // the process that holds the table delivers it
+		case d.waits(): // the process that holds the table delivers the event
 		case d.keeps(env):
 		case p.split:
 			late++
@@ -116,7 +116,7 @@ func (d *dispatcher) committed(p *pending) {
 		d.drops.Add(warn)
 	}
 	d.wakePoller()
-	if late > 0 { // the releaser notifies of the others
+	if late > 0 { // the releaser notifies of the other events
 		d.wakeOthers()
 	}
 }
@@ -124,7 +124,7 @@ func (d *dispatcher) committed(p *pending) {
 // waits reports whether this process is a standby.
 func (d *dispatcher) waits() bool { return d.hold != nil && d.hold.Standby() }
 
-// leases are those of the rows of some of the deliveries.
+// leases are the leases of the rows of some of the deliveries.
 func (p *pending) leases(ds []delivery) []Lease {
 	if p.lease == "" {
 		return nil
@@ -164,7 +164,7 @@ func (d *dispatcher) wakeOthers() {
 // dueAt gives the poller a time at which an event becomes due.
 func (d *dispatcher) dueAt(t time.Time) { d.poller.DueAt(t) }
 
-// tellDepths reports how full the queues are. It is called with each batch of
+// tellDepths reports how full the queues are. tellDepths is called with each batch of
 // outcomes, when an event is dropped, and in each cycle of the poller, so also
 // while workers hang.
 func (d *dispatcher) tellDepths() { d.metrics.QueueDepths(d.depths()) }

@@ -26,10 +26,10 @@ var errUncommitted = errors.New("the listener completed the event in a transacti
 type completion struct {
 	scope     TxScope
 	committed bool
-	over      bool // it rolled back, or nothing is known of its COMMIT
+	over      bool // the transaction rolled back, or the outcome of COMMIT is unknown
 }
 
-// deliveryContext is the context that a listener gets. It finds the delivery.
+// deliveryContext is the context that a listener gets, and finds the delivery.
 type deliveryContext struct {
 	context.Context
 	d  deliverer
@@ -80,24 +80,24 @@ func AwaitTurn(ctx context.Context) error {
 }
 
 // Complete marks the event that is being delivered as delivered, in a transaction
-// of the listener's: what the listener writes there and the end of the event are
-// committed together or not at all, so the effect happens exactly once. ctx is the
-// listener's. Adapters call Complete; their Handle does the whole sequence.
+// of the listener: the writes of the listener and the end of the event are committed
+// together or not at all, so the effect happens exactly once. ctx is the context of the
+// listener. Adapters call Complete; their Handle does the whole sequence.
 //
 // After the commit the delivery is a success, whatever the listener returns. When
-// the transaction has not committed as the listener returns, or nothing is known of
-// its COMMIT, the delivery has failed: with the listener's error, or with one that
-// says so. The event is delivered again unless its row shows that it was completed.
+// the transaction has not committed as the listener returns, or the outcome of COMMIT is
+// unknown, the delivery has failed: with the listener's error, or with an error that
+// says so. The event is delivered again unless the row shows that it was completed.
 //
-// One of several listeners cannot complete the event, because the others may fail; an
-// inbox makes its effects happen exactly once. In the delivery of a row of its own it
-// can complete that row.
+// If an event has several listeners, a listener cannot complete the event, because the
+// other listeners may fail; an inbox makes the effects happen exactly once. In the
+// delivery of its own row a listener can complete that row.
 //
 // In [Ordered] and [OrderedByKey] Complete waits for the turn of the event, as [AwaitTurn] does.
 //
-// It fails with [ErrNoDelivery], [ErrCompleted], [ErrSeveralListeners], [ErrForeignTransaction],
-// [ErrNoTransaction], and with [ErrLeaseLost] when another process has delivered the
-// event or leased it meanwhile: roll back then.
+// Complete fails with [ErrNoDelivery], [ErrCompleted], [ErrSeveralListeners],
+// [ErrForeignTransaction], [ErrNoTransaction], and with [ErrLeaseLost] when another
+// process has delivered the event or leased it meanwhile: roll back then.
 func (w *Writer) Complete(ctx context.Context, scope TxScope) error {
 	if err := w.usable(scope); err != nil {
 		return err
@@ -150,8 +150,8 @@ func (d *dispatcher) complete(ctx context.Context, store Store, scope TxScope, d
 }
 
 // beginCompletion notes that a transaction marks the delivery's event. The row is
-// then locked, so the lease is not renewed. It returns what was noted before: a
-// transaction that rolled back, or the same one.
+// then locked, so the lease is not renewed. before is the completion that was noted
+// earlier: of a transaction that rolled back, or of the same transaction.
 func (t *tracker) beginCompletion(dl *delivery, c *completion) (m Mark, before *completion, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,7 +181,7 @@ func (t *tracker) isCompleted(dl *delivery) bool {
 	return dl.completion != nil && dl.completion.committed
 }
 
-// rolledBack says that the row is not locked any more: its lease is renewed again.
+// rolledBack notes that the row is not locked any more: the lease is renewed again.
 func (t *tracker) rolledBack(c *completion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,7 +194,7 @@ func (t *tracker) committed(c *completion) {
 	c.committed = true
 }
 
-// answer ends the time in which a listener can complete its event. It returns
+// answer ends the time in which a listener can complete its event. answer returns
 // whether the event is completed, and the error that counts if not.
 func (t *tracker) answer(dl *delivery, err error) (completed bool, _ error) {
 	t.mu.Lock()

@@ -89,7 +89,7 @@ func (c *completer) Store(within groupcommit.Within, outcome Outcome, group []*d
 }
 
 // inTurn parts outcomes into outcomes that may be stored now, and outcomes that have to wait for
-// others. An outcome behind a refused one waits with the refused ones.
+// others. An outcome behind a refused outcome waits with the refused outcomes.
 func (c *completer) inTurn(group []*delivery) (now, later, refused []*delivery) {
 	now, waiting := c.track.inTurn(group)
 	for _, d := range waiting {
@@ -116,10 +116,10 @@ func (c *completer) Failed(outcome Outcome, n int, err error) {
 // Recovered implements [groupcommit.Target].
 func (c *completer) Recovered() { c.unstored.End() }
 
-// mark stores outcomes of one kind in a statement. It returns the deliveries whose rows were
-// left alone, for their leases are lost, and the deliveries whose lease changed meanwhile,
+// mark stores outcomes of one kind in a statement. lost are the deliveries whose rows were left
+// alone, because their leases are lost. again are the deliveries whose lease changed meanwhile,
 // because this node claimed their rows again: these are to be stored under the new lease.
-// The latter include the deliveries whose rows the database skipped.
+// again includes the deliveries whose rows the database skipped.
 func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery) (lost, again []*delivery, err error) {
 	marks := c.track.storing(group)
 	outcome = c.storedAs(outcome)
@@ -148,7 +148,7 @@ func (c *completer) write(ctx context.Context, outcome Outcome, group []*deliver
 	return c.store.Mark(ctx, c.db, outcome, marks)
 }
 
-// storeOne stores one outcome at once, for synchronous delivery.
+// storeOne stores an outcome at once, for synchronous delivery.
 func (c *completer) storeOne(ctx context.Context, d *delivery) error {
 	switch {
 	case d.outcome == OutcomeReleased:
@@ -178,8 +178,8 @@ func (c *completer) storeOne(ctx context.Context, d *delivery) error {
 	return nil
 }
 
-// close stores the outcomes that are there, for at most the given time, and returns how many outcomes it
-// could not store.
+// close stores the outcomes that are there, for at most the given time, and returns how many
+// outcomes it could not store.
 func (c *completer) close(limit time.Duration) (lost int) {
 	c.commit.Close(limit)
 	c.leaseLost.Flush()
@@ -193,11 +193,11 @@ func (c *completer) close(limit time.Duration) (lost int) {
 // The database may refuse an outcome: its character set lacks a character of the text, the
 // text is longer than a column that somebody narrowed, a check or a trigger is against it, or
 // a trigger skips the update without an error.
-// The outcome is then stored with its text in ASCII, or without its text. An outcome that is
+// The outcome is then stored with the text in ASCII, or without the text. An outcome that is
 // still refused is kept apart. The outcome stays in the tracker, so that this process does not
 // deliver the event again. The pause between tries grows, because somebody may drop the trigger.
 
-// markAll stores outcomes of one kind. The outcomes of a statement that the database refused
+// markAll stores outcomes of a kind. The outcomes of a statement that the database refused
 // are stored in ASCII, then in halves, and then without their texts. again are the outcomes
 // that are to be tried again soon: with err all that are not stored, else the outcomes whose rows
 // this node claimed again meanwhile. refused are the outcomes that the database refuses in any
@@ -217,7 +217,7 @@ func (c *completer) markAll(within groupcommit.Within, outcome Outcome, group []
 		return group, nil, err
 	case escapeTexts(group):
 		return c.markAll(within, outcome, group)
-	case n > 1: // find those that are refused
+	case n > 1: // find the outcomes that are refused
 		again, refused, err = c.Store(within, outcome, group[:n/2])
 		if err != nil {
 			return append(again, group[n/2:]...), refused, err
@@ -233,11 +233,11 @@ func (c *completer) markAll(within groupcommit.Within, outcome Outcome, group []
 	}
 }
 
-// errSkipped says that a mark changed nothing, although its row is there and its lease is
+// errSkipped says that a mark changed nothing, although the row is there and the lease is
 // not lost.
 var errSkipped = errors.New("the statement left the row as it is: a trigger, a rule or a policy of the table skips the update")
 
-// skipped reports whether a row that the mark left alone is one that it should have changed.
+// skipped reports whether the mark should have changed a row that it left alone.
 func (s RowState) skipped(m Mark) bool {
 	return s.Exists && (s.Status == StatusNew || s.Status == StatusRetry) && (m.Lease == "" || s.Lease == m.Lease)
 }
@@ -256,7 +256,7 @@ func (c *completer) partSkipped(outcome Outcome, group []*delivery) (others, ski
 	return others, skipped
 }
 
-// behindStuck reports whether an event before it in its run has an outcome that is refused.
+// behindStuck reports whether an earlier event of the run has an outcome that is refused.
 func (d *delivery) behindStuck() bool {
 	for before := d.before; before != nil; before = before.before {
 		if before.stuck {
@@ -266,7 +266,7 @@ func (d *delivery) behindStuck() bool {
 	return false
 }
 
-// escapeTexts writes the texts of outcomes in ASCII; false if they are.
+// escapeTexts writes the texts of outcomes in ASCII; false if they are in ASCII already.
 func escapeTexts(group []*delivery) (changed bool) {
 	for _, d := range group {
 		if text := asciiText(d.reason); text != d.reason {
@@ -277,7 +277,7 @@ func escapeTexts(group []*delivery) (changed bool) {
 	return changed
 }
 
-// dropTexts removes the texts of outcomes; false if there are none.
+// dropTexts removes the texts of outcomes; false if there are no texts.
 func dropTexts(group []*delivery) (changed bool) {
 	for _, d := range group {
 		changed = changed || d.reason != ""
@@ -341,8 +341,8 @@ func (c *completer) logLost(lost []*delivery) {
 	}
 }
 
-// shows reports whether a row stands as after that outcome. Only a statement
-// that was repeated has to ask: the first may have been carried out.
+// shows reports whether the row has the state that the outcome leads to. Only a repeated
+// statement has to ask: the first statement may have been carried out.
 func (s RowState) shows(outcome Outcome) bool {
 	if !s.Exists {
 		return outcome == OutcomeDelete || outcome == OutcomeSplit
@@ -366,7 +366,7 @@ func (s RowState) shows(outcome Outcome) bool {
 func (c *completer) observe(d *delivery, now time.Time) {
 	m, kind := c.metrics, d.kind()
 	if c.byKey {
-		c.engine.wakePoller() // for the rest of its key
+		c.engine.wakePoller() // for the rest of the key
 	}
 	switch d.outcome {
 	case OutcomeDone, OutcomeDelete:

@@ -15,7 +15,7 @@ import (
 // Config configures an [Outbox]. DB and Store are required; the zero value of every
 // other field means its default.
 type Config struct {
-	// DB is the connection pool: a *sql.DB, or a type that embeds one.
+	// DB is the connection pool: a *sql.DB, or a type that embeds *sql.DB.
 	DB DB
 	// Store is the store for the kind of database, from package sqlstore.
 	Store Store
@@ -30,21 +30,21 @@ type Config struct {
 	Interceptors []Interceptor
 	// Hooks take part in every write, in the order given.
 	Hooks []WriterHook
-	// Metrics defaults to none. An [io.Closer] is closed with the outbox.
+	// Metrics defaults to no metrics. An [io.Closer] is closed with the outbox.
 	Metrics Metrics
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// RetryPolicy defaults to ExponentialBackoff(200 ms, 1 min).
 	RetryPolicy RetryPolicy
-	// Clock defaults to the system's.
+	// Clock defaults to the system clock.
 	Clock Clock
-	// Notifier wakes the pollers of other processes for events that this one does
-	// not deliver itself, and when it closes. Nil: they find such events when they
-	// poll, at the latest after [PollOptions].Interval.
+	// Notifier wakes the pollers of other processes for events that this process does
+	// not deliver itself, and when the outbox closes. Nil: they find such events when
+	// they poll, at the latest after [PollOptions].Interval.
 	Notifier Notifier
 }
 
-// New makes an outbox from a copy of the config. It reports all invalid fields
+// New makes an outbox from a copy of the config. New reports all invalid fields
 // together, each as a [FieldError]. Nothing runs before Start.
 func New(cfg Config) (*Outbox, error) {
 	b := builder{Config: cfg}
@@ -54,7 +54,7 @@ func New(cfg Config) (*Outbox, error) {
 	return b.build(), nil
 }
 
-// builder makes the parts of an outbox. It derives the options of each part from the mode.
+// builder makes the parts of an outbox, and derives the options of each part from the mode.
 type builder struct {
 	Config
 	dispatch *DispatchOptions // nil: no dispatcher and no poller
@@ -186,7 +186,7 @@ func (b *builder) buildEngine(o *Outbox) {
 	}
 }
 
-// Clock tells the time. Give one only in tests; timers run on the system's.
+// Clock tells the time. Set a Clock only in tests; timers use the system clock.
 type Clock interface {
 	Now() time.Time
 }

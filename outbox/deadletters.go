@@ -16,8 +16,8 @@ import (
 // defaultDeadLimit is how many dead letters Query returns by default.
 const defaultDeadLimit = 100
 
-// DeadLetters lists, replays and deletes dead events. It is safe for concurrent use,
-// and works whether or not the outbox runs.
+// DeadLetters lists, replays and deletes dead events. DeadLetters is safe for concurrent
+// use, and works whether or not the outbox runs.
 type DeadLetters struct {
 	db    DB
 	store Store
@@ -27,7 +27,7 @@ type DeadLetters struct {
 	replayed Status
 }
 
-// NewDeadLetters makes a DeadLetters without an outbox. With one, use
+// NewDeadLetters makes a DeadLetters without an outbox. With an outbox, use
 // [Outbox.DeadLetters].
 func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 	v := validator{what: "DeadLetters"}
@@ -39,8 +39,9 @@ func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 }
 
 // Query lists dead letters, ordered by their time of death, then by id, without their
-// payloads and headers; [DeadLetters.Get] reads those of one. A limit of zero is 100. With
-// some filters it looks at GroupLimit dead letters alone: see [DeadLetters.QueryAfter].
+// payloads and headers; [DeadLetters.Get] reads a dead letter with both. A limit of zero is
+// 100. With some filters Query looks at GroupLimit dead letters at most: see
+// [DeadLetters.QueryAfter].
 func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]DeadLetter, error) {
 	letters, _, err := d.QueryAfter(ctx, f, DeadLetter{}, limit)
 	return letters, err
@@ -52,8 +53,8 @@ func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]Dea
 // EventID count; the letter need not be dead any more.
 //
 // With a filter by more than the time of death and ids, a page looks at GroupLimit dead
-// letters at most. So it may have fewer letters than the limit, or none, although there are
-// more: go on until next has no EventID.
+// letters at most. So a page may have fewer letters than the limit, or no letters, although
+// there are more: go on until next has no EventID.
 func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, after DeadLetter, limit int) (letters []DeadLetter, next DeadLetter, err error) {
 	if limit < 0 {
 		return nil, next, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, defaultDeadLimit)}
@@ -75,7 +76,8 @@ func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, after DeadLe
 	return letters, next, nil
 }
 
-// queryPage is a page of all letters. It reads one more letter, to know whether there is one.
+// queryPage is a page of all letters. queryPage reads an extra letter, to know whether there
+// is a next page.
 func (d *DeadLetters) queryPage(ctx context.Context, q DeadQuery) (letters []DeadLetter, next DeadLetter, err error) {
 	limit := q.Limit
 	q.Limit++
@@ -92,7 +94,7 @@ func placeOf(l *DeadLetter) DeadLetter {
 	return DeadLetter{Envelope: Envelope{EventID: l.EventID}, DiedAt: l.DiedAt}
 }
 
-// Get reads one dead letter. It fails with [ErrNotFound] when the event is not dead.
+// Get reads a dead letter. Get fails with [ErrNotFound] when the event is not dead.
 func (d *DeadLetters) Get(ctx context.Context, eventID string) (DeadLetter, error) {
 	l, err := d.store.GetDead(ctx, d.db, eventID)
 	if err != nil {
@@ -102,7 +104,7 @@ func (d *DeadLetters) Get(ctx context.Context, eventID string) (DeadLetter, erro
 	return l, nil
 }
 
-// validate checks what a person typed.
+// validate checks the values that a person typed.
 func (f DeadFilter) validate() error {
 	v := validator{what: "DeadFilter"}
 	v.text("EventType", string(f.EventType), MaxEventTypeLength)
@@ -123,12 +125,12 @@ func (f DeadFilter) looks() bool {
 	return f.EventType != "" || f.AggregateType != "" || f.AggregateID != "" || f.TenantID != "" || f.Group != ""
 }
 
-// indexed is the filter without those fields.
+// indexed is the filter without the fields that looks checks.
 func (f DeadFilter) indexed() DeadFilter {
 	return DeadFilter{EventIDs: f.EventIDs, Since: f.Since, Until: f.Until}
 }
 
-// chooses compares those fields with a letter that is open.
+// chooses compares the fields that looks checks with an open letter.
 func (f DeadFilter) chooses(l *DeadLetter) bool {
 	return (f.EventType == "" || f.EventType == l.EventType) && (f.AggregateType == "" || f.AggregateType == l.AggregateType) &&
 		(f.AggregateID == "" || f.AggregateID == l.AggregateID) && (f.TenantID == "" || f.TenantID == l.TenantID) &&
@@ -141,7 +143,7 @@ func (l *DeadLetter) open() {
 	l.Listener, l.OriginalID, l.Headers = listener, env.EventID, env.Headers
 }
 
-// Count counts dead letters; for a group it reads each one that the other fields choose.
+// Count counts dead letters; for a group it reads each letter that the other fields choose.
 func (d *DeadLetters) Count(ctx context.Context, f DeadFilter) (int64, error) {
 	if err := f.validate(); err != nil {
 		return 0, err
@@ -152,9 +154,9 @@ func (d *DeadLetters) Count(ctx context.Context, f DeadFilter) (int64, error) {
 	return d.store.CountDead(ctx, d.db, f)
 }
 
-// Replay makes a dead event NEW: no attempts, due now. Under [OrderedByKey] it makes
-// it RETRY, so that it comes first in its key; replay with an outbox of that mode. It
-// fails with [ErrNotFound] when the event is not dead.
+// Replay makes a dead event NEW: no attempts, due now. Under [OrderedByKey] the event
+// becomes RETRY, so that it comes first in the key; replay with an outbox of that mode.
+// Replay fails with [ErrNotFound] when the event is not dead.
 func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
 	n, err := d.replay(ctx, []string{eventID})
 	if err == nil && n == 0 {
@@ -174,7 +176,7 @@ func (d *DeadLetters) replay(ctx context.Context, ids []string) (int, error) {
 	return n, err
 }
 
-// Delete deletes a dead event. It fails with [ErrNotFound] when the event is not dead.
+// Delete deletes a dead event. Delete fails with [ErrNotFound] when the event is not dead.
 func (d *DeadLetters) Delete(ctx context.Context, eventID string) error {
 	n, err := d.delete(ctx, []string{eventID})
 	if err == nil && n == 0 {
@@ -189,7 +191,7 @@ func (d *DeadLetters) Delete(ctx context.Context, eventID string) error {
 func (d *DeadLetters) delete(ctx context.Context, ids []string) (int, error) {
 	n, err := d.store.DeleteDead(ctx, d.db, ids)
 	if n > 0 && d.wake != nil {
-		d.wake() // its key may have waited for that
+		d.wake() // the event's key may have waited for the deletion
 	}
 	return n, err
 }
@@ -206,9 +208,9 @@ type bulk struct{ progress func(done int) }
 // so far.
 func OnProgress(fn func(done int)) BulkOption { return func(b *bulk) { b.progress = fn } }
 
-// ReplayAll replays, batch by batch, the events that were dead when it began. It
-// replays each event once, even if it dies again in the meantime. It returns how many
-// it replayed, also with an error. A batch of zero is 500.
+// ReplayAll replays, batch by batch, the events that were dead when the call began. Each
+// event is replayed once, even if it dies again in the meantime. ReplayAll returns how
+// many events it replayed, also with an error. A batch of zero is 500.
 func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int, opts ...BulkOption) (int, error) {
 	if err := checkBulk("ReplayAll", f, batch); err != nil {
 		return 0, err
@@ -220,8 +222,8 @@ func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int, op
 	return n, nil
 }
 
-// DeleteAll deletes, batch by batch, the events that were dead when it began. It returns how
-// many it deleted, also with an error. A batch of zero is 500.
+// DeleteAll deletes, batch by batch, the events that were dead when the call began. DeleteAll
+// returns how many events it deleted, also with an error. A batch of zero is 500.
 func (d *DeadLetters) DeleteAll(ctx context.Context, f DeadFilter, batch int, opts ...BulkOption) (int, error) {
 	if err := checkBulk("DeleteAll", f, batch); err != nil {
 		return 0, err
@@ -286,16 +288,16 @@ const groupBatch = 1000
 // DeadGroup is the dead letters of one kind of event, and of one listener, that died for
 // the same reason.
 type DeadGroup struct {
-	// ID names the group, for [DeadFilter].Group. It stays the same while the letters come
-	// and go.
+	// ID names the group, for [DeadFilter].Group. The ID stays the same while the letters
+	// come and go.
 	ID   string
 	Kind EventKind // with the listener, if it has a name
-	// Reason is the letters' error without what differs between them: see [ReasonOf].
+	// Reason is the letters' error without the parts that differ between them: see [ReasonOf].
 	Reason string
 	Count  int
 	// First and Last are times of death.
 	First, Last time.Time
-	// Example is the event id of the last one.
+	// Example is the event id of the last letter.
 	Example string
 }
 
@@ -317,7 +319,7 @@ func groupOf(l *DeadLetter) DeadGroup {
 }
 
 // Groups groups the dead letters that the filter chooses: the first GroupLimit of them, in
-// the order of death. It does not read payloads.
+// the order of death. Groups does not read payloads.
 func (d *DeadLetters) Groups(ctx context.Context, f DeadFilter) (DeadGroups, error) {
 	fail := func(err error) (DeadGroups, error) {
 		return DeadGroups{}, fmt.Errorf("outbox: grouping dead letters: %w", err)
@@ -390,8 +392,8 @@ func ofGroup(letters []DeadLetter, group string) []DeadLetter {
 	return slices.DeleteFunc(letters, func(l DeadLetter) bool { return groupOf(&l).ID != group })
 }
 
-// queryChosen is a page of the letters that a filter chooses without an index. It looks at
-// GroupLimit letters at most, at few of them first.
+// queryChosen is a page of the letters that a filter chooses without an index. queryChosen
+// looks at GroupLimit letters at most, at few of them first.
 func (d *DeadLetters) queryChosen(ctx context.Context, q DeadQuery) (page []DeadLetter, next DeadLetter, err error) {
 	limit, f := q.Limit, q.DeadFilter
 	q.Sizes, q.Limit, q.DeadFilter = false, min(limit+1, groupBatch), f.indexed()
@@ -427,7 +429,7 @@ func (d *DeadLetters) queryChosen(ctx context.Context, q DeadQuery) (page []Dead
 	return page, next, nil
 }
 
-// countGroup counts the letters of one group.
+// countGroup counts the letters of a group.
 func (d *DeadLetters) countGroup(ctx context.Context, f DeadFilter) (n int64, err error) {
 	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, Limit: groupBatch}}
 	for !w.end {
@@ -451,6 +453,6 @@ func deadIDs(letters []DeadLetter) []string {
 // ReasonOf is an error's text with "#" for each number, id, hexadecimal value, address, time
 // and quoted value, so that the same failure of two events has the same reason. A code that
 // says what failed stays: three digits behind "status", "code" or "HTTP", the five characters
-// behind "SQLSTATE", and four digits behind "error". It is valid UTF-8 of at most 300 bytes in
-// one line. The reason of a reason is the same text.
+// behind "SQLSTATE", and four digits behind "error". The reason is valid UTF-8 of at most 300
+// bytes in one line. The reason of a reason is the same text.
 func ReasonOf(text string) string { return reason.Of(text) }

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Delivery is what came of delivering one event.
+// Delivery is the result of delivering an event.
 type Delivery struct {
 	// Envelope is the event as its listener got it.
 	Envelope Envelope
-	// Status is what the row becomes. NEW means deferred, or given back because
+	// Status is the status that the row gets. NEW means deferred, or given back because
 	// the dispatcher shut down.
 	Status Status
 	// NextAt is when a RETRY or deferred event is due again.
 	NextAt time.Time
 	// Err is the error that the outermost interceptor or the listener returned, or nil.
 	Err error
-	// Listener is the one that a row of its own was delivered to; see [Named]. Empty:
-	// the event's own row.
+	// Listener is the name of the listener whose own row was delivered; see [Named].
+	// Empty: the event's own row.
 	Listener string
-	// Rows are those of the event's several listeners that are not done: the status of
-	// the event's own row is DONE, and each of these has a row of its own.
+	// Rows are the rows of the event's several listeners that are not done: the status
+	// of the event's own row is DONE, and each of these listeners has a separate row.
 	Rows []Delivery
 }
 
@@ -49,21 +49,21 @@ func (d *delivery) public() Delivery {
 	return p
 }
 
-// errExhausted is why an event dies without another delivery: it had as many as
-// it may have, and the process died during the last.
+// errExhausted is why an event dies without another delivery: the event had as many
+// deliveries as it may have, and the process died during the last delivery.
 var errExhausted = errors.New("no attempts left: the last ones ended without an outcome, as when the process dies during a delivery")
 
 // errGoexit is why a delivery fails whose listener ended the goroutine.
 var errGoexit = errors.New("the listener ended its goroutine (runtime.Goexit)")
 
-// deliver runs interceptors and listener and decides what becomes of the event.
+// deliver runs interceptors and listener and decides the outcome of the event.
 func (d *dispatcher) deliver(ctx context.Context, dl *delivery) {
 	dl.open()
 	if d.exhausted(dl) {
 		d.die(dl, causeOf(errExhausted), false)
 		return
 	}
-	if d.opts.ListenerTimeout > 0 && dl.batcher == nil { // a batch has its own
+	if d.opts.ListenerTimeout > 0 && dl.batcher == nil { // a batch has a separate timeout
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.opts.ListenerTimeout)
 		defer cancel()
@@ -75,11 +75,11 @@ func (d *dispatcher) deliver(ctx context.Context, dl *delivery) {
 	d.decide(dl, err)
 }
 
-// exhausted reports whether an event had all of its deliveries, those included
+// exhausted reports whether an event had all of its deliveries, including the deliveries
 // during which a process died. With leases the death of a process that only had the
-// event in its queue counts as one too, so with a limit of one there is a second
-// delivery. Without leases the first death is not counted, for it may have been
-// another event's; it is one of the deliveries all the same.
+// event in a queue counts as a delivery too, so with a limit of 1 there is a second
+// delivery. Without leases the first death is not counted, because another event may
+// have caused it; the delivery counts towards the limit all the same.
 func (d *dispatcher) exhausted(dl *delivery) bool {
 	attempts := dl.env.Attempts
 	if dl.counted {
@@ -105,7 +105,7 @@ func (d *dispatcher) decide(dl *delivery, err error) {
 	d.conclude(dl, d.judge(dl, c), c)
 }
 
-// conclude notes the outcome of a row, and what the store needs for that outcome.
+// conclude notes the outcome of a row, and the data that the store needs for that outcome.
 func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 	dl.err, dl.panicked = c.err, c.panicked
 	switch dl.outcome = outcome; outcome {
@@ -122,7 +122,7 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 		dl.reason = errorText(reason)
 		dl.next = dueTime(d.clock.Now(), delay)
 	case OutcomeDead:
-		// Only a failure that another attempt might have mended counts as one.
+		// Only a failure that another attempt might have mended counts as an attempt.
 		d.die(dl, c, !c.decides(OutcomeDead) && !c.unroutable)
 	case OutcomeRetry:
 		dl.next, dl.reason, dl.attempts = dueTime(d.clock.Now(), d.delay(dl.env, c)), errorText(c.text), dl.env.Attempts+1
@@ -139,8 +139,8 @@ func (d *dispatcher) die(dl *delivery, c cause, countAttempt bool) {
 	}
 }
 
-// delay is how long a failed event waits: as long as the error says, else as the
-// policy does.
+// delay is how long a failed event waits: as long as the error says, else as long as
+// the policy says.
 func (d *dispatcher) delay(env *Envelope, c cause) time.Duration {
 	if c.decides(OutcomeRetry) {
 		return max(c.decided.Delay, 0)
@@ -148,7 +148,7 @@ func (d *dispatcher) delay(env *Envelope, c cause) time.Duration {
 	return max(d.retryDelay(env.Attempts+1), 0)
 }
 
-// retryDelay asks the policy, and does without it when it panics.
+// retryDelay asks the policy, and returns the default maximum delay when the policy panics.
 func (d *dispatcher) retryDelay(attempt int) (delay time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -17,14 +17,14 @@ import (
 )
 
 // dispatcher delivers events: two bounded queues, workers that run interceptors
-// and listeners synchronously, and a completer that stores the outcomes. It is
-// safe for concurrent use.
+// and listeners synchronously, and a completer that stores the outcomes. The
+// dispatcher is safe for concurrent use.
 type dispatcher struct {
 	opts        DispatchOptions
 	registry    ListenerRegistry
 	claims      bool // rows are leased, as in [MultiNode]
 	byKey       bool // as in [OrderedByKey]
-	inOrder     bool // one event at a time, as in [Ordered]
+	inOrder     bool // as in [Ordered]: one event at a time
 	doneOutcome Outcome
 	chain       Listener
 	retry       RetryPolicy
@@ -46,8 +46,8 @@ type dispatcher struct {
 	drops, policyPanics       logburst.Burst
 	failures, panics, unheard logburst.ByCause
 
-	// listenerCtx is the base of every delivery's context. It belongs to the
-	// dispatcher's lifetime, not to a call's: Close cancels it.
+	// listenerCtx is the base of every delivery's context. The context lives as long as
+	// the dispatcher, not as long as a call: Close cancels it.
 	listenerCtx     context.Context
 	cancelListeners context.CancelFunc
 
@@ -101,12 +101,12 @@ func newDispatcher(b *builder) *dispatcher {
 }
 
 // suspectLeaseDuration is the lease of an event that a process which died may have
-// had in hand, in a mode without leases. Should the event kill this process too,
-// the next one delivers the others first for that long.
+// had in hand, in a mode without leases. If the event kills this process too, the
+// next process delivers the other events first for that long.
 const suspectLeaseDuration = time.Minute
 
 // Start starts the workers. ctx bounds the start alone. Starting twice is
-// harmless; after Close it is [ErrClosed].
+// harmless; after Close, Start returns [ErrClosed].
 func (d *dispatcher) Start(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("outbox: starting the dispatcher: %w", err)
@@ -138,7 +138,7 @@ func (d *dispatcher) Start(ctx context.Context) error {
 }
 
 // takeIn offers an event that the poller read or claimed. For a copy of an event that is in
-// hand, which is dropped, it returns true.
+// hand, which is dropped, takeIn returns true.
 func (d *dispatcher) takeIn(dl *delivery) bool {
 	if dl.takeover {
 		return d.enqueue(d.taken, dl)
@@ -178,8 +178,8 @@ func (d *dispatcher) coldRoom() int {
 	return max(cap(d.cold)-d.coldDepth(), 0)
 }
 
-// inHandLimit is how many events a process has in hand at most: in its queues, with
-// its workers, in batches, and on their way to the store.
+// inHandLimit is how many events a process has in hand at most: in the queues, with
+// the workers, in batches, and on their way to the store.
 func (d *dispatcher) inHandLimit() int64 {
 	waiting := cap(d.hot) + cap(d.cold) + d.lanes.most()
 	return int64(waiting + d.opts.Workers + d.batchesInHand() + groupcommit.InHand)
@@ -188,7 +188,7 @@ func (d *dispatcher) inHandLimit() int64 {
 // holds reports whether this process may deliver from the table.
 func (d *dispatcher) holds() bool { return d.hold == nil || d.hold.Holds() }
 
-// term is the present hold's.
+// term is the term of the present hold.
 func (d *dispatcher) term() int64 {
 	if d.hold == nil {
 		return 0
@@ -196,13 +196,13 @@ func (d *dispatcher) term() int64 {
 	return d.hold.Term()
 }
 
-// Close stops accepting events, lets the queued ones be delivered for
+// Close stops accepting events, lets the queued events be delivered for
 // DrainTimeout, then cancels the listeners' context and gives the rest back.
 // A listener that has not returned after another DrainTimeout and a second is left
 // running, because nothing can end it; the error reports it. When ctx ends earlier,
 // the listeners' context is cancelled at once, and they still have that time to
 // return. Storing the last outcomes may take another DrainTimeout. A second Close
-// waits for the first one, whatever its own ctx, and returns the same error. A
+// waits for the first Close, whatever ctx it gets, and returns the same error. A
 // listener that calls Close waits for itself, until that time is over.
 func (d *dispatcher) Close(ctx context.Context) error {
 	d.closing.Do(func() { go d.shutdown(ctx) })
@@ -242,8 +242,8 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 		}
 	}
 	d.cancelListeners()
-	d.giveBack()                // what came after the workers had looked
-	d.completer.commit.Refuse() // what a listener that still runs answers comes too late
+	d.giveBack()                // events that came after the workers had looked
+	d.completer.commit.Refuse() // the answer of a listener that still runs comes too late
 	d.leases.keeper.Close()
 	unstored := d.completer.close(d.opts.DrainTimeout)
 	unreleased := d.leases.releaser.Close(d.opts.DrainTimeout)
@@ -256,7 +256,7 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 	d.err = errors.Join(errs...)
 }
 
-// giveBack lets go of what is still queued.
+// giveBack lets go of the events that are still queued.
 func (d *dispatcher) giveBack() {
 	var left []*delivery
 	for dl := d.takeLeft(); dl != nil; dl = d.takeLeft() {

@@ -2,7 +2,7 @@
 // within its own database transaction. After the commit, a worker of the process
 // delivers the event to a listener.
 //
-// # What it guarantees
+// # Guarantees
 //
 // An event is delivered if, and only if, the transaction that wrote it commits.
 // Rolling back a savepoint discards its events. Delivery is at least once: make each
@@ -19,8 +19,8 @@
 //
 // The hot path queues an event for a worker inside the COMMIT call, after the database
 // has confirmed the commit. The poller delivers the events that the hot path missed:
-// after a crash, with a full queue, delayed ones, retries. Workers take two hot events
-// for each cold one. The completer stores outcomes in batches.
+// after a crash, with a full queue, delayed events, retries. Workers take two hot events
+// for each cold event. The completer stores outcomes in batches.
 //
 // # Modes
 //

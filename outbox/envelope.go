@@ -14,15 +14,15 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/ulid"
 )
 
-// EventType names what happened, such as "OrderPlaced". Declare constants of it
-// for type safety; a plain string literal works too. At most 128 characters.
+// EventType names what happened, such as "OrderPlaced". Declare constants of this
+// type for type safety; a plain string literal works too. At most 128 characters.
 type EventType string
 
 // AggregateType names the kind of thing an event happened to, such as "Order".
 // At most 64 characters.
 type AggregateType string
 
-// Global is the aggregate type of an event that names none.
+// Global is the aggregate type of an event that names no aggregate type.
 const Global AggregateType = "__GLOBAL__"
 
 // Limits of an envelope's fields. Lengths are in characters, the payload's and
@@ -37,8 +37,8 @@ const (
 	MaxHeadersBytes        = 64 << 10 // all keys and values
 )
 
-// Envelope is one event: what is written to the outbox table and what a
-// listener gets. It is a plain value: [Writer.Write] seals a copy of it and
+// Envelope is an event, as it is written to the outbox table and as a listener
+// gets it. An envelope is a plain value: [Writer.Write] seals a copy of it and
 // never keeps or changes yours. EventType and Payload are required.
 type Envelope struct {
 	// EventID identifies the event everywhere; consumers deduplicate by it.
@@ -48,14 +48,14 @@ type Envelope struct {
 	EventType EventType
 	// AggregateType defaults to [Global].
 	AggregateType AggregateType
-	// AggregateID names the one thing that the event happened to. May be empty.
+	// AggregateID names the thing that the event happened to. May be empty.
 	AggregateID string
 	// TenantID is stored and delivered. [ClaimOptions].TenantsInTurn reads it. May be
 	// empty.
 	TenantID string
 	// Headers travel beside the payload. Keys are not empty and do not begin with
 	// "outbox-"; all keys and values together have at most 65,536 bytes.
-	// The interceptors and the listener of one delivery share the map: do not change it.
+	// The interceptors and the listener of a delivery share the map: do not change it.
 	Headers map[string]string
 	// Payload is JSON text made by [JSON] or [RawJSON]. Required; at most
 	// 1,048,576 bytes.
@@ -69,7 +69,7 @@ type Envelope struct {
 	// DeliverAfter delays the delivery, counted from OccurredAt. Positive.
 	// Sealing turns it into AvailableAt. Excludes AvailableAt.
 	DeliverAfter time.Duration
-	// Attempts is the number of failed deliveries so far. It is filled for
+	// Attempts is the number of failed deliveries so far. Attempts is filled for
 	// listeners and ignored when writing.
 	Attempts int
 }
@@ -125,13 +125,13 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// EventKind is a pair of types: what listeners, limits, pauses and metrics
-// distinguish events by.
+// EventKind is the pair of types by which listeners, limits, pauses and metrics
+// distinguish events.
 type EventKind struct {
 	AggregateType AggregateType
 	EventType     EventType
-	// Listener is set only in what [Metrics] gets about the row of one of an event's
-	// several listeners; see [Named].
+	// Listener is set only in calls of [Metrics] about the row of a single listener of
+	// an event with several listeners; see [Named].
 	Listener string
 }
 
@@ -167,15 +167,15 @@ const (
 var maxTime = time.Date(maxYear, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
 
 // Validate reports everything that Write would refuse, each as a [FieldError]
-// that is [ErrInvalidEnvelope]. A database may have limits of its own; those
-// only Write knows.
+// that is [ErrInvalidEnvelope]. A database may have further limits, which only
+// Write knows.
 func (e Envelope) Validate() error {
 	return e.seal(time.Now())
 }
 
 // seal makes e the envelope that is stored and delivered: checked, with
-// id and times filled in, in UTC, cut to microseconds, and with headers of its
-// own. Sealing a sealed envelope changes nothing.
+// id and times filled in, in UTC, cut to microseconds, and with a copy of the
+// headers. Sealing a sealed envelope changes nothing.
 func (e *Envelope) seal(now time.Time) error {
 	v := validator{what: "Envelope"}
 	v.text("EventID", e.EventID, MaxEventIDLength)
@@ -289,7 +289,7 @@ func (v *validator) payload(p *Payload, eventType EventType) {
 	case hasEscapedNUL(p.data):
 		v.add("Payload", `holds a NUL character (\u0000), which databases do not store in JSON`)
 	default:
-		p.trusted = true // sealing again, after a hook, need not read it again
+		p.trusted = true // sealing again, after a hook, need not read the payload again
 	}
 }
 
@@ -319,7 +319,7 @@ func isPrintable(s string) bool {
 	return true
 }
 
-// syntaxAt says where a JSON text is wrong, quoting nothing of it.
+// syntaxAt says where a JSON text is wrong, without quoting the text.
 func syntaxAt(text string) string {
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal([]byte(text), new(json.RawMessage)); errors.As(err, &syntax) {
@@ -329,7 +329,7 @@ func syntaxAt(text string) string {
 }
 
 // hasEscapedNUL finds \u0000 in valid JSON text; an escaped backslash before
-// u0000 is not one.
+// u0000 is not an escaped NUL.
 func hasEscapedNUL(s string) bool {
 	for {
 		i := strings.Index(s, `\u0000`)

@@ -31,13 +31,13 @@ var (
 	// ErrClosed: the outbox was closed.
 	ErrClosed = errors.New("outbox: closed")
 	// ErrDuplicateListener: the pair of types already has a listener of that name, or
-	// one of its listeners has no name; see [Named].
+	// a listener of the pair has no name; see [Named].
 	ErrDuplicateListener = errors.New("outbox: duplicate listener")
 	// ErrUnroutable: no listener is registered for the event.
 	ErrUnroutable = errors.New("outbox: unroutable")
 	// ErrNotFound: there is no such dead letter, or for [Outbox.FindEvent], no such event.
 	ErrNotFound = errors.New("outbox: not found")
-	// ErrLeaseLost: an outcome was refused, because its node no longer holds the
+	// ErrLeaseLost: an outcome was refused, because the node no longer holds the
 	// event's lease.
 	ErrLeaseLost = errors.New("outbox: lease lost")
 )
@@ -45,9 +45,9 @@ var (
 // errReleased is the error of a delivery that ends without an outcome.
 var errReleased = errors.New("outbox: this process may not deliver the event any more")
 
-// FieldError says what is wrong with one field of an envelope, a binding or a
-// configuration. All problems are reported together: errors.As finds the first one,
-// and the message has all.
+// FieldError reports a problem of a field of an envelope, a binding or a configuration.
+// All problems are reported together: errors.As finds the first problem, and the
+// message has all.
 type FieldError struct {
 	Field   string // such as "Envelope.EventType" or "Config.DB"
 	Problem string // such as "is 130 characters long; the limit is 128"
@@ -61,8 +61,8 @@ func (e *FieldError) Is(target error) bool {
 	return target == ErrInvalidEnvelope && strings.HasPrefix(e.Field, "Envelope.")
 }
 
-// PanicError is the error for a panic of a listener or an interceptor. It also
-// replaces an error whose methods panic.
+// PanicError is the error for a panic of a listener or an interceptor. A PanicError
+// also replaces an error whose methods panic.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -77,7 +77,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("panic at %s: %v", e.at, e.Value)
 }
 
-// Unwrap is the value when that is an error.
+// Unwrap returns the value when the value is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err

@@ -9,8 +9,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/patience"
 )
 
-// queueUp puts an event into its lane, or into the queue if it has none. It refuses an
-// event of a kind that is paused.
+// queueUp puts an event into its lane, or into the queue if the event has no lane.
+// queueUp refuses an event of a kind that is paused.
 func (d *dispatcher) queueUp(queue chan *delivery, dl *delivery) bool {
 	if d.pauses.has(dl.env) {
 		return false
@@ -50,8 +50,8 @@ func (d *dispatcher) isOfTheHold(dl *delivery) bool {
 // event.
 func (d *dispatcher) stillHas(dl *delivery) bool { return d.isOfTheHold(dl) && d.track.leased(dl) }
 
-// holdUp begins a new term in [Ordered], because an event is given back: what is queued
-// behind the event must not go before it.
+// holdUp begins a new term in [Ordered], because an event is given back: events that are
+// queued behind it must not go before it.
 func (d *dispatcher) holdUp() {
 	if d.inOrder {
 		d.hold.NewTerm()
@@ -59,7 +59,7 @@ func (d *dispatcher) holdUp() {
 }
 
 // takeFrom waits for the next event of a lane that may be delivered now; nil when the
-// worker is to end. With a rate, one worker at a time takes an event and waits for its
+// worker is to end. With a rate, one worker at a time takes an event and waits for a
 // token.
 func (d *dispatcher) takeFrom(l *lane) *delivery {
 	if l.tokens == nil {
@@ -81,8 +81,8 @@ func (d *dispatcher) takeFrom(l *lane) *delivery {
 	}
 }
 
-// awaitToken waits until the rate allows a delivery; false when it must not begin any
-// more, or when the dispatcher closes.
+// awaitToken waits until the rate allows a delivery; false when the delivery must not
+// begin any more, or when the dispatcher closes.
 func (d *dispatcher) awaitToken(l *lane, dl *delivery) bool {
 	for {
 		changed := d.pauses.changed()
@@ -106,7 +106,7 @@ func (d *dispatcher) awaitToken(l *lane, dl *delivery) bool {
 }
 
 // keeps reports whether an event stays in the table, for the poller, because of a pause
-// or a limit. It is called when the event's transaction committed.
+// or a limit. keeps is called when the event's transaction committed.
 func (d *dispatcher) keeps(env *Envelope) bool {
 	if d.pauses.has(env) {
 		return true
@@ -118,15 +118,15 @@ func (d *dispatcher) keeps(env *Envelope) bool {
 	return l != nil
 }
 
-// passesOver reports whether a refused event does not end the batch that it came in: it
-// was refused for its kind.
+// passesOver reports whether a refused event does not end the batch that it came in,
+// because it was refused for its kind.
 func (d *dispatcher) passesOver(env *Envelope) bool {
 	return !d.inOrder && (d.pauses.has(env) || d.lanes.of(env) != nil)
 }
 
 // except are the kinds of events that the poller leaves out now.
 func (d *dispatcher) except() []EventKind {
-	if d.inOrder { // a paused event holds up those behind it
+	if d.inOrder { // a paused event holds up the events behind it
 		return nil
 	}
 	kinds := d.pauses.kinds()
@@ -139,7 +139,7 @@ func (d *dispatcher) except() []EventKind {
 }
 
 // openRoom is the least room among the lanes that the poller fills from the table;
-// zero when it fills none.
+// zero when it fills no lane.
 func (d *dispatcher) openRoom() (room int) {
 	for _, l := range d.lanes {
 		if n := l.vacancy(); l.left.Load() > 0 && n > 0 && (room == 0 || n < room) {
@@ -149,15 +149,15 @@ func (d *dispatcher) openRoom() (room int) {
 	return room
 }
 
-// space is the room for the events of one write.
+// space is the room for the events of a write.
 type space struct {
 	pauses *pauses
 	all    lanes
 	hot    int
-	lanes  map[*lane]int // of those that the write needs
+	lanes  map[*lane]int // the room in the lanes that the write needs
 }
 
-// take takes the room for one event; false when there is none, or when the event's
+// take takes the room for an event; false when there is no room, or when the event's
 // kind is paused.
 func (s *space) take(env *Envelope) bool {
 	if s.pauses.has(env) {
@@ -184,16 +184,16 @@ func (d *dispatcher) startOver() {
 	d.poller.startOver()
 }
 
-// freed is called when rows became free that this process had: it makes every poller read now,
-// this one from the start of the table.
+// freed is called when rows became free that this process had: freed makes every poller
+// read now, the poller of this process from the start of the table.
 func (d *dispatcher) freed() {
 	d.startOver()
 	d.wakeOthers()
 }
 
-// leavingOut is what the poller knows about passes that leave out kinds of events.
+// leavingOut is the state of the poller for passes that leave out kinds of events.
 type leavingOut struct {
-	except      []EventKind // what the last batch left out, or refused
+	except      []EventKind // kinds that the last batch left out, or refused
 	laneBatches int         // since a lane that had no room has some
 }
 
@@ -209,8 +209,8 @@ func (p *poller) passOver(env *Envelope) bool {
 	return true
 }
 
-// readPauses reads what is paused if that is due. It leaves the poller's patience as it
-// is: it is fast when claims are slow.
+// readPauses reads the pauses if that is due. The poller's patience stays as it is,
+// because reading the pauses is fast when claims are slow.
 func (p *poller) readPauses(ctx context.Context) error {
 	if !p.dispatcher.pauses.isDue() {
 		return nil
@@ -226,9 +226,9 @@ func (p *poller) readPauses(ctx context.Context) error {
 // doubtPauses says that another process may have paused or resumed something.
 func (p *poller) doubtPauses() { p.dispatcher.pauses.stale.Store(true) }
 
-// leaveOut decides which kinds of events the next batch leaves out: those that are
-// paused, and those whose lanes are full. When there are fewer than before, the pass
-// over the table starts over. It returns how many events the other lanes left in the
+// leaveOut decides which kinds of events the next batch leaves out: kinds that are
+// paused, and kinds whose lanes are full. When a kind is no longer left out, the pass
+// over the table starts over. left is how many events the other lanes left in the
 // table by now.
 func (p *poller) leaveOut() (left map[*lane]int64) {
 	d := p.dispatcher
@@ -252,9 +252,9 @@ func (p *poller) leaveOut() (left map[*lane]int64) {
 	return left
 }
 
-// laneRoom bounds the next batch while it may have events for a lane in it that holds
-// few: what the lane does not take has to be given back. Each batch may be twice as
-// large as the one before, for they may be events of other kinds.
+// laneRoom bounds the next batch while it may have events for a lane with little room:
+// events that the lane does not take have to be given back. Each batch may be twice as
+// large as the batch before, because the events may be of other kinds.
 func (p *poller) laneRoom() int {
 	room := p.dispatcher.openRoom()
 	if room == 0 {
@@ -267,8 +267,8 @@ func (p *poller) laneRoom() int {
 
 // passStart is where a pass over the table begins. A pass that leaves out kinds reads
 // past all of their rows. While another transaction holds an old snapshot, any pass
-// reads past the rows that were delivered since then. So after a pass over all rows, and for as
-// long as sweepPause, passes begin where recent rows do.
+// reads past the rows that were delivered since then. So after a pass over all rows,
+// passes begin at the recent rows for as long as sweepPause.
 func (p *poller) passStart(now time.Time) Cursor {
 	cheap := len(p.except) == 0 && p.fromStart.Last() < slowRead
 	if cheap || now.Sub(p.pass.Swept()) > max(p.sweepPause(), time.Second) {
@@ -278,7 +278,8 @@ func (p *poller) passStart(now time.Time) Cursor {
 }
 
 // sweepPause is the time between two reads from the start of the table: the interval. While
-// kinds are left out it grows with their rows, so that the reads take a hundredth of the time.
+// kinds are left out, sweepPause grows with their rows, so that the reads take a hundredth of
+// the time.
 func (p *poller) sweepPause() time.Duration {
 	if len(p.except) == 0 {
 		return p.opts.Interval
@@ -286,20 +287,21 @@ func (p *poller) sweepPause() time.Duration {
 	return max(p.opts.Interval, min(100*p.fromStart.Last(), maxSweepPause))
 }
 
-// maxSweepPause is how long an event may wait at most that only a read from the start of
-// the table finds, unless the interval is longer.
+// maxSweepPause is how long an event that only a read from the start of the table finds
+// may wait at most, unless the interval is longer.
 const maxSweepPause = time.Minute
 
 // lateCommit is how long a transaction may take, so that a pass which begins at recent
-// rows finds its events. Those of longer ones wait for a pass over all rows.
+// rows finds its events. Events of longer transactions wait for a pass over all rows.
 const lateCommit = 10 * time.Second
 
-// slowRead is how long a read from the start of the table takes that is not repeated
-// within sweepPause.
+// slowRead is the time from which a read from the start of the table counts as slow, and
+// is not repeated within sweepPause.
 const slowRead = 100 * time.Millisecond
 
-// patienceFrom is the patience for a read from a place. Reads from the start have their
-// own: they may take much longer than others, which would lower the limit each time.
+// patienceFrom is the patience for a read from a place. Reads from the start have a
+// separate patience: they may take much longer than other reads, which would lower the
+// limit each time.
 func (p *poller) patienceFrom(place Cursor) *patience.Patience {
 	if place.IsZero() {
 		return &p.fromStart
@@ -307,8 +309,8 @@ func (p *poller) patienceFrom(place Cursor) *patience.Patience {
 	return &p.patience
 }
 
-// endPass ends a pass over the table: the lanes have what they had left there before the
-// last batch.
+// endPass ends a pass over the table: the lanes have the events that they had left there
+// before the last batch.
 func (p *poller) endPass(left map[*lane]int64) {
 	p.pass.End()
 	for l, n := range left {
@@ -322,8 +324,8 @@ func (p *poller) startOver() {
 	p.Wake()
 }
 
-// room is how many events the dispatcher takes now, or none while there is not
-// enough room for a batch worth reading.
+// room is how many events the dispatcher takes now; zero while there is not enough
+// room for a batch worth reading.
 func (p *poller) room() int {
 	if !p.dispatcher.hasRoom() {
 		return 0

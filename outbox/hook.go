@@ -12,23 +12,24 @@ import (
 // Hooks run in the order given. BeforeWrite and AfterWrite run on the goroutine
 // that writes. AfterCommit and AfterRollback run when the transaction no longer
 // holds its connection: before the adapter's RunInTx, Commit or Rollback returns,
-// or soon after other code has ended the transaction. Each hook gets sealed
-// envelopes of its own: changes have no effect, except to what BeforeWrite returns.
+// or soon after other code has ended the transaction. Each hook gets a separate copy
+// of the sealed envelopes: changes have no effect, except to the envelopes that
+// BeforeWrite returns.
 type WriterHook struct {
-	// BeforeWrite may change or filter the envelopes; what it returns is
-	// checked again. None left: the write is suppressed, without an error. An
-	// error aborts the write with nothing inserted.
+	// BeforeWrite may change or filter the envelopes; the returned envelopes are
+	// checked again. If no envelopes are left, the write is suppressed, without an
+	// error. An error aborts the write with nothing inserted.
 	BeforeWrite func(ctx context.Context, envs []Envelope) ([]Envelope, error)
 	// AfterWrite runs when the rows are inserted and the transaction is still
-	// open. A panic is logged and swallowed, as in the two below.
+	// open. A panic is logged and ignored, as in AfterCommit and AfterRollback.
 	AfterWrite func(ctx context.Context, envs []Envelope)
-	// AfterCommit runs once the transaction is known to have committed. Its
-	// context does not end with the transaction's.
+	// AfterCommit runs once the transaction is known to have committed. The
+	// context does not end with the transaction's context.
 	AfterCommit func(ctx context.Context, envs []Envelope)
 	// AfterRollback runs when the transaction or its savepoint was rolled back.
-	// The cause is nil, the error that led to it, or one that is
-	// [ErrOutcomeUnknown]. For a savepoint it runs soon after its rollback, while
-	// the transaction goes on.
+	// The cause is nil, the error that led to the rollback, or an error that is
+	// [ErrOutcomeUnknown]. For a savepoint, AfterRollback runs soon after the
+	// savepoint's rollback, while the transaction goes on.
 	AfterRollback func(ctx context.Context, envs []Envelope, cause error)
 }
 

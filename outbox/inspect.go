@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what operators read, so that no question reads the whole table.
+// Limits of the reads for operators, so that no query reads the whole table.
 const (
 	// DefaultFindLimit and MaxFindLimit are for [EventQuery].Limit.
 	DefaultFindLimit = 50
@@ -21,33 +21,34 @@ const (
 	ThroughputWindow = time.Minute
 )
 
-// Inspector is the part of a [Store] that serves operators. Of it the engine needs only
-// Announce, Withdraw, and Nodes, once at its start.
+// Inspector is the part of a [Store] that serves operators. The engine itself needs only
+// Announce, Withdraw, and Nodes, once at the start.
 type Inspector interface {
 	// FindEvents lists rows without payload, with the headers HeaderListener and
 	// HeaderEventID alone, and with the first MaxErrorLength characters of the error; see
 	// [Outbox.FindEvents].
 	FindEvents(ctx context.Context, db DB, q EventQuery) (EventPage, error)
-	// FindEvent reads one row with all its columns; [ErrNotFound] when there is none.
+	// FindEvent reads a row with all columns; [ErrNotFound] when there is no such row.
 	FindEvent(ctx context.Context, db DB, eventID string) (EventRow, error)
 	// Throughput counts the rows that became DONE since the given time, up to StatsLimit,
 	// and measures up to a thousand of the latest.
 	Throughput(ctx context.Context, db DB, since time.Time) (Throughput, error)
 
-	// Announce stores what a node reports of itself, for the given time by the database's
+	// Announce stores a node's report of itself, for the given time by the database's
 	// clock, and deletes the nodes whose time ended over an hour ago.
 	Announce(ctx context.Context, db DB, node Node, d time.Duration) error
-	// Withdraw deletes what Announce stored for the owner.
+	// Withdraw deletes the report that Announce stored for the owner.
 	Withdraw(ctx context.Context, db DB, owner string) error
-	// Nodes lists what Announce stored, who holds the table, and the owners of leases: of
-	// those among the first SearchLimit due rows. If that many rows are due, a node has the
-	// larger of two numbers: the leases that were counted, and those that it reported.
+	// Nodes lists the nodes that Announce stored, the holder of the table, and the owners of
+	// the leases among the first SearchLimit due rows. If that many rows are due, a node has
+	// the larger of two numbers: the leases that were counted, and the leases that the node
+	// reported.
 	Nodes(ctx context.Context, db DB) ([]Node, error)
 }
 
 // EventFilter chooses rows of the outbox table. Zero fields choose all.
 type EventFilter struct {
-	// Statuses are those of the rows; empty: all.
+	// Statuses are the statuses of the rows; empty: all.
 	Statuses      []Status
 	EventType     EventType
 	AggregateType AggregateType
@@ -67,7 +68,7 @@ type EventQuery struct {
 	Limit int
 }
 
-// EventPage is one page of events.
+// EventPage is a page of events.
 type EventPage struct {
 	Events []EventRow
 	// Next is the place behind this page, for [EventQuery].After; empty: there are no more
@@ -91,17 +92,17 @@ type EventRow struct {
 	OriginalID string
 }
 
-// Throughput is what the table says of the last deliveries, of all nodes.
+// Throughput describes the last deliveries of all nodes, as the table shows them.
 type Throughput struct {
-	// Done is how many events became DONE within ThroughputWindow; it stops at StatsLimit.
+	// Done is how many events became DONE within ThroughputWindow, counted up to StatsLimit.
 	// With [Delete] no row is left to count.
 	Done int64
 	// Median, P95 and Max are the times from due to DONE of the latest deliveries of the
-	// window, a thousand at most; zero without one.
+	// window, a thousand at most; zero without a delivery.
 	Median, P95, Max time.Duration
 }
 
-// validate checks what a person typed.
+// validate checks the values that a person typed.
 func (f EventFilter) validate() error {
 	v := validator{what: "EventFilter"}
 	v.text("EventType", string(f.EventType), MaxEventTypeLength)
@@ -125,13 +126,13 @@ func (f EventFilter) validate() error {
 // Events whose time cannot be read, such as infinity, come after all others, by event id; Since
 // leaves them out.
 //
-// A page is found by looking at SearchLimit rows at most, in that order. So it may have
-// fewer events than the limit, or none, although there are more: go on with Next until that is
-// empty. With the index of sqlstore.WithSearchIndex, the events of one aggregate id are
-// found directly, and listed by event id, whatever their status.
+// A page is found by looking at SearchLimit rows at most, in that order. So a page may have
+// fewer events than the limit, or no events, although there are more: go on with Next until
+// Next is empty. With the index of sqlstore.WithSearchIndex, the events of an aggregate id
+// are found directly, and listed by event id, whatever their status.
 //
-// Pages cover each row once that stays as it is. One that changes its place meanwhile, such
-// as one that is retried, may be missing or come twice.
+// Pages cover each row once if the row stays as it is. A row that changes its place meanwhile,
+// such as the row of a retried event, may be missing or come twice.
 func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error) {
 	if q.Limit < 0 || q.Limit > MaxFindLimit {
 		return EventPage{}, &FieldError{Field: "EventQuery.Limit", Problem: fmt.Sprintf("is %d; it must be from 1 to %d, or zero for %d", q.Limit, MaxFindLimit, DefaultFindLimit)}
@@ -147,14 +148,14 @@ func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error
 	return page, err
 }
 
-// original fills in the listener that the row is for, and what the event's id and headers
-// are for it.
+// original fills in the listener that the row is for, and the event's id and headers for
+// that listener.
 func (r *EventRow) original() {
 	env, listener := originalOf(&r.Envelope)
 	r.Listener, r.OriginalID, r.Headers = listener, env.EventID, env.Headers
 }
 
-// FindEvent reads one event, whatever its status. It fails with [ErrNotFound] when there is
+// FindEvent reads an event of any status. FindEvent fails with [ErrNotFound] when there is
 // no row of that id.
 func (o *Outbox) FindEvent(ctx context.Context, eventID string) (EventRow, error) {
 	v := validator{what: "FindEvent"}
@@ -170,7 +171,7 @@ func (o *Outbox) FindEvent(ctx context.Context, eventID string) (EventRow, error
 }
 
 // Throughput reads how many events were delivered within the last minute, and how long the
-// latest ones took.
+// latest deliveries took.
 func (o *Outbox) Throughput(ctx context.Context) (Throughput, error) {
 	now, err := o.store.Now(ctx, o.db)
 	if err != nil {
@@ -179,8 +180,9 @@ func (o *Outbox) Throughput(ctx context.Context) (Throughput, error) {
 	return o.store.Throughput(ctx, o.db, now.Add(-ThroughputWindow))
 }
 
-// Purge deletes all rows that are older than [Config].Purge says, now, and returns how many,
-// also beside an error. Without that configuration it is a [FieldError].
+// Purge runs a purge now: it deletes all rows that are older than [Config].Purge says, and
+// returns how many rows it deleted, also with an error. Without that configuration, Purge
+// returns a [FieldError].
 func (o *Outbox) Purge(ctx context.Context) (int, error) {
 	if o.purger == nil {
 		return 0, &FieldError{Field: "Config.Purge", Problem: "is nil, so nothing says which rows are old; set PurgeOptions"}
@@ -217,15 +219,15 @@ func (f EventFilter) Order() EventOrder {
 }
 
 // Next is the text of the place of a page's last row, for [EventPage].Next. For [ByEndTime],
-// AvailableAt is the time of the end, and zero for a row whose time cannot be read; what the
-// order does not use may be zero.
+// AvailableAt is the time of the end, and zero for a row whose time cannot be read; fields
+// that the order does not use may be zero.
 func (o EventOrder) Next(place Cursor) string {
 	text := fmt.Sprintf("%d.%d.%d.%s", o, place.AvailableAt.UnixMicro(), place.CreatedAt.UnixMicro(), place.EventID)
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// After is the place of such a text; empty: the start. It fails with a [FieldError] for
-// another text, also for one of another order.
+// After is the place of a text from Next; empty: the start. After fails with a [FieldError]
+// for any other text, also for a text of another order.
 func (o EventOrder) After(text string) (Cursor, error) {
 	if text == "" {
 		return Cursor{}, nil
@@ -262,26 +264,26 @@ type Stats struct {
 	Due     int64 // NEW and RETRY rows that are due now
 	Delayed int64 // NEW and RETRY rows that are due later
 	Dead    int64
-	// OldestDueAge is how long the oldest due event has been due whose kind is not
-	// paused; zero when there is none.
+	// OldestDueAge is how long the oldest due event whose kind is not paused has been
+	// due; zero when there is no such event.
 	OldestDueAge time.Duration
-	// HotDepth and ColdDepth are the events that wait in this node's queues. Those of
+	// HotDepth and ColdDepth are the events that wait in this node's queues. Events of
 	// kinds that have a [Limit] count as ColdDepth.
 	HotDepth, ColdDepth int
 	// Paused are the kinds of events that are paused. Their events count as Pending
 	// and Due like all others, and are left out of OldestDueAge.
 	Paused []Pause
 	// LastPoll is when the poller of this node last read the table without an error, or
-	// found its dispatcher full; the zero time when it has not done so yet, and in a mode
+	// found the dispatcher full; the zero time when it has not done so yet, and in a mode
 	// without a poller. An idle table is read once in an interval, so a time that is much
 	// older says that the poller does not get through.
 	LastPoll time.Time
-	// WriteFailures counts the writes of this node in a row that the database did not take:
-	// of its reports, one every ten seconds while the outbox runs. The database may answer
+	// WriteFailures counts the reports of this node in a row that the database did not take.
+	// The node writes a report every ten seconds while the outbox runs. The database may answer
 	// reads all the same, as a standby or a full disk does.
 	WriteFailures int
 	// PollInterval is how often the poller reads an idle table; zero in a mode
-	// without one.
+	// without a poller.
 	PollInterval time.Duration
 }
 

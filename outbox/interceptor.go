@@ -9,12 +9,13 @@ import (
 )
 
 // Interceptor is middleware around every delivery, for concerns that listeners
-// share: audit, tracing, metrics. It gets the next listener of the chain and returns
-// a listener that may call it. The outermost interceptor's error decides the
-// outcome; see [OutcomeOf]. Interceptors run in the order given before the listener, and in reverse
-// order after it. The listener is looked up after the last interceptor, so they see
-// unroutable events too, as the error [ErrUnroutable]. A panic of the listener, or of
-// an interceptor further in, reaches an interceptor as a [*PanicError].
+// share: audit, tracing, metrics. An interceptor gets the next listener of the chain
+// and returns a listener that may call it. The outermost interceptor's error decides
+// the outcome; see [OutcomeOf]. Interceptors run in the order given before the
+// listener, and in reverse order after it. The listener is looked up after the last
+// interceptor, so interceptors see unroutable events too, as the error
+// [ErrUnroutable]. A panic of the listener, or of an interceptor further in, reaches
+// an interceptor as a [*PanicError].
 type Interceptor func(next Listener) Listener
 
 // Before makes an interceptor that runs fn before the delivery. An error is a
@@ -33,8 +34,9 @@ func Before(fn func(ctx context.Context, env Envelope) error) Interceptor {
 	}
 }
 
-// After makes an interceptor that runs fn after the delivery, with its error or
-// nil; [Defer] is an error too, see [OutcomeOf]. It cannot change the outcome: a panic of fn is logged and ignored.
+// After makes an interceptor that runs fn after the delivery, with the delivery's error
+// or nil; [Defer] is an error too, see [OutcomeOf]. fn cannot change the outcome: a panic
+// of fn is logged and ignored.
 func After(fn func(ctx context.Context, env Envelope, err error)) Interceptor {
 	if fn == nil {
 		return nil
@@ -58,7 +60,7 @@ func runAfter(ctx context.Context, env Envelope, err error, fn func(context.Cont
 	fn(ctx, env, err)
 }
 
-// chain puts the interceptors around the router, and reports those that cannot be used.
+// chain puts the interceptors around the router, and reports interceptors that cannot be used.
 // Each level is guarded, so that a panic becomes an error for the levels around it.
 func chain(v *validator, interceptors []Interceptor, routes ListenerRegistry) Listener {
 	next := Listener(guard{router{routes}})

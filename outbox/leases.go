@@ -8,8 +8,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/leases"
 )
 
-// tableLeases are the leases of this process's events: it names, renews and gives back the
-// leases in the table.
+// tableLeases names, renews and gives back the leases that this process's events have in the table.
 type tableLeases struct {
 	names    *leases.Names
 	keeper   *leases.Keeper[Lease]
@@ -17,7 +16,7 @@ type tableLeases struct {
 
 	db    DB
 	store Store
-	lasts time.Duration // a lease, unless it is renewed
+	lasts time.Duration // the duration of a lease, unless the lease is renewed
 	track *tracker
 	freed func() // called when rows became free for every process
 }

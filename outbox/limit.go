@@ -10,23 +10,23 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// Limit bounds the deliveries of one kind of event in this process. The kind gets
-// workers and a small queue of its own, beside those of [DispatchOptions]. Events for
-// which that queue has no room stay in the table, in their order: they cost no
-// attempt, no room in the other queues, and none of the other workers. The limit is of
-// one process; with n processes, all together deliver n times as many.
+// Limit bounds the deliveries of a kind of event in this process. The kind gets workers and a small
+// queue of its own, beside the workers and queues of [DispatchOptions]. Events for which the small
+// queue has no room stay in the table, in their order: they cost no attempt, no room in the other
+// queues, and no other worker. The limit applies to one process; n processes together deliver n
+// times as many.
 //
 // Start fails when no listener is registered for the kind.
 type Limit struct {
-	// Kind is the kind of event, as in topic.Kind(). It is required. An empty
-	// aggregate type is [Global].
+	// Kind is the kind of event, as in topic.Kind(), and is required. An empty aggregate type is
+	// [Global].
 	Kind EventKind
 	// Concurrency is how many listeners of the kind run at once. Defaults to
-	// [DispatchOptions].Workers; at most 10,000. Without a Rate it is required.
+	// [DispatchOptions].Workers; at most 10,000. Required without a Rate.
 	Concurrency int
-	// Rate is how many deliveries begin in a second, retries included. Defaults to
-	// no bound; from one in a day to 1,000,000 in a second. Closing does not wait for deliveries that are not yet allowed to
-	// begin: it gives their events back.
+	// Rate is how many deliveries begin in a second, retries included. Defaults to no bound; from
+	// one in a day to 1,000,000 in a second. Closing does not wait for deliveries that are not yet
+	// allowed to begin: closing gives their events back.
 	Rate float64
 	// Burst is how many deliveries may begin at once after a pause, when Rate is
 	// set. With 1, they begin at least 1/Rate seconds apart. Defaults to as many as
@@ -83,8 +83,8 @@ func (l Limit) withDefaults(workers int) Limit {
 	return l
 }
 
-// checkLimits reports the limits for whose kinds no listener is registered, or one that
-// gets batches, whose size and concurrency are bounds of their own.
+// checkLimits reports the limits for whose kinds no listener is registered, or whose listener gets
+// batches. The size and the concurrency of batches are bounds of their own.
 func checkLimits(limits []Limit, registry ListenerRegistry) error {
 	v := validator{what: "DispatchOptions"}
 	for i, l := range limits {
@@ -100,11 +100,11 @@ func checkLimits(limits []Limit, registry ListenerRegistry) error {
 	return v.err()
 }
 
-// lane is the queue of a kind of event that has a [Limit]. It has workers of its own.
+// lane is the queue of a kind of event that has a [Limit]. A lane has workers of its own.
 //
-// What it has no room for stays in the table, and left counts that. While left is not
-// zero, the poller alone fills the lane, so that the oldest events come first, and the
-// poller reads the kind only when the lane is half empty.
+// Events for which the lane has no room stay in the table, and left counts them. While left is not
+// zero, the poller alone fills the lane, so that the oldest events come first, and the poller reads
+// the kind only when the lane is half empty.
 type lane struct {
 	Limit
 	queue chan *delivery
@@ -121,7 +121,7 @@ type lane struct {
 	room    chan<- struct{} // gets a token then
 }
 
-// Limits of a lane's capacity. A lane holds about what its workers deliver next: a
+// Limits of a lane's capacity. A lane holds about as many events as its workers deliver next: a
 // node must not hold leases of events that another node could deliver.
 const (
 	lanePerWorker   = 4
@@ -158,8 +158,8 @@ func (l *lane) leave() {
 	}
 }
 
-// isFull reports whether the poller is to wait; if so, it is woken when the lane is
-// half empty.
+// isFull reports whether the poller is to wait; if so, the poller is woken when the lane is half
+// empty.
 func (l *lane) isFull() bool {
 	if len(l.queue) <= l.lowWater {
 		return false
@@ -223,7 +223,7 @@ func (ls lanes) of(env *Envelope) *lane {
 	return ls[kindOf(env)]
 }
 
-// takeLeft takes from any of them without waiting; nil when all are empty.
+// takeLeft takes an event from any lane without waiting; nil when all lanes are empty.
 func (ls lanes) takeLeft() *delivery {
 	for _, l := range ls {
 		if dl := l.takeLeft(); dl != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
-// Listener gets the events of one pair of aggregate type and event type. Several
-// workers call it at once, at least once for each event: make it idempotent by the
-// envelope's EventID. The context ends after the ListenerTimeout, or when the outbox
-// shuts down. A nil error says that the event is handled: its row becomes DONE. An error or
-// a panic is a failed delivery, which is retried as the [RetryPolicy] says, unless the error
-// is one of [Defer], [RetryIn] and [Dead], or wraps one.
+// Listener gets the events of a pair of aggregate type and event type. Several workers call the
+// listener at once, at least once for each event: make it idempotent by the envelope's EventID. The
+// context ends after the ListenerTimeout, or when the outbox shuts down. A nil error says that the
+// event is handled: its row becomes DONE. An error or a panic is a failed delivery, which is
+// retried as the [RetryPolicy] says, unless the error is made by [Defer], [RetryIn] or [Dead], or
+// wraps such an error.
 type Listener interface {
 	OnEvent(ctx context.Context, env Envelope) error
 }
@@ -33,7 +33,7 @@ type Binding struct {
 	AggregateType AggregateType
 	EventType     EventType
 	Listener      Listener
-	// Name tells the listeners of one pair apart; see [Named]. Empty: the pair has no
+	// Name tells the listeners of a pair apart; see [Named]. Empty: the pair has no
 	// other listener.
 	Name string
 }
@@ -44,10 +44,10 @@ type BindingOption func(*Binding)
 // maxListenerNameLength is how many characters the name of a listener may have.
 const maxListenerNameLength = 64
 
-// Named names a listener, so that its pair of types can have others, each with its own
-// name and its own retries. Rows in the table contain the name, so keep it: events that
-// wait for a listener whose name is gone are unroutable. A name has at most 64
-// characters and no control characters. The empty name is none.
+// Named names a listener, so that a pair of types can have several listeners, each with a name and
+// retries of its own. Rows in the table contain the name, so keep the name: events that wait for a
+// listener whose name is gone are unroutable. A name has at most 64 characters and no control
+// characters. The empty name counts as no name.
 func Named(name string) BindingOption { return func(b *Binding) { b.Name = name } }
 
 // On binds a listener to an exact pair of types; there is no wildcard. An empty
@@ -82,16 +82,15 @@ func (b Binding) Validate() error {
 	return v.err()
 }
 
-// ListenerRegistry finds the listener of an event. It must be safe for
-// concurrent use.
+// ListenerRegistry finds the listener of an event. A registry must be safe for concurrent use.
 type ListenerRegistry interface {
-	// ListenerFor looks up the exact pair. A registry around a [Registry] returns the
-	// listener of that unchanged: it may stand for several; see [Named].
+	// ListenerFor looks up the exact pair. A registry around a [Registry] returns the listener of
+	// the [Registry] unchanged: the listener may stand for several; see [Named].
 	ListenerFor(aggregate AggregateType, event EventType) (Listener, bool)
 }
 
-// Registry is the default [ListenerRegistry]. Each pair of aggregate type and event
-// type has one listener, or several with names. It is safe for concurrent use.
+// Registry is the default [ListenerRegistry]. Each pair of aggregate type and event type has one
+// listener, or several with names. A Registry is safe for concurrent use.
 type Registry struct {
 	mu    sync.RWMutex
 	kinds map[EventKind]Listener // a pair with names has [listeners]
@@ -101,10 +100,10 @@ type Registry struct {
 // NewRegistry makes an empty registry.
 func NewRegistry() *Registry { return &Registry{kinds: map[EventKind]Listener{}} }
 
-// Register adds the bindings, all or none. It reports all problems together: a
-// [FieldError] for each invalid binding, and [ErrDuplicateListener] where several
-// listeners of one pair of types have the same name, or one of them has none. The
-// listeners of an event are called in the order in which they were registered.
+// Register adds the bindings, all or none, and reports all problems together: a [FieldError] for
+// each invalid binding, and [ErrDuplicateListener] where several listeners of a pair of types have
+// the same name, or where a listener of several has no name. The listeners of an event are called
+// in the order in which they were registered.
 func (r *Registry) Register(bindings ...Binding) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +131,7 @@ func (r *Registry) Register(bindings ...Binding) error {
 	return nil
 }
 
-// join adds a listener to those of its pair.
+// join adds a listener to the other listeners of its pair.
 func join(there Listener, b Binding) (Listener, error) {
 	named, several := there.(listeners)
 	problem := ""
@@ -162,7 +161,7 @@ func (r *Registry) ListenerFor(aggregate AggregateType, event EventType) (Listen
 	return l, ok
 }
 
-// batchListeners is the set of them.
+// batchListeners is the set of the batch listeners.
 func (r *Registry) batchListeners() map[*batchListener]bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// listeners are the listeners of one pair of types that have names, in the order in
-// which they are called. They are one [Listener] for the interceptors, which run once
-// around all of them.
+// listeners are the listeners of a pair of types that have names, in the order in which they are
+// called. For the interceptors they are a single [Listener]: the interceptors run once around all
+// listeners.
 type listeners []listener
 
 type listener struct {
@@ -19,7 +19,7 @@ type listener struct {
 	Listener
 }
 
-// named is the listener of that name, or nil.
+// named returns the listener with this name, or nil.
 func (l listeners) named(name string) Listener {
 	for i := range l {
 		if l[i].name == name {
@@ -29,14 +29,14 @@ func (l listeners) named(name string) Listener {
 	return nil
 }
 
-// answers are what several listeners answered in the delivery of one event.
+// answers are the answers of several listeners in the delivery of an event.
 type answers struct {
 	of   int      // listeners of the pair
-	done int      // of those
-	left []answer // of those that are not done
+	done int      // listeners that are done
+	left []answer // the answers of the listeners that are not done
 
-	err  *ListenersError // what the interceptors got, if some are not done
-	rows []*delivery     // of those that are not done; see [dispatcher.split]
+	err  *ListenersError // the error that the interceptors got, if some listeners are not done
+	rows []*delivery     // of the listeners that are not done; see [dispatcher.split]
 }
 
 type answer struct {
@@ -47,9 +47,9 @@ type answer struct {
 	outcome Outcome
 }
 
-// OnEvent calls each listener. An interceptor that calls it again in the same delivery
-// reaches those that are not done. No further listener begins when this process lost the
-// event: another process may have delivered the event, and later ones.
+// OnEvent calls each listener. An interceptor that calls OnEvent again in the same delivery reaches
+// the listeners that are not done. No further listener begins when this process lost the event:
+// another process may have delivered the event, and later events.
 func (l listeners) OnEvent(ctx context.Context, env Envelope) error {
 	a, todo := &answers{of: len(l)}, l
 	c := deliveryOf(ctx)
@@ -82,7 +82,7 @@ func (l listeners) OnEvent(ctx context.Context, env Envelope) error {
 	return a.sum()
 }
 
-// that are the listeners that gave these answers.
+// that returns the listeners that gave these answers.
 func (l listeners) that(left []answer) (some listeners) {
 	for i := range l {
 		for j := range left {
@@ -106,13 +106,12 @@ func (a *answers) sum() error {
 	return a.err
 }
 
-// stand reports whether the outermost interceptor returned the error that the listeners
-// answered, or wraps it. If not, it decides for the whole event.
+// stand reports whether the outermost interceptor returned the error that the listeners answered,
+// or wraps it. If not, the interceptor decides for the whole event.
 func (a *answers) stand(c cause) bool { return a != nil && a.err != nil && c.listeners == a.err }
 
-// outcome is the outcome of an event of which some listeners are not done. A
-// shutdown that cut one of them off, or another process that holds the table, releases the
-// whole event.
+// outcome is the outcome of an event of which some listeners are not done. A shutdown that cut off
+// one of these listeners, or another process that holds the table, releases the whole event.
 func (a *answers) outcome() Outcome {
 	for _, l := range a.left {
 		if l.outcome == OutcomeReleased {
@@ -122,7 +121,7 @@ func (a *answers) outcome() Outcome {
 	return OutcomeSplit
 }
 
-// judge is the outcome of a delivery, or of one of several listeners, that ends now.
+// judge is the outcome of a delivery, or of a single listener of several, that ends now.
 func (d *dispatcher) judge(dl *delivery, c cause) Outcome {
 	return outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, c)
 }
@@ -162,9 +161,9 @@ func (c *completer) splits(ds []*delivery, marks []Mark) []Split {
 	return splits
 }
 
-// ListenersError is the error of a delivery to several listeners of which some are not
-// done, as interceptors get it; see [Named]. Each of them is retried by itself
-// if the outermost interceptor returns this error, or one that wraps it.
+// ListenersError is the error of a delivery to several listeners of which some are not done, as
+// interceptors get the error; see [Named]. Each listener that is not done is retried by itself if
+// the outermost interceptor returns this error, or an error that wraps it.
 type ListenersError struct {
 	Failures []ListenerFailure
 }
@@ -200,20 +199,20 @@ const reservedHeaderPrefix = "outbox-"
 const (
 	// HeaderListener names the listener that a row is for, if an event has several.
 	HeaderListener = reservedHeaderPrefix + "listener"
-	// HeaderEventID is the id that listeners see in place of the row's.
+	// HeaderEventID is the id that listeners see in place of the row's id.
 	HeaderEventID = reservedHeaderPrefix + "event-id"
 	// HeaderContentType is the content type of a payload that is not JSON.
 	HeaderContentType = reservedHeaderPrefix + "content-type"
 )
 
-// listenerRowID is the id of a row for one of an event's listeners. It is always the
-// same, so that one event never has two rows for a listener.
+// listenerRowID is the id of a row for a listener of an event. The id is always the same, so that
+// an event never has two rows for a listener.
 func listenerRowID(eventID, listener string) string {
 	sum := sha256.Sum256([]byte(eventID + "\x00" + listener)) // neither contains a NUL
 	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20])
 }
 
-// rowFor is the envelope of a row for one of an event's listeners.
+// rowFor is the envelope of a row for a listener of an event.
 func rowFor(env *Envelope, listener string) *Envelope {
 	row := *env
 	row.EventID = listenerRowID(env.EventID, listener)
@@ -223,8 +222,8 @@ func rowFor(env *Envelope, listener string) *Envelope {
 	return &row
 }
 
-// originalOf is the event of a row as listeners see it, and the listener that the row
-// is for; empty: all of them.
+// originalOf returns the event of a row as listeners see it, and the listener that the row is for;
+// empty: all listeners.
 func originalOf(row *Envelope) (env Envelope, listener string) {
 	env = *row
 	if listener = env.Headers[HeaderListener]; listener == "" {
@@ -240,7 +239,7 @@ func originalOf(row *Envelope) (env Envelope, listener string) {
 	return env, listener
 }
 
-// only is the one of several listeners that a row is for, and what it gets.
+// only is the single listener that a row is for, and the event that the listener gets.
 type only struct {
 	listener string
 	event    *Envelope
@@ -254,7 +253,7 @@ func (d *delivery) open() {
 	}
 }
 
-// event is what listeners get.
+// event is the envelope that listeners get.
 func (d *delivery) event() *Envelope {
 	if d.only != nil {
 		return d.only.event
@@ -262,7 +261,7 @@ func (d *delivery) event() *Envelope {
 	return d.env
 }
 
-// listener is the name of the one that the row is for; empty: all.
+// listener is the name of the listener that the row is for; empty: all.
 func (d *delivery) listener() string {
 	if d.only != nil {
 		return d.only.listener
@@ -270,14 +269,14 @@ func (d *delivery) listener() string {
 	return ""
 }
 
-// kind is that of the delivery's metrics.
+// kind is the kind of event in the metrics of the delivery.
 func (d *delivery) kind() EventKind {
 	kind := kindOf(d.env)
 	kind.Listener = d.listener()
 	return kind
 }
 
-// rows are those that a split event leaves.
+// rows are the rows that a split event leaves.
 func (d *delivery) rows() []*delivery {
 	if d.answers != nil {
 		return d.answers.rows

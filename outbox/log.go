@@ -54,9 +54,9 @@ func loggerOr(l *slog.Logger) *slog.Logger {
 	return l
 }
 
-// deliveryAttrs are the attributes of a line about a failed delivery: the event, the
-// attempts including this one, the reason, one of several listeners with the id of its
-// row, and the stack of a panic.
+// deliveryAttrs are the attributes of a line about a failed delivery: the event, the attempts
+// including this attempt, the reason, the listener and the id of its row if the row is for one of
+// several listeners, and the stack of a panic.
 func deliveryAttrs(d *delivery, attempts int) []any {
 	attrs := []any{
 		logKeyEventID, d.event().EventID, logKeyEventType, string(d.env.EventType),
@@ -72,7 +72,7 @@ func deliveryAttrs(d *delivery, attempts int) []any {
 	return attrs
 }
 
-// causeOfFailure is the kind of event, the listener, and the reason without what differs
+// causeOfFailure is the kind of event, the listener, and the reason without the parts that differ
 // between two events.
 func causeOfFailure(d *delivery) string {
 	return strings.Join([]string{d.kind().String(), d.listener(), reason.Of(d.reason)}, "\n")

@@ -2,10 +2,10 @@ package outbox
 
 import "time"
 
-// Metrics receives the engine's metrics. Embed [NopMetrics] to implement only some
-// methods and to stay compatible when methods are added. Many goroutines call it at
-// once, also on the hot path: it must be fast and must not block. If it is an
-// [io.Closer], closing the outbox closes it last.
+// Metrics receives the engine's metrics. Embed [NopMetrics] to implement only some methods and to
+// stay compatible when methods are added. Many goroutines call the methods at once, also on the hot
+// path: the methods must be fast and must not block. If the value is an [io.Closer], closing the
+// outbox closes the value last.
 type Metrics interface {
 	// HotEnqueued: an event entered the hot queue after its commit.
 	HotEnqueued(kind EventKind)
@@ -16,10 +16,9 @@ type Metrics interface {
 	// ColdEnqueued: the poller queued the event.
 	ColdEnqueued(kind EventKind)
 
-	// Delivered: DONE is stored, or the row is deleted. The latency is the time
-	// since OccurredAt. An event with several listeners of which some are not done has
-	// been delivered if at least one is; the others have calls of their own, for the
-	// kind with their names.
+	// Delivered: DONE is stored, or the row is deleted. The latency is the time since OccurredAt.
+	// If some of an event's listeners are not done, the event counts as delivered if at least one
+	// listener is done; the other listeners have calls of their own, for the kind with their names.
 	Delivered(kind EventKind, latency time.Duration)
 	// Failed: RETRY is stored.
 	Failed(kind EventKind)
@@ -33,11 +32,11 @@ type Metrics interface {
 
 	// ListenerRan: the interceptors and the listener took this long.
 	ListenerRan(kind EventKind, d time.Duration)
-	// QueueDepths: how many events wait in each queue. It is called with each batch
-	// of outcomes and with each cycle of the poller.
+	// QueueDepths: how many events wait in each queue. QueueDepths is called with each batch of
+	// outcomes and with each cycle of the poller.
 	QueueDepths(hot, cold int)
-	// OldestLag: how long the oldest due event of the last poll has been due;
-	// zero when none is.
+	// OldestLag: how long the oldest due event of the last poll has been due; zero when no event is
+	// due.
 	OldestLag(d time.Duration)
 	// BatchRead: the poller read this many events at once.
 	BatchRead(size int)

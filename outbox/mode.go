@@ -7,21 +7,22 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/leases"
 )
 
-// Mode says how an outbox delivers: [SingleNode], [MultiNode], [OrderedByKey],
-// [Ordered] or [WriterOnly]. What a mode does not have cannot be set under it.
+// Mode says how an outbox delivers: [SingleNode], [MultiNode], [OrderedByKey], [Ordered] or
+// [WriterOnly]. Each mode has only the options that apply to it.
 type Mode interface {
 	mode() // sealed
 }
 
-// SingleNode delivers on the hot path and polls for the rest. One process at a
-// time delivers from a table in this mode, and holds it in the control table. A
-// second one, as in a rolling deploy, writes, and waits as a standby: it takes
-// over at once when the first closes, and within ten seconds when it dies.
+// SingleNode delivers on the hot path and polls for the rest. One process at a time delivers from a
+// table in this mode, and holds the table by a row in the control table. A second process, as in a
+// rolling deploy, writes, and waits as a standby: the standby takes over at once when the first
+// process closes, and within ten seconds when the first process dies.
 //
-// What was due when a process died may have been in its hands, so the next one
-// delivers that few at a time. An event during whose delivery the process dies again
-// has an attempt more, waits a minute, in which the others are delivered, and ends
-// DEAD: it kills at most MaxAttempts processes, and two where that is 1.
+// A process that died may have had the events in hand that were due at that time, so the next
+// process delivers these events only a few at a time. If the process dies again during the delivery
+// of such an event, the event has an attempt more, waits a minute, in which the others are
+// delivered, and ends DEAD: the event kills at most MaxAttempts processes, and two where
+// MaxAttempts is 1.
 type SingleNode struct {
 	Dispatch DispatchOptions
 	Poll     PollOptions
@@ -35,19 +36,18 @@ type MultiNode struct {
 	Claim    ClaimOptions
 }
 
-// Ordered delivers one event after the other: poller only, one worker, one
-// attempt, no hot path. So an event waits until the poller reads the table next, at
-// most for Poll.Interval. A failed event goes DEAD and the next one follows. As in
-// [SingleNode], one process at a time delivers. An event that was due when a process
-// died is delivered once more, and goes DEAD when the process dies again meanwhile.
+// Ordered delivers the events in sequence: poller only, a single worker, a single attempt, no hot
+// path. So an event waits until the poller reads the table next, at most for Poll.Interval. A
+// failed event goes DEAD and the next event follows. As in [SingleNode], only one process at a time
+// delivers. An event that was due when a process died is delivered once more, and goes DEAD when
+// the process dies again meanwhile.
 //
-// The order is that of available_at, then created_at, which is OccurredAt, then
-// event id; the rows of one batch go by created_at, then event id. So events of
-// one WriteAll keep its order when times and ids are the outbox's own, and go by
-// id when the caller chose those. An event that was delayed, deferred or replayed
-// takes its place by when it became due. One whose transaction committed late
-// comes after those that were delivered meanwhile, unless Poll.SkipRecent is
-// longer than transactions take.
+// The order is that of available_at, then created_at, which is OccurredAt, then event id; the rows
+// of a batch go by created_at, then event id. So the events of a WriteAll keep their order when
+// times and ids are the outbox's own, and go by id when the caller chose the times and ids. An
+// event that was delayed, deferred or replayed takes its place by when it became due. An event
+// whose transaction committed late comes after the events that were delivered meanwhile, unless
+// Poll.SkipRecent is longer than transactions take.
 type Ordered struct {
 	Poll PollOptions
 	// DrainTimeout, ListenerTimeout and DeferUnroutable are as in [DispatchOptions].
@@ -56,8 +56,8 @@ type Ordered struct {
 	DeferUnroutable time.Duration
 }
 
-// WriterOnly only writes; something else, such as change data capture, reads
-// the table. With Config.Purge create the table with sqlstore.WithAgeIndex.
+// WriterOnly only writes; another program, such as change data capture, reads the table. With
+// Config.Purge create the table with sqlstore.WithAgeIndex.
 type WriterOnly struct{}
 
 func (SingleNode) mode() {}
@@ -95,9 +95,9 @@ const (
 	defaultPurgeInterval = time.Hour
 )
 
-// Limits of the options. They are far above useful values. They keep a typing error,
-// such as one digit too many, from exhausting the memory of the process: queues are
-// allocated as a whole, and batches are held in memory.
+// Limits of the options. They are far above useful values. They keep a typing error, such as a
+// digit too many, from exhausting the memory of the process: queues are allocated as a whole, and
+// batches are held in memory.
 const (
 	maxWorkers       = 10_000
 	maxQueueCapacity = 1_000_000
@@ -109,23 +109,21 @@ type DispatchOptions struct {
 	// Workers is how many listeners run at once. Defaults to 16; at most
 	// 10,000. With SharedWorkers it defaults to their number.
 	Workers int
-	// SharedWorkers bound how many listeners run at once in this outbox and all others
-	// that have the same ones. Workers is then the most that this outbox may use of
-	// them. Defaults to none.
+	// SharedWorkers bound how many listeners run at once in this outbox and all others that share
+	// the same workers. Workers is then the most that this outbox may use of them. Defaults to no
+	// shared workers.
 	SharedWorkers *SharedWorkers
 	// PollerOnly leaves out the hot path: an event waits until the poller reads the table
 	// next, at most for Poll.Interval. Under [OrderedByKey] a commit then does not make the
 	// poller read. Defaults to false.
 	PollerOnly bool
-	// HotCapacity is how many committed events wait for a worker. When it is
-	// full the poller delivers further ones. Under [MultiNode] their rows are
-	// leased meanwhile, and each claim reads past leased rows: see ColdCapacity.
-	// Defaults to 1000; at most 1,000,000.
+	// HotCapacity is how many committed events wait for a worker. When the hot queue is full, the
+	// poller delivers further events. Under [MultiNode] their rows are leased meanwhile, and each
+	// claim reads past leased rows: see ColdCapacity. Defaults to 1000; at most 1,000,000.
 	HotCapacity int
-	// ColdCapacity is how many polled events wait for a worker. Under
-	// [MultiNode] every claim of every node reads past the due rows that are
-	// leased at that time, so what all nodes hold together should stay in the
-	// thousands. Defaults to 1000; at most 1,000,000.
+	// ColdCapacity is how many polled events wait for a worker. Under [MultiNode] every claim of
+	// every node reads past the due rows that are leased at that time, so the number of events that
+	// all nodes hold together should stay in the thousands. Defaults to 1000; at most 1,000,000.
 	ColdCapacity int
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD.
 	// Defaults to 10.
@@ -134,29 +132,29 @@ type DispatchOptions struct {
 	// cancels the listeners' context; listeners then have as long again to
 	// return. Defaults to 5 s.
 	DrainTimeout time.Duration
-	// ListenerTimeout ends the context of one delivery, or of one call of a
-	// [BatchListener]. Defaults to none.
+	// ListenerTimeout ends the context of a delivery, or of a call of a [BatchListener].
+	// Defaults to no timeout.
 	ListenerTimeout time.Duration
 	// DeferUnroutable leaves an event without a listener to a newer process, as in a
 	// rolling deploy: the event is due again after this time, at least a millisecond. Zero:
 	// such an event is DEAD at once, and deferred by a minute in an outbox without any listener.
 	DeferUnroutable time.Duration
-	// Limits bound the deliveries of some kinds of events, one limit for each. Defaults
-	// to none.
+	// Limits bound the deliveries of some kinds of events, with a limit for each kind. Defaults
+	// to no limits.
 	Limits []Limit
-	// MarkInterval is the least time between the beginnings of two batches of
-	// outcomes that are stored. The first outcome after a pause, and a full batch,
-	// are stored at once. A process that dies has its events delivered again whose
-	// outcomes were not stored, so a longer interval makes those more; a shorter one
-	// takes more of the database's time from your transactions. A retry is not delivered
-	// before its batch is stored. Defaults to 5 ms; at least 1 ms.
+	// MarkInterval is the least time between the beginnings of two batches of outcomes that are
+	// stored. The first outcome after a pause, and a full batch, are stored at once. When a process
+	// dies, the events whose outcomes were not stored are delivered again: a longer interval means
+	// more such events, and a shorter interval takes more of the database's time from your
+	// transactions. A retry is not delivered before its batch is stored. Defaults to 5 ms; at least
+	// 1 ms.
 	MarkInterval time.Duration
 }
 
 // PollOptions tune the poller. Zero means the default.
 type PollOptions struct {
-	// Interval is how often an idle table is looked at. Retries, delayed events
-	// and backlogs do not wait for it. Defaults to 5 s.
+	// Interval is how often an idle table is looked at. Retries, delayed events and backlogs do not
+	// wait for the interval. Defaults to 5 s.
 	Interval time.Duration
 	// BatchSize is the most rows read at once. Defaults to 500; at most
 	// [MaxBatch].
@@ -168,20 +166,20 @@ type PollOptions struct {
 
 // ClaimOptions tune the leases of [MultiNode]. Zero means the default.
 type ClaimOptions struct {
-	// Owner names this node. It must differ from every other process's that runs.
-	// locked_by has it before a slash and a number for each claim. Defaults to
-	// host, process id and a random part. At most 112 characters.
+	// Owner names this node. The name must differ from that of every other process that runs.
+	// locked_by has the name before a slash and a number for each claim. Defaults to host, process
+	// id and a random part. At most 112 characters.
 	Owner string
-	// LeaseDuration is how long a lease lasts without being renewed; a node that
-	// is alive renews it three times in that time. Defaults to 5 minutes. There is
-	// no lower limit, but below a few seconds a pause of the process or a slow
-	// statement is enough for another node to deliver the same event.
+	// LeaseDuration is how long a lease lasts without being renewed; a node that is alive renews a
+	// lease three times in that time. Defaults to 5 minutes. There is no lower limit, but below a
+	// few seconds a pause of the process or a slow statement is enough for another node to deliver
+	// the same event.
 	LeaseDuration time.Duration
-	// TenantsInTurn claims events of one tenant after the other, so that a tenant with
-	// a backlog does not hold up the others; events without a tenant are those of one
-	// tenant. The store's schema needs the tenant index, sqlstore.WithTenantIndex.
-	// What waits in the queues is delivered before, so keep them short. [MultiNode]
-	// only. Defaults to the oldest events first, whatever their tenant.
+	// TenantsInTurn claims events tenant by tenant, so that a tenant with a backlog does not hold
+	// up the others; events without a tenant count as the events of a single tenant. The store's
+	// schema needs the tenant index, sqlstore.WithTenantIndex. Events that wait in the queues are
+	// delivered before, so keep the queues short. [MultiNode] only. Defaults to the oldest events
+	// first, whatever their tenant.
 	TenantsInTurn bool
 }
 
@@ -191,20 +189,20 @@ const NoRetention time.Duration = -1
 
 // PurgeOptions tune the purger. Zero means the default.
 type PurgeOptions struct {
-	// Retention is how long DONE and DEAD rows are kept. Defaults to 7 days;
-	// [NoRetention] keeps none.
+	// Retention is how long DONE and DEAD rows are kept. Defaults to 7 days; [NoRetention] keeps no
+	// rows.
 	Retention time.Duration
-	// BatchSize is the most rows deleted in one transaction. Defaults to 500; at
+	// BatchSize is the most rows deleted in a transaction. Defaults to 500; at
 	// most [MaxBatch].
 	BatchSize int
 	// Interval is how often the purger runs; the first time when the outbox
 	// starts. Defaults to 1 h.
 	Interval time.Duration
-	// OnDone says what becomes of a delivered row. Defaults to [Keep].
+	// OnDone says whether a delivered row is kept or deleted. Defaults to [Keep].
 	OnDone OnDone
 }
 
-// OnDone says what becomes of the row of a delivered event.
+// OnDone says whether the row of a delivered event is kept or deleted.
 type OnDone uint8
 
 const (

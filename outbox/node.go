@@ -15,40 +15,41 @@ import (
 
 // Node is a process that delivers from the table, or only writes to it, as operators see it.
 type Node struct {
-	// Owner is its name: that of its leases, or of its hold.
+	// Owner is the name of the node, and of its leases or its hold.
 	Owner string
-	// Mode is the name of its mode, such as "multi-node".
+	// Mode is the name of the node's mode, such as "multi-node".
 	Mode string
-	// Started is when it started, and LastPoll when its poller last got through, by the
+	// Started is when the node started, and LastPoll when its poller last got through, by the
 	// node's clock.
 	Started, LastPoll time.Time
-	// Problem says why its report cannot be read; empty: it can. Such a node has only Owner,
-	// Live, Holds and its leases.
+	// Problem says why the report of the node cannot be read; empty: no problem. A node with a
+	// problem has only Owner, Live, Holds and its leases.
 	Problem string
-	// HotDepth and ColdDepth are the events in its queues.
+	// HotDepth and ColdDepth are the events in the queues of the node.
 	HotDepth, ColdDepth int
-	// SeenAt is when it last reported, by the database's clock. A node reports every ten
-	// seconds, and Live says that it has not missed three reports. A node that closed is
-	// not listed; one that died is listed for an hour.
+	// SeenAt is when the node last reported, by the database's clock. A node reports every ten
+	// seconds, and Live says that the node has not missed three reports. A node that closed is not
+	// listed; a node that died is listed for an hour.
 	SeenAt time.Time
 	Live   bool
-	// Holds says that it holds the table, in [SingleNode] or [Ordered].
+	// Holds says that the node holds the table, in [SingleNode] or [Ordered].
 	Holds bool
-	// Leases is how many leases it has. They are counted in the table if no more than
-	// SearchLimit rows are due. If more are due, leases may be behind those that were read, as
-	// behind the events of a paused kind: Leases is then as many as were counted, or as the
-	// node last reported, if that is more. OldestLease is when the oldest one that was counted
-	// began; zero: none was.
+	// Leases is how many leases the node has. They are counted in the table if no more than
+	// SearchLimit rows are due. If more are due, leases may be behind the rows that were read, as
+	// behind the events of a paused kind: Leases is then as many as were counted, or as the node
+	// last reported, if that is more. OldestLease is when the oldest counted lease began; zero: no
+	// lease was counted.
 	Leases      int
 	OldestLease time.Time
 }
 
-// Delivers reports whether the node is known to deliver, or to be a standby for that: its
-// mode is not [WriterOnly].
+// Delivers reports whether the node is known to deliver, or to be a standby: the mode of the node
+// is not [WriterOnly].
 func (n *Node) Delivers() bool { return n.Mode != "" && n.Mode != modeName(WriterOnly{}) }
 
-// Nodes lists the processes that deliver from the table or write to it, by owner. Those that only have
-// leases, because an older version does not report, have only Owner, Leases and OldestLease.
+// Nodes lists the processes that deliver from the table or write to it, by owner. Processes that
+// only have leases, because an older version does not report, have only Owner, Leases and
+// OldestLease.
 func (o *Outbox) Nodes(ctx context.Context) ([]Node, error) {
 	return o.store.Nodes(ctx, o.db)
 }
@@ -61,18 +62,18 @@ const (
 	withdrawPatience = wait.Grace / 2    // withdrawing it, while the outbox closes
 )
 
-// announcer reports this node to the control table, for operators: every nine to ten
-// seconds from Start on, also while it is a standby, and once after its first poll. After
-// its first report it reads those of the others, and warns when one that delivers has another
-// mode. Close withdraws the report. A report that fails is logged at debug level only,
-// because the poller reports an outage; it is counted, because it is the one write that every
-// process makes, however idle.
+// announcer reports this node to the control table, for operators: every nine to ten seconds from
+// Start on, also while the node is a standby, and once after the first poll. After the first report
+// the announcer reads the reports of the other nodes, and warns when a node that delivers has
+// another mode. Close withdraws the report. A report that fails is logged at debug level only,
+// because the poller reports an outage; the failure is counted, because the report is the only
+// write that every process makes, however idle.
 type announcer struct {
 	db    DB
 	store Store
 	log   *slog.Logger
 	clock Clock
-	// report is what this node reports now; Started is added.
+	// report returns the present report of this node; Started is added.
 	report func() Node
 	// failures counts the reports in a row that failed.
 	failures atomic.Int64
@@ -155,7 +156,7 @@ func (a *announcer) try(ctx context.Context, limit time.Duration, failed string,
 // withdraw begins to withdraw the report; close waits for the end.
 func (a *announcer) withdraw() { a.loop.Cancel() }
 
-// close waits for wait.Grace, which is more than the withdrawal may take. It fails only if a
+// close waits for wait.Grace, which is more than the withdrawal may take. close fails only if a
 // statement has not ended: a report that could not be withdrawn expires.
 func (a *announcer) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 0)
@@ -166,7 +167,7 @@ func (a *announcer) close() error {
 	return nil
 }
 
-// node is what this process reports.
+// node is the report of this process.
 func (o *Outbox) node() Node {
 	n := Node{Owner: o.owner(), Mode: modeName(o.mode)}
 	if o.dispatcher == nil {
@@ -181,8 +182,8 @@ func (o *Outbox) node() Node {
 	return n
 }
 
-// owner is the name of this process's leases and of its hold. In WriterOnly, which has
-// neither, it is a name of the same form.
+// owner is the name of this process's leases and of its hold. In WriterOnly, which has neither,
+// owner is a name of the same form.
 func (o *Outbox) owner() string {
 	if o.dispatcher == nil {
 		return o.writerName

@@ -7,31 +7,31 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/notify"
 )
 
-// Notifier carries notifications between the processes of one table. A process
-// that commits an event which it does not deliver itself sends one, and the pollers
-// of the processes that listen read the table at once, not only at their interval.
-// A notification has no content: one that is lost costs the interval, one that is
-// repeated costs a read. Packages pgnotify and pqnotify have notifiers for
-// PostgreSQL; on other databases, a store of package sqlstore is one.
+// Notifier carries notifications between the processes of a table. A process that commits an
+// event but does not deliver it sends a notification, and the pollers of the processes that listen
+// read the table at once, not only at their interval. A notification has no content: a lost
+// notification costs the interval, a repeated notification costs a read. Packages pgnotify and
+// pqnotify have notifiers for PostgreSQL; on other databases, a store of package sqlstore is a
+// notifier.
 //
-// The outbox notifies after the commit, outside of the caller's transaction, at
-// most once in 20 ms, in these cases: the mode is [WriterOnly] or [Ordered]; another
-// process holds the table; under [MultiNode] and [OrderedByKey], this process has no
-// room or gives leases back; a process that delivers closes, because what becomes due
-// later there is for the others. For transactions whose end it does not see it notifies 10 ms,
-// 100 ms and 1 s after the write.
+// The outbox notifies after the commit, outside of the caller's transaction, at most once in 20 ms,
+// in these cases: the mode is [WriterOnly] or [Ordered]; another process holds the table; under
+// [MultiNode] and [OrderedByKey], this process has no room or gives leases back; a process that
+// delivers closes, because other processes deliver the events that become due there later. For
+// transactions whose end the outbox does not see, the outbox notifies 10 ms, 100 ms and 1 s after
+// the write.
 //
-// A notifier is safe for concurrent use and may serve several outboxes. It may
-// have a method Dialect() string: [New] then refuses a store of another dialect.
+// A notifier is safe for concurrent use and may serve several outboxes. A notifier may have a
+// method Dialect() string: [New] then refuses a store of another dialect.
 type Notifier interface {
-	// Notify notifies all processes that listen for the table. db is the pool of
-	// the outbox, table the store's name for the table: with package sqlstore, with the
-	// schema in which the outbox found it.
+	// Notify notifies all processes that listen for the table. db is the pool of the outbox. table
+	// is the store's name for the table: with package sqlstore, the name includes the schema in
+	// which the outbox found the table.
 	Notify(ctx context.Context, db DB, table string) error
-	// Listen calls wake once when it has begun to listen for the table, and then
-	// for each notification; wake does not block and is safe for concurrent use. It returns
-	// soon after ctx ends, and with an error when it can listen no longer. The
-	// outbox then calls it again, after 100 ms to 5 s.
+	// Listen calls wake once when Listen has begun to listen for the table, and then for each
+	// notification; wake does not block and is safe for concurrent use. Listen returns soon after
+	// ctx ends, and with an error when it can listen no longer. The outbox then calls Listen again,
+	// after 100 ms to 5 s.
 	Listen(ctx context.Context, db DB, table string, wake func()) error
 }
 

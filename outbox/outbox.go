@@ -16,9 +16,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// Outbox has a writer and, depending on the mode, a dispatcher, a poller and a
-// purger. Make one with [New], register listeners, start it, write through an
-// adapter, close it. It is safe for concurrent use.
+// Outbox has a writer and, depending on the mode, a dispatcher, a poller and a purger. Make an
+// outbox with [New], register listeners, start it, write through an adapter, close it. An outbox is
+// safe for concurrent use.
 type Outbox struct {
 	db         DB
 	store      Store
@@ -55,15 +55,15 @@ type Outbox struct {
 // carries. Adapters need it too.
 func (o *Outbox) Writer() *Writer { return o.writer }
 
-// DeadLetters returns what lists, replays and deletes dead events.
+// DeadLetters returns the value that lists, replays and deletes dead events.
 func (o *Outbox) DeadLetters() *DeadLetters { return o.dead }
 
-// Metrics returns [Config].Metrics, or a [NopMetrics] if it is nil.
+// Metrics returns [Config].Metrics, or a [NopMetrics] if Config.Metrics is nil.
 func (o *Outbox) Metrics() Metrics { return o.metrics }
 
-// Register adds listeners. It fails with [ErrStarted] after Start, so that no event
-// is delivered before its listener is registered, and with [ErrDuplicateListener]
-// for a second listener of a pair of types unless both have names; see [Named].
+// Register adds listeners. Register fails with [ErrStarted] after Start, so that no event is
+// delivered before its listener is registered, and with [ErrDuplicateListener] for a second
+// listener of a pair of types unless both have names; see [Named].
 func (o *Outbox) Register(bindings ...Binding) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,12 +80,11 @@ func (o *Outbox) Register(bindings ...Binding) error {
 	return o.registry.Register(bindings...)
 }
 
-// Start checks the table and starts the parts that the mode has. It fails when the
-// table or a column is missing, when the store is for another kind of database, or
-// when the database does not answer within 30 s; the error says what to do. ctx
-// limits only the start. Starting twice is harmless. After a failed check you may
-// call Start again; after Close, or when Close is called meanwhile, it fails with
-// [ErrClosed].
+// Start checks the table and starts the parts that the mode has. Start fails when the table or a
+// column is missing, when the store is for another kind of database, or when the database does not
+// answer within 30 s; the error says what to do. ctx limits only the start. Starting twice is
+// harmless. After a failed check you may call Start again; after Close, or when Close is called
+// meanwhile, Start fails with [ErrClosed].
 func (o *Outbox) Start(ctx context.Context) error {
 	o.starting.Lock()
 	defer o.starting.Unlock()
@@ -95,7 +94,7 @@ func (o *Outbox) Start(ctx context.Context) error {
 	err := o.check(ctx) // without mu: Close does not wait for it
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ending.Err() != nil { // Close ends it before anything else
+	if o.ending.Err() != nil { // Close ends this context before anything else
 		o.undoCheck(err)
 		return ErrClosed
 	}
@@ -126,8 +125,8 @@ func (o *Outbox) undoCheck(failed error) {
 	}
 }
 
-// deferWithoutListeners is how long a process that has no listener at all leaves an event to
-// others.
+// deferWithoutListeners is how long a process that has no listener at all leaves an event to other
+// processes.
 const deferWithoutListeners = time.Minute
 
 // startParts is called with mu held.
@@ -219,21 +218,19 @@ func (o *Outbox) logStart() {
 	o.log.Info("outbox: started", attrs...)
 }
 
-// Close stops polling, delivers queued events for up to DrainTimeout, then cancels
-// the listeners' context. It releases the events of interrupted deliveries, which do
-// not count as failed attempts. If ctx ends earlier, draining ends then.
-// Transactions that are still open may end later; other nodes or the next start
-// deliver their events. Close closes every part even if one fails. It may be called
-// before Start.
+// Close stops polling, delivers queued events for up to DrainTimeout, then cancels the listeners'
+// context. Close releases the events of interrupted deliveries, which do not count as failed
+// attempts. If ctx ends earlier, draining ends then. Transactions that are still open may end
+// later; other nodes or the next start deliver their events. Close closes every part even if a part
+// fails. Close may be called before Start.
 //
-// After ctx has ended, Close still waits for listeners that ignore the end of their
-// context, for another DrainTimeout and a second, and then as long again for the
-// database to store outcomes. Altogether it takes at most four times DrainTimeout and 7 s,
-// and 10 s more while a database driver ignores the end of its context; the error says
-// what has not ended, and counts what is not stored and not given back. Close does not
-// wait for Start. A second Close waits for the first one, whatever its
-// own ctx, and returns the same error. A listener must not call Close: it would wait
-// for itself until that time is over.
+// After ctx has ended, Close still waits for listeners that ignore the end of their context, for
+// another DrainTimeout and a second, and then as long again for the database to store outcomes.
+// Altogether Close takes at most four times DrainTimeout and 7 s, and 10 s more while a database
+// driver ignores the end of its context; the error names the parts that have not ended, and counts
+// the outcomes not stored and the leases not given back. Close does not wait for Start. A second
+// Close waits for the first, whatever its own ctx, and returns the same error. A listener must not
+// call Close: the listener would wait for itself until that time is over.
 func (o *Outbox) Close(ctx context.Context) error {
 	o.end()
 	o.mu.Lock()
@@ -267,7 +264,7 @@ func (o *Outbox) shutdown(ctx context.Context) {
 			errs = append(errs, fmt.Errorf("outbox: releasing the hold on the table: %w", err))
 		}
 	}
-	if o.notifications != nil { // the others have given back what other processes deliver
+	if o.notifications != nil { // the other parts have given back events for other processes
 		if o.dispatcher != nil { // the retries and the delayed events of this process are theirs from now on
 			o.notifications.Notify()
 		}
@@ -290,10 +287,10 @@ func (o *Outbox) closeNotifications(ctx context.Context) error {
 	return o.notifications.Close(ctx)
 }
 
-// Run starts the outbox, waits for ctx to end and closes it. It suits errgroups. While the
-// database cannot be reached, Run tries to start again every second until ctx ends, so a
-// service may start before its database; Start fails instead. Run returns the error of Start
-// or Close, not the context's.
+// Run starts the outbox, waits for ctx to end and closes the outbox. Run suits errgroups. While the
+// database cannot be reached, Run tries to start again every second until ctx ends, so a service
+// may start before its database; Start fails instead. Run returns the error of Start or Close, not
+// the error of the context.
 func (o *Outbox) Run(ctx context.Context) error {
 	if err := o.startOnceReachable(ctx); err != nil {
 		return err
@@ -322,11 +319,11 @@ func (o *Outbox) startOnceReachable(ctx context.Context) error {
 	}
 }
 
-// Deliver delivers one event on the caller's goroutine as a worker does: it runs the
-// interceptors and the listener, stores the outcome, and returns what came of it. The error is
-// the store's; the listener's is in the result. Deliver is for tests, such as
-// outboxtest.Drain, and for programs that call it instead of Start: after Start it fails
-// with [ErrStarted], after Close with [ErrClosed].
+// Deliver delivers an event on the caller's goroutine as a worker does: Deliver runs the
+// interceptors and the listener, stores the outcome, and returns the result. The error is the
+// store's; the listener's error is in the result. Deliver is for tests, such as outboxtest.Drain,
+// and for programs that call it instead of Start: after Start it fails with [ErrStarted], after
+// Close with [ErrClosed].
 func (o *Outbox) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
 	if o.dispatcher == nil {
 		return Delivery{}, &FieldError{Field: "Config.Mode", Problem: "is WriterOnly, which delivers nothing; choose a mode that delivers"}
@@ -344,8 +341,8 @@ func (o *Outbox) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
 	return dl.public(), err
 }
 
-// Wake makes the poller poll now, for example after you changed rows by hand. When
-// another process delivers, [Config].Notifier wakes that one.
+// Wake makes the poller poll now, for example after you changed rows by hand. When another process
+// delivers, [Config].Notifier wakes that process.
 func (o *Outbox) Wake() {
 	if o.poller != nil {
 		o.poller.startOver()

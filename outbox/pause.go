@@ -14,21 +14,19 @@ import (
 // Pause is a kind of event that is paused.
 type Pause struct {
 	Kind EventKind
-	// Since is when it was paused, by the clock of the process that was asked.
+	// Since is when the kind was paused, by the clock of the process that was asked.
 	Since time.Time
 }
 
 // Pause stops the deliveries of a kind of event, in all processes of the table, until
-// [Outbox.Resume]. A delivery that has begun ends; an event that waits in a queue is
-// given back without an attempt; further ones stay in the table, with their place in
-// the order. In [Ordered] a paused event holds up those behind it, in [OrderedByKey] those
-// of its key.
+// [Outbox.Resume]. A delivery that has begun ends; an event that waits in a queue is given back
+// without an attempt; further events stay in the table, with their place in the order. In [Ordered]
+// a paused event holds up the events behind it, in [OrderedByKey] the events of the same key.
 //
-// When Pause returns, this process begins no more deliveries of the kind. Others follow
-// at once when they have a [Notifier], else when their pollers read the table next: at
-// the latest after [PollOptions].Interval, and within a second while they have a
-// backlog. To pause a kind that is paused changes nothing. An empty aggregate type is
-// [Global]; the kind needs no listener here.
+// When Pause returns, this process begins no more deliveries of the kind. Other processes follow at
+// once when they have a [Notifier], else when their pollers read the table next: at the latest
+// after [PollOptions].Interval, and within a second while they have a backlog. To pause a kind that
+// is paused changes nothing. An empty aggregate type is [Global]; the kind needs no listener here.
 func (o *Outbox) Pause(ctx context.Context, kind EventKind) error {
 	return o.changePause(ctx, "pausing", kind, func(kind EventKind) error {
 		return o.store.Pause(ctx, o.db, Pause{Kind: kind, Since: storedTime(o.clock.Now())})
@@ -43,8 +41,8 @@ func (o *Outbox) Resume(ctx context.Context, kind EventKind) error {
 	})
 }
 
-// Paused lists the kinds of events that are paused, by aggregate type and event type. It
-// reads them from the database.
+// Paused reads from the database the kinds of events that are paused, and lists them by aggregate
+// type and event type.
 func (o *Outbox) Paused(ctx context.Context) ([]Pause, error) {
 	list, err := o.store.Paused(ctx, o.db)
 	if err != nil {
@@ -78,21 +76,21 @@ func (o *Outbox) changePause(ctx context.Context, doing string, kind EventKind, 
 // pausePace is the time between two readings of the pauses while the poller is busy.
 const pausePace = time.Second
 
-// pauses are the kinds of events that are paused, as this process last read them. The
-// poller reads them; the hot path and the workers look at what it read.
+// pauses are the kinds of events that are paused, as this process last read them. The poller reads
+// the kinds; the hot path and the workers use the last result.
 type pauses struct {
 	db    DB
 	store Store
 	log   *slog.Logger
 
 	now  atomic.Pointer[pauseSet]
-	busy chan struct{} // holds a token while they are read
+	busy chan struct{} // holds a token while the pauses are read
 
 	last  atomic.Int64 // when the last reading began, in nanoseconds since 1970
-	stale atomic.Bool  // another process may have changed them
+	stale atomic.Bool  // another process may have changed the pauses
 }
 
-// pauseSet is one reading; it never changes.
+// pauseSet is the result of a reading and never changes.
 type pauseSet struct {
 	kinds   map[EventKind]Pause
 	changed chan struct{} // closed when another reading differs
@@ -126,8 +124,8 @@ func (p *pauses) kinds() []EventKind {
 // changed is closed when the pauses change.
 func (p *pauses) changed() <-chan struct{} { return p.now.Load().changed }
 
-// read reads them now. Readings are one at a time, so that an older one does not
-// replace a newer one.
+// read reads the pauses now. Only one reading runs at a time, so that an older result does not
+// replace a newer result.
 func (p *pauses) read(ctx context.Context) error {
 	select {
 	case p.busy <- struct{}{}:
@@ -174,7 +172,7 @@ func sameKeys(a, b map[EventKind]Pause) bool {
 	return maps.EqualFunc(a, b, func(Pause, Pause) bool { return true })
 }
 
-// isDue reports whether the poller is to read them.
+// isDue reports whether the poller is to read the pauses.
 func (p *pauses) isDue() bool {
 	return p.stale.Load() || time.Now().UnixNano()-p.last.Load() >= int64(pausePace)
 }

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Codec turns values into JSON text and back. It must be safe for concurrent
-// use, and what Marshal returns must be valid JSON in UTF-8. A codec of another format
-// is a [BinaryCodec]. An error of Unmarshal is final: a topic's listener makes the event
-// dead at once, whatever the error is.
+// Codec turns values into JSON text and back. A codec must be safe for concurrent use, and the
+// result of Marshal must be valid JSON in UTF-8. A codec of another format is a [BinaryCodec]. An
+// error of Unmarshal is final: a topic's listener makes the event dead at once, whatever the error
+// is.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error
@@ -98,9 +98,8 @@ func (p Payload) WithCodec(codec Codec) Payload {
 	return p
 }
 
-// Decode unmarshals the payload into v, a pointer. The text of its error quotes
-// nothing of the payload, because errors go to logs, traces and the table. The
-// error wraps the codec's.
+// Decode unmarshals the payload into v, a pointer. The text of the error quotes nothing of the
+// payload, because errors go to logs, traces and the table. The error wraps the codec's error.
 func (p Payload) Decode(v any) error {
 	if p.err != nil {
 		return p.err
@@ -137,7 +136,7 @@ func mediaType(contentType string) string {
 	return media
 }
 
-// ContentType is the type of the content: [ContentTypeJSON], or that of the bytes.
+// ContentType is the type of the content: [ContentTypeJSON], or the content type of the bytes.
 func (p Payload) ContentType() string {
 	if p.contentType == "" {
 		return ContentTypeJSON
@@ -148,8 +147,8 @@ func (p Payload) ContentType() string {
 // IsJSON reports whether the payload is JSON text and not bytes of another type.
 func (p Payload) IsJSON() bool { return p.contentType == "" }
 
-// String is the JSON text as the table has it. Of bytes, it is the JSON string with their
-// base64.
+// String is the JSON text as the table has it. For bytes, the text is a JSON string with the bytes
+// in base64.
 func (p Payload) String() string {
 	if p.contentType == "" {
 		return p.data
@@ -184,8 +183,8 @@ func codecOr(c Codec) Codec {
 	return c
 }
 
-// decodeError is a codec's error without what it may quote of the payload, or of
-// headers, such as the number that does not fit or the text that is no date.
+// decodeError is a codec's error without the parts that may quote the payload, or headers, such as
+// the number that does not fit or the text that is no date.
 type decodeError struct{ err error }
 
 func (e *decodeError) Unwrap() error { return e.err }
@@ -223,9 +222,9 @@ func StoredHeaders(env *Envelope) map[string]string {
 	return headers
 }
 
-// ReadStored sets the headers and the payload of an event from the headers and the text of a
-// row, which [StoredHeaders] and [Payload.String] gave. It takes the map over. With an error, which
-// quotes nothing of the row, the event has both as they are in the row.
+// ReadStored sets the headers and the payload of an event from the headers and the text of a row,
+// which [StoredHeaders] and [Payload.String] gave. ReadStored takes over the map. With an error,
+// which quotes nothing of the row, the event has both as they are in the row.
 func ReadStored(env *Envelope, headers map[string]string, payload string) error {
 	env.Headers, env.Payload = headers, Payload{data: payload}
 	contentType, isBytes := headers[HeaderContentType]

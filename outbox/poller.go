@@ -16,10 +16,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// poller reads due events from the table and hands them to the dispatcher. An
-// idle table is looked at once in an interval, and when an event becomes due; a
-// backlog is read as fast as the dispatcher takes it. It is safe for concurrent
-// use.
+// poller reads due events from the table and hands them to the dispatcher. An idle table is looked
+// at once in an interval, and when an event becomes due; a backlog is read as fast as the
+// dispatcher takes the events. A poller is safe for concurrent use.
 type poller struct {
 	db         DB
 	store      Store
@@ -41,10 +40,10 @@ type poller struct {
 	looked atomic.Pointer[time.Time] // see lastPoll
 	polled chan struct{}             // closed when looked is first set
 
-	// died is when a process that held the table was found dead: what was due by
-	// then may have been in its hands. Zero: none was, or all that is done.
+	// died is when a process that held the table was found dead: the events that were due by then
+	// may have been in its hands. Zero: no process was found dead, or these events are done.
 	died      atomic.Pointer[time.Time]
-	suspected atomic.Int64 // rows that were claimed for that
+	suspected atomic.Int64 // rows that were claimed for this reason
 
 	// The rest belongs to whoever holds the token.
 	leavingOut
@@ -82,8 +81,8 @@ func newPoller(b *builder, d *dispatcher) *poller {
 	return p
 }
 
-// Start begins polling, at once. ctx bounds the start alone. Starting twice is
-// harmless; after Close it is [ErrClosed].
+// Start begins polling, at once. ctx bounds only the start. Starting twice is harmless; after
+// Close, Start returns [ErrClosed].
 func (p *poller) Start(ctx context.Context) error { return p.loop.Start(ctx) }
 
 // Close stops polling and waits until a cycle under way has ended, or until ctx
@@ -111,7 +110,7 @@ func (p *poller) begin(died bool) {
 	}
 }
 
-// delivers reports whether this process delivers what its poller would read; a nil
+// delivers reports whether this process delivers the events that its poller would read; a nil
 // poller delivers nothing.
 func (p *poller) delivers() bool {
 	return p != nil && p.dispatcher.holds()
@@ -127,10 +126,9 @@ func (p *poller) DueAt(t time.Time) { p.agenda.DueAt(t) }
 // transaction that the outbox does not see end.
 func (p *poller) LookAgain() { p.agenda.LookAgain(p.clock.Now()) }
 
-// lastPoll is when the poller last read the table without an error, or found the
-// dispatcher full; the zero time when it has not done so yet. An idle table is read
-// once in an interval, so a time that is much older says that the poller does
-// not get through.
+// lastPoll is when the poller last read the table without an error, or found the dispatcher full;
+// the zero time when neither has happened yet. An idle table is read once in an interval, so a time
+// that is much older says that the poller does not get through.
 func (p *poller) lastPoll() time.Time {
 	if t := p.looked.Load(); t != nil {
 		return *t
@@ -138,7 +136,7 @@ func (p *poller) lastPoll() time.Time {
 	return time.Time{}
 }
 
-// note takes down that the poller got through just now.
+// note records that the poller got through just now.
 func (p *poller) note() {
 	now := p.clock.Now()
 	if p.looked.Swap(&now) == nil {
@@ -164,7 +162,7 @@ func (p *poller) run(ctx context.Context) {
 			return
 		}
 		pause, failed := p.runCycle(ctx)
-		if failed { // nothing wakes it earlier: a claim that fails wakes the poller itself
+		if failed { // nothing wakes the poller earlier: a claim that fails wakes the poller itself
 			wait.Sleep(ctx, pause)
 			pause = 0
 		}
@@ -207,13 +205,13 @@ func (p *poller) runCycle(ctx context.Context) (pause time.Duration, failed bool
 	return idle, false
 }
 
-// pollMaxPause is the most time between tries after failures: an outage that ends
-// is found out so soon.
+// pollMaxPause is the most time between tries after failures: the poller notices the end of an
+// outage this soon.
 const pollMaxPause = time.Second
 
-// cycle reads batch after batch until nothing more is due or the dispatcher has no
-// room, and says when to look again. After a pass that was not one read it begins another
-// one if rows may have come behind its place.
+// cycle reads batch after batch until nothing more is due or the dispatcher has no room, and says
+// when to look again. After a pass of several reads, cycle begins another pass if rows may have
+// come behind the place of the pass.
 func (p *poller) cycle(ctx context.Context) (read int, idle time.Duration, err error) {
 	p.dispatcher.tellDepths()
 	if p.runs != nil {
@@ -225,7 +223,7 @@ func (p *poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	p.pass.BeginCycle()
 	var left map[*lane]int64
 	for {
-		if err := ctx.Err(); err != nil { // closing: a claim does not see it
+		if err := ctx.Err(); err != nil { // closing: a claim does not see this
 			return read, 0, err
 		}
 		if !p.dispatcher.holds() { // another process delivers
@@ -269,8 +267,8 @@ func (p *poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 	return read, idle, p.noteNextDue(ctx)
 }
 
-// noteNextDue asks for the first event that becomes due after the last batch was
-// read: what became due since then was neither read nor noted.
+// noteNextDue asks for the first event that becomes due after the last batch was read: events that
+// became due since then were neither read nor noted.
 func (p *poller) noteNextDue(ctx context.Context) error {
 	var due time.Time
 	err := p.statement(ctx, func(ctx context.Context) (err error) {
@@ -286,7 +284,7 @@ func (p *poller) noteNextDue(ctx context.Context) error {
 	return nil
 }
 
-// statement runs one statement with the poller's patience.
+// statement runs a statement with the poller's patience.
 func (p *poller) statement(ctx context.Context, run func(ctx context.Context) error) error {
 	return p.patience.Statement(ctx, run)
 }

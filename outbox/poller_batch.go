@@ -48,7 +48,7 @@ func (p *poller) next(limit int, last batchKind) (q batchQuery, ok bool) {
 	return q, !died || !p.inOrder
 }
 
-// batch reads one batch and hands it over; taken is false when the dispatcher
+// batch reads a batch and hands it over; taken is false when the dispatcher
 // refused an event.
 func (p *poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, err error) {
 	p.read = storedTime(p.clock.Now())
@@ -68,10 +68,10 @@ func (p *poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 	if q.kind == takeovers {
 		p.takeoverAt = began.Add(p.sweepPause()) // unless there are some
 		if b.Len() < q.limit {
-			p.pass.SweptAt(p.read) // it took from all rows, those without a lease included
+			p.pass.SweptAt(p.read) // the batch came from all rows, rows without a lease included
 		}
 	}
-	ds := make([]delivery, len(b.Envelopes)) // one allocation for all
+	ds := make([]delivery, len(b.Envelopes)) // a single allocation for all
 	for i := range b.Envelopes {
 		ds[i].env, ds[i].lease, ds[i].term = &b.Envelopes[i], lease, p.term
 		if !p.handOver(&ds[i], q.kind, b.Expired) {
@@ -86,8 +86,8 @@ func (p *poller) batch(ctx context.Context, q batchQuery) (n int, taken bool, er
 	return b.Len(), true, p.takeExpired(ctx, b.Expired)
 }
 
-// beginTerm starts over under a new hold: another process may have delivered
-// meanwhile, and what is still queued goes back to its place in the order.
+// beginTerm starts over under a new hold: another process may have delivered meanwhile, and the
+// events that are still queued go back to their place in the order.
 func (p *poller) beginTerm() {
 	term := p.dispatcher.term()
 	if p.term != 0 && p.term != term {
@@ -97,9 +97,8 @@ func (p *poller) beginTerm() {
 	p.term = term
 }
 
-// handOver gives one event to the dispatcher. With leases a batch of takeovers has
-// others in it: an event that was taken over has an attempt, and was due before it
-// was leased.
+// handOver gives an event to the dispatcher. With leases, a batch of takeovers has other events in
+// it, too: an event that was taken over has an attempt, and was due before it was leased.
 func (p *poller) handOver(dl *delivery, kind batchKind, expired []string) bool {
 	env, lease := dl.env, dl.lease
 	if lease == "" {
@@ -142,9 +141,9 @@ func (p *poller) readBatch(ctx context.Context, q batchQuery) (b Batch, lease st
 	return b, "", err
 }
 
-// place is where the next batch begins: in a backlog where the last one ended, for
-// rows before that place are in flight. It starts over from time to time, for a row
-// with an early time may have been committed late, or released.
+// place is where the next batch begins: in a backlog, where the last batch ended, because rows
+// before that place are in flight. The place starts over from time to time, because a row with an
+// early time may have been committed late, or released.
 func (p *poller) place() Cursor {
 	if now := p.clock.Now(); !p.pass.GoesOn(now, max(p.opts.Interval, time.Second)) {
 		p.pass.Begin(now, p.passStart(now))
@@ -156,7 +155,7 @@ func (p *poller) place() Cursor {
 func (p *poller) poll(ctx context.Context, q PollQuery) (b Batch, err error) {
 	q.After = p.place()
 	if died := p.died.Load(); died != nil && q.After.AvailableAt.Before(*died) {
-		q.After = Cursor{AvailableAt: *died} // what was due by then is suspect
+		q.After = Cursor{AvailableAt: *died} // the events that were due by then are suspects
 	}
 	q.LeaseDuration = p.leaseDuration()
 	err = p.patienceFrom(q.After).Statement(ctx, func(ctx context.Context) (err error) {
@@ -194,7 +193,7 @@ func (p *poller) notInHand(rows []Undecodable, lease string) []Undecodable {
 	return slices.DeleteFunc(rows, func(row Undecodable) bool { return p.dispatcher.track.holds(row.EventID) })
 }
 
-// bury marks rows DEAD that cannot be delivered, so that the rest can go on. It logs its
+// bury marks rows DEAD that cannot be delivered, so that the other rows can go on. bury logs the
 // error.
 func (p *poller) bury(ctx context.Context, rows []Undecodable, lease string) error {
 	if len(rows) == 0 {
@@ -217,7 +216,7 @@ func (p *poller) bury(ctx context.Context, rows []Undecodable, lease string) err
 			if state.skipped(marks[i]) {
 				p.unburied.Add(1, logKeyEventID, row.EventID, logKeyError, errSkipped.Error())
 			}
-			continue // else another node was faster, and reports it
+			continue // else another node was faster, and reports the event
 		}
 		p.metrics.Died(EventKind{})
 		text := errorText(row.Err.Error())
@@ -226,8 +225,8 @@ func (p *poller) bury(ctx context.Context, rows []Undecodable, lease string) err
 	return nil
 }
 
-// markRefused marks what the database refused, as [completer.markAll] does: without
-// the texts, which the log has, and one by one.
+// markRefused marks the rows that the database refused, as [completer.markAll] does: without the
+// texts, which the log has, and one by one.
 func (p *poller) markRefused(ctx context.Context, marks []Mark, err error) (left map[string]RowState, last error) {
 	if slices.ContainsFunc(marks, func(m Mark) bool { return m.Error != asciiText(m.Error) }) {
 		for i := range marks {
@@ -270,13 +269,13 @@ func (p *poller) markDead(ctx context.Context, marks []Mark) (left map[string]Ro
 // taken, mostly by another node.
 const lockedRows = 50 * time.Millisecond
 
-// tenantPolling is what a poller needs for [ClaimOptions].TenantsInTurn. It belongs to
+// tenantPolling is the state of a poller for [ClaimOptions].TenantsInTurn. The state belongs to
 // whoever holds the poller's token.
 type tenantPolling struct {
 	reader TenantReader
 	after  string // the tenant that the last claim ended with
-	length int    // how many events of one tenant it took at most
-	rounds int    // over all tenants since one had an event that is due
+	length int    // how many events of a tenant that claim took at most
+	rounds int    // over all tenants since a tenant had an event that is due
 	others bool   // may have events that are due: read on
 }
 
@@ -290,7 +289,7 @@ func requireTenantReader(v *validator, inTurn bool, store Store) {
 	}
 }
 
-// claimTenants claims the first events of one tenant after the other.
+// claimTenants claims the first events tenant by tenant.
 func (p *poller) claimTenants(ctx context.Context, q TenantQuery) (b Batch, lease string, err error) {
 	read, more, err := p.readTenants(ctx, q)
 	if err != nil {
@@ -308,9 +307,10 @@ func (p *poller) claimTenants(ctx context.Context, q TenantQuery) (b Batch, leas
 	return b, lease, nil
 }
 
-// readTenants reads as many events of each tenant as fill half of the batch together,
-// so that no tenant is left out for the many events of another one: it doubles how many it
-// takes of a tenant, up to the whole batch. more is false when there are no others that are due.
+// readTenants reads as many events of each tenant as fill half of the batch together, so that no
+// tenant is left out for the many events of another tenant: readTenants doubles the number of
+// events per tenant, up to the whole batch. more is false when no other tenant has events that are
+// due.
 func (p *poller) readTenants(ctx context.Context, q TenantQuery) (read Tenants, more bool, err error) {
 	t := p.tenants
 	q.After = t.after

@@ -13,7 +13,7 @@ import (
 // claimGrace is how long a claim may go on after closing began.
 const claimGrace = 5 * time.Second
 
-// claimDue claims what is due.
+// claimDue claims due events.
 func (p *poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batch, string, error) {
 	q.Lease, q.Limit, q.FreshOnly = p.dispatcher.leases.names.Next(), b.limit, b.kind == plain
 	if q.FreshOnly {
@@ -29,9 +29,9 @@ func (p *poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batc
 	return batch, q.Lease, err
 }
 
-// claim claims. A claim that fails is given up with its lease: the server may have carried
-// it out, or do so later, so the releaser looks for rows under that lease. After a deadlock
-// there are none.
+// claim claims. A claim that fails is given up with its lease: the server may have carried out the
+// claim, or do so later, so the releaser looks for rows under that lease. After a deadlock there
+// are no such rows.
 func (p *poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 	q.LeaseDuration = p.leaseDuration()
 	patient := &p.patience
@@ -53,9 +53,9 @@ func (p *poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 	return b, nil
 }
 
-// claimContext is the context of a claim: as limited, but closing, which ends
-// ctx, does not break it off at once. It goes on for a while, and what it claimed
-// is delivered or given back.
+// claimContext is the context of a claim: as limited, but closing, which ends ctx, does not break
+// off the claim at once. The claim goes on for a while, and the claimed events are delivered or
+// given back.
 func claimContext(ctx, limited context.Context) (context.Context, context.CancelFunc) {
 	deadline, _ := limited.Deadline()
 	claim, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
@@ -69,16 +69,15 @@ func claimContext(ctx, limited context.Context) (context.Context, context.Cancel
 	}
 }
 
-// claimSuspects leases some of the rows that were due when the process that held
-// the table died, up to as many as a process can have in hand. The lease is a note
-// for the next process: what it finds leased had this one's delivery. In order,
-// that counts at once; else it waits until its lease expires, and the others come
-// first.
+// claimSuspects leases some of the rows that were due when the process that held the table died, up
+// to as many as a process can have in hand. The lease is a note for the next process: an event that
+// the next process finds leased had a delivery by this process. In order, that delivery counts at
+// once; else the event waits until its lease expires, and the other events come first.
 func (p *poller) claimSuspects(ctx context.Context, limit int, createdBefore time.Time) (b Batch, lease string, err error) {
 	died := p.died.Load()
 	q := PollQuery{Now: *died, CreatedBefore: createdBefore, Limit: limit, LeaseDuration: p.leaseDuration(), Except: p.except}
 	var ids []string
-	for len(ids) == 0 { // what this process has in hand is passed over
+	for len(ids) == 0 { // events that this process has in hand are passed over
 		err = p.statement(ctx, func(ctx context.Context) (err error) {
 			b, err = p.store.Poll(ctx, p.db, q)
 			return err
@@ -114,9 +113,9 @@ func (p *poller) claimSuspects(ctx context.Context, limit int, createdBefore tim
 	return b, lease, nil
 }
 
-// isPaused reports whether the next suspect is paused. In order it is not claimed then,
-// and holds up those behind it. A row that is leased was read without its kind, so the
-// table is asked for the same row but for what is paused.
+// isPaused reports whether the next suspect is paused. In order, a paused suspect is not claimed,
+// and holds up the events behind it. A row that is leased was read without its kind, so the table
+// is asked for the same row, with the paused kinds left out.
 func (p *poller) isPaused(ctx context.Context, q PollQuery, ids []string) (paused bool, err error) {
 	q.Except = p.dispatcher.pauses.kinds()
 	if !p.inOrder || len(ids) == 0 || len(q.Except) == 0 {
@@ -155,7 +154,7 @@ func (p *poller) takeExpired(ctx context.Context, expired []string) error {
 	return nil
 }
 
-// claimThese claims those of the events that are not in hand.
+// claimThese claims the events that are not in hand.
 func (p *poller) claimThese(ctx context.Context, now time.Time, ids []string) (Batch, string, error) {
 	ids = slices.DeleteFunc(slices.Clone(ids), p.dispatcher.track.holds)
 	if len(ids) == 0 {
@@ -173,14 +172,14 @@ func (p *poller) takeoversWait() bool {
 	return d.claims && p.takenOver > 0 && p.takeoverAt.IsZero() || p.died.Load() != nil
 }
 
-// takeoverRoom is how many events may be taken over now. The poller looks again
-// when there is room that comes by waiting.
+// takeoverRoom is how many events may be taken over now. If waiting makes room, the poller looks
+// again then.
 func (p *poller) takeoverRoom() int {
 	return p.takeoverRoomOf(p.dispatcher.opts.MaxAttempts < spareAttempts)
 }
 
-// spareAttempts are as many as let an event survive that is beside a poison event
-// a few times. With fewer, events are taken over one by one.
+// spareAttempts is the number of attempts with which an event can survive being beside a poison
+// event a few times. With fewer attempts, events are taken over one by one.
 const spareAttempts = 5
 
 func (p *poller) takeoverRoomOf(oneByOne bool) int {
@@ -211,8 +210,7 @@ func (p *poller) giveBack(envs []Envelope, lease string) {
 	p.dispatcher.leases.releaser.Release(leases)
 }
 
-// logTakeovers writes one line for the events that were taken over, when there are
-// no more.
+// logTakeovers writes one line for the events that were taken over, when there are no more.
 func (p *poller) logTakeovers(closing bool) {
 	if p.takenOver > 0 && (closing || !p.takeoversWait()) {
 		p.log.Info("outbox: took over events that a process which died may have had in hand", logKeyCount, p.takenOver, logKeyOwner, p.dispatcher.leases.names.Owner)

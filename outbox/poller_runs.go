@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// fenceLength is how many rows of a key are looked at for the leases of a process that
-// died. It is more than a run can have.
+// fenceLength is how many rows of a key are looked at for the leases of a process that died: more
+// rows than a run can have.
 const fenceLength = 2 * maxRunLength
 
-// takeoverTurn: each such read looks for runs to take over, while there are others.
+// takeoverTurn: every takeoverTurn-th read looks for runs to take over, while there are other runs.
 const takeoverTurn = 4
 
-// runPolling is what a poller needs for [OrderedByKey]. It belongs to whoever holds
-// the poller's token, apart from written.
+// runPolling is the state of a poller for [OrderedByKey]. The state belongs to whoever holds the
+// poller's token, apart from written.
 type runPolling struct {
 	reader   RunReader
 	length   int
 	skipDead bool
 	written  atomic.Bool // this process committed events that are due
 
-	walks [2]walk // over the free keys, and over those to take over
+	walks [2]walk // over the free keys, and over the keys to take over
 }
 
-// walk is the way of a cycle over the keys. One that has no room for more goes on in
-// the next cycle, and then once more from the first key to the last: keys that it has
-// passed may be free.
+// walk is the way of a cycle over the keys. A walk that has no room for more goes on in the next
+// cycle, and then once more from the first key to the last: keys that the walk has passed may be
+// free.
 type walk struct {
 	after EventKey // where the next read begins
-	whole bool     // it began with the first key
+	whole bool     // the walk began with the first key
 	found bool     // a run
 }
 
 // begin is called at the beginning of a cycle.
 func (w *walk) begin() { w.whole, w.found = w.after == EventKey{}, false }
 
-// step takes note of what was read and reports whether the walk has ended.
+// step takes note of the runs that were read and reports whether the walk has ended.
 func (w *walk) step(runs Runs) (end bool) {
 	if w.after = runs.Next; !runs.End {
 		return false
@@ -63,8 +63,8 @@ func (p *poller) wroteRuns() {
 	p.Wake()
 }
 
-// cycleByKey is cycle for runs: it claims what is free, key after key, and takes over
-// runs of processes that died, one after the other.
+// cycleByKey is cycle for runs: it claims free runs, key after key, and takes over runs of
+// processes that died, run after run.
 func (p *poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, err error) {
 	written := p.runs.written.Swap(false)
 	for i := range p.runs.walks {
@@ -72,7 +72,7 @@ func (p *poller) cycleByKey(ctx context.Context) (read int, idle time.Duration, 
 	}
 	more := [2]bool{plain: true, takeovers: !p.takeoverAt.After(time.Now())}
 	for step := 1; more[plain] || more[takeovers]; step++ {
-		if err := ctx.Err(); err != nil { // closing: a claim does not see it
+		if err := ctx.Err(); err != nil { // closing: a claim does not see this
 			return read, 0, err
 		}
 		kind := plain
@@ -128,7 +128,7 @@ func (p *poller) runBatch(ctx context.Context, kind batchKind, limit int) (n int
 	return b.Len(), !c.end, p.handOverRuns(ctx, c, b, until), nil
 }
 
-// readRuns reads the next runs. Those with an event that is in hand are left out.
+// readRuns reads the next runs. Runs with an event that is in hand are left out.
 func (p *poller) readRuns(ctx context.Context, kind batchKind, limit int) (c runClaim, err error) {
 	began := time.Now()
 	now := p.clock.Now()
@@ -172,11 +172,11 @@ func (p *poller) readRuns(ctx context.Context, kind batchKind, limit int) (c run
 	return c, nil
 }
 
-// claimRuns claims the events of runs. It returns until when the leases surely last.
+// claimRuns claims the events of runs, and returns until when the leases surely last.
 //
-// It claims nothing that was read longer ago than a lease lasts, as when the process was
-// suspended or the database was away. Other processes may have had the runs since then,
-// with further events, and may be dead: fence does not know their leases.
+// claimRuns claims nothing that was read longer ago than a lease lasts, as when the process was
+// suspended or the database was away. Other processes may have had the runs since then, with
+// further events, and may be dead: fence does not know their leases.
 func (p *poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until time.Time, err error) {
 	if err := p.fence(ctx, c.behind); err != nil {
 		return b, until, err
@@ -192,10 +192,10 @@ func (p *poller) claimRuns(ctx context.Context, c *runClaim) (b Batch, until tim
 	return b, until, err
 }
 
-// fence gives back the leases that a process which died has behind an event that is
-// about to be taken over. If that process was only stopped, it has perhaps delivered
-// those events, and must not store them as done before this one is delivered again.
-// They are then claimed together with that event, without an attempt more.
+// fence gives back the leases that a process which died has behind an event that is about to be
+// taken over. If that process was only stopped, it has perhaps delivered the events behind, and
+// must not store them as done before the first event is delivered again. The events behind are then
+// claimed together with the first event, without an attempt more.
 func (p *poller) fence(ctx context.Context, leases []Lease) error {
 	if len(leases) == 0 {
 		return nil
@@ -214,15 +214,15 @@ func (p *poller) fence(ctx context.Context, leases []Lease) error {
 	return nil
 }
 
-// handOverRuns hands over what was claimed of each run from its first event on,
-// without a gap, and gives back the rest: another process may have what is missing.
-// It returns false when the dispatcher refused a run.
+// handOverRuns hands over the claimed events of each run from its first event on, without a gap,
+// and gives back the rest: another process may have the missing events. handOverRuns returns false
+// when the dispatcher refused a run.
 func (p *poller) handOverRuns(ctx context.Context, c runClaim, b Batch, until time.Time) (taken bool) {
 	rows := make(map[string]*Envelope, len(b.Envelopes)) // to be given back
 	for i := range b.Envelopes {
 		rows[b.Envelopes[i].EventID] = &b.Envelopes[i]
 	}
-	ds := make([]delivery, 0, len(b.Envelopes)) // one allocation for all
+	ds := make([]delivery, 0, len(b.Envelopes)) // a single allocation for all
 	taken = true
 	for _, ids := range c.runs {
 		first := len(ds)
@@ -247,8 +247,7 @@ func (p *poller) handOverRuns(ctx context.Context, c runClaim, b Batch, until ti
 	return taken
 }
 
-// handOverRun hands over one run. It returns how many of its events are not to be
-// given back.
+// handOverRun hands over a run, and returns how many events of the run are not to be given back.
 func (p *poller) handOverRun(run []delivery) (n int, ok bool) {
 	if len(run) == 0 {
 		return 0, true
@@ -260,8 +259,8 @@ func (p *poller) handOverRun(run []delivery) (n int, ok bool) {
 	return n, ok
 }
 
-// buryHeads marks rows DEAD that cannot be decoded and are the first of their key. The
-// others wait for their turn: it returns their leases.
+// buryHeads marks rows DEAD that cannot be decoded and are the first of their key. The other rows
+// wait for their turn: buryHeads returns their leases.
 func (p *poller) buryHeads(ctx context.Context, c runClaim, rows []Undecodable) (back []Lease) {
 	var heads []Undecodable
 	for _, row := range rows {

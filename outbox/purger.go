@@ -9,8 +9,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/loop"
 )
 
-// purger deletes old rows, so that the table stays a buffer. It is safe for
-// concurrent use, also by many nodes on one table.
+// purger deletes old rows, so that the table stays a buffer. A purger is safe for concurrent use,
+// also by many nodes on one table.
 type purger struct {
 	db    DB
 	store Store
@@ -21,7 +21,7 @@ type purger struct {
 	loop  *loop.Loop
 }
 
-// newPurger makes the purger of an outbox. In [WriterOnly] it purges by age.
+// newPurger makes the purger of an outbox. In [WriterOnly] the purger deletes by age.
 func newPurger(b *builder) *purger {
 	p := &purger{
 		db: b.DB, store: b.Store, opts: b.Purge.withDefaults(), byAge: b.dispatch == nil,
@@ -31,11 +31,11 @@ func newPurger(b *builder) *purger {
 	return p
 }
 
-// Start runs the purger now and then at its interval. ctx bounds the start
-// alone. Starting twice is harmless; after Close it is [ErrClosed].
+// Start runs the purger at once, and then at its interval. ctx bounds only the start. Starting
+// twice is harmless; after Close, Start returns [ErrClosed].
 func (p *purger) Start(ctx context.Context) error { return p.loop.Start(ctx) }
 
-// Close stops it and waits until it has ended, or until ctx ends.
+// Close stops the purger and waits until the purger has ended, or until ctx ends.
 func (p *purger) Close(ctx context.Context) error {
 	if err := p.loop.Close(ctx); err != nil {
 		return fmt.Errorf("outbox: closing the purger: %w", err)
@@ -58,8 +58,8 @@ func (p *purger) run(ctx context.Context) {
 	}
 }
 
-// runOnce deletes all rows that are old now, batch by batch, each its own
-// transaction, and returns how many it deleted, also beside an error.
+// runOnce deletes all rows that are old now, batch by batch, each in its own transaction, and
+// returns how many rows were deleted, also beside an error.
 func (p *purger) runOnce(ctx context.Context) (int, error) {
 	q := PurgeQuery{Before: storedTime(p.clock.Now().Add(-p.opts.Retention)), ByAge: p.byAge, Limit: p.opts.BatchSize}
 	total := 0
@@ -85,6 +85,6 @@ func (p *purger) batch(ctx context.Context, q PurgeQuery) (int, error) {
 	return p.store.Purge(ctx, p.db, q)
 }
 
-// statementTimeout ends a statement of a loop that the database does not answer:
-// it fails, is logged and tried again, instead of holding up the loop for ever.
+// statementTimeout ends a statement of a loop that the database does not answer: the statement
+// fails, is logged and tried again, instead of holding up the loop for ever.
 const statementTimeout = 30 * time.Second

@@ -6,22 +6,19 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// queues are the bounded queues of a dispatcher. Workers take two hot events to
-// one other while both hold some, and never sleep while any does. What was taken
-// over from a node that died goes before the rest of the cold events: see
-// [tracker].
+// queues are the bounded queues of a dispatcher. Workers take two hot events for each other event
+// while both kinds wait, and never sleep while any event waits. Events that were taken over from a
+// node that died go before the rest of the cold events: see [tracker].
 type queues struct {
 	hot, cold, taken chan *delivery
 	lanes            lanes // of the kinds that have a limit
-	// room gets a token when the cold queue falls to lowWater, if the poller
-	// waits for that.
+	// room gets a token when the cold queue falls to lowWater, if the poller waits for room.
 	room     chan struct{}
 	waiting  atomic.Bool
 	lowWater int
-	// These wait in a [batcher]; they count as if they were in their queue.
+	// Events that wait in a [batcher]; they count as if they were in their queue.
 	hotMoved, coldMoved atomic.Int64
-	// behind counts the events of the cold queue that are behind the first one of
-	// their run.
+	// behind counts the events of the cold queue that are behind the first event of their run.
 	behind atomic.Int64
 }
 
@@ -39,8 +36,8 @@ func (q *queues) initQueues(opts DispatchOptions, batch int) {
 // again: a batch, but no more than half, so that workers do not run dry.
 func wantedRoom(batch, capacity int) int { return max(1, min(batch, capacity/2)) }
 
-// take waits for the next event; turn counts a worker's events. After quit is
-// closed it returns what is left and then nil, after abort nil at once.
+// take waits for the next event; turn counts a worker's events. After quit is closed, take returns
+// the events that are left and then nil; after abort is closed, nil at once.
 func (q *queues) take(turn int, quit, abort <-chan struct{}) *delivery {
 	select {
 	case <-abort:
@@ -122,8 +119,8 @@ func (q *queues) moved(dl *delivery, n int64) {
 	q.tellRoom()
 }
 
-// hasRoom reports whether the cold queue is at lowWater or below; if not, room
-// gets a token when it is.
+// hasRoom reports whether the cold queue is at lowWater or below; if not, room gets a token when
+// the queue falls to lowWater.
 func (q *queues) hasRoom() bool {
 	if q.coldDepth() <= q.lowWater {
 		return true
@@ -137,7 +134,7 @@ func (q *queues) depths() (hot, cold int) {
 	return q.hotDepth(), q.coldDepth() + len(q.taken) + q.lanes.depth()
 }
 
-// offer puts an event into one of the queues if it has room.
+// offer puts an event into a queue if the queue has room.
 func (q *queues) offer(queue chan *delivery, dl *delivery) bool {
 	dl.hot = queue == q.hot
 	if dl.hot && q.hotDepth() >= cap(q.hot) || queue == q.cold && q.coldDepth() >= cap(q.cold) {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Defer is the error of a listener that waits for something: the event is delivered again
-// after d, and no attempt is counted. A negative d is zero. Wrap the error to say why; its
-// text is then the event's last error, so that operators see why the event waits:
+// Defer is the error of a listener that waits for something: the event is delivered again after d,
+// and no attempt is counted. A negative d is zero. Wrap the error to say why; the text of the
+// wrapping error is then the event's last error, so that operators see why the event waits:
 //
 //	fmt.Errorf("the invoice of order %s is not there: %w", id, outbox.Defer(time.Minute))
 func Defer(d time.Duration) error {
@@ -31,16 +31,16 @@ func RetryIn(d time.Duration, err error) error {
 // once, and [DeadLetters] lists it with the text of err.
 func Dead(err error) error { return &OutcomeError{Outcome: OutcomeDead, Err: err} }
 
-// OutcomeError is an error by which a listener decides the outcome of its event. [Defer],
-// [RetryIn] and [Dead] make one; if an error wraps several, the first that errors.As finds
+// OutcomeError is an error by which a listener decides the outcome of its event. [Defer], [RetryIn]
+// and [Dead] make an OutcomeError; if an error wraps several, the first that errors.As finds
 // counts.
 type OutcomeError struct {
-	Outcome Outcome       // OutcomeDeferred, OutcomeRetry or OutcomeDead; any other one is a plain failure
+	Outcome Outcome       // OutcomeDeferred, OutcomeRetry or OutcomeDead; others are plain failures
 	Delay   time.Duration // until the next delivery
 	Err     error         // the failure; nil if there is none
 }
 
-// Error is the failure, and the delay if there is one.
+// Error is the text of the failure, and of the delay if there is a delay.
 func (e *OutcomeError) Error() string {
 	switch {
 	case e.Outcome == OutcomeDeferred:
@@ -58,8 +58,8 @@ func (e *OutcomeError) Error() string {
 // Unwrap is the failure.
 func (e *OutcomeError) Unwrap() error { return e.Err }
 
-// RetryPolicy says how long to wait before the next delivery of an event that
-// failed. It must be safe for concurrent use.
+// RetryPolicy says how long to wait before the next delivery of an event that failed. A policy must
+// be safe for concurrent use.
 type RetryPolicy interface {
 	// Delay is the wait after the given number of failed attempts, from 1 on. A
 	// negative delay is zero.
@@ -107,9 +107,9 @@ func (b *exponentialBackoff) Delay(attempt int) time.Duration {
 	return time.Duration(jittered)
 }
 
-// cause is what the engine needs to know about a delivery's error. The methods of an
-// error may panic, as those of a nil pointer do. So the engine calls them once, with
-// a recover, and uses the cause from then on.
+// cause has the facts about a delivery's error that the engine needs. The methods of an error may
+// panic, as the methods of a nil pointer do. So the engine calls them once, with a recover, and
+// uses the cause from then on.
 type cause struct {
 	err        error // nil when the listener is done
 	text       string
@@ -117,7 +117,7 @@ type cause struct {
 	released   bool
 	panicked   *PanicError     // nil when nothing panicked
 	decided    *OutcomeError   // nil when the listener decides nothing
-	listeners  *ListenersError // nil when the error is not one of several listeners
+	listeners  *ListenersError // nil when the error is not of several listeners
 }
 
 // causeOf returns the cause of an error. An error whose methods panic counts as a
@@ -146,7 +146,7 @@ func ask(err error) (c cause) {
 	return c
 }
 
-// decides reports whether the listener asks for that outcome.
+// decides reports whether the listener asks for this outcome.
 func (c cause) decides(outcome Outcome) bool { return c.decided != nil && c.decided.Outcome == outcome }
 
 // reason is why a listener defers an event; empty: the listener does not say.
@@ -157,7 +157,7 @@ func (c cause) reason() string {
 	return c.text
 }
 
-// sound is err, or a PanicError in its place if its methods panic.
+// sound returns err, or a PanicError if calling the methods of err panics.
 func sound(err error) error { return causeOf(err).err }
 
 // panicError is the error for a recovered panic.
@@ -165,8 +165,8 @@ func panicError(r any) error {
 	return sound(&PanicError{Value: r, Stack: debug.Stack(), at: panicPlace()})
 }
 
-// panicPlace is the file and the line of the panic that is being recovered: the first
-// frame below those of the runtime.
+// panicPlace is the file and the line of the panic that is being recovered: the first frame below
+// the frames of the runtime.
 func panicPlace() string {
 	frames := make([]uintptr, 64)
 	calls := runtime.CallersFrames(frames[:runtime.Callers(1, frames)])
@@ -186,15 +186,14 @@ func panicPlace() string {
 // outcomeUnknown reports whether a transaction ended without a definite answer.
 func outcomeUnknown(cause error) bool { return errors.Is(sound(cause), ErrOutcomeUnknown) }
 
-// OutcomeOf returns the outcome of a delivery, for interceptors that report it, such
-// as tracing. ctx and env are those of the interceptor; err is the error of the next
-// listener. The stored outcome may differ: interceptors further out may
-// change the error, and if a shutdown cancels the listeners before those return, a
-// failure becomes [OutcomeReleased]. [OutcomeDone] also stands for
-// [OutcomeDelete] and for an event that the listener completed itself. [OutcomeSplit]
-// is that of an event with several listeners of which some are not done; err is a
-// [*ListenersError].
-// If ctx does not come from a dispatcher, the defaults of [DispatchOptions] apply.
+// OutcomeOf returns the outcome of a delivery, for interceptors that report the outcome, such as
+// tracing. ctx and env are the arguments of the interceptor; err is the error of the next listener.
+// The stored outcome may differ: interceptors further out may change the error, and if a shutdown
+// cancels the listeners before these interceptors return, a failure becomes [OutcomeReleased].
+// [OutcomeDone] also stands for [OutcomeDelete] and for an event that the listener completed
+// itself. [OutcomeSplit] is the outcome of an event with several listeners of which some are not
+// done; err is a [*ListenersError]. If ctx does not come from a dispatcher, the defaults of
+// [DispatchOptions] apply.
 func OutcomeOf(ctx context.Context, env Envelope, err error) Outcome {
 	if c := deliveryOf(ctx); c != nil {
 		return c.d.outcome(c.dl, env.Attempts, causeOf(err))
@@ -202,7 +201,7 @@ func OutcomeOf(ctx context.Context, env Envelope, err error) Outcome {
 	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, causeOf(err))
 }
 
-// outcome is what an answer means for a delivery after that many earlier attempts.
+// outcome decides the outcome of a delivery from the answer, after this many earlier attempts.
 func (d *dispatcher) outcome(dl *delivery, attempts int, c cause) Outcome {
 	switch {
 	case d.track.isCompleted(dl):
@@ -214,9 +213,9 @@ func (d *dispatcher) outcome(dl *delivery, attempts int, c cause) Outcome {
 	}
 }
 
-// ListenerOf returns the name of the one listener that the delivery of ctx is for, for
-// interceptors that report it. It is empty in the delivery of an event to all of its
-// listeners; see [Named].
+// ListenerOf returns the name of the listener that the delivery of ctx is for, for interceptors
+// that report the name. The name is empty in the delivery of an event to all of its listeners; see
+// [Named].
 func ListenerOf(ctx context.Context) string {
 	if c := deliveryOf(ctx); c != nil {
 		return c.dl.listener()
@@ -224,8 +223,8 @@ func ListenerOf(ctx context.Context) string {
 	return ""
 }
 
-// outcomeOf decides the outcome of a delivery after that many earlier attempts.
-// listeners is the parent of the listeners' contexts.
+// outcomeOf decides the outcome of a delivery after this many earlier attempts. listeners is the
+// parent of the listeners' contexts.
 func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, c cause) Outcome {
 	switch {
 	case c.err == nil:
@@ -246,9 +245,9 @@ func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, c 
 	}
 }
 
-// cutOff reports whether a delivery failed because the shutdown cancelled the
-// listeners. A ListenerTimeout is not that: it is an exceeded deadline. A panic
-// counts as the listener's failure.
+// cutOff reports whether a delivery failed because the shutdown cancelled the listeners. A
+// ListenerTimeout does not count: a timeout is an exceeded deadline. A panic counts as the
+// listener's failure.
 func cutOff(listeners context.Context, c cause) bool {
 	return errors.Is(listeners.Err(), context.Canceled) && c.panicked == nil
 }

@@ -12,37 +12,34 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// TxScope is one live transaction as the outbox sees it. Adapters make them. It is
-// safe for concurrent use.
+// TxScope is a live transaction as the outbox sees it. Adapters make scopes. A scope is safe for
+// concurrent use.
 type TxScope interface {
 	// Execer runs statements on the transaction's own connection.
 	Execer
 	// Active reports whether the transaction is still open.
 	Active() bool
-	// Source is the connection pool that the transaction was begun on: the
-	// *sql.DB, also when a framework is used above it. It is comparable.
+	// Source is the connection pool that the transaction was begun on: the *sql.DB, also when a
+	// framework is used above it. The value is comparable.
 	Source() any
-	// AtCommit registers fn to run once, within the call that commits, as soon as
-	// the transaction is known to have committed. The transaction still holds its
-	// connection: fn must neither use the database nor wait. It fails with
-	// [ErrNoTransaction] when the transaction is over.
+	// AtCommit registers fn to run once, within the call that commits, as soon as the transaction
+	// is known to have committed. The transaction still holds its connection: fn must neither use
+	// the database nor wait. AtCommit fails with [ErrNoTransaction] when the transaction is over.
 	AtCommit(fn func()) error
-	// AfterCommit registers fn to run once, after the transaction is known to
-	// have committed and its connection went back to the pool. It fails with
-	// [ErrNoTransaction] when the transaction is over.
+	// AfterCommit registers fn to run once, after the transaction is known to have committed and
+	// the connection went back to the pool. AfterCommit fails with [ErrNoTransaction] when the
+	// transaction is over.
 	AfterCommit(fn func(ctx context.Context)) error
-	// AfterRollback registers fn to run once, when the transaction, or the
-	// savepoint under which fn was registered, was rolled back. The cause is
-	// nil, the error that led to it, or one for which
-	// errors.Is(cause, [ErrOutcomeUnknown]) holds. It fails with
+	// AfterRollback registers fn to run once, when the transaction, or the savepoint under which fn
+	// was registered, was rolled back. The cause is nil, the error that led to the rollback, or an
+	// error for which errors.Is(cause, [ErrOutcomeUnknown]) holds. AfterRollback fails with
 	// [ErrNoTransaction] when the transaction is over.
 	AfterRollback(fn func(ctx context.Context, cause error)) error
 }
 
 type scopesKey struct{}
 
-// scopeContext is a context with a scope, and with those of the context that it
-// was made from.
+// scopeContext is a context with a scope, and with the scopes of its parent context.
 type scopeContext struct {
 	context.Context
 	scope TxScope
@@ -88,32 +85,32 @@ func findScope(ctx context.Context, matches func(TxScope) bool) (TxScope, bool) 
 
 type noTxKey struct{}
 
-// ContextWithoutTx returns a context in which a writer that finds no transaction
-// gives the reason in its error. A middleware calls it for a request for which it
-// begins no transaction.
+// ContextWithoutTx returns a context in which a writer that finds no transaction gives the reason
+// in its error. A middleware calls ContextWithoutTx for a request for which the middleware begins
+// no transaction.
 func ContextWithoutTx(ctx context.Context, reason string) context.Context {
 	return context.WithValue(ctx, noTxKey{}, reason)
 }
 
-// Transactor opens transactions for code that need not know which database
-// library is below: the web middlewares and [InTx]. Every adapter is one.
+// Transactor opens transactions for code that need not know which database library is below: the
+// web middlewares and [InTx]. Every adapter is a Transactor.
 type Transactor interface {
-	// Begin opens a transaction, or a savepoint when ctx already carries a
-	// transaction of the same source, and returns a context that carries it.
-	// opts may be nil.
+	// Begin opens a transaction, or a savepoint when ctx already carries a transaction of the same
+	// source, and returns a context that carries the new transaction. opts may be nil.
 	Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, Transaction, error)
 }
 
-// Transaction is what [Transactor.Begin] opened. Commit and Rollback of one that has
-// ended change nothing and return [sql.ErrTxDone], as those of a *sql.Tx do.
+// Transaction is a transaction or a savepoint that [Transactor.Begin] opened. Commit and Rollback
+// of a transaction that has ended change nothing and return [sql.ErrTxDone], as the methods of a
+// *sql.Tx do.
 type Transaction interface {
 	Commit() error
 	Rollback() error
 }
 
-// InTx runs fn in a transaction of t: committed when fn returns nil, rolled
-// back when it returns an error, panics or ends its goroutine. Within another
-// InTx of the same source it is a savepoint.
+// InTx runs fn in a transaction of t: committed when fn returns nil, rolled back when fn returns an
+// error, panics or ends its goroutine. Within another InTx of the same source, the transaction is a
+// savepoint.
 func InTx(ctx context.Context, t Transactor, fn func(ctx context.Context) error) error {
 	txCtx, tx, err := t.Begin(ctx, nil)
 	if err != nil {
@@ -136,9 +133,9 @@ func InTx(ctx context.Context, t Transactor, fn func(ctx context.Context) error)
 	return tx.Commit()
 }
 
-// PoolOf is the *sql.DB behind a handle that embeds one, such as *sqlx.DB; any
-// other handle is its own pool. Adapters use it so that a transaction begun on
-// either is one of the same source.
+// PoolOf is the *sql.DB behind a handle that embeds a *sql.DB, such as *sqlx.DB; any other handle
+// is its own pool. Adapters use PoolOf so that a transaction begun on the handle and a transaction
+// begun on the pool have the same source.
 func PoolOf(db any) any {
 	v := reflect.ValueOf(db)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {

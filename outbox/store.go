@@ -10,118 +10,114 @@ import (
 	"github.com/outboxkit/outbox-go/internal/nilness"
 )
 
-// DB is what the outbox needs of a connection pool. *sql.DB is one, and so is
-// anything that embeds it.
+// DB is the part of a connection pool that the outbox needs. *sql.DB is a DB, and so is any type
+// that embeds *sql.DB.
 type DB interface {
 	Execer
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// Store keeps the outbox table of one kind of database. Package sqlstore has
-// PostgreSQL, MySQL and SQLite; package outboxtest has one in memory, and package
-// conformance certifies any.
+// Store keeps the outbox table of one kind of database. Package sqlstore has stores for PostgreSQL,
+// MySQL and SQLite; package outboxtest has a store in memory, and package conformance certifies any
+// store.
 //
-// A store holds no connection: it is handed the transaction or the pool each
-// time. It is safe for concurrent use. Its errors say what was being done, to
-// which event and on which table, and wrap the driver's. Times are in UTC, cut
-// to microseconds.
+// A store holds no connection: each call is given the transaction or the pool. A store is safe for
+// concurrent use. Errors name the operation, the event and the table, and wrap the driver's error.
+// Times are in UTC, cut to microseconds.
 //
-// A lease is a name in locked_by, unique to one Insert or one Claim. A statement
-// names the lease that it means, so a statement that runs twice, or late, changes
-// nothing but its own.
+// A lease is a name in locked_by, unique to an Insert or a Claim. A statement names its lease, so a
+// statement that runs twice, or late, changes only rows under that lease.
 //
-// "Database's clock" below is the server's, in UTC, so that nodes whose own
-// clocks differ agree.
+// "Database's clock" below is the clock of the server, in UTC, so that nodes whose own clocks
+// differ agree.
 type Store interface {
-	// Check reports what keeps the outbox from working: the database is of
-	// another dialect, a table or a column is missing, nothing can be inserted, as on a
-	// standby, or, when claims is set, the database refuses claims. The error says how to
-	// mend it.
+	// Check reports a problem that keeps the outbox from working: the database is of another
+	// dialect, a table or a column is missing, nothing can be inserted, as on a standby, or, when
+	// claims is set, the database refuses claims. The error says how to correct the problem.
 	Check(ctx context.Context, db DB, claims bool) error
 
-	// Insert adds sealed envelopes as NEW rows with no attempts, through the
-	// caller's transaction, with created_at OccurredAt and available_at
-	// AvailableAt: one statement, or as few as the database's limits allow.
-	// A non-empty lease is given, from now on by the database's clock, to the rows
-	// of the envelopes whose AvailableAt is not after due.
+	// Insert adds sealed envelopes as NEW rows with no attempts, through the caller's transaction,
+	// with created_at OccurredAt and available_at AvailableAt: one statement, or as few as the
+	// database's limits allow. If lease is not empty, the rows of the envelopes whose AvailableAt
+	// is not after due get the lease, from now on by the database's clock.
 	Insert(ctx context.Context, tx Execer, envs []Envelope, lease string, due time.Time) error
 
-	// Poll reads rows that are due and not leased, and those whose lease expired,
-	// and changes nothing.
+	// Poll reads rows that are due and not leased, and rows whose lease expired, and changes
+	// nothing.
 	Poll(ctx context.Context, db DB, q PollQuery) (Batch, error)
 
-	// Claim leases due rows and returns them. Two calls at once never return one
-	// row, and neither waits for the other. [ClaimQuery] says which rows.
+	// Claim leases due rows and returns them. Two concurrent calls never return the same row, and
+	// neither waits for the other. [ClaimQuery] says which rows.
 	Claim(ctx context.Context, db DB, q ClaimQuery) (Batch, error)
 
-	// NextDue is the earliest available_at after the given time among NEW and
-	// RETRY rows; the zero time when there is none.
+	// NextDue is the earliest available_at after the given time among NEW and RETRY rows; the zero
+	// time when there is no such row.
 	NextDue(ctx context.Context, db DB, after time.Time) (time.Time, error)
 
-	// Mark stores one kind of outcome for a batch of distinct events in one
-	// statement, so that it is stored for all or for none of them. A mark that
-	// names a lease touches only a row under that lease. It returns the rows that
-	// it left alone for that reason, as they stand, and of the other marks those whose
-	// row is not there, or is NEW or RETRY although the mark should have changed it, as when
-	// a trigger skips the update; by event id; nil when there are none. After [OutcomeDelete] the
-	// latter may be any as many that are gone. Marking a second time leaves the rows as they were after the first.
+	// Mark stores a kind of outcome for a batch of distinct events in one statement, so that the
+	// outcome is stored for all events or for none. A mark that names a lease touches only a row
+	// under that lease. Mark returns the rows that it left alone for that reason, as they stand. Of
+	// the other marks, Mark returns rows that are not there, and rows that are NEW or RETRY
+	// although the mark should have changed them, as when a trigger skips the update. The map is by
+	// event id; nil when there are no such rows. After [OutcomeDelete] the missing rows of marks
+	// without a lease may be any of the rows that are gone: only their number is certain. Marking a
+	// second time leaves the rows as they were after the first time.
 	Mark(ctx context.Context, db DB, outcome Outcome, marks []Mark) (left map[string]RowState, err error)
 
-	// Split stores [OutcomeDone] or [OutcomeDelete] for a batch of distinct events, and
-	// adds the rows of their listeners that are not done, in one transaction. It changes
-	// the rows that Mark would change. An event that it does not change gets no rows, so
-	// a second call adds none; it returns those events as they stand, by event id, also
-	// of marks without a lease; nil when there are none. A row whose id is there already
-	// is left as it is.
+	// Split stores [OutcomeDone] or [OutcomeDelete] for a batch of distinct events, and adds the
+	// rows of the listeners that are not done, in a single transaction. Split changes the same rows
+	// as Mark. An event whose row does not change gets no rows for listeners, so a second call adds
+	// none. Split returns these events as they stand, by event id, also of marks without a lease;
+	// nil when there are no such events. A row whose id exists already stays as it is.
 	Split(ctx context.Context, db DB, outcome Outcome, splits []Split) (left map[string]RowState, err error)
 
-	// Complete stores [OutcomeDone] or [OutcomeDelete] for one event through the
-	// caller's transaction. It reports whether it changed the row: one that is NEW or
-	// RETRY, and under the lease if the mark names one.
+	// Complete stores [OutcomeDone] or [OutcomeDelete] for an event through the caller's
+	// transaction, and reports whether the row changed. Complete changes the row only if it is NEW
+	// or RETRY and, if the mark names a lease, under that lease.
 	Complete(ctx context.Context, tx Execer, outcome Outcome, mark Mark) (bool, error)
 
-	// Leased reads the NEW and RETRY rows that are under one of these leases. Expired ones
-	// count. It changes nothing.
+	// Leased reads the NEW and RETRY rows that are under one of these leases, also if the lease has
+	// expired, and changes nothing.
 	Leased(ctx context.Context, db DB, names []string) ([]Lease, error)
 
 	// Renew starts these leases again, as far as the rows are still under them.
 	Renew(ctx context.Context, db DB, leases []Lease) error
 
-	// HoldTable makes the owner the one process that delivers from the table, or
-	// keeps it so, for the given time by the database's clock, a day at most. While
-	// another owner holds the table it changes nothing. It returns who holds it now.
+	// HoldTable makes the owner the only process that delivers from the table, or extends the
+	// owner's hold, for the given time by the database's clock, a day at most. While another owner
+	// holds the table, HoldTable changes nothing. HoldTable returns the present holder.
 	HoldTable(ctx context.Context, db DB, owner string, d time.Duration) (TableHolder, error)
-	// ReleaseTable ends the owner's hold, if it has it.
+	// ReleaseTable ends the owner's hold, if the owner has the hold.
 	ReleaseTable(ctx context.Context, db DB, owner string) error
 
-	// Pause keeps a pause; one that the kind has already stays as it is.
+	// Pause stores a pause. If the kind has a pause already, that pause stays as it is.
 	Pause(ctx context.Context, db DB, pause Pause) error
-	// Resume ends the pause of a kind, if it has one.
+	// Resume ends the pause of a kind, if the kind has a pause.
 	Resume(ctx context.Context, db DB, kind EventKind) error
 	// Paused lists the pauses, in any order.
 	Paused(ctx context.Context, db DB) ([]Pause, error)
 
-	// Purge deletes one batch of old rows and returns how many.
+	// Purge deletes a batch of old rows and returns the number of deleted rows.
 	Purge(ctx context.Context, db DB, q PurgeQuery) (int, error)
 
-	// Stats counts rows, reading no more than StatsLimit of each kind. The oldest due row
-	// is the first that is not of a paused kind; rows of these are read past.
+	// Stats counts rows, reading no more than StatsLimit of each kind. The oldest due row is the
+	// first row whose kind is not paused; rows of paused kinds are read past.
 	Stats(ctx context.Context, db DB, now time.Time, paused []EventKind) (StoreStats, error)
 
 	// QueryDead lists DEAD rows by the time they died, then by id: without payloads, with
 	// the headers HeaderListener and HeaderEventID alone, and with the first MaxErrorLength
 	// characters of the error.
 	QueryDead(ctx context.Context, db DB, q DeadQuery) ([]DeadLetter, error)
-	// GetDead reads one DEAD row; [ErrNotFound] when there is none of that id.
+	// GetDead reads a DEAD row; [ErrNotFound] when no DEAD row has this id.
 	GetDead(ctx context.Context, db DB, eventID string) (DeadLetter, error)
 	// CountDead counts DEAD rows.
 	CountDead(ctx context.Context, db DB, f DeadFilter) (int64, error)
-	// ReplayDead gives those of the rows that are DEAD another status, NEW or RETRY:
-	// no attempts, available at now, and error, done_at and lease cleared. It returns
-	// how many.
+	// ReplayDead gives another status, NEW or RETRY, to the rows with these ids that are DEAD: no
+	// attempts, available at now, and error, done_at and lease cleared. ReplayDead returns the
+	// number of changed rows.
 	ReplayDead(ctx context.Context, db DB, eventIDs []string, now time.Time, to Status) (int, error)
-	// DeleteDead deletes those of the rows that are DEAD and returns how many.
+	// DeleteDead deletes the rows with these ids that are DEAD and returns their number.
 	DeleteDead(ctx context.Context, db DB, eventIDs []string) (int, error)
 
 	// Now reads the database's clock.
@@ -130,18 +126,18 @@ type Store interface {
 	Inspector
 }
 
-// PoolBinder is implemented by a store in which a name may be another table in the sessions
-// of writers than in those of the pool. [New] and [NewWriter] ask it for the store of their
-// pool, so that all statements of an outbox reach one table.
+// PoolBinder is implemented by a store in which a name may mean another table in the sessions of
+// writers than in the sessions of the pool. [New] and [NewWriter] ask such a store for the store of
+// their pool, so that all statements of an outbox reach the same table.
 type PoolBinder interface {
-	// BindPool returns a store of the same table for one pool. It does not ask the database.
-	// A store that is bound to the pool already is returned as it is. asked is the store of
-	// the configuration. It is another value if it embeds this one; BindPool then returns
-	// asked, whose own methods would be lost otherwise.
+	// BindPool returns a store of the same table for a pool, and does not ask the database. A
+	// store that is bound to the pool already is returned as it is. asked is the store of the
+	// configuration. If asked is another value that embeds this store, BindPool returns asked,
+	// whose own methods would be lost otherwise.
 	BindPool(db DB, asked Store) Store
 }
 
-// bound is the store for the outbox of one pool.
+// bound is the store for the outbox of a pool.
 func bound(store Store, pool any) Store {
 	binder, binds := store.(PoolBinder)
 	db, ok := pool.(DB)
@@ -160,7 +156,7 @@ type RowState struct {
 	Lease string
 }
 
-// Lease is the lease of one row.
+// Lease is the lease of a row.
 type Lease struct {
 	EventID string
 	Name    string
@@ -175,7 +171,7 @@ type TableHolder struct {
 	Died string
 }
 
-// Outcome is what becomes of a row.
+// Outcome is the result of a delivery for the row of the event.
 type Outcome uint8
 
 // The kinds of outcomes. Each clears the lease. RETRY, DEAD and deferral touch
@@ -190,13 +186,13 @@ const (
 	// OutcomeDead: status DEAD, Mark.Attempts, Mark.Error, done_at now by the
 	// database's clock.
 	OutcomeDead
-	// OutcomeDeferred: status NEW, Mark.AvailableAt, Mark.Error unless that is empty,
+	// OutcomeDeferred: status NEW, Mark.AvailableAt, Mark.Error unless Mark.Error is empty,
 	// attempts unchanged.
 	OutcomeDeferred
 	// OutcomeReleased: only the lease is given up.
 	OutcomeReleased
-	// OutcomeSplit is [OutcomeDone] or [OutcomeDelete] with rows for those of the event's
-	// listeners that are not done: see [Store].Split. Mark does not know it.
+	// OutcomeSplit is [OutcomeDone] or [OutcomeDelete] with rows for the listeners of the event
+	// that are not done: see [Store].Split. Mark does not know this outcome.
 	OutcomeSplit
 )
 
@@ -222,7 +218,7 @@ func (k Outcome) String() string {
 	}
 }
 
-// final reports whether the row is at its end: it will not be claimed again.
+// final reports whether the row is at its end: the row will not be claimed again.
 func (k Outcome) final() bool {
 	return k == OutcomeDone || k == OutcomeDelete || k == OutcomeDead || k == OutcomeSplit
 }
@@ -230,31 +226,29 @@ func (k Outcome) final() bool {
 // delivered reports whether the listener had the event and is done with it.
 func (k Outcome) delivered() bool { return k == OutcomeDone || k == OutcomeDelete }
 
-// Mark is the outcome of one event.
+// Mark is the outcome of an event.
 type Mark struct {
 	EventID string
 	// Lease is the lease that the event was delivered under; empty: none.
 	Lease string
 	// AvailableAt is when the event is due again (retry, deferral).
 	AvailableAt time.Time
-	// Error becomes last_error (retry, dead); empty: NULL. For a deferral, empty leaves
-	// last_error as it is. It is valid UTF-8 without
-	// NUL, at most 4,000 characters.
+	// Error becomes last_error (retry, dead); empty: NULL. For a deferral, empty leaves last_error
+	// as it is. Error is valid UTF-8 without NUL, at most 4,000 characters.
 	Error string
-	// Attempts are the attempts that the row has from then on (retry, dead), unless it has
-	// more. They are not added to what the row has, so that an outcome that is stored twice
-	// counts once. A row has more if this process lost its lease, and claimed it again under
+	// Attempts are the attempts that the row has from then on (retry, dead), unless the row has
+	// more. They are not added to the attempts of the row, so that an outcome that is stored twice
+	// counts once. A row has more if this process lost its lease, and claimed the row again under
 	// the lease of the mark after another process had delivered the event.
 	Attempts int
 }
 
 // PurgeQuery says which rows are old.
 type PurgeQuery struct {
-	// Before: rows whose time is before it are deleted. The time of a row is
-	// done_at, created_at where that is missing, and always created_at when
-	// ByAge.
+	// Before: rows whose time is earlier are deleted. The time of a row is done_at, created_at
+	// where done_at is missing, and always created_at when ByAge.
 	Before time.Time
-	// ByAge deletes whatever the status; otherwise only DONE and DEAD rows go.
+	// ByAge deletes rows of any status; otherwise only DONE and DEAD rows are deleted.
 	ByAge bool
 	// Limit is the most rows to delete; positive.
 	Limit int
@@ -306,26 +300,26 @@ type DeadQuery struct {
 // DeadLetter is an event that was given up.
 type DeadLetter struct {
 	Envelope
-	// LastError says why.
+	// LastError says why the event was given up.
 	LastError string
-	// DiedAt says when.
+	// DiedAt says when the event was given up.
 	DiedAt time.Time
-	// PayloadBytes is the length of the payload as the database writes it. A letter in a
-	// list has it instead of the payload.
+	// PayloadBytes is the length of the payload as the database writes it. A letter in a list has
+	// PayloadBytes instead of the payload.
 	PayloadBytes int
-	// Listener is the one of the event's several listeners for which it was given up;
-	// empty: for all. See [Named].
+	// Listener is the listener for which an event of several listeners was given up; empty: for
+	// all. See [Named].
 	Listener string
-	// OriginalID is the event's id for listeners. It differs from EventID, which
+	// OriginalID is the event's id for listeners. The id differs from EventID, which
 	// identifies the dead letter, only if Listener is set.
 	OriginalID string
 }
 
 // PollQuery says which due rows to read.
 type PollQuery struct {
-	// Now: rows with available_at at or before it are due.
+	// Now: rows with available_at at or before Now are due.
 	Now time.Time
-	// CreatedBefore leaves out rows created after it. Zero: no bound.
+	// CreatedBefore leaves out rows created after CreatedBefore. Zero: no bound.
 	CreatedBefore time.Time
 	// After continues behind an earlier batch's Next. Zero: from the start.
 	After Cursor
@@ -338,8 +332,8 @@ type PollQuery struct {
 	Except []EventKind
 }
 
-// ClaimQuery says which due rows to lease: those that are not leased, and those
-// whose lease expired, which get one attempt more. The returned envelopes count it.
+// ClaimQuery says which due rows to lease: rows that are not leased, and rows whose lease expired.
+// The latter get an additional attempt, which the returned envelopes count.
 type ClaimQuery struct {
 	Now           time.Time   // as in PollQuery
 	CreatedBefore time.Time   // as in PollQuery
@@ -348,7 +342,7 @@ type ClaimQuery struct {
 	Except        []EventKind // as in PollQuery
 	// EventIDs claims only rows of these events. Empty: of all.
 	EventIDs []string
-	// Lease is the name that the rows get. No other claim has it.
+	// Lease is the name that the rows get. No other claim has this name.
 	Lease string
 	// LeaseDuration is the age at which a lease expires, by the database's clock. A lease
 	// whose time is as far ahead of that clock, or is no time, has expired too.
@@ -368,9 +362,8 @@ type Cursor struct {
 // IsZero reports whether c is the start.
 func (c Cursor) IsZero() bool { return c.EventID == "" && c.AvailableAt.IsZero() }
 
-// Batch is what a poll or a claim read. The rows are chosen by due time
-// (available_at, created_at, event_id) and returned oldest first (created_at,
-// then event id).
+// Batch has the rows that a poll or a claim read. The rows are chosen by due time (available_at,
+// created_at, event_id) and returned oldest first (created_at, then event id).
 type Batch struct {
 	Envelopes []Envelope
 	// Undecodable are rows that were read and cannot be delivered.
@@ -378,8 +371,8 @@ type Batch struct {
 	// Expired are the events of a poll whose rows are leased, with a lease that
 	// expired.
 	Expired []string
-	// Next is the place behind the last row in the order of due times, or before it.
-	// All due rows up to it were read, or were leased or locked.
+	// Next is the place behind the last row in the order of due times, or before that place. All
+	// due rows up to Next were read, or were leased or locked.
 	Next Cursor
 }
 
@@ -393,29 +386,28 @@ type Undecodable struct {
 	Err     error
 }
 
-// EventKey is what [OrderedByKey] orders by: the aggregate type and the aggregate
-// id. An event without an aggregate id has a key of its own.
+// EventKey is the key by which [OrderedByKey] orders: the aggregate type and the aggregate id. An
+// event without an aggregate id has a key of its own.
 type EventKey struct {
 	AggregateType AggregateType
-	// ID is the aggregate id, or the event id where that is empty.
+	// ID is the aggregate id, or the event id where the aggregate id is empty.
 	ID string
 }
 
 // RunReader is implemented by a store that can serve [OrderedByKey].
 type RunReader interface {
-	// ReadRuns reads runs of events that may be delivered now, and changes nothing.
-	// A run is the beginning of what is pending of one key. Within a key, a RETRY row
-	// comes first, then NEW rows by available_at, created_at, event id. A key has no
-	// run while its first row is not due, or leased, or DEAD unless q.SkipDead, or
-	// while one of its first q.Length rows has a lease that has not expired. A run
-	// ends before the first row that is not due, is of a kind in q.Except, or has a
-	// lease that expired; with q.Takeovers, before the first that has no lease. A run
-	// has no gaps. The rows of a key are judged as of one moment: its run never
-	// begins behind a row that was its first when the read began and still is pending.
-	// An aggregate type that is NULL is [Global]. A read with q.Takeovers that gets to the
-	// end may store it in the rows, so that the next read finds them.
+	// ReadRuns reads runs of events that may be delivered now, and changes nothing. A run is the
+	// beginning of the pending events of a key. Within a key, a RETRY row comes first, then NEW
+	// rows by available_at, created_at, event id. A key has no run while its first row is not due,
+	// or leased, or DEAD unless q.SkipDead, or while one of its first q.Length rows has a lease
+	// that has not expired. A run ends before the first row that is not due, is of a kind in
+	// q.Except, or has a lease that expired; with q.Takeovers, before the first row that has no
+	// lease. A run has no gaps. The rows of a key are judged as of one moment: the run never begins
+	// behind a row that was the first of the key when the read began and still is pending. An
+	// aggregate type that is NULL is [Global]. A read with q.Takeovers that gets to the end may
+	// store [Global] in the rows without a type, so that the next read finds them.
 	ReadRuns(ctx context.Context, db DB, q RunQuery) (Runs, error)
-	// CheckRuns reports that the database lacks what ReadRuns needs, such as an
+	// CheckRuns reports that the database lacks a part that ReadRuns needs, such as an
 	// index. The error says how to add it.
 	CheckRuns(ctx context.Context, db DB) error
 }
@@ -427,8 +419,8 @@ type RunQuery struct {
 	// LeaseDuration is the age at which a lease expires, by the database's clock. A lease
 	// whose time is as far ahead of that clock, or is no time, has expired too.
 	LeaseDuration time.Duration
-	// Takeovers reads only keys whose first row has a lease that expired. Their runs are
-	// that row and those directly behind it whose leases expired too.
+	// Takeovers reads only keys whose first row has a lease that expired. Their runs are that row
+	// and the rows directly behind it whose leases expired too.
 	Takeovers bool
 	// SkipDead: DEAD rows do not hold back their keys.
 	SkipDead bool
@@ -436,23 +428,21 @@ type RunQuery struct {
 	Except []EventKind
 	// After continues behind an earlier call's Next. Zero: from the start.
 	After EventKey
-	// Length is the most rows of one run, and how many of a key's rows are looked at.
-	// Limit is the most rows of all runs; with Takeovers, the most runs. Both are
-	// positive.
+	// Length is the most rows of a run, and the number of rows of a key that are looked at. Limit
+	// is the most rows of all runs; with Takeovers, the most runs. Both are positive.
 	Length, Limit int
 }
 
-// Runs are what [RunReader].ReadRuns read.
+// Runs is the result of [RunReader].ReadRuns.
 type Runs struct {
 	// EventIDs of each run, in order.
 	EventIDs [][]string
-	// Behind are, for each run of Takeovers, the leases that expired of the rows behind
-	// its first one, those of the run included, among the key's first q.Length. Between
-	// these rows there may be others.
+	// Behind are, for each run of Takeovers, the leases that expired of the rows behind the first
+	// row of the run. The rows are among the first q.Length rows of the key, and rows of the run
+	// are included. Between these rows there may be others.
 	Behind [][]Lease
-	// Next is the place of the last key that was looked at, only for After. A call
-	// looks at a bounded number of keys, so it may return few runs, or none, although
-	// there are more.
+	// Next is the place of the last key that was looked at, only for After. A call looks at a
+	// bounded number of keys, so it may return few runs, or no runs, although there are more.
 	Next EventKey
 	// End: there is no key behind Next.
 	End bool
@@ -460,11 +450,11 @@ type Runs struct {
 
 // TenantReader is implemented by a store that can read due events tenant by tenant.
 type TenantReader interface {
-	// ReadTenants reads the first events of one tenant after the other that are due and
-	// not leased, and changes nothing. Events without a tenant are those of one tenant,
-	// whose id is "". It goes from the tenant behind q.After once round to q.After.
+	// ReadTenants reads, tenant by tenant, the first events that are due and not leased,
+	// and changes nothing. Events without a tenant belong to a single tenant, whose id is "".
+	// ReadTenants goes from the tenant behind q.After once round to q.After.
 	ReadTenants(ctx context.Context, db DB, q TenantQuery) (Tenants, error)
-	// CheckTenants reports that the database lacks what ReadTenants needs, such as an
+	// CheckTenants reports that the database lacks a part that ReadTenants needs, such as an
 	// index. The error says how to add it.
 	CheckTenants(ctx context.Context, db DB) error
 }
@@ -476,16 +466,16 @@ type TenantQuery struct {
 	Except        []EventKind // as in PollQuery
 	// After is an earlier call's Next.
 	After string
-	// Length is the most events of one tenant, Limit the most in all; positive.
+	// Length is the most events of a tenant, Limit the most in all; positive.
 	Length, Limit int
 }
 
-// Tenants are what [TenantReader].ReadTenants read.
+// Tenants is the result of [TenantReader].ReadTenants.
 type Tenants struct {
 	// EventIDs are in no particular order.
 	EventIDs []string
-	// Next is the last tenant that was looked at. A call looks at a bounded number of
-	// tenants, so it may return few events, or none, although there are more.
+	// Next is the last tenant that was looked at. A call looks at a bounded number of tenants, so
+	// it may return few events, or no events, although there are more.
 	Next string
 	// Wrapped: the last tenants were passed, and the first ones were looked at again.
 	Wrapped bool
@@ -493,15 +483,15 @@ type Tenants struct {
 	End bool
 }
 
-// Split is the end of an event with several listeners of which some are not done.
+// Split is the end of an event with several listeners, some of which are not done.
 type Split struct {
 	Mark // of the event
-	// Rows are those of the listeners.
+	// Rows are the rows of the listeners that are not done.
 	Rows []ListenerRow
 }
 
-// ListenerRow is a row for one of an event's listeners. It is inserted as NEW with the
-// times of the envelope, and then marked with the outcome: RETRY, DEAD or a deferral.
+// ListenerRow is a row for a listener of an event. The row is inserted as NEW with the times of the
+// envelope, and then marked with the outcome: RETRY, DEAD or a deferral.
 type ListenerRow struct {
 	Envelope Envelope
 	Outcome  Outcome

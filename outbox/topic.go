@@ -2,9 +2,9 @@ package outbox
 
 import "context"
 
-// Topic binds an aggregate type, an event type and a payload type, so that the
-// compiler checks that the writer and the listener of an event use the same payload
-// type. It is a value, safe for concurrent use.
+// Topic binds an aggregate type, an event type and a payload type, so that the compiler checks that
+// the writer and the listener of an event use the same payload type. A topic is a value, safe for
+// concurrent use.
 type Topic[T any] struct {
 	aggregate AggregateType
 	event     EventType
@@ -29,7 +29,7 @@ func (t Topic[T]) AggregateType() AggregateType { return t.aggregate }
 // EventType is the topic's event type.
 func (t Topic[T]) EventType() EventType { return t.event }
 
-// Kind is the pair of both, as limits and pauses name it.
+// Kind is the pair of both types, as limits and pauses name the pair.
 func (t Topic[T]) Kind() EventKind { return EventKind{AggregateType: t.aggregate, EventType: t.event} }
 
 // Envelope returns an envelope with the topic's types; set further fields on it. A
@@ -46,10 +46,10 @@ func (t Topic[T]) Decode(env Envelope) (T, error) {
 	return Decode[T](env)
 }
 
-// Listen makes a binding for fn, whose errors mean what those of a [Listener] do. An event whose payload does
-// not decode is dead at once, because another attempt would fail in the same way. If
-// the codec may fail for a while, register a listener with [On] that calls
-// [Topic.Decode] and returns its error: then the event is retried.
+// Listen makes a binding for fn, whose errors mean the same as the errors of a [Listener]. An event
+// whose payload does not decode is dead at once, because another attempt would fail in the same
+// way. If the codec may fail for a while, register a listener with [On] that calls [Topic.Decode]
+// and returns the error of Decode: then the event is retried.
 func (t Topic[T]) Listen(fn func(ctx context.Context, payload T, env Envelope) error, opts ...BindingOption) Binding {
 	if fn == nil {
 		return On(t.aggregate, t.event, nil, opts...)

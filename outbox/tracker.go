@@ -5,38 +5,37 @@ import (
 	"time"
 )
 
-// delivery is one attempt at an event, from its queue until its outcome is
-// stored.
+// delivery is an attempt at an event, from the queue until the outcome is stored.
 type delivery struct {
 	env      *Envelope // the row
-	only     *only     // the one of several listeners that the row is for; nil: all
-	hot      bool      // it came by the hot queue
-	takeover bool      // it may have been in the hands of a process that died
-	term     int64     // the hold under which it was taken in hand; see [hold.Hold]
-	counted  bool      // its last delivery, during which a process died, is an attempt
+	only     *only     // the single listener that the row is for; nil: all
+	hot      bool      // the event came by the hot queue
+	takeover bool      // the event may have been in the hands of a process that died
+	term     int64     // the hold under which the event was taken in hand; see [hold.Hold]
+	counted  bool      // the last delivery, during which a process died, is an attempt
 
-	// The events before and behind it in its run; see [OrderedByKey].
+	// The events before and behind this event in its run; see [OrderedByKey].
 	before, behind *delivery
 
 	// These belong to the tracker.
 	state      deliveryState
 	lease      string      // the name of the row's lease; empty: none
-	until      time.Time   // the lease surely lasts until then; zero: it is not asked
+	until      time.Time   // the lease surely lasts until then; zero: not checked
 	completion *completion // the listener's own transaction; see [Writer.Complete]
 	answered   bool        // the listener has returned
 
 	ctx     deliveryContext // the listener's
 	batcher *batcher        // nil: the listener gets no batches
-	shares  bool            // it has one of the [SharedWorkers]
+	shares  bool            // the delivery has one of the [SharedWorkers]
 
 	// The outcome; see [dispatcher.decide].
 	outcome  Outcome
 	next     time.Time // when the event is due again
 	reason   string    // last_error
-	attempts int       // what the row counts from then on; zero: as before
+	attempts int       // the attempts that the row counts from then on; zero: as before
 	err      error
 	panicked *PanicError // nil when err is no panic
-	answers  *answers    // of several listeners; nil in the delivery to one
+	answers  *answers    // of several listeners; nil in the delivery to a single listener
 	// completed: the listener's own transaction has stored the outcome.
 	completed bool
 	// stuck: the database refuses the outcome; see [completer.markAll].
@@ -70,40 +69,38 @@ func (d *delivery) mark() Mark {
 	return Mark{EventID: d.id(), Lease: d.lease, AvailableAt: d.next, Error: d.reason, Attempts: d.attempts}
 }
 
-// tracker knows every event that this process has in hand, from the moment it
-// is written or enqueued until its outcome is stored. The poller's copy of such
-// an event is dropped. That makes duplicates between the hot and the cold path
-// impossible within one process:
+// tracker knows every event that this process has in hand, from the moment when the event is
+// written or enqueued until the outcome is stored. The poller's copy of such an event is dropped,
+// which makes duplicates between the hot and the cold path impossible within one process:
 //
 //   - An event is reserved before its row is inserted, so that the poller cannot
 //     take the row between the commit and the hot queue.
 //   - While the poller reads, events that leave the tracker are remembered if they were due
-//     when it began: the rows that it is about to hand over may be older than their
-//     outcome.
+//     when the read began: the rows that the poller is about to hand over may be older than
+//     their outcome.
 //
 // A row that this node claims again is a copy too, unless the outcome in hand
 // took effect before. The delivery in hand then goes on under the new lease.
 //
-// It counts the takeovers: events that a process which died may have had in
-// hand. One of them may kill this process too, so they are delivered few at a
-// time, and the attempts of the others are left alone.
+// The tracker counts the takeovers: events that a process which died may have had in hand. Such an
+// event may kill this process too, so takeovers are delivered few at a time, and the attempts of
+// the other events are left alone.
 type tracker struct {
 	mu      sync.Mutex
 	events  map[string]*delivery
 	reading bool
-	due     time.Time           // the read returns what is due by then
-	last    *delivery           // in [Ordered], the one whose outcome came last; see [tracker.setLast]
-	left    map[string]struct{} // what left the tracker since the read began and was due then
+	due     time.Time           // the read returns the events that are due by then
+	last    *delivery           // in [Ordered], the last one with an outcome; see [tracker.setLast]
+	left    map[string]struct{} // events that left since the read began and were due then
 
 	takeovers int       // in hand
-	survived  int       // not in hand any more, of those taken over the first time
-	since     time.Time // since when there is one in hand
-	wake      func()    // called when one leaves; it must not block
+	survived  int       // not in hand any more, of the events taken over the first time
+	since     time.Time // since when takeovers are in hand
+	wake      func()    // called when a takeover leaves; must not block
 }
 
-// takeoverStep is how long this process has to survive its takeovers until it
-// takes one more beside them. A poison event mostly kills as soon as it is
-// delivered.
+// takeoverStep is how long this process has to survive its takeovers until another takeover may
+// join them. A poison event mostly kills as soon as it is delivered.
 const takeoverStep = time.Second
 
 func newTracker(wake func()) *tracker {
@@ -122,7 +119,7 @@ func (t *tracker) reserve(ds []delivery) {
 	}
 }
 
-// unreserve gives up what is still reserved.
+// unreserve gives up the deliveries that are still reserved.
 func (t *tracker) unreserve(ds []delivery) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,8 +130,8 @@ func (t *tracker) unreserve(ds []delivery) {
 	}
 }
 
-// promote turns a reservation into a delivery in hand; false when the event is
-// not reserved for it.
+// promote turns a reservation into a delivery in hand; false when the event is not reserved for
+// this delivery.
 func (t *tracker) promote(d *delivery) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,9 +142,9 @@ func (t *tracker) promote(d *delivery) bool {
 	return true
 }
 
-// acquire takes an event that was read or claimed; false when it is a copy of
-// one that is in hand, or was when the present read began. When the copy was
-// claimed, the delivery in hand goes on under its lease.
+// acquire takes an event that was read or claimed; false when the event is a copy of an event that
+// is in hand, or was when the present read began. When the copy was claimed, the delivery in hand
+// goes on under the lease of the copy.
 func (t *tracker) acquire(d *delivery) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,12 +170,12 @@ func (t *tracker) acquire(d *delivery) bool {
 	return true
 }
 
-// covers reports whether the other delivery of the same event is a copy. What
-// was only read is one. A claimed row is none while a transaction writes an event
-// of the same id again, which will fail, and none when the retry or deferral in
-// hand took effect: the row is then due at the time that it set. DONE that is on its way
-// has not taken effect, for the row could be claimed. DEAD may have: if the event was
-// replayed at once, settle gives the new lease back.
+// covers reports whether the other delivery of the same event is a copy. A row that was only read
+// is a copy. A claimed row is not a copy in two cases: a transaction writes an event of the same id
+// again, which will fail; or the retry or deferral in hand took effect, and the row is due at the
+// time that the retry or deferral set. DONE that is on its way has not taken effect, because the
+// row could be claimed. DEAD may have: if the event was replayed at once, settle gives the new
+// lease back.
 func (d *delivery) covers(other *delivery) bool {
 	switch {
 	case other.lease == "":
@@ -190,8 +187,8 @@ func (d *delivery) covers(other *delivery) bool {
 	}
 }
 
-// storing says that a statement with these outcomes begins. It returns what to
-// store, each under the lease that its delivery has now.
+// storing says that a statement with these outcomes begins, and returns the marks to store, each
+// under the lease that its delivery has now.
 func (t *tracker) storing(ds []*delivery) []Mark {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,25 +218,25 @@ func (t *tracker) release(ds ...*delivery) (leases []Lease) {
 // refused; the tracker's mu is held.
 func (d *delivery) isUnstored() bool { return d != nil && d.state != untracked && !d.stuck }
 
-// lastIsUnstored reports whether that is so of the last outcome in [Ordered].
+// lastIsUnstored reports whether the last outcome in [Ordered] is unstored.
 func (t *tracker) lastIsUnstored() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last.isUnstored()
 }
 
-// setLast notes the last outcome in [Ordered]: those before are stored first.
+// setLast notes the last outcome in [Ordered]: earlier outcomes are stored first.
 func (t *tracker) setLast(d *delivery) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last = d
 }
 
-// settle lets go of deliveries whose marks were stored or refused. This node may have
-// claimed their rows again meanwhile. If it did so before the mark, the mark was refused:
-// the delivery stays in hand, to be stored under the new lease. If it did so after the
-// mark, as when the event was replayed, the new lease is one to give back. A delivery whose
-// row the database skipped stays in hand, too.
+// settle lets go of deliveries whose marks were stored or refused. This node may have claimed their
+// rows again meanwhile. If the claim came before the mark, the mark was refused: the delivery stays
+// in hand, to be stored under the new lease. If the claim came after the mark, as when the event
+// was replayed, the new lease is to be given back. A delivery whose row the database skipped stays
+// in hand, too.
 func (t *tracker) settle(outcome Outcome, ds []*delivery, marks []Mark, left map[string]RowState) (again []*delivery, back []Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -287,12 +284,12 @@ func (t *tracker) forget(d *delivery) {
 	}
 }
 
-// takeoverRoom is how many more events may be taken over now. That is one at
-// first, and one more for each [takeoverStep] that the process survives those in
-// hand; unless they come one by one, one more for each that left again; in all no
-// more than can run at once. Events that had attempts before do not make room for
-// others: the poison event and those beside which it killed a process are among
-// them. waits says that room will come by waiting.
+// takeoverRoom is how many more events may be taken over now. At first there is room for a single
+// event, and for another event after each [takeoverStep] that the process survives the takeovers in
+// hand. Unless events come one by one, each takeover that left again makes room for another. In all
+// there is room for no more than can run at once. Events that had attempts before do not make room
+// for others: the poison event, and the events beside which it killed a process, are among them.
+// waits says that room will come by waiting.
 func (t *tracker) takeoverRoom(workers int, oneByOne bool) (room int, waits bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -306,7 +303,7 @@ func (t *tracker) takeoverRoom(workers int, oneByOne bool) (room int, waits bool
 	return min(workers, allowed) - t.takeovers, t.takeovers > 0 && allowed < workers
 }
 
-// beginRead says that the poller reads what is due by a time.
+// beginRead says that the poller reads the events that are due by a time.
 func (t *tracker) beginRead(due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -327,8 +324,8 @@ func (t *tracker) holds(id string) bool {
 	return t.events[id] != nil
 }
 
-// leases lists the leases of what is queued, running or being stored. The rows
-// of open transactions are left out, for they are locked.
+// leases lists the leases of the events that are queued, running or being stored. The rows of open
+// transactions are left out, because they are locked.
 func (t *tracker) leases() []Lease {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -348,8 +345,8 @@ func (t *tracker) leased(d *delivery) bool {
 	return d.until.IsZero() || time.Now().Before(d.until)
 }
 
-// renewed says that a statement which began at that time renewed leases. One that was
-// over before the answer came may have been another process's meanwhile.
+// renewed says that a statement which began at that time renewed leases. A lease that was over
+// before the answer came may have been another process's meanwhile.
 func (t *tracker) renewed(leases []Lease, began time.Time, leaseDuration time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -361,10 +358,9 @@ func (t *tracker) renewed(leases []Lease, began time.Time, leaseDuration time.Du
 	}
 }
 
-// inTurn parts outcomes into those that one statement may store, and those that
-// follow an event of their run whose outcome is not stored before. A run's outcomes
-// are stored in order, so that no event is delivered again after a later one of its
-// key is done.
+// inTurn separates outcomes that a single statement may store from outcomes that follow an event of
+// their run whose outcome is not stored before. A run's outcomes are stored in order, so that no
+// event is delivered again after a later event of the same key is done.
 func (t *tracker) inTurn(ds []*delivery) (now, later []*delivery) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -399,8 +395,8 @@ func (t *tracker) isTurn(d *delivery) bool {
 	return !t.last.isUnstored() && (d.before == nil || d.before.state == untracked)
 }
 
-// stick marks a delivery as one whose outcome is refused. It returns the delivery that
-// takes its place, which has no payload, unless that is still needed.
+// stick marks the outcome of a delivery as refused, and returns the delivery that takes the place
+// of d. The new delivery has no payload, unless the payload is still needed.
 func (t *tracker) stick(d *delivery) *delivery {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,13 +12,13 @@ func (d *dispatcher) startWorker(take func() *delivery) {
 	go d.work(take)
 }
 
-// work is a worker. Should a listener end the goroutine with runtime.Goexit, as
-// a failed test assertion does, the delivery fails and another worker goes on.
+// work is a worker. If a listener ends the goroutine with runtime.Goexit, as a failed test
+// assertion does, the delivery fails and another worker goes on.
 func (d *dispatcher) work(take func() *delivery) {
 	var dl *delivery
 	defer func() {
 		if r := recover(); r != nil {
-			panic(r) // not the listener's: nothing here can make it good
+			panic(r) // not the listener's panic: nothing here can correct it
 		}
 		if dl != nil { // Goexit
 			d.decide(dl, errGoexit)
@@ -34,7 +34,7 @@ func (d *dispatcher) work(take func() *delivery) {
 		if next == nil {
 			return
 		}
-		for next != nil { // the events of a run; other deliveries have none behind them
+		for next != nil { // the events of a run; other deliveries have no events behind them
 			if !d.mayBegin(next) {
 				d.letGo(next.rest()...)
 				d.wakePoller()
@@ -50,9 +50,8 @@ func (d *dispatcher) work(take func() *delivery) {
 	}
 }
 
-// finish hands an outcome to the completer, and logs what nothing else will. Close
-// counts the event as one whose outcome is not stored before it stops to count the
-// listener.
+// finish hands an outcome to the completer, and logs a retry, which nothing else logs. Close counts
+// the outcome as not stored before Close stops to count the listener.
 func (d *dispatcher) finish(dl *delivery) {
 	if !dl.completed && dl.outcome != OutcomeReleased {
 		d.completer.pending.Add(1)
@@ -88,10 +87,10 @@ func (d *dispatcher) finish(dl *delivery) {
 }
 
 // awaitStored waits until an outcome is stored that takes another statement than DONE, as in
-// [Ordered] before the next event is delivered: no statement is to store a later event's
-// outcome before this one, after which a process that dies would have this event delivered
-// late. A listener's own transaction waits too, in [dispatcher.awaitTurn]. Neither waits for
-// an outcome that the database refuses.
+// [Ordered] before the next event is delivered: no statement is to store a later event's outcome
+// before this outcome, or a process that dies then would have this event delivered late. A
+// listener's own transaction waits too, in [dispatcher.awaitTurn]. Neither waits for an outcome
+// that the database refuses.
 func (d *dispatcher) awaitStored() {
 	d.completer.commit.StoreNow()
 	for d.track.lastIsUnstored() && !isClosed(d.abort) {
@@ -119,18 +118,17 @@ func (d *dispatcher) letGo(ds ...*delivery) {
 	}
 }
 
-// SharedWorkers bound how many listeners run at once in several outboxes together, such
-// as the shards that one process delivers for. Make one with [NewSharedWorkers] and put
-// it into the [DispatchOptions] of each of them. It is safe for concurrent use.
+// SharedWorkers bound how many listeners run at once in several outboxes together, such as the
+// shards that a process delivers for. Make shared workers with [NewSharedWorkers] and put them
+// into the [DispatchOptions] of each outbox. They are safe for concurrent use.
 //
-// They bound what [DispatchOptions].Workers bounds. The calls of a [BatchListener] and
+// They bound the same deliveries as [DispatchOptions].Workers. The calls of a [BatchListener] and
 // the deliveries of a kind with a [Limit] have bounds of their own, in each outbox.
 //
-// An event that waits for one of the shared workers counts as queued: its lease is
-// renewed, and ListenerTimeout does not run yet. Deliveries begin in the order in which
-// the Workers of all outboxes ask for one, each event of a key's run by itself. So a
-// backlog of one outbox delays an event of another one by at most as many deliveries as
-// the first has Workers.
+// An event that waits for a shared worker counts as queued: its lease is renewed, and
+// ListenerTimeout does not run yet. Deliveries begin in the order in which the Workers of all
+// outboxes ask for a shared worker, each event of a key's run by itself. So a backlog of one outbox
+// delays an event of another outbox by at most as many deliveries as the first outbox has Workers.
 type SharedWorkers struct {
 	n     int
 	inUse chan struct{} // holds a token for each listener that runs
@@ -169,8 +167,7 @@ func (s *SharedWorkers) begin(abort <-chan struct{}) bool {
 
 func (s *SharedWorkers) end() { <-s.inUse }
 
-// mayBegin waits for one of the shared workers, and then reports whether a delivery may
-// begin.
+// mayBegin waits for a shared worker, and then reports whether a delivery may begin.
 func (d *dispatcher) mayBegin(dl *delivery) bool {
 	if shared := d.opts.SharedWorkers; shared != nil && dl.batcher == nil && d.lanes.of(dl.env) == nil {
 		dl.shares = shared.begin(d.abort)

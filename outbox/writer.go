@@ -12,9 +12,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/notify"
 )
 
-// Writer writes events into the outbox table, within the caller's transaction.
-// It is safe for concurrent use. Write and WriteAll use the transaction that the
-// context carries; the adapter's methods take a transaction value.
+// Writer writes events into the outbox table, within the caller's transaction. A writer is safe for
+// concurrent use. Write and WriteAll use the transaction that the context carries; the adapter's
+// methods take a transaction value.
 type Writer struct {
 	store      Store
 	source     any
@@ -50,11 +50,11 @@ func (w *Writer) Source() any { return w.source }
 // Store is the writer's store.
 func (w *Writer) Store() Store { return w.store }
 
-// Write writes one event in the transaction that ctx carries and returns its
-// id; "" and no error when a hook suppressed it. It fails with
-// [ErrNoTransaction] when ctx carries no active transaction of the writer's
-// source, which is [ErrForeignTransaction] too when it carries another's, and
-// with [ErrInvalidEnvelope].
+// Write writes an event in the transaction that ctx carries and returns the id of the event; "" and
+// no error when a hook suppressed the event. Write fails with [ErrNoTransaction] when ctx carries
+// no active transaction of the writer's source; the error is [ErrForeignTransaction] too when ctx
+// carries a transaction of another source. Write fails with [ErrInvalidEnvelope] for an invalid
+// envelope.
 func (w *Writer) Write(ctx context.Context, env Envelope) (string, error) {
 	scope, err := w.ambient(ctx)
 	if err != nil {
@@ -63,8 +63,8 @@ func (w *Writer) Write(ctx context.Context, env Envelope) (string, error) {
 	return first(w.WriteScope(ctx, scope, []Envelope{env}))
 }
 
-// WriteAll writes events in the transaction that ctx carries, all or none, and
-// returns their ids in order. Errors are those of [Writer.Write].
+// WriteAll writes events in the transaction that ctx carries, all or none, and returns their ids in
+// order. Errors are the same as in [Writer.Write].
 func (w *Writer) WriteAll(ctx context.Context, envs []Envelope) ([]string, error) {
 	scope, err := w.ambient(ctx)
 	if err != nil {
@@ -102,14 +102,14 @@ func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope)
 		return nil, err
 	}
 	if err := w.enlist(scope, p); err != nil {
-		w.doubt(p) // somebody ended it, perhaps with the rows in it
+		w.doubt(p) // somebody ended the transaction, perhaps with the rows in it
 		return nil, fmt.Errorf("outbox: the transaction ended while %d events were being written: %w", len(sealed), err)
 	}
 	w.afterWrite(ctx, sealed)
 	return eventIDs(sealed), nil
 }
 
-// usable reports what keeps the writer from using a transaction.
+// usable reports a reason that keeps the writer from using a transaction.
 func (w *Writer) usable(scope TxScope) error {
 	switch {
 	case nilness.IsNil(scope):
@@ -123,10 +123,9 @@ func (w *Writer) usable(scope TxScope) error {
 	}
 }
 
-// WriteUnmanaged writes events through a transaction that the outbox does
-// not see end. The poller delivers them; it looks again after 10 ms, 100 ms and 1 s.
-// AfterCommit and AfterRollback hooks do not run. Adapters call it where their
-// AllowUnmanaged option permits.
+// WriteUnmanaged writes events through a transaction whose end the outbox does not see. The poller
+// delivers the events and looks again after 10 ms, 100 ms and 1 s. AfterCommit and AfterRollback
+// hooks do not run. Adapters call WriteUnmanaged where their AllowUnmanaged option permits.
 func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope) ([]string, error) {
 	if nilness.IsNil(tx) {
 		return nil, ErrNoTransaction
@@ -143,8 +142,8 @@ func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope)
 	return eventIDs(sealed), nil
 }
 
-// prepare seals the envelopes and passes them through the BeforeWrite hooks. It
-// returns the time of the sealing, too.
+// prepare seals the envelopes and passes them through the BeforeWrite hooks. prepare also returns
+// the time of the sealing.
 func (w *Writer) prepare(ctx context.Context, envs []Envelope) (sealed []Envelope, at time.Time, err error) {
 	if len(envs) == 0 {
 		return nil, at, nil
@@ -255,8 +254,8 @@ func (w *Writer) doubt(p *pending) {
 	}
 }
 
-// enlist registers what is to happen at the end of the transaction: the events
-// go to the hot queue within COMMIT, the hooks run after it.
+// enlist registers the work for the end of the transaction: the events go to the hot queue within
+// COMMIT, the hooks run after COMMIT.
 func (w *Writer) enlist(scope TxScope, p *pending) error {
 	err := scope.AfterRollback(func(ctx context.Context, cause error) {
 		w.rolledBack(ctx, p, cause)
@@ -322,9 +321,9 @@ func (w *Writer) rolledBack(ctx context.Context, p *pending, cause error) {
 	}
 }
 
-// Stage seals envelopes for a write whose INSERT an adapter sends later, among other
-// statements. The BeforeWrite hooks run now; the write is nil when they left no
-// event. Errors are those of [Writer.WriteScope], apart from the transaction's.
+// Stage seals envelopes for a write whose INSERT an adapter sends later, among other statements.
+// The BeforeWrite hooks run now; the write is nil when they left no event. Errors are the same as
+// in [Writer.WriteScope], apart from the transaction's errors.
 func (w *Writer) Stage(ctx context.Context, envs []Envelope) (*StagedWrite, error) {
 	sealed, sealedAt, err := w.prepare(ctx, envs)
 	if err != nil || len(sealed) == 0 {
@@ -333,9 +332,9 @@ func (w *Writer) Stage(ctx context.Context, envs []Envelope) (*StagedWrite, erro
 	return &StagedWrite{w: w, p: &pending{envs: sealed, due: sealedAt}}, nil
 }
 
-// StagedWrite is one write of [Writer.Stage]. An adapter calls Send when it sends
-// the INSERT, and then one of the three others. A write that is never sent needs no
-// call. It is for one goroutine at a time.
+// StagedWrite is a write of [Writer.Stage]. An adapter calls Send when it sends the INSERT, and
+// then one of the three other methods. A write that is never sent needs no call. A write is for one
+// goroutine at a time.
 type StagedWrite struct {
 	w    *Writer
 	p    *pending
@@ -363,14 +362,14 @@ func (s *StagedWrite) Send(ctx context.Context, tx Execer) error {
 // Inserted says that the INSERT has succeeded in the transaction.
 func (s *StagedWrite) Inserted(ctx context.Context, scope TxScope) {
 	if err := s.w.enlist(scope, s.p); err != nil {
-		s.Failed(ctx, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)) // somebody ended it, perhaps with the rows in it
+		s.Failed(ctx, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)) // somebody ended the transaction, perhaps with the rows in it
 		return
 	}
 	s.w.afterWrite(ctx, s.p.envs)
 }
 
-// Uncertain says that the INSERT may have succeeded in the transaction: its commit
-// does not tell whether the rows are there, and leaves the events to the poller.
+// Uncertain says that the INSERT may have succeeded in the transaction: the commit does not tell
+// whether the rows are there, so the events are left to the poller.
 func (s *StagedWrite) Uncertain(ctx context.Context, scope TxScope) {
 	err := scope.AfterRollback(func(ctx context.Context, cause error) { s.Failed(ctx, cause) })
 	if err == nil {
