@@ -57,8 +57,8 @@ type Envelope struct {
 	// "outbox-"; all keys and values together have at most 65,536 bytes.
 	// The interceptors and the listener of a delivery share the map: do not change it.
 	Headers map[string]string
-	// Payload is JSON text made by [JSON] or [RawJSON]. Required; at most
-	// 1,048,576 bytes.
+	// Payload is JSON text made by [JSON] or [RawJSON], or bytes made by [Bytes]. Required; at
+	// most 1,048,576 bytes.
 	Payload Payload
 	// OccurredAt is when the event happened, kept in UTC and cut to
 	// microseconds. Defaults to now.
@@ -130,8 +130,8 @@ func formatTime(t time.Time) string {
 type EventKind struct {
 	AggregateType AggregateType
 	EventType     EventType
-	// Listener is set only in calls of [Metrics] about the row of a single listener of
-	// an event with several listeners; see [Named].
+	// Listener is set only in calls of [Metrics] and in [DeadGroup], for the row of a single
+	// listener of an event with several listeners; see [Named].
 	Listener string
 }
 
