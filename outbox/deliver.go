@@ -112,7 +112,7 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 	case OutcomeDeferred:
 		delay, reason := d.opts.DeferUnroutable, ""
 		if !c.unroutable {
-			delay, reason = c.decided.Delay, c.reason()
+			delay, reason = max(c.decided.Delay, 0), c.reason()
 		} else {
 			reason = fmt.Sprintf("no listener for %s in the process that took it; deferred by %s", dl.kind(), delay)
 			if r, own := d.registry.(*Registry); !own || r.Len() > 0 { // else Start has said so, of all kinds

@@ -77,6 +77,26 @@ func TestOutcomeOfIsWhatTheDispatcherDecides(t *testing.T) {
 	}
 }
 
+// Made by hand, the delay may be negative: the event would go ahead of older ones.
+func TestNoDeferralMakesAnEventDueInThePast(t *testing.T) {
+	t.Parallel()
+	store, now := outboxtest.NewStore(), time.Now().UTC().Truncate(time.Microsecond)
+	ob, err := outbox.New(outbox.Config{
+		DB: store.DB(), Store: store, Logger: quiet, Clock: outbox.ClockFunc(func() time.Time { return now }),
+	})
+	require.NoError(t, err)
+	require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(func(context.Context, outbox.Envelope) error {
+		return &outbox.OutcomeError{Outcome: outbox.OutcomeDeferred, Delay: -time.Hour}
+	}))))
+	env := said("e")
+	env.AggregateType = outbox.Global
+	got, err := ob.Deliver(t.Context(), env)
+	require.NoError(t, err)
+	require.Equal(t, outbox.StatusNew, got.Status)
+	require.Equal(t, now, got.NextAt)
+	require.NoError(t, ob.Close(t.Context()))
+}
+
 func TestOutcomeOfOutsideADispatcherGoesByTheDefaults(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")

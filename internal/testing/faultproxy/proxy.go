@@ -65,9 +65,14 @@ func (p *Proxy) accept() {
 		}
 		c := &Conn{client: client}
 		p.mu.Lock()
-		p.conns[c] = true
+		select {
+		case <-p.closed: // and all connections that there were
+			c.Close()
+		default:
+			p.conns[c] = true
+			p.all.Go(func() { p.serve(c) })
+		}
 		p.mu.Unlock()
-		p.all.Go(func() { p.serve(c) })
 	}
 }
 
