@@ -126,55 +126,6 @@ func link(ds []delivery) {
 	}
 }
 
-// takeInRun takes a run that was claimed, up to the first event that is in hand: the
-// delivery in hand goes on under the new lease. taken is how many leases takeInRun has
-// taken; the other leases are to be given back. ok is false when there is no room.
-func (d *dispatcher) takeInRun(ds []delivery) (taken int, ok bool) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if d.state != running {
-		return 0, false
-	}
-	n := 0
-	for taken < len(ds) && !d.pauses.has(ds[n].env) {
-		taken++
-		if !d.track.acquire(&ds[n]) {
-			break
-		}
-		n++
-	}
-	if n == 0 {
-		return taken, true
-	}
-	link(ds[:n])
-	kinds := make([]EventKind, n) // before a worker has the events
-	for i := range kinds {
-		kinds[i] = kindOf(ds[i].env)
-	}
-	if !d.queueRun(&ds[0]) {
-		d.track.release(ds[0].rest()...)
-		return 0, false
-	}
-	for _, kind := range kinds {
-		d.metrics.ColdEnqueued(kind)
-	}
-	return taken, true
-}
-
-// queueRun puts a run into the queue for it, if the queue has room.
-func (d *dispatcher) queueRun(first *delivery) bool {
-	if first.takeover {
-		return offer(d.taken, first)
-	}
-	behind := first.length() - 1
-	d.behind.Add(behind)
-	if offer(d.cold, first) {
-		return true
-	}
-	d.behind.Add(-behind)
-	return false
-}
-
 // follow returns the event after a delivered event of a run, if the next event is for
 // this goroutine. Otherwise another goroutine goes on with the run, or the run ends and
 // the rest is given back.
@@ -194,7 +145,7 @@ func (d *dispatcher) follow(dl *delivery) *delivery {
 	case b != nil: // no worker waits for a batch
 		next.batcher = b
 		b.take(next)
-	case !d.queueRun(next): // events that are in no batch are for the workers
+	case !d.push(d.found(next), next): // events that are in no batch are for the workers
 		d.letGo(next.rest()...)
 	}
 	return nil

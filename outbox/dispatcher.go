@@ -137,35 +137,47 @@ func (d *dispatcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// takeIn offers an event that the poller read or claimed. For a copy of an event that is in
-// hand, which is dropped, takeIn returns true.
-func (d *dispatcher) takeIn(dl *delivery) bool {
-	if dl.takeover {
-		return d.enqueue(d.taken, dl)
-	}
-	return d.enqueue(d.cold, dl)
-}
-
-func (d *dispatcher) enqueue(queue chan *delivery, dl *delivery) bool {
+// takeIn takes events that the poller found: an event alone, or a run up to the first event that is
+// paused. If an event is in hand, its delivery goes on under the lease of the copy, and the run ends
+// there. takeIn returns how many of the leases it took; the others are to be given back. ok is false
+// when there is no room; an event that is refused for its kind leaves room for other events.
+func (d *dispatcher) takeIn(run []delivery) (taken int, ok bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.state != running {
-		return false
+		return 0, false
 	}
-	if !d.track.acquire(dl) {
-		return true
+	n := 0
+	for taken < len(run) {
+		if taken++; !d.track.acquire(&run[n]) {
+			break // a copy
+		}
+		if d.pauses.has(run[n].env) {
+			d.track.release(&run[n])
+			taken--
+			break
+		}
+		n++
 	}
-	kind := kindOf(dl.env) // before a worker has it
-	if !d.queueUp(queue, dl) {
-		d.track.release(dl)
-		return false
+	first := &run[0]
+	if n == 0 {
+		return taken, taken > 0 || d.passesOver(first.env)
 	}
-	if queue == d.hot {
-		d.metrics.HotEnqueued(kind)
-	} else {
+	link(run[:n])
+	kind := kindOf(first.env) // before a worker has the events
+	var behind []EventKind
+	for i := range run[1:n] {
+		behind = append(behind, kindOf(run[1+i].env))
+	}
+	if !d.queueUp(d.found(first), first) {
+		d.track.release(first.rest()...)
+		return 0, d.passesOver(first.env)
+	}
+	d.metrics.ColdEnqueued(kind)
+	for _, kind := range behind {
 		d.metrics.ColdEnqueued(kind)
 	}
-	return true
+	return taken, true
 }
 
 // coldRoom is the room in the cold queue.

@@ -197,16 +197,11 @@ type leavingOut struct {
 	laneBatches int         // since a lane that had no room has some
 }
 
-// passOver reports whether a refused event does not end the batch that it came in,
-// because it was refused for its kind.
-func (p *poller) passOver(env *Envelope) bool {
-	if !p.dispatcher.passesOver(env) {
-		return false
-	}
-	if kind := kindOf(env); !slices.Contains(p.except, kind) {
+// passOver notes that the dispatcher left an event out for its kind.
+func (p *poller) passOver(kind EventKind) {
+	if !slices.Contains(p.except, kind) {
 		p.except = append(p.except, kind)
 	}
-	return true
 }
 
 // readPauses reads the pauses if that is due. The poller's patience stays as it is,

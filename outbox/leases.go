@@ -73,3 +73,13 @@ func (t *tableLeases) Release(ctx context.Context, back []Lease) (n int, err err
 	}
 	return n, nil
 }
+
+// leasesOf are the leases of deliveries, as far as they have leases.
+func leasesOf(ds []delivery) (leases []Lease) {
+	for i := range ds {
+		if ds[i].lease != "" {
+			leases = append(leases, Lease{ds[i].id(), ds[i].lease})
+		}
+	}
+	return leases
+}

@@ -188,10 +188,8 @@ func (o *Outbox) check(ctx context.Context) error {
 	switch {
 	case o.hold != nil:
 		return o.hold.Try(ctx)
-	case o.poller != nil && o.poller.runs != nil:
-		return o.poller.runs.reader.CheckRuns(ctx, o.db)
-	case o.poller != nil && o.poller.tenants != nil:
-		return o.poller.tenants.reader.CheckTenants(ctx, o.db)
+	case o.poller != nil:
+		return o.poller.check(ctx)
 	default:
 		return nil
 	}

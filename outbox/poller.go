@@ -24,9 +24,7 @@ type poller struct {
 	store      Store
 	dispatcher *dispatcher
 	opts       PollOptions
-	inOrder    bool           // as in [Ordered]
-	runs       *runPolling    // nil but in [OrderedByKey]
-	tenants    *tenantPolling // nil but with [ClaimOptions].TenantsInTurn
+	inOrder    bool // as in [Ordered]
 	metrics    Metrics
 	log        *slog.Logger
 	clock      Clock
@@ -44,12 +42,15 @@ type poller struct {
 	// may have been in its hands. Zero: no process was found dead, or these events are done.
 	died      atomic.Pointer[time.Time]
 	suspected atomic.Int64 // rows that were claimed for this reason
+	written   atomic.Bool  // in [OrderedByKey], this process committed events that are due
 
 	// The rest belongs to whoever holds the token.
+	free, takeovers source
+	more            bool // there may be more free events to read in this cycle
 	leavingOut
 	pass       pass.Pass[Cursor]
 	term       int64     // of the hold, when the present read began
-	read       time.Time // the time as of which the last batch was read
+	asOf       time.Time // the time as of which the last batch was read
 	failures   int       // of the store, in a row
 	patience   patience.Patience
 	fromStart  patience.Patience // for reads from the start of the table
@@ -69,16 +70,54 @@ func newPoller(b *builder, d *dispatcher) *poller {
 	p.undecodable = logburst.ByCause{Log: p.log, Level: slog.LevelError, Message: "outbox: event cannot be decoded, it is dead", Single: causeLines}
 	p.unburied = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
 	p.loop = loop.New(p.run, ErrClosed)
-	if b.claim != nil && b.claim.TenantsInTurn {
-		p.tenants = &tenantPolling{reader: b.Store.(TenantReader)}
-	}
-	if b.byKey != nil {
-		p.runs = &runPolling{
-			reader: b.Store.(RunReader), length: b.byKey.RunLength, skipDead: b.byKey.OnDead == SkipDead,
-		}
-	}
+	p.free, p.takeovers = sourcesOf(b, p)
 	d.poller = p
 	return p
+}
+
+// source is a way in which the poller finds events. Each mode has a source of free events, and a
+// source of takeovers: events that a process which died may have had in hand.
+type source interface {
+	// begin is called at the beginning of a cycle.
+	begin()
+	// room is how many of limit events the source may read now; zero or less: no event.
+	room(limit int) int
+	// read finds up to limit events. In a mode with leases read claims them.
+	read(ctx context.Context, limit int) (found, error)
+}
+
+// found is the result of a read of a source.
+type found struct {
+	ds   []delivery
+	runs []int // how many of ds each run has, one run after the other; nil: each event is a run
+	// undecodable rows are to be marked DEAD, and the leases of back to be given back.
+	undecodable []Undecodable
+	lease       string // of the undecodable rows
+	back        []Lease
+	all         bool // no free row was left
+}
+
+// sourcesOf makes the sources of a mode.
+func sourcesOf(b *builder, p *poller) (free, takeovers source) {
+	switch {
+	case b.byKey != nil:
+		keys := keyReader{p: p, store: b.Store.(RunReader), length: b.byKey.RunLength, skipDead: b.byKey.OnDead == SkipDead}
+		return &freeRuns{keys}, &runTakeovers{keyReader: keys}
+	case b.claim == nil:
+		return &dueRows{p}, &suspects{p: p}
+	case b.claim.TenantsInTurn:
+		return &tenantRows{p: p, store: b.Store.(TenantReader)}, &leaseTakeovers{p}
+	default:
+		return &dueRows{p}, &leaseTakeovers{p}
+	}
+}
+
+// check reports that the database lacks a part that the sources need.
+func (p *poller) check(ctx context.Context) error {
+	if free, needs := p.free.(interface{ check(context.Context) error }); needs {
+		return free.check(ctx)
+	}
+	return nil
 }
 
 // Start begins polling, at once. ctx bounds only the start. Starting twice is harmless; after
@@ -118,6 +157,12 @@ func (p *poller) delivers() bool {
 
 // Wake makes the poller look now.
 func (p *poller) Wake() { p.agenda.Wake() }
+
+// wroteRuns makes the poller read events that this process committed.
+func (p *poller) wroteRuns() {
+	p.written.Store(true)
+	p.Wake()
+}
 
 // DueAt makes the poller look at t, when an event becomes due.
 func (p *poller) DueAt(t time.Time) { p.agenda.DueAt(t) }
@@ -185,7 +230,7 @@ func (p *poller) runCycle(ctx context.Context) (pause time.Duration, failed bool
 		return 0, false
 	}
 	p.agenda.Begin(p.clock.Now())
-	_, idle, err := p.cycle(ctx)
+	idle, err := p.cycle(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return 0, false
@@ -209,62 +254,145 @@ func (p *poller) runCycle(ctx context.Context) (pause time.Duration, failed bool
 // outage this soon.
 const pollMaxPause = time.Second
 
+// takeoverTurn: every takeoverTurn-th read of a cycle is for takeovers, while there are free events.
+const takeoverTurn = 4
+
 // cycle reads batch after batch until nothing more is due or the dispatcher has no room, and says
-// when to look again. After a pass of several reads, cycle begins another pass if rows may have
-// come behind the place of the pass.
-func (p *poller) cycle(ctx context.Context) (read int, idle time.Duration, err error) {
+// when to look again.
+func (p *poller) cycle(ctx context.Context) (idle time.Duration, err error) {
 	p.dispatcher.tellDepths()
-	if p.runs != nil {
-		return p.cycleByKey(ctx)
-	}
-	idle = p.idle()
-	last, none := plain, false // none: a batch of suspects was empty
-	claims := p.dispatcher.claims
-	p.pass.BeginCycle()
-	var left map[*lane]int64
-	for {
+	written := p.written.Swap(false)
+	p.more = true
+	p.free.begin()
+	p.takeovers.begin()
+	for step := 0; ; step++ {
 		if err := ctx.Err(); err != nil { // closing: a claim does not see this
-			return read, 0, err
+			return 0, err
 		}
 		if !p.dispatcher.holds() { // another process delivers
-			return read, p.opts.Interval, nil
+			return p.opts.Interval, nil
 		}
 		if err := p.readPauses(ctx); err != nil {
-			return read, 0, err
+			return 0, err
 		}
 		room := p.room()
 		if room <= 0 {
-			return read, p.opts.Interval, nil
+			if written {
+				p.dispatcher.notifications.Notify()
+			}
+			return p.opts.Interval, nil
 		}
-		left = p.leaveOut()
-		q, ok := p.next(min(room, p.opts.BatchSize, p.laneRoom()), last)
-		if !ok {
-			return read, idle, nil
+		left := p.leaveOut()
+		s, limit := p.turn(step, min(room, p.opts.BatchSize, p.laneRoom()))
+		if s == nil {
+			break
 		}
-		n, taken, err := p.batch(ctx, q)
-		read += n
-		if err != nil {
-			return read, 0, err
+		switch taken, err := p.batch(ctx, s, limit, left); {
+		case err != nil:
+			return 0, err
+		case !taken:
+			return p.opts.Interval, nil
 		}
-		if !taken {
-			return read, p.opts.Interval, nil
-		}
-		last, none = q.kind, none || q.kind == suspects && n == 0
-		if n == q.limit || q.kind == suspects || p.tenants.more() {
-			continue
-		}
-		if p.pass.MayHaveRowsBehind(claims) {
-			p.endPass(left)
-			continue
-		}
-		if q.kind == plain && !none && p.takeoversWait() && p.takeoverRoom() > 0 {
-			continue
-		}
-		break
 	}
 	p.logTakeovers(false)
-	p.endPass(left)
-	return read, idle, p.noteNextDue(ctx)
+	return p.idle(), p.noteNextDue(ctx)
+}
+
+// turn chooses the source of the next read, and how many events it may read; nil when there is
+// nothing to read now.
+func (p *poller) turn(step, limit int) (s source, n int) {
+	free := 0
+	if p.more {
+		free = p.free.room(limit)
+	}
+	if free <= 0 || step%takeoverTurn == 0 {
+		if n = p.takeovers.room(limit); n > 0 {
+			return p.takeovers, n
+		}
+	}
+	if free <= 0 {
+		return nil, 0
+	}
+	return p.free, free
+}
+
+// batch reads from a source and hands over the events; taken is false when the dispatcher has no
+// room for an event. left is how many events the lanes left in the table before.
+func (p *poller) batch(ctx context.Context, s source, limit int, left map[*lane]int64) (taken bool, err error) {
+	p.asOf = storedTime(p.clock.Now())
+	p.beginTerm()
+	p.dispatcher.track.beginRead(p.asOf)
+	defer p.dispatcher.track.endRead()
+	f, err := s.read(ctx, limit)
+	if err != nil {
+		return false, err
+	}
+	p.note() // a backlog makes a long cycle
+	p.observe(f)
+	if err := p.bury(ctx, f.undecodable, f.lease); err != nil && len(f.undecodable) == limit {
+		return false, err // the next batch may begin at the same place, with the same rows
+	}
+	if taken = p.handOver(f); taken && f.all {
+		p.endPass(left)
+	}
+	return taken, nil
+}
+
+// beginTerm starts over under a new hold: another process may have delivered meanwhile, and the
+// events that are still queued go back to their place in the order.
+func (p *poller) beginTerm() {
+	term := p.dispatcher.term()
+	if p.term != 0 && p.term != term {
+		p.pass.StartOver()
+		p.dispatcher.giveBack()
+	}
+	p.term = term
+}
+
+// handOver gives the dispatcher the events, run after run, and gives back the leases of the events
+// that the dispatcher does not take. handOver returns false when the dispatcher has no room.
+func (p *poller) handOver(f found) (taken bool) {
+	back := f.back
+	defer func() { p.dispatcher.leases.releaser.Release(back) }()
+	taken = true
+	for i, runs := 0, f.runs; i < len(f.ds); {
+		n := 1
+		if runs != nil {
+			n, runs = runs[0], runs[1:]
+		}
+		run := f.ds[i : i+n]
+		i += n
+		takeover, n := run[0].takeover, 0
+		if taken {
+			kind := kindOf(run[0].env) // before a worker has it
+			if n, taken = p.dispatcher.takeIn(run); n == 0 && taken {
+				p.passOver(kind)
+			}
+		}
+		if takeover {
+			p.takenOver += n
+		}
+		back = append(back, leasesOf(run[n:])...)
+	}
+	if !taken {
+		p.pass.ReadAgain() // the refused events come first
+	}
+	return taken
+}
+
+func (p *poller) observe(f found) {
+	p.metrics.BatchRead(f.len())
+	var lag time.Duration
+	if len(f.ds) > 0 {
+		oldest := f.ds[0].env.AvailableAt
+		for i := range f.ds {
+			if t := f.ds[i].env.AvailableAt; t.Before(oldest) {
+				oldest = t
+			}
+		}
+		lag = max(p.clock.Now().Sub(oldest), 0)
+	}
+	p.metrics.OldestLag(lag)
 }
 
 // noteNextDue asks for the first event that becomes due after the last batch was read: events that
@@ -272,7 +400,7 @@ func (p *poller) cycle(ctx context.Context) (read int, idle time.Duration, err e
 func (p *poller) noteNextDue(ctx context.Context) error {
 	var due time.Time
 	err := p.statement(ctx, func(ctx context.Context) (err error) {
-		due, err = p.store.NextDue(ctx, p.db, p.read)
+		due, err = p.store.NextDue(ctx, p.db, p.asOf)
 		return err
 	})
 	if err != nil {

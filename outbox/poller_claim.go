@@ -13,27 +13,11 @@ import (
 // claimGrace is how long a claim may go on after closing began.
 const claimGrace = 5 * time.Second
 
-// claimDue claims due events.
-func (p *poller) claimDue(ctx context.Context, b batchQuery, q ClaimQuery) (Batch, string, error) {
-	q.Lease, q.Limit, q.FreshOnly = p.dispatcher.leases.names.Next(), b.limit, b.kind == plain
-	if q.FreshOnly {
-		q.After = p.place()
-	}
-	batch, err := p.claim(ctx, q)
-	if err != nil {
-		return batch, q.Lease, err
-	}
-	if q.FreshOnly {
-		p.pass.Read(q.After, batch.Next, batch.Len() < b.limit)
-	}
-	return batch, q.Lease, err
-}
-
-// claim claims. A claim that fails is given up with its lease: the server may have carried out the
-// claim, or do so later, so the releaser looks for rows under that lease. After a deadlock there
-// are no such rows.
-func (p *poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
-	q.LeaseDuration = p.leaseDuration()
+// claim claims rows under a name that is the claim's alone. A claim that fails is given up with its
+// lease: the server may have carried out the claim, or do so later, so the releaser looks for rows
+// under that lease. After a deadlock there are no such rows.
+func (p *poller) claim(ctx context.Context, q ClaimQuery) (f found, b Batch, err error) {
+	q.Lease, q.LeaseDuration = p.dispatcher.leases.names.Next(), p.leaseDuration()
 	patient := &p.patience
 	if len(q.EventIDs) == 0 {
 		patient = p.patienceFrom(q.After)
@@ -48,10 +32,31 @@ func (p *poller) claim(ctx context.Context, q ClaimQuery) (b Batch, err error) {
 		if !sqlerr.IsDeadlock(err) {
 			p.dispatcher.leases.releaser.DoubtClaim(q.Lease)
 		}
-		return Batch{}, fmt.Errorf("outbox: claiming due events: %w", err)
+		return f, b, fmt.Errorf("outbox: claiming due events: %w", err)
 	}
-	return b, nil
+	return p.found(b, q.Lease), b, nil
 }
+
+// claimThese claims the events that are not in hand.
+func (p *poller) claimThese(ctx context.Context, now time.Time, ids []string) (f found, err error) {
+	ids = slices.DeleteFunc(slices.Clone(ids), p.dispatcher.track.holds)
+	if len(ids) > 0 {
+		f, _, err = p.claim(ctx, ClaimQuery{Now: now, Limit: len(ids), EventIDs: ids})
+	}
+	return f, err
+}
+
+// found makes deliveries of rows; lease is the name that claimed rows have.
+func (p *poller) found(b Batch, lease string) found {
+	ds := make([]delivery, len(b.Envelopes)) // a single allocation for all
+	for i := range ds {
+		ds[i].env, ds[i].lease, ds[i].term = &b.Envelopes[i], lease, p.term
+	}
+	return found{ds: ds, undecodable: b.Undecodable, lease: lease}
+}
+
+// len is the number of rows.
+func (f *found) len() int { return len(f.ds) + len(f.undecodable) + len(f.back) }
 
 // claimContext is the context of a claim: as limited, but closing, which ends ctx, does not break
 // off the claim at once. The claim goes on for a while, and the claimed events are delivered or
@@ -67,102 +72,6 @@ func claimContext(ctx, limited context.Context) (context.Context, context.Cancel
 		stop()
 		cancel()
 	}
-}
-
-// claimSuspects leases some of the rows that were due when the process that held the table died, up
-// to as many as a process can have in hand. The lease is a note for the next process: an event that
-// the next process finds leased had a delivery by this process. In order, that delivery counts at
-// once; else the event waits until its lease expires, and the other events come first.
-func (p *poller) claimSuspects(ctx context.Context, limit int, createdBefore time.Time) (b Batch, lease string, err error) {
-	died := p.died.Load()
-	q := PollQuery{Now: *died, CreatedBefore: createdBefore, Limit: limit, LeaseDuration: p.leaseDuration(), Except: p.except}
-	var ids []string
-	for len(ids) == 0 { // events that this process has in hand are passed over
-		err = p.statement(ctx, func(ctx context.Context) (err error) {
-			b, err = p.store.Poll(ctx, p.db, q)
-			return err
-		})
-		if err != nil {
-			return Batch{}, "", fmt.Errorf("outbox: polling due events: %w", err)
-		}
-		ids = eventIDs(b.Envelopes)
-		for _, row := range b.Undecodable {
-			ids = append(ids, row.EventID)
-		}
-		if p.inOrder {
-			ids = append(ids, b.Expired...)
-		}
-		ids = slices.DeleteFunc(ids, p.dispatcher.track.holds)
-		if b.Len() < limit {
-			break
-		}
-		q.After = b.Next
-	}
-	if paused, err := p.isPaused(ctx, q, ids); err != nil || paused {
-		return Batch{}, "", err
-	}
-	last := b.Len() < limit && (createdBefore.IsZero() || !createdBefore.Before(*died))
-	expired := b.Expired
-	if b, lease, err = p.claimThese(ctx, *died, ids); err != nil {
-		return Batch{}, "", err
-	}
-	b.Expired = expired
-	if last || p.suspected.Add(int64(len(ids))) >= p.dispatcher.inHandLimit() {
-		p.died.CompareAndSwap(died, nil)
-	}
-	return b, lease, nil
-}
-
-// isPaused reports whether the next suspect is paused. In order, a paused suspect is not claimed,
-// and holds up the events behind it. A row that is leased was read without its kind, so the table
-// is asked for the same row, with the paused kinds left out.
-func (p *poller) isPaused(ctx context.Context, q PollQuery, ids []string) (paused bool, err error) {
-	q.Except = p.dispatcher.pauses.kinds()
-	if !p.inOrder || len(ids) == 0 || len(q.Except) == 0 {
-		return false, nil
-	}
-	var b Batch
-	err = p.statement(ctx, func(ctx context.Context) (err error) {
-		b, err = p.store.Poll(ctx, p.db, q)
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("outbox: polling due events: %w", err)
-	}
-	others := append(eventIDs(b.Envelopes), b.Expired...)
-	for _, row := range b.Undecodable {
-		others = append(others, row.EventID)
-	}
-	return !slices.Contains(others, ids[0]), nil
-}
-
-// takeExpired takes over rows whose lease expired, in a mode without leases: a
-// process died during their last delivery. They come one by one.
-func (p *poller) takeExpired(ctx context.Context, expired []string) error {
-	if len(expired) == 0 {
-		return nil
-	}
-	room := max(p.takeoverRoomOf(true), 0)
-	b, lease, err := p.claimThese(ctx, p.read, expired[:min(len(expired), room)])
-	if err != nil {
-		return err
-	}
-	for i := range b.Envelopes {
-		p.handOver(&delivery{env: &b.Envelopes[i], lease: lease, term: p.term}, takeovers, expired)
-	}
-	_ = p.bury(ctx, b.Undecodable, lease)
-	return nil
-}
-
-// claimThese claims the events that are not in hand.
-func (p *poller) claimThese(ctx context.Context, now time.Time, ids []string) (Batch, string, error) {
-	ids = slices.DeleteFunc(slices.Clone(ids), p.dispatcher.track.holds)
-	if len(ids) == 0 {
-		return Batch{}, "", nil
-	}
-	lease := p.dispatcher.leases.names.Next()
-	b, err := p.claim(ctx, ClaimQuery{Now: now, Limit: len(ids), EventIDs: ids, Lease: lease})
-	return b, lease, err
 }
 
 // takeoversWait reports whether there may be more to take over than there was
@@ -196,18 +105,6 @@ func (p *poller) leaseDuration() time.Duration {
 		return time.Microsecond
 	}
 	return p.dispatcher.leases.lasts
-}
-
-// giveBack releases claimed events that the dispatcher refused.
-func (p *poller) giveBack(envs []Envelope, lease string) {
-	if lease == "" {
-		return
-	}
-	leases := make([]Lease, len(envs))
-	for i := range envs {
-		leases[i] = Lease{envs[i].EventID, lease}
-	}
-	p.dispatcher.leases.releaser.Release(leases)
 }
 
 // logTakeovers writes one line for the events that were taken over, when there are no more.

@@ -140,7 +140,21 @@ func (q *queues) offer(queue chan *delivery, dl *delivery) bool {
 	if dl.hot && q.hotDepth() >= cap(q.hot) || queue == q.cold && q.coldDepth() >= cap(q.cold) {
 		return false
 	}
-	return offer(queue, dl)
+	return q.push(queue, dl)
+}
+
+// push is offer for an event that has room already, unless the channel is full.
+func (q *queues) push(queue chan *delivery, dl *delivery) bool {
+	behind := int64(0)
+	if queue == q.cold {
+		behind = dl.behind.length()
+	}
+	q.behind.Add(behind)
+	if offer(queue, dl) {
+		return true
+	}
+	q.behind.Add(-behind)
+	return false
 }
 
 func offer(queue chan<- *delivery, dl *delivery) bool {
@@ -150,4 +164,12 @@ func offer(queue chan<- *delivery, dl *delivery) bool {
 	default:
 		return false
 	}
+}
+
+// found is the queue for an event that the poller found.
+func (q *queues) found(dl *delivery) chan *delivery {
+	if dl.takeover {
+		return q.taken
+	}
+	return q.cold
 }

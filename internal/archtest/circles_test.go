@@ -18,7 +18,7 @@ import (
 // down.
 const (
 	typesInACircle = 9
-	filesInACircle = 39
+	filesInACircle = 41
 )
 
 func TestTheLargestCirclesOfPackageOutboxDoNotGrow(t *testing.T) {

@@ -120,8 +120,8 @@ var mutations = []mutation{
 		inOrder, checker.RuleOrder,
 	},
 	{
-		"the events of a run are delivered at once", "outbox/bykey.go",
-		"\tlink(ds[:n])\n", "\tfor i := 1; i < n; i++ {\n\t\td.queueRun(&ds[i])\n\t}\n", byKey, checker.RuleOneAtATime,
+		"the events of a run are delivered at once", "outbox/dispatcher.go",
+		"\tlink(run[:n])\n", "\tfor i := 1; i < n; i++ {\n\t\td.push(d.cold, &run[i])\n\t}\n", byKey, checker.RuleOneAtATime,
 	},
 	{
 		"a standby delivers", "outbox/internal/hold/hold.go",
@@ -133,6 +133,6 @@ var mutations = []mutation{
 	},
 	{
 		"Close drops the last outcomes and does not count them", "outbox/completer.go",
-		"\tgroup, again, refused = c.inTurn(group)\n", "\tgroup, again, refused = c.inTurn(group)\n\tif isClosed(c.engine.(*Dispatcher).quit) {\n\t\tc.pending.Add(-int64(len(group)))\n\t\treturn nil, nil, nil\n\t}\n", closing, checker.RuleClosed,
+		"\tgroup, again, refused = c.inTurn(group)\n", "\tgroup, again, refused = c.inTurn(group)\n\tif isClosed(c.engine.(*dispatcher).quit) {\n\t\tc.pending.Add(-int64(len(group)))\n\t\treturn nil, nil, nil\n\t}\n", closing, checker.RuleClosed,
 	},
 }

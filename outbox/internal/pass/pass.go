@@ -47,9 +47,6 @@ func (p *Pass[P]) Begin(now time.Time, first P) {
 	p.first, p.next, p.began = first, first, now
 }
 
-// Reading is called before each read, also before a read that has a place of its own.
-func (p *Pass[P]) Reading() { p.tail = false }
-
 // Read takes note of a read that began at one place and ended at the next; last says that it ended
 // the pass.
 func (p *Pass[P]) Read(after, next P, last bool) {

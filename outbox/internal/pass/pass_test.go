@@ -120,14 +120,3 @@ func TestAnotherGoroutineAsksForARestartOnce(t *testing.T) {
 	require.True(t, p.RestartAsked())
 	require.False(t, p.RestartAsked())
 }
-
-func TestAReadElsewhereIsNoEndOfAPass(t *testing.T) {
-	t.Parallel()
-	var p pass.Pass[int]
-	p.Begin(passTime, start)
-	p.Read(start, half, false)
-	p.Read(half, most, true)
-	require.True(t, p.MayHaveRowsBehind(true))
-	p.Reading()
-	require.False(t, p.MayHaveRowsBehind(true))
-}

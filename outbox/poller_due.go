@@ -1,0 +1,229 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/patience"
+)
+
+// dueRows reads free rows in the order in which they became due, in passes over the table. In a
+// mode with leases, dueRows claims them.
+type dueRows struct{ p *poller }
+
+func (s *dueRows) begin() { s.p.pass.BeginCycle() }
+
+// room is zero in [Ordered] while there are suspects, which come before the other events.
+func (s *dueRows) room(limit int) int {
+	if s.p.inOrder && s.p.died.Load() != nil {
+		return 0
+	}
+	return limit
+}
+
+func (s *dueRows) read(ctx context.Context, limit int) (f found, err error) {
+	p, place := s.p, s.p.place()
+	var b Batch
+	if p.dispatcher.claims {
+		f, b, err = p.claim(ctx, ClaimQuery{
+			Now: p.asOf, CreatedBefore: p.createdBefore(), Except: p.except, After: place, Limit: limit, FreshOnly: true,
+		})
+	} else {
+		f, b, err = p.poll(ctx, place, limit)
+	}
+	if err != nil {
+		return f, err
+	}
+	f.all = b.Len() < limit
+	p.pass.Read(place, b.Next, f.all)
+	p.more = !f.all || p.pass.MayHaveRowsBehind(p.dispatcher.claims)
+	return f, nil
+}
+
+// poll reads rows without leases.
+func (p *poller) poll(ctx context.Context, place Cursor, limit int) (f found, b Batch, err error) {
+	b, err = p.readRows(ctx, p.patienceFrom(place), PollQuery{
+		Now: p.asOf, CreatedBefore: p.createdBefore(), After: place, Limit: limit, Except: p.except, LeaseDuration: p.leaseDuration(),
+	})
+	if err != nil {
+		return f, b, err
+	}
+	f = p.found(b, "")
+	f.undecodable = slices.DeleteFunc(b.Undecodable, func(row Undecodable) bool { // as they were written
+		return p.dispatcher.track.holds(row.EventID) // the delivery says how the event ends
+	})
+	expired, err := p.takeExpired(ctx, b.Expired)
+	f.ds = append(f.ds, expired...)
+	return f, b, err
+}
+
+// readRows runs a poll.
+func (p *poller) readRows(ctx context.Context, patience *patience.Patience, q PollQuery) (b Batch, err error) {
+	err = patience.Statement(ctx, func(ctx context.Context) (err error) {
+		b, err = p.store.Poll(ctx, p.db, q)
+		return err
+	})
+	if err != nil {
+		return Batch{}, fmt.Errorf("outbox: polling due events: %w", err)
+	}
+	return b, nil
+}
+
+// place is where the next batch begins: in a backlog, where the last batch ended, because rows
+// before that place are in flight. The place starts over from time to time, because a row with an
+// early time may have been committed late, or released.
+func (p *poller) place() Cursor {
+	if now := p.clock.Now(); !p.pass.GoesOn(now, max(p.opts.Interval, time.Second)) {
+		p.pass.Begin(now, p.passStart(now))
+	}
+	place := p.pass.Next()
+	if died := p.died.Load(); died != nil && place.AvailableAt.Before(*died) {
+		return Cursor{AvailableAt: *died} // the events that were due by then are suspects
+	}
+	return place
+}
+
+// createdBefore is the bound of [PollOptions].SkipRecent.
+func (p *poller) createdBefore() time.Time {
+	if p.opts.SkipRecent <= 0 {
+		return time.Time{}
+	}
+	return storedTime(p.asOf.Add(-p.opts.SkipRecent))
+}
+
+// leaseTakeovers claims rows whose lease expired, and free rows beside them, from the start of the
+// table.
+type leaseTakeovers struct{ p *poller }
+
+func (s *leaseTakeovers) begin() {}
+
+func (s *leaseTakeovers) room(limit int) int {
+	if s.p.takeoverAt.After(time.Now()) {
+		return 0
+	}
+	return min(limit, s.p.takeoverRoom())
+}
+
+func (s *leaseTakeovers) read(ctx context.Context, limit int) (found, error) {
+	p, began := s.p, time.Now()
+	f, b, err := p.claim(ctx, ClaimQuery{Now: p.asOf, CreatedBefore: p.createdBefore(), Except: p.except, Limit: limit})
+	if err != nil {
+		return f, err
+	}
+	p.takeoverAt = began.Add(p.sweepPause()) // unless there are some
+	if f.all = b.Len() < limit; f.all {
+		p.pass.SweptAt(p.asOf) // the batch came from all rows, rows without a lease included
+		p.more = false
+	}
+	now := p.clock.Now()
+	for i := range f.ds { // an event that was taken over has an attempt, and was due before it was leased
+		dl := &f.ds[i]
+		dl.takeover = dl.env.Attempts > 0 && now.Sub(dl.env.AvailableAt) >= p.dispatcher.leases.lasts/2
+		if dl.takeover {
+			p.takeoverAt = time.Time{}
+		}
+	}
+	return f, nil
+}
+
+// suspects leases, in a mode without leases, some of the rows that were due when the process that
+// held the table died, up to as many as a process can have in hand. The lease is a note for the
+// next process: an event that the next process finds leased had a delivery by this process. In
+// order, that delivery counts at once; else the event waits until its lease expires, and the other
+// events come first.
+type suspects struct {
+	p    *poller
+	none bool // the last read of this cycle found no suspect
+}
+
+func (s *suspects) begin() { s.none = false }
+
+func (s *suspects) room(limit int) int {
+	if s.p.died.Load() == nil || s.none {
+		return 0
+	}
+	return min(limit, s.p.takeoverRoom())
+}
+
+func (s *suspects) read(ctx context.Context, limit int) (f found, err error) {
+	p, died := s.p, s.p.died.Load()
+	q := PollQuery{Now: *died, CreatedBefore: p.createdBefore(), Limit: limit, LeaseDuration: p.leaseDuration(), Except: p.except}
+	var b Batch
+	var ids []string
+	for len(ids) == 0 { // events that this process has in hand are passed over
+		if b, err = p.readRows(ctx, &p.patience, q); err != nil {
+			return f, err
+		}
+		ids = eventIDs(b.Envelopes)
+		for _, row := range b.Undecodable {
+			ids = append(ids, row.EventID)
+		}
+		if p.inOrder {
+			ids = append(ids, b.Expired...)
+		}
+		ids = slices.DeleteFunc(ids, p.dispatcher.track.holds)
+		if b.Len() < limit {
+			break
+		}
+		q.After = b.Next
+	}
+	if paused, err := s.isPaused(ctx, q, ids); err != nil || paused {
+		s.none = true
+		return f, err
+	}
+	last := b.Len() < limit && (q.CreatedBefore.IsZero() || !q.CreatedBefore.Before(*died))
+	if f, err = p.claimThese(ctx, *died, ids); err != nil {
+		return f, err
+	}
+	f.suspect(b.Expired)
+	s.none = f.len() == 0
+	if last || p.suspected.Add(int64(len(ids))) >= p.dispatcher.inHandLimit() {
+		p.died.CompareAndSwap(died, nil)
+	}
+	return f, nil
+}
+
+// suspect makes the deliveries takeovers. The last delivery of an event whose lease expired counts.
+func (f *found) suspect(expired []string) {
+	for i := range f.ds {
+		f.ds[i].takeover, f.ds[i].counted = true, slices.Contains(expired, f.ds[i].id())
+	}
+}
+
+// isPaused reports whether the next suspect is paused. In order, a paused suspect is not claimed,
+// and holds up the events behind it. A row that is leased was read without its kind, so the table
+// is asked for the same row, with the paused kinds left out.
+func (s *suspects) isPaused(ctx context.Context, q PollQuery, ids []string) (paused bool, err error) {
+	p := s.p
+	q.Except = p.dispatcher.pauses.kinds()
+	if !p.inOrder || len(ids) == 0 || len(q.Except) == 0 {
+		return false, nil
+	}
+	b, err := p.readRows(ctx, &p.patience, q)
+	if err != nil {
+		return false, err
+	}
+	others := append(eventIDs(b.Envelopes), b.Expired...)
+	for _, row := range b.Undecodable {
+		others = append(others, row.EventID)
+	}
+	return !slices.Contains(others, ids[0]), nil
+}
+
+// takeExpired takes over rows whose lease expired, in a mode without leases: a process died during
+// their last delivery. They come one by one.
+func (p *poller) takeExpired(ctx context.Context, expired []string) ([]delivery, error) {
+	if len(expired) == 0 {
+		return nil, nil
+	}
+	room := max(p.takeoverRoomOf(true), 0)
+	f, err := p.claimThese(ctx, p.asOf, expired[:min(len(expired), room)])
+	if err != nil {
+		return nil, err
+	}
+	f.suspect(expired)
+	_ = p.bury(ctx, f.undecodable, f.lease)
+	return f.ds, nil
+}

@@ -1,0 +1,89 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// lockedRows is how soon the poller looks again when rows that it read were locked or
+// taken, mostly by another node.
+const lockedRows = 50 * time.Millisecond
+
+// tenantRows claims free rows tenant by tenant; see [ClaimOptions].TenantsInTurn.
+type tenantRows struct {
+	p      *poller
+	store  TenantReader
+	after  string // the tenant that the last claim ended with
+	length int    // how many events of a tenant that claim took at most
+	rounds int    // over all tenants since a tenant had an event that is due
+}
+
+func (s *tenantRows) check(ctx context.Context) error { return s.store.CheckTenants(ctx, s.p.db) }
+
+func (s *tenantRows) begin() {}
+
+func (s *tenantRows) room(limit int) int { return limit }
+
+// read claims the first events tenant by tenant.
+func (s *tenantRows) read(ctx context.Context, limit int) (f found, err error) {
+	p := s.p
+	events, more, err := s.readTenants(ctx, TenantQuery{Now: p.asOf, CreatedBefore: p.createdBefore(), Except: p.except, Limit: limit})
+	if err != nil {
+		return f, fmt.Errorf("outbox: reading events of tenants: %w", err)
+	}
+	if f, err = p.claimThese(ctx, p.asOf, events.EventIDs); err != nil {
+		return f, err
+	}
+	s.after = events.Next
+	ids, n := len(events.EventIDs), f.len()
+	more = more && (ids == 0 || n > 0)
+	if n < ids && !more {
+		p.agenda.Note(p.clock.Now().Add(lockedRows))
+	}
+	p.more = more || n == limit
+	f.all = !p.more
+	return f, nil
+}
+
+// requireTenantReader reports a store that cannot read tenants in turn.
+func requireTenantReader(v *validator, inTurn bool, store Store) {
+	if _, can := store.(TenantReader); inTurn && store != nil && !can {
+		v.add("Store", fmt.Sprintf("is a %T, which has no ReadTenants, so it cannot read tenants in turn; take one from package sqlstore, or leave Claim.TenantsInTurn out", store))
+	}
+}
+
+// readTenants reads as many events of each tenant as fill half of the batch together, so that no
+// tenant is left out for the many events of another tenant: readTenants doubles the number of
+// events per tenant, up to the whole batch. more is false when no other tenant has events that are
+// due.
+func (s *tenantRows) readTenants(ctx context.Context, q TenantQuery) (read Tenants, more bool, err error) {
+	q.After = s.after
+	found := 0
+	for q.Length = min(max(1, s.length/2), q.Limit); ; q.Length = min(2*q.Length, q.Limit) {
+		err = s.p.statement(ctx, func(ctx context.Context) (err error) {
+			read, err = s.store.ReadTenants(ctx, s.p.db, q)
+			return err
+		})
+		n := len(read.EventIDs)
+		if err != nil {
+			return read, false, err
+		}
+		if s.length = q.Length; !read.End || 2*n >= q.Limit {
+			break
+		}
+		if n == found || q.Length == q.Limit {
+			return read, false, nil
+		}
+		found = n
+	}
+	if len(read.EventIDs) > 0 {
+		s.rounds = 0
+	} else if read.Wrapped {
+		s.rounds++
+	}
+	if more = s.rounds < 2; !more { // a whole round found nothing
+		s.rounds = 0
+	}
+	return read, more, nil
+}
