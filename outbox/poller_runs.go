@@ -126,7 +126,9 @@ func (s *keyReader) readRuns(ctx context.Context, q RunQuery) (ids [][]string, b
 }
 
 // claim claims the events of runs, and keeps each run up to the first event that it did not get:
-// another process may have the missing event.
+// another process may have the missing event. A run that does not begin its key any more is given
+// back. A process that reads the key after the claim sees the lease, and a process that read the key
+// before the claim read no event that came after this look at the key.
 //
 // claim claims nothing that was read longer ago than a lease lasts, as when the process was
 // suspended or the database was away. Other processes may have had the runs since then, with
@@ -147,10 +149,15 @@ func (s *keyReader) claim(ctx context.Context, runs [][]string, free bool) (f fo
 		got.ds[i].until = until
 		rows[got.ds[i].id()] = &got.ds[i]
 	}
+	begin, err := s.beginKeys(ctx, runs, rows)
+	if err != nil {
+		p.dispatcher.leases.releaser.Release(leasesOf(got.ds))
+		return f, err
+	}
 	f = found{ds: make([]delivery, 0, len(got.ds)), lease: got.lease}
 	for _, run := range runs {
 		n := 0
-		for ; n < len(run) && rows[run[n]] != nil; n++ {
+		for begins := begin[run[0]]; begins && n < len(run) && rows[run[n]] != nil; n++ {
 			f.ds = append(f.ds, *rows[run[n]])
 			delete(rows, run[n])
 		}
@@ -169,6 +176,36 @@ func (s *keyReader) claim(ctx context.Context, runs [][]string, free bool) (f fo
 		}
 	}
 	return f, nil
+}
+
+// beginKeys is the set of claimed first events of runs that are still the first of their keys. An
+// event may have come before them after the read: a replayed event, or an event of a transaction
+// that committed late. Another process may have claimed that event. Events without an aggregate id
+// are keys of their own.
+func (s *keyReader) beginKeys(ctx context.Context, runs [][]string, rows map[string]*delivery) (map[string]bool, error) {
+	begin := make(map[string]bool, len(runs))
+	var ids []string
+	for _, run := range runs {
+		if dl := rows[run[0]]; dl != nil {
+			if begin[run[0]] = dl.env.AggregateID == ""; !begin[run[0]] {
+				ids = append(ids, run[0])
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return begin, nil
+	}
+	err := s.p.statement(ctx, func(ctx context.Context) (err error) {
+		ids, err = s.store.BeginKeys(ctx, s.p.db, ids, s.skipDead)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("outbox: reading which events begin their keys: %w", err)
+	}
+	for _, id := range ids {
+		begin[id] = true
+	}
+	return begin, nil
 }
 
 // fence gives back the leases that a process which died has behind an event that is about to be

@@ -25,6 +25,7 @@ var runTests = []storeTest{
 	{"PagesOfTakeovers", runsTakeoverPages},
 	{"KeysThatAreHeldBackArePassed", runsHeldBack},
 	{"AFirstRowThatFailsWhileItsKeyIsReadHoldsItBack", runsReadBetween},
+	{"EventsThatBeginTheirKeys", runsBegin},
 	{"TheIndexIsThere", func(s *storeSuite) { s.ok("CheckRuns", s.Store.(outbox.RunReader).CheckRuns(s.ctx, s.DB)) }},
 }
 

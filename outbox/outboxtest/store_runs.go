@@ -52,6 +52,23 @@ func (s *Store) ReadRuns(ctx context.Context, _ outbox.DB, q outbox.RunQuery) (o
 	return runs, nil
 }
 
+// BeginKeys implements [outbox.RunReader].
+func (s *Store) BeginKeys(ctx context.Context, _ outbox.DB, eventIDs []string, skipDead bool) (begin []string, err error) {
+	if err := s.lock(ctx, "reading which events begin their keys"); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	rows := s.visible(nextFirst, func(r *memRow) bool {
+		return r.Status != outbox.StatusDone && (!skipDead || !isDead(r))
+	})
+	for i, r := range rows {
+		if (i == 0 || rows[i-1].key() != r.key()) && slices.Contains(eventIDs, r.env.EventID) {
+			begin = append(begin, r.env.EventID)
+		}
+	}
+	return begin, nil
+}
+
 // CheckRuns implements [outbox.RunReader].
 func (s *Store) CheckRuns(ctx context.Context, _ outbox.DB) error { return s.Check(ctx, nil, true) }
 

@@ -137,6 +137,12 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 		After: outbox.EventKey{AggregateType: "A", ID: "1"},
 	})
 	run("runs", err)
+	section("events that begin their keys")
+	_, err = store.BeginKeys(ctx, rec, []string{"a", "b"}, false)
+	run("begin", err)
+	section("events that begin their keys, skipping dead rows")
+	_, err = store.BeginKeys(ctx, rec, []string{"a", "b"}, true)
+	run("begin", err)
 	section("events of tenants")
 	_, err = store.ReadTenants(ctx, rec, outbox.TenantQuery{Now: someTime, Length: 5, Limit: 10, After: "t", Except: except})
 	run("tenants", err)

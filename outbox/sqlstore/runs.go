@@ -98,6 +98,37 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 	return runs, nil
 }
 
+// BeginKeys implements [outbox.RunReader]. For each event it reads one or two index entries.
+func (s *Store) BeginKeys(ctx context.Context, db outbox.DB, eventIDs []string, skipDead bool) (begin []string, err error) {
+	q := s.query(1024).add("SELECT head.event_id FROM ").table(s).add(" AS head WHERE ").ids("head.event_id", eventIDs)
+	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("key") + " WHERE "
+	if s.d.name == "mysql" {
+		key := " AND aggregate_type = head.aggregate_type AND aggregate_id = head.aggregate_id"
+		first := func(status string) string {
+			return "(SELECT event_id" + from + "status = " + status + key + keyIndexOrder + " LIMIT 1)"
+		}
+		q.add(" AND (head.aggregate_id IS NULL OR head.event_id = COALESCE(")
+		if !skipDead {
+			q.add(first("3"), ", ")
+		}
+		q.add(first("2"), ", ", first("0"), "))")
+	} else {
+		pending := "status <> 1"
+		if skipDead {
+			pending += " AND status < 3"
+		}
+		q.add(" AND head.event_id = (SELECT event_id", from, pending, " AND aggregate_type = head.aggregate_type AND COALESCE(aggregate_id, event_id) = COALESCE(head.aggregate_id, head.event_id) ORDER BY ",
+			keyOrder, " LIMIT 1)")
+	}
+	err = s.rows(ctx, db, "reading which events begin their keys", q, func(rows *sql.Rows) error {
+		var r row
+		err := rows.Scan((*rowID)(&r))
+		begin = append(begin, r.id)
+		return err
+	})
+	return begin, err
+}
+
 // nameGlobal stores [outbox.Global] in rows whose aggregate type is NULL, as another program
 // may write them. Decoding reads NULL as Global, but no walk over the keys finds such rows,
 // because no comparison with NULL is true.

@@ -17,6 +17,10 @@ import (
 // another one the rows behind those. Events without an aggregate id are one group in
 // the index, which is read as a claim reads due rows.
 
+// keyIndexOrder is the order of the index. An order by the last columns alone makes the database
+// sort the rows of a key.
+const keyIndexOrder = " ORDER BY status, aggregate_type, aggregate_id, available_at, created_at, event_id"
+
 // firstRow is the first row of a key, with what follows from the other rows.
 type firstRow struct {
 	runRow
@@ -96,7 +100,7 @@ func (s *Store) behind(ctx context.Context, db outbox.DB, r outbox.RunQuery, fir
 func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery, limit int) ([]firstRow, error) {
 	q := s.query(4096)
 	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("key") + " WHERE status = "
-	same := " AND aggregate_type = t AND aggregate_id = k ORDER BY status, aggregate_type, aggregate_id, available_at, created_at, event_id LIMIT 1"
+	same := " AND aggregate_type = t AND aggregate_id = k" + keyIndexOrder + " LIMIT 1"
 	q.add("SELECT t, k, dead, retry IS NOT NULL OR more IS NOT NULL, ").runColumns(r.LeaseDuration)
 	q.add(" FROM (SELECT t, k, EXISTS (SELECT 1", from, "3 AND aggregate_type = t AND aggregate_id = k) AS dead, (SELECT event_id", from, "2", same,
 		") AS retry, (SELECT event_id", from, "0", same, ") AS fresh, (SELECT event_id", from, "0", same, " OFFSET 1) AS more FROM (")
