@@ -12,7 +12,8 @@ import (
 // P1DT12H. Years, months and weeks are not supported.
 var days = regexp.MustCompile(`^(?:P?(\d{1,5})[dD])?(?:PT|T)?([\d.HMS]*)$`)
 
-// parseDuration reads Go's form, ISO 8601's, and a number of days.
+// parseDuration reads Go's form, ISO 8601's, and a number of days. A module for ISO 8601
+// would not read 7d, and would take a year or a month, whose length varies, for an average.
 func parseDuration(text string) (time.Duration, string) {
 	d, err := time.ParseDuration(text)
 	if iso := days.FindStringSubmatch(text); err != nil && iso != nil {

@@ -38,7 +38,8 @@ func fold(s string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
 }
 
-// distance is how many letters must be added, dropped or changed to turn a into b.
+// distance is how many letters must be added, dropped or changed to turn a into b. No module
+// that go.mod requires exports such a function, and a module for it would reach every user.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
