@@ -25,8 +25,9 @@ var documented = []testdb.Kind{testdb.Postgres, mariaDB, testdb.MySQL, testdb.SQ
 
 var databaseNames = map[testdb.Kind]string{testdb.Postgres: "PostgreSQL", mariaDB: "MariaDB", testdb.MySQL: "MySQL", testdb.SQLite: "SQLite"}
 
-// writeTo writes bench/results.json, bench/*.svg and the tables of BENCHMARKS.md in
-// the folder. What was not run now is kept from the results that are there.
+// writeTo writes bench/results.json and the tables of BENCHMARKS.md in the folder. What was
+// not run now is kept from the results that are there. Plots would repeat the tables, and
+// any plotting program reads the JSON.
 func (r results) writeTo(docs string) error {
 	folder := filepath.Join(docs, "bench")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -42,11 +43,6 @@ func (r results) writeTo(docs string) error {
 	}
 	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
 		return err
-	}
-	for i := range r.Works {
-		if err := os.WriteFile(filepath.Join(folder, r.Works[i].plotName()), []byte(r.Works[i].svg()), 0o644); err != nil {
-			return err
-		}
 	}
 	return r.replaceTables(filepath.Join(docs, "BENCHMARKS.md"))
 }
@@ -103,8 +99,7 @@ func (r results) markdown() string {
 				fmt.Fprintf(&b, "\n## %s\n\n%s\n", w.title, w.note)
 				heading = true
 			}
-			fmt.Fprintf(&b, "\n### %s: %s\n\n%s\n![%s on %s](bench/%s)\n", databaseNames[result.Database], w.name,
-				result.markdown(), w.title, databaseNames[result.Database], result.plotName())
+			fmt.Fprintf(&b, "\n### %s: %s\n\n%s", databaseNames[result.Database], w.name, result.markdown())
 		}
 	}
 	return b.String()

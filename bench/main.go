@@ -8,8 +8,8 @@
 // is in schemas and databases of its own, which it drops.
 //
 // In each round every contender takes its turn, on an empty database. A figure is
-// the median of the rounds. With -write it also writes the results as JSON, plots,
-// and the tables of BENCHMARKS.md; a run of some works replaces those alone. A work of
+// the median of the rounds. With -write it also writes the results as JSON and the
+// tables of BENCHMARKS.md; a run of some works replaces those alone. A work of
 // which a sample failed keeps its old table; bench names it and exits with 1.
 package main
 
@@ -37,7 +37,7 @@ func main() {
 	flag.DurationVar(&o.slice, "slice", 2*time.Second, "how long a work runs that has no end of its own")
 	flag.Float64Var(&o.scale, "scale", 1, "a factor for the number of events and rows")
 	flag.BoolVar(&o.quick, "quick", false, "little of everything, once: only check that it runs")
-	flag.StringVar(&o.write, "write", "", "the folder docs, to write results, plots and tables to")
+	flag.StringVar(&o.write, "write", "", "the folder docs, to write results and tables to")
 	flag.StringVar(&o.profile, "profile", "", "a folder for profiles of this process: its processors' time, allocations, locks and waiting")
 	flag.BoolVar(&o.verbose, "v", false, "say how long each sample took")
 	flag.Parse()
