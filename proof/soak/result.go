@@ -86,7 +86,7 @@ var figures = []struct {
 	{"goroutines", "%.0f", func(s Sample) float64 { return float64(s.Goroutines) }},
 }
 
-// Table is a summary in Markdown.
+// Table is a summary in Markdown. There is no plot: any plotting program reads the JSON.
 func (r Result) Table() string {
 	var s strings.Builder
 	phases := r.phases()

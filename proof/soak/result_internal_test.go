@@ -1,9 +1,6 @@
 package soak
 
 import (
-	"encoding/xml"
-	"errors"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -79,21 +76,6 @@ func TestOptionsThatNoRunCanDo(t *testing.T) {
 	require.ErrorContains(t, err, "negative")
 	_, err = Run(t.Context(), Options{Database: "sqlite"}, nil)
 	require.ErrorContains(t, err, "postgres and mysql are possible")
-}
-
-func TestThePlotIsXML(t *testing.T) {
-	t.Parallel()
-	plot := made(100).Plot()
-	require.Equal(t, 10, strings.Count(plot, "<polyline"))
-	require.NotContains(t, plot, "NaN")
-	require.NotContains(t, plot, "Inf")
-	for d := xml.NewDecoder(strings.NewReader(plot)); ; {
-		_, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-	}
 }
 
 func TestTheSamplesAreLines(t *testing.T) {

@@ -2,13 +2,12 @@
 //
 //	go run -C proof ./tools/soak -time 1h -held 10m
 //
-// It prints a summary, and with -out writes all samples and a plot. It exits with 1 when
-// an event was lost or repeated.
+// It prints a summary, and with -out writes all samples. It exits with 1 when an event was
+// lost or repeated.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -32,7 +31,7 @@ func main() {
 	flag.DurationVar(&o.Retention, "retention", 0, "how long delivered rows are kept; 0 is a twelfth of -time")
 	flag.IntVar(&o.History, "history", 0, "delivered rows that the table has before")
 	flag.StringVar(&o.Settings, "settings", "", "storage parameters for the table on PostgreSQL, in place of the schema's")
-	out := flag.String("out", "", "a folder for soak-DATABASE.svg and .jsonl; empty writes none")
+	out := flag.String("out", "", "a folder for soak-DATABASE.jsonl; empty writes none")
 	flag.Parse()
 	ok := true
 	for database := range strings.SplitSeq(*databases, ",") {
@@ -63,10 +62,8 @@ func run(o soak.Options, out string) (ok bool, err error) {
 		return len(result.Problems) == 0, nil
 	}
 	samples, err := result.JSON()
-	return len(result.Problems) == 0, errors.Join(err,
-		write(out, o, ".jsonl", samples), write(out, o, ".svg", []byte(result.Plot())))
-}
-
-func write(out string, o soak.Options, suffix string, text []byte) error {
-	return os.WriteFile(filepath.Join(out, "soak-"+string(o.Database)+suffix), text, 0o644) //nolint:gosec // for the documents
+	if err == nil {
+		err = os.WriteFile(filepath.Join(out, "soak-"+string(o.Database)+".jsonl"), samples, 0o644) //nolint:gosec // for the documents
+	}
+	return len(result.Problems) == 0, err
 }
