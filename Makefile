@@ -8,6 +8,8 @@ PGBOUNCER     := $(BIN)/pgbouncer
 TESTFLAGS     ?= -shuffle on -timeout 40m
 FUZZTIME      ?= 1m
 GOVULNCHECK   := v1.9.0
+MULTIMOD      ?= $(GO) run go.opentelemetry.io/build-tools/multimod@v0.30.0
+VERSION        = $(shell sed -n 's/^ *version: //p' versions.yaml)
 BENCH         ?= .
 BENCHFLAGS    ?=
 CHAOS_TIME    ?= 10m
@@ -290,8 +292,21 @@ tidy/check: ## go.mod and go.sum are tidy
 	$(GO) mod verify
 	@for dir in $(NESTED); do echo "$$dir"; (cd $$dir && $(GO) mod tidy -diff && $(GO) mod verify) || exit 1; done
 
-release: tidy/check ## commit and tag a version of all modules (VERSION=v0.1.0)
-	@$(GO) run ./internal/tools/release -version "$(VERSION)"
+release: tidy/check release/notes ## commit and tag the version in versions.yaml, for all its modules
+	$(MULTIMOD) verify
+	$(MULTIMOD) prerelease --commit-to-different-branch=false
+	$(MULTIMOD) tag --module-set-name outbox --commit-hash HEAD
+	@echo "release: publish it with: git push --atomic --follow-tags origin HEAD:main"
+
+# prerelease changes nothing when all tags are there, and fails when only some are.
+release/check: ## check that the tree is that of a released version (VERSION=v0.1.0), with all tags
+	grep -qx ' *version: $(VERSION)' versions.yaml
+	$(MULTIMOD) prerelease --commit-to-different-branch=false
+	! git grep -E 'outboxkit/outbox-go[a-z/-]* v' -- '*go.mod' | grep -v ' $(VERSION)$$'
+
+release/notes: ## print the version's section of CHANGELOG.md (VERSION=v0.1.0)
+	@awk -v head='## [$(VERSION:v%=%)] - ' 'index($$0, head) == 1 {on = 1; next} /^## / {on = 0} on {print; some += NF} END {exit !some}' CHANGELOG.md || \
+		{ echo "release: CHANGELOG.md has no section [$(VERSION:v%=%)] with a date and a text; rename [Unreleased], and begin a new one" >&2; exit 1; }
 
 db/up: ## make sure of the databases, start private ones if need be, and leave them running
 	$(WITHDB) -keep

@@ -64,7 +64,7 @@ func TestTheWorkflowRunsCIOnTheDatabases(t *testing.T) {
 	require.Equal(t, "CI=true make ci", job.Steps[len(job.Steps)-1].Run)
 }
 
-func TestDependabotKnowsEachModule(t *testing.T) {
+func TestDependabotAndTheReleaseKnowEachModule(t *testing.T) {
 	t.Parallel()
 	var config struct {
 		Updates []struct {
@@ -73,6 +73,11 @@ func TestDependabotKnowsEachModule(t *testing.T) {
 		}
 	}
 	readYAML(t, ".github/dependabot.yml", &config)
+	var release struct {
+		Sets     map[string]struct{ Modules []string } `yaml:"module-sets"`
+		Excluded []string                              `yaml:"excluded-modules"`
+	}
+	readYAML(t, "versions.yaml", &release)
 	root := filepath.Join("..", "..")
 	var want []string
 	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -92,4 +97,9 @@ func TestDependabotKnowsEachModule(t *testing.T) {
 	slices.Sort(want)
 	require.Equal(t, "gomod", config.Updates[0].Ecosystem)
 	require.Equal(t, want, config.Updates[0].Directories)
+	var released []string
+	for _, module := range append(release.Sets["outbox"].Modules, release.Excluded...) {
+		released = append(released, path.Join("/", strings.TrimPrefix(module, "github.com/outboxkit/outbox-go")))
+	}
+	require.ElementsMatch(t, want, released)
 }
