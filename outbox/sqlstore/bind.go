@@ -13,26 +13,26 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// findPatience is how long a write waits for a second connection of the pool. Its
-// transaction has one already, so waiting longer may be in vain.
+// findPatience is how long a write waits for a second connection of the pool. The write's
+// transaction has a connection already, so waiting longer may be in vain.
 const findPatience = 5 * time.Second
 
-// texts are a name of the table, and what was built with it.
+// texts are a name of the table, and the statement texts that were built with the name.
 type texts struct {
 	table   sqlname.Name
 	inserts insertTexts
 	lists   sync.Map // of texts, by listed
 }
 
-// BindPool implements [outbox.PoolBinder]. A table that was given without a schema may be
-// another one in each session: after SET search_path or USE, beside a temporary table, under
+// BindPool implements [outbox.PoolBinder]. A table that was given without a schema may be a
+// different table in each session: after SET search_path or USE, beside a temporary table, under
 // another role. The statements of the bound store name the schema in which the pool finds the
-// table. The store learns it in Check, or else before its first INSERT. SQLite is not asked:
-// there it is main.
+// table. The store learns the schema in Check, or else before the first INSERT. SQLite is not
+// asked: there the schema is main.
 //
-// A store that embeds this one stays as it is, and this store is bound in place. If several
-// pools share such a store, their Checks must find the table in one schema; otherwise the
-// table's name stays as it was given.
+// A store that embeds this store stays as it is, and this store is bound in place. If several pools
+// share such a store, their Checks must find the table in a single schema; otherwise the table's
+// name stays as it was given.
 func (s *Store) BindPool(db outbox.DB, asked outbox.Store) outbox.Store {
 	bound := s.pool.Load()
 	same := bound != nil && reflect.TypeOf(db).Comparable() && *bound == db
@@ -68,7 +68,7 @@ func (s *Store) bind(db outbox.DB) {
 // isAsked reports whether the database has to be asked for the schema of the table.
 func (s *Store) isAsked() bool { return s.table.Schema == "" && s.d != sqlite }
 
-// asks reports whether Check asks for the schema: if it is not known, and again for each of
+// asks reports whether Check asks for the schema: if the schema is not known, and again for each of
 // several pools.
 func (s *Store) asks() bool {
 	if s.several.Load() {
@@ -85,7 +85,7 @@ func (s *Store) foundIn(schema string) {
 	}
 }
 
-// texts are those of the name that statements use now.
+// texts returns the texts of the name that statements use now.
 func (s *Store) texts() *texts {
 	if found := s.found.Load(); found != nil {
 		return found
@@ -95,8 +95,8 @@ func (s *Store) texts() *texts {
 
 func (s *Store) name() sqlname.Name { return s.texts().table }
 
-// findOnce finds the table before a write, which would otherwise go to the table that the
-// session of its transaction finds.
+// findOnce finds the table before a write. Otherwise the write would go to the table that the
+// session of the transaction finds.
 func (s *Store) findOnce(ctx context.Context) error {
 	bound := s.pool.Load()
 	if s.err != nil || bound == nil || s.found.Load() != nil {
@@ -119,8 +119,8 @@ func (s *Store) findOnce(ctx context.Context) error {
 	}
 }
 
-// find asks in which schema a session of the pool finds the table, without temporary
-// tables. It returns where it looked.
+// find asks in which schema a session of the pool finds the table, temporary tables apart, and
+// returns the places that were searched.
 func (s *Store) find(ctx context.Context, db queryer) (path string, err error) {
 	var schema, schemas sql.NullString
 	if s.d == postgres {

@@ -42,9 +42,9 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	return s.batch(all, c.After), nil
 }
 
-// claiming is a claim of rows with a condition. The subselect chooses the rows once, as an
-// array or a list, so that they are found by primary key, however the planner estimates
-// LIMIT. No indexed column changes, so PostgreSQL can update in place.
+// claiming is a claim of rows with a condition. The subselect chooses the rows once, as an array or
+// a list, so that the rows are found by primary key, whatever the planner estimates for LIMIT. No
+// indexed column changes, so PostgreSQL can update in place.
 func (s *Store) claiming(c outbox.ClaimQuery, condition func(*query) *query, limit int) *query {
 	q := s.query(1024)
 	q.add("UPDATE ").table(s).add(" SET attempts = ", attempted, ", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
@@ -76,7 +76,7 @@ func (q *query) claimable(pending string, c outbox.ClaimQuery) *query {
 	return q.leasable(c).except(c.Except)
 }
 
-// leasable writes the condition for rows whose lease, if they have one, a claim replaces.
+// leasable writes the condition for rows that have no lease, or a lease that a claim replaces.
 func (q *query) leasable(c outbox.ClaimQuery) *query {
 	if !c.FreshOnly {
 		return q.free(c.LeaseDuration)
@@ -84,8 +84,8 @@ func (q *query) leasable(c outbox.ClaimQuery) *query {
 	return q.add(" AND CASE WHEN locked_at IS NULL THEN TRUE ELSE FALSE END")
 }
 
-// attempt is what a claim adds to a row's attempts, and attempted what these are then. A
-// value that is no number of attempts stays as it is: adding to it would fail, or hide it.
+// attempt is the number that a claim adds to a row's attempts; attempted is the sum. A value that
+// is not a valid number of attempts stays as it is: adding to the value would fail, or hide it.
 const (
 	attempt   = "CASE WHEN locked_at IS NULL OR attempts NOT BETWEEN 0 AND 2147483646 THEN 0 ELSE 1 END"
 	attempted = "CASE WHEN locked_at IS NULL OR attempts NOT BETWEEN 0 AND 2147483646 THEN attempts ELSE attempts + 1 END"
@@ -129,17 +129,18 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 		}
 	}
 	slices.SortFunc(all, byDue)
-	// Behind rows without a place a read begins where the read before began.
+	// If no row of a read has a place, the next read begins at the same place and returns the rows
+	// again.
 	all = slices.CompactFunc(all, func(x, y row) bool { return x.id == y.id })
 	b := s.batch(all, c.After)
 	b.Next = next
 	return b, nil
 }
 
-// lockBoth reads and locks free rows of both statuses. Reading one status at a time,
-// in index order, examines only the rows that it takes, and leased ones.
+// lockBoth reads and locks free rows of both statuses. A read of a single status, in index order,
+// examines only the rows that the claim takes, and leased rows.
 func (s *Store) lockBoth(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery) (all []row, next outbox.Cursor, err error) {
-	// Retries may take half, so that neither kind starves the other, and what
+	// Retries may take half of the limit, so that neither kind starves the other, and the room that
 	// new events leave. With a limit of one row, half is zero or one, by chance.
 	half := (c.Limit + rand.IntN(2)) / 2 //nolint:gosec // any chance will do
 	retries, err := s.lockRows(ctx, tx, c, "status = 2", c.After, half)
@@ -157,7 +158,7 @@ func (s *Store) lockBoth(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery) (
 			return nil, next, err
 		}
 		retries = append(retries, rest...)
-		// Behind the last row of one status may be rows of the other.
+		// Rows of one status may stand behind the last row of the other.
 		if end := s.cursorOf(retries, c.After); more > 0 || byPlace(end, next) < 0 {
 			next = end
 		}
@@ -165,7 +166,7 @@ func (s *Store) lockBoth(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery) (
 	return slices.Concat(retries, fresh), next, nil
 }
 
-// lockRows reads and locks free rows of one status after a cursor.
+// lockRows reads and locks free rows of a status after a cursor.
 func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, pending string, after outbox.Cursor, limit int) ([]row, error) {
 	if limit == 0 {
 		return nil, nil
@@ -189,9 +190,9 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	return locked, err
 }
 
-// lockSeen is lockRows for a server without SKIP LOCKED. It reads without a lock, which waits
-// for nobody, and then locks the rows by primary key. The lock waits for another claim that
-// read the same rows, and leaves out those that the other claim took.
+// lockSeen is lockRows for a server without SKIP LOCKED. It reads without a lock, so that the read
+// waits for no other transaction, and then locks the rows by primary key. The lock waits for
+// another claim that read the same rows, and leaves out the rows that the other claim took.
 func (s *Store) lockSeen(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, pending string, after outbox.Cursor, limit int) (locked []row, err error) {
 	for {
 		n := min(limit-len(locked), markRows)
@@ -222,8 +223,8 @@ func (s *Store) lockSeen(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	}
 }
 
-// Leased implements [outbox.Store]. It reads all rows that are not delivered, since the
-// names of leases have no index: a claim would have to keep it up.
+// Leased implements [outbox.Store]. It reads all rows that are not delivered, because lease names
+// have no index: every claim would have to update such an index.
 func (s *Store) Leased(ctx context.Context, db outbox.DB, names []string) ([]outbox.Lease, error) {
 	var leases []outbox.Lease
 	for chunk := range slices.Chunk(names, markRows) {

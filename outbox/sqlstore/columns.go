@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// The types below read a stored column through any driver, and never fail: a row with a
-// value that its column should not have must not fail the read of the others. A value
-// that does not fit becomes one that no valid row has; [Store.envelope] looks for those.
+// The types below read a stored column through any driver, and never fail: a row with a value that
+// its column should not have must not fail the read of the other rows. A value that does not fit
+// becomes a value that no valid row has; [Store.problem] looks for such values.
 
 var _, _, _ sql.Scanner = (*timestamp)(nil), (*count)(nil), (*rowID)(nil)
 
-// timestamp reads a time. It is zero for NULL and for what is no time from year 1 to 9999,
-// which JSON has no form for.
+// timestamp reads a time. It is zero for NULL, and for a value that is not a time in the years 1 to
+// 9999: JSON has no form for other times.
 type timestamp struct{ time.Time }
 
 // Scan takes microseconds, a time, or the text of MySQL's DATE_FORMAT, which is in UTC.
@@ -29,7 +29,7 @@ func (t *timestamp) Scan(src any) error {
 	case []byte:
 		return t.Scan(string(v))
 	case string:
-		at, _ = time.Parse("2006-01-02 15:04:05.999999", v) // zero if it is none
+		at, _ = time.Parse("2006-01-02 15:04:05.999999", v) // zero if v is not a time
 	}
 	if year := at.Year(); year >= 1 && year <= 9999 {
 		t.Time = at
@@ -37,7 +37,7 @@ func (t *timestamp) Scan(src any) error {
 	return nil
 }
 
-// count reads a whole number that is not negative. It is -1 for anything else.
+// count reads a whole number that is not negative. Anything else becomes -1.
 type count int
 
 // Scan takes a number, or its text.
@@ -57,8 +57,8 @@ func (c *count) Scan(src any) error {
 	return nil
 }
 
-// rowID reads the event id of a row. SQLite may have NULL in a primary key, and bytes in
-// any column, which no text equals.
+// rowID reads the event id of a row. SQLite may have NULL in a primary key, and in any column
+// bytes, which equal no text.
 type rowID row
 
 // Scan takes any value.

@@ -14,7 +14,7 @@ const holdRow = " WHERE kind = 'lease' AND name = 'table'"
 // holdTries is how often HoldTable retries when another process was faster.
 const holdTries = 5
 
-// hold is that row as read.
+// hold is the holdRow as read.
 type hold struct {
 	exists  bool
 	owner   sql.NullString
@@ -66,7 +66,7 @@ func (s *Store) readHold(ctx context.Context, db outbox.DB) (hold, error) {
 	return h, err
 }
 
-// insertHold adds a free row if there is none.
+// insertHold adds a free row if the control table has no such row.
 func (s *Store) insertHold(ctx context.Context, db outbox.DB) error {
 	q := s.query(256)
 	q.add("INSERT INTO ").control(s).add(" (kind, name) VALUES ('lease', 'table')")
@@ -75,7 +75,7 @@ func (s *Store) insertHold(ctx context.Context, db outbox.DB) error {
 	return err
 }
 
-// unlessExists lets an insert into the control table leave a row alone that is there.
+// unlessExists makes an insert into the control table leave an existing row alone.
 func (q *query) unlessExists() *query {
 	if q.d.name == "mysql" {
 		return q.add(" ON DUPLICATE KEY UPDATE kind = kind")
@@ -83,7 +83,7 @@ func (q *query) unlessExists() *query {
 	return q.add(" ON CONFLICT (kind, name) DO NOTHING")
 }
 
-// orReplace lets an insert into the control table replace columns of a row that is there.
+// orReplace makes an insert into the control table replace columns of an existing row.
 func (q *query) orReplace(columns ...string) *query {
 	set, from, to := " ON CONFLICT (kind, name) DO UPDATE SET ", "excluded.", ""
 	if q.d.name == "mysql" {

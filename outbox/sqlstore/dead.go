@@ -13,9 +13,9 @@ import (
 
 const diedAt = "COALESCE(done_at, created_at)"
 
-// died is the time of an event's end, as the index has it. A row that another program
-// ended may have no done_at. The index of MySQL does not have the time of such rows, because
-// not every version can index an expression.
+// died is the time of an event's end, as in the index. A row that another program ended may have no
+// done_at. The index of MySQL does not have the time of such rows, because not every version can
+// index an expression.
 func (s *Store) died() string {
 	if s.d.name == "mysql" {
 		return "done_at"
@@ -86,7 +86,8 @@ func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery)
 	return letters[:min(len(letters), d.Limit)], nil
 }
 
-// merged are the letters of several statements. Those of one keep the order of the database.
+// merged returns the letters of several statements. The letters of a single statement keep the
+// order of the database.
 func merged(letters, more []outbox.DeadLetter) []outbox.DeadLetter {
 	if len(letters) == 0 || len(more) == 0 {
 		return append(letters, more...)
@@ -112,7 +113,7 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part timePart, d ou
 		place := outbox.Cursor{AvailableAt: d.AfterDiedAt, EventID: d.AfterEventID}
 		died := q.ended(s, part.time, diedAt, place)
 		switch {
-		case d.AfterDiedAt.IsZero() || d.AfterEventID == "": // the first ones
+		case d.AfterDiedAt.IsZero() || d.AfterEventID == "": // from the first row on
 		case byIndex:
 			q.from(part.time, died, place).
 				add(" AND (", died.left, " > ").call(died.value).add(" OR ", died.left, " = ").call(died.value).add(" AND event_id > ").arg(d.AfterEventID).add(")")
@@ -144,8 +145,8 @@ func (s *Store) queryDead(ctx context.Context, db outbox.DB, part timePart, d ou
 	return letters, nil
 }
 
-// listedLetter writes what a list has of a dead letter beside its id and time of death. The
-// payload stays in the database.
+// listedLetter writes the columns that a list shows of a dead letter, apart from the id and the
+// time of death. The payload stays in the database.
 func (q *query) listedLetter(sizes bool) *query {
 	q.add(", event_type, aggregate_type, aggregate_id, tenant_id, attempts, ").timeColumn("created_at").add(", ").timeColumn("available_at").
 		add(", ").listener().add(", ", shownError, ", ")
@@ -172,7 +173,7 @@ func (s *Store) scanListed(rows *sql.Rows, keyOnly bool) (outbox.DeadLetter, err
 	if keyOnly {
 		return outbox.DeadLetter{Envelope: outbox.Envelope{EventID: s.idOf(&r)}, DiedAt: died.Time}, nil
 	}
-	env, _ := s.envelope(&r) // operators see what can be read
+	env, _ := s.envelope(&r) // operators see all that can be read
 	listener.addTo(&env)
 	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: died.Time, PayloadBytes: max(int(bytes), 0)}, nil
 }
@@ -196,7 +197,7 @@ func (s *Store) GetDead(ctx context.Context, db outbox.DB, eventID string) (outb
 	if err != nil {
 		return outbox.DeadLetter{}, err
 	}
-	env, _ := s.envelope(&r) // operators see what can be read
+	env, _ := s.envelope(&r) // operators see all that can be read
 	return outbox.DeadLetter{Envelope: env, LastError: r.lastError.String, DiedAt: died.Time, PayloadBytes: len(r.payload.String)}, nil
 }
 

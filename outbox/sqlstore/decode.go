@@ -57,13 +57,12 @@ func (r *row) fields() []any {
 	return []any{(*rowID)(r), &r.eventType, &r.aggregateType, &r.aggregateID, &r.tenantID, &r.payload, &r.headers, &r.attempts, &r.createdAt, &r.availableAt}
 }
 
-// aFewRows is how many rows a list grows to before it gets room for all that may come:
-// a read of a backlog is full, most others are nearly empty.
+// aFewRows is the number of rows to which a list grows before it gets room for the limit: a read of
+// a backlog is full, most other reads are nearly empty.
 const aFewRows = 16
 
-// appendTo returns a scan function that reads the columns of fields, and further ones,
-// into r, and appends a copy of r to a list of at most limit rows. One r serves all rows
-// of a query.
+// appendTo returns a scan function that reads the columns of fields, and further columns, into r,
+// and appends a copy of r to a list of at most limit rows. The same r serves all rows of a query.
 func (r *row) appendTo(all *[]row, limit int, further ...any) func(*sql.Rows) error {
 	fields := append(r.fields(), further...)
 	return func(rows *sql.Rows) error {
@@ -76,7 +75,8 @@ func (r *row) appendTo(all *[]row, limit int, further ...any) func(*sql.Rows) er
 	}
 }
 
-// envelope makes an envelope of the row. With an error, it lacks what cannot be read.
+// envelope makes an envelope of the row. With an error, the envelope lacks the values that cannot
+// be read.
 func (s *Store) envelope(r *row) (outbox.Envelope, error) {
 	headers, err := s.decodeHeaders(r.headers.String)
 	aggregate := outbox.Global
@@ -93,7 +93,7 @@ func (s *Store) envelope(r *row) (outbox.Envelope, error) {
 	return env, err
 }
 
-// problem is what keeps the row from being delivered, apart from its headers.
+// problem returns why the row cannot be delivered, its headers apart.
 func (s *Store) problem(r *row) error {
 	switch {
 	case !s.keyed(r):
@@ -116,8 +116,8 @@ func (s *Store) problem(r *row) error {
 // keyed reports whether the row's id is a text, by which statements find the row.
 func (s *Store) keyed(r *row) bool { return s.d != sqlite || r.id != "" && !r.bytesID }
 
-// idOf is the event id. The bytes that another program wrote on SQLite are written as
-// hexadecimal digits, which the row gets as its id when it becomes DEAD; see [Store.rekey].
+// idOf is the event id. Bytes that another program wrote on SQLite become hexadecimal digits, which
+// the row gets as its id when it becomes DEAD; see [Store.rekey].
 func (s *Store) idOf(r *row) string {
 	if s.d == sqlite && r.bytesID {
 		return hex.EncodeToString([]byte(r.id))
@@ -127,9 +127,8 @@ func (s *Store) idOf(r *row) string {
 
 var errHeaders = errors.New("headers are not a flat object of strings")
 
-// decodeHeaders reads a flat object of strings; NULL, "" and null mean no headers.
-// Its errors do not quote the headers, because errors go to logs and into the
-// table.
+// decodeHeaders reads a flat object of strings; NULL, "" and null mean no headers. The errors do
+// not quote the headers, because errors go to logs and into the table.
 func (s *Store) decodeHeaders(text string) (map[string]string, error) {
 	if text == "" || text == "null" || text == "{}" {
 		return nil, nil
@@ -161,8 +160,8 @@ func (s *Store) decodeHeaders(text string) (map[string]string, error) {
 	return headers, nil
 }
 
-// plainHeaders reads the usual headers, strings without escapes, faster than a codec
-// does. It is not ok for any other text, which may be valid all the same.
+// plainHeaders reads the usual headers, strings without escapes, faster than a codec does. ok is
+// false for any other text, which may be valid all the same.
 func plainHeaders(text string) (headers map[string]string, ok bool) {
 	for i := range len(text) {
 		if c := text[i]; c == '\\' || c < ' ' || c >= utf8.RuneSelf {
@@ -201,8 +200,7 @@ func plainString(text string, end byte) (s, rest string, ok bool) {
 	return s, rest[1:], true
 }
 
-// batch makes a batch of rows in the order of their due times, which were read behind a
-// place.
+// batch makes a batch of rows that were read behind a place, in the order of their due times.
 func (s *Store) batch(rows []row, after outbox.Cursor) outbox.Batch {
 	b := outbox.Batch{Envelopes: make([]outbox.Envelope, 0, len(rows))}
 	for i := range rows {
@@ -229,7 +227,7 @@ func (s *Store) batch(rows []row, after outbox.Cursor) outbox.Batch {
 	return b
 }
 
-// cursorOf is the place of the last row that has one; without one it is the given place.
+// cursorOf is the place of the last row that has a place; without such a row it is the given place.
 func (s *Store) cursorOf(rows []row, without outbox.Cursor) outbox.Cursor {
 	for i := range slices.Backward(rows) {
 		if r := &rows[i]; s.keyed(r) && !r.availableAt.IsZero() && !r.createdAt.IsZero() {

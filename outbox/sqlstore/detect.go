@@ -14,9 +14,8 @@ import (
 
 var plainVersion = regexp.MustCompile(`^\d+\.\d+`)
 
-// Detect asks the server for its version and returns the store for it. It needs a
-// connection briefly. It fails for any database but PostgreSQL, MySQL, MariaDB,
-// TiDB and SQLite.
+// Detect asks the server for its version and returns the store for it. Detect needs a connection
+// briefly, and fails for any database but PostgreSQL, MySQL, MariaDB, TiDB and SQLite.
 func Detect(ctx context.Context, db outbox.DB, opts ...Option) (*Store, error) {
 	if v := reflect.ValueOf(db); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &outbox.FieldError{Field: "sqlstore.Detect db", Problem: "is nil"}
@@ -59,15 +58,15 @@ const mysqlPrefix = "MySQL "
 
 func isMySQL(version string) bool { return strings.HasPrefix(version, mysqlPrefix) }
 
-// learn keeps what follows from the server's version for the statements.
+// learn keeps the properties of the server's version on which statements depend.
 func (s *Store) learn(version string) {
 	skips := skipsLocked(version)
 	s.claimsWait.Store(!skips)
 	s.locksNow.Store(isMySQL(version) && skips)
 }
 
-// skipsLocked says whether the server has FOR UPDATE SKIP LOCKED: MySQL has it, and NOWAIT,
-// since 8.0.1, MariaDB since 10.6. TiDB reads it as FOR UPDATE alone.
+// skipsLocked reports whether the server has FOR UPDATE SKIP LOCKED: MySQL has it, and NOWAIT,
+// since 8.0.1, MariaDB since 10.6. TiDB reads the clause as FOR UPDATE alone.
 func skipsLocked(version string) bool {
 	var major, minor, patch int
 	number := strings.TrimPrefix(strings.TrimPrefix(version, mysqlPrefix), "5.5.5-") // MariaDB behind some proxies
@@ -83,8 +82,8 @@ func skipsLocked(version string) bool {
 	return true
 }
 
-// dialectFor is the dialect of a server that gives this version; nil: unknown. MySQL says
-// nothing but a number: maybe it is MySQL.
+// dialectFor is the dialect of a server that gives this version; nil: unknown. The version of MySQL
+// is only a number: maybe says that a server with such a version may be MySQL.
 func dialectFor(version string) (d *dialect, maybe bool) {
 	switch {
 	case strings.HasPrefix(version, "PostgreSQL "):

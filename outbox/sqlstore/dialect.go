@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// dialect is what differs between databases in how a value is written and read.
-// Statements that differ as a whole do so where they are built.
+// dialect holds how databases differ in writing and reading a value. Statements that differ as a
+// whole are chosen where they are built.
 type dialect struct {
 	name  string
 	quote string
@@ -17,16 +17,16 @@ type dialect struct {
 	now string
 	// layout of times as parameters; empty: microseconds since 1970.
 	layout string
-	// timeCast wraps a time parameter, textColumn a selected time column: NULL stands for
-	// what [timestamp] could not read.
+	// timeCast wraps a time parameter, textColumn a selected time column: NULL stands for a value
+	// that [timestamp] could not read.
 	timeCast, textColumn string
-	// dated is the condition that a time can be read, as an index has it; undated are those
-	// that it cannot, one for each statement.
+	// dated is the condition, as an index has it, for a time that can be read; undated are the
+	// conditions for a time that cannot be read, one for each statement.
 	dated   string
 	undated []string
 	// payloadBytes is the length of a payload's text.
 	payloadBytes string
-	// unlessThere ends an INSERT that leaves rows as they are whose ids are there.
+	// unlessThere ends an INSERT that leaves existing rows with the same ids as they are.
 	unlessThere string
 }
 
@@ -35,10 +35,10 @@ var postgres = &dialect{
 	// A string with a zone is exact with every driver and protocol. Package time
 	// writes this layout several times faster than others.
 	layout: time.RFC3339Nano, timeCast: "CAST(%s AS TIMESTAMPTZ)",
-	// Some drivers fail to read infinity or a time before Christ, and with it the whole read.
+	// Some drivers cannot read infinity or a time before Christ, and fail the whole read.
 	textColumn: "CASE WHEN %[1]s BETWEEN '0001-01-02 00:00+00' AND '9999-12-31 00:00+00' THEN %[1]s END",
-	// Without statistics, PostgreSQL expects next to no rows between two bounds, and sorts all
-	// that there are. The CASE hides the lower bound.
+	// Without statistics, PostgreSQL expects almost no rows between two bounds, and sorts all rows
+	// that are there. The CASE hides the lower bound.
 	dated:        "%[1]s <= '9999-12-31 00:00+00' AND CASE WHEN %[1]s >= '0001-01-02 00:00+00' THEN TRUE ELSE FALSE END",
 	undated:      []string{"%[1]s < '0001-01-02 00:00+00'", "%[1]s > '9999-12-31 00:00+00'", "%[1]s IS NULL"},
 	payloadBytes: "OCTET_LENGTH(CAST(payload AS TEXT))",

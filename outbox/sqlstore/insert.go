@@ -23,11 +23,11 @@ const (
 // once.
 type insertTexts [insertRows + 1]struct{ plain, leased atomic.Pointer[string] }
 
-// chunk is what one INSERT inserts.
+// chunk is the rows of an INSERT.
 type chunk struct {
 	envs   []outbox.Envelope
-	lease  string // empty: none
-	absent bool   // leave rows as they are whose ids are there already
+	lease  string // empty: no lease
+	absent bool   // leave existing rows with these ids as they are
 }
 
 // Insert implements [outbox.Store].
@@ -42,14 +42,13 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 		rest = slices.DeleteFunc(slices.Clone(envs), func(env outbox.Envelope) bool { return !delayed(env) })
 	}
 	chunks := s.chunked(s.chunked(nil, leased, lease), rest, "")
-	if len(chunks) > 1 && s.d != postgres { // there a failed statement ends the transaction
+	if len(chunks) > 1 && s.d != postgres { // on MySQL and SQLite a failed statement does not end the transaction
 		return s.insertTogether(ctx, tx, chunks)
 	}
 	return s.insertChunks(ctx, tx, chunks)
 }
 
-// insertTogether inserts all or none, also in a transaction that goes on after the
-// error.
+// insertTogether inserts all rows or no row, even in a transaction that goes on after the error.
 func (s *Store) insertTogether(ctx context.Context, tx outbox.Execer, chunks []chunk) error {
 	const what, savepoint = "inserting in several statements", " outbox_insert"
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT"+savepoint); err != nil {
@@ -162,7 +161,7 @@ func (q *query) insertInto(s *Store, leased bool) *query {
 	return q
 }
 
-// row writes one row with the parameters of [Store.rowArgs].
+// row writes a row with the parameters of [Store.rowArgs].
 func (q *query) row(leased bool) *query {
 	q.add("(")
 	for range 9 {
@@ -209,7 +208,7 @@ func nullable(s string) any {
 	return s
 }
 
-// encodeHeaders is the JSON text of the row's headers; empty when there are none.
+// encodeHeaders is the JSON text of the row's headers; empty when the row has no headers.
 func (s *Store) encodeHeaders(env *outbox.Envelope) (string, error) {
 	headers := outbox.StoredHeaders(env)
 	if len(headers) == 0 {

@@ -10,15 +10,14 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// insertColumns are the columns that differ between events, and their types where
-// that is not a text.
+// insertColumns is the number of columns that differ between events; insertTypes are the types of
+// the columns that are not texts.
 const insertColumns = 9
 
 var insertTypes = [insertColumns]string{5: "JSON", 6: "JSONB", 7: "TIMESTAMPTZ", 8: "TIMESTAMPTZ"}
 
-// listed says which columns an INSERT gets as lists. The others have one value for
-// all rows, which is sent and converted once: most batches are of one type, one
-// tenant and one time.
+// listed says which columns an INSERT gets as lists. The other columns have a single value for all
+// rows, which is sent and converted once: most batches have a single type, tenant and time.
 type listed struct {
 	columns [insertColumns]bool
 	leased  bool
@@ -29,12 +28,12 @@ const separator = "\x01"
 
 var errSeparator = errors.New("a text contains the separator")
 
-// insertLists is PostgreSQL's INSERT of several rows. The number of parameters does
-// not depend on the number of rows, and no value needs to be quoted. An empty text is
-// NULL. It returns errSeparator when a text contains the separator.
+// insertLists is PostgreSQL's INSERT of several rows. The number of parameters does not depend on
+// the number of rows, and no value needs to be quoted. An empty text is NULL. insertLists returns
+// errSeparator when a text contains the separator.
 func (s *Store) insertLists(envs []outbox.Envelope, lease string) (text string, args []any, err error) {
 	var first [insertColumns]string
-	var columns [insertColumns][]string // of those that differ from the first row
+	var columns [insertColumns][]string // of the columns that differ from the first row
 	var available, created lastTime
 	for i := range envs {
 		env := &envs[i]
@@ -50,7 +49,7 @@ func (s *Store) insertLists(envs []outbox.Envelope, lease string) (text string, 
 			first = values
 		}
 		for c, value := range values {
-			if columns[c] == nil && (c == 0 || value != first[c]) { // an id is given to one row only
+			if columns[c] == nil && (c == 0 || value != first[c]) { // ids are unique
 				columns[c] = slices.Grow(slices.Repeat(first[c:c+1], i), len(envs)-i)
 			}
 			if columns[c] != nil {
@@ -114,7 +113,7 @@ func (s *Store) listsText(as listed) string {
 	return text
 }
 
-// lastTime remembers the text of a time: events of one write mostly have the same.
+// lastTime caches the text of a time: the events of a write mostly have the same time.
 type lastTime struct {
 	at  time.Time
 	arg string

@@ -7,7 +7,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// foundColumns are what a listing reads of a row, in the order of found.fields.
+// foundColumns are the columns that a listing reads of a row, in the order of found.fields.
 var foundColumns = []string{"event_id", "event_type", "aggregate_type", "aggregate_id", "tenant_id", "attempts", "status", "locked_by"}
 
 // found is a row of the table for operators.
@@ -19,7 +19,7 @@ type found struct {
 	lockedAt timestamp
 	doneAt   timestamp
 	at       placeTime // of a walk in the order of a time
-	undated  bool      // that time cannot be read
+	undated  bool      // the time cannot be read
 }
 
 // found writes the columns of a row for operators.
@@ -40,8 +40,8 @@ func (r *found) fields() []any {
 	}
 }
 
-// listenerOf is what a list reads of the headers: those of a row for one of an event's
-// listeners. The others may have 64 KiB, and no list shows them.
+// listenerOf holds the only headers that a list reads: the headers of a row for one of several
+// listeners. The other headers may have 64 KiB, and no list shows them.
 type listenerOf struct{ name, eventID sql.NullString }
 
 // listener writes the columns of listenerOf.
@@ -49,7 +49,7 @@ func (q *query) listener() *query {
 	return q.header(outbox.HeaderListener).add(", ").header(outbox.HeaderEventID)
 }
 
-// header writes one header as a column: NULL if there is none, or if the headers do not
+// header writes a header as a column: NULL if the header is missing, or if the headers do not
 // decode.
 func (q *query) header(key string) *query {
 	switch q.d.name {
@@ -71,11 +71,11 @@ func (l *listenerOf) addTo(env *outbox.Envelope) {
 	}
 }
 
-// shownError is the last error as operators see it. Another program may have stored a longer
-// one than the library does.
+// shownError is the last error as operators see it. Another program may have stored a longer text
+// than the library stores.
 const shownError = "SUBSTR(last_error, 1, 4000)"
 
-// event is the row as operators see it, without what cannot be read.
+// event is the row as operators see it, without the values that cannot be read.
 func (s *Store) event(r *found) outbox.EventRow {
 	env, _ := s.envelope(&r.row)
 	r.listener.addTo(&env)
@@ -88,8 +88,8 @@ func (s *Store) event(r *found) outbox.EventRow {
 	return event
 }
 
-// FindEvents implements [outbox.Store]. It reads a few rows at first, and four times as
-// many each time, until the page is full or SearchLimit rows were read.
+// FindEvents implements [outbox.Store]. It reads a few rows at first, and then four times as many
+// with each statement, until the page is full or SearchLimit rows were read.
 func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuery) (outbox.EventPage, error) {
 	w := s.walkOf(q.EventFilter)
 	place, err := w.order.After(q.After)
@@ -99,7 +99,7 @@ func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuer
 	var page outbox.EventPage
 	begin, left := place, outbox.SearchLimit
 	next := func() string {
-		if place == begin { // no row of the page can be read where it stands
+		if place == begin { // no row of the page has a place that can be read
 			return ""
 		}
 		return w.order.Next(place)
@@ -125,7 +125,7 @@ func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuer
 				unplaced = 0
 			}
 			if !r.lastError.Valid {
-				continue // the filter does not choose it
+				continue // the filter does not choose the row
 			}
 			page.Events = append(page.Events, s.event(r))
 		}

@@ -11,18 +11,19 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// walk is how FindEvents goes through the table: along one index, whatever else the filter
-// says. Only what that index has is in its WHERE, so that no statistics make a database
-// choose another plan.
+// walk is how FindEvents goes through the table: along a single index, whatever else the filter
+// says. The WHERE has only columns of this index, so that no statistics make a database choose
+// another plan.
 type walk struct {
 	filter outbox.EventFilter
 	order  outbox.EventOrder
 	// search: along the index of WithSearchIndex.
 	search bool
-	// time is the column that Since and Until are about. inOrder: the walk is in its order.
+	// time is the column that Since and Until compare. inOrder: the walk is in the order of this
+	// column.
 	time    string
 	inOrder bool
-	// parts are what each statement reads. The undated rows come behind all others.
+	// parts are the rows that each statement reads. The undated rows come behind all other rows.
 	parts, undated []timePart
 	mysql          bool
 }
@@ -47,7 +48,7 @@ func (s *Store) walkOf(f outbox.EventFilter) walk {
 		statuses = only(f.Statuses...)
 	}
 	for _, status := range statuses {
-		if w.time == "done_at" { // the index has those without it in the order of their ids
+		if w.time == "done_at" { // the index has rows without done_at in the order of their ids
 			w.undated = append(w.undated, timePart{where: status + " AND done_at IS NULL", undated: true, indexed: true})
 			status += " AND done_at IS NOT NULL"
 		}
@@ -60,8 +61,8 @@ func (s *Store) walkOf(f outbox.EventFilter) walk {
 	return w
 }
 
-// only are the conditions for each of the statuses on MySQL. After "=", MariaDB may read an
-// index from its end, or from its beginning, to the place where a page begins.
+// only returns a condition for each of the statuses on MySQL. After "=", MariaDB may read an index
+// from the end, or from the beginning, to the place where a page begins.
 func only(statuses ...outbox.Status) []string {
 	parts := make([]string, len(statuses))
 	for i, status := range statuses {
@@ -70,8 +71,8 @@ func only(statuses ...outbox.Status) []string {
 	return parts
 }
 
-// placeOf is where a row stands, and without if it cannot be read where. An undated row has
-// no AvailableAt. A row whose times are not exact has no CreatedAt.
+// placeOf is the place of a row, or without if the place cannot be read. The place of an undated
+// row has no AvailableAt. The place of a row whose times are not exact has no CreatedAt.
 func (s *Store) placeOf(w walk, r *found, without outbox.Cursor) outbox.Cursor {
 	place := outbox.Cursor{EventID: r.id}
 	switch {
@@ -87,7 +88,7 @@ func (s *Store) placeOf(w walk, r *found, without outbox.Cursor) outbox.Cursor {
 	return place
 }
 
-// walked reads the next n rows behind a place. Those that the filter chooses have a valid
+// walked reads the next n rows behind a place. The rows that the filter chooses have a valid
 // lastError.
 func (s *Store) walked(ctx context.Context, db outbox.DB, w walk, after outbox.Cursor, n int) ([]found, error) {
 	var dated []found
@@ -232,10 +233,10 @@ func (q *query) chosen(w walk) *query {
 	return q.add(" THEN COALESCE(", shownError, ", ", q.d.emptyText(), ") END")
 }
 
-// aggregateTypeColumn is the aggregate type as decoding has it.
+// aggregateTypeColumn is the aggregate type as decoding reads it.
 const aggregateTypeColumn = "COALESCE(aggregate_type, '" + string(outbox.Global) + "')"
 
-// equal writes the condition for a text, unless that is empty.
+// equal writes the condition for a text, unless the text is empty.
 func (q *query) equal(column, text string) *query {
 	if text == "" {
 		return q

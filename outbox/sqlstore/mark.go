@@ -13,23 +13,22 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// markRows is the most rows that one statement lists; more take several statements
-// in a transaction.
+// markRows is the most rows that a statement lists; more rows take several statements in a
+// transaction.
 const markRows = 1000
 
-// caseRows is the same limit for statements whose cost grows with the square of
-// the rows.
+// caseRows is the same limit for statements whose cost grows with the square of the rows.
 const caseRows = 64
 
-// lockWait makes MariaDB give up soon when a row is locked. Otherwise, after its
-// caller gave up, the statement would wait on and hold the rows that it has
-// locked. MySQL has no such setting, reads it as a comment, and has lockNow.
+// lockWait makes MariaDB give up soon when a row is locked. Otherwise, after the caller gave up,
+// the statement would go on waiting and hold the rows that it has locked. MySQL has no such
+// setting, reads the text as a comment, and has lockNow.
 const lockWait = "/*M!100101 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */ "
 
-// lockNow joins the table with the marked rows, which MySQL locks before it changes any. When
-// somebody else has locked a marked row, the statement fails at once, and [Store.changed]
-// repeats it. LIMIT makes MySQL read the marked rows first, and FORCE INDEX keeps it from
-// locking other rows.
+// lockNow joins the table with the marked rows, which MySQL locks before it changes any row. When
+// another transaction has locked a marked row, the statement fails at once, and [Store.changed]
+// repeats the statement. LIMIT makes MySQL read the marked rows first, and FORCE INDEX keeps MySQL
+// from locking other rows.
 func (q *query) lockNow(s *Store, marked func(*query)) *query {
 	const byID = " FORCE INDEX (PRIMARY)"
 	q.add("(SELECT event_id AS id FROM ").table(s).add(byID)
@@ -39,9 +38,8 @@ func (q *query) lockNow(s *Store, marked func(*query)) *query {
 
 const unlock = "locked_by = NULL, locked_at = NULL"
 
-// Mark implements [outbox.Store]. A batch that is too large for one statement, or
-// in which only some marks name a lease, takes several statements in a
-// transaction.
+// Mark implements [outbox.Store]. A batch that is too large for a single statement, or in which
+// only some marks name a lease, takes several statements in a transaction.
 func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if len(marks) == 0 {
 		return nil, s.err
@@ -63,9 +61,9 @@ func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, 
 	return s.leftAlone(ctx, db, outcome, fenced, len(fenced)-underLease, free, len(free)-(all-underLease))
 }
 
-// rekey gives rows that are about to be DEAD a text as their id, without which no
-// statement finds them: rows of SQLite, whose id another program wrote as bytes, or left
-// NULL. Marks of such rows name them as [Store.idOf] does.
+// rekey gives rows of SQLite a text as their id when they are about to be DEAD, if another program
+// wrote the id as bytes or left it NULL: no statement finds a row by such an id. Marks name these
+// rows as [Store.idOf] does.
 func (s *Store) rekey(ctx context.Context, db outbox.DB, marks []outbox.Mark) error {
 	for i := range marks {
 		m := &marks[i]
@@ -74,7 +72,7 @@ func (s *Store) rekey(ctx context.Context, db outbox.DB, marks []outbox.Mark) er
 			continue
 		}
 		q := s.query(256).add("UPDATE OR IGNORE ").table(s).add(" SET event_id = ")
-		if m.EventID == "" { // each of them gets an id of its own, so they are DEAD at once
+		if m.EventID == "" { // the rows get random ids, which no mark names, so this statement makes them DEAD
 			q.add("lower(hex(randomblob(16))), status = 3, ", unlock, ", done_at = ").now().add(", last_error = ").arg(m.Error).
 				add(" WHERE event_id IS NULL AND status IN (0, 2)")
 		} else {
@@ -88,7 +86,7 @@ func (s *Store) rekey(ctx context.Context, db outbox.DB, marks []outbox.Mark) er
 	return nil
 }
 
-// markChunks are the marks of each statement, those that name a lease, and the others.
+// markChunks returns the marks of each statement, the marks that name a lease, and the other marks.
 func (s *Store) markChunks(outcome outbox.Outcome, marks []outbox.Mark) (chunks [][]outbox.Mark, fenced, free []outbox.Mark) {
 	marks = slices.Clone(marks)
 	slices.SortFunc(marks, leasedFirst)
@@ -104,8 +102,8 @@ func (s *Store) markChunks(outcome outbox.Outcome, marks []outbox.Mark) (chunks 
 	return slices.AppendSeq(slices.Collect(slices.Chunk(fenced, limit)), slices.Chunk(free, limit)), fenced, free
 }
 
-// leasedFirst orders marks: those with a lease first, then by id, so that two
-// nodes that mark do not wait for each other.
+// leasedFirst orders marks: marks with a lease first, then by id, so that two nodes that mark do
+// not wait for each other.
 func leasedFirst(x, y outbox.Mark) int {
 	switch {
 	case (x.Lease == "") == (y.Lease == ""):
@@ -122,7 +120,7 @@ func hasValues(outcome outbox.Outcome) bool {
 	return outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead || outcome == outbox.OutcomeDeferred
 }
 
-// markAll marks and returns how many rows it changed, under a lease and in all.
+// markAll marks rows and returns how many rows changed, under a lease and in all.
 func (s *Store) markAll(ctx context.Context, db outbox.DB, outcome outbox.Outcome, chunks [][]outbox.Mark) (fenced, all int, err error) {
 	if len(chunks) == 1 {
 		return s.markEach(ctx, db, outcome, chunks)
@@ -134,7 +132,7 @@ func (s *Store) markAll(ctx context.Context, db outbox.DB, outcome outbox.Outcom
 	return fenced, all, err
 }
 
-// markEach marks and returns how many rows it changed, under a lease and in all.
+// markEach marks rows and returns how many rows changed, under a lease and in all.
 func (s *Store) markEach(ctx context.Context, db outbox.Execer, outcome outbox.Outcome, chunks [][]outbox.Mark) (fenced, all int, err error) {
 	for _, chunk := range chunks {
 		n, err := s.markChunk(ctx, db, outcome, chunk)
@@ -223,7 +221,7 @@ func (s *Store) Complete(ctx context.Context, tx outbox.Execer, outcome outbox.O
 	if mark.Lease != "" {
 		q.add(" AND locked_by = ").arg(mark.Lease)
 	}
-	n, err := s.exec(ctx, struct{ outbox.Execer }{tx}, what, q) // the caller's transaction, also if it is a *sql.Conn
+	n, err := s.exec(ctx, struct{ outbox.Execer }{tx}, what, q) // the caller's transaction, even if tx is a *sql.Conn
 	return n == 1, err
 }
 
@@ -248,10 +246,10 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) 
 	return s.err
 }
 
-// leftAlone finds the rows that a mark did not change: those under a lease, and of the
-// others those that are not there, and those that the statement should have changed. MySQL
-// does not count a row that has the values of the mark already, so there a row that shows
-// the outcome is none of these.
+// leftAlone finds the rows that a mark did not change: of the marks under a lease, all such rows;
+// of the other marks, the rows that do not exist and the rows that the statement should have
+// changed. MySQL does not count a row that already has the values of the mark, so on MySQL a row
+// that shows the outcome is not left alone.
 func (s *Store) leftAlone(ctx context.Context, db outbox.DB, outcome outbox.Outcome, fenced []outbox.Mark, fewer int, free []outbox.Mark, missing int) (map[string]outbox.RowState, error) {
 	left, err := s.unchanged(ctx, db, outcome, fenced, fewer)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// marked writes the condition for the marked rows: each id with the lease that its
-// mark names. All marks name a lease, or none does. Many leases are written in the
-// form that is fastest on each database and finds rows by primary key.
+// marked writes the condition for the marked rows: each id with the lease that the mark names.
+// Either all marks name a lease, or no mark does. Many leases are written in the form that is
+// fastest on each database and finds rows by primary key.
 func (q *query) marked(outcome outbox.Outcome, marks []outbox.Mark) *query {
 	lease := marks[0].Lease
 	many := slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Lease != lease })
@@ -36,9 +36,9 @@ func (q *query) marked(outcome outbox.Outcome, marks []outbox.Mark) *query {
 	return q
 }
 
-// still writes what rows that are named must still be. Within a CASE no index serves it, so
-// that they are found by primary key: with statistics taken while all rows were DONE, an
-// index of the other rows looks empty, and PostgreSQL would read all of it.
+// still writes a condition that named rows must still meet. Within a CASE no index serves the
+// condition, so that the rows are found by primary key: with statistics taken while all rows were
+// DONE, an index of the other rows looks empty, and PostgreSQL would read the whole index.
 func (q *query) still(condition string) *query {
 	return q.add(" AND CASE WHEN ", condition, " THEN TRUE ELSE FALSE END")
 }
@@ -99,9 +99,9 @@ func (q *query) joined(outcome outbox.Outcome, marks []outbox.Mark, leases bool)
 	}
 }
 
-// attempts writes the attempts that the rows get: those of their marks, but never fewer
-// than they have. Where values per row need a CASE, a batch with equal values, the usual
-// case, needs only one argument.
+// attempts writes the attempts that the rows get: the attempts of the marks, but never fewer than a
+// row has. Where values per row need a CASE, a batch with equal values, the usual case, needs only
+// a single argument.
 func (q *query) attempts(marks []outbox.Mark) *query {
 	n := marks[0].Attempts
 	same := !slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Attempts != n })

@@ -11,25 +11,24 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// CreateSchema creates the tables where they are missing, and brings those of an older
-// version to [SchemaVersion]. It leaves newer ones alone. Otherwise it is
-// [Store.Migrate]: on tables of that version it asks the catalog for each index, and changes
-// only what is missing.
+// CreateSchema creates missing tables, and brings tables of an older version to [SchemaVersion].
+// Tables of a newer version keep their version. Otherwise CreateSchema works as [Store.Migrate]: on
+// tables of SchemaVersion it asks the catalog for each index, and creates only missing indexes.
 func (s *Store) CreateSchema(ctx context.Context, db outbox.DB) error {
 	_, err := s.migrate(ctx, db, "creating the schema", func(from int) (int, error) { return max(from, SchemaVersion), nil })
 	return err
 }
 
-// Migrate changes the tables to a version of the schema, from 1 to [SchemaVersion], and
-// returns the one that they had; 0: there were none, or one of the two. Then it creates the
-// indexes that are missing: those of the schema, and those of the store's options. On a large
-// PostgreSQL table that blocks writers, so create the index there by hand first, with CREATE
-// INDEX CONCURRENTLY. Several processes may migrate at once, while others write and deliver.
-// On PostgreSQL and SQLite a failure changes nothing. MySQL and MariaDB commit each statement:
-// after a failure, call Migrate again.
+// Migrate changes the tables to a version of the schema, from 1 to [SchemaVersion], and returns the
+// version that the tables had; 0: at least one of the two tables did not exist. Then Migrate
+// creates the missing indexes of the schema and of the store's options. On a large PostgreSQL table
+// a new index blocks writers, so create the index there by hand first, with CREATE INDEX
+// CONCURRENTLY. Several processes may migrate at once, while others write and deliver. On
+// PostgreSQL and SQLite a failure changes nothing. MySQL and MariaDB commit each statement: after a
+// failure, call Migrate again.
 //
-// It fails for a table that is newer than SchemaVersion. It does not drop the tables:
-// that is the Down of version 1 of [Store.Migrations].
+// Migrate fails for a table that is newer than SchemaVersion, and does not drop the tables: the
+// Down of version 1 of [Store.Migrations] drops them.
 func (s *Store) Migrate(ctx context.Context, db outbox.DB, to int) (from int, err error) {
 	if to < 1 || to > SchemaVersion {
 		return 0, &outbox.FieldError{Field: "sqlstore.Store.Migrate to", Problem: fmt.Sprintf("is %d; the versions are 1 to %d, sqlstore.SchemaVersion", to, SchemaVersion)}
@@ -43,7 +42,7 @@ func (s *Store) Migrate(ctx context.Context, db outbox.DB, to int) (from int, er
 	})
 }
 
-// migrate changes the tables to the version that target makes of theirs.
+// migrate changes the tables from their version to the version that target returns for it.
 func (s *Store) migrate(ctx context.Context, db outbox.DB, what string, target func(from int) (to int, err error)) (from int, err error) {
 	_, err = s.changed(ctx, func() (int, error) {
 		return 0, s.inTx(ctx, db, what, nil, func(tx *sql.Tx) error {
@@ -77,7 +76,7 @@ func (s *Store) lockSchema(ctx context.Context, tx *sql.Tx, what string) error {
 	return s.run(ctx, tx, what, q.text(), q.args...)
 }
 
-// step runs what leads from one version to another, and creates missing indexes.
+// step runs the statements that lead from one version to another, and creates missing indexes.
 func (s *Store) step(ctx context.Context, tx *sql.Tx, what string, from, to int) error {
 	migrations := s.migrations()
 	var statements []string
@@ -93,14 +92,14 @@ func (s *Store) step(ctx context.Context, tx *sql.Tx, what string, from, to int)
 		}
 	}
 	indexes := s.indexes
-	if to <= SchemaVersion { // a newer schema may have others
+	if to <= SchemaVersion { // a newer schema may have other indexes
 		indexes = append(s.schemaIndexes(), indexes...)
 	}
 	return s.addIndexes(ctx, tx, what, indexes)
 }
 
-// change runs a statement of a migration. PostgreSQL refuses storage parameters of a
-// partitioned table: they are its partitions' own.
+// change runs a statement of a migration. PostgreSQL refuses storage parameters of a partitioned
+// table, because the parameters belong to the partitions: such a statement is left out.
 func (s *Store) change(ctx context.Context, tx *sql.Tx, what, statement string) error {
 	if s.d == postgres && storageParameters.MatchString(statement) {
 		q := s.query(128).add("SELECT COUNT(*) FROM pg_class WHERE relkind = 'p' AND oid = to_regclass(").arg(s.table.Quoted(s.d.quote)).add(")")
@@ -114,8 +113,8 @@ func (s *Store) change(ctx context.Context, tx *sql.Tx, what, statement string) 
 
 var storageParameters = regexp.MustCompile(`^ALTER TABLE \S+ (SET|RESET) \(`)
 
-// addIndexes creates those that are missing. It asks for each, because CREATE INDEX IF NOT
-// EXISTS waits for writers also if the index exists.
+// addIndexes creates the missing indexes. It asks the catalog for each index, because CREATE INDEX
+// IF NOT EXISTS waits for writers even if the index exists.
 func (s *Store) addIndexes(ctx context.Context, tx *sql.Tx, what string, indexes []string) error {
 	for _, index := range indexes {
 		has, err := s.hasIndex(ctx, tx, what, index)

@@ -17,7 +17,7 @@ import (
 // nodeKept is how long the row of a node that died stays.
 const nodeKept = time.Hour
 
-// nodeRow is the value of the row of the control table that a node reports in.
+// nodeRow is the value of a row of the control table, in which a node reports.
 type nodeRow struct {
 	Mode     string    `json:"mode"`
 	Started  time.Time `json:"started"`
@@ -25,7 +25,7 @@ type nodeRow struct {
 	Hot      int       `json:"hot"`
 	Cold     int       `json:"cold"`
 	Leases   int       `json:"leases,omitzero"`
-	// For is how long the report counts, in microseconds: it ends at expires_at.
+	// For is how long the report counts, in microseconds: the report ends at expires_at.
 	For int64 `json:"for"`
 }
 
@@ -45,8 +45,8 @@ func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d 
 	return s.forgetNodes(ctx, db)
 }
 
-// forgetNodes deletes the rows of nodes that died. It reads their names first, because
-// MySQL would lock all rows of nodes to delete by time.
+// forgetNodes deletes the rows of nodes that died. The names are read first, because MySQL would
+// lock all rows of nodes to delete by time.
 func (s *Store) forgetNodes(ctx context.Context, db outbox.DB) error {
 	q := s.query(256)
 	q.add("SELECT name FROM ").control(s).add(" WHERE kind = 'node' AND expires_at NOT BETWEEN ").fromNow(-nodeKept).add(" AND ").fromNow(farthest)
@@ -73,7 +73,7 @@ func (s *Store) Withdraw(ctx context.Context, db outbox.DB, owner string) error 
 	return err
 }
 
-// Nodes implements [outbox.Store]. On MySQL it reads SearchLimit due rows of each status.
+// Nodes implements [outbox.Store]. On MySQL it reads up to SearchLimit due rows of each status.
 func (s *Store) Nodes(ctx context.Context, db outbox.DB) ([]outbox.Node, error) {
 	nodes, reported := map[string]outbox.Node{}, map[string]int{}
 	if err := s.reports(ctx, db, nodes, reported); err != nil {
@@ -102,7 +102,7 @@ func (s *Store) Nodes(ctx context.Context, db outbox.DB) ([]outbox.Node, error) 
 	return slices.SortedFunc(maps.Values(nodes), func(a, b outbox.Node) int { return cmp.Compare(a.Owner, b.Owner) }), nil
 }
 
-// reports reads what nodes reported, and how many leases they had.
+// reports reads the reports of nodes, and how many leases each node reported.
 func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outbox.Node, leases map[string]int) error {
 	q := s.query(256)
 	q.add("SELECT name, value, ").timeColumn("expires_at").add(", CASE WHEN ").unexpired().add(" THEN 1 ELSE 0 END FROM ").
@@ -130,8 +130,8 @@ func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outb
 	})
 }
 
-// leaseOwners counts the leases of the first due rows, by owner, and says whether these are
-// all due rows.
+// leaseOwners counts the leases of the first due rows, by owner. all reports whether these are all
+// due rows.
 func (s *Store) leaseOwners(ctx context.Context, db outbox.DB, nodes map[string]outbox.Node) (all bool, err error) {
 	all = true
 	for _, pending := range s.pending() {

@@ -14,22 +14,22 @@ import (
 // Limits of listening.
 const (
 	listenPause   = 20 * time.Millisecond // between two reads of the row
-	listenTimeout = 5 * time.Second       // of one read
+	listenTimeout = 5 * time.Second       // of a read
 )
 
-// Notify implements [outbox.Notifier]. It changes a row of the control table, in one
+// Notify implements [outbox.Notifier]. It changes a row of the control table with a single
 // statement.
 func (s *Store) Notify(ctx context.Context, db outbox.DB, table string) error {
 	s = s.of(table)
 	q := s.query(256)
 	q.add("INSERT INTO ").control(s).add(" (kind, name, value) VALUES ('notify', 'table', ").
-		arg(strconv.FormatUint(rand.Uint64(), 10)).add(")").orReplace("value") //nolint:gosec // it only has to differ from the one before
+		arg(strconv.FormatUint(rand.Uint64(), 10)).add(")").orReplace("value") //nolint:gosec // the value only has to differ from the value before
 	_, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "notifying the other processes", q) })
 	return err
 }
 
-// Listen implements [outbox.Notifier]. It reads that row by its primary key, 20 ms after
-// the read before, on any connection of db.
+// Listen implements [outbox.Notifier]. It reads the row of Notify by primary key, 20 ms after the
+// read before, on any connection of db.
 func (s *Store) Listen(ctx context.Context, db outbox.DB, table string, wake func()) error {
 	s = s.of(table)
 	heard, err := s.notification(ctx, db)
@@ -54,7 +54,7 @@ func (s *Store) Listen(ctx context.Context, db outbox.DB, table string, wake fun
 	}
 }
 
-// notification reads the value of the latest notification; empty: there was none yet.
+// notification reads the value of the latest notification; empty: no notification yet.
 func (s *Store) notification(ctx context.Context, db outbox.DB) (value string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
@@ -65,8 +65,8 @@ func (s *Store) notification(ctx context.Context, db outbox.DB) (value string, e
 	return text.String, err
 }
 
-// of is the store of another table, with which it takes turns. A notifier is given the table
-// of each outbox that it serves.
+// of returns the store of another table, which takes turns with this store. A notifier is given the
+// table of each outbox that it serves.
 func (s *Store) of(table string) *Store {
 	schema, name := "", table
 	if i := strings.LastIndexByte(table, '.'); i >= 0 {
@@ -74,6 +74,6 @@ func (s *Store) of(table string) *Store {
 	}
 	other := newStore(s.d, []Option{WithTable(name)})
 	other.turn = s.turn
-	other.asGiven.table.Schema = schema // the database's own name for it
+	other.asGiven.table.Schema = schema // the schema as the database names it
 	return other
 }

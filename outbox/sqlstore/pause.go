@@ -19,7 +19,8 @@ type pauseRow struct {
 	Since         time.Time            `json:"since"`
 }
 
-// pauseName is the name of that row. Both types together are longer than the column.
+// pauseName is the name of the row that pauses a kind. Both types together are longer than the
+// column.
 func pauseName(kind outbox.EventKind) string {
 	h := sha256.Sum256([]byte(string(kind.AggregateType) + "\x00" + string(kind.EventType)))
 	return hex.EncodeToString(h[:])

@@ -10,14 +10,13 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Purge implements [outbox.Store]. Rows that another purger has locked are
-// skipped.
+// Purge implements [outbox.Store]. Rows that another purger has locked are skipped.
 func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (int, error) {
 	what := fmt.Sprintf("purging up to %d rows", p.Limit)
 	if s.d.name == "mysql" {
 		return s.changed(ctx, func() (int, error) { return s.purgeLocking(ctx, db, what, p) })
 	}
-	// One condition for each index; the next one only fills the rest of the batch.
+	// There is a condition for each index; the next condition only fills the rest of the batch.
 	died := s.died()
 	conditions := []purgeable{{"status = 1 AND ", died}, {"status = 3 AND ", died}}
 	if p.ByAge {
@@ -34,10 +33,10 @@ func (s *Store) Purge(ctx context.Context, db outbox.DB, p outbox.PurgeQuery) (i
 	return deleted, nil
 }
 
-// purgeable describes rows in the order of one index.
+// purgeable describes rows in the order of an index.
 type purgeable struct{ where, column string }
 
-// purgeOf deletes the oldest such rows.
+// purgeOf deletes the oldest purgeable rows.
 func (s *Store) purgeOf(c purgeable, before time.Time, limit int) *query {
 	q := s.query(512)
 	q.add("DELETE FROM ").table(s)
@@ -54,8 +53,8 @@ func (s *Store) purgeOf(c purgeable, before time.Time, limit int) *query {
 	return q.add(")")
 }
 
-// purgeLocking is Purge for MySQL, which has no index on done_at with created_at
-// as the fallback. It locks the rows of all conditions, then deletes them.
+// purgeLocking is Purge for MySQL, which has no index on done_at with created_at as the fallback.
+// The rows of all conditions are locked, and then deleted.
 func (s *Store) purgeLocking(ctx context.Context, db outbox.DB, what string, p outbox.PurgeQuery) (int, error) {
 	type condition struct{ where, column, order string }
 	conditions := []condition{{"", "created_at", "created_at"}}

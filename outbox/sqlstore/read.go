@@ -13,17 +13,19 @@ import (
 
 const dueOrder = " ORDER BY available_at, created_at, event_id LIMIT "
 
-// chosenArray and endChosen enclose the subselect of PostgreSQL's claim and purge. Its
-// rows are joined, not compared by ANY: a plan kept from when the table was small scans
-// the table, which then costs one comparison per row, not one per row and id.
+// chosenArray and endChosen enclose the subselect of PostgreSQL's claim and purge. The chosen rows
+// are joined, not compared by ANY: a plan that was kept from the time when the table was small
+// scans the table. With a join, the scan costs a comparison per row, and not a comparison per row
+// and id.
 const (
 	chosenArray = " unnest(ARRAY("
 	skipLocked  = " FOR UPDATE SKIP LOCKED"
 	endChosen   = ")) AS chosen (id) WHERE event_id = chosen.id"
 )
 
-// forUpdate writes the lock of MySQL's claims and purges: on the rows that nobody else has
-// locked, or, without SKIP LOCKED, on all of the rows, as soon as nobody else has locked them.
+// forUpdate writes the lock of MySQL's claims and purges: on the rows that no other transaction has
+// locked, or, without SKIP LOCKED, on all of the rows, as soon as no other transaction has locked
+// them.
 func (q *query) forUpdate(s *Store) *query {
 	if s.claimsWait.Load() {
 		return q.add(" FOR UPDATE")
@@ -31,13 +33,13 @@ func (q *query) forUpdate(s *Store) *query {
 	return q.add(skipLocked)
 }
 
-// ordered begins a read that [query.limit] ends, and that returns rows in the order of an
-// index. PostgreSQL gets two limits, so that it reads in that order whatever it knows of the
-// table. It does not see the number of the inner one, and expects a tenth of the rows that it
-// thinks there are. With the number alone, and without statistics, it thinks that there are
-// fewer rows: it reads the whole backlog and sorts it. The outer one has the number. Without
-// it, and with statistics of a table larger than effective_cache_size, a tenth of the rows is
-// so much that PostgreSQL reads and sorts all of them, too.
+// ordered begins a read that [query.limit] ends, and that returns rows in the order of an index.
+// PostgreSQL gets two limits, so that it reads in index order whatever its statistics say. The
+// planner does not see the number of the inner limit, and expects a tenth of the rows that it
+// estimates for the table. If the planner saw the number, and had no statistics, it would estimate
+// fewer rows than the number, read the whole backlog and sort it. The outer limit has the number.
+// Without the outer limit, and with statistics of a table larger than effective_cache_size, a tenth
+// of the rows is so many that PostgreSQL reads and sorts all rows, too.
 func (q *query) ordered() *query {
 	if q.d == postgres {
 		q.add("SELECT * FROM (")
@@ -61,9 +63,8 @@ func (q *query) hiddenLimit(n int) *query {
 	return q.add("(SELECT CAST(").arg(n).add(" AS BIGINT))")
 }
 
-// pending are the conditions under which an index returns due rows in order. MySQL
-// has no partial index, so it reads one status at a time; a list of statuses would
-// sort the backlog.
+// pending are the conditions under which an index returns due rows in order. MySQL has no partial
+// index, so a read selects a single status; a list of statuses would sort the backlog.
 func (s *Store) pending() []string {
 	if s.d.name == "mysql" {
 		return []string{"status = 2", "status = 0"}
@@ -80,9 +81,9 @@ func (q *query) due(pending string, now, createdBefore time.Time) *query {
 	return q
 }
 
-// after writes the condition for rows after a cursor. A row comparison suffices on
-// PostgreSQL and SQLite. MySQL uses no index for one, and starts at the cursor only
-// when each alternative says so in full.
+// after writes the condition for rows after a cursor. A row comparison suffices on PostgreSQL and
+// SQLite. MySQL uses no index for a row comparison, and starts at the cursor only when each
+// alternative is written in full.
 func (q *query) after(c outbox.Cursor) *query {
 	if c.IsZero() {
 		return q
@@ -90,7 +91,7 @@ func (q *query) after(c outbox.Cursor) *query {
 	return q.behind(c, compared{"available_at", func() { q.time(c.AvailableAt) }}, compared{"created_at", func() { q.time(c.CreatedAt) }})
 }
 
-// behind is after, with how the times are compared.
+// behind is [query.after] with the given comparisons of the times.
 func (q *query) behind(c outbox.Cursor, available, created compared) *query {
 	if q.d.name != "mysql" {
 		return q.add(" AND (available_at, created_at, event_id) > (").call(available.value).add(", ").call(created.value).add(", ").arg(c.EventID).add(")")
@@ -103,9 +104,10 @@ func (q *query) behind(c outbox.Cursor, available, created compared) *query {
 // noSuchIndex is MySQL's error for a forced index that is missing or invisible.
 const noSuchIndex = 1176
 
-// rowsByIndex runs a query that reads the rows behind a place in the order of an index, of
-// the table that from names. MySQL must be told the index: else it may read all entries of
-// a status that lie before the place. On a table without the index it reads as it can.
+// rowsByIndex runs a query that reads the rows behind a place in the order of an index. build gets
+// the name of the table, on MySQL with the index: without the index MySQL may read all entries of a
+// status that lie before the place. If the table does not have the index, the query runs without
+// it.
 func (s *Store) rowsByIndex(ctx context.Context, db queryer, index, what string, build func(from string) *query, scan func(*sql.Rows) error) error {
 	from := s.name().Quoted(s.d.quote)
 	if s.d.name != "mysql" {
@@ -149,8 +151,9 @@ func (s *Store) polled(from string) *query {
 	return s.query(512).ordered().add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from, " WHERE ")
 }
 
-// undated is the condition for rows of SQLite whose available_at is a text or bytes. Both
-// sort behind all numbers, so that such a row is never due: it is read when nothing else is.
+// undated is the condition for rows of SQLite whose available_at is a text or bytes. Texts and
+// bytes sort behind all numbers, so that such a row is never due: Poll reads such rows when fewer
+// due rows than its limit are left.
 const undated = "status IN (0, 2) AND available_at >= ''"
 
 // NextDue implements [outbox.Store].
@@ -162,7 +165,7 @@ func (s *Store) NextDue(ctx context.Context, db outbox.DB, after time.Time) (tim
 			time(after).add(dueOrder).add("1")
 		err := s.rows(ctx, db, "asking for the next due event", q, func(rows *sql.Rows) error {
 			var t timestamp
-			if err := rows.Scan(&t); err != nil || t.IsZero() { // such as infinity: it is never due
+			if err := rows.Scan(&t); err != nil || t.IsZero() { // such as infinity: the row is never due
 				return err
 			}
 			if next.IsZero() || t.Before(next) {
@@ -177,35 +180,34 @@ func (s *Store) NextDue(ctx context.Context, db outbox.DB, after time.Time) (tim
 	return next, nil
 }
 
-// planned writes a table of one row that makes PostgreSQL plan a statement each time.
-// A prepared statement keeps the plan for any parameters if that costs no more than
-// the plans for given ones did. Made when the table was small, it reads all of it, here
-// once for each key or id. Without the parameters the estimate for this table is that of
-// counting a million rows, so that such a plan is never the cheaper one. The count is made
-// once, so the estimate is added to that of the statement and does not multiply it: under
-// plan_cache_mode force_generic_plan it stays below jit_above_cost.
+// planned writes a table of one row that makes PostgreSQL plan a statement each time. A prepared
+// statement keeps a generic plan, for any parameters, if this plan costs no more than the plans for
+// given parameters did. A generic plan that was made when the table was small reads the whole
+// table, here once for each key or id. Without the parameters, the estimate for the table of one
+// row is the cost of counting a million rows, so that a generic plan is never cheaper. The count is
+// made once, so the estimate is added to the estimate of the statement and does not multiply it:
+// under plan_cache_mode force_generic_plan the sum stays below jit_above_cost.
 func (q *query) planned() *query {
 	return q.add(" (SELECT COUNT(*) FROM generate_series(1, ").arg(1).add(") AS one CROSS JOIN generate_series(1, ").arg(1).add(") AS single) AS planned CROSS JOIN")
 }
 
-// expired writes the condition for a lease that expired: its time is farther from the
-// database's clock than a lease lasts, on either side. Values that are no time, such as
-// infinity or a text of SQLite, compare as before or after all times: without the second side
-// such a value would keep the row leased for ever.
+// expired writes the condition for a lease that expired: locked_at is farther from the database's
+// clock than a lease lasts, on either side. Values that are no time, such as infinity or a text of
+// SQLite, compare as before or after all times: without the second side such a value would keep the
+// row leased for ever.
 func (q *query) expired(leaseDuration time.Duration) *query {
 	return q.add("locked_at NOT BETWEEN ").fromNow(-leaseDuration).add(" AND ").fromNow(leaseDuration)
 }
 
-// free writes the condition for rows that are not leased, or whose lease expired.
-// The CASE, here and in leasable, hides from PostgreSQL's planner how many those
-// are: statistics taken while all rows were leased would make it read and sort the
-// backlog.
+// free writes the condition for rows that are not leased, or whose lease expired. The CASE, here
+// and in leasable, hides the number of such rows from PostgreSQL's planner: statistics taken while
+// all rows were leased would make PostgreSQL read and sort the backlog.
 func (q *query) free(leaseDuration time.Duration) *query {
 	return q.add(" AND CASE WHEN locked_at IS NULL OR ").expired(leaseDuration).add(" THEN TRUE ELSE FALSE END")
 }
 
-// except writes the condition that leaves out events of some kinds. The CASE keeps
-// the planner's estimate as it is without them; see free.
+// except writes the condition that leaves out events of some kinds. The CASE keeps the planner's
+// estimate as it is without the condition; see free.
 func (q *query) except(kinds []outbox.EventKind) *query {
 	if len(kinds) == 0 {
 		return q
@@ -217,7 +219,7 @@ func (q *query) except(kinds []outbox.EventKind) *query {
 func (q *query) notOf(kinds []outbox.EventKind) *query {
 	for _, kind := range kinds {
 		q.add(" WHEN event_type = ").arg(string(kind.EventType)).add(" AND ")
-		if kind.AggregateType == outbox.Global { // decoding makes it of NULL
+		if kind.AggregateType == outbox.Global { // decoding reads NULL as Global
 			q.add("COALESCE(aggregate_type, '", string(outbox.Global), "')")
 		} else {
 			q.add("aggregate_type")

@@ -11,11 +11,11 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// walkKeys is how many keys one call looks at. Many keys that are held back cost
-// many short statements.
+// walkKeys is how many keys a call looks at. Many keys that are held back cost many short
+// statements.
 const walkKeys = 500
 
-// runRow is one of the first rows of a key.
+// runRow is a row among the first rows of a key.
 type runRow struct {
 	row
 	key    outbox.EventKey
@@ -31,8 +31,8 @@ func (q *query) runColumns(leaseDuration time.Duration) *query {
 	return q.add(", locked_by, ").leaseState(leaseDuration)
 }
 
-// scan reads columns before those of runColumns, and those. Without a row those are
-// NULL, and its id is empty.
+// scan reads the given columns, and then the columns of runColumns. Without a row the columns of
+// runColumns are NULL, and x.id is empty.
 func (x *runRow) scan(rows *sql.Rows, before ...any) error {
 	var status count
 	err := rows.Scan(append(before, (*rowID)(&x.row), &x.eventType, &x.aggregateType, &status, &x.createdAt, &x.availableAt, &x.lease, &x.state)...)
@@ -54,8 +54,7 @@ func (q *query) leaseState(leaseDuration time.Duration) *query {
 	return q.add("CASE WHEN locked_at IS NULL THEN 0 WHEN ").expired(leaseDuration).add(" THEN 2 ELSE 1 END")
 }
 
-// keyRows are the first rows of a key. A key whose first row cannot be delivered may
-// have none.
+// keyRows are the first rows of a key. A key whose first row cannot be delivered may have no rows.
 type keyRows struct {
 	key  outbox.EventKey
 	rows []runRow
@@ -68,7 +67,7 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 	if err != nil {
 		return outbox.Runs{}, err
 	}
-	if r.Takeovers && end { // which is rare, and no claim waits for it
+	if r.Takeovers && end { // takeovers are rare, and no claim waits for them
 		if err := s.nameGlobal(ctx, db); err != nil {
 			return outbox.Runs{}, err
 		}
@@ -145,8 +144,7 @@ func (s *Store) nameGlobal(ctx context.Context, db outbox.DB) error {
 	return nil
 }
 
-// nameGlobalOf changes as many rows by a statement as a mark does, so that no writer waits
-// long.
+// nameGlobalOf changes with a statement as many rows as a mark does, so that no writer waits long.
 func (s *Store) nameGlobalOf(ctx context.Context, db outbox.DB, where string) error {
 	const what = "naming the aggregate type of events that have none"
 	for {
@@ -173,7 +171,7 @@ func (s *Store) nameGlobalOf(ctx context.Context, db outbox.DB, where string) er
 
 func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// counted is how much of r.Limit a run takes.
+// counted is the part of r.Limit that a run takes.
 func counted(r outbox.RunQuery, run []string) int {
 	if r.Takeovers {
 		return min(len(run), 1)
@@ -211,7 +209,7 @@ func runOf(r outbox.RunQuery, rows []runRow) (run []string, behind []outbox.Leas
 	return run, behind
 }
 
-// isDue reports whether a row may be delivered now, its lease apart.
+// isDue reports whether a row may be delivered now, apart from its lease.
 func (x *runRow) isDue(r outbox.RunQuery) bool {
 	kind := outbox.EventKind{AggregateType: outbox.AggregateType(cmp.Or(x.aggregateType.String, string(outbox.Global))), EventType: outbox.EventType(x.eventType.String)}
 	return !x.availableAt.After(r.Now) && (r.CreatedBefore.IsZero() || !x.createdAt.After(r.CreatedBefore)) && !slices.Contains(r.Except, kind)
@@ -222,18 +220,18 @@ const (
 	keyOrder   = "status DESC, available_at, created_at, event_id"
 )
 
-// walk reads the first rows of the keys behind r.After, in the order of the keys, for
-// PostgreSQL and SQLite. A recursive query steps from the first row of a key to the
-// first of the next, so that it reads one index entry for each key, and joins the first
-// rows of a key that may have a run. Both databases run it as the outer LIMIT asks for
-// rows. end says that there is no further key.
+// walk reads the first rows of the keys behind r.After, in the order of the keys, for PostgreSQL
+// and SQLite. A recursive query steps from the first row of a key to the first row of the next key,
+// so that it reads a single index entry for each key, and joins the first rows of a key that may
+// have a run. Both databases run the recursion only as far as the outer LIMIT asks for rows. end
+// says that there is no further key.
 func (s *Store) walk(ctx context.Context, db outbox.DB, r outbox.RunQuery) (keys []keyRows, end bool, err error) {
 	if s.d.name == "mysql" {
 		return s.walkLoosely(ctx, db, r)
 	}
 	// One row more than fits shows whether the last key is cut.
 	limit := r.Limit + 1
-	if r.Takeovers { // Limit counts the first rows alone
+	if r.Takeovers { // Limit counts only the first rows
 		limit = r.Limit*r.Length + 1
 	}
 	n, rows := 0, 0
@@ -256,7 +254,7 @@ func (s *Store) walk(ctx context.Context, db outbox.DB, r outbox.RunQuery) (keys
 	return keys, !full && n < walkKeys, err
 }
 
-// walkQuery returns rows of keys, and the last key even if it has none.
+// walkQuery returns rows of keys, and the last key even if the key has no rows.
 func (s *Store) walkQuery(r outbox.RunQuery, limit int) *query {
 	q := s.query(2048)
 	q.add("WITH RECURSIVE walk (n, t, k, open) AS (SELECT 0, CAST(").arg(string(r.After.AggregateType)).add(" AS VARCHAR), CAST(").
@@ -273,8 +271,8 @@ func (s *Store) walkQuery(r outbox.RunQuery, limit int) *query {
 	}
 	q.add("walk.n < ", strconv.Itoa(walkKeys), ") SELECT walk.n, walk.t, walk.k, ")
 	key := from + "aggregate_type = walk.t AND COALESCE(aggregate_id, event_id) = walk.k"
-	// The first NEW row of a key may be in delivery, and RETRY rows in front of it
-	// that were DEAD before.
+	// The first NEW row of a key may be in delivery while RETRY rows that were DEAD before are in
+	// front of the NEW row.
 	q.add("CASE WHEN status = 2 THEN CASE (SELECT ").leaseState(r.LeaseDuration).
 		add(key, " AND status < 1 ORDER BY ", keyOrder, " LIMIT 1) WHEN 1 THEN 1 ELSE 0 END ELSE 0 END, ").runColumns(r.LeaseDuration).add(" FROM")
 	if r.SkipDead {

@@ -18,8 +18,8 @@ func (s *Store) CheckTenants(ctx context.Context, db outbox.DB) error {
 	return s.checkIndex(ctx, db, "tenant", "ClaimOptions.TenantsInTurn", "WithTenantIndex()")
 }
 
-// byIndex writes after the table's name that one of its indexes is to be used.
-// PostgreSQL has nothing like that; see planned.
+// byIndex is the hint, behind the table's name, that makes the database use an index. PostgreSQL
+// has no such hint; see planned.
 func (s *Store) byIndex(suffix string) string {
 	name := s.d.quote + s.name().Index(suffix) + s.d.quote
 	switch s.d.name {

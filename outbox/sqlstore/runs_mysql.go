@@ -12,25 +12,24 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// MySQL and MariaDB: the index of [WithKeyIndex] has one status after the other, and
-// MariaDB has no LATERAL. One statement finds the next keys and the first row of each,
-// another one the rows behind those. Events without an aggregate id are one group in
-// the index, which is read as a claim reads due rows.
+// MySQL and MariaDB: the index of [WithKeyIndex] has one status after the other, and MariaDB has no
+// LATERAL. A statement finds the next keys and the first row of each key; another statement finds
+// the rows behind the first rows. Events without an aggregate id are a single group in the index,
+// which is read as a claim reads due rows.
 
 // keyIndexOrder is the order of the index. An order by the last columns alone makes the database
 // sort the rows of a key.
 const keyIndexOrder = " ORDER BY status, aggregate_type, aggregate_id, available_at, created_at, event_id"
 
-// firstRow is the first row of a key, with what follows from the other rows.
+// firstRow is the first row of a key, with facts about the other rows of the key.
 type firstRow struct {
 	runRow
-	group sql.NullString // the aggregate id; NULL stands for all events without one
+	group sql.NullString // the aggregate id; NULL stands for all events without an aggregate id
 	dead  bool           // the key has a DEAD row
 	more  bool           // the key has further rows
 }
 
-// walkLoosely is walk for MySQL. It looks at a few keys first, which suffice if they
-// have many rows.
+// walkLoosely is walk for MySQL. A few keys are read first, which suffice if they have many rows.
 func (s *Store) walkLoosely(ctx context.Context, db outbox.DB, r outbox.RunQuery) (keys []keyRows, end bool, err error) {
 	if place, ok := placeOf(r.After); ok {
 		keys, err = s.unordered(ctx, db, r, r.After.AggregateType, place, r.Limit)
@@ -60,8 +59,8 @@ func (s *Store) walkLoosely(ctx context.Context, db outbox.DB, r outbox.RunQuery
 	return keys, false, nil
 }
 
-// behind reads the rows of keys until it found enough of runs. whole says that it read
-// all keys.
+// behind reads the rows of keys until it has found enough rows of runs. whole says that all keys
+// were read.
 func (s *Store) behind(ctx context.Context, db outbox.DB, r outbox.RunQuery, firsts []firstRow, limit int) (keys []keyRows, whole bool, found int, err error) {
 	perKey := r.Length // how many rows a key is expected to have
 	if r.Takeovers {
@@ -104,14 +103,14 @@ func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery, 
 	q.add("SELECT t, k, dead, retry IS NOT NULL OR more IS NOT NULL, ").runColumns(r.LeaseDuration)
 	q.add(" FROM (SELECT t, k, EXISTS (SELECT 1", from, "3 AND aggregate_type = t AND aggregate_id = k) AS dead, (SELECT event_id", from, "2", same,
 		") AS retry, (SELECT event_id", from, "0", same, ") AS fresh, (SELECT event_id", from, "0", same, " OFFSET 1) AS more FROM (")
-	// GROUP BY makes a loose index scan, one for each status.
+	// GROUP BY makes a loose index scan for each status.
 	for i, status := range []string{"2", "0"} {
 		for j, behind := range []string{" AND aggregate_type >= ", " AND aggregate_type > "} {
 			if i+j > 0 {
 				q.add(" UNION ")
 			}
 			q.add("(SELECT aggregate_type AS t, aggregate_id AS k", from, status, behind).arg(string(r.After.AggregateType))
-			if j == 0 { // = would make it group in a temporary table
+			if j == 0 { // = would make MySQL group in a temporary table
 				q.add(" AND aggregate_type <= ").arg(string(r.After.AggregateType)).add(" AND aggregate_id > ").arg(r.After.ID)
 			}
 			q.add(" GROUP BY status, aggregate_type, aggregate_id LIMIT ").arg(limit).add(")")
@@ -130,8 +129,8 @@ func (s *Store) firstRows(ctx context.Context, db outbox.DB, r outbox.RunQuery, 
 	return firsts, err
 }
 
-// someKeys reads the rows of the next keys that have an aggregate id, of so many that
-// may have a run.
+// someKeys reads the rows of the next keys that have an aggregate id, up to limit keys that may
+// have a run.
 func (s *Store) someKeys(ctx context.Context, db outbox.DB, r outbox.RunQuery, firsts []firstRow, limit int) (keys []keyRows, err error) {
 	q := s.query(4096)
 	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("key") + " WHERE status = "
@@ -171,8 +170,8 @@ func (s *Store) someKeys(ctx context.Context, db outbox.DB, r outbox.RunQuery, f
 		keys[i].rows = append(keys[i].rows, x)
 		return err
 	})
-	// A first row may have been delivered since it was read, and have failed: it is a
-	// RETRY row then, which is not among these, and what is behind it must wait.
+	// A first row may have been delivered, and have failed, since it was read. The row is then a
+	// RETRY row, which is not among these rows, and the rows behind it must wait.
 	for i := range keys {
 		first := &firsts[i]
 		same := func(x runRow) bool { return x.id == first.id && x.status == first.status }
@@ -183,7 +182,7 @@ func (s *Store) someKeys(ctx context.Context, db outbox.DB, r outbox.RunQuery, f
 	return keys, err
 }
 
-// unordered reads events of a type without an aggregate id, each of which is a key.
+// unordered reads events of a type without an aggregate id. Each such event is a key.
 func (s *Store) unordered(ctx context.Context, db outbox.DB, r outbox.RunQuery, aggregate outbox.AggregateType, after outbox.Cursor, limit int) ([]keyRows, error) {
 	var all []runRow
 	for _, pending := range s.pending() {
@@ -215,8 +214,8 @@ func (s *Store) unordered(ctx context.Context, db outbox.DB, r outbox.RunQuery, 
 	return keys, nil
 }
 
-// keyOfPlace stands for an event without an aggregate id: its id alone would not tell
-// where reading goes on. No aggregate id contains NUL.
+// keyOfPlace stands for an event without an aggregate id: the event id alone would not say where
+// the next read begins. No aggregate id contains NUL.
 func keyOfPlace(aggregate outbox.AggregateType, c outbox.Cursor) outbox.EventKey {
 	return outbox.EventKey{AggregateType: aggregate, ID: fmt.Sprintf("\x00%d %d %s", c.AvailableAt.UnixMicro(), c.CreatedAt.UnixMicro(), c.EventID)}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// schemaFiles have the default table's names. They run as they are, too.
+// schemaFiles contain the names of the default table. The files can also be run as they are.
 //
 //go:embed schema
 var schemaFiles embed.FS
@@ -19,17 +19,17 @@ var schemaFiles embed.FS
 type Migration struct {
 	// Version is 1 or more.
 	Version int
-	// Name is a word for the version, as its file has it.
+	// Name is a word for the version, from the name of the file.
 	Name string
-	// Up changes a table of the version before to this one; that of version 1 creates
-	// the tables, and the indexes of the store's options. Down reverses it. Both are
-	// statements that end in a semicolon and a new line.
+	// Up changes a table of the version before to this version; the Up of version 1 creates the
+	// tables, and the indexes of the store's options. Down reverses Up. Both are statements that
+	// end in a semicolon and a new line.
 	Up, Down string
 }
 
-// Migrations are the versions of the schema, from 1 to [SchemaVersion], as SQL for this
-// store's table and its options: for a migration tool that runs Go, or for files of
-// your own. A store with a bad option has none.
+// Migrations are the versions of the schema, from 1 to [SchemaVersion], as SQL for this store's
+// table and options: for a migration tool that runs Go, or for files of your own. A store with a
+// bad option has no migrations.
 func (s *Store) Migrations() []Migration {
 	list := s.migrations()
 	if len(list) > 0 {
@@ -38,7 +38,7 @@ func (s *Store) Migrations() []Migration {
 	return list
 }
 
-// migrations are those without the indexes of the options.
+// migrations are the versions without the indexes of the options.
 func (s *Store) migrations() []Migration {
 	if s.err != nil {
 		return nil
@@ -90,8 +90,8 @@ func (s *Store) indexDDL(suffix string) string {
 }
 
 var (
-	// schemaName is the name of the table, of its control table or of an index. SQLite
-	// wants the table after ON without its schema, and the index with it.
+	// schemaName is the name of the table, of its control table or of an index. SQLite wants the
+	// table after ON without the schema, and the index with the schema.
 	schemaName    = regexp.MustCompile(`( ON )?\b(idx_)?outbox_event(?:_(\w+))?\b`)
 	schemaComment = regexp.MustCompile(`(?m)^--.*\n`)
 )
@@ -124,9 +124,9 @@ func statementsOf(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, ";"), ";\n")
 }
 
-// Schema is the DDL of the table, its indexes and its control table in their newest
-// version, for your migrations: the Up of all [Store.Migrations]. Run it on a database
-// that has no such table.
+// Schema is the DDL of the table, the indexes and the control table in their newest version, for
+// your migrations: the Up of all [Store.Migrations]. Run the DDL on a database that has no such
+// table.
 func (s *Store) Schema() string {
 	var b strings.Builder
 	for _, m := range s.Migrations() {
@@ -135,8 +135,8 @@ func (s *Store) Schema() string {
 	return b.String()
 }
 
-// Schema is the DDL for a table of one of the dialects "postgres", "mysql" and
-// "sqlite"; "postgresql" and "mariadb" are other names of the first two.
+// Schema is the DDL for a table of the dialect "postgres", "mysql" or "sqlite"; "postgresql" and
+// "mariadb" are other names of the first two.
 func Schema(dialect, tableName string, opts ...Option) (string, error) {
 	newDialect := map[string]func(...Option) *Store{
 		"postgres": Postgres, "postgresql": Postgres, "mysql": MySQL, "mariadb": MySQL, "sqlite": SQLite,

@@ -14,12 +14,12 @@ var errAutocommit = errors.New("autocommit is off, so that the outbox's own stat
 
 var errChain = errors.New("completion_type is CHAIN, so that each COMMIT begins another transaction and the outbox's own statements would not be committed: remove completion_type from the DSN, and from init_connect and the settings of the server")
 
-// readCommitted is the level of the store's own transactions where the session has a
-// stricter one.
+// readCommitted is the level of the store's own transactions where the session has a stricter
+// level.
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// checkSession asks for the settings of a session that matter, and refuses those under
-// which the outbox's statements would have no effect.
+// checkSession asks for the settings of a session that matter, and refuses settings under which the
+// outbox's statements would have no effect.
 func (s *Store) checkSession(ctx context.Context, db outbox.DB, d *dialect) error {
 	switch d {
 	case nil, sqlite:
@@ -54,8 +54,8 @@ func (s *Store) checkSession(ctx context.Context, db outbox.DB, d *dialect) erro
 // errTried ends the transaction of an INSERT that was only tried.
 var errTried = errors.New("tried")
 
-// tryInsert inserts no row. The database refuses it all the same when a column is missing,
-// when the server or the session is read-only, without the privilege, and, at the level of
+// tryInsert runs an INSERT of no rows. The database still refuses the statement when a column is
+// missing, when the server or the session is read-only, without the privilege, and, at the level of
 // claims, with MySQL's binlog_format STATEMENT.
 func (s *Store) tryInsert(ctx context.Context, db outbox.DB, what string, claims bool) error {
 	q := s.query(512).add("INSERT INTO ").table(s).add(" (", eventColumns, ") SELECT ", eventColumns, " FROM ").table(s).add(" WHERE 1 = 0")
@@ -65,7 +65,7 @@ func (s *Store) tryInsert(ctx context.Context, db outbox.DB, what string, claims
 	}
 	var err error
 	if claims && s.d.name == "mysql" {
-		// It is rolled back: an error aborts the transaction, too.
+		// errTried rolls the transaction back. An error of the INSERT aborts the transaction, too.
 		if err = s.inTx(ctx, db, what, readCommitted, func(tx *sql.Tx) error {
 			if err := insert(tx); err != nil {
 				return err
@@ -78,7 +78,7 @@ func (s *Store) tryInsert(ctx context.Context, db outbox.DB, what string, claims
 		_, err = s.changed(ctx, func() (int, error) { return 0, insert(db) })
 	}
 	if sqlerr.IsDeadlock(err) || err != nil && s.d == sqlite && strings.Contains(err.Error(), "SQLITE_BUSY") {
-		return nil // another process is writing: it can be written
+		return nil // another process is writing, so the table can be written
 	}
 	return err
 }

@@ -12,15 +12,14 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// splitTries is how often Split begins, each time without the events that it cannot
-// change.
+// splitTries is how often Split begins, each time without the events that Split cannot change.
 const splitTries = 3
 
-// errStale: some of the events are not to be changed.
+// errStale says that some of the events must not be changed.
 var errStale = errors.New("rows changed while the statement ran")
 
-// splitLease is the lease of the inserted rows until their outcomes are marked, in the
-// same transaction. It keeps those marks from rows that were there before.
+// splitLease is the lease of the inserted rows until their outcomes are marked, in the same
+// transaction. The lease keeps these marks from rows that were there before.
 const splitLease = "split"
 
 // Split implements [outbox.Store].
@@ -60,7 +59,7 @@ func (s *Store) Split(ctx context.Context, db outbox.DB, outcome outbox.Outcome,
 	return nil, s.fail(fmt.Sprintf("splitting %d events", len(splits)), err)
 }
 
-// splitAll splits all of the events, or none.
+// splitAll splits all of the events or no event.
 func (s *Store) splitAll(ctx context.Context, db outbox.DB, outcome outbox.Outcome, splits []outbox.Split) error {
 	marks := make([]outbox.Mark, len(splits))
 	var envs []outbox.Envelope
@@ -94,7 +93,7 @@ func (s *Store) splitAll(ctx context.Context, db outbox.DB, outcome outbox.Outco
 	})
 }
 
-// markIn marks in a transaction and returns how many rows it changed.
+// markIn marks rows in a transaction and returns how many rows changed.
 func (s *Store) markIn(ctx context.Context, tx *sql.Tx, outcome outbox.Outcome, marks []outbox.Mark) (int, error) {
 	chunks, _, _ := s.markChunks(outcome, marks)
 	_, n, err := s.markEach(ctx, tx, outcome, chunks)

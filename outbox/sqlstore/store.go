@@ -5,12 +5,11 @@
 //	store, err := sqlstore.Detect(ctx, db)        // asks the server what it is
 //	err = store.CreateSchema(ctx, db)             // or ship store.Migrations()
 //
-// Statement texts never contain values. Writing, polling, storing outcomes,
-// purging and listing dead letters read about as many rows as they return or
-// change, whatever the table holds. These read more: a claim reads past the due
-// rows that are leased; a filter by event or aggregate type reads all dead letters
-// of its time range; counting dead letters reads each one; and Stats counts up to
-// [outbox.StatsLimit] rows of each kind.
+// Statement texts never contain values. Writing, polling, storing outcomes, purging and listing
+// dead letters read about as many rows as they return or change, whatever the table holds. Four
+// operations read more: a claim reads past the due rows that are leased; a filter by event or
+// aggregate type reads all dead letters of its time range; counting dead letters reads each dead
+// letter; and Stats counts up to [outbox.StatsLimit] rows of each kind.
 package sqlstore
 
 import (
@@ -29,25 +28,25 @@ import (
 // DefaultTable is the table's name when no other is given.
 const DefaultTable = "outbox_event"
 
-// Store is the table in one database. It implements [outbox.Store], and
-// [outbox.Notifier] for databases without notifications. It is safe for concurrent use.
+// Store is the table in a database. A Store implements [outbox.Store], and [outbox.Notifier] for
+// databases without notifications, and is safe for concurrent use.
 type Store struct {
 	d     *dialect
 	table sqlname.Name // as given
 	codec outbox.Codec
-	err   error // what is wrong with the options
+	err   error // the problems of the options
 
 	turn    chan struct{} // holds a token while a statement is under way; see changed
-	indexes []string      // that options add to the schema, by their names' ends
+	indexes []string      // the suffixes of the indexes that options add to the schema
 
 	asGiven  texts
-	pool     atomic.Pointer[outbox.DB] // of the outbox that the store is bound to; nil: none, or several
-	several  atomic.Bool               // it is embedded in a store that several pools share
-	unclear  atomic.Bool               // these find the table in different schemas
+	pool     atomic.Pointer[outbox.DB] // of the outbox to which the store is bound; nil: none, or several
+	several  atomic.Bool               // the store is embedded in a store that several pools share
+	unclear  atomic.Bool               // the pools find the table in different schemas
 	strict   atomic.Bool               // the pool's sessions are stricter than the store's statements need; see checkSession
 	locksNow atomic.Bool               // the server is known to be MySQL; see lockNow
-	// claimsWait: the server has no SKIP LOCKED, so claims wait for each other, and for
-	// whoever else locks a row that they take.
+	// claimsWait: the server has no SKIP LOCKED, so claims wait for each other, and for any other
+	// transaction that locks a row of the claim.
 	claimsWait atomic.Bool
 	found      atomic.Pointer[texts] // with the schema in which the pool finds the table; nil: not known
 }
@@ -77,22 +76,22 @@ func WithTable(name string) Option {
 	}
 }
 
-// WithAgeIndex adds to the schema an index that purging by age needs, as
-// [outbox.WriterOnly] purges. Every write pays for it. Without it each batch of such
-// a purge reads the table.
+// WithAgeIndex adds to the schema an index that purging by age needs, as [outbox.WriterOnly]
+// purges. Every write pays for the index. Without the index each batch of such a purge reads the
+// table.
 func WithAgeIndex() Option { return withIndex("age") }
 
-// WithKeyIndex adds to the schema the index that [outbox.OrderedByKey] reads. Every
-// write and every outcome pays for it. The mode does not start without it.
+// WithKeyIndex adds to the schema the index that [outbox.OrderedByKey] reads. Every write and every
+// outcome pays for the index. The mode does not start without the index.
 func WithKeyIndex() Option { return withIndex("key") }
 
-// WithTenantIndex adds to the schema the index that [outbox.ClaimOptions].TenantsInTurn
-// reads. Every write and every outcome pays for it. The mode does not start without it.
+// WithTenantIndex adds to the schema the index that [outbox.ClaimOptions].TenantsInTurn reads.
+// Every write and every outcome pays for the index. The mode does not start without the index.
 func WithTenantIndex() Option { return withIndex("tenant") }
 
-// WithSearchIndex adds to the schema an index of aggregate ids, which
-// [outbox.Outbox.FindEvents] then reads when the filter has one. Every write pays for it.
-// Give it only when the table has the index: without it each page reads the table.
+// WithSearchIndex adds to the schema an index of aggregate ids, which [outbox.Outbox.FindEvents]
+// then reads when the filter has an aggregate id. Every write pays for the index. Give the option
+// only when the table has the index: without the index each page reads the table.
 func WithSearchIndex() Option { return withIndex("search") }
 
 func withIndex(suffix string) Option {
@@ -103,8 +102,8 @@ func withIndex(suffix string) Option {
 	}
 }
 
-// WithCodec sets the codec for headers, and for decoding payloads that are read. It is one
-// of JSON. Defaults to [outbox.DefaultCodec].
+// WithCodec sets the codec for headers, and for decoding payloads that are read. The codec must
+// write JSON. Defaults to [outbox.DefaultCodec].
 func WithCodec(codec outbox.Codec) Option {
 	return func(s *Store) {
 		if problem := codecProblem(codec); problem != "" {
@@ -126,17 +125,15 @@ func codecProblem(codec outbox.Codec) string {
 	}
 }
 
-// Postgres is a store for PostgreSQL 13 or newer. A bad option is reported by
-// Validate and by every method.
+// Postgres is a store for PostgreSQL 13 or newer. Validate and every method report a bad option.
 func Postgres(opts ...Option) *Store { return newStore(postgres, opts) }
 
-// MySQL is a store for MySQL 8 and MariaDB 10.6 or newer. TiDB speaks the same
-// dialect, but without SKIP LOCKED: there, nodes that claim the same rows wait for
-// each other. A bad option is reported by Validate and by every method.
+// MySQL is a store for MySQL 8 and MariaDB 10.6 or newer. TiDB speaks the same dialect, but without
+// SKIP LOCKED: there, nodes that claim the same rows wait for each other. Validate and every method
+// report a bad option.
 func MySQL(opts ...Option) *Store { return newStore(mysql, opts) }
 
-// SQLite is a store for SQLite 3.49 or newer. A bad option is reported by
-// Validate and by every method.
+// SQLite is a store for SQLite 3.49 or newer. Validate and every method report a bad option.
 func SQLite(opts ...Option) *Store { return newStore(sqlite, opts) }
 
 func newStore(d *dialect, opts []Option) *Store {
@@ -148,24 +145,23 @@ func newStore(d *dialect, opts []Option) *Store {
 	return s
 }
 
-// Validate reports what is wrong with the options.
+// Validate reports the problems of the options.
 func (s *Store) Validate() error { return s.err }
 
 // Dialect is "postgres", "mysql" or "sqlite".
 func (s *Store) Dialect() string { return s.d.name }
 
-// Table is the table's name as given; of a store that is bound to a pool and has found the
-// table, with its schema.
+// Table is the table's name as given. If the store is bound to a pool and has found the table, the
+// name has the schema.
 func (s *Store) Table() string { return s.name().String() }
 
-// fail adds to a database error what was being done, and the fix if a table or a
-// column is missing.
+// fail adds the operation to a database error, and the fix if a table or a column is missing.
 func (s *Store) fail(what string, err error) error {
 	return fmt.Errorf("outbox: %s on table %s: %w%s", what, s.name(), sqlerr.WithoutAddress(err, ""), s.wayOut(err))
 }
 
-// exec runs a statement and returns how many rows it changed. Where the sessions of the pool
-// are stricter, it runs in a transaction that is read committed; see checkSession.
+// exec runs a statement and returns how many rows it changed. Where the sessions of the pool are
+// stricter, the statement runs in a transaction that is read committed; see checkSession.
 func (s *Store) exec(ctx context.Context, db outbox.Execer, what string, q *query) (int, error) {
 	if s.err != nil {
 		return 0, s.err

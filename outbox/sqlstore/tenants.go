@@ -36,8 +36,8 @@ func (s *Store) ReadTenants(ctx context.Context, db outbox.DB, t outbox.TenantQu
 	return all, nil
 }
 
-// walkTenants reads events of the tenants behind t.After, or of those before and of
-// itself, as walkQuery does it with keys.
+// walkTenants reads events of the tenants behind t.After or, if wrapped, of the tenants up to
+// t.After, as walkQuery does with keys.
 func (s *Store) walkTenants(ctx context.Context, db outbox.DB, t outbox.TenantQuery, wrapped bool) (ids []string, last sql.NullString, end bool, err error) {
 	q := s.query(2048)
 	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("tenant") + " WHERE status IN (0, 2)"
@@ -78,8 +78,8 @@ func (s *Store) walkTenants(ctx context.Context, db outbox.DB, t outbox.TenantQu
 	return ids, last, n < walkKeys && len(ids) < t.Limit, err
 }
 
-// walkTenantsLoosely is walkTenants for MySQL: a loose index scan for each status finds
-// the next tenants.
+// walkTenantsLoosely is walkTenants for MySQL: a loose index scan for each status finds the next
+// tenants.
 func (s *Store) walkTenantsLoosely(ctx context.Context, db outbox.DB, t outbox.TenantQuery, wrapped bool) (ids []string, last sql.NullString, end bool, err error) {
 	limit := min(walkKeys, max(100, t.Limit))
 	q := s.query(1024)

@@ -8,7 +8,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// timePart is the rows that one statement reads of a list in the order of a time.
+// timePart is the rows that a single statement reads of a list in the order of a time.
 type timePart struct {
 	time, where string
 	// undated rows have a time that cannot be read, such as infinity. They are in the order of
@@ -36,7 +36,7 @@ func (s *Store) timeParts(column, where string) (dated timePart, undated []timeP
 // by byte, as Go merges the parts, and not by the primary key, along which the whole table
 // would be read.
 //
-// PostgreSQL takes a third of the rows of an expression for undated, and so would read and
+// PostgreSQL estimates that a third of the rows of an expression is undated, and so would read and
 // sort all dead rows. The subquery asks the index whether there is an undated row at all.
 func (q *query) undatedBehind(s *Store, part timePart, operator, id string) *query {
 	key := "COALESCE(event_id, '')"
@@ -59,7 +59,7 @@ type placeTime struct {
 	text  string // as MySQL writes and orders it
 }
 
-// Scan takes what [timestamp] takes, and those values.
+// Scan takes the values that [timestamp] takes, and values that are no time.
 func (p *placeTime) Scan(src any) error {
 	*p = placeTime{}
 	var t timestamp
@@ -96,15 +96,15 @@ func (q *query) placeColumn(column string) *query {
 	return q.timeColumn(column)
 }
 
-// compared is how the rows behind a place are found by a time: the statement compares left, of
-// each row, with what value writes.
+// compared is how a time finds the rows behind a place: the statement compares left, of each row,
+// with the text that value writes.
 type compared struct {
 	left  string
 	value func()
 }
 
-// ended compares a column with the end of the row at which a page ended. With a CreatedAt the
-// place has it exactly, and on PostgreSQL, where each end that can be read is exact.
+// ended compares a column with the end of the row at which a page ended. The place has this end
+// exactly if it has a CreatedAt, and on PostgreSQL, where each end that can be read is exact.
 func (q *query) ended(s *Store, column, end string, place outbox.Cursor) compared {
 	if s.d == postgres || !place.CreatedAt.IsZero() {
 		return compared{column, func() { q.time(place.AvailableAt) }}
@@ -112,9 +112,9 @@ func (q *query) ended(s *Store, column, end string, place outbox.Cursor) compare
 	return q.exactly(s, column, end, end, place, place.AvailableAt)
 }
 
-// exactly compares a column with a value of the row at which a page ended: a value that is no
-// time cannot be a parameter. If the row is gone, or has another time than the place, the
-// value is at. MySQL compares texts: to it 2024-00-00 of a subquery, or of COALESCE, is NULL.
+// exactly compares a column with a value of the row at which a page ended: a value that is no time
+// cannot be a parameter. If the row is gone, or has another time than the place, the value is at.
+// MySQL compares texts, because 2024-00-00 from a subquery, or from COALESCE, is NULL.
 func (q *query) exactly(s *Store, column, of, timeOf string, place outbox.Cursor, at time.Time) compared {
 	write := func(t time.Time) { q.time(t) }
 	if s.d.name == "mysql" {
@@ -132,7 +132,7 @@ func (q *query) exactly(s *Store, column, of, timeOf string, place outbox.Cursor
 	}}
 }
 
-// untilOf is later than the values of which a place has the time.
+// untilOf is later than all values that have the time of a place.
 func untilOf(place outbox.Cursor) time.Time {
 	until := place.AvailableAt.Add(time.Microsecond)
 	if until.Year() > 9999 {
@@ -141,7 +141,7 @@ func untilOf(place outbox.Cursor) time.Time {
 	return until
 }
 
-// from writes a bound by which an index finds the first rows behind a place where left is no
+// from writes a bound by which an index finds the first rows behind a place, if left is not a
 // column.
 func (q *query) from(column string, c compared, place outbox.Cursor) *query {
 	if c.left == column {

@@ -9,23 +9,23 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// SchemaVersion is the version of the tables that this build needs. It works with newer
-// ones too, if they say so.
+// SchemaVersion is the version of the tables that this build needs. This build works with newer
+// tables too, if the tables say so.
 const SchemaVersion = 3
 
-// schemaRow is what the tables say about their version.
+// schemaRow is the value of the row versionRow.
 type schemaRow struct {
 	Version int `json:"version"`
 	// MinVersion: builds that need this version or a newer one work with the tables.
 	MinVersion int `json:"min_version"`
 }
 
-// versionRow is the row of the control table that has it. The tables of version 1 have
-// none.
+// versionRow selects the row of the control table with the version. The tables of version 1 have no
+// such row.
 const versionRow = " WHERE kind = 'schema' AND name = 'version'"
 
-// SchemaVersion reads the version of the tables. It is 0 when one of the two does not
-// exist.
+// SchemaVersion reads the version of the tables. The version is 0 when one of the two tables does
+// not exist.
 func (s *Store) SchemaVersion(ctx context.Context, db outbox.DB) (int, error) {
 	row, err := s.schemaRow(ctx, db, "reading the version of the schema")
 	return row.Version, err
