@@ -17,20 +17,20 @@ type Config struct {
 	Routes    []Route
 	// Format says how an event becomes a message. Defaults to [Binary].
 	Format Format
-	// Source is the attribute source of CloudEvents, a URI reference such as "/orders". It is
-	// part of each message's id, so services that share a broker need different ones.
-	// Required unless the format is [Plain].
+	// Source is the attribute source of CloudEvents, a URI reference such as "/orders". Source is
+	// part of each message's id, so services that share a broker need different sources. Required
+	// unless the format is [Plain].
 	Source string
 	// Batch tunes the calls. Size defaults to 500 and Concurrency to 4.
 	Batch outbox.BatchOptions
-	// Timeout is how long one call of the publisher may take. The outbox's ListenerTimeout
-	// ends a call too, if that is shorter. Defaults to 30 s.
+	// Timeout is how long a call of the publisher may take. The outbox's ListenerTimeout ends a
+	// call too, if that is shorter. Defaults to 30 s.
 	Timeout time.Duration
 	// MaxBackoff caps the delay of deferred events during an outage. The delay starts at
 	// 1 s and doubles. Defaults to 10 s.
 	MaxBackoff time.Duration
-	// Metrics gets the relay's figures, such as those of adapters/prometheus and
-	// adapters/otel. Defaults to none.
+	// Metrics gets the relay's figures, such as those of adapters/prometheus and adapters/otel.
+	// Defaults to [NopMetrics].
 	Metrics Metrics
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
@@ -78,7 +78,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate returns the problems of all fields, in their order.
+// validate returns the problems of all fields, in the order of the fields.
 func (c *Config) validate() (errs []error) {
 	bad := func(field, problem string, args ...any) {
 		errs = append(errs, &outbox.FieldError{Field: "relay.Config." + field, Problem: fmt.Sprintf(problem, args...)})

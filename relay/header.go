@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Header is one header of a message as a broker gets it.
+// Header is a header of a message as a broker gets it.
 type Header struct{ Key, Value string }
 
-// HeaderList are the message's headers for a protocol: the attributes of the CloudEvent
-// with the protocol's prefix, such as "ce-", the content type under its key unless that
-// is empty, and the event's own headers, sorted. An attribute comes before a header of
-// the same key, which is left out.
+// HeaderList are the message's headers for a protocol: the attributes of the CloudEvent with the
+// protocol's prefix, such as "ce-"; the content type under the key contentType, unless this key is
+// empty; and the event's own headers, sorted. An attribute comes before a header of the same key,
+// which is left out.
 func (m Message) HeaderList(prefix, contentType string) []Header {
 	list := make([]Header, 0, len(m.Attributes)+len(m.Headers)+1)
 	for _, a := range m.Attributes {

@@ -10,27 +10,27 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Message is what a [Publisher] sends for one event.
+// Message is the message that a [Publisher] sends for an event.
 type Message struct {
 	// Topic is the topic, subject or routing key that the route gives.
 	Topic string
-	// Key orders the messages of one batch: those with the same key are published one
-	// after the other. A broker with partitions chooses the partition by it. May be empty.
+	// Key orders the messages of a batch: messages with the same key are published one after the
+	// other. A broker with partitions chooses the partition by the key. May be empty.
 	Key string
-	// ID identifies the message: the topic, the source and the event's id, with colons
-	// between. A broker that drops repeated messages compares it, and so does the inbox of
-	// a consumer. An event's id alone is unique only within its table, while a stream or a
-	// consumer may have messages of several topics and services. At most 255 bytes: of a
-	// longer one, the ID is the SHA-256 in hexadecimal.
+	// ID identifies the message: the topic, the source and the event's id, with colons between. A
+	// broker that drops repeated messages compares the ID, and so does the inbox of a consumer. An
+	// event's id alone is unique only within the event's table, while a stream or a consumer may
+	// have messages of several topics and services. At most 255 bytes: a longer ID is replaced with
+	// its SHA-256 in hexadecimal.
 	ID string
 	// Time is when the event happened.
 	Time time.Time
-	// ContentType is that of Body.
+	// ContentType is the content type of Body.
 	ContentType string
-	// Attributes are the CloudEvents 1.0 attributes, without a prefix. Each protocol adds
-	// its own. Empty unless the format is [Binary].
+	// Attributes are the CloudEvents 1.0 attributes, without a prefix. Each protocol adds its own
+	// prefix. Empty unless the format is [Binary].
 	Attributes []Attribute
-	// Headers are those of the event, such as its trace context, or of [Route.HeadersOf].
+	// Headers are the headers of the event, such as the trace context, or of [Route.HeadersOf].
 	Headers map[string]string
 	// Body is the payload, or the whole CloudEvent in the format [Structured].
 	Body []byte
@@ -43,8 +43,8 @@ type Attribute struct{ Name, Value string }
 type Format string
 
 const (
-	// Binary has the payload as the body and the attributes of CloudEvents 1.0 as
-	// headers. It is the default.
+	// Binary has the payload as the body and the attributes of CloudEvents 1.0 as headers. Binary
+	// is the default.
 	Binary Format = "binary"
 	// Structured has a CloudEvent in JSON as the body.
 	Structured Format = "structured"
@@ -54,8 +54,8 @@ const (
 
 const contentStructured = "application/cloudevents+json"
 
-// message makes the message of an event for a route. A panic of the route's functions is
-// an error of this event, not of its batch.
+// message makes the message of an event for a route. A panic of the route's functions is an error
+// of this event, not of the whole batch.
 func (r *Relay) message(env outbox.Envelope, to *Route) (m Message, err error) {
 	defer recovered(&err)
 	m = Message{
@@ -112,8 +112,8 @@ func messageID(topic, source, event string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// attributes are those that CloudEvents 1.0 requires, its optional ones that the event
-// has, the extension for partitions, and one of the outbox's own.
+// attributes are the attributes that CloudEvents 1.0 requires, the optional attributes that the
+// event has, the extension for partitions, and an attribute of the outbox's own.
 func (r *Relay) attributes(env outbox.Envelope, key string) []Attribute {
 	list := []Attribute{
 		{"specversion", "1.0"},

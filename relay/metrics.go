@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// Metrics receives a relay's figures. Embed [NopMetrics] to stay compatible when methods
-// are added. Several goroutines call it at once: it must be fast and must not block. If it
-// is an [io.Closer], [Relay.Close] closes it. A panic is logged and has no other effect.
+// Metrics receives a relay's figures. Embed [NopMetrics] to stay compatible when methods are added.
+// Several goroutines call the methods at once: they must be fast and must not block. If Metrics is
+// an [io.Closer], [Relay.Close] closes it. A panic is logged and has no other effect.
 type Metrics interface {
 	// Publishing: a call of the publisher begins with this many messages to a topic.
 	Publishing(topic string, messages int)
-	// Published: the call has ended for that topic.
+	// Published: the call has ended for the topic.
 	Published(p Published)
-	// Outage: the broker is away for at least one topic, or it has answered for each
-	// of them again. Two outages within a minute may count as one, or the second one is
-	// reported when the minute is over.
+	// Outage: the broker is away for at least one topic, or it has answered for each topic again.
+	// Two outages within a minute may count as a single outage, or the second outage is reported
+	// when the minute is over.
 	Outage(away bool)
 }
 
-// Published is the result of one call of the publisher for one topic: how many messages
-// the broker acknowledged, and how many have an error of each class.
+// Published is the result of a call of the publisher for one topic: how many messages the broker
+// acknowledged, and how many have an error of each class.
 type Published struct {
 	Topic                                                  string
 	Acknowledged, Unavailable, Refused, Unroutable, Failed int
-	// Duration is that of the whole call.
+	// Duration is the duration of the whole call.
 	Duration time.Duration
 }
 
@@ -64,8 +64,8 @@ func (NopMetrics) Published(Published) {}
 // Outage does nothing.
 func (NopMetrics) Outage(bool) {}
 
-// measure calls the config's metrics. A panic of theirs must not fail messages that the
-// broker has.
+// measure calls the config's metrics. A panic of the metrics must not fail messages that the broker
+// has.
 func (r *Relay) measure(report func(m Metrics)) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -77,7 +77,7 @@ func (r *Relay) measure(report func(m Metrics)) {
 
 func (r *Relay) outageChanged(away bool) { r.measure(func(m Metrics) { m.Outage(away) }) }
 
-// measurement is that of one call of the publisher, by topic.
+// measurement is the measurement of a call of the publisher, by topic.
 type measurement struct {
 	r      *Relay
 	topics []Published
@@ -104,7 +104,7 @@ func (r *Relay) began(messages []Message) *measurement {
 	return m
 }
 
-// ended says how it ended. errs is nil when all messages are acknowledged.
+// ended says how the call ended. errs is nil when all messages are acknowledged.
 func (m *measurement) ended(errs []error) {
 	d := time.Since(m.began)
 	for i, at := range m.of {

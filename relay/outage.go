@@ -10,31 +10,31 @@ import (
 const (
 	// firstBackoff is the first time for which events are deferred.
 	firstBackoff = time.Second
-	// quiet is the least time from the end of an outage to the report of the next one.
-	// Without it a queue that is full every other second writes a line each time.
+	// quiet is the least time from the end of an outage to the report of the next outage. Otherwise
+	// a queue that is full every other second would write a line each time.
 	quiet = time.Minute
-	// forgotten is how long a topic that is away stays known without a call that tries it.
+	// forgotten is how long a topic that is away stays known without a call that tries the topic.
 	// Its events may have gone out from another node.
 	forgotten = time.Minute
 )
 
-// outage is what the relay knows about topics being away: all of them when the broker is,
-// or one whose stream or queue is full. One call in each backoff tries a topic, and the
-// events of the others are deferred at once: they keep no place in the queues. The log and
-// the metrics get one report for all topics.
+// outage records which topics are away: all topics when the broker is away, or a topic whose stream
+// or queue is full. A single call in each backoff tries a topic, and the events of the other calls
+// are deferred at once, so that they take no room in the queues. The log and the metrics get a
+// single report for all topics.
 type outage struct {
 	longest time.Duration
 	log     *slog.Logger
 	changed func(away bool) // for the metrics
 
 	mu       sync.Mutex
-	topics   map[string]*absence // those that are away
-	began    time.Time           // when the first of them was
+	topics   map[string]*absence // the topics that are away
+	began    time.Time           // when the first topic went away
 	ended    time.Time           // when the last report ended
 	reported bool
 }
 
-// absence is that of one topic.
+// absence is the absence of a topic.
 type absence struct {
 	failures int       // one after the other
 	next     time.Time // when a call tries the topic again
@@ -43,7 +43,7 @@ type absence struct {
 // trial is whether a call may try a topic.
 type trial struct {
 	turn int           // for [outage.failed]
-	wait time.Duration // 0: it may; else for how long to defer the events
+	wait time.Duration // 0: the call may try; else for how long to defer the events
 }
 
 func (o *outage) try(topic string) trial {
@@ -55,13 +55,13 @@ func (o *outage) try(topic string) trial {
 	}
 	wait := max(time.Until(a.next), 0)
 	if wait == 0 {
-		a.next = time.Now().Add(o.backoff(a)) // the other calls wait for this one
+		a.next = time.Now().Add(o.backoff(a)) // other calls wait for this call
 	}
 	return trial{turn: a.failures, wait: wait}
 }
 
-// failed says that the call of a turn found the topic away. It returns for how long to
-// defer. Of calls that ran side by side the first one counts.
+// failed says that the call of a turn found the topic away, and returns for how long to defer. Of
+// calls that ran side by side only the first counts.
 func (o *outage) failed(topic string, turn int, err error) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,12 +85,13 @@ func (o *outage) failed(topic string, turn int, err error) time.Duration {
 	return max(time.Until(a.next), time.Millisecond)
 }
 
-// backoff is a second, and twice the last one for each further failure.
+// backoff is a second, doubled with each further failure.
 func (o *outage) backoff(a *absence) time.Duration {
 	return min(firstBackoff<<min(a.failures-1, 20), o.longest)
 }
 
-// answered says for which topics the broker has answered, and nothing was unavailable.
+// answered says for which topics the broker has answered, while no message for them was
+// unavailable.
 func (o *outage) answered(topics map[string]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -13,25 +13,25 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Publish publishes events without an outbox, for what reads the table in its place, such
-// as change data capture. The events of one key are published in the order of the batch.
-// It returns one error for each event: nil when the broker has acknowledged it,
-// [outbox.Defer] when it was not published because the broker is away or an earlier
-// event of its key failed, else the failure. It is safe for concurrent use.
+// Publish publishes events without an outbox, for programs that read the table in place of an
+// outbox, such as change data capture. The events of a key are published in the order of the batch.
+// Publish returns an error for each event: nil when the broker has acknowledged the event,
+// [outbox.Defer] when the event was not published because the broker is away or an earlier event of
+// its key failed, else the failure. Publish is safe for concurrent use.
 func (r *Relay) Publish(ctx context.Context, batch []outbox.Envelope) []error {
 	return r.publish(ctx, batch, func(outbox.Envelope, outbox.Envelope) int { return 0 })
 }
 
-// listen is the batch listener. Events of a batch have no order, so it is that in which
-// they happened.
+// listen is the batch listener. Events of a batch have no order, so they are published in the order
+// in which they happened.
 func (r *Relay) listen(ctx context.Context, batch []outbox.Envelope) ([]error, error) {
 	return r.publish(ctx, batch, func(x, y outbox.Envelope) int {
 		return cmp.Or(x.OccurredAt.Compare(y.OccurredAt), strings.Compare(x.EventID, y.EventID))
 	}), nil
 }
 
-// publish publishes a batch. The messages of one key go out in rounds, one of each key in
-// a round, so that no broker can deliver a later one before one that failed.
+// publish publishes a batch. The messages of a key go out in rounds, a single message of each key
+// in a round, so that no broker can deliver a later message before a message that failed.
 func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope, order func(x, y outbox.Envelope) int) []error {
 	b := &job{r: r, events: batch, errs: make([]error, len(batch))}
 	left := b.messages()
@@ -46,14 +46,14 @@ func (r *Relay) publish(ctx context.Context, batch []outbox.Envelope, order func
 	return b.errs
 }
 
-// job is one batch.
+// job is a batch that is being published.
 type job struct {
 	r      *Relay
 	events []outbox.Envelope
 	errs   []error
 }
 
-// pending is a message that is to be published, or the failure of its route.
+// pending is a message that is to be published, or the failure of the route.
 type pending struct {
 	index   int // in the batch
 	turn    int // of the outage of its topic
@@ -65,7 +65,7 @@ type pending struct {
 // each key is deferred.
 type waits map[string]time.Duration
 
-// messages are those of the batch. Only Publish can get an event without a route.
+// messages are the messages of the batch. Only Publish can get an event without a route.
 func (b *job) messages() []pending {
 	list := make([]pending, len(b.events))
 	for i, env := range b.events {
@@ -81,8 +81,8 @@ func (b *job) messages() []pending {
 	return list
 }
 
-// round publishes the first message of each key, and those without one. It returns those
-// that the next round is for.
+// round publishes the first message of each key, and the messages without a key. It returns the
+// messages for the next round.
 func (b *job) round(ctx context.Context, list []pending) (left []pending) {
 	now, left, failed := b.choose(list)
 	b.publish(ctx, now, failed)
@@ -95,8 +95,8 @@ func (b *job) round(ctx context.Context, list []pending) (left []pending) {
 	})
 }
 
-// choose chooses the messages of a round. It stores the errors of those whose route failed
-// or whose topic is away.
+// choose chooses the messages of a round. It stores the errors of messages whose route failed or
+// whose topic is away.
 func (b *job) choose(list []pending) (now, left []pending, failed waits) {
 	taken, trials := map[string]bool{}, map[string]trial{}
 	failed = waits{}
@@ -187,7 +187,7 @@ func (b *job) send(ctx context.Context, list []pending) (errs []error, end error
 	return errs, ctx.Err()
 }
 
-// ask calls the publisher. A panic is err.
+// ask calls the publisher, and returns a panic as err.
 func (r *Relay) ask(ctx context.Context, messages []Message) (errs []error, err error) {
 	defer recovered(&err)
 	return r.cfg.Publisher.Publish(ctx, messages), nil
@@ -212,7 +212,7 @@ func (b *job) stop(ctx context.Context, left []pending) {
 	}
 }
 
-// fail stores the error of a message that the broker, or its route, did not take.
+// fail stores the error of a message that the broker, or the route, did not take.
 func (b *job) fail(p pending, err error) {
 	failure := b.describe(p, err)
 	if errors.Is(err, ErrRefused) {

@@ -8,42 +8,42 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Publisher sends messages to a broker. It is safe for concurrent use.
+// Publisher sends messages to a broker, and is safe for concurrent use.
 type Publisher interface {
-	// Publish sends messages and waits until the broker has acknowledged or refused each
-	// of them. It returns nil when all are acknowledged, else one error for each message,
-	// in order, nil for those that are. Two messages of one call never have the same
-	// key. See [ErrUnavailable] for the errors, which never quote a payload.
+	// Publish sends messages and waits until the broker has acknowledged or refused each message.
+	// It returns nil when all messages are acknowledged, else an error for each message, in order,
+	// nil for acknowledged messages. Two messages of a call never have the same key. See
+	// [ErrUnavailable] for the errors, which never quote a payload.
 	Publish(ctx context.Context, messages []Message) []error
 	// Ping reports whether the broker answers.
 	Ping(ctx context.Context) error
-	// Close ends the connection. Close the outbox first: it publishes what it has in
+	// Close ends the connection. Close the outbox first: it publishes the events that it has in
 	// hand.
 	Close(ctx context.Context) error
 }
 
-// TopicChecker is a [Publisher] that knows which topics its broker cannot have. [New] asks
-// it about the topics of the routes.
+// TopicChecker is a [Publisher] that knows which topics its broker cannot have. [New] has it check
+// the topics of the routes.
 type TopicChecker interface {
-	// CheckTopic returns nil, or an error that says what is wrong with the topic.
+	// CheckTopic returns nil, or an error with the problem of the topic.
 	CheckTopic(topic string) error
 }
 
-// Route sends events of some kinds to a topic. Several goroutines may call its functions at
-// once. The functions must not change the event. A panic of one is an error of the event's
-// delivery.
+// Route sends events of some kinds to a topic. Several goroutines may call the functions of a route
+// at once. The functions must not change the event. A panic of a function is an error of the
+// event's delivery.
 type Route struct {
-	// Kinds are the events. An empty AggregateType means [outbox.Global]. Leave Listener
-	// empty: [Relay.Bindings] gives the relay its name.
+	// Kinds are the events. An empty AggregateType means [outbox.Global]. Leave Listener empty:
+	// [Relay.Bindings] gives the relay its name.
 	Kinds []outbox.EventKind
 	// Topic is the topic, subject or routing key. Excludes TopicOf.
 	Topic string
-	// TopicOf gives the topic of an event. An error is one of the event's delivery.
+	// TopicOf gives the topic of an event. An error is an error of the event's delivery.
 	TopicOf func(env outbox.Envelope) (string, error)
 	// KeyOf gives the key of an event. Defaults to the aggregate id.
 	KeyOf func(env outbox.Envelope) string
-	// HeadersOf gives the headers of the message, in place of the event's own. To add one,
-	// copy env.Headers, which may be nil, into a new map. Defaults to env.Headers, which
+	// HeadersOf gives the headers of the message, in place of the event's own headers. To add a
+	// header, copy env.Headers, which may be nil, into a new map. Defaults to env.Headers, which
 	// have the trace context.
 	HeadersOf func(env outbox.Envelope) map[string]string
 }
@@ -51,15 +51,15 @@ type Route struct {
 // To is the route of some kinds of events to a topic.
 func To(topic string, kinds ...outbox.EventKind) Route { return Route{Topic: topic, Kinds: kinds} }
 
-// Relay publishes events. It is safe for concurrent use.
+// Relay publishes events, and is safe for concurrent use.
 type Relay struct {
 	cfg    Config
 	routes map[outbox.EventKind]*Route
 	outage outage
 }
 
-// New makes a relay. It reports all invalid fields together, each as an
-// [outbox.FieldError], and then returns no relay.
+// New makes a relay. If fields are invalid, New returns no relay and reports all invalid fields
+// together, each as an [outbox.FieldError].
 func New(cfg Config) (*Relay, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.validate()...); err != nil {
@@ -75,9 +75,9 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Bindings are the relay's listeners, for [outbox.Outbox.Register]. Give the relay a
-// name when its events have other listeners too: [outbox.Named]. It then gets batches
-// of one.
+// Bindings are the relay's listeners, for [outbox.Outbox.Register]. Give the relay a name when the
+// relay's events have other listeners too: [outbox.Named]. The relay then gets batches of one
+// event.
 func (r *Relay) Bindings(opts ...outbox.BindingOption) []outbox.Binding {
 	listener := outbox.BatchListener(r.cfg.Batch, r.listen)
 	var bindings []outbox.Binding

@@ -20,7 +20,7 @@ const (
 // of a consumer.
 const HeaderMessageID = "message-id"
 
-// call is one call of Publish. The indexes are those of its messages.
+// call is a call of Publish. The indexes of its methods are indexes of messages.
 type call struct {
 	p        *Publisher
 	messages []relay.Message
@@ -28,8 +28,8 @@ type call struct {
 	away     error // the first ErrUnavailable
 }
 
-// record is what the client sends for a message. Its timestamp is when it is sent, because
-// brokers delete by it: an event that waited for long would be gone too soon.
+// record is the record that the client sends for a message. The timestamp is the time of sending,
+// because brokers delete by timestamp: an event that waited for long would be gone too soon.
 func record(m *relay.Message) *kgo.Record {
 	headers := m.HeaderList(attributePrefix, contentType)
 	r := &kgo.Record{Topic: m.Topic, Value: m.Body, Headers: make([]kgo.RecordHeader, 0, len(headers)+1)}
@@ -45,8 +45,8 @@ func record(m *relay.Message) *kgo.Record {
 	return r
 }
 
-// publish publishes messages. Those of a batch that was refused as a whole are published
-// again by halves, until the ones to blame are alone. None of them was stored.
+// publish publishes messages. The messages of a batch that was refused as a whole are published
+// again by halves, until the messages to blame are alone. No message of such a batch was stored.
 func (c *call) publish(ctx context.Context, indexes []int) {
 	switch {
 	case len(indexes) == 0:
@@ -69,8 +69,7 @@ func (c *call) publish(ctx context.Context, indexes []int) {
 	}
 }
 
-// attempt sends messages once. It returns those of an aborted transaction that had no
-// error.
+// attempt sends messages once. It returns the messages of an aborted transaction that had no error.
 func (c *call) attempt(ctx context.Context, indexes []int) (aborted []int) {
 	client, err := c.p.get()
 	if err != nil {
@@ -95,8 +94,8 @@ func (c *call) attempt(ctx context.Context, indexes []int) (aborted []int) {
 	return nil
 }
 
-// send sends messages and waits for their acknowledgements. It returns the first error
-// that says that a broker is not available.
+// send sends messages and waits for their acknowledgements. It returns the first error that says
+// that a broker is not available.
 func (c *call) send(ctx context.Context, client *kgo.Client, indexes []int) (away error) {
 	records, at := make([]*kgo.Record, len(indexes)), make(map[*kgo.Record]int, len(indexes))
 	for n, i := range indexes {
@@ -120,7 +119,7 @@ func (c *call) send(ctx context.Context, client *kgo.Client, indexes []int) (awa
 	return away
 }
 
-// transact sends messages in a transaction. It is aborted when one of them fails.
+// transact sends messages in a transaction, which is aborted when a message fails.
 func (c *call) transact(ctx context.Context, client *kgo.Client, indexes []int) (aborted []int, err error) {
 	if err := client.BeginTransaction(); err != nil {
 		return nil, classify(err)

@@ -16,14 +16,13 @@ type Config struct {
 	// Brokers are the addresses that the client first connects to, such as "kafka-1:9092".
 	// Required.
 	Brokers []string
-	// Options are the client's own: TLS, SASL, compression, the partitioner, the limit of a
-	// batch. Messages above kgo.ProducerBatchMaxBytes, a million bytes by default, are
-	// refused. kgo.DisableIdempotentWrite is refused, and acks of all replicas are always
-	// required.
+	// Options are the client's own options: TLS, SASL, compression, the partitioner, the limit of a
+	// batch. Messages above kgo.ProducerBatchMaxBytes, a million bytes by default, are refused.
+	// kgo.DisableIdempotentWrite is refused, and acks of all replicas are always required.
 	//
-	// They come after the publisher's: kgo.MetadataMinAge is 250 ms and
-	// kgo.UnknownTopicRetries is 2, so that a topic that does not exist holds up a call for
-	// less than a second. Raise them for kgo.AllowAutoTopicCreation.
+	// The options come after the publisher's options: kgo.MetadataMinAge is 250 ms and
+	// kgo.UnknownTopicRetries is 2, so that a topic that does not exist holds up a call for less
+	// than a second. Raise both for kgo.AllowAutoTopicCreation.
 	//
 	// With kgo.TransactionalID each call is a transaction, one after the other. The id must
 	// differ between the processes that publish at the same time, and should be the same
@@ -32,9 +31,9 @@ type Config struct {
 	Options []kgo.Opt
 }
 
-// New makes a publisher. It does not connect: an application starts while the brokers are
-// away, and its events wait in the outbox. It reports all invalid fields together, each
-// as an [outbox.FieldError].
+// New makes a publisher and does not connect: an application starts while the brokers are away, and
+// the events wait in the outbox. New reports all invalid fields together, each as an
+// [outbox.FieldError].
 func New(cfg Config) (*Publisher, error) {
 	cfg.Brokers, cfg.Options = slices.Clone(cfg.Brokers), slices.Clone(cfg.Options)
 	p := &Publisher{cfg: cfg, turn: make(chan struct{}, 1)}
@@ -63,15 +62,15 @@ func New(cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Defaults for a topic that does not exist. The client asks for it this often before its
-// messages fail, and all messages of the call wait meanwhile. With the client's own
-// defaults, 5 s and 4 tries, a call took 25 s.
+// Defaults for a topic that does not exist. The client asks for such a topic this often before the
+// messages fail, and all messages of the call wait meanwhile. With the client's own defaults, 5 s
+// and 4 tries, a call took 25 s.
 const (
 	metadataMinAge      = 250 * time.Millisecond
 	unknownTopicRetries = 2
 )
 
-// open makes a client. It connects when it is used.
+// open makes a client, which connects when it is used.
 func (p *Publisher) open() (*kgo.Client, error) {
 	opts := []kgo.Opt{kgo.MetadataMinAge(metadataMinAge), kgo.UnknownTopicRetries(unknownTopicRetries)}
 	if len(p.cfg.Brokers) > 0 { // else New refuses the config, after the client has checked the options

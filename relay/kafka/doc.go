@@ -17,5 +17,5 @@
 // idempotent and acknowledged by all replicas that are in sync. With kgo.TransactionalID
 // among the options each call is a transaction.
 //
-// It creates no topics, unless kgo.AllowAutoTopicCreation is among the options.
+// The publisher creates no topics, unless kgo.AllowAutoTopicCreation is among the options.
 package relaykafka

@@ -9,8 +9,8 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// classify wraps an error of the client with its class. Errors that are not Kafka's own
-// are those of the network, of contexts and of a client that was closed.
+// classify wraps an error of the client with its class. Errors that are not Kafka's own are errors
+// of the network, of contexts and of a client that was closed.
 func classify(err error) error {
 	switch e, _ := errors.AsType[*kerr.Error](err); e {
 	case kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp,
@@ -25,8 +25,8 @@ func classify(err error) error {
 	}
 }
 
-// ofBatch reports whether the broker refused a whole batch. One message of it may be to
-// blame, or just the size of them all.
+// ofBatch reports whether the broker refused a whole batch. A single message of the batch may be to
+// blame, or only the size of all messages together.
 func ofBatch(err error) bool {
 	switch e, _ := errors.AsType[*kerr.Error](err); e {
 	case kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp:
@@ -36,7 +36,7 @@ func ofBatch(err error) bool {
 	}
 }
 
-// checkTopic returns what is wrong with the name of a topic.
+// checkTopic returns the problem with the name of a topic.
 func checkTopic(topic string) error {
 	const most = 249
 	switch {

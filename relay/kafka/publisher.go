@@ -11,15 +11,15 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// Publisher is a [relay.Publisher] for Kafka. Its calls share a client. It is safe for
+// Publisher is a [relay.Publisher] for Kafka. All calls share a client. A Publisher is safe for
 // concurrent use.
 type Publisher struct {
 	cfg           Config
 	transactional bool
-	turn          chan struct{} // has room for the one transaction that runs
+	turn          chan struct{} // has room for the single transaction that runs
 
 	mu     sync.Mutex
-	client *kgo.Client // nil: the next call opens one
+	client *kgo.Client // nil: the next call opens a client
 	closed bool
 }
 
@@ -28,9 +28,9 @@ var (
 	_ relay.TopicChecker = (*Publisher)(nil)
 )
 
-// Publish implements [relay.Publisher]. When a broker was not available, or ctx ended
-// before all messages were acknowledged, it closes the client, which would send them
-// later on: the outbox publishes them again. The next call opens another client.
+// Publish implements [relay.Publisher]. When a broker was not available, or ctx ended before all
+// messages were acknowledged, Publish closes the client, which would otherwise send the messages
+// later: the outbox publishes them again. The next call opens another client.
 func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []error {
 	if p.transactional {
 		select {
@@ -56,8 +56,8 @@ func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []err
 	return nil
 }
 
-// CheckTopic reports what is wrong with the topic of a route: Kafka allows 249 letters and
-// digits of ASCII, dots, underscores and hyphens.
+// CheckTopic reports the problem with the topic of a route: Kafka allows 249 letters and digits of
+// ASCII, dots, underscores and hyphens.
 func (p *Publisher) CheckTopic(topic string) error { return checkTopic(topic) }
 
 // Ping implements [relay.Publisher]. It asks a broker for metadata.
@@ -72,8 +72,7 @@ func (p *Publisher) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close implements [relay.Publisher]. It does not wait for calls that run: their messages
-// fail.
+// Close implements [relay.Publisher]. Close does not wait for calls that run: their messages fail.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	client := p.client
@@ -95,7 +94,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	}
 }
 
-// get returns the client, and opens one if there is none.
+// get returns the client, and opens a client if necessary.
 func (p *Publisher) get() (*kgo.Client, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +111,7 @@ func (p *Publisher) get() (*kgo.Client, error) {
 	return p.client, nil
 }
 
-// drop closes a client, so that nothing is sent any more that waits in it.
+// drop closes a client, so that messages that wait in the client are no longer sent.
 func (p *Publisher) drop(client *kgo.Client) {
 	p.mu.Lock()
 	if p.client == client {

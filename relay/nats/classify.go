@@ -12,14 +12,14 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// Codes of the server that the client has no names for.
+// Codes of the server for which the client has no names.
 const (
 	accountFull     jetstream.ErrorCode = 10002 // the account has no storage left; its Code is 400
 	headersTooLarge jetstream.ErrorCode = 10097 // more than 64 KiB
 )
 
-// classify says which kind of failure an error is. unrouted keeps what was found out about
-// subjects without an answer.
+// classify says which kind of failure an error is. unrouted keeps the results for subjects without
+// an answer.
 func (p *Publisher) classify(ctx context.Context, m *relay.Message, err error, unrouted map[string]error) error {
 	var api *jetstream.APIError
 	switch {
@@ -31,7 +31,7 @@ func (p *Publisher) classify(ctx context.Context, m *relay.Message, err error, u
 	case errors.Is(err, nats.ErrBadSubject), errors.Is(err, nats.ErrBadHeaderMsg), errors.Is(err, nats.ErrHeadersNotSupported):
 		return fmt.Errorf("%w: %w", relay.ErrRefused, err)
 	case errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, jetstream.ErrInvalidJSAck):
-		return err // a failed delivery: an operator may mend it
+		return err // a failed delivery: an operator may fix it
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		if unrouted[m.Topic] == nil {
 			unrouted[m.Topic] = p.noAnswer(ctx, m.Topic)
@@ -57,8 +57,8 @@ func classifyAPI(err *jetstream.APIError, size int) error {
 	}
 }
 
-// noAnswer says why nothing answered a message: no stream has the subject, or the stream
-// that has it is away.
+// noAnswer says why no server answered a message: no stream has the subject, or the stream with the
+// subject is away.
 func (p *Publisher) noAnswer(ctx context.Context, subject string) error {
 	stream, err := p.js.StreamNameBySubject(ctx, subject)
 	switch {

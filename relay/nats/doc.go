@@ -11,7 +11,7 @@
 //		Routes:    []relay.Route{relay.To("orders.placed", orderPlaced.Kind())},
 //	})
 //
-// The topic of a route is the subject. A stream must cover it. The header Nats-Msg-Id is the
-// event's id, so the stream drops an event that is published again within its duplicate
-// window. Messages go out without waiting for each other's acknowledgement.
+// The topic of a route is the subject, which a stream must cover. The header Nats-Msg-Id is the
+// message's id, so the stream drops a message that is published again within the duplicate window.
+// Messages go out without waiting for each other's acknowledgement.
 package relaynats

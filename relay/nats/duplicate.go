@@ -16,8 +16,8 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// duplicate is an acknowledgement of a message that the stream did not store, because it
-// has a message of that id.
+// duplicate is an acknowledgement of a message that the stream did not store, because the stream
+// has a message with the same id.
 type duplicate struct {
 	at  int // the message's place in the call
 	ack *jetstream.PubAck
@@ -26,7 +26,7 @@ type duplicate struct {
 const (
 	// verifyAtOnce is how many messages of a call are compared at the same time.
 	verifyAtOnce = 32
-	// verifyTimeout is how long that may take: a request that the account is not allowed
+	// verifyTimeout is how long the comparison may take: a request that the account is not allowed
 	// to make gets no answer.
 	verifyTimeout = 5 * time.Second
 )
@@ -34,9 +34,9 @@ const (
 // errDropped is the class of errors about messages that the stream dropped.
 var errDropped = errors.New("the stream dropped the message")
 
-// verify compares the messages that the stream dropped with the stored ones. An earlier attempt of
-// the same message is what the id is for. Any other message means that the stream has lost
-// this one, and the result is an error.
+// verify compares the messages that the stream dropped with the stored messages. The id is meant to
+// drop an earlier attempt of the same message. Any other message means that the stream has lost
+// this message, and the result is an error.
 func (p *Publisher) verify(ctx context.Context, c *call, dropped []duplicate, sent []*nats.Msg, errs []error) {
 	if len(dropped) == 0 {
 		return
@@ -77,7 +77,8 @@ func (p *Publisher) compare(ctx context.Context, streams *streamsByName, ack *je
 	case stored.Subject == m.Subject || stream.CachedInfo().Config.SubjectTransform != nil:
 		return nil
 	}
-	// The account may map the subject to the stored one. Then no stream has it.
+	// The account may map the subject to the stored subject. In this case no stream has m's
+	// subject.
 	own, err := p.js.StreamNameBySubject(ctx, m.Subject)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -91,8 +92,8 @@ func (p *Publisher) compare(ctx context.Context, streams *streamsByName, ack *je
 	}
 }
 
-// sameContent reports whether a stored message has the body and the attributes of m. Other
-// headers may differ between two attempts, because Route.HeadersOf makes them.
+// sameContent reports whether a stored message has the body and the attributes of m. Other headers
+// may differ between two attempts, because Route.HeadersOf makes them.
 func sameContent(stored *jetstream.RawStreamMsg, m *nats.Msg) bool {
 	if !bytes.Equal(stored.Data, m.Data) {
 		return false

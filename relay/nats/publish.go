@@ -17,11 +17,11 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// stallWait is how long the client waits for a place in its window, which knows no context,
-// before the publisher looks at the context.
+// stallWait is how long the client waits for a place in its window before the publisher looks at
+// the context: the client's wait knows no context.
 const stallWait = 50 * time.Millisecond
 
-// Publish sends the messages and then waits for the acknowledgement of each.
+// Publish sends the messages and then waits for the acknowledgement of each message.
 func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []error {
 	if err := p.connected(); err != nil {
 		return slices.Repeat([]error{err}, len(messages))
@@ -62,7 +62,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []err
 // send sends a message when the window has a place for it.
 func (p *Publisher) send(ctx context.Context, msg *nats.Msg) (future jetstream.PubAckFuture, err error) {
 	for ctx.Err() == nil {
-		// The client would repeat a message that nothing answers; the outbox does that.
+		// The client would repeat a message without an answer; the outbox does that.
 		future, err = p.js.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(stallWait))
 		if !errors.Is(err, jetstream.ErrTooManyStalledMsgs) {
 			return future, err
@@ -71,11 +71,11 @@ func (p *Publisher) send(ctx context.Context, msg *nats.Msg) (future jetstream.P
 	return nil, ctx.Err()
 }
 
-// attributePrefix is that of the binding of CloudEvents to NATS.
+// attributePrefix is the prefix in the binding of CloudEvents to NATS.
 const attributePrefix = "ce-"
 
-// message makes the client's message. The attributes of a CloudEvent are headers with the
-// prefix "ce-", and the content type is a header only of a structured one.
+// message makes the client's message. The attributes of a CloudEvent are headers with the prefix
+// "ce-". The content type is a header only of a message without attributes.
 func (p *Publisher) message(m relay.Message) (*nats.Msg, error) {
 	if err := p.CheckTopic(m.Topic); err != nil {
 		return nil, fmt.Errorf("%w: %w", relay.ErrRefused, err)
@@ -101,9 +101,8 @@ func (p *Publisher) message(m relay.Message) (*nats.Msg, error) {
 	return &nats.Msg{Subject: m.Topic, Header: header, Data: m.Body}, nil
 }
 
-// instruction reports whether a header of an event would be an instruction to the server,
-// such as Nats-Rollup, which deletes messages. Only the lifetime of the message itself is
-// the event's own affair.
+// instruction reports whether a header of an event would be an instruction to the server, such as
+// Nats-Rollup, which deletes messages. An event may only set the lifetime of its own message.
 func instruction(key string) bool {
 	const prefix = "nats-"
 	return len(key) >= len(prefix) && strings.EqualFold(key[:len(prefix)], prefix) && key != jetstream.MsgTTLHeader
@@ -126,8 +125,8 @@ func encode(value string) string {
 	return b.String()
 }
 
-// call is a call of Publish. A server that does not let the client publish to a subject
-// says so on the connection, and does not answer the message.
+// call is a call of Publish. A server that does not let the client publish to a subject reports
+// this on the connection, and does not answer the message.
 type call struct {
 	news chan struct{}
 
@@ -152,7 +151,7 @@ func (p *Publisher) end(c *call) {
 // deniedSubject is in the server's text: Permissions Violation for Publish to "subject".
 var deniedSubject = regexp.MustCompile(`(?i)publish to "([^"]+)"`)
 
-// denied tells the calls what the server does not allow.
+// denied tells the calls which subject the server does not allow.
 func (p *Publisher) denied(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return

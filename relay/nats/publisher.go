@@ -24,14 +24,14 @@ type Config struct {
 	// URL is the address of a server, or several of them with commas between. Defaults to
 	// nats.DefaultURL.
 	URL string
-	// Options are the client's. They come after those of the publisher: it connects in the
-	// background, reconnects for ever, also after the server refused its credentials, and
-	// pings every 10 s. The publisher sets ReconnectBufSize to -1 in any case, and calls
-	// your ErrorHandler and ReconnectErrHandler after its own.
+	// Options are the client's options. They come after the publisher's options, with which the
+	// client connects in the background, reconnects for ever, even after the server refused the
+	// credentials, and pings every 10 s. The publisher sets ReconnectBufSize to -1 in any case, and
+	// calls your ErrorHandler and ReconnectErrHandler after its own handlers.
 	Options []nats.Option
 	// JetStream are the client's options of JetStream, such as
-	// jetstream.WithPublishAsyncMaxPending: the most messages without an acknowledgement,
-	// 4,000 by default. The publisher waits 30 s for an acknowledgement unless
+	// jetstream.WithPublishAsyncMaxPending: the most messages without an acknowledgement, 4,000 by
+	// default. The publisher waits 30 s for an acknowledgement unless
 	// jetstream.WithPublishAsyncTimeout says otherwise.
 	JetStream []jetstream.JetStreamOpt
 }
@@ -42,7 +42,7 @@ const (
 	ackTimeout   = 30 * time.Second
 )
 
-// Publisher is a [relay.Publisher] for JetStream. It is safe for concurrent use.
+// Publisher is a [relay.Publisher] for JetStream, and safe for concurrent use.
 type Publisher struct {
 	conn      *nats.Conn
 	js        jetstream.JetStream
@@ -57,9 +57,9 @@ var (
 	_ relay.TopicChecker = (*Publisher)(nil)
 )
 
-// New makes a publisher and begins to connect. It does not wait for the server: while none
-// answers, events stay in the outbox. [Publisher.Ping] says whether it is connected. Errors
-// are those of the options.
+// New makes a publisher and begins to connect. New does not wait for the server: while no server
+// answers, events stay in the outbox. [Publisher.Ping] says whether the publisher is connected. New
+// returns only errors of the options.
 func New(cfg Config) (*Publisher, error) {
 	if cfg.URL == "" {
 		cfg.URL = nats.DefaultURL
@@ -87,7 +87,7 @@ func New(cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// checkURL refuses what the client would quote in its error, with the password in it.
+// checkURL refuses URLs that the client would quote in an error, with the password.
 func checkURL(servers string) error {
 	for server := range strings.SplitSeq(servers, ",") {
 		server = strings.TrimSpace(server)
@@ -101,14 +101,14 @@ func checkURL(servers string) error {
 	return nil
 }
 
-// validPort reports whether the client can connect to a port. Without one it takes 4222.
+// validPort reports whether the client can connect to a port. Without a port the client takes 4222.
 func validPort(port string) bool {
 	_, err := strconv.ParseUint(port, 10, 16)
 	return port == "" || err == nil
 }
 
-// require sets what the publisher relies on. A message that the client kept while it was
-// not connected would arrive after its event was deferred.
+// require sets the options on which the publisher relies. A message that the client kept while it
+// was not connected would arrive after the event was deferred.
 func (p *Publisher) require(o *nats.Options) error {
 	o.ReconnectBufSize = -1
 	theirs := o.AsyncErrorCB
@@ -137,7 +137,7 @@ func (p *Publisher) connected() error {
 	if err := p.conn.LastError(); err != nil {
 		return fmt.Errorf("%w: the connection is %s: %w", relay.ErrUnavailable, status, err)
 	}
-	if err := p.dialError.Load(); err != nil { // the client does not keep it
+	if err := p.dialError.Load(); err != nil { // the client does not keep this error
 		return fmt.Errorf("%w: the connection is %s: %w", relay.ErrUnavailable, status, *err)
 	}
 	return fmt.Errorf("%w: the connection is %s", relay.ErrUnavailable, status)
@@ -172,7 +172,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	return nil
 }
 
-// CheckTopic reports what is wrong with a subject.
+// CheckTopic reports the problem with a subject.
 func (*Publisher) CheckTopic(subject string) error {
 	for token := range strings.SplitSeq(subject, ".") {
 		switch {

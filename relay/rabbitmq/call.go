@@ -13,7 +13,7 @@ import (
 // window is the most messages that wait for their confirms on a channel.
 const window = 500
 
-// call is one call of Publish. The indexes are those of its messages.
+// call is a call of Publish. The indexes of its methods are indexes of messages.
 type call struct {
 	p           *Publisher
 	messages    []relay.Message
@@ -28,9 +28,9 @@ func (c *call) fail(indexes []int, err error) {
 	}
 }
 
-// publish publishes the messages of a window. The broker closes a channel over one
-// message without naming it; then the messages that it had not confirmed are published
-// one by one.
+// publish publishes the messages of a window. The broker closes a channel because of a single
+// message without naming the message. In this case the messages without a confirm are published one
+// by one.
 func (c *call) publish(ctx context.Context, indexes []int) {
 	lost, end := c.send(ctx, indexes)
 	if len(lost) < 2 || !end.ofMessage() {
@@ -48,8 +48,8 @@ func (c *call) publish(ctx context.Context, indexes []int) {
 	}
 }
 
-// send sends messages and waits for their confirms. It returns those that have none
-// because the channel ended, and why it did.
+// send sends messages and waits for their confirms. It returns the messages without a confirm
+// because the channel ended, and why the channel ended.
 func (c *call) send(ctx context.Context, indexes []int) (lost []int, end ended) {
 	l, err := c.p.connect(ctx)
 	if err != nil {
@@ -101,7 +101,8 @@ type sent struct {
 	confirm *amqp.DeferredConfirmation
 }
 
-// write sends messages. The channel ended before those that it could not send.
+// write sends messages, and returns the messages that it could not send because the channel had
+// ended.
 func (c *call) write(l *link, s *session, indexes []int) (list []sent, unsent []int) {
 	for n, i := range indexes {
 		if c.errs[i] = checkFrame(&c.publishings[i], l.conn.Config.FrameSize); c.errs[i] != nil {
@@ -116,8 +117,8 @@ func (c *call) write(l *link, s *session, indexes []int) (list []sent, unsent []
 	return list, nil
 }
 
-// wait waits until the broker has answered for all messages, or the channel has ended, or
-// the broker takes no messages. In the last case it reports that some still wait.
+// wait waits until the broker has answered for all messages, or the channel has ended, or the
+// broker takes no messages. In the last case wait reports that some messages still wait.
 func wait(list []sent, raised <-chan struct{}) (waiting bool) {
 	for _, m := range list {
 		select {

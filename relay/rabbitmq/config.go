@@ -12,22 +12,21 @@ import (
 
 // Config configures a [Publisher]. URLs is required.
 type Config struct {
-	// URLs are the addresses of the broker's nodes, such as
-	// "amqp://user:password@host:5672/vhost". The publisher connects to the first one that
-	// answers. Required.
+	// URLs are the addresses of the broker's nodes, such as "amqp://user:password@host:5672/vhost".
+	// The publisher connects to the first node that answers. Required.
 	URLs []string
 	// Exchange gets the messages; the topic of a route is the routing key. Defaults to the
 	// default exchange, for which the topic is the name of a queue.
 	Exchange string
-	// AMQP are the client's own options, such as TLS, SASL, Heartbeat and Properties. What
-	// they say counts more than the URLs. Recovery must be nil: the publisher connects
-	// again itself, because it has to know which messages the broker confirmed.
+	// AMQP are the client's own options, such as TLS, SASL, Heartbeat and Properties. These options
+	// take precedence over the URLs. Recovery must be nil: the publisher connects again itself,
+	// because it has to know which messages the broker confirmed.
 	AMQP amqp.Config
 }
 
-// New makes a publisher. It does not connect: an application starts while the broker is
-// away, and its events wait in the outbox. It reports all invalid fields together, each
-// as an [outbox.FieldError].
+// New makes a publisher and does not connect: an application starts while the broker is away, and
+// the events wait in the outbox. New reports all invalid fields together, each as an
+// [outbox.FieldError].
 func New(cfg Config) (*Publisher, error) {
 	cfg.URLs = slices.Clone(cfg.URLs)
 	var errs []error

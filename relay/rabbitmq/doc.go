@@ -13,10 +13,10 @@
 //	…
 //	err = ob.Register(r.Bindings()...)
 //
-// Messages are persistent and mandatory. An event is done when the broker has confirmed its
-// message: it is then in all queues that its routing key leads to, and in one at least.
-// A message that leads to no queue is a failed delivery.
+// Messages are persistent and mandatory. An event is done when the broker has confirmed the
+// message: the message is then in all queues to which the routing key leads, and in at least one
+// queue. A message that leads to no queue is a failed delivery.
 //
-// The publisher connects when it first publishes, and again after it lost the connection.
-// It creates no exchanges, queues or bindings.
+// The publisher connects when it first publishes, and again after it lost the connection. It
+// creates no exchanges, queues or bindings.
 package relayrabbitmq

@@ -9,11 +9,11 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// ended is why a channel ended: the broker's reason, or that of the connection.
+// ended is why a channel ended: the broker's reason, or the reason of the connection.
 type ended struct{ reason *amqp.Error }
 
-// ofMessage reports whether the broker closed the channel because of one message. The
-// others that it had not confirmed are not to blame.
+// ofMessage reports whether the broker closed the channel because of a single message. The other
+// messages without a confirm are not to blame.
 func (e ended) ofMessage() bool {
 	if e.reason == nil || !e.reason.Server {
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// dialTimeout bounds connecting to one node, as in the client.
+// dialTimeout bounds connecting to a node, as in the client.
 const dialTimeout = 30 * time.Second
 
 // link is a connection, with the sessions that no call uses.
@@ -21,11 +21,11 @@ type link struct {
 
 	mu    sync.Mutex
 	idle  []*session
-	alarm *alarm // the next one, or the one that is on
+	alarm *alarm // the next alarm, or the alarm that is on
 }
 
-// alarm is the time in which the broker takes no messages, because it has no memory or
-// disk left. It begins when raised is closed; reason is set before.
+// alarm is the time in which the broker takes no messages, because it has no memory or disk left.
+// The alarm begins when raised is closed; reason is set before.
 type alarm struct {
 	raised chan struct{}
 	reason string
@@ -46,11 +46,11 @@ func (a *alarm) err() error {
 	return fmt.Errorf("%w: it takes no messages: %s", relay.ErrUnavailable, a.reason)
 }
 
-// session is a channel with confirms. One call uses it at a time.
+// session is a channel with confirms. A single call at a time uses a session.
 type session struct {
 	*amqp.Channel
-	// returns has room for all returns of a window. The broker returns a message before
-	// it confirms it, so when all are confirmed all returns are here.
+	// returns has room for all returns of a window. The broker returns a message before it confirms
+	// the message, so when all messages are confirmed all returns are here.
 	returns chan amqp.Return
 	ended   chan *amqp.Error
 }
@@ -84,8 +84,7 @@ func dial(ctx context.Context, url string, cfg amqp.Config) (*link, error) {
 	return l, nil
 }
 
-// watch follows what the broker says about its memory and disk. It ends with the
-// connection.
+// watch follows the broker's notices about memory and disk, until the connection ends.
 func (l *link) watch(notices <-chan amqp.Blocking) {
 	for notice := range notices {
 		l.mu.Lock()
@@ -100,11 +99,10 @@ func (l *link) watch(notices <-chan amqp.Blocking) {
 	}
 }
 
-// kill ends the connection at once. Nothing else ends a write to a broker that does not
-// read.
+// kill ends the connection at once. A write to a broker that does not read has no other end.
 func (l *link) kill() { _ = l.conn.CloseDeadline(time.Now()) }
 
-// next returns the alarm that may be raised. It is an error if one is on.
+// next returns the alarm that may be raised, or an error if an alarm is on.
 func (l *link) next() (*alarm, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +141,7 @@ func (l *link) unused() *session {
 	return nil
 }
 
-// give takes a session back from its call. One that waits for confirms is closed.
+// give takes a session back from a call. A session that waits for confirms is closed.
 func (l *link) give(s *session, confirmed bool) {
 	if !confirmed {
 		go func() { _ = s.Close() }() // the broker answers when it reads again; else the connection ends

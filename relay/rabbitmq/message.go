@@ -13,15 +13,15 @@ import (
 const (
 	// maxName is the most bytes of a short string of AMQP: names and keys.
 	maxName = 255
-	// attributePrefix is that of the binding of CloudEvents to AMQP 1.0. There is none for
-	// AMQP 0.9.1, whose headers RabbitMQ gives to consumers of 1.0 unchanged.
+	// attributePrefix is the prefix in the binding of CloudEvents to AMQP 1.0. There is no binding
+	// for AMQP 0.9.1, whose headers RabbitMQ gives to consumers of 1.0 unchanged.
 	attributePrefix = "cloudEvents_"
-	// otherProperties is more than the properties of a message take besides its headers.
+	// otherProperties is more than the size of a message's properties without the headers.
 	otherProperties = 512
 )
 
-// publishing is what the client sends for a message. It refuses what the protocol cannot
-// carry: the client would close the connection over it.
+// publishing is the publishing that the client sends for a message. It refuses values that the
+// protocol cannot carry: for these the client would close the connection.
 func publishing(m relay.Message) (amqp.Publishing, error) {
 	headers := m.HeaderList(attributePrefix, "")
 	p := amqp.Publishing{
@@ -43,9 +43,9 @@ func publishing(m relay.Message) (amqp.Publishing, error) {
 	return p, nil
 }
 
-// instruction reports whether the broker would read a header of an event as an instruction:
-// further routing keys (CC, BCC), or the queues that have dead-lettered the message. The broker
-// refuses a text there, or fails over it later on.
+// instruction reports whether the broker would read a header of an event as an instruction: further
+// routing keys (CC, BCC), or the queues that have dead-lettered the message. The broker refuses a
+// text in such a header, or fails later because of it.
 func instruction(key string) bool {
 	switch key {
 	case "CC", "BCC", "x-death":
@@ -55,7 +55,7 @@ func instruction(key string) bool {
 	}
 }
 
-// checkTopic returns what is wrong with a routing key.
+// checkTopic returns the problem with a routing key.
 func checkTopic(topic string) error {
 	switch {
 	case len(topic) > maxName:

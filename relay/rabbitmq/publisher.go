@@ -15,12 +15,12 @@ import (
 // closeTimeout bounds Close when its context has no end.
 const closeTimeout = 5 * time.Second
 
-// Publisher is a [relay.Publisher] for RabbitMQ. It has one connection, and a channel for
-// each call that runs. It is safe for concurrent use.
+// Publisher is a [relay.Publisher] for RabbitMQ. It has a single connection, and a channel for each
+// call that runs. A Publisher is safe for concurrent use.
 type Publisher struct {
 	cfg Config
 
-	// turn has room for the one goroutine that may use what follows.
+	// turn has room for the single goroutine that may use link and closed.
 	turn   chan struct{}
 	link   *link // nil: not connected yet
 	closed bool
@@ -31,8 +31,8 @@ var (
 	_ relay.TopicChecker = (*Publisher)(nil)
 )
 
-// Publish implements [relay.Publisher]. When ctx ends before the broker has confirmed all
-// messages, it closes the connection: the next call opens another one.
+// Publish implements [relay.Publisher]. When ctx ends before the broker has confirmed all messages,
+// Publish closes the connection: the next call opens another connection.
 func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []error {
 	c := &call{p: p, messages: messages, publishings: make([]amqp.Publishing, len(messages)), errs: make([]error, len(messages))}
 	var valid []int
@@ -50,11 +50,10 @@ func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []err
 	return nil
 }
 
-// CheckTopic reports what is wrong with the topic of a route: more than 255 bytes, or no
-// valid UTF-8.
+// CheckTopic reports the problem with the topic of a route: more than 255 bytes, or no valid UTF-8.
 func (p *Publisher) CheckTopic(topic string) error { return checkTopic(topic) }
 
-// Ping implements [relay.Publisher]. It connects if need be, and opens a channel.
+// Ping implements [relay.Publisher]. It connects if necessary, and opens a channel.
 func (p *Publisher) Ping(ctx context.Context) error {
 	l, err := p.connect(ctx)
 	if err != nil {
@@ -64,7 +63,7 @@ func (p *Publisher) Ping(ctx context.Context) error {
 		return err
 	}
 	answer := make(chan error, 1)
-	go func() { // it ends with the connection at the latest
+	go func() { // the goroutine ends with the connection at the latest
 		ch, err := l.conn.Channel()
 		if err == nil {
 			err = ch.Close()
@@ -82,8 +81,8 @@ func (p *Publisher) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close implements [relay.Publisher]. It waits for a call that connects, and for the
-// broker's answer, until ctx ends, or for 5 s.
+// Close implements [relay.Publisher]. Close waits for a call that connects, and for the broker's
+// answer, until ctx ends, or for 5 s.
 func (p *Publisher) Close(ctx context.Context) error {
 	deadline, has := ctx.Deadline()
 	if !has {
@@ -118,7 +117,7 @@ func (p *Publisher) begin(ctx context.Context) error {
 
 func (p *Publisher) end() { <-p.turn }
 
-// connect returns the connection, and opens one if there is none.
+// connect returns the connection, and opens a connection if necessary.
 func (p *Publisher) connect(ctx context.Context) (*link, error) {
 	if err := p.begin(ctx); err != nil {
 		return nil, err

@@ -26,23 +26,23 @@ const maxBulk = 512 << 20
 
 // Config configures a [Publisher].
 type Config struct {
-	// Options are the client's: addresses, credentials, TLS, a cluster's or a sentinel's.
-	// Defaults to a server on localhost:6379. The publisher sets MaxRetries to -1 and
-	// ContextTimeoutEnabled in any case: the outbox repeats what failed.
+	// Options are the client's options: addresses, credentials, TLS, options of a cluster or a
+	// sentinel. Defaults to a server on localhost:6379. The publisher sets MaxRetries to -1 and
+	// ContextTimeoutEnabled in any case: the outbox repeats failed messages.
 	Options *redis.UniversalOptions
-	// MaxLen is about how many entries a stream keeps. Redis deletes older ones, also those
-	// that no consumer has read. Defaults to 0: all.
+	// MaxLen is about how many entries a stream keeps. Redis deletes older entries, even entries
+	// that no consumer has read. Defaults to 0: all entries are kept.
 	MaxLen int64
-	// MaxBytes is the most bytes of a payload or a header. A message above it is refused:
-	// Redis would close the connection over it, and none of its batch would be published.
-	// Defaults to 512 MB, as proto-max-bulk-len of the server. Set both to the same.
+	// MaxBytes is the most bytes of a payload or a header. A larger message is refused: Redis would
+	// close the connection, and no message of the batch would be published. Defaults to 512 MB, as
+	// proto-max-bulk-len of the server. Set both to the same value.
 	MaxBytes int
-	// NoMkStream publishes only to streams that are there. An event of another one is a
-	// failed delivery. Defaults to false: Redis makes the stream.
+	// NoMkStream publishes only to streams that exist. An event for another stream is a failed
+	// delivery. Defaults to false: Redis makes the stream.
 	NoMkStream bool
 }
 
-// Publisher is a [relay.Publisher] for Redis Streams. It is safe for concurrent use.
+// Publisher is a [relay.Publisher] for Redis Streams, and safe for concurrent use.
 type Publisher struct {
 	client redis.UniversalClient
 	cfg    Config
@@ -50,8 +50,8 @@ type Publisher struct {
 
 var _ relay.Publisher = (*Publisher)(nil)
 
-// New makes a publisher. It does not connect: while no server answers, events stay in the
-// outbox. [Publisher.Ping] says whether one does.
+// New makes a publisher and does not connect: while no server answers, events stay in the outbox.
+// [Publisher.Ping] says whether a server answers.
 func New(cfg Config) (*Publisher, error) {
 	if cfg.MaxLen < 0 {
 		return nil, &outbox.FieldError{Field: "relayredis.Config.MaxLen", Problem: fmt.Sprintf("is %d; it must not be negative", cfg.MaxLen)}
@@ -64,13 +64,13 @@ func New(cfg Config) (*Publisher, error) {
 	if cfg.Options != nil {
 		opts = *cfg.Options
 	}
-	// A client that repeats a pipeline of its own could add an event after later ones.
+	// A client that repeats a pipeline by itself could add an event after later events.
 	opts.Addrs = slices.Clone(opts.Addrs)
 	opts.MaxRetries, opts.ContextTimeoutEnabled = -1, true
 	return &Publisher{redis.NewUniversalClient(&opts), cfg}, nil
 }
 
-// Publish adds the messages to their streams in one pipeline.
+// Publish adds the messages to their streams in a single pipeline.
 func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []error {
 	pipe := p.client.Pipeline()
 	added, errs := make([]*redis.StringCmd, len(messages)), make([]error, len(messages))
@@ -118,8 +118,8 @@ func (p *Publisher) checkSize(values []any) error {
 	return nil
 }
 
-// setup is the error of a connection that could not be set up, such as one to a database
-// number that the server does not have. No event is to blame for it.
+// setup is the error of a connection that could not be set up, such as a connection to a database
+// number that the server does not have. No event is to blame for this error.
 func setup(err error) error {
 	known := classify(err)
 	if errors.Is(known, relay.ErrUnavailable) || errors.Is(known, context.DeadlineExceeded) || errors.Is(known, context.Canceled) {
@@ -128,8 +128,8 @@ func setup(err error) error {
 	return fmt.Errorf("%w: opening a connection: %w", relay.ErrUnavailable, known)
 }
 
-// fields are those of a message's entry. A reader that makes a map of them keeps the last of
-// two with one name, which is the publisher's own.
+// fields are the fields of a message's entry. A reader that makes a map of the fields keeps the
+// last of two fields with the same name, which is the publisher's own field.
 func fields(m relay.Message) []any {
 	list := m.HeaderList("ce-", FieldContentType)
 	values := make([]any, 0, 2*len(list)+4)
@@ -139,9 +139,9 @@ func fields(m relay.Message) []any {
 	return append(values, FieldMessageID, m.ID, FieldData, m.Body)
 }
 
-// Codes with which an answer of the server begins.
+// Codes at the beginning of an answer of the server.
 var (
-	// away: the server, or the node of a cluster, takes no entry now.
+	// away: at present the server, or the node of a cluster, takes no entry.
 	away = []string{"OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "TRYAGAIN", "BUSY", "MISCONF", "NOREPLICAS", "NOAUTH", "WRONGPASS"}
 	// unroutable: the stream's name belongs to something else.
 	unroutable = []string{"WRONGTYPE"}
@@ -167,7 +167,7 @@ func classify(err error) error {
 	case strings.Contains(text, ", with args"): // the arguments follow: headers and the payload
 		known, _, _ := strings.Cut(answer.Error(), ", with args")
 		return errors.New(known)
-	default: // such as NOPERM, which an operator may mend
+	default: // such as NOPERM, which an operator may fix
 		return err
 	}
 }

@@ -1,5 +1,5 @@
-// Package relaywatermill publishes the events of an outbox through any publisher of
-// Watermill, and so to each broker that Watermill has a publisher for.
+// Package relaywatermill publishes the events of an outbox through any publisher of Watermill, and
+// so to each broker for which Watermill has a publisher.
 //
 //	publisher, err := relaywatermill.New(relaywatermill.Config{Publisher: kafkaPublisher})
 //	…
@@ -9,6 +9,6 @@
 //		Routes:    []relay.Route{relay.To("orders", orderPlaced.Kind())},
 //	})
 //
-// The UUID of a message is the event's id. Its metadata has the attributes of the CloudEvent
-// with the prefix "ce-", "content-type", the event's headers, and under [MetadataKey] the key.
+// The UUID of a message is the message's id. The metadata has the attributes of the CloudEvent with
+// the prefix "ce-", "content-type", the event's headers, and under [MetadataKey] the key.
 package relaywatermill

@@ -15,26 +15,26 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// MetadataKey is where the metadata of a message has the key that orders it, for a
-// publisher that chooses a partition by it.
+// MetadataKey is where the metadata of a message has the key that orders the message, for a
+// publisher that chooses a partition by this key.
 const MetadataKey = "key"
 
 // Config configures a [Publisher].
 type Config struct {
-	// Publisher is Watermill's. It must return only when the broker has the messages: an
-	// asynchronous one loses events. It should end with the context of the message, and
-	// should repeat nothing by itself. Required.
+	// Publisher is Watermill's publisher. Publish must return only when the broker has the
+	// messages: an asynchronous publisher loses events. The publisher should end with the context
+	// of the message, and should repeat nothing by itself. Required.
 	Publisher message.Publisher
 	// Classify wraps an error of the publisher with relay.ErrUnavailable, ErrRefused or
-	// ErrUnroutable, or returns it as it is, which is a failed delivery. Defaults to
+	// ErrUnroutable, or returns the error as it is, which is a failed delivery. Defaults to
 	// [NetworkErrors].
 	Classify func(err error) error
-	// Ping is for [Publisher.Ping], because Watermill has nothing for it. Defaults to
-	// nothing, and Ping then returns nil.
+	// Ping is for [Publisher.Ping], because Watermill has no such method. If Ping is nil,
+	// [Publisher.Ping] returns nil.
 	Ping func(ctx context.Context) error
 }
 
-// Publisher is a [relay.Publisher] on one of Watermill. It is safe for concurrent use.
+// Publisher is a [relay.Publisher] on a Watermill publisher, and safe for concurrent use.
 type Publisher struct{ cfg Config }
 
 var _ relay.Publisher = (*Publisher)(nil)
@@ -59,9 +59,9 @@ func NetworkErrors(err error) error {
 	return err
 }
 
-// Publish publishes the messages of each topic in one call. Watermill reports one error for
-// all of them: after one that is not an outage, each message is published alone, those that
-// the broker took before the error a second time.
+// Publish publishes the messages of each topic in a single call. Watermill reports a single error
+// for all messages: after an error that is not an outage, each message is published alone, and
+// messages that the broker took before the error are published a second time.
 func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []error {
 	var errs []error
 	for _, topic := range topics(messages) {
@@ -84,7 +84,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []err
 	return errs
 }
 
-// away says that there is no use in trying the next message.
+// away reports whether the next message would fail as well.
 func away(err error) bool {
 	return errors.Is(err, relay.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
@@ -103,7 +103,7 @@ func topics(messages []relay.Message) (list [][]int) {
 	return list
 }
 
-// send publishes some messages of one topic.
+// send publishes some messages of a topic.
 func (p *Publisher) send(ctx context.Context, messages []relay.Message, which []int) error {
 	list := make([]*message.Message, len(which))
 	for i, n := range which {
@@ -128,10 +128,10 @@ func (p *Publisher) send(ctx context.Context, messages []relay.Message, which []
 	return nil
 }
 
-// instruction reports whether a header of an event would be an instruction to one of the
-// brokers, to which Watermill's publishers pass metadata as headers: to NATS, such as
-// Nats-Rollup, which deletes messages; to RabbitMQ, which refuses a text in CC and BCC; or to
-// Watermill itself, which refuses its own key for the UUID.
+// instruction reports whether a header of an event would be an instruction to a broker, because
+// Watermill's publishers pass metadata as headers: to NATS, such as Nats-Rollup, which deletes
+// messages; to RabbitMQ, which refuses a text in CC and BCC; or to Watermill itself, which refuses
+// its own key for the UUID.
 func instruction(key string) bool {
 	lower := strings.ToLower(key)
 	return strings.HasPrefix(lower, "nats-") || strings.HasPrefix(lower, "_watermill_") || key == "CC" || key == "BCC" || key == "x-death"
