@@ -16,30 +16,29 @@ type AdapterHarness struct {
 	// DB is the pool on which the adapter begins transactions. Its database or
 	// schema belongs to the subtest: the suite creates tables in it.
 	DB *sql.DB
-	// Pool limits and counts the connections of the adapter's transactions. Defaults
-	// to DB; an adapter whose transactions are not those of DB has another one.
+	// Pool limits and counts the connections of the adapter's transactions. Defaults to DB; an
+	// adapter whose transactions do not come from DB has another pool.
 	Pool PoolUnderTest
-	// Dialect is the database's.
+	// Dialect is the dialect of the database.
 	Dialect Dialect
-	// OwnContext says that a transaction outlives the context of its begin, as with
-	// pgx: [RunTap] leaves out what depends on that.
+	// OwnContext says that a transaction outlives the context with which it began, as with pgx:
+	// [RunTap] leaves out the tests in which the end of that context ends the transaction.
 	OwnContext bool
 	// SeesEnd says that a COMMIT that is run as a statement has a known outcome.
 	SeesEnd bool
-	// FrameworkSavepoints says that the framework implements RunInTx within
-	// RunInTx. It may then keep a savepoint whose context has ended, or leave one
-	// open in which a statement failed; in these cases the suite only requires
-	// that the callbacks agree with the table. The transactor's savepoints must
-	// always be right.
+	// FrameworkSavepoints says that the framework implements RunInTx within RunInTx. The framework
+	// may then keep a savepoint whose context has ended, or leave a savepoint open in which a
+	// statement failed; in these cases the suite only requires that the callbacks agree with the
+	// table. The transactor's savepoints must always be right.
 	FrameworkSavepoints bool
 	// Random is how many random transactions [RunTap] runs. Defaults to 100.
 	Random int
-	// New makes the adapter on DB; it is called once. With allowUnmanaged it has
-	// the option of that name.
+	// New makes the adapter on DB, and is called once. With allowUnmanaged the adapter has the
+	// option AllowUnmanaged.
 	New func(writer *outbox.Writer, allowUnmanaged bool) AdapterUnderTest
 }
 
-// PoolUnderTest is what the suite needs of a pool besides its transactions.
+// PoolUnderTest has the methods of a pool that the suite needs besides transactions.
 type PoolUnderTest interface {
 	SetMaxOpenConns(n int)
 	// Stats has InUse, and WaitCount when a call waits for a connection.
@@ -50,7 +49,7 @@ type PoolUnderTest interface {
 // a value that the adapter's own Write takes.
 type AdapterUnderTest interface {
 	outbox.Transactor
-	// RunInTx runs fn in a transaction, or a savepoint of the one in ctx.
+	// RunInTx runs fn in a transaction, or in a savepoint of the transaction in ctx.
 	RunInTx(ctx context.Context, fn func(ctx context.Context, tx any) error) error
 	// BeginTx begins a transaction, and Commit and Rollback end it.
 	BeginTx(ctx context.Context) (tx any, err error)
@@ -59,16 +58,16 @@ type AdapterUnderTest interface {
 	// Exec runs a statement without arguments in the transaction, as users of the
 	// library run raw SQL.
 	Exec(ctx context.Context, tx any, query string) error
-	// Write and WriteAll are the adapter's.
+	// Write and WriteAll are the adapter's methods.
 	Write(ctx context.Context, tx any, env outbox.Envelope) (string, error)
 	WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) ([]string, error)
 	// Unmanaged begins a transaction that no tap follows, in the same database.
 	Unmanaged(ctx context.Context) (tx any, err error)
 }
 
-// RunAdapter certifies an adapter on a tap that [RunTap] has certified: finding
-// the transaction, its ends, nesting, unrelated transactions, and errors.
-// newHarness is called once or twice for each subtest, from several at once.
+// RunAdapter certifies an adapter on a tap that [RunTap] has certified: finding the transaction,
+// its ends, nesting, unrelated transactions, and errors. newHarness is called once or twice for
+// each subtest, from several subtests at once.
 func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 	t.Helper()
 	runAdapterGroups(t, newHarness, []adapterGroup{
@@ -79,10 +78,9 @@ func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 	})
 }
 
-// RunTap certifies a tap, the code that follows the transactions of a driver,
-// through an adapter on it: all of [RunAdapter], contexts that end at every point,
-// what databases do to transactions, callbacks, and random transactions that are
-// compared with the table.
+// RunTap certifies a tap, the code that follows the transactions of a driver, through an adapter on
+// it: all of [RunAdapter], contexts that end at every point, effects of databases on transactions,
+// callbacks, and random transactions that are compared with the table.
 func RunTap(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 	t.Helper()
 	RunAdapter(t, newHarness)
@@ -122,12 +120,12 @@ func runAdapterGroups(t *testing.T, newHarness func(t *testing.T) AdapterHarness
 	}
 }
 
-// adapterTest is one behaviour.
+// adapterTest tests a behaviour.
 type adapterTest struct {
 	name      string
-	on        []Dialect // empty: on all
+	on        []Dialect // empty: on all databases
 	unmanaged bool      // with the option AllowUnmanaged
-	// contextEnds: the end of its context ends a transaction.
+	// contextEnds: the end of the context ends a transaction.
 	contextEnds bool
 	run         func(s *adapterSuite)
 }
@@ -140,8 +138,8 @@ type adapterSuite struct {
 	writer  *outbox.Writer
 	calls   *outboxtest.Recorder
 	during  func(ctx context.Context) // nil, or called by each after-commit callback
-	wanted  func() bool               // what wantCalls last asked for
-	another func() *adapterSuite      // on another database
+	wanted  func() bool               // the condition that wantCalls last asked for
+	another func() *adapterSuite      // makes a suite on another database
 }
 
 func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapterSuite {

@@ -6,7 +6,7 @@ import (
 )
 
 var adapterBystanderTests = []adapterTest{
-	// Of several open transactions, those whose context does not end are left alone.
+	// Several transactions are open. Transactions whose context does not end are left alone.
 	{name: "CancelledInNestedTransaction", run: func(s *adapterSuite) {
 		count := 5
 		if s.Dialect == SQLite {

@@ -177,8 +177,8 @@ func (s *adapterSuite) scope(ctx context.Context) outbox.TxScope {
 	return scope
 }
 
-// queryIn runs a query with a callback's context. That has no end of its own, so it
-// ends with the test.
+// queryIn runs a query with a callback's context. The context does not end by itself, so queryIn
+// ends it with the test.
 func (s *adapterSuite) queryIn(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()

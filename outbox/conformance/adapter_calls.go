@@ -35,10 +35,10 @@ func (s adapterStore) Insert(ctx context.Context, tx outbox.Execer, envs []outbo
 	return nil
 }
 
-// committed is the events for which AfterCommit ran, in order.
+// committed returns the events for which AfterCommit ran, in order.
 func (s *adapterSuite) committed() []string { return idsOf(s.calls.Committed()) }
 
-// rolledBack is the events for which AfterRollback ran, in order.
+// rolledBack returns the events for which AfterRollback ran, in order.
 func (s *adapterSuite) rolledBack() (ids []string) {
 	for _, r := range s.calls.RolledBack() {
 		ids = append(ids, r.Envelope.EventID)
@@ -46,7 +46,7 @@ func (s *adapterSuite) rolledBack() (ids []string) {
 	return ids
 }
 
-// cause is what AfterRollback last got for an event.
+// cause is the cause that AfterRollback last got for an event.
 func (s *adapterSuite) cause(id string) (cause error) {
 	for _, r := range s.calls.RolledBack() {
 		if r.Envelope.EventID == id {
@@ -56,9 +56,8 @@ func (s *adapterSuite) cause(id string) (cause error) {
 	return cause
 }
 
-// wantEnded checks transactions that are over: the callbacks, as wantCalls does; that
-// the table holds the committed events alone; and that AfterRollback got no unknown
-// outcome.
+// wantEnded checks transactions that are over: the callbacks, as wantCalls does; that the table
+// holds only the committed events; and that AfterRollback got no unknown outcome.
 func (s *adapterSuite) wantEnded(committed, rolledBack string) {
 	s.t.Helper()
 	s.wantCalls(committed, rolledBack)
@@ -68,9 +67,9 @@ func (s *adapterSuite) wantEnded(committed, rolledBack string) {
 	}
 }
 
-// wantCalls checks for which events, separated by spaces, callbacks have run so
-// far: after commit, in order; after rollback, in order. It waits for them: those of
-// a transaction that the adapter does not end itself run soon after its end.
+// wantCalls checks for which events, separated by spaces, callbacks have run so far: after commit,
+// in order; after rollback, in order. wantCalls waits for the callbacks: if the adapter does not
+// end a transaction itself, the callbacks run soon after the end.
 func (s *adapterSuite) wantCalls(committed, rolledBack string) {
 	s.t.Helper()
 	s.wanted = func() bool {
@@ -96,7 +95,7 @@ func (s *adapterSuite) wantCallsInAnyOrder(committed, rolledBack []string) {
 	}
 }
 
-// sameEvents compares the events of callbacks with the expected ones.
+// sameEvents compares the events of callbacks with the expected events.
 func (s *adapterSuite) sameEvents(what string, got, want []string) {
 	s.t.Helper()
 	times := map[string]int{}
@@ -113,8 +112,7 @@ func (s *adapterSuite) sameEvents(what string, got, want []string) {
 	}
 }
 
-// wantTruth checks that each of the events has had one callback, which agrees with
-// the table.
+// wantTruth checks that each of the events has had a single callback, which agrees with the table.
 func (s *adapterSuite) wantTruth(ids ...string) {
 	s.t.Helper()
 	stored := s.stored()
@@ -122,8 +120,7 @@ func (s *adapterSuite) wantTruth(ids ...string) {
 	s.wantCalls(strings.Join(stored, " "), strings.Join(undone, " "))
 }
 
-// unchanged checks, when the test ends, that no callback ran after the expected
-// ones.
+// unchanged checks, when the test ends, that no callback ran after the expected callbacks.
 func (s *adapterSuite) unchanged() {
 	if s.wanted != nil && !s.t.Failed() && !s.wanted() {
 		s.t.Errorf("a callback ran too often: AfterCommit ran for %v, AfterRollback for %v", s.committed(), s.rolledBack())

@@ -53,7 +53,7 @@ var adapterContextTests = []adapterTest{
 	}},
 	{name: "CancelledBetweenStatements", contextEnds: true, run: func(s *adapterSuite) {
 		tx := s.beginCancelled("a")
-		// These may run before the rollback.
+		// These statements may run before the rollback.
 		_ = s.Exec(s.ctx, tx, "INSERT INTO suite_row (id, n) VALUES (3, 0)")
 		_, _ = s.Write(s.ctx, tx, suiteEvent("b"))
 		s.commitFails(tx)
@@ -166,7 +166,7 @@ var adapterContextTests = []adapterTest{
 			s.t.Errorf("AfterCommit ran for %v", committed)
 		}
 	}},
-	// On a followed pool as on a plain one.
+	// A followed pool behaves as a plain pool.
 	{name: "StatementEndsWithItsOwnContext", run: func(s *adapterSuite) {
 		began := map[bool]func(ctx context.Context) (tx any, err error){true: s.BeginTx, false: s.Unmanaged}
 		interrupted := map[bool]bool{}
@@ -194,9 +194,9 @@ func (s *adapterSuite) beginCancelled(id string) any {
 	return s.begin(ctx, id)
 }
 
-// withDeadline runs fn with a deadline that passes while fn runs. fn returns an
-// error when the deadline passed too early; it then runs again with a later one.
-// It is a deadline, because bun's pgdriver ignores other ends of a context.
+// withDeadline runs fn with a deadline that passes while fn runs. fn returns an error when the
+// deadline passed too early, and then runs again with a later deadline. A cancelled context would
+// not do, because bun's pgdriver ignores other ends of a context.
 func (s *adapterSuite) withDeadline(fn func(ctx context.Context) error) {
 	s.t.Helper()
 	for timeout := 300 * time.Millisecond; ; timeout *= 2 {

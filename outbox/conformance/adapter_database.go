@@ -121,8 +121,8 @@ func committedBy(query string) func(s *adapterSuite) {
 	}
 }
 
-// swallowedDeadlock makes InnoDB choose our transaction as a deadlock's victim, as
-// the lighter of the two, and ignores the error.
+// swallowedDeadlock makes InnoDB choose our transaction as the victim of a deadlock, because it is
+// the lighter transaction, and ignores the error.
 func swallowedDeadlock(s *adapterSuite) {
 	heavy, err := s.DB.BeginTx(s.ctx, nil)
 	s.ok("beginning the other transaction", err)
@@ -139,7 +139,7 @@ func swallowedDeadlock(s *adapterSuite) {
 		_, err := heavy.ExecContext(s.ctx, "UPDATE suite_row SET n = 1 WHERE id = 2")
 		blocked <- err
 	}()
-	// Whichever of the two statements is later, the lighter transaction is the victim.
+	// Whichever of the two statements comes later, the lighter transaction is the victim.
 	s.fails(tx, "UPDATE suite_row SET n = 2 WHERE id = 1")
 	s.ok("the other transaction's update", <-blocked)
 	s.refusesWrite(tx)

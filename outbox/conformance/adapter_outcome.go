@@ -91,7 +91,7 @@ var adapterOutcomeTests = []adapterTest{
 		}
 		s.wantEnded(strings.Join(want, " "), "")
 	}},
-	// Such statements are the caller's decision as long as there is no event.
+	// ROLLBACK and BEGIN as statements are the caller's decision as long as there is no event.
 	{name: "TransactionWithoutEventsIsLeftAlone", run: func(s *adapterSuite) {
 		if s.Dialect == SQLite {
 			s.Pool.SetMaxOpenConns(1)

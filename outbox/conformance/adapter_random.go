@@ -13,9 +13,9 @@ var adapterRandomTests = []adapterTest{
 	{name: "Transactions", run: randomTransactions},
 }
 
-// randomTransactions runs transactions with nested ones, savepoints by hand,
-// failing statements, panics and contexts that end, several at once. Afterwards
-// each event has had one callback, which agrees with the table.
+// randomTransactions runs transactions with nested transactions, savepoints by hand, failing
+// statements, panics and contexts that end, several at once. Afterwards each event has had a single
+// callback, which agrees with the table.
 func randomTransactions(s *adapterSuite) {
 	seed := uint64(time.Now().UnixNano())
 	s.t.Logf("seed %d", seed)
@@ -58,7 +58,7 @@ type randomTransaction struct {
 	ids  []string
 }
 
-// one runs one transaction. Its result does not matter.
+// one runs a transaction, whose result does not matter.
 func (r *randomTransaction) one() {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
@@ -123,7 +123,7 @@ func (r *randomTransaction) nested(ctx context.Context, cancel func(), depth int
 	return r.RunInTx(ctx, func(ctx context.Context, tx any) error { return r.steps(ctx, cancel, tx, depth+1) })
 }
 
-// savepoint sets a savepoint by hand, writes, and perhaps rolls back to it.
+// savepoint sets a savepoint by hand, writes, and perhaps rolls back to the savepoint.
 func (r *randomTransaction) savepoint(ctx context.Context, tx any, depth int) {
 	name := fmt.Sprintf("hand_%d_%d", depth, r.rand.IntN(3))
 	if r.Exec(ctx, tx, "SAVEPOINT "+name) != nil {

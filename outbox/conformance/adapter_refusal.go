@@ -68,7 +68,7 @@ var adapterRefusalTests = []adapterTest{
 	{name: "AmbientWriteAfterTheEnd", run: func(s *adapterSuite) {
 		var kept context.Context
 		s.ok("RunInTx", s.RunInTx(s.ctx, func(ctx context.Context, _ any) error {
-			kept = ctx //nolint:fatcontext // what the test is about.
+			kept = ctx //nolint:fatcontext // the subject of the test.
 			return nil
 		}))
 		_, err := s.writer.Write(context.WithoutCancel(kept), suiteEvent("a"))

@@ -46,7 +46,7 @@ var adapterSavepointTests = []adapterTest{
 		}))
 		s.wantEnded("a", "b")
 	}},
-	// Levels 0 to 5. Level 3 fails and rolls back those within it.
+	// Levels 0 to 5. Level 3 fails and rolls back the levels within it.
 	{name: "Deep", run: func(s *adapterSuite) {
 		var level func(ctx context.Context, n int) error
 		level = func(ctx context.Context, n int) error {
@@ -91,7 +91,7 @@ var adapterSavepointTests = []adapterTest{
 		s.run(tx, "ROLLBACK TO SAVEPOINT one")
 		s.wantCalls("", "b")
 		s.write(s.ctx, tx, "c")
-		s.run(tx, "ROLLBACK TO SAVEPOINT one") // it is still there
+		s.run(tx, "ROLLBACK TO SAVEPOINT one") // the savepoint is still there
 		s.write(s.ctx, tx, "d")
 		s.run(tx, "RELEASE SAVEPOINT one")
 		s.ok("Commit", s.Commit(tx))
@@ -111,7 +111,7 @@ var adapterSavepointTests = []adapterTest{
 		s.ok("Commit", s.Commit(tx))
 		s.wantEnded("a", "b c")
 	}},
-	// PostgreSQL fails the transaction over it.
+	// On PostgreSQL a refused ROLLBACK TO fails the transaction.
 	{name: "RefusedRollbackTo", on: []Dialect{MySQL, SQLite}, run: func(s *adapterSuite) {
 		tx := s.begin(s.ctx, "a")
 		s.run(tx, "SAVEPOINT one")

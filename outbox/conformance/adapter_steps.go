@@ -26,7 +26,7 @@ func (s *adapterSuite) begin(ctx context.Context, ids ...string) any {
 	return tx
 }
 
-// write writes events of these ids.
+// write writes events with these ids.
 func (s *adapterSuite) write(ctx context.Context, tx any, ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {
@@ -38,7 +38,7 @@ func (s *adapterSuite) write(ctx context.Context, tx any, ids ...string) {
 	}
 }
 
-// writing makes a function for RunInTx: it writes an event and returns the result.
+// writing makes a function for RunInTx that writes an event and returns the result.
 func (s *adapterSuite) writing(id string, result error) func(ctx context.Context, tx any) error {
 	return func(ctx context.Context, tx any) error {
 		s.t.Helper()
@@ -47,8 +47,8 @@ func (s *adapterSuite) writing(id string, result error) func(ctx context.Context
 	}
 }
 
-// writingAmbient makes a function for [outbox.InTx]: it writes an event into the
-// transaction of its context and returns the result.
+// writingAmbient makes a function for [outbox.InTx] that writes an event into the transaction in
+// ctx and returns the result.
 func (s *adapterSuite) writingAmbient(id string, result error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		s.t.Helper()
@@ -58,7 +58,7 @@ func (s *adapterSuite) writingAmbient(id string, result error) func(ctx context.
 	}
 }
 
-// suiteEvent is an event; without an id the writer gives it one.
+// suiteEvent is an event; if the id is empty, the writer makes an id.
 func suiteEvent(id string) outbox.Envelope {
 	return outbox.Envelope{EventID: id, EventType: "SuiteEvent", Payload: outbox.RawJSON("1")}
 }
@@ -107,7 +107,7 @@ func (s *adapterSuite) rows(want ...string) {
 	}
 }
 
-// stored is the ids in the table, sorted.
+// stored returns the ids in the table, sorted.
 func (s *adapterSuite) stored() []string {
 	s.t.Helper()
 	rows, err := s.DB.QueryContext(s.ctx, "SELECT id FROM suite_event")

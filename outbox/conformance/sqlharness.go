@@ -23,10 +23,10 @@ const (
 	SQLite   Dialect = "sqlite"   // INTEGER microseconds since 1970, ?
 )
 
-// SQLHarness makes the harness of a store whose table, with the columns of the
-// specification, is in db. The table is the store's Table() if it has such a
-// method, else outbox_event; it must exist and be empty. The pool must allow
-// several connections, because the suite holds transactions open.
+// SQLHarness makes the harness of a store whose table, with the columns of the specification, is in
+// db. The table is the store's Table() if the store has such a method, else outbox_event. The table
+// must exist and be empty. The pool must allow several connections, because the suite holds
+// transactions open.
 func SQLHarness(store outbox.Store, db *sql.DB, dialect Dialect) StoreHarness {
 	h := sqlHarness{db: db, dialect: dialect, table: "outbox_event"}
 	if named, ok := store.(interface{ Table() string }); ok {
@@ -97,8 +97,8 @@ func (h sqlHarness) setRow(t testing.TB, eventID string, row RawRow) {
 		microsOf(row.AvailableAt), microsOf(row.CreatedAt), microsOf(row.DoneAt), microsOf(row.LockedAt), eventID)
 }
 
-// spoil are values that a column takes from another program. Some need a table without
-// its NOT NULL, or a session of MySQL that is not strict.
+// spoil are ways to give a column a value that only another program writes. Some values need a
+// table without the NOT NULL of the column, or a session of MySQL that is not strict.
 func (h sqlHarness) spoil() map[string]func(t testing.TB, eventID string) {
 	ways := map[string]string{
 		"headers":           `headers = '{"list": ["no", "string"]}'`,
@@ -153,7 +153,7 @@ func (h sqlHarness) spoil() map[string]func(t testing.TB, eventID string) {
 	return spoil
 }
 
-// spoilLease are values that locked_at takes from another program.
+// spoilLease are ways to give locked_at a value that only another program writes.
 func (h sqlHarness) spoilLease() map[string]func(t testing.TB, eventID string) {
 	values := map[Dialect][]string{
 		Postgres: {"'infinity'", "'-infinity'", "'4713-01-01 BC'", "'200000-01-01'"},
@@ -167,14 +167,14 @@ func (h sqlHarness) spoilLease() map[string]func(t testing.TB, eventID string) {
 	return spoil
 }
 
-// spoilRow gives a column of a row a value.
+// spoilRow sets a column of a row to a value.
 func (h sqlHarness) spoilRow(t testing.TB, set, eventID string) {
 	t.Helper()
 	h.execLoose(t, "UPDATE "+h.table+" SET "+set+" WHERE event_id = ?", eventID)
 }
 
-// execLoose runs a statement in a session of MySQL that is not strict, on a connection that
-// is not used afterwards. An ALTER TABLE that copies the table meets the rows spoilt before.
+// execLoose runs a statement in a session of MySQL that is not strict, on a connection that is not
+// used afterwards. An ALTER TABLE that copies the table also copies rows that were spoilt before.
 func (h sqlHarness) execLoose(t testing.TB, query string, args ...any) {
 	t.Helper()
 	conn, err := h.db.Conn(t.Context())

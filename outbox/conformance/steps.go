@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// steps are what the tests of stores and of adapters share.
+// steps are the steps that the tests of stores and of adapters share.
 type steps struct {
 	t   *testing.T
-	ctx context.Context // the test's: it bounds every call
+	ctx context.Context // the test's context, which bounds every call
 }
 
-// newSteps limits a subtest to two minutes, so that one that waits for a lock fails
-// instead of hanging.
+// newSteps limits a subtest to two minutes, so that a subtest that waits for a lock fails instead
+// of hanging.
 func newSteps(t *testing.T) steps {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

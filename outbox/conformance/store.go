@@ -9,9 +9,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// StoreHarness connects [RunStore] to the store under test. [SQLHarness] makes one
-// for a store on a database/sql database; [MemoryHarness] makes the one of
-// [outboxtest.Store].
+// StoreHarness connects [RunStore] to the store under test. [SQLHarness] makes the harness of a
+// store on a database/sql database, [MemoryHarness] the harness of an [outboxtest.Store].
 type StoreHarness struct {
 	// Store is the store, with an empty table, and DB the pool that its methods
 	// get.
@@ -22,17 +21,16 @@ type StoreHarness struct {
 
 	// Begin opens a transaction.
 	Begin func(t testing.TB) (tx outbox.Execer, commit, rollback func() error)
-	// Row reads a row without the store; false: there is none.
+	// Row reads a row without the store; false: the row does not exist.
 	Row func(t testing.TB, eventID string) (RawRow, bool)
 	// SetRow overwrites all of [RawRow] in an existing row and commits.
 	SetRow func(t testing.TB, eventID string, row RawRow)
 
-	// Spoil are ways to make an existing row unreadable, by what they do: the name of the
-	// column, and its value if there are several, as in "created_at infinity". Nil: the
-	// store cannot hold such a row.
+	// Spoil are ways to make an existing row unreadable, by name: the column, and the value if the
+	// column has several, as in "created_at infinity". Nil: the store cannot hold such a row.
 	Spoil map[string]func(t testing.TB, eventID string)
-	// SpoilLease are ways to give a leased row a lease whose time is no time, as Spoil has
-	// them. Nil: the store cannot hold such a row.
+	// SpoilLease are ways to give a leased row a lease whose time is no time, by names as in Spoil.
+	// Nil: the store cannot hold such a row.
 	SpoilLease map[string]func(t testing.TB, eventID string)
 	// NullType makes the aggregate type of an existing row NULL. Nil: the store cannot hold
 	// such a row.
@@ -48,10 +46,10 @@ type StoreHarness struct {
 // RawRow holds the columns of a row that are not in its envelope.
 type RawRow = outboxtest.RawRow
 
-// RunStore certifies a store: it runs a subtest for every rule of [outbox.Store],
-// and of [outbox.RunReader] and [outbox.TenantReader] if it is one.
-// newHarness is called once for each subtest, concurrently, and returns an empty
-// table each time; a separate table on a shared database is enough.
+// RunStore certifies a store: it runs a subtest for every rule of [outbox.Store], and of
+// [outbox.RunReader] and [outbox.TenantReader] if the store implements them. newHarness is called
+// once for each subtest, concurrently, and returns an empty table each time; a separate table on a
+// shared database is enough.
 func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 	t.Helper()
 	for _, group := range []struct {
@@ -90,7 +88,7 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 	}
 }
 
-// storeTest is one behaviour.
+// storeTest tests a behaviour.
 type storeTest struct {
 	name string
 	run  func(s *storeSuite)

@@ -89,11 +89,11 @@ var claimTests = []storeTest{
 		s.sameIDs("rows that another node claims", idsOf(s.claimFor("node-3/1", 10).Envelopes),
 			[]string{rows["expired"].EventID, rows["from the future"].EventID, rows["new"].EventID, rows["retry"].EventID})
 	}},
-	// A mix of NEW and RETRY rows is claimed in batches, each behind the one before.
+	// A mix of NEW and RETRY rows is claimed in batches, each batch behind the batch before.
 	{"BehindAPlaceNoRowIsPassedOver", func(s *storeSuite) {
 		envs := s.events(12)
 		s.insert(envs...)
-		for _, env := range envs[3:7] { // of one kind in a row, and mixed
+		for _, env := range envs[3:7] { // several RETRY rows in a row, and mixed
 			s.edit(env.EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
 		}
 		s.edit(envs[10].EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
@@ -215,12 +215,12 @@ func (s *storeSuite) everyState() map[string]stored {
 	return rows
 }
 
-// claimable are the states of the rows that a claim takes, with the attempts that
-// the rows then have: an expired lease costs an attempt, also one of the same node.
+// claimable are the states of the rows that a claim takes, with the attempts that the rows then
+// have: an expired lease costs an attempt, even a lease of the same node.
 var claimable = map[string]int{"expired": 1, "expired retry": 4, "from the future": 1, "new": 0, "retry": 3}
 
-// claims makes a test of a claim on rows in every state. The query names events by
-// their states; its zero fields are filled in.
+// claims makes a test of a claim on rows in every state. The query names events by their states;
+// zero fields of the query are filled in.
 func claims(q outbox.ClaimQuery, want map[string]int) func(s *storeSuite) {
 	return func(s *storeSuite) {
 		rows := s.everyState()
@@ -246,8 +246,8 @@ func claims(q outbox.ClaimQuery, want map[string]int) func(s *storeSuite) {
 	}
 }
 
-// claimsRows fails the test unless a claim takes the rows in the given states, with
-// these attempts, and leaves the others alone.
+// claimsRows fails the test unless a claim takes the rows in the given states, with these attempts,
+// and leaves the other rows alone.
 func (s *storeSuite) claimsRows(q outbox.ClaimQuery, rows map[string]stored, want map[string]int, before time.Time) {
 	s.t.Helper()
 	claimed := s.claim(q).Envelopes

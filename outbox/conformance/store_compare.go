@@ -10,8 +10,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/jsontext"
 )
 
-// diffEnvelopes says in which fields a stored envelope differs from the sealed
-// one. A payload is compared as a text.
+// diffEnvelopes says in which fields a stored envelope differs from the sealed envelope. A payload
+// is compared as a text.
 func diffEnvelopes(got, want outbox.Envelope) []string {
 	var diffs []string
 	add := func(field string, got, want any) {

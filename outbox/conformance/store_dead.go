@@ -17,7 +17,7 @@ var deadTests = []storeTest{
 			env.Headers = map[string]string{"source": "api"}
 		})
 		first := s.died(time.Second, nil)
-		third := s.died(2*time.Second, nil) // at the same time as the second, with a later id
+		third := s.died(2*time.Second, nil) // at the same time as the second letter, with a later id
 		letters := s.queryDead(outbox.DeadQuery{})
 		s.sameIDs("by the time of death, then by id", deadIDs(letters), []string{first.EventID, second.EventID, third.EventID})
 		for i, env := range []outbox.Envelope{first, second} {
@@ -202,12 +202,13 @@ var deadTests = []storeTest{
 	}},
 }
 
-// listenerHeaders are those of a row for one of an event's listeners, and of its writer.
+// listenerHeaders are the headers of a row for one of several listeners, and a header of the
+// writer.
 func listenerHeaders() map[string]string {
 	return map[string]string{outbox.HeaderListener: `mail "é" \`, outbox.HeaderEventID: "event-1", "source": "api"}
 }
 
-// onlyListener checks the headers of such a row in a list.
+// onlyListener checks that a list has the listenerHeaders without the writer's header.
 func (s *storeSuite) onlyListener(got map[string]string) {
 	s.t.Helper()
 	want := listenerHeaders()
@@ -241,7 +242,7 @@ func (s *storeSuite) notDead() (rows []stored, ids []string) {
 	return rows, ids
 }
 
-// sameLetter checks an event that died added.
+// sameLetter checks the dead letter of an event that died added.
 func (s *storeSuite) sameLetter(got outbox.DeadLetter, env outbox.Envelope, diedAt time.Time) {
 	s.t.Helper()
 	env.Attempts = 4

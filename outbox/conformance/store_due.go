@@ -55,7 +55,7 @@ var dueTests = []storeTest{
 	{"ExceptedKindsAreLeftOut", dueExcept},
 }
 
-// claimOf is a claim of what a poll reads.
+// claimOf is a claim of the rows that a poll reads.
 func claimOf(q outbox.PollQuery) outbox.ClaimQuery {
 	return outbox.ClaimQuery{Now: q.Now, CreatedBefore: q.CreatedBefore, Limit: q.Limit, Lease: "node-1/1", LeaseDuration: time.Minute, Except: q.Except}
 }

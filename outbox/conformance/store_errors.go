@@ -30,7 +30,7 @@ var errorTests = []storeTest{
 		} {
 			s.cancelled(name, err, s.Table)
 		}
-		// These concern one event, which the error names too.
+		// These methods concern a single event, which the error names too.
 		s.cancelled("Mark", errorOf(s.Store.Mark(ctx, s.DB, outbox.OutcomeDone, []outbox.Mark{{EventID: env.EventID}})), s.Table, env.EventID)
 		s.cancelled("Renew", s.Store.Renew(ctx, s.DB, []outbox.Lease{{EventID: env.EventID, Name: "node-1/1"}}), s.Table, env.EventID)
 		for name, err := range map[string]error{

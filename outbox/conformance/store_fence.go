@@ -11,8 +11,9 @@ import (
 )
 
 var fenceTests = []storeTest{
-	// An answer may be lost, and the outcome stored again. The second mark leaves the
-	// row as the first one left it; a mark with a lease reports that state, and each mark a row that is gone.
+	// An answer may be lost, so that the outcome is stored again. The second mark leaves the row as
+	// the first mark left it. A mark with a lease reports this state, and each mark reports a row
+	// that is gone.
 	{"MarkingAgainLeavesTheRowAndSaysHowItStands", func(s *storeSuite) {
 		for _, outcome := range allOutcomes {
 			for _, lease := range []string{"", "node-1/1"} {
@@ -30,7 +31,8 @@ var fenceTests = []storeTest{
 				if row, still := s.Row(s.t, env.EventID); still != found || !sameRow(row, once) {
 					s.t.Fatalf("%s twice under lease %q:\n got %+v\nwant %+v", outcome, lease, row, once)
 				}
-				// Of two rows that show the outcome, one is reported: only one was changed.
+				// Of two rows that show the outcome, a single row is reported: only a single row
+				// was changed.
 				reported, err := s.Store.Mark(s.ctx, s.DB, outcome, []outbox.Mark{mark, markUnder(lease, beside.EventID)})
 				s.ok("Mark", err)
 				s.count(outcome.String()+": rows left alone", len(reported), len(left))

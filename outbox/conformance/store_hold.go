@@ -24,7 +24,7 @@ var holdTests = []storeTest{
 		s.releases(longest)
 	}},
 	{"TheHolderKeepsItAndAnotherIsRefused", func(s *storeSuite) {
-		node1 := outbox.TableHolder{Owner: "node-1"} // who holds the table, for whoever asks
+		node1 := outbox.TableHolder{Owner: "node-1"} // the holder, for every caller
 		for range 3 {
 			s.holds("node-1", time.Hour, node1)
 			s.holds("node-2", time.Hour, node1)
@@ -32,7 +32,7 @@ var holdTests = []storeTest{
 		}
 		s.holds("node-1", time.Millisecond, node1)
 		s.expired(time.Millisecond)
-		s.holds("node-1", time.Hour, node1) // expired, and still its own
+		s.holds("node-1", time.Hour, node1) // expired, but still held by node-1
 		s.holds("node-2", time.Hour, node1)
 	}},
 	{"AnExpiredHoldIsTakenOver", func(s *storeSuite) {
@@ -55,7 +55,7 @@ var holdTests = []storeTest{
 		s.releases("node-2")
 		s.holds("node-2", time.Hour, outbox.TableHolder{Owner: "node-1"})
 	}},
-	// For a free table, and for one whose hold expired.
+	// For a free table, and for a table whose hold expired.
 	{"OfManyAtOnceOneHasIt", func(s *storeSuite) {
 		const callers = 6
 		died := ""

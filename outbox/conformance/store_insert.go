@@ -80,7 +80,7 @@ var insertTests = []storeTest{
 		s.ok("Insert", s.Store.Insert(s.ctx, tx, envs, "a/1", suiteTime))
 		s.ok("rollback", rollback())
 		s.count("rows after the rollback", s.pollAt(later).Len(), 0)
-		s.insert(envs...) // their ids are free again
+		s.insert(envs...) // the ids are free again
 		s.count("rows when they are written again", s.pollAt(later).Len(), 3)
 	}},
 	{"NoEventsIsNoWork", func(s *storeSuite) {
@@ -163,7 +163,7 @@ func roundTripEvents(s *storeSuite) map[string]outbox.Envelope {
 			env.AggregateID = strings.Repeat("🎉", outbox.MaxAggregateIDLength)
 			env.TenantID = strings.Repeat("🎉", outbox.MaxTenantIDLength)
 		}),
-		"largest headers": with(func(env *outbox.Envelope) { // as JSON they are much longer
+		"largest headers": with(func(env *outbox.Envelope) { // as JSON the headers are much longer
 			env.Headers = map[string]string{"k": strings.Repeat("\x01", outbox.MaxHeadersBytes-1)}
 		}),
 		"largest payload":       payload(`"` + strings.Repeat("x", outbox.MaxPayloadBytes-2) + `"`),

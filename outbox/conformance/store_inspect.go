@@ -59,8 +59,8 @@ func eventIDs(events []outbox.EventRow) []string {
 	return ids
 }
 
-// as adds an event with a status that has the given time, after suiteTime, in the order of
-// that status.
+// as adds an event with a status and with the given time after suiteTime, in the column by which
+// rows of the status are ordered.
 func (s *storeSuite) as(status outbox.Status, after time.Duration, change ...func(env *outbox.Envelope)) string {
 	s.t.Helper()
 	env := s.event(0)

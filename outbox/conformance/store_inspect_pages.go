@@ -15,7 +15,7 @@ func eachWalk(fn func(statuses []outbox.Status)) {
 	}
 }
 
-// walk reads pages to the last one and calls between after each.
+// walk reads all pages, and calls between after each page but the last.
 func (s *storeSuite) walk(q outbox.EventQuery, between func()) []string {
 	s.t.Helper()
 	var ids []string
@@ -92,7 +92,7 @@ func inspectChangingPages(s *storeSuite) {
 
 // inspectBound finds the rarest event at the very end of the walk.
 func inspectBound(s *storeSuite) {
-	rare := s.event(2 * time.Hour) // the last one due, and the first id
+	rare := s.event(2 * time.Hour) // the last event due, and the first id
 	rare.AggregateType = "Rare"
 	s.insert(rare)
 	for range outbox.SearchLimit / 500 {

@@ -16,11 +16,11 @@ var markTests = []storeTest{
 			for _, m := range s.everyMark() {
 				s.marks(outcome, m)
 			}
-			// Rows without a lease may look as if the outcome had just been stored, so they
-			// are not in one batch with rows that change.
+			// Rows without a lease may look as if the outcome had just been stored, so they are not
+			// in the same batch as rows that change.
 			free := []marked{{mark: markUnder("node-1/1", "no such event")}}
 			rest := []marked{{mark: markFor("no such event")}}
-			if outcome == outbox.OutcomeDelete { // afterwards none of them are there
+			if outcome == outbox.OutcomeDelete { // afterwards no row is left
 				s.marks(outcome, rest...)
 				rest = nil
 			}
@@ -150,7 +150,7 @@ func (s *storeSuite) everyMark() (all []marked) {
 	return all
 }
 
-// marks stores an outcome for rows, and checks each row and what is reported.
+// marks stores an outcome for rows, and checks each row and the reported states.
 func (s *storeSuite) marks(outcome outbox.Outcome, batch ...marked) {
 	s.t.Helper()
 	var marks []outbox.Mark

@@ -20,7 +20,7 @@ func (s *storeSuite) announces(node outbox.Node, d time.Duration) {
 	s.ok("Announce", s.Store.Announce(s.ctx, s.DB, node, d))
 }
 
-// nodes compares the nodes. The times that the database sets are those of want.
+// nodes compares the nodes, except for the times that the database sets.
 func (s *storeSuite) nodes(what string, want ...outbox.Node) []outbox.Node {
 	s.t.Helper()
 	got, err := s.Store.Nodes(s.ctx, s.DB)
@@ -69,7 +69,7 @@ func nodeExpires(s *storeSuite) {
 func nodeHiddenLeases(s *storeSuite) {
 	s.announces(outbox.Node{Owner: "node-1", Mode: "multi-node", Leases: 7}, time.Hour)
 	s.nodes("few rows are due, so that the leases are counted", outbox.Node{Owner: "node-1", Mode: "multi-node", Live: true})
-	for range outbox.SearchLimit / 500 { // as those of a paused kind
+	for range outbox.SearchLimit / 500 { // as with events of a paused kind
 		envs := make([]outbox.Envelope, 500)
 		for i := range envs {
 			envs[i] = s.event(0)

@@ -26,7 +26,7 @@ func (s *storeSuite) resumes(kind outbox.EventKind) {
 	s.ok("Resume", s.Store.Resume(s.ctx, s.DB, kind))
 }
 
-// paused compares what is paused with the expected pauses, in the order of their kinds.
+// paused compares the pauses with the expected pauses, in the order of their kinds.
 func (s *storeSuite) paused(want ...outbox.Pause) {
 	s.t.Helper()
 	got, err := s.Store.Paused(s.ctx, s.DB)

@@ -10,8 +10,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// payloadTests: what is read of a payload is the text that was written, to the byte, so
-// that a signature or a hash of it holds.
+// payloadTests check that a payload is read as the text that was written, to the byte, so that a
+// signature or a hash of the text holds.
 var payloadTests = []storeTest{
 	{"WrittenTogether", func(s *storeSuite) {
 		envs := s.awkwardPayloads()
@@ -58,7 +58,7 @@ func (s *storeSuite) awkwardPayloads() []outbox.Envelope {
 	for _, text := range texts {
 		payloads = append(payloads, outbox.RawJSON(text))
 	}
-	all := make([]byte, outbox.MaxPayloadBytes) // each byte, and each after each
+	all := make([]byte, outbox.MaxPayloadBytes) // every byte, and every byte after every byte
 	for i := range all {
 		all[i] = byte(i + i/256*7)
 	}
@@ -76,7 +76,7 @@ func (s *storeSuite) awkwardPayloads() []outbox.Envelope {
 	return envs
 }
 
-// everyReadIsExact reads the events, which are NEW, in each way that there is.
+// everyReadIsExact reads the events, which are NEW, in every possible way.
 func (s *storeSuite) everyReadIsExact(envs []outbox.Envelope) {
 	want := map[string]*outbox.Envelope{}
 	for i := range envs {

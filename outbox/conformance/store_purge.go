@@ -18,7 +18,7 @@ var purgeTests = []storeTest{
 			s.rowAt(outbox.StatusDone, young, old), // done_at counts, whatever created_at says
 		}
 		kept := []string{
-			s.rowAt(outbox.StatusDone, ancient, before), // not before it
+			s.rowAt(outbox.StatusDone, ancient, before), // not earlier than before
 			s.rowAt(outbox.StatusDone, ancient, young),
 			s.rowAt(outbox.StatusDead, ancient, young),
 			s.rowAt(outbox.StatusNew, ancient, time.Time{}),

@@ -32,7 +32,7 @@ var runTests = []storeTest{
 // keyRow is a row of a key. The zero keyRow is NEW, due and free.
 type keyRow struct {
 	status outbox.Status
-	lease  time.Duration // how long ago its lease began; zero: it has none
+	lease  time.Duration // how long ago the lease began; zero: no lease
 	due    time.Duration // after suiteTime
 	kind   outbox.EventType
 }
@@ -42,15 +42,15 @@ const live, expired = time.Second, time.Hour // leases that last a minute
 // runLength is the length of the runs that the tests ask for.
 const runLength = 3
 
-// keyCase is a key with its rows in the order of writing, and the rows of its run:
-// of what is free, of takeovers, and both with DEAD rows skipped if that differs.
+// keyCase is a key: the rows in the order of writing, and the rows of the run of free rows and of
+// takeovers, and of both with DEAD rows skipped if that differs.
 type keyCase struct {
 	name           string
 	rows           []keyRow
 	run            []int
 	takeover       []int
 	skip, skipOver []int
-	behind         []int // those of Runs.Behind that are not in the run
+	behind         []int // the rows of Runs.Behind that are not in the run
 }
 
 func (c keyCase) skipping() []int {
@@ -140,7 +140,7 @@ func (s *storeSuite) keyed(key string, rows ...keyRow) []string {
 	return idsOf(envs)
 }
 
-// runs reads all pages and fails the test if one is too large.
+// runs reads all pages and fails the test if a page is too large.
 func (s *storeSuite) runs(q outbox.RunQuery) (all outbox.Runs) {
 	s.t.Helper()
 	q.Now, q.LeaseDuration = suiteTime.Add(later), cmp.Or(q.LeaseDuration, time.Minute)

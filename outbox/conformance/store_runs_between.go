@@ -8,8 +8,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// runsReadBetween has a store that reads runs with several statements see the first
-// row of a key deliver and fail between two of them. What is behind it must wait.
+// runsReadBetween is for stores that read runs with several statements: between two statements the
+// first row of a key is delivered and fails. The rows behind this row must wait.
 func runsReadBetween(s *storeSuite) {
 	for statement := 1; statement <= 3; statement++ {
 		for _, due := range []time.Duration{0, 2 * later} {
@@ -33,7 +33,7 @@ func runsReadBetween(s *storeSuite) {
 	}
 }
 
-// interrupted runs something before one of its queries.
+// interrupted runs a function before a query.
 type interrupted struct {
 	outbox.DB
 	queries, at int

@@ -34,7 +34,7 @@ func runsPages(s *storeSuite) {
 	}
 }
 
-// runsCut asks for fewer rows than a run has, and for as many.
+// runsCut asks for fewer rows than a run has, and for as many or more.
 func runsCut(s *storeSuite) {
 	var all, cut [][]string
 	for key := range 4 {
@@ -47,8 +47,8 @@ func runsCut(s *storeSuite) {
 	}
 }
 
-// runsLeaseBehindLimit has a row that no run has, so that the rows of the second key
-// are within the limit, but for one that is in delivery.
+// runsLeaseBehindLimit has a row that is in no run, so that the rows of the second key are within
+// the limit, except for a row that is in delivery.
 func runsLeaseBehindLimit(s *storeSuite) {
 	free := s.keyed("key 1", keyRow{}, keyRow{due: 2 * later})
 	s.keyed("key 2", keyRow{}, held)
@@ -72,8 +72,7 @@ func runsTakeoverPages(s *storeSuite) {
 	}
 }
 
-// runsHeldBack has one free key behind more keys that are held back than a call
-// looks at.
+// runsHeldBack has a free key behind more keys that are held back than a call looks at.
 func runsHeldBack(s *storeSuite) {
 	const keys = 1201
 	envs := s.events(keys + 1)

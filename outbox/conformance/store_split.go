@@ -23,7 +23,7 @@ func (s *storeSuite) split(m outbox.Mark, outcome outbox.Outcome) outbox.Split {
 	return outbox.Split{Mark: m, Rows: []outbox.ListenerRow{{Envelope: row, Outcome: outcome, Mark: markFor(row.EventID)}}}
 }
 
-// splits stores splits, and returns what is left alone.
+// splits stores splits, and returns the rows that are left alone.
 func (s *storeSuite) splits(outcome outbox.Outcome, all ...outbox.Split) map[string]outbox.RowState {
 	s.t.Helper()
 	left, err := s.Store.Split(s.ctx, s.DB, outcome, all)
@@ -41,7 +41,8 @@ func (s *storeSuite) hasRow(what, id string, want bool) {
 	}
 }
 
-// Each event is in one call with others that are changed and that are not.
+// splitEach splits each event in the same call as other events, some that are changed and some that
+// are not.
 func splitEach(s *storeSuite) {
 	for _, outcome := range []outbox.Outcome{outbox.OutcomeDone, outbox.OutcomeDelete} {
 		all := append(s.everyMark(), marked{mark: markUnder("node-1/1", "no such event")}, marked{mark: markFor("none such")})
@@ -108,7 +109,7 @@ func splitTwice(s *storeSuite) {
 			if left := s.splits(outcome, split); left != nil {
 				s.t.Fatalf("the first Split leaves alone %+v", left)
 			}
-			s.mark(outbox.OutcomeDelete, "", markFor(id)) // its listener was quick
+			s.mark(outbox.OutcomeDelete, "", markFor(id)) // the listener was quick
 			if left := s.splits(outcome, split); len(left) != 1 {
 				s.t.Fatalf("the second Split leaves alone %+v", left)
 			}
@@ -170,8 +171,7 @@ func splitNothing(s *storeSuite) {
 	s.unchanged("row", row)
 }
 
-// sameEnvelope compares a row's envelope with what was inserted, apart from the
-// attempts.
+// sameEnvelope compares a row's envelope with the inserted envelope, apart from the attempts.
 func (s *storeSuite) sameEnvelope(what string, got, want outbox.Envelope, attempts int) {
 	s.t.Helper()
 	want.Attempts = attempts

@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// spoilt are events whose rows are unreadable, by what was done to them, between good ones.
+// spoilt are events with unreadable rows, by the names in Spoil, between good events.
 type spoilt struct {
 	bad  map[string]outbox.Envelope
 	good []outbox.Envelope
@@ -37,7 +37,7 @@ func (sp *spoilt) badIDs() []string {
 	return ids
 }
 
-// reads checks what was read: the good events, and the others with the column that is wrong.
+// reads checks the rows that were read: the good events, and the bad events with the wrong column.
 func (sp *spoilt) reads(s *storeSuite, what string, good []outbox.Envelope, bad []outbox.Undecodable) {
 	s.t.Helper()
 	s.sameIDs(what+": good rows", idsOf(good), idsOf(sp.good))
@@ -52,7 +52,8 @@ func (sp *spoilt) reads(s *storeSuite, what string, good []outbox.Envelope, bad 
 	}
 }
 
-// undecodableRows: a value that its column should not have costs its own row, and no read.
+// undecodableRows: a value that its column should not have affects only its own row, and fails no
+// read.
 func undecodableRows(s *storeSuite) {
 	sp := s.spoilt()
 	n := len(sp.good) + len(sp.bad)
@@ -95,7 +96,7 @@ func undecodableRows(s *storeSuite) {
 	listSpoilt(s, sp, outbox.EventFilter{})
 
 	lease := "node-1/1"
-	for _, spoil := range s.SpoilLease { // as if its process died before it marked them
+	for _, spoil := range s.SpoilLease { // as if the process died before it marked the rows
 		for _, id := range sp.badIDs() {
 			spoil(s.t, id)
 		}
@@ -117,7 +118,7 @@ func deadOf(rows []outbox.Undecodable) []outbox.Mark {
 	return marks
 }
 
-// spoiltAnew deletes the events and makes others.
+// spoiltAnew deletes the events and makes new events.
 func (s *storeSuite) spoiltAnew(sp spoilt) spoilt {
 	s.t.Helper()
 	ids := append(idsOf(sp.good), sp.badIDs()...)
@@ -128,7 +129,8 @@ func (s *storeSuite) spoiltAnew(sp spoilt) spoilt {
 	return s.spoilt()
 }
 
-// unreadableLeases: a lease whose time is no time has expired, in each read that asks for it.
+// unreadableLeases: a lease whose time is no time has expired, in each read that asks for the
+// lease.
 func unreadableLeases(s *storeSuite) {
 	if len(s.SpoilLease) == 0 {
 		s.t.Skip("the harness has no SpoilLease: this store cannot hold such a lease")
@@ -165,7 +167,7 @@ func unreadableLeases(s *storeSuite) {
 	s.sameIDs("under the new lease", s.leasedUnder("node-2/1"), append(ids, keyed...))
 }
 
-// listSpoilt: operators see the rows.
+// listSpoilt: operators see the unreadable rows.
 func listSpoilt(s *storeSuite, sp spoilt, filter outbox.EventFilter) {
 	s.t.Helper()
 	page, err := s.Store.FindEvents(s.ctx, s.DB, outbox.EventQuery{EventFilter: filter, Limit: 10_000})
@@ -183,7 +185,7 @@ func listSpoilt(s *storeSuite, sp spoilt, filter outbox.EventFilter) {
 	}
 }
 
-// buryAndReplay: they are ordinary dead letters.
+// buryAndReplay: the unreadable rows are ordinary dead letters.
 func buryAndReplay(s *storeSuite, sp spoilt) {
 	s.t.Helper()
 	got := deadIDs(s.queryDead(outbox.DeadQuery{}))

@@ -47,7 +47,7 @@ func (s *storeSuite) insertFor(lease string, envs ...outbox.Envelope) {
 	s.ok("committing the insert", commit())
 }
 
-// inserted adds one event and returns it.
+// inserted adds an event and returns it.
 func (s *storeSuite) inserted() outbox.Envelope {
 	s.t.Helper()
 	env := s.event(0)
@@ -61,8 +61,8 @@ type stored struct {
 	row RawRow
 }
 
-// insertedAs adds one event and gives its row the status, all columns that the
-// status implies, and the lease if one is given.
+// insertedAs adds an event and gives the row the status, all columns that the status implies, and
+// the lease unless it is empty.
 func (s *storeSuite) insertedAs(status outbox.Status, lease string) stored {
 	s.t.Helper()
 	return s.leasedFor(0, status, lease)
@@ -106,7 +106,7 @@ func (s *storeSuite) row(id string) RawRow {
 	return row
 }
 
-// edit changes a row behind the store's back.
+// edit changes a row without the store.
 func (s *storeSuite) edit(id string, change func(row *RawRow)) {
 	s.t.Helper()
 	row := s.row(id)
@@ -154,8 +154,8 @@ func (s *storeSuite) claim(q outbox.ClaimQuery) outbox.Batch {
 	return b
 }
 
-// mark stores an outcome for rows under a lease, or for any rows if it is empty,
-// and fails the test when a row is left alone.
+// mark stores an outcome for rows under a lease, or for any rows if the lease is empty, and fails
+// the test when a row is left alone.
 func (s *storeSuite) mark(outcome outbox.Outcome, lease string, marks ...outbox.Mark) {
 	s.t.Helper()
 	marks = slices.Clone(marks)
@@ -190,7 +190,7 @@ func (s *storeSuite) queryDead(q outbox.DeadQuery) []outbox.DeadLetter {
 	return letters
 }
 
-// count fails the test unless a number is the expected one.
+// count fails the test unless the numbers are equal.
 func (s *storeSuite) count(what string, got, want int) {
 	s.t.Helper()
 	if got != want {
@@ -206,7 +206,7 @@ func (s *storeSuite) sameIDs(what string, got, want []string) {
 	}
 }
 
-// sameRow compares a row with the expected one.
+// sameRow compares a row with the expected row.
 func (s *storeSuite) sameRow(what, id string, want RawRow) {
 	s.t.Helper()
 	got := s.row(id)
@@ -236,8 +236,8 @@ func (s *storeSuite) duringCall(what string, at, before time.Time) {
 	}
 }
 
-// leasedRow fails the test unless a row is under a lease that began during a call,
-// and is otherwise the expected one.
+// leasedRow fails the test unless a row is under a lease that began during a call, and is otherwise
+// equal to want.
 func (s *storeSuite) leasedRow(id, lease string, before time.Time, want RawRow) {
 	s.t.Helper()
 	got := s.row(id)

@@ -64,7 +64,7 @@ func tenantsFirst(s *storeSuite) {
 	s.sameIDs("all", s.tenants(outbox.TenantQuery{Length: 100, Limit: 100, Except: except}).EventIDs, all)
 }
 
-// tenantsTurns reads by pages and marks what it read.
+// tenantsTurns reads page after page and marks the rows of each page.
 func tenantsTurns(s *storeSuite) {
 	var want []string
 	for tenant, n := range map[string]int{"flood": 40, "b": 2, "": 3, "zz": 1} {
@@ -98,8 +98,7 @@ func tenantsTurns(s *storeSuite) {
 	}
 }
 
-// tenantsPassed has one free event behind more tenants without one than a call looks
-// at.
+// tenantsPassed has a free event behind more tenants without free events than a call looks at.
 func tenantsPassed(s *storeSuite) {
 	const n = 1201
 	var envs []outbox.Envelope
@@ -124,8 +123,8 @@ func tenantsPassed(s *storeSuite) {
 	s.t.Fatalf("the free event was not read")
 }
 
-// tenantsManyKinds has more parameters than a statement may have, if each tenant costs
-// one for each kind.
+// tenantsManyKinds has more parameters than a statement may have, if each tenant costs a parameter
+// for each kind.
 func tenantsManyKinds(s *storeSuite) {
 	var envs []outbox.Envelope
 	for i := range 150 {
