@@ -17,7 +17,7 @@ type Event struct {
 	Aggregate   outbox.AggregateType
 	AggregateID string
 	TenantID    string
-	// Headers must be among the event's.
+	// Headers must be among the event's headers.
 	Headers map[string]string
 	// Payload is compared as JSON, ignoring key order and spaces: an
 	// [outbox.Payload] or a json.RawMessage is JSON text, anything else is
@@ -26,15 +26,15 @@ type Event struct {
 	Payload any
 }
 
-// Emitter returns the events for an assertion: [Recorder] those that committed,
-// [Store] those with visible rows, oldest first, [Scope] those written into a
-// Store in the transaction and not rolled back.
+// Emitter returns the events for an assertion: [Recorder] returns the committed events, [Store] the
+// events with visible rows, oldest first, [Scope] the events that were written into a Store in the
+// transaction and not rolled back.
 type Emitter interface {
 	Emitted() []outbox.Envelope
 }
 
-// AssertEmitted fails the test unless exactly these events were emitted, in this
-// order, and shows the differences. It reports whether they match.
+// AssertEmitted fails the test unless exactly these events were emitted, in this order, and shows
+// the differences. It reports whether the events match.
 func AssertEmitted(t testing.TB, from Emitter, want ...Event) bool {
 	t.Helper()
 	return assertEvents(t, "emitted", from.Emitted(), want)
@@ -46,10 +46,9 @@ func AssertNothingEmitted(t testing.TB, from Emitter) bool {
 	return assertEvents(t, "emitted", from.Emitted(), nil)
 }
 
-// AssertPending fails the test unless exactly these events wait in a store, in
-// memory or on a database, to be delivered now or later: the NEW and RETRY rows
-// without a lease. Their order is that of due times, which without delays is the
-// order of writing.
+// AssertPending fails the test unless exactly these events wait in a store, in memory or on a
+// database, to be delivered now or later: the NEW and RETRY rows without a lease. The events are in
+// the order of due times, which without delays is the order of writing.
 func AssertPending(t testing.TB, store outbox.Store, db outbox.DB, want ...Event) bool {
 	t.Helper()
 	var got []outbox.Envelope
@@ -79,7 +78,7 @@ func assertEvents(t testing.TB, what string, got []outbox.Envelope, want []Event
 	return same
 }
 
-// diffEvents aligns the emitted events with the expected ones, as diff does.
+// diffEvents aligns the emitted events with the expected events, as diff does.
 func diffEvents(got []outbox.Envelope, want []Event) (lines []string, same bool) {
 	// common[i][j] is how many events got[i:] and want[j:] have in common.
 	common := make([][]int, len(got)+1)
@@ -160,7 +159,7 @@ func describe(env outbox.Envelope) string {
 	return line(string(env.AggregateType), string(env.EventType), env.AggregateID, env.TenantID, env.Headers, typed(env.Payload.ContentType(), env.Payload.String()))
 }
 
-// typed is the text of a payload behind its content type, unless that is JSON.
+// typed is the text of a payload behind its content type, unless the content type is JSON.
 func typed(contentType, text string) string {
 	if contentType == outbox.ContentTypeJSON {
 		return text

@@ -11,9 +11,9 @@ import (
 // database.
 var ErrNoDatabase = errors.New("outboxtest: there is no database behind the in-memory store")
 
-// DB takes the place of a *sql.DB with a [Store]: as the pool of an outbox, or as
-// the source of a [Scope]. Its methods fail with [ErrNoDatabase].
-type DB struct{ _ byte } // not empty, so that two of them differ
+// DB takes the place of a *sql.DB with a [Store]: as the pool of an outbox, or as the source of a
+// [Scope]. The methods fail with [ErrNoDatabase].
+type DB struct{ _ byte } // not empty, so that two DBs differ
 
 // ExecContext fails with [ErrNoDatabase].
 func (*DB) ExecContext(_ context.Context, query string, _ ...any) (sql.Result, error) {

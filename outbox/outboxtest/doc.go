@@ -24,14 +24,14 @@
 //
 // # Does my listener do the right thing?
 //
-// [Drain] delivers the due events on the test's goroutine, by the engine's rules,
-// and returns the result of each:
+// [Drain] delivers the due events on the test's goroutine, by the engine's rules, and returns the
+// result of each event:
 //
 //	deliveries := outboxtest.Drain(t, outbox.Config{Store: store}, outbox.On("Order", "OrderPlaced", listener))
 //
-// With a running engine, [Recorder.Listener] answers as scripted, and
-// [Recorder.WaitDeliveries] waits for its calls. Everything here works within
-// testing/synctest, where hours pass at once.
+// With a running engine, [Recorder.Listener] answers as scripted, and [Recorder.WaitDeliveries]
+// waits for the listener's calls. The whole package works within testing/synctest, where hours pass
+// at once.
 //
 // Package conformance certifies stores and adapters.
 package outboxtest

@@ -12,17 +12,16 @@ import (
 // drainBatch is how many rows Drain reads at once, as a poller does by default.
 const drainBatch = outbox.DefaultPollBatch
 
-// Drain delivers the due events on this goroutine and returns the result of each,
-// oldest first. It uses the engine, so its rules apply: interceptors, routes,
-// retries, attempts, panics, dead letters. Each event is delivered once; events
-// that become due meanwhile, or that listeners write, wait for the next Drain.
+// Drain delivers the due events on this goroutine and returns the result of each event, oldest
+// first. Drain uses the engine, so the engine's rules apply: interceptors, routes, retries,
+// attempts, panics, dead letters. Each event is delivered once; events that become due meanwhile,
+// or that listeners write, wait for the next Drain.
 //
-// In the config only Store is required, and DB unless Store is a [Store] of this
-// package. Bindings are added to its Registry, or to a new one. Under [outbox.MultiNode] the
-// rows are leased first. Drain does not know the order of [outbox.OrderedByKey]: test it with
-// a running engine. With a Clock that is ahead,
-// retries and delayed events are due. Drain fails the test when the config is
-// wrong or the store returns an error.
+// In the config only Store is required, and DB unless Store is a [Store] of this package. Bindings
+// are added to the config's Registry, or to a new registry. Under [outbox.MultiNode] the rows are
+// leased first. Drain does not know the order of [outbox.OrderedByKey]: test this order with a
+// running engine. With a Clock that is ahead, retries and delayed events are due. Drain fails the
+// test when the config is wrong or the store returns an error.
 func Drain(t testing.TB, cfg outbox.Config, bindings ...outbox.Binding) []outbox.Delivery {
 	t.Helper()
 	if store, ok := cfg.Store.(*Store); ok && cfg.DB == nil {
@@ -33,14 +32,14 @@ func Drain(t testing.TB, cfg outbox.Config, bindings ...outbox.Binding) []outbox
 	}
 	cfg.Registry = registryOf(t, cfg.Registry, bindings)
 	if cfg.Metrics != nil {
-		cfg.Metrics = struct{ outbox.Metrics }{cfg.Metrics} // the caller's to close
+		cfg.Metrics = struct{ outbox.Metrics }{cfg.Metrics} // the caller closes the metrics
 	}
 	ob, err := outbox.New(cfg)
 	if err != nil {
 		t.Fatalf("Drain: %v", err)
 	}
 	ctx := t.Context()
-	defer func() { _ = ob.Close(context.WithoutCancel(ctx)) }() // never started: it only lets go of a context
+	defer func() { _ = ob.Close(context.WithoutCancel(ctx)) }() // never started: Close only releases a context
 
 	var deliveries []outbox.Delivery
 	for _, b := range due(t, cfg) {
@@ -73,8 +72,8 @@ func registryOf(t testing.TB, given outbox.ListenerRegistry, bindings []outbox.B
 	return registries{own, given}
 }
 
-// registries searches several in order, so that bindings can be added to a
-// registry without changing it.
+// registries searches several registries in order, so that bindings can be added to a registry
+// without changing it.
 type registries []outbox.ListenerRegistry
 
 func (rs registries) ListenerFor(aggregate outbox.AggregateType, event outbox.EventType) (outbox.Listener, bool) {
@@ -86,7 +85,7 @@ func (rs registries) ListenerFor(aggregate outbox.AggregateType, event outbox.Ev
 	return nil, false
 }
 
-// due reads all due rows before any is delivered.
+// due reads all due rows before any event is delivered.
 func due(t testing.TB, cfg outbox.Config) []outbox.Batch {
 	t.Helper()
 	now := time.Now()

@@ -41,7 +41,7 @@ func (s *Store) FindEvents(ctx context.Context, _ outbox.DB, q outbox.EventQuery
 	return page, nil
 }
 
-// forList is an envelope in a list: without payload and the headers of its writer.
+// forList is an envelope in a list: without the payload and the writer's headers.
 func forList(env outbox.Envelope) outbox.Envelope {
 	env.Payload = outbox.Payload{}
 	maps.DeleteFunc(env.Headers, func(key, _ string) bool { return key != outbox.HeaderListener && key != outbox.HeaderEventID })
@@ -51,7 +51,7 @@ func forList(env outbox.Envelope) outbox.Envelope {
 	return env
 }
 
-// listedError is the beginning of an error, as lists have it.
+// listedError is the beginning of an error, as in lists.
 func listedError(text string) string {
 	if runes := []rune(text); len(runes) > outbox.MaxErrorLength {
 		return string(runes[:outbox.MaxErrorLength])
@@ -71,7 +71,7 @@ func inOrder(order outbox.EventOrder) func(a, b *memRow) int {
 	}
 }
 
-// place is where a row stands, and at is a row that stands there.
+// place is the place of a row in an order, and at is a row at a place.
 func (r *memRow) place(order outbox.EventOrder) outbox.Cursor {
 	if order == outbox.ByEndTime {
 		return outbox.Cursor{AvailableAt: r.endedAt(), EventID: r.env.EventID}
@@ -156,7 +156,7 @@ func (s *Store) Throughput(ctx context.Context, _ outbox.DB, since time.Time) (o
 	return t, nil
 }
 
-// report is what a node reported, and until when that counts.
+// report is the report of a node, and until when the report counts.
 type report struct {
 	outbox.Node
 	until time.Time

@@ -15,7 +15,7 @@ import (
 // the test.
 const WaitLimit = 10 * time.Second
 
-// Recorder records the calls of a writer's hooks and of listeners. Make one with
+// Recorder records the calls of a writer's hooks and of listeners. Make a Recorder with
 // [NewRecorder]; it is safe for concurrent use.
 type Recorder struct {
 	mu         sync.Mutex // never held while anything blocks
@@ -32,7 +32,7 @@ type RolledBack struct {
 	Cause    error // as AfterRollback got it
 }
 
-// Received is one call of a recorded listener, with its answer.
+// Received is a call of a recorded listener, with the answer.
 type Received struct {
 	Envelope outbox.Envelope
 	Answer   Answer
@@ -48,8 +48,8 @@ type Answer struct {
 // NewRecorder makes an empty recorder.
 func NewRecorder() *Recorder { return &Recorder{changed: make(chan struct{})} }
 
-// Hook records every write, commit and rollback of the writers that have it: put
-// it into outbox.Config.Hooks.
+// Hook records every write, commit and rollback of the writers that have the hook: put it into
+// outbox.Config.Hooks.
 func (r *Recorder) Hook() outbox.WriterHook {
 	return outbox.WriterHook{
 		AfterWrite: func(_ context.Context, envs []outbox.Envelope) {
@@ -68,9 +68,9 @@ func (r *Recorder) Hook() outbox.WriterHook {
 	}
 }
 
-// Listener makes a listener that records its calls. The first delivery of each
-// event gets the first answer, the second the second, and so on; deliveries beyond
-// the script succeed. Without a script all succeed.
+// Listener makes a listener that records its calls. The first delivery of each event gets the first
+// answer, the second delivery the second answer, and so on; deliveries beyond the script succeed.
+// Without a script all deliveries succeed.
 func (r *Recorder) Listener(script ...Answer) outbox.Listener {
 	var mu sync.Mutex
 	calls := map[string]int{}

@@ -12,14 +12,13 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Scope is an [outbox.TxScope] that the test ends: [Scope.Commit],
-// [Scope.Rollback], [Scope.CommitUnknown]. It is safe for concurrent use; the
-// callbacks run on the goroutine that ends it, and a panic in one does not stop
-// the others, as with an adapter. Rows inserted through it into a [Store] commit
-// or roll back with it.
+// Scope is an [outbox.TxScope] that the test ends: [Scope.Commit], [Scope.Rollback],
+// [Scope.CommitUnknown]. A Scope is safe for concurrent use. The callbacks run on the goroutine
+// that ends the scope, and a panic in a callback does not stop the other callbacks, as with an
+// adapter. Rows inserted through a Scope into a [Store] commit or roll back with the scope.
 type Scope struct {
 	source any
-	ctx    context.Context // of callbacks; it does not end with the transaction
+	ctx    context.Context // of callbacks; the context does not end with the transaction
 
 	// rows end before callbacks run, so that a callback sees the result.
 	rows      txscope.Hooks
@@ -31,14 +30,14 @@ type Scope struct {
 	inserted   []insertion
 }
 
-// insertion is one Insert, so that the scope knows its events.
+// insertion is an Insert through the scope, for [Scope.Emitted].
 type insertion struct {
 	envs   []outbox.Envelope
 	undone bool
 }
 
-// NewScope begins a transaction of a source, which must be the writer's: a [DB],
-// or any other comparable value.
+// NewScope begins a transaction of a source, which must be the writer's source: a [DB], or any
+// other comparable value.
 func NewScope(source any) *Scope {
 	return &Scope{source: outbox.PoolOf(source), ctx: context.Background()}
 }
@@ -89,8 +88,8 @@ func (s *Scope) Emitted() []outbox.Envelope {
 	return envs
 }
 
-// join ties rows to the transaction: show runs when it commits, before any
-// callback; drop when it, or its savepoint, is rolled back.
+// join ties rows to the transaction: show runs when the transaction commits, before any callback;
+// drop runs when the transaction, or the savepoint, is rolled back.
 func (s *Scope) join(envs []outbox.Envelope, show, drop func()) error {
 	s.mu.Lock()
 	at := len(s.inserted)
@@ -112,15 +111,14 @@ func (s *Scope) join(envs []outbox.Envelope, show, drop func()) error {
 	return err
 }
 
-// Commit makes the rows visible and runs the AfterCommit callbacks in order. It
-// fails with [sql.ErrTxDone] when the scope has ended.
+// Commit makes the rows visible and runs the AfterCommit callbacks in order. Commit fails with
+// [sql.ErrTxDone] when the scope has ended.
 func (s *Scope) Commit() error {
 	return s.finish(txscope.Committed, txscope.Committed, nil)
 }
 
-// Rollback removes the rows and runs the AfterRollback callbacks in order with
-// the cause, which may be nil. On a scope that has ended it does nothing and
-// returns [sql.ErrTxDone].
+// Rollback removes the rows and runs the AfterRollback callbacks in order with the cause, which may
+// be nil. On a scope that has ended Rollback does nothing and returns [sql.ErrTxDone].
 func (s *Scope) Rollback(cause error) error {
 	return s.finish(txscope.RolledBack, txscope.RolledBack, cause)
 }
@@ -149,7 +147,7 @@ func (s *Scope) finish(rows, callbacks txscope.End, cause error) error {
 	return nil
 }
 
-// Savepoint begins a savepoint. It hides an older one of the same name until it is
+// Savepoint begins a savepoint, which hides an older savepoint of the same name until it is
 // released.
 func (s *Scope) Savepoint(name string) error {
 	s.mu.Lock()
@@ -174,8 +172,8 @@ func (s *Scope) RollbackTo(name string) error {
 	return nil
 }
 
-// Release ends a savepoint and those within it: callbacks registered since then
-// belong to the enclosing level.
+// Release ends a savepoint and the savepoints within it: callbacks registered since then belong to
+// the enclosing level.
 func (s *Scope) Release(name string) error {
 	if err := s.keepSavepoints(name, 0); err != nil {
 		return err
@@ -185,8 +183,8 @@ func (s *Scope) Release(name string) error {
 	return nil
 }
 
-// keepSavepoints drops the savepoints from the newest of that name on, except the
-// first keep of them.
+// keepSavepoints drops the newest savepoint of that name and all later savepoints, except the first
+// keep of these.
 func (s *Scope) keepSavepoints(name string, keep int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,19 +16,18 @@ import (
 // memoryTable is the table's name in errors of [Store].
 const memoryTable = "memory"
 
-// Store is an [outbox.Store] in memory. It passes conformance.RunStore, so a test
-// with it has the result of a test with a database, in microseconds. Its
-// database's clock is [time.Now], so it works within testing/synctest. Make one
-// with [NewStore]; it is safe for concurrent use.
+// Store is an [outbox.Store] in memory. It passes conformance.RunStore, so a test with a Store has
+// the result of a test with a database, in microseconds. The database's clock is [time.Now], so a
+// Store works within testing/synctest. Make a Store with [NewStore]; it is safe for concurrent use.
 //
-// Rows that are inserted through a [Scope], or through the transaction of an adapter,
-// become visible when it commits; through any other Execer, at once. Methods ignore their DB argument; [Store.DB]
-// returns one to pass.
+// Rows that are inserted through a [Scope], or through the transaction of an adapter, become
+// visible when the transaction commits; rows that are inserted through any other Execer become
+// visible at once. Methods ignore their DB argument; [Store.DB] returns a DB to pass.
 type Store struct {
 	db *DB
 
 	mu   sync.Mutex         // never held while anything blocks
-	rows map[string]*memRow // by event id; with those not yet committed
+	rows map[string]*memRow // by event id; with rows that are not yet committed
 	hold hold
 	// pauses are the kinds that are paused, and since when.
 	pauses map[outbox.EventKind]time.Time
@@ -38,9 +37,9 @@ type Store struct {
 type memRow struct {
 	RawRow
 	env     outbox.Envelope // as sealed; times and attempts are the RawRow's
-	hidden  bool            // its transaction is still open
-	locked  bool            // a transaction that is open completes it
-	corrupt bool            // its headers do not decode
+	hidden  bool            // the row's transaction is still open
+	locked  bool            // an open transaction completes the row
+	corrupt bool            // the headers do not decode
 }
 
 // NewStore makes an empty store.
@@ -51,8 +50,8 @@ func NewStore() *Store {
 // DB is the pool to use with this store, and the writer's source.
 func (s *Store) DB() *DB { return s.db }
 
-// Writer makes a writer for this store, with hooks that run in the order given. Its events
-// stay in the store until something delivers them.
+// Writer makes a writer for this store, with hooks that run in the order given. The writer's events
+// stay in the store until they are delivered.
 func (s *Store) Writer(hooks ...outbox.WriterHook) *outbox.Writer {
 	ob, err := outbox.New(outbox.Config{DB: s.db, Store: s, Mode: outbox.WriterOnly{}, Hooks: hooks})
 	if err != nil {
@@ -94,9 +93,8 @@ func (s *Store) Rows() []Row {
 	return rows
 }
 
-// Emitted are the events of all committed rows, whatever their status, oldest
-// first; it implements [Emitter]. Rows for one of an event's several listeners are left
-// out.
+// Emitted are the events of all committed rows, whatever their status, oldest first; it implements
+// [Emitter]. Rows for a single listener of several are left out.
 func (s *Store) Emitted() []outbox.Envelope {
 	envs := []outbox.Envelope{}
 	for _, row := range s.Rows() {
@@ -107,7 +105,7 @@ func (s *Store) Emitted() []outbox.Envelope {
 	return envs
 }
 
-// Row is the committed row of an event; false: there is none.
+// Row is the committed row of an event; false: the event has no such row.
 func (s *Store) Row(eventID string) (Row, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,13 +116,13 @@ func (s *Store) Row(eventID string) (Row, bool) {
 	return Row{Envelope: r.envelope(), RawRow: r.RawRow}, true
 }
 
-// SetRow overwrites all of [RawRow] in the row of an event; false: there is none.
+// SetRow overwrites all of [RawRow] in the row of an event; false: the event has no row.
 func (s *Store) SetRow(eventID string, row RawRow) bool {
 	return s.change(eventID, func(r *memRow) { r.RawRow = row })
 }
 
-// CorruptHeaders replaces the headers of an event's row with something that does
-// not decode; false: there is no row.
+// CorruptHeaders replaces the headers of an event's row with headers that do not decode; false: the
+// event has no row.
 func (s *Store) CorruptHeaders(eventID string) bool {
 	return s.change(eventID, func(r *memRow) { r.corrupt, r.env.Headers = true, nil })
 }
@@ -167,7 +165,7 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	return nil
 }
 
-// join ties rows to a transaction: a [Scope], or one of an adapter, in which no statement
+// join ties rows to a transaction: a [Scope], or a transaction of an adapter, in which no statement
 // runs.
 func join(scope outbox.TxScope, envs []outbox.Envelope, show, drop func()) error {
 	if own, ok := scope.(*Scope); ok {
@@ -183,7 +181,7 @@ func join(scope outbox.TxScope, envs []outbox.Envelope, show, drop func()) error
 	return err
 }
 
-// insert adds all rows, or none if the id of one is there already.
+// insert adds all rows, or no row if an id exists already.
 func (s *Store) insert(envs []outbox.Envelope, lease string, due time.Time, hidden bool) (duplicate string) {
 	now := s.clock()
 	fresh := make(map[string]*memRow, len(envs))
@@ -234,7 +232,7 @@ func (s *Store) lock(ctx context.Context, doing string, eventIDs ...string) erro
 	return nil
 }
 
-// fail says what was being done, to which event and where.
+// fail adds the operation, the event and the table to an error.
 func (s *Store) fail(doing string, err error, eventIDs ...string) error {
 	if len(eventIDs) > 0 {
 		doing += " event " + eventIDs[0]
@@ -280,7 +278,7 @@ func (r *memRow) live() bool { return !r.Status.Terminal() }
 
 func (r *memRow) unlock() { r.LockedBy, r.LockedAt = "", time.Time{} }
 
-// diedAt is done_at, or created_at if that is missing.
+// endedAt is done_at, or created_at if done_at is missing.
 func (r *memRow) endedAt() time.Time {
 	if r.DoneAt.IsZero() {
 		return r.CreatedAt

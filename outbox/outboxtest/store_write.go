@@ -41,7 +41,7 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, m
 	return left, nil
 }
 
-// mark reports whether it changed the row.
+// mark reports whether the row was changed.
 func (s *Store) mark(outcome outbox.Outcome, m outbox.Mark, now time.Time) bool {
 	r := s.rows[m.EventID]
 	if r == nil || r.hidden || m.Lease != "" && r.LockedBy != m.Lease || !r.open(outcome) {
@@ -59,7 +59,7 @@ func (s *Store) state(eventID string) outbox.RowState {
 	return outbox.RowState{Exists: true, Status: r.Status, Lease: r.LockedBy}
 }
 
-// Complete implements [outbox.Store]. Through a [Scope] it takes effect when that
+// Complete implements [outbox.Store]. Through a [Scope] the outcome takes effect when the scope
 // commits.
 func (s *Store) Complete(ctx context.Context, tx outbox.Execer, outcome outbox.Outcome, m outbox.Mark) (bool, error) {
 	if outcome != outbox.OutcomeDone && outcome != outbox.OutcomeDelete {
@@ -87,7 +87,7 @@ func errOutcome(outcome outbox.Outcome) error {
 	return fmt.Errorf("the outcome is %s; only done and delete end an event", outcome)
 }
 
-// lockRow is the row that a mark may complete, locked; nil when there is none.
+// lockRow is the row that a mark may complete, locked; nil when there is no such row.
 func (s *Store) lockRow(m outbox.Mark) *memRow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *Store) HoldTable(ctx context.Context, _ outbox.DB, owner string, d time
 	now, was := s.clock(), s.hold
 	switch {
 	case was.owner == owner:
-		was.owner = "" // it did not die
+		was.owner = "" // the owner did not die
 	case was.owner != "" && was.until.After(now):
 		return outbox.TableHolder{Owner: was.owner}, nil
 	}

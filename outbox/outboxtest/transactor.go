@@ -10,15 +10,15 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Transactor is an [outbox.Transactor] whose transactions are scopes of this
-// package, for code that begins its own with [outbox.InTx] or a middleware.
-// Within a transaction of the same source it begins a savepoint, and a
-// transaction whose context ends is rolled back. It is safe for concurrent use.
+// Transactor is an [outbox.Transactor] whose transactions are scopes of this package, for code that
+// begins its own transactions with [outbox.InTx] or a middleware. Within a transaction of the same
+// source a Transactor begins a savepoint, and a transaction whose context ends is rolled back. A
+// Transactor is safe for concurrent use.
 type Transactor struct {
 	source any
-	// CommitError, if not nil, is the error of every Commit of a transaction,
-	// which rolls back. With [outbox.ErrOutcomeUnknown] the outcome is unknown and
-	// there are no rows. Set it before use.
+	// CommitError, if not nil, is the error of every Commit of a transaction, which rolls back.
+	// With [outbox.ErrOutcomeUnknown] the outcome is unknown and there are no rows. Set CommitError
+	// before use.
 	CommitError error
 
 	savepoints atomic.Int64
