@@ -8,8 +8,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// Agenda keeps a fixed number of times, however many it is given. It is safe for concurrent
-// use.
+// Agenda keeps a fixed number of times, however many times are noted. An Agenda is safe for
+// concurrent use.
 type Agenda struct {
 	// Woken has a token when the loop has to look now.
 	Woken chan struct{}
@@ -21,12 +21,12 @@ type Agenda struct {
 	looks [len(delays)]look
 }
 
-// delays are when to look for rows of transactions whose end nobody sees.
+// delays are when to look for rows of transactions that the outbox does not see end.
 var delays = [...]time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}
 
-// look is one of the delays: the next time, and the latest call that asked for it. Calls that
-// come while the time is set share it; when it has passed, it is set again for the latest of
-// the calls.
+// look is the state of a delay: the next time, and the latest call that asked for a look. Calls
+// that come while the time is set share the time; when the time has passed, it is set again for the
+// latest call.
 type look struct{ at, asked time.Time }
 
 // New makes an empty agenda.
@@ -69,7 +69,7 @@ func (a *Agenda) LookAgain(now time.Time) {
 	wait.Signal(a.Changed)
 }
 
-// Begin strikes out the times that the look which begins now takes care of.
+// Begin removes the times that are covered by the look that begins now.
 func (a *Agenda) Begin(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +89,7 @@ func (a *Agenda) Begin(now time.Time) {
 	}
 }
 
-// Next is how long it is until the earliest time on the agenda; [wait.Never] if it is empty.
+// Next is the duration until the earliest time on the agenda; [wait.Never] if the agenda is empty.
 func (a *Agenda) Next(now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,8 +10,8 @@
 // does not hold up the rest. When too many items are aside, Submit waits. An item that the
 // database refuses is kept apart and tried ever more rarely.
 //
-// gather.go makes batches of items; result.go decides what happens to items that a statement
-// did not store. How to store items is the business of the [Target].
+// gather.go makes batches of items; retry.go decides what happens to items that a statement did not
+// store. How to store items is the business of the [Target].
 package groupcommit
 
 import (
@@ -25,8 +25,7 @@ import (
 )
 
 const (
-	// Batch is how many items one statement stores at most. As many items wait before Submit
-	// does.
+	// Batch is the most items that a statement stores. As many items may wait before Submit waits.
 	Batch = 1000
 	// InHand is how many items a committer has at most, without the items that the database
 	// refuses: in two statements, waiting for a statement, aside, and the first item of a
@@ -40,36 +39,36 @@ type Config[T, K any] struct {
 	Interval time.Duration
 	// OneByOne ends each statement before the next statement begins.
 	OneByOne bool
-	// InOrder lets the items behind an item that cannot be stored wait for this item, instead
-	// of setting it aside. It needs OneByOne.
+	// InOrder lets the items behind an item that cannot be stored wait for this item, instead of
+	// setting it aside. InOrder needs OneByOne.
 	InOrder bool
 	// Kinds are the kinds of items, in the order in which they are stored.
 	Kinds []K
-	// Kind is the kind of an item. Items of one kind go into one statement.
+	// Kind is the kind of an item. Items of the same kind go into the same statement.
 	Kind func(T) K
 }
 
-// Target stores the items of a [Committer]. Two goroutines call it, unless Config.OneByOne
-// is set.
+// Target stores the items of a [Committer]. Two goroutines call a Target, unless Config.OneByOne is
+// set.
 type Target[T, K any] interface {
-	// Store stores items of one kind, each statement of it through within. It returns the
-	// items that are to be tried again soon: in the case of an error all that were not
-	// stored, else items whose turn has not come. It also returns the items that the database
-	// refuses in any form. It may return the slice group.
+	// Store stores items of the same kind, and runs each statement through within. Store returns
+	// the items that are to be tried again soon: after an error all items that were not stored,
+	// else items whose turn has not come. Store also returns the items that the database refuses in
+	// any form. Store may return the slice group.
 	Store(within Within, kind K, group []T) (again, refused []T, err error)
 	// Ping asks the database for any answer.
 	Ping(ctx context.Context) error
-	// Failed notes that Store failed for so many items of a kind.
+	// Failed notes that Store failed for n items of a kind.
 	Failed(kind K, n int, err error)
 	// Recovered notes that no item is aside.
 	Recovered()
 }
 
-// Within runs a statement with a context that ends at the time limit for statements. The
-// limit follows how long the statements before took.
+// Within runs a statement with a context that ends at the time limit for statements. The limit
+// follows how long earlier statements took.
 type Within func(statement func(ctx context.Context) error) error
 
-// Committer stores items. Make one with [Start]. Submit, Refuse and StoreNow are safe for
+// Committer stores items. Make a Committer with [Start]. Submit, Refuse and StoreNow are safe for
 // concurrent use.
 type Committer[T any, K comparable] struct {
 	Config[T, K]
@@ -130,15 +129,15 @@ func (c *Committer[T, K]) Submit(item T) bool {
 	}
 }
 
-// StoreNow ends the gathering of the present batch. It needs OneByOne: else the second
+// StoreNow ends the gathering of the present batch. StoreNow needs OneByOne: else the second
 // goroutine may take the signal for a full batch that the first goroutine took.
 func (c *Committer[T, K]) StoreNow() { wait.Signal(c.full) }
 
 // Refuse makes Submit return false from now on.
 func (c *Committer[T, K]) Refuse() { c.refuse() }
 
-// Close stores the items that are there, for at most the given time. Close does not wait for a statement
-// of a driver that ignores the end of its context. Call Refuse before.
+// Close stores the items that are there, for at most the given time. Close does not wait for a
+// statement of a driver that ignores the end of a context. Call Refuse before.
 func (c *Committer[T, K]) Close(limit time.Duration) {
 	close(c.stop)
 	if !wait.For(context.Background(), c.done, limit) {
@@ -238,7 +237,7 @@ func (c *Committer[T, K]) storeWaiting(batch []T) []T {
 	return batch[:0]
 }
 
-// storeBatch stores a batch, one statement for each kind of item in it.
+// storeBatch stores a batch, with a statement for each kind of item.
 func (c *Committer[T, K]) storeBatch(batch []T) {
 	c.byKind(batch, func(kind K, group []T) { c.store(kind, group, c.patience.Now()) })
 }
@@ -293,7 +292,7 @@ func (c *Committer[T, K]) assist() {
 	}
 }
 
-// try stores items. It reports whether anything is left, and notes an error.
+// try stores items, reports whether any item is left, and notes an error.
 func (c *Committer[T, K]) try(within Within, kind K, group []T) (f failure[T, K], failed bool) {
 	began := time.Now()
 	f.kind = kind

@@ -49,7 +49,7 @@ func (c *Committer[T, K]) within(limit time.Duration) Within {
 	}
 }
 
-// store stores items of one kind, at once or by tryAgain.
+// store stores items of a kind, at once or by tryAgain.
 func (c *Committer[T, K]) store(kind K, group []T, limit time.Duration) {
 	if f := c.attempt(kind, group, limit); f.err != nil {
 		c.tryAgain(f)
@@ -80,9 +80,9 @@ func (c *Committer[T, K]) takeOver(f failure[T, K]) {
 	}
 }
 
-// tryAgain tries items a few times, or once more in parts if the failure took long, and then
-// sets aside the items that cannot be stored. When too many are aside already, tryAgain goes on
-// trying, and with InOrder in any case.
+// tryAgain tries items a few times, or once more in parts if the failure took long, and then sets
+// aside the items that cannot be stored. When too many are aside already, tryAgain goes on trying,
+// and with InOrder in any case.
 func (c *Committer[T, K]) tryAgain(f failure[T, K]) {
 	pause := minPause
 	for try := 1; f.err != nil; try++ {
@@ -103,9 +103,8 @@ func (c *Committer[T, K]) tryAgain(f failure[T, K]) {
 	}
 }
 
-// storeParts stores items that failed together in parts, and returns the items that failed again. When
-// no item can be stored, the database is probably slow, and the next statements get more
-// time.
+// storeParts stores items that failed together in parts, and returns the items that failed again.
+// When no item can be stored, the database is probably slow, and the next statements get more time.
 func (c *Committer[T, K]) storeParts(kind K, group []T) []T {
 	if len(group) == 1 {
 		return slices.Clone(group)
@@ -141,9 +140,9 @@ func (c *Committer[T, K]) storeEach(kind K, group []T, size int, failed *int) []
 	return append(slices.Clone(group), left...)
 }
 
-// waitOutSilence pings a database that took long to fail until it answers. So items are
-// stored soon after a silent database is back, however long it was away. It reports false
-// when the database answers at once: then a row is locked, or the database is slow.
+// waitOutSilence pings a database that took long to fail, until the database answers. So items are
+// stored soon after a silent database is back, however long it was away. waitOutSilence reports
+// false when the database answers at once: then a row is locked, or the database is slow.
 func (c *Committer[T, K]) waitOutSilence(took time.Duration) (silent bool) {
 	if took < patience.Shortest/4 {
 		return false
@@ -194,8 +193,8 @@ func (c *Committer[T, K]) retryAside() {
 	}
 }
 
-// asidePatience is the limit for items that were set aside. An item that fails alone gets
-// more time with each try, for nothing else may ever tell that the database is slow.
+// asidePatience is the limit for items that were set aside. An item that fails alone gets more time
+// with each try, because nothing else may ever show that the database is slow.
 func (c *Committer[T, K]) asidePatience(n int) time.Duration {
 	half := c.patience.Now() / 2
 	if n > 1 {

@@ -15,7 +15,7 @@ const (
 	holdTime     = 8 * time.Second // the hold, unless it is renewed
 	holdRenew    = 2 * time.Second // between renewals
 	holdWait     = time.Second     // between a standby's tries, and after a failure
-	holdPatience = 2 * time.Second // one statement
+	holdPatience = 2 * time.Second // of a statement
 )
 
 // Table is a table that one process at a time holds. The database's clock says when a hold
@@ -28,7 +28,7 @@ type Table interface {
 	Release(ctx context.Context) error
 	// Gained is called when this process begins to hold the table, before Holds is true.
 	Gained(died bool)
-	// Begin is called after that, when Holds is true.
+	// Begin is called after Gained, when Holds is true.
 	Begin()
 }
 
@@ -56,7 +56,7 @@ type Hold struct {
 	// These belong to the goroutine that tries.
 	held    bool   // at the last try
 	failed  bool   // the last try
-	waiting string // who held the table at the last try
+	waiting string // the owner of the table at the last try
 }
 
 // New makes the hold of an owner, which does not hold the table yet.
@@ -89,7 +89,7 @@ func (h *Hold) Start() {
 	go h.run()
 }
 
-// run is the goroutine. At the end it gives the table up for a process that waits.
+// run is the goroutine. At the end, run gives the table up for a process that waits.
 func (h *Hold) run() {
 	defer close(h.done)
 	for {
@@ -146,8 +146,8 @@ func (h *Hold) Try(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the hold. It does not wait for a statement of a driver that ignores the end of
-// its context.
+// Close ends the hold. Close does not wait for a statement of a driver that ignores the end of a
+// context.
 func (h *Hold) Close() error {
 	h.cancel()
 	if h.done == nil {

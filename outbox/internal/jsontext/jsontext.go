@@ -41,7 +41,7 @@ func Same(got, want string) error {
 	return nil
 }
 
-// Decode reads JSON text with every number written in one way.
+// Decode reads JSON text with every number written in the same way.
 func Decode(text string) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
 	dec.UseNumber()
@@ -52,7 +52,7 @@ func Decode(text string) (any, error) {
 	return normalNumbers(v), nil
 }
 
-// normalNumbers writes every number in one way.
+// normalNumbers writes every number in the same way.
 func normalNumbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -64,7 +64,7 @@ func normalNumbers(v any) any {
 			v[i] = normalNumbers(value)
 		}
 	case json.Number:
-		// SetString would take its time over an exponent of many digits.
+		// SetString would take very long for an exponent of many digits.
 		if len(v) < 64 && !strings.ContainsAny(string(v), "eE") {
 			if r, ok := new(big.Rat).SetString(string(v)); ok {
 				return json.Number(r.RatString())

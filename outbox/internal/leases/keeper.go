@@ -14,12 +14,12 @@ import (
 type Kept[L any] interface {
 	// Leases are the leases to renew now.
 	Leases() []L
-	// Renew renews leases in one statement.
+	// Renew renews leases in a single statement.
 	Renew(ctx context.Context, leases []L) error
 }
 
-// Keeper renews leases three times in the time that a lease lasts, so that work may take
-// longer than a lease. It has one goroutine.
+// Keeper renews leases three times in the time that a lease lasts, so that work may take longer
+// than a lease. A Keeper has a single goroutine.
 type Keeper[L any] struct {
 	kept    Kept[L]
 	owner   string
@@ -33,14 +33,14 @@ type Keeper[L any] struct {
 
 const (
 	renewBatch   = 500              // leases in one statement
-	renewPieces  = 8                // that those are cut into that failed together
-	renewTimeout = 30 * time.Second // one statement, or a quarter of a lease
-	pieceTimeout = 2 * time.Second  // one for a piece, or a sixteenth of a lease
-	renewPause   = 5 * time.Second  // until what failed is tried again, or a sixteenth of a lease
-	renewTries   = 3                // that fail in a row: then it is the database, not a row
+	renewPieces  = 8                // pieces of the leases that failed together
+	renewTimeout = 30 * time.Second // of a statement, or a quarter of a lease
+	pieceTimeout = 2 * time.Second  // of a statement for a piece, or a sixteenth of a lease
+	renewPause   = 5 * time.Second  // until failed leases are tried again, or a sixteenth of a lease
+	renewTries   = 3                // failures in a row: then the database is to blame, not a row
 )
 
-// NewKeeper makes a keeper of an owner's leases, which last so long.
+// NewKeeper makes a keeper of an owner's leases, which last for the given time.
 func NewKeeper[L any](owner string, lease time.Duration, kept Kept[L], log *slog.Logger) *Keeper[L] {
 	k := &Keeper[L]{kept: kept, owner: owner, lease: lease, done: make(chan struct{})}
 	k.failing = logburst.Burst{
@@ -76,9 +76,9 @@ func (k *Keeper[L]) run() {
 	}
 }
 
-// renew renews leases and returns the leases that it could not renew. One row that somebody
-// locked fails all leases of the statement: they are tried again in ever smaller pieces, when
-// the others are done. A piece, which may hold that row, gets less time.
+// renew renews leases and returns the leases that it could not renew. A single row that another
+// transaction locked fails all leases of the statement: these leases are tried again in ever
+// smaller pieces, after the other leases. A piece, which may hold the locked row, gets less time.
 func (k *Keeper[L]) renew(leases []L, piece bool) (failed []L) {
 	var last error
 	inARow := 0
@@ -122,8 +122,8 @@ func (k *Keeper[L]) renewChunk(leases []L, piece bool) error {
 	return k.kept.Renew(ctx, leases)
 }
 
-// Close ends the keeper. It does not wait for a statement of a driver that ignores the end
-// of its context.
+// Close ends the keeper. Close does not wait for a statement of a driver that ignores the end of a
+// context.
 func (k *Keeper[L]) Close() {
 	k.cancel()
 	wait.For(context.Background(), k.done, wait.Grace)

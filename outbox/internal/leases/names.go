@@ -1,6 +1,6 @@
-// Package leases names, renews and gives back leases. A lease keeps other processes from a
-// row for a time. The package does not know what a lease holds; its users say how to renew
-// and to give back one.
+// Package leases names, renews and gives back leases. A lease keeps other processes from a row for
+// a time. The package does not know what a lease holds; the user of the package says how to renew
+// and to give back a lease.
 package leases
 
 import (

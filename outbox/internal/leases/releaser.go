@@ -16,37 +16,37 @@ const (
 	releaseBatch   = 500                   // leases in one statement
 	releasePause   = 10 * time.Millisecond // until the second try
 	releaseRetry   = 50 * time.Millisecond // between tries while closing
-	releaseTimeout = 2 * time.Second       // one statement: a row may be locked by what is in doubt
+	releaseTimeout = 2 * time.Second       // of a statement: a transaction or claim in doubt may have locked a row
 	releaseLimit   = 100_000               // leases kept at once
 	lateTimeout    = 5 * time.Second       // leases given back after closing
 )
 
-// Table is the table whose rows have leases. L identifies a lease. Two goroutines may call it
+// Table is the table whose rows have leases. L identifies a lease. Two goroutines may call a Table
 // at once when leases are given back after [Releaser.Close].
 type Table[L any] interface {
-	// Release gives leases back in one statement. It returns how many rows had the lease that
+	// Release gives leases back in a single statement, and returns how many rows had the lease that
 	// was given back.
 	Release(ctx context.Context, leases []L) (n int, err error)
-	// Leased are the leases that rows have of failed claims, by the name of the claim.
+	// Leased returns the leases of failed claims that rows have, by the name of the claim.
 	Leased(ctx context.Context, claims []string) (map[string][]L, error)
 }
 
-// Releaser gives leases back: leases of rows that nobody works on, of rows that may or may not
-// have been committed, and of claims that failed. Of a failed claim it does not know the rows,
-// so it asks for the rows under the name of the claim. The server may still be executing the
-// COMMIT or the claim; then there is nothing to give back yet. Whatever does not take effect is
-// tried again, after 10 ms, 100 ms, 1 s, and then ever more rarely for as long as the lease
-// lasts. A release that is repeated, or carried out late, changes nothing but its own lease.
+// Releaser gives leases back: leases of rows on which no process works, of rows that may or may not
+// have been committed, and of claims that failed. The rows of a failed claim are not known, so the
+// Releaser asks for the rows under the name of the claim. The server may still be executing the
+// COMMIT or the claim; then there is nothing to give back yet. A release without effect is tried
+// again after 10 ms, 100 ms, 1 s, and then ever more rarely for as long as the lease lasts. A
+// release that is repeated, or carried out late, changes nothing but its own lease.
 //
-// A Releaser has one goroutine, for a statement on a row that is locked takes long. It is safe
-// for concurrent use.
+// A Releaser has its own goroutine, because a statement on a locked row takes long. A Releaser is
+// safe for concurrent use.
 type Releaser[L any] struct {
 	table   Table[L]
 	owner   string
 	lease   time.Duration
 	expired logburst.Burst
 
-	ctx    context.Context // of the statements; it ends when closing gives up
+	ctx    context.Context // of the statements; the context ends when closing gives up
 	cancel context.CancelFunc
 	stop   chan struct{} // closed: try once more and end
 	done   chan struct{}
@@ -63,17 +63,17 @@ type Releaser[L any] struct {
 // releasing are leases that are given back together.
 type releasing[L any] struct {
 	leases  []L
-	claim   string        // the name of a failed claim, while its rows are not known
-	doubt   bool          // the rows may not be there yet: all of them, or none
+	claim   string        // the name of a failed claim, while the claim's rows are not known
+	doubt   bool          // the rows may not be there yet: either all rows are, or no row is
 	at      time.Time     // of the next try
-	pause   time.Duration // after that
+	pause   time.Duration // after the next try
 	until   time.Time     // the leases are over
 	tries   int
 	settled bool
 	err     error // of the last try
 }
 
-// NewReleaser makes a releaser of an owner's leases, which last so long.
+// NewReleaser makes a releaser of an owner's leases, which last for the given time.
 func NewReleaser[L any](owner string, lease time.Duration, table Table[L], log *slog.Logger) *Releaser[L] {
 	r := &Releaser[L]{
 		table: table, owner: owner, lease: lease,
@@ -148,7 +148,7 @@ func (r *Releaser[L]) releaseLate(b *releasing[L]) {
 	}
 	if err != nil && len(b.leases) > 0 {
 		r.warn(len(b.leases), err)
-		r.expired.Flush() // Close, which does it for other lines, has ended
+		r.expired.Flush() // Close, which flushes other lines, has ended
 	}
 }
 
@@ -171,8 +171,8 @@ func (r *Releaser[L]) run() {
 	}
 }
 
-// finish tries the rest until all are given back or closing's time is over. Leases in doubt
-// have one more try.
+// finish tries the remaining leases until all are given back or the time for closing is over.
+// Leases in doubt are tried once more.
 func (r *Releaser[L]) finish() {
 	r.takeFresh(true)
 	for {
@@ -195,9 +195,9 @@ func (r *Releaser[L]) takeFresh(last bool) {
 	r.closed = r.closed || last
 }
 
-// tryDue tries whatever is due and says when the next try is; zero: none is left. Leases that
-// never failed go together, the rest one by one: a row that somebody locked fails all leases
-// of its statement.
+// tryDue tries all leases that are due and returns the time of the next try; zero: no lease is
+// left. Leases that never failed go together, the rest one by one: a row that another transaction
+// locked fails all leases of the statement.
 func (r *Releaser[L]) tryDue() (next time.Time) {
 	now := time.Now()
 	r.findClaimed(now)
@@ -232,8 +232,8 @@ func (r *Releaser[L]) tryDue() (next time.Time) {
 	return next
 }
 
-// findClaimed looks for the rows of failed claims that are due. Their leases are then given
-// back as others are.
+// findClaimed looks for the rows of failed claims that are due. The leases are then given back like
+// other leases.
 func (r *Releaser[L]) findClaimed(now time.Time) {
 	claims := map[string]*releasing[L]{}
 	var names []string
@@ -272,7 +272,7 @@ func (b *releasing[L]) later() {
 	}
 }
 
-// try gives back in one statement leases that were handed over at different times.
+// try gives back leases that were handed over at different times, in a single statement.
 func (r *Releaser[L]) try(bs []*releasing[L]) {
 	if len(bs) == 0 {
 		return
@@ -302,9 +302,9 @@ func (r *Releaser[L]) drop(b *releasing[L]) {
 	}
 }
 
-// Close gives the rest back, for at most the given time, and returns how many leases it could
-// not give back. It does not wait for a statement of a driver that ignores the end of its
-// context. Leases that are handed over after Close are tried once.
+// Close gives the rest back, for at most the given time, and returns how many leases it could not
+// give back. Close does not wait for a statement of a driver that ignores the end of a context.
+// Leases that are handed over after Close are tried once.
 func (r *Releaser[L]) Close(limit time.Duration) (lost int) {
 	close(r.stop)
 	if !wait.For(context.Background(), r.done, limit) {

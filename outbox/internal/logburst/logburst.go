@@ -24,18 +24,18 @@ const (
 	apart = 100
 )
 
-// Burst limits the lines of one message. It writes the first occurrence at once, and the
-// occurrences of the next minute as one line after that minute. If the message has an end,
-// the end has a line too. The counts of all lines add up to the number of occurrences.
+// Burst limits the lines of a message. A Burst writes the first occurrence at once, and the
+// occurrences of the next minute as a single line after that minute. If the message has an end, the
+// end has a line too. The counts of all lines add up to the number of occurrences.
 //
 // Set the fields before the first use. A Burst is safe for concurrent use.
 type Burst struct {
 	Log     *slog.Logger
 	Level   slog.Level
 	Message string
-	Ended   string // the message of the end; empty for none
+	Ended   string // the message of the end; empty: no line
 
-	single  int         // so many occurrences of a minute have a line each, beside the first
+	single  int         // occurrences of a minute that have their own line, beside the first
 	failing atomic.Bool // Add was called, and End was not called since
 
 	mu    sync.Mutex
@@ -43,8 +43,8 @@ type Burst struct {
 	wrote bool        // a line was written since the last end
 	began time.Time   // when failing became true
 	lines int         // written since the timer was set, beside the first
-	count int         // of occurrences that no line has
-	attrs []any       // of the last of them
+	count int         // of occurrences without a line
+	attrs []any       // of the last such occurrence
 }
 
 // Add counts more occurrences. A line that sums up has the attributes of the last
@@ -56,8 +56,8 @@ func (b *Burst) Add(count int, attrs ...any) {
 	}
 }
 
-// note counts more occurrences. It reports whether they have a line of their own, which
-// the caller writes.
+// note counts more occurrences, and reports whether they have their own line, which the caller
+// writes.
 func (b *Burst) note(count int, attrs []any) (line bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,9 +95,9 @@ func (b *Burst) tick() {
 	b.write(count, attrs)
 }
 
-// End says that the failure is over. It writes the last line, at INFO, if a line
-// reported the failure: a failure that begins and ends within a minute of another is summed
-// up. It costs nothing when nothing failed.
+// End says that the failure is over. End writes the last line, at INFO, if a line reported the
+// failure: a failure that begins and ends within a minute of another failure is summed up. End
+// costs nothing when nothing failed.
 func (b *Burst) End() {
 	if !b.failing.Load() {
 		return
@@ -151,14 +151,14 @@ type ByCause struct {
 	Log     *slog.Logger
 	Level   slog.Level
 	Message string
-	Single  int // so many occurrences of a cause in a minute have a line each; at least 1
+	Single  int // occurrences of a cause in a minute that have their own line; at least 1
 
 	mu      sync.Mutex
 	byCause map[string]*Burst
 }
 
-// Add counts one occurrence. The attributes are those of the line of this occurrence, or of
-// a line that sums up, if this occurrence is the last of its cause.
+// Add counts an occurrence. The attributes belong to the line of this occurrence, or to a line that
+// sums up, if this occurrence is the last of its cause.
 func (b *ByCause) Add(cause string, attrs ...any) {
 	b.mu.Lock()
 	found := b.byCause[cause]
@@ -176,7 +176,7 @@ func (b *ByCause) Add(cause string, attrs ...any) {
 		found = &Burst{Log: b.Log, Level: b.Level, Message: b.Message, single: b.Single - 1}
 		b.byCause[cause] = found
 	}
-	line := found.note(1, attrs) // under the lock: another cause may not take its place as idle
+	line := found.note(1, attrs) // under the lock: else another cause may take the place of found as idle
 	b.mu.Unlock()
 	if line {
 		found.write(1, attrs)

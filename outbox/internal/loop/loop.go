@@ -1,4 +1,4 @@
-// Package loop runs the one goroutine of a part that is started and closed.
+// Package loop runs the single goroutine of a part that is started and closed.
 package loop
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// Loop owns a goroutine. It is safe for concurrent use.
+// Loop owns a goroutine, and is safe for concurrent use.
 type Loop struct {
 	body   func(ctx context.Context)
 	after  error           // of Start after Close
-	ctx    context.Context // of the body; it ends when the loop is closed
+	ctx    context.Context // of the body; the context ends when the loop is closed
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -21,15 +21,15 @@ type Loop struct {
 	started, closed bool
 }
 
-// New makes a loop. Its goroutine runs body, which returns soon after its context has ended.
-// closed is the error of Start after Close.
+// New makes a loop. The goroutine runs body, which returns soon after its context has ended. closed
+// is the error of Start after Close.
 func New(body func(ctx context.Context), closed error) *Loop {
 	l := &Loop{body: body, after: closed, done: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
 
-// Start starts the goroutine. ctx bounds the start alone. Starting twice is harmless.
+// Start starts the goroutine. ctx bounds only the start. Starting twice is harmless.
 func (l *Loop) Start(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package notify sends notifications to other processes, and wakes a reader when one arrives.
-// A notification has no content: it says that there is something to read.
+// Package notify sends notifications to other processes, and wakes a reader when a notification
+// arrives. A notification has no content: it says that there is something to read.
 package notify
 
 import (
@@ -17,15 +17,15 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// The pauses spare the processes that listen: with three of them and 800 events a second on
-// PostgreSQL, pauses of 5 ms took 1.4 times the processor time for each event, and delivered it
-// 2 ms earlier. Sending cost the same.
+// The pauses spare the processes that listen: with three such processes and 800 events a second on
+// PostgreSQL, pauses of 5 ms took 1.4 times the processor time for each event, and delivered the
+// event 2 ms earlier. Sending cost the same.
 const (
-	sendPause    = 20 * time.Millisecond  // at least, between two that are sent
-	sendTimeout  = 5 * time.Second        // sending one
-	sendLast     = 500 * time.Millisecond // sending the last one, while closing
+	sendPause    = 20 * time.Millisecond  // at least, between two notifications
+	sendTimeout  = 5 * time.Second        // of sending a notification
+	sendLast     = 500 * time.Millisecond // of sending the last notification, while closing
 	sendMaxPause = time.Second            // between tries to send
-	arrival      = 5 * time.Second        // until one of our own has to arrive
+	arrival      = 5 * time.Second        // until a notification of our own has to arrive
 	wakePause    = 20 * time.Millisecond  // at least, between two wake-ups of the reader
 	minPause     = 50 * time.Millisecond  // between tries to send, or to listen
 	maxPause     = 5 * time.Second        // between tries to listen
@@ -35,7 +35,7 @@ const (
 type Channel interface {
 	// Notify notifies all processes that listen.
 	Notify(ctx context.Context) error
-	// Listen listens until ctx ends or the connection is lost. It calls woken when it begins to
+	// Listen listens until ctx ends or the connection is lost. Listen calls woken when it begins to
 	// listen, and for each notification.
 	Listen(ctx context.Context, woken func()) error
 	// Table is the name of the table, for log lines.
@@ -50,9 +50,9 @@ type Reader interface {
 	Wake()
 }
 
-// Notifications sends notifications and hears those of others, with a goroutine for each of the
-// two. Notify and NotifyLater of a nil *Notifications do nothing. Notifications is safe for
-// concurrent use.
+// Notifications sends notifications and receives the notifications of other processes, with a
+// goroutine for sending and a goroutine for receiving. Notify and NotifyLater of a nil
+// *Notifications do nothing. Notifications is safe for concurrent use.
 type Notifications struct {
 	channel  Channel
 	reader   Reader        // nil: this process does not listen
@@ -63,13 +63,13 @@ type Notifications struct {
 
 	agenda           *agenda.Agenda // when to send
 	sender, listener *loop.Loop
-	// proof is how far the test has come that notifications which are sent arrive. Through a
-	// transaction pooler LISTEN succeeds and no notification ever arrives.
+	// proof is the state of the test that notifications arrive. Through a transaction pooler LISTEN
+	// succeeds and no notification ever arrives.
 	proof  atomic.Int32
 	warned bool // belongs to the sender
 
-	// mu guards the state of the listener's wake: the time of the latest wake-up, perhaps yet
-	// to come, and the timer for that one; whether it listens, and how often it lost the
+	// mu guards the state of the listener: the time of the latest wake-up, which may be yet to
+	// come, and the timer for this wake-up; whether the channel listens, and how often it lost the
 	// connection before a notification arrived.
 	mu       sync.Mutex
 	wokeAt   time.Time
@@ -78,10 +78,10 @@ type Notifications struct {
 	failures int
 }
 
-// The steps of the test; zero: none is under way.
+// The steps of the test; zero: no test is under way.
 const (
 	proofWanted  = iota + 1 // we listen
-	proofAwaited            // and one was sent
+	proofAwaited            // and a notification was sent
 )
 
 // New makes notifications. A nil reader does not listen; else interval is the time after which
@@ -97,7 +97,7 @@ func New(channel Channel, reader Reader, interval time.Duration, log *slog.Logge
 	return n
 }
 
-// Start begins to send, and to listen for the reader. ctx bounds the start alone.
+// Start begins to send, and to listen for the reader. ctx bounds only the start.
 func (n *Notifications) Start(ctx context.Context) error {
 	err := n.sender.Start(ctx)
 	if n.reader != nil {
@@ -106,7 +106,7 @@ func (n *Notifications) Start(ctx context.Context) error {
 	return err
 }
 
-// Close sends one notification if any is still to be sent, and waits for the goroutines, as
+// Close sends a notification if any is still to be sent, and waits for the goroutines, as
 // [loop.Loop.Close] does.
 func (n *Notifications) Close(ctx context.Context) error {
 	err := errors.Join(n.listener.Close(ctx), n.sender.Close(ctx))
@@ -125,7 +125,7 @@ func (n *Notifications) Notify() {
 	}
 }
 
-// NotifyLater notifies them in 10 ms, 100 ms and 1 s.
+// NotifyLater notifies the other processes in 10 ms, 100 ms and 1 s.
 func (n *Notifications) NotifyLater() {
 	if n != nil {
 		n.agenda.LookAgain(time.Now())
@@ -153,7 +153,7 @@ func (n *Notifications) send(ctx context.Context) {
 		}
 		n.agenda.Begin(time.Now())
 		if err := n.sendOne(ctx, sendTimeout); err != nil {
-			n.agenda.Wake() // it is still to be sent
+			n.agenda.Wake() // the notification is still to be sent
 			if ctx.Err() != nil {
 				continue
 			}
@@ -178,7 +178,7 @@ func (n *Notifications) sendOne(ctx context.Context, limit time.Duration) error 
 	return n.channel.Notify(ctx)
 }
 
-// sendLast sends one notification for all that are still to be sent.
+// sendLast sends a single notification for all that are still to be sent.
 func (n *Notifications) sendLast() {
 	asked := n.agenda.Next(time.Now()) != wait.Never
 	select {
@@ -207,7 +207,7 @@ func (n *Notifications) woken() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.hears {
-		n.proof.Store(0) // they arrive
+		n.proof.Store(0) // notifications arrive
 		n.failures = 0
 	} else {
 		n.hears = true
@@ -218,8 +218,8 @@ func (n *Notifications) woken() {
 	n.wake()
 }
 
-// lost is called when the channel has stopped listening. It returns how often it did so since
-// a notification arrived.
+// lost is called when the channel has stopped listening. It returns how often the channel has
+// stopped since a notification arrived.
 func (n *Notifications) lost() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -229,13 +229,13 @@ func (n *Notifications) lost() int {
 	return n.failures
 }
 
-// wake makes the reader read now, or in a moment when it did so a moment ago: small batches
-// cost much more than large ones. mu is held.
+// wake makes the reader read now, or in a moment if the reader was woken a moment ago: small
+// batches cost much more than large batches. mu is held.
 func (n *Notifications) wake() {
 	n.reader.Doubt()
 	now := time.Now()
 	switch since := now.Sub(n.wokeAt); {
-	case since < 0: // it is going to
+	case since < 0: // a wake-up is yet to come
 	case since < wakePause:
 		n.wokeAt = n.wokeAt.Add(wakePause)
 		n.later.Stop()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Pass is the place of a reader; its zero value is a reader that has not begun. P is a place in
-// the table; its zero value is the start of the table. A Pass is for one goroutine, apart from
+// Pass is the place of a reader; the zero value is a reader that has not begun. P is a place in the
+// table; the zero value of P is the start of the table. A Pass is for one goroutine, apart from
 // [Pass.Restart].
 type Pass[P comparable] struct {
 	next  P         // where the next read begins; zero: a new pass begins
@@ -47,15 +47,16 @@ func (p *Pass[P]) Begin(now time.Time, first P) {
 	p.first, p.next, p.began = first, first, now
 }
 
-// Read takes note of a read that began at one place and ended at the next; last says that it ended
-// the pass.
+// Read notes a read that began at the first place and ended at the second; last says that the read
+// ended the pass.
 func (p *Pass[P]) Read(after, next P, last bool) {
 	p.next, p.tail = next, last && after != p.first
 }
 
-// MayHaveRowsBehind reports whether the pass that the last read ended may have missed rows for which
-// the cycle runs. A pass of one read has not. With leases rows come free behind the place at any
-// time; without them only a pass that an earlier cycle began can have missed some.
+// MayHaveRowsBehind reports whether the pass that the last read ended may have missed rows for
+// which the cycle runs. A pass of a single read has not missed rows. With leases, rows come free
+// behind the place at any time; without leases, only a pass that an earlier cycle began can have
+// missed rows.
 func (p *Pass[P]) MayHaveRowsBehind(leases bool) bool { return p.tail && (leases || p.older) }
 
 // End ends the pass.

@@ -1,5 +1,4 @@
-// Package patience limits how long a statement may take, by how long the statements before
-// it took.
+// Package patience limits how long a statement may take, by how long earlier statements took.
 package patience
 
 import (
@@ -15,20 +14,20 @@ const (
 	tries    = 3 // statements that time out in a row before the limit grows
 )
 
-// Patience is how long a statement of a loop may take. A connection that went silent
-// costs the shortest time, and the driver drops the connection. The limit grows only while
-// everything is slow: when several statements in a row ran out of it. The zero value is
-// ready. A Patience belongs to one goroutine.
+// Patience is how long a statement of a loop may take. A connection that went silent costs the
+// shortest time, and the driver drops the connection. The limit grows only while everything is
+// slow: when several statements in a row reached the limit. The zero value is ready. A Patience
+// belongs to a single goroutine.
 type Patience struct {
 	limit    time.Duration
 	timeouts int           // in a row
-	last     time.Duration // how long the last statement took that did not fail
+	last     time.Duration // of the last statement that did not fail
 }
 
 // Now is the limit of the next statement.
 func (p *Patience) Now() time.Duration { return max(p.limit, Shortest) }
 
-// Last is how long the last statement took that did not fail; 0 before the first.
+// Last is how long the last statement that did not fail took; 0 before the first.
 func (p *Patience) Last() time.Duration { return p.last }
 
 // Context makes a context for the next statement.
@@ -46,7 +45,7 @@ func (p *Patience) Statement(ctx context.Context, run func(ctx context.Context) 
 	return err
 }
 
-// Took notes how a statement ended, and how long that took.
+// Took notes how a statement ended, and how long the statement took.
 func (p *Patience) Took(d time.Duration, err error) {
 	switch {
 	case err == nil:

@@ -1,12 +1,12 @@
-// Package reason finds out what two texts of errors have in common.
+// Package reason finds the part that error texts have in common.
 package reason
 
 import "strings"
 
-// maxBytes is the most that a reason is long.
+// maxBytes is the most bytes of a reason.
 const maxBytes = 300
 
-// placeholder stands for what differs between two errors.
+// placeholder stands for a part in which errors differ.
 const placeholder = '#'
 
 // Of is the reason of an error's text: see ReasonOf of package outbox.
@@ -27,13 +27,13 @@ type scanner struct {
 	in  string
 	at  int
 	out []byte
-	// unclosed are the quotes that do not come again.
+	// unclosed are the quotes that do not occur again.
 	unclosed [256]bool
 	// noAddress ends a run of hexadecimal digits and colons that is no address.
 	noAddress int
 }
 
-// next handles what begins at the current place.
+// next handles the part of the text that begins at the current place.
 func (r *scanner) next() {
 	c := r.in[r.at]
 	begins := len(r.out) == 0 || !isPartOfWord(r.out[len(r.out)-1])
@@ -64,8 +64,8 @@ func (r *scanner) keep(n int) {
 	r.at += n
 }
 
-// replace writes a placeholder for the next n bytes. One that follows another one, with at
-// most a separator between them, becomes one with it, as for the parts of a date.
+// replace writes a placeholder for the next n bytes. A placeholder that follows another
+// placeholder, with at most a separator between them, merges with it, as for the parts of a date.
 func (r *scanner) replace(n int) {
 	r.at += n
 	last := len(r.out) - 1
@@ -78,7 +78,7 @@ func (r *scanner) replace(n int) {
 	}
 }
 
-// quoted replaces what is between quotes.
+// quoted replaces the text between quotes.
 func (r *scanner) quoted(quote byte) {
 	end := -1
 	if !r.unclosed[quote] {
@@ -121,7 +121,7 @@ func (r *scanner) address() int {
 	return n
 }
 
-// word replaces a word that is an id, and otherwise its digits.
+// word replaces a word that is an id, and otherwise the digits of the word.
 func (r *scanner) word() {
 	rest := r.in[r.at:]
 	n, runs, hex := 0, 0, true

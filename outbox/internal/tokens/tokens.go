@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Bucket has a token every interval, and keeps up to burst of them. It is safe for concurrent
+// Bucket gets a token every interval, and keeps up to burst tokens. A Bucket is safe for concurrent
 // use.
 type Bucket struct {
 	interval time.Duration
-	ahead    time.Duration // of those that are kept, all but one
+	ahead    time.Duration // burst-1 intervals
 
 	mu   sync.Mutex
-	next time.Time // when the next token is there, if none is kept
+	next time.Time // when the next token is there, if no token is kept
 }
 
 // New makes a bucket that gets rate tokens a second, and is full.
@@ -25,7 +25,7 @@ func New(rate float64, burst int) *Bucket {
 // maxAhead keeps times in range.
 const maxAhead = 365 * 24 * float64(time.Hour)
 
-// Take takes a token, or says how long it is until there is one.
+// Take takes a token, or returns how long to wait for a token.
 func (t *Bucket) Take(now time.Time) (wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

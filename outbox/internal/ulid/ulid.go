@@ -12,23 +12,22 @@ import (
 
 const alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// Generator makes ULIDs each of which is greater than the one before. It is
-// safe for concurrent use; the zero value is ready.
+// Generator makes ULIDs, each greater than the ULID before. A Generator is safe for concurrent use;
+// the zero value is ready.
 type Generator struct {
 	mu   sync.Mutex
 	ms   uint64
 	high uint16 // the upper 16 of the 80 random bits
-	low  uint64 // the lower 64
+	low  uint64 // the lower 64 bits
 }
 
 var process Generator
 
-// New makes a ULID for the time, greater than every one made before it in this
-// process.
+// New makes a ULID for the time, greater than every ULID made before in this process.
 func New(now time.Time) string { return process.New(now) }
 
-// New makes a ULID for the time. When the time did not advance since the last
-// one, or went back, the last one plus one is the next.
+// New makes a ULID for the time. When the time did not advance since the last ULID, or went back,
+// the next ULID is the last ULID plus one.
 func (g *Generator) New(now time.Time) string {
 	ms := uint64(max(now.UnixMilli(), 0))
 	g.mu.Lock()

@@ -24,8 +24,8 @@ func Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// For waits until done is closed. It reports false when ctx or the limit ends first. A
-// channel that is closed by then counts as closed, whatever else has ended.
+// For waits until done is closed, and reports false when ctx or the limit ends first. A channel
+// that is closed by then counts as closed, whatever else has ended.
 func For(ctx context.Context, done <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
