@@ -8,9 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Indent is a JSON text with its values in lines of their own, two spaces for each level, as
-// [encoding/json.Indent] writes it. It stops at limit bytes; whole is false then. It does not
-// check the text: what is no JSON comes back with more white space, and no longer than limit.
+// Indent is a JSON text with each value in a separate line, two spaces for each level, as
+// [encoding/json.Indent] writes it. Indent stops at limit bytes; whole is then false. Indent does
+// not check the text: a text that is not JSON comes back with more white space, and no longer than
+// limit.
 func Indent(text []byte, limit int) (shown []byte, whole bool) {
 	out := make([]byte, 0, min(limit, 2*len(text)+64))
 	depth := 0
@@ -30,7 +31,7 @@ func Indent(text []byte, limit int) (shown []byte, whole bool) {
 		case ' ', '\t', '\r', '\n':
 		case '{', '[':
 			out = append(out, c)
-			if next := skipSpace(text, i+1); next < len(text) && text[next] == c+2 { // each bracket that closes is two behind the other in ASCII
+			if next := skipSpace(text, i+1); next < len(text) && text[next] == c+2 { // in ASCII, a closing bracket is two behind the opening bracket
 				out = append(out, c+2)
 				i = next
 				continue

@@ -3,7 +3,7 @@ package nilness
 
 import "reflect"
 
-// IsNil is true for a nil interface and for one that holds a nil value.
+// IsNil is true for a nil interface and for an interface that holds a nil value.
 func IsNil(v any) bool {
 	if v == nil {
 		return true

@@ -8,8 +8,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Disclosed is the content of an event, which not every operator may read. Of a payload that
-// is not JSON, it has the content type and the bytes.
+// Disclosed is the content of an event, which not every operator may read. For a payload that is
+// not JSON, Disclosed has the content type and the bytes.
 type Disclosed struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 	Payload     json.RawMessage   `json:"payload,omitempty"`
@@ -25,7 +25,7 @@ func Disclose(env *outbox.Envelope) Disclosed {
 		return d
 	}
 	d.Payload = env.Payload.Bytes()
-	if !json.Valid(d.Payload) { // another program wrote it: the shape has it as a string
+	if !json.Valid(d.Payload) { // another program wrote the payload: it becomes a string
 		d.Payload, _ = json.Marshal(env.Payload.String())
 	}
 	return d

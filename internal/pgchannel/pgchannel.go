@@ -1,7 +1,7 @@
-// Package pgchannel names the channel of an outbox table for LISTEN and NOTIFY on
-// PostgreSQL. The name is outbox_ and the table's name with its schema, which both sides
-// know without asking the server. So it stays when another table takes the name, and
-// tables of one name in several schemas have different channels.
+// Package pgchannel names the channel of an outbox table for LISTEN and NOTIFY on PostgreSQL. The
+// name is outbox_ and the table's name with the schema, which both sides know without asking the
+// server. So the channel stays the same when another table takes the name, and tables with the same
+// name in several schemas have different channels.
 package pgchannel
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Dialect is that of the stores whose tables have a channel.
+// Dialect is the dialect of the stores whose tables have a channel.
 const Dialect = "postgres"
 
 // longest is PostgreSQL's limit of a name, in bytes.

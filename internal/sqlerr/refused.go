@@ -2,10 +2,10 @@ package sqlerr
 
 import "reflect"
 
-// IsRefused reports whether the database refused a statement because of a value in it or
-// of the row that it makes: a character that its character set does not have, a text
-// longer than its column, a check, another constraint, an error that a trigger raises. A
-// retry with the same values fails in the same way.
+// IsRefused reports whether the database refused a statement because of a value in it or in the row
+// that it makes: a character that the character set does not have, a text longer than the column, a
+// check, another constraint, an error that a trigger raises. A retry with the same values fails in
+// the same way.
 func IsRefused(err error) bool {
 	return Walk(err, func(err error) bool {
 		if state, ok := State(err); ok {
@@ -13,7 +13,7 @@ func IsRefused(err error) bool {
 		}
 		if number, ok := Number(err); ok {
 			switch number {
-			case 1265, 1366, 1644, 3819, 3988: // whose states say nothing
+			case 1265, 1366, 1644, 3819, 3988: // the states of these numbers say nothing
 				return true
 			}
 			return refusedState(numberState(err))
@@ -28,8 +28,8 @@ func IsRefused(err error) bool {
 	})
 }
 
-// refusedState: data exceptions, violated constraints, values too long for an index, and
-// what procedures raise, on PostgreSQL and on MySQL.
+// refusedState reports whether a SQLSTATE is a refusal: data exceptions, violated constraints,
+// values too long for an index, and errors that procedures raise, on PostgreSQL and on MySQL.
 func refusedState(state string) bool {
 	switch {
 	case len(state) != 5:

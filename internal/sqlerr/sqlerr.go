@@ -1,5 +1,5 @@
-// Package sqlerr recognises the errors of the supported databases by the methods
-// and fields that the drivers' errors have. It imports no driver.
+// Package sqlerr recognises the errors of the supported databases by the methods and fields that
+// the drivers' errors have. The package imports no driver.
 package sqlerr
 
 import (
@@ -32,10 +32,10 @@ func lostLocks(err error) bool {
 	return ok && number == 1180 && strings.Contains(err.Error(), " 149 ")
 }
 
-// IsUnreachable reports whether no server answered, or one that answered that it takes no
-// connection now: a later attempt may succeed without a change of the program. These answers
-// are PostgreSQL's 57P01 to 57P03, 53300 and class 08, and MySQL's 1040 and 1053. An answer of
-// any other kind, such as a wrong password, is none.
+// IsUnreachable reports whether no server answered, or the server answered that it takes no
+// connection now: a later attempt may succeed without a change of the program. Such answers are
+// PostgreSQL's 57P01 to 57P03, 53300 and class 08, and MySQL's 1040 and 1053. Any other answer,
+// such as a wrong password, does not count.
 func IsUnreachable(err error) bool {
 	answered, later, silent := false, false, false
 	Walk(err, func(err error) bool {
@@ -74,7 +74,7 @@ func State(err error) (string, bool) {
 	return state, len(state) == 5
 }
 
-// HasState reports whether the error has that SQLSTATE.
+// HasState reports whether the error has the given SQLSTATE.
 func HasState(err error, state string) bool {
 	found := false
 	Walk(err, func(err error) bool {
@@ -105,8 +105,8 @@ func HasNumber(err error, numbers ...uint16) bool {
 	return found
 }
 
-// Code is the method Code of modernc's error or the field Code of mattn's. Other
-// errors have these too, so the error's package must be a SQLite driver's.
+// Code is the method Code of modernc's error or the field Code of mattn's error. Other errors have
+// such a method or field too, so the error's package must be a SQLite driver's package.
 func Code(err error) (int, bool) {
 	typ := reflect.TypeOf(err)
 	if typ.Kind() == reflect.Pointer {
@@ -124,7 +124,7 @@ func Code(err error) (int, bool) {
 	return 0, false
 }
 
-// HasCode reports whether err is that SQLite error.
+// HasCode reports whether err is the given SQLite error.
 func HasCode(err error, code int) bool {
 	found := false
 	Walk(err, func(err error) bool {
@@ -146,7 +146,7 @@ func structField(err error, name string) reflect.Value {
 	return v.FieldByName(name)
 }
 
-// Walk visits err and what it wraps until visit returns true.
+// Walk visits err and the errors that it wraps until visit returns true.
 func Walk(err error, visit func(error) bool) bool {
 	for err != nil {
 		if visit(err) {
@@ -168,9 +168,9 @@ func Walk(err error, visit func(error) bool) bool {
 // errAddress stands for an error that quotes a database's address.
 var errAddress = errors.New("the database's address is not valid (it is left out here, for it may hold a password); in a URL, percent-encode special characters of the user name and of the password")
 
-// WithoutAddress returns err, or another error in its place if its text quotes the address
-// of a database, with the password in it: an error of parsing a URL does, and one that
-// contains the given address. An empty address is unknown.
+// WithoutAddress returns err, or another error if the text of err quotes the address of a database,
+// with the password: an error of parsing a URL does, and an error that contains the given address.
+// An empty address is unknown.
 func WithoutAddress(err error, address string) error {
 	parsing := new(url.Error)
 	if errors.As(err, &parsing) || err != nil && address != "" && strings.Contains(err.Error(), address) {

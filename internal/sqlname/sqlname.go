@@ -51,13 +51,13 @@ func (n Name) Quoted(quote string) string {
 // Index is the name of one of the table's indexes.
 func (n Name) Index(suffix string) string { return n.derived("idx_", suffix) }
 
-// Table is another table, named after this one and in its schema.
+// Table is another table, named after this table and in the same schema.
 func (n Name) Table(suffix string) Name {
 	return Name{Schema: n.Schema, Name: n.derived("", suffix)}
 }
 
-// derived is a name derived from the table's. A name that is too long is cut, and
-// a hash makes it unique.
+// derived is a name derived from the table's name. A name that is too long is cut, and a hash makes
+// it unique.
 func (n Name) derived(prefix, suffix string) string {
 	name := prefix + n.Name + "_" + suffix
 	if len(name) <= maxIdentifier {

@@ -2,7 +2,7 @@ package tablestats
 
 import "time"
 
-// Figure is one of the figures of the table, and the index of its description.
+// Figure is a figure of the table, and the index of the figure's description.
 type Figure int
 
 // The figures.
@@ -22,7 +22,7 @@ const (
 	Figures // how many there are
 )
 
-// The units, in OpenTelemetry's notation. A figure without one is a plain number.
+// The units, in OpenTelemetry's notation. A figure without a unit is a plain number.
 const (
 	Events  = "{event}"
 	Errors  = "{error}"
@@ -30,8 +30,8 @@ const (
 	Seconds = "s"
 )
 
-// Description is the name and the meaning of a figure. The figure with the unit
-// [Errors] is a counter, the others are gauges.
+// Description is the name and the meaning of a figure. The figure with the unit [Errors] is a
+// counter, the other figures are gauges.
 type Description struct {
 	Name string // with dots, without a prefix
 	Unit string
@@ -56,9 +56,9 @@ var descriptions = [Figures]Description{
 // Describe returns the descriptions, each at the index of its figure.
 func Describe() [Figures]Description { return descriptions }
 
-// Each calls do with each known figure. The figures of the table's contents are
-// unknown if it could not be read, or not recently; those of the poller are unknown
-// in a mode without one.
+// Each calls do with each known figure. The figures of the table's contents are unknown if the
+// table could not be read, or not recently; the figures of the poller are unknown in a mode without
+// a poller.
 func (v Values) Each(do func(f Figure, value float64)) {
 	do(ReadErrors, float64(v.Failed))
 	if v.Up {

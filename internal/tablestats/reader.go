@@ -27,33 +27,33 @@ const (
 	MaxAge = 5 * time.Minute
 )
 
-// Source is what a [Reader] reads; an [*outbox.Outbox] is one.
+// Source is the source that a [Reader] reads, such as an [*outbox.Outbox].
 type Source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
 }
 
-// Reader keeps the result of the last read of a table. It has a goroutine only
-// while it reads. It is safe for concurrent use.
+// Reader keeps the result of the last read of a table. A Reader has a goroutine only while it
+// reads, and is safe for concurrent use.
 type Reader struct {
 	source Source
 	onRead func(stats outbox.Stats, err error)
 
-	ctx    context.Context // of the reads; it ends when the reader is closed
+	ctx    context.Context // of the reads; the context ends when the reader is closed
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
 	began   time.Time     // the last read
-	reading chan struct{} // closed when the running read ends; nil when there is none
+	reading chan struct{} // closed when the running read ends; nil when no read runs
 	stats   *outbox.Stats // of the last read; nil when it failed
 	at      time.Time     // when stats were read
 	failed  int           // reads so far
 }
 
 // NewReader makes a reader of the source for the metrics that watch it. A nil source is an
-// [outbox.FieldError], and so is an outbox that counts with nothing or with other metrics
-// of the same type; metrics of another type may pass on to these. onRead gets
-// the result of each read, one at a time, except of a read that Close ends.
+// [outbox.FieldError], and so is an outbox that has no metrics or other metrics of the same type;
+// metrics of another type may pass on to these metrics. onRead gets the result of each read, one at
+// a time, except of a read that Close ends.
 func NewReader(metrics outbox.Metrics, source Source, onRead func(stats outbox.Stats, err error)) (*Reader, error) {
 	if v := reflect.ValueOf(source); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &outbox.FieldError{Field: "WatchTable.source", Problem: "is nil; give the outbox"}
@@ -82,14 +82,14 @@ func counting(given, own outbox.Metrics) string {
 
 // Values are the known values of the table.
 type Values struct {
-	Up     bool          // the last read succeeded, and none is stuck
+	Up     bool          // the last read succeeded, and no read is stuck
 	Stats  *outbox.Stats // nil when not up, and when the values are too old
 	At     time.Time     // when Stats were read
 	Failed int           // reads so far
 }
 
-// Values begins a read if one is due, and waits for the running read for at most
-// [Wait] or until ctx ends. False: the reader is closed.
+// Values begins a read if a read is due, and waits for the running read for at most [Wait] or until
+// ctx ends. False: the reader is closed.
 func (r *Reader) Values(ctx context.Context) (v Values, ok bool) {
 	reading, ok := r.begin(time.Now())
 	if !ok {
@@ -115,8 +115,8 @@ func (r *Reader) Values(ctx context.Context) (v Values, ok bool) {
 	return v, !r.closed
 }
 
-// begin starts a read if one is due, and returns the channel that the running read
-// will close; nil if there is none. False: the reader is closed.
+// begin starts a read if a read is due, and returns the channel that the running read will close;
+// nil if no read runs. False: the reader is closed.
 func (r *Reader) begin(now time.Time) (reading <-chan struct{}, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +130,8 @@ func (r *Reader) begin(now time.Time) (reading <-chan struct{}, ok bool) {
 	return r.reading, true
 }
 
-// read reads the table once. While a read ignores the end of its context, no other
-// begins: it blocks one connection, not one per read.
+// read reads the table once. While a read ignores the end of its context, no other read begins:
+// reads that are stuck block a single connection, not a connection per read.
 func (r *Reader) read(done chan struct{}) {
 	defer close(done)
 	ctx, cancel := context.WithTimeout(r.ctx, ReadTimeout)
@@ -162,8 +162,8 @@ func (r *Reader) ask(ctx context.Context) (stats outbox.Stats, err error) {
 	return r.source.Stats(ctx)
 }
 
-// Close ends a running read and waits briefly for it, so that the database can be
-// closed next. Callers that wait for values get none.
+// Close ends a running read and waits briefly for it, so that the database can be closed next.
+// Callers that wait for values get no values.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	r.closed = true

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// callbacks runs the users' callbacks of one transaction, one after the other. A
-// callback that ran within the driver's COMMIT, or its ROLLBACK TO, would wait
-// forever for a connection of a pool that has only one.
+// callbacks runs the users' callbacks of a transaction, one after the other. A callback that ran
+// within the driver's COMMIT or ROLLBACK TO would wait forever for a connection of a pool that has
+// only a single connection.
 type callbacks struct {
 	mu      sync.Mutex
 	ctx     context.Context
 	waiting []Callback
-	running bool          // a goroutine runs them
-	held    bool          // release will run them
-	over    bool          // the transaction has ended: no more will come
-	settled chan struct{} // release waits for it; nil without a waiter
+	running bool          // a goroutine runs the callbacks
+	held    bool          // release will run the callbacks
+	over    bool          // the transaction has ended: no more callbacks will come
+	settled chan struct{} // release waits for settled; nil without a waiter
 }
 
 // add queues callbacks, which get ctx without its end. The last call says that
@@ -35,15 +35,15 @@ func (c *callbacks) add(ctx context.Context, more []Callback, over bool) {
 	c.settle()
 }
 
-// hold has the callbacks wait for release.
+// hold makes the callbacks wait for release.
 func (c *callbacks) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held = true
 }
 
-// release runs the waiting callbacks and returns when the transaction is over and
-// all of its callbacks have run, whichever goroutine runs them.
+// release runs the waiting callbacks and returns when the transaction is over and all callbacks
+// have run, whichever goroutine runs them.
 func (c *callbacks) release() {
 	c.mu.Lock()
 	c.held = false

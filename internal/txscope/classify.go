@@ -7,13 +7,12 @@ import (
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
-// Classify says what a COMMIT that returned err did. Only an answer from the
-// server itself is definite: nil is [Committed], an error of PostgreSQL whose
-// SQLSTATE is not one of a lost connection or a shutdown is [RolledBack], and
-// so are the errors with which MySQL and SQLite refuse a COMMIT. All else is
-// [Unknown], [database/sql.ErrTxDone] and [database/sql/driver.ErrBadConn]
-// included: the first means that somebody else ended the transaction, the
-// second that the connection broke, perhaps after COMMIT took effect.
+// Classify returns the end of a transaction whose COMMIT returned err. Only an answer from the
+// server itself is definite: nil is [Committed], an error of PostgreSQL is [RolledBack] unless its
+// SQLSTATE means a lost connection or a shutdown, and the errors with which MySQL and SQLite refuse
+// a COMMIT are [RolledBack], too. Any other error is [Unknown], [database/sql.ErrTxDone] and
+// [database/sql/driver.ErrBadConn] included: the first means that other code ended the transaction,
+// the second that the connection broke, perhaps after COMMIT took effect.
 //
 // No driver is imported: the codes are found by the methods and fields that the
 // drivers' errors have.
@@ -63,26 +62,26 @@ func EndedByServer(err error) bool {
 	return err != nil && sqlerr.HasNumber(err, 1213, 1206, 1020)
 }
 
-// mysqlRefusals are the errors that say that COMMIT did not happen, beside
-// those of [sqlerr.IsDeadlock]; unlike those of PostgreSQL, the codes of MySQL
-// do not tell by their form: lock timeout, duplicate or missing rows of deferred
-// checks, read-only servers, transactions that group replication does not send
-// to the group (3100), and TiDB's write conflicts.
+// mysqlRefusals are the errors that say that COMMIT did not happen, apart from the errors of
+// [sqlerr.IsDeadlock]; the form of a code of MySQL does not say so, unlike a SQLSTATE of
+// PostgreSQL: lock timeout, duplicate or missing rows of deferred checks, read-only servers,
+// transactions that group replication does not send to the group (3100), and TiDB's write
+// conflicts.
 var mysqlRefusals = []uint16{1020, 1062, 1205, 1206, 1290, 1451, 1452, 1614, 1792, 1836, 3100, 8002, 8022, 8028, 9007}
 
-// sqliteRefusals are BUSY, LOCKED, FULL and CONSTRAINT. SQLite would leave the
-// transaction open after most of them; the drivers then roll it back.
+// sqliteRefusals are BUSY, LOCKED, FULL and CONSTRAINT. SQLite would leave the transaction open
+// after most of these errors; the drivers then roll the transaction back.
 var sqliteRefusals = []int{5, 6, 13, 19}
 
-// indefiniteState reports whether the SQLSTATE leaves open what became of the
-// transaction: lost connection, shutdown, "statement completion unknown".
+// indefiniteState reports whether the SQLSTATE leaves the end of the transaction open: lost
+// connection, shutdown, "statement completion unknown".
 func indefiniteState(state string) bool {
 	return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P") || state == "40003"
 }
 
-// refusedFailedTransaction recognises what pgx and lib/pq return when
-// PostgreSQL answered COMMIT with ROLLBACK because a statement had failed. It is
-// no server error and has no SQLSTATE, only its text.
+// refusedFailedTransaction recognises the error that pgx and lib/pq return when PostgreSQL answered
+// COMMIT with ROLLBACK because a statement had failed. The error is no server error and has no
+// SQLSTATE, only a text.
 func refusedFailedTransaction(err error) bool {
 	text := err.Error()
 	return text == "commit unexpectedly resulted in rollback" ||

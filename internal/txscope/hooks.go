@@ -16,9 +16,8 @@ import (
 // rollback of a savepoint.
 type Callback func(ctx context.Context)
 
-// Hooks is the list of functions that were registered in one transaction and of
-// the savepoints among them, in order. The zero value is ready to use. It is safe
-// for concurrent use.
+// Hooks is the list of functions that were registered in a transaction and of the savepoints among
+// them, in order. The zero value is ready to use. Hooks is safe for concurrent use.
 type Hooks struct {
 	mu      sync.Mutex
 	entries []entry
@@ -27,16 +26,16 @@ type Hooks struct {
 	ended   bool
 }
 
-// entry is a registered function, or a savepoint when it has none.
+// entry is a registered function, or a savepoint when it has no function.
 type entry struct {
 	atCommit      func()
 	afterCommit   Callback
 	afterRollback func(ctx context.Context, cause error)
 	savepoint     string
-	// doubtful: a rollback to an unknown savepoint may have undone what the
-	// function was registered for.
+	// doubtful: a rollback to an unknown savepoint may have undone the write for which the function
+	// was registered.
 	doubtful bool
-	// unclear: an unclear statement may have done so, or committed it.
+	// unclear: an unclear statement may have undone this write, or committed it.
 	unclear bool
 }
 
@@ -44,9 +43,8 @@ func (e *entry) isSavepoint() bool {
 	return e.atCommit == nil && e.afterCommit == nil && e.afterRollback == nil
 }
 
-// AtCommit registers fn to run within [Hooks.Finish] when the transaction
-// committed. It fails with [outbox.ErrNoTransaction] after Finish, as do the two
-// below.
+// AtCommit registers fn to run within [Hooks.Finish] when the transaction committed. After Finish,
+// AtCommit, AfterCommit and AfterRollback fail with [outbox.ErrNoTransaction].
 func (h *Hooks) AtCommit(fn func()) error { return h.add(entry{atCommit: fn}) }
 
 // AfterCommit registers fn to run after the transaction has committed.
@@ -85,8 +83,7 @@ func (h *Hooks) Held() bool {
 	return h.held > 0
 }
 
-// Savepoint adds a savepoint. It hides an older one of the same name until it is
-// released.
+// Savepoint adds a savepoint, which hides an older savepoint of the same name until it is released.
 func (h *Hooks) Savepoint(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,17 +94,17 @@ func (h *Hooks) Savepoint(name string) {
 	}
 }
 
-// Release removes the newest savepoint of that name and those after it. What was
-// registered under them now belongs to what is around them.
+// Release removes the newest savepoint of that name and the savepoints after it. Functions that
+// were registered under these savepoints now belong to the level around them.
 func (h *Hooks) Release(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
 		return
 	}
-	// The tap did not see a savepoint of this name, and the known ones may have been
-	// released with it. All are removed, so that a later rollback to one of them
-	// counts as one to an unknown savepoint.
+	// If the tap did not see a savepoint of this name, the known savepoints may have been released
+	// with it. All savepoints are removed, so that a later rollback to a known savepoint counts as
+	// a rollback to an unknown savepoint.
 	h.removeSavepoints(max(h.find(name), 0))
 }
 
@@ -122,11 +119,10 @@ func (h *Hooks) removeSavepoints(from int) {
 	h.entries = kept
 }
 
-// RollbackTo removes everything that was registered since the newest savepoint of
-// that name, which stays, and returns the after-rollback callbacks among it. A
-// rollback to an unknown savepoint leaves open what it undid: everything
-// registered so far then has an unknown end, unless the whole transaction is
-// rolled back.
+// RollbackTo removes everything that was registered since the newest savepoint of that name, which
+// stays, and returns the removed after-rollback callbacks. A rollback to an unknown savepoint may
+// have undone anything: everything registered so far then has an unknown end, unless the whole
+// transaction is rolled back.
 func (h *Hooks) RollbackTo(name string) []Callback {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,8 +149,8 @@ func (h *Hooks) RollbackTo(name string) []Callback {
 	return undone
 }
 
-// Doubt gives everything that was registered since the newest savepoint of that
-// name an unknown end: a rollback to it may have happened or not.
+// Doubt gives everything that was registered since the newest savepoint of that name an unknown
+// end: a rollback to the savepoint may have happened or not.
 func (h *Hooks) Doubt(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,11 +184,10 @@ func (h *Hooks) find(name string) int {
 	return -1
 }
 
-// Finish ends the transaction. It runs the AtCommit functions when the
-// transaction committed, and returns the callbacks that are to run after it, in
-// the order of registration: the after-commit ones, or the after-rollback ones,
-// whose cause is [outbox.ErrOutcomeUnknown] when the end is [Unknown]. Only the
-// first call does anything.
+// Finish ends the transaction, runs the AtCommit functions when the transaction committed, and
+// returns the callbacks that are to run afterwards, in the order of registration: the after-commit
+// callbacks, or the after-rollback callbacks, whose cause is [outbox.ErrOutcomeUnknown] when the
+// end is [Unknown]. Only the first call does anything.
 func (h *Hooks) Finish(end End, cause error) (after []Callback) {
 	h.mu.Lock()
 	entries := h.entries
@@ -221,7 +216,7 @@ func (h *Hooks) Finish(end End, cause error) (after []Callback) {
 	return after
 }
 
-// Run runs callbacks in order. A panic of one does not reach the others, nor the
+// Run runs callbacks in order. A panic of a callback does not reach the other callbacks, nor the
 // caller.
 func Run(ctx context.Context, callbacks []Callback) {
 	for _, fn := range callbacks {

@@ -2,11 +2,11 @@ package txscope
 
 import "strings"
 
-// lexer reads words and names off the front of a query. It knows no more of SQL
-// than the statements of [Parse] need.
+// lexer reads words and names off the front of a query. The lexer knows no more of SQL than the
+// statements of [Parse] need.
 type lexer struct {
 	dialect string
-	query   string // all of it
+	query   string // the whole query
 	rest    string
 	// unclear: the text means different things to different servers or settings.
 	unclear bool
@@ -25,7 +25,7 @@ func (l *lexer) skip(cutset string) {
 	}
 }
 
-// skipComment drops one comment and reports whether there was one.
+// skipComment drops a comment and reports whether there was a comment.
 func (l *lexer) skipComment() bool {
 	length := 0
 	switch {
@@ -51,7 +51,7 @@ func (l *lexer) skipComment() bool {
 
 const byteOrderMark = "\ufeff" // white space to SQLite
 
-// lineLength is the length of the line. On PostgreSQL a carriage return ends it.
+// lineLength is the length of the line. On PostgreSQL a carriage return ends a line.
 func (l *lexer) lineLength() int {
 	end := "\n"
 	if l.dialect == Postgres {
@@ -69,8 +69,8 @@ func (l *lexer) executed() bool {
 		(strings.HasPrefix(l.rest, "/*!") || strings.HasPrefix(l.rest, "/*M!"))
 }
 
-// commentLength is the length of the comment that s begins with. Comments nest on
-// PostgreSQL alone.
+// commentLength is the length of the comment at the beginning of s. Comments nest only on
+// PostgreSQL.
 func commentLength(s string, nested bool) int {
 	depth := 0
 	for i := 0; i+1 < len(s); i++ {
@@ -89,9 +89,9 @@ func commentLength(s string, nested bool) int {
 	return len(s)
 }
 
-// next moves to the next statement of the query and reports whether there is one.
-// Where the end of a literal depends on the server's settings, or the dialect is not
-// known, the query is unclear.
+// next moves to the next statement of the query and reports whether there is a next statement.
+// Where the end of a literal depends on the server's settings, or the dialect is not known, the
+// query is unclear.
 func (l *lexer) next() bool {
 	l.unclear = l.unclear || l.dialect == ""
 	for !l.unclear {
@@ -118,7 +118,7 @@ func (l *lexer) next() bool {
 	return true
 }
 
-// skipLiteral drops a quoted text. A doubled quote makes two texts of it. Settings of
+// skipLiteral drops a quoted text. A text with a doubled quote counts as two texts. Settings of
 // MySQL and PostgreSQL say whether a backslash quotes.
 func (l *lexer) skipLiteral(begin, end string) {
 	inside, rest, closed := strings.Cut(l.rest[len(begin):], end)
@@ -146,8 +146,7 @@ func (l *lexer) skipDollars() {
 // inTag reports whether a byte may be in the tag of a text in dollars.
 func inTag(c byte) bool { return inWord(c) && c != '$' && c != '@' && c != '.' }
 
-// word reads an unquoted word; "" when there is none before the end of the
-// statement.
+// word reads an unquoted word; "" when there is no word before the end of the statement.
 func (l *lexer) word() string {
 	l.skip(blank)
 	n := 0
@@ -201,14 +200,13 @@ func (l *lexer) name() string {
 	}
 }
 
-// quoted reads a name up to the closing quote, which stands for itself when it
-// is doubled.
+// quoted reads a name up to the closing quote. A doubled quote stands for a quote in the name.
 func (l *lexer) quoted(quote byte) (name string) {
 	end := string(quote)
 	l.rest = l.rest[1:]
 	for {
 		part, rest, closed := strings.Cut(l.rest, end)
-		if !closed { // the database refuses it
+		if !closed { // the database refuses the statement
 			l.rest = ""
 			return ""
 		}
@@ -220,7 +218,7 @@ func (l *lexer) quoted(quote byte) (name string) {
 	}
 }
 
-// lower folds ASCII letters alone, as the databases do.
+// lower folds only ASCII letters, as the databases do.
 func lower(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Op is what a statement does to the transaction it runs in.
+// Op is the effect of a statement on the transaction in which the statement runs.
 type Op uint8
 
 // The kinds of statements.
@@ -21,23 +21,22 @@ const (
 	Unclear                  // the text does not say: several statements, CALL
 )
 
-// Statement is what [Parse] recognised.
+// Statement is a statement that [Parse] recognised.
 type Statement struct {
 	Op Op
-	// Name is the savepoint's: as written in double quotes, in lower case
-	// otherwise.
+	// Name is the savepoint's name: as written in double quotes, in lower case otherwise.
 	Name string
 }
 
-// Parse recognises a statement by its leading words, behind comments and white
-// space. It does not allocate unless a name has to be rewritten, and gives up on an
-// ordinary statement at its first letters.
+// Parse recognises a statement by the leading words, behind comments and white space. Parse does
+// not allocate unless a name has to be rewritten, and gives up on an ordinary statement at the
+// first letters.
 //
-// A query is [Unclear] when its text does not say what it does to the transaction:
-// several statements of which one is not None, and on MySQL and MariaDB a comment that
-// the server may run, a statement that runs others, or one that is not known. On
-// PostgreSQL and SQLite the statements that control a transaction are few and known.
-// Within a transaction, EXECUTE alone runs them.
+// A query is [Unclear] when the text does not show the effect on the transaction: several
+// statements of which at least one is not None, and on MySQL and MariaDB a comment that the server
+// may run, a statement that runs other statements, or an unknown statement. On PostgreSQL and
+// SQLite the statements that control a transaction are few and known. Within a transaction, only
+// EXECUTE runs such statements.
 func Parse(dialect, query string) Statement {
 	if isOrdinary(query) && !hasSeveral(query) {
 		return Statement{} // nearly every query
@@ -54,14 +53,14 @@ func Parse(dialect, query string) Statement {
 	return s
 }
 
-// hasSeveral reports whether something follows a semicolon. It may be a comment, or
-// the semicolon may be in a literal: see lexer.next.
+// hasSeveral reports whether anything follows a semicolon. The rest may be a comment, or the
+// semicolon may be in a literal: see lexer.next.
 func hasSeveral(query string) bool {
 	i := strings.IndexByte(query, ';')
 	return i >= 0 && strings.TrimLeft(query[i:], between) != ""
 }
 
-// statement recognises the statement that the lexer is at.
+// statement recognises the statement at the place of the lexer.
 func (l lexer) statement() Statement {
 	if l.unclear {
 		return Statement{Op: Unclear}
@@ -79,7 +78,7 @@ func (l lexer) statement() Statement {
 	return s
 }
 
-// control recognises the statement by its words.
+// control recognises the statement by the words.
 func (l *lexer) control() Statement {
 	s := Statement{}
 	switch word := l.word(); {
@@ -99,7 +98,7 @@ func (l *lexer) control() Statement {
 	case is(word, "BEGIN"):
 		s.Op = Begin
 	case is(word, "START"):
-		s.Op = ImplicitCommit // START REPLICA and its like
+		s.Op = ImplicitCommit // START REPLICA and similar statements
 		if is(l.peek(), "TRANSACTION") {
 			s.Op = Begin
 		}
@@ -109,9 +108,9 @@ func (l *lexer) control() Statement {
 	return s
 }
 
-// isOrdinary tells the four statements that nearly every query is from ours
-// with the same first letter: INSERT from INSTALL, SELECT from SET, UPDATE from
-// UNLOCK, DELETE from DROP.
+// isOrdinary tells the four statements that make up nearly all queries from the statements of Parse
+// with the same first letter: INSERT from INSTALL, SELECT from SET, UPDATE from UNLOCK, DELETE from
+// DROP.
 func isOrdinary(query string) bool {
 	if len(query) < 4 {
 		return false
@@ -130,7 +129,7 @@ func isOrdinary(query string) bool {
 	}
 }
 
-// savepoint is a statement about a savepoint; without a name it is none.
+// savepoint is a statement about a savepoint; without a name it is the zero Statement.
 func savepoint(op Op, name string) Statement {
 	if name == "" {
 		return Statement{}
@@ -138,9 +137,9 @@ func savepoint(op Op, name string) Statement {
 	return Statement{op, name}
 }
 
-// prepare reads what follows PREPARE. PREPARE TRANSACTION 'name' takes the
-// transaction away: it is for somebody else to commit or roll back, later. A
-// prepared statement, too, may be called transaction.
+// prepare reads the words after PREPARE. PREPARE TRANSACTION 'name' detaches the transaction, which
+// is then committed or rolled back by name, later. A prepared statement, too, may be called
+// transaction.
 func (l *lexer) prepare() Op {
 	if !is(l.word(), "TRANSACTION") {
 		return None
@@ -152,7 +151,7 @@ func (l *lexer) prepare() Op {
 	return Commit
 }
 
-// rollback reads what follows ROLLBACK.
+// rollback reads the words after ROLLBACK.
 func (l *lexer) rollback() Statement {
 	word := l.peek()
 	if is(word, "WORK") || is(word, "TRANSACTION") {
@@ -170,8 +169,8 @@ func (l *lexer) rollback() Statement {
 	}
 }
 
-// implicit recognises the statements before which MySQL commits, and those of MySQL and
-// MariaDB that may run others, such as CALL, EXECUTE, and IF outside of a procedure.
+// implicit recognises the statements before which MySQL commits, and the statements of MySQL and
+// MariaDB that may run other statements, such as CALL, EXECUTE, and IF outside of a procedure.
 func (l *lexer) implicit(word string) Op {
 	switch {
 	case is(word, "CREATE"), is(word, "DROP"):
@@ -208,8 +207,8 @@ var (
 		"ALTER", "TRUNCATE", "RENAME", "GRANT", "REVOKE", "ANALYZE", "CHECK", "OPTIMIZE", "REPAIR", "CACHE",
 		"FLUSH", "RESET", "STOP", "CHANGE", "INSTALL", "UNINSTALL", "BACKUP",
 	}
-	// harmless are, beside the ordinary ones, the usual statements of MySQL and MariaDB
-	// that leave the transaction as it is. XA is refused in one, and functions that a
+	// harmless are, besides the ordinary statements, the usual statements of MySQL and MariaDB that
+	// leave the transaction as it is. XA is refused within a transaction, and functions that a
 	// statement calls cannot commit.
 	harmless = []string{"REPLACE", "WITH", "VALUES", "TABLE", "SHOW", "EXPLAIN", "USE", "DO", "XA"}
 )
@@ -218,8 +217,8 @@ func isOneOf(word string, keywords []string) bool {
 	return slices.ContainsFunc(keywords, func(keyword string) bool { return is(word, keyword) })
 }
 
-// set recognises SET PASSWORD, SET DEFAULT ROLE, and a change of autocommit, wherever
-// it stands among the assignments. On MariaDB, SET STATEMENT … FOR runs a statement.
+// set recognises SET PASSWORD, SET DEFAULT ROLE, and a change of autocommit at any place among the
+// assignments. On MariaDB, SET STATEMENT … FOR runs a statement.
 func (l *lexer) set() Op {
 	switch word := l.peek(); {
 	case l.dialect == Postgres, l.dialect == SQLite:

@@ -12,16 +12,15 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Dialects that [New] distinguishes. Any other follows the rules that all
-// databases share.
+// Dialects that [New] distinguishes. Any other dialect follows the rules that all databases share.
 const (
 	Postgres = "postgres"
 	MySQL    = "mysql"
 	SQLite   = "sqlite"
 )
 
-// Scope is one transaction. It has the methods of [outbox.TxScope] that need
-// nothing of the adapter's. It is safe for concurrent use.
+// Scope is a transaction. A Scope has the methods of [outbox.TxScope] that need nothing from the
+// adapter, and is safe for concurrent use.
 type Scope struct {
 	exec      func(ctx context.Context, query string) error
 	dialect   string
@@ -35,7 +34,7 @@ type Scope struct {
 	unsure    atomic.Bool // see Verify
 }
 
-// fate is an end that came before COMMIT or ROLLBACK did.
+// fate is an end of the transaction before COMMIT or ROLLBACK.
 type fate struct {
 	end   End
 	cause error
@@ -57,8 +56,8 @@ func (s *Scope) Ended() bool { return s.ended.Load() }
 // Suspected reports whether [Scope.Verify] has a question for the database.
 func (s *Scope) Suspected() bool { return s.suspect.Load() != nil }
 
-// Held reports whether a registered function waits for the end of the
-// transaction. Without one, the transaction does not concern the outbox.
+// Held reports whether a registered function waits for the end of the transaction. Without such a
+// function, the transaction does not concern the outbox.
 func (s *Scope) Held() bool { return s.hooks.Held() }
 
 // AtCommit implements [outbox.TxScope].
@@ -69,8 +68,8 @@ func (s *Scope) AtCommit(fn func()) error {
 	return s.hooks.AtCommit(fn)
 }
 
-// AfterCommit implements [outbox.TxScope]. The context that fn gets is that of
-// [Scope.Finish] without its end.
+// AfterCommit implements [outbox.TxScope]. fn gets the context of [Scope.Finish] without the end of
+// that context.
 func (s *Scope) AfterCommit(fn func(ctx context.Context)) error {
 	if err := s.Refusal(); err != nil {
 		return err
@@ -78,8 +77,8 @@ func (s *Scope) AfterCommit(fn func(ctx context.Context)) error {
 	return s.hooks.AfterCommit(fn)
 }
 
-// AfterRollback implements [outbox.TxScope]. The context that fn gets is that of
-// [Scope.Finish] or [Scope.Observe] without its end.
+// AfterRollback implements [outbox.TxScope]. fn gets the context of [Scope.Finish] or
+// [Scope.Observe] without the end of that context.
 func (s *Scope) AfterRollback(fn func(ctx context.Context, cause error)) error {
 	if err := s.Refusal(); err != nil {
 		return err
@@ -87,9 +86,9 @@ func (s *Scope) AfterRollback(fn func(ctx context.Context, cause error)) error {
 	return s.hooks.AfterRollback(fn)
 }
 
-// Refusal is the error of a write in a transaction that is over, or nil. After a
-// deadlock on MySQL, the statement would commit by itself. A transaction about
-// which the database does not answer is refused for the same reason.
+// Refusal is the error of a write in a transaction that is over, or nil. After a deadlock on MySQL,
+// the statement of the write would commit by itself. A transaction about which the database does
+// not answer is refused for the same reason.
 func (s *Scope) Refusal() error {
 	if f := s.fate.Load(); f != nil {
 		return fmt.Errorf("%w: it has ended before its time: %w", outbox.ErrNoTransaction, f.cause)
@@ -103,11 +102,10 @@ func (s *Scope) Refusal() error {
 	return nil
 }
 
-// Observe shows the scope a statement that ran in the transaction, and the error
-// that it returned. The scope follows savepoints. A statement that ends the
-// transaction, and an error with which the database ends it, decide its fate:
-// further writes are refused, and [Scope.Finish] reports that fate whatever its
-// arguments are.
+// Observe reports to the scope a statement that ran in the transaction, and the error of the
+// statement. The scope follows savepoints. A statement that ends the transaction, and an error with
+// which the database ends the transaction, decide the transaction's fate: further writes are
+// refused, and [Scope.Finish] reports this fate whatever its arguments are.
 func (s *Scope) Observe(ctx context.Context, query string, err error) {
 	s.ObserveError(err)
 	if statement := Parse(s.dialect, query); statement.Op != None {
@@ -115,8 +113,8 @@ func (s *Scope) Observe(ctx context.Context, query string, err error) {
 	}
 }
 
-// ObserveError shows the scope an error that came without a statement, such as
-// one that a query's rows returned.
+// ObserveError reports to the scope an error that came without a statement, such as an error of a
+// query's rows.
 func (s *Scope) ObserveError(err error) {
 	if err == nil {
 		return
@@ -133,9 +131,9 @@ func (s *Scope) ObserveError(err error) {
 	}
 }
 
-// Failed is the last error that a statement returned on PostgreSQL, as long as no
-// ROLLBACK TO followed it, or nil. The server refuses every other statement until
-// then, and pgdriver drops the connection over a refused RELEASE.
+// Failed is the last error that a statement returned on PostgreSQL, as long as no ROLLBACK TO
+// followed it, or nil. Until a ROLLBACK TO, the server refuses every other statement, and pgdriver
+// drops the connection after a refused RELEASE.
 func (s *Scope) Failed() error {
 	if err := s.failed.Load(); err != nil {
 		return *err
@@ -143,14 +141,14 @@ func (s *Scope) Failed() error {
 	return nil
 }
 
-// decide fixes the transaction's fate. The first one holds.
+// decide fixes the transaction's fate. The first fate holds.
 func (s *Scope) decide(end End, cause error) {
 	s.fate.CompareAndSwap(nil, &fate{end: end, cause: cause})
 }
 
-// Doomed is the error with which the database rolled the whole transaction back
-// by itself, or nil. COMMIT would then succeed without saying so: the tap rolls
-// back and returns an error instead.
+// Doomed is the error with which the database rolled the whole transaction back by itself, or nil.
+// COMMIT would then succeed without reporting the rollback: the tap rolls back and returns an error
+// instead.
 func (s *Scope) Doomed() error {
 	if f := s.fate.Load(); f != nil && f.end == RolledBack {
 		return f.cause
@@ -175,7 +173,7 @@ func (s *Scope) apply(ctx context.Context, statement Statement, err error) {
 			s.failed.Store(nil)
 			s.callbacks.add(ctx, s.hooks.RollbackTo(name), false)
 		} else if !refusesSavepoint(err) {
-			s.hooks.Doubt(name) // no answer from the database: it may have happened
+			s.hooks.Doubt(name) // no answer from the database: the rollback may have happened
 		}
 	case Commit:
 		if err == nil || Classify(err) == Unknown {
@@ -184,7 +182,7 @@ func (s *Scope) apply(ctx context.Context, statement Statement, err error) {
 			// transaction may yet be rolled back.
 			s.decide(Unknown, errStatement("a statement that commits or prepares it"))
 		} else if s.dialect == Postgres {
-			s.suspectEnd(RolledBack, err) // it is over, unless the statement was misspelt
+			s.suspectEnd(RolledBack, err) // the transaction is over, unless the statement was misspelt
 		}
 	case Rollback:
 		if err == nil {
@@ -194,12 +192,12 @@ func (s *Scope) apply(ctx context.Context, statement Statement, err error) {
 		}
 	case Begin, ImplicitCommit:
 		if s.dialect == MySQL {
-			// It has committed even when the statement itself failed.
+			// The statement has committed the transaction even when the statement itself failed.
 			s.decide(Unknown, errStatement("a statement that commits on MySQL"))
 		}
 	case Unclear:
 		if err == nil {
-			s.failed.Store(nil) // on PostgreSQL a failed transaction would have refused it
+			s.failed.Store(nil) // on PostgreSQL a failed transaction would have refused the statement
 		}
 		s.hooks.Unclear()
 		s.suspectEnd(Unknown, errStatement("one of several statements in a string, or by a statement that runs others"))
@@ -222,16 +220,16 @@ func (s *Scope) savepointName(name string) string {
 	return name
 }
 
-// Because sets the cause that the after-rollback callbacks get when the
-// transaction is rolled back: the error that led the adapter to do so.
+// Because sets the cause that the after-rollback callbacks get when the transaction is rolled back:
+// the error that made the adapter roll back.
 func (s *Scope) Because(cause error) {
 	if cause != nil {
 		s.cause.CompareAndSwap(nil, &cause)
 	}
 }
 
-// Finish ends the scope: it runs the AtCommit functions and has the callbacks run
-// afterwards, with ctx without its end. Only the first call does anything.
+// Finish ends the scope: it runs the AtCommit functions, and lets the callbacks run afterwards,
+// with ctx without its end. Only the first call does anything.
 func (s *Scope) Finish(ctx context.Context, end End, cause error) {
 	if s.ended.Swap(true) {
 		return
@@ -248,8 +246,8 @@ func (s *Scope) Finish(ctx context.Context, end End, cause error) {
 	s.callbacks.add(ctx, s.hooks.Finish(end, cause), true)
 }
 
-// EndWith calls end, which ends the transaction or waits for its end, and returns
-// its error when the callbacks have run.
+// EndWith calls end, which ends the transaction or waits for the end. EndWith returns the error of
+// end when the callbacks have run.
 func (s *Scope) EndWith(end func() error) error {
 	s.callbacks.hold()
 	err := end()

@@ -9,25 +9,23 @@ import (
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
-// suspicion says why the transaction may be gone, and what its end then was.
+// suspicion says why the transaction may be gone, and how the transaction then ended.
 type suspicion struct {
 	end End
 	err error
 }
 
-// suspectEnd notes an error after which the transaction may be gone, so that the
-// next statement would commit by itself. The database reports none of these
-// cases: SQLite ends a transaction because of INSERT OR ROLLBACK, of a full disk,
-// or of a context that interrupted a writing statement; MySQL because of a lock
-// timeout when innodb_rollback_on_timeout is set.
+// suspectEnd notes an error after which the transaction may be gone, so that the next statement
+// would commit by itself. The database does not report such an end: SQLite ends a transaction
+// because of INSERT OR ROLLBACK, of a full disk, or of a context that interrupted a writing
+// statement; MySQL because of a lock timeout when innodb_rollback_on_timeout is set.
 func (s *Scope) suspectEnd(end End, err error) {
 	s.suspect.CompareAndSwap(nil, &suspicion{end, err})
 }
 
-// Verify asks the database whether the transaction still exists, when that is in
-// doubt. The database cannot answer while the rows of another statement are
-// unread: it is then asked again the next time, and what was written has an
-// unknown end if it never answers.
+// Verify asks the database whether the transaction still exists, when that is in doubt. The
+// database cannot answer while the rows of another statement are unread: Verify then asks again the
+// next time, and the writes have an unknown end if the database never answers.
 func (s *Scope) Verify(ctx context.Context) {
 	why := s.suspect.Swap(nil)
 	if why == nil || !s.Active() {
@@ -44,9 +42,8 @@ func (s *Scope) Verify(ctx context.Context) {
 	}
 }
 
-// Gone asks the database whether the transaction is gone in which exec runs
-// statements. The question changes nothing. An error means that the database did
-// not answer.
+// Gone asks the database whether the transaction in which exec runs statements is gone. The
+// question changes nothing. An error means that the database did not answer.
 func Gone(dialect string, exec func(query string) error) (gone bool, err error) {
 	const savepoint, release = "SAVEPOINT outbox_alive", "RELEASE SAVEPOINT outbox_alive"
 	switch dialect {
@@ -67,7 +64,7 @@ func Gone(dialect string, exec func(query string) error) (gone bool, err error) 
 		}
 		gone = sqlerr.HasState(err, "25P01") // no active transaction
 		if gone || sqlerr.HasState(err, "25P02") || errors.Is(err, sql.ErrTxDone) {
-			err = nil // else it has failed, or somebody has ended it
+			err = nil // the transaction has failed, or other code has ended it
 		}
 		return gone, err
 	case SQLite:

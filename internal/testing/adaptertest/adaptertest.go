@@ -1,5 +1,5 @@
-// Package adaptertest holds what the adapters' tests share: a writer whose events
-// are ids in a table, and a record of its hooks' calls.
+// Package adaptertest holds the parts that the adapters' tests share: a writer whose events are ids
+// in a table, and a record of the calls of the writer's hooks.
 package adaptertest
 
 import (
@@ -16,12 +16,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Event is a valid one.
+// Event is a valid event.
 func Event() outbox.Envelope {
 	return outbox.Envelope{EventType: "OrderPlaced", AggregateType: "Order", AggregateID: "1", Payload: outbox.JSON(map[string]int{"n": 1})}
 }
 
-// Store inserts ids into the table written. Its other methods panic.
+// Store inserts ids into the table written. The other methods panic.
 func Store(dialect string) outbox.Store { return store{dialect: dialect} }
 
 type store struct {
@@ -44,7 +44,7 @@ func (s store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envel
 	return nil
 }
 
-// Writer creates the table and a writer for it that reports to the record.
+// Writer creates the table and a writer for the table that reports to the record.
 func Writer(t testing.TB, db *sql.DB, dialect string) (*outbox.Writer, *Record) {
 	t.Helper()
 	Exec(t, db, "CREATE TABLE written (id VARCHAR(64) NOT NULL PRIMARY KEY)")
@@ -113,8 +113,8 @@ func (r *Record) Outcomes() []string {
 	return slices.Clone(r.outcomes)
 }
 
-// Eventually waits for the calls: those of a transaction that the adapter does not end
-// run soon after its end.
+// Eventually waits for the calls: if the adapter does not end a transaction, the calls run soon
+// after the end of the transaction.
 func (r *Record) Eventually(t testing.TB, want ...string) {
 	t.Helper()
 	r.wait(t, len(want))

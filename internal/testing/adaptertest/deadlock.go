@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// Deadlock makes InnoDB choose a transaction as the victim of a deadlock, as the
-// lighter of two. exec runs a statement in that transaction. Deadlock returns the
-// deadlock's error.
+// Deadlock makes InnoDB choose a transaction as the victim of a deadlock, because it is the lighter
+// of two. exec runs a statement in that transaction. Deadlock returns the error of the deadlock.
 func Deadlock(t testing.TB, db *sql.DB, exec func(query string) error) error {
 	t.Helper()
 	ctx := t.Context()
@@ -34,7 +33,7 @@ func Deadlock(t testing.TB, db *sql.DB, exec func(query string) error) error {
 		_, err := heavy.ExecContext(ctx, "UPDATE locked SET n = 1 WHERE id = 2")
 		blocked <- err
 	}()
-	// Whichever comes second, the lighter transaction is the victim.
+	// Whichever statement comes second, the lighter transaction is the victim.
 	err = exec("UPDATE locked SET n = 2 WHERE id = 1")
 	if err == nil {
 		t.Fatal("there was no deadlock")

@@ -16,7 +16,7 @@ func Nothing(t testing.TB) *sql.DB {
 	return db
 }
 
-// NoDriver is the driver of [Nothing], and its connector and connection.
+// NoDriver is the driver of [Nothing], and the driver's connector and connection.
 type NoDriver struct{}
 
 // Connect implements [driver.Connector].

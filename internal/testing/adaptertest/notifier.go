@@ -24,8 +24,8 @@ var (
 	single = outbox.SingleNode{Poll: hourly}
 )
 
-// RunNotifier tests that notifiers wake other processes, each of which is an outbox with
-// a pool of its own.
+// RunNotifier tests that notifiers wake other processes, each of which is an outbox with a separate
+// pool.
 func RunNotifier(t *testing.T, target testdb.Target, notifier func(t testing.TB, db *testdb.DB) outbox.Notifier) {
 	runNotifier(t, target, notifier, map[string]func(t *testing.T, n *nodes){
 		"a process that only writes": func(_ *testing.T, n *nodes) { n.delivers(many, n.start(outbox.WriterOnly{}, nil).write) },
@@ -63,7 +63,7 @@ type nodes struct {
 	store    *sqlstore.Store
 	notifier func(t testing.TB, db *testdb.DB) outbox.Notifier
 	log      *slog.Logger
-	hear     *atomic.Int32 // how many of them listen
+	hear     *atomic.Int32 // how many processes listen
 }
 
 func newNodes(t testing.TB, db *testdb.DB, notifier func(t testing.TB, db *testdb.DB) outbox.Notifier) *nodes {
@@ -155,7 +155,7 @@ func (n *node) writeUnmanaged() string {
 	return ids[0]
 }
 
-// delivers checks that another process delivers soon what is written.
+// delivers checks that another process soon delivers written events.
 func (n *nodes) delivers(mode outbox.Mode, write func() string) {
 	n.t.Helper()
 	ids := make(chan string, 100)
@@ -177,7 +177,7 @@ func await(t testing.TB, ids <-chan string, want string) {
 	}
 }
 
-// awaitHear waits until so many processes listen.
+// awaitHear waits until want processes listen.
 func (n *nodes) awaitHear(want int32) {
 	n.t.Helper()
 	for deadline := time.Now().Add(soon); n.hear.Load() != want; time.Sleep(time.Millisecond) {
@@ -187,10 +187,10 @@ func (n *nodes) awaitHear(want int32) {
 	}
 }
 
-// listening is the connections that LISTEN for the table, on PostgreSQL.
+// listening selects the connections that LISTEN for the table, on PostgreSQL.
 const listening = " FROM pg_stat_activity WHERE trim(both '\"' from substr(query, 8)) = 'outbox_' || current_schema() || '.outbox_event' AND query LIKE 'LISTEN %'"
 
-// awaitListeners waits until there are so many such connections.
+// awaitListeners waits until want connections listen.
 func (n *nodes) awaitListeners(want int) {
 	n.t.Helper()
 	for deadline := time.Now().Add(soon); ; time.Sleep(5 * time.Millisecond) {
@@ -266,8 +266,8 @@ func (n *nodes) qualified() string {
 	return schema + ".outbox_event"
 }
 
-// testSwapped: another table takes the name, as when a table is made again without its bloat,
-// between two processes' starts and under both of them.
+// testSwapped: another table takes the name, as when a table is made again without bloat, between
+// the starts of two processes and while both run.
 func testSwapped(t *testing.T, n *nodes) {
 	swap := func() {
 		for _, statement := range []string{
@@ -317,7 +317,7 @@ func testQuotedNames(t *testing.T, n *nodes) {
 		ctx, cancel := context.WithCancel(t.Context())
 		heard, ended := make(chan struct{}, 100), make(chan error, 1)
 		go func() { ended <- notifier.Listen(ctx, n.db, table, func() { heard <- struct{}{} }) }()
-		for range 2 { // it listens; the notification
+		for range 2 { // once for listening, once for the notification
 			select {
 			case <-heard:
 			case err := <-ended:

@@ -15,7 +15,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// Table is the one that rows go to.
+// Table is the table of the rows.
 const Table = sqlstore.DefaultTable
 
 // Row is a row of the outbox table.
@@ -81,8 +81,8 @@ func text(s string) any {
 	return s
 }
 
-// Shop is a table as a shop has it in the middle of a small outage: two groups of dead
-// letters with three and two letters, an event to retry, a delayed one, and delivered ones.
+// Shop is a table as a shop has it in the middle of a small outage: two groups of dead letters with
+// three and two letters, an event to retry, a delayed event, and delivered events.
 func Shop(now time.Time) []Row {
 	rows := []Row{
 		{ID: "retried", Type: "OrderPaid", Aggregate: "Order", AggregateID: "1007", Tenant: "acme", Status: outbox.StatusRetry, Attempts: 3, Created: now.Add(-3 * time.Minute), Available: now.Add(40 * time.Second), Error: "mail server 10.0.0.7:25 does not answer"},

@@ -7,20 +7,22 @@ import (
 	"sync"
 )
 
-// Rules say what becomes of the data on one connection. They may wait.
+// Rules decide which data of a connection is passed on. The functions may wait.
 type Rules struct {
-	// Request reports whether the server gets what the client sent. Nil: all of it.
+	// Request reports whether the server gets data that the client sent. Nil: the server gets all
+	// data.
 	Request func(data []byte) bool
-	// Answer reports whether the client gets what the server sent. Nil: all of it.
+	// Answer reports whether the client gets data that the server sent. Nil: the client gets all
+	// data.
 	Answer func(data []byte) bool
-	// KeepServer leaves the connection to the server open when the client's ends, until
+	// KeepServer leaves the connection to the server open when the client's connection ends, until
 	// the proxy is closed.
 	KeepServer bool
 }
 
-// Proxy passes on the connections to one server.
+// Proxy passes on the connections to a server.
 type Proxy struct {
-	// Addr is where it listens.
+	// Addr is the address at which the proxy listens.
 	Addr   string
 	server string
 	rules  func(c *Conn) (r Rules, accepted bool)
@@ -33,7 +35,7 @@ type Proxy struct {
 	conns    map[*Conn]bool
 }
 
-// Conn is a connection of a client, and the one to the server.
+// Conn is a connection of a client, and the connection to the server.
 type Conn struct {
 	client net.Conn
 	mu     sync.Mutex
@@ -41,8 +43,8 @@ type Conn struct {
 	over   bool
 }
 
-// New starts a proxy for a server's address. rules is called for each connection before the
-// server is dialled; the client is refused if it says so. It may wait.
+// New starts a proxy for a server's address. rules is called for each connection before the server
+// is dialled; the client is refused unless accepted is true. rules may wait.
 func New(server string, rules func(c *Conn) (r Rules, accepted bool)) (*Proxy, error) {
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,7 +68,7 @@ func (p *Proxy) accept() {
 		c := &Conn{client: client}
 		p.mu.Lock()
 		select {
-		case <-p.closed: // and all connections that there were
+		case <-p.closed: // and so are all earlier connections
 			c.Close()
 		default:
 			p.conns[c] = true
@@ -147,7 +149,7 @@ func (c *Conn) Close() {
 	}
 }
 
-// CloseAll closes the connections that there are.
+// CloseAll closes all present connections.
 func (p *Proxy) CloseAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +158,7 @@ func (p *Proxy) CloseAll() {
 	}
 }
 
-// Close closes the proxy and its connections. It does not wait.
+// Close closes the proxy and all connections, without waiting.
 func (p *Proxy) Close() {
 	_ = p.listener.Close()
 	p.close()

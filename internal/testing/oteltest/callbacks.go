@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Callbacks is a provider that counts its registered callbacks: one that is left
-// behind would be called forever.
+// Callbacks is a provider that counts the registered callbacks: a callback that is left behind
+// would be called forever.
 type Callbacks struct {
 	metric.MeterProvider
 	count atomic.Int32

@@ -18,17 +18,17 @@ import (
 // batch is how many messages [Compare] publishes at once: the relay's default.
 const batch = relay.DefaultBatchSize
 
-// Compare measures messages a second: of loop, which publishes a batch with the broker's
-// client alone, and of the publisher, with the same messages. They take turns at being
-// first, and the figures are medians of their rounds. Then it measures a whole outbox with
-// a relay, which drains a table on PostgreSQL.
+// Compare measures messages a second: of loop, which publishes a batch with the broker's client
+// alone, and of the publisher, with the same messages. Loop and publisher take turns at being
+// first, and the figures are medians of the rounds. Then Compare measures a whole outbox with a
+// relay, which drains a table on PostgreSQL.
 func Compare(b *testing.B, publisher relay.Publisher, loop func(ctx context.Context, messages []relay.Message) error) {
 	b.Helper()
 	const rounds = 120
 	serial := 0
 	timed := func(publish func(messages []relay.Message)) float64 {
 		list := make([]relay.Message, batch)
-		for i := range list { // the broker has not had their ids
+		for i := range list { // the broker does not know these ids
 			serial++
 			list[i] = benchMessage(serial)
 		}
@@ -85,7 +85,7 @@ func benchMessage(n int) relay.Message {
 	}
 }
 
-// drain is how many events a second one process publishes from a table of 50,000.
+// drain is how many events a second a single process publishes from a table of 50,000.
 func drain(b *testing.B, publisher relay.Publisher) float64 {
 	b.Helper()
 	const events = 50_000

@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// Secret is in the payload of a [Message]. No error may have it.
+// Secret is in the payload of a [Message]. No error may contain Secret.
 const Secret = "s3cr3t-payload"
 
 // Message is a message as the relay makes it, with two attributes and a header.
@@ -22,7 +22,7 @@ func Message(topic, key, id string) relay.Message {
 	}
 }
 
-// Publish publishes messages within 30 s, and returns one error for each of them.
+// Publish publishes messages within 30 s, and returns an error for each message.
 func Publish(t testing.TB, p relay.Publisher, messages ...relay.Message) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

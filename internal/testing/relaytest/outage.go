@@ -21,7 +21,7 @@ const (
 	nodes = 2
 	// heapLimit is the most bytes by which the heap may grow in an outage.
 	heapLimit = 64 << 20
-	// logLimit is the most lines that the nodes may log about it.
+	// logLimit is the most lines that the nodes may log about an outage.
 	logLimit = 20
 )
 
@@ -95,8 +95,8 @@ func (p *proof) defaultNode(mode outbox.Mode) {
 	})
 }
 
-// writeAway writes events during the first half of an outage, and returns at its end the
-// largest heap.
+// writeAway writes events during the first half of an outage, and returns the largest heap at the
+// end of the outage.
 func (p *proof) writeAway(events int, away time.Duration) (largest int64) {
 	p.text = strings.Repeat("x", outageText)
 	const pieces = 20

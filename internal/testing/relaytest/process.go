@@ -56,7 +56,7 @@ func (p *Process) Start(t testing.TB) {
 	Eventually(t, "the broker answers", func() bool { err = p.ready(); return err == nil })
 }
 
-// Kill kills the program with SIGKILL, unless that has been done.
+// Kill kills the program with SIGKILL, unless Kill was called before.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()
 	if p.cmd == nil {
@@ -68,11 +68,10 @@ func (p *Process) Kill(t testing.TB) {
 	p.cmd = nil
 }
 
-// watch starts a process that kills the program if this process dies, which runs no
-// cleanup then.
+// watch starts a process that kills the program if this process dies without running cleanups.
 func watch(t testing.TB, pid int) (stop func()) {
 	t.Helper()
-	cmd := exec.Command("/bin/sh", "-c", "read line || kill -9 "+strconv.Itoa(pid)) //nolint:noctx // it ends with this process
+	cmd := exec.Command("/bin/sh", "-c", "read line || kill -9 "+strconv.Itoa(pid)) //nolint:noctx // the watcher ends with this process
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -82,12 +81,12 @@ func watch(t testing.TB, pid int) (stop func()) {
 	}
 }
 
-// FreeAddr is an address on which nothing listens. Its port is below those that Linux
-// gives to outgoing connections, so that none of these takes it before the broker does.
+// FreeAddr is an address on which nothing listens. The port is below the ports that Linux gives to
+// outgoing connections, so that no connection takes the port before the broker does.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
-		addr := "127.0.0.1:" + strconv.Itoa(20_000+rand.IntN(12_000)) //nolint:gosec // any will do
+		addr := "127.0.0.1:" + strconv.Itoa(20_000+rand.IntN(12_000)) //nolint:gosec // any port will do
 		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
 		if err == nil {
 			require.NoError(t, listener.Close())

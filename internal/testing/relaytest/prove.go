@@ -18,7 +18,7 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// Topic is where [Prove] publishes to.
+// Topic is the topic to which [Prove] publishes.
 const Topic = "proof.counted"
 
 // Broker is a broker that a test can harm.
@@ -28,7 +28,7 @@ type Broker struct {
 	Connect func(t testing.TB, addr string) relay.Publisher
 	// Server is the broker's process.
 	Server Server
-	// Away is for how long [Prove] lets the broker be away when it kills it.
+	// Away is how long the broker is away when [Prove] kills it.
 	Away time.Duration
 	// Stored are the messages that a consumer of [Topic] gets from the beginning.
 	Stored func(t testing.TB) []Stored
@@ -36,13 +36,13 @@ type Broker struct {
 	Deduplicates bool
 }
 
-// Server is a broker that a test can kill and start again. Start returns when it answers.
+// Server is a broker that a test can kill and start again. Start returns when the broker answers.
 type Server interface {
 	Kill(t testing.TB)
 	Start(t testing.TB)
 }
 
-// Stored is a message that a broker has: its id and its payload.
+// Stored is a message that a broker has: the id and the payload.
 type Stored struct {
 	ID   string
 	Body []byte
@@ -57,13 +57,13 @@ type count struct {
 
 var counted = outbox.NewTopic[count]("Counter", "Counted")
 
-// timeout is that of one call of a publisher. A node that is frozen exceeds it.
+// timeout is the timeout of a publisher's call. A frozen node exceeds it.
 const timeout = 4 * time.Second
 
 // keys is how many keys the events have.
 const keys = 250
 
-// proof is one run of [Prove].
+// proof is a run of [Prove].
 type proof struct {
 	t       testing.TB
 	broker  Broker
@@ -79,10 +79,10 @@ type proof struct {
 	text    string         // of each event
 }
 
-// Prove lets two nodes deliver 5,000 events by key, 100,000 with OUTBOX_TEST_LONG=relay,
-// on PostgreSQL. First without faults, then while the broker is killed and the nodes'
-// connections are cut and frozen. No event may be lost, a key keeps its order, an event is
-// published twice only after a failure, and no attempt is counted.
+// Prove lets two nodes deliver 5,000 events by key, 100,000 with OUTBOX_TEST_LONG=relay, on
+// PostgreSQL: first without faults, then while the broker is killed and the nodes' connections are
+// cut and frozen. No event may be lost, a key keeps its order, an event is published twice only
+// after a failure, and no attempt is counted.
 func Prove(t testing.TB, broker Broker) {
 	t.Helper()
 	events := 5_000
@@ -126,7 +126,7 @@ func newProof(t testing.TB, broker Broker, store *sqlstore.Store) *proof {
 // key is one of the keys of the events.
 func (p *proof) key(n int) string { return fmt.Sprintf("%s%d", p.prefix, n%keys) }
 
-// node starts a node behind a proxy of its own. end closes its outbox, then its relay.
+// node starts a node behind a separate proxy. end closes the node's outbox, then the node's relay.
 func (p *proof) node(name string) (end func()) {
 	proxy := NewProxy(p.t, p.broker.Addr)
 	p.proxies = append(p.proxies, proxy)
@@ -174,8 +174,8 @@ func (p *proof) write(n int) {
 	}
 }
 
-// harm does one fault after the other, each while events are being published, and writes
-// n events meanwhile.
+// harm causes one fault after the other, each while events are being published, and writes n events
+// meanwhile.
 func (p *proof) harm(n int) (faults int) {
 	const piece = 800
 	for ; n > 0; n -= piece {
@@ -229,7 +229,7 @@ func (p *proof) delivered() {
 	}
 }
 
-// check judges what the broker has.
+// check checks the messages that the broker has.
 func (p *proof) check() {
 	require.Zero(p.t, p.query("attempts > 0"), "an outage counted attempts")
 	stored := p.broker.Stored(p.t)
@@ -253,7 +253,7 @@ func (p *proof) check() {
 	p.t.Logf("%d messages, %d of them copies of earlier ones", len(stored), twice)
 }
 
-// logLines keeps what is logged.
+// logLines keeps the logged lines.
 type logLines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -266,7 +266,7 @@ func (l *logLines) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-// String is what was logged.
+// String returns the logged lines.
 func (l *logLines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -45,14 +45,14 @@ func NewProxy(t testing.TB, server string) *Proxy {
 	return p
 }
 
-// Cut closes all connections, and new ones, for a time.
+// Cut closes all connections, and new connections, for a time.
 func (p *Proxy) Cut(d time.Duration) {
 	p.set(true)
 	time.Sleep(d)
 	p.set(false)
 }
 
-// Freeze passes nothing on for a time, in no direction, and then closes all connections.
+// Freeze passes nothing on for a time, in either direction, and then closes all connections.
 func (p *Proxy) Freeze(d time.Duration) {
 	thaw := p.freeze()
 	time.Sleep(d)
@@ -61,7 +61,8 @@ func (p *Proxy) Freeze(d time.Duration) {
 	p.set(false)
 }
 
-// Delay passes nothing on for a time, in no direction, and then what came meanwhile.
+// Delay passes nothing on for a time, in either direction, and then passes on the data that came
+// meanwhile.
 func (p *Proxy) Delay(d time.Duration) {
 	thaw := p.freeze()
 	time.Sleep(d)

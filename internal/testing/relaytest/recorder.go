@@ -13,7 +13,7 @@ type recorder struct {
 	seen *seen
 }
 
-// seen is what the nodes' publishers did.
+// seen counts the results of the nodes' publishers.
 type seen struct {
 	mu           sync.Mutex
 	calls        int

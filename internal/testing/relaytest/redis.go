@@ -32,14 +32,15 @@ func StartRedis(t testing.TB, args ...string) (addr string, server *Process) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	return addr, Start(t, func() *exec.Cmd {
-		// With everysec, while a sync takes long, Redis acknowledges what it has not written yet.
+		// With everysec, while a sync takes long, Redis acknowledges data that it has not written
+		// yet.
 		args := append([]string{"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--appendonly", "yes", "--appendfsync", "always", "--save", ""}, args...)
-		return exec.Command(program, args...) //nolint:noctx // the test kills it
+		return exec.Command(program, args...) //nolint:noctx // the test kills the program
 	}, func() error { return pingRedis(addr) })
 }
 
 func pingRedis(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second) //nolint:noctx // it has a timeout
+	conn, err := net.DialTimeout("tcp", addr, time.Second) //nolint:noctx // the dial has a timeout
 	if err != nil {
 		return err
 	}

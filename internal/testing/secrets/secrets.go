@@ -1,6 +1,5 @@
-// Package secrets holds marked texts to plant into events and addresses, and finds them
-// in what a program wrote. No log line, and no error of the library's own, may contain
-// one.
+// Package secrets holds marked texts to plant into events and addresses, and finds them in the
+// output of a program. No log line, and no error of the library's own, may contain a marked text.
 package secrets
 
 import (
@@ -10,7 +9,7 @@ import (
 	"strings"
 )
 
-// The marked texts. They are short, so that a quotation that was cut still has one, and
+// The marked texts. They are short, so that a quotation that was cut still has a whole text, and
 // they have no character that a format escapes.
 const (
 	Payload  = "qz7payload"
@@ -25,11 +24,11 @@ const JSON = `{"card":"` + Payload + `"}`
 // Headers is a new map with the mark in a value.
 func Headers() map[string]string { return map[string]string{"authorization": Header} }
 
-// Find returns the marked texts that the text contains. Nil: none.
+// Find returns the marked texts that the text contains. Nil: the text contains no marked text.
 func Find(text string) (found []string) { return FindOf(text, Payload, Header, Tenant, Password) }
 
-// FindOf returns those of the words, in lower case, that the text contains: as they are, in
-// another case, as hexadecimal or decimal bytes, or in base 64.
+// FindOf returns the words that the text contains. The words are in lower case, and are found as
+// they are, in another case, as hexadecimal or decimal bytes, or in base 64.
 func FindOf(text string, words ...string) (found []string) {
 	lower := strings.ToLower(text)
 	for _, word := range words {
@@ -54,8 +53,8 @@ func numbers(secret string) []string {
 	return []string{hex.EncodeToString([]byte(secret)), strings.Trim(fmt.Sprint([]byte(secret)), "[]")} //nolint:staticcheck // the numbers are meant
 }
 
-// base64Forms are the secret in base 64 at each place that it can have in a group of three
-// bytes, without the characters that depend on what is around it.
+// base64Forms are the secret in base 64 at each place that it can have in a group of three bytes,
+// without the characters that depend on the bytes around the secret.
 func base64Forms(secret string) (forms []string) {
 	for before := range 3 {
 		padded := strings.Repeat("-", before) + secret

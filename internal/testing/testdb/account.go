@@ -13,21 +13,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Account is the user that runs private servers, with a folder that it may write: they
-// refuse to run as root, and other users have no access to root's temporary folders.
+// Account is the user that runs private servers, with a folder to which this user may write: the
+// servers refuse to run as root, and other users have no access to root's temporary folders.
 type Account struct {
 	Dir  string
 	cred *syscall.Credential // nil: this process's user
 }
 
-// NewAccount makes the folder, which is deleted with the test. The user is this process's
-// own, or for root the first of names that exists, or nobody.
+// NewAccount makes the folder, which is deleted with the test. The user is this process's user, or
+// for root the first of names that exists, or nobody.
 func NewAccount(t testing.TB, names ...string) Account {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "outbox-server-") //nolint:usetesting // the parent of t.TempDir is root's alone
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		// What was killed may still write for a moment.
+		// Killed programs may still write for a moment.
 		for end := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Errorf("the folder %s cannot be deleted", dir)
@@ -54,7 +54,7 @@ func NewAccount(t testing.TB, names ...string) Account {
 	return Account{}
 }
 
-// Command is a program that the account runs in its folder, in a process group of its own.
+// Command is a program that the account runs in its folder, in a separate process group.
 func (a Account) Command(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...) //nolint:noctx // a server ends with its test
 	cmd.Dir, cmd.Env = a.Dir, append(os.Environ(), "TMPDIR="+a.Dir, "HOME="+a.Dir)
@@ -62,7 +62,7 @@ func (a Account) Command(path string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs a program to its end.
+// Run runs a program to the end.
 func (a Account) Run(t testing.TB, path string, args ...string) {
 	t.Helper()
 	out, err := a.Command(path, args...).CombinedOutput()

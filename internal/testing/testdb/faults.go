@@ -7,7 +7,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/faultproxy"
 )
 
-// Fault is what happens to the connections of a pool from [DB.Faulty].
+// Fault is a fault of the connections of a pool from [DB.Faulty].
 type Fault int
 
 // The faults.
@@ -17,13 +17,13 @@ const (
 	// Silent: nothing is forwarded, in either direction. New connections are accepted,
 	// and get no answer.
 	Silent
-	// Mute: the server gets what it is sent, and its answers are lost.
+	// Mute: the server gets all data, and the server's answers are lost.
 	Mute
-	// Away: connections are cut, and new ones are cut at once.
+	// Away: connections are cut, and new connections are cut at once.
 	Away
 )
 
-// faults is the state of one proxy.
+// faults is the state of a proxy.
 type faults struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -31,8 +31,8 @@ type faults struct {
 	ended   bool
 }
 
-// Faulty opens another pool on the same database, through a proxy. set changes what
-// happens to its connections. The proxy ends with the test.
+// Faulty opens another pool on the same database, through a proxy. set changes the fault of the
+// pool's connections. The proxy ends with the test.
 func (db *DB) Faulty(t testing.TB) (faulty *DB, set func(Fault)) {
 	t.Helper()
 	f := &faults{}
@@ -68,7 +68,7 @@ func (f *faults) end() {
 	f.changed.Broadcast()
 }
 
-// wait waits until the connections are not silent, and returns what happens to them.
+// wait waits until the connections are not silent, and returns the present fault.
 func (f *faults) wait() Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()

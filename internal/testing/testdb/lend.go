@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Lend returns a function that lends databases to the subtests of t, each to one at a time,
-// so that a suite creates as many as its subtests use at once. open opens one with its
-// tables, and empty deletes what a subtest left in them. What a failed subtest had is not
-// lent again. All are dropped when t ends.
+// Lend returns a function that lends databases to the subtests of t, each to a single subtest at a
+// time, so that a suite creates as many databases as the subtests use at once. open opens a
+// database with its tables, and empty deletes the rows that a subtest left in the tables. The
+// database of a failed subtest is not lent again. All databases are dropped when t ends.
 func Lend(t testing.TB, open func(t testing.TB) *DB, empty func(t testing.TB, db *DB)) func(t testing.TB) *DB {
 	t.Helper()
 	var mu sync.Mutex
@@ -41,7 +41,7 @@ func Lend(t testing.TB, open func(t testing.TB) *DB, empty func(t testing.TB, db
 	}
 }
 
-// EmptyTables deletes what is in the outbox's tables, except for their version.
+// EmptyTables deletes the rows of the outbox's tables, except for the version.
 func EmptyTables(t testing.TB, db *DB) {
 	t.Helper()
 	for _, statement := range []string{"DELETE FROM outbox_event", "DELETE FROM outbox_event_control WHERE kind <> 'schema'"} {
@@ -51,7 +51,7 @@ func EmptyTables(t testing.TB, db *DB) {
 	}
 }
 
-// borrower fails a subtest, and leaves to its parent what is to be cleaned up.
+// borrower fails a subtest, and leaves the cleanups to the parent.
 type borrower struct {
 	testing.TB
 	parent testing.TB

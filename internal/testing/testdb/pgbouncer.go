@@ -16,10 +16,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PgBouncer starts a PgBouncer in transaction mode on the schema of a PostgreSQL
-// database, with three connections, and returns its DSN without parameters for a
-// driver. It ends with the test. A test without the program is skipped with the reason,
-// and fails when CI=true.
+// PgBouncer starts a PgBouncer in transaction mode on the schema of a PostgreSQL database, with
+// three connections, and returns the DSN without parameters for a driver. The PgBouncer ends with
+// the test. A test without the program is skipped with the reason, and fails when CI=true.
 func (db *DB) PgBouncer(t testing.TB) (dsn string) {
 	t.Helper()
 	program := pgBouncerProgram(t)
@@ -42,7 +41,7 @@ pool_mode = transaction
 default_pool_size = 3
 ignore_startup_parameters = extra_float_digits
 `, server.Host, server.Port, server.Database, server.User, password(server.Password), server.RuntimeParams["search_path"], port)
-	if os.Geteuid() == 0 { // it refuses to run as root
+	if os.Geteuid() == 0 { // PgBouncer refuses to run as root
 		text += "user = nobody\n"
 	}
 	config := filepath.Join(t.TempDir(), "pgbouncer.ini")
@@ -54,7 +53,7 @@ ignore_startup_parameters = extra_float_digits
 	return dsn
 }
 
-// startPgBouncer starts it and waits until it answers.
+// startPgBouncer starts PgBouncer and waits until PgBouncer answers.
 func startPgBouncer(t testing.TB, program, config, dsn string) {
 	t.Helper()
 	process := exec.CommandContext(context.Background(), program, config)

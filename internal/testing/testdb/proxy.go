@@ -23,9 +23,9 @@ func Servers() []Target {
 	return servers
 }
 
-// CutCommits opens another pool on the same database, through a proxy that cuts
-// the connection when the server answers a COMMIT: the client gets no answer. The
-// counter says how many were cut.
+// CutCommits opens another pool on the same database, through a proxy that cuts the connection when
+// the server answers a COMMIT: the client gets no answer. The counter says how many connections
+// were cut.
 func (db *DB) CutCommits(t testing.TB) (*DB, *atomic.Int32) {
 	t.Helper()
 	cuts := new(atomic.Int32)
@@ -50,9 +50,8 @@ func (db *DB) CutCommits(t testing.TB) (*DB, *atomic.Int32) {
 	return cutting, cuts
 }
 
-// HoldCommits opens another pool on the same database, through a proxy that holds
-// every COMMIT back until release is called, or the test ends. waiting gets a value
-// for each.
+// HoldCommits opens another pool on the same database, through a proxy that holds every COMMIT back
+// until release is called, or the test ends. waiting gets a value for each COMMIT.
 func (db *DB) HoldCommits(t testing.TB) (held *DB, waiting <-chan struct{}, release func()) {
 	t.Helper()
 	arrived, released := make(chan struct{}, 10), make(chan struct{})
@@ -70,9 +69,9 @@ func (db *DB) HoldCommits(t testing.TB) (held *DB, waiting <-chan struct{}, rele
 	return held, arrived, release
 }
 
-// Severable opens another pool on the same database, through a proxy that severs
-// the clients on demand: their connections break and it accepts no new ones, while
-// the server keeps its side and executes what it was sent. It ends with the test.
+// Severable opens another pool on the same database, through a proxy that severs the clients on
+// demand: their connections break and the proxy accepts no new connections, while the server keeps
+// its side and executes the statements that it was sent. The proxy ends with the test.
 func (db *DB) Severable(t testing.TB) (severable *DB, sever func()) {
 	t.Helper()
 	var mu sync.Mutex
@@ -127,7 +126,7 @@ func (db *DB) through(t testing.TB, rules func(c *faultproxy.Conn) (r faultproxy
 }
 
 // hasCommit reports whether a client sends a COMMIT. The level READ COMMITTED and the variable
-// autocommit are none.
+// autocommit do not count.
 func hasCommit(sent []byte) bool {
 	text := bytes.ToUpper(sent)
 	for _, other := range []string{"COMMITTED", "AUTOCOMMIT"} {

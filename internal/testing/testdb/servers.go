@@ -89,8 +89,8 @@ func PostgresDSN() string {
 	return DefaultPostgres
 }
 
-// MySQLDSN is the address of MySQL, as a DSN of its driver; the variable may also
-// hold a mysql:// URL.
+// MySQLDSN is the address of MySQL, as a DSN of the driver; the variable may also hold a mysql://
+// URL.
 func MySQLDSN() string {
 	dsn := os.Getenv(MySQLVar)
 	if dsn == "" {

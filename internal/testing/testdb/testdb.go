@@ -1,8 +1,7 @@
-// Package testdb gives each test a database of its own: a schema on PostgreSQL,
-// a database on MySQL, a file for SQLite. The servers are those that
-// OUTBOX_TEST_POSTGRES and OUTBOX_TEST_MYSQL name, or the ones on the default
-// local ports. A test whose server is missing is skipped with the reason, and
-// fails when CI=true.
+// Package testdb gives each test its own database: a schema on PostgreSQL, a database on MySQL, a
+// file for SQLite. OUTBOX_TEST_POSTGRES and OUTBOX_TEST_MYSQL name the servers; the defaults are
+// the servers on the default local ports. A test whose server is missing is skipped with the
+// reason, and fails when CI=true.
 package testdb
 
 import (
@@ -26,7 +25,7 @@ const (
 	SQLite   Kind = "sqlite"
 )
 
-// Target is a kind of database with one driver.
+// Target is a kind of database with a driver.
 type Target struct {
 	Name   string
 	Kind   Kind
@@ -81,8 +80,8 @@ func Main() []Target {
 	}
 }
 
-// Bulk is Main for tests that load many rows. They use SQLite's C library if there is a C
-// compiler: the race detector makes its translation to Go ten times slower.
+// Bulk is Main for tests that load many rows. Such tests use SQLite's C library if there is a C
+// compiler: the race detector makes the translation of SQLite to Go ten times slower.
 func Bulk() []Target {
 	targets := Main()
 	for _, t := range extra {
@@ -103,7 +102,7 @@ func Drivers() []Target {
 	), extra...)
 }
 
-// Each runs fn on a database of its own for each target, in parallel.
+// Each runs fn on a separate database for each target, in parallel.
 func Each(t *testing.T, targets []Target, fn func(t *testing.T, db *DB)) {
 	t.Helper()
 	for _, target := range targets {
@@ -149,7 +148,7 @@ func Open(t testing.TB, target Target, opts ...Option) *DB {
 	return db.Reopen(t, opts...)
 }
 
-// IsMariaDB reports whether the server is MariaDB. Its kind is [MySQL].
+// IsMariaDB reports whether the server is MariaDB, whose kind is [MySQL].
 func (db *DB) IsMariaDB(t testing.TB) bool {
 	t.Helper()
 	if db.Kind != MySQL {
@@ -199,7 +198,7 @@ func (db *DB) Via(t testing.TB, open func(driver, dsn string) (*sql.DB, error)) 
 	return other.Reopen(t)
 }
 
-// admin runs a statement now and another when the test has ended.
+// admin runs a statement now and another statement when the test has ended.
 func admin(t testing.TB, driver, dsn, create, drop string) {
 	t.Helper()
 	run := func(statement string) error {

@@ -16,13 +16,13 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// everything is the access of an operator who may do all.
+// everything is the access of an operator who may do everything.
 var everything = httptx.Access{
 	Logger:    slog.New(slog.DiscardHandler),
 	Authorize: func(*http.Request) (string, httptx.Role) { return "ada", httptx.ReadPayloads | httptx.Operate },
 }
 
-// entries collects what Access.Audit gets.
+// entries collects the entries that Access.Audit gets.
 type entries struct {
 	mu   sync.Mutex
 	list []httptx.AuditEntry
@@ -42,8 +42,7 @@ func (e *entries) take() []httptx.AuditEntry {
 	return list
 }
 
-// The role of each request decides; what was changed is recorded; another site's page
-// changes nothing.
+// The role of each request decides; changes are recorded; another site's page changes nothing.
 func roles(t *testing.T, fw Framework) {
 	db := testdb.Open(t, sqlite())
 	ob := newOutbox(t, db)

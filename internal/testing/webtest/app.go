@@ -20,15 +20,15 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Handler is a handler of any framework. Its error goes the framework's way.
+// Handler is a handler of any framework. The framework handles the error.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// App says what a framework's application consists of. Outermost it has the
-// framework's own middleware for panics.
+// App lists the parts of a framework's application. The outermost part is the framework's own
+// middleware for panics.
 type App struct {
-	// Transactions are the middlewares, the outermost first. Only the fields of
-	// every framework are set: of net/http's own Skipper and RollbackOn, which the
-	// framework translates.
+	// Transactions are the middlewares, the outermost first. Only the fields that every framework
+	// has are set, and of net/http's own fields Skipper and RollbackOn, which the framework
+	// translates.
 	Transactions []httptx.TransactionConfig
 	// Routes are the handlers, by their path, for every method.
 	Routes map[string]Handler
@@ -39,7 +39,7 @@ type App struct {
 	Access httptx.Access
 }
 
-// Framework makes applications. Their error handler answers 500 with [Text].
+// Framework makes applications, whose error handler answers 500 with [Text].
 type Framework struct {
 	New func(t *testing.T, app App) http.Handler
 	// NoInformational says that the framework cannot send informational
@@ -47,7 +47,7 @@ type Framework struct {
 	NoInformational bool
 }
 
-// Text is what an application's error handler answers.
+// Text is the answer of an application's error handler.
 func Text(err error) string {
 	var commit *httptx.CommitError
 	switch {
@@ -78,7 +78,7 @@ var schema = []string{
 	"CREATE TABLE child (parent INT NOT NULL REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
 }
 
-// sqlite is the database of the tests that need none in particular.
+// sqlite is the database of the tests that need no particular database.
 func sqlite() testdb.Target { return adaptertest.Main()[2] }
 
 // committing are the databases whose COMMIT can fail on a constraint.
@@ -113,7 +113,7 @@ func (s *shop) write(r *http.Request) error {
 	return err
 }
 
-// doom makes the request's transaction one that cannot commit.
+// doom makes the request's transaction unable to commit.
 func (s *shop) doom(r *http.Request) error {
 	tx, _ := s.adapter.TxFrom(r.Context())
 	_, err := tx.ExecContext(r.Context(), "INSERT INTO child (parent) VALUES (1)")
@@ -162,7 +162,7 @@ func (s *shop) app(routes map[string]Handler) App {
 	return App{Transactions: []httptx.TransactionConfig{s.config()}, Routes: routes}
 }
 
-// watched is a transactor that reports what happens to its transactions.
+// watched is a transactor that reports the steps of its transactions.
 type watched struct {
 	outbox.Transactor
 	report func(event string)

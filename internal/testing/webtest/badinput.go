@@ -51,8 +51,7 @@ func bareWriter(t *testing.T, fw Framework) {
 	require.Len(t, s.record.Outcomes(), 2)
 }
 
-// What a goroutine of the handler writes later is refused, and does not reach the
-// client.
+// A later write by a goroutine of the handler is refused, and does not reach the client.
 func lateWrite(t *testing.T, fw Framework) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		s := openShop(t, sqlite())
@@ -60,7 +59,7 @@ func lateWrite(t *testing.T, fw Framework) {
 		var transaction context.Context
 		keeping := func(h Handler) Handler {
 			return s.placing(func(w http.ResponseWriter, r *http.Request) error {
-				kept, transaction = below(w), r.Context() //nolint:fatcontext // what the test is about.
+				kept, transaction = below(w), r.Context() //nolint:fatcontext // the subject of the test.
 				return h(w, r)
 			})
 		}
@@ -93,7 +92,7 @@ func lateWrite(t *testing.T, fw Framework) {
 	})
 }
 
-// broken cannot begin.
+// broken cannot begin a transaction.
 type broken struct{}
 
 func (broken) Begin(context.Context, *sql.TxOptions) (context.Context, outbox.Transaction, error) {
@@ -108,7 +107,7 @@ func cannotBegin(t *testing.T, fw Framework) {
 	server.post("/").is(t, 500, "failed")
 }
 
-// A writer of another pool finds no transaction of its own.
+// A writer of another pool finds no transaction of its pool.
 func foreignTransaction(t *testing.T, fw Framework) {
 	s, other := openShop(t, sqlite()), openShop(t, sqlite())
 	errs := make(chan error, 1)
@@ -123,8 +122,8 @@ func foreignTransaction(t *testing.T, fw Framework) {
 	other.want(0)
 }
 
-// The middleware does not know whether a transaction that the handler ended has
-// committed, and the answer does not say that it did not.
+// The middleware does not know whether a transaction that the handler ended has committed, and the
+// answer does not say that the transaction has not.
 func endedByHandler(t *testing.T, fw Framework) {
 	s := openShop(t, sqlite())
 	ending := func(end func(tx *sql.Tx) error) Handler {

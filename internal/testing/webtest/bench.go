@@ -14,7 +14,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Order is what a handler answers in a benchmark.
+// Order is the answer of a handler in a benchmark.
 var Order = map[string]any{"order_id": "o-1", "quantity": 3}
 
 // BenchShop is a pool on a driver that does nothing.
@@ -25,7 +25,7 @@ type BenchShop struct {
 
 const insertOrder = "INSERT INTO orders (id) VALUES (1)"
 
-// NewBenchShop opens one.
+// NewBenchShop opens a BenchShop.
 func NewBenchShop(b *testing.B) BenchShop {
 	b.Helper()
 	db := sqltx.OpenDB(adaptertest.NoDriver{})

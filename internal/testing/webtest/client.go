@@ -17,8 +17,8 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
-// moments are those at which a client is killed, in their order, and whether the
-// order is there afterwards when the server has noticed: -1 means either.
+// moments are the moments at which a client is killed, in their order, and whether the order is
+// placed when the server has noticed: -1 means either.
 var moments = []struct {
 	name   string
 	placed int
@@ -33,8 +33,8 @@ var moments = []struct {
 	{"while the response is sent", 1},
 }
 
-// A client that is killed at any moment leaves an order with its event, or neither.
-// When it saw a success, they are there.
+// A client that is killed at any moment leaves an order with its event, or neither. If the client
+// saw a success, the order and the event are there.
 func killedClient(t *testing.T, fw Framework) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		testdb.Each(t, committing(), func(t *testing.T, db *testdb.DB) {
@@ -63,9 +63,8 @@ func killedClient(t *testing.T, fw Framework) {
 // long is a body that no socket's buffers hold.
 var long = strings.Repeat(big, 10)
 
-// killAt sends a request whose client is killed at this moment, and returns the
-// status that it saw, or zero. The handler goes on at once, or after the server has
-// noticed.
+// killAt sends a request whose client is killed at this moment, and returns the status that the
+// client saw, or zero. The handler goes on at once, or after the server has noticed.
 func killAt(t *testing.T, fw Framework, s *shop, protocol, moment string, notices bool) int {
 	t.Helper()
 	var server *server
@@ -131,13 +130,12 @@ func killAt(t *testing.T, fw Framework, s *shop, protocol, moment string, notice
 // outermost keeps the context of the request as the server made it.
 func outermost(request *context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		*request = r.Context() //nolint:fatcontext // what the test waits for.
+		*request = r.Context() //nolint:fatcontext // the test waits for this context.
 		next.ServeHTTP(w, r)
 	})
 }
 
-// A client that does not read its response holds no connection of the pool after
-// the commit.
+// A client that does not read the response holds no connection of the pool after the commit.
 func slowClient(t *testing.T, fw Framework) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		testdb.Each(t, committing(), func(t *testing.T, db *testdb.DB) {
@@ -171,8 +169,8 @@ func slowClient(t *testing.T, fw Framework) {
 	})
 }
 
-// With ReadBody a client that sends its body slowly holds no transaction, and the
-// handler reads the body as it was sent.
+// With ReadBody a client that sends the body slowly holds no transaction, and the handler reads the
+// body as it was sent.
 func slowSender(t *testing.T, fw Framework) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		s, log := openShop(t, sqlite()), &journal{}
@@ -194,7 +192,7 @@ func slowSender(t *testing.T, fw Framework) {
 		reader, writer := io.Pipe()
 		go func() {
 			_, _ = io.WriteString(writer, "01234")
-			<-arrived // the server has those, and waits for more
+			<-arrived // the server has these bytes, and waits for more
 			begun = len(log.take())
 			_, _ = io.WriteString(writer, "56789 and more")
 			_ = writer.Close()
@@ -206,7 +204,7 @@ func slowSender(t *testing.T, fw Framework) {
 	})
 }
 
-// reading is a body that reports what was read.
+// reading is a body that reports each read.
 type reading struct {
 	io.ReadCloser
 	read func()

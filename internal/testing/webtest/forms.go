@@ -155,8 +155,8 @@ func failedCommit(t *testing.T, fw Framework) {
 	})
 }
 
-// The connection to the database breaks during COMMIT: the row is there, and the
-// client is not told so.
+// The connection to the database breaks during COMMIT: the row is there, and the answer does not
+// say so.
 func lostAnswer(t *testing.T, fw Framework) {
 	servers := []testdb.Target{adaptertest.Main()[0], adaptertest.Main()[1]}
 	testdb.Each(t, servers, func(t *testing.T, direct *testdb.DB) {
@@ -171,8 +171,7 @@ func lostAnswer(t *testing.T, fw Framework) {
 	})
 }
 
-// Status, headers, trailers and body are those that the client would get without
-// the middleware.
+// Status, headers, trailers and body are the same as without the middleware.
 func sameResponses(t *testing.T, fw Framework) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		s := openShop(t, sqlite())

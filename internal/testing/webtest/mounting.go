@@ -58,8 +58,8 @@ func mountedTwice(t *testing.T, fw Framework) {
 	s.want(1, "commit")
 }
 
-// Two middlewares of one pool, each with an adapter of its own: the inner
-// transaction is a savepoint, and the outer one decides.
+// Two middlewares of the same pool, each with a separate adapter: the inner transaction is a
+// savepoint, and the outer transaction decides.
 func twoAdapters(t *testing.T, fw Framework) {
 	s, log := openShop(t, sqlite()), &journal{}
 	inner := s.config()
@@ -92,8 +92,8 @@ func twoAdapters(t *testing.T, fw Framework) {
 	require.Empty(t, log.take(), "nothing has committed")
 }
 
-// Two databases: the inner transaction commits first, and a failure of the outer one
-// is the answer. OnCommit waits for both.
+// Two databases: the inner transaction commits first, and a failure of the outer transaction is the
+// answer. OnCommit waits for both.
 func twoPools(t *testing.T, fw Framework) {
 	s, other, log := openShop(t, sqlite()), openShop(t, sqlite()), &journal{}
 	both := func(h Handler) Handler {
@@ -136,7 +136,7 @@ func onCommit(t *testing.T, fw Framework) {
 		return s.placing(func(w http.ResponseWriter, r *http.Request) error {
 			for _, name := range []string{"first", "panicking", "last"} {
 				err := httptx.OnCommit(r.Context(), func(ctx context.Context) {
-					kept = ctx //nolint:fatcontext // what the test is about.
+					kept = ctx //nolint:fatcontext // the subject of the test.
 					log.add(fmt.Sprint(name, " ", adaptertest.Written(t, s.db), " ", s.write(r.WithContext(ctx)) != nil))
 					if name == "panicking" {
 						panic("boom")

@@ -29,12 +29,12 @@ func newOutbox(t *testing.T, db *testdb.DB) *outbox.Outbox {
 		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}},
 	})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = ob.Close(context.Background()) }) //nolint:usetesting // it has ended by then.
+	t.Cleanup(func() { _ = ob.Close(context.Background()) }) //nolint:usetesting // t.Context has ended by then.
 	return ob
 }
 
-// The health check and the endpoints commit the request's transaction before they
-// run: a pool of one connection would keep them waiting.
+// The health check and the endpoints commit the request's transaction before they run: a pool of a
+// single connection would keep them waiting.
 func operators(t *testing.T, fw Framework) {
 	db := testdb.Open(t, sqlite())
 	db.SetMaxOpenConns(1)
@@ -54,7 +54,7 @@ func operators(t *testing.T, fw Framework) {
 	pauses(t, server)
 }
 
-// pauses pauses kinds of events, lists them, and resumes one.
+// pauses pauses kinds of events, lists them, and resumes a kind.
 func pauses(t *testing.T, server *server) {
 	t.Helper()
 	server.send(http.MethodGet, "/admin/pauses").is(t, 200, `{"pauses":[]}`)
@@ -85,7 +85,7 @@ func pauses(t *testing.T, server *server) {
 		`{"error":"parameter \"event_type\" is 129 characters long; the limit is 128","parameter":"event_type"}`)
 }
 
-// A dead letter of one of several listeners is named by it, and replayed by its own id.
+// A dead letter of one of several listeners has the listener's name, and is replayed by its own id.
 func deadListener(t *testing.T, fw Framework) {
 	db := testdb.Open(t, sqlite())
 	ob := newOutbox(t, db)
@@ -122,7 +122,7 @@ func deadListener(t *testing.T, fw Framework) {
 	server.post(path+"/replay").is(t, 200, `{"replayed":1}`)
 }
 
-// Every event id has its path.
+// Every event id has a path.
 func eventIDs(t *testing.T, fw Framework) {
 	db := testdb.Open(t, sqlite())
 	ob := newOutbox(t, db)

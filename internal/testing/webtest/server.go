@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// protocols are those of the tests, by their name.
+// protocols are the protocols of the tests, by name.
 var protocols = map[string]func(p *http.Protocols){
 	"HTTP1": func(p *http.Protocols) { p.SetHTTP1(true) },
 	"HTTP2": func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) },
@@ -80,7 +80,7 @@ func (s *server) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, err
 }
 
-// kill cuts the client's connections as the end of its process would.
+// kill cuts the client's connections as the end of the client's process would.
 func (s *server) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *server) wait() {
 	}
 }
 
-// answer is what the client saw.
+// answer is the answer that the client saw.
 type answer struct {
 	*http.Response
 	body string
@@ -186,5 +186,5 @@ func (s *spy) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 func (s *spy) CloseNotify() <-chan bool {
-	return s.ResponseWriter.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // gin asks for it.
+	return s.ResponseWriter.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // gin calls CloseNotify.
 }

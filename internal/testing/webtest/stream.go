@@ -18,7 +18,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// The first Flush commits, and what follows is sent as it is written.
+// The first Flush commits, and later data is sent as it is written.
 func flushCommits(t *testing.T, fw Framework) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		s := openShop(t, sqlite())
@@ -79,7 +79,7 @@ func hijackCommits(t *testing.T, fw Framework) {
 	handler := fw.New(t, s.app(map[string]Handler{"/": hijack, "/doomed": doomed}))
 	serve(t, "HTTP1", handler).post("/").is(t, 202, "raw")
 	s.want(1, "commit")
-	// A connection of HTTP/2 cannot be hijacked, and that commits nothing.
+	// A connection of HTTP/2 cannot be hijacked, and the attempt commits nothing.
 	serve(t, "HTTP2", handler).post("/").is(t, 500, "failed")
 	s.want(1, "commit", "rollback")
 	serve(t, "HTTP1", handler).post("/doomed").is(t, 500, "not committed")
@@ -114,8 +114,8 @@ func websocketCommits(t *testing.T, fw Framework) {
 	require.ErrorIs(t, late, outbox.ErrNoTransaction)
 }
 
-// A stream whose commit failed finds its context ended, with the reason, and
-// nothing of it is sent.
+// A stream whose commit failed finds its context ended, with the reason, and nothing of the stream
+// is sent.
 func failedStream(t *testing.T, fw Framework) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		s := openShop(t, sqlite())
@@ -207,8 +207,8 @@ func informational(t *testing.T, fw Framework) {
 	})
 }
 
-// below is the middleware's writer under the framework's, which takes an
-// informational response for the final one.
+// below is the middleware's writer under the framework's writer, which takes an informational
+// response for the final response.
 func below(w http.ResponseWriter) http.ResponseWriter {
 	for {
 		wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter })

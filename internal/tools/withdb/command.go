@@ -18,8 +18,8 @@ func (i interrupted) Error() string { return "interrupted: " + i.signal.String()
 // status is a shell's exit status for a command ended by the signal.
 func (i interrupted) status() int { return 128 + int(i.signal) }
 
-// untilSignal returns a context that ends with the first signal; later ones are
-// ignored until release, so that servers are always stopped.
+// untilSignal returns a context that ends with the first signal; later signals are ignored until
+// release, so that servers are always stopped.
 func untilSignal(parent context.Context) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -46,10 +46,10 @@ func signalOf(ctx context.Context) interrupted {
 	return interrupted{syscall.SIGTERM}
 }
 
-// runCommand runs the command and returns its exit status, as a shell does. When
-// the context ends, the command gets the same signal and ten seconds. A terminal
-// signals all of its processes itself; without one, the command has its own
-// process group, because go test alone would die and leave its tests running.
+// runCommand runs the command and returns the exit status, as a shell does. When the context ends,
+// the command gets the same signal and ten seconds. A terminal signals all of its processes itself;
+// without a terminal, the command has a separate process group, because go test alone would die and
+// leave the tests running.
 func runCommand(ctx context.Context, command []string) int {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	group := !hasTerminal()

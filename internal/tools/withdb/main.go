@@ -3,16 +3,15 @@
 //
 //	go run ./internal/tools/withdb -- go test ./...
 //
-// It takes each database from the first of: the variables OUTBOX_TEST_POSTGRES and
-// OUTBOX_TEST_MYSQL; a server on the default local port; a private server from
-// installed binaries, in .db/; the same after installing the system's packages, as
-// root on Debian or Ubuntu; docker compose. It prints where each database is, or
-// why it is missing, which fails with CI=true. With -postgres or -mysql and a folder of
-// extracted packages, as fetch.sh of ../debian makes it, that database is a private
-// server of these programs, whatever else there is. Concurrent runs share the private
-// servers, and the last run stops them; -keep leaves them running, -down stops
-// them and deletes their files. The exit status is the command's, or 128 and the
-// signal's number.
+// Withdb takes each database from the first of: the variables OUTBOX_TEST_POSTGRES and
+// OUTBOX_TEST_MYSQL; a server on the default local port; a private server from installed binaries,
+// in .db/; a private server after installing the system's packages, as root on Debian or Ubuntu;
+// docker compose. Withdb prints where each database is, or why it is missing, which fails with
+// CI=true. With -postgres or -mysql and a folder of extracted packages, as fetch.sh of ../debian
+// makes it, that database is a private server of these programs, whatever else there is. Concurrent
+// runs share the private servers, and the last run stops them; -keep leaves them running, -down
+// stops them and deletes their files. The exit status is the command's, or 128 and the signal's
+// number.
 package main
 
 import (

@@ -16,8 +16,7 @@ import (
 	"syscall"
 )
 
-// private is a server started from installed binaries, in its own folder and on a
-// free port.
+// private is a server started from installed binaries, in a separate folder and on a free port.
 type private interface {
 	start(ctx context.Context) (dsn string, ended <-chan struct{}, err error)
 	running() bool
@@ -26,8 +25,8 @@ type private interface {
 	packages() []string
 }
 
-// prepare finds the user to run a server, its folder and a port, and ends a server
-// that an interrupted run left running.
+// prepare finds the user to run a server, the server's folder and a port, and ends a server that an
+// interrupted run left running.
 func prepare(p private, user string) (cred *syscall.Credential, dir string, port int, err error) {
 	if cred, err = owner(user); err != nil {
 		return nil, "", 0, err
@@ -42,15 +41,15 @@ func prepare(p private, user string) (cred *syscall.Credential, dir string, port
 	return cred, dir, port, err
 }
 
-// initialize makes the server's data once. The data gets its final name when
-// complete: after an interrupted run it is made again.
+// initialize makes the server's data once. The data gets the final name when complete: after an
+// interrupted run the data is made again.
 func initialize(dir string, fill func(data string) error) (data string, err error) {
 	data = filepath.Join(dir, "data")
 	if _, err := os.Stat(data); err == nil {
 		return data, nil
 	}
-	// A program of a killed run may still write there, so the name is a new one,
-	// and what cannot be deleted now is deleted with .db.
+	// A program of a killed run may still write there, so the name is new, and files that cannot be
+	// deleted now are deleted with .db.
 	left, _ := filepath.Glob(data + ".new-*")
 	for _, dir := range left {
 		_ = os.RemoveAll(dir)
@@ -78,7 +77,7 @@ func binary(names []string, globs ...string) (string, error) {
 	return "", fmt.Errorf("%s: %w", strings.Join(names, " or "), errNotInstalled)
 }
 
-// program finds a program in the tree, if there is one, as [binary] finds it in the system.
+// program finds a program in the tree, or, if tree is empty, in the system, as [binary] does.
 func program(tree string, names, folders []string) (string, error) {
 	if tree == "" {
 		return binary(names, folders...)
@@ -136,9 +135,9 @@ func owner(names ...string) (*syscall.Credential, error) {
 	return nil, errors.New("this is root, and there is no other user to run a database server")
 }
 
-// makeHome makes the server's folder, writable for its owner, and returns the
-// owner. Other users may have no access to root's checkout, so their folder is in
-// a temporary one, and the folder that git ignores links to it.
+// makeHome makes the server's folder, writable for its owner, and returns the owner. Other users
+// may have no access to root's checkout, so their folder is a temporary folder, and the folder that
+// git ignores links to it.
 func makeHome(dir string, cred *syscall.Credential) (*syscall.Credential, string, error) {
 	if cred == nil {
 		return nil, dir, os.MkdirAll(dir, 0o700)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// tool runs a program to its end as the owner, or until the context ends.
+// tool runs a program to the end as the owner, or until the context ends.
 func tool(ctx context.Context, cred *syscall.Credential, dir, path string, args ...string) error {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -30,8 +30,8 @@ func tool(ctx context.Context, cred *syscall.Credential, dir, path string, args 
 	return nil
 }
 
-// daemon starts a program that outlives this one, and stores its process id. The
-// channel closes when the program ends.
+// daemon starts a program that outlives this program, and stores the process id. The channel closes
+// when the program ends.
 func daemon(cred *syscall.Credential, dir, path string, args ...string) (ended <-chan struct{}, err error) {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -74,7 +74,7 @@ func kill(dir string, signal syscall.Signal) error {
 		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("process %d: %w", pid, err)
 		}
-		signal = 0 // from now on only check whether it runs
+		signal = 0 // from now on only check whether the process runs
 	}
 	return fmt.Errorf("process %d does not end", pid)
 }

@@ -62,7 +62,7 @@ func serverAt(home, tree string) *server {
 	return s
 }
 
-// ensure finds or starts the server and puts its address into the environment.
+// ensure finds or starts the server and puts the address into the environment.
 func (s *server) ensure(ctx context.Context) (where string, err error) {
 	if s.tree != "" {
 		dsn, err := s.startPrivate(ctx)
@@ -108,7 +108,7 @@ func (s *server) ensure(ctx context.Context) (where string, err error) {
 	return where, os.Setenv(s.variable, dsn)
 }
 
-// startPrivate joins the other runs that use the private server, or starts it.
+// startPrivate joins the other runs that use the private server, or starts the server.
 func (s *server) startPrivate(ctx context.Context) (dsn string, err error) {
 	turn, err := lock(ctx, s.private.home()+".turn", syscall.LOCK_EX)
 	if err != nil {
@@ -157,8 +157,8 @@ func (s *server) start(ctx context.Context) (string, error) {
 	return dsn, nil
 }
 
-// leave stops the private server, unless another run uses it, which will stop it,
-// or a run has asked to keep it.
+// leave stops the private server, unless another run uses the server and will stop it, or a run has
+// asked to keep the server.
 func (s *server) leave(keep bool) error {
 	if s.users == nil {
 		return nil
@@ -184,7 +184,7 @@ func (s *server) leave(keep bool) error {
 	return s.private.stop()
 }
 
-// remove stops the private server and deletes its files, unless a run uses it.
+// remove stops the private server and deletes its files, unless a run uses the server.
 func (s *server) remove(ctx context.Context) error {
 	home := s.private.home()
 	turn, err := lock(ctx, home+".turn", syscall.LOCK_EX)
@@ -200,7 +200,7 @@ func (s *server) remove(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = users.Close() }()
-	if err := s.private.stop(); err != nil { // its files are in use
+	if err := s.private.stop(); err != nil { // the server's files are in use
 		return err
 	}
 	return errors.Join(removeHome(home), os.Remove(users.Name()), os.Remove(turn.Name()))

@@ -44,7 +44,7 @@ func (p *privatePostgres) start(ctx context.Context) (string, <-chan struct{}, e
 	if err != nil {
 		return "", nil, err
 	}
-	// No socket: its path could be too long, or have a comma in it.
+	// No socket: the path could be too long, or have a comma in it.
 	ended, err := daemon(cred, dir, postgres, "-D", data, "-p", strconv.Itoa(port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200")
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port), ended, err
@@ -87,7 +87,7 @@ func (p *privateMySQL) init(ctx context.Context, cred *syscall.Credential, dir, 
 	return tool(ctx, cred, dir, server, append(p.common(data), "--initialize-insecure")...)
 }
 
-// common are the arguments of a server and of the program that makes its data.
+// common are the arguments of a server and of the program that makes the data.
 func (p *privateMySQL) common(data string) []string {
 	return append([]string{"--no-defaults", "--datadir=" + data}, testdb.TreeArguments(p.tree)...)
 }
@@ -95,8 +95,8 @@ func (p *privateMySQL) common(data string) []string {
 func (p *privateMySQL) running() bool { return running(p.dir) }
 func (p *privateMySQL) stop() error   { return kill(p.dir, syscall.SIGTERM) }
 
-// install installs packages if allowed: as root on Debian and its derivatives. It
-// prevents the packages' services from starting.
+// install installs packages if allowed: as root on Debian and its derivatives. The packages'
+// services are prevented from starting.
 func install(ctx context.Context, packages []string) error {
 	apt, err := exec.LookPath("apt-get")
 	if err != nil {
