@@ -3,7 +3,7 @@ package inbox
 // Dialect is the SQL that a database speaks.
 type Dialect string
 
-// The dialects. MySQL is MariaDB's, too.
+// The dialects. MySQL is also the dialect of MariaDB.
 const (
 	Postgres Dialect = "postgres"
 	MySQL    Dialect = "mysql"
@@ -13,9 +13,9 @@ const (
 // dialect holds the statements of a database.
 type dialect struct {
 	quote string
-	// record inserts (consumer, message id) and changes nothing when they are there.
+	// record inserts (consumer, message id) and changes nothing when the row exists.
 	record string
-	// purge deletes a batch of rows that are older than so many microseconds.
+	// purge deletes a batch of rows that are older than a number of microseconds.
 	purge string
 	// lock serializes the creation of the schema; empty: not needed.
 	lock string
@@ -35,7 +35,7 @@ var dialects = map[Dialect]dialect{
 	},
 	MySQL: {
 		quote: "`",
-		// IGNORE hides errors of values, too: these are checked before.
+		// IGNORE also hides errors of values, which are checked before.
 		record: "INSERT IGNORE INTO {table} (consumer, message_id, handled_at) VALUES (?, ?, UTC_TIMESTAMP(6))",
 		purge:  "DELETE FROM {table} WHERE handled_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY handled_at LIMIT " + purgeBatch,
 		schema: mysqlSchema,

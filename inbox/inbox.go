@@ -12,13 +12,13 @@ import (
 	"github.com/outboxkit/outbox-go/internal/sqlname"
 )
 
-// Limits of what identifies a message, in bytes.
+// Limits of the consumer's name and of the message id, in bytes.
 const (
 	MaxConsumerLength  = 64
 	MaxMessageIDLength = 255
 )
 
-// DefaultTable is the table's name unless [Config] has another.
+// DefaultTable is the table's name unless [Config] has another name.
 const DefaultTable = "inbox_message"
 
 // Config makes an [Inbox].
@@ -36,16 +36,16 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Inbox remembers which consumer has handled which message, in one table. It is
-// safe for concurrent use.
+// Inbox remembers in a table which consumer has handled which message. An Inbox is safe for
+// concurrent use.
 type Inbox struct {
 	d                     dialect
 	table                 sqlname.Name
 	record, purge, schema string
 }
 
-// New makes an inbox. It reports all invalid fields together. It does not touch the
-// database; see [Inbox.CreateSchema].
+// New makes an inbox, and reports all invalid fields together. New does not touch the database; see
+// [Inbox.CreateSchema].
 func New(cfg Config) (*Inbox, error) {
 	if cfg.Table == "" {
 		cfg.Table = DefaultTable
@@ -69,16 +69,14 @@ func New(cfg Config) (*Inbox, error) {
 	return box, nil
 }
 
-// Once records in the caller's transaction that the consumer handles the message,
-// and runs fn. It does not run fn when a committed transaction has recorded the
-// message for this consumer before; first is then false, and the message can be
-// acknowledged. While another transaction with the same message is open, Once waits
-// for its end.
+// Once records in the caller's transaction that the consumer handles the message, and runs fn. If a
+// committed transaction has recorded the message for this consumer before, Once does not run fn;
+// first is then false, and the message can be acknowledged. While another transaction with the same
+// message is open, Once waits for the end of that transaction.
 //
-// When fn fails, Once returns its error; roll the transaction back, which removes
-// the record too. An error of the database may be the isolation level's
-// (serialization failure) or a deadlock: roll back and try again, as with every
-// statement.
+// When fn fails, Once returns the error of fn; roll the transaction back, which removes the record
+// too. An error of the database may be a serialization failure, because of the isolation level, or
+// a deadlock: roll back and try again, as with every statement.
 //
 // The consumer's name and the message id are at most [MaxConsumerLength] and
 // [MaxMessageIDLength] bytes. A pool or a connection instead of a transaction is

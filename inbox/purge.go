@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// purgeBatch is how many rows one statement of Purge deletes at most.
+// purgeBatch is the most rows that a statement of Purge deletes.
 const (
 	purgeBatch     = "1000"
 	purgeBatchRows = 1000
 )
 
-// Purge deletes the records that are older than age, by the database's clock, in
-// batches of 1,000, each a transaction of its own. It returns how many it deleted,
-// also with an error. A message that comes again after its record was purged is
-// handled again: choose an age far above the longest time after which your source
-// delivers a message once more. The age must be positive.
+// Purge deletes the records that are older than age, by the database's clock, in batches of 1,000,
+// each in a separate transaction. Purge returns how many records it deleted, also with an error. A
+// message that comes again after the record was purged is handled again: choose an age far above
+// the longest time after which your source delivers a message once more. The age must be positive.
 func (box *Inbox) Purge(ctx context.Context, db Execer, age time.Duration) (deleted int64, err error) {
 	if age <= 0 {
 		return 0, fmt.Errorf("inbox: Purge age is %s; it must be positive", age)

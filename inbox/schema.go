@@ -18,14 +18,14 @@ var (
 	sqliteSchema string
 )
 
-// DB is a connection pool: *sql.DB, or what embeds one.
+// DB is a connection pool: *sql.DB, or a type that embeds it.
 type DB interface {
 	Execer
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// Schema is the DDL of the table and its index, for your migrations. It does not
-// change what exists.
+// Schema is the DDL of the table and the index, for your migrations. The DDL does not change an
+// existing table or index.
 func (box *Inbox) Schema() string { return box.schema }
 
 func schemaOf(d dialect, table sqlname.Name) string {
@@ -39,8 +39,8 @@ func schemaOf(d dialect, table sqlname.Name) string {
 		"{index}", index, "{qualified_index}", qualified).Replace(d.schema)
 }
 
-// CreateSchema creates the table and its index where they are missing. Several
-// processes may do so at once.
+// CreateSchema creates the table and the index if they are missing. Several processes may call
+// CreateSchema at once.
 func (box *Inbox) CreateSchema(ctx context.Context, db DB) (err error) {
 	const what = "creating the schema"
 	tx, err := db.BeginTx(ctx, nil)

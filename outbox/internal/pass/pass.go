@@ -47,8 +47,7 @@ func (p *Pass[P]) Begin(now time.Time, first P) {
 	p.first, p.next, p.began = first, first, now
 }
 
-// Read notes a read that began at the first place and ended at the second; last says that the read
-// ended the pass.
+// Read notes a read that began at after and ended at next; last says that the read ended the pass.
 func (p *Pass[P]) Read(after, next P, last bool) {
 	p.next, p.tail = next, last && after != p.first
 }
