@@ -29,8 +29,8 @@ type Config struct {
 	// MaxBackoff caps the delay of deferred events during an outage. The delay starts at
 	// 1 s and doubles. Defaults to 10 s.
 	MaxBackoff time.Duration
-	// Metrics gets the relay's figures, such as those of adapters/prometheus and adapters/otel.
-	// Defaults to [NopMetrics].
+	// Metrics gets the relay's figures, such as the metrics of adapters/prometheus and
+	// adapters/otel. Defaults to [NopMetrics].
 	Metrics Metrics
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger

@@ -11,7 +11,7 @@
 //	…
 //	err = ob.Register(r.Bindings()...)
 //
-// A relay is a batch listener. It marks an event DONE only after the broker acknowledges the
+// A relay is a batch listener that marks an event DONE only after the broker acknowledges the
 // message. If the process crashes between the two, the event is published again with the same
 // message id. While the broker cannot be reached, events stay in the table and no attempt is
 // counted. A message that the broker refuses for good, such as a message above the size limit, is a

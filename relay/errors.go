@@ -2,9 +2,9 @@ package relay
 
 import "errors"
 
-// A [Publisher] wraps its errors with one of these errors, which decides what becomes of the event.
-// Any other error is a failed delivery: it counts as an attempt, is retried by the outbox's policy,
-// and the last attempt makes the event DEAD.
+// A [Publisher] wraps its errors with one of these errors, which decides how the event goes on. Any
+// other error is a failed delivery: it counts as an attempt, is retried by the outbox's policy, and
+// the last attempt makes the event DEAD.
 var (
 	// ErrUnavailable: the broker cannot be reached, does not answer, has no room, or does
 	// not accept the client's credentials. The event is deferred, and no attempt is

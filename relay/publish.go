@@ -81,7 +81,7 @@ func (b *job) messages() []pending {
 	return list
 }
 
-// round publishes the first message of each key, and the messages without a key. It returns the
+// round publishes the first message of each key, and the messages without a key, and returns the
 // messages for the next round.
 func (b *job) round(ctx context.Context, list []pending) (left []pending) {
 	now, left, failed := b.choose(list)
@@ -95,7 +95,7 @@ func (b *job) round(ctx context.Context, list []pending) (left []pending) {
 	})
 }
 
-// choose chooses the messages of a round. It stores the errors of messages whose route failed or
+// choose chooses the messages of a round, and stores the errors of messages whose route failed or
 // whose topic is away.
 func (b *job) choose(list []pending) (now, left []pending, failed waits) {
 	taken, trials := map[string]bool{}, map[string]trial{}

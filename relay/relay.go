@@ -11,8 +11,8 @@ import (
 // Publisher sends messages to a broker, and is safe for concurrent use.
 type Publisher interface {
 	// Publish sends messages and waits until the broker has acknowledged or refused each message.
-	// It returns nil when all messages are acknowledged, else an error for each message, in order,
-	// nil for acknowledged messages. Two messages of a call never have the same key. See
+	// Publish returns nil when all messages are acknowledged, else an error for each message, in
+	// order, nil for acknowledged messages. Two messages of a call never have the same key. See
 	// [ErrUnavailable] for the errors, which never quote a payload.
 	Publish(ctx context.Context, messages []Message) []error
 	// Ping reports whether the broker answers.

@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-// IsDeadlock reports whether the database picked a transaction as the victim of a
-// deadlock, or could not serialize it, and rolled it back: a retry may succeed. These are
-// PostgreSQL's 40P01 and 40001, and MySQL's 1213, which Galera also returns for a failed
-// certification. MySQL's group replication has two more errors of COMMIT: 3101 for a failed
-// certification, and 1180 if a transaction of another server took the locks.
+// IsDeadlock reports whether the database picked a transaction as the victim of a deadlock, or
+// could not serialize it, and rolled it back: a retry may succeed. The errors are PostgreSQL's
+// 40P01 and 40001, and MySQL's 1213, which Galera also returns for a failed certification. MySQL's
+// group replication has two more errors of COMMIT: 3101 for a failed certification, and 1180 if a
+// transaction of another server took the locks.
 func IsDeadlock(err error) bool {
 	return err != nil && (HasState(err, "40P01") || HasState(err, "40001") || HasNumber(err, 1213, 3101) || Walk(err, lostLocks))
 }
@@ -94,7 +94,7 @@ func Number(err error) (uint16, bool) {
 	return uint16(field.Uint()), true //nolint:gosec // the kind is uint16.
 }
 
-// HasNumber reports whether err is one of these MySQL errors.
+// HasNumber reports whether err is a MySQL error with one of the numbers.
 func HasNumber(err error, numbers ...uint16) bool {
 	found := false
 	Walk(err, func(err error) bool {

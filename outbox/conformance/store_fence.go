@@ -92,8 +92,8 @@ var fenceTests = []storeTest{
 			s.leaves(outcome, marks, want)
 		}
 	}},
-	// Several nodes work on the same rows in different orders. Nothing may fail, for
-	// example by a deadlock, and every row is marked once.
+	// Several nodes work on the same rows in different orders. No statement may fail, for example
+	// by a deadlock, and every row is marked once.
 	{"MarkingRenewingClaimingAndPurgingAtOnceDoNotFail", func(s *storeSuite) {
 		const rows, batch = 300, 30
 		envs := s.events(rows)

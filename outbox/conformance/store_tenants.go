@@ -44,7 +44,7 @@ func tenantsFirst(s *storeSuite) {
 		envs := s.ofTenant(tenant, 8)
 		envs[0].AvailableAt = suiteTime.Add(2 * later)
 		envs[1].EventType = "Paused"
-		envs[2].AvailableAt = suiteTime.Add(time.Minute) // behind the others
+		envs[2].AvailableAt = suiteTime.Add(time.Minute) // behind the other events
 		s.insert(envs...)
 		s.edit(envs[3].EventID, func(r *RawRow) { r.LockedBy, r.LockedAt = "node-1/1", s.now() })
 		s.edit(envs[4].EventID, func(r *RawRow) { r.Status = outbox.StatusRetry })

@@ -34,7 +34,7 @@ type Emitter interface {
 }
 
 // AssertEmitted fails the test unless exactly these events were emitted, in this order, and shows
-// the differences. It reports whether the events match.
+// the differences. AssertEmitted reports whether the events match.
 func AssertEmitted(t testing.TB, from Emitter, want ...Event) bool {
 	t.Helper()
 	return assertEvents(t, "emitted", from.Emitted(), want)

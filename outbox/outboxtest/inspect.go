@@ -11,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// FindEvents implements [outbox.Store]. It looks at SearchLimit rows, as a database does.
+// FindEvents implements [outbox.Store]. FindEvents looks at SearchLimit rows, as a database does.
 func (s *Store) FindEvents(ctx context.Context, _ outbox.DB, q outbox.EventQuery) (outbox.EventPage, error) {
 	order := q.Order()
 	place, err := order.After(q.After)

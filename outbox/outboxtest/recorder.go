@@ -109,15 +109,15 @@ func (r *Recorder) RolledBack() []RolledBack { return snapshot(r, &r.rolledBack)
 // Deliveries are the calls of the recorded listeners, in order.
 func (r *Recorder) Deliveries() []Received { return snapshot(r, &r.deliveries) }
 
-// WaitCommitted waits until n events or more have committed and returns them.
-// It fails the test after [WaitLimit].
+// WaitCommitted waits until n events or more have committed and returns the events. WaitCommitted
+// fails the test after [WaitLimit].
 func (r *Recorder) WaitCommitted(t testing.TB, n int) []outbox.Envelope {
 	t.Helper()
 	return wait(t, r, &r.committed, n, "committed events")
 }
 
-// WaitDeliveries waits until the recorded listeners were called n times or more
-// and returns the calls. It fails the test after [WaitLimit].
+// WaitDeliveries waits until the recorded listeners were called n times or more and returns the
+// calls. WaitDeliveries fails the test after [WaitLimit].
 func (r *Recorder) WaitDeliveries(t testing.TB, n int) []Received {
 	t.Helper()
 	return wait(t, r, &r.deliveries, n, "deliveries")

@@ -16,9 +16,10 @@ import (
 // memoryTable is the table's name in errors of [Store].
 const memoryTable = "memory"
 
-// Store is an [outbox.Store] in memory. It passes conformance.RunStore, so a test with a Store has
-// the result of a test with a database, in microseconds. The database's clock is [time.Now], so a
-// Store works within testing/synctest. Make a Store with [NewStore]; it is safe for concurrent use.
+// Store is an [outbox.Store] in memory. Store passes conformance.RunStore, so a test with a Store
+// has the result of a test with a database, in microseconds. The database's clock is [time.Now], so
+// a Store works within testing/synctest. Make a Store with [NewStore]; it is safe for concurrent
+// use.
 //
 // Rows that are inserted through a [Scope], or through the transaction of an adapter, become
 // visible when the transaction commits; rows that are inserted through any other Execer become

@@ -12,8 +12,8 @@ import (
 // constructors are the constructors of stores by the names of their dialects.
 var constructors = map[string]string{"postgres": "sqlstore.Postgres()", "mysql": "sqlstore.MySQL()", "sqlite": "sqlstore.SQLite()"}
 
-// Check implements [outbox.Store]. It runs a few statements, which read at most one row and change
-// no row.
+// Check implements [outbox.Store]. Check runs a few statements, which read at most one row and
+// change no row.
 func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 	const what = "checking the database"
 	if s.err != nil {
@@ -102,8 +102,8 @@ func (s *Store) createWayOut() string {
 
 func (s *Store) files() string { return "the SQL files in outbox/sqlstore/schema/" + s.d.name }
 
-// isOneOf reports whether the error has the given SQLSTATE, MySQL number or SQLite text, whichever
-// is the store's dialect.
+// isOneOf reports whether the error has the given SQLSTATE, MySQL number or SQLite text, by the
+// store's dialect.
 func (s *Store) isOneOf(err error, state string, number uint16, text string) bool {
 	switch s.d.name {
 	case "postgres":

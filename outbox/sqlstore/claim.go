@@ -190,7 +190,7 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	return locked, err
 }
 
-// lockSeen is lockRows for a server without SKIP LOCKED. It reads without a lock, so that the read
+// lockSeen is lockRows for a server without SKIP LOCKED: it reads without a lock, so that the read
 // waits for no other transaction, and then locks the rows by primary key. The lock waits for
 // another claim that read the same rows, and leaves out the rows that the other claim took.
 func (s *Store) lockSeen(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, pending string, after outbox.Cursor, limit int) (locked []row, err error) {
@@ -223,8 +223,8 @@ func (s *Store) lockSeen(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	}
 }
 
-// Leased implements [outbox.Store]. It reads all rows that are not delivered, because lease names
-// have no index: every claim would have to update such an index.
+// Leased implements [outbox.Store]. Leased reads all rows that are not delivered, because lease
+// names have no index: every claim would have to update such an index.
 func (s *Store) Leased(ctx context.Context, db outbox.DB, names []string) ([]outbox.Lease, error) {
 	var leases []outbox.Lease
 	for chunk := range slices.Chunk(names, markRows) {

@@ -13,8 +13,8 @@ import (
 
 var _, _, _ sql.Scanner = (*timestamp)(nil), (*count)(nil), (*rowID)(nil)
 
-// timestamp reads a time. It is zero for NULL, and for a value that is not a time in the years 1 to
-// 9999: JSON has no form for other times.
+// timestamp reads a time, and is zero for NULL, and for a value that is not a time in the years 1
+// to 9999: JSON has no form for other times.
 type timestamp struct{ time.Time }
 
 // Scan takes microseconds, a time, or the text of MySQL's DATE_FORMAT, which is in UTC.

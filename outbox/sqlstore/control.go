@@ -21,7 +21,7 @@ type hold struct {
 	expired bool
 }
 
-// HoldTable implements [outbox.Store]. It reads the row, then replaces it if it is
+// HoldTable implements [outbox.Store]. HoldTable reads the row, then replaces the row if it is
 // unchanged: of two processes that take the table at once, one fails.
 func (s *Store) HoldTable(ctx context.Context, db outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
 	var was hold

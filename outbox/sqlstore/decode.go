@@ -37,7 +37,7 @@ func (q *query) timeColumn(column string) *query {
 	return q.add(fmt.Sprintf(q.d.textColumn, column))
 }
 
-// row is one row of the table as read.
+// row is a row of the table as read.
 type row struct {
 	id                         string
 	bytesID                    bool // the driver gave bytes

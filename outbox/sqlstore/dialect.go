@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// dialect holds how databases differ in writing and reading a value. Statements that differ as a
-// whole are chosen where they are built.
+// dialect holds the differences between databases in writing and reading a value. Statements that
+// differ as a whole are chosen where they are built.
 type dialect struct {
 	name  string
 	quote string

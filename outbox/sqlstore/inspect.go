@@ -88,8 +88,8 @@ func (s *Store) event(r *found) outbox.EventRow {
 	return event
 }
 
-// FindEvents implements [outbox.Store]. It reads a few rows at first, and then four times as many
-// with each statement, until the page is full or SearchLimit rows were read.
+// FindEvents implements [outbox.Store]. FindEvents reads a few rows at first, and then four times
+// as many with each statement, until the page is full or SearchLimit rows were read.
 func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuery) (outbox.EventPage, error) {
 	w := s.walkOf(q.EventFilter)
 	place, err := w.order.After(q.After)

@@ -113,7 +113,7 @@ func (s *Store) change(ctx context.Context, tx *sql.Tx, what, statement string) 
 
 var storageParameters = regexp.MustCompile(`^ALTER TABLE \S+ (SET|RESET) \(`)
 
-// addIndexes creates the missing indexes. It asks the catalog for each index, because CREATE INDEX
+// addIndexes creates the missing indexes, and asks the catalog for each index, because CREATE INDEX
 // IF NOT EXISTS waits for writers even if the index exists.
 func (s *Store) addIndexes(ctx context.Context, tx *sql.Tx, what string, indexes []string) error {
 	for _, index := range indexes {

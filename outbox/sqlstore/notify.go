@@ -17,7 +17,7 @@ const (
 	listenTimeout = 5 * time.Second       // of a read
 )
 
-// Notify implements [outbox.Notifier]. It changes a row of the control table with a single
+// Notify implements [outbox.Notifier]. Notify changes a row of the control table with a single
 // statement.
 func (s *Store) Notify(ctx context.Context, db outbox.DB, table string) error {
 	s = s.of(table)
@@ -28,8 +28,8 @@ func (s *Store) Notify(ctx context.Context, db outbox.DB, table string) error {
 	return err
 }
 
-// Listen implements [outbox.Notifier]. It reads the row of Notify by primary key, 20 ms after the
-// read before, on any connection of db.
+// Listen implements [outbox.Notifier]. Listen reads the row of Notify by primary key, 20 ms after
+// the read before, on any connection of db.
 func (s *Store) Listen(ctx context.Context, db outbox.DB, table string, wake func()) error {
 	s = s.of(table)
 	heard, err := s.notification(ctx, db)

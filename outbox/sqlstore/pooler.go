@@ -76,7 +76,8 @@ func (s *Store) checkPooler(ctx context.Context, db outbox.DB) error {
 	return nil
 }
 
-// lostStatement returns err if a named statement does not exist, or exists before it was prepared.
+// lostStatement returns err if err says that a named statement does not exist, or existed before it
+// was prepared.
 func lostStatement(err error) error {
 	if isLostStatement(err) {
 		return err

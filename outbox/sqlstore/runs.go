@@ -229,7 +229,7 @@ func (s *Store) walk(ctx context.Context, db outbox.DB, r outbox.RunQuery) (keys
 	if s.d.name == "mysql" {
 		return s.walkLoosely(ctx, db, r)
 	}
-	// One row more than fits shows whether the last key is cut.
+	// An extra row shows whether the last key is cut.
 	limit := r.Limit + 1
 	if r.Takeovers { // Limit counts only the first rows
 		limit = r.Limit*r.Length + 1

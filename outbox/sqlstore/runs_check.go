@@ -7,7 +7,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// CheckRuns implements [outbox.RunReader]. It asks the catalog for the index of
+// CheckRuns implements [outbox.RunReader]. CheckRuns asks the catalog for the index of
 // [WithKeyIndex].
 func (s *Store) CheckRuns(ctx context.Context, db outbox.DB) error {
 	return s.checkIndex(ctx, db, "key", "outbox.OrderedByKey", "WithKeyIndex()")

@@ -15,7 +15,7 @@ import (
 //go:embed schema
 var schemaFiles embed.FS
 
-// Migration is the SQL of one version of the schema.
+// Migration is the SQL of a version of the schema.
 type Migration struct {
 	// Version is 1 or more.
 	Version int

@@ -11,7 +11,7 @@ import (
 // timePart is the rows that a single statement reads of a list in the order of a time.
 type timePart struct {
 	time, where string
-	// undated rows have a time that cannot be read, such as infinity. They are in the order of
+	// undated rows have a time that cannot be read, such as infinity. Such rows are in the order of
 	// their ids, because no page can begin behind their time.
 	undated bool
 	// indexed: the index has the undated rows in the order of their ids.
@@ -36,7 +36,7 @@ func (s *Store) timeParts(column, where string) (dated timePart, undated []timeP
 // by byte, as Go merges the parts, and not by the primary key, along which the whole table
 // would be read.
 //
-// PostgreSQL estimates that a third of the rows of an expression is undated, and so would read and
+// PostgreSQL estimates that a third of the rows of an expression are undated, and so would read and
 // sort all dead rows. The subquery asks the index whether there is an undated row at all.
 func (q *query) undatedBehind(s *Store, part timePart, operator, id string) *query {
 	key := "COALESCE(event_id, '')"

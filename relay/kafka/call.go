@@ -69,7 +69,8 @@ func (c *call) publish(ctx context.Context, indexes []int) {
 	}
 }
 
-// attempt sends messages once. It returns the messages of an aborted transaction that had no error.
+// attempt sends messages once, and returns the messages of an aborted transaction that had no
+// error.
 func (c *call) attempt(ctx context.Context, indexes []int) (aborted []int) {
 	client, err := c.p.get()
 	if err != nil {
@@ -94,7 +95,7 @@ func (c *call) attempt(ctx context.Context, indexes []int) (aborted []int) {
 	return nil
 }
 
-// send sends messages and waits for their acknowledgements. It returns the first error that says
+// send sends messages and waits for their acknowledgements. The result is the first error that says
 // that a broker is not available.
 func (c *call) send(ctx context.Context, client *kgo.Client, indexes []int) (away error) {
 	records, at := make([]*kgo.Record, len(indexes)), make(map[*kgo.Record]int, len(indexes))

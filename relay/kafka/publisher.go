@@ -60,7 +60,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []err
 // ASCII, dots, underscores and hyphens.
 func (p *Publisher) CheckTopic(topic string) error { return checkTopic(topic) }
 
-// Ping implements [relay.Publisher]. It asks a broker for metadata.
+// Ping implements [relay.Publisher]. Ping asks a broker for metadata.
 func (p *Publisher) Ping(ctx context.Context) error {
 	client, err := p.get()
 	if err != nil {

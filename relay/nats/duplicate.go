@@ -34,9 +34,9 @@ const (
 // errDropped is the class of errors about messages that the stream dropped.
 var errDropped = errors.New("the stream dropped the message")
 
-// verify compares the messages that the stream dropped with the stored messages. The id is meant to
-// drop an earlier attempt of the same message. Any other message means that the stream has lost
-// this message, and the result is an error.
+// verify compares the messages that the stream dropped with the stored messages. A stored message
+// that is an earlier attempt of the same message is the purpose of the id. Any other message means
+// that the stream has lost this message, and the result is an error.
 func (p *Publisher) verify(ctx context.Context, c *call, dropped []duplicate, sent []*nats.Msg, errs []error) {
 	if len(dropped) == 0 {
 		return

@@ -24,8 +24,8 @@ type Config struct {
 	// URL is the address of a server, or several of them with commas between. Defaults to
 	// nats.DefaultURL.
 	URL string
-	// Options are the client's options. They come after the publisher's options, with which the
-	// client connects in the background, reconnects for ever, even after the server refused the
+	// Options are the client's options. The options come after the publisher's options, with which
+	// the client connects in the background, reconnects for ever, even after the server refused the
 	// credentials, and pings every 10 s. The publisher sets ReconnectBufSize to -1 in any case, and
 	// calls your ErrorHandler and ReconnectErrHandler after its own handlers.
 	Options []nats.Option

@@ -48,8 +48,8 @@ func (c *call) publish(ctx context.Context, indexes []int) {
 	}
 }
 
-// send sends messages and waits for their confirms. It returns the messages without a confirm
-// because the channel ended, and why the channel ended.
+// send sends messages and waits for their confirms. lost are the messages without a confirm because
+// the channel ended; end is why the channel ended.
 func (c *call) send(ctx context.Context, indexes []int) (lost []int, end ended) {
 	l, err := c.p.connect(ctx)
 	if err != nil {

@@ -17,6 +17,6 @@
 // message: the message is then in all queues to which the routing key leads, and in at least one
 // queue. A message that leads to no queue is a failed delivery.
 //
-// The publisher connects when it first publishes, and again after it lost the connection. It
-// creates no exchanges, queues or bindings.
+// The publisher connects when it first publishes, and again after it lost the connection. The
+// publisher creates no exchanges, queues or bindings.
 package relayrabbitmq

@@ -20,8 +20,8 @@ const (
 	otherProperties = 512
 )
 
-// publishing is the publishing that the client sends for a message. It refuses values that the
-// protocol cannot carry: for these the client would close the connection.
+// publishing is the publishing that the client sends for a message. Values that the protocol cannot
+// carry are refused: for these the client would close the connection.
 func publishing(m relay.Message) (amqp.Publishing, error) {
 	headers := m.HeaderList(attributePrefix, "")
 	p := amqp.Publishing{

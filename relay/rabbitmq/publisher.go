@@ -15,8 +15,8 @@ import (
 // closeTimeout bounds Close when its context has no end.
 const closeTimeout = 5 * time.Second
 
-// Publisher is a [relay.Publisher] for RabbitMQ. It has a single connection, and a channel for each
-// call that runs. A Publisher is safe for concurrent use.
+// Publisher is a [relay.Publisher] for RabbitMQ. A Publisher has a single connection, and a channel
+// for each call that runs, and is safe for concurrent use.
 type Publisher struct {
 	cfg Config
 
@@ -53,7 +53,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []relay.Message) []err
 // CheckTopic reports the problem with the topic of a route: more than 255 bytes, or no valid UTF-8.
 func (p *Publisher) CheckTopic(topic string) error { return checkTopic(topic) }
 
-// Ping implements [relay.Publisher]. It connects if necessary, and opens a channel.
+// Ping implements [relay.Publisher]. Ping connects if necessary, and opens a channel.
 func (p *Publisher) Ping(ctx context.Context) error {
 	l, err := p.connect(ctx)
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 
 // HandleCompletes checks an adapter's Handle: a listener that writes to a ledger in its transaction
 // fails once after the write, and then succeeds. newListener makes the adapter for the writer, and
-// a listener of fn, which the listener calls with a function that runs a statement in the
-// transaction.
+// a listener that calls fn with a function that runs a statement in the listener's transaction.
 func HandleCompletes(t *testing.T, db *testdb.DB, newListener func(w *outbox.Writer, fn func(exec func(query string) error) error) (outbox.Transactor, outbox.Listener)) {
 	t.Helper()
 	Exec(t, db.DB, "CREATE TABLE ledger (n INT NOT NULL)")

@@ -68,7 +68,7 @@ func (p *Proxy) accept() {
 		c := &Conn{client: client}
 		p.mu.Lock()
 		select {
-		case <-p.closed: // and so are all earlier connections
+		case <-p.closed: // the proxy is closed, and so are all earlier connections
 			c.Close()
 		default:
 			p.conns[c] = true

@@ -56,7 +56,7 @@ func (p *Process) Start(t testing.TB) {
 	Eventually(t, "the broker answers", func() bool { err = p.ready(); return err == nil })
 }
 
-// Kill kills the program with SIGKILL, unless Kill was called before.
+// Kill kills the program with SIGKILL, unless the program was killed before.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()
 	if p.cmd == nil {

@@ -123,7 +123,7 @@ func newProof(t testing.TB, broker Broker, store *sqlstore.Store) *proof {
 	return p
 }
 
-// key is one of the keys of the events.
+// key is the key of the nth event.
 func (p *proof) key(n int) string { return fmt.Sprintf("%s%d", p.prefix, n%keys) }
 
 // node starts a node behind a separate proxy. end closes the node's outbox, then the node's relay.

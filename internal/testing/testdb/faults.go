@@ -7,7 +7,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/faultproxy"
 )
 
-// Fault is a fault of the connections of a pool from [DB.Faulty].
+// Fault is the state of the connections of a pool from [DB.Faulty].
 type Fault int
 
 // The faults.
@@ -31,7 +31,7 @@ type faults struct {
 	ended   bool
 }
 
-// Faulty opens another pool on the same database, through a proxy. set changes the fault of the
+// Faulty opens another pool on the same database, through a proxy. set changes the state of the
 // pool's connections. The proxy ends with the test.
 func (db *DB) Faulty(t testing.TB) (faulty *DB, set func(Fault)) {
 	t.Helper()
@@ -68,7 +68,7 @@ func (f *faults) end() {
 	f.changed.Broadcast()
 }
 
-// wait waits until the connections are not silent, and returns the present fault.
+// wait waits until the connections are not silent, and returns the present state.
 func (f *faults) wait() Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -68,7 +68,7 @@ func Param(key, value string) Option { return Option{key, value} }
 // extra are targets of some builds only.
 var extra []Target
 
-// Main is one target for each kind of database.
+// Main returns a target for each kind of database.
 func Main() []Target {
 	return []Target{
 		{Name: "postgres/pgx", Kind: Postgres, driver: "pgx"},

@@ -25,7 +25,7 @@ const (
 	maxStuckPause = 5 * time.Minute
 )
 
-// retries are the items that could not be stored. They belong to run.
+// retries are the items that could not be stored. The fields belong to run.
 type retries[T, K any] struct {
 	aside      []T
 	pause      time.Duration // until the items aside are tried again
@@ -120,9 +120,9 @@ func (c *Committer[T, K]) storeParts(kind K, group []T) []T {
 	return left
 }
 
-// storeEach stores items in parts, and the items of a part that fails one by one. It returns
-// the items that were not tried, because two items had failed before, and then the items that
-// failed. So the next call starts with the items that were not tried.
+// storeEach stores items in parts, and the items of a part that fails one by one. The result is the
+// items that were not tried, because two items had failed before, and then the items that failed.
+// So the next call starts with the items that were not tried.
 func (c *Committer[T, K]) storeEach(kind K, group []T, size int, failed *int) []T {
 	var left []T
 	for len(group) > 0 && *failed < 2 {

@@ -53,7 +53,7 @@ type Hold struct {
 	// released is the error of giving the table up; valid when done is closed.
 	released error
 
-	// These belong to the goroutine that tries.
+	// These fields belong to the goroutine that tries.
 	held    bool   // at the last try
 	failed  bool   // the last try
 	waiting string // the owner of the table at the last try

@@ -218,7 +218,7 @@ func (n *Notifications) woken() {
 	n.wake()
 }
 
-// lost is called when the channel has stopped listening. It returns how often the channel has
+// lost is called when the channel has stopped listening, and returns how often the channel has
 // stopped since a notification arrived.
 func (n *Notifications) lost() int {
 	n.mu.Lock()
