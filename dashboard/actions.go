@@ -16,24 +16,24 @@ import (
 
 const (
 	keptActions    = 100
-	runningActions = 10 // of one outbox
-	// patience is how long a form waits for its action to end, so that a short one shows
-	// its result at once.
+	runningActions = 10 // of a single outbox
+	// patience is how long a form waits for the action to end, so that a short action shows its
+	// result at once.
 	patience = 500 * time.Millisecond
 )
 
-// actions are the changes that this process made lately, and those that run.
+// actions are the changes that this process made lately, and the changes that run.
 type actions struct {
 	mu      sync.Mutex
 	list    []*shownAction // the latest first
 	running int
-	idle    chan struct{} // closed when none runs; nil while none has run
+	idle    chan struct{} // closed when no action runs; nil until the first action runs
 }
 
-// shownAction is a change as it stands.
+// shownAction is the state of a change.
 type shownAction struct {
 	ID, User, Outbox, Action, Target string
-	Done, Of                         int // Of is what the confirmation said; 0: unknown
+	Done, Of                         int // Of is the number that the confirmation said; 0: unknown
 	Started, Ended                   time.Time
 	Problem                          string
 }
@@ -148,8 +148,8 @@ func (a *actions) of(name string) (list []shownAction) {
 	return list
 }
 
-// action shows how far a change is, or what became of it. Behind a load balancer the request
-// may reach another process than the one that carries the change out.
+// action shows how far a change is, or how it ended. Behind a load balancer the request may reach
+// another process than the process that carries the change out.
 func (p *page) action() error {
 	in, err := p.query("id")
 	if err != nil {
@@ -174,7 +174,7 @@ func (p *page) action() error {
 	return p.show(http.StatusOK, "action.html", "Action", found)
 }
 
-// steering shows what is paused, the forms for steering, and the latest actions.
+// steering shows the pauses, the forms for steering, and the latest actions.
 func (p *page) steering() error {
 	if _, err := p.query(); err != nil {
 		return err

@@ -15,16 +15,16 @@ import (
 // maxForm is the longest form, in bytes: maxSelected ids fit.
 const maxForm = 128 << 10
 
-// changeFields are those of a form that asks for a change.
+// changeFields are the fields of a form that asks for a change.
 var changeFields = append([]string{"action", "scope", "id", "of", "token"}, filterFields...)
 
-// change is what an operator asks for.
+// change is the change that an operator asks for.
 type change struct {
 	Action string // replay, delete, pause, resume, purge or wake
 	Target string // as in [httptx.AuditEntry]
 	filter outbox.DeadFilter
 	Kind   outbox.EventKind // of a pause or a resume
-	Fields url.Values       // of the form, for the one that confirms it
+	Fields url.Values       // of the form, for the form that confirms the change
 }
 
 // form reads a posted form, and checks its token.
@@ -43,7 +43,7 @@ func (p *page) form(scope string) (input, error) {
 	return in, p.checkToken(scope, in.get("token"))
 }
 
-// change reads what a form asks for.
+// change reads which change a form asks for.
 func (in input) change() (c change, err error) {
 	c.Action = in.get("action")
 	switch c.Action {
@@ -65,8 +65,8 @@ func (in input) change() (c change, err error) {
 	return c, err
 }
 
-// only refuses fields that do not belong to the action: a change would be wider than its
-// sender meant.
+// only refuses fields that do not belong to the action: the change would be wider than the sender
+// of the form meant.
 func (in input) only(names ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(in)) {
 		if name != "action" && name != "token" && !slices.Contains(names, name) {
@@ -76,7 +76,7 @@ func (in input) only(names ...string) error {
 	return nil
 }
 
-// ofKind reads which kind of events a form is about.
+// ofKind reads the kind of events in a form.
 func (in input) ofKind(c *change) error {
 	c.Kind = outbox.EventKind{EventType: outbox.EventType(in.get("event_type")), AggregateType: cmp.Or(outbox.AggregateType(in.get("aggregate_type")), outbox.Global)}
 	c.Target = c.Kind.String()
@@ -86,7 +86,7 @@ func (in input) ofKind(c *change) error {
 	return in.only("event_type", "aggregate_type")
 }
 
-// selection reads which dead letters a form is about.
+// selection reads the selection of dead letters in a form.
 func (in input) selection(c *change) (err error) {
 	switch ids := in["id"]; {
 	case in.get("scope") == "selection" && len(ids) == 0:
@@ -108,7 +108,7 @@ func (in input) selection(c *change) (err error) {
 	}
 }
 
-// target is a filter as a text. The tenant's name stays out of logs.
+// target returns a filter as a text. The tenant's name stays out of logs.
 func (in input) target() string {
 	var parts []string
 	for _, name := range filterFields {
@@ -123,7 +123,7 @@ func (in input) target() string {
 	return cmp.Or(strings.Join(parts, "&"), "all")
 }
 
-// carryOut makes a change, and returns how many events it changed.
+// carryOut makes a change, and returns the number of events that it changed.
 func (c *change) carryOut(ctx context.Context, d *Dashboard, ob *outbox.Outbox, progress func(int)) (int, error) {
 	if c.Action == "pause" || c.Action == "resume" { // short, and harmless to repeat
 		var cancel context.CancelFunc
@@ -147,7 +147,7 @@ func (c *change) carryOut(ctx context.Context, d *Dashboard, ob *outbox.Outbox, 
 	}
 }
 
-// act makes a change, and goes on to the page that shows what became of it.
+// act makes a change, and redirects to the page that shows the outcome.
 func (p *page) act() error {
 	in, err := p.form("act")
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// confirmation is a change that its page asks about.
+// confirmation is a change that the user is asked to confirm.
 type confirmation struct {
 	change
-	Letters bool // it is about dead letters
+	Letters bool // the change is about dead letters
 	Count   int64
-	More    bool // than Count, perhaps
+	More    bool // there may be more than Count
 	// Unknown says that no event of the kind to pause was found; Similar are kinds that the
 	// user may have meant.
 	Unknown bool
 	Similar []outbox.EventKind
 }
 
-// confirm asks whether a change shall be made, and says how many events it is about.
+// confirm asks whether a change shall be made, and says how many events the change is about.
 func (p *page) confirm() error {
 	in, err := p.form("confirm")
 	if err != nil {
@@ -44,7 +44,7 @@ func (p *page) confirm() error {
 	return p.show(http.StatusOK, "confirm.html", "Confirm", asked)
 }
 
-// size counts the dead letters of a filter; more says that there may be more. It looks at
+// size counts the dead letters of a filter; more says that there may be more. The method looks at
 // [outbox.StatsLimit] rows at most.
 func (p *page) size(ctx context.Context, f *outbox.DeadFilter) (n int64, more bool, err error) {
 	switch {
@@ -52,13 +52,13 @@ func (p *page) size(ctx context.Context, f *outbox.DeadFilter) (n int64, more bo
 		n, err = p.outbox.DeadLetters().Count(ctx, *f)
 		return n, false, err
 	case f.Group != "":
-		groups, err := p.outbox.DeadLetters().Groups(ctx, *f) // it reads no more than GroupLimit
+		groups, err := p.outbox.DeadLetters().Groups(ctx, *f) // reads no more than GroupLimit
 		for _, g := range groups.Groups {
 			n += int64(g.Count)
 		}
 		return n, groups.More, err
 	case f.EventType == "" && f.AggregateType == "" && f.AggregateID == "" && f.TenantID == "" && f.Since.IsZero() && f.Until.IsZero():
-		stats, err := p.outbox.Stats(ctx) // its counts end at StatsLimit
+		stats, err := p.outbox.Stats(ctx) // the counts end at StatsLimit
 		return stats.Dead, stats.Dead >= outbox.StatsLimit, err
 	}
 	query := outbox.EventQuery{Limit: outbox.MaxFindLimit}

@@ -14,7 +14,7 @@ const tokenLife = 4 * time.Hour
 
 // A token is the time in seconds, eight bytes, and the HMAC of user, outbox, scope and time.
 
-// Token is for a form of this scope.
+// Token returns the token for a form of this scope.
 func (p *page) Token(scope string) string {
 	at := binary.BigEndian.AppendUint64(nil, uint64(p.Now.Unix()))
 	return base64.RawURLEncoding.EncodeToString(append(at, p.sign(scope, at)...))
@@ -30,7 +30,7 @@ func (p *page) sign(scope string, at []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// checkToken refuses a form that this user did not get from this page, or too long ago.
+// checkToken refuses a form that this user did not get from this page, or got too long ago.
 func (p *page) checkToken(scope, token string) error {
 	bytes, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(bytes) != 8+sha256.Size || !hmac.Equal(bytes[8:], p.sign(scope, bytes[:8])) {

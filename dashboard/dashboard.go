@@ -28,32 +28,31 @@ const (
 // minKey is the shortest CSRFKey, in bytes.
 const minKey = 32
 
-// Config configures a [Dashboard]. Outboxes is required; the zero value of every other field
-// means its default.
+// Config configures a [Dashboard]. Outboxes is required; the zero value of every other field means
+// the default.
 type Config struct {
-	// Outboxes are shown by these names, which are part of the addresses: letters, digits,
-	// hyphens, underscores and dots, at most 64, beginning with a letter or a digit.
+	// Outboxes are shown by these names, which are part of the addresses: letters, digits, hyphens,
+	// underscores and dots, at most 64 characters, beginning with a letter or a digit.
 	Outboxes map[string]*outbox.Outbox
-	// Access says who may see and change what; see [httptx.Access]. Without its Authorize
-	// every request is refused. Its Logger gets errors of the database too.
+	// Access says who may see and change what; see [httptx.Access]. Without Access.Authorize every
+	// request is refused. Access.Logger gets errors of the database too.
 	Access httptx.Access
-	// CSRFKey signs the tokens in forms, at least 32 bytes. Give all processes behind one
-	// address the same key. To follow a replay, route an operator to one process as well
+	// CSRFKey signs the tokens in forms, at least 32 bytes. Give all processes behind the same
+	// address the same key. To follow a replay, also route each operator to the same process
 	// (sticky sessions). Defaults to a random key.
 	CSRFKey []byte
-	// Interval is how often the live overview is refreshed, at least 100 ms: one set of
-	// queries for each outbox that somebody watches. Defaults to 2 s.
+	// Interval is how often the live overview is refreshed, at least 100 ms. Each refresh runs a
+	// set of queries for each outbox that somebody watches. Defaults to 2 s.
 	Interval time.Duration
-	// MaxViewers is how many pages may show the live overview at once, ten of them to one
-	// user; others are not live. Without a name, a user is known by the address. Defaults to
-	// 50.
+	// MaxViewers is how many pages may show the live overview at once, at most ten of them for the
+	// same user; other pages are not live. A user without a name is known by the address. Defaults
+	// to 50.
 	MaxViewers int
-	// Timeout is how long the queries of one page, a pause or a resume may take. Defaults to
-	// 10 s.
+	// Timeout is how long the queries of a page, a pause or a resume may take. Defaults to 10 s.
 	Timeout time.Duration
 }
 
-// Dashboard is the handler. Make one with [New]. It is safe for concurrent use.
+// Dashboard is the handler. Make a Dashboard with [New]. It is safe for concurrent use.
 type Dashboard struct {
 	config   Config
 	names    []string
@@ -66,7 +65,7 @@ type Dashboard struct {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// New makes a dashboard. Its error joins an [outbox.FieldError] for each field that is wrong.
+// New makes a dashboard. The error joins an [outbox.FieldError] for each field that is wrong.
 func New(config Config) (*Dashboard, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -124,13 +123,12 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// EndStreams ends the live overviews, which would otherwise hold up
-// [http.Server.Shutdown]: pass it to [http.Server.RegisterOnShutdown]. Pages are not live
-// afterwards.
+// EndStreams ends the live overviews, which would otherwise hold up [http.Server.Shutdown]: pass
+// EndStreams to [http.Server.RegisterOnShutdown]. Pages are not live afterwards.
 func (d *Dashboard) EndStreams() { d.end() }
 
-// Wait waits for the replays, deletions and purges that run, or for ctx to end. Call it
-// after the server's Shutdown and before the outbox closes.
+// Wait waits for the replays, deletions and purges that run, or for ctx to end. Call Wait after the
+// server's Shutdown and before the outbox closes.
 func (d *Dashboard) Wait(ctx context.Context) error {
 	if err := d.actions.wait(ctx); err != nil {
 		return fmt.Errorf("dashboard: waiting for actions that run: %w", err)
@@ -138,7 +136,7 @@ func (d *Dashboard) Wait(ctx context.Context) error {
 	return nil
 }
 
-// policy allows nothing but the page's own files.
+// policy allows only the page's own files.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // ServeHTTP implements [http.Handler].

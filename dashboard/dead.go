@@ -31,8 +31,8 @@ func (p *page) dead() error {
 	}{found, outbox.GroupLimit, p.dashboard.actions.of(p.Name)})
 }
 
-// letters lists dead letters: the latest of a search first, or those of a group, the earliest
-// first.
+// letters lists dead letters: the matches of a search, latest first, or the letters of a group,
+// earliest first.
 func (p *page) letters() error {
 	in, err := p.query(append([]string{"after"}, filterFields...)...)
 	if err != nil {
@@ -60,11 +60,11 @@ func (p *page) letters() error {
 
 // letters is a page of dead letters.
 type letters struct {
-	Form, Filter url.Values // Filter is the form without the page and what is empty
+	Form, Filter url.Values // Filter is Form without the place of the page and empty fields
 	Letters      []outbox.EventRow
 	Next         string // the address
 	next         string // the place
-	// Partly says that the page has all that are among Looked dead letters.
+	// Partly says that the page has all the matches among Looked dead letters.
 	Partly bool
 	Looked int
 }
@@ -105,7 +105,7 @@ func (p *page) lettersOfGroup(ctx context.Context, in input) (found letters, err
 	return found, nil
 }
 
-// placeOf is the place behind a letter, for the field after.
+// placeOf returns the place behind a letter, for the field after.
 func placeOf(letter *outbox.DeadLetter) string {
 	return letter.DiedAt.UTC().Format(time.RFC3339Nano) + "," + letter.EventID
 }

@@ -1,7 +1,7 @@
-// Package dashboard is a page for operators of one or several outboxes: what waits, what
-// was delivered and how fast, which nodes deliver, single events, and dead letters grouped by
-// their reason. Those who may, replay and delete dead letters, pause kinds of events, purge,
-// and wake the poller.
+// Package dashboard is a page for operators of outboxes. The page shows the waiting events, the
+// delivered events and the delivery times, the nodes that deliver, single events, and dead letters
+// grouped by their reason. Users with the role for it replay and delete dead letters, pause kinds
+// of events, purge, and wake the poller.
 //
 //	page, err := dashboard.New(dashboard.Config{
 //		Outboxes: map[string]*outbox.Outbox{"orders": ob},
@@ -17,6 +17,6 @@
 // e.Any("/outbox/*", echo.WrapHandler(http.StripPrefix("/outbox", page))). All links are
 // relative, so a proxy may add a prefix too.
 //
-// The page needs no JavaScript; with it, the overview is live. It sets no cookies, loads
-// nothing from elsewhere, and has a strict Content-Security-Policy.
+// The page needs no JavaScript; with JavaScript, the overview is live. The page sets no cookies,
+// loads nothing from elsewhere, and has a strict Content-Security-Policy.
 package dashboard

@@ -24,7 +24,7 @@ type step struct {
 
 type header struct{ Key, Value string }
 
-// event shows one event.
+// event shows a single event.
 func (p *page) event() error {
 	in, err := p.query("id")
 	if err != nil {
@@ -46,13 +46,13 @@ func (p *page) event() error {
 	data := struct {
 		outbox.EventRow
 		Dead     bool
-		Paused   bool // its kind; the event waits
+		Paused   bool // the kind is paused; the event waits
 		Steps    []step
 		Bytes    int
 		Type     string // of the payload's content; empty: JSON
 		Headers  []header
 		Payload  string
-		Cut      bool // the payload is longer than what is shown of it, or the headers are
+		Cut      bool // the payload or the headers are longer than the shown part
 		Readable bool // headers and payload are shown
 	}{EventRow: row, Dead: row.Status == outbox.StatusDead, Paused: !paused.Since.IsZero(), Steps: timeline(&row, paused, p.Now), Bytes: row.Payload.Len(), Readable: p.Role.May(httptx.ReadPayloads)}
 	if data.Readable {
@@ -68,7 +68,7 @@ func (p *page) event() error {
 	return p.show(http.StatusOK, "event.html", "Event", data)
 }
 
-// pauseOf is the pause that a waiting event waits for, or the zero one.
+// pauseOf returns the pause that a waiting event waits for, or the zero [outbox.Pause].
 func (p *page) pauseOf(ctx context.Context, row *outbox.EventRow) (outbox.Pause, error) {
 	if row.Status.Terminal() {
 		return outbox.Pause{}, nil
@@ -85,8 +85,8 @@ func (p *page) pauseOf(ctx context.Context, row *outbox.EventRow) (outbox.Pause,
 // maxShown is how much of a payload, and of the headers, a page shows, in bytes.
 const maxShown = 64 << 10
 
-// shownPayload is the beginning of the payload, indented, or in hexadecimal digits if it is
-// not JSON.
+// shownPayload returns the beginning of the payload, indented, or in hexadecimal digits if the
+// payload is not JSON.
 func shownPayload(env *outbox.Envelope) (text string, whole bool) {
 	if !env.Payload.IsJSON() {
 		const line = 16 // bytes, of which hex.Dump makes 79
@@ -98,7 +98,7 @@ func shownPayload(env *outbox.Envelope) (text string, whole bool) {
 	return strings.ToValidUTF8(string(shown), "�"), whole
 }
 
-// shownHeaders are the first headers.
+// shownHeaders returns the first headers.
 func shownHeaders(all map[string]string) (shown []header, isCut bool) {
 	left := maxShown
 	for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -110,7 +110,7 @@ func shownHeaders(all map[string]string) (shown []header, isCut bool) {
 	return shown, false
 }
 
-// payload sends the payload as it is, for a file.
+// payload sends the unchanged payload, for a file.
 func (p *page) payload() error {
 	in, err := p.query("id")
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *page) payload() error {
 		return err
 	}
 	contentType, name := "application/json", "payload.json"
-	if !row.Payload.IsJSON() { // no browser is to open what an event says to be, say, text/html
+	if !row.Payload.IsJSON() { // a payload must not open in a browser as, say, text/html
 		contentType, name = "application/octet-stream", "payload.bin"
 	}
 	p.w.Header().Set("Content-Type", contentType)
@@ -135,7 +135,7 @@ func (p *page) payload() error {
 	return nil
 }
 
-// timeline is what the row says of the event's life.
+// timeline returns the steps of the event's life that the row tells.
 func timeline(row *outbox.EventRow, paused outbox.Pause, now time.Time) []step {
 	steps := []step{{At: row.OccurredAt, What: "Written"}}
 	waiting := !row.Status.Terminal()

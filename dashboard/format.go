@@ -69,10 +69,10 @@ func utc(t time.Time) string {
 
 func exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") }
 
-// machine is a time for the attribute datetime.
+// machine formats a time for the attribute datetime.
 func machine(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// link is a relative address with a query of names and values. Empty values are left out.
+// link returns a relative address with a query of names and values. Empty values are left out.
 func link(page string, pairs ...any) string {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -18,8 +18,8 @@ type inputError struct{ name, problem string }
 
 func (e *inputError) Error() string { return fmt.Sprintf("The field %q %s.", e.name, e.problem) }
 
-// input is a query or a form: each field is known, and given once unless it may be
-// repeated. Empty fields are those that the user left empty.
+// input is a query or a form: each field is known, and is given once unless it may be repeated.
+// Empty fields are fields that the user left empty.
 type input url.Values
 
 // lengths are the longest values of all fields, in characters.
@@ -33,7 +33,7 @@ var lengths = map[string]int{
 // filterFields select dead letters.
 var filterFields = []string{"event_type", "aggregate_type", "aggregate_id", "tenant_id", "group", "since", "until"}
 
-// maxSelected is how many dead letters one form selects.
+// maxSelected is how many dead letters a form selects at most.
 const maxSelected = 500
 
 // inputOf checks the fields of a query or a form.
@@ -75,7 +75,7 @@ func (p *page) query(known ...string) (input, error) {
 
 func (in input) get(name string) string { return url.Values(in).Get(name) }
 
-// trimmed is the input without white space around its values, as people type or paste it.
+// trimmed returns the input without the white space that people type or paste around values.
 func (in input) trimmed() input {
 	trimmed := input{}
 	for name, list := range in {
@@ -86,7 +86,7 @@ func (in input) trimmed() input {
 	return trimmed
 }
 
-// given are the fields that are not empty, apart from these.
+// given returns the fields that are not empty, apart from these.
 func (in input) given(except ...string) url.Values {
 	kept := url.Values{}
 	for name, list := range in {
@@ -97,7 +97,7 @@ func (in input) given(except ...string) url.Values {
 	return kept
 }
 
-// time reads a time in UTC: as browsers send it, or in RFC 3339.
+// time reads a time in UTC: in the format that browsers send, or in RFC 3339.
 func (in input) time(name string) (time.Time, error) {
 	text := strings.TrimSpace(in.get(name))
 	if text == "" {
@@ -124,7 +124,7 @@ func (in input) times() (since, until time.Time, err error) {
 	return since, until, err
 }
 
-// filter is the selection of dead letters, without ids.
+// filter returns the selection of dead letters, without ids.
 func (in input) filter() (outbox.DeadFilter, error) {
 	since, until, err := in.times()
 	return outbox.DeadFilter{
@@ -133,7 +133,7 @@ func (in input) filter() (outbox.DeadFilter, error) {
 	}, err
 }
 
-// number reads a number from zero; an empty one is zero.
+// number reads a number from zero; an empty text is zero.
 func (in input) number(name string) (int, error) {
 	text := in.get(name)
 	if text == "" {

@@ -12,7 +12,7 @@ import (
 // sampled is how many events of each sort are looked at for their kinds.
 const sampled = 200
 
-// kinds are those of the newest events, of waiting ones, and of the latest dead letters.
+// kinds returns the kinds of the newest events, of waiting events, and of the latest dead letters.
 func (p *page) kinds(ctx context.Context) ([]outbox.EventKind, error) {
 	found := map[outbox.EventKind]bool{}
 	for _, list := range []string{"", "WAITING", "DEAD"} {
@@ -29,8 +29,8 @@ func (p *page) kinds(ctx context.Context) ([]outbox.EventKind, error) {
 	return slices.SortedFunc(maps.Keys(found), func(a, b outbox.EventKind) int { return strings.Compare(a.String(), b.String()) }), nil
 }
 
-// unknown reports whether a search finds no event of the kind, and which kinds of the same
-// event type there are.
+// unknown reports whether a search finds no event of the kind, and returns the known kinds of the
+// same event type.
 func (p *page) unknown(ctx context.Context, kind outbox.EventKind) (unknown bool, similar []outbox.EventKind, err error) {
 	known, err := p.kinds(ctx)
 	if err != nil || slices.Contains(known, kind) {
@@ -47,7 +47,7 @@ func (p *page) unknown(ctx context.Context, kind outbox.EventKind) (unknown bool
 	}), nil
 }
 
-// eventTypes and aggregateTypes are what a form offers.
+// eventTypes and aggregateTypes return the choices that a form offers.
 func eventTypes(kinds []outbox.EventKind) []string {
 	return distinct(kinds, func(k outbox.EventKind) string { return string(k.EventType) })
 }

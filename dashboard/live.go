@@ -12,11 +12,11 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// streamTime is how long one stream lasts. The browser then opens another one, and
-// Authorize is asked again.
+// streamTime is how long a stream lasts. The browser then opens another stream, and Authorize is
+// asked again.
 const streamTime = 5 * time.Minute
 
-// sample is what the overview shows of an outbox at one time.
+// sample holds the figures that the overview shows of an outbox at one time.
 type sample struct {
 	At         time.Time
 	Stats      outbox.Stats
@@ -24,8 +24,8 @@ type sample struct {
 	Err        error
 }
 
-// sampler reads samples while somebody watches: one set of queries in each interval,
-// however many do.
+// sampler reads samples while somebody watches: one set of queries in each interval, however many
+// viewers watch.
 type sampler struct {
 	outbox            *outbox.Outbox
 	interval, timeout time.Duration
@@ -45,8 +45,8 @@ func (s *sampler) read(ctx context.Context) (got sample) {
 	return got
 }
 
-// watch returns what gets the samples, and what ends that. The first viewer starts the
-// sampler, the last one stops it.
+// watch returns a channel that gets the samples, and a function that ends the watch. The first
+// viewer starts the sampler, the last viewer stops it.
 func (s *sampler) watch() (<-chan sample, func()) {
 	viewer := make(chan sample, 1)
 	s.mu.Lock()
@@ -79,7 +79,7 @@ func (s *sampler) run(ctx context.Context) {
 		for viewer := range s.viewers {
 			select {
 			case viewer <- got:
-			default: // it is behind, and gets the next one
+			default: // the viewer is behind, and gets the next sample
 			}
 		}
 		s.mu.Unlock()
@@ -91,8 +91,8 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// figures is a sample for the script: texts by the names of the places that show them, and
-// numbers for the chart.
+// figures is a sample for the script: texts by the names of the places that show them, and numbers
+// for the chart.
 type figures struct {
 	Texts   map[string]string `json:"texts"`
 	Due     int64             `json:"due"`
@@ -107,8 +107,8 @@ func (s *sample) figures() figures {
 	return figures{Texts: s.texts(), Due: s.Stats.Due, Done: s.Throughput.Done}
 }
 
-// streamsOfUser is how many live overviews one user may have open, so that no user takes
-// those of all others.
+// streamsOfUser is how many live overviews a user may have open, so that no user takes the streams
+// of all others.
 const streamsOfUser = 10
 
 // viewers counts the live overviews, by user.
@@ -119,7 +119,7 @@ type viewers struct {
 	of    map[string]int
 }
 
-// enter returns why there is no room, or counts one more.
+// enter returns why there is no room, or counts the viewer.
 func (v *viewers) enter(user string) (refused string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -143,7 +143,7 @@ func (v *viewers) leave(user string) {
 	}
 }
 
-// viewer is the user's name, or the address of one without a name.
+// viewer returns the user's name, or the address of a user without a name.
 func (p *page) viewer() string {
 	if p.User != "" {
 		return "user " + p.User
@@ -191,7 +191,7 @@ func (p *page) live() error {
 	}
 }
 
-// send writes one event. A client that does not read for ten seconds has gone.
+// send writes an event. A client that does not read for ten seconds has gone.
 func (p *page) send(f figures) error {
 	data, err := json.Marshal(f)
 	if err != nil {

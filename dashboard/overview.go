@@ -32,7 +32,7 @@ func (p *page) overview() error {
 	}{overviewFigures, now.texts(), now.Stats.Dead > 0, now.Stats.Paused, nodes, p.dashboard.config.Interval})
 }
 
-// figure is a number of the overview: its name for the script, and what it is.
+// figure is a number of the overview: the name for the script, and the texts that explain it.
 type figure struct{ Name, Label, Link, Help string }
 
 var overviewFigures = []figure{
@@ -47,7 +47,7 @@ var overviewFigures = []figure{
 	{"queues", "Queues", "", "of this process: hot, cold"},
 }
 
-// texts are the figures' values.
+// texts returns the values of the figures.
 func (s *sample) texts() map[string]string {
 	t := map[string]string{
 		"pending": upTo(s.Stats.Pending), "due": upTo(s.Stats.Due), "delayed": upTo(s.Stats.Delayed), "dead": upTo(s.Stats.Dead), "oldest": "–",

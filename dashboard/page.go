@@ -22,7 +22,7 @@ var assetFiles embed.FS
 
 var templates = template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"))
 
-// page is one request, and what every template gets.
+// page is a request, and the data that every template gets.
 type page struct {
 	dashboard *Dashboard
 	w         http.ResponseWriter
@@ -30,7 +30,7 @@ type page struct {
 	outbox    *outbox.Outbox
 
 	Root  string // the relative address of the dashboard's root
-	Name  string // of the outbox; empty outside of one
+	Name  string // of the outbox; empty on pages without an outbox
 	Names []string
 	Here  string // the last part of the address
 	Title string
@@ -58,10 +58,11 @@ func newPage(d *Dashboard, w http.ResponseWriter, r *http.Request, user string, 
 // Operates reports whether the user may change something, for templates.
 func (p *page) Operates() bool { return p.Role.May(httptx.Operate) }
 
-// ReadOnly reports whether the user may look and change nothing, for templates.
+// ReadOnly reports whether the user may look but not change anything, for templates.
 func (p *page) ReadOnly() bool { return p.Role.May(httptx.View) && !p.Operates() }
 
-// handlers are the pages of an outbox. Those of posts change something, or prepare that.
+// handlers are the pages of an outbox. The handlers of posts change something, or ask for a
+// confirmation.
 var (
 	pages = map[string]func(p *page) error{
 		"": (*page).overview, "live": (*page).live, "events": (*page).events, "event": (*page).event, "payload": (*page).payload,
@@ -113,8 +114,8 @@ func (p *page) wrongMethod(allow string) error {
 	return &problem{http.StatusMethodNotAllowed, "Not possible", "This address takes " + allow + " alone. Start from the overview."}
 }
 
-// redirect sends a relative address. Unlike [http.Redirect] it leaves it so, because the
-// request may have lost a prefix on its way here.
+// redirect sends a relative address. Unlike [http.Redirect], it leaves the address relative,
+// because the request may have lost a prefix on the way here.
 func (p *page) redirect(status int, address string) error {
 	p.w.Header().Set("Location", address)
 	p.w.WriteHeader(status)

@@ -18,7 +18,7 @@ type problem struct {
 
 func (e *problem) Error() string { return e.Title + ": " + e.Text }
 
-// fail shows an error. What a database said goes to the log alone: it may have addresses.
+// fail shows an error. The text of a database error goes only to the log: it may contain addresses.
 func (p *page) fail(err error) {
 	if p.r.Context().Err() != nil {
 		return // the client has gone
@@ -74,7 +74,7 @@ func noTable(err error) bool {
 	return sqlerr.HasState(err, "42P01") || sqlerr.HasNumber(err, 1146) || strings.Contains(err.Error(), "no such table")
 }
 
-// older reports whether a column is missing, or the control table alone.
+// older reports whether a column is missing, or only the control table.
 func older(err error) bool {
 	return sqlerr.HasState(err, "42703") || sqlerr.HasNumber(err, 1054) || strings.Contains(err.Error(), "no such column") ||
 		noTable(err) && strings.Contains(err.Error(), "_control")

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// visible escapes, in the texts of a page, characters that a reader would not see, but that
-// change what is seen: controls, and those that turn the direction of writing. Tags stay
-// as they are, because a hidden field must come back unchanged; in them, html/template
-// escapes < and >.
+// visible escapes, in the texts of a page, characters that a reader would not see, but that change
+// the visible text: control characters, and characters that turn the direction of writing. Tags
+// stay as they are, because a hidden field must come back unchanged; in tags, html/template escapes
+// < and >.
 func visible(html []byte) []byte {
 	shown := make([]byte, 0, len(html))
 	for tag := false; len(html) > 0; {
