@@ -18,17 +18,18 @@ import (
 	_ "modernc.org/sqlite" // the driver for SQLite
 )
 
-// connectTimeout is for addresses that have none of their own.
+// connectTimeout is for addresses that set no timeout.
 const connectTimeout = 10 * time.Second
 
 // cancelPatience is how long PostgreSQL may take to confirm that it cancelled a statement.
 const cancelPatience = 5 * time.Second
 
-// address opens the database. Its text is never printed, because it holds the password.
+// address opens the database. The text of an address is never printed, because it holds the
+// password.
 type address struct {
 	// open creates a missing file of SQLite if create is set.
 	open func(create bool) (*sql.DB, error)
-	// timeout bounds the first answer of the server; zero: the driver does.
+	// timeout bounds the first answer of the server; zero: the driver has the bound.
 	timeout time.Duration
 }
 
@@ -38,8 +39,8 @@ const (
 	escapeRule   = "write special characters of the password percent-encoded, such as %40 for @ and %2F for /"
 )
 
-// parseAddress finds the driver by the form of the address. Its errors do not quote the
-// address, because what is wrong with it may be the password.
+// parseAddress finds the driver by the form of the address. Errors do not quote the address,
+// because the wrong part of it may be the password.
 func parseAddress(text string) (*address, error) {
 	scheme, rest, isURL := strings.Cut(text, "://")
 	switch {
@@ -96,7 +97,7 @@ func postgresAddress(text string) (*address, error) {
 	return &address{open: func(bool) (*sql.DB, error) { return stdlib.OpenDB(*config), nil }}, nil
 }
 
-// mysqlURL is an address as other tools write it.
+// mysqlURL parses the form of address that other tools use.
 func mysqlURL(text string) (*address, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
@@ -134,8 +135,8 @@ func mysqlAddress(text string, config *mysql.Config, err error) (*address, error
 	}}, nil
 }
 
-// sqliteAddress opens a file that exists, unless create is set: a wrong path would
-// otherwise become an empty database.
+// sqliteAddress opens a file that exists, unless create is set: otherwise a wrong path would become
+// an empty database.
 func sqliteAddress(text string) (*address, error) {
 	scheme, name, isURI := strings.Cut(text, ":")
 	if !isURI || scheme != "sqlite" && scheme != "file" {
@@ -161,8 +162,8 @@ func sqliteAddress(text string) (*address, error) {
 	}}, nil
 }
 
-// cutParameters cuts the parameters off the path of a file. Only in a file: URI they are
-// whatever follows the ?, because a path may contain one.
+// cutParameters cuts the parameters off the path of a file. A path may contain a ?, so only in a
+// file: URI does every ? begin the parameters.
 func cutParameters(name, scheme string) (path, parameters string) {
 	path, parameters, _ = strings.Cut(name, "?")
 	if scheme != "file" && !strings.Contains(parameters, "=") {
@@ -171,7 +172,7 @@ func cutParameters(name, scheme string) (path, parameters string) {
 	return path, parameters
 }
 
-// sqliteDefaults are the parameters that the address does not have.
+// sqliteDefaults returns the parameters that the address does not have.
 func sqliteDefaults(given url.Values, create bool) (text string) {
 	if !given.Has("mode") {
 		text += "&mode=rw"

@@ -19,13 +19,13 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// benchWorkers is how many connections write at once.
+// benchWorkers is how many connections write at the same time.
 const benchWorkers = 8
 
-// benchBatch is how many events are claimed, and marked, at once.
+// benchBatch is how many events a claim takes, and a mark.
 const benchBatch = 500
 
-// rate is the result of one step of a benchmark.
+// rate is the result of a step of a benchmark.
 type rate struct {
 	Step    string  `json:"step"`
 	Events  int     `json:"events"`
@@ -80,14 +80,14 @@ of %d and marks them done.`, benchWorkers, benchBatch),
 	return cmd
 }
 
-// benchTable is a new table, in the schema of the outbox's.
+// benchTable returns the name of a new table, in the schema of the outbox's table.
 func benchTable(table string) sqlname.Name {
 	name, _ := sqlname.Parse(table) // it was checked
 	name.Name = "outbox_bench_" + strings.ToLower(rand.Text()[:8])
 	return name
 }
 
-// measure runs the benchmark on a table that it creates and drops.
+// measure runs the benchmark on a table that measure creates and drops.
 func (a *app) measure(ctx context.Context, c *client, table sqlname.Name, events, payload int) (rates []rate, err error) {
 	store, err := sqlstore.Detect(ctx, c.db, sqlstore.WithTable(table.String()))
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *app) measure(ctx context.Context, c *client, table sqlname.Name, events
 		return nil, err
 	}
 	c.db.SetMaxIdleConns(benchWorkers)
-	if store.Dialect() == "sqlite" { // it has one writer at a time
+	if store.Dialect() == "sqlite" { // SQLite has one writer at a time
 		c.db.SetMaxOpenConns(1)
 	}
 	began := time.Now()
@@ -122,7 +122,7 @@ func rateOf(step string, events int, took time.Duration) rate {
 	return rate{step, events, took.Seconds(), float64(events) / max(took.Seconds(), 1e-9)}
 }
 
-// drop drops what the benchmark created.
+// drop drops the tables that the benchmark created.
 func drop(ctx context.Context, db *sql.DB, store *sqlstore.Store, table sqlname.Name) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -138,7 +138,7 @@ func drop(ctx context.Context, db *sql.DB, store *sqlstore.Store, table sqlname.
 	return nil
 }
 
-// writeEvents writes each event in a transaction of its own.
+// writeEvents writes each event in a separate transaction.
 func writeEvents(ctx context.Context, db *sql.DB, store *sqlstore.Store, events, payload int, show func(int)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -177,8 +177,8 @@ func writeEvent(ctx context.Context, db *sql.DB, store *sqlstore.Store, n int64,
 	return tx.Commit()
 }
 
-// deliverEvents claims the events in batches and marks them done. It returns how long all
-// claims took, and all marks.
+// deliverEvents claims the events in batches and marks them done. It returns how long all claims
+// took, and how long all marks took.
 func deliverEvents(ctx context.Context, db *sql.DB, store *sqlstore.Store, show func(int)) (claiming, marking time.Duration, err error) {
 	for done, claim := 0, 1; ; claim++ {
 		began, lease := time.Now(), fmt.Sprintf("bench/%d", claim)

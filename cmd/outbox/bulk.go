@@ -15,9 +15,9 @@ import (
 type bulk struct {
 	verb, past string // such as "replay" and "replayed"
 	what       string // such as "dead letters"
-	rest       string // what is with those that were not reached
-	batch      int    // how many are changed at once
-	atLeast    bool   // the number that match is a lower bound
+	rest       string // the state of the events that were not reached
+	batch      int    // how many events are changed at once
+	atLeast    bool   // the number of matching events is a lower bound
 
 	dryRun, yes bool
 }
@@ -27,9 +27,9 @@ func (b *bulk) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&b.yes, "yes", false, "do not ask")
 }
 
-// result is the answer of a bulk change. The first field is what was done, under the
-// name of what was done.
-// doubt is how many more may have been changed by a batch whose end is unknown.
+// result returns the answer of a bulk change. The first field has the past form of the verb as its
+// name, and the number of changed events as its value. doubt is how many more events may have been
+// changed by a batch whose end is unknown.
 func (b *bulk) result(done int, matching int64, interrupted bool, doubt int) map[string]any {
 	answer := map[string]any{b.past: done, "matching": matching}
 	if b.atLeast {
@@ -47,8 +47,8 @@ func (b *bulk) result(done int, matching int64, interrupted bool, doubt int) map
 	return answer
 }
 
-// do changes the events, after a confirmation. change calls progress after each batch. It
-// returns how many it changed, also with an error.
+// do changes the events, after a confirmation. change calls progress after each batch, and returns
+// the number of events that it changed, also with an error.
 func (a *app) do(ctx context.Context, b *bulk, matching int64, change func(ctx context.Context, progress func(done int)) (int, error)) error {
 	if b.dryRun || matching == 0 {
 		return a.print(b.result(0, matching, false, 0), func(t *table) {
@@ -95,7 +95,7 @@ func (a *app) do(ctx context.Context, b *bulk, matching int64, change func(ctx c
 	return nil
 }
 
-// count is the number of events that match.
+// count returns the number of matching events as a text.
 func (b *bulk) count(matching int64) string {
 	if b.atLeast {
 		return fmt.Sprintf("%d or more", matching)
@@ -112,7 +112,7 @@ func (b *bulk) interruption(done int, matching int64, doubt int) error {
 	return fmt.Errorf("%w after it %s %d of %s %s; %s; to go on, run the command again", errInterrupted, b.past, done, b.count(matching), b.what, rest)
 }
 
-// errInterrupted is the end by a signal.
+// errInterrupted is the error of a command that a signal ended.
 var errInterrupted error = interrupted{}
 
 type interrupted struct{}
@@ -183,8 +183,8 @@ func (a *app) deadBulk(use, short, long string, b bulk,
 	return cmd
 }
 
-// chosenIDs checks that the letters are chosen in exactly one way, so that a flag that was
-// forgotten does not choose all.
+// chosenIDs checks that the letters are chosen in exactly one way, so that a forgotten flag does
+// not choose all letters.
 func chosenIDs(ids []string, everything, filtered bool) ([]string, error) {
 	ways := 0
 	for _, given := range []bool{len(ids) > 0, everything, filtered} {
@@ -203,7 +203,7 @@ func chosenIDs(ids []string, everything, filtered bool) ([]string, error) {
 	return ids, nil
 }
 
-// named changes the letters of these ids, and reports those that are not dead.
+// named changes the letters of these ids, and reports how many of the ids have no dead letter.
 func (a *app) named(ctx context.Context, b *bulk, dead *outbox.DeadLetters, ids []string, matching int64, one func(*outbox.DeadLetters, context.Context, string) error) error {
 	var absent int
 	err := a.do(ctx, b, matching, func(ctx context.Context, progress func(int)) (done int, err error) {

@@ -32,8 +32,7 @@ type client struct {
 // now is the time by the database's clock, which the processes that deliver follow too.
 func (c *client) now() time.Time { return time.Now().Add(c.ahead) }
 
-// open connects to the database. It creates a missing file of SQLite only if create is
-// set.
+// open connects to the database. It creates a missing file of SQLite only if create is set.
 func (a *app) open(ctx context.Context, create bool) (*client, error) {
 	if a.dsn == "" {
 		a.dsn = os.Getenv(dsnVar)
@@ -102,8 +101,8 @@ func (c *client) connect(ctx context.Context, table string) (err error) {
 		}
 	}
 	cfg := outbox.Config{DB: c.db, Store: c.store, Logger: slog.New(slog.DiscardHandler), Clock: outbox.ClockFunc(c.now)}
-	// OrderedByKey does not start without its index. It wants replayed events to be RETRY,
-	// which other modes take as well as NEW.
+	// OrderedByKey does not start without the key index. The mode requires replayed events to be
+	// RETRY, which other modes take as well as NEW.
 	if catalog.Has(indexes, name.Index("key")) {
 		cfg.Mode = outbox.OrderedByKey{}
 	}
@@ -111,7 +110,7 @@ func (c *client) connect(ctx context.Context, table string) (err error) {
 	return err
 }
 
-// Codes of SQLite.
+// Result codes of SQLite.
 const (
 	sqliteBusy         = 5
 	sqliteNotADatabase = 26
@@ -159,7 +158,7 @@ func (c *client) hasTable(ctx context.Context, name sqlname.Name) (bool, error) 
 	return err == nil, err
 }
 
-// isSchemaMissing reports whether the schema that a table's name has does not exist.
+// isSchemaMissing reports whether the schema in a table's name does not exist.
 func (c *client) isSchemaMissing(ctx context.Context, schema string) (bool, error) {
 	query := "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = "
 	switch c.store.Dialect() {
@@ -167,7 +166,7 @@ func (c *client) isSchemaMissing(ctx context.Context, schema string) (bool, erro
 		query = "SELECT COUNT(to_regnamespace(quote_ident($1)))"
 	case "mysql":
 		query += "?"
-	default: // its schemas are attached files
+	default: // SQLite's schemas are attached files
 		return false, nil
 	}
 	if schema == "" {

@@ -70,12 +70,12 @@ func (a *app) proposes(ask func(context.Context, *client) []string) cobra.Comple
 	}
 }
 
-// isRisky reports a character that a shell may not leave alone: completions are not quoted.
+// isRisky reports a character that a shell may interpret: completions are not quoted.
 func isRisky(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/:+@", r)
 }
 
-// sample is the newest events: all types that are frequent are among them.
+// sample returns the newest events: all frequent types are among them.
 func sample(ctx context.Context, c *client) []outbox.EventRow {
 	page, _ := c.ob.FindEvents(ctx, outbox.EventQuery{Limit: outbox.MaxFindLimit})
 	return page.Events

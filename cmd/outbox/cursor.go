@@ -9,8 +9,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// deadCursor is the value of --after that goes on behind a dead letter. It is encoded,
-// because an event id may hold what a shell runs.
+// deadCursor returns the value of --after that goes on behind a dead letter. The value is encoded,
+// because a shell may run characters of an event id.
 func deadCursor(last *outbox.DeadLetter) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(last.DiedAt.UTC().Format(time.RFC3339Nano) + "," + last.EventID))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// maxDeadLimit is the most dead letters of one listing.
+// maxDeadLimit is the most dead letters that a listing returns.
 const maxDeadLimit = 1000
 
 func (a *app) dead() *cobra.Command {
@@ -59,7 +59,7 @@ func deadQuery(f filter, group, after string, limit int, now time.Time) (chosen 
 	return chosen, last, err
 }
 
-// printDead prints a page, and the place of the next one.
+// printDead prints a page, and the place of the next page.
 func (a *app) printDead(letters []outbox.DeadLetter, next outbox.DeadLetter) error {
 	answer := deadListing{DeadLetters: []deadLetter{}, More: next.EventID != ""}
 	if answer.More {

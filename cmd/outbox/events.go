@@ -14,7 +14,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// listPages is how many pages one listing reads at most, each of outbox.SearchLimit rows.
+// listPages is how many pages a listing reads at most. Each page is read from at most
+// outbox.SearchLimit rows.
 const listPages = 50
 
 var statuses = map[string]outbox.Status{
@@ -80,7 +81,7 @@ func eventQuery(f filter, status []string, limit int, after string, now time.Tim
 	return outbox.EventQuery{EventFilter: chosen, Limit: limit, After: after}, nil
 }
 
-// find reads pages until it has as many events as the limit.
+// find reads pages until they have as many events as the limit.
 func (c *client) find(ctx context.Context, q outbox.EventQuery) (rows []outbox.EventRow, next string, err error) {
 	limit := q.Limit
 	for range listPages {
@@ -185,7 +186,7 @@ func notFound(err error, text string) error {
 	return err
 }
 
-// fields writes what events and dead letters share.
+// fields writes the fields that events and dead letters share.
 func (t *table) fields(eventType outbox.EventType, aggregateType outbox.AggregateType, aggregateID, tenant, listener, original string) {
 	t.field("type", eventType)
 	t.field("aggregate type", aggregateType)
@@ -198,7 +199,7 @@ func (t *table) fields(eventType outbox.EventType, aggregateType outbox.Aggregat
 // shownBytes is how many bytes of a payload that is not JSON a table shows.
 const shownBytes = 64
 
-// disclosed writes headers and payload, if they are to be shown.
+// disclosed writes the headers and the payload, if they are to be shown.
 func (t *table) disclosed(d operjson.Disclosed) {
 	keys := make([]string, 0, len(d.Headers))
 	for key := range d.Headers {

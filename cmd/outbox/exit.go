@@ -36,7 +36,7 @@ type usageError struct{ name, problem string }
 
 func (e *usageError) Error() string { return e.name + " " + e.problem }
 
-// exitError is an exit code without a text: the command has said all.
+// exitError is an exit code without a text: the command has already printed everything.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
@@ -85,7 +85,7 @@ func exitCode(err error) int {
 	}
 }
 
-// isMissingTable reports whether a statement failed because its table does not exist.
+// isMissingTable reports whether a statement failed because the table does not exist.
 func isMissingTable(err error) bool {
 	return sqlerr.HasState(err, "42P01") || sqlerr.HasState(err, "3F000") || sqlerr.HasNumber(err, 1146, 1049) || strings.Contains(err.Error(), "no such table")
 }

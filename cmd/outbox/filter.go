@@ -95,7 +95,7 @@ func checkCount(flag string, n, most int) error {
 	return nil
 }
 
-// events is the filter of a listing of events.
+// events returns the filter of a listing of events.
 func (f *filter) events(now time.Time) (outbox.EventFilter, error) {
 	since, until, err := f.check(now)
 	return outbox.EventFilter{
@@ -107,7 +107,7 @@ func (f *filter) events(now time.Time) (outbox.EventFilter, error) {
 // groupID is the form of outbox.DeadGroup.ID.
 var groupID = regexp.MustCompile(`^[0-9a-v]{16}$`)
 
-// dead is the filter of dead letters.
+// dead returns the filter of dead letters.
 func (f *filter) dead(group string, now time.Time) (outbox.DeadFilter, error) {
 	if group != "" && !groupID.MatchString(group) {
 		return outbox.DeadFilter{}, &usageError{"--group", fmt.Sprintf("is a text of %d bytes; it must be a group that outbox dead groups lists", len(group))}

@@ -1,11 +1,11 @@
-// Outbox looks into an outbox table and steers its delivery from the command line:
+// Outbox looks into an outbox table and steers the delivery of its events from the command line:
 //
 //	go install github.com/outboxkit/outbox-go/cmd/outbox@latest
 //	export OUTBOX_DSN=postgres://user:password@host/database
 //	outbox doctor
 //
-// It works whether or not a process delivers, because it only uses the table. The page
-// docs/reference/command-line.md shows each command.
+// The command works whether or not a process delivers, because it only uses the table. The page
+// docs/reference/command-line.md shows each subcommand.
 package main
 
 import (
@@ -17,8 +17,8 @@ import (
 
 func main() { os.Exit(run()) }
 
-// run returns the exit code. The first signal ends the command at a good place, the second
-// one at once.
+// run returns the exit code. The first signal ends the command after the batch that runs, the
+// second signal ends it at once.
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -71,13 +71,13 @@ func (a *app) migrate(ctx context.Context, m migration) error {
 	return a.explain(ctx, c, a.migrateWith(ctx, c, m))
 }
 
-// migrateWith compares the table with what is wanted, asks, and changes it.
+// migrateWith compares the table with the wanted schema, asks, and changes the table.
 func (a *app) migrateWith(ctx context.Context, c *client, m migration) error {
 	answer, err := a.migrationOf(ctx, c, m)
 	if err != nil {
 		return err
 	}
-	if answer.From > sqlstore.SchemaVersion { // it fits
+	if answer.From > sqlstore.SchemaVersion { // a newer table works too
 		answer.To = answer.From
 		return a.printMigration(answer)
 	}
@@ -96,11 +96,11 @@ func (a *app) migrateWith(ctx context.Context, c *client, m migration) error {
 	return a.printMigration(answer)
 }
 
-// migrationAnswer is what a migration changes.
+// migrationAnswer describes the changes of a migration.
 type migrationAnswer struct {
 	From    int      `json:"from"` // 0: there is no table
 	To      int      `json:"to"`
-	Indexes []string `json:"indexes,omitempty"` // that are added to a table that exists
+	Indexes []string `json:"indexes,omitempty"` // added to a table that exists
 	DryRun  bool     `json:"dry_run,omitempty"`
 }
 
@@ -136,7 +136,7 @@ func orElse(err, other error) error {
 	return other
 }
 
-// missingIndexes are those of the schema, and of --index, that the table does not have.
+// missingIndexes returns the indexes of the schema, and of --index, that the table does not have.
 func (c *client) missingIndexes(ctx context.Context, table sqlname.Name) (missing []string, err error) {
 	list, err := catalog.Indexes(ctx, c.db, c.store.Dialect(), table)
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *client) missingIndexes(ctx context.Context, table sqlname.Name) (missin
 	return missing, nil
 }
 
-// question is what to ask before the change; empty for nothing.
+// question returns the question to ask before the change; empty if there is nothing to ask.
 func (m *migrationAnswer) question(table, dialect string) string {
 	switch {
 	case m.From > m.To:

@@ -32,8 +32,8 @@ func (a *app) nodes() *cobra.Command {
 	}
 }
 
-// state is whether the process is live, or why its report cannot be read. One that only has
-// leases does not report.
+// state says whether the process is live, or why its report cannot be read. The state of a process
+// that has leases but does not report is unknown.
 func (n node) state() string {
 	switch {
 	case n.Problem != "":

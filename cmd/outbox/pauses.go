@@ -43,7 +43,7 @@ func (a *app) resume() *cobra.Command {
 		false, (*outbox.Outbox).Resume)
 }
 
-// changePause is a command that makes a kind paused, or not.
+// changePause returns a command that pauses or resumes a kind.
 func (a *app) changePause(verb, past, short, long string, pauses bool, change func(*outbox.Outbox, context.Context, outbox.EventKind) error) *cobra.Command {
 	var aggregateType string
 	var dryRun bool
@@ -107,8 +107,8 @@ func (a *app) printPause(kind outbox.EventKind, verb, past string, isPaused, pau
 	})
 }
 
-// warnOfPause warns if no pending event is of the kind: its name may be wrong. It looks at
-// the first events of the type.
+// warnOfPause warns if no pending event is of the kind: the name may be wrong. It looks at the
+// first events of the type.
 func (a *app) warnOfPause(ctx context.Context, c *client, kind outbox.EventKind) error {
 	page, err := c.ob.FindEvents(ctx, outbox.EventQuery{Limit: outbox.MaxFindLimit, EventFilter: outbox.EventFilter{
 		EventType: kind.EventType, Statuses: []outbox.Status{outbox.StatusNew, outbox.StatusRetry},

@@ -19,11 +19,11 @@ import (
 // maxCell is the longest text in a table, in characters.
 const maxCell = 60
 
-// maxColumn is the widest column of a table but its last one, in characters. It has room for
-// each text that the library writes.
+// maxColumn is the widest column of a table except the last column, in characters. The column has
+// room for each text that the library writes.
 const maxColumn = 256
 
-// print writes an answer: as JSON, or as text makes it.
+// print writes an answer: as JSON, or as the text that the function text makes.
 func (a *app) print(answer any, text func(t *table)) error {
 	if a.json {
 		return a.printJSON(answer, true)
@@ -33,11 +33,11 @@ func (a *app) print(answer any, text func(t *table)) error {
 	return t.w.Flush()
 }
 
-// maxPretty is the longest JSON that is indented, in bytes. A payload that is nested deep
-// would be thousands of times longer.
+// maxPretty is the longest JSON that is indented, in bytes. Indentation would make a deeply nested
+// payload thousands of times longer.
 const maxPretty = 16 << 20
 
-// printJSON writes JSON, in one line unless it is to be pretty.
+// printJSON writes JSON, on a single line unless pretty is set.
 func (a *app) printJSON(answer any, pretty bool) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -58,8 +58,8 @@ func (a *app) printJSON(answer any, pretty bool) error {
 // table aligns columns of text.
 type table struct{ w *tabwriter.Writer }
 
-// row writes one line. Texts that come from the database are made printable. A cell makes the
-// others of its column as wide as itself, so that only the last one may be long.
+// row writes a line. Texts that come from the database are made printable. A cell makes the other
+// cells of the column as wide as itself, so only the last cell may be long.
 func (t *table) row(cells ...any) {
 	for i, cell := range cells {
 		text := printable(cellText(cell))
@@ -81,7 +81,7 @@ func (t *table) field(name string, value any) {
 	}
 }
 
-// cellText is a value as a table shows it.
+// cellText returns a value as a table shows it.
 func cellText(v any) string {
 	switch v := v.(type) {
 	case time.Time:
@@ -104,10 +104,10 @@ func cellText(v any) string {
 	}
 }
 
-// short cuts a text to what fits into a table.
+// short cuts a text to the width of a cell.
 func short(text string) string { return cut(text, maxCell) }
 
-// cut shortens a text to so many characters.
+// cut shortens a text to limit characters.
 func cut(text string, limit int) string {
 	if utf8.RuneCountInString(text) <= limit {
 		return text
@@ -116,8 +116,8 @@ func cut(text string, limit int) string {
 	return string(runes[:limit-1]) + "…"
 }
 
-// printable escapes what could steer a terminal, or change how a line reads: control
-// characters, among them those that begin an escape sequence, and marks of direction.
+// printable escapes characters that could steer a terminal, or change how a line reads: control
+// characters, including the characters that begin an escape sequence, and marks of direction.
 func printable(text string) string {
 	if strings.IndexFunc(text, isHidden) < 0 && utf8.ValidString(text) {
 		return text
@@ -150,8 +150,8 @@ func printableLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// printableJSON escapes in JSON what a terminal could take for an instruction, and what
-// JSON leaves as it is.
+// printableJSON escapes characters that JSON leaves as they are, and that a terminal could take for
+// an instruction.
 func printableJSON(text []byte) []byte {
 	hidden := func(r rune) bool { return r != '\n' && isHidden(r) }
 	if bytes.IndexFunc(text, hidden) < 0 {

@@ -53,8 +53,8 @@ func (a *app) purge() *cobra.Command {
 	return cmd
 }
 
-// ended counts the events that ended before a time: all dead ones, and done ones up to
-// outbox.StatsLimit. more says that there are more of these.
+// ended counts the events that ended before a time: all dead events, and done events up to
+// outbox.StatsLimit. more says that there may be more done events.
 func (c *client) ended(ctx context.Context, before time.Time) (n int64, more bool, err error) {
 	n, err = c.ob.DeadLetters().Count(ctx, outbox.DeadFilter{Until: before})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // dsnVar is the environment variable that holds the database's address.
 const dsnVar = "OUTBOX_DSN"
 
-// app is one run of the program: where it reads and prints, and the flags of all commands.
+// app is a run of the program: the input and output streams, and the flags of all commands.
 type app struct {
 	in          *os.File
 	out, errOut io.Writer
@@ -46,7 +46,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "outbox", Short: "Looks into an outbox table and steers its delivery",
 		Long: rootHelp + "\n\n" + exitCodes,
-		// Without Args cobra prints an unknown command's name, which may be an address.
+		// Without Args, cobra prints an unknown command's name, which may be an address.
 		Args: cobra.ArbitraryArgs, RunE: group,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return refuseEmpty(cmd) },
@@ -67,7 +67,7 @@ func (a *app) rootCommand() *cobra.Command {
 	return root
 }
 
-// group is the run of a command that only has subcommands.
+// group runs a command that only has subcommands.
 func group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -80,14 +80,14 @@ func group(cmd *cobra.Command, args []string) error {
 	return &usageError{"the subcommand of " + cmd.CommandPath(), problem}
 }
 
-// groupOf is a command that only has subcommands.
+// groupOf returns a command that only has subcommands.
 func groupOf(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: group}
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-// takes checks the number of arguments. Unlike cobra's checks it does not print them.
+// takes checks the number of arguments. Unlike cobra's checks, it does not print the arguments.
 func takes(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= least && (most < 0 || len(args) <= most) {
@@ -99,7 +99,7 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 
 var takesNothing = takes(0, 0, "no arguments")
 
-// flagError says what is wrong with a flag, without the value: that may be an address.
+// flagError says why a flag is wrong, without the value: the value may be an address.
 func flagError(err error) error {
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
@@ -134,12 +134,12 @@ func refuseEmpty(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// tableError is an error of the table's name.
+// tableError returns the error of a wrong table name.
 func tableError(err error) error {
 	return &usageError{"--table", strings.TrimPrefix(err.Error(), "outbox: sqlstore.WithTable ")}
 }
 
-// with makes the run of a command that needs the database and its table.
+// with returns the RunE of a command that needs the database and the table.
 func (a *app) with(fn func(ctx context.Context, c *client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := a.open(cmd.Context(), false)
@@ -151,7 +151,7 @@ func (a *app) with(fn func(ctx context.Context, c *client, args []string) error)
 	}
 }
 
-// changes is with for a command that changes the table. It refuses a table that this
+// changes is with for a command that changes the table. The command refuses a table that this
 // version of the library must not write to.
 func (a *app) changes(fn func(ctx context.Context, c *client, args []string) error) func(*cobra.Command, []string) error {
 	return a.with(func(ctx context.Context, c *client, args []string) error {
@@ -162,7 +162,8 @@ func (a *app) changes(fn func(ctx context.Context, c *client, args []string) err
 	})
 }
 
-// explain gives an error of a table that does not exist the way out.
+// explain replaces the error of a table that does not exist with an error that says how to create
+// the table.
 func (a *app) explain(ctx context.Context, c *client, err error) error {
 	if err == nil || !isMissingTable(err) {
 		return err
@@ -180,7 +181,7 @@ func (a *app) explain(ctx context.Context, c *client, err error) error {
 	return fmt.Errorf("the table %s does not exist in this database: create it with %s, or name another one with --table", a.table, a.createCommand())
 }
 
-// createCommand is the command that creates the table.
+// createCommand returns the command that creates the table.
 func (a *app) createCommand() string {
 	if a.table == sqlstore.DefaultTable {
 		return "outbox schema create"

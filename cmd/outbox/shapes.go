@@ -7,7 +7,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// The shapes of JSON are those of httptx.Admin, as far as both have them.
+// The JSON has the same shape as that of httptx.Admin where both have it.
 
 // event is an [outbox.EventRow].
 type event struct {
@@ -125,7 +125,7 @@ type node struct {
 	OldestLease time.Time `json:"oldest_lease,omitzero"`
 }
 
-// statsShape is [outbox.Stats] without what is one process's own.
+// statsShape is [outbox.Stats] without the figures of a single process.
 type statsShape struct {
 	Pending    int64        `json:"pending"`
 	Due        int64        `json:"due"`

@@ -53,7 +53,7 @@ func (c *client) statistics(ctx context.Context) (statsShape, error) {
 	}, nil
 }
 
-// count is a count as it was bounded.
+// count returns a count as a text that says whether the limit was reached.
 func count(n int64) string {
 	if n >= outbox.StatsLimit {
 		return fmt.Sprintf("%d or more", outbox.StatsLimit)

@@ -19,9 +19,9 @@ import (
 // stopPatience is how long the batch that runs may take after the first signal.
 const stopPatience = 5 * time.Second
 
-// work is work in batches. When the context of the command ends, the batch that runs is
-// finished first, so that the number of changed events is exact. A batch that takes longer
-// than stopPatience is cut.
+// work is a change in batches. When the context of the command ends, the batch that runs is
+// finished first, so that the number of changed events is exact. A batch that takes longer than
+// stopPatience is cancelled.
 type work struct {
 	show         func(done int)
 	cancel       context.CancelFunc
@@ -50,8 +50,8 @@ func (w *work) progress(done int) {
 	}
 }
 
-// inDoubt reports whether the batch that was cut may have been carried out. PostgreSQL
-// confirms with SQLSTATE 57014 that it was not; MySQL goes on with a statement whose
+// inDoubt reports whether the cancelled batch may have been carried out. PostgreSQL confirms with
+// SQLSTATE 57014 that the batch was not carried out; MySQL goes on with a statement whose
 // connection is gone.
 func (w *work) inDoubt(err error) bool { return w.cut.Load() && !sqlerr.HasState(err, "57014") }
 
@@ -90,7 +90,7 @@ func (a *app) ask(ctx context.Context, what string) error {
 	}
 }
 
-// bar shows how far long work is, if standard error is a terminal.
+// bar shows the progress of long work, if standard error is a terminal.
 type bar struct{ shown *progressbar.ProgressBar }
 
 func (a *app) progressBar(what string, total int64) *bar {

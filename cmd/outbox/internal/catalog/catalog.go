@@ -1,4 +1,4 @@
-// Package catalog reads from the database which indexes a table has.
+// Package catalog reads the indexes of a table from the database.
 package catalog
 
 import (
@@ -13,16 +13,16 @@ type Index struct {
 	Name string
 	// Valid is false for an index of PostgreSQL that could not be built.
 	Valid bool
-	// Scans is how often it was used, since the server's statistics began; -1: unknown.
+	// Scans is how often the index was used since the server's statistics began; -1: unknown.
 	Scans   int64
 	Primary bool
-	// Constraint says that PostgreSQL made it for a constraint, such as UNIQUE.
+	// Constraint says that PostgreSQL made the index for a constraint, such as UNIQUE.
 	Constraint bool
-	// Definition names its columns in brackets.
+	// Definition names the columns in brackets.
 	Definition string
 }
 
-// Indexes lists the indexes of a table by name; none if there is no such table.
+// Indexes lists the indexes of a table by name; the list is empty if there is no such table.
 func Indexes(ctx context.Context, db *sql.DB, dialect string, table sqlname.Name) (list []Index, err error) {
 	query, args := "", []any{table.Quoted(`"`)}
 	switch dialect {

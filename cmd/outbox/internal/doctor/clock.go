@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// clock compares this machine's clock with the server's. The answer took a while, so the
-// difference is uncertain by half of that.
+// clock compares this machine's clock with the server's. The answer took a while, so the difference
+// is uncertain by half of this time.
 func (p *patient) clock(ctx context.Context) error {
 	sent := p.Now()
 	server, err := p.Store.Now(ctx, p.DB)

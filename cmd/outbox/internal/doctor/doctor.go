@@ -1,6 +1,6 @@
-// Package doctor looks for what keeps an outbox from working well: in its table, in the
-// database's settings, and in what other sessions do. It writes one row in a transaction
-// that it rolls back, and changes nothing.
+// Package doctor looks for problems that keep an outbox from working well: in the table, in the
+// settings of the database, and in other sessions. It writes a row in a transaction that it rolls
+// back, and changes nothing.
 package doctor
 
 import (
@@ -20,7 +20,7 @@ import (
 // Level says how bad a finding is.
 type Level int
 
-// The levels. A note is nothing to mend, but worth knowing.
+// The levels. A note needs no repair, but is worth knowing.
 const (
 	OK Level = iota
 	Note
@@ -28,22 +28,23 @@ const (
 	Failure
 )
 
-// String is ok, note, warning or failure.
+// String returns ok, note, warning or failure.
 func (l Level) String() string { return [...]string{"ok", "note", "warning", "failure"}[l] }
 
-// MarshalText is [Level.String].
+// MarshalText returns the text of [Level.String].
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// Finding is what one check found.
+// Finding is a result of a check.
 type Finding struct {
 	Check string `json:"check"`
 	Level Level  `json:"level"`
-	// Seen is what was found, and WayOut what to do about it; empty for nothing.
+	// Seen describes the finding, and WayOut says how to repair it; WayOut is empty if there is
+	// nothing to repair.
 	Seen   string `json:"seen"`
 	WayOut string `json:"way_out,omitempty"`
 }
 
-// Config is what is examined. DB, Store and Outbox are required.
+// Config names the outbox to examine. DB, Store and Outbox are required.
 type Config struct {
 	DB     *sql.DB
 	Store  *sqlstore.Store
@@ -93,18 +94,18 @@ type patient struct {
 	Config
 	dialect  string
 	table    sqlname.Name
-	check    string // the one that runs
+	check    string // the check that runs
 	findings []Finding
 }
 
-// check is one question. It reports at least one finding.
+// check is a question about the outbox. A check reports at least one finding.
 type check struct {
 	name     string
 	dialects string // empty: all
 	run      func(*patient, context.Context) error
 }
 
-// first are the checks without which the others make no sense.
+// first are the checks without which the other checks make no sense.
 var first = []check{
 	{"server", "", (*patient).server},
 	{"table", "", (*patient).tables},
@@ -130,8 +131,8 @@ var checks = []check{
 	{"backlog", "", (*patient).backlog},
 }
 
-// Examine runs all checks. It fails only if ctx ends. If the table is not usable, it
-// reports that and leaves out the checks that need the table.
+// Examine runs all checks. It fails only if ctx ends. If the table is not usable, Examine reports
+// this and leaves out the checks that need the table.
 func Examine(ctx context.Context, cfg Config) ([]Finding, error) {
 	name, err := sqlname.Parse(cfg.Store.Table())
 	if err != nil {
@@ -158,7 +159,7 @@ func Examine(ctx context.Context, cfg Config) ([]Finding, error) {
 	return p.findings, nil
 }
 
-// examine runs one check. A check that fails is a finding too.
+// examine runs a check. A check that fails is a finding too.
 func (p *patient) examine(ctx context.Context, c check) error {
 	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -179,7 +180,7 @@ func (p *patient) report(level Level, seen, wayOut string) {
 	p.findings = append(p.findings, Finding{p.check, level, seen, wayOut})
 }
 
-// Worst is the worst level of the findings.
+// Worst returns the worst level of the findings.
 func Worst(findings []Finding) Level {
 	worst := OK
 	for _, f := range findings {
@@ -188,7 +189,7 @@ func Worst(findings []Finding) Level {
 	return worst
 }
 
-// quoted is the table's name for a statement.
+// quoted returns the table's name for a statement.
 func (p *patient) quoted() string {
 	if p.dialect == "mysql" {
 		return p.table.Quoted("`")
@@ -196,7 +197,7 @@ func (p *patient) quoted() string {
 	return p.table.Quoted(`"`)
 }
 
-// one reads one row.
+// one reads a single row.
 func (p *patient) one(ctx context.Context, query string, args []any, into ...any) error {
 	return p.DB.QueryRowContext(ctx, query, args...).Scan(into...)
 }
@@ -216,7 +217,7 @@ func (p *patient) each(ctx context.Context, query string, args []any, scan func(
 	return rows.Err()
 }
 
-// variables reads variables of MySQL. Which ones exist depends on the version.
+// variables reads variables of MySQL. The variables that exist depend on the version.
 func (p *patient) variables(ctx context.Context, names ...string) (map[string]string, error) {
 	values := map[string]string{}
 	query := "SHOW VARIABLES WHERE Variable_name IN ('" + strings.Join(names, "', '") + "')"

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// readBy says what needs an index, by the end of its name. The others are for some modes
-// only.
+// readBy names the work that needs an index, by the end of the index's name. Other indexes are only
+// for some modes.
 var readBy = map[string]string{"due": "every poll", "done": "purging", "dead": "dead letters and purging"}
 
 // optional are the indexes that an option of the store adds.
@@ -20,7 +20,7 @@ var optional = map[string]string{
 	"age": "purging in WriterOnly", "key": "OrderedByKey", "tenant": "Claim.TenantsInTurn", "search": "finding the events of an aggregate",
 }
 
-// indexes compares the table's indexes with those of the schema.
+// indexes compares the table's indexes with the indexes of the schema.
 func (p *patient) indexes(ctx context.Context) error {
 	list, err := catalog.Indexes(ctx, p.DB, p.dialect, p.table)
 	if err != nil {
@@ -31,7 +31,7 @@ func (p *patient) indexes(ctx context.Context) error {
 	for _, x := range list {
 		if have[x.Name] = x.Valid; !x.Valid {
 			p.report(Failure, fmt.Sprintf("the index %s is not valid, because creating it failed", x.Name), p.drop(x)+", then "+p.ddl(x.Name))
-			have[x.Name] = true // it is not missing
+			have[x.Name] = true // the index is not missing
 			continue
 		}
 		if !x.Primary {
@@ -55,7 +55,7 @@ func (p *patient) indexes(ctx context.Context) error {
 	return nil
 }
 
-// otherColumns reports an index that has the name of the schema's, and other columns.
+// otherColumns reports an index that has the name of an index of the schema, but other columns.
 func (p *patient) otherColumns(x catalog.Index) {
 	ddl := p.ddl(x.Name)
 	if ddl == "" || slices.Equal(columnsIn(ddl), columnsIn(x.Definition)) {
@@ -67,7 +67,7 @@ func (p *patient) otherColumns(x catalog.Index) {
 // columnNames finds the names of columns in the definition of an index.
 var columnNames = regexp.MustCompile(`\b(event_id|event_type|aggregate_type|aggregate_id|tenant_id|status|attempts|available_at|created_at|done_at|locked_by|locked_at)\b`)
 
-// columnsIn are the columns of a definition, behind the name of the table, in their order.
+// columnsIn returns the columns of a definition, behind the name of the table, in their order.
 func columnsIn(definition string) []string {
 	_, list, _ := strings.Cut(definition, "(")
 	return columnNames.FindAllString(list, -1)
@@ -104,7 +104,7 @@ func (p *patient) extraIndex(x catalog.Index) {
 	p.report(Note, fmt.Sprintf("the index %s is not of this schema; every write pays for it%s", x.Name, use), "if nothing of yours reads it: "+drop)
 }
 
-// drop is the statement that drops an index.
+// drop returns the statement that drops an index.
 func (p *patient) drop(x catalog.Index) string {
 	quote := `"`
 	if p.dialect == "mysql" {
@@ -123,8 +123,8 @@ func (p *patient) drop(x catalog.Index) string {
 	}
 }
 
-// ddl is the statement that creates an index of the schema; empty if the dialect has no
-// such index.
+// ddl returns the statement that creates an index of the schema; empty if the dialect has no such
+// index.
 func (p *patient) ddl(name string) string {
 	text, err := sqlstore.Schema(p.dialect, p.table.String(), sqlstore.WithAgeIndex(), sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex())
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// nodes checks the processes that deliver, and the leases of those that do not any more.
+// nodes checks the processes that deliver, and the leases of processes that no longer deliver.
 func (p *patient) nodes(ctx context.Context) error {
 	list, err := p.Outbox.Nodes(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *patient) nodes(ctx context.Context) error {
 	return nil
 }
 
-// liveNode reports a process that is there and does not deliver.
+// liveNode reports a process that runs but does not deliver.
 func (p *patient) liveNode(n outbox.Node, now time.Time) {
 	if !n.Delivers() {
 		return
@@ -69,7 +69,7 @@ func (p *patient) liveNode(n outbox.Node, now time.Time) {
 	}
 }
 
-// deadNode reports the leases of a process that does not report, or not any more.
+// deadNode reports the leases of a process that does not report, or no longer reports.
 func (p *patient) deadNode(n outbox.Node, now time.Time) {
 	age := now.Sub(n.OldestLease).Round(time.Second)
 	expired := n.Leases > 0 && !n.OldestLease.IsZero() && age > p.Limits.Lease
@@ -88,8 +88,8 @@ func (p *patient) deadNode(n outbox.Node, now time.Time) {
 	}
 }
 
-// unheard looks for events without a listener among the first ones that wait: deferred, they
-// are never due for long.
+// unheard looks for events without a listener among the first events that wait: deferred events are
+// never due for long.
 func (p *patient) unheard(ctx context.Context) error {
 	page, err := p.Outbox.FindEvents(ctx, outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusNew, outbox.StatusRetry}}, Limit: outbox.MaxFindLimit})
 	if err != nil {
@@ -113,15 +113,15 @@ func (p *patient) unheard(ctx context.Context) error {
 const neverDueLimit = 1000
 
 // neverDue looks for events that wait for a time that does not come: available_at is NULL,
-// infinity, or so far away that somebody wrote a wrong value. No read of due events returns
-// them, so nothing else reports them.
+// infinity, or so far away that somebody wrote a wrong value. Reads of due events never return
+// these events, so nothing else reports them.
 func (p *patient) neverDue(ctx context.Context) error {
 	var late any = p.Now().UTC().AddDate(100, 0, 0).Format(time.DateTime)
 	marker, cast := "?", "%s"
 	switch p.dialect {
 	case "postgres":
 		marker, cast = "$1", "CAST(CAST(%s AS TEXT) || '+00' AS TIMESTAMPTZ)"
-	case "sqlite": // a text or bytes is later than all numbers; polls read those
+	case "sqlite": // a text or bytes is later than all numbers; polls read such rows
 		late = p.Now().AddDate(100, 0, 0).UnixMicro()
 	}
 	n, more := 0, ""

@@ -16,7 +16,7 @@ import (
 // question is a statement of the store, and the index that it should use.
 type question struct {
 	name  string
-	index string // the end of its name; empty: the primary key
+	index string // the end of the index's name; empty: the primary key
 	ask   func(ctx context.Context, p *patient, db *sql.DB) error
 }
 
@@ -39,8 +39,8 @@ var questions = []question{
 	}},
 }
 
-// plans asks the database how it would run the store's statements. It looks at the first
-// statement of each. It leaves out an index that is missing: the check indexes reports that.
+// plans asks the database how it would run the store's statements. Only the first statement of each
+// call is examined. plans leaves out an index that is missing: the check indexes reports this.
 func (p *patient) plans(ctx context.Context) error {
 	list, err := catalog.Indexes(ctx, p.DB, p.dialect, p.table)
 	if err != nil {
@@ -66,7 +66,7 @@ func (p *patient) plans(ctx context.Context) error {
 	return nil
 }
 
-// question reports whether a statement uses its index, as far as the table needs it.
+// question reports whether a statement uses the wanted index, as far as the table needs the index.
 func (p *patient) question(ctx context.Context, q question) (fine bool, err error) {
 	statements, err := record(func(db *sql.DB) error { return q.ask(ctx, p, db) })
 	if err != nil || len(statements) == 0 {
@@ -106,7 +106,7 @@ func (p *patient) analyze() string {
 	}
 }
 
-// plan reports whether a statement uses the index, and whether it could.
+// plan reports whether a statement uses the index, and whether the statement could use it.
 func (p *patient) plan(ctx context.Context, q question, s statement) (uses, could bool, err error) {
 	switch p.dialect {
 	case "postgres":
@@ -128,9 +128,9 @@ func (p *patient) plan(ctx context.Context, q question, s statement) (uses, coul
 	return uses, uses, err
 }
 
-// postgresPlan reports whether the plan has the index. An index that is there could be
-// used: PostgreSQL rightly reads a small table otherwise. The indexes of partitions have
-// other names, so of a partitioned table the partitions count that are read whole.
+// postgresPlan reports whether the plan has the index. An index that exists could be used:
+// PostgreSQL rightly reads a small table otherwise. The indexes of partitions have other names, so
+// for a partitioned table the partitions that are read whole count instead.
 func (p *patient) postgresPlan(ctx context.Context, q question, s statement) (uses, could bool, err error) {
 	var text, kind, primary string
 	if err := p.one(ctx, "EXPLAIN (FORMAT JSON) "+s.text, s.args, &text); err != nil {
@@ -155,8 +155,7 @@ func (p *patient) postgresPlan(ctx context.Context, q question, s statement) (us
 	return strings.Contains(text, `"`+wanted+`"`), true, nil
 }
 
-// readsNoLargePartition reports whether the plan reads no partition whole that has many
-// rows.
+// readsNoLargePartition reports whether the plan reads no large partition whole.
 func (p *patient) readsNoLargePartition(ctx context.Context, text string) (bool, error) {
 	large := map[string]bool{}
 	err := p.each(ctx, "SELECT relname FROM pg_class WHERE oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1)) WHERE isleaf) AND reltuples >= $2",
@@ -188,7 +187,7 @@ type planNode struct {
 	Plans    []planNode `json:"Plans"`
 }
 
-// scans reports whether the step, or one below it, reads one of these tables whole.
+// scans reports whether the step, or a step below it, reads one of these tables whole.
 func (n *planNode) scans(tables map[string]bool) bool {
 	if n.Type == "Seq Scan" && tables[n.Relation] {
 		return true
@@ -201,7 +200,8 @@ func (n *planNode) scans(tables map[string]bool) bool {
 	return false
 }
 
-// leadingComment is before a mark: it sets a variable for that statement on MariaDB.
+// leadingComment matches the comment before a mark. The comment sets a variable for this statement
+// on MariaDB.
 var leadingComment = regexp.MustCompile(`^/\*.*?\*/`)
 
 func (p *patient) mysqlPlan(ctx context.Context, q question, s statement) (uses, could bool, err error) {
@@ -243,7 +243,7 @@ func texts(cells []sql.NullString) []string {
 	return list
 }
 
-// rows is the planner's estimate of the table's rows. SQLite has none.
+// rows returns the planner's estimate of the table's rows. SQLite has no estimate.
 func (p *patient) rows(ctx context.Context) (n int64, err error) {
 	switch p.dialect {
 	case "postgres":

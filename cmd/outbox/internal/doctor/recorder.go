@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// recorder is a database that records statements, and answers each with no rows. With it
-// the doctor sees what the store would send, without changing anything.
+// recorder is a database that records statements, and answers each statement with no rows. With a
+// recorder, the doctor sees the statements that the store would send, without changing anything.
 type recorder struct {
 	mu         sync.Mutex
 	statements []statement
@@ -21,7 +21,7 @@ type statement struct {
 	args []any
 }
 
-// record returns the statements of one call of the store.
+// record returns the statements of a call of the store.
 func record(call func(db *sql.DB) error) ([]statement, error) {
 	r := &recorder{}
 	db := sql.OpenDB(r)

@@ -13,12 +13,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// errNoRow says that a statement did not find the row of the rehearsal.
+// errNoRow is the error of a statement that did not find the row of the rehearsal.
 var errNoRow = errors.New("the row that was just written is not there: row level security, a trigger or a view hides or changes it")
 
-// A rehearsal does with one row what the outbox does with each, and rolls it back. The row
-// becomes due in the year 9000, so that no process takes it, and its texts are as long as
-// the library allows.
+// A rehearsal does the work of an outbox with a single row, and rolls the work back. The row
+// becomes due in the year 9000, so that no process takes it, and the texts of the row are as long
+// as the library allows.
 type rehearsal struct {
 	p   *patient
 	tx  *sql.Tx
@@ -87,7 +87,7 @@ func (p *patient) steps(ctx context.Context, r *rehearsal) error {
 	return nil
 }
 
-// probe is an event with the longest texts.
+// probe returns an event with the longest texts.
 func (p *patient) probe() outbox.Envelope {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	return outbox.Envelope{
@@ -103,7 +103,7 @@ func (r *rehearsal) insert(ctx context.Context) error {
 	return r.p.Store.Insert(ctx, r.tx, []outbox.Envelope{r.env}, "", r.env.OccurredAt)
 }
 
-// claim runs the first statement of a claim. On MySQL it locks the row.
+// claim runs the first statement of a claim. On MySQL this statement locks the row.
 func (r *rehearsal) claim(ctx context.Context) error {
 	s, err := r.statement(func(db *sql.DB) error {
 		_, err := r.p.Store.Claim(ctx, db, outbox.ClaimQuery{
@@ -176,13 +176,13 @@ func (r *rehearsal) statement(call func(*sql.DB) error) (statement, error) {
 	return statement{}, fmt.Errorf("recording a statement: %w", errors.Join(err, errNoRow))
 }
 
-// failed reports what the outbox could not do.
+// failed reports a step that the outbox could not do.
 func (p *patient) failed(what string, err error) {
 	seen := fmt.Sprintf("the outbox cannot %s: %.300s", what, strings.TrimPrefix(sqlerr.WithoutAddress(err, "").Error(), "outbox: "))
 	p.report(Failure, seen, wayOut(err))
 }
 
-// waysOut are those of errors, by SQLSTATE, number of MySQL, or text.
+// waysOut say how to repair errors, by SQLSTATE, number of MySQL, or text.
 var waysOut = []struct {
 	states  []string
 	numbers []uint16

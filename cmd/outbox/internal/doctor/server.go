@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// least are the oldest versions of the servers that work.
+// least holds the oldest versions of the servers that work.
 var least = map[string][2]int{"PostgreSQL": {12, 0}, "MySQL": {8, 0}, "MariaDB": {10, 6}, "SQLite": {3, 35}}
 
 // server checks the server's version.
@@ -66,8 +66,8 @@ func isOlder(version string, needed [2]int) bool {
 	return false
 }
 
-// pooler compares the process that the server told this connection at its start with the
-// one that answers: a pooler such as PgBouncer invents the first one.
+// pooler compares the process that the server announced at the start of this connection with the
+// process that answers: a pooler such as PgBouncer invents the announced process.
 func (p *patient) pooler(ctx context.Context) error {
 	conn, err := p.DB.Conn(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p *patient) isolation(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		level = cmp.Or(values["transaction_isolation"], values["tx_isolation"]) // newer, and older servers
+		level = cmp.Or(values["transaction_isolation"], values["tx_isolation"]) // newer and older servers
 		level = strings.ToLower(strings.ReplaceAll(level, "-", " "))
 	}
 	p.reportIsolation(level)

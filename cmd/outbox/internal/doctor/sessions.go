@@ -11,8 +11,8 @@ import (
 
 const endTransaction = "end it if you know what it is; idle_in_transaction_session_timeout ends forgotten ones"
 
-// transactions looks for old transactions. On PostgreSQL vacuum removes nothing that ended
-// after the snapshot of the oldest one, on MySQL purging does not.
+// transactions looks for old transactions. On PostgreSQL, vacuum removes no row version that ended
+// after the snapshot of the oldest transaction was taken. On MySQL, the same holds for purging.
 func (p *patient) transactions(ctx context.Context) error {
 	if p.dialect == "mysql" {
 		return p.innoDBTransactions(ctx)
@@ -67,7 +67,8 @@ func (p *patient) otherSnapshots(ctx context.Context) (found int, err error) {
 func (p *patient) innoDBTransactions(ctx context.Context) error {
 	var n int
 	var age float64
-	// trx_started is in the time zone of the server's machine, NOW() in that of the session.
+	// trx_started is in the time zone of the server's machine, NOW() is in the time zone of the
+	// session.
 	const serverNow = "CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')"
 	err := p.one(ctx, "SELECT COUNT(*), COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, "+serverNow+")), 0) FROM information_schema.innodb_trx"+
 		" WHERE trx_mysql_thread_id <> CONNECTION_ID() AND trx_started <= "+serverNow+" - INTERVAL ? SECOND", []any{int64(p.Limits.Transaction / time.Second)}, &n, &age)

@@ -30,7 +30,7 @@ func (p *patient) tables(ctx context.Context) error {
 	return nil
 }
 
-// cutWayOut splits the text of an error of the store, which ends with the way out.
+// cutWayOut splits the text of a store's error: the text ends with the way out.
 func cutWayOut(err error) (seen, way string) {
 	seen = strings.TrimPrefix(err.Error(), "outbox: ")
 	if before, after, found := strings.Cut(seen, "; "); found {

@@ -20,8 +20,8 @@ func (p *patient) logged(ctx context.Context) error {
 		})
 }
 
-// settings are the table's own storage parameters on PostgreSQL. A partitioned table has
-// none.
+// settings returns the table's storage parameters on PostgreSQL. A partitioned table has no such
+// parameters.
 func (p *patient) settings(ctx context.Context) (kind, options string, err error) {
 	err = p.one(ctx, "SELECT relkind::text, COALESCE(array_to_string(reloptions, ','), '') FROM pg_class WHERE oid = to_regclass($1)",
 		[]any{p.quoted()}, &kind, &options)
@@ -48,7 +48,7 @@ func (p *patient) fillfactor(ctx context.Context) error {
 	return nil
 }
 
-// vacuum checks that autovacuum removes what deliveries leave behind.
+// vacuum checks that autovacuum removes the dead rows that deliveries leave behind.
 func (p *patient) vacuum(ctx context.Context) error {
 	kind, options, err := p.settings(ctx)
 	if err != nil {
@@ -82,8 +82,8 @@ func (p *patient) vacuum(ctx context.Context) error {
 	return nil
 }
 
-// autovacuumOfTables looks for tables whose own setting switches autovacuum off: the table,
-// or its partitions. PostgreSQL stores the setting as it was written.
+// autovacuumOfTables looks for tables with a setting that switches autovacuum off: the table, or a
+// partition of it. PostgreSQL stores the setting as it was written.
 func (p *patient) autovacuumOfTables(ctx context.Context) error {
 	return p.each(ctx, `SELECT c.oid::regclass::text FROM pg_class c, unnest(c.reloptions) AS option
  WHERE (c.oid = to_regclass($1) OR c.oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1)))) AND option LIKE 'autovacuum_enabled=%'
