@@ -17,9 +17,9 @@ const (
 // NoBound turns MaxPollDelay of [HealthConfig] off, as every negative value does.
 const NoBound = httptx.NoBound
 
-// HealthConfig configures the readiness check. [Health] is its short form. Its
-// fields are those of [httptx.HealthConfig]; without a Logger, an error of the
-// database goes to Echo's log.
+// HealthConfig configures the readiness check. [Health] is the short form of
+// [HealthConfig.ToHandler]. The fields are the same as in [httptx.HealthConfig]; without a Logger,
+// an error of the database goes to Echo's log.
 type HealthConfig httptx.HealthConfig
 
 // Health returns a readiness check for an orchestrator or a load balancer; see
@@ -33,8 +33,8 @@ func Health(config HealthConfig) echo.HandlerFunc {
 	return handler
 }
 
-// ToHandler returns the handler. Its error joins an [outbox.FieldError] for each
-// field that is wrong.
+// ToHandler returns the handler. The error joins an [outbox.FieldError] for each field that is
+// wrong.
 func (config HealthConfig) ToHandler() (echo.HandlerFunc, error) {
 	if _, err := httptx.HealthConfig(config).ToHandler(); err != nil {
 		return nil, err

@@ -15,14 +15,15 @@ import (
 // DefaultMaxBuffer is the default of [TransactionConfig].MaxBuffer: 1 MiB.
 const DefaultMaxBuffer = httptx.DefaultMaxBuffer
 
-// CommitError is what the application's error handler gets when the transaction
-// of a request did not commit although its handler succeeded.
+// CommitError is the error that the application's error handler gets when the transaction of a
+// request did not commit although the handler succeeded.
 type CommitError = httptx.CommitError
 
-// TransactionConfig configures the middleware. [Transaction] is its short form.
+// TransactionConfig configures the middleware. [Transaction] is the short form of
+// [TransactionConfig.ToMiddleware].
 type TransactionConfig struct {
-	// Skipper selects the requests that get no transaction. Defaults to none
-	// besides those of ReadOnlyMethods.
+	// Skipper selects the requests that get no transaction. By default only requests with one of
+	// the ReadOnlyMethods get no transaction.
 	Skipper func(c echo.Context) bool
 	// Transactor begins the transactions: an adapter. Required.
 	Transactor outbox.Transactor
@@ -32,41 +33,37 @@ type TransactionConfig struct {
 	// the commit. A longer body commits when it exceeds the limit and then
 	// streams. Defaults to [DefaultMaxBuffer].
 	MaxBuffer int
-	// ReadBody is the number of bytes of the request body that are read into
-	// memory before the transaction begins, so that a slow client holds no
-	// transaction. Defaults to none. With ReadBody a client must not wait for a
-	// response before it has sent that many bytes.
+	// ReadBody is the number of bytes of the request body that are read into memory before the
+	// transaction begins, so that a slow client holds no transaction. Defaults to 0. With ReadBody,
+	// a client must not wait for a response before it has sent that many bytes.
 	ReadBody int64
-	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an
-	// empty list means that every method gets one.
+	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an empty list means that
+	// every method gets a transaction.
 	ReadOnlyMethods []string
-	// RollbackOn decides between COMMIT and ROLLBACK. It gets the status of the
-	// response, 200 if there is none yet, and the error that the handler returned,
-	// if any; the error handler has answered that by then. A panic that reaches
-	// the middleware rolls back without a call. Defaults to a rollback for any
-	// error and for a status of 400 or more.
+	// RollbackOn decides between COMMIT and ROLLBACK. RollbackOn gets the status of the response,
+	// or 200 if there is no status yet, and the error that the handler returned, if any; the error
+	// handler has already answered this error. A panic that reaches the middleware rolls back
+	// without a call. Defaults to a rollback for any error and for a status of 400 or more.
 	RollbackOn func(c echo.Context, status int, err error) bool
 }
 
-// Transaction returns a middleware that runs each request in a transaction of t
-// and sends the response after the commit. Requests with GET, HEAD and OPTIONS
-// get none. It panics when t is nil; [TransactionConfig.ToMiddleware] has options
-// and returns the error.
+// Transaction returns a middleware that runs each request in a transaction of t and sends the
+// response after the commit. Requests with GET, HEAD and OPTIONS get no transaction. Transaction
+// panics when t is nil; [TransactionConfig.ToMiddleware] has options and returns the error.
 //
-// The request's context carries the transaction: the outbox's Writer and the
-// adapter's TxFrom find it there. When the handler returns an error, the
-// middleware calls the application's error handler, and the error then goes on to
-// the middlewares outside. The transaction commits when the response has a status
-// below 400 and the handler returned no error, did not panic, and the request's
-// context has not ended. When the commit fails, nothing that was held back is
+// The request's context carries the transaction: the outbox's Writer and the adapter's TxFrom find
+// the transaction there. When the handler returns an error, the middleware calls the application's
+// error handler, and the error then goes on to the middlewares outside. The transaction commits
+// when the response has a status below 400, the handler returned no error and did not panic, and
+// the request's context has not ended. When the commit fails, nothing of the held-back response is
 // sent, and the error handler gets a [*CommitError].
 //
 // The transaction ends before the handler returns when the body exceeds
 // MaxBuffer, and when the handler calls Flush or Hijack. After that, writing to
 // the outbox fails.
 //
-// Mounted twice for one transactor it acts once. With two transactors of one pool
-// the inner transaction is a savepoint of the outer one. With two pools the inner
+// Mounted twice for the same transactor, the middleware acts once. With two transactors of the same
+// pool, the inner transaction is a savepoint of the outer transaction. With two pools, the inner
 // transaction commits first.
 func Transaction(t outbox.Transactor) echo.MiddlewareFunc {
 	mw, err := TransactionConfig{Transactor: t}.ToMiddleware()
@@ -76,8 +73,8 @@ func Transaction(t outbox.Transactor) echo.MiddlewareFunc {
 	return mw
 }
 
-// ToMiddleware returns the middleware for a copy of the config. Its error joins
-// an [outbox.FieldError] for each field that is wrong.
+// ToMiddleware returns the middleware for a copy of the config. The error joins an
+// [outbox.FieldError] for each field that is wrong.
 func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 	exchanger, err := httptx.NewExchanger(httptx.TransactionConfig{
 		Transactor: config.Transactor, TxOptions: config.TxOptions,
@@ -126,7 +123,7 @@ func serve(exchanger *httptx.Exchanger, rollbackOn func(echo.Context, int, error
 	return x.Finish(x.err)
 }
 
-// exchange is one with Echo's side of it.
+// exchange is an [httptx.Exchange] of Echo.
 type exchange struct {
 	httptx.Exchange
 	c          echo.Context
@@ -135,8 +132,8 @@ type exchange struct {
 	err        error // that the handler returned
 }
 
-// Answer calls the application's error handler. It finds the response committed
-// when a failure was written, also by others than Echo, such as Timeout.
+// Answer calls the application's error handler. The error handler finds the response committed when
+// a failure was written, even if it was not written through Echo's response, as by Timeout.
 func (x *exchange) Answer(err error) {
 	response := echo.NewResponse(x.ResponseWriter(), x.c.Echo())
 	if status := x.Status(); status != 0 {

@@ -18,8 +18,7 @@
 //		c.JSON(http.StatusCreated, order) // sent after the commit
 //	})
 //
-// The adapter is any [outbox.Transactor]: one of package sqltx, outboxbun or
-// outboxgorm. A client sees a success only after the transaction has committed. When
-// the commit fails, nothing of the success is sent, and the [*CommitError] is on
-// the context.
+// The adapter is any [outbox.Transactor]: an adapter of package sqltx, outboxbun or outboxgorm. A
+// client sees a success only after the transaction has committed. When the commit fails, nothing of
+// the success is sent, and the [*CommitError] is on the context.
 package ginmw

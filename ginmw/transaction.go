@@ -15,14 +15,15 @@ import (
 // DefaultMaxBuffer is the default of [TransactionConfig].MaxBuffer: 1 MiB.
 const DefaultMaxBuffer = httptx.DefaultMaxBuffer
 
-// CommitError is on the context of a request whose transaction did not commit
-// although its handler succeeded.
+// CommitError is on the context of a request whose transaction did not commit although the handler
+// succeeded.
 type CommitError = httptx.CommitError
 
-// TransactionConfig configures the middleware. [Transaction] is its short form.
+// TransactionConfig configures the middleware. [Transaction] is the short form of
+// [TransactionConfig.ToMiddleware].
 type TransactionConfig struct {
-	// Skipper selects the requests that get no transaction. Defaults to none
-	// besides those of ReadOnlyMethods.
+	// Skipper selects the requests that get no transaction. By default only requests with one of
+	// the ReadOnlyMethods get no transaction.
 	Skipper func(c *gin.Context) bool
 	// Transactor begins the transactions: an adapter. Required.
 	Transactor outbox.Transactor
@@ -32,44 +33,40 @@ type TransactionConfig struct {
 	// the commit. A longer body commits when it exceeds the limit and then
 	// streams. Defaults to [DefaultMaxBuffer].
 	MaxBuffer int
-	// ReadBody is the number of bytes of the request body that are read into
-	// memory before the transaction begins, so that a slow client holds no
-	// transaction. Defaults to none. With ReadBody a client must not wait for a
-	// response before it has sent that many bytes.
+	// ReadBody is the number of bytes of the request body that are read into memory before the
+	// transaction begins, so that a slow client holds no transaction. Defaults to 0. With ReadBody,
+	// a client must not wait for a response before it has sent that many bytes.
 	ReadBody int64
-	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an
-	// empty list means that every method gets one.
+	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an empty list means that
+	// every method gets a transaction.
 	ReadOnlyMethods []string
-	// RollbackOn decides between COMMIT and ROLLBACK. It gets the status of the
-	// response, 200 if there is none yet, and the last error that the handlers
-	// added to the context, or nil. A panic that reaches the middleware rolls back
-	// without a call. Defaults to a rollback for any error and for a status of 400
-	// or more.
+	// RollbackOn decides between COMMIT and ROLLBACK. RollbackOn gets the status of the response,
+	// or 200 if there is no status yet, and the last error that the handlers added to the context,
+	// or nil. A panic that reaches the middleware rolls back without a call. Defaults to a rollback
+	// for any error and for a status of 400 or more.
 	RollbackOn func(c *gin.Context, status int, err error) bool
 }
 
-// Transaction returns a middleware that runs each request in a transaction of t
-// and sends the response after the commit. Requests with GET, HEAD and OPTIONS
-// get none. It panics when t is nil; [TransactionConfig.ToMiddleware] has options
-// and returns the error.
+// Transaction returns a middleware that runs each request in a transaction of t and sends the
+// response after the commit. Requests with GET, HEAD and OPTIONS get no transaction. Transaction
+// panics when t is nil; [TransactionConfig.ToMiddleware] has options and returns the error.
 //
-// The request's context carries the transaction: the outbox's Writer and the
-// adapter's TxFrom find it there. The transaction commits when the response has a
-// status below 400 and the handlers added no error to the context, did not panic,
-// and the request's context has not ended. Abort alone decides nothing.
+// The request's context carries the transaction: the outbox's Writer and the adapter's TxFrom find
+// the transaction there. The transaction commits when the response has a status below 400, the
+// handlers added no error to the context and did not panic, and the request's context has not
+// ended. Abort alone decides nothing.
 //
-// An error that no middleware inside has answered has the status 500, without a
-// body, and a success that was written beside it is dropped. When the commit fails,
-// nothing that was held back is sent, a [*CommitError] is added to the context, and
-// the status is 500 too. As nothing of such an answer is written yet, a middleware
-// outside can write one.
+// An error that no middleware inside has answered has the status 500, without a body; a success
+// that was written besides the error is dropped. When the commit fails, nothing of the held-back
+// response is sent, a [*CommitError] is added to the context, and the status is 500 too. Nothing of
+// such an answer is written yet, so a middleware outside can write an answer.
 //
 // The transaction ends before the handler returns when the body exceeds
 // MaxBuffer, and when the handler calls Flush or Hijack. After that, writing to
 // the outbox fails.
 //
-// Mounted twice for one transactor it acts once. With two transactors of one pool
-// the inner transaction is a savepoint of the outer one. With two pools the inner
+// Mounted twice for the same transactor, the middleware acts once. With two transactors of the same
+// pool, the inner transaction is a savepoint of the outer transaction. With two pools, the inner
 // transaction commits first.
 func Transaction(t outbox.Transactor) gin.HandlerFunc {
 	mw, err := TransactionConfig{Transactor: t}.ToMiddleware()
@@ -79,8 +76,8 @@ func Transaction(t outbox.Transactor) gin.HandlerFunc {
 	return mw
 }
 
-// ToMiddleware returns the middleware for a copy of the config. Its error joins
-// an [outbox.FieldError] for each field that is wrong.
+// ToMiddleware returns the middleware for a copy of the config. The error joins an
+// [outbox.FieldError] for each field that is wrong.
 func (config TransactionConfig) ToMiddleware() (gin.HandlerFunc, error) {
 	exchanger, err := httptx.NewExchanger(httptx.TransactionConfig{
 		Transactor: config.Transactor, TxOptions: config.TxOptions,
@@ -129,7 +126,7 @@ func serve(exchanger *httptx.Exchanger, rollbackOn func(*gin.Context, int, error
 	_ = x.Finish(x.failure())
 }
 
-// exchange is one with gin's side of it.
+// exchange is an [httptx.Exchange] of gin.
 type exchange struct {
 	httptx.Exchange
 	c          *gin.Context
@@ -146,8 +143,8 @@ func (x *exchange) lastError() error {
 	return nil
 }
 
-// failure returns the error that is to be answered. An error beside a success that
-// RollbackOn commits is for the log only.
+// failure returns the error to answer. An error besides a success that RollbackOn commits is only
+// for the log.
 func (x *exchange) failure() error {
 	x.writer.writeStatus()
 	err, status := x.lastError(), x.Status()
@@ -157,8 +154,8 @@ func (x *exchange) failure() error {
 	return err
 }
 
-// Answer adds the error of a commit to the context. Gin has no error handler: the
-// exchange answers 500, and the middlewares outside can replace that.
+// Answer adds the error of a commit to the context. Gin has no error handler: the exchange answers
+// 500, and the middlewares outside can replace this answer.
 func (x *exchange) Answer(err error) {
 	if x.Status() == 0 {
 		x.writer.now = false

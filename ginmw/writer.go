@@ -10,12 +10,12 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// writer is gin's writer over one that holds the response back. Like gin's own it
+// writer is gin's writer on top of a writer that holds the response back. Like gin's own writer, it
 // remembers a status until something is written.
 type writer struct {
-	gin.ResponseWriter                     // gin's own, for what does not write
+	gin.ResponseWriter                     // gin's own, for methods that do not write
 	held               http.ResponseWriter // the exchange's
-	initial            int                 // the status that others chose before
+	initial            int                 // the status that outer handlers chose
 	status             int
 	size               int  // -1 until the header is written
 	now                bool // the handler wrote the header
@@ -23,7 +23,7 @@ type writer struct {
 
 var errWritten = errors.New("ginmw: the response body is written already")
 
-// below is what the exchange writes to. A status alone stays one that the
+// below is the writer that the exchange writes to. A status without a body stays a status that the
 // middlewares outside can replace, unless the handler wrote the header.
 type below writer
 
@@ -79,7 +79,7 @@ func (w *writer) WriteString(s string) (int, error) {
 	return n, err
 }
 
-// FlushError is what [http.ResponseController] calls.
+// FlushError is the method that [http.ResponseController] calls.
 func (w *writer) FlushError() error {
 	w.WriteHeaderNow()
 	return http.NewResponseController(w.held).Flush()

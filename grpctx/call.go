@@ -14,7 +14,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// call is one call in its transaction.
+// call is a gRPC call in its transaction.
 type call struct {
 	transactor outbox.Transactor
 	outer      *call // of another transactor, around this one
@@ -58,10 +58,10 @@ func (config *Config) call(ctx context.Context, request any, handler grpc.UnaryH
 	return response, err
 }
 
-// commit commits, unless the client has gone.
+// commit commits the transaction, unless the client has gone.
 func commit(ctx context.Context, tx outbox.Transaction) error {
 	if ctx.Err() != nil {
-		_ = tx.Rollback() // the context's end has rolled it back
+		_ = tx.Rollback() // the end of the context has rolled the transaction back
 		return &CommitError{Err: context.Cause(ctx)}
 	}
 	err := tx.Commit()
@@ -80,11 +80,10 @@ func (config *Config) rollback(ctx context.Context, tx outbox.Transaction) {
 	}
 }
 
-// CommitError is what the interceptor returns when the transaction of a call did
-// not commit although its handler succeeded. Interceptors outside find the cause
-// in it; the client gets a status without details. When errors.Is(err,
-// [outbox.ErrOutcomeUnknown]) holds, the transaction may have committed: a client
-// that tries again needs a key that makes the call idempotent.
+// CommitError is the error that the interceptor returns when the transaction of a call did not
+// commit although the handler succeeded. Interceptors outside find the cause in it; the client gets
+// a status without details. When errors.Is(err, [outbox.ErrOutcomeUnknown]) holds, the transaction
+// may have committed: a client that tries again needs a key that makes the call idempotent.
 type CommitError struct{ Err error }
 
 // Error implements the error interface.
@@ -92,12 +91,12 @@ func (e *CommitError) Error() string {
 	return "grpctx: committing the call's transaction: " + e.Err.Error()
 }
 
-// Unwrap returns the cause: the database's error, or the context's when the
+// Unwrap returns the cause: the error of the database, or the cause of the context's end when the
 // client has gone.
 func (e *CommitError) Unwrap() error { return e.Err }
 
-// GRPCStatus is what the client gets: Canceled or DeadlineExceeded when the call's
-// context ended, Unknown when the outcome of the commit is unknown, else Internal.
+// GRPCStatus returns the status that the client gets: Unknown when the outcome of the commit is
+// unknown, Canceled or DeadlineExceeded when the call's context ended, otherwise Internal.
 func (e *CommitError) GRPCStatus() *status.Status {
 	switch {
 	case errors.Is(e.Err, outbox.ErrOutcomeUnknown):

@@ -15,21 +15,21 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Config configures the interceptor. [UnaryServerInterceptor] is its short form.
+// Config configures the interceptor. [UnaryServerInterceptor] is the short form of
+// [Config.ToInterceptor].
 type Config struct {
-	// Skipper selects the calls that get no transaction. Defaults to none besides
-	// those of ReadOnlyMethods.
+	// Skipper selects the calls that get no transaction. By default only calls of the
+	// ReadOnlyMethods get no transaction.
 	Skipper func(ctx context.Context, info *grpc.UnaryServerInfo) bool
 	// Transactor begins the transactions: an adapter. Required.
 	Transactor outbox.Transactor
 	// TxOptions are the options of each transaction. Nil: the database's defaults.
 	TxOptions *sql.TxOptions
-	// ReadOnlyMethods are full names, such as "/shop.Orders/List", of methods that
-	// get no transaction. Defaults to none.
+	// ReadOnlyMethods are full names, such as "/shop.Orders/List", of methods that get no
+	// transaction. Defaults to an empty list.
 	ReadOnlyMethods []string
-	// RollbackOn decides between COMMIT and ROLLBACK. It gets the error that the
-	// handler returned, or nil. A panic rolls back without a call. Defaults to a
-	// rollback for any error.
+	// RollbackOn decides between COMMIT and ROLLBACK. RollbackOn gets the error that the handler
+	// returned, or nil. A panic rolls back without a call. Defaults to a rollback for any error.
 	RollbackOn func(ctx context.Context, err error) bool
 	// Extract puts the trace context of the call's metadata onto the context, so
 	// that the events written carry it:
@@ -38,25 +38,24 @@ type Config struct {
 	//		return otel.GetTextMapPropagator().Extract(ctx, md)
 	//	}
 	//
-	// Defaults to none: otelgrpc's stats handler has done it before.
+	// By default nothing is extracted: otelgrpc's stats handler has already done it.
 	Extract func(ctx context.Context, md Carrier) context.Context
 	// Logger gets a rollback that failed. Defaults to [slog.Default].
 	Logger *slog.Logger
 }
 
-// UnaryServerInterceptor returns an interceptor that runs each unary call in a
-// transaction of t and commits before the status leaves. It panics when t is nil;
+// UnaryServerInterceptor returns an interceptor that runs each unary call in a transaction of t and
+// commits before the status leaves. UnaryServerInterceptor panics when t is nil;
 // [Config.ToInterceptor] has options and returns the error.
 //
-// The context carries the transaction: the outbox's Writer and the adapter's TxFrom
-// find it there. The transaction commits when the handler returns no error, did not
-// panic, and the call's context has not ended. When the commit fails, the client
-// gets the status of a [*CommitError]. A panic goes on, for a recovery interceptor
-// outside. Headers and trailers that the handler sets leave after the commit, and
-// not when it fails.
+// The context carries the transaction: the outbox's Writer and the adapter's TxFrom find the
+// transaction there. The transaction commits when the handler returns no error and does not panic,
+// and the call's context has not ended. When the commit fails, the client gets the status of a
+// [*CommitError]. A panic goes on, for a recovery interceptor outside. Headers and trailers that
+// the handler sets leave after the commit. If the commit fails, they are not sent.
 //
-// Used twice for one transactor it acts once. With two transactors of one pool the
-// inner transaction is a savepoint of the outer one. With two pools the inner
+// Used twice for the same transactor, the interceptor acts once. With two transactors of the same
+// pool, the inner transaction is a savepoint of the outer transaction. With two pools, the inner
 // transaction commits first.
 func UnaryServerInterceptor(t outbox.Transactor) grpc.UnaryServerInterceptor {
 	interceptor, err := Config{Transactor: t}.ToInterceptor()
@@ -66,8 +65,8 @@ func UnaryServerInterceptor(t outbox.Transactor) grpc.UnaryServerInterceptor {
 	return interceptor
 }
 
-// ToInterceptor returns the interceptor for a copy of the config. Its error joins
-// an [outbox.FieldError] for each field that is wrong.
+// ToInterceptor returns the interceptor for a copy of the config. The error joins an
+// [outbox.FieldError] for each field that is wrong.
 func (config Config) ToInterceptor() (grpc.UnaryServerInterceptor, error) {
 	if err := config.validate(); err != nil {
 		return nil, err

@@ -45,8 +45,8 @@ type heldMetadata struct {
 	released        bool
 }
 
-// hold returns a context whose headers and trailers are held back, and a function
-// that lets them go. A call outside of a server, as in a test, has none.
+// hold returns a context whose headers and trailers are held back, and a function that releases
+// them. A call outside of a server, as in a test, has no headers and trailers.
 func hold(ctx context.Context) (held context.Context, release func()) {
 	stream := grpc.ServerTransportStreamFromContext(ctx)
 	if stream == nil {
@@ -56,7 +56,7 @@ func hold(ctx context.Context) (held context.Context, release func()) {
 	return grpc.NewContextWithServerTransportStream(ctx, h), h.release
 }
 
-// release lets the metadata go. An error means that the client has gone.
+// release sends the metadata. An error means that the client has gone.
 func (h *heldMetadata) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -19,16 +19,16 @@ const (
 	MaxAdminLimit     = 200
 )
 
-// How long the statements of one request may take. They also end with the request.
+// Time limits of the statements of a request. The statements also end with the request.
 const (
 	AdminTimeout = 10 * time.Second
-	// AdminBulkTimeout is for what replays, deletes or purges many rows.
+	// AdminBulkTimeout bounds a request that replays, deletes or purges many rows.
 	AdminBulkTimeout = 10 * time.Minute
 )
 
 // Admin returns endpoints for operators. Access says who may see and change what: without
-// its Authorize every request is refused. A request that may not is a 403, and so is a
-// change that a page of another site sends.
+// Access.Authorize every request is refused. A request that the role does not allow is a 403, and
+// so is a change that a page of another site sends.
 //
 //	mux.Handle("/admin/outbox/", http.StripPrefix("/admin/outbox", httptx.Admin(ob, httptx.Access{
 //		Authorize: func(r *http.Request) (user string, role httptx.Role) { … },
@@ -39,34 +39,33 @@ const (
 //	GET    /stats                      counts, ages and queues
 //	GET    /nodes                      the processes that deliver or write
 //	GET    /events                     ?status= &event_type= &aggregate_type= &aggregate_id= &tenant_id= &since= &until= &limit= &after=
-//	GET    /events/{id}                one, with ReadPayloads with headers and payload
+//	GET    /events/{id}                an event; with ReadPayloads, headers and payload too
 //	GET    /dead-letters               ?event_type= &aggregate_type= &aggregate_id= &tenant_id= &group= &since= &until= &limit= &after=
 //	GET    /dead-letters/groups        grouped by reason; filters as in the listing
-//	GET    /dead-letters/{id}          one, with ReadPayloads with headers and payload
-//	POST   /dead-letters/{id}/replay   delivers it again
+//	GET    /dead-letters/{id}          a letter; with ReadPayloads, headers and payload too
+//	POST   /dead-letters/{id}/replay   delivers the letter again
 //	POST   /dead-letters/replay        delivers all again; filters as in the listing
-//	DELETE /dead-letters/{id}          deletes it
+//	DELETE /dead-letters/{id}          deletes the letter
 //	DELETE /dead-letters               deletes all; filters as in the listing, at least one
 //	GET    /pauses                     the kinds of events that are paused, and since when
 //	POST   /pause                      ?event_type= &aggregate_type=   pauses a kind, in all processes
-//	POST   /resume                     ?event_type= &aggregate_type=   ends its pause
+//	POST   /resume                     ?event_type= &aggregate_type=   ends the pause of a kind
 //	POST   /purge                      deletes the rows that are old by Config.Purge
 //	POST   /wake                       makes the poller read the table now
 //
-// Without aggregate_type, /pause and /resume mean [outbox.Global]. What is paused
-// already, or not paused, is no error. Events are listed as [outbox.Outbox.FindEvents] says;
-// status is NEW, RETRY, DONE or DEAD, or several with commas.
+// Without aggregate_type, /pause and /resume mean [outbox.Global]. Pausing a kind that is already
+// paused, or resuming a kind that is not paused, is no error. Events are listed as
+// [outbox.Outbox.FindEvents] says; status is NEW, RETRY, DONE or DEAD, or several with commas.
 //
 // Listings of dead letters are in the order of death. Listings contain neither payloads nor
-// headers; since is inclusive and until exclusive, in RFC 3339. A parameter that is
-// unknown, malformed, empty or given twice is a 400 that names it, so that a
-// typing error does not replay everything. An unknown id is a 404. An error of
-// the database is a 500, or a 503 after [AdminTimeout] or [AdminBulkTimeout]; its text goes
-// to the log alone, with an id that the answer names. Each change is a line in the log; see
-// [AuditEntry].
+// headers; since is inclusive and until exclusive, in RFC 3339. A parameter that is unknown,
+// malformed, empty or given twice is a 400 that names the parameter, so that a typing error does
+// not replay everything. An unknown id is a 404. An error of the database is a 500, or a 503 after
+// [AdminTimeout] or [AdminBulkTimeout]; the text of the error goes only to the log, with an id that
+// the answer names. Each change is a line in the log; see [AuditEntry].
 //
-// The endpoints do not use the request's transaction: a [Transaction] middleware
-// around them commits before they run. Admin panics when ob is nil.
+// The endpoints do not use the request's transaction: a [Transaction] middleware around the
+// endpoints commits before they run. Admin panics when ob is nil.
 func Admin(ob *outbox.Outbox, access Access) http.Handler {
 	mux := http.NewServeMux()
 	for _, route := range AdminRoutes(ob, access) {
@@ -75,15 +74,14 @@ func Admin(ob *outbox.Outbox, access Access) http.Handler {
 	return mux
 }
 
-// AdminRoute is one of the endpoints of [Admin], for a framework with a router of
-// its own.
+// AdminRoute is an endpoint of [Admin], for a framework that has its own router.
 type AdminRoute struct {
 	Method string
 	Path   string // may contain "{id}"; the handler reads the id from the request's URL
 	http.Handler
 }
 
-// AdminRoutes returns the endpoints of [Admin]. It panics when ob is nil.
+// AdminRoutes returns the endpoints of [Admin]. AdminRoutes panics when ob is nil.
 func AdminRoutes(ob *outbox.Outbox, access Access) []AdminRoute {
 	if ob == nil {
 		panic(&outbox.FieldError{Field: "Admin ob", Problem: "is nil"})
@@ -121,12 +119,12 @@ type call struct {
 	*http.Request
 	user string
 	role Role
-	// target and count are what a change was for, and did: for its [AuditEntry].
+	// target and count are the object and the result of a change, for the [AuditEntry].
 	target string
 	count  int
 }
 
-// endpoint returns the answer in JSON, nil for none.
+// endpoint returns the answer in JSON, or nil for an answer without a body.
 type endpoint func(c *call, p parameters) (any, error)
 
 // problem is the answer to a request that failed.
@@ -142,7 +140,7 @@ func (a *admin) show(serve endpoint, known ...string) http.Handler {
 	return a.handle(View, AdminTimeout, serve, known)
 }
 
-// change serves an endpoint that changes something, and records what it did.
+// change serves an endpoint that changes something, and records the change.
 func (a *admin) change(action string, serve endpoint, known ...string) http.Handler {
 	return a.handle(Operate, AdminTimeout, a.recorded(action, serve), known)
 }
@@ -169,7 +167,7 @@ func refusedInput(err error) bool {
 	return errors.As(err, &bad) || errors.As(err, &field) && parameterOf[field.Field] != ""
 }
 
-// handle serves an endpoint for a role. It answers errors in the endpoints' own form.
+// handle serves an endpoint for a role. Errors are answered in the form of the endpoints.
 func (a *admin) handle(needed Role, timeout time.Duration, serve endpoint, known []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, role, err := a.access.Enter(r)
@@ -223,8 +221,9 @@ var parameterOf = map[string]string{
 	"DeadFilter.AggregateType": "aggregate_type", "DeadFilter.AggregateID": "aggregate_id", "DeadFilter.TenantID": "tenant_id",
 }
 
-// problemOf is the answer to a request that failed. The answer may say what was done before.
-// The text of a database may have addresses and names, so that it goes to the log alone.
+// problemOf returns the answer to a request that failed. answer may hold the number of rows that
+// were changed before. The text of a database error may contain addresses and names, so it goes
+// only to the log.
 func (a *admin) problemOf(ctx context.Context, err error, answer any) (int, problem) {
 	var bad *parameterError
 	var field *outbox.FieldError
@@ -350,7 +349,8 @@ func (a *admin) removeAll(c *call, p parameters) (any, error) {
 	return deleted{c.count}, err
 }
 
-// id is the event id in the path, before this ending. A change is for it.
+// id returns the event id in the path, before this ending. The id also becomes the target of a
+// change.
 func (c *call) id(ending string) (string, error) {
 	id, err := idOf(strings.TrimSuffix(c.URL.EscapedPath(), ending))
 	c.target = "event_id=" + id

@@ -51,7 +51,7 @@ type deleted struct {
 	Deleted int `json:"deleted"`
 }
 
-// deadLetter is one in a listing, without what it is about.
+// deadLetter is a dead letter in a listing, without headers and payload.
 type deadLetter struct {
 	EventID       string               `json:"event_id"`
 	EventType     outbox.EventType     `json:"event_type"`
@@ -63,7 +63,8 @@ type deadLetter struct {
 	Attempts      int                  `json:"attempts"`
 	LastError     string               `json:"last_error"`
 	PayloadBytes  int                  `json:"payload_bytes"`
-	// One of several listeners, and the event's id for it.
+	// Listener is the only listener that the letter is for, and OriginalID the event's id for
+	// listeners. Both are empty for a letter that is for all listeners.
 	Listener   string `json:"listener,omitempty"`
 	OriginalID string `json:"original_id,omitempty"`
 

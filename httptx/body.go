@@ -6,14 +6,14 @@ import (
 	"net/http"
 )
 
-// aheadBody is a request body of which the beginning has been read.
+// aheadBody is a request body whose beginning has been read.
 type aheadBody struct {
 	io.Reader
 	io.Closer
 }
 
-// readAhead reads up to limit bytes of the request's body and returns a body
-// that starts with them. The handler gets an error of reading where it occurred.
+// readAhead reads up to limit bytes of the request's body, and returns a body that starts with
+// these bytes. The handler gets an error of reading where it occurred.
 func readAhead(r *http.Request, limit int64) io.ReadCloser {
 	if limit == 0 || r.Body == nil || r.Body == http.NoBody {
 		return r.Body

@@ -35,7 +35,7 @@ type event struct {
 
 type eventListing struct {
 	Events []event `json:"events"`
-	// Next is the parameter "after" of the next page; empty after the last one.
+	// Next is the parameter "after" of the next page; empty after the last page.
 	Next string `json:"next,omitempty"`
 }
 
@@ -52,7 +52,7 @@ func eventOf(row *outbox.EventRow) event {
 	return e
 }
 
-// given is a time in UTC, nil for none.
+// given returns a time in UTC, or nil for the zero time.
 func given(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -10,14 +10,13 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Exchanger begins exchanges. The middlewares of all web frameworks share it; use
-// it to write one for another framework. It is safe for concurrent use.
+// Exchanger begins exchanges. The middlewares of all web frameworks share Exchanger; use it to
+// write a middleware for another framework. It is safe for concurrent use.
 type Exchanger struct{ config TransactionConfig }
 
-// NewExchanger returns an exchanger for a copy of the config. It does not use the
-// fields Skipper, RollbackOn, ErrorHandler and Logger, which are net/http's side;
-// [Framework] is that of others. Its error joins an [outbox.FieldError] for each
-// field that is wrong.
+// NewExchanger returns an exchanger for a copy of the config. The exchanger does not use the fields
+// Skipper, RollbackOn, ErrorHandler and Logger, which are for net/http; [Framework] replaces them
+// for other frameworks. The error joins an [outbox.FieldError] for each field that is wrong.
 func NewExchanger(config TransactionConfig) (*Exchanger, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -36,7 +35,7 @@ func NewExchanger(config TransactionConfig) (*Exchanger, error) {
 	return &Exchanger{config}, nil
 }
 
-// Framework is what each web framework does in its own way.
+// Framework does the steps of an exchange that differ between web frameworks.
 type Framework interface {
 	// Answer calls the framework's error handler, which answers err through the
 	// exchange's writer, and leaves a failure that is already written as it is.
@@ -44,13 +43,13 @@ type Framework interface {
 	// RollsBack decides between COMMIT and ROLLBACK for a response with this
 	// status.
 	RollsBack(status int) bool
-	// Logger is for what the request's error cannot say: a rollback that failed,
-	// and a panic of an [OnCommit] callback.
+	// Logger gets the failures that the request's error cannot report: a rollback that failed, and
+	// a panic of an [OnCommit] callback.
 	Logger() *slog.Logger
 }
 
-// Exchange is one request and its response, which is held back until the
-// request's transaction has ended.
+// Exchange is a request and its response, which is held back until the request's transaction has
+// ended.
 type Exchange struct {
 	transactor outbox.Transactor
 	outer      *Exchange // of another transactor, around this one
@@ -70,10 +69,10 @@ func exchangeOf(ctx context.Context) *Exchange {
 	return x
 }
 
-// Wants reports whether the request gets a transaction: not for one of the
-// ReadOnlyMethods, and not if the transactor has begun one already. The request
-// that it returns is for the handler then: it explains to a writer why there is no
-// transaction.
+// Wants reports whether the request gets a transaction: a request with one of the ReadOnlyMethods
+// does not, and neither does a request for which the transactor has already begun a transaction. In
+// these cases the handler must get the request that Wants returns: its context tells a writer why
+// there is no transaction.
 func (e *Exchanger) Wants(r *http.Request) (*http.Request, bool) {
 	for x := exchangeOf(r.Context()); x != nil; x = x.outer {
 		if x.transactor == e.config.Transactor {
@@ -87,9 +86,9 @@ func (e *Exchanger) Wants(r *http.Request) (*http.Request, bool) {
 	return r, true
 }
 
-// Begin begins the request's transaction in x, which is new and may be part of what
-// implements f. The handler gets the exchange's writer and request; then call
-// Finish, and Close in any case.
+// Begin begins the request's transaction in x, which is new and may be part of the value that
+// implements f. The handler gets the exchange's writer and request; then call Finish, and Close in
+// any case.
 func (e *Exchanger) Begin(x *Exchange, w http.ResponseWriter, r *http.Request, f Framework) error {
 	x.transactor, x.outer, x.framework = e.config.Transactor, exchangeOf(r.Context()), f
 	x.before, x.request = r, r
@@ -111,24 +110,23 @@ func (e *Exchanger) Begin(x *Exchange, w http.ResponseWriter, r *http.Request, f
 	return nil
 }
 
-// ResponseWriter returns the writer that holds the response back. It implements
-// [http.Flusher], [http.Hijacker] and what [http.ResponseController] uses.
+// ResponseWriter returns the writer that holds the response back. The writer implements
+// [http.Flusher], [http.Hijacker] and the methods that [http.ResponseController] uses.
 func (x *Exchange) ResponseWriter() http.ResponseWriter { return &x.held }
 
-// Request returns the request, whose context carries the transaction. After a
-// commit that failed it is the request that Begin got: its context is alive and
-// carries no transaction.
+// Request returns the request, whose context carries the transaction. After a commit that failed,
+// Request returns the request that Begin got: the context of that request is alive and carries no
+// transaction.
 func (x *Exchange) Request() *http.Request { return x.request }
 
 // Status returns the status that was written, or zero.
 func (x *Exchange) Status() int { return x.held.status }
 
-// Finish ends the transaction as the framework decides, and sends the response.
-// An error of the handler is answered first, inside the held-back response; a
-// success that the handler had written is dropped. When the commit fails, what was
-// held back is dropped, and the framework answers a [*CommitError]. When an answer
-// writes nothing, it is an empty 500. Finish returns the error for the middlewares
-// outside.
+// Finish ends the transaction as the framework decides, and sends the response. An error of the
+// handler is answered first, inside the held-back response; a success that the handler had written
+// is dropped. When the commit fails, the held-back response is dropped, and the framework answers a
+// [*CommitError]. When an answer writes nothing, the response is an empty 500. Finish returns the
+// error for the middlewares outside.
 func (x *Exchange) Finish(err error) error {
 	if err != nil && x.held.holding() {
 		if 0 < x.held.status && x.held.status < http.StatusBadRequest {
@@ -158,8 +156,8 @@ func (x *Exchange) answer(err error) {
 	}
 }
 
-// Close rolls back what Finish did not end, because the handler panicked. It
-// refuses what a goroutine that outlives the handler may write.
+// Close rolls back a transaction that Finish did not end, because the handler panicked. After
+// Close, writes of a goroutine that outlives the handler are refused.
 func (x *Exchange) Close() {
 	x.unit.rollback()
 	if !x.held.sent {
@@ -169,9 +167,8 @@ func (x *Exchange) Close() {
 	x.cancel(nil)
 }
 
-// end ends the transaction of a response with this status. When the commit fails
-// it cancels the request's context, so that a handler that streams until its client
-// leaves stops.
+// end ends the transaction of a response with this status. When the commit fails, end cancels the
+// request's context, so that a handler that streams until the client leaves stops.
 func (x *Exchange) end(status int) error {
 	if x.framework.RollsBack(status) {
 		x.unit.rollback()
@@ -184,8 +181,8 @@ func (x *Exchange) end(status int) error {
 	return err
 }
 
-// leave ends the request's transactions, for a handler that works outside of them.
-// When that fails the handler returns, and the middleware answers.
+// leave ends the request's transactions, for a handler that works outside of them. When this fails,
+// the handler returns, and the middleware answers.
 func leave(ctx context.Context) error {
 	for x := exchangeOf(ctx); x != nil; x = x.outer {
 		if err := x.held.release(http.StatusOK); err != nil {

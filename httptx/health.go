@@ -30,36 +30,35 @@ type HealthConfig struct {
 	Outbox *outbox.Outbox
 	// Timeout is how long the database may take to answer. Defaults to 2 s.
 	Timeout time.Duration
-	// MaxPollDelay is how late, after its interval, this node's poller may read
-	// the table. It does not apply to a mode without a poller. Defaults to 30 s;
-	// [NoBound] turns the check off, also before Start.
+	// MaxPollDelay is how late, after the poll interval, this node's poller may read the table. It
+	// does not apply to a mode without a poller. Defaults to 30 s; [NoBound] turns the check off,
+	// also before Start.
 	MaxPollDelay time.Duration
-	// MaxDueAge is how long the oldest due event of the table whose kind is not
-	// paused may have been due.
-	// All nodes share the table: with a bound, one listener that hangs, or a broker
-	// that is away, makes every node unready, although each could serve. Prefer an
-	// alert on the metrics. Defaults to no bound.
+	// MaxDueAge is how long the oldest due event of the table whose kind is not paused may have
+	// been due. All nodes share the table: with a bound, a single listener that hangs, or a broker
+	// that is away, makes every node unready, although each node could serve. Prefer an alert on
+	// the metrics. Defaults to no bound.
 	MaxDueAge time.Duration
 	// Logger gets an error of the database, at level ERROR. Defaults to
 	// [slog.Default].
 	Logger *slog.Logger
 }
 
-// Health returns a readiness check for an orchestrator or a load balancer. It
-// answers 200 when the database answers in time and takes this node's writes, and its poller
-// reads the table, and 503 otherwise, in JSON:
+// Health returns a readiness check for an orchestrator or a load balancer. The check answers 200
+// when the database answers in time and takes this node's writes, and the node's poller reads the
+// table; otherwise it answers 503. The answer is JSON:
 //
 //	{"status": "ready",
 //	 "database": {"ok": true},
 //	 "poller":   {"ok": true, "last_poll_age_seconds": 1.2},
 //	 "backlog":  {"ok": true, "oldest_due_seconds": 0, "due": 0, "dead": 0}}
 //
-// A check that failed has a "problem". The answer may be public, so an error of
-// the database goes only to the log. Health panics when the config is invalid;
-// [HealthConfig.ToHandler] returns the error.
+// A check that failed has a "problem". The answer may be public, so an error of the database goes
+// only to the log. Health panics when the config is invalid; [HealthConfig.ToHandler] returns the
+// error.
 //
-// The check does not use the request's transaction: a [Transaction] middleware
-// around it commits before it runs.
+// The check does not use the request's transaction: a [Transaction] middleware around the check
+// commits before the check runs.
 func Health(config HealthConfig) http.Handler {
 	handler, err := config.ToHandler()
 	if err != nil {
@@ -68,8 +67,8 @@ func Health(config HealthConfig) http.Handler {
 	return handler
 }
 
-// ToHandler returns the handler. Its error joins an [outbox.FieldError] for each
-// field that is wrong.
+// ToHandler returns the handler. The error joins an [outbox.FieldError] for each field that is
+// wrong.
 func (config HealthConfig) ToHandler() (http.Handler, error) {
 	var problems []error
 	if config.Outbox == nil {
@@ -116,7 +115,7 @@ type backlogCheck struct {
 }
 
 func (config *HealthConfig) serve(w http.ResponseWriter, r *http.Request) {
-	if err := leave(r.Context()); err != nil { // it holds a connection, and the check needs another
+	if err := leave(r.Context()); err != nil { // the check needs a connection of its own
 		return
 	}
 	answer, status := config.check(r.Context()), http.StatusOK
@@ -145,11 +144,11 @@ func (config *HealthConfig) check(ctx context.Context) health {
 	return answer
 }
 
-// maxPretty is the longest answer that is indented, in bytes. A payload that is nested deep
-// would be thousands of times longer.
+// maxPretty is the longest answer that is indented, in bytes. Indentation would make a deeply
+// nested payload thousands of times longer.
 const maxPretty = 4 << 20
 
-// setHeaders keeps an answer out of caches, and from being taken for a page.
+// setHeaders keeps an answer out of caches, and keeps browsers from taking it for a page.
 func setHeaders(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -172,7 +171,7 @@ func writeJSON(w http.ResponseWriter, r *http.Request, status int, body any) {
 	_, _ = w.Write(text)
 }
 
-// maxWriteFailures is how many writes in a row may fail: the first two, of the start and the
+// maxWriteFailures is how many writes in a row may fail: the first two writes, of the start and the
 // first poll, come together, and may have met a restart of the database.
 const maxWriteFailures = 2
 

@@ -21,12 +21,12 @@ func (e *parameterError) Error() string { return fmt.Sprintf("parameter %q %s", 
 // filterParameters select dead letters.
 var filterParameters = []string{"event_type", "aggregate_type", "aggregate_id", "tenant_id", "group", "since", "until"}
 
-// parameters are those of the query: each is known, given once and not empty.
+// parameters are the parameters of the query: each is known, given once and not empty.
 type parameters map[string]string
 
-// parametersOf reads the query and rejects unknown parameters, apart from "pretty".
-// It rejects a body too: filters in a body would be ignored, and the request would
-// then select more than was meant.
+// parametersOf reads the query and rejects unknown parameters, apart from "pretty". A body is
+// rejected too: filters in a body would be ignored, and the request would then select more than the
+// client meant.
 func parametersOf(r *http.Request, known []string) (parameters, error) {
 	if r.Body != nil && r.ContentLength != 0 {
 		if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
@@ -58,7 +58,7 @@ func parametersOf(r *http.Request, known []string) (parameters, error) {
 	return p, nil
 }
 
-// shortly is the beginning of a text that a client sent, for an error that quotes it.
+// shortly returns the beginning of a text that a client sent, for an error that quotes it.
 func shortly(text string) string { return fmt.Sprintf("%.40s", text) }
 
 // storable reports whether every database accepts the text as a value.
@@ -116,13 +116,13 @@ func (p parameters) filters() bool {
 	return slices.ContainsFunc(filterParameters, func(name string) bool { return p[name] != "" })
 }
 
-// target is the filter for [AuditEntry].Target.
+// target returns the filter for [AuditEntry].Target.
 func (p parameters) target() string {
 	var given []string
 	for _, name := range filterParameters {
 		switch {
 		case p[name] == "":
-		case name == "tenant_id": // it stays out of logs
+		case name == "tenant_id": // the tenant stays out of logs
 			given = append(given, name+"=…")
 		default:
 			given = append(given, name+"="+url.QueryEscape(p[name]))
@@ -165,9 +165,8 @@ func (p parameters) time(name string) (time.Time, error) {
 // storableTime reports whether every database accepts the time.
 func storableTime(t time.Time) bool { return t.UTC().Year() >= 1000 && t.UTC().Year() <= 9999 }
 
-// idOf returns the event id, which is the last segment of the path. It does not ask
-// the router, because not every router unescapes its parameters. An impossible id is
-// not found.
+// idOf returns the event id, which is the last segment of the path. It does not ask the router,
+// because not every router unescapes its parameters. An impossible id is not found.
 func idOf(escapedPath string) (string, error) {
 	id, err := url.PathUnescape(escapedPath[strings.LastIndexByte(escapedPath, '/')+1:])
 	if err != nil || id == "" || utf8.RuneCountInString(id) > 36 || !storable(id) {

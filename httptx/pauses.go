@@ -30,7 +30,7 @@ func pausesOf(list []outbox.Pause) []pause {
 	return answer
 }
 
-// kind is the kind of event that the parameters name. It refuses one that cannot be.
+// kind returns the kind of event that the parameters name. It refuses an impossible kind.
 func (p parameters) kind() (outbox.EventKind, error) {
 	kind := outbox.EventKind{AggregateType: cmp.Or(outbox.AggregateType(p["aggregate_type"]), outbox.Global), EventType: outbox.EventType(p["event_type"])}
 	if kind.EventType == "" {

@@ -12,20 +12,19 @@ import (
 	"time"
 )
 
-// heldResponse is a writer that holds the response back until the transaction has
-// ended. It has no Unwrap method, because [http.ResponseController] would then write
-// past it.
+// heldResponse is a writer that holds the response back until the transaction has ended. It has no
+// Unwrap method, because [http.ResponseController] would then bypass it.
 type heldResponse struct {
-	http.ResponseWriter             // the one below
+	http.ResponseWriter             // the writer below
 	initial             http.Header // the headers before the handler ran
 	maxBuffer           int
 	exchange            *Exchange
 
-	status int         // zero until one is written
+	status int         // zero until a status is written
 	header http.Header // a copy of the headers, made when the status was written
 	body   bytes.Buffer
-	sent   bool  // what is written goes to the writer below
-	err    error // what is written is refused with this error
+	sent   bool  // writes go to the writer below
+	err    error // writes are refused with this error
 }
 
 var errAnswered = errors.New("httptx: the request has been answered already")
@@ -77,8 +76,8 @@ func (h *heldResponse) Write(b []byte) (int, error) {
 	return h.ResponseWriter.Write(b)
 }
 
-// release ends the transaction and sends what was held back. The status is for a
-// response that has none yet.
+// release ends the transaction and sends the held-back response. The status is for a response that
+// has no status yet.
 func (h *heldResponse) release(status int) error {
 	if !h.holding() {
 		return h.err
@@ -104,11 +103,11 @@ func (h *heldResponse) release(status int) error {
 		_, err = h.ResponseWriter.Write(h.body.Bytes())
 		h.body = bytes.Buffer{}
 	}
-	maps.Copy(h.Header(), late) // they include the trailers
+	maps.Copy(h.Header(), late) // the late headers include the trailers
 	return err
 }
 
-// drop forgets what was held back, its headers included.
+// drop drops the held-back response, including the headers.
 func (h *heldResponse) drop() {
 	h.status, h.body = 0, bytes.Buffer{}
 	h.setHeader(h.initial)
@@ -120,8 +119,8 @@ func (h *heldResponse) setHeader(header http.Header) {
 	maps.Copy(h.Header(), header)
 }
 
-// FlushError is what [http.ResponseController] calls. It ends the transaction
-// first. A writer below that cannot flush is no reason to: the response stays held
+// FlushError is the method that [http.ResponseController] calls. It ends the transaction first. If
+// the writer below cannot flush, FlushError does not end the transaction: the response stays held
 // back, and the error is [http.ErrNotSupported].
 func (h *heldResponse) FlushError() error {
 	if h.holding() && !can[interface{ Flush() }](h.ResponseWriter) && !can[interface{ FlushError() error }](h.ResponseWriter) {
@@ -139,9 +138,9 @@ func (h *heldResponse) FlushError() error {
 // Flush implements [http.Flusher].
 func (h *heldResponse) Flush() { _ = h.FlushError() }
 
-// Hijack implements [http.Hijacker]. It ends the transaction first, except on a
-// connection that cannot be hijacked, such as one of HTTP/2: the handler can
-// still answer that with an error.
+// Hijack implements [http.Hijacker]. It ends the transaction first, except on a connection that
+// cannot be hijacked, such as an HTTP/2 connection: the handler can still answer with an error
+// then.
 func (h *heldResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if !can[http.Hijacker](h.ResponseWriter) {
 		return nil, nil, http.ErrNotSupported
@@ -152,8 +151,8 @@ func (h *heldResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(h.ResponseWriter).Hijack()
 }
 
-// can reports whether the innermost writer has a method. Writers around it have
-// most methods whatever that one can do.
+// can reports whether the innermost writer has a method. Writers around the innermost writer have
+// most methods, whatever the innermost writer can do.
 func can[T any](w http.ResponseWriter) bool {
 	for {
 		switch v := w.(type) {

@@ -18,8 +18,8 @@ const DefaultMaxBuffer = 1 << 20
 
 // TransactionConfig configures the middleware. [Transaction] is its short form.
 type TransactionConfig struct {
-	// Skipper selects the requests that get no transaction. Defaults to none
-	// besides those of ReadOnlyMethods.
+	// Skipper selects the requests that get no transaction. By default only requests with one of
+	// the ReadOnlyMethods get no transaction.
 	Skipper func(r *http.Request) bool
 	// Transactor begins the transactions: an adapter. Required.
 	Transactor outbox.Transactor
@@ -29,36 +29,33 @@ type TransactionConfig struct {
 	// the commit. A longer body commits when it exceeds the limit and then
 	// streams. Defaults to [DefaultMaxBuffer].
 	MaxBuffer int
-	// ReadBody is the number of bytes of the request body that are read into
-	// memory before the transaction begins, so that a slow client holds no
-	// transaction. Defaults to none. With ReadBody a client must not wait for a
-	// response before it has sent that many bytes.
+	// ReadBody is the number of bytes of the request body that are read into memory before the
+	// transaction begins, so that a slow client holds no transaction. Defaults to 0. With ReadBody,
+	// a client must not wait for a response before it has sent that many bytes.
 	ReadBody int64
-	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an
-	// empty list means that every method gets one.
+	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an empty list means that
+	// every method gets a transaction.
 	ReadOnlyMethods []string
-	// RollbackOn decides between COMMIT and ROLLBACK. It gets the status of the
-	// response, 200 if there is none yet. A panic rolls back without a call.
-	// Defaults to a rollback for a status of 400 or more.
+	// RollbackOn decides between COMMIT and ROLLBACK. RollbackOn gets the status of the response,
+	// or 200 if there is no status yet. A panic rolls back without a call. Defaults to a rollback
+	// for a status of 400 or more.
 	RollbackOn func(r *http.Request, status int) bool
-	// ErrorHandler answers a request whose transaction could not begin or did not
-	// commit; the latter is a [*CommitError]. If it writes nothing, the answer is
-	// an empty 500. Defaults to a log line and a 500 without details.
+	// ErrorHandler answers a request whose transaction could not begin or did not commit; the
+	// latter is a [*CommitError]. If ErrorHandler writes nothing, the answer is an empty 500.
+	// Defaults to a log line and a 500 without details.
 	ErrorHandler func(w http.ResponseWriter, r *http.Request, err error)
-	// Logger gets what the client is not to see. Defaults to [slog.Default].
+	// Logger gets the errors that the client must not see. Defaults to [slog.Default].
 	Logger *slog.Logger
 }
 
-// Transaction returns a middleware that runs each request in a transaction of t
-// and sends the response after the commit. Requests with GET, HEAD and OPTIONS
-// get none. It panics when t is nil; [TransactionConfig.ToMiddleware] has options
-// and returns the error.
+// Transaction returns a middleware that runs each request in a transaction of t and sends the
+// response after the commit. Requests with GET, HEAD and OPTIONS get no transaction. Transaction
+// panics when t is nil; [TransactionConfig.ToMiddleware] has options and returns the error.
 //
-// The request's context carries the transaction: the outbox's Writer and the
-// adapter's TxFrom find it there. The transaction commits when the response has a
-// status below 400, the handler did not panic, and the request's context has not
-// ended. When the commit fails, nothing that was held back is sent, and the
-// ErrorHandler gets a [*CommitError].
+// The request's context carries the transaction: the outbox's Writer and the adapter's TxFrom find
+// the transaction there. The transaction commits when the response has a status below 400, the
+// handler did not panic, and the request's context has not ended. When the commit fails, nothing of
+// the held-back response is sent, and the ErrorHandler gets a [*CommitError].
 //
 // Protocols that answer an error with status 200, such as gRPC and GraphQL, commit.
 // Run their methods in [outbox.InTx].
@@ -67,8 +64,8 @@ type TransactionConfig struct {
 // MaxBuffer, and when the handler calls Flush or Hijack. After that, writing to
 // the outbox fails.
 //
-// Mounted twice for one transactor it acts once. With two transactors of one pool
-// the inner transaction is a savepoint of the outer one. With two pools the inner
+// Mounted twice for the same transactor, the middleware acts once. With two transactors of the same
+// pool, the inner transaction is a savepoint of the outer transaction. With two pools, the inner
 // transaction commits first.
 func Transaction(t outbox.Transactor) func(http.Handler) http.Handler {
 	mw, err := TransactionConfig{Transactor: t}.ToMiddleware()
@@ -78,8 +75,8 @@ func Transaction(t outbox.Transactor) func(http.Handler) http.Handler {
 	return mw
 }
 
-// ToMiddleware returns the middleware for a copy of the config. Its error joins
-// an [outbox.FieldError] for each field that is wrong.
+// ToMiddleware returns the middleware for a copy of the config. The error joins an
+// [outbox.FieldError] for each field that is wrong.
 func (config TransactionConfig) ToMiddleware() (func(http.Handler) http.Handler, error) {
 	exchanger, err := NewExchanger(config)
 	if err != nil {
@@ -113,12 +110,12 @@ func (config TransactionConfig) ToMiddleware() (func(http.Handler) http.Handler,
 			}
 			defer x.Close()
 			next.ServeHTTP(x.ResponseWriter(), x.Request())
-			_ = x.Finish(nil) // the ErrorHandler has had it
+			_ = x.Finish(nil) // the ErrorHandler has already had the error
 		})
 	}, nil
 }
 
-// exchange is one with net/http's side of it.
+// exchange is an [Exchange] of net/http.
 type exchange struct {
 	Exchange
 	config *TransactionConfig
@@ -128,8 +125,7 @@ func (x *exchange) Answer(err error)          { x.config.ErrorHandler(x.Response
 func (x *exchange) RollsBack(status int) bool { return x.config.RollbackOn(x.before, status) }
 func (x *exchange) Logger() *slog.Logger      { return x.config.Logger }
 
-// answer is the default ErrorHandler. A client that has gone is no error of the
-// server.
+// answer is the default ErrorHandler. A client that has gone is not an error of the server.
 func (config *TransactionConfig) answer(w http.ResponseWriter, r *http.Request, err error) {
 	level := slog.LevelError
 	if errors.Is(err, context.Canceled) {

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// unit is a request's transaction. A goroutine may outlive the handler that
-// started it, and then finds the unit ended.
+// unit is a request's transaction. A goroutine may outlive the handler that started it; the
+// goroutine then finds the unit ended.
 type unit struct {
 	tx        outbox.Transaction
 	ctx       context.Context // of the request, without the transaction
@@ -23,7 +23,7 @@ type unit struct {
 	callbacks []func(ctx context.Context)
 }
 
-// end marks the unit as ended and returns its callbacks. It reports true once.
+// end marks the unit as ended and returns the callbacks. Only the first call returns true.
 func (u *unit) end() ([]func(ctx context.Context), bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -54,8 +54,8 @@ func (u *unit) commit() error {
 	return nil
 }
 
-// rollback rolls back, once. An error is only logged: a transaction whose
-// connection broke is rolled back too.
+// rollback rolls back, once. An error is only logged: a transaction whose connection broke is
+// rolled back too.
 func (u *unit) rollback() {
 	if _, first := u.end(); first {
 		u.undo()
@@ -77,15 +77,14 @@ func (u *unit) run(callback func(ctx context.Context)) {
 	callback(context.WithoutCancel(u.ctx))
 }
 
-// OnCommit runs fn after the transaction of the request has committed and before
-// the response is sent. It does not run fn when the transaction was rolled back or
-// its outcome is unknown. fn gets the request's context without its cancellation
-// and without the transaction; a panic of fn is logged.
+// OnCommit runs fn after the transaction of the request has committed and before the response is
+// sent. fn does not run when the transaction was rolled back or its outcome is unknown. fn gets the
+// request's context without the cancellation and without the transaction; a panic of fn is logged.
 //
-// ctx is the request's. OnCommit fails with [outbox.ErrNoTransaction] when it has
-// no transaction of the middleware, or the transaction has ended. A callback
-// belongs to the whole transaction, also when it was registered under a savepoint,
-// and with middlewares for two transactors to the outer one, which commits last.
+// ctx is the request's. OnCommit fails with [outbox.ErrNoTransaction] when ctx has no transaction
+// of the middleware, or the transaction has ended. A callback belongs to the whole transaction,
+// also when it was registered under a savepoint. With middlewares for two transactors, a callback
+// belongs to the outer transaction, which commits last.
 func OnCommit(ctx context.Context, fn func(ctx context.Context)) error {
 	if fn == nil {
 		return &outbox.FieldError{Field: "OnCommit fn", Problem: "is nil"}

@@ -18,7 +18,7 @@ const (
 // Access says who may see and change an outbox; see [httptx.Access].
 type Access = httptx.Access
 
-// Role is what a user may do; see [httptx.Role].
+// Role is the set of things that a user may do; see [httptx.Role].
 type Role = httptx.Role
 
 // The roles; ReadPayloads and Operate include View.
@@ -28,8 +28,8 @@ const (
 	Operate      = httptx.Operate
 )
 
-// Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize, every
-// request is refused, also behind an authentication of the group's own.
+// Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize, every request
+// is refused, even if the group has its own authentication.
 //
 //	g := e.Group("/admin/outbox", middleware.BasicAuth(check))
 //	echomw.Admin(g, ob, echomw.Access{Authorize: roleOf})

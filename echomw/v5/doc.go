@@ -17,8 +17,7 @@
 //		return c.JSON(http.StatusCreated, order) // sent after the commit
 //	})
 //
-// The adapter is any [outbox.Transactor]: one of package sqltx, outboxbun or
-// outboxgorm. A client sees a success only after the transaction has committed.
-// When the commit fails, the application's own error handler answers, and nothing
-// of the success is sent.
+// The adapter is any [outbox.Transactor]: an adapter of package sqltx, outboxbun or outboxgorm. A
+// client sees a success only after the transaction has committed. When the commit fails, the
+// application's own error handler answers, and nothing of the success is sent.
 package echomw

@@ -72,8 +72,8 @@ func (p *patient) innoDBTransactions(ctx context.Context) error {
 	const serverNow = "CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')"
 	err := p.one(ctx, "SELECT COUNT(*), COALESCE(MAX(TIMESTAMPDIFF(SECOND, trx_started, "+serverNow+")), 0) FROM information_schema.innodb_trx"+
 		" WHERE trx_mysql_thread_id <> CONNECTION_ID() AND trx_started <= "+serverNow+" - INTERVAL ? SECOND", []any{int64(p.Limits.Transaction / time.Second)}, &n, &age)
-	// MySQL cannot read that table while a session runs a statement with a character outside
-	// of utf8mb3, such as an emoji: error 3854, whatever is selected.
+	// MySQL cannot read that table while a session runs a statement with a character outside of
+	// utf8mb3, such as an emoji: error 3854, whatever columns are selected.
 	if sqlerr.HasNumber(err, 3854) {
 		err = p.one(ctx, "SELECT COUNT(*), COALESCE(MAX(TIMER_WAIT), 0) / 1e12 FROM performance_schema.events_transactions_current"+
 			" WHERE STATE = 'ACTIVE' AND THREAD_ID <> PS_CURRENT_THREAD_ID() AND TIMER_WAIT >= ? * 1e12", []any{p.Limits.Transaction.Seconds()}, &n, &age)
