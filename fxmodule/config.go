@@ -5,7 +5,7 @@ import "time"
 // OnDone says what happens to the row of a delivered event.
 type OnDone string
 
-// The values of purge.on-done. The empty one is keep.
+// The values of purge.on-done. The empty value is keep.
 const (
 	Keep   OnDone = "keep"
 	Delete OnDone = "delete"
@@ -14,25 +14,25 @@ const (
 // OnDead says what a DEAD event does to its key.
 type OnDead string
 
-// The values of ordering.on-dead. The empty one is block.
+// The values of ordering.on-dead. The empty value is block.
 const (
 	BlockKey OnDead = "block"
 	SkipDead OnDead = "skip"
 )
 
-// Config is an outbox's configuration. Zero means the default, and a setting that
-// the mode does not have must stay zero. The module provides Config{}; an app
-// changes it with fx.Replace, fx.Decorate or [WithConfig]. Package outboxconf
-// reads a Config from YAML and environment variables. The tags let viper
-// (mapstructure), YAML decoders, and envconfig with the prefix OUTBOX fill one.
+// Config is the configuration of an outbox. Zero means the default, and a setting that the mode
+// does not have must stay zero. The module provides Config{}; an app changes it with fx.Replace,
+// fx.Decorate or [WithConfig]. Package outboxconf reads a Config from YAML and environment
+// variables. With the tags, viper (mapstructure), YAML decoders, and envconfig with the prefix
+// OUTBOX can fill a Config.
 type Config struct {
 	// Mode defaults to single-node.
 	Mode Mode `yaml:"mode" mapstructure:"mode" split_words:"true"`
 	// TableName is the table, optionally schema.table. Defaults to
 	// outbox_event.
 	TableName string `yaml:"table-name" mapstructure:"table-name" split_words:"true"`
-	// CreateSchema creates the table and its indexes at start where they are
-	// missing, and brings a table of an older version to that of this build.
+	// CreateSchema creates the table and its indexes at start where they are missing, and migrates
+	// a table of an older version to the version of this build.
 	CreateSchema bool `yaml:"create-schema" mapstructure:"create-schema" split_words:"true"`
 
 	Dispatcher   DispatcherConfig   `yaml:"dispatcher" mapstructure:"dispatcher" split_words:"true"`
@@ -64,19 +64,19 @@ type DispatcherConfig struct {
 	// DrainTimeout is how long stopping waits for queued events. Defaults to
 	// 5 s.
 	DrainTimeout time.Duration `yaml:"drain-timeout" mapstructure:"drain-timeout" split_words:"true"`
-	// ListenerTimeout ends the context of one delivery. Defaults to none.
+	// ListenerTimeout ends the context of a delivery. Defaults to no timeout.
 	ListenerTimeout time.Duration `yaml:"listener-timeout" mapstructure:"listener-timeout" split_words:"true"`
-	// DeferUnroutable defers events without a listener for this long, so that a
-	// newer process can deliver them. Defaults to none: they are DEAD at once.
+	// DeferUnroutable defers events without a listener for this long, so that a newer process can
+	// deliver them. By default, events without a listener are DEAD at once.
 	DeferUnroutable time.Duration `yaml:"defer-unroutable" mapstructure:"defer-unroutable" split_words:"true"`
-	// MarkInterval is the least time between two batches of outcomes that are
-	// stored. Defaults to 5 ms.
+	// MarkInterval is the least time between two batches of outcomes that are stored. Defaults to 5
+	// ms.
 	MarkInterval time.Duration `yaml:"mark-interval" mapstructure:"mark-interval" split_words:"true"`
-	// Limits bound the deliveries of some kinds of events. Defaults to none.
+	// Limits bound the deliveries of some kinds of events. Defaults to no limits.
 	Limits []LimitConfig `yaml:"limits" mapstructure:"limits" split_words:"true"`
 }
 
-// LimitConfig bounds the deliveries of one kind of event; see [outbox.Limit].
+// LimitConfig bounds the deliveries of a kind of event; see [outbox.Limit].
 type LimitConfig struct {
 	// EventType and AggregateType are the kind. An empty aggregate type is
 	// [outbox.Global].
@@ -112,27 +112,24 @@ type PollerConfig struct {
 
 // ClaimLockingConfig is for multi-node and ordered-by-key; see [outbox.ClaimOptions].
 type ClaimLockingConfig struct {
-	// Enabled may be set, but only to what the mode implies: true in multi-node and
-	// ordered-by-key, false in the others.
+	// Enabled may be set, but only to the value that the mode implies: true in multi-node and
+	// ordered-by-key, false in the other modes.
 	Enabled *bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
-	// OwnerID names this process in locked_by and must differ from every other
-	// process's. Defaults to host, process id and a random part.
+	// OwnerID names this process in locked_by and must differ from the OwnerID of every other
+	// process. Defaults to host, process id and a random part.
 	OwnerID string `yaml:"owner-id" mapstructure:"owner-id" split_words:"true"`
 	// LockTimeout is how long a lease lasts unless it is renewed. Defaults to
 	// 5 min.
 	LockTimeout time.Duration `yaml:"lock-timeout" mapstructure:"lock-timeout" split_words:"true"`
-	// TenantsInTurn claims events of one tenant after the other; multi-node only.
-	// Defaults to false.
+	// TenantsInTurn claims events of the tenants in turn; multi-node only. Defaults to false.
 	TenantsInTurn bool `yaml:"tenants-in-turn" mapstructure:"tenants-in-turn" split_words:"true"`
 }
 
 // OrderingConfig is for ordered-by-key; see [outbox.OrderedByKey].
 type OrderingConfig struct {
-	// OnDead says whether a DEAD event blocks its key or is skipped. Defaults to
-	// block.
+	// OnDead says whether a DEAD event blocks its key or is skipped. Defaults to block.
 	OnDead OnDead `yaml:"on-dead" mapstructure:"on-dead" split_words:"true"`
-	// RunLength is the most events of one key that are claimed together. Defaults to
-	// 50.
+	// RunLength is the most events of a key that are claimed together. Defaults to 50.
 	RunLength int `yaml:"run-length" mapstructure:"run-length" split_words:"true"`
 	// RequireKey refuses to write an event without an aggregate id. Defaults to
 	// false.
@@ -141,13 +138,12 @@ type OrderingConfig struct {
 
 // PurgeConfig is for every mode; see [outbox.PurgeOptions].
 type PurgeConfig struct {
-	// Enabled purges old rows. Defaults to false. It must be set, to true or false, if one
-	// of the others is: without it they have no effect.
+	// Enabled purges old rows. Defaults to false. If another setting of PurgeConfig is set, Enabled
+	// must be set too, to true or false: without Enabled, the other settings have no effect.
 	Enabled *bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
-	// Retention is how long rows are kept. Defaults to 7 days;
-	// [outbox.NoRetention] keeps none.
+	// Retention is how long rows are kept. Defaults to 7 days; [outbox.NoRetention] keeps no rows.
 	Retention time.Duration `yaml:"retention" mapstructure:"retention" split_words:"true"`
-	// BatchSize is the most rows deleted in one transaction. Defaults to 500.
+	// BatchSize is the most rows that a transaction deletes. Defaults to 500.
 	BatchSize int `yaml:"batch-size" mapstructure:"batch-size" split_words:"true"`
 	// Interval is how often the purger runs. Defaults to 1 h.
 	Interval time.Duration `yaml:"interval" mapstructure:"interval" split_words:"true"`
@@ -158,11 +154,11 @@ type PurgeConfig struct {
 
 // MetricsConfig is for every mode.
 type MetricsConfig struct {
-	// Enabled false switches off the metrics that an option of [NewModule]
-	// gives. Defaults to true; true without such an option is an error.
+	// Enabled false switches off the metrics that an option of [NewModule] gives. Defaults to true;
+	// true without such an option is an error.
 	Enabled *bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
-	// NamePrefix is the first part of the metrics' names. Defaults to outbox. A
-	// constructor given to [WithMetrics] takes it as a [MetricsPrefix].
+	// NamePrefix is the first part of the metrics' names. Defaults to outbox. A constructor given
+	// to [WithMetrics] gets the prefix as a [MetricsPrefix].
 	NamePrefix string `yaml:"name-prefix" mapstructure:"name-prefix" split_words:"true"`
 }
 
@@ -173,6 +169,6 @@ type TracingConfig struct {
 	Enabled *bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
 }
 
-// defaultConfigUseReplace is what the module provides. fx names it when an app
-// supplies a second Config.
+// defaultConfigUseReplace returns the Config that the module provides. fx names this function in
+// the error when an app supplies a second Config.
 func defaultConfigUseReplace() Config { return Config{} }

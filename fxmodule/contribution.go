@@ -14,21 +14,20 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// group is the value group of the app's outboxes and of what it contributes to
-// them.
+// group is the value group of the app's outboxes and of the app's contributions to them.
 const group = `group:"outboxfx"`
 
 // contribution is a listener's bindings, an interceptor or a hook, and the
 // outboxes that it is for.
 type contribution[T any] struct {
-	serial   int64  // the order of the options; that of a group is random
+	serial   int64  // the order of the options; the order of a value group is random
 	label    string // such as "the listener orders.NewMailer"
 	outboxes []string
 	value    T
 	close    closer // called after the outboxes are closed; nil: nothing to close
 }
 
-// closer closes what a contribution uses.
+// closer closes the resources of a contribution.
 type closer func(ctx context.Context) error
 
 // serial numbers contributions.
@@ -39,7 +38,7 @@ func contribute[R, T any](option, what string, ctor any, to ListenerOption, cont
 	return contributeClosing(option, what, ctor, to, func(made R) (T, closer, error) { return content(made), nil, nil })
 }
 
-// contributeClosing is contribute for what can fail, and is to be closed.
+// contributeClosing is contribute for contributions that can fail, and must be closed.
 func contributeClosing[R, T any](option, what string, ctor any, to ListenerOption, content func(R) (T, closer, error)) fx.Option {
 	annotated := isAnnotated(ctor)
 	var err error
@@ -91,7 +90,7 @@ func isAnnotated(ctor any) bool {
 	return t != nil && t.Kind() == reflect.Struct && t.PkgPath() == reflect.TypeFor[fx.Annotated]().PkgPath()
 }
 
-// ofGroup are the bindings that the app provides in the group of an outbox.
+// ofGroup returns the bindings that the app provides in the value group of an outbox.
 func (m *module) ofGroup(bindings []outbox.Binding) contribution[[]outbox.Binding] {
 	return contribution[[]outbox.Binding]{label: "a binding in " + groupTag(m.name), outboxes: []string{m.name}, value: bindings}
 }
@@ -131,13 +130,13 @@ func outboxOfAContribution(*outbox.Outbox) neededOutbox { return neededOutbox{} 
 
 func requireOutboxes(neededOutboxes) {}
 
-// inOrder are the contributions to one outbox in the order of the options.
+// inOrder returns the contributions to an outbox in the order of the options.
 func inOrder[T any](all []contribution[T], outboxName string) []contribution[T] {
 	all = slices.SortedFunc(slices.Values(all), func(a, b contribution[T]) int { return cmp.Compare(a.serial, b.serial) })
 	return slices.DeleteFunc(all, func(c contribution[T]) bool { return !slices.Contains(c.outboxes, outboxName) })
 }
 
-// values are the given values and then those of the contributions to one outbox.
+// values returns the given values, followed by the values of the contributions to an outbox.
 func values[T any](given []T, all []contribution[T], outboxName string) []T {
 	given = slices.Clone(given)
 	for _, c := range inOrder(all, outboxName) {

@@ -6,11 +6,11 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Mode says how an outbox delivers; each is the mode of package outbox of that
-// name. The specification's spellings, such as MULTI_NODE, are accepted too.
+// Mode says how an outbox delivers; each value is the mode of package outbox with the same name.
+// The specification's spellings, such as MULTI_NODE, are accepted too.
 type Mode string
 
-// The modes. The empty one is single-node.
+// The modes. The empty mode is single-node.
 const (
 	SingleNode   Mode = "single-node"
 	MultiNode    Mode = "multi-node"
@@ -21,7 +21,7 @@ const (
 
 var modes = []Mode{SingleNode, MultiNode, OrderedByKey, Ordered, WriterOnly}
 
-// canonical is the mode in this package's spelling, with the default filled in.
+// canonical returns the mode in this package's spelling, with the default filled in.
 func (m Mode) canonical() Mode {
 	if m == "" {
 		return SingleNode

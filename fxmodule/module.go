@@ -19,10 +19,10 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// Module is the unnamed outbox with nothing replaced: NewModule().
+// Module is NewModule(): the unnamed outbox with all defaults.
 var Module = NewModule()
 
-// module is what the options say.
+// module holds the values of the options.
 type module struct {
 	name string
 
@@ -39,16 +39,15 @@ type module struct {
 // validConfig is a validated Config.
 type validConfig struct{ Config }
 
-// NewModule makes an outbox part of an app. It needs a *sql.DB. It provides
-// *outbox.Outbox, *outbox.Writer, *outbox.DeadLetters and a [Config] that the app
-// may replace. It starts the outbox with the app and drains it when the app stops.
-// All of these have the name that [Named] gives. If the app provides an
-// *outbox.SharedWorkers, which has no name, all of its outboxes share them. If the app
-// provides a *slog.Logger without a name, all of its outboxes log to it, else to
-// slog.Default().
+// NewModule makes an outbox part of an app. The module needs a *sql.DB. It provides *outbox.Outbox,
+// *outbox.Writer, *outbox.DeadLetters and a [Config] that the app may replace. The module starts
+// the outbox with the app and drains it when the app stops. All of these types have the name that
+// [Named] gives. If the app provides an *outbox.SharedWorkers, which has no name, all outboxes of
+// the app share the workers. If the app provides a *slog.Logger without a name, all outboxes of the
+// app log to it, otherwise to slog.Default().
 //
 // The module registers the listeners of [AsListener], [AsBinding] and [AsRelay], and each
-// [outbox.Binding] in the value group "outbox"; that of an outbox with a name has the group
+// [outbox.Binding] in the value group "outbox"; for an outbox with a name, the group is
 // "outbox.name".
 func NewModule(opts ...Option) fx.Option {
 	var m module
@@ -62,7 +61,7 @@ func NewModule(opts ...Option) fx.Option {
 	part := func(what string) string { return partTag(m.name, what) }
 	return fx.Module(
 		moduleName(m.name),
-		// First, so that two modules of one name collide here.
+		// First, so that two modules with the same name collide here.
 		fx.Provide(fx.Annotated{Name: m.name, Target: m.twoModulesHaveOneNameUseNamed}),
 		fx.Supply(fx.Annotate(Name(m.name), fx.ResultTags(group))),
 		m.provideConfig(),
@@ -82,8 +81,8 @@ func NewModule(opts ...Option) fx.Option {
 	)
 }
 
-// twoModulesHaveOneNameUseNamed provides the name. fx shows the function's name
-// when another module has the same one.
+// twoModulesHaveOneNameUseNamed provides the name. fx shows this function's name when another
+// module has the same outbox name.
 func (m *module) twoModulesHaveOneNameUseNamed() Name { return Name(m.name) }
 
 func (m *module) provideConfig() fx.Option {
@@ -105,7 +104,7 @@ func (m *module) metricsPrefix(c validConfig) MetricsPrefix {
 	return MetricsPrefix(cmp.Or(c.Metrics.NamePrefix, strings.TrimPrefix(m.name+".outbox", ".")))
 }
 
-// fromApp is what the app may provide, without a name.
+// fromApp holds the values that the app may provide, without a name.
 type fromApp struct {
 	fx.In
 	Logger *slog.Logger `optional:"true"`
@@ -137,15 +136,15 @@ func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
 	return store, nil
 }
 
-// built is an outbox and what starting it needs.
+// built is an outbox and the values that its start needs.
 type built struct {
 	name    string
 	outbox  *outbox.Outbox
 	config  Config
 	db      *sql.DB
 	store   outbox.Store
-	metrics outbox.Metrics // nil for none
-	first   *sync.Once     // that of the app's first outbox runs all of them
+	metrics outbox.Metrics // nil: no metrics
+	first   *sync.Once     // the Once of the app's first outbox runs all outboxes
 }
 
 // build makes the outbox without its listeners: they may depend on services that
@@ -179,7 +178,7 @@ func (m *module) build(
 			err = fmt.Errorf("outboxfx: building %s: %w", describe(m.name), err)
 		}
 	}
-	if closer, can := metrics.(io.Closer); can && (err != nil || cfg.Metrics == nil) { // no outbox will close them
+	if closer, can := metrics.(io.Closer); can && (err != nil || cfg.Metrics == nil) { // no outbox will close the metrics
 		err = errors.Join(err, closer.Close())
 	}
 	if err != nil {

@@ -22,8 +22,8 @@ type given struct {
 	what   any
 }
 
-// providePart provides a T under a tag, from the given value or constructor, else from
-// the fallback, a constructor.
+// providePart provides a T under a tag, from the given value or constructor, otherwise from the
+// fallback, a constructor.
 func providePart[T any](m *module, tag string, g *given, fallback any) fx.Option {
 	if g == nil {
 		return fx.Provide(located(fallback, fallback, append(m.paramTags(fallback), fx.ResultTags(tag))...))
@@ -46,8 +46,8 @@ func providePart[T any](m *module, tag string, g *given, fallback any) fx.Option
 	return fx.Provide(located(ctor, provider, append(m.paramTags(provider), fx.ResultTags(tag))...))
 }
 
-// paramTags tag a constructor's parameters whose types belong to this outbox. An fx.In
-// struct gets none, because it has its own tags.
+// paramTags returns the tags for a constructor's parameters whose types belong to this outbox. An
+// fx.In struct gets no tag, because it has its own tags.
 func (m *module) paramTags(ctor any) []fx.Annotation {
 	t := reflect.TypeOf(ctor)
 	tags := make([]string, t.NumIn())
@@ -107,9 +107,9 @@ func adapt[R, T any](ctor any, fn func(made R, err error) (T, error)) any {
 	}).Interface()
 }
 
-// located is fx.Annotate of fn with the name and line of another function, for fx's
-// errors. fx has a field for that function, but fx.Annotate leaves it empty; errors
-// would then show reflect's makeFuncStub.
+// located returns fx.Annotate of fn with the name and line of the function at, for fx's errors. fx
+// has a field for this function, but fx.Annotate leaves the field empty; errors would then show
+// reflect's makeFuncStub.
 func located(at, fn any, annotations ...fx.Annotation) any {
 	annotated := fx.Annotate(fn, annotations...)
 	v := reflect.New(reflect.TypeOf(annotated)).Elem()
@@ -120,8 +120,8 @@ func located(at, fn any, annotations ...fx.Annotation) any {
 	return v.Interface()
 }
 
-// functionName is a function's name with its package's, without the folders. Of an annotated
-// function it is what fx prints.
+// functionName returns a function's name with the name of its package, without the folders. For an
+// annotated function it returns the text that fx prints.
 func functionName(fn any) string {
 	if isAnnotated(fn) {
 		return fmt.Sprint(fn)

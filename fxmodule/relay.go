@@ -14,11 +14,11 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// AsRelay publishes events to a message broker. The constructor returns a [relay.Config],
-// or that and an error; routes are added to those that its config has. The options are
-// [For], and [As] if the events have other listeners too. When the app stops, the publisher
-// is closed after the outboxes have drained. A constructor that returns an error closes
-// itself what it has made.
+// AsRelay publishes events to a message broker. The constructor returns a [relay.Config], or a
+// config and an error; routes are added to the routes of the config. The options are [For], and
+// [As] if the events have other listeners too. When the app stops, the publisher is closed after
+// the outboxes have drained. A constructor that returns an error must close the resources that it
+// has made.
 //
 //	outboxfx.AsRelay(newRelay, []relay.Route{relay.To("orders.placed", orderPlaced.Kind())})
 //
@@ -34,7 +34,7 @@ func AsRelay(ctor any, routes []relay.Route, opts ...ListenerOption) fx.Option {
 	return contributeClosing("AsRelay", "relay", ctor, o, func(cfg relay.Config) ([]outbox.Binding, closer, error) {
 		cfg.Routes = slices.Concat(cfg.Routes, routes)
 		r, err := relay.New(cfg)
-		if err != nil { // nothing else will close what the relay would
+		if err != nil { // nothing else will close the resources of the relay
 			if cfg.Publisher != nil {
 				err = errors.Join(err, cfg.Publisher.Close(context.Background()))
 			}

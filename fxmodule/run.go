@@ -13,12 +13,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// schemaCreator is a store that can create its table; those of sqlstore can.
+// schemaCreator is a store that can create its table; the stores of sqlstore can.
 type schemaCreator interface {
 	CreateSchema(ctx context.Context, db outbox.DB) error
 }
 
-// tableWatcher is metrics that also read the table, such as those of outboxprom
+// tableWatcher is a metrics receiver that also reads the table, such as the receivers of outboxprom
 // and outboxotel.
 type tableWatcher interface {
 	WatchTable(source interface {
@@ -33,11 +33,11 @@ type running struct {
 	Listeners []contribution[[]outbox.Binding] `group:"outboxfx"`
 }
 
-// run registers the listeners and ties the outboxes to the app's life. Each module
-// invokes it, and the first call is for all of them: fx's stop timeout is for the
-// whole app, so its outboxes drain at the same time. The hook is appended after
-// those of everything that the listeners depend on, the databases included. fx
-// stops in reverse order, so the outboxes drain while these still work.
+// run registers the listeners and ties the outboxes to the app's life. Each module invokes run, and
+// the first call is for all modules: fx's stop timeout is for the whole app, so all outboxes must
+// drain at the same time. The hook is appended after the hooks of everything that the listeners
+// depend on, including the databases. fx stops in reverse order, so the outboxes drain while the
+// listeners' dependencies still work.
 func run(in running) (err error) {
 	all := slices.SortedFunc(slices.Values(in.Outboxes), func(a, b built) int { return cmp.Compare(a.name, b.name) })
 	all[0].first.Do(func() {
@@ -58,8 +58,8 @@ func run(in running) (err error) {
 	return err
 }
 
-// startAll closes the outboxes when one does not start, because fx would not: it stops
-// only hooks that have started.
+// startAll closes the outboxes when an outbox does not start, because fx would not close them: fx
+// stops only hooks that have started.
 func startAll(ctx context.Context, all []built, listeners []contribution[[]outbox.Binding]) error {
 	for _, b := range all {
 		if err := b.start(ctx); err != nil {
@@ -83,7 +83,7 @@ func (b built) start(ctx context.Context) error {
 	return b.outbox.Start(ctx)
 }
 
-// closeAll drains the outboxes, and then closes what their listeners publish with.
+// closeAll drains the outboxes, and then closes the publishers of their listeners.
 func closeAll(ctx context.Context, all []built, listeners []contribution[[]outbox.Binding]) error {
 	errs := make([]error, len(all))
 	var closing sync.WaitGroup
@@ -111,8 +111,8 @@ func closeListeners(ctx context.Context, all []contribution[[]outbox.Binding]) (
 	return err
 }
 
-// sharedTable reports two outboxes that would take each other's events: each makes the
-// events DEAD that it has no listener for. In multi-node two outboxes may share a table.
+// sharedTable reports two outboxes that would take each other's events: each outbox makes events
+// DEAD that it has no listener for. In multi-node two outboxes may share a table.
 func sharedTable(all []built) error {
 	users := map[[2]any]built{} // by pool and table
 	for _, b := range all {

@@ -12,15 +12,15 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// KeyError is a problem of one key of a configuration. All key errors are reported
-// together: errors.As finds the first, and the message has all.
+// KeyError is a problem of a single key of a configuration. All key errors are reported together:
+// errors.As finds the first error, and the message has all errors.
 type KeyError struct {
 	Key     string // such as "dispatcher.worker-count"
 	Place   string // "outbox.yaml:3", a variable's name, or empty for a Config made in code
 	Problem string // such as "is -1; it must not be negative"
 }
 
-// Error is the key, its place and the problem.
+// Error returns the key, the place and the problem.
 func (e *KeyError) Error() string {
 	if e.Place == "" {
 		return e.Key + " " + e.Problem
@@ -28,8 +28,8 @@ func (e *KeyError) Error() string {
 	return fmt.Sprintf("%s (%s) %s", e.Key, e.Place, e.Problem)
 }
 
-// Settings yields each key, such as "dispatcher.worker-count", and a pointer to its
-// field, in the order of the fields.
+// Settings yields each key, such as "dispatcher.worker-count", and a pointer to the field of the
+// key, in the order of the fields.
 func (c *Config) Settings() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) { settings(reflect.ValueOf(c).Elem(), "", yield) }
 }
@@ -45,10 +45,9 @@ func settings(v reflect.Value, prefix string, yield func(string, any) bool) bool
 	return true
 }
 
-// Validate reports all invalid settings, each as a [KeyError]: an unknown word, a
-// negative number, a setting that the mode does not have, and a setting of the purger
-// without purge.enabled. Package outbox checks the
-// upper limits when the outbox is built.
+// Validate reports all invalid settings, each as a [KeyError]: an unknown word, a negative number,
+// a setting that the mode does not have, and a setting of the purger without purge.enabled. Package
+// outbox checks the upper limits when the outbox is built.
 func (c Config) Validate() error {
 	c.Mode = c.Mode.canonical()
 	var errs []error
@@ -99,7 +98,7 @@ func (c Config) problem(key string, value any) string {
 func (c Config) modeProblem(key string) string {
 	have := modesOf(key)
 	switch {
-	case !slices.Contains(modes, c.Mode): // an error of its own
+	case !slices.Contains(modes, c.Mode): // an unknown mode is reported separately
 		return ""
 	case key == "claim-locking.enabled" && !*c.ClaimLocking.Enabled:
 		if slices.Contains(have, c.Mode) {
@@ -112,7 +111,7 @@ func (c Config) modeProblem(key string) string {
 	return fmt.Sprintf("is set, but the mode %s does not have it; it is for %s", c.Mode, list(have))
 }
 
-// modesOf are the modes that have a setting.
+// modesOf returns the modes that have a setting.
 func modesOf(key string) []Mode {
 	section, _, _ := strings.Cut(key, ".")
 	switch {

@@ -3,8 +3,8 @@
 //
 //	outboxfx.NewModule(fxotel.Metrics(), fxotel.Tracing())
 //
-// The metrics and spans are those of [outboxotel]. They go to the global providers
-// unless an option names others. Only an app that imports this package links
+// The metrics and spans are the metrics and spans of [outboxotel]. They go to the global providers
+// unless an option names other providers. Only an app that imports this package links
 // OpenTelemetry.
 package fxotel
 
@@ -15,9 +15,10 @@ import (
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 )
 
-// Metrics exports what [outboxotel.NewMetrics] counts and what
-// [outboxotel.Metrics.WatchTable] reads, to the global meter provider unless an
-// option names one. Those of a named outbox have the attribute outbox, its name.
+// Metrics exports the figures that [outboxotel.NewMetrics] counts and the figures that
+// [outboxotel.Metrics.WatchTable] reads, to the global meter provider unless an option names
+// another provider. The metrics of a named outbox have the attribute outbox with the name as the
+// value.
 func Metrics(opts ...outboxotel.MetricsOption) outboxfx.Option {
 	return outboxfx.WithMetrics(func(name outboxfx.Name, c outboxfx.Config) (*outboxotel.Metrics, error) {
 		var own []outboxotel.MetricsOption
@@ -31,9 +32,9 @@ func Metrics(opts ...outboxotel.MetricsOption) outboxfx.Option {
 	})
 }
 
-// Tracing traces writes and deliveries: [outboxotel.Hook], which sees an event
-// after all other hooks, and [outboxotel.Interceptor], around all others. Spans go
-// to the global tracer provider unless an option names one.
+// Tracing traces writes and deliveries: [outboxotel.Hook] sees an event after all other hooks, and
+// [outboxotel.Interceptor] runs around all other interceptors. Spans go to the global tracer
+// provider unless an option names another provider.
 func Tracing(opts ...outboxotel.Option) outboxfx.Option {
 	return outboxfx.WithTracing(outboxotel.Hook(opts...), outboxotel.Interceptor(opts...))
 }

@@ -2,7 +2,7 @@
 //
 //	outboxfx.NewModule(fxprom.Metrics(prometheus.DefaultRegisterer))
 //
-// The metrics are those of [outboxprom]. Only an app that imports this package links
+// The metrics are the metrics of [outboxprom]. Only an app that imports this package links
 // Prometheus.
 package fxprom
 
@@ -18,11 +18,11 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Metrics exports what [outboxprom.New] counts and what
-// [outboxprom.Metrics.WatchTable] reads. A nil registerer is
-// [prometheus.DefaultRegisterer]. The metrics are registered when the app starts,
-// and unregistered when the outbox has drained. They have the label outbox, whose
-// value is the outbox's name, empty for the unnamed one.
+// Metrics exports the figures that [outboxprom.New] counts and the figures that
+// [outboxprom.Metrics.WatchTable] reads. A nil registerer is [prometheus.DefaultRegisterer]. The
+// metrics are registered when the app starts, and unregistered when the outbox has drained. The
+// metrics have the label outbox, whose value is the name of the outbox; the name of the unnamed
+// outbox is empty.
 func Metrics(registerer prometheus.Registerer, opts ...outboxprom.Option) outboxfx.Option {
 	return outboxfx.WithMetrics(func(name outboxfx.Name, c outboxfx.Config) (*metrics, error) {
 		if registerer == nil {
@@ -40,8 +40,8 @@ func Metrics(registerer prometheus.Registerer, opts ...outboxprom.Option) outbox
 	})
 }
 
-// metrics keep their collectors in a registry of their own, which is a collector
-// itself: an app that is built and not started leaves nothing registered.
+// metrics keep the collectors in a separate registry, which is a collector itself: an app that is
+// built and not started leaves nothing registered.
 type metrics struct {
 	*outboxprom.Metrics
 	own *prometheus.Registry
@@ -50,7 +50,7 @@ type metrics struct {
 	registered atomic.Bool
 }
 
-// WatchTable registers the metrics together with those of the table.
+// WatchTable registers the metrics together with the metrics of the table.
 func (m *metrics) WatchTable(source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
 },
