@@ -1,6 +1,6 @@
-// Command cdc publishes the events of a PostgreSQL outbox by change data capture: the
-// outbox only writes (outbox.WriterOnly), and this program follows the database's log.
-// Its publisher prints; yours is one of the modules below relay/.
+// Command cdc publishes the events of a PostgreSQL outbox by change data capture: the outbox only
+// writes (outbox.WriterOnly), and this program follows the database's log. The publisher of the
+// sample prints; use a publisher of a module below relay/ instead.
 //
 //	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -create-slot # once
 //	go run ./samples/cdc -dsn postgres://postgres@127.0.0.1:5432/shop -aggregate Order -event OrderPlaced
@@ -58,8 +58,8 @@ func read(ctx context.Context, reader *Reader, kind outbox.EventKind) error {
 	return follow(ctx, reader)
 }
 
-// follow runs the reader, and again a second after it failed. It returns when ctx ends, or
-// without a slot.
+// follow runs the reader, and runs it again a second after it failed. follow returns when ctx ends,
+// or without a slot.
 func follow(ctx context.Context, r *Reader) error {
 	for {
 		err := r.Run(ctx)

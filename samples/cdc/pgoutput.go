@@ -10,8 +10,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// decoder decodes the messages of pgoutput, version 1: transactions one after the other,
-// each when it has committed.
+// decoder decodes the messages of pgoutput, version 1: one transaction after the other, each when
+// it has committed.
 type decoder struct {
 	open    bool                // in a transaction
 	columns map[uint32][]string // of each table
@@ -23,7 +23,7 @@ func (d *decoder) decode(data []byte) (env *outbox.Envelope, commit uint64, err 
 	switch data[0] {
 	case 'B':
 		d.open = true
-	case 'C': // flags, position of the commit, its end
+	case 'C': // flags, position of the commit, end of the transaction
 		d.open = false
 		in.take(9)
 		commit = in.number(8)
@@ -95,7 +95,7 @@ func envelope(row map[string]string) (*outbox.Envelope, error) {
 	return env, nil
 }
 
-// input is a message that is being read. After its first error it reads zeros.
+// input is a message that is being read. After the first error, input reads zeros.
 type input struct {
 	data []byte
 	err  error

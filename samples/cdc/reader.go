@@ -22,15 +22,15 @@ const (
 	batchSize = 500
 	// gather is how long a batch waits for more events.
 	gather = 10 * time.Millisecond
-	// longestRetry is the longest time between two attempts to publish an event that the
-	// broker refuses. The first one is a second, and each further one twice the last.
+	// longestRetry is the longest time between two attempts to publish an event that the broker
+	// refuses. The first wait is a second, and each later wait is twice the wait before.
 	longestRetry = 30 * time.Second
 )
 
-// Reader publishes the rows that are inserted into an outbox's table, in the order in
-// which their transactions committed. It follows a slot of logical decoding, in which the
-// server keeps the position up to which everything is published. A reader that begins
-// again publishes what came after that position, some of it a second time.
+// Reader publishes the rows that are inserted into an outbox's table, in the order in which their
+// transactions committed. It follows a slot of logical decoding, in which the server keeps the
+// position up to which everything is published. A reader that begins again publishes the rows after
+// this position, some of them a second time.
 type Reader struct {
 	DSN, Table, Slot string // Slot also names the publication
 	// Publish publishes events in order, such as [relay.Relay.Publish].
@@ -42,17 +42,17 @@ type Reader struct {
 	conn    *pgconn.PgConn
 	decoder decoder
 	batch   []outbox.Envelope // not published yet
-	// done is the position up to which everything is published; next is what it becomes
-	// when the batch is.
+	// done is the position up to which everything is published; next is the value of done once the
+	// batch is published.
 	done, next uint64
 }
 
-// ErrNoSlot means that the server has no slot of the reader's name. The reader does not
-// create one: a new slot begins at the current position, and what was committed since the
-// old one was read would never be published.
+// ErrNoSlot means that the server has no slot of the reader's name. The reader does not create a
+// slot: a new slot begins at the current position, and rows that were committed since the old slot
+// was read would never be published.
 var ErrNoSlot = errors.New("the slot does not exist; create it once with -create-slot, and read \"The slot is gone\" in docs/how-to/change-data-capture.md if it existed before")
 
-// Run follows the slot until ctx ends or something fails. Without the slot it returns
+// Run follows the slot until ctx ends or something fails. Without the slot, Run returns
 // [ErrNoSlot].
 func (r *Reader) Run(ctx context.Context) error {
 	r.decoder, r.batch, r.done, r.next = decoder{}, nil, 0, 0
@@ -75,7 +75,7 @@ func (r *Reader) Run(ctx context.Context) error {
 // start begins to stream.
 func (r *Reader) start(ctx context.Context) error {
 	name := pgx.Identifier{r.Slot}.Sanitize()
-	// From 0/0 is from the slot's own position.
+	// From 0/0 means from the slot's own position.
 	r.conn.Frontend().SendQuery(&pgproto3.Query{String: "START_REPLICATION SLOT " + name +
 		" LOGICAL 0/0 (proto_version '1', publication_names '" + strings.ReplaceAll(name, "'", "''") + "')"})
 	if err := r.conn.Frontend().Flush(); err != nil {
@@ -98,7 +98,7 @@ func (r *Reader) start(ctx context.Context) error {
 	}
 }
 
-// step handles one message, or publishes the batch when there is none.
+// step handles a message, or publishes the batch when no message comes.
 func (r *Reader) step(ctx context.Context) error {
 	patience := r.Keepalive
 	if len(r.batch) > 0 {
@@ -128,7 +128,7 @@ func (r *Reader) copied(ctx context.Context, data []byte) error {
 	switch {
 	case len(data) > 17 && data[0] == 'k': // keepalive: position, time, whether to answer
 		if len(r.batch) == 0 && !r.decoder.open {
-			// The log of other tables is behind the reader, too.
+			// The log of other tables is behind the reader too.
 			r.next = max(r.next, binary.BigEndian.Uint64(data[1:]))
 		}
 		if data[17] == 1 || r.next > r.done {
@@ -150,9 +150,9 @@ func (r *Reader) copied(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// flush publishes the batch, again and again until the broker has all of it, and confirms
-// the position. An event that the broker refuses holds up the reader: what follows must not
-// overtake it.
+// flush publishes the batch, again and again until the broker has all of it, and confirms the
+// position. An event that the broker refuses holds up the reader: later events must not overtake
+// it.
 func (r *Reader) flush(ctx context.Context) error {
 	for retry := time.Second; len(r.batch) > 0; retry = min(2*retry, longestRetry) {
 		results, err := r.publish(ctx)
@@ -203,8 +203,9 @@ func (r *Reader) call(ctx context.Context) (errs []error) {
 	return r.Publish(ctx, r.batch)
 }
 
-// keep keeps what is not published in the batch, and returns when to try it again: after
-// the longest time that a deferred event asks for, and after retry if an event failed.
+// keep keeps the events that are not published in the batch, and returns how long to wait before
+// the next attempt: the longest time that a deferred event asks for, and at least retry if an event
+// failed.
 func (r *Reader) keep(errs []error, retry time.Duration) (wait time.Duration) {
 	var left []outbox.Envelope
 	var first error

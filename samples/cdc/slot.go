@@ -10,15 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Codes of PostgreSQL.
+// Error codes of PostgreSQL.
 const (
 	undefinedObject = "42704"
 	duplicateObject = "42710"
 )
 
-// CreateSlot creates the publication, unless it exists, and the slot. Call it once, before
-// the first event is written: the slot begins at the current position of the log. If the
-// slot exists, CreateSlot returns an error.
+// CreateSlot creates the publication, unless it exists, and the slot. Call CreateSlot once, before
+// the first event is written: the slot begins at the current position of the log. If the slot
+// exists, CreateSlot returns an error.
 func (r *Reader) CreateSlot(ctx context.Context) error {
 	conn, err := r.connect(ctx)
 	if err != nil {

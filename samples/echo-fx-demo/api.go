@@ -148,10 +148,9 @@ func (s *server) listDeliveries(c *echo.Context) error {
 	return c.JSON(http.StatusOK, map[string]any{"deliveries": s.deliveries.list(request.OrderID, request.Limit)})
 }
 
-// answerError answers every failure in JSON. What the database said goes only to
-// the log.
+// answerError answers every failure in JSON. The text of a database error goes only to the log.
 func answerError(c *echo.Context, err error) {
-	if response, _ := echo.UnwrapResponse(c.Response()); response.Committed { // the transaction's middleware has had it answered
+	if response, _ := echo.UnwrapResponse(c.Response()); response.Committed { // the middleware has already answered
 		return
 	}
 	status, text := http.StatusInternalServerError, "something went wrong; nothing was saved"
@@ -166,7 +165,7 @@ func answerError(c *echo.Context, err error) {
 	case errors.As(err, &known):
 		status, text = known.Code, known.Message
 		if cause := known.Unwrap(); cause != nil && status < http.StatusInternalServerError {
-			text = cause.Error() // what is wrong with the body
+			text = cause.Error() // why the body is wrong
 		}
 	case code != 0:
 		status, text = code, http.StatusText(code)

@@ -15,7 +15,7 @@ import (
 	"github.com/outboxkit/outbox-go/samples/internal/database"
 )
 
-// openDatabase opens the pool. It closes when everything else has stopped.
+// openDatabase opens the pool. The pool closes when everything else has stopped.
 func openDatabase(lc fx.Lifecycle, s Settings) (*database.DB, *sql.DB, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

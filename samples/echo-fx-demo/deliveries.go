@@ -14,7 +14,7 @@ import (
 	"go.uber.org/fx"
 )
 
-// Delivery is what the warehouse received.
+// Delivery is an event that the warehouse received.
 type Delivery struct {
 	EventID   string    `json:"event_id"`
 	OrderID   string    `json:"order_id"`
@@ -67,8 +67,7 @@ func (d *deliveries) keep(delivery Delivery) {
 	d.newest = append(d.newest, delivery)
 }
 
-// add writes the line in one call, so that a killed process leaves all of it or
-// nothing.
+// add writes the line in a single call, so that a killed process leaves the whole line or nothing.
 func (d *deliveries) add(delivery Delivery) error {
 	line, err := json.Marshal(delivery)
 	if err != nil {
@@ -83,7 +82,7 @@ func (d *deliveries) add(delivery Delivery) error {
 	return nil
 }
 
-// list returns the newest deliveries, of one order or of all, the newest first.
+// list returns the newest deliveries, of an order or of all orders, the newest first.
 func (d *deliveries) list(orderID string, limit int) []Delivery {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,10 +6,9 @@
 //	go run ./samples/echo-fx-demo -tour  # tries everything once and ends
 //	go run ./samples/echo-fx-demo -h     # prints the flags and variables
 //
-// GET /metrics is for Prometheus. With OTEL_TRACES_EXPORTER=console the service
-// prints its spans; with otlp it sends them to OTEL_EXPORTER_OTLP_ENDPOINT over
-// HTTP. A request, the write of its event, each delivery and the listener's own
-// work are one trace:
+// GET /metrics is for Prometheus. With OTEL_TRACES_EXPORTER=console the service prints its spans;
+// with otlp it sends them to OTEL_EXPORTER_OTLP_ENDPOINT over HTTP. A request, the write of the
+// event, each delivery and the work of the listener are in the same trace:
 //
 //	POST /orders
 //	└─ write Order/OrderPlaced
@@ -47,7 +46,7 @@ func main() {
 	}
 }
 
-// newApp is the whole service.
+// newApp makes the whole service.
 func newApp(settings Settings, provider trace.TracerProvider, more ...fx.Option) *fx.App {
 	return fx.New(
 		fx.Supply(settings),
@@ -56,7 +55,7 @@ func newApp(settings Settings, provider trace.TracerProvider, more ...fx.Option)
 			openGORM,       // *gorm.DB on it
 			outboxgorm.New, // writes events in GORM's transactions
 			newShop,        // the orders
-			newDeliveries,  // what the listener received
+			newDeliveries,  // the deliveries that the listener received
 			newDashboard,   // the outbox's page
 			newServer,      // the API
 		),

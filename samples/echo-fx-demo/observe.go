@@ -29,8 +29,8 @@ import (
 	"github.com/outboxkit/outbox-go/fxmodule/fxprom"
 )
 
-// observedOutbox is the outbox's module with metrics and traces. It provides both
-// to the rest of the service.
+// observedOutbox is the outbox's module with metrics and traces. The module provides both to the
+// rest of the service.
 func observedOutbox(provider trace.TracerProvider) fx.Option {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -39,8 +39,8 @@ func observedOutbox(provider trace.TracerProvider) fx.Option {
 		outboxfx.NewModule(
 			outboxfx.WithConfig(outboxConfig),
 			fxprom.Metrics(registry, outboxprom.WithEventLabels(20)),
-			// The write is a span and the delivery its child, so that a request, its
-			// events and their deliveries are one trace.
+			// The write is a span and the delivery a child of that span, so that a request, its
+			// events and their deliveries are in the same trace.
 			fxotel.Tracing(outboxotel.WithTracerProvider(provider), outboxotel.WithProducerSpan(), outboxotel.WithChildOf()),
 		),
 	)
@@ -60,8 +60,8 @@ func traced(handler http.Handler, provider trace.TracerProvider) http.Handler {
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return cmp.Or(r.Pattern, r.Method) }))
 }
 
-// nameRoute sets the request's pattern, as [http.ServeMux] does, for the name of
-// its span. It has to be Echo's first middleware.
+// nameRoute sets the request's pattern, as [http.ServeMux] does, for the name of the span. It has
+// to be Echo's first middleware.
 func nameRoute(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		if c.Path() != "" {

@@ -57,8 +57,8 @@ type shop struct {
 
 func newShop(db *gorm.DB, adapter *outboxgorm.Adapter) *shop { return &shop{db, adapter} }
 
-// place saves orders and writes their events in the transaction that ctx
-// carries, and returns the ids of the events.
+// place saves orders and writes their events in the transaction that ctx carries, and returns the
+// ids of the events.
 func (s *shop) place(ctx context.Context, orders []Order) ([]string, error) {
 	tx, ok := s.outbox.TxFrom(ctx)
 	if !ok {

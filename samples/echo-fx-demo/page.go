@@ -18,7 +18,7 @@ import (
 // dashboardPath is where the outbox's page is.
 const dashboardPath = "/outbox"
 
-// newDashboard is the outbox's page.
+// newDashboard makes the outbox's page.
 func newDashboard(ob *outbox.Outbox, s Settings) (*dashboard.Dashboard, error) {
 	return dashboard.New(dashboard.Config{
 		Outboxes: map[string]*outbox.Outbox{"shop": ob},
@@ -47,7 +47,7 @@ func local(r *http.Request) bool {
 	return err == nil && client.Addr().Unmap().IsLoopback() && (host == "localhost" || ip != nil && ip.IsLoopback()) && !proxied(r)
 }
 
-// proxied reports whether a proxy passed the request on: it says so in a header, or speaks
+// proxied reports whether a proxy passed the request on: a proxy says so in a header, or speaks
 // HTTP/1.0, as nginx does by default.
 func proxied(r *http.Request) bool {
 	for name := range r.Header {
@@ -59,7 +59,7 @@ func proxied(r *http.Request) bool {
 	return !r.ProtoAtLeast(1, 1)
 }
 
-// addPage serves the outbox's page, and a page with buttons that give it something to show.
+// addPage serves the outbox's page, and a page with buttons that make events for it.
 func (s *server) addPage(e *echo.Echo, transaction echo.MiddlewareFunc) {
 	handler := echo.WrapHandler(http.StripPrefix(dashboardPath, s.page))
 	e.Any(dashboardPath, handler)
@@ -69,7 +69,8 @@ func (s *server) addPage(e *echo.Echo, transaction echo.MiddlewareFunc) {
 	s.RegisterOnShutdown(s.page.EndStreams)
 }
 
-// localOnly refuses the buttons, and what kills the service, to other machines and to other sites' pages.
+// localOnly refuses the buttons, and the simulation that kills the service, to other machines and
+// to other sites' pages.
 func localOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		if !local(c.Request()) || http.NewCrossOriginProtection().Check(c.Request()) != nil {

@@ -53,8 +53,8 @@ type serverParams struct {
 
 func newServer(p serverParams) (*server, error) {
 	s := &server{shop: p.Shop, deliveries: p.Deliveries, settings: p.Settings, where: p.DB.Where, page: p.Page}
-	// The response is sent after the commit. The body is read before the
-	// transaction begins, so that a slow client holds none.
+	// The response is sent after the commit. The body is read before the transaction begins, so
+	// that a slow client holds no transaction.
 	transaction, err := echomw.TransactionConfig{Transactor: faultyTransactor{p.Adapter}, ReadBody: maxBody}.ToMiddleware()
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (s *server) isAdmin(_ *echo.Context, user, password string) (bool, error) {
 	return s.settings.isAdmin(user, password), nil
 }
 
-// roleOf is what those may do whom isAdmin has let in.
+// roleOf returns the role of users whom isAdmin has let in.
 func (s *server) roleOf(*http.Request) (string, echomw.Role) {
 	return adminUser, echomw.ReadPayloads | echomw.Operate
 }
@@ -134,7 +134,7 @@ func (s *server) url() string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// greet prints where the service is and what to try.
+// greet prints the addresses of the service, and requests to try.
 func (s *server) greet() {
 	password := s.settings.Password
 	if s.settings.GivenPassword {

@@ -12,7 +12,7 @@ import (
 	"github.com/outboxkit/outbox-go/fxmodule/outboxconf"
 )
 
-// Settings are what flags and variables set.
+// Settings are the values of flags and variables.
 type Settings struct {
 	Addr        string // host:port; -addr or ADDR
 	DataDir     string // -data or DATA_DIR
@@ -22,7 +22,7 @@ type Settings struct {
 	Traces      string // none, console or otlp; OTEL_TRACES_EXPORTER
 	Tour        bool   // -tour
 
-	GivenPassword bool // it must not be printed
+	GivenPassword bool // the password must not be printed
 }
 
 // variables is the end of the help text.

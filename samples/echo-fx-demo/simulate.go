@@ -28,7 +28,7 @@ const (
 	simulateCommitFailure = "commit-failure"
 	simulateListenerError = "listener-error" // twice, then the listener succeeds
 	simulateListenerDead  = "listener-dead"  // until the event is replayed
-	simulateKill          = "kill"           // the process, while it delivers the event; a second one delivers it
+	simulateKill          = "kill"           // the process, while it delivers; a second process delivers the event
 )
 
 var simulations = []string{simulateHandlerError, simulatePanic, simulateCommitFailure, simulateListenerError, simulateListenerDead, simulateKill}
@@ -99,7 +99,7 @@ func kill() error {
 	return own.Kill()
 }
 
-// faultyListeners takes the failure to the listener, in a header of the event.
+// faultyListeners passes the failure to the listener, in a header of the event.
 func faultyListeners() fx.Option {
 	const header = "simulate"
 	var doomed atomic.Bool // an event of this process kills it
@@ -126,7 +126,7 @@ func faultyListeners() fx.Option {
 					case simulate == simulateKill && doomed.Load():
 						time.Sleep(time.Second) // the answer to the order leaves before
 						return kill()
-					case simulate == simulateListenerDead && !env.IsDelayed(): // a replay makes it due later than it occurred
+					case simulate == simulateListenerDead && !env.IsDelayed(): // a replay makes the event due later than it occurred
 						return outbox.Dead(errors.New("the warehouse does not know the item (simulated)"))
 					}
 					return next.OnEvent(ctx, env)

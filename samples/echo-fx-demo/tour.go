@@ -18,8 +18,8 @@ import (
 	"go.uber.org/fx"
 )
 
-// tour starts the service, sends requests, and prints what happened to each order
-// and its event. An unexpected result is an error.
+// tour starts the service, sends requests, and prints the result for each order and for the event
+// of the order. An unexpected result is an error.
 func tour(settings Settings, provider trace.TracerProvider) (err error) {
 	if settings.DataDir == "" {
 		if settings.DataDir, err = os.MkdirTemp("", "echo-fx-demo"); err != nil {
@@ -48,13 +48,13 @@ func tour(settings Settings, provider trace.TracerProvider) (err error) {
 
 // guide walks through the service.
 type guide struct {
-	ctx      context.Context // the tour is one call
+	ctx      context.Context // the tour is a single call
 	url      string
 	password string
 	party    string // part of the customers' names, so that another tour's orders do not count
 }
 
-// stopover is one request of the tour and its expected result.
+// stopover is a request of the tour and the expected result.
 type stopover struct {
 	what     string
 	path     string // with the query
@@ -87,7 +87,7 @@ func (g *guide) walk() error {
 			errs = append(errs, fmt.Errorf("%s: %w", s.what, err))
 		}
 	}
-	// Once more, now that there was time for deliveries that must not happen.
+	// Check again, now that there was time for deliveries that must not happen.
 	for i, s := range stopovers {
 		if got := len(g.deliveries(fmt.Sprintf("%s-%d", g.party, i))); got != s.delivers {
 			errs = append(errs, fmt.Errorf("%s: %d deliveries, not %d", s.what, got, s.delivers))

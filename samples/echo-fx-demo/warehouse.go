@@ -9,8 +9,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// warehouse is the listener. It gets every committed order at least once. Here it
-// appends a line to a file; a real listener would be idempotent by the event's id.
+// warehouse is the listener. It gets every committed order at least once. Here the listener appends
+// a line to a file; a real listener would be idempotent by the event's id.
 type warehouse struct {
 	tracer     trace.Tracer
 	deliveries *deliveries

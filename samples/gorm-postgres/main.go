@@ -1,6 +1,6 @@
-// Gorm-postgres is a small order service with GORM, PostgreSQL and Echo. An order
-// and its event are saved in one transaction; after the commit the event is
-// delivered to a listener, which sends a mail.
+// Gorm-postgres is a small order service with GORM, PostgreSQL and Echo. An order and the event are
+// saved in one transaction; after the commit the event is delivered to a listener, which sends a
+// mail.
 //
 //	DATABASE_URL=postgres://… go run ./samples/gorm-postgres
 //	curl --json '{"item":"tea"}' http://localhost:8080/orders
@@ -31,7 +31,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// Order is a row of the service's table, and the payload of its event.
+// Order is a row of the service's table, and the payload of the event.
 type Order struct {
 	ID   string `json:"id" gorm:"primaryKey"`
 	Item string `json:"item"`
@@ -39,7 +39,7 @@ type Order struct {
 
 var orderPlaced = outbox.NewTopic[Order]("Order", "OrderPlaced")
 
-// mailer sends the mail for an order. It is called at least once for each event.
+// mailer sends the mail for an order. A mailer is called at least once for each event.
 type mailer func(ctx context.Context, eventID string, order Order) error
 
 // service is the whole service.

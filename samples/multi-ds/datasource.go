@@ -11,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/samples/internal/database"
 )
 
-// dataSource provides a database, and its pool for the outbox, under a name.
+// dataSource provides a database, and the pool of the database for the outbox, under a name.
 func dataSource(name, address, file string) fx.Option {
 	open := func(lc fx.Lifecycle) (*database.DB, *sql.DB, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -23,10 +23,9 @@ type desk struct {
 
 func newDesk(orders *orders, inventory *inventory) *desk { return &desk{orders, inventory} }
 
-// request places an order and reserves its item: two databases, two transactions,
-// two events. No transaction spans both. When the second fails, the first has
-// committed and its event will be delivered, so the desk cancels the order, with
-// an event that says so.
+// request places an order and reserves the item: two databases, two transactions, two events. No
+// transaction spans both databases. When the second transaction fails, the first has committed and
+// its event will be delivered, so the desk cancels the order, with an event that says so.
 func (d *desk) request(ctx context.Context, item string) (Order, error) {
 	order := Order{ID: rand.Text()[:10], Item: item, Status: "placed"}
 	if err := d.orders.place(ctx, order); err != nil {

@@ -1,6 +1,6 @@
-// Multi-ds is one app with two databases, each with its own outbox: orders with
-// GORM, the inventory with bun. Each request writes to both, in one transaction
-// per database, and a listener that both share keeps a ledger.
+// Multi-ds is an app with two databases, each with its own outbox: orders with GORM, the inventory
+// with bun. Each request writes to both databases, in one transaction per database, and a listener
+// that both outboxes share keeps a ledger.
 //
 //	go run ./samples/multi-ds
 //	ORDERS_URL=postgres://… INVENTORY_URL=mysql://… go run ./samples/multi-ds
@@ -55,8 +55,8 @@ func run() (err error) {
 	return errors.Join(err, app.Stop(ctx))
 }
 
-// newApp has two modules, one for each data source. Everything that belongs to a
-// data source carries its name.
+// newApp has two modules, one for each data source. Everything that belongs to a data source
+// carries the name of the data source.
 func newApp(dir string, more ...fx.Option) *fx.App {
 	config := func(name string) func() (outboxfx.Config, error) {
 		return func() (outboxfx.Config, error) { // variables OUTBOX_ORDERS_… and OUTBOX_INVENTORY_…

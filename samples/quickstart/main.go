@@ -1,4 +1,4 @@
-// Quickstart places orders in transactions and prints what happens to their events.
+// Quickstart places orders in transactions and prints how their events are delivered.
 package main
 
 import (
@@ -56,7 +56,7 @@ func main() {
 	check(place("tea", 0, nil))
 	log.Printf("mate    rolled back, no order and no event: %v", place("mate", 0, errors.New("out of stock")))
 	check(place("coffee", 700*time.Millisecond, nil)) // delayed
-	check(place("cocoa", 0, nil))                     // its listener fails twice
+	check(place("cocoa", 0, nil))                     // the listener fails twice
 	for range 3 {
 		<-delivered
 	}

@@ -40,7 +40,7 @@ func NewBunShop(dsn string) (*BunShop, error) {
 	return &BunShop{db, ob, events}, nil
 }
 
-// Place stores an order and its event.
+// Place stores an order and the event.
 func (s *BunShop) Place(ctx context.Context, order Order) error {
 	return s.DB.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewInsert().Model(&order).Exec(ctx); err != nil {

@@ -35,7 +35,7 @@ func NewEntShop(dsn string) (*EntShop, error) {
 	return &EntShop{db, ent.NewClient(db), ob, events}, nil
 }
 
-// Place stores an order and its event.
+// Place stores an order and the event.
 func (s *EntShop) Place(ctx context.Context, order Order) error {
 	tx, err := s.Client.Tx(ctx)
 	if err != nil {

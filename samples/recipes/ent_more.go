@@ -27,18 +27,18 @@ func (t EntTransactor) Begin(ctx context.Context, opts *sql.TxOptions) (context.
 	})
 }
 
-// Handle makes a listener of a function that runs in a transaction of its own, with the
-// event's end in it.
+// Handle makes a listener of a function that runs in a separate transaction. The same transaction
+// stores that the event is done.
 func (t EntTransactor) Handle(fn func(ctx context.Context, tx *ent.Tx, env outbox.Envelope) error) outbox.Listener {
 	from := func(ctx context.Context) (*ent.Tx, bool) { return ent.TxFromContext(ctx), true }
 	complete := func(ctx context.Context, tx *ent.Tx) error { return t.Events.Complete(ctx, tx) }
 	return sqltx.HandleWith(t, from, complete, fn)
 }
 
-// Transactor is that of the shop.
+// Transactor returns the shop's transactor.
 func (s *EntShop) Transactor() EntTransactor { return EntTransactor{s.Client, s.events} }
 
-// PlaceInTx stores an order and its event in a transaction of the Transactor.
+// PlaceInTx stores an order and the event in a transaction of the Transactor.
 func (s *EntShop) PlaceInTx(ctx context.Context, order Order) error {
 	return outbox.InTx(ctx, s.Transactor(), func(ctx context.Context) error {
 		tx := ent.TxFromContext(ctx)
@@ -50,7 +50,7 @@ func (s *EntShop) PlaceInTx(ctx context.Context, order Order) error {
 	})
 }
 
-// WriteByHook has a hook write the event of each order.
+// WriteByHook adds a hook that writes the event of each order.
 func (s *EntShop) WriteByHook() {
 	s.Client.Order.Use(func(next ent.Mutator) ent.Mutator {
 		return ent.MutateFunc(func(ctx context.Context, m ent.Mutation) (ent.Value, error) {
@@ -74,7 +74,7 @@ func (s *EntShop) WriteByHook() {
 	})
 }
 
-// PlaceHooked stores an order, and the hook its event.
+// PlaceHooked stores an order; the hook stores the event.
 func (s *EntShop) PlaceHooked(ctx context.Context, order Order) error {
 	tx, err := s.Client.Tx(ctx)
 	if err != nil {

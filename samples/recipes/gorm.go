@@ -43,7 +43,7 @@ func NewGORMShop(dsn string) (*GORMShop, error) {
 	return &GORMShop{db, ob, events}, nil
 }
 
-// Place stores an order and its event.
+// Place stores an order and the event.
 func (s *GORMShop) Place(ctx context.Context, order Order) error {
 	return s.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		if err := tx.Create(&order).Error; err != nil {

@@ -36,7 +36,7 @@ func NewPgxShop(ctx context.Context, dsn string) (*PgxShop, error) {
 	return &PgxShop{pool, ob, events}, nil
 }
 
-// Place stores an order and its event.
+// Place stores an order and the event.
 func (s *PgxShop) Place(ctx context.Context, order Order) error {
 	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders (id, item) VALUES ($1, $2)", order.ID, order.Item); err != nil {

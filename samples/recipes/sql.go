@@ -35,7 +35,7 @@ func NewSQLShop(dsn string) (*SQLShop, error) {
 	return &SQLShop{db, ob, events}, nil
 }
 
-// Place stores an order and its event.
+// Place stores an order and the event.
 func (s *SQLShop) Place(ctx context.Context, order Order) error {
 	return s.events.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES ($1, $2)", order.ID, order.Item); err != nil {
@@ -46,7 +46,7 @@ func (s *SQLShop) Place(ctx context.Context, order Order) error {
 	})
 }
 
-// PlaceByHand is Place for code that begins and commits its transactions itself.
+// PlaceByHand is Place for code that begins and commits transactions itself.
 func (s *SQLShop) PlaceByHand(ctx context.Context, order Order) error {
 	tx, err := s.DB.BeginTx(ctx, nil)
 	if err != nil {

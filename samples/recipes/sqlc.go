@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/samples/recipes/shopsql"
 )
 
-// SQLCShop uses what sqlc generates for database/sql.
+// SQLCShop uses the code that sqlc generates for database/sql.
 type SQLCShop struct {
 	DB      *sql.DB
 	Queries *shopsql.Queries
@@ -35,7 +35,7 @@ func NewSQLCShop(dsn string) (*SQLCShop, error) {
 	return &SQLCShop{db, shopsql.New(db), ob, events}, nil
 }
 
-// Place stores an order and its event.
+// Place stores an order and the event.
 func (s *SQLCShop) Place(ctx context.Context, order Order) error {
 	return s.events.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		queries := s.Queries.WithTx(tx)

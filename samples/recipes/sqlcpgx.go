@@ -12,7 +12,7 @@ import (
 	"github.com/outboxkit/outbox-go/samples/recipes/shoppgx"
 )
 
-// SQLCPgxShop uses what sqlc generates for pgx.
+// SQLCPgxShop uses the code that sqlc generates for pgx.
 type SQLCPgxShop struct {
 	Pool    *pgxpool.Pool
 	Queries *shoppgx.Queries
@@ -37,7 +37,7 @@ func NewSQLCPgxShop(ctx context.Context, dsn string) (*SQLCPgxShop, error) {
 	return &SQLCPgxShop{pool, shoppgx.New(pool), ob, events}, nil
 }
 
-// Place stores an order and its event.
+// Place stores an order and the event.
 func (s *SQLCPgxShop) Place(ctx context.Context, order Order) error {
 	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		queries := s.Queries.WithTx(tx)

@@ -35,7 +35,7 @@ func NewSqlxShop(dsn string) (*SqlxShop, error) {
 	return &SqlxShop{db, ob, events}, nil
 }
 
-// Place stores an order and its event.
+// Place stores an order and the event.
 func (s *SqlxShop) Place(ctx context.Context, order Order) error {
 	tx, err := s.DB.BeginTxx(ctx, nil)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Relay-demo sends an order's event through NATS JetStream to a warehouse, which gets it
-// twice and takes the item from its stock once. The server, the shop and the warehouse run
-// in this process; the shop and the warehouse have a database each.
+// Relay-demo sends an order's event through NATS JetStream to a warehouse, which gets the event
+// twice and takes the item from the stock once. The server, the shop and the warehouse run in this
+// process; the shop and the warehouse each have a database.
 package main
 
 import (
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// run places an order and returns the stock when its message was delivered twice.
+// run places an order and returns the stock when the order's message was delivered twice.
 func run(ctx context.Context, dir string, out io.Writer) (stock int, err error) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
 
@@ -130,10 +130,10 @@ func startServer(dir string) (*server.Server, error) {
 	return s, nil
 }
 
-// placeOrder starts the shop with its outbox and a relay, and places an order.
+// placeOrder starts the shop with an outbox and a relay, and places an order.
 func placeOrder(ctx context.Context, dir, natsURL string) (closeShop func() error, err error) {
 	var opened []func() error
-	closeAll := func() (err error) { // the last one first
+	closeAll := func() (err error) { // the last opened first
 		for _, end := range slices.Backward(opened) {
 			err = errors.Join(err, end())
 		}
@@ -169,7 +169,7 @@ func placeOrder(ctx context.Context, dir, natsURL string) (closeShop func() erro
 	if err != nil {
 		return nil, err
 	}
-	opened = append(opened, func() error { return ob.Close(ctx) }) // it publishes what it has in hand
+	opened = append(opened, func() error { return ob.Close(ctx) }) // the outbox publishes the events in hand
 	a, err := sqltx.New(db, ob.Writer())
 	if err := errors.Join(err, ob.Register(r.Bindings()...), ob.Start(ctx)); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func placeOrder(ctx context.Context, dir, natsURL string) (closeShop func() erro
 	})
 }
 
-// warehouse is another service, with a database of its own.
+// warehouse is another service, with a separate database.
 type warehouse struct {
 	db  *sql.DB
 	box *inbox.Inbox

@@ -1,5 +1,5 @@
-// Shards is one process with four databases, each with its own outbox. The customer of
-// an order picks the database. All four outboxes share four workers.
+// Shards is a process with four databases, each with its own outbox. The customer of an order picks
+// the database. All four outboxes share four workers.
 //
 //	go run ./samples/shards
 package main
@@ -102,14 +102,14 @@ type desk struct {
 	running, most, delivered atomic.Int64
 }
 
-// of is the shard of a customer. It must not change as long as the customer has rows.
+// of returns the shard of a customer. The shard must not change as long as the customer has rows.
 func (d *desk) of(customer string) int {
 	h := fnv.New32a()
 	h.Write([]byte(customer))
 	return int(h.Sum32() % shardCount)
 }
 
-// place inserts the order and writes its event, in one transaction of one shard.
+// place inserts the order and writes the event, in one transaction of the customer's shard.
 func (d *desk) place(ctx context.Context, o order) error {
 	s := d.shards[d.of(o.Customer)]
 	return s.tx.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
@@ -133,7 +133,7 @@ func (d *desk) onOrderPlaced(context.Context, order, outbox.Envelope) error {
 	return nil
 }
 
-// report waits for the events and prints what each shard has.
+// report waits for the events and prints the number of orders in each shard.
 func (d *desk) report(ctx context.Context) error {
 	for d.delivered.Load() < orderCount && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)

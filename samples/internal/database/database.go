@@ -56,7 +56,7 @@ func open(address, file string) (*DB, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		var wrong *url.Error // its text contains the address, with the password
+		var wrong *url.Error // the text contains the address, with the password
 		if errors.As(err, &wrong) {
 			err = wrong.Err
 		}
@@ -116,8 +116,8 @@ func openPool(driver, dsn string, kind Kind, where string) (*DB, error) {
 	return &DB{pool, kind, where}, nil
 }
 
-// openSQLite opens a file. SQLite has one writer at a time: with _txlock a
-// transaction waits for its turn at its beginning.
+// openSQLite opens a file. SQLite has one writer at a time: with _txlock, a transaction waits for
+// the writer when it begins.
 func openSQLite(file string) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the folder of the SQLite file: %w", err)

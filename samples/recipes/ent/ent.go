@@ -1,5 +1,5 @@
-// Package ent has the shape of what ent generates with --feature sql/execquery, as
-// far as the recipe needs it: a transaction runs statements in the *sql.Tx below it.
+// Package ent has the shape of the code that ent generates with --feature sql/execquery, as far as
+// the recipe needs it: a transaction runs statements in the *sql.Tx below it.
 package ent
 
 import (
@@ -39,7 +39,7 @@ func NewTxContext(ctx context.Context, tx *Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }
 
-// TxFromContext is the transaction in the context, or nil.
+// TxFromContext returns the transaction in the context, or nil.
 func TxFromContext(ctx context.Context) *Tx {
 	tx, _ := ctx.Value(txKey{}).(*Tx)
 	return tx
@@ -57,18 +57,18 @@ func (tx *Tx) Commit() error { return tx.tx.Commit() }
 // Rollback rolls the transaction back.
 func (tx *Tx) Rollback() error { return tx.tx.Rollback() }
 
-// ExecContext is what sql/execquery adds.
+// ExecContext is the method that sql/execquery adds.
 func (tx *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return tx.tx.ExecContext(ctx, query, args...)
 }
 
-// Value is what a mutation returns.
+// Value is the result of a mutation.
 type Value any
 
 // Mutation is a change.
 type Mutation interface{ Type() string }
 
-// Mutator carries a mutation out.
+// Mutator carries out a mutation.
 type Mutator interface {
 	Mutate(ctx context.Context, m Mutation) (Value, error)
 }
@@ -85,16 +85,16 @@ type Hook func(Mutator) Mutator
 // OrderMutation is a change of an order.
 type OrderMutation struct{ create *OrderCreate }
 
-// Type is the name of the schema.
+// Type returns the name of the schema.
 func (m *OrderMutation) Type() string { return "Order" }
 
-// ID is the id that is set.
+// ID returns the id that is set.
 func (m *OrderMutation) ID() (string, bool) { return m.create.order.ID, true }
 
-// Item is the item that is set.
+// Item returns the item that is set.
 func (m *OrderMutation) Item() (string, bool) { return m.create.order.Item, true }
 
-// Tx is the transaction of the client that began the mutation.
+// Tx returns the transaction of the client that began the mutation.
 func (m *OrderMutation) Tx() (*Tx, error) {
 	if m.create.tx == nil {
 		return nil, errors.New("ent: mutation is not running in a transaction")

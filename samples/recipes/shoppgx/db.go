@@ -1,4 +1,4 @@
-// Package shoppgx is what sqlc generates for pgx, shortened.
+// Package shoppgx is the code that sqlc generates for pgx, shortened.
 package shoppgx
 
 import (
@@ -28,7 +28,7 @@ const createOrder = `-- name: CreateOrder :exec
 INSERT INTO orders (id, item) VALUES ($1, $2)
 `
 
-// CreateOrderParams are CreateOrder's.
+// CreateOrderParams are the parameters of CreateOrder.
 type CreateOrderParams struct {
 	ID   string
 	Item string

@@ -1,4 +1,4 @@
-// Package shopsql is what sqlc generates for database/sql, shortened.
+// Package shopsql is the code that sqlc generates for database/sql, shortened.
 package shopsql
 
 import (
@@ -27,7 +27,7 @@ const createOrder = `-- name: CreateOrder :exec
 INSERT INTO orders (id, item) VALUES ($1, $2)
 `
 
-// CreateOrderParams are CreateOrder's.
+// CreateOrderParams are the parameters of CreateOrder.
 type CreateOrderParams struct {
 	ID   string
 	Item string
