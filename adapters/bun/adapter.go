@@ -11,8 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Adapter writes events in transactions of one db. It is safe for concurrent
-// use.
+// Adapter writes events in transactions of a single db. It is safe for concurrent use.
 type Adapter struct {
 	db  *bun.DB
 	sql *sqltx.Adapter
@@ -26,10 +25,9 @@ type Option = sqltx.Option
 // AllowUnmanaged is [sqltx.AllowUnmanaged].
 func AllowUnmanaged() Option { return sqltx.AllowUnmanaged() }
 
-// New makes the adapter of a db on a followed pool, from [sqltx.Open] or
-// [sqltx.Watch], and of the writer for that pool. It fails with a
-// [*outbox.FieldError] when one is nil, the pool is not followed, or the writer is
-// one for another pool.
+// New makes the adapter of a db on a followed pool, from [sqltx.Open] or [sqltx.Watch], and of the
+// writer for that pool. New fails with a [*outbox.FieldError] when db or writer is nil, the pool is
+// not followed, or the writer is for another pool.
 func New(db *bun.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	var pool *sql.DB
 	if db != nil {
@@ -42,10 +40,9 @@ func New(db *bun.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	return &Adapter{db: db, sql: a}, nil
 }
 
-// Write writes one event in the transaction, a [bun.Tx], and returns its id; ""
-// and no error when a hook suppressed it. Errors are those of
-// [sqltx.Adapter.Write]; for a value that is no transaction, such as the *bun.DB,
-// it is [outbox.ErrNoTransaction].
+// Write writes an event in the transaction, a [bun.Tx], and returns the id of the event; "" and no
+// error when a hook suppressed the event. The errors are the same as for [sqltx.Adapter.Write]; for
+// a value that is no transaction, such as the *bun.DB, the error is [outbox.ErrNoTransaction].
 func (a *Adapter) Write(ctx context.Context, tx bun.IDB, env outbox.Envelope) (string, error) {
 	plain, err := sqlTx(tx)
 	if err != nil {
@@ -54,8 +51,8 @@ func (a *Adapter) Write(ctx context.Context, tx bun.IDB, env outbox.Envelope) (s
 	return a.sql.Write(ctx, plain, env)
 }
 
-// WriteAll writes events in the transaction, all or none, and returns their ids
-// in order. Errors are those of [Adapter.Write].
+// WriteAll writes events in the transaction, all or nothing, and returns their ids in order. The
+// errors are the same as for [Adapter.Write].
 func (a *Adapter) WriteAll(ctx context.Context, tx bun.IDB, envs []outbox.Envelope) ([]string, error) {
 	plain, err := sqlTx(tx)
 	if err != nil {
@@ -64,8 +61,8 @@ func (a *Adapter) WriteAll(ctx context.Context, tx bun.IDB, envs []outbox.Envelo
 	return a.sql.WriteAll(ctx, plain, envs)
 }
 
-// sqlTx is the *sql.Tx in a bun.Tx. bun's own ExecContext would format the
-// question marks of the store's statements.
+// sqlTx returns the *sql.Tx in a bun.Tx. bun's own ExecContext would format the question marks of
+// the store's statements.
 func sqlTx(tx bun.IDB) (*sql.Tx, error) {
 	var plain *sql.Tx
 	switch tx := tx.(type) {
@@ -97,15 +94,15 @@ func (a *Adapter) Complete(ctx context.Context, tx bun.IDB) error {
 	return a.sql.Complete(ctx, plain)
 }
 
-// Handle makes a listener of a function that runs in a transaction of its own, with
-// the event's end in it: see [sqltx.Adapter.Handle].
+// Handle makes a listener of a function that runs in a separate transaction, and marks the event as
+// delivered in the same transaction: see [sqltx.Adapter.Handle].
 func (a *Adapter) Handle(fn func(ctx context.Context, tx bun.Tx, env outbox.Envelope) error) outbox.Listener {
 	return sqltx.HandleWith(a, a.TxFrom, func(ctx context.Context, tx bun.Tx) error { return a.Complete(ctx, tx) }, fn)
 }
 
-// Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx
-// carries an open transaction of the same db, and a context that carries it.
-// Callbacks have run when Commit or Rollback of the transaction returns.
+// Begin implements [outbox.Transactor]: it begins a transaction, or a savepoint when ctx carries an
+// open transaction of the same db, and returns a context that carries the transaction. Callbacks
+// have run when Commit or Rollback of the transaction returns.
 func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
 	return a.sql.BeginWith(ctx, func(ctx context.Context) (context.Context, sqltx.AnyTx, error) {
 		tx, err := a.db.BeginTx(ctx, opts)
@@ -116,9 +113,8 @@ func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Conte
 // txKey finds an adapter's bun.Tx in a context.
 type txKey struct{ a *Adapter }
 
-// TxFrom is the innermost transaction of the adapter's db that ctx carries and
-// that is still open. [Adapter.Begin], so [outbox.InTx], and [Adapter.WithTx] put
-// one there.
+// TxFrom returns the innermost transaction of the adapter's db that ctx carries and that is still
+// open. [Adapter.Begin], and therefore [outbox.InTx], and [Adapter.WithTx] put a transaction there.
 func (a *Adapter) TxFrom(ctx context.Context) (bun.Tx, bool) {
 	tx, _ := ctx.Value(txKey{a}).(bun.Tx)
 	open, ok := a.sql.TxFrom(ctx)
@@ -128,9 +124,9 @@ func (a *Adapter) TxFrom(ctx context.Context) (bun.Tx, bool) {
 	return tx, true
 }
 
-// WithTx returns a context that carries a transaction which the caller has begun
-// and will end, so that code below finds it with [Adapter.TxFrom] and can write
-// with nothing but the outbox's writer. Errors are those of [Adapter.Write].
+// WithTx returns a context that carries a transaction which the caller has begun and will end, so
+// that code below finds the transaction with [Adapter.TxFrom], and can write with only the outbox's
+// writer. The errors are the same as for [Adapter.Write].
 func (a *Adapter) WithTx(ctx context.Context, tx bun.Tx) (context.Context, error) {
 	plain, err := sqlTx(tx)
 	if err != nil {

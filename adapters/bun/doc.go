@@ -13,8 +13,7 @@
 //		return err
 //	})
 //
-// After the commit the events go to their listeners at once. db.BeginTx, nested
-// RunInTx and BeginTx, and savepoints written by hand work as well: the connection
-// sees them, so package [github.com/outboxkit/outbox-go/adapters/sqltx] does the
-// work, and its rules hold here.
+// After the commit the events go to their listeners at once. db.BeginTx, nested RunInTx and
+// BeginTx, and savepoints written by hand work as well: the connection sees them, so package
+// [github.com/outboxkit/outbox-go/adapters/sqltx] does the work, and the rules of sqltx hold here.
 package outboxbun

@@ -10,9 +10,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// Store is the store for the db's dialect. It does not ask the server; see
-// [sqlstore.Detect] for that. A dialect other than pgdialect, mysqldialect and
-// sqlitedialect is an error.
+// Store returns the store for the db's dialect. Store does not ask the server; see
+// [sqlstore.Detect] for that. A dialect other than pgdialect, mysqldialect and sqlitedialect is an
+// error.
 func Store(db *bun.DB, opts ...sqlstore.Option) (*sqlstore.Store, error) {
 	if db == nil {
 		return nil, &outbox.FieldError{Field: "outboxbun.Store db", Problem: "is nil"}

@@ -12,12 +12,11 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// ErrDryRun is the error of a write in a session with DryRun. Such a session runs
-// model hooks but sends no statement: the event would report what never happened.
+// ErrDryRun is the error of a write in a session with DryRun. Such a session runs model hooks but
+// sends no statement: the event would report a change that never happened.
 var ErrDryRun = errors.New("outbox: no event is written in a DryRun session")
 
-// Adapter writes events in GORM's transactions on one pool. It is safe for
-// concurrent use.
+// Adapter writes events in GORM's transactions on a single pool. It is safe for concurrent use.
 type Adapter struct {
 	db  *gorm.DB
 	sql *sqltx.Adapter
@@ -31,10 +30,9 @@ type Option = sqltx.Option
 // AllowUnmanaged is [sqltx.AllowUnmanaged].
 func AllowUnmanaged() Option { return sqltx.AllowUnmanaged() }
 
-// New makes the adapter of a handle on a followed pool, from [sqltx.Open] or
-// [sqltx.Watch], or with the [Plugin], and of the writer for that pool. It fails
-// with a [*outbox.FieldError] when one is nil, the pool is not followed, or the
-// writer is one for another pool.
+// New makes the adapter of a handle on a followed pool, from [sqltx.Open] or [sqltx.Watch], or with
+// the [Plugin], and of the writer for that pool. New fails with a [*outbox.FieldError] when db or
+// writer is nil, the pool is not followed, or the writer is for another pool.
 func New(db *gorm.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	if err := check(db); err != nil {
 		return nil, err
@@ -47,7 +45,7 @@ func New(db *gorm.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A session with a statement of its own: the caller may go on with the handle.
+	// A session with a separate statement: the caller may go on with the handle.
 	db = db.Session(&gorm.Session{NewDB: true, Context: context.Background()})
 	return &Adapter{db: db, sql: a}, nil
 }
@@ -64,9 +62,9 @@ func check(db *gorm.DB) error {
 
 func opened(db *gorm.DB) bool { return db != nil && db.Config != nil && db.Statement != nil }
 
-// Write writes one event in the transaction that tx is in and returns its id; ""
-// and no error when a hook suppressed it. The insert does not go through GORM.
-// Errors are those of [sqltx.Adapter.Write], [ErrDryRun], and tx.Error.
+// Write writes an event in the transaction that tx is in and returns the id of the event; "" and no
+// error when a hook suppressed the event. The insert does not go through GORM. The errors are the
+// same as for [sqltx.Adapter.Write], and [ErrDryRun], and tx.Error.
 func (a *Adapter) Write(ctx context.Context, tx *gorm.DB, env outbox.Envelope) (string, error) {
 	plain, err := transaction(tx)
 	if err != nil {
@@ -75,8 +73,8 @@ func (a *Adapter) Write(ctx context.Context, tx *gorm.DB, env outbox.Envelope) (
 	return a.sql.Write(ctx, plain, env)
 }
 
-// WriteAll writes events in the transaction that tx is in, all or none, and
-// returns their ids in order. Errors are those of [Adapter.Write].
+// WriteAll writes events in the transaction that tx is in, all or nothing, and returns their ids in
+// order. The errors are the same as for [Adapter.Write].
 func (a *Adapter) WriteAll(ctx context.Context, tx *gorm.DB, envs []outbox.Envelope) ([]string, error) {
 	plain, err := transaction(tx)
 	if err != nil {
@@ -85,8 +83,8 @@ func (a *Adapter) WriteAll(ctx context.Context, tx *gorm.DB, envs []outbox.Envel
 	return a.sql.WriteAll(ctx, plain, envs)
 }
 
-// transaction is the *sql.Tx below a handle, or what another plugin has put in
-// its place.
+// transaction returns the *sql.Tx below a handle, or the value that another plugin has put in its
+// place.
 func transaction(db *gorm.DB) (sqltx.AnyTx, error) {
 	switch {
 	case !opened(db):
@@ -100,7 +98,7 @@ func transaction(db *gorm.DB) (sqltx.AnyTx, error) {
 	}
 	tx, ok := connPool.(sqltx.AnyTx)
 	switch {
-	case db.Error != nil && !ok: // such as that of a BEGIN
+	case db.Error != nil && !ok: // such as the error of a BEGIN
 		return nil, fmt.Errorf("%w: the *gorm.DB has an error: %w", outbox.ErrNoTransaction, db.Error)
 	case db.Error != nil: // GORM runs no statement on such a handle either
 		return nil, fmt.Errorf("outbox: nothing is written with a *gorm.DB that has an error: %w", db.Error)
@@ -132,15 +130,15 @@ func (a *Adapter) Complete(ctx context.Context, tx *gorm.DB) error {
 	return a.sql.Complete(ctx, plain)
 }
 
-// Handle makes a listener of a function that runs in a transaction of its own, with
-// the event's end in it: see [sqltx.Adapter.Handle].
+// Handle makes a listener of a function that runs in a separate transaction, and marks the event as
+// delivered in the same transaction: see [sqltx.Adapter.Handle].
 func (a *Adapter) Handle(fn func(ctx context.Context, tx *gorm.DB, env outbox.Envelope) error) outbox.Listener {
 	return sqltx.HandleWith(a, a.TxFrom, a.Complete, fn)
 }
 
-// Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx
-// carries an open transaction of the same pool, and a context that carries it.
-// Callbacks have run when Commit or Rollback of the transaction returns.
+// Begin implements [outbox.Transactor]: it begins a transaction, or a savepoint when ctx carries an
+// open transaction of the same pool, and returns a context that carries the transaction. Callbacks
+// have run when Commit or Rollback of the transaction returns.
 func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
 	return a.sql.BeginWith(ctx, func(ctx context.Context) (context.Context, sqltx.AnyTx, error) {
 		db := a.db.Session(&gorm.Session{NewDB: true, Context: ctx}).Begin(opts)
@@ -158,9 +156,9 @@ func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Conte
 // txKey finds an adapter's *gorm.DB in a context.
 type txKey struct{ a *Adapter }
 
-// TxFrom is the innermost transaction of the adapter's pool that ctx carries and
-// that is still open, as a handle whose statements run with ctx. [Adapter.Begin],
-// so [outbox.InTx], and [Adapter.WithTx] put one there.
+// TxFrom returns the innermost transaction of the adapter's pool that ctx carries and that is still
+// open, as a handle whose statements run with ctx. [Adapter.Begin], and therefore [outbox.InTx],
+// and [Adapter.WithTx] put a transaction there.
 func (a *Adapter) TxFrom(ctx context.Context) (*gorm.DB, bool) {
 	db, _ := ctx.Value(txKey{a}).(*gorm.DB)
 	open, ok := a.sql.TxFrom(ctx)
@@ -173,10 +171,9 @@ func (a *Adapter) TxFrom(ctx context.Context) (*gorm.DB, bool) {
 	return db.WithContext(ctx), true
 }
 
-// WithTx returns a context that carries the transaction that db is in, for code
-// below that has no *gorm.DB: the outbox's writer writes in it, [Adapter.TxFrom]
-// finds it, and [Adapter.Begin] makes a savepoint in it. Errors are those of
-// [Adapter.Write].
+// WithTx returns a context that carries the transaction that db is in, for code below that has no
+// *gorm.DB: the outbox's writer writes in the transaction, [Adapter.TxFrom] finds it, and
+// [Adapter.Begin] makes a savepoint in it. The errors are the same as for [Adapter.Write].
 func (a *Adapter) WithTx(ctx context.Context, db *gorm.DB) (context.Context, error) {
 	tx, err := transaction(db)
 	if err != nil {

@@ -11,14 +11,15 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Plugin is [sqltx.TakeOver] for a pool that GORM opens: it puts a followed pool in its
-// place, which db.DB returns from then on. The settings of that *sql.DB hold for the
-// connections, and its Close closes them. Give it to gorm.Open as an option, or to db.Use
-// before sessions are made of db. A *sql.DB that db.DB returned before the plugin works,
-// but its settings, and its Close, no longer reach the connections of the followed pool.
+// Plugin is [sqltx.TakeOver] for a pool that GORM opens: the plugin replaces the pool with a
+// followed pool, which db.DB returns from then on. The settings of the followed *sql.DB hold for
+// the connections, and Close of the followed *sql.DB closes them. Give the plugin to gorm.Open as
+// an option, or to db.Use before sessions are made of db. A *sql.DB that db.DB returned before the
+// plugin works, but the settings and Close of this *sql.DB no longer reach the connections of the
+// followed pool.
 //
-// For a pool that you give to GORM, as the field Conn of its dialector, the plugin is
-// [sqltx.Watch]: set its limits, and close it, as before.
+// For a pool that you give to GORM, as the field Conn of the dialector, the plugin is
+// [sqltx.Watch]: set the limits of the pool, and close the pool, as before.
 type Plugin struct{}
 
 var (
@@ -35,7 +36,7 @@ func (Plugin) Apply(*gorm.Config) error { return nil }
 // AfterInitialize is called by gorm.Open.
 func (p Plugin) AfterInitialize(db *gorm.DB) error { return db.Use(p) }
 
-// Initialize is called by db.Use, and by dbresolver for each of its pools.
+// Initialize is called by db.Use, and by dbresolver for each pool of dbresolver.
 func (Plugin) Initialize(db *gorm.DB) error {
 	at := &db.ConnPool
 	if prepared, ok := db.ConnPool.(*gorm.PreparedStmtDB); ok {
@@ -54,8 +55,8 @@ func (Plugin) Initialize(db *gorm.DB) error {
 	return nil
 }
 
-// isGiven reports whether the pool is the dialector's Conn, and so the user's. The
-// dialectors of GORM's databases have such a field.
+// isGiven reports whether the pool is the dialector's Conn, and so the user's. The dialectors of
+// GORM's databases have such a field.
 func isGiven(dialector gorm.Dialector, pool *sql.DB) bool {
 	of := reflect.Indirect(reflect.ValueOf(dialector))
 	if of.Kind() != reflect.Struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// Store is the store for the database that GORM speaks to, by the name of its
-// dialector: "postgres", "mysql" or "sqlite". It asks nothing of the server; see
-// [sqlstore.Detect] for that, and [sqlstore.MySQL] for what the difference is.
+// Store returns the store for the database that GORM speaks to, by the name of the dialector:
+// "postgres", "mysql" or "sqlite". Store does not ask the server; see [sqlstore.Detect] for that,
+// and [sqlstore.MySQL] for the difference.
 func Store(db *gorm.DB, opts ...sqlstore.Option) (*sqlstore.Store, error) {
 	if db == nil || db.Config == nil || db.Dialector == nil {
 		return nil, &outbox.FieldError{Field: "outboxgorm.Store db", Problem: "is nil or was not made by gorm.Open"}

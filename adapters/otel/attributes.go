@@ -17,12 +17,12 @@ const (
 	listenerKey      = attribute.Key("outbox.listener")
 )
 
-// system is the value of messaging.system. For a system that the conventions do
-// not list, they ask for its usual name.
+// system is the value of messaging.system. For a system that the conventions do not list, the
+// conventions ask for the usual name of the system.
 var system = semconv.MessagingSystemKey.String("outbox")
 
-// destination is the pair of types that selects an event's listener. An empty
-// aggregate type is left out.
+// destination returns the pair of types that selects an event's listener. An empty aggregate type
+// is left out.
 func destination(kind outbox.EventKind) string {
 	if kind.AggregateType == outbox.Global || kind.AggregateType == "" {
 		return string(kind.EventType)

@@ -13,13 +13,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// maxInjected is how many bytes the injected headers may have in all. The W3C
-// formats stay below it; the limit concerns other formats.
+// maxInjected is how many bytes the injected headers may have in all. The W3C formats stay below
+// this limit; the limit concerns other formats.
 const maxInjected = 16 << 10
 
-// inject returns the propagator's headers, or none if the outbox would reject
-// them. One invalid header drops all, because part of a trace context means
-// something else than the whole.
+// inject returns the propagator's headers, or nil if the outbox would reject them. A single invalid
+// header drops all headers, because a part of a trace context means something else than the whole.
 func (t *tracing) inject(ctx context.Context) (injected map[string]string) {
 	defer t.shield("injecting a trace context")
 	headers := propagation.MapCarrier{}
@@ -50,9 +49,9 @@ func (t *tracing) leftOut(format string, args ...any) {
 	t.report(fmt.Errorf("outboxotel: a trace context was left out of an event's headers: "+format, args...))
 }
 
-// merge returns a copy of an event's headers with the injected ones, if these fit.
-// Earlier headers of the propagator are dropped, even those that it does not write
-// again: a tracestate belongs to its own traceparent.
+// merge returns a copy of an event's headers with the injected headers, if these fit. Earlier
+// headers of the propagator are dropped, even headers that the propagator does not write again: a
+// tracestate belongs to the traceparent that it came with.
 func (t *tracing) merge(headers, injected map[string]string) map[string]string {
 	if len(headers)+len(injected) == 0 {
 		return headers
@@ -71,9 +70,9 @@ func (t *tracing) merge(headers, injected map[string]string) map[string]string {
 	return merged
 }
 
-// extract returns the context of a delivery: ctx with the values of the headers.
-// With WithChildOf that includes the span that wrote the event. Without, extract
-// returns that span separately, for a link, and the context keeps its own span.
+// extract returns the context of a delivery: ctx with the values of the headers. With WithChildOf
+// these include the span that wrote the event. Without WithChildOf, extract returns that span
+// separately, for a link, and the context keeps its own span.
 func (t *tracing) extract(ctx context.Context, headers map[string]string) (extracted context.Context, producer trace.SpanContext) {
 	extracted = ctx
 	if len(headers) == 0 {
@@ -93,8 +92,8 @@ func (t *tracing) extract(ctx context.Context, headers map[string]string) (extra
 	return trace.ContextWithSpan(remote, trace.SpanFromContext(ctx)), producer
 }
 
-// other is the span, unless it is ctx's own: then the headers named none, or an
-// outer interceptor began it.
+// other returns the span, unless the span is ctx's own: then the headers named no span, or an outer
+// interceptor began it.
 func other(ctx context.Context, sc trace.SpanContext) trace.SpanContext {
 	if sc.Equal(trace.SpanContextFromContext(ctx)) {
 		return trace.SpanContext{}

@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// failed reports whether a listener failed. A listener that waits for something did not.
+// failed reports whether a listener failed. A listener that waits for something did not fail.
 func failed(err error) bool {
 	var several *outbox.ListenersError
 	if errors.As(err, &several) {
@@ -21,8 +21,8 @@ func failed(err error) bool {
 	return err != nil && !waits
 }
 
-// errorType is a value of error.type, of low cardinality. Errors of the outbox
-// that only wrap another error are unwrapped.
+// errorType returns a value of error.type, of low cardinality. Errors of the outbox that only wrap
+// another error are unwrapped.
 func errorType(err error) string {
 	var panicked *outbox.PanicError
 	switch {
@@ -38,8 +38,8 @@ func errorType(err error) string {
 	return text(semconv.ErrorType(err).Value.AsString())
 }
 
-// text is a string that exporters accept, no longer than the error text that the
-// outbox stores.
+// text returns a string that exporters accept, no longer than the error text that the outbox
+// stores.
 func text(s string) string {
 	const limit = outbox.MaxErrorLength
 	s = strings.ToValidUTF8(s, "\uFFFD")

@@ -10,8 +10,8 @@ import (
 	"github.com/outboxkit/outbox-go/internal/tablestats"
 )
 
-// unknown is a gauge's value before the engine reports one. Then the gauge is
-// absent: without a poller there is no lag, not a lag of zero.
+// unknown is a gauge's value before the engine reports a value. Then the gauge is absent: without a
+// poller there is no lag, not a lag of zero.
 const unknown = math.MinInt64
 
 // gauges keep the last values from the engine for the next collection.

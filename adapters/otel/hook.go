@@ -10,15 +10,13 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Hook puts the context of the active span, with the baggage, into the headers of
-// written events, for [Interceptor]. Without an active span it adds nothing. It
-// replaces the propagator's headers that an event already has, for example copied
-// from another event, and no others. Give it last, so that it sees the changes of
-// other hooks.
+// Hook puts the context of the active span, with the baggage, into the headers of written events,
+// for [Interceptor]. Without an active span, Hook adds nothing. Hook replaces the propagator's
+// headers that an event already has, for example copied from another event, and no other headers.
+// Give Hook last, so that it sees the changes of other hooks.
 //
-// Tracing never fails a write. A trace context that is not valid as headers, or is
-// longer than 16 KiB, is left out; OpenTelemetry's error handler gets the first
-// such error.
+// Tracing never fails a write. A trace context that is not valid as headers, or is longer than 16
+// KiB, is left out; OpenTelemetry's error handler gets the first such error.
 func Hook(opts ...Option) outbox.WriterHook {
 	t := newTracing(opts)
 	return outbox.WriterHook{BeforeWrite: t.beforeWrite}

@@ -9,15 +9,15 @@ import (
 	"github.com/outboxkit/outbox-go/internal/tablestats"
 )
 
-// The bounds of the histograms' buckets. Those of the latency range from the hot
-// path to late retries; the defaults of SDKs are for milliseconds.
+// The bounds of the histograms' buckets. The bounds of the latency range from the hot path to late
+// retries; the defaults of SDKs are for milliseconds.
 var (
 	latencyBounds  = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
 	durationBounds = []float64{0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 	batchBounds    = []float64{0, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1000}
 )
 
-// instruments makes instruments of one meter and collects the errors.
+// instruments makes instruments of a meter and collects the errors.
 type instruments struct {
 	meter  metric.Meter
 	prefix string
@@ -62,10 +62,10 @@ func (in *instruments) age(name, what string) metric.Float64ObservableGauge {
 	return g
 }
 
-// observeFunc reports a value of one instrument.
+// observeFunc reports a value of an instrument.
 type observeFunc func(o metric.Observer, value float64)
 
-// figure makes the instrument of one figure of the table.
+// figure makes the instrument of a figure of the table.
 func (in *instruments) figure(d tablestats.Description, opts []metric.ObserveOption) (metric.Observable, observeFunc) {
 	switch d.Unit {
 	case tablestats.Seconds:

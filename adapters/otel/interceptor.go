@@ -13,9 +13,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Interceptor creates a span for each attempt to deliver an event, linked to the
-// span that wrote it. The listener's context has the span and the baggage of the
-// write. Give it first, so that the span includes the other interceptors.
+// Interceptor creates a span for each attempt to deliver an event, linked to the span that wrote
+// the event. The listener's context has the span and the baggage of the write. Give Interceptor
+// first, so that the span includes the other interceptors.
 func Interceptor(opts ...Option) outbox.Interceptor {
 	t := newTracing(opts)
 	return func(next outbox.Listener) outbox.Listener {
@@ -60,9 +60,8 @@ func (t *tracing) describe(ctx context.Context, span trace.Span, env *outbox.Env
 	recordError(span, err)
 }
 
-// recordError adds the conventions' event for errors. RecordError would not do: it
-// lacks the stack of a recovered panic, and one string that is not UTF-8 makes
-// exporters drop a whole batch.
+// recordError adds the conventions' event for errors. RecordError is not enough: it lacks the stack
+// of a recovered panic, and a single string that is not UTF-8 makes exporters drop a whole batch.
 func recordError(span trace.Span, err error) {
 	attrs := []attribute.KeyValue{
 		semconv.ExceptionType(fmt.Sprintf("%T", err)),

@@ -17,8 +17,8 @@ const (
 	unknownKind = "unknown"
 )
 
-// labels are the attributes of a metric, made once: the API takes options in
-// slices, and making those for each event would cost more than counting it.
+// labels are the attributes of a metric, made once: the API takes options in slices, and making the
+// slices for each event would cost more than counting the event.
 type labels struct {
 	add     []metric.AddOption
 	record  []metric.RecordOption
@@ -45,8 +45,8 @@ type kinds struct {
 	known   *bykind.Map[outbox.EventKind, *labels] // nil: kinds are not distinguished
 }
 
-// newKinds makes the labels; made is called with the labels of each kind that has
-// its own, possibly while other goroutines get theirs.
+// newKinds makes the labels. made is called with the labels of each kind that has separate labels,
+// possibly while other goroutines get their labels.
 func newKinds(common []attribute.KeyValue, limit int, made func(*labels)) *kinds {
 	k := &kinds{plain: newLabels(common)}
 	if limit == 0 {

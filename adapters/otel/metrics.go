@@ -15,9 +15,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Metrics passes the engine's metrics to OpenTelemetry. Make one with [NewMetrics]
-// for each outbox, and give it to [outbox.Config]; closing the outbox closes it. It
-// is safe for concurrent use.
+// Metrics passes the engine's metrics to OpenTelemetry. Make a Metrics with [NewMetrics] for each
+// outbox, and give it to [outbox.Config]; closing the outbox closes the Metrics. It is safe for
+// concurrent use.
 type Metrics struct {
 	outbox.NopMetrics // for methods that are added later
 
@@ -40,10 +40,9 @@ var (
 	_ io.Closer      = (*Metrics)(nil)
 )
 
-// NewMetrics makes the instruments. It fails when the provider rejects one, for
-// example for an invalid prefix. [Metrics.WatchTable] registers the gauges'
-// callback, or else the engine's first value does, so that an outbox that never
-// starts leaves nothing with the provider.
+// NewMetrics makes the instruments. It fails when the provider rejects an instrument, for example
+// for an invalid prefix. [Metrics.WatchTable] or else the engine's first value registers the
+// gauges' callback, so that an outbox that never starts leaves nothing with the provider.
 func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 	cfg, err := newMetricsConfig(opts)
 	if err != nil {
@@ -103,10 +102,9 @@ func (m *Metrics) zeroKind(l *labels) {
 	}
 }
 
-// Close unregisters the gauges and the metrics of the table, which is not read
-// again, so that a closed outbox does not keep reporting its last depths. The
-// counters stay with the provider. Closing again does nothing and returns the same
-// error.
+// Close unregisters the gauges and the metrics of the table, which is not read again, so that a
+// closed outbox does not keep reporting the last depths. The counters stay with the provider.
+// Closing again does nothing and returns the same error.
 func (m *Metrics) Close() error { return m.callbacks.close() }
 
 // HotEnqueued counts enqueue.hot.
@@ -121,8 +119,8 @@ func (m *Metrics) HotSkippedDelayed(kind outbox.EventKind) { m.count(m.hotSkippe
 // ColdEnqueued counts enqueue.cold.
 func (m *Metrics) ColdEnqueued(kind outbox.EventKind) { m.count(m.coldEnqueued, kind) }
 
-// Delivered counts dispatch.success and records dispatch.latency. The latency of
-// an event from the future, by another machine's clock, is zero.
+// Delivered counts dispatch.success and records dispatch.latency. The latency of an event from the
+// future, by another machine's clock, is zero.
 func (m *Metrics) Delivered(kind outbox.EventKind, latency time.Duration) {
 	l := m.kinds.of(kind)
 	m.delivered.Add(context.Background(), 1, l.add...)

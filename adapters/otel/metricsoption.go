@@ -13,7 +13,7 @@ import (
 // DefaultPrefix is the prefix of the metrics' names.
 const DefaultPrefix = "outbox"
 
-// MetricsOption changes what [NewMetrics] makes. A nil option is skipped.
+// MetricsOption changes the metrics that [NewMetrics] makes. A nil option is skipped.
 type MetricsOption func(*metricsConfig)
 
 type metricsConfig struct {

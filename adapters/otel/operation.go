@@ -11,13 +11,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// cachedKinds is how many kinds of events an operation caches the common parts of
-// spans for. An application that makes more event types at run time has slightly
-// slower spans.
+// cachedKinds is how many kinds of events an operation caches the common parts of spans for. An
+// application that makes more event types at run time has slightly slower spans.
 const cachedKinds = 1000
 
-// operation is writing or delivering. The name is the outbox's; the type and the
-// span kind are the conventions'.
+// operation is writing or delivering. The name is the outbox's; the type and the span kind are the
+// conventions'.
 type operation struct {
 	name       string
 	kind       trace.SpanStartOption
@@ -25,12 +24,11 @@ type operation struct {
 	kinds      *bykind.Map[outbox.EventKind, *kindOfSpan]
 }
 
-// kindOfSpan is the common part of the spans of one operation on one kind of
-// event.
+// kindOfSpan is the common part of the spans of an operation on a kind of event.
 type kindOfSpan struct {
 	name       string
 	attributes []attribute.KeyValue  // of the messaging conventions
-	start      trace.SpanStartOption // those
+	start      trace.SpanStartOption // the same attributes
 	types      [2]attribute.KeyValue // the outbox's
 }
 
@@ -64,9 +62,9 @@ func (op *operation) kindOfSpan(kind outbox.EventKind) *kindOfSpan {
 	return k
 }
 
-// event returns the attributes of one event, for a span that is recorded. As in
-// logs, they have no payload, header or tenant. A first attempt has no attempt
-// attribute: the SDK needs a third less time for eight attributes than for nine.
+// event returns the attributes of an event, for a span that is recorded. As in logs, the attributes
+// have no payload, header or tenant. A first attempt has no attempt attribute: the SDK needs a
+// third less time for eight attributes than for nine.
 func (k *kindOfSpan) event(env *outbox.Envelope) []attribute.KeyValue {
 	attrs := append(make([]attribute.KeyValue, 0, 4), k.types[0], k.types[1], semconv.MessagingMessageID(text(env.EventID)))
 	if env.AggregateID != "" {

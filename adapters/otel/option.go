@@ -12,11 +12,11 @@ import (
 // scopeName is the instrumentation scope of all spans and metrics.
 const scopeName = "github.com/outboxkit/outbox-go/adapters/otel"
 
-// Option changes tracing: what [Hook] and [Interceptor] make. Give both the same
-// options; each ignores those of the other. A nil option is skipped.
+// Option changes the tracing of [Hook] and [Interceptor]. Give both the same options; each ignores
+// the options of the other. A nil option is skipped.
 type Option func(*tracing)
 
-// tracing is the configuration of one hook or interceptor.
+// tracing is the configuration of a hook or an interceptor.
 type tracing struct {
 	provider     trace.TracerProvider
 	propagator   propagation.TextMapPropagator
@@ -26,8 +26,8 @@ type tracing struct {
 	tracer     trace.Tracer
 	writing    *operation
 	delivering *operation
-	own        map[string]bool // the headers that are the propagator's
-	w3c        bool            // it is the default propagator
+	own        map[string]bool // the headers that the propagator writes
+	w3c        bool            // the propagator is the default
 	reported   sync.Once       // see report
 }
 
@@ -37,22 +37,22 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(t *tracing) { t.provider = p }
 }
 
-// WithPropagator sets the format of the trace context in the headers. Writers and
-// listeners must agree on it. Defaults to W3C Trace Context and Baggage, not to
-// the global propagator, which does nothing by default.
+// WithPropagator sets the format of the trace context in the headers. Writers and listeners must
+// agree on the format. Defaults to W3C Trace Context and Baggage, not to the global propagator,
+// which does nothing by default.
 func WithPropagator(p propagation.TextMapPropagator) Option {
 	return func(t *tracing) { t.propagator = p }
 }
 
-// WithChildOf makes a delivery's span a child of the producer's, in the same
-// trace. Defaults to a separate trace with a link; the package documentation says
-// when to use which. It affects the interceptor.
+// WithChildOf makes a delivery's span a child of the producer's, in the same trace. Defaults to a
+// separate trace with a link; the package documentation compares the two. WithChildOf affects the
+// interceptor.
 func WithChildOf() Option { return func(t *tracing) { t.childOf = true } }
 
-// WithProducerSpan makes a span for each write, of a batch too, and puts its
-// context into the headers instead of the active span's. It is a point in time,
-// not the INSERT's duration: a hook runs when a write begins, but not when it
-// fails. It affects the hook.
+// WithProducerSpan makes a span for each write, also of a batch, and puts the context of this span
+// into the headers instead of the context of the active span. The span is a point in time, not the
+// INSERT's duration: a hook runs when a write begins, but not when the write fails.
+// WithProducerSpan affects the hook.
 func WithProducerSpan() Option { return func(t *tracing) { t.producerSpan = true } }
 
 func newTracing(opts []Option) *tracing {

@@ -14,11 +14,11 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// maxTopics is how many topics have series of their own. Others count together as
-// "_OTHER": a function may make topics of what comes from outside.
+// maxTopics is how many topics have separate series. Other topics count together as "_OTHER": a
+// function may make topics of external data.
 const maxTopics = 100
 
-// RelayMetrics passes a relay's figures to OpenTelemetry. Make one for each relay with
+// RelayMetrics passes a relay's figures to OpenTelemetry. Make a RelayMetrics for each relay with
 // [NewRelayMetrics]. It is safe for concurrent use.
 type RelayMetrics struct {
 	relay.NopMetrics // for methods that are added later
@@ -37,9 +37,9 @@ var (
 	_ io.Closer     = (*RelayMetrics)(nil)
 )
 
-// NewRelayMetrics makes the instruments. The options are [WithMeterProvider], [WithPrefix]
-// and [WithAttributes]; [WithEventKinds] changes nothing. Several relays in one process
-// need different prefixes or attributes. It fails when the provider rejects an instrument,
+// NewRelayMetrics makes the instruments. The options are [WithMeterProvider], [WithPrefix] and
+// [WithAttributes]; [WithEventKinds] changes nothing. Several relays in the same process need
+// different prefixes or attributes. NewRelayMetrics fails when the provider rejects an instrument,
 // for example for an invalid prefix.
 func NewRelayMetrics(opts ...MetricsOption) (*RelayMetrics, error) {
 	cfg, err := newMetricsConfig(opts)
@@ -108,8 +108,8 @@ func (m *RelayMetrics) Outage(away bool) {
 	m.outage.Record(context.Background(), value, m.plain)
 }
 
-// Close sets relay.outage to 0, because a relay that is closed has none. The instruments
-// stay with the provider.
+// Close sets relay.outage to 0, because a closed relay has no outage. The instruments stay with the
+// provider.
 func (m *RelayMetrics) Close() error {
 	m.Outage(false)
 	return nil

@@ -20,8 +20,7 @@ func (t *tracing) shield(doing string) {
 	}
 }
 
-// start starts a span. If the tracer panics, there is none, and the context is
-// unchanged.
+// start starts a span. If the tracer panics, there is no span, and the context is unchanged.
 func (t *tracing) start(ctx context.Context, name string, opts ...trace.SpanStartOption) (started context.Context, span trace.Span, recording bool) {
 	started, span = ctx, noop.Span{}
 	defer t.shield("starting a span")
@@ -29,8 +28,8 @@ func (t *tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	return begun, s, s.IsRecording()
 }
 
-// startEvent starts the span of an operation on one event, with a link to the
-// producer's span if there is one.
+// startEvent starts the span of an operation on an event, with a link to the producer's span if
+// producer is valid.
 func (t *tracing) startEvent(ctx context.Context, op *operation, env *outbox.Envelope, producer trace.SpanContext) (started context.Context, span trace.Span, recording bool) {
 	kind := op.of(env)
 	opts := append(make([]trace.SpanStartOption, 0, 3), op.kind, kind.start)
@@ -50,8 +49,8 @@ func (t *tracing) end(span trace.Span) {
 	span.End()
 }
 
-// report passes the error to OpenTelemetry's error handler, once: such an error
-// repeats with every event.
+// report passes the error to OpenTelemetry's error handler, once: such an error repeats with every
+// event.
 func (t *tracing) report(err error) {
 	t.reported.Do(func() { otel.Handle(fmt.Errorf("%w (this is reported once)", err)) })
 }

@@ -15,16 +15,14 @@ import (
 // ErrRegistered says that these metrics already watch a table.
 var ErrRegistered = errors.New("outboxotel: already registered")
 
-// WatchTable adds metrics of the table and of the poller. Call it when the outbox
-// is made, with the [*outbox.Outbox] whose Config.Metrics these are. A collection
-// reads the table, at most every 15 seconds and for at most 5 seconds; without a
-// provider nothing is read. A collection waits for the read for at most one second.
-// Then it gets the values of the previous read, unless they are older than 5 minutes.
-// When the table cannot be read, table.up is 0 and there are no values;
-// OpenTelemetry's error handler gets the error, once until a read succeeds.
-// WatchTable fails with [ErrRegistered] when called twice, with [outbox.ErrClosed]
-// after Close, and with an [*outbox.FieldError] for nil, and for an outbox that has no
-// metrics or another [Metrics].
+// WatchTable adds metrics of the table and of the poller. Call WatchTable when the outbox is made,
+// with the [*outbox.Outbox] whose Config.Metrics is m. A collection reads the table, at most every
+// 15 seconds and for at most 5 seconds; without a provider nothing is read. A collection waits for
+// the read for at most one second. Then the collection gets the values of the previous read, unless
+// they are older than 5 minutes. When the table cannot be read, table.up is 0 and there are no
+// values; OpenTelemetry's error handler gets the error, once until a read succeeds. WatchTable
+// fails with [ErrRegistered] when called twice, with [outbox.ErrClosed] after Close, and with an
+// [*outbox.FieldError] for nil, and for an outbox that has no metrics or another [Metrics].
 func (m *Metrics) WatchTable(source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
 },
@@ -46,7 +44,7 @@ func (m *Metrics) WatchTable(source interface {
 	if err != nil {
 		return fmt.Errorf("outboxotel: watching the table of %s: %w", m.prefix, err)
 	}
-	m.started.Do(m.start) // else the poller would do it, and would wait for a running collection
+	m.started.Do(m.start) // else the poller would, and would wait for a running collection
 	return nil
 }
 
@@ -70,9 +68,9 @@ func (m *Metrics) registerTable(reader *tablestats.Reader) (metric.Registration,
 	}, observables...)
 }
 
-// onRead returns a function that gets the result of each read, one at a time.
-// Unlike QueueDepths it does not register the gauges: a collection that waits for
-// the read holds the SDK's lock.
+// onRead returns a function that gets the result of each read, one at a time. Unlike QueueDepths,
+// the function does not register the gauges: a collection that waits for the read holds the SDK's
+// lock.
 func (m *Metrics) onRead() func(stats outbox.Stats, err error) {
 	failing := false
 	return func(stats outbox.Stats, err error) {

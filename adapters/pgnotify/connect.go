@@ -13,12 +13,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// New makes a notifier that listens on a connection like those of db, a pool of
-// pgx's package stdlib, which sqltx may follow. The connection is not one of the
-// pool. Each time it is opened, a connection of the pool is used for a moment, to
-// read its address and settings. It is not shown to the pool's OptionBeforeConnect, so
-// where credentials change use [FromPool]. For a pool of another driver, or one
-// within another wrapper, use [FromDSN].
+// New makes a notifier that listens on a connection with the address and settings of db, a pool of
+// pgx's package stdlib, which sqltx may follow. The listening connection does not belong to the
+// pool. Each time the notifier opens this connection, it uses a connection of the pool for a
+// moment, to read the address and the settings. The pool's OptionBeforeConnect does not see the
+// listening connection, so where credentials change use [FromPool]. For a pool of another driver,
+// or a pool within another wrapper, use [FromDSN].
 func New(db *sql.DB) (*Notifier, error) {
 	if db == nil {
 		return nil, &outbox.FieldError{Field: "pgnotify.New db", Problem: "is nil"}
@@ -35,7 +35,7 @@ func New(db *sql.DB) (*Notifier, error) {
 	}}, nil
 }
 
-// configOf is the configuration of the pool's connections.
+// configOf returns the configuration of the pool's connections.
 func configOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err error) {
 	held, err := db.Conn(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func configOf(ctx context.Context, db *sql.DB) (config *pgx.ConnConfig, err erro
 	return config, err
 }
 
-// FromPool makes a notifier that takes a connection out of the pool for good each
-// time it begins to listen. The pool may open another in its place.
+// FromPool makes a notifier that takes a connection out of the pool for good each time it begins to
+// listen. The pool may open another connection in its place.
 func FromPool(pool *pgxpool.Pool) (*Notifier, error) {
 	if pool == nil {
 		return nil, &outbox.FieldError{Field: "pgnotify.FromPool pool", Problem: "is nil"}
@@ -71,9 +71,8 @@ func FromPool(pool *pgxpool.Pool) (*Notifier, error) {
 	}}, nil
 }
 
-// FromDSN makes a notifier that connects to a PostgreSQL URL or connection string,
-// such as one that leads past a transaction pooler. The database must be the
-// outbox's.
+// FromDSN makes a notifier that connects to a PostgreSQL URL or connection string, such as an
+// address that leads past a transaction pooler. The database must be the outbox's.
 func FromDSN(dsn string) (*Notifier, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {

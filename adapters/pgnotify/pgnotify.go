@@ -20,18 +20,18 @@ const (
 	endTimeout  = time.Second
 )
 
-// Notifier sends and receives notifications on PostgreSQL. It implements
-// [outbox.Notifier]. Make one with [New], [FromPool] or [FromDSN].
+// Notifier sends and receives notifications on PostgreSQL. It implements [outbox.Notifier]. Make a
+// Notifier with [New], [FromPool] or [FromDSN].
 type Notifier struct {
 	connect func(ctx context.Context) (*pgx.Conn, error)
 }
 
 var _ outbox.Notifier = (*Notifier)(nil)
 
-// Dialect is "postgres": [outbox.New] refuses a store of another dialect.
+// Dialect returns "postgres": [outbox.New] refuses a store of another dialect.
 func (n *Notifier) Dialect() string { return pgchannel.Dialect }
 
-// Notify implements [outbox.Notifier]. It uses a connection of db.
+// Notify implements [outbox.Notifier]. Notify uses a connection of db.
 func (n *Notifier) Notify(ctx context.Context, db outbox.DB, table string) error {
 	if err := pgchannel.Notify(ctx, db, table); err != nil {
 		return fmt.Errorf("pgnotify: %w", err)
@@ -39,8 +39,8 @@ func (n *Notifier) Notify(ctx context.Context, db outbox.DB, table string) error
 	return nil
 }
 
-// Listen implements [outbox.Notifier]. It uses a connection of its own. A
-// connection without notifications is tested once a minute.
+// Listen implements [outbox.Notifier]. Listen uses a separate connection. A connection without
+// notifications is tested once a minute.
 func (n *Notifier) Listen(ctx context.Context, _ outbox.DB, table string, wake func()) error {
 	conn, err := n.open(ctx, table)
 	if err != nil {

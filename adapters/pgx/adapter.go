@@ -10,8 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Adapter writes events in transactions of one followed pool. It is safe for
-// concurrent use.
+// Adapter writes events in transactions of a single followed pool. It is safe for concurrent use.
 type Adapter struct {
 	pool           *pgxpool.Pool
 	tap            *tap
@@ -25,19 +24,19 @@ var _ outbox.Transactor = (*Adapter)(nil)
 // Option changes an adapter.
 type Option func(*Adapter)
 
-// AllowUnmanaged lets [Adapter.Write] write in a transaction of a connection that is
-// not followed, such as one of a pool that other code opens on the same database. The
-// adapter does not see it commit, so the poller delivers the events, a little later,
-// and the AfterCommit and AfterRollback hooks do not run for them. The pool given to
-// [New] has to be followed all the same. Without the option such a write fails with
+// AllowUnmanaged lets [Adapter.Write] write in a transaction of a connection that is not followed,
+// such as a connection of a pool that other code opens on the same database. The adapter does not
+// see this transaction commit, so the poller delivers the events, a little later, and the
+// AfterCommit and AfterRollback hooks do not run for them. The pool given to [New] has to be
+// followed all the same. Without the option such a write fails with
 // [outbox.ErrUnmanagedTransaction].
 func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
 
-// New makes the adapter of a followed pool, from [Open] or with a configuration
-// given to [Follow], and of the writer for [DB] of that pool. It fails with a
-// [*outbox.FieldError] when one is nil, the pool is not followed, or the writer is
-// one for another pool. If another library's tracer is around the one of [Follow], New
-// asks a connection of the pool, for five seconds at most.
+// New makes the adapter of a followed pool, from [Open] or with a configuration given to [Follow],
+// and of the writer for [DB] of that pool. New fails with a [*outbox.FieldError] when pool or
+// writer is nil, the pool is not followed, or the writer is for another pool. If another library's
+// tracer is around the tracer of [Follow], New asks a connection of the pool, for five seconds at
+// most.
 func New(pool *pgxpool.Pool, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	a := &Adapter{pool: pool, writer: writer}
 	for _, opt := range opts {
@@ -68,8 +67,8 @@ func New(pool *pgxpool.Pool, writer *outbox.Writer, opts ...Option) (*Adapter, e
 	return a, nil
 }
 
-// follow finds the tap of the pool, or says why there is none. A pool with another
-// library's tracer around the tap is asked on a connection.
+// follow finds the tap of the pool, or says why there is no tap. If another library's tracer is
+// around the tap, follow asks on a connection of the pool.
 func (a *Adapter) follow(pool *pgxpool.Pool) (problem string) {
 	var visible bool
 	switch a.tap, visible = tapOf(pool.Config().ConnConfig); {

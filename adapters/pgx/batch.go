@@ -11,8 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// batch is a [pgx.Batch] that was sent. The server reports the state of the
-// transaction at its end alone, so that the statements tell what happens within it.
+// batch is a [pgx.Batch] that was sent. The server reports the state of the transaction only at the
+// end of the batch, so the statements tell what happens within the batch.
 type batch struct {
 	conn *conn
 	ctx  context.Context
@@ -28,7 +28,7 @@ func batchOf(ctx context.Context) *batch {
 	return b
 }
 
-// startBatch notes a batch. Its statements are not rewritten yet.
+// startBatch notes a batch. The statements of the batch are not rewritten yet.
 func (c *conn) startBatch(ctx context.Context, sent *pgx.Batch) context.Context {
 	tx := c.current()
 	b := &batch{conn: c, ctx: ctx}
@@ -40,7 +40,7 @@ func (c *conn) startBatch(ctx context.Context, sent *pgx.Batch) context.Context 
 	return context.WithValue(ctx, batchKey{}, b)
 }
 
-// answered takes the answer to one statement.
+// answered takes the answer to a statement.
 func (b *batch) answered(sql string, args []any, tag string, err error) {
 	if b.ended {
 		return
@@ -63,9 +63,8 @@ func (b *batch) answered(sql string, args []any, tag string, err error) {
 	q.write.Inserted(b.ctx, q.adapter.scope(tx, nil))
 }
 
-// end takes the end of the batch. Events whose INSERT was not seen to succeed are
-// uncertain: the batch was not sent, or a statement before them failed, or the
-// caller read no more answers.
+// end takes the end of the batch. Events whose INSERT was not seen to succeed are uncertain: the
+// batch was not sent, or a statement before them failed, or the caller read no more answers.
 func (b *batch) end(err error) {
 	if b.ended {
 		return
@@ -80,11 +79,11 @@ func (b *batch) end(err error) {
 	}
 	c.settle(b.ctx, err, func() txscope.End {
 		if err == nil && !implicit {
-			return txscope.Unknown // its end was not seen
+			return txscope.Unknown // the end of the transaction was not seen
 		}
 		return txscope.Classify(err)
 	})
-	// Without a transaction, those that are left were to commit with the batch.
+	// Without a transaction, the events that are left were to commit with the batch.
 	b.drop(txscope.Classify(err), err)
 	c.commits.Store(false)
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx
-// carries an open transaction of the same pool, and a context that carries it.
-// opts are for a transaction and may be nil. Callbacks have run when Commit or
-// Rollback of the transaction returns. Commit rolls back, and returns the context's
-// error, when ctx has ended; once it has begun, ctx does not interrupt it.
+// Begin implements [outbox.Transactor]: it begins a transaction, or a savepoint when ctx carries an
+// open transaction of the same pool, and returns a context that carries the transaction. opts are
+// for a transaction and may be nil. Callbacks have run when Commit or Rollback of the transaction
+// returns. When ctx has ended, Commit rolls back and returns the context's error; once Commit has
+// begun, ctx does not interrupt it.
 func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
 	l := &level{ctx: ctx}
 	var open *transaction
@@ -75,15 +75,15 @@ func txOptions(opts *sql.TxOptions) (pgx.TxOptions, error) {
 	return options, nil
 }
 
-// open is the innermost transaction in ctx that is still open.
+// open returns the innermost transaction in ctx that is still open.
 func (a *Adapter) open(ctx context.Context) (*scope, bool) {
 	found, _ := outbox.ScopeFromContext(ctx, a.db)
 	s, ok := found.(*scope)
 	return s, ok && !s.Ended()
 }
 
-// TxFrom is the transaction of the adapter's pool that ctx carries and that is still
-// open. [Adapter.Begin], so [outbox.InTx], and [Adapter.WithTx] put one there.
+// TxFrom returns the transaction of the adapter's pool that ctx carries and that is still open.
+// [Adapter.Begin], and therefore [outbox.InTx], and [Adapter.WithTx] put a transaction there.
 func (a *Adapter) TxFrom(ctx context.Context) (pgx.Tx, bool) {
 	s, ok := a.open(ctx)
 	if !ok {
@@ -92,10 +92,10 @@ func (a *Adapter) TxFrom(ctx context.Context) (pgx.Tx, bool) {
 	return s.tx, true
 }
 
-// WithTx returns a context that carries a transaction which the caller has begun
-// and will end, so that code below finds it with [Adapter.TxFrom] and can write with
-// nothing but the outbox's writer. Errors are those of [Adapter.Write]; the
-// transaction has to be a followed one, with the option [AllowUnmanaged] too.
+// WithTx returns a context that carries a transaction which the caller has begun and will end, so
+// that code below finds the transaction with [Adapter.TxFrom], and can write with only the outbox's
+// writer. The errors are the same as for [Adapter.Write]; the transaction has to be followed, even
+// with the option [AllowUnmanaged].
 func (a *Adapter) WithTx(ctx context.Context, tx pgx.Tx) (context.Context, error) {
 	found, err := a.find(ctx, tx)
 	if err != nil {
@@ -104,17 +104,17 @@ func (a *Adapter) WithTx(ctx context.Context, tx pgx.Tx) (context.Context, error
 	return outbox.ContextWithScope(ctx, found), nil
 }
 
-// level is what [Adapter.Begin] opened: a transaction, or a savepoint in one.
+// level is the transaction that [Adapter.Begin] opened, or a savepoint in a transaction.
 type level struct {
 	scope  *scope
 	tx     pgx.Tx
-	ctx    context.Context // the level ends with it
+	ctx    context.Context // the level ends with the context
 	nested bool
 	done   atomic.Bool
 }
 
-// Commit commits the transaction, or releases the savepoint. When the context of
-// this level has ended, it rolls back and returns the context's error.
+// Commit commits the transaction, or releases the savepoint. When the context of this level has
+// ended, Commit rolls back and returns the context's error.
 func (l *level) Commit() error {
 	if !l.done.CompareAndSwap(false, true) {
 		return sql.ErrTxDone
@@ -132,26 +132,26 @@ func (l *level) Commit() error {
 		return sql.ErrTxDone
 	}
 	if l.tx.Conn().PgConn().TxStatus() == 'E' {
-		// A statement failed and its error was ignored. Without this the transaction
+		// A statement failed and the error was ignored. Without the rollback, the transaction
 		// around the savepoint could not go on.
 		return errors.Join(fmt.Errorf("outbox: releasing a savepoint: %w", pgx.ErrTxCommitRollback), l.end(pgx.Tx.Rollback))
 	}
 	return l.end(pgx.Tx.Commit)
 }
 
-// Rollback rolls the transaction back, or what was done since the savepoint.
+// Rollback rolls back the transaction, or the changes since the savepoint.
 func (l *level) Rollback() error {
 	if !l.done.CompareAndSwap(false, true) {
 		return sql.ErrTxDone
 	}
 	err := l.end(pgx.Tx.Rollback)
 	if err != nil && l.scope.Ended() && l.scope.outcome == txscope.RolledBack && !errors.Is(err, sql.ErrTxDone) {
-		return nil // the connection is lost, and the transaction with it
+		return nil // the connection is lost, and with it the transaction
 	}
 	return err
 }
 
-// end ends the level, whatever has become of its context.
+// end ends the level, even if the level's context has ended.
 func (l *level) end(with func(pgx.Tx, context.Context) error) error {
 	end := func() error { return with(l.tx, context.WithoutCancel(l.ctx)) }
 	if l.nested {
@@ -160,7 +160,7 @@ func (l *level) end(with func(pgx.Tx, context.Context) error) error {
 	open := l.scope.transaction
 	err := open.EndWith(func() error {
 		err := end()
-		if !open.Ended() { // the connection does not pass what it does to the tap
+		if !open.Ended() { // the connection does not report to the tap
 			open.outcome = txscope.Unknown
 			open.Finish(l.ctx, txscope.Unknown, err)
 		}
@@ -175,7 +175,7 @@ func (l *level) end(with func(pgx.Tx, context.Context) error) error {
 	return err
 }
 
-// txDone is the error of database/sql for a transaction that is over.
+// txDone returns the error of database/sql for a transaction that is over.
 func txDone(err error) error {
 	if errors.Is(err, pgx.ErrTxClosed) {
 		return sql.ErrTxDone

@@ -12,10 +12,9 @@ import (
 	"github.com/outboxkit/outbox-go/internal/txscope"
 )
 
-// conn follows the transactions of one connection. The server reports the state of
-// the transaction after each statement; the statements themselves matter for
-// savepoints and within batches. pgx uses a connection, and so calls these methods,
-// from one goroutine at a time.
+// conn follows the transactions of a connection. The server reports the state of the transaction
+// after each statement; the statements themselves matter for savepoints and within batches. pgx
+// uses a connection, and so calls these methods, from one goroutine at a time.
 type conn struct {
 	tap  *tap
 	pg   *pgx.Conn
@@ -25,7 +24,7 @@ type conn struct {
 	ctx   context.Context // of the running statement
 	sql   string          // the running statement
 	batch *batch          // the running batch
-	// commits: what runs may commit the transaction.
+	// commits: the running statement or batch may commit the transaction.
 	commits atomic.Bool
 	// undone is why COMMIT must not succeed: a ROLLBACK statement has undone events.
 	undone error
@@ -49,7 +48,7 @@ func (c *conn) start(ctx context.Context, sql string) context.Context {
 func (c *conn) end(ctx context.Context, tag string, err error) {
 	sql := c.sql
 	if c.ctx != nil {
-		ctx = c.ctx // without what other tracers have put into it
+		ctx = c.ctx // without the values that other tracers have put into ctx
 	}
 	c.observe(ctx, sql, tag, err)
 	c.settle(ctx, err, func() txscope.End { return endOf(sql, tag, err) })
@@ -57,10 +56,10 @@ func (c *conn) end(ctx context.Context, tag string, err error) {
 	c.commits.Store(false)
 }
 
-// observe follows one statement, by its text and its answer.
+// observe follows a statement, by the text and the answer.
 func (c *conn) observe(ctx context.Context, sql, tag string, err error) {
 	if pgconn.SafeToRetry(err) && !c.pg.IsClosed() {
-		return // it was not sent
+		return // the statement was not sent
 	}
 	tx := c.tx.Load()
 	switch op := txscope.Parse(txscope.Postgres, sql).Op; op {
@@ -87,12 +86,12 @@ func (c *conn) observe(ctx context.Context, sql, tag string, err error) {
 	}
 }
 
-// current is the open transaction, or nil. It may have begun or ended on the
+// current returns the open transaction, or nil. The transaction may have begun or ended on the
 // connection's [pgconn.PgConn], which has no tracer.
 func (c *conn) current() *transaction {
 	tx := c.tx.Load()
 	switch {
-	case c.batch != nil: // its end brings the state
+	case c.batch != nil: // the end of the batch brings the state
 	case tx == nil && !c.idle() && !c.pg.IsClosed():
 		return c.begin()
 	case tx != nil && c.idle():
@@ -102,8 +101,8 @@ func (c *conn) current() *transaction {
 	return tx
 }
 
-// settle compares what the tap knows with the state that the server has reported.
-// ended says how a transaction ended whose end was not seen.
+// settle compares the tap's transaction with the state that the server has reported. ended says how
+// a transaction ended whose end was not seen.
 func (c *conn) settle(ctx context.Context, err error, ended func() txscope.End) {
 	tx := c.tx.Load()
 	switch {
@@ -127,7 +126,7 @@ func (c *conn) begin() *transaction {
 	c.undone = nil
 	tx := c.tx.Load()
 	if tx == nil {
-		// The scope never asks the database: the connection reports its state.
+		// The scope never asks the database: the connection reports the state of the transaction.
 		tx = &transaction{Scope: txscope.New(txscope.Postgres, nil)}
 		c.tx.Store(tx)
 	}
@@ -141,9 +140,9 @@ func (c *conn) finish(ctx context.Context, end txscope.End, cause error) {
 	}
 }
 
-// lost ends the transaction of a connection that is closed, or will be. Its error
-// does not matter: when the connection breaks, pgx says "conn closed", and that it
-// is safe to retry, of a COMMIT that the server has executed.
+// lost ends the transaction of a connection that is closed, or will be closed. The connection's
+// error does not matter: when the connection breaks, pgx reports "conn closed", and that it is safe
+// to retry, even for a COMMIT that the server has executed.
 func (c *conn) lost(ctx context.Context, err error) {
 	end := c.lostEnd()
 	if c.batch != nil {
@@ -159,8 +158,8 @@ func (c *conn) lostEnd() txscope.End {
 	return txscope.RolledBack
 }
 
-// release ends the transaction of a connection that goes back to its pool, which
-// closes one with an open transaction.
+// release ends the transaction of a connection that goes back to the pool. The pool closes a
+// connection with an open transaction.
 func (c *conn) release() {
 	if pg := c.pg.PgConn(); !pg.IsBusy() && !pg.IsClosed() {
 		c.current()
@@ -169,7 +168,7 @@ func (c *conn) release() {
 	c.undone = nil
 }
 
-// watch ends the transaction of a connection of no pool when it is closed.
+// watch ends the transaction of a connection without a pool when the connection is closed.
 func (c *conn) watch() {
 	if c.pool != nil || c.watched {
 		return
@@ -181,7 +180,7 @@ func (c *conn) watch() {
 	}()
 }
 
-// prepared notes a statement's name.
+// prepared notes the name of a statement.
 func (c *conn) prepared(name, sql string) {
 	delete(c.control, name)
 	if txscope.Parse(txscope.Postgres, sql).Op == txscope.None {
@@ -193,7 +192,7 @@ func (c *conn) prepared(name, sql string) {
 	c.control[name] = sql
 }
 
-// text is the statement that runs for sql, which may be a name.
+// text returns the statement that runs for sql, which may be a name.
 func (c *conn) text(sql string) string {
 	if prepared, ok := c.control[sql]; ok {
 		return prepared
@@ -201,8 +200,8 @@ func (c *conn) text(sql string) string {
 	return sql
 }
 
-// endOf says how a transaction ended with a statement. Of several statements in one
-// string, the answer is that of the last one alone.
+// endOf says how a transaction ended with a statement. For several statements in a single string,
+// the answer is only the answer of the last statement.
 func endOf(sql, tag string, err error) txscope.End {
 	switch {
 	case txscope.Parse(txscope.Postgres, sql).Op == txscope.Unclear:

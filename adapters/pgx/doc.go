@@ -14,15 +14,12 @@
 //		return err
 //	})
 //
-// [Follow] puts a tracer into the configuration of a pool, or of a connection. The
-// tracer sees each transaction begin, its savepoints, and its end. So any pgx.Tx
-// will do, whoever began it: the pool, a connection, [pgx.BeginFunc], a batch with
-// BeginTx, or sqlc's code.
+// [Follow] puts a tracer into the configuration of a pool, or of a connection. The tracer sees each
+// transaction begin, its savepoints, and its end. So any pgx.Tx will do, whoever began it: the
+// pool, a connection, [pgx.BeginFunc], a batch with BeginTx, or sqlc's code.
 //
-// [Adapter.Queue] puts an event into the caller's [pgx.Batch]: it then costs no
-// round trip.
+// [Adapter.Queue] puts an event into the caller's [pgx.Batch]: the event then costs no round trip.
 //
-// Callbacks run before Commit or Rollback of what [Adapter.Begin] returned. For
-// transactions that other code ends, they run soon afterwards, on a goroutine of
-// their own.
+// Callbacks run before Commit or Rollback of the transaction that [Adapter.Begin] returned. For
+// transactions that other code ends, callbacks run soon afterwards, on a separate goroutine.
 package outboxpgx

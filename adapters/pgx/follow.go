@@ -23,16 +23,15 @@ func Open(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// Follow makes the connections of a configuration followed. Call it before the
-// pool or the connection is made, and after setting a tracer of your own, which
-// keeps seeing all that it sees today:
+// Follow makes the connections of a configuration followed. Call Follow before the pool or the
+// connection is made, and after setting your own tracer, which keeps seeing all that it sees today:
 //
 //	config.ConnConfig.Tracer = otelpgx.NewTracer()
 //	outboxpgx.Follow(config.ConnConfig)
 //	pool, err := pgxpool.NewWithConfig(ctx, config)
 //
-// A tracer that is put around the configuration's afterwards, as dd-trace-go does, has
-// to pass every call on. A second call for the same configuration does nothing.
+// A tracer that is put around the configuration's tracer afterwards, as dd-trace-go does, has to
+// pass every call on. A second call for the same configuration does nothing.
 func Follow(config *pgx.ConnConfig) {
 	t, visible := tapOf(config)
 	switch {
@@ -49,8 +48,8 @@ func Follow(config *pgx.ConnConfig) {
 	}
 }
 
-// tapOf finds the tap of a configuration. It is visible among the configuration's
-// tracers, unless one of another library is around it, or in its place.
+// tapOf finds the tap of a configuration. The tap is visible among the configuration's tracers,
+// unless a tracer of another library is around the tap, or in its place.
 func tapOf(config *pgx.ConnConfig) (t *tap, visible bool) {
 	if t := tapIn(config.Tracer); t != nil {
 		return t, true
@@ -75,8 +74,8 @@ func tapIn(tracer pgx.QueryTracer) *tap {
 // tapKey finds the place for the answer in a context that asks for the tap.
 type tapKey struct{}
 
-// mark has the configuration's LookupFunc answer the question for the tap. The
-// configuration has no field for marks, and this one is copied with it.
+// mark makes the configuration's LookupFunc answer the question for the tap. The configuration has
+// no field for marks, and LookupFunc is copied with the configuration.
 func (t *tap) mark(config *pgx.ConnConfig) {
 	lookup := config.LookupFunc
 	if lookup == nil {
@@ -91,8 +90,8 @@ func (t *tap) mark(config *pgx.ConnConfig) {
 	}
 }
 
-// marked asks a configuration for its tap. The context has ended, so that a LookupFunc
-// without a mark looks nothing up.
+// marked asks a configuration for the configuration's tap. The context has ended, so that a
+// LookupFunc without a mark looks nothing up.
 func marked(config *pgx.ConnConfig) (t *tap) {
 	if config.LookupFunc == nil {
 		return nil
@@ -103,11 +102,11 @@ func marked(config *pgx.ConnConfig) (t *tap) {
 	return t
 }
 
-// askTime bounds how long a pool is asked.
+// askTime bounds how long New waits for the answer of a pool.
 const askTime = 5 * time.Second
 
-// reached asks a connection of the pool whether its statements and batches reach the
-// tap. Without a connection the answer is yes: then the first write asks.
+// reached asks a connection of the pool whether its statements and batches reach the tap. Without a
+// connection the answer is yes: then the first write asks.
 func reached(pool *pgxpool.Pool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
@@ -131,20 +130,20 @@ func reached(pool *pgxpool.Pool) bool {
 	return queries && batches
 }
 
-// DB is the pool for [outbox.Config]'s DB: the outbox's own statements run on the
-// pool's connections. It returns the same *sql.DB each time, and keeps no
-// connection while it is idle. Its Close ends a goroutine and leaves the pool open;
-// call it before the pool's.
+// DB returns the pool for [outbox.Config]'s DB: the outbox's own statements run on the pool's
+// connections. DB returns the same *sql.DB each time. The *sql.DB keeps no connection while it is
+// idle. Close of the *sql.DB ends a goroutine and leaves the pool open; call it before Close of the
+// pool.
 //
-// It is a followed pool of package sqltx, so that code on database/sql can write to
-// the same outbox, with an adapter from [sqltx.New].
+// The *sql.DB is a followed pool of package sqltx, so that code on database/sql can write to the
+// same outbox, with an adapter from [sqltx.New].
 func DB(pool *pgxpool.Pool) *sql.DB {
 	if pool == nil {
 		return nil
 	}
 	t, _ := tapOf(pool.Config().ConnConfig)
 	if t == nil {
-		return openDB(pool) // New says what is missing
+		return openDB(pool) // New reports that the tap is missing
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,17 +11,16 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Queue queues the INSERT of one event in a batch, which saves its round trip, and
-// returns the event's id; "" and no error when a hook suppressed it. The event is
-// sealed and the BeforeWrite hooks run now; nothing else happens unless the batch is
-// sent. The AfterWrite hooks run while the batch's answers are read: they must not
-// use the transaction.
+// Queue queues the INSERT of an event in a batch, which saves the round trip of the INSERT, and
+// returns the event's id; "" and no error when a hook suppressed the event. The event is sealed and
+// the BeforeWrite hooks run now; nothing else happens unless the batch is sent. The AfterWrite
+// hooks run while the batch's answers are read: they must not use the transaction.
 //
-// The transaction is the one in which the batch is sent. Without one, PostgreSQL
-// runs the batch as a transaction, and the event is part of that. A batch with
-// queued events must be sent once, on a followed connection of the adapter's pool;
-// otherwise sending it fails with an error that is [outbox.ErrForeignTransaction]
-// or [outbox.ErrUnmanagedTransaction], whatever the adapter's options.
+// The transaction is the transaction in which the batch is sent. Without a transaction, PostgreSQL
+// runs the batch as a transaction, and the event is part of that. A batch with queued events must
+// be sent once, on a followed connection of the adapter's pool; otherwise sending the batch fails
+// with an error that is [outbox.ErrForeignTransaction] or [outbox.ErrUnmanagedTransaction],
+// whatever the adapter's options.
 func (a *Adapter) Queue(ctx context.Context, batch *pgx.Batch, env outbox.Envelope) (string, error) {
 	if batch == nil {
 		return "", &outbox.FieldError{Field: "outboxpgx.Queue batch", Problem: "is nil"}
@@ -42,7 +41,7 @@ func (a *Adapter) Queue(ctx context.Context, batch *pgx.Batch, env outbox.Envelo
 type queued struct {
 	adapter *Adapter
 	write   *outbox.StagedWrite
-	args    []any // of its INSERT; their address tells its answer from others
+	args    []any // of the INSERT; their address tells the answer from others
 }
 
 var _ pgx.QueryRewriter = (*queued)(nil)

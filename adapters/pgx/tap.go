@@ -11,8 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/internal/txscope"
 )
 
-// tap is the tracer of a followed configuration. It passes what happens on a
-// connection to the connection's [conn].
+// tap is the tracer of a followed configuration. The tap passes the calls for a connection to the
+// connection's [conn].
 type tap struct {
 	mu  sync.Mutex
 	dbs map[*pgxpool.Pool]*sql.DB // see DB
@@ -29,7 +29,7 @@ var (
 // customData is the key of a connection's conn in its custom data.
 const customData = "github.com/outboxkit/outbox-go/adapters/pgx"
 
-// connOf is what the tap knows of a connection: nil for one that is not followed.
+// connOf returns the tap's conn for a connection: nil for a connection that is not followed.
 func connOf(pg *pgx.Conn) *conn {
 	c, _ := pg.PgConn().CustomData()[customData].(*conn)
 	return c
@@ -73,9 +73,8 @@ func (t *tap) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatc
 	}
 }
 
-// TracePrepareStart implements [pgx.PrepareTracer]. A statement that is prepared
-// under a name is executed by that name: those that control transactions are
-// remembered.
+// TracePrepareStart implements [pgx.PrepareTracer]. A statement that is prepared under a name is
+// executed by this name: names of statements that control transactions are remembered.
 func (t *tap) TracePrepareStart(ctx context.Context, pg *pgx.Conn, data pgx.TracePrepareStartData) context.Context {
 	if data.Name != "" && data.Name != data.SQL {
 		t.conn(pg).prepared(data.Name, data.SQL)
@@ -106,10 +105,11 @@ func (t *tap) TraceRelease(_ *pgxpool.Pool, data pgxpool.TraceReleaseData) {
 	t.conn(data.Conn).release()
 }
 
-// transaction is one transaction of a followed connection.
+// transaction is a transaction of a followed connection.
 type transaction struct {
 	*txscope.Scope
-	// implicit: PostgreSQL made it for a batch, and it ends with the batch.
+	// implicit: PostgreSQL made the transaction for a batch, and the transaction ends with the
+	// batch.
 	implicit bool
 	// outcome may be read when the transaction has ended.
 	outcome txscope.End

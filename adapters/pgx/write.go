@@ -14,13 +14,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Write writes one event in the transaction and returns its id; "" and no error
-// when a hook suppressed it. Whoever began the transaction, it has to be one of the
+// Write writes an event in the transaction and returns the id of the event; "" and no error when a
+// hook suppressed the event. Whoever began the transaction, it has to be a transaction of the
 // adapter's pool, or of a connection made with the pool's configuration. Errors are
-// [outbox.ErrNoTransaction] for one that is over, [outbox.ErrForeignTransaction] for
-// one of another pool, [outbox.ErrUnmanagedTransaction] for one of a connection that
-// is not followed, without the option [AllowUnmanaged], and
-// [outbox.ErrInvalidEnvelope].
+// [outbox.ErrNoTransaction] for a transaction that is over, [outbox.ErrForeignTransaction] for a
+// transaction of another pool, [outbox.ErrUnmanagedTransaction] for a transaction of a connection
+// that is not followed, without the option [AllowUnmanaged], and [outbox.ErrInvalidEnvelope].
 func (a *Adapter) Write(ctx context.Context, tx pgx.Tx, env outbox.Envelope) (string, error) {
 	ids, err := a.WriteAll(ctx, tx, []outbox.Envelope{env})
 	if err != nil || len(ids) == 0 {
@@ -29,8 +28,8 @@ func (a *Adapter) Write(ctx context.Context, tx pgx.Tx, env outbox.Envelope) (st
 	return ids[0], nil
 }
 
-// WriteAll writes events in the transaction, all or none, and returns their ids in
-// order. Errors are those of [Adapter.Write].
+// WriteAll writes events in the transaction, all or nothing, and returns their ids in order. The
+// errors are the same as for [Adapter.Write].
 func (a *Adapter) WriteAll(ctx context.Context, tx pgx.Tx, envs []outbox.Envelope) ([]string, error) {
 	found, err := a.find(ctx, tx)
 	if a.allowUnmanaged && errors.Is(err, outbox.ErrUnmanagedTransaction) {
@@ -52,9 +51,9 @@ func (a *Adapter) Complete(ctx context.Context, tx pgx.Tx) error {
 	return a.writer.Complete(ctx, found)
 }
 
-// Handle makes a listener of a function that runs in a transaction of its own, with
-// the event's end in it: what fn writes through tx happens exactly once. An error or
-// a panic of fn rolls back and is a failed delivery.
+// Handle makes a listener of a function that runs in a separate transaction, and marks the event as
+// delivered in the same transaction: the changes that fn makes through tx happen exactly once. An
+// error or a panic of fn rolls back and is a failed delivery.
 func (a *Adapter) Handle(fn func(ctx context.Context, tx pgx.Tx, env outbox.Envelope) error) outbox.Listener {
 	return sqltx.HandleWith(a, a.TxFrom, a.Complete, fn)
 }
@@ -68,8 +67,8 @@ func (a *Adapter) find(ctx context.Context, tx pgx.Tx) (*scope, error) {
 	if pg == nil {
 		return nil, errUnmanaged("it has no connection")
 	}
-	// The connection of a transaction that is over may be another caller's by now.
-	// An empty batch is not sent, but fails then.
+	// The connection of a transaction that is over may be another caller's by now. Sending an empty
+	// batch sends nothing, but fails if the transaction is over.
 	if results := tx.SendBatch(ctx, &pgx.Batch{}); results != nil {
 		if err := results.Close(); errors.Is(err, pgx.ErrTxClosed) {
 			return nil, fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
@@ -87,13 +86,14 @@ func (a *Adapter) find(ctx context.Context, tx pgx.Tx) (*scope, error) {
 	return a.scope(open, tx), nil
 }
 
-// connection is that of a transaction, or nil. A mock has none: pgxmock's panics.
+// connection returns the connection of a transaction, or nil. A mock has no connection: pgxmock's
+// panics.
 func connection(tx pgx.Tx) *pgx.Conn {
 	defer func() { _ = recover() }()
 	return tx.Conn()
 }
 
-// follows is what the tap knows of a connection of the adapter's pool.
+// follows returns the tap's conn for a connection of the adapter's pool.
 func (a *Adapter) follows(pg *pgx.Conn) (*conn, error) {
 	c := connOf(pg)
 	switch {
@@ -111,8 +111,8 @@ func errUnmanaged(why string) error {
 		outbox.ErrUnmanagedTransaction, why)
 }
 
-// scope is a transaction as the writer sees it, through one pgx.Tx: the
-// transaction itself or a nested one.
+// scope is a transaction as the writer sees it, through a pgx.Tx: the transaction itself or a
+// nested transaction.
 type scope struct {
 	*transaction
 	execer
@@ -125,7 +125,7 @@ func (a *Adapter) scope(tx *transaction, through pgx.Tx) *scope {
 	return &scope{transaction: tx, execer: execer{through}, source: a.db}
 }
 
-// Source is [DB] of the pool.
+// Source returns [DB] of the pool.
 func (s *scope) Source() any { return s.source }
 
 // ExecContext runs a statement in the pgx.Tx, unless the transaction is over.
@@ -140,8 +140,8 @@ func (s *scope) ExecContext(ctx context.Context, query string, args ...any) (sql
 	return result, err
 }
 
-// Execer is a pgx.Tx for code that runs statements through database/sql's
-// ExecContext, such as inbox.Once.
+// Execer makes a pgx.Tx usable for code that runs statements through database/sql's ExecContext,
+// such as inbox.Once.
 func Execer(tx pgx.Tx) outbox.Execer { return execer{tx} }
 
 type execer struct{ tx pgx.Tx }

@@ -1,17 +1,16 @@
-// Package pqnotify wakes the pollers of other processes on PostgreSQL, with LISTEN
-// and NOTIFY through lib/pq. An event that another process has to deliver then
-// reaches it within milliseconds, instead of within the poll interval.
+// Package pqnotify wakes the pollers of other processes on PostgreSQL, with LISTEN and NOTIFY
+// through lib/pq. An event that another process has to deliver then reaches this process within
+// milliseconds, instead of within the poll interval.
 //
 //	notifier, err := pqnotify.New(dsn)
 //	…
 //	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.MultiNode{}, Notifier: notifier})
 //
-// A process that delivers keeps one connection open to listen, beside its pool. A
-// process in the mode [outbox.WriterOnly] only sends, through the outbox's pool.
+// A process that delivers keeps a connection open to listen, beside its pool. A process in the mode
+// [outbox.WriterOnly] only sends, through the outbox's pool.
 //
-// Listening needs a session of its own on the server, so it does not work through a
-// pooler in transaction mode, such as PgBouncer's. The outbox then logs once that
-// notifications do not arrive, and works with its interval. Give [New] an address
-// that leads to the server past the pooler; notifications are sent through any
-// pooler.
+// Listening needs a dedicated session on the server, so it does not work through a pooler in
+// transaction mode, such as PgBouncer's. The outbox then logs once that notifications do not
+// arrive, and works with the poll interval. Give [New] an address that leads to the server past the
+// pooler; notifications are sent through any pooler.
 package pqnotify

@@ -21,8 +21,8 @@ const (
 	reconnect   = time.Millisecond // lib/pq's pause, during which the listener is closed
 )
 
-// Notifier sends and receives notifications on PostgreSQL. It implements
-// [outbox.Notifier]. Make one with [New].
+// Notifier sends and receives notifications on PostgreSQL. It implements [outbox.Notifier]. Make a
+// Notifier with [New].
 type Notifier struct{ dsn string }
 
 var _ outbox.Notifier = (*Notifier)(nil)
@@ -40,10 +40,10 @@ func New(dsn string) (*Notifier, error) {
 	return &Notifier{dsn}, nil
 }
 
-// Dialect is "postgres": [outbox.New] refuses a store of another dialect.
+// Dialect returns "postgres": [outbox.New] refuses a store of another dialect.
 func (n *Notifier) Dialect() string { return pgchannel.Dialect }
 
-// Notify implements [outbox.Notifier]. It uses a connection of db.
+// Notify implements [outbox.Notifier]. Notify uses a connection of db.
 func (n *Notifier) Notify(ctx context.Context, db outbox.DB, table string) error {
 	if err := pgchannel.Notify(ctx, db, table); err != nil {
 		return fmt.Errorf("pqnotify: %w", err)
@@ -51,8 +51,8 @@ func (n *Notifier) Notify(ctx context.Context, db outbox.DB, table string) error
 	return nil
 }
 
-// Listen implements [outbox.Notifier]. It uses a connection of its own. A
-// connection without notifications is tested once a minute.
+// Listen implements [outbox.Notifier]. Listen uses a separate connection. A connection without
+// notifications is tested once a minute.
 func (n *Notifier) Listen(ctx context.Context, _ outbox.DB, table string, wake func()) error {
 	if n.dsn == "" {
 		return errors.New("pqnotify: the Notifier is empty; make one with New")

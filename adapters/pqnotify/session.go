@@ -8,11 +8,11 @@ import (
 	"github.com/lib/pq"
 )
 
-// session is one connection of lib/pq's Listener, which by itself knows no context
-// and connects again for ever. The end of the session's context closes the
-// connection, and so ends whatever waits for it.
+// session is a connection of lib/pq's Listener, which by itself has no context and reconnects for
+// ever. The end of the session's context closes the connection, and so ends all calls that wait for
+// it.
 type session struct {
-	ctx      context.Context // ends with the session, and why is its cause
+	ctx      context.Context // ends with the session; the cause says why
 	cancel   context.CancelCauseFunc
 	listener *pq.Listener
 }
@@ -33,7 +33,7 @@ func newSession(parent context.Context, dsn string) *session {
 func (s *session) end() {
 	s.cancel(net.ErrClosed)
 	_ = s.listener.Close()
-	for range s.listener.Notify { //nolint:revive // until it is closed
+	for range s.listener.Notify { //nolint:revive // until the channel is closed
 	}
 }
 

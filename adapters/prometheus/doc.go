@@ -5,13 +5,12 @@
 //	err = metrics.WatchTable(ob)
 //
 // [New] registers the engine's counters, gauges and histograms of this process.
-// [Metrics.WatchTable] adds what the table holds: pending, due, delayed and dead
-// events, the age of the oldest due one, and the time of the last poll. A scrape
-// reads the table, at most every 15 seconds, and waits for it at most one second.
+// [Metrics.WatchTable] adds figures of the table: pending, due, delayed and dead events, the age of
+// the oldest due event, and the time of the last poll. A scrape reads the table, at most every 15
+// seconds, and waits for the read at most one second.
 //
-// Several outboxes on one registry need different names or different labels: see
-// [WithPrefix] and [WithConstLabels]. Closing the outbox closes its Metrics, which
-// unregisters them.
+// Several outboxes on the same registry need different names or different labels: see [WithPrefix]
+// and [WithConstLabels]. Closing the outbox closes its Metrics, which unregisters the metrics.
 //
 // Every metric is listed in docs/reference/metrics.md; docs/monitoring has a Grafana
 // dashboard and alert rules.

@@ -8,9 +8,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// kinds finds the series of an event's types. Types up to the limit get their own,
-// so that types from outside cannot fill the memory of this process and of
-// Prometheus.
+// kinds finds the series of an event's types. Types up to the limit get separate series, so that
+// types from outside cannot fill the memory of this process and of Prometheus.
 type kinds struct {
 	known          *bykind.Map[outbox.EventKind, *series]
 	other, unknown func() *series

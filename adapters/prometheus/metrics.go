@@ -17,15 +17,14 @@ import (
 // labels.
 var ErrRegistered = errors.New("outboxprom: already registered")
 
-// Metrics is an [outbox.Metrics] that Prometheus scrapes. Make one for each
-// outbox with [New]. It is safe for concurrent use; counting takes no lock and
-// allocates nothing.
+// Metrics is an [outbox.Metrics] that Prometheus scrapes. Make a Metrics for each outbox with
+// [New]. It is safe for concurrent use; counting takes no lock and allocates nothing.
 type Metrics struct {
 	outbox.NopMetrics // for methods to come
 
 	registerer prometheus.Registerer
 	opts       options
-	own        *prometheus.Registry // registered as one collector: all of its metrics or none
+	own        *prometheus.Registry // registered as a single collector: all metrics or nothing
 
 	all       *series // nil with event labels
 	kinds     *kinds  // nil without event labels
@@ -45,10 +44,9 @@ var (
 	_ io.Closer      = (*Metrics)(nil)
 )
 
-// New makes the metrics of an outbox and registers them, all or none. It fails
-// with [ErrRegistered] if the registry has the same ones, for example those of
-// another outbox: a shared gauge would be wrong for both. Invalid options are an
-// [outbox.FieldError].
+// New makes the metrics of an outbox and registers them, all or nothing. New fails with
+// [ErrRegistered] if the registry has the same metrics, for example the metrics of another outbox:
+// a shared gauge would be wrong for both. Invalid options are an [outbox.FieldError].
 func New(registerer prometheus.Registerer, opts ...Option) (*Metrics, error) {
 	if nilness.IsNil(registerer) {
 		return nil, &outbox.FieldError{Field: "New.registerer", Problem: "is nil; prometheus.DefaultRegisterer is the usual one"}
@@ -104,9 +102,8 @@ func register(registerer prometheus.Registerer, prefix string, c prometheus.Coll
 	return fmt.Errorf("outboxprom: registering the %s %s_*: %w; %s", what, prefix, err, way)
 }
 
-// Close unregisters the metrics. The outbox closes its metrics last, so call it
-// only if no outbox uses them. Closing again does nothing, even if other metrics
-// have the names by then.
+// Close unregisters the metrics. The outbox closes its metrics last, so call Close only if no
+// outbox uses them. Closing again does nothing, even if other metrics have the names by then.
 func (m *Metrics) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,13 +17,12 @@ import (
 // DefaultPrefix is the prefix of the names without [WithPrefix].
 const DefaultPrefix = "outbox"
 
-// The labels of [WithEventLabels], and their values for events without their own
-// series.
+// The labels of [WithEventLabels], and their values for events without separate series.
 const (
 	LabelEventType     = "event_type"
 	LabelAggregateType = "aggregate_type"
-	// LabelListener is empty, which Prometheus takes as absent, except for rows of one
-	// of an event's several listeners.
+	// LabelListener is empty, which Prometheus takes as absent, except for rows that are for only
+	// one of an event's several listeners.
 	LabelListener = "listener"
 	// OtherKinds stands for all pairs of types beyond the limit.
 	OtherKinds = "other"
@@ -31,7 +30,7 @@ const (
 	UnknownKind = "unknown"
 )
 
-// Option changes what [New] registers.
+// Option changes the metrics that [New] registers.
 type Option func(*options)
 
 type options struct {
@@ -55,11 +54,11 @@ func WithConstLabels(labels prometheus.Labels) Option {
 	return func(o *options) { o.labels = labels }
 }
 
-// WithEventLabels adds the labels event_type and aggregate_type to all metrics of
-// single events, and listener to those of outcomes. The first limit pairs of types have
-// their own series, others count together as "other"; zero is 100. A listener
-// that fails where an event has several counts as a further pair. Each pair costs about
-// 50 series. Defaults to no such labels.
+// WithEventLabels adds the labels event_type and aggregate_type to all metrics of single events,
+// and the label listener to the metrics of outcomes. The first limit pairs of types have separate
+// series, other pairs count together as "other"; zero is 100. A listener that fails where an event
+// has several listeners counts as a further pair. Each pair costs about 50 series. Defaults to no
+// such labels.
 func WithEventLabels(limit int) Option {
 	return func(o *options) { o.events, o.kinds = true, limit }
 }
@@ -89,7 +88,7 @@ func newOptions(opts []Option) (options, error) {
 	return o, errors.Join(errs...)
 }
 
-// labelProblem reports what Prometheus would reject, in part with a panic.
+// labelProblem reports labels that Prometheus would reject, in part with a panic.
 func (o *options) labelProblem(name string) string {
 	switch {
 	case !model.LegacyValidation.IsValidLabelName(name) || strings.HasPrefix(name, "__"):

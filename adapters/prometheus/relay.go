@@ -17,12 +17,12 @@ import (
 // LabelTopic is the label of [RelayMetrics].
 const LabelTopic = "topic"
 
-// maxTopics is how many topics have series of their own. Others count together as
-// [OtherKinds]: a function may make topics of what comes from outside.
+// maxTopics is how many topics have separate series. Other topics count together as [OtherKinds]: a
+// function may make topics of external data.
 const maxTopics = 100
 
-// RelayMetrics is a [relay.Metrics] that Prometheus scrapes. Make one for each relay with
-// [NewRelayMetrics]. It is safe for concurrent use.
+// RelayMetrics is a [relay.Metrics] that Prometheus scrapes. Make a RelayMetrics for each relay
+// with [NewRelayMetrics]. It is safe for concurrent use.
 type RelayMetrics struct {
 	relay.NopMetrics // for methods to come
 
@@ -37,16 +37,16 @@ var (
 	_ io.Closer     = (*RelayMetrics)(nil)
 )
 
-// topic has the series of one topic.
+// topic has the series of a topic.
 type topic struct {
 	acknowledged, unavailable, refused, unroutable, failed prometheus.Counter
 	duration                                               prometheus.Observer
 	inFlight                                               prometheus.Gauge
 }
 
-// NewRelayMetrics makes the metrics of a relay and registers them, all or none. The options
-// are [WithPrefix] and [WithConstLabels]; [WithEventLabels] changes nothing. It fails with
-// [ErrRegistered] if the registry has the same ones, such as those of another relay.
+// NewRelayMetrics makes the metrics of a relay and registers them, all or nothing. The options are
+// [WithPrefix] and [WithConstLabels]; [WithEventLabels] changes nothing. NewRelayMetrics fails with
+// [ErrRegistered] if the registry has the same metrics, such as the metrics of another relay.
 // Invalid options are an [outbox.FieldError].
 func NewRelayMetrics(registerer prometheus.Registerer, opts ...Option) (*RelayMetrics, error) {
 	if nilness.IsNil(registerer) {
@@ -66,7 +66,7 @@ func NewRelayMetrics(registerer prometheus.Registerer, opts ...Option) (*RelayMe
 	})}
 	m.topics = bykind.New(maxTopics, func(name string) *topic { return v.topic(valid(name)) })
 	m.other = sync.OnceValue(func() *topic { return v.topic(OtherKinds) })
-	own := prometheus.NewRegistry() // registered as one collector: all of its metrics or none
+	own := prometheus.NewRegistry() // registered as a single collector: all metrics or nothing
 	own.MustRegister(v.acknowledged, v.unavailable, v.refused, v.unroutable, v.failed, v.duration, v.inFlight, m.outage)
 	if err := register(registerer, o.prefix, own, "metrics of a relay", "relay"); err != nil {
 		return nil, err

@@ -4,8 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The buckets of the histograms. An event takes milliseconds on the hot path,
-// seconds on the cold one, and minutes or hours with retries or a delay.
+// The buckets of the histograms. An event takes milliseconds on the hot path, seconds on the cold
+// path, and minutes or hours with retries or a delay.
 var (
 	latencyBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
 	listenerBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
@@ -55,8 +55,8 @@ func (v *vectors) collectors() []prometheus.Collector {
 	}
 }
 
-// series are the metrics of one kind of event. They are looked up once, because a
-// look-up costs more than counting.
+// series are the metrics of a kind of event. They are looked up once, because a look-up costs more
+// than counting.
 type series struct {
 	hot, dropped, skipped, cold      prometheus.Counter
 	success, failure, dead, deferred prometheus.Counter

@@ -11,20 +11,19 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// WatchTable adds metrics of the table and of the poller. Call it when the outbox
-// is made, with the [*outbox.Outbox] whose Config.Metrics these are. A scrape reads
-// the table, at most every 15 seconds and for at most 5 seconds. A scrape waits for the
-// read for at most one second. Then it gets the values of the previous read, unless they
-// are older than 5 minutes. When the table cannot be read, table_up is 0 and there are no values.
-// WatchTable fails with [ErrRegistered] when called twice, with [outbox.ErrClosed]
-// after Close, and with an [*outbox.FieldError] for nil, and for an outbox that has no
-// metrics or another [Metrics].
+// WatchTable adds metrics of the table and of the poller. Call WatchTable when the outbox is made,
+// with the [*outbox.Outbox] whose Config.Metrics is m. A scrape reads the table, at most every 15
+// seconds and for at most 5 seconds. A scrape waits for the read for at most one second. Then the
+// scrape gets the values of the previous read, unless they are older than 5 minutes. When the table
+// cannot be read, table_up is 0 and there are no values. WatchTable fails with [ErrRegistered] when
+// called twice, with [outbox.ErrClosed] after Close, and with an [*outbox.FieldError] for nil, and
+// for an outbox that has no metrics or another [Metrics].
 func (m *Metrics) WatchTable(source interface {
 	Stats(ctx context.Context) (outbox.Stats, error)
 },
 ) error {
 	reader, err := tablestats.NewReader(m, source, func(stats outbox.Stats, err error) {
-		if err == nil { // the engine reports them only when it stores outcomes
+		if err == nil { // the engine reports the depths only when it stores outcomes
 			m.QueueDepths(stats.HotDepth, stats.ColdDepth)
 		}
 	})
@@ -44,7 +43,7 @@ func (m *Metrics) WatchTable(source interface {
 	return nil
 }
 
-// table collects what the table holds.
+// table collects the figures of the outbox table.
 type table struct {
 	reader *tablestats.Reader
 	descs  [tablestats.Figures]*prometheus.Desc

@@ -9,20 +9,18 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Beginner begins transactions: a *sql.DB, or a type that embeds one, such as
-// *sqlx.DB.
+// Beginner begins transactions: a *sql.DB, or a type that embeds a *sql.DB, such as *sqlx.DB.
 type Beginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// Adapter writes events in transactions of one followed pool. It is safe for
-// concurrent use.
+// Adapter writes events in transactions of a single followed pool. It is safe for concurrent use.
 type Adapter struct {
 	db             *sql.DB
 	connector      *connector
 	writer         *outbox.Writer
 	allowUnmanaged bool
-	name           string // what the errors of New say was called
+	name           string // the name of the called function in the errors of New
 }
 
 var _ outbox.Transactor = (*Adapter)(nil)
@@ -30,24 +28,23 @@ var _ outbox.Transactor = (*Adapter)(nil)
 // Option changes an adapter.
 type Option func(*Adapter)
 
-// AllowUnmanaged lets [Adapter.Write] write in a *sql.Tx of a pool that is not
-// followed, such as one that other code opens on the same database. The adapter does
-// not see it commit, so the poller delivers the events, a little later, and the
-// AfterCommit and AfterRollback hooks do not run for them. The pool given to [New] has
-// to be followed all the same: [Watch] makes it so. Without the option such a write
-// fails with [outbox.ErrUnmanagedTransaction].
+// AllowUnmanaged lets [Adapter.Write] write in a *sql.Tx of a pool that is not followed, such as a
+// pool that other code opens on the same database. The adapter does not see the *sql.Tx commit, so
+// the poller delivers the events, a little later, and the AfterCommit and AfterRollback hooks do
+// not run for them. The pool given to [New] has to be followed all the same: use the pool that
+// [Watch] returns. Without the option such a write fails with [outbox.ErrUnmanagedTransaction].
 func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
 
-// CalledBy makes the errors of [New] name another function instead of sqltx.New. It is for
-// the constructor of an adapter that is built on this one, such as "outboxbun.New", whose
-// parameters should be named db and writer too.
+// CalledBy makes the errors of [New] name another function instead of sqltx.New. The option is for
+// the constructor of an adapter that is built on this adapter, such as "outboxbun.New". The
+// parameters of that constructor should be named db and writer too.
 func CalledBy(constructor string) Option { return func(a *Adapter) { a.name = constructor } }
 
-// New makes the adapter of a followed pool, from [Open], [OpenDB], [WrapConnector]
-// or [Watch], and of the writer for it. It fails with a [*outbox.FieldError] when
-// one is nil, the pool is not followed, or the writer is one for another pool. If
-// another library's wrapper is around the followed connector, or none is followed, New
-// asks a connection of the pool, for five seconds at most.
+// New makes the adapter of a followed pool, from [Open], [OpenDB], [WrapConnector] or [Watch], and
+// of the writer for the pool. New fails with a [*outbox.FieldError] when db or writer is nil, the
+// pool is not followed, or the writer is for another pool. If another library's wrapper is around
+// the followed connector, or no connector is followed, New asks a connection of the pool, for five
+// seconds at most.
 func New(db Beginner, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	a := &Adapter{writer: writer, name: "sqltx.New"}
 	for _, opt := range opts {

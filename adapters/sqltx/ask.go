@@ -12,10 +12,10 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// askQuery is the statement with which an adapter asks the connection for its
-// transaction. The context has the question, because a library above the connection
-// may change the text. A followed connection does not send this text to the database.
-// A changed text is sent; it changes nothing there.
+// askQuery is the statement with which an adapter asks the connection for the connection's
+// transaction. The context has the question, because a library above the connection may change the
+// text. A followed connection does not send this text to the database. A changed text is sent; it
+// changes nothing there.
 const askQuery = "SELECT 1"
 
 // question is a context with a question, and room for the answer.
@@ -29,10 +29,11 @@ type question struct {
 	pool    *connector   // the answer to the other question
 }
 
-// questions counts the open ones: without one, no statement's context is searched.
+// questions counts the open questions: without an open question, no statement's context is
+// searched.
 var questions atomic.Int32
 
-// questionOf is the question in the context, or nil.
+// questionOf returns the question in the context, or nil.
 func questionOf(ctx context.Context) *question {
 	if questions.Load() == 0 {
 		return nil
@@ -51,9 +52,9 @@ func (q *question) Value(key any) any {
 	return q.Context.Value(key)
 }
 
-// ask finds the transaction of above.execer. Errors are
-// [outbox.ErrNoTransaction] for one that is over, [outbox.ErrForeignTransaction],
-// [outbox.ErrUnmanagedTransaction], and that of ctx.
+// ask finds the transaction of above.execer. Errors are [outbox.ErrNoTransaction] for a transaction
+// that is over, [outbox.ErrForeignTransaction], [outbox.ErrUnmanagedTransaction], and the error of
+// ctx.
 func ask(ctx context.Context, c *connector, above above) (*transaction, error) {
 	q := &question{Context: ctx, connector: c, above: above}
 	if ctx.Err() != nil {
@@ -83,12 +84,12 @@ func (q *question) put(execer outbox.Execer) error {
 	return err
 }
 
-// askTime bounds how long a pool is asked for its connector: one that is not followed
-// connects to the database.
+// askTime bounds how long a pool is asked for its connector: a pool that is not followed connects
+// to the database.
 const askTime = 5 * time.Second
 
-// askPool is the connector of a pool whose followed connections have a wrapper around
-// them, or nil.
+// askPool returns the connector of a pool whose followed connections have a wrapper around them, or
+// nil.
 func askPool(pool *sql.DB) *connector {
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
@@ -97,8 +98,8 @@ func askPool(pool *sql.DB) *connector {
 	return q.pool
 }
 
-// beginContext is the context of a BEGIN of ours, and room for the transaction that
-// began: it need not be asked for.
+// beginContext is the context of a BEGIN of ours, with room for the transaction that began, so that
+// the adapter need not ask for it.
 type beginContext struct {
 	context.Context
 	begun *transaction
@@ -129,8 +130,8 @@ func (c *conn) answer(ctx context.Context) bool {
 	return true
 }
 
-// answered is the prepared askQuery: a session of GORM with PrepareStmt, within
-// another one, prepares every statement.
+// answered is the prepared askQuery: a session of GORM with PrepareStmt, within another session,
+// prepares every statement.
 type answered struct{}
 
 func (answered) Close() error                               { return nil }

@@ -9,12 +9,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// RunInTx runs fn in a transaction: committed when fn returns nil, rolled back
-// when it returns an error, panics or ends its goroutine, or when ctx ends before
-// it returned. The context that fn gets carries the transaction. When ctx carries
-// an open one of the same pool already, fn runs under a savepoint of it and opts
-// are ignored. fn leaves Commit and Rollback to RunInTx: when it called one,
-// RunInTx returns [sql.ErrTxDone].
+// RunInTx runs fn in a transaction. The transaction is committed when fn returns nil, and rolled
+// back when fn returns an error, panics or ends its goroutine, or when ctx ends before fn has
+// returned. The context that fn gets carries the transaction. When ctx already carries an open
+// transaction of the same pool, fn runs under a savepoint of that transaction and opts are ignored.
+// fn leaves Commit and Rollback to RunInTx: when fn called Commit or Rollback, RunInTx returns
+// [sql.ErrTxDone].
 //
 // When RunInTx returns, the transaction is over and its callbacks have run. An
 // error of COMMIT that is [outbox.ErrOutcomeUnknown] leaves open whether the
@@ -46,21 +46,20 @@ func (a *Adapter) RunInTx(ctx context.Context, opts *sql.TxOptions, fn func(ctx 
 
 var errAbandoned = errors.New("outbox: the transaction's function panicked or ended its goroutine")
 
-// Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx
-// carries an open transaction of the same pool, and a context that carries it.
-// opts are for a transaction and may be nil. Callbacks have run when Commit or
-// Rollback of the transaction returns.
+// Begin implements [outbox.Transactor]: it begins a transaction, or a savepoint when ctx carries an
+// open transaction of the same pool, and returns a context that carries the transaction. opts are
+// for a transaction and may be nil. Callbacks have run when Commit or Rollback of the transaction
+// returns.
 func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
 	return a.BeginWith(ctx, a.plain(opts))
 }
 
-// BeginFunc begins a transaction the way of a framework. It returns the context
-// for the code in the transaction, and the framework's transaction, whose Commit
-// or Rollback will be called.
+// BeginFunc begins a transaction the way of a framework. It returns the context for the code in the
+// transaction, and the framework's transaction, whose Commit or Rollback will be called.
 type BeginFunc func(ctx context.Context) (context.Context, AnyTx, error)
 
-// BeginWith is [Adapter.Begin] for the adapter of a framework: begin begins the
-// transaction, unless ctx carries one of the same pool.
+// BeginWith is [Adapter.Begin] for the adapter of a framework: begin begins the transaction, unless
+// ctx carries a transaction of the same pool.
 func (a *Adapter) BeginWith(ctx context.Context, begin BeginFunc) (context.Context, outbox.Transaction, error) {
 	txCtx, l, err := a.beginLevel(ctx, begin)
 	if err != nil {
@@ -97,15 +96,14 @@ func (a *Adapter) beginLevel(ctx context.Context, begin BeginFunc) (context.Cont
 	return outbox.ContextWithScope(txCtx, tx), &level{tx: tx, ctx: ctx, ends: begun}, nil
 }
 
-// open is the innermost transaction in ctx that is still open.
+// open returns the innermost transaction in ctx that is still open.
 func (a *Adapter) open(ctx context.Context) (*transaction, bool) {
 	scope, _ := outbox.ScopeFromContext(ctx, a.source())
 	tx, ok := scope.(*transaction)
 	return tx, ok && !tx.Ended()
 }
 
-// TxFrom is the transaction of the adapter's pool that ctx carries and that is
-// still open.
+// TxFrom returns the transaction of the adapter's pool that ctx carries and that is still open.
 func (a *Adapter) TxFrom(ctx context.Context) (*sql.Tx, bool) {
 	tx, ok := a.open(ctx)
 	if !ok || tx.above.tx == nil {
@@ -114,11 +112,10 @@ func (a *Adapter) TxFrom(ctx context.Context) (*sql.Tx, bool) {
 	return tx.above.tx, true
 }
 
-// WithTx returns a context that carries a transaction which the caller has begun
-// and will end, so that code below can write with nothing but the outbox's
-// writer, and [Adapter.RunInTx] makes savepoints in it. It takes what
-// [Adapter.Write] takes, and fails as that does; the transaction has to be one of
-// a followed pool, with the option [AllowUnmanaged] too.
+// WithTx returns a context that carries a transaction which the caller has begun and will end, so
+// that code below can write with only the outbox's writer, and [Adapter.RunInTx] makes savepoints
+// in the transaction. WithTx takes the same types of transaction as [Adapter.Write], with the same
+// errors; the transaction has to belong to a followed pool, even with the option [AllowUnmanaged].
 func (a *Adapter) WithTx(ctx context.Context, tx AnyTx) (context.Context, error) {
 	found, err := a.find(ctx, tx)
 	if err != nil {

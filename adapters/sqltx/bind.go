@@ -2,9 +2,9 @@ package sqltx
 
 import "context"
 
-// bind returns the context for a statement: within a transaction it ends with
-// the transaction's context as well as with ctx. The driver need not watch both,
-// as lib/pq does by itself. done frees what was made for that.
+// bind returns the context for a statement: within a transaction the context ends with the
+// transaction's context as well as with ctx. The driver need not watch both, as lib/pq does by
+// itself. done frees the resources of the returned context.
 func (c *conn) bind(ctx context.Context) (bound context.Context, done release) {
 	if c.tx == nil {
 		return ctx, nil
@@ -21,7 +21,7 @@ func (c *conn) bind(ctx context.Context) (bound context.Context, done release) {
 		return valued{outer, ctx}, nil
 	}
 	var cancel context.CancelFunc
-	if deadline, ok := outer.Deadline(); ok { // pgdriver looks at nothing else
+	if deadline, ok := outer.Deadline(); ok { // pgdriver looks only at the deadline
 		bound, cancel = context.WithDeadline(ctx, deadline)
 	} else {
 		bound, cancel = context.WithCancel(ctx)
@@ -33,7 +33,7 @@ func (c *conn) bind(ctx context.Context) (bound context.Context, done release) {
 	}
 }
 
-// release frees what a context holds. It may be nil.
+// release frees the resources of a context. It may be nil.
 type release func()
 
 func (r release) call() {
@@ -42,7 +42,7 @@ func (r release) call() {
 	}
 }
 
-// valued is a context with the values of another one, which has no end.
+// valued is a context with the values of another context, which has no end.
 type valued struct {
 	context.Context
 	values context.Context

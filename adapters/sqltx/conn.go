@@ -9,8 +9,8 @@ import (
 	"github.com/outboxkit/outbox-go/internal/txscope"
 )
 
-// driverConn is what a driver's connection must have. Those of all supported
-// drivers do.
+// driverConn is the interface that a driver's connection must have. The connections of all
+// supported drivers have it.
 type driverConn interface {
 	driver.Conn
 	driver.ConnPrepareContext
@@ -19,15 +19,15 @@ type driverConn interface {
 	driver.QueryerContext
 }
 
-// conn is a driver's connection whose transactions are followed. database/sql
-// calls it from one goroutine at a time.
+// conn is a driver's connection whose transactions are followed. database/sql calls conn from one
+// goroutine at a time.
 type conn struct {
 	driverConn
 	connector *connector
 	loan      *loan                                         // nil unless the connection is borrowed
 	tx        *transaction                                  // nil outside of transactions
 	inquire   func(ctx context.Context, query string) error // run, made once
-	kept      []*stmt                                       // see keep; the last one used is last
+	kept      []*stmt                                       // see keep; the last used is last
 	// broken: the connection must not be used again.
 	broken bool
 	// keeps: database/sql keeps the driver's own connection after it has rolled a
@@ -68,12 +68,11 @@ func newConn(connector *connector, made driver.Conn) (driver.Conn, error) {
 	return c, nil
 }
 
-// Unwrap is the driver's own connection, for the functions given to
-// [sql.Conn.Raw].
+// Unwrap returns the driver's own connection, for the functions given to [sql.Conn.Raw].
 func (c *conn) Unwrap() driver.Conn { return c.driverConn }
 
-// Close closes the connection, or gives a borrowed one back. The end of an open
-// transaction is then unknown.
+// Close closes the connection, or gives a borrowed connection back. The end of an open transaction
+// is then unknown.
 func (c *conn) Close() error {
 	var err error
 	for _, s := range c.kept {
@@ -90,12 +89,12 @@ func (c *conn) Close() error {
 	return err
 }
 
-// IsValid is where database/sql asks whether it may keep the connection.
+// IsValid tells database/sql whether it may keep the connection.
 func (c *conn) IsValid() bool {
 	return !c.broken && (c.valid == nil || c.valid.IsValid()) && (c.loan == nil || !c.loan.due())
 }
 
-// ResetSession does nothing where the driver has none, as in database/sql.
+// ResetSession does nothing where the driver has no ResetSession, as in database/sql.
 func (c *conn) ResetSession(ctx context.Context) error {
 	switch {
 	case c.broken:
@@ -106,7 +105,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	return c.note(c.resetter.ResetSession(ctx))
 }
 
-// Ping does nothing where the driver has none, as in database/sql.
+// Ping does nothing where the driver has no Ping, as in database/sql.
 func (c *conn) Ping(ctx context.Context) error {
 	if c.pinger == nil {
 		return nil
@@ -114,7 +113,7 @@ func (c *conn) Ping(ctx context.Context) error {
 	return c.note(c.pinger.Ping(ctx))
 }
 
-// CheckNamedValue leaves it to database/sql where the driver has none.
+// CheckNamedValue leaves the check to database/sql where the driver has no CheckNamedValue.
 func (c *conn) CheckNamedValue(value *driver.NamedValue) error {
 	if c.checker == nil {
 		return driver.ErrSkip
@@ -122,7 +121,7 @@ func (c *conn) CheckNamedValue(value *driver.NamedValue) error {
 	return c.checker.CheckNamedValue(value)
 }
 
-// ExecContext runs a statement, and shows it to the transaction.
+// ExecContext runs a statement, and shows the statement to the transaction.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if c.answer(ctx) && query == askQuery {
 		return driver.ResultNoRows, nil
@@ -138,8 +137,8 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	return result, err
 }
 
-// exec executes a statement, one of the outbox from a prepared one where that is
-// cheaper.
+// exec executes a statement. A statement of the outbox is executed as a prepared statement where
+// that is cheaper.
 func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue, ours bool) (driver.Result, error) {
 	if ours && c.connector.dialect() == txscope.SQLite {
 		if kept := c.keep(ctx, query); kept != nil {
@@ -163,7 +162,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return c.followRows(rows, err, done)
 }
 
-// observe shows a statement to the transaction in which it ran.
+// observe shows a statement to the transaction in which the statement ran.
 func (c *conn) observe(ctx context.Context, query string, err error) {
 	_ = c.note(err)
 	if c.tx != nil && !errors.Is(err, driver.ErrSkip) {
@@ -228,7 +227,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return c.tx, nil
 }
 
-// run runs a statement of ours, which is not observed.
+// run runs a statement of ours. The statement is not observed.
 func (c *conn) run(ctx context.Context, query string) error {
 	_, err := c.driverConn.ExecContext(ctx, query, nil)
 	return err

@@ -19,14 +19,14 @@ import (
 //
 //	db := otelsql.OpenDB(sqltx.WrapConnector(connector))
 //
-// A wrapper around it, as here, has to pass on the contexts that it gets, or others made
-// of them; the outbox's statements are then not kept prepared. Below other wrappers
+// A wrapper around the returned connector, as here, has to pass on the contexts that it gets, or
+// contexts made of them; the outbox's statements are then not kept prepared. Below other wrappers
 // everything works as without them.
-// The errors of the driver stay as they are, but for transactions with events:
-// COMMIT is refused when the database has undone the transaction before, and a
-// COMMIT of unknown outcome is [outbox.ErrOutcomeUnknown] as well. Functions given
-// to [sql.Conn.Raw] get the wrapped connection: the driver's own is what its
-// method Unwrap() driver.Conn returns.
+//
+// The errors of the driver stay as they are, except for transactions with events: COMMIT is refused
+// when the database has undone the transaction before, and a COMMIT of unknown outcome is
+// [outbox.ErrOutcomeUnknown] as well. Functions given to [sql.Conn.Raw] get the wrapped connection.
+// The method Unwrap() driver.Conn of this connection returns the driver's own connection.
 func WrapConnector(inner driver.Connector) driver.Connector {
 	if c, ok := inner.(*connector); ok {
 		return c
@@ -45,8 +45,8 @@ type connector struct {
 	silent bool // see silentDriver
 	known  atomic.Pointer[string]
 
-	// open has the transactions that an adapter has asked for, so that further
-	// writes need not ask again.
+	// open has the transactions that an adapter has asked for, so that further writes need not ask
+	// again.
 	mu   sync.RWMutex
 	open map[*sql.Tx]*transaction
 }
@@ -69,7 +69,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 
 var errAsked = errors.New("sqltx: the connector was asked, and does not connect")
 
-// Driver is the inner one: code asserts its type.
+// Driver returns the driver of the inner connector: code asserts its type.
 func (c *connector) Driver() driver.Driver {
 	if nilness.IsNil(c.inner) {
 		return nil
@@ -77,7 +77,7 @@ func (c *connector) Driver() driver.Driver {
 	return c.inner.Driver()
 }
 
-// Close closes the inner connector when it has a method for that.
+// Close closes the inner connector when the inner connector has a method for that.
 func (c *connector) Close() error {
 	if closer, ok := c.inner.(io.Closer); ok && !nilness.IsNil(c.inner) {
 		return closer.Close()
@@ -85,8 +85,8 @@ func (c *connector) Close() error {
 	return nil
 }
 
-// dialect is the database's. It is empty for a driver within another wrapper
-// until [New] has learned it from the store.
+// dialect returns the dialect of the database. It is empty for a driver within another wrapper
+// until [New] has learned the dialect from the store.
 func (c *connector) dialect() string {
 	if known := c.known.Load(); known != nil {
 		return *known
@@ -119,9 +119,9 @@ func (c *connector) ended(t *transaction) {
 	delete(c.open, t.above.tx)
 }
 
-// connectorOf is the connector of a followed pool, or nil. A pool does not return
-// its connector, so this reads the field of [sql.DB]. Without that field no pool
-// would count as followed, and every test of this package would fail.
+// connectorOf returns the connector of a followed pool, or nil. A pool does not return its
+// connector, so connectorOf reads the field of [sql.DB]. Without this field no pool would count as
+// followed, and every test of this package would fail.
 func connectorOf(pool *sql.DB) *connector {
 	if pool == nil {
 		return nil

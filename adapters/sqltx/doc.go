@@ -12,16 +12,15 @@
 //		return err
 //	})
 //
-// [Open] opens a followed pool: its connections see each transaction begin, its
-// statements and savepoints, and its end. So any *sql.Tx of the pool will do,
-// whoever began it: [Adapter.RunInTx], db.BeginTx, sqlc, ent, sqlx, bun or GORM.
-// [OpenDB] and [WrapConnector] take a driver's connector. [Watch] makes a
-// followed pool of one that other code has opened.
+// [Open] opens a followed pool: its connections see each transaction begin, the statements and
+// savepoints of the transaction, and its end. So any *sql.Tx of the pool will do, whoever began it:
+// [Adapter.RunInTx], db.BeginTx, sqlc, ent, sqlx, bun or GORM. [OpenDB] and [WrapConnector] take a
+// driver's connector. [Watch] makes a followed pool of a pool that other code has opened.
 //
-// Within RunInTx, further RunInTx calls are savepoints, and the context carries
-// the transaction: code below can write with nothing but the outbox's writer.
+// Within RunInTx, further RunInTx calls are savepoints, and the context carries the transaction:
+// code below can write with only the outbox's writer.
 //
-// Callbacks run before RunInTx returns, and before Commit or Rollback of what
-// [Adapter.Begin] returned. For transactions that other code ends, they run soon
-// afterwards, on a goroutine of their own.
+// Callbacks run before RunInTx returns, and before Commit or Rollback of the transaction that
+// [Adapter.Begin] returned. For transactions that other code ends, callbacks run soon afterwards,
+// on a separate goroutine.
 package sqltx

@@ -9,8 +9,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// dialectOf asks the store which database this is. For a store that does not say,
-// the driver decides.
+// dialectOf asks the store for the dialect of the database. For a store that does not say, the
+// driver decides.
 func dialectOf(c *connector, store outbox.Store) string {
 	if named, ok := store.(interface{ Dialect() string }); ok {
 		return named.Dialect()
@@ -18,7 +18,7 @@ func dialectOf(c *connector, store outbox.Store) string {
 	return c.dialect()
 }
 
-// driverDialect is the dialect of the connector's driver, or empty.
+// driverDialect returns the dialect of the connector's driver, or "".
 func driverDialect(c driver.Connector) string {
 	path := driverPackage(c)
 	for _, known := range []struct{ part, dialect string }{
@@ -35,20 +35,18 @@ func driverDialect(c driver.Connector) string {
 	return ""
 }
 
-// silentDriver reports whether the driver may return nil when PostgreSQL answered
-// COMMIT with ROLLBACK because a statement had failed. pgx and lib/pq return an
-// error; pgdriver does not, and of a driver within another wrapper nothing is
-// known.
+// silentDriver reports whether the driver may return nil when PostgreSQL answered COMMIT with
+// ROLLBACK because a statement had failed. pgx and lib/pq return an error; pgdriver does not. For a
+// driver within another wrapper, nothing is known.
 func silentDriver(c driver.Connector) bool {
 	path := driverPackage(c)
 	return !strings.Contains(path, "jackc/pgx") && !strings.Contains(path, "lib/pq")
 }
 
-// silentPostgres reports whether the tap has to know by itself that a transaction
-// has failed.
+// silentPostgres reports whether the tap has to find out by itself that a transaction has failed.
 func (c *connector) silentPostgres() bool { return c.silent && c.dialect() == txscope.Postgres }
 
-// driverPackage is the import path of the connector's driver, or empty.
+// driverPackage returns the import path of the connector's driver, or "".
 func driverPackage(c driver.Connector) string {
 	typ := reflect.TypeOf(c.Driver())
 	if typ == nil {

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// maxKept is how many prepared statements a connection keeps: those for one event
-// and for a batch of the usual size.
+// maxKept is how many prepared statements a connection keeps: the statements for a single event and
+// for a batch of the usual size.
 const maxKept = 3
 
 // keepContext is the context of a statement of the outbox, which the connection
 // may keep prepared.
 type keepContext struct{ context.Context }
 
-// execKept runs a kept statement. One that failed is not kept: the server may have
-// lost it, as behind a proxy.
+// execKept runs a kept statement. A statement that failed is not kept: the server may have lost it,
+// as behind a proxy.
 func (c *conn) execKept(ctx context.Context, s *stmt, args []driver.NamedValue) (driver.Result, error) {
 	result, err := s.exec(ctx, args)
 	if err != nil {
@@ -25,10 +25,10 @@ func (c *conn) execKept(ctx context.Context, s *stmt, args []driver.NamedValue) 
 	return result, err
 }
 
-// keep is a statement of the outbox that stays prepared until the connection
-// closes, or nil when it cannot be prepared. For a driver that cannot send
-// parameters without preparing, such as go-sql-driver, it saves a round trip for
-// each event; SQLite need not compile the statement again.
+// keep returns a statement of the outbox that stays prepared until the connection closes, or nil
+// when it cannot be prepared. For a driver that cannot send parameters without preparing, such as
+// go-sql-driver, keep saves a round trip for each event; SQLite need not compile the statement
+// again.
 func (c *conn) keep(ctx context.Context, query string) *stmt {
 	at := slices.IndexFunc(c.kept, func(s *stmt) bool { return s.query == query })
 	if at < 0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// level is what [Adapter.Begin] opened: a transaction, or a savepoint in one.
+// level is the transaction that [Adapter.Begin] opened, or a savepoint in a transaction.
 type level struct {
 	tx        *transaction
-	ctx       context.Context    // a savepoint ends with it
+	ctx       context.Context    // a savepoint ends with the context
 	ends      outbox.Transaction // nil for a savepoint
 	savepoint string
 	done      atomic.Bool
@@ -35,8 +35,8 @@ func nest(ctx context.Context, outer *transaction) (*level, error) {
 	return l, nil
 }
 
-// Commit commits the transaction, or releases the savepoint. When the context of
-// this level has ended, it rolls back and returns the context's error.
+// Commit commits the transaction, or releases the savepoint. When the context of this level has
+// ended, Commit rolls back and returns the context's error.
 func (l *level) Commit() error {
 	if !l.done.CompareAndSwap(false, true) {
 		return sql.ErrTxDone
@@ -57,7 +57,7 @@ func (l *level) Commit() error {
 	return err
 }
 
-// Rollback rolls the transaction back, or what was done since the savepoint.
+// Rollback rolls back the transaction, or the changes since the savepoint.
 func (l *level) Rollback() error { return l.rollback(nil) }
 
 func (l *level) rollback(cause error) error {
@@ -90,8 +90,8 @@ func (l *level) release() error {
 		err = l.control("RELEASE SAVEPOINT " + l.savepoint)
 	}
 	if err != nil {
-		// On PostgreSQL a statement failed and its error was ignored. Without this
-		// the transaction around the savepoint could not go on.
+		// On PostgreSQL a statement failed and the error was ignored. Without the rollback, the
+		// transaction around the savepoint could not go on.
 		_ = l.rollbackTo()
 		return fmt.Errorf("outbox: releasing a savepoint: %w", err)
 	}

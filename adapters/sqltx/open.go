@@ -8,8 +8,8 @@ import (
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 )
 
-// Open is [sql.Open] for a followed pool. Its error quotes no address: a driver may quote
-// one that it cannot parse, with the password in it.
+// Open is [sql.Open] for a followed pool. The error quotes no address: a driver may quote an
+// address that it cannot parse, with the password in it.
 func Open(driverName, dsn string) (*sql.DB, error) {
 	plain, err := sql.Open(driverName, dsn)
 	if err != nil {

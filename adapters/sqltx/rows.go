@@ -7,9 +7,9 @@ import (
 	"reflect"
 )
 
-// rows shows the transaction an error that comes after the query returned, and
-// frees the query's context when they are closed. It has every optional method of
-// [driver.Rows]; for a driver that lacks one, it answers as database/sql does.
+// rows shows the transaction an error that comes after the query returned, and frees the query's
+// context when the rows are closed. The type has every optional method of [driver.Rows]; for a
+// driver that lacks a method, rows answers as database/sql does.
 type rows struct {
 	driver.Rows
 	tx     *transaction
@@ -26,9 +26,9 @@ var (
 	_ driver.RowsColumnTypePrecisionScale   = (*rows)(nil)
 )
 
-// followRows wraps the rows of a query in a transaction, because an error may come
-// with them. pgx and lib/pq report later that it made the transaction fail, so
-// their rows are wrapped only for done.
+// followRows wraps the rows of a query in a transaction, because an error may come with the rows.
+// pgx and lib/pq report later that such an error made the transaction fail, so their rows are
+// wrapped only for done.
 func (c *conn) followRows(inner driver.Rows, err error, done release) (driver.Rows, error) {
 	if err != nil {
 		done.call()

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// stmt is a prepared statement whose executions are shown to the connection's
-// transaction. It may have been prepared before the transaction began.
+// stmt is a prepared statement whose executions are shown to the connection's transaction. The
+// statement may have been prepared before the transaction began.
 type stmt struct {
 	driver.Stmt
 	conn  *conn
@@ -20,7 +20,7 @@ var (
 	_ driver.NamedValueChecker = (*stmt)(nil)
 )
 
-// ExecContext executes the statement, and shows it to the transaction.
+// ExecContext executes the statement, and shows the statement to the transaction.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	bound, done := s.conn.bind(ctx)
 	result, err := s.exec(bound, args)
@@ -52,7 +52,8 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	return s.conn.followRows(rows, err, done)
 }
 
-// CheckNamedValue is the statement's, else the connection's, as in database/sql.
+// CheckNamedValue uses the check of the statement, otherwise the check of the connection, as in
+// database/sql.
 func (s *stmt) CheckNamedValue(value *driver.NamedValue) error {
 	if checker, ok := s.Stmt.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(value)

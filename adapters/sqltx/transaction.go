@@ -14,26 +14,26 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// transaction is a transaction of a followed connection. database/sql calls its
-// methods as a [driver.Tx] from one goroutine at a time; as an [outbox.TxScope]
-// it is safe for concurrent use.
+// transaction is a transaction of a followed connection. database/sql calls the methods of
+// [driver.Tx] from one goroutine at a time; the methods of [outbox.TxScope] are safe for concurrent
+// use.
 type transaction struct {
 	// Scope follows the transaction from BEGIN on: a savepoint may be older than
 	// the first event.
 	*txscope.Scope
-	ctx    context.Context // of BEGIN; the transaction ends with it
+	ctx    context.Context // of BEGIN; the transaction ends with the context
 	conn   *conn
 	inner  driver.Tx
 	cancel func() // of the driver's context
-	// above is known once an adapter has found the transaction. The end may come
-	// meanwhile, on a goroutine of database/sql: mu is for the two.
+	// above is known once an adapter has found the transaction. The end may come meanwhile, on a
+	// goroutine of database/sql, so mu serializes learn and forget.
 	mu         sync.Mutex
 	above      above
 	over       bool
 	savepoints atomic.Int64
 }
 
-// above is what stands above the connection, which does not know it.
+// above describes the code above the connection, which the connection does not know.
 type above struct {
 	source any
 	tx     *sql.Tx // nil when execer is of another type
@@ -49,7 +49,7 @@ func newTransaction(ctx context.Context, c *conn, inner driver.Tx, cancel func()
 	return &transaction{Scope: txscope.New(c.connector.dialect(), c.inquire), ctx: ctx, conn: c, inner: inner, cancel: cancel}
 }
 
-// learn is called with what stands above, before anything uses it.
+// learn is called with the code above the transaction, before anything uses it.
 func (t *transaction) learn(a above) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,7 +59,7 @@ func (t *transaction) learn(a above) {
 	}
 }
 
-// forget is called at the end.
+// forget is called at the end of the transaction.
 func (t *transaction) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +69,7 @@ func (t *transaction) forget() {
 	}
 }
 
-// Source is the followed pool.
+// Source returns the followed pool.
 func (t *transaction) Source() any { return t.above.source }
 
 // ExecContext runs a statement in the *sql.Tx, unless the transaction is over.
@@ -84,9 +84,9 @@ func (t *transaction) ExecContext(ctx context.Context, query string, args ...any
 	}
 	result, err := t.above.execer.ExecContext(keepContext{ctx}, query, args...)
 	switch {
-	case errors.Is(err, sql.ErrTxDone): // it ends just now
+	case errors.Is(err, sql.ErrTxDone): // the transaction ends just now
 		err = fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
-	case errors.Is(err, driver.ErrBadConn): // what pgx and go-sql-driver say while rows are unread
+	case errors.Is(err, driver.ErrBadConn): // the error of pgx and go-sql-driver while rows are unread
 		err = fmt.Errorf("the connection is lost, or the transaction has a query whose rows are unread: read or close them first: %w", err)
 	}
 	return result, err
@@ -99,8 +99,8 @@ func (t *transaction) verify(err error) {
 	}
 }
 
-// Commit commits, unless the transaction has events and cannot commit any more:
-// then it rolls back and returns why.
+// Commit commits, unless the transaction has events and cannot commit any more: then Commit rolls
+// back and returns the reason.
 func (t *transaction) Commit() error {
 	concerned := t.Held()
 	if concerned {
@@ -127,7 +127,7 @@ func (t *transaction) Commit() error {
 	return err
 }
 
-// refusal is why COMMIT must not be sent: the database would say nothing, and
+// refusal returns why COMMIT must not be sent: the database would not report the failure, and
 // database/sql may not have noticed yet that the context has ended.
 func (t *transaction) refusal() error {
 	if err := t.ctx.Err(); err != nil {
@@ -138,12 +138,12 @@ func (t *transaction) refusal() error {
 		return fmt.Errorf("outbox: the transaction was rolled back before COMMIT: %w", cause)
 	}
 	if t.conn.connector.silentPostgres() {
-		return t.conn.run(context.WithoutCancel(t.ctx), "SELECT 1") // PostgreSQL refuses it in a failed transaction
+		return t.conn.run(context.WithoutCancel(t.ctx), "SELECT 1") // PostgreSQL refuses this in a failed transaction
 	}
 	return nil
 }
 
-// Rollback rolls back.
+// Rollback rolls back the transaction.
 func (t *transaction) Rollback() error {
 	err := t.inner.Rollback()
 	t.check(err)
@@ -154,17 +154,17 @@ func (t *transaction) Rollback() error {
 	return err
 }
 
-// check discards the connection when its COMMIT or ROLLBACK failed, because the
-// transaction may still be open.
+// check discards the connection when a COMMIT or ROLLBACK failed, because the transaction may still
+// be open.
 func (t *transaction) check(err error) {
 	if err != nil && !isNoTransaction(err) {
 		t.conn.broken = true
 	}
 }
 
-// rollbackEnd is the end of a transaction whose ROLLBACK returned err, because of
-// cause. It is rolled back even when the connection broke, because no COMMIT was
-// sent. When SQLite says that there is no transaction, other code has ended it.
+// rollbackEnd returns the end of a transaction whose ROLLBACK returned err, because of cause. The
+// transaction is rolled back even when the connection broke, because no COMMIT was sent. When
+// SQLite says that there is no transaction, other code has ended the transaction.
 func rollbackEnd(err, cause error) (txscope.End, error) {
 	if isNoTransaction(err) {
 		return txscope.Unknown, err

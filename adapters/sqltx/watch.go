@@ -9,31 +9,32 @@ import (
 	"time"
 )
 
-// lendTime bounds how long an idle connection is kept from the pool it was borrowed
-// from, and useTime how long a busy one is: that pool looks at the age of a connection
+// lendTime bounds how long an idle connection is kept from the pool it was borrowed from, and
+// useTime how long a busy connection is kept: the lending pool looks at the age of a connection
 // when it comes back.
 const (
 	lendTime = time.Second
 	useTime  = 10 * time.Second
 )
 
-// Watch returns a followed pool that borrows its connections from db, for a
-// program that does not open the pool itself:
+// Watch returns a followed pool that borrows its connections from db, for a program that does not
+// open the pool itself:
 //
 //	db := bun.NewDB(sqltx.Watch(pool), pgdialect.New())
 //	db, err := gorm.Open(postgres.New(postgres.Config{Conn: sqltx.Watch(pool)}))
 //
-// Begin all transactions with events on what it returns, and give that to the
-// outbox. The settings of db hold for both pools: its SetMaxOpenConns, SetMaxIdleConns,
-// SetConnMaxLifetime and SetConnMaxIdleTime, the last two ten seconds late. The same
-// methods of what Watch returns say how long it may keep what it has borrowed, and close
-// nothing; leave SetConnMaxIdleTime as it is. An idle connection goes back to db after a
-// second or two, and at once while db has no free one. Close gives all of them back,
-// ends a goroutine, and leaves db open: call it, also in a decorator of fx; see [TakeOver] for a pool of which that should
-// close the connections. A db that is followed already, or nil, is returned as it is.
+// Begin all transactions with events on the followed pool, and give the followed pool to the
+// outbox. The settings of db hold for both pools: SetMaxOpenConns, SetMaxIdleConns,
+// SetConnMaxLifetime and SetConnMaxIdleTime, the last two ten seconds late. The same methods of the
+// followed pool only say how long it may keep borrowed connections, and close nothing; leave
+// SetConnMaxIdleTime as it is. An idle connection goes back to db after a second or two, and at
+// once while db has no free connection. Close of the followed pool gives all borrowed connections
+// back, ends a goroutine, and leaves db open: call Close, also in a decorator of fx. If Close
+// should close the connections, see [TakeOver]. A db that is already followed, or nil, is returned
+// as it is.
 //
-// Where you can, open the pool with [Open] instead: it costs less, and a prepared
-// statement stays on its connection.
+// Where you can, open the pool with [Open] instead: this costs less, and a prepared statement stays
+// on its connection.
 func Watch(db *sql.DB) *sql.DB {
 	if db == nil || connectorOf(db) != nil {
 		return db
@@ -43,10 +44,10 @@ func Watch(db *sql.DB) *sql.DB {
 	return followed
 }
 
-// TakeOver is [Watch] for a pool that no other code uses from now on, such as one that a
-// framework has opened. What it returns has db's settings and db's connections. All of
-// its methods mean what they say: its settings hold for the connections, and Close closes
-// them, and db. Settings of db that are changed later have no effect.
+// TakeOver is [Watch] for a pool that no other code uses from now on, such as a pool that a
+// framework has opened. The returned pool has db's settings and db's connections. All methods of
+// the returned pool work as usual: its settings hold for the connections, and Close closes the
+// connections, and db. Settings of db that are changed later have no effect.
 func TakeOver(db *sql.DB) *sql.DB {
 	if db == nil || connectorOf(db) != nil {
 		return db
@@ -60,7 +61,7 @@ func TakeOver(db *sql.DB) *sql.DB {
 	return followed
 }
 
-// setting reads a setting of a pool, which has no method for that. TestTakeOver fails if
+// setting reads a setting of a pool; the pool has no method for this. TestTakeOver fails if
 // database/sql renames the field.
 func setting(db *sql.DB, field string) int64 {
 	if value := reflect.ValueOf(db).Elem().FieldByName(field); value.IsValid() {
@@ -69,8 +70,8 @@ func setting(db *sql.DB, field string) int64 {
 	return 0
 }
 
-// maxIdle is what SetMaxIdleConns was called with, by the field of [sql.DB]: zero stands
-// for the default.
+// maxIdle returns the argument that SetMaxIdleConns was called with, by the field of [sql.DB]: zero
+// stands for the default.
 func maxIdle(field int64) int {
 	const byDefault = 2
 	if field == 0 {
@@ -82,7 +83,7 @@ func maxIdle(field int64) int {
 // borrower is the connector of a pool made by [Watch] or [TakeOver].
 type borrower struct {
 	pool *sql.DB
-	// owns: what goes back is closed, and the pool is closed with the followed one.
+	// owns: returned connections are closed, and the pool is closed with the followed pool.
 	owns bool
 	// waiting counts the calls of Connect that wait for a connection.
 	waiting atomic.Int32
@@ -116,7 +117,7 @@ func (b *borrower) Close() error {
 	return nil
 }
 
-// exhausted reports whether somebody waits, or the next one would.
+// exhausted reports whether a call waits for a connection, or the next call would.
 func (b *borrower) exhausted() bool {
 	if b.waiting.Load() > 0 {
 		return true
@@ -141,7 +142,7 @@ func (l *loan) due() bool {
 // Close gives the connection back.
 func (l *loan) Close() error { return l.giveBack(false) }
 
-// giveBack returns the connection to its pool, which drops a broken one.
+// giveBack returns the connection to the lending pool, which drops a broken connection.
 func (l *loan) giveBack(broken bool) error {
 	broken = broken || l.from.owns
 	if broken {

@@ -11,20 +11,20 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// AnyTx is a *sql.Tx, a type that embeds one, such as *sqlx.Tx, or one that runs
-// its statements in one, such as ent's transaction.
+// AnyTx is a *sql.Tx, a type that embeds a *sql.Tx, such as *sqlx.Tx, or a type that runs its
+// statements in a *sql.Tx, such as ent's transaction.
 type AnyTx interface {
 	outbox.Execer
 	Commit() error
 	Rollback() error
 }
 
-// Write writes one event in the transaction and returns its id; "" and no error
-// when a hook suppressed it. Whoever began the transaction, it has to be one of
-// the adapter's pool. Errors are [outbox.ErrNoTransaction] for one that is over,
-// [outbox.ErrForeignTransaction] for one of another pool,
-// [outbox.ErrUnmanagedTransaction] for one of a pool that is not followed, without
-// the option [AllowUnmanaged], and [outbox.ErrInvalidEnvelope].
+// Write writes an event in the transaction and returns the id of the event; "" and no error when a
+// hook suppressed the event. Whoever began the transaction, it has to be a transaction of the
+// adapter's pool. Errors are [outbox.ErrNoTransaction] for a transaction that is over,
+// [outbox.ErrForeignTransaction] for a transaction of another pool,
+// [outbox.ErrUnmanagedTransaction] for a transaction of a pool that is not followed, without the
+// option [AllowUnmanaged], and [outbox.ErrInvalidEnvelope].
 func (a *Adapter) Write(ctx context.Context, tx AnyTx, env outbox.Envelope) (string, error) {
 	ids, err := a.WriteAll(ctx, tx, []outbox.Envelope{env})
 	if err != nil || len(ids) == 0 {
@@ -33,8 +33,8 @@ func (a *Adapter) Write(ctx context.Context, tx AnyTx, env outbox.Envelope) (str
 	return ids[0], nil
 }
 
-// WriteAll writes events in the transaction, all or none, and returns their ids
-// in order. Errors are those of [Adapter.Write].
+// WriteAll writes events in the transaction, all or nothing, and returns their ids in order. The
+// errors are the same as for [Adapter.Write].
 func (a *Adapter) WriteAll(ctx context.Context, tx AnyTx, envs []outbox.Envelope) ([]string, error) {
 	found, err := a.find(ctx, tx)
 	if a.allowUnmanaged && errors.Is(err, outbox.ErrUnmanagedTransaction) {
@@ -56,9 +56,9 @@ func (a *Adapter) Complete(ctx context.Context, tx AnyTx) error {
 	return a.writer.Complete(ctx, found)
 }
 
-// Handle makes a listener of a function that runs in a transaction of its own, with
-// the event's end in it: what fn writes through tx happens exactly once. An error or
-// a panic of fn rolls back and is a failed delivery.
+// Handle makes a listener of a function that runs in a separate transaction, and marks the event as
+// delivered in the same transaction: the changes that fn makes through tx happen exactly once. An
+// error or a panic of fn rolls back and is a failed delivery.
 func (a *Adapter) Handle(fn func(ctx context.Context, tx *sql.Tx, env outbox.Envelope) error) outbox.Listener {
 	return handleIn(
 		func(ctx context.Context, work func(ctx context.Context, tx *sql.Tx) error) error {
@@ -67,9 +67,9 @@ func (a *Adapter) Handle(fn func(ctx context.Context, tx *sql.Tx, env outbox.Env
 		func(ctx context.Context, tx *sql.Tx) error { return a.Complete(ctx, tx) }, fn)
 }
 
-// HandleWith is [Adapter.Handle] for the adapter of a framework: t begins the
-// transaction, from finds the framework's type of it in the context, and complete
-// marks the event in it.
+// HandleWith is [Adapter.Handle] for the adapter of a framework: t begins the transaction, from
+// finds the framework's type of the transaction in the context, and complete marks the event in the
+// transaction.
 func HandleWith[Tx any](
 	t outbox.Transactor, from func(ctx context.Context) (Tx, bool), complete func(ctx context.Context, tx Tx) error,
 	fn func(ctx context.Context, tx Tx, env outbox.Envelope) error,
@@ -82,7 +82,8 @@ func HandleWith[Tx any](
 	}, complete, fn)
 }
 
-// handleIn makes a listener of a function that runs in a transaction with the event's end in it.
+// handleIn makes a listener of a function that runs in a transaction, in which the event is marked
+// too.
 func handleIn[Tx any](
 	inTx func(ctx context.Context, work func(ctx context.Context, tx Tx) error) error, complete func(ctx context.Context, tx Tx) error,
 	fn func(ctx context.Context, tx Tx, env outbox.Envelope) error,
@@ -103,7 +104,7 @@ func handleIn[Tx any](
 	})
 }
 
-// find finds the transaction among those that are known, or asks its connection.
+// find finds the transaction among the known transactions, or asks the connection of tx.
 func (a *Adapter) find(ctx context.Context, tx AnyTx) (*transaction, error) {
 	if nilness.IsNil(tx) {
 		return nil, fmt.Errorf("%w: the transaction is nil (%T)", outbox.ErrNoTransaction, tx)
@@ -116,8 +117,8 @@ func (a *Adapter) find(ctx context.Context, tx AnyTx) (*transaction, error) {
 	return ask(ctx, a.connector, asked)
 }
 
-// innermost is the *sql.Tx that tx is or embeds, else tx: the ExecContext of a
-// library may rewrite the store's statements.
+// innermost returns the *sql.Tx that tx is or embeds, otherwise tx: the ExecContext of a library
+// may rewrite the store's statements.
 func innermost(tx AnyTx) above {
 	if plain, ok := tx.(*sql.Tx); ok {
 		return above{tx: plain, execer: plain}

@@ -1,4 +1,4 @@
-// Package glebareztest tests the GORM adapter with github.com/glebarez/sqlite,
-// GORM's dialector for SQLite without cgo. Its driver registers under the name
-// that the one of modernc.org/sqlite has, and two such cannot be in one process.
+// Package glebareztest tests the GORM adapter with github.com/glebarez/sqlite, GORM's dialector for
+// SQLite without cgo. The driver of that dialector registers under the same name as the driver of
+// modernc.org/sqlite, and a process cannot have both.
 package glebareztest
