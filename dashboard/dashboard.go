@@ -42,7 +42,7 @@ type Config struct {
 	// (sticky sessions). Defaults to a random key.
 	CSRFKey []byte
 	// Interval is how often the live overview is refreshed, at least 100 ms. Each refresh runs a
-	// set of queries for each outbox that somebody watches. Defaults to 2 s.
+	// set of queries for each outbox that has viewers. Defaults to 2 s.
 	Interval time.Duration
 	// MaxViewers is how many pages may show the live overview at once, at most ten of them for the
 	// same user; other pages are not live. A user without a name is known by the address. Defaults

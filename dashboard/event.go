@@ -135,7 +135,7 @@ func (p *page) payload() error {
 	return nil
 }
 
-// timeline returns the steps of the event's life that the row tells.
+// timeline returns the steps of the event's life that the row records.
 func timeline(row *outbox.EventRow, paused outbox.Pause, now time.Time) []step {
 	steps := []step{{At: row.OccurredAt, What: "Written"}}
 	waiting := !row.Status.Terminal()

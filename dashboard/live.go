@@ -24,8 +24,8 @@ type sample struct {
 	Err        error
 }
 
-// sampler reads samples while somebody watches: one set of queries in each interval, however many
-// viewers watch.
+// sampler reads samples while the overview has viewers: one set of queries in each interval, for
+// any number of viewers.
 type sampler struct {
 	outbox            *outbox.Outbox
 	interval, timeout time.Duration

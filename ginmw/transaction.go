@@ -57,9 +57,9 @@ type TransactionConfig struct {
 // ended. Abort alone decides nothing.
 //
 // An error that no middleware inside has answered has the status 500, without a body; a success
-// that was written besides the error is dropped. When the commit fails, nothing of the held-back
+// that was written along with the error is dropped. When the commit fails, nothing of the held-back
 // response is sent, a [*CommitError] is added to the context, and the status is 500 too. Nothing of
-// such an answer is written yet, so a middleware outside can write an answer.
+// such an answer is written yet, so a middleware outside can write the answer.
 //
 // The transaction ends before the handler returns when the body exceeds
 // MaxBuffer, and when the handler calls Flush or Hijack. After that, writing to
@@ -143,8 +143,8 @@ func (x *exchange) lastError() error {
 	return nil
 }
 
-// failure returns the error to answer. An error besides a success that RollbackOn commits is only
-// for the log.
+// failure returns the error to answer. If the handlers added an error but wrote a success, and
+// RollbackOn commits, the error is only for the log.
 func (x *exchange) failure() error {
 	x.writer.writeStatus()
 	err, status := x.lastError(), x.Status()

@@ -69,10 +69,10 @@ func exchangeOf(ctx context.Context) *Exchange {
 	return x
 }
 
-// Wants reports whether the request gets a transaction: a request with one of the ReadOnlyMethods
-// does not, and neither does a request for which the transactor has already begun a transaction. In
-// these cases the handler must get the request that Wants returns: its context tells a writer why
-// there is no transaction.
+// Wants reports whether the request gets a transaction. A request with one of the ReadOnlyMethods
+// does not, and neither does a request for which the transactor has already begun a transaction.
+// The handler must then get the request that Wants returns: for a read-only method, the context of
+// that request tells a writer why there is no transaction.
 func (e *Exchanger) Wants(r *http.Request) (*http.Request, bool) {
 	for x := exchangeOf(r.Context()); x != nil; x = x.outer {
 		if x.transactor == e.config.Transactor {

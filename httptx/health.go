@@ -115,7 +115,7 @@ type backlogCheck struct {
 }
 
 func (config *HealthConfig) serve(w http.ResponseWriter, r *http.Request) {
-	if err := leave(r.Context()); err != nil { // the check needs a connection of its own
+	if err := leave(r.Context()); err != nil { // the check needs a separate connection
 		return
 	}
 	answer, status := config.check(r.Context()), http.StatusOK

@@ -162,8 +162,9 @@ func sqliteAddress(text string) (*address, error) {
 	}}, nil
 }
 
-// cutParameters cuts the parameters off the path of a file. A path may contain a ?, so only in a
-// file: URI does every ? begin the parameters.
+// cutParameters cuts the parameters off the path of a file. In a file: URI, the parameters are
+// everything after the first ?. In the other forms, a path may contain a ?, so the text after it
+// counts as parameters only if it contains a =.
 func cutParameters(name, scheme string) (path, parameters string) {
 	path, parameters, _ = strings.Cut(name, "?")
 	if scheme != "file" && !strings.Contains(parameters, "=") {

@@ -17,8 +17,8 @@ import (
 
 func main() { os.Exit(run()) }
 
-// run returns the exit code. The first signal ends the command after the batch that runs, the
-// second signal ends it at once.
+// run returns the exit code. The first signal ends the command at a safe point, the second signal
+// ends it at once.
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -77,7 +77,7 @@ func (a *app) migrateWith(ctx context.Context, c *client, m migration) error {
 	if err != nil {
 		return err
 	}
-	if answer.From > sqlstore.SchemaVersion { // a newer table works too
+	if answer.From > sqlstore.SchemaVersion { // a newer table that fits
 		answer.To = answer.From
 		return a.printMigration(answer)
 	}

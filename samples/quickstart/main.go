@@ -1,4 +1,4 @@
-// Quickstart places orders in transactions and prints how their events are delivered.
+// Quickstart places orders in transactions and prints the outcome of each order and of its event.
 package main
 
 import (

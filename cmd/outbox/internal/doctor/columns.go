@@ -12,8 +12,8 @@ import (
 // timeColumns are the columns with a time.
 const timeColumns = "('available_at', 'created_at', 'done_at', 'locked_at', 'expires_at')"
 
-// times checks the types of the columns with a time: other types work, but do not keep the exact
-// time.
+// times checks the types of the columns with a time: other types work, but lose the time zone or
+// the fractions of a second.
 func (p *patient) times(ctx context.Context) error {
 	found := len(p.findings)
 	control := p.table.Table("control")
