@@ -20,6 +20,6 @@
 //
 // [Adapter.Queue] puts an event into the caller's [pgx.Batch]: the event then costs no round trip.
 //
-// Callbacks run before Commit or Rollback of the transaction that [Adapter.Begin] returned. For
+// Callbacks run before Commit or Rollback of a transaction of [Adapter.Begin] returns. For
 // transactions that other code ends, callbacks run soon afterwards, on a separate goroutine.
 package outboxpgx

@@ -20,7 +20,7 @@
 // Within RunInTx, further RunInTx calls are savepoints, and the context carries the transaction:
 // code below can write with only the outbox's writer.
 //
-// Callbacks run before RunInTx returns, and before Commit or Rollback of the transaction that
-// [Adapter.Begin] returned. For transactions that other code ends, callbacks run soon afterwards,
-// on a separate goroutine.
+// Callbacks run before RunInTx returns, and before Commit or Rollback of a transaction of
+// [Adapter.Begin] returns. For transactions that other code ends, callbacks run soon afterwards, on
+// a separate goroutine.
 package sqltx

@@ -22,7 +22,7 @@ import (
 // benchWorkers is how many connections write at the same time.
 const benchWorkers = 8
 
-// benchBatch is how many events a claim takes, and a mark.
+// benchBatch is how many events a claim or a mark takes.
 const benchBatch = 500
 
 // rate is the result of a step of a benchmark.
