@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// decoder decodes the messages of pgoutput, version 1: one transaction after the other, each when
+// decoder decodes the messages of pgoutput, version 1: the transactions come in sequence, each when
 // it has committed.
 type decoder struct {
 	open    bool                // in a transaction

@@ -1,6 +1,6 @@
 // Gorm-postgres is a small order service with GORM, PostgreSQL and Echo. An order and the event are
-// saved in one transaction; after the commit the event is delivered to a listener, which sends a
-// mail.
+// saved in the same transaction; after the commit the event is delivered to a listener, which sends
+// a mail.
 //
 //	DATABASE_URL=postgres://… go run ./samples/gorm-postgres
 //	curl --json '{"item":"tea"}' http://localhost:8080/orders

@@ -55,7 +55,7 @@ func run() (err error) {
 	return errors.Join(err, app.Stop(ctx))
 }
 
-// newApp has two modules, one for each data source. Everything that belongs to a data source
+// newApp has a module for each of the two data sources. Everything that belongs to a data source
 // carries the name of the data source.
 func newApp(dir string, more ...fx.Option) *fx.App {
 	config := func(name string) func() (outboxfx.Config, error) {

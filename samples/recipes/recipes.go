@@ -1,5 +1,6 @@
-// Package recipes places an order and the event in one transaction, once with each library. The
-// pages in docs/how-to/adapters show this code, and the tests of this package run it on PostgreSQL.
+// Package recipes places an order and the event in the same transaction, once with each library.
+// The pages in docs/how-to/adapters show this code, and the tests of this package run it on
+// PostgreSQL.
 package recipes
 
 import "github.com/outboxkit/outbox-go/outbox"

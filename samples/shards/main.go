@@ -109,7 +109,7 @@ func (d *desk) of(customer string) int {
 	return int(h.Sum32() % shardCount)
 }
 
-// place inserts the order and writes the event, in one transaction of the customer's shard.
+// place inserts the order and writes the event, in a transaction of the customer's shard.
 func (d *desk) place(ctx context.Context, o order) error {
 	s := d.shards[d.of(o.Customer)]
 	return s.tx.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
