@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// facts is a history, arranged by what the rules ask for.
+// facts is a history, arranged for the questions of the rules.
 type facts struct {
 	History
 	report Report
@@ -18,7 +18,7 @@ type facts struct {
 	// deliveries are in the order in which they began.
 	deliveries []*delivery
 	to         map[Target][]*delivery
-	keys       map[string][]*event // of each key those that stand, in order
+	keys       map[string][]*event // by key, the events that stand, in order
 	faults     faults
 	lateCalls  map[fault]int     // after a stop
 	closed     map[string]Record // by process
@@ -26,24 +26,24 @@ type facts struct {
 	deleted    map[Target]bool
 }
 
-// transaction is one that wrote events.
+// transaction is a transaction that wrote events.
 type transaction struct {
 	id     string
-	commit time.Time // when its writer was about to commit; zero: not recorded
-	ended  Op        // empty: its process died
+	commit time.Time // when the writer was about to commit; zero: not recorded
+	ended  Op        // empty: the writer's process died
 }
 
-// event is one that was written.
+// event is an event that was written.
 type event struct {
 	Event
 	tx      *transaction
 	written time.Time
 	taken   bool // by a savepoint
 	stands  bool
-	place   int // among the events of its key that stand
+	place   int // among the events of the same key that stand
 }
 
-// delivery is one call of a listener.
+// delivery is a call of a listener.
 type delivery struct {
 	Target
 	process    string
@@ -110,7 +110,7 @@ func (f *facts) arrangeWriting(r Record) {
 	}
 }
 
-// arrangeOperators follows what became of dead letters, and of processes.
+// arrangeOperators follows the fate of dead letters, and of processes.
 func (f *facts) arrangeOperators() {
 	rows := map[string]Target{}
 	for _, e := range f.events {
@@ -204,7 +204,7 @@ func (f *facts) targets(e *event) []Target {
 	return targets
 }
 
-// row is the row that decides about a listener: its own, or the event's.
+// row is the row that decides about a listener: the listener's own row, or the row of the event.
 func (f *facts) row(t Target) (row Row, own, ok bool) {
 	if row, ok = f.Rows[t]; ok {
 		return row, t.Listener != "", true
@@ -219,7 +219,7 @@ func (f *facts) delivered(t Target) bool {
 	return f.Effects[t] > 0 || slices.ContainsFunc(f.to[t], func(d *delivery) bool { return d.result == Done })
 }
 
-// dead reports whether the event or one of its listeners has a DEAD row.
+// dead reports whether the event or any of the event's listeners has a DEAD row.
 func (f *facts) dead(e *event) bool {
 	if f.Rows[Target{Event: e.ID}].Status == statusDead {
 		return true
@@ -235,7 +235,7 @@ func (f *facts) intervened(e *event) bool {
 	})
 }
 
-// blocked reports whether the event waits for a DEAD one of its key.
+// blocked reports whether the event waits for a DEAD event of the same key.
 func (f *facts) blocked(e *event) bool {
 	if f.Promise.Mode != "by-key" || f.Promise.SkipDead || e.Key == "" {
 		return false

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// fault is one that the run did.
+// fault is a fault that the run did.
 type fault struct {
 	kind        string
 	from, until time.Time
 }
 
-// faults are those of a run, by process; those under "" are faults of all.
+// faults are the faults of a run, by process; the key "" holds the faults of all processes.
 type faults map[string][]fault
 
-// faultsOf are the faults in records, which are in order. What ends a process lasts until
-// its last record.
+// faultsOf are the faults in records, which are in order. A fault that ends a process lasts until
+// the last record of the process.
 func faultsOf(records []Record) faults {
 	fs, last := faults{}, map[string]time.Time{}
 	for _, r := range records {
@@ -43,7 +43,7 @@ func latest(x, y time.Time) time.Time {
 	return y
 }
 
-// harm is how many there are, apart from shutdowns.
+// harm is the number of faults, apart from shutdowns.
 func (fs faults) harm() (n int) {
 	for _, of := range fs {
 		for _, f := range of {
@@ -65,8 +65,7 @@ func (fs faults) death(process string) time.Time {
 	return far
 }
 
-// during reports whether a fault of one of these kinds, or of any, of a process overlaps
-// a time.
+// during reports whether a fault of a process overlaps a time. Without kinds, every fault counts.
 func (fs faults) during(process string, from, until time.Time, kinds ...string) bool {
 	overlaps := func(f fault) bool {
 		return (len(kinds) == 0 || slices.Contains(kinds, f.kind)) && !f.until.Before(from) && !f.from.After(until)
@@ -74,9 +73,9 @@ func (fs faults) during(process string, from, until time.Time, kinds ...string) 
 	return slices.ContainsFunc(fs[process], overlaps) || process != "" && slices.ContainsFunc(fs[""], overlaps)
 }
 
-// explains reports whether a fault explains that another delivery began at a time,
-// although there was this one: the fault overlaps the time in which this one's outcome
-// was not in the table.
+// explains reports whether a fault explains that another delivery began at a time although there
+// was this delivery: the fault overlaps the time in which the outcome of this delivery was not in
+// the table.
 func (f *facts) explains(d *delivery, other time.Time, kinds ...string) bool {
 	until := other
 	if d.end != far && d.result != "" && d.end.Add(f.Promise.Lease).Before(until) {
@@ -85,8 +84,8 @@ func (f *facts) explains(d *delivery, other time.Time, kinds ...string) bool {
 	return f.faults.during(d.process, d.begin, until, kinds...)
 }
 
-// afterStop finds the stop after which a process may still begin a delivery that it was
-// about to begin: meanwhile its lease may have expired.
+// afterStop finds the stop after which a process may still begin a delivery that it was about to
+// begin: the lease may have expired during the stop.
 func (f *facts) afterStop(d *delivery) (stop fault, ok bool) {
 	for _, of := range f.faults[d.process] {
 		if of.kind == Stop && !d.begin.Before(of.from) && !d.begin.After(of.until.Add(f.Promise.Lease)) {
@@ -96,13 +95,13 @@ func (f *facts) afterStop(d *delivery) (stop fault, ok bool) {
 	return fault{}, false
 }
 
-// sample is how many deliveries the chance of an explanation is taken from.
+// sample is the number of deliveries for which the chance of an explanation is computed.
 const sample = 1000
 
-// chance is how likely a fault explains something that has nothing to do with it: the
-// share of the processes' time at which the window of a delivery overlaps a fault.
+// chance is how likely a fault explains a delivery that has nothing to do with the fault: the share
+// of the processes' time at which the window of a delivery overlaps a fault.
 func (f *facts) chance() float64 {
-	lives := map[string]*fault{} // from a process's first delivery to its last
+	lives := map[string]*fault{} // from a process's first delivery to the last
 	for _, d := range f.deliveries {
 		if lives[d.process] == nil {
 			lives[d.process] = &fault{from: d.begin}
@@ -131,8 +130,8 @@ func (f *facts) chance() float64 {
 	return hit / all
 }
 
-// covered is for how long, in a process's life, a window that begins then overlaps one of
-// the faults, which are in order.
+// covered is the part of a process's life in which the window of a delivery that begins then
+// overlaps a fault. The faults are in order.
 func covered(of []fault, window time.Duration, life fault) (sum time.Duration) {
 	at := life.from
 	for _, f := range of {

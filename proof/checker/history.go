@@ -1,6 +1,6 @@
-// Package checker decides whether a run of the outbox kept its promises. A run leaves a
-// history: the logs of its processes, and what its tables held at the end. [Check] holds
-// the history against the [Rules].
+// Package checker decides whether a run of the outbox kept its promises. A run leaves a history:
+// the logs of its processes, and the contents of its tables at the end. [Check] holds the history
+// against the [Rules].
 package checker
 
 import (
@@ -11,34 +11,34 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// History is what one run did.
+// History is the history of a run.
 type History struct {
 	Promise Promise
-	// Records are those of all processes and of the run itself, in any order.
+	// Records are the records of all processes and of the run itself, in any order.
 	Records []Record
-	// Orders are the business transactions whose row stands at the end, by Tx: the
-	// truth about which of them committed.
+	// Orders are the business transactions whose row stands at the end, by Tx. These rows are the
+	// truth about which transactions committed.
 	Orders map[string]bool
 	// Rows are the rows of the outbox table at the end; see [TargetOf].
 	Rows map[Target]Row
-	// Effects counts, for each event and listener that has its effect in the database
-	// exactly once, how often the effect stands there.
+	// Effects counts, for each event and listener that has an effect in the database exactly once,
+	// how often the effect stands there.
 	Effects map[Target]int
 }
 
-// Promise is what the run's configuration promises.
+// Promise is the promise that the run's configuration makes.
 type Promise struct {
 	// Mode is single, multi, ordered or by-key.
 	Mode string
-	// MaxAttempts and Lease are those of the configuration; zero is the outbox's default.
-	// In single and ordered mode the hold is the lease.
+	// MaxAttempts and Lease are the values of the configuration; zero is the outbox's default. In
+	// single and ordered mode the hold is the lease.
 	MaxAttempts int
 	Lease       time.Duration
 	// Workers is how many deliveries a process makes at a time; zero is the outbox's
 	// default.
 	Workers int
-	// Listeners are the names of the listeners of an event type; a type without an
-	// entry has one without a name.
+	// Listeners are the names of the listeners of an event type. A type without an entry has a
+	// single listener, without a name.
 	Listeners map[string][]string
 	// Once are the event types whose effect happens exactly once.
 	Once map[string]bool
@@ -53,7 +53,7 @@ type Promise struct {
 	Unordered bool
 }
 
-// withDefaults fills in what the outbox does by default.
+// withDefaults fills in the outbox's defaults.
 func (p Promise) withDefaults() Promise {
 	if p.Mode == "ordered" {
 		p.MaxAttempts, p.SkipDead, p.Workers = 1, true, 1
@@ -72,7 +72,7 @@ func (p Promise) withDefaults() Promise {
 	return p
 }
 
-// held reports whether one process at a time delivers.
+// held reports whether a single process at a time delivers.
 func (p Promise) held() bool { return p.Mode == "single" || p.Mode == "ordered" }
 
 // ordered reports whether the events of a key are delivered in their order.
@@ -86,8 +86,8 @@ func (p Promise) listeners(eventType string) []string {
 	return []string{""}
 }
 
-// Target names an event and one of its listeners. Listener is empty if the listener has
-// no name; in [History.Rows] it is also empty for the event's own row.
+// Target names an event and a listener of the event. Listener is empty if the listener has no name;
+// in [History.Rows] it is also empty for the event's own row.
 type Target struct{ Event, Listener string }
 
 func (t Target) String() string {
@@ -97,7 +97,7 @@ func (t Target) String() string {
 	return t.Event + " for " + t.Listener
 }
 
-// TargetOf says what a row is for, by its id and its headers.
+// TargetOf is the target of a row, by the id and the headers of the row.
 func TargetOf(eventID string, headers map[string]string) Target {
 	if listener := headers[outbox.HeaderListener]; listener != "" {
 		return Target{headers[outbox.HeaderEventID], listener}
@@ -105,7 +105,7 @@ func TargetOf(eventID string, headers map[string]string) Target {
 	return Target{Event: eventID}
 }
 
-// rowOf is the id of the row of its own that a listener of an event may have; see
+// rowOf is the id of the separate row that a listener of an event may have; see
 // outbox/listeners.go.
 func rowOf(t Target) string {
 	sum := sha256.Sum256([]byte(t.Event + "\x00" + t.Listener))

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// Op says what a record is about.
+// Op is the operation that a record is about.
 type Op string
 
-// The operations. A process records what it is about to do before it does it, and how
-// that ended afterwards, so a process that dies leaves a beginning without an end.
+// The operations. A process records an operation before the operation begins, and the outcome
+// afterwards, so a process that dies leaves a beginning without an end.
 const (
-	// OpStarted: the process's outbox has started. OpClosed: it was closed, and said
-	// Error, or nothing.
+	// OpStarted: the process's outbox has started. OpClosed: the outbox was closed, and returned
+	// Error, or no error.
 	OpStarted Op = "started"
 	OpClosed  Op = "closed"
 
-	// OpWrite: the transaction Tx is about to write Events. OpSavepoint: it took
-	// Events back with a savepoint. OpCommit: it is about to commit. OpCommitted,
-	// OpRolledBack and OpUnknown: how the transaction ended, as its writer sees it.
+	// OpWrite: the transaction Tx is about to write Events. OpSavepoint: the transaction rolled
+	// Events back with a savepoint. OpCommit: the transaction is about to commit. OpCommitted,
+	// OpRolledBack and OpUnknown: how the transaction ended, as the writer sees it.
 	OpWrite      Op = "write"
 	OpSavepoint  Op = "savepoint rolled back"
 	OpCommit     Op = "commit"
@@ -32,17 +32,17 @@ const (
 	OpRolledBack Op = "rolled back"
 	OpUnknown    Op = "unknown"
 
-	// OpBegan: a listener began with the event Event. OpEnded: it ended with Result.
+	// OpBegan: a listener began with the event Event. OpEnded: the listener ended with Result.
 	OpBegan Op = "began"
 	OpEnded Op = "ended"
 
-	// OpReplayed, OpDeleted: an operator has replayed or deleted the dead letters
-	// Events. Their ids are those of the rows. At is a time before the call ended.
+	// OpReplayed, OpDeleted: an operator has replayed or deleted the dead letters Events, which
+	// have the ids of their rows. At is a time before the call ended.
 	OpReplayed Op = "replayed"
 	OpDeleted  Op = "deleted"
 
-	// OpFault: the run did Fault to Process, or to all of them if that is empty, from
-	// At to Until.
+	// OpFault: the run did Fault to Process, or to all processes if Process is empty, from At to
+	// Until.
 	OpFault Op = "fault"
 )
 
@@ -52,7 +52,7 @@ const (
 	Failed  = "failed"
 	Later   = "later" // outbox.Defer
 	Buried  = "dead"  // outbox.Dead
-	Dropped = "cut"   // its context ended
+	Dropped = "cut"   // the context of the delivery ended
 )
 
 // Faults that a run does to a process.
@@ -65,7 +65,7 @@ const (
 	Clock     = "clock"     // the process's clock was stepped
 )
 
-// Record is one line of a process's log.
+// Record is a line of a process's log.
 type Record struct {
 	At      time.Time `json:"at"`
 	Process string    `json:"process"`
@@ -75,8 +75,7 @@ type Record struct {
 	Adapter string  `json:"adapter,omitempty"`
 	Events  []Event `json:"events,omitempty"`
 
-	// Event, Listener, Attempt and Result describe a delivery. Call is unique to it
-	// within its process.
+	// Event, Listener, Attempt and Result describe a delivery. Call is unique within the process.
 	Event    string `json:"event,omitempty"`
 	Listener string `json:"listener,omitempty"`
 	Attempt  int    `json:"attempt,omitempty"`
@@ -88,20 +87,19 @@ type Record struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// Event is an event as its writer knows it before it writes it.
+// Event is an event as the writer knows the event before writing it.
 type Event struct {
 	ID   string `json:"id"`
 	Type string `json:"type"`
-	// Key and Seq are its place in the order of its key. A later event of a key has a
-	// higher Seq.
+	// Key and Seq are the place in the order of the key. A later event of a key has a higher Seq.
 	Key string `json:"key,omitempty"`
 	Seq int    `json:"seq,omitempty"`
-	// Delayed: it becomes due later, and has no place in the order.
+	// Delayed: the event becomes due later, and has no place in the order.
 	Delayed bool `json:"delayed,omitempty"`
 }
 
-// Log is the log of one process, a file of JSON lines that no other process writes. It
-// is safe for concurrent use.
+// Log is the log of a process, a file of JSON lines that no other process writes. A Log is safe for
+// concurrent use.
 type Log struct {
 	process string
 	mu      sync.Mutex
@@ -117,13 +115,13 @@ func Create(dir, process string) (*Log, error) {
 	return &Log{process: process, file: file}, nil
 }
 
-// Add writes one record, as of now unless it has a time. The line is with the operating
-// system when Add returns, so it outlives the process.
+// Add writes a record, as of now unless the record has a time. The operating system has the line
+// when Add returns, so the line outlives the process.
 func (l *Log) Add(r Record) {
 	if r.At.IsZero() {
 		r.At = time.Now()
 	}
-	if r.Process == "" && r.Op != OpFault { // a fault of all processes has none
+	if r.Process == "" && r.Op != OpFault { // a fault of all processes has no process
 		r.Process = l.process
 	}
 	line, err := json.Marshal(r)

@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// Report is what a history shows.
+// Report is a summary of a history.
 type Report struct {
 	Violations []Violation
 
-	// Transactions are those that wrote events: Committed ones stand, and of Unknown
-	// ones the writer does not know.
+	// Transactions are the transactions that wrote events. Committed transactions stand; Unknown
+	// transactions have an outcome that the writer does not know.
 	Transactions, Committed, Unknown int
-	// Events are those that were written, Standing those of transactions that stand.
+	// Events are the events that were written. Standing events are the events of transactions that
+	// stand.
 	Events, Standing int
-	// Deliveries are calls of listeners. Succeeded and Failed ended so; Interrupted ones
-	// have no end, because their process died.
+	// Deliveries are calls of listeners. Succeeded and Failed are the calls that ended so.
+	// Interrupted calls have no end, because the process died.
 	Deliveries, Succeeded, Failed, Interrupted int
-	// Duplicates are deliveries after a success or beside another delivery to the same
-	// listener; Explained are those of them that a fault explains.
+	// Duplicates are deliveries after a success or beside another delivery to the same listener.
+	// Explained are the duplicates that a fault explains.
 	Duplicates, Explained int
-	// ChanceExplained is how likely a fault would explain a duplicate that has nothing
-	// to do with it: the share of random pairs of a time and a process that one of
-	// the run's faults overlaps. The nearer to 1, the less the rules "explained" and
-	// "one-at-a-time" can find.
+	// ChanceExplained is how likely a fault would explain a duplicate that has nothing to do with
+	// the fault: the share of random pairs of a time and a process that a fault of the run
+	// overlaps. The nearer to 1, the less the rules "explained" and "one-at-a-time" can find.
 	ChanceExplained float64
-	// Faults are those of the run, apart from shutdowns, and Span is its time.
+	// Faults are the faults of the run, apart from shutdowns, and Span is the time of the run.
 	Faults int
 	Span   time.Duration
-	// Done and Dead are the rows at the end, Effects what happened once.
+	// Done and Dead are the rows at the end. Effects are the effects that happen exactly once.
 	Done, Dead, Effects int
 	// Replayed and Deleted are dead letters that operators replayed and deleted.
 	Replayed, Deleted int
 }
 
-// Violation is one place where a history breaks a rule. Event or Key may be empty.
+// Violation is a place where a history breaks a rule. Event or Key may be empty.
 type Violation struct {
 	Rule             Rule
 	Event, Key, Text string

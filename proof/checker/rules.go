@@ -3,7 +3,7 @@ package checker
 // Rule is a promise that a history can break.
 type Rule string
 
-// The rules. [Rules] says what each demands.
+// The rules. [Rules] has the text of each rule.
 const (
 	RuleRecords       Rule = "records"
 	RuleAcknowledged  Rule = "acknowledged"
@@ -26,7 +26,7 @@ const (
 	RuleClosed        Rule = "closed"
 )
 
-// RuleText is a rule and what it demands, in one sentence.
+// RuleText is a rule and the rule's demand, in one sentence.
 type RuleText struct {
 	Rule Rule
 	Text string

@@ -28,8 +28,8 @@ func (f *facts) checkDeliveries() {
 	}
 }
 
-// checkRepeats checks each delivery to a listener against the one before. A delivery that
-// did not succeed and is over needs no explanation.
+// checkRepeats checks each delivery to a listener against the delivery before. A delivery that did
+// not succeed and is over needs no explanation.
 func (f *facts) checkRepeats() {
 	for _, t := range inOrder(f.to) {
 		if e := f.byID[t.Event]; e == nil || !e.stands {
@@ -65,7 +65,7 @@ func (f *facts) checkRepeat(before, again *delivery) {
 		again.process, again.Target, again.begin.Sub(before.begin).Round(time.Microsecond), how, before.process, before.result, what)
 }
 
-// judge finds the rule that a repeat breaks, or none.
+// judge finds the rule that a repeat breaks. The rule is empty if the repeat breaks no rule.
 func (f *facts) judge(before, again *delivery) (rule Rule, what string) {
 	switch {
 	case f.explains(before, again.begin, Kill, Stop, Network, Server, Clock), f.late(before, again):
@@ -87,10 +87,10 @@ func (f *facts) judge(before, again *delivery) (rule Rule, what string) {
 	}
 }
 
-// late reports whether the repeat is one of a process that lost its lease to the delivery
-// before. Only in multi mode does it deliver what it has queued all the same. In the
-// others each worker that was about to begin when the process was stopped makes one
-// delivery more.
+// late reports whether the repeat comes from a process that lost the lease to the delivery before.
+// Only in multi mode does such a process still deliver all the events that it has queued. In the
+// other modes each worker that was about to begin when the process was stopped makes one more
+// delivery.
 func (f *facts) late(before, again *delivery) bool {
 	if f.Promise.Mode == "multi" {
 		return f.faults.during(again.process, before.begin.Add(-2*f.Promise.Lease), before.begin, Stop, Network, Server, Clock)
@@ -102,8 +102,8 @@ func (f *facts) late(before, again *delivery) bool {
 	return ok && f.lateCalls[stop] <= f.Promise.Workers
 }
 
-// sibling reports whether, between two deliveries to a listener, one to another listener
-// of the event ended with one of the results.
+// sibling reports whether, between two deliveries to a listener, a delivery to another listener of
+// the event ended with one of the results.
 func (f *facts) sibling(before, again *delivery, results ...string) bool {
 	for _, t := range f.targets(f.byID[before.Event]) {
 		if t != before.Target && slices.ContainsFunc(f.to[t], func(d *delivery) bool {
@@ -115,8 +115,8 @@ func (f *facts) sibling(before, again *delivery, results ...string) bool {
 	return false
 }
 
-// leftOut reports whether a process delivered an event to a listener, and not to all
-// others behind it.
+// leftOut reports whether a process that delivered an event to a listener did not deliver the event
+// to all listeners.
 func (f *facts) leftOut(before *delivery) bool {
 	return slices.ContainsFunc(f.targets(f.byID[before.Event]), func(t Target) bool {
 		return !slices.ContainsFunc(f.to[t], func(d *delivery) bool { return d.process == before.process })
@@ -192,7 +192,7 @@ func (f *facts) checkOperators() {
 	}
 }
 
-// checkClosed checks [RuleClosed], but for repeats.
+// checkClosed checks [RuleClosed], except for repeats.
 func (f *facts) checkClosed() {
 	for _, d := range f.deliveries {
 		closed, ok := f.closed[d.process]

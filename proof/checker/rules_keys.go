@@ -26,7 +26,7 @@ func (f *facts) checkKeys() {
 	}
 }
 
-// checkOverlaps checks [RuleOneAtATime]. Two deliveries of one event to one listener are
+// checkOverlaps checks [RuleOneAtATime]. Two deliveries of the same event to the same listener are
 // left to the rules for repeats.
 func (f *facts) checkOverlaps(key string, deliveries []*delivery) {
 	var open []*delivery
@@ -50,18 +50,19 @@ type orderOfKey struct {
 	f      *facts
 	key    string
 	events []*event
-	at     int // the place of the event that was delivered last; -1: none
+	at     int // the place of the event that was delivered last; -1: no event was delivered
 	last   map[Target]*delivery
-	// stopped are the processes' stops that one delivery was already forgiven for.
+	// stopped are the processes' stops for which a delivery was already forgiven.
 	stopped map[string]fault
 }
 
-// delivery is the next one. It repeats the event of the last one or an earlier one, and
-// then those behind it come again, or it goes on behind the last one.
+// delivery checks the next delivery. The delivery repeats the event of the last delivery or an
+// earlier event, and the events behind that event then come again; or it continues behind the last
+// event.
 func (k *orderOfKey) delivery(d *delivery) {
 	e := k.f.byID[d.Event]
 	if k.f.Promise.SkipDead && k.f.intervened(e) {
-		return // it comes when it was replayed, and nothing waits for it
+		return // the event comes when it was replayed, and nothing waits for it
 	}
 	place := e.place
 	switch {
@@ -74,14 +75,14 @@ func (k *orderOfKey) delivery(d *delivery) {
 	k.last[d.Target] = d
 }
 
-// late reports whether a repeat is the one that a process may still begin when it goes on
-// after it was stopped for longer than its lease. The key goes on without it.
+// late reports whether a repeat is the delivery that a process may still begin when the process
+// continues after a stop that was longer than the lease. The key goes on without this delivery.
 func (k *orderOfKey) late(d *delivery, place int) bool {
 	stop, ok := k.f.afterStop(d)
 	switch {
 	case !ok || place < k.at && k.stopped[d.process] == stop:
 		return false
-	case place == k.at: // it may as well be the right one
+	case place == k.at: // the delivery may as well be the right one
 		return d.result != Done
 	default:
 		k.stopped[d.process] = stop
@@ -89,8 +90,8 @@ func (k *orderOfKey) late(d *delivery, place int) bool {
 	}
 }
 
-// goOn checks that the event delivered last has succeeded, and that none between the two
-// was left out.
+// goOn checks that the event that was delivered last has succeeded, and that no event between the
+// two was left out.
 func (k *orderOfKey) goOn(d *delivery, place int) {
 	if k.at >= 0 && !k.settled(k.events[k.at]) {
 		k.f.brokenKey(RuleOrder, k.key, d.Event, "%s began without a success of the event before, %s", d.process, k.events[k.at].ID)

@@ -31,7 +31,7 @@ func (f *facts) checkTransactions() {
 	}
 }
 
-// checkRows checks what stands in the outbox table, and what does not stand there.
+// checkRows checks which rows the outbox table has, and which rows it lacks.
 func (f *facts) checkRows() {
 	for _, t := range inOrder(f.Rows) {
 		row, e := f.Rows[t], f.byID[t.Event]
@@ -58,7 +58,7 @@ func (f *facts) checkRows() {
 	}
 }
 
-// fate says what became of an event that does not stand.
+// fate says in words why an event does not stand.
 func (f *facts) fate(id string) string {
 	switch e := f.byID[id]; {
 	case e == nil:

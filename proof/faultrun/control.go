@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Commands to a process, a line each on its standard input.
+// Commands to a process, each on a line of the standard input.
 const (
-	finish = "finish" // its writers begin no further transactions
-	clock  = "clock"  // a duration follows: how far its clock is from the system's
+	finish = "finish" // the writers begin no further transactions
+	clock  = "clock"  // a duration follows: how far the process's clock is from the system's
 )
 
 // obey carries out the commands of the run.
@@ -35,5 +35,5 @@ func (p *Process) Finish() { p.command(finish) }
 // SetClock sets how far the process's clock is from the system's.
 func (p *Process) SetClock(offset time.Duration) { p.command(clock + " " + offset.String()) }
 
-// command sends a command. A process that has ended gets none.
+// command sends a command. A process that has ended gets no command.
 func (p *Process) command(line string) { _, _ = fmt.Fprintln(p.commands, line) }

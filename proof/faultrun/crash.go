@@ -18,51 +18,50 @@ type Crash struct {
 	Point string
 	Nth   int
 	Fault CrashFault
-	// Follows is true for a process that only delivers what another one left.
+	// Follows is true for a process that only delivers the events that another process left.
 	Follows bool
 	// Then is the crash of the process that follows this one when it is dead.
 	Then *Crash
-	// Lease is that of this process; zero is [Spec.Lease].
+	// Lease is the lease of this process; zero is [Spec.Lease].
 	Lease time.Duration
 	// Record lists the points that the process passes, in the file of [Process.Points].
 	Record bool
 }
 
-// CrashFault is what happens at a point.
+// CrashFault is the fault that happens at a point.
 type CrashFault string
 
 // The faults. All but the first need a statement.
 const (
 	// KillBefore kills the process with SIGKILL before the point.
 	KillBefore CrashFault = "kill before"
-	// KillAfter kills it when the database has executed the statement.
+	// KillAfter kills the process when the database has executed the statement.
 	KillAfter CrashFault = "kill after"
-	// LoseAnswer has the statement executed and its connection broken. The process
-	// goes on.
+	// LoseAnswer has the statement executed and breaks the connection. The process goes on.
 	LoseAnswer CrashFault = "lose answer"
 	// ExecuteLate breaks the connection at once. The process goes on, and the database
 	// executes the statement later.
 	ExecuteLate CrashFault = "execute late"
-	// DieAndExecuteLate is the same for a process that dies at the point.
+	// DieAndExecuteLate does the same for a process that dies at the point.
 	DieAndExecuteLate CrashFault = "die, execute late"
 )
 
 // CrashFaults are all faults.
 var CrashFaults = []CrashFault{KillBefore, KillAfter, LoseAnswer, ExecuteLate, DieAndExecuteLate}
 
-// Files of a process beside its log, by their ends.
+// Files of a process beside the process's log, by their ends.
 const (
-	hitFile    = ".hit"    // it was at its point
+	hitFile    = ".hit"    // the process was at its point
 	pointsFile = ".points" // the points that it passed
 )
 
-// crasher is the part of a process that crashes. Its methods do nothing without one.
+// crasher is the part of a process that crashes. The methods do nothing without a crasher.
 type crasher struct {
 	Crash
 	spec   Spec
 	log    *checker.Log
-	frozen chan struct{} // closed: the process is to all others a dead one
-	// unblock is closed to let the listener go on that waits for it.
+	frozen chan struct{} // closed: to all other processes, this process is dead
+	// unblock is closed to let the waiting listener go on.
 	unblock chan struct{}
 
 	mu      sync.Mutex
@@ -120,8 +119,8 @@ func (k *crasher) handOver(point string) {
 	}
 }
 
-// gate stops whoever comes when the process is dead to all others. Transactions that are
-// open then come to their end.
+// gate blocks every caller when the process is dead to all others. Transactions that are open then
+// still end.
 func (k *crasher) gate() {
 	select {
 	case <-k.frozen:
@@ -137,8 +136,7 @@ func (k *crasher) die() {
 	select {}
 }
 
-// freeze makes the process dead to all others, but for the statement that is executed
-// late.
+// freeze makes the process dead to all others, except for the statement that is executed late.
 func (k *crasher) freeze() {
 	k.fault(checker.Kill, time.Now())
 	close(k.frozen)
@@ -149,8 +147,8 @@ func (k *crasher) fault(fault string, from time.Time) {
 	k.log.Add(checker.Record{Op: checker.OpFault, Fault: fault, Process: k.spec.Process, At: from, Until: time.Now()})
 }
 
-// A statement that is executed late waits for the file lateNow in the folder of the
-// run; the file lateDone says that it was executed. latePending has its parameters.
+// A statement that is executed late waits for the file lateNow in the folder of the run. The file
+// lateDone says that the statement was executed. latePending has the parameters of the statement.
 const (
 	latePending = "late.pending"
 	lateNow     = "late.now"
@@ -160,8 +158,7 @@ const (
 // lateLimit is the longest that a statement waits.
 const lateLimit = 3 * time.Second
 
-// later executes a statement when a listener of some process asks for that, or when the
-// time is over.
+// later executes a statement when a listener of any process asks for it, or when the time is over.
 func (k *crasher) later(arguments string, execute func()) {
 	began := time.Now()
 	k.put(latePending, arguments)
@@ -176,8 +173,8 @@ func (k *crasher) later(arguments string, execute func()) {
 	}()
 }
 
-// again is called before a listener gets an event. If an outcome of this event is to be
-// stored late, now is the time: another delivery is under way.
+// again is called before a listener gets an event. If an outcome of this event is to be stored
+// late, again has it stored now, because another delivery is under way.
 func (k *crasher) again(event string) {
 	k.mu.Lock()
 	k.calls[event]++
@@ -202,7 +199,7 @@ func (k *crasher) exists(name string) bool {
 	return err == nil
 }
 
-// put makes a file that others see with its whole content.
+// put makes a file that other processes see only with the whole content.
 func (k *crasher) put(name, content string) {
 	made := k.path(k.spec.Process + "." + name)
 	check(os.WriteFile(made, []byte(content), 0o600))

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Whose the statements are that neither a writer nor a listener executes.
+// The owners of the statements that neither a writer nor a listener executes.
 const (
 	engine   = "engine"
 	engineTx = "engine, in a transaction"
 )
 
-// whoseKey is the key of the context's value that says whose a statement is.
+// whoseKey is the key of the context's value that names the owner of a statement.
 type whoseKey struct{}
 
-// classes name the statements. The first pattern that matches decides; an empty name is
-// no point: the statement changes nothing and only a start needs it, or it is a node's
-// report, which no delivery reads.
+// classes name the statements. The first pattern that matches decides. A statement with an empty
+// name is not a point: either the statement changes nothing and only a start needs it, or it is a
+// node's report, which no delivery reads.
 var classes = []struct {
 	pattern *regexp.Regexp
 	name    string

@@ -62,26 +62,26 @@ type innerConn interface {
 	driver.QueryerContext
 }
 
-// crashConn belongs to one goroutine at a time, as every connection does.
+// crashConn belongs to a single goroutine at a time, as every connection does.
 type crashConn struct {
 	inner innerConn
 	k     *crasher
-	dead  bool   // the process has lost it
-	in    string // whose transaction is open; empty: none
-	last  string // the last statement in it
+	dead  bool   // the process has lost the connection
+	in    string // the owner of the open transaction; empty: no transaction is open
+	last  string // the last statement in the transaction
 }
 
 // linger is how long a process takes to die before a COMMIT.
 const linger = 50 * time.Millisecond
 
-// errLost is what a client sees when its connection breaks.
+// errLost is the error that a client sees when the connection breaks.
 var errLost = fmt.Errorf("faultrun: the connection broke: %w", io.ErrUnexpectedEOF)
 
-// around executes a statement, unless the process crashes there. do returns how many
-// rows were read.
+// around executes a statement, unless the process crashes there. do returns how many rows were
+// read.
 func (c *crashConn) around(point, arguments string, do func() (rows int, err error)) error {
 	k := c.k
-	if c.in == "" { // an open transaction would keep its locks
+	if c.in == "" { // a process that stopped in an open transaction would keep the locks
 		k.gate()
 	}
 	switch {
@@ -92,7 +92,7 @@ func (c *crashConn) around(point, arguments string, do func() (rows int, err err
 		return err
 	case k.pass(point, KillBefore):
 		if strings.HasSuffix(point, ": COMMIT") {
-			time.Sleep(linger) // what must not happen before COMMIT has its answer has the time to
+			time.Sleep(linger) // time for anything to happen that must wait for the answer to COMMIT
 		}
 		k.die()
 	case k.pass(point, ExecuteLate, DieAndExecuteLate):
@@ -122,8 +122,8 @@ func (c *crashConn) around(point, arguments string, do func() (rows int, err err
 	return err
 }
 
-// breakOff closes the connection as a server sees it break: an open transaction is
-// rolled back. SQLite would keep its lock while a prepared statement is open.
+// breakOff closes the connection as a server sees a connection break: an open transaction is rolled
+// back. SQLite would keep the lock while a prepared statement is open.
 func (c *crashConn) breakOff() {
 	if c.k.spec.Driver == "sqlite" {
 		_, _ = c.inner.ExecContext(context.Background(), "ROLLBACK", nil)
@@ -178,8 +178,8 @@ func (c *crashConn) prepares(args []driver.NamedValue) bool {
 	return c.k.spec.Driver == "mysql" && len(args) > 0 && !c.dead
 }
 
-// detached is the context of a statement: one that is executed late must not end with
-// its client's.
+// detached is the context of a statement: a statement that is executed late must not end with the
+// context of the client.
 func (c *crashConn) detached(ctx context.Context) context.Context {
 	if c.k.Fault == ExecuteLate || c.k.Fault == DieAndExecuteLate {
 		return context.WithoutCancel(ctx)

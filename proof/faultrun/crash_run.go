@@ -12,19 +12,19 @@ import (
 	"github.com/outboxkit/outbox-go/proof/checker"
 )
 
-// CrashRun is a run of a process that crashes, and of those that follow it.
+// CrashRun is a run of a process that crashes, and of the processes that follow it.
 type CrashRun struct {
-	// Hit is false when a process did not come to its point.
+	// Hit is false when a process did not come to the process's point.
 	Hit     bool
 	History checker.History
-	// Dead are the processes that died, and Ended the events that were DONE or DEAD when
-	// the last of them did.
+	// Dead are the processes that died, and Ended the events that were DONE or DEAD when the last
+	// of these processes died.
 	Dead  []string
 	Ended map[string]bool
 }
 
-// NewCrashRun makes the run of spec in a folder. The tables exist and are empty. It ends
-// when everything is delivered.
+// NewCrashRun makes the run of spec in a folder. The tables exist and are empty. The run ends when
+// everything is delivered.
 func NewCrashRun(ctx context.Context, program, dir string, db *sql.DB, spec Spec) (*CrashRun, error) {
 	run, err := NewRun(program, dir)
 	if err != nil {
@@ -39,7 +39,7 @@ func NewCrashRun(ctx context.Context, program, dir string, db *sql.DB, spec Spec
 	return &c.result, err
 }
 
-// names are those of the processes of a run, in order.
+// names are the names of the processes of a run, in order.
 var names = []string{firstProcess, "b", "c", "d"}
 
 type crashRun struct {
@@ -50,8 +50,8 @@ type crashRun struct {
 	result CrashRun
 }
 
-// crashes runs a process that crashes, those that crash after it, and those that deliver
-// what is left.
+// crashes runs a process that crashes, the processes that crash after it, and the processes that
+// deliver the remaining events.
 func (c *crashRun) crashes(ctx context.Context, crash Crash) error {
 	process := names[c.began]
 	dead, err := c.crash(ctx, crash)
@@ -155,8 +155,8 @@ func (c *crashRun) executed(ctx context.Context) error {
 	return nil
 }
 
-// follow runs processes that deliver what is left. A statement that is executed late may
-// leave leases that no process knows, and rows: another process delivers those.
+// follow runs processes that deliver the remaining events. A statement that is executed late may
+// leave rows, and leases that no process knows: another process delivers these rows.
 func (c *crashRun) follow(ctx context.Context, late bool) error {
 	if late {
 		if err := errors.Join(c.deliver(ctx, c.executed), c.passTime(ctx)); err != nil {
@@ -188,8 +188,8 @@ func (c *crashRun) rowsEnded(ctx context.Context) (map[string]bool, error) {
 	return ended, err
 }
 
-// passTime lets leases and the hold expire, whose process is dead. An operator resumes
-// what it has paused.
+// passTime expires the leases and the hold of a dead process. An operator resumes the kinds that
+// the process has paused.
 func (c *crashRun) passTime(ctx context.Context) error {
 	past := "'2000-01-01 00:00:00'"
 	if c.spec.Driver == "sqlite" {

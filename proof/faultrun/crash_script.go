@@ -12,12 +12,12 @@ import (
 // firstProcess is the name of the process that writes; event ids begin with it.
 const firstProcess = "a"
 
-// Parts of an event's id that say what its listener does at the first delivery.
+// Parts of an event's id that say what the listener does at the first delivery.
 const (
 	fails  = "fails"
 	defers = "defers"
 	dies   = "dies"
-	blocks = "blocks" // it waits until the kind of the next event is paused
+	blocks = "blocks" // the listener waits until the kind of the next event is paused
 )
 
 // crashStep is a transaction of the script.
@@ -25,10 +25,10 @@ type crashStep struct {
 	name   string
 	types  []string
 	key    int
-	end    string // how it ends, unless with COMMIT
+	end    string // how the transaction ends, unless with COMMIT
 	delay  time.Duration
-	paused bool // its kind is paused when it has committed
-	beside bool // the next step does not wait for its deliveries
+	paused bool // the kind of the event is paused after the COMMIT
+	beside bool // the next step does not wait for the deliveries of this step
 }
 
 const (
@@ -53,7 +53,7 @@ var crashSteps = []crashStep{
 	{name: "last", types: []string{Ledger, Plain, Inbox}, key: 1},
 }
 
-// stepWait is the longest that the script waits for the deliveries of a step. They may
+// stepWait is the longest that the script waits for the deliveries of a step. The deliveries may
 // never come when an answer was lost, or another process has the lease.
 const stepWait = 4 * time.Second
 
@@ -73,8 +73,8 @@ func (n *node) script(ctx context.Context) {
 	}
 }
 
-// pause pauses a kind while a listener has the only worker, and resumes it afterwards:
-// the worker gives back what it has queued of that kind.
+// pause pauses a kind while a listener has the only worker, and resumes it afterwards: the worker
+// gives back the queued events of that kind.
 func (n *node) pause(ctx context.Context, kind outbox.EventKind) {
 	ctx = context.WithValue(ctx, whoseKey{}, "operator")
 	n.insist(ctx, func() error { return n.ob.Pause(ctx, kind) })
@@ -82,7 +82,7 @@ func (n *node) pause(ctx context.Context, kind outbox.EventKind) {
 	n.insist(ctx, func() error { return n.ob.Resume(ctx, kind) })
 }
 
-// insist repeats what an operator would repeat.
+// insist repeats a call as an operator would repeat it.
 func (n *node) insist(ctx context.Context, do func() error) {
 	for do() != nil && ctx.Err() == nil {
 		n.crash.gate()

@@ -28,8 +28,8 @@ func (k *crasher) configure(cfg *outbox.Config) {
 	cfg.Metrics = &crashMetrics{k: k}
 }
 
-// intercept makes the beginning and the end of a delivery points, and says whose the
-// listener's statements are.
+// intercept makes points of the beginning and the end of a delivery, and names the listener as the
+// owner of its statements.
 func (k *crasher) intercept(next outbox.Listener) outbox.Listener {
 	return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		k.gate()
@@ -48,7 +48,7 @@ func (k *crasher) intercept(next outbox.Listener) outbox.Listener {
 	})
 }
 
-// result is what a delivery comes to; the event's id says that.
+// result is the result of a delivery; the event's id determines it.
 func (k *crasher) result(env outbox.Envelope, listener string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,8 +66,8 @@ func (k *crasher) result(env outbox.Envelope, listener string) string {
 	}
 }
 
-// block lasts until the script lets it go on, and until the lease was renewed where
-// there are leases.
+// block lasts until the script lets the listener go on and, where there are leases, until the lease
+// was renewed.
 func (k *crasher) block() {
 	ends := time.After(stepWait)
 	look := time.NewTicker(time.Millisecond)
@@ -99,7 +99,7 @@ func (k *crasher) isSettled(events []checker.Event) bool {
 	return true
 }
 
-// crashMetrics makes points of what the engine counts, and where.
+// crashMetrics makes points of the engine's counts.
 type crashMetrics struct {
 	outbox.NopMetrics
 	k *crasher

@@ -18,7 +18,7 @@ import (
 
 var calls atomic.Int64
 
-// listeners are those of all types of events.
+// listeners are the listeners of all types of events.
 func (n *node) listeners() []outbox.Binding {
 	bindings := []outbox.Binding{
 		on(Plain, outbox.ListenerFunc(n.plain(""))),
@@ -36,15 +36,15 @@ func on(event outbox.EventType, l outbox.Listener, opts ...outbox.BindingOption)
 	return outbox.On("Thing", event, l, opts...)
 }
 
-// chance is a number below 100 that depends on the seed and on what is given alone.
+// chance is a number below 100 that depends only on the seed and on the arguments.
 func (s Spec) chance(of ...any) int {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, s.Seed, of)
 	return int(h.Sum64() >> 33 % 100)
 }
 
-// result is what a delivery comes to. It depends on the event, the listener and the
-// number of failed attempts.
+// result is the result of a delivery. The result depends on the event, the listener and the number
+// of failed attempts.
 func (n *node) result(env outbox.Envelope, listener string) string {
 	if n.crash != nil {
 		return n.crash.result(env, listener)
@@ -68,7 +68,7 @@ func (n *node) begin(env outbox.Envelope, listener string) checker.Record {
 	return r
 }
 
-// delivery records the beginning of a delivery; the function records its end.
+// delivery records the beginning of a delivery; the function end records the end.
 func (n *node) delivery(env outbox.Envelope, listener string) (end func(result string)) {
 	r := n.begin(env, listener)
 	return func(result string) {
@@ -77,8 +77,8 @@ func (n *node) delivery(env outbox.Envelope, listener string) (end func(result s
 	}
 }
 
-// linger makes a few listeners stubborn, and has a few hang. It reports false when the
-// context ends meanwhile.
+// linger makes a few listeners stubborn, and has a few listeners hang. linger reports false when
+// the context ends meanwhile.
 func (n *node) linger(ctx context.Context, env outbox.Envelope) bool {
 	if n.Stubborn > 0 && n.chance("stubborn", n.Process, env.EventID, env.Attempts) < 3 && n.stubborn.Add(1) <= int64(n.Stubborn) {
 		pause(context.Background(), n.Linger)
@@ -90,7 +90,7 @@ func (n *node) linger(ctx context.Context, env outbox.Envelope) bool {
 	return true
 }
 
-// work takes the time of a listener. It reports false when the context ends first.
+// work takes the time of a listener. work reports false when the context ends first.
 func (n *node) work(ctx context.Context, env outbox.Envelope) bool {
 	if n.Slow == 0 {
 		return ctx.Err() == nil
@@ -111,7 +111,7 @@ func (n *node) failure(of ...any) error {
 	return errListener
 }
 
-// answer is what a listener returns for a result.
+// answer is the error that a listener returns for a result.
 func (n *node) answer(env outbox.Envelope, result string) error {
 	switch result {
 	case checker.Later:
@@ -137,13 +137,13 @@ func (n *node) plain(listener string) func(ctx context.Context, env outbox.Envel
 	}
 }
 
-// worked is when the function of a handler returned; the context of its delivery has it.
+// worked is when the function of a handler returned; the context of the delivery has it.
 type worked struct{ at time.Time }
 
 type workedKey struct{}
 
-// recorded records the deliveries to a handler. One that succeeds has ended before its
-// COMMIT: after that another process may begin with the next event of the key.
+// recorded records the deliveries to a handler. A delivery that succeeds has ended before the
+// COMMIT of the handler: after the COMMIT another process may begin with the next event of the key.
 func (n *node) recorded(listener string, inner outbox.Listener) outbox.Listener {
 	return outbox.ListenerFunc(func(ctx context.Context, env outbox.Envelope) error {
 		r := n.begin(env, listener)
@@ -158,7 +158,7 @@ func (n *node) recorded(listener string, inner outbox.Listener) outbox.Listener 
 	})
 }
 
-// handle is the listener of events of type Ledger, through pgx where that is the driver.
+// handle is the listener of events of type Ledger, through pgx if pgx is the driver.
 func (n *node) handle() outbox.Listener {
 	if n.pools.pgx == nil {
 		return n.adapter.Handle(func(ctx context.Context, tx *sql.Tx, env outbox.Envelope) error { return n.ledger(ctx, tx, env) })
@@ -169,9 +169,9 @@ func (n *node) handle() outbox.Listener {
 	})
 }
 
-// ledger has its effect in the transaction that completes the event.
+// ledger has an effect in the transaction that completes the event.
 func (n *node) ledger(ctx context.Context, tx outbox.Execer, env outbox.Envelope) error {
-	// On SQLite all others would wait for its transaction.
+	// On SQLite all others would wait for this transaction.
 	if n.Driver != "sqlite" && !n.linger(ctx, env) || !n.work(ctx, env) {
 		return ctx.Err()
 	}
@@ -187,7 +187,7 @@ func (n *node) ledger(ctx context.Context, tx outbox.Execer, env outbox.Envelope
 	return nil
 }
 
-// inbox has its effect in a transaction of its own, which the inbox guards.
+// inbox has an effect in a separate transaction, which the inbox guards.
 func (n *node) inbox(ctx context.Context, env outbox.Envelope) error {
 	end := n.delivery(env, "")
 	err := n.adapter.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {

@@ -24,7 +24,7 @@ func (s Spec) purge() *outbox.PurgeOptions {
 	return options
 }
 
-// mode is the mode of a process, with its options.
+// mode is the mode of a process, with the options of the spec.
 func (s Spec) mode() outbox.Mode {
 	poll := outbox.PollOptions{Interval: s.Interval}
 	claim := outbox.ClaimOptions{Owner: s.Owner, LeaseDuration: s.Lease, TenantsInTurn: s.Tenants}
@@ -60,8 +60,8 @@ func Kind(event string) outbox.EventKind {
 	return outbox.EventKind{AggregateType: "Thing", EventType: outbox.EventType(event)}
 }
 
-// Outbox makes an outbox like that of the processes. It is for operators, and is not
-// started.
+// Outbox makes an outbox like the outboxes of the processes. The outbox is for operators, and is
+// not started.
 func Outbox(ctx context.Context, db *sql.DB, spec Spec) (*outbox.Outbox, error) {
 	store, err := detect(ctx, db, spec)
 	if err != nil {

@@ -28,24 +28,24 @@ type node struct {
 	box     *inbox.Inbox
 	ob      *outbox.Outbox
 	adapter *sqltx.Adapter
-	// database is the one that the connections are in, on MySQL.
+	// database is the database of the connections, on MySQL.
 	database string
 	crash    *crasher // nil without Spec.Crash
 	// offset is how far the process's clock is from the system's.
 	offset atomic.Int64
-	// stubborn and hung are how many deliveries were.
+	// stubborn and hung count the deliveries whose listener was stubborn or hung.
 	stubborn, hung atomic.Int64
 }
 
-// What a process prints, a line each.
+// The lines that a process prints.
 const (
-	Ready   = "ready"   // its outbox has started
-	Written = "written" // its writers have made their transactions
+	Ready   = "ready"   // the outbox has started
+	Written = "written" // the writers have made their transactions
 )
 
-// Main is the program of a process: it writes and delivers until SIGTERM, then closes its
-// outbox and ends. It ends at once when its standard input does, so that no process
-// outlives its run.
+// Main is the program of a process: a process writes and delivers until SIGTERM, then closes the
+// outbox and ends. The process ends at once when the standard input does, so that no process
+// outlives the run.
 func Main() {
 	ctx, end := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer end()
@@ -86,7 +86,7 @@ func Main() {
 	n.log.Add(closed)
 }
 
-// build makes the outbox. It reports false when ctx ends first.
+// build makes the outbox. build reports false when ctx ends first.
 func (n *node) build(ctx context.Context) bool {
 	var store *sqlstore.Store
 	found := again(ctx, func() (err error) {
@@ -112,8 +112,8 @@ func (n *node) build(ctx context.Context) bool {
 	return true
 }
 
-// again calls fn until it succeeds: the database may be away. It reports false when ctx
-// ends first.
+// again calls fn until fn succeeds: the database may be away. again reports false when ctx ends
+// first.
 func again(ctx context.Context, fn func() error) bool {
 	for {
 		err := fn()
@@ -130,7 +130,7 @@ func again(ctx context.Context, fn func() error) bool {
 	}
 }
 
-// pause waits. It reports false when ctx ends first.
+// pause waits. pause reports false when ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

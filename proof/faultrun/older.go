@@ -32,7 +32,7 @@ func BuildOlder(ctx context.Context, revision, dir string, arguments ...string) 
 	}
 	program = filepath.Join(dir, "older-node")
 	module := filepath.Join(source, "proof")
-	if _, err := os.Stat(module); err != nil { // before it was a module of its own
+	if _, err := os.Stat(module); err != nil { // before proof was a module
 		module = filepath.Join(source, "internal")
 	}
 	arguments = append([]string{"build", "-buildvcs=false"}, arguments...)
@@ -40,8 +40,7 @@ func BuildOlder(ctx context.Context, revision, dir string, arguments ...string) 
 	return program, err
 }
 
-// output runs a command in a folder, and returns what it prints, without the end of the
-// line.
+// output runs a command in a folder, and returns the standard output without the end of the line.
 func output(ctx context.Context, dir, name string, arguments ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, arguments...)
 	cmd.Dir = dir
@@ -54,7 +53,7 @@ func output(ctx context.Context, dir, name string, arguments ...string) (string,
 	return strings.TrimSpace(string(out)), nil
 }
 
-// CreateTablesWith creates all tables by a program, with the schema of its outbox.
+// CreateTablesWith creates all tables by a program, with the schema of the program's outbox.
 func CreateTablesWith(ctx context.Context, program string, spec Spec) error {
 	spec.CreatesTables = true
 	cmd := exec.CommandContext(ctx, program)

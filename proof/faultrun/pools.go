@@ -27,7 +27,7 @@ type pools struct {
 	pgx *pgxpool.Pool
 }
 
-// open opens the pool of a process. It does not ask the database.
+// open opens the pool of a process. open does not query the database.
 func open(spec Spec, crash *crasher) pools {
 	connections := spec.Connections
 	if connections == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/faultproxy"
 )
 
-// Harm is what a [Proxy] does to connections.
+// Harm is a kind of harm that a [Proxy] does to connections.
 type Harm string
 
 // The kinds of harm.
@@ -19,23 +19,24 @@ const (
 	Cut Harm = "cut"
 	// Slow delays everything by a fifth of a second.
 	Slow Harm = "slow"
-	// HalfOpen accepts connections and passes nothing on. They are closed at its end.
+	// HalfOpen accepts connections and passes nothing on. The connections are closed when the harm
+	// ends.
 	HalfOpen Harm = "half-open"
-	// Late holds back what clients send until its end; the server then gets it, although
-	// the client may have given up.
+	// Late holds back the requests of clients until the harm ends. The server then gets the
+	// requests, although the client may have given up.
 	Late Harm = "late"
-	// NoAnswer passes nothing on that the server sends. Connections that lost an answer
-	// are closed at its end.
+	// NoAnswer passes on no answer of the server. Connections that lost an answer are closed when
+	// the harm ends.
 	NoAnswer Harm = "no-answer"
-	// NoCommit closes a connection instead of passing on the answer to a COMMIT; for
-	// every third one.
+	// NoCommit closes a connection instead of passing on the answer to a COMMIT, for every third
+	// COMMIT.
 	NoCommit Harm = "no-commit"
 )
 
 // Harms are all kinds of harm.
 var Harms = []Harm{Cut, Slow, HalfOpen, Late, NoAnswer, NoCommit}
 
-// Proxy passes on the connections of one process to a server.
+// Proxy passes on the connections of a process to a server.
 type Proxy struct {
 	*faultproxy.Proxy
 
@@ -45,7 +46,7 @@ type Proxy struct {
 	began   chan struct{}
 }
 
-// harm is one that began; ended is closed at its end.
+// harm is harm that began; ended is closed when the harm ends.
 type harm struct {
 	kind  Harm
 	ended chan struct{}
@@ -90,7 +91,7 @@ func (p *Proxy) Do(ctx context.Context, kind Harm, d time.Duration) {
 // Began gets a value when harm has begun.
 func (p *Proxy) Began() <-chan struct{} { return p.began }
 
-// now is the harm that is being done, or one that does nothing.
+// now is the harm that is being done, or a harm that does nothing.
 func (p *Proxy) now() *harm {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +114,7 @@ func (p *Proxy) accept(conn *faultproxy.Conn) (r faultproxy.Rules, accepted bool
 	return faultproxy.Rules{Request: c.request, Answer: c.answer}, true
 }
 
-// request reports whether the server gets what the client sent.
+// request reports whether the server gets the client's data.
 func (c *proxied) request(data []byte) bool {
 	switch h := c.proxy.now(); h.kind {
 	case Slow:
@@ -134,7 +135,7 @@ func (c *proxied) request(data []byte) bool {
 	return true
 }
 
-// answer reports whether the client gets what the server sent.
+// answer reports whether the client gets the server's data.
 func (c *proxied) answer([]byte) bool {
 	select {
 	case <-c.mute:
@@ -152,8 +153,8 @@ func (c *proxied) answer([]byte) bool {
 	return true
 }
 
-// silence lets the client have no further answers, and closes the connection when the
-// harm ends, or after a moment, in which the server does what it was asked.
+// silence withholds all further answers from the client. silence closes the connection when the
+// harm ends or, without a harm, after a moment in which the server executes the request.
 func (c *proxied) silence(h *harm) {
 	c.once.Do(func() {
 		close(c.mute)

@@ -29,9 +29,10 @@ func Build(ctx context.Context, dir string, arguments ...string) (program string
 	return program, nil
 }
 
-// Run is a run: its processes, and what is done to them. It is safe for concurrent use.
+// Run is a run: the processes, and the faults that they are given. A Run is safe for concurrent
+// use.
 type Run struct {
-	// Program is what [Build] built, and Dir the folder of the logs.
+	// Program is the program that [Build] built, and Dir the folder of the logs.
 	Program, Dir string
 
 	faults *checker.Log
@@ -53,15 +54,15 @@ type Process struct {
 	Spec Spec
 	run  *Run
 	cmd  *exec.Cmd
-	// commands is its standard input.
+	// commands is the process's standard input.
 	commands io.WriteCloser
-	// ready and written are closed when the process prints that, ended when it has
-	// ended; err is then how.
+	// ready and written are closed when the process prints these words, ended when the process has
+	// ended; err then says how.
 	ready, written, ended chan struct{}
 	err                   error
 }
 
-// Start starts a process. What it prints to its standard error is kept beside its log.
+// Start starts a process. The standard error of the process is kept beside the log.
 func (r *Run) Start(spec Spec) (*Process, error) { return r.StartWith(r.Program, spec) }
 
 // StartWith starts a process of another program; see [BuildOlder].
@@ -136,7 +137,7 @@ func (p *Process) Died() error {
 	}
 }
 
-// Kill kills the process and waits for its end.
+// Kill kills the process and waits until it has ended.
 func (p *Process) Kill() {
 	p.run.Fault(checker.Kill, p.Spec.Process, time.Now(), time.Now())
 	_ = p.cmd.Process.Kill()
@@ -155,8 +156,8 @@ func (p *Process) Stop(ctx context.Context, d time.Duration) {
 	p.run.Fault(checker.Stop, p.Spec.Process, began, time.Now())
 }
 
-// Terminate asks the process to close its outbox, and waits for its end. The error says
-// that it ended otherwise. When ctx ends first, the process prints its goroutines and
+// Terminate asks the process to close the outbox, and waits until the process has ended. The error
+// says that the process ended otherwise. When ctx ends first, the process prints the goroutines and
 // ends.
 func (p *Process) Terminate(ctx context.Context) error {
 	p.run.Fault(checker.Terminate, p.Spec.Process, time.Now(), time.Now())
@@ -171,7 +172,7 @@ func (p *Process) Terminate(ctx context.Context) error {
 	select {
 	case <-p.ready:
 	default:
-		return nil // it may have been too early for it to close anything
+		return nil // the signal may have come before the process could close anything
 	}
 	if p.err != nil {
 		return fmt.Errorf("process %s: %w: see %s.stderr", p.Spec.Process, p.err, filepath.Join(p.run.Dir, p.Spec.Process))
@@ -179,12 +180,12 @@ func (p *Process) Terminate(ctx context.Context) error {
 	return nil
 }
 
-// Fault records what the run did to a process, or to all of them if process is empty.
+// Fault records a fault that the run did to a process, or to all processes if process is empty.
 func (r *Run) Fault(fault, process string, from, until time.Time) {
 	r.faults.Add(checker.Record{Op: checker.OpFault, Fault: fault, Process: process, At: from, Until: until})
 }
 
-// End kills the processes that still run, so that a test that fails leaves none behind.
+// End kills the processes that still run, so that a test that fails leaves no process behind.
 func (r *Run) End() {
 	r.mu.Lock()
 	var live []*Process
@@ -216,7 +217,7 @@ func Delivered(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// History is what the run did, when its processes have ended.
+// History is the history of the run, when all processes have ended.
 func (r *Run) History(ctx context.Context, db *sql.DB, promise checker.Promise) (checker.History, error) {
 	records, err := checker.Load(r.Dir)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package faultrun runs the outbox in several processes, does harm to them, and leaves a
-// history for package checker. Its program is proof/faultrun/node; [Main] is that
-// program, and [Run] starts and harms its processes.
+// Package faultrun runs the outbox in several processes, does harm to them, and leaves a history
+// for package checker. The program of a process is proof/faultrun/node; [Main] is that program, and
+// [Run] starts and harms the processes.
 package faultrun
 
 import (
@@ -14,20 +14,20 @@ import (
 // specVariable holds a process's [Spec] as JSON.
 const specVariable = "OUTBOX_FAULTRUN_SPEC"
 
-// Spec is what one process does. Zero means what each field says.
+// Spec is the specification of a process. Each field says what zero means.
 type Spec struct {
-	// Process is unique among the processes of a run, those that follow a killed one
-	// included.
+	// Process is unique among the processes of a run, including the processes that follow a killed
+	// process.
 	Process string
 	// Driver and DSN open the database; the tables exist. Driver is pgx, pgxpool (pgx
 	// without database/sql), postgres (lib/pq), mysql or sqlite.
 	Driver, DSN string
-	// Connections is the most connections of its pool; zero is 16. Guests is how many
-	// other users the pool has, who hold a connection for a while.
+	// Connections is the most connections of the pool; zero is 16. Guests is how many other users
+	// the pool has. Each guest holds a connection for a while.
 	Connections, Guests int
 	// Dir has the logs of the run.
 	Dir string
-	// Seed decides what listeners and transactions do.
+	// Seed determines the behavior of listeners and transactions.
 	Seed uint64
 
 	// Mode is single, multi, ordered, by-key or writer-only.
@@ -37,9 +37,10 @@ type Spec struct {
 	Lease, Interval, Mark time.Duration
 	// Owner is ClaimOptions.Owner.
 	Owner string
-	// Workers, RunLength and MaxAttempts are the outbox's; zero is its default.
+	// Workers, RunLength and MaxAttempts are the options of the outbox; zero is the outbox's
+	// default.
 	Workers, RunLength, MaxAttempts int
-	// Drain and ListenerTimeout are those of DispatchOptions; zero is the default.
+	// Drain and ListenerTimeout are fields of DispatchOptions; zero is the default.
 	Drain, ListenerTimeout time.Duration
 	// DeleteDone is OnDone: Delete. Purge is how often rows that are DONE or DEAD are
 	// purged, without a retention; zero is never.
@@ -55,43 +56,43 @@ type Spec struct {
 	// Replay: the process replays each dead letter once.
 	Replay bool
 
-	// Writers are the adapters that write, one goroutine each: sqltx, raw, bun, gorm,
-	// pgx, pgx-batch. The last two need the driver pgxpool.
+	// Writers are the adapters that write, each in a goroutine: sqltx, raw, bun, gorm, pgx,
+	// pgx-batch. pgx and pgx-batch need the driver pgxpool.
 	Writers []string
-	// Transactions is how many each of them makes; zero: until [Process.Finish], or until
-	// the process is terminated. Pace is the time between two.
+	// Transactions is how many transactions each writer makes; zero: until [Process.Finish], or
+	// until the process is terminated. Pace is the time between two transactions.
 	Transactions int
 	Pace         time.Duration
 	// Keys is how many keys the events have; zero is 8.
 	Keys int
-	// RollBack is how many transactions in a hundred are rolled back, and as many have
-	// a savepoint that is. Delay is how many events in a hundred are delayed.
+	// RollBack is how many transactions in a hundred are rolled back; as many have a savepoint that
+	// is rolled back. Delay is how many events in a hundred are delayed.
 	RollBack, Delay int
-	// Abroad is how many transactions in a hundred write their events while the names of
-	// their session resolve elsewhere: where there is another table of that name
-	// (PostgreSQL), or none (MySQL).
+	// Abroad is how many transactions in a hundred write their events while the names of their
+	// session resolve elsewhere: to a schema with another table of that name (PostgreSQL), or to a
+	// database without such a table (MySQL).
 	Abroad int
 
-	// Fail is how many deliveries in a hundred fail, Later and Bury how many are
-	// deferred or end the event. Slow is the longest time that a listener takes.
+	// Fail is how many deliveries in a hundred fail. Later and Bury are how many are deferred or
+	// end the event. Slow is the longest time that a listener takes.
 	Fail, Later, Bury int
 	Slow              time.Duration
-	// Refused: the database refuses the texts of failures unless they are ASCII, and those
-	// of half of the failures are not.
+	// Refused: the database refuses the texts of failures that are not ASCII, and half of the
+	// failures have such a text.
 	Refused bool
-	// Spoil is how many transactions in a hundred store one of their rows with a number of
-	// attempts that no row has, so that it cannot be read.
+	// Spoil is how many transactions in a hundred store a row with an impossible number of
+	// attempts, so that the row cannot be read.
 	Spoil int
-	// Stubborn and Hang are the most deliveries of this process whose listener ignores
-	// its context for the time Linger, or waits until its context ends.
+	// Stubborn and Hang are the most deliveries of this process whose listener ignores the context
+	// for the time Linger, or waits until the context ends.
 	Stubborn, Hang int
 	Linger         time.Duration
 
 	// CreatesTables: the process creates all tables, and ends.
 	CreatesTables bool
 
-	// Crash makes the process one that writes what a script says, and crashes at a point
-	// of it.
+	// Crash makes the process write the transactions of a script, and crash at a point of the
+	// script.
 	Crash *Crash
 }
 
@@ -99,9 +100,9 @@ type Spec struct {
 const (
 	// Plain has one listener.
 	Plain = "Plain"
-	// Ledger has a listener that has its effect through sqltx's Handle.
+	// Ledger has a listener that has an effect through sqltx's Handle.
 	Ledger = "Ledger"
-	// Inbox has a listener that has its effect through inbox.Once.
+	// Inbox has a listener that has an effect through inbox.Once.
 	Inbox = "Inbox"
 	// Many has the listeners of [Names].
 	Many = "Many"
@@ -115,7 +116,7 @@ var (
 	Names = []string{"mail", "search", "stock"}
 )
 
-// Promise is what processes of this spec promise together.
+// Promise is the promise that processes of this spec make together.
 func (s Spec) Promise() checker.Promise {
 	return checker.Promise{
 		Mode: s.Mode, MaxAttempts: s.MaxAttempts, Lease: s.Lease, Workers: s.Workers,

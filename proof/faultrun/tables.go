@@ -14,19 +14,19 @@ import (
 	"github.com/outboxkit/outbox-go/proof/checker"
 )
 
-// Tables of a run, beside those of the outbox and the inbox.
+// Tables of a run, beside the tables of the outbox and the inbox.
 var tables = []string{
-	// One row for each transaction that committed.
+	// A row for each transaction that committed.
 	"CREATE TABLE fault_orders (id VARCHAR(64) PRIMARY KEY)",
-	// The row that a transaction of a key locks, and how many there were.
+	// A row for each key. A transaction of the key locks the row, and n counts these transactions.
 	"CREATE TABLE fault_keys (id VARCHAR(64) PRIMARY KEY, n INT NOT NULL)",
-	// One row that the run itself changes, to see whether the database answers.
+	// A row that the run itself changes, to see whether the database answers.
 	"CREATE TABLE fault_watch (n INT NOT NULL)",
 	"INSERT INTO fault_watch VALUES (0)",
-	// One row for each effect of a listener; nothing keeps a second one away.
+	// A row for each effect of a listener; nothing prevents a second row for the same effect.
 	"CREATE TABLE fault_effects (event VARCHAR(64) NOT NULL, listener VARCHAR(64) NOT NULL)",
-	// One row for each time a DEAD row was deleted, by an operator or the purger, or
-	// replayed. did is a checker.Op.
+	// A row for each time a DEAD row was deleted, by an operator or the purger, or replayed. did is
+	// a checker.Op.
 	"CREATE TABLE fault_dead (event VARCHAR(64) NOT NULL, did VARCHAR(16) NOT NULL, at BIGINT NOT NULL)",
 }
 
@@ -144,7 +144,7 @@ func dialect(driver string) inbox.Dialect {
 	}
 }
 
-// quoted is a statement with its text parameters; the ids of a run have no quotes.
+// quoted is a statement with text parameters; the ids of a run have no quotes.
 func quoted(query string, args ...any) string { return fmt.Sprintf(query, args...) }
 
 func (n *node) effect(ctx context.Context, tx outbox.Execer, event, listener string) error {
@@ -152,7 +152,7 @@ func (n *node) effect(ctx context.Context, tx outbox.Execer, event, listener str
 	return err
 }
 
-// Read reads what the tables hold into a history.
+// Read reads the tables into a history.
 func Read(ctx context.Context, db *sql.DB, h *checker.History) error {
 	h.Orders, h.Rows, h.Effects = map[string]bool{}, map[checker.Target]checker.Row{}, map[checker.Target]int{}
 	err := each(ctx, db, "SELECT id FROM fault_orders", func(scan func(...any) error) error {

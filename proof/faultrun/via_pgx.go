@@ -36,8 +36,8 @@ func (v viaPGX) InTx(ctx context.Context, fn func(ctx context.Context, tx transa
 		return pgx.BeginFunc(ctx, tx, inner)
 	}
 	err := pgx.BeginFunc(ctx, v.n.pools.pgx, inner)
-	// pgx returns the connection's error. Unless the server has answered, its user cannot
-	// know what became of the COMMIT.
+	// pgx returns the connection's error. Unless the server has answered, the user of pgx cannot
+	// know the outcome of the COMMIT.
 	var refused *pgconn.PgError
 	if err != nil && committing && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) {
 		return fmt.Errorf("%w: %w", outbox.ErrOutcomeUnknown, err)

@@ -14,11 +14,11 @@ import (
 
 // writes is a way to write in transactions.
 type writes interface {
-	// InTx calls fn in a transaction, and in a savepoint when ctx carries one.
+	// InTx calls fn in a transaction, and in a savepoint when ctx carries a transaction.
 	InTx(ctx context.Context, fn func(ctx context.Context, tx transaction) error) error
 }
 
-// transaction is one that a framework has begun.
+// transaction is a transaction that a framework has begun.
 type transaction interface {
 	Exec(ctx context.Context, query string) error
 	Number(ctx context.Context, query string) (int, error)
@@ -35,8 +35,8 @@ func (n *node) write(ctx context.Context, writer string, w writes) {
 
 var errRolledBack = errors.New("the run rolls this transaction back")
 
-// transact makes one transaction and records how it ended. A transaction is not ended by
-// the end of the process, so that what it records is what happened.
+// transact makes a transaction and records how the transaction ended. The end of the process does
+// not end the transaction, so that the record is true.
 func (n *node) transact(id string, w writes) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -72,7 +72,7 @@ func ended(id string, err error) checker.Record {
 	return r
 }
 
-// order writes the business row and one to three events of one key, which it locks.
+// order writes the business row and one to three events of a single key, which order locks.
 func (n *node) order(ctx context.Context, id string, tx transaction) ([]checker.Event, error) {
 	key := keyName(rand.N(n.keys()))
 	if err := tx.Exec(ctx, quoted("UPDATE fault_keys SET n = n + 1 WHERE id = '%s'", key)); err != nil {
@@ -117,8 +117,8 @@ func (n *node) writeFrom(ctx context.Context, id string, tx transaction, events 
 	return nil
 }
 
-// abroad are the statements that change what the names of a session resolve to, and that
-// change it back.
+// abroad are the statements that change how the names of a session resolve, and that change it
+// back.
 func (n *node) abroad() (leave, back string) {
 	switch dialect(n.Driver) {
 	case inbox.Postgres:
@@ -130,7 +130,7 @@ func (n *node) abroad() (leave, back string) {
 	}
 }
 
-// inSavepoint writes an event in a savepoint and takes it back.
+// inSavepoint writes an event in a savepoint and rolls the savepoint back.
 func (n *node) inSavepoint(ctx context.Context, id string, w writes, like checker.Event) error {
 	taken := []checker.Event{{ID: id + "-taken", Type: Plain, Key: like.Key, Seq: like.Seq + 5}}
 	n.log.Add(checker.Record{Op: checker.OpWrite, Tx: id, Events: taken})

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Model is a system of states and steps. E is what a step is called.
+// Model is a system of states and steps. E is the name of a step.
 type Model[S comparable, E fmt.Stringer] struct {
 	Start S
 	// Next calls yield with each step that is possible, and the state after it. A fault
@@ -13,8 +13,8 @@ type Model[S comparable, E fmt.Stringer] struct {
 	Next func(from S, yield func(step E, fault bool, to S))
 	// Canon gives states that differ only in names the same form. Nil: there are no names.
 	Canon func(S) S
-	// Twin gives the state in which processes that are alike have changed places. Nil: none
-	// are.
+	// Twin gives the state in which two like processes have changed places. Nil: no processes are
+	// alike.
 	Twin func(S) S
 	// Rules are held against each step.
 	Rules []Rule[S, E]
@@ -22,14 +22,14 @@ type Model[S comparable, E fmt.Stringer] struct {
 	Settled func(S) bool
 }
 
-// Rule is what no step may break.
+// Rule is a rule that no step may break.
 type Rule[S comparable, E fmt.Stringer] struct {
 	Name, Text string
 	Holds      func(from S, step E, to S) bool
 }
 
-// The rules of each model beside its own. A step that breaks them is the last one on the way
-// to the state.
+// Two rules of every model, beside the model's own rules. A step that breaks such a rule is the
+// last step on the way to the state.
 const (
 	// Stuck: a state that is not settled has a step that is no fault.
 	Stuck = "stuck"
@@ -37,12 +37,12 @@ const (
 	Reachable = "settles"
 )
 
-// Result is what an exploration found.
+// Result is the result of an exploration.
 type Result struct {
 	States, Steps int
 	Depth         int // steps from the start to the farthest state
 	Settled       int // states
-	// Broken is the rule that the last step of Trace breaks; empty: none was broken.
+	// Broken is the rule that the last step of Trace breaks; empty: no rule was broken.
 	Broken string
 	Text   string
 	Trace  []string
@@ -61,18 +61,18 @@ func (r Result) String() string {
 	return b.String()
 }
 
-// exploration is a search, breadth first, so that a counterexample is a shortest one.
+// exploration is a breadth-first search, so that no counterexample is shorter than the result.
 type exploration[S comparable, E fmt.Stringer] struct {
 	m      Model[S, E]
 	ids    map[S]int32
 	states []S
 	parent []int32
 	steps  int
-	// Steps that are no faults, for the question what can still be reached.
+	// Steps that are no faults, to find the states that can still be reached.
 	from, to []int32
 }
 
-// Explore visits every state that can be reached. It ends with the first broken rule.
+// Explore visits every state that can be reached. The exploration ends with the first broken rule.
 func (m Model[S, E]) Explore() Result {
 	x := exploration[S, E]{m: m, ids: map[S]int32{}}
 	same := func(s S) S { return s }
@@ -91,7 +91,7 @@ func (m Model[S, E]) Explore() Result {
 	return x.settles()
 }
 
-// add finds a state, or its twin, or adds it.
+// add finds a state or the state's twin, or adds the state.
 func (x *exploration[S, E]) add(raw S, parent int32) int32 {
 	s := x.m.Canon(raw)
 	if id, known := x.ids[s]; known {
@@ -131,7 +131,7 @@ func (x *exploration[S, E]) visit(at int32) (broken *Rule[S, E]) {
 	return broken
 }
 
-// settles goes back from the settled states. What it does not come to is lost for good.
+// settles goes back from the settled states. A state that it does not reach can never settle.
 func (x *exploration[S, E]) settles() Result {
 	first, back := x.reversed()
 	reached := make([]bool, len(x.states))
@@ -165,7 +165,7 @@ func (x *exploration[S, E]) settles() Result {
 	return r
 }
 
-// reversed lists, for each state, those before it: back[first[id]:first[id+1]].
+// reversed lists the states before each state: back[first[id]:first[id+1]].
 func (x *exploration[S, E]) reversed() (first, back []int32) {
 	first = make([]int32, len(x.states)+2)
 	for _, to := range x.to {
@@ -182,7 +182,7 @@ func (x *exploration[S, E]) reversed() (first, back []int32) {
 	return first, back
 }
 
-// path lists the states from the start to one of them.
+// path lists the states from the start to a state.
 func (x *exploration[S, E]) path(id int32) (path []S) {
 	for ; id >= 0; id = x.parent[id] {
 		path = append(path, x.states[id])
@@ -193,7 +193,7 @@ func (x *exploration[S, E]) path(id int32) (path []S) {
 	return path
 }
 
-// result has the steps of a path, and behind them the one that breaks a rule.
+// result has the steps of a path, and then the step that breaks a rule.
 func (x *exploration[S, E]) result(broken *Rule[S, E], path []S) Result {
 	r := Result{States: len(x.states), Steps: x.steps}
 	raw := x.m.Start
@@ -213,8 +213,8 @@ func (x *exploration[S, E]) result(broken *Rule[S, E], path []S) Result {
 	return r
 }
 
-// step takes the step that is asked for, without renaming, so that names keep their
-// meaning through a trace.
+// step takes the requested step, without renaming, so that names keep their meaning through a
+// trace.
 func (x *exploration[S, E]) step(raw *S, is func(step E, to S) bool) (text string) {
 	found, after := false, *raw
 	x.m.Next(*raw, func(step E, fault bool, to S) {

@@ -2,20 +2,20 @@ package model
 
 import "fmt"
 
-// Holds is the model of SingleNode's hold on the table (outbox/internal/hold): two processes with
-// one worker each, two events, no leases. The first event is due from the start. Each comment
+// Holds is the model of SingleNode's hold on the table (outbox/internal/hold): two processes with a
+// single worker each, two events, no leases. The first event is due from the start. Each comment
 // names the file of package outbox that a step stands for.
 //
-// A process's own clock knows the end of its hold before the database does, because it counts
-// from before the statement. So when the hold expires, the process does not hold any more. A
-// process that was stopped finds that out at its next look; between the look and the listener
-// it does not.
+// By the process's own clock, a hold ends before it ends in the database, because the process
+// counts from before the statement. So when the hold expires, the process no longer holds the
+// table. A process that was stopped notices the expiry at the next look at the hold, but not
+// between the look and the listener.
 type Holds struct {
 	Faults uint8
 	Broken Mutation
 }
 
-// Job is one event in the hands of a process.
+// Job is an event in the hands of a process.
 type Job uint8
 
 const (
@@ -27,9 +27,9 @@ const (
 	failed    // the same
 )
 
-// Process is the memory of one process.
+// Process is the memory of a process.
 type Process struct {
-	Holds bool // by its own clock
+	Holds bool // by the process's own clock
 	Jobs  [2]Job
 	Stale [2]bool // the event was taken in hand under an earlier term
 	// Lost is a note of the checker: the hold ended after the worker looked.
@@ -38,7 +38,7 @@ type Process struct {
 
 // HoldState is all that the model knows.
 type HoldState struct {
-	Owner     int8 // of the table, by the database; -1: none
+	Owner     int8 // the holder of the table, according to the database; -1: no process
 	Expired   bool
 	Processes [2]Process
 	Done      [2]bool // the rows
@@ -60,7 +60,7 @@ func (s HoldStep) String() string {
 	return fmt.Sprintf("process %d %s event %d", s.Process, s.What, s.Event)
 }
 
-// What the steps of the hold do.
+// The steps of the hold, in words.
 const (
 	takes      = "takes the hold"
 	takesLost  = "takes the hold, and gets no answer"
@@ -139,7 +139,7 @@ func (x *holdSteps) hold(p int) {
 	own := func(s *HoldState) { s.Owner, s.Expired = int8(p), false }
 	x.take(p, -1, takes, func(s *HoldState, p *Process) {
 		own(s)
-		if !p.Holds { // it had lapsed: a new term begins
+		if !p.Holds { // the hold had lapsed: a new term begins
 			for event, job := range p.Jobs {
 				p.Stale[event] = p.Stale[event] || job != noJob
 			}
@@ -164,7 +164,7 @@ func (x *holdSteps) end(p int) {
 				p.lapse()
 			}
 		}
-		if x.from.Processes[p].Holds { // it was stopped, or did not reach the database
+		if x.from.Processes[p].Holds { // the process was stopped, or did not reach the database
 			x.fault(p, -1, expires, expire)
 		} else {
 			x.take(p, -1, expires, expire)
@@ -215,7 +215,7 @@ func (x *holdSteps) read(p, event int) {
 	})
 }
 
-// deliver is the one worker (outbox/worker.go, mayDeliver in flow.go).
+// deliver is the worker (outbox/worker.go, mayDeliver in flow.go).
 func (x *holdSteps) deliver(p, event int) {
 	now := x.from.Processes[p]
 	set := func(job Job) func(*HoldState, *Process) {
@@ -250,8 +250,8 @@ func (x *holdSteps) deliver(p, event int) {
 	}
 }
 
-// store is the completer without leases: what protects a row is its status alone
-// (outbox/completer.go, sqlstore/mark.go).
+// store is the completer without leases: only the status protects a row (outbox/completer.go,
+// sqlstore/mark.go).
 func (x *holdSteps) store(p, event int) {
 	job := x.from.Processes[p].Jobs[event]
 	mark := func(s *HoldState) {

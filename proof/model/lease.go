@@ -1,12 +1,11 @@
 package model
 
-// Leases is the model of the lease protocol of MultiNode: one event, two nodes. Node 0
-// writes the event. Each comment names the file of package outbox, or of its store, that a
-// step stands for.
+// Leases is the model of the lease protocol of MultiNode: one event, two nodes. Node 0 writes the
+// event. Each comment names the file of package outbox, or of its store, that a step stands for.
 //
-// There is no clock. A lease expires when a step says so. That is a fault while a live
-// node has the event in hand, because a node renews its leases: the process was stopped for
-// longer than the lease lasts, or did not reach the database. Otherwise it is time that
+// There is no clock. A lease expires when a step says so. The expiry is a fault while a live node
+// has the event in hand, because a node renews the node's leases: the process was stopped for
+// longer than the lease lasts, or did not reach the database. Otherwise the expiry is time that
 // passes. Every event is due at once.
 type Leases struct {
 	MaxAttempts uint8
@@ -33,7 +32,7 @@ func (m Leases) Model() Model[State, Event] {
 	}
 }
 
-// steps are the steps from one state.
+// steps are the steps from a single state.
 type steps struct {
 	Leases
 	from  State
@@ -47,7 +46,7 @@ func (x *steps) take(e Event, change func(s *State)) {
 	x.yield(e, false, s)
 }
 
-// fault takes a step that is one, if there may be another.
+// fault takes a step that is a fault, if another fault may happen.
 func (x *steps) fault(e Event, change func(s *State)) {
 	if x.from.Faults >= x.Faults {
 		return
@@ -117,8 +116,8 @@ func (x *steps) expire() {
 	})
 }
 
-// crash kills a process and starts it again. What its memory held is gone; a statement that
-// it sent may still be carried out.
+// crash kills a process and starts it again. The memory of the process is lost; a statement that
+// the process sent may still be carried out.
 func (x *steps) crash(node int) {
 	if x.from.Nodes[node] == (Node{}) && (node != 0 || x.from.Writer != waits || x.from.Tx == unwritten) {
 		return
@@ -131,14 +130,14 @@ func (x *steps) crash(node int) {
 	})
 }
 
-// replay is an operator's (outbox/deadletters.go, sqlstore/dead.go).
+// replay is a replay by an operator (outbox/deadletters.go, sqlstore/dead.go).
 func (x *steps) replay() {
 	if x.from.Row.Status != Dead || x.from.Replays >= x.Replays {
 		return
 	}
 	x.take(Event{Kind: Replayed}, func(s *State) {
 		s.Replays++
-		s.Row = Row{Status: New, Next: s.name(0)} // it is due from now on
+		s.Row = Row{Status: New, Next: s.name(0)} // the row is due from now on
 		s.Begun = 0
 		s.inHand(func(_ int, d *Delivery) { d.Counted, d.Old = false, true })
 		for i := range s.Nodes {

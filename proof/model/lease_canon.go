@@ -1,7 +1,7 @@
 package model
 
-// canon gives states that differ in nothing that matters the same form: it leaves out what
-// has no effect any more, and renames the leases in the order in which the state shows them.
+// canon gives equivalent states the same form: it clears everything that has no effect any more,
+// and renames the leases in the order in which the state shows them.
 func (m Leases) canon(s State) State {
 	if m.Broken == "" {
 		s.prune()
@@ -22,7 +22,8 @@ func (m Leases) canon(s State) State {
 	return s
 }
 
-// prune leaves out what has no effect any more. A broken model may give it one.
+// prune clears everything that has no effect any more. In a broken model these parts may have an
+// effect.
 func (s *State) prune() {
 	if s.Writer != waits {
 		s.Lease = 0
@@ -45,7 +46,7 @@ func (s *State) prune() {
 				s.giveBack(i, r.Name, r.Doubt)
 			}
 		}
-		if d := &s.Nodes[i].Hand[1]; d.Phase > running && !alive(d.Lease) { // it will be refused
+		if d := &s.Nodes[i].Hand[1]; d.Phase > running && !alive(d.Lease) { // the outcome will be refused
 			*d = Delivery{}
 		}
 	}

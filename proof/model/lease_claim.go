@@ -41,8 +41,8 @@ func (m Leases) executeClaim(s *State, lease Name) (got, counted bool) {
 	return got, got && counted
 }
 
-// sendClaim sends a claim that takes the row. One that its client gives up may be carried
-// out later, so its lease is given back.
+// sendClaim sends a claim that takes the row. A claim that the client gives up may be carried out
+// later, so the lease of the claim is given back.
 func (x *steps) sendClaim(node int) {
 	s := x.from
 	lease := s.name(node)
@@ -93,8 +93,8 @@ func (x *steps) claimAnswered(node int) {
 	})
 }
 
-// covers is the tracker's: the claimed row is a copy of the delivery in hand, unless that
-// one's retry or deferral is in the row.
+// covers is the tracker's: the claimed row is a copy of the delivery in hand, unless the retry or
+// deferral of that delivery is in the row.
 func (d Delivery) covers(c Claim) bool {
 	return d.Phase > reserved && (!d.Storing || d.Outcome.final() || !c.Shown)
 }

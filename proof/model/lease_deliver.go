@@ -1,7 +1,7 @@
 package model
 
-// deliver is one delivery (outbox/worker.go, deliver.go, result.go).
-// A worker does not look at the lease: an outcome that comes too late is refused.
+// deliver is a delivery (outbox/worker.go, deliver.go, result.go). A worker does not look at the
+// lease: an outcome that comes too late is refused.
 func (x *steps) deliver(node, hand int) {
 	d := x.from.Nodes[node].Hand[hand]
 	change := func(s *State, f func(d *Delivery)) { f(&s.Nodes[node].Hand[hand]) }

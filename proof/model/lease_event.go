@@ -2,10 +2,10 @@ package model
 
 import "fmt"
 
-// Kind is what happens in a step.
+// Kind is the kind of a step.
 type Kind uint8
 
-// The kinds of steps. Those up to Internal can be seen from outside: a trace has them.
+// The kinds of steps. The kinds up to Internal can be seen from outside: a trace has them.
 const (
 	Wrote      Kind = iota + 1 // the row was inserted, under Lease if not zero
 	Committing                 // COMMIT takes effect, not before this
@@ -13,7 +13,7 @@ const (
 	RolledBack                 // the same
 	InDoubt                    // the writer was not told
 	Claimed                    // Changed; Attempts as the row shows them then; Counted if it was taken over
-	Began                      // a listener; Attempts as its envelope shows them
+	Began                      // a listener; Attempts as the envelope shows them
 	Ended                      // a listener, with Outcome
 	Marked                     // Outcome, Lease, Changed
 	Released                   // Lease, Changed
@@ -26,7 +26,7 @@ const (
 	Internal
 )
 
-// What internal steps do.
+// The internal steps, in words.
 const (
 	lateRollback  = "the transaction whose COMMIT is in doubt rolls back"
 	claimAnswered = "the claim's answer arrives"
@@ -46,8 +46,8 @@ type Event struct {
 	Outcome  Outcome
 	Attempts uint8
 	Changed  bool // the statement changed the row
-	Counted  bool // the claim counted an attempt: it took the row over
-	Late     bool // the statement was given up by its client before
+	Counted  bool // the claim counted an attempt: the claim took the row over
+	Late     bool // the client had given up the statement before
 	Text     string
 }
 

@@ -84,7 +84,7 @@ func (m Leases) execute(s *State, st Statement) (changed bool) {
 	return true
 }
 
-// renew starts the leases of what is in hand again (outbox/internal/leases).
+// renew restarts the leases of the events in hand (outbox/internal/leases).
 func (x *steps) renew(node int) {
 	d := x.from.Nodes[node].Hand[0]
 	row := x.from.Row
@@ -121,7 +121,7 @@ func (x *steps) release(node, of int) {
 	}
 }
 
-// late carries out a statement that its client gave up, or loses it.
+// late carries out a statement that the client gave up, or loses the statement.
 func (x *steps) late() {
 	st := x.from.Late
 	if st.Verb == noStatement {

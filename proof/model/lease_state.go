@@ -1,11 +1,11 @@
 package model
 
-// Name is the name of a lease: a number, and in the lowest bit the node. Zero is none.
+// Name is the name of a lease: a number, and in the lowest bit the node. Zero is no lease.
 type Name uint8
 
 func (n Name) node() int { return int(n & 1) }
 
-// Status is a row's.
+// Status is the status of a row.
 type Status uint8
 
 // The statuses of a row.
@@ -18,7 +18,7 @@ const (
 
 func (s Status) pending() bool { return s == New || s == Retry }
 
-// Tx is where the transaction that wrote the row is, as the database has it.
+// Tx is where the transaction that wrote the row is, according to the database.
 type Tx uint8
 
 const (
@@ -28,7 +28,7 @@ const (
 	rolledBack
 )
 
-// Writer is what the node that wrote knows of the transaction.
+// Writer is the knowledge that the node that wrote has of the transaction.
 type Writer uint8
 
 const (
@@ -37,13 +37,13 @@ const (
 	doubts               // nothing is known of the COMMIT, or the process died
 )
 
-// Row is the row of the one event.
+// Row is the row of the event.
 type Row struct {
 	Status   Status
 	Attempts uint8
 	Lease    Name // locked_by
 	Expired  bool // locked_at is longer ago than LeaseDuration
-	// Next is the delivery whose outcome available_at shows: its first lease. Zero: none.
+	// Next is the first lease of the delivery whose outcome available_at shows. Zero: no delivery.
 	Next Name
 }
 
@@ -55,11 +55,11 @@ const (
 	reserved       // the transaction is open
 	queued
 	running
-	answered // it has an outcome that is not stored
-	marking  // the statement was carried out, its answer is not there yet
+	answered // the delivery has an outcome that is not stored
+	marking  // the statement was carried out, the answer is not there yet
 )
 
-// Outcome is what is stored for a delivery.
+// Outcome is the outcome that is stored for a delivery.
 type Outcome uint8
 
 // The outcomes.
@@ -74,29 +74,28 @@ const (
 
 func (o Outcome) final() bool { return o == OutcomeDone || o == OutcomeDead }
 
-// Delivery is one delivery in hand (outbox/tracker.go).
+// Delivery is a delivery in hand (outbox/tracker.go).
 type Delivery struct {
 	Phase   Phase
-	Lease   Name  // the lease under which it goes on
-	Born    Name  // the lease under which it began
-	Seen    uint8 // the attempts that its envelope shows
+	Lease   Name  // the lease under which the delivery goes on
+	Born    Name  // the lease under which the delivery began
+	Seen    uint8 // the attempts that the envelope shows
 	Outcome Outcome
-	Storing bool // a statement with its outcome was begun
+	Storing bool // a statement with the outcome was begun
 	// Of the statement whose answer is outstanding: the lease it named, and whether it
 	// changed the row.
 	Under   Name
 	Changed bool
-	// Notes of the checker. Outlived: its lease expired meanwhile. Counted: it is one of
-	// State.Begun. Old: it was in hand before the event was replayed.
+	// Notes of the checker. Outlived: the lease expired meanwhile. Counted: State.Begun counts the
+	// delivery. Old: the delivery was in hand before the event was replayed.
 	Outlived, Counted, Old bool
 }
 
-// Claim is a claim that was carried out, while its answer is outstanding
-// (outbox/poller_claim.go).
+// Claim is a claim that was carried out and whose answer is outstanding (outbox/poller_claim.go).
 type Claim struct {
 	Name     Name
-	Attempts uint8 // that it returned
-	// Shown: available_at is what the outcome of the delivery in hand sets.
+	Attempts uint8 // that the claim returned
+	// Shown: available_at is the time that the outcome of the delivery in hand sets.
 	Shown bool
 	// Notes of the checker, for the delivery.
 	Outlived, Old bool
@@ -108,16 +107,16 @@ type Release struct {
 	Doubt bool // the row may not be there yet
 }
 
-// Node is the memory of one process, as far as it concerns the event.
+// Node is the memory of a process, as far as it concerns the event.
 type Node struct {
-	// Hand has the delivery that the tracker knows, and an older one that it has forgotten
-	// for the sake of that one.
+	// Hand has the delivery that the tracker knows, and an older delivery that the tracker has
+	// forgotten in favor of the first.
 	Hand     [2]Delivery
 	Claim    Claim
 	Releases [3]Release
 }
 
-// Verb is what a statement does.
+// Verb is the purpose of a statement.
 type Verb uint8
 
 const (
@@ -127,7 +126,7 @@ const (
 	verbClaim
 )
 
-// Statement is one that its client gave up and that the server may still carry out.
+// Statement is a statement that the client gave up and that the server may still carry out.
 type Statement struct {
 	Verb     Verb
 	Lease    Name
@@ -136,7 +135,7 @@ type Statement struct {
 	Born     Name
 }
 
-// State is all that the model knows.
+// State is everything that the model knows.
 type State struct {
 	Row    Row
 	Tx     Tx
@@ -146,9 +145,9 @@ type State struct {
 	Late   Statement
 	Names  uint8 // given so far
 
-	// Notes of the checker. Delivered: a listener succeeded. Begun: deliveries of what was
-	// taken in hand since the insert or the replay, apart from those that were deferred or cut
-	// off by a shutdown.
+	// Notes of the checker. Delivered: a listener succeeded. Begun: deliveries of the event that
+	// was taken in hand since the insert or the replay, except for deliveries that were deferred or
+	// that a shutdown cut off.
 	Delivered bool
 	Begun     uint8
 	Faults    uint8
@@ -177,7 +176,7 @@ func (s *State) names(visit func(*Name)) {
 	visit(&s.Late.Born)
 }
 
-// name gives a lease a name of its own (outbox/internal/leases).
+// name gives a lease a unique name (outbox/internal/leases).
 func (s *State) name(node int) Name {
 	s.Names++
 	return Name(s.Names)<<1 | Name(node)

@@ -1,7 +1,7 @@
 package model
 
-// write is the transaction that writes the event, and what its node makes of the end
-// (outbox/writer.go, writer.go, commit.go).
+// write is the transaction that writes the event, and how its node handles the end
+// (outbox/writer.go, commit.go).
 func (x *steps) write() {
 	switch {
 	case x.from.Tx == unwritten:
@@ -15,8 +15,8 @@ func (x *steps) write() {
 	}
 }
 
-// insert inserts the row: under the writer's lease, or without one when the hot queue has
-// no room, or the event is due later (sqlstore/insert.go).
+// insert inserts the row: under the writer's lease, or without a lease when the hot queue has no
+// room, or the event is due later (sqlstore/insert.go).
 func (x *steps) insert() {
 	s := x.from
 	lease := s.name(0)
@@ -38,18 +38,18 @@ func (x *steps) commit() {
 	}
 }
 
-// ended is what the writer learns of the end.
+// ended is how the writer learns of the end.
 func (x *steps) ended() {
 	hand := x.from.Nodes[0].Hand[0]
-	own := hand.Phase == reserved // else a claim took its place, or there never was one
-	if x.from.Tx == open {        // rolled back by its caller, or COMMIT was refused
+	own := hand.Phase == reserved // otherwise a claim took the place of the reservation, or there was no reservation
+	if x.from.Tx == open {        // the caller rolled back, or COMMIT was refused
 		x.take(Event{Kind: RolledBack}, func(s *State) {
 			s.Tx, s.Writer = rolledBack, told
 			s.unreserve()
 		})
 	}
 	if x.from.Tx == committed {
-		// A transaction that took longer than half of its lease does not go to the hot queue.
+		// A transaction that took longer than half of the lease does not go to the hot queue.
 		fresh := x.from.Row.Lease == x.from.Lease && !x.from.Row.Expired
 		if own && (fresh || x.Broken == HotWithoutLease) {
 			x.take(Event{Kind: Committed}, func(s *State) {
@@ -81,8 +81,8 @@ func (s *State) unreserve() {
 	}
 }
 
-// giveBack hands a lease to the releaser. At most two others have an effect: the row's, and
-// that of a late claim.
+// giveBack hands a lease to the releaser. At most two other leases have an effect: the row's lease,
+// and the lease of a late claim.
 func (s *State) giveBack(node int, lease Name, doubt bool) {
 	releases := &s.Nodes[node].Releases
 	for i, r := range releases {

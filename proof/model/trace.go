@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Record is an event of a trace of one row. Its lease is the name that the store saw; Lease of
-// the event is not used. Node is 0 for the process that wrote the row, 1 for the other.
+// Record is an event of a trace of a single row. LockedBy is the name of the lease that the store
+// saw; Lease of the event is not used. Node is 0 for the process that wrote the row, 1 for the
+// other process.
 type Record struct {
 	Event
 	LockedBy string
@@ -20,18 +21,18 @@ func (r Record) String() string {
 	return text
 }
 
-// maxLeases is how many leases one trace may have.
+// maxLeases is how many leases a trace may have.
 const maxLeases = 48
 
-// replay is a state that a trace may have led to, and what its leases are called there.
+// replay is a state that a trace may have led to, and the names of the leases in that state.
 type replay struct {
 	state State
 	named [maxLeases]Name
 }
 
-// Replay goes through a trace of one row with all the states of the model that are
-// consistent with it. Steps that a trace does not show may happen between its events. It
-// returns how many states are left, or the first event that the model does not allow.
+// Replay goes through a trace of a single row with all the states of the model that are consistent
+// with the trace. Steps that a trace does not show may happen between the events of the trace.
+// Replay returns how many states are left, or the first event that the model does not allow.
 func (m Leases) Replay(trace []Record) (states int, err error) {
 	m.Faults, m.Replays, m.Returns, m.replaying = 255, 255, true, true
 	numbers := map[string]int{}
@@ -66,7 +67,7 @@ func (m Leases) Replay(trace []Record) (states int, err error) {
 	return len(possible), nil
 }
 
-// settle adds the states that steps lead to which a trace does not show.
+// settle adds the states that are reached by steps that a trace does not show.
 func (m Leases) settle(possible map[replay]bool) {
 	var queue []replay
 	for p := range possible {
@@ -84,8 +85,8 @@ func (m Leases) settle(possible map[replay]bool) {
 	}
 }
 
-// shows reports whether a step of the model is the event of the trace, and what the leases
-// are called after it.
+// shows reports whether a step of the model is the event of the trace, and returns the names of the
+// leases after the step.
 func (p replay) shows(e, seen Event, lease int) (named [maxLeases]Name, ok bool) {
 	named = p.named
 	if e.Kind != seen.Kind || e.Node != seen.Node && e.Kind != Expired {

@@ -1,4 +1,4 @@
-// Node is one process of a fault run. It is told what to do by its environment.
+// Node is a process of a fault run. The environment says what the process does.
 package main
 
 import "github.com/outboxkit/outbox-go/proof/faultrun"
