@@ -1,5 +1,5 @@
-// Package browsertest tests package dashboard in Chromium. It is a module of its own, so that
-// the library does not depend on chromedp.
+// Package browsertest tests package dashboard in Chromium. browsertest is a separate module, so
+// that the library does not depend on chromedp.
 package browsertest
 
 import (
@@ -15,7 +15,7 @@ import (
 // ErrNoBrowser says how to get Chromium.
 var ErrNoBrowser = errors.New("there is no Chromium: run make chromium, install Debian's package chromium, or name the program in OUTBOX_TEST_CHROMIUM")
 
-// Find returns Chromium's program: OUTBOX_TEST_CHROMIUM, or one in PATH.
+// Find returns Chromium's program: OUTBOX_TEST_CHROMIUM, or a program in PATH.
 func Find() (string, error) {
 	if program := os.Getenv("OUTBOX_TEST_CHROMIUM"); program != "" {
 		return program, nil
@@ -28,7 +28,7 @@ func Find() (string, error) {
 	return "", ErrNoBrowser
 }
 
-// Start starts a browser without a window. Its tabs are made with [chromedp.NewContext].
+// Start starts a browser without a window. [chromedp.NewContext] makes the tabs of the browser.
 func Start(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	program, err := Find()
 	if err != nil {

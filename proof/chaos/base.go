@@ -23,22 +23,22 @@ const password = "dsn-54321-secret"
 // The driver would print each connection that a fault ends.
 var _ = mysql.SetLogger(&mysql.NopLogger{})
 
-// base is the database of one run.
+// base is the database of a run.
 type base struct {
 	kind, name string
-	// admin is the server's own database, nil on SQLite, and db that of the run.
+	// admin is the server's own database, nil on SQLite, and db the database of the run.
 	admin, db *sql.DB
-	// addr is the server's, and dsn the run's, without a proxy.
+	// addr is the address of the server, and dsn the DSN of the run, without a proxy.
 	addr, dsn string
-	// private is the server when the run has it for itself, and folder the disk that can be
-	// full; it is empty without one.
+	// private is the server when the run has a private server, and folder the disk that can be
+	// full. folder is empty without a disk.
 	private *server
 	folder  string
 	drops   []func(ctx context.Context) error
 }
 
-// newBase makes a database on a server, or in the folder dir on SQLite. private is the
-// server when that is one of this package's. With disk, the database is on a small disk.
+// newBase makes a database on a server, or in the folder dir on SQLite. private is the server when
+// it is a private server of this package. With disk, the database is on a small disk.
 func newBase(ctx context.Context, kind, serverDSN, dir string, private *server, disk bool) (b *base, err error) {
 	b = &base{kind: kind, name: fmt.Sprintf("chaos_%d_%d", os.Getpid(), time.Now().UnixNano()), private: private}
 	defer func() {
@@ -67,7 +67,7 @@ func newBase(ctx context.Context, kind, serverDSN, dir string, private *server, 
 	return b, b.db.PingContext(ctx)
 }
 
-// driver is the one that the run itself uses.
+// driver is the driver that the run itself uses.
 func (b *base) driver() string {
 	if b.kind == "postgres" {
 		return "pgx"
@@ -123,8 +123,8 @@ func (b *base) mysql(ctx context.Context, serverDSN string, disk bool) error {
 	if err := b.exec(ctx, statements...); err != nil || !disk {
 		return err
 	}
-	// The server keeps the tables of a database in a folder of its name. It cannot delete the
-	// folder while that is a disk.
+	// The server keeps the tables of a database in a folder of the same name. The server cannot
+	// delete the folder while the folder is a disk.
 	if err := b.mount(ctx, filepath.Join(b.private.data(), b.name)); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (b *base) later(statement string) {
 // via is the DSN through a proxy.
 func (b *base) via(addr string) string { return strings.Replace(b.dsn, b.addr, addr, 1) }
 
-// drop drops what newBase made.
+// drop drops the database, and undoes everything else that newBase did.
 func (b *base) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -19,7 +19,7 @@ func (d draw) between(least, most time.Duration) time.Duration {
 
 func one[T any](d draw, of ...T) T { return of[d.IntN(len(of))] }
 
-// spec draws what all processes do.
+// spec draws the spec of all processes.
 func (d draw) spec(database string) faultrun.Spec {
 	s := faultrun.Spec{
 		Seed: d.Uint64(), Driver: d.driver(database), Mode: one(d, "multi", "multi", "by-key", "by-key", "single", "ordered"),
@@ -36,7 +36,7 @@ func (d draw) spec(database string) faultrun.Spec {
 		s.Purge = d.between(200*time.Millisecond, time.Second)
 	}
 	if d.often(20) {
-		// A renewal waits for its turn, and must not take longer than the lease.
+		// A renewal waits for a connection, and must not take longer than the lease.
 		s.Connections, s.Guests, s.Lease = one(d, 1, 2), 2, 15*time.Second
 	}
 	if d.often(25) {
@@ -61,7 +61,7 @@ func (d draw) spec(database string) faultrun.Spec {
 	return s
 }
 
-// ofMode draws what not all modes have.
+// ofMode draws the options that not all modes have.
 func (d draw) ofMode(s *faultrun.Spec) {
 	switch s.Mode {
 	case "multi":
@@ -72,9 +72,9 @@ func (d draw) ofMode(s *faultrun.Spec) {
 	case "by-key":
 		s.SkipDead, s.RunLength = d.often(50), one(d, 0, 3)
 	case "ordered":
-		s.Slow /= 10 // one worker
-		// A deferred event is ordered by when it becomes due. So are the listeners that were
-		// not called when the listener's time was over.
+		s.Slow /= 10 // a single worker
+		// A deferred event is ordered by when it becomes due. The same is true of the listeners
+		// that were not called when the listener's time was over.
 		s.Later, s.Hang, s.ListenerTimeout = 0, 0, 0
 	}
 }
@@ -86,7 +86,7 @@ func (d draw) driver(database string) string {
 	return database
 }
 
-// adapters are two to four of those that the driver has.
+// adapters are two to four of the adapters that the driver has.
 func (d draw) adapters(driver string) []string {
 	all := []string{"sqltx", "raw", "bun", "gorm"}
 	if driver == "pgxpool" {
@@ -96,14 +96,14 @@ func (d draw) adapters(driver string) []string {
 	return all[:2+d.IntN(3)]
 }
 
-// pace draws how much is written: what two busy cores can deliver.
+// pace draws how much is written: no more than two busy cores can deliver.
 func (d draw) pace(p *Plan) {
 	second := map[string]int{"single": 80, "multi": 80, "by-key": 50, "ordered": 25}[p.Spec.Mode]
 	writers := (p.Processes + p.Writers) * len(p.Spec.Writers)
 	p.Spec.Pace = time.Duration(writers) * time.Second / time.Duration(second)
 }
 
-// kinds draws the kinds of faults of a plan: none, a few, or many.
+// kinds draws the kinds of faults of a plan: no kinds, a few, or many.
 func (d draw) kinds(p Plan) []string {
 	all := []string{kill, stop, terminate, clock, lock, disk}
 	if p.Database != "sqlite" {
@@ -115,7 +115,7 @@ func (d draw) kinds(p Plan) []string {
 	return slices.Compact(kinds)
 }
 
-// timeline draws faults of some kinds, one after the other.
+// timeline draws a series of faults of some kinds.
 func (d draw) timeline(p Plan, kinds []string) (faults []Fault) {
 	if len(kinds) == 0 {
 		return nil

@@ -11,8 +11,9 @@ import (
 	"github.com/outboxkit/outbox-go/proof/faultrun"
 )
 
-// grep looks in what processes printed, and in the reasons of the rows, for what neither may
-// have: data of events and passwords. It also looks for what a process prints when it fails.
+// grep searches the output of processes, and the reasons of the rows, for data of events and
+// passwords, which neither may have. grep also looks for the text that a process prints when it
+// fails.
 func grep(dir string, h checker.History) (found []checker.Violation) {
 	add := func(where, word string) {
 		found = append(found, checker.Violation{Rule: checker.RuleRecords, Text: fmt.Sprintf("%s has %q", where, word)})

@@ -33,7 +33,7 @@ func (b *base) disconnect(ctx context.Context) error {
 		ids = append(ids, id)
 	}
 	for _, id := range ids {
-		_ = b.exec(ctx, fmt.Sprintf("KILL %d", id)) // it may have ended
+		_ = b.exec(ctx, fmt.Sprintf("KILL %d", id)) // the connection may have ended
 	}
 	return rows.Err()
 }
@@ -72,7 +72,7 @@ func (b *base) fill(ctx context.Context, d time.Duration) error {
 	defer func() { _ = file.Close() }()
 	block := make([]byte, 4<<10)
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
-		if _, err := file.Write(block); err != nil { // what others have freed is filled, too
+		if _, err := file.Write(block); err != nil { // the file also fills the space that others have freed
 			wait(ctx, 10*time.Millisecond)
 		}
 	}

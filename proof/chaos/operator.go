@@ -11,8 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/proof/faultrun"
 )
 
-// operator does what people do with a table that others deliver from. Its errors do not
-// count: the database may be away.
+// operator acts as people act on a table from which others deliver. The errors of an operator do
+// not count: the database may be away.
 type operator struct {
 	ob   *outbox.Outbox
 	db   *sql.DB

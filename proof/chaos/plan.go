@@ -1,5 +1,5 @@
-// Package chaos makes fault runs from seeds: a plan says what the processes of a run do
-// and what is done to them, and package checker judges the history that they leave.
+// Package chaos makes fault runs from seeds: a plan says what the processes of a run do and which
+// faults they suffer, and package checker judges the history that they leave.
 package chaos
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/proof/faultrun"
 )
 
-// Databases are the kinds of databases. The second one is MariaDB, or MySQL.
+// Databases are the kinds of databases. mysql is MariaDB, or MySQL.
 var Databases = []string{"postgres", "mysql", "sqlite"}
 
 // Kinds of faults.
@@ -30,15 +30,15 @@ const (
 // Kinds are all kinds of faults.
 var Kinds = []string{kill, stop, terminate, network, clock, disconnect, lock, crash, disk}
 
-// Fault is done to one process, or to all.
+// Fault is a fault of a single process, or of all processes.
 type Fault struct {
 	Kind string
-	// Harm is what a network fault does.
+	// Harm is the harm that a network fault does.
 	Harm faultrun.Harm
-	// After is the time since the end of the fault before it, of the same process, and
-	// For how long it lasts.
+	// After is the time since the end of the previous fault of the same process, and For how long
+	// the fault lasts.
 	After, For time.Duration
-	// Offset is that of the clock.
+	// Offset is the offset of the clock.
 	Offset time.Duration
 }
 
@@ -46,24 +46,24 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s%s after %v for %v", f.Kind, f.Harm, f.After, f.For)
 }
 
-// Plan is what a run does. It follows from its seed and its database.
+// Plan is the plan of a run. The seed and the database determine the plan.
 type Plan struct {
 	Seed     uint64
 	Database string
-	// Spec is that of all processes.
+	// Spec is the spec of all processes.
 	Spec faultrun.Spec
-	// Processes deliver, and further ones, Writers, only write.
+	// Processes deliver, and further processes, Writers, only write.
 	Processes, Writers int
 	// Duration is how long faults are done.
 	Duration time.Duration
-	// Faults are those of each process, and Global those of all.
+	// Faults are the faults of each process, and Global the faults of all processes.
 	Faults [][]Fault
 	Global []Fault
 	// Operators replay and delete dead letters, and pause types. Migrates alters the
 	// table meanwhile.
 	Operators, Migrates bool
-	// Skew: half of the processes are of an older version. One that follows another is of
-	// the other version.
+	// Skew: half of the processes are of an older version. A process that follows another process
+	// is of the other version.
 	Skew bool
 }
 
@@ -88,9 +88,9 @@ func NewPlan(seed uint64, database string, duration time.Duration) Plan {
 	return p
 }
 
-// NewSkewPlan is the plan of a seed, but with processes of two versions. They are
-// terminated and followed by the other version, as a deploy and its rollback do. The
-// table is altered meanwhile. There are no other faults, which would explain repeats.
+// NewSkewPlan is the plan of a seed, but with processes of two versions. Each process is terminated
+// and followed by a process of the other version, as in a deploy and its rollback. The table is
+// altered meanwhile. There are no other faults, which would explain repeats.
 func NewSkewPlan(seed uint64, database string, duration time.Duration) Plan {
 	p := NewPlan(seed, database, duration)
 	p.Skew, p.Migrates, p.Global = true, true, nil
@@ -101,7 +101,7 @@ func NewSkewPlan(seed uint64, database string, duration time.Duration) Plan {
 	return p
 }
 
-// harms is how many faults harm the server, and need one of the run's own.
+// harms is how many faults harm the server, and need a private server.
 func (p Plan) harms() (n int) {
 	for _, f := range p.Global {
 		if f.Kind == crash || f.Kind == disk {
@@ -130,12 +130,12 @@ func (p *Plan) leaveOut(kind string) {
 	p.Global = slices.DeleteFunc(slices.Clone(p.Global), func(f Fault) bool { return f.Kind == kind })
 }
 
-// spec is that of a process in the plan.
+// spec is the spec of a process in the plan.
 func (p Plan) spec(i int) faultrun.Spec {
 	spec := p.Spec
 	if i >= p.Processes {
 		spec.Mode = "writer-only"
-		spec.Purge, spec.DeleteDone = 0, false // it would purge what is not delivered yet
+		spec.Purge, spec.DeleteDone = 0, false // a purge would remove rows that are not delivered yet
 	}
 	return spec
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// String is one line; and the broken rules, where the history is, and the command that
-// does the run again.
+// String is a single line, followed, if the run is not ok, by the broken rules, the place of the
+// history, and the command that repeats the run.
 func (r Result) String() string {
 	var s strings.Builder
 	verdict := "ok"
@@ -32,7 +32,7 @@ func (r Result) String() string {
 	return s.String()
 }
 
-// faults are what was done, by kind.
+// faults are the faults that were done, by kind.
 func (r Result) faults() string {
 	var all []string
 	for _, kind := range append(Kinds, stall) {
@@ -46,7 +46,7 @@ func (r Result) faults() string {
 	return strings.Join(all, ", ")
 }
 
-// conditions are what made the run harder all the time.
+// conditions are the options that made the whole run harder.
 func (r Result) conditions() string {
 	var all []string
 	for _, c := range []struct {

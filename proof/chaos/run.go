@@ -46,8 +46,8 @@ func (r *run) count(kind string) {
 	r.faults[kind]++
 }
 
-// carryOut carries out the plan. The error says that something went wrong which is no
-// part of the plan, or that the outbox did not come to its end.
+// carryOut carries out the plan. The error says that something went wrong which is not part of the
+// plan, or that the outbox did not finish.
 func (r *run) carryOut(ctx context.Context) (checker.History, error) {
 	promise := r.plan.Spec.Promise()
 	promise.Unordered = r.plan.Stepped()
@@ -76,7 +76,7 @@ func (r *run) carryOut(ctx context.Context) (checker.History, error) {
 	return r.processes.History(ctx, r.base.db, promise)
 }
 
-// createTables makes the tables: those of the older version, if there is one.
+// createTables makes the tables, with the schema of the older version if there is an older version.
 func (r *run) createTables(ctx context.Context) error {
 	if !r.plan.Skew {
 		return faultrun.CreateTables(ctx, r.base.db, r.plan.Spec)
@@ -99,7 +99,7 @@ func (r *run) begin(ctx context.Context) error {
 			s.proxy, s.spec.DSN = proxy, r.base.via(proxy.Addr)
 		}
 		r.slots = append(r.slots, s)
-		if r.plan.Skew && i == 1 { // this process is the first one that needs today's tables
+		if r.plan.Skew && i == 1 { // this process is the first process that needs today's tables
 			if err := r.upgrade(ctx); err != nil {
 				return err
 			}

@@ -13,10 +13,10 @@ import (
 	"github.com/outboxkit/outbox-go/proof/faultrun"
 )
 
-// Runner carries out plans. It is safe for concurrent use.
+// Runner carries out plans. A Runner is safe for concurrent use.
 type Runner struct {
-	// Program is that of the processes, from [faultrun.Build], and Dir the folder in
-	// which runs have theirs.
+	// Program is the program of the processes, from [faultrun.Build], and Dir the folder that has
+	// the folders of the runs.
 	Program, Dir string
 	// Older is the program of the older version, from [faultrun.BuildOlder]. Plans with
 	// Skew need it.
@@ -33,7 +33,7 @@ type Runner struct {
 	failed map[string]error // why a kind of server cannot be started
 }
 
-// Result is what became of a plan.
+// Result is the result of a plan.
 type Result struct {
 	Plan
 	Report checker.Report
@@ -42,7 +42,7 @@ type Result struct {
 	Took time.Duration
 	// Dir has the logs; it is kept when a rule is broken.
 	Dir string
-	// Skipped says what this machine cannot do of the plan; the rest was done.
+	// Skipped says which part of the plan this machine cannot do; the rest was done.
 	Skipped error
 }
 
@@ -99,8 +99,8 @@ func (r *Runner) carryOut(ctx context.Context, run *run, private *server, dir st
 	return run.carryOut(ctx)
 }
 
-// acquire is a private server for a plan. It is nil when the plan needs none, or when it
-// cannot be started.
+// acquire is a private server for a plan. The server is nil when the plan needs no private server,
+// or when the server cannot be started.
 func (r *Runner) acquire(ctx context.Context, plan Plan) (*server, error) {
 	kind := plan.Database
 	if kind == "sqlite" || r.Shared && plan.harms() == 0 {
@@ -124,7 +124,7 @@ func (r *Runner) acquire(ctx context.Context, plan Plan) (*server, error) {
 	return s, err
 }
 
-// release makes a private server one for further plans.
+// release returns a private server for further plans.
 func (r *Runner) release(s *server) {
 	if s == nil {
 		return

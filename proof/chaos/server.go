@@ -18,8 +18,8 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
-// server is a database server of installed binaries, in a folder of its own. One run at a
-// time uses it.
+// server is a database server of installed binaries, in a separate folder. A single run at a time
+// uses the server.
 type server struct {
 	kind, dir, dsn string
 	tree           string // of the programs of MySQL; empty: the system's
@@ -187,7 +187,7 @@ func (s *server) spawn() error {
 	return nil
 }
 
-// answers waits until the server answers. It fails when the server ends.
+// answers waits until the server answers. answers fails when the server ends.
 func (s *server) answers(ctx context.Context) error {
 	db, err := sql.Open(map[string]string{"postgres": "pgx", "mysql": "mysql"}[s.kind], s.dsn)
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *server) crash(ctx context.Context, down time.Duration) error {
 	return s.start(context.WithoutCancel(ctx))
 }
 
-// close stops the server and deletes its folder.
+// close stops the server and deletes the server's folder.
 func (s *server) close() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Signal(syscall.SIGINT) // for PostgreSQL: without waiting for clients

@@ -13,7 +13,7 @@ import (
 // allows, on a slow machine.
 const closing = 2 * time.Minute
 
-// slot is the place of one process of a run: when that ends, the next one follows.
+// slot is the place of a process of a run: when the process ends, the next process follows.
 type slot struct {
 	run     *run
 	letter  string
@@ -85,7 +85,7 @@ func (s *slot) do(ctx context.Context, f Fault) {
 	}
 }
 
-// terminate has the process close its outbox, which it must.
+// terminate has the process close the outbox, which must succeed.
 func (s *slot) terminate() {
 	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()

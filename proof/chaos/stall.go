@@ -14,9 +14,9 @@ const stall = "stall"
 // slowest is how long a statement may take that nothing hinders.
 const slowest = time.Second
 
-// watch looks for stalls, until ctx ends. A lease may be lost to one. They are recorded as
-// faults of the server, so a busy machine does not count against the outbox, and are
-// counted, so that they are seen.
+// watch looks for stalls, until ctx ends. A lease may be lost to a stall. The stalls are recorded
+// as faults of the server, so that a busy machine does not count against the outbox. watch also
+// counts the stalls, so that they are seen.
 func (r *run) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		began, harming := time.Now(), r.harming.Load()

@@ -1,5 +1,5 @@
-// Package secrets makes everything fail that can, with marked texts in the events and in the
-// addresses of the databases, and looks for the marks in all that was logged and returned.
+// Package secrets makes everything fail that can fail, with marked texts in the events and in the
+// addresses of the databases, and searches all logs and all returned values for the marks.
 //
-// It has only tests. Package internal/testing/secrets has the marks and finds them.
+// The package has only tests. Package internal/testing/secrets has the marks and finds them.
 package secrets

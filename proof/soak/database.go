@@ -12,12 +12,12 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// database is that of one run.
+// database is the database of a run.
 type database struct {
 	*sql.DB
 	kind        testdb.Kind
 	driver, dsn string
-	server      string // its version
+	server      string // the version of the server
 	store       *sqlstore.Store
 	drop        func() error
 }
@@ -45,7 +45,8 @@ func open(ctx context.Context, o Options) (db *database, err error) {
 	return db, db.prepare(ctx, o)
 }
 
-// history is what the table has when the run begins: rows that were delivered just now.
+// history inserts the rows that the table has when the run begins: rows that were delivered just
+// now.
 var history = map[testdb.Kind]string{
 	testdb.Postgres: `INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, payload, status, available_at, created_at, done_at)
 		SELECT 'h' || i, 'Old', 'Thing', i, '{"text": "` + filler + `"}', 1, now(), now(), now() + interval '1 day' FROM generate_series(1, %d) AS s (i)`,
@@ -97,11 +98,11 @@ func (db *database) hold(ctx context.Context) (release func() error, err error) 
 	return tx.Rollback, nil
 }
 
-// reads is what a claim reads from the start of the table.
+// reads is the query by which a claim reads from the start of the table.
 const reads = " FROM outbox_event WHERE status %s AND available_at <= now() AND CASE WHEN locked_at IS NULL THEN TRUE ELSE FALSE END" +
 	" ORDER BY available_at, created_at, event_id LIMIT 500"
 
-// measure fills in what the database knows.
+// measure fills in the figures of the database.
 func (db *database) measure(ctx context.Context, s *Sample) error {
 	if db.kind == testdb.Postgres {
 		return db.measurePostgres(ctx, s)

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// ledger knows what became of each event. It is safe for concurrent use.
+// ledger knows the fate of each event. A ledger is safe for concurrent use.
 type ledger struct {
 	mu                          sync.Mutex
 	events                      []account
 	written, delivered, refused int
 }
 
-// account is that of one event.
+// account is the account of an event.
 type account struct {
-	written   bool  // its transaction committed
-	delivered uint8 // how often its listener succeeded
+	written   bool  // the transaction committed
+	delivered uint8 // how often the listener succeeded
 }
 
 // next is the number of a new event.
@@ -74,7 +74,7 @@ func (l *ledger) settle(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// problems are what became of the events that should not have.
+// problems are the events that were lost, repeated, or delivered although they were never written.
 func (l *ledger) problems() (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,12 +12,12 @@ import (
 
 // meters measure the nodes.
 type meters struct {
-	// claims are the times of claims, hot and cold those from the time an event is due
-	// to its delivery.
+	// claims are the times of claims. hot and cold are the times from when an event is due to the
+	// delivery.
 	claims, hot, cold meter
 }
 
-// meter collects times. It is safe for concurrent use.
+// meter collects times. A meter is safe for concurrent use.
 type meter struct {
 	mu    sync.Mutex
 	times []time.Duration
@@ -33,7 +33,7 @@ func (m *meter) add(d time.Duration) {
 type Spread struct {
 	Count            int
 	Median, P99, Max time.Duration
-	// Sum is that of all times.
+	// Sum is the sum of all times.
 	Sum time.Duration
 }
 

@@ -20,7 +20,7 @@ const writersOfNode = 4
 
 const topic = outbox.EventType("Soaked")
 
-// node is an outbox in MultiNode, with a pool and writers of its own.
+// node is an outbox in MultiNode, with a separate pool and separate writers.
 type node struct {
 	pool    *sql.DB
 	ob      *outbox.Outbox
@@ -85,7 +85,7 @@ func (n *node) write(ctx context.Context, o Options) {
 
 var payload = outbox.JSON(map[string]string{"text": strings.Repeat("x", 180)})
 
-// transact writes one event in a transaction of its own.
+// transact writes an event in a separate transaction.
 func (n *node) transact(ctx context.Context, number int) error {
 	env := outbox.Envelope{EventType: topic, AggregateID: strconv.Itoa(number), Payload: payload}
 	if n.isDelayed(number) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Result is what a run showed.
+// Result is the result of a run.
 type Result struct {
 	Options Options
 	// Server is the version of the database.
@@ -16,7 +16,7 @@ type Result struct {
 	// Written are events whose transaction committed, Delivered the successes of their
 	// listener.
 	Written, Delivered int
-	// Problems are what the outbox did wrong; none when the run is good.
+	// Problems are the faults of the outbox; empty when the run is good.
 	Problems []string
 	Samples  []Sample
 }
@@ -27,9 +27,9 @@ type phase struct {
 	samples []Sample
 }
 
-// phases are the parts before, during and after the held transaction. The first tenth
-// of the run is no part of them, for the table still fills, and the last one begins
-// half-way between the release and the end.
+// phases are the parts before, during and after the held transaction. The first tenth of the run
+// belongs to no part, because the table still fills. The last part begins half-way between the
+// release and the end.
 func (r Result) phases() []phase {
 	before, held, after := phase{name: "before"}, phase{name: "held, second half"}, phase{name: "afterwards"}
 	from := r.Options.Time / 6

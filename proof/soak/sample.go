@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Sample is what was measured at one time, and since the sample before it.
+// Sample is a measurement at a time, and of the time since the previous sample.
 type Sample struct {
 	// At is the time since the run began. Held: a transaction was held open.
 	At   time.Duration
 	Held bool
 	// Written and Delivered are events a second.
 	Written, Delivered float64
-	// Hot are the times from the write of an event to its delivery, with the commit in
-	// between. Cold are those from when a delayed or failed event became due.
+	// Hot are the times from the write of an event to the delivery, with the commit in between.
+	// Cold are the times from when a delayed or failed event became due.
 	Hot, Cold Spread
-	// Claims are those of all nodes.
+	// Claims are the times of the claims of all nodes.
 	Claims Spread
-	// Read is how long it takes to read what a claim reads from the start of the table, and
-	// Pages how many pages, on PostgreSQL.
+	// Read is how long a read of the rows that a claim reads from the start of the table takes, and
+	// Pages how many pages the read touches, on PostgreSQL.
 	Read  time.Duration
 	Pages int64
-	// Table and Indexes are bytes. Dead is what the database still has to remove: rows on
-	// PostgreSQL, transactions in the history list on MySQL.
+	// Table and Indexes are bytes. Dead is the garbage that the database still has to remove: rows
+	// on PostgreSQL, transactions in the history list on MySQL.
 	Table, Indexes, Dead int64
 	// Vacuums is how often autovacuum was done with the table so far.
 	Vacuums int64
-	// Memory and Goroutines are those of the program, with all nodes.
+	// Memory and Goroutines are the figures of the program, with all nodes.
 	Memory     uint64
 	Goroutines int
 }

@@ -1,6 +1,6 @@
-// Package soak runs the outbox at a steady rate for a long time. For a part of the time
-// another transaction is held open, so that the database cannot remove what has been
-// delivered. [Run] measures what that costs, and checks that each event is delivered once.
+// Package soak runs the outbox at a steady rate for a long time. For a part of the time another
+// transaction is held open, so that the database cannot remove the delivered rows. [Run] measures
+// the cost, and checks that each event is delivered once.
 package soak
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
-// Options say what a run does. Zero means what each field says.
+// Options are the options of a run. Each field says what zero means.
 type Options struct {
-	// Database is postgres or mysql; the second one may be MariaDB. Defaults to postgres.
+	// Database is postgres or mysql; mysql may be MariaDB. Defaults to postgres.
 	Database testdb.Kind
 	// Time is how long events are written. Defaults to 2 minutes.
 	Time time.Duration
@@ -30,14 +30,14 @@ type Options struct {
 	Cold int
 	// Retention is how long delivered rows are kept. Defaults to a twelfth of Time.
 	Retention time.Duration
-	// History is how many delivered rows the table has when the run begins. They are
-	// not purged. Defaults to none.
+	// History is how many delivered rows the table has when the run begins. These rows are not
+	// purged. Defaults to 0.
 	History int
 	// Every is the time between two samples. Defaults to a hundredth of Time, and to 500 ms
 	// if that is longer.
 	Every time.Duration
-	// Settings are storage parameters for the table on PostgreSQL, such as
-	// "fillfactor = 50". Empty leaves those of the schema.
+	// Settings are storage parameters for the table on PostgreSQL, such as "fillfactor = 50". Empty
+	// leaves the parameters of the schema.
 	Settings string
 }
 
@@ -60,7 +60,7 @@ func orDefault[T comparable](of *T, value T) {
 	}
 }
 
-// validate reports what no run can do.
+// validate reports options that no run can have.
 func (o Options) validate() error {
 	if o.Held > o.Time*2/3 {
 		return fmt.Errorf("the transaction cannot be held for %v: two thirds of the time, %v, are the most", o.Held, o.Time)
@@ -74,8 +74,8 @@ func (o Options) validate() error {
 // patience is how long a run waits for the rest to be delivered.
 const patience = 2 * time.Minute
 
-// Run makes a run. tell is called with each sample, and may be nil. The error says that
-// the run could not be made; [Result.Problems] says what the outbox did wrong.
+// Run makes a run. tell is called with each sample, and may be nil. The error says that the run
+// could not be made; [Result.Problems] says which mistakes the outbox made.
 func Run(ctx context.Context, o Options, tell func(Sample)) (result Result, err error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {

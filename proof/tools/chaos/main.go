@@ -1,8 +1,8 @@
-// Chaos makes fault runs from seeds, one line each, and ends with a table:
+// Chaos makes fault runs from seeds, prints a line for each run, and ends with a table:
 //
 //	go run -C proof ./tools/chaos -time 10m
 //
-// It exits with 1 when a rule was broken. The histories of such runs are kept.
+// Chaos exits with 1 when a rule was broken. The histories of such runs are kept.
 package main
 
 import (

@@ -2,7 +2,7 @@
 //
 //	go run -C proof ./tools/soak -time 1h -held 10m
 //
-// It prints a summary, and with -out writes all samples. It exits with 1 when an event was
+// Soak prints a summary, and with -out writes all samples. Soak exits with 1 when an event was
 // lost or repeated.
 package main
 
