@@ -11,8 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// bareContenders are the limit: statements by hand through database/sql on the
-// outbox's own table, without what makes delivery safe.
+// bareContenders are the limit: statements by hand through database/sql on the outbox's own table,
+// without the safeguards of a delivery.
 func bareContenders() []contender {
 	return []contender{
 		{
@@ -93,7 +93,7 @@ func (s *bareSystem) Write(ctx context.Context, first, n int) error {
 
 const insertColumns = "INSERT INTO outbox_event (event_id, event_type, aggregate_type, aggregate_id, tenant_id, payload, headers, status, attempts, available_at, created_at) "
 
-// insertUnnest is one statement with one array of each column that differs.
+// insertUnnest is a single statement with an array for each column that differs.
 func insertUnnest(first, n int) (text string, args []any) {
 	ids, payloads := make([]string, n), make([]string, n)
 	for i := range n {
@@ -103,7 +103,7 @@ func insertUnnest(first, n int) (text string, args []any) {
 		[]any{eventType, aggregateType, aggregateID, time.Now().UTC(), ids, payloads}
 }
 
-// insertValues is one statement with many rows, or as many as SQLite takes.
+// insertValues is a single statement with many rows, or with as many as SQLite takes.
 func (s *bareSystem) insertValues(ctx context.Context, tx *sql.Tx, first, n int) error {
 	for ; n > 0; first, n = first+500, n-500 {
 		var text strings.Builder
@@ -114,7 +114,7 @@ func (s *bareSystem) insertValues(ctx context.Context, tx *sql.Tx, first, n int)
 				text.WriteString(", ")
 			}
 			if s.db.kind == testdb.Postgres {
-				text.WriteString("($1,$2,$3,$4,NULL,$5,NULL,0,0,$6,$7)") // one row only
+				text.WriteString("($1,$2,$3,$4,NULL,$5,NULL,0,0,$6,$7)") // a single row only
 			} else {
 				text.WriteString("(?,?,?,?,NULL,?,NULL,0,0,?,?)")
 			}

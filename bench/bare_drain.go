@@ -15,12 +15,11 @@ import (
 // bareRows is how many rows each bare statement of a drain reads or changes.
 const bareRows = 1_000
 
-// bareMarks is the time between the statements that mark what was just written, the
-// default of [outbox.DispatchOptions].MarkInterval.
+// bareMarks is the time between the statements that mark the rows written just now, the default of
+// [outbox.DispatchOptions].MarkInterval.
 const bareMarks = 5 * time.Millisecond
 
-// barePoll reads with one loop, in the order of the primary key, and marks with
-// another.
+// barePoll reads with one loop, in the order of the primary key, and marks with a second loop.
 func barePoll(ctx context.Context, s *bareSystem, listen func(n int) error) func() error {
 	read := make(chan []bareRow, 1)
 	failed := make(chan error, 2)
@@ -54,7 +53,8 @@ func barePoll(ctx context.Context, s *bareSystem, listen func(n int) error) func
 	return func() error { return firstError(<-failed, <-failed) }
 }
 
-// bareClaim claims and marks, with two loops, or one on SQLite, which has one writer.
+// bareClaim claims and marks, with two loops, or with a single loop on SQLite, which has a single
+// writer.
 func bareClaim(ctx context.Context, s *bareSystem, listen func(n int) error) func() error {
 	loops := 2
 	if s.db.kind == testdb.SQLite {
@@ -117,7 +117,7 @@ func (s *bareSystem) claim(ctx context.Context, after string) (rows []bareRow, e
 	return rows, tx.Commit()
 }
 
-// bareChannel hands over what was committed through a channel.
+// bareChannel hands over the committed events through a channel.
 func bareChannel(_ context.Context, s *bareSystem, listen func(n int) error) func() error {
 	s.written = make(chan int)
 	ended := make(chan error, 1)
@@ -130,8 +130,8 @@ func bareChannel(_ context.Context, s *bareSystem, listen func(n int) error) fun
 	return func() error { close(s.written); return <-ended }
 }
 
-// bareMark hears what was committed and marks it, all that came in a few
-// milliseconds by one statement.
+// bareMark hears of the committed events and marks them. A statement marks all events of a few
+// milliseconds.
 func bareMark(ctx context.Context, s *bareSystem, listen func(n int) error) func() error {
 	s.written = make(chan int, bareRows)
 	ended := make(chan error, 1)
@@ -161,7 +161,7 @@ func bareMark(ctx context.Context, s *bareSystem, listen func(n int) error) func
 	return func() error { close(s.written); return <-ended }
 }
 
-// bareRow is what a listener gets of an event.
+// bareRow is the part of an event that a listener gets.
 type bareRow struct {
 	id, payload, eventType, aggregateType, aggregateID string
 	tenant, headers                                    sql.NullString

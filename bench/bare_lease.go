@@ -10,10 +10,10 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
-// leaseContenders are a prototype of leases over batches instead of rows: a claim writes
-// one row for a range of ids, and no row of the events changes until it is marked. It
-// leaves out what makes delivery safe: expired leases, retries, and rows that are committed
-// behind the place that claims have reached.
+// leaseContenders are a prototype of leases over batches instead of rows: a claim writes a single
+// row for a range of ids, and no row of the events changes until it is marked. The prototype lacks
+// the parts that make delivery safe: expired leases, retries, and rows that are committed behind
+// the place that claims have reached.
 func leaseContenders() []contender {
 	return []contender{{
 		name: "bare: lease batches and mark", against: "bare: poll and mark", on: servers,
@@ -21,8 +21,8 @@ func leaseContenders() []contender {
 	}}
 }
 
-// leaseSystem has the table of leases. Its row without a name has the place that claims
-// have reached, and is locked while one of them reads.
+// leaseSystem has the table of leases. The lease without a name has the place that claims have
+// reached, and is locked while a claim reads.
 type leaseSystem struct {
 	*bareSystem
 	last atomic.Int64 // lease
@@ -89,8 +89,8 @@ func (s *leaseSystem) lease(ctx context.Context, name string) (rows []bareRow, e
 	return rows, err
 }
 
-// markLeased ends a lease and marks its rows. It fails if another has ended the lease, or
-// marked one of the rows: no row is delivered twice.
+// markLeased ends a lease and marks the rows of the lease. markLeased fails if another loop has
+// ended the lease, or marked a row of the lease: no row is delivered twice.
 func (s *leaseSystem) markLeased(ctx context.Context, name string, rows []bareRow) error {
 	list, args := s.ids(rows)
 	return s.inTx(ctx, func(tx *sql.Tx) error {
@@ -103,7 +103,7 @@ func (s *leaseSystem) markLeased(ctx context.Context, name string, rows []bareRo
 	})
 }
 
-// inTx runs a transaction whose statements each see what was committed before them.
+// inTx runs a transaction whose statements each see everything that was committed before them.
 func (s *leaseSystem) inTx(ctx context.Context, do func(tx *sql.Tx) error) error {
 	tx, err := s.pool.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
-// contenders are all that is compared. To add one, write a file with its system
-// and its contender, and name it here.
+// contenders are all contenders of the comparison. To add a contender, write a file with the
+// contender and the contender's system, and name it here.
 func contenders() []contender {
 	return slices.Concat(
 		bareContenders(),      // the limit: bare statements, no library
-		leaseContenders(),     // what leases over batches instead of rows would allow
+		leaseContenders(),     // the throughput that leases over batches instead of rows would allow
 		handContenders(),      // INSERTs by hand through an ORM, on the outbox's own table
-		outboxContenders(),    // this library: through sqltx, and in its modes
+		outboxContenders(),    // this library: through sqltx, and in all modes
 		outboxORMContenders(), // this library through bun and GORM; add an adapter there
 		pgxContenders(),       // by hand and this library, without database/sql
 		riverContenders(),
@@ -23,25 +23,24 @@ func contenders() []contender {
 	)
 }
 
-// contender is one way to write events in a transaction, and perhaps to deliver
-// them.
+// contender is a way to write events in a transaction, and perhaps to deliver them.
 type contender struct {
 	name string
 	// limit: others are compared with it.
 	limit bool
-	// against names the contender that this one is compared with, where that takes
-	// part. Otherwise it is compared with the best limit of the column.
+	// against names the contender that this contender is compared with, if that contender takes
+	// part. Otherwise this contender is compared with the best limit of the column.
 	against string
-	// peer: another library. In -quick its failure is tried again, since it may
-	// wait for transactions of other programs on the server.
+	// peer: another library. In -quick a failure of a peer is tried again, since the peer may wait
+	// for transactions of other programs on the server.
 	peer bool
-	// on are the databases that it supports.
+	// on are the databases that the contender supports.
 	on []testdb.Kind
-	// works are the works that it takes part in: "drain", or one variant of it:
+	// works are the works that the contender takes part in: "drain", or a single variant of a work:
 	// "drain/2 nodes".
 	works []string
-	// open makes the tables and connects. The database is empty but for the table
-	// orders, and is dropped after the sample.
+	// open makes the tables and connects. The database is empty except for the table orders, and is
+	// dropped after the sample.
 	open func(ctx context.Context, db *database) (system, error)
 }
 
@@ -56,10 +55,10 @@ func (c contender) takesPart(work, variant string) bool {
 	return slices.Contains(c.works, work) || slices.Contains(c.works, work+"/"+variant)
 }
 
-// system is a contender at work on one database. Events are numbered. Write and
-// Pending are called from many goroutines at once, the rest from one.
+// system is a contender at work on a database. Events are numbered. Write and Pending are called
+// from many goroutines at once, the rest from a single goroutine.
 type system interface {
-	// Write runs one transaction: one row in orders, and the n events from first on.
+	// Write runs a single transaction: a row in orders, and the n events from first on.
 	Write(ctx context.Context, first, n int) error
 	// Pending counts the events that are not delivered, or whose delivery is not
 	// stored yet.
@@ -75,8 +74,8 @@ type delivery struct {
 	// contender wants. After an error the event is due again in retryDelay. Nil
 	// is the sample's own listener, which does nothing but count.
 	listen func(n int) error
-	// apart stands for a process of its own: it has its own connections, and does
-	// not see what others commit.
+	// apart stands for a separate process: the delivery has separate connections, and does not see
+	// the commits of others.
 	apart bool
 }
 

@@ -18,7 +18,7 @@ func (db *database) count() {
 	}
 }
 
-// start is what times are counted from.
+// start is the origin of all measured times.
 var start = time.Now()
 
 func (db *database) answered() { db.committed.Store(int64(time.Since(start))) }
@@ -26,7 +26,7 @@ func (db *database) answered() { db.committed.Store(int64(time.Since(start))) }
 // lastCommit is when the last COMMIT was answered.
 func (db *database) lastCommit() time.Time { return start.Add(time.Duration(db.committed.Load())) }
 
-// tracer watches what pgx sends.
+// tracer watches the statements that pgx sends.
 type tracer struct{ db *database }
 
 func (t tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -53,7 +53,7 @@ func (tracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatch
 func (t tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) { t.db.count() }
 func (tracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)       {}
 
-// countingConnector counts what another driver sends.
+// countingConnector counts the statements that another driver sends.
 type countingConnector struct {
 	driver.Connector
 
@@ -68,7 +68,7 @@ func (c countingConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return countingConn{inner.(driverConn), c.db}, nil
 }
 
-// driverConn is what the connections of MariaDB's and of SQLite's driver can do.
+// driverConn has the methods that the connections of MariaDB's and of SQLite's driver share.
 type driverConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -108,7 +108,7 @@ func (c countingConn) CheckNamedValue(value *driver.NamedValue) error {
 	return checkNamedValue(c.driverConn, value)
 }
 
-// checkNamedValue is the inner one's, if it has one.
+// checkNamedValue calls the method of the inner value, if that value has the method.
 func checkNamedValue(inner any, value *driver.NamedValue) error {
 	if checker, ok := inner.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(value)
@@ -145,7 +145,7 @@ func (tx countingTx) Rollback() error {
 	return tx.Tx.Rollback()
 }
 
-// driverStmt is what the statements of both drivers can do.
+// driverStmt has the methods that the statements of both drivers share.
 type driverStmt interface {
 	driver.Stmt
 	driver.StmtExecContext

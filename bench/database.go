@@ -18,15 +18,15 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
-// database is the database of one sample: a schema on PostgreSQL, a database on
-// MySQL or MariaDB, a file for SQLite.
+// database is the database of a sample: a schema on PostgreSQL, a database on MySQL or MariaDB, a
+// file for SQLite.
 type database struct {
 	kind testdb.Kind
 	name string
 	file string // of SQLite
 	// prepares: MySQL's driver prepares each statement that has arguments.
 	prepares bool
-	// statements counts what is sent once counting is set.
+	// statements counts the statements that are sent once counting is set.
 	counting   atomic.Bool
 	statements atomic.Int64
 	committed  atomic.Int64 // when the last COMMIT was answered, in nanoseconds after start
@@ -60,7 +60,7 @@ func createDatabase(ctx context.Context, kind testdb.Kind) (*database, error) {
 	return db, err
 }
 
-// describeDatabase is the version of a kind of database, and what decides when a commit
+// describeDatabase is the version of a kind of database, and the settings that decide when a commit
 // is durable.
 func describeDatabase(ctx context.Context, kind testdb.Kind) (text string, err error) {
 	db, err := createDatabase(ctx, kind)
@@ -104,7 +104,7 @@ func (db *database) admin(ctx context.Context, statement string) error {
 	return err
 }
 
-// exec runs a statement inside the database, on a connection of its own.
+// exec runs a statement inside the database, on a separate connection.
 func (db *database) exec(ctx context.Context, statement string) error {
 	pool, err := db.open()
 	if err != nil {
@@ -115,7 +115,7 @@ func (db *database) exec(ctx context.Context, statement string) error {
 	return err
 }
 
-// read reads one row inside the database, on a connection of its own.
+// read reads a row inside the database, on a separate connection.
 func (db *database) read(ctx context.Context, query string, into ...any) error {
 	pool, err := db.open()
 	if err != nil {
@@ -128,7 +128,7 @@ func (db *database) read(ctx context.Context, query string, into ...any) error {
 // open opens a pool.
 func (db *database) open() (*sql.DB, error) { return db.openVia(sql.OpenDB) }
 
-// openVia opens a pool by [sql.OpenDB] or what stands in for it.
+// openVia opens a pool by [sql.OpenDB] or by a function that takes the place of [sql.OpenDB].
 func (db *database) openVia(open func(driver.Connector) *sql.DB) (*sql.DB, error) {
 	connector, err := db.connector()
 	if err != nil {
@@ -170,8 +170,7 @@ func (db *database) connector() (driver.Connector, error) {
 	}
 }
 
-// pgxPool opens a pool without database/sql, on PostgreSQL, with changes to its
-// configuration.
+// pgxPool opens a pool without database/sql, on PostgreSQL, with changes to the configuration.
 func (db *database) pgxPool(ctx context.Context, with ...func(*pgx.ConnConfig)) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(testdb.PostgresDSN())
 	if err != nil {

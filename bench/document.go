@@ -17,7 +17,7 @@ const (
 	endMark   = "<!-- The end of what make bench writes. -->"
 )
 
-// mariaDB is what the results call a server of the kind [testdb.MySQL] that is MariaDB.
+// mariaDB is the name in the results of a server of the kind [testdb.MySQL] that is MariaDB.
 const mariaDB testdb.Kind = "mariadb"
 
 // documented are the databases that have tables, in their order.
@@ -25,9 +25,9 @@ var documented = []testdb.Kind{testdb.Postgres, mariaDB, testdb.MySQL, testdb.SQ
 
 var databaseNames = map[testdb.Kind]string{testdb.Postgres: "PostgreSQL", mariaDB: "MariaDB", testdb.MySQL: "MySQL", testdb.SQLite: "SQLite"}
 
-// writeTo writes bench/results.json and the tables of BENCHMARKS.md in the folder. What was
-// not run now is kept from the results that are there. Plots would repeat the tables, and
-// any plotting program reads the JSON.
+// writeTo writes bench/results.json and the tables of BENCHMARKS.md in the folder. The existing
+// results of works that were not run now are kept. Plots would repeat the tables, and any plotting
+// program reads the JSON.
 func (r results) writeTo(docs string) error {
 	folder := filepath.Join(docs, "bench")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -70,7 +70,7 @@ func (r *results) keep(file string) error {
 	return nil
 }
 
-// replaceTables replaces what is between the marks.
+// replaceTables replaces the text between the marks.
 func (r results) replaceTables(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r results) replaceTables(file string) error {
 	return os.WriteFile(file, []byte(before+beginMark+"\n\n"+r.markdown()+"\n"+endMark+after), 0o644)
 }
 
-// markdown is all tables: one section for each work, one table for each database.
+// markdown is all tables: a section for each work, a table for each database.
 func (r results) markdown() string {
 	var b strings.Builder
 	b.WriteString("Measured with:\n\n" + r.machines())
@@ -105,7 +105,8 @@ func (r results) markdown() string {
 	return b.String()
 }
 
-// machines are the lines about the machine and the databases, each with its tables.
+// machines are the lines about the machine and the databases, each with the tables that were
+// measured there.
 func (r results) machines() string {
 	type key struct {
 		kind    testdb.Kind

@@ -15,14 +15,14 @@ const payloadBytes = 200
 
 var pad = strings.Repeat("x", payloadBytes)
 
-// payload is the JSON of an event. The number is its first run of digits, also
-// after a database has formatted it.
+// payload is the JSON of an event. The number is the first run of digits in the payload, also after
+// a database has formatted the payload.
 func payload(n int) string {
 	head := `{"n":` + strconv.Itoa(n) + `,"pad":"`
 	return head + pad[:payloadBytes-len(head)-2] + `"}`
 }
 
-// number is the event's number in its payload.
+// number is the number of the event that has the payload.
 func number(payload string) int {
 	start := strings.IndexAny(payload, "0123456789")
 	n := 0
@@ -32,11 +32,11 @@ func number(payload string) int {
 	return n
 }
 
-// eventID is the id of an event that is written by hand. It sorts by number, as
-// ids made by time do.
+// eventID is the id of an event that is written by hand. The ids sort by number, as ids made by
+// time do.
 func eventID(n int) string { return fmt.Sprintf("01BENCH%019d", n) }
 
-// maxEvents is the most events of one sample.
+// maxEvents is the most events of a sample.
 const maxEvents = 1 << 21
 
 // arrivals knows which events arrived.

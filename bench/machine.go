@@ -13,7 +13,7 @@ import (
 // cpu are the ticks of all processors since the start of the machine.
 type cpu struct{ steal, idle, total float64 }
 
-// readCPU reads /proc/stat; zero where there is none.
+// readCPU reads /proc/stat; zero where the file does not exist.
 func readCPU() cpu {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -46,8 +46,8 @@ func (c cpu) stealSince(before cpu) float64 {
 	return 100 * (c.steal - before.steal) / (c.total - before.total)
 }
 
-// busyPercent is how busy the processors are for a second in which nothing is
-// measured: what other programs take.
+// busyPercent is how busy other programs keep the processors for a second in which nothing is
+// measured.
 func busyPercent() float64 {
 	before := readCPU()
 	time.Sleep(time.Second)
@@ -58,7 +58,7 @@ func busyPercent() float64 {
 	return 100 - 100*(after.idle-before.idle)/(after.total-before.total)
 }
 
-// describeMachine is what the figures were measured on and with.
+// describeMachine describes the machine and the versions with which the figures were measured.
 func describeMachine() string {
 	var parts []string
 	if model := lineOf("/proc/cpuinfo", "model name"); model != "" {
@@ -82,7 +82,7 @@ func describeMachine() string {
 	return strings.Join(parts, ", ")
 }
 
-// lineOf is what the file's first line of that name says; empty where there is none.
+// lineOf is the value in the file's first line of that name; empty where there is no such line.
 func lineOf(file, name string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

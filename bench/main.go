@@ -1,16 +1,16 @@
-// Bench runs the same work on this library, on other libraries, on INSERTs by hand
-// and on bare statements, side by side, and compares them:
+// Bench runs the same work on this library, on other libraries, on INSERTs by hand and on bare
+// statements, side by side, and compares them:
 //
 //	go run . -run 'drain|write' -db postgres -rounds 3
 //
-// It finds the databases as the tests do: by OUTBOX_TEST_POSTGRES and
-// OUTBOX_TEST_MYSQL, or on the default local ports. Everything that it makes there
-// is in schemas and databases of its own, which it drops.
+// Bench finds the databases as the tests do: by OUTBOX_TEST_POSTGRES and OUTBOX_TEST_MYSQL, or on
+// the default local ports. Everything that bench makes there is in separate schemas and databases,
+// which bench drops.
 //
-// In each round every contender takes its turn, on an empty database. A figure is
-// the median of the rounds. With -write it also writes the results as JSON and the
-// tables of BENCHMARKS.md; a run of some works replaces those alone. A work of
-// which a sample failed keeps its old table; bench names it and exits with 1.
+// In each round every contender takes its turn, on an empty database. A figure is the median of the
+// rounds. With -write, bench also writes the results as JSON and the tables of
+// BENCHMARKS.md; a run of some works replaces only the results of these works. A work with a failed
+// sample keeps the old table; bench names the work and exits with 1.
 package main
 
 import (
@@ -75,7 +75,7 @@ func bench(ctx context.Context, o options) error {
 	return r.bench(ctx, kinds)
 }
 
-// bench measures, and writes what it is asked to write.
+// bench measures, and writes the requested output.
 func (r runner) bench(ctx context.Context, kinds []testdb.Kind) error {
 	machines, servers := map[testdb.Kind]string{}, map[testdb.Kind]testdb.Kind{}
 	for _, kind := range kinds {
@@ -110,7 +110,7 @@ func (r runner) bench(ctx context.Context, kinds []testdb.Kind) error {
 	return errors.Join(err, results{Works: works}.writeTo(r.write))
 }
 
-// databases are those that are asked for and answer.
+// databases are the requested databases that answer.
 func databases(list string) ([]testdb.Kind, error) {
 	var kinds []testdb.Kind
 	for _, kind := range everywhere {

@@ -51,7 +51,7 @@ func outboxContenders() []contender {
 	}
 }
 
-// outboxKind is this library in one mode, through one adapter.
+// outboxKind is this library in a single mode, through a single adapter.
 type outboxKind struct {
 	mode  outbox.Mode
 	purge *outbox.PurgeOptions
@@ -179,9 +179,9 @@ func (s *outboxSystem) Pending(ctx context.Context) (int, error) {
 	return pendingRows(ctx, s.db.kind, s.pool)
 }
 
-// pendingRows counts NEW and RETRY rows, without those of [futureRows] that
-// become due tomorrow: counting these would take longer than what is measured. The time
-// is in the text, because a plan for any time reads the whole table.
+// pendingRows counts NEW and RETRY rows, without the rows of [futureRows] that become due tomorrow:
+// counting these would take longer than the measured work. The time is in the text, because a plan
+// for any time reads the whole table.
 func pendingRows(ctx context.Context, kind testdb.Kind, pool *sql.DB) (n int, err error) {
 	soon := map[testdb.Kind]string{
 		testdb.Postgres: "now() + INTERVAL '1 hour'", testdb.MySQL: "UTC_TIMESTAMP(6) + INTERVAL 1 HOUR",

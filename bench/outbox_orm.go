@@ -12,8 +12,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// outboxORMContenders are this library through its other adapters. Another adapter
-// needs a function such as viaBun, and a line here.
+// outboxORMContenders are this library through the other adapters. Another adapter needs a function
+// such as viaBun, and a line here.
 func outboxORMContenders() []contender {
 	via := func(name, against string, write func(*database, *sql.DB, *outbox.Writer) (outboxWrite, error)) contender {
 		kind := outboxKind{mode: outbox.SingleNode{}, write: write}

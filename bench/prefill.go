@@ -23,13 +23,12 @@ var (
 	futureRows = rowState{outbox.StatusNew, 24 * time.Hour}
 )
 
-// prefillRows is how many rows one statement inserts: one for each number of five
-// digits.
+// prefillRows is how many rows a statement inserts: a row for each number of five digits.
 const prefillRows = 100_000
 
-// prefill adds n rows to the outbox's own table, numbered from first on, and analyzes
-// it. One text serves all databases, but for the type of the payload and the places of
-// the times: concat takes a number on each of them.
+// prefill adds n rows to the outbox's own table, numbered from first on, and analyzes the table. A
+// single text serves all databases, except for the type of the payload and the places of the times:
+// concat takes a number on each database.
 func (db *database) prefill(ctx context.Context, state rowState, first, n int) error {
 	pool, err := db.open()
 	if err != nil {

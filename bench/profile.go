@@ -15,7 +15,7 @@ func profiled(folder string, fn func() error) error {
 		return fn()
 	}
 	runtime.SetMutexProfileFraction(100)
-	runtime.SetBlockProfileRate(10_000) // one sample in 10 µs of waiting
+	runtime.SetBlockProfileRate(10_000) // a sample per 10 µs of waiting
 	cpu, err := os.Create(filepath.Join(folder, "cpu.prof"))
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ type results struct {
 	Works []workResult `json:"works"`
 }
 
-// workResult is one work on one database: a table.
+// workResult is the result of a work on a database: a table.
 type workResult struct {
 	Database testdb.Kind `json:"database"`
 	Work     string      `json:"work"`
@@ -25,7 +25,7 @@ type workResult struct {
 	Rounds   int         `json:"rounds"`
 	// Steal is the most that the machine's host took during a sample, in percent.
 	Steal float64 `json:"steal_percent"`
-	// Disturbed is how many samples had too much of it in every try.
+	// Disturbed is how many samples had too much steal in every try.
 	Disturbed int `json:"disturbed,omitempty"`
 	// Again is how many deliveries each contender made beyond an event's first.
 	Again   map[string]int `json:"again,omitempty"`
@@ -35,13 +35,13 @@ type workResult struct {
 	work work
 }
 
-// column is one figure of one variant.
+// column is a figure of a variant.
 type column struct {
 	Variant string `json:"variant,omitempty"`
 	figure
 }
 
-// line is one contender.
+// line is the results of a contender.
 type line struct {
 	Contender string `json:"contender"`
 	Limit     bool   `json:"limit,omitempty"`
@@ -50,10 +50,10 @@ type line struct {
 }
 
 type cell struct {
-	Samples []number64 `json:"samples"` // by round; none: the contender does not take part
+	Samples []number64 `json:"samples"` // by round; empty: the contender does not take part
 	summary
-	// Ratio is to what the contender is compared with, in the same round; absent where
-	// there is nothing.
+	// Ratio is the ratio to the samples that the contender is compared with, in the same round;
+	// absent where there are no such samples.
 	Ratio       number64 `json:"ratio"`
 	RatioSpread number64 `json:"ratio_spread"`
 }
@@ -65,8 +65,8 @@ type summary struct {
 	High   number64 `json:"high"`
 }
 
-// spread is how far the farthest round is from the median, as a share of that; missing
-// where there is one round.
+// spread is the distance of the farthest round from the median, as a share of the median; missing
+// where there is a single round.
 func (s summary) spread() number64 {
 	if s.Low == s.High {
 		return missing
@@ -110,7 +110,7 @@ func newWorkResult(kind testdb.Kind, w work, variants []variant, part []contende
 	return r
 }
 
-// add adds one sample.
+// add adds a sample.
 func (r *workResult) add(round int, t turn, m measurement) {
 	i := slices.IndexFunc(r.Lines, func(l line) bool { return l.Contender == t.contender.name })
 	for j, at := range r.Columns {
@@ -150,7 +150,7 @@ func (r *workResult) compare() {
 
 var missing = number64(math.NaN())
 
-// ratios are those of each round.
+// ratios are the ratios of each round.
 func ratios(samples, to []number64) []number64 {
 	var ratios []number64
 	for round := range min(len(samples), len(to)) {

@@ -16,8 +16,8 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
-// riverContenders are River, on PostgreSQL alone: its other drivers are not in
-// step with its latest version. See peers.go for its settings.
+// riverContenders are River, only on PostgreSQL: River's other drivers are not in step with the
+// latest version. See peers.go for the settings.
 func riverContenders() []contender {
 	return []contender{{
 		name: "River", peer: true, on: []testdb.Kind{testdb.Postgres}, open: openRiver,
@@ -31,7 +31,7 @@ type riverSystem struct {
 	db     *database
 	pool   *pgxpool.Pool
 	pools  []*pgxpool.Pool
-	client *river.Client[pgx.Tx] // the one that writes
+	client *river.Client[pgx.Tx] // the client that writes
 }
 
 func openRiver(ctx context.Context, db *database) (system, error) {

@@ -23,7 +23,7 @@ type runner struct {
 	cpu          func() cpu // readCPU, but for tests
 }
 
-// The most that one sample may take.
+// The longest time that a sample may take.
 const (
 	sampleTime      = 5 * time.Minute
 	quickSampleTime = 20 * time.Second
@@ -36,8 +36,8 @@ const (
 	tries     = 3
 )
 
-// run measures every work on every database. It returns the works of which every sample
-// succeeded, and the errors of the others.
+// run measures every work on every database. run returns the works of which every sample succeeded,
+// and the errors of the other works.
 func (r runner) run(ctx context.Context, kinds []testdb.Kind) ([]workResult, error) {
 	var mu sync.Mutex
 	var results []workResult
@@ -104,7 +104,7 @@ func (r runner) measure(ctx context.Context, kind testdb.Kind, w work) (workResu
 	return result, errors.Join(errs...)
 }
 
-// variants are those to measure.
+// variants are the variants to measure.
 func (r runner) variants(kind testdb.Kind, w work) []variant {
 	var variants []variant
 	for _, v := range w.variants {
@@ -127,14 +127,14 @@ func (r runner) part(kind testdb.Kind, w work, variants []variant) []contender {
 	return part
 }
 
-// turn is one contender at one variant.
+// turn is a contender at a variant.
 type turn struct {
 	contender
 	variant
 }
 
-// turns are the samples of a round: nobody is always first, and what is compared
-// follows one another.
+// turns are the samples of a round. No contender is first in every round, and samples that are
+// compared follow each other.
 func turns(w work, variants []variant, part []contender, round int) []turn {
 	var turns []turn
 	add := func(c contender, v variant) {
@@ -160,15 +160,15 @@ func turns(w work, variants []variant, part []contender, round int) []turn {
 	return turns
 }
 
-// measurement is what one sample gave.
+// measurement is the result of a sample.
 type measurement struct {
 	values []float64
 	steal  float64 // percent
 	again  int     // deliveries of an event beyond the first
 }
 
-// take samples, repeats that where the sample tells little, and returns the one that was
-// disturbed least.
+// take takes a sample, repeats the sample if it says little, and returns the least disturbed
+// measurement.
 func (r runner) take(ctx context.Context, kind testdb.Kind, t turn, where string) (measurement, error) {
 	var best measurement
 	for try := 1; ; try++ {
@@ -179,7 +179,7 @@ func (r runner) take(ctx context.Context, kind testdb.Kind, t turn, where string
 			best = m
 		}
 		repeat := err == nil && !r.quick && m.steal > disturbed ||
-			err != nil && r.quick && t.peer // it may wait for transactions of other programs
+			err != nil && r.quick && t.peer // a peer may wait for transactions of other programs
 		if !repeat || try == tries || ctx.Err() != nil {
 			return best, err
 		}
@@ -187,7 +187,7 @@ func (r runner) take(ctx context.Context, kind testdb.Kind, t turn, where string
 	}
 }
 
-// sample measures once, on a database of its own.
+// sample measures once, on a separate database.
 func (r runner) sample(ctx context.Context, kind testdb.Kind, t turn) (m measurement, err error) {
 	cleanup := context.WithoutCancel(ctx)
 	limit := sampleTime

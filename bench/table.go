@@ -24,8 +24,8 @@ func (c column) heading() string {
 	return strings.Join(parts, ", ")
 }
 
-// cells are what a line says: the median, the distance of the farthest round from
-// it, and the ratio, with its own distance.
+// cells are the texts of a line: the median, the distance of the farthest round from the median,
+// and the ratio, with the distance of the ratio.
 func (l line) cells() []string {
 	var texts []string
 	for _, c := range l.Cells {

@@ -14,12 +14,12 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
-// watermillContenders are watermill-sql: a publisher in the transaction, and a
-// subscriber on the same table. See peers.go for its settings.
+// watermillContenders are watermill-sql: a publisher in the transaction, and a subscriber on the
+// same table. See peers.go for the settings.
 //
-// On MariaDB it does not deliver while several transactions write: its subscriber
-// reads behind the last offset, and skipped events whose transaction committed
-// after one with a higher offset (20 of 32 events arrived; version 4.1.3).
+// On MariaDB watermill-sql does not deliver while several transactions write: the subscriber reads
+// behind the last offset, and skipped events whose transaction committed after a transaction with a
+// higher offset (20 of 32 events arrived; version 4.1.3).
 func watermillContenders() []contender {
 	return []contender{
 		{

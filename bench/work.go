@@ -19,12 +19,12 @@ func works() []work {
 	}
 }
 
-// work is one kind of work, a table in the document. It has a column for each
-// variant and figure.
+// work is a kind of work, a table in the document. The table has a column for each variant and
+// figure.
 type work struct {
 	name    string // for -run
 	title   string
-	note    string // what is measured
+	note    string // the description of the measurement
 	figures []figure
 	on      []testdb.Kind
 	// rounds is the most rounds; zero: as many as asked for.
@@ -36,18 +36,17 @@ type work struct {
 }
 
 type figure struct {
-	Name string `json:"name"` // empty when there is one
+	Name string `json:"name"` // empty when there is a single figure
 	Unit string `json:"unit"`
 	// Higher is better.
 	Higher bool `json:"higher"`
 }
 
-// variant is one way to do the work. Measure gets a new system and returns a value
-// for each figure.
+// variant is a way to do the work. Measure gets a new system and returns a value for each figure.
 type variant struct {
 	name string
 	on   []testdb.Kind // nil: the work's
-	// full leaves it out of -quick.
+	// full leaves the variant out of -quick.
 	full    bool
 	measure func(ctx context.Context, s *sample) ([]float64, error)
 }
@@ -56,14 +55,14 @@ func (w work) supports(v variant, kind testdb.Kind) bool {
 	return slices.Contains(w.on, kind) && (v.on == nil || slices.Contains(v.on, kind))
 }
 
-// sample is one measurement: one contender, one variant, one round.
+// sample is a measurement: a contender, a variant, a round.
 type sample struct {
 	system
 	db    *database
 	scale float64       // of every size
-	slice time.Duration // how long a work runs that has no end of its own
+	slice time.Duration // how long a work without an end runs
 	heard *arrivals
-	next  atomic.Int64 // the number of the next event; those before are written
+	next  atomic.Int64 // the number of the next event; all events before are written
 	stops []func() error
 }
 
@@ -82,7 +81,7 @@ func (s *sample) deliver(ctx context.Context, d delivery) error {
 	return err
 }
 
-// settle returns when every event has arrived and its outcome is stored.
+// settle returns when every event has arrived and every outcome is stored.
 func (s *sample) settle(ctx context.Context) error {
 	return firstError(s.heard.wait(ctx, int(s.next.Load())), waitStored(ctx, s))
 }
@@ -113,8 +112,8 @@ func (s *sample) writeFor(ctx context.Context, d time.Duration, writers, events 
 	return float64(s.next.Load()-before) / time.Since(began).Seconds(), err
 }
 
-// writeUntilStored lets writers write one event in each transaction for so long, while
-// these are delivered. The rate is that of the events until the last outcome is stored.
+// writeUntilStored lets writers write for a time, an event in each transaction, while the events
+// are delivered. The rate counts the events until the last outcome is stored.
 func (s *sample) writeUntilStored(ctx context.Context, d time.Duration, writers int) (float64, error) {
 	before, began := s.next.Load(), time.Now()
 	if _, err := s.writeFor(ctx, d, writers, 1); err != nil {
@@ -129,7 +128,7 @@ func (s *sample) writeUntilStored(ctx context.Context, d time.Duration, writers 
 // fill writes events in transactions of 1,000.
 func (s *sample) fill(ctx context.Context, events, writers int) error {
 	if s.db.kind == testdb.SQLite {
-		writers = 1 // SQLite has one at a time
+		writers = 1 // SQLite has a single writer at a time
 	}
 	var next atomic.Int64
 	err := together(writers, func() error {

@@ -61,7 +61,7 @@ func hotPath(ctx context.Context, s *sample, events int) error {
 	return firstError(err, s.settle(ctx), s.stop())
 }
 
-// costs closes the system, since PostgreSQL counts what a connection did when that
+// costs closes the system, since PostgreSQL counts the work of a connection when the connection
 // ends.
 func costs(ctx context.Context, s *sample, events int, do func(context.Context, *sample, int) error) ([]float64, error) {
 	before, err := s.db.logged(ctx)
@@ -99,8 +99,8 @@ func (db *database) logged(ctx context.Context) (bytes float64, err error) {
 	return bytes, err
 }
 
-// sizes are the bytes of all tables but orders and of their indexes, and the share of
-// HOT updates in percent, which is missing when there were none.
+// sizes are the bytes of all tables except orders and of their indexes, and the share of HOT
+// updates in percent, which is missing when there were no updates.
 func (db *database) sizes(ctx context.Context) (table, indexes, hot float64, err error) {
 	var share sql.NullFloat64
 	err = db.read(ctx, map[testdb.Kind]string{

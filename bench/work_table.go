@@ -88,8 +88,8 @@ func drainingWatched(backlog int) func(context.Context, *sample) ([]float64, err
 	}
 }
 
-// watchHeap reads the bytes of the heap's objects every 10 ms. most ends that and
-// returns the most, beyond what there was at the start.
+// watchHeap reads the bytes of the heap's objects every 10 ms. most ends the reading and returns
+// the most bytes, beyond the bytes at the start.
 func watchHeap() (most func() float64) {
 	objects := func() float64 {
 		s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}

@@ -66,7 +66,7 @@ func run(ctx context.Context, dsn, addr string) error {
 	return errors.Join(err, ob.Close(ctx))            // delivers the queued events
 }
 
-// newOutbox configures the outbox and registers its listeners.
+// newOutbox configures the outbox and registers the listeners.
 func newOutbox(ctx context.Context, db *sql.DB) (*outbox.Outbox, error) {
 	store, err := sqlstore.Detect(ctx, db) // or sqlstore.Postgres(), MySQL(), SQLite()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// Order is a row of the table orders, and the payload of its event.
+// Order is a row of the table orders, and the payload of the order's event.
 type Order struct {
 	ID   string `json:"id"`
 	Item string `json:"item"`

@@ -13,7 +13,7 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
-// Publisher posts each message to base/topic. It is safe for concurrent use.
+// Publisher posts each message to base/topic. A Publisher is safe for concurrent use.
 type Publisher struct {
 	base   string
 	client *http.Client
@@ -63,7 +63,7 @@ func (p *Publisher) post(ctx context.Context, m relay.Message) error {
 	return errors.Join(classOf(res.StatusCode), res.Body.Close())
 }
 
-// classOf decides what becomes of the event.
+// classOf decides how the event goes on.
 func classOf(status int) error {
 	switch {
 	case status < 300:

@@ -12,7 +12,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// Adapter writes events in transactions of one db. It is safe for concurrent use.
+// Adapter writes events in transactions of a single db. An Adapter is safe for concurrent use.
 type Adapter struct {
 	db  *sqlx.DB
 	sql *sqltx.Adapter
@@ -35,13 +35,14 @@ func New(db *sqlx.DB, writer *outbox.Writer, opts ...sqltx.Option) (*Adapter, er
 	return &Adapter{db: db, sql: a}, nil
 }
 
-// Write writes one event in the transaction and returns its id. Errors are those of
-// [sqltx.Adapter.Write].
+// Write writes an event in the transaction and returns the id of the event. Errors are the errors
+// of [sqltx.Adapter.Write].
 func (a *Adapter) Write(ctx context.Context, tx *sqlx.Tx, env outbox.Envelope) (string, error) {
 	return a.sql.Write(ctx, tx, env)
 }
 
-// WriteAll writes events in the transaction, all or none, and returns their ids in order.
+// WriteAll writes events in the transaction, either all events or no event, and returns the ids in
+// order.
 func (a *Adapter) WriteAll(ctx context.Context, tx *sqlx.Tx, envs []outbox.Envelope) ([]string, error) {
 	return a.sql.WriteAll(ctx, tx, envs)
 }
@@ -71,8 +72,8 @@ func (a *Adapter) TxFrom(ctx context.Context) (*sqlx.Tx, bool) {
 	return tx, true
 }
 
-// WithTx returns a context that carries a transaction which the caller has begun and will
-// end. Errors are those of [Adapter.Write].
+// WithTx returns a context that carries a transaction which the caller has begun and will end.
+// Errors are the errors of [Adapter.Write].
 func (a *Adapter) WithTx(ctx context.Context, tx *sqlx.Tx) (context.Context, error) {
 	ctx, err := a.sql.WithTx(ctx, tx)
 	if err != nil {
@@ -85,8 +86,8 @@ func (a *Adapter) WithTx(ctx context.Context, tx *sqlx.Tx) (context.Context, err
 // transaction. ctx is the listener's.
 func (a *Adapter) Complete(ctx context.Context, tx *sqlx.Tx) error { return a.sql.Complete(ctx, tx) }
 
-// Handle makes a listener of a function that runs in a transaction of its own, with the
-// event's end in it.
+// Handle makes a listener of a function that runs in a separate transaction, which also stores the
+// event's end.
 func (a *Adapter) Handle(fn func(ctx context.Context, tx *sqlx.Tx, env outbox.Envelope) error) outbox.Listener {
 	return sqltx.HandleWith(a, a.TxFrom, a.Complete, fn)
 }

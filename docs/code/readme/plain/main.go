@@ -1,4 +1,4 @@
-// Plain writes an order and its event with database/sql, and delivers the event.
+// Plain writes an order and an event with database/sql, and delivers the event.
 package main
 
 import (
@@ -31,7 +31,7 @@ func run(ctx context.Context, db *sql.DB) error { // db is from sqltx.Open("pgx"
 	if err := ob.Start(ctx); err != nil {
 		return err
 	}
-	defer ob.Close(ctx) // delivers what is queued
+	defer ob.Close(ctx) // delivers the queued events
 	return a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, item) VALUES ('o-1', 'tea')"); err != nil {
 			return err
