@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The statements of a database are counted once [database.counting] is set: by a tracer
-// of pgx, and by a wrapped connection of the other drivers. To prepare a statement does not
-// count, to execute it does. They note too when a COMMIT was answered.
+// The statements of a database are counted once [database.counting] is set: by a tracer of pgx, and
+// by a wrapped connection of the other drivers. Preparing a statement does not count, executing a
+// statement does. The tracer and the connections also note when a COMMIT was answered.
 
 func (db *database) count() {
 	if db.counting.Load() {

@@ -72,7 +72,7 @@ type outboxSystem struct {
 	pool  *sql.DB
 	pools pools
 	do    outboxWrite
-	// notifying only writes and wakes the nodes that deliver; nil: nothing does.
+	// notifying only writes and wakes the nodes that deliver; nil: no outbox does.
 	notifying *outbox.Outbox
 }
 

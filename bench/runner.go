@@ -65,7 +65,7 @@ func (r runner) run(ctx context.Context, kinds []testdb.Kind) ([]workResult, err
 				mu.Unlock()
 			}
 		})
-		if !r.quick { // there times do not matter
+		if !r.quick { // in -quick, times do not matter
 			wg.Wait()
 		}
 	}
@@ -73,7 +73,7 @@ func (r runner) run(ctx context.Context, kinds []testdb.Kind) ([]workResult, err
 	return results, errors.Join(append(errs, ctx.Err())...)
 }
 
-// measure takes every contender's samples, interleaved: each round has them all.
+// measure takes the samples of every contender, interleaved: each round has every contender.
 func (r runner) measure(ctx context.Context, kind testdb.Kind, w work) (workResult, error) {
 	rounds := r.rounds
 	if w.rounds > 0 {

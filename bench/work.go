@@ -11,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 )
 
-// works are all that is measured, in the order of the document.
+// works are all works, in the order of the document.
 func works() []work {
 	return []work{
 		writeWork(), manyWork(), doneWork(), drainWork(), latencyWork(), remoteWork(),
@@ -27,7 +27,7 @@ type work struct {
 	note    string // the description of the measurement
 	figures []figure
 	on      []testdb.Kind
-	// rounds is the most rounds; zero: as many as asked for.
+	// rounds is the most rounds; zero: as many as requested.
 	rounds int
 	// ratioToFirst compares a contender with itself in the first variant, not with
 	// the limit. In each round the variants of a contender then follow one another.
@@ -96,8 +96,8 @@ func (s *sample) stop() error {
 	return errors.Join(errs...)
 }
 
-// writeFor lets writers write for so long and returns how many events a second they
-// wrote, so many in each transaction.
+// writeFor lets writers write for a time, with a number of events in each transaction, and returns
+// how many events a second they wrote.
 func (s *sample) writeFor(ctx context.Context, d time.Duration, writers, events int) (float64, error) {
 	before, began := s.next.Load(), time.Now()
 	err := together(writers, func() error {

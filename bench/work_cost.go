@@ -43,7 +43,7 @@ func costWork() work {
 	}
 }
 
-// hotPath writes so many events, which are delivered meanwhile.
+// hotPath writes events, which are delivered meanwhile.
 func hotPath(ctx context.Context, s *sample, events int) error {
 	if err := s.deliver(ctx, delivery{}); err != nil {
 		return err

@@ -22,7 +22,7 @@ func drainWork() work {
 	}
 }
 
-// draining drains a backlog with so many nodes.
+// draining drains a backlog with a number of nodes.
 func draining(backlog, nodes int, held bool) func(context.Context, *sample) ([]float64, error) {
 	return func(ctx context.Context, s *sample) ([]float64, error) {
 		if err := firstError(s.fill(ctx, s.size(backlog), 2), s.db.analyzeAll(ctx)); err != nil {

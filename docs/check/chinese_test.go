@@ -17,7 +17,7 @@ var translated = map[string]string{
 	"docs/zh-CN/SPEC.md":     "docs/SPEC.md",
 }
 
-// section is a heading, and what follows it until the next one.
+// section is a heading, and the text that follows the heading until the next heading.
 type section struct {
 	heading string
 	line    int
@@ -26,7 +26,7 @@ type section struct {
 	rows    int // of tables
 }
 
-// sections are those of a page. The first has no heading.
+// sections are the sections of a page. The first section has no heading.
 func (p page) sections() []section {
 	list := []section{{}}
 	blocks, prose := p.parts()
@@ -51,8 +51,8 @@ func alike(a, b section) bool {
 	return a.level == b.level && slices.Equal(a.blocks, b.blocks) && a.rows == b.rows
 }
 
-// differences says what of two translations the other one lacks: the sections by their
-// levels, and in them the blocks byte by byte.
+// differences lists the parts of two translations that the other translation lacks: the sections by
+// their levels, and in the sections the blocks byte by byte.
 func differences(a, b page) (problems []string) {
 	left, right := a.sections(), b.sections()
 	level := func(s section) int { return s.level }
@@ -82,7 +82,7 @@ func mapped[T, R any](list []T, f func(T) R) (result []R) {
 	return result
 }
 
-// align pairs as many sections as can be, in order. A section without its like is paired
+// align pairs as many sections as possible, in order. A section without a counterpart is paired
 // with -1.
 func align(left, right []section) (pairs [][2]int) {
 	most := make([][]int, len(left)+1) // pairs from i and j on

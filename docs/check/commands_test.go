@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ranByTests are the pages whose scripts and commands a test runs, with the file and the
-// name of the test. It compiles the blocks that are files, too.
+// ranByTests are the pages whose scripts and commands a test runs, with the file and the name of
+// the test. The test also compiles the blocks that are files.
 var ranByTests = map[string][2]string{
 	"docs/TUTORIAL.md":          {"docs/code/tutorial/tutorial_test.go", "TestTheTutorialRuns"},
 	"docs/how-to/migrations.md": {"proof/migrationtest/tools_test.go", "TestGooseTakesTheFiles"},
@@ -29,11 +29,11 @@ func isRun(path string) bool {
 
 const module = "github.com/outboxkit/outbox-go"
 
-// commands is what a command of a page may name.
+// commands are the names that a command of a page may use.
 type commands struct {
 	targets map[string]bool   // of the Makefile
 	folders map[string]bool   // with Go files, from the root, which is "."
-	help    map[string]string // of each command of cmd/outbox, by its words
+	help    map[string]string // of each command of cmd/outbox, by the words of the command
 }
 
 func readCommands(t *testing.T) commands {
@@ -66,8 +66,8 @@ var (
 	redirected = regexp.MustCompile(`\s[<>].*$`)
 )
 
-// problem says what is wrong with a line of a console block, or nothing. With known it
-// says only what is wrong with commands that it knows.
+// problem says which part of a line of a console block is wrong; empty if no part is wrong. With
+// known, problem reports only commands that it knows.
 func (c commands) problem(line string, known bool) string {
 	line = strings.TrimPrefix(strings.TrimSpace(remark.ReplaceAllString(line, "")), "$ ")
 	for _, command := range operator.Split(line, -1) {
@@ -109,8 +109,8 @@ func (c commands) makeProblem(args []string) string {
 	return ""
 }
 
-// goProblem checks the packages of this repository that an argument names: by a path, or
-// as one of the module.
+// goProblem checks the packages of this repository that an argument names: by a path, or as a
+// package of the module.
 func (c commands) goProblem(args []string) string {
 	verb, folder := "", "."
 	for i, arg := range args {
@@ -134,7 +134,7 @@ func (c commands) goProblem(args []string) string {
 			arg = path.Join(folder, arg)
 		}
 		if verb == "run" {
-			verb = "ran" // what follows are the program's arguments
+			verb = "ran" // the rest are the program's arguments
 		}
 		ours := arg != named || arg == "." || strings.HasPrefix(named, "./")
 		arg = path.Clean(strings.TrimSuffix(arg, "..."))
@@ -168,7 +168,7 @@ func (c commands) outboxProblem(args []string) string {
 			command += " " + arg
 		case strings.Contains(help, "\nAvailable Commands:\n"):
 			if regexp.MustCompile(`(?m)^  ` + regexp.QuoteMeta(arg) + ` `).MatchString(help) {
-				return "" // one of cobra's own
+				return "" // a command of cobra's own
 			}
 			return fmt.Sprintf("%s has no command %s", command, arg)
 		default:
@@ -180,7 +180,7 @@ func (c commands) outboxProblem(args []string) string {
 
 var flagLine = regexp.MustCompile(`(?m)^ +(?:(-\w), )?(--[a-z-]+)(?: (\w+))?  +`)
 
-// flags are those of a help text; true takes a value.
+// flags are the flags of a help text; true takes a value.
 func flags(help string) map[string]bool {
 	found := map[string]bool{}
 	for _, m := range flagLine.FindAllStringSubmatch(help, -1) {
@@ -194,7 +194,7 @@ func flags(help string) map[string]bool {
 
 var notRun = regexp.MustCompile(`(?m)^<!-- not run: .+ -->$`)
 
-// wrongCommands names the commands of a page that do not exist, and those that nothing
+// wrongCommands names the commands of a page that do not exist, and the commands that nothing
 // checks.
 func (c commands) wrongCommands(p page) (problems []string) {
 	blocks, _ := p.parts()

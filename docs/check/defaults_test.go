@@ -19,7 +19,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// defaults are those of the configuration keys that are neither zero nor a word.
+// defaults are the defaults of the configuration keys that are neither zero nor a word.
 func defaults(t *testing.T) map[string]any {
 	t.Helper()
 	constants := constantsOf(t, "../../outbox")
@@ -63,7 +63,7 @@ func constantsOf(t *testing.T, folder string) map[string]any {
 		}
 	}
 	config := types.Config{Importer: onlyTime{importer.ForCompiler(fset, "source", nil)}, Error: func(error) {}, IgnoreFuncBodies: true}
-	pkg, _ := config.Check(folder, fset, files, nil) // what the other packages declare is unknown
+	pkg, _ := config.Check(folder, fset, files, nil) // declarations of the other packages are unknown
 	values := map[string]any{}
 	for _, name := range pkg.Scope().Names() {
 		if c, is := pkg.Scope().Lookup(name).(*types.Const); is {
@@ -89,8 +89,8 @@ func (i onlyTime) Import(path string) (*types.Package, error) {
 	return pkg, nil
 }
 
-// wrongDefaults names the keys of a page whose default, the first text in backticks of
-// the third column, is another one.
+// wrongDefaults names the keys of a page with a wrong default. The default is the first text in
+// backticks of the third column.
 func wrongDefaults(p page, defaults map[string]any) (problems []string) {
 	for _, row := range p.rows() {
 		keys := codes(row[0])

@@ -71,7 +71,7 @@ func TestEachGoBlockIsCompiled(t *testing.T) {
 	code := compiled(t)
 	check(t, func(p page) []string {
 		if translated[p.path] != "" {
-			return nil // its blocks are those of the original
+			return nil // the blocks are the blocks of the original
 		}
 		return notCompiled(p, code)
 	})

@@ -21,7 +21,8 @@ var (
 	noAnchor    = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// anchors are those that GitHub gives the headings of a page, and those that it sets.
+// anchors are the anchors that GitHub gives the headings of a page, and the anchors that the page
+// sets.
 func (p page) anchors() map[string]bool {
 	found := map[string]bool{}
 	_, prose := p.parts()

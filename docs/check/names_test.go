@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// api is what Go files declare and export.
+// api is the declarations and exports of Go files.
 type api struct {
-	packages map[string]map[string]string // what each name of a package is: func, type, var or const
+	packages map[string]map[string]string // the kind of each name of a package: func, type, var or const
 	folders  map[string]string            // the packages that users import, by folder
 	members  map[string]map[string]bool   // fields and methods, by "package.Type"
 	embedded map[string][]string          // types in a type, as "package.Type"; a type of others is ""
@@ -125,8 +125,8 @@ func (a *api) member(name, member string) {
 	a.members[name][member] = true
 }
 
-// typeName is a type as "package.Type", without its pointer and its parameters. It is
-// "" for one without a name.
+// typeName is a type as "package.Type", without a pointer or parameters. typeName is "" for a type
+// without a name.
 func typeName(pkg string, expr ast.Expr) string {
 	switch e := expr.(type) {
 	case *ast.StarExpr:
@@ -161,7 +161,7 @@ var (
 	ofType    = regexp.MustCompile(`(?:^|[^\w./"-])([A-Z]\w*)\.([A-Z]\w*)`)
 )
 
-// unknownNames names what a page names in backticks and no package declares.
+// unknownNames lists the names in backticks on a page that no package declares.
 func (a *api) unknownNames(p page) (problems []string) {
 	for _, s := range p.spans() {
 		for _, m := range qualified.FindAllStringSubmatch(s.text, -1) {
@@ -183,7 +183,7 @@ func (a *api) unknownNames(p page) (problems []string) {
 	return problems
 }
 
-// named are the public types with a name, and those of the fields with that name.
+// named are the public types with a name, and the types of the fields with that name.
 func (a *api) named(name string) (types []string) {
 	for _, pkg := range a.folders {
 		if typ := pkg + "." + name; a.packages[pkg][name] == "type" && (a.members[typ] != nil || a.embedded[typ] != nil) {

@@ -1,5 +1,5 @@
-// Package check_test compares the pages of the repository with the code: what they show
-// is compiled, what they name exists, and the reference has everything that exists.
+// Package check_test compares the pages of the repository with the code: the code on the pages is
+// compiled, the names on the pages exist, and the reference has everything that exists.
 package check_test
 
 import (
@@ -18,8 +18,8 @@ import (
 
 var root = filepath.Join("..", "..")
 
-// files returns a function that returns the texts of the repository's files with an
-// ending, by their path with slashes. It reads them once.
+// files returns a function that returns the texts of the repository's files with an ending, by
+// their path with slashes. The function reads the files once.
 func files(ending string) func() (map[string]string, error) {
 	return sync.OnceValues(func() (map[string]string, error) {
 		found := map[string]string{}
@@ -94,7 +94,7 @@ func check(t *testing.T, problems func(page) []string) {
 
 // block is a fenced block of a page.
 type block struct {
-	line   int // of its fence
+	line   int // the line of the fence
 	kind   string
 	text   string
 	before string // the comments right before the fence
@@ -102,7 +102,7 @@ type block struct {
 
 var fence = regexp.MustCompile("^\\s*(```+|~~~+)\\s*([^\\s`]*)")
 
-// parts returns a page's fenced blocks, and its lines with those of the blocks emptied.
+// parts returns a page's fenced blocks, and the page's lines with the lines of the blocks emptied.
 func (p page) parts() (blocks []block, prose []string) {
 	var open string
 	var last block
@@ -143,7 +143,7 @@ type span struct {
 
 var backticks = regexp.MustCompile("`([^`\n]+(?:\n[^`\n]+)*)`")
 
-// spans are the texts between backticks outside of blocks. One may go on in the next line.
+// spans are the texts between backticks outside of blocks. A span may continue on the next line.
 func (p page) spans() (found []span) {
 	_, lines := p.parts()
 	prose := strings.Join(lines, "\n")

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// undocumentedErrors names the errors that packages export and a page's tables lack, and those
+// undocumentedErrors names the errors that packages export and a page's tables lack, and the errors
 // that the page has and no package exports.
 func undocumentedErrors(p page, a *api) (problems []string) {
 	have := map[string]bool{}
@@ -54,9 +54,9 @@ func undocumentedPackages(p page, a *api) (problems []string) {
 	return problems
 }
 
-// undocumentedFlags names the flags of the command line that a page's tables lack, those
-// whose second column does not have the commands with the flag, and those that the page
-// has in backticks and no command has.
+// undocumentedFlags names the flags of the command line that a page's tables lack, the flags whose
+// second column does not have the commands with the flag, and the flags that the page has in
+// backticks and no command has.
 func undocumentedFlags(p page, help map[string]string) (problems []string) {
 	exist := map[string][]string{} // the commands with a flag
 	for command, text := range help {
@@ -102,8 +102,8 @@ var (
 	notMetrics = []string{"outbox_event", "outbox_event_control", "outbox_event_type", "outbox_aggregate_type", "outbox_listener"}
 )
 
-// unknownMetrics names the metrics that a page has in backticks and the reference has not.
-// A test in docs/monitoring holds the reference to what is registered.
+// unknownMetrics names the metrics that a page has in backticks and the reference lacks. A test in
+// docs/monitoring compares the reference with the registered metrics.
 func unknownMetrics(p page, known []string) (problems []string) {
 	for _, s := range p.spans() {
 		name := s.text
@@ -117,13 +117,13 @@ func unknownMetrics(p page, known []string) (problems []string) {
 	return problems
 }
 
-// configured are types that users fill, besides those whose names end in Config or Options.
+// configured are types that users fill, besides the types whose names end in Config or Options.
 var configured = []string{
 	"outbox.SingleNode", "outbox.MultiNode", "outbox.OrderedByKey", "outbox.Ordered", "outbox.Limit", "relay.Route", "httptx.Access",
 }
 
-// isConfigured excepts the keys, which a test in fxmodule/outboxconf holds to their table,
-// and the parts of an outbox, whose fields are those of outbox.Config.
+// isConfigured excepts the keys, which a test in fxmodule/outboxconf compares with their table, and
+// the parts of an outbox, whose fields are the fields of outbox.Config.
 func isConfigured(typ string) bool {
 	pkg, name, _ := strings.Cut(typ, ".")
 	return slices.Contains(configured, typ) ||
@@ -131,10 +131,10 @@ func isConfigured(typ string) bool {
 			pkg != "outboxfx" && (pkg != "outbox" || name == "Config" || !strings.HasSuffix(name, "Config"))
 }
 
-// undocumentedOptions names the fields of options that no table of a page has, and the
-// functions that it lacks. A field is `Type.Field`, the field that holds the type and the
-// field, or `Field` in a section that names the type. A function may be without its
-// package on a page that names that.
+// undocumentedOptions names the fields of options that no table of a page has, and the functions
+// that the page lacks. A field is `Type.Field`, the field that holds the type and the field, or
+// `Field` in a section that names the type. A function may be without a package on a page that
+// names the package.
 func undocumentedOptions(p page, a *api) (problems []string) {
 	via := map[string][]string{}
 	for field, types := range a.fields {
@@ -172,8 +172,8 @@ func undocumentedOptions(p page, a *api) (problems []string) {
 	return problems
 }
 
-// named are the texts in backticks of a part of a page, and those of its tables. Of a call
-// it is the function, and of a qualified name also the package.
+// named are the texts in backticks of a part of a page, and the texts in backticks of the tables.
+// For a call, named has the function; for a qualified name, named also has the package.
 func (p page) named() (spans, cells map[string]bool) {
 	spans, cells = map[string]bool{}, map[string]bool{}
 	for _, s := range p.spans() {

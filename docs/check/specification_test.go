@@ -82,8 +82,8 @@ func TestEachRuleOfTheSpecificationHasATest(t *testing.T) {
 	require.Greater(t, rules, 80)
 }
 
-// A name such as TestConformance/Claim/LockedRows may lead to the file that has only
-// its last part.
+// A name such as TestConformance/Claim/LockedRows may lead to the file that has only the last part
+// of the name.
 func TestTheTestsThatTheSpecificationNamesExist(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"SPEC.md", "OBJECTIVE.md"} {

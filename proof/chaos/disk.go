@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// mount makes a small disk of a folder. Only root may.
+// mount makes a small disk of a folder. Only root may do so.
 func mount(ctx context.Context, folder string, owner *syscall.Credential) error {
 	options := "size=48m,mode=0700"
 	if owner != nil {

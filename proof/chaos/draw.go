@@ -146,7 +146,7 @@ func (d draw) timeline(p Plan, kinds []string) (faults []Fault) {
 	}
 }
 
-// lease is how long a process is known to live that says nothing.
+// lease is the time after which a silent process is considered dead.
 func (d draw) lease(s faultrun.Spec) time.Duration {
 	if s.Mode == "single" || s.Mode == "ordered" {
 		return 9 * time.Second

@@ -61,7 +61,7 @@ func (b *base) lock(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// fill leaves no room on the disk for a time, or until ctx ends.
+// fill keeps the disk full for a time, or until ctx ends.
 func (b *base) fill(ctx context.Context, d time.Duration) error {
 	name := filepath.Join(b.folder, "ballast")
 	file, err := os.Create(name)

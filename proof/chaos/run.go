@@ -118,8 +118,8 @@ func (r *run) begin(ctx context.Context) error {
 	return nil
 }
 
-// upgrade migrates the tables to today's version, while the first process, of the older
-// version, writes and delivers. As an operator may, it goes back once.
+// upgrade migrates the tables to today's version, while the first process, of the older version,
+// writes and delivers. upgrade also goes back once, as an operator may.
 func (r *run) upgrade(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -141,7 +141,7 @@ func (r *run) upgrade(ctx context.Context) error {
 	return err
 }
 
-// suffer has all faults done, and operators work meanwhile.
+// suffer does all faults of the plan while operators work.
 func (r *run) suffer(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.plan.Duration)
 	defer cancel()
@@ -189,8 +189,8 @@ func (r *run) sufferTogether(ctx context.Context) {
 	}
 }
 
-// end has the writers end their transactions and the processes close their outboxes.
-// Another process, to which nothing happens, delivers the rest.
+// end has the writers end their transactions and the processes close their outboxes. Another
+// process, which suffers no fault, delivers the rest.
 func (r *run) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

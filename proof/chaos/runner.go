@@ -21,11 +21,11 @@ type Runner struct {
 	// Older is the program of the older version, from [faultrun.BuildOlder]. Plans with
 	// Skew need it.
 	Older string
-	// Shared runs on the servers of package testdb, as far as no fault harms the server.
-	// Without it each run has a server for itself, if the programs are installed.
+	// Shared lets runs use the servers of package testdb, unless a fault harms the server. Without
+	// Shared each run has a private server, if the programs are installed.
 	Shared bool
-	// MySQL is a folder of extracted packages whose MySQL is used in place of the installed
-	// MariaDB or MySQL, such as make mysql makes it.
+	// MySQL is a folder of extracted packages, such as make mysql makes. The MySQL of the folder is
+	// used in place of the installed MariaDB or MySQL.
 	MySQL string
 
 	mu     sync.Mutex

@@ -11,7 +11,7 @@ import (
 // database does not answer, or no process goes on.
 const stall = "stall"
 
-// slowest is how long a statement may take that nothing hinders.
+// slowest is how long an unhindered statement may take.
 const slowest = time.Second
 
 // watch looks for stalls, until ctx ends. A lease may be lost to a stall. The stalls are recorded

@@ -103,8 +103,7 @@ func (f *facts) checkFate(e *event) {
 	}
 }
 
-// undelivered are the listeners of an event that never succeeded and have no row of
-// their own.
+// undelivered are the listeners of an event that never succeeded and have no separate row.
 func (f *facts) undelivered(e *event) (without []Target) {
 	for _, t := range f.targets(e) {
 		if _, own, _ := f.row(t); !own && !f.deleted[t] && !f.delivered(t) {

@@ -11,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/proof/checker"
 )
 
-// Crash is where and how a process crashes. Such a process writes what a script says.
+// Crash is where and how a process crashes. Such a process writes the transactions of a script.
 type Crash struct {
 	// Point is the place, and Nth is which of the places of that name, from 1. Without
 	// a point nothing happens.
@@ -20,7 +20,7 @@ type Crash struct {
 	Fault CrashFault
 	// Follows is true for a process that only delivers the events that another process left.
 	Follows bool
-	// Then is the crash of the process that follows this one when it is dead.
+	// Then is the crash of the process that follows this process after its death.
 	Then *Crash
 	// Lease is the lease of this process; zero is [Spec.Lease].
 	Lease time.Duration
@@ -31,7 +31,7 @@ type Crash struct {
 // CrashFault is the fault that happens at a point.
 type CrashFault string
 
-// The faults. All but the first need a statement.
+// The faults. All faults except the first need a statement.
 const (
 	// KillBefore kills the process with SIGKILL before the point.
 	KillBefore CrashFault = "kill before"

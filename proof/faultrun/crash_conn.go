@@ -13,7 +13,7 @@ import (
 	"github.com/outboxkit/outbox-go/proof/checker"
 )
 
-// open opens the pool of a process. Without a crasher it has no points.
+// open opens the pool of a process. Without a crasher the pool has no points.
 func (k *crasher) open(spec Spec) (*sql.DB, error) {
 	if k == nil {
 		return sqltx.Open(spec.Driver, spec.DSN)

@@ -104,7 +104,7 @@ func (n *node) awaitStep(ctx context.Context, events []checker.Event) {
 	}
 }
 
-// step makes one transaction, and returns the events that committed.
+// step makes a transaction, and returns the events that committed.
 func (n *node) step(ctx context.Context, step crashStep) []checker.Event {
 	id := n.Process + "-" + step.name
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// BuildOlder builds the program of a process of an older revision, such as a commit or a tag
-// of this repository. arguments are further ones of go build.
+// BuildOlder builds the program of a process of an older revision, such as a commit or a tag of
+// this repository. arguments are further arguments of go build.
 func BuildOlder(ctx context.Context, revision, dir string, arguments ...string) (program string, err error) {
 	root, err := output(ctx, ".", "git", "rev-parse", "--show-toplevel")
 	if err != nil {

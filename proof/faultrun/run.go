@@ -17,8 +17,8 @@ import (
 	"github.com/outboxkit/outbox-go/proof/checker"
 )
 
-// Build builds the program of a process into a folder. arguments are further ones of go
-// build, such as -race or -overlay.
+// Build builds the program of a process into a folder. arguments are further arguments of go build,
+// such as -race or -overlay.
 func Build(ctx context.Context, dir string, arguments ...string) (program string, err error) {
 	program = filepath.Join(dir, "node")
 	build := exec.CommandContext(ctx, "go", append(append([]string{"build"}, arguments...),
@@ -127,7 +127,7 @@ func (p *Process) await(ctx context.Context, what <-chan struct{}, failed string
 	return fmt.Errorf("process %s %s (%w, %w): see %s.stderr", p.Spec.Process, failed, ctx.Err(), p.err, filepath.Join(p.run.Dir, p.Spec.Process))
 }
 
-// Died is how the process has ended, and nil while it runs.
+// Died says how the process has ended; nil while the process runs.
 func (p *Process) Died() error {
 	select {
 	case <-p.ended:

@@ -98,7 +98,7 @@ type Spec struct {
 
 // Types of the events that processes write.
 const (
-	// Plain has one listener.
+	// Plain has a single listener.
 	Plain = "Plain"
 	// Ledger has a listener that has an effect through sqltx's Handle.
 	Ledger = "Ledger"

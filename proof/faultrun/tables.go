@@ -57,7 +57,7 @@ func triggers(d inbox.Dialect) (statements []string) {
 // refusedText is in texts that the database refuses in runs with [Spec].Refused.
 const refusedText = "\u2620"
 
-// refusing are the statements that let the database refuse them.
+// refusing are the statements that make the database refuse these texts.
 func refusing(d inbox.Dialect) []string {
 	const create = "CREATE TRIGGER fault_refused BEFORE UPDATE ON outbox_event FOR EACH ROW "
 	const refused = "NEW.last_error LIKE '%" + refusedText + "%'"

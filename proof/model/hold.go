@@ -36,7 +36,7 @@ type Process struct {
 	Lost [2]bool
 }
 
-// HoldState is all that the model knows.
+// HoldState is everything that the model knows.
 type HoldState struct {
 	Owner     int8 // the holder of the table, according to the database; -1: no process
 	Expired   bool

@@ -13,7 +13,8 @@ type Leases struct {
 	Replays     uint8 // of a dead event
 	// Returns: listeners defer the event, and nodes that close give it back.
 	Returns bool
-	// Broken breaks the model, to show that the rules find it. Empty: as the code is.
+	// Broken breaks the model, to show that the rules find the fault. Empty: the model is as the
+	// code.
 	Broken Mutation
 	// replaying a trace, attempts have no bound.
 	replaying bool

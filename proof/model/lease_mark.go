@@ -97,7 +97,7 @@ func (x *steps) renew(node int) {
 	x.take(Event{Kind: Renewed, Node: node, Lease: d.Lease, Changed: true}, func(s *State) { s.Row.Expired = false })
 }
 
-// release gives a lease back (outbox/internal/leases). If the row may not be there yet, it
+// release gives a lease back (outbox/internal/leases). If the row may not be there yet, the release
 // goes on until the row changes or the lease is over.
 func (x *steps) release(node, of int) {
 	r := x.from.Nodes[node].Releases[of]

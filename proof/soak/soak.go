@@ -131,7 +131,7 @@ type hold struct {
 
 func (h *hold) held() bool { return h.release != nil }
 
-// step begins or ends the transaction when it is time for that.
+// step begins or ends the transaction when the time has come.
 func (h *hold) step(ctx context.Context, db *database, now time.Duration) (err error) {
 	switch {
 	case h.release == nil && now >= h.from && now < h.until:

@@ -1,5 +1,5 @@
-// Package webhook publishes messages to an HTTP endpoint for each topic. It is the code of
-// the page on writing a publisher.
+// Package webhook publishes messages to an HTTP endpoint for each topic. The page on writing a
+// publisher shows this code.
 package webhook
 
 import (
@@ -63,7 +63,7 @@ func (p *Publisher) post(ctx context.Context, m relay.Message) error {
 	return errors.Join(classOf(res.StatusCode), res.Body.Close())
 }
 
-// classOf decides how the event goes on.
+// classOf returns an error of a class, which decides the outcome of the event.
 func classOf(status int) error {
 	switch {
 	case status < 300:
