@@ -18,7 +18,7 @@ func unknownKey(key, near string) string {
 }
 
 // nearest is the setting that differs from a key in few letters, or only in a missing
-// section; empty for none.
+// section; empty if there is no such setting.
 func nearest(key string) (best string) {
 	word := fold(unit.ReplaceAllString(key, ""))
 	least := 1 + max(2, len(word)/3)

@@ -27,7 +27,7 @@ const (
 	maxKeys = 1000    // in the section that is read
 )
 
-// Option changes what [Load] reads.
+// Option is an option of [Load].
 type Option func(*loading)
 
 type loading struct {
@@ -36,7 +36,7 @@ type loading struct {
 	environ []string
 }
 
-// Named reads the variables of a named outbox: those of "orders" begin with
+// Named reads the variables of a named outbox. The variables of "orders" begin with
 // OUTBOX_ORDERS_.
 func Named(name string) Option { return func(l *loading) { l.name = name } }
 
@@ -53,7 +53,7 @@ func Environ(list []string) Option { return func(l *loading) { l.environ = list 
 // counts as not set. With an empty path Load reads only the variables. It refuses a
 // file larger than 1 MiB, and a section with more than 1,000 keys. The error has
 // an [outboxfx.KeyError] for each problem, with the file's line or the variable. Load first
-// reports all unknown keys and malformed values. If there are none, it reports all that
+// reports all unknown keys and malformed values. Without such problems it reports all problems that
 // [outboxfx.Config.Validate] finds, such as settings that the mode does not have.
 func Load(path string, opts ...Option) (outboxfx.Config, error) {
 	l := loading{environ: os.Environ()}
@@ -111,13 +111,13 @@ func configOf(entries []entry) (outboxfx.Config, error) {
 			errs = append(errs, &outboxfx.KeyError{Key: e.key, Place: e.place, Problem: e.problem})
 		}
 	}
-	if len(errs) == 0 { // else the mode may be among what is wrong, and settings would seem not to fit it
+	if len(errs) == 0 { // else the mode may be wrong, and settings would seem not to fit the mode
 		return c, located(c.Validate(), places)
 	}
 	return c, errors.Join(errs...)
 }
 
-// located adds the places of the keys to what Validate reports.
+// located adds the places of the keys to the problems that Validate reports.
 func located(err error, places map[string]string) error {
 	if joined, is := err.(interface{ Unwrap() []error }); is {
 		for _, err := range joined.Unwrap() {

@@ -6,7 +6,7 @@ import (
 )
 
 // readVariables reads the variables of the outbox in the order of their names. It
-// ignores those that resemble no setting, such as the ones that Kubernetes sets for a
+// ignores variables that resemble no setting, such as the variables that Kubernetes sets for a
 // service named outbox.
 func (l loading) readVariables() []entry {
 	prefix := "OUTBOX_"

@@ -68,7 +68,7 @@ func follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// child is the value of a key of a mapping; nil for none.
+// child is the value of a key of a mapping; nil if the mapping lacks the key.
 func child(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil

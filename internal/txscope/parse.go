@@ -33,7 +33,7 @@ type Statement struct {
 // first letters.
 //
 // A query is [Unclear] when the text does not show the effect on the transaction: several
-// statements of which at least one is not None, and on MySQL and MariaDB a comment that the server
+// statements that are not all `None`, and on MySQL and MariaDB a comment that the server
 // may run, a statement that runs other statements, or an unknown statement. On PostgreSQL and
 // SQLite the statements that control a transaction are few and known. Within a transaction, only
 // EXECUTE runs such statements.

@@ -65,7 +65,7 @@ func (s KeyStep) String() string {
 	}
 }
 
-// What the steps of runs do.
+// The steps of runs.
 const (
 	comes      = "is replayed, or committed late"
 	readsRun   = "reads the run of the key"
