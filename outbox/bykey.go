@@ -2,67 +2,11 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
-
-// OrderedByKey delivers the events of an aggregate in order, one at a time, and
-// different aggregates in parallel, on any number of processes. The key is the
-// aggregate type and the aggregate id; an event without an aggregate id has a separate
-// key, so it is unordered. The store's schema needs the key index:
-// sqlstore.WithKeyIndex.
-//
-// Within a key, an event that was delivered and is to be delivered again comes first.
-// The other events are ordered by available_at, then created_at, which is OccurredAt,
-// then event id: for events that are not delayed, the order in which they were written.
-// The events of a transaction that commits late come after the events that were
-// delivered meanwhile, so transactions that write events of the same aggregate should
-// lock the aggregate's row first.
-//
-// An event that fails holds back the key until the retry succeeds; the other keys go
-// on. [Defer] and DeferUnroutable hold back the key too. A delayed event
-// holds back nothing and takes its place when it becomes due. There is no hot queue:
-// a commit makes the poller of the same process read at once.
-type OrderedByKey struct {
-	// Dispatch tunes the workers; it has no HotCapacity in this mode. One worker at a
-	// time delivers the events of a key.
-	Dispatch DispatchOptions
-	Poll     PollOptions
-	// Claim tunes the leases, as in [MultiNode].
-	Claim ClaimOptions
-	// OnDead says what a DEAD event does to its key. Defaults to [BlockKey]. OnDead
-	// must be the same in all processes.
-	OnDead OnDead
-	// RunLength is how many events of a key are claimed together at most. Longer runs
-	// cost the database less when few keys have many events; a single worker holds
-	// them longer. Defaults to 50; at most 500.
-	RunLength int
-	// RequireKey refuses to write an event without an aggregate id.
-	RequireKey bool
-}
-
-// OnDead is the effect of a DEAD event on its key under [OrderedByKey].
-type OnDead uint8
-
-const (
-	// BlockKey lets the later events of the key wait until the DEAD event is replayed or
-	// deleted.
-	BlockKey OnDead = iota
-	// SkipDead lets the later events of the key go on. The DEAD event comes first when
-	// it is replayed.
-	SkipDead
-)
-
-// defaultRunLength and maxRunLength are for [OrderedByKey].RunLength.
-const (
-	defaultRunLength = 50
-	maxRunLength     = 500
-)
-
-func (OrderedByKey) mode() {}
 
 // options takes the mode's options apart and reports the invalid options.
 func (m OrderedByKey) options(b *builder, v *validator) {
@@ -175,10 +119,6 @@ func isClosed(c <-chan struct{}) bool {
 // turnTimeout is how long a listener's own transaction waits for the outcomes of the
 // earlier events. On SQLite no outcome can be stored while the transaction is open.
 const turnTimeout = time.Second
-
-// errTurn is why an event cannot be completed. A delivery that fails with errTurn has
-// no outcome: the event is given back.
-var errTurn = errors.New("the outcome of an event before it is not stored yet")
 
 // awaitTurn waits until the outcomes of the earlier events, of the run or in [Ordered],
 // are stored, so that the listener's own transaction does not complete its event before

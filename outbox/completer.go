@@ -237,11 +237,6 @@ func (c *completer) markAll(within groupcommit.Within, outcome Outcome, group []
 // not lost.
 var errSkipped = errors.New("the statement left the row as it is: a trigger, a rule or a policy of the table skips the update")
 
-// skipped reports whether the mark should have changed a row that it left alone.
-func (s RowState) skipped(m Mark) bool {
-	return s.Exists && (s.Status == StatusNew || s.Status == StatusRetry) && (m.Lease == "" || s.Lease == m.Lease)
-}
-
 // partSkipped returns apart the outcomes whose rows the database skipped, as if it had refused
 // them.
 func (c *completer) partSkipped(outcome Outcome, group []*delivery) (others, skipped []*delivery) {
@@ -338,28 +333,6 @@ func (c *completer) logLost(lost []*delivery) {
 	}
 	if n := len(lost) - rowless; n > 0 {
 		c.leaseLost.Add(n, logKeyOwner, c.leases.names.Owner, logKeyError, ErrLeaseLost.Error())
-	}
-}
-
-// shows reports whether the row has the state that the outcome leads to. Only a repeated
-// statement has to ask: the first statement may have been carried out.
-func (s RowState) shows(outcome Outcome) bool {
-	if !s.Exists {
-		return outcome == OutcomeDelete || outcome == OutcomeSplit
-	}
-	switch outcome {
-	case OutcomeDone, OutcomeSplit:
-		return s.Status == StatusDone
-	case OutcomeDead:
-		return s.Status == StatusDead
-	case OutcomeRetry:
-		return s.Status == StatusRetry && s.Lease == ""
-	case OutcomeDeferred:
-		return s.Status == StatusNew && s.Lease == ""
-	case OutcomeReleased:
-		return s.Lease == ""
-	default:
-		return false
 	}
 }
 

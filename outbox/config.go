@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/outbox/internal/hold"
@@ -184,22 +183,4 @@ func (b *builder) buildEngine(o *Outbox) {
 		o.hold = hold.New(owner, heldTable{b.DB, b.Store, owner, o.poller}, b.Logger)
 		o.dispatcher.hold = o.hold
 	}
-}
-
-// Clock tells the time. Set a Clock only in tests; timers use the system clock.
-type Clock interface {
-	Now() time.Time
-}
-
-// ClockFunc makes a function a [Clock].
-type ClockFunc func() time.Time
-
-// Now calls f.
-func (f ClockFunc) Now() time.Time { return f() }
-
-func clockOr(c Clock) Clock {
-	if c == nil {
-		return ClockFunc(time.Now)
-	}
-	return c
 }

@@ -53,9 +53,6 @@ func (d *delivery) public() Delivery {
 // deliveries as it may have, and the process died during the last delivery.
 var errExhausted = errors.New("no attempts left: the last ones ended without an outcome, as when the process dies during a delivery")
 
-// errGoexit is why a delivery fails whose listener ended the goroutine.
-var errGoexit = errors.New("the listener ended its goroutine (runtime.Goexit)")
-
 // deliver runs interceptors and listener and decides the outcome of the event.
 func (d *dispatcher) deliver(ctx context.Context, dl *delivery) {
 	dl.open()

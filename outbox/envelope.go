@@ -158,6 +158,27 @@ func kindOf(env *Envelope) EventKind {
 	return EventKind{AggregateType: env.AggregateType, EventType: env.EventType}
 }
 
+func eventIDs(envs []Envelope) []string {
+	ids := make([]string, len(envs))
+	for i := range envs {
+		ids[i] = envs[i].EventID
+	}
+	return ids
+}
+
+// reservedHeaderPrefix begins the keys of headers that only the outbox writes.
+const reservedHeaderPrefix = "outbox-"
+
+// The headers that only rows have. Listeners and interceptors do not see them.
+const (
+	// HeaderListener names the listener that a row is for, if an event has several.
+	HeaderListener = reservedHeaderPrefix + "listener"
+	// HeaderEventID is the id that listeners see in place of the row's id.
+	HeaderEventID = reservedHeaderPrefix + "event-id"
+	// HeaderContentType is the content type of a payload that is not JSON.
+	HeaderContentType = reservedHeaderPrefix + "content-type"
+)
+
 // The years that every database can store in a column of microseconds.
 const (
 	minYear = 1000

@@ -45,6 +45,13 @@ var (
 // errReleased is the error of a delivery that ends without an outcome.
 var errReleased = errors.New("outbox: this process may not deliver the event any more")
 
+// errTurn is why an event cannot be completed. A delivery that fails with errTurn has
+// no outcome: the event is given back.
+var errTurn = errors.New("the outcome of an event before it is not stored yet")
+
+// errGoexit is why a delivery fails whose listener ended the goroutine.
+var errGoexit = errors.New("the listener ended its goroutine (runtime.Goexit)")
+
 // FieldError reports a problem of a field of an envelope, a binding or a configuration.
 // All problems are reported together: errors.As finds the first problem, and the
 // message has all.

@@ -102,6 +102,40 @@ type Throughput struct {
 	Median, P95, Max time.Duration
 }
 
+// Node is a process that delivers from the table, or only writes to it, as operators see it.
+type Node struct {
+	// Owner is the name of the node, and of its leases or its hold.
+	Owner string
+	// Mode is the name of the node's mode, such as "multi-node".
+	Mode string
+	// Started is when the node started, and LastPoll when its poller last got through, by the
+	// node's clock.
+	Started, LastPoll time.Time
+	// Problem says why the report of the node cannot be read; empty: no problem. A node with a
+	// problem has only Owner, Live, Holds and its leases.
+	Problem string
+	// HotDepth and ColdDepth are the events in the queues of the node.
+	HotDepth, ColdDepth int
+	// SeenAt is when the node last reported, by the database's clock. A node reports every ten
+	// seconds, and Live says that the node has not missed three reports. A node that closed is not
+	// listed; a node that died is listed for an hour.
+	SeenAt time.Time
+	Live   bool
+	// Holds says that the node holds the table, in [SingleNode] or [Ordered].
+	Holds bool
+	// Leases is how many leases the node has. They are counted in the table if no more than
+	// SearchLimit rows are due. If more are due, leases may be behind the rows that were read, as
+	// behind the events of a paused kind: Leases is then as many as were counted, or as the node
+	// last reported, if that is more. OldestLease is when the oldest counted lease began; zero: no
+	// lease was counted.
+	Leases      int
+	OldestLease time.Time
+}
+
+// Delivers reports whether the node is known to deliver, or to be a standby: the mode of the node
+// is not [WriterOnly].
+func (n *Node) Delivers() bool { return n.Mode != "" && n.Mode != modeName(WriterOnly{}) }
+
 // validate checks the values that a person typed.
 func (f EventFilter) validate() error {
 	v := validator{what: "EventFilter"}

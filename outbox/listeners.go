@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
-	"fmt"
 	"maps"
-	"strings"
 )
 
 // listeners are the listeners of a pair of types that have names, in the order in which they are
@@ -160,50 +158,6 @@ func (c *completer) splits(ds []*delivery, marks []Mark) []Split {
 	}
 	return splits
 }
-
-// ListenersError is the error of a delivery to several listeners of which some are not done, as
-// interceptors get the error; see [Named]. Each listener that is not done is retried by itself if
-// the outermost interceptor returns this error, or an error that wraps it.
-type ListenersError struct {
-	Failures []ListenerFailure
-}
-
-// ListenerFailure is the error of one of several listeners.
-type ListenerFailure struct {
-	Listener string
-	Err      error
-}
-
-// Error lists the errors.
-func (e *ListenersError) Error() string {
-	texts := make([]string, len(e.Failures))
-	for i, f := range e.Failures {
-		texts[i] = fmt.Sprintf("listener %s: %s", f.Listener, f.Err)
-	}
-	return strings.Join(texts, "; ")
-}
-
-// Unwrap are the errors of the listeners.
-func (e *ListenersError) Unwrap() []error {
-	errs := make([]error, len(e.Failures))
-	for i, f := range e.Failures {
-		errs[i] = f.Err
-	}
-	return errs
-}
-
-// reservedHeaderPrefix begins the keys of headers that only the outbox writes.
-const reservedHeaderPrefix = "outbox-"
-
-// The headers that only rows have. Listeners and interceptors do not see them.
-const (
-	// HeaderListener names the listener that a row is for, if an event has several.
-	HeaderListener = reservedHeaderPrefix + "listener"
-	// HeaderEventID is the id that listeners see in place of the row's id.
-	HeaderEventID = reservedHeaderPrefix + "event-id"
-	// HeaderContentType is the content type of a payload that is not JSON.
-	HeaderContentType = reservedHeaderPrefix + "content-type"
-)
 
 // listenerRowID is the id of a row for a listener of an event. The id is always the same, so that
 // an event never has two rows for a listener.

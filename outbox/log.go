@@ -54,6 +54,24 @@ func loggerOr(l *slog.Logger) *slog.Logger {
 	return l
 }
 
+// Clock tells the time. Set a Clock only in tests; timers use the system clock.
+type Clock interface {
+	Now() time.Time
+}
+
+// ClockFunc makes a function a [Clock].
+type ClockFunc func() time.Time
+
+// Now calls f.
+func (f ClockFunc) Now() time.Time { return f() }
+
+func clockOr(c Clock) Clock {
+	if c == nil {
+		return ClockFunc(time.Now)
+	}
+	return c
+}
+
 // deliveryAttrs are the attributes of a line about a failed delivery: the event, the attempts
 // including this attempt, the reason, the listener and the id of its row if the row is for one of
 // several listeners, and the stack of a panic.

@@ -36,6 +36,53 @@ type MultiNode struct {
 	Claim    ClaimOptions
 }
 
+// OrderedByKey delivers the events of an aggregate in order, one at a time, and
+// different aggregates in parallel, on any number of processes. The key is the
+// aggregate type and the aggregate id; an event without an aggregate id has a separate
+// key, so it is unordered. The store's schema needs the key index:
+// sqlstore.WithKeyIndex.
+//
+// Within a key, an event that was delivered and is to be delivered again comes first.
+// The other events are ordered by available_at, then created_at, which is OccurredAt,
+// then event id: for events that are not delayed, the order in which they were written.
+// The events of a transaction that commits late come after the events that were
+// delivered meanwhile, so transactions that write events of the same aggregate should
+// lock the aggregate's row first.
+//
+// An event that fails holds back the key until the retry succeeds; the other keys go
+// on. [Defer] and DeferUnroutable hold back the key too. A delayed event
+// holds back nothing and takes its place when it becomes due. There is no hot queue:
+// a commit makes the poller of the same process read at once.
+type OrderedByKey struct {
+	// Dispatch tunes the workers; it has no HotCapacity in this mode. One worker at a
+	// time delivers the events of a key.
+	Dispatch DispatchOptions
+	Poll     PollOptions
+	// Claim tunes the leases, as in [MultiNode].
+	Claim ClaimOptions
+	// OnDead says what a DEAD event does to its key. Defaults to [BlockKey]. OnDead
+	// must be the same in all processes.
+	OnDead OnDead
+	// RunLength is how many events of a key are claimed together at most. Longer runs
+	// cost the database less when few keys have many events; a single worker holds
+	// them longer. Defaults to 50; at most 500.
+	RunLength int
+	// RequireKey refuses to write an event without an aggregate id.
+	RequireKey bool
+}
+
+// OnDead is the effect of a DEAD event on its key under [OrderedByKey].
+type OnDead uint8
+
+const (
+	// BlockKey lets the later events of the key wait until the DEAD event is replayed or
+	// deleted.
+	BlockKey OnDead = iota
+	// SkipDead lets the later events of the key go on. The DEAD event comes first when
+	// it is replayed.
+	SkipDead
+)
+
 // Ordered delivers the events in sequence: poller only, a single worker, a single attempt, no hot
 // path. So an event waits until the poller reads the table next, at most for Poll.Interval. A
 // failed event goes DEAD and the next event follows. As in [SingleNode], only one process at a time
@@ -61,8 +108,13 @@ type Ordered struct {
 type WriterOnly struct{}
 
 func (SingleNode) mode() {}
-func (MultiNode) mode()  {}
-func (Ordered) mode()    {}
+
+func (MultiNode) mode() {}
+
+func (OrderedByKey) mode() {}
+
+func (Ordered) mode() {}
+
 func (WriterOnly) mode() {}
 
 func modeName(m Mode) string {
@@ -102,6 +154,12 @@ const (
 	maxWorkers       = 10_000
 	maxQueueCapacity = 1_000_000
 	MaxBatch         = 100_000
+)
+
+// defaultRunLength and maxRunLength are for [OrderedByKey].RunLength.
+const (
+	defaultRunLength = 50
+	maxRunLength     = 500
 )
 
 // DispatchOptions tune the workers. Zero means the default.
@@ -228,6 +286,21 @@ func (o DispatchOptions) validate(v *validator) {
 	o.validateLimits(v)
 }
 
+func (o DispatchOptions) validateLimits(v *validator) {
+	seen := make(map[EventKind]int, len(o.Limits))
+	for i, l := range o.Limits {
+		sub := validator{what: fmt.Sprintf("%s.Limits[%d]", v.what, i)}
+		l.validate(&sub)
+		kind := l.Kind.orGlobal()
+		if first, again := seen[kind]; again {
+			sub.add("Kind", fmt.Sprintf("is %s, as in Limits[%d]; give one limit with both bounds", kind, first))
+		} else {
+			seen[kind] = i
+		}
+		v.errs = append(v.errs, sub.errs...)
+	}
+}
+
 func (o DispatchOptions) withDefaults() DispatchOptions {
 	o.Workers = defaultTo(o.Workers, o.SharedWorkers.workers())
 	if !o.PollerOnly {
@@ -244,15 +317,6 @@ func (o PollOptions) validate(v *validator) {
 	v.duration("Interval", o.Interval)
 	v.count("BatchSize", o.BatchSize, MaxBatch)
 	v.duration("SkipRecent", o.SkipRecent)
-}
-
-// count checks a number that takes memory.
-func (v *validator) count(field string, n, limit int) {
-	if n > limit {
-		v.add(field, fmt.Sprintf("is %d; the limit is %d", n, limit))
-		return
-	}
-	v.notNegative(field, n)
 }
 
 func (o PollOptions) withDefaults() PollOptions {

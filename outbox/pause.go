@@ -11,13 +11,6 @@ import (
 	"time"
 )
 
-// Pause is a kind of event that is paused.
-type Pause struct {
-	Kind EventKind
-	// Since is when the kind was paused, by the clock of the process that was asked.
-	Since time.Time
-}
-
 // Pause stops the deliveries of a kind of event, in all processes of the table, until
 // [Outbox.Resume]. A delivery that has begun ends; an event that waits in a queue is given back
 // without an attempt; further events stay in the table, with their place in the order. In [Ordered]

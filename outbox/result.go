@@ -58,6 +58,37 @@ func (e *OutcomeError) Error() string {
 // Unwrap is the failure.
 func (e *OutcomeError) Unwrap() error { return e.Err }
 
+// ListenersError is the error of a delivery to several listeners of which some are not done, as
+// interceptors get the error; see [Named]. Each listener that is not done is retried by itself if
+// the outermost interceptor returns this error, or an error that wraps it.
+type ListenersError struct {
+	Failures []ListenerFailure
+}
+
+// ListenerFailure is the error of one of several listeners.
+type ListenerFailure struct {
+	Listener string
+	Err      error
+}
+
+// Error lists the errors.
+func (e *ListenersError) Error() string {
+	texts := make([]string, len(e.Failures))
+	for i, f := range e.Failures {
+		texts[i] = fmt.Sprintf("listener %s: %s", f.Listener, f.Err)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap are the errors of the listeners.
+func (e *ListenersError) Unwrap() []error {
+	errs := make([]error, len(e.Failures))
+	for i, f := range e.Failures {
+		errs[i] = f.Err
+	}
+	return errs
+}
+
 // RetryPolicy says how long to wait before the next delivery of an event that failed. A policy must
 // be safe for concurrent use.
 type RetryPolicy interface {

@@ -156,6 +156,33 @@ type RowState struct {
 	Lease string
 }
 
+// shows reports whether the row has the state that the outcome leads to. Only a repeated
+// statement has to ask: the first statement may have been carried out.
+func (s RowState) shows(outcome Outcome) bool {
+	if !s.Exists {
+		return outcome == OutcomeDelete || outcome == OutcomeSplit
+	}
+	switch outcome {
+	case OutcomeDone, OutcomeSplit:
+		return s.Status == StatusDone
+	case OutcomeDead:
+		return s.Status == StatusDead
+	case OutcomeRetry:
+		return s.Status == StatusRetry && s.Lease == ""
+	case OutcomeDeferred:
+		return s.Status == StatusNew && s.Lease == ""
+	case OutcomeReleased:
+		return s.Lease == ""
+	default:
+		return false
+	}
+}
+
+// skipped reports whether the mark should have changed a row that it left alone.
+func (s RowState) skipped(m Mark) bool {
+	return s.Exists && (s.Status == StatusNew || s.Status == StatusRetry) && (m.Lease == "" || s.Lease == m.Lease)
+}
+
 // Lease is the lease of a row.
 type Lease struct {
 	EventID string
@@ -313,6 +340,13 @@ type DeadLetter struct {
 	// OriginalID is the event's id for listeners. The id differs from EventID, which
 	// identifies the dead letter, only if Listener is set.
 	OriginalID string
+}
+
+// Pause is a kind of event that is paused.
+type Pause struct {
+	Kind EventKind
+	// Since is when the kind was paused, by the clock of the process that was asked.
+	Since time.Time
 }
 
 // PollQuery says which due rows to read.

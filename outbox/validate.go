@@ -62,6 +62,15 @@ func (v *validator) notNegative(field string, n int) {
 	}
 }
 
+// count checks a number that takes memory.
+func (v *validator) count(field string, n, limit int) {
+	if n > limit {
+		v.add(field, fmt.Sprintf("is %d; the limit is %d", n, limit))
+		return
+	}
+	v.notNegative(field, n)
+}
+
 // duration checks an option. Less than a millisecond is a mistake: a number without a
 // unit, which Go takes as nanoseconds.
 func (v *validator) duration(field string, d time.Duration) {

@@ -219,14 +219,6 @@ func (w *Writer) sealAll(envs []Envelope, now time.Time) ([]Envelope, error) {
 	return sealed, nil
 }
 
-func eventIDs(envs []Envelope) []string {
-	ids := make([]string, len(envs))
-	for i := range envs {
-		ids[i] = envs[i].EventID
-	}
-	return ids
-}
-
 func first(ids []string, err error) (string, error) {
 	if err != nil || len(ids) == 0 {
 		return "", err
