@@ -21,12 +21,6 @@ type BatchOptions struct {
 	Concurrency int
 }
 
-// Event is an event of a [Topic]: the decoded payload and the envelope.
-type Event[T any] struct {
-	Payload  T
-	Envelope Envelope
-}
-
 // BatchListener makes a listener that gets events in batches. Register it for a pair
 // of types or for several pairs: their events then come in the same batches.
 //
@@ -52,24 +46,6 @@ func BatchListener(opts BatchOptions, fn func(ctx context.Context, batch []Envel
 		}
 		return fn(ctx, batch)
 	})
-}
-
-// ListenBatch makes a binding for fn, which gets the topic's events in batches; see
-// [BatchListener]. An event whose payload does not decode is dead at once and in no
-// batch.
-func (t Topic[T]) ListenBatch(opts BatchOptions, fn func(ctx context.Context, batch []Event[T]) ([]error, error)) Binding {
-	if fn == nil {
-		return Binding{AggregateType: t.aggregate, EventType: t.event}
-	}
-	decode := func(env Envelope) (any, error) { return t.Decode(env) }
-	return On(t.aggregate, t.event, newBatchListener(opts, decode, func(ctx context.Context, members []*batchMember) ([]error, error) {
-		batch := make([]Event[T], len(members))
-		for i, m := range members {
-			batch[i].Payload, _ = m.payload.(T) // nil when T is an interface and the payload null
-			batch[i].Envelope = m.env
-		}
-		return fn(ctx, batch)
-	}))
 }
 
 // batchListener is a listener whose events are delivered in batches: by the batcher
@@ -384,5 +360,14 @@ func (b *batcher) seal(o *openBatch) {
 	defer b.mu.Unlock()
 	if b.open == o {
 		b.open = nil
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

@@ -40,36 +40,6 @@ func requireAggregateID(env *Envelope) error {
 	return &FieldError{Field: "Envelope.AggregateID", Problem: "is empty, but OrderedByKey.RequireKey is set; give the id of what the event is about, or leave RequireKey out for events without an order"}
 }
 
-// A run is some events of one key, in order, under one lease. A single worker delivers
-// the events of a run in turn. The first delivery takes a place in the cold queue; the
-// other deliveries are linked behind it.
-//
-// Each event is delivered only while the lease surely lasts, by this process's clock:
-// a process that was stopped for longer lets go of the rest.
-
-// rest is the delivery and the deliveries behind it in the run.
-func (d *delivery) rest() (ds []*delivery) {
-	for ; d != nil; d = d.behind {
-		ds = append(ds, d)
-	}
-	return ds
-}
-
-// length is the number of events in rest.
-func (d *delivery) length() (n int64) {
-	for ; d != nil; d = d.behind {
-		n++
-	}
-	return n
-}
-
-// link makes deliveries a run.
-func link(ds []delivery) {
-	for i := range ds[1:] {
-		ds[i].behind, ds[i+1].before = &ds[i+1], &ds[i]
-	}
-}
-
 // follow returns the event after a delivered event of a run, if the next event is for
 // this goroutine. Otherwise another goroutine goes on with the run, or the run ends and
 // the rest is given back.
@@ -105,15 +75,6 @@ func (d *dispatcher) mayFollow(next *delivery) bool {
 		wait.Sleep(d.listenerCtx, time.Millisecond)
 	}
 	return !isClosed(d.abort)
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // turnTimeout is how long a listener's own transaction waits for the outcomes of the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 )
 
 // Errors of [Writer.Complete].
@@ -17,50 +16,6 @@ var (
 	// ErrSeveralListeners: the delivery is to several listeners; see [Named].
 	ErrSeveralListeners = errors.New("outbox: one of several listeners cannot complete the event")
 )
-
-// errUncommitted is why a delivery fails whose listener completed the event and
-// returned without an error before the transaction committed.
-var errUncommitted = errors.New("the listener completed the event in a transaction that did not commit")
-
-// completion is a listener's own transaction that marks its event.
-type completion struct {
-	scope     TxScope
-	committed bool
-	over      bool // the transaction rolled back, or the outcome of COMMIT is unknown
-}
-
-// deliveryContext is the context that a listener gets, and finds the delivery.
-type deliveryContext struct {
-	context.Context
-	d  deliverer
-	dl *delivery
-}
-
-// deliverer is a dispatcher, as a delivery under way knows it.
-type deliverer interface {
-	stillHas(dl *delivery) bool
-	judge(dl *delivery, c cause) Outcome
-	skipped(dl *delivery) Outcome
-	outcome(dl *delivery, attempts int, c cause) Outcome
-	awaitTurn(ctx context.Context, dl *delivery) error
-	complete(ctx context.Context, store Store, scope TxScope, dl *delivery) error
-	logger() *slog.Logger
-}
-
-type deliveryKey struct{}
-
-func (c *deliveryContext) Value(key any) any {
-	if key == (deliveryKey{}) {
-		return c
-	}
-	return c.Context.Value(key)
-}
-
-// deliveryOf finds the delivery that ctx belongs to, or nil.
-func deliveryOf(ctx context.Context) *deliveryContext {
-	c, _ := ctx.Value(deliveryKey{}).(*deliveryContext)
-	return c
-}
 
 // AwaitTurn waits until the event that is being delivered may be completed: in [Ordered]
 // and [OrderedByKey] the outcomes of earlier events are stored first. [Writer.Complete]
@@ -174,13 +129,6 @@ func (t *tracker) undoCompletion(dl *delivery, before *completion) {
 	dl.completion = before
 }
 
-// isCompleted reports whether the listener's transaction has committed.
-func (t *tracker) isCompleted(dl *delivery) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return dl.completion != nil && dl.completion.committed
-}
-
 // rolledBack notes that the row is not locked any more: the lease is renewed again.
 func (t *tracker) rolledBack(c *completion) {
 	t.mu.Lock()
@@ -192,22 +140,4 @@ func (t *tracker) committed(c *completion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.committed = true
-}
-
-// answer ends the time in which a listener can complete its event. answer returns
-// whether the event is completed, and the error that counts if not.
-func (t *tracker) answer(dl *delivery, err error) (completed bool, _ error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	dl.answered = true
-	switch c := dl.completion; {
-	case c == nil:
-		return false, err
-	case c.committed:
-		return true, err
-	case err == nil:
-		return false, errUncommitted
-	default:
-		return false, err
-	}
 }

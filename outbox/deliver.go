@@ -8,47 +8,6 @@ import (
 	"time"
 )
 
-// Delivery is the result of delivering an event.
-type Delivery struct {
-	// Envelope is the event as its listener got it.
-	Envelope Envelope
-	// Status is the status that the row gets. NEW means deferred, or given back because
-	// the dispatcher shut down.
-	Status Status
-	// NextAt is when a RETRY or deferred event is due again.
-	NextAt time.Time
-	// Err is the error that the outermost interceptor or the listener returned, or nil.
-	Err error
-	// Listener is the name of the listener whose own row was delivered; see [Named].
-	// Empty: the event's own row.
-	Listener string
-	// Rows are the rows of the event's several listeners that are not done: the status
-	// of the event's own row is DONE, and each of these listeners has a separate row.
-	Rows []Delivery
-}
-
-func (d *delivery) public() Delivery {
-	p := Delivery{Envelope: *d.event(), Err: d.err, Listener: d.listener()}
-	switch d.outcome {
-	case OutcomeSplit:
-		p.Status = StatusDone
-		for _, row := range d.rows() {
-			p.Rows = append(p.Rows, row.public())
-		}
-	case OutcomeDone, OutcomeDelete:
-		p.Status = StatusDone
-	case OutcomeRetry:
-		p.Status, p.NextAt = StatusRetry, d.next
-	case OutcomeDead:
-		p.Status = StatusDead
-	case OutcomeDeferred:
-		p.Status, p.NextAt = StatusNew, d.next
-	case OutcomeReleased:
-		p.Status = StatusNew
-	}
-	return p
-}
-
 // errExhausted is why an event dies without another delivery: the event had as many
 // deliveries as it may have, and the process died during the last delivery.
 var errExhausted = errors.New("no attempts left: the last ones ended without an outcome, as when the process dies during a delivery")

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
@@ -58,6 +59,38 @@ func runAfter(ctx context.Context, env Envelope, err error, fn func(context.Cont
 		}
 	}()
 	fn(ctx, env, err)
+}
+
+func loggerFrom(ctx context.Context) *slog.Logger {
+	if c := deliveryOf(ctx); c != nil {
+		return c.d.logger()
+	}
+	return slog.Default()
+}
+
+// OutcomeOf returns the outcome of a delivery, for interceptors that report the outcome, such as
+// tracing. ctx and env are the arguments of the interceptor; err is the error of the next listener.
+// The stored outcome may differ: interceptors further out may change the error, and if a shutdown
+// cancels the listeners before these interceptors return, a failure becomes [OutcomeReleased].
+// [OutcomeDone] also stands for [OutcomeDelete] and for an event that the listener completed
+// itself. [OutcomeSplit] is the outcome of an event with several listeners of which some are not
+// done; err is a [*ListenersError]. If ctx does not come from a dispatcher, the defaults of
+// [DispatchOptions] apply.
+func OutcomeOf(ctx context.Context, env Envelope, err error) Outcome {
+	if c := deliveryOf(ctx); c != nil {
+		return c.d.outcome(c.dl, env.Attempts, causeOf(err))
+	}
+	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, causeOf(err))
+}
+
+// ListenerOf returns the name of the listener that the delivery of ctx is for, for interceptors
+// that report the name. The name is empty in the delivery of an event to all of its listeners; see
+// [Named].
+func ListenerOf(ctx context.Context) string {
+	if c := deliveryOf(ctx); c != nil {
+		return c.dl.listener()
+	}
+	return ""
 }
 
 // chain puts the interceptors around the router, and reports interceptors that cannot be used.

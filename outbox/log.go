@@ -1,12 +1,8 @@
 package outbox
 
 import (
-	"context"
 	"log/slog"
-	"strings"
 	"time"
-
-	"github.com/outboxkit/outbox-go/outbox/internal/reason"
 )
 
 // The keys of log attributes. Payloads, headers and tenants are never logged.
@@ -70,37 +66,6 @@ func clockOr(c Clock) Clock {
 		return ClockFunc(time.Now)
 	}
 	return c
-}
-
-// deliveryAttrs are the attributes of a line about a failed delivery: the event, the attempts
-// including this attempt, the reason, the listener and the id of its row if the row is for one of
-// several listeners, and the stack of a panic.
-func deliveryAttrs(d *delivery, attempts int) []any {
-	attrs := []any{
-		logKeyEventID, d.event().EventID, logKeyEventType, string(d.env.EventType),
-		logKeyAggregateType, string(d.env.AggregateType), logKeyAggregateID, d.env.AggregateID,
-		logKeyAttempts, attempts, logKeyError, d.reason,
-	}
-	if d.only != nil {
-		attrs = append(attrs, logKeyListener, d.only.listener, logKeyRowID, d.id())
-	}
-	if d.panicked != nil {
-		attrs = append(attrs, logKeyStack, string(d.panicked.Stack))
-	}
-	return attrs
-}
-
-// causeOfFailure is the kind of event, the listener, and the reason without the parts that differ
-// between two events.
-func causeOfFailure(d *delivery) string {
-	return strings.Join([]string{d.kind().String(), d.listener(), reason.Of(d.reason)}, "\n")
-}
-
-func loggerFrom(ctx context.Context) *slog.Logger {
-	if c := deliveryOf(ctx); c != nil {
-		return c.d.logger()
-	}
-	return slog.Default()
 }
 
 func (d *dispatcher) logger() *slog.Logger { return d.log }

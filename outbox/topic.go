@@ -62,3 +62,27 @@ func (t Topic[T]) Listen(fn func(ctx context.Context, payload T, env Envelope) e
 		return fn(ctx, payload, env)
 	}), opts...)
 }
+
+// Event is an event of a [Topic]: the decoded payload and the envelope.
+type Event[T any] struct {
+	Payload  T
+	Envelope Envelope
+}
+
+// ListenBatch makes a binding for fn, which gets the topic's events in batches; see
+// [BatchListener]. An event whose payload does not decode is dead at once and in no
+// batch.
+func (t Topic[T]) ListenBatch(opts BatchOptions, fn func(ctx context.Context, batch []Event[T]) ([]error, error)) Binding {
+	if fn == nil {
+		return Binding{AggregateType: t.aggregate, EventType: t.event}
+	}
+	decode := func(env Envelope) (any, error) { return t.Decode(env) }
+	return On(t.aggregate, t.event, newBatchListener(opts, decode, func(ctx context.Context, members []*batchMember) ([]error, error) {
+		batch := make([]Event[T], len(members))
+		for i, m := range members {
+			batch[i].Payload, _ = m.payload.(T) // nil when T is an interface and the payload null
+			batch[i].Envelope = m.env
+		}
+		return fn(ctx, batch)
+	}))
+}

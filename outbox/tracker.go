@@ -1,73 +1,10 @@
 package outbox
 
 import (
+	"errors"
 	"sync"
 	"time"
 )
-
-// delivery is an attempt at an event, from the queue until the outcome is stored.
-type delivery struct {
-	env      *Envelope // the row
-	only     *only     // the single listener that the row is for; nil: all
-	hot      bool      // the event came by the hot queue
-	takeover bool      // the event may have been in the hands of a process that died
-	term     int64     // the hold under which the event was taken in hand; see [hold.Hold]
-	counted  bool      // the last delivery, during which a process died, is an attempt
-
-	// The events before and behind this event in its run; see [OrderedByKey].
-	before, behind *delivery
-
-	// These belong to the tracker.
-	state      deliveryState
-	lease      string      // the name of the row's lease; empty: none
-	until      time.Time   // the lease surely lasts until then; zero: not checked
-	completion *completion // the listener's own transaction; see [Writer.Complete]
-	answered   bool        // the listener has returned
-
-	ctx     deliveryContext // the listener's
-	batcher *batcher        // nil: the listener gets no batches
-	shares  bool            // the delivery has one of the [SharedWorkers]
-
-	// The outcome; see [dispatcher.decide].
-	outcome  Outcome
-	next     time.Time // when the event is due again
-	reason   string    // last_error
-	attempts int       // the attempts that the row counts from then on; zero: as before
-	err      error
-	panicked *PanicError // nil when err is no panic
-	answers  *answers    // of several listeners; nil in the delivery to a single listener
-	// completed: the listener's own transaction has stored the outcome.
-	completed bool
-	// stuck: the database refuses the outcome; see [completer.markAll].
-	stuck bool
-	// skipped: the database left the row as it is, although the outcome should have changed it.
-	skipped bool
-	// repeated: a statement with the outcome failed, and the database may have
-	// carried it out all the same.
-	repeated bool
-	// rowless: the statement found no row.
-	rowless bool
-}
-
-// deliveryState is where a delivery is:
-//
-//	reserved ──▶ inHand ──▶ storing
-//	the transaction is open   queued or running   its outcome is on the way
-type deliveryState uint8
-
-const (
-	untracked deliveryState = iota // another delivery of the event is in hand, or none
-	reserved
-	inHand
-	storing
-)
-
-func (d *delivery) id() string { return d.env.EventID }
-
-// mark is the outcome for the store.
-func (d *delivery) mark() Mark {
-	return Mark{EventID: d.id(), Lease: d.lease, AvailableAt: d.next, Error: d.reason, Attempts: d.attempts}
-}
 
 // tracker knows every event that this process has in hand, from the moment when the event is
 // written or enqueued until the outcome is stored. The poller's copy of such an event is dropped,
@@ -409,4 +346,33 @@ func (t *tracker) stick(d *delivery) *delivery {
 	slim.env, slim.ctx = &env, deliveryContext{}
 	t.events[d.id()] = &slim
 	return &slim
+}
+
+// errUncommitted is why a delivery fails whose listener completed the event and
+// returned without an error before the transaction committed.
+var errUncommitted = errors.New("the listener completed the event in a transaction that did not commit")
+
+// answer ends the time in which a listener can complete its event. answer returns
+// whether the event is completed, and the error that counts if not.
+func (t *tracker) answer(dl *delivery, err error) (completed bool, _ error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dl.answered = true
+	switch c := dl.completion; {
+	case c == nil:
+		return false, err
+	case c.committed:
+		return true, err
+	case err == nil:
+		return false, errUncommitted
+	default:
+		return false, err
+	}
+}
+
+// isCompleted reports whether the listener's transaction has committed.
+func (t *tracker) isCompleted(dl *delivery) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return dl.completion != nil && dl.completion.committed
 }
