@@ -175,67 +175,6 @@ type openBatch struct {
 	done    chan struct{}  // closed: the errors of all members are set
 }
 
-// taker gives deliveries to a worker; nil ends the worker.
-func (d *dispatcher) taker() func() *delivery {
-	turn := 0
-	return func() *delivery {
-		for {
-			dl := d.take(turn, d.quit, d.abort)
-			turn++
-			if dl == nil || !d.passOn(dl) {
-				return dl
-			}
-		}
-	}
-}
-
-// passOn gives a delivery to the batcher of the listener. False: there is no batcher.
-func (d *dispatcher) passOn(dl *delivery) bool {
-	if dl.batcher = d.batcherFor(dl.env); dl.batcher == nil {
-		return false
-	}
-	dl.batcher.take(dl)
-	return true
-}
-
-// batcherFor is nil for an event that is delivered alone.
-func (d *dispatcher) batcherFor(env *Envelope) *batcher {
-	l := d.batchListenerOf(env)
-	if l == nil || d.inOrder {
-		return nil
-	}
-	b, ok := d.batchers.Load(l)
-	if !ok {
-		b, _ = d.batchers.LoadOrStore(l, &batcher{
-			host: d, l: l, opts: d.opts, ctx: d.listenerCtx, quit: d.quit, abort: d.abort, calls: make(chan struct{}, l.opts.Concurrency),
-		})
-	}
-	return b.(*batcher)
-}
-
-// batchListenerOf is nil for an event with another listener. A registry that panics is
-// asked again, and the panic reported, in the delivery.
-func (d *dispatcher) batchListenerOf(env *Envelope) *batchListener {
-	defer func() { _ = recover() }()
-	l, _ := d.registry.ListenerFor(env.AggregateType, env.EventType)
-	if batch, ok := l.(*batchListener); ok && batch.problem == nil {
-		return batch
-	}
-	return nil
-}
-
-// batchesInHand is how many deliveries the batch listeners may have under way.
-func (d *dispatcher) batchesInHand() (deliveries int) {
-	routes, ok := d.registry.(*Registry)
-	if !ok {
-		return 0
-	}
-	for l := range routes.batchListeners() {
-		deliveries += l.inHand()
-	}
-	return deliveries
-}
-
 // take takes a delivery from a worker.
 func (b *batcher) take(dl *delivery) {
 	b.mu.Lock()

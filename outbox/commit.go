@@ -121,6 +121,31 @@ func (d *dispatcher) committed(p *pending) {
 	}
 }
 
+// committedByKey makes the poller read the events of a committed transaction.
+func (d *dispatcher) committedByKey(p *pending) {
+	due := false
+	for i := range p.envs {
+		if env := &p.envs[i]; p.isDue(env) {
+			due = true
+		} else {
+			d.dueAt(env.AvailableAt)
+		}
+	}
+	if !due {
+		return
+	}
+	d.poller.wroteRuns()
+	if !d.isRunning() {
+		d.notifications.Notify()
+	}
+}
+
+func (d *dispatcher) isRunning() bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.state == running
+}
+
 // waits reports whether this process is a standby.
 func (d *dispatcher) waits() bool { return d.hold != nil && d.hold.Standby() }
 
@@ -159,6 +184,18 @@ func (d *dispatcher) wakeOthers() {
 	if d.claims || !d.holds() {
 		d.notifications.Notify()
 	}
+}
+
+// startOver makes the poller read now, from the start of the table.
+func (d *dispatcher) startOver() {
+	d.poller.startOver()
+}
+
+// freed is called when rows became free that this process had: freed makes every poller
+// read now, the poller of this process from the start of the table.
+func (d *dispatcher) freed() {
+	d.startOver()
+	d.wakeOthers()
 }
 
 // dueAt gives the poller a time at which an event becomes due.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
 // Errors of [Writer.Complete].
@@ -32,6 +35,28 @@ func AwaitTurn(ctx context.Context) error {
 		return nil
 	}
 	return c.d.awaitTurn(ctx, c.dl)
+}
+
+// turnTimeout is how long a listener's own transaction waits for the outcomes of the
+// earlier events. On SQLite no outcome can be stored while the transaction is open.
+const turnTimeout = time.Second
+
+// awaitTurn waits until the outcomes of the earlier events, of the run or in [Ordered],
+// are stored, so that the listener's own transaction does not complete its event before
+// them. awaitTurn makes the completer store these outcomes at once.
+func (d *dispatcher) awaitTurn(ctx context.Context, dl *delivery) error {
+	if d.track.isTurn(dl) {
+		return nil
+	}
+	d.completer.commit.StoreNow()
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	for !d.track.isTurn(dl) {
+		if wait.Sleep(ctx, time.Millisecond); ctx.Err() != nil {
+			return fmt.Errorf("outbox: completing event %s: %w", dl.id(), errTurn)
+		}
+	}
+	return nil
 }
 
 // Complete marks the event that is being delivered as delivered, in a transaction

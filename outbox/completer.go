@@ -148,6 +148,27 @@ func (c *completer) write(ctx context.Context, outcome Outcome, group []*deliver
 	return c.store.Mark(ctx, c.db, outcome, marks)
 }
 
+// splits are the ends of events with the rows of their listeners.
+func (c *completer) splits(ds []*delivery, marks []Mark) []Split {
+	splits := make([]Split, len(ds))
+	for i, dl := range ds {
+		splits[i].Mark = marks[i]
+		for _, row := range dl.rows() {
+			splits[i].Rows = append(splits[i].Rows, ListenerRow{Envelope: *row.env, Outcome: c.storedAs(row.outcome), Mark: row.mark()})
+		}
+	}
+	return splits
+}
+
+// storedAs is the outcome that the store gets. Under [OrderedByKey] a deferred event
+// holds back the key, as a RETRY row does.
+func (c *completer) storedAs(outcome Outcome) Outcome {
+	if c.byKey && outcome == OutcomeDeferred {
+		return OutcomeRetry
+	}
+	return outcome
+}
+
 // storeOne stores an outcome at once, for synchronous delivery.
 func (c *completer) storeOne(ctx context.Context, d *delivery) error {
 	switch {

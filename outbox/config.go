@@ -105,6 +105,30 @@ func (b *builder) validate() error {
 	return v.err()
 }
 
+// options takes the mode's options apart and reports the invalid options.
+func (m OrderedByKey) options(b *builder, v *validator) {
+	b.dispatch, b.poll, b.claim, b.byKey = &m.Dispatch, &m.Poll, &m.Claim, &m
+	if m.Dispatch.HotCapacity != 0 {
+		v.add("Mode.Dispatch.HotCapacity", fmt.Sprintf("is %d, but OrderedByKey has no hot queue; leave it out", m.Dispatch.HotCapacity))
+	}
+	if len(m.Dispatch.Limits) > 0 {
+		v.add("Mode.Dispatch.Limits", fmt.Sprintf("has %d limits, but in OrderedByKey a worker delivers the events of a key, whatever their kinds; leave them out", len(m.Dispatch.Limits)))
+	}
+	if m.Claim.TenantsInTurn {
+		v.add("Mode.Claim.TenantsInTurn", "is set, but OrderedByKey claims key after key, whatever their tenants; leave it out, or take MultiNode")
+	}
+	if m.OnDead > SkipDead {
+		v.add("Mode.OnDead", "is not one of outbox.BlockKey and outbox.SkipDead")
+	}
+	length := validator{what: v.what}
+	length.count("Mode.RunLength", m.RunLength, maxRunLength)
+	v.errs = append(v.errs, length.errs...)
+	if _, can := b.Store.(RunReader); b.Store != nil && !can {
+		v.add("Store", fmt.Sprintf("is a %T, which has no ReadRuns, so it cannot deliver by key; take one from package sqlstore, or another mode", b.Store))
+	}
+	m.RunLength = defaultTo(m.RunLength, defaultRunLength)
+}
+
 // validateNotifier reports a notifier for another kind of database.
 func (b *builder) validateNotifier(v *validator) {
 	if nilness.IsNil(b.Notifier) || nilness.IsNil(b.Store) {

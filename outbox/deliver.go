@@ -61,6 +61,46 @@ func (d *dispatcher) decide(dl *delivery, err error) {
 	d.conclude(dl, d.judge(dl, c), c)
 }
 
+// judge is the outcome of a delivery, or of a single listener of several, that ends now.
+func (d *dispatcher) judge(dl *delivery, c cause) Outcome {
+	return outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, c)
+}
+
+// outcome decides the outcome of a delivery from the answer, after this many earlier attempts.
+func (d *dispatcher) outcome(dl *delivery, attempts int, c cause) Outcome {
+	switch {
+	case d.track.isCompleted(dl):
+		return OutcomeDone
+	case dl.answers.stand(c):
+		return dl.answers.outcome()
+	default:
+		return outcomeOf(d.listenerCtx, d.opts, attempts, c)
+	}
+}
+
+// skipped is the outcome of a listener that is not called any more. A timeout leaves the listener
+// to a delivery of its own.
+func (d *dispatcher) skipped(dl *delivery) Outcome {
+	if cutOff(d.listenerCtx, cause{}) || !d.isOfTheHold(dl) {
+		return OutcomeReleased
+	}
+	return OutcomeDeferred
+}
+
+// split decides the outcome of an event of which some listeners are not done: its row
+// is finished, and each of these listeners gets a row of its own.
+func (d *dispatcher) split(dl *delivery, c cause) {
+	dl.outcome, dl.err = dl.answers.outcome(), c.err
+	if dl.outcome == OutcomeReleased {
+		return
+	}
+	for _, l := range dl.answers.left {
+		row := &delivery{env: rowFor(dl.env, l.listener), only: &only{l.listener, dl.env}}
+		d.conclude(row, l.outcome, l.cause)
+		dl.answers.rows = append(dl.answers.rows, row)
+	}
+}
+
 // conclude notes the outcome of a row, and the data that the store needs for that outcome.
 func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 	dl.err, dl.panicked = c.err, c.panicked

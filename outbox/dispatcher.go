@@ -197,6 +197,18 @@ func (d *dispatcher) inHandLimit() int64 {
 	return int64(waiting + d.opts.Workers + d.batchesInHand() + groupcommit.InHand)
 }
 
+// batchesInHand is how many deliveries the batch listeners may have under way.
+func (d *dispatcher) batchesInHand() (deliveries int) {
+	routes, ok := d.registry.(*Registry)
+	if !ok {
+		return 0
+	}
+	for l := range routes.batchListeners() {
+		deliveries += l.inHand()
+	}
+	return deliveries
+}
+
 // holds reports whether this process may deliver from the table.
 func (d *dispatcher) holds() bool { return d.hold == nil || d.hold.Holds() }
 
@@ -207,6 +219,8 @@ func (d *dispatcher) term() int64 {
 	}
 	return d.hold.Term()
 }
+
+func (d *dispatcher) logger() *slog.Logger { return d.log }
 
 // Close stops accepting events, lets the queued events be delivered for
 // DrainTimeout, then cancels the listeners' context and gives the rest back.

@@ -179,18 +179,6 @@ func (s *space) take(env *Envelope) bool {
 	return room > 0
 }
 
-// startOver makes the poller read now, from the start of the table.
-func (d *dispatcher) startOver() {
-	d.poller.startOver()
-}
-
-// freed is called when rows became free that this process had: freed makes every poller
-// read now, the poller of this process from the start of the table.
-func (d *dispatcher) freed() {
-	d.startOver()
-	d.wakeOthers()
-}
-
 // leavingOut is the state of the poller for passes that leave out kinds of events.
 type leavingOut struct {
 	except      []EventKind // kinds that the last batch left out, or refused
@@ -326,4 +314,21 @@ func (p *poller) room() int {
 		return 0
 	}
 	return p.dispatcher.coldRoom()
+}
+
+// checkLimits reports the limits for whose kinds no listener is registered, or whose listener gets
+// batches. The size and the concurrency of batches are bounds of their own.
+func checkLimits(limits []Limit, registry ListenerRegistry) error {
+	v := validator{what: "DispatchOptions"}
+	for i, l := range limits {
+		kind := l.Kind.orGlobal()
+		l, found := registry.ListenerFor(kind.AggregateType, kind.EventType)
+		if !found {
+			v.add(fmt.Sprintf("Limits[%d].Kind", i), fmt.Sprintf("is %s, for which no listener is registered; register one, or correct the kind", kind))
+		}
+		if _, batched := l.(*batchListener); batched {
+			v.add(fmt.Sprintf("Limits[%d].Kind", i), fmt.Sprintf("is %s, whose listener gets batches; its BatchOptions.Concurrency bounds the calls", kind))
+		}
+	}
+	return v.err()
 }

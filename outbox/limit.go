@@ -111,20 +111,3 @@ func (s *SharedWorkers) begin(abort <-chan struct{}) bool {
 }
 
 func (s *SharedWorkers) end() { <-s.inUse }
-
-// checkLimits reports the limits for whose kinds no listener is registered, or whose listener gets
-// batches. The size and the concurrency of batches are bounds of their own.
-func checkLimits(limits []Limit, registry ListenerRegistry) error {
-	v := validator{what: "DispatchOptions"}
-	for i, l := range limits {
-		kind := l.Kind.orGlobal()
-		l, found := registry.ListenerFor(kind.AggregateType, kind.EventType)
-		if !found {
-			v.add(fmt.Sprintf("Limits[%d].Kind", i), fmt.Sprintf("is %s, for which no listener is registered; register one, or correct the kind", kind))
-		}
-		if _, batched := l.(*batchListener); batched {
-			v.add(fmt.Sprintf("Limits[%d].Kind", i), fmt.Sprintf("is %s, whose listener gets batches; its BatchOptions.Concurrency bounds the calls", kind))
-		}
-	}
-	return v.err()
-}

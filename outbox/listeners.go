@@ -119,46 +119,6 @@ func (a *answers) outcome() Outcome {
 	return OutcomeSplit
 }
 
-// judge is the outcome of a delivery, or of a single listener of several, that ends now.
-func (d *dispatcher) judge(dl *delivery, c cause) Outcome {
-	return outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, c)
-}
-
-// skipped is the outcome of a listener that is not called any more. A timeout leaves the listener
-// to a delivery of its own.
-func (d *dispatcher) skipped(dl *delivery) Outcome {
-	if cutOff(d.listenerCtx, cause{}) || !d.isOfTheHold(dl) {
-		return OutcomeReleased
-	}
-	return OutcomeDeferred
-}
-
-// split decides the outcome of an event of which some listeners are not done: its row
-// is finished, and each of these listeners gets a row of its own.
-func (d *dispatcher) split(dl *delivery, c cause) {
-	dl.outcome, dl.err = dl.answers.outcome(), c.err
-	if dl.outcome == OutcomeReleased {
-		return
-	}
-	for _, l := range dl.answers.left {
-		row := &delivery{env: rowFor(dl.env, l.listener), only: &only{l.listener, dl.env}}
-		d.conclude(row, l.outcome, l.cause)
-		dl.answers.rows = append(dl.answers.rows, row)
-	}
-}
-
-// splits are the ends of events with the rows of their listeners.
-func (c *completer) splits(ds []*delivery, marks []Mark) []Split {
-	splits := make([]Split, len(ds))
-	for i, dl := range ds {
-		splits[i].Mark = marks[i]
-		for _, row := range dl.rows() {
-			splits[i].Rows = append(splits[i].Rows, ListenerRow{Envelope: *row.env, Outcome: c.storedAs(row.outcome), Mark: row.mark()})
-		}
-	}
-	return splits
-}
-
 // listenerRowID is the id of a row for a listener of an event. The id is always the same, so that
 // an event never has two rows for a listener.
 func listenerRowID(eventID, listener string) string {

@@ -67,5 +67,3 @@ func clockOr(c Clock) Clock {
 	}
 	return c
 }
-
-func (d *dispatcher) logger() *slog.Logger { return d.log }

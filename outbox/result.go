@@ -217,18 +217,6 @@ func panicPlace() string {
 // outcomeUnknown reports whether a transaction ended without a definite answer.
 func outcomeUnknown(cause error) bool { return errors.Is(sound(cause), ErrOutcomeUnknown) }
 
-// outcome decides the outcome of a delivery from the answer, after this many earlier attempts.
-func (d *dispatcher) outcome(dl *delivery, attempts int, c cause) Outcome {
-	switch {
-	case d.track.isCompleted(dl):
-		return OutcomeDone
-	case dl.answers.stand(c):
-		return dl.answers.outcome()
-	default:
-		return outcomeOf(d.listenerCtx, d.opts, attempts, c)
-	}
-}
-
 // outcomeOf decides the outcome of a delivery after this many earlier attempts. listeners is the
 // parent of the listeners' contexts.
 func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, c cause) Outcome {

@@ -11,6 +11,55 @@ func (d *dispatcher) startWorker(take func() *delivery) {
 	go d.work(take)
 }
 
+// taker gives deliveries to a worker; nil ends the worker.
+func (d *dispatcher) taker() func() *delivery {
+	turn := 0
+	return func() *delivery {
+		for {
+			dl := d.take(turn, d.quit, d.abort)
+			turn++
+			if dl == nil || !d.passOn(dl) {
+				return dl
+			}
+		}
+	}
+}
+
+// passOn gives a delivery to the batcher of the listener. False: there is no batcher.
+func (d *dispatcher) passOn(dl *delivery) bool {
+	if dl.batcher = d.batcherFor(dl.env); dl.batcher == nil {
+		return false
+	}
+	dl.batcher.take(dl)
+	return true
+}
+
+// batcherFor is nil for an event that is delivered alone.
+func (d *dispatcher) batcherFor(env *Envelope) *batcher {
+	l := d.batchListenerOf(env)
+	if l == nil || d.inOrder {
+		return nil
+	}
+	b, ok := d.batchers.Load(l)
+	if !ok {
+		b, _ = d.batchers.LoadOrStore(l, &batcher{
+			host: d, l: l, opts: d.opts, ctx: d.listenerCtx, quit: d.quit, abort: d.abort, calls: make(chan struct{}, l.opts.Concurrency),
+		})
+	}
+	return b.(*batcher)
+}
+
+// batchListenerOf is nil for an event with another listener. A registry that panics is
+// asked again, and the panic reported, in the delivery.
+func (d *dispatcher) batchListenerOf(env *Envelope) *batchListener {
+	defer func() { _ = recover() }()
+	l, _ := d.registry.ListenerFor(env.AggregateType, env.EventType)
+	if batch, ok := l.(*batchListener); ok && batch.problem == nil {
+		return batch
+	}
+	return nil
+}
+
 // work is a worker. If a listener ends the goroutine with runtime.Goexit, as a failed test
 // assertion does, the delivery fails and another worker goes on.
 func (d *dispatcher) work(take func() *delivery) {
@@ -47,6 +96,43 @@ func (d *dispatcher) work(take func() *delivery) {
 			next = d.follow(next)
 		}
 	}
+}
+
+// follow returns the event after a delivered event of a run, if the next event is for
+// this goroutine. Otherwise another goroutine goes on with the run, or the run ends and
+// the rest is given back.
+func (d *dispatcher) follow(dl *delivery) *delivery {
+	next := dl.behind
+	if next == nil {
+		return nil
+	}
+	if !dl.outcome.delivered() || !d.mayFollow(next) {
+		d.letGo(next.rest()...)
+		return nil
+	}
+	switch b := d.batcherFor(next.env); {
+	case b == dl.batcher || isClosed(d.quit): // draining, no batch waits for more events
+		next.batcher = b
+		return next
+	case b != nil: // no worker waits for a batch
+		next.batcher = b
+		b.take(next)
+	case !d.push(d.found(next), next): // events that are in no batch are for the workers
+		d.letGo(next.rest()...)
+	}
+	return nil
+}
+
+// mayFollow reports whether a worker may go on with the next event of a run; mayBegin
+// then asks whether the delivery may begin. In a run that was taken over, an event may
+// kill this process too, so each event waits until the outcomes before it are stored:
+// then an event that kills the process is the first of the key, and the next takeover
+// counts as an attempt.
+func (d *dispatcher) mayFollow(next *delivery) bool {
+	for next.takeover && !d.track.isTurn(next) && !isClosed(d.abort) {
+		wait.Sleep(d.listenerCtx, time.Millisecond)
+	}
+	return !isClosed(d.abort)
 }
 
 // finish hands an outcome to the completer, and logs a retry, which nothing else logs. Close counts

@@ -219,6 +219,14 @@ func (w *Writer) sealAll(envs []Envelope, now time.Time) ([]Envelope, error) {
 	return sealed, nil
 }
 
+// requireAggregateID is the check of [OrderedByKey].RequireKey.
+func requireAggregateID(env *Envelope) error {
+	if env.AggregateID != "" {
+		return nil
+	}
+	return &FieldError{Field: "Envelope.AggregateID", Problem: "is empty, but OrderedByKey.RequireKey is set; give the id of what the event is about, or leave RequireKey out for events without an order"}
+}
+
 func first(ids []string, err error) (string, error) {
 	if err != nil || len(ids) == 0 {
 		return "", err

@@ -74,7 +74,7 @@ const (
 
 func (o Outcome) final() bool { return o == OutcomeDone || o == OutcomeDead }
 
-// Delivery is one delivery in hand (outbox/delivery.go, tracker.go).
+// Delivery is a delivery in hand (outbox/delivery.go, tracker.go).
 type Delivery struct {
 	Phase   Phase
 	Lease   Name  // the lease under which the delivery goes on

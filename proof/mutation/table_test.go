@@ -110,7 +110,7 @@ var mutations = []mutation{
 		"err := t.store.Renew(ctx, t.db, renewed)", "err := ctx.Err()", slow, checker.RuleExplained,
 	},
 	{
-		"a run goes on behind a failure", "outbox/bykey.go",
+		"a run goes on behind a failure", "outbox/worker.go",
 		"if !dl.outcome.delivered() || !d.mayFollow(next) {", "if !d.mayFollow(next) {", byKey, checker.RuleOrder,
 	},
 	{
