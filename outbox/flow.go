@@ -1,12 +1,8 @@
 package outbox
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/outboxkit/outbox-go/outbox/internal/patience"
 )
 
 // queueUp puts an event into its lane, or into the queue if the event has no lane.
@@ -177,143 +173,6 @@ func (s *space) take(env *Envelope) bool {
 	}
 	s.lanes[l] = room - 1
 	return room > 0
-}
-
-// leavingOut is the state of the poller for passes that leave out kinds of events.
-type leavingOut struct {
-	except      []EventKind // kinds that the last batch left out, or refused
-	laneBatches int         // since a lane that had no room has some
-}
-
-// passOver notes that the dispatcher left an event out for its kind.
-func (p *poller) passOver(kind EventKind) {
-	if !slices.Contains(p.except, kind) {
-		p.except = append(p.except, kind)
-	}
-}
-
-// readPauses reads the pauses if that is due. The poller's patience stays as it is,
-// because reading the pauses is fast when claims are slow.
-func (p *poller) readPauses(ctx context.Context) error {
-	if !p.dispatcher.pauses.isDue() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.patience.Now())
-	defer cancel()
-	if err := p.dispatcher.pauses.read(ctx); err != nil {
-		return fmt.Errorf("outbox: reading what is paused: %w", err)
-	}
-	return nil
-}
-
-// doubtPauses says that another process may have paused or resumed something.
-func (p *poller) doubtPauses() { p.dispatcher.pauses.stale.Store(true) }
-
-// leaveOut decides which kinds of events the next batch leaves out: kinds that are
-// paused, and kinds whose lanes are full. When a kind is no longer left out, the pass
-// over the table starts over. left is how many events the other lanes left in the
-// table by now.
-func (p *poller) leaveOut() (left map[*lane]int64) {
-	d := p.dispatcher
-	except := d.except()
-	fewer := slices.ContainsFunc(p.except, func(kind EventKind) bool { return !slices.Contains(except, kind) })
-	if fewer {
-		p.laneBatches = 0
-	}
-	if p.pass.RestartAsked() || fewer {
-		p.pass.StartOver()
-	}
-	p.except = except
-	for kind, l := range d.lanes {
-		if n := l.left.Load(); n > 0 && !slices.Contains(except, kind) {
-			if left == nil {
-				left = map[*lane]int64{}
-			}
-			left[l] = n
-		}
-	}
-	return left
-}
-
-// laneRoom bounds the next batch while it may have events for a lane with little room:
-// events that the lane does not take have to be given back. Each batch may be twice as
-// large as the batch before, because the events may be of other kinds.
-func (p *poller) laneRoom() int {
-	room := p.dispatcher.openRoom()
-	if room == 0 {
-		return MaxBatch
-	}
-	room <<= min(p.laneBatches, 16)
-	p.laneBatches++
-	return room
-}
-
-// passStart is where a pass over the table begins. A pass that leaves out kinds reads
-// past all of their rows. While another transaction holds an old snapshot, any pass
-// reads past the rows that were delivered since then. So after a pass over all rows,
-// passes begin at the recent rows for as long as sweepPause.
-func (p *poller) passStart(now time.Time) Cursor {
-	cheap := len(p.except) == 0 && p.fromStart.Last() < slowRead
-	if cheap || now.Sub(p.pass.Swept()) > max(p.sweepPause(), time.Second) {
-		return Cursor{}
-	}
-	return Cursor{AvailableAt: storedTime(p.pass.Swept().Add(-p.opts.SkipRecent - lateCommit))}
-}
-
-// sweepPause is the time between two reads from the start of the table: the interval. While
-// kinds are left out, sweepPause grows with their rows, so that the reads take a hundredth of
-// the time.
-func (p *poller) sweepPause() time.Duration {
-	if len(p.except) == 0 {
-		return p.opts.Interval
-	}
-	return max(p.opts.Interval, min(100*p.fromStart.Last(), maxSweepPause))
-}
-
-// maxSweepPause is how long an event that only a read from the start of the table finds
-// may wait at most, unless the interval is longer.
-const maxSweepPause = time.Minute
-
-// lateCommit is how long a transaction may take, so that a pass which begins at recent
-// rows finds its events. Events of longer transactions wait for a pass over all rows.
-const lateCommit = 10 * time.Second
-
-// slowRead is the time from which a read from the start of the table counts as slow, and
-// is not repeated within sweepPause.
-const slowRead = 100 * time.Millisecond
-
-// patienceFrom is the patience for a read from a place. Reads from the start have a
-// separate patience: they may take much longer than other reads, which would lower the
-// limit each time.
-func (p *poller) patienceFrom(place Cursor) *patience.Patience {
-	if place.IsZero() {
-		return &p.fromStart
-	}
-	return &p.patience
-}
-
-// endPass ends a pass over the table: the lanes have the events that they had left there
-// before the last batch.
-func (p *poller) endPass(left map[*lane]int64) {
-	p.pass.End()
-	for l, n := range left {
-		l.left.CompareAndSwap(n, 0)
-	}
-}
-
-// startOver makes the poller look now, from the start of the table: rows became free.
-func (p *poller) startOver() {
-	p.pass.Restart()
-	p.Wake()
-}
-
-// room is how many events the dispatcher takes now; zero while there is not enough
-// room for a batch worth reading.
-func (p *poller) room() int {
-	if !p.dispatcher.hasRoom() {
-		return 0
-	}
-	return p.dispatcher.coldRoom()
 }
 
 // checkLimits reports the limits for whose kinds no listener is registered, or whose listener gets

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +57,12 @@ type poller struct {
 	fromStart  patience.Patience // for reads from the start of the table
 	takeoverAt time.Time         // when to look again for expired leases
 	takenOver  int               // events whose leases expired, not yet logged
+}
+
+// leavingOut is the state of the poller for passes that leave out kinds of events.
+type leavingOut struct {
+	except      []EventKind // kinds that the last batch left out, or refused
+	laneBatches int         // since a lane that had no room has some
 }
 
 // newPoller makes the poller of an outbox, which hands events to d.
@@ -158,11 +165,20 @@ func (p *poller) delivers() bool {
 // Wake makes the poller look now.
 func (p *poller) Wake() { p.agenda.Wake() }
 
+// startOver makes the poller look now, from the start of the table: rows became free.
+func (p *poller) startOver() {
+	p.pass.Restart()
+	p.Wake()
+}
+
 // wroteRuns makes the poller read events that this process committed.
 func (p *poller) wroteRuns() {
 	p.written.Store(true)
 	p.Wake()
 }
+
+// doubtPauses says that another process may have paused or resumed something.
+func (p *poller) doubtPauses() { p.dispatcher.pauses.stale.Store(true) }
 
 // DueAt makes the poller look at t, when an event becomes due.
 func (p *poller) DueAt(t time.Time) { p.agenda.DueAt(t) }
@@ -298,6 +314,68 @@ func (p *poller) cycle(ctx context.Context) (idle time.Duration, err error) {
 	return p.idle(), p.noteNextDue(ctx)
 }
 
+// readPauses reads the pauses if that is due. The poller's patience stays as it is,
+// because reading the pauses is fast when claims are slow.
+func (p *poller) readPauses(ctx context.Context) error {
+	if !p.dispatcher.pauses.isDue() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.patience.Now())
+	defer cancel()
+	if err := p.dispatcher.pauses.read(ctx); err != nil {
+		return fmt.Errorf("outbox: reading what is paused: %w", err)
+	}
+	return nil
+}
+
+// room is how many events the dispatcher takes now; zero while there is not enough
+// room for a batch worth reading.
+func (p *poller) room() int {
+	if !p.dispatcher.hasRoom() {
+		return 0
+	}
+	return p.dispatcher.coldRoom()
+}
+
+// leaveOut decides which kinds of events the next batch leaves out: kinds that are
+// paused, and kinds whose lanes are full. When a kind is no longer left out, the pass
+// over the table starts over. left is how many events the other lanes left in the
+// table by now.
+func (p *poller) leaveOut() (left map[*lane]int64) {
+	d := p.dispatcher
+	except := d.except()
+	fewer := slices.ContainsFunc(p.except, func(kind EventKind) bool { return !slices.Contains(except, kind) })
+	if fewer {
+		p.laneBatches = 0
+	}
+	if p.pass.RestartAsked() || fewer {
+		p.pass.StartOver()
+	}
+	p.except = except
+	for kind, l := range d.lanes {
+		if n := l.left.Load(); n > 0 && !slices.Contains(except, kind) {
+			if left == nil {
+				left = map[*lane]int64{}
+			}
+			left[l] = n
+		}
+	}
+	return left
+}
+
+// laneRoom bounds the next batch while it may have events for a lane with little room:
+// events that the lane does not take have to be given back. Each batch may be twice as
+// large as the batch before, because the events may be of other kinds.
+func (p *poller) laneRoom() int {
+	room := p.dispatcher.openRoom()
+	if room == 0 {
+		return MaxBatch
+	}
+	room <<= min(p.laneBatches, 16)
+	p.laneBatches++
+	return room
+}
+
 // turn chooses the source of the next read, and how many events it may read; nil when there is
 // nothing to read now.
 func (p *poller) turn(step, limit int) (s source, n int) {
@@ -336,6 +414,15 @@ func (p *poller) batch(ctx context.Context, s source, limit int, left map[*lane]
 		p.endPass(left)
 	}
 	return taken, nil
+}
+
+// endPass ends a pass over the table: the lanes have the events that they had left there
+// before the last batch.
+func (p *poller) endPass(left map[*lane]int64) {
+	p.pass.End()
+	for l, n := range left {
+		l.left.CompareAndSwap(n, 0)
+	}
 }
 
 // beginTerm starts over under a new hold: another process may have delivered meanwhile, and the
@@ -378,6 +465,13 @@ func (p *poller) handOver(f found) (taken bool) {
 		p.pass.ReadAgain() // the refused events come first
 	}
 	return taken
+}
+
+// passOver notes that the dispatcher left an event out for its kind.
+func (p *poller) passOver(kind EventKind) {
+	if !slices.Contains(p.except, kind) {
+		p.except = append(p.except, kind)
+	}
 }
 
 func (p *poller) observe(f found) {

@@ -85,6 +85,50 @@ func (p *poller) place() Cursor {
 	return place
 }
 
+// passStart is where a pass over the table begins. A pass that leaves out kinds reads
+// past all of their rows. While another transaction holds an old snapshot, any pass
+// reads past the rows that were delivered since then. So after a pass over all rows,
+// passes begin at the recent rows for as long as sweepPause.
+func (p *poller) passStart(now time.Time) Cursor {
+	cheap := len(p.except) == 0 && p.fromStart.Last() < slowRead
+	if cheap || now.Sub(p.pass.Swept()) > max(p.sweepPause(), time.Second) {
+		return Cursor{}
+	}
+	return Cursor{AvailableAt: storedTime(p.pass.Swept().Add(-p.opts.SkipRecent - lateCommit))}
+}
+
+// sweepPause is the time between two reads from the start of the table: the interval. While
+// kinds are left out, sweepPause grows with their rows, so that the reads take a hundredth of
+// the time.
+func (p *poller) sweepPause() time.Duration {
+	if len(p.except) == 0 {
+		return p.opts.Interval
+	}
+	return max(p.opts.Interval, min(100*p.fromStart.Last(), maxSweepPause))
+}
+
+// maxSweepPause is how long an event that only a read from the start of the table finds
+// may wait at most, unless the interval is longer.
+const maxSweepPause = time.Minute
+
+// lateCommit is how long a transaction may take, so that a pass which begins at recent
+// rows finds its events. Events of longer transactions wait for a pass over all rows.
+const lateCommit = 10 * time.Second
+
+// slowRead is the time from which a read from the start of the table counts as slow, and
+// is not repeated within sweepPause.
+const slowRead = 100 * time.Millisecond
+
+// patienceFrom is the patience for a read from a place. Reads from the start have a
+// separate patience: they may take much longer than other reads, which would lower the
+// limit each time.
+func (p *poller) patienceFrom(place Cursor) *patience.Patience {
+	if place.IsZero() {
+		return &p.fromStart
+	}
+	return &p.patience
+}
+
 // createdBefore is the bound of [PollOptions].SkipRecent.
 func (p *poller) createdBefore() time.Time {
 	if p.opts.SkipRecent <= 0 {
