@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
+	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
+	"github.com/outboxkit/outbox-go/outbox/internal/agenda"
 	"github.com/outboxkit/outbox-go/outbox/internal/hold"
 	"github.com/outboxkit/outbox-go/outbox/internal/leases"
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/loop"
 )
 
 // Config configures an [Outbox]. DB and Store are required; the zero value of every
@@ -129,6 +134,13 @@ func (m OrderedByKey) options(b *builder, v *validator) {
 	m.RunLength = defaultTo(m.RunLength, defaultRunLength)
 }
 
+// requireTenantReader reports a store that cannot read tenants in turn.
+func requireTenantReader(v *validator, inTurn bool, store Store) {
+	if _, can := store.(TenantReader); inTurn && store != nil && !can {
+		v.add("Store", fmt.Sprintf("is a %T, which has no ReadTenants, so it cannot read tenants in turn; take one from package sqlstore, or leave Claim.TenantsInTurn out", store))
+	}
+}
+
 // validateNotifier reports a notifier for another kind of database.
 func (b *builder) validateNotifier(v *validator) {
 	if nilness.IsNil(b.Notifier) || nilness.IsNil(b.Store) {
@@ -208,3 +220,119 @@ func (b *builder) buildEngine(o *Outbox) {
 		o.dispatcher.hold = o.hold
 	}
 }
+
+// newDispatcher makes the dispatcher of an outbox.
+func newDispatcher(b *builder) *dispatcher {
+	d := &dispatcher{
+		byKey: b.byKey != nil, inOrder: b.inOrder, claims: b.claim != nil,
+		opts: b.dispatch.withDefaults(), registry: b.Registry, chain: b.chain, doneOutcome: OutcomeDone,
+		retry: b.RetryPolicy, metrics: b.Metrics, log: b.Logger, clock: b.Clock,
+		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
+	}
+	if b.Purge != nil && b.Purge.OnDone == Delete {
+		d.doneOutcome = OutcomeDelete
+	}
+	lease := ClaimOptions{LeaseDuration: suspectLeaseDuration}
+	if d.claims {
+		lease = *b.claim
+	}
+	d.drops = logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: the hot queue is full or closed; its events stay in the table until a poller reads them"}
+	d.panics = logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: a listener panicked", Single: causeLines}
+	d.failures = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed, it will be tried again", Single: causeLines}
+	d.unheard = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are deferred; register one, here or in another process", Single: 1}
+	d.policyPanics = logburst.Burst{Log: d.log, Level: slog.LevelError, Message: "outbox: the retry policy panicked"}
+	d.initQueues(d.opts, b.poll.withDefaults().BatchSize)
+	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
+	d.pauses = newPauses(b.DB, b.Store, d.log)
+	d.track = newTracker(d.wakePoller)
+	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
+	d.completer = newCompleter(d, b.DB, b.Store)
+	return d
+}
+
+// suspectLeaseDuration is the lease of an event that a process which died may have
+// had in hand, in a mode without leases. If the event kills this process too, the
+// next process delivers the other events first for that long.
+const suspectLeaseDuration = time.Minute
+
+// newPoller makes the poller of an outbox, which hands events to d.
+func newPoller(b *builder, d *dispatcher) *poller {
+	p := &poller{
+		polled: make(chan struct{}), dispatcher: d, inOrder: b.inOrder,
+		db: b.DB, store: b.Store, opts: b.poll.withDefaults(),
+		metrics: b.Metrics, log: b.Logger, clock: b.Clock,
+		agenda: agenda.New(), busy: make(chan struct{}, 1),
+	}
+	p.failing = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: polling failed, trying again", Ended: "outbox: polling works again"}
+	p.undecodable = logburst.ByCause{Log: p.log, Level: slog.LevelError, Message: "outbox: event cannot be decoded, it is dead", Single: causeLines}
+	p.unburied = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
+	p.loop = loop.New(p.run, ErrClosed)
+	p.free, p.takeovers = sourcesOf(b, p)
+	d.poller = p
+	return p
+}
+
+// sourcesOf makes the sources of a mode.
+func sourcesOf(b *builder, p *poller) (free, takeovers source) {
+	switch {
+	case b.byKey != nil:
+		keys := keyReader{p: p, store: b.Store.(RunReader), length: b.byKey.RunLength, skipDead: b.byKey.OnDead == SkipDead}
+		return &freeRuns{keys}, &runTakeovers{keyReader: keys}
+	case b.claim == nil:
+		return &dueRows{p}, &suspects{p: p}
+	case b.claim.TenantsInTurn:
+		return &tenantRows{p: p, store: b.Store.(TenantReader)}, &leaseTakeovers{p}
+	default:
+		return &dueRows{p}, &leaseTakeovers{p}
+	}
+}
+
+// newPurger makes the purger of an outbox. In [WriterOnly] the purger deletes by age.
+func newPurger(b *builder) *purger {
+	p := &purger{
+		db: b.DB, store: b.Store, opts: b.Purge.withDefaults(), byAge: b.dispatch == nil,
+		log: b.Logger, clock: b.Clock,
+	}
+	p.loop = loop.New(p.run, ErrClosed)
+	return p
+}
+
+// newWriter makes the writer of an outbox.
+func newWriter(b *builder, o *Outbox) *Writer {
+	w := &Writer{
+		store: b.Store, source: PoolOf(b.DB), hooks: slices.Clone(b.Hooks), poller: o.poller,
+		metrics: b.Metrics, log: b.Logger, clock: b.Clock, notifications: o.notifications,
+		requireKey: b.byKey != nil && b.byKey.RequireKey,
+	}
+	if b.dispatch != nil && !b.dispatch.PollerOnly {
+		w.hot = o.dispatcher
+	}
+	w.observed = slices.ContainsFunc(w.hooks, func(h WriterHook) bool { return h.AfterCommit != nil })
+	return w
+}
+
+// heldTable is the table that one process at a time delivers from, in the modes without
+// leases. The hold is a row in the control table.
+type heldTable struct {
+	db     DB
+	store  Store
+	owner  string
+	poller *poller
+}
+
+// Hold takes or renews the hold.
+func (t heldTable) Hold(ctx context.Context, d time.Duration) (owner string, died bool, err error) {
+	now, err := t.store.HoldTable(ctx, t.db, t.owner, d)
+	return now.Owner, now.Died != "", err
+}
+
+// Release gives the table up.
+func (t heldTable) Release(ctx context.Context) error {
+	return t.store.ReleaseTable(ctx, t.db, t.owner)
+}
+
+// Gained is called when this process begins to hold the table.
+func (t heldTable) Gained(died bool) { t.poller.begin(died) }
+
+// Begin makes the poller read.
+func (t heldTable) Begin() { t.poller.Wake() }

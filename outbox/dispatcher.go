@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/outboxkit/outbox-go/outbox/internal/groupcommit"
 	"github.com/outboxkit/outbox-go/outbox/internal/hold"
@@ -70,40 +69,6 @@ const (
 	running
 	stopped
 )
-
-// newDispatcher makes the dispatcher of an outbox.
-func newDispatcher(b *builder) *dispatcher {
-	d := &dispatcher{
-		byKey: b.byKey != nil, inOrder: b.inOrder, claims: b.claim != nil,
-		opts: b.dispatch.withDefaults(), registry: b.Registry, chain: b.chain, doneOutcome: OutcomeDone,
-		retry: b.RetryPolicy, metrics: b.Metrics, log: b.Logger, clock: b.Clock,
-		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
-	}
-	if b.Purge != nil && b.Purge.OnDone == Delete {
-		d.doneOutcome = OutcomeDelete
-	}
-	lease := ClaimOptions{LeaseDuration: suspectLeaseDuration}
-	if d.claims {
-		lease = *b.claim
-	}
-	d.drops = logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: the hot queue is full or closed; its events stay in the table until a poller reads them"}
-	d.panics = logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: a listener panicked", Single: causeLines}
-	d.failures = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed, it will be tried again", Single: causeLines}
-	d.unheard = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are deferred; register one, here or in another process", Single: 1}
-	d.policyPanics = logburst.Burst{Log: d.log, Level: slog.LevelError, Message: "outbox: the retry policy panicked"}
-	d.initQueues(d.opts, b.poll.withDefaults().BatchSize)
-	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
-	d.pauses = newPauses(b.DB, b.Store, d.log)
-	d.track = newTracker(d.wakePoller)
-	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
-	d.completer = newCompleter(d, b.DB, b.Store)
-	return d
-}
-
-// suspectLeaseDuration is the lease of an event that a process which died may have
-// had in hand, in a mode without leases. If the event kills this process too, the
-// next process delivers the other events first for that long.
-const suspectLeaseDuration = time.Minute
 
 // Start starts the workers. ctx bounds the start alone. Starting twice is
 // harmless; after Close, Start returns [ErrClosed].

@@ -151,79 +151,6 @@ func (f EventFilter) validate() error {
 	return v.err()
 }
 
-// FindEvents lists events without their payloads and headers.
-//
-// NEW and RETRY events, if the filter asks for nothing else, are listed by the time when
-// they become due, the earliest first. Only DONE or only DEAD events are listed by the time
-// when they became so, the latest first. Everything else is listed by event id, the greatest
-// first, which is the newest with generated ids; Since and Until are then about OccurredAt.
-// Events whose time cannot be read, such as infinity, come after all others, by event id; Since
-// leaves them out.
-//
-// A page is found by looking at SearchLimit rows at most, in that order. So a page may have
-// fewer events than the limit, or no events, although there are more: go on with Next until
-// Next is empty. With the index of sqlstore.WithSearchIndex, the events of an aggregate id
-// are found directly, and listed by event id, whatever their status.
-//
-// Pages cover each row once if the row stays as it is. A row that changes its place meanwhile,
-// such as the row of a retried event, may be missing or come twice.
-func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error) {
-	if q.Limit < 0 || q.Limit > MaxFindLimit {
-		return EventPage{}, &FieldError{Field: "EventQuery.Limit", Problem: fmt.Sprintf("is %d; it must be from 1 to %d, or zero for %d", q.Limit, MaxFindLimit, DefaultFindLimit)}
-	}
-	if err := q.validate(); err != nil {
-		return EventPage{}, err
-	}
-	q.Limit = defaultTo(q.Limit, DefaultFindLimit)
-	page, err := o.store.FindEvents(ctx, o.db, q)
-	for i := range page.Events {
-		page.Events[i].original()
-	}
-	return page, err
-}
-
-// original fills in the listener that the row is for, and the event's id and headers for
-// that listener.
-func (r *EventRow) original() {
-	env, listener := originalOf(&r.Envelope)
-	r.Listener, r.OriginalID, r.Headers = listener, env.EventID, env.Headers
-}
-
-// FindEvent reads an event of any status. FindEvent fails with [ErrNotFound] when there is
-// no row of that id.
-func (o *Outbox) FindEvent(ctx context.Context, eventID string) (EventRow, error) {
-	v := validator{what: "FindEvent"}
-	if v.text("eventID", eventID, MaxEventIDLength); v.err() != nil {
-		return EventRow{}, v.err()
-	}
-	row, err := o.store.FindEvent(ctx, o.db, eventID)
-	if err != nil {
-		return EventRow{}, err
-	}
-	row.original()
-	return row, nil
-}
-
-// Throughput reads how many events were delivered within the last minute, and how long the
-// latest deliveries took.
-func (o *Outbox) Throughput(ctx context.Context) (Throughput, error) {
-	now, err := o.store.Now(ctx, o.db)
-	if err != nil {
-		return Throughput{}, err
-	}
-	return o.store.Throughput(ctx, o.db, now.Add(-ThroughputWindow))
-}
-
-// Purge runs a purge now: it deletes all rows that are older than [Config].Purge says, and
-// returns how many rows it deleted, also with an error. Without that configuration, Purge
-// returns a [FieldError].
-func (o *Outbox) Purge(ctx context.Context) (int, error) {
-	if o.purger == nil {
-		return 0, &FieldError{Field: "Config.Purge", Problem: "is nil, so nothing says which rows are old; set PurgeOptions"}
-	}
-	return o.purger.runOnce(ctx)
-}
-
 // EventOrder is the order in which a [Store] lists the events that an [EventQuery] asks
 // for.
 type EventOrder uint8
@@ -319,33 +246,4 @@ type Stats struct {
 	// PollInterval is how often the poller reads an idle table; zero in a mode
 	// without a poller.
 	PollInterval time.Duration
-}
-
-// Stats reads the table's counts and the queues' depths.
-func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
-	now := storedTime(o.clock.Now())
-	paused, err := o.Paused(ctx)
-	if err != nil {
-		return Stats{}, err
-	}
-	kinds := make([]EventKind, len(paused))
-	for i := range paused {
-		kinds[i] = paused[i].Kind
-	}
-	s, err := o.store.Stats(ctx, o.db, now, kinds)
-	if err != nil {
-		return Stats{}, err
-	}
-	st := Stats{Pending: s.Due + s.Delayed, Due: s.Due, Delayed: s.Delayed, Dead: s.Dead, Paused: paused}
-	if !s.OldestDue.IsZero() {
-		st.OldestDueAge = max(now.Sub(s.OldestDue), 0)
-	}
-	st.WriteFailures = int(o.announcer.failures.Load())
-	if o.dispatcher != nil {
-		st.HotDepth, st.ColdDepth = o.dispatcher.depths()
-	}
-	if o.poller != nil {
-		st.LastPoll, st.PollInterval = o.poller.lastPoll(), o.poller.opts.Interval
-	}
-	return st, nil
 }

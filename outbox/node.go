@@ -13,13 +13,6 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
 
-// Nodes lists the processes that deliver from the table or write to it, by owner. Processes that
-// only have leases, because an older version does not report, have only Owner, Leases and
-// OldestLease.
-func (o *Outbox) Nodes(ctx context.Context) ([]Node, error) {
-	return o.store.Nodes(ctx, o.db)
-}
-
 // Limits of the announcer.
 const (
 	announceEvery    = 10 * time.Second
@@ -131,28 +124,4 @@ func (a *announcer) close() error {
 		return fmt.Errorf("outbox: withdrawing the report of this node: %w", err)
 	}
 	return nil
-}
-
-// node is the report of this process.
-func (o *Outbox) node() Node {
-	n := Node{Owner: o.owner(), Mode: modeName(o.mode)}
-	if o.dispatcher == nil {
-		return n
-	}
-	n.LastPoll = o.poller.lastPoll()
-	if !n.LastPoll.IsZero() {
-		n.LastPoll = storedTime(n.LastPoll)
-	}
-	n.HotDepth, n.ColdDepth = o.dispatcher.depths()
-	n.Leases = len(o.dispatcher.track.leases())
-	return n
-}
-
-// owner is the name of this process's leases and of its hold. In WriterOnly, which has neither,
-// owner is a name of the same form.
-func (o *Outbox) owner() string {
-	if o.dispatcher == nil {
-		return o.writerName
-	}
-	return o.dispatcher.leases.names.Owner
 }

@@ -216,6 +216,30 @@ func (o *Outbox) logStart() {
 	o.log.Info("outbox: started", attrs...)
 }
 
+// node is the report of this process.
+func (o *Outbox) node() Node {
+	n := Node{Owner: o.owner(), Mode: modeName(o.mode)}
+	if o.dispatcher == nil {
+		return n
+	}
+	n.LastPoll = o.poller.lastPoll()
+	if !n.LastPoll.IsZero() {
+		n.LastPoll = storedTime(n.LastPoll)
+	}
+	n.HotDepth, n.ColdDepth = o.dispatcher.depths()
+	n.Leases = len(o.dispatcher.track.leases())
+	return n
+}
+
+// owner is the name of this process's leases and of its hold. In WriterOnly, which has neither,
+// owner is a name of the same form.
+func (o *Outbox) owner() string {
+	if o.dispatcher == nil {
+		return o.writerName
+	}
+	return o.dispatcher.leases.names.Owner
+}
+
 // Close stops polling, delivers queued events for up to DrainTimeout, then cancels the listeners'
 // context. Close releases the events of interrupted deliveries, which do not count as failed
 // attempts. If ctx ends earlier, draining ends then. Transactions that are still open may end

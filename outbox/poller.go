@@ -65,23 +65,6 @@ type leavingOut struct {
 	laneBatches int         // since a lane that had no room has some
 }
 
-// newPoller makes the poller of an outbox, which hands events to d.
-func newPoller(b *builder, d *dispatcher) *poller {
-	p := &poller{
-		polled: make(chan struct{}), dispatcher: d, inOrder: b.inOrder,
-		db: b.DB, store: b.Store, opts: b.poll.withDefaults(),
-		metrics: b.Metrics, log: b.Logger, clock: b.Clock,
-		agenda: agenda.New(), busy: make(chan struct{}, 1),
-	}
-	p.failing = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: polling failed, trying again", Ended: "outbox: polling works again"}
-	p.undecodable = logburst.ByCause{Log: p.log, Level: slog.LevelError, Message: "outbox: event cannot be decoded, it is dead", Single: causeLines}
-	p.unburied = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
-	p.loop = loop.New(p.run, ErrClosed)
-	p.free, p.takeovers = sourcesOf(b, p)
-	d.poller = p
-	return p
-}
-
 // source is a way in which the poller finds events. Each mode has a source of free events, and a
 // source of takeovers: events that a process which died may have had in hand.
 type source interface {
@@ -102,21 +85,6 @@ type found struct {
 	lease       string // of the undecodable rows
 	back        []Lease
 	all         bool // no free row was left
-}
-
-// sourcesOf makes the sources of a mode.
-func sourcesOf(b *builder, p *poller) (free, takeovers source) {
-	switch {
-	case b.byKey != nil:
-		keys := keyReader{p: p, store: b.Store.(RunReader), length: b.byKey.RunLength, skipDead: b.byKey.OnDead == SkipDead}
-		return &freeRuns{keys}, &runTakeovers{keyReader: keys}
-	case b.claim == nil:
-		return &dueRows{p}, &suspects{p: p}
-	case b.claim.TenantsInTurn:
-		return &tenantRows{p: p, store: b.Store.(TenantReader)}, &leaseTakeovers{p}
-	default:
-		return &dueRows{p}, &leaseTakeovers{p}
-	}
 }
 
 // check reports that the database lacks a part that the sources need.

@@ -46,13 +46,6 @@ func (s *tenantRows) read(ctx context.Context, limit int) (f found, err error) {
 	return f, nil
 }
 
-// requireTenantReader reports a store that cannot read tenants in turn.
-func requireTenantReader(v *validator, inTurn bool, store Store) {
-	if _, can := store.(TenantReader); inTurn && store != nil && !can {
-		v.add("Store", fmt.Sprintf("is a %T, which has no ReadTenants, so it cannot read tenants in turn; take one from package sqlstore, or leave Claim.TenantsInTurn out", store))
-	}
-}
-
 // readTenants reads as many events of each tenant as fill half of the batch together, so that no
 // tenant is left out for the many events of another tenant: readTenants doubles the number of
 // events per tenant, up to the whole batch. more is false when no other tenant has events that are

@@ -21,16 +21,6 @@ type purger struct {
 	loop  *loop.Loop
 }
 
-// newPurger makes the purger of an outbox. In [WriterOnly] the purger deletes by age.
-func newPurger(b *builder) *purger {
-	p := &purger{
-		db: b.DB, store: b.Store, opts: b.Purge.withDefaults(), byAge: b.dispatch == nil,
-		log: b.Logger, clock: b.Clock,
-	}
-	p.loop = loop.New(p.run, ErrClosed)
-	return p
-}
-
 // Start runs the purger at once, and then at its interval. ctx bounds only the start. Starting
 // twice is harmless; after Close, Start returns [ErrClosed].
 func (p *purger) Start(ctx context.Context) error { return p.loop.Start(ctx) }

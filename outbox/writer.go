@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
@@ -28,20 +27,6 @@ type Writer struct {
 	clock      Clock
 	// notifications are nil without a notifier.
 	notifications *notify.Notifications
-}
-
-// newWriter makes the writer of an outbox.
-func newWriter(b *builder, o *Outbox) *Writer {
-	w := &Writer{
-		store: b.Store, source: PoolOf(b.DB), hooks: slices.Clone(b.Hooks), poller: o.poller,
-		metrics: b.Metrics, log: b.Logger, clock: b.Clock, notifications: o.notifications,
-		requireKey: b.byKey != nil && b.byKey.RequireKey,
-	}
-	if b.dispatch != nil && !b.dispatch.PollerOnly {
-		w.hot = o.dispatcher
-	}
-	w.observed = slices.ContainsFunc(w.hooks, func(h WriterHook) bool { return h.AfterCommit != nil })
-	return w
 }
 
 // Source is the connection pool whose transactions this writer writes in.

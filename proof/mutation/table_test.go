@@ -23,7 +23,7 @@ var mutations = []mutation{
 		"w.store.Insert(ctx, scope, sealed", "w.store.Insert(ctx, w.deliverer().complete.db, sealed", alone, checker.RuleAtomic,
 	},
 	{
-		"a delivered row is deleted although it is to be kept", "outbox/dispatcher.go",
+		"a delivered row is deleted although it is to be kept", "outbox/config.go",
 		"doneOutcome: OutcomeDone", "doneOutcome: OutcomeDelete", alone, checker.RuleAtomic,
 	},
 	{
