@@ -4,7 +4,14 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -106,14 +113,55 @@ func (m mutation) overlay(t *testing.T) string {
 	return overlay
 }
 
-// The table cannot rot: each text still occurs once.
-func TestEachMutationHasItsPlace(t *testing.T) {
+// The table cannot rot: each text still occurs once, and the broken copy compiles.
+func TestEachMutationHasItsPlaceAndCompiles(t *testing.T) {
 	t.Parallel()
+	compile := newCompiler(t)
 	what := map[string]bool{}
 	for _, m := range mutations {
-		m.broken(t)
+		require.NoError(t, compile(m.file, m.broken(t)), m.what)
 		require.False(t, what[m.what], m.what)
 		what[m.what] = true
+	}
+	require.ErrorContains(t, compile(mutations[0].file, mutations[0].broken(t)+"\nvar x = y\n"), "undefined: y")
+}
+
+// newCompiler returns a check of the types of a package of the repository, in which a file has
+// another text. Imports come from the build cache.
+func newCompiler(t *testing.T) func(file, text string) error {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-C", root, "-export", "-deps", "-f", `{{.ImportPath}} {{.Export}} {{.Dir}} {{join .GoFiles ","}}`, "./outbox/...", "./adapters/sqltx", "./inbox").Output()
+	require.NoError(t, err)
+	exports, packages := map[string]string{}, map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		var path, export, dir, files string
+		_, err := fmt.Sscan(line, &path, &export, &dir, &files)
+		if err != nil { // package unsafe has no export
+			continue
+		}
+		exports[path], packages[dir] = export, strings.Split(files, ",")
+	}
+	return func(file, text string) error {
+		set := token.NewFileSet()
+		imports := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+		broken, err := filepath.Abs(filepath.Join(root, file))
+		require.NoError(t, err)
+		var files []*ast.File
+		require.NotEmpty(t, packages[filepath.Dir(broken)], broken)
+		for _, name := range packages[filepath.Dir(broken)] {
+			path := filepath.Join(filepath.Dir(broken), name)
+			var source any
+			if path == broken {
+				source = text
+			}
+			parsed, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			files = append(files, parsed)
+		}
+		_, err = (&types.Config{Importer: imports}).Check(filepath.Dir(file), set, files, nil)
+		return err
 	}
 }
 

@@ -20,7 +20,7 @@ var mutations = []mutation{
 	},
 	{
 		"the row is inserted beside the transaction", "outbox/writer.go",
-		"w.store.Insert(ctx, scope, sealed", "w.store.Insert(ctx, w.deliverer().complete.db, sealed", alone, checker.RuleAtomic,
+		"w.store.Insert(ctx, scope, sealed", "w.store.Insert(ctx, w.hot.completer.db, sealed", alone, checker.RuleAtomic,
 	},
 	{
 		"a delivered row is deleted although it is to be kept", "outbox/config.go",
@@ -61,7 +61,7 @@ var mutations = []mutation{
 	{
 		"DONE is stored before the listener runs", "outbox/worker.go",
 		"\t\t\td.deliver(d.listenerCtx, next)",
-		"\t\t\t_, _ = d.complete.store.Mark(d.listenerCtx, d.complete.db, OutcomeDone, []Mark{next.mark()})\n\t\t\td.deliver(d.listenerCtx, next)",
+		"\t\t\t_, _ = d.completer.store.Mark(d.listenerCtx, d.completer.db, OutcomeDone, []Mark{next.mark()})\n\t\t\td.deliver(d.listenerCtx, next)",
 		alone, checker.RuleDone,
 	},
 	{
