@@ -196,7 +196,7 @@ func (s *keyReader) beginKeys(ctx context.Context, runs [][]string, rows map[str
 		return begin, nil
 	}
 	err := s.p.statement(ctx, func(ctx context.Context) (err error) {
-		ids, err = s.store.BeginKeys(ctx, s.p.db, ids, s.skipDead)
+		ids, err = s.store.BeginKeys(ctx, s.p.db, ids)
 		return err
 	})
 	if err != nil {

@@ -441,10 +441,10 @@ type RunReader interface {
 	// aggregate type that is NULL is [Global]. A read with q.Takeovers that gets to the end may
 	// store [Global] in the rows without a type, so that the next read finds them.
 	ReadRuns(ctx context.Context, db DB, q RunQuery) (Runs, error)
-	// BeginKeys reads which of these pending events are the first of their keys, in the order of
-	// ReadRuns, and changes nothing. DEAD rows count unless skipDead is set. The answer is as of a
-	// moment after BeginKeys was called: it knows all rows that were committed before.
-	BeginKeys(ctx context.Context, db DB, eventIDs []string, skipDead bool) ([]string, error)
+	// BeginKeys reads which of these events are the first NEW or RETRY rows of their keys, in the
+	// order of ReadRuns, and changes nothing. The answer is as of a moment after BeginKeys was called:
+	// it knows all rows that were committed before.
+	BeginKeys(ctx context.Context, db DB, eventIDs []string) ([]string, error)
 	// CheckRuns reports that the database lacks a part that ReadRuns needs, such as an
 	// index. The error says how to add it.
 	CheckRuns(ctx context.Context, db DB) error

@@ -53,13 +53,13 @@ func (s *Store) ReadRuns(ctx context.Context, _ outbox.DB, q outbox.RunQuery) (o
 }
 
 // BeginKeys implements [outbox.RunReader].
-func (s *Store) BeginKeys(ctx context.Context, _ outbox.DB, eventIDs []string, skipDead bool) (begin []string, err error) {
+func (s *Store) BeginKeys(ctx context.Context, _ outbox.DB, eventIDs []string) (begin []string, err error) {
 	if err := s.lock(ctx, "reading which events begin their keys"); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
 	rows := s.visible(nextFirst, func(r *memRow) bool {
-		return r.Status != outbox.StatusDone && (!skipDead || !isDead(r))
+		return !r.Status.Terminal()
 	})
 	for i, r := range rows {
 		if (i == 0 || rows[i-1].key() != r.key()) && slices.Contains(eventIDs, r.env.EventID) {

@@ -97,27 +97,17 @@ func (s *Store) ReadRuns(ctx context.Context, db outbox.DB, r outbox.RunQuery) (
 	return runs, nil
 }
 
-// BeginKeys implements [outbox.RunReader]. For each event it reads one or two index entries.
-func (s *Store) BeginKeys(ctx context.Context, db outbox.DB, eventIDs []string, skipDead bool) (begin []string, err error) {
+// BeginKeys implements [outbox.RunReader]. It reads an index entry or two for each event.
+func (s *Store) BeginKeys(ctx context.Context, db outbox.DB, eventIDs []string) (begin []string, err error) {
 	q := s.query(1024).add("SELECT head.event_id FROM ").table(s).add(" AS head WHERE ").ids("head.event_id", eventIDs)
-	from := " FROM " + s.name().Quoted(s.d.quote) + s.byIndex("key") + " WHERE "
+	from := "(SELECT event_id FROM " + s.name().Quoted(s.d.quote) + s.byIndex("key") + " WHERE aggregate_type = head.aggregate_type AND "
 	if s.d.name == "mysql" {
-		key := " AND aggregate_type = head.aggregate_type AND aggregate_id = head.aggregate_id"
 		first := func(status string) string {
-			return "(SELECT event_id" + from + "status = " + status + key + keyIndexOrder + " LIMIT 1)"
+			return from + "aggregate_id = head.aggregate_id AND status = " + status + keyIndexOrder + " LIMIT 1)"
 		}
-		q.add(" AND (head.aggregate_id IS NULL OR head.event_id = COALESCE(")
-		if !skipDead {
-			q.add(first("3"), ", ")
-		}
-		q.add(first("2"), ", ", first("0"), "))")
+		q.add(" AND (head.aggregate_id IS NULL OR head.event_id = COALESCE(", first("2"), ", ", first("0"), "))")
 	} else {
-		pending := "status <> 1"
-		if skipDead {
-			pending += " AND status < 3"
-		}
-		q.add(" AND head.event_id = (SELECT event_id", from, pending, " AND aggregate_type = head.aggregate_type AND COALESCE(aggregate_id, event_id) = COALESCE(head.aggregate_id, head.event_id) ORDER BY ",
-			keyOrder, " LIMIT 1)")
+		q.add(" AND head.event_id = ", from, "COALESCE(aggregate_id, event_id) = COALESCE(head.aggregate_id, head.event_id) AND status <> 1 AND status < 3 ORDER BY ", keyOrder, " LIMIT 1)")
 	}
 	err = s.rows(ctx, db, "reading which events begin their keys", q, func(rows *sql.Rows) error {
 		var r row
