@@ -53,7 +53,7 @@ serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL change 
 # the detector sleeps before it ends, a second by default.
 RACE = $(if $(filter true,$(CI)),-race)
 ifneq ($(RACE),)
-RACED := lint test test/mysql test/mysql/differs test/mariadb11 test/postgres17 test/postgres18 test/apart test/relay test/migrations test/browser bench/quick
+RACED := lint test test/databases test/mysql test/mysql/differs test/mariadb11 test/postgres17 test/postgres18 test/apart test/relay test/migrations test/browser bench/quick
 $(RACED): export CGO_ENABLED = 1
 $(RACED): export GOFLAGS := $(shell $(GO) env GOFLAGS) $(RACE) '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -vet=off
 $(RACED): export GORACE = atexit_sleep_ms=50
@@ -79,9 +79,22 @@ test@proof:
 test: promtool pgbouncer ## run every test; finds, starts or installs PostgreSQL and MariaDB
 	$(WITHDB) -- $(TEST)
 
+# The packages whose tests open a database. Pages and samples show the library: one database is enough.
+DATABASES = $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
+	awk '/internal\/testing\/(testdb|adaptertest)/ && $$1 !~ /\/(docs|samples|internal\/(testing|tools))\// { print $$1 }')
+
+test/databases: ## run the tests that open a database, as CI does with other versions of Go and of the databases
+	$(WITHDB) -- $(MAKE) --no-print-directory -j 2 databases@library databases@proof
+
+databases@library:
+	$(GO) test -p $(PROCESSORS) $(TESTFLAGS) ./outbox/sqlstore $(DATABASES)
+
+databases@proof:
+	$(GO) test -C proof -p 2 $(TESTFLAGS) ./chaos ./closing ./model
+
 # Beside the system's servers, the databases of other versions.
-test/mysql: mysql ## run every test with MySQL 9.7 in place of MariaDB
-	$(WITHDB) -mysql $(BIN)/mysql -- $(TEST)
+test/mysql: mysql ## run the tests that open a database with MySQL 9.7 in place of MariaDB
+	$(MAKE) --no-print-directory test/databases WITHDB="$(WITHDB) -mysql $(BIN)/mysql"
 
 # What MySQL may do in another way than MariaDB, beside make test: the statements and their plans, the
 # adapters, the engine on a database, the doctor, and short fault runs.
@@ -91,14 +104,14 @@ test/mysql/differs: mysql ## run the tests that know MySQL from MariaDB, with My
 		$(GO) test -C proof $(TESTFLAGS) -skip "/^(postgres|sqlite)" ./chaos && \
 		$(GO) test $(TESTFLAGS) -run "OnEveryDatabase|ALockedRow|LeaseInDoubt|ADatabaseRefuses|StartRefuses|UnreadableRows" -skip "/^(postgres|sqlite)" ./outbox'
 
-test/mariadb11: mariadb11 ## run every test with MariaDB 11.8
-	$(WITHDB) -mysql $(BIN)/mariadb11 -- $(TEST)
+test/mariadb11: mariadb11 ## run the tests that open a database with MariaDB 11.8
+	$(MAKE) --no-print-directory test/databases WITHDB="$(WITHDB) -mysql $(BIN)/mariadb11"
 
-test/postgres17: postgres17 ## run every test with PostgreSQL 17
-	$(WITHDB) -postgres $(BIN)/postgres17 -- $(TEST)
+test/postgres17: postgres17 ## run the tests that open a database with PostgreSQL 17
+	$(MAKE) --no-print-directory test/databases WITHDB="$(WITHDB) -postgres $(BIN)/postgres17"
 
-test/postgres18: postgres18 ## run every test with PostgreSQL 18
-	$(WITHDB) -postgres $(BIN)/postgres18 -- $(TEST)
+test/postgres18: postgres18 ## run the tests that open a database with PostgreSQL 18
+	$(MAKE) --no-print-directory test/databases WITHDB="$(WITHDB) -postgres $(BIN)/postgres18"
 
 # Versions of drivers that README names as the oldest; docs/check compares.
 OLDEST := github.com/jackc/pgx/v5@v5.11.0 github.com/lib/pq@v1.12.0 github.com/uptrace/bun/driver/pgdriver@v1.2.9 \

@@ -46,7 +46,9 @@ func TestTheWorkflowRunsCIOnTheDatabases(t *testing.T) {
 	var workflow struct {
 		Jobs map[string]struct {
 			Strategy struct {
-				Matrix struct{ Go, MySQL []string }
+				Matrix struct {
+					Include []struct{ Run, Go, Postgres, MySQL string }
+				}
 			}
 			Services map[string]struct{ Image string }
 			Env      map[string]string
@@ -55,13 +57,22 @@ func TestTheWorkflowRunsCIOnTheDatabases(t *testing.T) {
 	}
 	readYAML(t, ".github/workflows/ci.yml", &workflow)
 	job := workflow.Jobs["ci"]
-	require.Equal(t, []string{"stable", "oldstable"}, job.Strategy.Matrix.Go)
-	require.Len(t, job.Strategy.Matrix.MySQL, 2)
-	require.Contains(t, job.Services["postgres"].Image, "postgres:")
+	runs, goes, servers := map[string]int{}, map[string]int{}, map[string]bool{}
+	for _, m := range job.Strategy.Matrix.Include {
+		runs[m.Run]++
+		goes[m.Go]++
+		server, _, _ := strings.Cut(m.MySQL, ":")
+		servers[server] = true
+		require.Contains(t, m.Postgres, "postgres:")
+	}
+	require.Equal(t, map[string]int{"ci": 1, "test/databases": 2}, runs)
+	require.Equal(t, map[string]int{"stable": 2, "oldstable": 1}, goes)
+	require.Equal(t, map[string]bool{"mysql": true, "mariadb": true}, servers)
+	require.Contains(t, job.Services["postgres"].Image, "matrix.postgres")
 	require.Contains(t, job.Services["mysql"].Image, "matrix.mysql")
 	require.NotEmpty(t, job.Env["OUTBOX_TEST_POSTGRES"])
 	require.NotEmpty(t, job.Env["OUTBOX_TEST_MYSQL"])
-	require.Equal(t, "CI=true make ci", job.Steps[len(job.Steps)-1].Run)
+	require.Equal(t, "CI=true make ${{ matrix.run }}", job.Steps[len(job.Steps)-1].Run)
 }
 
 func TestDependabotAndTheReleaseKnowEachModule(t *testing.T) {
