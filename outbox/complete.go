@@ -82,16 +82,16 @@ func (w *Writer) Complete(ctx context.Context, scope TxScope) error {
 	if err := w.usable(scope); err != nil {
 		return err
 	}
-	c := deliveryOf(ctx)
+	c, d := deliveryOf(ctx), w.deliverer()
 	switch {
 	case ctx.Value(batchKey{}) != nil:
 		return fmt.Errorf("%w: a batch listener gets many events; record each event in an inbox in its transaction instead", ErrNoDelivery)
 	case c == nil:
 		return fmt.Errorf("%w; give Complete the context that the listener got, or one made from it", ErrNoDelivery)
-	case c.d != w.deliverer():
+	case c.d != d:
 		return fmt.Errorf("%w: the delivery is another outbox's; use an inbox for effects in another database", ErrNoDelivery)
 	}
-	return c.d.complete(ctx, w.store, scope, c.dl)
+	return d.complete(ctx, w.store, scope, c.dl)
 }
 
 // deliverer is the dispatcher whose events the writer completes; nil if nothing is delivered.

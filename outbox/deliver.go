@@ -24,7 +24,7 @@ func (d *dispatcher) deliver(ctx context.Context, dl *delivery) {
 		ctx, cancel = context.WithTimeout(ctx, d.opts.ListenerTimeout)
 		defer cancel()
 	}
-	dl.ctx = deliveryContext{Context: ctx, d: d, dl: dl}
+	dl.ctx = deliveryContext{Context: ctx, d: d, dl: dl, log: d.log}
 	start := time.Now()
 	err := d.chain.OnEvent(&dl.ctx, *dl.event())
 	d.metrics.ListenerRan(dl.kind(), time.Since(start))
@@ -58,15 +58,11 @@ func (d *dispatcher) decide(dl *delivery, err error) {
 		d.split(dl, c)
 		return
 	}
-	d.conclude(dl, d.judge(dl, c), c)
+	d.conclude(dl, outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, c), c)
 }
 
-// judge is the outcome of a delivery, or of a single listener of several, that ends now.
-func (d *dispatcher) judge(dl *delivery, c cause) Outcome {
-	return outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, c)
-}
-
-// outcome decides the outcome of a delivery from the answer, after this many earlier attempts.
+// outcome decides the outcome of a delivery, or of a single listener of several, from the answer,
+// after this many earlier attempts.
 func (d *dispatcher) outcome(dl *delivery, attempts int, c cause) Outcome {
 	switch {
 	case d.track.isCompleted(dl):

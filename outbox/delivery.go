@@ -154,19 +154,17 @@ type completion struct {
 // deliveryContext is the context that a listener gets, and finds the delivery.
 type deliveryContext struct {
 	context.Context
-	d  deliverer
-	dl *delivery
+	d   deliverer
+	dl  *delivery
+	log *slog.Logger
 }
 
 // deliverer is a dispatcher, as a delivery under way knows it.
 type deliverer interface {
 	stillHas(dl *delivery) bool
-	judge(dl *delivery, c cause) Outcome
 	skipped(dl *delivery) Outcome
 	outcome(dl *delivery, attempts int, c cause) Outcome
 	awaitTurn(ctx context.Context, dl *delivery) error
-	complete(ctx context.Context, store Store, scope TxScope, dl *delivery) error
-	logger() *slog.Logger
 }
 
 type deliveryKey struct{}

@@ -185,8 +185,6 @@ func (d *dispatcher) term() int64 {
 	return d.hold.Term()
 }
 
-func (d *dispatcher) logger() *slog.Logger { return d.log }
-
 // Close stops accepting events, lets the queued events be delivered for
 // DrainTimeout, then cancels the listeners' context and gives the rest back.
 // A listener that has not returned after another DrainTimeout and a second is left

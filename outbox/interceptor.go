@@ -63,7 +63,7 @@ func runAfter(ctx context.Context, env Envelope, err error, fn func(context.Cont
 
 func loggerFrom(ctx context.Context) *slog.Logger {
 	if c := deliveryOf(ctx); c != nil {
-		return c.d.logger()
+		return c.log
 	}
 	return slog.Default()
 }

@@ -73,7 +73,7 @@ func (l listeners) OnEvent(ctx context.Context, env Envelope) error {
 		}
 		left := answer{listener: todo[i].name, cause: causeOf(err)}
 		if c != nil {
-			left.outcome = c.d.judge(c.dl, left.cause)
+			left.outcome = c.d.outcome(c.dl, c.dl.env.Attempts, left.cause)
 		}
 		a.left = append(a.left, left)
 	}
