@@ -42,6 +42,7 @@ var classes = []struct {
 	{regexp.MustCompile(`^SELECT event_id, locked_by FROM outbox_event`), "read leases"},
 	{regexp.MustCompile(`FOR UPDATE SKIP LOCKED$`), "lock"},
 	{regexp.MustCompile(`\bwalk\b|^\(SELECT \d, event_id`), "read runs"},
+	{regexp.MustCompile(`^SELECT head\.event_id FROM`), "read which events begin their keys"},
 	{regexp.MustCompile(`aggregate_type IS NULL LIMIT \d+$`), "read NULL types"},
 	{regexp.MustCompile(`ORDER BY available_at, created_at, event_id LIMIT 1$`), "read the next due"},
 	{regexp.MustCompile(`^SELECT event_id, .* FROM outbox_event (FORCE INDEX \(\w+\) )?WHERE .*LIMIT [?$]\d*$`), "poll"},
