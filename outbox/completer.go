@@ -54,10 +54,10 @@ func newCompleter(d *dispatcher, db DB, store Store) *completer {
 		db: db, store: store, track: d.track, leases: d.leases, metrics: d.metrics, clock: d.clock,
 		done: d.doneOutcome, byKey: d.byKey, engine: d,
 		deaths:    logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: event is dead", Single: causeLines},
-		leaseLost: logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes were refused, the leases of their events are lost"},
+		leaseLost: logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes were refused; the leases of their events are lost"},
 		rowless:   logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes found no row: it was deleted, or its transaction wrote to another table of this name"},
 		unstored: logburst.Burst{
-			Log: d.log, Level: slog.LevelError, Message: "outbox: outcomes could not be stored, trying again",
+			Log: d.log, Level: slog.LevelError, Message: "outbox: outcomes could not be stored; trying again",
 			Ended: "outbox: outcomes are stored again",
 		},
 		textless: logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes are stored without the texts of failures, which the database refuses"},

@@ -238,8 +238,8 @@ func newDispatcher(b *builder) *dispatcher {
 	}
 	d.drops = logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: the hot queue is full or closed; its events stay in the table until a poller reads them"}
 	d.panics = logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: a listener panicked", Single: causeLines}
-	d.failures = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed, it will be tried again", Single: causeLines}
-	d.unheard = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are deferred; register one, here or in another process", Single: 1}
+	d.failures = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed; it will be tried again", Single: causeLines}
+	d.unheard = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are deferred; register a listener, here or in another process", Single: 1}
 	d.policyPanics = logburst.Burst{Log: d.log, Level: slog.LevelError, Message: "outbox: the retry policy panicked"}
 	d.initQueues(d.opts, b.poll.withDefaults().BatchSize)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
@@ -263,9 +263,9 @@ func newPoller(b *builder, d *dispatcher) *poller {
 		metrics: b.Metrics, log: b.Logger, clock: b.Clock,
 		agenda: agenda.New(), busy: make(chan struct{}, 1),
 	}
-	p.failing = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: polling failed, trying again", Ended: "outbox: polling works again"}
-	p.undecodable = logburst.ByCause{Log: p.log, Level: slog.LevelError, Message: "outbox: event cannot be decoded, it is dead", Single: causeLines}
-	p.unburied = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: undecodable events could not be marked dead, the next poll tries again"}
+	p.failing = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: polling failed; trying again", Ended: "outbox: polling works again"}
+	p.undecodable = logburst.ByCause{Log: p.log, Level: slog.LevelError, Message: "outbox: event cannot be decoded; it is dead", Single: causeLines}
+	p.unburied = logburst.Burst{Log: p.log, Level: slog.LevelError, Message: "outbox: undecodable events could not be marked dead; the next poll tries again"}
 	p.loop = loop.New(p.run, ErrClosed)
 	p.free, p.takeovers = sourcesOf(b, p)
 	d.poller = p

@@ -73,9 +73,9 @@ func TestAnEventHasOneLineForEachDeliveryThatFailed(t *testing.T) {
 		level   slog.Level
 		message string
 	}{
-		{slog.LevelWarn, "outbox: delivery failed, it will be tried again"},
+		{slog.LevelWarn, "outbox: delivery failed; it will be tried again"},
 		{slog.LevelError, "outbox: a listener panicked"},
-		{slog.LevelWarn, "outbox: delivery failed, it will be tried again"},
+		{slog.LevelWarn, "outbox: delivery failed; it will be tried again"},
 		{slog.LevelError, "outbox: event is dead"},
 	} {
 		l := lines[i]
@@ -296,7 +296,7 @@ func TestFailuresOfOneCauseAreSummedUp(t *testing.T) {
 		e.write(env)
 		time.Sleep(5 * time.Minute)
 		require.NoError(t, e.Close(context.Background()))
-		for _, message := range []string{"delivery failed, it will be tried again", "event is dead"} {
+		for _, message := range []string{"delivery failed; it will be tried again", "event is dead"} {
 			lines := book.about(message)
 			require.EqualValues(t, 501, counted(lines), message)
 			require.Less(t, len(lines), 20, message)

@@ -222,7 +222,7 @@ func (p *poller) runCycle(ctx context.Context) (pause time.Duration, failed bool
 		p.failures++
 		pause = min(p.opts.Interval, pollMaxPause, 50*time.Millisecond<<min(p.failures, 10))
 		if p.failures == 1 && sqlerr.IsDeadlock(err) {
-			p.log.Debug("outbox: polling met a deadlock, trying again", logKeyError, err.Error())
+			p.log.Debug("outbox: polling met a deadlock; trying again", logKeyError, err.Error())
 		} else {
 			p.failing.Add(1, logKeyDelay, durationText(pause), logKeyError, err.Error())
 		}

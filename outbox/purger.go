@@ -38,7 +38,7 @@ func (p *purger) run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if _, err := p.runOnce(ctx); err != nil && ctx.Err() == nil {
-			p.log.Error("outbox: purging failed, the next run tries again", logKeyError, err.Error())
+			p.log.Error("outbox: purging failed; the next run tries again", logKeyError, err.Error())
 		}
 		select {
 		case <-ticker.C:

@@ -73,7 +73,7 @@ func main() {
 
 func onOrderPlaced(_ context.Context, o order, env outbox.Envelope) error {
 	if o.Item == "cocoa" && env.Attempts < 2 {
-		log.Printf("%-6s  delivery %d fails, it will be tried again", o.Item, env.Attempts+1)
+		log.Printf("%-6s  delivery %d fails and will be tried again", o.Item, env.Attempts+1)
 		return errors.New("the mail server is down")
 	}
 	log.Printf("%-6s  delivered %s after it was placed", o.Item, time.Since(env.OccurredAt).Round(10*time.Microsecond))

@@ -63,7 +63,7 @@ type Hold struct {
 func New(owner string, table Table, log *slog.Logger) *Hold {
 	h := &Hold{owner: owner, table: table, log: log, epoch: time.Now()}
 	h.failing = logburst.Burst{
-		Log: log, Level: slog.LevelError, Message: "outbox: the hold on the table could not be renewed, trying again",
+		Log: log, Level: slog.LevelError, Message: "outbox: the hold on the table could not be renewed; trying again",
 		Ended: "outbox: the hold on the table is renewed again",
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -122,7 +122,7 @@ func (h *Hold) Try(ctx context.Context) error {
 	}
 	if owner != h.owner {
 		if owner != "" && h.waiting != owner {
-			h.log.Info("outbox: another process delivers from the table, or died less than 10s ago; this one waits as a standby", "holder", owner, "owner", h.owner)
+			h.log.Info("outbox: another process delivers from the table, or died less than 10s ago; this process waits as a standby", "holder", owner, "owner", h.owner)
 		}
 		h.held, h.waiting = false, owner
 		h.until.Store(0)

@@ -44,7 +44,7 @@ const (
 func NewKeeper[L any](owner string, lease time.Duration, kept Kept[L], log *slog.Logger) *Keeper[L] {
 	k := &Keeper[L]{kept: kept, owner: owner, lease: lease, done: make(chan struct{})}
 	k.failing = logburst.Burst{
-		Log: log, Level: slog.LevelError, Message: "outbox: leases could not be renewed, trying again",
+		Log: log, Level: slog.LevelError, Message: "outbox: leases could not be renewed; trying again",
 		Ended: "outbox: leases are renewed again",
 	}
 	k.ctx, k.cancel = context.WithCancel(context.Background())

@@ -185,7 +185,7 @@ func TestALockedRowCostsNoOtherLease(t *testing.T) {
 				sleep(30 * time.Second)
 				require.Less(t, k.oldest(locked), lease*3/4)
 			}
-			require.True(t, log.has("web-1: outbox: leases could not be renewed, trying again: context deadline exceeded"))
+			require.True(t, log.has("web-1: outbox: leases could not be renewed; trying again: context deadline exceeded"))
 			require.Greater(t, log.counted(), 1)
 			require.Less(t, log.counted(), 300, "one lease in each try")
 			require.False(t, log.has("renewed again"))

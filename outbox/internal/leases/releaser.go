@@ -78,7 +78,7 @@ func NewReleaser[L any](owner string, lease time.Duration, table Table[L], log *
 	r := &Releaser[L]{
 		table: table, owner: owner, lease: lease,
 		stop: make(chan struct{}), done: make(chan struct{}), woken: make(chan struct{}, 1),
-		expired: logburst.Burst{Log: log, Level: slog.LevelWarn, Message: "outbox: leases could not be given back, other nodes deliver their events when the leases expire"},
+		expired: logburst.Burst{Log: log, Level: slog.LevelWarn, Message: "outbox: leases could not be given back; other nodes deliver their events when the leases expire"},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r

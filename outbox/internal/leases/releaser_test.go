@@ -159,7 +159,7 @@ func TestLeasesInDoubtAreTriedUntilThatTakesEffect(t *testing.T) {
 		r.Doubt([]int{4, 5}, time.Now())
 		sleep(10 * lease)
 		require.Equal(t, 2, log.counted())
-		require.Equal(t, []string{"web-1: outbox: leases could not be given back, other nodes deliver their events when the leases expire: the database is away"}, log.lines)
+		require.Equal(t, []string{"web-1: outbox: leases could not be given back; other nodes deliver their events when the leases expire: the database is away"}, log.lines)
 		require.Zero(t, r.Close(time.Second))
 	})
 }

@@ -88,9 +88,9 @@ const (
 // the reader reads without a notification. closed is the error of Start after Close.
 func New(channel Channel, reader Reader, interval time.Duration, log *slog.Logger, closed error) *Notifications {
 	n := &Notifications{channel: channel, reader: reader, interval: interval, log: log, agenda: agenda.New()}
-	n.sending = logburst.Burst{Log: log, Level: slog.LevelWarn, Message: "outbox: a notification could not be sent, trying again"}
+	n.sending = logburst.Burst{Log: log, Level: slog.LevelWarn, Message: "outbox: a notification could not be sent; trying again"}
 	n.listening = logburst.Burst{
-		Log: log, Level: slog.LevelWarn, Message: "outbox: listening for notifications failed, trying again; the poller reads at its interval",
+		Log: log, Level: slog.LevelWarn, Message: "outbox: listening for notifications failed; trying again while the poller reads at its interval",
 		Ended: "outbox: listening for notifications again",
 	}
 	n.sender, n.listener = loop.New(n.send, closed), loop.New(n.listen, closed)
@@ -198,7 +198,7 @@ func (n *Notifications) sendLast() {
 func (n *Notifications) warn() {
 	if n.proof.CompareAndSwap(proofAwaited, 0) && !n.warned {
 		n.warned = true
-		n.log.Warn("outbox: notifications do not arrive, the poller reads at its interval; give the notifier an address past the pooler", "table", n.channel.Table(), "poll_interval", n.interval.String())
+		n.log.Warn("outbox: notifications do not arrive and the poller reads at its interval; give the notifier an address past the pooler", "table", n.channel.Table(), "poll_interval", n.interval.String())
 	}
 }
 

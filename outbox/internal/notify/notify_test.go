@@ -141,7 +141,7 @@ func TestSendingIsTriedAgainEverMoreRarely(t *testing.T) {
 		n := b.start(t, nil)
 		n.Notify()
 		sleep(time.Minute)
-		require.Contains(t, b.log.String(), "a notification could not be sent, trying again\" count=1 error=away")
+		require.Contains(t, b.log.String(), "a notification could not be sent; trying again\" count=1 error=away")
 		b.set(func() { b.err = nil; b.began = time.Now() })
 		sleep(time.Minute)
 		require.Len(t, b.sent, 1)
@@ -210,7 +210,7 @@ func TestNotificationsThatDoNotArriveAreReportedOnce(t *testing.T) {
 			if mute {
 				want = 1
 			}
-			require.Equal(t, want, strings.Count(b.log.String(), "notifications do not arrive, the poller reads at its interval; give the notifier an address past the pooler\" table=outbox_event poll_interval=5s"))
+			require.Equal(t, want, strings.Count(b.log.String(), "notifications do not arrive and the poller reads at its interval; give the notifier an address past the pooler\" table=outbox_event poll_interval=5s"))
 			require.NoError(t, n.Close(t.Context()))
 		})
 	}
