@@ -24,40 +24,42 @@ const (
 // does not have must stay zero. The module provides Config{}; an app changes it with fx.Replace,
 // fx.Decorate or [WithConfig]. Package outboxconf reads a Config from YAML and environment
 // variables. With the tags, viper (mapstructure), YAML decoders, and envconfig with the prefix
-// OUTBOX can fill a Config.
+// OUTBOX can fill a Config. The fields have the names of package outbox, the keys the names of the
+// specification. Where the names differ, envconfig needs the tag envconfig, and then also reads the
+// variable without the prefix, such as TABLE_NAME, if the variable with the prefix is not set.
 type Config struct {
 	// Mode defaults to single-node.
 	Mode Mode `yaml:"mode" mapstructure:"mode" split_words:"true"`
-	// TableName is the table, optionally schema.table. Defaults to
+	// Table is the table, optionally schema.table. Defaults to
 	// outbox_event.
-	TableName string `yaml:"table-name" mapstructure:"table-name" split_words:"true"`
+	Table string `yaml:"table-name" mapstructure:"table-name" envconfig:"TABLE_NAME"`
 	// CreateSchema creates the table and its indexes at start where they are missing, and migrates
 	// a table of an older version to the version of this build.
 	CreateSchema bool `yaml:"create-schema" mapstructure:"create-schema" split_words:"true"`
 
-	Dispatcher   DispatcherConfig   `yaml:"dispatcher" mapstructure:"dispatcher" split_words:"true"`
-	Retry        RetryConfig        `yaml:"retry" mapstructure:"retry" split_words:"true"`
-	Poller       PollerConfig       `yaml:"poller" mapstructure:"poller" split_words:"true"`
-	ClaimLocking ClaimLockingConfig `yaml:"claim-locking" mapstructure:"claim-locking" split_words:"true"`
-	Ordering     OrderingConfig     `yaml:"ordering" mapstructure:"ordering" split_words:"true"`
-	Purge        PurgeConfig        `yaml:"purge" mapstructure:"purge" split_words:"true"`
-	Metrics      MetricsConfig      `yaml:"metrics" mapstructure:"metrics" split_words:"true"`
-	Tracing      TracingConfig      `yaml:"tracing" mapstructure:"tracing" split_words:"true"`
+	Dispatch DispatchConfig `yaml:"dispatcher" mapstructure:"dispatcher" envconfig:"DISPATCHER"`
+	Retry    RetryConfig    `yaml:"retry" mapstructure:"retry" split_words:"true"`
+	Poll     PollConfig     `yaml:"poller" mapstructure:"poller" envconfig:"POLLER"`
+	Claim    ClaimConfig    `yaml:"claim-locking" mapstructure:"claim-locking" envconfig:"CLAIM_LOCKING"`
+	Ordering OrderingConfig `yaml:"ordering" mapstructure:"ordering" split_words:"true"`
+	Purge    PurgeConfig    `yaml:"purge" mapstructure:"purge" split_words:"true"`
+	Metrics  MetricsConfig  `yaml:"metrics" mapstructure:"metrics" split_words:"true"`
+	Tracing  TracingConfig  `yaml:"tracing" mapstructure:"tracing" split_words:"true"`
 }
 
-// DispatcherConfig is for single-node, multi-node and ordered-by-key, which has no
-// HotQueueCapacity; ordered has DrainTimeout, ListenerTimeout and DeferUnroutable.
+// DispatchConfig is for single-node, multi-node and ordered-by-key, which has no
+// HotCapacity; ordered has DrainTimeout, ListenerTimeout and DeferUnroutable.
 // See [outbox.DispatchOptions].
-type DispatcherConfig struct {
-	// WorkerCount is how many listeners run at once. Defaults to 16.
-	WorkerCount int `yaml:"worker-count" mapstructure:"worker-count" split_words:"true"`
+type DispatchConfig struct {
+	// Workers is how many listeners run at once. Defaults to 16.
+	Workers int `yaml:"worker-count" mapstructure:"worker-count" envconfig:"WORKER_COUNT"`
 	// PollerOnly leaves out the hot path: events wait until the poller reads the table.
 	// Defaults to false.
 	PollerOnly bool `yaml:"poller-only" mapstructure:"poller-only" split_words:"true"`
-	// HotQueueCapacity and ColdQueueCapacity are how many committed and how many
+	// HotCapacity and ColdCapacity are how many committed and how many
 	// polled events wait for a worker. Each defaults to 1000.
-	HotQueueCapacity  int `yaml:"hot-queue-capacity" mapstructure:"hot-queue-capacity" split_words:"true"`
-	ColdQueueCapacity int `yaml:"cold-queue-capacity" mapstructure:"cold-queue-capacity" split_words:"true"`
+	HotCapacity  int `yaml:"hot-queue-capacity" mapstructure:"hot-queue-capacity" envconfig:"HOT_QUEUE_CAPACITY"`
+	ColdCapacity int `yaml:"cold-queue-capacity" mapstructure:"cold-queue-capacity" envconfig:"COLD_QUEUE_CAPACITY"`
 	// MaxAttempts is how many deliveries may fail until an event is DEAD.
 	// Defaults to 10.
 	MaxAttempts int `yaml:"max-attempts" mapstructure:"max-attempts" split_words:"true"`
@@ -83,7 +85,7 @@ type LimitConfig struct {
 	EventType     string `yaml:"event-type" mapstructure:"event-type" split_words:"true"`
 	AggregateType string `yaml:"aggregate-type" mapstructure:"aggregate-type" split_words:"true"`
 	// Concurrency is how many listeners of the kind run at once. Defaults to
-	// WorkerCount.
+	// Workers.
 	Concurrency int `yaml:"concurrency" mapstructure:"concurrency" split_words:"true"`
 	// Rate is how many deliveries begin in a second. Defaults to no bound.
 	Rate float64 `yaml:"rate" mapstructure:"rate" split_words:"true"`
@@ -100,8 +102,8 @@ type RetryConfig struct {
 	MaxDelay time.Duration `yaml:"max-delay" mapstructure:"max-delay" split_words:"true"`
 }
 
-// PollerConfig is for every mode but writer-only; see [outbox.PollOptions].
-type PollerConfig struct {
+// PollConfig is for every mode but writer-only; see [outbox.PollOptions].
+type PollConfig struct {
 	// Interval is how often an idle table is polled. Defaults to 5 s.
 	Interval time.Duration `yaml:"interval" mapstructure:"interval" split_words:"true"`
 	// BatchSize is the most rows read at once. Defaults to 500.
@@ -110,17 +112,17 @@ type PollerConfig struct {
 	SkipRecent time.Duration `yaml:"skip-recent" mapstructure:"skip-recent" split_words:"true"`
 }
 
-// ClaimLockingConfig is for multi-node and ordered-by-key; see [outbox.ClaimOptions].
-type ClaimLockingConfig struct {
+// ClaimConfig is for multi-node and ordered-by-key; see [outbox.ClaimOptions].
+type ClaimConfig struct {
 	// Enabled may be set, but only to the value that the mode implies: true in multi-node and
 	// ordered-by-key, false in the other modes.
 	Enabled *bool `yaml:"enabled" mapstructure:"enabled" split_words:"true"`
-	// OwnerID names this process in locked_by and must differ from the OwnerID of every other
+	// Owner names this process in locked_by and must differ from the Owner of every other
 	// process. Defaults to host, process id and a random part.
-	OwnerID string `yaml:"owner-id" mapstructure:"owner-id" split_words:"true"`
-	// LockTimeout is how long a lease lasts unless it is renewed. Defaults to
+	Owner string `yaml:"owner-id" mapstructure:"owner-id" envconfig:"OWNER_ID"`
+	// LeaseDuration is how long a lease lasts unless it is renewed. Defaults to
 	// 5 min.
-	LockTimeout time.Duration `yaml:"lock-timeout" mapstructure:"lock-timeout" split_words:"true"`
+	LeaseDuration time.Duration `yaml:"lock-timeout" mapstructure:"lock-timeout" envconfig:"LOCK_TIMEOUT"`
 	// TenantsInTurn claims events of the tenants in turn; multi-node only. Defaults to false.
 	TenantsInTurn bool `yaml:"tenants-in-turn" mapstructure:"tenants-in-turn" split_words:"true"`
 }

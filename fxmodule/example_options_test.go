@@ -50,11 +50,11 @@ func ExampleNewModule() {
 func ExampleWithConfig() {
 	run(
 		outboxfx.NewModule(outboxfx.WithStore(memory), outboxfx.WithConfig(outboxfx.Config{
-			Mode:       outboxfx.MultiNode,
-			Dispatcher: outboxfx.DispatcherConfig{WorkerCount: 32},
-			Poller:     outboxfx.PollerConfig{Interval: time.Second},
+			Mode:     outboxfx.MultiNode,
+			Dispatch: outboxfx.DispatchConfig{Workers: 32},
+			Poll:     outboxfx.PollConfig{Interval: time.Second},
 		})),
-		fx.Invoke(func(c outboxfx.Config) { fmt.Println(c.Mode, c.Dispatcher.WorkerCount) }),
+		fx.Invoke(func(c outboxfx.Config) { fmt.Println(c.Mode, c.Dispatch.Workers) }),
 	)
 	// Output:
 	// multi-node 32
@@ -63,8 +63,8 @@ func ExampleWithConfig() {
 // Mistakes of a configuration name their keys.
 func ExampleConfig_Validate() {
 	err := outboxfx.Config{
-		Mode:         outboxfx.SingleNode,
-		ClaimLocking: outboxfx.ClaimLockingConfig{LockTimeout: time.Minute},
+		Mode:  outboxfx.SingleNode,
+		Claim: outboxfx.ClaimConfig{LeaseDuration: time.Minute},
 	}.Validate()
 	fmt.Println(err)
 	// Output:

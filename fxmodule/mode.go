@@ -49,25 +49,25 @@ func (c Config) outboxConfig(shared *outbox.SharedWorkers) outbox.Config {
 
 func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 	dispatch := outbox.DispatchOptions{
-		Workers:         c.Dispatcher.WorkerCount,
+		Workers:         c.Dispatch.Workers,
 		SharedWorkers:   shared,
-		PollerOnly:      c.Dispatcher.PollerOnly,
-		HotCapacity:     c.Dispatcher.HotQueueCapacity,
-		ColdCapacity:    c.Dispatcher.ColdQueueCapacity,
-		MaxAttempts:     c.Dispatcher.MaxAttempts,
-		DrainTimeout:    c.Dispatcher.DrainTimeout,
-		ListenerTimeout: c.Dispatcher.ListenerTimeout,
-		MarkInterval:    c.Dispatcher.MarkInterval,
-		DeferUnroutable: c.Dispatcher.DeferUnroutable,
+		PollerOnly:      c.Dispatch.PollerOnly,
+		HotCapacity:     c.Dispatch.HotCapacity,
+		ColdCapacity:    c.Dispatch.ColdCapacity,
+		MaxAttempts:     c.Dispatch.MaxAttempts,
+		DrainTimeout:    c.Dispatch.DrainTimeout,
+		ListenerTimeout: c.Dispatch.ListenerTimeout,
+		MarkInterval:    c.Dispatch.MarkInterval,
+		DeferUnroutable: c.Dispatch.DeferUnroutable,
 	}
-	for _, l := range c.Dispatcher.Limits {
+	for _, l := range c.Dispatch.Limits {
 		dispatch.Limits = append(dispatch.Limits, outbox.Limit{
 			Kind:        outbox.EventKind{AggregateType: outbox.AggregateType(l.AggregateType), EventType: outbox.EventType(l.EventType)},
 			Concurrency: l.Concurrency, Rate: l.Rate, Burst: l.Burst,
 		})
 	}
-	poll := outbox.PollOptions{Interval: c.Poller.Interval, BatchSize: c.Poller.BatchSize, SkipRecent: c.Poller.SkipRecent}
-	claim := outbox.ClaimOptions{Owner: c.ClaimLocking.OwnerID, LeaseDuration: c.ClaimLocking.LockTimeout, TenantsInTurn: c.ClaimLocking.TenantsInTurn}
+	poll := outbox.PollOptions{Interval: c.Poll.Interval, BatchSize: c.Poll.BatchSize, SkipRecent: c.Poll.SkipRecent}
+	claim := outbox.ClaimOptions{Owner: c.Claim.Owner, LeaseDuration: c.Claim.LeaseDuration, TenantsInTurn: c.Claim.TenantsInTurn}
 	switch c.Mode {
 	case MultiNode:
 		return outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: claim}

@@ -117,8 +117,8 @@ func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var opts []sqlstore.Option
-	if c.TableName != "" {
-		opts = append(opts, sqlstore.WithTable(c.TableName))
+	if c.Table != "" {
+		opts = append(opts, sqlstore.WithTable(c.Table))
 	}
 	if c.Mode == WriterOnly && c.purges() {
 		opts = append(opts, sqlstore.WithAgeIndex())
@@ -126,7 +126,7 @@ func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
 	if c.Mode == OrderedByKey {
 		opts = append(opts, sqlstore.WithKeyIndex())
 	}
-	if c.ClaimLocking.TenantsInTurn {
+	if c.Claim.TenantsInTurn {
 		opts = append(opts, sqlstore.WithTenantIndex())
 	}
 	store, err := sqlstore.Detect(ctx, db, opts...)
@@ -198,7 +198,7 @@ func (m *module) conflicts(c validConfig, store outbox.Store) error {
 		is           bool
 		key, problem string
 	}{
-		{m.store != nil && c.TableName != "", "table-name", "is set, but WithStore's store names its table itself, as with sqlstore.WithTable"},
+		{m.store != nil && c.Table != "", "table-name", "is set, but WithStore's store names its table itself, as with sqlstore.WithTable"},
 		{c.CreateSchema && !creates, "create-schema", fmt.Sprintf("is true, but WithStore's %T has no CreateSchema(ctx, db) error", store)},
 		{m.retry != nil && c.Retry != (RetryConfig{}), "retry", "is set, but WithRetryPolicy replaces it"},
 		{m.metrics == nil && on(c.Metrics.Enabled), "metrics.enabled", "is true, but the module has no metrics; give NewModule fxprom.Metrics, fxotel.Metrics or outboxfx.WithMetrics"},

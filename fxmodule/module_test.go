@@ -217,14 +217,14 @@ func TestEveryPartCanBeReplacedByAConstructorWithTheOutboxsOwnDependencies(t *te
 		outboxfx.NewModule(
 			outboxfx.Named("orders"),
 			outboxfx.WithConfig(func(*inbox) (outboxfx.Config, error) {
-				return outboxfx.Config{Poller: outboxfx.PollerConfig{Interval: 10 * time.Millisecond}}, nil
+				return outboxfx.Config{Poll: outboxfx.PollConfig{Interval: 10 * time.Millisecond}}, nil
 			}),
 			outboxfx.WithStore(func(db *sql.DB, _ *inbox) (*outboxtest.Store, error) {
 				own = append(own, db)
 				return outboxtest.NewStore(), nil
 			}),
 			outboxfx.WithMetrics(func(prefix outboxfx.MetricsPrefix, name outboxfx.Name, c outboxfx.Config) *counts {
-				own = append(own, prefix, name, c.Poller.Interval)
+				own = append(own, prefix, name, c.Poll.Interval)
 				return metrics
 			}),
 			outboxfx.WithRetryPolicy(func() outbox.RetryPolicyFunc {

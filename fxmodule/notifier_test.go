@@ -67,7 +67,7 @@ func TestANotifierWakesTheOutboxThatDelivers(t *testing.T) {
 		Writer *outbox.Writer `name:"writes"`
 	}
 	started(t,
-		module("delivers", outboxfx.Config{Mode: outboxfx.MultiNode, Poller: outboxfx.PollerConfig{Interval: time.Hour}}),
+		module("delivers", outboxfx.Config{Mode: outboxfx.MultiNode, Poll: outboxfx.PollConfig{Interval: time.Hour}}),
 		module("writes", outboxfx.Config{Mode: outboxfx.WriterOnly}),
 		box.listens(outboxfx.For("delivers")), fx.Populate(&writer))
 	require.Equal(t, []*sql.DB{db, db}, w.pools)
@@ -84,7 +84,7 @@ func TestAStoreIsTheNotifierOfAnyTable(t *testing.T) {
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		box := newInbox()
 		module := func(name string, pool *sql.DB, cfg outboxfx.Config) fx.Option {
-			cfg.TableName = "Jobs"
+			cfg.Table = "Jobs"
 			return fx.Options(named(name, pool), outboxfx.NewModule(outboxfx.Named(name), outboxfx.WithConfig(cfg), outboxfx.WithNotifier(stores[db.Kind]())))
 		}
 		var writer struct {
@@ -92,7 +92,7 @@ func TestAStoreIsTheNotifierOfAnyTable(t *testing.T) {
 			Writer *outbox.Writer `name:"writes"`
 		}
 		started(t,
-			module("delivers", db.DB, outboxfx.Config{Mode: outboxfx.MultiNode, CreateSchema: true, Poller: outboxfx.PollerConfig{Interval: time.Hour}}),
+			module("delivers", db.DB, outboxfx.Config{Mode: outboxfx.MultiNode, CreateSchema: true, Poll: outboxfx.PollConfig{Interval: time.Hour}}),
 			module("writes", db.Reopen(t).DB, outboxfx.Config{Mode: outboxfx.WriterOnly}),
 			box.listens(outboxfx.For("delivers")), fx.Populate(&writer))
 		ids := []string{"1", "2", "3"}

@@ -60,7 +60,7 @@ func TestTheStopTimeoutBoundsTheDrain(t *testing.T) {
 	db, store, entered := newPool(), outboxtest.NewStore(), make(chan struct{})
 	var w *outbox.Writer
 	app := fx.New(fx.NopLogger, fx.Supply(db), outboxfx.NewModule(outboxfx.WithStore(store)), fx.Populate(&w),
-		fx.Replace(outboxfx.Config{Dispatcher: outboxfx.DispatcherConfig{DrainTimeout: time.Hour}}),
+		fx.Replace(outboxfx.Config{Dispatch: outboxfx.DispatchConfig{DrainTimeout: time.Hour}}),
 		outboxfx.AsListener(func() outbox.Listener {
 			return outbox.ListenerFunc(func(ctx context.Context, _ outbox.Envelope) error {
 				close(entered)
@@ -103,7 +103,7 @@ func TestOutboxesDrainAtTheSameTime(t *testing.T) {
 			}
 		})
 	}, outboxfx.On("Order", "Placed"), outboxfx.For(names...))}
-	cfg := outboxfx.Config{Dispatcher: outboxfx.DispatcherConfig{DrainTimeout: 50 * time.Millisecond}}
+	cfg := outboxfx.Config{Dispatch: outboxfx.DispatchConfig{DrainTimeout: 50 * time.Millisecond}}
 	for _, name := range names {
 		dbs[name] = newPool()
 		opts = append(opts, named(name, dbs[name]), outboxfx.NewModule(outboxfx.Named(name), inMemory(), outboxfx.WithConfig(cfg)),
@@ -221,7 +221,7 @@ func TestEveryDatabaseIsDetectedAndGivenItsTable(t *testing.T) {
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		var o *outbox.Outbox
 		started(t, fx.Supply(db.DB), outboxfx.Module, fx.Populate(&o), newInbox().listens(),
-			fx.Replace(outboxfx.Config{Mode: outboxfx.MultiNode, TableName: "shop_events", CreateSchema: true, Purge: outboxfx.PurgeConfig{Enabled: new(true)}}))
+			fx.Replace(outboxfx.Config{Mode: outboxfx.MultiNode, Table: "shop_events", CreateSchema: true, Purge: outboxfx.PurgeConfig{Enabled: new(true)}}))
 		_, err := o.Stats(t.Context())
 		require.NoError(t, err)
 		var rows int
@@ -235,7 +235,7 @@ func TestTenantsInTurnGetTheirIndex(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		started(t, fx.Supply(db.DB), outboxfx.Module, newInbox().listens(), fx.Replace(outboxfx.Config{
-			Mode: outboxfx.MultiNode, CreateSchema: true, ClaimLocking: outboxfx.ClaimLockingConfig{TenantsInTurn: true},
+			Mode: outboxfx.MultiNode, CreateSchema: true, Claim: outboxfx.ClaimConfig{TenantsInTurn: true},
 		}), fx.Invoke(func(*outbox.Outbox) {}))
 	})
 }

@@ -33,7 +33,7 @@ func TestAllOutboxesOfAnAppShareItsWorkers(t *testing.T) {
 	started(
 		t, named("a", a), named("b", b), fx.Supply(outbox.NewSharedWorkers(1)),
 		outboxfx.NewModule(outboxfx.Named("a"), inMemory()),
-		outboxfx.NewModule(outboxfx.Named("b"), inMemory(), outboxfx.WithConfig(outboxfx.Config{Mode: outboxfx.MultiNode, Dispatcher: outboxfx.DispatcherConfig{WorkerCount: 4}})),
+		outboxfx.NewModule(outboxfx.Named("b"), inMemory(), outboxfx.WithConfig(outboxfx.Config{Mode: outboxfx.MultiNode, Dispatch: outboxfx.DispatchConfig{Workers: 4}})),
 		outboxfx.AsListener(func() outbox.Listener { return listener }, outboxfx.On("Order", "Placed"), outboxfx.For("a", "b")),
 		fx.Populate(&w),
 	)

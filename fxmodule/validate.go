@@ -100,7 +100,7 @@ func (c Config) modeProblem(key string) string {
 	switch {
 	case !slices.Contains(modes, c.Mode): // an unknown mode is reported separately
 		return ""
-	case key == "claim-locking.enabled" && !*c.ClaimLocking.Enabled:
+	case key == "claim-locking.enabled" && !*c.Claim.Enabled:
 		if slices.Contains(have, c.Mode) {
 			return fmt.Sprintf("is false, but the mode %s needs leases; leave the key out, or set mode to %s", c.Mode, SingleNode)
 		}

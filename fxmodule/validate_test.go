@@ -23,8 +23,8 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 		{Config{Mode: "WRITER_ONLY"}, ""},
 		{Config{Mode: "multi"}, `mode is "multi"; it must be one of single-node, multi-node, ordered-by-key, ordered, writer-only`},
 		{Config{Purge: PurgeConfig{OnDone: "remove"}}, `purge.on-done is "remove"; it must be one of keep, delete`},
-		{Config{Dispatcher: DispatcherConfig{WorkerCount: -1}}, "dispatcher.worker-count is -1; it must not be negative"},
-		{Config{Poller: PollerConfig{Interval: -time.Second}}, "poller.interval is -1s; it must not be negative"},
+		{Config{Dispatch: DispatchConfig{Workers: -1}}, "dispatcher.worker-count is -1; it must not be negative"},
+		{Config{Poll: PollConfig{Interval: -time.Second}}, "poller.interval is -1s; it must not be negative"},
 		{Config{Purge: PurgeConfig{Enabled: &yes, Retention: outbox.NoRetention}}, ""},
 		{Config{Purge: PurgeConfig{Enabled: &yes}}, ""},
 		{Config{Purge: PurgeConfig{Enabled: &no, Retention: time.Hour, OnDone: Delete}}, ""},
@@ -33,17 +33,17 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 		{Config{Purge: PurgeConfig{Interval: time.Hour}}, "purge.interval is set, but purge.enabled is not"},
 		{Config{Purge: PurgeConfig{OnDone: Keep}}, "purge.on-done is set, but purge.enabled is not"},
 		{Config{Retry: RetryConfig{BaseDelay: 2, MaxDelay: 1}}, "retry.max-delay is 1ns, which is less than retry.base-delay, 2ns"},
-		{Config{Mode: Ordered, Dispatcher: DispatcherConfig{WorkerCount: 4}}, "dispatcher.worker-count is set, but the mode ordered does not have it; it is for single-node, multi-node"},
-		{Config{Mode: Ordered, Dispatcher: DispatcherConfig{DrainTimeout: 1, ListenerTimeout: 1, DeferUnroutable: 1}}, ""},
+		{Config{Mode: Ordered, Dispatch: DispatchConfig{Workers: 4}}, "dispatcher.worker-count is set, but the mode ordered does not have it; it is for single-node, multi-node"},
+		{Config{Mode: Ordered, Dispatch: DispatchConfig{DrainTimeout: 1, ListenerTimeout: 1, DeferUnroutable: 1}}, ""},
 		{Config{Mode: Ordered, Retry: RetryConfig{BaseDelay: 1}}, "retry.base-delay is set"},
-		{Config{Mode: WriterOnly, Poller: PollerConfig{SkipRecent: 1}}, "poller.skip-recent is set, but the mode writer-only does not have it; it is for single-node, multi-node, ordered"},
-		{Config{Mode: WriterOnly, Dispatcher: DispatcherConfig{DrainTimeout: 1}}, "dispatcher.drain-timeout is set"},
+		{Config{Mode: WriterOnly, Poll: PollConfig{SkipRecent: 1}}, "poller.skip-recent is set, but the mode writer-only does not have it; it is for single-node, multi-node, ordered"},
+		{Config{Mode: WriterOnly, Dispatch: DispatchConfig{DrainTimeout: 1}}, "dispatcher.drain-timeout is set"},
 		{Config{Mode: WriterOnly, Purge: PurgeConfig{OnDone: Keep}}, "purge.on-done is set"},
-		{Config{ClaimLocking: ClaimLockingConfig{OwnerID: "n"}}, "claim-locking.owner-id is set, but the mode single-node does not have it; it is for multi-node"},
-		{Config{ClaimLocking: ClaimLockingConfig{Enabled: &yes}}, "claim-locking.enabled is set"},
-		{Config{ClaimLocking: ClaimLockingConfig{Enabled: &no}}, ""},
-		{Config{Mode: MultiNode, ClaimLocking: ClaimLockingConfig{Enabled: &no}}, "claim-locking.enabled is false, but the mode multi-node needs leases"},
-		{Config{Mode: MultiNode, ClaimLocking: ClaimLockingConfig{Enabled: &yes}}, ""},
+		{Config{Claim: ClaimConfig{Owner: "n"}}, "claim-locking.owner-id is set, but the mode single-node does not have it; it is for multi-node"},
+		{Config{Claim: ClaimConfig{Enabled: &yes}}, "claim-locking.enabled is set"},
+		{Config{Claim: ClaimConfig{Enabled: &no}}, ""},
+		{Config{Mode: MultiNode, Claim: ClaimConfig{Enabled: &no}}, "claim-locking.enabled is false, but the mode multi-node needs leases"},
+		{Config{Mode: MultiNode, Claim: ClaimConfig{Enabled: &yes}}, ""},
 	} {
 		err := tc.cfg.Validate()
 		if tc.want == "" {
@@ -60,10 +60,10 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 	t.Parallel()
 	full := Config{
-		Dispatcher:   DispatcherConfig{WorkerCount: 1, PollerOnly: true, HotQueueCapacity: 2, ColdQueueCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15},
-		Poller:       PollerConfig{Interval: 8, BatchSize: 9, SkipRecent: 10},
-		ClaimLocking: ClaimLockingConfig{OwnerID: "n", LockTimeout: 11, TenantsInTurn: true},
-		Purge:        PurgeConfig{Enabled: new(true), Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
+		Dispatch: DispatchConfig{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15},
+		Poll:     PollConfig{Interval: 8, BatchSize: 9, SkipRecent: 10},
+		Claim:    ClaimConfig{Owner: "n", LeaseDuration: 11, TenantsInTurn: true},
+		Purge:    PurgeConfig{Enabled: new(true), Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
 	}
 	dispatch := outbox.DispatchOptions{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15}
 	poll := outbox.PollOptions{Interval: 8, BatchSize: 9, SkipRecent: 10}
@@ -80,7 +80,8 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 	require.NotNil(t, Config{Retry: RetryConfig{MaxDelay: 1}}.outboxConfig(nil).RetryPolicy)
 }
 
-// The tags let others fill a Config: each says the same key.
+// The tags let others fill a Config: each says the same key. envconfig makes the variable's name of
+// the tag envconfig, or else of the words of the field's name.
 func TestTagsAgree(t *testing.T) {
 	t.Parallel()
 	words := regexp.MustCompile(`[A-Z]+[a-z]*`)
@@ -89,9 +90,12 @@ func TestTagsAgree(t *testing.T) {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
 			require.Equal(t, f.Tag.Get("yaml"), f.Tag.Get("mapstructure"))
-			// envconfig makes a variable's name of the field's.
-			require.Equal(t, "true", f.Tag.Get("split_words"))
-			require.Equal(t, f.Tag.Get("yaml"), strings.ToLower(strings.Join(words.FindAllString(f.Name, -1), "-")))
+			name, tagged := f.Tag.Lookup("envconfig")
+			if !tagged {
+				require.Equal(t, "true", f.Tag.Get("split_words"), f.Name)
+				name = strings.ToUpper(strings.Join(words.FindAllString(f.Name, -1), "_"))
+			}
+			require.Equal(t, strings.ToUpper(strings.ReplaceAll(f.Tag.Get("yaml"), "-", "_")), name, f.Name)
 			if f.Type.Kind() == reflect.Struct {
 				check(f.Type)
 			}

@@ -13,7 +13,7 @@ func ExampleLoad() {
 		"OUTBOX_DISPATCHER_WORKER_COUNT=32",
 		"OUTBOX_POLLER_INTERVAL=1s",
 	}))
-	fmt.Println(config.Mode, config.Dispatcher.WorkerCount, config.Poller.Interval, err)
+	fmt.Println(config.Mode, config.Dispatch.Workers, config.Poll.Interval, err)
 	// Output:
 	// multi-node 32 1s <nil>
 }

@@ -30,7 +30,7 @@ func Example() {
 		fx.NopLogger,
 		fx.Provide(func() outboxfx.Config { return outboxfx.Config{} }), // in a service: outboxfx.Module
 		fx.Decorate(load),
-		fx.Invoke(func(c outboxfx.Config) { fmt.Println(c.Mode, c.Poller.Interval) }),
+		fx.Invoke(func(c outboxfx.Config) { fmt.Println(c.Mode, c.Poll.Interval) }),
 	)
 	if err := app.Err(); err != nil {
 		fmt.Println(err)

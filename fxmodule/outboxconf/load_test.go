@@ -49,7 +49,7 @@ func TestAVariableTakesPrecedenceOverTheFile(t *testing.T) {
 	path := file(t, "mode: multi-node\ndispatcher:\n  worker-count: 2\n  max-attempts: 3\n")
 	c, err := outboxconf.Load(path, variables("OUTBOX_DISPATCHER_WORKER_COUNT= 8 ", "OUTBOX_MODE=single-node", "OUTBOX_TABLE_NAME=", "OUTBOX_DISPATCHER_MAX_ATTEMPTS=", "PATH=/bin"))
 	require.NoError(t, err)
-	require.Equal(t, outboxfx.Config{Mode: outboxfx.SingleNode, Dispatcher: outboxfx.DispatcherConfig{WorkerCount: 8, MaxAttempts: 3}}, c)
+	require.Equal(t, outboxfx.Config{Mode: outboxfx.SingleNode, Dispatch: outboxfx.DispatchConfig{Workers: 8, MaxAttempts: 3}}, c)
 }
 
 func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
@@ -73,8 +73,8 @@ func TestASectionOfALargerFile(t *testing.T) {
 	const text = "server:\n  port: 8080\nbase: &base\n  poller: {interval: 1s}\noutbox: *base\noutboxes:\n  orders:\n    mode: ordered\n    poller.interval: 1s\n  none:\n  number: 5\n"
 	path := file(t, text)
 	for section, want := range map[string]outboxfx.Config{
-		"outbox":          {Poller: outboxfx.PollerConfig{Interval: time.Second}},
-		"outboxes.orders": {Mode: outboxfx.Ordered, Poller: outboxfx.PollerConfig{Interval: time.Second}},
+		"outbox":          {Poll: outboxfx.PollConfig{Interval: time.Second}},
+		"outboxes.orders": {Mode: outboxfx.Ordered, Poll: outboxfx.PollConfig{Interval: time.Second}},
 		"outboxes.none":   {},
 	} {
 		c, err := outboxconf.Load(path, variables(), outboxconf.Section(section))

@@ -47,7 +47,7 @@ func Example_fx() {
 	fx.New(
 		fx.Provide(newDB),
 		outboxfx.Module,
-		fx.Replace(outboxfx.Config{Dispatcher: outboxfx.DispatcherConfig{DrainTimeout: 5 * time.Second}}),
+		fx.Replace(outboxfx.Config{Dispatch: outboxfx.DispatchConfig{DrainTimeout: 5 * time.Second}}),
 		fx.StopTimeout(45*time.Second), // 10 s for requests, and more than 4 × DrainTimeout + 7 s
 	).Run()
 }
