@@ -29,12 +29,12 @@ func TestBadBatchListenersAreRefused(t *testing.T) {
 		"negative wait": {
 			outbox.BatchOptions{Size: 1, Wait: -time.Second},
 			nothing,
-			"outbox: the batch listener of Order/Placed: outbox: BatchOptions.Wait is -1s; it must be positive, or zero for the default",
+			"outbox: the batch listener of Order/Placed: outbox: BatchOptions.Wait is -1s; it must not be negative",
 		},
 		"negative concurrency": {
 			outbox.BatchOptions{Size: 1, Concurrency: -2},
 			nothing,
-			"outbox: the batch listener of Order/Placed: outbox: BatchOptions.Concurrency is -2; it must be positive, or zero for the default",
+			"outbox: the batch listener of Order/Placed: outbox: BatchOptions.Concurrency is -2; it must not be negative",
 		},
 		"no function": {outbox.BatchOptions{Size: 1}, nil, "outbox: binding.Listener is nil (for Order/Placed)"},
 	} {

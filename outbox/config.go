@@ -137,7 +137,7 @@ func (m OrderedByKey) options(b *builder, v *validator) {
 // requireTenantReader reports a store that cannot read tenants in turn.
 func requireTenantReader(v *validator, inTurn bool, store Store) {
 	if _, can := store.(TenantReader); inTurn && store != nil && !can {
-		v.add("Store", fmt.Sprintf("is a %T, which has no ReadTenants, so it cannot read tenants in turn; take one from package sqlstore, or leave Claim.TenantsInTurn out", store))
+		v.add("Store", fmt.Sprintf("is a %T, which has no ReadTenants, so it cannot read tenants in turn; take one from package sqlstore, or do not claim the tenants in turn", store))
 	}
 }
 
@@ -159,7 +159,9 @@ func (b *builder) validateOptions(v *validator) {
 		validate(&sub)
 		v.errs = append(v.errs, sub.errs...)
 	}
-	if b.dispatch != nil {
+	if b.inOrder { // Ordered has the fields of Dispatch itself
+		nested("Mode", b.dispatch.validate)
+	} else if b.dispatch != nil {
 		nested("Mode.Dispatch", b.dispatch.validate)
 	}
 	if b.poll != nil {

@@ -116,5 +116,5 @@ func TestPollerOnlyHasNoHotQueue(t *testing.T) {
 	_, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.SingleNode{
 		Dispatch: outbox.DispatchOptions{PollerOnly: true, HotCapacity: 10},
 	}})
-	require.ErrorContains(t, err, "Config.Mode.Dispatch.HotCapacity is 10, but PollerOnly is set, so there is no hot queue; leave one of them out")
+	require.ErrorContains(t, err, "Config.Mode.Dispatch.HotCapacity is 10, but a poller-only dispatcher has no hot queue; leave one of the two settings out")
 }

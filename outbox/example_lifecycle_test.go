@@ -28,7 +28,7 @@ func ExampleNew() {
 	fmt.Println(ob != nil, err)
 	// Output:
 	// outbox: Config.DB is required: a *sql.DB, or what embeds one
-	// outbox: Config.Mode.Dispatch.Workers is -1; it must be positive, or zero for the default
+	// outbox: Config.Mode.Dispatch.Workers is -1; it must not be negative
 	// true <nil>
 }
 

@@ -178,7 +178,7 @@ func (s *space) take(env *Envelope) bool {
 // checkLimits reports the limits for whose kinds no listener is registered, or whose listener gets
 // batches. The size and the concurrency of batches are bounds of their own.
 func checkLimits(limits []Limit, registry ListenerRegistry) error {
-	v := validator{what: "DispatchOptions"}
+	v := validator{what: "Config.Mode.Dispatch"}
 	for i, l := range limits {
 		kind := l.Kind.orGlobal()
 		l, found := registry.ListenerFor(kind.AggregateType, kind.EventType)

@@ -50,9 +50,9 @@ func (l Limit) validate(v *validator) {
 	case l.Rate > 0 && l.Rate < minRate:
 		v.add("Rate", fmt.Sprintf("is %v deliveries a second, less than one a day; to stop a kind of event, use Outbox.Pause", l.Rate))
 	case l.Rate == 0 && l.Burst > 0:
-		v.add("Burst", fmt.Sprintf("is %d without a Rate; set the Rate too", l.Burst))
+		v.add("Burst", fmt.Sprintf("is %d without a rate; set the rate too", l.Burst))
 	case l.Rate == 0 && l.Concurrency == 0:
-		v.add("Rate", "and Concurrency are zero, which bounds nothing; set one of them. To stop a kind of event, use Outbox.Pause")
+		v.add("Rate", "is zero, and so is the concurrency, which bounds nothing; set one of the two. To stop a kind of event, use Outbox.Pause")
 	}
 }
 

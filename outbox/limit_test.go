@@ -264,13 +264,13 @@ func TestLimitsThatAreWrongAreNamed(t *testing.T) {
 		{Kind: outbox.EventKind{EventType: "c"}, Rate: 1e-9},
 	}}}})
 	for _, want := range []string{
-		"Config.Mode.Dispatch.Limits[0].Rate and Concurrency are zero, which bounds nothing",
-		"Config.Mode.Dispatch.Limits[1].Kind is __GLOBAL__/Said, as in Limits[0]",
-		"Config.Mode.Dispatch.Limits[1].Concurrency is -1; it must be positive",
+		"Config.Mode.Dispatch.Limits[0].Rate is zero, and so is the concurrency, which bounds nothing",
+		"Config.Mode.Dispatch.Limits[1].Kind is __GLOBAL__/Said, as in element 0",
+		"Config.Mode.Dispatch.Limits[1].Concurrency is -1; it must not be negative",
 		"Config.Mode.Dispatch.Limits[1].Rate is -2 deliveries a second; it must be positive",
-		"Config.Mode.Dispatch.Limits[1].Burst is -3; it must be positive",
+		"Config.Mode.Dispatch.Limits[1].Burst is -3; it must not be negative",
 		"Config.Mode.Dispatch.Limits[2].Kind.EventType is required",
-		"Config.Mode.Dispatch.Limits[3].Burst is 1 without a Rate",
+		"Config.Mode.Dispatch.Limits[3].Burst is 1 without a rate",
 		"Config.Mode.Dispatch.Limits[4].Rate is 2e+06 deliveries a second; the limit is 1e+06",
 		"Config.Mode.Dispatch.Limits[5].Rate is 1e-09 deliveries a second, less than one a day",
 	} {
@@ -282,7 +282,7 @@ func TestALimitForAKindWithoutAListenerIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	e := build(t, outbox.Config{Mode: limitedModes(outbox.Limit{Kind: outbox.EventKind{EventType: "Sait"}, Rate: 1})["single"]}, handled)
 	err := e.Start(t.Context())
-	require.ErrorContains(t, err, "Limits[0].Kind is __GLOBAL__/Sait, for which no listener is registered")
+	require.ErrorContains(t, err, "Config.Mode.Dispatch.Limits[0].Kind is __GLOBAL__/Sait, for which no listener is registered")
 	require.NoError(t, e.Register(outbox.On("", "Sait", outbox.ListenerFunc(handled))))
 	require.NoError(t, e.Start(t.Context()), "it may be started after all")
 }

@@ -274,7 +274,7 @@ func (o DispatchOptions) validate(v *validator) {
 	v.count("Workers", o.Workers, maxWorkers)
 	v.count("HotCapacity", o.HotCapacity, maxQueueCapacity)
 	if o.PollerOnly && o.HotCapacity > 0 {
-		v.add("HotCapacity", fmt.Sprintf("is %d, but PollerOnly is set, so there is no hot queue; leave one of them out", o.HotCapacity))
+		v.add("HotCapacity", fmt.Sprintf("is %d, but a poller-only dispatcher has no hot queue; leave one of the two settings out", o.HotCapacity))
 	}
 	v.count("ColdCapacity", o.ColdCapacity, maxQueueCapacity)
 	v.notNegative("MaxAttempts", o.MaxAttempts)
@@ -293,7 +293,7 @@ func (o DispatchOptions) validateLimits(v *validator) {
 		l.validate(&sub)
 		kind := l.Kind.orGlobal()
 		if first, again := seen[kind]; again {
-			sub.add("Kind", fmt.Sprintf("is %s, as in Limits[%d]; give one limit with both bounds", kind, first))
+			sub.add("Kind", fmt.Sprintf("is %s, as in element %d; give one limit with both bounds", kind, first))
 		} else {
 			seen[kind] = i
 		}

@@ -68,7 +68,7 @@ func TestErrorsSayTheWayOut(t *testing.T) {
 		},
 		"a drain without a unit": {
 			mode(outbox.Ordered{DrainTimeout: 30}),
-			"outbox: Config.Mode.Dispatch.DrainTimeout is 30ns, less than a millisecond; did you mean 30s?",
+			"outbox: Config.Mode.DrainTimeout is 30ns, less than a millisecond; did you mean 30s?",
 		},
 		"a long owner": {
 			mode(outbox.MultiNode{Claim: outbox.ClaimOptions{Owner: string(make([]rune, 113))}}),

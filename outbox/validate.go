@@ -58,7 +58,7 @@ func isClean(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s,
 // notNegative checks an option whose zero is the default.
 func (v *validator) notNegative(field string, n int) {
 	if n < 0 {
-		v.add(field, fmt.Sprintf("is %d; it must be positive, or zero for the default", n))
+		v.add(field, fmt.Sprintf("is %d; it must not be negative", n))
 	}
 }
 
@@ -76,7 +76,7 @@ func (v *validator) count(field string, n, limit int) {
 func (v *validator) duration(field string, d time.Duration) {
 	switch {
 	case d < 0:
-		v.add(field, fmt.Sprintf("is %s; it must be positive, or zero for the default", d))
+		v.add(field, fmt.Sprintf("is %s; it must not be negative", d))
 	case d > 0 && d < time.Millisecond:
 		v.add(field, fmt.Sprintf("is %s, less than a millisecond; did you mean %s?", d, d*time.Second))
 	}
