@@ -60,7 +60,7 @@ func ExampleWithConfig() {
 	// multi-node 32
 }
 
-// Mistakes of a configuration name their keys.
+// Mistakes of a configuration name their keys and fields.
 func ExampleConfig_Validate() {
 	err := outboxfx.Config{
 		Mode:  outboxfx.SingleNode,
@@ -68,7 +68,7 @@ func ExampleConfig_Validate() {
 	}.Validate()
 	fmt.Println(err)
 	// Output:
-	// claim-locking.lock-timeout is set, but the mode single-node does not have it; it is for multi-node, ordered-by-key
+	// claim-locking.lock-timeout (Config.Claim.LeaseDuration) is set, but the mode single-node does not have it; it is for multi-node, ordered-by-key
 }
 
 // An app with two outboxes gives each a name, and a database of that name.

@@ -112,14 +112,19 @@ type fromApp struct {
 
 func loggerOf(app fromApp) *slog.Logger { return cmp.Or(app.Logger, slog.Default()) }
 
+// storeOptions returns the options of the store that name the table.
+func (c Config) storeOptions() []sqlstore.Option {
+	if c.Table == "" {
+		return nil
+	}
+	return []sqlstore.Option{sqlstore.WithTable(c.Table)}
+}
+
 // detectStore detects the kind of the database, for 10 s at most.
 func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	var opts []sqlstore.Option
-	if c.Table != "" {
-		opts = append(opts, sqlstore.WithTable(c.Table))
-	}
+	opts := c.storeOptions()
 	if c.Mode == WriterOnly && c.purges() {
 		opts = append(opts, sqlstore.WithAgeIndex())
 	}
@@ -195,17 +200,17 @@ func (m *module) conflicts(c validConfig, store outbox.Store) error {
 	_, creates := store.(schemaCreator)
 	var errs []error
 	for _, conflict := range []struct {
-		is           bool
-		key, problem string
+		is             bool
+		field, problem string
 	}{
-		{m.store != nil && c.Table != "", "table-name", "is set, but WithStore's store names its table itself, as with sqlstore.WithTable"},
-		{c.CreateSchema && !creates, "create-schema", fmt.Sprintf("is true, but WithStore's %T has no CreateSchema(ctx, db) error", store)},
-		{m.retry != nil && c.Retry != (RetryConfig{}), "retry", "is set, but WithRetryPolicy replaces it"},
-		{m.metrics == nil && on(c.Metrics.Enabled), "metrics.enabled", "is true, but the module has no metrics; give NewModule fxprom.Metrics, fxotel.Metrics or outboxfx.WithMetrics"},
-		{m.last == nil && on(c.Tracing.Enabled), "tracing.enabled", "is true, but the module has no tracing; give NewModule fxotel.Tracing or outboxfx.WithTracing"},
+		{m.store != nil && c.Table != "", "Table", "is set, but WithStore's store names its table itself, as with sqlstore.WithTable"},
+		{c.CreateSchema && !creates, "CreateSchema", fmt.Sprintf("is true, but WithStore's %T has no CreateSchema(ctx, db) error", store)},
+		{m.retry != nil && c.Retry != (RetryConfig{}), "Retry", "is set, but WithRetryPolicy replaces it"},
+		{m.metrics == nil && on(c.Metrics.Enabled), "Metrics.Enabled", "is true, but the module has no metrics; give NewModule fxprom.Metrics, fxotel.Metrics or outboxfx.WithMetrics"},
+		{m.last == nil && on(c.Tracing.Enabled), "Tracing.Enabled", "is true, but the module has no tracing; give NewModule fxotel.Tracing or outboxfx.WithTracing"},
 	} {
 		if conflict.is {
-			errs = append(errs, fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), &KeyError{Key: conflict.key, Problem: conflict.problem}))
+			errs = append(errs, fmt.Errorf("outboxfx: the configuration of %s: %w", describe(m.name), keyError(conflict.field, conflict.problem)))
 		}
 	}
 	return errors.Join(errs...)

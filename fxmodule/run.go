@@ -80,7 +80,14 @@ func (b built) start(ctx context.Context) error {
 			return fmt.Errorf("starting the metrics: %w", err)
 		}
 	}
-	return b.outbox.Start(ctx)
+	err := b.outbox.Start(ctx)
+	if settings := keyErrors(err); len(settings) > 0 { // limits of kinds without a listener
+		err = nil
+		for _, setting := range settings {
+			err = errors.Join(err, setting)
+		}
+	}
+	return err
 }
 
 // closeAll drains the outboxes, and then closes the publishers of their listeners.

@@ -80,6 +80,18 @@ func TestTheStopTimeoutBoundsTheDrain(t *testing.T) {
 	require.Zero(t, store.Rows()[0].Attempts, "an interrupted delivery is not a failed attempt")
 }
 
+// Only the start knows the listeners.
+func TestLimitsOfKindsWithoutAListenerAreNamedAtTheStart(t *testing.T) {
+	t.Parallel()
+	app := fx.New(fx.NopLogger, fx.Supply(newPool()), outboxfx.NewModule(inMemory()),
+		fx.Replace(outboxfx.Config{Dispatch: outboxfx.DispatchConfig{Limits: []outboxfx.LimitConfig{{EventType: "Paid", Rate: 1}, {EventType: "Sent", Rate: 1}}}}))
+	err := app.Start(t.Context())
+	var key *outboxfx.KeyError
+	require.ErrorAs(t, err, &key)
+	require.Equal(t, "dispatcher.limits[0]", key.Key)
+	require.ErrorContains(t, err, "dispatcher.limits[1] (Config.Dispatch.Limits[1]) is __GLOBAL__/Sent, for which no listener is registered")
+}
+
 // One after another the outboxes would take the sum of their drain timeouts, and
 // nothing of the stop timeout would be left for the last ones.
 func TestOutboxesDrainAtTheSameTime(t *testing.T) {

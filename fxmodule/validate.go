@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 // KeyError is a problem of a single key of a configuration. All key errors are reported together:
 // errors.As finds the first error, and the message has all errors.
 type KeyError struct {
 	Key     string // such as "dispatcher.worker-count"
-	Place   string // "outbox.yaml:3", a variable's name, or empty for a Config made in code
+	Place   string // "outbox.yaml:3", a variable's name, or for any other Config the field, "Config.Dispatch.Workers"
 	Problem string // such as "is -1; it must not be negative"
 }
 
@@ -31,47 +32,119 @@ func (e *KeyError) Error() string {
 // Settings yields each key, such as "dispatcher.worker-count", and a pointer to the field of the
 // key, in the order of the fields.
 func (c *Config) Settings() iter.Seq2[string, any] {
-	return func(yield func(string, any) bool) { settings(reflect.ValueOf(c).Elem(), "", yield) }
+	return func(yield func(string, any) bool) {
+		settings(reflect.ValueOf(c).Elem(), "", func(field string, value any) bool {
+			return yield(keyError(field, "").Key, value)
+		})
+	}
 }
 
+// settings yields each field of a Config, such as "Dispatch.Workers", and a pointer to it.
 func settings(v reflect.Value, prefix string, yield func(string, any) bool) bool {
 	for i := range v.NumField() {
-		key, field := prefix+v.Type().Field(i).Tag.Get("yaml"), v.Field(i)
-		if field.Kind() == reflect.Struct && !settings(field, key+".", yield) ||
-			field.Kind() != reflect.Struct && !yield(key, field.Addr().Interface()) {
+		name, field := prefix+v.Type().Field(i).Name, v.Field(i)
+		if field.Kind() == reflect.Struct && !settings(field, name+".", yield) ||
+			field.Kind() != reflect.Struct && !yield(name, field.Addr().Interface()) {
 			return false
 		}
 	}
 	return true
 }
 
-// Validate reports all invalid settings, each as a [KeyError]: an unknown word, a negative number,
-// a setting that the mode does not have, and a setting of the purger without purge.enabled. Package
-// outbox checks the upper limits when the outbox is built.
-func (c Config) Validate() error {
-	c.Mode = c.Mode.canonical()
-	var errs []error
-	for key, field := range c.Settings() {
-		if value := reflect.ValueOf(field).Elem(); !value.IsZero() {
-			if problem := c.problem(key, value.Interface()); problem != "" {
-				errs = append(errs, &KeyError{Key: key, Problem: problem})
+// keyError returns the error of a field of a Config, such as Dispatch.Limits[0].Rate, with the
+// field's key; nil if a Config has no such field.
+func keyError(field, problem string) *KeyError {
+	typ, key := reflect.TypeFor[Config](), ""
+	for name := range strings.SplitSeq(field, ".") {
+		name, index, isElement := strings.Cut(name, "[")
+		f, has := typ.FieldByName(name)
+		if !has {
+			return nil
+		}
+		typ, key = f.Type, key+"."+f.Tag.Get("yaml")
+		if isElement {
+			typ, key = typ.Elem(), key+"["+index
+		}
+	}
+	return &KeyError{Key: key[1:], Place: "Config." + field, Problem: problem}
+}
+
+// ownNames replaces the name of a field in an [outbox.FieldError] by the name of the field of a
+// Config.
+var ownNames = strings.NewReplacer(
+	"Config.Mode.RunLength", "Ordering.RunLength",
+	"Config.Mode.DrainTimeout", "Dispatch.DrainTimeout", // of outbox.Ordered, as the next two
+	"Config.Mode.ListenerTimeout", "Dispatch.ListenerTimeout",
+	"Config.Mode.DeferUnroutable", "Dispatch.DeferUnroutable",
+	"Config.Mode.", "", "Config.Purge.", "Purge.", ".Kind", "",
+	"sqlstore.WithTable", "Table",
+)
+
+// keyErrors returns the errors of an error of package outbox that are about fields of a Config,
+// each as a [KeyError].
+func keyErrors(err error) (errs []*KeyError) {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if joined, is := err.(interface{ Unwrap() []error }); is {
+			for _, err := range joined.Unwrap() {
+				errs = append(errs, keyErrors(err)...)
+			}
+			return errs
+		}
+		if field, is := err.(*outbox.FieldError); is { //nolint:errorlint // the loop unwraps
+			if key := keyError(ownNames.Replace(field.Field), field.Problem); key != nil {
+				return []*KeyError{key}
 			}
 		}
 	}
+	return nil
+}
+
+// Validate reports all invalid settings, each as a [KeyError]: an unknown word, a value that
+// package outbox refuses, a setting that the mode does not have, and a setting of the purger
+// without purge.enabled.
+func (c Config) Validate() error {
+	c.Mode = c.Mode.canonical()
+	refused := c.refused()
+	var errs []error
+	settings(reflect.ValueOf(&c).Elem(), "", func(field string, pointer any) bool {
+		value, key := reflect.ValueOf(pointer).Elem(), keyError(field, "")
+		if value.IsZero() {
+			return true
+		}
+		if key.Problem = c.problem(key.Key, value.Interface()); key.Problem != "" {
+			errs = append(errs, key)
+		} else {
+			errs = append(errs, refused[key.Key]...)
+		}
+		return true
+	})
 	return errors.Join(errs...)
 }
 
+// refused returns the errors that package outbox reports, by the key of the setting. The rules of
+// package outbox have no copy here: a value that a copy lets pass would fail when the outbox is
+// built, with the name of another package's field and without the place of the key.
+func (c Config) refused() map[string][]error {
+	c.Purge.Enabled = new(true) // the settings of a purger that is off are checked too
+	cfg := c.outboxConfig(nil)
+	cfg.Store = sqlstore.SQLite(c.storeOptions()...)
+	_, err := outbox.New(cfg) // always fails, because Config.DB is missing, and reports all fields
+	refused := map[string][]error{}
+	for _, err := range keyErrors(err) {
+		key, _, _ := strings.Cut(err.Key, "[")
+		refused[key] = append(refused[key], err)
+	}
+	return refused
+}
+
+// problem returns the problem of a setting for which package outbox has no rule.
 func (c Config) problem(key string, value any) string {
 	switch v := value.(type) {
-	case int:
-		if v < 0 {
-			return fmt.Sprintf("is %d; it must not be negative", v)
-		}
 	case time.Duration:
-		if v < 0 && (key != "purge.retention" || v != outbox.NoRetention) {
+		switch {
+		case strings.HasPrefix(key, "retry.") && v < 0:
 			return fmt.Sprintf("is %s; it must not be negative", v)
-		}
-		if key == "retry.max-delay" && v < c.Retry.BaseDelay {
+		case key == "retry.max-delay" && v < c.Retry.BaseDelay:
 			return fmt.Sprintf("is %s, which is less than retry.base-delay, %s", v, c.Retry.BaseDelay)
 		}
 	case Mode:

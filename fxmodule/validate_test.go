@@ -1,6 +1,8 @@
 package outboxfx
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"regexp"
 	"strings"
@@ -34,7 +36,7 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 		{Config{Purge: PurgeConfig{OnDone: Keep}}, "purge.on-done is set, but purge.enabled is not"},
 		{Config{Retry: RetryConfig{BaseDelay: 2, MaxDelay: 1}}, "retry.max-delay is 1ns, which is less than retry.base-delay, 2ns"},
 		{Config{Mode: Ordered, Dispatch: DispatchConfig{Workers: 4}}, "dispatcher.worker-count is set, but the mode ordered does not have it; it is for single-node, multi-node"},
-		{Config{Mode: Ordered, Dispatch: DispatchConfig{DrainTimeout: 1, ListenerTimeout: 1, DeferUnroutable: 1}}, ""},
+		{Config{Mode: Ordered, Dispatch: DispatchConfig{DrainTimeout: time.Second, ListenerTimeout: time.Second, DeferUnroutable: time.Second}}, ""},
 		{Config{Mode: Ordered, Retry: RetryConfig{BaseDelay: 1}}, "retry.base-delay is set"},
 		{Config{Mode: WriterOnly, Poll: PollConfig{SkipRecent: 1}}, "poller.skip-recent is set, but the mode writer-only does not have it; it is for single-node, multi-node, ordered"},
 		{Config{Mode: WriterOnly, Dispatch: DispatchConfig{DrainTimeout: 1}}, "dispatcher.drain-timeout is set"},
@@ -50,11 +52,112 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 			require.NoError(t, err)
 			continue
 		}
-		require.ErrorContains(t, err, tc.want)
+		require.Contains(t, withoutFields(err), tc.want)
 	}
 	err := Config{Mode: "x", Purge: PurgeConfig{OnDone: "y"}}.Validate()
-	require.ErrorContains(t, err, "mode is")
-	require.ErrorContains(t, err, "purge.on-done is", "everything is reported at once")
+	require.Contains(t, withoutFields(err), "mode is")
+	require.Contains(t, withoutFields(err), "purge.on-done is", "everything is reported at once")
+}
+
+// withoutFields removes the names of the fields from an error.
+func withoutFields(err error) string {
+	return regexp.MustCompile(` \(Config\.[^)]+\)`).ReplaceAllString(fmt.Sprint(err), "")
+}
+
+// setOutOfRange sets a field to a value that its rule refuses; false where every value is valid.
+func setOutOfRange(field string, pointer any) bool {
+	switch p := pointer.(type) {
+	case *int:
+		*p = 1 << 30
+		if field == "Dispatch.MaxAttempts" { // has no upper limit
+			*p = -1
+		}
+	case *time.Duration:
+		*p = 1
+		if strings.HasPrefix(field, "Retry.") { // has no lower limit but zero
+			*p = -1
+		}
+	case *[]LimitConfig:
+		*p = []LimitConfig{{EventType: "Paid"}}
+	case *Mode:
+		*p = "x"
+	case *OnDone:
+		*p = "x"
+	case *OnDead:
+		*p = "x"
+	case *string:
+		*p = "\x00"
+		return field != "Metrics.NamePrefix" // the metrics check it
+	default: // true and false
+		return false
+	}
+	return true
+}
+
+func TestAValueOutOfRangeIsAnErrorOfItsKey(t *testing.T) {
+	t.Parallel()
+	var fields int
+	settings(reflect.ValueOf(new(Config)).Elem(), "", func(field string, _ any) bool {
+		want := keyError(field, "")
+		for _, mode := range modesOf(want.Key) {
+			c := Config{Mode: mode}
+			if strings.HasPrefix(field, "Purge.") {
+				c.Purge.Enabled = new(false)
+			}
+			for key, pointer := range c.Settings() {
+				if key == want.Key && !setOutOfRange(field, pointer) {
+					return true
+				}
+			}
+			err := c.Validate()
+			var got *KeyError
+			require.ErrorAs(t, err, &got, "%s in %s", field, mode)
+			require.NotContains(t, err.Error(), "\n", "one error")
+			require.Equal(t, want.Key, strings.TrimSuffix(got.Key, "[0].rate"))
+			require.Equal(t, want.Place, strings.TrimSuffix(got.Place, "[0].Rate"))
+		}
+		fields++
+		return true
+	})
+	require.Equal(t, 24, fields, "all fields but true-or-false fields and the prefix")
+}
+
+func TestTheErrorsOfLimitsHaveTheKeysOfTheirElements(t *testing.T) {
+	t.Parallel()
+	err := Config{Dispatch: DispatchConfig{Workers: -1, Limits: []LimitConfig{
+		{EventType: "a", Concurrency: 1}, {Rate: 2e6}, {EventType: "a", AggregateType: "\x00", Concurrency: -1, Rate: 1, Burst: -1}, {EventType: "a", Rate: 1},
+	}}, Poll: PollConfig{Interval: 1}}.Validate()
+	require.EqualError(t, err, strings.Join([]string{
+		`dispatcher.worker-count (Config.Dispatch.Workers) is -1; it must not be negative`,
+		`dispatcher.limits[1].event-type (Config.Dispatch.Limits[1].EventType) is required`,
+		`dispatcher.limits[1].rate (Config.Dispatch.Limits[1].Rate) is 2e+06 deliveries a second; the limit is 1e+06`,
+		`dispatcher.limits[2].aggregate-type (Config.Dispatch.Limits[2].AggregateType) holds a NUL character, which databases do not store`,
+		`dispatcher.limits[2].concurrency (Config.Dispatch.Limits[2].Concurrency) is -1; it must not be negative`,
+		`dispatcher.limits[2].burst (Config.Dispatch.Limits[2].Burst) is -1; it must not be negative`,
+		`dispatcher.limits[3] (Config.Dispatch.Limits[3]) is __GLOBAL__/a, as in element 0; give one limit with both bounds`,
+		`poller.interval (Config.Poll.Interval) is 1ns, less than a millisecond; did you mean 1s?`,
+	}, "\n"))
+}
+
+// Package outbox reports a problem with the name of its own field, for which keyErrors needs the key.
+func TestEachOptionOfPackageOutboxHasAKey(t *testing.T) {
+	t.Parallel()
+	for section, options := range map[string]reflect.Type{
+		"Config.Mode.Dispatch.":           reflect.TypeFor[outbox.DispatchOptions](),
+		"Config.Mode.Poll.":               reflect.TypeFor[outbox.PollOptions](),
+		"Config.Mode.Claim.":              reflect.TypeFor[outbox.ClaimOptions](),
+		"Config.Purge.":                   reflect.TypeFor[outbox.PurgeOptions](),
+		"Config.Mode.Dispatch.Limits[0].": reflect.TypeFor[outbox.Limit](),
+		"Config.Mode.":                    reflect.TypeFor[outbox.Ordered](),
+	} {
+		for i := range options.NumField() {
+			if name := options.Field(i).Name; name != "SharedWorkers" && name != "Poll" { // a Go value; a section
+				require.Len(t, keyErrors(fmt.Errorf("outbox: %w", &outbox.FieldError{Field: section + name})), 1, section+name)
+			}
+		}
+	}
+	require.Len(t, keyErrors(&outbox.FieldError{Field: "Config.Mode.RunLength"}), 1)
+	require.Empty(t, keyErrors(errors.Join(&outbox.FieldError{Field: "Config.Store"}, &outbox.FieldError{Field: "Config.Mode.Dispatch.SharedWorkers"})))
 }
 
 func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {

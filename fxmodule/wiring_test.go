@@ -131,7 +131,7 @@ func TestWrongWiringIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		{name: "a hook that is none", opts: outboxfx.AsHook(newInbox), want: []string{"and not a outbox.WriterHook"}},
 		{name: "a hook that needs the writer", opts: outboxfx.AsHook(func(*outbox.Writer) outbox.WriterHook { return outbox.WriterHook{} }), want: []string{"cycle detected"}},
 
-		{name: "a bad config", opts: fx.Replace(outboxfx.Config{Mode: "multi"}), want: []string{`outboxfx: the configuration of the outbox: mode is "multi"; it must be one of single-node,`}, validate: []string{}},
+		{name: "a bad config", opts: fx.Replace(outboxfx.Config{Mode: "multi"}), want: []string{`outboxfx: the configuration of the outbox: mode (Config.Mode) is "multi"; it must be one of single-node,`}, validate: []string{}},
 		{name: "a config that cannot be made", opts: fx.Decorate(needyConfig), want: []string{"missing type: *outboxfx_test.absent"}},
 		{name: "a config whose constructor fails", opts: fx.Decorate(failingConfig), want: []string{"failed to build outboxfx.Config: smtp down"}, validate: []string{}},
 		{
@@ -208,11 +208,11 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		{"a notifier that is none", []outboxfx.Option{bare, outboxfx.WithNotifier("pgx")}, "WithNotifier of the outbox is given string; it needs a constructor func(dependencies…) outbox.Notifier"},
 		{"a config that is none", []outboxfx.Option{outboxfx.WithConfig(func() error { return nil })}, "WithConfig of the outbox is given"},
 		{"a config that cannot be made", []outboxfx.Option{outboxfx.WithConfig(needyConfig)}, "missing type: *outboxfx_test.absent"},
-		{"a table for a store", []outboxfx.Option{bare, with(outboxfx.Config{Table: "t"})}, "table-name is set, but WithStore's store names its table itself"},
-		{"a schema that the store cannot create", []outboxfx.Option{bare, with(outboxfx.Config{CreateSchema: true})}, "create-schema is true, but WithStore's outboxfx_test.bareStore has no CreateSchema"},
-		{"two retry policies", []outboxfx.Option{bare, outboxfx.WithRetryPolicy(outbox.ExponentialBackoff(1, 1)), with(outboxfx.Config{Retry: outboxfx.RetryConfig{MaxDelay: 1}})}, "retry is set, but WithRetryPolicy replaces it"},
-		{"metrics without any", []outboxfx.Option{bare, with(outboxfx.Config{Metrics: outboxfx.MetricsConfig{Enabled: &yes}})}, "metrics.enabled is true, but the module has no metrics; give NewModule fxprom.Metrics,"},
-		{"traces without any", []outboxfx.Option{bare, with(outboxfx.Config{Tracing: outboxfx.TracingConfig{Enabled: &yes}})}, "tracing.enabled is true, but the module has no tracing; give NewModule fxotel.Tracing"},
+		{"a table for a store", []outboxfx.Option{bare, with(outboxfx.Config{Table: "t"})}, "table-name (Config.Table) is set, but WithStore's store names its table itself"},
+		{"a schema that the store cannot create", []outboxfx.Option{bare, with(outboxfx.Config{CreateSchema: true})}, "create-schema (Config.CreateSchema) is true, but WithStore's outboxfx_test.bareStore has no CreateSchema"},
+		{"two retry policies", []outboxfx.Option{bare, outboxfx.WithRetryPolicy(outbox.ExponentialBackoff(1, 1)), with(outboxfx.Config{Retry: outboxfx.RetryConfig{MaxDelay: 1}})}, "retry (Config.Retry) is set, but WithRetryPolicy replaces it"},
+		{"metrics without any", []outboxfx.Option{bare, with(outboxfx.Config{Metrics: outboxfx.MetricsConfig{Enabled: &yes}})}, "metrics.enabled (Config.Metrics.Enabled) is true, but the module has no metrics; give NewModule fxprom.Metrics,"},
+		{"traces without any", []outboxfx.Option{bare, with(outboxfx.Config{Tracing: outboxfx.TracingConfig{Enabled: &yes}})}, "tracing.enabled (Config.Tracing.Enabled) is true, but the module has no tracing; give NewModule fxotel.Tracing"},
 		{"metrics off without any", []outboxfx.Option{bare, with(outboxfx.Config{Metrics: outboxfx.MetricsConfig{Enabled: &no}})}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

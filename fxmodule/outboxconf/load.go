@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 )
@@ -122,7 +123,8 @@ func located(err error, places map[string]string) error {
 	if joined, is := err.(interface{ Unwrap() []error }); is {
 		for _, err := range joined.Unwrap() {
 			if key := (*outboxfx.KeyError)(nil); errors.As(err, &key) {
-				key.Place = places[key.Key]
+				setting, _, _ := strings.Cut(key.Key, "[") // of dispatcher.limits[0].rate
+				key.Place = places[setting]
 			}
 		}
 	}

@@ -179,6 +179,65 @@ func TestBadFilesAreNamedKeyByKey(t *testing.T) {
 	}
 }
 
+// Some of the rules are those of package outbox, which has other names for the settings.
+func TestAValueOutOfRangeIsReportedWithItsKeyAndItsLine(t *testing.T) {
+	t.Parallel()
+	modes := map[string]outboxfx.Mode{}
+	for _, tc := range keyCases() {
+		modes[tc.key] = tc.mode
+	}
+	problems := map[string][2]string{ // by key: a value, and what is wrong with it
+		"mode":                           {"multi", ` is "multi"; it must be one of single-node, multi-node, ordered-by-key, ordered, writer-only`},
+		"table-name":                     {"a-b", ` is given "a-b" (3 bytes); a table name is letters, digits and underscores, at most 63 of them, not starting with a digit, optionally schema.table`},
+		"dispatcher.worker-count":        {"10001", " is 10001; the limit is 10000"},
+		"dispatcher.hot-queue-capacity":  {"1000001", " is 1000001; the limit is 1000000"},
+		"dispatcher.cold-queue-capacity": {"1000001", " is 1000001; the limit is 1000000"},
+		"dispatcher.max-attempts":        {"-1", " is -1; it must not be negative"},
+		"dispatcher.drain-timeout":       {"1ns", " is 1ns, less than a millisecond; did you mean 1s?"},
+		"dispatcher.listener-timeout":    {"1ns", " is 1ns, less than a millisecond; did you mean 1s?"},
+		"dispatcher.defer-unroutable":    {"1ns", " is 1ns, less than a millisecond; did you mean 1s?"},
+		"dispatcher.mark-interval":       {"-1s", " is -1s; it must not be negative"},
+		"dispatcher.limits":              {"[{event-type: Paid, rate: 1}, {event-type: Sent, rate: 2e6}]", "[1].rate is 2e+06 deliveries a second; the limit is 1e+06"},
+		"retry.base-delay":               {"-1s", " is -1s; it must not be negative"},
+		"retry.max-delay":                {"-1s", " is -1s; it must not be negative"},
+		"poller.interval":                {"1us", " is 1µs, less than a millisecond; did you mean 16m40s?"},
+		"poller.batch-size":              {"100001", " is 100001; the limit is 100000"},
+		"poller.skip-recent":             {"1ns", " is 1ns, less than a millisecond; did you mean 1s?"},
+		"claim-locking.owner-id":         {strings.Repeat("n", 113), " is 113 characters long; the limit is 112"},
+		"claim-locking.lock-timeout":     {"300ns", " is 300ns, less than a millisecond; did you mean 5m0s?"},
+		"ordering.on-dead":               {"drop", ` is "drop"; it must be one of block, skip`},
+		"ordering.run-length":            {"501", " is 501; the limit is 500"},
+		"purge.retention":                {"1ns", " is 1ns, less than a millisecond; did you mean 1s?"},
+		"purge.batch-size":               {"100001", " is 100001; the limit is 100000"},
+		"purge.interval":                 {"1ns", " is 1ns, less than a millisecond; did you mean 1s?"},
+		"purge.on-done":                  {"drop", ` is "drop"; it must be one of keep, delete`},
+		"metrics.name-prefix":            {}, // the metrics check it
+	}
+	for key, field := range new(outboxfx.Config).Settings() {
+		switch field.(type) {
+		case *bool, **bool: // are never out of range
+			continue
+		}
+		require.Contains(t, problems, key)
+		text, problem := problems[key][0], problems[key][1]
+		if text == "" {
+			continue
+		}
+		more, env, _ := extra(key)
+		env = append(env, variableOf(key)+"="+text)
+		if mode := modes[key]; mode != "" {
+			more, env = more+"mode: "+string(mode)+"\n", append(env, "OUTBOX_MODE="+string(mode))
+		}
+		name, rest, _ := strings.Cut(problem, " ")
+		path := file(t, more+yamlOf(key, text))
+		line := 1 + strings.Count(more, "\n") + strings.Count(key, ".")
+		_, err := outboxconf.Load(path, variables())
+		require.EqualError(t, err, fmt.Sprintf("outboxconf: the configuration is wrong:\n%s%s (%s:%d) %s", key, name, path, line, rest))
+		_, err = outboxconf.Load("", variables(env...))
+		require.EqualError(t, err, fmt.Sprintf("outboxconf: the configuration is wrong:\n%s%s (%s) %s", key, name, variableOf(key), rest))
+	}
+}
+
 func TestThePurgersSettingsNeedToKnowWhetherItRuns(t *testing.T) {
 	t.Parallel()
 	for text, variable := range map[string]string{
