@@ -212,7 +212,7 @@ func Delivered(ctx context.Context, db *sql.DB) error {
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%d events are still pending (%w, %w)", n, err, ctx.Err())
+			return fmt.Errorf("%d events are still pending: %w", n, errors.Join(err, ctx.Err()))
 		}
 	}
 }
