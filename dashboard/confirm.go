@@ -52,11 +52,11 @@ func (p *page) size(ctx context.Context, f *outbox.DeadFilter) (n int64, more bo
 		n, err = p.outbox.DeadLetters().Count(ctx, *f)
 		return n, false, err
 	case f.Group != "":
-		groups, err := p.outbox.DeadLetters().Groups(ctx, *f) // reads no more than GroupLimit
-		for _, g := range groups.Groups {
+		groups, more, err := p.outbox.DeadLetters().Groups(ctx, *f) // reads no more than GroupLimit
+		for _, g := range groups {
 			n += int64(g.Count)
 		}
-		return n, groups.More, err
+		return n, more, err
 	case f.EventType == "" && f.AggregateType == "" && f.AggregateID == "" && f.TenantID == "" && f.Since.IsZero() && f.Until.IsZero():
 		stats, err := p.outbox.Stats(ctx) // the counts end at StatsLimit
 		return stats.Dead, stats.Dead >= outbox.StatsLimit, err
@@ -66,7 +66,7 @@ func (p *page) size(ctx context.Context, f *outbox.DeadFilter) (n int64, more bo
 	query.EventType, query.AggregateType, query.AggregateID, query.TenantID = f.EventType, f.AggregateType, f.AggregateID, f.TenantID
 	for range outbox.StatsLimit / outbox.SearchLimit {
 		found, err := p.outbox.FindEvents(ctx, query)
-		if n += int64(len(found.Events)); err != nil || found.Next == "" {
+		if n += int64(len(found.Rows)); err != nil || found.Next == "" {
 			return n, false, err
 		}
 		query.After = found.Next

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strings"
-	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -20,15 +18,16 @@ func (p *page) dead() error {
 	}
 	ctx, cancel := p.context()
 	defer cancel()
-	found, err := p.outbox.DeadLetters().Groups(ctx, outbox.DeadFilter{})
+	groups, more, err := p.outbox.DeadLetters().Groups(ctx, outbox.DeadFilter{})
 	if err != nil {
 		return err
 	}
 	return p.show(http.StatusOK, "dead.html", "Dead letters", struct {
-		outbox.DeadGroups
+		Groups []outbox.DeadGroup
+		More   bool
 		Limit  int
 		Recent []shownAction
-	}{found, outbox.GroupLimit, p.dashboard.actions.of(p.Name)})
+	}{groups, more, outbox.GroupLimit, p.dashboard.actions.of(p.Name)})
 }
 
 // letters lists dead letters: the matches of a search, latest first, or the letters of a group,
@@ -77,7 +76,7 @@ func (p *page) searchLetters(ctx context.Context, in input) (letters, error) {
 	query.Statuses, query.Limit = []outbox.Status{outbox.StatusDead}, lettersOfPage
 	found, err := p.outbox.FindEvents(ctx, query)
 	return letters{
-		Letters: found.Events, next: found.Next, Partly: found.Next != "" && len(found.Events) < lettersOfPage, Looked: outbox.SearchLimit,
+		Letters: found.Rows, next: found.Next, Partly: found.Next != "" && len(found.Rows) < lettersOfPage, Looked: outbox.SearchLimit,
 	}, err
 }
 
@@ -86,39 +85,14 @@ func (p *page) lettersOfGroup(ctx context.Context, in input) (found letters, err
 	if err != nil {
 		return found, err
 	}
-	after, err := in.place()
+	page, err := p.outbox.DeadLetters().Find(ctx, outbox.DeadQuery{DeadFilter: filter, After: in.get("after"), Limit: lettersOfPage})
 	if err != nil {
 		return found, err
 	}
-	list, next, err := p.outbox.DeadLetters().QueryAfter(ctx, filter, after, lettersOfPage)
-	if err != nil {
-		return found, err
-	}
-	if next.EventID != "" {
-		found.Looked, found.Partly, found.next = outbox.GroupLimit, len(list) < lettersOfPage, placeOf(&next)
-	}
-	for i := range list {
-		found.Letters = append(found.Letters, outbox.EventRow{
-			Envelope: list[i].Envelope, LastError: list[i].LastError, EndedAt: list[i].DiedAt, Listener: list[i].Listener,
-		})
+	found.next, found.Partly, found.Looked = page.Next, page.Next != "" && len(page.Rows) < lettersOfPage, outbox.GroupLimit
+	for i := range page.Rows {
+		l := &page.Rows[i]
+		found.Letters = append(found.Letters, outbox.EventRow{Envelope: l.Envelope, LastError: l.LastError, EndedAt: l.DiedAt, Listener: l.Listener})
 	}
 	return found, nil
-}
-
-// placeOf returns the place behind a letter, for the field after.
-func placeOf(letter *outbox.DeadLetter) string {
-	return letter.DiedAt.UTC().Format(time.RFC3339Nano) + "," + letter.EventID
-}
-
-func (in input) place() (outbox.DeadLetter, error) {
-	text := in.get("after")
-	if text == "" {
-		return outbox.DeadLetter{}, nil
-	}
-	died, id, _ := strings.Cut(text, ",")
-	at, err := time.Parse(time.RFC3339Nano, died)
-	if err != nil || id == "" || at.UTC().Year() < 1000 || at.UTC().Year() > 9999 {
-		return outbox.DeadLetter{}, &inputError{"after", "is not the place of a page; start from the first page"}
-	}
-	return outbox.DeadLetter{Envelope: outbox.Envelope{EventID: id}, DiedAt: at.UTC()}, nil
 }

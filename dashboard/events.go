@@ -49,8 +49,8 @@ func (p *page) events() error {
 	}{
 		url.Values(in),
 		[]string{"", "WAITING", "NEW", "RETRY", "DONE", "DEAD"},
-		listedBy(in.get("status")), found.Events,
-		optional(found.Next != "", "events?"+next.Encode()), found.Next != "" && len(found.Events) < outbox.DefaultFindLimit, outbox.SearchLimit,
+		listedBy(in.get("status")), found.Rows,
+		optional(found.Next != "", "events?"+next.Encode()), found.Next != "" && len(found.Rows) < outbox.DefaultFindLimit, outbox.SearchLimit,
 	})
 }
 

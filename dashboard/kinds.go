@@ -22,8 +22,8 @@ func (p *page) kinds(ctx context.Context) ([]outbox.EventKind, error) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range events.Events {
-			found[outbox.EventKind{AggregateType: events.Events[i].AggregateType, EventType: events.Events[i].EventType}] = true
+		for i := range events.Rows {
+			found[outbox.EventKind{AggregateType: events.Rows[i].AggregateType, EventType: events.Rows[i].EventType}] = true
 		}
 	}
 	return slices.SortedFunc(maps.Keys(found), func(a, b outbox.EventKind) int { return strings.Compare(a.String(), b.String()) }), nil
@@ -39,7 +39,7 @@ func (p *page) unknown(ctx context.Context, kind outbox.EventKind) (unknown bool
 	query := outbox.EventQuery{Limit: 1}
 	query.EventType, query.AggregateType = kind.EventType, kind.AggregateType
 	found, err := p.outbox.FindEvents(ctx, query)
-	if err != nil || len(found.Events) > 0 {
+	if err != nil || len(found.Rows) > 0 {
 		return false, nil, err
 	}
 	return true, slices.DeleteFunc(known, func(k outbox.EventKind) bool {

@@ -49,8 +49,8 @@ func (s countlessStore) CountDead(_ context.Context, _ outbox.DB, f outbox.DeadF
 	return int64(len(f.EventIDs)), nil
 }
 
-func (s countlessStore) FindEvents(context.Context, outbox.DB, outbox.EventQuery) (outbox.EventPage, error) {
-	return outbox.EventPage{Events: make([]outbox.EventRow, 2), Next: "there is always more"}, nil
+func (s countlessStore) FindEvents(context.Context, outbox.DB, outbox.EventQuery) (outbox.Page[outbox.EventRow], error) {
+	return outbox.Page[outbox.EventRow]{Rows: make([]outbox.EventRow, 2), Next: "there is always more"}, nil
 }
 
 func TestAConfirmationCountsNoMoreThanItsLimit(t *testing.T) {

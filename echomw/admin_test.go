@@ -117,9 +117,9 @@ func TestAdminOnEveryDatabase(t *testing.T) {
 		require.Equal(t, []string{"1", "2", "3"}, a.ids(""))
 		require.Equal(t, []string{"1", "3"}, a.ids("?event_type=Placed&aggregate_type=Order"))
 		require.Empty(t, a.ids("?aggregate_type=Parcel"))
-		all, err := ob.DeadLetters().Query(t.Context(), outbox.DeadFilter{}, 0)
+		all, err := ob.DeadLetters().Find(t.Context(), outbox.DeadQuery{})
 		require.NoError(t, err)
-		second := url.QueryEscape(all[1].DiedAt.Format(time.RFC3339Nano))
+		second := url.QueryEscape(all.Rows[1].DiedAt.Format(time.RFC3339Nano))
 		require.Equal(t, []string{"2", "3"}, a.ids("?since="+second))
 		require.Equal(t, []string{"1"}, a.ids("?until="+second))
 
@@ -141,8 +141,8 @@ func TestAdminOnEveryDatabase(t *testing.T) {
 		} {
 			require.Equal(t, value, one[name], name)
 		}
-		require.WithinDuration(t, time.Now(), all[1].DiedAt, time.Minute)
-		require.Equal(t, all[1].DiedAt.UTC().Format(time.RFC3339Nano), one["died_at"])
+		require.WithinDuration(t, time.Now(), all.Rows[1].DiedAt, time.Minute)
+		require.Equal(t, all.Rows[1].DiedAt.UTC().Format(time.RFC3339Nano), one["died_at"])
 
 		require.Equal(t, map[string]any{"replayed": 1.0}, a.tree(a.post("/admin/dead-letters/1/replay"), 200))
 		require.Equal(t, []string{"2", "3"}, a.ids(""))
@@ -275,7 +275,7 @@ func (mourning) Stats(context.Context, outbox.DB, time.Time, []outbox.EventKind)
 	return outbox.StoreStats{}, errTest
 }
 
-func (mourning) QueryDead(context.Context, outbox.DB, outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+func (mourning) QueryDead(context.Context, outbox.DB, outbox.DeadRowsQuery) ([]outbox.DeadLetter, error) {
 	return nil, errTest
 }
 

@@ -216,7 +216,7 @@ func (a *admin) refused(needed Role) string {
 
 // parameterOf names the parameter for a field that package outbox refuses.
 var parameterOf = map[string]string{
-	"EventQuery.After": "after", "EventFilter.EventType": "event_type", "EventFilter.AggregateType": "aggregate_type",
+	"EventQuery.After": "after", "DeadQuery.After": "after", "EventFilter.EventType": "event_type", "EventFilter.AggregateType": "aggregate_type",
 	"EventFilter.AggregateID": "aggregate_id", "EventFilter.TenantID": "tenant_id", "DeadFilter.EventType": "event_type",
 	"DeadFilter.AggregateType": "aggregate_type", "DeadFilter.AggregateID": "aggregate_id", "DeadFilter.TenantID": "tenant_id",
 }
@@ -234,6 +234,9 @@ func (a *admin) problemOf(ctx context.Context, err error, answer any) (int, prob
 		return http.StatusNotFound, problem{Error: outbox.ErrNotFound.Error()}
 	case errors.As(err, &field) && parameterOf[field.Field] != "":
 		bad = &parameterError{parameterOf[field.Field], field.Problem}
+		if bad.name == "after" {
+			bad.problem = "is no place in this list; it must be the field next of a listing with the same filter"
+		}
 		return http.StatusBadRequest, problem{Error: bad.Error(), Parameter: bad.name}
 	case errors.As(err, &field):
 		return http.StatusConflict, problem{Error: field.Error()}
@@ -268,20 +271,13 @@ func (a *admin) list(c *call, p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.after()
+	page, err := a.dead.Find(c.Context(), outbox.DeadQuery{DeadFilter: filter, After: p["after"], Limit: limit})
 	if err != nil {
 		return nil, err
 	}
-	letters, next, err := a.dead.QueryAfter(c.Context(), filter, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	answer := listing{DeadLetters: []deadLetter{}, More: next.EventID != ""}
-	if answer.More {
-		answer.Next = placeOf(&next)
-	}
-	for i := range letters {
-		answer.DeadLetters = append(answer.DeadLetters, summary(&letters[i]))
+	answer := listing{DeadLetters: make([]deadLetter, len(page.Rows)), More: page.Next != "", Next: page.Next}
+	for i := range page.Rows {
+		answer.DeadLetters[i] = summary(&page.Rows[i])
 	}
 	return answer, nil
 }

@@ -44,7 +44,7 @@ func (f refusing) Stats(ctx context.Context, _ outbox.DB, _ time.Time, _ []outbo
 	return outbox.StoreStats{}, f.fail(ctx)
 }
 
-func (f refusing) QueryDead(ctx context.Context, _ outbox.DB, _ outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+func (f refusing) QueryDead(ctx context.Context, _ outbox.DB, _ outbox.DeadRowsQuery) ([]outbox.DeadLetter, error) {
 	return nil, f.fail(ctx)
 }
 

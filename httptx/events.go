@@ -67,9 +67,9 @@ func (a *admin) events(c *call, p parameters) (any, error) {
 		return nil, err
 	}
 	page, err := a.outbox.FindEvents(c.Context(), query)
-	answer := eventListing{Events: make([]event, len(page.Events)), Next: page.Next}
-	for i := range page.Events {
-		answer.Events[i] = eventOf(&page.Events[i])
+	answer := eventListing{Events: make([]event, len(page.Rows)), Next: page.Next}
+	for i := range page.Rows {
+		answer.Events[i] = eventOf(&page.Rows[i])
 	}
 	return answer, err
 }

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -31,8 +30,7 @@ func FuzzParameters(f *testing.F) {
 		p, err := parametersOf(r, known)
 		filter, filterErr := p.filter()
 		limit, limitErr := p.limit()
-		after, afterErr := p.after()
-		if err := errors.Join(err, filterErr, limitErr, afterErr); err != nil {
+		if err := errors.Join(err, filterErr, limitErr); err != nil {
 			var bad *parameterError
 			require.ErrorAs(t, err, &bad)
 			require.NotEmpty(t, bad.name)
@@ -48,13 +46,6 @@ func FuzzParameters(f *testing.F) {
 		for name, value := range p {
 			require.Equal(t, []string{value}, given[name])
 			require.True(t, storable(value))
-		}
-		if given.Has("after") {
-			require.True(t, storableTime(after.DiedAt))
-			p["after"] = placeOf(&after)
-			again, err := p.after()
-			require.NoError(t, err)
-			require.Equal(t, after, again)
 		}
 	})
 }
@@ -79,20 +70,5 @@ func FuzzID(f *testing.F) {
 		got, err := idOf("/admin/dead-letters/" + url.PathEscape(id))
 		require.NoError(t, err)
 		require.Equal(t, id, got)
-	})
-}
-
-// FuzzPlace: the place of any letter in a listing is read back.
-func FuzzPlace(f *testing.F) {
-	f.Add(int64(0), "id")
-	f.Add(int64(253402300799999999), "a,b")
-	f.Fuzz(func(t *testing.T, micros int64, id string) {
-		letter := outbox.DeadLetter{Envelope: outbox.Envelope{EventID: id}, DiedAt: time.UnixMicro(micros).UTC()}
-		if id == "" || !storableTime(letter.DiedAt) {
-			return
-		}
-		got, err := parameters{"after": placeOf(&letter)}.after()
-		require.NoError(t, err)
-		require.Equal(t, letter, got)
 	})
 }

@@ -62,10 +62,10 @@ func (a *admin) groups(c *call, p parameters) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.dead.Groups(c.Context(), filter)
-	answer := groups{Groups: make([]group, len(found.Groups)), More: found.More}
-	for i := range found.Groups {
-		g := &found.Groups[i]
+	found, more, err := a.dead.Groups(c.Context(), filter)
+	answer := groups{Groups: make([]group, len(found)), More: more}
+	for i := range found {
+		g := &found[i]
 		answer.Groups[i] = group{
 			ID: g.ID, EventType: g.Kind.EventType, AggregateType: g.Kind.AggregateType, Listener: g.Kind.Listener,
 			Reason: g.Reason, Count: g.Count, First: g.First.UTC(), Last: g.Last.UTC(), Example: g.Example,

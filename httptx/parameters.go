@@ -84,25 +84,6 @@ func (p parameters) length(name string, limit int) error {
 	return nil
 }
 
-// placeOf returns the position of a letter in the listing, for "after".
-func placeOf(letter *outbox.DeadLetter) string {
-	return letter.DiedAt.UTC().Format(time.RFC3339Nano) + "," + letter.EventID
-}
-
-// after returns the letter after which the listing starts.
-func (p parameters) after() (outbox.DeadLetter, error) {
-	text, given := p["after"]
-	if !given {
-		return outbox.DeadLetter{}, nil
-	}
-	died, id, _ := strings.Cut(text, ",")
-	at, err := time.Parse(time.RFC3339Nano, died)
-	if err != nil || id == "" || !storableTime(at) {
-		return outbox.DeadLetter{}, &parameterError{"after", fmt.Sprintf("is %.80q; it must be the field next of a listing", text)}
-	}
-	return outbox.DeadLetter{Envelope: outbox.Envelope{EventID: id}, DiedAt: at.UTC()}, nil
-}
-
 func (p parameters) filter() (outbox.DeadFilter, error) {
 	since, until, err := p.times()
 	return outbox.DeadFilter{

@@ -57,11 +57,11 @@ func TestAListenersRowHoldsBackItsKey(t *testing.T) {
 					require.Equal(t, all[:2], search.of("a"))
 				}
 				if c.blocks || c.goesOn {
-					letters, err := e.DeadLetters().Query(t.Context(), outbox.DeadFilter{}, 0)
+					page, err := e.DeadLetters().Find(t.Context(), outbox.DeadQuery{})
 					require.NoError(t, err)
-					require.Len(t, letters, 1)
-					require.Equal(t, "mail", letters[0].Listener)
-					require.NoError(t, e.DeadLetters().Replay(t.Context(), letters[0].EventID))
+					require.Len(t, page.Rows, 1)
+					require.Equal(t, "mail", page.Rows[0].Listener)
+					require.NoError(t, e.DeadLetters().Replay(t.Context(), page.Rows[0].EventID))
 				}
 				pass(20 * time.Second)
 				require.Equal(t, all, search.of("a"), "it was done")

@@ -69,52 +69,53 @@ func lettersOf(letters []outbox.DeadLetter) []string {
 func TestDeadLettersAreGroupedByKindListenerAndReason(t *testing.T) {
 	t.Parallel()
 	ctx, c := t.Context(), newCemetery(t)
-	empty, err := c.letter.Groups(ctx, outbox.DeadFilter{})
+	empty, more, err := c.letter.Groups(ctx, outbox.DeadFilter{})
 	require.NoError(t, err)
-	require.Equal(t, outbox.DeadGroups{}, empty)
+	require.Empty(t, empty)
+	require.False(t, more)
 
 	timeouts := c.bury(3, "Placed", "", texts("timeout after %d ms"))
 	c.bury(2, "Paid", "", texts("timeout after %d ms"))
 	c.bury(1, "Placed", "mail", texts("timeout after %d ms"))
 	timeouts = append(timeouts, c.bury(1, "Placed", "", texts("timeout after 9%d ms"))...)
 	c.bury(2, "Placed", "", texts("refused"))
-	all, err := c.letter.Groups(ctx, outbox.DeadFilter{})
+	all, more, err := c.letter.Groups(ctx, outbox.DeadFilter{})
 	require.NoError(t, err)
-	require.False(t, all.More)
-	require.Len(t, all.Groups, 4)
-	first := all.Groups[0]
-	letters, err := c.letter.Query(ctx, outbox.DeadFilter{EventIDs: timeouts}, 0)
+	require.False(t, more)
+	require.Len(t, all, 4)
+	first := all[0]
+	page, err := c.letter.Find(ctx, outbox.DeadQuery{DeadFilter: outbox.DeadFilter{EventIDs: timeouts}})
 	require.NoError(t, err)
 	require.Len(t, first.ID, 16)
 	first.ID = ""
 	require.Equal(t, outbox.DeadGroup{
 		Kind: outbox.EventKind{AggregateType: "Order", EventType: "Placed"}, Reason: "timeout after # ms", Count: 4,
-		First: letters[0].DiedAt, Last: letters[3].DiedAt, Example: timeouts[3],
+		First: page.Rows[0].DiedAt, Last: page.Rows[3].DiedAt, Example: timeouts[3],
 	}, first)
 	listeners := 0
-	for _, g := range all.Groups {
+	for _, g := range all {
 		if g.Kind.Listener == "mail" {
 			listeners++
 		}
 	}
 	require.Equal(t, 1, listeners)
-	paid, err := c.letter.Groups(ctx, outbox.DeadFilter{EventType: "Paid"})
+	paid, _, err := c.letter.Groups(ctx, outbox.DeadFilter{EventType: "Paid"})
 	require.NoError(t, err)
-	require.Len(t, paid.Groups, 1)
-	require.Equal(t, 2, paid.Groups[0].Count)
+	require.Len(t, paid, 1)
+	require.Equal(t, 2, paid[0].Count)
 }
 
 // idOf is the id of the group of a kind and a reason.
 func (c *cemetery) idOf(kind outbox.EventType, reason string) string {
 	c.t.Helper()
-	all, err := c.letter.Groups(c.t.Context(), outbox.DeadFilter{})
+	all, _, err := c.letter.Groups(c.t.Context(), outbox.DeadFilter{})
 	require.NoError(c.t, err)
-	for _, g := range all.Groups {
+	for _, g := range all {
 		if g.Kind.EventType == kind && g.Reason == reason {
 			return g.ID
 		}
 	}
-	require.Fail(c.t, "there is no such group", "%s %q in %+v", kind, reason, all.Groups)
+	require.Fail(c.t, "there is no such group", "%s %q in %+v", kind, reason, all)
 	return ""
 }
 
@@ -132,16 +133,16 @@ func TestAGroupsLettersAreListedCountedReplayedAndDeleted(t *testing.T) {
 	require.EqualValues(t, len(timeouts), n)
 
 	var listed []string
-	last := outbox.DeadLetter{}
+	query := outbox.DeadQuery{DeadFilter: f, Limit: 500}
 	for {
-		page, next, err := c.letter.QueryAfter(ctx, f, last, 500)
+		page, err := c.letter.Find(ctx, query)
 		require.NoError(t, err)
-		listed = append(listed, lettersOf(page)...)
-		require.Positive(t, page[0].PayloadBytes)
-		if last = next; last.EventID == "" {
+		listed = append(listed, lettersOf(page.Rows)...)
+		require.Positive(t, page.Rows[0].PayloadBytes)
+		if query.After = page.Next; query.After == "" {
 			break
 		}
-		require.Len(t, page, 500, "1500 letters are three pages, and no empty one follows")
+		require.Len(t, page.Rows, 500, "1500 letters are three pages, and no empty one follows")
 	}
 	require.Equal(t, timeouts, listed)
 
@@ -172,9 +173,9 @@ func TestDeleteAllDeletesWhatTheFilterChooses(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, len(gone), n)
 	require.Equal(t, []int{3, 6, 7}, progress)
-	left, err := c.letter.Query(ctx, outbox.DeadFilter{}, 0)
+	left, err := c.letter.Find(ctx, outbox.DeadQuery{})
 	require.NoError(t, err)
-	require.Equal(t, kept, lettersOf(left))
+	require.Equal(t, kept, lettersOf(left.Rows))
 	_, err = c.letter.DeleteAll(ctx, outbox.DeadFilter{}, -1)
 	require.EqualError(t, err, "outbox: DeadLetters.DeleteAll batch is -1; it must be positive, or zero for 500")
 
@@ -190,7 +191,7 @@ func TestAFilterThatNoTableCanHoldIsRefused(t *testing.T) {
 	for _, f := range []outbox.DeadFilter{
 		{AggregateID: "a\x00"}, {TenantID: strings.Repeat("x", 65)}, {EventIDs: []string{"\xff"}}, {EventIDs: make([]string, outbox.GroupLimit+1)},
 	} {
-		_, err := c.letter.Query(t.Context(), f, 0)
+		_, err := c.letter.Find(t.Context(), outbox.DeadQuery{DeadFilter: f})
 		field := (*outbox.FieldError)(nil)
 		require.ErrorAs(t, err, &field)
 		require.Contains(t, field.Field, "DeadFilter.")
@@ -203,29 +204,31 @@ func TestGroupsReadABoundedNumberOfLetters(t *testing.T) {
 	ctx, c := t.Context(), newCemetery(t)
 	c.bury(outbox.GroupLimit, "Placed", "", texts("timeout after %d ms"))
 	began := time.Now()
-	all, err := c.letter.Groups(ctx, outbox.DeadFilter{})
+	all, more, err := c.letter.Groups(ctx, outbox.DeadFilter{})
 	require.NoError(t, err)
 	t.Logf("grouping %d letters took %s", outbox.GroupLimit, time.Since(began))
-	require.False(t, all.More)
-	require.Equal(t, outbox.GroupLimit, all.Groups[0].Count)
+	require.False(t, more)
+	require.Equal(t, outbox.GroupLimit, all[0].Count)
 	late := c.bury(1, "Late", "", texts("late %d"))
-	all, err = c.letter.Groups(ctx, outbox.DeadFilter{})
+	all, more, err = c.letter.Groups(ctx, outbox.DeadFilter{})
 	require.NoError(t, err)
-	require.True(t, all.More)
-	require.Len(t, all.Groups, 1)
+	require.True(t, more)
+	require.Len(t, all, 1)
 	id := func() string {
-		late, err := c.letter.Groups(ctx, outbox.DeadFilter{EventType: "Late"})
+		late, _, err := c.letter.Groups(ctx, outbox.DeadFilter{EventType: "Late"})
 		require.NoError(t, err)
-		return late.Groups[0].ID
+		return late[0].ID
 	}()
-	page, next, err := c.letter.QueryAfter(ctx, outbox.DeadFilter{Group: id}, outbox.DeadLetter{}, 10)
+	query := outbox.DeadQuery{DeadFilter: outbox.DeadFilter{Group: id}, Limit: 10}
+	page, err := c.letter.Find(ctx, query)
 	require.NoError(t, err)
-	require.Empty(t, page, "it is behind the letters that one page looks at")
-	require.NotEmpty(t, next.EventID, "the next page goes on behind them")
-	page, next, err = c.letter.QueryAfter(ctx, outbox.DeadFilter{Group: id}, next, 10)
+	require.Empty(t, page.Rows, "it is behind the letters that one page looks at")
+	require.NotEmpty(t, page.Next, "the next page goes on behind them")
+	query.After = page.Next
+	page, err = c.letter.Find(ctx, query)
 	require.NoError(t, err)
-	require.Equal(t, late, lettersOf(page))
-	require.Empty(t, next.EventID, "there are no more")
+	require.Equal(t, late, lettersOf(page.Rows))
+	require.Empty(t, page.Next, "there are no more")
 	n, err := c.letter.DeleteAll(ctx, outbox.DeadFilter{Group: id}, 0)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
@@ -248,7 +251,7 @@ var errSilent = errors.New("no answer")
 // unread is a store that cannot list dead letters.
 type unread struct{ *outboxtest.Store }
 
-func (unread) QueryDead(context.Context, outbox.DB, outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+func (unread) QueryDead(context.Context, outbox.DB, outbox.DeadRowsQuery) ([]outbox.DeadLetter, error) {
 	return nil, errSilent
 }
 
@@ -258,11 +261,11 @@ func TestErrorsOfGroupsSayWhatFailed(t *testing.T) {
 	letters, err := outbox.NewDeadLetters(store.DB(), store)
 	require.NoError(t, err)
 	ctx, f := t.Context(), outbox.DeadFilter{Group: "g"}
-	_, err = letters.Groups(ctx, f)
+	_, _, err = letters.Groups(ctx, f)
 	require.EqualError(t, err, "outbox: grouping dead letters: no answer")
 	_, err = letters.Count(ctx, f)
 	require.EqualError(t, err, "no answer")
-	_, err = letters.Query(ctx, f, 0)
+	_, err = letters.Find(ctx, outbox.DeadQuery{DeadFilter: f})
 	require.EqualError(t, err, "no answer")
 	_, err = letters.DeleteAll(ctx, f, 0)
 	require.EqualError(t, err, "outbox: deleting dead letters: no answer")

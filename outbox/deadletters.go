@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/reason"
 )
 
-// defaultDeadLimit is how many dead letters Query returns by default.
+// defaultDeadLimit is how many dead letters Find returns by default.
 const defaultDeadLimit = 100
 
 // DeadLetters lists, replays and deletes dead events. DeadLetters is safe for concurrent
@@ -38,60 +39,72 @@ func NewDeadLetters(db DB, store Store) (*DeadLetters, error) {
 	return &DeadLetters{db: db, store: store, clock: clockOr(nil)}, nil
 }
 
-// Query lists dead letters, ordered by their time of death, then by id, without their
-// payloads and headers; [DeadLetters.Get] reads a dead letter with both. A limit of zero is
-// 100. With some filters Query looks at GroupLimit dead letters at most: see
-// [DeadLetters.QueryAfter].
-func (d *DeadLetters) Query(ctx context.Context, f DeadFilter, limit int) ([]DeadLetter, error) {
-	letters, _, err := d.QueryAfter(ctx, f, DeadLetter{}, limit)
-	return letters, err
-}
-
-// QueryAfter is Query page by page: it lists the dead letters behind the place after, and
-// returns the place of the next page. The zero DeadLetter is the place of the first page, and
-// a next without an EventID says that there are no more letters. Of a place, only DiedAt and
-// EventID count; the letter need not be dead any more.
+// Find lists dead letters, ordered by their time of death, then by id, without their
+// payloads and headers; [DeadLetters.Get] reads a dead letter with both.
 //
 // With a filter by more than the time of death and ids, a page looks at GroupLimit dead
 // letters at most. So a page may have fewer letters than the limit, or no letters, although
-// there are more: go on until next has no EventID.
-func (d *DeadLetters) QueryAfter(ctx context.Context, f DeadFilter, after DeadLetter, limit int) (letters []DeadLetter, next DeadLetter, err error) {
-	if limit < 0 {
-		return nil, next, &FieldError{Field: "DeadLetters.Query limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", limit, defaultDeadLimit)}
+// there are more: go on with Next until Next is empty. The letters of a page may be replayed or
+// deleted before the next page is read.
+func (d *DeadLetters) Find(ctx context.Context, q DeadQuery) (Page[DeadLetter], error) {
+	if q.Limit < 0 {
+		return Page[DeadLetter]{}, &FieldError{Field: "DeadQuery.Limit", Problem: fmt.Sprintf("is %d; it must be positive, or zero for %d", q.Limit, defaultDeadLimit)}
 	}
-	if err := f.validate(); err != nil {
-		return nil, next, err
+	if err := q.validate(); err != nil {
+		return Page[DeadLetter]{}, err
 	}
-	q := DeadQuery{DeadFilter: f, AfterDiedAt: after.DiedAt, AfterEventID: after.EventID, Limit: defaultTo(limit, defaultDeadLimit), Sizes: true}
-	query := d.queryPage
-	if f.looks() {
-		query = d.queryChosen
+	died, id, err := parseDeadPlace(q.After)
+	if err != nil {
+		return Page[DeadLetter]{}, err
 	}
-	if letters, next, err = query(ctx, q); err != nil {
-		return nil, DeadLetter{}, err
+	find := d.page
+	if q.looks() {
+		find = d.chosenPage
 	}
-	for i := range letters {
-		letters[i].open()
+	page, err := find(ctx, DeadRowsQuery{DeadFilter: q.DeadFilter, AfterDiedAt: died, AfterEventID: id, Limit: defaultTo(q.Limit, defaultDeadLimit), Sizes: true})
+	if err != nil {
+		return Page[DeadLetter]{}, err
 	}
-	return letters, next, nil
+	for i := range page.Rows {
+		page.Rows[i].open()
+	}
+	return page, nil
 }
 
-// queryPage is a page of all letters. queryPage reads an extra letter, to know whether there
-// is a next page.
-func (d *DeadLetters) queryPage(ctx context.Context, q DeadQuery) (letters []DeadLetter, next DeadLetter, err error) {
+// page is a page of all letters. page reads an extra letter, to know whether there is a next
+// page.
+func (d *DeadLetters) page(ctx context.Context, q DeadRowsQuery) (page Page[DeadLetter], err error) {
 	limit := q.Limit
 	q.Limit++
-	letters, err = d.store.QueryDead(ctx, d.db, q)
-	if len(letters) > limit {
-		letters = letters[:limit]
-		next = placeOf(&letters[limit-1])
+	page.Rows, err = d.store.QueryDead(ctx, d.db, q)
+	if len(page.Rows) > limit {
+		page.Rows = page.Rows[:limit]
+		page.Next = placeBehind(&page.Rows[limit-1])
 	}
-	return letters, next, err
+	return page, err
 }
 
-// placeOf is the place of a page behind a letter.
-func placeOf(l *DeadLetter) DeadLetter {
-	return DeadLetter{Envelope: Envelope{EventID: l.EventID}, DiedAt: l.DiedAt}
+// placeBehind is the place behind a letter.
+func placeBehind(l *DeadLetter) string { return deadPlace(l.DiedAt, l.EventID) }
+
+// deadPlace is the text of a place in the order of death, for [DeadQuery].After.
+func deadPlace(died time.Time, id string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(died.UTC().Format(time.RFC3339Nano) + "," + id))
+}
+
+// parseDeadPlace is the inverse of deadPlace; for an empty text it is the start. The time is zero
+// behind a letter whose time of death cannot be read.
+func parseDeadPlace(text string) (died time.Time, id string, err error) {
+	if text == "" {
+		return time.Time{}, "", nil
+	}
+	decoded, notBase64 := base64.RawURLEncoding.DecodeString(text)
+	at, id, _ := strings.Cut(string(decoded), ",")
+	died, noTime := time.Parse(time.RFC3339Nano, at)
+	if died = died.UTC(); notBase64 != nil || noTime != nil || !died.IsZero() && (died.Year() < 1 || died.Year() > maxYear) || !storableID(id) {
+		return time.Time{}, "", noPlace("DeadQuery.After", text)
+	}
+	return died, id, nil
 }
 
 // Get reads a dead letter. Get fails with [ErrNotFound] when the event is not dead.
@@ -257,7 +270,7 @@ func (d *DeadLetters) each(ctx context.Context, f DeadFilter, batch int, opts []
 	if until := began.Add(time.Microsecond); f.Until.IsZero() || f.Until.After(until) {
 		f.Until = until
 	}
-	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, Limit: batch, KeysOnly: f.Group == ""}}
+	w := deadWalk{d: d, q: DeadRowsQuery{DeadFilter: f, Limit: batch, KeysOnly: f.Group == ""}}
 	for !w.end {
 		letters, err := w.next(ctx)
 		if err != nil {
@@ -301,13 +314,6 @@ type DeadGroup struct {
 	Example string
 }
 
-// DeadGroups are groups of dead letters, the largest first.
-type DeadGroups struct {
-	Groups []DeadGroup
-	// More says that there are dead letters beyond the GroupLimit that were read.
-	More bool
-}
-
 // groupOf is the group of a letter that is open.
 func groupOf(l *DeadLetter) DeadGroup {
 	kind := kindOf(&l.Envelope)
@@ -319,16 +325,17 @@ func groupOf(l *DeadLetter) DeadGroup {
 }
 
 // Groups groups the dead letters that the filter chooses: the first GroupLimit of them, in
-// the order of death. Groups does not read payloads.
-func (d *DeadLetters) Groups(ctx context.Context, f DeadFilter) (DeadGroups, error) {
-	fail := func(err error) (DeadGroups, error) {
-		return DeadGroups{}, fmt.Errorf("outbox: grouping dead letters: %w", err)
+// the order of death. The largest group comes first; more says that there are dead letters
+// beyond the GroupLimit that were read. Groups does not read payloads.
+func (d *DeadLetters) Groups(ctx context.Context, f DeadFilter) (groups []DeadGroup, more bool, err error) {
+	fail := func(err error) ([]DeadGroup, bool, error) {
+		return nil, false, fmt.Errorf("outbox: grouping dead letters: %w", err)
 	}
 	if err := f.validate(); err != nil {
-		return DeadGroups{}, err
+		return nil, false, err
 	}
 	byID := map[string]*DeadGroup{}
-	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, Limit: groupBatch}}
+	w := deadWalk{d: d, q: DeadRowsQuery{DeadFilter: f, Limit: groupBatch}}
 	for range GroupLimit / groupBatch {
 		letters, err := w.next(ctx)
 		if err != nil {
@@ -342,26 +349,24 @@ func (d *DeadLetters) Groups(ctx context.Context, f DeadFilter) (DeadGroups, err
 			byID[g.ID] = &g
 		}
 	}
-	var all DeadGroups
 	for _, g := range byID {
 		if f.Group == "" || f.Group == g.ID {
-			all.Groups = append(all.Groups, *g)
+			groups = append(groups, *g)
 		}
 	}
-	slices.SortFunc(all.Groups, func(a, b DeadGroup) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(groups, func(a, b DeadGroup) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID)) })
 	w.q.Limit, w.q.KeysOnly = 1, true
 	beyond, err := w.next(ctx)
 	if err != nil {
 		return fail(err)
 	}
-	all.More = len(beyond) > 0
-	return all, nil
+	return groups, len(beyond) > 0, nil
 }
 
 // deadWalk reads dead letters batch by batch.
 type deadWalk struct {
 	d   *DeadLetters
-	q   DeadQuery
+	q   DeadRowsQuery
 	end bool
 }
 
@@ -392,9 +397,9 @@ func ofGroup(letters []DeadLetter, group string) []DeadLetter {
 	return slices.DeleteFunc(letters, func(l DeadLetter) bool { return groupOf(&l).ID != group })
 }
 
-// queryChosen is a page of the letters that a filter chooses without an index. queryChosen
+// chosenPage is a page of the letters that a filter chooses without an index. chosenPage
 // looks at GroupLimit letters at most, at few of them first.
-func (d *DeadLetters) queryChosen(ctx context.Context, q DeadQuery) (page []DeadLetter, next DeadLetter, err error) {
+func (d *DeadLetters) chosenPage(ctx context.Context, q DeadRowsQuery) (page Page[DeadLetter], err error) {
 	limit, f := q.Limit, q.DeadFilter
 	q.Sizes, q.Limit, q.DeadFilter = false, min(limit+1, groupBatch), f.indexed()
 	w := deadWalk{d: d, q: q}
@@ -404,7 +409,7 @@ func (d *DeadLetters) queryChosen(ctx context.Context, q DeadQuery) (page []Dead
 		left -= w.q.Limit
 		letters, err := w.next(ctx)
 		if err != nil {
-			return nil, next, err
+			return page, err
 		}
 		found = append(found, slices.DeleteFunc(letters, func(l DeadLetter) bool { return !f.chooses(&l) })...)
 		if len(found) > limit || w.end {
@@ -415,23 +420,23 @@ func (d *DeadLetters) queryChosen(ctx context.Context, q DeadQuery) (page []Dead
 	switch {
 	case len(found) > limit:
 		found = found[:limit]
-		next = placeOf(&found[limit-1])
+		page.Next = placeBehind(&found[limit-1])
 	case !w.end:
-		next = DeadLetter{Envelope: Envelope{EventID: w.q.AfterEventID}, DiedAt: w.q.AfterDiedAt}
+		page.Next = deadPlace(w.q.AfterDiedAt, w.q.AfterEventID)
 	}
 	for chunk := range slices.Chunk(deadIDs(found), groupBatch) {
-		letters, err := d.store.QueryDead(ctx, d.db, DeadQuery{DeadFilter: DeadFilter{EventIDs: chunk}, Limit: len(chunk), Sizes: true})
+		letters, err := d.store.QueryDead(ctx, d.db, DeadRowsQuery{DeadFilter: DeadFilter{EventIDs: chunk}, Limit: len(chunk), Sizes: true})
 		if err != nil {
-			return nil, next, err
+			return page, err
 		}
-		page = append(page, letters...)
+		page.Rows = append(page.Rows, letters...)
 	}
-	return page, next, nil
+	return page, nil
 }
 
 // countGroup counts the letters of a group.
 func (d *DeadLetters) countGroup(ctx context.Context, f DeadFilter) (n int64, err error) {
-	w := deadWalk{d: d, q: DeadQuery{DeadFilter: f, Limit: groupBatch}}
+	w := deadWalk{d: d, q: DeadRowsQuery{DeadFilter: f, Limit: groupBatch}}
 	for !w.end {
 		letters, err := w.next(ctx)
 		if err != nil {

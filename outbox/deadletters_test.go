@@ -73,17 +73,17 @@ func TestDeadLettersPageByPage(t *testing.T) {
 	require.NoError(t, err)
 	dl := e.DeadLetters()
 	var got []string
-	var last outbox.DeadLetter
+	query := outbox.DeadQuery{Limit: 10}
 	for {
-		page, next, err := dl.QueryAfter(ctx, outbox.DeadFilter{}, last, 10)
+		page, err := dl.Find(ctx, query)
 		require.NoError(t, err)
-		for i := range page {
-			got = append(got, page[i].EventID)
+		for i := range page.Rows {
+			got = append(got, page.Rows[i].EventID)
 		}
-		if last = next; last.EventID == "" {
+		if query.After = page.Next; query.After == "" {
 			break
 		}
-		require.NoError(t, dl.Replay(ctx, last.EventID))
+		require.NoError(t, dl.Replay(ctx, got[len(got)-1]))
 	}
 	require.Len(t, got, n)
 	require.IsIncreasing(t, got)
@@ -96,15 +96,15 @@ func TestAPageOfDeadLettersLooksAtABoundedNumber(t *testing.T) {
 	c.bury(outbox.GroupLimit+5, "Placed", "", texts("%d"))
 	few := c.bury(3, "Late", "", texts("%d"))
 	for _, f := range []outbox.DeadFilter{{EventType: "Late"}, {EventType: "Late", AggregateType: "Order"}, {TenantID: "none"}, {AggregateID: "none"}} {
-		page, next, err := c.letter.QueryAfter(ctx, f, outbox.DeadLetter{}, 2)
+		page, err := c.letter.Find(ctx, outbox.DeadQuery{DeadFilter: f, Limit: 2})
 		require.NoError(t, err)
-		require.Empty(t, page, "%+v", f)
-		require.NotEmpty(t, next.EventID, "the next page goes on behind them")
+		require.Empty(t, page.Rows, "%+v", f)
+		require.NotEmpty(t, page.Next, "the next page goes on behind them")
 		var found []string
-		for next.EventID != "" {
-			page, next, err = c.letter.QueryAfter(ctx, f, next, 2)
+		for page.Next != "" {
+			page, err = c.letter.Find(ctx, outbox.DeadQuery{DeadFilter: f, After: page.Next, Limit: 2})
 			require.NoError(t, err)
-			found = append(found, lettersOf(page)...)
+			found = append(found, lettersOf(page.Rows)...)
 		}
 		if f.EventType != "" {
 			require.Equal(t, few, found, "%+v", f)
@@ -112,6 +112,26 @@ func TestAPageOfDeadLettersLooksAtABoundedNumber(t *testing.T) {
 			require.Empty(t, found)
 		}
 	}
+}
+
+// The place of another list, or of no list, is refused: such a page would begin anywhere.
+func TestFindRefusesAPlaceThatNoPageOfDeadLettersHad(t *testing.T) {
+	t.Parallel()
+	c := newCemetery(t)
+	c.bury(2, "Placed", "", texts("%d"))
+	events := outbox.ByEndTime.Next(outbox.Cursor{AvailableAt: time.Now(), EventID: "e"})
+	page, err := c.letter.Find(t.Context(), outbox.DeadQuery{Limit: 1})
+	require.NoError(t, err)
+	require.NotEmpty(t, page.Next)
+	for _, after := range []string{"abc", events, page.Rows[0].EventID} {
+		_, err := c.letter.Find(t.Context(), outbox.DeadQuery{After: after})
+		field := (*outbox.FieldError)(nil)
+		require.ErrorAs(t, err, &field)
+		require.Equal(t, "DeadQuery.After", field.Field)
+		require.Contains(t, field.Problem, "is no place in this list")
+	}
+	_, err = outbox.ByEndTime.After(page.Next)
+	require.ErrorContains(t, err, "EventQuery.After", "nor is the place of a letter the place of an event")
 }
 
 func TestDeadLettersOneByOne(t *testing.T) {
@@ -123,10 +143,10 @@ func TestDeadLettersOneByOne(t *testing.T) {
 	e.await("b", outbox.StatusDead)
 	require.NoError(t, e.Close(ctx))
 	dl := e.DeadLetters()
-	letters, err := dl.Query(ctx, outbox.DeadFilter{}, 0)
+	page, err := dl.Find(ctx, outbox.DeadQuery{})
 	require.NoError(t, err)
-	require.Len(t, letters, 2)
-	require.Equal(t, "no", letters[0].LastError)
+	require.Len(t, page.Rows, 2)
+	require.Equal(t, "no", page.Rows[0].LastError)
 	require.NoError(t, dl.Replay(ctx, "a"))
 	row, _ := e.store.Row("a")
 	require.Equal(t, outbox.StatusNew, row.Status)
@@ -137,8 +157,8 @@ func TestDeadLettersOneByOne(t *testing.T) {
 	require.ErrorIs(t, dl.Delete(ctx, "b"), outbox.ErrNotFound)
 	_, err = dl.Get(ctx, "b")
 	require.ErrorIs(t, err, outbox.ErrNotFound)
-	_, err = dl.Query(ctx, outbox.DeadFilter{}, -1)
-	require.ErrorContains(t, err, "limit is -1")
+	_, err = dl.Find(ctx, outbox.DeadQuery{Limit: -1})
+	require.ErrorContains(t, err, "DeadQuery.Limit is -1")
 	_, err = dl.ReplayAll(ctx, outbox.DeadFilter{}, -1)
 	require.ErrorContains(t, err, "batch is -1")
 }

@@ -19,32 +19,31 @@ func newShopWithDead() (ob *outbox.Outbox, id string) {
 	return ob, store.Rows()[0].Envelope.EventID
 }
 
-// Query lists what was given up, with the reason. The outbox need not run.
-func ExampleDeadLetters_Query() {
+// Find lists what was given up, with the reason. The outbox need not run.
+func ExampleDeadLetters_Find() {
 	ob, _ := newShopWithDead()
-	dead, err := ob.DeadLetters().Query(context.Background(), outbox.DeadFilter{
+	page, err := ob.DeadLetters().Find(context.Background(), outbox.DeadQuery{DeadFilter: outbox.DeadFilter{
 		EventType: OrderPlaced.EventType(),
 		Since:     time.Now().Add(-24 * time.Hour),
-	}, 20)
+	}, Limit: 20})
 	check(err)
-	for _, d := range dead {
+	for _, d := range page.Rows {
 		fmt.Println(d.AggregateID, d.LastError)
 	}
 	// Output:
 	// o-1 out of stock
 }
 
-// QueryAfter reads the dead letters page by page.
-func ExampleDeadLetters_QueryAfter() {
+// After reads the dead letters page by page.
+func ExampleDeadLetters_Find_pages() {
 	ob, _ := newShopWithDead()
-	for after := (outbox.DeadLetter{}); ; {
-		page, next, err := ob.DeadLetters().QueryAfter(context.Background(), outbox.DeadFilter{}, after, 100)
+	for query := (outbox.DeadQuery{}); ; {
+		page, err := ob.DeadLetters().Find(context.Background(), query)
 		check(err)
-		fmt.Println("a page of", len(page))
-		if next.EventID == "" {
+		fmt.Println("a page of", len(page.Rows))
+		if query.After = page.Next; query.After == "" {
 			break
 		}
-		after = next
 	}
 	// Output:
 	// a page of 1

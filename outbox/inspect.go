@@ -27,7 +27,7 @@ type Inspector interface {
 	// FindEvents lists rows without payload, with the headers HeaderListener and
 	// HeaderEventID alone, and with the first MaxErrorLength characters of the error; see
 	// [Outbox.FindEvents].
-	FindEvents(ctx context.Context, db DB, q EventQuery) (EventPage, error)
+	FindEvents(ctx context.Context, db DB, q EventQuery) (Page[EventRow], error)
 	// FindEvent reads a row with all columns; [ErrNotFound] when there is no such row.
 	FindEvent(ctx context.Context, db DB, eventID string) (EventRow, error)
 	// Throughput counts the rows that became DONE since the given time, up to StatsLimit,
@@ -68,10 +68,10 @@ type EventQuery struct {
 	Limit int
 }
 
-// EventPage is a page of events.
-type EventPage struct {
-	Events []EventRow
-	// Next is the place behind this page, for [EventQuery].After; empty: there are no more
+// Page is a page of a listing: of [Outbox.FindEvents] or [DeadLetters.Find].
+type Page[Row any] struct {
+	Rows []Row
+	// Next is the place behind this page, for the After of the query; empty: there are no more
 	// rows.
 	Next string
 }
@@ -179,7 +179,7 @@ func (f EventFilter) Order() EventOrder {
 	return ByDueTime
 }
 
-// Next is the text of the place of a page's last row, for [EventPage].Next. For [ByEndTime],
+// Next is the text of the place of a page's last row, for [Page].Next. For [ByEndTime],
 // AvailableAt is the time of the end, and zero for a row whose time cannot be read; fields
 // that the order does not use may be zero.
 func (o EventOrder) Next(place Cursor) string {
@@ -193,7 +193,7 @@ func (o EventOrder) After(text string) (Cursor, error) {
 	if text == "" {
 		return Cursor{}, nil
 	}
-	refused := &FieldError{Field: "EventQuery.After", Problem: fmt.Sprintf("(%d bytes) is no place in this list; pass the Next of a page of the same filter, or nothing for the first page", len(text))}
+	refused := noPlace("EventQuery.After", text)
 	decoded, err := base64.RawURLEncoding.DecodeString(text)
 	parts := strings.SplitN(string(decoded), ".", 4)
 	if err != nil || len(parts) != 4 || parts[0] != strconv.Itoa(int(o)) {
@@ -202,10 +202,20 @@ func (o EventOrder) After(text string) (Cursor, error) {
 	due, err1 := parseMicros(parts[1])
 	created, err2 := parseMicros(parts[2])
 	id := parts[3]
-	if err1 != nil || err2 != nil || id == "" || !utf8.ValidString(id) || strings.ContainsRune(id, 0) || utf8.RuneCountInString(id) > MaxEventIDLength {
+	if err1 != nil || err2 != nil || !storableID(id) {
 		return Cursor{}, refused
 	}
 	return Cursor{AvailableAt: due, CreatedAt: created, EventID: id}, nil
+}
+
+// noPlace refuses a text that no page had as Next.
+func noPlace(field, text string) *FieldError {
+	return &FieldError{Field: field, Problem: fmt.Sprintf("(%d bytes) is no place in this list; pass the Next of a page of the same filter, or nothing for the first page", len(text))}
+}
+
+// storableID reports whether every database accepts the text as an event id.
+func storableID(id string) bool {
+	return id != "" && utf8.ValidString(id) && !strings.ContainsRune(id, 0) && utf8.RuneCountInString(id) <= MaxEventIDLength
 }
 
 // parseMicros reads a time that a store can read, or the zero time.

@@ -56,10 +56,10 @@ func TestAPageHasFiftyEventsByDefault(t *testing.T) {
 	require.NoError(t, store.Insert(t.Context(), nil, envs, "", time.Time{}))
 	page, err := ob.FindEvents(t.Context(), outbox.EventQuery{})
 	require.NoError(t, err)
-	require.Len(t, page.Events, outbox.DefaultFindLimit)
+	require.Len(t, page.Rows, outbox.DefaultFindLimit)
 	page, err = ob.FindEvents(t.Context(), outbox.EventQuery{After: page.Next})
 	require.NoError(t, err)
-	require.Len(t, page.Events, 1)
+	require.Len(t, page.Rows, 1)
 	require.Empty(t, page.Next)
 }
 
@@ -75,7 +75,7 @@ func TestTheRowOfAListenerNamesIt(t *testing.T) {
 	require.Equal(t, map[string]string{"source": "api"}, row.Headers)
 	page, err := ob.FindEvents(t.Context(), outbox.EventQuery{})
 	require.NoError(t, err)
-	listed := page.Events[0]
+	listed := page.Rows[0]
 	require.Equal(t, []string{"row", "mail", "event"}, []string{listed.EventID, listed.Listener, listed.OriginalID})
 	require.Nil(t, listed.Headers, "a listing has no headers")
 }

@@ -72,15 +72,15 @@ func TestDeadLettersNameTheListenerAndReplayItAlone(t *testing.T) {
 		env.Headers = map[string]string{"k": "v"}
 		e.write(env)
 		synctest.Wait()
-		letters, err := e.DeadLetters().Query(t.Context(), outbox.DeadFilter{}, 0)
+		page, err := e.DeadLetters().Find(t.Context(), outbox.DeadQuery{})
 		require.NoError(t, err)
-		require.Len(t, letters, 1)
-		letter, err := e.DeadLetters().Get(t.Context(), letters[0].EventID)
+		require.Len(t, page.Rows, 1)
+		letter, err := e.DeadLetters().Get(t.Context(), page.Rows[0].EventID)
 		require.NoError(t, err)
-		require.Equal(t, letters[0].PayloadBytes, letter.Payload.Len())
+		require.Equal(t, page.Rows[0].PayloadBytes, letter.Payload.Len())
 		listed := letter
 		listed.Payload, listed.Headers = outbox.Payload{}, nil
-		require.Equal(t, letters[0], listed, "a list has neither payload nor headers")
+		require.Equal(t, page.Rows[0], listed, "a list has neither payload nor headers")
 		require.Equal(t, "mail", letter.Listener)
 		require.Equal(t, "e", letter.OriginalID)
 		require.NotEqual(t, "e", letter.EventID)

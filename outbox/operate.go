@@ -23,17 +23,17 @@ import (
 //
 // Pages cover each row once if the row stays as it is. A row that changes its place meanwhile,
 // such as the row of a retried event, may be missing or come twice.
-func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (EventPage, error) {
+func (o *Outbox) FindEvents(ctx context.Context, q EventQuery) (Page[EventRow], error) {
 	if q.Limit < 0 || q.Limit > MaxFindLimit {
-		return EventPage{}, &FieldError{Field: "EventQuery.Limit", Problem: fmt.Sprintf("is %d; it must be from 1 to %d, or zero for %d", q.Limit, MaxFindLimit, DefaultFindLimit)}
+		return Page[EventRow]{}, &FieldError{Field: "EventQuery.Limit", Problem: fmt.Sprintf("is %d; it must be from 1 to %d, or zero for %d", q.Limit, MaxFindLimit, DefaultFindLimit)}
 	}
 	if err := q.validate(); err != nil {
-		return EventPage{}, err
+		return Page[EventRow]{}, err
 	}
 	q.Limit = defaultTo(q.Limit, DefaultFindLimit)
 	page, err := o.store.FindEvents(ctx, o.db, q)
-	for i := range page.Events {
-		page.Events[i].original()
+	for i := range page.Rows {
+		page.Rows[i].original()
 	}
 	return page, err
 }

@@ -108,7 +108,7 @@ type Store interface {
 	// QueryDead lists DEAD rows by the time they died, then by id: without payloads, with
 	// the headers HeaderListener and HeaderEventID alone, and with the first MaxErrorLength
 	// characters of the error.
-	QueryDead(ctx context.Context, db DB, q DeadQuery) ([]DeadLetter, error)
+	QueryDead(ctx context.Context, db DB, q DeadRowsQuery) ([]DeadLetter, error)
 	// GetDead reads a DEAD row; [ErrNotFound] when no DEAD row has this id.
 	GetDead(ctx context.Context, db DB, eventID string) (DeadLetter, error)
 	// CountDead counts DEAD rows.
@@ -309,8 +309,17 @@ type DeadFilter struct {
 	Since, Until time.Time
 }
 
-// DeadQuery says which dead rows to list.
+// DeadQuery is a page of the dead letters that a filter chooses.
 type DeadQuery struct {
+	DeadFilter
+	// After is the Next of the page before; empty: the first page.
+	After string
+	// Limit is the most letters of a page. Defaults to 100.
+	Limit int
+}
+
+// DeadRowsQuery says which dead rows a [Store] reads at once.
+type DeadRowsQuery struct {
 	DeadFilter
 	// AfterDiedAt and AfterEventID continue behind an earlier row. Zero: from
 	// the start.

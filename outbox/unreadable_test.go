@@ -58,19 +58,19 @@ func TestUnreadableRowsAreDeadAndTheOthersAreDelivered(t *testing.T) {
 				e.write(said("second"))
 				require.NoError(t, e.Start(t.Context()))
 				e.eventually(func() bool {
-					letters, err := e.DeadLetters().Query(context.Background(), outbox.DeadFilter{}, 100)
-					return err == nil && len(letters) == dead &&
+					page, err := e.DeadLetters().Find(context.Background(), outbox.DeadQuery{Limit: 100})
+					return err == nil && len(page.Rows) == dead &&
 						e.event("first").Status == outbox.StatusDone && e.event("second").Status == outbox.StatusDone
 				}, "not all rows came to their end")
-				letters, err := e.DeadLetters().Query(t.Context(), outbox.DeadFilter{}, 100)
+				letters, err := e.DeadLetters().Find(t.Context(), outbox.DeadQuery{Limit: 100})
 				require.NoError(t, err)
-				for _, letter := range letters {
+				for _, letter := range letters.Rows {
 					require.NotEmpty(t, letter.LastError)
 					require.NoError(t, e.DeadLetters().Delete(t.Context(), letter.EventID), "of %q", letter.EventID)
 				}
 				page, err := e.FindEvents(t.Context(), outbox.EventQuery{Limit: 100})
 				require.NoError(t, err)
-				require.Len(t, page.Events, 2)
+				require.Len(t, page.Rows, 2)
 			})
 		})
 	}
@@ -83,12 +83,12 @@ func TestDeadLettersWithoutATimeOfDeathAreCounted(t *testing.T) {
 	e := onDatabase(t, testdb.Open(t, adaptertest.Main()[0]), outbox.Config{}, nil)
 	e.exec("INSERT INTO outbox_event (event_id, event_type, payload, status, available_at, created_at, done_at, last_error)" +
 		" SELECT lpad(i::text, 8, '0'), 'Said', '{}', 3, now(), now(), CASE WHEN i < 10 THEN now() ELSE 'infinity' END, 'no' FROM generate_series(1, 3000) AS s (i)")
-	groups, err := e.DeadLetters().Groups(t.Context(), outbox.DeadFilter{})
+	groups, _, err := e.DeadLetters().Groups(t.Context(), outbox.DeadFilter{})
 	require.NoError(t, err)
-	require.NotEmpty(t, groups.Groups)
+	require.NotEmpty(t, groups)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	n, err := e.DeadLetters().Count(ctx, outbox.DeadFilter{Group: groups.Groups[0].ID})
+	n, err := e.DeadLetters().Count(ctx, outbox.DeadFilter{Group: groups[0].ID})
 	require.NoError(t, err)
 	require.EqualValues(t, 3000, n)
 }

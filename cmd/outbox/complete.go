@@ -78,7 +78,7 @@ func isRisky(r rune) bool {
 // sample returns the newest events: all frequent types are among them.
 func sample(ctx context.Context, c *client) []outbox.EventRow {
 	page, _ := c.ob.FindEvents(ctx, outbox.EventQuery{Limit: outbox.MaxFindLimit})
-	return page.Events
+	return page.Rows
 }
 
 func eventTypes(ctx context.Context, c *client) (types []string) {
@@ -104,8 +104,8 @@ func pausedTypes(ctx context.Context, c *client) (types []string) {
 }
 
 func groupIDs(ctx context.Context, c *client) (ids []string) {
-	found, _ := c.ob.DeadLetters().Groups(ctx, outbox.DeadFilter{})
-	for _, g := range found.Groups {
+	found, _, _ := c.ob.DeadLetters().Groups(ctx, outbox.DeadFilter{})
+	for _, g := range found {
 		ids = append(ids, g.ID)
 	}
 	return ids

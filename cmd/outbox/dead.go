@@ -26,15 +26,15 @@ func (a *app) deadList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "Lists dead letters in the order of death, without payloads and headers", Args: takesNothing,
 		RunE: a.with(func(ctx context.Context, c *client, _ []string) error {
-			chosen, last, err := deadQuery(f, group, after, limit, c.now())
+			q, err := deadQuery(f, group, after, limit, c.now())
 			if err != nil {
 				return err
 			}
-			letters, next, err := c.ob.DeadLetters().QueryAfter(ctx, chosen, last, limit)
+			page, err := c.ob.DeadLetters().Find(ctx, q)
 			if err != nil {
-				return err
+				return wrongAfter(err, after)
 			}
-			return a.printDead(letters, next)
+			return a.printDead(page)
 		}),
 	}
 	f.register(cmd, "only those that died")
@@ -48,25 +48,19 @@ func registerGroup(cmd *cobra.Command, group *string) {
 	cmd.Flags().StringVar(group, "group", "", "only those of this group; see outbox dead groups")
 }
 
-func deadQuery(f filter, group, after string, limit int, now time.Time) (chosen outbox.DeadFilter, last outbox.DeadLetter, err error) {
+func deadQuery(f filter, group, after string, limit int, now time.Time) (outbox.DeadQuery, error) {
 	if err := checkCount("--limit", limit, maxDeadLimit); err != nil {
-		return chosen, last, err
+		return outbox.DeadQuery{}, err
 	}
-	if chosen, err = f.dead(group, now); err != nil || after == "" {
-		return chosen, last, err
-	}
-	last, err = parseDeadCursor(after)
-	return chosen, last, err
+	chosen, err := f.dead(group, now)
+	return outbox.DeadQuery{DeadFilter: chosen, After: after, Limit: limit}, err
 }
 
 // printDead prints a page, and the place of the next page.
-func (a *app) printDead(letters []outbox.DeadLetter, next outbox.DeadLetter) error {
-	answer := deadListing{DeadLetters: []deadLetter{}, More: next.EventID != ""}
-	if answer.More {
-		answer.Next = deadCursor(&next)
-	}
-	for i := range letters {
-		answer.DeadLetters = append(answer.DeadLetters, deadOf(&letters[i]))
+func (a *app) printDead(page outbox.Page[outbox.DeadLetter]) error {
+	answer := deadListing{DeadLetters: []deadLetter{}, More: page.Next != "", Next: page.Next}
+	for i := range page.Rows {
+		answer.DeadLetters = append(answer.DeadLetters, deadOf(&page.Rows[i]))
 	}
 	err := a.print(answer, func(t *table) {
 		t.row("EVENT ID", "TYPE", "AGGREGATE ID", "ATTEMPTS", "DIED", "LISTENER", "LAST ERROR")
@@ -124,23 +118,23 @@ It reads the %d letters that died first.`, outbox.GroupLimit),
 			if err != nil {
 				return err
 			}
-			found, err := c.ob.DeadLetters().Groups(ctx, chosen)
+			found, more, err := c.ob.DeadLetters().Groups(ctx, chosen)
 			if err != nil {
 				return err
 			}
-			return a.printGroups(found)
+			return a.printGroups(found, more)
 		}),
 	}
 	f.register(cmd, "only those that died")
 	return cmd
 }
 
-func (a *app) printGroups(found outbox.DeadGroups) error {
+func (a *app) printGroups(found []outbox.DeadGroup, more bool) error {
 	answer := struct {
 		Groups []deadGroup `json:"groups"`
 		More   bool        `json:"more"`
-	}{[]deadGroup{}, found.More}
-	for _, g := range found.Groups {
+	}{[]deadGroup{}, more}
+	for _, g := range found {
 		answer.Groups = append(answer.Groups, deadGroup{
 			ID: g.ID, EventType: g.Kind.EventType, AggregateType: g.Kind.AggregateType, Listener: g.Kind.Listener,
 			Reason: g.Reason, Count: g.Count, First: g.First.UTC(), Last: g.Last.UTC(), Example: g.Example,
@@ -152,7 +146,7 @@ func (a *app) printGroups(found outbox.DeadGroups) error {
 			t.row(g.ID, g.Count, kindText(g.AggregateType, g.EventType), short(g.Listener), g.Last, g.Example, g.Reason) // the last column may be long
 		}
 	})
-	if found.More && !a.json {
+	if more && !a.json {
 		_, _ = fmt.Fprintf(a.errOut, "There are more dead letters than the %d that were read; narrow them with --since or --event-type.\n", outbox.GroupLimit)
 	}
 	return err

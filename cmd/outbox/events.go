@@ -87,19 +87,24 @@ func (c *client) find(ctx context.Context, q outbox.EventQuery) (rows []outbox.E
 	for range listPages {
 		q.Limit = limit - len(rows)
 		page, err := c.ob.FindEvents(ctx, q)
-		var field *outbox.FieldError
-		if errors.As(err, &field) && field.Field == "EventQuery.After" {
-			return nil, "", wrongCursor(q.After)
-		}
 		if err != nil {
-			return nil, "", err
+			return nil, "", wrongAfter(err, q.After)
 		}
-		rows, next = append(rows, page.Events...), page.Next
+		rows, next = append(rows, page.Rows...), page.Next
 		if q.After = next; next == "" || len(rows) >= limit {
 			break
 		}
 	}
 	return rows, next, nil
+}
+
+// wrongAfter reports an --after that no listing printed. Other errors stay as they are.
+func wrongAfter(err error, after string) error {
+	var field *outbox.FieldError
+	if errors.As(err, &field) && (field.Field == "EventQuery.After" || field.Field == "DeadQuery.After") {
+		return &usageError{"--after", fmt.Sprintf("is a text of %d bytes; it must be what an earlier listing printed", len(after))}
+	}
+	return err
 }
 
 func (a *app) printEvents(rows []outbox.EventRow, next string) error {

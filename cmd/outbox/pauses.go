@@ -117,8 +117,8 @@ func (a *app) warnOfPause(ctx context.Context, c *client, kind outbox.EventKind)
 		return err
 	}
 	var others []string
-	for i := range page.Events {
-		other := outbox.EventKind{AggregateType: page.Events[i].AggregateType, EventType: kind.EventType}
+	for i := range page.Rows {
+		other := outbox.EventKind{AggregateType: page.Rows[i].AggregateType, EventType: kind.EventType}
 		if other == kind {
 			return nil
 		}

@@ -66,7 +66,7 @@ func (c *client) ended(ctx context.Context, before time.Time) (n int64, more boo
 		if err != nil {
 			return 0, false, err
 		}
-		n, done = n+int64(len(page.Events)), done+int64(len(page.Events))
+		n, done = n+int64(len(page.Rows)), done+int64(len(page.Rows))
 		if q.After = page.Next; page.Next == "" {
 			return n, false, nil
 		}

@@ -18,19 +18,19 @@ var deadTests = []storeTest{
 		})
 		first := s.died(time.Second, nil)
 		third := s.died(2*time.Second, nil) // at the same time as the second letter, with a later id
-		letters := s.queryDead(outbox.DeadQuery{})
+		letters := s.queryDead(outbox.DeadRowsQuery{})
 		s.sameIDs("by the time of death, then by id", deadIDs(letters), []string{first.EventID, second.EventID, third.EventID})
 		for i, env := range []outbox.Envelope{first, second} {
 			env.Payload, env.Headers = outbox.Payload{}, nil
 			s.sameLetter(letters[i], env, suiteTime.Add(time.Duration(i+1)*time.Second))
 		}
-		s.sameIDs("limited", deadIDs(s.queryDead(outbox.DeadQuery{Limit: 2})), []string{first.EventID, second.EventID})
+		s.sameIDs("limited", deadIDs(s.queryDead(outbox.DeadRowsQuery{Limit: 2})), []string{first.EventID, second.EventID})
 
 		// An event that Mark made dead died when it was marked.
 		before := s.now()
 		env := s.inserted()
 		s.mark(outbox.OutcomeDead, "", outbox.Mark{EventID: env.EventID, Error: "marked"})
-		letters = s.queryDead(outbox.DeadQuery{DeadFilter: outbox.DeadFilter{Since: before.Add(-clockSlack)}})
+		letters = s.queryDead(outbox.DeadRowsQuery{DeadFilter: outbox.DeadFilter{Since: before.Add(-clockSlack)}})
 		s.sameIDs("since then", deadIDs(letters), []string{env.EventID})
 		s.duringCall("time of death", letters[0].DiedAt, before)
 	}},
@@ -70,7 +70,7 @@ var deadTests = []storeTest{
 			"an empty span of time":   {outbox.DeadFilter{Since: at(2), Until: at(2)}, nil},
 			"a wildcard is no filter": {outbox.DeadFilter{EventType: "%"}, nil},
 		} {
-			s.sameIDs(name, deadIDs(s.queryDead(outbox.DeadQuery{DeadFilter: test.filter})), test.want)
+			s.sameIDs(name, deadIDs(s.queryDead(outbox.DeadRowsQuery{DeadFilter: test.filter})), test.want)
 			n, err := s.Store.CountDead(s.ctx, s.DB, test.filter)
 			s.ok("CountDead", err)
 			s.count("CountDead of "+name, int(n), len(test.want))
@@ -85,7 +85,7 @@ var deadTests = []storeTest{
 		for _, keysOnly := range []bool{false, true} {
 			for _, limit := range []int{1, 3, 100} {
 				var got []string
-				q := outbox.DeadQuery{Limit: limit, KeysOnly: keysOnly}
+				q := outbox.DeadRowsQuery{Limit: limit, KeysOnly: keysOnly}
 				for {
 					page := s.queryDead(q)
 					got = append(got, deadIDs(page)...)
@@ -112,7 +112,7 @@ var deadTests = []storeTest{
 		for _, keysOnly := range []bool{false, true} {
 			for _, limit := range []int{1, 2, 3, 100} {
 				var got []string
-				q := outbox.DeadQuery{Limit: limit, KeysOnly: keysOnly}
+				q := outbox.DeadRowsQuery{Limit: limit, KeysOnly: keysOnly}
 				for {
 					page := s.queryDead(q)
 					got = append(got, deadIDs(page)...)
@@ -128,7 +128,7 @@ var deadTests = []storeTest{
 		within := outbox.DeadFilter{Since: suiteTime.Add(time.Second), Until: suiteTime.Add(4 * time.Second)}
 		for _, ids := range [][]string{nil, want} {
 			within.EventIDs = ids
-			s.sameIDs("within a time", deadIDs(s.queryDead(outbox.DeadQuery{DeadFilter: within})), want[2:8])
+			s.sameIDs("within a time", deadIDs(s.queryDead(outbox.DeadRowsQuery{DeadFilter: within})), want[2:8])
 			n, err := s.Store.CountDead(s.ctx, s.DB, within)
 			s.ok("CountDead", err)
 			s.count("CountDead within a time", int(n), 6)
@@ -136,7 +136,7 @@ var deadTests = []storeTest{
 	}},
 	{"KeysOnly", func(s *storeSuite) {
 		env := s.died(time.Second, nil)
-		letters := s.queryDead(outbox.DeadQuery{KeysOnly: true})
+		letters := s.queryDead(outbox.DeadRowsQuery{KeysOnly: true})
 		s.sameIDs("ids", deadIDs(letters), []string{env.EventID})
 		if l := letters[0]; !l.DiedAt.Equal(suiteTime.Add(time.Second)) || !l.Payload.IsZero() || l.EventType != "" || l.LastError != "" {
 			s.t.Fatalf("the key is not just id and time of death: %+v, died at %v", l, l.DiedAt)
@@ -148,7 +148,7 @@ var deadTests = []storeTest{
 			env.Payload, env.Headers = large, map[string]string{"source": strings.Repeat("a", 60_000)}
 		})
 		s.edit(env.EventID, func(row *RawRow) { row.LastError = strings.Repeat("é", 5000) })
-		for _, q := range []outbox.DeadQuery{{}, {Sizes: true}, {DeadFilter: outbox.DeadFilter{EventIDs: []string{env.EventID}}, Sizes: true}} {
+		for _, q := range []outbox.DeadRowsQuery{{}, {Sizes: true}, {DeadFilter: outbox.DeadFilter{EventIDs: []string{env.EventID}}, Sizes: true}} {
 			letter := s.queryDead(q)[0]
 			want := 0
 			if q.Sizes {
@@ -164,7 +164,7 @@ var deadTests = []storeTest{
 	}},
 	{"ListHasTheListenerOfARow", func(s *storeSuite) {
 		env := s.died(time.Second, func(env *outbox.Envelope) { env.Headers = listenerHeaders() })
-		s.onlyListener(s.queryDead(outbox.DeadQuery{})[0].Headers)
+		s.onlyListener(s.queryDead(outbox.DeadRowsQuery{})[0].Headers)
 		letter, err := s.Store.GetDead(s.ctx, s.DB, env.EventID)
 		s.ok("GetDead", err)
 		s.sameLetter(letter, env, suiteTime.Add(time.Second))
@@ -268,7 +268,7 @@ func (s *storeSuite) replays(to outbox.Status, rows []stored, others []string) {
 	replay("replayed", 1, append([]string{env.EventID, "no such event"}, others...)...)
 	s.sameRow("replayed row", env.EventID, RawRow{Status: to, CreatedAt: env.OccurredAt, AvailableAt: now})
 	s.unchanged("row that was not dead", rows...)
-	s.count("dead letters left", len(s.queryDead(outbox.DeadQuery{})), 0)
+	s.count("dead letters left", len(s.queryDead(outbox.DeadRowsQuery{})), 0)
 	replay("replayed again", 0, env.EventID)
 	replay("replayed of nothing", 0)
 }

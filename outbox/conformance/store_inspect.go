@@ -31,7 +31,7 @@ var (
 	deadStatuses = []outbox.Status{outbox.StatusDead}
 )
 
-func (s *storeSuite) page(q outbox.EventQuery) outbox.EventPage {
+func (s *storeSuite) page(q outbox.EventQuery) outbox.Page[outbox.EventRow] {
 	s.t.Helper()
 	if q.Limit == 0 {
 		q.Limit = outbox.MaxFindLimit
@@ -45,7 +45,7 @@ func (s *storeSuite) page(q outbox.EventQuery) outbox.EventPage {
 func (s *storeSuite) finds(what string, f outbox.EventFilter, want ...string) {
 	s.t.Helper()
 	page := s.page(outbox.EventQuery{EventFilter: f})
-	s.sameIDs(what, eventIDs(page.Events), want)
+	s.sameIDs(what, eventIDs(page.Rows), want)
 	if page.Next != "" {
 		s.t.Fatalf("%s: the only page has the next place %q", what, page.Next)
 	}
@@ -123,7 +123,7 @@ func inspectFilters(s *storeSuite) {
 		} {
 			test.filter.Statuses = []outbox.Status{status}
 			page := s.page(outbox.EventQuery{EventFilter: test.filter})
-			got := eventIDs(page.Events)
+			got := eventIDs(page.Rows)
 			slices.Sort(got)
 			slices.Sort(test.want)
 			s.sameIDs(status.String()+", "+name, got, test.want)
@@ -165,7 +165,7 @@ func inspectTimes(s *storeSuite) {
 func inspectListed(s *storeSuite) {
 	id := s.as(outbox.StatusDead, time.Second, func(env *outbox.Envelope) { env.Headers = map[string]string{"source": "api"} })
 	s.edit(id, func(row *RawRow) { row.LastError, row.Attempts = "it failed", 4 })
-	event := s.page(outbox.EventQuery{}).Events[0]
+	event := s.page(outbox.EventQuery{}).Rows[0]
 	if !event.Payload.IsZero() || len(event.Headers) > 0 {
 		s.t.Fatalf("the listed event has a payload of %d bytes and the headers %v", event.Payload.Len(), event.Headers)
 	}
@@ -173,7 +173,7 @@ func inspectListed(s *storeSuite) {
 		s.t.Fatalf("the listed event is %+v", event)
 	}
 	s.edit(id, func(row *RawRow) { row.LastError = strings.Repeat("é", 5000) })
-	if event = s.page(outbox.EventQuery{}).Events[0]; event.LastError != strings.Repeat("é", outbox.MaxErrorLength) {
+	if event = s.page(outbox.EventQuery{}).Rows[0]; event.LastError != strings.Repeat("é", outbox.MaxErrorLength) {
 		s.t.Fatalf("the listed event has an error of %d bytes", len(event.LastError))
 	}
 }
@@ -181,7 +181,7 @@ func inspectListed(s *storeSuite) {
 func inspectListener(s *storeSuite) {
 	s.as(outbox.StatusDead, time.Second, func(env *outbox.Envelope) { env.Headers = listenerHeaders() })
 	for _, statuses := range [][]outbox.Status{nil, deadStatuses} {
-		s.onlyListener(s.page(outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: statuses}}).Events[0].Headers)
+		s.onlyListener(s.page(outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: statuses}}).Rows[0].Headers)
 	}
 }
 
@@ -195,7 +195,7 @@ func inspectWhole(s *storeSuite) {
 				return event
 			},
 			func() outbox.EventRow {
-				event := s.page(outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{status}}}).Events[0]
+				event := s.page(outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{status}}}).Rows[0]
 				event.Payload, event.Headers = want.Payload, want.Headers
 				return event
 			},

@@ -21,7 +21,7 @@ func (s *storeSuite) walk(q outbox.EventQuery, between func()) []string {
 	var ids []string
 	for pages := 0; ; pages++ {
 		page := s.page(q)
-		ids = append(ids, eventIDs(page.Events)...)
+		ids = append(ids, eventIDs(page.Rows)...)
 		if page.Next == "" {
 			return ids
 		}
@@ -41,7 +41,7 @@ func inspectPages(s *storeSuite) {
 	}
 	eachWalk(func(statuses []outbox.Status) {
 		filter := outbox.EventFilter{Statuses: statuses}
-		want := eventIDs(s.page(outbox.EventQuery{EventFilter: filter}).Events)
+		want := eventIDs(s.page(outbox.EventQuery{EventFilter: filter}).Rows)
 		for _, limit := range []int{1, 3, 7, 100} {
 			got := s.walk(outbox.EventQuery{EventFilter: filter, Limit: limit}, func() {})
 			s.sameIDs(fmt.Sprintf("%v, pages of %d", statuses, limit), got, want)
@@ -101,12 +101,12 @@ func inspectBound(s *storeSuite) {
 	for _, statuses := range [][]outbox.Status{nil, liveStatuses} {
 		q := outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: statuses, AggregateType: "Rare"}}
 		first := s.page(q)
-		s.sameIDs("the first page", eventIDs(first.Events), nil)
+		s.sameIDs("the first page", eventIDs(first.Rows), nil)
 		if q.After = first.Next; q.After == "" {
 			s.t.Fatalf("%v: the first page looked at more than %d rows", statuses, outbox.SearchLimit)
 		}
 		second := s.page(q)
-		s.sameIDs("the second page", eventIDs(second.Events), []string{rare.EventID})
+		s.sameIDs("the second page", eventIDs(second.Rows), []string{rare.EventID})
 		if second.Next != "" {
 			s.t.Fatalf("%v: the last page has the next place %q", statuses, second.Next)
 		}

@@ -124,7 +124,7 @@ func (s *storeSuite) everyReadIsExact(envs []outbox.Envelope) {
 		letter, err := s.Store.GetDead(s.ctx, s.DB, id)
 		return letter.Envelope, err
 	})
-	for _, letter := range s.queryDead(outbox.DeadQuery{Limit: len(envs), Sizes: true}) {
+	for _, letter := range s.queryDead(outbox.DeadRowsQuery{Limit: len(envs), Sizes: true}) {
 		s.count("bytes of "+letter.EventID, letter.PayloadBytes, len(want[letter.EventID].Payload.String()))
 	}
 }

@@ -173,7 +173,7 @@ func listSpoilt(s *storeSuite, sp spoilt, filter outbox.EventFilter) {
 	page, err := s.Store.FindEvents(s.ctx, s.DB, outbox.EventQuery{EventFilter: filter, Limit: 10_000})
 	s.ok("FindEvents", err)
 	listed := map[string]bool{}
-	for _, event := range page.Events {
+	for _, event := range page.Rows {
 		listed[event.EventID] = true
 	}
 	for name, env := range sp.bad {
@@ -188,7 +188,7 @@ func listSpoilt(s *storeSuite, sp spoilt, filter outbox.EventFilter) {
 // buryAndReplay: the unreadable rows are ordinary dead letters.
 func buryAndReplay(s *storeSuite, sp spoilt) {
 	s.t.Helper()
-	got := deadIDs(s.queryDead(outbox.DeadQuery{}))
+	got := deadIDs(s.queryDead(outbox.DeadRowsQuery{}))
 	slices.Sort(got)
 	s.sameIDs("dead letters", got, sp.badIDs())
 	for name, env := range sp.bad {
@@ -203,7 +203,7 @@ func buryAndReplay(s *storeSuite, sp spoilt) {
 	s.count("events that were replayed", n, len(got))
 	b := s.pollAt(later)
 	s.mark(outbox.OutcomeDead, "", deadOf(b.Undecodable)...)
-	n, err = s.Store.DeleteDead(s.ctx, s.DB, deadIDs(s.queryDead(outbox.DeadQuery{})))
+	n, err = s.Store.DeleteDead(s.ctx, s.DB, deadIDs(s.queryDead(outbox.DeadRowsQuery{})))
 	s.ok("DeleteDead", err)
 	s.count("dead letters that were deleted", n, len(b.Undecodable))
 }

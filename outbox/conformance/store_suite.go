@@ -180,7 +180,7 @@ func stateOf(row RawRow) outbox.RowState {
 	return outbox.RowState{Exists: true, Status: row.Status, Lease: row.LockedBy}
 }
 
-func (s *storeSuite) queryDead(q outbox.DeadQuery) []outbox.DeadLetter {
+func (s *storeSuite) queryDead(q outbox.DeadRowsQuery) []outbox.DeadLetter {
 	s.t.Helper()
 	if q.Limit == 0 {
 		q.Limit = 1000

@@ -12,22 +12,22 @@ import (
 )
 
 // FindEvents implements [outbox.Store]. FindEvents looks at SearchLimit rows, as a database does.
-func (s *Store) FindEvents(ctx context.Context, _ outbox.DB, q outbox.EventQuery) (outbox.EventPage, error) {
+func (s *Store) FindEvents(ctx context.Context, _ outbox.DB, q outbox.EventQuery) (outbox.Page[outbox.EventRow], error) {
 	order := q.Order()
 	place, err := order.After(q.After)
 	if err != nil {
-		return outbox.EventPage{}, err
+		return outbox.Page[outbox.EventRow]{}, err
 	}
 	if err := s.lock(ctx, "finding events"); err != nil {
-		return outbox.EventPage{}, err
+		return outbox.Page[outbox.EventRow]{}, err
 	}
 	defer s.mu.Unlock()
 	rows := s.visible(inOrder(order), func(r *memRow) bool {
 		return r.isIn(order, q.EventFilter) && (place.EventID == "" || inOrder(order)(r, at(place)) > 0)
 	})
-	var page outbox.EventPage
+	var page outbox.Page[outbox.EventRow]
 	for i, r := range rows {
-		if i == outbox.SearchLimit || len(page.Events) == q.Limit {
+		if i == outbox.SearchLimit || len(page.Rows) == q.Limit {
 			page.Next = order.Next(place)
 			break
 		}
@@ -35,7 +35,7 @@ func (s *Store) FindEvents(ctx context.Context, _ outbox.DB, q outbox.EventQuery
 		if r.chosen(q.EventFilter) {
 			event := r.event()
 			event.Envelope, event.LastError = forList(event.Envelope), listedError(event.LastError)
-			page.Events = append(page.Events, event)
+			page.Rows = append(page.Rows, event)
 		}
 	}
 	return page, nil

@@ -198,7 +198,7 @@ func (s *Store) Purge(ctx context.Context, _ outbox.DB, q outbox.PurgeQuery) (in
 }
 
 // QueryDead implements [outbox.Store].
-func (s *Store) QueryDead(ctx context.Context, _ outbox.DB, q outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+func (s *Store) QueryDead(ctx context.Context, _ outbox.DB, q outbox.DeadRowsQuery) ([]outbox.DeadLetter, error) {
 	if err := s.lock(ctx, "listing dead letters"); err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (q *query) deadWith(part timePart, f outbox.DeadFilter) *query {
 }
 
 // QueryDead implements [outbox.Store].
-func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+func (s *Store) QueryDead(ctx context.Context, db outbox.DB, d outbox.DeadRowsQuery) ([]outbox.DeadLetter, error) {
 	var undated, dated []outbox.DeadLetter
 	for _, part := range s.deadParts() {
 		if part.undated && (!d.Since.IsZero() || !d.AfterDiedAt.IsZero()) {
@@ -99,7 +99,7 @@ func merged(letters, more []outbox.DeadLetter) []outbox.DeadLetter {
 	return letters
 }
 
-func (s *Store) queryDead(ctx context.Context, db outbox.DB, part timePart, d outbox.DeadQuery) ([]outbox.DeadLetter, error) {
+func (s *Store) queryDead(ctx context.Context, db outbox.DB, part timePart, d outbox.DeadRowsQuery) ([]outbox.DeadLetter, error) {
 	byIndex := d.AfterEventID != "" && part.time == "done_at" && !part.undated
 	build := func(from string) *query {
 		q := s.query(512).ordered().add("SELECT event_id, ").placeColumn(part.time)

@@ -55,7 +55,7 @@ func TestFindingEventsCostsABoundedNumberOfRows(t *testing.T) {
 			q.Limit = readBatch
 			cost(name, readLimit, func() error {
 				page, err := store.FindEvents(ctx, rec, q)
-				require.NotEmpty(t, page.Events, name)
+				require.NotEmpty(t, page.Rows, name)
 				return err
 			})
 			q.EventType = "none"
@@ -68,7 +68,7 @@ func TestFindingEventsCostsABoundedNumberOfRows(t *testing.T) {
 		// MySQL reads both statuses, and counts what it reads of the subselects again.
 		cost("nodes", 5*outbox.SearchLimit, func() error { _, err := store.Nodes(ctx, rec); return err })
 		cost("dead letters by id", 20, func() error {
-			_, err := store.QueryDead(ctx, rec, outbox.DeadQuery{DeadFilter: outbox.DeadFilter{EventIDs: []string{"x00000001", "x00000900"}}, Limit: 10})
+			_, err := store.QueryDead(ctx, rec, outbox.DeadRowsQuery{DeadFilter: outbox.DeadFilter{EventIDs: []string{"x00000001", "x00000900"}}, Limit: 10})
 			return err
 		})
 	})
@@ -118,7 +118,7 @@ func TestLookingForTimesThatCannotBeReadCostsLittle(t *testing.T) {
 						cost(fmt.Sprint(walk.statuses, " ", name), func() {
 							page, err := store.FindEvents(ctx, rec, q)
 							require.NoError(t, err)
-							require.Len(t, page.Events, events, name)
+							require.Len(t, page.Rows, events, name)
 						})
 					}
 					finds("from the start", outbox.Cursor{}, readBatch)
@@ -129,12 +129,12 @@ func TestLookingForTimesThatCannotBeReadCostsLittle(t *testing.T) {
 					finds("among the undated", outbox.Cursor{EventID: "a"}, 0)
 				}
 				cost("dead letters behind a place", func() {
-					letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{Limit: readBatch, AfterDiedAt: now.Add(-3*time.Hour + 50*time.Second), AfterEventID: "y00050000"})
+					letters, err := store.QueryDead(ctx, rec, outbox.DeadRowsQuery{Limit: readBatch, AfterDiedAt: now.Add(-3*time.Hour + 50*time.Second), AfterEventID: "y00050000"})
 					require.NoError(t, err)
 					require.Len(t, letters, readBatch)
 				})
 				cost("the first dead letters", func() {
-					letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{Limit: readBatch})
+					letters, err := store.QueryDead(ctx, rec, outbox.DeadRowsQuery{Limit: readBatch})
 					require.NoError(t, err)
 					require.Len(t, letters, readBatch)
 				})
@@ -157,13 +157,13 @@ func TestTheFirstDeadLettersOfATableOfDeadLettersCostLittle(t *testing.T) {
 		rec := &recorded{DB: db.DB}
 		for name, read := range map[string]func() error{
 			"dead letters": func() error {
-				letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{Limit: readBatch})
+				letters, err := store.QueryDead(ctx, rec, outbox.DeadRowsQuery{Limit: readBatch})
 				require.Len(t, letters, readBatch)
 				return err
 			},
 			"dead events": func() error {
 				page, err := store.FindEvents(ctx, rec, outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusDead}}, Limit: readBatch})
-				require.Len(t, page.Events, readBatch)
+				require.Len(t, page.Rows, readBatch)
 				return err
 			},
 		} {
@@ -218,8 +218,8 @@ func TestTheSearchIndexIsUsedWhateverTheStatistics(t *testing.T) {
 				cost := costOf(t, db, rec, func() {
 					page, err := store.FindEvents(ctx, rec, outbox.EventQuery{EventFilter: outbox.EventFilter{AggregateID: "hot", Statuses: statuses}, Limit: readBatch, After: after})
 					require.NoError(t, err)
-					require.Len(t, page.Events, readBatch)
-					require.True(t, strings.HasPrefix(page.Events[0].EventID, "d000"))
+					require.Len(t, page.Rows, readBatch)
+					require.True(t, strings.HasPrefix(page.Rows[0].EventID, "d000"))
 				})
 				require.LessOrEqual(t, cost, readLimit, name)
 			}

@@ -125,12 +125,12 @@ func readingCosts(t *testing.T, db *testdb.DB, statistics bool) {
 			return readBatch, err
 		}},
 		{"dead letters", func() (int, error) {
-			letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{Limit: readBatch})
+			letters, err := store.QueryDead(ctx, rec, outbox.DeadRowsQuery{Limit: readBatch})
 			return len(letters), err
 		}},
 		{"events found", func() (int, error) {
 			page, err := store.FindEvents(ctx, rec, outbox.EventQuery{Limit: readBatch, EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusNew}}})
-			return len(page.Events), err
+			return len(page.Rows), err
 		}},
 		{"purge", func() (int, error) {
 			return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})

@@ -223,13 +223,13 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	_, err = store.Stats(ctx, rec, someTime, nil)
 	run("stats", err)
 	section("dead letters")
-	_, err = store.QueryDead(ctx, rec, outbox.DeadQuery{
+	_, err = store.QueryDead(ctx, rec, outbox.DeadRowsQuery{
 		DeadFilter: outbox.DeadFilter{EventType: "T", AggregateType: "A", Since: someTime, Until: someTime},
 		Limit:      10, AfterDiedAt: someTime, AfterEventID: "a", Sizes: true,
 	})
 	run("dead letters", err)
 	section("dead letters of some ids")
-	_, err = store.QueryDead(ctx, rec, outbox.DeadQuery{
+	_, err = store.QueryDead(ctx, rec, outbox.DeadRowsQuery{
 		DeadFilter: outbox.DeadFilter{EventIDs: []string{"a", "b"}, AggregateID: "1", TenantID: "t"}, Limit: 10,
 	})
 	run("dead letters", err)

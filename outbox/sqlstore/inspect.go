@@ -90,13 +90,13 @@ func (s *Store) event(r *found) outbox.EventRow {
 
 // FindEvents implements [outbox.Store]. FindEvents reads a few rows at first, and then four times
 // as many with each statement, until the page is full or SearchLimit rows were read.
-func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuery) (outbox.EventPage, error) {
+func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuery) (outbox.Page[outbox.EventRow], error) {
 	w := s.walkOf(q.EventFilter)
 	place, err := w.order.After(q.After)
 	if err != nil {
-		return outbox.EventPage{}, err
+		return outbox.Page[outbox.EventRow]{}, err
 	}
-	var page outbox.EventPage
+	var page outbox.Page[outbox.EventRow]
 	begin, left := place, outbox.SearchLimit
 	next := func() string {
 		if place == begin { // no row of the page has a place that can be read
@@ -109,12 +109,12 @@ func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuer
 		n = min(n, left)
 		rows, err := s.walked(ctx, db, w, place, n)
 		if err != nil {
-			return outbox.EventPage{}, err
+			return outbox.Page[outbox.EventRow]{}, err
 		}
 		looked := min(unplaced, len(rows))
 		for i := range rows[looked:] {
 			r := &rows[looked+i]
-			if len(page.Events) == q.Limit {
+			if len(page.Rows) == q.Limit {
 				page.Next = next()
 				return page, nil
 			}
@@ -127,7 +127,7 @@ func (s *Store) FindEvents(ctx context.Context, db outbox.DB, q outbox.EventQuer
 			if !r.lastError.Valid {
 				continue // the filter does not choose the row
 			}
-			page.Events = append(page.Events, s.event(r))
+			page.Rows = append(page.Rows, s.event(r))
 		}
 		if len(rows) < n {
 			return page, nil

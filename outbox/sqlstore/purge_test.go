@@ -30,7 +30,7 @@ func TestReadingAndPurgingDeadRowsSkipsTheDoneOnes(t *testing.T) {
 
 		rec := &recorded{DB: db.DB}
 		until := outbox.DeadFilter{Until: now.Add(time.Microsecond)}
-		middle := outbox.DeadQuery{DeadFilter: until, Limit: readBatch, AfterDiedAt: now.Add(-time.Hour + 15*time.Second), AfterEventID: "x00015000"}
+		middle := outbox.DeadRowsQuery{DeadFilter: until, Limit: readBatch, AfterDiedAt: now.Add(-time.Hour + 15*time.Second), AfterEventID: "x00015000"}
 		purge := func() (int, error) {
 			return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})
 		}
@@ -39,11 +39,11 @@ func TestReadingAndPurgingDeadRowsSkipsTheDoneOnes(t *testing.T) {
 			call func() (int, error)
 		}{
 			{"dead letters until now", func() (int, error) {
-				letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{DeadFilter: until, Limit: readBatch})
+				letters, err := store.QueryDead(ctx, rec, outbox.DeadRowsQuery{DeadFilter: until, Limit: readBatch})
 				return len(letters), err
 			}},
 			{"keys of dead letters until now", func() (int, error) {
-				letters, err := store.QueryDead(ctx, rec, outbox.DeadQuery{DeadFilter: until, Limit: readBatch, KeysOnly: true})
+				letters, err := store.QueryDead(ctx, rec, outbox.DeadRowsQuery{DeadFilter: until, Limit: readBatch, KeysOnly: true})
 				return len(letters), err
 			}},
 			{"dead letters behind a place", func() (int, error) {

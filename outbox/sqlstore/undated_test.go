@@ -63,15 +63,15 @@ func TestDeadLettersWhoseTimeCannotBeReadAreListedOnce(t *testing.T) {
 		require.NoError(t, err)
 		for _, filter := range []outbox.DeadFilter{{}, {AggregateType: "Order"}, {EventIDs: ids}, {Until: time.Now().Add(time.Hour)}} {
 			for _, limit := range []int{1, 3, rows} {
-				seen, place := map[string]bool{}, outbox.DeadLetter{}
+				seen, query := map[string]bool{}, outbox.DeadQuery{DeadFilter: filter, Limit: limit}
 				for {
-					letters, next, err := dead.QueryAfter(ctx, filter, place, limit)
+					page, err := dead.Find(ctx, query)
 					require.NoError(t, err)
-					for _, l := range letters {
+					for _, l := range page.Rows {
 						require.False(t, seen[l.EventID], "%v is listed again, in pages of %d", l.EventID, limit)
 						seen[l.EventID] = true
 					}
-					if place = next; next.EventID == "" {
+					if query.After = page.Next; query.After == "" {
 						break
 					}
 				}
@@ -112,8 +112,8 @@ func TestEventsWhoseTimeCannotBeReadAreFoundOnce(t *testing.T) {
 			EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusDead}, Since: time.Date(1, 1, 3, 0, 0, 0, 0, time.UTC)}, Limit: each,
 		})
 		require.NoError(t, err)
-		require.NotEmpty(t, page.Events)
-		require.Less(t, len(page.Events), each, "Since leaves out events whose time cannot be read")
+		require.NotEmpty(t, page.Rows)
+		require.Less(t, len(page.Rows), each, "Since leaves out events whose time cannot be read")
 	})
 }
 
@@ -137,8 +137,8 @@ func findsOnce(t *testing.T, store *sqlstore.Store, db *testdb.DB, each int, col
 			for {
 				page, err := store.FindEvents(t.Context(), db.DB, q)
 				require.NoError(t, err)
-				for i := range page.Events {
-					id := page.Events[i].EventID
+				for i := range page.Rows {
+					id := page.Rows[i].EventID
 					require.False(t, seen[id], "%s: %v is found again among %v, in pages of %d", column, id, filter, limit)
 					seen[id] = true
 				}

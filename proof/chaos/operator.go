@@ -37,15 +37,15 @@ func (o *operator) operate(ctx context.Context) {
 }
 
 func (o *operator) replay(ctx context.Context, n int) {
-	letters, _ := o.ob.DeadLetters().Query(ctx, outbox.DeadFilter{}, n)
-	for _, l := range letters {
+	page, _ := o.ob.DeadLetters().Find(ctx, outbox.DeadQuery{Limit: n})
+	for _, l := range page.Rows {
 		_ = o.ob.DeadLetters().Replay(ctx, l.EventID)
 	}
 }
 
 func (o *operator) delete(ctx context.Context, n int) {
-	letters, _ := o.ob.DeadLetters().Query(ctx, outbox.DeadFilter{}, n)
-	for _, l := range letters {
+	page, _ := o.ob.DeadLetters().Find(ctx, outbox.DeadQuery{Limit: n})
+	for _, l := range page.Rows {
 		_ = o.ob.DeadLetters().Delete(ctx, l.EventID)
 	}
 }

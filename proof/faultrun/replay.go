@@ -12,9 +12,9 @@ import (
 func (n *node) replay(ctx context.Context) {
 	replayed := map[string]bool{}
 	for ctx.Err() == nil {
-		letters, _ := n.ob.DeadLetters().Query(ctx, outbox.DeadFilter{}, 100)
-		for i := range letters {
-			id, began := letters[i].EventID, time.Now()
+		page, _ := n.ob.DeadLetters().Find(ctx, outbox.DeadQuery{Limit: 100})
+		for i := range page.Rows {
+			id, began := page.Rows[i].EventID, time.Now()
 			if replayed[id] || n.ob.DeadLetters().Replay(ctx, id) != nil {
 				continue
 			}

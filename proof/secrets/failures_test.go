@@ -195,9 +195,9 @@ func TestFailuresShowNoSecret(t *testing.T) {
 				n, err := s.ob.DeadLetters().Count(t.Context(), outbox.DeadFilter{})
 				return err == nil && n == int64(dead+2)
 			}, soon, 10*time.Millisecond, "%s", s.trace)
-			letters, err := s.ob.DeadLetters().Query(t.Context(), outbox.DeadFilter{}, 100)
+			page, err := s.ob.DeadLetters().Find(t.Context(), outbox.DeadQuery{Limit: 100})
 			require.NoError(t, err)
-			for _, letter := range letters {
+			for _, letter := range page.Rows {
 				require.NotEmpty(t, letter.LastError)
 				_, _ = s.Write([]byte(letter.LastError + "\n"))
 			}

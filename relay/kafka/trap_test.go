@@ -78,17 +78,17 @@ func TestTheRelayKeepsTheOrderAroundAMessageThatIsTooLarge(t *testing.T) {
 	require.NoError(t, ob.Start(t.Context()))
 	defer func() { require.NoError(t, ob.Close(t.Context())) }()
 
-	var dead []outbox.DeadLetter
+	var dead outbox.Page[outbox.DeadLetter]
 	relaytest.Eventually(t, "the event is dead", func() bool {
-		dead, err = ob.DeadLetters().Query(t.Context(), outbox.DeadFilter{}, 10)
+		dead, err = ob.DeadLetters().Find(t.Context(), outbox.DeadQuery{Limit: 10})
 		require.NoError(t, err)
-		return len(dead) == 1
+		return len(dead.Rows) == 1
 	})
-	require.Contains(t, dead[0].LastError, "relay: publishing event "+dead[0].EventID+` to "notes": the broker refuses the message: MESSAGE_TOO_LARGE`)
+	require.Contains(t, dead.Rows[0].LastError, "relay: publishing event "+dead.Rows[0].EventID+` to "notes": the broker refuses the message: MESSAGE_TOO_LARGE`)
 	relaytest.Eventually(t, "the other key is published", func() bool { return order(c.stored(t, "notes")) == "b" })
 
 	limitTopic(t, c, "notes", "200000")
-	require.NoError(t, ob.DeadLetters().Replay(t.Context(), dead[0].EventID))
+	require.NoError(t, ob.DeadLetters().Replay(t.Context(), dead.Rows[0].EventID))
 	relaytest.Eventually(t, "all are published", func() bool { return len(c.stored(t, "notes")) == 4 })
 	require.Equal(t, "b123", order(c.stored(t, "notes")))
 }

@@ -56,9 +56,9 @@ func newShop() *outbox.Outbox {
 // Why events died: the groups, the largest first.
 func Example_groups() {
 	ctx, ob := context.Background(), newShop()
-	groups, err := ob.DeadLetters().Groups(ctx, outbox.DeadFilter{})
+	groups, _, err := ob.DeadLetters().Groups(ctx, outbox.DeadFilter{})
 	check(err)
-	for _, g := range groups.Groups {
+	for _, g := range groups {
 		fmt.Println(g.Count, g.Kind, g.Reason)
 	}
 	// Output:
@@ -77,11 +77,11 @@ func Example_replayGroup() {
 
 // replayWorst replays the group with the most dead letters.
 func replayWorst(ctx context.Context, ob *outbox.Outbox) error {
-	groups, err := ob.DeadLetters().Groups(ctx, outbox.DeadFilter{})
-	if err != nil || len(groups.Groups) == 0 {
+	groups, _, err := ob.DeadLetters().Groups(ctx, outbox.DeadFilter{})
+	if err != nil || len(groups) == 0 {
 		return err
 	}
-	worst := groups.Groups[0]
+	worst := groups[0]
 	report := func(done int) { fmt.Println(done, "events replayed so far") }
 	n, err := ob.DeadLetters().ReplayAll(ctx, outbox.DeadFilter{Group: worst.ID}, 500, outbox.OnProgress(report))
 	fmt.Println("replayed", n, "of", worst.Kind) // n is true beside an error, too
@@ -104,20 +104,19 @@ func Example_pages() {
 
 // export calls fn with each dead letter of a kind, in the order of death.
 func export(ctx context.Context, ob *outbox.Outbox, fn func(outbox.DeadLetter) error) error {
-	filter := outbox.DeadFilter{EventType: "OrderPlaced", Since: time.Now().Add(-24 * time.Hour)}
-	for after := (outbox.DeadLetter{}); ; {
-		letters, next, err := ob.DeadLetters().QueryAfter(ctx, filter, after, 100)
+	query := outbox.DeadQuery{DeadFilter: outbox.DeadFilter{EventType: "OrderPlaced", Since: time.Now().Add(-24 * time.Hour)}}
+	for {
+		page, err := ob.DeadLetters().Find(ctx, query)
 		if err != nil {
 			return err
 		}
-		for _, d := range letters {
+		for _, d := range page.Rows {
 			if err := fn(d); err != nil {
 				return err
 			}
 		}
-		if next.EventID == "" {
+		if query.After = page.Next; query.After == "" {
 			return nil
 		}
-		after = next
 	}
 }

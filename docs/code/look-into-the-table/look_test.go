@@ -65,7 +65,7 @@ func pending(ctx context.Context, ob *outbox.Outbox) error {
 		if err != nil {
 			return err
 		}
-		for _, row := range page.Events {
+		for _, row := range page.Rows {
 			fmt.Println(row.AggregateID, row.Status, row.Attempts)
 			event, err := ob.FindEvent(ctx, row.EventID) // with payload and headers
 			if err != nil {

@@ -99,16 +99,16 @@ func deadListener(t *testing.T, fw Framework) {
 		_, err := ob.Writer().Write(ctx, env)
 		return err
 	}))
-	var letters []outbox.DeadLetter
+	var letters outbox.Page[outbox.DeadLetter]
 	require.Eventually(t, func() bool {
 		var err error
-		letters, err = ob.DeadLetters().Query(t.Context(), outbox.DeadFilter{}, 0)
-		return err == nil && len(letters) == 1
+		letters, err = ob.DeadLetters().Find(t.Context(), outbox.DeadQuery{})
+		return err == nil && len(letters.Rows) == 1
 	}, 20*time.Second, time.Millisecond)
 	require.NoError(t, ob.Close(t.Context()))
 	config := httptx.TransactionConfig{Transactor: adapter}
 	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Outbox: ob, Access: everything}))
-	path := "/admin/dead-letters/" + letters[0].EventID
+	path := "/admin/dead-letters/" + letters.Rows[0].EventID
 	var letter struct {
 		Listener string            `json:"listener"`
 		Original string            `json:"original_id"`

@@ -96,14 +96,14 @@ func (p *patient) unheard(ctx context.Context) error {
 		return err
 	}
 	kinds, n := map[string]bool{}, 0
-	for _, e := range page.Events {
+	for _, e := range page.Rows {
 		if strings.HasPrefix(e.LastError, "no listener for ") {
 			n++
 			kinds[outbox.EventKind{AggregateType: e.AggregateType, EventType: e.EventType}.String()] = true
 		}
 	}
 	if n > 0 {
-		p.report(Warning, fmt.Sprintf("%d of the first %d events that wait have no listener: %.300s", n, len(page.Events), strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")),
+		p.report(Warning, fmt.Sprintf("%d of the first %d events that wait have no listener: %.300s", n, len(page.Rows), strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")),
 			"deploy a process that listens to them, or delete them; until then they are deferred again and again")
 	}
 	return nil
