@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/fielderr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -33,9 +34,9 @@ func New(db *bun.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	if db != nil {
 		pool = db.DB
 	}
-	a, err := sqltx.New(pool, writer, append([]Option{sqltx.CalledBy("outboxbun.New")}, opts...)...)
+	a, err := sqltx.New(pool, writer, opts...)
 	if err != nil {
-		return nil, err
+		return nil, fielderr.Rename(err, "sqltx.New", "outboxbun.New")
 	}
 	return &Adapter{db: db, sql: a}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/internal/fielderr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -41,9 +42,9 @@ func New(db *gorm.DB, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outboxgorm.New: finding the *sql.DB of the handle: %w", err)
 	}
-	a, err := sqltx.New(pool, writer, append([]Option{sqltx.CalledBy("outboxgorm.New")}, opts...)...)
+	a, err := sqltx.New(pool, writer, opts...)
 	if err != nil {
-		return nil, err
+		return nil, fielderr.Rename(err, "sqltx.New", "outboxgorm.New")
 	}
 	// A session with a separate statement: the caller may go on with the handle.
 	db = db.Session(&gorm.Session{NewDB: true, Context: context.Background()})

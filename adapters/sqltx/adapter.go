@@ -20,7 +20,6 @@ type Adapter struct {
 	connector      *connector
 	writer         *outbox.Writer
 	allowUnmanaged bool
-	name           string // the name of the called function in the errors of New
 }
 
 var _ outbox.Transactor = (*Adapter)(nil)
@@ -35,25 +34,20 @@ type Option func(*Adapter)
 // [Watch] returns. Without the option such a write fails with [outbox.ErrUnmanagedTransaction].
 func AllowUnmanaged() Option { return func(a *Adapter) { a.allowUnmanaged = true } }
 
-// CalledBy makes the errors of [New] name another function instead of sqltx.New. The option is for
-// the constructor of an adapter that is built on this adapter, such as "outboxbun.New". The
-// parameters of that constructor should be named db and writer too.
-func CalledBy(constructor string) Option { return func(a *Adapter) { a.name = constructor } }
-
 // New makes the adapter of a followed pool, from [Open], [OpenDB], [WrapConnector] or [Watch], and
 // of the writer for the pool. New fails with a [*outbox.FieldError] when db or writer is nil, the
 // pool is not followed, or the writer is for another pool. If another library's wrapper is around
 // the followed connector, or no connector is followed, New asks a connection of the pool, for five
 // seconds at most.
 func New(db Beginner, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
-	a := &Adapter{writer: writer, name: "sqltx.New"}
+	a := &Adapter{writer: writer}
 	for _, opt := range opts {
 		opt(a)
 	}
 	var problems []error
 	switch pool := outbox.PoolOf(db).(type) {
 	case nil:
-		problems = append(problems, a.refuse("db", "is nil"))
+		problems = append(problems, refuse("db", "is nil"))
 	case *sql.DB:
 		a.db, a.connector = pool, connectorOf(pool)
 		if pool != nil && a.connector == nil {
@@ -61,33 +55,33 @@ func New(db Beginner, writer *outbox.Writer, opts ...Option) (*Adapter, error) {
 		}
 		switch {
 		case pool == nil:
-			problems = append(problems, a.refuse("db", "is nil"))
+			problems = append(problems, refuse("db", "is nil"))
 		case a.connector == nil:
 			problem := "is not followed, so its commits would not be seen; " +
 				"open the pool with sqltx.Open instead of sql.Open, or use what sqltx.Watch(pool) returns everywhere"
 			if a.allowUnmanaged {
 				problem += "; AllowUnmanaged is for transactions of other pools: give New, and outbox.Config.DB, sqltx.Watch(pool) with it too"
 			}
-			problems = append(problems, a.refuse("db", problem))
+			problems = append(problems, refuse("db", problem))
 		}
 	default:
-		problems = append(problems, a.refuse("db", fmt.Sprintf("is a %T, which embeds no *sql.DB", db)))
+		problems = append(problems, refuse("db", fmt.Sprintf("is a %T, which embeds no *sql.DB", db)))
 	}
 	if writer == nil {
-		problems = append(problems, a.refuse("writer", "is nil"))
+		problems = append(problems, refuse("writer", "is nil"))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
 	if writer.Source() != a.source() {
-		return nil, a.refuse("writer", fmt.Sprintf("writes through another pool (%T) than db; give outbox.Config.DB the same *sql.DB as the adapter", writer.Source()))
+		return nil, refuse("writer", fmt.Sprintf("writes through another pool (%T) than db; give outbox.Config.DB the same *sql.DB as the adapter", writer.Source()))
 	}
 	a.connector.learn(dialectOf(a.connector, writer.Store()))
 	return a, nil
 }
 
-func (a *Adapter) refuse(parameter, problem string) error {
-	return &outbox.FieldError{Field: a.name + " " + parameter, Problem: problem}
+func refuse(parameter, problem string) error {
+	return &outbox.FieldError{Field: "sqltx.New " + parameter, Problem: problem}
 }
 
 func (a *Adapter) source() any { return a.db }

@@ -5,6 +5,7 @@ package outboxsqlx
 import (
 	"context"
 	"database/sql"
+	"fmt"
 
 	"github.com/jmoiron/sqlx"
 
@@ -27,10 +28,9 @@ func New(db *sqlx.DB, writer *outbox.Writer, opts ...sqltx.Option) (*Adapter, er
 	if db != nil {
 		pool = db.DB
 	}
-	opts = append(opts, sqltx.CalledBy("outboxsqlx.New")) // in the errors
 	a, err := sqltx.New(pool, writer, opts...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("outboxsqlx.New: %w", err)
 	}
 	return &Adapter{db: db, sql: a}, nil
 }
