@@ -11,9 +11,9 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/notify"
 )
 
-// Writer writes events into the outbox table, within the caller's transaction. A writer is safe for
-// concurrent use. Write and WriteAll use the transaction that the context carries; the adapter's
-// methods take a transaction value.
+// Writer writes events into the outbox table, within the caller's transaction. Write and WriteAll
+// use the transaction that the context carries. The other methods are for adapters, whose own
+// methods take a transaction value. A writer is safe for concurrent use.
 type Writer struct {
 	store      Store
 	source     any
@@ -28,12 +28,6 @@ type Writer struct {
 	// notifications are nil without a notifier.
 	notifications *notify.Notifications
 }
-
-// Source is the connection pool whose transactions this writer writes in.
-func (w *Writer) Source() any { return w.source }
-
-// Store is the writer's store.
-func (w *Writer) Store() Store { return w.store }
 
 // Write writes an event in the transaction that ctx carries and returns the id of the event; "" and
 // no error when a hook suppressed the event. Write fails with [ErrNoTransaction] when ctx carries
@@ -70,6 +64,13 @@ func (w *Writer) ambient(ctx context.Context) (TxScope, error) {
 	}
 	return nil, fmt.Errorf("%w in the context; begin one with the adapter or a web middleware, or call the adapter's Write with your transaction", ErrNoTransaction)
 }
+
+// Source is the connection pool whose transactions this writer writes in. An adapter compares the
+// pool with its own.
+func (w *Writer) Source() any { return w.source }
+
+// Store is the writer's store. An adapter asks it for the dialect of the database.
+func (w *Writer) Store() Store { return w.store }
 
 // WriteScope is WriteAll in a scope that the caller, an adapter, has found.
 func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope) ([]string, error) {
