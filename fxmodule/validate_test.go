@@ -183,22 +183,15 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 	require.NotNil(t, Config{Retry: RetryConfig{MaxDelay: 1}}.outboxConfig(nil).RetryPolicy)
 }
 
-// The tags let others fill a Config: each says the same key. envconfig makes the variable's name of
-// the tag envconfig, or else of the words of the field's name.
+// The tags let others fill a Config: both say the same key.
 func TestTagsAgree(t *testing.T) {
 	t.Parallel()
-	words := regexp.MustCompile(`[A-Z]+[a-z]*`)
 	var check func(typ reflect.Type)
 	check = func(typ reflect.Type) {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
+			require.NotEmpty(t, f.Tag.Get("yaml"), f.Name)
 			require.Equal(t, f.Tag.Get("yaml"), f.Tag.Get("mapstructure"))
-			name, tagged := f.Tag.Lookup("envconfig")
-			if !tagged {
-				require.Equal(t, "true", f.Tag.Get("split_words"), f.Name)
-				name = strings.ToUpper(strings.Join(words.FindAllString(f.Name, -1), "_"))
-			}
-			require.Equal(t, strings.ToUpper(strings.ReplaceAll(f.Tag.Get("yaml"), "-", "_")), name, f.Name)
 			if f.Type.Kind() == reflect.Struct {
 				check(f.Type)
 			}
