@@ -20,7 +20,7 @@ type pending struct {
 func (d *dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	room := space{pauses: d.pauses, all: d.lanes, hot: cap(d.hot) - d.hotDepth()}
+	room := space{pauses: d.pauses, all: d.lanes, hot: d.queues.Hot.Room()}
 	if d.state != running || d.byKey || !d.holds() {
 		return
 	}
@@ -168,7 +168,8 @@ func (d *dispatcher) promote(dl *delivery) bool {
 	if d.state != running || !d.track.promote(dl) {
 		return false
 	}
-	if d.queueUp(d.hot, dl) {
+	dl.hot = true
+	if d.queueUp(dl) {
 		return true
 	}
 	d.track.release(dl)

@@ -243,7 +243,7 @@ func newDispatcher(b *builder) *dispatcher {
 	d.failures = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed; it will be tried again", Single: causeLines}
 	d.unheard = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are deferred; register a listener, here or in another process", Single: 1}
 	d.policyPanics = logburst.Burst{Log: d.log, Level: slog.LevelError, Message: "outbox: the retry policy panicked"}
-	d.initQueues(d.opts, b.poll.withDefaults().BatchSize)
+	d.initQueues(b.poll.withDefaults().BatchSize)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
 	d.pauses = newPauses(b.DB, b.Store, d.log)
 	d.track = newTracker(d.wakePoller)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/outboxkit/outbox-go/outbox/internal/flow"
 	"github.com/outboxkit/outbox-go/outbox/internal/groupcommit"
 	"github.com/outboxkit/outbox-go/outbox/internal/hold"
 	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
@@ -31,7 +32,9 @@ type dispatcher struct {
 	log         *slog.Logger
 	clock       Clock
 
-	queues
+	queues    flow.Queues[*delivery]
+	lanes     lanes         // of the kinds that have a limit
+	room      chan struct{} // wakes the poller when a queue or a lane has room
 	pauses    *pauses
 	track     *tracker
 	completer *completer
@@ -134,7 +137,7 @@ func (d *dispatcher) takeIn(run []delivery) (taken int, ok bool) {
 	for i := range run[1:n] {
 		behind = append(behind, kindOf(run[1+i].env))
 	}
-	if !d.queueUp(d.found(first), first) {
+	if !d.queueUp(first) {
 		d.track.release(first.rest()...)
 		return 0, d.passesOver(first.env)
 	}
@@ -152,13 +155,16 @@ func (d *dispatcher) coldRoom() int {
 	if d.state != running {
 		return 0
 	}
-	return max(cap(d.cold)-d.coldDepth(), 0)
+	return d.queues.Cold.Room()
 }
 
 // inHandLimit is how many events a process has in hand at most: in the queues, with
 // the workers, in batches, and on their way to the store.
 func (d *dispatcher) inHandLimit() int64 {
-	waiting := cap(d.hot) + cap(d.cold) + d.lanes.most()
+	waiting := d.queues.Hot.Capacity + d.queues.Cold.Capacity
+	for _, l := range d.lanes {
+		waiting += l.Capacity + l.Spare + l.Concurrency
+	}
 	return int64(waiting + d.opts.Workers + d.batchesInHand() + groupcommit.InHand)
 }
 
@@ -248,11 +254,13 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 // giveBack lets go of the events that are still queued.
 func (d *dispatcher) giveBack() {
 	var left []*delivery
-	for dl := d.takeLeft(); dl != nil; dl = d.takeLeft() {
+	for dl := d.queues.TakeLeft(); dl != nil; dl = d.queues.TakeLeft() {
 		left = append(left, dl.rest()...)
 	}
-	for dl := d.lanes.takeLeft(); dl != nil; dl = d.lanes.takeLeft() {
-		left = append(left, dl)
+	for _, l := range d.lanes {
+		for dl := l.TakeLeft(); dl != nil; dl = l.TakeLeft() {
+			left = append(left, dl)
+		}
 	}
 	for _, b := range d.batchers.Range {
 		left = append(left, b.(*batcher).takeLeft()...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/outboxkit/outbox-go/outbox/internal/flow"
 	"github.com/outboxkit/outbox-go/outbox/internal/groupcommit"
 )
 
@@ -44,9 +45,9 @@ func dispatching(t *testing.T, store Store, options DispatchOptions, listener Li
 }
 
 // hasTaken offers an event for the listener, as a commit or the poller does.
-func (d *dispatcher) hasTaken(queue chan *delivery, id string) bool {
+func (d *dispatcher) hasTaken(queue *flow.Queue[*delivery], id string) bool {
 	ds := []delivery{{env: &Envelope{EventID: id, AggregateType: "Order", EventType: "Placed"}}}
-	if queue == d.cold {
+	if queue == d.queues.Cold {
 		n, _ := d.takeIn(ds)
 		return n == 1
 	}
@@ -63,7 +64,7 @@ func TestAProcessHasNoMoreInHandThanItsLimit(t *testing.T) {
 		taken := 0
 		offer := func() {
 			for refused := 0; refused < 10; {
-				if id := fmt.Sprint(taken); d.hasTaken(d.hot, id) || d.hasTaken(d.cold, id) {
+				if id := fmt.Sprint(taken); d.hasTaken(d.queues.Hot, id) || d.hasTaken(d.queues.Cold, id) {
 					taken, refused = taken+1, 0
 					continue
 				}
@@ -99,8 +100,8 @@ func TestWorkersTakeTwoHotToOneCold(t *testing.T) {
 		return nil
 	}))
 	for i := range 12 {
-		require.True(t, d.hasTaken(d.hot, fmt.Sprint("h", i)))
-		require.True(t, d.hasTaken(d.cold, fmt.Sprint("c", i)))
+		require.True(t, d.hasTaken(d.queues.Hot, fmt.Sprint("h", i)))
+		require.True(t, d.hasTaken(d.queues.Cold, fmt.Sprint("c", i)))
 	}
 	close(gate)
 	require.NoError(t, d.Close(t.Context()))
@@ -127,7 +128,7 @@ func TestADispatcherRefusesWhatItsQueuesHaveNoRoomFor(t *testing.T) {
 			}))
 		taken := 0
 		for i := range 100 {
-			for path, queue := range map[string]chan *delivery{"hot": d.hot, "cold": d.cold} {
+			for path, queue := range map[string]*flow.Queue[*delivery]{"hot": d.queues.Hot, "cold": d.queues.Cold} {
 				if d.hasTaken(queue, fmt.Sprint(path, i)) {
 					taken++
 				}

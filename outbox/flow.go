@@ -2,24 +2,120 @@ package outbox
 
 import (
 	"fmt"
+	"math"
 	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/flow"
+	"github.com/outboxkit/outbox-go/outbox/internal/tokens"
 )
 
-// queueUp puts an event into its lane, or into the queue if the event has no lane.
-// queueUp refuses an event of a kind that is paused.
-func (d *dispatcher) queueUp(queue chan *delivery, dl *delivery) bool {
+// initQueues makes the queues and the lanes. The poller reads batch rows at once, and again when a
+// batch has room, but not later than when the cold queue is half empty, so that workers do not run
+// dry.
+func (d *dispatcher) initQueues(batch int) {
+	capacity := d.opts.ColdCapacity
+	d.room = make(chan struct{}, 1)
+	d.queues = flow.Queues[*delivery]{
+		Hot:   flow.New(flow.Options[*delivery]{Capacity: d.opts.HotCapacity}),
+		Ahead: flow.New(flow.Options[*delivery]{Capacity: d.opts.Workers}),
+		Cold: flow.New(flow.Options[*delivery]{
+			Capacity: capacity, LowWater: capacity - max(1, min(batch, capacity/2)), Wake: d.room, Weight: (*delivery).length,
+		}),
+	}
+	d.lanes = make(lanes, len(d.opts.Limits))
+	for _, l := range d.opts.Limits {
+		l = l.withDefaults(d.opts.Workers)
+		d.lanes[l.Kind] = newLane(l, d.opts.Workers, d.room)
+	}
+}
+
+// lane is the queue of a kind of event that has a [Limit]. A lane has workers of its own.
+//
+// Events for which the lane has no room stay in the table. While the lane counts such events, the
+// poller alone fills the lane, and the poller reads the kind only when the lane is half empty.
+type lane struct {
+	Limit
+	*flow.Lane[*delivery]
+	tokens *tokens.Bucket // nil: no rate
+	gate   chan struct{}  // held by the worker that waits for a token
+}
+
+// Limits of a lane's capacity. A lane holds about as many events as its workers deliver next: a
+// node must not hold leases of events that another node could deliver.
+const (
+	lanePerWorker   = 4
+	minLaneCapacity = 16
+)
+
+// newLane makes a lane, with spare room for takeovers, which a lane never refuses.
+func newLane(l Limit, takeovers int, room chan<- struct{}) *lane {
+	capacity := max(lanePerWorker*l.Concurrency, minLaneCapacity)
+	n := &lane{Limit: l}
+	if l.Rate > 0 { // about a second's events
+		capacity = min(capacity, max(l.Burst, int(math.Ceil(l.Rate)), 2))
+		n.tokens, n.gate = tokens.New(l.Rate, l.Burst), make(chan struct{}, 1)
+	}
+	n.Lane = flow.NewLane(flow.Options[*delivery]{Capacity: capacity, Spare: takeovers, LowWater: capacity / 2, Wake: room})
+	return n
+}
+
+// lanes are the lanes of a dispatcher, by their kinds.
+type lanes map[EventKind]*lane
+
+// of is the lane of an event; nil when its kind has no limit.
+func (ls lanes) of(env *Envelope) *lane {
+	if len(ls) == 0 {
+		return nil
+	}
+	return ls[kindOf(env)]
+}
+
+// queueOf is the queue for an event without a lane. Events that were taken over from a node that
+// died go before the rest of the cold events: see [tracker].
+func (d *dispatcher) queueOf(dl *delivery) *flow.Queue[*delivery] {
+	switch {
+	case dl.hot:
+		return d.queues.Hot
+	case dl.takeover:
+		return d.queues.Ahead
+	default:
+		return d.queues.Cold
+	}
+}
+
+// queueUp puts an event into its lane, or into a queue if the event has no lane. queueUp refuses an
+// event of a kind that is paused.
+func (d *dispatcher) queueUp(dl *delivery) bool {
 	if d.pauses.has(dl.env) {
 		return false
 	}
 	l := d.lanes.of(dl.env)
 	if l == nil {
-		return d.offer(queue, dl)
+		return d.queueOf(dl).Offer(dl)
 	}
-	if l.offer(dl) {
+	if dl.takeover && l.Push(dl) || l.Offer(dl) {
 		return true
 	}
-	l.leave()
+	l.Leave()
 	return false
+}
+
+// moved says that a delivery's n events wait in a [batcher] from now on, or no more if n is negative.
+func (d *dispatcher) moved(dl *delivery, n int64) {
+	if dl.hot {
+		d.queues.Hot.Elsewhere(n)
+	} else {
+		d.queues.Cold.Elsewhere(n)
+	}
+}
+
+// depths are how many events wait in the hot queue, and in the others.
+func (d *dispatcher) depths() (hot, cold int) {
+	cold = d.queues.Cold.Depth() + d.queues.Ahead.Depth()
+	for _, l := range d.lanes {
+		cold += l.Depth()
+	}
+	return d.queues.Hot.Depth(), cold
 }
 
 // mayDeliver reports whether a delivery that a worker took may begin. Another process
@@ -59,7 +155,7 @@ func (d *dispatcher) holdUp() {
 // token.
 func (d *dispatcher) takeFrom(l *lane) *delivery {
 	if l.tokens == nil {
-		return l.take(d.quit, d.abort)
+		return l.Take(d.quit, d.abort)
 	}
 	select {
 	case l.gate <- struct{}{}:
@@ -68,7 +164,7 @@ func (d *dispatcher) takeFrom(l *lane) *delivery {
 		return nil
 	}
 	for {
-		dl := l.take(d.quit, d.abort)
+		dl := l.Take(d.quit, d.abort)
 		if dl == nil || d.awaitToken(l, dl) {
 			return dl
 		}
@@ -109,7 +205,7 @@ func (d *dispatcher) keeps(env *Envelope) bool {
 	}
 	l := d.lanes.of(env)
 	if l != nil {
-		l.leave()
+		l.Leave()
 	}
 	return l != nil
 }
@@ -127,7 +223,7 @@ func (d *dispatcher) except() []EventKind {
 	}
 	kinds := d.pauses.kinds()
 	for _, l := range d.lanes {
-		if l.left.Load() > 0 && l.isFull() && !d.pauses.hasKind(l.Kind) {
+		if l.Left() > 0 && l.IsFull() && !d.pauses.hasKind(l.Kind) {
 			kinds = append(kinds, l.Kind)
 		}
 	}
@@ -138,7 +234,7 @@ func (d *dispatcher) except() []EventKind {
 // zero when it fills no lane.
 func (d *dispatcher) openRoom() (room int) {
 	for _, l := range d.lanes {
-		if n := l.vacancy(); l.left.Load() > 0 && n > 0 && (room == 0 || n < room) {
+		if n := l.Room(); l.Left() > 0 && n > 0 && (room == 0 || n < room) {
 			room = n
 		}
 	}
@@ -165,8 +261,8 @@ func (s *space) take(env *Envelope) bool {
 		return s.hot >= 0
 	}
 	room, known := s.lanes[l]
-	if !known && l.left.Load() == 0 {
-		room = l.vacancy()
+	if !known && l.Left() == 0 {
+		room = l.Room()
 	}
 	if s.lanes == nil {
 		s.lanes = map[*lane]int{}

@@ -299,7 +299,7 @@ func (p *poller) readPauses(ctx context.Context) error {
 // room is how many events the dispatcher takes now; zero while there is not enough
 // room for a batch worth reading.
 func (p *poller) room() int {
-	if !p.dispatcher.hasRoom() {
+	if p.dispatcher.queues.Cold.IsFull() {
 		return 0
 	}
 	return p.dispatcher.coldRoom()
@@ -321,7 +321,7 @@ func (p *poller) leaveOut() (left map[*lane]int64) {
 	}
 	p.except = except
 	for kind, l := range d.lanes {
-		if n := l.left.Load(); n > 0 && !slices.Contains(except, kind) {
+		if n := l.Left(); n > 0 && !slices.Contains(except, kind) {
 			if left == nil {
 				left = map[*lane]int64{}
 			}
@@ -389,7 +389,7 @@ func (p *poller) batch(ctx context.Context, s source, limit int, left map[*lane]
 func (p *poller) endPass(left map[*lane]int64) {
 	p.pass.End()
 	for l, n := range left {
-		l.left.CompareAndSwap(n, 0)
+		l.Filled(n)
 	}
 }
 

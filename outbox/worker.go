@@ -16,7 +16,7 @@ func (d *dispatcher) taker() func() *delivery {
 	turn := 0
 	return func() *delivery {
 		for {
-			dl := d.take(turn, d.quit, d.abort)
+			dl := d.queues.Take(turn, d.quit, d.abort)
 			turn++
 			if dl == nil || !d.passOn(dl) {
 				return dl
@@ -117,7 +117,7 @@ func (d *dispatcher) follow(dl *delivery) *delivery {
 	case b != nil: // no worker waits for a batch
 		next.batcher = b
 		b.take(next)
-	case !d.push(d.found(next), next): // events that are in no batch are for the workers
+	case !d.queueOf(next).Push(next): // events that are in no batch are for the workers
 		d.letGo(next.rest()...)
 	}
 	return nil
