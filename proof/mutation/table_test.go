@@ -121,7 +121,7 @@ var mutations = []mutation{
 	},
 	{
 		"the events of a run are delivered at once", "outbox/dispatcher.go",
-		"\tlink(run[:n])\n", "\tfor i := 1; i < n; i++ {\n\t\td.push(d.cold, &run[i])\n\t}\n", byKey, checker.RuleOneAtATime,
+		"\tlink(run[:n])\n", "\tfor i := 1; i < n; i++ {\n\t\td.queues.Cold.Push(&run[i])\n\t}\n", byKey, checker.RuleOneAtATime,
 	},
 	{
 		"a standby delivers", "outbox/internal/hold/hold.go",
