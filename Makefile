@@ -242,10 +242,12 @@ fetch = [ -d $(BIN)/$@ ] || { echo "$@: fetching $(2) of Debian's suite $(1)"; m
 chaos/system: pgbouncer mysql ## whole-system faults: failover, replicated MySQL, Galera, PgBouncer (RUN=regexp picks some)
 	CI=true OUTBOX_TEST_SYSTEM=true $(WITHDB) -- $(GO) test -C proof -count 1 -timeout 2h -v -run '$(RUN)' ./systemtest
 
-# All modules in one run, which looks at their dependencies once. It vets, and looks at
-# the format.
+# All modules as one workspace, whose dependencies are looked at once.
+WORKSPACE = mkdir -p $(BIN) && cd $(BIN) && rm -f go.work go.work.sum && $(GO) work init $(CURDIR) $(addprefix $(CURDIR)/,$(NESTED))
+
+# All modules in one run, which vets, and looks at the format.
 lint: $(BIN)/golangci-lint-$(GOLANGCI) ## run the linters on every module
-	@cd $(BIN) && rm -f go.work go.work.sum && $(GO) work init $(CURDIR) $(addprefix $(CURDIR)/,$(NESTED))
+	@$(WORKSPACE)
 	GOWORK=$(BIN)/go.work $< run ./... $(patsubst %,./%/...,$(NESTED))
 
 fmt: $(BIN)/golangci-lint-$(GOLANGCI) ## format the code
@@ -302,8 +304,9 @@ chaos/skew: ## an older version (REV=2e94f18) and this one on one table that is 
 
 tidy/check: ## go.mod and go.sum are tidy
 	$(GO) mod tidy -diff
-	$(GO) mod verify
-	@for dir in $(NESTED); do echo "$$dir"; (cd $$dir && $(GO) mod tidy -diff && $(GO) mod verify) || exit 1; done
+	@for dir in $(NESTED); do echo "$$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
+	@$(WORKSPACE)
+	GOWORK=$(BIN)/go.work $(GO) mod verify
 
 release: tidy/check release/notes ## commit and tag the version in versions.yaml, for all its modules
 	$(MULTIMOD) verify
