@@ -214,8 +214,9 @@ func TestAnInterruptReportsABatchWhoseEndIsUnknown(t *testing.T) {
 		}
 		require.Eventually(t, func() bool {
 			n := 0
-			require.NoError(t, s.QueryRowContext(t.Context(), waiting).Scan(&n))
-			return n > 0
+			err := s.QueryRowContext(t.Context(), waiting).Scan(&n)
+			// MySQL cannot read the list while a session of another test runs a statement with an emoji.
+			return err == nil && n > 0
 		}, soon, 10*time.Millisecond)
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		require.Error(t, cmd.Wait())

@@ -73,8 +73,9 @@ func carriedOutLate(t *testing.T, db *testdb.DB, store outbox.Store, name, besid
 	}()
 	require.Eventually(t, func() bool {
 		var n int
-		require.NoError(t, db.QueryRowContext(ctx, waiting[db.Kind]).Scan(&n))
-		return n > 0
+		err := db.QueryRowContext(ctx, waiting[db.Kind]).Scan(&n)
+		// MySQL cannot read the list while a session of another test runs a statement with an emoji.
+		return err == nil && n > 0
 	}, time.Minute, time.Millisecond)
 	sever()
 	require.Error(t, <-answer, "the client gave up")
