@@ -373,12 +373,16 @@ func (p *poller) batch(ctx context.Context, s source, limit int, left map[*lane]
 	if err != nil {
 		return false, err
 	}
-	p.note() // a backlog makes a long cycle
-	p.observe(f)
-	if err := p.bury(ctx, f.undecodable, f.lease); err != nil && len(f.undecodable) == limit {
-		return false, err // the next batch may begin at the same place, with the same rows
+	p.note()                    // a backlog makes a long cycle
+	if f.len() > 0 || !p.more { // an empty read for takeovers says nothing of the free events
+		p.observe(f)
 	}
-	if taken = p.handOver(f); taken && f.all {
+	unburied := p.bury(ctx, f.undecodable, f.lease)
+	taken = p.handOver(f)
+	if unburied != nil && len(f.undecodable) == limit {
+		return false, unburied // the next batch may begin at the same place, with the same rows
+	}
+	if taken && f.all {
 		p.endPass(left)
 	}
 	return taken, nil
@@ -419,9 +423,8 @@ func (p *poller) handOver(f found) (taken bool) {
 		i += n
 		takeover, n := run[0].takeover, 0
 		if taken {
-			kind := kindOf(run[0].env) // before a worker has it
 			if n, taken = p.dispatcher.takeIn(run); n == 0 && taken {
-				p.passOver(kind)
+				p.passOver(kindOf(run[0].env))
 			}
 		}
 		if takeover {

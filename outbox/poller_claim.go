@@ -55,6 +55,15 @@ func (p *poller) found(b Batch, lease string) found {
 	return found{ds: ds, undecodable: b.Undecodable, lease: lease}
 }
 
+// leases are the leases of all rows.
+func (f *found) leases() []Lease {
+	leases := append(leasesOf(f.ds), f.back...)
+	for _, row := range f.undecodable {
+		leases = append(leases, Lease{row.EventID, f.lease})
+	}
+	return leases
+}
+
 // len is the number of rows.
 func (f *found) len() int { return len(f.ds) + len(f.undecodable) + len(f.back) }
 

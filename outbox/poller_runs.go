@@ -140,7 +140,7 @@ func (s *keyReader) claim(ctx context.Context, runs [][]string, free bool) (f fo
 	}
 	until := time.Now().Add(lasts)
 	ids := slices.Concat(runs...)
-	got, b, err := p.claim(ctx, ClaimQuery{Now: p.asOf, Limit: len(ids), EventIDs: ids, FreshOnly: free})
+	got, _, err := p.claim(ctx, ClaimQuery{Now: p.asOf, Limit: len(ids), EventIDs: ids, FreshOnly: free})
 	if err != nil {
 		return f, err
 	}
@@ -149,9 +149,9 @@ func (s *keyReader) claim(ctx context.Context, runs [][]string, free bool) (f fo
 		got.ds[i].until = until
 		rows[got.ds[i].id()] = &got.ds[i]
 	}
-	begin, err := s.beginKeys(ctx, runs, rows)
+	begin, err := s.beginKeys(ctx, runs, rows, got.undecodable)
 	if err != nil {
-		p.dispatcher.leases.releaser.Release(leasesOf(got.ds))
+		p.dispatcher.leases.releaser.Release(got.leases())
 		return f, err
 	}
 	f = found{ds: make([]delivery, 0, len(got.ds)), lease: got.lease}
@@ -168,8 +168,8 @@ func (s *keyReader) claim(ctx context.Context, runs [][]string, free bool) (f fo
 	for id := range rows {
 		f.back = append(f.back, Lease{id, got.lease})
 	}
-	for _, row := range b.Undecodable { // if it is not the first of its key, the row waits for its turn
-		if slices.ContainsFunc(runs, func(run []string) bool { return run[0] == row.EventID }) {
+	for _, row := range got.undecodable { // if it is not the first of its key, the row waits for its turn
+		if begin[row.EventID] {
 			f.undecodable = append(f.undecodable, row)
 		} else {
 			f.back = append(f.back, Lease{row.EventID, got.lease})
@@ -182,14 +182,16 @@ func (s *keyReader) claim(ctx context.Context, runs [][]string, free bool) (f fo
 // event may have come before them after the read: a replayed event, or an event of a transaction
 // that committed late. Another process may have claimed that event. Events without an aggregate id
 // are keys of their own.
-func (s *keyReader) beginKeys(ctx context.Context, runs [][]string, rows map[string]*delivery) (map[string]bool, error) {
+func (s *keyReader) beginKeys(ctx context.Context, runs [][]string, rows map[string]*delivery, undecodable []Undecodable) (map[string]bool, error) {
 	begin := make(map[string]bool, len(runs))
 	var ids []string
 	for _, run := range runs {
-		if dl := rows[run[0]]; dl != nil {
-			if begin[run[0]] = dl.env.AggregateID == ""; !begin[run[0]] {
-				ids = append(ids, run[0])
-			}
+		id := run[0]
+		switch dl := rows[id]; {
+		case dl != nil && dl.env.AggregateID == "":
+			begin[id] = true
+		case dl != nil, slices.ContainsFunc(undecodable, func(row Undecodable) bool { return row.EventID == id }):
+			ids = append(ids, id)
 		}
 	}
 	if len(ids) == 0 {
