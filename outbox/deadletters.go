@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,7 +52,7 @@ func (d *DeadLetters) Find(ctx context.Context, q DeadQuery) (Page[DeadLetter], 
 	if err := q.validate(); err != nil {
 		return Page[DeadLetter]{}, err
 	}
-	died, id, err := parseDeadPlace(q.After)
+	after, err := byDeath.after("DeadQuery.After", q.After)
 	if err != nil {
 		return Page[DeadLetter]{}, err
 	}
@@ -61,7 +60,7 @@ func (d *DeadLetters) Find(ctx context.Context, q DeadQuery) (Page[DeadLetter], 
 	if q.looks() {
 		find = d.chosenPage
 	}
-	page, err := find(ctx, DeadRowsQuery{DeadFilter: q.DeadFilter, AfterDiedAt: died, AfterEventID: id, Limit: defaultTo(q.Limit, defaultDeadLimit), Sizes: true})
+	page, err := find(ctx, DeadRowsQuery{DeadFilter: q.DeadFilter, AfterDiedAt: after.AvailableAt, AfterEventID: after.EventID, Limit: defaultTo(q.Limit, defaultDeadLimit), Sizes: true})
 	if err != nil {
 		return Page[DeadLetter]{}, err
 	}
@@ -79,32 +78,10 @@ func (d *DeadLetters) page(ctx context.Context, q DeadRowsQuery) (page Page[Dead
 	page.Rows, err = d.store.QueryDead(ctx, d.db, q)
 	if len(page.Rows) > limit {
 		page.Rows = page.Rows[:limit]
-		page.Next = placeBehind(&page.Rows[limit-1])
+		last := &page.Rows[limit-1]
+		page.Next = byDeath.Next(Cursor{AvailableAt: last.DiedAt, EventID: last.EventID})
 	}
 	return page, err
-}
-
-// placeBehind is the place behind a letter.
-func placeBehind(l *DeadLetter) string { return deadPlace(l.DiedAt, l.EventID) }
-
-// deadPlace is the text of a place in the order of death, for [DeadQuery].After.
-func deadPlace(died time.Time, id string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(died.UTC().Format(time.RFC3339Nano) + "," + id))
-}
-
-// parseDeadPlace is the inverse of deadPlace; for an empty text it is the start. The time is zero
-// behind a letter whose time of death cannot be read.
-func parseDeadPlace(text string) (died time.Time, id string, err error) {
-	if text == "" {
-		return time.Time{}, "", nil
-	}
-	decoded, notBase64 := base64.RawURLEncoding.DecodeString(text)
-	at, id, _ := strings.Cut(string(decoded), ",")
-	died, noTime := time.Parse(time.RFC3339Nano, at)
-	if died = died.UTC(); notBase64 != nil || noTime != nil || !died.IsZero() && (died.Year() < 1 || died.Year() > maxYear) || !storableID(id) {
-		return time.Time{}, "", noPlace("DeadQuery.After", text)
-	}
-	return died, id, nil
 }
 
 // Get reads a dead letter. Get fails with [ErrNotFound] when the event is not dead.
@@ -420,9 +397,10 @@ func (d *DeadLetters) chosenPage(ctx context.Context, q DeadRowsQuery) (page Pag
 	switch {
 	case len(found) > limit:
 		found = found[:limit]
-		page.Next = placeBehind(&found[limit-1])
+		last := &found[limit-1]
+		page.Next = byDeath.Next(Cursor{AvailableAt: last.DiedAt, EventID: last.EventID})
 	case !w.end:
-		page.Next = deadPlace(w.q.AfterDiedAt, w.q.AfterEventID)
+		page.Next = byDeath.Next(Cursor{AvailableAt: w.q.AfterDiedAt, EventID: w.q.AfterEventID})
 	}
 	for chunk := range slices.Chunk(deadIDs(found), groupBatch) {
 		letters, err := d.store.QueryDead(ctx, d.db, DeadRowsQuery{DeadFilter: DeadFilter{EventIDs: chunk}, Limit: len(chunk), Sizes: true})

@@ -19,21 +19,24 @@ func FuzzDeadPlace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, micros int64, id, text string) {
 		died := time.UnixMicro(micros).UTC()
 		if storableID(id) && died.Year() >= 1 && died.Year() <= maxYear {
-			at, got, err := parseDeadPlace(deadPlace(died, id))
+			place := Cursor{AvailableAt: died, EventID: id}
+			got, err := byDeath.after("DeadQuery.After", byDeath.Next(place))
 			require.NoError(t, err)
-			require.Equal(t, died, at)
-			require.Equal(t, id, got)
+			require.Equal(t, died, got.AvailableAt)
+			require.Equal(t, id, got.EventID)
+			_, err = byDeath.after("DeadQuery.After", ByEndTime.Next(place))
+			require.Error(t, err, "the place of another list")
 		}
-		at, id, err := parseDeadPlace(text)
+		got, err := byDeath.after("DeadQuery.After", text)
 		switch field := (*FieldError)(nil); {
 		case err != nil:
 			require.ErrorAs(t, err, &field)
 			require.Equal(t, "DeadQuery.After", field.Field)
 		case text == "":
-			require.True(t, at.IsZero() && id == "")
+			require.True(t, got.IsZero())
 		default:
-			require.True(t, storableID(id))
-			require.LessOrEqual(t, at.Year(), maxYear)
+			require.True(t, storableID(got.EventID))
+			require.LessOrEqual(t, got.AvailableAt.Year(), maxYear)
 		}
 	})
 }

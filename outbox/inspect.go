@@ -160,6 +160,7 @@ const (
 	ByEventID EventOrder = iota // the greatest first
 	ByDueTime                   // by available_at, created_at, event id, the earliest first
 	ByEndTime                   // by done_at, then event id, the latest first
+	byDeath                     // of [DeadLetters], by done_at, then event id, the earliest first
 )
 
 // Order is the order of the events that the filter chooses.
@@ -189,11 +190,14 @@ func (o EventOrder) Next(place Cursor) string {
 
 // After is the place of a text from Next; empty: the start. After fails with a [FieldError]
 // for any other text, also for a text of another order.
-func (o EventOrder) After(text string) (Cursor, error) {
+func (o EventOrder) After(text string) (Cursor, error) { return o.after("EventQuery.After", text) }
+
+// after is After of a field.
+func (o EventOrder) after(field, text string) (Cursor, error) {
 	if text == "" {
 		return Cursor{}, nil
 	}
-	refused := noPlace("EventQuery.After", text)
+	refused := &FieldError{Field: field, Problem: fmt.Sprintf("(%d bytes) is no place in this list; pass the Next of a page of the same filter, or nothing for the first page", len(text))}
 	decoded, err := base64.RawURLEncoding.DecodeString(text)
 	parts := strings.SplitN(string(decoded), ".", 4)
 	if err != nil || len(parts) != 4 || parts[0] != strconv.Itoa(int(o)) {
@@ -206,11 +210,6 @@ func (o EventOrder) After(text string) (Cursor, error) {
 		return Cursor{}, refused
 	}
 	return Cursor{AvailableAt: due, CreatedAt: created, EventID: id}, nil
-}
-
-// noPlace refuses a text that no page had as Next.
-func noPlace(field, text string) *FieldError {
-	return &FieldError{Field: field, Problem: fmt.Sprintf("(%d bytes) is no place in this list; pass the Next of a page of the same filter, or nothing for the first page", len(text))}
 }
 
 // storableID reports whether every database accepts the text as an event id.
