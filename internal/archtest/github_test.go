@@ -84,10 +84,7 @@ func TestDependabotAndTheReleaseKnowEachModule(t *testing.T) {
 		}
 	}
 	readYAML(t, ".github/dependabot.yml", &config)
-	var release struct {
-		Sets     map[string]struct{ Modules []string } `yaml:"module-sets"`
-		Excluded []string                              `yaml:"excluded-modules"`
-	}
+	var release struct{ Modules, Excluded []string }
 	readYAML(t, "versions.yaml", &release)
 	root := filepath.Join("..", "..")
 	var want []string
@@ -109,7 +106,7 @@ func TestDependabotAndTheReleaseKnowEachModule(t *testing.T) {
 	require.Equal(t, "gomod", config.Updates[0].Ecosystem)
 	require.Equal(t, want, config.Updates[0].Directories)
 	var released []string
-	for _, module := range append(release.Sets["outbox"].Modules, release.Excluded...) {
+	for _, module := range append(release.Modules, release.Excluded...) {
 		released = append(released, path.Join("/", strings.TrimPrefix(module, "github.com/outboxkit/outbox-go")))
 	}
 	require.ElementsMatch(t, want, released)
