@@ -1,0 +1,221 @@
+// Package guest adds packages to a user's module and reports the consequences: which of the user's
+// versions are raised, how many modules and lines of go.sum come in, and how much larger the program
+// gets.
+//
+// A package may raise the version of a module that it imports, directly or through its imports. A
+// version that it raises for nothing, because a go.mod has a line for other packages or for tests,
+// is a fault: the user has to test an upgrade that they did not ask for.
+package guest
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/semver"
+)
+
+//go:embed guests.txt
+var guests string
+
+// Library is a module that a guest has, with a package that it imports.
+type Library struct{ Module, Version, Package string }
+
+// Libraries are the libraries in guests.txt.
+func Libraries() ([]Library, error) { return parse(guests) }
+
+func parse(text string) (libraries []Library, err error) {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		if len(fields) != 3 || !semver.IsValid(fields[1]) || !strings.HasPrefix(fields[2], fields[0]) {
+			return nil, fmt.Errorf("guest: guests.txt has the line %q; it takes a module, a version and a package", strings.TrimSpace(line))
+		}
+		libraries = append(libraries, Library{fields[0], fields[1], fields[2]})
+	}
+	return libraries, nil
+}
+
+// Go runs a go command in a folder and returns its output.
+type Go func(ctx context.Context, dir string, arguments ...string) (string, error)
+
+// Guest is a user's module.
+type Guest struct {
+	dir      string
+	versions map[string]string // of each module in the build list
+	sums     map[string]bool   // the lines of go.sum
+}
+
+// New makes a module in the folder dir that imports a package of each library. The go line names
+// the version of Go that the released modules name.
+func New(ctx context.Context, run Go, dir, goVersion string, libraries []Library) (*Guest, error) {
+	var file, source strings.Builder
+	fmt.Fprintf(&file, "module example.com/guest\n\ngo %s\n\nrequire (\n", goVersion)
+	source.WriteString("package main\n\nimport (\n")
+	for _, l := range libraries {
+		fmt.Fprintf(&file, "\t%s %s\n", l.Module, l.Version)
+		fmt.Fprintf(&source, "\t_ %q\n", l.Package)
+	}
+	file.WriteString(")\n")
+	source.WriteString(")\n\nfunc main() {}\n")
+	for name, text := range map[string]string{"go.mod": file.String(), "main.go": source.String()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return nil, fmt.Errorf("guest: %w", err)
+		}
+	}
+	return read(ctx, run, dir)
+}
+
+// read tidies a module and reads its versions and checksums.
+func read(ctx context.Context, run Go, dir string) (*Guest, error) {
+	if _, err := run(ctx, dir, "mod", "tidy"); err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	out, err := run(ctx, dir, "list", "-m", "all")
+	if err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	g := &Guest{dir: dir, versions: map[string]string{}, sums: map[string]bool{}}
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) == 2 { // the guest itself has no version
+			g.versions[fields[0]] = fields[1]
+		}
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	if err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	for line := range strings.Lines(string(sums)) {
+		g.sums[line] = true
+	}
+	return g, nil
+}
+
+// Modules counts the modules of the guest's build list.
+func (g *Guest) Modules() int { return len(g.versions) }
+
+// Raised is a module whose version a package raises.
+type Raised struct {
+	Module, From, To string
+	// RequiredBy are the modules that require the new version, if the package imports nothing of
+	// the raised module. Otherwise there are none.
+	RequiredBy []string
+}
+
+// Result has the consequences of a package for a guest.
+type Result struct {
+	Package string
+	Raised  []Raised
+	// Sums counts the lines that are added to go.sum, and Modules the modules in the build list
+	// that were not in it.
+	Sums, Modules int
+	// Size is by how many bytes the program gets larger, or zero if it was not built.
+	Size int64
+}
+
+// Unneeded are the raised modules of which the package imports nothing.
+func (r *Result) Unneeded() (unneeded []Raised) {
+	for _, raised := range r.Raised {
+		if len(raised.RequiredBy) > 0 {
+			unneeded = append(unneeded, raised)
+		}
+	}
+	return unneeded
+}
+
+// Add adds a package at a version to a copy of the guest in the folder dir. If size is set, Add
+// builds both programs.
+func (g *Guest) Add(ctx context.Context, run Go, dir, imported, version string, size bool) (*Result, error) {
+	if err := os.CopyFS(dir, os.DirFS(g.dir)); err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	if _, err := run(ctx, dir, "get", imported+"@"+version); err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	source := fmt.Sprintf("package main\n\nimport _ %q\n", imported)
+	if err := os.WriteFile(filepath.Join(dir, "added.go"), []byte(source), 0o644); err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	after, err := read(ctx, run, dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Package: imported}
+	for line := range after.sums {
+		if !g.sums[line] {
+			r.Sums++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(after.versions)) {
+		switch from, to := g.versions[name], after.versions[name]; {
+		case from == "":
+			r.Modules++
+		case semver.Compare(to, from) > 0:
+			r.Raised = append(r.Raised, Raised{Module: name, From: from, To: to})
+		}
+	}
+	if err := r.explain(ctx, run, dir); err != nil {
+		return nil, err
+	}
+	if size {
+		if r.Size, err = grown(ctx, run, g.dir, dir); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// explain finds who requires the raised versions of which the package imports nothing.
+func (r *Result) explain(ctx context.Context, run Go, dir string) error {
+	if len(r.Raised) == 0 {
+		return nil
+	}
+	out, err := run(ctx, dir, "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", r.Package)
+	if err != nil {
+		return fmt.Errorf("guest: %w", err)
+	}
+	imports := strings.Fields(out)
+	graph, err := run(ctx, dir, "mod", "graph")
+	if err != nil {
+		return fmt.Errorf("guest: %w", err)
+	}
+	for i, raised := range r.Raised {
+		if slices.Contains(imports, raised.Module) {
+			continue
+		}
+		for line := range strings.Lines(graph) {
+			by, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if what == raised.Module+"@"+raised.To && strings.Contains(by, "@") { // not the guest
+				r.Raised[i].RequiredBy = append(r.Raised[i].RequiredBy, by)
+			}
+		}
+		if len(r.Raised[i].RequiredBy) == 0 {
+			r.Raised[i].RequiredBy = []string{"a module that the graph does not show"}
+		}
+	}
+	return nil
+}
+
+// grown is by how much the program in the second folder is larger than that in the first.
+func grown(ctx context.Context, run Go, before, after string) (int64, error) {
+	var sizes []int64
+	for _, dir := range []string{before, after} {
+		program := filepath.Join(after, fmt.Sprintf("program%d", len(sizes)))
+		if _, err := run(ctx, dir, "build", "-o", program, "."); err != nil {
+			return 0, fmt.Errorf("guest: %w", err)
+		}
+		info, err := os.Stat(program)
+		if err != nil {
+			return 0, fmt.Errorf("guest: %w", err)
+		}
+		sizes = append(sizes, info.Size())
+	}
+	return sizes[1] - sizes[0], nil
+}
