@@ -8,7 +8,7 @@ PGBOUNCER     := $(BIN)/pgbouncer
 TESTFLAGS     ?= -shuffle on -timeout 40m
 FUZZTIME      ?= 1m
 GOVULNCHECK   := v1.9.0
-MULTIMOD      ?= $(GO) run go.opentelemetry.io/build-tools/multimod@v0.30.0
+RELEASE       := $(GO) run -C proof ./tools/release -dir $(CURDIR)
 VERSION        = $(shell sed -n 's/^ *version: //p' versions.yaml)
 BENCH         ?= .
 BENCHFLAGS    ?=
@@ -308,21 +308,21 @@ tidy/check: ## go.mod and go.sum are tidy
 	@$(WORKSPACE)
 	GOWORK=$(BIN)/go.work $(GO) mod verify
 
-release: tidy/check release/notes ## commit and tag the version in versions.yaml, for all its modules
-	$(MULTIMOD) verify
-	$(MULTIMOD) prerelease --commit-to-different-branch=false
-	$(MULTIMOD) tag --module-set-name outbox --commit-hash HEAD
-	@echo "release: publish it with: git push --atomic --follow-tags origin HEAD:main"
+release: tidy/check release/notes release/try ## commit and tag the version in versions.yaml, for all its modules
+	@$(RELEASE) tag
 
-# prerelease changes nothing when all tags are there, and fails when only some are.
-release/check: ## check that the tree is that of a released version (VERSION=v0.1.0), with all tags
-	grep -qx ' *version: $(VERSION)' versions.yaml
-	$(MULTIMOD) prerelease --commit-to-different-branch=false
-	! git grep -E 'outboxkit/outbox-go[a-z/-]* v' -- '*go.mod' | grep -v ' $(VERSION)$$'
+release/try: ## build each module from its released form alone, as users get it, and install the programs
+	@$(RELEASE) -online try
+
+release/check: ## check the tags of a released version (VERSION=v0.1.0), and that their tree is the one that make release makes
+	@$(RELEASE) check $(VERSION)
 
 release/notes: ## print the version's section of CHANGELOG.md (VERSION=v0.1.0)
 	@awk -v head='## [$(VERSION:v%=%)] - ' 'index($$0, head) == 1 {on = 1; next} /^## / {on = 0} on {print; some += NF} END {exit !some}' CHANGELOG.md || \
 		{ echo "release: CHANGELOG.md has no section [$(VERSION:v%=%)] with a date and a text; rename [Unreleased], and begin a new one" >&2; exit 1; }
+
+guest: ## add each package to a module with popular libraries of a year ago, and print which versions it raises (RUN=regexp picks some, GUESTFLAGS=-size builds)
+	@$(GO) run -C proof ./tools/guest -run '$(RUN)' $(GUESTFLAGS)
 
 db/up: ## make sure of the databases, start private ones if need be, and leave them running
 	$(WITHDB) -keep
