@@ -38,7 +38,7 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	if err != nil {
 		return outbox.Batch{}, err
 	}
-	slices.SortFunc(all, byDue)
+	sortRows(all, byDue)
 	return s.batch(all, c.After), nil
 }
 
@@ -128,7 +128,7 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 			all[i].attempts += all[i].attempt
 		}
 	}
-	slices.SortFunc(all, byDue)
+	sortRows(all, byDue)
 	// If no row of a read has a place, the next read begins at the same place and returns the rows
 	// again.
 	all = slices.CompactFunc(all, func(x, y row) bool { return x.id == y.id })

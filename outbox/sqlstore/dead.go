@@ -93,7 +93,7 @@ func merged(letters, more []outbox.DeadLetter) []outbox.DeadLetter {
 		return append(letters, more...)
 	}
 	letters = append(letters, more...)
-	slices.SortFunc(letters, func(a, b outbox.DeadLetter) int {
+	sortRows(letters, func(a, b outbox.DeadLetter) int {
 		return cmp.Or(a.DiedAt.Compare(b.DiedAt), cmp.Compare(a.EventID, b.EventID))
 	})
 	return letters

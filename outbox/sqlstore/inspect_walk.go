@@ -123,7 +123,7 @@ func (s *Store) walkedParts(ctx context.Context, db outbox.DB, w walk, parts []t
 		merge = merge || before > 0 && len(all) > before
 	}
 	if merge { // the rows of one part keep the order of the database
-		slices.SortFunc(all, w.compare)
+		sortRows(all, w.compare)
 	}
 	return all[:min(len(all), n)], nil
 }

@@ -89,7 +89,7 @@ func (s *Store) rekey(ctx context.Context, db outbox.DB, marks []outbox.Mark) er
 // markChunks returns the marks of each statement, the marks that name a lease, and the other marks.
 func (s *Store) markChunks(outcome outbox.Outcome, marks []outbox.Mark) (chunks [][]outbox.Mark, fenced, free []outbox.Mark) {
 	marks = slices.Clone(marks)
-	slices.SortFunc(marks, leasedFirst)
+	sortRows(marks, leasedFirst)
 	first := slices.IndexFunc(marks, func(m outbox.Mark) bool { return m.Lease == "" })
 	if first < 0 {
 		first = len(marks)
@@ -231,7 +231,7 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) 
 	for i, l := range leases {
 		marks[i] = outbox.Mark{EventID: l.EventID, Lease: l.Name}
 	}
-	slices.SortFunc(marks, leasedFirst)
+	sortRows(marks, leasedFirst)
 	for chunk := range slices.Chunk(marks, markRows) {
 		q := s.query(256 + 8*len(chunk))
 		q.change(s, func(q *query) { q.add("locked_at = ").now() },

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -92,14 +91,16 @@ func (s *Store) Nodes(ctx context.Context, db outbox.DB) ([]outbox.Node, error) 
 	if err != nil {
 		return nil, err
 	}
-	for owner, node := range nodes {
+	var list []outbox.Node
+	for _, owner := range slices.Sorted(maps.Keys(nodes)) {
+		node := nodes[owner]
 		node.Owner = owner
 		if !all {
 			node.Leases = max(node.Leases, reported[owner])
 		}
-		nodes[owner] = node
+		list = append(list, node)
 	}
-	return slices.SortedFunc(maps.Values(nodes), func(a, b outbox.Node) int { return cmp.Compare(a.Owner, b.Owner) }), nil
+	return list, nil
 }
 
 // reports reads the reports of nodes, and how many leases each node reported.

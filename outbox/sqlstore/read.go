@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"slices"
 	"strconv"
 	"time"
 
@@ -135,7 +134,7 @@ func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (out
 	}
 	switch {
 	case s.d.name == "mysql":
-		slices.SortFunc(all, byDue)
+		sortRows(all, byDue)
 		all = all[:min(len(all), p.Limit)]
 	case s.d == sqlite && len(all) < p.Limit:
 		q := s.polled(s.table.Quoted(s.d.quote)).add(undated).free(p.LeaseDuration).add(dueOrder).arg(p.Limit - len(all))

@@ -171,7 +171,7 @@ func counted(r outbox.RunQuery, run []string) int {
 
 // runOf is the run that the first rows of a key make.
 func runOf(r outbox.RunQuery, rows []runRow) (run []string, behind []outbox.Lease) {
-	slices.SortFunc(rows, func(x, y runRow) int { return cmp.Or(cmp.Compare(y.status, x.status), byDue(x.row, y.row)) })
+	sortRows(rows, func(x, y runRow) int { return cmp.Or(cmp.Compare(y.status, x.status), byDue(x.row, y.row)) })
 	// RETRY rows that were DEAD may be in front of NEW rows that are in delivery.
 	fresh := slices.IndexFunc(rows, func(x runRow) bool { return x.status == outbox.StatusNew })
 	if fresh >= 0 && rows[fresh].state == leaseLive {

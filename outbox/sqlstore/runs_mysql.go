@@ -206,7 +206,7 @@ func (s *Store) unordered(ctx context.Context, db outbox.DB, r outbox.RunQuery, 
 			return nil, err
 		}
 	}
-	slices.SortFunc(all, func(x, y runRow) int { return byDue(x.row, y.row) })
+	sortRows(all, func(x, y runRow) int { return byDue(x.row, y.row) })
 	keys := make([]keyRows, 0, limit)
 	for _, x := range all[:min(len(all), limit)] {
 		keys = append(keys, keyRows{keyOfPlace(aggregate, x.cursor()), []runRow{x}})

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"slices"
 	"strconv"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -152,7 +151,7 @@ func (s *Store) firstOfTenants(ctx context.Context, db outbox.DB, t outbox.Tenan
 	})
 	ids := make([][]string, len(tenants))
 	for i, rows := range all {
-		slices.SortFunc(rows, byDue)
+		sortRows(rows, byDue)
 		for _, r := range rows[:min(len(rows), t.Length)] {
 			ids[i] = append(ids[i], r.id)
 		}
