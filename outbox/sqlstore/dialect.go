@@ -88,7 +88,9 @@ func (s *Store) query(capacity int) *query {
 
 func (q *query) text() string { return q.b.String() }
 
-// add writes SQL unchanged.
+// add writes SQL unchanged. Inlined at each of its 500 calls, add would be 0.2 MB of every program.
+//
+//go:noinline
 func (q *query) add(parts ...string) *query {
 	for _, p := range parts {
 		q.b.WriteString(p)
