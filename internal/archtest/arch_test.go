@@ -169,6 +169,17 @@ var rules = []rule{
 			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "httptx" && own != "dashboard")
 		},
 	},
+	{
+		"the core adds no large package of the standard library to a program",
+		func(own string) bool {
+			return slices.Contains([]string{"outbox", "outbox/sqlstore", "adapters/sqltx", "inbox"}, own)
+		},
+		func(_, dep string, _ bool) bool {
+			// With text/template, which calls methods by name, the linker keeps all exported methods of
+			// the program's types.
+			return slices.Contains([]string{"text/template", "net/http", "crypto/tls", "regexp"}, dep)
+		},
+	},
 }
 
 // web are the packages for web frameworks.
@@ -256,6 +267,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"ginmw", "github.com/labstack/echo/v5/middleware"},
 		{"grpctx", "go.opentelemetry.io/otel/trace"},
 		{"dashboard", "github.com/labstack/echo/v5"},
+		{"outbox/sqlstore", "regexp"},
 	} {
 		require.True(t, rules[i].applies(tc.own))
 		require.True(t, rules[i].refuses(tc.own, tc.dep, false))

@@ -4,7 +4,6 @@ package sqlname
 import (
 	"fmt"
 	"hash/fnv"
-	"regexp"
 	"strings"
 )
 
@@ -14,7 +13,10 @@ type Name struct{ Schema, Name string }
 // maxIdentifier is PostgreSQL's limit, the smallest.
 const maxIdentifier = 63
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+const (
+	digits  = "0123456789"
+	letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+)
 
 // Parse checks a name of the form table or schema.table. The error is a phrase
 // that follows the name of the field.
@@ -30,7 +32,9 @@ func Parse(name string) (Name, error) {
 	return Name{Schema: schema, Name: table}, nil
 }
 
-func valid(s string) bool { return len(s) <= maxIdentifier && identifier.MatchString(s) }
+func valid(s string) bool {
+	return s != "" && len(s) <= maxIdentifier && !strings.Contains(digits, s[:1]) && strings.Trim(s, letters+digits) == ""
+}
 
 func (n Name) String() string {
 	if n.Schema != "" {

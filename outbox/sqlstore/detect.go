@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
-
-var plainVersion = regexp.MustCompile(`^\d+\.\d+`)
 
 // Detect asks the server for its version and returns the store for it. Detect needs a connection
 // briefly, and fails for any database but PostgreSQL, MySQL, MariaDB, TiDB and SQLite.
@@ -91,8 +89,15 @@ func dialectFor(version string) (d *dialect, maybe bool) {
 	case strings.Contains(version, "MariaDB"), strings.Contains(version, "TiDB"):
 		return mysql, false
 	default:
-		return nil, plainVersion.MatchString(version)
+		return nil, isNumber(version)
 	}
+}
+
+// isNumber reports whether a version begins with a number, a dot and a digit.
+func isNumber(version string) bool {
+	major, minor, _ := strings.Cut(version, ".")
+	_, err := strconv.ParseUint(major, 10, 64)
+	return err == nil && minor != "" && minor[0] >= '0' && minor[0] <= '9'
 }
 
 func answer(ctx context.Context, db outbox.DB, question string) (text string, err error) {

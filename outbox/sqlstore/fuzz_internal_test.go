@@ -85,6 +85,19 @@ func FuzzServerVersion(f *testing.F) {
 	})
 }
 
+func TestOnlyAVersionThatIsANumberMayBeMySQL(t *testing.T) {
+	t.Parallel()
+	for version, may := range map[string]bool{
+		"8.4.6": true, "5.7": true, "10.11-log": true,
+		"": false, "8": false, "8.": false, ".4": false, "8.x": false, "8,4": false, "+8.4": false, "-8.4": false, " 8.4": false, "v8.4": false,
+		"CockroachDB CCL v25.1": false,
+	} {
+		d, maybe := dialectFor(version)
+		require.Nil(t, d, version)
+		require.Equal(t, may, maybe, version)
+	}
+}
+
 // FuzzPauseValue: the value of a paused kind's row is read back, and any other value is
 // an error that quotes nothing of it, or a pause.
 func FuzzPauseValue(f *testing.F) {

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"hash/fnv"
-	"regexp"
+	"strings"
 
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -101,7 +101,7 @@ func (s *Store) step(ctx context.Context, tx *sql.Tx, what string, from, to int)
 // change runs a statement of a migration. PostgreSQL refuses storage parameters of a partitioned
 // table, because the parameters belong to the partitions: such a statement is left out.
 func (s *Store) change(ctx context.Context, tx *sql.Tx, what, statement string) error {
-	if s.d == postgres && storageParameters.MatchString(statement) {
+	if s.d == postgres && setsStorage(statement) {
 		q := s.query(128).add("SELECT COUNT(*) FROM pg_class WHERE relkind = 'p' AND oid = to_regclass(").arg(s.table.Quoted(s.d.quote)).add(")")
 		partitioned := 0
 		if err := s.rows(ctx, tx, what, q, scanInto(&partitioned)); err != nil || partitioned > 0 {
@@ -111,7 +111,10 @@ func (s *Store) change(ctx context.Context, tx *sql.Tx, what, statement string) 
 	return s.run(ctx, tx, what, statement)
 }
 
-var storageParameters = regexp.MustCompile(`^ALTER TABLE \S+ (SET|RESET) \(`)
+// setsStorage reports whether a statement changes storage parameters.
+func setsStorage(statement string) bool {
+	return strings.HasPrefix(statement, "ALTER TABLE ") && (strings.Contains(statement, " SET (") || strings.Contains(statement, " RESET ("))
+}
 
 // addIndexes creates the missing indexes, and asks the catalog for each index, because CREATE INDEX
 // IF NOT EXISTS waits for writers even if the index exists.

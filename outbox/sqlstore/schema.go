@@ -4,7 +4,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -89,39 +88,46 @@ func (s *Store) indexDDL(suffix string) string {
 	return ""
 }
 
-var (
-	// schemaName is the name of the table, of its control table or of an index. SQLite wants the
-	// table after ON without the schema, and the index with the schema.
-	schemaName    = regexp.MustCompile(`( ON )?\b(idx_)?outbox_event(?:_(\w+))?\b`)
-	schemaComment = regexp.MustCompile(`(?m)^--.*\n`)
-)
-
 // schemaFile is the text of a file with the names of this store.
 func (s *Store) schemaFile(path string) string {
-	text, _ := schemaFiles.ReadFile(path) // a test reads all of them
-	quote := s.d.quote
-	return schemaName.ReplaceAllStringFunc(string(text), func(m string) string {
-		part := schemaName.FindStringSubmatch(m)
-		on, index, suffix := part[1], part[2] != "", part[3]
-		table := s.table
-		switch {
-		case index && s.d == sqlite && table.Schema != "":
-			return on + quote + table.Schema + quote + "." + quote + table.Index(suffix) + quote
-		case index:
-			return on + quote + table.Index(suffix) + quote
-		case suffix != "":
-			table = table.Table(suffix)
-		case on != "" && s.d == sqlite:
-			table.Schema = ""
-		}
-		return on + table.Quoted(quote)
-	})
+	content, _ := schemaFiles.ReadFile(path) // a test reads all of them
+	parts := strings.Split(string(content), "outbox_event")
+	text := parts[0]
+	for _, part := range parts[1:] {
+		before, index := strings.CutSuffix(text, "idx_")
+		after := strings.TrimLeft(part, "_abcdefghijklmnopqrstuvwxyz")
+		suffix := strings.TrimPrefix(strings.TrimSuffix(part, after), "_")
+		text = before + s.schemaName(index, suffix, strings.HasSuffix(before, " ON ")) + after
+	}
+	return text
+}
+
+// schemaName is the name of the table, of its control table or of an index. SQLite wants the table
+// after ON without the schema, and the index with the schema.
+func (s *Store) schemaName(index bool, suffix string, on bool) string {
+	quote, table := s.d.quote, s.table
+	switch {
+	case index && s.d == sqlite && table.Schema != "":
+		return quote + table.Schema + quote + "." + quote + table.Index(suffix) + quote
+	case index:
+		return quote + table.Index(suffix) + quote
+	case suffix != "":
+		table = table.Table(suffix)
+	case on && s.d == sqlite:
+		table.Schema = ""
+	}
+	return table.Quoted(quote)
 }
 
 // statementsOf are the statements of a file, without comments and semicolons.
 func statementsOf(text string) []string {
-	text = strings.TrimSpace(schemaComment.ReplaceAllString(text, ""))
-	return strings.Split(strings.TrimSuffix(text, ";"), ";\n")
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "--") {
+			b.WriteString(line)
+		}
+	}
+	return strings.Split(strings.TrimSuffix(strings.TrimSpace(b.String()), ";"), ";\n")
 }
 
 // Schema is the DDL of the table, the indexes and the control table in their newest version, for
