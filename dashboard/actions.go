@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -168,30 +169,69 @@ func (p *page) action() error {
 	}
 	p.dashboard.actions.mu.Unlock()
 	if found == nil {
-		return p.show(http.StatusOK, "elsewhere.html", "Action", in.get("id"))
+		return p.show(http.StatusOK, "Action", elsewhereBody(in.get("id")))
 	}
 	p.Refresh = found.Ended.IsZero()
-	return p.show(http.StatusOK, "action.html", "Action", found)
+	return p.show(http.StatusOK, "Action", found.body())
 }
 
-// steering shows the pauses, the forms for steering, and the latest actions.
-func (p *page) steering() error {
-	if _, err := p.query(); err != nil {
-		return err
+func elsewhereBody(id string) markup {
+	return tags(`<p class="question" role="status">Another process of the service runs this action, or ran it.</p>
+<p>Each process lists the latest actions that it started itself, and loses the list when it restarts. If there is a load balancer, <a href="{}">load this page again</a>: the request may reach the process that has this action.</p>
+<p>To see what the action did, look at the <a href="dead">dead letters</a>, the <a href="events">events</a> or <a href="steering">what is paused</a>. The log of the service has a line “outbox: an operator's change” for each action that has ended.</p>
+`, link("action", "id", id))
+}
+
+func (a *shownAction) body() markup {
+	return tags(`<p class="question" role="status">{}</p>
+{}
+{}
+<dl class="facts">
+<dt>Target</dt><dd>{}</dd>
+<dt>User</dt><dd>{}</dd>
+<dt>Started</dt><dd>{}</dd>
+<dt>Ended</dt><dd>{}</dd>
+</dl>
+{}
+<p><a href="dead">Dead letters</a> · <a href="steering">Steering and recent actions</a></p>
+`,
+		a.state(),
+		when(a.Of > 0, `<progress max="{}" value="{}" aria-label="Progress">{} of {}</progress>`, a.Of, a.Done, a.Done, a.Of),
+		when(a.Problem != "", `<p>{}</p>`, a.Problem),
+		cut(a.Target, 1000), cmp.Or(a.User, "–"), moment(a.Started), moment(a.Ended),
+		when(a.Ended.IsZero(), `<p>This page reloads itself every two seconds. You may leave it: the action goes on.</p>`))
+}
+
+// state says how far the action is, or how it ended.
+func (a *shownAction) state() markup {
+	switch {
+	case a.Ended.IsZero():
+		return tags(`{} runs: {}{} so far`, a.Action, count(a.Done), when(a.Of > 0, ` of {}`, count(a.Of)))
+	case a.Problem != "":
+		return tags(`<span class="bad">{} failed{}</span>`, a.Action, when(a.Done > 0, ` after {}`, count(a.Done)))
+	default:
+		return tags(`{} done{}`, a.Action, when(a.Done > 0 || a.Of > 0, `: {} {}`, count(a.Done), plural("event", a.Done)))
 	}
-	ctx, cancel := p.context()
-	defer cancel()
-	paused, err := p.outbox.Paused(ctx)
-	if err != nil {
-		return err
+}
+
+// recent lists the latest actions of the outbox.
+func (p *page) recent() markup {
+	list := tags(`<p class="none">None in this process since it started. The log has the changes of all processes.</p>`)
+	if actions := p.dashboard.actions.of(p.Name); len(actions) > 0 {
+		list = tags(`<div class="wide"><table>
+<thead><tr><th scope="col">Action</th><th scope="col">Target</th><th scope="col">Events</th><th scope="col">User</th><th scope="col">Started</th><th scope="col">Result</th></tr></thead>
+<tbody>{}</tbody></table></div>
+`, each(actions, func(a shownAction) markup {
+			result := tags(`{}`, choose(a.Ended.IsZero(), "runs", "done"))
+			if !a.Ended.IsZero() && a.Problem != "" {
+				result = `<span class="bad">failed</span>`
+			}
+			return tags(`<tr><td><a href="{}">{}</a></td><td class="text">{}</td><td class="number">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>
+`, link("action", "id", a.ID), a.Action, cut(a.Target, 200), count(a.Done), a.User, moment(a.Started), result)
+		}))
 	}
-	kinds, err := p.kinds(ctx)
-	if err != nil {
-		return err
-	}
-	return p.show(http.StatusOK, "steering.html", "Steering", struct {
-		Paused                     []outbox.Pause
-		EventTypes, AggregateTypes []string
-		Recent                     []shownAction
-	}{paused, eventTypes(kinds), aggregateTypes(kinds), p.dashboard.actions.of(p.Name)})
+	return tags(`<section aria-labelledby="recent"><h2 id="recent">Recent actions</h2>
+{}
+</section>
+`, list)
 }

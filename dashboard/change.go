@@ -165,5 +165,5 @@ func (p *page) act() error {
 	if err != nil {
 		return err
 	}
-	return p.redirect(http.StatusSeeOther, link("action", "id", id))
+	return p.redirect(http.StatusSeeOther, string(link("action", "id", id)))
 }

@@ -41,7 +41,65 @@ func (p *page) confirm() error {
 	if err != nil {
 		return err
 	}
-	return p.show(http.StatusOK, "confirm.html", "Confirm", asked)
+	return p.show(http.StatusOK, "Confirm", p.confirmBody(&asked))
+}
+
+func (p *page) confirmBody(c *confirmation) markup {
+	back, number := address("steering"), ""
+	if c.Letters {
+		back, number = "dead", count(c.Count)+choose(c.More, " or more", "")
+	}
+	return tags(`{}
+<p class="text">Target: {}</p>
+<form method="post" action="act" class="buttons">
+{}
+{}
+{}
+<button class="danger">Yes, {}{}</button> <a href="{}">No, go back</a>
+</form>
+`,
+		p.question(c, number), cut(c.Target, 1000), p.token("act"),
+		when(c.Letters && !c.More, `<input type="hidden" name="of" value="{}">`, c.Count), hidden(c.Fields), c.Action, when(c.Letters, ` {}`, number), back)
+}
+
+func (p *page) question(c *confirmation, number string) markup {
+	switch {
+	case c.Letters:
+		replay := c.Action == "replay"
+		return tags(`<p class="question">{} <strong>{}</strong> dead {}?</p>
+<p>{}</p>
+`, choose(replay, "Replay", "Delete"), number, choose(c.Count == 1, "letter", "letters"),
+			choose(replay, "Each is delivered again, and its attempts count from 0. What its listener did before may happen again.", "They are gone then: nothing brings them back."))
+	case c.Action == "purge":
+		return `<p class="question">Delete all events that were delivered or died longer ago than the retention, now?</p><p>The retention is PurgeOptions.Retention, 7 days unless the service sets it. The service logs it when it starts. The same happens by itself at the purge's interval.</p>
+`
+	case c.Action == "pause":
+		return tags(`<p class="question">Pause {} for all its listeners?</p>
+{}
+<p>All processes stop delivering this kind. New events are still written; they are delivered after Resume.</p>
+`, kindText(c.Kind), p.unknownKind(c))
+	default:
+		return tags(`<p class="question">{} {}?</p>
+`, c.Action, c.Target)
+	}
+}
+
+// unknownKind warns that no event of the kind was found, and offers similar kinds.
+func (p *page) unknownKind(c *confirmation) markup {
+	if !c.Unknown {
+		return ""
+	}
+	aggregate := "with the aggregate type " + string(c.Kind.AggregateType)
+	if c.Kind.AggregateType == outbox.Global {
+		aggregate = "without an aggregate type"
+	}
+	return tags(`<p class="note" role="alert">No event was found here that is of the kind {} {}. {}</p>
+{}
+`, c.Kind.EventType, aggregate, choose(len(c.Similar) > 0, "Did you mean one of these?", "Check how it is spelled."),
+		each(c.Similar, func(k outbox.EventKind) markup {
+			return tags(`<form method="post" action="confirm" class="buttons">{}{}<button name="action" value="pause">{} …</button></form>`,
+				p.token("confirm"), kindFields(k.AggregateType, k.EventType), kindText(k))
+		}))
 }
 
 // size counts the dead letters of a filter; more says that there may be more. The method looks at

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -63,7 +62,10 @@ type Dashboard struct {
 	end      context.CancelFunc
 }
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+func validName(name string) bool {
+	const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	return name != "" && len(name) <= 64 && strings.Contains(alphanumeric, name[:1]) && strings.Trim(name, alphanumeric+"._-") == ""
+}
 
 // New makes a dashboard. The error joins an [outbox.FieldError] for each field that is wrong.
 func New(config Config) (*Dashboard, error) {
@@ -101,7 +103,7 @@ func (c *Config) validate() error {
 		add("Outboxes", "is empty; name at least one outbox")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Outboxes)) {
-		if !validName.MatchString(name) {
+		if !validName(name) {
 			add("Outboxes", "has the name %q; a name has letters, digits, hyphens, underscores and dots, at most 64, and begins with a letter or a digit", name)
 		}
 		if c.Outboxes[name] == nil {

@@ -1,9 +1,9 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"net/http"
-	"net/url"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -22,12 +22,30 @@ func (p *page) dead() error {
 	if err != nil {
 		return err
 	}
-	return p.show(http.StatusOK, "dead.html", "Dead letters", struct {
-		Groups []outbox.DeadGroup
-		More   bool
-		Limit  int
-		Recent []shownAction
-	}{groups, more, outbox.GroupLimit, p.dashboard.actions.of(p.Name)})
+	list := tags(`<p class="none">No event is dead.</p>`)
+	if len(groups) > 0 {
+		list = tags(`<p>Grouped by kind and reason; numbers, ids and quoted values are left out of a reason. <a href="letters">List all</a></p>
+{}
+<div class="wide"><table>
+<thead><tr><th scope="col">Reason</th><th scope="col">Kind</th><th scope="col">Letters</th><th scope="col">First</th><th scope="col">Last</th>{}</tr></thead>
+<tbody>{}</tbody></table></div>
+`,
+			when(more, `<p class="note" role="status">There are more. These are the groups of the first {} dead letters.</p>`, count(outbox.GroupLimit)),
+			when(p.Operates(), `<th scope="col">Actions</th>`), each(groups, p.groupRow))
+	}
+	return p.show(http.StatusOK, "Dead letters", list+p.recent())
+}
+
+func (p *page) groupRow(g outbox.DeadGroup) markup {
+	kind := kindText(outbox.EventKind{AggregateType: g.Kind.AggregateType, EventType: g.Kind.EventType})
+	return tags(`<tr><th scope="row" class="text long"><a href="{}">{}</a></th><td class="text kind">{}</td><td class="number">{}</td><td>{}</td><td>{}</td>
+{}</tr>
+`,
+		link("letters", "group", g.ID), cmp.Or(g.Reason, "(no reason)"), kindText(g.Kind), count(g.Count), moment(g.First), moment(g.Last),
+		when(p.Operates(), `<td><form method="post" action="confirm" class="buttons">{}<input type="hidden" name="scope" value="all"><input type="hidden" name="group" value="{}">
+<button name="action" value="replay" aria-label="Replay the group {}">Replay …</button> <button name="action" value="delete" class="danger" aria-label="Delete the group {}">Delete …</button></form>
+<form method="post" action="confirm" class="buttons">{}{}<button name="action" value="pause" aria-label="Pause {} for all its listeners">Pause this kind …</button></form></td>`,
+			p.token("confirm"), g.ID, g.Reason, g.Reason, p.token("confirm"), kindFields(g.Kind.AggregateType, g.Kind.EventType), kind))
 }
 
 // letters lists dead letters: the matches of a search, latest first, or the letters of a group,
@@ -48,24 +66,73 @@ func (p *page) letters() error {
 	if err != nil {
 		return err
 	}
-	if found.next != "" {
-		next := in.given("after")
-		next.Set("after", found.next)
-		found.Next = "letters?" + next.Encode()
-	}
-	found.Form, found.Filter = url.Values(in), in.given("after")
-	return p.show(http.StatusOK, "letters.html", "Dead letters", found)
+	return p.show(http.StatusOK, "Dead letters", p.lettersBody(in, &found))
 }
 
 // letters is a page of dead letters.
 type letters struct {
-	Form, Filter url.Values // Filter is Form without the place of the page and empty fields
-	Letters      []outbox.EventRow
-	Next         string // the address
-	next         string // the place
+	Letters []outbox.EventRow
+	next    string // the place of the next page
 	// Partly says that the page has all the matches among Looked dead letters.
 	Partly bool
 	Looked int
+}
+
+func (p *page) lettersBody(in input, found *letters) markup {
+	var list markup
+	switch {
+	case len(found.Letters) > 0:
+		list = p.lettersTable(in, found.Letters)
+	case !found.Partly:
+		list = `<p class="none">There is no such dead letter.</p>`
+	}
+	group, following := in.get("group"), in.given("after")
+	following.Set("after", found.next)
+	return tags(`<form method="get" action="letters" class="search">
+{}
+{}
+<label>Died since (UTC) <input name="since" maxlength="40" placeholder="2006-01-02T15:04" value="{}"></label>
+<label>Until (UTC) <input name="until" maxlength="40" placeholder="2006-01-02T15:04" value="{}"></label>
+<button>Find</button>
+</form>
+<p>{} <a href="dead">Groups</a></p>
+{}
+{}
+{}
+`,
+		when(group != "", `<input type="hidden" name="group" value="{}">`, group), in.searchFields(), in.get("since"), in.get("until"),
+		choose(group != "", "One group, listed by the time of death, the earliest first.", "Listed by the time of death, the latest first."), list,
+		when(found.Partly, `<p class="note" role="status">{} among {} dead letters; behind them there may be more.</p>`,
+			choose(len(found.Letters) > 0, "These are", "There is none"), count(found.Looked)),
+		when(found.next != "", `<p><a href="{}" rel="next">{}</a></p>`, linkTo("letters", following), choose(found.Partly, "Go on", "Next page")))
+}
+
+// lettersTable lists dead letters, with the forms that change all of them, or a selection.
+func (p *page) lettersTable(in input, rows []outbox.EventRow) markup {
+	filter := in.given("after")
+	return tags(`{}
+<div class="wide"><table>
+<thead><tr>{}<th scope="col">Id</th><th scope="col">Kind</th><th scope="col">Error</th><th scope="col">Aggregate id</th><th scope="col">Tenant</th><th scope="col">Died</th><th scope="col">Failed attempts</th></tr></thead>
+<tbody>{}</tbody></table></div>
+{}
+`,
+		when(p.Operates(), `<form method="post" action="confirm" class="buttons">
+{}<input type="hidden" name="scope" value="all">
+{}
+All that {}: <button name="action" value="replay">Replay all …</button> <button name="action" value="delete" class="danger">Delete all …</button>
+</form>
+<form method="post" action="confirm" id="selection">{}<input type="hidden" name="scope" value="selection">`,
+			p.token("confirm"), hidden(filter), choose(len(filter) > 0, "match", "are dead"), p.token("confirm")),
+		when(p.Operates(), `<th scope="col"><input type="checkbox" id="every" aria-label="Select all on this page" hidden></th>`),
+		each(rows, p.letterRow),
+		when(p.Operates(), `<p class="buttons">Selected: <button name="action" value="replay">Replay selected …</button> <button name="action" value="delete" class="danger">Delete selected …</button></p></form>`))
+}
+
+func (p *page) letterRow(row outbox.EventRow) markup {
+	return tags(`<tr>{}<th scope="row" class="text"><a href="{}">{}</a></th><td class="text kind">{}</td><td class="text long">{}</td><td class="text">{}</td><td class="text">{}</td><td>{}</td><td class="number">{}</td></tr>
+`,
+		when(p.Operates(), `<td><input type="checkbox" name="id" value="{}" aria-label="Select {}"></td>`, row.EventID, row.EventID),
+		link("event", "id", row.EventID), row.EventID, rowKind(&row), cut(row.LastError, 300), row.AggregateID, row.TenantID, moment(row.EndedAt), row.Attempts)
 }
 
 func (p *page) searchLetters(ctx context.Context, in input) (letters, error) {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -43,29 +44,78 @@ func (p *page) event() error {
 	if err != nil {
 		return err
 	}
-	data := struct {
-		outbox.EventRow
-		Dead     bool
-		Paused   bool // the kind is paused; the event waits
-		Steps    []step
-		Bytes    int
-		Type     string // of the payload's content; empty: JSON
-		Headers  []header
-		Payload  string
-		Cut      bool // the payload or the headers are longer than the shown part
-		Readable bool // headers and payload are shown
-	}{EventRow: row, Dead: row.Status == outbox.StatusDead, Paused: !paused.Since.IsZero(), Steps: timeline(&row, paused, p.Now), Bytes: row.Payload.Len(), Readable: p.Role.May(httptx.ReadPayloads)}
-	if data.Readable {
-		var whole bool
-		data.Headers, data.Cut = shownHeaders(row.Headers)
-		data.Payload, whole = shownPayload(&row.Envelope)
-		data.Cut = data.Cut || !whole
+	headers, payload := hiddenContent(row.Payload.Len())
+	if p.Role.May(httptx.ReadPayloads) {
+		headers, payload = content(&row.Envelope)
 	}
-	if !row.Payload.IsJSON() {
-		data.Type = row.Payload.ContentType()
+	row.Headers, row.Payload = nil, outbox.Payload{} // no page shows them by mistake
+	return p.show(http.StatusOK, "Event", p.eventBody(&row, paused, headers, payload))
+}
+
+func (p *page) eventBody(row *outbox.EventRow, paused outbox.Pause, headers, payload markup) markup {
+	return tags(`<dl class="facts">
+<dt>Id</dt><dd>{}</dd>
+<dt>Status</dt><dd><span class="status">{}</span></dd>
+<dt>Kind</dt><dd>{}</dd>
+{}
+<dt>Aggregate id</dt><dd>{}</dd>
+<dt>Tenant</dt><dd>{}</dd>
+</dl>
+<section aria-labelledby="timeline"><h2 id="timeline">Timeline</h2>
+<ol class="timeline">{}</ol></section>
+{}
+{}
+<section aria-labelledby="headers"><h2 id="headers">Headers</h2>
+{}</section>
+<section aria-labelledby="payload"><h2 id="payload">Payload</h2>
+{}</section>
+`,
+		row.EventID, row.Status, rowKind(row),
+		when(row.Listener != "", `<dt>Event</dt><dd><a href="{}">{}</a>, for this one of its listeners</dd>`, link("event", "id", row.OriginalID), row.OriginalID),
+		cmp.Or(row.AggregateID, "–"), cmp.Or(row.TenantID, "–"),
+		each(timeline(row, paused, p.Now), func(s step) markup {
+			return tags(`<li{}><strong>{}</strong> {} <span class="text">{}</span></li>
+`, when(s.Bad, ` class="bad"`), s.What, when(!s.At.IsZero(), `<time datetime="{}">{}</time>`, machine(s.At), exact(s.At)), s.Text)
+		}),
+		when(row.Status == outbox.StatusDead && p.Operates(), `<form method="post" action="confirm" class="buttons">
+{}<input type="hidden" name="scope" value="selection"><input type="hidden" name="id" value="{}">
+<button name="action" value="replay">Replay …</button> <button name="action" value="delete" class="danger">Delete …</button>
+</form>`, p.token("confirm"), row.EventID),
+		when(p.Operates() && paused.Since.IsZero(), `<form method="post" action="confirm" class="buttons">{}{}<button name="action" value="pause">Pause this kind …</button></form>`,
+			p.token("confirm"), kindFields(row.AggregateType, row.EventType)),
+		headers, payload)
+}
+
+// kindFields are the hidden fields that name a kind.
+func kindFields(a outbox.AggregateType, e outbox.EventType) markup {
+	return tags(`<input type="hidden" name="event_type" value="{}"><input type="hidden" name="aggregate_type" value="{}">`, e, a)
+}
+
+// hiddenContent stands for headers and a payload that the user may not read.
+func hiddenContent(size int) (headers, payload markup) {
+	return `<p class="none">Headers are hidden: your role lacks ReadPayloads.</p>`,
+		tags(`<p class="none">The payload of {} bytes is hidden: your role lacks ReadPayloads.</p>`, count(size))
+}
+
+// content writes the headers and the payload, or their beginnings.
+func content(env *outbox.Envelope) (headers, payload markup) {
+	shown, isCut := shownHeaders(env.Headers)
+	headers = `<p class="none">None.</p>`
+	if len(shown) > 0 {
+		headers = tags(`<div class="wide"><table><thead><tr><th scope="col">Key</th><th scope="col">Value</th></tr></thead><tbody>{}</tbody></table></div>
+`, each(shown, func(h header) markup {
+			return tags(`<tr><th scope="row" class="text">{}</th><td class="text">{}</td></tr>`, h.Key, h.Value)
+		}))
 	}
-	data.EventRow.Headers, data.EventRow.Payload = nil, outbox.Payload{} // no template shows them by mistake
-	return p.show(http.StatusOK, "event.html", "Event", data)
+	text, whole := shownPayload(env)
+	download, size := link("payload", "id", env.EventID), count(env.Payload.Len())
+	payload = tags(`{}
+{}
+<pre tabindex="0" aria-labelledby="payload">{}</pre>`,
+		when(isCut || !whole, `<p class="note" role="status">Not all of it fits on a page. <a href="{}">Download the payload</a> of {} bytes.</p>`, download, size),
+		when(!env.Payload.IsJSON(), `<p>{} bytes of <code>{}</code>; <a href="{}">download them</a>.</p>`, size, env.Payload.ContentType(), download),
+		text)
+	return headers, payload
 }
 
 // pauseOf returns the pause that a waiting event waits for, or the zero [outbox.Pause].

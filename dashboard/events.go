@@ -1,8 +1,8 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
-	"net/url"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -24,7 +24,7 @@ func (p *page) events() error {
 		for name := range in.given("id") {
 			return &inputError{name, "is given, and id too; a search by id takes no other field"}
 		}
-		return p.redirect(http.StatusFound, link("event", "id", id))
+		return p.redirect(http.StatusFound, string(link("event", "id", id)))
 	}
 	query, err := in.events()
 	if err != nil {
@@ -36,29 +36,63 @@ func (p *page) events() error {
 	if err != nil {
 		return err
 	}
-	next := in.given("after", "id")
-	next.Set("after", found.Next)
-	return p.show(http.StatusOK, "events.html", "Events", struct {
-		Form     url.Values
-		Choices  []string
-		By       string
-		Events   []outbox.EventRow
-		Next     string
-		Partly   bool
-		Searched int
-	}{
-		url.Values(in),
-		[]string{"", "WAITING", "NEW", "RETRY", "DONE", "DEAD"},
-		listedBy(in.get("status")), found.Rows,
-		optional(found.Next != "", "events?"+next.Encode()), found.Next != "" && len(found.Rows) < outbox.DefaultFindLimit, outbox.SearchLimit,
-	})
+	return p.show(http.StatusOK, "Events", in.eventsBody(found.Rows, found.Next))
 }
 
-func optional(given bool, text string) string {
-	if given {
-		return text
+// eventsBody lists a page of events; next is the place of the next page.
+func (in input) eventsBody(rows []outbox.EventRow, next string) markup {
+	partly := next != "" && len(rows) < outbox.DefaultFindLimit
+	var list markup
+	switch {
+	case len(rows) > 0:
+		list = tags(`<div class="wide"><table>
+<thead><tr><th scope="col">Id</th><th scope="col">Status</th><th scope="col">Kind</th><th scope="col">Aggregate id</th><th scope="col">Tenant</th><th scope="col">Occurred</th><th scope="col">Ended (waiting: due)</th><th scope="col">Failed attempts</th></tr></thead>
+<tbody>{}</tbody></table></div>
+`, each(rows, eventRow))
+	case !partly:
+		list = `<p class="none">There is no such event.</p>`
 	}
-	return ""
+	following := in.given("after", "id")
+	following.Set("after", next)
+	return tags(`<form method="get" action="events" class="search">
+<label>Id <input name="id" maxlength="36"></label>
+<label>Status <select name="status">{}</select></label>
+{}
+<label>Since (UTC) <input name="since" maxlength="40" placeholder="2006-01-02T15:04" value="{}"></label>
+<label>Until (UTC) <input name="until" maxlength="40" placeholder="2006-01-02T15:04" value="{}"></label>
+<button>Find</button>
+</form>
+<p>{} A row that is for one of several listeners names it (→ listener).</p>
+{}
+{}
+{}
+`,
+		each([]string{"", "WAITING", "NEW", "RETRY", "DONE", "DEAD"}, func(status string) markup {
+			return tags(`<option value="{}"{}>{}</option>`, status, when(status == in.get("status"), ` selected`), cmp.Or(status, "all"))
+		}),
+		in.searchFields(), in.get("since"), in.get("until"), listedBy(in.get("status")), list,
+		when(partly, `<p class="note" role="status">{} among these {} rows; there are more to search.</p>`,
+			choose(len(rows) > 0, "No others", "Nothing"), count(outbox.SearchLimit)),
+		when(next != "", `<p><a href="{}" rel="next">{}</a></p>`, linkTo("events", following),
+			choose(partly, "Go on with the next "+count(outbox.SearchLimit)+" rows", "Next page")))
+}
+
+func eventRow(row outbox.EventRow) markup {
+	ended := row.EndedAt
+	if ended.IsZero() {
+		ended = row.AvailableAt
+	}
+	return tags(`<tr><th scope="row" class="text"><a href="{}">{}</a></th><td><span class="status">{}</span></td><td class="text kind">{}</td><td class="text">{}</td><td class="text">{}</td><td>{}</td><td>{}</td><td class="number">{}</td></tr>
+`, link("event", "id", row.EventID), row.EventID, row.Status, rowKind(&row), row.AggregateID, row.TenantID, moment(row.OccurredAt), moment(ended), row.Attempts)
+}
+
+// searchFields are the fields that all searches have.
+func (in input) searchFields() markup {
+	return tags(`<label>Event type <input name="event_type" maxlength="128" value="{}"></label>
+<label>Aggregate type <input name="aggregate_type" maxlength="64" value="{}"></label>
+<label>Aggregate id <input name="aggregate_id" maxlength="128" value="{}"></label>
+<label>Tenant <input name="tenant_id" maxlength="64" value="{}"></label>`,
+		in.get("event_type"), in.get("aggregate_type"), in.get("aggregate_id"), in.get("tenant_id"))
 }
 
 func (in input) events() (q outbox.EventQuery, err error) {

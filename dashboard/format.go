@@ -2,16 +2,10 @@ package dashboard
 
 import (
 	"fmt"
-	"html/template"
-	"net/url"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
-
-var functions = template.FuncMap{
-	"count": count, "upTo": upTo, "span": span, "ago": ago, "link": link, "utc": utc, "machine": machine, "exact": exact,
-}
 
 // count writes a number with thin spaces between thousands.
 func count(n any) string {
@@ -71,17 +65,3 @@ func exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000"
 
 // machine formats a time for the attribute datetime.
 func machine(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-// link returns a relative address with a query of names and values. Empty values are left out.
-func link(page string, pairs ...any) string {
-	query := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if value := fmt.Sprint(pairs[i+1]); value != "" {
-			query.Set(fmt.Sprint(pairs[i]), value)
-		}
-	}
-	if len(query) == 0 {
-		return page
-	}
-	return page + "?" + query.Encode()
-}

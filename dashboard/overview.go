@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -22,18 +21,79 @@ func (p *page) overview() error {
 	if err != nil {
 		return err
 	}
-	return p.show(http.StatusOK, "overview.html", "Overview", struct {
-		Figures []figure
-		Texts   map[string]string
-		AnyDead bool
-		Paused  []outbox.Pause
-		Nodes   []outbox.Node
-		Every   time.Duration
-	}{overviewFigures, now.texts(), now.Stats.Dead > 0, now.Stats.Paused, nodes, p.dashboard.config.Interval})
+	return p.show(http.StatusOK, "Overview", p.overviewBody(&now, nodes))
+}
+
+func (p *page) overviewBody(now *sample, nodes []outbox.Node) markup {
+	texts := now.texts()
+	figures := each(overviewFigures, func(f figure) markup {
+		label := tags(`{}`, f.Label)
+		if f.Link != "" {
+			label = tags(`<a href="{}">{}</a>`, f.Link, f.Label)
+		}
+		return tags(`<div><dt>{}</dt><dd data-text="{}"{}>{}</dd><dd class="help">{}</dd></div>
+`, label, f.Name, when(f.Name == "dead" && now.Stats.Dead > 0, ` class="bad"`), texts[f.Name], f.Help)
+	})
+	paused := tags(`<p class="none">Nothing is paused.</p>`)
+	if len(now.Stats.Paused) > 0 {
+		paused = tags(`<ul>{}</ul>`, each(now.Stats.Paused, func(pause outbox.Pause) markup {
+			return tags(`<li>{}, since {}</li>`, kindText(pause.Kind), moment(pause.Since))
+		}))
+	}
+	listed := tags(`<p class="none">No process delivers from this table now.</p>`)
+	if len(nodes) > 0 {
+		listed = tags(`<div class="wide"><table>
+<thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col">Mode</th><th scope="col">Last reported poll</th><th scope="col">Queues</th><th scope="col">Leases</th><th scope="col">Oldest lease</th><th scope="col">Started</th></tr></thead>
+<tbody>{}</tbody></table></div>
+<p class="help">A node reports every ten seconds. Its last poll and its queues are those of its last report.</p>
+`, each(nodes, p.nodeRow))
+	}
+	return tags(`<div id="live" data-live="live">
+<dl class="figures">{}</dl>
+<figure id="chart" hidden><svg viewBox="0 0 600 120" preserveAspectRatio="none" role="img" aria-labelledby="chart-caption"><polyline class="due" points=""></polyline><polyline class="done" points=""></polyline></svg>
+<figcaption id="chart-caption"><span class="key due">due now</span> <span class="key done">delivered within a minute</span>, latest samples, at most <span id="most">0</span></figcaption></figure>
+<p>As of <span data-text="at">{}</span>, <span data-text="poll">{}</span>. <span id="state" role="status"></span> <a href="./">Reload</a></p>
+</div>
+<section aria-labelledby="paused"><h2 id="paused">Paused</h2>
+{}
+</section>
+<section aria-labelledby="nodes"><h2 id="nodes">Nodes</h2>
+{}
+</section>
+`, figures, texts["at"], texts["poll"], paused, listed)
+}
+
+func (p *page) nodeRow(n outbox.Node) markup {
+	poll, oldest := "–", "–"
+	if !n.LastPoll.IsZero() {
+		poll = ago(n.LastPoll, p.Now)
+	}
+	if !n.OldestLease.IsZero() {
+		oldest = ago(n.OldestLease, p.Now)
+	}
+	return tags(`<tr><th scope="row" class="text">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}, {}</td><td class="number">{}</td><td>{}</td><td>{}</td></tr>
+`, n.Owner, p.nodeState(&n), n.Mode, poll, count(n.HotDepth), count(n.ColdDepth), count(n.Leases), oldest, moment(n.Started))
+}
+
+func (p *page) nodeState(n *outbox.Node) markup {
+	switch {
+	case n.Problem != "":
+		return tags(`<span class="bad">{}</span>`, n.Problem)
+	case n.Live:
+		return tags(`live{}`, when(n.Holds, `, holds the table`))
+	case n.SeenAt.IsZero():
+		return "has leases, but does not report (older version?)"
+	default:
+		return tags(`<span class="bad">dead, seen {}</span>{}`, ago(n.SeenAt, p.Now), when(n.Holds, `, still holds the table`))
+	}
 }
 
 // figure is a number of the overview: the name for the script, and the texts that explain it.
-type figure struct{ Name, Label, Link, Help string }
+type figure struct {
+	Name, Label string
+	Link        address
+	Help        string
+}
 
 var overviewFigures = []figure{
 	{"pending", "Pending", "events?status=WAITING", "due and delayed together"},

@@ -1,10 +1,8 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
 	"embed"
-	"html/template"
 	"net/http"
 	"path"
 	"strings"
@@ -14,39 +12,32 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-//go:embed templates/*.html
-var templateFiles embed.FS
-
 //go:embed assets
 var assetFiles embed.FS
 
-var templates = template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"))
-
-// page is a request, and the data that every template gets.
+// page is a request, and the data that every page shows.
 type page struct {
 	dashboard *Dashboard
 	w         http.ResponseWriter
 	r         *http.Request
 	outbox    *outbox.Outbox
 
-	Root  string // the relative address of the dashboard's root
-	Name  string // of the outbox; empty on pages without an outbox
+	Root  address // of the dashboard's root
+	Name  string  // of the outbox; empty on pages without an outbox
 	Names []string
 	Here  string // the last part of the address
-	Title string
 	User  string
 	Role  httptx.Role
 	Now   time.Time
 	// Refresh makes the browser load the page again every two seconds.
 	Refresh bool
-	Data    any
 }
 
 func newPage(d *Dashboard, w http.ResponseWriter, r *http.Request, user string, role httptx.Role) *page {
 	depth := max(strings.Count(r.URL.Path, "/")-1, 0)
-	root := "./"
+	root := address("./")
 	if depth > 0 {
-		root = strings.Repeat("../", depth)
+		root = address(strings.Repeat("../", depth))
 	}
 	p := &page{dashboard: d, w: w, r: r, Root: root, User: user, Role: role, Now: time.Now().UTC()}
 	if role.May(httptx.View) {
@@ -55,10 +46,10 @@ func newPage(d *Dashboard, w http.ResponseWriter, r *http.Request, user string, 
 	return p
 }
 
-// Operates reports whether the user may change something, for templates.
+// Operates reports whether the user may change something.
 func (p *page) Operates() bool { return p.Role.May(httptx.Operate) }
 
-// ReadOnly reports whether the user may look but not change anything, for templates.
+// ReadOnly reports whether the user may look but not change anything.
 func (p *page) ReadOnly() bool { return p.Role.May(httptx.View) && !p.Operates() }
 
 // handlers are the pages of an outbox. The handlers of posts change something, or ask for a
@@ -142,16 +133,11 @@ func (p *page) asset(name string) error {
 	return nil
 }
 
-// show answers with a template.
-func (p *page) show(status int, name, title string, data any) error {
-	p.Title, p.Data = title, data
-	var body bytes.Buffer
-	if err := templates.ExecuteTemplate(&body, name, p); err != nil {
-		return err
-	}
+// show answers with a page.
+func (p *page) show(status int, title string, body markup) error {
 	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	p.w.WriteHeader(status)
-	_, _ = p.w.Write(visible(body.Bytes())) // an error means that the client has gone
+	_, _ = p.w.Write(visible([]byte(p.layout(title, body)))) // an error means that the client has gone
 	return nil
 }
 

@@ -28,9 +28,13 @@ func (p *page) fail(err error) {
 		p.dashboard.config.Access.Logger.ErrorContext(p.r.Context(), "outbox: a page of the dashboard failed",
 			"outbox", p.Name, "page", p.Here, "error", err.Error())
 	}
-	if err := p.show(shown.status, "problem.html", shown.Title, shown); err != nil {
-		http.Error(p.w, shown.Text, http.StatusInternalServerError)
+	start := tags(`<a href="{}">Start</a>`, p.Root)
+	if p.Name != "" {
+		start = `<a href="./">Overview</a>`
 	}
+	_ = p.show(shown.status, shown.Title, tags(`<p role="alert" class="note">{}</p>
+<p>{}</p>
+`, shown.Text, start))
 }
 
 func problemOf(err error) *problem {

@@ -8,7 +8,7 @@ import (
 
 // visible escapes, in the texts of a page, characters that a reader would not see, but that change
 // the visible text: control characters, and characters that turn the direction of writing. Tags
-// stay as they are, because a hidden field must come back unchanged; in tags, html/template escapes
+// stay as they are, because a hidden field must come back unchanged; in tags, [tags] escapes
 // < and >.
 func visible(html []byte) []byte {
 	shown := make([]byte, 0, len(html))

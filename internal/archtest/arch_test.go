@@ -170,14 +170,14 @@ var rules = []rule{
 		},
 	},
 	{
-		"the core adds no large package of the standard library to a program",
+		"the core and the dashboard add no large package of the standard library to a program",
 		func(own string) bool {
-			return slices.Contains([]string{"outbox", "outbox/sqlstore", "adapters/sqltx", "inbox"}, own)
+			return slices.Contains([]string{"outbox", "outbox/sqlstore", "adapters/sqltx", "inbox", "dashboard"}, own)
 		},
-		func(_, dep string, _ bool) bool {
+		func(own, dep string, _ bool) bool {
 			// With text/template, which calls methods by name, the linker keeps all exported methods of
 			// the program's types.
-			return slices.Contains([]string{"text/template", "net/http", "crypto/tls", "regexp"}, dep)
+			return dep == "text/template" || dep == "regexp" || own != "dashboard" && (dep == "net/http" || dep == "crypto/tls")
 		},
 	},
 }
@@ -267,7 +267,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"ginmw", "github.com/labstack/echo/v5/middleware"},
 		{"grpctx", "go.opentelemetry.io/otel/trace"},
 		{"dashboard", "github.com/labstack/echo/v5"},
-		{"outbox/sqlstore", "regexp"},
+		{"dashboard", "text/template"},
 	} {
 		require.True(t, rules[i].applies(tc.own))
 		require.True(t, rules[i].refuses(tc.own, tc.dep, false))
@@ -283,6 +283,9 @@ func TestTheRulesRefuse(t *testing.T) {
 	require.True(t, rules[1].refuses("adapters/pgx", "github.com/lib/pq", false))
 	require.True(t, rules[1].refuses("adapters/sqltx", pgx+"/v5", false))
 	require.False(t, rules[0].refuses("outbox", "net/http", true))
+	large := rules[len(rules)-1]
+	require.True(t, large.refuses("outbox", "net/http", true))
+	require.False(t, large.refuses("dashboard", "net/http", true))
 	require.False(t, rules[2].refuses("adapters/sqltx", module+"/adapters/sqltx/inner", false))
 	require.False(t, rules[2].refuses("adapters/bun", module+"/adapters/sqltx", false))
 	require.True(t, rules[2].refuses("adapters/sqltx", module+"/adapters/bun", false))

@@ -1,0 +1,54 @@
+package dashboard
+
+// layout writes the page around its body.
+func (p *page) layout(title string, body markup) markup {
+	return tags(`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+{}<title>{}{} · outbox</title>
+<link rel="icon" href="{}-/icon.svg">
+<link rel="stylesheet" href="{}-/style.css">
+<script src="{}-/page.js" defer></script>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the content</a>
+<header>
+<span class="brand">outbox</span>
+{}
+{}
+<span class="user">{}{}</span>
+</header>
+<main id="main" tabindex="-1">
+<h1>{}</h1>
+{}
+</main>
+<footer>Made at {}. All times are UTC.</footer>
+</body>
+</html>
+`,
+		when(p.Refresh, `<meta http-equiv="refresh" content="2">`), title, when(p.Name != "", ` · {}`, p.Name), p.Root, p.Root, p.Root,
+		p.outboxes(), p.menu(), p.User, when(p.ReadOnly(), ` (read-only)`), title, body, utc(p.Now))
+}
+
+// outboxes writes the links to the outboxes, if there are several.
+func (p *page) outboxes() markup {
+	return when(len(p.Names) > 1, `<nav aria-label="Outboxes">{}</nav>`, each(p.Names, func(name string) markup {
+		return tags(`<a href="{}{}/"{}>{}</a>`, p.Root, name, when(name == p.Name, ` aria-current="true"`), name)
+	}))
+}
+
+// menu writes the links to the pages of the outbox.
+func (p *page) menu() markup {
+	item := func(to address, text string, current bool) markup {
+		return tags(`<a href="{}"{}>{}</a>
+`, to, when(current, ` aria-current="page"`), text)
+	}
+	return when(p.Name != "", `<nav aria-label="Pages">
+{}{}{}{}</nav>`,
+		item("./", "Overview", p.Here == ""),
+		item("events", "Events", p.Here == "events" || p.Here == "event"),
+		item("dead", "Dead letters", p.Here == "dead" || p.Here == "letters"),
+		item("steering", "Steering", p.Here == "steering"))
+}

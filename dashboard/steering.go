@@ -1,0 +1,73 @@
+package dashboard
+
+import (
+	"net/http"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// steering shows the pauses, the forms for steering, and the latest actions.
+func (p *page) steering() error {
+	if _, err := p.query(); err != nil {
+		return err
+	}
+	ctx, cancel := p.context()
+	defer cancel()
+	paused, err := p.outbox.Paused(ctx)
+	if err != nil {
+		return err
+	}
+	kinds, err := p.kinds(ctx)
+	if err != nil {
+		return err
+	}
+	return p.show(http.StatusOK, "Steering", p.steeringBody(paused, kinds))
+}
+
+func (p *page) steeringBody(paused []outbox.Pause, kinds []outbox.EventKind) markup {
+	list := tags(`<p class="none">Nothing is paused.</p>`)
+	if len(paused) > 0 {
+		list = tags(`<div class="wide"><table>
+<thead><tr><th scope="col">Kind</th><th scope="col">Since</th>{}</tr></thead>
+<tbody>{}</tbody></table></div>
+`, when(p.Operates(), `<th scope="col">Action</th>`), each(paused, p.pauseRow))
+	}
+	return tags(`<section aria-labelledby="paused"><h2 id="paused">Paused kinds of events</h2>
+{}
+{}
+</section>
+{}
+{}
+`, list, when(p.Operates(), `{}`, p.pauseForm(kinds)), when(p.Operates(), `{}`, p.nowForms()), p.recent())
+}
+
+func (p *page) pauseRow(pause outbox.Pause) markup {
+	kind := kindText(pause.Kind)
+	return tags(`<tr><th scope="row" class="text">{}</th><td>{}</td>
+{}</tr>`, kind, moment(pause.Since),
+		when(p.Operates(), `<td><form method="post" action="act">{}{}<button name="action" value="resume" aria-label="Resume {}">Resume</button></form></td>`,
+			p.token("act"), kindFields(pause.Kind.AggregateType, pause.Kind.EventType), kind))
+}
+
+func (p *page) pauseForm(kinds []outbox.EventKind) markup {
+	option := func(text string) markup { return tags(`<option value="{}"></option>`, text) }
+	return tags(`<form method="post" action="confirm" class="search">
+{}
+<label>Event type <input name="event_type" maxlength="128" required list="event-types" autocomplete="off"></label>
+<label>Aggregate type <input name="aggregate_type" maxlength="64" placeholder="none" list="aggregate-types" autocomplete="off"></label>
+<datalist id="event-types">{}</datalist>
+<datalist id="aggregate-types">{}</datalist>
+<button name="action" value="pause">Pause …</button>
+</form>
+<p class="help">All processes stop delivering this kind. New events are still written; they are delivered after Resume.</p>`,
+		p.token("confirm"), each(eventTypes(kinds), option), each(aggregateTypes(kinds), option))
+}
+
+// nowForms are the changes that need no choice.
+func (p *page) nowForms() markup {
+	return tags(`<section aria-labelledby="now"><h2 id="now">Now</h2>
+<form method="post" action="confirm" class="buttons">{}<button name="action" value="purge">Purge old rows …</button></form>
+<form method="post" action="act" class="buttons">{}<button name="action" value="wake">Wake the poller</button></form>
+<p class="help">A poller that is awake reads the table at once. That helps after rows were changed by hand.</p>
+</section>`, p.token("confirm"), p.token("act"))
+}
