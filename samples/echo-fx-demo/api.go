@@ -8,9 +8,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v4"
 
-	"github.com/outboxkit/outbox-go/echomw/v5"
+	"github.com/outboxkit/outbox-go/echomw"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -74,7 +74,7 @@ func badRequest(format string, args ...any) error {
 }
 
 // bind has Echo read the request into v and validates it.
-func bind(c *echo.Context, v interface{ validate() error }) error {
+func bind(c echo.Context, v interface{ validate() error }) error {
 	if err := c.Bind(v); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ type placed struct {
 	EventID string `json:"event_id"`
 }
 
-func (s *server) place(c *echo.Context) error {
+func (s *server) place(c echo.Context) error {
 	var request orderRequest
 	if err := bind(c, &request); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s *server) place(c *echo.Context) error {
 	return c.JSON(http.StatusCreated, answer[0])
 }
 
-func (s *server) placeBulk(c *echo.Context) error {
+func (s *server) placeBulk(c echo.Context) error {
 	var request bulkRequest
 	if err := bind(c, &request); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *server) placeBulk(c *echo.Context) error {
 }
 
 // save places the same order n times.
-func (s *server) save(c *echo.Context, request orderRequest, n int) ([]placed, error) {
+func (s *server) save(c echo.Context, request orderRequest, n int) ([]placed, error) {
 	orders := make([]Order, n)
 	for i := range orders {
 		orders[i] = newOrder(request)
@@ -128,7 +128,7 @@ func (s *server) save(c *echo.Context, request orderRequest, n int) ([]placed, e
 	return answer, nil
 }
 
-func (s *server) listOrders(c *echo.Context) error {
+func (s *server) listOrders(c echo.Context) error {
 	request := listRequest{Limit: 100}
 	if err := bind(c, &request); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *server) listOrders(c *echo.Context) error {
 	return c.JSON(http.StatusOK, map[string]any{"orders": orders})
 }
 
-func (s *server) listDeliveries(c *echo.Context) error {
+func (s *server) listDeliveries(c echo.Context) error {
 	request := listRequest{Limit: 100}
 	if err := bind(c, &request); err != nil {
 		return err
@@ -149,13 +149,12 @@ func (s *server) listDeliveries(c *echo.Context) error {
 }
 
 // answerError answers every failure in JSON. The text of a database error goes only to the log.
-func answerError(c *echo.Context, err error) {
-	if response, _ := echo.UnwrapResponse(c.Response()); response.Committed { // the middleware has already answered
+func answerError(err error, c echo.Context) {
+	if c.Response().Committed { // the middleware has already answered
 		return
 	}
 	status, text := http.StatusInternalServerError, "something went wrong; nothing was saved"
 	var known *echo.HTTPError
-	code := echo.StatusCode(err)
 	var commit *echomw.CommitError
 	switch {
 	case errors.As(err, &commit) && errors.Is(err, outbox.ErrOutcomeUnknown):
@@ -163,12 +162,10 @@ func answerError(c *echo.Context, err error) {
 	case errors.As(err, &commit):
 		text = "the transaction did not commit; nothing was saved"
 	case errors.As(err, &known):
-		status, text = known.Code, known.Message
+		status, text = known.Code, fmt.Sprint(known.Message)
 		if cause := known.Unwrap(); cause != nil && status < http.StatusInternalServerError {
 			text = cause.Error() // why the body is wrong
 		}
-	case code != 0:
-		status, text = code, http.StatusText(code)
 	}
 	if status >= http.StatusInternalServerError {
 		slog.Warn("request failed", "method", c.Request().Method, "path", c.Path(), "status", status, "error", err)

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -63,7 +63,7 @@ func traced(handler http.Handler, provider trace.TracerProvider) http.Handler {
 // nameRoute sets the request's pattern, as [http.ServeMux] does, for the name of the span. It has
 // to be Echo's first middleware.
 func nameRoute(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c *echo.Context) error {
+	return func(c echo.Context) error {
 		if c.Path() != "" {
 			c.Request().Pattern = c.Request().Method + " " + c.Path()
 		}

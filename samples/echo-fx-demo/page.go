@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v4"
 
 	"github.com/outboxkit/outbox-go/dashboard"
 	"github.com/outboxkit/outbox-go/httptx"
@@ -64,7 +64,7 @@ func (s *server) addPage(e *echo.Echo, transaction echo.MiddlewareFunc) {
 	handler := echo.WrapHandler(http.StripPrefix(dashboardPath, s.page))
 	e.Any(dashboardPath, handler)
 	e.Any(dashboardPath+"/*", handler)
-	e.GET("/", func(c *echo.Context) error { return c.HTML(http.StatusOK, buttons) })
+	e.GET("/", func(c echo.Context) error { return c.HTML(http.StatusOK, buttons) })
 	e.POST("/try", s.try, localOnly, readSimulation, transaction)
 	s.RegisterOnShutdown(s.page.EndStreams)
 }
@@ -72,7 +72,7 @@ func (s *server) addPage(e *echo.Echo, transaction echo.MiddlewareFunc) {
 // localOnly refuses the buttons, and the simulation that kills the service, to other machines and
 // to other sites' pages.
 func localOnly(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c *echo.Context) error {
+	return func(c echo.Context) error {
 		if !local(c.Request()) || http.NewCrossOriginProtection().Check(c.Request()) != nil {
 			return echo.NewHTTPError(http.StatusForbidden, "this works on this machine alone, and not from another site's page")
 		}
@@ -81,7 +81,7 @@ func localOnly(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // try places the order of a button.
-func (s *server) try(c *echo.Context) error {
+func (s *server) try(c echo.Context) error {
 	placed, err := s.save(c, orderRequest{Customer: "A visitor", Item: "tea", Quantity: 1}, 1)
 	if err != nil {
 		return err

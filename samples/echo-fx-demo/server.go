@@ -9,10 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
-	"github.com/labstack/echo/v5"
-	"github.com/labstack/echo/v5/middleware"
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/trace"
@@ -20,7 +21,7 @@ import (
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/dashboard"
-	"github.com/outboxkit/outbox-go/echomw/v5"
+	"github.com/outboxkit/outbox-go/echomw"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/samples/internal/database"
 )
@@ -61,7 +62,7 @@ func newServer(p serverParams) (*server, error) {
 	}
 	e := echo.New()
 	e.HTTPErrorHandler = answerError
-	e.Use(nameRoute, recovered, middleware.BodyLimit(maxBody))
+	e.Use(nameRoute, recovered, middleware.BodyLimit(strconv.Itoa(maxBody)+"B"))
 
 	s.addPage(e, transaction)
 	e.GET("/orders", s.listOrders)
@@ -77,7 +78,7 @@ func newServer(p serverParams) (*server, error) {
 }
 
 // recovered turns a panic into an error for answerError.
-var recovered = middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true})
+var recovered = middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true, DisableErrorHandler: true})
 
 const adminUser = "admin"
 
@@ -86,7 +87,7 @@ func (s *Settings) isAdmin(user, password string) bool {
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
 }
 
-func (s *server) isAdmin(_ *echo.Context, user, password string) (bool, error) {
+func (s *server) isAdmin(user, password string, _ echo.Context) (bool, error) {
 	return s.settings.isAdmin(user, password), nil
 }
 

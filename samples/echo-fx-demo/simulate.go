@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v4"
 	"go.uber.org/fx"
 
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
@@ -42,7 +42,7 @@ func simulationOf(ctx context.Context) string {
 
 // readSimulation puts the failure into the request's context.
 func readSimulation(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c *echo.Context) error {
+	return func(c echo.Context) error {
 		simulate := c.QueryParam("simulate")
 		if simulate == "" {
 			return next(c)
@@ -61,7 +61,7 @@ func readSimulation(next echo.HandlerFunc) echo.HandlerFunc {
 
 // failHandler fails after the handler has succeeded.
 func failHandler(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c *echo.Context) error {
+	return func(c echo.Context) error {
 		err := next(c)
 		switch simulationOf(c.Request().Context()) {
 		case simulateHandlerError:

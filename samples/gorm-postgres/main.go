@@ -26,7 +26,7 @@ import (
 
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
-	"github.com/outboxkit/outbox-go/echomw/v5"
+	"github.com/outboxkit/outbox-go/echo5mw"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
@@ -75,9 +75,9 @@ func newService(ctx context.Context, dsn string, mail mailer) (_ *service, err e
 		return nil, err
 	}
 	e := echo.New()
-	e.Use(middleware.Recover(), echomw.Transaction(s.orders)) // the response is sent after the commit
+	e.Use(middleware.Recover(), echo5mw.Transaction(s.orders)) // the response is sent after the commit
 	e.POST("/orders", s.place)
-	e.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: s.outbox}))
+	e.GET("/healthz", echo5mw.Health(echo5mw.HealthConfig{Outbox: s.outbox}))
 	s.http = http.Server{Handler: e, ReadTimeout: 10 * time.Second}
 	return s, s.outbox.Register(orderPlaced.Listen(func(ctx context.Context, order Order, env outbox.Envelope) error {
 		return mail(ctx, env.EventID, order) // an error is retried

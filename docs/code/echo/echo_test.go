@@ -14,7 +14,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/docs/code/shop"
-	"github.com/outboxkit/outbox-go/echomw/v5"
+	"github.com/outboxkit/outbox-go/echo5mw"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -24,7 +24,7 @@ var orderPlaced = shop.OrderPlaced
 
 func newServer(ob *outbox.Outbox, a *sqltx.Adapter) *echo.Echo {
 	e := echo.New()
-	e.Use(middleware.Recover(), echomw.Transaction(a))
+	e.Use(middleware.Recover(), echo5mw.Transaction(a))
 
 	e.POST("/orders/:id", func(c *echo.Context) error {
 		ctx := c.Request().Context() // carries the transaction
@@ -40,22 +40,22 @@ func newServer(ob *outbox.Outbox, a *sqltx.Adapter) *echo.Echo {
 		return c.JSON(http.StatusCreated, o) // sent after the commit
 	})
 
-	e.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: ob}))
-	echomw.Admin(e.Group("/admin/outbox"), ob, echomw.Access{Authorize: roleOf})
+	e.GET("/healthz", echo5mw.Health(echo5mw.HealthConfig{Outbox: ob}))
+	echo5mw.Admin(e.Group("/admin/outbox"), ob, echo5mw.Access{Authorize: roleOf})
 	return e
 }
 
 // roleOf lets one user operate the outbox, and all others see nothing.
-func roleOf(r *http.Request) (user string, role echomw.Role) {
+func roleOf(r *http.Request) (user string, role echo5mw.Role) {
 	user, password, _ := r.BasicAuth()
 	if user == "ada" && password == "secret" { // ask your own user store
-		return user, echomw.Operate
+		return user, echo5mw.Operate
 	}
 	return "", 0
 }
 
 func newLogin(a *sqltx.Adapter) (*echo.Echo, error) {
-	transaction, err := echomw.TransactionConfig{
+	transaction, err := echo5mw.TransactionConfig{
 		Transactor: a,
 		TxOptions:  &sql.TxOptions{Isolation: sql.LevelSerializable},
 		RollbackOn: func(_ *echo.Context, status int, err error) bool {

@@ -1,4 +1,4 @@
-package echomw_test
+package echo5mw_test
 
 import (
 	"testing"

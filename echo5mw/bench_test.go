@@ -1,4 +1,4 @@
-package echomw_test
+package echo5mw_test
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v5"
 
-	"github.com/outboxkit/outbox-go/echomw/v5"
+	"github.com/outboxkit/outbox-go/echo5mw"
 	"github.com/outboxkit/outbox-go/internal/testing/webtest"
 )
 
@@ -24,7 +24,7 @@ func BenchmarkRequest(b *testing.B) {
 				return err
 			}
 			return c.JSON(http.StatusCreated, webtest.Order)
-		}, echomw.Transaction(shop.Adapter))
+		}, echo5mw.Transaction(shop.Adapter))
 		return e
 	})
 }

@@ -1,4 +1,4 @@
-package echomw_test
+package echo5mw_test
 
 import (
 	"log/slog"
@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v5/middleware"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/echomw/v5"
+	"github.com/outboxkit/outbox-go/echo5mw"
 	"github.com/outboxkit/outbox-go/internal/testing/webtest"
 )
 
@@ -19,7 +19,7 @@ func TestSuite(t *testing.T) {
 		e := newEcho()
 		e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true}))
 		for _, config := range app.Transactions {
-			own := echomw.TransactionConfig{
+			own := echo5mw.TransactionConfig{
 				Transactor: config.Transactor, TxOptions: config.TxOptions,
 				MaxBuffer: config.MaxBuffer, ReadBody: config.ReadBody, ReadOnlyMethods: config.ReadOnlyMethods,
 			}
@@ -37,8 +37,8 @@ func TestSuite(t *testing.T) {
 			e.Any(path, func(c *echo.Context) error { return handler(c.Response(), c.Request()) })
 		}
 		if app.Outbox != nil {
-			e.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: app.Outbox}))
-			echomw.Admin(e.Group("/admin"), app.Outbox, app.Access)
+			e.GET("/healthz", echo5mw.Health(echo5mw.HealthConfig{Outbox: app.Outbox}))
+			echo5mw.Admin(e.Group("/admin"), app.Outbox, app.Access)
 		}
 		return e
 	}})

@@ -1,4 +1,4 @@
-package echomw
+package echo5mw
 
 import (
 	"github.com/labstack/echo/v5"

@@ -1,4 +1,4 @@
-package echomw_test
+package echo5mw_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/labstack/echo/v5"
 	"github.com/labstack/echo/v5/middleware"
 
-	"github.com/outboxkit/outbox-go/echomw/v5"
+	"github.com/outboxkit/outbox-go/echo5mw"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
@@ -47,7 +47,7 @@ func request(e *echo.Echo, method, path string) {
 func ExampleTransaction() {
 	ob, store, adapter := newShop()
 	e := echo.New()
-	e.Use(middleware.Recover(), echomw.Transaction(adapter))
+	e.Use(middleware.Recover(), echo5mw.Transaction(adapter))
 	e.POST("/orders/:id", func(c *echo.Context) error {
 		o := order{ID: c.Param("id")}
 		if _, err := ob.Writer().Write(c.Request().Context(), orderPlaced.Envelope(o.ID, o)); err != nil {
@@ -70,7 +70,7 @@ func ExampleTransaction() {
 // A failed login answers 401, and its transaction commits all the same.
 func ExampleTransactionConfig_ToMiddleware() {
 	ob, store, adapter := newShop()
-	transaction, err := echomw.TransactionConfig{
+	transaction, err := echo5mw.TransactionConfig{
 		Transactor: adapter,
 		RollbackOn: func(_ *echo.Context, status int, err error) bool {
 			return status != http.StatusUnauthorized && (err != nil || status >= 400)
@@ -95,11 +95,11 @@ func ExampleOnCommit() {
 	_, _, adapter := newShop()
 	e := echo.New()
 	e.POST("/orders", func(c *echo.Context) error {
-		if err := echomw.OnCommit(c, func(context.Context) { fmt.Println("committed") }); err != nil {
+		if err := echo5mw.OnCommit(c, func(context.Context) { fmt.Println("committed") }); err != nil {
 			return err
 		}
 		return c.NoContent(http.StatusCreated)
-	}, echomw.Transaction(adapter))
+	}, echo5mw.Transaction(adapter))
 	request(e, "POST", "/orders")
 	// Output:
 	// committed
@@ -112,13 +112,13 @@ func ExampleCommitError() {
 	e := echo.New()
 	answer := e.HTTPErrorHandler
 	e.HTTPErrorHandler = func(c *echo.Context, err error) {
-		var commit *echomw.CommitError
+		var commit *echo5mw.CommitError
 		if errors.As(err, &commit) && errors.Is(err, outbox.ErrOutcomeUnknown) {
 			err = echo.NewHTTPError(http.StatusInternalServerError, "look whether the order is there before you try again")
 		}
 		answer(c, err)
 	}
-	e.POST("/orders", func(*echo.Context) error { return &echomw.CommitError{Err: outbox.ErrOutcomeUnknown} })
+	e.POST("/orders", func(*echo.Context) error { return &echo5mw.CommitError{Err: outbox.ErrOutcomeUnknown} })
 	request(e, "POST", "/orders")
 	// Output:
 	// POST /orders → 500 {"message":"look whether the order is there before you try again"}
@@ -128,7 +128,7 @@ func ExampleCommitError() {
 func ExampleHealth() {
 	ob, _, _ := newShop()
 	e := echo.New()
-	e.GET("/healthz", echomw.Health(echomw.HealthConfig{Outbox: ob, MaxPollDelay: echomw.NoBound}))
+	e.GET("/healthz", echo5mw.Health(echo5mw.HealthConfig{Outbox: ob, MaxPollDelay: echo5mw.NoBound}))
 	recorder := httptest.NewRecorder()
 	e.ServeHTTP(recorder, httptest.NewRequest("GET", "/healthz", nil))
 	fmt.Println(recorder.Code)
@@ -144,8 +144,8 @@ func ExampleAdmin() {
 	authenticated := middleware.BasicAuth(func(_ *echo.Context, _, password string) (bool, error) {
 		return password == "secret", nil
 	})
-	echomw.Admin(e.Group("/admin/outbox", authenticated), ob, echomw.Access{
-		Authorize: func(*http.Request) (string, echomw.Role) { return "operator", echomw.View },
+	echo5mw.Admin(e.Group("/admin/outbox", authenticated), ob, echo5mw.Access{
+		Authorize: func(*http.Request) (string, echo5mw.Role) { return "operator", echo5mw.View },
 	})
 	request(e, "GET", "/admin/outbox/stats")
 	// Output:

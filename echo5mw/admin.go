@@ -1,4 +1,4 @@
-package echomw
+package echo5mw
 
 import (
 	"strings"
@@ -32,7 +32,7 @@ const (
 // is refused, even if the group has its own authentication.
 //
 //	g := e.Group("/admin/outbox", middleware.BasicAuth(check))
-//	echomw.Admin(g, ob, echomw.Access{Authorize: roleOf})
+//	echo5mw.Admin(g, ob, echo5mw.Access{Authorize: roleOf})
 //
 // Admin panics when an argument is nil.
 func Admin(group *echo.Group, ob *outbox.Outbox, access Access) {

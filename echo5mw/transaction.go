@@ -1,4 +1,4 @@
-package echomw
+package echo5mw
 
 import (
 	"context"

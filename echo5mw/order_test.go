@@ -1,4 +1,4 @@
-package echomw_test
+package echo5mw_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"github.com/labstack/echo/v5/middleware"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outboxkit/outbox-go/echomw/v5"
+	"github.com/outboxkit/outbox-go/echo5mw"
 	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -44,7 +44,7 @@ func newApp(t *testing.T) *app {
 // transaction mounts the middleware between others.
 func (a *app) transaction(outside []echo.MiddlewareFunc, inside ...echo.MiddlewareFunc) *app {
 	a.Use(outside...)
-	a.Use(echomw.Transaction(a.transactor))
+	a.Use(echo5mw.Transaction(a.transactor))
 	a.Use(inside...)
 	return a
 }
@@ -120,8 +120,8 @@ func TestErrorsAnsweredInsideAndOutsideRollBack(t *testing.T) {
 		"a net/http middleware inside":   func(a *app) { a.transaction(nil, recovery(), echo.WrapMiddleware(plain)) },
 		"Recover in a net/http one":      func(a *app) { a.transaction(nil, echo.WrapMiddleware(plain), recovery()) },
 		"a net/http middleware outside":  func(a *app) { a.transaction(outside(recovery(), echo.WrapMiddleware(plain))) },
-		"before the router":              func(a *app) { a.Pre(recovery(), echomw.Transaction(a.transactor)) },
-		"before the router and after it": func(a *app) { a.Pre(recovery(), echomw.Transaction(a.transactor)); a.transaction(nil, recovery()) },
+		"before the router":              func(a *app) { a.Pre(recovery(), echo5mw.Transaction(a.transactor)) },
+		"before the router and after it": func(a *app) { a.Pre(recovery(), echo5mw.Transaction(a.transactor)); a.transaction(nil, recovery()) },
 	} {
 		t.Run(order, func(t *testing.T) {
 			t.Parallel()
@@ -226,7 +226,7 @@ func TestWhatTheMiddlewaresOutsideSee(t *testing.T) {
 				require.Same(t, request, c.Request())
 				require.Same(t, response, c.Response())
 				require.ErrorIs(t, a.write(c), outbox.ErrNoTransaction)
-				require.ErrorIs(t, echomw.OnCommit(c, func(context.Context) {}), outbox.ErrNoTransaction)
+				require.ErrorIs(t, echo5mw.OnCommit(c, func(context.Context) {}), outbox.ErrNoTransaction)
 			}()
 			return next(c)
 		}
@@ -283,7 +283,7 @@ func TestRollbackOnGetsTheError(t *testing.T) {
 	t.Parallel()
 	a := newApp(t)
 	var asked error
-	mw, err := echomw.TransactionConfig{Transactor: a.transactor, RollbackOn: func(_ *echo.Context, status int, err error) bool {
+	mw, err := echo5mw.TransactionConfig{Transactor: a.transactor, RollbackOn: func(_ *echo.Context, status int, err error) bool {
 		asked = err
 		return status != 500
 	}}.ToMiddleware()
@@ -297,13 +297,13 @@ func TestRollbackOnGetsTheError(t *testing.T) {
 
 func TestTheConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	_, err := echomw.TransactionConfig{MaxBuffer: -1}.ToMiddleware()
+	_, err := echo5mw.TransactionConfig{MaxBuffer: -1}.ToMiddleware()
 	require.ErrorContains(t, err, "TransactionConfig.Transactor is required")
 	require.ErrorContains(t, err, "TransactionConfig.MaxBuffer is -1")
-	_, err = echomw.HealthConfig{Timeout: -1}.ToHandler()
+	_, err = echo5mw.HealthConfig{Timeout: -1}.ToHandler()
 	require.ErrorContains(t, err, "HealthConfig.Outbox is required")
-	require.Panics(t, func() { echomw.Transaction(nil) })
-	require.Panics(t, func() { echomw.Health(echomw.HealthConfig{}) })
-	require.Panics(t, func() { echomw.Admin(nil, nil, echomw.Access{}) })
-	require.Panics(t, func() { echomw.Admin(echo.New().Group("/x"), nil, echomw.Access{}) })
+	require.Panics(t, func() { echo5mw.Transaction(nil) })
+	require.Panics(t, func() { echo5mw.Health(echo5mw.HealthConfig{}) })
+	require.Panics(t, func() { echo5mw.Admin(nil, nil, echo5mw.Access{}) })
+	require.Panics(t, func() { echo5mw.Admin(echo.New().Group("/x"), nil, echo5mw.Access{}) })
 }
