@@ -12,7 +12,6 @@ import (
 
 	"go.uber.org/fx"
 
-	"github.com/outboxkit/outbox-go/adapters/pgnotify"
 	outboxfx "github.com/outboxkit/outbox-go/fxmodule"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/relay"
@@ -298,8 +297,11 @@ func ExampleWithLogger() {
 	// delivered: OrderPlaced o-1
 }
 
-// On PostgreSQL, a notifier wakes the pollers of the other processes.
+// newNotifier stands for pgnotify.New, which is for PostgreSQL.
+func newNotifier(*sql.DB) (outbox.Notifier, error) { panic("not run") }
+
+// A notifier wakes the pollers of the other processes.
 func ExampleWithNotifier() {
-	module := outboxfx.NewModule(outboxfx.WithNotifier(pgnotify.New)) // which takes the *sql.DB
+	module := outboxfx.NewModule(outboxfx.WithNotifier(newNotifier))
 	fx.New(fx.Provide(newSQLDB), module).Run()
 }

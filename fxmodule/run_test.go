@@ -232,8 +232,9 @@ func TestEveryDatabaseIsDetectedAndGivenItsTable(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		var o *outbox.Outbox
+		on := true
 		started(t, fx.Supply(db.DB), outboxfx.Module, fx.Populate(&o), newInbox().listens(),
-			fx.Replace(outboxfx.Config{Mode: outboxfx.MultiNode, Table: "shop_events", CreateSchema: true, Purge: outboxfx.PurgeConfig{Enabled: new(true)}}))
+			fx.Replace(outboxfx.Config{Mode: outboxfx.MultiNode, Table: "shop_events", CreateSchema: true, Purge: outboxfx.PurgeConfig{Enabled: &on}}))
 		_, err := o.Stats(t.Context())
 		require.NoError(t, err)
 		var rows int

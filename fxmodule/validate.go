@@ -125,7 +125,8 @@ func (c Config) Validate() error {
 // package outbox have no copy here: a value that a copy lets pass would fail when the outbox is
 // built, with the name of another package's field and without the place of the key.
 func (c Config) refused() map[string][]error {
-	c.Purge.Enabled = new(true) // the settings of a purger that is off are checked too
+	on := true
+	c.Purge.Enabled = &on // the settings of a purger that is off are checked too
 	cfg := c.outboxConfig(nil)
 	cfg.Store = sqlstore.SQLite(c.storeOptions()...)
 	_, err := outbox.New(cfg) // always fails, because Config.DB is missing, and reports all fields

@@ -102,10 +102,10 @@ func TestAValueOutOfRangeIsAnErrorOfItsKey(t *testing.T) {
 		for _, mode := range modesOf(want.Key) {
 			c := Config{Mode: mode}
 			if strings.HasPrefix(field, "Purge.") {
-				c.Purge.Enabled = new(false)
+				c.Purge.Enabled = pointer(false)
 			}
-			for key, pointer := range c.Settings() {
-				if key == want.Key && !setOutOfRange(field, pointer) {
+			for key, setting := range c.Settings() {
+				if key == want.Key && !setOutOfRange(field, setting) {
 					return true
 				}
 			}
@@ -166,7 +166,7 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 		Dispatch: DispatchConfig{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15},
 		Poll:     PollConfig{Interval: 8, BatchSize: 9, SkipRecent: 10},
 		Claim:    ClaimConfig{Owner: "n", LeaseDuration: 11, TenantsInTurn: true},
-		Purge:    PurgeConfig{Enabled: new(true), Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
+		Purge:    PurgeConfig{Enabled: pointer(true), Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
 	}
 	dispatch := outbox.DispatchOptions{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15}
 	poll := outbox.PollOptions{Interval: 8, BatchSize: 9, SkipRecent: 10}
@@ -199,3 +199,5 @@ func TestTagsAgree(t *testing.T) {
 	}
 	check(reflect.TypeFor[Config]())
 }
+
+func pointer[T any](v T) *T { return &v }

@@ -247,8 +247,8 @@ func TestUsersHooksSeeTheTransactionAndNoEvent(t *testing.T) {
 	t.Parallel()
 	f := onSQLite(t)
 	log := &queryLog{}
-	db := f.db.WithQueryHook(log)
-	a, err := outboxbun.New(db, f.writer)
+	f.db.AddQueryHook(log)
+	a, err := outboxbun.New(f.db, f.writer)
 	require.NoError(t, err)
 	require.NoError(t, outbox.InTx(t.Context(), a, func(ctx context.Context) error {
 		_, err := f.writer.Write(ctx, adaptertest.Event())

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
-	"github.com/outboxkit/outbox-go/internal/testing/oteltest"
+	"github.com/outboxkit/outbox-go/adapters/otel/internal/oteltest"
 )
 
 func TestMetricsThatAreNeverUsedLeaveNoCallback(t *testing.T) {

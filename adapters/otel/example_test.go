@@ -125,7 +125,7 @@ func ExampleInterceptor() {
 	fmt.Println(delivery.Status.Code, delivery.Status.Description)
 	for _, kv := range delivery.Attributes {
 		if kv.Key == "messaging.destination.name" || kv.Key == "outbox.outcome" {
-			fmt.Println(kv.Key, "=", kv.Value.String())
+			fmt.Println(kv.Key, "=", kv.Value.AsInterface())
 		}
 	}
 	// Output:
@@ -158,7 +158,7 @@ func ExampleNewMetrics() {
 	for _, m := range read.ScopeMetrics[0].Metrics {
 		if sum, ok := m.Data.(metricdata.Sum[int64]); ok && sum.DataPoints[0].Value > 0 {
 			event, _ := sum.DataPoints[0].Attributes.Value("outbox.event.type")
-			fmt.Println(m.Name, event.String(), sum.DataPoints[0].Value)
+			fmt.Println(m.Name, event.AsString(), sum.DataPoints[0].Value)
 		}
 	}
 	// Output:

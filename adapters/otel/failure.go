@@ -2,10 +2,10 @@ package outboxotel
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
-
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -35,7 +35,27 @@ func errorType(err error) string {
 	for errors.As(err, &decided) && decided.Err != nil {
 		err = decided.Err
 	}
-	return text(semconv.ErrorType(err).Value.AsString())
+	return text(typeName(err))
+}
+
+// wrapped is the type of the errors of fmt.Errorf, which tells nothing.
+var wrapped = reflect.TypeOf(fmt.Errorf("%w", errors.ErrUnsupported))
+
+// typeName is the name that an error gives itself, or the name of its Go type, as in package semconv of
+// newer versions of OpenTelemetry.
+func typeName(err error) string {
+	var named interface{ ErrorType() string }
+	if errors.As(err, &named) && named.ErrorType() != "" {
+		return named.ErrorType()
+	}
+	for reflect.TypeOf(err) == wrapped && errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
+	t := reflect.TypeOf(err)
+	if t.PkgPath() == "" || t.Name() == "" { // a pointer, for example
+		return t.String()
+	}
+	return t.PkgPath() + "." + t.Name()
 }
 
 // text returns a string that exporters accept, no longer than the error text that the outbox

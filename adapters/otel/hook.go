@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	semconv "go.opentelemetry.io/otel/semconv/v1.30.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/outboxkit/outbox-go/outbox"

@@ -16,7 +16,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/outboxkit/outbox-go/adapters/otel"
-	"github.com/outboxkit/outbox-go/internal/testing/oteltest"
+	"github.com/outboxkit/outbox-go/adapters/otel/internal/oteltest"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 

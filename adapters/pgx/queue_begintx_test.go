@@ -1,4 +1,4 @@
-//go:build !oldest
+//go:build !floors
 
 package outboxpgx_test
 
@@ -11,7 +11,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 )
 
-// Batch.BeginTx is not in the oldest pgx.
+// Batch.BeginTx is in pgx 5.11 and newer.
 func TestQueueInABatchWithBeginTx(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

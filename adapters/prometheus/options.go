@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/model"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -91,9 +90,9 @@ func newOptions(opts []Option) (options, error) {
 // labelProblem reports labels that Prometheus would reject, in part with a panic.
 func (o *options) labelProblem(name string) string {
 	switch {
-	case !model.LegacyValidation.IsValidLabelName(name) || strings.HasPrefix(name, "__"):
+	case !isLabelName(name):
 		return "is not a label's name: letters, digits and underscores, not beginning with a digit or two underscores"
-	case name == model.BucketLabel || name == model.QuantileLabel:
+	case name == "le" || name == "quantile": // of buckets and quantiles
 		return "is a label of Prometheus itself"
 	case o.events && (name == LabelEventType || name == LabelAggregateType || name == LabelListener):
 		return "is a label of WithEventLabels"
@@ -101,6 +100,12 @@ func (o *options) labelProblem(name string) string {
 		return "has a value that is not UTF-8"
 	}
 	return ""
+}
+
+// isLabelName reports whether every version of Prometheus accepts the name; names that begin with two
+// underscores are Prometheus's own.
+func isLabelName(name string) bool {
+	return name != "" && !strings.HasPrefix(name, "__") && name == metricName(name)
 }
 
 // metricName converts a prefix to the beginning of a metric's name.

@@ -1,6 +1,8 @@
 package outboxprom_test
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -10,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,10 +31,16 @@ func scrape(t testing.TB, registry *prometheus.Registry) families {
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
 	require.Equal(t, http.StatusOK, response.StatusCode)
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	found, err := parser.TextToMetricFamilies(response.Body)
-	require.NoError(t, err)
-	return found
+	found := families{}
+	for decoder := expfmt.NewDecoder(response.Body, expfmt.ResponseFormat(response.Header)); ; {
+		family := &dto.MetricFamily{}
+		err := decoder.Decode(family)
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		require.NoError(t, err)
+		found[family.GetName()] = family
+	}
 }
 
 // gather asks a registry without HTTP, for tests with synctest.

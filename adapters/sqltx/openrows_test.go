@@ -22,8 +22,8 @@ func TestWriteWhileRowsAreUnread(t *testing.T) {
 		require.True(t, rows.Next())
 		_, err = f.a.Write(t.Context(), tx, event())
 		_ = rows.Close()
-		if err != nil { // pgdriver reads the rows
-			require.Regexp(t, "rows are unread|already a query being processed", err)
+		if err != nil { // pgdriver reads the rows; lib/pq before 1.12 has the last text
+			require.Regexp(t, "rows are unread|already a query being processed|unexpected Parse response", err)
 		}
 	})
 }

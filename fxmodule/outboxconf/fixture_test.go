@@ -77,7 +77,7 @@ func extra(key string) (text string, env []string, want func(*outboxfx.Config)) 
 	if !strings.HasPrefix(key, "purge.") || key == "purge.enabled" {
 		return "", nil, func(*outboxfx.Config) {}
 	}
-	return "purge.enabled: false\n", []string{"OUTBOX_PURGE_ENABLED=false"}, func(c *outboxfx.Config) { c.Purge.Enabled = new(false) }
+	return "purge.enabled: false\n", []string{"OUTBOX_PURGE_ENABLED=false"}, func(c *outboxfx.Config) { c.Purge.Enabled = new(bool) }
 }
 
 // yamlOf is a nested document with one key.

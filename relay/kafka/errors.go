@@ -9,10 +9,17 @@ import (
 	"github.com/outboxkit/outbox-go/relay"
 )
 
+// kafkaError is the error of Kafka itself in err, or nil.
+func kafkaError(err error) *kerr.Error {
+	var e *kerr.Error
+	errors.As(err, &e)
+	return e
+}
+
 // classify wraps an error of the client with its class. Errors that are not Kafka's own are errors
 // of the network, of contexts and of a client that was closed.
 func classify(err error) error {
-	switch e, _ := errors.AsType[*kerr.Error](err); e {
+	switch kafkaError(err) {
 	case kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp,
 		kerr.InvalidTopicException, kerr.UnsupportedForMessageFormat, kerr.PolicyViolation:
 		return fmt.Errorf("%w: %w", relay.ErrRefused, err)
@@ -28,7 +35,7 @@ func classify(err error) error {
 // ofBatch reports whether the broker refused a whole batch. A single message of the batch may be to
 // blame, or only the size of all messages together.
 func ofBatch(err error) bool {
-	switch e, _ := errors.AsType[*kerr.Error](err); e {
+	switch kafkaError(err) {
 	case kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp:
 		return true
 	default:

@@ -15,6 +15,7 @@ import (
 // Codes of the server for which the client has no names.
 const (
 	accountFull     jetstream.ErrorCode = 10002 // the account has no storage left; its Code is 400
+	messageTooLarge jetstream.ErrorCode = 10054 // for the stream; older versions of nats.go have no constant
 	headersTooLarge jetstream.ErrorCode = 10097 // more than 64 KiB
 )
 
@@ -47,7 +48,7 @@ func (p *Publisher) classify(ctx context.Context, m *relay.Message, err error, u
 // classifyAPI classifies an answer of a stream.
 func classifyAPI(err *jetstream.APIError, size int) error {
 	switch {
-	case err.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum, err.ErrorCode == headersTooLarge:
+	case err.ErrorCode == messageTooLarge, err.ErrorCode == headersTooLarge:
 		return fmt.Errorf("%w: a body of %d bytes: %w", relay.ErrRefused, size, err)
 	case err.ErrorCode == accountFull, err.Code >= http.StatusInternalServerError, err.Code == http.StatusTooManyRequests, err.Code == http.StatusConflict:
 		// An account or a stream that is full, a stream that has no leader, or another copy that is being stored.

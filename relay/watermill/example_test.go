@@ -49,7 +49,7 @@ func ExampleConfig() {
 	publisher, err := relaywatermill.New(relaywatermill.Config{
 		Publisher: channel,
 		Classify: func(err error) error {
-			if redis.IsLoadingError(err) {
+			if redis.HasErrorPrefix(err, "LOADING") {
 				return fmt.Errorf("%w: %w", relay.ErrUnavailable, err)
 			}
 			return relaywatermill.NetworkErrors(err)

@@ -134,7 +134,7 @@ func connect(t testing.TB, addr string) relay.Publisher {
 	r, err := relaywatermill.New(relaywatermill.Config{
 		Publisher: p,
 		Classify: func(err error) error {
-			if redis.IsLoadingError(err) {
+			if redis.HasErrorPrefix(err, "LOADING") {
 				return fmt.Errorf("%w: %w", relay.ErrUnavailable, err)
 			}
 			return relaywatermill.NetworkErrors(err)

@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -222,13 +223,13 @@ func admin(t testing.TB, driver, dsn, create, drop string) {
 	})
 }
 
+// withParams sets parameters of an address. Drivers differ in which of two values they take, so a
+// parameter gets one value.
 func withParams(dsn string, params map[string]string) string {
 	for key, value := range params {
-		sep := "?"
-		if strings.Contains(dsn, "?") {
-			sep = "&"
-		}
-		dsn += sep + key + "=" + value
+		address, query, _ := strings.Cut(dsn, "?")
+		kept := slices.DeleteFunc(strings.Split(query, "&"), func(param string) bool { return param == "" || strings.HasPrefix(param, key+"=") })
+		dsn = address + "?" + strings.Join(append(kept, key+"="+value), "&")
 	}
 	return dsn
 }
