@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.opentelemetry.io/otel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -71,12 +70,18 @@ func ExampleCarrier() {
 	_, err := grpctx.Config{
 		Transactor: adapter,
 		Extract: func(ctx context.Context, md grpctx.Carrier) context.Context {
-			return otel.GetTextMapPropagator().Extract(ctx, md)
+			return extract(ctx, md) // otel.GetTextMapPropagator().Extract, for example
 		},
 	}.ToInterceptor()
 	fmt.Println(err)
 	// Output:
 	// <nil>
+}
+
+type traceKey struct{}
+
+func extract(ctx context.Context, carrier textMapCarrier) context.Context {
+	return context.WithValue(ctx, traceKey{}, carrier.Get("traceparent"))
 }
 
 // A client that gets Unknown looks whether the order is there before it tries again.

@@ -5,10 +5,10 @@ import (
 	"os"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxkit/outbox-go/adapters/pgnotify"
-	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
@@ -40,12 +40,12 @@ func ExampleNew() {
 // With a pool of pgx, without database/sql.
 func ExampleFromPool() {
 	ctx := context.Background()
-	pool, err := outboxpgx.Open(ctx, os.Getenv("DATABASE_URL"))
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL")) // outboxpgx.Open makes a followed pool
 	check(err)
 	defer pool.Close()
 	notifier, err := pgnotify.FromPool(pool)
 	check(err)
-	ob, err := outbox.New(outbox.Config{DB: outboxpgx.DB(pool), Store: sqlstore.Postgres(), Notifier: notifier})
+	ob, err := outbox.New(outbox.Config{DB: stdlib.OpenDBFromPool(pool), Store: sqlstore.Postgres(), Notifier: notifier})
 	check(err)
 	check(ob.Run(ctx))
 }

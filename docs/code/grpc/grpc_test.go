@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,6 +28,16 @@ type (
 	PlaceRequest struct{ ID, Item string }
 	Event        struct{ Order order }
 )
+
+// traced is a config for a server without otelgrpc's stats handler.
+func traced(a *sqltx.Adapter) grpctx.Config {
+	return grpctx.Config{
+		Transactor: a,
+		Extract: func(ctx context.Context, md grpctx.Carrier) context.Context {
+			return otel.GetTextMapPropagator().Extract(ctx, md)
+		},
+	}
+}
 
 func newServer(a *sqltx.Adapter, recovery grpc.UnaryServerInterceptor) *grpc.Server {
 	return grpc.NewServer(grpc.ChainUnaryInterceptor(recovery, grpctx.UnaryServerInterceptor(a)))
@@ -71,6 +82,8 @@ func TestGRPC(t *testing.T) {
 	service := &orders{s.Adapter}
 	interceptor := grpctx.UnaryServerInterceptor(s.Adapter)
 	newServer(s.Adapter, interceptor).Stop()
+	_, err := traced(s.Adapter).ToInterceptor()
+	require.NoError(t, err)
 	for _, want := range []codes.Code{codes.OK, codes.AlreadyExists} {
 		_, err := interceptor(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/shop.Orders/Place"}, func(ctx context.Context, _ any) (any, error) {
 			return service.Place(ctx, &PlaceRequest{"o-1", "tea"})
