@@ -23,12 +23,18 @@ SOAK_HELD     ?= 10m
 SOAK_DB       ?= postgres,mysql
 SOAK_OUT      ?= docs/reliability
 SOAK_FLAGS    ?=
-# Modules of their own, so that their dependencies are not the library's; first the one
-# whose tests take longest.
-RELAYS        := relay/rabbitmq $(filter-out relay/rabbitmq,$(patsubst %/,%,$(dir $(wildcard relay/*/go.mod samples/*/go.mod))))
+# go.work makes one workspace of all modules, in which each dependency has its newest version of
+# all: that of docs, samples, proof or bench. Without it, a module has the oldest version that it
+# works with, which its go.mod names.
+MODULES       := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*/*' | LC_ALL=C sort)))
+NESTED        := $(filter-out .,$(MODULES))
+# First the one whose tests take longest.
+RELAYS        := relay/rabbitmq $(filter-out relay/rabbitmq,$(filter relay/%,$(NESTED)))
 # Tests whose dependencies the library does not need.
 APART         := proof/browsertest proof/migrationtest
-NESTED        := bench proof $(RELAYS) $(APART)
+LIBRARY       := $(filter-out bench proof $(APART) $(RELAYS),$(NESTED))
+# Programs and pages are built with the newest versions alone.
+FLOORS        := . $(filter-out docs samples cmd/outbox,$(LIBRARY)) $(RELAYS)
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z0-9\/]*\):.*/\1/p' Makefile) # all of them
@@ -37,13 +43,17 @@ help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9\/]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(BIN)/golangci-lint-$(GOLANGCI) promtool pgbouncer db/up ## fetch the tools and start the databases, once, before you change anything
-	$(GO) mod download
+	@$(MAKE) --no-print-directory modules
+
+# A test adds each released module to an empty one, without a network.
+modules: ## fetch the dependencies of every module, at the versions of its go.mod
+	@for dir in $(MODULES); do GOWORK=off $(GO) -C $$dir mod download || exit 1; done
 
 demo: ## start an order service on a SQLite file, try everything once, and print what happened
 	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo -tour
 
 demo/relay: ## send an order through NATS to a consumer that gets it twice and handles it once
-	@CGO_ENABLED=0 $(GO) -C samples/relay-demo run .
+	@CGO_ENABLED=0 $(GO) run ./samples/relay-demo
 
 serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL change it)
 	CGO_ENABLED=0 $(GO) run ./samples/echo-fx-demo
@@ -53,7 +63,7 @@ serve: ## serve the order service on :8080 (ADDR, DATA_DIR, DATABASE_URL change 
 # the detector sleeps before it ends, a second by default.
 RACE = $(if $(filter true,$(CI)),-race)
 ifneq ($(RACE),)
-RACED := lint test test/databases test/mysql test/mysql/differs test/mariadb11 test/postgres17 test/postgres18 test/apart test/relay test/migrations test/browser bench/quick
+RACED := lint test test/databases test/mysql test/mysql/differs test/mariadb11 test/postgres17 test/postgres18 test/floors test/apart test/relay test/migrations test/browser bench/quick
 $(RACED): export CGO_ENABLED = 1
 $(RACED): export GOFLAGS := $(shell $(GO) env GOFLAGS) $(RACE) '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -vet=off
 $(RACED): export GORACE = atexit_sleep_ms=50
@@ -71,16 +81,16 @@ MYSQL_DIFFERS := ./outbox/sqlstore ./adapters/sqltx ./adapters/bun ./adapters/go
 TEST = $(MAKE) --no-print-directory -j 2 test@library test@proof
 
 test@library:
-	$(GO) test -p $(PROCESSORS) $(TESTFLAGS) $(LONGEST) ./...
+	$(GO) test -p $(PROCESSORS) $(TESTFLAGS) $(LONGEST) ./... $(LIBRARY:%=./%/...)
 
 test@proof:
 	$(GO) test -C proof -p 2 $(TESTFLAGS) ./soak ./faultrun ./...
 
-test: promtool pgbouncer ## run every test; finds, starts or installs PostgreSQL and MariaDB
+test: promtool pgbouncer modules ## run every test; finds, starts or installs PostgreSQL and MariaDB
 	$(WITHDB) -- $(TEST)
 
 # The packages whose tests open a database. Pages and samples show the library: one database is enough.
-DATABASES = $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
+DATABASES = $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... $(LIBRARY:%=./%/...) | \
 	awk '/internal\/testing\/(testdb|adaptertest)/ && $$1 !~ /\/(docs|samples|internal\/(testing|tools))\// { print $$1 }')
 
 test/databases: ## run the tests that open a database, as CI does with other versions of Go and of the databases
@@ -113,14 +123,10 @@ test/postgres17: postgres17 ## run the tests that open a database with PostgreSQ
 test/postgres18: postgres18 ## run the tests that open a database with PostgreSQL 18
 	$(MAKE) --no-print-directory test/databases WITHDB="$(WITHDB) -postgres $(BIN)/postgres18"
 
-# Versions of drivers that README names as the oldest; docs/check compares.
-OLDEST := github.com/jackc/pgx/v5@v5.11.0 github.com/lib/pq@v1.12.0 github.com/uptrace/bun/driver/pgdriver@v1.2.9 \
-	github.com/go-sql-driver/mysql@v1.8.1 modernc.org/sqlite@v1.40.1 github.com/mattn/go-sqlite3@v1.14.28
-
-test/oldest: postgres13 ## run the tests of stores, adapters and inbox with the oldest drivers and PostgreSQL 13
-	cp go.mod $(BIN)/oldest.mod && cp go.sum $(BIN)/oldest.sum
-	$(GO) get -modfile=$(BIN)/oldest.mod $(OLDEST)
-	$(WITHDB) -postgres $(BIN)/postgres13 -- $(GO) test -modfile=$(BIN)/oldest.mod -tags oldest $(TESTFLAGS) ./outbox/sqlstore ./adapters/... ./inbox
+# The go.mod of each module that users get names the oldest version of each dependency.
+test/floors: export GOWORK = off
+test/floors: postgres13 ## test the modules that users get with the oldest versions of their dependencies, and PostgreSQL 13
+	$(WITHDB) -postgres $(BIN)/postgres13 -- sh -c 'for dir in $(FLOORS); do $(GO) test -C $$dir -tags floors $(TESTFLAGS) ./... || exit 1; done'
 
 docs/check: ## check the pages: code, commands, links, names, the reference, translations (make test does it too)
 	$(GO) vet ./docs/code/...
@@ -242,13 +248,9 @@ fetch = [ -d $(BIN)/$@ ] || { echo "$@: fetching $(2) of Debian's suite $(1)"; m
 chaos/system: pgbouncer mysql ## whole-system faults: failover, replicated MySQL, Galera, PgBouncer (RUN=regexp picks some)
 	CI=true OUTBOX_TEST_SYSTEM=true $(WITHDB) -- $(GO) test -C proof -count 1 -timeout 2h -v -run '$(RUN)' ./systemtest
 
-# All modules as one workspace, whose dependencies are looked at once.
-WORKSPACE = mkdir -p $(BIN) && cd $(BIN) && rm -f go.work go.work.sum && $(GO) work init $(CURDIR) $(addprefix $(CURDIR)/,$(NESTED))
-
 # All modules in one run, which vets, and looks at the format.
 lint: $(BIN)/golangci-lint-$(GOLANGCI) ## run the linters on every module
-	@$(WORKSPACE)
-	GOWORK=$(BIN)/go.work $< run ./... $(patsubst %,./%/...,$(NESTED))
+	$< run ./... $(NESTED:%=./%/...)
 
 fmt: $(BIN)/golangci-lint-$(GOLANGCI) ## format the code
 	$< fmt ./...
@@ -269,12 +271,12 @@ bench/relay: ## compare each publisher with a loop on its client, and drain a ta
 	@for dir in $(RELAYS); do $(WITHDB) -- $(GO) test -C $$dir -run '^$$' -bench '$(BENCH)' -benchtime 1x ./... || exit 1; done
 
 bench/go: ## run the Go benchmarks (BENCH=regexp picks some)
-	$(WITHDB) -- $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+	$(WITHDB) -- $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./... $(LIBRARY:%=./%/...)
 
 COVERED = github.com/outboxkit/outbox-go/outbox/...,github.com/outboxkit/outbox-go/adapters/...
 
 cover: promtool pgbouncer ## write coverage.out and print the total
-	$(WITHDB) -- $(GO) test -coverpkg $(COVERED) -coverprofile coverage.out ./...
+	$(WITHDB) -- $(GO) test -coverpkg $(COVERED) -coverprofile coverage.out ./... $(LIBRARY:%=./%/...)
 	$(WITHDB) -- $(GO) test -C proof -coverpkg $(COVERED) -coverprofile $(CURDIR)/proof.out ./...
 	tail -n +2 proof.out >> coverage.out
 	$(GO) tool cover -func coverage.out | tail -n 1
@@ -303,10 +305,8 @@ chaos/skew: ## an older version (REV=2e94f18) and this one on one table that is 
 	$(WITHDB) -- $(GO) run -C proof ./tools/chaos -older $(REV) -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
 
 tidy/check: ## go.mod and go.sum are tidy
-	$(GO) mod tidy -diff
-	@for dir in $(NESTED); do echo "$$dir"; (cd $$dir && $(GO) mod tidy -diff) || exit 1; done
-	@$(WORKSPACE)
-	GOWORK=$(BIN)/go.work $(GO) mod verify
+	@for dir in $(MODULES); do echo "$$dir"; (cd $$dir && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
+	$(GO) mod verify
 
 release: tidy/check release/notes release/try ## commit and tag the version in versions.yaml, for all its modules
 	@$(RELEASE) tag
@@ -330,4 +330,4 @@ db/up: ## make sure of the databases, start private ones if need be, and leave t
 db/down: ## stop the private databases and delete their files
 	$(WITHDB) -down
 
-ci: tidy/check lint test test/apart bench/quick ## what CI runs; CI=true adds the race detector
+ci: tidy/check lint test test/apart bench/quick guest ## what CI runs; CI=true adds the race detector

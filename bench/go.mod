@@ -39,6 +39,8 @@ require (
 	github.com/mattn/go-sqlite3 v1.14.52 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/oklog/ulid v1.3.1 // indirect
+	github.com/outboxkit/outbox-go/adapters/pgnotify v0.0.0-00010101000000-000000000000
+	github.com/outboxkit/outbox-go/adapters/pgx v0.0.0-00010101000000-000000000000
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/puzpuzpuz/xsync/v3 v3.5.1 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
@@ -69,3 +71,7 @@ require (
 )
 
 replace github.com/outboxkit/outbox-go => ../
+
+replace github.com/outboxkit/outbox-go/adapters/pgnotify => ../adapters/pgnotify
+
+replace github.com/outboxkit/outbox-go/adapters/pgx => ../adapters/pgx

@@ -65,14 +65,23 @@ func TestTheWorkflowRunsCIOnTheDatabases(t *testing.T) {
 		servers[server] = true
 		require.Contains(t, m.Postgres, "postgres:")
 	}
-	require.Equal(t, map[string]int{"ci": 1, "test/databases": 2}, runs)
-	require.Equal(t, map[string]int{"stable": 2, "oldstable": 1}, goes)
+	require.Equal(t, map[string]int{"ci": 1, "test/databases": 2, "test/floors": 1}, runs)
+	require.Equal(t, map[string]int{"stable": 2, "oldstable": 1, oldestGo(t): 1}, goes)
 	require.Equal(t, map[string]bool{"mysql": true, "mariadb": true}, servers)
 	require.Contains(t, job.Services["postgres"].Image, "matrix.postgres")
 	require.Contains(t, job.Services["mysql"].Image, "matrix.mysql")
 	require.NotEmpty(t, job.Env["OUTBOX_TEST_POSTGRES"])
 	require.NotEmpty(t, job.Env["OUTBOX_TEST_MYSQL"])
 	require.Equal(t, "CI=true make ${{ matrix.run }}", job.Steps[len(job.Steps)-1].Run)
+}
+
+// oldestGo is the version of Go that the module names, without the number of the patch.
+func oldestGo(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	_, version, _ := strings.Cut(string(text), "\ngo ")
+	return version[:strings.LastIndex(version[:strings.IndexByte(version, '\n')], ".")]
 }
 
 func TestDependabotAndTheReleaseKnowEachModule(t *testing.T) {
@@ -104,10 +113,13 @@ func TestDependabotAndTheReleaseKnowEachModule(t *testing.T) {
 	}))
 	slices.Sort(want)
 	require.Equal(t, "gomod", config.Updates[0].Ecosystem)
-	require.Equal(t, want, config.Updates[0].Directories)
-	var released []string
+	var released, current []string
 	for _, module := range append(release.Modules, release.Excluded...) {
 		released = append(released, path.Join("/", strings.TrimPrefix(module, "github.com/outboxkit/outbox-go")))
 	}
 	require.ElementsMatch(t, want, released)
+	for _, module := range append(release.Excluded, "github.com/outboxkit/outbox-go/cmd/outbox") {
+		current = append(current, path.Join("/", strings.TrimPrefix(module, "github.com/outboxkit/outbox-go")))
+	}
+	require.ElementsMatch(t, current, config.Updates[0].Directories)
 }

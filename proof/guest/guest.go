@@ -2,8 +2,8 @@
 // versions are raised, how many modules and lines of go.sum come in, and how much larger the program
 // gets.
 //
-// A package may raise the version of a module that it imports, directly or through its imports. A
-// version that it raises for nothing, because a go.mod has a line for other packages or for tests,
+// A package may raise the version of a module that it imports, directly or through its imports, and
+// the versions that such a module requires by itself. A version that it raises for nothing, because a go.mod has a line for other packages or for tests,
 // is a fault: the user has to test an upgrade that they did not ask for.
 package guest
 
@@ -78,16 +78,11 @@ func read(ctx context.Context, run Go, dir string) (*Guest, error) {
 	if _, err := run(ctx, dir, "mod", "tidy"); err != nil {
 		return nil, fmt.Errorf("guest: %w", err)
 	}
-	out, err := run(ctx, dir, "list", "-m", "all")
+	list, err := versions(ctx, run, dir)
 	if err != nil {
-		return nil, fmt.Errorf("guest: %w", err)
+		return nil, err
 	}
-	g := &Guest{dir: dir, versions: map[string]string{}, sums: map[string]bool{}}
-	for line := range strings.Lines(out) {
-		if fields := strings.Fields(line); len(fields) == 2 { // the guest itself has no version
-			g.versions[fields[0]] = fields[1]
-		}
-	}
+	g := &Guest{dir: dir, versions: list, sums: map[string]bool{}}
 	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
 	if err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("guest: %w", err)
@@ -161,7 +156,7 @@ func (g *Guest) Add(ctx context.Context, run Go, dir, imported, version string, 
 			r.Raised = append(r.Raised, Raised{Module: name, From: from, To: to})
 		}
 	}
-	if err := r.explain(ctx, run, dir); err != nil {
+	if err := g.explain(ctx, run, dir, r); err != nil {
 		return nil, err
 	}
 	if size {
@@ -172,22 +167,27 @@ func (g *Guest) Add(ctx context.Context, run Go, dir, imported, version string, 
 	return r, nil
 }
 
-// explain finds who requires the raised versions of which the package imports nothing.
-func (r *Result) explain(ctx context.Context, run Go, dir string) error {
+// explain finds who requires the raised versions of which the package imports nothing. A version that
+// an imported library requires by itself is not the package's: the user of that library has it anyway.
+func (g *Guest) explain(ctx context.Context, run Go, dir string, r *Result) error {
 	if len(r.Raised) == 0 {
 		return nil
 	}
-	out, err := run(ctx, dir, "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", r.Package)
+	out, err := run(ctx, dir, "list", "-deps", "-f", "{{with .Module}}{{.Path}}@{{.Version}}{{end}}", r.Package)
 	if err != nil {
 		return fmt.Errorf("guest: %w", err)
 	}
-	imports := strings.Fields(out)
+	imports := slices.Compact(slices.Sorted(slices.Values(strings.Fields(out))))
+	anyway, err := g.with(ctx, run, slices.DeleteFunc(slices.Clone(imports), func(module string) bool { return isOf(module, r.Package, imports) }))
+	if err != nil {
+		return err
+	}
 	graph, err := run(ctx, dir, "mod", "graph")
 	if err != nil {
 		return fmt.Errorf("guest: %w", err)
 	}
 	for i, raised := range r.Raised {
-		if slices.Contains(imports, raised.Module) {
+		if slices.Contains(imports, raised.Module+"@"+raised.To) || semver.Compare(anyway[raised.Module], raised.To) >= 0 {
 			continue
 		}
 		for line := range strings.Lines(graph) {
@@ -201,6 +201,50 @@ func (r *Result) explain(ctx context.Context, run Go, dir string) error {
 		}
 	}
 	return nil
+}
+
+// isOf reports whether a module of the imports is from the repository of the package.
+func isOf(module, pkg string, imports []string) bool {
+	for _, m := range imports { // sorted: the root comes before the modules in it
+		if root, _, _ := strings.Cut(m, "@"); pkg == root || strings.HasPrefix(pkg, root+"/") {
+			return strings.HasPrefix(module, root+"@") || strings.HasPrefix(module, root+"/")
+		}
+	}
+	return false
+}
+
+// with are the versions of the build list when the guest requires further modules.
+func (g *Guest) with(ctx context.Context, run Go, modules []string) (map[string]string, error) {
+	if len(modules) == 0 {
+		return g.versions, nil
+	}
+	dir, err := os.MkdirTemp("", "guest")
+	if err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.CopyFS(dir, os.DirFS(g.dir)); err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	if _, err := run(ctx, dir, append([]string{"get"}, modules...)...); err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	return versions(ctx, run, dir)
+}
+
+// versions are those of the build list.
+func versions(ctx context.Context, run Go, dir string) (map[string]string, error) {
+	out, err := run(ctx, dir, "list", "-m", "all")
+	if err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	of := map[string]string{}
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) == 2 { // the guest itself has no version
+			of[fields[0]] = fields[1]
+		}
+	}
+	return of, nil
 }
 
 // grown is by how much the program in the second folder is larger than that in the first.

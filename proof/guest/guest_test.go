@@ -56,8 +56,10 @@ func offline(proxy, cache string) guest.Go {
 func TestAVersionThatIsRaisedForNothingIsNamedWithTheModuleThatRequiresIt(t *testing.T) {
 	t.Parallel()
 	proxy, cache := t.TempDir(), t.TempDir()
+	publish(t, proxy, "example.com/used", "v1.0.0", "package used\n")
+	publish(t, proxy, "example.com/used", "v1.1.0", "package used\n", "example.com/usersown v1.1.0")
 	for _, version := range []string{"v1.0.0", "v1.1.0"} {
-		publish(t, proxy, "example.com/used", version, "package used\n")
+		publish(t, proxy, "example.com/usersown", version, "package usersown\n")
 		publish(t, proxy, "example.com/unused", version, "package unused\n")
 	}
 	publish(t, proxy, "example.com/same", "v1.0.0", "package same\n")
@@ -68,15 +70,16 @@ func TestAVersionThatIsRaisedForNothingIsNamedWithTheModuleThatRequiresIt(t *tes
 	libraries := []guest.Library{
 		{Module: "example.com/used", Version: "v1.0.0", Package: "example.com/used"},
 		{Module: "example.com/unused", Version: "v1.0.0", Package: "example.com/unused"},
+		{Module: "example.com/usersown", Version: "v1.0.0", Package: "example.com/usersown"},
 		{Module: "example.com/same", Version: "v1.0.0", Package: "example.com/same"},
 	}
 	full, err := guest.New(t.Context(), run, t.TempDir(), "1.26.0", libraries)
 	require.NoError(t, err)
-	require.Equal(t, 3, full.Modules())
+	require.Equal(t, 4, full.Modules())
 	result, err := full.Add(t.Context(), run, t.TempDir(), "example.com/ours", "v0.1.0", false)
 	require.NoError(t, err)
 	unneeded := guest.Raised{Module: "example.com/unused", From: "v1.0.0", To: "v1.1.0", RequiredBy: []string{"example.com/ours@v0.1.0"}}
-	require.Equal(t, []guest.Raised{unneeded, {Module: "example.com/used", From: "v1.0.0", To: "v1.1.0"}}, result.Raised)
+	require.Equal(t, []guest.Raised{unneeded, {Module: "example.com/used", From: "v1.0.0", To: "v1.1.0"}, {Module: "example.com/usersown", From: "v1.0.0", To: "v1.1.0"}}, result.Raised)
 	require.Equal(t, []guest.Raised{unneeded}, result.Unneeded())
 	require.Equal(t, 1, result.Modules, "ours")
 
@@ -86,8 +89,8 @@ func TestAVersionThatIsRaisedForNothingIsNamedWithTheModuleThatRequiresIt(t *tes
 	result, err = empty.Add(t.Context(), run, t.TempDir(), "example.com/ours", "v0.1.0", false)
 	require.NoError(t, err)
 	require.Empty(t, result.Raised)
-	require.Equal(t, 4, result.Modules)
-	require.Equal(t, 6, result.Sums, "the go.mod of each, and the packages of ours and used")
+	require.Equal(t, 5, result.Modules)
+	require.Equal(t, 7, result.Sums, "the go.mod of each, and the packages of ours and used")
 }
 
 func TestTheListOfLibrariesHasModulesAtVersions(t *testing.T) {
