@@ -247,7 +247,7 @@ func TestUsersHooksSeeTheTransactionAndNoEvent(t *testing.T) {
 	t.Parallel()
 	f := onSQLite(t)
 	log := &queryLog{}
-	f.db.AddQueryHook(log)
+	f.db.AddQueryHook(log) //nolint:staticcheck // the oldest bun has no WithQueryHook
 	a, err := outboxbun.New(f.db, f.writer)
 	require.NoError(t, err)
 	require.NoError(t, outbox.InTx(t.Context(), a, func(ctx context.Context) error {
