@@ -178,7 +178,7 @@ func TestAServerThatTakesNothingIsAnOutage(t *testing.T) {
 }
 
 func TestAServerThatIsAway(t *testing.T) {
-	p := publisher(t, relaytest.FreeAddr(t), func(cfg *relayredis.Config) { cfg.Options.DialerRetries = 1 })
+	p := publisher(t, relaytest.FreeAddr(t), nil)
 	errs := p.Publish(t.Context(), messages("ok", 2))
 	require.ErrorIs(t, errs[1], relay.ErrUnavailable)
 	require.ErrorIs(t, p.Ping(t.Context()), relay.ErrUnavailable)
