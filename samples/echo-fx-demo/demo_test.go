@@ -118,7 +118,7 @@ func TestBadInputIsAnswered(t *testing.T) {
 	s := p.start(t)
 	for body, says := range map[string]string{
 		``:                                "is missing or blank",
-		`{`:                               "unexpected end of JSON input",
+		`{`:                               "unexpected EOF",
 		`[]`:                              "cannot unmarshal array into Go value of type main.orderRequest",
 		`{"customer":1}`:                  "cannot unmarshal number into Go struct field orderRequest.customer of type string",
 		`{"customer":"Ada","item":""}`:    "item is missing or blank",
