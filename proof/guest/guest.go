@@ -78,19 +78,16 @@ func read(ctx context.Context, run Go, dir string) (*Guest, error) {
 	if _, err := run(ctx, dir, "mod", "tidy"); err != nil {
 		return nil, fmt.Errorf("guest: %w", err)
 	}
-	list, err := versions(ctx, run, dir)
-	if err != nil {
-		return nil, err
-	}
-	g := &Guest{dir: dir, versions: list, sums: map[string]bool{}}
-	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	g := &Guest{dir: dir, sums: map[string]bool{}}
+	sums, err := os.ReadFile(filepath.Join(dir, "go.sum")) // go list would add lines
 	if err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("guest: %w", err)
 	}
 	for line := range strings.Lines(string(sums)) {
 		g.sums[line] = true
 	}
-	return g, nil
+	g.versions, err = versions(ctx, run, dir)
+	return g, err
 }
 
 // Modules counts the modules of the guest's build list.
@@ -125,9 +122,9 @@ func (r *Result) Unneeded() (unneeded []Raised) {
 	return unneeded
 }
 
-// Add adds a package at a version to a copy of the guest in the folder dir. If size is set, Add
-// builds both programs.
-func (g *Guest) Add(ctx context.Context, run Go, dir, imported, version string, size bool) (*Result, error) {
+// Add adds a package at a version to a copy of the guest in the folder dir. root is the path of the
+// repository of the package. If size is set, Add builds both programs.
+func (g *Guest) Add(ctx context.Context, run Go, dir, root, imported, version string, size bool) (*Result, error) {
 	if err := os.CopyFS(dir, os.DirFS(g.dir)); err != nil {
 		return nil, fmt.Errorf("guest: %w", err)
 	}
@@ -156,7 +153,7 @@ func (g *Guest) Add(ctx context.Context, run Go, dir, imported, version string, 
 			r.Raised = append(r.Raised, Raised{Module: name, From: from, To: to})
 		}
 	}
-	if err := g.explain(ctx, run, dir, r); err != nil {
+	if err := g.explain(ctx, run, dir, root, r); err != nil {
 		return nil, err
 	}
 	if size {
@@ -169,7 +166,7 @@ func (g *Guest) Add(ctx context.Context, run Go, dir, imported, version string, 
 
 // explain finds who requires the raised versions of which the package imports nothing. A version that
 // an imported library requires by itself is not the package's: the user of that library has it anyway.
-func (g *Guest) explain(ctx context.Context, run Go, dir string, r *Result) error {
+func (g *Guest) explain(ctx context.Context, run Go, dir, root string, r *Result) error {
 	if len(r.Raised) == 0 {
 		return nil
 	}
@@ -178,7 +175,9 @@ func (g *Guest) explain(ctx context.Context, run Go, dir string, r *Result) erro
 		return fmt.Errorf("guest: %w", err)
 	}
 	imports := slices.Compact(slices.Sorted(slices.Values(strings.Fields(out))))
-	anyway, err := g.with(ctx, run, slices.DeleteFunc(slices.Clone(imports), func(module string) bool { return isOf(module, r.Package, imports) }))
+	anyway, err := g.with(ctx, run, slices.DeleteFunc(slices.Clone(imports), func(module string) bool {
+		return strings.HasPrefix(module, root+"@") || strings.HasPrefix(module, root+"/")
+	}))
 	if err != nil {
 		return err
 	}
@@ -201,16 +200,6 @@ func (g *Guest) explain(ctx context.Context, run Go, dir string, r *Result) erro
 		}
 	}
 	return nil
-}
-
-// isOf reports whether a module of the imports is from the repository of the package.
-func isOf(module, pkg string, imports []string) bool {
-	for _, m := range imports { // sorted: the root comes before the modules in it
-		if root, _, _ := strings.Cut(m, "@"); pkg == root || strings.HasPrefix(pkg, root+"/") {
-			return strings.HasPrefix(module, root+"@") || strings.HasPrefix(module, root+"/")
-		}
-	}
-	return false
 }
 
 // with are the versions of the build list when the guest requires further modules.

@@ -65,6 +65,7 @@ func TestAVersionThatIsRaisedForNothingIsNamedWithTheModuleThatRequiresIt(t *tes
 	publish(t, proxy, "example.com/same", "v1.0.0", "package same\n")
 	publish(t, proxy, "example.com/ours", "v0.1.0", "package ours\n\nimport _ \"example.com/used\"\n",
 		"example.com/used v1.1.0", "example.com/unused v1.1.0", "example.com/same v1.0.0")
+	publish(t, proxy, "example.com/ours/nested", "v0.1.0", "package nested\n\nimport _ \"example.com/ours\"\n", "example.com/ours v0.1.0")
 	run := offline(proxy, cache)
 
 	libraries := []guest.Library{
@@ -76,21 +77,24 @@ func TestAVersionThatIsRaisedForNothingIsNamedWithTheModuleThatRequiresIt(t *tes
 	full, err := guest.New(t.Context(), run, t.TempDir(), "1.26.0", libraries)
 	require.NoError(t, err)
 	require.Equal(t, 4, full.Modules())
-	result, err := full.Add(t.Context(), run, t.TempDir(), "example.com/ours", "v0.1.0", false)
+	result, err := full.Add(t.Context(), run, t.TempDir(), "example.com/ours", "example.com/ours", "v0.1.0", false)
 	require.NoError(t, err)
 	unneeded := guest.Raised{Module: "example.com/unused", From: "v1.0.0", To: "v1.1.0", RequiredBy: []string{"example.com/ours@v0.1.0"}}
 	require.Equal(t, []guest.Raised{unneeded, {Module: "example.com/used", From: "v1.0.0", To: "v1.1.0"}, {Module: "example.com/usersown", From: "v1.0.0", To: "v1.1.0"}}, result.Raised)
 	require.Equal(t, []guest.Raised{unneeded}, result.Unneeded())
 	require.Equal(t, 1, result.Modules, "ours")
+	result, err = full.Add(t.Context(), run, t.TempDir(), "example.com/ours", "example.com/ours/nested", "v0.1.0", false)
+	require.NoError(t, err)
+	require.Equal(t, []guest.Raised{unneeded}, result.Unneeded(), "required by the root of a nested module")
 
 	empty, err := guest.New(t.Context(), run, t.TempDir(), "1.26.0", nil)
 	require.NoError(t, err)
 	require.Zero(t, empty.Modules())
-	result, err = empty.Add(t.Context(), run, t.TempDir(), "example.com/ours", "v0.1.0", false)
+	result, err = empty.Add(t.Context(), run, t.TempDir(), "example.com/ours", "example.com/ours", "v0.1.0", false)
 	require.NoError(t, err)
 	require.Empty(t, result.Raised)
 	require.Equal(t, 5, result.Modules)
-	require.Equal(t, 7, result.Sums, "the go.mod of each, and the packages of ours and used")
+	require.Equal(t, 4, result.Sums, "the go.mod and the packages of ours and used")
 }
 
 func TestTheListOfLibrariesHasModulesAtVersions(t *testing.T) {

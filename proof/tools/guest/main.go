@@ -102,14 +102,15 @@ func run(ctx context.Context, dir, pattern string, size bool, parallel int) (err
 			}
 		}
 	}
+	root := repository.Versions.Modules[0]
 	next := make(chan *row)
 	var lanes sync.WaitGroup
 	for range parallel {
 		lanes.Go(func() {
 			for r := range next {
 				name := strings.ReplaceAll(r.imported, "/", "_")
-				if r.full, r.err = full.Add(ctx, checker.Go, filepath.Join(temporary, "full-"+name), r.imported, built.Version, false); r.err == nil {
-					r.own, r.err = empty.Add(ctx, checker.Go, filepath.Join(temporary, "empty-"+name), r.imported, built.Version, size)
+				if r.full, r.err = full.Add(ctx, checker.Go, filepath.Join(temporary, "full-"+name), root, r.imported, built.Version, false); r.err == nil {
+					r.own, r.err = empty.Add(ctx, checker.Go, filepath.Join(temporary, "empty-"+name), root, r.imported, built.Version, size)
 				}
 			}
 		})
@@ -124,7 +125,7 @@ of the libraries, and of how many the package imports nothing. In a module that 
 of go.sum, the modules, and the size of the program.
 
 `, len(libraries), full.Modules())
-	return table(rows, libraries, repository.Versions.Modules[0], size)
+	return table(rows, libraries, root, size)
 }
 
 // plain runs a go command in the user's environment.
