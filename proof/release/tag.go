@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"golang.org/x/mod/semver"
 )
 
 // Tagged is a release that [Tag] made.
@@ -15,10 +18,12 @@ type Tagged struct {
 	Tags                    []string
 }
 
-// Push is the command that publishes the release. Its tags arrive together, because the modules
-// need each other.
+// Push are the commands that publish the release. The tag of the root module has a push of its own,
+// because GitHub starts no workflow for a push of more than three tags. It comes last: then the modules
+// that the workflow checks are all there.
 func (t *Tagged) Push() string {
-	return "git push --atomic origin " + t.Branch + " " + strings.Join(t.Tags, " ")
+	nested := slices.DeleteFunc(slices.Clone(t.Tags), func(tag string) bool { return tag == t.Version })
+	return "git push --atomic origin " + strings.Join(append([]string{t.Branch}, nested...), " ") + " && git push origin " + t.Version
 }
 
 // Tag commits the released modules as [Build] makes them, and tags the commit once for each. The
@@ -32,6 +37,9 @@ func Tag(ctx context.Context, dir string) (*Tagged, error) {
 	branch, err := git(ctx, dir, "symbolic-ref", "--short", "HEAD")
 	if err != nil {
 		return nil, fmt.Errorf("release: check out the branch of the release: %w", err)
+	}
+	if branch != "main" {
+		return nil, fmt.Errorf("release: the branch is %s; a release is a commit beside main", branch)
 	}
 	changes, err := git(ctx, dir, "status", "--porcelain")
 	if err != nil {
@@ -98,6 +106,11 @@ func (t *Tagged) free(ctx context.Context, dir string, r *Repository) error {
 			errs = append(errs, fmt.Errorf("release: tag %s exists; a tag is never moved, so write the next version into %s", tag, versionsFile))
 		}
 		t.Tags = append(t.Tags, tag)
+	}
+	for tag := range existing {
+		if semver.Compare(tag, t.Version) > 0 { // the tag of a nested module is no version
+			errs = append(errs, fmt.Errorf("release: %s has %s, which is lower than tag %s", versionsFile, t.Version, tag))
+		}
 	}
 	return errors.Join(errs...)
 }

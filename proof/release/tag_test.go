@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +29,9 @@ func TestAReleaseTagsACommitWithoutReplaceLinesAndLeavesTheBranchItsFiles(t *tes
 	tagged, err := release.Tag(t.Context(), dir)
 	require.NoError(t, err)
 	require.ElementsMatch(t, boxTags, tagged.Tags)
-	require.Equal(t, "git push --atomic origin main "+strings.Join(tagged.Tags, " "), tagged.Push())
+	nested := slices.DeleteFunc(slices.Clone(tagged.Tags), func(tag string) bool { return tag == "v0.2.0" })
+	require.Len(t, nested, len(tagged.Tags)-1)
+	require.Equal(t, "git push --atomic origin main "+strings.Join(nested, " ")+" && git push origin v0.2.0", tagged.Push(), "a push of more than three tags starts no workflow")
 	for _, tag := range boxTags {
 		require.Equal(t, "tag", git(t, dir, "cat-file", "-t", tag), "annotated")
 		require.Equal(t, tagged.Commit, git(t, dir, "rev-parse", tag+"^{commit}"))
@@ -128,6 +131,14 @@ func TestAReleaseThatFailsLeavesNothing(t *testing.T) {
 		"no branch is checked out": {
 			func(t *testing.T, dir string) { git(t, dir, "checkout", "--quiet", "--detach") },
 			"check out the branch of the release",
+		},
+		"another branch is checked out": {
+			func(t *testing.T, dir string) { git(t, dir, "checkout", "--quiet", "-b", "other") },
+			"the branch is other",
+		},
+		"a higher version has a tag": {
+			func(t *testing.T, dir string) { git(t, dir, "tag", "v0.3.0") },
+			"v0.2.0, which is lower than tag v0.3.0",
 		},
 		"the third signature fails": {
 			func(t *testing.T, dir string) {
