@@ -1,3 +1,5 @@
+//go:build !floors
+
 package outboxgorm_test
 
 import (

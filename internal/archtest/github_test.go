@@ -118,6 +118,15 @@ func TestDependabotAndTheReleaseKnowEachModule(t *testing.T) {
 		released = append(released, path.Join("/", strings.TrimPrefix(module, "github.com/outboxkit/outbox-go")))
 	}
 	require.ElementsMatch(t, want, released)
+	text, err := os.ReadFile(filepath.Join(root, "go.work"))
+	require.NoError(t, err)
+	var used []string
+	for line := range strings.Lines(string(text)) {
+		if folder, isUse := strings.CutPrefix(line, "\t."); isUse {
+			used = append(used, path.Join("/", strings.TrimSpace(folder)))
+		}
+	}
+	require.ElementsMatch(t, want, used, "go.work")
 	for _, module := range append(release.Excluded, "github.com/outboxkit/outbox-go/cmd/outbox") {
 		current = append(current, path.Join("/", strings.TrimPrefix(module, "github.com/outboxkit/outbox-go")))
 	}
