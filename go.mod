@@ -23,8 +23,8 @@ require (
 	gorm.io/driver/mysql v1.5.7
 	gorm.io/driver/postgres v1.5.11
 	gorm.io/driver/sqlite v1.5.7
-	gorm.io/gorm v1.25.12
-	gorm.io/plugin/dbresolver v1.5.3
+	gorm.io/gorm v1.30.0
+	gorm.io/plugin/dbresolver v1.6.0
 	modernc.org/sqlite v1.38.2
 )
 

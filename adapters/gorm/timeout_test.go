@@ -1,5 +1,3 @@
-//go:build !floors
-
 package outboxgorm_test
 
 import (
