@@ -4,16 +4,21 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
+// stocks counts the databases: a database in memory lives until its last connection is closed, which
+// may be after sql.DB.Close.
+var stocks atomic.Int32
+
 // openStock opens a database with the stock of a shop and an outbox.
 func openStock() (*sql.DB, *outbox.Outbox, *sqltx.Adapter) {
 	ctx := context.Background()
-	db, err := sqltx.Open("sqlite", "file:/stock?vfs=memdb&_pragma=busy_timeout(5000)&_txlock=immediate")
+	db, err := sqltx.Open("sqlite", fmt.Sprintf("file:/stock%d?vfs=memdb&_pragma=busy_timeout(5000)&_txlock=immediate", stocks.Add(1)))
 	check(err)
 	_, err = db.ExecContext(ctx, "CREATE TABLE reserved (order_id TEXT)")
 	check(err)
