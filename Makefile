@@ -24,8 +24,8 @@ SOAK_DB       ?= postgres,mysql
 SOAK_OUT      ?= docs/reliability
 SOAK_FLAGS    ?=
 # go.work makes one workspace of all modules, in which each dependency has its newest version of
-# all: that of docs, samples, proof or bench. Without it, a module has the oldest version that it
-# works with, which its go.mod names.
+# all: that of docs, samples, proof or bench. Without go.work, a module has an old version that it
+# works with, which go.mod names.
 MODULES       := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*/*' | LC_ALL=C sort)))
 NESTED        := $(filter-out .,$(MODULES))
 # First the one whose tests take longest.
@@ -123,9 +123,9 @@ test/postgres17: postgres17 ## run the tests that open a database with PostgreSQ
 test/postgres18: postgres18 ## run the tests that open a database with PostgreSQL 18
 	$(MAKE) --no-print-directory test/databases WITHDB="$(WITHDB) -postgres $(BIN)/postgres18"
 
-# The go.mod of each module that users get names the oldest version of each dependency.
+# The go.mod of each module that users get names an old version of each dependency.
 test/floors: export GOWORK = off
-test/floors: postgres13 ## test the modules that users get with the oldest versions of their dependencies, and PostgreSQL 13
+test/floors: postgres13 ## test the modules that users get with the old versions in their go.mod, and PostgreSQL 13
 	$(WITHDB) -postgres $(BIN)/postgres13 -- sh -c 'for dir in $(FLOORS); do $(GO) test -C $$dir -tags floors $(TESTFLAGS) ./... || exit 1; done'
 
 docs/check: ## check the pages: code, commands, links, names, the reference, translations (make test does it too)

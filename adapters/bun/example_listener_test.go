@@ -3,6 +3,7 @@ package outboxbun_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
@@ -12,10 +13,14 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
+// stocks counts the databases: with an old driver, a database in memory may live for a moment after
+// sql.DB.Close.
+var stocks atomic.Int32
+
 // openStock opens a database with an outbox.
 func openStock() (*bun.DB, *outbox.Outbox, *outboxbun.Adapter) {
 	ctx := context.Background()
-	pool, err := sqltx.Open("sqlite", "file:/stock?vfs=memdb&_pragma=busy_timeout(5000)&_txlock=immediate")
+	pool, err := sqltx.Open("sqlite", fmt.Sprintf("file:/stock%d?vfs=memdb&_pragma=busy_timeout(5000)&_txlock=immediate", stocks.Add(1)))
 	check(err)
 	db := bun.NewDB(pool, sqlitedialect.New())
 	_, err = db.NewCreateTable().Model((*order)(nil)).Exec(ctx)

@@ -3,6 +3,7 @@ package outboxgorm_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
@@ -13,9 +14,13 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
+// stocks counts the databases: with an old driver, a database in memory may live for a moment after
+// sql.DB.Close.
+var stocks atomic.Int32
+
 // openStock opens a database with an outbox.
 func openStock() (*gorm.DB, *outbox.Outbox, *outboxgorm.Adapter) {
-	pool, err := sqltx.Open("sqlite", "file:/stock?vfs=memdb&_pragma=busy_timeout(5000)&_txlock=immediate")
+	pool, err := sqltx.Open("sqlite", fmt.Sprintf("file:/stock%d?vfs=memdb&_pragma=busy_timeout(5000)&_txlock=immediate", stocks.Add(1)))
 	check(err)
 	db, err := gorm.Open(sqlite.New(sqlite.Config{Conn: pool}), &gorm.Config{Logger: logger.Discard})
 	check(err)

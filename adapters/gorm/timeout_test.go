@@ -10,7 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 )
 
-// GORM 1.30 and newer gives a transaction without a deadline one of its own, when told to.
+// GORM 1.30 and newer gives each transaction a deadline, if Config.DefaultTransactionTimeout is set.
 func TestDefaultTransactionTimeout(t *testing.T) {
 	t.Parallel()
 	each(t, adaptertest.Main(), func(t *testing.T, f *fixture) {

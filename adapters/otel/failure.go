@@ -38,11 +38,11 @@ func errorType(err error) string {
 	return text(typeName(err))
 }
 
-// wrapped is the type of the errors of fmt.Errorf, which tells nothing.
+// wrapped is the type of the errors of fmt.Errorf, which says nothing about the cause.
 var wrapped = reflect.TypeOf(fmt.Errorf("%w", errors.ErrUnsupported))
 
-// typeName is the name that an error gives itself, or the name of its Go type, as in package semconv of
-// newer versions of OpenTelemetry.
+// typeName is the result of an error's method ErrorType, or the name of the error's Go type, as in
+// package semconv of newer versions of OpenTelemetry.
 func typeName(err error) string {
 	var named interface{ ErrorType() string }
 	if errors.As(err, &named) && named.ErrorType() != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// stocks counts the databases: a database in memory lives until its last connection is closed, which
-// may be after sql.DB.Close.
+// stocks counts the databases: with an old driver, a database in memory may live for a moment after
+// sql.DB.Close.
 var stocks atomic.Int32
 
 // openStock opens a database with the stock of a shop and an outbox.

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var requirement = regexp.MustCompile(`(?m)^\t(\S+\.\S+) v\S+$`) // a direct one
+var requirement = regexp.MustCompile(`(?m)^\t(\S+\.\S+) v\S+$`) // not an indirect requirement
 
-// required are the modules of others that a module requires for its own packages and tests.
+// required are the modules of others that a module requires directly.
 func required(t *testing.T, path string) (modules []string) {
 	t.Helper()
 	folder := strings.TrimPrefix(strings.TrimPrefix(path, "github.com/outboxkit/outbox-go"), "/")
@@ -26,7 +26,7 @@ func required(t *testing.T, path string) (modules []string) {
 	return modules
 }
 
-// The modules that users get have the oldest version of a library. The workspace tests with the newest
+// The modules that users get have an old version of a library. The workspace tests with the newest
 // only if a module that Dependabot updates requires the library too.
 func TestEachLibraryHasItsNewestVersionInTheWorkspace(t *testing.T) {
 	t.Parallel()

@@ -2,9 +2,10 @@
 // versions are raised, how many modules and lines of go.sum come in, and how much larger the program
 // gets.
 //
-// A package may raise the version of a module that it imports, directly or through its imports, and
-// the versions that such a module requires by itself. A version that it raises for nothing, because a go.mod has a line for other packages or for tests,
-// is a fault: the user has to test an upgrade that they did not ask for.
+// A package may raise the version of a module that it imports, directly or through other packages, and
+// the versions that such a module requires by itself. A version that is raised for nothing, because a
+// go.mod has a line for other packages or for tests, is a fault: the user has to test an upgrade that
+// they did not ask for.
 package guest
 
 import (
@@ -73,7 +74,7 @@ func New(ctx context.Context, run Go, dir, goVersion string, libraries []Library
 	return read(ctx, run, dir)
 }
 
-// read tidies a module and reads its versions and checksums.
+// read tidies a module and reads the versions and the checksums.
 func read(ctx context.Context, run Go, dir string) (*Guest, error) {
 	if _, err := run(ctx, dir, "mod", "tidy"); err != nil {
 		return nil, fmt.Errorf("guest: %w", err)
@@ -97,7 +98,7 @@ func (g *Guest) Modules() int { return len(g.versions) }
 type Raised struct {
 	Module, From, To string
 	// RequiredBy are the modules that require the new version, if the package imports nothing of
-	// the raised module. Otherwise there are none.
+	// the raised module. Otherwise RequiredBy is empty.
 	RequiredBy []string
 }
 
@@ -221,7 +222,7 @@ func (g *Guest) with(ctx context.Context, run Go, modules []string) (map[string]
 	return versions(ctx, run, dir)
 }
 
-// versions are those of the build list.
+// versions are the versions of the build list.
 func versions(ctx context.Context, run Go, dir string) (map[string]string, error) {
 	out, err := run(ctx, dir, "list", "-m", "all")
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package newest imports the libraries that no other module without users imports. So each library
 // has its newest version in the workspace, which Dependabot keeps, and the modules that users get keep
-// their oldest versions.
+// the old versions.
 package newest
 
 import (
