@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -49,19 +50,24 @@ func (noInsert) Insert(context.Context, outbox.Execer, []outbox.Envelope, string
 	return nil
 }
 
+// BenchmarkWriteOverhead is a transaction with a single event, and with 100, without an INSERT.
 func BenchmarkWriteOverhead(b *testing.B) {
-	store := noInsert{outboxtest.NewStore()}
-	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.WriterOnly{}})
-	require.NoError(b, err)
-	w := ob.Writer()
-	env := []outbox.Envelope{{EventType: "OrderPlaced", Payload: payload200}}
-	b.ReportAllocs()
-	for b.Loop() {
-		scope := outboxtest.NewScope(store.DB())
-		if _, err := w.WriteScope(b.Context(), scope, env); err != nil {
-			b.Fatal(err)
-		}
-		scope.Commit()
+	for _, events := range []int{1, 100} {
+		b.Run(fmt.Sprintf("events=%d", events), func(b *testing.B) {
+			store := noInsert{outboxtest.NewStore()}
+			ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.WriterOnly{}})
+			require.NoError(b, err)
+			w := ob.Writer()
+			envs := slices.Repeat([]outbox.Envelope{{EventType: "OrderPlaced", AggregateType: "Order", AggregateID: "o-1", Payload: payload200}}, events)
+			b.ReportAllocs()
+			for b.Loop() {
+				scope := outboxtest.NewScope(store.DB())
+				if _, err := w.WriteScope(b.Context(), scope, envs); err != nil {
+					b.Fatal(err)
+				}
+				scope.Commit()
+			}
+		})
 	}
 }
 

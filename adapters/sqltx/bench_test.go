@@ -3,6 +3,7 @@ package sqltx_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -150,10 +151,7 @@ func BenchmarkEvent(b *testing.B) {
 	})
 	db := sqltx.OpenDB(nothing{})
 	defer func() { require.NoError(b, db.Close()) }()
-	ob, err := outbox.New(outbox.Config{DB: db, Store: sqlstore.Postgres(), Mode: outbox.WriterOnly{}})
-	require.NoError(b, err)
-	writer := ob.Writer()
-	a := adaptertest.Adapter(b, db, writer)
+	a := adaptertest.Adapter(b, db, statementsWriter(b, db))
 	event := outbox.Envelope{EventType: "OrderPlaced", AggregateType: "Order", AggregateID: "o-1", Payload: outbox.RawJSON(payload)}
 	b.Run("RunInTx", func(b *testing.B) {
 		b.ReportAllocs()
@@ -174,4 +172,35 @@ func BenchmarkEvent(b *testing.B) {
 			require.NoError(b, tx.Commit())
 		}
 	})
+}
+
+// BenchmarkManyEvents is a transaction with 100 events.
+func BenchmarkManyEvents(b *testing.B) {
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	db := sqltx.OpenDB(nothing{})
+	defer func() { require.NoError(b, db.Close()) }()
+	a := adaptertest.Adapter(b, db, statementsWriter(b, db))
+	envs := make([]outbox.Envelope, 100)
+	for i := range envs {
+		payload := fmt.Sprintf(`{"n":%d,"order":"%s"}`, i, strings.Repeat("x", 180))
+		envs[i] = outbox.Envelope{EventType: "OrderPlaced", AggregateType: "Order", AggregateID: "o-1", Payload: outbox.RawJSON(payload)}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		require.NoError(b, a.RunInTx(ctx, nil, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := a.WriteAll(ctx, tx, envs)
+			return err
+		}))
+	}
+}
+
+// statementsWriter is a writer that builds PostgreSQL's statements. With a schema in the table's
+// name, the store does not ask the database for the schema.
+func statementsWriter(b *testing.B, db *sql.DB) *outbox.Writer {
+	b.Helper()
+	store := sqlstore.Postgres(sqlstore.WithTable("public.outbox_event"))
+	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.WriterOnly{}})
+	require.NoError(b, err)
+	return ob.Writer()
 }

@@ -36,15 +36,17 @@ func events(prefix string, n int) []outbox.Envelope {
 
 func BenchmarkInsertStatement(b *testing.B) {
 	for _, kind := range []testdb.Kind{testdb.Postgres, testdb.MySQL, testdb.SQLite} {
-		b.Run(string(kind), func(b *testing.B) {
-			store, envs := storeFor(kind), events("e", 1)
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := store.Insert(b.Context(), nowhere{}, envs, "", time.Time{}); err != nil {
-					b.Fatal(err)
+		for _, n := range []int{1, 100} {
+			b.Run(fmt.Sprintf("%s/events=%d", kind, n), func(b *testing.B) {
+				store, envs := storeFor(kind), events("e", n)
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := store.Insert(b.Context(), nowhere{}, envs, "", time.Time{}); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
