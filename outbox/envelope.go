@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/outboxkit/outbox-go/outbox/internal/jsonvalid"
 	"github.com/outboxkit/outbox-go/outbox/internal/ulid"
 )
 
@@ -305,7 +306,7 @@ func (v *validator) payload(p *Payload, eventType EventType) {
 		v.contentType(p.contentType)
 	case !utf8.ValidString(p.data):
 		v.add("Payload", fmt.Sprintf("is not valid UTF-8 (%d bytes); outbox.Bytes makes a payload of other data", n))
-	case !p.trusted && !json.Valid([]byte(p.data)):
+	case !p.trusted && !jsonvalid.Valid(p.data):
 		v.add("Payload", fmt.Sprintf("of event type %.128q is not valid JSON (%d bytes; %s)", eventType, n, syntaxAt(p.data)))
 	case hasEscapedNUL(p.data):
 		v.add("Payload", `holds a NUL character (\u0000), which databases do not store in JSON`)
