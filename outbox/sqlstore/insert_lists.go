@@ -16,6 +16,10 @@ const insertColumns = 9
 
 var insertTypes = [insertColumns]string{5: "JSON", 6: "JSONB", 7: "TIMESTAMPTZ", 8: "TIMESTAMPTZ"}
 
+// insertNulls are the columns that may be NULL: aggregate type and id, tenant and headers. In their
+// lists an empty text is NULL. For the other columns PostgreSQL need not look for empty texts.
+var insertNulls = [insertColumns]bool{2: true, 3: true, 4: true, 6: true}
+
 // listed says which columns an INSERT gets as lists. The other columns have a single value for all
 // rows, which is sent and converted once: most batches have a single type, tenant and time.
 type listed struct {
@@ -29,8 +33,8 @@ const separator = "\x01"
 var errSeparator = errors.New("a text contains the separator")
 
 // insertLists is PostgreSQL's INSERT of several rows. The number of parameters does not depend on
-// the number of rows, and no value needs to be quoted. An empty text is NULL. insertLists returns
-// errSeparator when a text contains the separator.
+// the number of rows, and no value needs to be quoted. insertLists returns errSeparator when a text
+// contains the separator.
 func (s *Store) insertLists(envs []outbox.Envelope, lease string) (text string, args []any, err error) {
 	var first [insertColumns]string
 	var columns [insertColumns][]string // of the columns that differ from the first row
@@ -84,13 +88,16 @@ func (s *Store) listsText(as listed) string {
 		return text.(string)
 	}
 	q := s.query(1000).insertInto(s, as.leased).add(") SELECT ")
-	var lists, names []string
+	var lists []string
 	for c, list := range as.columns {
 		value := "$" + strconv.Itoa(c+1)
 		if list {
 			name := string(rune('a' + c))
-			lists = append(lists, "string_to_array("+value+", E'\\x01', '')")
-			names = append(names, name)
+			null := ""
+			if insertNulls[c] {
+				null = ", ''"
+			}
+			lists = append(lists, "unnest(string_to_array("+value+", E'\\x01'"+null+")) AS "+name)
 			value = name
 		} else {
 			value = "CAST(" + value + " AS TEXT)"
@@ -107,7 +114,8 @@ func (s *Store) listsText(as listed) string {
 	if as.leased {
 		q.add(", CAST(", "$"+strconv.Itoa(insertColumns+1), " AS TEXT), ").now()
 	}
-	q.add(" FROM unnest(", strings.Join(lists, ", "), ") AS r (", strings.Join(names, ", "), ")")
+	// An unnest of several lists in FROM would first store all rows, and read them again.
+	q.add(" FROM (SELECT ", strings.Join(lists, ", "), ") AS r")
 	text := q.text()
 	s.texts().lists.Store(as, text)
 	return text
