@@ -175,7 +175,9 @@ func (w *Writer) sealAll(envs []Envelope, now time.Time) ([]Envelope, error) {
 	const reported = 10
 	sealed := make([]Envelope, len(envs))
 	var errs []error
+	given := false // an id; the ids that seal makes differ
 	for i := range envs {
+		given = given || envs[i].EventID != ""
 		sealed[i] = envs[i]
 		err := sealed[i].seal(now)
 		if err == nil && w.requireKey {
@@ -193,7 +195,7 @@ func (w *Writer) sealAll(envs []Envelope, now time.Time) ([]Envelope, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	if len(sealed) > 1 {
+	if given && len(sealed) > 1 {
 		seen := make(map[string]int, len(sealed))
 		for i := range sealed {
 			if j, twice := seen[sealed[i].EventID]; twice {
