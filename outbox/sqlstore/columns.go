@@ -17,6 +17,9 @@ var _, _, _ sql.Scanner = (*timestamp)(nil), (*count)(nil), (*rowID)(nil)
 // to 9999: JSON has no form for other times.
 type timestamp struct{ time.Time }
 
+// timeText is the form of the text of MySQL's DATE_FORMAT.
+const timeText = "2006-01-02 15:04:05.999999"
+
 // Scan takes microseconds, a time, or the text of MySQL's DATE_FORMAT, which is in UTC.
 func (t *timestamp) Scan(src any) error {
 	t.Time = time.Time{}
@@ -27,9 +30,9 @@ func (t *timestamp) Scan(src any) error {
 	case time.Time:
 		at = v.UTC()
 	case []byte:
-		return t.Scan(string(v))
+		at, _ = time.Parse(timeText, string(v)) // zero if v is not a time
 	case string:
-		at, _ = time.Parse("2006-01-02 15:04:05.999999", v) // zero if v is not a time
+		at, _ = time.Parse(timeText, v)
 	}
 	if year := at.Year(); year >= 1 && year <= 9999 {
 		t.Time = at
@@ -42,16 +45,17 @@ type count int
 
 // Scan takes a number, or its text.
 func (c *count) Scan(src any) error {
-	n := int64(-1)
+	n, err := int64(-1), error(nil)
 	switch v := src.(type) {
 	case int64:
 		n = v
 	case []byte:
-		return c.Scan(string(v))
+		n, err = strconv.ParseInt(string(v), 10, 64)
 	case string:
-		if parsed, err := strconv.ParseInt(v, 10, 64); err == nil {
-			n = parsed
-		}
+		n, err = strconv.ParseInt(v, 10, 64)
+	}
+	if err != nil {
+		n = -1
 	}
 	*c = count(max(n, -1))
 	return nil

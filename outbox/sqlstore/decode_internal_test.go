@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -91,4 +92,17 @@ func TestTextArrayIsReadBack(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, `{"a","","b\"c","\\","NULL","{,}"}`, textArray([]string{"a", "", `b"c`, `\`, "NULL", "{,}"}))
 	require.Equal(t, `{}`, textArray(nil))
+}
+
+func TestReadingATimeOrANumberAllocatesNothing(t *testing.T) {
+	var at timestamp
+	var n count
+	for _, src := range []any{[]byte("2026-01-02 03:04:05.678901"), "2026-01-02 03:04:05.678901", time.Unix(1, 0), int64(1e15)} {
+		require.Zero(t, testing.AllocsPerRun(100, func() { _ = at.Scan(src) }), "%T", src)
+		require.False(t, at.IsZero(), "%T", src)
+	}
+	for _, src := range []any{[]byte("1234567"), "1234567", int64(1234567)} {
+		require.Zero(t, testing.AllocsPerRun(100, func() { _ = n.Scan(src) }), "%T", src)
+		require.Equal(t, count(1234567), n, "%T", src)
+	}
 }
