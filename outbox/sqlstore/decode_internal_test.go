@@ -106,3 +106,11 @@ func TestReadingATimeOrANumberAllocatesNothing(t *testing.T) {
 		require.Equal(t, count(1234567), n, "%T", src)
 	}
 }
+
+func TestAnArrayOfManyIdsIsWrittenWithOneAllocation(t *testing.T) {
+	ids := make([]string, 1000)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("01KXYZABCDEFGHJKMNPQRST%03d", i)
+	}
+	require.InDelta(t, 1, testing.AllocsPerRun(10, func() { _ = textArray(ids) }), 0)
+}

@@ -176,6 +176,11 @@ func (q *query) ids(column string, ids []string) *query {
 // string.
 func textArray(items []string) string {
 	var b strings.Builder
+	size := len("{}")
+	for _, s := range items {
+		size += len(s) + len(`"",`)
+	}
+	b.Grow(size) // growing would take twice the memory
 	b.WriteByte('{')
 	for i, s := range items {
 		if i > 0 {
