@@ -163,7 +163,7 @@ func (s *Store) lockBoth(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery) (
 			next = end
 		}
 	}
-	return slices.Concat(retries, fresh), next, nil
+	return append(fresh, retries...), next, nil
 }
 
 // lockRows reads and locks free rows of a status after a cursor.

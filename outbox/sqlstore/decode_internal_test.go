@@ -1,12 +1,15 @@
 package sqlstore
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
 )
 
 func TestDecodeHeaders(t *testing.T) {
@@ -113,4 +116,23 @@ func TestAnArrayOfManyIdsIsWrittenWithOneAllocation(t *testing.T) {
 		ids[i] = fmt.Sprintf("01KXYZABCDEFGHJKMNPQRST%03d", i)
 	}
 	require.InDelta(t, 1, testing.AllocsPerRun(10, func() { _ = textArray(ids) }), 0)
+}
+
+// A batch keeps its texts, and the list in which its rows were read keeps none. The test is not
+// parallel, because another read may get the list.
+func TestAListOfReadRowsKeepsNoTexts(t *testing.T) {
+	s := SQLite()
+	now := timestamp{time.Now().UTC()}
+	rows := make([]row, 2*aFewRows, 4*aFewRows)
+	for i := range rows {
+		rows[i] = row{
+			id: fmt.Sprint("e-", i), eventType: sql.NullString{String: "Said", Valid: true},
+			payload: sql.NullString{String: `"hello"`, Valid: true}, createdAt: now, availableAt: now,
+		}
+	}
+	cut := rows[:aFewRows]
+	b := s.batch(cut, outbox.Cursor{})
+	require.Len(t, b.Envelopes, aFewRows)
+	require.Equal(t, `"hello"`, b.Envelopes[3].Payload.String())
+	require.Equal(t, make([]row, len(rows)), rows)
 }
