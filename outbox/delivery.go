@@ -15,18 +15,18 @@ type delivery struct {
 	only     *only     // the single listener that the row is for; nil: all
 	hot      bool      // the event came by the hot queue
 	takeover bool      // the event may have been in the hands of a process that died
-	term     int64     // the hold under which the event was taken in hand; see [hold.Hold]
 	counted  bool      // the last delivery, during which a process died, is an attempt
+	term     int64     // the hold under which the event was taken in hand; see [hold.Hold]
 
 	// The events before and behind this event in its run; see [OrderedByKey].
 	before, behind *delivery
 
 	// These belong to the tracker.
 	state      deliveryState
+	answered   bool        // the listener has returned
 	lease      string      // the name of the row's lease; empty: none
 	until      time.Time   // the lease surely lasts until then; zero: not checked
 	completion *completion // the listener's own transaction; see [Writer.Complete]
-	answered   bool        // the listener has returned
 
 	ctx     deliveryContext // the listener's
 	batcher *batcher        // nil: the listener gets no batches
