@@ -40,7 +40,7 @@ func (s *choosy) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome,
 			rest = append(rest, m)
 		case s.skips:
 			row, ok := s.Row(m.EventID)
-			skipped[m.EventID] = outbox.RowState{Exists: ok, Status: row.Status, Lease: row.LockedBy}
+			skipped[m.EventID] = outbox.RowState{Exists: ok, Status: row.Status, Lease: row.LockedBy, DueAt: row.AvailableAt}
 		default:
 			return nil, fmt.Errorf("marking events: %w", &pgconn.PgError{Code: "22P05", Message: "refused"})
 		}
@@ -145,6 +145,7 @@ func TestOutcomesThatAreRefusedForEverHoldUpNothing(t *testing.T) {
 	for name, mode := range map[string]outbox.Mode{
 		"single node": outbox.SingleNode{Poll: poll},
 		"multi node":  outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{LeaseDuration: 10 * time.Second}},
+		"ranges":      outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{Ranges: true}},
 		"ordered":     outbox.Ordered{Poll: poll},
 	} {
 		for _, skips := range []bool{false, true} {

@@ -84,6 +84,19 @@ type Store interface {
 	// Renew starts these leases again, as far as the rows are still under them.
 	Renew(ctx context.Context, db DB, leases []Lease) error
 
+	// Ranges reads the ranges of rows that processes have the right to deliver, as of a moment after
+	// Ranges was called, with the time of the database's clock at that moment.
+	Ranges(ctx context.Context, db DB) (Ranges, error)
+	// SetRanges replaces the ranges in one statement, and reports whether it did: not when another call
+	// replaced the ranges since they had the version was, nor when the database's clock is past by.
+	// next.Version is a name that no other call has, of 128 characters at most, so a call that runs
+	// twice, or late, changes nothing. next.Now is ignored. A store need not have room for more than
+	// 200 ranges.
+	SetRanges(ctx context.Context, db DB, was string, by time.Time, next Ranges) (bool, error)
+	// Reach looks at the rows that Poll would return for the query, rows that cannot be decoded
+	// included, reads no payload, and changes nothing.
+	Reach(ctx context.Context, db DB, q PollQuery) (Reach, error)
+
 	// HoldTable makes the owner the only process that delivers from the table, or extends the
 	// owner's hold, for the given time by the database's clock, a day at most. While another owner
 	// holds the table, HoldTable changes nothing. HoldTable returns the present holder.
@@ -154,6 +167,8 @@ type RowState struct {
 	Status Status
 	// Lease is the name in locked_by; empty when the row is not leased.
 	Lease string
+	// DueAt is available_at; zero if it is no time.
+	DueAt time.Time
 }
 
 // shows reports whether the row has the state that the outcome leads to. Only a repeated
@@ -180,7 +195,8 @@ func (s RowState) shows(outcome Outcome) bool {
 
 // skipped reports whether the mark should have changed a row that it left alone.
 func (s RowState) skipped(m Mark) bool {
-	return s.Exists && (s.Status == StatusNew || s.Status == StatusRetry) && (m.Lease == "" || s.Lease == m.Lease)
+	return s.Exists && (s.Status == StatusNew || s.Status == StatusRetry) && (m.Lease == "" || s.Lease == m.Lease) &&
+		(m.DueAt.IsZero() || s.Lease == "" && s.DueAt.Equal(m.DueAt))
 }
 
 // Lease is the lease of a row.
@@ -258,6 +274,11 @@ type Mark struct {
 	EventID string
 	// Lease is the lease that the event was delivered under; empty: none.
 	Lease string
+	// DueAt, of a mark without a lease, is the available_at with which the row was read: the mark
+	// leaves a row alone that has another available_at, or a lease. Zero: not compared. Marks with
+	// DueAt are reported as marks that name a lease are. A row that passes and has the values of the
+	// outcome already, such as a row that is released, is not reported.
+	DueAt time.Time
 	// AvailableAt is when the event is due again (retry, deferral).
 	AvailableAt time.Time
 	// Error becomes last_error (retry, dead); empty: NULL. For a deferral, empty leaves last_error
@@ -373,6 +394,11 @@ type PollQuery struct {
 	Limit int
 	// Except leaves out events of these kinds.
 	Except []EventKind
+	// Upto is the place of the last row to read. Zero: to the end. With Upto, rows whose available_at
+	// is no time may be left out.
+	Upto Cursor
+	// FreshOnly leaves out rows that have a lease, expired or not.
+	FreshOnly bool
 }
 
 // ClaimQuery says which due rows to lease: rows that are not leased, and rows whose lease expired.
@@ -392,6 +418,45 @@ type ClaimQuery struct {
 	LeaseDuration time.Duration
 	// FreshOnly leaves out rows whose lease expired.
 	FreshOnly bool
+	// ExpiredOnly leaves out rows that are not leased. The claim still reads past these rows, so Upto
+	// or EventIDs should bound the rows that it reads.
+	ExpiredOnly bool
+	// Upto is the place of the last row to claim, as in PollQuery.
+	Upto Cursor
+	// Move adds a microsecond to available_at of the claimed rows, so that late marks with the
+	// DueAt before change nothing. The envelopes have the new time, and Batch.Next is the place
+	// before the move. An available_at that is no time stays as it is.
+	Move bool
+	// By is the time, by the database's clock, after which the claim takes no row. Zero: no limit.
+	By time.Time
+}
+
+// Ranges are the ranges of due rows that processes have the right to deliver. A process delivers a
+// row without a lease only in its own range, and ranges do not overlap.
+type Ranges struct {
+	// Version is the name of the call that set the ranges; empty: no call has.
+	Version string
+	// Now is the time of the database's clock when the ranges were read.
+	Now time.Time
+	// Ranges in the order of their places.
+	Ranges []Range
+}
+
+// Range are the due rows behind After, up to Upto, that have no lease.
+type Range struct {
+	// Name of the right; no other range has it.
+	Name        string
+	After, Upto Cursor
+	// Until is the end of the right, by the database's clock.
+	Until time.Time
+}
+
+// Reach is the result of [Store].Reach.
+type Reach struct {
+	// End is the place of the last row, as Batch.Next of a Poll; zero when there is no row.
+	End Cursor
+	// Fresh and Expired are the numbers of rows that have no lease, and whose lease expired.
+	Fresh, Expired int
 }
 
 // Cursor is a place in the order of due rows: available_at, created_at, event
@@ -413,7 +478,7 @@ type Batch struct {
 	Undecodable []Undecodable
 	// Expired are the events of a poll whose rows are leased, with a lease that
 	// expired.
-	Expired []string
+	Expired []Lease
 	// Next is the place behind the last row in the order of due times, or before that place. All
 	// due rows up to Next were read, or were leased or locked.
 	Next Cursor

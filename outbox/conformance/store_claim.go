@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,29 @@ import (
 var claimTests = []storeTest{
 	{"DueRowsAndExpiredLeases", claims(outbox.ClaimQuery{}, claimable)},
 	{"FreshRowsOnly", claims(outbox.ClaimQuery{FreshOnly: true}, map[string]int{"new": 0, "retry": 3})},
+	{"ExpiredLeasesOnly", claims(outbox.ClaimQuery{ExpiredOnly: true}, map[string]int{"expired": 1, "expired retry": 4, "from the future": 1})},
+	{"ExpiredLeasesOnlyOfTheEventsThatAreNamed", claims(
+		outbox.ClaimQuery{ExpiredOnly: true, EventIDs: []string{"held", "expired retry", "new"}}, map[string]int{"expired retry": 4})},
+	{"NeitherFreshRowsNorExpiredLeases", claims(outbox.ClaimQuery{FreshOnly: true, ExpiredOnly: true}, nil)},
+	{"RowsMove", claims(outbox.ClaimQuery{Move: true}, claimable)},
+	{"NamedRowsMove", claims(
+		outbox.ClaimQuery{Move: true, FreshOnly: true, EventIDs: []string{"held", "expired", "done", "retry", "new"}}, map[string]int{"new": 0, "retry": 3})},
+	{"RowsThatCannotBeReadDoNotMove", unreadableMoves},
+	{"ALateClaimTakesNoRow", func(s *storeSuite) {
+		rows := s.everyState()
+		for _, by := range []time.Duration{-time.Hour, -time.Second, time.Minute} {
+			b, err := s.Store.Claim(s.ctx, s.DB, outbox.ClaimQuery{
+				Now: suiteTime.Add(later), Limit: 10, Lease: fmt.Sprint("late/", by), LeaseDuration: time.Minute, By: s.now().Add(by),
+			})
+			s.ok("Claim", err)
+			if by > 0 {
+				s.count("rows in time", b.Len(), len(claimable))
+				return
+			}
+			s.count("rows of a late claim", b.Len(), 0)
+			s.unchanged("row after a late claim", slices.Collect(maps.Values(rows))...)
+		}
+	}},
 	{"OnlyClaimedRowsCountAnAttempt", func(s *storeSuite) {
 		var rows []stored
 		var ids []string
@@ -92,13 +116,16 @@ var claimTests = []storeTest{
 	// A mix of NEW and RETRY rows is claimed in batches, each batch behind the batch before.
 	{"BehindAPlaceNoRowIsPassedOver", func(s *storeSuite) {
 		envs := s.events(12)
+		for i := range envs[8:] { // due at the same time
+			envs[8+i].AvailableAt = envs[8].AvailableAt
+		}
 		s.insert(envs...)
 		for _, env := range envs[3:7] { // several RETRY rows in a row, and mixed
 			s.edit(env.EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
 		}
 		s.edit(envs[10].EventID, func(row *RawRow) { row.Status = outbox.StatusRetry })
 		for _, limit := range []int{1, 2, 3, 5} {
-			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, LeaseDuration: time.Minute}
+			q := outbox.ClaimQuery{Now: suiteTime.Add(later), Limit: limit, LeaseDuration: time.Minute, Move: limit%2 == 0}
 			var claimed []string
 			for n := 0; ; n++ {
 				q.Lease = fmt.Sprintf("node-%d/%d", limit, n)
@@ -112,7 +139,7 @@ var claimTests = []storeTest{
 			slices.Sort(claimed)
 			s.sameIDs(fmt.Sprintf("claimed by %d at a time", limit), claimed, idsOf(envs))
 			for _, env := range envs {
-				s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt = "", time.Time{} })
+				s.edit(env.EventID, func(row *RawRow) { row.LockedBy, row.LockedAt, row.AvailableAt = "", time.Time{}, env.AvailableAt })
 			}
 		}
 		place := outbox.Cursor{AvailableAt: envs[5].AvailableAt, CreatedAt: envs[5].OccurredAt, EventID: envs[5].EventID}
@@ -260,6 +287,10 @@ func (s *storeSuite) claimsRows(q outbox.ClaimQuery, rows map[string]stored, wan
 			continue
 		}
 		r.Attempts, r.row.Attempts = attempts, attempts
+		if q.Move {
+			moved := r.row.AvailableAt.Add(time.Microsecond)
+			r.AvailableAt, r.row.AvailableAt = moved, moved
+		}
 		for _, d := range diffEnvelopes(claimed[0], r.Envelope) {
 			s.t.Errorf("claimed event, %s: %s", state.name, d)
 		}

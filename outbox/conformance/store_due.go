@@ -53,11 +53,12 @@ var dueTests = []storeTest{
 		s.sameIDs("claimed", idsOf(s.claim(claimOf(q)).Envelopes), idsOf(envs[:3]))
 	}},
 	{"ExceptedKindsAreLeftOut", dueExcept},
+	{"UptoAPlace", dueUpto},
 }
 
 // claimOf is a claim of the rows that a poll reads.
 func claimOf(q outbox.PollQuery) outbox.ClaimQuery {
-	return outbox.ClaimQuery{Now: q.Now, CreatedBefore: q.CreatedBefore, Limit: q.Limit, Lease: "node-1/1", LeaseDuration: time.Minute, Except: q.Except}
+	return outbox.ClaimQuery{Now: q.Now, CreatedBefore: q.CreatedBefore, Limit: q.Limit, Lease: "node-1/1", LeaseDuration: time.Minute, Except: q.Except, After: q.After, Upto: q.Upto}
 }
 
 // dueExcept excepts pairs of types: each type alone also occurs in events that stay.

@@ -64,7 +64,7 @@ var fenceTests = []storeTest{
 			for i, env := range envs[o] {
 				marks[i] = markUnder(fmt.Sprintf("node-1/%d", i), env.EventID)
 				if i%100 == 99 {
-					want[env.EventID] = outbox.RowState{Exists: true, Lease: lease(i)}
+					want[env.EventID] = outbox.RowState{Exists: true, Lease: lease(i), DueAt: env.AvailableAt}
 				}
 			}
 			slices.Reverse(marks)
@@ -86,7 +86,7 @@ var fenceTests = []storeTest{
 				marks = append(marks, markUnder(lease, env.EventID))
 				if i%5 == 4 {
 					marks[i].Lease = "node-1/1"
-					want[env.EventID] = outbox.RowState{Exists: true, Lease: lease}
+					want[env.EventID] = outbox.RowState{Exists: true, Lease: lease, DueAt: env.AvailableAt}
 				}
 			}
 			s.leaves(outcome, marks, want)

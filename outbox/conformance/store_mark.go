@@ -25,7 +25,7 @@ var markTests = []storeTest{
 				rest = nil
 			}
 			for _, m := range s.everyMark() {
-				if m.row.LockedBy == "" && m.mark.Lease != "" {
+				if m.row.LockedBy == "" && m.mark.Lease != "" || !m.mark.DueAt.IsZero() && !m.applies(outcome) {
 					free = append(free, m)
 				} else {
 					rest = append(rest, m)
@@ -115,24 +115,34 @@ func markUnder(lease, id string) outbox.Mark {
 	return mark
 }
 
+// markDue is markFor with DueAt.
+func markDue(due time.Time, id string) outbox.Mark {
+	mark := markFor(id)
+	mark.DueAt = due
+	return mark
+}
+
 // marked is a row and the mark that it gets.
 type marked struct {
 	stored
 	mark outbox.Mark
 }
 
-// applies reports whether an outcome changes the row. A mark without a lease is
+// applies reports whether an outcome changes the row. A mark without a lease and without DueAt is
 // not fenced.
 func (m marked) applies(outcome outbox.Outcome) bool {
 	if m.mark.Lease != "" && m.mark.Lease != m.row.LockedBy || m.row.Status == outbox.StatusDone {
 		return false
 	}
+	if !m.mark.DueAt.IsZero() && (m.row.LockedBy != "" || !m.row.AvailableAt.Equal(m.mark.DueAt)) {
+		return false
+	}
 	return !m.row.Status.Terminal() || outcome == outbox.OutcomeDone || outcome == outbox.OutcomeDelete
 }
 
-// everyMark adds rows of each status under each lease, with a mark under each
-// lease, so that a statement with a list of ids and a list of leases would change
-// too many.
+// everyMark adds rows of each status under each lease, with a mark under each lease, and marks with
+// the DueAt of the row and with others, so that a statement with a list of ids and a list of leases,
+// or of times, would change too many.
 func (s *storeSuite) everyMark() (all []marked) {
 	s.t.Helper()
 	leases := []string{"", "node-1/1", "node-1/2"}
@@ -144,6 +154,10 @@ func (s *storeSuite) everyMark() (all []marked) {
 			for _, lease := range leases {
 				r := s.insertedAs(status, rowLease)
 				all = append(all, marked{r, markUnder(lease, r.EventID)})
+			}
+			for _, late := range []time.Duration{0, time.Microsecond, -time.Hour} {
+				r := s.insertedAs(status, rowLease)
+				all = append(all, marked{r, markDue(r.AvailableAt.Add(late), r.EventID)})
 			}
 		}
 	}
@@ -160,7 +174,7 @@ func (s *storeSuite) marks(outcome outbox.Outcome, batch ...marked) {
 		switch {
 		case m.EventID == "":
 			left[m.mark.EventID] = outbox.RowState{}
-		case m.mark.Lease != "" && !m.applies(outcome):
+		case (m.mark.Lease != "" || !m.mark.DueAt.IsZero()) && !m.applies(outcome):
 			left[m.EventID] = stateOf(m.row)
 		}
 	}
@@ -176,7 +190,8 @@ func (s *storeSuite) marks(outcome outbox.Outcome, batch ...marked) {
 // wasMarked fails the test unless a row is as an outcome leaves it.
 func (s *storeSuite) wasMarked(outcome outbox.Outcome, m marked, before time.Time) {
 	s.t.Helper()
-	what := fmt.Sprintf("%s under lease %q of a %s row under lease %q", outcome, m.mark.Lease, m.row.Status, m.row.LockedBy)
+	what := fmt.Sprintf("%s under lease %q, with DueAt %v, of a %s row under lease %q, due at %v",
+		outcome, m.mark.Lease, m.mark.DueAt, m.row.Status, m.row.LockedBy, m.row.AvailableAt)
 	if !m.applies(outcome) {
 		s.unchanged(what, m.stored)
 		return

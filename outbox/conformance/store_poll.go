@@ -16,13 +16,23 @@ var pollTests = []storeTest{
 			b := s.poll(q)
 			s.sameIDs("ids", idsOf(b.Envelopes), []string{rows["new"].EventID, rows["retry"].EventID})
 			s.count("attempts of the event in retry", b.Envelopes[1].Attempts, 3)
-			slices.Sort(b.Expired)
-			s.sameIDs("ids whose lease expired", b.Expired, []string{rows["expired"].EventID, rows["expired retry"].EventID, rows["from the future"].EventID})
+			expired := eventsOf(b.Expired)
+			s.sameIDs("ids whose lease expired", expired, []string{rows["expired"].EventID, rows["expired retry"].EventID, rows["from the future"].EventID})
 			s.count("rows", b.Len(), 5)
+			if !slices.Contains(b.Expired, outbox.Lease{EventID: rows["expired retry"].EventID, Name: "node-2/1"}) {
+				s.t.Fatalf("the leases that expired are %v, without that of the retry", b.Expired)
+			}
 			s.unchanged("row after the poll", slices.Collect(maps.Values(rows))...)
 		}
 		q.LeaseDuration = 2 * time.Hour
 		s.count("rows under a longer lease", s.poll(q).Len(), 2)
+	}},
+	{"FreshRowsOnly", func(s *storeSuite) {
+		rows := s.everyState()
+		b := s.poll(outbox.PollQuery{Now: suiteTime.Add(later), Limit: 10, FreshOnly: true})
+		s.sameIDs("ids", idsOf(b.Envelopes), []string{rows["new"].EventID, rows["retry"].EventID})
+		s.count("rows", b.Len(), 2)
+		s.unchanged("row after the poll", slices.Collect(maps.Values(rows))...)
 	}},
 	{"CursorCoversEveryRowOnce", func(s *storeSuite) {
 		envs := cursorEvents(s)
@@ -102,4 +112,13 @@ func cursorEvents(s *storeSuite) []outbox.Envelope {
 		}
 	}
 	return envs
+}
+
+// eventsOf are the ids of the events that have the leases, in order.
+func eventsOf(leases []outbox.Lease) (ids []string) {
+	for _, l := range leases {
+		ids = append(ids, l.EventID)
+	}
+	slices.Sort(ids)
+	return ids
 }

@@ -148,9 +148,9 @@ func unreadableLeases(s *storeSuite) {
 		spoil(s.t, keyed[0])
 	}
 	b := s.pollAt(later)
-	slices.Sort(b.Expired)
+	expired := eventsOf(b.Expired)
 	s.sameIDs("polled, free", idsOf(b.Envelopes), keyed[1:])
-	s.sameIDs("polled, whose lease expired", b.Expired, append(slices.Clone(ids), keyed[0]))
+	s.sameIDs("polled, whose lease expired", expired, append(slices.Clone(ids), keyed[0]))
 	_, err := s.Store.Nodes(s.ctx, s.DB)
 	s.ok("Nodes", err)
 	if _, reads := s.Store.(outbox.RunReader); reads {

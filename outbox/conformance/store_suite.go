@@ -177,7 +177,7 @@ func (s *storeSuite) leaves(outcome outbox.Outcome, marks []outbox.Mark, want ma
 
 // stateOf is the state that a mark reports for a row that it leaves alone.
 func stateOf(row RawRow) outbox.RowState {
-	return outbox.RowState{Exists: true, Status: row.Status, Lease: row.LockedBy}
+	return outbox.RowState{Exists: true, Status: row.Status, Lease: row.LockedBy, DueAt: row.AvailableAt}
 }
 
 func (s *storeSuite) queryDead(q outbox.DeadRowsQuery) []outbox.DeadLetter {

@@ -33,6 +33,7 @@ type Store struct {
 	// pauses are the kinds that are paused, and since when.
 	pauses map[outbox.EventKind]time.Time
 	nodes  map[string]report // by owner
+	ranges outbox.Ranges     // as they were set last
 }
 
 type memRow struct {

@@ -20,21 +20,27 @@ func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outb
 		return outbox.Batch{}, err
 	}
 	defer s.mu.Unlock()
-	now := s.clock()
-	rows := first(s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (!r.leased() || r.expired(now, q.LeaseDuration)) &&
-			r.after(q.After)
-	}), q.Limit)
+	rows := s.polled(q)
 	b := batchOf(slices.DeleteFunc(slices.Clone(rows), (*memRow).leased))
 	for _, r := range rows {
 		if r.leased() {
-			b.Expired = append(b.Expired, r.env.EventID)
+			b.Expired = append(b.Expired, outbox.Lease{EventID: r.env.EventID, Name: r.LockedBy})
 		}
 	}
 	if n := len(rows); n > 0 {
 		b.Next = cursorOf(rows[n-1])
 	}
 	return b, nil
+}
+
+// polled are the rows of a poll.
+func (s *Store) polled(q outbox.PollQuery) []*memRow {
+	now := s.clock()
+	return first(s.visible(dueFirst, func(r *memRow) bool {
+		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) &&
+			(!r.leased() || !q.FreshOnly && r.expired(now, q.LeaseDuration)) &&
+			r.after(q.After) && r.upto(q.Upto)
+	}), q.Limit)
 }
 
 // Claim implements [outbox.Store].
@@ -45,18 +51,27 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	defer s.mu.Unlock()
 	now := s.clock()
 	rows := first(s.visible(dueFirst, func(r *memRow) bool {
-		return r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
-			(!r.leased() || !q.FreshOnly && r.expired(now, q.LeaseDuration)) &&
-			r.after(q.After)
+		return !r.locked && (q.By.IsZero() || !now.After(q.By)) && r.due(q.Now, q.CreatedBefore) && !r.isOneOf(q.Except) && (len(q.EventIDs) == 0 || slices.Contains(q.EventIDs, r.env.EventID)) &&
+			(!q.ExpiredOnly || r.leased()) && (!r.leased() || !q.FreshOnly && r.expired(now, q.LeaseDuration)) &&
+			r.after(q.After) && r.upto(q.Upto)
 	}), q.Limit)
+	var next outbox.Cursor // before the rows move
+	if n := len(rows); n > 0 {
+		next = cursorOf(rows[n-1])
+	}
 	for _, r := range rows {
 		// An expired lease means that a process died with the event.
 		if r.leased() {
 			r.Attempts++
 		}
 		r.LockedBy, r.LockedAt = q.Lease, now
+		if q.Move {
+			r.AvailableAt = r.AvailableAt.Add(time.Microsecond)
+		}
 	}
-	return batchOf(rows), nil
+	b := batchOf(rows)
+	b.Next = next
+	return b, nil
 }
 
 // Leased implements [outbox.Store].
@@ -147,9 +162,14 @@ func cursorOf(r *memRow) outbox.Cursor {
 }
 
 // after reports whether the row is behind the cursor in the order of due times.
-func (r *memRow) after(c outbox.Cursor) bool {
-	at := &memRow{RawRow: RawRow{AvailableAt: c.AvailableAt, CreatedAt: c.CreatedAt}, env: outbox.Envelope{EventID: c.EventID}}
-	return c.IsZero() || dueFirst(r, at) > 0
+func (r *memRow) after(c outbox.Cursor) bool { return c.IsZero() || dueFirst(r, rowAt(c)) > 0 }
+
+// upto reports whether the row is at the cursor or before it; all rows are if the cursor is zero.
+func (r *memRow) upto(c outbox.Cursor) bool { return c.IsZero() || dueFirst(r, rowAt(c)) <= 0 }
+
+// rowAt is a row at the place of a cursor.
+func rowAt(c outbox.Cursor) *memRow {
+	return &memRow{RawRow: RawRow{AvailableAt: c.AvailableAt, CreatedAt: c.CreatedAt}, env: outbox.Envelope{EventID: c.EventID}}
 }
 
 func (r *memRow) leased() bool { return r.LockedBy != "" }

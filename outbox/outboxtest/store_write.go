@@ -31,7 +31,7 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, m
 		if s.mark(outcome, m, now) {
 			continue
 		}
-		if state := s.state(m.EventID); m.Lease != "" || !state.Exists {
+		if state := s.state(m.EventID); m.Lease != "" || !m.DueAt.IsZero() || !state.Exists {
 			if left == nil {
 				left = map[string]outbox.RowState{}
 			}
@@ -44,7 +44,7 @@ func (s *Store) Mark(ctx context.Context, _ outbox.DB, outcome outbox.Outcome, m
 // mark reports whether the row was changed.
 func (s *Store) mark(outcome outbox.Outcome, m outbox.Mark, now time.Time) bool {
 	r := s.rows[m.EventID]
-	if r == nil || r.hidden || m.Lease != "" && r.LockedBy != m.Lease || !r.open(outcome) {
+	if r == nil || r.hidden || !r.passes(m) || !r.open(outcome) {
 		return false
 	}
 	s.apply(r, outcome, m, now)
@@ -56,7 +56,7 @@ func (s *Store) state(eventID string) outbox.RowState {
 	if r == nil || r.hidden {
 		return outbox.RowState{}
 	}
-	return outbox.RowState{Exists: true, Status: r.Status, Lease: r.LockedBy}
+	return outbox.RowState{Exists: true, Status: r.Status, Lease: r.LockedBy, DueAt: r.AvailableAt}
 }
 
 // Complete implements [outbox.Store]. Through a [Scope] the outcome takes effect when the scope
@@ -92,7 +92,7 @@ func (s *Store) lockRow(m outbox.Mark) *memRow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.rows[m.EventID]
-	if r == nil || r.hidden || r.locked || !r.live() || m.Lease != "" && r.LockedBy != m.Lease {
+	if r == nil || r.hidden || r.locked || !r.live() || !r.passes(m) {
 		return nil
 	}
 	r.locked = true
@@ -104,6 +104,15 @@ func (s *Store) unlockRow(r *memRow, apply func()) {
 	defer s.mu.Unlock()
 	r.locked = false
 	apply()
+}
+
+// passes reports whether the row has the lease that a mark names, or else no lease and the DueAt of
+// the mark.
+func (r *memRow) passes(m outbox.Mark) bool {
+	if m.Lease != "" {
+		return r.LockedBy == m.Lease
+	}
+	return m.DueAt.IsZero() || !r.leased() && r.AvailableAt.Equal(m.DueAt)
 }
 
 // open reports whether an outcome may change the row.

@@ -87,18 +87,21 @@ func benchmarkClaim(b *testing.B, target testdb.Target, freshOnly bool) {
 }
 
 // BenchmarkMark marks 300 events DONE: without leases as in SingleNode, under one
-// lease as after a claim, and each under its own as on the hot path.
+// lease as after a claim, each under its own as on the hot path, and with DueAt as in a range.
 func BenchmarkMark(b *testing.B) {
 	for _, target := range testdb.Main() {
 		for name, leases := range map[string]int{"no lease": 0, "one lease": 1, "300 leases": markBatch} {
-			b.Run(target.Name+"/"+name, func(b *testing.B) { benchmarkMark(b, target, leases) })
+			b.Run(target.Name+"/"+name, func(b *testing.B) { benchmarkMark(b, target, leases, 0) })
 		}
+		b.Run(target.Name+"/300 due times", func(b *testing.B) { benchmarkMark(b, target, 0, time.Microsecond) })
 	}
 }
 
 const markBatch = 300
 
-func benchmarkMark(b *testing.B, target testdb.Target, leases int) {
+// benchmarkMark marks events under so many leases or, if apart is not zero, with due times so far
+// apart.
+func benchmarkMark(b *testing.B, target testdb.Target, leases int, apart time.Duration) {
 	const rounds = 40
 	db := testdb.Open(b, target)
 	store := detected(b, db)
@@ -112,11 +115,16 @@ func benchmarkMark(b *testing.B, target testdb.Target, leases int) {
 			tx, err := db.BeginTx(b.Context(), nil)
 			require.NoError(b, err)
 			for i := range envs {
+				var due time.Time
+				if apart > 0 {
+					due = envs[i].AvailableAt.Add(time.Duration(i) * apart)
+					envs[i].AvailableAt = due
+				}
 				lease := ""
 				if leases > 0 {
 					lease = fmt.Sprintf("me/%d", round*markBatch+i%leases)
 				}
-				marks = append(marks, outbox.Mark{EventID: envs[i].EventID, Lease: lease})
+				marks = append(marks, outbox.Mark{EventID: envs[i].EventID, Lease: lease, DueAt: due})
 				if i%100 == 99 || leases > 1 {
 					n := i
 					if leases <= 1 {
@@ -133,5 +141,47 @@ func benchmarkMark(b *testing.B, target testdb.Target, leases int) {
 		require.NoError(b, err)
 		require.Nil(b, left)
 		marks = marks[markBatch:]
+	}
+}
+
+// BenchmarkReach looks at 500 of 20,000 due rows, and reads these rows as a range is read.
+func BenchmarkReach(b *testing.B) {
+	for _, target := range testdb.Main() {
+		db := testdb.Open(b, target)
+		store := detected(b, db)
+		require.NoError(b, store.CreateSchema(b.Context(), db.DB))
+		insert(b, store, db, events("e", 20_000), "", time.Time{})
+		analyze(b, db)
+		q := outbox.PollQuery{Now: time.Now().Add(time.Minute), Limit: 500, LeaseDuration: time.Minute, FreshOnly: true}
+		var reach outbox.Reach
+		b.Run(target.Name+"/reach", func(b *testing.B) {
+			for b.Loop() {
+				var err error
+				reach, err = store.Reach(b.Context(), db.DB, q)
+				require.NoError(b, err)
+				require.Equal(b, q.Limit, reach.Fresh)
+			}
+		})
+		b.Run(target.Name+"/poll", func(b *testing.B) {
+			q.Upto = reach.End
+			for b.Loop() {
+				batch, err := store.Poll(b.Context(), db.DB, q)
+				require.NoError(b, err)
+				require.Len(b, batch.Envelopes, q.Limit)
+			}
+		})
+		b.Run(target.Name+"/ranges", func(b *testing.B) {
+			for b.Loop() {
+				ranges, err := store.Ranges(b.Context(), db.DB)
+				require.NoError(b, err)
+				next := outbox.Ranges{Version: fmt.Sprint("node/", ranges.Now.UnixMicro()), Ranges: make([]outbox.Range, 20)}
+				for i := range next.Ranges {
+					next.Ranges[i] = outbox.Range{Name: fmt.Sprint(next.Version, i), After: reach.End, Upto: reach.End, Until: ranges.Now}
+				}
+				set, err := store.SetRanges(b.Context(), db.DB, ranges.Version, ranges.Now.Add(time.Hour), next)
+				require.NoError(b, err)
+				require.True(b, set)
+			}
+		})
 	}
 }

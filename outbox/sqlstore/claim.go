@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -21,7 +22,7 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 	}
 	var all []row
 	var r row
-	scan := r.appendTo(&all, c.Limit)
+	scan := r.appendTo(&all, c.Limit, r.fields()...)
 	claim := func(condition func(*query) *query, limit int) (int, error) {
 		q := s.claiming(c, condition, limit)
 		return 0, s.rows(ctx, db, "claiming due events", q, scan)
@@ -30,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 		all = nil
 		return claim(func(q *query) *query { return q.claimable(s.pending()[0], c).after(c.After) }, c.Limit)
 	})
-	if s.d == sqlite && err == nil && len(c.EventIDs) == 0 && len(all) < c.Limit {
+	if s.d == sqlite && err == nil && len(c.EventIDs) == 0 && len(all) < c.Limit && c.Upto.IsZero() {
 		_, err = s.changed(ctx, func() (int, error) {
 			return claim(func(q *query) *query { return q.add(undated).leasable(c) }, c.Limit-len(all))
 		})
@@ -39,15 +40,19 @@ func (s *Store) Claim(ctx context.Context, db outbox.DB, c outbox.ClaimQuery) (o
 		return outbox.Batch{}, err
 	}
 	sortRows(all, byDue)
-	return s.batch(all, c.After), nil
+	b := s.batch(all, c.After)
+	if c.Move && !b.Next.IsZero() && b.Next != c.After { // rows behind the place may be due before the moved time
+		b.Next.AvailableAt = b.Next.AvailableAt.Add(-time.Microsecond)
+	}
+	return b, nil
 }
 
 // claiming is a claim of rows with a condition. The subselect chooses the rows once, as an array or
-// a list, so that the rows are found by primary key, whatever the planner estimates for LIMIT. No
-// indexed column changes, so PostgreSQL can update in place.
+// a list, so that the rows are found by primary key, whatever the planner estimates for LIMIT. Unless
+// the claim moves the rows, no indexed column changes, so PostgreSQL can update in place.
 func (s *Store) claiming(c outbox.ClaimQuery, condition func(*query) *query, limit int) *query {
 	q := s.query(1024)
-	q.add("UPDATE ").table(s).add(" SET attempts = ", attempted, ", locked_by = ").arg(c.Lease).add(", locked_at = ").now()
+	q.add("UPDATE ").table(s).leased(c.Lease, c.Move)
 	switch {
 	case s.d != postgres:
 		q.add(" WHERE event_id IN (")
@@ -65,23 +70,42 @@ func (s *Store) claiming(c outbox.ClaimQuery, condition func(*query) *query, lim
 	return q.add(" RETURNING ").columns("")
 }
 
+// leased writes the columns that a claim sets. move moves available_at.
+func (q *query) leased(lease string, move bool) *query {
+	q.add(" SET attempts = ", attempted, ", locked_by = ").arg(lease).add(", locked_at = ").now()
+	if move {
+		q.add(", available_at = ", q.d.moved)
+	}
+	return q
+}
+
 // claimable writes the condition for rows that a claim takes.
 func (q *query) claimable(pending string, c outbox.ClaimQuery) *query {
+	now := dueUpto(c.Now, c.Upto)
 	if len(c.EventIDs) == 0 {
-		q.due(pending, c.Now, c.CreatedBefore)
+		q.due(pending, now, c.CreatedBefore)
 	} else {
 		// Within a CASE no index serves the condition; see still.
-		q.add("CASE WHEN ").due(pending, c.Now, c.CreatedBefore).add(" THEN TRUE ELSE FALSE END AND ").ids("event_id", c.EventIDs)
+		q.add("CASE WHEN ").due(pending, now, c.CreatedBefore).add(" THEN TRUE ELSE FALSE END AND ").ids("event_id", c.EventIDs)
 	}
-	return q.leasable(c).except(c.Except)
+	return q.leasable(c).except(c.Except).upto(c.Upto)
 }
 
 // leasable writes the condition for rows that have no lease, or a lease that a claim replaces.
 func (q *query) leasable(c outbox.ClaimQuery) *query {
-	if !c.FreshOnly {
-		return q.free(c.LeaseDuration)
+	if !c.By.IsZero() {
+		q.add(" AND ").now().add(" <= ").time(c.By)
 	}
-	return q.add(" AND CASE WHEN locked_at IS NULL THEN TRUE ELSE FALSE END")
+	if c.FreshOnly {
+		q.fresh()
+	}
+	if c.ExpiredOnly {
+		q.add(" AND CASE WHEN ").expired(c.LeaseDuration).add(" THEN TRUE ELSE FALSE END")
+	}
+	if c.FreshOnly || c.ExpiredOnly {
+		return q
+	}
+	return q.free(c.LeaseDuration)
 }
 
 // attempt is the number that a claim adds to a row's attempts; attempted is the sum. A value that
@@ -104,19 +128,19 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 		} else {
 			all, next, err = s.lockBoth(ctx, tx, c)
 		}
-		ids := make([]string, len(all))
+		var moves, stays []string
 		for i := range all {
-			ids[i] = all[i].id
-		}
-		slices.Sort(ids)
-		for chunk := range slices.Chunk(slices.Compact(ids), markRows) {
-			if err != nil {
-				break
+			if c.Move && !all[i].availableAt.IsZero() { // MySQL refuses to add to a value that is no time
+				moves = append(moves, all[i].id)
+			} else {
+				stays = append(stays, all[i].id)
 			}
-			q := s.query(256 + 2*len(chunk))
-			q.add("UPDATE ").table(s).add(" SET attempts = ", attempted, ", locked_by = ").arg(c.Lease).
-				add(", locked_at = ").now().add(" WHERE ").ids("event_id", chunk)
-			_, err = s.exec(ctx, tx, what, q)
+		}
+		if err == nil {
+			err = s.lease(ctx, tx, what, moves, c.Lease, true)
+		}
+		if err == nil {
+			err = s.lease(ctx, tx, what, stays, c.Lease, false)
 		}
 		return err
 	})
@@ -127,6 +151,9 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 		if all[i].attempts >= 0 {
 			all[i].attempts += all[i].attempt
 		}
+		if c.Move && !all[i].availableAt.IsZero() {
+			all[i].availableAt.Time = all[i].availableAt.Add(time.Microsecond)
+		}
 	}
 	sortRows(all, byDue)
 	// If no row of a read has a place, the next read begins at the same place and returns the rows
@@ -135,6 +162,18 @@ func (s *Store) claimLocking(ctx context.Context, db outbox.DB, c outbox.ClaimQu
 	b := s.batch(all, c.After)
 	b.Next = next
 	return b, nil
+}
+
+// lease gives a lease to rows that the transaction has locked.
+func (s *Store) lease(ctx context.Context, tx *sql.Tx, what string, ids []string, lease string, move bool) error {
+	slices.Sort(ids)
+	for chunk := range slices.Chunk(slices.Compact(ids), markRows) {
+		q := s.query(256+2*len(chunk)).add("UPDATE ").table(s).leased(lease, move).add(" WHERE ").ids("event_id", chunk)
+		if _, err := s.exec(ctx, tx, what, q); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lockBoth reads and locks free rows of both statuses. A read of a single status, in index order,
@@ -181,7 +220,7 @@ func (s *Store) lockRows(ctx context.Context, tx *sql.Tx, c outbox.ClaimQuery, p
 	}
 	var locked []row
 	var r row
-	scan := r.appendTo(&locked, limit, &r.attempt)
+	scan := r.appendTo(&locked, limit, append(r.fields(), &r.attempt)...)
 	if len(c.EventIDs) > 0 { // found by primary key
 		err := s.rows(ctx, tx, what, build(s.name().Quoted(s.d.quote)), scan)
 		return locked, err

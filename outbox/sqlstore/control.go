@@ -35,7 +35,7 @@ func (s *Store) HoldTable(ctx context.Context, db outbox.DB, owner string, d tim
 			break
 		}
 		if !was.exists {
-			err = s.insertHold(ctx, db)
+			err = s.insertControl(ctx, db, "holding the table", "'lease', 'table'")
 		}
 		if err != nil {
 			return outbox.TableHolder{}, err
@@ -66,12 +66,12 @@ func (s *Store) readHold(ctx context.Context, db outbox.DB) (hold, error) {
 	return h, err
 }
 
-// insertHold adds a free row if the control table has no such row.
-func (s *Store) insertHold(ctx context.Context, db outbox.DB) error {
+// insertControl adds a row without an owner if the control table has no row with this kind and name.
+func (s *Store) insertControl(ctx context.Context, db outbox.DB, what, key string) error {
 	q := s.query(256)
-	q.add("INSERT INTO ").control(s).add(" (kind, name) VALUES ('lease', 'table')")
+	q.add("INSERT INTO ").control(s).add(" (kind, name) VALUES (", key, ")")
 	q.unlessExists()
-	_, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, "holding the table", q) })
+	_, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) })
 	return err
 }
 

@@ -50,8 +50,8 @@ type row struct {
 	attempts                   count
 	createdAt, availableAt     timestamp
 	lastError                  sql.NullString
-	attempt                    count // MySQL: the attempts that the claim adds
-	leased                     bool  // a polled row whose lease expired
+	attempt                    count          // MySQL: the attempts that the claim adds
+	lease                      sql.NullString // the name, of a poll; not valid: the row has no lease
 }
 
 // fields are the destinations of columns.
@@ -63,10 +63,9 @@ func (r *row) fields() []any {
 // a backlog is full, most other reads are nearly empty.
 const aFewRows = 16
 
-// appendTo returns a scan function that reads the columns of fields, and further columns, into r,
-// and appends a copy of r to a list of at most limit rows. The same r serves all rows of a query.
-func (r *row) appendTo(all *[]row, limit int, further ...any) func(*sql.Rows) error {
-	fields := append(r.fields(), further...)
+// appendTo returns a scan function that reads columns into the given fields of r, and appends a copy
+// of r to a list of at most limit rows. The same r serves all rows of a query.
+func (r *row) appendTo(all *[]row, limit int, fields ...any) func(*sql.Rows) error {
 	return func(rows *sql.Rows) error {
 		err := rows.Scan(fields...)
 		if n := len(*all); n == aFewRows {
@@ -230,8 +229,8 @@ func plainString(text string, end byte) (s, rest string, ok bool) {
 func (s *Store) batch(rows []row, after outbox.Cursor) outbox.Batch {
 	b := outbox.Batch{Envelopes: make([]outbox.Envelope, 0, len(rows))}
 	for i := range rows {
-		if rows[i].leased {
-			b.Expired = append(b.Expired, s.idOf(&rows[i]))
+		if rows[i].lease.Valid {
+			b.Expired = append(b.Expired, outbox.Lease{EventID: s.idOf(&rows[i]), Name: rows[i].lease.String})
 			continue
 		}
 		env, err := s.envelope(&rows[i])

@@ -24,6 +24,8 @@ type dialect struct {
 	// conditions for a time that cannot be read, one for each statement.
 	dated   string
 	undated []string
+	// moved is available_at a microsecond later.
+	moved string
 	// payloadBytes is the length of a payload's text.
 	payloadBytes string
 	// unlessThere ends an INSERT that leaves existing rows with the same ids as they are.
@@ -41,6 +43,7 @@ var postgres = &dialect{
 	// that are there. The CASE hides the lower bound.
 	dated:        "%[1]s <= '9999-12-31 00:00+00' AND CASE WHEN %[1]s >= '0001-01-02 00:00+00' THEN TRUE ELSE FALSE END",
 	undated:      []string{"%[1]s < '0001-01-02 00:00+00'", "%[1]s > '9999-12-31 00:00+00'", "%[1]s IS NULL"},
+	moved:        "available_at + INTERVAL '1 microsecond'", // infinity stays as it is
 	payloadBytes: "OCTET_LENGTH(CAST(payload AS TEXT))",
 	unlessThere:  " ON CONFLICT DO NOTHING",
 }
@@ -50,6 +53,7 @@ var mysql = &dialect{
 	// Strings in and out: the meaning of a time.Time depends on the DSN's loc.
 	layout: "2006-01-02 15:04:05.000000", timeCast: "%s", textColumn: "DATE_FORMAT(%[1]s, '%%Y-%%m-%%d %%H:%%i:%%s.%%f')",
 	dated: "%[1]s >= '0001-01-02'", undated: []string{"(%[1]s < '0001-01-02' OR %[1]s IS NULL)"},
+	moved:        "available_at + INTERVAL 1 MICROSECOND",
 	payloadBytes: "OCTET_LENGTH(payload)",
 	// IGNORE would hide other errors.
 	unlessThere: " ON DUPLICATE KEY UPDATE event_id = event_id",
@@ -61,6 +65,7 @@ var sqlite = &dialect{
 	textColumn:   "CASE typeof(%[1]s) WHEN 'integer' THEN %[1]s END",
 	dated:        "%[1]s BETWEEN -62135510400000000 AND 253402214400000000", // as for PostgreSQL
 	undated:      []string{"%[1]s < -62135510400000000", "%[1]s > 253402214400000000", "%[1]s IS NULL"},
+	moved:        "CASE typeof(available_at) WHEN 'integer' THEN available_at + 1 ELSE available_at END",
 	payloadBytes: "LENGTH(CAST(payload AS BLOB))",
 }
 

@@ -21,13 +21,23 @@ func TestNamedRowsAreFoundWithoutReadingTheBacklog(t *testing.T) {
 		store := detected(t, db, sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex())
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 		loadParts(t, db, []part{{"d", doneRows, 1, now, now, now}})
-		loadRows(t, db, []part{{"p", 3000, 0, now, now, time.Time{}}, {"x", 3000, 3, now, now, now}})
+		loadRows(t, db, []part{{"p", 5000, 0, now, now, time.Time{}}, {"x", 3000, 3, now, now, now}})
 		db.SetMaxOpenConns(1) // MySQL's counters are per session
 		rec := &recorded{DB: db.DB}
 
 		calls := map[string]func(ids []string) error{
 			"completing": func(ids []string) error {
 				_, err := store.Complete(ctx, rec, outbox.OutcomeDone, outbox.Mark{EventID: ids[0]})
+				return err
+			},
+			"completing with DueAt": func(ids []string) error {
+				_, err := store.Complete(ctx, rec, outbox.OutcomeDone, outbox.Mark{EventID: ids[0], DueAt: now})
+				return err
+			},
+			"claiming expired leases": func(ids []string) error {
+				_, err := store.Claim(ctx, rec, outbox.ClaimQuery{
+					Now: now.Add(time.Hour), Limit: readBatch, Lease: "me/1", LeaseDuration: time.Hour, EventIDs: ids, ExpiredOnly: true, Move: true,
+				})
 				return err
 			},
 			"renewing": func(ids []string) error {
@@ -48,6 +58,16 @@ func TestNamedRowsAreFoundWithoutReadingTheBacklog(t *testing.T) {
 			},
 		}
 		for outcome := outbox.OutcomeDone; outcome <= outbox.OutcomeReleased; outcome++ {
+			for _, due := range []time.Duration{0, time.Microsecond} {
+				calls[fmt.Sprintf("%s, due times %s apart", outcome, due)] = func(ids []string) error {
+					marks := make([]outbox.Mark, len(ids))
+					for i, id := range ids {
+						marks[i] = outbox.Mark{EventID: id, AvailableAt: now, DueAt: now.Add(time.Duration(i) * due)}
+					}
+					_, err := store.Mark(ctx, rec, outcome, marks)
+					return err
+				}
+			}
 			for _, leases := range []int{0, 1, readBatch} {
 				calls[fmt.Sprintf("%s, %d leases", outcome, leases)] = func(ids []string) error {
 					marks := make([]outbox.Mark, len(ids))

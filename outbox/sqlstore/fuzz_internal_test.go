@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
 )
 
 // FuzzTextArray: a reader of PostgreSQL's array literals finds the same texts again.
@@ -119,6 +121,37 @@ func FuzzPauseValue(f *testing.F) {
 		require.Equal(t, aggregate, string(pause.Kind.AggregateType))
 		require.Equal(t, event, string(pause.Kind.EventType))
 		require.Equal(t, since, pause.Since)
+	})
+}
+
+// FuzzRangesValue: ranges are read back from the text in which they are stored, and any other value
+// of the row is an error that quotes nothing of the value, or ranges.
+func FuzzRangesValue(f *testing.F) {
+	f.Add(`[{"n":"node/1","a":{"a":1,"c":2,"e":"x"},"t":3}]`, "node/1", "id", int64(1), int64(-62135596800000000))
+	f.Add(`{"n":1}`, "", "", int64(0), int64(0))
+	f.Add(`null`, `"`, "\u2028", int64(253402300799999999), int64(1))
+	f.Fuzz(func(t *testing.T, value, name, id string, available, created int64) {
+		ranges, err := readRanges(value)
+		if err != nil {
+			require.Contains(t, err.Error(), "delete the row")
+			require.Nil(t, ranges)
+		}
+		if !utf8.ValidString(name) || !utf8.ValidString(id) {
+			return // no column has such a text
+		}
+		place := outbox.Cursor{AvailableAt: microTime(available), CreatedAt: microTime(created), EventID: id}
+		if place.IsZero() {
+			place = outbox.Cursor{}
+		}
+		want := []outbox.Range{
+			{Name: name, Upto: place, Until: microTime(created)},
+			{Name: name, After: place, Until: microTime(available)},
+		}
+		text, err := writeRanges(want)
+		require.NoError(t, err)
+		got, err := readRanges(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
 	})
 }
 

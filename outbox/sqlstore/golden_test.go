@@ -72,6 +72,11 @@ func TestStatementsAreAsReviewed(t *testing.T) {
 func statementsOfMySQL(t *testing.T) string {
 	t.Helper()
 	ctx, store, rec := t.Context(), sqlstore.MySQLItself(), &recorder{}
+	for _, outcome := range []outbox.Outcome{outbox.OutcomeDone, outbox.OutcomeDelete} {
+		fmt.Fprintf(&rec.text, "-- mark %s, several DueAt\n", outcome)
+		_, err := store.Mark(ctx, rec, outcome, []outbox.Mark{{EventID: "a", DueAt: someTime}, {EventID: "b", DueAt: someTime.Add(time.Second)}})
+		require.ErrorIs(t, err, errRecorded)
+	}
 	for _, leases := range [][]string{{"", ""}, {"node/1", "node/1"}, {"node/1", "node/2"}} {
 		for _, outcome := range []outbox.Outcome{outbox.OutcomeDone, outbox.OutcomeDelete, outbox.OutcomeRetry} {
 			fmt.Fprintf(&rec.text, "-- mark %s, leases %q\n", outcome, leases)
@@ -109,6 +114,18 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 		After: outbox.Cursor{AvailableAt: someTime, CreatedAt: someTime, EventID: "a"},
 	})
 	run("poll", err)
+	between := outbox.PollQuery{
+		Now: someTime, Limit: 10, LeaseDuration: time.Minute,
+		After: outbox.Cursor{AvailableAt: someTime, CreatedAt: someTime, EventID: "a"},
+		Upto:  outbox.Cursor{AvailableAt: someTime, CreatedAt: someTime, EventID: "b"},
+	}
+	section("reach between two cursors")
+	_, err = store.Reach(ctx, rec, between)
+	run("reach", err)
+	section("poll of fresh rows between two cursors")
+	between.FreshOnly = true
+	_, err = store.Poll(ctx, rec, between)
+	run("poll", err)
 	except := []outbox.EventKind{{AggregateType: "A", EventType: "T"}, {AggregateType: outbox.Global, EventType: "T"}}
 	section("poll without some kinds")
 	_, err = store.Poll(ctx, rec, outbox.PollQuery{Now: someTime, Limit: 10, Except: except})
@@ -127,6 +144,14 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	run("claim", err)
 	section("claim without some kinds")
 	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LeaseDuration: time.Minute, FreshOnly: true, Except: except})
+	run("claim", err)
+	section("claim of rows between two cursors whose lease expired")
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{
+		Now: someTime, Limit: 10, Lease: "node/1", LeaseDuration: time.Minute, After: between.After, Upto: between.Upto, ExpiredOnly: true,
+	})
+	run("claim", err)
+	section("claim of rows that move")
+	_, err = store.Claim(ctx, rec, outbox.ClaimQuery{Now: someTime, Limit: 10, Lease: "node/1", LeaseDuration: time.Minute, FreshOnly: true, Move: true})
 	run("claim", err)
 	section("runs")
 	_, err = store.ReadRuns(ctx, rec, outbox.RunQuery{Now: someTime, LeaseDuration: time.Minute, Length: 5, Limit: 10})
@@ -167,6 +192,13 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 		section("mark " + outcome.String() + ", several leases")
 		_, err = store.Mark(ctx, rec, outcome, under("node/1", "node/2", "node/1"))
 		run("mark", err)
+		for _, name := range []string{"the same", "several"} {
+			apart := map[string]time.Duration{"several": time.Second}[name]
+			due := []outbox.Mark{{EventID: "a", AvailableAt: someTime, DueAt: someTime}, {EventID: "b", AvailableAt: someTime, DueAt: someTime.Add(apart)}}
+			section("mark " + outcome.String() + ", " + name + " DueAt")
+			_, err = store.Mark(ctx, rec, outcome, due)
+			run("mark", err)
+		}
 	}
 	for n := range marks {
 		marks[n].Attempts = 1
@@ -187,6 +219,9 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("mark that leaves rows alone")
 	_, err = store.Mark(ctx, idle{rec}, outbox.OutcomeDone, marks)
 	run("states", err)
+	section("complete with DueAt")
+	_, err = store.Complete(ctx, rec, outbox.OutcomeDone, outbox.Mark{EventID: "a", DueAt: someTime})
+	run("complete", err)
 	section("rows under leases")
 	_, err = store.Leased(ctx, rec, []string{"node/1", "node/2"})
 	run("leased", err)
@@ -199,6 +234,15 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	run("hold", err)
 	section("release the table")
 	run("release", store.ReleaseTable(ctx, rec, "node"))
+	section("ranges")
+	_, err = store.Ranges(ctx, rec)
+	run("ranges", err)
+	section("set the ranges of a table that has none")
+	_, err = store.SetRanges(ctx, idle{rec}, "", someTime, outbox.Ranges{Version: "node/1"})
+	require.NoError(t, err)
+	section("set the ranges")
+	_, err = store.SetRanges(ctx, rec, "node/1", someTime, outbox.Ranges{Version: "node/2"})
+	run("set ranges", err)
 	section("notify")
 	run("notify", store.Notify(ctx, rec, "outbox_event"))
 	section("listen")

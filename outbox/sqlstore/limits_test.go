@@ -163,3 +163,12 @@ func marksOfManyLeases() []outbox.Mark {
 	}
 	return marks
 }
+
+// marksOfManyDueTimes are marks of these rows with due times that the rows do not have.
+func marksOfManyDueTimes(now time.Time) []outbox.Mark {
+	marks := marksOfManyLeases()
+	for i := range marks {
+		marks[i].Lease, marks[i].DueAt = "", now.Add(time.Duration(i)*time.Microsecond)
+	}
+	return marks
+}

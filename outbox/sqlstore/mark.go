@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -38,27 +40,27 @@ func (q *query) lockNow(s *Store, marked func(*query)) *query {
 
 const unlock = "locked_by = NULL, locked_at = NULL"
 
-// Mark implements [outbox.Store]. A batch that is too large for a single statement, or in which
-// only some marks name a lease, takes several statements in a transaction.
+// Mark implements [outbox.Store]. A batch that is too large for a single statement, or whose marks
+// are not all of a kind, with a lease, with DueAt or with neither, takes several statements in a transaction.
 func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if len(marks) == 0 {
 		return nil, s.err
 	}
-	chunks, fenced, free := s.markChunks(outcome, marks)
+	kinds := byFence(marks)
 	if s.d == sqlite && outcome == outbox.OutcomeDead {
 		if err := s.rekey(ctx, db, marks); err != nil {
 			return nil, err
 		}
 	}
-	underLease := 0
+	var n [fences]int
 	all, err := s.changed(ctx, func() (all int, err error) {
-		underLease, all, err = s.markAll(ctx, db, outcome, chunks)
+		n, all, err = s.markAll(ctx, db, outcome, s.markChunks(outcome, kinds))
 		return all, err
 	})
 	if err != nil || all >= len(marks) {
 		return nil, err
 	}
-	return s.leftAlone(ctx, db, outcome, fenced, len(fenced)-underLease, free, len(free)-(all-underLease))
+	return s.leftAlone(ctx, db, outcome, kinds, n)
 }
 
 // rekey gives rows of SQLite a text as their id when they are about to be DEAD, if another program
@@ -86,33 +88,64 @@ func (s *Store) rekey(ctx context.Context, db outbox.DB, marks []outbox.Mark) er
 	return nil
 }
 
-// markChunks returns the marks of each statement, the marks that name a lease, and the other marks.
-func (s *Store) markChunks(outcome outbox.Outcome, marks []outbox.Mark) (chunks [][]outbox.Mark, fenced, free []outbox.Mark) {
-	marks = slices.Clone(marks)
-	sortRows(marks, leasedFirst)
-	first := slices.IndexFunc(marks, func(m outbox.Mark) bool { return m.Lease == "" })
-	if first < 0 {
-		first = len(marks)
+// fence is what a mark demands of its row.
+type fence int
+
+const (
+	fenceLease fence = iota // the lease of the mark
+	fenceDue                // no lease, and the DueAt of the mark
+	fenceNone
+
+	fences = int(fenceNone) + 1 // the number of kinds
+)
+
+func fenceOf(m *outbox.Mark) fence {
+	switch {
+	case m.Lease != "":
+		return fenceLease
+	case !m.DueAt.IsZero():
+		return fenceDue
+	default:
+		return fenceNone
 	}
-	fenced, free = marks[:first], marks[first:]
+}
+
+// passes reports whether a row is as the mark demands.
+func passes(row outbox.RowState, m *outbox.Mark) bool {
+	switch fenceOf(m) {
+	case fenceLease:
+		return row.Lease == m.Lease
+	case fenceDue:
+		return row.Lease == "" && row.DueAt.Equal(m.DueAt)
+	default:
+		return true
+	}
+}
+
+// byFence divides marks by their kinds of fences, and orders each kind by id, so that two nodes that
+// mark do not wait for each other.
+func byFence(marks []outbox.Mark) (kinds [fences][]outbox.Mark) {
+	marks = slices.Clone(marks)
+	sortRows(marks, func(x, y outbox.Mark) int {
+		return cmp.Or(cmp.Compare(fenceOf(&x), fenceOf(&y)), strings.Compare(x.EventID, y.EventID))
+	})
+	for i := range marks {
+		kind, n := fenceOf(&marks[i]), i+1
+		kinds[kind] = marks[n-1-len(kinds[kind]) : n]
+	}
+	return kinds
+}
+
+// markChunks returns the marks of each statement, which are of the same kind.
+func (s *Store) markChunks(outcome outbox.Outcome, kinds [fences][]outbox.Mark) (chunks [][]outbox.Mark) {
 	limit := markRows
 	if s.d != postgres && hasValues(outcome) {
 		limit = caseRows
 	}
-	return slices.AppendSeq(slices.Collect(slices.Chunk(fenced, limit)), slices.Chunk(free, limit)), fenced, free
-}
-
-// leasedFirst orders marks: marks with a lease first, then by id, so that two nodes that mark do
-// not wait for each other.
-func leasedFirst(x, y outbox.Mark) int {
-	switch {
-	case (x.Lease == "") == (y.Lease == ""):
-		return strings.Compare(x.EventID, y.EventID)
-	case x.Lease == "":
-		return 1
-	default:
-		return -1
+	for _, marks := range kinds {
+		chunks = slices.AppendSeq(chunks, slices.Chunk(marks, limit))
 	}
+	return chunks
 }
 
 // hasValues reports whether an outcome gives each row its own values.
@@ -120,31 +153,29 @@ func hasValues(outcome outbox.Outcome) bool {
 	return outcome == outbox.OutcomeRetry || outcome == outbox.OutcomeDead || outcome == outbox.OutcomeDeferred
 }
 
-// markAll marks rows and returns how many rows changed, under a lease and in all.
-func (s *Store) markAll(ctx context.Context, db outbox.DB, outcome outbox.Outcome, chunks [][]outbox.Mark) (fenced, all int, err error) {
+// markAll marks rows and returns how many rows changed, of each kind of marks and in all.
+func (s *Store) markAll(ctx context.Context, db outbox.DB, outcome outbox.Outcome, chunks [][]outbox.Mark) (n [fences]int, all int, err error) {
 	if len(chunks) == 1 {
 		return s.markEach(ctx, db, outcome, chunks)
 	}
 	err = s.inTx(ctx, db, "marking events "+outcome.String(), nil, func(tx *sql.Tx) (err error) {
-		fenced, all, err = s.markEach(ctx, tx, outcome, chunks)
+		n, all, err = s.markEach(ctx, tx, outcome, chunks)
 		return err
 	})
-	return fenced, all, err
+	return n, all, err
 }
 
-// markEach marks rows and returns how many rows changed, under a lease and in all.
-func (s *Store) markEach(ctx context.Context, db outbox.Execer, outcome outbox.Outcome, chunks [][]outbox.Mark) (fenced, all int, err error) {
+// markEach marks rows and returns how many rows changed, of each kind of marks and in all.
+func (s *Store) markEach(ctx context.Context, db outbox.Execer, outcome outbox.Outcome, chunks [][]outbox.Mark) (n [fences]int, all int, err error) {
 	for _, chunk := range chunks {
-		n, err := s.markChunk(ctx, db, outcome, chunk)
+		changed, err := s.markChunk(ctx, db, outcome, chunk)
 		if err != nil {
-			return 0, 0, err
+			return n, 0, err
 		}
-		all += n
-		if chunk[0].Lease != "" {
-			fenced += n
-		}
+		all += changed
+		n[fenceOf(&chunk[0])] += changed
 	}
-	return fenced, all, nil
+	return n, all, nil
 }
 
 func (s *Store) markChunk(ctx context.Context, db outbox.Execer, outcome outbox.Outcome, marks []outbox.Mark) (int, error) {
@@ -217,10 +248,7 @@ func (s *Store) Complete(ctx context.Context, tx outbox.Execer, outcome outbox.O
 	default:
 		return false, s.fail(what, fmt.Errorf("the outcome is %s; only done and delete complete an event", outcome))
 	}
-	q.add(" WHERE event_id = ").arg(mark.EventID).still("status IN (0, 2)")
-	if mark.Lease != "" {
-		q.add(" AND locked_by = ").arg(mark.Lease)
-	}
+	q.add(" WHERE event_id = ").arg(mark.EventID).still("status IN (0, 2)").fenced(&mark)
 	n, err := s.exec(ctx, struct{ outbox.Execer }{tx}, what, q) // the caller's transaction, even if tx is a *sql.Conn
 	return n == 1, err
 }
@@ -231,8 +259,8 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) 
 	for i, l := range leases {
 		marks[i] = outbox.Mark{EventID: l.EventID, Lease: l.Name}
 	}
-	sortRows(marks, leasedFirst)
-	for chunk := range slices.Chunk(marks, markRows) {
+	kinds := byFence(marks)
+	for chunk := range slices.Chunk(slices.Concat(kinds[:]...), markRows) {
 		q := s.query(256 + 8*len(chunk))
 		q.change(s, func(q *query) { q.add("locked_at = ").now() },
 			func(q *query) { q.marked(outbox.OutcomeReleased, chunk).still("status IN (0, 2)") })
@@ -246,65 +274,70 @@ func (s *Store) Renew(ctx context.Context, db outbox.DB, leases []outbox.Lease) 
 	return s.err
 }
 
-// leftAlone finds the rows that a mark did not change: of the marks under a lease, all such rows;
-// of the other marks, the rows that do not exist and the rows that the statement should have
-// changed. MySQL does not count a row that already has the values of the mark, so on MySQL a row
-// that shows the outcome is not left alone.
-func (s *Store) leftAlone(ctx context.Context, db outbox.DB, outcome outbox.Outcome, fenced []outbox.Mark, fewer int, free []outbox.Mark, missing int) (map[string]outbox.RowState, error) {
-	left, err := s.unchanged(ctx, db, outcome, fenced, fewer)
-	if err != nil {
-		return nil, err
-	}
-	others, err := s.unchanged(ctx, db, outcome, free, missing)
-	for id, state := range others {
-		skipped := state.Status == outbox.StatusNew || state.Status == outbox.StatusRetry
-		if !state.Exists || skipped && (s.d.name != "mysql" || shows(state, outcome) == 0) {
-			left[id] = state
+// leftAlone finds the rows that a mark did not change: of the marks with a fence, all such rows; of
+// the other marks, the rows that do not exist and the rows that the statement should have changed.
+func (s *Store) leftAlone(ctx context.Context, db outbox.DB, outcome outbox.Outcome, kinds [fences][]outbox.Mark, changed [fences]int) (map[string]outbox.RowState, error) {
+	var left map[string]outbox.RowState
+	for kind, marks := range kinds {
+		rows, err := s.unchanged(ctx, db, outcome, marks, len(marks)-changed[kind])
+		if err != nil {
+			return nil, err
 		}
-	}
-	if len(left) == 0 {
-		return nil, err
-	}
-	return left, err
-}
-
-// unchanged finds the n rows that a mark did not change; the statement reports
-// only their number. Rows that do not show the outcome come first. Other rows
-// count if something else gave them the same outcome, such as an earlier try of
-// this mark.
-func (s *Store) unchanged(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark, n int) (map[string]outbox.RowState, error) {
-	if n <= 0 {
-		return map[string]outbox.RowState{}, nil
-	}
-	ids := make([]string, len(marks))
-	for i := range marks {
-		ids[i] = marks[i].EventID
-	}
-	states, err := s.states(ctx, db, ids)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(ids, func(x, y string) int {
-		return cmp.Compare(shows(states[x], outcome), shows(states[y], outcome))
-	})
-	left := make(map[string]outbox.RowState, n)
-	for _, id := range ids[:n] {
-		left[id] = states[id]
+		for id, row := range rows {
+			if fence(kind) == fenceNone && row.Exists && row.Status.Terminal() {
+				continue
+			}
+			if left == nil {
+				left = map[string]outbox.RowState{}
+			}
+			left[id] = row
+		}
 	}
 	return left, nil
 }
 
-// shows is 1 if the row is in the state that the outcome sets, else 0.
-func shows(row outbox.RowState, outcome outbox.Outcome) int {
-	status, leasable := outbox.StatusNew, true
+// unchanged finds the n rows that a mark did not change; the statement reports only their number.
+// Rows that do not show the outcome come first. Other rows count if something else gave them the
+// same outcome, such as an earlier try of this mark. On MySQL a row does not count if it passes the
+// fence and shows the outcome: MySQL does not report a change of a row that had the values before.
+func (s *Store) unchanged(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark, n int) (map[string]outbox.RowState, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	states, err := s.states(ctx, db, idsOf(marks))
+	if err != nil {
+		return nil, err
+	}
+	marks = slices.Clone(marks)
+	if s.d.name == "mysql" {
+		marks = slices.DeleteFunc(marks, func(m outbox.Mark) bool {
+			row := states[m.EventID]
+			return row.Exists && !row.Status.Terminal() && passes(row, &m) && shows(row, outcome, &m) > 0
+		})
+	}
+	sort.SliceStable(marks, func(i, j int) bool {
+		x, y := &marks[i], &marks[j]
+		return shows(states[x.EventID], outcome, x) < shows(states[y.EventID], outcome, y)
+	})
+	left := make(map[string]outbox.RowState, n)
+	for i := range marks[:min(n, len(marks))] {
+		left[marks[i].EventID] = states[marks[i].EventID]
+	}
+	return left, nil
+}
+
+// shows is 1 if the row is in the state that the mark sets, else 0.
+func shows(row outbox.RowState, outcome outbox.Outcome, m *outbox.Mark) int {
+	status, leasable, due := outbox.StatusNew, true, m.AvailableAt
 	switch outcome {
 	case outbox.OutcomeDone:
-		status, leasable = outbox.StatusDone, false
+		status, leasable, due = outbox.StatusDone, false, time.Time{}
 	case outbox.OutcomeDead:
-		status, leasable = outbox.StatusDead, false
+		status, leasable, due = outbox.StatusDead, false, time.Time{}
 	case outbox.OutcomeRetry:
 		status = outbox.StatusRetry
 	case outbox.OutcomeReleased:
+		due = m.DueAt
 		if row.Status == outbox.StatusRetry {
 			status = outbox.StatusRetry
 		}
@@ -315,7 +348,7 @@ func shows(row outbox.RowState, outcome outbox.Outcome) int {
 		}
 		return 0
 	}
-	if row.Exists && row.Status == status && (!leasable || row.Lease == "") {
+	if row.Exists && row.Status == status && (!leasable || row.Lease == "") && (due.IsZero() || row.DueAt.Equal(storedTime(due))) {
 		return 1
 	}
 	return 0
@@ -326,13 +359,14 @@ func (s *Store) states(ctx context.Context, db outbox.DB, eventIDs []string) (ma
 	states := make(map[string]outbox.RowState, len(eventIDs))
 	for ids := range slices.Chunk(eventIDs, markRows) {
 		q := s.query(256)
-		q.add("SELECT event_id, status, locked_by FROM ").table(s).add(" WHERE ").ids("event_id", ids)
+		q.add("SELECT event_id, status, locked_by, ").timeColumn("available_at").add(" FROM ").table(s).add(" WHERE ").ids("event_id", ids)
 		err := s.rows(ctx, db, fmt.Sprintf("reading the states of %d events from %s", len(ids), ids[0]), q, func(rows *sql.Rows) error {
 			var id string
 			var lease sql.NullString
 			var status count
-			err := rows.Scan(&id, &status, &lease)
-			states[id] = outbox.RowState{Exists: true, Status: outbox.Status(status), Lease: lease.String}
+			var due timestamp
+			err := rows.Scan(&id, &status, &lease, &due)
+			states[id] = outbox.RowState{Exists: true, Status: outbox.Status(status), Lease: lease.String, DueAt: due.Time}
 			return err
 		})
 		if err != nil {

@@ -8,30 +8,59 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-// marked writes the condition for the marked rows: each id with the lease that the mark names.
-// Either all marks name a lease, or no mark does. Many leases are written in the form that is
-// fastest on each database and finds rows by primary key.
+// marked writes the condition for the marked rows: each id with the fence of the mark. All marks have
+// the same kind of fence. Fences that differ are written in the form that is fastest on each
+// database and finds rows by primary key.
 func (q *query) marked(outcome outbox.Outcome, marks []outbox.Mark) *query {
-	lease := marks[0].Lease
-	many := slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Lease != lease })
+	first, column := &marks[0], "locked_by"
+	many := slices.ContainsFunc(marks, func(m outbox.Mark) bool { return m.Lease != first.Lease })
+	if fenceOf(first) == fenceDue {
+		column = "available_at"
+		many = slices.ContainsFunc(marks, func(m outbox.Mark) bool { return !m.DueAt.Equal(first.DueAt) })
+	}
 	switch {
 	case q.d == postgres && (many || hasValues(outcome)):
 		q.joined(outcome, marks, many)
 	case !many:
-		ids := make([]string, len(marks))
-		for i := range marks {
-			ids[i] = marks[i].EventID
-		}
-		q.add(" WHERE ").ids("event_id", ids)
-	case q.d == sqlite && outcome == outbox.OutcomeDelete:
-		q.add(" WHERE (event_id, locked_by) IN (SELECT key, value FROM json_each(").arg(leaseObject(marks)).add("))")
-	case q.d == sqlite:
-		q.add(" FROM json_each(").arg(leaseObject(marks)).add(") AS marks WHERE event_id = marks.key AND locked_by = marks.value")
+		q.add(" WHERE ").ids("event_id", idsOf(marks))
+	case q.d.name == "mysql":
+		q.pairs(column, marks)
 	default:
-		q.pairs(marks)
+		q.listed(column, marks)
 	}
-	if !many && lease != "" {
-		q.add(" AND locked_by = ").arg(lease)
+	switch {
+	case !many:
+		q.fenced(first)
+	case fenceOf(first) == fenceDue:
+		q.still("locked_at IS NULL")
+	}
+	return q
+}
+
+func idsOf(marks []outbox.Mark) []string {
+	ids := make([]string, len(marks))
+	for i := range marks {
+		ids[i] = marks[i].EventID
+	}
+	return ids
+}
+
+// listed writes a list of ids, and, for SQLite, a list of ids with a column of their fences. The first
+// list finds the rows. The second list is within a CASE, so that SQLite does not find the rows by an
+// index of the column.
+func (q *query) listed(column string, marks []outbox.Mark) {
+	q.add(" WHERE ").ids("event_id", idsOf(marks)).
+		add(" AND CASE WHEN (event_id, ", column, ") IN (SELECT key, value FROM json_each(").arg(q.fences(marks)).add(")) THEN TRUE ELSE FALSE END")
+}
+
+// fenced writes the condition that rows pass the fence of a mark.
+func (q *query) fenced(m *outbox.Mark) *query {
+	switch fenceOf(m) {
+	case fenceLease:
+		q.add(" AND locked_by = ").arg(m.Lease)
+	case fenceDue:
+		q.add(" AND CASE WHEN available_at = ").time(m.DueAt).add(" AND locked_at IS NULL THEN TRUE ELSE FALSE END")
+	case fenceNone:
 	}
 	return q
 }
@@ -40,33 +69,44 @@ func (q *query) marked(outcome outbox.Outcome, marks []outbox.Mark) *query {
 // condition, so that the rows are found by primary key: with statistics taken while all rows were
 // DONE, an index of the other rows looks empty, and PostgreSQL would read the whole index.
 func (q *query) still(condition string) *query {
+	if q.d == sqlite { // which looks into the CASE for the condition of a partial index
+		condition = "+" + condition
+	}
 	return q.add(" AND CASE WHEN ", condition, " THEN TRUE ELSE FALSE END")
 }
 
-// pairs writes a list of ids with their leases.
-func (q *query) pairs(marks []outbox.Mark) {
-	q.add(" WHERE (event_id, locked_by) IN (")
+// pairs writes a list of ids with a column of their fences.
+func (q *query) pairs(column string, marks []outbox.Mark) {
+	q.add(" WHERE (event_id, ", column, ") IN (")
 	for i := range marks {
 		if i > 0 {
 			q.add(",")
 		}
-		q.add("(").arg(marks[i].EventID).add(",").arg(marks[i].Lease).add(")")
+		q.add("(").arg(marks[i].EventID).add(",").arg(q.fence(&marks[i])).add(")")
 	}
 	q.add(")")
 }
 
-// leaseObject maps event ids to leases, as JSON.
-func leaseObject(marks []outbox.Mark) string {
-	leases := make(map[string]string, len(marks))
-	for i := range marks {
-		leases[marks[i].EventID] = marks[i].Lease
+// fence is the value that the row of a mark must have: the lease, or the time as a parameter.
+func (q *query) fence(m *outbox.Mark) any {
+	if fenceOf(m) == fenceDue {
+		return q.d.timeArg(m.DueAt)
 	}
-	text, _ := json.Marshal(leases) // strings cannot fail
+	return m.Lease
+}
+
+// fences maps event ids to fences, as JSON.
+func (q *query) fences(marks []outbox.Mark) string {
+	fences := make(map[string]any, len(marks))
+	for i := range marks {
+		fences[marks[i].EventID] = q.fence(&marks[i])
+	}
+	text, _ := json.Marshal(fences) // strings and whole numbers cannot fail
 	return string(text)
 }
 
 // joined joins the rows with arrays of the marks' values.
-func (q *query) joined(outcome outbox.Outcome, marks []outbox.Mark, leases bool) {
+func (q *query) joined(outcome outbox.Outcome, marks []outbox.Mark, fences bool) {
 	columns := "id"
 	column := func(name, kind string, value func(m *outbox.Mark) string) {
 		if name != "id" {
@@ -85,7 +125,11 @@ func (q *query) joined(outcome outbox.Outcome, marks []outbox.Mark, leases bool)
 		q.add(" FROM unnest(")
 	}
 	column("id", "TEXT", func(m *outbox.Mark) string { return m.EventID })
-	if leases {
+	due := fenceOf(&marks[0]) == fenceDue
+	switch {
+	case fences && due:
+		column("due", "TIMESTAMPTZ", func(m *outbox.Mark) string { return q.d.timeArg(m.DueAt).(string) })
+	case fences:
 		column("lease", "TEXT", func(m *outbox.Mark) string { return m.Lease })
 	}
 	if hasValues(outcome) {
@@ -94,7 +138,10 @@ func (q *query) joined(outcome outbox.Outcome, marks []outbox.Mark, leases bool)
 		column("n", "INT", func(m *outbox.Mark) string { return strconv.Itoa(m.Attempts) })
 	}
 	q.add(") AS marks (", columns, ") WHERE event_id = marks.id")
-	if leases {
+	switch {
+	case fences && due:
+		q.add(" AND available_at = marks.due")
+	case fences:
 		q.add(" AND locked_by = marks.lease")
 	}
 }

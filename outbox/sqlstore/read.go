@@ -100,6 +100,28 @@ func (q *query) behind(c outbox.Cursor, available, created compared) *query {
 		add(" OR ", available.left, " = ").call(available.value).add(" AND ", created.left, " = ").call(created.value).add(" AND event_id > ").arg(c.EventID).add(")")
 }
 
+// upto writes the condition for rows up to a cursor. The rows are found by their due times, which
+// dueUpto bounds.
+func (q *query) upto(c outbox.Cursor) *query {
+	if c.IsZero() {
+		return q
+	}
+	if q.d.name != "mysql" {
+		return q.add(" AND (available_at, created_at, event_id) <= (").time(c.AvailableAt).add(", ").time(c.CreatedAt).add(", ").arg(c.EventID).add(")")
+	}
+	return q.add(" AND (available_at < ").time(c.AvailableAt).
+		add(" OR available_at = ").time(c.AvailableAt).add(" AND created_at < ").time(c.CreatedAt).
+		add(" OR available_at = ").time(c.AvailableAt).add(" AND created_at = ").time(c.CreatedAt).add(" AND event_id <= ").arg(c.EventID).add(")")
+}
+
+// dueUpto is the latest time at which rows up to a cursor are due.
+func dueUpto(now time.Time, c outbox.Cursor) time.Time {
+	if !c.IsZero() && c.AvailableAt.Before(now) {
+		return c.AvailableAt
+	}
+	return now
+}
+
 // noSuchIndex is MySQL's error for a forced index that is missing or invisible.
 const noSuchIndex = 1176
 
@@ -121,33 +143,57 @@ func (s *Store) rowsByIndex(ctx context.Context, db queryer, index, what string,
 
 // Poll implements [outbox.Store].
 func (s *Store) Poll(ctx context.Context, db outbox.DB, p outbox.PollQuery) (outbox.Batch, error) {
-	var all []row
 	var r row
-	scan := r.appendTo(&all, p.Limit, &r.leased)
+	all, err := s.readDue(ctx, db, "polling due events", p, func(q *query) *query { return q.columns("") }, &r, r.fields()...)
+	if err != nil {
+		return outbox.Batch{}, err
+	}
+	return s.batch(all, p.After), nil
+}
+
+// leaseName is the name of a row's lease; NULL: the row has no lease.
+const leaseName = "CASE WHEN locked_at IS NULL THEN NULL ELSE COALESCE(locked_by, '') END"
+
+// readDue reads the rows of a poll through r: the columns that columns writes, which fields of r
+// receive.
+func (s *Store) readDue(ctx context.Context, db outbox.DB, what string, p outbox.PollQuery, columns func(*query) *query, r *row, fields ...any) ([]row, error) {
+	var all []row
+	scan := r.appendTo(&all, p.Limit, append(fields, &r.lease)...)
+	reading := func(from string) *query {
+		return columns(s.query(512).ordered().add("SELECT ")).add(", ", leaseName, " FROM ", from, " WHERE ")
+	}
 	for _, pending := range s.pending() {
-		err := s.rowsByIndex(ctx, db, "due", "polling due events", func(from string) *query {
-			return s.polled(from).due(pending, p.Now, p.CreatedBefore).free(p.LeaseDuration).except(p.Except).after(p.After).add(dueOrder).limit(p.Limit, "")
+		err := s.rowsByIndex(ctx, db, "due", what, func(from string) *query {
+			return reading(from).read(pending, p).add(dueOrder).limit(p.Limit, "")
 		}, scan)
 		if err != nil {
-			return outbox.Batch{}, err
+			return nil, err
 		}
 	}
 	switch {
 	case s.d.name == "mysql":
 		sortRows(all, byDue)
 		all = all[:min(len(all), p.Limit)]
-	case s.d == sqlite && len(all) < p.Limit:
-		q := s.polled(s.table.Quoted(s.d.quote)).add(undated).free(p.LeaseDuration).add(dueOrder).arg(p.Limit - len(all))
-		if err := s.rows(ctx, db, "polling due events", q, scan); err != nil {
-			return outbox.Batch{}, err
+	case s.d == sqlite && len(all) < p.Limit && p.Upto.IsZero():
+		q := reading(s.table.Quoted(s.d.quote)).add(undated).readable(p).add(dueOrder).arg(p.Limit - len(all))
+		if err := s.rows(ctx, db, what, q, scan); err != nil {
+			return nil, err
 		}
 	}
-	return s.batch(all, p.After), nil
+	return all, nil
 }
 
-// polled writes a poll up to its condition.
-func (s *Store) polled(from string) *query {
-	return s.query(512).ordered().add("SELECT ").columns("").add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END FROM ", from, " WHERE ")
+// read writes the condition for the rows of a poll.
+func (q *query) read(pending string, p outbox.PollQuery) *query {
+	return q.due(pending, dueUpto(p.Now, p.Upto), p.CreatedBefore).readable(p).except(p.Except).after(p.After).upto(p.Upto)
+}
+
+// readable writes the condition for rows whose lease does not keep a poll from reading them.
+func (q *query) readable(p outbox.PollQuery) *query {
+	if p.FreshOnly {
+		return q.fresh()
+	}
+	return q.free(p.LeaseDuration)
 }
 
 // undated is the condition for rows of SQLite whose available_at is a text or bytes. Texts and
@@ -199,10 +245,15 @@ func (q *query) expired(leaseDuration time.Duration) *query {
 }
 
 // free writes the condition for rows that are not leased, or whose lease expired. The CASE, here
-// and in leasable, hides the number of such rows from PostgreSQL's planner: statistics taken while
+// and in fresh and leasable, hides the number of such rows from PostgreSQL's planner: statistics taken while
 // all rows were leased would make PostgreSQL read and sort the backlog.
 func (q *query) free(leaseDuration time.Duration) *query {
 	return q.add(" AND CASE WHEN locked_at IS NULL OR ").expired(leaseDuration).add(" THEN TRUE ELSE FALSE END")
+}
+
+// fresh writes the condition for rows that are not leased.
+func (q *query) fresh() *query {
+	return q.add(" AND CASE WHEN locked_at IS NULL THEN TRUE ELSE FALSE END")
 }
 
 // except writes the condition that leaves out events of some kinds. The CASE keeps the planner's

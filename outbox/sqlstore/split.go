@@ -46,7 +46,7 @@ func (s *Store) Split(ctx context.Context, db outbox.DB, outcome outbox.Outcome,
 		}
 		splits = slices.DeleteFunc(splits, func(split outbox.Split) bool {
 			state := states[split.EventID]
-			if state.Exists && state.Status != outbox.StatusDone && (split.Lease == "" || split.Lease == state.Lease) {
+			if state.Exists && state.Status != outbox.StatusDone && passes(state, &split.Mark) {
 				return false
 			}
 			if left == nil {
@@ -95,7 +95,6 @@ func (s *Store) splitAll(ctx context.Context, db outbox.DB, outcome outbox.Outco
 
 // markIn marks rows in a transaction and returns how many rows changed.
 func (s *Store) markIn(ctx context.Context, tx *sql.Tx, outcome outbox.Outcome, marks []outbox.Mark) (int, error) {
-	chunks, _, _ := s.markChunks(outcome, marks)
-	_, n, err := s.markEach(ctx, tx, outcome, chunks)
+	_, n, err := s.markEach(ctx, tx, outcome, s.markChunks(outcome, byFence(marks)))
 	return n, err
 }

@@ -48,7 +48,7 @@ var mutations = []mutation{
 	},
 	{
 		"expired leases are not taken over", "outbox/sqlstore/claim.go",
-		"if !c.FreshOnly {", "if false {", killed, checker.RuleEnded,
+		"return q.free(c.LeaseDuration)", "return q.fresh()", killed, checker.RuleEnded,
 	},
 	{
 		"an event without attempts left is deleted instead of kept as DEAD", "outbox/result.go",
@@ -82,7 +82,7 @@ var mutations = []mutation{
 	},
 	{
 		"Complete marks whatever the row is", "outbox/sqlstore/mark.go",
-		".arg(mark.EventID).still(\"status IN (0, 2)\")\n\tif mark.Lease != \"\" {\n\t\tq.add(\" AND locked_by = \").arg(mark.Lease)\n\t}",
+		`.arg(mark.EventID).still("status IN (0, 2)").fenced(&mark)`,
 		".arg(mark.EventID)", stopped, checker.RuleOnce,
 	},
 	{
@@ -103,7 +103,7 @@ var mutations = []mutation{
 	},
 	{
 		"a claim takes rows that others have leased", "outbox/sqlstore/claim.go",
-		"if !c.FreshOnly {\n\t\treturn q.free(c.LeaseDuration)", "if true {\n\t\treturn q", two, checker.RuleTwice,
+		"return q.free(c.LeaseDuration)", "return q", two, checker.RuleTwice,
 	},
 	{
 		"leases are not renewed", "outbox/leases.go",

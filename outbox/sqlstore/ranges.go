@@ -1,0 +1,180 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox"
+)
+
+// The row of the control table with the ranges that processes deliver: owner has the version, and
+// value the ranges.
+const (
+	rangesKey = "kind = 'ranges' AND name = 'table'"
+	rangesRow = " WHERE " + rangesKey
+)
+
+// rangeRow is a range in the value of rangesRow. Times are microseconds since 1970.
+type rangeRow struct {
+	Name  string    `json:"n"`
+	After *placeRow `json:"a,omitempty"`
+	Upto  *placeRow `json:"u,omitempty"`
+	Until int64     `json:"t"`
+}
+
+// placeRow is a place in the value of rangesRow.
+type placeRow struct {
+	AvailableAt int64  `json:"a"`
+	CreatedAt   int64  `json:"c"`
+	EventID     string `json:"e"`
+}
+
+// Ranges implements [outbox.Store].
+func (s *Store) Ranges(ctx context.Context, db outbox.DB) (outbox.Ranges, error) {
+	var ranges outbox.Ranges
+	var now timestamp
+	q := s.query(256).add("SELECT read_at, owner, value FROM (SELECT ")
+	if s.d.now == "" {
+		q.now()
+	} else {
+		q.timeColumn(s.d.now)
+	}
+	q.add(" AS read_at) AS clock LEFT JOIN ").control(s).add(" ON ", rangesKey)
+	err := s.rows(ctx, db, "reading the ranges", q, func(rows *sql.Rows) error {
+		var version, value sql.NullString
+		if err := rows.Scan(&now, &version, &value); err != nil {
+			return err
+		}
+		ranges = outbox.Ranges{Version: version.String, Now: now.Time}
+		if !version.Valid {
+			return nil
+		}
+		var err error
+		ranges.Ranges, err = readRanges(value.String)
+		return err
+	})
+	return ranges, err
+}
+
+// writeRanges makes the value of rangesRow.
+func writeRanges(ranges []outbox.Range) (string, error) {
+	rows := make([]rangeRow, len(ranges))
+	for i, r := range ranges {
+		rows[i] = rangeRow{r.Name, rowOfPlace(r.After), rowOfPlace(r.Upto), r.Until.UnixMicro()}
+	}
+	value, err := json.Marshal(rows)
+	return string(value), err
+}
+
+// readRanges reads the value of rangesRow.
+func readRanges(value string) ([]outbox.Range, error) {
+	var rows []rangeRow
+	if err := json.Unmarshal([]byte(value), &rows); err != nil {
+		return nil, fmt.Errorf("row 'ranges', 'table' of the control table has no valid value (%d bytes); delete the row; events that are in delivery may then be delivered twice", len(value))
+	}
+	ranges := make([]outbox.Range, len(rows))
+	for i, r := range rows {
+		ranges[i] = outbox.Range{Name: r.Name, After: r.After.cursor(), Upto: r.Upto.cursor(), Until: microTime(r.Until)}
+	}
+	return ranges, nil
+}
+
+func (p *placeRow) cursor() outbox.Cursor {
+	if p == nil {
+		return outbox.Cursor{}
+	}
+	return outbox.Cursor{AvailableAt: microTime(p.AvailableAt), CreatedAt: microTime(p.CreatedAt), EventID: p.EventID}
+}
+
+// rowOfPlace is nil for the zero place.
+func rowOfPlace(c outbox.Cursor) *placeRow {
+	if c.IsZero() {
+		return nil
+	}
+	return &placeRow{c.AvailableAt.UnixMicro(), c.CreatedAt.UnixMicro(), c.EventID}
+}
+
+func microTime(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+
+// maxControlValue is the length of MySQL's TEXT. A session that is not strict cuts a longer value.
+const maxControlValue = 65_535
+
+// SetRanges implements [outbox.Store].
+func (s *Store) SetRanges(ctx context.Context, db outbox.DB, was string, by time.Time, next outbox.Ranges) (bool, error) {
+	what := fmt.Sprintf("setting %d ranges", len(next.Ranges))
+	value, err := writeRanges(next.Ranges)
+	if err == nil && s.d.name == "mysql" && len(value) > maxControlValue {
+		err = fmt.Errorf("they are %d bytes, and the column value of the control table has room for %d; let fewer processes deliver", len(value), maxControlValue)
+	}
+	if err == nil && next.Version == "" {
+		err = errors.New("they have no version")
+	}
+	if err = cmp.Or(s.err, err); err != nil {
+		return false, s.fail(what, err)
+	}
+	if was == "" {
+		if err := s.insertControl(ctx, db, what, "'ranges', 'table'"); err != nil {
+			return false, err
+		}
+	}
+	q := s.query(256).add("UPDATE ").control(s).add(" SET owner = ").arg(next.Version).add(", value = ").arg(value).add(rangesRow)
+	if was == "" {
+		q.add(" AND owner IS NULL")
+	} else {
+		q.add(" AND owner = ").arg(was)
+	}
+	q.add(" AND ").now().add(" <= ").time(by)
+	n, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) })
+	return n > 0, err
+}
+
+// Reach implements [outbox.Store].
+func (s *Store) Reach(ctx context.Context, db outbox.DB, p outbox.PollQuery) (outbox.Reach, error) {
+	const what = "looking for due events"
+	if s.d == postgres {
+		return s.reachAtOnce(ctx, db, what, p)
+	}
+	var reach outbox.Reach
+	var r row
+	all, err := s.readDue(ctx, db, what, p, func(q *query) *query { return q.place() }, &r, (*rowID)(&r), &r.createdAt, &r.availableAt)
+	if err != nil || len(all) == 0 {
+		return reach, err
+	}
+	for i := range all {
+		if all[i].lease.Valid {
+			reach.Expired++
+		} else {
+			reach.Fresh++
+		}
+	}
+	reach.End = s.cursorOf(all, p.After)
+	return reach, nil
+}
+
+// place writes the columns of a row's place.
+func (q *query) place() *query {
+	return q.add("event_id, ").timeColumn("created_at").add(" AS created, ").timeColumn("available_at").add(" AS available")
+}
+
+// reachAtOnce is Reach for PostgreSQL, which counts the rows and returns a single row.
+func (s *Store) reachAtOnce(ctx context.Context, db outbox.DB, what string, p outbox.PollQuery) (outbox.Reach, error) {
+	var reach outbox.Reach
+	var last row
+	q := s.query(1024).add("WITH due AS MATERIALIZED (").ordered().add("SELECT ").place().add(", CASE WHEN locked_at IS NULL THEN 0 ELSE 1 END AS leased FROM ").table(s).
+		add(" WHERE ").read(s.pending()[0], p).add(dueOrder).limit(p.Limit, "").
+		add(") SELECT (SELECT COUNT(*) FROM due), (SELECT COALESCE(SUM(leased), 0) FROM due), event_id, created, available" +
+			" FROM (SELECT 1) AS single LEFT JOIN (SELECT event_id, created, available FROM due" +
+			" WHERE created IS NOT NULL AND available IS NOT NULL ORDER BY available DESC, created DESC, event_id DESC LIMIT 1) AS last ON TRUE")
+	rows := 0
+	err := s.rows(ctx, db, what, q, scanInto(&rows, &reach.Expired, (*rowID)(&last), &last.createdAt, &last.availableAt))
+	reach.Fresh = rows - reach.Expired
+	if rows > 0 {
+		reach.End = s.cursorOf([]row{last}, p.After)
+	}
+	return reach, err
+}
