@@ -145,7 +145,7 @@ func (t *tracker) beginCompletion(dl *delivery, c *completion) (m Mark, before *
 		return Mark{}, nil, fmt.Errorf("%w (%s)", ErrCompleted, dl.id())
 	}
 	dl.completion = c
-	return Mark{EventID: dl.id(), Lease: dl.lease}, before, nil
+	return dl.mark(), before, nil
 }
 
 func (t *tracker) undoCompletion(dl *delivery, before *completion) {

@@ -122,6 +122,9 @@ func (m OrderedByKey) options(b *builder, v *validator) {
 	if m.Claim.TenantsInTurn {
 		v.add("Mode.Claim.TenantsInTurn", "is set, but OrderedByKey claims key after key, whatever their tenants; leave it out, or take MultiNode")
 	}
+	if m.Claim.Ranges {
+		v.add("Mode.Claim.Ranges", "is set, but OrderedByKey claims the events of keys, not ranges of rows; leave it out, or take MultiNode")
+	}
 	if m.OnDead > SkipDead {
 		v.add("Mode.OnDead", "is not one of outbox.BlockKey and outbox.SkipDead")
 	}
@@ -248,6 +251,9 @@ func newDispatcher(b *builder) *dispatcher {
 	d.pauses = newPauses(b.DB, b.Store, d.log)
 	d.track = newTracker(d.wakePoller)
 	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
+	if d.claims && lease.Ranges {
+		d.rights = newRights(d.leases, d.log)
+	}
 	d.completer = newCompleter(d, b.DB, b.Store)
 	return d
 }
@@ -284,8 +290,11 @@ func sourcesOf(b *builder, p *poller) (free, takeovers source) {
 		return &dueRows{p}, &suspects{p: p}
 	case b.claim.TenantsInTurn:
 		return &tenantRows{p: p, store: b.Store.(TenantReader)}, &leaseTakeovers{p}
-	default:
+	case !b.claim.Ranges:
 		return &dueRows{p}, &leaseTakeovers{p}
+	default:
+		free := &rangeRows{p: p, rights: p.dispatcher.rights}
+		return free, &rangeTakeovers{p: p, free: free}
 	}
 }
 

@@ -26,6 +26,8 @@ type delivery struct {
 	answered   bool        // the listener has returned
 	lease      string      // the name of the row's lease; empty: none
 	until      time.Time   // the lease surely lasts until then; zero: not checked
+	right      *right      // to the range of the row, if the row has no lease
+	claimed    claimed     // by the last claim of the row while the event was in hand
 	completion *completion // the listener's own transaction; see [Writer.Complete]
 
 	ctx     deliveryContext // the listener's
@@ -53,6 +55,23 @@ type delivery struct {
 	rowless bool
 }
 
+// right is the right of this process to deliver the rows of a range. The tracker's mu guards the
+// fields behind Range.
+type right struct {
+	Range
+	until     time.Time // the right surely lasts until then, by this process's clock
+	inHand    int       // events of the range
+	gaveBack  bool      // an event of the range left without an outcome
+	abandoned bool      // the right is left to expire
+	suspects  bool      // the rows were another process's, and get leases before they are delivered
+}
+
+// claimed is what a claim of an event in hand found.
+type claimed struct {
+	attempts int  // of the row
+	counted  bool // as in [delivery]
+}
+
 // deliveryState is where a delivery is:
 //
 //	reserved ──▶ inHand ──▶ storing
@@ -70,7 +89,11 @@ func (d *delivery) id() string { return d.env.EventID }
 
 // mark is the outcome for the store.
 func (d *delivery) mark() Mark {
-	return Mark{EventID: d.id(), Lease: d.lease, AvailableAt: d.next, Error: d.reason, Attempts: d.attempts}
+	m := Mark{EventID: d.id(), Lease: d.lease, AvailableAt: d.next, Error: d.reason, Attempts: d.attempts}
+	if d.right != nil {
+		m.DueAt = d.env.AvailableAt
+	}
+	return m
 }
 
 // Delivery is the result of delivering an event.

@@ -39,6 +39,7 @@ type dispatcher struct {
 	track     *tracker
 	completer *completer
 	leases    *tableLeases
+	rights    *rights // nil unless events are read by ranges
 	poller    reader
 	batchers  sync.Map   // *batcher by *batchListener
 	hold      *hold.Hold // nil in a mode with leases
@@ -94,6 +95,9 @@ func (d *dispatcher) Start(ctx context.Context) error {
 	d.state = running
 	d.completer.start(d.opts, d.inOrder)
 	d.leases.start()
+	if d.rights != nil {
+		d.rights.Start()
+	}
 	for range d.opts.Workers {
 		d.startWorker(d.taker())
 	}
@@ -242,6 +246,11 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 	d.leases.keeper.Close()
 	unstored := d.completer.close(d.opts.DrainTimeout)
 	unreleased := d.leases.releaser.Close(d.opts.DrainTimeout)
+	if d.rights != nil {
+		if err := d.rights.Close(d.opts.DrainTimeout); err != nil {
+			errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: giving up ranges of events, which other nodes deliver when the ranges expire, in %s at the latest: %w", rangeLasts, err))
+		}
+	}
 	if unstored > 0 {
 		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d outcomes could not be stored, or the database did not say that they are; their events may be delivered again", unstored))
 	}

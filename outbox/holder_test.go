@@ -89,6 +89,27 @@ func (s *cut) ReleaseTable(ctx context.Context, db outbox.DB, owner string) erro
 	return s.Store.ReleaseTable(ctx, db, owner)
 }
 
+func (s *cut) Ranges(ctx context.Context, db outbox.DB) (outbox.Ranges, error) {
+	if s.away.Load() {
+		return outbox.Ranges{}, errAway
+	}
+	return s.Store.Ranges(ctx, db)
+}
+
+func (s *cut) SetRanges(ctx context.Context, db outbox.DB, was string, by time.Time, next outbox.Ranges) (bool, error) {
+	if s.away.Load() {
+		return false, errAway
+	}
+	return s.Store.SetRanges(ctx, db, was, by, next)
+}
+
+func (s *cut) Reach(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Reach, error) {
+	if s.away.Load() {
+		return outbox.Reach{}, errAway
+	}
+	return s.Store.Reach(ctx, db, q)
+}
+
 func (s *cut) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
 	if s.away.Load() {
 		return outbox.Batch{}, errAway

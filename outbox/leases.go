@@ -74,6 +74,14 @@ func (t *tableLeases) Release(ctx context.Context, back []Lease) (n int, err err
 	return n, nil
 }
 
+// eventsOf are the ids of the events that have the leases.
+func eventsOf(leases []Lease) (ids []string) {
+	for _, l := range leases {
+		ids = append(ids, l.EventID)
+	}
+	return ids
+}
+
 // leasesOf are the leases of deliveries, as far as they have leases.
 func leasesOf(ds []delivery) (leases []Lease) {
 	for i := range ds {

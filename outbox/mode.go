@@ -239,6 +239,13 @@ type ClaimOptions struct {
 	// delivered before, so keep the queues short. [MultiNode] only. Defaults to the oldest events
 	// first, whatever their tenant.
 	TenantsInTurn bool
+	// Ranges reads free rows under a right to a range of rows, which is an entry in a row of the
+	// control table, instead of writing a lease into each row: a backlog is delivered faster, and the
+	// database writes less. When a process dies, the rows of its ranges are taken over within ten
+	// seconds, a few at a time, and the death counts as an attempt only for rows that another process
+	// took over before. Ranges must be the same in all processes of the table. Experimental.
+	// [MultiNode] only, without TenantsInTurn. Defaults to false.
+	Ranges bool
 }
 
 // NoRetention is the retention that keeps nothing: rows are purged as soon as
@@ -328,6 +335,9 @@ func (o PollOptions) withDefaults() PollOptions {
 func (o ClaimOptions) validate(v *validator) {
 	v.text("Owner", o.Owner, leases.MaxOwner)
 	v.duration("LeaseDuration", o.LeaseDuration)
+	if o.Ranges && o.TenantsInTurn {
+		v.add("Ranges", "is set, and TenantsInTurn too, which claims row after row; leave one of the two out")
+	}
 }
 
 func (o ClaimOptions) withDefaults() ClaimOptions {

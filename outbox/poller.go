@@ -84,7 +84,8 @@ type found struct {
 	undecodable []Undecodable
 	lease       string // of the undecodable rows
 	back        []Lease
-	all         bool // no free row was left
+	right       *right // to the range that is read; nil: none
+	all         bool   // no free row was left
 }
 
 // check reports that the database lacks a part that the sources need.
@@ -370,6 +371,7 @@ func (p *poller) batch(ctx context.Context, s source, limit int, left map[*lane]
 	p.dispatcher.track.beginRead(p.asOf)
 	defer p.dispatcher.track.endRead()
 	f, err := s.read(ctx, limit)
+	defer p.dispatcher.track.readEnded(f.right)
 	if err != nil {
 		return false, err
 	}

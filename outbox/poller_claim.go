@@ -17,7 +17,10 @@ const claimGrace = 5 * time.Second
 // lease: the server may have carried out the claim, or do so later, so the releaser looks for rows
 // under that lease. After a deadlock there are no such rows.
 func (p *poller) claim(ctx context.Context, q ClaimQuery) (f found, b Batch, err error) {
-	q.Lease, q.LeaseDuration = p.dispatcher.leases.names.Next(), p.leaseDuration()
+	q.LeaseDuration = p.leaseDuration()
+	if q.Lease == "" {
+		q.Lease = p.dispatcher.leases.names.Next()
+	}
 	patient := &p.patience
 	if len(q.EventIDs) == 0 {
 		patient = p.patienceFrom(q.After)

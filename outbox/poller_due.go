@@ -54,7 +54,7 @@ func (p *poller) poll(ctx context.Context, place Cursor, limit int) (f found, b 
 	f.undecodable = slices.DeleteFunc(b.Undecodable, func(row Undecodable) bool { // as they were written
 		return p.dispatcher.track.holds(row.EventID) // the delivery says how the event ends
 	})
-	expired, err := p.takeExpired(ctx, b.Expired)
+	expired, err := p.takeExpired(ctx, eventsOf(b.Expired))
 	f.ds = append(f.ds, expired...)
 	return f, b, err
 }
@@ -205,7 +205,7 @@ func (s *suspects) read(ctx context.Context, limit int) (f found, err error) {
 			ids = append(ids, row.EventID)
 		}
 		if p.inOrder {
-			ids = append(ids, b.Expired...)
+			ids = append(ids, eventsOf(b.Expired)...)
 		}
 		ids = slices.DeleteFunc(ids, p.dispatcher.track.holds)
 		if b.Len() < limit {
@@ -221,7 +221,7 @@ func (s *suspects) read(ctx context.Context, limit int) (f found, err error) {
 	if f, err = p.claimThese(ctx, *died, ids); err != nil {
 		return f, err
 	}
-	f.suspect(b.Expired)
+	f.suspect(eventsOf(b.Expired))
 	s.none = f.len() == 0
 	if last || p.suspected.Add(int64(len(ids))) >= p.dispatcher.inHandLimit() {
 		p.died.CompareAndSwap(died, nil)
@@ -249,7 +249,7 @@ func (s *suspects) isPaused(ctx context.Context, q PollQuery, ids []string) (pau
 	if err != nil {
 		return false, err
 	}
-	others := append(eventIDs(b.Envelopes), b.Expired...)
+	others := append(eventIDs(b.Envelopes), eventsOf(b.Expired)...)
 	for _, row := range b.Undecodable {
 		others = append(others, row.EventID)
 	}

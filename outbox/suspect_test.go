@@ -68,6 +68,9 @@ func TestAPoisonEventDoesNotHoldUpTheOthers(t *testing.T) {
 		"ordered":                    {outbox.Ordered{}, 2},
 		"many nodes":                 {outbox.MultiNode{}, 10},
 		"many nodes, three at most":  {outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3}}, 3},
+		"ranges":                     {outbox.MultiNode{Claim: outbox.ClaimOptions{Ranges: true}}, 10},
+		"ranges, three at most":      {outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3}, Claim: outbox.ClaimOptions{Ranges: true}}, 3},
+		"ranges, one at most":        {outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}, Claim: outbox.ClaimOptions{Ranges: true}}, 2},
 	} {
 		for place, ids := range map[string][]string{
 			"first":     append([]string{"poison"}, named("e", 40)...),

@@ -87,7 +87,9 @@ func (t *tracker) acquire(d *delivery) bool {
 	defer t.mu.Unlock()
 	if held := t.events[d.id()]; held != nil && held.covers(d) {
 		if d.lease != "" {
+			held.leaveRight()
 			held.lease, held.until = d.lease, d.until
+			held.claimed = claimed{max(held.claimed.attempts, d.env.Attempts), held.claimed.counted || d.counted}
 		}
 		return false
 	}
@@ -99,6 +101,9 @@ func (t *tracker) acquire(d *delivery) bool {
 	}
 	d.state = inHand
 	t.events[d.id()] = d
+	if d.right != nil {
+		d.right.inHand++
+	}
 	if d.takeover {
 		if t.takeovers++; t.takeovers == 1 {
 			t.since = time.Now()
@@ -110,7 +115,7 @@ func (t *tracker) acquire(d *delivery) bool {
 // covers reports whether the other delivery of the same event is a copy. A row that was only read
 // is a copy. A claimed row is not a copy in two cases: a transaction writes an event of the same id
 // again, which will fail; or the retry or deferral in hand took effect, and the row is due at the
-// time that the retry or deferral set. DONE that is on its way has not taken effect, because the
+// time that the retry or deferral set, or a microsecond later, if the claim moved it. DONE that is on its way has not taken effect, because the
 // row could be claimed. DEAD may have: if the event was replayed at once, settle gives the new
 // lease back.
 func (d *delivery) covers(other *delivery) bool {
@@ -119,8 +124,11 @@ func (d *delivery) covers(other *delivery) bool {
 		return true
 	case d.state == reserved:
 		return false
+	case d.state != storing || d.outcome.final():
+		return true
 	default:
-		return d.state != storing || d.outcome.final() || !other.env.AvailableAt.Equal(d.next)
+		later := other.env.AvailableAt.Sub(d.next)
+		return later != 0 && later != time.Microsecond
 	}
 }
 
@@ -143,6 +151,9 @@ func (t *tracker) release(ds ...*delivery) (leases []Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, d := range ds {
+		if d.right != nil {
+			d.right.gaveBack = true
+		}
 		t.leave(d)
 		if d.lease != "" {
 			leases = append(leases, Lease{EventID: d.id(), Name: d.lease})
@@ -212,6 +223,7 @@ func (t *tracker) leave(d *delivery) {
 func (t *tracker) forget(d *delivery) {
 	delete(t.events, d.id())
 	d.state = untracked
+	d.leaveRight()
 	if d.takeover {
 		t.takeovers--
 		if d.env.Attempts <= 1 {
@@ -275,11 +287,93 @@ func (t *tracker) leases() []Lease {
 	return leases
 }
 
-// leased reports whether the lease of a run's event surely lasts.
+// leased reports whether the lease of a run's event, or the right to the event's range, surely
+// lasts. The delivery, which may begin then, gets the attempts that the row has by now.
 func (t *tracker) leased(d *delivery) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return d.until.IsZero() || time.Now().Before(d.until)
+	d.env.Attempts, d.counted = max(d.env.Attempts, d.claimed.attempts), d.counted || d.claimed.counted
+	until := d.until
+	if d.right != nil {
+		until = d.right.until
+	}
+	return until.IsZero() || time.Now().Before(until)
+}
+
+// leaveRight ends the part of a delivery in the right to a range; the tracker's mu is held.
+func (d *delivery) leaveRight() {
+	if d.right != nil {
+		d.right.inHand--
+		d.right = nil
+	}
+}
+
+// isFinished reports whether nothing of a range is in hand.
+func (t *tracker) isFinished(r *right) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return r.inHand == 0
+}
+
+// gaveBack reports whether a range had events that left without an outcome.
+func (t *tracker) gaveBack(r *right) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return r.gaveBack
+}
+
+// needsRight reports whether the right to a range is to be renewed by a time.
+func (t *tracker) needsRight(r *right, by time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return r.inHand > 0 && !r.abandoned && r.until.Before(by) && time.Now().Before(r.until)
+}
+
+// abandon lets a right expire.
+func (t *tracker) abandon(r *right) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.abandoned = true
+}
+
+// renewRights says until when rights last.
+func (t *tracker) renewRights(rights []*right, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range rights {
+		r.until = until
+	}
+}
+
+// readAgain keeps a range, which is to be read again, until readEnded; false when the right is over.
+func (t *tracker) readAgain(r *right) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.suspects || !time.Now().Before(r.until) {
+		return false
+	}
+	r.inHand++
+	return true
+}
+
+// readEnded says that the events of a range that a read found are in hand.
+func (t *tracker) readEnded(r *right) {
+	if r == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.inHand--
+}
+
+// inHandOf is how many events of a range are in hand, apart from the read under way.
+func (t *tracker) inHandOf(r *right) int {
+	if r == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return r.inHand - 1
 }
 
 // renewed says that a statement which began at that time renewed leases. A lease that was over

@@ -49,3 +49,29 @@ func TestATakeoverThatIsReplacedMakesRoom(t *testing.T) {
 	room, _ := tr.takeoverRoom(1, true)
 	require.Equal(t, 1, room)
 }
+
+// The delivery in hand begins with the attempts that the last claim of the row counted.
+func TestAClaimOfAnEventInHandTellsItsAttempts(t *testing.T) {
+	t.Parallel()
+	tr := newTracker(func() {})
+	held := &delivery{env: &Envelope{EventID: "e", Attempts: 1}, right: &right{until: time.Now().Add(-time.Hour)}}
+	require.True(t, tr.acquire(held))
+	require.False(t, tr.leased(held))
+	require.False(t, tr.acquire(&delivery{env: &Envelope{EventID: "e", Attempts: 2}, lease: "me/1", counted: true}))
+	require.True(t, tr.leased(held), "the delivery goes on under the lease of the claim")
+	require.Equal(t, 2, held.env.Attempts)
+	require.True(t, held.counted)
+}
+
+// A claim of a suspect moves the row, also if the retry in hand took effect before.
+func TestAMovedRowWhoseRetryTookEffectIsANewDelivery(t *testing.T) {
+	t.Parallel()
+	for moved, copied := range map[time.Duration]bool{0: false, time.Microsecond: false, time.Second: true} {
+		tr, at := newTracker(func() {}), time.Now()
+		held := &delivery{env: &Envelope{EventID: "e"}, outcome: OutcomeRetry, next: at}
+		require.True(t, tr.acquire(held))
+		tr.storing([]*delivery{held})
+		taken := tr.acquire(&delivery{env: &Envelope{EventID: "e", AvailableAt: at.Add(moved)}, lease: "me/1"})
+		require.Equal(t, !copied, taken, moved)
+	}
+}

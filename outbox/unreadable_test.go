@@ -36,12 +36,14 @@ var unreadable = map[testdb.Kind]map[string]string{
 // A row that another program spoilt is DEAD, and the events beside it are delivered.
 func TestUnreadableRowsAreDeadAndTheOthersAreDelivered(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []outbox.Mode{
-		outbox.SingleNode{Poll: outbox.PollOptions{Interval: 50 * time.Millisecond}},
-		outbox.MultiNode{Poll: outbox.PollOptions{Interval: 50 * time.Millisecond}},
-		outbox.Ordered{Poll: outbox.PollOptions{Interval: 50 * time.Millisecond}},
+	poll := outbox.PollOptions{Interval: 50 * time.Millisecond}
+	for name, mode := range map[string]outbox.Mode{
+		"single node": outbox.SingleNode{Poll: poll},
+		"multi node":  outbox.MultiNode{Poll: poll},
+		"ranges":      outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{Ranges: true}},
+		"ordered":     outbox.Ordered{Poll: poll},
 	} {
-		t.Run(fmt.Sprintf("%T", mode), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 				_, claims := mode.(outbox.MultiNode)

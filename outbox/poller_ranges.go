@@ -1,0 +1,224 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// rangeRows reads free rows in the order in which they became due, in passes over the table. Before
+// a read, rangeRows takes the right to the range of the rows; see [rights].
+type rangeRows struct {
+	p      *poller
+	rights *rights
+	found  bool // earlier reads of the pass found rows
+	// expired reads a part of the table in which a pass found rows whose leases expired; nil: no such part.
+	expired *PollQuery
+}
+
+func (s *rangeRows) begin() { s.p.pass.BeginCycle() }
+
+func (s *rangeRows) room(limit int) int { return limit }
+
+// read reads behind the place of the pass: the first gap between the ranges of all processes, or a
+// range of this process, in which rows may have become free.
+func (s *rangeRows) read(ctx context.Context, limit int) (f found, err error) {
+	p, place := s.p, s.p.place()
+	var g gap
+	err = p.statement(ctx, func(ctx context.Context) (err error) {
+		g, err = s.rights.gap(ctx, place)
+		return err
+	})
+	if err != nil {
+		return f, err
+	}
+	own, inHand := g.own, p.dispatcher.track.inHandOf(g.own)
+	f.right = own
+	q := PollQuery{
+		Now: p.asOf, CreatedBefore: p.createdBefore(), After: g.after, Upto: g.upto, Limit: limit + inHand, Except: p.except,
+		LeaseDuration: p.leaseDuration(),
+	}
+	reach, err := p.reach(ctx, place, q)
+	if err != nil {
+		return f, err
+	}
+	if q := q; reach.Expired > 0 && s.expired == nil {
+		s.expired = &q
+	}
+	if reach.Fresh != inHand {
+		if own == nil && reach.End != g.after {
+			err = p.statement(ctx, func(ctx context.Context) (err error) {
+				f.right, err = s.rights.take(ctx, g, reach.End)
+				return err
+			})
+			if f.right == nil {
+				return f, err // another process was faster, and the next read begins at the same place
+			}
+			q.Upto = reach.End
+		}
+		if err := s.readFree(ctx, place, q, &f); err != nil {
+			return f, err
+		}
+	}
+	whole := reach.Fresh+reach.Expired < q.Limit
+	f.all = whole && g.upto.IsZero()
+	end := reach.End
+	if whole || own != nil {
+		end = g.upto
+	}
+	p.pass.Read(place, end, f.all)
+	p.more = !f.all || s.found // rows come free behind the place at any time
+	s.found = !f.all && (s.found || f.len() > 0)
+	return f, nil
+}
+
+// readFree reads the rows of a range that have no lease. Rows without a place, which no range has,
+// cannot be delivered.
+func (s *rangeRows) readFree(ctx context.Context, place Cursor, q PollQuery, f *found) error {
+	p := s.p
+	q.FreshOnly = true
+	b, err := p.readRows(ctx, p.patienceFrom(place), q)
+	if err != nil {
+		return err
+	}
+	right := f.right
+	*f = p.found(b, "")
+	if f.right = right; right == nil {
+		f.ds = nil
+	}
+	for i := range f.ds {
+		f.ds[i].right = right
+	}
+	f.undecodable = slices.DeleteFunc(f.undecodable, func(row Undecodable) bool { // as they were written
+		return p.dispatcher.track.holds(row.EventID)
+	})
+	return nil
+}
+
+// reach looks at the rows of a read.
+func (p *poller) reach(ctx context.Context, place Cursor, q PollQuery) (reach Reach, err error) {
+	err = p.patienceFrom(place).Statement(ctx, func(ctx context.Context) (err error) {
+		reach, err = p.store.Reach(ctx, p.db, q)
+		return err
+	})
+	if err != nil {
+		return reach, fmt.Errorf("outbox: looking for due events: %w", err)
+	}
+	return reach, nil
+}
+
+// rangeTakeovers takes over rows whose leases expired, and the free rows of ranges that expired.
+// These rows get leases: an event that the next process finds under a lease that expired had a
+// delivery by this process.
+type rangeTakeovers struct {
+	p      *poller
+	free   *rangeRows
+	from   *right // to a range that expired; nil: none
+	locked bool   // the other rows are locked
+}
+
+func (s *rangeTakeovers) begin() { s.locked = false }
+
+func (s *rangeTakeovers) room(limit int) int {
+	if !s.waits() || s.locked {
+		return 0
+	}
+	return min(limit, s.p.takeoverRoom())
+}
+
+// waits reports whether there is something to take over.
+func (s *rangeTakeovers) waits() bool {
+	return s.free.expired != nil || s.from != nil || s.free.rights.hasExpired()
+}
+
+func (s *rangeTakeovers) read(ctx context.Context, limit int) (f found, err error) {
+	if s.free.expired != nil {
+		f, err = s.takeRows(ctx, limit)
+	} else {
+		f, err = s.takeRange(ctx, limit)
+	}
+	for i := range f.ds {
+		f.ds[i].takeover = true
+	}
+	s.p.takeoverAt = time.Time{}
+	if !s.waits() {
+		s.p.takeoverAt = time.Now().Add(s.p.opts.Interval)
+	}
+	return f, err
+}
+
+// takeRows takes over rows whose leases expired, in the part of the table where a pass found some.
+func (s *rangeTakeovers) takeRows(ctx context.Context, limit int) (f found, err error) {
+	p, q := s.p, *s.free.expired
+	b, err := p.readRows(ctx, p.patienceFrom(q.After), q)
+	if err != nil {
+		return f, err
+	}
+	if len(b.Expired) == 0 {
+		s.free.expired = nil // the next pass finds others
+		return f, nil
+	}
+	// All of the rows, or no row, had an owner whose death was not counted.
+	isSuspect := func(l Lease) bool { return strings.HasSuffix(l.Name, suspectName) }
+	suspects, lease := isSuspect(b.Expired[0]), p.dispatcher.leases.names.Next()
+	if suspects {
+		lease += suspectName
+	}
+	ids := eventsOf(slices.DeleteFunc(b.Expired, func(l Lease) bool { return isSuspect(l) != suspects }))
+	ids = ids[:min(limit, len(ids))]
+	f, _, err = p.claim(ctx, ClaimQuery{Now: p.asOf, Limit: len(ids), EventIDs: ids, ExpiredOnly: true, Lease: lease})
+	if err == nil && f.len() == 0 {
+		s.wait()
+	}
+	for i := range f.ds {
+		f.ds[i].counted = suspects
+	}
+	return f, err
+}
+
+// takeRange takes over rows of a range that expired. Only one process at a time has the right to do
+// so. Each row is moved, so that a late outcome of the process that died changes no row.
+func (s *rangeTakeovers) takeRange(ctx context.Context, limit int) (f found, err error) {
+	p, rights := s.p, s.free.rights
+	if s.from != nil && !rights.lasts(s.from) {
+		s.from = nil
+	}
+	if s.from == nil {
+		err = p.statement(ctx, func(ctx context.Context) (err error) {
+			s.from, err = rights.takeExpired(ctx)
+			return err
+		})
+		if s.from == nil {
+			return f, err
+		}
+	}
+	q := PollQuery{Now: s.from.Upto.AvailableAt, After: s.from.After, Upto: s.from.Upto, Limit: 1, FreshOnly: true}
+	f, b, err := p.claim(ctx, ClaimQuery{
+		Now: q.Now, After: q.After, Upto: q.Upto, Limit: limit, FreshOnly: true, Move: true, By: rights.end(s.from),
+		Lease: p.dispatcher.leases.names.Next() + suspectName,
+	})
+	if err != nil { // the claim may be carried out until the right expires
+		p.dispatcher.track.abandon(s.from)
+		s.from = nil
+		return f, err
+	}
+	if b.Len() == limit {
+		return f, nil
+	}
+	reach, err := p.reach(ctx, q.After, q) // the claim left out rows that are locked
+	if err != nil || reach.Fresh > 0 {
+		s.wait()
+		return f, nil //nolint:nilerr // the next read asks again
+	}
+	p.dispatcher.track.readEnded(s.from)
+	s.from = nil
+	return f, nil
+}
+
+// wait leaves rows that are locked to a later cycle.
+func (s *rangeTakeovers) wait() {
+	s.locked = true
+	s.p.agenda.Note(s.p.clock.Now().Add(lockedRows))
+}

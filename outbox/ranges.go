@@ -1,0 +1,361 @@
+package outbox
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/outboxkit/outbox-go/outbox/internal/logburst"
+	"github.com/outboxkit/outbox-go/outbox/internal/wait"
+)
+
+const (
+	// rangeLasts is how long the right to a range lasts unless it is renewed: the time after which
+	// other processes deliver the events of a process that died.
+	rangeLasts = 10 * time.Second
+	// rangePatience limits a statement that renews rights.
+	rangePatience = 2 * time.Second
+)
+
+// suspectName ends the names of ranges that were taken over, and of the leases of their rows: another
+// process may have had the rows in hand when that process died, and the death was not counted as an
+// attempt.
+const suspectName = "/suspect"
+
+// rights are the ranges of due rows that this process may deliver in [MultiNode]. No row changes
+// until it is marked. A single row of the control table lists the ranges of all processes, and each
+// process replaces the list by compare-and-set. rights are safe for concurrent use.
+type rights struct {
+	db       DB
+	store    Store
+	owner    string
+	prefix   string // of the names of this process's ranges
+	track    *tracker
+	duration time.Duration
+	freed    func() // called when rows became free for every process
+	failing  logburst.Burst
+
+	mu       sync.Mutex
+	held     []*right
+	list     Ranges    // of all processes, as last read or set
+	readAt   time.Time // when the statement that read the list began
+	loadedAt time.Time // when the list had been read
+	latest   bool      // this process set the list last, as far as it knows
+	doubt    bool      // the answer to a set is lost: it may have begun a right
+	last     int64     // the number of the last range
+
+	ctx    context.Context // ends when the rights are closed
+	cancel context.CancelFunc
+	done   chan struct{} // nil: not started
+}
+
+func newRights(leases *tableLeases, log *slog.Logger) *rights {
+	r := &rights{
+		db: leases.db, store: leases.store, owner: leases.names.Owner, track: leases.track, freed: leases.freed,
+		duration: min(leases.lasts, rangeLasts),
+	}
+	r.prefix = r.owner + "/" + rand.Text()[:8] + "/" // another process may have the same owner
+	r.failing = logburst.Burst{
+		Log: log, Level: slog.LevelError, Message: "outbox: the rights to ranges of events could not be renewed; trying again",
+		Ended: "outbox: the rights to ranges of events are renewed again",
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+// Start begins to renew the rights. Call it once.
+func (r *rights) Start() {
+	r.done = make(chan struct{})
+	go func() {
+		defer close(r.done)
+		for {
+			wait.Sleep(r.ctx, r.duration/5)
+			if r.ctx.Err() != nil {
+				return
+			}
+			ctx, cancel := context.WithTimeout(r.ctx, min(rangePatience, r.duration/5))
+			_, err := r.tidy(ctx)
+			cancel()
+			switch {
+			case err == nil:
+				r.failing.End()
+			case r.ctx.Err() == nil:
+				r.failing.Add(1, logKeyOwner, r.owner, logKeyError, err.Error())
+			}
+		}
+	}()
+}
+
+// Close gives up the ranges whose events are stored or given back, in at most the given time. The
+// other ranges expire: their events are in hand, or another process had them.
+func (r *rights) Close(limit time.Duration) error {
+	r.cancel()
+	if r.done == nil {
+		return nil
+	}
+	defer r.failing.Flush()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if !wait.For(ctx, r.done, limit+wait.Grace) {
+		return context.DeadlineExceeded
+	}
+	for {
+		_, err := r.tidy(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		wait.Sleep(ctx, 100*time.Millisecond)
+	}
+}
+
+// gap is a place between the ranges of a list.
+type gap struct {
+	after, upto Cursor // upto is zero: to the end of the table
+	at          int    // the index of a range in the gap
+	version     string // of the list
+	own         *right // not nil: instead of a gap, a range of this process
+}
+
+// gap is the first gap, or range of this process, behind a place.
+func (r *rights) gap(ctx context.Context, place Cursor) (gap, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.latest {
+		if err := r.load(ctx); err != nil {
+			return gap{}, err
+		}
+	}
+	ranges := r.list.Ranges
+	g := gap{after: place, at: place.behind(ranges), version: r.list.Version}
+	if g.at < len(ranges) && ranges[g.at].After != place && !place.surelyBefore(ranges[g.at].After) {
+		g.after = ranges[g.at].After // the place is within the range, or may be
+	}
+	for ; g.at < len(ranges) && ranges[g.at].After == g.after; g.at++ {
+		if own := r.own(ranges[g.at].Name); own != nil && r.track.readAgain(own) {
+			g.upto, g.own = own.Upto, own
+			return g, nil
+		}
+		g.after = ranges[g.at].Upto
+	}
+	if g.at < len(ranges) {
+		g.upto = ranges[g.at].After
+	}
+	return g, nil
+}
+
+// behind is the index of the first range that is not before the place. The order of the list says
+// which ranges are before a range that ends at the place.
+func (c Cursor) behind(ranges []Range) int {
+	if i := slices.IndexFunc(ranges, func(r Range) bool { return r.Upto == c }); i >= 0 {
+		return i + 1
+	}
+	i := slices.IndexFunc(ranges, func(r Range) bool { return !r.Upto.surelyBefore(c) })
+	if i < 0 {
+		return len(ranges)
+	}
+	return i
+}
+
+// surelyBefore reports whether a place is before another place, whatever the order in which the
+// database has the ids of events.
+func (c Cursor) surelyBefore(other Cursor) bool {
+	if order := c.AvailableAt.Compare(other.AvailableAt); order != 0 {
+		return order < 0
+	}
+	return c.CreatedAt.Before(other.CreatedAt)
+}
+
+// isLeft reports whether a range is this process's although the process does not have the right: the
+// answer to a set was lost. A range that was taken over expires then, because its rows are still
+// suspects. r's mu is held.
+func (r *rights) isLeft(listed Range) bool {
+	return strings.HasPrefix(listed.Name, r.prefix) && !strings.HasSuffix(listed.Name, suspectName) && r.own(listed.Name) == nil
+}
+
+// own is the right of this process with a name; r's mu is held.
+func (r *rights) own(name string) *right {
+	if i := slices.IndexFunc(r.held, func(held *right) bool { return held.Name == name }); i >= 0 {
+		return r.held[i]
+	}
+	return nil
+}
+
+// hasExpired reports whether the list has a range whose process died or was stopped.
+func (r *rights) hasExpired() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.expired() >= 0
+}
+
+// expired is the index of a range whose process died or was stopped; negative if no range's was. r's
+// mu is held.
+func (r *rights) expired() int {
+	now := r.list.Now.Add(time.Since(r.loadedAt)) // the database's clock is past now
+	return slices.IndexFunc(r.list.Ranges, func(listed Range) bool { return listed.Until.Before(now) })
+}
+
+// take takes a gap up to a place; nil when the list has changed.
+func (r *rights) take(ctx context.Context, g gap, upto Cursor) (*right, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.list.Version != g.version {
+		return nil, nil
+	}
+	taken := r.next(g.after, upto)
+	ok, err := r.set(ctx, slices.Insert(slices.Clone(r.list.Ranges), g.at, taken.Range), r.soon(), taken)
+	if !ok {
+		return nil, err
+	}
+	return taken, nil
+}
+
+// takeExpired takes a range whose process died or was stopped; nil when there is no such range, or
+// another process was faster.
+func (r *rights) takeExpired(ctx context.Context) (*right, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.latest {
+		if err := r.load(ctx); err != nil {
+			return nil, err
+		}
+	}
+	i := r.expired()
+	if i < 0 {
+		return nil, nil
+	}
+	ranges := slices.Clone(r.list.Ranges)
+	taken := r.next(ranges[i].After, ranges[i].Upto)
+	taken.Name += suspectName
+	taken.suspects, ranges[i] = true, taken.Range
+	if ok, err := r.set(ctx, ranges, r.soon(), taken); !ok {
+		return nil, err
+	}
+	return taken, nil
+}
+
+// next is a right that the next set begins, with a read under way.
+func (r *rights) next(after, upto Cursor) *right {
+	r.last++
+	return &right{
+		Range: Range{Name: r.prefix + strconv.FormatInt(r.last, 36), After: after, Upto: upto, Until: r.now().Add(r.duration)},
+		until: time.Now().Add(r.duration * 4 / 5), inHand: 1,
+	}
+}
+
+// end is the end of a right by the database's clock.
+func (r *rights) end(held *right) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.IndexFunc(r.list.Ranges, func(listed Range) bool { return listed.Name == held.Name }); i >= 0 {
+		return r.list.Ranges[i].Until
+	}
+	return held.Until
+}
+
+// lasts reports whether a right surely lasts.
+func (r *rights) lasts(held *right) bool {
+	r.track.mu.Lock()
+	defer r.track.mu.Unlock()
+	return time.Now().Before(held.until)
+}
+
+// tidy gives finished ranges up, and renews the others in time. left is how many ranges are left.
+func (r *rights) tidy(ctx context.Context) (left int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for (len(r.held) > 0 || r.doubt) && ctx.Err() == nil {
+		if r.doubt || !r.latest {
+			if err := r.load(ctx); err != nil {
+				return len(r.held), err
+			}
+		}
+		began, by := time.Now(), r.soon()
+		ranges := slices.Clone(r.list.Ranges)
+		var renewed []*right
+		for i := range ranges {
+			own, end := r.own(ranges[i].Name), ranges[i].Until
+			if own == nil || !r.track.needsRight(own, began.Add(r.duration*3/5)) {
+				continue
+			}
+			ranges[i].Until, renewed = r.now().Add(r.duration), append(renewed, own)
+			if end.Before(by) { // a right that is over is not renewed: another process may have the rows
+				by = end
+			}
+		}
+		if len(renewed) == 0 && !slices.ContainsFunc(r.held, r.track.isFinished) && !slices.ContainsFunc(ranges, r.isLeft) {
+			r.doubt = false
+			break
+		}
+		ok, err := r.set(ctx, ranges, by)
+		if ok {
+			r.track.renewRights(renewed, began.Add(r.duration*4/5))
+		}
+		if ok || err != nil {
+			return len(r.held), err
+		}
+	}
+	return len(r.held), ctx.Err()
+}
+
+// now is a time that the database's clock has reached at most, if both clocks ran as fast.
+func (r *rights) now() time.Time { return r.list.Now.Add(time.Since(r.readAt)) }
+
+// soon is the time by which a set is carried out, by the database's clock. A right that the set
+// begins lasts for 4/5 of its time from then on.
+func (r *rights) soon() time.Time { return r.now().Add(r.duration / 5) }
+
+// load reads the list; r's mu is held.
+func (r *rights) load(ctx context.Context) error {
+	began := time.Now()
+	list, err := r.store.Ranges(ctx, r.db)
+	if err != nil {
+		return fmt.Errorf("outbox: reading the ranges of processes: %w", err)
+	}
+	r.latest = list.Version != "" && list.Version == r.list.Version
+	r.list, r.readAt, r.loadedAt = list, began, time.Now()
+	r.held = slices.DeleteFunc(r.held, func(held *right) bool { // other processes have delivered the rows
+		return !slices.ContainsFunc(list.Ranges, func(listed Range) bool { return listed.Name == held.Name })
+	})
+	return nil
+}
+
+// set replaces the list, without the ranges of this process that are finished, or that an earlier
+// set added whose answer was lost. ok is false when another process was faster, or when the
+// statement came later than by. r's mu is held.
+func (r *rights) set(ctx context.Context, ranges []Range, by time.Time, taken ...*right) (ok bool, err error) {
+	var kept, finished []*right
+	for _, held := range append(r.held, taken...) {
+		if r.track.isFinished(held) {
+			finished = append(finished, held)
+		} else {
+			kept = append(kept, held)
+		}
+	}
+	was := r.held
+	r.held, r.latest = kept, false
+	next := Ranges{Version: rand.Text(), Ranges: slices.DeleteFunc(ranges, func(listed Range) bool {
+		return r.isLeft(listed) || slices.ContainsFunc(finished, func(held *right) bool { return held.Name == listed.Name })
+	})}
+	if ok, err = r.store.SetRanges(ctx, r.db, r.list.Version, by, next); err != nil {
+		// The statement may be carried out later, so the finished ranges are not read again.
+		r.held = slices.DeleteFunc(kept, func(held *right) bool { return slices.Contains(taken, held) })
+		r.doubt = true
+		return false, fmt.Errorf("outbox: setting the ranges of this process: %w", err)
+	}
+	if !ok {
+		r.held = was
+		return false, nil
+	}
+	r.latest, r.doubt = true, false
+	r.list.Version, r.list.Ranges = next.Version, next.Ranges
+	if slices.ContainsFunc(finished, r.track.gaveBack) {
+		r.freed()
+	}
+	return true, nil
+}

@@ -1,0 +1,222 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+)
+
+// byRanges is a mode in which nodes take ranges.
+func byRanges(poll outbox.PollOptions) outbox.MultiNode {
+	return outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{Ranges: true}, Dispatch: outbox.DispatchOptions{Workers: 4}}
+}
+
+// rangesOf are the ranges of the store.
+func rangesOf(t *testing.T, store *outboxtest.Store) []outbox.Range {
+	t.Helper()
+	ranges, err := store.Ranges(t.Context(), store.DB())
+	require.NoError(t, err)
+	return ranges.Ranges
+}
+
+func TestNodesThatTakeRangesDeliverABacklogOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		const events = 3000
+		for i := range events {
+			insertDue(t, store, fmt.Sprintf("e%04d", i), -time.Hour+time.Duration(i/3)*time.Millisecond)
+		}
+		var got calls
+		nodes := map[string]*atomic.Int64{}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			n := &atomic.Int64{}
+			nodes[name] = n
+			start(t, outbox.Config{Store: store, Mode: byRanges(outbox.PollOptions{BatchSize: 50})}, func(_ context.Context, env outbox.Envelope) error {
+				time.Sleep(time.Millisecond)
+				row, _ := store.Row(env.EventID)
+				require.Empty(t, row.LockedBy, "no row changes before it is marked")
+				got.add(env.EventID)
+				n.Add(1)
+				return nil
+			})
+		}
+		time.Sleep(time.Minute)
+		delivered, deliveries := got.total()
+		require.Equal(t, []int{events, events}, []int{delivered, deliveries})
+		for name, n := range nodes {
+			require.Positive(t, n.Load(), "node %s took part", name)
+		}
+		require.Empty(t, rangesOf(t, store), "finished ranges are given up")
+	})
+}
+
+// A listener that takes long keeps its range, in which rows come free meanwhile.
+func TestAnEventThatCommitsIntoARangeIsDeliveredWithinTheInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		insertDue(t, store, "before", -time.Hour)
+		insertDue(t, store, "slow", -time.Minute)
+		release, late := make(chan struct{}), make(chan time.Time, 1)
+		var got calls
+		const interval = 5 * time.Second
+		for range 2 {
+			start(t, outbox.Config{Store: store, Mode: byRanges(outbox.PollOptions{Interval: interval})}, func(_ context.Context, env outbox.Envelope) error {
+				got.add(env.EventID)
+				switch env.EventID {
+				case "slow":
+					<-release
+				case "late":
+					late <- time.Now()
+				}
+				return nil
+			})
+		}
+		time.Sleep(2 * time.Minute)
+		require.Len(t, rangesOf(t, store), 1, "the range is renewed")
+		began := time.Now()
+		insertDue(t, store, "late", -2*time.Minute-30*time.Minute)
+		require.LessOrEqual(t, (<-late).Sub(began), interval)
+		close(release)
+		time.Sleep(interval)
+		delivered, deliveries := got.total()
+		require.Equal(t, []int{3, 3}, []int{delivered, deliveries})
+		require.Empty(t, rangesOf(t, store))
+	})
+}
+
+// A process that lost the database begins no delivery after its ranges expired. Another process takes
+// the rows over, a few at a time, without an attempt.
+func TestTheRowsOfARangeThatExpiredAreTakenOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first := &cut{Store: outboxtest.NewStore()}
+		const events = 40
+		for i := range events {
+			insertDue(t, first.Store, fmt.Sprintf("e%02d", i), -time.Hour+time.Duration(i)*time.Second)
+		}
+		release := make(chan struct{})
+		var stopped, running, most atomic.Int64
+		start(t, outbox.Config{Store: first, Mode: byRanges(outbox.PollOptions{})}, func(context.Context, outbox.Envelope) error {
+			stopped.Add(1)
+			<-release
+			return nil
+		})
+		synctest.Wait()
+		require.EqualValues(t, 4, stopped.Load())
+		first.away.Store(true)
+		began := time.Now()
+		var got calls
+		start(t, outbox.Config{Store: first.Store, Mode: byRanges(outbox.PollOptions{})}, func(_ context.Context, env outbox.Envelope) error {
+			require.Zero(t, env.Attempts)
+			require.GreaterOrEqual(t, time.Since(began), 8*time.Second, "the right lasts")
+			if got.add(env.EventID); time.Since(began) < 16*time.Second {
+				most.Store(max(most.Load(), running.Add(1)))
+				time.Sleep(100 * time.Millisecond)
+				running.Add(-1)
+			}
+			return nil
+		})
+		time.Sleep(time.Minute)
+		delivered, deliveries := got.total()
+		require.Equal(t, []int{events, events}, []int{delivered, deliveries})
+		require.Positive(t, most.Load())
+		close(release)
+		time.Sleep(time.Second)
+		require.EqualValues(t, 4, stopped.Load(), "the events that were queued are not delivered")
+		first.away.Store(false)
+		time.Sleep(time.Minute)
+		for i := range events {
+			row, _ := first.Row(fmt.Sprintf("e%02d", i))
+			require.Equal(t, outbox.StatusDone, row.Status)
+		}
+		require.EqualValues(t, 4, stopped.Load())
+		require.Empty(t, rangesOf(t, first.Store))
+	})
+}
+
+// Closing gives queued events back to other nodes at once.
+func TestAClosedNodeGivesItsRangesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		for i := range 100 {
+			insertDue(t, store, fmt.Sprintf("e%02d", i), -time.Hour+time.Duration(i)*time.Second)
+		}
+		mode := byRanges(outbox.PollOptions{})
+		mode.Dispatch.DrainTimeout = time.Second
+		first := start(t, outbox.Config{Store: store, Mode: mode}, func(ctx context.Context, _ outbox.Envelope) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		synctest.Wait()
+		require.NotEmpty(t, rangesOf(t, store))
+		require.NoError(t, first.Close(t.Context()))
+		require.Empty(t, rangesOf(t, store))
+		var got calls
+		start(t, outbox.Config{Store: store, Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
+			require.Zero(t, env.Attempts)
+			got.add(env.EventID)
+			return nil
+		})
+		time.Sleep(time.Second)
+		delivered, _ := got.total()
+		require.Equal(t, 100, delivered)
+	})
+}
+
+// lockedClaims is a store whose claims find each row locked.
+type lockedClaims struct {
+	*outboxtest.Store
+	n atomic.Int64
+}
+
+func (s *lockedClaims) memory() *outboxtest.Store { return s.Store }
+
+func (s *lockedClaims) Claim(context.Context, outbox.DB, outbox.ClaimQuery) (outbox.Batch, error) {
+	s.n.Add(1)
+	return outbox.Batch{}, nil
+}
+
+// A takeover of rows that another transaction has locked is tried again a few times in a second.
+func TestATakeoverOfLockedRowsDoesNotKeepThePollerBusy(t *testing.T) {
+	t.Parallel()
+	for name, expired := range map[string]func(t *testing.T) *outboxtest.Store{
+		"a lease": func(t *testing.T) *outboxtest.Store { t.Helper(); return orphaned(t, "e") },
+		"a range": func(t *testing.T) *outboxtest.Store {
+			t.Helper()
+			store := outboxtest.NewStore()
+			insertDue(t, store, "e", -time.Minute)
+			row, _ := store.Row("e")
+			upto := outbox.Cursor{AvailableAt: row.AvailableAt, CreatedAt: row.Envelope.OccurredAt, EventID: "e"}
+			ok, err := store.SetRanges(t.Context(), store.DB(), "", time.Now().Add(time.Hour), outbox.Ranges{
+				Version: "1", Ranges: []outbox.Range{{Name: "dead node/1", Upto: upto, Until: time.Now().Add(time.Second)}},
+			})
+			require.NoError(t, err)
+			require.True(t, ok)
+			return store
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &lockedClaims{Store: expired(t)}
+				start(t, outbox.Config{Store: s, Mode: byRanges(outbox.PollOptions{})}, handled)
+				time.Sleep(outbox.DefaultLeaseDuration + time.Minute)
+				tries := s.n.Load()
+				require.Positive(t, tries)
+				time.Sleep(time.Minute)
+				require.Less(t, s.n.Load()-tries, int64(60*1000/50+10))
+			})
+		})
+	}
+}
