@@ -89,6 +89,27 @@ func (s *mute) Leased(ctx context.Context, db outbox.DB, names []string) ([]outb
 	return s.Store.Leased(ctx, db, names)
 }
 
+func (s *mute) Ranges(ctx context.Context, db outbox.DB) (outbox.Ranges, error) {
+	if err := s.answer(ctx); err != nil {
+		return outbox.Ranges{}, err
+	}
+	return s.Store.Ranges(ctx, db)
+}
+
+func (s *mute) SetRanges(ctx context.Context, db outbox.DB, was string, by time.Time, next outbox.Ranges) (bool, error) {
+	if err := s.answer(ctx); err != nil {
+		return false, err
+	}
+	return s.Store.SetRanges(ctx, db, was, by, next)
+}
+
+func (s *mute) Reach(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Reach, error) {
+	if err := s.answer(ctx); err != nil {
+		return outbox.Reach{}, err
+	}
+	return s.Store.Reach(ctx, db, q)
+}
+
 func (s *mute) HoldTable(ctx context.Context, db outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
 	if err := s.answer(ctx); err != nil {
 		return outbox.TableHolder{}, err
@@ -165,12 +186,14 @@ const (
 // boundedModes is each mode with a dispatcher, with many outcomes in hand at once.
 func boundedModes() map[string]outbox.Mode {
 	d := outbox.DispatchOptions{DrainTimeout: boundedDrain, HotCapacity: 5000, ColdCapacity: 5000}
+	polled := outbox.DispatchOptions{DrainTimeout: boundedDrain, PollerOnly: true, ColdCapacity: 5000}
 	limited := d
 	limited.Limits = []outbox.Limit{{Kind: outbox.EventKind{AggregateType: outbox.Global, EventType: "Said"}, Concurrency: 8}}
 	return map[string]outbox.Mode{
 		"single node": outbox.SingleNode{Dispatch: d}, "many nodes": outbox.MultiNode{Dispatch: d},
 		"ordered": outbox.Ordered{DrainTimeout: boundedDrain}, "ordered by key": outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{DrainTimeout: boundedDrain}},
 		"limits": outbox.MultiNode{Dispatch: limited}, "tenants in turn": outbox.MultiNode{Dispatch: d, Claim: outbox.ClaimOptions{TenantsInTurn: true}},
+		"ranges":      outbox.MultiNode{Dispatch: polled, Claim: outbox.ClaimOptions{Ranges: true}},
 		"writer only": outbox.WriterOnly{},
 	}
 }

@@ -245,11 +245,10 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 	d.completer.commit.Refuse() // the answer of a listener that still runs comes too late
 	d.leases.keeper.Close()
 	unstored := d.completer.close(d.opts.DrainTimeout)
+	ranges := d.giveUpRanges() // while the releaser closes
 	unreleased := d.leases.releaser.Close(d.opts.DrainTimeout)
-	if d.rights != nil {
-		if err := d.rights.Close(d.opts.DrainTimeout); err != nil {
-			errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: giving up ranges of events, which other nodes deliver when the ranges expire, in %s at the latest: %w", rangeLasts, err))
-		}
+	if err := <-ranges; err != nil {
+		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: giving up ranges of events, which other nodes deliver when the ranges expire, in %s at the latest: %w", rangeLasts, err))
 	}
 	if unstored > 0 {
 		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d outcomes could not be stored, or the database did not say that they are; their events may be delivered again", unstored))
@@ -258,6 +257,17 @@ func (d *dispatcher) shutdown(ctx context.Context) {
 		errs = append(errs, fmt.Errorf("outbox: closing the dispatcher: %d leases could not be given back, or the database did not say that they are; other nodes deliver their events when the leases expire, %s after they began, at the latest", unreleased, d.leases.lasts))
 	}
 	d.err = errors.Join(errs...)
+}
+
+// giveUpRanges begins to close the rights to ranges, and returns the result.
+func (d *dispatcher) giveUpRanges() <-chan error {
+	result := make(chan error, 1)
+	if d.rights == nil {
+		close(result)
+		return result
+	}
+	go func() { result <- d.rights.Close(d.opts.DrainTimeout) }()
+	return result
 }
 
 // giveBack lets go of the events that are still queued.

@@ -14,7 +14,8 @@ type rangeRows struct {
 	p      *poller
 	rights *rights
 	found  bool // earlier reads of the pass found rows
-	// expired reads a part of the table in which a pass found rows whose leases expired; nil: no such part.
+	// expired reads a part of the table in which a pass found rows whose leases expired; nil: no such
+	// part.
 	expired *PollQuery
 }
 
@@ -196,7 +197,7 @@ func (s *rangeTakeovers) takeRange(ctx context.Context, limit int) (f found, err
 	}
 	q := PollQuery{Now: s.from.Upto.AvailableAt, After: s.from.After, Upto: s.from.Upto, Limit: 1, FreshOnly: true}
 	f, b, err := p.claim(ctx, ClaimQuery{
-		Now: q.Now, After: q.After, Upto: q.Upto, Limit: limit, FreshOnly: true, Move: true, By: rights.end(s.from),
+		Now: q.Now, After: q.After, Upto: q.Upto, Limit: limit, FreshOnly: true, Move: true, By: rights.endOf(s.from),
 		Lease: p.dispatcher.leases.names.Next() + suspectName,
 	})
 	if err != nil { // the claim may be carried out until the right expires

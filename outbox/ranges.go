@@ -41,14 +41,16 @@ type rights struct {
 	freed    func() // called when rows became free for every process
 	failing  logburst.Burst
 
-	mu       sync.Mutex
-	held     []*right
-	list     Ranges    // of all processes, as last read or set
-	readAt   time.Time // when the statement that read the list began
-	loadedAt time.Time // when the list had been read
-	latest   bool      // this process set the list last, as far as it knows
-	doubt    bool      // the answer to a set is lost: it may have begun a right
-	last     int64     // the number of the last range
+	busy   chan struct{} // holds a token while the fields below are used, also during statements
+	held   []*right
+	readAt time.Time // when the statement that read the list began
+	latest bool      // this process set the list last, as far as it knows
+	doubt  bool      // the answer to a set is lost: it may have begun a right
+	last   int64     // the number of the last range
+
+	mu       sync.Mutex // guards the list; whoever holds the token may read the list without mu
+	list     Ranges     // of all processes, as last read or set
+	loadedAt time.Time  // when the list had been read
 
 	ctx    context.Context // ends when the rights are closed
 	cancel context.CancelFunc
@@ -58,7 +60,7 @@ type rights struct {
 func newRights(leases *tableLeases, log *slog.Logger) *rights {
 	r := &rights{
 		db: leases.db, store: leases.store, owner: leases.names.Owner, track: leases.track, freed: leases.freed,
-		duration: min(leases.lasts, rangeLasts),
+		duration: min(leases.lasts, rangeLasts), busy: make(chan struct{}, 1),
 	}
 	r.prefix = r.owner + "/" + rand.Text()[:8] + "/" // another process may have the same owner
 	r.failing = logburst.Burst{
@@ -93,7 +95,8 @@ func (r *rights) Start() {
 }
 
 // Close gives up the ranges whose events are stored or given back, in at most the given time. The
-// other ranges expire: their events are in hand, or another process had them.
+// other ranges expire: their events are in hand, or another process had them. Close does not wait for
+// a statement of a driver that ignores the end of a context.
 func (r *rights) Close(limit time.Duration) error {
 	r.cancel()
 	if r.done == nil {
@@ -101,10 +104,21 @@ func (r *rights) Close(limit time.Duration) error {
 	}
 	defer r.failing.Flush()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	if !wait.For(ctx, r.done, limit+wait.Grace) {
+	ended, given := make(chan struct{}), error(nil)
+	go func() {
+		defer close(ended)
+		defer cancel()
+		<-r.done
+		given = r.giveUp(ctx)
+	}()
+	if !wait.For(context.Background(), ended, limit+wait.Grace) {
 		return context.DeadlineExceeded
 	}
+	return given
+}
+
+// giveUp tries to give finished ranges up until that succeeds, or until ctx ends.
+func (r *rights) giveUp(ctx context.Context) error {
 	for {
 		_, err := r.tidy(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -113,6 +127,19 @@ func (r *rights) Close(limit time.Duration) error {
 		wait.Sleep(ctx, 100*time.Millisecond)
 	}
 }
+
+// begin takes the token.
+func (r *rights) begin(ctx context.Context) error {
+	select {
+	case r.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end gives the token to the next.
+func (r *rights) end() { <-r.busy }
 
 // gap is a place between the ranges of a list.
 type gap struct {
@@ -124,8 +151,10 @@ type gap struct {
 
 // gap is the first gap, or range of this process, behind a place.
 func (r *rights) gap(ctx context.Context, place Cursor) (gap, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.begin(ctx); err != nil {
+		return gap{}, err
+	}
+	defer r.end()
 	if !r.latest {
 		if err := r.load(ctx); err != nil {
 			return gap{}, err
@@ -173,12 +202,12 @@ func (c Cursor) surelyBefore(other Cursor) bool {
 
 // isLeft reports whether a range is this process's although the process does not have the right: the
 // answer to a set was lost. A range that was taken over expires then, because its rows are still
-// suspects. r's mu is held.
+// suspects. The token is held.
 func (r *rights) isLeft(listed Range) bool {
 	return strings.HasPrefix(listed.Name, r.prefix) && !strings.HasSuffix(listed.Name, suspectName) && r.own(listed.Name) == nil
 }
 
-// own is the right of this process with a name; r's mu is held.
+// own is the right of this process with a name; the token is held.
 func (r *rights) own(name string) *right {
 	if i := slices.IndexFunc(r.held, func(held *right) bool { return held.Name == name }); i >= 0 {
 		return r.held[i]
@@ -193,8 +222,8 @@ func (r *rights) hasExpired() bool {
 	return r.expired() >= 0
 }
 
-// expired is the index of a range whose process died or was stopped; negative if no range's was. r's
-// mu is held.
+// expired is the index of a range whose process died or was stopped; negative if no range's was. The
+// token or mu is held.
 func (r *rights) expired() int {
 	now := r.list.Now.Add(time.Since(r.loadedAt)) // the database's clock is past now
 	return slices.IndexFunc(r.list.Ranges, func(listed Range) bool { return listed.Until.Before(now) })
@@ -202,8 +231,10 @@ func (r *rights) expired() int {
 
 // take takes a gap up to a place; nil when the list has changed.
 func (r *rights) take(ctx context.Context, g gap, upto Cursor) (*right, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.end()
 	if r.list.Version != g.version {
 		return nil, nil
 	}
@@ -218,8 +249,10 @@ func (r *rights) take(ctx context.Context, g gap, upto Cursor) (*right, error) {
 // takeExpired takes a range whose process died or was stopped; nil when there is no such range, or
 // another process was faster.
 func (r *rights) takeExpired(ctx context.Context) (*right, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer r.end()
 	if !r.latest {
 		if err := r.load(ctx); err != nil {
 			return nil, err
@@ -248,8 +281,8 @@ func (r *rights) next(after, upto Cursor) *right {
 	}
 }
 
-// end is the end of a right by the database's clock.
-func (r *rights) end(held *right) time.Time {
+// endOf is the end of a right by the database's clock.
+func (r *rights) endOf(held *right) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i := slices.IndexFunc(r.list.Ranges, func(listed Range) bool { return listed.Name == held.Name }); i >= 0 {
@@ -267,8 +300,10 @@ func (r *rights) lasts(held *right) bool {
 
 // tidy gives finished ranges up, and renews the others in time. left is how many ranges are left.
 func (r *rights) tidy(ctx context.Context) (left int, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.begin(ctx); err != nil {
+		return 1, err
+	}
+	defer r.end()
 	for (len(r.held) > 0 || r.doubt) && ctx.Err() == nil {
 		if r.doubt || !r.latest {
 			if err := r.load(ctx); err != nil {
@@ -310,15 +345,17 @@ func (r *rights) now() time.Time { return r.list.Now.Add(time.Since(r.readAt)) }
 // begins lasts for 4/5 of its time from then on.
 func (r *rights) soon() time.Time { return r.now().Add(r.duration / 5) }
 
-// load reads the list; r's mu is held.
+// load reads the list; the token is held.
 func (r *rights) load(ctx context.Context) error {
 	began := time.Now()
 	list, err := r.store.Ranges(ctx, r.db)
 	if err != nil {
 		return fmt.Errorf("outbox: reading the ranges of processes: %w", err)
 	}
-	r.latest = list.Version != "" && list.Version == r.list.Version
-	r.list, r.readAt, r.loadedAt = list, began, time.Now()
+	r.latest, r.readAt = list.Version != "" && list.Version == r.list.Version, began
+	r.mu.Lock()
+	r.list, r.loadedAt = list, time.Now()
+	r.mu.Unlock()
 	r.held = slices.DeleteFunc(r.held, func(held *right) bool { // other processes have delivered the rows
 		return !slices.ContainsFunc(list.Ranges, func(listed Range) bool { return listed.Name == held.Name })
 	})
@@ -327,7 +364,7 @@ func (r *rights) load(ctx context.Context) error {
 
 // set replaces the list, without the ranges of this process that are finished, or that an earlier
 // set added whose answer was lost. ok is false when another process was faster, or when the
-// statement came later than by. r's mu is held.
+// statement came later than by. The token is held.
 func (r *rights) set(ctx context.Context, ranges []Range, by time.Time, taken ...*right) (ok bool, err error) {
 	var kept, finished []*right
 	for _, held := range append(r.held, taken...) {
@@ -353,7 +390,9 @@ func (r *rights) set(ctx context.Context, ranges []Range, by time.Time, taken ..
 		return false, nil
 	}
 	r.latest, r.doubt = true, false
+	r.mu.Lock()
 	r.list.Version, r.list.Ranges = next.Version, next.Ranges
+	r.mu.Unlock()
 	if slices.ContainsFunc(finished, r.track.gaveBack) {
 		r.freed()
 	}

@@ -235,7 +235,9 @@ func TestALateSetBeginsNoRight(t *testing.T) {
 
 // reload reads the list.
 func (r *rights) reload(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	defer r.end()
 	return r.load(ctx)
 }

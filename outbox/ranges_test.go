@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -40,7 +41,9 @@ func TestNodesThatTakeRangesDeliverABacklogOnce(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			n := &atomic.Int64{}
 			nodes[name] = n
-			start(t, outbox.Config{Store: store, Mode: byRanges(outbox.PollOptions{BatchSize: 50})}, func(_ context.Context, env outbox.Envelope) error {
+			mode := byRanges(outbox.PollOptions{BatchSize: 50})
+			mode.Dispatch.ColdCapacity = 100 // a node has a fraction of the backlog in hand
+			start(t, outbox.Config{Store: store, Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
 				time.Sleep(time.Millisecond)
 				row, _ := store.Row(env.EventID)
 				require.Empty(t, row.LockedBy, "no row changes before it is marked")
@@ -105,7 +108,9 @@ func TestTheRowsOfARangeThatExpiredAreTakenOver(t *testing.T) {
 			insertDue(t, first.Store, fmt.Sprintf("e%02d", i), -time.Hour+time.Duration(i)*time.Second)
 		}
 		release := make(chan struct{})
-		var stopped, running, most atomic.Int64
+		var stopped atomic.Int64
+		var mu sync.Mutex
+		var begun []time.Time // when the rows were taken over
 		start(t, outbox.Config{Store: first, Mode: byRanges(outbox.PollOptions{})}, func(context.Context, outbox.Envelope) error {
 			stopped.Add(1)
 			<-release
@@ -119,17 +124,20 @@ func TestTheRowsOfARangeThatExpiredAreTakenOver(t *testing.T) {
 		start(t, outbox.Config{Store: first.Store, Mode: byRanges(outbox.PollOptions{})}, func(_ context.Context, env outbox.Envelope) error {
 			require.Zero(t, env.Attempts)
 			require.GreaterOrEqual(t, time.Since(began), 8*time.Second, "the right lasts")
-			if got.add(env.EventID); time.Since(began) < 16*time.Second {
-				most.Store(max(most.Load(), running.Add(1)))
-				time.Sleep(100 * time.Millisecond)
-				running.Add(-1)
-			}
+			got.add(env.EventID)
+			mu.Lock()
+			begun = append(begun, time.Now())
+			mu.Unlock()
+			time.Sleep(100 * time.Millisecond)
 			return nil
 		})
 		time.Sleep(time.Minute)
 		delivered, deliveries := got.total()
 		require.Equal(t, []int{events, events}, []int{delivered, deliveries})
-		require.Positive(t, most.Load())
+		mu.Lock()
+		require.GreaterOrEqual(t, begun[1].Sub(begun[0]), 100*time.Millisecond, "the first alone")
+		require.GreaterOrEqual(t, begun[3].Sub(begun[1]), 100*time.Millisecond, "then two, because the first survived")
+		mu.Unlock()
 		close(release)
 		time.Sleep(time.Second)
 		require.EqualValues(t, 4, stopped.Load(), "the events that were queued are not delivered")

@@ -115,9 +115,9 @@ func (t *tracker) acquire(d *delivery) bool {
 // covers reports whether the other delivery of the same event is a copy. A row that was only read
 // is a copy. A claimed row is not a copy in two cases: a transaction writes an event of the same id
 // again, which will fail; or the retry or deferral in hand took effect, and the row is due at the
-// time that the retry or deferral set, or a microsecond later, if the claim moved it. DONE that is on its way has not taken effect, because the
-// row could be claimed. DEAD may have: if the event was replayed at once, settle gives the new
-// lease back.
+// time that the retry or deferral set, or a microsecond later, if the claim moved it. DONE that is on
+// its way has not taken effect, because the row could be claimed. DEAD may have: if the event was
+// replayed at once, settle gives the new lease back.
 func (d *delivery) covers(other *delivery) bool {
 	switch {
 	case other.lease == "":
@@ -292,7 +292,10 @@ func (t *tracker) leases() []Lease {
 func (t *tracker) leased(d *delivery) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	d.env.Attempts, d.counted = max(d.env.Attempts, d.claimed.attempts), d.counted || d.claimed.counted
+	if d.claimed.attempts > d.env.Attempts { // a writer's hook may be reading other envelopes
+		d.env.Attempts = d.claimed.attempts
+	}
+	d.counted = d.counted || d.claimed.counted
 	until := d.until
 	if d.right != nil {
 		until = d.right.until

@@ -41,7 +41,8 @@ func (q *query) lockNow(s *Store, marked func(*query)) *query {
 const unlock = "locked_by = NULL, locked_at = NULL"
 
 // Mark implements [outbox.Store]. A batch that is too large for a single statement, or whose marks
-// are not all of a kind, with a lease, with DueAt or with neither, takes several statements in a transaction.
+// are not all of a kind, with a lease, with DueAt or with neither, takes several statements in a
+// transaction.
 func (s *Store) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
 	if len(marks) == 0 {
 		return nil, s.err

@@ -244,9 +244,9 @@ func (q *query) expired(leaseDuration time.Duration) *query {
 	return q.add("locked_at NOT BETWEEN ").fromNow(-leaseDuration).add(" AND ").fromNow(leaseDuration)
 }
 
-// free writes the condition for rows that are not leased, or whose lease expired. The CASE, here
-// and in fresh and leasable, hides the number of such rows from PostgreSQL's planner: statistics taken while
-// all rows were leased would make PostgreSQL read and sort the backlog.
+// free writes the condition for rows that are not leased, or whose lease expired. The CASE, here and
+// in fresh and leasable, hides the number of such rows from PostgreSQL's planner: statistics taken
+// while all rows were leased would make PostgreSQL read and sort the backlog.
 func (q *query) free(leaseDuration time.Duration) *query {
 	return q.add(" AND CASE WHEN locked_at IS NULL OR ").expired(leaseDuration).add(" THEN TRUE ELSE FALSE END")
 }
