@@ -31,7 +31,8 @@ func tool(ctx context.Context, cred *syscall.Credential, dir, path string, args 
 }
 
 // daemon starts a program that outlives this program, and stores the process id. The channel closes
-// when the program ends.
+// when the program ends. The program's arguments can be read when daemon returns: right after the
+// start the system may still show none, and serves would take the process for another's.
 func daemon(cred *syscall.Credential, dir, path string, args ...string) (ended <-chan struct{}, err error) {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -54,7 +55,19 @@ func daemon(cred *syscall.Credential, dir, path string, args ...string) (ended <
 		_ = cmd.Process.Signal(syscall.SIGTERM) // no other run would find it
 		return nil, err
 	}
+	for hasNoArguments(cmd.Process.Pid) {
+		select {
+		case <-done:
+			return done, nil
+		case <-time.After(time.Millisecond):
+		}
+	}
 	return done, nil
+}
+
+func hasNoArguments(pid int) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && len(line) == 0
 }
 
 // kill ends only the server whose id is stored in dir.
