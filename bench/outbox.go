@@ -25,7 +25,6 @@ const (
 func outboxContenders() []contender {
 	single := outboxKind{mode: outbox.SingleNode{}, write: viaSQLTx}
 	multi := outboxKind{mode: outbox.MultiNode{}, write: viaSQLTx}
-	ranges := outboxKind{mode: outbox.MultiNode{Claim: outbox.ClaimOptions{Ranges: true}}, write: viaSQLTx}
 	notified := outboxKind{mode: outbox.MultiNode{}, write: viaSQLTx, notify: true}
 	deleting := outboxKind{mode: outbox.SingleNode{}, write: viaSQLTx, purge: &outbox.PurgeOptions{OnDone: outbox.Delete}}
 	return []contender{
@@ -48,10 +47,6 @@ func outboxContenders() []contender {
 		{
 			name: "outbox MultiNode", on: everywhere, open: multi.open,
 			works: []string{"done", "drain", "remote", "burst", "flat", "precision", "memory", "cost"},
-		},
-		{
-			name: "outbox MultiNode, ranges", on: everywhere, open: ranges.open,
-			works: []string{"drain", "flat", "cost"},
 		},
 	}
 }

@@ -123,9 +123,6 @@ type ClaimConfig struct {
 	LeaseDuration time.Duration `yaml:"lock-timeout" mapstructure:"lock-timeout"`
 	// TenantsInTurn claims events of the tenants in turn; multi-node only. Defaults to false.
 	TenantsInTurn bool `yaml:"tenants-in-turn" mapstructure:"tenants-in-turn"`
-	// Ranges reads free rows under rights to ranges; multi-node only. Experimental. Defaults to
-	// false.
-	Ranges bool `yaml:"ranges" mapstructure:"ranges"`
 }
 
 // OrderingConfig is for ordered-by-key; see [outbox.OrderedByKey].

@@ -67,7 +67,7 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 		})
 	}
 	poll := outbox.PollOptions{Interval: c.Poll.Interval, BatchSize: c.Poll.BatchSize, SkipRecent: c.Poll.SkipRecent}
-	claim := outbox.ClaimOptions{Owner: c.Claim.Owner, LeaseDuration: c.Claim.LeaseDuration, TenantsInTurn: c.Claim.TenantsInTurn, Ranges: c.Claim.Ranges}
+	claim := outbox.ClaimOptions{Owner: c.Claim.Owner, LeaseDuration: c.Claim.LeaseDuration, TenantsInTurn: c.Claim.TenantsInTurn}
 	switch c.Mode {
 	case MultiNode:
 		return outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: claim}

@@ -165,14 +165,14 @@ func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 	full := Config{
 		Dispatch: DispatchConfig{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15},
 		Poll:     PollConfig{Interval: 8, BatchSize: 9, SkipRecent: 10},
-		Claim:    ClaimConfig{Owner: "n", LeaseDuration: 11, TenantsInTurn: true, Ranges: true},
+		Claim:    ClaimConfig{Owner: "n", LeaseDuration: 11, TenantsInTurn: true},
 		Purge:    PurgeConfig{Enabled: pointer(true), Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
 	}
 	dispatch := outbox.DispatchOptions{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15}
 	poll := outbox.PollOptions{Interval: 8, BatchSize: 9, SkipRecent: 10}
 	for mode, want := range map[Mode]outbox.Mode{
 		SingleNode: outbox.SingleNode{Dispatch: dispatch, Poll: poll},
-		MultiNode:  outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: outbox.ClaimOptions{Owner: "n", LeaseDuration: 11, TenantsInTurn: true, Ranges: true}},
+		MultiNode:  outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: outbox.ClaimOptions{Owner: "n", LeaseDuration: 11, TenantsInTurn: true}},
 		Ordered:    outbox.Ordered{Poll: poll, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7},
 		WriterOnly: outbox.WriterOnly{},
 	} {

@@ -56,7 +56,7 @@ func TestAPoisonEventInABatchEndsDead(t *testing.T) {
 		"single node":                {outbox.SingleNode{Dispatch: small}, 40},
 		"single node, a large batch": {outbox.SingleNode{Dispatch: small}, 2200},
 		"many nodes":                 {outbox.MultiNode{Dispatch: small}, 40},
-		"ranges":                     {outbox.MultiNode{Dispatch: small, Claim: outbox.ClaimOptions{Ranges: true}}, 40},
+		"tenants":                    {outbox.MultiNode{Dispatch: small, Claim: outbox.ClaimOptions{TenantsInTurn: true}}, 40},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -106,7 +106,7 @@ func TestMemoryIsBoundedWhileABatchIsSlow(t *testing.T) {
 				leased++
 			}
 		}
-		require.Equal(t, 20+hot+stats.ColdDepth, leased)
+		require.Equal(t, 20+hot, leased, "the rows of the cold queue have no leases")
 		release()
 		time.Sleep(time.Minute)
 		require.Equal(t, n, s.events())

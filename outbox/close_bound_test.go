@@ -110,20 +110,6 @@ func (s *mute) Reach(ctx context.Context, db outbox.DB, q outbox.PollQuery) (out
 	return s.Store.Reach(ctx, db, q)
 }
 
-func (s *mute) HoldTable(ctx context.Context, db outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
-	if err := s.answer(ctx); err != nil {
-		return outbox.TableHolder{}, err
-	}
-	return s.Store.HoldTable(ctx, db, owner, d)
-}
-
-func (s *mute) ReleaseTable(ctx context.Context, db outbox.DB, owner string) error {
-	if err := s.answer(ctx); err != nil {
-		return err
-	}
-	return s.Store.ReleaseTable(ctx, db, owner)
-}
-
 func (s *mute) Paused(ctx context.Context, db outbox.DB) ([]outbox.Pause, error) {
 	if err := s.answer(ctx); err != nil {
 		return nil, err
@@ -193,7 +179,7 @@ func boundedModes() map[string]outbox.Mode {
 		"single node": outbox.SingleNode{Dispatch: d}, "many nodes": outbox.MultiNode{Dispatch: d},
 		"ordered": outbox.Ordered{DrainTimeout: boundedDrain}, "ordered by key": outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{DrainTimeout: boundedDrain}},
 		"limits": outbox.MultiNode{Dispatch: limited}, "tenants in turn": outbox.MultiNode{Dispatch: d, Claim: outbox.ClaimOptions{TenantsInTurn: true}},
-		"ranges":      outbox.MultiNode{Dispatch: polled, Claim: outbox.ClaimOptions{Ranges: true}},
+		"tenants":     outbox.MultiNode{Dispatch: polled, Claim: outbox.ClaimOptions{TenantsInTurn: true}},
 		"writer only": outbox.WriterOnly{},
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // everyMode are the modes that deliver.
 var everyMode = map[string]outbox.Mode{
-	"single": outbox.SingleNode{}, "multi": outbox.MultiNode{}, "ranges": outbox.MultiNode{Claim: outbox.ClaimOptions{Ranges: true}},
+	"single": outbox.SingleNode{}, "multi": outbox.MultiNode{}, "tenants": outbox.MultiNode{Claim: outbox.ClaimOptions{TenantsInTurn: true}},
 	"by key": outbox.OrderedByKey{}, "ordered": outbox.Ordered{},
 }
 

@@ -260,7 +260,7 @@ func TestWhatIsClaimedAnewDuringTheSecondStatementIsStored(t *testing.T) {
 		}}}
 		var c calls
 		e := start(t, outbox.Config{
-			Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LeaseDuration: lease}, Poll: outbox.PollOptions{Interval: lease}},
+			Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{LeaseDuration: lease, TenantsInTurn: true}, Poll: outbox.PollOptions{Interval: lease}},
 		}, func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
 			return nil

@@ -122,9 +122,6 @@ func (m OrderedByKey) options(b *builder, v *validator) {
 	if m.Claim.TenantsInTurn {
 		v.add("Mode.Claim.TenantsInTurn", "is set, but OrderedByKey claims key after key, whatever their tenants; leave it out, or take MultiNode")
 	}
-	if m.Claim.Ranges {
-		v.add("Mode.Claim.Ranges", "is set, but OrderedByKey claims the events of keys, not ranges of rows; leave it out, or take MultiNode")
-	}
 	if m.OnDead > SkipDead {
 		v.add("Mode.OnDead", "is not one of outbox.BlockKey and outbox.SkipDead")
 	}
@@ -221,7 +218,7 @@ func (b *builder) buildEngine(o *Outbox) {
 	o.announcer.polled = o.poller.polled
 	if b.claim == nil {
 		owner := o.dispatcher.leases.names.Owner
-		o.hold = hold.New(owner, heldTable{b.DB, b.Store, owner, o.poller}, b.Logger)
+		o.hold = hold.New(owner, &heldTable{db: b.DB, store: b.Store, owner: owner, poller: o.poller}, b.Logger)
 		o.dispatcher.hold = o.hold
 	}
 }
@@ -251,7 +248,7 @@ func newDispatcher(b *builder) *dispatcher {
 	d.pauses = newPauses(b.DB, b.Store, d.log)
 	d.track = newTracker(d.wakePoller)
 	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
-	if d.claims && lease.Ranges {
+	if d.claims && !d.byKey && !lease.TenantsInTurn {
 		d.rights = newRights(d.leases, d.log)
 	}
 	d.completer = newCompleter(d, b.DB, b.Store)
@@ -290,8 +287,6 @@ func sourcesOf(b *builder, p *poller) (free, takeovers source) {
 		return &dueRows{p}, &suspects{p: p}
 	case b.claim.TenantsInTurn:
 		return &tenantRows{p: p, store: b.Store.(TenantReader)}, &leaseTakeovers{p}
-	case !b.claim.Ranges:
-		return &dueRows{p}, &leaseTakeovers{p}
 	default:
 		free := &rangeRows{p: p, rights: p.dispatcher.rights}
 		return free, &rangeTakeovers{p: p, free: free}
@@ -321,29 +316,3 @@ func newWriter(b *builder, o *Outbox) *Writer {
 	w.observed = slices.ContainsFunc(w.hooks, func(h WriterHook) bool { return h.AfterCommit != nil })
 	return w
 }
-
-// heldTable is the table that one process at a time delivers from, in the modes without
-// leases. The hold is a row in the control table.
-type heldTable struct {
-	db     DB
-	store  Store
-	owner  string
-	poller *poller
-}
-
-// Hold takes or renews the hold.
-func (t heldTable) Hold(ctx context.Context, d time.Duration) (owner string, died bool, err error) {
-	now, err := t.store.HoldTable(ctx, t.db, t.owner, d)
-	return now.Owner, now.Died != "", err
-}
-
-// Release gives the table up.
-func (t heldTable) Release(ctx context.Context) error {
-	return t.store.ReleaseTable(ctx, t.db, t.owner)
-}
-
-// Gained is called when this process begins to hold the table.
-func (t heldTable) Gained(died bool) { t.poller.begin(died) }
-
-// Begin makes the poller read.
-func (t heldTable) Begin() { t.poller.Wake() }

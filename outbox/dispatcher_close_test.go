@@ -75,7 +75,7 @@ func TestHowLongCloseWaitsForASilentDatabase(t *testing.T) {
 	t.Parallel()
 	for range 20 { // for what only happens now and then
 		synctest.Test(t, func(t *testing.T) {
-			e := start(t, outbox.Config{Store: claimless{outboxtest.NewStore()}, Mode: outbox.MultiNode{}},
+			e := start(t, outbox.Config{Store: claimless{outboxtest.NewStore()}, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{TenantsInTurn: true}}},
 				func(context.Context, outbox.Envelope) error { return nil })
 			synctest.Wait()
 			began := time.Now()
@@ -85,34 +85,46 @@ func TestHowLongCloseWaitsForASilentDatabase(t *testing.T) {
 	}
 }
 
-// slowly is a store whose claims take a moment and are counted.
+// slowly is a store whose reads of free events take a moment and are counted.
 type slowly struct {
 	*outboxtest.Store
-	claims atomic.Int64
+	reads atomic.Int64
 }
 
 func (s *slowly) memory() *outboxtest.Store { return s.Store }
 
 func (s *slowly) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
 	time.Sleep(5 * time.Millisecond)
-	s.claims.Add(1)
+	s.reads.Add(1)
 	return s.Store.Claim(ctx, db, q)
 }
 
-func TestCloseStopsClaimingInTheMiddleOfABacklog(t *testing.T) {
+func (s *slowly) Reach(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Reach, error) {
+	time.Sleep(5 * time.Millisecond)
+	s.reads.Add(1)
+	return s.Store.Reach(ctx, db, q)
+}
+
+func TestCloseStopsReadingInTheMiddleOfABacklog(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowly{Store: written(t, named("e", 20_000)...)}
-		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, handled)
-		time.Sleep(50 * time.Millisecond)
-		before := store.claims.Load()
-		require.Positive(t, before)
-		require.NoError(t, e.Close(context.Background()))
-		require.LessOrEqual(t, store.claims.Load(), before+1, "the one that was under way")
-		for _, row := range store.Rows() {
-			require.Empty(t, row.LockedBy, "what was claimed is delivered or given back")
-		}
-	})
+	for name, claim := range map[string]outbox.ClaimOptions{"ranges": {}, "tenants": {TenantsInTurn: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &slowly{Store: written(t, named("e", 20_000)...)}
+				e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Claim: claim}}, handled)
+				time.Sleep(50 * time.Millisecond)
+				before := store.reads.Load()
+				require.Positive(t, before)
+				require.NoError(t, e.Close(context.Background()))
+				require.LessOrEqual(t, store.reads.Load(), before+1, "the read that was under way")
+				for _, row := range store.Rows() {
+					require.Empty(t, row.LockedBy, "what was claimed is delivered or given back")
+				}
+				require.Empty(t, rangesOf(t, store.Store))
+			})
+		})
+	}
 }
 
 // One listener ignores its context for longer than Close waits. Events that no

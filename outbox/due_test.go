@@ -33,6 +33,12 @@ func (s ponderous) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery)
 	return b, err
 }
 
+func (s ponderous) Reach(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Reach, error) {
+	reach, err := s.Store.Reach(ctx, db, q)
+	time.Sleep(3 * time.Millisecond)
+	return reach, err
+}
+
 func (s ponderous) NextDue(ctx context.Context, db outbox.DB, after time.Time) (time.Time, error) {
 	due, err := s.Store.NextDue(ctx, db, after)
 	time.Sleep(2 * time.Millisecond)

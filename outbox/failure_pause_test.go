@@ -46,6 +46,10 @@ func (s *unanswering) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQue
 	return outbox.Batch{}, fail(ctx, &s.reads)
 }
 
+func (s *unanswering) Reach(ctx context.Context, _ outbox.DB, _ outbox.PollQuery) (outbox.Reach, error) {
+	return outbox.Reach{}, fail(ctx, &s.reads)
+}
+
 func (s *unanswering) ReadRuns(ctx context.Context, _ outbox.DB, _ outbox.RunQuery) (outbox.Runs, error) {
 	return outbox.Runs{}, fail(ctx, &s.reads)
 }

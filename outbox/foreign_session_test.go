@@ -91,7 +91,6 @@ func TestAForeignSessionWritesToTheTableOfTheOutbox(t *testing.T) {
 			for mode, cfg := range map[string]outbox.Mode{
 				"single node": outbox.SingleNode{Poll: outbox.PollOptions{Interval: 20 * time.Millisecond}},
 				"multi node":  outbox.MultiNode{Poll: outbox.PollOptions{Interval: 20 * time.Millisecond}},
-				"ranges":      outbox.MultiNode{Poll: outbox.PollOptions{Interval: 20 * time.Millisecond}, Claim: outbox.ClaimOptions{Ranges: true}},
 			} {
 				t.Run(name+", "+mode, func(t *testing.T) { writeInForeignSession(t, db, store, cfg, session) })
 			}

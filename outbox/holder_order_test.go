@@ -22,11 +22,11 @@ type unheld struct {
 
 func (s *unheld) memory() *outboxtest.Store { return s.Store }
 
-func (s *unheld) HoldTable(ctx context.Context, db outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
+func (s *unheld) SetRanges(ctx context.Context, db outbox.DB, was string, by time.Time, next outbox.Ranges) (bool, error) {
 	if s.away.Load() {
-		return outbox.TableHolder{}, errAway
+		return false, errAway
 	}
-	return s.Store.HoldTable(ctx, db, owner, d)
+	return s.Store.SetRanges(ctx, db, was, by, next)
 }
 
 // The hold lapses in the middle of a backlog and comes back. What was queued goes

@@ -31,6 +31,20 @@ func eachHoldMode(t *testing.T, fn func(t *testing.T, mode outbox.Mode)) {
 	}
 }
 
+// hold gives a process the hold of the table for a time; an empty name gives the hold up.
+func hold(t *testing.T, store outbox.Store, owner string, d time.Duration) {
+	t.Helper()
+	list, err := store.Ranges(t.Context(), nil)
+	require.NoError(t, err)
+	next := outbox.Ranges{Version: list.Version + "+"}
+	if owner != "" {
+		next.Ranges = []outbox.Range{{Name: owner, Until: list.Now.Add(d)}}
+	}
+	set, err := store.SetRanges(t.Context(), nil, list.Version, list.Now.Add(time.Minute), next)
+	require.NoError(t, err)
+	require.True(t, set)
+}
+
 // by is a listener that says who delivered.
 func by(name string, got chan<- string) func(context.Context, outbox.Envelope) error {
 	return func(_ context.Context, env outbox.Envelope) error {
@@ -74,20 +88,6 @@ type cut struct {
 var errAway = errors.New("the database is away")
 
 func (s *cut) memory() *outboxtest.Store { return s.Store }
-
-func (s *cut) HoldTable(ctx context.Context, db outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
-	if s.away.Load() {
-		return outbox.TableHolder{}, errAway
-	}
-	return s.Store.HoldTable(ctx, db, owner, d)
-}
-
-func (s *cut) ReleaseTable(ctx context.Context, db outbox.DB, owner string) error {
-	if s.away.Load() {
-		return errAway
-	}
-	return s.Store.ReleaseTable(ctx, db, owner)
-}
 
 func (s *cut) Ranges(ctx context.Context, db outbox.DB) (outbox.Ranges, error) {
 	if s.away.Load() {

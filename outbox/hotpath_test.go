@@ -187,7 +187,7 @@ func TestEventsThatOverflowTheHotQueueAreReadFromTheTable(t *testing.T) {
 	for name, mode := range map[string]outbox.Mode{
 		"single node": outbox.SingleNode{Dispatch: outbox.DispatchOptions{HotCapacity: 3, ColdCapacity: 4}, Poll: outbox.PollOptions{Interval: time.Hour}},
 		"multi node":  outbox.MultiNode{Dispatch: outbox.DispatchOptions{HotCapacity: 3, ColdCapacity: 4}, Poll: outbox.PollOptions{Interval: time.Hour}},
-		"ranges":      outbox.MultiNode{Dispatch: outbox.DispatchOptions{HotCapacity: 3, ColdCapacity: 4}, Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{Ranges: true}},
+		"tenants":     outbox.MultiNode{Dispatch: outbox.DispatchOptions{HotCapacity: 3, ColdCapacity: 4}, Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{TenantsInTurn: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

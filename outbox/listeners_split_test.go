@@ -137,7 +137,7 @@ func TestASplitGoesOnUnderANewLeaseOfThisNode(t *testing.T) {
 		e.write(said("e"))
 		synctest.Wait() // the split is tried again and again
 		row, _ := store.Row("e")
-		row.LockedBy, row.LockedAt = "", time.Time{}
+		row.LockedBy, row.LockedAt = "another/1", time.Now().Add(-time.Hour)
 		store.SetRow("e", row.RawRow)
 		e.Wake()
 		time.Sleep(time.Minute)

@@ -28,8 +28,11 @@ type SingleNode struct {
 	Poll     PollOptions
 }
 
-// MultiNode is SingleNode for many processes on one table: rows are leased to
-// the node that delivers them.
+// MultiNode is SingleNode for many processes on one table. A process takes the right to a range of due
+// rows, which is an entry in a row of the control table: no row changes until the outcome of its
+// event is stored. When a process dies, the rows of its ranges are taken over within ten seconds, a
+// few at a time, and the death counts as an attempt only for rows that another process took over
+// before. Events of the hot path are leased to the process that writes them.
 type MultiNode struct {
 	Dispatch DispatchOptions
 	Poll     PollOptions
@@ -176,12 +179,13 @@ type DispatchOptions struct {
 	// poller read. Defaults to false.
 	PollerOnly bool
 	// HotCapacity is how many committed events wait for a worker. When the hot queue is full, the
-	// poller delivers further events. Under [MultiNode] their rows are leased meanwhile, and each
-	// claim reads past leased rows: see ColdCapacity. Defaults to 1000; at most 1,000,000.
+	// poller delivers further events. Under [MultiNode] their rows are leased meanwhile, and every
+	// node reads past leased rows, so the number of events that all nodes hold together should stay
+	// in the thousands. Defaults to 1000; at most 1,000,000.
 	HotCapacity int
-	// ColdCapacity is how many polled events wait for a worker. Under [MultiNode] every claim of
-	// every node reads past the due rows that are leased at that time, so the number of events that
-	// all nodes hold together should stay in the thousands. Defaults to 1000; at most 1,000,000.
+	// ColdCapacity is how many polled events wait for a worker. Under [OrderedByKey], and with
+	// TenantsInTurn, their rows are leased meanwhile: see HotCapacity. Defaults to 1000; at most
+	// 1,000,000.
 	ColdCapacity int
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD.
 	// Defaults to 10.
@@ -222,7 +226,7 @@ type PollOptions struct {
 	SkipRecent time.Duration
 }
 
-// ClaimOptions tune the leases of [MultiNode]. Zero means the default.
+// ClaimOptions tune the leases of [MultiNode] and [OrderedByKey]. Zero means the default.
 type ClaimOptions struct {
 	// Owner names this node. The name must differ from that of every other process that runs.
 	// locked_by has the name before a slash and a number for each claim. Defaults to host, process
@@ -236,16 +240,10 @@ type ClaimOptions struct {
 	// TenantsInTurn claims events tenant by tenant, so that a tenant with a backlog does not hold
 	// up the others; events without a tenant count as the events of a single tenant. The store's
 	// schema needs the tenant index, sqlstore.WithTenantIndex. Events that wait in the queues are
-	// delivered before, so keep the queues short. [MultiNode] only. Defaults to the oldest events
-	// first, whatever their tenant.
+	// delivered before, so keep the queues short. A claim writes a lease into each row.
+	// TenantsInTurn must be the same in all processes of the table. [MultiNode] only. Defaults to
+	// the oldest events first, whatever their tenant, in ranges.
 	TenantsInTurn bool
-	// Ranges reads free rows under a right to a range of rows, which is an entry in a row of the
-	// control table, instead of writing a lease into each row: a backlog is delivered faster, and the
-	// database writes less. When a process dies, the rows of its ranges are taken over within ten
-	// seconds, a few at a time, and the death counts as an attempt only for rows that another process
-	// took over before. Ranges must be the same in all processes of the table. Experimental.
-	// [MultiNode] only, without TenantsInTurn. Defaults to false.
-	Ranges bool
 }
 
 // NoRetention is the retention that keeps nothing: rows are purged as soon as
@@ -335,9 +333,6 @@ func (o PollOptions) withDefaults() PollOptions {
 func (o ClaimOptions) validate(v *validator) {
 	v.text("Owner", o.Owner, leases.MaxOwner)
 	v.duration("LeaseDuration", o.LeaseDuration)
-	if o.Ranges && o.TenantsInTurn {
-		v.add("Ranges", "is set, and TenantsInTurn too, which claims row after row; leave one of the two out")
-	}
 }
 
 func (o ClaimOptions) withDefaults() ClaimOptions {

@@ -68,10 +68,9 @@ func TestAPausedEventAtTheHeadDoesNotKeepThePollerBusy(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					writer.write(numbered("a", 3)[1:]...)
 					if died {
-						_, err := store.HoldTable(ctx, nil, "dead", time.Second)
-						require.NoError(t, err)
+						hold(t, store, "dead", time.Second)
 						if name != "ordered" { // there it would be DEAD at once
-							_, err = store.Store.Claim(ctx, nil, outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "dead/1", LeaseDuration: time.Hour})
+							_, err := store.Store.Claim(ctx, nil, outbox.ClaimQuery{Now: time.Now(), Limit: 1, Lease: "dead/1", LeaseDuration: time.Hour})
 							require.NoError(t, err)
 						}
 						time.Sleep(time.Hour)

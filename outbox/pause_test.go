@@ -24,13 +24,13 @@ var pausingModes = map[string]func(owner string) outbox.Mode{
 	"multi": func(owner string) outbox.Mode {
 		return outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 2}, Claim: outbox.ClaimOptions{Owner: owner}}
 	},
-	"ranges": func(owner string) outbox.Mode {
-		return outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 2}, Claim: outbox.ClaimOptions{Owner: owner, Ranges: true}}
+	"tenants": func(owner string) outbox.Mode {
+		return outbox.MultiNode{Dispatch: outbox.DispatchOptions{Workers: 2}, Claim: outbox.ClaimOptions{Owner: owner, TenantsInTurn: true}}
 	},
-	"limited ranges": func(owner string) outbox.Mode {
+	"limited tenants": func(owner string) outbox.Mode {
 		return outbox.MultiNode{
 			Dispatch: outbox.DispatchOptions{Workers: 2, Limits: []outbox.Limit{{Kind: kindSaid, Concurrency: 2, Rate: 1000}}},
-			Claim:    outbox.ClaimOptions{Owner: owner, Ranges: true},
+			Claim:    outbox.ClaimOptions{Owner: owner, TenantsInTurn: true},
 		}
 	},
 	"limited": func(owner string) outbox.Mode {
@@ -345,7 +345,7 @@ func (s *crowded) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) 
 // wake the poller. These do not wait.
 func TestReadsPastManyPausedRowsAreRare(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]outbox.Mode{"single node": outbox.SingleNode{}, "multi node": outbox.MultiNode{}, "ranges": outbox.MultiNode{Claim: outbox.ClaimOptions{Ranges: true}}} {
+	for name, mode := range map[string]outbox.Mode{"single node": outbox.SingleNode{}, "multi node": outbox.MultiNode{}, "tenants": outbox.MultiNode{Claim: outbox.ClaimOptions{TenantsInTurn: true}}} {
 		for takes, want := range map[time.Duration]int32{10 * time.Millisecond: 120, 200 * time.Millisecond: 30, 1500 * time.Millisecond: 10} {
 			t.Run(name+" "+takes.String(), func(t *testing.T) {
 				t.Parallel()
@@ -365,7 +365,7 @@ func TestReadsPastManyPausedRowsAreRare(t *testing.T) {
 						ids = append(ids, e.write(env)...)
 						pass(time.Second)
 					}
-					if name == "ranges" { // a range is looked at before it is read
+					if name == "multi node" { // a range is looked at before it is read
 						want += want / 2
 					}
 					require.LessOrEqual(t, s.reads.Load(), 2*want+4)

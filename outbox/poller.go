@@ -72,7 +72,7 @@ type source interface {
 	begin()
 	// room is how many of limit events the source may read now; zero or less: no event.
 	room(limit int) int
-	// read finds up to limit events. In a mode with leases read claims them.
+	// read finds up to limit events.
 	read(ctx context.Context, limit int) (found, error)
 }
 

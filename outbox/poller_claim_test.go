@@ -37,7 +37,7 @@ func TestAClaimUnderWayWhenTheOutboxClosesIsNotLost(t *testing.T) {
 	t.Parallel()
 	store := &slowClaim{Store: outboxtest.NewStore(), claimed: make(chan struct{}), proceed: make(chan struct{})}
 	build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil).write(said("claimed"))
-	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}},
+	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{TenantsInTurn: true}}},
 		func(context.Context, outbox.Envelope) error { return nil })
 	<-store.claimed
 	ended, cancel := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func (s *slowDeferral) Mark(ctx context.Context, db outbox.DB, kind outbox.Outco
 func TestARowThatIsClaimedAgainAtOnceIsDelivered(t *testing.T) {
 	t.Parallel()
 	var c calls
-	e := start(t, outbox.Config{Store: &slowDeferral{outboxtest.NewStore()}, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
+	e := start(t, outbox.Config{Store: &slowDeferral{outboxtest.NewStore()}, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}, Claim: outbox.ClaimOptions{TenantsInTurn: true}}},
 		func(_ context.Context, env outbox.Envelope) error {
 			if c.add(env.EventID) == 1 {
 				return outbox.Defer(0)
@@ -107,7 +107,7 @@ func (s *slowBurial) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome
 func TestAnEventThatIsReplayedAtOnceIsDelivered(t *testing.T) {
 	t.Parallel()
 	var c calls
-	e := start(t, outbox.Config{Store: &slowBurial{outboxtest.NewStore()}, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}}},
+	e := start(t, outbox.Config{Store: &slowBurial{outboxtest.NewStore()}, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Millisecond}, Claim: outbox.ClaimOptions{TenantsInTurn: true}}},
 		func(_ context.Context, env outbox.Envelope) error {
 			if c.add(env.EventID) == 1 {
 				return outbox.Dead(errors.New("no"))
@@ -150,7 +150,7 @@ func TestARowThatIsClaimedWhileItsIDIsWrittenAgainIsDelivered(t *testing.T) {
 	t.Parallel()
 	store := &writtenTwice{Store: outboxtest.NewStore(), claimed: make(chan struct{})}
 	var c calls
-	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}}},
+	e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: time.Hour}, Claim: outbox.ClaimOptions{TenantsInTurn: true}}},
 		func(_ context.Context, env outbox.Envelope) error {
 			c.add(env.EventID)
 			return nil

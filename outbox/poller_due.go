@@ -9,8 +9,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/internal/patience"
 )
 
-// dueRows reads free rows in the order in which they became due, in passes over the table. In a
-// mode with leases, dueRows claims them.
+// dueRows reads due rows in the order in which they became due, in passes over the table, while this
+// process holds the table.
 type dueRows struct{ p *poller }
 
 func (s *dueRows) begin() { s.p.pass.BeginCycle() }
@@ -25,20 +25,13 @@ func (s *dueRows) room(limit int) int {
 
 func (s *dueRows) read(ctx context.Context, limit int) (f found, err error) {
 	p, place := s.p, s.p.place()
-	var b Batch
-	if p.dispatcher.claims {
-		f, b, err = p.claim(ctx, ClaimQuery{
-			Now: p.asOf, CreatedBefore: p.createdBefore(), Except: p.except, After: place, Limit: limit, FreshOnly: true,
-		})
-	} else {
-		f, b, err = p.poll(ctx, place, limit)
-	}
+	f, b, err := p.poll(ctx, place, limit)
 	if err != nil {
 		return f, err
 	}
 	f.all = b.Len() < limit
 	p.pass.Read(place, b.Next, f.all)
-	p.more = !f.all || p.pass.MayHaveRowsBehind(p.dispatcher.claims)
+	p.more = !f.all || p.pass.MayHaveRowsBehind()
 	return f, nil
 }
 
@@ -135,41 +128,6 @@ func (p *poller) createdBefore() time.Time {
 		return time.Time{}
 	}
 	return storedTime(p.asOf.Add(-p.opts.SkipRecent))
-}
-
-// leaseTakeovers claims rows whose lease expired, and free rows beside them, from the start of the
-// table.
-type leaseTakeovers struct{ p *poller }
-
-func (s *leaseTakeovers) begin() {}
-
-func (s *leaseTakeovers) room(limit int) int {
-	if s.p.takeoverAt.After(time.Now()) {
-		return 0
-	}
-	return min(limit, s.p.takeoverRoom())
-}
-
-func (s *leaseTakeovers) read(ctx context.Context, limit int) (found, error) {
-	p, began := s.p, time.Now()
-	f, b, err := p.claim(ctx, ClaimQuery{Now: p.asOf, CreatedBefore: p.createdBefore(), Except: p.except, Limit: limit})
-	if err != nil {
-		return f, err
-	}
-	p.takeoverAt = began.Add(p.sweepPause()) // unless there are some
-	if f.all = b.Len() < limit; f.all {
-		p.pass.SweptAt(p.asOf) // the batch came from all rows, rows without a lease included
-		p.more = false
-	}
-	now := p.clock.Now()
-	for i := range f.ds { // an event that was taken over has an attempt, and was due before it was leased
-		dl := &f.ds[i]
-		dl.takeover = dl.env.Attempts > 0 && now.Sub(dl.env.AvailableAt) >= p.dispatcher.leases.lasts/2
-		if dl.takeover {
-			p.takeoverAt = time.Time{}
-		}
-	}
-	return f, nil
 }
 
 // suspects leases, in a mode without leases, some of the rows that were due when the process that

@@ -15,20 +15,34 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// claimLog records claims and what they returned, and calls before each.
-type claimLog struct {
+// readLog records the looks at free events, and calls before each; it counts the rows that are read.
+type readLog struct {
 	*outboxtest.Store
-	before func(claim int)
-	slow   func(ctx context.Context, q outbox.ClaimQuery) error
+	before func(read int)
+	slow   func(ctx context.Context, q outbox.PollQuery) error
 
 	mu      sync.Mutex
-	queries []outbox.ClaimQuery
-	lens    []int
+	queries []outbox.PollQuery
+	found   []int
+	rows    int
 }
 
-func (s *claimLog) memory() *outboxtest.Store { return s.Store }
+func (s *readLog) memory() *outboxtest.Store { return s.Store }
 
-func (s *claimLog) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
+func (s *readLog) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	if s.slow != nil {
+		if err := s.slow(ctx, q); err != nil {
+			return outbox.Batch{}, err
+		}
+	}
+	b, err := s.Store.Poll(ctx, db, q)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows += b.Len()
+	return b, err
+}
+
+func (s *readLog) Reach(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Reach, error) {
 	s.mu.Lock()
 	n := len(s.queries)
 	s.mu.Unlock()
@@ -37,23 +51,23 @@ func (s *claimLog) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery)
 	}
 	if s.slow != nil {
 		if err := s.slow(ctx, q); err != nil {
-			return outbox.Batch{}, err
+			return outbox.Reach{}, err
 		}
 	}
-	b, err := s.Store.Claim(ctx, db, q)
+	reach, err := s.Store.Reach(ctx, db, q)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queries, s.lens = append(s.queries, q), append(s.lens, b.Len())
-	return b, err
+	s.queries, s.found = append(s.queries, q), append(s.found, reach.Fresh)
+	return reach, err
 }
 
-// claimBacklog runs fn with a node that had a second, less than its interval, to
-// claim 100 events in batches of ten.
-func claimBacklog(t *testing.T, before func(s *claimLog, claim int), fn func(s *claimLog)) {
+// readBacklog runs fn with a node that had a second, less than its interval, to read 100 events in
+// batches of ten.
+func readBacklog(t *testing.T, before func(s *readLog, read int), fn func(s *readLog)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &claimLog{Store: outboxtest.NewStore()}
-		s.before = func(claim int) { before(s, claim) }
+		s := &readLog{Store: outboxtest.NewStore()}
+		s.before = func(read int) { before(s, read) }
 		for i := range 100 {
 			insertDue(t, s.Store, fmt.Sprintf("e%03d", i), time.Duration(i-1000)*time.Second)
 		}
@@ -79,39 +93,39 @@ func insertDue(t *testing.T, store *outboxtest.Store, id string, due time.Durati
 	require.NoError(t, scope.Commit())
 }
 
-func TestAClaimOfABacklogGoesOnWhereTheLastOneEnded(t *testing.T) {
-	claimBacklog(t, func(*claimLog, int) {}, func(s *claimLog) {
+func TestAReadOfABacklogGoesOnWhereTheLastReadEnded(t *testing.T) {
+	readBacklog(t, func(*readLog, int) {}, func(s *readLog) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		fromStart := 0
 		for i, q := range s.queries {
-			if q.FreshOnly && q.After.IsZero() {
+			if q.After.IsZero() {
 				fromStart++
 				continue
 			}
-			if q.FreshOnly && i > 0 {
+			if i > 0 {
 				require.Equal(t, 1, q.After.AvailableAt.Compare(s.queries[i-1].After.AvailableAt))
 			}
 		}
-		require.Equal(t, 2, fromStart, "the first one, and one before the node is idle: %v", s.queries)
-		require.Zero(t, s.lens[len(s.lens)-1])
+		require.Equal(t, 2, fromStart, "the first read, and a read before the node is idle: %v", s.queries)
+		require.Zero(t, s.found[len(s.found)-1])
 	})
 }
 
-func TestAnEventThatIsFreeBehindTheClaimsIsDeliveredBeforeTheNodeIsIdle(t *testing.T) {
-	claimBacklog(t, func(s *claimLog, claim int) {
-		if claim == 5 { // its transaction committed late
+func TestAnEventThatIsFreeBehindTheReadsIsDeliveredBeforeTheNodeIsIdle(t *testing.T) {
+	readBacklog(t, func(s *readLog, read int) {
+		if read == 5 { // its transaction committed late
 			insertDue(t, s.Store, "late", -time.Hour)
 		}
-	}, func(s *claimLog) {
+	}, func(s *readLog) {
 		row, _ := s.Row("late")
 		require.Equal(t, outbox.StatusDone, row.Status)
 	})
 }
 
-func TestEventsThatComeFreeBehindTheClaimsAgainAreDeliveredBeforeTheNodeIsIdle(t *testing.T) {
-	claimBacklog(t, func(s *claimLog, claim int) {
-		switch claim {
+func TestEventsThatComeFreeBehindTheReadsAgainAreDeliveredBeforeTheNodeIsIdle(t *testing.T) {
+	readBacklog(t, func(s *readLog, read int) {
+		switch read {
 		case 5: // behind the first pass
 			for i := range 15 {
 				insertDue(t, s.Store, fmt.Sprintf("late%02d", i), time.Duration(i-3600)*time.Second)
@@ -119,7 +133,7 @@ func TestEventsThatComeFreeBehindTheClaimsAgainAreDeliveredBeforeTheNodeIsIdle(t
 		case 12: // behind the second one
 			insertDue(t, s.Store, "later", -2*time.Hour)
 		}
-	}, func(s *claimLog) {
+	}, func(s *readLog) {
 		row, _ := s.Row("later")
 		require.Equal(t, outbox.StatusDone, row.Status)
 	})
@@ -184,17 +198,17 @@ func TestAnEventThatIsCommittedBehindThePollsIsDeliveredBeforeThePollerIsIdle(t 
 	})
 }
 
-func TestAnExpiredLeaseBehindTheClaimsOfABacklogIsTakenOverWithinTheInterval(t *testing.T) {
+func TestAnExpiredLeaseBehindTheReadsOfABacklogIsTakenOverWithinTheInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const interval = time.Second
-		s := &claimLog{Store: outboxtest.NewStore()}
+		s := &readLog{Store: outboxtest.NewStore()}
 		for i := range 800 {
 			insertDue(t, s.Store, fmt.Sprintf("e%04d", i), time.Duration(i-10_000)*time.Second)
 		}
 		var died, took time.Time
-		s.before = func(claim int) {
-			if claim != 20 {
+		s.before = func(read int) {
+			if read != 20 {
 				return
 			}
 			insertDue(t, s.Store, "held", -24*time.Hour)

@@ -35,20 +35,25 @@ func (s *rangeRows) read(ctx context.Context, limit int) (f found, err error) {
 	if err != nil {
 		return f, err
 	}
+	if g.held {
+		p.pass.Read(place, place, true)
+		p.more, f.all = false, true
+		return f, nil
+	}
 	own, inHand := g.own, p.dispatcher.track.inHandOf(g.own)
 	f.right = own
 	q := PollQuery{
 		Now: p.asOf, CreatedBefore: p.createdBefore(), After: g.after, Upto: g.upto, Limit: limit + inHand, Except: p.except,
 		LeaseDuration: p.leaseDuration(),
 	}
-	reach, err := p.reach(ctx, place, q)
+	reach, err := p.reach(ctx, q)
 	if err != nil {
 		return f, err
 	}
 	if q := q; reach.Expired > 0 && s.expired == nil {
 		s.expired = &q
 	}
-	if reach.Fresh != inHand {
+	if reach.Fresh > 0 && reach.Fresh != inHand {
 		if own == nil && reach.End != g.after {
 			err = p.statement(ctx, func(ctx context.Context) (err error) {
 				f.right, err = s.rights.take(ctx, g, reach.End)
@@ -59,7 +64,7 @@ func (s *rangeRows) read(ctx context.Context, limit int) (f found, err error) {
 			}
 			q.Upto = reach.End
 		}
-		if err := s.readFree(ctx, place, q, &f); err != nil {
+		if err := s.readFree(ctx, q, &f); err != nil {
 			return f, err
 		}
 	}
@@ -77,10 +82,10 @@ func (s *rangeRows) read(ctx context.Context, limit int) (f found, err error) {
 
 // readFree reads the rows of a range that have no lease. Rows without a place, which no range has,
 // cannot be delivered.
-func (s *rangeRows) readFree(ctx context.Context, place Cursor, q PollQuery, f *found) error {
+func (s *rangeRows) readFree(ctx context.Context, q PollQuery, f *found) error {
 	p := s.p
 	q.FreshOnly = true
-	b, err := p.readRows(ctx, p.patienceFrom(place), q)
+	b, err := p.readRows(ctx, p.patienceFrom(q.After), q)
 	if err != nil {
 		return err
 	}
@@ -89,6 +94,8 @@ func (s *rangeRows) readFree(ctx context.Context, place Cursor, q PollQuery, f *
 	if f.right = right; right == nil {
 		f.ds = nil
 	}
+	// A copy of an event in hand is no row that was found: the next pass would find the copy again.
+	f.ds = slices.DeleteFunc(f.ds, func(dl delivery) bool { return p.dispatcher.track.holds(dl.id()) })
 	for i := range f.ds {
 		f.ds[i].right = right
 	}
@@ -99,8 +106,8 @@ func (s *rangeRows) readFree(ctx context.Context, place Cursor, q PollQuery, f *
 }
 
 // reach looks at the rows of a read.
-func (p *poller) reach(ctx context.Context, place Cursor, q PollQuery) (reach Reach, err error) {
-	err = p.patienceFrom(place).Statement(ctx, func(ctx context.Context) (err error) {
+func (p *poller) reach(ctx context.Context, q PollQuery) (reach Reach, err error) {
+	err = p.patienceFrom(q.After).Statement(ctx, func(ctx context.Context) (err error) {
 		reach, err = p.store.Reach(ctx, p.db, q)
 		return err
 	})
@@ -208,7 +215,7 @@ func (s *rangeTakeovers) takeRange(ctx context.Context, limit int) (f found, err
 	if b.Len() == limit {
 		return f, nil
 	}
-	reach, err := p.reach(ctx, q.After, q) // the claim left out rows that are locked
+	reach, err := p.reach(ctx, q) // the claim left out rows that are locked
 	if err != nil || reach.Fresh > 0 {
 		s.wait()
 		return f, nil //nolint:nilerr // the next read asks again

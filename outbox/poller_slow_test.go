@@ -35,12 +35,12 @@ func TestASlowReadFromTheStartIsMadeOnceInAnInterval(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &claimLog{Store: outboxtest.NewStore()}
+				s := &readLog{Store: outboxtest.NewStore()}
 				for i := range 160 { // due one after the other
 					insertDue(t, s.Store, fmt.Sprintf("e%03d", i), time.Duration(i)*250*time.Millisecond)
 				}
 				var fromStart, cut atomic.Int64
-				s.slow = func(ctx context.Context, q outbox.ClaimQuery) error {
+				s.slow = func(ctx context.Context, q outbox.PollQuery) error {
 					if !q.After.IsZero() {
 						return nil
 					}

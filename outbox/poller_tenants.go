@@ -80,3 +80,37 @@ func (s *tenantRows) readTenants(ctx context.Context, q TenantQuery) (read Tenan
 	}
 	return read, more, nil
 }
+
+// leaseTakeovers claims rows whose lease expired, and free rows beside them, from the start of the
+// table, beside [tenantRows].
+type leaseTakeovers struct{ p *poller }
+
+func (s *leaseTakeovers) begin() {}
+
+func (s *leaseTakeovers) room(limit int) int {
+	if s.p.takeoverAt.After(time.Now()) {
+		return 0
+	}
+	return min(limit, s.p.takeoverRoom())
+}
+
+func (s *leaseTakeovers) read(ctx context.Context, limit int) (found, error) {
+	p, began := s.p, time.Now()
+	f, b, err := p.claim(ctx, ClaimQuery{Now: p.asOf, CreatedBefore: p.createdBefore(), Except: p.except, Limit: limit})
+	if err != nil {
+		return f, err
+	}
+	p.takeoverAt = began.Add(p.sweepPause()) // unless there are some
+	if f.all = b.Len() < limit; f.all {
+		p.more = false // the batch came from all rows, rows without a lease included
+	}
+	now := p.clock.Now()
+	for i := range f.ds { // an event that was taken over has an attempt, and was due before it was leased
+		dl := &f.ds[i]
+		dl.takeover = dl.env.Attempts > 0 && now.Sub(dl.env.AvailableAt) >= p.dispatcher.leases.lasts/2
+		if dl.takeover {
+			p.takeoverAt = time.Time{}
+		}
+	}
+	return f, nil
+}

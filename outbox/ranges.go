@@ -28,7 +28,7 @@ const (
 // attempt.
 const suspectName = "/suspect"
 
-// rights are the ranges of due rows that this process may deliver in [MultiNode]. No row changes
+// rights are the ranges of due rows that this process may deliver in [MultiNode] without TenantsInTurn. No row changes
 // until it is marked. A single row of the control table lists the ranges of all processes, and each
 // process replaces the list by compare-and-set. rights are safe for concurrent use.
 type rights struct {
@@ -147,6 +147,7 @@ type gap struct {
 	at          int    // the index of a range in the gap
 	version     string // of the list
 	own         *right // not nil: instead of a gap, a range of this process
+	held        bool   // there is no gap: another process holds the table
 }
 
 // gap is the first gap, or range of this process, behind a place.
@@ -160,31 +161,70 @@ func (r *rights) gap(ctx context.Context, place Cursor) (gap, error) {
 			return gap{}, err
 		}
 	}
+	return r.behind(place), nil
+}
+
+// behind is gap in the list as it was last read or set; the token is held.
+func (r *rights) behind(place Cursor) gap {
 	ranges := r.list.Ranges
 	g := gap{after: place, at: place.behind(ranges), version: r.list.Version}
 	if g.at < len(ranges) && ranges[g.at].After != place && !place.surelyBefore(ranges[g.at].After) {
 		g.after = ranges[g.at].After // the place is within the range, or may be
 	}
-	for ; g.at < len(ranges) && ranges[g.at].After == g.after; g.at++ {
+	for ; g.at < len(ranges) && ranges[g.at].After == g.after && !r.isOver(ranges[g.at]); g.at++ {
 		if own := r.own(ranges[g.at].Name); own != nil && r.track.readAgain(own) {
 			g.upto, g.own = own.Upto, own
-			return g, nil
+			break
+		}
+		if g.held = ranges[g.at].isHold(); g.held {
+			return g
 		}
 		g.after = ranges[g.at].Upto
 	}
-	if g.at < len(ranges) {
-		g.upto = ranges[g.at].After
+	for end := g.at; end < len(ranges) && g.own == nil; end++ {
+		if !r.isOver(ranges[end]) {
+			g.upto = ranges[end].After
+			break
+		}
 	}
-	return g, nil
+	if g.after.surelyBefore(place) { // the place is within a range of this process
+		g.after = place
+	}
+	return g
+}
+
+// stillIs reports whether the gap is free in the list as it is now; the token is held. The list may
+// have changed because this process gave up ranges, as during a read that takes long.
+func (r *rights) stillIs(g *gap) bool {
+	if r.list.Version == g.version {
+		return true
+	}
+	if !r.latest {
+		return false
+	}
+	now := r.behind(g.after)
+	r.track.readEnded(now.own)
+	if now.own != nil || now.held || now.after != g.after || now.upto != g.upto && !now.upto.IsZero() {
+		return false
+	}
+	*g = now
+	return true
+}
+
+// isOver reports whether the next set gives a range of this process up, so that the range is a part
+// of a gap; the token is held.
+func (r *rights) isOver(listed Range) bool {
+	own := r.own(listed.Name)
+	return own != nil && r.track.isFinished(own)
 }
 
 // behind is the index of the first range that is not before the place. The order of the list says
 // which ranges are before a range that ends at the place.
 func (c Cursor) behind(ranges []Range) int {
-	if i := slices.IndexFunc(ranges, func(r Range) bool { return r.Upto == c }); i >= 0 {
+	if i := slices.IndexFunc(ranges, func(r Range) bool { return r.Upto == c && !r.isHold() }); i >= 0 {
 		return i + 1
 	}
-	i := slices.IndexFunc(ranges, func(r Range) bool { return !r.Upto.surelyBefore(c) })
+	i := slices.IndexFunc(ranges, func(r Range) bool { return r.isHold() || !r.Upto.surelyBefore(c) })
 	if i < 0 {
 		return len(ranges)
 	}
@@ -226,7 +266,7 @@ func (r *rights) hasExpired() bool {
 // token or mu is held.
 func (r *rights) expired() int {
 	now := r.list.Now.Add(time.Since(r.loadedAt)) // the database's clock is past now
-	return slices.IndexFunc(r.list.Ranges, func(listed Range) bool { return listed.Until.Before(now) })
+	return slices.IndexFunc(r.list.Ranges, func(listed Range) bool { return !listed.lastsAt(now) })
 }
 
 // take takes a gap up to a place; nil when the list has changed.
@@ -235,7 +275,7 @@ func (r *rights) take(ctx context.Context, g gap, upto Cursor) (*right, error) {
 		return nil, err
 	}
 	defer r.end()
-	if r.list.Version != g.version {
+	if !r.stillIs(&g) {
 		return nil, nil
 	}
 	taken := r.next(g.after, upto)
@@ -263,6 +303,13 @@ func (r *rights) takeExpired(ctx context.Context) (*right, error) {
 		return nil, nil
 	}
 	ranges := slices.Clone(r.list.Ranges)
+	if ranges[i].isHold() { // of a process in another mode, whose rows are free now
+		ended, err := r.set(ctx, slices.Delete(ranges, i, i+1), r.soon())
+		if ended {
+			r.freed()
+		}
+		return nil, err
+	}
 	taken := r.next(ranges[i].After, ranges[i].Upto)
 	taken.Name += suspectName
 	taken.suspects, ranges[i] = true, taken.Range

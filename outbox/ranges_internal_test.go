@@ -241,3 +241,76 @@ func (r *rights) reload(ctx context.Context) error {
 	defer r.end()
 	return r.load(ctx)
 }
+
+// A range of which nothing is in hand is given up with the next set, so a gap goes over it. A read
+// from a place within the range begins at the place.
+func TestAGapGoesOverFinishedRanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &rangeList{}
+		r, other := l.process("a"), l.process("b")
+		others := other.takes(t, at(30), at(40))
+		finished := r.takes(t, Cursor{}, at(10))
+		inHand := r.takes(t, at(10), at(20))
+		r.track.readEnded(finished)
+		for place, want := range map[Cursor]gap{
+			{}:     {after: Cursor{}, upto: at(10)},
+			at(5):  {after: at(5), upto: at(10)},
+			at(10): {after: at(10), upto: at(20), own: inHand},
+			at(15): {after: at(15), upto: at(20), own: inHand},
+			at(20): {after: at(20), upto: at(30)},
+			at(35): {after: at(40)},
+		} {
+			g, err := r.gap(t.Context(), place)
+			require.NoError(t, err)
+			require.Equal(t, want, gap{after: g.after, upto: g.upto, own: g.own}, place)
+			r.track.readEnded(g.own)
+		}
+		r.track.readEnded(inHand)
+		g, err := r.gap(t.Context(), at(5))
+		require.NoError(t, err)
+		require.Equal(t, gap{after: at(5), upto: at(30)}, gap{after: g.after, upto: g.upto, own: g.own}, "both are finished")
+		taken, err := r.take(t.Context(), g, at(25))
+		require.NoError(t, err)
+		require.Equal(t, []string{taken.Name, others.Name}, l.names())
+	})
+}
+
+// While a node looks at a gap, it gives up ranges. It takes the gap all the same, unless another
+// process took a part of it.
+func TestAGapIsTakenAlthoughThisProcessGaveRangesUp(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]func(t *testing.T, other *rights) bool{
+		"nothing else": func(*testing.T, *rights) bool { return true },
+		"another process took a part": func(t *testing.T, other *rights) bool {
+			require.NotNil(t, other.takes(t, at(30), at(40)))
+			return false
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := &rangeList{}
+				r, other := l.process("a"), l.process("b")
+				behind := r.takes(t, at(50), at(60))
+				finished := r.takes(t, Cursor{}, at(10))
+				g, err := r.gap(t.Context(), at(10))
+				require.NoError(t, err)
+				r.track.readEnded(finished)
+				_, err = r.tidy(t.Context())
+				require.NoError(t, err)
+				free := meanwhile(t, other)
+				if !free {
+					_, err = r.tidy(t.Context())
+					require.NoError(t, err)
+					r.track.readEnded(behind)
+					_, err = r.tidy(t.Context())
+					require.NoError(t, err)
+				}
+				taken, err := r.take(t.Context(), g, at(45))
+				require.NoError(t, err)
+				require.Equal(t, free, taken != nil)
+			})
+		})
+	}
+}

@@ -17,7 +17,7 @@ import (
 
 // byRanges is a mode in which nodes take ranges.
 func byRanges(poll outbox.PollOptions) outbox.MultiNode {
-	return outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{Ranges: true}, Dispatch: outbox.DispatchOptions{Workers: 4}}
+	return outbox.MultiNode{Poll: poll, Dispatch: outbox.DispatchOptions{Workers: 4}}
 }
 
 // rangesOf are the ranges of the store.

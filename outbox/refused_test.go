@@ -145,7 +145,7 @@ func TestOutcomesThatAreRefusedForEverHoldUpNothing(t *testing.T) {
 	for name, mode := range map[string]outbox.Mode{
 		"single node": outbox.SingleNode{Poll: poll},
 		"multi node":  outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{LeaseDuration: 10 * time.Second}},
-		"ranges":      outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{Ranges: true}},
+		"tenants":     outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{TenantsInTurn: true}},
 		"ordered":     outbox.Ordered{Poll: poll},
 	} {
 		for _, skips := range []bool{false, true} {

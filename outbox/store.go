@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -96,13 +97,6 @@ type Store interface {
 	// Reach looks at the rows that Poll would return for the query, rows that cannot be decoded
 	// included, reads no payload, and changes nothing.
 	Reach(ctx context.Context, db DB, q PollQuery) (Reach, error)
-
-	// HoldTable makes the owner the only process that delivers from the table, or extends the
-	// owner's hold, for the given time by the database's clock, a day at most. While another owner
-	// holds the table, HoldTable changes nothing. HoldTable returns the present holder.
-	HoldTable(ctx context.Context, db DB, owner string, d time.Duration) (TableHolder, error)
-	// ReleaseTable ends the owner's hold, if the owner has the hold.
-	ReleaseTable(ctx context.Context, db DB, owner string) error
 
 	// Pause stores a pause. If the kind has a pause already, that pause stays as it is.
 	Pause(ctx context.Context, db DB, pause Pause) error
@@ -203,15 +197,6 @@ func (s RowState) skipped(m Mark) bool {
 type Lease struct {
 	EventID string
 	Name    string
-}
-
-// TableHolder is the process that holds a table.
-type TableHolder struct {
-	// Owner holds the table now.
-	Owner string
-	// Died is the owner that held the table before and did not release it; empty
-	// unless this call took the table from it.
-	Died string
 }
 
 // Outcome is the result of a delivery for the row of the event.
@@ -442,13 +427,39 @@ type Ranges struct {
 	Ranges []Range
 }
 
+// Holder is the name of the process that has the right to all rows, as a process of [SingleNode] or
+// [Ordered] has: its hold. Empty: no process has.
+func (r Ranges) Holder() string {
+	i := slices.IndexFunc(r.Ranges, func(listed Range) bool { return listed.isHold() && r.lasts(listed) })
+	if i < 0 {
+		return ""
+	}
+	return r.Ranges[i].Name
+}
+
+// lasts reports whether the right to a range of the list had not ended when the list was read.
+func (r Ranges) lasts(listed Range) bool { return listed.lastsAt(r.Now) }
+
 // Range are the due rows behind After, up to Upto, that have no lease.
 type Range struct {
 	// Name of the right; no other range has it.
-	Name        string
+	Name string
+	// Upto is zero in the range of all rows.
 	After, Upto Cursor
 	// Until is the end of the right, by the database's clock.
 	Until time.Time
+}
+
+// isHold reports whether the range has all rows.
+func (r Range) isHold() bool { return r.Upto.IsZero() }
+
+// maxRight is longer than any right: a right that ends later was not set by a process, and would keep
+// all processes away for ever.
+const maxRight = 24 * time.Hour
+
+// lastsAt reports whether the right has not ended at a time of the database's clock.
+func (r Range) lastsAt(now time.Time) bool {
+	return !r.Until.Before(now) && !r.Until.After(now.Add(maxRight))
 }
 
 // Reach is the result of [Store].Reach.

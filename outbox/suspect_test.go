@@ -68,9 +68,9 @@ func TestAPoisonEventDoesNotHoldUpTheOthers(t *testing.T) {
 		"ordered":                    {outbox.Ordered{}, 2},
 		"many nodes":                 {outbox.MultiNode{}, 10},
 		"many nodes, three at most":  {outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3}}, 3},
-		"ranges":                     {outbox.MultiNode{Claim: outbox.ClaimOptions{Ranges: true}}, 10},
-		"ranges, three at most":      {outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3}, Claim: outbox.ClaimOptions{Ranges: true}}, 3},
-		"ranges, one at most":        {outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}, Claim: outbox.ClaimOptions{Ranges: true}}, 2},
+		"tenants":                    {outbox.MultiNode{Claim: outbox.ClaimOptions{TenantsInTurn: true}}, 10},
+		"tenants, three at most":     {outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 3}, Claim: outbox.ClaimOptions{TenantsInTurn: true}}, 3},
+		"tenants, one at most":       {outbox.MultiNode{Dispatch: outbox.DispatchOptions{MaxAttempts: 1}, Claim: outbox.ClaimOptions{TenantsInTurn: true}}, 2},
 	} {
 		for place, ids := range map[string][]string{
 			"first":     append([]string{"poison"}, named("e", 40)...),
@@ -263,8 +263,7 @@ func TestSuspectsAreNotRecent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := outboxtest.NewStore()
-		_, err := store.HoldTable(t.Context(), store.DB(), "dead", time.Second)
-		require.NoError(t, err)
+		hold(t, store, "dead", time.Second)
 		writer := build(t, outbox.Config{Store: store, Mode: outbox.WriterOnly{}}, nil)
 		time.Sleep(2 * time.Second)
 		written := time.Now()

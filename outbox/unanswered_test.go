@@ -57,6 +57,13 @@ func (s *silent) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (
 	return s.Store.Claim(ctx, db, q)
 }
 
+func (s *silent) Reach(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Reach, error) {
+	if err := s.hang(ctx, "Reach"); err != nil {
+		return outbox.Reach{}, err
+	}
+	return s.Store.Reach(ctx, db, q)
+}
+
 func (s *silent) NextDue(ctx context.Context, db outbox.DB, after time.Time) (time.Time, error) {
 	if err := s.hang(ctx, "NextDue"); err != nil {
 		return time.Time{}, err
@@ -84,6 +91,7 @@ func TestACallThatGetsNoAnswerIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	single := outbox.SingleNode{Dispatch: outbox.DispatchOptions{HotCapacity: 1}, Poll: outbox.PollOptions{Interval: time.Second}}
 	multi := outbox.MultiNode{Dispatch: single.Dispatch, Poll: single.Poll}
+	tenants := outbox.MultiNode{Dispatch: single.Dispatch, Poll: single.Poll, Claim: outbox.ClaimOptions{TenantsInTurn: true}}
 	for name, tt := range map[string]struct {
 		mode   outbox.Mode
 		call   string
@@ -92,8 +100,10 @@ func TestACallThatGetsNoAnswerIsTriedAgain(t *testing.T) {
 	}{
 		"poll":                      {single, "Poll", "polling failed", outbox.StatusDone},
 		"next due":                  {single, "NextDue", "polling failed", outbox.StatusDone},
-		"claim":                     {multi, "Claim", "polling failed", outbox.StatusDone},
-		"next due beside claims":    {multi, "NextDue", "polling failed", outbox.StatusDone},
+		"claim":                     {tenants, "Claim", "polling failed", outbox.StatusDone},
+		"looking at a range":        {multi, "Reach", "polling failed", outbox.StatusDone},
+		"reading a range":           {multi, "Poll", "polling failed", outbox.StatusDone},
+		"next due beside ranges":    {multi, "NextDue", "polling failed", outbox.StatusDone},
 		"marking what is no event":  {single, "Mark dead", "could not be marked dead", outbox.StatusDead},
 		"purging beside deliveries": {single, "Purge", "purging failed", outbox.StatusDone},
 	} {
@@ -153,6 +163,13 @@ func (s *halfOpen) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery)
 	return s.Store.Claim(ctx, db, q)
 }
 
+func (s *halfOpen) Reach(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Reach, error) {
+	if err := s.statement(ctx); err != nil {
+		return outbox.Reach{}, err
+	}
+	return s.Store.Reach(ctx, db, q)
+}
+
 // Six idle connections went silent, while new ones work.
 func TestSilentConnectionsDoNotStopThePoller(t *testing.T) {
 	t.Parallel()
@@ -204,7 +221,7 @@ func TestASlowDatabaseIsGivenTimeToClaim(t *testing.T) {
 		store, got := &brief{Store: outboxtest.NewStore(), takes: 7 * time.Second}, make(chan string, 10)
 		build(t, outbox.Config{Store: store.Store, Mode: outbox.WriterOnly{}}, nil).write(said("1"), said("2"))
 		began := time.Now()
-		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, by("it", got))
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{TenantsInTurn: true}}}, by("it", got))
 		require.ElementsMatch(t, []string{"it 1", "it 2"}, []string{<-got, <-got})
 		require.Less(t, time.Since(began), time.Minute)
 		require.Zero(t, e.await("1", outbox.StatusDone).Attempts)
@@ -219,7 +236,7 @@ func TestAClaimWithoutAnAnswerIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lostClaim{Store: written(t, named("e", 5000)...)}
 		var delivered calls
-		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, func(_ context.Context, env outbox.Envelope) error {
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{Claim: outbox.ClaimOptions{TenantsInTurn: true}}}, func(_ context.Context, env outbox.Envelope) error {
 			delivered.add(env.EventID)
 			time.Sleep(10 * time.Millisecond)
 			return nil
@@ -248,7 +265,7 @@ func (s *lostClaim) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery
 	return b, err
 }
 
-// lateClaim is a store that carries its first claim of fresh rows out 25 seconds after the
+// lateClaim is a store that carries its first claim of any rows out 25 seconds after the
 // client gave it up.
 type lateClaim struct {
 	*outboxtest.Store
@@ -259,7 +276,7 @@ type lateClaim struct {
 func (s *lateClaim) memory() *outboxtest.Store { return s.Store }
 
 func (s *lateClaim) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (b outbox.Batch, err error) {
-	if q.FreshOnly {
+	if len(q.EventIDs) == 0 {
 		s.once.Do(func() {
 			err = context.DeadlineExceeded
 			time.AfterFunc(25*time.Second, func() {
@@ -282,7 +299,7 @@ func TestAClaimThatIsCarriedOutLateIsGivenBack(t *testing.T) {
 		store := &lateClaim{Store: written(t, named("e", 100)...), rows: make(chan int, 1)}
 		var delivered calls
 		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
-			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 10}, Claim: outbox.ClaimOptions{LeaseDuration: time.Hour},
+			Dispatch: outbox.DispatchOptions{Workers: 1, ColdCapacity: 10}, Claim: outbox.ClaimOptions{LeaseDuration: time.Hour, TenantsInTurn: true},
 		}}, func(_ context.Context, env outbox.Envelope) error {
 			delivered.add(env.EventID)
 			time.Sleep(time.Second)

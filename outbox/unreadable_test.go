@@ -40,7 +40,6 @@ func TestUnreadableRowsAreDeadAndTheOthersAreDelivered(t *testing.T) {
 	for name, mode := range map[string]outbox.Mode{
 		"single node": outbox.SingleNode{Poll: poll},
 		"multi node":  outbox.MultiNode{Poll: poll},
-		"ranges":      outbox.MultiNode{Poll: poll, Claim: outbox.ClaimOptions{Ranges: true}},
 		"ordered":     outbox.Ordered{Poll: poll},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,6 @@ func keyCases() []keyCase {
 		{"claim-locking.owner-id", "007", outboxfx.MultiNode, func(c *outboxfx.Config) { c.Claim.Owner = "007" }},
 		{"claim-locking.lock-timeout", "PT5M", outboxfx.MultiNode, func(c *outboxfx.Config) { c.Claim.LeaseDuration = 5 * time.Minute }},
 		{"claim-locking.tenants-in-turn", "true", outboxfx.MultiNode, func(c *outboxfx.Config) { c.Claim.TenantsInTurn = true }},
-		{"claim-locking.ranges", "true", outboxfx.MultiNode, func(c *outboxfx.Config) { c.Claim.Ranges = true }},
 		{"ordering.on-dead", "skip", outboxfx.OrderedByKey, func(c *outboxfx.Config) { c.Ordering.OnDead = outboxfx.SkipDead }},
 		{"ordering.run-length", "10", outboxfx.OrderedByKey, func(c *outboxfx.Config) { c.Ordering.RunLength = 10 }},
 		{"ordering.require-key", "true", outboxfx.OrderedByKey, func(c *outboxfx.Config) { c.Ordering.RequireKey = true }},

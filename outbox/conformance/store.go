@@ -64,7 +64,6 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		{"Fence", fenceTests},
 		{"DueAt", dueAtTests},
 		{"Check", checkTests},
-		{"HoldTable", holdTests},
 		{"Ranges", rangeTests},
 		{"Reach", reachTests},
 		{"Pause", pauseTests},

@@ -16,20 +16,18 @@ var errorTests = []storeTest{
 		dead := s.died(time.Second, nil)
 		deadRow := s.row(dead.EventID)
 		for name, err := range map[string]error{
-			"Check":        s.Store.Check(ctx, s.DB, true),
-			"ReleaseTable": s.Store.ReleaseTable(ctx, s.DB, "node-1"),
-			"HoldTable":    errorOf(s.Store.HoldTable(ctx, s.DB, "node-1", time.Minute)),
-			"Ranges":       errorOf(s.Store.Ranges(ctx, s.DB)),
-			"SetRanges":    errorOf(s.Store.SetRanges(ctx, s.DB, "", suiteTime, outbox.Ranges{Version: "node-1/1"})),
-			"Reach":        errorOf(s.Store.Reach(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
-			"Poll":         errorOf(s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
-			"Claim":        errorOf(s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LeaseDuration: time.Nanosecond})),
-			"Leased":       errorOf(s.Store.Leased(ctx, s.DB, []string{"node-1/1"})),
-			"NextDue":      errorOf(s.Store.NextDue(ctx, s.DB, suiteTime)),
-			"Purge":        errorOf(s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})),
-			"Stats":        errorOf(s.Store.Stats(ctx, s.DB, suiteTime, nil)),
-			"QueryDead":    errorOf(s.Store.QueryDead(ctx, s.DB, outbox.DeadRowsQuery{Limit: 10})),
-			"CountDead":    errorOf(s.Store.CountDead(ctx, s.DB, outbox.DeadFilter{})),
+			"Check":     s.Store.Check(ctx, s.DB, true),
+			"Ranges":    errorOf(s.Store.Ranges(ctx, s.DB)),
+			"SetRanges": errorOf(s.Store.SetRanges(ctx, s.DB, "", suiteTime, outbox.Ranges{Version: "node-1/1"})),
+			"Reach":     errorOf(s.Store.Reach(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
+			"Poll":      errorOf(s.Store.Poll(ctx, s.DB, outbox.PollQuery{Now: suiteTime, Limit: 10})),
+			"Claim":     errorOf(s.Store.Claim(ctx, s.DB, outbox.ClaimQuery{Now: suiteTime, Limit: 10, Lease: "node-2/1", LeaseDuration: time.Nanosecond})),
+			"Leased":    errorOf(s.Store.Leased(ctx, s.DB, []string{"node-1/1"})),
+			"NextDue":   errorOf(s.Store.NextDue(ctx, s.DB, suiteTime)),
+			"Purge":     errorOf(s.Store.Purge(ctx, s.DB, outbox.PurgeQuery{Before: suiteTime.Add(later), ByAge: true, Limit: 10})),
+			"Stats":     errorOf(s.Store.Stats(ctx, s.DB, suiteTime, nil)),
+			"QueryDead": errorOf(s.Store.QueryDead(ctx, s.DB, outbox.DeadRowsQuery{Limit: 10})),
+			"CountDead": errorOf(s.Store.CountDead(ctx, s.DB, outbox.DeadFilter{})),
 		} {
 			s.cancelled(name, err, s.Table)
 		}

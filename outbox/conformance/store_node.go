@@ -83,12 +83,11 @@ func nodeHiddenLeases(s *storeSuite) {
 }
 
 func nodeOwners(s *storeSuite) {
-	s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"})
+	s.holds("node-1", time.Hour)
 	s.nodes("a holder that does not report", outbox.Node{Owner: "node-1", Holds: true})
 	s.announces(outbox.Node{Owner: "node-1", Mode: "single-node"}, time.Hour)
 	s.nodes("a holder that reports", outbox.Node{Owner: "node-1", Mode: "single-node", Live: true, Holds: true})
-	s.releases("node-1")
-	s.holds("node-3", -time.Second, outbox.TableHolder{Owner: "node-3"})
+	s.holds("node-3", -time.Second)
 	s.nodes("no holder any more", outbox.Node{Owner: "node-1", Mode: "single-node", Live: true})
 
 	before := s.now()
@@ -103,5 +102,15 @@ func nodeOwners(s *storeSuite) {
 		outbox.Node{Owner: "node-1", Mode: "single-node", Live: true, Leases: 1})
 	if age := before.Sub(got[0].OldestLease); age < time.Hour-time.Minute {
 		s.t.Fatalf("the oldest lease is %s old, want an hour", age)
+	}
+}
+
+// holds gives an owner the right to all rows.
+func (s *storeSuite) holds(owner string, d time.Duration) {
+	s.t.Helper()
+	was := s.ranges()
+	next := outbox.Ranges{Version: was.Version + "+", Ranges: []outbox.Range{{Name: owner, Until: was.Now.Add(d)}}}
+	if !s.sets(was.Version, next) {
+		s.t.Fatal("the ranges are not set")
 	}
 }

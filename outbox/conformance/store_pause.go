@@ -43,10 +43,10 @@ func pauseKept(s *storeSuite) {
 	kind := outbox.EventKind{AggregateType: "order", EventType: "Paid"}
 	s.paused()
 	s.resumes(kind) // nothing there yet
-	s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"})
+	s.holds("node-1", time.Hour)
 	s.pauses(kind, suiteTime)
 	s.paused(outbox.Pause{Kind: kind, Since: suiteTime})
-	s.releases("node-1")
+	s.holds("node-2", time.Hour)
 	s.paused(outbox.Pause{Kind: kind, Since: suiteTime})
 	s.resumes(kind)
 	s.resumes(kind)

@@ -112,15 +112,6 @@ var rangeTests = []storeTest{
 			was = next[winners[0]].Version
 		}
 	}},
-	{"TheHoldOfTheTableIsAnother", func(s *storeSuite) {
-		s.holds("node-1", time.Hour, outbox.TableHolder{Owner: "node-1"})
-		next := s.someRanges("node-2/1", 1)
-		if !s.sets("", next) {
-			s.t.Fatal("the ranges are not set")
-		}
-		s.releases("node-1")
-		s.sameRanges("afterwards", s.ranges(), next)
-	}},
 }
 
 var reachTests = []storeTest{
@@ -481,3 +472,5 @@ func (s *storeSuite) marksLeft() []outbox.Mark {
 	b := s.pollAt(48 * time.Hour)
 	return marksOf(b.Envelopes)
 }
+
+func callerName(i int) string { return "node-" + string(rune('a'+i)) }

@@ -211,8 +211,8 @@ func (s *Store) Nodes(ctx context.Context, _ outbox.DB) ([]outbox.Node, error) {
 		node(owner).Leases = 0
 		node(owner).Live = r.until.After(now)
 	}
-	if s.hold.owner != "" && s.hold.until.After(now) {
-		node(s.hold.owner).Holds = true
+	if holder := (outbox.Ranges{Now: now, Ranges: s.ranges.Ranges}).Holder(); holder != "" {
+		node(holder).Holds = true
 	}
 	due := s.visible(dueFirst, func(r *memRow) bool { return r.due(now, time.Time{}) })
 	for _, r := range first(due, outbox.SearchLimit) {

@@ -29,7 +29,6 @@ type Store struct {
 
 	mu   sync.Mutex         // never held while anything blocks
 	rows map[string]*memRow // by event id; with rows that are not yet committed
-	hold hold
 	// pauses are the kinds that are paused, and since when.
 	pauses map[outbox.EventKind]time.Time
 	nodes  map[string]report // by owner

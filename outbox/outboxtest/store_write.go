@@ -157,41 +157,6 @@ func (s *Store) Renew(ctx context.Context, _ outbox.DB, leases []outbox.Lease) e
 	return nil
 }
 
-// hold is the owner of the table's hold, and when it expires.
-type hold struct {
-	owner string
-	until time.Time
-}
-
-// HoldTable implements [outbox.Store].
-func (s *Store) HoldTable(ctx context.Context, _ outbox.DB, owner string, d time.Duration) (outbox.TableHolder, error) {
-	if err := s.lock(ctx, "holding the table"); err != nil {
-		return outbox.TableHolder{}, err
-	}
-	defer s.mu.Unlock()
-	now, was := s.clock(), s.hold
-	switch {
-	case was.owner == owner:
-		was.owner = "" // the owner did not die
-	case was.owner != "" && was.until.After(now):
-		return outbox.TableHolder{Owner: was.owner}, nil
-	}
-	s.hold = hold{owner: owner, until: now.Add(d)}
-	return outbox.TableHolder{Owner: owner, Died: was.owner}, nil
-}
-
-// ReleaseTable implements [outbox.Store].
-func (s *Store) ReleaseTable(ctx context.Context, _ outbox.DB, owner string) error {
-	if err := s.lock(ctx, "releasing the table"); err != nil {
-		return err
-	}
-	defer s.mu.Unlock()
-	if s.hold.owner == owner {
-		s.hold = hold{}
-	}
-	return nil
-}
-
 // Purge implements [outbox.Store].
 func (s *Store) Purge(ctx context.Context, _ outbox.DB, q outbox.PurgeQuery) (int, error) {
 	if err := s.lock(ctx, "purging old rows"); err != nil {

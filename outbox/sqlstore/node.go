@@ -78,14 +78,14 @@ func (s *Store) Nodes(ctx context.Context, db outbox.DB) ([]outbox.Node, error) 
 	if err := s.reports(ctx, db, nodes, reported); err != nil {
 		return nil, err
 	}
-	held, err := s.readHold(ctx, db)
+	ranges, err := s.Ranges(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	if held.owner.Valid && !held.expired {
-		node := nodes[held.owner.String]
+	if holder := ranges.Holder(); holder != "" {
+		node := nodes[holder]
 		node.Holds = true
-		nodes[held.owner.String] = node
+		nodes[holder] = node
 	}
 	all, err := s.leaseOwners(ctx, db, nodes)
 	if err != nil {

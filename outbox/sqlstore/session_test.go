@@ -73,15 +73,17 @@ func TestOwnStatementsAreReadCommitted(t *testing.T) {
 			require.NoError(t, err)
 			_, err = store.Mark(t.Context(), pool, outbox.OutcomeDone, []outbox.Mark{{EventID: envs[0].EventID}})
 			require.NoError(t, err)
-			_, err = store.HoldTable(t.Context(), pool, "node", time.Minute)
+			ranges, err := store.Ranges(t.Context(), pool)
 			require.NoError(t, err)
+			set, err := store.SetRanges(t.Context(), pool, ranges.Version, ranges.Now.Add(time.Minute), outbox.Ranges{Version: level})
+			require.NoError(t, err)
+			require.True(t, set)
 			if strict {
 				require.Empty(t, pool.plain)
 				require.Equal(t, []sql.IsolationLevel{sql.LevelReadCommitted}, slices.Compact(pool.levels))
 			} else {
 				require.Empty(t, pool.levels)
 			}
-			require.NoError(t, store.ReleaseTable(t.Context(), pool, "node"))
 			_, err = db.ExecContext(t.Context(), "DELETE FROM outbox_event")
 			require.NoError(t, err)
 		}

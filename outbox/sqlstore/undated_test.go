@@ -167,9 +167,8 @@ func scanIDs(t *testing.T, db *testdb.DB) (ids []string) {
 	return ids
 }
 
-// A hold, and the report of a process, whose end is no time have ended: the next process takes
-// the table, and the report is deleted.
-func TestAHoldAndAReportWhoseEndIsNoTimeHaveEnded(t *testing.T) {
+// The report of a process whose end is no time has ended, and is deleted.
+func TestAReportWhoseEndIsNoTimeHasEnded(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
 		ctx, store := t.Context(), storeFor(db.Kind)
@@ -184,22 +183,17 @@ func TestAHoldAndAReportWhoseEndIsNoTimeHaveEnded(t *testing.T) {
 		}
 		owner := "node-0"
 		for i, value := range values {
-			_, err := store.HoldTable(ctx, db.DB, owner, time.Hour)
-			require.NoError(t, err)
 			require.NoError(t, store.Announce(ctx, db.DB, outbox.Node{Owner: owner}, time.Hour))
 			mode("ALLOW_INVALID_DATES")
-			_, err = db.ExecContext(ctx, "UPDATE outbox_event_control SET expires_at = "+value)
+			_, err := db.ExecContext(ctx, "UPDATE outbox_event_control SET expires_at = "+value)
 			require.NoError(t, err, value)
 			mode("TRADITIONAL")
 			nodes, err := store.Nodes(ctx, db.DB)
 			require.NoError(t, err)
 			require.Len(t, nodes, 1, value)
-			require.False(t, nodes[0].Live || nodes[0].Holds, value)
+			require.False(t, nodes[0].Live, value)
 
 			next := fmt.Sprintf("node-%d", i+1)
-			holder, err := store.HoldTable(ctx, db.DB, next, time.Hour)
-			require.NoError(t, err)
-			require.Equal(t, outbox.TableHolder{Owner: next, Died: owner}, holder, value)
 			require.NoError(t, store.Announce(ctx, db.DB, outbox.Node{Owner: next}, time.Hour))
 			nodes, err = store.Nodes(ctx, db.DB)
 			require.NoError(t, err)

@@ -66,7 +66,6 @@ func (d draw) ofMode(s *faultrun.Spec) {
 	switch s.Mode {
 	case "multi":
 		s.Tenants = d.often(20)
-		s.Ranges = !s.Tenants && d.often(60)
 		s.Limit = one(d, 0, 0, 2)
 	case "single":
 		s.Limit = one(d, 0, 0, 2)

@@ -125,15 +125,15 @@ func closeAtFault(t *testing.T, db *testdb.DB, name string, happen fault) {
 	_ = through.Close() // MySQL's driver says of a connection that the fault cut that it is bad
 	noLeak()
 
-	var held string // by the process that closed
-	_ = db.QueryRowContext(t.Context(), "SELECT owner FROM outbox_event_control WHERE kind = 'lease'").Scan(&held)
+	var version string // of the ranges, which the process that closed may have left
+	_ = db.QueryRowContext(t.Context(), "SELECT owner FROM outbox_event_control WHERE kind = 'ranges'").Scan(&version)
 	l.deliverRest(t, db, faultKinds("rest")[name], func() {
-		if rounds(0) > 0 { // the long form waits until leases and holds expire
+		if rounds(0) > 0 { // the long form waits until leases and ranges expire
 			return
 		}
 		// What fails is done again by the next look at the table.
 		_, _ = db.ExecContext(context.Background(), "UPDATE outbox_event SET locked_by = NULL, locked_at = NULL WHERE locked_by LIKE 'closed/%'")
-		_, _ = db.ExecContext(context.Background(), "UPDATE outbox_event_control SET owner = NULL, expires_at = NULL WHERE kind = 'lease' AND owner = '"+held+"'")
+		_, _ = db.ExecContext(context.Background(), "DELETE FROM outbox_event_control WHERE kind = 'ranges' AND owner = '"+version+"'")
 	})
 	l.requireDelivered(t, said.outcomes)
 }

@@ -27,7 +27,7 @@ func (s Spec) purge() *outbox.PurgeOptions {
 // mode is the mode of a process, with the options of the spec.
 func (s Spec) mode() outbox.Mode {
 	poll := outbox.PollOptions{Interval: s.Interval}
-	claim := outbox.ClaimOptions{Owner: s.Owner, LeaseDuration: s.Lease, TenantsInTurn: s.Tenants, Ranges: s.Ranges && s.Mode == "multi"}
+	claim := outbox.ClaimOptions{Owner: s.Owner, LeaseDuration: s.Lease, TenantsInTurn: s.Tenants}
 	dispatch := outbox.DispatchOptions{
 		Workers: s.Workers, MaxAttempts: s.MaxAttempts, MarkInterval: s.Mark,
 		DrainTimeout: s.Drain, ListenerTimeout: s.ListenerTimeout,

@@ -46,8 +46,8 @@ type Spec struct {
 	// purged, without a retention; zero is never.
 	DeleteDone bool
 	Purge      time.Duration
-	// SkipDead is OnDead: SkipDead, Tenants and Ranges are ClaimOptions.TenantsInTurn and Ranges.
-	SkipDead, Tenants, Ranges bool
+	// SkipDead is OnDead: SkipDead, and Tenants is ClaimOptions.TenantsInTurn.
+	SkipDead, Tenants bool
 	// Limit is the most listeners of events of type [Plain] at once; zero is no limit.
 	Limit int
 	// Notify wakes other processes through PostgreSQL.

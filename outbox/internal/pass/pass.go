@@ -53,10 +53,8 @@ func (p *Pass[P]) Read(after, next P, last bool) {
 }
 
 // MayHaveRowsBehind reports whether the pass that the last read ended may have missed rows for
-// which the cycle runs. A pass of a single read has not missed rows. With leases, rows come free
-// behind the place at any time; without leases, only a pass that an earlier cycle began can have
-// missed rows.
-func (p *Pass[P]) MayHaveRowsBehind(leases bool) bool { return p.tail && (leases || p.older) }
+// which the cycle runs: an earlier cycle began the pass, and the pass had several reads.
+func (p *Pass[P]) MayHaveRowsBehind() bool { return p.tail && p.older }
 
 // End ends the pass.
 func (p *Pass[P]) End() {
@@ -68,9 +66,6 @@ func (p *Pass[P]) End() {
 
 // Swept is when the last pass over all rows began; the zero time while it has not ended.
 func (p *Pass[P]) Swept() time.Time { return p.swept }
-
-// SweptAt says that something else read all rows as of a time.
-func (p *Pass[P]) SweptAt(t time.Time) { p.swept = t }
 
 // ReadAgain makes the next read begin a pass: rows that were read are still there.
 func (p *Pass[P]) ReadAgain() { p.next = p.start() }

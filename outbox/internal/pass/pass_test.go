@@ -24,22 +24,20 @@ func TestAPassOfOneReadHasNoRowsBehind(t *testing.T) {
 	p.BeginCycle()
 	p.Begin(passTime, start)
 	p.Read(p.Next(), half, true)
-	require.False(t, p.MayHaveRowsBehind(true))
-	require.False(t, p.MayHaveRowsBehind(false))
+	require.False(t, p.MayHaveRowsBehind())
 }
 
-func TestAPassOfSeveralReadsMayHaveRowsBehind(t *testing.T) {
+func TestAPassOfThisCycleHasNoRowsBehind(t *testing.T) {
 	t.Parallel()
 	var p pass.Pass[int]
 	p.BeginCycle()
 	p.Begin(passTime, start)
 	p.Read(p.Next(), half, false)
-	require.False(t, p.MayHaveRowsBehind(true), "the pass has not ended")
+	require.False(t, p.MayHaveRowsBehind(), "the pass has not ended")
 	require.True(t, p.GoesOn(passTime, time.Second))
 	require.Equal(t, half, p.Next())
 	p.Read(p.Next(), most, true)
-	require.True(t, p.MayHaveRowsBehind(true), "with leases")
-	require.False(t, p.MayHaveRowsBehind(false), "this cycle began the pass")
+	require.False(t, p.MayHaveRowsBehind(), "this cycle began the pass")
 	p.End()
 	require.False(t, p.GoesOn(passTime, time.Second))
 }
@@ -52,12 +50,12 @@ func TestAPassOfAnEarlierCycleMayHaveRowsBehind(t *testing.T) {
 	p.Read(p.Next(), half, false)
 	p.BeginCycle()
 	p.Read(p.Next(), most, true)
-	require.True(t, p.MayHaveRowsBehind(false))
+	require.True(t, p.MayHaveRowsBehind())
 	p.End()
 	p.Begin(passTime, start)
 	p.Read(p.Next(), half, false)
 	p.Read(p.Next(), most, true)
-	require.False(t, p.MayHaveRowsBehind(false), "this cycle began the second pass")
+	require.False(t, p.MayHaveRowsBehind(), "this cycle began the second pass")
 }
 
 func TestAPassOverALongBacklogEndsAfterATime(t *testing.T) {
@@ -79,7 +77,7 @@ func TestAPassMayBeginAtRecentRows(t *testing.T) {
 	p.Begin(later, half)
 	require.Equal(t, half, p.Next())
 	p.Read(p.Next(), most, true)
-	require.False(t, p.MayHaveRowsBehind(true), "it was one read")
+	require.False(t, p.MayHaveRowsBehind(), "it was one read")
 	p.End()
 	require.Equal(t, passTime, p.Swept(), "the pass was not over all rows")
 	p.Begin(later, start)
@@ -101,15 +99,6 @@ func TestAPassStartsOver(t *testing.T) {
 	p.Read(p.Next(), half, false)
 	p.StartOver()
 	require.True(t, p.Next() == start && p.Swept().IsZero())
-}
-
-func TestSomethingElseMayReadAllRows(t *testing.T) {
-	t.Parallel()
-	var p pass.Pass[int]
-	p.Begin(passTime, start)
-	p.SweptAt(passTime.Add(time.Second))
-	p.End()
-	require.Equal(t, passTime.Add(time.Second), p.Swept(), "the later of two reads of all rows counts")
 }
 
 func TestAnotherGoroutineAsksForARestartOnce(t *testing.T) {

@@ -232,7 +232,11 @@ func TestNodesThatDoNotReportAreFound(t *testing.T) {
 		w.announce(t, "a", "multi-node", time.Minute)
 		w.announce(t, "b", "single-node", time.Minute)
 		w.requireFinding(t, "nodes", doctor.Warning, "2 processes deliver in 2 different modes")
-		_, err := w.store.HoldTable(t.Context(), w.DB, "old", time.Minute)
+		ranges, err := w.store.Ranges(t.Context(), w.DB)
+		require.NoError(t, err)
+		_, err = w.store.SetRanges(t.Context(), w.DB, "", ranges.Now.Add(time.Minute), outbox.Ranges{
+			Version: "1", Ranges: []outbox.Range{{Name: "old", Until: ranges.Now.Add(time.Minute)}},
+		})
 		require.NoError(t, err)
 		w.requireFinding(t, "nodes", doctor.Warning, "old holds the table and does not report")
 	})

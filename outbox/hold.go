@@ -1,0 +1,84 @@
+package outbox
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// heldTable is the table that one process at a time delivers from, in [SingleNode] and [Ordered]. The
+// hold is the right to the range of all rows, under the name of the process; see [Ranges]. A
+// heldTable is for one goroutine.
+type heldTable struct {
+	db     DB
+	store  Store
+	owner  string
+	poller *poller
+	// died says that a statement without an answer may have begun the hold, and took the rights of
+	// processes that died.
+	died bool
+}
+
+// Hold takes or renews the hold. Another process's rights that last keep this process away.
+func (t *heldTable) Hold(ctx context.Context, d time.Duration) (owner string, died bool, err error) {
+	for {
+		list, err := t.store.Ranges(ctx, t.db)
+		if err != nil {
+			return "", false, fmt.Errorf("outbox: asking which process holds the table: %w", err)
+		}
+		others := t.others(list)
+		if i := slices.IndexFunc(others, list.lasts); i >= 0 {
+			t.died = false
+			return others[i].Name, false, nil
+		}
+		t.died = len(others) > 0 || t.died && len(list.Ranges) > 0
+		until := list.Now.Add(d)
+		set, err := t.set(ctx, list, until, Range{Name: t.owner, Until: until})
+		if err != nil {
+			return "", false, err
+		}
+		if set {
+			died, t.died = t.died, false
+			return t.owner, died, nil
+		}
+	}
+}
+
+// Release gives the table up.
+func (t *heldTable) Release(ctx context.Context) error {
+	for {
+		list, err := t.store.Ranges(ctx, t.db)
+		if err != nil {
+			return fmt.Errorf("outbox: giving up the hold on the table: %w", err)
+		}
+		others := t.others(list)
+		if len(others) == len(list.Ranges) {
+			return nil
+		}
+		if set, err := t.set(ctx, list, list.Now.Add(maxRight), others...); set || err != nil {
+			return err
+		}
+	}
+}
+
+// others are the ranges of other processes.
+func (t *heldTable) others(list Ranges) []Range {
+	return slices.DeleteFunc(slices.Clone(list.Ranges), func(r Range) bool { return r.Name == t.owner })
+}
+
+// set replaces the list; false when another process was faster.
+func (t *heldTable) set(ctx context.Context, list Ranges, by time.Time, next ...Range) (bool, error) {
+	set, err := t.store.SetRanges(ctx, t.db, list.Version, by, Ranges{Version: rand.Text(), Ranges: next})
+	if err != nil {
+		return false, fmt.Errorf("outbox: setting the hold on the table: %w", err)
+	}
+	return set, nil
+}
+
+// Gained is called when this process begins to hold the table.
+func (t *heldTable) Gained(died bool) { t.poller.begin(died) }
+
+// Begin makes the poller read.
+func (t *heldTable) Begin() { t.poller.Wake() }
