@@ -157,6 +157,11 @@ func (p *operator) dropOne(ctx context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, ignore(err, errStays)
 	}
+	// Otherwise an autovacuum of the partition would keep the lock of the whole table waiting for
+	// deadlock_timeout, a second, until PostgreSQL cancels the autovacuum.
+	if _, err := p.db.ExecContext(ctx, "ALTER TABLE "+name+" SET (autovacuum_enabled = false)"); err != nil {
+		return false, err
+	}
 	var began time.Time
 	dropped, err := p.locked(ctx, func(tx *sql.Tx) error {
 		// Parent first, as queries lock.
