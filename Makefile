@@ -23,6 +23,8 @@ SOAK_HELD     ?= 10m
 SOAK_DB       ?= postgres,mysql
 SOAK_OUT      ?= docs/reliability
 SOAK_FLAGS    ?=
+DAY_EVENTS    ?= 100000000
+DAY_FLAGS     ?=
 # go.work makes one workspace of all modules, in which each dependency has its newest version of
 # all: that of docs, samples, proof or bench. Without go.work, a module has an old version that it
 # works with, which go.mod names.
@@ -299,6 +301,9 @@ chaos/faults: ## kill, stop and cut off processes, and check what they did (CHAO
 
 chaos/soak: ## an hour at a steady rate beside a transaction held open for ten minutes (SOAK_TIME, SOAK_HELD, SOAK_DB, SOAK_OUT)
 	$(WITHDB) -- $(GO) run -C proof ./tools/soak -time $(SOAK_TIME) -held $(SOAK_HELD) -db $(SOAK_DB) -out $(abspath $(SOAK_OUT)) $(SOAK_FLAGS)
+
+chaos/day: ## a day in an hour: 100 million events through four nodes on PostgreSQL beside a million that are pending (DAY_EVENTS, SOAK_OUT)
+	$(WITHDB) -- $(GO) run -C proof ./tools/soak -events $(DAY_EVENTS) -nodes 4 -rate 100 -out $(abspath $(SOAK_OUT)) $(DAY_FLAGS)
 
 # REV is the version before this one.
 chaos/skew: ## an older version (REV=2e94f18) and this one on one table that is being altered, for ten minutes (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)

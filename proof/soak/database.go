@@ -19,6 +19,7 @@ type database struct {
 	driver, dsn string
 	server      string // the version of the server
 	store       *sqlstore.Store
+	settings    string // the storage parameters of a partition; empty: the table has no partitions
 	drop        func() error
 }
 
@@ -62,16 +63,24 @@ var versions = map[testdb.Kind]string{
 }
 
 func (db *database) prepare(ctx context.Context, o Options) error {
-	var statements []string
 	if o.Settings != "" && o.Database == testdb.Postgres {
-		statements = append(statements, "ALTER TABLE outbox_event SET ("+o.Settings+")")
+		if _, err := db.ExecContext(ctx, "ALTER TABLE outbox_event SET ("+o.Settings+")"); err != nil {
+			return fmt.Errorf("setting the parameters of the table: %w", err)
+		}
+	}
+	if o.Partition > 0 {
+		var err error
+		if db.settings, err = db.partitioned(ctx); err != nil {
+			return fmt.Errorf("making a table in partitions: %w", err)
+		}
 	}
 	if o.History > 0 {
-		statements = append(statements, fmt.Sprintf(history[o.Database], o.History), "ANALYZE"+map[testdb.Kind]string{testdb.MySQL: " TABLE outbox_event"}[o.Database])
-	}
-	for _, statement := range statements {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("preparing the table: %w", err)
+		for _, statement := range []string{
+			fmt.Sprintf(history[o.Database], o.History), "ANALYZE" + map[testdb.Kind]string{testdb.MySQL: " TABLE"}[o.Database] + " outbox_event",
+		} {
+			if _, err := db.ExecContext(ctx, statement); err != nil {
+				return fmt.Errorf("filling the table: %w", err)
+			}
 		}
 	}
 	return db.QueryRowContext(ctx, versions[o.Database]).Scan(&db.server)
@@ -119,6 +128,16 @@ func (db *database) measure(ctx context.Context, s *Sample) error {
 }
 
 func (db *database) measurePostgres(ctx context.Context, s *Sample) error {
+	if db.settings == "" { // in partitions with a backlog, PostgreSQL may sort the backlog for this read
+		if err := db.measureRead(ctx, s); err != nil {
+			return err
+		}
+	}
+	return db.QueryRowContext(ctx, sizes).
+		Scan(&s.Partitions, &s.Table, &s.Indexes, &s.Dead, &s.Vacuums, &s.DeadLetters, &s.WAL)
+}
+
+func (db *database) measureRead(ctx context.Context, s *Sample) error {
 	var text []byte
 	if err := db.QueryRowContext(ctx, fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) SELECT event_id"+reads, "IN (0, 2)")).Scan(&text); err != nil {
 		return err
@@ -134,9 +153,15 @@ func (db *database) measurePostgres(ctx context.Context, s *Sample) error {
 		return err
 	}
 	s.Pages, s.Read = plans[0].Plan.Hit+plans[0].Plan.Read, time.Duration(plans[0].Milliseconds*float64(time.Millisecond))
-	return db.QueryRowContext(ctx, "SELECT pg_table_size(relid), pg_indexes_size(relid), n_dead_tup, autovacuum_count FROM pg_stat_user_tables WHERE relname = 'outbox_event'").
-		Scan(&s.Table, &s.Indexes, &s.Dead, &s.Vacuums)
+	return nil
 }
+
+// sizes are those of the table and of all partitions, of PostgreSQL.
+const sizes = `WITH parts (id) AS (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'outbox_event'::regclass),
+	tables (id) AS (SELECT 'outbox_event'::regclass::oid UNION ALL SELECT id FROM parts)
+SELECT (SELECT COUNT(*) FROM parts), SUM(pg_table_size(id))::bigint, SUM(pg_indexes_size(id))::bigint, COALESCE(SUM(n_dead_tup), 0)::bigint, COALESCE(SUM(autovacuum_count), 0)::bigint,
+	(SELECT COUNT(*) FROM outbox_event WHERE status = 3), (pg_current_wal_lsn() - '0/0')::bigint
+FROM tables LEFT JOIN pg_stat_user_tables ON relid = id`
 
 // problems are rows that are not DONE at the end.
 func (db *database) problems(ctx context.Context) (all []string) {

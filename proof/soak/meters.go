@@ -12,9 +12,10 @@ import (
 
 // meters measure the nodes.
 type meters struct {
-	// claims are the times of claims. hot and cold are the times from when an event is due to the
-	// delivery.
-	claims, hot, cold meter
+	// claims are the times of the statements that claim or read due rows. hot and cold are the
+	// times from when an event is due to the delivery, backlog those of events of the background
+	// writer. drops are the times from the lock of the table to the end of the drop of a partition.
+	claims, hot, cold, backlog, drops meter
 }
 
 // meter collects times. A meter is safe for concurrent use.
@@ -54,7 +55,7 @@ func (m *meter) take() Spread {
 	return s
 }
 
-// timedStore measures claims.
+// timedStore measures claims, and the reads of nodes that read without a claim.
 type timedStore struct {
 	*sqlstore.Store
 	claims *meter
@@ -63,6 +64,13 @@ type timedStore struct {
 func (s timedStore) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
 	began := time.Now()
 	b, err := s.Store.Claim(ctx, db, q)
+	s.claims.add(time.Since(began))
+	return b, err
+}
+
+func (s timedStore) Poll(ctx context.Context, db outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {
+	began := time.Now()
+	b, err := s.Store.Poll(ctx, db, q)
 	s.claims.add(time.Since(began))
 	return b, err
 }

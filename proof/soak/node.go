@@ -28,23 +28,27 @@ type node struct {
 	events  *ledger
 	meters  *meters
 	cold    int
+	dead    int // see Options.Dead
 	writers sync.WaitGroup
 }
 
 func start(ctx context.Context, o Options, db *database, events *ledger, m *meters) (*node, error) {
-	n := &node{events: events, meters: m, cold: o.Cold}
+	n := &node{events: events, meters: m, cold: o.Cold, dead: o.Dead}
 	var err error
 	if n.pool, err = sqltx.Open(db.driver, db.dsn); err != nil {
 		return nil, err
 	}
 	n.pool.SetMaxOpenConns(2 * writersOfNode)
+	purge := &outbox.PurgeOptions{Retention: o.Retention, Interval: max(o.Retention/10, time.Second)}
+	if o.Partition > 0 {
+		purge = nil // partitions are dropped
+	}
 	n.ob, err = outbox.New(outbox.Config{
-		DB: n.pool, Store: timedStore{db.store, &m.claims}, Mode: outbox.MultiNode{},
-		Purge:  &outbox.PurgeOptions{Retention: o.Retention, Interval: max(o.Retention/10, time.Second)},
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		DB: n.pool, Store: timedStore{db.store, &m.claims}, Mode: outbox.MultiNode{}, Purge: purge,
+		Logger: slog.New(quiet{slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})}),
 	})
 	if err == nil {
-		err = n.ob.Register(outbox.On(outbox.Global, topic, outbox.ListenerFunc(n.listen)))
+		err = n.ob.Register(outbox.On(outbox.Global, topic, outbox.ListenerFunc(n.listen)), outbox.On(outbox.Global, filled, outbox.ListenerFunc(n.listenFilled)))
 	}
 	if err == nil {
 		n.adapter, err = sqltx.New(n.pool, n.ob.Writer())
@@ -58,13 +62,24 @@ func start(ctx context.Context, o Options, db *database, events *ledger, m *mete
 	return n, nil
 }
 
+// quiet leaves out the lines about events that the listener made dead letters.
+type quiet struct{ slog.Handler }
+
+func (h quiet) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "outbox: event is dead" {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
 func (n *node) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return errors.Join(n.ob.Close(ctx), n.pool.Close())
 }
 
-// write writes events at the node's share of the rate until ctx ends.
+// write writes events at the node's share of the rate until ctx ends, or until there are enough
+// events.
 func (n *node) write(ctx context.Context, o Options) {
 	for range writersOfNode {
 		n.writers.Go(func() {
@@ -73,8 +88,11 @@ func (n *node) write(ctx context.Context, o Options) {
 			for {
 				select {
 				case <-ticks.C:
-					number := n.events.next()
-					n.events.wrote(number, n.transact(context.WithoutCancel(ctx), number))
+					number, got := n.events.take(1)
+					if got == 0 {
+						return
+					}
+					n.events.wrote(number, 1, n.transact(context.WithoutCancel(ctx), number))
 				case <-ctx.Done():
 					return
 				}
@@ -109,18 +127,54 @@ func (n *node) listen(_ context.Context, env outbox.Envelope) error {
 	if err != nil {
 		return outbox.Dead(err)
 	}
-	due := env.AvailableAt
-	if due.Before(env.OccurredAt) {
-		due = env.OccurredAt
-	}
 	if n.isDelayed(number) || env.Attempts > 0 {
-		n.meters.cold.add(time.Since(due))
+		n.meters.cold.add(sinceDue(env))
 	} else {
-		n.meters.hot.add(time.Since(due))
+		n.meters.hot.add(sinceDue(env))
 	}
 	if n.fails(number) && env.Attempts == 0 {
 		return errFirst
 	}
 	n.events.done(number)
 	return nil
+}
+
+// Events of the background writer: one of failedOf fails once, and the times of one of meteredOf are
+// measured.
+const (
+	failedOf  = 100
+	meteredOf = 50
+)
+
+var errDead = errors.New("the listener gives up until the event is replayed")
+
+// listenFilled is the listener of the events of the background writer.
+func (n *node) listenFilled(_ context.Context, env outbox.Envelope) error {
+	number, err := strconv.Atoi(env.AggregateID)
+	if err != nil {
+		return outbox.Dead(err)
+	}
+	switch {
+	case env.Attempts > 0:
+		n.meters.cold.add(sinceDue(env))
+	case number%meteredOf == 0:
+		n.meters.backlog.add(sinceDue(env))
+	}
+	switch {
+	case number%failedOf == 0 && env.Attempts == 0:
+		return errFirst
+	case number%n.dead == 1 && n.events.gaveUp(number):
+		return outbox.Dead(errDead)
+	}
+	n.events.done(number)
+	return nil
+}
+
+// sinceDue is the time since an event became due.
+func sinceDue(env outbox.Envelope) time.Duration {
+	due := env.AvailableAt
+	if due.Before(env.OccurredAt) {
+		due = env.OccurredAt
+	}
+	return time.Since(due)
 }

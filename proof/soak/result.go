@@ -13,9 +13,13 @@ type Result struct {
 	Options Options
 	// Server is the version of the database.
 	Server string
-	// Written are events whose transaction committed, Delivered the successes of their
-	// listener.
-	Written, Delivered int
+	// Written are events whose transaction committed, Delivered those whose listener succeeded, and
+	// Repeated further successes of a listener.
+	Written, Delivered, Repeated int
+	// Took is the time from the first event to the last delivery. Drops are the times from the
+	// lock of the table to the end of the drop of a partition.
+	Took  time.Duration
+	Drops Spread
 	// Problems are the faults of the outbox; empty when the run is good.
 	Problems []string
 	Samples  []Sample
@@ -27,10 +31,16 @@ type phase struct {
 	samples []Sample
 }
 
-// phases are the parts before, during and after the held transaction. The first tenth of the run
-// belongs to no part, because the table still fills. The last part begins half-way between the
-// release and the end.
+// phases are the parts before, during and after the held transaction, or in a run by events thirds.
+// The first tenth of the run belongs to no part, because the table still fills. The part after the
+// held transaction begins half-way between the release and the end.
 func (r Result) phases() []phase {
+	if r.Options.Events > 0 {
+		n := len(r.Samples)
+		thirds := r.Samples[n/10:]
+		n = len(thirds)
+		return []phase{{"first third", thirds[:n/3]}, {"second third", thirds[n/3 : n*2/3]}, {"last third", thirds[n*2/3:]}}
+	}
 	before, held, after := phase{name: "before"}, phase{name: "held, second half"}, phase{name: "afterwards"}
 	from := r.Options.Time / 6
 	until := from + r.Options.Held
@@ -75,6 +85,10 @@ var figures = []struct {
 	{"hot path, 99 %, ms", "%.1f", func(s Sample) float64 { return milliseconds(s.Hot.P99) }},
 	{"cold path: due to delivery, median, ms", "%.1f", func(s Sample) float64 { return milliseconds(s.Cold.Median) }},
 	{"cold path, 99 %, ms", "%.1f", func(s Sample) float64 { return milliseconds(s.Cold.P99) }},
+	{"backlog: write to delivery, median, s", "%.1f", func(s Sample) float64 { return s.Backlog.Median.Seconds() }},
+	{"backlog, 99 %, s", "%.1f", func(s Sample) float64 { return s.Backlog.P99.Seconds() }},
+	{"pending events", "%.0f", func(s Sample) float64 { return float64(s.Pending) }},
+	{"dead letters", "%.0f", func(s Sample) float64 { return float64(s.DeadLetters) }},
 	{"a claim, median, ms", "%.1f", func(s Sample) float64 { return milliseconds(s.Claims.Median) }},
 	{"a claim, longest of a sample, ms", "%.0f", func(s Sample) float64 { return milliseconds(s.Claims.Max) }},
 	{"reading from the start of the table, ms", "%.1f", func(s Sample) float64 { return milliseconds(s.Read) }},
@@ -82,18 +96,21 @@ var figures = []struct {
 	{"table, MiB", "%.0f", func(s Sample) float64 { return mebibytes(s.Table) }},
 	{"indexes, MiB", "%.0f", func(s Sample) float64 { return mebibytes(s.Indexes) }},
 	{"dead rows, or transactions in the history list", "%.0f", func(s Sample) float64 { return float64(s.Dead) }},
+	{"partitions", "%.0f", func(s Sample) float64 { return float64(s.Partitions) }},
+	{"write-ahead log for an event, bytes", "%.0f", Sample.walOfEvent},
 	{"memory of the program, MiB", "%.0f", func(s Sample) float64 { return mebibytes(int64(s.Memory)) }}, //nolint:gosec // far below the limit
+	{"the same in RAM, MiB", "%.0f", func(s Sample) float64 { return mebibytes(int64(s.RSS)) }},          //nolint:gosec // far below the limit
 	{"goroutines", "%.0f", func(s Sample) float64 { return float64(s.Goroutines) }},
 }
 
-// Table is a summary in Markdown. There is no plot: any plotting program reads the JSON.
+// Table is a summary in Markdown.
 func (r Result) Table() string {
 	var s strings.Builder
 	phases := r.phases()
 	fmt.Fprintf(&s, "| median of the samples | %s | %s | %s |\n|---|---|---|---|\n", phases[0].name, phases[1].name, phases[2].name)
 	for _, f := range figures {
-		if f.name == "the same, pages" && r.Options.Database != "postgres" {
-			continue
+		if !slices.ContainsFunc(r.Samples, func(s Sample) bool { return f.of(s) != 0 }) {
+			continue // the database or this kind of run has no such figure
 		}
 		fmt.Fprintf(&s, "| %s |", f.name)
 		for _, p := range phases {
@@ -107,8 +124,14 @@ func (r Result) Table() string {
 // String is a summary for people.
 func (r Result) String() string {
 	o := r.Options
-	s := fmt.Sprintf("%s\n%v at %d events a second by %d nodes, a transaction held for %v from %v on\n%d events written, %d delivered\n\n%s\n",
-		r.Server, o.Time, o.Rate, o.Nodes, o.Held, o.Time/6, r.Written, r.Delivered, r.Table())
+	kind := fmt.Sprintf("%v at %d events a second by %d nodes, a transaction held for %v from %v on", o.Time, o.Rate, o.Nodes, o.Held, o.Time/6)
+	if o.Events > 0 {
+		kind = fmt.Sprintf("%d events by %d nodes in %v, %.0f a second: %d pending, %d a second in transactions, partitions of %v",
+			o.Events, o.Nodes, r.Took, float64(r.Delivered)/r.Took.Seconds(), o.Pending, o.Rate, o.Partition)
+		kind += fmt.Sprintf("\n%d partitions dropped, each in %v at the median, %v at most", r.Drops.Count, r.Drops.Median.Round(time.Millisecond), r.Drops.Max.Round(time.Millisecond))
+	}
+	s := fmt.Sprintf("%s\n%s\n%d events written, %d delivered, %d deliveries repeated\n\n%s\n",
+		r.Server, kind, r.Written, r.Delivered, r.Repeated, r.Table())
 	if len(r.Problems) == 0 {
 		return s + "ok\n"
 	}
@@ -140,9 +163,21 @@ func (r Result) JSON() ([]byte, error) {
 // few pages do not matter.
 const few = 2000
 
+// walOfEvent is the write-ahead log for a delivered event, with its write.
+func (s Sample) walOfEvent() float64 {
+	span := s.Delivered * s.Span.Seconds()
+	if span == 0 {
+		return 0
+	}
+	return float64(s.WAL) / span
+}
+
 // unrecovered is a problem when reading does not become cheap again after the held
 // transaction.
 func (r Result) unrecovered() []string {
+	if r.Options.Events > 0 {
+		return nil
+	}
 	phases := r.phases()
 	pages := func(s Sample) float64 { return float64(s.Pages) }
 	held, after := phases[1].median(pages), phases[2].median(pages)

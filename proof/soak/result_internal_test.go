@@ -8,42 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestALedgerTellsWhatWentWrong(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name  string
-		wrote error
-		done  int
-		want  []string
-	}{
-		{"delivered", nil, 1, nil},
-		{"lost", nil, 0, []string{"1 events were not delivered"}},
-		{"repeated", nil, 2, []string{"1 events were delivered again after a success"}},
-		{"refused", errFirst, 0, []string{"1 events could not be written"}},
-		{"delivered without a commit", errFirst, 1, []string{"1 events were delivered although their transaction failed", "1 events could not be written"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			var l ledger
-			n := l.next()
-			l.wrote(n, tc.wrote)
-			for range tc.done {
-				l.done(n)
-			}
-			require.Equal(t, tc.want, l.problems())
-		})
-	}
-}
-
-func TestSettleReportsWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	var l ledger
-	l.wrote(l.next(), nil)
-	require.ErrorContains(t, l.settle(t.Context(), time.Millisecond), "1 of 1 events are not delivered")
-	l.done(0)
-	require.NoError(t, l.settle(t.Context(), time.Millisecond))
-}
-
 // made is a run of a minute in which reading costs pages while the transaction is held,
 // and as many as after are left afterwards.
 func made(after int64) Result {
@@ -76,6 +40,27 @@ func TestOptionsThatNoRunCanDo(t *testing.T) {
 	require.ErrorContains(t, err, "negative")
 	_, err = Run(t.Context(), Options{Database: "sqlite"}, nil)
 	require.ErrorContains(t, err, "postgres and mysql are possible")
+	_, err = Run(t.Context(), Options{Database: "mysql", Events: 1}, nil)
+	require.ErrorContains(t, err, "needs COPY and partitions of postgres")
+	_, err = Run(t.Context(), Options{Events: 1, Time: time.Minute}, nil)
+	require.ErrorContains(t, err, "takes no Time")
+	_, err = Run(t.Context(), Options{Pending: 1}, nil)
+	require.ErrorContains(t, err, "need Events")
+}
+
+func TestTheSummaryOfARunByEventsComparesThirds(t *testing.T) {
+	t.Parallel()
+	r := Result{Options: Options{Events: 1000}.withDefaults(), Took: 20 * time.Second, Written: 1000, Delivered: 1000}
+	for at := range 20 {
+		r.Samples = append(r.Samples, Sample{Delivered: float64(at), Span: 2 * time.Second, WAL: int64(2 * at * 700)})
+	}
+	text := r.String()
+	require.Contains(t, text, "1000 events by 2 nodes in 20s, 50 a second")
+	require.Contains(t, text, "| median of the samples | first third | second third | last third |")
+	require.Contains(t, text, "| events delivered a second | 5 | 11 | 17 |")
+	require.Contains(t, text, "| write-ahead log for an event, bytes | 700 | 700 | 700 |")
+	require.NotContains(t, text, "hot path", "there are no such figures")
+	require.Contains(t, text, "\nok\n")
 }
 
 func TestTheSamplesAreLines(t *testing.T) {
