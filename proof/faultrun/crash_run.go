@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/outboxkit/outbox-go/proof/checker"
@@ -188,7 +189,7 @@ func (c *crashRun) rowsEnded(ctx context.Context) (map[string]bool, error) {
 	return ended, err
 }
 
-// passTime expires the leases and the hold of a dead process. An operator resumes the kinds that
+// passTime expires the leases and the ranges of a dead process. An operator resumes the kinds that
 // the process has paused.
 func (c *crashRun) passTime(ctx context.Context) error {
 	past := "'2000-01-01 00:00:00'"
@@ -203,8 +204,19 @@ func (c *crashRun) passTime(ctx context.Context) error {
 			return err
 		}
 	}
+	var ranges sql.NullString
+	err := c.db.QueryRowContext(ctx, "SELECT value FROM outbox_event_control WHERE kind = 'ranges'").Scan(&ranges)
+	if err == nil && ranges.Valid {
+		_, err = c.db.ExecContext(ctx, "UPDATE outbox_event_control SET value = '"+untils.ReplaceAllString(ranges.String, `"t":1000000`)+"' WHERE kind = 'ranges'")
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
 	return c.resume(ctx)
 }
+
+// untils are the ends of the ranges in the control table.
+var untils = regexp.MustCompile(`"t":\d+`)
 
 func (c *crashRun) resume(ctx context.Context) error {
 	_, err := c.db.ExecContext(ctx, "DELETE FROM outbox_event_control WHERE kind = 'pause'")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 	"github.com/outboxkit/outbox-go/proof/model"
 )
 
@@ -57,7 +58,7 @@ func (r *recorder) note(id string, node int, e model.Event) {
 
 // recorded is the store of one node. It records its statements, and loses answers.
 type recorded struct {
-	outbox.Store
+	*sqlstore.Store
 	r    *recorder
 	node int
 }

@@ -83,12 +83,12 @@ func (x *run) write(node int, id string, rollBack bool) bool {
 	return true
 }
 
-// Two nodes deliver some events. Answers are lost, statements come late, listeners
+// Two nodes that claim row after row deliver some events. Answers are lost, statements come late, listeners
 // fail and outlive their leases. The model allows the trace of each row.
 func TestTheModelAllowsWhatHappens(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
-		store, err := sqlstore.Detect(t.Context(), db.DB)
+		store, err := sqlstore.Detect(t.Context(), db.DB, sqlstore.WithTenantIndex())
 		require.NoError(t, err)
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
 		x := &run{t: t, db: db, r: newRecorder()}
@@ -99,7 +99,7 @@ func TestTheModelAllowsWhatHappens(t *testing.T) {
 				Mode: outbox.MultiNode{
 					Dispatch: outbox.DispatchOptions{Workers: 4, HotCapacity: 4, MaxAttempts: maxAttempts},
 					Poll:     outbox.PollOptions{Interval: 50 * time.Millisecond, BatchSize: 10},
-					Claim:    outbox.ClaimOptions{LeaseDuration: leaseTime, Owner: fmt.Sprint("node-", node)},
+					Claim:    outbox.ClaimOptions{LeaseDuration: leaseTime, Owner: fmt.Sprint("node-", node), TenantsInTurn: true},
 				},
 			})
 			require.NoError(t, err)
