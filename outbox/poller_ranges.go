@@ -53,7 +53,8 @@ func (s *rangeRows) read(ctx context.Context, limit int) (f found, err error) {
 	if q := q; reach.Expired > 0 && s.expired == nil {
 		s.expired = &q
 	}
-	if reach.Fresh > 0 && reach.Fresh != inHand {
+	known := own != nil && own.After == g.after && reach.Fresh == inHand // all rows are in hand
+	if reach.Fresh > 0 && !known {
 		if own == nil && reach.End != g.after {
 			err = p.statement(ctx, func(ctx context.Context) (err error) {
 				f.right, err = s.rights.take(ctx, g, reach.End)

@@ -28,9 +28,10 @@ const (
 // attempt.
 const suspectName = "/suspect"
 
-// rights are the ranges of due rows that this process may deliver in [MultiNode] without TenantsInTurn. No row changes
-// until it is marked. A single row of the control table lists the ranges of all processes, and each
-// process replaces the list by compare-and-set. rights are safe for concurrent use.
+// rights are the ranges of due rows that this process may deliver in [MultiNode] without
+// TenantsInTurn. No row changes until it is marked. A single row of the control table lists the
+// ranges of all processes, and each process replaces the list by compare-and-set. rights are safe for
+// concurrent use.
 type rights struct {
 	db       DB
 	store    Store

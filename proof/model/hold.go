@@ -129,7 +129,7 @@ func (m Holds) next(from HoldState, yield func(HoldStep, bool, HoldState)) {
 	}
 }
 
-// hold takes or renews the hold: Try in outbox/internal/hold, HoldTable in sqlstore/control.go.
+// hold takes or renews the hold: Try in outbox/internal/hold, Hold in outbox/hold.go.
 func (x *holdSteps) hold(p int) {
 	s := x.from
 	mine, free := s.Owner == int8(p), s.Owner < 0 || s.Expired
