@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox"
@@ -129,8 +130,19 @@ func (s *Store) SetRanges(ctx context.Context, db outbox.DB, was string, by time
 		q.add(" AND owner = ").arg(was)
 	}
 	q.add(" AND ").now().add(" <= ").time(by)
+	if s.d == postgres && !holdsTable(next) {
+		// The commit does not wait for the log, and the next process does not wait for the commit. A
+		// server that crashes may forget the last ranges, so that events are delivered twice. A hold
+		// is not forgotten.
+		q.add(" AND set_config('synchronous_commit', 'off', true) IS NOT NULL")
+	}
 	n, err := s.changed(ctx, func() (int, error) { return s.exec(ctx, db, what, q) })
 	return n > 0, err
+}
+
+// holdsTable reports whether a process has the right to all rows.
+func holdsTable(ranges outbox.Ranges) bool {
+	return slices.ContainsFunc(ranges.Ranges, func(r outbox.Range) bool { return r.Upto.IsZero() })
 }
 
 // Reach implements [outbox.Store].
