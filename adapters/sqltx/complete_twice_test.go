@@ -17,8 +17,8 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// Two processes deliver one event at once, because the first one lost its lease while
-// its listener ran. Both have their effect in an open transaction when they complete
+// Two processes that claim row after row deliver one event at once, because the first one lost its
+// lease while its listener ran. Both have their effect in an open transaction when they complete
 // the event: one of them commits.
 func TestOfTwoDeliveriesAtOnceOneTakesEffect(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestOfTwoDeliveriesAtOnceOneTakesEffect(t *testing.T) {
 			require.NoError(t, err)
 		}
 		exec("CREATE TABLE ledger (process INT NOT NULL)")
-		store, err := sqlstore.Detect(ctx, db.DB)
+		store, err := sqlstore.Detect(ctx, db.DB, sqlstore.WithTenantIndex())
 		require.NoError(t, err)
 		require.NoError(t, store.CreateSchema(ctx, db.DB))
 		var effects sync.WaitGroup // of both
@@ -40,7 +40,7 @@ func TestOfTwoDeliveriesAtOnceOneTakesEffect(t *testing.T) {
 		process := func(owner, insert string) *sqltx.Adapter {
 			ob, err := outbox.New(outbox.Config{
 				DB: db.DB, Store: store, Logger: slog.New(slog.DiscardHandler),
-				Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{Owner: owner}},
+				Mode: outbox.MultiNode{Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}, Claim: outbox.ClaimOptions{Owner: owner, TenantsInTurn: true}},
 			})
 			require.NoError(t, err)
 			a, err := sqltx.New(db.DB, ob.Writer())
