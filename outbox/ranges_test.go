@@ -228,3 +228,35 @@ func TestATakeoverOfLockedRowsDoesNotKeepThePollerBusy(t *testing.T) {
 		})
 	}
 }
+
+// The row of an event in hand loses its lease by hand. Reads find a copy of the event, and do not look
+// for more without a pause.
+func TestACopyOfAnEventInHandIsNotLookedForAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, release := &readLog{Store: outboxtest.NewStore()}, make(chan struct{})
+		var c calls
+		e := start(t, outbox.Config{Store: store, Mode: outbox.MultiNode{}}, func(_ context.Context, env outbox.Envelope) error {
+			c.add(env.EventID)
+			<-release
+			return nil
+		})
+		e.write(said("e"))
+		synctest.Wait()
+		row, _ := store.Row("e")
+		require.NotEmpty(t, row.LockedBy)
+		row.LockedBy, row.LockedAt = "", time.Time{}
+		require.True(t, store.SetRow("e", row.RawRow))
+		e.Wake()
+		time.Sleep(time.Minute)
+		store.mu.Lock()
+		require.LessOrEqual(t, len(store.queries), 60)
+		store.mu.Unlock()
+		_, deliveries := c.total()
+		require.Equal(t, 1, deliveries, "while the event is in hand")
+		close(release)
+		time.Sleep(time.Minute)
+		row, _ = store.Row("e")
+		require.Equal(t, outbox.StatusDone, row.Status)
+	})
+}
