@@ -23,11 +23,12 @@ type heldTable struct {
 
 // Hold takes or renews the hold. Another process's rights that last keep this process away.
 func (t *heldTable) Hold(ctx context.Context, d time.Duration) (owner string, died bool, err error) {
-	for {
-		list, err := t.store.Ranges(ctx, t.db)
+	for tried := (*Ranges)(nil); ; {
+		list, err := t.read(ctx, tried)
 		if err != nil {
 			return "", false, fmt.Errorf("outbox: asking which process holds the table: %w", err)
 		}
+		tried = &list
 		others := t.others(list)
 		if i := slices.IndexFunc(others, list.lasts); i >= 0 {
 			t.died = false
@@ -48,11 +49,12 @@ func (t *heldTable) Hold(ctx context.Context, d time.Duration) (owner string, di
 
 // Release gives the table up.
 func (t *heldTable) Release(ctx context.Context) error {
-	for {
-		list, err := t.store.Ranges(ctx, t.db)
+	for tried := (*Ranges)(nil); ; {
+		list, err := t.read(ctx, tried)
 		if err != nil {
 			return fmt.Errorf("outbox: giving up the hold on the table: %w", err)
 		}
+		tried = &list
 		others := t.others(list)
 		if len(others) == len(list.Ranges) {
 			return nil
@@ -61,6 +63,15 @@ func (t *heldTable) Release(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// read reads the list. It fails when the list is as it was before a set that did not replace it.
+func (t *heldTable) read(ctx context.Context, tried *Ranges) (Ranges, error) {
+	list, err := t.store.Ranges(ctx, t.db)
+	if err == nil && tried != nil && tried.Version == list.Version {
+		err = errRangesStay
+	}
+	return list, err
 }
 
 // others are the ranges of other processes.

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -28,6 +29,10 @@ const (
 // attempt.
 const suspectName = "/suspect"
 
+// errRangesStay is why a process does not try again at once to set the ranges: no other process set
+// them meanwhile.
+var errRangesStay = errors.New("the row 'ranges', 'table' of the control table stays as it is: the statement came too late, or a trigger, a rule or a policy skips the update")
+
 // rights are the ranges of due rows that this process may deliver in [MultiNode] without
 // TenantsInTurn. No row changes until it is marked. A single row of the control table lists the
 // ranges of all processes, and each process replaces the list by compare-and-set. rights are safe for
@@ -48,6 +53,7 @@ type rights struct {
 	latest bool      // this process set the list last, as far as it knows
 	doubt  bool      // the answer to a set is lost: it may have begun a right
 	last   int64     // the number of the last range
+	stays  bool      // the last set did not replace the list, which has not been read since
 
 	mu       sync.Mutex // guards the list; whoever holds the token may read the list without mu
 	list     Ranges     // of all processes, as last read or set
@@ -400,7 +406,12 @@ func (r *rights) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("outbox: reading the ranges of processes: %w", err)
 	}
-	r.latest, r.readAt = list.Version != "" && list.Version == r.list.Version, began
+	same := list.Version == r.list.Version
+	if r.stays && same {
+		r.stays = false
+		return fmt.Errorf("outbox: setting the ranges of this process: %w", errRangesStay)
+	}
+	r.latest, r.readAt, r.stays = list.Version != "" && same, began, false
 	r.mu.Lock()
 	r.list, r.loadedAt = list, time.Now()
 	r.mu.Unlock()
@@ -434,7 +445,7 @@ func (r *rights) set(ctx context.Context, ranges []Range, by time.Time, taken ..
 		return false, fmt.Errorf("outbox: setting the ranges of this process: %w", err)
 	}
 	if !ok {
-		r.held = was
+		r.held, r.stays = was, true
 		return false, nil
 	}
 	r.latest, r.doubt = true, false

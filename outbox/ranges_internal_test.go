@@ -21,6 +21,8 @@ type rangeList struct {
 	mu   sync.Mutex
 	list Ranges
 	lose error // of the next set, which is carried out
+	skip bool  // sets, as a trigger does
+	sets int
 }
 
 func (l *rangeList) Ranges(context.Context, DB) (Ranges, error) {
@@ -32,7 +34,8 @@ func (l *rangeList) Ranges(context.Context, DB) (Ranges, error) {
 func (l *rangeList) SetRanges(_ context.Context, _ DB, was string, by time.Time, next Ranges) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.list.Version != was || time.Now().After(by) {
+	l.sets++
+	if l.list.Version != was || time.Now().After(by) || l.skip {
 		return false, nil
 	}
 	l.list = Ranges{Version: next.Version, Ranges: slices.Clone(next.Ranges)}
@@ -313,4 +316,27 @@ func TestAGapIsTakenAlthoughThisProcessGaveRangesUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A trigger skips the update of the list. The process says so, and does not try again at once.
+func TestAListThatStaysIsAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &rangeList{}
+		held := &heldTable{store: l, owner: "a"}
+		l.holds(t, held, "a", false)
+		require.NoError(t, held.Release(t.Context()))
+		r := l.process("b")
+		for range 2 {
+			l.skip, l.sets = true, 0
+			_, _, err := held.Hold(t.Context(), time.Second)
+			require.ErrorIs(t, err, errRangesStay)
+			require.Nil(t, r.takes(t, Cursor{}, at(10)))
+			_, err = r.gap(t.Context(), Cursor{})
+			require.ErrorIs(t, err, errRangesStay)
+			require.Equal(t, 2, l.sets)
+		}
+		l.skip = false
+		require.NotNil(t, r.takes(t, Cursor{}, at(10)))
+	})
 }
