@@ -126,11 +126,11 @@ func TestAnEventThatIsFreeBehindTheReadsIsDeliveredBeforeTheNodeIsIdle(t *testin
 func TestEventsThatComeFreeBehindTheReadsAgainAreDeliveredBeforeTheNodeIsIdle(t *testing.T) {
 	readBacklog(t, func(s *readLog, read int) {
 		switch read {
-		case 5: // behind the first pass
+		case 3: // behind the first pass
 			for i := range 15 {
 				insertDue(t, s.Store, fmt.Sprintf("late%02d", i), time.Duration(i-3600)*time.Second)
 			}
-		case 12: // behind the second one
+		case 6: // behind the second one
 			insertDue(t, s.Store, "later", -2*time.Hour)
 		}
 	}, func(s *readLog) {

@@ -17,16 +17,41 @@ type rangeRows struct {
 	// expired reads a part of the table in which a pass found rows whose leases expired; nil: no such
 	// part.
 	expired *PollQuery
+
+	rest     *right // to a range of which a part was read; nil: none
+	restFrom Cursor
+	batches  int       // the most batches that the next range has
+	tookAt   time.Time // when the last range was taken
 }
+
+const (
+	// maxBatches is the most batches in a range. A range of several batches is taken as fast as a range
+	// of a single batch, so processes that share a backlog meet less often.
+	maxBatches = 4
+	// fastRange is the time from one range to the next that doubles the size of the next range. After a
+	// longer time the next range has one batch: rows wait for this process, while other processes may
+	// have nothing to do.
+	fastRange = 200 * time.Millisecond
+)
 
 func (s *rangeRows) begin() { s.p.pass.BeginCycle() }
 
 func (s *rangeRows) room(limit int) int { return limit }
 
-// read reads behind the place of the pass: the first gap between the ranges of all processes, or a
-// range of this process, in which rows may have become free.
+// read reads the next part of a range, or behind the place of the pass: the first gap between the
+// ranges of all processes, or a range of this process, in which rows may have become free.
 func (s *rangeRows) read(ctx context.Context, limit int) (f found, err error) {
 	p, place := s.p, s.p.place()
+	if f.right, err = s.restAt(ctx, place); err != nil {
+		return f, err
+	}
+	if f.right != nil {
+		err := s.readFree(ctx, s.query(place, f.right.Upto, limit), &f)
+		if err == nil {
+			s.endRead(place, f.right.Upto, &f)
+		}
+		return f, err
+	}
 	var g gap
 	err = p.statement(ctx, func(ctx context.Context) (err error) {
 		g, err = s.rights.gap(ctx, place)
@@ -42,9 +67,9 @@ func (s *rangeRows) read(ctx context.Context, limit int) (f found, err error) {
 	}
 	own, inHand := g.own, p.dispatcher.track.inHandOf(g.own)
 	f.right = own
-	q := PollQuery{
-		Now: p.asOf, CreatedBefore: p.createdBefore(), After: g.after, Upto: g.upto, Limit: limit + inHand, Except: p.except,
-		LeaseDuration: p.leaseDuration(),
+	q := s.query(g.after, g.upto, limit+inHand)
+	if own == nil {
+		q.Limit = s.nextRange(limit)
 	}
 	reach, err := p.reach(ctx, q)
 	if err != nil {
@@ -53,32 +78,80 @@ func (s *rangeRows) read(ctx context.Context, limit int) (f found, err error) {
 	if q := q; reach.Expired > 0 && s.expired == nil {
 		s.expired = &q
 	}
+	whole := reach.Fresh+reach.Expired < q.Limit
 	known := own != nil && own.After == g.after && reach.Fresh == inHand // all rows are in hand
 	if reach.Fresh > 0 && !known {
 		if own == nil && reach.End != g.after {
-			err = p.statement(ctx, func(ctx context.Context) (err error) {
-				f.right, err = s.rights.take(ctx, g, reach.End)
-				return err
-			})
-			if f.right == nil {
+			if f.right, err = s.take(ctx, g, reach.End); f.right == nil {
 				return f, err // another process was faster, and the next read begins at the same place
 			}
-			q.Upto = reach.End
+			q.Upto, q.Limit = reach.End, limit
 		}
 		if err := s.readFree(ctx, q, &f); err != nil {
 			return f, err
 		}
 	}
-	whole := reach.Fresh+reach.Expired < q.Limit
-	f.all = whole && g.upto.IsZero()
+	f.all = whole && g.upto.IsZero() && s.rest == nil
 	end := reach.End
 	if whole || own != nil {
 		end = g.upto
 	}
-	p.pass.Read(place, end, f.all)
-	p.more = !f.all || s.found // rows come free behind the place at any time
-	s.found = !f.all && (s.found || f.len() > 0)
+	s.endRead(place, end, &f)
 	return f, nil
+}
+
+// query reads rows of a part of the table.
+func (s *rangeRows) query(after, upto Cursor, limit int) PollQuery {
+	p := s.p
+	return PollQuery{
+		Now: p.asOf, CreatedBefore: p.createdBefore(), After: after, Upto: upto, Limit: limit, Except: p.except,
+		LeaseDuration: p.leaseDuration(),
+	}
+}
+
+// restAt is the right to the range whose rest begins at the place, with a read under way; nil: no such
+// range.
+func (s *rangeRows) restAt(ctx context.Context, place Cursor) (*right, error) {
+	rest := s.rest
+	s.rest = nil
+	if rest == nil || place != s.restFrom {
+		return nil, nil
+	}
+	again, err := s.rights.readAgain(ctx, rest)
+	if !again {
+		return nil, err
+	}
+	return rest, nil
+}
+
+// nextRange is how many rows the next range has at most.
+func (s *rangeRows) nextRange(limit int) int {
+	if time.Since(s.tookAt) >= fastRange {
+		s.batches = 1
+	}
+	return min(limit*s.batches, MaxBatch)
+}
+
+// take takes a gap up to a place; nil when another process was faster.
+func (s *rangeRows) take(ctx context.Context, g gap, upto Cursor) (taken *right, err error) {
+	err = s.p.statement(ctx, func(ctx context.Context) (err error) {
+		taken, err = s.rights.take(ctx, g, upto)
+		return err
+	})
+	if taken != nil {
+		s.batches, s.tookAt = min(2*s.batches, maxBatches), time.Now()
+	}
+	return taken, err
+}
+
+// endRead notes a read that ended at a place, unless a part of the range is still to be read.
+func (s *rangeRows) endRead(place, end Cursor, f *found) {
+	if s.rest != nil {
+		end = s.restFrom
+	}
+	s.p.pass.Read(place, end, f.all)
+	s.p.more = !f.all || s.found // rows come free behind the place at any time
+	s.found = !f.all && (s.found || f.len() > 0)
 }
 
 // readFree reads the rows of a range that have no lease. Rows without a place, which no range has,
@@ -94,6 +167,8 @@ func (s *rangeRows) readFree(ctx context.Context, q PollQuery, f *found) error {
 	*f = p.found(b, "")
 	if f.right = right; right == nil {
 		f.ds = nil
+	} else if b.Len() == q.Limit && b.Next != right.Upto {
+		s.rest, s.restFrom = right, b.Next
 	}
 	// A copy of an event in hand is no row that was found: the next pass would find the copy again.
 	f.ds = slices.DeleteFunc(f.ds, func(dl delivery) bool { return p.dispatcher.track.holds(dl.id()) })

@@ -171,6 +171,15 @@ func (r *rights) gap(ctx context.Context, place Cursor) (gap, error) {
 	return r.behind(place), nil
 }
 
+// readAgain keeps a range, whose rows are to be read, until readEnded; false when the right is over.
+func (r *rights) readAgain(ctx context.Context, held *right) (bool, error) {
+	if err := r.begin(ctx); err != nil {
+		return false, err
+	}
+	defer r.end()
+	return r.own(held.Name) == held && r.track.readAgain(held), nil
+}
+
 // behind is gap in the list as it was last read or set; the token is held.
 func (r *rights) behind(place Cursor) gap {
 	ranges := r.list.Ranges
@@ -226,10 +235,13 @@ func (r *rights) isOver(listed Range) bool {
 }
 
 // behind is the index of the first range that is not before the place. The order of the list says
-// which ranges are before a range that ends at the place.
+// which ranges are before a place at which a range ends or begins.
 func (c Cursor) behind(ranges []Range) int {
 	if i := slices.IndexFunc(ranges, func(r Range) bool { return r.Upto == c && !r.isHold() }); i >= 0 {
 		return i + 1
+	}
+	if i := slices.IndexFunc(ranges, func(r Range) bool { return r.After == c }); i >= 0 {
+		return i
 	}
 	i := slices.IndexFunc(ranges, func(r Range) bool { return r.isHold() || !r.Upto.surelyBefore(c) })
 	if i < 0 {

@@ -104,6 +104,31 @@ func TestAGapIsBetweenTheRanges(t *testing.T) {
 	}
 }
 
+// Events of a transaction are due at the same time, so the list alone says which of their ranges is
+// the first.
+func TestAWalkOverTheGapsOfEventsWithOneTimeEnds(t *testing.T) {
+	t.Parallel()
+	var l rangeList
+	until := time.Now().Add(time.Hour)
+	tie := func(id string) Cursor {
+		c := at(10)
+		c.EventID = id
+		return c
+	}
+	l.list = Ranges{Version: "v", Ranges: []Range{{"a", tie("f"), tie("e"), until}, {"b", tie("d"), tie("c"), until}, {"c", tie("b"), tie("a"), until}}}
+	p := l.process("p")
+	var gaps []string
+	for place := (Cursor{}); len(gaps) < 10; {
+		g, err := p.gap(t.Context(), place)
+		require.NoError(t, err)
+		gaps = append(gaps, g.after.EventID+"-"+g.upto.EventID)
+		if place = g.upto; place.IsZero() {
+			break
+		}
+	}
+	require.Equal(t, []string{"-f", "e-d", "c-b", "a-"}, gaps)
+}
+
 func TestProcessesTakeDifferentRanges(t *testing.T) {
 	t.Parallel()
 	var l rangeList
@@ -146,6 +171,24 @@ func TestProcessesTakeDifferentRanges(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, left)
 	require.Len(t, l.list.Ranges, 1, "b's")
+}
+
+func TestARangeThatWasGivenUpIsNotReadAgain(t *testing.T) {
+	t.Parallel()
+	var l rangeList
+	p := l.process("p")
+	held := p.takes(t, Cursor{}, at(10))
+	p.track.readEnded(held)
+	again, err := p.readAgain(t.Context(), held)
+	require.NoError(t, err)
+	require.True(t, again)
+	p.track.readEnded(held)
+	_, err = p.tidy(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, l.list.Ranges)
+	again, err = p.readAgain(t.Context(), held)
+	require.NoError(t, err)
+	require.False(t, again, "another process may have the range")
 }
 
 func TestARightIsRenewedUntilItExpires(t *testing.T) {

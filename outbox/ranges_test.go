@@ -62,6 +62,90 @@ func TestNodesThatTakeRangesDeliverABacklogOnce(t *testing.T) {
 	})
 }
 
+func TestAFastProcessTakesRangesOfSeveralBatches(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		listener time.Duration
+		slow     bool
+	}{
+		"fast": {0, false},
+		"slow": {100 * time.Millisecond, true}, // 10 events a second: 5 seconds for a batch
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &readLog{Store: outboxtest.NewStore()}
+				const events, batch = 2000, 50
+				for i := range events {
+					insertDue(t, store.Store, fmt.Sprintf("e%04d", i), -time.Hour) // the ids alone say the order
+				}
+				var got calls
+				mode := byRanges(outbox.PollOptions{BatchSize: batch, Interval: time.Hour})
+				mode.Dispatch.Workers, mode.Dispatch.ColdCapacity = 1, 2*batch
+				start(t, outbox.Config{Store: store, Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
+					time.Sleep(tc.listener)
+					got.add(env.EventID)
+					return nil
+				})
+				time.Sleep(10 * time.Minute)
+				delivered, deliveries := got.total()
+				require.Equal(t, []int{events, events}, []int{delivered, deliveries})
+				require.Empty(t, rangesOf(t, store.Store))
+				store.mu.Lock()
+				defer store.mu.Unlock()
+				require.LessOrEqual(t, store.rows, events, "each event is read once")
+				looks := 0
+				for _, q := range store.queries {
+					if looks = max(looks, q.Limit); tc.slow {
+						require.LessOrEqual(t, q.Limit, 2*batch, "the rows of a range wait for this process")
+					}
+				}
+				if !tc.slow {
+					require.GreaterOrEqual(t, looks, 4*batch)
+					require.LessOrEqual(t, len(store.queries), events/batch/2)
+				}
+			})
+		})
+	}
+}
+
+// A range is read in parts. Its rest is read although the pass begins again meanwhile, and a kind of
+// event is paused and resumed.
+func TestTheRestOfARangeIsRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := outboxtest.NewStore()
+		const events = 600
+		for i := range events {
+			insertDue(t, store, fmt.Sprintf("e%04d", i), -time.Hour)
+		}
+		var got calls
+		mode := byRanges(outbox.PollOptions{BatchSize: 20, Interval: time.Second})
+		mode.Dispatch.Workers, mode.Dispatch.ColdCapacity = 1, 40
+		e := start(t, outbox.Config{Store: store, Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
+			n, _ := got.total()
+			switch {
+			case n == 200:
+				insertDue(t, store, "early", -2*time.Hour) // behind the place
+			case n > 200:
+				time.Sleep(100 * time.Millisecond) // a pass ends in the range
+			}
+			if got.add(env.EventID); env.EventID == "early" {
+				require.Less(t, n, 300, "within a pass, and behind the events in hand")
+			}
+			return nil
+		})
+		time.Sleep(10 * time.Second)
+		require.NoError(t, e.Pause(t.Context(), outbox.EventKind{EventType: "Said"}))
+		time.Sleep(10 * time.Second)
+		require.NoError(t, e.Resume(t.Context(), outbox.EventKind{EventType: "Said"}))
+		time.Sleep(10 * time.Minute)
+		delivered, deliveries := got.total()
+		require.Equal(t, []int{events + 1, events + 1}, []int{delivered, deliveries})
+		require.Empty(t, rangesOf(t, store))
+	})
+}
+
 // A listener that takes long keeps its range, in which rows come free meanwhile.
 func TestAnEventThatCommitsIntoARangeIsDeliveredWithinTheInterval(t *testing.T) {
 	t.Parallel()
