@@ -44,7 +44,7 @@ var classes = []struct {
 	{regexp.MustCompile(`^SELECT head\.event_id FROM`), "read which events begin their keys"},
 	{regexp.MustCompile(`aggregate_type IS NULL LIMIT \d+$`), "read NULL types"},
 	{regexp.MustCompile(`ORDER BY available_at, created_at, event_id LIMIT 1$`), "read the next due"},
-	{regexp.MustCompile(`^WITH due AS MATERIALIZED \(SELECT \* FROM \(SELECT event_id, CASE|^SELECT event_id, (DATE_FORMAT\(created_at|CASE typeof\(created_at)`), "look at a range"},
+	{regexp.MustCompile(`^SELECT due, expired, |^SELECT event_id, (DATE_FORMAT\(created_at|CASE typeof\(created_at)`), "look at a range"},
 	{regexp.MustCompile(`^SELECT event_id, .* FROM outbox_event (FORCE INDEX \(\w+\) )?WHERE .*LIMIT [?$]\d*$`), "poll"},
 	{regexp.MustCompile(`^SELECT (DATE_FORMAT\(UTC_TIMESTAMP|(CASE WHEN )?clock_timestamp|CAST\(clock)`), "read the clock"},
 	{regexp.MustCompile(`inbox_message`), "record in the inbox"},
