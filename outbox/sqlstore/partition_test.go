@@ -51,7 +51,7 @@ func TestPartitionedTablesPassTheConformanceSuite(t *testing.T) {
 		db, _ := partitioned(t)
 		for i := range 6 {
 			from := first.Add(time.Duration(i) * time.Millisecond)
-			_, err := db.ExecContext(t.Context(), fmt.Sprintf("CREATE TABLE event_%d PARTITION OF outbox_event FOR VALUES FROM ('%s') TO ('%s')",
+			_, err := db.ExecContext(t.Context(), fmt.Sprintf("CREATE TABLE event_%d PARTITION OF outbox_event (PRIMARY KEY (event_id)) FOR VALUES FROM ('%s') TO ('%s')",
 				i, from.Format(time.RFC3339Nano), from.Add(time.Millisecond).Format(time.RFC3339Nano)))
 			require.NoError(t, err)
 		}
