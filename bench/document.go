@@ -17,13 +17,31 @@ const (
 	endMark   = "<!-- The end of what make bench writes. -->"
 )
 
-// mariaDB is the name in the results of a server of the kind [testdb.MySQL] that is MariaDB.
-const mariaDB testdb.Kind = "mariadb"
+// Servers that have tables of their own: those of the kind [testdb.MySQL] that are MariaDB, and those of
+// the kind [testdb.Postgres] that are PostgreSQL 18.
+const (
+	mariaDB    testdb.Kind = "mariadb"
+	postgres18 testdb.Kind = "postgres18"
+)
+
+// serverOf is the name in the results of a server that describes itself so.
+func serverOf(kind testdb.Kind, description string) testdb.Kind {
+	switch {
+	case kind == testdb.MySQL && strings.Contains(description, "MariaDB"):
+		return mariaDB
+	case kind == testdb.Postgres && strings.HasPrefix(description, "version 18"):
+		return postgres18
+	default:
+		return kind
+	}
+}
 
 // documented are the databases that have tables, in their order.
-var documented = []testdb.Kind{testdb.Postgres, mariaDB, testdb.MySQL, testdb.SQLite}
+var documented = []testdb.Kind{testdb.Postgres, postgres18, mariaDB, testdb.MySQL, testdb.SQLite}
 
-var databaseNames = map[testdb.Kind]string{testdb.Postgres: "PostgreSQL", mariaDB: "MariaDB", testdb.MySQL: "MySQL", testdb.SQLite: "SQLite"}
+var databaseNames = map[testdb.Kind]string{
+	testdb.Postgres: "PostgreSQL", postgres18: "PostgreSQL 18", mariaDB: "MariaDB", testdb.MySQL: "MySQL", testdb.SQLite: "SQLite",
+}
 
 // writeTo writes bench/results.json and the tables of BENCHMARKS.md in the folder. The existing
 // results of works that were not run now are kept. Plots would repeat the tables, and any plotting

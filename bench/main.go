@@ -89,9 +89,7 @@ func (r runner) bench(ctx context.Context, kinds []testdb.Kind) error {
 			if err != nil {
 				return err
 			}
-			if kind == testdb.MySQL && strings.Contains(database, "MariaDB") {
-				servers[kind] = mariaDB
-			}
+			servers[kind] = serverOf(kind, database)
 			fmt.Printf("bench: %s %s\n", databaseNames[servers[kind]], database)
 			machines[kind] = database + "; " + machine
 		}
