@@ -140,7 +140,7 @@ type run struct {
 	meters   *meters
 	nodes    []*node
 	operator *operator      // of a run by events
-	copying  sync.WaitGroup // has the background writer
+	copying  sync.WaitGroup // has the background writers
 	working  sync.WaitGroup // has the operator
 	fail     context.CancelCauseFunc
 }
@@ -203,17 +203,19 @@ func (r *run) begin(working, writing context.Context) error {
 	if err := r.operator.add(working); err != nil {
 		return fmt.Errorf("adding a partition: %w", err)
 	}
-	conn, err := r.db.Conn(working)
-	if err != nil {
-		return err
-	}
-	r.copying.Go(func() {
-		defer func() { _ = conn.Close() }()
-		c := copier{conn: conn, events: r.events, pending: o.Pending}
-		if err := c.run(writing); err != nil {
-			r.fail(err)
+	for range o.Nodes { // a single writer is slower than the nodes
+		conn, err := r.db.Conn(working)
+		if err != nil {
+			return err
 		}
-	})
+		r.copying.Go(func() {
+			defer func() { _ = conn.Close() }()
+			c := copier{conn: conn, events: r.events, pending: o.Pending}
+			if err := c.run(writing); err != nil {
+				r.fail(err)
+			}
+		})
+	}
 	r.working.Go(func() {
 		if err := r.operator.run(working, writing); err != nil {
 			r.fail(err)
