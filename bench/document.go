@@ -17,8 +17,8 @@ const (
 	endMark   = "<!-- The end of what make bench writes. -->"
 )
 
-// Servers that have tables of their own: those of the kind [testdb.MySQL] that are MariaDB, and those of
-// the kind [testdb.Postgres] that are PostgreSQL 18.
+// Servers with tables beside the servers of the same kind: MariaDB, which is of the kind [testdb.MySQL], and
+// PostgreSQL 18.
 const (
 	mariaDB    testdb.Kind = "mariadb"
 	postgres18 testdb.Kind = "postgres18"
