@@ -85,6 +85,25 @@ func sqlTx(tx bun.IDB) (*sql.Tx, error) {
 	return plain, nil
 }
 
+// AfterCommit is [sqltx.Adapter.AfterCommit]: fn runs once after the transaction has committed.
+func (a *Adapter) AfterCommit(ctx context.Context, tx bun.IDB, fn func(ctx context.Context)) error {
+	plain, err := sqlTx(tx)
+	if err != nil {
+		return err
+	}
+	return a.sql.AfterCommit(ctx, plain, fn)
+}
+
+// AfterRollback is [sqltx.Adapter.AfterRollback]: fn runs once after the transaction, or the savepoint
+// under which AfterRollback was called, was rolled back.
+func (a *Adapter) AfterRollback(ctx context.Context, tx bun.IDB, fn func(ctx context.Context, cause error)) error {
+	plain, err := sqlTx(tx)
+	if err != nil {
+		return err
+	}
+	return a.sql.AfterRollback(ctx, plain, fn)
+}
+
 // Complete marks the event that is being delivered as delivered, in the listener's
 // own transaction: see [outbox.Writer.Complete]. ctx is the listener's.
 func (a *Adapter) Complete(ctx context.Context, tx bun.IDB) error {

@@ -107,6 +107,14 @@ func (s subject) WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) (
 	return s.Adapter.WriteAll(ctx, tx.(bun.IDB), envs)
 }
 
+func (s subject) AfterCommit(ctx context.Context, tx any, fn func(ctx context.Context)) error {
+	return s.Adapter.AfterCommit(ctx, tx.(bun.IDB), fn)
+}
+
+func (s subject) AfterRollback(ctx context.Context, tx any, fn func(ctx context.Context, cause error)) error {
+	return s.Adapter.AfterRollback(ctx, tx.(bun.IDB), fn)
+}
+
 // transactorSubject begins what the suite runs with the transactor.
 type transactorSubject struct{ subject }
 

@@ -131,6 +131,14 @@ func (s subject) WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) (
 	return s.Adapter.WriteAll(ctx, tx.(*gorm.DB), envs)
 }
 
+func (s subject) AfterCommit(ctx context.Context, tx any, fn func(ctx context.Context)) error {
+	return s.Adapter.AfterCommit(ctx, tx.(*gorm.DB), fn)
+}
+
+func (s subject) AfterRollback(ctx context.Context, tx any, fn func(ctx context.Context, cause error)) error {
+	return s.Adapter.AfterRollback(ctx, tx.(*gorm.DB), fn)
+}
+
 // frameworkSubject uses GORM's own Transaction.
 type frameworkSubject struct{ subject }
 

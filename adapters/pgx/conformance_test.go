@@ -130,6 +130,14 @@ func (s subject) WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) (
 	return s.Adapter.WriteAll(ctx, tx.(pgx.Tx), envs)
 }
 
+func (s subject) AfterCommit(ctx context.Context, tx any, fn func(ctx context.Context)) error {
+	return s.Adapter.AfterCommit(ctx, tx.(pgx.Tx), fn)
+}
+
+func (s subject) AfterRollback(ctx context.Context, tx any, fn func(ctx context.Context, cause error)) error {
+	return s.Adapter.AfterRollback(ctx, tx.(pgx.Tx), fn)
+}
+
 // transactorSubject is code on the outbox's own transactions.
 type transactorSubject struct{ subject }
 

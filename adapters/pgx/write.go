@@ -41,6 +41,39 @@ func (a *Adapter) WriteAll(ctx context.Context, tx pgx.Tx, envs []outbox.Envelop
 	return a.writer.WriteScope(ctx, found, envs)
 }
 
+// AfterCommit runs fn once after the transaction is known to have committed and the connection went back
+// to the pool. If the process dies before, fn never runs: an event is for work that must not get lost.
+// Functions run in the order in which they were registered, before the call that ends the transaction
+// returns if the adapter ends it, as [outbox.InTx] does, else soon after, on a goroutine of their own. The
+// context of fn does not end, and a panic of fn is logged. fn does not run if the savepoint under which
+// AfterCommit was called is rolled back. The errors are the same as for [Adapter.Write], and
+// [outbox.ErrUnmanagedTransaction] even with the option [AllowUnmanaged].
+func (a *Adapter) AfterCommit(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context)) error {
+	if fn == nil {
+		return &outbox.FieldError{Field: "AfterCommit fn", Problem: "is nil"}
+	}
+	found, err := a.find(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return found.AfterCommit(fn)
+}
+
+// AfterRollback runs fn once after the transaction, or the savepoint under which AfterRollback was
+// called, was rolled back. The cause is nil, the error that led to the rollback, or an error for which
+// errors.Is(cause, [outbox.ErrOutcomeUnknown]) holds: the transaction may have committed. The rest is as
+// for [Adapter.AfterCommit].
+func (a *Adapter) AfterRollback(ctx context.Context, tx pgx.Tx, fn func(ctx context.Context, cause error)) error {
+	if fn == nil {
+		return &outbox.FieldError{Field: "AfterRollback fn", Problem: "is nil"}
+	}
+	found, err := a.find(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return found.AfterRollback(fn)
+}
+
 // Complete marks the event that is being delivered as delivered, in the listener's
 // own transaction: see [outbox.Writer.Complete]. ctx is the listener's.
 func (a *Adapter) Complete(ctx context.Context, tx pgx.Tx) error {

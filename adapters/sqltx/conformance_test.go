@@ -124,6 +124,14 @@ func (s subject) WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) (
 	return s.Adapter.WriteAll(ctx, tx.(*sql.Tx), envs)
 }
 
+func (s subject) AfterCommit(ctx context.Context, tx any, fn func(ctx context.Context)) error {
+	return s.Adapter.AfterCommit(ctx, tx.(*sql.Tx), fn)
+}
+
+func (s subject) AfterRollback(ctx context.Context, tx any, fn func(ctx context.Context, cause error)) error {
+	return s.Adapter.AfterRollback(ctx, tx.(*sql.Tx), fn)
+}
+
 // plainSubject is code that knows only database/sql, and makes its savepoints by
 // hand. It leaves the Transactor to the adapter.
 type plainSubject struct{ subject }

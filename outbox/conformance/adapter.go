@@ -61,6 +61,9 @@ type AdapterUnderTest interface {
 	// Write and WriteAll are the adapter's methods.
 	Write(ctx context.Context, tx any, env outbox.Envelope) (string, error)
 	WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) ([]string, error)
+	// AfterCommit and AfterRollback are the adapter's methods.
+	AfterCommit(ctx context.Context, tx any, fn func(ctx context.Context)) error
+	AfterRollback(ctx context.Context, tx any, fn func(ctx context.Context, cause error)) error
 	// Unmanaged begins a transaction that no tap follows, in the same database.
 	Unmanaged(ctx context.Context) (tx any, err error)
 }
@@ -75,6 +78,7 @@ func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 		{"Savepoint", adapterSavepointTests},
 		{"Refusal", adapterRefusalTests},
 		{"Bystander", adapterBystanderTests},
+		{"AfterTheEnd", adapterOwnTests},
 	})
 }
 
@@ -135,11 +139,14 @@ type adapterSuite struct {
 	AdapterHarness
 	AdapterUnderTest
 	steps
-	writer  *outbox.Writer
-	calls   *outboxtest.Recorder
-	during  func(ctx context.Context) // nil, or called by each after-commit callback
-	wanted  func() bool               // the condition that wantCalls last asked for
-	another func() *adapterSuite      // makes a suite on another database
+	writer *outbox.Writer
+	// unmanaged: with the option AllowUnmanaged.
+	unmanaged bool
+	calls     *outboxtest.Recorder
+	own       ownCallbacks
+	during    func(ctx context.Context) // nil, or called by each after-commit callback
+	wanted    func() bool               // the condition that wantCalls last asked for
+	another   func() *adapterSuite      // makes a suite on another database
 }
 
 func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapterSuite {
@@ -151,8 +158,9 @@ func newAdapterSuite(t *testing.T, h AdapterHarness, allowUnmanaged bool) *adapt
 	if h.Pool == nil {
 		h.Pool = h.DB
 	}
-	s := &adapterSuite{AdapterHarness: h, steps: newSteps(t), calls: outboxtest.NewRecorder()}
+	s := &adapterSuite{AdapterHarness: h, steps: newSteps(t), unmanaged: allowUnmanaged, calls: outboxtest.NewRecorder()}
 	t.Cleanup(s.unchanged)
+	t.Cleanup(s.wantSameCallbacks)
 	for _, table := range adapterTables {
 		s.exec(table)
 	}

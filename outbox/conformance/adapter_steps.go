@@ -35,6 +35,7 @@ func (s *adapterSuite) write(ctx context.Context, tx any, ids ...string) {
 		if got != id {
 			s.t.Errorf("Write returned the id %q; want %q", got, id)
 		}
+		s.follow(ctx, tx, id)
 	}
 }
 

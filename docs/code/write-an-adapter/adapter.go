@@ -47,6 +47,16 @@ func (a *Adapter) WriteAll(ctx context.Context, tx *sqlx.Tx, envs []outbox.Envel
 	return a.sql.WriteAll(ctx, tx, envs)
 }
 
+// AfterCommit runs fn after the transaction has committed.
+func (a *Adapter) AfterCommit(ctx context.Context, tx *sqlx.Tx, fn func(ctx context.Context)) error {
+	return a.sql.AfterCommit(ctx, tx, fn)
+}
+
+// AfterRollback runs fn after the transaction was rolled back.
+func (a *Adapter) AfterRollback(ctx context.Context, tx *sqlx.Tx, fn func(ctx context.Context, cause error)) error {
+	return a.sql.AfterRollback(ctx, tx, fn)
+}
+
 // Begin implements [outbox.Transactor]: a transaction, or a savepoint when ctx carries an
 // open transaction of the same db, and a context that carries it.
 func (a *Adapter) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {

@@ -77,6 +77,14 @@ func (s subject) WriteAll(ctx context.Context, tx any, envs []outbox.Envelope) (
 	return s.Adapter.WriteAll(ctx, tx.(*sqlx.Tx), envs)
 }
 
+func (s subject) AfterCommit(ctx context.Context, tx any, fn func(ctx context.Context)) error {
+	return s.Adapter.AfterCommit(ctx, tx.(*sqlx.Tx), fn)
+}
+
+func (s subject) AfterRollback(ctx context.Context, tx any, fn func(ctx context.Context, cause error)) error {
+	return s.Adapter.AfterRollback(ctx, tx.(*sqlx.Tx), fn)
+}
+
 func TestHandleCompletesTheEvent(t *testing.T) {
 	t.Parallel()
 	for _, target := range adaptertest.Main() {
