@@ -27,7 +27,9 @@ func TestSuite(t *testing.T) {
 				own.Skipper = func(c echo.Context) bool { return config.Skipper(c.Request()) }
 			}
 			if config.RollbackOn != nil {
-				own.RollbackOn = func(c echo.Context, status int, _ error) bool { return config.RollbackOn(c.Request(), status) }
+				own.RollbackOn = func(c echo.Context, status int, _ error) bool {
+					return config.RollbackOn(c.Request(), status, c.Response().Header())
+				}
 			}
 			mw, err := own.ToMiddleware()
 			require.NoError(t, err)

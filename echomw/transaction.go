@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
-	"net/http"
 
 	"github.com/labstack/echo/v4"
 
@@ -40,10 +39,11 @@ type TransactionConfig struct {
 	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an empty list means that
 	// every method gets a transaction.
 	ReadOnlyMethods []string
-	// RollbackOn decides between COMMIT and ROLLBACK. RollbackOn gets the status of the response,
-	// or 200 if there is no status yet, and the error that the handler returned, if any; the error
-	// handler has already answered this error. A panic that reaches the middleware rolls back
-	// without a call. Defaults to a rollback for any error and for a status of 400 or more.
+	// RollbackOn decides between COMMIT and ROLLBACK, unless [httptx.Rollback] or [httptx.Commit]
+	// did. RollbackOn gets the status of the response, or 200 if there is no status yet, and the error
+	// that the handler returned, if any; the error handler has already answered this error. A panic
+	// that reaches the middleware rolls back without a call. Defaults to a rollback for any error, and
+	// as [httptx.Failed] says.
 	RollbackOn func(c echo.Context, status int, err error) bool
 }
 
@@ -84,8 +84,8 @@ func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 		return nil, err
 	}
 	if config.RollbackOn == nil {
-		config.RollbackOn = func(_ echo.Context, status int, err error) bool {
-			return err != nil || status >= http.StatusBadRequest
+		config.RollbackOn = func(c echo.Context, status int, err error) bool {
+			return err != nil || httptx.Failed(status, c.Response().Header())
 		}
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {

@@ -27,7 +27,9 @@ func TestSuite(t *testing.T) {
 				own.Skipper = func(c *gin.Context) bool { return config.Skipper(c.Request) }
 			}
 			if config.RollbackOn != nil {
-				own.RollbackOn = func(c *gin.Context, status int, _ error) bool { return config.RollbackOn(c.Request, status) }
+				own.RollbackOn = func(c *gin.Context, status int, _ error) bool {
+					return config.RollbackOn(c.Request, status, c.Writer.Header())
+				}
 			}
 			mw, err := own.ToMiddleware()
 			require.NoError(t, err)

@@ -40,10 +40,10 @@ type TransactionConfig struct {
 	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an empty list means that
 	// every method gets a transaction.
 	ReadOnlyMethods []string
-	// RollbackOn decides between COMMIT and ROLLBACK. RollbackOn gets the status of the response,
-	// or 200 if there is no status yet, and the last error that the handlers added to the context,
-	// or nil. A panic that reaches the middleware rolls back without a call. Defaults to a rollback
-	// for any error and for a status of 400 or more.
+	// RollbackOn decides between COMMIT and ROLLBACK, unless [httptx.Rollback] or [httptx.Commit]
+	// did. RollbackOn gets the status of the response, or 200 if there is no status yet, and the last
+	// error that the handlers added to the context, or nil. A panic that reaches the middleware rolls
+	// back without a call. Defaults to a rollback for any error, and as [httptx.Failed] says.
 	RollbackOn func(c *gin.Context, status int, err error) bool
 }
 
@@ -87,8 +87,8 @@ func (config TransactionConfig) ToMiddleware() (gin.HandlerFunc, error) {
 		return nil, err
 	}
 	if config.RollbackOn == nil {
-		config.RollbackOn = func(_ *gin.Context, status int, err error) bool {
-			return err != nil || status >= http.StatusBadRequest
+		config.RollbackOn = func(c *gin.Context, status int, err error) bool {
+			return err != nil || httptx.Failed(status, c.Writer.Header())
 		}
 	}
 	return func(c *gin.Context) {
@@ -148,7 +148,7 @@ func (x *exchange) lastError() error {
 func (x *exchange) failure() error {
 	x.writer.writeStatus()
 	err, status := x.lastError(), x.Status()
-	if err != nil && 0 < status && status < http.StatusBadRequest && !x.RollsBack(status) {
+	if err != nil && 0 < status && status < http.StatusBadRequest && !x.WillRollBack(status) {
 		return nil
 	}
 	return err

@@ -70,7 +70,7 @@ func ExampleTransactionConfig_ToMiddleware() {
 	ob, store, adapter := newShop()
 	transaction, err := httptx.TransactionConfig{
 		Transactor: adapter,
-		RollbackOn: func(_ *http.Request, status int) bool {
+		RollbackOn: func(_ *http.Request, status int, _ http.Header) bool {
 			return status >= 400 && status != http.StatusUnauthorized
 		},
 	}.ToMiddleware()

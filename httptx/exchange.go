@@ -41,7 +41,7 @@ type Framework interface {
 	// exchange's writer, and leaves a failure that is already written as it is.
 	Answer(err error)
 	// RollsBack decides between COMMIT and ROLLBACK for a response with this
-	// status.
+	// status, if nothing called [Rollback] or [Commit].
 	RollsBack(status int) bool
 	// Logger gets the failures that the request's error cannot report: a rollback that failed, and
 	// a panic of an [OnCommit] callback.
@@ -156,6 +156,19 @@ func (x *Exchange) answer(err error) {
 	}
 }
 
+// WillRollBack reports how the transaction ends with a response of this status: as [Rollback] or
+// [Commit] decided, else as the framework decides.
+func (x *Exchange) WillRollBack(status int) bool {
+	switch x.unit.decided() {
+	case toCommit:
+		return false
+	case toRollBack:
+		return true
+	default:
+		return x.framework.RollsBack(status)
+	}
+}
+
 // Close rolls back a transaction that Finish did not end, because the handler panicked. After
 // Close, writes of a goroutine that outlives the handler are refused.
 func (x *Exchange) Close() {
@@ -170,7 +183,7 @@ func (x *Exchange) Close() {
 // end ends the transaction of a response with this status. When the commit fails, end cancels the
 // request's context, so that a handler that streams until the client leaves stops.
 func (x *Exchange) end(status int) error {
-	if x.framework.RollsBack(status) {
+	if x.WillRollBack(status) {
 		x.unit.rollback()
 		return nil
 	}

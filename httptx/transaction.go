@@ -36,10 +36,10 @@ type TransactionConfig struct {
 	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an empty list means that
 	// every method gets a transaction.
 	ReadOnlyMethods []string
-	// RollbackOn decides between COMMIT and ROLLBACK. RollbackOn gets the status of the response,
-	// or 200 if there is no status yet. A panic rolls back without a call. Defaults to a rollback
-	// for a status of 400 or more.
-	RollbackOn func(r *http.Request, status int) bool
+	// RollbackOn decides between COMMIT and ROLLBACK, unless [Rollback] or [Commit] did. RollbackOn
+	// gets the status of the response, or 200 if there is no status yet, and the headers, with the
+	// trailers that are set by then. A panic rolls back without a call. Defaults to [Failed].
+	RollbackOn func(r *http.Request, status int, header http.Header) bool
 	// ErrorHandler answers a request whose transaction could not begin or did not commit; the
 	// latter is a [*CommitError]. If ErrorHandler writes nothing, the answer is an empty 500.
 	// Defaults to a log line and a 500 without details.
@@ -57,8 +57,8 @@ type TransactionConfig struct {
 // handler did not panic, and the request's context has not ended. When the commit fails, nothing of
 // the held-back response is sent, and the ErrorHandler gets a [*CommitError].
 //
-// Protocols that answer an error with status 200, such as gRPC and GraphQL, commit.
-// Run their methods in [outbox.InTx].
+// A response with the status 200 commits, also when its body is an error, as in GraphQL: call
+// [Rollback] where the error is known. [Failed] has the rule for gRPC.
 //
 // The transaction ends before the handler returns when the body exceeds
 // MaxBuffer, and when the handler calls Flush or Hijack. After that, writing to
@@ -86,7 +86,7 @@ func (config TransactionConfig) ToMiddleware() (func(http.Handler) http.Handler,
 		config.Logger = slog.Default()
 	}
 	if config.RollbackOn == nil {
-		config.RollbackOn = func(_ *http.Request, status int) bool { return status >= http.StatusBadRequest }
+		config.RollbackOn = func(_ *http.Request, status int, header http.Header) bool { return Failed(status, header) }
 	}
 	if config.ErrorHandler == nil {
 		config.ErrorHandler = config.answer
@@ -121,9 +121,12 @@ type exchange struct {
 	config *TransactionConfig
 }
 
-func (x *exchange) Answer(err error)          { x.config.ErrorHandler(x.ResponseWriter(), x.Request(), err) }
-func (x *exchange) RollsBack(status int) bool { return x.config.RollbackOn(x.before, status) }
-func (x *exchange) Logger() *slog.Logger      { return x.config.Logger }
+func (x *exchange) Answer(err error) { x.config.ErrorHandler(x.ResponseWriter(), x.Request(), err) }
+
+func (x *exchange) RollsBack(status int) bool {
+	return x.config.RollbackOn(x.before, status, x.ResponseWriter().Header())
+}
+func (x *exchange) Logger() *slog.Logger { return x.config.Logger }
 
 // answer is the default ErrorHandler. A client that has gone is not an error of the server.
 func (config *TransactionConfig) answer(w http.ResponseWriter, r *http.Request, err error) {

@@ -5,11 +5,23 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"sync"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
+
+// decision is how the code of a request wants its transaction to end.
+type decision int
+
+const (
+	undecided decision = iota
+	toCommit
+	toRollBack
+)
+
+var errNone = fmt.Errorf("%w: the request has none; mount the Transaction middleware, and take the method out of its ReadOnlyMethods", outbox.ErrNoTransaction)
 
 // unit is a request's transaction. A goroutine may outlive the handler that started it; the
 // goroutine then finds the unit ended.
@@ -20,6 +32,7 @@ type unit struct {
 
 	mu        sync.Mutex
 	ended     bool
+	decision  decision
 	callbacks []func(ctx context.Context)
 }
 
@@ -91,17 +104,72 @@ func OnCommit(ctx context.Context, fn func(ctx context.Context)) error {
 	}
 	x := exchangeOf(ctx)
 	if x == nil {
-		return fmt.Errorf("%w: the request has none; mount the Transaction middleware, and take the method out of its ReadOnlyMethods", outbox.ErrNoTransaction)
+		return errNone
 	}
 	for x.outer != nil {
 		x = x.outer
 	}
-	u := &x.unit
+	return x.unit.change(func(u *unit) { u.callbacks = append(u.callbacks, fn) })
+}
+
+// change changes a unit that has not ended.
+func (u *unit) change(fn func(u *unit)) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.ended {
 		return fmt.Errorf("%w: the request's transaction has ended", outbox.ErrNoTransaction)
 	}
-	u.callbacks = append(u.callbacks, fn)
+	fn(u)
 	return nil
+}
+
+func (u *unit) decided() decision {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.decision
+}
+
+// Rollback makes the request's transaction roll back when the response is complete, whatever the status
+// of the response is. It is for protocols that answer an error with the status 200, such as GraphQL and
+// JSON-RPC. The handler goes on in the transaction, and its response is sent.
+//
+// ctx is the request's. Of several calls of Rollback and [Commit] the last one holds. With middlewares
+// for two transactors, both transactions roll back. Rollback fails with [outbox.ErrNoTransaction] when
+// ctx has no transaction of the middleware, or the transaction has ended.
+func Rollback(ctx context.Context) error { return decide(ctx, toRollBack) }
+
+// Commit makes the request's transaction commit when the response is complete, whatever the status of
+// the response is, as for an answer 409 whose cause is stored. A panic, an error of the database and the
+// end of the request's context still roll back. The rest is as for [Rollback].
+func Commit(ctx context.Context) error { return decide(ctx, toCommit) }
+
+func decide(ctx context.Context, how decision) error {
+	x := exchangeOf(ctx)
+	if x == nil {
+		return errNone
+	}
+	for ; x != nil; x = x.outer {
+		if err := x.unit.change(func(u *unit) { u.decision = how }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Failed reports whether a response says that its request failed: by a status of 400 or more, or by a
+// grpc-status other than 0 among its headers and trailers, as of gRPC and gRPC-Web, whose status is 200.
+// grpc-go sets the grpc-status of [grpc.Server.ServeHTTP] after it flushed the response, which is too
+// late: use package grpctx there.
+//
+// [grpc.Server.ServeHTTP]: https://pkg.go.dev/google.golang.org/grpc#Server.ServeHTTP
+func Failed(status int, header http.Header) bool {
+	if status >= http.StatusBadRequest {
+		return true
+	}
+	for _, name := range []string{"Grpc-Status", http.TrailerPrefix + "Grpc-Status"} {
+		if code := header.Get(name); code != "" && code != "0" {
+			return true
+		}
+	}
+	return false
 }

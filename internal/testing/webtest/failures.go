@@ -48,7 +48,9 @@ func statusDecides(t *testing.T, fw Framework) {
 func rollbackOn(t *testing.T, fw Framework) {
 	s := openShop(t, sqlite())
 	config := s.config()
-	config.RollbackOn = func(r *http.Request, status int) bool { return status >= 500 || r.URL.Query().Has("dry") }
+	config.RollbackOn = func(r *http.Request, status int, _ http.Header) bool {
+		return status >= 500 || r.URL.Query().Has("dry")
+	}
 	server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Routes: map[string]Handler{
 		"/ok":      s.placing(forms["created"]),
 		"/nothing": s.placing(forms["nothing"]),

@@ -15,6 +15,8 @@ func Run(t *testing.T, fw Framework) {
 		"ASlowSenderHoldsNoTransaction":              slowSender,
 		"TheStatusAndTheErrorDecide":                 statusDecides,
 		"RollbackOnDecides":                          rollbackOn,
+		"TheRequestDecides":                          requestDecides,
+		"AGRPCStatusDecides":                         grpcStatus,
 		"AFailureReplacesASuccess":                   failureReplaces,
 		"ConcurrentRequestsHaveTheirOwnTransactions": concurrent,
 		"FlushCommitsAndStreams":                     flushCommits,
