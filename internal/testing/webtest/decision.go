@@ -81,8 +81,8 @@ func grpcStatus(t *testing.T, fw Framework) {
 		})
 	}
 	server := serve(t, "HTTP2", fw.New(t, s.app(map[string]Handler{
-		"/ok":          with(http.TrailerPrefix+"Grpc-Status", "0"),
-		"/failed":      with(http.TrailerPrefix+"Grpc-Status", "13"),
+		"/ok":     with(http.TrailerPrefix+"Grpc-Status", "0"),
+		"/failed": with(http.TrailerPrefix+"Grpc-Status", "13"),
 		"/header": with("Grpc-Status", "5"),
 	})))
 	server.post("/ok").is(t, 200, "")
