@@ -40,8 +40,8 @@ type Framework interface {
 	// Answer calls the framework's error handler, which answers err through the
 	// exchange's writer, and leaves a failure that is already written as it is.
 	Answer(err error)
-	// RollsBack decides between COMMIT and ROLLBACK for a response with this
-	// status, if nothing called [Rollback] or [Commit].
+	// RollsBack decides between COMMIT and ROLLBACK for a response with this status, if nothing called
+	// [Rollback] or [Commit]. [Failed] is the rule of this project's middlewares.
 	RollsBack(status int) bool
 	// Logger gets the failures that the request's error cannot report: a rollback that failed, and
 	// a panic of an [OnCommit] callback.

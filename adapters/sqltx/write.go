@@ -48,11 +48,12 @@ func (a *Adapter) WriteAll(ctx context.Context, tx AnyTx, envs []outbox.Envelope
 
 // AfterCommit runs fn once after the transaction is known to have committed and the connection went back
 // to the pool. If the process dies before, fn never runs: an event is for work that must not get lost.
-// Functions run in the order in which they were registered, before the call that ends the transaction
-// returns if the adapter ends it, as [Adapter.RunInTx] and Commit of [Adapter.Begin] do, else soon after, on a goroutine of their own. The
-// context of fn does not end, and a panic of fn is logged. fn does not run if the savepoint under which
-// AfterCommit was called is rolled back. The errors are the same as for [Adapter.Write], and
-// [outbox.ErrUnmanagedTransaction] even with the option [AllowUnmanaged].
+//
+// The functions of a transaction run in the order in which they were registered. If the adapter ends the
+// transaction, as [Adapter.RunInTx] does, they have run when that call returns; else they run soon after, on a
+// goroutine of their own. The context of fn does not end, and a panic of fn is logged. fn does not run if
+// the savepoint under which AfterCommit was called is rolled back. The errors are the same as for
+// [Adapter.Write], and [outbox.ErrUnmanagedTransaction] even with the option [AllowUnmanaged].
 func (a *Adapter) AfterCommit(ctx context.Context, tx AnyTx, fn func(ctx context.Context)) error {
 	if fn == nil {
 		return &outbox.FieldError{Field: "AfterCommit fn", Problem: "is nil"}

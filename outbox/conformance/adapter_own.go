@@ -23,7 +23,7 @@ func (s *adapterSuite) follow(ctx context.Context, tx any, id string) {
 	s.t.Helper()
 	err := s.AfterCommit(ctx, tx, func(context.Context) { s.own.note(&s.own.committed, id) })
 	if s.unmanaged && errors.Is(err, outbox.ErrUnmanagedTransaction) {
-		return // nobody sees the end of the transaction
+		return // the adapter does not see the end of the transaction
 	}
 	s.ok("AfterCommit", err)
 	s.ok("AfterRollback", s.AfterRollback(ctx, tx, func(_ context.Context, cause error) {
