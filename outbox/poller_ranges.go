@@ -79,7 +79,8 @@ func (s *rangeRows) read(ctx context.Context, limit int) (f found, err error) {
 		s.expired = &q
 	}
 	whole := reach.Fresh+reach.Expired < q.Limit
-	known := own != nil && own.After == g.after && reach.Fresh == inHand // all rows are in hand
+	// All rows are in hand. A row whose outcome is stored is not counted, though its event is still in hand.
+	known := own != nil && own.After == g.after && reach.Fresh == inHand && p.dispatcher.track.haveRows(own, inHand)
 	if reach.Fresh > 0 && !known {
 		if own == nil && reach.End != g.after {
 			if f.right, err = s.take(ctx, g, reach.End); f.right == nil {

@@ -181,6 +181,61 @@ func TestAnEventThatCommitsIntoARangeIsDeliveredWithinTheInterval(t *testing.T) 
 	})
 }
 
+// slowMarks is a store whose answers to Mark take a second.
+type slowMarks struct{ *outboxtest.Store }
+
+func (s slowMarks) memory() *outboxtest.Store { return s.Store }
+
+func (s slowMarks) Mark(ctx context.Context, db outbox.DB, outcome outbox.Outcome, marks []outbox.Mark) (map[string]outbox.RowState, error) {
+	left, err := s.Store.Mark(ctx, db, outcome, marks)
+	time.Sleep(time.Second)
+	return left, err
+}
+
+// A range has as many due rows as events in hand, but another row: the answer to the outcome of an event
+// is on its way, or the listener completed the event, and a row came free.
+func TestARowThatTakesThePlaceOfARowInHandIsRead(t *testing.T) {
+	t.Parallel()
+	for name, completes := range map[string]bool{"outcome on its way": false, "completed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := slowMarks{outboxtest.NewStore()}
+				insertDue(t, store.Store, "first", -time.Hour)
+				var got calls
+				var e *engine
+				complete := func(ctx context.Context) error {
+					scope := outboxtest.NewScope(store.DB())
+					if err := e.Writer().Complete(ctx, scope); err != nil {
+						return err
+					}
+					err := scope.Commit()
+					time.Sleep(time.Second)
+					return err
+				}
+				e = start(t, outbox.Config{Store: store, Mode: byRanges(outbox.PollOptions{Interval: time.Hour})}, func(ctx context.Context, env outbox.Envelope) error {
+					got.add(env.EventID)
+					if completes {
+						return complete(ctx)
+					}
+					return nil
+				})
+				time.Sleep(500 * time.Millisecond)
+				row, _ := store.Row("first")
+				require.Equal(t, outbox.StatusDone, row.Status)
+				require.Len(t, rangesOf(t, store.Store), 1)
+				insertDue(t, store.Store, "second", -2*time.Hour)
+				e.Wake()
+				synctest.Wait()
+				require.Equal(t, 1, got.of("second"))
+				time.Sleep(time.Minute)
+				_, deliveries := got.total()
+				require.Equal(t, 2, deliveries)
+			})
+		})
+	}
+}
+
 // A process that lost the database begins no delivery after its ranges expired. Another process takes
 // the rows over, a few at a time, without an attempt.
 func TestTheRowsOfARangeThatExpiredAreTakenOver(t *testing.T) {

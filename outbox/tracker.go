@@ -379,6 +379,18 @@ func (t *tracker) inHandOf(r *right) int {
 	return r.inHand - 1
 }
 
+// haveRows reports whether n events of a range are in hand whose outcomes are surely not stored yet.
+func (t *tracker) haveRows(r *right, n int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range t.events {
+		if d.right == r && d.state == inHand && d.completion == nil {
+			n--
+		}
+	}
+	return n == 0
+}
+
 // renewed says that a statement which began at that time renewed leases. A lease that was over
 // before the answer came may have been another process's meanwhile.
 func (t *tracker) renewed(leases []Lease, began time.Time, leaseDuration time.Duration) {
