@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/internal/sqlname"
+	"github.com/outboxkit/outbox-go/internal/sqltable"
 )
 
 // Limits of the consumer's name and of the message id, in bytes.
@@ -39,9 +40,8 @@ type Execer interface {
 // Inbox remembers in a table which consumer has handled which message. An Inbox is safe for
 // concurrent use.
 type Inbox struct {
-	d                     dialect
-	table                 sqlname.Name
-	record, purge, schema string
+	table  *sqltable.Table
+	record string
 }
 
 // New makes an inbox, and reports all invalid fields together. New does not touch the database; see
@@ -55,18 +55,17 @@ func New(cfg Config) (*Inbox, error) {
 	if !known {
 		errs = append(errs, fmt.Errorf("inbox: Config.Dialect is %.40q; use inbox.Postgres, inbox.MySQL (MariaDB too) or inbox.SQLite", cfg.Dialect))
 	}
-	table, err := sqlname.Parse(cfg.Table)
+	name, err := sqlname.Parse(cfg.Table)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("inbox: Config.Table %w", err))
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	box := &Inbox{d: d, table: table, schema: schemaOf(d, table)}
-	name := table.Quoted(d.quote)
-	box.record = strings.ReplaceAll(d.record, "{table}", name)
-	box.purge = strings.ReplaceAll(d.purge, "{table}", name)
-	return box, nil
+	table := sqltable.New(sqltable.Config{
+		Package: "inbox", Dialect: d.Dialect, Name: name, Schema: d.schema, Key: "consumer, message_id", At: "handled_at",
+	})
+	return &Inbox{table: table, record: table.SQL(d.record)}, nil
 }
 
 // Once records in the caller's transaction that the consumer handles the message, and runs fn. If a
@@ -87,11 +86,11 @@ func (box *Inbox) Once(ctx context.Context, tx Execer, consumer, messageID strin
 	}
 	res, err := tx.ExecContext(ctx, box.record, consumer, messageID)
 	if err != nil {
-		return false, box.fail(fmt.Sprintf("recording message %q for consumer %q", messageID, consumer), err)
+		return false, box.table.Fail(fmt.Sprintf("recording message %q for consumer %q", messageID, consumer), err)
 	}
 	n, err := res.RowsAffected()
 	if err != nil {
-		return false, box.fail(fmt.Sprintf("recording message %q for consumer %q", messageID, consumer), err)
+		return false, box.table.Fail(fmt.Sprintf("recording message %q for consumer %q", messageID, consumer), err)
 	}
 	if n == 0 {
 		return false, nil
@@ -124,8 +123,4 @@ func checkText(field, text string, limit int) error {
 	default:
 		return nil
 	}
-}
-
-func (box *Inbox) fail(what string, err error) error {
-	return fmt.Errorf("inbox: %s in table %s: %w", what, box.table, err)
 }

@@ -122,7 +122,7 @@ var rules = []rule{
 		func(own string) bool { return inside(own, "inbox") },
 		func(_, dep string, standard bool) bool {
 			own, isOurs := ours(dep)
-			return !standard && (!isOurs || !inside(own, "inbox") && !inside(own, "internal/sqlname") && !inside(own, "internal/nilness"))
+			return !standard && (!isOurs || !inside(own, "inbox") && !inside(own, "internal/sqltable") && !inside(own, "internal/sqlname") && !inside(own, "internal/nilness"))
 		},
 	},
 	{
