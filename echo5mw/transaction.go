@@ -39,6 +39,8 @@ type TransactionConfig struct {
 	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an empty list means that
 	// every method gets a transaction.
 	ReadOnlyMethods []string
+	// Idempotency lets clients send requests again, by keys. Nil: keys are not looked at.
+	Idempotency *httptx.Idempotency
 	// RollbackOn decides between COMMIT and ROLLBACK, unless [httptx.Rollback] or [httptx.Commit]
 	// did. RollbackOn gets the status of the response, or 200 if there is no status yet, and the error
 	// that the handler returned, if any; the error handler has already answered this error. A panic
@@ -79,6 +81,7 @@ func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 	exchanger, err := httptx.NewExchanger(httptx.TransactionConfig{
 		Transactor: config.Transactor, TxOptions: config.TxOptions,
 		MaxBuffer: config.MaxBuffer, ReadBody: config.ReadBody, ReadOnlyMethods: config.ReadOnlyMethods,
+		Idempotency: config.Idempotency,
 	})
 	if err != nil {
 		return nil, err
@@ -108,7 +111,7 @@ func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 func serve(exchanger *httptx.Exchanger, rollbackOn func(*echo.Context, int, error) bool, c *echo.Context, next echo.HandlerFunc) error {
 	request, response := c.Request(), c.Response()
 	x := &exchange{c: c, rollbackOn: rollbackOn}
-	if err := exchanger.Begin(&x.Exchange, response, request, x); err != nil {
+	if answered, err := exchanger.Begin(&x.Exchange, response, request, x); answered || err != nil {
 		return err
 	}
 	defer func() {

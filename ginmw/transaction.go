@@ -40,6 +40,8 @@ type TransactionConfig struct {
 	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an empty list means that
 	// every method gets a transaction.
 	ReadOnlyMethods []string
+	// Idempotency lets clients send requests again, by keys. Nil: keys are not looked at.
+	Idempotency *httptx.Idempotency
 	// RollbackOn decides between COMMIT and ROLLBACK, unless [httptx.Rollback] or [httptx.Commit]
 	// did. RollbackOn gets the status of the response, or 200 if there is no status yet, and the last
 	// error that the handlers added to the context, or nil. A panic that reaches the middleware rolls
@@ -82,6 +84,7 @@ func (config TransactionConfig) ToMiddleware() (gin.HandlerFunc, error) {
 	exchanger, err := httptx.NewExchanger(httptx.TransactionConfig{
 		Transactor: config.Transactor, TxOptions: config.TxOptions,
 		MaxBuffer: config.MaxBuffer, ReadBody: config.ReadBody, ReadOnlyMethods: config.ReadOnlyMethods,
+		Idempotency: config.Idempotency,
 	})
 	if err != nil {
 		return nil, err
@@ -110,9 +113,12 @@ func serve(exchanger *httptx.Exchanger, rollbackOn func(*gin.Context, int, error
 	request, outer := c.Request, c.Writer
 	x := &exchange{c: c, rollbackOn: rollbackOn, errors: len(c.Errors)}
 	x.writer = writer{ResponseWriter: outer, initial: outer.Status(), status: outer.Status(), size: -1}
-	if err := exchanger.Begin(&x.Exchange, (*below)(&x.writer), request, x); err != nil {
+	answered, err := exchanger.Begin(&x.Exchange, (*below)(&x.writer), request, x)
+	if err != nil {
 		_ = c.Error(err)
 		c.Status(http.StatusInternalServerError)
+	}
+	if answered || err != nil {
 		c.Abort()
 		return
 	}

@@ -33,7 +33,7 @@ func ExampleExchanger() {
 			return handler(w, r)
 		}
 		x := new(response)
-		if err := exchanger.Begin(&x.Exchange, w, r, x); err != nil {
+		if answered, err := exchanger.Begin(&x.Exchange, w, r, x); answered || err != nil {
 			return err
 		}
 		defer x.Close()

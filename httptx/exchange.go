@@ -1,12 +1,15 @@
 package httptx
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 
+	"github.com/outboxkit/outbox-go/idempotency"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -28,6 +31,7 @@ func NewExchanger(config TransactionConfig) (*Exchanger, error) {
 		config.ReadOnlyMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 	}
 	config.ReadOnlyMethods = slices.Clone(config.ReadOnlyMethods)
+	config.Idempotency, _ = config.Idempotency.withDefaults()
 	if config.TxOptions != nil {
 		options := *config.TxOptions
 		config.TxOptions = &options
@@ -51,14 +55,16 @@ type Framework interface {
 // Exchange is a request and its response, which is held back until the request's transaction has
 // ended.
 type Exchange struct {
-	transactor outbox.Transactor
-	outer      *Exchange // of another transactor, around this one
-	framework  Framework
-	unit       unit
-	held       heldResponse
-	cancel     context.CancelCauseFunc
-	before     *http.Request
-	request    *http.Request // with the transaction, until a commit has failed
+	config    *TransactionConfig
+	outer     *Exchange // of another transactor, around this one
+	framework Framework
+	unit      unit
+	held      heldResponse
+	cancel    context.CancelCauseFunc
+	before    *http.Request
+	request   *http.Request // with the transaction, until a commit has failed
+	keyed     *keyed        // nil: the request has no key
+	finishing bool          // the response is complete
 }
 
 type exchangeKey struct{}
@@ -75,7 +81,7 @@ func exchangeOf(ctx context.Context) *Exchange {
 // that request tells a writer why there is no transaction.
 func (e *Exchanger) Wants(r *http.Request) (*http.Request, bool) {
 	for x := exchangeOf(r.Context()); x != nil; x = x.outer {
-		if x.transactor == e.config.Transactor {
+		if x.config.Transactor == e.config.Transactor {
 			return r, false
 		}
 	}
@@ -88,26 +94,72 @@ func (e *Exchanger) Wants(r *http.Request) (*http.Request, bool) {
 
 // Begin begins the request's transaction in x, which is new and may be part of the value that
 // implements f. The handler gets the exchange's writer and request; then call Finish, and Close in
-// any case.
-func (e *Exchanger) Begin(x *Exchange, w http.ResponseWriter, r *http.Request, f Framework) error {
-	x.transactor, x.outer, x.framework = e.config.Transactor, exchangeOf(r.Context()), f
+// any case. When Begin has answered the request, as a request whose key has a stored answer, the
+// middleware returns; see [Idempotency].
+func (e *Exchanger) Begin(x *Exchange, w http.ResponseWriter, r *http.Request, f Framework) (answered bool, err error) {
+	x.config, x.outer, x.framework = &e.config, exchangeOf(r.Context()), f
 	x.before, x.request = r, r
 	x.held = heldResponse{ResponseWriter: w, maxBuffer: e.config.MaxBuffer, exchange: x}
 	if header := w.Header(); len(header) > 0 {
 		x.held.initial = header.Clone()
 	}
-	body := readAhead(r, e.config.ReadBody)
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
-	ctx, tx, err := e.config.Transactor.Begin(ctx, e.config.TxOptions)
-	if err != nil {
-		cancel(nil)
-		return fmt.Errorf("httptx: beginning the request's transaction: %w", err)
+	defer func() {
+		if answered || err != nil {
+			cancel(nil)
+		}
+	}()
+	var request idempotency.Request
+	var body io.ReadCloser
+	if keys := e.config.Idempotency; keys != nil {
+		var read []byte
+		var refused *KeyError
+		if request, read, refused = keys.request(r); refused != nil {
+			keys.refuse(w, r, refused)
+			return true, nil
+		}
+		if body = r.Body; read != nil {
+			body = &aheadBody{Reader: bytes.NewReader(read), Closer: r.Body}
+		}
+	}
+	var tx outbox.Transaction
+	if request.Key == "" {
+		body = readAhead(r, e.config.ReadBody)
+		ctx, tx, err = e.config.Transactor.Begin(ctx, e.config.TxOptions)
+	} else {
+		ctx, answered, err = x.beginKeyed(ctx, request)
+		tx = x.keyed
+	}
+	if answered || err != nil {
+		if err != nil {
+			err = fmt.Errorf("httptx: beginning the request's transaction: %w", err)
+		}
+		return answered, err
 	}
 	x.cancel = cancel
 	x.unit = unit{tx: tx, ctx: r.Context(), framework: f}
 	x.request = r.WithContext(ctx)
 	x.request.Body = body
-	return nil
+	return false, nil
+}
+
+// beginKeyed begins the transaction of a request with a key, or answers the request.
+func (x *Exchange) beginKeyed(ctx context.Context, request idempotency.Request) (_ context.Context, answered bool, err error) {
+	keys, w, r := x.config.Idempotency, x.held.ResponseWriter, x.before
+	ctx, attempt, err := keys.Keys.Begin(ctx, x.config.Transactor, x.config.TxOptions, request)
+	if err != nil {
+		if refused := refusal(err); refused != nil {
+			keys.refuse(w, r, refused)
+			return ctx, true, nil
+		}
+		return ctx, false, err
+	}
+	if attempt.Done() {
+		keys.replay(w, r, attempt.Answer())
+		return ctx, true, nil
+	}
+	x.keyed = &keyed{attempt: attempt}
+	return ctx, false, nil
 }
 
 // ResponseWriter returns the writer that holds the response back. The writer implements
@@ -134,6 +186,7 @@ func (x *Exchange) Finish(err error) error {
 		}
 		x.answer(err)
 	}
+	x.finishing = true
 	sending := x.held.release(http.StatusOK)
 	if failed := x.held.err; failed != nil {
 		x.held.drop()
@@ -183,7 +236,11 @@ func (x *Exchange) Close() {
 // end ends the transaction of a response with this status. When the commit fails, end cancels the
 // request's context, so that a handler that streams until the client leaves stops.
 func (x *Exchange) end(status int) error {
-	if x.WillRollBack(status) {
+	rollsBack := x.WillRollBack(status)
+	if x.keyed != nil {
+		x.config.Idempotency.keep(x.keyed, x.before, &x.held, status, x.finishing, rollsBack)
+	}
+	if rollsBack {
 		x.unit.rollback()
 		return nil
 	}

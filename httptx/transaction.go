@@ -36,6 +36,8 @@ type TransactionConfig struct {
 	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an empty list means that
 	// every method gets a transaction.
 	ReadOnlyMethods []string
+	// Idempotency lets clients send requests again, by keys. Nil: keys are not looked at.
+	Idempotency *Idempotency
 	// RollbackOn decides between COMMIT and ROLLBACK, unless [Rollback] or [Commit] did. RollbackOn
 	// gets the status of the response, or 200 if there is no status yet, and the headers, with the
 	// trailers that are set by then. A panic rolls back without a call. Defaults to [Failed].
@@ -103,9 +105,12 @@ func (config TransactionConfig) ToMiddleware() (func(http.Handler) http.Handler,
 				return
 			}
 			x := &exchange{config: &config}
-			if err := exchanger.Begin(&x.Exchange, w, request, x); err != nil {
+			answered, err := exchanger.Begin(&x.Exchange, w, request, x)
+			if err != nil {
 				x.held.sent = true
 				x.answer(err)
+			}
+			if answered || err != nil {
 				return
 			}
 			defer x.Close()
@@ -151,6 +156,9 @@ func (config *TransactionConfig) validate() error {
 	}
 	if config.ReadBody < 0 {
 		add("ReadBody", fmt.Sprintf("is %d; it must be positive, or zero to leave the body to the handler", config.ReadBody))
+	}
+	if _, err := config.Idempotency.withDefaults(); err != nil {
+		problems = append(problems, err)
 	}
 	for i, method := range config.ReadOnlyMethods {
 		if method == "" || method != strings.ToUpper(method) {

@@ -211,6 +211,9 @@ func (a *Attempt) Commit(answer Answer) error {
 	answer.Headers = valid(answer.Headers)
 	if err := a.keys.put(a.ctx, a.scope, a.hash[:], &answer); err != nil {
 		_ = a.tx.Rollback()
+		if errors.Is(err, outbox.ErrNoTransaction) { // other code ended the transaction
+			err = fmt.Errorf("%w: %w", sql.ErrTxDone, err)
+		}
 		return err
 	}
 	err := a.tx.Commit()

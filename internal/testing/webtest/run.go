@@ -41,6 +41,14 @@ func Run(t *testing.T, fw Framework) {
 		"RolesDecideWhatOperatorsMay":                roles,
 		"EventIDsOfEveryForm":                        eventIDs,
 		"DeadLetterOfOneOfSeveralListeners":          deadListener,
+		"AKeyReplaysItsAnswer":                       keyReplays,
+		"AKeyIsRefused":                              keyRefused,
+		"AKeyOfARequestThatCameToNothing":            keyRollback,
+		"AKeyOfAResponseThatStreamed":                keyStream,
+		"AKeyOfARequestThatIsRunning":                keyRunning,
+		"AKeySettlesALostAnswerToCommit":             keyLostAnswer,
+		"AKeyOfAClientThatIsKilled":                  keyKilledClient,
+		"AKeyOfAnotherPool":                          keyMistakes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
