@@ -389,3 +389,79 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	require.Equal(t, "idempotency.Config.DB", field.Field)
 	require.Contains(t, s.keys.Schema(), "idempotency_key")
 }
+
+// lost is a transactor whose transactions get no answer to COMMIT.
+type lost struct {
+	outbox.Transactor
+	commits bool        // the transaction was committed all the same
+	after   func()      // called after the COMMIT
+	away    atomic.Bool // no transaction can begin
+}
+
+type lostTx struct {
+	outbox.Transaction
+	l *lost
+}
+
+func (l *lost) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
+	if l.away.Load() {
+		return nil, nil, errors.New("the database is away")
+	}
+	ctx, tx, err := l.Transactor.Begin(ctx, opts)
+	return ctx, lostTx{tx, l}, err
+}
+
+func (tx lostTx) Commit() error {
+	end := tx.Transaction.Rollback
+	if tx.l.commits {
+		end = tx.Transaction.Commit
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	if tx.l.after != nil {
+		tx.l.after()
+	}
+	return outbox.ErrOutcomeUnknown
+}
+
+// Without an answer to COMMIT, the key says whether the transaction was committed.
+func TestTheKeySaysHowATransactionEnded(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
+		createOrders(t, db)
+		s := serve(t, db, 200*time.Millisecond)
+		begin := func(l *lost, key string) *idempotency.Attempt {
+			l.Transactor = s.adapter
+			_, attempt, err := s.keys.Begin(t.Context(), l, nil, idempotency.Request{Key: key})
+			require.NoError(t, err)
+			return attempt
+		}
+		answer := idempotency.Answer{Status: 200, Body: []byte("an order")}
+		require.NoError(t, begin(&lost{commits: true}, "committed").Commit(answer))
+
+		err := begin(&lost{}, "rolled back").Commit(answer)
+		require.ErrorContains(t, err, "was rolled back")
+		require.NotErrorIs(t, err, outbox.ErrOutcomeUnknown)
+		_, done, err := s.book(t.Context(), idempotency.Request{Key: "rolled back"}, "1")
+		require.NoError(t, err)
+		require.False(t, done)
+
+		other := serve(t, db.Reopen(t), 0)
+		err = begin(&lost{after: func() {
+			_, _, err := other.book(t.Context(), idempotency.Request{Key: "another's"}, "2")
+			require.NoError(t, err)
+		}}, "another's").Commit(answer)
+		require.ErrorContains(t, err, "another request has the key")
+		require.NotErrorIs(t, err, outbox.ErrOutcomeUnknown)
+
+		l := &lost{commits: true}
+		l.after = func() { l.away.Store(true) }
+		err = begin(l, "away").Commit(answer)
+		require.ErrorIs(t, err, outbox.ErrOutcomeUnknown)
+		require.ErrorContains(t, err, "the database is away")
+		_, done, err = s.book(t.Context(), idempotency.Request{Key: "away"}, "3")
+		require.NoError(t, err)
+		require.True(t, done)
+	})
+}
