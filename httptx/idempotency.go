@@ -21,14 +21,13 @@ import (
 // KeyHeader is the header with the key that the client chose; see [Idempotency].
 const KeyHeader = "Idempotency-Key"
 
-// ReplayedHeader is the header of an answer that was stored with a key and is sent again; its value is
-// "true".
+// ReplayedHeader with the value "true" is the header of an answer that was stored with a key and is sent again.
 const ReplayedHeader = "Idempotent-Replayed"
 
 // DefaultMaxKeyedBody is the default of [Idempotency].MaxBody: 1 MiB.
 const DefaultMaxKeyedBody = 1 << 20
 
-// KeyUse says what becomes of a request's key.
+// KeyUse is the use of a request's key.
 type KeyUse int
 
 // The uses of keys.
@@ -49,12 +48,12 @@ const (
 //
 // [draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
 type Idempotency struct {
-	// Keys stores keys and answers. Required.
+	// Keys stores keys and answers: the result of [idempotency.New]. Required.
 	Keys *idempotency.Keys
 	// Use says whether a request needs a key. Nil: keys are optional.
 	Use func(r *http.Request) KeyUse
 	// Scope is whose key it is: the tenant, or the user. Two scopes never share a key. Without Scope, a
-	// client that guesses a key and its request gets the answer of another client.
+	// client that guesses a key and the request gets the answer of another client.
 	Scope func(r *http.Request) string
 	// Headers of the request are a part of the request. The method, the path, the query and the body are in
 	// any case.
@@ -72,18 +71,18 @@ type Idempotency struct {
 	// stored: the handler streamed, took over the connection, or wrote more than MaxBuffer. By default
 	// the answer is 409.
 	WithoutBody bool
-	// ErrorHandler answers a request that is refused because of its key. Defaults to a problem document
+	// ErrorHandler answers a request that is refused because of the key. Defaults to a problem document
 	// (RFC 9457).
 	ErrorHandler func(w http.ResponseWriter, r *http.Request, err *KeyError)
 }
 
-// KeyError says why a request is refused because of its key.
+// KeyError says why the key of a request refuses the request.
 type KeyError struct {
 	// Status of the response: 400, 409, 413 or 422.
 	Status int
 	// Detail is for the client.
 	Detail string
-	// RetryAfter is the value of the header Retry-After, in seconds; zero: none.
+	// RetryAfter is the value of the header Retry-After, in seconds; zero: no such header.
 	RetryAfter int
 }
 
@@ -136,7 +135,7 @@ func answerProblem(w http.ResponseWriter, _ *http.Request, err *KeyError) {
 	}{http.StatusText(err.Status), err.Status, err.Detail})
 }
 
-// keyOf is the key of a request; empty: none.
+// keyOf is the key of a request; empty: the request has no key.
 func (config *Idempotency) keyOf(r *http.Request) (string, *KeyError) {
 	use := KeyOptional
 	if config.Use != nil {
@@ -203,7 +202,7 @@ func (config *Idempotency) readBody(r *http.Request) ([]byte, *KeyError) {
 	return body, nil
 }
 
-// fingerprint is a hash of what the client asks for.
+// fingerprint is a hash of the request.
 func (config *Idempotency) fingerprint(r *http.Request, body []byte) []byte {
 	h := sha256.New()
 	add(h, r.Method)
@@ -225,7 +224,7 @@ func add(h hash.Hash, text string) {
 	io.WriteString(h, text) //nolint:errcheck // a hash has no errors
 }
 
-// request is the request with its key, whose body is read; empty: no key.
+// request is the request with the key, whose body is read; empty: no key.
 func (config *Idempotency) request(r *http.Request) (request idempotency.Request, body []byte, err *KeyError) {
 	key, err := config.keyOf(r)
 	if key == "" {

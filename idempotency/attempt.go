@@ -23,22 +23,22 @@ import (
 const MaxKeyLength = 255
 
 var (
-	// ErrRunning: another request with the same key is still running, and did not end within
+	// ErrRunning says that another request with the same key is still running, and did not end within
 	// [Config].Wait. The client may send the request again later.
 	ErrRunning = errors.New("idempotency: another request with this key is still running")
-	// ErrOtherRequest: the key belongs to a request with another fingerprint.
+	// ErrOtherRequest says that the key belongs to a request with another fingerprint.
 	ErrOtherRequest = errors.New("idempotency: the key was used for another request")
-	// ErrNotKept: the request took effect, and its answer was not kept.
+	// ErrNotKept says that the request took effect, and that the answer was not kept.
 	ErrNotKept = errors.New("idempotency: the request was done before, and its answer was not kept")
 )
 
-// Request says which request comes.
+// Request names a request.
 type Request struct {
 	// Scope is whose key it is, such as a tenant or a user. Two scopes never share a key.
 	Scope string
-	// Key is what the client chose: 1 to [MaxKeyLength] bytes. Required.
+	// Key is the client's choice: 1 to [MaxKeyLength] bytes. Required.
 	Key string
-	// Fingerprint is a hash of what the client asks for, at most 32 bytes. A key that comes with another
+	// Fingerprint is a hash of the request, at most 32 bytes. A key that comes with another
 	// fingerprint is refused.
 	Fingerprint []byte
 }
@@ -201,7 +201,7 @@ func (a *Attempt) Done() bool { return a.answer != nil }
 func (a *Attempt) Answer() Answer { return *a.answer }
 
 // Commit stores the answer with the key and commits. If the answer of the database to the COMMIT is
-// lost, Commit looks the key up, and then knows whether the transaction was committed. Commit's error
+// lost, Commit looks the key up, and then knows whether the transaction was committed. The error
 // is [outbox.ErrOutcomeUnknown] only if that fails too.
 func (a *Attempt) Commit(answer Answer) error {
 	if !a.ended.CompareAndSwap(false, true) {

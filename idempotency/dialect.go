@@ -25,7 +25,7 @@ var (
 	sqliteSchema string
 )
 
-// dialect is what a database needs.
+// dialect has the statements of a database.
 type dialect struct {
 	*sqltable.Dialect
 	schema string

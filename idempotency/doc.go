@@ -1,4 +1,4 @@
-// Package idempotency remembers what a request was answered by the key that its client chose, so that a
+// Package idempotency remembers the answer of a request by a key that the client chose, so that a
 // request which is sent again takes effect once and gets the same answer.
 //
 // A client cannot know whether a request took effect when the answer got lost. It sends the request

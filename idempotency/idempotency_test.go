@@ -412,7 +412,7 @@ func (l *lost) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context,
 }
 
 func (tx lostTx) Commit() error {
-	end := tx.Transaction.Rollback
+	end := tx.Rollback
 	if tx.l.commits {
 		end = tx.Transaction.Commit
 	}

@@ -104,7 +104,7 @@ func (k *Keys) Purge(ctx context.Context, age time.Duration) (deleted int64, err
 	return k.table.Purge(ctx, k.db, age)
 }
 
-// Answer is what a request was answered. Package idempotency does not look into it.
+// Answer is the answer of a request. Package idempotency does not look into the answer.
 type Answer struct {
 	// Status is the status of the response, as of HTTP.
 	Status int

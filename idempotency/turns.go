@@ -8,8 +8,8 @@ import (
 // maxWaiting is how many requests of a process may wait for a running request with the same key.
 const maxWaiting = 32
 
-// turns lets the requests of this process with the same key in one after the other, so that those that
-// wait hold no connection.
+// turns lets the requests of this process with the same key in one after the other, so that a request
+// that waits holds no connection.
 type turns struct {
 	mu   sync.Mutex
 	open map[[32]byte]*turn

@@ -126,6 +126,14 @@ var rules = []rule{
 		},
 	},
 	{
+		"idempotency imports the standard library and outbox alone",
+		func(own string) bool { return inside(own, "idempotency") },
+		func(_, dep string, standard bool) bool {
+			own, isOurs := ours(dep)
+			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "idempotency")
+		},
+	},
+	{
 		"a notifier imports one driver",
 		func(own string) bool { return notifierDriver[own] != "" },
 		func(own, dep string, _ bool) bool {
@@ -142,11 +150,11 @@ var rules = []rule{
 	links("fxmodule/fxprom", "github.com/prometheus"),
 	links("fxmodule/fxotel", "go.opentelemetry.io"),
 	{
-		"httptx imports the standard library and outbox alone",
+		"httptx imports the standard library, outbox and idempotency alone",
 		func(own string) bool { return own == "httptx" },
 		func(_, dep string, standard bool) bool {
 			own, isOurs := ours(dep)
-			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "httptx")
+			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "idempotency" && own != "httptx")
 		},
 	},
 	{
@@ -162,17 +170,17 @@ var rules = []rule{
 	serves("ginmw", "github.com/gin-gonic/gin"),
 	serves("grpctx", "google.golang.org/grpc"),
 	{
-		"dashboard imports the standard library, httptx and outbox alone",
+		"dashboard imports the standard library, httptx, idempotency through httptx, and outbox alone",
 		func(own string) bool { return own == "dashboard" },
 		func(_, dep string, standard bool) bool {
 			own, isOurs := ours(dep)
-			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "httptx" && own != "dashboard")
+			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "httptx" && own != "idempotency" && own != "dashboard")
 		},
 	},
 	{
 		"the core and the dashboard add no large package of the standard library to a program",
 		func(own string) bool {
-			return slices.Contains([]string{"outbox", "outbox/sqlstore", "adapters/sqltx", "inbox", "dashboard"}, own)
+			return slices.Contains([]string{"outbox", "outbox/sqlstore", "adapters/sqltx", "inbox", "idempotency", "dashboard"}, own)
 		},
 		func(own, dep string, _ bool) bool {
 			// With text/template, which calls methods by name, the linker keeps all exported methods of
@@ -255,6 +263,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"adapters/bun", module + "/adapters/gorm"},
 		{"echomw", "gorm.io/gorm/clause"},
 		{"inbox", module + "/outbox"},
+		{"idempotency", module + "/httptx"},
 		{"adapters/pgnotify", "github.com/lib/pq"},
 		{"fxmodule", "go.yaml.in/yaml/v3"},
 		{"fxmodule/outboxconf", "github.com/prometheus/client_golang/prometheus"},
@@ -278,7 +287,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		require.False(t, rules[1].applies(exempt))
 	}
 	require.False(t, rules[1].applies("adapters/pgnotify"))
-	require.False(t, rules[5].refuses("adapters/pgnotify", "github.com/jackc/pgx/v5", false))
+	require.False(t, rules[6].refuses("adapters/pgnotify", "github.com/jackc/pgx/v5", false))
 	require.False(t, rules[1].refuses("adapters/pgx", pgx+"/v5/pgxpool", false))
 	require.True(t, rules[1].refuses("adapters/pgx", "github.com/lib/pq", false))
 	require.True(t, rules[1].refuses("adapters/sqltx", pgx+"/v5", false))
