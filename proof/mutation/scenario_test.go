@@ -51,6 +51,14 @@ var (
 	two      = scenario{"two processes", spec("multi", func(s *faultrun.Spec) { s.Slow, s.Lease = 100*time.Millisecond, 0 }), 2, nil}
 	byKey    = scenario{"two processes, by key", spec("by-key", func(s *faultrun.Spec) { s.MaxAttempts = 50 }), 2, nil}
 
+	inTurn = scenario{"two processes, tenants in turn", spec("multi", func(s *faultrun.Spec) {
+		s.Slow, s.Lease, s.Tenants = 100*time.Millisecond, 0, true
+	}), 2, nil}
+
+	killedInTurn = scenario{"a process is killed, tenants in turn", spec("multi", func(s *faultrun.Spec) { s.Slow, s.Tenants = time.Second, true }), 2, func(l *lab) {
+		l.busy()
+		l.processes[0].Kill()
+	}}
 	killed = scenario{"a process is killed", spec("multi", func(s *faultrun.Spec) { s.Slow = time.Second }), 2, func(l *lab) {
 		l.busy()
 		l.processes[0].Kill()

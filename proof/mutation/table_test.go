@@ -48,7 +48,11 @@ var mutations = []mutation{
 	},
 	{
 		"expired leases are not taken over", "outbox/sqlstore/claim.go",
-		"return q.free(c.LeaseDuration)", "return q.fresh()", killed, checker.RuleEnded,
+		"return q.free(c.LeaseDuration)", "return q.fresh()", killedInTurn, checker.RuleEnded,
+	},
+	{
+		"ranges of a process that died are not taken over", "outbox/ranges.go",
+		"return r.expired() >= 0", "return false", killed, checker.RuleEnded,
 	},
 	{
 		"an event without attempts left is deleted instead of kept as DEAD", "outbox/result.go",
@@ -103,7 +107,11 @@ var mutations = []mutation{
 	},
 	{
 		"a claim takes rows that others have leased", "outbox/sqlstore/claim.go",
-		"return q.free(c.LeaseDuration)", "return q", two, checker.RuleTwice,
+		"return q.free(c.LeaseDuration)", "return q", inTurn, checker.RuleTwice,
+	},
+	{
+		"a process takes a range although another process set the list meanwhile", "outbox/sqlstore/ranges.go",
+		`q.add(" AND owner = ").arg(was)`, `q.add(" AND owner IS NOT NULL")`, two, checker.RuleTwice,
 	},
 	{
 		"leases are not renewed", "outbox/leases.go",
