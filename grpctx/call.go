@@ -34,11 +34,14 @@ func hasTransactionOf(ctx context.Context, t outbox.Transactor) bool {
 }
 
 // call runs the handler in a transaction.
-func (config *Config) call(ctx context.Context, request any, handler grpc.UnaryHandler) (any, error) {
+func (config *Config) call(ctx context.Context, fullMethod string, request any, handler grpc.UnaryHandler) (any, error) {
 	outer, _ := ctx.Value(callKey{}).(*call)
-	txCtx, tx, err := config.Transactor.Begin(context.WithValue(ctx, callKey{}, &call{config.Transactor, outer}), config.TxOptions)
+	txCtx, tx, k, err := config.begin(context.WithValue(ctx, callKey{}, &call{config.Transactor, outer}), fullMethod, request)
 	if err != nil {
-		return nil, beginError{err}
+		return nil, err
+	}
+	if k != nil && k.attempt.Done() {
+		return replay(ctx, k.attempt.Answer())
 	}
 	finished := false
 	defer func() {
@@ -49,7 +52,14 @@ func (config *Config) call(ctx context.Context, request any, handler grpc.UnaryH
 	txCtx, release := hold(txCtx)
 	response, err := handler(txCtx, request)
 	finished = true
-	if config.RollbackOn(ctx, err) {
+	rollsBack := config.RollbackOn(ctx, err)
+	if k != nil && !rollsBack {
+		if failed := k.keep(response, err); failed != nil {
+			config.rollback(ctx, tx)
+			return nil, &CommitError{Err: failed}
+		}
+	}
+	if rollsBack {
 		config.rollback(ctx, tx)
 	} else if failed := commit(ctx, tx); failed != nil {
 		return nil, failed

@@ -28,6 +28,8 @@ type Config struct {
 	// ReadOnlyMethods are full names, such as "/shop.Orders/List", of methods that get no
 	// transaction. Defaults to an empty list.
 	ReadOnlyMethods []string
+	// Idempotency lets clients send calls again, by keys. Nil: keys are not looked at.
+	Idempotency *Idempotency
 	// RollbackOn decides between COMMIT and ROLLBACK. RollbackOn gets the error that the handler
 	// returned, or nil. A panic rolls back without a call. Defaults to a rollback for any error.
 	RollbackOn func(ctx context.Context, err error) bool
@@ -72,6 +74,10 @@ func (config Config) ToInterceptor() (grpc.UnaryServerInterceptor, error) {
 		return nil, err
 	}
 	config.ReadOnlyMethods = slices.Clone(config.ReadOnlyMethods)
+	if config.Idempotency != nil {
+		keys := *config.Idempotency
+		config.Idempotency = &keys
+	}
 	if config.TxOptions != nil {
 		options := *config.TxOptions
 		config.TxOptions = &options
@@ -93,7 +99,7 @@ func (config Config) ToInterceptor() (grpc.UnaryServerInterceptor, error) {
 			return handler(outbox.ContextWithoutTx(ctx, "grpctx begins none for "+info.FullMethod+
 				", which is one of Config.ReadOnlyMethods; take it out of them, or write in outbox.InTx"), request)
 		default:
-			return config.call(ctx, request, handler)
+			return config.call(ctx, info.FullMethod, request, handler)
 		}
 	}, nil
 }
@@ -102,6 +108,9 @@ func (config *Config) validate() error {
 	var problems []error
 	if nilness.IsNil(config.Transactor) {
 		problems = append(problems, &outbox.FieldError{Field: "Config.Transactor", Problem: "is required; give an adapter, such as sqltx.New's"})
+	}
+	if config.Idempotency != nil && config.Idempotency.Keys == nil {
+		problems = append(problems, &outbox.FieldError{Field: "Config.Idempotency.Keys", Problem: "is required; give what idempotency.New returns"})
 	}
 	for i, method := range config.ReadOnlyMethods {
 		if !strings.HasPrefix(method, "/") || strings.Count(method, "/") != 2 {

@@ -32,7 +32,7 @@ type service struct {
 	adapter *sqltx.Adapter
 }
 
-func serve(t *testing.T, db *testdb.DB, wait time.Duration) *service {
+func serve(t testing.TB, db *testdb.DB, wait time.Duration) *service {
 	t.Helper()
 	keys, err := idempotency.New(idempotency.Config{DB: db.DB, Dialect: dialectOf(db.Kind), Wait: wait})
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func serve(t *testing.T, db *testdb.DB, wait time.Duration) *service {
 	return &service{keys, adapterOf(t, db)}
 }
 
-func adapterOf(t *testing.T, db *testdb.DB) *sqltx.Adapter {
+func adapterOf(t testing.TB, db *testdb.DB) *sqltx.Adapter {
 	t.Helper()
 	writer, _ := adaptertest.WriterWithoutTable(t, db.DB, string(dialectOf(db.Kind)))
 	return adaptertest.Adapter(t, db.DB, writer)
@@ -230,9 +230,10 @@ func TestARequestWaitsForAnotherWithItsKey(t *testing.T) {
 func TestARequestDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, adaptertest.Servers(), func(t *testing.T, db *testdb.DB) {
-		s, r := serve(t, db, 300*time.Millisecond), idempotency.Request{Key: "k"}
-		other := serve(t, db.Reopen(t), 300*time.Millisecond)
-		_, attempt, err := s.keys.Begin(t.Context(), s.adapter, nil, r)
+		patient, r := serve(t, db, time.Minute), idempotency.Request{Key: "k"}
+		s, other := serve(t, db, 100*time.Millisecond), serve(t, db.Reopen(t), 100*time.Millisecond)
+		s.keys.Share(patient.keys)
+		_, attempt, err := patient.keys.Begin(t.Context(), patient.adapter, nil, r)
 		require.NoError(t, err)
 		for _, at := range []*service{s, other} {
 			_, _, err = at.keys.Begin(t.Context(), at.adapter, nil, r)
@@ -243,7 +244,7 @@ func TestARequestDoesNotWaitForEver(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled, "the client has gone")
 		}
 		require.NoError(t, attempt.Commit(idempotency.Answer{Status: 200}))
-		for _, at := range []*service{s, other} {
+		for _, at := range []*service{patient, serve(t, db.Reopen(t), time.Minute)} {
 			_, again, err := at.keys.Begin(t.Context(), at.adapter, nil, r)
 			require.NoError(t, err)
 			require.True(t, again.Done())
@@ -430,7 +431,7 @@ func TestTheKeySaysHowATransactionEnded(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 		createOrders(t, db)
-		s := serve(t, db, 200*time.Millisecond)
+		s := serve(t, db, time.Minute)
 		begin := func(l *lost, key string) *idempotency.Attempt {
 			l.Transactor = s.adapter
 			_, attempt, err := s.keys.Begin(t.Context(), l, nil, idempotency.Request{Key: key})
@@ -455,11 +456,13 @@ func TestTheKeySaysHowATransactionEnded(t *testing.T) {
 		require.ErrorContains(t, err, "another request has the key")
 		require.NotErrorIs(t, err, outbox.ErrOutcomeUnknown)
 
+		s.keys.Wait(100 * time.Millisecond) // the database stays away
 		l := &lost{commits: true}
 		l.after = func() { l.away.Store(true) }
 		err = begin(l, "away").Commit(answer)
 		require.ErrorIs(t, err, outbox.ErrOutcomeUnknown)
 		require.ErrorContains(t, err, "the database is away")
+		s.keys.Wait(time.Minute)
 		_, done, err = s.book(t.Context(), idempotency.Request{Key: "away"}, "3")
 		require.NoError(t, err)
 		require.True(t, done)

@@ -44,7 +44,7 @@ type Keys struct {
 	wait                 time.Duration
 	table                *sqltable.Table
 	reserve, store, find string
-	turns                turns
+	turns                *turns
 }
 
 // New makes keys, and reports all invalid fields together, each as an [outbox.FieldError]. New does not
@@ -84,7 +84,7 @@ func New(cfg Config) (*Keys, error) {
 	return &Keys{
 		db: cfg.DB, source: outbox.PoolOf(cfg.DB), wait: cfg.Wait, table: table,
 		reserve: strings.ReplaceAll(table.SQL(d.reserve), "{seconds}", seconds), store: table.SQL(d.store), find: table.SQL(d.find),
-		turns: turns{open: map[[32]byte]*turn{}},
+		turns: &turns{open: map[[32]byte]*turn{}},
 	}, nil
 }
 

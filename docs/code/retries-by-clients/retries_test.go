@@ -12,9 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	_ "modernc.org/sqlite"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/grpctx"
 	"github.com/outboxkit/outbox-go/httptx"
 	"github.com/outboxkit/outbox-go/idempotency"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -69,6 +71,18 @@ func importOrders(ctx context.Context, keys *idempotency.Keys, a *sqltx.Adapter,
 	return attempt.Commit(idempotency.Answer{Status: http.StatusOK})
 }
 
+func newInterceptor(keys *idempotency.Keys, a *sqltx.Adapter) (grpc.UnaryServerInterceptor, error) {
+	return grpctx.Config{
+		Transactor: a,
+		Idempotency: &grpctx.Idempotency{
+			Keys:  keys,
+			Scope: userOfCall,
+		},
+	}.ToInterceptor()
+}
+
+func userOfCall(context.Context) string { return "ann" }
+
 func userOf(*http.Request) string { return "ann" }
 
 func orders(a *sqltx.Adapter) http.Handler {
@@ -115,6 +129,8 @@ func Example() {
 	check(db.QueryRowContext(ctx, "SELECT COUNT(*) FROM orders").Scan(&placed))
 	fmt.Println(placed, "orders")
 	_ = purge
+	_, err = newInterceptor(keys, a)
+	check(err)
 	// Output:
 	// 201 location=/orders/1 replayed=
 	// 201 location=/orders/1 replayed=true

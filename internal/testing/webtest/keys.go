@@ -109,6 +109,7 @@ func keyReplays(t *testing.T, fw Framework) {
 
 			for _, other := range []answer{
 				server.with("k", "/orders", "another order"), server.with("k", "/orders?q", "an order"),
+				server.do(server.request(http.MethodPut, "/orders", strings.NewReader("an order"), httptx.KeyHeader, "k")),
 				server.with("k", "/nothing", "an order"), server.with("k", "/orders", "an order", "Currency", "EUR"),
 			} {
 				require.Contains(t, other.problem(t, 422), "another request")
@@ -246,26 +247,29 @@ func keyStream(t *testing.T, fw Framework) {
 	s.wantPlaced(4)
 }
 
-// A request that comes while the first is running waits, for a bounded time.
+// A request that comes while the first is running waits, for a bounded time. On SQLite a second process
+// waits for the lock of the whole database.
 func keyRunning(t *testing.T, fw Framework) {
-	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
+	testdb.Each(t, adaptertest.Main()[:2], func(t *testing.T, db *testdb.DB) {
 		s := shopOn(t, db)
 		began, goOn := make(chan struct{}), make(chan struct{})
+		first := s.keyed(time.Minute, nil)
 		slow := func(w http.ResponseWriter, r *http.Request) error {
 			close(began)
 			<-goOn
 			return s.ordered(w, r)
 		}
-		server := serve(t, "HTTP1", fw.New(t, App{
+		server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{first}, Routes: map[string]Handler{"/": slow}}))
+		impatient := serve(t, "HTTP1", fw.New(t, App{
 			Transactions: []httptx.TransactionConfig{s.keyed(100*time.Millisecond, nil)}, Routes: map[string]Handler{"/": slow},
 		}))
 		patient := serve(t, "HTTP1", fw.New(t, App{
-			Transactions: []httptx.TransactionConfig{s.keyed(20*time.Second, nil)}, Routes: map[string]Handler{"/": slow},
+			Transactions: []httptx.TransactionConfig{s.keyed(time.Minute, nil)}, Routes: map[string]Handler{"/": slow},
 		}))
 		var wg sync.WaitGroup
 		wg.Go(func() { server.with("k", "/", "an order").is(t, 201, "an order") })
 		<-began
-		again := server.with("k", "/", "an order")
+		again := impatient.with("k", "/", "an order") // of another process
 		require.Contains(t, again.problem(t, 409), "still running")
 		require.Equal(t, "1", again.Header.Get("Retry-After"))
 		wg.Go(func() {
