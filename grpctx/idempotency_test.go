@@ -111,7 +111,7 @@ func TestACallIsDoneOnceByItsKey(t *testing.T) {
 		require.Equal(t, 2, s.placed())
 
 		calls.Store(0)
-		s.unary = func(ctx context.Context) error {
+		s.unary = func(context.Context) error {
 			calls.Add(1)
 			return status.Error(codes.NotFound, "no such item")
 		}

@@ -22,6 +22,8 @@ import (
 	outboxgorm "github.com/outboxkit/outbox-go/adapters/gorm"
 	"github.com/outboxkit/outbox-go/dashboard"
 	"github.com/outboxkit/outbox-go/echomw"
+	"github.com/outboxkit/outbox-go/httptx"
+	"github.com/outboxkit/outbox-go/idempotency"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/samples/internal/database"
 )
@@ -52,11 +54,19 @@ type serverParams struct {
 	Traces     trace.TracerProvider
 }
 
-func newServer(p serverParams) (*server, error) {
+func newServer(lc fx.Lifecycle, p serverParams) (*server, error) {
 	s := &server{shop: p.Shop, deliveries: p.Deliveries, settings: p.Settings, where: p.DB.Where, page: p.Page}
+	keys, err := idempotency.New(idempotency.Config{DB: p.DB.DB, Dialect: idempotency.Dialect(p.DB.Kind)})
+	if err != nil {
+		return nil, err
+	}
+	lc.Append(fx.StartHook(keys.CreateSchema))
 	// The response is sent after the commit. The body is read before the transaction begins, so
-	// that a slow client holds no transaction.
-	transaction, err := echomw.TransactionConfig{Transactor: faultyTransactor{p.Adapter}, ReadBody: maxBody}.ToMiddleware()
+	// that a slow client holds no transaction. A client may send an order again with its key.
+	transaction, err := echomw.TransactionConfig{
+		Transactor: faultyTransactor{p.Adapter}, ReadBody: maxBody,
+		Idempotency: &httptx.Idempotency{Keys: keys, MaxBody: maxBody},
+	}.ToMiddleware()
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -16,6 +17,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
+
+	"github.com/outboxkit/outbox-go/httptx"
 )
 
 // tour starts the service, sends requests, and prints the result for each order and for the event
@@ -65,6 +68,7 @@ type stopover struct {
 	attempt  int    // of the delivery; 0: any
 	dead     bool   // the event ends as a dead letter, and is replayed
 	answers  string // must be in the answer's body
+	again    bool   // the connection is cut before the answer, and the order is sent twice more with the same key
 }
 
 const anOrder = `{"customer":"CUSTOMER","item":"tea","quantity":2}`
@@ -77,6 +81,7 @@ var stopovers = []stopover{
 	{what: "one whose commit fails", path: "/orders?simulate=commit-failure", body: anOrder, status: 500, answers: "did not commit"},
 	{what: "one whose listener fails twice", path: "/orders?simulate=listener-error", body: anOrder, status: 201, orders: 1, delivers: 1, attempt: 3},
 	{what: "one that its listener rejects", path: "/orders?simulate=listener-dead", body: anOrder, status: 201, orders: 1, delivers: 1, dead: true},
+	{what: "one sent again and again, by key", path: "/orders", body: anOrder, status: 201, orders: 1, delivers: 1, again: true},
 	{what: "one without a quantity", path: "/orders", body: `{"customer":"CUSTOMER","item":"tea"}`, status: 400, answers: "quantity"},
 }
 
@@ -106,7 +111,7 @@ func (g *guide) line(what string, answer any, order, event string) {
 }
 
 func (g *guide) visit(s stopover, customer string) error {
-	status, answer, err := g.call(http.MethodPost, s.path, strings.ReplaceAll(s.body, "CUSTOMER", customer))
+	status, answer, err := g.place(s, strings.ReplaceAll(s.body, "CUSTOMER", customer))
 	if err != nil {
 		return err
 	}
@@ -138,6 +143,43 @@ func (g *guide) visit(s stopover, customer string) error {
 	}
 	g.line(s.what, status, order, fmt.Sprintf("delivered at attempt %d, %.1f ms after it was placed", got[0].Attempt, got[0].LatencyMS))
 	return nil
+}
+
+// place sends the order, by key if the order is to be sent again.
+func (g *guide) place(s stopover, body string) (status int, answer string, err error) {
+	if !s.again {
+		return g.call(http.MethodPost, s.path, body)
+	}
+	key := rand.Text()
+	request, err := g.request(http.MethodPost, s.path, body)
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header.Set(httptx.KeyHeader, key)
+	conn, err := new(net.Dialer).DialContext(g.ctx, "tcp", request.URL.Host)
+	if err != nil {
+		return 0, "", err
+	}
+	if err := errors.Join(request.Write(conn), conn.Close()); err != nil { // whether the order is placed, nobody knows
+		return 0, "", err
+	}
+	var first string
+	for range 2 {
+		if request, err = g.request(http.MethodPost, s.path, body); err != nil {
+			return 0, "", err
+		}
+		request.Header.Set(httptx.KeyHeader, key)
+		if status, answer, err = g.do(request); err != nil {
+			return 0, "", err
+		}
+		if first == "" {
+			first = answer
+		}
+	}
+	if answer != first {
+		return 0, "", fmt.Errorf("the same key was answered %s, and then %s", first, answer)
+	}
+	return status, answer, nil
 }
 
 // replay waits until the event is dead, replays it, and returns why it died.
@@ -212,12 +254,24 @@ func (g *guide) get(path string, v any) error {
 }
 
 func (g *guide) call(method, path, body string) (status int, answer string, err error) {
-	request, err := http.NewRequestWithContext(g.ctx, method, g.url+path, bytes.NewBufferString(body))
+	request, err := g.request(method, path, body)
 	if err != nil {
 		return 0, "", err
 	}
+	return g.do(request)
+}
+
+func (g *guide) request(method, path, body string) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(g.ctx, method, g.url+path, bytes.NewBufferString(body))
+	if err != nil {
+		return nil, err
+	}
 	request.SetBasicAuth(adminUser, g.password)
 	request.Header.Set("Content-Type", "application/json")
+	return request, nil
+}
+
+func (g *guide) do(request *http.Request) (status int, answer string, err error) {
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0, "", err
