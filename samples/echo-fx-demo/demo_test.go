@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -278,4 +281,58 @@ func TestOtherMethodsAreNotAllowed(t *testing.T) {
 	status, answer, err := s.call(http.MethodPost, "/orders/bulk?simulate=handler-error", `{"customer":"Ada","item":"tea","quantity":1,"n":2}`)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusInternalServerError, status, "%s", answer)
+}
+
+// Clients send their orders with the same keys again and again, while the service is killed and started
+// ten times: one order, one event and one answer for each key.
+func TestTheSameKeysWhileTheServiceIsKilled(t *testing.T) {
+	t.Parallel()
+	everyDatabase(t, func(t *testing.T, p *place) {
+		const customers, kills, clients = 40, 10, 4
+		var mu sync.Mutex
+		answers := map[string]string{}
+		send := func(s *process, customer string) bool {
+			status, answer, err := s.placeBy(customer, fmt.Sprintf(`{"customer":%q,"item":"tea","quantity":1}`, customer))
+			if err != nil {
+				return false
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if status != http.StatusCreated {
+				t.Errorf("%s was answered %d %s", customer, status, answer)
+			} else if first, again := answers[customer]; again && first != answer {
+				t.Errorf("%s was answered %s, and then %s", customer, first, answer)
+			}
+			answers[customer] = answer
+			return true
+		}
+		for round := range kills {
+			s := p.start(t)
+			var got atomic.Int64
+			var wg sync.WaitGroup
+			for client := range clients {
+				wg.Go(func() {
+					for i := client; send(s, fmt.Sprint("customer-", i%customers)); i += 1 + round%3 {
+						got.Add(1)
+					}
+				})
+			}
+			require.Eventually(t, func() bool { return got.Load() >= int64(7*round) }, 60*time.Second, time.Millisecond)
+			_ = s.Process.Kill()
+			_ = s.Wait()
+			wg.Wait()
+		}
+		s := p.start(t)
+		for i := range customers {
+			require.True(t, send(s, fmt.Sprint("customer-", i)))
+		}
+		var found struct{ Orders []struct{ Customer string } }
+		s.get(t, "/orders?limit=1000", &found)
+		require.Len(t, found.Orders, customers)
+		require.Eventually(t, func() bool {
+			byOrder, byCustomer := p.delivered(t)
+			return len(byOrder) == customers && len(byCustomer) == customers
+		}, 60*time.Second, 5*time.Millisecond)
+		require.Len(t, answers, customers)
+	})
 }

@@ -123,9 +123,22 @@ func (p *place) start(t testing.TB, args ...string) *process {
 }
 
 func (s *process) call(method, path, body string) (status int, answer []byte, err error) {
+	return s.send(method, path, body, "")
+}
+
+// placeBy places an order by key.
+func (s *process) placeBy(key, body string) (status int, answer string, err error) {
+	status, text, err := s.send(http.MethodPost, "/orders", body, key)
+	return status, string(text), err
+}
+
+func (s *process) send(method, path, body, key string) (status int, answer []byte, err error) {
 	request, err := http.NewRequestWithContext(context.Background(), method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		return 0, nil, err
+	}
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
 	}
 	request.SetBasicAuth("admin", "secret")
 	request.Header.Set("Content-Type", "application/json")
