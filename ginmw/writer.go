@@ -58,9 +58,10 @@ func (w *writer) WriteHeaderNow() {
 	}
 }
 
-// writeStatus passes on a status that a handler chose without writing the header.
+// writeStatus passes on a status that a handler chose without writing the header, or that gin chose
+// because it has no route.
 func (w *writer) writeStatus() {
-	if !w.Written() && w.status != w.initial {
+	if !w.Written() && (w.status != w.initial || w.initial != http.StatusOK) {
 		w.held.WriteHeader(w.status)
 	}
 }

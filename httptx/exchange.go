@@ -80,16 +80,30 @@ func exchangeOf(ctx context.Context) *Exchange {
 // The handler must then get the request that Wants returns: for a read-only method, the context of
 // that request tells a writer why there is no transaction.
 func (e *Exchanger) Wants(r *http.Request) (*http.Request, bool) {
-	for x := exchangeOf(r.Context()); x != nil; x = x.outer {
-		if x.config.Transactor == e.config.Transactor {
-			return r, false
-		}
+	if x := e.around(r); x != nil {
+		return r, e.ignoresKeys(x) // Begin reports that
 	}
 	if slices.Contains(e.config.ReadOnlyMethods, r.Method) {
 		return r.WithContext(outbox.ContextWithoutTx(r.Context(), "the Transaction middleware begins none for "+r.Method+
 			", which is one of TransactionConfig.ReadOnlyMethods; use another method, take it out of ReadOnlyMethods, or write in outbox.InTx")), false
 	}
 	return r, true
+}
+
+// around is the exchange around a request that has a transaction of the same transactor, or nil.
+func (e *Exchanger) around(r *http.Request) *Exchange {
+	for x := exchangeOf(r.Context()); x != nil; x = x.outer {
+		if x.config.Transactor == e.config.Transactor {
+			return x
+		}
+	}
+	return nil
+}
+
+// ignoresKeys reports whether the exchange around a request has other keys than this exchanger.
+func (e *Exchanger) ignoresKeys(x *Exchange) bool {
+	own, around := e.config.Idempotency, x.config.Idempotency
+	return own != nil && (around == nil || around.Keys != own.Keys)
 }
 
 // Begin begins the request's transaction in x, which is new and may be part of the value that
@@ -102,6 +116,11 @@ func (e *Exchanger) Begin(x *Exchange, w http.ResponseWriter, r *http.Request, f
 	x.held = heldResponse{ResponseWriter: w, maxBuffer: e.config.MaxBuffer, exchange: x}
 	if header := w.Header(); len(header) > 0 {
 		x.held.initial = header.Clone()
+	}
+	if e.around(r) != nil {
+		return false, &outbox.FieldError{
+			Field: "TransactionConfig.Idempotency", Problem: "is of no effect in another Transaction middleware of the same transactor; give the outer middleware the keys, or mount it elsewhere",
+		}
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer func() {
@@ -225,6 +244,9 @@ func (x *Exchange) WillRollBack(status int) bool {
 // Close rolls back a transaction that Finish did not end, because the handler panicked. After
 // Close, writes of a goroutine that outlives the handler are refused.
 func (x *Exchange) Close() {
+	if x.cancel == nil { // the request was answered by Begin
+		return
+	}
 	x.unit.rollback()
 	if !x.held.sent {
 		x.held.drop()
@@ -242,6 +264,9 @@ func (x *Exchange) end(status int) error {
 	}
 	if rollsBack {
 		x.unit.rollback()
+		if x.keyed != nil && x.keyed.other != nil {
+			x.held.replace(x.keyed.other)
+		}
 		return nil
 	}
 	err := x.unit.commit()

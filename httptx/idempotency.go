@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -65,7 +66,8 @@ type Idempotency struct {
 	// before the transaction begins. A longer body is answered 413. Defaults to [DefaultMaxKeyedBody].
 	MaxBody int64
 	// StoreFailure says whether the answer of a request that was rolled back is stored all the same, by
-	// status, such as 402. Nil: never, since nothing happened.
+	// status, such as 402. An answer without a body, which a middleware outside may write, is not stored.
+	// Nil: never, since nothing happened.
 	StoreFailure func(r *http.Request, status int) bool
 	// WithoutBody sends the status and the headers alone when a request is repeated whose body was not
 	// stored: the handler streamed, took over the connection, or wrote more than MaxBuffer. By default
@@ -84,6 +86,8 @@ type KeyError struct {
 	Detail string
 	// RetryAfter is the value of the header Retry-After, in seconds; zero: no such header.
 	RetryAfter int
+
+	done bool // the request was done before
 }
 
 // Error implements the error interface.
@@ -114,6 +118,7 @@ func (config *Idempotency) withDefaults() (*Idempotency, error) {
 	if c.MaxBody == 0 {
 		c.MaxBody = DefaultMaxKeyedBody
 	}
+	c.MaxBody = min(c.MaxBody, math.MaxInt64-1) // a reader is limited to one byte more
 	if c.AnswerHeaders == nil {
 		c.AnswerHeaders = answerHeaders
 	}
@@ -194,7 +199,9 @@ func (config *Idempotency) readBody(r *http.Request) ([]byte, *KeyError) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, config.MaxBody+1))
 	var tooLarge *http.MaxBytesError
 	switch {
-	case err == nil && int64(len(body)) > config.MaxBody, errors.As(err, &tooLarge):
+	case errors.As(err, &tooLarge):
+		return nil, &KeyError{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the body of a request has %d bytes at most", tooLarge.Limit)}
+	case err == nil && int64(len(body)) > config.MaxBody:
 		return nil, &KeyError{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the body of a request with the header %s has %d bytes at most", KeyHeader, config.MaxBody)}
 	case err != nil:
 		return nil, &KeyError{Status: http.StatusBadRequest, Detail: "the body of the request ended early"}
@@ -202,17 +209,26 @@ func (config *Idempotency) readBody(r *http.Request) ([]byte, *KeyError) {
 	return body, nil
 }
 
-// fingerprint is a hash of the request.
+// fingerprint is a hash of the request. A form that a middleware outside has parsed is the body that
+// the middleware has read.
 func (config *Idempotency) fingerprint(r *http.Request, body []byte) []byte {
 	h := sha256.New()
 	add(h, r.Method)
-	add(h, r.URL.EscapedPath())
-	add(h, r.URL.RawQuery)
+	uri := r.RequestURI // of the client, before middlewares cut off a prefix
+	if uri == "" {
+		uri = r.URL.RequestURI()
+	}
+	add(h, uri)
+	add(h, r.PostForm.Encode())
 	for _, name := range config.Headers {
-		for _, value := range r.Header.Values(name) {
+		values := r.Header.Values(name)
+		if http.CanonicalHeaderKey(name) == "Host" { // net/http takes it out of the headers
+			values = []string{r.Host}
+		}
+		add(h, strconv.Itoa(len(values)))
+		for _, value := range values {
 			add(h, value)
 		}
-		add(h, "") // no value is empty and followed by a body
 	}
 	h.Write(body)
 	return h.Sum(nil)
@@ -246,7 +262,7 @@ func refusal(err error) *KeyError {
 	case errors.Is(err, idempotency.ErrRunning):
 		return &KeyError{Status: http.StatusConflict, RetryAfter: 1, Detail: "a request with this key is still running; send the request again later"}
 	case errors.Is(err, idempotency.ErrNotKept):
-		return &KeyError{Status: http.StatusConflict, Detail: "the request was done before, and its answer was not stored"}
+		return &KeyError{Status: http.StatusConflict, done: true, Detail: "the request was done before, and its answer was not stored"}
 	case errors.Is(err, idempotency.ErrOtherRequest):
 		return &KeyError{Status: http.StatusUnprocessableEntity, Detail: "this key was used for another request; use a key once"}
 	default:
@@ -254,17 +270,43 @@ func refusal(err error) *KeyError {
 	}
 }
 
-// refuse answers a request that is refused.
+// refuse answers a request that is refused. When the ErrorHandler writes nothing, the answer has the
+// status alone.
 func (config *Idempotency) refuse(w http.ResponseWriter, r *http.Request, err *KeyError) {
 	if err.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(err.RetryAfter))
 	}
-	config.ErrorHandler(w, r, err)
+	if err.done {
+		w.Header().Set(ReplayedHeader, "true")
+	}
+	noted := &notedWriter{ResponseWriter: w}
+	if config.ErrorHandler(noted, r, err); !noted.written {
+		w.WriteHeader(err.Status)
+	}
 }
+
+// notedWriter notes whether something was written.
+type notedWriter struct {
+	http.ResponseWriter
+	written bool
+}
+
+func (n *notedWriter) WriteHeader(status int) {
+	n.written = true
+	n.ResponseWriter.WriteHeader(status)
+}
+
+func (n *notedWriter) Write(b []byte) (int, error) {
+	n.written = true
+	return n.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (n *notedWriter) Unwrap() http.ResponseWriter { return n.ResponseWriter }
 
 // replay sends the answer of a request that was done before.
 func (config *Idempotency) replay(w http.ResponseWriter, r *http.Request, answer idempotency.Answer) {
-	if answer.Body == nil && !config.WithoutBody {
+	if answer.Body == nil && (!config.WithoutBody || answer.Status == http.StatusSwitchingProtocols) {
 		config.refuse(w, r, refusal(idempotency.ErrNotKept))
 		return
 	}
@@ -282,19 +324,25 @@ func (config *Idempotency) replay(w http.ResponseWriter, r *http.Request, answer
 type keyed struct {
 	attempt *idempotency.Attempt
 	answer  idempotency.Answer
-	failed  bool // the answer is stored although the transaction is rolled back
+	failed  bool                // the answer is stored although the transaction is rolled back
+	other   *idempotency.Answer // of another process that was faster than the answer to a failure
 }
 
 func (k *keyed) Commit() error { return k.attempt.Commit(k.answer) }
 
 func (k *keyed) Rollback() error {
-	if k.failed {
-		return k.attempt.Refuse(k.answer)
+	if !k.failed {
+		return k.attempt.Rollback()
 	}
-	return k.attempt.Rollback()
+	stored, own, err := k.attempt.Refuse(k.answer)
+	if err == nil && !own {
+		k.other = &stored
+	}
+	return err
 }
 
-// keep notes the answer that is to be stored. A body that is not complete is not stored.
+// keep notes the answer that is to be stored. A body that is not complete is not stored, and neither
+// are headers of middlewares outside, which set their headers again.
 func (config *Idempotency) keep(k *keyed, r *http.Request, h *heldResponse, status int, complete, rollsBack bool) {
 	header := h.header
 	if h.status == 0 {
@@ -302,8 +350,9 @@ func (config *Idempotency) keep(k *keyed, r *http.Request, h *heldResponse, stat
 	}
 	k.answer = idempotency.Answer{Status: status, Headers: map[string][]string{}}
 	for _, name := range config.AnswerHeaders {
-		if values := header.Values(name); len(values) > 0 {
-			k.answer.Headers[http.CanonicalHeaderKey(name)] = values
+		name = http.CanonicalHeaderKey(name)
+		if values := header[name]; len(values) > 0 && !slices.Equal(values, h.initial[name]) && (complete || name != "Content-Length") {
+			k.answer.Headers[name] = values
 		}
 	}
 	if complete {
@@ -312,5 +361,5 @@ func (config *Idempotency) keep(k *keyed, r *http.Request, h *heldResponse, stat
 			k.answer.Body = []byte{}
 		}
 	}
-	k.failed = rollsBack && complete && config.StoreFailure != nil && config.StoreFailure(r, status)
+	k.failed = rollsBack && h.body.Len() > 0 && complete && config.StoreFailure != nil && config.StoreFailure(r, status)
 }

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/outboxkit/outbox-go/idempotency"
 )
 
 // heldResponse is a writer that holds the response back until the transaction has ended. It has no
@@ -111,6 +113,16 @@ func (h *heldResponse) release(status int) error {
 func (h *heldResponse) drop() {
 	h.status, h.body = 0, bytes.Buffer{}
 	h.setHeader(h.initial)
+}
+
+// replace replaces the held-back response by the stored answer of another request.
+func (h *heldResponse) replace(answer *idempotency.Answer) {
+	h.drop()
+	h.status, h.header = answer.Status, h.Header().Clone()
+	maps.Copy(h.header, answer.Headers)
+	h.header.Set(ReplayedHeader, "true")
+	h.setHeader(h.header)
+	h.body.Write(answer.Body)
 }
 
 // setHeader fills the header map, which belongs to the writer below.

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -15,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/outboxkit/outbox-go/internal/nilness"
 	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -23,8 +25,7 @@ import (
 const MaxKeyLength = 255
 
 var (
-	// ErrRunning says that another request with the same key is still running, and did not end within
-	// [Config].Wait. The client may send the request again later.
+	// ErrRunning says that another request with the same key is still running, and did not end in time. The client may send the request again later.
 	ErrRunning = errors.New("idempotency: another request with this key is still running")
 	// ErrOtherRequest says that the key belongs to a request with another fingerprint.
 	ErrOtherRequest = errors.New("idempotency: the key was used for another request")
@@ -79,32 +80,58 @@ type Attempt struct {
 
 // Begin begins the transaction of a request and records the key in the transaction, unless the request
 // was done before. The context carries the transaction, as after [outbox.Transactor.Begin]; opts may be
-// nil. While another request with the same key is open, in any process, Begin waits, at most as long as
-// [Config].Wait. When the transaction is a savepoint of a transaction that ctx carries, the key belongs
-// to that transaction.
+// nil. While another request with the same key is open, in any process, Begin waits: in this process for
+// [Config].Wait at most, without a connection, and then in the database for the same time at most. A
+// context that carries a transaction of the pool already is refused, because a key needs a transaction
+// that ends with the request.
 //
-// Begin returns [ErrRunning], [ErrOtherRequest], [ErrNotKept], an [outbox.FieldError] of the request, or an
-// error of the database. No transaction is open then.
+// Begin returns [ErrRunning], [ErrOtherRequest], [ErrNotKept], an [outbox.FieldError], or an error of the
+// database. No transaction is open then.
 func (k *Keys) Begin(ctx context.Context, t outbox.Transactor, opts *sql.TxOptions, r Request) (context.Context, *Attempt, error) {
-	if err := r.check(); err != nil {
+	if err := k.check(ctx, t, &r); err != nil {
 		return ctx, nil, err
 	}
 	a := &Attempt{keys: k, transactor: t, ctx: ctx, hash: r.hash(), fingerprint: padded(r.Fingerprint)}
-	wait, cancel := context.WithTimeout(ctx, k.wait)
-	defer cancel()
-	leave, err := k.turns.take(wait, a.hash)
+	leave, err := k.turn(ctx, a.hash)
 	if err != nil {
-		return ctx, nil, running(ctx, wait, err)
+		return ctx, nil, err
 	}
 	a.leave = leave
-	txCtx, err := a.begin(wait, opts)
-	if err != nil || a.tx == nil {
-		leave()
-	}
+	defer func() {
+		if a.tx == nil { // also after a panic
+			leave()
+		}
+	}()
+	txCtx, err := a.begin(opts)
 	if err != nil {
-		return ctx, nil, running(ctx, wait, err)
+		return ctx, nil, err
 	}
 	return txCtx, a, nil
+}
+
+// check checks what the caller gave.
+func (k *Keys) check(ctx context.Context, t outbox.Transactor, r *Request) error {
+	err := r.check()
+	if nilness.IsNil(t) {
+		err = errors.Join(err, &outbox.FieldError{Field: "Begin t", Problem: "is nil; give an adapter"})
+	}
+	if scope, found := outbox.ScopeFromContext(ctx, k.source); found && scope.Active() {
+		err = errors.Join(err, &outbox.FieldError{
+			Field: "Begin ctx", Problem: "carries a transaction of the pool; a key needs a transaction that ends with the request",
+		})
+	}
+	return err
+}
+
+// turn waits for the turn of a request in this process.
+func (k *Keys) turn(ctx context.Context, hash [32]byte) (leave func(), err error) {
+	wait, cancel := context.WithTimeout(ctx, k.wait)
+	defer cancel()
+	leave, err = k.turns.take(wait, hash)
+	if err != nil && ctx.Err() == nil {
+		err = ErrRunning
+	}
+	return leave, err
 }
 
 // padded is a fingerprint as the table has it.
@@ -114,49 +141,34 @@ func padded(fingerprint []byte) []byte {
 	return b
 }
 
-// running is the error of a request that waited until the wait ended.
-func running(ctx, wait context.Context, err error) error {
-	if ctx.Err() == nil && wait.Err() != nil || isLockTimeout(err) {
-		return ErrRunning
-	}
-	return err
-}
-
-// isLockTimeout reports whether the database waited long enough for a row: MySQL's 1205, PostgreSQL's
-// lock_timeout.
-func isLockTimeout(err error) bool {
-	return sqlerr.HasNumber(err, 1205) || sqlerr.HasState(err, "55P03")
-}
-
 // begin begins the transaction with the key in it, or finds the answer.
-func (a *Attempt) begin(wait context.Context, opts *sql.TxOptions) (context.Context, error) {
-	for {
-		ctx, first, err := a.reserve(wait, opts)
+func (a *Attempt) begin(opts *sql.TxOptions) (context.Context, error) {
+	for began := time.Now(); ; {
+		ctx, first, err := a.reserve(opts)
 		switch {
 		case err == nil && first:
 			return ctx, nil
 		case err == nil:
-			found, err := a.keys.get(a.ctx, a.hash[:])
-			if err != nil {
+			var found *row
+			if found, err = a.keys.get(a.ctx, a.hash[:]); err != nil {
 				return nil, err
 			}
 			if found != nil {
 				return a.ctx, a.found(found)
 			}
-		case !sqlerr.IsDeadlock(err):
+			err = ErrRunning // the key was purged meanwhile, or a replica is read
+		case !sqlerr.IsDeadlock(err): // else the transaction gave way to another that records the same key
 			return nil, err
 		}
-		// The key was purged, or the transaction gave way to another that records the same key.
-		select {
-		case <-wait.Done():
-			return nil, wait.Err()
-		case <-time.After(time.Duration(1+rand.IntN(10)) * time.Millisecond):
+		if a.ctx.Err() != nil || time.Since(began) > a.keys.wait {
+			return nil, err
 		}
+		time.Sleep(time.Duration(1+rand.IntN(10)) * time.Millisecond)
 	}
 }
 
 // reserve begins a transaction and records the key; without the key, the transaction is rolled back.
-func (a *Attempt) reserve(wait context.Context, opts *sql.TxOptions) (ctx context.Context, first bool, err error) {
+func (a *Attempt) reserve(opts *sql.TxOptions) (ctx context.Context, first bool, err error) {
 	ctx, tx, err := a.transactor.Begin(a.ctx, opts)
 	if err != nil {
 		return nil, false, err
@@ -176,10 +188,21 @@ func (a *Attempt) reserve(wait context.Context, opts *sql.TxOptions) (ctx contex
 	if err = scope.AtCommit(func() {}); err != nil {
 		return nil, false, err
 	}
-	if first, err = a.keys.record(wait, scope, a.hash[:], a.fingerprint); first {
+	wait, cancel := context.WithTimeout(a.ctx, a.keys.wait)
+	defer cancel()
+	first, err = a.keys.record(wait, scope, a.hash[:], a.fingerprint)
+	if first {
 		a.tx, a.scope = tx, scope
+	} else if deadline, _ := wait.Deadline(); err != nil && a.ctx.Err() == nil && (!time.Now().Before(deadline) || isLockTimeout(err)) {
+		err = ErrRunning
 	}
 	return ctx, first, err
+}
+
+// isLockTimeout reports whether the database waited long enough for a row: MySQL's 1205, PostgreSQL's
+// lock_timeout.
+func isLockTimeout(err error) bool {
+	return sqlerr.HasNumber(err, 1205) || sqlerr.HasState(err, "55P03")
 }
 
 // found takes the answer of a request that was done before.
@@ -204,16 +227,16 @@ func (a *Attempt) Answer() Answer { return *a.answer }
 // lost, Commit looks the key up, and then knows whether the transaction was committed. The error
 // is [outbox.ErrOutcomeUnknown] only if that fails too.
 func (a *Attempt) Commit(answer Answer) error {
-	if !a.ended.CompareAndSwap(false, true) {
+	if a.tx == nil || !a.ended.CompareAndSwap(false, true) {
 		return sql.ErrTxDone
 	}
 	defer a.leave()
 	answer.Headers = valid(answer.Headers)
 	if err := a.keys.put(a.ctx, a.scope, a.hash[:], &answer); err != nil {
-		_ = a.tx.Rollback()
-		if errors.Is(err, outbox.ErrNoTransaction) { // other code ended the transaction
-			err = fmt.Errorf("%w: %w", sql.ErrTxDone, err)
+		if errors.Is(err, outbox.ErrNoTransaction) { // the transaction is over, and Commit says why
+			return cmp.Or(a.tx.Commit(), err)
 		}
+		_ = a.tx.Rollback()
 		return err
 	}
 	err := a.tx.Commit()
@@ -243,7 +266,7 @@ func (a *Attempt) settle(answer *Answer, unknown error) error {
 	defer cancel()
 	for {
 		again := a.again(ctx)
-		_, err := again.begin(ctx, nil)
+		_, err := again.begin(nil)
 		switch {
 		case err == nil && again.tx != nil:
 			_ = again.tx.Rollback()
@@ -282,24 +305,23 @@ func (a *Attempt) Rollback() error {
 	return a.tx.Rollback()
 }
 
-// Refuse rolls back, and stores an answer for the key all the same: the request comes to nothing
-// however often it is sent. When the answer cannot be stored, nothing is, and Refuse returns the error.
-func (a *Attempt) Refuse(answer Answer) error {
+// Refuse rolls back, and stores an answer for the key all the same. Between the two, a request of
+// another process may take the key: Refuse returns the answer that the key has then, and whether it is
+// the given answer. After an error nothing is known to be stored.
+func (a *Attempt) Refuse(answer Answer) (stored Answer, own bool, err error) {
 	if a.tx == nil || !a.ended.CompareAndSwap(false, true) {
-		return sql.ErrTxDone
+		return answer, false, sql.ErrTxDone
 	}
 	defer a.leave()
 	if err := a.tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
-		return err
+		return answer, false, err
 	}
-	wait, cancel := context.WithTimeout(a.ctx, a.keys.wait)
-	defer cancel()
 	again := a.again(a.ctx)
-	if _, err := again.begin(wait, nil); err != nil {
-		return err
+	if _, err := again.begin(nil); err != nil {
+		return answer, false, err
 	}
-	if again.Done() { // another process was faster
-		return nil
+	if again.Done() {
+		return again.Answer(), false, nil
 	}
-	return again.Commit(answer)
+	return answer, true, again.Commit(answer)
 }

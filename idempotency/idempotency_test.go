@@ -162,8 +162,11 @@ func TestARefusalIsStoredWithoutTheRows(t *testing.T) {
 		tx, _ := s.adapter.TxFrom(ctx)
 		_, err = tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES ('1')")
 		require.NoError(t, err)
-		require.NoError(t, attempt.Refuse(idempotency.Answer{Status: 402, Body: []byte("no money")}))
-		require.ErrorIs(t, attempt.Refuse(idempotency.Answer{}), sql.ErrTxDone)
+		_, own, err := attempt.Refuse(idempotency.Answer{Status: 402, Body: []byte("no money")})
+		require.NoError(t, err)
+		require.True(t, own)
+		_, _, err = attempt.Refuse(idempotency.Answer{})
+		require.ErrorIs(t, err, sql.ErrTxDone)
 		answer, done, err := s.book(t.Context(), r, "2")
 		require.NoError(t, err)
 		require.True(t, done)
@@ -466,5 +469,130 @@ func TestTheKeySaysHowATransactionEnded(t *testing.T) {
 		_, done, err = s.book(t.Context(), idempotency.Request{Key: "away"}, "3")
 		require.NoError(t, err)
 		require.True(t, done)
+	})
+}
+
+// between calls a function after each rollback.
+type between struct {
+	outbox.Transactor
+	rolledBack func()
+}
+
+type betweenTx struct {
+	outbox.Transaction
+	b *between
+}
+
+func (b *between) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
+	ctx, tx, err := b.Transactor.Begin(ctx, opts)
+	return ctx, betweenTx{tx, b}, err
+}
+
+func (tx betweenTx) Rollback() error {
+	err := tx.Transaction.Rollback()
+	if tx.b.rolledBack != nil {
+		tx.b.rolledBack()
+	}
+	return err
+}
+
+// Another process is faster while a refusal is stored.
+func TestARefusalThatComesTooLateGivesTheOtherAnswer(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
+		createOrders(t, db)
+		s, other, r := serve(t, db, time.Minute), serve(t, db.Reopen(t), time.Minute), idempotency.Request{Key: "k"}
+		b := &between{Transactor: s.adapter}
+		_, attempt, err := s.keys.Begin(t.Context(), b, nil, r)
+		require.NoError(t, err)
+		b.rolledBack = sync.OnceFunc(func() {
+			_, _, err := other.book(t.Context(), r, "1")
+			require.NoError(t, err)
+		})
+		stored, own, err := attempt.Refuse(idempotency.Answer{Status: 402})
+		require.NoError(t, err)
+		require.False(t, own)
+		require.Equal(t, 201, stored.Status)
+		require.Equal(t, 1, orders(t, db))
+	})
+}
+
+// A key needs a transaction that ends with the request.
+func TestATransactionAroundARequestIsRefused(t *testing.T) {
+	t.Parallel()
+	db := testdb.Open(t, adaptertest.Main()[2])
+	s := serve(t, db, 0)
+	require.NoError(t, outbox.InTx(t.Context(), s.adapter, func(ctx context.Context) error {
+		_, _, err := s.keys.Begin(ctx, s.adapter, nil, idempotency.Request{Key: "k"})
+		require.ErrorContains(t, err, "carries a transaction of the pool")
+		_, _, err = s.keys.Begin(t.Context(), nil, nil, idempotency.Request{Key: "k"})
+		require.ErrorContains(t, err, "Begin t is nil")
+		return nil
+	}))
+}
+
+// What fails is not taken for another request that runs, and leaves no turn behind.
+func TestAFailureIsNotARequestThatRuns(t *testing.T) {
+	t.Parallel()
+	db := testdb.Open(t, adaptertest.Main()[0])
+	s, r := serve(t, db, 50*time.Millisecond), idempotency.Request{Key: "k"}
+	db.SetMaxOpenConns(1)
+	held, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	begun := make(chan error)
+	go func() {
+		_, attempt, err := s.keys.Begin(t.Context(), s.adapter, nil, r)
+		if err == nil {
+			err = attempt.Rollback()
+		}
+		begun <- err
+	}()
+	require.Eventually(t, func() bool { return db.Stats().WaitCount > 0 }, 20*time.Second, time.Millisecond)
+	_, err = held.ExecContext(t.Context(), "SELECT pg_sleep(0.1)") // for longer than a request waits
+	require.NoError(t, err)
+	require.NoError(t, held.Close())
+	require.NoError(t, <-begun, "it waited for a connection, not for a request")
+
+	away := &lost{Transactor: s.adapter}
+	away.away.Store(true)
+	_, _, err = s.keys.Begin(t.Context(), away, nil, r)
+	require.EqualError(t, err, "the database is away")
+	require.Panics(t, func() { _, _, _ = s.keys.Begin(t.Context(), &lost{}, nil, r) })
+	require.Zero(t, s.keys.Waiting())
+	_, attempt, err := s.keys.Begin(t.Context(), s.adapter, nil, r)
+	require.NoError(t, err)
+	require.NoError(t, attempt.Rollback())
+}
+
+// A request that runs for long, with an old key, holds up neither other keys nor the purge of others.
+func TestAPurgeLeavesNewKeysAlone(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, adaptertest.Servers(), func(t *testing.T, db *testdb.DB) {
+		s := serve(t, db, time.Minute)
+		for i := range 300 {
+			_, attempt, err := s.keys.Begin(t.Context(), s.adapter, nil, idempotency.Request{Key: strings.Repeat("k", i%250) + strings.Repeat("l", i/250+1)})
+			require.NoError(t, err)
+			require.NoError(t, attempt.Commit(idempotency.Answer{Status: 200}))
+		}
+		old := map[testdb.Kind]string{testdb.Postgres: "now() - INTERVAL '2 days'", testdb.MySQL: "UTC_TIMESTAMP(6) - INTERVAL 2 DAY"}[db.Kind]
+		_, err := db.ExecContext(t.Context(), "UPDATE idempotency_key SET created_at = "+old)
+		require.NoError(t, err)
+		_, running, err := s.keys.Begin(t.Context(), s.adapter, nil, idempotency.Request{Key: "runs for long"})
+		require.NoError(t, err)
+		purged := make(chan error, 1)
+		go func() {
+			_, err := s.keys.Purge(t.Context(), time.Hour)
+			purged <- err
+		}()
+		for i := range 20 {
+			_, attempt, err := s.keys.Begin(t.Context(), s.adapter, nil, idempotency.Request{Key: "new" + strings.Repeat("k", i)})
+			require.NoError(t, err)
+			require.NoError(t, attempt.Commit(idempotency.Answer{Status: 200}))
+		}
+		require.NoError(t, running.Commit(idempotency.Answer{Status: 200}))
+		require.NoError(t, <-purged)
+		var left int
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM idempotency_key").Scan(&left))
+		require.Equal(t, 21, left)
 	})
 }

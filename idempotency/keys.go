@@ -33,7 +33,7 @@ type Config struct {
 	// Defaults to [DefaultTable].
 	Table string
 	// Wait is how long a request waits at most for another request with the same key that is still
-	// running. Defaults to [DefaultWait].
+	// running: in this process, and then for another process. Defaults to [DefaultWait].
 	Wait time.Duration
 }
 
@@ -143,8 +143,12 @@ func (k *Keys) put(ctx context.Context, tx outbox.Execer, hash []byte, answer *A
 	if err != nil {
 		return k.table.Fail(what, err)
 	}
-	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		return k.table.Fail(what, fmt.Errorf("the key's row is gone, or cannot be changed: %d rows (%w)", n, err))
+	n, err := res.RowsAffected()
+	if err == nil && n != 1 {
+		err = fmt.Errorf("the statement changed %d rows: the key was deleted, or a trigger, a rule or a policy skips the update", n)
+	}
+	if err != nil {
+		return k.table.Fail(what, err)
 	}
 	return nil
 }

@@ -36,7 +36,11 @@ var (
 	}
 	MySQL = &Dialect{
 		quote: "`",
-		purge: "DELETE FROM {table} WHERE {at} < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY {at} LIMIT {batch}",
+		// A DELETE of a range locks the gaps between its rows, and waits for a row of a transaction that runs:
+		// inserts of other keys would wait for that transaction. This locks the rows that are deleted alone.
+		purge: "DELETE old FROM (SELECT {key} FROM {table} WHERE {at} < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND " +
+			"ORDER BY {at} LIMIT {batch}) AS chosen STRAIGHT_JOIN {table} AS old FORCE INDEX (PRIMARY) USING ({key}) " +
+			"WHERE old.{at} < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND",
 	}
 	SQLite = &Dialect{
 		quote: `"`,
@@ -124,8 +128,12 @@ func (t *Table) Purge(ctx context.Context, db Execer, age time.Duration) (delete
 		return 0, fmt.Errorf("%s: Purge age is %s; it must be positive", t.Package, age)
 	}
 	what := fmt.Sprintf("purging records older than %s", age)
+	args := make([]any, max(1, strings.Count(t.purge, "?")))
+	for i := range args {
+		args[i] = age.Microseconds()
+	}
 	for {
-		res, err := db.ExecContext(ctx, t.purge, age.Microseconds())
+		res, err := db.ExecContext(ctx, t.purge, args...)
 		if err != nil {
 			return deleted, t.Fail(what, err)
 		}

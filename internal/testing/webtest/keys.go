@@ -3,10 +3,12 @@ package webtest
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -393,4 +395,127 @@ func keyMistakes(t *testing.T, fw Framework) {
 	require.ErrorAs(t, err, &field)
 	require.ErrorContains(t, err, "Idempotency.Keys")
 	require.ErrorContains(t, err, "Idempotency.MaxBody is -1")
+}
+
+// A request is known, and answered again, whatever middlewares outside do.
+func keyEdges(t *testing.T, fw Framework) {
+	s := openShop(t, sqlite())
+	config := s.keyed(0, func(c *httptx.Idempotency) {
+		c.MaxBody = math.MaxInt64
+		c.Headers = []string{"host", "A", "B"}
+		c.WithoutBody = true
+		c.ErrorHandler = func(http.ResponseWriter, *http.Request, *httptx.KeyError) {}
+	})
+	routes := map[string]Handler{
+		"/orders": s.ordered,
+		"/form": s.placing(func(w http.ResponseWriter, r *http.Request) error {
+			w.WriteHeader(http.StatusCreated)
+			return write(w, r.PostFormValue("item"))
+		}),
+		"/stream": s.placing(func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Content-Length", "4")
+			w.WriteHeader(http.StatusCreated)
+			if err := write(w, "part"); err != nil {
+				return err
+			}
+			return http.NewResponseController(w).Flush()
+		}),
+	}
+	app := fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Routes: routes})
+	stripped := http.StripPrefix("/ann", app)
+	server := serve(t, "HTTP1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "outside")
+		w.Header().Set("Content-Language", "outside")
+		if r.URL.Query().Has("lost") {
+			w.Header().Del("Vary")
+		}
+		if r.URL.Path == "/form" {
+			_ = r.ParseForm() // a middleware that looks for a token
+		}
+		if strings.HasPrefix(r.URL.Path, "/ann/") {
+			stripped.ServeHTTP(w, r)
+			return
+		}
+		app.ServeHTTP(w, r)
+	}))
+	server.with("k", "/orders", "an order").is(t, 201, "an order")
+	again := server.with("k", "/orders", "an order")
+	again.is(t, 201, "an order")
+	again.replays(t, true)
+	require.Equal(t, []string{"outside"}, again.Header.Values("Vary"))
+	server.with("k", "/orders", "another order").is(t, 422, "")
+	server.with("k", "/ann/orders", "an order").is(t, 422, "")
+	server.with("a", "/orders", "", "A", "").is(t, 201, "")
+	server.with("a", "/orders", "", "B", "").is(t, 422, "")
+	server.with("a", "/orders", "").is(t, 422, "")
+	host := server.request(http.MethodPost, "/orders", strings.NewReader("an order"), httptx.KeyHeader, "k")
+	host.Host = "another.test"
+	server.do(host).is(t, 422, "")
+	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	server.with("form", "/form", "item=tea", form...).is(t, 201, "tea")
+	server.with("form", "/form", "item=coffee", form...).is(t, 422, "")
+	require.Equal(t, 201, server.with("stream", "/stream", "").StatusCode)
+	again = server.with("stream", "/stream", "")
+	again.is(t, 201, "")
+	again.replays(t, true)
+	s.wantPlaced(4)
+
+	keys := s.keyed(0, nil)
+	inner := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{s.config(), keys}, Routes: routes}))
+	inner.with("inner", "/orders", "").is(t, 500, "failed")
+	s.wantPlaced(4)
+	outer := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{keys, s.config(), keys}, Routes: routes}))
+	outer.with("outer", "/orders", "").is(t, 201, "")
+	outer.with("outer", "/orders", "").replays(t, true)
+	for range 2 {
+		missing := outer.with("missing", "/nowhere", "")
+		require.GreaterOrEqual(t, missing.StatusCode, 400)
+		missing.replays(t, false)
+	}
+}
+
+// overtaken is a transactor that calls a function after each rollback.
+type overtaken struct {
+	outbox.Transactor
+	rolledBack func()
+}
+
+type overtakenTx struct {
+	outbox.Transaction
+	rolledBack func()
+}
+
+func (o overtaken) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
+	ctx, tx, err := o.Transactor.Begin(ctx, opts)
+	return ctx, overtakenTx{tx, o.rolledBack}, err
+}
+
+func (o overtakenTx) Rollback() error {
+	defer o.rolledBack()
+	return o.Transaction.Rollback()
+}
+
+// While a failure is stored, another process does the request: both clients get its answer.
+func keyOvertaken(t *testing.T, fw Framework) {
+	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
+		s := shopOn(t, db)
+		other := serve(t, "HTTP1", fw.New(t, App{
+			Transactions: []httptx.TransactionConfig{s.keyed(0, nil)}, Routes: map[string]Handler{"/": s.ordered},
+		}))
+		config := s.keyed(0, func(c *httptx.Idempotency) { c.StoreFailure = func(*http.Request, int) bool { return true } })
+		config.Transactor = overtaken{s.adapter, sync.OnceFunc(func() { other.with("k", "/", "an order").is(t, 201, "an order") })}
+		server := serve(t, "HTTP1", fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Routes: map[string]Handler{
+			"/": s.placing(func(w http.ResponseWriter, _ *http.Request) error {
+				w.Header().Set("Set-Cookie", "a=b")
+				w.WriteHeader(http.StatusPaymentRequired)
+				return write(w, "no money")
+			}),
+		}}))
+		got := server.with("k", "/", "an order")
+		got.is(t, 201, "an order")
+		got.replays(t, true)
+		require.Equal(t, "/orders/1", got.Header.Get("Location"))
+		require.Empty(t, got.Header.Get("Set-Cookie"))
+		s.wantPlaced(1)
+	})
 }

@@ -49,6 +49,8 @@ func Run(t *testing.T, fw Framework) {
 		"AKeySettlesALostAnswerToCommit":             keyLostAnswer,
 		"AKeyOfAClientThatIsKilled":                  keyKilledClient,
 		"AKeyOfAnotherPool":                          keyMistakes,
+		"AKeyAndMiddlewaresOutside":                  keyEdges,
+		"AKeyWhoseFailureIsOvertaken":                keyOvertaken,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
