@@ -77,7 +77,7 @@ LONGEST    := ./outbox/sqlstore ./outbox ./cmd/outbox
 PROCESSORS := $$(getconf _NPROCESSORS_ONLN)
 PACKAGES   := $$(($(PROCESSORS) + 2))
 
-MYSQL_DIFFERS := ./outbox/sqlstore ./adapters/sqltx ./adapters/bun ./adapters/gorm ./inbox ./cmd/outbox/internal/doctor
+MYSQL_DIFFERS := ./outbox/sqlstore ./adapters/sqltx ./adapters/bun ./adapters/gorm ./inbox ./idempotency ./cmd/outbox/internal/doctor
 
 # Two modules at once: the library, and what proves it.
 TEST = $(MAKE) --no-print-directory -j 2 test@library test@proof
