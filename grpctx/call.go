@@ -93,7 +93,7 @@ func (config *Config) rollback(ctx context.Context, tx outbox.Transaction) {
 // CommitError is the error that the interceptor returns when the transaction of a call did not
 // commit although the handler succeeded. Interceptors outside find the cause in it; the client gets
 // a status without details. When errors.Is(err, [outbox.ErrOutcomeUnknown]) holds, the transaction
-// may have committed: a client that tries again needs a key that makes the call idempotent.
+// may have committed: a client that tries again needs a key; see [Idempotency].
 type CommitError struct{ Err error }
 
 // Error implements the error interface.

@@ -3,7 +3,7 @@ package httptx
 // CommitError is the error that the error handler gets when the transaction of a request did not
 // commit although the handler succeeded. Nothing of the response was sent. When errors.Is(err,
 // [outbox.ErrOutcomeUnknown]) holds, the transaction may have committed: a client that tries again
-// needs a key that makes the request idempotent. ErrOutcomeUnknown also reports a transaction that
+// needs a key; see [Idempotency]. ErrOutcomeUnknown also reports a transaction that
 // the handler ended itself.
 type CommitError struct{ Err error }
 

@@ -25,7 +25,8 @@ import (
 const MaxKeyLength = 255
 
 var (
-	// ErrRunning says that another request with the same key is still running, and did not end in time. The client may send the request again later.
+	// ErrRunning says that another request with the same key is still running, and did not end in time.
+	// The client may send the request again later.
 	ErrRunning = errors.New("idempotency: another request with this key is still running")
 	// ErrOtherRequest says that the key belongs to a request with another fingerprint.
 	ErrOtherRequest = errors.New("idempotency: the key was used for another request")

@@ -201,7 +201,6 @@ func TestARowThatTakesThePlaceOfARowInHandIsRead(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := slowMarks{outboxtest.NewStore()}
-				insertDue(t, store.Store, "first", -time.Hour)
 				var got calls
 				var e *engine
 				complete := func(ctx context.Context) error {
@@ -220,6 +219,8 @@ func TestARowThatTakesThePlaceOfARowInHandIsRead(t *testing.T) {
 					}
 					return nil
 				})
+				insertDue(t, store.Store, "first", -time.Hour)
+				e.Wake()
 				time.Sleep(500 * time.Millisecond)
 				row, _ := store.Row("first")
 				require.Equal(t, outbox.StatusDone, row.Status)
