@@ -1,7 +1,6 @@
 package httptx
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -356,8 +355,7 @@ func (config *Idempotency) keep(k *keyed, r *http.Request, h *heldResponse, stat
 		}
 	}
 	if complete {
-		k.answer.Body = bytes.Clone(h.body.Bytes())
-		if k.answer.Body == nil {
+		if k.answer.Body = h.body.Bytes(); k.answer.Body == nil {
 			k.answer.Body = []byte{}
 		}
 	}

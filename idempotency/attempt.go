@@ -110,7 +110,7 @@ func (k *Keys) Begin(ctx context.Context, t outbox.Transactor, opts *sql.TxOptio
 	return txCtx, a, nil
 }
 
-// check checks what the caller gave.
+// check checks the arguments of Begin.
 func (k *Keys) check(ctx context.Context, t outbox.Transactor, r *Request) error {
 	err := r.check()
 	if nilness.IsNil(t) {

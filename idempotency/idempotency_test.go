@@ -100,7 +100,6 @@ func TestARequestIsDoneOnce(t *testing.T) {
 	})
 }
 
-// What an answer may be, comes back as it was.
 func TestAnAnswerComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, adaptertest.Drivers(), func(t *testing.T, db *testdb.DB) {
@@ -191,7 +190,7 @@ func TestACommitWithoutAnAnswerIsNotDoneAgain(t *testing.T) {
 }
 
 // A request waits for another with the same key, in this process and in another, and then gets the
-// answer. One that waits in the process of the other holds no connection.
+// answer. A request that waits in the process of the other holds no connection.
 func TestARequestWaitsForAnotherWithItsKey(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
@@ -301,7 +300,7 @@ func TestARequestIsDoneOnceAtEveryLevel(t *testing.T) {
 							done.Add(1)
 							return
 						}
-						if i%4 == 0 { // those that wait become the first, in several processes at once
+						if i%4 == 0 { // requests that wait become the first, in several processes at once
 							_ = attempt.Rollback()
 							i++
 							continue
@@ -459,10 +458,11 @@ func TestTheKeySaysHowATransactionEnded(t *testing.T) {
 		require.ErrorContains(t, err, "another request has the key")
 		require.NotErrorIs(t, err, outbox.ErrOutcomeUnknown)
 
-		s.keys.Wait(100 * time.Millisecond) // the database stays away
 		l := &lost{commits: true}
 		l.after = func() { l.away.Store(true) }
-		err = begin(l, "away").Commit(answer)
+		attempt := begin(l, "away")
+		s.keys.Wait(100 * time.Millisecond) // the database stays away
+		err = attempt.Commit(answer)
 		require.ErrorIs(t, err, outbox.ErrOutcomeUnknown)
 		require.ErrorContains(t, err, "the database is away")
 		s.keys.Wait(time.Minute)
@@ -531,11 +531,11 @@ func TestATransactionAroundARequestIsRefused(t *testing.T) {
 	}))
 }
 
-// What fails is not taken for another request that runs, and leaves no turn behind.
+// A failure is not taken for another request that runs, and leaves no turn behind.
 func TestAFailureIsNotARequestThatRuns(t *testing.T) {
 	t.Parallel()
 	db := testdb.Open(t, adaptertest.Main()[0])
-	s, r := serve(t, db, 50*time.Millisecond), idempotency.Request{Key: "k"}
+	s, r := serve(t, db, 3*time.Second), idempotency.Request{Key: "k"}
 	db.SetMaxOpenConns(1)
 	held, err := db.Conn(t.Context())
 	require.NoError(t, err)
@@ -548,7 +548,7 @@ func TestAFailureIsNotARequestThatRuns(t *testing.T) {
 		begun <- err
 	}()
 	require.Eventually(t, func() bool { return db.Stats().WaitCount > 0 }, 20*time.Second, time.Millisecond)
-	_, err = held.ExecContext(t.Context(), "SELECT pg_sleep(0.1)") // for longer than a request waits
+	_, err = held.ExecContext(t.Context(), "SELECT pg_sleep(3.2)") // for longer than a request waits
 	require.NoError(t, err)
 	require.NoError(t, held.Close())
 	require.NoError(t, <-begun, "it waited for a connection, not for a request")

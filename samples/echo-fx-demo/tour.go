@@ -160,7 +160,7 @@ func (g *guide) place(s stopover, body string) (status int, answer string, err e
 	if err != nil {
 		return 0, "", err
 	}
-	if err := errors.Join(request.Write(conn), conn.Close()); err != nil { // whether the order is placed, nobody knows
+	if err := errors.Join(request.Write(conn), conn.Close()); err != nil { // the order may be placed or not
 		return 0, "", err
 	}
 	var first string
