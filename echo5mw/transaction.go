@@ -41,6 +41,9 @@ type TransactionConfig struct {
 	ReadOnlyMethods []string
 	// Idempotency lets clients send requests again, by keys. Nil: keys are not looked at.
 	Idempotency *httptx.Idempotency
+	// Retries is how often a request is run again whose transaction the database refused because of
+	// another transaction: see [httptx.TransactionConfig]. Defaults to 0.
+	Retries int
 	// RollbackOn decides between COMMIT and ROLLBACK, unless [httptx.Rollback] or [httptx.Commit]
 	// did. RollbackOn gets the status of the response, or 200 if there is no status yet, and the error
 	// that the handler returned, if any; the error handler has already answered this error. A panic
@@ -81,7 +84,7 @@ func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 	exchanger, err := httptx.NewExchanger(httptx.TransactionConfig{
 		Transactor: config.Transactor, TxOptions: config.TxOptions,
 		MaxBuffer: config.MaxBuffer, ReadBody: config.ReadBody, ReadOnlyMethods: config.ReadOnlyMethods,
-		Idempotency: config.Idempotency,
+		Idempotency: config.Idempotency, Retries: config.Retries,
 	})
 	if err != nil {
 		return nil, err
@@ -110,20 +113,12 @@ func (config TransactionConfig) ToMiddleware() (echo.MiddlewareFunc, error) {
 // their request and response back.
 func serve(exchanger *httptx.Exchanger, rollbackOn func(*echo.Context, int, error) bool, c *echo.Context, next echo.HandlerFunc) error {
 	request, response := c.Request(), c.Response()
-	x := &exchange{c: c, rollbackOn: rollbackOn}
-	if answered, err := exchanger.Begin(&x.Exchange, response, request, x); answered || err != nil {
-		return err
-	}
+	x := &exchange{c: c, rollbackOn: rollbackOn, next: next}
 	defer func() {
-		x.Close()
 		c.SetResponse(response)
 		c.SetRequest(request)
 	}()
-	c.SetRequest(x.Request())
-	x.response = *echo.NewResponse(x.ResponseWriter(), c.Logger())
-	c.SetResponse(&x.response)
-	x.err = next(c)
-	return x.Finish(x.err)
+	return exchanger.Serve(&x.Exchange, response, request, x)
 }
 
 // exchange is an [httptx.Exchange] of Echo.
@@ -131,8 +126,17 @@ type exchange struct {
 	httptx.Exchange
 	c          *echo.Context
 	rollbackOn func(c *echo.Context, status int, err error) bool
+	next       echo.HandlerFunc
 	response   echo.Response
 	err        error // that the handler returned
+}
+
+func (x *exchange) Handle() error {
+	x.c.SetRequest(x.Request())
+	x.response = *echo.NewResponse(x.ResponseWriter(), x.c.Logger())
+	x.c.SetResponse(&x.response)
+	x.err = x.next(x.c)
+	return x.err
 }
 
 // Answer calls the application's error handler. The error handler finds the response committed when

@@ -22,7 +22,7 @@ func TestSuite(t *testing.T) {
 			own := ginmw.TransactionConfig{
 				Transactor: config.Transactor, TxOptions: config.TxOptions,
 				MaxBuffer: config.MaxBuffer, ReadBody: config.ReadBody, ReadOnlyMethods: config.ReadOnlyMethods,
-				Idempotency: config.Idempotency,
+				Idempotency: config.Idempotency, Retries: config.Retries,
 			}
 			if config.Skipper != nil {
 				own.Skipper = func(c *gin.Context) bool { return config.Skipper(c.Request) }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"maps"
 	"net/http"
+	"reflect"
 
 	"github.com/gin-gonic/gin"
 
@@ -42,6 +44,9 @@ type TransactionConfig struct {
 	ReadOnlyMethods []string
 	// Idempotency lets clients send requests again, by keys. Nil: keys are not looked at.
 	Idempotency *httptx.Idempotency
+	// Retries is how often a request is run again whose transaction the database refused because of
+	// another transaction: see [httptx.TransactionConfig]. Defaults to 0.
+	Retries int
 	// RollbackOn decides between COMMIT and ROLLBACK, unless [httptx.Rollback] or [httptx.Commit]
 	// did. RollbackOn gets the status of the response, or 200 if there is no status yet, and the last
 	// error that the handlers added to the context, or nil. A panic that reaches the middleware rolls
@@ -84,7 +89,7 @@ func (config TransactionConfig) ToMiddleware() (gin.HandlerFunc, error) {
 	exchanger, err := httptx.NewExchanger(httptx.TransactionConfig{
 		Transactor: config.Transactor, TxOptions: config.TxOptions,
 		MaxBuffer: config.MaxBuffer, ReadBody: config.ReadBody, ReadOnlyMethods: config.ReadOnlyMethods,
-		Idempotency: config.Idempotency,
+		Idempotency: config.Idempotency, Retries: config.Retries,
 	})
 	if err != nil {
 		return nil, err
@@ -103,42 +108,56 @@ func (config TransactionConfig) ToMiddleware() (gin.HandlerFunc, error) {
 			c.Request = request
 			return
 		}
-		serve(exchanger, config.RollbackOn, c)
+		serve(exchanger, &config, c)
 	}, nil
 }
 
 // serve runs the rest of the chain in a transaction. The middlewares outside get
 // their request and writer back.
-func serve(exchanger *httptx.Exchanger, rollbackOn func(*gin.Context, int, error) bool, c *gin.Context) {
+func serve(exchanger *httptx.Exchanger, config *TransactionConfig, c *gin.Context) {
 	request, outer := c.Request, c.Writer
-	x := &exchange{c: c, rollbackOn: rollbackOn, errors: len(c.Errors)}
-	x.writer = writer{ResponseWriter: outer, initial: outer.Status(), status: outer.Status(), size: -1}
-	answered, err := exchanger.Begin(&x.Exchange, (*below)(&x.writer), request, x)
-	if err != nil {
-		_ = c.Error(err)
-		c.Status(http.StatusInternalServerError)
-	}
-	if answered || err != nil {
+	x := &exchange{c: c, config: config, outer: outer, errors: len(c.Errors)}
+	x.writer = writer{ResponseWriter: outer}
+	defer func() { c.Writer, c.Request = outer, request }()
+	_ = exchanger.Serve(&x.Exchange, (*below)(&x.writer), request, x) // the error is on the context
+	if x.writer.held == nil {                                         // the handlers have not run
 		c.Abort()
-		return
 	}
-	x.writer.held = x.ResponseWriter()
-	defer func() {
-		x.Close()
-		c.Writer, c.Request = outer, request
-	}()
-	c.Writer, c.Request = &x.writer, x.Request()
-	c.Next()
-	_ = x.Finish(x.failure())
 }
 
 // exchange is an [httptx.Exchange] of gin.
 type exchange struct {
 	httptx.Exchange
-	c          *gin.Context
-	rollbackOn func(c *gin.Context, status int, err error) bool
-	writer     writer
-	errors     int // on the context when the exchange began
+	c      *gin.Context
+	config *TransactionConfig
+	outer  gin.ResponseWriter
+	writer writer
+	errors int           // on the context when the exchange began
+	start  reflect.Value // a copy of the context before the handlers ran
+}
+
+// Handle runs the rest of the chain.
+func (x *exchange) Handle() error {
+	if x.config.Retries > 0 {
+		x.restart()
+	}
+	x.writer = writer{ResponseWriter: x.outer, held: x.ResponseWriter(), initial: x.outer.Status(), status: x.outer.Status(), size: -1}
+	x.c.Writer, x.c.Request = &x.writer, x.Request()
+	x.c.Next()
+	return x.failure()
+}
+
+// restart gives the context the values that it had before the first attempt. One of them is the place in
+// the chain, which gin hides.
+func (x *exchange) restart() {
+	own := reflect.ValueOf(x.c).Elem()
+	if x.start.IsValid() {
+		own.Set(x.start)
+	} else {
+		x.start = reflect.New(own.Type()).Elem()
+		x.start.Set(own)
+	}
+	x.c.Keys = maps.Clone(x.c.Keys)
 }
 
 // lastError returns the last error that the handlers added, or nil.
@@ -171,7 +190,7 @@ func (x *exchange) Answer(err error) {
 	}
 }
 
-func (x *exchange) RollsBack(status int) bool { return x.rollbackOn(x.c, status, x.lastError()) }
+func (x *exchange) RollsBack(status int) bool { return x.config.RollbackOn(x.c, status, x.lastError()) }
 func (x *exchange) Logger() *slog.Logger      { return slog.Default() }
 
 // OnCommit runs fn after the request's transaction has committed and before the

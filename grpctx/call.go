@@ -1,6 +1,7 @@
 package grpctx
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,22 +11,30 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/txretry"
 )
 
 // call is a gRPC call in its transaction.
 type call struct {
 	transactor outbox.Transactor
 	outer      *call // of another transactor, around this one
+	inner      error // the conflict of an interceptor inside
 }
 
 type callKey struct{}
 
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
 // hasTransactionOf reports whether the interceptor has begun a transaction of t for
 // the call.
 func hasTransactionOf(ctx context.Context, t outbox.Transactor) bool {
-	for c, _ := ctx.Value(callKey{}).(*call); c != nil; c = c.outer {
+	for c := callOf(ctx); c != nil; c = c.outer {
 		if c.transactor == t {
 			return true
 		}
@@ -33,15 +42,34 @@ func hasTransactionOf(ctx context.Context, t outbox.Transactor) bool {
 	return false
 }
 
-// call runs the handler in a transaction.
-func (config *Config) call(ctx context.Context, fullMethod string, request any, handler grpc.UnaryHandler) (any, error) {
-	outer, _ := ctx.Value(callKey{}).(*call)
-	txCtx, tx, k, err := config.begin(context.WithValue(ctx, callKey{}, &call{config.Transactor, outer}), fullMethod, request)
+// call runs the handler in a transaction, and again after a conflict.
+func (config *Config) call(ctx context.Context, fullMethod string, request any, handler grpc.UnaryHandler) (response any, err error) {
+	if config.Retries == 0 {
+		response, _, err = config.attempt(ctx, fullMethod, request, handler)
+		return response, err
+	}
+	_ = txretry.Do(ctx, config.Retries, func(ctx context.Context) (conflict error) {
+		own := request
+		if message, isProto := request.(proto.Message); isProto && !txretry.Last(ctx) {
+			own = proto.Clone(message) // the handler may change it
+		}
+		response, conflict, err = config.attempt(ctx, fullMethod, own, handler)
+		return conflict
+	})
+	return response, err
+}
+
+// attempt runs the handler in a transaction. conflict is why the transaction, which was rolled back, may
+// succeed when it runs again; err is for the client.
+func (config *Config) attempt(ctx context.Context, fullMethod string, request any, handler grpc.UnaryHandler) (response any, conflict, err error) {
+	c := &call{transactor: config.Transactor, outer: callOf(ctx)}
+	txCtx, tx, k, err := config.begin(context.WithValue(ctx, callKey{}, c), fullMethod, request)
 	if err != nil {
-		return nil, err
+		return nil, c.conflict(ctx, err), err
 	}
 	if k != nil && k.attempt.Done() {
-		return replay(ctx, k.attempt.Answer())
+		response, err = replay(ctx, k.attempt.Answer())
+		return response, nil, err
 	}
 	finished := false
 	defer func() {
@@ -49,23 +77,57 @@ func (config *Config) call(ctx context.Context, fullMethod string, request any, 
 			config.rollback(ctx, tx)
 		}
 	}()
+	if scope, found := outbox.InnermostScope(txCtx); found && config.Retries > 0 {
+		// A transaction with a callback notices that the database rolled it back, and reports that the
+		// outcome of its COMMIT is unknown.
+		_ = scope.AtCommit(func() {}) // else the transaction is over, as the handler will see
+	}
 	txCtx, release := hold(txCtx)
-	response, err := handler(txCtx, request)
+	response, err = handler(txCtx, request)
 	finished = true
 	rollsBack := config.RollbackOn(ctx, err)
 	if k != nil && !rollsBack {
 		if failed := k.keep(response, err); failed != nil {
 			config.rollback(ctx, tx)
-			return nil, &CommitError{Err: failed}
+			return nil, nil, &CommitError{Err: failed}
 		}
 	}
 	if rollsBack {
+		conflict = c.conflict(txCtx, err)
 		config.rollback(ctx, tx)
 	} else if failed := commit(ctx, tx); failed != nil {
-		return nil, failed
+		return nil, c.conflict(txCtx, failed), failed
+	} else if c.outer != nil && !isSavepoint(ctx, txCtx) {
+		txretry.Stop(ctx) // what another pool has committed must not be done again
 	}
 	release()
-	return response, err
+	return response, conflict, err
+}
+
+// conflict is why the transaction may succeed when it is run again, or nil. The interceptors outside
+// know it too.
+func (c *call) conflict(ctx context.Context, err error) error {
+	conflict := cmp.Or(txretry.Found(ctx), c.inner)
+	switch {
+	case errors.Is(err, outbox.ErrOutcomeUnknown):
+		return nil
+	case txretry.IsConflict(err):
+		conflict = err
+	}
+	for outer := c.outer; outer != nil && conflict != nil; outer = outer.outer {
+		outer.inner = conflict
+	}
+	return conflict
+}
+
+// isSavepoint reports whether the transaction in txCtx is a savepoint of a transaction in ctx.
+func isSavepoint(ctx, txCtx context.Context) bool {
+	own, found := outbox.InnermostScope(txCtx)
+	if !found {
+		return false
+	}
+	around, found := outbox.ScopeFromContext(ctx, own.Source())
+	return found && around.Active()
 }
 
 // commit commits the transaction, unless the client has gone.

@@ -11,7 +11,12 @@ import (
 )
 
 // response is an exchange of a framework whose handlers return an error.
-type response struct{ httptx.Exchange }
+type response struct {
+	httptx.Exchange
+	handler func(w http.ResponseWriter, r *http.Request) error
+}
+
+func (x *response) Handle() error { return x.handler(x.ResponseWriter(), x.Request()) }
 
 func (x *response) Answer(error) {
 	if x.Status() == 0 {
@@ -32,12 +37,8 @@ func ExampleExchanger() {
 		if !wants {
 			return handler(w, r)
 		}
-		x := new(response)
-		if answered, err := exchanger.Begin(&x.Exchange, w, r, x); answered || err != nil {
-			return err
-		}
-		defer x.Close()
-		return x.Finish(handler(x.ResponseWriter(), x.Request()))
+		x := &response{handler: handler}
+		return exchanger.Serve(&x.Exchange, w, r, x)
 	}
 
 	recorder := httptest.NewRecorder()

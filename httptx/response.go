@@ -20,7 +20,7 @@ type heldResponse struct {
 	http.ResponseWriter             // the writer below
 	initial             http.Header // the headers before the handler ran
 	maxBuffer           int
-	exchange            *Exchange
+	attempt             *attempt
 
 	status int         // zero until a status is written
 	header http.Header // a copy of the headers, made when the status was written
@@ -87,7 +87,7 @@ func (h *heldResponse) release(status int) error {
 	if h.status != 0 {
 		status = h.status
 	}
-	if h.err = h.exchange.end(status); h.err != nil {
+	if h.err = h.attempt.end(status); h.err != nil {
 		return h.err
 	}
 	h.sent = true

@@ -38,6 +38,13 @@ type TransactionConfig struct {
 	ReadOnlyMethods []string
 	// Idempotency lets clients send requests again, by keys. Nil: keys are not looked at.
 	Idempotency *Idempotency
+	// Retries is how often a request is run again whose transaction the database refused because of
+	// another transaction: see package txretry. The handler then runs from its beginning, with the
+	// request's body from its beginning, and nothing of the refused attempt is sent; hooks and callbacks
+	// of the attempt see a rollback. A handler that has read more than MaxBuffer bytes of the body, that
+	// has streamed or taken over the connection, or that has called [txretry.Stop] is not run again. Of
+	// nested middlewares the outermost one decides. Defaults to 0.
+	Retries int
 	// RollbackOn decides between COMMIT and ROLLBACK, unless [Rollback] or [Commit] did. RollbackOn
 	// gets the status of the response, or 200 if there is no status yet, and the headers, with the
 	// trailers that are set by then. A panic rolls back without a call. Defaults to [Failed].
@@ -104,18 +111,8 @@ func (config TransactionConfig) ToMiddleware() (func(http.Handler) http.Handler,
 				next.ServeHTTP(w, request)
 				return
 			}
-			x := &exchange{config: &config}
-			answered, err := exchanger.Begin(&x.Exchange, w, request, x)
-			if err != nil {
-				x.held.sent = true
-				x.answer(err)
-			}
-			if answered || err != nil {
-				return
-			}
-			defer x.Close()
-			next.ServeHTTP(x.ResponseWriter(), x.Request())
-			_ = x.Finish(nil) // the ErrorHandler has already had the error
+			x := &exchange{config: &config, next: next}
+			_ = exchanger.Serve(&x.Exchange, w, request, x) // the ErrorHandler has had the error
 		})
 	}, nil
 }
@@ -124,6 +121,12 @@ func (config TransactionConfig) ToMiddleware() (func(http.Handler) http.Handler,
 type exchange struct {
 	Exchange
 	config *TransactionConfig
+	next   http.Handler
+}
+
+func (x *exchange) Handle() error {
+	x.next.ServeHTTP(x.ResponseWriter(), x.Request())
+	return nil
 }
 
 func (x *exchange) Answer(err error) { x.config.ErrorHandler(x.ResponseWriter(), x.Request(), err) }
@@ -153,6 +156,9 @@ func (config *TransactionConfig) validate() error {
 	}
 	if config.MaxBuffer < 0 {
 		add("MaxBuffer", fmt.Sprintf("is %d; it must be positive, or zero for %d", config.MaxBuffer, DefaultMaxBuffer))
+	}
+	if config.Retries < 0 {
+		add("Retries", fmt.Sprintf("is %d; it must be positive, or zero to run each request once", config.Retries))
 	}
 	if config.ReadBody < 0 {
 		add("ReadBody", fmt.Sprintf("is %d; it must be positive, or zero to leave the body to the handler", config.ReadBody))

@@ -102,14 +102,14 @@ func OnCommit(ctx context.Context, fn func(ctx context.Context)) error {
 	if fn == nil {
 		return &outbox.FieldError{Field: "OnCommit fn", Problem: "is nil"}
 	}
-	x := exchangeOf(ctx)
-	if x == nil {
+	a := attemptOf(ctx)
+	if a == nil {
 		return errNone
 	}
-	for x.outer != nil {
-		x = x.outer
+	for a.outer != nil {
+		a = a.outer
 	}
-	return x.unit.change(func(u *unit) { u.callbacks = append(u.callbacks, fn) })
+	return a.unit.change(func(u *unit) { u.callbacks = append(u.callbacks, fn) })
 }
 
 // change changes a unit that has not ended.
@@ -144,12 +144,12 @@ func Rollback(ctx context.Context) error { return decide(ctx, toRollBack) }
 func Commit(ctx context.Context) error { return decide(ctx, toCommit) }
 
 func decide(ctx context.Context, how decision) error {
-	x := exchangeOf(ctx)
-	if x == nil {
+	a := attemptOf(ctx)
+	if a == nil {
 		return errNone
 	}
-	for ; x != nil; x = x.outer {
-		if err := x.unit.change(func(u *unit) { u.decision = how }); err != nil {
+	for ; a != nil; a = a.outer {
+		if err := a.unit.change(func(u *unit) { u.decision = how }); err != nil {
 			return err
 		}
 	}

@@ -65,6 +65,11 @@ func ScopeFromContext(ctx context.Context, source any) (TxScope, bool) {
 	return findScope(ctx, func(scope TxScope) bool { return scope.Source() == source })
 }
 
+// InnermostScope finds the innermost scope in ctx, of any data source, whether still active or not.
+func InnermostScope(ctx context.Context) (TxScope, bool) {
+	return findScope(ctx, func(TxScope) bool { return true })
+}
+
 // hasForeignScope reports whether ctx carries an active scope of any source.
 func hasForeignScope(ctx context.Context) bool {
 	_, found := findScope(ctx, TxScope.Active)

@@ -62,6 +62,9 @@ func (c *conn) observe(ctx context.Context, sql, tag string, err error) {
 		return // the statement was not sent
 	}
 	tx := c.tx.Load()
+	if tx != nil {
+		tx.ObserveError(err)
+	}
 	switch op := txscope.Parse(txscope.Postgres, sql).Op; op {
 	case txscope.Begin:
 		if err == nil {

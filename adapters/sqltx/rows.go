@@ -28,13 +28,13 @@ var (
 
 // followRows wraps the rows of a query in a transaction, because an error may come with the rows.
 // pgx and lib/pq report later that such an error made the transaction fail, so their rows are
-// wrapped only for done.
+// wrapped only for done, and for the error of a transaction that has callbacks.
 func (c *conn) followRows(inner driver.Rows, err error, done release) (driver.Rows, error) {
 	if err != nil {
 		done.call()
 		return inner, err
 	}
-	if c.tx == nil || done == nil && !c.connector.silent {
+	if c.tx == nil || done == nil && !c.connector.silent && !c.tx.Held() {
 		return inner, nil
 	}
 	return &rows{Rows: inner, tx: c.tx, done: done}, nil

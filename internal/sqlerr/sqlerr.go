@@ -23,6 +23,18 @@ func IsDeadlock(err error) bool {
 	return err != nil && (HasState(err, "40P01") || HasState(err, "40001") || HasNumber(err, 1213, 3101) || Walk(err, lostLocks))
 }
 
+// IsConflict reports whether the database refused a statement, or a COMMIT, because of another
+// transaction, so that the whole transaction may succeed when it runs again: [IsDeadlock], MySQL's
+// 1205 (lock wait timeout) and 1020 (the row was changed after the snapshot), TiDB's 8002, 8022, 8028
+// and 9007, and SQLite's BUSY and LOCKED. PostgreSQL's 55P03 and MySQL's 3572 do not count: NOWAIT
+// asks for them.
+func IsConflict(err error) bool {
+	return IsDeadlock(err) || HasNumber(err, 1205, 1020, 8002, 8022, 8028, 9007) || Walk(err, func(err error) bool {
+		code, ok := Code(err)
+		return ok && (code&0xff == 5 || code&0xff == 6)
+	})
+}
+
 // lostLocks reports whether err, without the errors that it wraps, is MySQL's 1180 with the
 // storage engine's error 149, a deadlock. With other errors of the storage engine, 1180 does
 // not say whether the transaction was rolled back. The message has the number in every

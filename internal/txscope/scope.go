@@ -30,6 +30,7 @@ type Scope struct {
 	ended     atomic.Bool
 	fate      atomic.Pointer[fate]
 	failed    atomic.Pointer[error] // see Failed
+	conflict  atomic.Pointer[error] // see Conflict
 	suspect   atomic.Pointer[suspicion]
 	unsure    atomic.Bool // see Verify
 }
@@ -122,6 +123,10 @@ func (s *Scope) ObserveError(err error) {
 	if EndedByServer(err) {
 		s.decide(RolledBack, err)
 	}
+	if sqlerr.IsConflict(err) {
+		conflict := err
+		s.conflict.Store(&conflict)
+	}
 	switch {
 	case s.dialect == Postgres && Classify(err) == RolledBack:
 		failure := err // else every err would be moved to the heap
@@ -136,6 +141,15 @@ func (s *Scope) ObserveError(err error) {
 // drops the connection after a refused RELEASE.
 func (s *Scope) Failed() error {
 	if err := s.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Conflict is the last error with which the database refused a statement because of another
+// transaction, as long as no ROLLBACK TO followed it, or nil: see package txretry.
+func (s *Scope) Conflict() error {
+	if err := s.conflict.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -171,6 +185,7 @@ func (s *Scope) apply(ctx context.Context, statement Statement, err error) {
 	case RollbackTo:
 		if err == nil {
 			s.failed.Store(nil)
+			s.conflict.Store(nil)
 			s.callbacks.add(ctx, s.hooks.RollbackTo(name), false)
 		} else if !refusesSavepoint(err) {
 			s.hooks.Doubt(name) // no answer from the database: the rollback may have happened

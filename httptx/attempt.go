@@ -1,0 +1,234 @@
+package httptx
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/txretry"
+)
+
+// attempt is a run of a request's handler in a transaction, and the response of the run. Goroutines
+// that outlive the handler keep to their attempt.
+type attempt struct {
+	x         *Exchange
+	outer     *attempt // of another transactor, around this one
+	unit      unit
+	held      heldResponse
+	cancel    context.CancelCauseFunc
+	request   *http.Request // with the transaction, until a commit has failed
+	keyed     *keyed        // nil: the request has no key
+	finishing bool          // the response is complete
+	inner     error         // the conflict of a middleware inside
+	again     bool          // the request is to be run again
+}
+
+type attemptKey struct{}
+
+// attemptOf returns the innermost attempt of the request, or nil.
+func attemptOf(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	return a
+}
+
+// run is an attempt. The error of an attempt that is to be followed by another is a conflict.
+func (x *Exchange) run(ctx context.Context) error {
+	if x.again {
+		x.start(new(attempt))
+	}
+	a := x.attempt
+	answered, err := a.begin(ctx)
+	switch {
+	case err != nil && a.may(ctx) && txretry.IsConflict(err):
+		a.again = true
+		return err
+	case err != nil:
+		return x.refuse(fmt.Errorf("httptx: beginning the request's transaction: %w", err))
+	case answered:
+		return nil
+	}
+	defer a.close()
+	err = x.framework.Handle()
+	if a.held.holding() && a.may(ctx) && x.WillRollBack(cmp.Or(a.held.status, http.StatusOK)) {
+		if conflict := a.conflict(err); conflict != nil {
+			a.again = true
+			return conflict
+		}
+	}
+	return a.finish(ctx, err)
+}
+
+// may reports whether the request may be run again.
+func (a *attempt) may(ctx context.Context) bool {
+	return a.x.config.Retries > 0 && !txretry.Last(ctx) && !a.x.body.isLost()
+}
+
+// conflict is why the transaction may succeed when it is run again, or nil.
+func (a *attempt) conflict(err error) error {
+	if txretry.IsConflict(err) {
+		return err
+	}
+	return cmp.Or(txretry.Found(a.request.Context()), a.inner)
+}
+
+// begin begins the request's transaction, or answers the request.
+func (a *attempt) begin(ctx context.Context) (answered bool, err error) {
+	x := a.x
+	within, cancel := context.WithCancelCause(context.WithValue(ctx, attemptKey{}, a))
+	defer func() {
+		if a.cancel == nil {
+			cancel(nil)
+		}
+	}()
+	var tx outbox.Transaction
+	if x.key.Key == "" {
+		within, tx, err = x.config.Transactor.Begin(within, x.config.TxOptions)
+	} else {
+		within, answered, err = a.beginKeyed(within)
+		tx = a.keyed
+	}
+	if answered || err != nil {
+		return answered, err
+	}
+	a.cancel = cancel
+	a.unit = unit{tx: tx, ctx: ctx, framework: x.framework}
+	a.request = x.before.WithContext(within)
+	a.request.Body = x.body.open()
+	if x.config.Retries > 0 {
+		a.request.Header = x.before.Header.Clone()
+		// A transaction with a callback notices that the database rolled it back, and reports that the
+		// outcome of its COMMIT is unknown.
+		if scope, found := outbox.InnermostScope(within); found {
+			_ = scope.AtCommit(func() {}) // else the transaction is over, as the handler will see
+		}
+	}
+	return false, nil
+}
+
+// beginKeyed begins the transaction of a request with a key, or answers the request.
+func (a *attempt) beginKeyed(ctx context.Context) (_ context.Context, answered bool, err error) {
+	keys, w, r := a.x.config.Idempotency, a.x.writer, a.x.before
+	ctx, attempt, err := keys.Keys.Begin(ctx, a.x.config.Transactor, a.x.config.TxOptions, a.x.key)
+	if err != nil {
+		if refused := refusal(err); refused != nil {
+			keys.refuse(w, r, refused)
+			return ctx, true, nil
+		}
+		return ctx, false, err
+	}
+	if attempt.Done() {
+		keys.replay(w, r, attempt.Answer())
+		return ctx, true, nil
+	}
+	a.keyed = &keyed{attempt: attempt}
+	return ctx, false, nil
+}
+
+// finish ends the transaction as the framework decides, and sends the response.
+func (a *attempt) finish(ctx context.Context, err error) error {
+	x := a.x
+	if err != nil && a.held.holding() {
+		if 0 < a.held.status && a.held.status < http.StatusBadRequest {
+			a.held.drop()
+		}
+		x.answer(err)
+	}
+	a.finishing = true
+	sending := a.held.release(http.StatusOK)
+	if failed := a.held.err; failed != nil {
+		if a.may(ctx) && !errors.Is(failed, outbox.ErrOutcomeUnknown) && a.conflict(failed) != nil {
+			a.again = true
+			return a.conflict(failed)
+		}
+		a.held.drop()
+		return x.refuse(failed)
+	}
+	if sending != nil && err == nil {
+		err = fmt.Errorf("httptx: sending the response: %w", sending)
+	}
+	return err
+}
+
+// close rolls back a transaction that finish did not end, because the handler panicked or is run
+// again. After close, writes of a goroutine that outlives the handler are refused.
+func (a *attempt) close() {
+	a.unit.rollback()
+	if !a.held.sent {
+		a.held.drop()
+	}
+	a.held.err = errAnswered
+	a.cancel(nil)
+}
+
+// end ends the transaction of a response with this status. When the commit fails, end cancels the
+// request's context, so that a handler that streams until the client leaves stops.
+func (a *attempt) end(status int) error {
+	x := a.x
+	rollsBack := x.WillRollBack(status)
+	if a.keyed != nil {
+		x.config.Idempotency.keep(a.keyed, x.before, &a.held, status, a.finishing, rollsBack)
+	}
+	if rollsBack {
+		a.report(nil)
+		a.unit.rollback()
+		if a.keyed != nil && a.keyed.other != nil {
+			a.held.replace(a.keyed.other)
+		}
+		return nil
+	}
+	err := a.unit.commit()
+	if err != nil {
+		a.cancel(err)
+	}
+	a.reportCommit(err)
+	return err
+}
+
+// report tells the middlewares outside that a conflict ended the transaction: they may run everything
+// again.
+func (a *attempt) report(err error) {
+	if a.outer == nil {
+		return
+	}
+	if conflict := a.conflict(err); conflict != nil {
+		for outer := a.outer; outer != nil; outer = outer.outer {
+			outer.inner = conflict
+		}
+	}
+}
+
+// reportCommit tells the middlewares outside how the COMMIT ended. What another pool has committed must
+// not be done again.
+func (a *attempt) reportCommit(err error) {
+	if err != nil && !errors.Is(err, outbox.ErrOutcomeUnknown) {
+		a.report(err)
+		return
+	}
+	if a.outer != nil && !a.isSavepoint() {
+		txretry.Stop(a.unit.ctx)
+	}
+}
+
+// isSavepoint reports whether a middleware outside has begun a transaction of the same pool.
+func (a *attempt) isSavepoint() bool {
+	own, found := outbox.InnermostScope(a.request.Context())
+	if !found {
+		return false
+	}
+	around, found := outbox.ScopeFromContext(a.unit.ctx, own.Source())
+	return found && around.Active()
+}
+
+// leave ends the request's transactions, for a handler that works outside of them. When this fails,
+// the handler returns, and the middleware answers.
+func leave(ctx context.Context) error {
+	for a := attemptOf(ctx); a != nil; a = a.outer {
+		if err := a.held.release(http.StatusOK); err != nil {
+			return err
+		}
+	}
+	return nil
+}
