@@ -51,6 +51,12 @@ func Run(t *testing.T, fw Framework) {
 		"AKeyOfAnotherPool":                          keyMistakes,
 		"AKeyAndMiddlewaresOutside":                  keyEdges,
 		"AKeyWhoseFailureIsOvertaken":                keyOvertaken,
+		"AConflictRunsTheRequestAgain":               retries,
+		"WhatEndsTheAttempts":                        retriesEnd,
+		"AConflictAtCommit":                          retriesAtCommit,
+		"AConflictOfNestedMiddlewares":               retriesNested,
+		"AnInnerCommitIsNotRepeated":                 retriesInnerCommit,
+		"RequestsThatContend":                        retriesContention,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
