@@ -222,3 +222,56 @@ func TestTheConfigIsChecked(t *testing.T) {
 	require.Panics(t, func() { ginmw.Admin(nil, nil, ginmw.Access{}) })
 	require.Panics(t, func() { ginmw.Admin(gin.New(), nil, ginmw.Access{}) })
 }
+
+// refused is PostgreSQL's serialization failure.
+type refused struct{}
+
+func (refused) Error() string    { return "refused" }
+func (refused) SQLState() string { return "40001" }
+
+// For another attempt, the context is as it was before the first, and the handlers outside do not run
+// again.
+func TestAnotherAttemptFindsTheContextAsItWas(t *testing.T) {
+	t.Parallel()
+	a := appOn(t, gin.New())
+	mw, err := ginmw.TransactionConfig{Transactor: a.transactor, Retries: 3}.ToMiddleware()
+	require.NoError(t, err)
+	var outside, inside, handled int
+	a.Use(func(c *gin.Context) {
+		outside++
+		_ = c.Error(errors.New("an earlier error, of no consequence"))
+		c.Set("who", "outside")
+		c.Next()
+		require.False(t, c.IsAborted())
+		require.Len(t, c.Errors, 1)
+	}, mw, func(c *gin.Context) {
+		inside++
+		c.Next()
+		require.Equal(t, handled, inside)
+	})
+	a.POST("/orders/:id", func(c *gin.Context) {
+		handled++
+		require.Equal(t, "7", c.Param("id"))
+		require.Equal(t, "1", c.Query("q"))
+		require.Len(t, c.Errors, 1)
+		require.Equal(t, "outside", c.GetString("who"))
+		_, set := c.Get("attempt")
+		require.False(t, set)
+		c.Set("attempt", handled)
+		c.Set("who", "inside")
+		c.Header("Attempt", "x")
+		switch handled {
+		case 1:
+			_ = c.Error(refused{})
+		case 2:
+			_ = c.AbortWithError(http.StatusServiceUnavailable, refused{})
+		default:
+			c.String(http.StatusCreated, "ok")
+		}
+	})
+	got := a.post("/orders/7?q=1")
+	require.Equal(t, 201, got.Code)
+	require.Equal(t, "ok", got.Body.String())
+	require.Equal(t, []string{"x"}, got.Header()["Attempt"])
+	require.Equal(t, []int{1, 3, 3}, []int{outside, inside, handled})
+}

@@ -100,7 +100,9 @@ func (config *Config) attempt(ctx context.Context, fullMethod string, request an
 	} else if c.outer != nil && !isSavepoint(ctx, txCtx) {
 		txretry.Stop(ctx) // what another pool has committed must not be done again
 	}
-	release()
+	if conflict == nil || config.Retries == 0 || txretry.Last(ctx) {
+		release() // else the headers of another attempt leave
+	}
 	return response, conflict, err
 }
 

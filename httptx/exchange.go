@@ -1,6 +1,7 @@
 package httptx
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -131,8 +132,14 @@ func (e *Exchanger) Serve(x *Exchange, w http.ResponseWriter, r *http.Request, f
 		return x.run(r.Context())
 	}
 	x.body.set(r, read, e.config.ReadBody, e.config.MaxBuffer)
-	err := txretry.Do(r.Context(), e.config.Retries, x.run)
-	if x.again { // and there is no other attempt
+	var err error
+	_ = txretry.Do(r.Context(), e.config.Retries, func(ctx context.Context) error {
+		if err = x.run(ctx); x.again {
+			return err
+		}
+		return nil
+	})
+	if x.again { // but the request has ended meanwhile
 		return x.refuse(fmt.Errorf("httptx: the request was not run again: %w", err))
 	}
 	return err
