@@ -147,8 +147,8 @@ func (x *exchange) Handle() error {
 	return x.failure()
 }
 
-// restart gives the context the values that it had before the first attempt. One of them is the place in
-// the chain, which gin hides.
+// restart gives the context the values that it had before the first attempt, with the place in the
+// chain, which gin hides.
 func (x *exchange) restart() {
 	own := reflect.ValueOf(x.c).Elem()
 	if x.start.IsValid() {

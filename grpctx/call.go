@@ -98,7 +98,7 @@ func (config *Config) attempt(ctx context.Context, fullMethod string, request an
 	} else if failed := commit(ctx, tx); failed != nil {
 		return nil, c.conflict(txCtx, failed), failed
 	} else if c.outer != nil && !isSavepoint(ctx, txCtx) {
-		txretry.Stop(ctx) // what another pool has committed must not be done again
+		txretry.Stop(ctx) // a commit of another pool must not happen again
 	}
 	if conflict == nil || config.Retries == 0 || txretry.Last(ctx) {
 		release() // else the headers of another attempt leave

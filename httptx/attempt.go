@@ -200,8 +200,8 @@ func (a *attempt) report(err error) {
 	}
 }
 
-// reportCommit tells the middlewares outside how the COMMIT ended. What another pool has committed must
-// not be done again.
+// reportCommit tells the middlewares outside how the COMMIT ended. A commit of another pool must not
+// happen again.
 func (a *attempt) reportCommit(err error) {
 	if err != nil && !errors.Is(err, outbox.ErrOutcomeUnknown) {
 		a.report(err)

@@ -9,9 +9,9 @@
 //	})
 //
 // [Do] goes around whatever begins and ends the transaction: InTx, RunInTx of bun, Transaction of GORM,
-// BeginFunc of pgx. The function runs from its beginning each time. What it does outside of the
-// transaction, such as a mail that it sends, happens again; AfterCommit of the adapters is the place for
-// such things, and [Stop] forbids another attempt.
+// BeginFunc of pgx. The function runs from the beginning each time. Effects outside of the transaction,
+// such as a mail, happen again: AfterCommit of the adapters is the place for them, and [Stop] forbids
+// another attempt.
 //
 // Web services need no such code: set the field Retries of the Transaction middleware's config.
 package txretry
@@ -49,8 +49,8 @@ func attemptOf(ctx context.Context) *attempt {
 }
 
 // Do calls fn, and calls fn again as long as fn returns an error of [IsConflict], at most retries times.
-// fn runs one transaction, from its beginning to its end, with the context that it gets. Do returns the
-// last error of fn. Before each new attempt, Do waits a random time without a transaction: up to 10 ms
+// fn begins and ends a single transaction, with the context that it gets. Do returns the last error of
+// fn. Before each new attempt, Do waits a random time without a transaction: up to 10 ms
 // before the first, twice as long before each next, and up to a second at most. When ctx ends meanwhile,
 // Do returns the error of the last attempt.
 //
@@ -89,11 +89,11 @@ func pause(ctx context.Context, n int) bool {
 }
 
 // IsConflict reports whether err says that the database refused a statement or a COMMIT because of
-// another transaction, so that the transaction may succeed when it runs again from its beginning:
+// another transaction, so that the transaction may succeed when it runs again:
 // PostgreSQL's 40001 and 40P01; MySQL's and MariaDB's 1213, 1205, 1020, and 3101 and 1180 of group
 // replication; TiDB's 8002, 8022, 8028 and 9007; SQLite's BUSY and LOCKED. An error that is
-// [outbox.ErrOutcomeUnknown] is none, because the transaction may have committed, and neither is the
-// error of NOWAIT.
+// [outbox.ErrOutcomeUnknown] is no conflict, because the transaction may have committed, and neither is
+// the error of NOWAIT.
 func IsConflict(err error) bool {
 	return sqlerr.IsConflict(err) && !errors.Is(err, outbox.ErrOutcomeUnknown)
 }
@@ -112,7 +112,7 @@ func Last(ctx context.Context) bool {
 	return a == nil || a.last || a.stopped.Load()
 }
 
-// Stop forbids another attempt, for a function that is about to do what must not happen twice. It is
+// Stop forbids another attempt, for a function whose next step must not happen twice. Stop is
 // safe for concurrent use, and does nothing outside of [Do].
 func Stop(ctx context.Context) {
 	for a := attemptOf(ctx); a != nil; a = a.around {
@@ -121,9 +121,9 @@ func Stop(ctx context.Context) {
 }
 
 // Found is the error with which the database refused a statement of the innermost transaction that ctx
-// carries, if it is an error of [IsConflict], also when the code has not returned the error. Nil: there
-// is none, or a ROLLBACK TO SAVEPOINT followed it, or the transaction is not of one of this project's
-// adapters. It is for middlewares, whose handlers turn errors into responses.
+// carries, if the error is a conflict, also when the code has not returned the error. Nil: there was no
+// conflict, or a ROLLBACK TO SAVEPOINT followed, or the transaction is not of an adapter of this project.
+// Found is for middlewares, whose handlers turn errors into responses.
 func Found(ctx context.Context) error {
 	scope, _ := outbox.InnermostScope(ctx)
 	if s, ok := scope.(interface{ Conflict() error }); ok {

@@ -150,11 +150,19 @@ var rules = []rule{
 	links("fxmodule/fxprom", "github.com/prometheus"),
 	links("fxmodule/fxotel", "go.opentelemetry.io"),
 	{
-		"httptx imports the standard library, outbox and idempotency alone",
+		"txretry imports the standard library and outbox alone",
+		func(own string) bool { return inside(own, "txretry") },
+		func(_, dep string, standard bool) bool {
+			own, isOurs := ours(dep)
+			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "txretry")
+		},
+	},
+	{
+		"httptx imports the standard library, outbox, idempotency and txretry alone",
 		func(own string) bool { return own == "httptx" },
 		func(_, dep string, standard bool) bool {
 			own, isOurs := ours(dep)
-			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "idempotency" && own != "httptx")
+			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "idempotency" && own != "txretry" && own != "httptx")
 		},
 	},
 	{
@@ -170,11 +178,11 @@ var rules = []rule{
 	serves("ginmw", "github.com/gin-gonic/gin"),
 	serves("grpctx", "google.golang.org/grpc"),
 	{
-		"dashboard imports the standard library, httptx, idempotency through httptx, and outbox alone",
+		"dashboard imports the standard library, httptx, idempotency and txretry through httptx, and outbox alone",
 		func(own string) bool { return own == "dashboard" },
 		func(_, dep string, standard bool) bool {
 			own, isOurs := ours(dep)
-			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "httptx" && own != "idempotency" && own != "dashboard")
+			return !standard && (!isOurs || !inside(own, "outbox") && !inside(own, "internal") && own != "httptx" && own != "idempotency" && own != "txretry" && own != "dashboard")
 		},
 	},
 	{
@@ -269,6 +277,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"fxmodule/outboxconf", "github.com/prometheus/client_golang/prometheus"},
 		{"fxmodule/fxprom", "go.opentelemetry.io/otel"},
 		{"fxmodule/fxotel", "github.com/prometheus/client_golang/prometheus"},
+		{"txretry", module + "/httptx"},
 		{"httptx", "github.com/labstack/echo/v5"},
 		{"fxmodule", "github.com/spf13/cobra"},
 		{"echomw", "github.com/labstack/echo/v5"},

@@ -108,7 +108,7 @@ func retries(t *testing.T, fw Framework) {
 	})
 }
 
-// What ends the attempts: their number, Stop, a body that is not kept, a response that has left.
+// The ends of the attempts: their number, Stop, a body that is not kept, a response that has left.
 func retriesEnd(t *testing.T, fw Framework) {
 	s := openContended(t, testdb.Open(t, sqlite()), 2)
 	s.config.MaxBuffer = 10
@@ -248,7 +248,7 @@ func retriesNested(t *testing.T, fw Framework) {
 	require.Equal(t, int32(2), attempts.Load(), "nothing was committed")
 }
 
-// What the inner middleware has committed is not done again.
+// A commit of the inner middleware is not repeated.
 func retriesInnerCommit(t *testing.T, fw Framework) {
 	outer, inner := openContended(t, testdb.Open(t, sqlite()), 3), openContended(t, testdb.Open(t, sqlite()), 3)
 	var attempts atomic.Int32
