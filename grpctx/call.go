@@ -1,7 +1,6 @@
 package grpctx
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -21,7 +20,6 @@ import (
 type call struct {
 	transactor outbox.Transactor
 	outer      *call // of another transactor, around this one
-	inner      error // the conflict of an interceptor inside
 }
 
 type callKey struct{}
@@ -62,10 +60,9 @@ func (config *Config) call(ctx context.Context, fullMethod string, request any, 
 // attempt runs the handler in a transaction. conflict is why the transaction, which was rolled back, may
 // succeed when it runs again; err is for the client.
 func (config *Config) attempt(ctx context.Context, fullMethod string, request any, handler grpc.UnaryHandler) (response any, conflict, err error) {
-	c := &call{transactor: config.Transactor, outer: callOf(ctx)}
-	txCtx, tx, k, err := config.begin(context.WithValue(ctx, callKey{}, c), fullMethod, request)
+	txCtx, tx, k, err := config.begin(context.WithValue(ctx, callKey{}, &call{config.Transactor, callOf(ctx)}), fullMethod, request)
 	if err != nil {
-		return nil, c.conflict(ctx, err), err
+		return nil, txretry.Conflict(ctx, err), err
 	}
 	if k != nil && k.attempt.Done() {
 		response, err = replay(ctx, k.attempt.Answer())
@@ -77,11 +74,7 @@ func (config *Config) attempt(ctx context.Context, fullMethod string, request an
 			config.rollback(ctx, tx)
 		}
 	}()
-	if scope, found := outbox.InnermostScope(txCtx); found && config.Retries > 0 {
-		// A transaction with a callback notices that the database rolled it back, and reports that the
-		// outcome of its COMMIT is unknown.
-		_ = scope.AtCommit(func() {}) // else the transaction is over, as the handler will see
-	}
+	txretry.Watch(txCtx)
 	txCtx, release := hold(txCtx)
 	response, err = handler(txCtx, request)
 	finished = true
@@ -93,43 +86,17 @@ func (config *Config) attempt(ctx context.Context, fullMethod string, request an
 		}
 	}
 	if rollsBack {
-		conflict = c.conflict(txCtx, err)
+		conflict = txretry.Conflict(txCtx, err)
 		config.rollback(ctx, tx)
 	} else if failed := commit(ctx, tx); failed != nil {
-		return nil, c.conflict(txCtx, failed), failed
-	} else if c.outer != nil && !isSavepoint(ctx, txCtx) {
-		txretry.Stop(ctx) // a commit of another pool must not happen again
+		return nil, txretry.Conflict(txCtx, failed), failed
+	} else {
+		txretry.Committed(ctx, txCtx)
 	}
 	if conflict == nil || config.Retries == 0 || txretry.Last(ctx) {
 		release() // else the headers of another attempt leave
 	}
 	return response, conflict, err
-}
-
-// conflict is why the transaction may succeed when it is run again, or nil. The interceptors outside
-// know it too.
-func (c *call) conflict(ctx context.Context, err error) error {
-	conflict := cmp.Or(txretry.Found(ctx), c.inner)
-	switch {
-	case errors.Is(err, outbox.ErrOutcomeUnknown):
-		return nil
-	case txretry.IsConflict(err):
-		conflict = err
-	}
-	for outer := c.outer; outer != nil && conflict != nil; outer = outer.outer {
-		outer.inner = conflict
-	}
-	return conflict
-}
-
-// isSavepoint reports whether the transaction in txCtx is a savepoint of a transaction in ctx.
-func isSavepoint(ctx, txCtx context.Context) bool {
-	own, found := outbox.InnermostScope(txCtx)
-	if !found {
-		return false
-	}
-	around, found := outbox.ScopeFromContext(ctx, own.Source())
-	return found && around.Active()
 }
 
 // commit commits the transaction, unless the client has gone.

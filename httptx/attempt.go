@@ -3,7 +3,6 @@ package httptx
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -22,7 +21,6 @@ type attempt struct {
 	request   *http.Request // with the transaction, until a commit has failed
 	keyed     *keyed        // nil: the request has no key
 	finishing bool          // the response is complete
-	inner     error         // the conflict of a middleware inside
 	again     bool          // the request is to be run again
 }
 
@@ -41,19 +39,20 @@ func (x *Exchange) run(ctx context.Context) error {
 	}
 	a := x.attempt
 	answered, err := a.begin(ctx)
-	switch {
-	case err != nil && a.may(ctx) && txretry.IsConflict(err):
-		a.again = true
-		return err
-	case err != nil:
+	if err != nil {
+		if conflict := txretry.Conflict(ctx, err); conflict != nil && a.may(ctx) {
+			a.again = true
+			return conflict
+		}
 		return x.refuse(fmt.Errorf("httptx: beginning the request's transaction: %w", err))
-	case answered:
+	}
+	if answered {
 		return nil
 	}
 	defer a.close()
 	err = x.framework.Handle()
 	if a.held.holding() && a.may(ctx) && x.WillRollBack(cmp.Or(a.held.status, http.StatusOK)) {
-		if conflict := a.conflict(err); conflict != nil {
+		if conflict := txretry.Conflict(a.request.Context(), err); conflict != nil {
 			a.again = true
 			return conflict
 		}
@@ -64,14 +63,6 @@ func (x *Exchange) run(ctx context.Context) error {
 // may reports whether the request may be run again.
 func (a *attempt) may(ctx context.Context) bool {
 	return a.x.config.Retries > 0 && !txretry.Last(ctx) && !a.x.body.isLost()
-}
-
-// conflict is why the transaction may succeed when it is run again, or nil.
-func (a *attempt) conflict(err error) error {
-	if txretry.IsConflict(err) {
-		return err
-	}
-	return cmp.Or(txretry.Found(a.request.Context()), a.inner)
 }
 
 // begin begins the request's transaction, or answers the request.
@@ -99,12 +90,8 @@ func (a *attempt) begin(ctx context.Context) (answered bool, err error) {
 	a.request.Body = x.body.open()
 	if x.config.Retries > 0 {
 		a.request.Header = x.before.Header.Clone()
-		// A transaction with a callback notices that the database rolled it back, and reports that the
-		// outcome of its COMMIT is unknown.
-		if scope, found := outbox.InnermostScope(within); found {
-			_ = scope.AtCommit(func() {}) // else the transaction is over, as the handler will see
-		}
 	}
+	txretry.Watch(within)
 	return false, nil
 }
 
@@ -139,9 +126,9 @@ func (a *attempt) finish(ctx context.Context, err error) error {
 	a.finishing = true
 	sending := a.held.release(http.StatusOK)
 	if failed := a.held.err; failed != nil {
-		if a.may(ctx) && !errors.Is(failed, outbox.ErrOutcomeUnknown) && a.conflict(failed) != nil {
+		if conflict := txretry.Conflict(a.request.Context(), failed); conflict != nil && a.may(ctx) {
 			a.again = true
-			return a.conflict(failed)
+			return conflict
 		}
 		a.held.drop()
 		return x.refuse(failed)
@@ -172,7 +159,7 @@ func (a *attempt) end(status int) error {
 		x.config.Idempotency.keep(a.keyed, x.before, &a.held, status, a.finishing, rollsBack)
 	}
 	if rollsBack {
-		a.report(nil)
+		_ = txretry.Conflict(a.request.Context(), nil) // a middleware outside may run everything again
 		a.unit.rollback()
 		if a.keyed != nil && a.keyed.other != nil {
 			a.held.replace(a.keyed.other)
@@ -181,45 +168,12 @@ func (a *attempt) end(status int) error {
 	}
 	err := a.unit.commit()
 	if err != nil {
+		_ = txretry.Conflict(a.request.Context(), err) // as above
 		a.cancel(err)
+		return err
 	}
-	a.reportCommit(err)
-	return err
-}
-
-// report tells the middlewares outside that a conflict ended the transaction: they may run everything
-// again.
-func (a *attempt) report(err error) {
-	if a.outer == nil {
-		return
-	}
-	if conflict := a.conflict(err); conflict != nil {
-		for outer := a.outer; outer != nil; outer = outer.outer {
-			outer.inner = conflict
-		}
-	}
-}
-
-// reportCommit tells the middlewares outside how the COMMIT ended. A commit of another pool must not
-// happen again.
-func (a *attempt) reportCommit(err error) {
-	if err != nil && !errors.Is(err, outbox.ErrOutcomeUnknown) {
-		a.report(err)
-		return
-	}
-	if a.outer != nil && !a.isSavepoint() {
-		txretry.Stop(a.unit.ctx)
-	}
-}
-
-// isSavepoint reports whether a middleware outside has begun a transaction of the same pool.
-func (a *attempt) isSavepoint() bool {
-	own, found := outbox.InnermostScope(a.request.Context())
-	if !found {
-		return false
-	}
-	around, found := outbox.ScopeFromContext(a.unit.ctx, own.Source())
-	return found && around.Active()
+	txretry.Committed(a.unit.ctx, a.request.Context())
+	return nil
 }
 
 // leave ends the request's transactions, for a handler that works outside of them. When this fails,

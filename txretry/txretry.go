@@ -39,6 +39,7 @@ type attempt struct {
 	number  int
 	last    bool
 	stopped atomic.Bool
+	inner   atomic.Pointer[error] // see Conflict
 }
 
 type attemptKey struct{}
@@ -118,16 +119,4 @@ func Stop(ctx context.Context) {
 	for a := attemptOf(ctx); a != nil; a = a.around {
 		a.stopped.Store(true)
 	}
-}
-
-// Found is the error with which the database refused a statement of the innermost transaction that ctx
-// carries, if the error is a conflict, also when the code has not returned the error. Nil: there was no
-// conflict, or a ROLLBACK TO SAVEPOINT followed, or the transaction is not of an adapter of this project.
-// Found is for middlewares, whose handlers turn errors into responses.
-func Found(ctx context.Context) error {
-	scope, _ := outbox.InnermostScope(ctx)
-	if s, ok := scope.(interface{ Conflict() error }); ok {
-		return s.Conflict()
-	}
-	return nil
 }

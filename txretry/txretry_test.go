@@ -211,10 +211,10 @@ func TestRealConflicts(t *testing.T) {
 					}
 					if first {
 						err := adaptertest.Conflict(t, db, func(query string) error { return run(ctx, tx, query) })
-						found = txretry.Found(ctx)
+						found = txretry.Conflict(ctx, nil)
 						return err
 					}
-					require.NoError(t, txretry.Found(ctx))
+					require.NoError(t, txretry.Conflict(ctx, nil))
 					return nil
 				})
 			}), name)
@@ -230,32 +230,44 @@ func TestRealConflicts(t *testing.T) {
 }
 
 // A conflict that a savepoint took back is none.
-func TestFoundAfterASavepoint(t *testing.T) {
+func TestAConflictInASavepoint(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 		db, opts := adaptertest.Conflicting(t, db)
 		writer, _ := adaptertest.Writer(t, db.DB, string(db.Kind))
 		a := adaptertest.Adapter(t, db.DB, writer)
-		require.NoError(t, txretry.Found(t.Context()))
-		err := a.RunInTx(t.Context(), opts, func(ctx context.Context, tx *sql.Tx) error {
-			exec := func(query string) error {
-				_, err := tx.ExecContext(ctx, query)
-				return err
-			}
-			require.NoError(t, exec("SAVEPOINT s"))
-			require.Error(t, adaptertest.Conflict(t, db, exec))
-			require.Error(t, txretry.Found(ctx))
-			err := exec("ROLLBACK TO SAVEPOINT s")
-			if db.Kind == testdb.MySQL { // the deadlock has taken the savepoint too
-				require.Error(t, txretry.Found(ctx))
-				return err
-			}
-			require.NoError(t, err)
-			require.NoError(t, txretry.Found(ctx))
-			return nil
+		err := txretry.Do(t.Context(), 0, func(ctx context.Context) error {
+			return a.RunInTx(ctx, opts, func(ctx context.Context, tx *sql.Tx) error {
+				exec := func(query string) error {
+					_, err := tx.ExecContext(ctx, query)
+					return err
+				}
+				require.NoError(t, exec("SAVEPOINT s"))
+				require.Error(t, adaptertest.Conflict(t, db, exec))
+				err := exec("ROLLBACK TO SAVEPOINT s")
+				if db.Kind == testdb.MySQL { // the deadlock has taken the savepoint too
+					require.Error(t, txretry.Conflict(ctx, nil))
+					return err
+				}
+				require.NoError(t, err)
+				require.NoError(t, txretry.Conflict(ctx, nil))
+				return nil
+			})
 		})
 		require.Equal(t, db.Kind == testdb.MySQL, err != nil)
 	})
+}
+
+// Outside of Do, nothing can run again.
+func TestOutsideOfDo(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, txretry.Conflict(t.Context(), serialization))
+	txretry.Watch(t.Context())
+	txretry.Committed(t.Context(), t.Context())
+	require.ErrorIs(t, txretry.Do(t.Context(), 0, func(ctx context.Context) error {
+		require.NoError(t, txretry.Conflict(ctx, fmt.Errorf("%w: %w", outbox.ErrOutcomeUnknown, serialization)))
+		return txretry.Conflict(ctx, fmt.Errorf("placing: %w", serialization))
+	}), serialization)
 }
 
 // MySQL's lock timeout rolls the statement back, and the code the transaction.
@@ -279,7 +291,7 @@ func TestLockTimeout(t *testing.T) {
 				_, err = tx.ExecContext(ctx, "UPDATE contended SET n = n + 1 WHERE id = 1")
 				if calls == 1 {
 					require.Error(t, err)
-					require.True(t, txretry.IsConflict(txretry.Found(ctx)))
+					require.Error(t, txretry.Conflict(ctx, nil))
 					require.NoError(t, holder.Rollback())
 				}
 				return err
@@ -368,7 +380,7 @@ func TestAConflictAmongTheRows(t *testing.T) {
 			adaptertest.Exec(t, db.DB, "INSERT INTO contended (id, n) VALUES (2, 0)")
 			writer, _ := adaptertest.Writer(t, db.DB, string(db.Kind))
 			a := adaptertest.Adapter(t, db.DB, writer)
-			require.True(t, txretry.IsConflict(a.RunInTx(t.Context(), opts, func(ctx context.Context, tx *sql.Tx) error {
+			require.True(t, txretry.IsConflict(a.RunInTx(inDo(t), opts, func(ctx context.Context, tx *sql.Tx) error {
 				if _, err := writer.Write(ctx, adaptertest.Event()); err != nil {
 					return err
 				}
@@ -376,11 +388,20 @@ func TestAConflictAmongTheRows(t *testing.T) {
 				rows, err := tx.QueryContext(ctx, "SELECT n FROM contended ORDER BY id FOR UPDATE")
 				require.NoError(t, err)
 				require.True(t, rows.Next())
-				require.NoError(t, txretry.Found(ctx))
 				require.False(t, rows.Next())
 				require.NoError(t, rows.Close())
-				return txretry.Found(ctx)
+				return txretry.Conflict(ctx, nil)
 			})))
 		})
 	}
+}
+
+// inDo is a context within Do.
+func inDo(t testing.TB) (within context.Context) {
+	t.Helper()
+	require.NoError(t, txretry.Do(t.Context(), 0, func(ctx context.Context) error {
+		within = ctx //nolint:fatcontext // for a single use
+		return nil
+	}))
+	return within
 }

@@ -42,23 +42,25 @@ func TestConflictsAreFound(t *testing.T) {
 			calls++
 			return f.inTx(ctx, opts, func(ctx context.Context, tx pgx.Tx) error {
 				if txretry.Last(ctx) {
-					return txretry.Found(ctx)
+					return txretry.Conflict(ctx, nil)
 				}
 				err := adaptertest.Conflict(t, db, func(query string) error { return run(ctx, tx, query) })
-				require.True(t, txretry.IsConflict(txretry.Found(ctx)), name)
+				require.True(t, txretry.IsConflict(txretry.Conflict(ctx, nil)), name)
 				return err
 			})
 		}), name)
 		require.Equal(t, 2, calls, name)
 	}
-	require.NoError(t, f.inTx(t.Context(), opts, func(ctx context.Context, tx pgx.Tx) error {
-		require.Error(t, pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-			return adaptertest.Conflict(t, db, func(query string) error {
-				_, err := tx.Exec(ctx, query)
-				return err
-			})
-		}))
-		return txretry.Found(ctx)
+	require.NoError(t, txretry.Do(t.Context(), 0, func(ctx context.Context) error {
+		return f.inTx(ctx, opts, func(ctx context.Context, tx pgx.Tx) error {
+			require.Error(t, pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				return adaptertest.Conflict(t, db, func(query string) error {
+					_, err := tx.Exec(ctx, query)
+					return err
+				})
+			}))
+			return txretry.Conflict(ctx, nil)
+		})
 	}))
 }
 
