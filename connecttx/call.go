@@ -72,7 +72,7 @@ func (i *interceptor) call(ctx context.Context, req connect.AnyRequest, next con
 
 // headers returns a function that takes back the headers and trailers that a handler sets in the
 // [connect.CallInfo] of its context. connect sends them, other than the headers of a response, also with
-// an error. A call outside of a server, as in a test, has none.
+// an error. A call outside of a server, as in a test, has no headers.
 func headers(ctx context.Context) (takeBack func()) {
 	info, ok := connect.CallInfoForHandlerContext(ctx)
 	if !ok {
@@ -134,7 +134,7 @@ func (e *CommitError) Error() string {
 // Unwrap returns Err.
 func (e *CommitError) Unwrap() error { return e.Err }
 
-// As sets a target of the type **[connect.Error] to what the client gets.
+// As sets a target of the type **[connect.Error] to the error that the client gets.
 func (e *CommitError) As(target any) bool {
 	answer := e.answer
 	if answer == nil {
@@ -143,7 +143,7 @@ func (e *CommitError) As(target any) bool {
 	return as(answer, target)
 }
 
-// as sets the target to what the client gets. connect sends the text of an error that is no
+// as sets the target to the error that the client gets. connect sends the text of an error that is no
 // [*connect.Error] to the client.
 func as(answer *connect.Error, target any) bool {
 	t, ok := target.(**connect.Error)
@@ -160,7 +160,7 @@ func commitAnswer(err error) *connect.Error {
 	return answer(err, connect.CodeInternal, "the transaction did not commit")
 }
 
-// answer is what the client gets: the end of its context, or else the code and the text.
+// answer is the error that the client gets: the end of the call's context, or else the code and the text.
 func answer(err error, otherwise connect.Code, text string) *connect.Error {
 	code := codeOf(err, otherwise)
 	if code != otherwise {

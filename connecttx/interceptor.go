@@ -18,7 +18,8 @@ import (
 // Config configures the interceptor. [NewInterceptor] is the short form of [Config.ToInterceptor].
 type Config struct {
 	// Skipper selects the unary calls that get no transaction. By default only calls of the
-	// ReadOnlyMethods, and of methods that the schema declares as free of side effects, get none.
+	// ReadOnlyMethods, and of methods that the schema declares as free of side effects, get no
+	// transaction.
 	Skipper func(ctx context.Context, req connect.AnyRequest) bool
 	// Transactor begins the transactions: an adapter. Required.
 	Transactor outbox.Transactor
