@@ -43,10 +43,15 @@ func keysOf(t *testing.T, db *testdb.DB, wait time.Duration) *idempotency.Keys {
 // placeBy calls Place with keys, and reports whether the answer was stored before.
 func (s *shop) placeBy(item string, protocol []connect.ClientOption, keys ...string) (res *connect.Response[text], replayed bool, err error) {
 	s.t.Helper()
+	return s.callBy(place, item, protocol, keys...)
+}
+
+func (s *shop) callBy(procedure, item string, protocol []connect.ClientOption, keys ...string) (res *connect.Response[text], replayed bool, err error) {
+	s.t.Helper()
 	req := connect.NewRequest(wrapperspb.String(item))
 	req.Header()[connecttx.KeyHeader] = keys
 	req.Header().Set("User", "ann")
-	res, err = connect.NewClient[text, text](s.client, s.url+place, protocol...).CallUnary(s.t.Context(), req)
+	res, err = connect.NewClient[text, text](s.client, s.url+procedure, protocol...).CallUnary(s.t.Context(), req)
 	if failure := (*connect.Error)(nil); errors.As(err, &failure) {
 		return nil, failure.Meta().Get(connecttx.ReplayedHeader) == "true", failure
 	}
@@ -81,10 +86,12 @@ func TestACallIsDoneOnceByItsKey(t *testing.T) {
 		}
 		require.Equal(t, 1, s.placed())
 
-		_, replayed, err = s.placeBy("coffee", protocol, "k")
-		require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
-		require.False(t, replayed)
-		require.ErrorContains(t, err, "another call")
+		for procedure, item := range map[string]string{place: "coffee", simple: "tea"} {
+			_, replayed, err = s.callBy(procedure, item, protocol, "k")
+			require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
+			require.False(t, replayed)
+			require.ErrorContains(t, err, "another call")
+		}
 		for _, keys := range [][]string{{""}, {strings.Repeat("k", 256)}, {"a", "b"}} {
 			_, _, err = s.placeBy("tea", protocol, keys...)
 			require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
@@ -177,6 +184,15 @@ func TestACallThatRunsIsNotDoneTwiceAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, replayed)
 		require.Equal(t, 1, s.placed())
+
+		impatient.serve(connecttx.Config{Idempotency: &connecttx.Idempotency{
+			Keys: keysOf(t, db, time.Minute), Scope: func(context.Context, connect.AnyRequest) string { return "bob" },
+		}})
+		impatient.handle = s.insert
+		_, replayed, err = impatient.placeBy("tea", nil, "k")
+		require.NoError(t, err)
+		require.False(t, replayed, "the key of another")
+		require.Equal(t, 2, s.placed())
 	})
 }
 

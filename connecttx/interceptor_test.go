@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,14 +88,21 @@ func TestAPanicRollsBack(t *testing.T) {
 			_ = s.place(ctx)
 			panic("boom")
 		}
-		outcomes := []string{}
-		for _, options := range [][]connect.HandlerOption{{connect.WithRecover(recovering), own}, {own, connect.WithRecover(recovering)}} {
+		outcomes, when := []string{}, []string{}
+		recovery := connect.WithRecover(func(ctx context.Context, spec connect.Spec, header http.Header, r any) error {
+			when = s.record.Outcomes()
+			return recovering(ctx, spec, header, r)
+		})
+		for name, options := range map[string][]connect.HandlerOption{"outside": {recovery, own}, "inside": {own, recovery}} {
 			s.serveWith(options...)
 			_, err := s.call(simple, boom, protocol...)
 			require.Equal(t, connect.CodeInternal, connect.CodeOf(err))
 			require.ErrorContains(t, err, "panic")
 			outcomes = append(outcomes, "rollback")
 			s.want(0, outcomes...)
+			if name == "outside" {
+				require.Equal(t, outcomes, when, "before the request ends")
+			}
 		}
 		s.serveWith(own)
 		_, err := s.call(simple, panics, protocol...)
@@ -329,16 +337,30 @@ func TestSkipperMethodsAndRollbackOn(t *testing.T) {
 // savepoint.
 func TestTwoInterceptors(t *testing.T) {
 	t.Parallel()
-	s := openShop(t, testdb.Open(t, sqlite()), connecttx.Config{}, connecttx.Config{})
+	s := openShop(t, testdb.Open(t, sqlite()))
+	counted := &counting{Transactor: s.adapter}
+	s.serve(connecttx.Config{Transactor: counted}, connecttx.Config{Transactor: counted})
 	_, err := s.call(place, s.place)
 	require.NoError(t, err)
 	s.want(1, "commit")
+	require.Equal(t, int32(1), counted.begun.Load())
 	s.serve(connecttx.Config{}, connecttx.Config{Transactor: adaptertest.Adapter(t, s.db, s.writer)})
 	_, err = s.call(place, s.place)
 	require.NoError(t, err)
 	s.fails(func(ctx context.Context) error { return errors.Join(s.place(ctx), errTest) })
 	s.fails(func(ctx context.Context) error { return errors.Join(s.place(ctx), s.doom(ctx)) })
 	s.want(2, "commit", "commit", "rollback", "rollback")
+}
+
+// counting counts the transactions that begin.
+type counting struct {
+	outbox.Transactor
+	begun atomic.Int32
+}
+
+func (c *counting) Begin(ctx context.Context, opts *sql.TxOptions) (context.Context, outbox.Transaction, error) {
+	c.begun.Add(1)
+	return c.Transactor.Begin(ctx, opts)
 }
 
 // A service may share an interceptor between its handlers and its clients, and call in a transaction.
@@ -419,7 +441,8 @@ func TestATransactionThatCannotBegin(t *testing.T) {
 	})
 }
 
-// With the middleware of httptx around handlers that have the interceptor, a call is a savepoint.
+// With the middleware of httptx around handlers that have the interceptor, a call is a savepoint, a key is
+// refused, and a commit that fails has an answer without a code.
 func TestTheMiddlewareOfHTTPAround(t *testing.T) {
 	t.Parallel()
 	eachProtocol(t, []testdb.Target{sqlite()}, func(t *testing.T, db *testdb.DB, protocol ...connect.ClientOption) {
@@ -430,8 +453,18 @@ func TestTheMiddlewareOfHTTPAround(t *testing.T) {
 		s.want(1, "commit")
 		failed := s.fails(func(ctx context.Context) error { return errors.Join(s.place(ctx), placedBefore(t)) }, protocol...)
 		require.Equal(t, connect.CodeAlreadyExists, failed.Code())
+		lost := s.fails(func(ctx context.Context) error { return errors.Join(s.place(ctx), s.doom(ctx)) }, protocol...)
+		require.Equal(t, connect.CodeUnknown, lost.Code())
+		require.ErrorContains(t, lost, "500")
 		orders, events := s.count()
 		require.Equal(t, []int{1, 1}, []int{orders, events})
+
+		interceptor, err := connecttx.Config{Transactor: s.adapter, Idempotency: &connecttx.Idempotency{Keys: keysOf(t, db, 0)}}.ToInterceptor()
+		require.NoError(t, err)
+		s.serveBehind(httptx.Transaction(s.adapter), connect.WithInterceptors(connect.UnaryInterceptorFunc(s.outside), interceptor))
+		_, _, err = s.placeBy("tea", protocol, "k")
+		require.Equal(t, connect.CodeUnavailable, connect.CodeOf(err))
+		require.ErrorContains(t, s.wait(), "carries a transaction of the pool")
 	})
 }
 
