@@ -71,7 +71,7 @@ func (i *interceptor) call(ctx context.Context, req connect.AnyRequest, next con
 }
 
 // headers returns a function that takes back the headers and trailers that a handler sets in the
-// [connect.CallInfo] of its context. connect sends them, other than the headers of a response, also with
+// [connect.CallInfo] of its context. connect 1.21 sends them, unlike the headers of a response, also with
 // an error. A call outside of a server, as in a test, has no headers.
 func headers(ctx context.Context) (takeBack func()) {
 	info, ok := connect.CallInfoForHandlerContext(ctx)
