@@ -18,6 +18,7 @@ require (
 	github.com/outboxkit/outbox-go/adapters/pgx v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/adapters/pqnotify v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/adapters/prometheus v0.0.0-00010101000000-000000000000
+	github.com/outboxkit/outbox-go/connecttx v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/echo5mw v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/fxmodule/fxprom v0.0.0-00010101000000-000000000000
 	github.com/outboxkit/outbox-go/ginmw v0.0.0-00010101000000-000000000000
@@ -120,6 +121,7 @@ replace (
 	github.com/outboxkit/outbox-go/adapters/pgx => ../adapters/pgx
 	github.com/outboxkit/outbox-go/adapters/pqnotify => ../adapters/pqnotify
 	github.com/outboxkit/outbox-go/adapters/prometheus => ../adapters/prometheus
+	github.com/outboxkit/outbox-go/connecttx => ../connecttx
 	github.com/outboxkit/outbox-go/echo5mw => ../echo5mw
 	github.com/outboxkit/outbox-go/fxmodule/fxotel => ../fxmodule/fxotel
 	github.com/outboxkit/outbox-go/fxmodule/fxprom => ../fxmodule/fxprom

@@ -12,10 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/grpc"
 	_ "modernc.org/sqlite"
 
 	"github.com/outboxkit/outbox-go/adapters/sqltx"
+	"github.com/outboxkit/outbox-go/connecttx"
 	"github.com/outboxkit/outbox-go/grpctx"
 	"github.com/outboxkit/outbox-go/httptx"
 	"github.com/outboxkit/outbox-go/idempotency"
@@ -81,6 +83,18 @@ func newInterceptor(keys *idempotency.Keys, a *sqltx.Adapter) (grpc.UnaryServerI
 	}.ToInterceptor()
 }
 
+func newConnectInterceptor(keys *idempotency.Keys, a *sqltx.Adapter) (connect.Interceptor, error) {
+	return connecttx.Config{
+		Transactor: a,
+		Idempotency: &connecttx.Idempotency{
+			Keys:  keys,
+			Scope: userOfConnect,
+		},
+	}.ToInterceptor()
+}
+
+func userOfConnect(context.Context, connect.AnyRequest) string { return "ann" }
+
 func userOfCall(context.Context) string { return "ann" }
 
 func userOf(*http.Request) string { return "ann" }
@@ -130,6 +144,8 @@ func Example() {
 	fmt.Println(placed, "orders")
 	_ = purge
 	_, err = newInterceptor(keys, a)
+	check(err)
+	_, err = newConnectInterceptor(keys, a)
 	check(err)
 	// Output:
 	// 201 location=/orders/1 replayed=
