@@ -77,6 +77,12 @@ var good = []struct {
 		fault(Server, "", lease).wait(lease).done("b", "k1", "k2", "k3")},
 	{"a shutdown comes between two listeners", 1, tell("multi").commit("t1", "m1").fault(Terminate, "a", 0).done("a", "m1/mail").
 		closed("a", "").done("b", "m1/mail", "m1/stock")},
+	{"a request is repeated after everything that promises nothing", 0, tell("multi").
+		asked("k", "tea", 0, "", false).handled("k", "t1", "tea", OpRolledBack).asked("k", "tea", 500, "", false).
+		asked("k", "tea", 409, "", false).handled("k", "t2", "tea", OpUnknown).stands("t2").asked("k", "tea", 500, "", false).
+		asked("k", "tea", 201, "t2", true).asked("k", "coffee", 422, "", false).asked("k", "tea", 409, "", true).asked("k", "tea", 201, "t2", true)},
+	{"a different request has the key", 0, tell("multi").handled("k", "t1", "coffee", OpCommitted).
+		asked("k", "tea", 422, "", false).asked("k", "coffee", 201, "t1", false).asked("k", "tea", 409, "", false)},
 	{"clocks are stepped", 0, tell("by-key").promise(func(p *Promise) { p.Unordered = true }).commit("t1", "k1", "k2").done("a", "k2", "k1")},
 }
 

@@ -32,6 +32,7 @@ type options struct {
 	parallel  int
 	race      bool
 	older     string
+	requests  bool
 	dir       string
 	mysql     string
 }
@@ -46,6 +47,7 @@ func main() {
 	flag.IntVar(&o.parallel, "parallel", 2, "how many runs at a time")
 	flag.BoolVar(&o.race, "race", false, "build the processes with the race detector")
 	flag.StringVar(&o.older, "older", "", "run processes of this revision beside today's, without faults")
+	flag.BoolVar(&o.requests, "requests", false, "clients send requests with keys to the processes, which have no writers")
 	flag.StringVar(&o.mysql, "mysql", "", "the folder of the packages of MySQL, from make mysql; empty is the installed MariaDB or MySQL")
 	flag.StringVar(&o.dir, "dir", "", "the folder for the histories; empty is a temporary one")
 	flag.Parse()
@@ -120,7 +122,10 @@ func (o options) plan(ctx context.Context, plans chan<- chaos.Plan) {
 	defer close(plans)
 	databases := strings.Split(o.databases, ",")
 	newPlan := chaos.NewPlan
-	if o.older != "" {
+	switch {
+	case o.requests:
+		newPlan = chaos.NewRequestPlan
+	case o.older != "":
 		newPlan = chaos.NewSkewPlan
 	}
 	for began, seed, i := time.Now(), o.seed, 0; time.Since(began) < o.time && (o.runs == 0 || i < o.runs); seed++ {
