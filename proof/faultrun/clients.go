@@ -170,11 +170,16 @@ func (c *Clients) answer(ctx context.Context, of checker.Request, how cut) (chec
 	if err != nil {
 		return of, err
 	}
-	of.Status, of.Replayed = response.StatusCode, response.Header.Get(httptx.ReplayedHeader) == "true"
-	if of.Succeeded() {
-		of.Answer = string(body)
+	return answered(of, response.StatusCode, response.Header, body), nil
+}
+
+// answered is a request with the answer.
+func answered(r checker.Request, status int, header http.Header, body []byte) checker.Request {
+	r.Status, r.Replayed = status, header.Get(httptx.ReplayedHeader) == "true"
+	if r.Succeeded() {
+		r.Answer = string(body)
 	}
-	return of, nil
+	return r
 }
 
 // cut is how a connection is cut off; the zero cut is none.

@@ -85,7 +85,12 @@ func (n *node) execute(r *http.Request) error {
 	n.log.Add(checker.Record{Op: checker.OpHandled, Tx: id, Request: &checker.Request{
 		Key: r.Header.Get(httptx.KeyHeader), Asks: string(asks),
 	}})
-	if _, err := n.order(r.Context(), id, sqlTx{n, tx}); err != nil {
+	if n.crash != nil {
+		_, err = n.stepOrder(r.Context(), id, crashStep{types: []string{Plain}}, sqlTx{n, tx})
+	} else {
+		_, err = n.order(r.Context(), id, sqlTx{n, tx})
+	}
+	if err != nil {
 		return err
 	}
 	if n.chance("roll back", id) < n.RollBack {
