@@ -20,7 +20,7 @@ func (r Result) String() string {
 		verdict, r.Seed, r.Database, r.Spec.Driver, r.Spec.Mode, r.Took.Seconds(), r.faults(), r.conditions(),
 		rep.Transactions, rep.Unknown, rep.Events, rep.Deliveries, rep.Explained, rep.Duplicates, 100*rep.ChanceExplained)
 	if r.Clients > 0 {
-		fmt.Fprintf(&s, ", %d keys in %d requests, %d answers", rep.Keys, rep.Tries, rep.Answers)
+		fmt.Fprintf(&s, ", %d keys in %d requests, %d answers (%d repeated, %d refused)", rep.Keys, rep.Tries, rep.Answers, rep.Repeated, rep.Refused)
 	}
 	if r.Skipped != nil {
 		fmt.Fprintf(&s, "\n       without some faults: %v", r.Skipped)
@@ -86,8 +86,8 @@ func (r Result) conditions() string {
 func Table(results []Result) string {
 	var s strings.Builder
 	w := tabwriter.NewWriter(&s, 0, 0, 1, ' ', 0)
-	_, _ = fmt.Fprintln(w, "| database\t| runs\t| time\t| transactions\t| keys\t| requests\t| answers\t| events\t| deliveries\t| duplicates\t| of them explained\t| faults\t| runs that broke a rule\t|")
-	_, _ = fmt.Fprintln(w, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
+	_, _ = fmt.Fprintln(w, "| database\t| runs\t| time\t| transactions\t| keys\t| requests\t| answers\t| of them repeated\t| refused\t| events\t| deliveries\t| duplicates\t| of them explained\t| faults\t| runs that broke a rule\t|")
+	_, _ = fmt.Fprintln(w, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
 	for _, database := range Databases {
 		var sum Result
 		sum.Done = map[string]int{}
@@ -105,8 +105,9 @@ func Table(results []Result) string {
 		if runs == 0 {
 			continue
 		}
-		_, _ = fmt.Fprintf(w, "| %s\t| %d\t| %v\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %s\t| %d\t|\n", database, runs, sum.Took.Round(time.Second),
-			sum.Report.Transactions, sum.Report.Keys, sum.Report.Tries, sum.Report.Answers, sum.Report.Events, sum.Report.Deliveries, sum.Report.Duplicates, sum.Report.Explained, sum.faults(), failed)
+		_, _ = fmt.Fprintf(w, "| %s\t| %d\t| %v\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %s\t| %d\t|\n", database, runs, sum.Took.Round(time.Second),
+			sum.Report.Transactions, sum.Report.Keys, sum.Report.Tries, sum.Report.Answers, sum.Report.Repeated, sum.Report.Refused,
+			sum.Report.Events, sum.Report.Deliveries, sum.Report.Duplicates, sum.Report.Explained, sum.faults(), failed)
 	}
 	_ = w.Flush()
 	return s.String()
@@ -118,6 +119,8 @@ func (r *Result) add(o Result) {
 	r.Report.Keys += o.Report.Keys
 	r.Report.Tries += o.Report.Tries
 	r.Report.Answers += o.Report.Answers
+	r.Report.Repeated += o.Report.Repeated
+	r.Report.Refused += o.Report.Refused
 	r.Report.Events += o.Report.Events
 	r.Report.Deliveries += o.Report.Deliveries
 	r.Report.Duplicates += o.Report.Duplicates

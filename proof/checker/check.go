@@ -71,11 +71,8 @@ func (f *facts) figures() {
 	for _, times := range f.replays {
 		r.Replayed += len(times)
 	}
-	r.Keys = len(f.requests)
 	for _, k := range f.requests {
-		r.Tries += k.sent
-		r.Answers += len(k.answers)
-		r.Successes += len(k.successes())
+		k.count(r)
 	}
 	r.Deleted, r.Faults, r.ChanceExplained = len(f.deleted), f.faults.harm(), f.chance()
 	if n := len(f.Records); n > 0 {

@@ -107,12 +107,15 @@ func TestTheReportCounts(t *testing.T) {
 		write("t2", "e2").ended("t2", OpRolledBack).
 		commit("t3", "e3").fails("a", "e3", 3).dead("e3").
 		write("t4", "e4").ended("t4", OpUnknown).
-		commit("t5", "e5").begin("a", "e5").fault(Kill, "a", 0).done("b", "e5").h)
+		commit("t5", "e5").begin("a", "e5").fault(Kill, "a", 0).done("b", "e5").
+		handled("k", "t6", "tea", OpCommitted).asked("k", "tea", 0, "", false).asked("k", "tea", 500, "", false).
+		asked("k", "tea", 201, "t6", false).asked("k", "tea", 201, "t6", true).asked("k", "coffee", 422, "", false).h)
 	require.Empty(t, report.Violations, report)
 	report.ChanceExplained, report.Span = 0, 0
 	require.Equal(t, Report{
-		Transactions: 5, Committed: 3, Unknown: 1, Events: 6, Standing: 4,
+		Transactions: 6, Committed: 4, Unknown: 1, Events: 6, Standing: 4,
 		Deliveries: 7, Succeeded: 3, Failed: 3, Interrupted: 1, Faults: 1, Done: 3, Dead: 1, Effects: 1,
+		Keys: 1, Tries: 5, Answers: 4, Successes: 2, Repeated: 1, Refused: 1,
 	}, report)
 }
 

@@ -32,7 +32,7 @@ type transaction struct {
 	id     string
 	commit time.Time // when the writer was about to commit; zero: not recorded
 	ended  Op        // empty: the writer's process died
-	asks   string    // what the request asks for that the transaction executes
+	asks   string    // Request.Asks of the request that the transaction executes
 }
 
 // event is an event that was written.

@@ -111,8 +111,8 @@ type Event struct {
 // Request is a request with an Idempotency-Key, and the answer.
 type Request struct {
 	Key string `json:"key"`
-	// Asks is what the request asks for. Two requests with the same Key that ask for different things
-	// are different requests.
+	// Asks is the body of the request. Two requests with the same Key and different bodies are
+	// different requests.
 	Asks string `json:"asks"`
 	// Status and Answer are the status and the body of the answer; zero is no answer. The body of a
 	// success is the Tx of the execution that the answer is about. Replayed: the answer has the header

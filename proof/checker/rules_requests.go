@@ -57,6 +57,24 @@ func (k *requests) successes() (successes []*Request) {
 	return successes
 }
 
+// count adds the requests to the report's figures.
+func (k *requests) count(r *Report) {
+	r.Keys++
+	r.Tries += k.sent
+	r.Answers += len(k.answers)
+	for _, a := range k.answers {
+		switch {
+		case a.Succeeded():
+			r.Successes++
+			if a.Replayed {
+				r.Repeated++
+			}
+		case a.Status < http.StatusInternalServerError:
+			r.Refused++
+		}
+	}
+}
+
 // checkRequests checks the rules of requests with keys.
 func (f *facts) checkRequests() {
 	for _, key := range slices.Sorted(maps.Keys(f.requests)) {

@@ -30,7 +30,7 @@ type Clients struct {
 	keys     []string // the keys that were sent
 }
 
-// What requests ask for. Most requests with a key ask for tea.
+// Things that requests ask for. Most requests with a key ask for tea.
 const (
 	tea    = "tea"
 	coffee = "coffee"
@@ -227,7 +227,7 @@ func (c *cutConn) cutOff() error {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok && c.reset {
 		_ = tcp.SetLinger(0)
 	}
-	_ = c.Conn.Close()
+	_ = c.Close()
 	return errCut
 }
 

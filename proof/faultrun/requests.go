@@ -24,7 +24,7 @@ func newKeys(db *sql.DB, spec Spec) *idempotency.Keys {
 // executions numbers the executions of requests.
 var executions atomic.Int64
 
-// execution is what a process knows of a request that it executes.
+// execution is a request whose handler was called, or will be called.
 type execution struct {
 	id  string // of the transaction; empty until the handler is called
 	err error  // why the request was not done
@@ -108,7 +108,7 @@ func (n *node) serve() (shutDown func()) {
 	if n.orders == nil || n.crash != nil {
 		return func() {}
 	}
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	listener := must(new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0"))
 	server := &http.Server{Handler: n.orders, ReadHeaderTimeout: time.Minute}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

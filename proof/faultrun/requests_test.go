@@ -46,11 +46,11 @@ func TestRequestsWithKeys(t *testing.T) {
 		sent := make(chan struct{})
 		go func() {
 			defer close(sent)
-			clients.Send(ctx, 4, 25, 0)
+			clients.Send(ctx, 4, 15, 0)
 		}()
 		for _, process := range []string{"a0", "a1", "a2"} {
 			a, before := start(process, db.DSN), clients.Answered()
-			require.Eventually(t, func() bool { return clients.Answered() > before+20 || isClosed(sent) }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return clients.Answered() > before+15 || isClosed(sent) }, time.Minute, time.Millisecond)
 			a.Kill()
 		}
 		<-sent
@@ -65,7 +65,7 @@ func TestRequestsWithKeys(t *testing.T) {
 		report := checker.Check(h)
 		t.Log(report)
 		require.Empty(t, report.Violations, "the logs are in %s", run.Dir)
-		require.Equal(t, 100, report.Keys)
+		require.Equal(t, 60, report.Keys)
 	})
 }
 

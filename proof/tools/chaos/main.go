@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -68,6 +69,9 @@ func run(o options) (ok bool, err error) {
 	defer end()
 	if modes := []string{"", "single", "multi", "ordered", "by-key"}; !slices.Contains(modes, o.mode) {
 		return false, fmt.Errorf("-mode %s: there is none of this name", o.mode)
+	}
+	if o.requests && o.older != "" {
+		return false, errors.New("-requests and -older: give one of them")
 	}
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "outbox-chaos-"); err != nil {
