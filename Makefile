@@ -294,10 +294,13 @@ chaos/closing: ## close 200 times under load in every mode, and with each fault 
 chaos/mutations: ## build broken copies of the outbox, and check that the checker rejects what they do
 	OUTBOX_TEST_MUTATIONS=true $(WITHDB) -- $(GO) test -C proof -timeout 60m -v ./mutation
 
-chaos: chaos/faults fuzz vuln ## ten minutes of fault runs, a minute of each fuzz target, govulncheck
+chaos: chaos/faults chaos/requests fuzz vuln ## ten minutes of each kind of fault runs, a minute of each fuzz target, govulncheck
 
 chaos/faults: ## kill, stop and cut off processes, and check what they did (CHAOS_TIME, CHAOS_SEED, CHAOS_DB, CHAOS_RUNS)
 	$(WITHDB) -- $(GO) run -C proof ./tools/chaos -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
+
+chaos/requests: ## the same for processes that serve requests with keys, which clients repeat and cut off
+	$(WITHDB) -- $(GO) run -C proof ./tools/chaos -requests -time $(CHAOS_TIME) -seed $(CHAOS_SEED) -db $(CHAOS_DB) -runs $(CHAOS_RUNS) $(CHAOS_FLAGS)
 
 chaos/soak: ## an hour at a steady rate beside a transaction held open for ten minutes (SOAK_TIME, SOAK_HELD, SOAK_DB, SOAK_OUT)
 	$(WITHDB) -- $(GO) run -C proof ./tools/soak -time $(SOAK_TIME) -held $(SOAK_HELD) -db $(SOAK_DB) -out $(abspath $(SOAK_OUT)) $(SOAK_FLAGS)

@@ -169,6 +169,28 @@ func TestSkewPlans(t *testing.T) {
 	require.Greater(t, terminations, 50)
 }
 
+// Plans with requests have clients in place of writers, every kind of harm, and otherwise what the plan
+// of the seed has.
+func TestRequestPlans(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for seed := range uint64(200) {
+		p := chaos.NewRequestPlan(seed, "mysql", 0)
+		require.Equal(t, p, chaos.NewRequestPlan(seed, "mysql", 0))
+		require.True(t, p.Clients > 1 && p.Spec.Requests && p.Spec.Pace > 0)
+		require.Empty(t, p.Spec.Writers)
+		for _, faults := range p.Faults {
+			for _, f := range faults {
+				found[f.Kind], found[string(f.Harm)] = true, true
+			}
+		}
+	}
+	for _, harm := range append(faultrun.Harms, faultrun.LostCommit) {
+		require.True(t, found[string(harm)], harm)
+	}
+	require.True(t, found["kill"])
+}
+
 // A run with a broken rule keeps its history and prints how to do it again. The program
 // is none, so the run fails.
 func TestAFailingRun(t *testing.T) {

@@ -96,11 +96,11 @@ func (d draw) adapters(driver string) []string {
 	return all[:2+d.IntN(3)]
 }
 
-// pace draws how much is written: no more than two busy cores can deliver.
-func (d draw) pace(p *Plan) {
-	second := map[string]int{"single": 80, "multi": 80, "by-key": 50, "ordered": 25}[p.Spec.Mode]
-	writers := (p.Processes + p.Writers) * len(p.Spec.Writers)
-	p.Spec.Pace = time.Duration(writers) * time.Second / time.Duration(second)
+// pace is the time between two transactions of each of the writers: together the writers write no more
+// than two busy cores can deliver.
+func pace(writers int, mode string) time.Duration {
+	second := map[string]int{"single": 80, "multi": 80, "by-key": 50, "ordered": 25}[mode]
+	return time.Duration(writers) * time.Second / time.Duration(second)
 }
 
 // kinds draws the kinds of faults of a plan: no kinds, a few, or many.

@@ -65,6 +65,9 @@ type Plan struct {
 	// Skew: half of the processes are of an older version. A process that follows another process
 	// is of the other version.
 	Skew bool
+	// Clients send requests with keys to the processes, which then have no writers; see
+	// [NewRequestPlan].
+	Clients int
 }
 
 // NewPlan makes the plan of a seed. A duration of zero is 10 to 30 seconds.
@@ -79,7 +82,7 @@ func NewPlan(seed uint64, database string, duration time.Duration) Plan {
 	if d.often(20) {
 		p.Writers = 1
 	}
-	d.pace(&p)
+	p.Spec.Pace = pace((p.Processes+p.Writers)*len(p.Spec.Writers), p.Spec.Mode)
 	kinds := d.kinds(p)
 	for range p.Processes + p.Writers {
 		p.Faults = append(p.Faults, d.timeline(p, only(kinds, kill, stop, terminate, network, clock)))
@@ -98,6 +101,26 @@ func NewSkewPlan(seed uint64, database string, duration time.Duration) Plan {
 	for i := range p.Faults {
 		p.Faults[i] = d.timeline(p, []string{terminate})
 	}
+	return p
+}
+
+// NewRequestPlan is the plan of a seed, but with processes that serve requests with keys in place of
+// their writers. Clients outside of the processes send the requests.
+func NewRequestPlan(seed uint64, database string, duration time.Duration) Plan {
+	p := NewPlan(seed, database, duration)
+	d := draw{rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // a plan is no secret
+	p.Clients = one(d, 2, 4, 8)
+	p.Spec.Writers, p.Spec.Requests, p.Spec.KeyWait = nil, true, one(d, 0, time.Second)
+	p.Spec.RollBack = one(d, 0, 5, 20)
+	p.Spec.Abroad = 0 // a client that goes away would leave a connection whose names resolve elsewhere
+	for _, faults := range p.Faults {
+		for i := range faults {
+			if faults[i].Kind == network && d.often(30) {
+				faults[i].Harm = faultrun.LostCommit
+			}
+		}
+	}
+	p.Spec.Pace = 2 * pace(p.Clients, p.Spec.Mode) // a request is sent several times
 	return p
 }
 

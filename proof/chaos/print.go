@@ -19,6 +19,9 @@ func (r Result) String() string {
 	fmt.Fprintf(&s, "%-6s seed %-10d %-8s %-7s %-11s %2.0fs %s%s; %d transactions (%d unknown), %d events, %d deliveries, %d/%d duplicates explained (chance %.0f %%)",
 		verdict, r.Seed, r.Database, r.Spec.Driver, r.Spec.Mode, r.Took.Seconds(), r.faults(), r.conditions(),
 		rep.Transactions, rep.Unknown, rep.Events, rep.Deliveries, rep.Explained, rep.Duplicates, 100*rep.ChanceExplained)
+	if r.Clients > 0 {
+		fmt.Fprintf(&s, ", %d keys in %d requests, %d answers (%d repeated, %d refused)", rep.Keys, rep.Tries, rep.Answers, rep.Repeated, rep.Refused)
+	}
 	if r.Skipped != nil {
 		fmt.Fprintf(&s, "\n       without some faults: %v", r.Skipped)
 	}
@@ -26,6 +29,9 @@ func (r Result) String() string {
 		target := "chaos/faults"
 		if r.Skew {
 			target = "chaos/skew"
+		}
+		if r.Clients > 0 {
+			target = "chaos/requests"
 		}
 		fmt.Fprintf(&s, "\n%v\n  history: %s\n  again:   make %s CHAOS_SEED=%d CHAOS_DB=%s CHAOS_RUNS=1\n", rep, r.Dir, target, r.Seed, r.Database)
 	}
@@ -54,6 +60,7 @@ func (r Result) conditions() string {
 		is   bool
 	}{
 		{"two versions", r.Skew},
+		{fmt.Sprintf("%d clients", r.Clients), r.Clients > 0},
 		{"operators", r.Operators},
 		{"migration", r.Migrates},
 		{"writer-only process", r.Writers > 0},
@@ -79,8 +86,8 @@ func (r Result) conditions() string {
 func Table(results []Result) string {
 	var s strings.Builder
 	w := tabwriter.NewWriter(&s, 0, 0, 1, ' ', 0)
-	_, _ = fmt.Fprintln(w, "| database\t| runs\t| time\t| transactions\t| events\t| deliveries\t| duplicates\t| of them explained\t| faults\t| runs that broke a rule\t|")
-	_, _ = fmt.Fprintln(w, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
+	_, _ = fmt.Fprintln(w, "| database\t| runs\t| time\t| transactions\t| keys\t| requests\t| answers\t| of them repeated\t| refused\t| events\t| deliveries\t| duplicates\t| of them explained\t| faults\t| runs that broke a rule\t|")
+	_, _ = fmt.Fprintln(w, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
 	for _, database := range Databases {
 		var sum Result
 		sum.Done = map[string]int{}
@@ -98,8 +105,9 @@ func Table(results []Result) string {
 		if runs == 0 {
 			continue
 		}
-		_, _ = fmt.Fprintf(w, "| %s\t| %d\t| %v\t| %d\t| %d\t| %d\t| %d\t| %d\t| %s\t| %d\t|\n", database, runs, sum.Took.Round(time.Second),
-			sum.Report.Transactions, sum.Report.Events, sum.Report.Deliveries, sum.Report.Duplicates, sum.Report.Explained, sum.faults(), failed)
+		_, _ = fmt.Fprintf(w, "| %s\t| %d\t| %v\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %s\t| %d\t|\n", database, runs, sum.Took.Round(time.Second),
+			sum.Report.Transactions, sum.Report.Keys, sum.Report.Tries, sum.Report.Answers, sum.Report.Repeated, sum.Report.Refused,
+			sum.Report.Events, sum.Report.Deliveries, sum.Report.Duplicates, sum.Report.Explained, sum.faults(), failed)
 	}
 	_ = w.Flush()
 	return s.String()
@@ -108,6 +116,11 @@ func Table(results []Result) string {
 func (r *Result) add(o Result) {
 	r.Took += o.Took
 	r.Report.Transactions += o.Report.Transactions
+	r.Report.Keys += o.Report.Keys
+	r.Report.Tries += o.Report.Tries
+	r.Report.Answers += o.Report.Answers
+	r.Report.Repeated += o.Report.Repeated
+	r.Report.Refused += o.Report.Refused
 	r.Report.Events += o.Report.Events
 	r.Report.Deliveries += o.Report.Deliveries
 	r.Report.Duplicates += o.Report.Duplicates

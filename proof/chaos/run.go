@@ -25,6 +25,7 @@ type run struct {
 	processes *faultrun.Run
 	slots     []*slot
 	operator  operator
+	clients   *faultrun.Clients // nil without Plan.Clients
 
 	// harming is true while a fault is done to all processes.
 	harming atomic.Bool
@@ -115,6 +116,11 @@ func (r *run) begin(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.plan.Clients > 0 {
+		var err error
+		r.clients, err = r.processes.NewClients()
+		return err
+	}
 	return nil
 }
 
@@ -150,6 +156,9 @@ func (r *run) suffer(ctx context.Context) {
 		all.Go(func() { s.suffer(ctx, r.plan.Faults[i]) })
 	}
 	all.Go(func() { r.sufferTogether(ctx) })
+	if r.clients != nil {
+		all.Go(func() { r.clients.Send(ctx, r.plan.Clients, 0, r.plan.Spec.Pace) })
+	}
 	if r.plan.Operators {
 		all.Go(func() { r.operator.operate(ctx) })
 	}
@@ -234,6 +243,9 @@ func (r *run) deliver(ctx context.Context) error {
 	var all sync.WaitGroup
 	if r.plan.Spec.Mode == "by-key" && !r.plan.Spec.SkipDead {
 		all.Go(func() { r.operator.bury(burying) })
+	}
+	if r.clients != nil {
+		r.clients.Finish(ctx)
 	}
 	err := faultrun.Delivered(ctx, r.base.db)
 	stop()

@@ -131,6 +131,27 @@ var broken = []struct {
 		deleted("m1/stock").dead("m1/stock")},
 	{"a deleted dead letter is still there", RuleOperators, tell("multi").commit("t1", "e1").fails("a", "e1", 3).deleted("e1").dead("e1")},
 
+	{"two executions of a request", RuleRequestOnce, tell("multi").handled("k", "t1", "tea", OpCommitted).handled("k", "t2", "tea", OpCommitted).
+		asked("k", "tea", 201, "t1", false)},
+	{"a request that was done leaves nothing", RuleRequestOnce, tell("multi").handled("k", "t1", "tea", OpUnknown).asked("k", "tea", 201, "t1", false)},
+	{"two different answers", RuleRequestAnswer, tell("multi").handled("k", "t1", "tea", OpCommitted).
+		asked("k", "tea", 201, "t1", false).asked("k", "tea", 200, "t1", true)},
+	{"the answer of an execution that was rolled back", RuleRequestAnswer, tell("multi").handled("k", "t1", "tea", OpRolledBack).
+		handled("k", "t2", "tea", OpCommitted).asked("k", "tea", 201, "t1", true)},
+	{"two answers that are not marked as replayed", RuleRequestAnswer, tell("multi").handled("k", "t1", "tea", OpCommitted).
+		asked("k", "tea", 201, "t1", false).asked("k", "tea", 201, "t1", false)},
+	{"a different request with the key is done", RuleRequestOther, tell("multi").handled("k", "t1", "tea", OpCommitted).
+		asked("k", "tea", 201, "t1", false).asked("k", "coffee", 201, "t1", true)},
+	{"a different request with the key was done before", RuleRequestOther, tell("multi").handled("k", "t1", "tea", OpCommitted).
+		asked("k", "tea", 201, "t1", false).asked("k", "coffee", 409, "", true)},
+	{"the same request is refused", RuleRequestOther, tell("multi").handled("k", "t1", "tea", OpCommitted).
+		asked("k", "tea", 201, "t1", false).asked("k", "tea", 422, "", false)},
+	{"a request never succeeds", RuleRequestEnd, tell("multi").handled("k", "t1", "tea", OpRolledBack).asked("k", "tea", 500, "", false).asked("k", "tea", 409, "", false)},
+	{"an execution that no client asked for", RuleRecords, tell("multi").handled("k", "t1", "tea", OpCommitted).
+		add(Record{Process: "clients", Op: OpAnswered, Request: &Request{Key: "k", Asks: "tea", Status: 201, Answer: "t1"}})},
+	{"an answer that no server gives", RuleRecords, tell("multi").handled("k", "t1", "tea", OpCommitted).
+		asked("k", "tea", 201, "t1", false).asked("k", "tea", 404, "", false)},
+
 	{"a delivery after Close", RuleClosed, tell("multi").commit("t1", "e1").closed("a", "").done("a", "e1")},
 	{"a delivery after Close failed", RuleClosed, tell("multi").commit("t1", "e1").closed("a", "cut off").done("a", "e1")},
 	{"Close leaves a delivery", RuleClosed, tell("multi").commit("t1", "e1").begin("a", "e1").closed("a", "").end("a", "e1", Done)},

@@ -15,6 +15,7 @@ func Check(h History) Report {
 	f.checkOneProcess()
 	f.checkOperators()
 	f.checkClosed()
+	f.checkRequests()
 	f.figures()
 	return f.report
 }
@@ -69,6 +70,9 @@ func (f *facts) figures() {
 	}
 	for _, times := range f.replays {
 		r.Replayed += len(times)
+	}
+	for _, k := range f.requests {
+		k.count(r)
 	}
 	r.Deleted, r.Faults, r.ChanceExplained = len(f.deleted), f.faults.harm(), f.chance()
 	if n := len(f.Records); n > 0 {

@@ -77,6 +77,12 @@ var good = []struct {
 		fault(Server, "", lease).wait(lease).done("b", "k1", "k2", "k3")},
 	{"a shutdown comes between two listeners", 1, tell("multi").commit("t1", "m1").fault(Terminate, "a", 0).done("a", "m1/mail").
 		closed("a", "").done("b", "m1/mail", "m1/stock")},
+	{"a request is repeated after everything that promises nothing", 0, tell("multi").
+		asked("k", "tea", 0, "", false).handled("k", "t1", "tea", OpRolledBack).asked("k", "tea", 500, "", false).
+		asked("k", "tea", 409, "", false).handled("k", "t2", "tea", OpUnknown).stands("t2").asked("k", "tea", 500, "", false).
+		asked("k", "tea", 201, "t2", true).asked("k", "coffee", 422, "", false).asked("k", "tea", 409, "", true).asked("k", "tea", 201, "t2", true)},
+	{"a different request has the key", 0, tell("multi").handled("k", "t1", "coffee", OpCommitted).
+		asked("k", "tea", 422, "", false).asked("k", "coffee", 201, "t1", false).asked("k", "tea", 409, "", false)},
 	{"clocks are stepped", 0, tell("by-key").promise(func(p *Promise) { p.Unordered = true }).commit("t1", "k1", "k2").done("a", "k2", "k1")},
 }
 
@@ -101,12 +107,15 @@ func TestTheReportCounts(t *testing.T) {
 		write("t2", "e2").ended("t2", OpRolledBack).
 		commit("t3", "e3").fails("a", "e3", 3).dead("e3").
 		write("t4", "e4").ended("t4", OpUnknown).
-		commit("t5", "e5").begin("a", "e5").fault(Kill, "a", 0).done("b", "e5").h)
+		commit("t5", "e5").begin("a", "e5").fault(Kill, "a", 0).done("b", "e5").
+		handled("k", "t6", "tea", OpCommitted).asked("k", "tea", 0, "", false).asked("k", "tea", 500, "", false).
+		asked("k", "tea", 201, "t6", false).asked("k", "tea", 201, "t6", true).asked("k", "coffee", 422, "", false).h)
 	require.Empty(t, report.Violations, report)
 	report.ChanceExplained, report.Span = 0, 0
 	require.Equal(t, Report{
-		Transactions: 5, Committed: 3, Unknown: 1, Events: 6, Standing: 4,
+		Transactions: 6, Committed: 4, Unknown: 1, Events: 6, Standing: 4,
 		Deliveries: 7, Succeeded: 3, Failed: 3, Interrupted: 1, Faults: 1, Done: 3, Dead: 1, Effects: 1,
+		Keys: 1, Tries: 5, Answers: 4, Successes: 2, Repeated: 1, Refused: 1,
 	}, report)
 }
 

@@ -24,6 +24,7 @@ type facts struct {
 	closed     map[string]Record // by process
 	replays    map[Target][]time.Time
 	deleted    map[Target]bool
+	requests   map[string]*requests // by Idempotency-Key
 }
 
 // transaction is a transaction that wrote events.
@@ -31,6 +32,7 @@ type transaction struct {
 	id     string
 	commit time.Time // when the writer was about to commit; zero: not recorded
 	ended  Op        // empty: the writer's process died
+	asks   string    // Request.Asks of the request that the transaction executes
 }
 
 // event is an event that was written.
@@ -60,12 +62,14 @@ func arrange(h History) *facts {
 	f := &facts{
 		History: h, txs: map[string]*transaction{}, byID: map[string]*event{}, to: map[Target][]*delivery{},
 		keys: map[string][]*event{}, lateCalls: map[fault]int{}, closed: map[string]Record{}, replays: map[Target][]time.Time{}, deleted: map[Target]bool{},
+		requests: map[string]*requests{},
 	}
 	f.Records = slices.Clone(f.Records)
 	slices.SortStableFunc(f.Records, func(x, y Record) int { return x.At.Compare(y.At) })
 	f.faults = faultsOf(f.Records)
 	for _, r := range f.Records {
 		f.arrangeWriting(r)
+		f.arrangeRequest(r)
 	}
 	f.arrangeDeliveries()
 	f.arrangeEvents()

@@ -41,6 +41,14 @@ const (
 	OpReplayed Op = "replayed"
 	OpDeleted  Op = "deleted"
 
+	// OpSent: a client outside of the processes is about to send Request. OpHandled: the handler of a
+	// server begins to execute Request in the transaction Tx, which OpCommit, OpCommitted, OpRolledBack
+	// and OpUnknown follow. OpAnswered: the client got the answer in Request, or none if the status is
+	// zero; Error then says why.
+	OpSent     Op = "sent"
+	OpHandled  Op = "handled"
+	OpAnswered Op = "answered"
+
 	// OpFault: the run did Fault to Process, or to all processes if Process is empty, from At to
 	// Until.
 	OpFault Op = "fault"
@@ -82,6 +90,8 @@ type Record struct {
 	Call     int64  `json:"call,omitempty"`
 	Result   string `json:"result,omitempty"`
 
+	Request *Request `json:"request,omitempty"`
+
 	Fault string    `json:"fault,omitempty"`
 	Until time.Time `json:"until,omitzero"`
 	Error string    `json:"error,omitempty"`
@@ -97,6 +107,23 @@ type Event struct {
 	// Delayed: the event becomes due later, and has no place in the order.
 	Delayed bool `json:"delayed,omitempty"`
 }
+
+// Request is a request with an Idempotency-Key, and the answer.
+type Request struct {
+	Key string `json:"key"`
+	// Asks is the body of the request. Two requests with the same Key and different bodies are
+	// different requests.
+	Asks string `json:"asks"`
+	// Status and Answer are the status and the body of the answer; zero is no answer. The body of a
+	// success is the Tx of the execution that the answer is about. Replayed: the answer has the header
+	// Idempotent-Replayed.
+	Status   int    `json:"status,omitempty"`
+	Answer   string `json:"answer,omitempty"`
+	Replayed bool   `json:"replayed,omitempty"`
+}
+
+// Succeeded reports whether the answer says that the request was done.
+func (r *Request) Succeeded() bool { return r.Status >= 200 && r.Status < 300 }
 
 // Log is the log of a process, a file of JSON lines that no other process writes. A Log is safe for
 // concurrent use.

@@ -32,6 +32,10 @@ type Report struct {
 	Span   time.Duration
 	// Done and Dead are the rows at the end. Effects are the effects that happen exactly once.
 	Done, Dead, Effects int
+	// Keys are the keys of requests, and Tries how often clients sent a request. Answers are the tries
+	// that got an answer: Successes say that the request was done, Repeated of them with the header
+	// Idempotent-Replayed, and Refused are the answers 409 and 422.
+	Keys, Tries, Answers, Successes, Repeated, Refused int
 	// Replayed and Deleted are dead letters that operators replayed and deleted.
 	Replayed, Deleted int
 }
@@ -65,6 +69,10 @@ func (r Report) String() string {
 	fmt.Fprintf(&s, "%d duplicates, %d explained by faults (a random delivery would be with a chance of %.0f %%)\n",
 		r.Duplicates, r.Explained, 100*r.ChanceExplained)
 	fmt.Fprintf(&s, "%d rows DONE, %d DEAD, %d effects that happen once, %d replayed, %d deleted\n", r.Done, r.Dead, r.Effects, r.Replayed, r.Deleted)
+	if r.Keys > 0 {
+		fmt.Fprintf(&s, "%d keys of requests, sent %d times; %d answers: %d successes, %d of them repeated, %d refusals\n",
+			r.Keys, r.Tries, r.Answers, r.Successes, r.Repeated, r.Refused)
+	}
 	if len(r.Violations) == 0 {
 		fmt.Fprintf(&s, "all %d rules hold", len(Rules))
 		return s.String()

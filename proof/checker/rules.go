@@ -24,6 +24,12 @@ const (
 	RuleOneProcess    Rule = "one-process"
 	RuleOperators     Rule = "operators"
 	RuleClosed        Rule = "closed"
+
+	// The rules of requests with keys.
+	RuleRequestOnce   Rule = "request-once"
+	RuleRequestAnswer Rule = "request-answer"
+	RuleRequestOther  Rule = "request-other"
+	RuleRequestEnd    Rule = "request-end"
 )
 
 // RuleText is a rule and the rule's demand, in one sentence.
@@ -53,4 +59,8 @@ var Rules = []RuleText{
 	{RuleOneProcess, "In single and ordered mode one process at a time delivers, unless a fault of the first one explains it."},
 	{RuleOperators, "A DEAD event that was replayed is delivered again, and one that was deleted has no row."},
 	{RuleClosed, "After Close no delivery begins; if Close returned no error, none was under way, and each success was stored."},
+	{RuleRequestOnce, "Of the executions of the requests with a key at most one stands, and exactly one if any of the requests was answered as done. An answer 409 without Idempotent-Replayed, an answer from 500 on, and no answer promise nothing."},
+	{RuleRequestAnswer, "All successful answers of a key have the status and the body of the execution that stands, and all but one at most have the header Idempotent-Replayed."},
+	{RuleRequestOther, "Two different requests with the same key are not both answered as done, and a request is answered 422 only if a different request has the key."},
+	{RuleRequestEnd, "When the faults are over, a request with each key succeeds."},
 }

@@ -192,3 +192,21 @@ func (s *story) promise(change func(*checker.Promise)) *story {
 	change(&s.h.Promise)
 	return s
 }
+
+// handled is an execution of the request with the key, in the transaction tx, which ends as
+// op says.
+func (s *story) handled(key, tx, asks string, op checker.Op) *story {
+	s.add(checker.Record{Process: "w", Op: checker.OpHandled, Tx: tx, Request: &checker.Request{Key: key, Asks: asks}})
+	s.ended(tx, op)
+	s.h.Orders[tx] = op == checker.OpCommitted
+	return s
+}
+
+// asked is a request that a client sends, and the answer.
+func (s *story) asked(key, asks string, status int, answer string, replayed bool) *story {
+	r := checker.Request{Key: key, Asks: asks}
+	s.add(checker.Record{Process: "clients", Op: checker.OpSent, Request: &r})
+	answered := r
+	answered.Status, answered.Answer, answered.Replayed = status, answer, replayed
+	return s.add(checker.Record{Process: "clients", Op: checker.OpAnswered, Request: &answered})
+}

@@ -98,7 +98,7 @@ func takesEffect(point string) bool {
 // most is how many of the points of one name are tried: the first ones. Engine
 // statements and commits differ by what came before.
 func most(point string) int {
-	if takesEffect(point) || strings.HasPrefix(point, "after the listener") {
+	if takesEffect(point) || strings.HasPrefix(point, "after the listener") || strings.HasPrefix(point, "request: ") {
 		return 3
 	}
 	return 1

@@ -23,6 +23,9 @@ var classes = []struct {
 }{
 	{regexp.MustCompile(`^(ROLLBACK TO|RELEASE|SAVEPOINT)`), "$1"},
 	{regexp.MustCompile(`outbox_event_control .*'node'|^SELECT locked_by, |WHERE 1 = 0$|current_schemas|^SELECT DATABASE`), ""},
+	{regexp.MustCompile(`INSERT (IGNORE )?INTO idempotency_key`), "record the request"},
+	{regexp.MustCompile(`^UPDATE idempotency_key`), "store the answer"},
+	{regexp.MustCompile(`^SELECT fingerprint, `), "read the answer"},
 	{regexp.MustCompile(`^INSERT INTO outbox_event_control \(kind, name\)`), "insert the ranges"},
 	{regexp.MustCompile(`^INSERT INTO outbox_event_control`), "pause"},
 	{regexp.MustCompile(`^DELETE FROM outbox_event_control`), "resume"},

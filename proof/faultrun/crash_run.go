@@ -175,7 +175,7 @@ func (c *crashRun) deliver(ctx context.Context, wait func(context.Context) error
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.Ready(ctx), wait(ctx), p.Terminate(ctx))
+	return errors.Join(p.Ready(ctx), p.Written(ctx), wait(ctx), p.Terminate(ctx))
 }
 
 func (c *crashRun) rowsEnded(ctx context.Context) (map[string]bool, error) {

@@ -3,8 +3,12 @@ package faultrun
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"time"
 
+	"github.com/outboxkit/outbox-go/httptx"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/proof/checker"
 )
@@ -59,7 +63,11 @@ const stepWait = 4 * time.Second
 
 // script makes the transactions one after the other.
 func (n *node) script(ctx context.Context) {
-	if n.crash == nil || n.crash.Follows {
+	if n.crash == nil {
+		return
+	}
+	defer n.demand(ctx)
+	if n.crash.Follows {
 		return
 	}
 	for _, step := range crashSteps {
@@ -71,6 +79,37 @@ func (n *node) script(ctx context.Context) {
 			n.awaitStep(ctx, events)
 		}
 	}
+}
+
+// crashKey is the key of the requests of a script.
+const crashKey = "key"
+
+// demand sends a request with a key until it succeeds, repeats the request, and sends a different
+// request with the key. The processes that follow do the same.
+func (n *node) demand(ctx context.Context) {
+	if n.orders == nil {
+		return
+	}
+	ctx = context.WithValue(context.WithoutCancel(ctx), whoseKey{}, "request")
+	for range 2 {
+		for !n.request(ctx, tea).Succeeded() {
+			n.crash.gate()
+			pause(ctx, 10*time.Millisecond)
+		}
+	}
+	n.request(ctx, coffee)
+}
+
+// request is a request as the process's own client sends it, with the answer.
+func (n *node) request(ctx context.Context, asks string) *checker.Request {
+	request := checker.Request{Key: crashKey, Asks: asks}
+	n.log.Add(checker.Record{Op: checker.OpSent, Request: &request})
+	r, w := httptest.NewRequestWithContext(ctx, http.MethodPost, "/orders", strings.NewReader(asks)), httptest.NewRecorder()
+	r.Header.Set(httptx.KeyHeader, request.Key)
+	n.orders.ServeHTTP(w, r)
+	answer := answered(request, w.Result().StatusCode, w.Result().Header, w.Body.Bytes())
+	n.log.Add(checker.Record{Op: checker.OpAnswered, Request: &answer})
+	return &answer
 }
 
 // pause pauses a kind while a listener has the only worker, and resumes it afterwards: the worker

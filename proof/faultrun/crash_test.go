@@ -26,7 +26,7 @@ func crashRun(t *testing.T, program, dir string, c crashCase) (*faultrun.CrashRu
 	defer cancel()
 	spec := faultrun.Spec{
 		Driver: drivers[db.Kind], DSN: db.DSN, Mode: c.mode, Interval: 50 * time.Millisecond,
-		Workers: 1, Crash: &c.crash,
+		Workers: 1, Crash: &c.crash, Requests: c.mode == "multi", // requests are the same in all modes
 	}
 	if len(c.name())%2 == 0 {
 		spec.Owner = "node" // of all processes

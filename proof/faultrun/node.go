@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync"
@@ -31,6 +32,8 @@ type node struct {
 	// database is the database of the connections, on MySQL.
 	database string
 	crash    *crasher // nil without Spec.Crash
+	// orders handles requests; nil without Spec.Requests.
+	orders http.Handler
 	// offset is how far the process's clock is from the system's.
 	offset atomic.Int64
 	// stubborn and hung count the deliveries whose listener was stubborn or hung.
@@ -39,8 +42,9 @@ type node struct {
 
 // The lines that a process prints.
 const (
-	Ready   = "ready"   // the outbox has started
-	Written = "written" // the writers have made their transactions
+	Ready   = "ready"    // the outbox has started
+	Written = "written"  // the writers have made their transactions
+	Serving = "serving " // the process serves requests at the address that follows
 )
 
 // Main is the program of a process: a process writes and delivers until SIGTERM, then closes the
@@ -64,6 +68,7 @@ func Main() {
 		return // terminated before it has started
 	}
 	n.log.Add(checker.Record{Op: checker.OpStarted})
+	shutDown := n.serve()
 	fmt.Println(Ready)
 	if n.Replay {
 		go n.replay(ctx)
@@ -79,6 +84,7 @@ func Main() {
 	writers.Wait()
 	fmt.Println(Written)
 	<-ctx.Done()
+	shutDown()
 	closed := checker.Record{Op: checker.OpClosed}
 	if err := n.ob.Close(context.Background()); err != nil {
 		closed.Error = err.Error()
@@ -109,6 +115,7 @@ func (n *node) build(ctx context.Context) bool {
 	n.ob = must(outbox.New(cfg))
 	n.adapter = must(sqltx.New(n.pools.db, n.ob.Writer()))
 	check(n.ob.Register(n.listeners()...))
+	n.orders = n.handler()
 	return true
 }
 

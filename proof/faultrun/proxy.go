@@ -31,9 +31,11 @@ const (
 	// NoCommit closes a connection instead of passing on the answer to a COMMIT, for every third
 	// COMMIT.
 	NoCommit Harm = "no-commit"
+	// LostCommit closes a connection instead of passing on a COMMIT, for every third COMMIT.
+	LostCommit Harm = "lost-commit"
 )
 
-// Harms are all kinds of harm.
+// Harms are the kinds of harm of all runs. Only runs with requests have LostCommit besides.
 var Harms = []Harm{Cut, Slow, HalfOpen, Late, NoAnswer, NoCommit}
 
 // Proxy passes on the connections of a process to a server.
@@ -126,10 +128,15 @@ func (c *proxied) request(data []byte) bool {
 		<-h.ended
 	case NoAnswer:
 		c.silence(h)
-	case NoCommit:
-		if bytes.Contains(bytes.ToUpper(data), []byte("COMMIT")) && c.proxy.commits.Add(1)%3 == 0 {
-			c.silence(nil)
+	case NoCommit, LostCommit:
+		if !bytes.Contains(bytes.ToUpper(data), []byte("COMMIT")) || c.proxy.commits.Add(1)%3 != 0 {
+			return true
 		}
+		if h.kind == LostCommit {
+			c.Close()
+			return false
+		}
+		c.silence(nil)
 	default:
 	}
 	return true

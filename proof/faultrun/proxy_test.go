@@ -118,6 +118,14 @@ func TestProxyHarms(t *testing.T) {
 			require.Error(t, ask("commit"))
 			require.Equal(t, "commit", <-got)
 		},
+		faultrun.LostCommit: func(t *testing.T, _ net.Conn, ask func(string) error, got <-chan string, _ func()) {
+			for _, line := range []string{"two", "commit", "COMMIT"} {
+				require.NoError(t, ask(line))
+				require.Equal(t, line, <-got)
+			}
+			require.Error(t, ask("commit"))
+			require.Empty(t, got)
+		},
 	} {
 		t.Run(string(harm), func(t *testing.T) {
 			t.Parallel()

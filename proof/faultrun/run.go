@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -60,6 +61,7 @@ type Process struct {
 	// ended; err then says how.
 	ready, written, ended chan struct{}
 	err                   error
+	address               string // at which the process serves requests, after ready
 }
 
 // Start starts a process. The standard error of the process is kept beside the log.
@@ -95,10 +97,13 @@ func (r *Run) StartWith(program string, spec Spec) (*Process, error) {
 
 func (p *Process) wait(out io.Reader, stderr io.Closer) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		switch lines.Text() {
-		case Ready:
+		line := lines.Text()
+		switch address, serving := strings.CutPrefix(line, Serving); {
+		case serving:
+			p.address = address
+		case line == Ready:
 			close(p.ready)
-		case Written:
+		case line == Written:
 			close(p.written)
 		}
 	}
@@ -183,6 +188,18 @@ func (p *Process) Terminate(ctx context.Context) error {
 // Fault records a fault that the run did to a process, or to all processes if process is empty.
 func (r *Run) Fault(fault, process string, from, until time.Time) {
 	r.faults.Add(checker.Record{Op: checker.OpFault, Fault: fault, Process: process, At: from, Until: until})
+}
+
+// servers are the addresses of the processes that serve requests.
+func (r *Run) servers() (addresses []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.live {
+		if isOver(p.ready) && p.address != "" {
+			addresses = append(addresses, p.address)
+		}
+	}
+	return addresses
 }
 
 // End kills the processes that still run, so that a test that fails leaves no process behind.

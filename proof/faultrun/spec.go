@@ -73,6 +73,12 @@ type Spec struct {
 	// database without such a table (MySQL).
 	Abroad int
 
+	// Requests: the process serves requests with keys, on the loopback interface; see [Clients]. RollBack
+	// is then also how many executions of requests in a hundred are rolled back. KeyWait is
+	// idempotency.Config.Wait; zero is the default of that field.
+	Requests bool
+	KeyWait  time.Duration
+
 	// Fail is how many deliveries in a hundred fail. Later and Bury are how many are deferred or
 	// end the event. Slow is the longest time that a listener takes.
 	Fail, Later, Bury int

@@ -99,6 +99,9 @@ func CreateTables(ctx context.Context, db *sql.DB, spec Spec) error {
 	if err := newInbox(spec.Driver).CreateSchema(ctx, db); err != nil {
 		return err
 	}
+	if err := newKeys(db, spec).CreateSchema(ctx); err != nil {
+		return err
+	}
 	d := dialect(spec.Driver)
 	statements := slices.Concat(tables, triggers(d))
 	if spec.Abroad > 0 {

@@ -147,9 +147,9 @@ func (n *node) inSavepoint(ctx context.Context, id string, w writes, like checke
 	return nil
 }
 
-// Secrets are in the payload, the headers and the tenant of every event. No log, and no
-// row's last_error, may have them.
-var Secrets = []string{"payload-54321-secret", "header-54321-secret", "tenant-54321-secret"}
+// Secrets are in the payload, the headers and the tenant of every event, and in the key of every
+// request. No log, and no row's last_error, may have them.
+var Secrets = []string{"payload-54321-secret", "header-54321-secret", "tenant-54321-secret", "key-54321-secret"}
 
 func (n *node) envelopes(events []checker.Event) []outbox.Envelope {
 	envs := make([]outbox.Envelope, len(events))

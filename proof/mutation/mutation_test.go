@@ -130,7 +130,7 @@ func TestEachMutationHasItsPlaceAndCompiles(t *testing.T) {
 // another text. Imports come from the build cache.
 func newCompiler(t *testing.T) func(file, text string) error {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-C", root, "-export", "-deps", "-f", `{{.ImportPath}} {{.Export}} {{.Dir}} {{join .GoFiles ","}}`, "./outbox/...", "./adapters/sqltx", "./inbox").Output()
+	out, err := exec.Command("go", "list", "-C", root, "-export", "-deps", "-f", `{{.ImportPath}} {{.Export}} {{.Dir}} {{join .GoFiles ","}}`, "./outbox/...", "./adapters/sqltx", "./inbox", "./idempotency", "./httptx").Output()
 	require.NoError(t, err)
 	exports, packages := map[string]string{}, map[string][]string{}
 	for line := range strings.Lines(string(out)) {

@@ -3,6 +3,7 @@ package mutation_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -80,6 +81,15 @@ var (
 		l.busy()
 		l.processes[0].Stop(l.ctx, 3*lease)
 	}}
+	requests = scenario{"two processes serve requests with keys", spec("multi", func(s *faultrun.Spec) {
+		s.Writers, s.Requests, s.Fail = nil, true, 0
+	}), 2, nil}
+	unanswered = scenario{"two processes serve requests with keys, and COMMITs get no answer", requests.spec, 2, func(l *lab) {
+		l.harmRequests(faultrun.NoCommit, 200*time.Millisecond)
+	}}
+	unsent = scenario{"two processes serve requests with keys, and COMMITs get lost", requests.spec, 2, func(l *lab) {
+		l.harmRequests(faultrun.LostCommit, 200*time.Millisecond)
+	}}
 	closing = scenario{"a process closes under load", spec("multi", func(s *faultrun.Spec) {
 		s.Mark, s.Transactions, s.Fail = 10*time.Second, 150, 0
 	}), 2, func(l *lab) {
@@ -94,8 +104,11 @@ type lab struct {
 	t         *testing.T
 	ctx       context.Context
 	db        *testdb.DB
+	proxy     *faultrun.Proxy // between the processes and the database, if they serve requests
 	run       *faultrun.Run
 	processes []*faultrun.Process
+	clients   *faultrun.Clients // nil unless the processes serve requests
+	sent      chan struct{}     // closed when the clients have sent their requests
 }
 
 // postgres is the database: all modes and more than one process run on it.
@@ -114,6 +127,9 @@ func (s scenario) runs(t *testing.T, program string, patience time.Duration) che
 	l.run, err = faultrun.NewRun(program, t.TempDir())
 	require.NoError(t, err)
 	defer l.run.End()
+	if l.spec.Requests {
+		l.send()
+	}
 	for i := range s.processes {
 		l.start(fmt.Sprintf("p%d", i))
 	}
@@ -121,6 +137,43 @@ func (s scenario) runs(t *testing.T, program string, patience time.Duration) che
 		s.harm(l)
 	}
 	return l.end(patience)
+}
+
+// send has clients send requests, and puts a proxy before the database.
+func (l *lab) send() {
+	dsn, err := url.Parse(l.spec.DSN)
+	require.NoError(l.t, err)
+	l.proxy, err = faultrun.NewProxy(dsn.Host)
+	require.NoError(l.t, err)
+	l.t.Cleanup(l.proxy.Close)
+	dsn.Host = l.proxy.Addr
+	l.spec.DSN = dsn.String()
+	l.clients, err = l.run.NewClients()
+	require.NoError(l.t, err)
+	l.sent = make(chan struct{})
+	go func() {
+		defer close(l.sent)
+		l.clients.Send(l.ctx, 4, 40, 20*time.Millisecond)
+	}()
+}
+
+// harmRequests does harm to the connections to the database again and again, until the clients have
+// sent their requests.
+func (l *lab) harmRequests(harm faultrun.Harm, d time.Duration) {
+	sent := func() bool {
+		select {
+		case <-l.sent:
+			return true
+		default:
+			return false
+		}
+	}
+	for began := time.Now(); !sent(); {
+		l.proxy.Do(l.ctx, harm, d)
+		l.run.Fault(checker.Network, "", began, time.Now())
+		answered := l.clients.Answered()
+		require.Eventually(l.t, func() bool { return sent() || l.clients.Answered() > answered+5 }, time.Minute, time.Millisecond)
+	}
 }
 
 func (l *lab) start(process string) {
@@ -151,6 +204,10 @@ func (l *lab) end(patience time.Duration) checker.Report {
 	}
 	settle, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()
+	if l.clients != nil {
+		<-l.sent
+		l.clients.Finish(settle)
+	}
 	_ = faultrun.Delivered(settle, l.db.DB)
 	for _, p := range l.processes {
 		_ = p.Terminate(l.ctx)

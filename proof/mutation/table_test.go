@@ -143,4 +143,42 @@ var mutations = []mutation{
 		"Close drops the last outcomes and does not count them", "outbox/completer.go",
 		"\tgroup, again, refused = c.inTurn(group)\n", "\tgroup, again, refused = c.inTurn(group)\n\tif isClosed(c.engine.(*dispatcher).quit) {\n\t\tc.pending.Add(-int64(len(group)))\n\t\treturn nil, nil, nil\n\t}\n", closing, checker.RuleClosed,
 	},
+	{
+		"the key is stored after the COMMIT, in a transaction of its own", "idempotency/attempt.go",
+		"\terr := a.tx.Commit()\n",
+		"\t_, _ = a.scope.ExecContext(a.ctx, \"DELETE FROM idempotency_key WHERE key_hash = $1\", a.hash[:])\n\terr := a.tx.Commit()\n" +
+			"\tif err == nil {\n\t\t_, _ = a.keys.record(a.ctx, a.keys.db, a.hash[:], a.fingerprint)\n\t\t_ = a.keys.put(a.ctx, a.keys.db, a.hash[:], &answer)\n\t}\n",
+		requests, checker.RuleRequestOnce,
+	},
+	{
+		"the answer is stored without the rows of the handler", "idempotency/attempt.go",
+		"\terr := a.tx.Commit()\n",
+		"\terr := a.tx.Rollback()\n\t_, _ = a.keys.record(a.ctx, a.keys.db, a.hash[:], a.fingerprint)\n\t_ = a.keys.put(a.ctx, a.keys.db, a.hash[:], &answer)\n",
+		requests, checker.RuleRequestOnce,
+	},
+	{
+		"a repeated answer is not marked", "httptx/idempotency.go",
+		"\tw.Header().Set(ReplayedHeader, \"true\")\n\tw.WriteHeader(answer.Status)\n", "\tw.WriteHeader(answer.Status)\n", requests, checker.RuleRequestAnswer,
+	},
+	{
+		"the body of a repeated answer is empty", "httptx/idempotency.go",
+		"_, _ = w.Write(answer.Body)", "_, _ = w.Write(nil)", requests, checker.RuleRequestAnswer,
+	},
+	{
+		"the fingerprint of a request is not compared", "idempotency/attempt.go",
+		"case !bytes.Equal(r.fingerprint, a.fingerprint):", "case false:", requests, checker.RuleRequestOther,
+	},
+	{
+		"a rollback keeps the key", "idempotency/attempt.go",
+		"\treturn a.tx.Rollback()\n", "\terr := a.tx.Rollback()\n\t_, _ = a.keys.record(context.WithoutCancel(a.ctx), a.keys.db, a.hash[:], a.fingerprint)\n\treturn err\n",
+		requests, checker.RuleRequestEnd,
+	},
+	{
+		"a COMMIT without an answer counts as rolled back", "idempotency/attempt.go",
+		"return a.settle(&answer, err)", `return fmt.Errorf("rolled back: %s", err.Error())`, unanswered, checker.RuleAcknowledged,
+	},
+	{
+		"a COMMIT without an answer counts as done", "idempotency/attempt.go",
+		"return a.settle(&answer, err)", "return nil", unsent, checker.RuleRequestAnswer,
+	},
 }

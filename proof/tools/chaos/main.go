@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -32,6 +33,7 @@ type options struct {
 	parallel  int
 	race      bool
 	older     string
+	requests  bool
 	dir       string
 	mysql     string
 }
@@ -46,6 +48,7 @@ func main() {
 	flag.IntVar(&o.parallel, "parallel", 2, "how many runs at a time")
 	flag.BoolVar(&o.race, "race", false, "build the processes with the race detector")
 	flag.StringVar(&o.older, "older", "", "run processes of this revision beside today's, without faults")
+	flag.BoolVar(&o.requests, "requests", false, "clients send requests with keys to the processes, which have no writers")
 	flag.StringVar(&o.mysql, "mysql", "", "the folder of the packages of MySQL, from make mysql; empty is the installed MariaDB or MySQL")
 	flag.StringVar(&o.dir, "dir", "", "the folder for the histories; empty is a temporary one")
 	flag.Parse()
@@ -66,6 +69,9 @@ func run(o options) (ok bool, err error) {
 	defer end()
 	if modes := []string{"", "single", "multi", "ordered", "by-key"}; !slices.Contains(modes, o.mode) {
 		return false, fmt.Errorf("-mode %s: there is none of this name", o.mode)
+	}
+	if o.requests && o.older != "" {
+		return false, errors.New("-requests and -older: give one of them")
 	}
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "outbox-chaos-"); err != nil {
@@ -120,7 +126,10 @@ func (o options) plan(ctx context.Context, plans chan<- chaos.Plan) {
 	defer close(plans)
 	databases := strings.Split(o.databases, ",")
 	newPlan := chaos.NewPlan
-	if o.older != "" {
+	switch {
+	case o.requests:
+		newPlan = chaos.NewRequestPlan
+	case o.older != "":
 		newPlan = chaos.NewSkewPlan
 	}
 	for began, seed, i := time.Now(), o.seed, 0; time.Since(began) < o.time && (o.runs == 0 || i < o.runs); seed++ {
