@@ -10,8 +10,10 @@ import (
 	"net/http"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/txretry"
 )
 
 // call is a call in its transaction.
@@ -33,16 +35,52 @@ func hasTransactionOf(ctx context.Context, t outbox.Transactor) bool {
 	return false
 }
 
-// call runs the handler in a transaction.
-func (i *interceptor) call(ctx context.Context, req connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
+// call runs the handler in a transaction, and again after a conflict.
+func (i *interceptor) call(ctx context.Context, req connect.AnyRequest, next connect.UnaryFunc) (response connect.AnyResponse, err error) {
+	if i.Retries == 0 {
+		response, _, err = i.attempt(ctx, req, next)
+		return response, err
+	}
+	restart := snapshot(req)
+	_ = txretry.Do(ctx, i.Retries, func(ctx context.Context) (conflict error) {
+		if txretry.Attempt(ctx) > 1 {
+			restart()
+		}
+		response, conflict, err = i.attempt(ctx, req, next)
+		return conflict
+	})
+	return response, err
+}
+
+// snapshot returns a function that gives the request the message and the headers again that it has now: a
+// handler may change them.
+func snapshot(req connect.AnyRequest) (restart func()) {
+	header := req.Header().Clone()
+	message, isProto := req.Any().(proto.Message)
+	if !isProto {
+		return func() { replace(req.Header(), header) }
+	}
+	copied := proto.Clone(message)
+	return func() {
+		replace(req.Header(), header.Clone())
+		proto.Reset(message)
+		proto.Merge(message, copied)
+	}
+}
+
+// attempt runs the handler in a transaction. conflict is why the transaction, which was rolled back, may
+// succeed when it runs again; err is for the client.
+func (i *interceptor) attempt(ctx context.Context, req connect.AnyRequest, next connect.UnaryFunc) (response connect.AnyResponse, conflict, err error) {
 	outer, _ := ctx.Value(callKey{}).(*call)
 	txCtx, tx, k, err := i.begin(context.WithValue(ctx, callKey{}, &call{i.Transactor, outer}), req)
 	if err != nil {
-		return nil, err
+		return nil, txretry.Conflict(ctx, err), err
 	}
 	if k != nil && k.attempt.Done() {
-		return replay(k.attempt.Answer())
+		response, err = replay(k.attempt.Answer())
+		return response, nil, err
 	}
+	txretry.Watch(txCtx)
 	takeBack := headers(ctx)
 	ended := false
 	defer func() {
@@ -51,23 +89,28 @@ func (i *interceptor) call(ctx context.Context, req connect.AnyRequest, next con
 			i.rollback(ctx, tx)
 		}
 	}()
-	response, err := next(txCtx, req)
+	response, err = next(txCtx, req)
 	if i.RollbackOn(ctx, err) {
 		ended = true
+		conflict = txretry.Conflict(txCtx, err)
 		i.rollback(ctx, tx)
-		return response, err
+		if conflict != nil && i.Retries > 0 && !txretry.Last(ctx) {
+			takeBack()
+		}
+		return response, conflict, err
 	}
 	if k != nil {
 		if failed := k.keep(response, err); failed != nil {
-			return nil, newCommitError(failed)
+			return nil, nil, newCommitError(failed)
 		}
 	}
 	ended = true
 	if failed := commit(ctx, tx); failed != nil {
 		takeBack()
-		return nil, newCommitError(failed)
+		return nil, txretry.Conflict(txCtx, failed), newCommitError(failed)
 	}
-	return response, err
+	txretry.Committed(ctx, txCtx)
+	return response, nil, err
 }
 
 // headers returns a function that takes back the headers and trailers that a handler sets in the

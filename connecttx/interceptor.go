@@ -31,6 +31,11 @@ type Config struct {
 	ReadOnlyMethods []string
 	// Idempotency lets clients send calls again, by keys. Nil: keys are not looked at.
 	Idempotency *Idempotency
+	// Retries is how often a call is run again whose transaction the database refused because of
+	// another transaction: see package txretry. The handler then runs from its beginning, and hooks and
+	// callbacks of the refused attempt see a rollback. [txretry.Stop] forbids another attempt. Of nested
+	// interceptors the outermost one decides. Defaults to 0.
+	Retries int
 	// RollbackOn decides between COMMIT and ROLLBACK. RollbackOn gets the error that the handler
 	// returned, or nil. A panic rolls back without a call. Defaults to a rollback for any error.
 	RollbackOn func(ctx context.Context, err error) bool
@@ -92,6 +97,9 @@ func (config *Config) validate() error {
 	}
 	if config.Idempotency != nil && config.Idempotency.Keys == nil {
 		problems = append(problems, &outbox.FieldError{Field: "Config.Idempotency.Keys", Problem: "is required; give what idempotency.New returns"})
+	}
+	if config.Retries < 0 {
+		problems = append(problems, &outbox.FieldError{Field: "Config.Retries", Problem: fmt.Sprintf("is %d; it must be positive, or zero to run each call once", config.Retries)})
 	}
 	for i, method := range config.ReadOnlyMethods {
 		if !strings.HasPrefix(method, "/") || strings.Count(method, "/") != 2 {

@@ -70,15 +70,15 @@ func (config *Config) attempt(ctx context.Context, fullMethod string, request an
 	}
 	finished := false
 	defer func() {
-		if !finished { // the handler panicked
+		if !finished { // the handler or RollbackOn panicked
 			config.rollback(ctx, tx)
 		}
 	}()
 	txretry.Watch(txCtx)
 	txCtx, release := hold(txCtx)
 	response, err = handler(txCtx, request)
-	finished = true
 	rollsBack := config.RollbackOn(ctx, err)
+	finished = true
 	if k != nil && !rollsBack {
 		if failed := k.keep(response, err); failed != nil {
 			config.rollback(ctx, tx)
