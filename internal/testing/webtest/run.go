@@ -1,6 +1,17 @@
 package webtest
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
+
+// streaming are the tests that need a handler with a connection to its client.
+var streaming = []string{
+	"AClientThatIsKilledLeavesBothOrNeither", "AGRPCStatusDecides", "FlushCommitsAndStreams", "HijackCommits",
+	"AWebsocketCommitsWhenItIsAccepted", "AStreamEndsWhenItsCommitFails", "TheBufferHoldsWhatMaxBufferSays",
+	"InformationalResponsesAreNotHeldBack", "DeadlinesReachTheConnection", "AWriterThatCannotFlushOrHijack",
+	"AWriteAfterTheResponseHasGone", "AKeyAndMiddlewaresOutside",
+}
 
 // Run runs the whole suite on a framework's middleware.
 func Run(t *testing.T, fw Framework) {
@@ -54,6 +65,9 @@ func Run(t *testing.T, fw Framework) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if fw.Buffered && slices.Contains(streaming, name) {
+				t.Skip("the framework sends the response after the handler has returned")
+			}
 			test(t, fw)
 		})
 	}
