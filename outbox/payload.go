@@ -74,7 +74,7 @@ func Encode(codec Codec, v any) Payload {
 
 // RawJSON takes JSON text as it is. Sealing checks that it is valid.
 func RawJSON[T ~string | ~[]byte](text T) Payload {
-	return Payload{data: string(text)}
+	return Payload{data: string([]byte(text))} // a copy, also of a string; see Envelope.own
 }
 
 // Bytes takes data that is not JSON as it is, such as Protobuf or Avro. The content type
@@ -86,7 +86,7 @@ func Bytes[T ~string | ~[]byte](contentType string, data T) Payload {
 	if contentType == "" {
 		return Payload{err: errNoContentType}
 	}
-	return Payload{data: string(data), contentType: contentType}
+	return Payload{data: string([]byte(data)), contentType: strings.Clone(contentType)}
 }
 
 var errNoContentType = errors.New(`bytes need a content type, such as "application/protobuf"`)
