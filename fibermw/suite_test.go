@@ -2,7 +2,6 @@ package fibermw_test
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -22,7 +21,7 @@ import (
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	webtest.Run(t, webtest.Framework{NoInformational: true, Buffered: true, New: func(t *testing.T, app webtest.App) http.Handler {
-		f := newFiber()
+		f := newFiber(fiber.Config{ReadBufferSize: 16 << 10}) // for the long URIs of a test
 		for _, config := range app.Transactions {
 			own := fibermw.TransactionConfig{
 				Transactor: config.Transactor, TxOptions: config.TxOptions,
@@ -129,4 +128,3 @@ func (w *responseWriter) send(c fiber.Ctx) {
 	_, _ = c.Write(w.body)
 }
 
-var _ io.Writer = (*responseWriter)(nil)
