@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/dashboard"
@@ -19,7 +18,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
-// The dashboard works through Fiber's adaptor, with its live overview.
+// The dashboard works on Fiber, with its live overview.
 func TestTheDashboardOnFiber(t *testing.T) {
 	t.Parallel()
 	db := testdb.Open(t, adaptertest.Main()[2])
@@ -34,7 +33,7 @@ func TestTheDashboardOnFiber(t *testing.T) {
 	})
 	require.NoError(t, err)
 	s := openShop(t, newFiber())
-	s.Use("/outbox", adaptor.HTTPHandler(http.StripPrefix("/outbox", page)))
+	s.Use("/outbox", fibermw.Handler(http.StripPrefix("/outbox", page)))
 	s.Use(fibermw.Transaction(s.transactor))
 	s.listen()
 	t.Cleanup(page.EndStreams) // before the server shuts down

@@ -299,7 +299,7 @@ func TestAnUpgradeNeedsTheCommit(t *testing.T) {
 	upgrade := func(c fiber.Ctx) error {
 		c.RequestCtx().HijackSetNoResponse(true)
 		c.RequestCtx().Hijack(func(conn net.Conn) {
-			_, _ = io.WriteString(conn, "HTTP/1.1 202 Accepted\r\nContent-Length: 3\r\n\r\nraw")
+			_, _ = io.WriteString(conn, "HTTP/1.1 202 Accepted\r\nContent-Length: 3\r\nConnection: close\r\n\r\nraw")
 		})
 		return nil
 	}
@@ -408,6 +408,13 @@ func TestHandlersOfNetHTTPAndAppsInApps(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusCreated)
 	})))
+	s.Post("/handler", fibermw.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := s.writer.Write(r.Context(), adaptertest.Event()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	})))
 	inner := fiber.New()
 	inner.Use(fibermw.Transaction(s.transactor))
 	inner.Post("/orders", s.write, func(c fiber.Ctx) error { return c.SendString("inner") })
@@ -422,9 +429,10 @@ func TestHandlersOfNetHTTPAndAppsInApps(t *testing.T) {
 	})
 	s.listen()
 	s.is("/net-http", 201, "", "commit")
+	s.is("/handler", 201, "", "commit")
 	s.is("/shop/orders", 200, "inner", "commit")
 	require.Equal(t, "restarted", s.post("/restart").body)
-	require.Equal(t, []string{"commit", "commit", "commit", "commit"}, s.record.Outcomes(), "two events of one transaction")
+	require.Equal(t, []string{"commit", "commit", "commit", "commit", "commit"}, s.record.Outcomes(), "two events of one transaction")
 }
 
 func TestTheConfigIsChecked(t *testing.T) {

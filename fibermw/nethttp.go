@@ -12,12 +12,13 @@ import (
 	"strings"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	"github.com/valyala/fasthttp"
 
 	"github.com/outboxkit/outbox-go/httptx"
 )
 
-// requestOf is Fiber's request for code of net/http. Fasthttp uses the memory of its request again, so
+// requestOf is Fiber's request for code of net/http. Fasthttp uses the memory of a request again, so
 // all strings are copies.
 func requestOf(c fiber.Ctx) *http.Request {
 	own := c.Request()
@@ -45,8 +46,8 @@ func requestOf(c fiber.Ctx) *http.Request {
 	return request.WithContext(c.Context())
 }
 
-// files are the files of a form, in the order of their names. Fasthttp has taken the form apart, and
-// would put its parts together in any order.
+// files are the files of a form, in the order of the fields' names. Fasthttp has taken the form apart,
+// and would put the parts together in any order.
 func files(form *multipart.Form) io.Reader {
 	var parts []io.Reader
 	for _, field := range slices.Sorted(maps.Keys(form.File)) {
@@ -57,7 +58,7 @@ func files(form *multipart.Form) io.Reader {
 	return io.MultiReader(parts...)
 }
 
-// lazyFile opens a file when it is read, and closes it at its end.
+// lazyFile opens a file at the first Read, and closes the file at the end.
 type lazyFile struct {
 	header *multipart.FileHeader
 	file   multipart.File
@@ -84,7 +85,7 @@ func headerOf(own *fasthttp.ResponseHeader) http.Header {
 	return header
 }
 
-// writer writes what code of net/http answers to Fiber's response. After a handler of Fiber, the
+// writer writes the answers of code of net/http to Fiber's response. After a handler of Fiber, the
 // response is complete without the writer, unless the exchange replaces it by a stored answer.
 type writer struct {
 	c       fiber.Ctx
@@ -110,7 +111,7 @@ func (w *writer) WriteHeader(status int) {
 	response := w.c.Response()
 	response.ResetBody()
 	if w.handled {
-		response.Header.Reset() // the writer's headers include those of the middlewares outside
+		response.Header.Reset() // the writer's headers include the headers of the middlewares outside
 	}
 	for name, values := range w.header {
 		response.Header.Del(name)
@@ -126,6 +127,16 @@ func (w *writer) Write(b []byte) (int, error) {
 		w.c.Response().AppendBody(b)
 	}
 	return len(b), nil
+}
+
+// Handler runs a handler of net/http, such as the dashboard, whose responses may stream. The handler gets
+// a copy of the request, whose context is c.Context() and carries the transaction. Fiber's own adaptor
+// gives a handler the memory of fasthttp, which the next request uses while a stream goes on.
+func Handler(h http.Handler) fiber.Handler {
+	return func(c fiber.Ctx) error {
+		request := requestOf(c)
+		return adaptor.HTTPHandlerFunc(func(w http.ResponseWriter, _ *http.Request) { h.ServeHTTP(w, request) })(c)
+	}
 }
 
 // handler runs a handler of net/http that does not stream. The handler's context is c.Context().

@@ -35,7 +35,7 @@ const (
 )
 
 // Admin adds the endpoints of [httptx.Admin] to the group. Without Access.Authorize, every request
-// is refused, even if the group has its own authentication. The functions of Access get a copy of the
+// is refused, even if the group has an authentication. The functions of Access get a copy of the
 // request, whose context is c.Context(); they do not see c.Locals.
 //
 //	fibermw.Admin(app.Group("/admin/outbox", basicauth.New(config)), ob, fibermw.Access{Authorize: roleOf})

@@ -127,4 +127,3 @@ func (w *responseWriter) send(c fiber.Ctx) {
 	}
 	_, _ = c.Write(w.body)
 }
-

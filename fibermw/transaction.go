@@ -32,8 +32,8 @@ type TransactionConfig struct {
 	// ReadOnlyMethods get no transaction. Nil means GET, HEAD and OPTIONS; an empty list means that
 	// every method gets a transaction.
 	ReadOnlyMethods []string
-	// Idempotency lets clients send requests again, by keys. Its functions get a copy of the request,
-	// whose context is c.Context(). The stored answer is what the handler wrote: an answer that the
+	// Idempotency lets clients send requests again, by keys. The functions in Idempotency get a copy of
+	// the request, whose context is c.Context(). The handler's own answer is stored: an answer that the
 	// ErrorHandler writes, a stream, a file of SendFile and a body of more than
 	// [httptx.DefaultMaxBuffer] bytes are not stored. Nil: keys are not looked at.
 	Idempotency *httptx.Idempotency
@@ -55,7 +55,7 @@ type TransactionConfig struct {
 // Fasthttp does not end a context when the client has gone.
 //
 // An error rolls back before the app's ErrorHandler answers; a success that was written along with
-// the error is dropped, with its headers. When the commit fails, the whole response is dropped, and
+// the error is dropped, headers included. When the commit fails, the whole response is dropped, and
 // the ErrorHandler gets a [*CommitError]. The default ErrorHandler of Fiber sends the text of an
 // error to the client: set another one.
 //
@@ -133,7 +133,7 @@ func serve(exchanger *httptx.Exchanger, config *TransactionConfig, c fiber.Ctx, 
 }
 
 // exchange is an [httptx.Exchange] of Fiber. The handler writes to Fiber's response, which fasthttp
-// sends later, so the exchange only learns of the response what it decides by and stores.
+// sends later. The exchange gets the status, and a copy of the response if an answer is stored.
 type exchange struct {
 	httptx.Exchange
 	c        fiber.Ctx
@@ -191,7 +191,7 @@ func codeOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// reset makes the response what it was before the handler. An upgrade of the connection is off.
+// reset undoes the handler's response and an upgrade of the connection.
 func (x *exchange) reset() {
 	x.c.Response().ResetBody()
 	x.before.CopyTo(&x.c.Response().Header)

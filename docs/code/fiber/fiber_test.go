@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/gofiber/fiber/v3"
-	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	recoverer "github.com/gofiber/fiber/v3/middleware/recover"
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
@@ -92,7 +91,7 @@ func export(ob *outbox.Outbox) fiber.Handler {
 }
 
 func addPage(app *fiber.App, page *dashboard.Dashboard) {
-	app.Use("/outbox", adaptor.HTTPHandler(http.StripPrefix("/outbox", page)))
+	app.Use("/outbox", fibermw.Handler(http.StripPrefix("/outbox", page)))
 	app.Hooks().OnPreShutdown(func() error { page.EndStreams(); return nil })
 }
 
