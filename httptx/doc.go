@@ -21,6 +21,6 @@
 // A client sees a success only after the transaction has committed. When the commit
 // fails, nothing of the success is sent.
 //
-// [Health] is a readiness check and [Admin] serves operators. Packages echomw, echo5mw and ginmw
-// do the same for their frameworks; they share [Exchanger].
+// [Health] is a readiness check and [Admin] serves operators. Packages echomw, echo5mw, ginmw and
+// fibermw do the same for their frameworks; they share [Exchanger].
 package httptx

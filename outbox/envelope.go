@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"mime"
 	"strings"
 	"time"
@@ -196,8 +195,8 @@ func (e Envelope) Validate() error {
 }
 
 // seal makes e the envelope that is stored and delivered: checked, with
-// id and times filled in, in UTC, cut to microseconds, and with a copy of the
-// headers. Sealing a sealed envelope changes nothing.
+// id and times filled in, in UTC, cut to microseconds, and with copies of the strings and of
+// the headers. Sealing a sealed envelope changes nothing.
 func (e *Envelope) seal(now time.Time) error {
 	v := validator{what: "Envelope"}
 	v.text("EventID", e.EventID, MaxEventIDLength)
@@ -214,17 +213,44 @@ func (e *Envelope) seal(now time.Time) error {
 	if err := v.err(); err != nil {
 		return err
 	}
+	e.own()
 	if e.EventID == "" {
 		e.EventID = ulid.New(now)
 	}
 	e.AggregateType = orGlobal(e.AggregateType)
 	e.Attempts = 0
-	if len(e.Headers) == 0 {
-		e.Headers = nil
-	} else {
-		e.Headers = maps.Clone(e.Headers)
-	}
 	return nil
+}
+
+// own replaces the strings by copies in one piece of memory. An event may wait for its listener longer
+// than the memory of its strings lives: frameworks such as Fiber give a handler strings whose memory the
+// next request uses.
+func (e *Envelope) own() {
+	texts := [...]*string{&e.EventID, (*string)(&e.EventType), (*string)(&e.AggregateType), &e.AggregateID, &e.TenantID}
+	size := 0
+	for _, text := range texts {
+		size += len(*text)
+	}
+	for key, value := range e.Headers {
+		size += len(key) + len(value)
+	}
+	var memory strings.Builder
+	memory.Grow(size)
+	keep := func(text string) string {
+		from := memory.Len()
+		memory.WriteString(text)
+		return memory.String()[from:]
+	}
+	for _, text := range texts {
+		*text = keep(*text)
+	}
+	given := e.Headers
+	if e.Headers = nil; len(given) > 0 {
+		e.Headers = make(map[string]string, len(given))
+		for key, value := range given {
+			e.Headers[keep(key)] = keep(value)
+		}
+	}
 }
 
 func (e *Envelope) sealTimes(v *validator, now time.Time) {

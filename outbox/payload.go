@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"mime"
+	"reflect"
 	"strings"
 )
 
@@ -72,9 +73,17 @@ func Encode(codec Codec, v any) Payload {
 	return Payload{data: string(data), codec: codec, trusted: std}
 }
 
+// owned is a copy of the text, also of a string; see Envelope.own.
+func owned[T ~string | ~[]byte](text T) string {
+	if reflect.TypeFor[T]().Kind() == reflect.String {
+		return strings.Clone(string(text))
+	}
+	return string(text)
+}
+
 // RawJSON takes JSON text as it is. Sealing checks that it is valid.
 func RawJSON[T ~string | ~[]byte](text T) Payload {
-	return Payload{data: string(text)}
+	return Payload{data: owned(text)}
 }
 
 // Bytes takes data that is not JSON as it is, such as Protobuf or Avro. The content type
@@ -86,7 +95,7 @@ func Bytes[T ~string | ~[]byte](contentType string, data T) Payload {
 	if contentType == "" {
 		return Payload{err: errNoContentType}
 	}
-	return Payload{data: string(data), contentType: contentType}
+	return Payload{data: owned(data), contentType: strings.Clone(contentType)}
 }
 
 var errNoContentType = errors.New(`bytes need a content type, such as "application/protobuf"`)

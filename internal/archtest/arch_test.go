@@ -176,6 +176,7 @@ var rules = []rule{
 	serves("echomw", "github.com/labstack/echo/v4"),
 	serves("echo5mw", "github.com/labstack/echo/v5"),
 	serves("ginmw", "github.com/gin-gonic/gin"),
+	serves("fibermw", "github.com/gofiber/fiber"),
 	serves("grpctx", "google.golang.org/grpc"),
 	serves("connecttx", "connectrpc.com/connect"),
 	{
@@ -200,7 +201,7 @@ var rules = []rule{
 }
 
 // web are the packages for web frameworks.
-var web = []string{"httptx", "echomw", "ginmw", "grpctx", "connecttx"}
+var web = []string{"httptx", "echomw", "ginmw", "fibermw", "grpctx", "connecttx"}
 
 // serves is the rule that a web framework's package links no other framework, and
 // no OpenTelemetry.
@@ -209,7 +210,7 @@ func serves(pkg, framework string) rule {
 		"the package of a web framework links that one alone",
 		func(own string) bool { return own == pkg },
 		func(_, dep string, _ bool) bool {
-			for _, other := range []string{"github.com/labstack/echo/v4", "github.com/labstack/echo/v5", "github.com/gin-gonic", "google.golang.org/grpc", "connectrpc.com", "go.opentelemetry.io"} {
+			for _, other := range []string{"github.com/labstack/echo/v4", "github.com/labstack/echo/v5", "github.com/gin-gonic", "github.com/gofiber", "google.golang.org/grpc", "connectrpc.com", "go.opentelemetry.io"} {
 				if inside(dep, other) && !inside(framework, other) {
 					return true
 				}
@@ -284,6 +285,7 @@ func TestTheRulesRefuse(t *testing.T) {
 		{"echomw", "github.com/labstack/echo/v5"},
 		{"echo5mw", "github.com/labstack/echo/v4"},
 		{"ginmw", "github.com/labstack/echo/v5/middleware"},
+		{"fibermw", "github.com/gin-gonic/gin"},
 		{"grpctx", "go.opentelemetry.io/otel/trace"},
 		{"connecttx", "google.golang.org/grpc/status"},
 		{"dashboard", "github.com/labstack/echo/v5"},

@@ -10,6 +10,7 @@ import (
 	_ "github.com/rabbitmq/amqp091-go"                                 // relay/rabbitmq
 	_ "github.com/redis/go-redis/v9"                                   // relay/redis
 	_ "github.com/uptrace/bun/driver/pgdriver"                         // tests
+	_ "github.com/valyala/fasthttp"                                    // fibermw
 	_ "go.opentelemetry.io/otel/metric"                                // adapters/otel
 	_ "gorm.io/plugin/dbresolver"                                      // tests of adapters/gorm
 )

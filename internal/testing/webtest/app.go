@@ -45,6 +45,10 @@ type Framework struct {
 	// NoInformational says that the framework cannot send informational
 	// responses.
 	NoInformational bool
+	// Buffered says that the framework has the whole request before it calls the handler, sends the
+	// response after the handler has returned, and does not learn that the client has gone, as with
+	// fasthttp. The framework's own tests have streams and connections. The handlers do not run again.
+	Buffered bool
 }
 
 // Text is the answer of an application's error handler.

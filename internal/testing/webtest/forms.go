@@ -2,6 +2,7 @@ package webtest
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -95,19 +96,28 @@ var forms = map[string]Handler{
 	},
 }
 
+// forms are the forms of a response that the framework has.
+func (fw Framework) forms() map[string]Handler {
+	own := maps.Clone(forms)
+	maps.DeleteFunc(own, func(name string, _ Handler) bool {
+		return fw.Buffered && (strings.Contains(name, "flush") || strings.Contains(name, "trailer"))
+	})
+	return own
+}
+
 // The response is sent after the commit, whatever its form.
 func successAfterCommit(t *testing.T, fw Framework) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		s, log := openShop(t, sqlite()), &journal{}
 		routes := map[string]Handler{}
-		for name, form := range forms {
+		for name, form := range fw.forms() {
 			routes[path(name)] = s.placing(form)
 		}
 		config := s.config()
 		config.Transactor = watched{s.adapter, log.add}
 		server := serve(t, protocol, spied(log.add, fw.New(t, App{Transactions: []httptx.TransactionConfig{config}, Routes: routes})))
 		placed := 0
-		for name := range forms {
+		for name := range fw.forms() {
 			for _, method := range []string{http.MethodPost, http.MethodHead} {
 				response, err := server.client.Do(server.request(method, path(name), nil))
 				require.NoError(t, err)
@@ -130,7 +140,7 @@ func failedCommit(t *testing.T, fw Framework) {
 		testdb.Each(t, committing(), func(t *testing.T, db *testdb.DB) {
 			s := shopOn(t, db)
 			routes := map[string]Handler{}
-			for name, form := range forms {
+			for name, form := range fw.forms() {
 				routes[path(name)] = s.placing(func(w http.ResponseWriter, r *http.Request) error {
 					if err := s.doom(r); err != nil {
 						return err
@@ -141,7 +151,7 @@ func failedCommit(t *testing.T, fw Framework) {
 			}
 			server := serve(t, protocol, fw.New(t, s.app(routes)))
 			var rollbacks []string
-			for name := range forms {
+			for name := range fw.forms() {
 				got := server.post(path(name))
 				got.is(t, http.StatusInternalServerError, "not committed")
 				for _, header := range []string{"Set-Cookie", "Location", "X-Early", "X-Late", "Trailer"} {
@@ -176,17 +186,17 @@ func sameResponses(t *testing.T, fw Framework) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		s := openShop(t, sqlite())
 		with := map[string]Handler{}
-		for name, form := range forms {
+		for name, form := range fw.forms() {
 			with[path(name)] = s.placing(form)
 		}
 		without := map[string]Handler{}
-		for name, form := range forms {
+		for name, form := range fw.forms() {
 			without[path(name)] = form
 		}
 		plain := serve(t, protocol, fw.New(t, App{Routes: without}))
 		held := serve(t, protocol, fw.New(t, s.app(with)))
 		requests := 0
-		for name := range forms {
+		for name := range fw.forms() {
 			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodHead} {
 				want, got := plain.send(method, path(name), "Range", "bytes=3-6"), held.send(method, path(name), "Range", "bytes=3-6")
 				require.NoError(t, want.err)

@@ -1,6 +1,19 @@
 package webtest
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
+
+// streaming are the tests that need a handler with a connection to its client, or that runs again.
+var streaming = []string{
+	"AClientThatIsKilledLeavesBothOrNeither", "AGRPCStatusDecides", "FlushCommitsAndStreams", "HijackCommits",
+	"AWebsocketCommitsWhenItIsAccepted", "AStreamEndsWhenItsCommitFails", "TheBufferHoldsWhatMaxBufferSays",
+	"InformationalResponsesAreNotHeldBack", "DeadlinesReachTheConnection", "AWriterThatCannotFlushOrHijack",
+	"AWriteAfterTheResponseHasGone", "AKeyAndMiddlewaresOutside",
+	"AConflictRunsTheRequestAgain", "WhatEndsTheAttempts", "AConflictAtCommit", "AConflictOfNestedMiddlewares",
+	"AnInnerCommitIsNotRepeated", "RequestsThatContend",
+}
 
 // Run runs the whole suite on a framework's middleware.
 func Run(t *testing.T, fw Framework) {
@@ -60,6 +73,9 @@ func Run(t *testing.T, fw Framework) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if fw.Buffered && slices.Contains(streaming, name) {
+				t.Skip("the framework sends the response after the handler has returned")
+			}
 			test(t, fw)
 		})
 	}
