@@ -1,5 +1,6 @@
 // Package testdb gives each test its own database: a schema on PostgreSQL, a database on MySQL, a
-// file for SQLite. OUTBOX_TEST_POSTGRES and OUTBOX_TEST_MYSQL name the servers; the defaults are
+// file for SQLite. A commit on PostgreSQL or SQLite does not wait for the disk: no test of these
+// databases kills their server or cuts the power. OUTBOX_TEST_POSTGRES and OUTBOX_TEST_MYSQL name the servers; the defaults are
 // the servers on the default local ports. A test whose server is missing is skipped with the
 // reason, and fails when CI=true.
 package testdb
@@ -76,7 +77,7 @@ func Main() []Target {
 		{Name: "mysql", Kind: MySQL, driver: "mysql"},
 		{
 			Name: "sqlite", Kind: SQLite, driver: "sqlite",
-			params: map[string]string{"_pragma": "busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)", "_txlock": "immediate"},
+			params: map[string]string{"_pragma": "busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=foreign_keys(1)", "_txlock": "immediate"},
 		},
 	}
 }
@@ -128,9 +129,9 @@ func Open(t testing.TB, target Target, opts ...Option) *DB {
 	case Postgres:
 		base := postgresURL(t)
 		admin(t, "pgx", base, "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE")
-		db.DSN = withParams(base, map[string]string{"search_path": name})
+		db.DSN = withParams(base, map[string]string{"search_path": name, "synchronous_commit": "off"})
 		if target.driver == "pg" { // pgdriver also takes other parameters as settings
-			db.DSN = withParams(base, map[string]string{"search_path": name, "timeout": "30s"})
+			db.DSN = withParams(db.DSN, map[string]string{"timeout": "30s"})
 		}
 	case MySQL:
 		base := mysqlDSN(t)
