@@ -46,7 +46,7 @@ func TestTheDashboardOnFiber(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 200, response.StatusCode)
 		lines := bufio.NewScanner(response.Body)
-		for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") {
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") { //nolint:revive // reads up to the first event
 		}
 		require.Contains(t, lines.Text(), "data: {", "a figure arrives while the stream is open")
 		require.NoError(t, response.Body.Close())
