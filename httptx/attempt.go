@@ -51,7 +51,7 @@ func (x *Exchange) run(ctx context.Context) error {
 	}
 	defer a.close()
 	err = x.framework.Handle()
-	if a.held.holding() && a.may(ctx) && x.WillRollBack(cmp.Or(a.held.status, http.StatusOK)) {
+	if a.held.holding() && a.may(ctx) && x.WillRollBack(a.expected(err)) {
 		if conflict := txretry.Conflict(a.request.Context(), err); conflict != nil {
 			a.again = true
 			return conflict
@@ -63,6 +63,14 @@ func (x *Exchange) run(ctx context.Context) error {
 // may reports whether the request may be run again.
 func (a *attempt) may(ctx context.Context) bool {
 	return a.x.config.Retries > 0 && !txretry.Last(ctx) && !a.x.body.isLost()
+}
+
+// expected is the status that the response will have, as far as it is known before an error is answered.
+func (a *attempt) expected(err error) int {
+	if err != nil && a.held.status < http.StatusBadRequest {
+		return http.StatusInternalServerError
+	}
+	return cmp.Or(a.held.status, http.StatusOK)
 }
 
 // begin begins the request's transaction, or answers the request.

@@ -56,6 +56,7 @@ func retries(t *testing.T, fw Framework) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 			s := openContended(t, db, 1)
+			s.config.RollbackOn = func(_ *http.Request, status int, _ http.Header) bool { return status >= 500 }
 			var attempts, committed, rolledBack atomic.Int32
 			order := func(refused func(w http.ResponseWriter, err error) error) Handler {
 				return func(w http.ResponseWriter, r *http.Request) error {
