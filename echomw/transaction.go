@@ -127,14 +127,12 @@ type exchange struct {
 	c          echo.Context
 	rollbackOn func(c echo.Context, status int, err error) bool
 	next       echo.HandlerFunc
-	response   echo.Response
 	err        error // that the handler returned
 }
 
 func (x *exchange) Handle() error {
 	x.c.SetRequest(x.Request())
-	x.response = *echo.NewResponse(x.ResponseWriter(), x.c.Echo())
-	x.c.SetResponse(&x.response)
+	x.c.SetResponse(echo.NewResponse(x.ResponseWriter(), x.c.Echo()))
 	x.err = x.next(x.c)
 	return x.err
 }

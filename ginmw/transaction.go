@@ -117,12 +117,10 @@ func (config TransactionConfig) ToMiddleware() (gin.HandlerFunc, error) {
 func serve(exchanger *httptx.Exchanger, config *TransactionConfig, c *gin.Context) {
 	request, outer := c.Request, c.Writer
 	x := &exchange{c: c, config: config, outer: outer, errors: len(c.Errors)}
-	x.writer = writer{ResponseWriter: outer}
+	x.writer = &writer{ResponseWriter: outer}
 	defer func() { c.Writer, c.Request = outer, request }()
-	_ = exchanger.Serve(&x.Exchange, (*below)(&x.writer), request, x) // the error is on the context
-	if x.writer.held == nil {                                         // the handlers have not run
-		c.Abort()
-	}
+	x.failed = exchanger.Serve(&x.Exchange, below{x}, request, x) // the error is on the context
+	x.leave(c)
 }
 
 // exchange is an [httptx.Exchange] of gin.
@@ -131,33 +129,55 @@ type exchange struct {
 	c      *gin.Context
 	config *TransactionConfig
 	outer  gin.ResponseWriter
-	writer writer
+	writer *writer
 	errors int           // on the context when the exchange began
+	failed error         // that Serve returned
 	start  reflect.Value // a copy of the context before the handlers ran
 }
 
 // Handle runs the rest of the chain.
 func (x *exchange) Handle() error {
+	x.writer = &writer{ResponseWriter: x.outer, held: x.ResponseWriter(), initial: x.outer.Status(), status: x.outer.Status(), size: -1}
 	if x.config.Retries > 0 {
 		x.restart()
 	}
-	x.writer = writer{ResponseWriter: x.outer, held: x.ResponseWriter(), initial: x.outer.Status(), status: x.outer.Status(), size: -1}
-	x.c.Writer, x.c.Request = &x.writer, x.Request()
+	x.c.Writer, x.c.Request = x.writer, x.Request()
 	x.c.Next()
 	return x.failure()
 }
 
-// restart gives the context the values that it had before the first attempt, with the place in the
-// chain, which gin hides.
+// restart gives another attempt a context with the values that the context had before the first attempt.
+// One of them is the place in the chain, which gin hides. A goroutine that the first attempt left behind
+// keeps the first context, with the lock in it.
 func (x *exchange) restart() {
 	own := reflect.ValueOf(x.c).Elem()
-	if x.start.IsValid() {
-		own.Set(x.start)
-	} else {
+	if !x.start.IsValid() {
 		x.start = reflect.New(own.Type()).Elem()
 		x.start.Set(own)
+	} else {
+		again := reflect.New(own.Type())
+		again.Elem().Set(x.start)
+		x.c, _ = again.Interface().(*gin.Context)
 	}
 	x.c.Keys = maps.Clone(x.c.Keys)
+}
+
+// leave gives the middlewares outside what the last attempt has put on the context.
+func (x *exchange) leave(c *gin.Context) {
+	switch {
+	case x.writer.held == nil: // no handler has run
+		c.Abort()
+	case x.writer.held != x.ResponseWriter(): // the last attempt has run no handler
+		c.Errors = c.Errors[:x.errors]
+		if x.failed != nil {
+			_ = c.Error(x.failed)
+		}
+	case x.c != c:
+		c.Errors = x.c.Errors
+		for key, value := range x.c.Copy().Keys { // a goroutine may still set keys
+			c.Set(key, value)
+		}
+	}
 }
 
 // lastError returns the last error that the handlers added, or nil.

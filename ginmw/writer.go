@@ -25,15 +25,18 @@ var errWritten = errors.New("ginmw: the response body is written already")
 
 // below is the writer that the exchange writes to. A status without a body stays a status that the
 // middlewares outside can replace, unless the handler wrote the header.
-type below writer
+type below struct{ x *exchange }
 
 // Unwrap is for [http.ResponseController].
-func (b *below) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+func (b below) Unwrap() http.ResponseWriter { return b.x.outer }
 
-func (b *below) WriteHeader(status int) {
-	b.ResponseWriter.WriteHeader(status)
-	if b.now {
-		b.WriteHeaderNow()
+func (b below) Header() http.Header            { return b.x.outer.Header() }
+func (b below) Write(data []byte) (int, error) { return b.x.outer.Write(data) }
+
+func (b below) WriteHeader(status int) {
+	b.x.outer.WriteHeader(status)
+	if b.x.writer.now {
+		b.x.outer.WriteHeaderNow()
 	}
 }
 

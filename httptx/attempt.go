@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/txretry"
@@ -22,6 +23,7 @@ type attempt struct {
 	keyed     *keyed        // nil: the request has no key
 	finishing bool          // the response is complete
 	again     bool          // the request is to be run again
+	route     *routed       // nil: the request runs once
 }
 
 type attemptKey struct{}
@@ -76,7 +78,12 @@ func (a *attempt) expected(err error) int {
 // begin begins the request's transaction, or answers the request.
 func (a *attempt) begin(ctx context.Context) (answered bool, err error) {
 	x := a.x
-	within, cancel := context.WithCancelCause(context.WithValue(ctx, attemptKey{}, a))
+	base := ctx
+	if x.config.Retries > 0 {
+		a.route = &routed{Context: ctx}
+		base = a.route
+	}
+	within, cancel := context.WithCancelCause(context.WithValue(base, attemptKey{}, a))
 	defer func() {
 		if a.cancel == nil {
 			cancel(nil)
@@ -93,15 +100,27 @@ func (a *attempt) begin(ctx context.Context) (answered bool, err error) {
 		return answered, err
 	}
 	a.cancel = cancel
-	a.unit = unit{tx: tx, ctx: ctx, framework: x.framework}
+	a.unit = unit{tx: tx, ctx: ctx, framework: x.framework, committed: func() { txretry.Committed(ctx, within) }}
 	a.request = x.before.WithContext(within)
 	a.request.Body = x.body.open()
 	if x.config.Retries > 0 {
-		a.request.Header = x.before.Header.Clone()
+		a.own()
 	}
 	txretry.Watch(within)
 	return false, nil
 }
+
+// own gives the attempt copies of what handlers change in a request.
+func (a *attempt) own() {
+	r, before := a.request, a.x.before
+	r.Header, r.Form, r.PostForm = before.Header.Clone(), cloned(before.Form), cloned(before.PostForm)
+	if before.URL != nil {
+		address := *before.URL
+		r.URL = &address
+	}
+}
+
+func cloned(form url.Values) url.Values { return url.Values(http.Header(form).Clone()) }
 
 // beginKeyed begins the transaction of a request with a key, or answers the request.
 func (a *attempt) beginKeyed(ctx context.Context) (_ context.Context, answered bool, err error) {
@@ -156,6 +175,9 @@ func (a *attempt) close() {
 	}
 	a.held.err = errAnswered
 	a.cancel(nil)
+	if a.route != nil && !a.again {
+		a.route.keep()
+	}
 }
 
 // end ends the transaction of a response with this status. When the commit fails, end cancels the
@@ -163,11 +185,14 @@ func (a *attempt) close() {
 func (a *attempt) end(status int) error {
 	x := a.x
 	rollsBack := x.WillRollBack(status)
+	var conflict error
+	if rollsBack {
+		conflict = txretry.Conflict(a.request.Context(), nil) // a middleware outside may run everything again
+	}
 	if a.keyed != nil {
-		x.config.Idempotency.keep(a.keyed, x.before, &a.held, status, a.finishing, rollsBack)
+		x.config.Idempotency.keep(a.keyed, x.before, &a.held, status, a.finishing, rollsBack && conflict == nil)
 	}
 	if rollsBack {
-		_ = txretry.Conflict(a.request.Context(), nil) // a middleware outside may run everything again
 		a.unit.rollback()
 		if a.keyed != nil && a.keyed.other != nil {
 			a.held.replace(a.keyed.other)
@@ -178,10 +203,8 @@ func (a *attempt) end(status int) error {
 	if err != nil {
 		_ = txretry.Conflict(a.request.Context(), err) // as above
 		a.cancel(err)
-		return err
 	}
-	txretry.Committed(a.unit.ctx, a.request.Context())
-	return nil
+	return err
 }
 
 // leave ends the request's transactions, for a handler that works outside of them. When this fails,

@@ -13,9 +13,12 @@ type body struct {
 	// limit is how many bytes are kept for another attempt. Zero: the only attempt reads rest.
 	limit int
 
+	reading sync.Mutex // is held while rest is read, which may take as long as the client likes
+
 	mu      sync.Mutex
 	kept    []byte // read from rest so far
 	lost    bool   // more than limit bytes were read
+	reads   int    // that are running
 	current *opened
 }
 
@@ -50,11 +53,12 @@ func (b *body) open() io.ReadCloser {
 	return b.current
 }
 
-// isLost reports whether the beginning of the body is lost, so that the request cannot be run again.
+// isLost reports whether the beginning of the body is lost, so that the request cannot be run again. A
+// goroutine that still reads would take a part of the body.
 func (b *body) isLost() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.lost
+	return b.lost || b.reads > 0
 }
 
 // opened is the body of an attempt.
@@ -64,25 +68,45 @@ type opened struct {
 }
 
 func (o *opened) Read(p []byte) (int, error) {
+	if n, err, done := o.begin(p); done {
+		return n, err
+	}
+	o.body.reading.Lock()
+	n, err := o.body.rest.Read(p)
+	o.body.reading.Unlock()
+	o.end(p[:n])
+	return n, err
+}
+
+// begin reads what was kept, or begins a read of the rest.
+func (o *opened) begin(p []byte) (n int, err error, done bool) { //nolint:revive // the error is not the failure of begin
 	b := o.body
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.current != o {
-		return 0, http.ErrBodyReadAfterClose
+		return 0, http.ErrBodyReadAfterClose, true
 	}
 	if o.at < len(b.kept) {
-		n := copy(p, b.kept[o.at:])
+		n = copy(p, b.kept[o.at:])
 		o.at += n
-		return n, nil
+		return n, nil, true
 	}
-	n, err := b.rest.Read(p)
-	o.at += n
+	b.reads++
+	return 0, nil, false
+}
+
+// end keeps what was read of the rest.
+func (o *opened) end(read []byte) {
+	b := o.body
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reads--
+	o.at += len(read)
 	if b.lost = b.lost || o.at > b.limit; b.lost {
 		b.kept = nil
 	} else {
-		b.kept = append(b.kept, p[:n]...)
+		b.kept = append(b.kept, read...)
 	}
-	return n, err
 }
 
 // Close leaves the rest to the server, because another attempt may read it.

@@ -309,14 +309,25 @@ func (config *Idempotency) replay(w http.ResponseWriter, r *http.Request, answer
 		config.refuse(w, r, refusal(idempotency.ErrNotKept))
 		return
 	}
-	for name, values := range answer.Headers {
-		w.Header()[name] = values
-	}
-	w.Header().Set(ReplayedHeader, "true")
+	withStored(w.Header(), answer)
 	w.WriteHeader(answer.Status)
 	if len(answer.Body) > 0 {
 		_, _ = w.Write(answer.Body) // the client sends the request again
 	}
+}
+
+const setCookie = "Set-Cookie"
+
+// withStored adds the headers of a stored answer to the headers of middlewares outside. Cookies come
+// beside those of such middlewares, which are not stored; other headers replace them.
+func withStored(header http.Header, answer idempotency.Answer) {
+	for name, values := range answer.Headers {
+		if name == setCookie {
+			values = append(slices.Clone(header[name]), values...)
+		}
+		header[name] = values
+	}
+	header.Set(ReplayedHeader, "true")
 }
 
 // keyed is the transaction of a request with a key.
@@ -350,7 +361,11 @@ func (config *Idempotency) keep(k *keyed, r *http.Request, h *heldResponse, stat
 	k.answer = idempotency.Answer{Status: status, Headers: map[string][]string{}}
 	for _, name := range config.AnswerHeaders {
 		name = http.CanonicalHeaderKey(name)
-		if values := header[name]; len(values) > 0 && !slices.Equal(values, h.initial[name]) && (complete || name != "Content-Length") {
+		values := header[name]
+		if initial := h.initial[name]; name == setCookie && len(initial) <= len(values) && slices.Equal(values[:len(initial)], initial) {
+			values = values[len(initial):]
+		}
+		if len(values) > 0 && !slices.Equal(values, h.initial[name]) && (complete || name != "Content-Length") {
 			k.answer.Headers[name] = values
 		}
 	}

@@ -119,8 +119,7 @@ func (h *heldResponse) drop() {
 func (h *heldResponse) replace(answer *idempotency.Answer) {
 	h.drop()
 	h.status, h.header = answer.Status, h.Header().Clone()
-	maps.Copy(h.header, answer.Headers)
-	h.header.Set(ReplayedHeader, "true")
+	withStored(h.header, *answer)
 	h.setHeader(h.header)
 	h.body.Write(answer.Body)
 }

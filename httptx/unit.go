@@ -29,6 +29,7 @@ type unit struct {
 	tx        outbox.Transaction
 	ctx       context.Context // of the request, without the transaction
 	framework Framework
+	committed func() // is called before the callbacks
 
 	mu        sync.Mutex
 	ended     bool
@@ -61,6 +62,7 @@ func (u *unit) commit() error {
 		}
 		return &CommitError{Err: err}
 	}
+	u.committed()
 	for _, fn := range callbacks {
 		u.run(fn)
 	}

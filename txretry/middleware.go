@@ -19,38 +19,39 @@ func Watch(ctx context.Context) {
 // Conflict is for a middleware, which calls it with the context of a transaction that is rolled back or
 // did not commit, and with the error. The result is the conflict because of which the function of [Do]
 // may run again, or nil: the error, or the error with which the database refused a statement of the
-// transaction although the handler has not returned it, or the conflict of a middleware inside. A
-// ROLLBACK TO SAVEPOINT takes a conflict back. The middleware returns the conflict to Do unless the
-// attempt is the [Last]. Outside of Do the result is nil.
+// transaction although the handler has not returned it, or the conflict of a transaction inside. The
+// middleware returns the conflict to Do unless the attempt is the [Last]. Outside of Do the result is nil.
 func Conflict(ctx context.Context, err error) error {
 	a := attemptOf(ctx)
 	if a == nil || errors.Is(err, outbox.ErrOutcomeUnknown) {
 		return nil
 	}
-	conflict := found(ctx)
-	if IsConflict(err) {
-		conflict = err
-	}
+	conflict := conflictOf(ctx, err)
 	if inner := a.inner.Load(); conflict == nil && inner != nil {
 		conflict = *inner
 	}
-	if conflict == nil {
-		return nil
-	}
-	for ; a != nil; a = a.around {
-		a.inner.Store(&conflict)
-	}
+	a.note(conflict)
 	return conflict
 }
 
-// found is the conflict on the innermost transaction that ctx carries. The transactions of all adapters
-// of this project know it.
-func found(ctx context.Context) error {
+// conflictOf asks the innermost transaction that ctx carries. The transactions of all adapters of this
+// project know their conflicts.
+func conflictOf(ctx context.Context, err error) error {
 	scope, _ := outbox.InnermostScope(ctx)
-	if s, ok := scope.(interface{ Conflict() error }); ok {
-		return s.Conflict()
+	if s, ok := scope.(interface{ Conflict(err error) error }); ok {
+		return s.Conflict(err)
+	}
+	if IsConflict(err) {
+		return err
 	}
 	return nil
+}
+
+// note tells the attempts of a conflict inside.
+func (a *attempt) note(conflict error) {
+	for ; a != nil && conflict != nil; a = a.around {
+		a.inner.Store(&conflict)
+	}
 }
 
 // Committed is for a middleware, which calls it after a COMMIT, with the context before and after the
@@ -63,4 +64,7 @@ func Committed(ctx, txCtx context.Context) {
 		}
 	}
 	Stop(ctx)
+	for a := attemptOf(ctx); a != nil; a = a.around {
+		a.over.Store(true)
+	}
 }

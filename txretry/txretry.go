@@ -39,6 +39,7 @@ type attempt struct {
 	number  int
 	last    bool
 	stopped atomic.Bool
+	over    atomic.Bool           // it has committed
 	inner   atomic.Pointer[error] // see Conflict
 }
 
@@ -62,6 +63,9 @@ func Do(ctx context.Context, retries int, fn func(ctx context.Context) error) er
 		return &outbox.FieldError{Field: "txretry.Do retries", Problem: fmt.Sprintf("is %d; it must be positive, or zero for a single attempt", retries)}
 	}
 	first, around := 1, attemptOf(ctx)
+	if around != nil && around.over.Load() { // in a callback after the commit
+		around = nil
+	}
 	if scope, found := outbox.InnermostScope(ctx); around != nil || found && scope.Active() {
 		retries = 0
 		if around != nil {
@@ -72,6 +76,9 @@ func Do(ctx context.Context, retries int, fn func(ctx context.Context) error) er
 		a := &attempt{around: around, number: first + n, last: n == retries}
 		err := fn(context.WithValue(ctx, attemptKey{}, a))
 		if a.last || a.stopped.Load() || !IsConflict(err) || !pause(ctx, n) {
+			if IsConflict(err) {
+				around.note(err)
+			}
 			return err
 		}
 	}

@@ -229,7 +229,7 @@ func TestRealConflicts(t *testing.T) {
 	})
 }
 
-// A conflict that a savepoint took back is none.
+// A conflict that a savepoint took back may still be the reason for the rollback of the transaction.
 func TestAConflictInASavepoint(t *testing.T) {
 	t.Parallel()
 	testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
@@ -250,7 +250,7 @@ func TestAConflictInASavepoint(t *testing.T) {
 					return err
 				}
 				require.NoError(t, err)
-				require.NoError(t, txretry.Conflict(ctx, nil))
+				require.Error(t, txretry.Conflict(ctx, nil), "in case that the whole transaction is rolled back for it")
 				return nil
 			})
 		})
@@ -404,4 +404,53 @@ func inDo(t testing.TB) (within context.Context) {
 		return nil
 	}))
 	return within
+}
+
+// A transaction that has ended in another way than by a rollback does not run again.
+func TestAConflictBeforeAnotherEnd(t *testing.T) {
+	t.Parallel()
+	db, opts := adaptertest.Conflicting(t, testdb.Open(t, adaptertest.Main()[2]))
+	writer, _ := adaptertest.Writer(t, db.DB, string(db.Kind))
+	a := adaptertest.Adapter(t, db.DB, writer)
+	require.NoError(t, txretry.Do(t.Context(), 0, func(ctx context.Context) error {
+		txCtx, tx, err := a.Begin(ctx, opts)
+		require.NoError(t, err)
+		plain, _ := a.TxFrom(txCtx)
+		conflict := adaptertest.Conflict(t, db, func(query string) error {
+			_, err := plain.ExecContext(txCtx, query)
+			return err
+		})
+		require.NoError(t, tx.Commit())
+		return txretry.Conflict(txCtx, conflict)
+	}))
+}
+
+// A handler's own Do around another pool tells the code around.
+func TestDoTellsTheCodeAround(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	require.NoError(t, txretry.Do(t.Context(), 1, func(ctx context.Context) error {
+		if calls++; calls == 2 {
+			return nil
+		}
+		_ = txretry.Do(ctx, 1, func(context.Context) error { return serialization })
+		return txretry.Conflict(ctx, nil)
+	}))
+	require.Equal(t, 2, calls)
+}
+
+// After the commit, as in a callback, Do runs transactions of its own.
+func TestDoAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	require.NoError(t, txretry.Do(t.Context(), 0, func(ctx context.Context) error {
+		txretry.Committed(ctx, ctx)
+		return txretry.Do(ctx, 1, func(context.Context) error {
+			if calls++; calls == 1 {
+				return serialization
+			}
+			return nil
+		})
+	}))
+	require.Equal(t, 2, calls)
 }

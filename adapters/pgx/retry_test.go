@@ -12,7 +12,7 @@ import (
 	"github.com/outboxkit/outbox-go/txretry"
 )
 
-// A conflict is found on the transaction, by statement, by query and in a batch, until a savepoint takes
+// A conflict is found on the transaction, by statement, by query and in a batch, also if a savepoint takes
 // it back.
 func TestConflictsAreFound(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestConflictsAreFound(t *testing.T) {
 		}), name)
 		require.Equal(t, 2, calls, name)
 	}
-	require.NoError(t, txretry.Do(t.Context(), 0, func(ctx context.Context) error {
+	require.Error(t, txretry.Do(t.Context(), 0, func(ctx context.Context) error {
 		return f.inTx(ctx, opts, func(ctx context.Context, tx pgx.Tx) error {
 			require.Error(t, pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 				return adaptertest.Conflict(t, db, func(query string) error {

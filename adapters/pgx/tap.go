@@ -22,6 +22,7 @@ var (
 	_ pgx.QueryTracer       = (*tap)(nil)
 	_ pgx.BatchTracer       = (*tap)(nil)
 	_ pgx.PrepareTracer     = (*tap)(nil)
+	_ pgx.CopyFromTracer    = (*tap)(nil)
 	_ pgxpool.AcquireTracer = (*tap)(nil)
 	_ pgxpool.ReleaseTracer = (*tap)(nil)
 )
@@ -84,6 +85,18 @@ func (t *tap) TracePrepareStart(ctx context.Context, pg *pgx.Conn, data pgx.Trac
 
 // TracePrepareEnd implements [pgx.PrepareTracer].
 func (t *tap) TracePrepareEnd(context.Context, *pgx.Conn, pgx.TracePrepareEndData) {}
+
+// TraceCopyFromStart implements [pgx.CopyFromTracer].
+func (t *tap) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
+	return ctx
+}
+
+// TraceCopyFromEnd implements [pgx.CopyFromTracer].
+func (t *tap) TraceCopyFromEnd(_ context.Context, pg *pgx.Conn, data pgx.TraceCopyFromEndData) {
+	if tx := t.conn(pg).tx.Load(); tx != nil {
+		tx.ObserveError(data.Err)
+	}
+}
 
 // TraceAcquireStart implements [pgxpool.AcquireTracer].
 func (t *tap) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {

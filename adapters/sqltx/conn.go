@@ -126,6 +126,9 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	if c.answer(ctx) && query == askQuery {
 		return driver.ResultNoRows, nil
 	}
+	if err := c.ended(query); err != nil {
+		return nil, err
+	}
 	keep, ours := ctx.(keepContext)
 	if ours {
 		ctx = keep.Context
@@ -156,10 +159,26 @@ func (c *conn) exec(ctx context.Context, query string, args []driver.NamedValue,
 
 // QueryContext is ExecContext for a query.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.ended(query); err != nil {
+		return nil, err
+	}
 	bound, done := c.bind(ctx)
 	rows, err := c.driverConn.QueryContext(bound, query, args)
 	c.observe(ctx, query, err)
 	return c.followRows(rows, err, done)
+}
+
+// ended is the error of a statement that would commit by itself, because MySQL has rolled the whole
+// transaction back, as after a deadlock. Statements that control transactions are sent.
+func (c *conn) ended(query string) error {
+	if c.tx == nil {
+		return nil
+	}
+	cause := c.tx.Doomed()
+	if cause == nil || !txscope.EndedByServer(cause) || txscope.Parse(c.connector.dialect(), query).Op != txscope.None {
+		return nil
+	}
+	return fmt.Errorf("outbox: the statement is not sent, for the database has rolled the transaction back: %w", cause)
 }
 
 // observe shows a statement to the transaction in which the statement ran.

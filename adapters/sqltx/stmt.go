@@ -22,6 +22,9 @@ var (
 
 // ExecContext executes the statement, and shows the statement to the transaction.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if err := s.conn.ended(s.query); err != nil {
+		return nil, err
+	}
 	bound, done := s.conn.bind(ctx)
 	result, err := s.exec(bound, args)
 	done.call()
@@ -45,6 +48,9 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	inner, ok := s.Stmt.(driver.StmtQueryContext)
 	if !ok {
 		return nil, fmt.Errorf("sqltx: the driver's %T runs no queries", s.Stmt)
+	}
+	if err := s.conn.ended(s.query); err != nil {
+		return nil, err
 	}
 	bound, done := s.conn.bind(ctx)
 	rows, err := inner.QueryContext(bound, args)

@@ -31,6 +31,7 @@ type Scope struct {
 	fate      atomic.Pointer[fate]
 	failed    atomic.Pointer[error] // see Failed
 	conflict  atomic.Pointer[error] // see Conflict
+	outcome   atomic.Int32          // the end, once the transaction has ended
 	suspect   atomic.Pointer[suspicion]
 	unsure    atomic.Bool // see Verify
 }
@@ -146,11 +147,18 @@ func (s *Scope) Failed() error {
 	return nil
 }
 
-// Conflict is the last error with which the database refused a statement because of another
-// transaction, as long as no ROLLBACK TO followed it, or nil: see package txretry.
-func (s *Scope) Conflict() error {
-	if err := s.conflict.Load(); err != nil {
-		return *err
+// Conflict is why the transaction may succeed when it runs again, or nil: err, if it is a conflict, or the
+// last error with which the database refused a statement because of another transaction. There is none if
+// the transaction has ended in another way than by a rollback. See package txretry.
+func (s *Scope) Conflict(err error) error {
+	if f := s.fate.Load(); f != nil && f.end != RolledBack || s.ended.Load() && s.outcome.Load() != int32(RolledBack) {
+		return nil
+	}
+	if sqlerr.IsConflict(err) {
+		return err
+	}
+	if conflict := s.conflict.Load(); conflict != nil {
+		return *conflict
 	}
 	return nil
 }
@@ -185,7 +193,6 @@ func (s *Scope) apply(ctx context.Context, statement Statement, err error) {
 	case RollbackTo:
 		if err == nil {
 			s.failed.Store(nil)
-			s.conflict.Store(nil)
 			s.callbacks.add(ctx, s.hooks.RollbackTo(name), false)
 		} else if !refusesSavepoint(err) {
 			s.hooks.Doubt(name) // no answer from the database: the rollback may have happened
@@ -246,11 +253,15 @@ func (s *Scope) Because(cause error) {
 // Finish ends the scope: it runs the AtCommit functions, and lets the callbacks run afterwards,
 // with ctx without its end. Only the first call does anything.
 func (s *Scope) Finish(ctx context.Context, end End, cause error) {
-	if s.ended.Swap(true) {
+	if s.ended.Load() {
 		return
 	}
 	if f := s.fate.Load(); f != nil {
 		end, cause = f.end, f.cause
+	}
+	s.outcome.CompareAndSwap(int32(Unknown), int32(end))
+	if s.ended.Swap(true) {
+		return
 	}
 	if led := s.cause.Load(); led != nil && cause == nil {
 		cause = *led

@@ -125,11 +125,11 @@ func (db *DB) through(t testing.TB, rules func(c *faultproxy.Conn) (r faultproxy
 	return proxied.Reopen(t), proxy
 }
 
-// hasCommit reports whether a client sends a COMMIT. The level READ COMMITTED and the variable
-// autocommit do not count.
+// hasCommit reports whether a client sends a COMMIT. The level READ COMMITTED and the variables
+// autocommit and synchronous_commit do not count.
 func hasCommit(sent []byte) bool {
 	text := bytes.ToUpper(sent)
-	for _, other := range []string{"COMMITTED", "AUTOCOMMIT"} {
+	for _, other := range []string{"COMMITTED", "AUTOCOMMIT", "SYNCHRONOUS_COMMIT"} {
 		text = bytes.ReplaceAll(text, []byte(other), nil)
 	}
 	return bytes.Contains(text, []byte("COMMIT"))
