@@ -37,11 +37,15 @@ func hasTransactionOf(ctx context.Context, t outbox.Transactor) bool {
 
 // call runs the handler in a transaction, and again after a conflict.
 func (i *interceptor) call(ctx context.Context, req connect.AnyRequest, next connect.UnaryFunc) (response connect.AnyResponse, err error) {
-	if i.Retries == 0 {
+	var restart func()
+	can := i.Retries > 0
+	if can {
+		restart, can = snapshot(req)
+	}
+	if !can {
 		response, _, err = i.attempt(ctx, req, next)
 		return response, err
 	}
-	restart := snapshot(req)
 	_ = txretry.Do(ctx, i.Retries, func(ctx context.Context) (conflict error) {
 		if txretry.Attempt(ctx) > 1 {
 			restart()
@@ -53,19 +57,18 @@ func (i *interceptor) call(ctx context.Context, req connect.AnyRequest, next con
 }
 
 // snapshot returns a function that gives the request the message and the headers again that it has now: a
-// handler may change them.
-func snapshot(req connect.AnyRequest) (restart func()) {
-	header := req.Header().Clone()
+// handler may change them. A message that is no protocol buffer cannot be copied.
+func snapshot(req connect.AnyRequest) (restart func(), can bool) {
 	message, isProto := req.Any().(proto.Message)
 	if !isProto {
-		return func() { replace(req.Header(), header) }
+		return nil, false
 	}
-	copied := proto.Clone(message)
+	header, copied := req.Header().Clone(), proto.Clone(message)
 	return func() {
 		replace(req.Header(), header.Clone())
 		proto.Reset(message)
 		proto.Merge(message, copied)
-	}
+	}, true
 }
 
 // attempt runs the handler in a transaction. conflict is why the transaction, which was rolled back, may
@@ -137,13 +140,21 @@ func replace(h, by http.Header) {
 func commit(ctx context.Context, tx outbox.Transaction) error {
 	if ctx.Err() != nil {
 		_ = tx.Rollback() // the end of the context has rolled the transaction back
-		return context.Cause(ctx)
+		return ended(ctx)
 	}
 	err := tx.Commit()
 	if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, outbox.ErrOutcomeUnknown) {
 		return fmt.Errorf("%w: the handler ended the transaction; leave Commit and Rollback to the interceptor: %w", outbox.ErrOutcomeUnknown, err)
 	}
 	return err
+}
+
+// ended is the end of a context, which decides the code, and the cause.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return context.Cause(ctx)
 }
 
 func (i *interceptor) rollback(ctx context.Context, tx outbox.Transaction) {

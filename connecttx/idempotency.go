@@ -1,6 +1,7 @@
 package connecttx
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -67,7 +68,7 @@ type detail struct {
 func (k *keyed) keep(response connect.AnyResponse, err error) (failed error) {
 	if err != nil {
 		e := asSent(err)
-		k.answer.Status = int(e.Code())
+		k.answer.Status = int(cmp.Or(e.Code(), connect.CodeUnknown)) // 0 is a success
 		k.answer.Body, failed = json.Marshal(failureOf(e))
 		return failed
 	}

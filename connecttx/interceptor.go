@@ -34,7 +34,8 @@ type Config struct {
 	// Retries is how often a call is run again whose transaction the database refused because of
 	// another transaction: see package txretry. The handler then runs from its beginning, and hooks and
 	// callbacks of the refused attempt see a rollback. [txretry.Stop] forbids another attempt. Of nested
-	// interceptors the outermost one decides. Defaults to 0.
+	// interceptors the outermost one decides. A call whose message is no protocol buffer runs once.
+	// Defaults to 0.
 	Retries int
 	// RollbackOn decides between COMMIT and ROLLBACK. RollbackOn gets the error that the handler
 	// returned, or nil. A panic rolls back without a call. Defaults to a rollback for any error.

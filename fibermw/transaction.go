@@ -97,7 +97,13 @@ func (config TransactionConfig) ToMiddleware() (fiber.Handler, error) {
 		request := (&http.Request{Method: c.Method()}).WithContext(c.Context())
 		request, wanted := exchanger.Wants(request)
 		if !wanted {
+			outside := c.Context()
 			c.SetContext(request.Context())
+			defer func() {
+				if !c.IsAbandoned() {
+					c.SetContext(outside)
+				}
+			}()
 			return c.Next()
 		}
 		return serve(exchanger, &config, c, request)
@@ -110,7 +116,7 @@ func serve(exchanger *httptx.Exchanger, config *TransactionConfig, c fiber.Ctx, 
 	c.Response().Header.CopyTo(&x.before)
 	x.writer.c, x.writer.header = c, http.Header{}
 	if config.Idempotency != nil {
-		request = requestOf(c)
+		request = withForm(requestOf(c), c)
 		x.writer.header = headerOf(&x.before)
 	}
 	x.body = request.Body
@@ -167,6 +173,7 @@ func (x *exchange) write() {
 	if status < 100 || status > 999 { // which the exchange refuses
 		status = http.StatusInternalServerError
 	}
+	x.writer.passed = len(response.Header.Peek(httptx.ReplayedHeader)) > 0
 	if x.config.Idempotency != nil {
 		clear(x.writer.header)
 		for name, values := range headerOf(&response.Header) {
@@ -201,6 +208,7 @@ func codeOf(err error) int {
 func (x *exchange) reset() {
 	x.c.Response().ResetBody()
 	x.before.CopyTo(&x.c.Response().Header)
+	x.c.Response().SetStatusCode(http.StatusInternalServerError) // for an ErrorHandler that writes nothing
 	x.c.RequestCtx().Hijack(nil)
 }
 

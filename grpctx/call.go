@@ -42,13 +42,14 @@ func hasTransactionOf(ctx context.Context, t outbox.Transactor) bool {
 
 // call runs the handler in a transaction, and again after a conflict.
 func (config *Config) call(ctx context.Context, fullMethod string, request any, handler grpc.UnaryHandler) (response any, err error) {
-	if config.Retries == 0 {
+	message, isProto := request.(proto.Message)
+	if config.Retries == 0 || !isProto {
 		response, _, err = config.attempt(ctx, fullMethod, request, handler)
 		return response, err
 	}
 	_ = txretry.Do(ctx, config.Retries, func(ctx context.Context) (conflict error) {
 		own := request
-		if message, isProto := request.(proto.Message); isProto && !txretry.Last(ctx) {
+		if !txretry.Last(ctx) {
 			own = proto.Clone(message) // the handler may change it
 		}
 		response, conflict, err = config.attempt(ctx, fullMethod, own, handler)
@@ -103,7 +104,7 @@ func (config *Config) attempt(ctx context.Context, fullMethod string, request an
 func commit(ctx context.Context, tx outbox.Transaction) error {
 	if ctx.Err() != nil {
 		_ = tx.Rollback() // the end of the context has rolled the transaction back
-		return &CommitError{Err: context.Cause(ctx)}
+		return &CommitError{Err: ended(ctx)}
 	}
 	err := tx.Commit()
 	switch {
@@ -113,6 +114,14 @@ func commit(ctx context.Context, tx outbox.Transaction) error {
 		err = fmt.Errorf("%w: the handler ended the transaction; leave Commit and Rollback to the interceptor: %w", outbox.ErrOutcomeUnknown, err)
 	}
 	return &CommitError{Err: err}
+}
+
+// ended is the end of a context, which decides the status, and the cause.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return context.Cause(ctx)
 }
 
 func (config *Config) rollback(ctx context.Context, tx outbox.Transaction) {

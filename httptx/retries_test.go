@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/httptx"
@@ -210,4 +211,48 @@ func TestAGoroutineOfAnotherAttempt(t *testing.T) {
 	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil))
 	require.Equal(t, 201, recorder.Code)
 	require.Empty(t, recorder.Body.String())
+}
+
+// chi keeps the place of a request in the routes in a value that it changes.
+func TestAnotherAttemptBelowASubrouterOfChi(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	mw, err := httptx.TransactionConfig{Transactor: &conflicted{commit: refused{}, first: 1}, Retries: 1}.ToMiddleware()
+	require.NoError(t, err)
+	r := chi.NewRouter()
+	r.Use(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r)
+			seen = append(seen, "outside "+chi.RouteContext(r.Context()).RoutePattern())
+		})
+	}, mw)
+	r.Route("/orders", func(r chi.Router) {
+		r.Post("/{id}", func(w http.ResponseWriter, r *http.Request) {
+			seen = append(seen, chi.RouteContext(r.Context()).RoutePattern()+" "+chi.URLParam(r, "id"))
+			w.WriteHeader(http.StatusCreated)
+		})
+	})
+	recorder := httptest.NewRecorder()
+	r.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders/7", nil))
+	require.Equal(t, 201, recorder.Code)
+	require.Equal(t, []string{"/orders/{id} 7", "/orders/{id} 7", "outside /orders/{id}"}, seen)
+}
+
+// A handler may return while a goroutine of it waits for the body.
+func TestAHandlerThatDoesNotWaitForTheBody(t *testing.T) {
+	t.Parallel()
+	body, client := io.Pipe()
+	began := make(chan struct{})
+	handler := retrying(t, &conflicted{}, func(w http.ResponseWriter, r *http.Request) {
+		go func() {
+			close(began)
+			_, _ = io.ReadAll(r.Body)
+		}()
+		<-began
+		w.WriteHeader(http.StatusCreated)
+	})
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body))
+	require.Equal(t, 201, recorder.Code)
+	require.NoError(t, client.Close())
 }

@@ -9,8 +9,10 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
+	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/txretry"
 )
 
 func openMySQL(t testing.TB, opts ...testdb.Option) *testdb.DB {
@@ -187,4 +189,30 @@ func TestLockTimeoutMayHaveEndedTheTransaction(t *testing.T) {
 		require.ErrorContains(t, tx.Commit(), "Lock wait timeout")
 		rec.Eventually(t, "rollback")
 	}
+}
+
+// After a deadlock the transaction is gone: a statement would commit by itself.
+func TestAStatementAfterADeadlockIsNotSent(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, adaptertest.Main()[1:2], func(t *testing.T, db *testdb.DB) {
+		adaptertest.Exec(t, db.DB, "CREATE TABLE effects (n INTEGER NOT NULL)")
+		prepared, err := db.PrepareContext(t.Context(), "INSERT INTO effects VALUES (1)")
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, prepared.Close()) })
+		tx := begin(t, db.DB)
+		require.Error(t, adaptertest.Deadlock(t, db.DB, func(query string) error {
+			_, err := tx.ExecContext(t.Context(), query)
+			return err
+		}))
+		_, err = tx.ExecContext(t.Context(), "INSERT INTO effects VALUES (1)")
+		require.ErrorContains(t, err, "is not sent")
+		require.True(t, txretry.IsConflict(err), "the cause is in the error")
+		_, err = tx.StmtContext(t.Context(), prepared).ExecContext(t.Context())
+		require.ErrorContains(t, err, "is not sent")
+		require.ErrorContains(t, tx.QueryRowContext(t.Context(), "SELECT n FROM effects").Scan(new(int)), "is not sent")
+		require.NoError(t, tx.Rollback())
+		var n int
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM effects").Scan(&n))
+		require.Zero(t, n)
+	})
 }
