@@ -146,9 +146,9 @@ func (x *exchange) Handle() error {
 	return x.failure()
 }
 
-// restart gives another attempt a context with the values that the context had before the first attempt.
-// One of them is the place in the chain, which gin hides. A goroutine that the first attempt left behind
-// keeps the first context, with the lock in it.
+// restart gives another attempt a context with the values that the context had before the first attempt,
+// with the place in the chain, which gin hides. A goroutine that the first attempt left behind keeps the
+// first context, with the lock in it.
 func (x *exchange) restart() {
 	own := reflect.ValueOf(x.c).Elem()
 	if !x.start.IsValid() {
@@ -162,7 +162,7 @@ func (x *exchange) restart() {
 	x.c.Keys = maps.Clone(x.c.Keys)
 }
 
-// leave gives the middlewares outside what the last attempt has put on the context.
+// leave gives the middlewares outside the errors and the values that the last attempt has put on the context.
 func (x *exchange) leave(c *gin.Context) {
 	switch {
 	case x.writer.held == nil: // no handler has run

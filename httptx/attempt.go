@@ -110,7 +110,7 @@ func (a *attempt) begin(ctx context.Context) (answered bool, err error) {
 	return false, nil
 }
 
-// own gives the attempt copies of what handlers change in a request.
+// own gives the attempt copies of the parts of a request that handlers change.
 func (a *attempt) own() {
 	r, before := a.request, a.x.before
 	r.Header, r.Form, r.PostForm = before.Header.Clone(), cloned(before.Form), cloned(before.PostForm)

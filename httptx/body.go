@@ -78,7 +78,7 @@ func (o *opened) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begin reads what was kept, or begins a read of the rest.
+// begin reads the kept part, or begins a read of the rest.
 func (o *opened) begin(p []byte) (n int, err error, done bool) { //nolint:revive // the error is not the failure of begin
 	b := o.body
 	b.mu.Lock()
@@ -95,7 +95,7 @@ func (o *opened) begin(p []byte) (n int, err error, done bool) { //nolint:revive
 	return 0, nil, false
 }
 
-// end keeps what was read of the rest.
+// end keeps a part of the rest that was read.
 func (o *opened) end(read []byte) {
 	b := o.body
 	b.mu.Lock()

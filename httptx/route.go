@@ -3,7 +3,7 @@ package httptx
 import (
 	"context"
 	"reflect"
-	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -18,15 +18,14 @@ type routed struct {
 	copy  reflect.Value
 }
 
-var chiPackage = regexp.MustCompile(`^github\.com/go-chi/chi(/v\d+)?$`)
-
 // isRoute reports whether a value of a context is chi's.
 func isRoute(value any) bool {
 	typ := reflect.TypeOf(value)
 	if typ == nil || typ.Kind() != reflect.Pointer || typ.Elem().Kind() != reflect.Struct || typ.Elem().Name() != "Context" {
 		return false
 	}
-	return chiPackage.MatchString(typ.Elem().PkgPath())
+	path, _, _ := strings.Cut(typ.Elem().PkgPath(), "/chi")
+	return path == "github.com/go-chi"
 }
 
 // Value returns the attempt's copy of chi's value.
