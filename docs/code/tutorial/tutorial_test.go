@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -382,10 +383,18 @@ func TestTheTutorialRuns(t *testing.T) {
 // freeAddress is free until something else takes it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
+	for range 100 {
+		// Below the ports that systems give to clients: the shop is stopped and started, and a client must
+		// not take its port meanwhile.
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
+		if err != nil {
+			continue
+		}
+		require.NoError(t, listener.Close())
+		return listener.Addr().String()
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 func TestThePageIsCompared(t *testing.T) {
