@@ -168,14 +168,14 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return c.followRows(rows, err, done)
 }
 
-// ended is the error of a statement that would commit by itself, because MySQL has rolled the whole
-// transaction back, as after a deadlock. Statements that control transactions are sent.
+// ended is the error of a statement that would commit by itself, because the database has rolled the
+// whole transaction back, as MySQL after a deadlock. Statements that control transactions are sent.
 func (c *conn) ended(query string) error {
 	if c.tx == nil {
 		return nil
 	}
-	cause := c.tx.Doomed()
-	if cause == nil || !txscope.EndedByServer(cause) || txscope.Parse(c.connector.dialect(), query).Op != txscope.None {
+	cause := c.tx.Gone()
+	if cause == nil || txscope.Parse(c.connector.dialect(), query).Op != txscope.None {
 		return nil
 	}
 	return fmt.Errorf("outbox: the statement is not sent, for the database has rolled the transaction back: %w", cause)

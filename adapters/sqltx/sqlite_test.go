@@ -68,3 +68,22 @@ func execFails(query string) func(t *testing.T, tx *sql.Tx) error {
 		return err
 	}
 }
+
+// SQLite ends a transaction because of INSERT OR ROLLBACK: the next statement would commit by itself.
+func TestAStatementAfterSQLiteEndedTheTransactionIsNotSent(t *testing.T) {
+	t.Parallel()
+	db := openSQLite(t)
+	_, err := db.ExecContext(t.Context(), "CREATE TABLE effects (n INTEGER PRIMARY KEY)")
+	require.NoError(t, err)
+	tx := begin(t, db)
+	_, err = tx.ExecContext(t.Context(), "INSERT INTO effects VALUES (1)")
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), "INSERT OR ROLLBACK INTO effects VALUES (1)")
+	require.Error(t, err)
+	_, err = tx.ExecContext(t.Context(), "INSERT INTO effects VALUES (2)")
+	require.ErrorContains(t, err, "is not sent")
+	_ = tx.Rollback()
+	var n int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM effects").Scan(&n))
+	require.Zero(t, n)
+}

@@ -38,8 +38,9 @@ type Scope struct {
 
 // fate is an end of the transaction before COMMIT or ROLLBACK.
 type fate struct {
-	end   End
-	cause error
+	end         End
+	cause       error
+	byStatement bool // of the code in the transaction
 }
 
 // New makes the scope of a transaction that has just begun. exec runs a statement
@@ -168,6 +169,20 @@ func (s *Scope) decide(end End, cause error) {
 	s.fate.CompareAndSwap(nil, &fate{end: end, cause: cause})
 }
 
+// decideBy is decide for a statement of the code in the transaction.
+func (s *Scope) decideBy(end End, statement string) {
+	s.fate.CompareAndSwap(nil, &fate{end: end, cause: errStatement(statement), byStatement: true})
+}
+
+// Gone is the error with which the database ended the transaction by itself, or nil. Another statement
+// would commit by itself: the code in the transaction did not end it, and does not expect that.
+func (s *Scope) Gone() error {
+	if f := s.fate.Load(); f != nil && f.end == RolledBack && !f.byStatement {
+		return f.cause
+	}
+	return nil
+}
+
 // Doomed is the error with which the database rolled the whole transaction back by itself, or nil.
 // COMMIT would then succeed without reporting the rollback: the tap rolls back and returns an error
 // instead.
@@ -202,20 +217,20 @@ func (s *Scope) apply(ctx context.Context, statement Statement, err error) {
 			// Even a success is not certain: PostgreSQL answers the COMMIT of a
 			// failed transaction by rolling back, without an error, and a prepared
 			// transaction may yet be rolled back.
-			s.decide(Unknown, errStatement("a statement that commits or prepares it"))
+			s.decideBy(Unknown, "a statement that commits or prepares it")
 		} else if s.dialect == Postgres {
 			s.suspectEnd(RolledBack, err) // the transaction is over, unless the statement was misspelt
 		}
 	case Rollback:
 		if err == nil {
-			s.decide(RolledBack, errStatement("a ROLLBACK statement"))
+			s.decideBy(RolledBack, "a ROLLBACK statement")
 		} else if Classify(err) == Unknown {
-			s.decide(Unknown, errStatement("a ROLLBACK statement"))
+			s.decideBy(Unknown, "a ROLLBACK statement")
 		}
 	case Begin, ImplicitCommit:
 		if s.dialect == MySQL {
 			// The statement has committed the transaction even when the statement itself failed.
-			s.decide(Unknown, errStatement("a statement that commits on MySQL"))
+			s.decideBy(Unknown, "a statement that commits on MySQL")
 		}
 	case Unclear:
 		if err == nil {
