@@ -127,12 +127,20 @@ type exchange struct {
 	c          echo.Context
 	rollbackOn func(c echo.Context, status int, err error) bool
 	next       echo.HandlerFunc
+	first      echo.Response // of the first attempt
+	ran        bool
 	err        error // that the handler returned
 }
 
 func (x *exchange) Handle() error {
 	x.c.SetRequest(x.Request())
-	x.c.SetResponse(echo.NewResponse(x.ResponseWriter(), x.c.Echo()))
+	response := &x.first
+	if x.ran { // a goroutine of the attempt before may have the response
+		response = new(echo.Response)
+	}
+	x.ran = true
+	*response = *echo.NewResponse(x.ResponseWriter(), x.c.Echo())
+	x.c.SetResponse(response)
 	x.err = x.next(x.c)
 	return x.err
 }

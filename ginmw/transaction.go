@@ -117,7 +117,7 @@ func (config TransactionConfig) ToMiddleware() (gin.HandlerFunc, error) {
 func serve(exchanger *httptx.Exchanger, config *TransactionConfig, c *gin.Context) {
 	request, outer := c.Request, c.Writer
 	x := &exchange{c: c, config: config, outer: outer, errors: len(c.Errors)}
-	x.writer = &writer{ResponseWriter: outer}
+	x.writer = &x.first
 	defer func() { c.Writer, c.Request = outer, request }()
 	x.failed = exchanger.Serve(&x.Exchange, below{x}, request, x) // the error is on the context
 	x.leave(c)
@@ -129,6 +129,7 @@ type exchange struct {
 	c      *gin.Context
 	config *TransactionConfig
 	outer  gin.ResponseWriter
+	first  writer // of the first attempt
 	writer *writer
 	errors int           // on the context when the exchange began
 	failed error         // that Serve returned
@@ -137,7 +138,10 @@ type exchange struct {
 
 // Handle runs the rest of the chain.
 func (x *exchange) Handle() error {
-	x.writer = &writer{ResponseWriter: x.outer, held: x.ResponseWriter(), initial: x.outer.Status(), status: x.outer.Status(), size: -1}
+	if x.writer.held != nil { // a goroutine of the attempt before may have it
+		x.writer = new(writer)
+	}
+	*x.writer = writer{ResponseWriter: x.outer, held: x.ResponseWriter(), initial: x.outer.Status(), status: x.outer.Status(), size: -1}
 	if x.config.Retries > 0 {
 		x.restart()
 	}

@@ -100,7 +100,7 @@ func (a *attempt) begin(ctx context.Context) (answered bool, err error) {
 		return answered, err
 	}
 	a.cancel = cancel
-	a.unit = unit{tx: tx, ctx: ctx, framework: x.framework, committed: func() { txretry.Committed(ctx, within) }}
+	a.unit = unit{tx: tx, ctx: ctx, within: within, framework: x.framework}
 	a.request = x.before.WithContext(within)
 	a.request.Body = x.body.open()
 	if x.config.Retries > 0 {

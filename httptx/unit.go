@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/txretry"
 )
 
 // decision is how the code of a request wants its transaction to end.
@@ -28,8 +29,8 @@ var errNone = fmt.Errorf("%w: the request has none; mount the Transaction middle
 type unit struct {
 	tx        outbox.Transaction
 	ctx       context.Context // of the request, without the transaction
+	within    context.Context // with the transaction
 	framework Framework
-	committed func() // is called before the callbacks
 
 	mu        sync.Mutex
 	ended     bool
@@ -62,7 +63,7 @@ func (u *unit) commit() error {
 		}
 		return &CommitError{Err: err}
 	}
-	u.committed()
+	txretry.Committed(u.ctx, u.within)
 	for _, fn := range callbacks {
 		u.run(fn)
 	}

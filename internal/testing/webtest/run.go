@@ -74,7 +74,7 @@ func Run(t *testing.T, fw Framework) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if fw.Buffered && slices.Contains(streaming, name) {
-				t.Skip("the framework sends the response after the handler has returned")
+				t.Skip("the framework sends the response after the handler has returned, and does not run handlers again")
 			}
 			test(t, fw)
 		})
