@@ -78,6 +78,7 @@ func (d *dispatcher) committed(p *pending) {
 	left := p.ds
 	var dropped []delivery
 	late, warn := 0, 0 // not reserved; for lack of room in the hot queue
+	elsewhere := false // an event has no listener here
 	for i := range p.envs {
 		env := &p.envs[i]
 		reserved := len(left) > 0 && left[0].env == env
@@ -95,7 +96,7 @@ func (d *dispatcher) committed(p *pending) {
 			}
 		case d.waits(): // the process that holds the table delivers the event
 		case d.unheard.has(env):
-			late++
+			elsewhere = true
 		case d.keeps(env):
 		case p.split:
 			late++
@@ -107,6 +108,9 @@ func (d *dispatcher) committed(p *pending) {
 		if reserved {
 			left = left[1:]
 		}
+	}
+	if elsewhere {
+		d.wakeOthers()
 	}
 	if len(dropped)+late == 0 {
 		return

@@ -53,6 +53,11 @@ func TestEventsWithoutAListenerStayAsTheyAre(t *testing.T) {
 					require.Empty(t, row.LockedBy)
 					require.Equal(t, before[i].AvailableAt, row.AvailableAt)
 				}
+				e.write(sung("later"))
+				time.Sleep(time.Minute)
+				row, _ := e.store.Row("later")
+				require.Equal(t, outbox.StatusNew, row.Status)
+				require.Empty(t, book.about("the hot queue"))
 				lines := book.about("have no listener in this process")
 				require.NotEmpty(t, lines)
 				require.LessOrEqual(t, len(lines), 2, "the first event, and those that were in hand")
@@ -83,8 +88,8 @@ func TestAProcessThatHasTheListenerDeliversTheOthers(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, notified %t", name, notified), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					bus := newBus()
-					cfg := outbox.Config{Store: outboxtest.NewStore(), Mode: modesThatLeave[name]}
+					bus, book := newBus(), &logbook{}
+					cfg := outbox.Config{Store: outboxtest.NewStore(), Mode: modesThatLeave[name], Logger: slog.New(book)}
 					within := 10 * time.Second // two intervals of the poller
 					if notified {
 						cfg.Notifier, within = bus, time.Second
@@ -104,6 +109,7 @@ func TestAProcessThatHasTheListenerDeliversTheOthers(t *testing.T) {
 						require.Equal(t, 1, got.of(fmt.Sprintf("sung-%d", i)))
 						older.await(fmt.Sprintf("said-%d", i), outbox.StatusDone)
 					}
+					require.Empty(t, book.about("the hot queue"))
 					require.NoError(t, older.Close(context.Background()))
 					require.NoError(t, newer.Close(context.Background()))
 				})
