@@ -80,12 +80,22 @@ func (p *page) nodeState(n *outbox.Node) markup {
 	case n.Problem != "":
 		return tags(`<span class="bad">{}</span>`, n.Problem)
 	case n.Live:
-		return tags(`live{}`, when(n.Holds, `, holds the table`))
+		return tags(`live{}{}`, when(n.Holds, `, holds the table`), unheard(n.Unheard))
 	case n.SeenAt.IsZero():
 		return "has leases, but does not report (older version?)"
 	default:
 		return tags(`<span class="bad">dead, seen {}</span>{}`, ago(n.SeenAt, p.Now), when(n.Holds, `, still holds the table`))
 	}
+}
+
+// unheard names a few kinds that a node leaves to others.
+func unheard(kinds []outbox.EventKind) markup {
+	const most = 3
+	if len(kinds) == 0 {
+		return ""
+	}
+	names := each(kinds[:min(len(kinds), most)], func(kind outbox.EventKind) markup { return tags(` {},`, kindText(kind)) })
+	return tags(`; without a listener here:{} {} in all`, names, count(len(kinds)))
 }
 
 // figure is a number of the overview: the name for the script, and the texts that explain it.

@@ -11,6 +11,15 @@ const (
 	Delete OnDone = "delete"
 )
 
+// OnUnroutable says what becomes of an event without a listener.
+type OnUnroutable string
+
+// The values of dispatcher.on-unroutable. The empty value is leave, and dead in the mode ordered.
+const (
+	LeaveUnroutable OnUnroutable = "leave"
+	KillUnroutable  OnUnroutable = "dead"
+)
+
 // OnDead says what a DEAD event does to its key.
 type OnDead string
 
@@ -46,7 +55,7 @@ type Config struct {
 }
 
 // DispatchConfig is for single-node, multi-node and ordered-by-key, which has no
-// HotCapacity; ordered has DrainTimeout, ListenerTimeout and DeferUnroutable.
+// HotCapacity; ordered has DrainTimeout, ListenerTimeout and OnUnroutable.
 // See [outbox.DispatchOptions].
 type DispatchConfig struct {
 	// Workers is how many listeners run at once. Defaults to 16.
@@ -66,9 +75,9 @@ type DispatchConfig struct {
 	DrainTimeout time.Duration `yaml:"drain-timeout" mapstructure:"drain-timeout"`
 	// ListenerTimeout ends the context of a delivery. Defaults to no timeout.
 	ListenerTimeout time.Duration `yaml:"listener-timeout" mapstructure:"listener-timeout"`
-	// DeferUnroutable defers events without a listener for this long, so that a newer process can
-	// deliver them. By default, events without a listener are DEAD at once.
-	DeferUnroutable time.Duration `yaml:"defer-unroutable" mapstructure:"defer-unroutable"`
+	// OnUnroutable leaves events without a listener to processes that have one, or makes them DEAD.
+	// Defaults to leave, and to dead in the mode ordered.
+	OnUnroutable OnUnroutable `yaml:"on-unroutable" mapstructure:"on-unroutable"`
 	// MarkInterval is the least time between two batches of outcomes that are stored. Defaults to 5
 	// ms.
 	MarkInterval time.Duration `yaml:"mark-interval" mapstructure:"mark-interval"`

@@ -58,7 +58,7 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 		DrainTimeout:    c.Dispatch.DrainTimeout,
 		ListenerTimeout: c.Dispatch.ListenerTimeout,
 		MarkInterval:    c.Dispatch.MarkInterval,
-		DeferUnroutable: c.Dispatch.DeferUnroutable,
+		OnUnroutable:    onUnroutable[c.Dispatch.OnUnroutable],
 	}
 	for _, l := range c.Dispatch.Limits {
 		dispatch.Limits = append(dispatch.Limits, outbox.Limit{
@@ -82,7 +82,7 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 		return mode
 	case Ordered:
 		return outbox.Ordered{
-			Poll: poll, DrainTimeout: dispatch.DrainTimeout, ListenerTimeout: dispatch.ListenerTimeout, DeferUnroutable: dispatch.DeferUnroutable,
+			Poll: poll, DrainTimeout: dispatch.DrainTimeout, ListenerTimeout: dispatch.ListenerTimeout, OnUnroutable: dispatch.OnUnroutable,
 		}
 	case WriterOnly:
 		return outbox.WriterOnly{}
@@ -90,3 +90,6 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 		return outbox.SingleNode{Dispatch: dispatch, Poll: poll}
 	}
 }
+
+// onUnroutable has zero, the default of the mode, for the empty value.
+var onUnroutable = map[OnUnroutable]outbox.OnUnroutable{LeaveUnroutable: outbox.LeaveUnroutable, KillUnroutable: outbox.KillUnroutable}

@@ -47,7 +47,7 @@ func TestNamedOutboxesHaveTheirOwnPartsAndShareAListener(t *testing.T) {
 	}
 	started(
 		t, named("orders", orders), named("stock", stock), fx.Supply(plain),
-		outboxfx.NewModule(outboxfx.Named("orders"), inMemory(), outboxfx.WithConfig(outboxfx.Config{Mode: outboxfx.MultiNode})),
+		outboxfx.NewModule(outboxfx.Named("orders"), inMemory(), outboxfx.WithConfig(outboxfx.Config{Mode: outboxfx.MultiNode, Dispatch: outboxfx.DispatchConfig{OnUnroutable: outboxfx.KillUnroutable}})),
 		outboxfx.NewModule(outboxfx.Named("stock"), inMemory()), outboxfx.NewModule(inMemory()),
 		shared.listens(outboxfx.For("orders", ""), outboxfx.For("stock")),
 		outboxfx.AsListener(func() *inbox { return onlyStock }, outboxfx.On("", "Counted"), outboxfx.On("Item", "Gone"), outboxfx.For("stock")),
@@ -293,7 +293,7 @@ func TestOutboxesLogToTheLoggerOfTheApp(t *testing.T) {
 		outboxfx.NewModule(inMemory()), outboxfx.NewModule(outboxfx.Named("orders"), inMemory()))
 	require.NoError(t, errors.Join(app.Err(), app.Start(t.Context()), app.Stop(t.Context())))
 	require.Equal(t, 2, strings.Count(log.String(), "no listener is registered"), "by each outbox")
-	require.Equal(t, 1, strings.Count(log.String(), "outbox=orders delay=1m0s\n"))
+	require.Equal(t, 1, strings.Count(log.String(), "outbox=orders\n"))
 }
 
 func TestNoListenerIsAWarningWhereEventsAreDispatched(t *testing.T) {

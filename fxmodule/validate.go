@@ -75,7 +75,7 @@ var ownNames = strings.NewReplacer(
 	"Config.Mode.RunLength", "Ordering.RunLength",
 	"Config.Mode.DrainTimeout", "Dispatch.DrainTimeout", // of outbox.Ordered, as the next two
 	"Config.Mode.ListenerTimeout", "Dispatch.ListenerTimeout",
-	"Config.Mode.DeferUnroutable", "Dispatch.DeferUnroutable",
+	"Config.Mode.OnUnroutable", "Dispatch.OnUnroutable",
 	"Config.Mode.", "", "Config.Purge.", "Purge.", ".Kind", "",
 	"sqlstore.WithTable", "Table",
 )
@@ -154,6 +154,10 @@ func (c Config) problem(key string, value any) string {
 		if problem := unknownWord(v, []OnDead{BlockKey, SkipDead}); problem != "" {
 			return problem
 		}
+	case OnUnroutable:
+		if problem := unknownWord(v, []OnUnroutable{LeaveUnroutable, KillUnroutable}); problem != "" {
+			return problem
+		}
 	case OnDone:
 		if problem := unknownWord(v, []OnDone{Keep, Delete}); problem != "" {
 			return problem
@@ -190,7 +194,7 @@ func modesOf(key string) []Mode {
 	section, _, _ := strings.Cut(key, ".")
 	switch {
 	case section == "poller", key == "purge.on-done",
-		key == "dispatcher.drain-timeout", key == "dispatcher.listener-timeout", key == "dispatcher.defer-unroutable":
+		key == "dispatcher.drain-timeout", key == "dispatcher.listener-timeout", key == "dispatcher.on-unroutable":
 		return []Mode{SingleNode, MultiNode, OrderedByKey, Ordered}
 	case key == "dispatcher.hot-queue-capacity", key == "dispatcher.limits":
 		return []Mode{SingleNode, MultiNode}

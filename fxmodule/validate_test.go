@@ -36,7 +36,7 @@ func TestValidateNamesEachKeyThatIsWrong(t *testing.T) {
 		{Config{Purge: PurgeConfig{OnDone: Keep}}, "purge.on-done is set, but purge.enabled is not"},
 		{Config{Retry: RetryConfig{BaseDelay: 2, MaxDelay: 1}}, "retry.max-delay is 1ns, which is less than retry.base-delay, 2ns"},
 		{Config{Mode: Ordered, Dispatch: DispatchConfig{Workers: 4}}, "dispatcher.worker-count is set, but the mode ordered does not have it; it is for single-node, multi-node"},
-		{Config{Mode: Ordered, Dispatch: DispatchConfig{DrainTimeout: time.Second, ListenerTimeout: time.Second, DeferUnroutable: time.Second}}, ""},
+		{Config{Mode: Ordered, Dispatch: DispatchConfig{DrainTimeout: time.Second, ListenerTimeout: time.Second, OnUnroutable: LeaveUnroutable}}, ""},
 		{Config{Mode: Ordered, Retry: RetryConfig{BaseDelay: 1}}, "retry.base-delay is set"},
 		{Config{Mode: WriterOnly, Poll: PollConfig{SkipRecent: 1}}, "poller.skip-recent is set, but the mode writer-only does not have it; it is for single-node, multi-node, ordered"},
 		{Config{Mode: WriterOnly, Dispatch: DispatchConfig{DrainTimeout: 1}}, "dispatcher.drain-timeout is set"},
@@ -80,6 +80,8 @@ func setOutOfRange(field string, pointer any) bool {
 	case *[]LimitConfig:
 		*p = []LimitConfig{{EventType: "Paid"}}
 	case *Mode:
+		*p = "x"
+	case *OnUnroutable:
 		*p = "x"
 	case *OnDone:
 		*p = "x"
@@ -163,17 +165,17 @@ func TestEachOptionOfPackageOutboxHasAKey(t *testing.T) {
 func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {
 	t.Parallel()
 	full := Config{
-		Dispatch: DispatchConfig{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15},
+		Dispatch: DispatchConfig{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: KillUnroutable, MarkInterval: 15},
 		Poll:     PollConfig{Interval: 8, BatchSize: 9, SkipRecent: 10},
 		Claim:    ClaimConfig{Owner: "n", LeaseDuration: 11, TenantsInTurn: true},
 		Purge:    PurgeConfig{Enabled: pointer(true), Retention: 12, BatchSize: 13, Interval: 14, OnDone: Delete},
 	}
-	dispatch := outbox.DispatchOptions{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7, MarkInterval: 15}
+	dispatch := outbox.DispatchOptions{Workers: 1, PollerOnly: true, HotCapacity: 2, ColdCapacity: 3, MaxAttempts: 4, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: outbox.KillUnroutable, MarkInterval: 15}
 	poll := outbox.PollOptions{Interval: 8, BatchSize: 9, SkipRecent: 10}
 	for mode, want := range map[Mode]outbox.Mode{
 		SingleNode: outbox.SingleNode{Dispatch: dispatch, Poll: poll},
 		MultiNode:  outbox.MultiNode{Dispatch: dispatch, Poll: poll, Claim: outbox.ClaimOptions{Owner: "n", LeaseDuration: 11, TenantsInTurn: true}},
-		Ordered:    outbox.Ordered{Poll: poll, DrainTimeout: 5, ListenerTimeout: 6, DeferUnroutable: 7},
+		Ordered:    outbox.Ordered{Poll: poll, DrainTimeout: 5, ListenerTimeout: 6, OnUnroutable: outbox.KillUnroutable},
 		WriterOnly: outbox.WriterOnly{},
 	} {
 		full.Mode = mode

@@ -20,6 +20,9 @@ type node struct {
 	ColdDepth   int        `json:"cold_depth"`
 	Leases      int        `json:"leases"`
 	OldestLease *time.Time `json:"oldest_lease,omitempty"`
+	// Kinds have a listener in the node; left out: not known.
+	Kinds   []kind `json:"kinds,omitzero"`
+	Unheard []kind `json:"unheard,omitempty"`
 }
 
 type nodes struct {
@@ -34,6 +37,10 @@ func (a *admin) nodes(c *call, _ parameters) (any, error) {
 		answer.Nodes[i] = node{
 			Owner: n.Owner, Mode: n.Mode, Problem: n.Problem, Live: n.Live, Holds: n.Holds, Started: given(n.Started), LastPoll: given(n.LastPoll),
 			SeenAt: given(n.SeenAt), HotDepth: n.HotDepth, ColdDepth: n.ColdDepth, Leases: n.Leases, OldestLease: given(n.OldestLease),
+			Unheard: kindsOf(n.Unheard),
+		}
+		if n.Kinds != nil {
+			answer.Nodes[i].Kinds = kindsOf(n.Kinds)
 		}
 	}
 	return answer, err

@@ -23,6 +23,7 @@ func nodeOf(t *testing.T, store outbox.Store, mode outbox.Mode) (*outbox.Outbox,
 	t.Helper()
 	ob, err := outbox.New(outbox.Config{DB: outboxtest.NewStore().DB(), Store: store, Mode: mode})
 	require.NoError(t, err)
+	require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(handled))))
 	require.NoError(t, ob.Start(t.Context()))
 	return ob, func() { require.NoError(t, ob.Close(context.WithoutCancel(t.Context()))) }
 }
@@ -125,6 +126,7 @@ func TestANodeWarnsOnceOfAnotherMode(t *testing.T) {
 			}))
 			ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: second, Logger: log})
 			require.NoError(t, err)
+			require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(handled))))
 			require.NoError(t, ob.Start(t.Context()))
 			time.Sleep(time.Minute)
 			closeFirst()
@@ -149,6 +151,7 @@ func TestANodeThatDiedInAnotherModeIsNoWarning(t *testing.T) {
 		log := slog.New(slogHandler(func(r slog.Record) { require.NotContains(t, r.Message, "another mode") }))
 		ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.MultiNode{}, Logger: log})
 		require.NoError(t, err)
+		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(handled))))
 		require.NoError(t, ob.Start(t.Context()))
 		time.Sleep(time.Second)
 		require.NoError(t, ob.Close(t.Context()))
@@ -164,6 +167,7 @@ func TestAWriterReportsToo(t *testing.T) {
 		_, closeSecond := nodeOf(t, store, outbox.WriterOnly{})
 		ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.MultiNode{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		require.NoError(t, err)
+		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(handled))))
 		require.NoError(t, ob.Start(t.Context()))
 		time.Sleep(time.Minute)
 		modes := map[string]int{}

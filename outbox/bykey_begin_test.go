@@ -184,7 +184,7 @@ func TestAnUndecodableEventThatBeginsItsKeyNoMoreIsGivenBack(t *testing.T) {
 			}
 			return begin, nil
 		}
-		e := build(t, outbox.Config{Store: store, Mode: outbox.OrderedByKey{}}, nil)
+		e := build(t, outbox.Config{Store: store, Mode: outbox.OrderedByKey{}}, handled)
 		e.write(of("a", "bad"))
 		store.CorruptHeaders("bad")
 		require.NoError(t, e.Start(t.Context()))
@@ -224,7 +224,7 @@ func TestRowsBehindAnUndecodableTakeoverAreGivenBack(t *testing.T) {
 		store.CorruptHeaders("a-00000")
 		start(t, outbox.Config{
 			Store: unburying{&cutOff{Store: store}}, Mode: outbox.OrderedByKey{Claim: outbox.ClaimOptions{LeaseDuration: minute}},
-		}, nil)
+		}, handled)
 		time.Sleep(90 * time.Second) // the leases have expired, and the takeover is under way
 		require.Equal(t, []string{"a-00000"}, leasesOf(store))
 	})

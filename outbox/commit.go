@@ -15,12 +15,12 @@ type pending struct {
 
 // reserve keeps the pollers from taking the events of an open transaction: on this
 // node through the tracker, on other nodes through a lease. Events for which the hot
-// queue or their lane has no room, and events that are paused, are left to the poller
-// from the start. A lease covers either the whole write or nothing.
+// queue or their lane has no room, and events that are paused or have no listener here, are left
+// to the pollers from the start. A lease covers either the whole write or nothing.
 func (d *dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	room := space{pauses: d.pauses, all: d.lanes, hot: d.queues.Hot.Room()}
+	room := space{d: d, hot: d.queues.Hot.Room()}
 	if d.state != running || d.byKey || !d.holds() {
 		return
 	}
@@ -78,6 +78,7 @@ func (d *dispatcher) committed(p *pending) {
 	left := p.ds
 	var dropped []delivery
 	late, warn := 0, 0 // not reserved; for lack of room in the hot queue
+	elsewhere := false // an event has no listener here
 	for i := range p.envs {
 		env := &p.envs[i]
 		reserved := len(left) > 0 && left[0].env == env
@@ -89,11 +90,13 @@ func (d *dispatcher) committed(p *pending) {
 			d.metrics.HotEnqueued(kind)
 		case reserved:
 			dropped = append(dropped, left[0])
-			if d.lanes.of(env) == nil && !d.pauses.has(env) {
+			if d.lanes.of(env) == nil && !d.leaves(env) {
 				d.metrics.HotDropped(kind)
 				warn++
 			}
 		case d.waits(): // the process that holds the table delivers the event
+		case d.unheard.has(env):
+			elsewhere = true
 		case d.keeps(env):
 		case p.split:
 			late++
@@ -105,6 +108,9 @@ func (d *dispatcher) committed(p *pending) {
 		if reserved {
 			left = left[1:]
 		}
+	}
+	if elsewhere {
+		d.wakeOthers()
 	}
 	if len(dropped)+late == 0 {
 		return
@@ -123,19 +129,20 @@ func (d *dispatcher) committed(p *pending) {
 
 // committedByKey makes the poller read the events of a committed transaction.
 func (d *dispatcher) committedByKey(p *pending) {
-	due := false
+	due, elsewhere := false, !d.isRunning()
 	for i := range p.envs {
-		if env := &p.envs[i]; p.isDue(env) {
-			due = true
-		} else {
+		env := &p.envs[i]
+		if !p.isDue(env) {
 			d.dueAt(env.AvailableAt)
+			continue
 		}
+		due, elsewhere = true, elsewhere || d.unheard.has(env)
 	}
 	if !due {
 		return
 	}
 	d.poller.wroteRuns()
-	if !d.isRunning() {
+	if elsewhere {
 		d.notifications.Notify()
 	}
 }
@@ -146,8 +153,8 @@ func (d *dispatcher) isRunning() bool {
 	return d.state == running
 }
 
-// waits reports whether this process is a standby.
-func (d *dispatcher) waits() bool { return d.hold != nil && d.hold.Standby() }
+// waits reports whether this process is a standby, or delivers nothing.
+func (d *dispatcher) waits() bool { return d.deaf.Load() || d.hold != nil && d.hold.Standby() }
 
 // leases are the leases of the rows of some of the deliveries.
 func (p *pending) leases(ds []delivery) []Lease {

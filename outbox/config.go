@@ -90,7 +90,7 @@ func (b *builder) validate() error {
 	case Ordered:
 		b.dispatch, b.poll, b.inOrder = &DispatchOptions{
 			Workers: 1, MaxAttempts: 1, PollerOnly: true,
-			DrainTimeout: m.DrainTimeout, ListenerTimeout: m.ListenerTimeout, DeferUnroutable: m.DeferUnroutable,
+			DrainTimeout: m.DrainTimeout, ListenerTimeout: m.ListenerTimeout, OnUnroutable: defaultTo(m.OnUnroutable, KillUnroutable),
 		}, &m.Poll, true
 	case WriterOnly:
 	default:
@@ -241,11 +241,12 @@ func newDispatcher(b *builder) *dispatcher {
 	d.drops = logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: the hot queue is full or closed; its events stay in the table until a poller reads them"}
 	d.panics = logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: a listener panicked", Single: causeLines}
 	d.failures = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: delivery failed; it will be tried again", Single: causeLines}
-	d.unheard = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are deferred; register a listener, here or in another process", Single: 1}
+	d.unrouted = logburst.ByCause{Log: d.log, Level: slog.LevelWarn, Message: "outbox: events have no listener in this process and are left to others; register a listener, here or in another process", Single: 1}
 	d.policyPanics = logburst.Burst{Log: d.log, Level: slog.LevelError, Message: "outbox: the retry policy panicked"}
 	d.initQueues(b.poll.withDefaults().BatchSize)
 	d.listenerCtx, d.cancelListeners = context.WithCancel(context.Background())
 	d.pauses = newPauses(b.DB, b.Store, d.log)
+	d.unheard.registry = b.Registry
 	d.track = newTracker(d.wakePoller)
 	d.leases = newTableLeases(b.DB, b.Store, lease.withDefaults(), d.track, d.log, d.freed)
 	if d.claims && !d.byKey && !lease.TenantsInTurn {

@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -97,16 +96,15 @@ func TestAPoolIsComparable(t *testing.T) {
 	require.EqualError(t, err, "outbox: Config.DB is a outbox_test.uncomparable, which cannot be compared; give a pointer")
 }
 
-// An event that is due again at once would be delivered without a pause.
-func TestDeferUnroutableIsAtLeastAMillisecond(t *testing.T) {
+func TestOnUnroutableIsOneOfItsValues(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()
-	for d, want := range map[time.Duration]string{-time.Second: "is -1s", 1: "is 1ns, less than a millisecond"} {
-		_, err := outbox.New(outbox.Config{
-			DB: store.DB(), Store: store,
-			Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DeferUnroutable: d}},
-		})
-		require.ErrorContains(t, err, "Config.Mode.Dispatch.DeferUnroutable "+want)
+	for name, mode := range map[string]outbox.Mode{
+		"Mode.Dispatch": outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: 3}},
+		"Mode":          outbox.Ordered{OnUnroutable: 3},
+	} {
+		_, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: mode})
+		require.EqualError(t, err, "outbox: Config."+name+".OnUnroutable is not one of outbox.LeaveUnroutable and outbox.KillUnroutable")
 	}
 }
 

@@ -225,7 +225,7 @@ func TestStatsTellWhetherThePollerGetsThrough(t *testing.T) {
 		return st.LastPoll
 	}
 	store := &hiccup{Store: outboxtest.NewStore()}
-	e := build(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}}}, nil)
+	e := build(t, outbox.Config{Store: store, Mode: outbox.SingleNode{Poll: outbox.PollOptions{Interval: 5 * time.Millisecond}}}, handled)
 	st, err := e.Stats(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, st.LastPoll, "it has not started")

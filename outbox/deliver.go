@@ -58,7 +58,7 @@ func (d *dispatcher) decide(dl *delivery, err error) {
 		d.split(dl, c)
 		return
 	}
-	d.conclude(dl, outcomeOf(d.listenerCtx, d.opts, dl.env.Attempts, c), c)
+	d.conclude(dl, d.verdict(dl, dl.env.Attempts, c), c)
 }
 
 // outcome decides the outcome of a delivery, or of a single listener of several, from the answer,
@@ -70,8 +70,18 @@ func (d *dispatcher) outcome(dl *delivery, attempts int, c cause) Outcome {
 	case dl.answers.stand(c):
 		return dl.answers.outcome()
 	default:
-		return outcomeOf(d.listenerCtx, d.opts, attempts, c)
+		return d.verdict(dl, attempts, c)
 	}
+}
+
+// verdict is the outcome that follows from the answer. An event whose kind has no listener here is
+// given back, and the kind is left to other processes from then on.
+func (d *dispatcher) verdict(dl *delivery, attempts int, c cause) Outcome {
+	outcome := outcomeOf(d.listenerCtx, d.opts, attempts, c)
+	if c.unroutable && outcome == OutcomeDeferred && dl.only == nil && !d.inOrder && d.unheard.add(kindOf(dl.env)) {
+		return OutcomeReleased
+	}
+	return outcome
 }
 
 // skipped is the outcome of a listener that is not called any more. A timeout leaves the listener
@@ -102,14 +112,13 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 	dl.err, dl.panicked = c.err, c.panicked
 	switch dl.outcome = outcome; outcome {
 	case OutcomeDeferred:
-		delay, reason := d.opts.DeferUnroutable, ""
-		if !c.unroutable {
-			delay, reason = max(c.decided.Delay, 0), c.reason()
+		delay, reason := time.Duration(0), ""
+		if c.unroutable {
+			delay = unroutableDelay(d.clock.Now().Sub(dl.env.OccurredAt))
+			reason = fmt.Sprintf("no listener for %s in the process that took it; deferred by %s", dl.kind(), durationText(delay))
+			d.logUnrouted(dl)
 		} else {
-			reason = fmt.Sprintf("no listener for %s in the process that took it; deferred by %s", dl.kind(), delay)
-			if r, own := d.registry.(*Registry); !own || r.Len() > 0 { // else Start has said so, of all kinds
-				d.unheard.Add(dl.kind().String(), logKeyEventType, string(dl.env.EventType), logKeyAggregateType, string(dl.env.AggregateType), logKeyDelay, delay.String())
-			}
+			delay, reason = max(c.decided.Delay, 0), c.reason()
 		}
 		dl.reason = errorText(reason)
 		dl.next = dueTime(d.clock.Now(), delay)
@@ -119,9 +128,17 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 	case OutcomeRetry:
 		dl.next, dl.reason, dl.attempts = dueTime(d.clock.Now(), d.delay(dl.env, c)), errorText(c.text), dl.env.Attempts+1
 	case OutcomeReleased:
+		if c.unroutable {
+			d.logUnrouted(dl)
+		}
 	default:
 		dl.outcome = d.doneOutcome
 	}
+}
+
+// logUnrouted logs an event without a listener, in a line for each kind.
+func (d *dispatcher) logUnrouted(dl *delivery) {
+	d.unrouted.Add(dl.kind().String(), logKeyEventType, string(dl.env.EventType), logKeyAggregateType, string(dl.env.AggregateType))
 }
 
 func (d *dispatcher) die(dl *delivery, c cause, countAttempt bool) {

@@ -36,6 +36,7 @@ type dispatcher struct {
 	lanes     lanes         // of the kinds that have a limit
 	room      chan struct{} // wakes the poller when a queue or a lane has room
 	pauses    *pauses
+	unheard   unheard
 	track     *tracker
 	completer *completer
 	leases    *tableLeases
@@ -46,8 +47,8 @@ type dispatcher struct {
 	// notifications are nil without a notifier.
 	notifications *notify.Notifications
 
-	drops, policyPanics       logburst.Burst
-	failures, panics, unheard logburst.ByCause
+	drops, policyPanics        logburst.Burst
+	failures, panics, unrouted logburst.ByCause
 
 	// listenerCtx is the base of every delivery's context. The context lives as long as
 	// the dispatcher, not as long as a call: Close cancels it.
@@ -56,6 +57,8 @@ type dispatcher struct {
 
 	mu    sync.RWMutex // guards state against enqueueing while closing
 	state lifecycle
+	// deaf: this process had no listener when it started, and only writes.
+	deaf atomic.Bool
 
 	quit    chan struct{} // closed: no more events come, drain
 	abort   chan struct{} // closed: take nothing more
@@ -109,8 +112,8 @@ func (d *dispatcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// takeIn takes events that the poller found: an event alone, or a run up to the first event that is
-// paused. If an event is in hand, its delivery goes on under the lease of the copy, and the run ends
+// takeIn takes events that the poller found: an event alone, or a run up to the first event that
+// stays in the table. If an event is in hand, its delivery goes on under the lease of the copy, and the run ends
 // there. takeIn returns how many of the leases it took; the others are to be given back. ok is false
 // when there is no room; an event that is refused for its kind leaves room for other events.
 func (d *dispatcher) takeIn(run []delivery) (taken int, ok bool) {
@@ -124,7 +127,7 @@ func (d *dispatcher) takeIn(run []delivery) (taken int, ok bool) {
 		if taken++; !d.track.acquire(&run[n]) {
 			break // a copy
 		}
-		if d.pauses.has(run[n].env) {
+		if d.leaves(run[n].env) {
 			d.track.release(&run[n])
 			taken--
 			break
@@ -185,7 +188,7 @@ func (d *dispatcher) batchesInHand() (deliveries int) {
 }
 
 // holds reports whether this process may deliver from the table.
-func (d *dispatcher) holds() bool { return d.hold == nil || d.hold.Holds() }
+func (d *dispatcher) holds() bool { return !d.deaf.Load() && (d.hold == nil || d.hold.Holds()) }
 
 // term is the term of the present hold.
 func (d *dispatcher) term() int64 {
@@ -212,7 +215,7 @@ func (d *dispatcher) Close(ctx context.Context) error {
 func (d *dispatcher) shutdown(ctx context.Context) {
 	defer close(d.closed)
 	defer d.policyPanics.Flush()
-	defer d.unheard.Flush()
+	defer d.unrouted.Flush()
 	defer d.drops.Flush()
 	defer d.completer.deaths.Flush()
 	defer d.panics.Flush()

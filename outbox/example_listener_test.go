@@ -151,18 +151,20 @@ func ExampleRetryPolicyFunc() {
 	// failures before: 1
 }
 
-// In a rolling deploy, the old process leaves events that it does not know to the new one.
-func ExampleDispatchOptions_deferUnroutable() {
+// A table that a single version of a single program reads has no events of others: an event without a
+// listener is a mistake, which the dead letters show.
+func ExampleDispatchOptions_onUnroutable() {
 	store := outboxtest.NewStore()
 	ob, err := outbox.New(outbox.Config{
 		DB: store.DB(), Store: store,
-		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DeferUnroutable: time.Minute}},
+		Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{OnUnroutable: outbox.KillUnroutable}},
 	})
 	check(err)
+	check(ob.Register(OrderPlaced.Listen(func(context.Context, Order, outbox.Envelope) error { return nil })))
 	deliverAll(ob, outbox.Envelope{EventType: "OrderShipped", Payload: outbox.JSON(1)})
 	fmt.Println(store.Rows()[0].Status)
 	// Output:
-	// NEW
+	// DEAD
 }
 
 // A registry by hand is for a dispatcher by hand, or for several outboxes.

@@ -83,10 +83,14 @@ func (d *dispatcher) queueOf(dl *delivery) *flow.Queue[*delivery] {
 	}
 }
 
+// leaves reports whether this process leaves an event in the table now: its kind is paused, or has no
+// listener here.
+func (d *dispatcher) leaves(env *Envelope) bool { return d.pauses.has(env) || d.unheard.has(env) }
+
 // queueUp puts an event into its lane, or into a queue if the event has no lane. queueUp refuses an
-// event of a kind that is paused.
+// event that stays in the table.
 func (d *dispatcher) queueUp(dl *delivery) bool {
-	if d.pauses.has(dl.env) {
+	if d.leaves(dl.env) {
 		return false
 	}
 	l := d.lanes.of(dl.env)
@@ -120,12 +124,12 @@ func (d *dispatcher) depths() (hot, cold int) {
 
 // mayDeliver reports whether a delivery that a worker took may begin. Another process
 // may hold the table now, or have held it since the event was taken in hand; or the
-// event's kind was paused meanwhile.
+// event's kind was paused meanwhile, or found to have no listener here.
 func (d *dispatcher) mayDeliver(dl *delivery) bool {
 	switch {
 	case !d.holds() || dl.term != d.term() || !d.track.leased(dl):
 		return false
-	case !d.pauses.has(dl.env):
+	case !d.leaves(dl.env):
 		return true
 	}
 	d.holdUp()
@@ -213,7 +217,7 @@ func (d *dispatcher) keeps(env *Envelope) bool {
 // passesOver reports whether a refused event does not end the batch that it came in,
 // because it was refused for its kind.
 func (d *dispatcher) passesOver(env *Envelope) bool {
-	return !d.inOrder && (d.pauses.has(env) || d.lanes.of(env) != nil)
+	return !d.inOrder && (d.leaves(env) || d.lanes.of(env) != nil)
 }
 
 // except are the kinds of events that the poller leaves out now.
@@ -222,6 +226,11 @@ func (d *dispatcher) except() []EventKind {
 		return nil
 	}
 	kinds := d.pauses.kinds()
+	for _, kind := range d.unheard.list() {
+		if !d.pauses.hasKind(kind) {
+			kinds = append(kinds, kind)
+		}
+	}
 	for _, l := range d.lanes {
 		if l.Left() > 0 && l.IsFull() && !d.pauses.hasKind(l.Kind) {
 			kinds = append(kinds, l.Kind)
@@ -243,19 +252,18 @@ func (d *dispatcher) openRoom() (room int) {
 
 // space is the room for the events of a write.
 type space struct {
-	pauses *pauses
-	all    lanes
-	hot    int
-	lanes  map[*lane]int // the room in the lanes that the write needs
+	d     *dispatcher
+	hot   int
+	lanes map[*lane]int // the room in the lanes that the write needs
 }
 
-// take takes the room for an event; false when there is no room, or when the event's
-// kind is paused.
+// take takes the room for an event; false when there is no room, or when the event stays in the
+// table.
 func (s *space) take(env *Envelope) bool {
-	if s.pauses.has(env) {
+	if s.d.leaves(env) {
 		return false
 	}
-	l := s.all.of(env)
+	l := s.d.lanes.of(env)
 	if l == nil {
 		s.hot--
 		return s.hot >= 0

@@ -256,7 +256,7 @@ func TestStartFailsWhenTheTableCannotBeHeld(t *testing.T) {
 	t.Parallel()
 	store := &cut{Store: outboxtest.NewStore()}
 	store.away.Store(true)
-	e := build(t, outbox.Config{Store: store}, nil)
+	e := build(t, outbox.Config{Store: store}, handled)
 	require.ErrorIs(t, e.Start(t.Context()), errAway)
 	store.away.Store(false)
 	require.NoError(t, e.Start(t.Context()), "it may be tried again")

@@ -116,6 +116,13 @@ type Node struct {
 	Problem string
 	// HotDepth and ColdDepth are the events in the queues of the node.
 	HotDepth, ColdDepth int
+	// Kinds are the kinds of events for which the node has listeners, by aggregate type and event type;
+	// nil: not known, because their names are longer than 8 KiB together, or because the registry of the
+	// node is no [Registry].
+	Kinds []EventKind
+	// Unheard are the kinds of events that came to the node and have no listener there, as far as
+	// their names have room in 8 KiB. The node leaves the events of these kinds to other nodes.
+	Unheard []EventKind
 	// SeenAt is when the node last reported, by the database's clock. A node reports every ten
 	// seconds, and Live says that the node has not missed three reports. A node that closed is not
 	// listed; a node that died is listed for an hour.
@@ -243,16 +250,19 @@ type Stats struct {
 	// Paused are the kinds of events that are paused. Their events count as Pending
 	// and Due like all others, and are left out of OldestDueAge.
 	Paused []Pause
+	// Unheard are the kinds of events that came to this node and have no listener here, by
+	// aggregate type and event type. The node leaves their events to other nodes.
+	Unheard []EventKind
 	// LastPoll is when the poller of this node last read the table without an error, or
-	// found the dispatcher full; the zero time when it has not done so yet, and in a mode
-	// without a poller. An idle table is read once in an interval, so a time that is much
+	// found the dispatcher full; the zero time when it has not done so yet, and in a process
+	// that only writes. An idle table is read once in an interval, so a time that is much
 	// older says that the poller does not get through.
 	LastPoll time.Time
 	// WriteFailures counts the reports of this node in a row that the database did not take.
 	// The node writes a report every ten seconds while the outbox runs. The database may answer
 	// reads all the same, as a standby or a full disk does.
 	WriteFailures int
-	// PollInterval is how often the poller reads an idle table; zero in a mode
-	// without a poller.
+	// PollInterval is how often the poller reads an idle table; zero in a process that only
+	// writes: one in [WriterOnly], or without a listener.
 	PollInterval time.Duration
 }

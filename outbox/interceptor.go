@@ -143,6 +143,6 @@ func (r router) OnEvent(ctx context.Context, env Envelope) error {
 }
 
 func unroutable(missing string, env Envelope) error {
-	return fmt.Errorf("%w: %s is registered for %s/%s: register one and replay the dead letter, delete it, or set DeferUnroutable for a newer process to deliver such events",
+	return fmt.Errorf("%w: %s is registered for %s/%s: register one, here or in another process; a dead letter can then be replayed",
 		ErrUnroutable, missing, env.AggregateType, env.EventType)
 }

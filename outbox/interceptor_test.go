@@ -83,7 +83,7 @@ func TestAfterSeesTheErrorAndCannotChangeTheOutcome(t *testing.T) {
 		"success":    {outbox.ListenerFunc(noop), nil, outbox.StatusDone},
 		"failure":    {outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { return boom }), boom, outbox.StatusRetry},
 		"panic":      {outbox.ListenerFunc(func(context.Context, outbox.Envelope) error { panic(boom) }), boom, outbox.StatusRetry},
-		"unroutable": {nil, outbox.ErrUnroutable, outbox.StatusDead},
+		"unroutable": {nil, outbox.ErrUnroutable, outbox.StatusNew},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -160,6 +160,6 @@ func (m closingMetrics) Close() error { return m.err }
 func TestCloseClosesTheMetricsLastAndJoinsErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("exporter is gone")
-	e := start(t, outbox.Config{Metrics: closingMetrics{err: broken}}, nil)
+	e := start(t, outbox.Config{Metrics: closingMetrics{err: broken}}, handled)
 	require.ErrorIs(t, e.Close(t.Context()), broken)
 }

@@ -174,6 +174,18 @@ func (r *Registry) batchListeners() map[*batchListener]bool {
 	return set
 }
 
+// list is the kinds that have a listener, sorted.
+func (r *Registry) list() []EventKind {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	kinds := make([]EventKind, 0, len(r.kinds))
+	for kind := range r.kinds {
+		kinds = append(kinds, kind)
+	}
+	sortKinds(kinds)
+	return kinds
+}
+
 // Len is the number of listeners.
 func (r *Registry) Len() int {
 	r.mu.RLock()

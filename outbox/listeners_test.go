@@ -291,13 +291,13 @@ func TestAListenerThatIsGoneMakesItsRowUnroutable(t *testing.T) {
 		opts   outbox.DispatchOptions
 		status outbox.Status
 	}{
-		"another name":     {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("post", succeeds)} }, outbox.DispatchOptions{}, outbox.StatusDead},
-		"no name any more": {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("", succeeds)} }, outbox.DispatchOptions{}, outbox.StatusDead},
+		"another name":     {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("post", succeeds)} }, outbox.DispatchOptions{OnUnroutable: outbox.KillUnroutable}, outbox.StatusDead},
+		"no name any more": {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("", succeeds)} }, outbox.DispatchOptions{OnUnroutable: outbox.KillUnroutable}, outbox.StatusDead},
 		"no listener": {func(*hearing) []outbox.Binding {
 			return []outbox.Binding{outbox.On("", "Sung", outbox.ListenerFunc(handled))}
-		}, outbox.DispatchOptions{}, outbox.StatusDead},
-		"no listener of any": {func(*hearing) []outbox.Binding { return nil }, outbox.DispatchOptions{}, outbox.StatusNew},
-		"left to others":     {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("post", succeeds)} }, outbox.DispatchOptions{DeferUnroutable: time.Hour}, outbox.StatusNew},
+		}, outbox.DispatchOptions{OnUnroutable: outbox.KillUnroutable}, outbox.StatusDead},
+		"no listener of any": {func(*hearing) []outbox.Binding { return nil }, outbox.DispatchOptions{}, outbox.StatusRetry},
+		"left to others":     {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("post", succeeds)} }, outbox.DispatchOptions{}, outbox.StatusNew},
 		"the same is there":  {func(h *hearing) []outbox.Binding { return []outbox.Binding{h.on("mail", succeeds)} }, outbox.DispatchOptions{}, outbox.StatusDone},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -174,7 +174,7 @@ func TestARowThatCannotBeDecodedIsLoggedOnceWhenItIsDead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		book := &logbook{}
-		e := start(t, outbox.Config{Store: &broken{Store: outboxtest.NewStore()}, Logger: slog.New(book)}, nil)
+		e := start(t, outbox.Config{Store: &broken{Store: outboxtest.NewStore()}, Logger: slog.New(book)}, handled)
 		time.Sleep(time.Minute / 2) // not when the line that sums up is being written
 		require.NoError(t, e.Close(context.Background()))
 		require.EqualValues(t, 3, counted(book.about("could not be marked dead")))
@@ -216,7 +216,7 @@ func TestARowThatCannotBeDecodedIsLoggedWhenTheAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		book, counts := &logbook{}, &outcomeCounts{}
-		e := start(t, outbox.Config{Store: &lostDeadMark{Store: outboxtest.NewStore()}, Logger: slog.New(book), Metrics: counts}, nil)
+		e := start(t, outbox.Config{Store: &lostDeadMark{Store: outboxtest.NewStore()}, Logger: slog.New(book), Metrics: counts}, handled)
 		time.Sleep(time.Minute)
 		require.NoError(t, e.Close(context.Background()))
 		require.Len(t, book.about("cannot be decoded"), 1)

@@ -53,7 +53,7 @@ type MultiNode struct {
 // lock the aggregate's row first.
 //
 // An event that fails holds back the key until the retry succeeds; the other keys go
-// on. [Defer] and DeferUnroutable hold back the key too. A delayed event
+// on. [Defer] holds back the key too, and so does an event without a listener. A delayed event
 // holds back nothing and takes its place when it becomes due. There is no hot queue:
 // a commit makes the poller of the same process read at once.
 type OrderedByKey struct {
@@ -100,10 +100,12 @@ const (
 // Poll.SkipRecent is longer than transactions take.
 type Ordered struct {
 	Poll PollOptions
-	// DrainTimeout, ListenerTimeout and DeferUnroutable are as in [DispatchOptions].
+	// DrainTimeout and ListenerTimeout are as in [DispatchOptions].
 	DrainTimeout    time.Duration
 	ListenerTimeout time.Duration
-	DeferUnroutable time.Duration
+	// OnUnroutable says what becomes of an event without a listener in this process. Defaults to
+	// [KillUnroutable]: the events behind it are not to wait, or to go first.
+	OnUnroutable OnUnroutable
 }
 
 // WriterOnly only writes; another program, such as change data capture, reads the table. With
@@ -197,10 +199,9 @@ type DispatchOptions struct {
 	// ListenerTimeout ends the context of a delivery, or of a call of a [BatchListener].
 	// Defaults to no timeout.
 	ListenerTimeout time.Duration
-	// DeferUnroutable leaves an event without a listener to a newer process, as in a
-	// rolling deploy: the event is due again after this time, at least a millisecond. Zero:
-	// such an event is DEAD at once, and deferred by a minute in an outbox without any listener.
-	DeferUnroutable time.Duration
+	// OnUnroutable says what becomes of an event without a listener in this process. Defaults to
+	// [LeaveUnroutable].
+	OnUnroutable OnUnroutable
 	// Limits bound the deliveries of some kinds of events, with a limit for each kind. Defaults
 	// to no limits.
 	Limits []Limit
@@ -275,6 +276,21 @@ const (
 	Delete
 )
 
+// OnUnroutable says what becomes of an event for which the process that has it in hand has no
+// listener: no listener of its kind, or no listener with the name that its row is for; see [Named].
+type OnUnroutable uint8
+
+const (
+	// LeaveUnroutable leaves the event to a process that has a listener, as in a rolling deploy: the
+	// row stays as it is, no attempt is counted, and this process reads past the events of the kind.
+	// The log names the kind, and so do [Stats] and the report of the [Node]. An event is deferred
+	// instead in [Ordered], if only the named listener of its row is missing, and when the kinds without
+	// a listener are more than 100: by as long as the event is old, from a second to five minutes.
+	LeaveUnroutable OnUnroutable = iota + 1
+	// KillUnroutable makes the event DEAD at once.
+	KillUnroutable
+)
+
 func (o DispatchOptions) validate(v *validator) {
 	v.count("Workers", o.Workers, maxWorkers)
 	v.count("HotCapacity", o.HotCapacity, maxQueueCapacity)
@@ -286,7 +302,9 @@ func (o DispatchOptions) validate(v *validator) {
 	v.duration("DrainTimeout", o.DrainTimeout)
 	v.duration("ListenerTimeout", o.ListenerTimeout)
 	v.duration("MarkInterval", o.MarkInterval)
-	v.duration("DeferUnroutable", o.DeferUnroutable)
+	if o.OnUnroutable > KillUnroutable {
+		v.add("OnUnroutable", "is not one of outbox.LeaveUnroutable and outbox.KillUnroutable")
+	}
 	o.SharedWorkers.validate(v)
 	o.validateLimits(v)
 }
@@ -315,6 +333,7 @@ func (o DispatchOptions) withDefaults() DispatchOptions {
 	o.MaxAttempts = defaultTo(o.MaxAttempts, defaultMaxAttempts)
 	o.DrainTimeout = defaultTo(o.DrainTimeout, DefaultDrainTimeout)
 	o.MarkInterval = defaultTo(o.MarkInterval, defaultMarkInterval)
+	o.OnUnroutable = defaultTo(o.OnUnroutable, LeaveUnroutable)
 	return o
 }
 

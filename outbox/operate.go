@@ -90,10 +90,9 @@ func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 		st.OldestDueAge = max(now.Sub(s.OldestDue), 0)
 	}
 	st.WriteFailures = int(o.announcer.failures.Load())
-	if o.dispatcher != nil {
+	if o.delivers() {
 		st.HotDepth, st.ColdDepth = o.dispatcher.depths()
-	}
-	if o.poller != nil {
+		st.Unheard = o.dispatcher.unheard.list()
 		st.LastPoll, st.PollInterval = o.poller.lastPoll(), o.poller.opts.Interval
 	}
 	return st, nil

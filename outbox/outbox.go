@@ -125,27 +125,32 @@ func (o *Outbox) undoCheck(failed error) {
 	}
 }
 
-// deferWithoutListeners is how long a process that has no listener at all leaves an event to other
-// processes.
-const deferWithoutListeners = time.Minute
+// delivers reports whether this process delivers events: it has a mode that does, and had a listener
+// when it started.
+func (o *Outbox) delivers() bool { return o.dispatcher != nil && !o.dispatcher.deaf.Load() }
+
+// listen decides whether this process delivers. Without a listener it only writes, so that it takes no
+// events from processes that have listeners.
+func (o *Outbox) listen() {
+	if o.dispatcher == nil || o.registry == nil {
+		return
+	}
+	deaf := o.registry.Len() == 0
+	o.dispatcher.deaf.Store(deaf)
+	if deaf {
+		o.log.Warn("outbox: this process only writes because no listener is registered; register listeners, or use the mode WriterOnly")
+	}
+}
 
 // startParts is called with mu held.
 func (o *Outbox) startParts(ctx context.Context) error {
-	if o.registry != nil && o.registry.Len() == 0 && o.dispatcher != nil {
-		opts := &o.dispatcher.opts
-		opts.DeferUnroutable = defaultTo(opts.DeferUnroutable, deferWithoutListeners) // the process has a mode that delivers by mistake
-		o.log.Warn("outbox: every event is deferred because no listener is registered; register listeners, or use the mode WriterOnly", logKeyDelay, opts.DeferUnroutable.String())
-	}
 	o.state = running
 	var errs []error
-	if o.hold != nil {
+	if o.hold != nil && o.delivers() {
 		o.hold.Start()
 	}
-	if o.dispatcher != nil {
-		errs = append(errs, o.dispatcher.Start(ctx))
-	}
-	if o.poller != nil {
-		errs = append(errs, o.poller.Start(ctx))
+	if o.delivers() {
+		errs = append(errs, o.dispatcher.Start(ctx), o.poller.Start(ctx))
 	}
 	if o.purger != nil {
 		errs = append(errs, o.purger.Start(ctx))
@@ -177,7 +182,8 @@ func (o *Outbox) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	defer context.AfterFunc(o.ending, cancel)()
-	if err := o.store.Check(ctx, o.db, o.dispatcher != nil && o.dispatcher.claims); err != nil {
+	o.listen()
+	if err := o.store.Check(ctx, o.db, o.delivers() && o.dispatcher.claims); err != nil {
 		return err
 	}
 	if o.dispatcher != nil {
@@ -186,12 +192,12 @@ func (o *Outbox) check(ctx context.Context) error {
 		}
 	}
 	switch {
+	case !o.delivers():
+		return nil
 	case o.hold != nil:
 		return o.hold.Try(ctx)
-	case o.poller != nil:
-		return o.poller.check(ctx)
 	default:
-		return nil
+		return o.poller.check(ctx)
 	}
 }
 
@@ -219,8 +225,18 @@ func (o *Outbox) logStart() {
 // node is the report of this process.
 func (o *Outbox) node() Node {
 	n := Node{Owner: o.owner(), Mode: modeName(o.mode)}
-	if o.dispatcher == nil {
+	if !o.delivers() {
+		n.Mode = modeName(WriterOnly{})
 		return n
+	}
+	if o.registry != nil {
+		if n.Kinds = o.registry.list(); size(n.Kinds) > maxReportedKinds {
+			n.Kinds = nil
+		}
+	}
+	n.Unheard = o.dispatcher.unheard.list()
+	for size(n.Unheard) > maxReportedKinds {
+		n.Unheard = n.Unheard[:len(n.Unheard)-1]
 	}
 	n.LastPoll = o.poller.lastPoll()
 	if !n.LastPoll.IsZero() {
@@ -228,6 +244,17 @@ func (o *Outbox) node() Node {
 	}
 	n.HotDepth, n.ColdDepth = o.dispatcher.depths()
 	n.Leases = len(o.dispatcher.track.leases())
+	return n
+}
+
+// maxReportedKinds is how many bytes of names of kinds a node reports in a list.
+const maxReportedKinds = 8 << 10
+
+// size is the number of bytes of the names of kinds.
+func size(kinds []EventKind) (n int) {
+	for _, kind := range kinds {
+		n += len(kind.AggregateType) + len(kind.EventType)
+	}
 	return n
 }
 

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -41,10 +39,10 @@ func TestOutcomeOfIsWhatTheDispatcherDecides(t *testing.T) {
 		"failed with a delay":        {err: outbox.RetryIn(time.Hour, failure), want: outbox.OutcomeRetry, status: outbox.StatusRetry},
 		"failed with a delay, last":  {options: last, err: outbox.RetryIn(time.Hour, failure), want: outbox.OutcomeDead, status: outbox.StatusDead},
 		"dead":                       {err: fmt.Errorf("selling: %w", outbox.Dead(failure)), want: outbox.OutcomeDead, status: outbox.StatusDead},
-		"unroutable":                 {err: outbox.ErrUnroutable, want: outbox.OutcomeDead, status: outbox.StatusDead},
-		"unroutable, left to others": {
-			options: outbox.DispatchOptions{DeferUnroutable: time.Hour}, err: outbox.ErrUnroutable,
-			want: outbox.OutcomeDeferred, status: outbox.StatusNew,
+		"unroutable":                 {err: outbox.ErrUnroutable, want: outbox.OutcomeDeferred, status: outbox.StatusNew},
+		"unroutable, dead": {
+			options: outbox.DispatchOptions{OnUnroutable: outbox.KillUnroutable}, err: outbox.ErrUnroutable,
+			want: outbox.OutcomeDead, status: outbox.StatusDead,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +102,7 @@ func TestOutcomeOfOutsideADispatcherGoesByTheDefaults(t *testing.T) {
 	last.Attempts = 10 - 1
 	require.Equal(t, outbox.OutcomeRetry, outbox.OutcomeOf(t.Context(), first, boom))
 	require.Equal(t, outbox.OutcomeDead, outbox.OutcomeOf(t.Context(), last, boom))
-	require.Equal(t, outbox.OutcomeDead, outbox.OutcomeOf(t.Context(), first, outbox.ErrUnroutable))
+	require.Equal(t, outbox.OutcomeDeferred, outbox.OutcomeOf(t.Context(), first, outbox.ErrUnroutable))
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -189,56 +187,6 @@ func TestMaxAttemptsCountsDeliveries(t *testing.T) {
 	require.Equal(t, 3, letter.Attempts)
 	require.Equal(t, "no luck", letter.LastError)
 	require.False(t, letter.DiedAt.IsZero())
-}
-
-func TestUnroutableEventIsDeadAtOnceOrDeferred(t *testing.T) {
-	t.Parallel()
-	e := build(t, outbox.Config{}, nil)
-	require.NoError(t, e.Register(outbox.On("", "Sung", outbox.ListenerFunc(handled))))
-	require.NoError(t, e.Start(t.Context()))
-	e.write(said("lost"))
-	row := e.await("lost", outbox.StatusDead)
-	require.Zero(t, row.Attempts)
-	require.Equal(t, "outbox: unroutable: no listener is registered for __GLOBAL__/Said: register one and replay the dead letter, delete it, or set DeferUnroutable for a newer process to deliver such events", row.LastError)
-
-	deferring := start(t, outbox.Config{Mode: outbox.SingleNode{Dispatch: outbox.DispatchOptions{DeferUnroutable: time.Hour}}}, nil)
-	deferring.write(said("deferred"))
-	require.Eventually(t, func() bool {
-		row, _ := deferring.store.Row("deferred")
-		return time.Until(row.AvailableAt) > 50*time.Minute && row.Status == outbox.StatusNew && row.Attempts == 0
-	}, 20*time.Second, time.Millisecond)
-}
-
-// A process that has no listener has a mode that delivers by mistake.
-func TestAProcessWithoutListenersLeavesEventsToOthers(t *testing.T) {
-	t.Parallel()
-	for name, mode := range map[string]outbox.Mode{"single node": nil, "multi node": outbox.MultiNode{}, "ordered": outbox.Ordered{}, "ordered by key": outbox.OrderedByKey{}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				book := &logbook{}
-				store := outboxtest.NewStore()
-				e := start(t, outbox.Config{Store: store, Logger: slog.New(book), Mode: mode}, nil)
-				e.write(said("one"), said("two"))
-				time.Sleep(10 * time.Minute)
-				for _, row := range store.Rows() {
-					require.Contains(t, []outbox.Status{outbox.StatusNew, outbox.StatusRetry}, row.Status)
-					require.Zero(t, row.Attempts)
-				}
-				require.NoError(t, e.Close(context.Background()))
-				lines := book.problems()
-				require.Len(t, lines, 1)
-				require.Equal(t, slog.LevelWarn, lines[0].level)
-				require.Equal(t, time.Minute, mustDuration(t, lines[0].attrs["delay"]))
-
-				other := start(t, outbox.Config{Store: store, Mode: mode}, handled)
-				time.Sleep(2 * time.Minute)
-				other.await("one", outbox.StatusDone)
-				other.await("two", outbox.StatusDone)
-				require.NoError(t, other.Close(context.Background()))
-			})
-		})
-	}
 }
 
 func TestListenerTimeoutEndsItsContext(t *testing.T) {

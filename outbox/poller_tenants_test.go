@@ -251,6 +251,7 @@ func TestTenantsInTurnNeedAStoreAndItsIndex(t *testing.T) {
 		require.NoError(t, store.CreateSchema(t.Context(), db.DB))
 		ob, err := outbox.New(outbox.Config{DB: db.DB, Store: store, Logger: quiet, Mode: inTurn("node")})
 		require.NoError(t, err)
+		require.NoError(t, ob.Register(outbox.On("", "Said", outbox.ListenerFunc(handled))))
 		require.ErrorContains(t, ob.Start(t.Context()), "ClaimOptions.TenantsInTurn needs the index idx_outbox_event_tenant, which sqlstore.WithTenantIndex() adds")
 	})
 }

@@ -224,10 +224,10 @@ func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, c 
 	case c.err == nil:
 		return OutcomeDone
 	case c.unroutable:
-		if opts.DeferUnroutable > 0 {
-			return OutcomeDeferred
+		if opts.OnUnroutable == KillUnroutable {
+			return OutcomeDead
 		}
-		return OutcomeDead
+		return OutcomeDeferred
 	case c.decides(OutcomeDead), c.decides(OutcomeDeferred):
 		return c.decided.Outcome
 	case c.released || cutOff(listeners, c):
@@ -238,6 +238,15 @@ func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, c 
 		return OutcomeRetry
 	}
 }
+
+// unroutableDelay is how long an event without a listener waits, by its age: the waits double, so that
+// a backlog of such events costs few statements.
+func unroutableDelay(age time.Duration) time.Duration {
+	return min(max(age, time.Second), maxUnroutableDelay)
+}
+
+// maxUnroutableDelay is how long an event may wait for a process that was started with its listener.
+const maxUnroutableDelay = 5 * time.Minute
 
 // cutOff reports whether a delivery failed because the shutdown cancelled the listeners. A
 // ListenerTimeout does not count: a timeout is an exceeded deadline. A panic counts as the

@@ -31,7 +31,7 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 	t.Parallel()
 	later := time.Hour
 	once := outbox.SingleNode{
-		Dispatch: outbox.DispatchOptions{MaxAttempts: 1, DeferUnroutable: later},
+		Dispatch: outbox.DispatchOptions{MaxAttempts: 1, OnUnroutable: outbox.KillUnroutable},
 		Poll:     outbox.PollOptions{Interval: 20 * time.Millisecond},
 	}
 	claiming := outbox.MultiNode{Poll: once.Poll}
@@ -60,8 +60,8 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 		"dead by the listener's decision":              {err: outbox.Dead(errors.New("no such order")), outcome: "dead", errorType: "*errors.errorString", status: outbox.StatusDead},
 		"deferred":                                     {err: outbox.Defer(later), outcome: "deferred", status: outbox.StatusNew},
 		"deferred, with a reason":                      {err: fmt.Errorf("no stock yet: %w", outbox.Defer(later)), outcome: "deferred", status: outbox.StatusNew},
-		"no listener":                                  {unroutable: true, outcome: "dead", errorType: "unroutable", status: outbox.StatusDead},
-		"no listener, left to another":                 {unroutable: true, mode: once, outcome: "deferred", status: outbox.StatusNew},
+		"no listener":                                  {unroutable: true, mode: once, outcome: "dead", errorType: "unroutable", status: outbox.StatusDead},
+		"no listener, left to another":                 {unroutable: true, outcome: "released", status: outbox.StatusNew},
 		"a cancelled context of its own":               {err: context.Canceled, outcome: "retry", errorType: "*errors.errorString", status: outbox.StatusRetry},
 		"an exceeded deadline of its own":              {err: context.DeadlineExceeded, outcome: "retry", errorType: "context.deadlineExceededError", status: outbox.StatusRetry},
 	} {
@@ -93,7 +93,7 @@ func TestTheSpanSaysWhatTheEngineDecided(t *testing.T) {
 			eventually(t, func() bool {
 				require.NoError(t, a.db.QueryRowContext(context.Background(),
 					"SELECT status, available_at, created_at FROM outbox_event WHERE event_id = ?", id).Scan(&status, &due, &occurred))
-				return outbox.Status(status) == tt.status && (due > occurred || tt.status == outbox.StatusDone || tt.status == outbox.StatusDead)
+				return outbox.Status(status) == tt.status && (due > occurred || tt.outcome == "released" || tt.status == outbox.StatusDone || tt.status == outbox.StatusDead)
 			}, "the row to be %v", tt.status)
 		})
 	}

@@ -246,12 +246,19 @@ func TestNodesAndCountsAreShown(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *shop) {
 		s.insert(t, envelope("e1"))
-		require.NoError(t, s.store.Announce(t.Context(), s.DB, outbox.Node{Owner: "here", Mode: "multi-node", Started: time.Now(), ColdDepth: 3}, time.Minute))
+		require.NoError(t, s.store.Announce(t.Context(), s.DB, outbox.Node{
+			Owner: "here", Mode: "multi-node", Started: time.Now(), ColdDepth: 3,
+			Kinds: []outbox.EventKind{{AggregateType: "Order", EventType: "Placed"}}, Unheard: []outbox.EventKind{{AggregateType: "Order", EventType: "Lost"}},
+		}, time.Minute))
 		require.NoError(t, s.store.Announce(t.Context(), s.DB, outbox.Node{Owner: "gone", Mode: "multi-node", Started: time.Now()}, -time.Second))
 		out := ok(t, s.DSN, "nodes")
 		require.Regexp(t, `here +multi-node +live`, out)
 		require.Regexp(t, `gone +multi-node +dead`, out)
-		require.Len(t, answer(t, s.DSN, "nodes")["nodes"], 2)
+		require.Contains(t, out, "Order/Lost")
+		nodes := answer(t, s.DSN, "nodes")["nodes"].([]any)
+		require.Len(t, nodes, 2)
+		require.Equal(t, []any{map[string]any{"event_type": "Lost", "aggregate_type": "Order"}}, nodes[1].(map[string]any)["unheard"])
+		require.NotContains(t, nodes[0], "kinds", "not known")
 		_, err := s.ExecContext(t.Context(), "UPDATE outbox_event_control SET value = '{' WHERE name = 'gone'")
 		require.NoError(t, err)
 		require.Contains(t, ok(t, s.DSN, "nodes"), "delete the row")

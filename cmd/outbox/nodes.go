@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/outboxkit/outbox-go/outbox"
 )
 
 func (a *app) nodes() *cobra.Command {
@@ -20,16 +24,30 @@ func (a *app) nodes() *cobra.Command {
 				answer["nodes"] = append(answer["nodes"], node{
 					Owner: n.Owner, Mode: n.Mode, Problem: n.Problem, Live: n.Live, Holds: n.Holds, Started: n.Started.UTC(), LastPoll: n.LastPoll.UTC(),
 					SeenAt: n.SeenAt.UTC(), HotDepth: n.HotDepth, ColdDepth: n.ColdDepth, Leases: n.Leases, OldestLease: n.OldestLease.UTC(),
+					Kinds: kindsOf(n.Kinds), Unheard: kindsOf(n.Unheard),
 				})
 			}
 			return a.print(answer, func(t *table) {
-				t.row("NODE", "MODE", "STATE", "HOLDS", "STARTED", "LAST POLL", "SEEN", "QUEUED", "LEASES", "OLDEST LEASE")
+				t.row("NODE", "MODE", "STATE", "HOLDS", "STARTED", "LAST POLL", "SEEN", "QUEUED", "LEASES", "OLDEST LEASE", "WITHOUT A LISTENER")
 				for _, n := range answer["nodes"] {
-					t.row(n.Owner, n.Mode, n.state(), n.Holds, n.Started, n.LastPoll, n.SeenAt, n.HotDepth+n.ColdDepth, n.Leases, n.OldestLease)
+					t.row(n.Owner, n.Mode, n.state(), n.Holds, n.Started, n.LastPoll, n.SeenAt, n.HotDepth+n.ColdDepth, n.Leases, n.OldestLease, names(n.Unheard))
 				}
 			})
 		}),
 	}
+}
+
+// names lists a few kinds.
+func names(kinds []kindShape) string {
+	const most = 3
+	var list []string
+	for _, k := range kinds[:min(len(kinds), most)] {
+		list = append(list, outbox.EventKind{AggregateType: k.AggregateType, EventType: k.EventType}.String())
+	}
+	if more := len(kinds) - most; more > 0 {
+		list = append(list, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(list, ", ")
 }
 
 // state says whether the process is live, or why its report cannot be read. The state of a process

@@ -39,7 +39,8 @@ func keyCases() []keyCase {
 		}},
 		{"dispatcher.listener-timeout", "1m30s", outboxfx.Ordered, func(c *outboxfx.Config) { c.Dispatch.ListenerTimeout = 90 * time.Second }},
 		{"dispatcher.listener-timeout", "0s", "", func(*outboxfx.Config) {}},
-		{"dispatcher.defer-unroutable", "30s", outboxfx.Ordered, func(c *outboxfx.Config) { c.Dispatch.DeferUnroutable = 30 * time.Second }},
+		{"dispatcher.on-unroutable", "leave", outboxfx.Ordered, func(c *outboxfx.Config) { c.Dispatch.OnUnroutable = outboxfx.LeaveUnroutable }},
+		{"dispatcher.on-unroutable", "dead", outboxfx.MultiNode, func(c *outboxfx.Config) { c.Dispatch.OnUnroutable = outboxfx.KillUnroutable }},
 		{"dispatcher.mark-interval", "10ms", "", func(c *outboxfx.Config) { c.Dispatch.MarkInterval = 10 * time.Millisecond }},
 		{"dispatcher.limits", "[{event-type: Paid, aggregate-type: order, concurrency: 2, rate: 0.5, burst: 3}, {event-type: Sent, rate: 10}]", "", func(c *outboxfx.Config) {
 			c.Dispatch.Limits = []outboxfx.LimitConfig{{EventType: "Paid", AggregateType: "order", Concurrency: 2, Rate: 0.5, Burst: 3}, {EventType: "Sent", Rate: 10}}

@@ -195,7 +195,7 @@ func TestAValueOutOfRangeIsReportedWithItsKeyAndItsLine(t *testing.T) {
 		"dispatcher.max-attempts":        {"-1", " is -1; it must not be negative"},
 		"dispatcher.drain-timeout":       {"1ns", " is 1ns, less than a millisecond; did you mean 1s?"},
 		"dispatcher.listener-timeout":    {"1ns", " is 1ns, less than a millisecond; did you mean 1s?"},
-		"dispatcher.defer-unroutable":    {"1ns", " is 1ns, less than a millisecond; did you mean 1s?"},
+		"dispatcher.on-unroutable":       {"defer", ` is "defer"; it must be one of leave, dead`},
 		"dispatcher.mark-interval":       {"-1s", " is -1s; it must not be negative"},
 		"dispatcher.limits":              {"[{event-type: Paid, rate: 1}, {event-type: Sent, rate: 2e6}]", "[1].rate is 2e+06 deliveries a second; the limit is 1e+06"},
 		"retry.base-delay":               {"-1s", " is -1s; it must not be negative"},

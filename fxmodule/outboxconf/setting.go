@@ -40,7 +40,7 @@ func set(key string, field any, text string) (problem string) {
 		case *field != 0 || problem != "":
 		case key == "purge.retention":
 			*field = outbox.NoRetention
-		case key != "poller.skip-recent" && key != "dispatcher.listener-timeout" && key != "dispatcher.defer-unroutable":
+		case key != "poller.skip-recent" && key != "dispatcher.listener-timeout":
 			problem = "is 0s; it must be positive"
 		}
 	case *int:
@@ -58,6 +58,8 @@ func set(key string, field any, text string) (problem string) {
 		*field = outboxfx.Mode(strings.ReplaceAll(strings.ToLower(text), "_", "-"))
 	case *outboxfx.OnDead:
 		*field = outboxfx.OnDead(text)
+	case *outboxfx.OnUnroutable:
+		*field = outboxfx.OnUnroutable(text)
 	case *outboxfx.OnDone:
 		*field = outboxfx.OnDone(text)
 	case *string:

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ func (s *storeSuite) nodes(what string, want ...outbox.Node) []outbox.Node {
 	same := slices.EqualFunc(got, want, func(a, b outbox.Node) bool {
 		times := a.Started.Equal(b.Started) && a.LastPoll.Equal(b.LastPoll)
 		a.Started, a.LastPoll, a.SeenAt, a.OldestLease = b.Started, b.LastPoll, b.SeenAt, b.OldestLease
-		return times && a == b
+		return times && reflect.DeepEqual(a, b)
 	})
 	if !same {
 		s.t.Fatalf("%s:\n got %+v\nwant %+v", what, got, want)
@@ -40,8 +41,11 @@ func nodeReports(s *storeSuite) {
 	s.nodes("an empty table")
 	s.ok("Withdraw of nothing", s.Store.Withdraw(s.ctx, s.DB, "node-1"))
 	before := s.now()
-	one := outbox.Node{Owner: "node-1", Mode: "multi-node", Started: suiteTime, LastPoll: suiteTime.Add(time.Second), HotDepth: 3, ColdDepth: 4}
-	two := outbox.Node{Owner: strings.Repeat("é", 112), Mode: "ordered", Started: suiteTime}
+	one := outbox.Node{
+		Owner: "node-1", Mode: "multi-node", Started: suiteTime, LastPoll: suiteTime.Add(time.Second), HotDepth: 3, ColdDepth: 4,
+		Kinds: []outbox.EventKind{{AggregateType: "a/b", EventType: "<é>"}}, Unheard: []outbox.EventKind{{AggregateType: outbox.Global, EventType: "Lost"}},
+	}
+	two := outbox.Node{Owner: strings.Repeat("é", 112), Mode: "ordered", Started: suiteTime, Kinds: []outbox.EventKind{}} // a list that is empty is known
 	s.announces(two, time.Hour)
 	s.announces(one, time.Hour)
 	listed := func(node outbox.Node) outbox.Node { node.Live = true; return node }

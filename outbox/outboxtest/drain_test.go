@@ -103,7 +103,7 @@ func TestDrainUsesRegistryInterceptorsAndMaxAttempts(t *testing.T) {
 	})
 	require.Len(t, deliveries, 2)
 	require.Equal(t, outbox.StatusDead, deliveries[0].Status)
-	require.Equal(t, outbox.StatusDead, deliveries[1].Status)
+	require.Equal(t, outbox.StatusNew, deliveries[1].Status)
 	require.ErrorIs(t, deliveries[1].Err, outbox.ErrUnroutable)
 	require.Len(t, after, 2)
 	row, _ := store.Row("a")

@@ -24,6 +24,9 @@ type nodeRow struct {
 	Hot      int       `json:"hot"`
 	Cold     int       `json:"cold"`
 	Leases   int       `json:"leases,omitzero"`
+	// The kinds are pairs of aggregate type and event type.
+	Kinds   [][2]string `json:"kinds,omitzero"`
+	Unheard [][2]string `json:"unheard,omitempty"`
 	// For is how long the report counts, in microseconds: the report ends at expires_at.
 	For int64 `json:"for"`
 }
@@ -31,7 +34,10 @@ type nodeRow struct {
 // Announce implements [outbox.Store].
 func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d time.Duration) error {
 	const what = "reporting a node"
-	value, err := json.Marshal(nodeRow{node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, node.Leases, d.Microseconds()})
+	value, err := json.Marshal(nodeRow{
+		node.Mode, node.Started.UTC(), node.LastPoll.UTC(), node.HotDepth, node.ColdDepth, node.Leases,
+		pairsOf(node.Kinds), pairsOf(node.Unheard), d.Microseconds(),
+	})
 	if err != nil {
 		return s.fail(what, err)
 	}
@@ -42,6 +48,27 @@ func (s *Store) Announce(ctx context.Context, db outbox.DB, node outbox.Node, d 
 		return err
 	}
 	return s.forgetNodes(ctx, db)
+}
+
+// pairsOf and kindsOf keep nil apart from an empty list.
+func pairsOf(kinds []outbox.EventKind) (pairs [][2]string) {
+	if kinds != nil {
+		pairs = make([][2]string, len(kinds))
+	}
+	for i, kind := range kinds {
+		pairs[i] = [2]string{string(kind.AggregateType), string(kind.EventType)}
+	}
+	return pairs
+}
+
+func kindsOf(pairs [][2]string) (kinds []outbox.EventKind) {
+	if pairs != nil {
+		kinds = make([]outbox.EventKind, len(pairs))
+	}
+	for i, pair := range pairs {
+		kinds[i] = outbox.EventKind{AggregateType: outbox.AggregateType(pair[0]), EventType: outbox.EventType(pair[1])}
+	}
+	return kinds
 }
 
 // forgetNodes deletes the rows of nodes that died. The names are read first, because MySQL would
@@ -123,6 +150,7 @@ func (s *Store) reports(ctx context.Context, db outbox.DB, nodes map[string]outb
 			return nil
 		}
 		node.Mode, node.Started, node.LastPoll, node.HotDepth, node.ColdDepth = report.Mode, report.Started, report.LastPoll, report.Hot, report.Cold
+		node.Kinds, node.Unheard = kindsOf(report.Kinds), kindsOf(report.Unheard)
 		if !expires.IsZero() {
 			node.SeenAt = expires.Add(-time.Duration(report.For) * time.Microsecond)
 		}

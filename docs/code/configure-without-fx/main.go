@@ -80,7 +80,6 @@ func newOutbox(ctx context.Context, db *sql.DB) (*outbox.Outbox, error) {
 		Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{
 			Workers:         32,
 			ListenerTimeout: 30 * time.Second,
-			DeferUnroutable: time.Minute,
 		}},
 		Purge: &outbox.PurgeOptions{Retention: 7 * 24 * time.Hour},
 	})

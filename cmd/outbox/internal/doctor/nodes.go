@@ -88,9 +88,23 @@ func (p *patient) deadNode(n outbox.Node, now time.Time) {
 	}
 }
 
-// unheard looks for events without a listener among the first events that wait: deferred events are
-// never due for long.
-func (p *patient) unheard(ctx context.Context) error {
+// unheard looks for kinds of events without a listener in the reports of the processes, and for events
+// whose named listener is gone among the first events that wait.
+func (p *patient) unheard(ctx context.Context, nodes []outbox.Node) error {
+	left, known := map[string]bool{}, map[string]bool{}
+	for _, n := range nodes {
+		for _, kind := range n.Unheard {
+			left[kind.String()] = left[kind.String()] || n.Live
+		}
+		for _, kind := range n.Kinds {
+			known[kind.String()] = known[kind.String()] || n.Live
+		}
+	}
+	maps.DeleteFunc(left, func(kind string, live bool) bool { return !live || known[kind] })
+	if len(left) > 0 {
+		p.report(Warning, fmt.Sprintf("%d kinds of events have no listener in any process that reports: %.300s", len(left), strings.Join(slices.Sorted(maps.Keys(left)), ", ")),
+			"deploy a process that listens to them, or delete their events; until then they stay in the table")
+	}
 	page, err := p.Outbox.FindEvents(ctx, outbox.EventQuery{EventFilter: outbox.EventFilter{Statuses: []outbox.Status{outbox.StatusNew, outbox.StatusRetry}}, Limit: outbox.MaxFindLimit})
 	if err != nil {
 		return err
@@ -103,7 +117,7 @@ func (p *patient) unheard(ctx context.Context) error {
 		}
 	}
 	if n > 0 {
-		p.report(Warning, fmt.Sprintf("%d of the first %d events that wait have no listener: %.300s", n, len(page.Rows), strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")),
+		p.report(Warning, fmt.Sprintf("%d of the first %d events that wait have no listener, or none with the name in their row: %.300s", n, len(page.Rows), strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")),
 			"deploy a process that listens to them, or delete them; until then they are deferred again and again")
 	}
 	return nil
@@ -172,7 +186,7 @@ func (p *patient) backlog(ctx context.Context) error {
 	default:
 		p.report(OK, seen, "")
 	}
-	if err := p.unheard(ctx); err != nil {
+	if err := p.unheard(ctx, list); err != nil {
 		return err
 	}
 	if err := p.neverDue(ctx); err != nil {

@@ -286,6 +286,25 @@ func TestDeferredEventsWithoutAListenerAreFound(t *testing.T) {
 	})
 }
 
+// Events of a kind that every process leaves to others wait for ever.
+func TestKindsWithoutAListenerAreFound(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		w := admit(t, db)
+		kind := func(name outbox.EventType) outbox.EventKind {
+			return outbox.EventKind{AggregateType: "Order", EventType: name}
+		}
+		report := func(owner string, d time.Duration, kinds, unheard []outbox.EventKind) {
+			require.NoError(t, w.store.Announce(t.Context(), w.DB, outbox.Node{Owner: owner, Mode: "multi-node", LastPoll: time.Now(), Kinds: kinds, Unheard: unheard}, d))
+		}
+		report("older", time.Minute, []outbox.EventKind{kind("Placed")}, []outbox.EventKind{kind("Shipped"), kind("Lost")})
+		report("newer", time.Minute, []outbox.EventKind{kind("Placed"), kind("Shipped")}, nil)
+		report("gone", -time.Second, []outbox.EventKind{kind("Lost")}, []outbox.EventKind{kind("Forgotten")})
+		f := w.requireFinding(t, "backlog", doctor.Warning, "1 kinds of events have no listener in any process that reports: Order/Lost")
+		require.NotEmpty(t, f.WayOut)
+	})
+}
+
 // No read of due events returns them, and they count as delayed.
 func TestEventsThatAreNeverDueAreFound(t *testing.T) {
 	t.Parallel()
