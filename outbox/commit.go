@@ -20,7 +20,7 @@ type pending struct {
 func (d *dispatcher) reserve(p *pending) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	room := space{pauses: d.pauses, all: d.lanes, hot: d.queues.Hot.Room()}
+	room := space{pauses: d.pauses, all: d.lanes(), hot: d.queues.Hot.Room()}
 	if d.state != running || d.byKey || !d.holds() {
 		return
 	}
@@ -89,7 +89,7 @@ func (d *dispatcher) committed(p *pending) {
 			d.metrics.HotEnqueued(kind)
 		case reserved:
 			dropped = append(dropped, left[0])
-			if d.lanes.of(env) == nil && !d.pauses.has(env) {
+			if d.lanes().of(env) == nil && !d.pauses.has(env) {
 				d.metrics.HotDropped(kind)
 				warn++
 			}

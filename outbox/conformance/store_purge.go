@@ -115,9 +115,9 @@ var statsTests = []storeTest{
 
 func (s *storeSuite) purge(q outbox.PurgeQuery) int {
 	s.t.Helper()
-	n, err := s.Store.Purge(s.ctx, s.DB, q)
+	purged, err := s.Store.Purge(s.ctx, s.DB, q)
 	s.ok("Purge", err)
-	return n
+	return purged.Rows
 }
 
 // rowAt adds an event of a status with these times; a zero done_at is missing.

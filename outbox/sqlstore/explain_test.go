@@ -166,14 +166,16 @@ func readingCosts(t *testing.T, db *testdb.DB, statistics bool) {
 			return len(page.Rows), err
 		}},
 		{"purge", func() (int, error) {
-			return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})
+			purged, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})
+			return purged.Rows, err
 		}},
 		{"purge with nothing to do", func() (int, error) {
-			n, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-240 * time.Hour), Limit: readBatch})
-			return n + readBatch, err
+			purged, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-240 * time.Hour), Limit: readBatch})
+			return purged.Rows + readBatch, err
 		}},
 		{"purge by age", func() (int, error) {
-			return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-90 * time.Minute), ByAge: true, Limit: readBatch})
+			purged, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-90 * time.Minute), ByAge: true, Limit: readBatch})
+			return purged.Rows, err
 		}},
 	}
 	for _, c := range calls {
