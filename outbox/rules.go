@@ -231,7 +231,7 @@ func (r *Rules) expired() Outcome {
 func validateRules(v *validator, rules map[EventKind]Rules) {
 	seen := map[EventKind]bool{}
 	for _, kind := range sortedKinds(rules) {
-		sub := validator{what: fmt.Sprintf("%s.Rules[%.200s]", v.what, kind.orGlobal())}
+		sub := validator{what: fmt.Sprintf("%s.Rules[%s]", v.what, kind.orGlobal())}
 		kind.orGlobal().validate(&sub)
 		if seen[kind.orGlobal()] {
 			sub.add("AggregateType", fmt.Sprintf("is empty in one key and %s in another, which are the same kind; leave one of them out", Global))

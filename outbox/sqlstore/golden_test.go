@@ -263,10 +263,8 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	run("purge", err)
 	kinds := []outbox.EventKind{{AggregateType: "A", EventType: "T"}, {AggregateType: outbox.Global, EventType: "U"}}
 	section("purge of some kinds")
-	_, err = store.Purge(ctx, idle{rec}, outbox.PurgeQuery{Before: someTime, Limit: 10, Status: outbox.StatusDone, Only: kinds, Since: someTime})
-	if kind != testdb.MySQL {
-		require.NoError(t, err)
-	}
+	_, err = store.Purge(ctx, rec, outbox.PurgeQuery{Before: someTime, Limit: 10, Status: outbox.StatusDone, Only: kinds, Since: someTime})
+	run("purge", err)
 	section("purge by age of all but some kinds")
 	_, err = store.Purge(ctx, rec, outbox.PurgeQuery{Before: someTime, Limit: 10, ByAge: true, Except: kinds})
 	run("purge", err)
