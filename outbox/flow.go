@@ -34,7 +34,7 @@ func (d *dispatcher) initLanes() {
 	d.made.Store(&made)
 }
 
-// lanes are the lanes; none before Start.
+// lanes are the lanes; nil before Start.
 func (d *dispatcher) lanes() lanes {
 	if made := d.made.Load(); made != nil {
 		return *made

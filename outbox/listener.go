@@ -44,12 +44,12 @@ type Binding struct {
 // BindingOption changes a [Binding]: [Named], or [Rules]. Of several Rules, the fields that the last
 // says count.
 type BindingOption interface {
-	bind(b *Binding) // sealed
+	option() bindingOptions // sealed
 }
 
 type named string
 
-func (n named) bind(b *Binding) { b.Name = string(n) }
+func (n named) option() bindingOptions { return bindingOptions{name: string(n)} }
 
 // maxListenerNameLength is how many characters the name of a listener may have.
 const maxListenerNameLength = 64
@@ -65,7 +65,8 @@ func Named(name string) BindingOption { return named(name) }
 func On(aggregate AggregateType, event EventType, listener Listener, opts ...BindingOption) Binding {
 	b := Binding{AggregateType: orGlobal(aggregate), EventType: event, Listener: listener}
 	for _, opt := range opts {
-		opt.bind(&b)
+		o := opt.option()
+		b.Name, b.Rules = defaultTo(o.name, b.Name), o.rules.or(b.Rules)
 	}
 	return b
 }

@@ -284,7 +284,7 @@ func (o DispatchOptions) validate(v *validator) {
 		v.add("HotCapacity", fmt.Sprintf("is %d, but a poller-only dispatcher has no hot queue; leave one of the two settings out", o.HotCapacity))
 	}
 	v.count("ColdCapacity", o.ColdCapacity, maxQueueCapacity)
-	v.attempts("MaxAttempts", o.MaxAttempts)
+	validateAttempts(v, o.MaxAttempts)
 	v.duration("DrainTimeout", o.DrainTimeout)
 	v.duration("ListenerTimeout", o.ListenerTimeout)
 	v.duration("MarkInterval", o.MarkInterval)

@@ -28,8 +28,8 @@ import (
 // events of a key, whatever their kinds. In [WriterOnly] only Retention has an effect.
 type Rules struct {
 	// MaxAttempts is how many deliveries may fail until an event goes DEAD; [Endless]: no bound.
-	// An event of several listeners that none of them got, such as an event that an interceptor
-	// refuses, has the attempts of the listener with the most. Defaults to
+	// If an interceptor refuses an event of several listeners, the event has the attempts of the
+	// listener with the most. Defaults to
 	// [DispatchOptions].MaxAttempts.
 	MaxAttempts int
 	// RetryPolicy says how long to wait after a failed delivery. Defaults to [Config].RetryPolicy.
@@ -77,10 +77,10 @@ type Rules struct {
 	Burst int
 }
 
-// Endless, as MaxAttempts, retries an event until its delivery succeeds.
+// Endless is the MaxAttempts that retries an event until its delivery succeeds.
 const Endless = -1
 
-// NoTimeout, as [Rules].ListenerTimeout, is no timeout where the outbox has one.
+// NoTimeout is the [Rules].ListenerTimeout for no timeout where the outbox has one.
 const NoTimeout time.Duration = -1
 
 // mostAttempts is where the attempts of a row stop: the column of each database has room for more.
@@ -93,8 +93,14 @@ const (
 	maxRate = 1e6
 )
 
-// bind implements [BindingOption].
-func (r Rules) bind(b *Binding) { b.Rules = r.or(b.Rules) }
+// option implements [BindingOption].
+func (r Rules) option() bindingOptions { return bindingOptions{rules: r} }
+
+// bindingOptions are what a [BindingOption] says.
+type bindingOptions struct {
+	name  string
+	rules Rules
+}
 
 // isZero reports whether the rules say nothing.
 func (r Rules) isZero() bool {
@@ -122,7 +128,7 @@ func (r Rules) or(s Rules) Rules {
 }
 
 func (r Rules) validate(v *validator) {
-	v.attempts("MaxAttempts", r.MaxAttempts)
+	validateAttempts(v, r.MaxAttempts)
 	if r.RetryPolicy != nil && nilness.IsNil(r.RetryPolicy) {
 		v.add("RetryPolicy", fmt.Sprintf("is a nil %T; leave it out for the default", r.RetryPolicy))
 	}
@@ -143,6 +149,13 @@ func (r Rules) validate(v *validator) {
 		v.add("Rate", fmt.Sprintf("is %v deliveries a second; the limit is %v", r.Rate, maxRate))
 	case r.Rate > 0 && r.Rate < minRate:
 		v.add("Rate", fmt.Sprintf("is %v deliveries a second, less than one a day; to stop a kind of event, use Outbox.Pause", r.Rate))
+	}
+}
+
+// validateAttempts checks MaxAttempts.
+func validateAttempts(v *validator, n int) {
+	if n < 0 && n != Endless {
+		v.add("MaxAttempts", fmt.Sprintf("is %d; it must be positive, or outbox.Endless", n))
 	}
 }
 

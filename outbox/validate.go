@@ -62,13 +62,6 @@ func (v *validator) notNegative(field string, n int) {
 	}
 }
 
-// attempts checks a number of attempts.
-func (v *validator) attempts(field string, n int) {
-	if n < 0 && n != Endless {
-		v.add(field, fmt.Sprintf("is %d; it must be positive, or outbox.Endless", n))
-	}
-}
-
 // count checks a number that takes memory.
 func (v *validator) count(field string, n, limit int) {
 	if n > limit {

@@ -42,6 +42,9 @@ func keyCases() []keyCase {
 		{"dispatcher.listener-timeout", "0s", "", func(*outboxfx.Config) {}},
 		{"dispatcher.defer-unroutable", "30s", outboxfx.Ordered, func(c *outboxfx.Config) { c.Dispatch.DeferUnroutable = 30 * time.Second }},
 		{"dispatcher.mark-interval", "10ms", "", func(c *outboxfx.Config) { c.Dispatch.MarkInterval = 10 * time.Millisecond }},
+		{"kinds", "[{event-type: Paid, expires: 1h}]", "", func(c *outboxfx.Config) {
+			c.Kinds = []outboxfx.KindConfig{{EventType: "Paid", Expires: time.Hour}}
+		}},
 		{"kinds", "[{event-type: Paid, aggregate-type: order, concurrency: 2, rate: 0.5, burst: 3, max-attempts: endless, retry: {base-delay: 1s, max-delay: 1h}, listener-timeout: 0s, expires: 7d, drop-expired: true, on-done: delete}, {event-type: Sent, rate: 10}]", "", func(c *outboxfx.Config) {
 			c.Kinds = []outboxfx.KindConfig{{
 				EventType: "Paid", AggregateType: "order", Concurrency: 2, Rate: 0.5, Burst: 3, MaxAttempts: outbox.Endless,
