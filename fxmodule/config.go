@@ -1,6 +1,11 @@
 package outboxfx
 
-import "time"
+import (
+	"iter"
+	"reflect"
+	"strings"
+	"time"
+)
 
 // OnDone says what happens to the row of a delivered event.
 type OnDone string
@@ -46,6 +51,7 @@ type Config struct {
 
 	Dispatch DispatchConfig `yaml:"dispatcher" mapstructure:"dispatcher"`
 	Retry    RetryConfig    `yaml:"retry" mapstructure:"retry"`
+	Kinds    []KindConfig   `yaml:"kinds" mapstructure:"kinds"`
 	Poll     PollConfig     `yaml:"poller" mapstructure:"poller"`
 	Claim    ClaimConfig    `yaml:"claim-locking" mapstructure:"claim-locking"`
 	Ordering OrderingConfig `yaml:"ordering" mapstructure:"ordering"`
@@ -67,7 +73,7 @@ type DispatchConfig struct {
 	// polled events wait for a worker. Each defaults to 1000.
 	HotCapacity  int `yaml:"hot-queue-capacity" mapstructure:"hot-queue-capacity"`
 	ColdCapacity int `yaml:"cold-queue-capacity" mapstructure:"cold-queue-capacity"`
-	// MaxAttempts is how many deliveries may fail until an event is DEAD.
+	// MaxAttempts is how many deliveries may fail until an event is DEAD; [outbox.Endless]: no bound.
 	// Defaults to 10.
 	MaxAttempts int `yaml:"max-attempts" mapstructure:"max-attempts"`
 	// DrainTimeout is how long stopping waits for queued events. Defaults to
@@ -81,24 +87,48 @@ type DispatchConfig struct {
 	// MarkInterval is the least time between two batches of outcomes that are stored. Defaults to 5
 	// ms.
 	MarkInterval time.Duration `yaml:"mark-interval" mapstructure:"mark-interval"`
-	// Limits bound the deliveries of some kinds of events. Defaults to no limits.
-	Limits []LimitConfig `yaml:"limits" mapstructure:"limits"`
 }
 
-// LimitConfig bounds the deliveries of a kind of event; see [outbox.Limit].
-type LimitConfig struct {
+// KindConfig has the rules of a kind of event, which count before the rules of its listeners; see
+// [outbox.Rules]. Zero fields say nothing. It is for every mode but writer-only; ordered and
+// ordered-by-key refuse the fields that they do not have.
+type KindConfig struct {
 	// EventType and AggregateType are the kind. An empty aggregate type is
 	// [outbox.Global].
 	EventType     string `yaml:"event-type" mapstructure:"event-type"`
 	AggregateType string `yaml:"aggregate-type" mapstructure:"aggregate-type"`
-	// Concurrency is how many listeners of the kind run at once. Defaults to
-	// Workers.
+	// MaxAttempts is how many deliveries may fail until an event is DEAD; [outbox.Endless]: no bound.
+	MaxAttempts int `yaml:"max-attempts" mapstructure:"max-attempts"`
+	// Retry is the retry policy of the kind.
+	Retry RetryConfig `yaml:"retry" mapstructure:"retry"`
+	// ListenerTimeout ends the context of a delivery; [outbox.NoTimeout]: no timeout.
+	ListenerTimeout time.Duration `yaml:"listener-timeout" mapstructure:"listener-timeout"`
+	// Expires is how long after it occurred an event may still be delivered.
+	Expires time.Duration `yaml:"expires" mapstructure:"expires"`
+	// DropExpired deletes the row of an expired event, which otherwise becomes DEAD.
+	DropExpired bool `yaml:"drop-expired" mapstructure:"drop-expired"`
+	// OnDone keeps the rows of delivered events for the purger, or deletes them at once.
+	OnDone OnDone `yaml:"on-done" mapstructure:"on-done"`
+	// Retention is how long DONE and DEAD rows are kept; [outbox.NoRetention] keeps no rows.
+	Retention time.Duration `yaml:"retention" mapstructure:"retention"`
+	// Concurrency is how many listeners of the kind run at once.
 	Concurrency int `yaml:"concurrency" mapstructure:"concurrency"`
-	// Rate is how many deliveries begin in a second. Defaults to no bound.
+	// Rate is how many deliveries begin in a second.
 	Rate float64 `yaml:"rate" mapstructure:"rate"`
 	// Burst is how many deliveries may begin at once after a pause. Defaults to a tenth
 	// of Rate, at least 1.
 	Burst int `yaml:"burst" mapstructure:"burst"`
+}
+
+// Settings yields each key of an element of kinds, such as "retry.base-delay", and a pointer to its
+// field.
+func (k *KindConfig) Settings() iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		settings(reflect.ValueOf(k).Elem(), "", func(field string, value any) bool {
+			_, key, _ := strings.Cut(keyError("Kinds[0]."+field, "").Key, ".")
+			return yield(key, value)
+		})
+	}
 }
 
 // RetryConfig is for single-node, multi-node and ordered-by-key; see [outbox.ExponentialBackoff].

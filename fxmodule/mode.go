@@ -37,14 +37,58 @@ func (c Config) outboxConfig(shared *outbox.SharedWorkers) outbox.Config {
 	cfg := outbox.Config{Mode: c.mode(shared)}
 	if c.purges() {
 		cfg.Purge = &outbox.PurgeOptions{Retention: c.Purge.Retention, BatchSize: c.Purge.BatchSize, Interval: c.Purge.Interval}
-		if c.Purge.OnDone == Delete {
-			cfg.Purge.OnDone = outbox.Delete
+		cfg.Purge.OnDone = c.Purge.OnDone.option()
+	}
+	cfg.RetryPolicy = c.Retry.policy()
+	return cfg
+}
+
+// option is the option of package outbox.
+func (d OnDone) option() outbox.OnDone {
+	switch d {
+	case Keep:
+		return outbox.Keep
+	case Delete:
+		return outbox.Delete
+	default:
+		return 0
+	}
+}
+
+// policy is nil when the configuration says nothing.
+func (r RetryConfig) policy() outbox.RetryPolicy {
+	if r == (RetryConfig{}) {
+		return nil
+	}
+	return outbox.ExponentialBackoff(r.BaseDelay, r.MaxDelay)
+}
+
+// rules are the rules of the kinds.
+func (c Config) rules() map[outbox.EventKind]outbox.Rules {
+	var rules map[outbox.EventKind]outbox.Rules
+	for _, k := range c.Kinds {
+		if rules == nil {
+			rules = map[outbox.EventKind]outbox.Rules{}
+		}
+		if !c.purges() { // Validate has checked that purge.enabled says so
+			k.Retention = 0
+		}
+		rules[k.kind()] = outbox.Rules{
+			MaxAttempts: k.MaxAttempts, RetryPolicy: k.Retry.policy(), ListenerTimeout: k.ListenerTimeout,
+			Expires: k.Expires, DropExpired: k.DropExpired, OnDone: k.OnDone.option(), Retention: k.Retention,
+			Concurrency: k.Concurrency, Rate: k.Rate, Burst: k.Burst,
 		}
 	}
-	if c.Retry != (RetryConfig{}) {
-		cfg.RetryPolicy = outbox.ExponentialBackoff(c.Retry.BaseDelay, c.Retry.MaxDelay)
+	return rules
+}
+
+// kind is the kind of event, as errors of package outbox name it.
+func (k KindConfig) kind() outbox.EventKind {
+	aggregate := outbox.AggregateType(k.AggregateType)
+	if aggregate == "" {
+		aggregate = outbox.Global
 	}
-	return cfg
+	return outbox.EventKind{AggregateType: aggregate, EventType: outbox.EventType(k.EventType)}
 }
 
 func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
@@ -59,12 +103,7 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 		ListenerTimeout: c.Dispatch.ListenerTimeout,
 		MarkInterval:    c.Dispatch.MarkInterval,
 		OnUnroutable:    onUnroutable[c.Dispatch.OnUnroutable],
-	}
-	for _, l := range c.Dispatch.Limits {
-		dispatch.Limits = append(dispatch.Limits, outbox.Limit{
-			Kind:        outbox.EventKind{AggregateType: outbox.AggregateType(l.AggregateType), EventType: outbox.EventType(l.EventType)},
-			Concurrency: l.Concurrency, Rate: l.Rate, Burst: l.Burst,
-		})
+		Rules:           c.rules(),
 	}
 	poll := outbox.PollOptions{Interval: c.Poll.Interval, BatchSize: c.Poll.BatchSize, SkipRecent: c.Poll.SkipRecent}
 	claim := outbox.ClaimOptions{Owner: c.Claim.Owner, LeaseDuration: c.Claim.LeaseDuration, TenantsInTurn: c.Claim.TenantsInTurn}
@@ -83,6 +122,7 @@ func (c Config) mode(shared *outbox.SharedWorkers) outbox.Mode {
 	case Ordered:
 		return outbox.Ordered{
 			Poll: poll, DrainTimeout: dispatch.DrainTimeout, ListenerTimeout: dispatch.ListenerTimeout, OnUnroutable: dispatch.OnUnroutable,
+			Rules: dispatch.Rules,
 		}
 	case WriterOnly:
 		return outbox.WriterOnly{}

@@ -81,7 +81,7 @@ func (b built) start(ctx context.Context) error {
 		}
 	}
 	err := b.outbox.Start(ctx)
-	if settings := keyErrors(err); len(settings) > 0 { // limits of kinds without a listener
+	if settings := b.config.keyErrors(err); len(settings) > 0 { // rules of kinds without a listener
 		err = nil
 		for _, setting := range settings {
 			err = errors.Join(err, setting)

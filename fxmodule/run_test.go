@@ -81,15 +81,15 @@ func TestTheStopTimeoutBoundsTheDrain(t *testing.T) {
 }
 
 // Only the start knows the listeners.
-func TestLimitsOfKindsWithoutAListenerAreNamedAtTheStart(t *testing.T) {
+func TestRulesOfKindsWithoutAListenerAreNamedAtTheStart(t *testing.T) {
 	t.Parallel()
 	app := fx.New(fx.NopLogger, fx.Supply(newPool()), outboxfx.NewModule(inMemory()),
-		fx.Replace(outboxfx.Config{Dispatch: outboxfx.DispatchConfig{Limits: []outboxfx.LimitConfig{{EventType: "Paid", Rate: 1}, {EventType: "Sent", Rate: 1}}}}))
+		fx.Replace(outboxfx.Config{Kinds: []outboxfx.KindConfig{{EventType: "Paid", Rate: 1}, {EventType: "Sent", Rate: 1}}}))
 	err := app.Start(t.Context())
 	var key *outboxfx.KeyError
 	require.ErrorAs(t, err, &key)
-	require.Equal(t, "dispatcher.limits[0]", key.Key)
-	require.ErrorContains(t, err, "dispatcher.limits[1] (Config.Dispatch.Limits[1]) is __GLOBAL__/Sent, for which no listener is registered")
+	require.Equal(t, "kinds[0]", key.Key)
+	require.ErrorContains(t, err, "kinds[1] (Config.Kinds[1]) is for a kind for which no listener is registered")
 }
 
 // One after another the outboxes would take the sum of their drain timeouts, and

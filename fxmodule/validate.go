@@ -51,7 +51,7 @@ func settings(v reflect.Value, prefix string, yield func(string, any) bool) bool
 	return true
 }
 
-// keyError returns the error of a field of a Config, such as Dispatch.Limits[0].Rate, with the
+// keyError returns the error of a field of a Config, such as Kinds[0].Rate, with the
 // field's key; nil if a Config has no such field.
 func keyError(field, problem string) *KeyError {
 	typ, key := reflect.TypeFor[Config](), ""
@@ -76,22 +76,35 @@ var ownNames = strings.NewReplacer(
 	"Config.Mode.DrainTimeout", "Dispatch.DrainTimeout", // of outbox.Ordered, as the next two
 	"Config.Mode.ListenerTimeout", "Dispatch.ListenerTimeout",
 	"Config.Mode.OnUnroutable", "Dispatch.OnUnroutable",
-	"Config.Mode.", "", "Config.Purge.", "Purge.", ".Kind", "",
+	"Config.Mode.", "", "Config.Purge.", "Purge.",
 	"sqlstore.WithTable", "Table",
 )
 
+// ownName is the name of the field of a Config for the name of a field in an [outbox.FieldError].
+func (c Config) ownName(field string) string {
+	for i, k := range c.Kinds {
+		for _, mode := range []string{"Config.Mode.Dispatch", "Config.Mode"} { // of outbox.Ordered
+			rest, found := strings.CutPrefix(field, fmt.Sprintf("%s.Rules[%s]", mode, k.kind()))
+			if found {
+				return fmt.Sprintf("Kinds[%d]%s", i, strings.Replace(rest, ".RetryPolicy", ".Retry", 1))
+			}
+		}
+	}
+	return ownNames.Replace(field)
+}
+
 // keyErrors returns the errors of an error of package outbox that are about fields of a Config,
 // each as a [KeyError].
-func keyErrors(err error) (errs []*KeyError) {
+func (c Config) keyErrors(err error) (errs []*KeyError) {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if joined, is := err.(interface{ Unwrap() []error }); is {
 			for _, err := range joined.Unwrap() {
-				errs = append(errs, keyErrors(err)...)
+				errs = append(errs, c.keyErrors(err)...)
 			}
 			return errs
 		}
 		if field, is := err.(*outbox.FieldError); is { //nolint:errorlint // the loop unwraps
-			if key := keyError(ownNames.Replace(field.Field), field.Problem); key != nil {
+			if key := keyError(c.ownName(field.Field), field.Problem); key != nil {
 				return []*KeyError{key}
 			}
 		}
@@ -116,6 +129,9 @@ func (c Config) Validate() error {
 		} else {
 			errs = append(errs, refused[key.Key]...)
 		}
+		if field == "Kinds" {
+			errs = append(errs, c.kindErrors()...)
+		}
 		return true
 	})
 	return errors.Join(errs...)
@@ -131,22 +147,69 @@ func (c Config) refused() map[string][]error {
 	cfg.Store = sqlstore.SQLite(c.storeOptions()...)
 	_, err := outbox.New(cfg) // always fails, because Config.DB is missing, and reports all fields
 	refused := map[string][]error{}
-	for _, err := range keyErrors(err) {
+	for _, err := range c.keyErrors(err) {
 		key, _, _ := strings.Cut(err.Key, "[")
 		refused[key] = append(refused[key], err)
 	}
 	return refused
 }
 
+// kindErrors are the problems of the elements of kinds for which package outbox has no rule.
+func (c Config) kindErrors() (errs []error) {
+	seen := map[outbox.EventKind]int{}
+	for i, k := range c.Kinds {
+		add := func(field, problem string) {
+			if problem != "" {
+				errs = append(errs, keyError(fmt.Sprintf("Kinds[%d]%s", i, field), problem))
+			}
+		}
+		if first, again := seen[k.kind()]; again {
+			add("", fmt.Sprintf("is %s, as in element %d; put the rules of a kind into one element", k.kind(), first))
+		} else {
+			seen[k.kind()] = i
+		}
+		if k.OnDone != "" {
+			add(".OnDone", unknownWord(k.OnDone, []OnDone{Keep, Delete}))
+		}
+		add(".Retry.BaseDelay", negative(k.Retry.BaseDelay))
+		add(".Retry.MaxDelay", k.Retry.maxProblem())
+		if k.Retention != 0 && c.Purge.Enabled == nil {
+			add(".Retention", notEnabled)
+		}
+	}
+	return errs
+}
+
+func negative(d time.Duration) string {
+	if d >= 0 {
+		return ""
+	}
+	return fmt.Sprintf("is %s; it must not be negative", d)
+}
+
+// maxProblem is the problem of the longest wait.
+func (r RetryConfig) maxProblem() string {
+	if r.MaxDelay > 0 && r.MaxDelay < r.BaseDelay {
+		return fmt.Sprintf("is %s, which is less than retry.base-delay, %s", r.MaxDelay, r.BaseDelay)
+	}
+	return negative(r.MaxDelay)
+}
+
+const notEnabled = "is set, but purge.enabled is not; set that to true to delete old rows, or to false to keep them"
+
 // problem returns the problem of a setting for which package outbox has no rule.
 func (c Config) problem(key string, value any) string {
 	switch v := value.(type) {
 	case time.Duration:
-		switch {
-		case strings.HasPrefix(key, "retry.") && v < 0:
-			return fmt.Sprintf("is %s; it must not be negative", v)
-		case key == "retry.max-delay" && v < c.Retry.BaseDelay:
-			return fmt.Sprintf("is %s, which is less than retry.base-delay, %s", v, c.Retry.BaseDelay)
+		problem := ""
+		switch key {
+		case "retry.base-delay":
+			problem = negative(v)
+		case "retry.max-delay":
+			problem = c.Retry.maxProblem()
+		}
+		if problem != "" {
+			return problem
 		}
 	case Mode:
 		return unknownWord(v, modes)
@@ -167,7 +230,7 @@ func (c Config) problem(key string, value any) string {
 		return problem
 	}
 	if strings.HasPrefix(key, "purge.") && c.Purge.Enabled == nil {
-		return "is set, but purge.enabled is not; set that to true to delete old rows, or to false to keep them"
+		return notEnabled
 	}
 	return ""
 }
@@ -193,10 +256,10 @@ func (c Config) modeProblem(key string) string {
 func modesOf(key string) []Mode {
 	section, _, _ := strings.Cut(key, ".")
 	switch {
-	case section == "poller", key == "purge.on-done",
+	case section == "poller", section == "kinds", key == "purge.on-done",
 		key == "dispatcher.drain-timeout", key == "dispatcher.listener-timeout", key == "dispatcher.on-unroutable":
 		return []Mode{SingleNode, MultiNode, OrderedByKey, Ordered}
-	case key == "dispatcher.hot-queue-capacity", key == "dispatcher.limits":
+	case key == "dispatcher.hot-queue-capacity":
 		return []Mode{SingleNode, MultiNode}
 	case section == "dispatcher", section == "retry":
 		return []Mode{SingleNode, MultiNode, OrderedByKey}

@@ -70,15 +70,15 @@ func setOutOfRange(field string, pointer any) bool {
 	case *int:
 		*p = 1 << 30
 		if field == "Dispatch.MaxAttempts" { // has no upper limit
-			*p = -1
+			*p = -2
 		}
 	case *time.Duration:
 		*p = 1
 		if strings.HasPrefix(field, "Retry.") { // has no lower limit but zero
 			*p = -1
 		}
-	case *[]LimitConfig:
-		*p = []LimitConfig{{EventType: "Paid"}}
+	case *[]KindConfig:
+		*p = []KindConfig{{EventType: "Paid", Expires: 1}}
 	case *Mode:
 		*p = "x"
 	case *OnUnroutable:
@@ -115,8 +115,8 @@ func TestAValueOutOfRangeIsAnErrorOfItsKey(t *testing.T) {
 			var got *KeyError
 			require.ErrorAs(t, err, &got, "%s in %s", field, mode)
 			require.NotContains(t, err.Error(), "\n", "one error")
-			require.Equal(t, want.Key, strings.TrimSuffix(got.Key, "[0].rate"))
-			require.Equal(t, want.Place, strings.TrimSuffix(got.Place, "[0].Rate"))
+			require.Equal(t, want.Key, strings.TrimSuffix(got.Key, "[0].expires"))
+			require.Equal(t, want.Place, strings.TrimSuffix(got.Place, "[0].Expires"))
 		}
 		fields++
 		return true
@@ -124,42 +124,53 @@ func TestAValueOutOfRangeIsAnErrorOfItsKey(t *testing.T) {
 	require.Equal(t, 24, fields, "all fields but true-or-false fields and the prefix")
 }
 
-func TestTheErrorsOfLimitsHaveTheKeysOfTheirElements(t *testing.T) {
+func TestTheErrorsOfKindsHaveTheKeysOfTheirElements(t *testing.T) {
 	t.Parallel()
-	err := Config{Dispatch: DispatchConfig{Workers: -1, Limits: []LimitConfig{
-		{EventType: "a", Concurrency: 1}, {Rate: 2e6}, {EventType: "a", AggregateType: "\x00", Concurrency: -1, Rate: 1, Burst: -1}, {EventType: "a", Rate: 1},
-	}}, Poll: PollConfig{Interval: 1}}.Validate()
-	require.EqualError(t, err, strings.Join([]string{
+	err := Config{Dispatch: DispatchConfig{Workers: -1}, Kinds: []KindConfig{
+		{EventType: "a", Concurrency: 1}, {Rate: 2e6}, {EventType: "a.b", AggregateType: "\x00", Concurrency: -1, Rate: 1, Burst: -1, MaxAttempts: -2},
+		{EventType: "a", Rate: 1, OnDone: "x", Retention: 3, Retry: RetryConfig{BaseDelay: 2, MaxDelay: 1}},
+	}, Poll: PollConfig{Interval: 1}}.Validate()
+	for _, want := range []string{
 		`dispatcher.worker-count (Config.Dispatch.Workers) is -1; it must not be negative`,
-		`dispatcher.limits[1].event-type (Config.Dispatch.Limits[1].EventType) is required`,
-		`dispatcher.limits[1].rate (Config.Dispatch.Limits[1].Rate) is 2e+06 deliveries a second; the limit is 1e+06`,
-		`dispatcher.limits[2].aggregate-type (Config.Dispatch.Limits[2].AggregateType) holds a NUL character, which databases do not store`,
-		`dispatcher.limits[2].concurrency (Config.Dispatch.Limits[2].Concurrency) is -1; it must not be negative`,
-		`dispatcher.limits[2].burst (Config.Dispatch.Limits[2].Burst) is -1; it must not be negative`,
-		`dispatcher.limits[3] (Config.Dispatch.Limits[3]) is __GLOBAL__/a, as in element 0; give one limit with both bounds`,
+		`kinds[1].event-type (Config.Kinds[1].EventType) is required`,
+		`kinds[1].rate (Config.Kinds[1].Rate) is 2e+06 deliveries a second; the limit is 1e+06`,
+		`kinds[2].aggregate-type (Config.Kinds[2].AggregateType) holds a NUL character, which databases do not store`,
+		`kinds[2].max-attempts (Config.Kinds[2].MaxAttempts) is -2; it must be positive, or outbox.Endless`,
+		`kinds[2].concurrency (Config.Kinds[2].Concurrency) is -1; it must not be negative`,
+		`kinds[2].burst (Config.Kinds[2].Burst) is -1; it must not be negative`,
+		`kinds[3] (Config.Kinds[3]) is __GLOBAL__/a, as in element 0; put the rules of a kind into one element`,
+		`kinds[3].on-done (Config.Kinds[3].OnDone) is "x"; it must be one of keep, delete`,
+		`kinds[3].retry.max-delay (Config.Kinds[3].Retry.MaxDelay) is 1ns, which is less than retry.base-delay, 2ns`,
+		`kinds[3].retention (Config.Kinds[3].Retention) is set, but purge.enabled is not`,
 		`poller.interval (Config.Poll.Interval) is 1ns, less than a millisecond; did you mean 1s?`,
-	}, "\n"))
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	err = Config{Mode: Ordered, Kinds: []KindConfig{{EventType: "a", MaxAttempts: 3, Retry: RetryConfig{BaseDelay: 1}, Expires: time.Hour}}}.Validate()
+	require.ErrorContains(t, err, "kinds[0].max-attempts (Config.Kinds[0].MaxAttempts) is 3, but Ordered has one worker")
+	require.ErrorContains(t, err, "kinds[0].retry (Config.Kinds[0].Retry) is set, but Ordered")
 }
 
 // Package outbox reports a problem with the name of its own field, for which keyErrors needs the key.
 func TestEachOptionOfPackageOutboxHasAKey(t *testing.T) {
 	t.Parallel()
+	c := Config{Kinds: []KindConfig{{EventType: "a"}}}
 	for section, options := range map[string]reflect.Type{
-		"Config.Mode.Dispatch.":           reflect.TypeFor[outbox.DispatchOptions](),
-		"Config.Mode.Poll.":               reflect.TypeFor[outbox.PollOptions](),
-		"Config.Mode.Claim.":              reflect.TypeFor[outbox.ClaimOptions](),
-		"Config.Purge.":                   reflect.TypeFor[outbox.PurgeOptions](),
-		"Config.Mode.Dispatch.Limits[0].": reflect.TypeFor[outbox.Limit](),
-		"Config.Mode.":                    reflect.TypeFor[outbox.Ordered](),
+		"Config.Mode.Dispatch.":                     reflect.TypeFor[outbox.DispatchOptions](),
+		"Config.Mode.Poll.":                         reflect.TypeFor[outbox.PollOptions](),
+		"Config.Mode.Claim.":                        reflect.TypeFor[outbox.ClaimOptions](),
+		"Config.Purge.":                             reflect.TypeFor[outbox.PurgeOptions](),
+		"Config.Mode.Dispatch.Rules[__GLOBAL__/a].": reflect.TypeFor[outbox.Rules](),
+		"Config.Mode.":                              reflect.TypeFor[outbox.Ordered](),
 	} {
 		for i := range options.NumField() {
-			if name := options.Field(i).Name; name != "SharedWorkers" && name != "Poll" { // a Go value; a section
-				require.Len(t, keyErrors(fmt.Errorf("outbox: %w", &outbox.FieldError{Field: section + name})), 1, section+name)
+			if name := options.Field(i).Name; name != "SharedWorkers" && name != "Poll" && name != "Rules" { // a Go value; a section; by kind
+				require.Len(t, c.keyErrors(fmt.Errorf("outbox: %w", &outbox.FieldError{Field: section + name})), 1, section+name)
 			}
 		}
 	}
-	require.Len(t, keyErrors(&outbox.FieldError{Field: "Config.Mode.RunLength"}), 1)
-	require.Empty(t, keyErrors(errors.Join(&outbox.FieldError{Field: "Config.Store"}, &outbox.FieldError{Field: "Config.Mode.Dispatch.SharedWorkers"})))
+	require.Len(t, c.keyErrors(&outbox.FieldError{Field: "Config.Mode.RunLength"}), 1)
+	require.Empty(t, c.keyErrors(errors.Join(&outbox.FieldError{Field: "Config.Store"}, &outbox.FieldError{Field: "Config.Mode.Dispatch.SharedWorkers"})))
 }
 
 func TestAConfigBecomesTheOptionsOfTheOutbox(t *testing.T) {

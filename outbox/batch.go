@@ -147,7 +147,6 @@ type batchKey struct{}
 type batcher struct {
 	host  batchHost
 	l     *batchListener
-	opts  DispatchOptions
 	ctx   context.Context // of the listeners
 	quit  <-chan struct{}
 	abort <-chan struct{}
@@ -166,6 +165,8 @@ type batchHost interface {
 	// startWorker starts a goroutine that delivers.
 	startWorker(take func() *delivery)
 	mayDeliver(dl *delivery) bool
+	rulesOf(dl *delivery) *Rules
+	isExpired(dl *delivery, rules *Rules) bool
 }
 
 // openBatch is a batch, from the first event until the errors of all events are set.
@@ -244,7 +245,7 @@ func (b *batcher) join(m *batchMember) {
 // the event was taken over, because it may kill the process.
 func (b *batcher) alone(dl *delivery) bool {
 	attempts := dl.env.Attempts
-	return dl.takeover || attempts > 0 && attempts+1 >= b.opts.MaxAttempts
+	return dl.takeover || attempts > 0 && b.host.rulesOf(dl).isLast(attempts)
 }
 
 // run is a batch's goroutine. The goroutine ends before the deliveries of the members do.
@@ -257,22 +258,35 @@ func (b *batcher) run(o *openBatch) {
 		return
 	}
 	defer func() { <-b.calls }()
-	held := o.members[:0:0]
-	for _, m := range o.members {
-		if m.err = errReleased; b.host.mayDeliver(m.dl) {
-			held = append(held, m)
-		}
-	}
+	held, limit := b.held(o)
 	if len(held) == 0 {
 		return
 	}
 	ctx := b.ctx
-	if limit := b.opts.ListenerTimeout; limit > 0 {
+	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
 	b.l.call(ctx, held)
+}
+
+// held are the members that may be delivered now, and the shortest of their timeouts.
+func (b *batcher) held(o *openBatch) (held []*batchMember, limit time.Duration) {
+	for _, m := range o.members {
+		switch rules := b.host.rulesOf(m.dl); {
+		case !b.host.mayDeliver(m.dl):
+			m.err = errReleased
+		case b.host.isExpired(m.dl, rules):
+			m.err = rules.expiredError()
+		default:
+			held = append(held, m)
+			if t := rules.ListenerTimeout; t > 0 && (limit == 0 || t < limit) {
+				limit = t
+			}
+		}
+	}
+	return held, limit
 }
 
 // await waits until a batch is complete and the call may begin, and seals the batch.

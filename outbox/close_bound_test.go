@@ -117,9 +117,9 @@ func (s *mute) Paused(ctx context.Context, db outbox.DB) ([]outbox.Pause, error)
 	return s.Store.Paused(ctx, db)
 }
 
-func (s *mute) Purge(ctx context.Context, db outbox.DB, q outbox.PurgeQuery) (int, error) {
+func (s *mute) Purge(ctx context.Context, db outbox.DB, q outbox.PurgeQuery) (outbox.Purged, error) {
 	if err := s.answer(ctx); err != nil {
-		return 0, err
+		return outbox.Purged{}, err
 	}
 	return s.Store.Purge(ctx, db, q)
 }
@@ -174,7 +174,7 @@ func boundedModes() map[string]outbox.Mode {
 	d := outbox.DispatchOptions{DrainTimeout: boundedDrain, HotCapacity: 5000, ColdCapacity: 5000}
 	polled := outbox.DispatchOptions{DrainTimeout: boundedDrain, PollerOnly: true, ColdCapacity: 5000}
 	limited := d
-	limited.Limits = []outbox.Limit{{Kind: outbox.EventKind{AggregateType: outbox.Global, EventType: "Said"}, Concurrency: 8}}
+	limited.Rules = map[outbox.EventKind]outbox.Rules{kindSaid: {Concurrency: 8}}
 	return map[string]outbox.Mode{
 		"single node": outbox.SingleNode{Dispatch: d}, "many nodes": outbox.MultiNode{Dispatch: d},
 		"ordered": outbox.Ordered{DrainTimeout: boundedDrain}, "ordered by key": outbox.OrderedByKey{Dispatch: outbox.DispatchOptions{DrainTimeout: boundedDrain}},

@@ -90,7 +90,7 @@ func (d *dispatcher) committed(p *pending) {
 			d.metrics.HotEnqueued(kind)
 		case reserved:
 			dropped = append(dropped, left[0])
-			if d.lanes.of(env) == nil && !d.leaves(env) {
+			if d.lanes().of(env) == nil && !d.leaves(env) {
 				d.metrics.HotDropped(kind)
 				warn++
 			}

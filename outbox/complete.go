@@ -112,7 +112,7 @@ func (d *dispatcher) complete(ctx context.Context, store Store, scope TxScope, d
 	if err != nil {
 		return err
 	}
-	marked, err := store.Complete(ctx, scope, d.doneOutcome, mark)
+	marked, err := store.Complete(ctx, scope, d.rulesOf(dl).done(), mark)
 	switch {
 	case err != nil:
 	case marked:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +30,7 @@ type completer struct {
 	leases  *tableLeases
 	metrics Metrics
 	clock   Clock
-	done    Outcome // OutcomeDone or OutcomeDelete
-	byKey   bool    // as in [OrderedByKey]
+	byKey   bool // as in [OrderedByKey]
 	engine  engine
 
 	commit *groupcommit.Committer[*delivery, Outcome]
@@ -52,7 +52,7 @@ type engine interface {
 func newCompleter(d *dispatcher, db DB, store Store) *completer {
 	c := &completer{
 		db: db, store: store, track: d.track, leases: d.leases, metrics: d.metrics, clock: d.clock,
-		done: d.doneOutcome, byKey: d.byKey, engine: d,
+		byKey: d.byKey, engine: d,
 		deaths:    logburst.ByCause{Log: d.log, Level: slog.LevelError, Message: "outbox: event is dead", Single: causeLines},
 		leaseLost: logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes were refused; the leases of their events are lost"},
 		rowless:   logburst.Burst{Log: d.log, Level: slog.LevelWarn, Message: "outbox: outcomes found no row: it was deleted, or its transaction wrote to another table of this name"},
@@ -143,9 +143,34 @@ func (c *completer) mark(ctx context.Context, outcome Outcome, group []*delivery
 
 func (c *completer) write(ctx context.Context, outcome Outcome, group []*delivery, marks []Mark) (left map[string]RowState, err error) {
 	if outcome == OutcomeSplit {
-		return c.store.Split(ctx, c.db, c.done, c.splits(group, marks))
+		return c.split(ctx, group, marks)
 	}
 	return c.store.Mark(ctx, c.db, outcome, marks)
+}
+
+// split ends events of which some listeners are not done: first the events whose rows are kept, then
+// the events whose rows are deleted. If the second part fails, all are stored again, and the first
+// part shows that it is stored.
+func (c *completer) split(ctx context.Context, group []*delivery, marks []Mark) (left map[string]RowState, err error) {
+	splits := map[Outcome][]Split{}
+	for i, s := range c.splits(group, marks) {
+		splits[group[i].ended] = append(splits[group[i].ended], s)
+	}
+	for _, ended := range []Outcome{OutcomeDone, OutcomeDelete} {
+		if len(splits[ended]) == 0 {
+			continue
+		}
+		some, err := c.store.Split(ctx, c.db, ended, splits[ended])
+		if err != nil {
+			return nil, err
+		}
+		if left == nil {
+			left = some
+		} else {
+			maps.Copy(left, some)
+		}
+	}
+	return left, nil
 }
 
 // splits are the ends of events with the rows of their listeners.
@@ -362,8 +387,14 @@ func (c *completer) observe(d *delivery, now time.Time) {
 	if c.byKey {
 		c.engine.wakePoller() // for the rest of the key
 	}
+	if d.expired {
+		m.Expired(kind)
+	}
 	switch d.outcome {
 	case OutcomeDone, OutcomeDelete:
+		if d.expired {
+			break
+		}
 		m.Delivered(kind, now.Sub(d.env.OccurredAt))
 	case OutcomeRetry:
 		m.Failed(kind)

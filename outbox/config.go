@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -90,7 +91,7 @@ func (b *builder) validate() error {
 	case Ordered:
 		b.dispatch, b.poll, b.inOrder = &DispatchOptions{
 			Workers: 1, MaxAttempts: 1, PollerOnly: true,
-			DrainTimeout: m.DrainTimeout, ListenerTimeout: m.ListenerTimeout, OnUnroutable: defaultTo(m.OnUnroutable, KillUnroutable),
+			DrainTimeout: m.DrainTimeout, ListenerTimeout: m.ListenerTimeout, OnUnroutable: defaultTo(m.OnUnroutable, KillUnroutable), Rules: m.Rules,
 		}, &m.Poll, true
 	case WriterOnly:
 	default:
@@ -115,9 +116,6 @@ func (m OrderedByKey) options(b *builder, v *validator) {
 	b.dispatch, b.poll, b.claim, b.byKey = &m.Dispatch, &m.Poll, &m.Claim, &m
 	if m.Dispatch.HotCapacity != 0 {
 		v.add("Mode.Dispatch.HotCapacity", fmt.Sprintf("is %d, but OrderedByKey has no hot queue; leave it out", m.Dispatch.HotCapacity))
-	}
-	if len(m.Dispatch.Limits) > 0 {
-		v.add("Mode.Dispatch.Limits", fmt.Sprintf("has %d limits, but in OrderedByKey a worker delivers the events of a key, whatever their kinds; leave them out", len(m.Dispatch.Limits)))
 	}
 	if m.Claim.TenantsInTurn {
 		v.add("Mode.Claim.TenantsInTurn", "is set, but OrderedByKey claims key after key, whatever their tenants; leave it out, or take MultiNode")
@@ -159,10 +157,14 @@ func (b *builder) validateOptions(v *validator) {
 		validate(&sub)
 		v.errs = append(v.errs, sub.errs...)
 	}
+	dispatch := func(v *validator) {
+		b.dispatch.validate(v)
+		b.ruleCheck().fitAll(v, b.dispatch.Rules)
+	}
 	if b.inOrder { // Ordered has the fields of Dispatch itself
-		nested("Mode", b.dispatch.validate)
+		nested("Mode", dispatch)
 	} else if b.dispatch != nil {
-		nested("Mode.Dispatch", b.dispatch.validate)
+		nested("Mode.Dispatch", dispatch)
 	}
 	if b.poll != nil {
 		nested("Mode.Poll", b.poll.validate)
@@ -173,6 +175,11 @@ func (b *builder) validateOptions(v *validator) {
 	if b.Purge != nil {
 		nested("Purge", b.Purge.validate)
 	}
+}
+
+// ruleCheck knows which rules the mode has.
+func (b *builder) ruleCheck() ruleCheck {
+	return ruleCheck{inOrder: b.inOrder, byKey: b.byKey != nil, purges: b.Purge != nil}
 }
 
 // build makes the outbox from a valid config.
@@ -227,13 +234,16 @@ func (b *builder) buildEngine(o *Outbox) {
 func newDispatcher(b *builder) *dispatcher {
 	d := &dispatcher{
 		byKey: b.byKey != nil, inOrder: b.inOrder, claims: b.claim != nil,
-		opts: b.dispatch.withDefaults(), registry: b.Registry, chain: b.chain, doneOutcome: OutcomeDone,
-		retry: b.RetryPolicy, metrics: b.Metrics, log: b.Logger, clock: b.Clock,
+		opts: b.dispatch.withDefaults(), fits: b.ruleCheck(), registry: b.Registry, chain: b.chain,
+		metrics: b.Metrics, log: b.Logger, clock: b.Clock,
 		quit: make(chan struct{}), abort: make(chan struct{}), closed: make(chan struct{}),
 	}
-	if b.Purge != nil && b.Purge.OnDone == Delete {
-		d.doneOutcome = OutcomeDelete
+	d.opts.Rules = maps.Clone(d.opts.Rules)
+	d.options = Rules{MaxAttempts: d.opts.MaxAttempts, RetryPolicy: b.RetryPolicy, ListenerTimeout: d.opts.ListenerTimeout, OnDone: Keep}
+	if b.Purge != nil {
+		d.options.OnDone = defaultTo(b.Purge.OnDone, Keep)
 	}
+	d.readRules(false)
 	lease := ClaimOptions{LeaseDuration: suspectLeaseDuration}
 	if d.claims {
 		lease = *b.claim
@@ -299,6 +309,13 @@ func newPurger(b *builder) *purger {
 	p := &purger{
 		db: b.DB, store: b.Store, opts: b.Purge.withDefaults(), byAge: b.dispatch == nil,
 		log: b.Logger, clock: b.Clock,
+	}
+	var operator map[EventKind]Rules
+	if b.dispatch != nil {
+		operator = maps.Clone(b.dispatch.Rules)
+	}
+	p.retentions = func() map[EventKind]time.Duration {
+		return resolve(Rules{}, operator, rulesIn(b.Registry, false)).retentions
 	}
 	p.loop = loop.New(p.run, ErrClosed)
 	return p

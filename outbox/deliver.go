@@ -15,13 +15,18 @@ var errExhausted = errors.New("no attempts left: the last ones ended without an 
 // deliver runs interceptors and listener and decides the outcome of the event.
 func (d *dispatcher) deliver(ctx context.Context, dl *delivery) {
 	dl.open()
-	if d.exhausted(dl) {
+	rules := d.rulesOf(dl)
+	switch {
+	case d.isExpired(dl, rules):
+		d.conclude(dl, rules.expired(), causeOf(rules.expiredError()))
+		return
+	case d.exhausted(dl, rules):
 		d.die(dl, causeOf(errExhausted), false)
 		return
 	}
-	if d.opts.ListenerTimeout > 0 && dl.batcher == nil { // a batch has a separate timeout
+	if rules.ListenerTimeout > 0 && dl.batcher == nil { // a batch has a separate timeout
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d.opts.ListenerTimeout)
+		ctx, cancel = context.WithTimeout(ctx, rules.ListenerTimeout)
 		defer cancel()
 	}
 	dl.ctx = deliveryContext{Context: ctx, d: d, dl: dl, log: d.log}
@@ -36,18 +41,57 @@ func (d *dispatcher) deliver(ctx context.Context, dl *delivery) {
 // event in a queue counts as a delivery too, so with a limit of 1 there is a second
 // delivery. Without leases the first death is not counted, because another event may
 // have caused it; the delivery counts towards the limit all the same.
-func (d *dispatcher) exhausted(dl *delivery) bool {
+func (d *dispatcher) exhausted(dl *delivery, rules *Rules) bool {
 	attempts := dl.env.Attempts
-	if dl.counted {
-		return attempts >= max(d.opts.MaxAttempts-1, 1)
+	switch {
+	case rules.MaxAttempts == Endless:
+		return false
+	case dl.counted:
+		return attempts >= max(rules.MaxAttempts-1, 1)
+	default:
+		return attempts >= max(rules.MaxAttempts, 2)
 	}
-	return attempts >= max(d.opts.MaxAttempts, 2)
+}
+
+// rulesOf are the rules that apply to a delivery.
+func (d *dispatcher) rulesOf(dl *delivery) *Rules {
+	rules := d.rules.Load()
+	if rules.kinds == nil {
+		return rules.others
+	}
+	return rules.of(dl.kind())
+}
+
+// rulesFor are the rules of a listener of an event; empty: of the event.
+func (d *dispatcher) rulesFor(dl *delivery, listener string) *Rules {
+	rules := d.rules.Load()
+	if rules.kinds == nil {
+		return rules.others
+	}
+	kind := kindOf(dl.env)
+	kind.Listener = listener
+	return rules.of(kind)
+}
+
+// isExpired reports whether an event is not to be delivered any more.
+func (d *dispatcher) isExpired(dl *delivery, rules *Rules) bool {
+	return rules.Expires > 0 && d.clock.Now().Sub(dl.env.OccurredAt) > rules.Expires
+}
+
+// withTimeout gives one of several listeners the timeout that its rules say, unless the delivery to
+// all of them has a timeout.
+func (d *dispatcher) withTimeout(ctx context.Context, dl *delivery, listener string) (context.Context, context.CancelFunc) {
+	timeout := d.rulesFor(dl, listener).ListenerTimeout
+	if timeout == 0 || d.rulesOf(dl).ListenerTimeout > 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, timeout)
 }
 
 // decide turns a listener's error into an outcome.
 func (d *dispatcher) decide(dl *delivery, err error) {
 	if dl.completed, err = d.track.answer(dl, err); dl.completed {
-		dl.outcome = d.doneOutcome
+		dl.outcome = d.rulesOf(dl).done()
 		if err != nil {
 			d.log.Warn("outbox: a listener failed after it had completed its event", logKeyEventID, dl.id(), logKeyError, errorText(causeOf(err).text))
 		}
@@ -58,26 +102,26 @@ func (d *dispatcher) decide(dl *delivery, err error) {
 		d.split(dl, c)
 		return
 	}
-	d.conclude(dl, d.verdict(dl, dl.env.Attempts, c), c)
+	d.conclude(dl, d.verdict(dl, d.rulesOf(dl), dl.env.Attempts, c), c)
 }
 
 // outcome decides the outcome of a delivery, or of a single listener of several, from the answer,
 // after this many earlier attempts.
-func (d *dispatcher) outcome(dl *delivery, attempts int, c cause) Outcome {
+func (d *dispatcher) outcome(dl *delivery, listener string, attempts int, c cause) Outcome {
 	switch {
 	case d.track.isCompleted(dl):
 		return OutcomeDone
 	case dl.answers.stand(c):
 		return dl.answers.outcome()
 	default:
-		return d.verdict(dl, attempts, c)
+		return d.verdict(dl, d.rulesFor(dl, listener), attempts, c)
 	}
 }
 
 // verdict is the outcome that follows from the answer. An event whose kind has no listener here is
 // given back, and the kind is left to other processes from then on.
-func (d *dispatcher) verdict(dl *delivery, attempts int, c cause) Outcome {
-	outcome := outcomeOf(d.listenerCtx, d.opts, attempts, c)
+func (d *dispatcher) verdict(dl *delivery, rules *Rules, attempts int, c cause) Outcome {
+	outcome := outcomeOf(d.listenerCtx, d.opts, rules, attempts, c)
 	if c.unroutable && outcome == OutcomeDeferred && dl.only == nil && !d.inOrder && d.unheard.add(kindOf(dl.env)) {
 		return OutcomeReleased
 	}
@@ -100,6 +144,7 @@ func (d *dispatcher) split(dl *delivery, c cause) {
 	if dl.outcome == OutcomeReleased {
 		return
 	}
+	dl.ended = d.rulesOf(dl).done()
 	for _, l := range dl.answers.left {
 		row := &delivery{env: rowFor(dl.env, l.listener), only: &only{l.listener, dl.env}}
 		d.conclude(row, l.outcome, l.cause)
@@ -109,7 +154,7 @@ func (d *dispatcher) split(dl *delivery, c cause) {
 
 // conclude notes the outcome of a row, and the data that the store needs for that outcome.
 func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
-	dl.err, dl.panicked = c.err, c.panicked
+	dl.err, dl.panicked, dl.expired = c.err, c.panicked, c.expired
 	switch dl.outcome = outcome; outcome {
 	case OutcomeDeferred:
 		delay, reason := time.Duration(0), ""
@@ -124,15 +169,16 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 		dl.next = dueTime(d.clock.Now(), delay)
 	case OutcomeDead:
 		// Only a failure that another attempt might have mended counts as an attempt.
-		d.die(dl, c, !c.decides(OutcomeDead) && !c.unroutable)
+		d.die(dl, c, !c.decides(OutcomeDead) && !c.unroutable && !c.expired)
 	case OutcomeRetry:
-		dl.next, dl.reason, dl.attempts = dueTime(d.clock.Now(), d.delay(dl.env, c)), errorText(c.text), dl.env.Attempts+1
+		dl.next, dl.reason, dl.attempts = dueTime(d.clock.Now(), d.delay(dl, c)), errorText(c.text), attemptsAfter(dl.env)
+	case OutcomeDelete: // expired and dropped
 	case OutcomeReleased:
 		if c.unroutable {
 			d.logUnrouted(dl)
 		}
 	default:
-		dl.outcome = d.doneOutcome
+		dl.outcome = d.rulesOf(dl).done()
 	}
 }
 
@@ -144,26 +190,29 @@ func (d *dispatcher) logUnrouted(dl *delivery) {
 func (d *dispatcher) die(dl *delivery, c cause, countAttempt bool) {
 	dl.outcome, dl.err, dl.panicked, dl.reason = OutcomeDead, c.err, c.panicked, errorText(c.text)
 	if countAttempt {
-		dl.attempts = dl.env.Attempts + 1
+		dl.attempts = attemptsAfter(dl.env)
 	}
 }
+
+// attemptsAfter is the number of attempts after a failure.
+func attemptsAfter(env *Envelope) int { return min(env.Attempts, mostAttempts-1) + 1 }
 
 // delay is how long a failed event waits: as long as the error says, else as long as
 // the policy says.
-func (d *dispatcher) delay(env *Envelope, c cause) time.Duration {
+func (d *dispatcher) delay(dl *delivery, c cause) time.Duration {
 	if c.decides(OutcomeRetry) {
 		return max(c.decided.Delay, 0)
 	}
-	return max(d.retryDelay(env.Attempts+1), 0)
+	return max(d.retryDelay(d.rulesOf(dl).RetryPolicy, attemptsAfter(dl.env)), 0)
 }
 
 // retryDelay asks the policy, and returns the default maximum delay when the policy panics.
-func (d *dispatcher) retryDelay(attempt int) (delay time.Duration) {
+func (d *dispatcher) retryDelay(policy RetryPolicy, attempt int) (delay time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
 			d.policyPanics.Add(1, logKeyError, fmt.Sprint(r), logKeyAttempts, attempt, logKeyStack, string(debug.Stack()))
 			delay = defaultRetryMax
 		}
 	}()
-	return d.retry.Delay(attempt)
+	return policy.Delay(attempt)
 }

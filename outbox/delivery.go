@@ -41,7 +41,10 @@ type delivery struct {
 	attempts int       // the attempts that the row counts from then on; zero: as before
 	err      error
 	panicked *PanicError // nil when err is no panic
+	expired  bool        // err is errExpired
 	answers  *answers    // of several listeners; nil in the delivery to a single listener
+	// ended is the outcome of a split event's own row: OutcomeDone or OutcomeDelete.
+	ended Outcome
 	// completed: the listener's own transaction has stored the outcome.
 	completed bool
 	// stuck: the database refuses the outcome; see [completer.markAll].
@@ -101,7 +104,7 @@ type Delivery struct {
 	// Envelope is the event as its listener got it.
 	Envelope Envelope
 	// Status is the status that the row gets. NEW means deferred, or given back because
-	// the dispatcher shut down.
+	// the dispatcher shut down. DONE with an Err means that an expired event was dropped; see [Rules].
 	Status Status
 	// NextAt is when a RETRY or deferred event is due again.
 	NextAt time.Time
@@ -186,7 +189,8 @@ type deliveryContext struct {
 type deliverer interface {
 	stillHas(dl *delivery) bool
 	skipped(dl *delivery) Outcome
-	outcome(dl *delivery, attempts int, c cause) Outcome
+	outcome(dl *delivery, listener string, attempts int, c cause) Outcome
+	withTimeout(ctx context.Context, dl *delivery, listener string) (context.Context, context.CancelFunc)
 	awaitTurn(ctx context.Context, dl *delivery) error
 }
 

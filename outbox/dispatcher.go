@@ -20,21 +20,23 @@ import (
 // and listeners synchronously, and a completer that stores the outcomes. The
 // dispatcher is safe for concurrent use.
 type dispatcher struct {
-	opts        DispatchOptions
-	registry    ListenerRegistry
-	claims      bool // rows are leased, as in [MultiNode]
-	byKey       bool // as in [OrderedByKey]
-	inOrder     bool // as in [Ordered]: one event at a time
-	doneOutcome Outcome
-	chain       Listener
-	retry       RetryPolicy
-	metrics     Metrics
-	log         *slog.Logger
-	clock       Clock
+	opts     DispatchOptions
+	registry ListenerRegistry
+	claims   bool // rows are leased, as in [MultiNode]
+	byKey    bool // as in [OrderedByKey]
+	inOrder  bool // as in [Ordered]: one event at a time
+	chain    Listener
+	metrics  Metrics
+	log      *slog.Logger
+	clock    Clock
+
+	options Rules // of the outbox, for kinds without rules
+	fits    ruleCheck
+	rules   atomic.Pointer[ruleset] // that apply; see [dispatcher.readRules]
 
 	queues    flow.Queues[*delivery]
-	lanes     lanes         // of the kinds that have a limit
-	room      chan struct{} // wakes the poller when a queue or a lane has room
+	made      atomic.Pointer[lanes] // see [dispatcher.lanes]
+	room      chan struct{}         // wakes the poller when a queue or a lane has room
 	pauses    *pauses
 	unheard   unheard
 	track     *tracker
@@ -92,9 +94,11 @@ func (d *dispatcher) Start(ctx context.Context) error {
 		return ErrClosed
 	case created:
 	}
-	if err := checkLimits(d.opts.Limits, d.registry); err != nil {
+	if err := d.checkRules(); err != nil {
 		return fmt.Errorf("outbox: starting the dispatcher: %w", err)
 	}
+	d.readRules(true)
+	d.initLanes()
 	d.state = running
 	d.completer.start(d.opts, d.inOrder)
 	d.leases.start()
@@ -104,12 +108,27 @@ func (d *dispatcher) Start(ctx context.Context) error {
 	for range d.opts.Workers {
 		d.startWorker(d.taker())
 	}
-	for _, l := range d.lanes {
-		for range l.Concurrency {
+	for _, l := range d.lanes() {
+		for range l.concurrency {
 			d.startWorker(func() *delivery { return d.takeFrom(l) })
 		}
 	}
 	return nil
+}
+
+// readRules finds out which rules apply: the operator's, the listeners', and the outbox's. With
+// seal, the registry refuses further rules.
+func (d *dispatcher) readRules(seal bool) {
+	d.rules.Store(resolve(d.options, d.opts.Rules, rulesIn(d.registry, seal)))
+}
+
+// checkRules reports rules that cannot apply.
+func (d *dispatcher) checkRules() error {
+	what := "Config.Mode.Dispatch"
+	if d.inOrder { // Ordered has the fields of Dispatch itself
+		what = "Config.Mode"
+	}
+	return d.fits.atStart(what, d.opts.Rules, d.registry)
 }
 
 // takeIn takes events that the poller found: an event alone, or a run up to the first event that
@@ -169,8 +188,8 @@ func (d *dispatcher) coldRoom() int {
 // the workers, in batches, and on their way to the store.
 func (d *dispatcher) inHandLimit() int64 {
 	waiting := d.queues.Hot.Capacity + d.queues.Cold.Capacity
-	for _, l := range d.lanes {
-		waiting += l.Capacity + l.Spare + l.Concurrency
+	for _, l := range d.lanes() {
+		waiting += l.Capacity + l.Spare + l.concurrency
 	}
 	return int64(waiting + d.opts.Workers + d.batchesInHand() + groupcommit.InHand)
 }
@@ -279,7 +298,7 @@ func (d *dispatcher) giveBack() {
 	for dl := d.queues.TakeLeft(); dl != nil; dl = d.queues.TakeLeft() {
 		left = append(left, dl.rest()...)
 	}
-	for _, l := range d.lanes {
+	for _, l := range d.lanes() {
 		for dl := l.TakeLeft(); dl != nil; dl = l.TakeLeft() {
 			left = append(left, dl)
 		}

@@ -40,7 +40,7 @@
 // framework's own transaction value. [Writer] writes into the transaction that a context carries.
 // [DeadLetters] lists and replays dead events, [PurgeOptions] deletes old rows,
 // [Outbox.Stats] and [Metrics] show the state. [Interceptor] and [WriterHook] are for
-// concerns that many events share. [Outbox.Pause] and [Limit] hold back a kind of event,
+// concerns that many events share. [Outbox.Pause] and [Rules] hold back a kind of event,
 // [BatchListener] delivers events in batches, and [Named] gives an event several
 // listeners. Package relay publishes events to a message broker. Package outboxtest
 // helps to test your code.

@@ -138,6 +138,11 @@ type EventKind struct {
 // String is the aggregate type and the event type, with a slash between them.
 func (k EventKind) String() string { return fmt.Sprintf("%s/%s", k.AggregateType, k.EventType) }
 
+// pair is the kind without a listener.
+func (k EventKind) pair() EventKind {
+	return EventKind{AggregateType: k.AggregateType, EventType: k.EventType}
+}
+
 func (k EventKind) orGlobal() EventKind {
 	k.AggregateType = orGlobal(k.AggregateType)
 	return k
@@ -150,7 +155,7 @@ func (k EventKind) validate(v *validator) {
 		v.add("EventType", "is required")
 	}
 	if k.Listener != "" {
-		v.add("Listener", fmt.Sprintf("is %q; leave it empty: limits and pauses are for all listeners of a kind", k.Listener))
+		v.add("Listener", fmt.Sprintf("is %q; leave it empty: rules and pauses of a kind are for all of its listeners", k.Listener))
 	}
 }
 

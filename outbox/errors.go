@@ -45,6 +45,9 @@ var (
 // errReleased is the error of a delivery that ends without an outcome.
 var errReleased = errors.New("outbox: this process may not deliver the event any more")
 
+// errExpired is why an event is not delivered any more; see [Rules].Expires.
+var errExpired = errors.New("expired")
+
 // errTurn is why an event cannot be completed. A delivery that fails with errTurn has
 // no outcome: the event is given back.
 var errTurn = errors.New("the outcome of an event before it is not stored yet")

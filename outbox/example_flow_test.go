@@ -8,14 +8,14 @@ import (
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
 )
 
-// A limit bounds one kind of event in this process; a pause stops it in all processes.
+// A rule bounds one kind of event in this process; a pause stops it in all processes.
 func ExampleOutbox_Pause() {
 	ctx := context.Background()
 	invoiceDue := outbox.NewTopic[int]("invoice", "InvoiceDue")
 	store := outboxtest.NewStore()
 	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: quiet, Mode: outbox.MultiNode{
-		Dispatch: outbox.DispatchOptions{Limits: []outbox.Limit{
-			{Kind: invoiceDue.Kind(), Concurrency: 2, Rate: 100, Burst: 1},
+		Dispatch: outbox.DispatchOptions{Rules: map[outbox.EventKind]outbox.Rules{
+			invoiceDue.Kind(): {Concurrency: 2, Rate: 100, Burst: 1},
 		}},
 	}})
 	check(err)

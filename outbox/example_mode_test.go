@@ -134,21 +134,19 @@ func ExamplePurgeOptions() {
 	// rows: 0
 }
 
-// At most two mails at once, and ten in a second. Other events do not wait for them.
-func ExampleLimit() {
+// At most two mails at once, and ten in a second; three attempts, and none after a day. Other events
+// do not wait for the mails.
+func ExampleRules() {
 	store := outboxtest.NewStore()
 	ob, err := outbox.New(outbox.Config{
-		DB: store.DB(), Store: store,
-		Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{
-			Limits: []outbox.Limit{{Kind: OrderPlaced.Kind(), Concurrency: 2, Rate: 10, Burst: 1}},
-		}},
+		DB: store.DB(), Store: store, Mode: outbox.MultiNode{},
 	})
 	check(err)
 	sent := make(chan string)
 	check(ob.Register(OrderPlaced.Listen(func(_ context.Context, o Order, _ outbox.Envelope) error {
 		sent <- o.ID
 		return nil
-	})))
+	}, outbox.Rules{Concurrency: 2, Rate: 10, Burst: 1, MaxAttempts: 3, Expires: 24 * time.Hour})))
 	check(ob.Start(context.Background()))
 	commit(ob, OrderPlaced.Envelope("o-1", Order{ID: "o-1"}))
 	fmt.Println("sent:", <-sent)

@@ -78,10 +78,12 @@ func ExampleTopic_Decode() {
 	// outbox: decoding event e-1 (Order/OrderPlaced): a JSON string at offset 16 does not fit field total of type int
 }
 
-// Kind names the event for limits, pauses and routes.
+// Kind names the event for rules, pauses and routes.
 func ExampleTopic_Kind() {
-	limit := outbox.Limit{Kind: OrderPlaced.Kind(), Rate: 10}
-	fmt.Println(limit.Kind)
+	rules := map[outbox.EventKind]outbox.Rules{OrderPlaced.Kind(): {Rate: 10}}
+	for kind := range rules {
+		fmt.Println(kind)
+	}
 	// Output:
 	// Order/OrderPlaced
 }

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -22,19 +21,34 @@ func (d *dispatcher) initQueues(batch int) {
 			Capacity: capacity, LowWater: capacity - max(1, min(batch, capacity/2)), Wake: d.room, Weight: (*delivery).length,
 		}),
 	}
-	d.lanes = make(lanes, len(d.opts.Limits))
-	for _, l := range d.opts.Limits {
-		l = l.withDefaults(d.opts.Workers)
-		d.lanes[l.Kind] = newLane(l, d.opts.Workers, d.room)
-	}
 }
 
-// lane is the queue of a kind of event that has a [Limit]. A lane has workers of its own.
+// initLanes makes the lanes of the kinds that have a Concurrency or a Rate.
+func (d *dispatcher) initLanes() {
+	made := lanes{}
+	for kind, r := range d.rules.Load().kinds {
+		if kind.Listener == "" && r.isLimited() {
+			made[kind] = newLane(*r, d.opts.Workers, d.room)
+		}
+	}
+	d.made.Store(&made)
+}
+
+// lanes are the lanes; nil before Start.
+func (d *dispatcher) lanes() lanes {
+	if made := d.made.Load(); made != nil {
+		return *made
+	}
+	return nil
+}
+
+// lane is the queue of a kind of event that has a Concurrency or a Rate; see [Rules]. A lane has
+// workers of its own.
 //
 // Events for which the lane has no room stay in the table. While the lane counts such events, the
 // poller alone fills the lane, and the poller reads the kind only when the lane is half empty.
 type lane struct {
-	Limit
+	concurrency int
 	*flow.Lane[*delivery]
 	tokens *tokens.Bucket // nil: no rate
 	gate   chan struct{}  // held by the worker that waits for a token
@@ -47,16 +61,18 @@ const (
 	minLaneCapacity = 16
 )
 
-// newLane makes a lane, with spare room for takeovers, which a lane never refuses.
-func newLane(l Limit, takeovers int, room chan<- struct{}) *lane {
-	capacity := max(lanePerWorker*l.Concurrency, minLaneCapacity)
-	n := &lane{Limit: l}
-	if l.Rate > 0 { // about a second's events
-		capacity = min(capacity, max(l.Burst, int(math.Ceil(l.Rate)), 2))
-		n.tokens, n.gate = tokens.New(l.Rate, l.Burst), make(chan struct{}, 1)
+// newLane makes a lane, with spare room for as many takeovers as there are workers: a lane never
+// refuses a takeover.
+func newLane(r Rules, workers int, room chan<- struct{}) *lane {
+	l := &lane{concurrency: defaultTo(r.Concurrency, workers)}
+	capacity := max(lanePerWorker*l.concurrency, minLaneCapacity)
+	if r.Rate > 0 { // about a second's events
+		burst := defaultTo(r.Burst, max(1, int(r.Rate/10)))
+		capacity = min(capacity, max(burst, int(math.Ceil(r.Rate)), 2))
+		l.tokens, l.gate = tokens.New(r.Rate, burst), make(chan struct{}, 1)
 	}
-	n.Lane = flow.NewLane(flow.Options[*delivery]{Capacity: capacity, Spare: takeovers, LowWater: capacity / 2, Wake: room})
-	return n
+	l.Lane = flow.NewLane(flow.Options[*delivery]{Capacity: capacity, Spare: workers, LowWater: capacity / 2, Wake: room})
+	return l
 }
 
 // lanes are the lanes of a dispatcher, by their kinds.
@@ -93,7 +109,7 @@ func (d *dispatcher) queueUp(dl *delivery) bool {
 	if d.leaves(dl.env) {
 		return false
 	}
-	l := d.lanes.of(dl.env)
+	l := d.lanes().of(dl.env)
 	if l == nil {
 		return d.queueOf(dl).Offer(dl)
 	}
@@ -116,7 +132,7 @@ func (d *dispatcher) moved(dl *delivery, n int64) {
 // depths are how many events wait in the hot queue, and in the others.
 func (d *dispatcher) depths() (hot, cold int) {
 	cold = d.queues.Cold.Depth() + d.queues.Ahead.Depth()
-	for _, l := range d.lanes {
+	for _, l := range d.lanes() {
 		cold += l.Depth()
 	}
 	return d.queues.Hot.Depth(), cold
@@ -169,7 +185,7 @@ func (d *dispatcher) takeFrom(l *lane) *delivery {
 	}
 	for {
 		dl := l.Take(d.quit, d.abort)
-		if dl == nil || d.awaitToken(l, dl) {
+		if dl == nil || d.isExpired(dl, d.rulesOf(dl)) || d.awaitToken(l, dl) { // an expired event needs no token
 			return dl
 		}
 		d.letGo(dl)
@@ -207,7 +223,7 @@ func (d *dispatcher) keeps(env *Envelope) bool {
 	if d.pauses.has(env) {
 		return true
 	}
-	l := d.lanes.of(env)
+	l := d.lanes().of(env)
 	if l != nil {
 		l.Leave()
 	}
@@ -217,7 +233,7 @@ func (d *dispatcher) keeps(env *Envelope) bool {
 // passesOver reports whether a refused event does not end the batch that it came in,
 // because it was refused for its kind.
 func (d *dispatcher) passesOver(env *Envelope) bool {
-	return !d.inOrder && (d.leaves(env) || d.lanes.of(env) != nil)
+	return !d.inOrder && (d.leaves(env) || d.lanes().of(env) != nil)
 }
 
 // except are the kinds of events that the poller leaves out now.
@@ -231,9 +247,9 @@ func (d *dispatcher) except() []EventKind {
 			kinds = append(kinds, kind)
 		}
 	}
-	for _, l := range d.lanes {
-		if l.Left() > 0 && l.IsFull() && !d.pauses.hasKind(l.Kind) {
-			kinds = append(kinds, l.Kind)
+	for kind, l := range d.lanes() {
+		if l.Left() > 0 && l.IsFull() && !d.pauses.hasKind(kind) {
+			kinds = append(kinds, kind)
 		}
 	}
 	return kinds
@@ -242,7 +258,7 @@ func (d *dispatcher) except() []EventKind {
 // openRoom is the least room among the lanes that the poller fills from the table;
 // zero when it fills no lane.
 func (d *dispatcher) openRoom() (room int) {
-	for _, l := range d.lanes {
+	for _, l := range d.lanes() {
 		if n := l.Room(); l.Left() > 0 && n > 0 && (room == 0 || n < room) {
 			room = n
 		}
@@ -263,7 +279,7 @@ func (s *space) take(env *Envelope) bool {
 	if s.d.leaves(env) {
 		return false
 	}
-	l := s.d.lanes.of(env)
+	l := s.d.lanes().of(env)
 	if l == nil {
 		s.hot--
 		return s.hot >= 0
@@ -277,21 +293,4 @@ func (s *space) take(env *Envelope) bool {
 	}
 	s.lanes[l] = room - 1
 	return room > 0
-}
-
-// checkLimits reports the limits for whose kinds no listener is registered, or whose listener gets
-// batches. The size and the concurrency of batches are bounds of their own.
-func checkLimits(limits []Limit, registry ListenerRegistry) error {
-	v := validator{what: "Config.Mode.Dispatch"}
-	for i, l := range limits {
-		kind := l.Kind.orGlobal()
-		l, found := registry.ListenerFor(kind.AggregateType, kind.EventType)
-		if !found {
-			v.add(fmt.Sprintf("Limits[%d].Kind", i), fmt.Sprintf("is %s, for which no listener is registered; register one, or correct the kind", kind))
-		}
-		if _, batched := l.(*batchListener); batched {
-			v.add(fmt.Sprintf("Limits[%d].Kind", i), fmt.Sprintf("is %s, whose listener gets batches; its BatchOptions.Concurrency bounds the calls", kind))
-		}
-	}
-	return v.err()
 }

@@ -59,7 +59,7 @@ func runFlow(t *testing.T, db *testdb.DB, mode func(string, outbox.DispatchOptio
 			DB: pool.DB, Store: store, Logger: quiet,
 			Mode: mode(fmt.Sprint("node-", i), outbox.DispatchOptions{
 				Workers: 2, HotCapacity: 20, ColdCapacity: 40,
-				Limits: []outbox.Limit{{Kind: limited, Concurrency: 2}},
+				Rules: map[outbox.EventKind]outbox.Rules{limited: {Concurrency: 2}},
 			}, outbox.PollOptions{Interval: 50 * time.Millisecond, BatchSize: 15}),
 		})
 		require.NoError(t, err)

@@ -245,7 +245,7 @@ type Stats struct {
 	// due; zero when there is no such event.
 	OldestDueAge time.Duration
 	// HotDepth and ColdDepth are the events that wait in this node's queues. Events of
-	// kinds that have a [Limit] count as ColdDepth.
+	// kinds that have a Concurrency or a Rate (see [Rules]) count as ColdDepth.
 	HotDepth, ColdDepth int
 	// Paused are the kinds of events that are paused. Their events count as Pending
 	// and Due like all others, and are left out of OldestDueAge.

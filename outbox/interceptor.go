@@ -78,9 +78,10 @@ func loggerFrom(ctx context.Context) *slog.Logger {
 // [DispatchOptions] apply.
 func OutcomeOf(ctx context.Context, env Envelope, err error) Outcome {
 	if c := deliveryOf(ctx); c != nil {
-		return c.d.outcome(c.dl, env.Attempts, causeOf(err))
+		return c.d.outcome(c.dl, c.dl.listener(), env.Attempts, causeOf(err))
 	}
-	return outcomeOf(ctx, DispatchOptions{}.withDefaults(), env.Attempts, causeOf(err))
+	opts := DispatchOptions{}.withDefaults()
+	return outcomeOf(ctx, opts, &Rules{MaxAttempts: opts.MaxAttempts}, env.Attempts, causeOf(err))
 }
 
 // ListenerOf returns the name of the listener that the delivery of ctx is for, for interceptors

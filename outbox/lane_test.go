@@ -15,7 +15,7 @@ import (
 // limitedToOne has one worker for "Said" and a poller that looks when it is woken.
 func limitedToOne(poll outbox.PollOptions) outbox.SingleNode {
 	poll.Interval = time.Hour
-	return outbox.SingleNode{Dispatch: outbox.DispatchOptions{Limits: []outbox.Limit{{Kind: kindSaid, Concurrency: 1}}}, Poll: poll}
+	return outbox.SingleNode{Dispatch: outbox.DispatchOptions{Rules: map[outbox.EventKind]outbox.Rules{kindSaid: {Concurrency: 1}}}, Poll: poll}
 }
 
 // The lane makes the poller read when it has room: nothing else would.

@@ -23,7 +23,7 @@ func TestALaneKeepsItsLeasesBesideBatches(t *testing.T) {
 		var nodes []*engine
 		for _, owner := range []string{"a", "b"} {
 			e := build(t, outbox.Config{Store: store, Mode: outbox.MultiNode{
-				Dispatch: outbox.DispatchOptions{Workers: 2, Limits: []outbox.Limit{{Kind: kindSaid, Rate: 0.01, Burst: 1}}},
+				Dispatch: outbox.DispatchOptions{Workers: 2, Rules: map[outbox.EventKind]outbox.Rules{kindSaid: {Rate: 0.01, Burst: 1}}},
 				Claim:    outbox.ClaimOptions{Owner: owner, LeaseDuration: 15 * time.Second},
 			}}, func(_ context.Context, env outbox.Envelope) error {
 				got.add(env.EventID)

@@ -19,8 +19,8 @@ import (
 var kindSaid = outbox.EventKind{EventType: "Said"}
 
 // limitedModes are the modes that have limits, with these.
-func limitedModes(limits ...outbox.Limit) map[string]outbox.Mode {
-	dispatch := outbox.DispatchOptions{Limits: limits, Workers: 3, HotCapacity: 50, ColdCapacity: 50}
+func limitedModes(rules outbox.Rules) map[string]outbox.Mode {
+	dispatch := outbox.DispatchOptions{Rules: map[outbox.EventKind]outbox.Rules{kindSaid: rules}, Workers: 3, HotCapacity: 50, ColdCapacity: 50}
 	return map[string]outbox.Mode{
 		"single": outbox.SingleNode{Dispatch: dispatch},
 		"multi":  outbox.MultiNode{Dispatch: dispatch},
@@ -45,7 +45,7 @@ func several(e *engine, n int, prefix string, kind outbox.EventType) (ids []stri
 
 func TestARateOfTenASecondWithABurstOfOneIsExact(t *testing.T) {
 	t.Parallel()
-	for name, mode := range limitedModes(outbox.Limit{Kind: kindSaid, Rate: 10, Burst: 1}) {
+	for name, mode := range limitedModes(outbox.Rules{Rate: 10, Burst: 1}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestABurstIsDeliveredAtOnceAfterAPause(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
 		began := time.Now()
-		mode := limitedModes(outbox.Limit{Kind: kindSaid, Rate: 2, Burst: 5})["single"]
+		mode := limitedModes(outbox.Rules{Rate: 2, Burst: 5})["single"]
 		e := start(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -97,7 +97,7 @@ func TestABurstIsDeliveredAtOnceAfterAPause(t *testing.T) {
 // others nor their workers; when it goes on, all are delivered once.
 func TestALimitedKindHoldsUpOnlyItself(t *testing.T) {
 	t.Parallel()
-	for name, mode := range limitedModes(outbox.Limit{Kind: kindSaid, Concurrency: 1}) {
+	for name, mode := range limitedModes(outbox.Rules{Concurrency: 1}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestALimitedKindHoldsUpOnlyItself(t *testing.T) {
 // when the lane is full, and the other event is delivered at once all the same.
 func TestAnEventBesideALimitedOneIsDeliveredAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, mode := range limitedModes(outbox.Limit{Kind: kindSaid, Concurrency: 1}) {
+	for name, mode := range limitedModes(outbox.Rules{Concurrency: 1}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestAnEventBesideALimitedOneIsDeliveredAtOnce(t *testing.T) {
 
 func TestNoMoreListenersRunThanTheLimitAllows(t *testing.T) {
 	t.Parallel()
-	for name, mode := range limitedModes(outbox.Limit{Kind: kindSaid, Concurrency: 4}) {
+	for name, mode := range limitedModes(outbox.Rules{Concurrency: 4}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestNoMoreListenersRunThanTheLimitAllows(t *testing.T) {
 
 func TestClosingDoesNotWaitForTheRate(t *testing.T) {
 	t.Parallel()
-	for name, mode := range limitedModes(outbox.Limit{Kind: kindSaid, Rate: 1. / 60}) {
+	for name, mode := range limitedModes(outbox.Rules{Rate: 1. / 60}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestClosingDoesNotWaitForTheRate(t *testing.T) {
 
 func TestALaneSurvivesAListenerThatEndsItsGoroutine(t *testing.T) {
 	t.Parallel()
-	mode := limitedModes(outbox.Limit{Kind: kindSaid, Concurrency: 1, Rate: 1000})["single"]
+	mode := limitedModes(outbox.Rules{Concurrency: 1, Rate: 1000})["single"]
 	e := start(t, outbox.Config{Mode: mode}, func(_ context.Context, env outbox.Envelope) error {
 		if env.EventID < "e00005" && env.Attempts == 0 {
 			runtime.Goexit()
@@ -255,24 +255,19 @@ func TestALaneSurvivesAListenerThatEndsItsGoroutine(t *testing.T) {
 func TestLimitsThatAreWrongAreNamed(t *testing.T) {
 	t.Parallel()
 	store := outboxtest.NewStore()
-	_, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{Limits: []outbox.Limit{
-		{Kind: kindSaid},
-		{Kind: kindSaid, Concurrency: -1, Rate: -2, Burst: -3},
-		{Concurrency: 1},
-		{Kind: outbox.EventKind{EventType: "a"}, Concurrency: 1, Burst: 1},
-		{Kind: outbox.EventKind{EventType: "b"}, Rate: 2e6},
-		{Kind: outbox.EventKind{EventType: "c"}, Rate: 1e-9},
+	_, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{Rules: map[outbox.EventKind]outbox.Rules{
+		kindSaid:         {Concurrency: -1, Rate: -2, Burst: -3},
+		{}:               {Concurrency: 1},
+		{EventType: "b"}: {Rate: 2e6},
+		{EventType: "c"}: {Rate: 1e-9},
 	}}}})
 	for _, want := range []string{
-		"Config.Mode.Dispatch.Limits[0].Rate is zero, and so is the concurrency, which bounds nothing",
-		"Config.Mode.Dispatch.Limits[1].Kind is __GLOBAL__/Said, as in element 0",
-		"Config.Mode.Dispatch.Limits[1].Concurrency is -1; it must not be negative",
-		"Config.Mode.Dispatch.Limits[1].Rate is -2 deliveries a second; it must be positive",
-		"Config.Mode.Dispatch.Limits[1].Burst is -3; it must not be negative",
-		"Config.Mode.Dispatch.Limits[2].Kind.EventType is required",
-		"Config.Mode.Dispatch.Limits[3].Burst is 1 without a rate",
-		"Config.Mode.Dispatch.Limits[4].Rate is 2e+06 deliveries a second; the limit is 1e+06",
-		"Config.Mode.Dispatch.Limits[5].Rate is 1e-09 deliveries a second, less than one a day",
+		"Config.Mode.Dispatch.Rules[__GLOBAL__/Said].Concurrency is -1; it must not be negative",
+		"Config.Mode.Dispatch.Rules[__GLOBAL__/Said].Rate is -2 deliveries a second; it must be positive",
+		"Config.Mode.Dispatch.Rules[__GLOBAL__/Said].Burst is -3; it must not be negative",
+		"Config.Mode.Dispatch.Rules[__GLOBAL__/].EventType is required",
+		"Config.Mode.Dispatch.Rules[__GLOBAL__/b].Rate is 2e+06 deliveries a second; the limit is 1e+06",
+		"Config.Mode.Dispatch.Rules[__GLOBAL__/c].Rate is 1e-09 deliveries a second, less than one a day",
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -280,9 +275,10 @@ func TestLimitsThatAreWrongAreNamed(t *testing.T) {
 
 func TestALimitForAKindWithoutAListenerIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
-	e := build(t, outbox.Config{Mode: limitedModes(outbox.Limit{Kind: outbox.EventKind{EventType: "Sait"}, Rate: 1})["single"]}, handled)
+	mode := outbox.SingleNode{Dispatch: outbox.DispatchOptions{Rules: map[outbox.EventKind]outbox.Rules{{EventType: "Sait"}: {Rate: 1}}}}
+	e := build(t, outbox.Config{Mode: mode}, handled)
 	err := e.Start(t.Context())
-	require.ErrorContains(t, err, "Config.Mode.Dispatch.Limits[0].Kind is __GLOBAL__/Sait, for which no listener is registered")
+	require.ErrorContains(t, err, "Config.Mode.Dispatch.Rules[__GLOBAL__/Sait] is for a kind for which no listener is registered")
 	require.NoError(t, e.Register(outbox.On("", "Sait", outbox.ListenerFunc(handled))))
 	require.NoError(t, e.Start(t.Context()), "it may be started after all")
 }
@@ -297,7 +293,7 @@ func TestALimitedBacklogIsReadAFewTimes(t *testing.T) {
 			insertDue(t, s.Store, fmt.Sprintf("e%04d", i), time.Duration(i-2000)*time.Second)
 		}
 		calls := 0
-		e := start(t, outbox.Config{Store: s, Mode: limitedModes(outbox.Limit{Kind: kindSaid, Concurrency: 1})["multi"]},
+		e := start(t, outbox.Config{Store: s, Mode: limitedModes(outbox.Rules{Concurrency: 1})["multi"]},
 			func(context.Context, outbox.Envelope) error {
 				time.Sleep(10 * time.Millisecond)
 				calls++

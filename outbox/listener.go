@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -36,10 +37,19 @@ type Binding struct {
 	// Name tells the listeners of a pair apart; see [Named]. Empty: the pair has no
 	// other listener.
 	Name string
+	// Rules are the rules of the listener and its kind; zero fields say nothing.
+	Rules Rules
 }
 
-// BindingOption changes a [Binding].
-type BindingOption func(*Binding)
+// BindingOption changes a [Binding]: [Named], or [Rules]. Of several Rules, the fields that the last
+// says count.
+type BindingOption interface {
+	option() bindingOptions // sealed
+}
+
+type named string
+
+func (n named) option() bindingOptions { return bindingOptions{name: string(n)} }
 
 // maxListenerNameLength is how many characters the name of a listener may have.
 const maxListenerNameLength = 64
@@ -48,16 +58,22 @@ const maxListenerNameLength = 64
 // retries of its own. Rows in the table contain the name, so keep the name: events that wait for a
 // listener whose name is gone are unroutable. A name has at most 64 characters and no control
 // characters. The empty name counts as no name.
-func Named(name string) BindingOption { return func(b *Binding) { b.Name = name } }
+func Named(name string) BindingOption { return named(name) }
 
 // On binds a listener to an exact pair of types; there is no wildcard. An empty
 // aggregate is [Global].
 func On(aggregate AggregateType, event EventType, listener Listener, opts ...BindingOption) Binding {
 	b := Binding{AggregateType: orGlobal(aggregate), EventType: event, Listener: listener}
 	for _, opt := range opts {
-		opt(&b)
+		o := opt.option()
+		b.Name, b.Rules = defaultTo(o.name, b.Name), o.rules.or(b.Rules)
 	}
 	return b
+}
+
+// kind is the kind of the binding, with the name of the listener.
+func (b Binding) kind() EventKind {
+	return EventKind{AggregateType: b.AggregateType, EventType: b.EventType, Listener: b.Name}
 }
 
 // Validate reports all invalid fields together, each as a [FieldError].
@@ -76,6 +92,9 @@ func (b Binding) Validate() error {
 	if nilness.IsNil(b.Listener) {
 		v.add("Listener", fmt.Sprintf("is nil (for %s/%s)", b.AggregateType, b.EventType))
 	}
+	rules := validator{what: rulesOfBinding(b.kind())}
+	b.Rules.validate(&rules)
+	v.errs = append(v.errs, rules.errs...)
 	if l, ok := b.Listener.(*batchListener); ok && l.problem != nil {
 		v.errs = append(v.errs, fmt.Errorf("outbox: the batch listener of %s/%s: %w", b.AggregateType, b.EventType, l.problem))
 	}
@@ -94,41 +113,81 @@ type ListenerRegistry interface {
 type Registry struct {
 	mu    sync.RWMutex
 	kinds map[EventKind]Listener // a pair with names has [listeners]
-	count int
+	rules map[EventKind]Rules    // of each listener, by pair and name
+	ruled bool                   // a listener has rules
+	// sealed: an outbox that started has read the rules.
+	sealed bool
+	count  int
 }
 
 // NewRegistry makes an empty registry.
-func NewRegistry() *Registry { return &Registry{kinds: map[EventKind]Listener{}} }
+func NewRegistry() *Registry {
+	return &Registry{kinds: map[EventKind]Listener{}, rules: map[EventKind]Rules{}}
+}
 
 // Register adds the bindings, all or none, and reports all problems together: a [FieldError] for
 // each invalid binding, and [ErrDuplicateListener] where several listeners of a pair of types have
 // the same name, or where a listener of several has no name. The listeners of an event are called
-// in the order in which they were registered.
+// in the order in which they were registered. Rules fail with [ErrStarted] after an outbox with this
+// registry has started, because the outbox would not read them.
 func (r *Registry) Register(bindings ...Binding) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error
-	added := maps.Clone(r.kinds)
+	added, rules := maps.Clone(r.kinds), maps.Clone(r.rules)
 	for _, b := range bindings {
 		b.AggregateType = orGlobal(b.AggregateType)
 		if err := b.Validate(); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		kind := EventKind{AggregateType: b.AggregateType, EventType: b.EventType}
-		l, err := join(added[kind], b)
+		kind := b.kind()
+		l, err := join(added[kind.pair()], b)
+		if err == nil {
+			err = r.admits(b, rules)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		added[kind] = l
+		added[kind.pair()], rules[kind] = l, b.Rules
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	r.kinds = added
+	r.kinds, r.rules = added, rules
+	r.ruled = r.ruled || slices.ContainsFunc(bindings, func(b Binding) bool { return !b.Rules.isZero() })
 	r.count += len(bindings)
 	return nil
+}
+
+// admits reports the rules of a binding that come too late, or that differ from the rules of the
+// other listeners of the pair.
+func (r *Registry) admits(b Binding, rules map[EventKind]Rules) error {
+	if r.sealed && !b.Rules.isZero() {
+		return fmt.Errorf("outbox: registering %s: %w", rulesOfBinding(b.kind()), ErrStarted)
+	}
+	for _, other := range sortedKinds(rules) {
+		if other.pair() != b.kind().pair() {
+			continue
+		}
+		if err := differ(b.kind(), b.Rules, other, rules[other]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listenerRules are the rules of all listeners, by pair and name; nil when no listener has rules.
+// With seal, further rules are refused.
+func (r *Registry) listenerRules(seal bool) map[EventKind]Rules {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sealed = r.sealed || seal
+	if !r.ruled {
+		return nil
+	}
+	return r.rules // Register replaces the map
 }
 
 // join adds a listener to the other listeners of its pair.

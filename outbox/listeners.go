@@ -66,18 +66,28 @@ func (l listeners) OnEvent(ctx context.Context, env Envelope) error {
 			a.left = append(a.left, left)
 			continue
 		}
-		err := guard{todo[i].Listener}.OnEvent(ctx, env)
+		err := todo[i].call(ctx, c, env)
 		if err == nil {
 			a.done++
 			continue
 		}
 		left := answer{listener: todo[i].name, cause: causeOf(err)}
 		if c != nil {
-			left.outcome = c.d.outcome(c.dl, c.dl.env.Attempts, left.cause)
+			left.outcome = c.d.outcome(c.dl, left.listener, c.dl.env.Attempts, left.cause)
 		}
 		a.left = append(a.left, left)
 	}
 	return a.sum()
+}
+
+// call calls a listener in the delivery to several, with the timeout that its rules say.
+func (l *listener) call(ctx context.Context, c *deliveryContext, env Envelope) error {
+	if c != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = c.d.withTimeout(ctx, c.dl, l.name)
+		defer cancel()
+	}
+	return guard{l.Listener}.OnEvent(ctx, env)
 }
 
 // that returns the listeners that gave these answers.

@@ -24,6 +24,9 @@ type Metrics interface {
 	Failed(kind EventKind)
 	// Died: DEAD is stored.
 	Died(kind EventKind)
+	// Expired: the event was not delivered within [Rules].Expires. DEAD is stored, which Died counts
+	// too, or the row is deleted, which no other method counts.
+	Expired(kind EventKind)
 	// Deferred: the deferral is stored; the event is delivered again later.
 	Deferred(kind EventKind)
 	// LeaseLost: outcomes were refused because other nodes now hold the events'
@@ -65,6 +68,9 @@ func (NopMetrics) Failed(EventKind) {}
 
 // Died does nothing.
 func (NopMetrics) Died(EventKind) {}
+
+// Expired does nothing.
+func (NopMetrics) Expired(EventKind) {}
 
 // Deferred does nothing.
 func (NopMetrics) Deferred(EventKind) {}

@@ -100,9 +100,10 @@ const (
 // Poll.SkipRecent is longer than transactions take.
 type Ordered struct {
 	Poll PollOptions
-	// DrainTimeout and ListenerTimeout are as in [DispatchOptions].
+	// DrainTimeout, ListenerTimeout and Rules are as in [DispatchOptions].
 	DrainTimeout    time.Duration
 	ListenerTimeout time.Duration
+	Rules           map[EventKind]Rules
 	// OnUnroutable says what becomes of an event without a listener in this process. Defaults to
 	// [KillUnroutable]: the events behind it are not to wait, or to go first.
 	OnUnroutable OnUnroutable
@@ -189,7 +190,7 @@ type DispatchOptions struct {
 	// TenantsInTurn, their rows are leased meanwhile: see HotCapacity. Defaults to 1000; at most
 	// 1,000,000.
 	ColdCapacity int
-	// MaxAttempts is how many deliveries may fail until an event goes DEAD.
+	// MaxAttempts is how many deliveries may fail until an event goes DEAD; [Endless]: no bound.
 	// Defaults to 10.
 	MaxAttempts int
 	// DrainTimeout is how long Close lets queued events be delivered before it
@@ -202,9 +203,10 @@ type DispatchOptions struct {
 	// OnUnroutable says what becomes of an event without a listener in this process. Defaults to
 	// [LeaveUnroutable].
 	OnUnroutable OnUnroutable
-	// Limits bound the deliveries of some kinds of events, with a limit for each kind. Defaults
-	// to no limits.
-	Limits []Limit
+	// Rules are the rules of some kinds of events, whatever the rules of their listeners say. An
+	// empty aggregate type is [Global]. Start fails when no listener is registered for a kind.
+	// Defaults to the rules of the listeners.
+	Rules map[EventKind]Rules
 	// MarkInterval is the least time between the beginnings of two batches of outcomes that are
 	// stored. The first outcome after a pause, and a full batch, are stored at once. When a process
 	// dies, the events whose outcomes were not stored are delivered again: a longer interval means
@@ -266,12 +268,12 @@ type PurgeOptions struct {
 	OnDone OnDone
 }
 
-// OnDone says whether the row of a delivered event is kept or deleted.
+// OnDone says whether the row of a delivered event is kept or deleted. Zero says nothing.
 type OnDone uint8
 
 const (
 	// Keep marks the row DONE; the purger deletes it after the retention.
-	Keep OnDone = iota
+	Keep OnDone = iota + 1
 	// Delete deletes the row at once.
 	Delete
 )
@@ -298,7 +300,7 @@ func (o DispatchOptions) validate(v *validator) {
 		v.add("HotCapacity", fmt.Sprintf("is %d, but a poller-only dispatcher has no hot queue; leave one of the two settings out", o.HotCapacity))
 	}
 	v.count("ColdCapacity", o.ColdCapacity, maxQueueCapacity)
-	v.notNegative("MaxAttempts", o.MaxAttempts)
+	validateAttempts(v, o.MaxAttempts)
 	v.duration("DrainTimeout", o.DrainTimeout)
 	v.duration("ListenerTimeout", o.ListenerTimeout)
 	v.duration("MarkInterval", o.MarkInterval)
@@ -306,22 +308,7 @@ func (o DispatchOptions) validate(v *validator) {
 		v.add("OnUnroutable", "is not one of outbox.LeaveUnroutable and outbox.KillUnroutable")
 	}
 	o.SharedWorkers.validate(v)
-	o.validateLimits(v)
-}
-
-func (o DispatchOptions) validateLimits(v *validator) {
-	seen := make(map[EventKind]int, len(o.Limits))
-	for i, l := range o.Limits {
-		sub := validator{what: fmt.Sprintf("%s.Limits[%d]", v.what, i)}
-		l.validate(&sub)
-		kind := l.Kind.orGlobal()
-		if first, again := seen[kind]; again {
-			sub.add("Kind", fmt.Sprintf("is %s, as in element %d; give one limit with both bounds", kind, first))
-		} else {
-			seen[kind] = i
-		}
-		v.errs = append(v.errs, sub.errs...)
-	}
+	validateRules(v, o.Rules)
 }
 
 func (o DispatchOptions) withDefaults() DispatchOptions {
@@ -368,8 +355,24 @@ func (o PurgeOptions) validate(v *validator) {
 	}
 	v.count("BatchSize", o.BatchSize, MaxBatch)
 	v.duration("Interval", o.Interval)
-	if o.OnDone > Delete {
+	o.OnDone.validate(v)
+}
+
+func (d OnDone) validate(v *validator) {
+	if d > Delete {
 		v.add("OnDone", "is not one of outbox.Keep and outbox.Delete")
+	}
+}
+
+// String is the name of the constant.
+func (d OnDone) String() string {
+	switch d {
+	case Keep:
+		return "Keep"
+	case Delete:
+		return "Delete"
+	default:
+		return fmt.Sprintf("OnDone(%d)", uint8(d))
 	}
 }
 

@@ -175,7 +175,7 @@ func (o *Outbox) check(ctx context.Context) error {
 		return err
 	}
 	if o.dispatcher != nil {
-		if err := checkLimits(o.dispatcher.opts.Limits, o.dispatcher.registry); err != nil {
+		if err := o.dispatcher.checkRules(); err != nil {
 			return err
 		}
 	}
@@ -384,6 +384,10 @@ func (o *Outbox) Deliver(ctx context.Context, env Envelope) (Delivery, error) {
 		return Delivery{}, fmt.Errorf("outbox: delivering an event by hand: %w", ErrClosed)
 	case created:
 	}
+	if err := o.dispatcher.checkRules(); err != nil {
+		return Delivery{}, err
+	}
+	o.dispatcher.readRules(false)
 	dl := &delivery{env: &env}
 	o.dispatcher.deliver(ctx, dl)
 	err := o.dispatcher.completer.storeOne(ctx, dl)

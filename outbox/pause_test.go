@@ -29,13 +29,13 @@ var pausingModes = map[string]func(owner string) outbox.Mode{
 	},
 	"limited tenants": func(owner string) outbox.Mode {
 		return outbox.MultiNode{
-			Dispatch: outbox.DispatchOptions{Workers: 2, Limits: []outbox.Limit{{Kind: kindSaid, Concurrency: 2, Rate: 1000}}},
+			Dispatch: outbox.DispatchOptions{Workers: 2, Rules: map[outbox.EventKind]outbox.Rules{kindSaid: {Concurrency: 2, Rate: 1000}}},
 			Claim:    outbox.ClaimOptions{Owner: owner, TenantsInTurn: true},
 		}
 	},
 	"limited": func(owner string) outbox.Mode {
 		return outbox.MultiNode{
-			Dispatch: outbox.DispatchOptions{Workers: 2, Limits: []outbox.Limit{{Kind: kindSaid, Concurrency: 2, Rate: 1000}}},
+			Dispatch: outbox.DispatchOptions{Workers: 2, Rules: map[outbox.EventKind]outbox.Rules{kindSaid: {Concurrency: 2, Rate: 1000}}},
 			Claim:    outbox.ClaimOptions{Owner: owner},
 		}
 	},

@@ -321,7 +321,7 @@ func (p *poller) leaveOut() (left map[*lane]int64) {
 		p.pass.StartOver()
 	}
 	p.except = except
-	for kind, l := range d.lanes {
+	for kind, l := range d.lanes() {
 		if n := l.Left(); n > 0 && !slices.Contains(except, kind) {
 			if left == nil {
 				left = map[*lane]int64{}

@@ -96,12 +96,8 @@ func (p *poller) takeoversWait() bool {
 // takeoverRoom is how many events may be taken over now. If waiting makes room, the poller looks
 // again then.
 func (p *poller) takeoverRoom() int {
-	return p.takeoverRoomOf(p.dispatcher.opts.MaxAttempts < spareAttempts)
+	return p.takeoverRoomOf(p.dispatcher.rules.Load().few)
 }
-
-// spareAttempts is the number of attempts with which an event can survive being beside a poison
-// event a few times. With fewer attempts, events are taken over one by one.
-const spareAttempts = 5
 
 func (p *poller) takeoverRoomOf(oneByOne bool) int {
 	room, waits := p.dispatcher.track.takeoverRoom(p.dispatcher.opts.Workers, oneByOne)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/outboxkit/outbox-go/outbox/internal/loop"
@@ -19,6 +22,12 @@ type purger struct {
 	log   *slog.Logger
 	clock Clock
 	loop  *loop.Loop
+	// retentions are how long the rows of some kinds are kept.
+	retentions func() map[EventKind]time.Duration
+
+	mu     sync.Mutex           // guards the fields below
+	places map[string]time.Time // how far the purges of some kinds came
+	looked time.Time            // when the purger began to look at all rows
 }
 
 // Start runs the purger at once, and then at its interval. ctx bounds only the start. Starting
@@ -50,17 +59,14 @@ func (p *purger) run(ctx context.Context) {
 
 // runOnce deletes all rows that are old now, batch by batch, each in its own transaction, and
 // returns how many rows were deleted, also beside an error.
-func (p *purger) runOnce(ctx context.Context) (int, error) {
-	q := PurgeQuery{Before: storedTime(p.clock.Now().Add(-p.opts.Retention)), ByAge: p.byAge, Limit: p.opts.BatchSize}
-	total := 0
-	for {
-		n, err := p.batch(ctx, q)
+func (p *purger) runOnce(ctx context.Context) (total int, err error) {
+	now := p.clock.Now()
+	p.forget(now)
+	for _, q := range p.queries(now) {
+		n, err := p.walk(ctx, q)
 		total += n
 		if err != nil {
 			return total, fmt.Errorf("outbox: purging rows from before %s: %w", formatTime(q.Before), err)
-		}
-		if n < q.Limit {
-			break
 		}
 	}
 	if total > 0 {
@@ -69,7 +75,94 @@ func (p *purger) runOnce(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-func (p *purger) batch(ctx context.Context, q PurgeQuery) (int, error) {
+// queries are the purges of a run: one of all rows, unless some kinds have a retention of their own.
+// Then the rows of these kinds, and the rest, are each deleted by their own age.
+func (p *purger) queries(now time.Time) []PurgeQuery {
+	all := PurgeQuery{Before: storedTime(now.Add(-p.opts.Retention)), ByAge: p.byAge, Limit: p.opts.BatchSize}
+	retentions := p.retentions()
+	if len(retentions) == 0 {
+		return []PurgeQuery{all}
+	}
+	kinds := map[time.Duration][]EventKind{}
+	rest := all
+	for _, kind := range slices.SortedFunc(maps.Keys(retentions), compareKinds) {
+		kinds[retentions[kind]] = append(kinds[retentions[kind]], kind)
+		rest.Except = append(rest.Except, kind)
+	}
+	queries := []PurgeQuery{rest}
+	for _, retention := range slices.Sorted(maps.Keys(kinds)) {
+		q := all
+		q.Before, q.Only = storedTime(now.Add(-retention)), kinds[retention]
+		queries = append(queries, q)
+	}
+	if p.byAge {
+		return queries
+	}
+	var parts []PurgeQuery // each follows an index
+	for _, q := range queries {
+		for _, q.Status = range []Status{StatusDone, StatusDead} {
+			parts = append(parts, q)
+		}
+	}
+	return parts
+}
+
+// A purge of some kinds reads past the old rows of other kinds, which are kept for longer. So the
+// purger remembers how far it came, and begins there the next time: a little before, because a row
+// may become visible later than the time in it says. Once a day the purger looks at all rows again.
+const (
+	lateMarks = time.Hour
+	lookAgain = 24 * time.Hour
+)
+
+// place is how far the purge of that name came.
+func (p *purger) place(name string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.places[name]
+}
+
+func (p *purger) came(name string, place time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.places[name] = place
+}
+
+// forget forgets the places once a day.
+func (p *purger) forget(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.places == nil || now.Sub(p.looked) >= lookAgain {
+		p.places, p.looked = map[string]time.Time{}, now
+	}
+}
+
+// walk deletes the rows of a query, batch by batch.
+func (p *purger) walk(ctx context.Context, q PurgeQuery) (total int, err error) {
+	name, chooses := fmt.Sprint(q.Status, q.Only, q.Except), len(q.Only)+len(q.Except) > 0
+	if chooses {
+		q.Since = p.place(name)
+	}
+	for {
+		purged, err := p.batch(ctx, q)
+		total += purged.Rows
+		if err != nil {
+			return total, err
+		}
+		if chooses && purged.Last.After(q.Since) {
+			q.Since = purged.Last
+		}
+		if purged.Rows < q.Limit {
+			break
+		}
+	}
+	if chooses {
+		p.came(name, q.Before.Add(-lateMarks))
+	}
+	return total, nil
+}
+
+func (p *purger) batch(ctx context.Context, q PurgeQuery) (Purged, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	return p.store.Purge(ctx, p.db, q)

@@ -145,6 +145,7 @@ type cause struct {
 	err        error // nil when the listener is done
 	text       string
 	unroutable bool
+	expired    bool
 	released   bool
 	panicked   *PanicError     // nil when nothing panicked
 	decided    *OutcomeError   // nil when the listener decides nothing
@@ -167,7 +168,7 @@ func ask(err error) (c cause) {
 			c = cause{err: p, text: p.Error(), panicked: p}
 		}
 	}()
-	c = cause{err: err, text: err.Error(), unroutable: errors.Is(err, ErrUnroutable), released: errors.Is(err, errReleased) || errors.Is(err, errTurn)}
+	c = cause{err: err, text: err.Error(), unroutable: errors.Is(err, ErrUnroutable), expired: errors.Is(err, errExpired), released: errors.Is(err, errReleased) || errors.Is(err, errTurn)}
 	if strings.TrimSpace(c.text) == "" {
 		c.text = fmt.Sprintf("an error of type %T without a text", err)
 	}
@@ -219,10 +220,12 @@ func outcomeUnknown(cause error) bool { return errors.Is(sound(cause), ErrOutcom
 
 // outcomeOf decides the outcome of a delivery after this many earlier attempts. listeners is the
 // parent of the listeners' contexts.
-func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, c cause) Outcome {
+func outcomeOf(listeners context.Context, opts DispatchOptions, rules *Rules, attempts int, c cause) Outcome {
 	switch {
 	case c.err == nil:
 		return OutcomeDone
+	case c.expired:
+		return rules.expired()
 	case c.unroutable:
 		if opts.OnUnroutable == KillUnroutable {
 			return OutcomeDead
@@ -232,7 +235,7 @@ func outcomeOf(listeners context.Context, opts DispatchOptions, attempts int, c 
 		return c.decided.Outcome
 	case c.released || cutOff(listeners, c):
 		return OutcomeReleased
-	case attempts+1 >= opts.MaxAttempts:
+	case rules.isLast(attempts):
 		return OutcomeDead
 	default:
 		return OutcomeRetry

@@ -260,7 +260,7 @@ func TestALimitedKindNeedsNoSharedWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mode := multiNode(outbox.NewSharedWorkers(1))
 		mode.Dispatch.Workers = 2 // one to pass on what is for a batch
-		mode.Dispatch.Limits = []outbox.Limit{{Kind: outbox.EventKind{EventType: "Limited"}, Concurrency: 1}}
+		mode.Dispatch.Rules = map[outbox.EventKind]outbox.Rules{{EventType: "Limited"}: {Concurrency: 1}}
 		goOn := make(chan struct{})
 		e := build(t, outbox.Config{Mode: mode}, func(context.Context, outbox.Envelope) error {
 			<-goOn

@@ -105,8 +105,9 @@ type Store interface {
 	// Paused lists the pauses, in any order.
 	Paused(ctx context.Context, db DB) ([]Pause, error)
 
-	// Purge deletes a batch of old rows and returns the number of deleted rows.
-	Purge(ctx context.Context, db DB, q PurgeQuery) (int, error)
+	// Purge deletes a batch of old rows, the oldest first. Beside an error, Purged says what was
+	// deleted before.
+	Purge(ctx context.Context, db DB, q PurgeQuery) (Purged, error)
 
 	// Stats counts rows, reading no more than StatsLimit of each kind. The oldest due row is the
 	// first row whose kind is not paused; rows of paused kinds are read past.
@@ -283,8 +284,24 @@ type PurgeQuery struct {
 	Before time.Time
 	// ByAge deletes rows of any status; otherwise only DONE and DEAD rows are deleted.
 	ByAge bool
+	// Status, if it is [StatusDone] or [StatusDead], deletes only rows of this status.
+	Status Status
+	// Only, if it is not empty, deletes only rows of these kinds. Except leaves out rows of these
+	// kinds. A query with kinds has a Status, or ByAge.
+	Only, Except []EventKind
+	// Since, in a query with kinds: rows whose time is earlier need not be looked at, because
+	// earlier queries did; zero: all rows are looked at.
+	Since time.Time
 	// Limit is the most rows to delete; positive.
 	Limit int
+}
+
+// Purged are the rows that a purge deleted.
+type Purged struct {
+	Rows int
+	// Last is the time of the last row, for a query with kinds: the next query can begin there. Zero:
+	// the store does not know.
+	Last time.Time
 }
 
 // StatsLimit is where the counts of [StoreStats] stop.

@@ -29,7 +29,7 @@ func (t Topic[T]) AggregateType() AggregateType { return t.aggregate }
 // EventType is the topic's event type.
 func (t Topic[T]) EventType() EventType { return t.event }
 
-// Kind is the pair of both types, as limits and pauses name the pair.
+// Kind is the pair of both types, as rules and pauses name the pair.
 func (t Topic[T]) Kind() EventKind { return EventKind{AggregateType: t.aggregate, EventType: t.event} }
 
 // Envelope returns an envelope with the topic's types; set further fields on it. A
@@ -72,9 +72,9 @@ type Event[T any] struct {
 // ListenBatch makes a binding for fn, which gets the topic's events in batches; see
 // [BatchListener]. An event whose payload does not decode is dead at once and in no
 // batch.
-func (t Topic[T]) ListenBatch(opts BatchOptions, fn func(ctx context.Context, batch []Event[T]) ([]error, error)) Binding {
+func (t Topic[T]) ListenBatch(opts BatchOptions, fn func(ctx context.Context, batch []Event[T]) ([]error, error), more ...BindingOption) Binding {
 	if fn == nil {
-		return Binding{AggregateType: t.aggregate, EventType: t.event}
+		return On(t.aggregate, t.event, nil, more...)
 	}
 	decode := func(env Envelope) (any, error) { return t.Decode(env) }
 	return On(t.aggregate, t.event, newBatchListener(opts, decode, func(ctx context.Context, members []*batchMember) ([]error, error) {
@@ -84,5 +84,5 @@ func (t Topic[T]) ListenBatch(opts BatchOptions, fn func(ctx context.Context, ba
 			batch[i].Envelope = m.env
 		}
 		return fn(ctx, batch)
-	}))
+	}), more...)
 }

@@ -78,9 +78,9 @@ func (s *silent) Mark(ctx context.Context, db outbox.DB, kind outbox.Outcome, ma
 	return s.Store.Mark(ctx, db, kind, marks)
 }
 
-func (s *silent) Purge(ctx context.Context, db outbox.DB, q outbox.PurgeQuery) (int, error) {
+func (s *silent) Purge(ctx context.Context, db outbox.DB, q outbox.PurgeQuery) (outbox.Purged, error) {
 	if err := s.hang(ctx, "Purge"); err != nil {
-		return 0, err
+		return outbox.Purged{}, err
 	}
 	return s.Store.Purge(ctx, db, q)
 }

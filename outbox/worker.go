@@ -43,7 +43,7 @@ func (d *dispatcher) batcherFor(env *Envelope) *batcher {
 	b, ok := d.batchers.Load(l)
 	if !ok {
 		b, _ = d.batchers.LoadOrStore(l, &batcher{
-			host: d, l: l, opts: d.opts, ctx: d.listenerCtx, quit: d.quit, abort: d.abort, calls: make(chan struct{}, l.opts.Concurrency),
+			host: d, l: l, ctx: d.listenerCtx, quit: d.quit, abort: d.abort, calls: make(chan struct{}, l.opts.Concurrency),
 		})
 	}
 	return b.(*batcher)
@@ -205,7 +205,7 @@ func (d *dispatcher) letGo(ds ...*delivery) {
 
 // mayBegin waits for a shared worker, and then reports whether a delivery may begin.
 func (d *dispatcher) mayBegin(dl *delivery) bool {
-	if shared := d.opts.SharedWorkers; shared != nil && dl.batcher == nil && d.lanes.of(dl.env) == nil {
+	if shared := d.opts.SharedWorkers; shared != nil && dl.batcher == nil && d.lanes().of(dl.env) == nil {
 		dl.shares = shared.begin(d.abort)
 		if !dl.shares {
 			return false

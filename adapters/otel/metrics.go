@@ -25,10 +25,10 @@ type Metrics struct {
 	prefix string
 	kinds  *kinds
 
-	hotEnqueued, hotDropped, hotSkipped, coldEnqueued metric.Int64Counter
-	delivered, failed, died, deferred, leaseLost      metric.Int64Counter
-	latency, listener                                 metric.Float64Histogram
-	batch                                             metric.Int64Histogram
+	hotEnqueued, hotDropped, hotSkipped, coldEnqueued     metric.Int64Counter
+	delivered, failed, died, expired, deferred, leaseLost metric.Int64Counter
+	latency, listener                                     metric.Float64Histogram
+	batch                                                 metric.Int64Histogram
 
 	gauges    gauges
 	started   sync.Once // by the engine's first value, or by WatchTable
@@ -59,6 +59,7 @@ func NewMetrics(opts ...MetricsOption) (*Metrics, error) {
 		delivered:    in.counter("dispatch.success", "Events that were delivered and are stored as DONE."),
 		failed:       in.counter("dispatch.failure", "Deliveries that failed and will be retried."),
 		died:         in.counter("dispatch.dead", "Events that are stored as DEAD."),
+		expired:      in.counter("dispatch.expired", "Events that expired before they were delivered."),
 		deferred:     in.counter("dispatch.deferred", "Deliveries that the listener deferred."),
 		leaseLost:    in.counter("lease.lost", "Outcomes that were refused because another node now holds the event's lease."),
 		latency:      in.seconds("dispatch.latency", "Time from an event's occurrence until DONE is stored, delays and retries included.", latencyBounds),
@@ -96,7 +97,7 @@ func (m *Metrics) start() {
 // zeroKind creates the counters of a kind, when the kind is first seen.
 func (m *Metrics) zeroKind(l *labels) {
 	for _, c := range []metric.Int64Counter{
-		m.hotEnqueued, m.hotDropped, m.hotSkipped, m.coldEnqueued, m.delivered, m.failed, m.died, m.deferred,
+		m.hotEnqueued, m.hotDropped, m.hotSkipped, m.coldEnqueued, m.delivered, m.failed, m.died, m.expired, m.deferred,
 	} {
 		c.Add(context.Background(), 0, l.add...)
 	}
@@ -132,6 +133,9 @@ func (m *Metrics) Failed(kind outbox.EventKind) { m.count(m.failed, kind) }
 
 // Died counts dispatch.dead.
 func (m *Metrics) Died(kind outbox.EventKind) { m.count(m.died, kind) }
+
+// Expired counts dispatch.expired.
+func (m *Metrics) Expired(kind outbox.EventKind) { m.count(m.expired, kind) }
 
 // Deferred counts dispatch.deferred.
 func (m *Metrics) Deferred(kind outbox.EventKind) { m.count(m.deferred, kind) }

@@ -38,6 +38,7 @@ func callAll(m outbox.Metrics) {
 	m.Delivered(kind, 1500*time.Millisecond)
 	m.Failed(kind)
 	m.Died(kind)
+	m.Expired(kind)
 	m.Deferred(kind)
 	m.LeaseLost(3)
 	m.ListenerRan(kind, 250*time.Millisecond)
@@ -59,6 +60,7 @@ func TestEveryMetricHasItsNameUnitAndValue(t *testing.T) {
 		"outbox.dispatch.failure":            {{"{event}", 1, ""}},
 		"outbox.dispatch.dead":               {{"{event}", 1, ""}},
 		"outbox.dispatch.deferred":           {{"{event}", 1, ""}},
+		"outbox.dispatch.expired":            {{"{event}", 1, ""}},
 		"outbox.lease.lost":                  {{"{event}", 3, ""}},
 		"outbox.queue.hot.depth":             {{"{event}", 4, ""}},
 		"outbox.queue.cold.depth":            {{"{event}", 5, ""}},
@@ -172,7 +174,7 @@ func TestRowsThatCannotBeDecodedAreOfAnUnknownKind(t *testing.T) {
 
 var counters = []string{
 	"outbox.enqueue.hot", "outbox.enqueue.hot.dropped", "outbox.enqueue.hot.skipped.delayed", "outbox.enqueue.cold",
-	"outbox.dispatch.success", "outbox.dispatch.failure", "outbox.dispatch.dead", "outbox.dispatch.deferred", "outbox.lease.lost",
+	"outbox.dispatch.success", "outbox.dispatch.failure", "outbox.dispatch.dead", "outbox.dispatch.expired", "outbox.dispatch.deferred", "outbox.lease.lost",
 }
 
 func TestOnlyCountersAreReportedBeforeTheirFirstValue(t *testing.T) {

@@ -152,6 +152,9 @@ func (m *Metrics) Failed(kind outbox.EventKind) { m.of(kind).failure.Inc() }
 // Died implements [outbox.Metrics].
 func (m *Metrics) Died(kind outbox.EventKind) { m.of(kind).dead.Inc() }
 
+// Expired implements [outbox.Metrics].
+func (m *Metrics) Expired(kind outbox.EventKind) { m.of(kind).expired.Inc() }
+
 // Deferred implements [outbox.Metrics].
 func (m *Metrics) Deferred(kind outbox.EventKind) { m.of(kind).deferred.Inc() }
 

@@ -25,6 +25,7 @@ func callAll(m outbox.Metrics, kind outbox.EventKind) {
 	m.Delivered(kind, time.Second)
 	m.Failed(kind)
 	m.Died(kind)
+	m.Expired(kind)
 	m.Deferred(kind)
 	m.ListenerRan(kind, time.Second)
 	m.LeaseLost(1)
@@ -53,7 +54,7 @@ func TestEveryCallOfTheEngineIsToldOnce(t *testing.T) {
 			registry := prometheus.NewPedanticRegistry()
 			callAll(newMetrics(t, registry, opts...), placed)
 			f := scrape(t, registry)
-			require.Len(t, f, 15)
+			require.Len(t, f, 16)
 			for name := range f {
 				require.InDelta(t, 1, f.value(t, name), 0, name)
 			}
@@ -255,7 +256,7 @@ func TestNamesFollowTheConventions(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, problems)
 	f := scrape(t, registry)
-	require.Len(t, f, 27)
+	require.Len(t, f, 28)
 	for name, family := range f {
 		require.NotEmpty(t, family.GetHelp(), name)
 		require.Equal(t, family.GetType().String() == "COUNTER", strings.HasSuffix(name, "_total"), name)

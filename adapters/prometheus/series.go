@@ -14,9 +14,9 @@ var (
 
 // vectors are the metrics of single events, with or without event labels.
 type vectors struct {
-	hot, dropped, skipped, cold      *prometheus.CounterVec
-	success, failure, dead, deferred *prometheus.CounterVec
-	latency, listener                *prometheus.HistogramVec
+	hot, dropped, skipped, cold               *prometheus.CounterVec
+	success, failure, dead, expired, deferred *prometheus.CounterVec
+	latency, listener                         *prometheus.HistogramVec
 }
 
 func newVectors(o *options) *vectors {
@@ -43,6 +43,7 @@ func newVectors(o *options) *vectors {
 		success:  counter("dispatch_success_total", "Events that were delivered and are stored as DONE.", labels),
 		failure:  counter("dispatch_failure_total", "Deliveries that failed and will be retried.", labels),
 		dead:     counter("dispatch_dead_total", "Events that are stored as DEAD.", labels),
+		expired:  counter("dispatch_expired_total", "Events that expired before they were delivered.", labels),
 		deferred: counter("dispatch_deferred_total", "Deliveries that the listener deferred.", labels),
 		latency:  histogram("dispatch_latency_seconds", "Time from an event's occurrence until DONE is stored, delays and retries included.", latencyBuckets),
 		listener: histogram("listener_duration_seconds", "Time that the interceptors and the listener took.", listenerBuckets),
@@ -51,16 +52,16 @@ func newVectors(o *options) *vectors {
 
 func (v *vectors) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		v.hot, v.dropped, v.skipped, v.cold, v.success, v.failure, v.dead, v.deferred, v.latency, v.listener,
+		v.hot, v.dropped, v.skipped, v.cold, v.success, v.failure, v.dead, v.expired, v.deferred, v.latency, v.listener,
 	}
 }
 
 // series are the metrics of a kind of event. They are looked up once, because a look-up costs more
 // than counting.
 type series struct {
-	hot, dropped, skipped, cold      prometheus.Counter
-	success, failure, dead, deferred prometheus.Counter
-	latency, listener                prometheus.Observer
+	hot, dropped, skipped, cold               prometheus.Counter
+	success, failure, dead, expired, deferred prometheus.Counter
+	latency, listener                         prometheus.Observer
 }
 
 func (v *vectors) series(labels ...string) *series {
@@ -69,7 +70,7 @@ func (v *vectors) series(labels ...string) *series {
 		hot: v.hot.WithLabelValues(types...), dropped: v.dropped.WithLabelValues(types...),
 		skipped: v.skipped.WithLabelValues(types...), cold: v.cold.WithLabelValues(types...),
 		success: v.success.WithLabelValues(labels...), failure: v.failure.WithLabelValues(labels...),
-		dead: v.dead.WithLabelValues(labels...), deferred: v.deferred.WithLabelValues(labels...),
+		dead: v.dead.WithLabelValues(labels...), expired: v.expired.WithLabelValues(labels...), deferred: v.deferred.WithLabelValues(labels...),
 		latency: v.latency.WithLabelValues(labels...), listener: v.listener.WithLabelValues(labels...),
 	}
 }

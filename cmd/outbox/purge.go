@@ -36,11 +36,11 @@ func (a *app) purge() *cobra.Command {
 			}
 			b.batch = batch
 			return a.do(ctx, &b, matching, func(ctx context.Context, progress func(int)) (total int, err error) {
-				for n := batch; n == batch; {
-					if n, err = c.store.Purge(ctx, c.db, outbox.PurgeQuery{Before: before, Limit: batch}); err != nil {
+				for purged := (outbox.Purged{Rows: batch}); purged.Rows == batch; {
+					if purged, err = c.store.Purge(ctx, c.db, outbox.PurgeQuery{Before: before, Limit: batch}); err != nil {
 						return total, err
 					}
-					total += n
+					total += purged.Rows
 					progress(total)
 				}
 				return total, nil

@@ -119,7 +119,7 @@ func unknownMetrics(p page, known []string) (problems []string) {
 
 // configured are types that users fill, besides the types whose names end in Config or Options.
 var configured = []string{
-	"outbox.SingleNode", "outbox.MultiNode", "outbox.OrderedByKey", "outbox.Ordered", "outbox.Limit", "relay.Route", "httptx.Access",
+	"outbox.SingleNode", "outbox.MultiNode", "outbox.OrderedByKey", "outbox.Ordered", "outbox.Rules", "relay.Route", "httptx.Access",
 }
 
 // isConfigured excepts the keys, which a test in fxmodule/outboxconf compares with their table, and

@@ -33,6 +33,7 @@ func keyCases() []keyCase {
 		{"dispatcher.hot-queue-capacity", "9", "", func(c *outboxfx.Config) { c.Dispatch.HotCapacity = 9 }},
 		{"dispatcher.cold-queue-capacity", "7", "", func(c *outboxfx.Config) { c.Dispatch.ColdCapacity = 7 }},
 		{"dispatcher.max-attempts", "3", "", func(c *outboxfx.Config) { c.Dispatch.MaxAttempts = 3 }},
+		{"dispatcher.max-attempts", "endless", "", func(c *outboxfx.Config) { c.Dispatch.MaxAttempts = outbox.Endless }},
 		{"dispatcher.drain-timeout", "2s", "", func(c *outboxfx.Config) { c.Dispatch.DrainTimeout = 2 * time.Second }},
 		{"dispatcher.drain-timeout", "PT1H2M3.5S", outboxfx.Ordered, func(c *outboxfx.Config) {
 			c.Dispatch.DrainTimeout = time.Hour + 2*time.Minute + 3500*time.Millisecond
@@ -42,8 +43,15 @@ func keyCases() []keyCase {
 		{"dispatcher.on-unroutable", "leave", outboxfx.Ordered, func(c *outboxfx.Config) { c.Dispatch.OnUnroutable = outboxfx.LeaveUnroutable }},
 		{"dispatcher.on-unroutable", "dead", outboxfx.MultiNode, func(c *outboxfx.Config) { c.Dispatch.OnUnroutable = outboxfx.KillUnroutable }},
 		{"dispatcher.mark-interval", "10ms", "", func(c *outboxfx.Config) { c.Dispatch.MarkInterval = 10 * time.Millisecond }},
-		{"dispatcher.limits", "[{event-type: Paid, aggregate-type: order, concurrency: 2, rate: 0.5, burst: 3}, {event-type: Sent, rate: 10}]", "", func(c *outboxfx.Config) {
-			c.Dispatch.Limits = []outboxfx.LimitConfig{{EventType: "Paid", AggregateType: "order", Concurrency: 2, Rate: 0.5, Burst: 3}, {EventType: "Sent", Rate: 10}}
+		{"kinds", "[{event-type: Paid, expires: 1h}]", "", func(c *outboxfx.Config) {
+			c.Kinds = []outboxfx.KindConfig{{EventType: "Paid", Expires: time.Hour}}
+		}},
+		{"kinds", "[{event-type: Paid, aggregate-type: order, concurrency: 2, rate: 0.5, burst: 3, max-attempts: endless, retry: {base-delay: 1s, max-delay: 1h}, listener-timeout: 0s, expires: 7d, drop-expired: true, on-done: delete}, {event-type: Sent, rate: 10}]", "", func(c *outboxfx.Config) {
+			c.Kinds = []outboxfx.KindConfig{{
+				EventType: "Paid", AggregateType: "order", Concurrency: 2, Rate: 0.5, Burst: 3, MaxAttempts: outbox.Endless,
+				Retry: outboxfx.RetryConfig{BaseDelay: time.Second, MaxDelay: time.Hour}, ListenerTimeout: outbox.NoTimeout,
+				Expires: 7 * 24 * time.Hour, DropExpired: true, OnDone: outboxfx.Delete,
+			}, {EventType: "Sent", Rate: 10}}
 		}},
 		{"retry.base-delay", "50ms", "", func(c *outboxfx.Config) { c.Retry.BaseDelay = 50 * time.Millisecond }},
 		{"retry.max-delay", "PT10S", "", func(c *outboxfx.Config) { c.Retry.MaxDelay = 10 * time.Second }},

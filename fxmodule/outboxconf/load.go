@@ -123,7 +123,7 @@ func located(err error, places map[string]string) error {
 	if joined, is := err.(interface{ Unwrap() []error }); is {
 		for _, err := range joined.Unwrap() {
 			if key := (*outboxfx.KeyError)(nil); errors.As(err, &key) {
-				setting, _, _ := strings.Cut(key.Key, "[") // of dispatcher.limits[0].rate
+				setting, _, _ := strings.Cut(key.Key, "[") // of kinds[0].rate
 				key.Place = places[setting]
 			}
 		}

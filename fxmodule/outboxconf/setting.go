@@ -38,13 +38,23 @@ func set(key string, field any, text string) (problem string) {
 		*field, problem = parseDuration(text)
 		switch {
 		case *field != 0 || problem != "":
-		case key == "purge.retention":
+		case key == "purge.retention", key == "kinds.retention":
 			*field = outbox.NoRetention
+		case key == "kinds.listener-timeout":
+			*field = outbox.NoTimeout
 		case key != "poller.skip-recent" && key != "dispatcher.listener-timeout":
 			problem = "is 0s; it must be positive"
 		}
+	case *float64:
+		if *field, err = strconv.ParseFloat(text, 64); err != nil {
+			problem = fmt.Sprintf("is %.40q; it must be a number", text)
+		} else if *field == 0 {
+			problem = "is 0; it must be positive"
+		}
 	case *int:
-		if *field, err = strconv.Atoi(text); err != nil {
+		if text == "endless" && strings.HasSuffix(key, ".max-attempts") {
+			*field = outbox.Endless
+		} else if *field, err = strconv.Atoi(text); err != nil {
 			problem = fmt.Sprintf("is %.40q; it must be a whole number", text)
 		} else if *field == 0 {
 			problem = "is 0; it must be positive"
@@ -64,8 +74,8 @@ func set(key string, field any, text string) (problem string) {
 		*field = outboxfx.OnDone(text)
 	case *string:
 		*field = text
-	case *[]outboxfx.LimitConfig:
-		problem = parseLimits(text, field)
+	case *[]outboxfx.KindConfig:
+		problem = parseKinds(text, field)
 	}
 	if err != nil && problem == "" {
 		problem = fmt.Sprintf("is %.40q; it must be true or false", text)

@@ -34,7 +34,7 @@ func readYAML(path string, text []byte, section string) ([]entry, error) {
 	if root.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("line %d: needs keys and values, such as mode: %s", root.Line, outboxfx.SingleNode)
 	}
-	f := file{path: path, lines: map[string]int{}}
+	f := file{path: path, lines: map[string]int{}, isSection: isSection}
 	f.walk(root, "")
 	if f.keys > maxKeys {
 		return nil, fmt.Errorf("has more keys than the limit, %d; outboxconf.Section reads a part of a file", maxKeys)
@@ -84,10 +84,11 @@ func child(n *yaml.Node, name string) *yaml.Node {
 // file collects the entries of a file. It stops at maxKeys, which also ends an
 // alias that contains itself.
 type file struct {
-	path    string
-	entries []entry
-	lines   map[string]int // of the keys seen
-	keys    int
+	path      string
+	isSection func(key string) bool // reports whether a key is a group of settings
+	entries   []entry
+	lines     map[string]int // of the keys seen
+	keys      int
 }
 
 func (f *file) walk(n *yaml.Node, prefix string) {
@@ -111,13 +112,13 @@ func (f *file) add(key string, line int, value *yaml.Node) {
 	switch {
 	case again:
 		e.problem = fmt.Sprintf("is set twice, in lines %d and %d", first, line)
-	case value.Tag == "!!null" && isSection(key):
+	case value.Tag == "!!null" && f.isSection(key):
 		return
 	case value.Tag == "!!null":
 		e.problem = "has no value"
-	case isSection(key):
+	case f.isSection(key):
 		e.problem = fmt.Sprintf("is %.40q, but it is a section with keys of its own", value.Value)
-	case value.Kind == yaml.SequenceNode && key == keyOfLimits:
+	case value.Kind == yaml.SequenceNode && key == keyOfKinds:
 		var err error
 		if e.text, err = textOf(value); err != nil {
 			e.problem = err.Error()

@@ -56,6 +56,52 @@ var purgeTests = []storeTest{
 		s.count("deleted", s.purge(outbox.PurgeQuery{Before: before, ByAge: true, Limit: 100}), len(gone))
 		s.left("rows left", slices.Concat(gone, kept), kept)
 	}},
+	{"OfSomeKindsAndAllButThese", func(s *storeSuite) {
+		before := suiteTime
+		kinds := []outbox.EventKind{{AggregateType: "order", EventType: "Paid"}, {AggregateType: outbox.Global, EventType: "Paid"}, {AggregateType: "order", EventType: "Sent"}}
+		rows := map[outbox.Status]map[outbox.EventKind][]string{outbox.StatusDone: {}, outbox.StatusDead: {}}
+		var all []string
+		for status, of := range rows {
+			for _, kind := range kinds {
+				for n := range 4 {
+					id := s.rowOf(kind, status, before.Add(time.Duration(n-3)*time.Minute))
+					of[kind], all = append(of[kind], id), append(all, id)
+				}
+			}
+		}
+		gone := map[string]bool{}
+		purge := func(q outbox.PurgeQuery, ids ...string) {
+			s.t.Helper()
+			q.Before = before
+			purged, err := s.Store.Purge(s.ctx, s.DB, q)
+			s.ok("Purge", err)
+			s.count("deleted", purged.Rows, len(ids))
+			for _, id := range ids {
+				gone[id] = true
+			}
+			s.left("rows left", all, slices.DeleteFunc(slices.Clone(all), func(id string) bool { return gone[id] }))
+			if want := before.Add(-time.Minute); len(ids) > 1 && !purged.Last.IsZero() && !purged.Last.Equal(want) {
+				s.t.Fatalf("the last row is of %v, not of %v", purged.Last, want)
+			}
+		}
+		done, dead := rows[outbox.StatusDone], rows[outbox.StatusDead]
+		purge(outbox.PurgeQuery{Status: outbox.StatusDone, Only: kinds[:1], Limit: 1}, done[kinds[0]][0])
+		purge(outbox.PurgeQuery{Status: outbox.StatusDone, Only: kinds[:1], Limit: 100, Since: before.Add(-time.Minute)}, done[kinds[0]][2])
+		purge(outbox.PurgeQuery{Status: outbox.StatusDone, Only: kinds[:2], Limit: 100}, slices.Concat(done[kinds[0]][1:2], done[kinds[1]][:3])...)
+		purge(outbox.PurgeQuery{Status: outbox.StatusDead, Except: kinds[1:], Limit: 100}, dead[kinds[0]][:3]...)
+		purge(outbox.PurgeQuery{ByAge: true, Except: kinds[:1], Limit: 100, Since: before.Add(-time.Minute)}, done[kinds[2]][2], dead[kinds[1]][2], dead[kinds[2]][2])
+		purge(outbox.PurgeQuery{Limit: 100}, slices.Concat(done[kinds[2]][:2], dead[kinds[1]][:2], dead[kinds[2]][:2])...)
+	}},
+	{"OfARowWithoutAnAggregateType", func(s *storeSuite) {
+		if s.NullType == nil {
+			s.t.Skip("the store cannot hold a row without an aggregate type")
+		}
+		global := []outbox.EventKind{{AggregateType: outbox.Global, EventType: "Paid"}}
+		id := s.rowOf(global[0], outbox.StatusDone, suiteTime.Add(-time.Minute))
+		s.NullType(s.t, id)
+		s.count("deleted of the other kinds", s.purge(outbox.PurgeQuery{Before: suiteTime, Status: outbox.StatusDone, Except: global, Limit: 10}), 0)
+		s.count("deleted", s.purge(outbox.PurgeQuery{Before: suiteTime, Status: outbox.StatusDone, Only: global, Limit: 10}), 1)
+	}},
 	{"BatchesUntilOneIsShort", func(s *storeSuite) {
 		for _, byAge := range []bool{false, true} {
 			envs := s.events(7)
@@ -115,9 +161,19 @@ var statsTests = []storeTest{
 
 func (s *storeSuite) purge(q outbox.PurgeQuery) int {
 	s.t.Helper()
-	n, err := s.Store.Purge(s.ctx, s.DB, q)
+	purged, err := s.Store.Purge(s.ctx, s.DB, q)
 	s.ok("Purge", err)
-	return n
+	return purged.Rows
+}
+
+// rowOf adds an event of a kind and a status that was written and ended at a time.
+func (s *storeSuite) rowOf(kind outbox.EventKind, status outbox.Status, at time.Time) string {
+	s.t.Helper()
+	env := s.event(0)
+	env.AggregateType, env.EventType = kind.AggregateType, kind.EventType
+	s.insert(env)
+	s.edit(env.EventID, func(row *RawRow) { row.Status, row.CreatedAt, row.DoneAt = status, at, at })
+	return env.EventID
 }
 
 // rowAt adds an event of a status with these times; a zero done_at is missing.

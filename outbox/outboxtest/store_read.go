@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -62,7 +63,7 @@ func (s *Store) Claim(ctx context.Context, _ outbox.DB, q outbox.ClaimQuery) (ou
 	for _, r := range rows {
 		// An expired lease means that a process died with the event.
 		if r.leased() {
-			r.Attempts++
+			r.Attempts = min(r.Attempts, math.MaxInt32-2) + 1
 		}
 		r.LockedBy, r.LockedAt = q.Lease, now
 		if q.Move {

@@ -158,17 +158,25 @@ func (s *Store) Renew(ctx context.Context, _ outbox.DB, leases []outbox.Lease) e
 }
 
 // Purge implements [outbox.Store].
-func (s *Store) Purge(ctx context.Context, _ outbox.DB, q outbox.PurgeQuery) (int, error) {
+func (s *Store) Purge(ctx context.Context, _ outbox.DB, q outbox.PurgeQuery) (outbox.Purged, error) {
 	if err := s.lock(ctx, "purging old rows"); err != nil {
-		return 0, err
+		return outbox.Purged{}, err
 	}
 	defer s.mu.Unlock()
-	return s.remove(first(s.visible(oldestFirst, func(r *memRow) bool {
-		if q.ByAge {
-			return r.CreatedAt.Before(q.Before)
-		}
-		return r.Status.Terminal() && r.endedAt().Before(q.Before)
-	}), q.Limit)), nil
+	timeOf := (*memRow).endedAt
+	if q.ByAge {
+		timeOf = func(r *memRow) time.Time { return r.CreatedAt }
+	}
+	rows := first(s.visible(oldestFirst, func(r *memRow) bool {
+		of := q.ByAge || r.Status.Terminal() && (q.Status == outbox.StatusNew || r.Status == q.Status)
+		return of && timeOf(r).Before(q.Before) && !timeOf(r).Before(q.Since) && !r.isOneOf(q.Except) && (len(q.Only) == 0 || r.isOneOf(q.Only))
+	}), q.Limit)
+	var purged outbox.Purged
+	if n := len(rows); n > 0 && len(q.Only)+len(q.Except) > 0 {
+		purged.Last = timeOf(rows[n-1])
+	}
+	purged.Rows = s.remove(rows)
+	return purged, nil
 }
 
 // QueryDead implements [outbox.Store].

@@ -49,9 +49,9 @@ func BenchmarkPartitions(b *testing.B) {
 				_, err := db.ExecContext(b.Context(), "SELECT outbox_event_drop_before('"+oldest.AddDate(0, 0, 1).Format("2006-01-02")+"')")
 				require.NoError(b, err)
 			} else {
-				for n := 1; n > 0; {
+				for purged := (outbox.Purged{Rows: 1}); purged.Rows > 0; {
 					var err error
-					n, err = storeFor(db.Kind).Purge(b.Context(), db.DB, outbox.PurgeQuery{Before: oldest.Add(time.Hour), Limit: 1000})
+					purged, err = storeFor(db.Kind).Purge(b.Context(), db.DB, outbox.PurgeQuery{Before: oldest.Add(time.Hour), Limit: 1000})
 					require.NoError(b, err)
 				}
 			}

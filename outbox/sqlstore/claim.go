@@ -111,8 +111,8 @@ func (q *query) leasable(c outbox.ClaimQuery) *query {
 // attempt is the number that a claim adds to a row's attempts; attempted is the sum. A value that
 // is not a valid number of attempts stays as it is: adding to the value would fail, or hide it.
 const (
-	attempt   = "CASE WHEN locked_at IS NULL OR attempts NOT BETWEEN 0 AND 2147483646 THEN 0 ELSE 1 END"
-	attempted = "CASE WHEN locked_at IS NULL OR attempts NOT BETWEEN 0 AND 2147483646 THEN attempts ELSE attempts + 1 END"
+	attempt   = "CASE WHEN locked_at IS NULL OR attempts NOT BETWEEN 0 AND 2147483645 THEN 0 ELSE 1 END"
+	attempted = "CASE WHEN locked_at IS NULL OR attempts NOT BETWEEN 0 AND 2147483645 THEN attempts ELSE attempts + 1 END"
 )
 
 // claimLocking is Claim in two statements, for MySQL. Read committed unlocks the

@@ -166,14 +166,28 @@ func readingCosts(t *testing.T, db *testdb.DB, statistics bool) {
 			return len(page.Rows), err
 		}},
 		{"purge", func() (int, error) {
-			return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})
+			purged, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})
+			return purged.Rows, err
 		}},
 		{"purge with nothing to do", func() (int, error) {
-			n, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-240 * time.Hour), Limit: readBatch})
-			return n + readBatch, err
+			purged, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-240 * time.Hour), Limit: readBatch})
+			return purged.Rows + readBatch, err
+		}},
+		{"purge of a kind from a place", func() (int, error) {
+			purged, err := store.Purge(ctx, rec, outbox.PurgeQuery{
+				Before: now, Limit: readBatch, Status: outbox.StatusDone, Since: now.Add(-240 * time.Hour), Except: []outbox.EventKind{{AggregateType: "B", EventType: "U"}},
+			})
+			return purged.Rows, err
+		}},
+		{"purge of a kind with nothing behind a place", func() (int, error) {
+			purged, err := store.Purge(ctx, rec, outbox.PurgeQuery{
+				Before: now, Limit: readBatch, Status: outbox.StatusDone, Since: now.Add(-time.Microsecond), Only: []outbox.EventKind{{AggregateType: "B", EventType: "U"}},
+			})
+			return purged.Rows + readBatch, err
 		}},
 		{"purge by age", func() (int, error) {
-			return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-90 * time.Minute), ByAge: true, Limit: readBatch})
+			purged, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now.Add(-90 * time.Minute), ByAge: true, Limit: readBatch})
+			return purged.Rows, err
 		}},
 	}
 	for _, c := range calls {

@@ -261,6 +261,13 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	section("purge by age")
 	_, err = store.Purge(ctx, rec, outbox.PurgeQuery{Before: someTime, Limit: 10, ByAge: true})
 	run("purge", err)
+	kinds := []outbox.EventKind{{AggregateType: "A", EventType: "T"}, {AggregateType: outbox.Global, EventType: "U"}}
+	section("purge of some kinds")
+	_, err = store.Purge(ctx, rec, outbox.PurgeQuery{Before: someTime, Limit: 10, Status: outbox.StatusDone, Only: kinds, Since: someTime})
+	run("purge", err)
+	section("purge by age of all but some kinds")
+	_, err = store.Purge(ctx, rec, outbox.PurgeQuery{Before: someTime, Limit: 10, ByAge: true, Except: kinds})
+	run("purge", err)
 	section("stats")
 	_, err = store.Stats(ctx, rec, someTime, nil)
 	run("stats", err)

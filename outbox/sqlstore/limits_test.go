@@ -44,9 +44,9 @@ func TestBatchesBeyondTheLimitsOfAStatement(t *testing.T) {
 			b, err := store.Claim(ctx, db.DB, outbox.ClaimQuery{Now: now, Limit: many, Lease: "me/1", LeaseDuration: time.Hour})
 			require.NoError(t, err)
 			require.Equal(t, many, b.Len())
-			n, err := store.Purge(ctx, db.DB, outbox.PurgeQuery{Before: now, ByAge: true, Limit: many})
+			purged, err := store.Purge(ctx, db.DB, outbox.PurgeQuery{Before: now, ByAge: true, Limit: many})
 			require.NoError(t, err)
-			require.Equal(t, many, n)
+			require.Equal(t, many, purged.Rows)
 		})
 	}
 }

@@ -32,7 +32,8 @@ func TestReadingAndPurgingDeadRowsSkipsTheDoneOnes(t *testing.T) {
 		until := outbox.DeadFilter{Until: now.Add(time.Microsecond)}
 		middle := outbox.DeadRowsQuery{DeadFilter: until, Limit: readBatch, AfterDiedAt: now.Add(-time.Hour + 15*time.Second), AfterEventID: "x00015000"}
 		purge := func() (int, error) {
-			return store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})
+			purged, err := store.Purge(ctx, rec, outbox.PurgeQuery{Before: now, Limit: readBatch})
+			return purged.Rows, err
 		}
 		for _, c := range []struct {
 			name string
@@ -87,9 +88,9 @@ func BenchmarkPurge(b *testing.B) {
 					b.StartTimer()
 				}
 				left--
-				n, err := store.Purge(b.Context(), db.DB, outbox.PurgeQuery{Before: now, Limit: batch})
+				purged, err := store.Purge(b.Context(), db.DB, outbox.PurgeQuery{Before: now, Limit: batch})
 				require.NoError(b, err)
-				require.Equal(b, batch, n)
+				require.Equal(b, batch, purged.Rows)
 			}
 		})
 	}

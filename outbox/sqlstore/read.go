@@ -265,8 +265,19 @@ func (q *query) except(kinds []outbox.EventKind) *query {
 	return q.add(" AND CASE").notOf(kinds).add(" ELSE TRUE END")
 }
 
+// only writes the condition for events of some kinds; no kinds: all events.
+func (q *query) only(kinds []outbox.EventKind) *query {
+	if len(kinds) == 0 {
+		return q
+	}
+	return q.add(" AND CASE").ofKinds(kinds, "TRUE").add(" ELSE FALSE END")
+}
+
 // notOf writes the branches of a CASE that are false for events of some kinds.
-func (q *query) notOf(kinds []outbox.EventKind) *query {
+func (q *query) notOf(kinds []outbox.EventKind) *query { return q.ofKinds(kinds, "FALSE") }
+
+// ofKinds writes the branches of a CASE for events of some kinds.
+func (q *query) ofKinds(kinds []outbox.EventKind, then string) *query {
 	for _, kind := range kinds {
 		q.add(" WHEN event_type = ").arg(string(kind.EventType)).add(" AND ")
 		if kind.AggregateType == outbox.Global { // decoding reads NULL as Global
@@ -274,7 +285,7 @@ func (q *query) notOf(kinds []outbox.EventKind) *query {
 		} else {
 			q.add("aggregate_type")
 		}
-		q.add(" = ").arg(string(kind.AggregateType)).add(" THEN FALSE")
+		q.add(" = ").arg(string(kind.AggregateType)).add(" THEN ", then)
 	}
 	return q
 }

@@ -26,7 +26,7 @@ type kind struct {
 func kinds() map[string]kind {
 	d := outbox.DispatchOptions{Workers: 4, HotCapacity: 20, ColdCapacity: 20, DrainTimeout: drain}
 	limited := d
-	limited.Limits = []outbox.Limit{{Kind: outbox.EventKind{AggregateType: "Order", EventType: "Placed"}, Concurrency: 3, Rate: 800}}
+	limited.Rules = map[outbox.EventKind]outbox.Rules{{AggregateType: "Order", EventType: "Placed"}: {Concurrency: 3, Rate: 800}}
 	poll := outbox.PollOptions{Interval: time.Hour, BatchSize: 15}
 	return map[string]kind{
 		"single node":     {mode: outbox.SingleNode{Dispatch: d, Poll: poll}},

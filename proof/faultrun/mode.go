@@ -33,7 +33,7 @@ func (s Spec) mode() outbox.Mode {
 		DrainTimeout: s.Drain, ListenerTimeout: s.ListenerTimeout,
 	}
 	if s.Limit > 0 {
-		dispatch.Limits = []outbox.Limit{{Kind: Kind(Plain), Concurrency: s.Limit}}
+		dispatch.Rules = map[outbox.EventKind]outbox.Rules{Kind(Plain): {Concurrency: s.Limit}}
 	}
 	switch s.Mode {
 	case "single":

@@ -24,7 +24,7 @@ var mutations = []mutation{
 	},
 	{
 		"a delivered row is deleted although it is to be kept", "outbox/config.go",
-		"doneOutcome: OutcomeDone", "doneOutcome: OutcomeDelete", alone, checker.RuleAtomic,
+		"ListenerTimeout: d.opts.ListenerTimeout, OnDone: Keep}", "ListenerTimeout: d.opts.ListenerTimeout, OnDone: Delete}", alone, checker.RuleAtomic,
 	},
 	{
 		"a rollback puts the events into the hot queue", "adapters/sqltx/transaction.go",
@@ -56,7 +56,7 @@ var mutations = []mutation{
 	},
 	{
 		"an event without attempts left is deleted instead of kept as DEAD", "outbox/result.go",
-		"case attempts+1 >= opts.MaxAttempts:\n\t\treturn OutcomeDead", "case attempts+1 >= opts.MaxAttempts:\n\t\treturn OutcomeDelete", deleting, checker.RuleDelivered,
+		"case rules.isLast(attempts):\n\t\treturn OutcomeDead", "case rules.isLast(attempts):\n\t\treturn OutcomeDelete", deleting, checker.RuleDelivered,
 	},
 	{
 		"an error counts as a success", "outbox/result.go",
@@ -70,7 +70,7 @@ var mutations = []mutation{
 	},
 	{
 		"an event is DEAD one attempt too early", "outbox/result.go",
-		"case attempts+1 >= opts.MaxAttempts:", "case attempts+2 >= opts.MaxAttempts:", alone, checker.RuleDead,
+		"case rules.isLast(attempts):", "case rules.isLast(attempts + 1):", alone, checker.RuleDead,
 	},
 	{
 		"a DEAD row has no reason", "outbox/deliver.go",

@@ -25,7 +25,7 @@ func newOutbox(db outbox.DB, store outbox.Store) (*outbox.Outbox, error) {
 	return outbox.New(outbox.Config{
 		DB: db, Store: store,
 		Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{
-			Limits: []outbox.Limit{{Kind: invoiceDue.Kind(), Concurrency: 2, Rate: 10, Burst: 1}},
+			Rules: map[outbox.EventKind]outbox.Rules{invoiceDue.Kind(): {Concurrency: 2, Rate: 10, Burst: 1}},
 		}},
 	})
 }

@@ -23,10 +23,10 @@ type logged struct {
 	log *slog.Logger
 }
 
-func (s logged) Purge(ctx context.Context, db outbox.DB, q outbox.PurgeQuery) (int, error) {
-	n, err := s.Store.Purge(ctx, db, q)
-	s.log.InfoContext(ctx, "purged", "rows", n, "before", q.Before, "error", err)
-	return n, err
+func (s logged) Purge(ctx context.Context, db outbox.DB, q outbox.PurgeQuery) (outbox.Purged, error) {
+	purged, err := s.Store.Purge(ctx, db, q)
+	s.log.InfoContext(ctx, "purged", "rows", purged.Rows, "before", q.Before, "error", err)
+	return purged, err
 }
 
 func TestConformance(t *testing.T) {
