@@ -83,7 +83,7 @@ func TestTheStopTimeoutBoundsTheDrain(t *testing.T) {
 // Only the start knows the listeners.
 func TestRulesOfKindsWithoutAListenerAreNamedAtTheStart(t *testing.T) {
 	t.Parallel()
-	app := fx.New(fx.NopLogger, fx.Supply(newPool()), outboxfx.NewModule(inMemory()),
+	app := fx.New(fx.NopLogger, fx.Supply(newPool()), outboxfx.NewModule(inMemory()), newInbox().listens(),
 		fx.Replace(outboxfx.Config{Kinds: []outboxfx.KindConfig{{EventType: "Paid", Rate: 1}, {EventType: "Sent", Rate: 1}}}))
 	err := app.Start(t.Context())
 	var key *outboxfx.KeyError

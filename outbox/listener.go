@@ -241,7 +241,7 @@ func (r *Registry) list() []EventKind {
 	for kind := range r.kinds {
 		kinds = append(kinds, kind)
 	}
-	sortKinds(kinds)
+	slices.SortFunc(kinds, compareKinds)
 	return kinds
 }
 

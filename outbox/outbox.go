@@ -174,7 +174,8 @@ func (o *Outbox) check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if o.dispatcher != nil {
+	o.listen()
+	if o.delivers() {
 		if err := o.dispatcher.checkRules(); err != nil {
 			return err
 		}
@@ -182,7 +183,6 @@ func (o *Outbox) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	defer context.AfterFunc(o.ending, cancel)()
-	o.listen()
 	if err := o.store.Check(ctx, o.db, o.delivers() && o.dispatcher.claims); err != nil {
 		return err
 	}

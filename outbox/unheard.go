@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -67,7 +66,7 @@ func (u *unheard) list() (kinds []EventKind) {
 		delete(u.kinds, kind)
 		return true
 	})
-	sortKinds(kinds)
+	slices.SortFunc(kinds, compareKinds)
 	return kinds
 }
 
@@ -81,8 +80,4 @@ func (u *unheard) isHeard(kind EventKind) (heard bool) {
 	}()
 	l, found := u.registry.ListenerFor(kind.AggregateType, kind.EventType)
 	return found && l != nil
-}
-
-func sortKinds(kinds []EventKind) {
-	slices.SortFunc(kinds, func(a, b EventKind) int { return strings.Compare(a.String(), b.String()) })
 }

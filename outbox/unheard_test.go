@@ -305,3 +305,13 @@ func TestADeferralKeepsItsReason(t *testing.T) {
 		require.NoError(t, e.Close(t.Context()))
 	})
 }
+
+// An API and its worker may share a configuration, which has rules for the worker's listeners.
+func TestRulesNeedNoListenerInAProcessThatOnlyWrites(t *testing.T) {
+	t.Parallel()
+	cfg := outbox.Config{Mode: outbox.MultiNode{Dispatch: outbox.DispatchOptions{
+		Rules: map[outbox.EventKind]outbox.Rules{{EventType: "Sung"}: {Rate: 1}},
+	}}}
+	require.NoError(t, build(t, cfg, nil).Start(t.Context()))
+	require.ErrorContains(t, build(t, cfg, handled).Start(t.Context()), "for which no listener is registered")
+}
