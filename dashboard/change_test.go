@@ -20,6 +20,7 @@ import (
 	"github.com/outboxkit/outbox-go/internal/testing/dashtest"
 	"github.com/outboxkit/outbox-go/outbox"
 	"github.com/outboxkit/outbox-go/outbox/outboxtest"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 func escape(s string) string { return url.QueryEscape(s) }
@@ -46,6 +47,24 @@ func TestAGroupIsReplayed(t *testing.T) {
 	require.Equal(t, httptx.AuditEntry{User: "ada", Action: "replay", Outbox: "shop", Target: "group=" + form.Get("group"), Count: 3}, entries[0])
 	require.Contains(t, s.log.String(), "user=ada action=replay outbox=shop")
 	require.Contains(t, s.get("/shop/dead"), "ada", "it is listed among the recent actions")
+	require.Contains(t, s.get("/shop/event?id=refused-1"), "NEW")
+}
+
+func TestALetterWhoseKeyIsTakenStaysDead(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dashtest.Shop(time.Now()))
+	require.NoError(t, sqlstore.SQLite(sqlstore.WithUniqueIndex()).CreateSchema(t.Context(), s.db.DB))
+	for _, statement := range []string{
+		"UPDATE outbox_event SET unique_key = 'k' WHERE event_id = 'refused-0'",
+		`INSERT INTO outbox_event (event_id, event_type, aggregate_type, payload, status, attempts, available_at, created_at, unique_key)
+		SELECT 'pending', event_type, aggregate_type, payload, 0, 0, available_at, created_at, unique_key FROM outbox_event WHERE event_id = 'refused-0'`,
+	} {
+		_, err := s.db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	_, action := s.act(with(s.form(s.get("/shop/dead"), "warehouse refused order"), "action", "replay"))
+	require.Contains(t, action, "1 dead letters stay dead, refused-0 first: a pending event has their unique key")
+	require.Equal(t, 3, s.dead())
 	require.Contains(t, s.get("/shop/event?id=refused-1"), "NEW")
 }
 

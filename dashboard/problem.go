@@ -41,11 +41,14 @@ func problemOf(err error) *problem {
 	var own *problem
 	var input *inputError
 	var field *outbox.FieldError
+	var taken *outbox.KeyTakenError
 	switch {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &input):
 		return &problem{http.StatusBadRequest, "Not understood", input.Error()}
+	case errors.As(err, &taken):
+		return &problem{http.StatusConflict, "Not all replayed", taken.Error() + "."}
 	case errors.Is(err, outbox.ErrNotFound):
 		return &problem{http.StatusNotFound, "Not found", "There is no event with this id. It may have been purged."}
 	case errors.As(err, &field) && (field.Field == "EventQuery.After" || field.Field == "DeadQuery.After"):

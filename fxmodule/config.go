@@ -48,6 +48,9 @@ type Config struct {
 	// CreateSchema creates the table and its indexes at start where they are missing, and migrates
 	// a table of an older version to the version of this build.
 	CreateSchema bool `yaml:"create-schema" mapstructure:"create-schema"`
+	// UniqueKeys lets events have an [outbox.Envelope].UniqueKey; see [sqlstore.WithUniqueIndex]. The
+	// table needs a column and an index for the key, which CreateSchema adds. Defaults to false.
+	UniqueKeys bool `yaml:"unique-keys" mapstructure:"unique-keys"`
 
 	Dispatch DispatchConfig `yaml:"dispatcher" mapstructure:"dispatcher"`
 	Retry    RetryConfig    `yaml:"retry" mapstructure:"retry"`

@@ -134,6 +134,9 @@ func (m *module) detectStore(c validConfig, db *sql.DB) (outbox.Store, error) {
 	if c.Claim.TenantsInTurn {
 		opts = append(opts, sqlstore.WithTenantIndex())
 	}
+	if c.UniqueKeys {
+		opts = append(opts, sqlstore.WithUniqueIndex())
+	}
 	store, err := sqlstore.Detect(ctx, db, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("outboxfx: detecting the database of %s, which WithStore makes unnecessary: %w", describe(m.name), err)
@@ -205,6 +208,7 @@ func (m *module) conflicts(c validConfig, store outbox.Store) error {
 	}{
 		{m.store != nil && c.Table != "", "Table", "is set, but WithStore's store names its table itself, as with sqlstore.WithTable"},
 		{c.CreateSchema && !creates, "CreateSchema", fmt.Sprintf("is true, but WithStore's %T has no CreateSchema(ctx, db) error", store)},
+		{m.store != nil && c.UniqueKeys, "UniqueKeys", "is true, but WithStore's store has its options itself, as with sqlstore.WithUniqueIndex"},
 		{m.retry != nil && c.Retry != (RetryConfig{}), "Retry", "is set, but WithRetryPolicy replaces it"},
 		{m.metrics == nil && on(c.Metrics.Enabled), "Metrics.Enabled", "is true, but the module has no metrics; give NewModule fxprom.Metrics, fxotel.Metrics or outboxfx.WithMetrics"},
 		{m.last == nil && on(c.Tracing.Enabled), "Tracing.Enabled", "is true, but the module has no tracing; give NewModule fxotel.Tracing or outboxfx.WithTracing"},

@@ -253,6 +253,26 @@ func TestTenantsInTurnGetTheirIndex(t *testing.T) {
 	})
 }
 
+// With unique-keys, create-schema adds the column and the index, without which the outbox does not
+// start.
+func TestUniqueKeysGetTheirIndex(t *testing.T) {
+	t.Parallel()
+	testdb.Each(t, testdb.Main(), func(t *testing.T, db *testdb.DB) {
+		var w *outbox.Writer
+		started(t, fx.Supply(db.DB), outboxfx.Module, newInbox().listens(), fx.Replace(outboxfx.Config{UniqueKeys: true, CreateSchema: true}), fx.Populate(&w))
+		for _, id := range []string{"a", "skipped"} {
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			ids, err := w.WriteUnmanaged(t.Context(), tx, []outbox.Envelope{{
+				EventID: id, EventType: "Said", Payload: outbox.JSON(1), UniqueKey: "k", DeliverAfter: time.Hour,
+			}})
+			require.NoError(t, err)
+			require.Equal(t, []string{"a"}, ids)
+			require.NoError(t, tx.Commit())
+		}
+	})
+}
+
 // In the mode ordered-by-key, create-schema creates the key index, without which the
 // outbox does not start.
 func TestOrderedByKeyGetsItsIndex(t *testing.T) {

@@ -209,6 +209,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		{"a config that is none", []outboxfx.Option{outboxfx.WithConfig(func() error { return nil })}, "WithConfig of the outbox is given"},
 		{"a config that cannot be made", []outboxfx.Option{outboxfx.WithConfig(needyConfig)}, "missing type: *outboxfx_test.absent"},
 		{"a table for a store", []outboxfx.Option{bare, with(outboxfx.Config{Table: "t"})}, "table-name (Config.Table) is set, but WithStore's store names its table itself"},
+		{"unique keys of another store", []outboxfx.Option{bare, with(outboxfx.Config{UniqueKeys: true})}, "unique-keys (Config.UniqueKeys) is true, but WithStore's store has its options itself"},
 		{"a schema that the store cannot create", []outboxfx.Option{bare, with(outboxfx.Config{CreateSchema: true})}, "create-schema (Config.CreateSchema) is true, but WithStore's outboxfx_test.bareStore has no CreateSchema"},
 		{"two retry policies", []outboxfx.Option{bare, outboxfx.WithRetryPolicy(outbox.ExponentialBackoff(1, 1)), with(outboxfx.Config{Retry: outboxfx.RetryConfig{MaxDelay: 1}})}, "retry (Config.Retry) is set, but WithRetryPolicy replaces it"},
 		{"metrics without any", []outboxfx.Option{bare, with(outboxfx.Config{Metrics: outboxfx.MetricsConfig{Enabled: &yes}})}, "metrics.enabled (Config.Metrics.Enabled) is true, but the module has no metrics; give NewModule fxprom.Metrics,"},

@@ -227,7 +227,10 @@ var parameterOf = map[string]string{
 func (a *admin) problemOf(ctx context.Context, err error, answer any) (int, problem) {
 	var bad *parameterError
 	var field *outbox.FieldError
+	var taken *outbox.KeyTakenError
 	switch {
+	case errors.As(err, &taken):
+		return http.StatusConflict, problem{Error: taken.Error()}.after(answer)
 	case errors.As(err, &bad):
 		return http.StatusBadRequest, problem{Error: bad.Error(), Parameter: bad.name}
 	case errors.Is(err, outbox.ErrNotFound):
@@ -247,14 +250,18 @@ func (a *admin) problemOf(ctx context.Context, err error, answer any) (int, prob
 		what, status = "the database did not answer in time", http.StatusServiceUnavailable
 	}
 	a.access.log().ErrorContext(ctx, "outbox: a request of an operator failed", "id", id, "error", err.Error())
-	p := problem{Error: what + "; the log of this service has its text, with the id " + id}
+	return status, problem{Error: what + "; the log of this service has its text, with the id " + id}.after(answer)
+}
+
+// after adds what was done before the failure.
+func (p problem) after(answer any) problem {
 	switch done := answer.(type) {
 	case replayed:
 		p.Replayed = done.Replayed
 	case deleted:
 		p.Deleted = done.Deleted
 	}
-	return status, p
+	return p
 }
 
 func (a *admin) stats(c *call, _ parameters) (any, error) {

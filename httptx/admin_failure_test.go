@@ -127,3 +127,35 @@ func TestAProcessWhoseWritesFailIsNotReady(t *testing.T) {
 		})
 	}
 }
+
+// A letter whose unique key is taken is no failure of the database.
+func TestAReplayNamesTheLettersThatStayDead(t *testing.T) {
+	t.Parallel()
+	store := outboxtest.NewStore()
+	ob, err := outbox.New(outbox.Config{DB: store.DB(), Store: store, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	for _, id := range []string{"first", "other", "second"} {
+		key := map[bool]string{true: "j", false: "k"}[id == "other"]
+		_, err := ob.Writer().WriteUnmanaged(t.Context(), store.DB(), []outbox.Envelope{{EventID: id, EventType: "Said", Payload: outbox.JSON(1), UniqueKey: key}})
+		require.NoError(t, err)
+		if row, _ := store.Row(id); id != "second" {
+			row.Status, row.DoneAt = outbox.StatusDead, time.Now().UTC().Add(-time.Hour)
+			require.True(t, store.SetRow(id, row.RawRow))
+		}
+	}
+	admin := httptx.Admin(ob, httptx.Access{Authorize: operator, Logger: slog.New(slog.DiscardHandler)})
+	post := func(path string) (int, map[string]any) {
+		answer := httptest.NewRecorder()
+		admin.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody))
+		var body map[string]any
+		require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &body))
+		return answer.Code, body
+	}
+	const stays = "1 dead letters stay dead, first first: a pending event has their unique key; replay them when that event is delivered"
+	status, body := post("/dead-letters/replay")
+	require.Equal(t, http.StatusConflict, status)
+	require.Equal(t, map[string]any{"error": stays, "replayed": 1.0}, body)
+	status, body = post("/dead-letters/first/replay")
+	require.Equal(t, http.StatusConflict, status)
+	require.Equal(t, map[string]any{"error": stays}, body)
+}

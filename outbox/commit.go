@@ -11,6 +11,7 @@ type pending struct {
 	ds    []delivery
 	began time.Time // before the lease did
 	split bool      // events are left to the poller because of others in the write
+	once  bool      // an id was given, or a unique key: [Store].InsertOnce inserts the rows
 }
 
 // reserve keeps the pollers from taking the events of an open transaction: on this
@@ -46,6 +47,22 @@ func (d *dispatcher) reserve(p *pending) {
 		return
 	}
 	p.ds, p.lease = ds, lease
+	d.track.reserve(p.ds)
+}
+
+// keep replaces the events of a write by the events whose rows were inserted.
+func (d *dispatcher) keep(p *pending, written []Envelope) {
+	d.track.unreserve(p.ds)
+	reserved := make(map[string]*delivery, len(p.ds))
+	for i := range p.ds {
+		reserved[p.ds[i].id()] = &p.ds[i]
+	}
+	p.envs, p.ds = written, make([]delivery, 0, len(p.ds))
+	for i := range written {
+		if was := reserved[written[i].EventID]; was != nil {
+			p.ds = append(p.ds, delivery{env: &written[i], lease: was.lease, term: was.term})
+		}
+	}
 	d.track.reserve(p.ds)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -146,7 +147,8 @@ func (d *DeadLetters) Count(ctx context.Context, f DeadFilter) (int64, error) {
 
 // Replay makes a dead event NEW: no attempts, due now. Under [OrderedByKey] the event
 // becomes RETRY, so that it comes first in the key; replay with an outbox of that mode.
-// Replay fails with [ErrNotFound] when the event is not dead.
+// Replay fails with [ErrNotFound] when the event is not dead, and with [ErrKeyTaken] when a pending
+// event has the unique key of the dead event.
 func (d *DeadLetters) Replay(ctx context.Context, eventID string) error {
 	n, err := d.replay(ctx, []string{eventID})
 	if err == nil && n == 0 {
@@ -200,7 +202,8 @@ func OnProgress(fn func(done int)) BulkOption { return func(b *bulk) { b.progres
 
 // ReplayAll replays, batch by batch, the events that were dead when the call began. Each
 // event is replayed once, even if it dies again in the meantime. ReplayAll returns how
-// many events it replayed, also with an error. A batch of zero is 500.
+// many events it replayed, also with an error. Letters whose unique key a pending event has stay
+// DEAD: ReplayAll replays the others, and the error is a [KeyTakenError]. A batch of zero is 500.
 func (d *DeadLetters) ReplayAll(ctx context.Context, f DeadFilter, batch int, opts ...BulkOption) (int, error) {
 	if err := checkBulk("ReplayAll", f, batch); err != nil {
 		return 0, err
@@ -248,6 +251,7 @@ func (d *DeadLetters) each(ctx context.Context, f DeadFilter, batch int, opts []
 		f.Until = until
 	}
 	w := deadWalk{d: d, q: DeadRowsQuery{DeadFilter: f, Limit: batch, KeysOnly: f.Group == ""}}
+	var taken *KeyTakenError
 	for !w.end {
 		letters, err := w.next(ctx)
 		if err != nil {
@@ -259,12 +263,19 @@ func (d *DeadLetters) each(ctx context.Context, f DeadFilter, batch int, opts []
 		}
 		n, err := fn(ctx, ids)
 		total += n
+		var more *KeyTakenError
+		if errors.As(err, &more) {
+			taken, err = taken.and(more), nil
+		}
 		if err != nil {
 			return total, err
 		}
 		if b.progress != nil {
 			b.progress(total)
 		}
+	}
+	if taken != nil {
+		return total, taken
 	}
 	return total, nil
 }

@@ -33,6 +33,7 @@ const (
 	MaxAggregateTypeLength = 64
 	MaxAggregateIDLength   = 128
 	MaxTenantIDLength      = 64
+	MaxUniqueKeyLength     = 128
 	MaxPayloadBytes        = 1 << 20
 	MaxHeadersBytes        = 64 << 10 // all keys and values
 )
@@ -69,6 +70,12 @@ type Envelope struct {
 	// DeliverAfter delays the delivery, counted from OccurredAt. Positive.
 	// Sealing turns it into AvailableAt. Excludes AvailableAt.
 	DeliverAfter time.Duration
+	// UniqueKey lets a single event with this key wait at a time: if a NEW or RETRY event of the same
+	// types has the key, the event is not written, and [Writer.Write] returns the id of the event
+	// that has the key. Keys are compared byte by byte. At most 128 characters. UniqueKey is for
+	// writing only: listeners do not get the key. The store needs an option for the key, such as
+	// sqlstore.WithUniqueIndex. May be empty.
+	UniqueKey string
 	// Attempts is the number of failed deliveries so far. Attempts is filled for
 	// listeners and ignored when writing.
 	Attempts int
@@ -212,6 +219,7 @@ func (e *Envelope) seal(now time.Time) error {
 	v.text("AggregateType", string(e.AggregateType), MaxAggregateTypeLength)
 	v.text("AggregateID", e.AggregateID, MaxAggregateIDLength)
 	v.text("TenantID", e.TenantID, MaxTenantIDLength)
+	v.text("UniqueKey", e.UniqueKey, MaxUniqueKeyLength)
 	v.headers(e.Headers)
 	v.payload(&e.Payload, e.EventType)
 	e.sealTimes(&v, now)
@@ -231,7 +239,7 @@ func (e *Envelope) seal(now time.Time) error {
 // than the memory of its strings lives: frameworks such as Fiber give a handler strings whose memory the
 // next request uses.
 func (e *Envelope) own() {
-	texts := [...]*string{&e.EventID, (*string)(&e.EventType), (*string)(&e.AggregateType), &e.AggregateID, &e.TenantID}
+	texts := [...]*string{&e.EventID, (*string)(&e.EventType), (*string)(&e.AggregateType), &e.AggregateID, &e.TenantID, &e.UniqueKey}
 	size := 0
 	for _, text := range texts {
 		size += len(*text)

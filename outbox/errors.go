@@ -19,6 +19,9 @@ var (
 	ErrUnmanagedTransaction = errors.New("outbox: the transaction is not followed")
 	// ErrInvalidEnvelope: an envelope breaks a rule; [FieldError] says which.
 	ErrInvalidEnvelope = errors.New("outbox: invalid envelope")
+	// ErrDuplicateEvent: the table has an event with this id already; [DuplicateEventError] says
+	// which id.
+	ErrDuplicateEvent = errors.New("outbox: an event with this id exists")
 	// ErrOutcomeUnknown: COMMIT was sent, and no definite answer arrived. If the
 	// transaction committed, the poller delivers the events.
 	ErrOutcomeUnknown = errors.New("outbox: the outcome of the commit is unknown")
@@ -37,6 +40,9 @@ var (
 	ErrUnroutable = errors.New("outbox: unroutable")
 	// ErrNotFound: there is no such dead letter, or for [Outbox.FindEvent], no such event.
 	ErrNotFound = errors.New("outbox: not found")
+	// ErrKeyTaken: a dead letter was not replayed, because a pending event has the letter's unique
+	// key; [KeyTakenError] says which letter.
+	ErrKeyTaken = errors.New("outbox: a pending event has this unique key")
 	// ErrLeaseLost: an outcome was refused, because the node no longer holds the
 	// event's lease.
 	ErrLeaseLost = errors.New("outbox: lease lost")
@@ -69,6 +75,43 @@ func (e *FieldError) Error() string { return "outbox: " + e.Field + " " + e.Prob
 // Is makes errors about an envelope's field match [ErrInvalidEnvelope].
 func (e *FieldError) Is(target error) bool {
 	return target == ErrInvalidEnvelope && strings.HasPrefix(e.Field, "Envelope.")
+}
+
+// DuplicateEventError is the [ErrDuplicateEvent] of an event whose id the caller gave. Nothing was
+// written, and the transaction goes on.
+type DuplicateEventError struct {
+	EventID string
+}
+
+// Error has the id.
+func (e *DuplicateEventError) Error() string {
+	return fmt.Sprintf("outbox: event %q exists already; nothing was written", e.EventID)
+}
+
+// Is makes the error match [ErrDuplicateEvent].
+func (e *DuplicateEventError) Is(target error) bool { return target == ErrDuplicateEvent }
+
+// KeyTakenError is the [ErrKeyTaken] of dead letters that were not replayed. The letters stay DEAD.
+type KeyTakenError struct {
+	// EventID is the id of the first of the letters, and Letters is their number.
+	EventID string
+	Letters int
+}
+
+// Error has the number of the letters and the id.
+func (e *KeyTakenError) Error() string {
+	return fmt.Sprintf("%d dead letters stay dead, %s first: a pending event has their unique key; replay them when that event is delivered", e.Letters, e.EventID)
+}
+
+// Is makes the error match [ErrKeyTaken].
+func (e *KeyTakenError) Is(target error) bool { return target == ErrKeyTaken }
+
+// and is the error of these letters and of the letters of another error. A nil e has no letters.
+func (e *KeyTakenError) and(more *KeyTakenError) *KeyTakenError {
+	if e == nil {
+		return more
+	}
+	return &KeyTakenError{EventID: e.EventID, Letters: e.Letters + more.Letters}
 }
 
 // PanicError is the error for a panic of a listener or an interceptor. A PanicError

@@ -212,6 +212,11 @@ func (c embedding) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.E
 	return c.Store.Insert(ctx, tx, envs, lease, leasedAt)
 }
 
+func (c embedding) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, leasedAt time.Time) ([]string, error) {
+	c.inserts.Add(1)
+	return c.Store.InsertOnce(ctx, tx, envs, lease, leasedAt)
+}
+
 // A store that embeds sqlstore's keeps its own methods, and names the schema, too.
 func TestAStoreThatEmbedsOursKeepsItsMethods(t *testing.T) {
 	t.Parallel()

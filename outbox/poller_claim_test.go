@@ -136,6 +136,12 @@ func (s *writtenTwice) Insert(ctx context.Context, tx outbox.Execer, envs []outb
 	return s.Store.Insert(ctx, tx, envs, lease, due)
 }
 
+func (s *writtenTwice) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) ([]string, error) {
+	s.appear()
+	<-s.claimed
+	return s.Store.InsertOnce(ctx, tx, envs, lease, due)
+}
+
 func (s *writtenTwice) Claim(ctx context.Context, db outbox.DB, q outbox.ClaimQuery) (outbox.Batch, error) {
 	b, err := s.Store.Claim(ctx, db, q)
 	if b.Len() > 0 {

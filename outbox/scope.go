@@ -4,12 +4,47 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"reflect"
 )
 
 // Execer runs a statement, as *sql.Tx, *sql.Conn and *sql.DB do.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// TextQuerier is a transaction that can read without the QueryContext of *sql.Tx.
+type TextQuerier interface {
+	// QueryTexts runs a query whose rows have a single column, a text, and returns the texts.
+	QueryTexts(ctx context.Context, query string, args ...any) ([]string, error)
+}
+
+// QueryTexts reads in a transaction for a store, as [Store].InsertOnce has to: the rows of the query
+// have a single column, a text. The transaction has the QueryContext of *sql.Tx, or is a [TextQuerier];
+// otherwise QueryTexts fails.
+func QueryTexts(ctx context.Context, tx Execer, query string, args ...any) (texts []string, err error) {
+	if own, ok := tx.(TextQuerier); ok {
+		return own.QueryTexts(ctx, query, args...)
+	}
+	reader, ok := tx.(interface {
+		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	})
+	if !ok {
+		return nil, fmt.Errorf("a %T has no QueryContext, so the transaction cannot be asked which event is there", tx)
+	}
+	rows, err := reader.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	return texts, rows.Err()
 }
 
 // TxScope is a live transaction as the outbox sees it. Adapters make scopes. A scope is safe for

@@ -22,7 +22,7 @@ func TestStagedWriteIsSentOnce(t *testing.T) {
 		require.NoError(t, err)
 		scope := outboxtest.NewScope(e.store.DB())
 		require.NoError(t, w.Send(t.Context(), scope))
-		w.Inserted(t.Context(), scope)
+		require.NoError(t, w.Inserted(t.Context(), scope, 1))
 		require.ErrorContains(t, w.Send(t.Context(), scope), "event e was sent already")
 		require.NoError(t, scope.Rollback(nil))
 		synctest.Wait()

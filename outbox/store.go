@@ -44,6 +44,20 @@ type Store interface {
 	// is not after due get the lease, from now on by the database's clock.
 	Insert(ctx context.Context, tx Execer, envs []Envelope, lease string, due time.Time) error
 
+	// InsertOnce is Insert for envelopes of which some have an id that the caller gave, or a
+	// UniqueKey, and returns the ids of the envelopes in order. InsertOnce inserts all rows or no row.
+	// A row that is kept out does not end the transaction: the caller can go on.
+	//
+	// An envelope is skipped if another NEW or RETRY row of the same types, perhaps of an envelope
+	// before it, has its UniqueKey: the id in the result is that of the row. Keys are compared byte by
+	// byte. Otherwise, if a row has the id of an envelope, the error is a [DuplicateEventError].
+	// InsertOnce waits for an open transaction that has inserted such a row.
+	//
+	// If tx sends its statement later, and so does not know how many rows there are, it counts as many
+	// as there are envelopes. A store without unique keys fails with a [FieldError] of the field
+	// Envelope.UniqueKey.
+	InsertOnce(ctx context.Context, tx Execer, envs []Envelope, lease string, due time.Time) (ids []string, err error)
+
 	// Poll reads rows that are due and not leased, and rows whose lease expired, and changes
 	// nothing.
 	Poll(ctx context.Context, db DB, q PollQuery) (Batch, error)
@@ -123,7 +137,8 @@ type Store interface {
 	CountDead(ctx context.Context, db DB, f DeadFilter) (int64, error)
 	// ReplayDead gives another status, NEW or RETRY, to the rows with these ids that are DEAD: no
 	// attempts, available at now, and error, done_at and lease cleared. ReplayDead returns the
-	// number of changed rows.
+	// number of changed rows. Rows whose unique key a NEW or RETRY row has stay DEAD: then the others
+	// are changed, and the error is a [KeyTakenError].
 	ReplayDead(ctx context.Context, db DB, eventIDs []string, now time.Time, to Status) (int, error)
 	// DeleteDead deletes the rows with these ids that are DEAD and returns their number.
 	DeleteDead(ctx context.Context, db DB, eventIDs []string) (int, error)

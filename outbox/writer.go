@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/outboxkit/outbox-go/internal/nilness"
@@ -33,7 +34,9 @@ type Writer struct {
 // no error when a hook suppressed the event. Write fails with [ErrNoTransaction] when ctx carries
 // no active transaction of the writer's source; the error is [ErrForeignTransaction] too when ctx
 // carries a transaction of another source. Write fails with [ErrInvalidEnvelope] for an invalid
-// envelope.
+// envelope, and with [ErrDuplicateEvent] for an EventID that is in the table: then nothing is
+// written, and the transaction goes on. If a pending event has the UniqueKey of the envelope, Write
+// returns the id of that event, and writes nothing.
 func (w *Writer) Write(ctx context.Context, env Envelope) (string, error) {
 	scope, err := w.ambient(ctx)
 	if err != nil {
@@ -43,7 +46,8 @@ func (w *Writer) Write(ctx context.Context, env Envelope) (string, error) {
 }
 
 // WriteAll writes events in the transaction that ctx carries, all or none, and returns their ids in
-// order. Errors are the same as in [Writer.Write].
+// order. Errors are the same as in [Writer.Write]. An event that its UniqueKey keeps out does not
+// keep out the others.
 func (w *Writer) WriteAll(ctx context.Context, envs []Envelope) ([]string, error) {
 	scope, err := w.ambient(ctx)
 	if err != nil {
@@ -77,22 +81,52 @@ func (w *Writer) WriteScope(ctx context.Context, scope TxScope, envs []Envelope)
 	if err := w.usable(scope); err != nil {
 		return nil, err
 	}
-	sealed, sealedAt, err := w.prepare(ctx, envs)
-	if err != nil || len(sealed) == 0 {
+	p, err := w.prepare(ctx, envs)
+	if err != nil || p == nil {
 		return []string{}, err
 	}
-	p := &pending{envs: sealed, due: sealedAt}
 	w.reserve(p)
-	if err := w.store.Insert(ctx, scope, sealed, p.lease, p.due); err != nil {
+	ids, err := w.insert(ctx, scope, p)
+	if err != nil {
 		w.unreserve(p)
 		return nil, err
 	}
+	if len(p.envs) == 0 {
+		return ids, nil
+	}
 	if err := w.enlist(scope, p); err != nil {
 		w.doubt(p) // somebody ended the transaction, perhaps with the rows in it
-		return nil, fmt.Errorf("outbox: the transaction ended while %d events were being written: %w", len(sealed), err)
+		return nil, fmt.Errorf("outbox: the transaction ended while %d events were being written: %w", len(p.envs), err)
 	}
-	w.afterWrite(ctx, sealed)
-	return eventIDs(sealed), nil
+	w.afterWrite(ctx, p.envs)
+	return ids, nil
+}
+
+// insert inserts the rows and returns the ids of the events in order. Events that were skipped leave
+// the write.
+func (w *Writer) insert(ctx context.Context, tx Execer, p *pending) (ids []string, err error) {
+	if !p.once {
+		return eventIDs(p.envs), w.store.Insert(ctx, tx, p.envs, p.lease, p.due)
+	}
+	ids, err = w.store.InsertOnce(ctx, tx, p.envs, p.lease, p.due)
+	if err != nil {
+		return nil, err
+	}
+	written := make([]Envelope, 0, len(ids))
+	for i, id := range ids {
+		p.envs[i].UniqueKey = "" // listeners get what a row has
+		if id == p.envs[i].EventID {
+			written = append(written, p.envs[i])
+		}
+	}
+	switch {
+	case len(written) == len(p.envs):
+	case w.hot != nil:
+		w.hot.keep(p, written)
+	default:
+		p.envs = written
+	}
+	return ids, nil
 }
 
 // usable reports a reason that keeps the writer from using a transaction.
@@ -116,45 +150,64 @@ func (w *Writer) WriteUnmanaged(ctx context.Context, tx Execer, envs []Envelope)
 	if nilness.IsNil(tx) {
 		return nil, ErrNoTransaction
 	}
-	sealed, _, err := w.prepare(ctx, envs)
-	if err != nil || len(sealed) == 0 {
+	p, err := w.prepare(ctx, envs)
+	if err != nil || p == nil {
 		return []string{}, err
 	}
-	if err := w.store.Insert(ctx, tx, sealed, "", time.Time{}); err != nil {
+	ids, err := w.insert(ctx, tx, p)
+	if err != nil {
 		return nil, err
 	}
-	w.afterWrite(ctx, sealed)
+	if len(p.envs) == 0 {
+		return ids, nil
+	}
+	w.afterWrite(ctx, p.envs)
 	w.lookAgain()
-	return eventIDs(sealed), nil
+	return ids, nil
 }
 
-// prepare seals the envelopes and passes them through the BeforeWrite hooks. prepare also returns
-// the time of the sealing.
-func (w *Writer) prepare(ctx context.Context, envs []Envelope) (sealed []Envelope, at time.Time, err error) {
+// prepare seals the envelopes and passes them through the BeforeWrite hooks. prepare returns nil
+// when no event is left.
+func (w *Writer) prepare(ctx context.Context, envs []Envelope) (p *pending, err error) {
 	if len(envs) == 0 {
-		return nil, at, nil
+		return nil, nil
 	}
-	at = w.clock.Now()
-	if sealed, err = w.sealAll(envs, at); err != nil {
-		return nil, at, err
+	p = &pending{due: w.clock.Now(), once: slices.ContainsFunc(envs, isOnce)}
+	if p.envs, err = w.sealAll(envs, p.due); err != nil {
+		return nil, err
 	}
-	changed := false
+	if !slices.ContainsFunc(w.hooks, func(h WriterHook) bool { return h.BeforeWrite != nil }) {
+		return p, nil
+	}
+	made := eventIDs(p.envs)
 	for i, h := range w.hooks {
 		if h.BeforeWrite == nil {
 			continue
 		}
-		if sealed, err = w.beforeWrite(ctx, i, sealed); err != nil {
-			return nil, at, err
+		if p.envs, err = w.beforeWrite(ctx, i, p.envs); err != nil || len(p.envs) == 0 {
+			return nil, err
 		}
-		if len(sealed) == 0 {
-			return nil, at, nil
+	}
+	p.once = p.once || isChosen(p.envs, made)
+	p.envs, err = w.sealAll(p.envs, p.due)
+	return p, err
+}
+
+// isOnce reports whether the caller gave the event an id or a unique key.
+func isOnce(env Envelope) bool { return env.EventID != "" || env.UniqueKey != "" }
+
+// isChosen reports whether BeforeWrite hooks gave an event a unique key, or an id in place of the
+// made one. The ids of events in another order count as given, too.
+func isChosen(envs []Envelope, made []string) bool {
+	for i := range envs {
+		for len(made) > 0 && made[0] != envs[i].EventID { // the hooks left this event out
+			made = made[1:]
 		}
-		changed = true
+		if envs[i].UniqueKey != "" || envs[i].EventID != "" && len(made) == 0 {
+			return true
+		}
 	}
-	if changed {
-		sealed, err = w.sealAll(sealed, at)
-	}
-	return sealed, at, err
+	return false
 }
 
 func (w *Writer) beforeWrite(ctx context.Context, i int, envs []Envelope) (_ []Envelope, err error) {
@@ -311,13 +364,17 @@ func (w *Writer) rolledBack(ctx context.Context, p *pending, cause error) {
 
 // Stage seals envelopes for a write whose INSERT an adapter sends later, among other statements.
 // The BeforeWrite hooks run now; the write is nil when they left no event. Errors are the same as
-// in [Writer.WriteScope], apart from the transaction's errors.
+// in [Writer.WriteScope], apart from the transaction's errors. An event with a UniqueKey is refused:
+// its id would be known only when the answer is there.
 func (w *Writer) Stage(ctx context.Context, envs []Envelope) (*StagedWrite, error) {
-	sealed, sealedAt, err := w.prepare(ctx, envs)
-	if err != nil || len(sealed) == 0 {
+	p, err := w.prepare(ctx, envs)
+	if err != nil || p == nil {
 		return nil, err
 	}
-	return &StagedWrite{w: w, p: &pending{envs: sealed, due: sealedAt}}, nil
+	if slices.ContainsFunc(p.envs, func(env Envelope) bool { return env.UniqueKey != "" }) {
+		return nil, &FieldError{Field: "Envelope.UniqueKey", Problem: "is set for a write that is sent later, in a batch of statements, whose event could turn out to be another; write the event with Write or WriteAll"}
+	}
+	return &StagedWrite{w: w, p: p}, nil
 }
 
 // StagedWrite is a write of [Writer.Stage]. An adapter calls Send when it sends the INSERT, and
@@ -339,7 +396,7 @@ func (s *StagedWrite) Send(ctx context.Context, tx Execer) error {
 		return fmt.Errorf("outbox: event %s was sent already; queue it again for another transaction", s.p.envs[0].EventID)
 	}
 	s.w.reserve(s.p)
-	if err := s.w.store.Insert(ctx, tx, s.p.envs, s.p.lease, s.p.due); err != nil {
+	if _, err := s.w.insert(ctx, tx, s.p); err != nil {
 		s.w.unreserve(s.p)
 		return err
 	}
@@ -347,13 +404,21 @@ func (s *StagedWrite) Send(ctx context.Context, tx Execer) error {
 	return nil
 }
 
-// Inserted says that the INSERT has succeeded in the transaction.
-func (s *StagedWrite) Inserted(ctx context.Context, scope TxScope) {
+// Inserted says that the INSERT has succeeded in the transaction, and how many rows it inserted. If
+// an event whose id the caller gave has no row, the error is a [DuplicateEventError]: then nothing
+// is written, and the transaction goes on.
+func (s *StagedWrite) Inserted(ctx context.Context, scope TxScope, rows int64) error {
+	if s.p.once && rows < int64(len(s.p.envs)) {
+		s.sent = false
+		s.w.unreserve(s.p)
+		return &DuplicateEventError{EventID: s.p.envs[0].EventID}
+	}
 	if err := s.w.enlist(scope, s.p); err != nil {
 		s.Failed(ctx, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)) // somebody ended the transaction, perhaps with the rows in it
-		return
+		return nil
 	}
 	s.w.afterWrite(ctx, s.p.envs)
+	return nil
 }
 
 // Uncertain says that the INSERT may have succeeded in the transaction: the commit does not tell

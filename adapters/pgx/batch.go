@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxkit/outbox-go/internal/txscope"
 	"github.com/outboxkit/outbox-go/outbox"
@@ -60,7 +61,7 @@ func (b *batch) answered(sql string, args []any, tag string, err error) {
 		tx = b.conn.begin()
 		tx.implicit = true
 	}
-	q.write.Inserted(b.ctx, q.adapter.scope(tx, nil))
+	q.refused = q.write.Inserted(b.ctx, q.adapter.scope(tx, nil), pgconn.NewCommandTag(tag).RowsAffected())
 }
 
 // end takes the end of the batch. Events whose INSERT was not seen to succeed are uncertain: the
@@ -77,14 +78,18 @@ func (b *batch) end(err error) {
 		implicit = tx.implicit
 		b.uncertain(tx)
 	}
+	end := txscope.Classify(err)
+	if errors.Is(err, outbox.ErrDuplicateEvent) {
+		end = txscope.Unknown // the answers behind the event's were not seen
+	}
 	c.settle(b.ctx, err, func() txscope.End {
 		if err == nil && !implicit {
 			return txscope.Unknown // the end of the transaction was not seen
 		}
-		return txscope.Classify(err)
+		return end
 	})
 	// Without a transaction, the events that are left were to commit with the batch.
-	b.drop(txscope.Classify(err), err)
+	b.drop(end, err)
 	c.commits.Store(false)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -15,6 +16,12 @@ import (
 // returns the event's id; "" and no error when a hook suppressed the event. The event is sealed and
 // the BeforeWrite hooks run now; nothing else happens unless the batch is sent. The AfterWrite
 // hooks run while the batch's answers are read: they must not use the transaction.
+//
+// If the table has an event with the id of the envelope, nothing is written and the transaction goes
+// on: Close of the batch's results returns [outbox.ErrDuplicateEvent]. Close then reads no more
+// answers, so the poller delivers the events behind that event. If you read the answers with Exec, the
+// answer to the INSERT has no row. A row that another unique index of yours keeps out counts as a
+// duplicate, too. An envelope with a UniqueKey is refused.
 //
 // The transaction is the transaction in which the batch is sent. Without a transaction, PostgreSQL
 // runs the batch as a transaction, and the event is part of that. A batch with queued events must
@@ -33,7 +40,8 @@ func (a *Adapter) Queue(ctx context.Context, batch *pgx.Batch, env outbox.Envelo
 	for _, one := range ids[1:] { // a hook may have added events
 		return "", fmt.Errorf("outbox: a BeforeWrite hook added event %s; Queue takes one event for each call: use WriteAll", one)
 	}
-	batch.Queue("", &queued{adapter: a, write: write})
+	q := &queued{adapter: a, write: write}
+	batch.Queue("", q).Exec(func(pgconn.CommandTag) error { return q.refused })
 	return ids[0], nil
 }
 
@@ -42,6 +50,7 @@ type queued struct {
 	adapter *Adapter
 	write   *outbox.StagedWrite
 	args    []any // of the INSERT; their address tells the answer from others
+	refused error // an event with this id is there
 }
 
 var _ pgx.QueryRewriter = (*queued)(nil)

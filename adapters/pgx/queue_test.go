@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -12,6 +13,7 @@ import (
 	outboxpgx "github.com/outboxkit/outbox-go/adapters/pgx"
 	"github.com/outboxkit/outbox-go/internal/testing/adaptertest"
 	"github.com/outboxkit/outbox-go/outbox"
+	"github.com/outboxkit/outbox-go/outbox/sqlstore"
 )
 
 // queue is a batch with an event behind the statements.
@@ -269,4 +271,161 @@ func TestQueueRunsTheHooks(t *testing.T) {
 	require.Equal(t, []string{"before", "before"}, calls)
 	require.NoError(t, f.pool.SendBatch(t.Context(), batch).Close())
 	require.Equal(t, []string{"before", "before", "after"}, calls)
+}
+
+// orders is an adapter on tables of the store, without deliveries.
+func orders(t *testing.T, mode pgx.QueryExecMode) (*pgxpool.Pool, *outboxpgx.Adapter) {
+	t.Helper()
+	pool := followedPool(t, mode)
+	db := closing(t, outboxpgx.DB(pool))
+	store := sqlstore.Postgres(sqlstore.WithUniqueIndex())
+	require.NoError(t, store.CreateSchema(t.Context(), db))
+	ob, err := outbox.New(outbox.Config{DB: db, Store: store, Mode: outbox.WriterOnly{}})
+	require.NoError(t, err)
+	a, err := outboxpgx.New(pool, ob.Writer())
+	require.NoError(t, err)
+	return pool, a
+}
+
+func orderWith(id string) outbox.Envelope {
+	env := order
+	env.EventID = id
+	return env
+}
+
+// An event whose id is there is an error of Close, and leaves the transaction as it was.
+func TestQueueOfAnEventThatIsThere(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			pool, a := orders(t, mode)
+			ids := func(want ...string) {
+				t.Helper()
+				rows, err := pool.Query(t.Context(), "SELECT event_id FROM outbox_event ORDER BY event_id")
+				require.NoError(t, err)
+				got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+			}
+			batchOf := func(ids ...string) *pgx.Batch {
+				batch := &pgx.Batch{}
+				for _, id := range ids {
+					_, err := a.Queue(t.Context(), batch, orderWith(id))
+					require.NoError(t, err)
+				}
+				return batch
+			}
+			require.NoError(t, pool.SendBatch(t.Context(), batchOf("a")).Close())
+
+			tx, err := pool.Begin(t.Context())
+			require.NoError(t, err)
+			err = tx.SendBatch(t.Context(), batchOf("b", "a", "c")).Close()
+			require.ErrorIs(t, err, outbox.ErrDuplicateEvent)
+			var there *outbox.DuplicateEventError
+			require.ErrorAs(t, err, &there)
+			require.Equal(t, "a", there.EventID)
+			_, err = a.Write(t.Context(), tx, orderWith("d"))
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit(t.Context()))
+			ids("a", "b", "c", "d")
+
+			// Who reads the answers sees that the INSERT has no row.
+			tx, err = pool.Begin(t.Context())
+			require.NoError(t, err)
+			results := tx.SendBatch(t.Context(), batchOf("a", "e"))
+			for _, want := range []int64{0, 1} {
+				tag, err := results.Exec()
+				require.NoError(t, err)
+				require.Equal(t, want, tag.RowsAffected())
+			}
+			require.NoError(t, results.Close())
+			require.NoError(t, tx.Commit(t.Context()))
+			ids("a", "b", "c", "d", "e")
+
+			// Without a transaction the other statements of the batch commit.
+			require.ErrorIs(t, pool.SendBatch(t.Context(), batchOf("f", "a", "g")).Close(), outbox.ErrDuplicateEvent)
+			ids("a", "b", "c", "d", "e", "f", "g")
+
+			// Unread, as after another error.
+			tx, err = pool.Begin(t.Context())
+			require.NoError(t, err)
+			batch := &pgx.Batch{}
+			batch.Queue("SELECT 1").QueryRow(func(pgx.Row) error { return errors.New("a callback") })
+			_, err = a.Queue(t.Context(), batch, orderWith("a"))
+			require.NoError(t, err)
+			require.Error(t, tx.SendBatch(t.Context(), batch).Close())
+			require.NoError(t, tx.Commit(t.Context()))
+			ids("a", "b", "c", "d", "e", "f", "g")
+		})
+	}
+}
+
+// The hot path must not deliver an event that is not there, and the poller delivers the events whose
+// answers Close did not read.
+func TestQueueOfAnEventThatIsThereDeliversTheOthers(t *testing.T) {
+	t.Parallel()
+	pool := followedPool(t, pgx.QueryExecModeCacheStatement)
+	ob, a, arrived := delivering(t, pool, outbox.SingleNode{Poll: outbox.PollOptions{Interval: 10 * time.Millisecond}})
+	send := func(ids ...string) error {
+		batch := &pgx.Batch{}
+		for _, id := range ids {
+			_, err := a.Queue(t.Context(), batch, orderWith(id))
+			require.NoError(t, err)
+		}
+		return pool.SendBatch(t.Context(), batch).Close()
+	}
+	require.NoError(t, send("a"))
+	arrives(t, arrived, "a")
+	require.ErrorIs(t, send("b", "a", "c"), outbox.ErrDuplicateEvent)
+	require.ErrorIs(t, send("a"), outbox.ErrDuplicateEvent)
+	got := map[string]int{}
+	for range 2 {
+		select {
+		case id := <-arrived:
+			got[id]++
+		case <-time.After(20 * time.Second):
+			t.Fatal("an event did not arrive")
+		}
+	}
+	require.Equal(t, map[string]int{"b": 1, "c": 1}, got)
+	require.NoError(t, ob.Close(t.Context()))
+	require.Empty(t, arrived)
+}
+
+// Queue returns the id before the database has told whose event is pending.
+func TestQueueRefusesAUniqueKey(t *testing.T) {
+	t.Parallel()
+	_, a := orders(t, pgx.QueryExecModeCacheStatement)
+	env := orderWith("")
+	env.UniqueKey = "k"
+	_, err := a.Queue(t.Context(), &pgx.Batch{}, env)
+	require.ErrorIs(t, err, outbox.ErrInvalidEnvelope)
+	require.ErrorContains(t, err, "write the event with Write or WriteAll")
+}
+
+// A write reads in pgx's transaction.
+func TestWriteOfAnEventWhoseKeyIsTaken(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			pool, a := orders(t, mode)
+			tx, err := pool.Begin(t.Context())
+			require.NoError(t, err)
+			first, second := orderWith("first"), orderWith("second")
+			first.UniqueKey, second.UniqueKey = "k", "k"
+			for _, env := range []outbox.Envelope{first, second} {
+				id, err := a.Write(t.Context(), tx, env)
+				require.NoError(t, err)
+				require.Equal(t, "first", id)
+			}
+			_, err = a.WriteAll(t.Context(), tx, []outbox.Envelope{orderWith("other"), first})
+			require.ErrorIs(t, err, outbox.ErrDuplicateEvent)
+			ids, err := a.WriteAll(t.Context(), tx, []outbox.Envelope{orderWith("other"), second})
+			require.NoError(t, err)
+			require.Equal(t, []string{"other", "first"}, ids)
+			require.NoError(t, tx.Commit(t.Context()))
+		})
+	}
 }

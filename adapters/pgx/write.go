@@ -153,7 +153,11 @@ type scope struct {
 	source any
 }
 
-var _ outbox.TxScope = (*scope)(nil)
+var (
+	_ outbox.TxScope     = (*scope)(nil)
+	_ outbox.TextQuerier = (*scope)(nil)
+	_ outbox.TextQuerier = execer{}
+)
 
 func (a *Adapter) scope(tx *transaction, through pgx.Tx) *scope {
 	return &scope{transaction: tx, execer: execer{through}, source: a.db}
@@ -174,6 +178,18 @@ func (s *scope) ExecContext(ctx context.Context, query string, args ...any) (sql
 	return result, err
 }
 
+// QueryTexts runs a query in the pgx.Tx, unless the transaction is over.
+func (s *scope) QueryTexts(ctx context.Context, query string, args ...any) ([]string, error) {
+	if err := s.Refusal(); err != nil {
+		return nil, err
+	}
+	texts, err := s.execer.QueryTexts(ctx, query, args...)
+	if errors.Is(err, pgx.ErrTxClosed) {
+		err = fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
+	}
+	return texts, err
+}
+
 // Execer makes a pgx.Tx usable for code that runs statements through database/sql's ExecContext,
 // such as inbox.Once.
 func Execer(tx pgx.Tx) outbox.Execer { return execer{tx} }
@@ -183,4 +199,12 @@ type execer struct{ tx pgx.Tx }
 func (e execer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	tag, err := e.tx.Exec(ctx, query, args...)
 	return driver.RowsAffected(tag.RowsAffected()), err
+}
+
+func (e execer) QueryTexts(ctx context.Context, query string, args ...any) ([]string, error) {
+	rows, err := e.tx.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

@@ -74,12 +74,7 @@ func (t *transaction) Source() any { return t.above.source }
 
 // ExecContext runs a statement in the *sql.Tx, unless the transaction is over.
 func (t *transaction) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if t.Suspected() { // the connection asks the database
-		if _, err := ask(ctx, t.conn.connector, t.above); err != nil {
-			return nil, err
-		}
-	}
-	if err := t.Refusal(); err != nil {
+	if err := t.usable(ctx); err != nil {
 		return nil, err
 	}
 	result, err := t.above.execer.ExecContext(keepContext{ctx}, query, args...)
@@ -90,6 +85,35 @@ func (t *transaction) ExecContext(ctx context.Context, query string, args ...any
 		err = fmt.Errorf("the connection is lost, or the transaction has a query whose rows are unread: read or close them first: %w", err)
 	}
 	return result, err
+}
+
+// usable returns why no statement may run in the transaction.
+func (t *transaction) usable(ctx context.Context) error {
+	if t.Suspected() { // the connection asks the database
+		if _, err := ask(ctx, t.conn.connector, t.above); err != nil {
+			return err
+		}
+	}
+	return t.Refusal()
+}
+
+// QueryContext runs a query in the *sql.Tx, unless the transaction is over. A transaction of another
+// type has to have a QueryContext, too.
+func (t *transaction) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := t.usable(ctx); err != nil {
+		return nil, err
+	}
+	reader, ok := t.above.execer.(interface {
+		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	})
+	if !ok {
+		return nil, fmt.Errorf("a %T has no QueryContext: give the adapter the *sql.Tx", t.above.execer)
+	}
+	rows, err := reader.QueryContext(ctx, query, args...)
+	if errors.Is(err, sql.ErrTxDone) { // the transaction ends just now
+		err = fmt.Errorf("%w: %w", outbox.ErrNoTransaction, err)
+	}
+	return rows, err
 }
 
 // verify asks the database after a failed statement.

@@ -206,6 +206,7 @@ func chosenIDs(ids []string, everything, filtered bool) ([]string, error) {
 // named changes the letters of these ids, and reports how many of the ids have no dead letter.
 func (a *app) named(ctx context.Context, b *bulk, dead *outbox.DeadLetters, ids []string, matching int64, one func(*outbox.DeadLetters, context.Context, string) error) error {
 	var absent int
+	var taken outbox.KeyTakenError
 	err := a.do(ctx, b, matching, func(ctx context.Context, progress func(int)) (done int, err error) {
 		for _, id := range ids {
 			switch err := one(dead, ctx, id); {
@@ -214,9 +215,16 @@ func (a *app) named(ctx context.Context, b *bulk, dead *outbox.DeadLetters, ids 
 				progress(done)
 			case exitCode(err) == exitNotFound:
 				absent++
+			case errors.Is(err, outbox.ErrKeyTaken):
+				if taken.Letters++; taken.Letters == 1 {
+					taken.EventID = id
+				}
 			default:
 				return done, err
 			}
+		}
+		if taken.Letters > 0 {
+			return done, &taken
 		}
 		return done, nil
 	})

@@ -155,6 +155,34 @@ func TestDeadLettersAreReplayedAndDeleted(t *testing.T) {
 	})
 }
 
+// keyTaken gives dead letters the unique key of a pending event.
+func (s *shop) keyTaken(t *testing.T, letters ...string) {
+	t.Helper()
+	ok(t, s.DSN, "schema", "create", "--index", "unique", "--yes")
+	s.insert(t, envelope("pending"))
+	for _, id := range append(letters, "pending") {
+		_, err := s.ExecContext(t.Context(), "UPDATE outbox_event SET unique_key = 'k' WHERE event_id = '"+id+"'")
+		require.NoError(t, err)
+	}
+}
+
+func TestALetterWhoseKeyIsTakenStaysDead(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *shop) {
+		s.dead(t, "x", 6)
+		s.keyTaken(t, "d000001", "d000003")
+		failed := fails(t, 1, s.DSN, "dead", "replay", "d000001", "d000002", "d000003", "--yes")
+		require.Contains(t, failed, "after it replayed 1 of 3 dead letters: 2 dead letters stay dead, d000001 first: a pending event has their unique key")
+		failed = fails(t, 1, s.DSN, "dead", "replay", "--all", "--batch", "2", "--yes")
+		require.Contains(t, failed, "after it replayed 3 of 5 dead letters")
+		require.Contains(t, failed, "2 dead letters stay dead, d000001 first")
+		require.Equal(t, 2, s.count(t, outbox.StatusDead))
+		s.kill(t, "x", "pending")
+		require.Contains(t, ok(t, s.DSN, "dead", "replay", "d000003"), "replayed 1 dead letter")
+		require.Contains(t, ok(t, s.DSN, "dead", "delete", "d000001"), "deleted 1")
+	})
+}
+
 func TestAGroupIsFoundAndReplayed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *shop) {

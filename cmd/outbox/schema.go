@@ -16,11 +16,12 @@ func (a *app) schema() *cobra.Command {
 
 var indexOptions = map[string]sqlstore.Option{
 	"age": sqlstore.WithAgeIndex(), "key": sqlstore.WithKeyIndex(), "tenant": sqlstore.WithTenantIndex(), "search": sqlstore.WithSearchIndex(),
+	"unique": sqlstore.WithUniqueIndex(),
 }
 
 // registerIndexes adds the flag for indexes that only some modes need.
 func registerIndexes(cmd *cobra.Command, names *[]string) {
-	cmd.Flags().StringSliceVar(names, "index", nil, "indexes to add: age (purging in WriterOnly), key (OrderedByKey), tenant (TenantsInTurn), search (events of an aggregate)")
+	cmd.Flags().StringSliceVar(names, "index", nil, "indexes to add: age (purging in WriterOnly), key (OrderedByKey), tenant (TenantsInTurn), search (one aggregate), unique (unique keys)")
 }
 
 func optionsOf(indexes []string) ([]sqlstore.Option, error) {
@@ -28,7 +29,7 @@ func optionsOf(indexes []string) ([]sqlstore.Option, error) {
 	for _, name := range indexes {
 		option, known := indexOptions[name]
 		if !known {
-			return nil, &usageError{"--index", fmt.Sprintf("has an unknown index of %d bytes; known are age, key, tenant and search", len(name))}
+			return nil, &usageError{"--index", fmt.Sprintf("has an unknown index of %d bytes; known are age, key, tenant, search and unique", len(name))}
 		}
 		options = append(options, option)
 	}

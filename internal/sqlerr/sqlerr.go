@@ -23,6 +23,19 @@ func IsDeadlock(err error) bool {
 	return err != nil && (HasState(err, "40P01") || HasState(err, "40001") || HasNumber(err, 1213, 3101) || Walk(err, lostLocks))
 }
 
+// IsDuplicate reports whether a unique index, or a primary key, has the values of a statement already:
+// PostgreSQL's 23505, MySQL's 1062, and SQLite's CONSTRAINT_PRIMARYKEY and CONSTRAINT_UNIQUE. mattn's
+// error has these codes in a field of its own.
+func IsDuplicate(err error) bool {
+	return err != nil && (HasState(err, "23505") || HasNumber(err, 1062) || Walk(err, func(err error) bool {
+		code, ok := Code(err)
+		if extended := structField(err, "ExtendedCode"); ok && extended.IsValid() && extended.CanInt() {
+			code = int(extended.Int())
+		}
+		return ok && (code == 1555 || code == 2067)
+	}))
+}
+
 // IsConflict reports whether the database refused a statement, or a COMMIT, because of another
 // transaction, so that the whole transaction may succeed when it runs again: [IsDeadlock], MySQL's
 // 1205 (lock wait timeout) and 1020 (the row was changed after the snapshot), TiDB's 8002, 8022, 8028

@@ -79,6 +79,7 @@ func RunAdapter(t *testing.T, newHarness func(t *testing.T) AdapterHarness) {
 		{"Refusal", adapterRefusalTests},
 		{"Bystander", adapterBystanderTests},
 		{"AfterTheEnd", adapterOwnTests},
+		{"Once", adapterOnceTests},
 	})
 }
 

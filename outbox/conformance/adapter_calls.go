@@ -35,6 +35,32 @@ func (s adapterStore) Insert(ctx context.Context, tx outbox.Execer, envs []outbo
 	return nil
 }
 
+// InsertOnce is Insert, and skips an event whose unique key is the id of a row. It reads in the
+// transaction, as stores do.
+func (s adapterStore) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) ([]string, error) {
+	query := "SELECT id FROM suite_event WHERE id = ?"
+	if s.dialect == Postgres {
+		query = "SELECT id FROM suite_event WHERE id = $1"
+	}
+	ids := idsOf(envs)
+	for i := range envs {
+		if envs[i].UniqueKey != "" {
+			there, err := outbox.QueryTexts(ctx, tx, query, envs[i].UniqueKey)
+			if err != nil {
+				return nil, err
+			}
+			if len(there) > 0 {
+				ids[i] = there[0]
+				continue
+			}
+		}
+		if err := s.Insert(ctx, tx, envs[i:i+1], lease, due); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
 // committed returns the events for which AfterCommit ran, in order.
 func (s *adapterSuite) committed() []string { return idsOf(s.calls.Committed()) }
 

@@ -57,6 +57,8 @@ func RunStore(t *testing.T, newHarness func(t *testing.T) StoreHarness) {
 		tests []storeTest
 	}{
 		{"Insert", insertTests},
+		{"Once", onceTests},
+		{"UniqueKeys", withKeys(keyTests)},
 		{"Payload", payloadTests},
 		{"Due", dueTests},
 		{"Poll", pollTests},

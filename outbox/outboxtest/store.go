@@ -38,9 +38,10 @@ type Store struct {
 type memRow struct {
 	RawRow
 	env     outbox.Envelope // as sealed; times and attempts are the RawRow's
-	hidden  bool            // the row's transaction is still open
-	locked  bool            // an open transaction completes the row
-	corrupt bool            // the headers do not decode
+	unique  uniqueKey
+	hidden  bool // the row's transaction is still open
+	locked  bool // an open transaction completes the row
+	corrupt bool // the headers do not decode
 }
 
 // NewStore makes an empty store.
@@ -140,30 +141,38 @@ func (s *Store) change(eventID string, fn func(r *memRow)) bool {
 
 // Insert implements [outbox.Store].
 func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) error {
+	_, err := s.InsertOnce(ctx, tx, envs, lease, due)
+	return err
+}
+
+// InsertOnce implements [outbox.Store]. InsertOnce does not wait for open transactions: the ids and
+// the unique keys of their events are taken.
+func (s *Store) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) ([]string, error) {
 	if len(envs) == 0 {
-		return nil
+		return nil, nil
 	}
 	const doing = "inserting"
 	ids := idsOf(envs, func(env outbox.Envelope) string { return env.EventID })
 	scope, _ := tx.(outbox.TxScope)
 	if scope != nil && !scope.Active() {
-		return s.fail(doing, outbox.ErrNoTransaction, ids...)
+		return nil, s.fail(doing, outbox.ErrNoTransaction, ids...)
 	}
 	if err := s.lock(ctx, doing, ids...); err != nil {
-		return err
+		return nil, err
 	}
-	duplicate := s.insert(envs, lease, due, scope != nil)
+	fresh, duplicate := s.insert(envs, ids, lease, due, scope != nil)
 	s.mu.Unlock()
 	if duplicate != "" {
-		return s.fail(doing, errDuplicate, duplicate)
+		return nil, s.fail(doing, &outbox.DuplicateEventError{EventID: duplicate})
 	}
-	if scope == nil {
-		return nil
+	if scope == nil || len(fresh) == 0 {
+		return ids, nil
 	}
-	if err := join(scope, envs, func() { s.show(ids) }, func() { s.drop(ids) }); err != nil {
-		return s.fail(doing, err, ids...)
+	written := idsOf(fresh, func(env outbox.Envelope) string { return env.EventID })
+	if err := join(scope, fresh, func() { s.show(written) }, func() { s.drop(written) }); err != nil {
+		return nil, s.fail(doing, err, ids...)
 	}
-	return nil
+	return ids, nil
 }
 
 // join ties rows to a transaction: a [Scope], or a transaction of an adapter, in which no statement
@@ -182,22 +191,60 @@ func join(scope outbox.TxScope, envs []outbox.Envelope, show, drop func()) error
 	return err
 }
 
-// insert adds all rows, or no row if an id exists already.
-func (s *Store) insert(envs []outbox.Envelope, lease string, due time.Time, hidden bool) (duplicate string) {
+// insert adds all rows whose unique key is free, or no row if an id exists already. In ids, the ids of
+// the other envelopes become those of the events that have their keys.
+func (s *Store) insert(envs []outbox.Envelope, ids []string, lease string, due time.Time, hidden bool) (fresh []outbox.Envelope, duplicate string) {
 	now := s.clock()
-	fresh := make(map[string]*memRow, len(envs))
-	for _, env := range envs {
-		if s.rows[env.EventID] != nil || fresh[env.EventID] != nil {
-			return env.EventID
+	added := make(map[string]*memRow, len(envs))
+	for i, env := range envs {
+		for _, rows := range []map[string]*memRow{s.rows, added} {
+			if holder := holderOf(rows, env.EventID, uniqueKeyOf(&env)); holder != "" {
+				ids[i] = holder
+			}
 		}
-		r := &memRow{env: env, hidden: hidden, RawRow: RawRow{AvailableAt: env.AvailableAt, CreatedAt: env.OccurredAt}}
-		r.env.Headers = maps.Clone(env.Headers)
+		if ids[i] != env.EventID {
+			continue
+		}
+		if s.rows[env.EventID] != nil || added[env.EventID] != nil {
+			return nil, env.EventID
+		}
+		r := &memRow{env: env, unique: uniqueKeyOf(&env), hidden: hidden, RawRow: RawRow{AvailableAt: env.AvailableAt, CreatedAt: env.OccurredAt}}
+		r.env.Headers, r.env.UniqueKey = maps.Clone(env.Headers), ""
 		if lease != "" && !env.AvailableAt.After(due) {
 			r.LockedBy, r.LockedAt = lease, now
 		}
-		fresh[env.EventID] = r
+		added[env.EventID] = r
+		fresh = append(fresh, r.env)
 	}
-	maps.Copy(s.rows, fresh)
+	maps.Copy(s.rows, added)
+	return fresh, ""
+}
+
+// uniqueKey is what is unique among the pending events; zero: nothing.
+type uniqueKey struct {
+	aggregateType outbox.AggregateType
+	eventType     outbox.EventType
+	key           string
+}
+
+func uniqueKeyOf(env *outbox.Envelope) uniqueKey {
+	if env.UniqueKey == "" {
+		return uniqueKey{}
+	}
+	return uniqueKey{env.AggregateType, env.EventType, env.UniqueKey}
+}
+
+// holderOf is the id of the pending event, other than the event of an id, that has a unique key; empty:
+// no event has the key.
+func holderOf(rows map[string]*memRow, but string, key uniqueKey) string {
+	if key == (uniqueKey{}) {
+		return ""
+	}
+	for id, r := range rows {
+		if id != but && r.unique == key && r.live() {
+			return id
+		}
+	}
 	return ""
 }
 

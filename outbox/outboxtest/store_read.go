@@ -10,10 +10,7 @@ import (
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
-var (
-	errDuplicate = errors.New("there is an event of that id already")
-	errHeaders   = errors.New("decoding headers: they are no flat object of strings")
-)
+var errHeaders = errors.New("decoding headers: they are no flat object of strings")
 
 // Poll implements [outbox.Store].
 func (s *Store) Poll(ctx context.Context, _ outbox.DB, q outbox.PollQuery) (outbox.Batch, error) {

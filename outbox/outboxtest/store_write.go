@@ -232,11 +232,20 @@ func (s *Store) ReplayDead(ctx context.Context, _ outbox.DB, eventIDs []string, 
 		return 0, err
 	}
 	defer s.mu.Unlock()
-	dead := s.named(eventIDs, isDead)
-	for _, r := range dead {
+	replayed := 0
+	var taken []string
+	for _, r := range s.named(eventIDs, isDead) {
+		if holderOf(s.rows, r.env.EventID, r.unique) != "" {
+			taken = append(taken, r.env.EventID)
+			continue
+		}
 		r.RawRow = RawRow{Status: to, AvailableAt: now, CreatedAt: r.CreatedAt}
+		replayed++
 	}
-	return len(dead), nil
+	if len(taken) > 0 {
+		return replayed, &outbox.KeyTakenError{EventID: taken[0], Letters: len(taken)}
+	}
+	return replayed, nil
 }
 
 // DeleteDead implements [outbox.Store].

@@ -24,7 +24,7 @@ var (
 	schemaIndexes   = []string{"none", "due", "done", "dead"} // none: two equal tables, which show the noise
 	optionalIndexes = map[string]sqlstore.Option{
 		"key": sqlstore.WithKeyIndex(), "tenant": sqlstore.WithTenantIndex(),
-		"search": sqlstore.WithSearchIndex(), "age": sqlstore.WithAgeIndex(),
+		"search": sqlstore.WithSearchIndex(), "age": sqlstore.WithAgeIndex(), "unique": sqlstore.WithUniqueIndex(),
 	}
 )
 

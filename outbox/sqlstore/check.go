@@ -58,6 +58,9 @@ func (s *Store) Check(ctx context.Context, db outbox.DB, claims bool) error {
 	if err := s.fits(row); err != nil {
 		return s.fail(what, err)
 	}
+	if s.hasOption(uniqueIndex) {
+		return s.checkIndex(ctx, db, uniqueIndex, "Envelope.UniqueKey", "WithUniqueIndex()")
+	}
 	return nil
 }
 

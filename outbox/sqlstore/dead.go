@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outboxkit/outbox-go/internal/sqlerr"
 	"github.com/outboxkit/outbox-go/outbox"
 )
 
@@ -221,6 +222,38 @@ func (s *Store) CountDead(ctx context.Context, db outbox.DB, f outbox.DeadFilter
 
 // ReplayDead implements [outbox.Store].
 func (s *Store) ReplayDead(ctx context.Context, db outbox.DB, eventIDs []string, now time.Time, to outbox.Status) (int, error) {
+	n, taken, err := s.replay(ctx, db, eventIDs, now, to)
+	if err == nil && len(taken) > 0 {
+		err = &outbox.KeyTakenError{EventID: taken[0], Letters: len(taken)}
+	}
+	return n, err
+}
+
+// replay replays dead letters, and returns the ids of those whose unique key is taken. A statement that
+// meets such a letter changes nothing: replay divides its letters until each such letter is alone.
+func (s *Store) replay(ctx context.Context, db outbox.DB, eventIDs []string, now time.Time, to outbox.Status) (total int, taken []string, err error) {
+	for chunk := range slices.Chunk(eventIDs, markRows) {
+		n, err := s.replayTogether(ctx, db, chunk, now, to)
+		switch {
+		case !sqlerr.IsDuplicate(err):
+			total += n
+		case len(chunk) == 1:
+			taken, err = append(taken, chunk[0]), nil
+		default:
+			err = nil
+			for _, half := range [][]string{chunk[:len(chunk)/2], chunk[len(chunk)/2:]} {
+				n, more, failed := s.replay(ctx, db, half, now, to)
+				total, taken, err = total+n, append(taken, more...), cmp.Or(err, failed)
+			}
+		}
+		if err != nil {
+			return total, taken, err
+		}
+	}
+	return total, taken, s.err
+}
+
+func (s *Store) replayTogether(ctx context.Context, db outbox.DB, eventIDs []string, now time.Time, to outbox.Status) (int, error) {
 	return s.eachDead(ctx, db, "replaying", eventIDs, func(q *query) {
 		q.add("UPDATE ").table(s).add(" SET status = ").arg(int(to)).add(", attempts = 0, available_at = ").time(now).
 			add(", last_error = NULL, done_at = NULL, ", unlock)

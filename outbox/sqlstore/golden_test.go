@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/outboxkit/outbox-go/internal/testing/testdb"
@@ -49,6 +50,19 @@ func (r idle) ExecContext(_ context.Context, q string, args ...any) (sql.Result,
 	_ = r.note(q, args)
 	return driver.RowsAffected(0), nil
 }
+
+// passing records statements whose INSERT is refused as a duplicate.
+type passing struct{ *recorder }
+
+func (p passing) ExecContext(_ context.Context, q string, args ...any) (sql.Result, error) {
+	_ = p.note(q, args)
+	if strings.HasPrefix(q, "INSERT") && !strings.Contains(q, "ON CONFLICT") {
+		return nil, &mysql.MySQLError{Number: 1062}
+	}
+	return driver.RowsAffected(0), nil
+}
+
+func uniqueFor(kind testdb.Kind) *sqlstore.Store { return storeFor(kind, sqlstore.WithUniqueIndex()) }
 
 // The text of every statement, so that a change to one is seen in review. Run with
 // UPDATE_GOLDEN=1 to accept it. It omits what MySQL does in its own transactions.
@@ -105,8 +119,19 @@ func statementsOf(t *testing.T, kind testdb.Kind) string {
 	differ := events("e", 2)
 	differ[1].AggregateID, differ[1].Headers = "o-2", map[string]string{"k": "v"}
 	run("insert", store.Insert(ctx, rec, differ, "", time.Time{}))
+	section("insert once")
+	_, err := uniqueFor(kind).InsertOnce(ctx, rec, events("e", 1), "", time.Time{})
+	run("insert once", err)
+	section("insert once two, leased: the savepoint comes first")
+	_, err = store.InsertOnce(ctx, passing{rec}, events("e", 2), "node/1", time.Now().Add(time.Hour))
+	require.ErrorContains(t, err, "looking for events", "as no row was inserted")
+	section("insert once with a unique key that is taken")
+	keyed := events("e", 1)
+	keyed[0].UniqueKey = "k"
+	_, err = uniqueFor(kind).InsertOnce(ctx, passing{rec}, keyed, "node/1", time.Now().Add(time.Hour))
+	require.ErrorContains(t, err, "looking for the event with a unique key")
 	section("poll")
-	_, err := store.Poll(ctx, rec, outbox.PollQuery{Now: someTime, Limit: 10})
+	_, err = store.Poll(ctx, rec, outbox.PollQuery{Now: someTime, Limit: 10})
 	run("poll", err)
 	section("poll behind a cursor, without recent rows")
 	_, err = store.Poll(ctx, rec, outbox.PollQuery{

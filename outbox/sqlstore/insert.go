@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +29,7 @@ type chunk struct {
 	envs   []outbox.Envelope
 	lease  string // empty: no lease
 	absent bool   // leave existing rows with these ids as they are
+	key    bool   // the envelope has a unique key, and is alone
 }
 
 // Insert implements [outbox.Store].
@@ -35,26 +37,31 @@ func (s *Store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Enve
 	if err := s.findOnce(ctx); err != nil {
 		return err
 	}
+	chunks := s.chunks(envs, lease, due)
+	if len(chunks) > 1 && s.d != postgres { // on MySQL and SQLite a failed statement does not end the transaction
+		return s.together(ctx, tx, func() error { return s.insertChunks(ctx, tx, chunks) })
+	}
+	return s.insertChunks(ctx, tx, chunks)
+}
+
+// chunks divides envelopes into statements: those that are due first, which get the lease.
+func (s *Store) chunks(envs []outbox.Envelope, lease string, due time.Time) []chunk {
 	leased, rest := envs, []outbox.Envelope(nil)
 	delayed := func(env outbox.Envelope) bool { return env.AvailableAt.After(due) }
 	if lease != "" && slices.ContainsFunc(envs, delayed) {
 		leased = slices.DeleteFunc(slices.Clone(envs), delayed)
 		rest = slices.DeleteFunc(slices.Clone(envs), func(env outbox.Envelope) bool { return !delayed(env) })
 	}
-	chunks := s.chunked(s.chunked(nil, leased, lease), rest, "")
-	if len(chunks) > 1 && s.d != postgres { // on MySQL and SQLite a failed statement does not end the transaction
-		return s.insertTogether(ctx, tx, chunks)
-	}
-	return s.insertChunks(ctx, tx, chunks)
+	return s.chunked(s.chunked(nil, leased, lease), rest, "")
 }
 
-// insertTogether inserts all rows or no row, even in a transaction that goes on after the error.
-func (s *Store) insertTogether(ctx context.Context, tx outbox.Execer, chunks []chunk) error {
+// together undoes all statements of fn if fn fails, also in a transaction that goes on after the error.
+func (s *Store) together(ctx context.Context, tx outbox.Execer, fn func() error) error {
 	const what, savepoint = "inserting in several statements", " outbox_insert"
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT"+savepoint); err != nil {
 		return s.fail(what, err)
 	}
-	if err := s.insertChunks(ctx, tx, chunks); err != nil {
+	if err := fn(); err != nil {
 		_, undone := tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT"+savepoint)
 		return errors.Join(err, undone)
 	}
@@ -66,7 +73,7 @@ func (s *Store) insertTogether(ctx context.Context, tx outbox.Execer, chunks []c
 
 func (s *Store) insertChunks(ctx context.Context, tx outbox.Execer, chunks []chunk) error {
 	for _, c := range chunks {
-		if err := s.insertChunk(ctx, tx, c); err != nil {
+		if _, err := s.insertChunk(ctx, tx, c); err != nil {
 			return err
 		}
 	}
@@ -93,26 +100,33 @@ func (s *Store) chunked(chunks []chunk, envs []outbox.Envelope, lease string) []
 	return chunks
 }
 
-// insertChunk inserts rows with one statement.
-func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, c chunk) error {
+// insertChunk inserts rows with one statement, and returns the number of the rows if some may be left
+// out.
+func (s *Store) insertChunk(ctx context.Context, tx outbox.Execer, c chunk) (rows int, err error) {
 	text, args, err := s.insertStatement(c)
 	if errors.Is(err, errSeparator) {
 		return s.insertEach(ctx, tx, c)
 	}
+	var result sql.Result
 	if err == nil {
 		if c.absent {
 			text += s.d.unlessThere
 		}
-		_, err = tx.ExecContext(ctx, text, args...)
+		result, err = tx.ExecContext(ctx, text, args...)
+	}
+	if err == nil && c.absent {
+		var n int64
+		n, err = result.RowsAffected()
+		rows = int(n)
 	}
 	if err == nil {
-		return nil
+		return rows, nil
 	}
 	what := "inserting event " + c.envs[0].EventID
 	if len(c.envs) > 1 {
 		what = fmt.Sprintf("inserting %d events, %s first,", len(c.envs), c.envs[0].EventID)
 	}
-	return s.fail(what, err)
+	return 0, s.fail(what, err)
 }
 
 func (s *Store) insertStatement(c chunk) (text string, args []any, err error) {
@@ -120,16 +134,21 @@ func (s *Store) insertStatement(c chunk) (text string, args []any, err error) {
 		return s.insertLists(c.envs, c.lease)
 	}
 	args, err = s.rowArgs(c.envs, c.lease)
+	if c.key {
+		return s.keyedText(c.lease != ""), append(args, c.envs[0].UniqueKey), err
+	}
 	return s.insertText(len(c.envs), c.lease != ""), args, err
 }
 
-func (s *Store) insertEach(ctx context.Context, tx outbox.Execer, c chunk) error {
+func (s *Store) insertEach(ctx context.Context, tx outbox.Execer, c chunk) (rows int, err error) {
 	for one := range slices.Chunk(c.envs, 1) {
-		if err := s.insertChunk(ctx, tx, chunk{one, c.lease, c.absent}); err != nil {
-			return err
+		n, err := s.insertChunk(ctx, tx, chunk{envs: one, lease: c.lease, absent: c.absent})
+		if err != nil {
+			return 0, err
 		}
+		rows += n
 	}
-	return nil
+	return rows, nil
 }
 
 // insertText is the text of an INSERT of that many rows.
@@ -142,10 +161,11 @@ func (s *Store) insertText(rows int, leased bool) string {
 	if text := cached.Load(); text != nil {
 		return *text
 	}
-	q := s.query(400+40*rows).insertInto(s, leased).add(") VALUES ").row(leased)
+	q := s.query(400+40*rows).insertInto(s, leased).add(") VALUES (").row(leased)
 	for range rows - 1 {
-		q.add(", ").row(leased)
+		q.add("), (").row(leased)
 	}
+	q.add(")")
 	text := q.text()
 	cached.Store(&text)
 	return text
@@ -161,9 +181,13 @@ func (q *query) insertInto(s *Store, leased bool) *query {
 	return q
 }
 
-// row writes a row with the parameters of [Store.rowArgs].
+// keyedText is the text of an INSERT of a row with a unique key, which is the last parameter.
+func (s *Store) keyedText(leased bool) string {
+	return s.query(450).insertInto(s, leased).add(", unique_key) VALUES (").row(leased).add(",").arg(nil).add(")").text()
+}
+
+// row writes the values of a row with the parameters of [Store.rowArgs].
 func (q *query) row(leased bool) *query {
-	q.add("(")
 	for range 9 {
 		q.arg(nil).add(",")
 	}
@@ -171,7 +195,7 @@ func (q *query) row(leased bool) *query {
 	if leased {
 		q.add(",").arg(nil).add(",").now()
 	}
-	return q.add(")")
+	return q
 }
 
 // rowArgs are the parameters of rows, one row after the other.

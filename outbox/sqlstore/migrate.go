@@ -127,12 +127,19 @@ func (s *Store) addIndexes(ctx context.Context, tx *sql.Tx, what string, indexes
 		if has {
 			continue
 		}
-		const exists = 1061 // MySQL: another process was faster
-		if err := s.run(ctx, tx, what, s.indexDDL(index)); err != nil && !sqlerr.HasNumber(err, exists) {
-			return err
+		for _, statement := range s.indexDDL(index) {
+			if err := s.run(ctx, tx, what, statement); err != nil && !exists(err) {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// exists reports whether an index or a column is there already: on MySQL another process was faster,
+// or failed between the two; on SQLite the column was added without the index.
+func exists(err error) bool {
+	return sqlerr.HasNumber(err, 1060, 1061) || strings.Contains(err.Error(), "duplicate column name")
 }
 
 // run runs a statement of the schema.

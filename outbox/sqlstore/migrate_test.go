@@ -274,7 +274,7 @@ func TestMigratedTablesPassTheConformanceSuite(t *testing.T) {
 	for _, target := range testdb.Bulk() {
 		t.Run(target.Name, func(t *testing.T) {
 			t.Parallel()
-			certifyTables(t, func(t testing.TB) *testdb.DB {
+			certifyTables(t, suiteOptions, func(t testing.TB) *testdb.DB {
 				db := testdb.Open(t, target)
 				for _, version := range []int{1, sqlstore.SchemaVersion} {
 					_, err := storeFor(db.Kind, suiteOptions...).Migrate(context.WithoutCancel(t.Context()), db.DB, version)

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/outboxkit/outbox-go/outbox"
 )
@@ -40,7 +41,7 @@ func (s *Store) checkIndex(ctx context.Context, db outbox.DB, suffix, reader, op
 		return err
 	}
 	return s.fail(what, fmt.Errorf("%s needs the index %s, which sqlstore.%s adds to the schema of a new table; for this one run: %s",
-		reader, s.name().Index(suffix), option, s.indexDDL(suffix)))
+		reader, s.name().Index(suffix), option, strings.Join(s.indexDDL(suffix), "; ")))
 }
 
 // hasIndex asks the catalog for an index of the table.

@@ -58,7 +58,9 @@ func (s *Store) migrations() []Migration {
 // optionalIndexes are the statements that create the indexes of the store's options.
 func (s *Store) optionalIndexes() (statements []string) {
 	for _, index := range s.indexes {
-		statements = append(statements, s.indexDDL(index)+";\n")
+		for _, statement := range s.indexDDL(index) {
+			statements = append(statements, statement+";\n")
+		}
 	}
 	return statements
 }
@@ -71,21 +73,21 @@ func (s *Store) schemaIndexes() []string {
 	return []string{"due", "done", "dead"}
 }
 
-// indexDDL is the statement that creates an index.
-func (s *Store) indexDDL(suffix string) string {
+// indexDDL are the statements that create an index, and the column of the unique index.
+func (s *Store) indexDDL(suffix string) (statements []string) {
 	name := s.d.quote + s.table.Index(suffix) + s.d.quote
 	for _, file := range []string{s.d.name + "/0001_outbox.up.sql", "optional/" + s.d.name + ".sql"} {
 		for _, statement := range statementsOf(s.schemaFile("schema/" + file)) {
 			if _, columns, ok := strings.Cut(statement, "KEY "+name+" "); ok { // MySQL: within CREATE TABLE
 				columns, _, _ = strings.Cut(columns, ")")
-				return "CREATE INDEX " + name + " ON " + s.table.Quoted(s.d.quote) + " " + columns + ")"
+				return []string{"CREATE INDEX " + name + " ON " + s.table.Quoted(s.d.quote) + " " + columns + ")"}
 			}
-			if strings.Contains(statement, name) {
-				return statement
+			if strings.Contains(statement, name) || suffix == uniqueIndex && strings.Contains(statement, "ADD COLUMN") {
+				statements = append(statements, statement)
 			}
 		}
 	}
-	return ""
+	return statements
 }
 
 // schemaFile is the text of a file with the names of this store.

@@ -35,10 +35,14 @@ func TestEveryVersionHasItsFiles(t *testing.T) {
 				require.Contains(t, m.Up, fmt.Sprintf(`'{"version":%d,"min_version":`, m.Version))
 			}
 		}
-		for suffix, option := range map[string]sqlstore.Option{"age": sqlstore.WithAgeIndex(), "key": sqlstore.WithKeyIndex(), "tenant": sqlstore.WithTenantIndex(), "search": sqlstore.WithSearchIndex()} {
+		for suffix, option := range map[string]sqlstore.Option{"age": sqlstore.WithAgeIndex(), "key": sqlstore.WithKeyIndex(), "tenant": sqlstore.WithTenantIndex(), "search": sqlstore.WithSearchIndex(), "unique": sqlstore.WithUniqueIndex()} {
 			up := storeFor(kind, option, option).Migrations()[0].Up
 			require.Equal(t, store.Migrations()[0].Up, up[:len(store.Migrations()[0].Up)])
-			require.Len(t, statements(up), len(statements(store.Migrations()[0].Up))+1)
+			added := 1
+			if suffix == "unique" { // the column, too
+				added = 2
+			}
+			require.Len(t, statements(up), len(statements(store.Migrations()[0].Up))+added)
 			require.Contains(t, up, "idx_outbox_event_"+suffix)
 		}
 	}

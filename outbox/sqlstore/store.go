@@ -94,6 +94,12 @@ func WithTenantIndex() Option { return withIndex("tenant") }
 // only when the table has the index: without the index each page reads the table.
 func WithSearchIndex() Option { return withIndex("search") }
 
+// WithUniqueIndex lets the store write events with an [outbox.Envelope].UniqueKey, and adds to the
+// schema the column and the unique index for the key. An event without a key pays for the index only
+// on MySQL and MariaDB. Give the option only when the table has both, or CreateSchema adds them: Start
+// fails without the index. A partitioned table of PostgreSQL cannot have the index.
+func WithUniqueIndex() Option { return withIndex(uniqueIndex) }
+
 func withIndex(suffix string) Option {
 	return func(s *Store) {
 		if !slices.Contains(s.indexes, suffix) {
@@ -101,6 +107,8 @@ func withIndex(suffix string) Option {
 		}
 	}
 }
+
+func (s *Store) hasOption(index string) bool { return slices.Contains(s.indexes, index) }
 
 // WithCodec sets the codec for headers, and for decoding payloads that are read. The codec must
 // write JSON. Defaults to [outbox.DefaultCodec].

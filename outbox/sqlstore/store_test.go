@@ -39,7 +39,7 @@ func detected(t testing.TB, db *testdb.DB, opts ...sqlstore.Option) *sqlstore.St
 // certify runs the conformance suite on a target, with further DSN parameters.
 func certify(t *testing.T, target testdb.Target, opts ...testdb.Option) {
 	t.Helper()
-	certifyTables(t, func(t testing.TB) *testdb.DB { return withTables(t, target, opts...) })
+	certifyTables(t, suiteOptions, func(t testing.TB) *testdb.DB { return withTables(t, target, opts...) })
 }
 
 // withTables opens a database with the tables that the conformance suite needs.
@@ -51,18 +51,18 @@ func withTables(t testing.TB, target testdb.Target, opts ...testdb.Option) *test
 }
 
 // certifyTables runs the conformance suite on databases that open opens with their tables.
-func certifyTables(t *testing.T, open func(t testing.TB) *testdb.DB) {
+func certifyTables(t *testing.T, options []sqlstore.Option, open func(t testing.TB) *testdb.DB) {
 	t.Helper()
 	lend := testdb.Lend(t, open, testdb.EmptyTables)
 	conformance.RunStore(t, func(t *testing.T) conformance.StoreHarness {
 		db := lend(t)
-		store := detected(t, db, suiteOptions...)
+		store := detected(t, db, options...)
 		return conformance.SQLHarness(store, db.DB, conformance.Dialect(store.Dialect()))
 	})
 }
 
 // suiteOptions are the options that the suite has rules for.
-var suiteOptions = []sqlstore.Option{sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex()}
+var suiteOptions = []sqlstore.Option{sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex(), sqlstore.WithUniqueIndex()}
 
 func TestConformance(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ var mutations = []mutation{
 	},
 	{
 		"the row is inserted beside the transaction", "outbox/writer.go",
-		"w.store.Insert(ctx, scope, sealed", "w.store.Insert(ctx, w.hot.completer.db, sealed", alone, checker.RuleAtomic,
+		"w.store.InsertOnce(ctx, tx, p.envs", "w.store.InsertOnce(ctx, w.hot.completer.db, p.envs", alone, checker.RuleAtomic,
 	},
 	{
 		"a delivered row is deleted although it is to be kept", "outbox/config.go",

@@ -44,6 +44,14 @@ func (s store) Insert(ctx context.Context, tx outbox.Execer, envs []outbox.Envel
 	return nil
 }
 
+func (s store) InsertOnce(ctx context.Context, tx outbox.Execer, envs []outbox.Envelope, lease string, due time.Time) ([]string, error) {
+	ids := make([]string, len(envs))
+	for i := range envs {
+		ids[i] = envs[i].EventID
+	}
+	return ids, s.Insert(ctx, tx, envs, lease, due)
+}
+
 // Writer creates the table and a writer for the table that reports to the record.
 func Writer(t testing.TB, db *sql.DB, dialect string) (*outbox.Writer, *Record) {
 	t.Helper()

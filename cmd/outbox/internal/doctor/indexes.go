@@ -18,6 +18,7 @@ var readBy = map[string]string{"due": "every poll", "done": "purging", "dead": "
 // optional are the indexes that an option of the store adds.
 var optional = map[string]string{
 	"age": "purging in WriterOnly", "key": "OrderedByKey", "tenant": "Claim.TenantsInTurn", "search": "finding the events of an aggregate",
+	"unique": "unique keys of events",
 }
 
 // indexes compares the table's indexes with the indexes of the schema.
@@ -65,7 +66,7 @@ func (p *patient) otherColumns(x catalog.Index) {
 }
 
 // columnNames finds the names of columns in the definition of an index.
-var columnNames = regexp.MustCompile(`\b(event_id|event_type|aggregate_type|aggregate_id|tenant_id|status|attempts|available_at|created_at|done_at|locked_by|locked_at)\b`)
+var columnNames = regexp.MustCompile(`\b(event_id|event_type|aggregate_type|aggregate_id|tenant_id|status|attempts|available_at|created_at|done_at|locked_by|locked_at|unique_key|unique_pending)\b`)
 
 // columnsIn returns the columns of a definition, behind the name of the table, in their order.
 func columnsIn(definition string) []string {
@@ -126,7 +127,7 @@ func (p *patient) drop(x catalog.Index) string {
 // ddl returns the statement that creates an index of the schema; empty if the dialect has no such
 // index.
 func (p *patient) ddl(name string) string {
-	text, err := sqlstore.Schema(p.dialect, p.table.String(), sqlstore.WithAgeIndex(), sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex())
+	text, err := sqlstore.Schema(p.dialect, p.table.String(), sqlstore.WithAgeIndex(), sqlstore.WithKeyIndex(), sqlstore.WithTenantIndex(), sqlstore.WithSearchIndex(), sqlstore.WithUniqueIndex())
 	if err != nil {
 		return ""
 	}
@@ -139,7 +140,7 @@ func (p *patient) ddl(name string) string {
 			return "ALTER TABLE " + p.quoted() + " ADD KEY " + strings.TrimSuffix(key, ",")
 		}
 		if p.dialect == "postgres" {
-			line = strings.Replace(line, "CREATE INDEX IF NOT EXISTS", "CREATE INDEX CONCURRENTLY", 1)
+			line = strings.Replace(line, "INDEX IF NOT EXISTS", "INDEX CONCURRENTLY", 1)
 		}
 		return strings.TrimSuffix(line, ";")
 	}

@@ -8,3 +8,6 @@ CREATE INDEX IF NOT EXISTS idx_outbox_event_key ON outbox_event (aggregate_type,
 CREATE INDEX IF NOT EXISTS idx_outbox_event_tenant ON outbox_event (COALESCE(tenant_id, ''), available_at, created_at, event_id) WHERE status IN (0, 2);
 -- WithSearchIndex: the events of one aggregate id, for operators.
 CREATE INDEX IF NOT EXISTS idx_outbox_event_search ON outbox_event (aggregate_id, event_id) WHERE aggregate_id IS NOT NULL;
+-- WithUniqueIndex: a pending event of a kind for each unique key. Not for a partitioned table.
+ALTER TABLE outbox_event ADD COLUMN IF NOT EXISTS unique_key VARCHAR(128);
+CREATE UNIQUE INDEX IF NOT EXISTS idx_outbox_event_unique ON outbox_event (aggregate_type, event_type, unique_key) WHERE status IN (0, 2) AND unique_key IS NOT NULL;
