@@ -112,16 +112,26 @@ func (d *dispatcher) conclude(dl *delivery, outcome Outcome, c cause) {
 			}
 		}
 		dl.reason = errorText(reason)
-		dl.next = dueTime(d.clock.Now(), delay)
+		dl.next = d.dueIn(delay)
 	case OutcomeDead:
 		// Only a failure that another attempt might have mended counts as an attempt.
 		d.die(dl, c, !c.decides(OutcomeDead) && !c.unroutable)
 	case OutcomeRetry:
-		dl.next, dl.reason, dl.attempts = dueTime(d.clock.Now(), d.delay(dl.env, c)), errorText(c.text), dl.env.Attempts+1
+		dl.next, dl.reason, dl.attempts = d.dueIn(d.delay(dl.env, c)), errorText(c.text), dl.env.Attempts+1
 	case OutcomeReleased:
 	default:
 		dl.outcome = d.doneOutcome
 	}
+}
+
+// dueIn is the due time of an event that waits. A Drain does not deliver the event again, also if
+// the clock stands still or was set back.
+func (d *dispatcher) dueIn(delay time.Duration) time.Time {
+	due := dueTime(d.clock.Now(), delay)
+	if d.drain != nil && !due.After(d.drain.due) {
+		return d.drain.due.Add(time.Microsecond)
+	}
+	return due
 }
 
 func (d *dispatcher) die(dl *delivery, c cause, countAttempt bool) {
