@@ -296,6 +296,11 @@ func (p *poller) runDrain(ctx context.Context) {
 	d := p.dispatcher.drain
 	defer close(d.ended)
 	d.more, d.err = p.drainTable(ctx, d)
+	if s, ends := p.takeovers.(interface{ end(context.Context) error }); ends {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rangePatience)
+		defer cancel()
+		d.err = errors.Join(d.err, s.end(ctx))
+	}
 }
 
 // drainTable runs cycles until a cycle that begins with nothing in hand, at the start of the table,
