@@ -154,13 +154,16 @@ func (o *Outbox) engineFor(d *drain) *Outbox {
 	return engine
 }
 
-// drainPatience is how long counting what is left may take, also after the end of the Drain's
-// context.
+// drainPatience is how long counting what is left may take after the end of the Drain's context.
 const drainPatience = 2 * time.Second
 
 // countLeft counts the events that are due.
 func (o *Outbox) countLeft(ctx context.Context, got *Drained) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainPatience)
+	limit := statementTimeout
+	if ctx.Err() != nil {
+		ctx, limit = context.WithoutCancel(ctx), drainPatience
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	now := storedTime(o.clock.Now())
 	st, err := o.store.Stats(ctx, o.db, now, nil)

@@ -235,7 +235,6 @@ func TestDrainReturnsAtOnceWhileAnotherProcessHoldsTheTable(t *testing.T) {
 	})
 }
 
-
 func TestDrainLeavesPausedEventsAndTheEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
