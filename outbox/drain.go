@@ -4,31 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
-
-	"github.com/outboxkit/outbox-go/internal/sqlerr"
-	"github.com/outboxkit/outbox-go/outbox/internal/wait"
 )
-
-// Drained is the result of [Outbox.Drain].
-type Drained struct {
-	// Done, Failed, Dead and Deferred count the outcomes that are stored, as the methods Delivered,
-	// Failed, Died and Deferred of [Metrics] do: an event with several listeners may count more than
-	// once.
-	Done, Failed, Dead, Deferred int
-	// More says that another Drain would go on at once: n events were taken, or the context ended.
-	More bool
-	// Left is how many events are due now, counted up to [StatsLimit]: events behind the first n,
-	// events that became due meanwhile, and events that cannot be delivered now.
-	Left int
-	// Paused and Elsewhere say how many of Left are paused, and how many other processes have. They
-	// are counted only if More is false. The other events of Left became due meanwhile, or wait
-	// behind an event of their key in [OrderedByKey].
-	Paused, Elsewhere int
-	// NextDue is when the next delayed event or retry becomes due; zero: there is no such event.
-	NextDue time.Time
-}
 
 // Drain delivers at most n events of the events that are due when Drain begins, and returns. Drain
 // serves functions and scheduled jobs, whose processes must do nothing between two requests: call
@@ -45,7 +22,8 @@ type Drained struct {
 // holds the table; in [MultiNode] and [OrderedByKey], processes share the events. Limits hold, also
 // over the Drains of a process: Drain waits for the rate until ctx ends. Drain takes over events of
 // processes that died, once their leases or ranges have expired. Drain does not purge; call
-// [Outbox.Purge]. [Config].Notifier is told at the end, and is not listened to.
+// [Outbox.Purge]. Drain notifies [Config].Notifier at the end and does not listen. [Outbox.Nodes] does
+// not list a process for its Drain.
 //
 // One Drain runs at a time: meanwhile Drain, Start, Register and Deliver fail with [ErrDraining].
 // Drain fails with [ErrStarted] after Start and with [ErrClosed] after Close, and Close ends a Drain
@@ -195,7 +173,6 @@ func (o *Outbox) countWaiting(ctx context.Context, now time.Time, got *Drained) 
 			return err
 		}
 		got.Paused = free - reach.Fresh - reach.Expired
-		free -= got.Paused
 	}
 	list, err := o.store.Ranges(ctx, o.db)
 	if err != nil {
@@ -213,163 +190,4 @@ func (o *Outbox) countWaiting(ctx context.Context, now time.Time, got *Drained) 
 		got.Elsewhere += reach.Fresh
 	}
 	return nil
-}
-
-// drain is what an engine knows of the Drain that it serves, and counts the outcomes, as its
-// metrics. A nil *drain is no Drain, for take, giveBack and room.
-type drain struct {
-	Metrics               // without the Close that it may have: the outbox closes its metrics
-	n       int           // the most events
-	due     time.Time     // the events that are due by then
-	taken   atomic.Int64  // events that were taken in hand
-	back    atomic.Int64  // of them, events that were given back
-	ended   chan struct{} // closed: the poller has ended
-
-	// These are valid when ended is closed.
-	err  error
-	more bool
-
-	done, failed, dead, deferred atomic.Int64
-}
-
-// take notes events that are in hand.
-func (d *drain) take(n int) {
-	if d != nil {
-		d.taken.Add(int64(n))
-	}
-}
-
-// giveBack notes events that leave without an outcome.
-func (d *drain) giveBack(n int) {
-	if d != nil {
-		d.back.Add(int64(n))
-	}
-}
-
-// room is how many events of limit may still be taken.
-func (d *drain) room(limit int) int {
-	if d == nil {
-		return limit
-	}
-	return min(limit, d.n-int(d.taken.Load()-d.back.Load()))
-}
-
-// Delivered implements [Metrics].
-func (d *drain) Delivered(kind EventKind, latency time.Duration) {
-	d.done.Add(1)
-	d.Metrics.Delivered(kind, latency)
-}
-
-// Failed implements [Metrics].
-func (d *drain) Failed(kind EventKind) {
-	d.failed.Add(1)
-	d.Metrics.Failed(kind)
-}
-
-// Died implements [Metrics].
-func (d *drain) Died(kind EventKind) {
-	d.dead.Add(1)
-	d.Metrics.Died(kind)
-}
-
-// Deferred implements [Metrics].
-func (d *drain) Deferred(kind EventKind) {
-	d.deferred.Add(1)
-	d.Metrics.Deferred(kind)
-}
-
-// result is the result of the engine.
-func (d *drain) result() Drained {
-	got := Drained{Done: int(d.done.Load()), Failed: int(d.failed.Load()), Dead: int(d.dead.Load()), Deferred: int(d.deferred.Load())}
-	select {
-	case <-d.ended:
-		got.More = d.more
-	default:
-	}
-	return got
-}
-
-const (
-	drainLook  = 5 * time.Millisecond // between two looks whether everything in hand is stored
-	drainTries = 4                    // cycles that fail in a row until a Drain fails
-)
-
-// runDrain is the poller's goroutine in a Drain.
-func (p *poller) runDrain(ctx context.Context) {
-	d := p.dispatcher.drain
-	defer close(d.ended)
-	d.more, d.err = p.drainTable(ctx, d)
-	if s, ends := p.takeovers.(interface{ end(context.Context) error }); ends {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rangePatience)
-		defer cancel()
-		d.err = errors.Join(d.err, s.end(ctx))
-	}
-}
-
-// drainTable runs cycles until a cycle that begins with nothing in hand, at the start of the table,
-// takes nothing: then no event that is due can be delivered now. more says that events may be left
-// that the next Drain can deliver.
-func (p *poller) drainTable(ctx context.Context, d *drain) (more bool, err error) {
-	for look, failures := true, 0; ctx.Err() == nil; look = p.awaitLook(ctx) {
-		idle := p.dispatcher.isIdle()
-		full := d.room(1) <= 0
-		switch {
-		case idle && full:
-			return true, nil
-		case full, !idle && !look:
-			continue
-		case idle:
-			p.pass.StartOver()
-		}
-		taken := d.taken.Load()
-		p.agenda.Begin(p.clock.Now())
-		_, err := p.cycle(ctx)
-		switch {
-		case ctx.Err() != nil:
-		case err != nil:
-			if failures++; failures == drainTries {
-				return true, err
-			}
-			if !sqlerr.IsDeadlock(err) {
-				wait.Sleep(ctx, 50*time.Millisecond<<failures)
-			}
-			p.Wake()
-		case idle && d.taken.Load() == taken:
-			return !p.dispatcher.holds() && !p.dispatcher.waits(), nil
-		default:
-			failures = 0
-		}
-	}
-	return true, nil
-}
-
-// awaitLook waits for a moment, or until there is something to read; look says which.
-func (p *poller) awaitLook(ctx context.Context) (look bool) {
-	timer := time.NewTimer(drainLook)
-	defer timer.Stop()
-	select {
-	case <-p.agenda.Woken:
-		return true
-	case <-p.dispatcher.room:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return p.agenda.Next(p.clock.Now()) <= 0
-}
-
-// body is the poller's goroutine.
-func (p *poller) body() func(ctx context.Context) {
-	if p.dispatcher.drain != nil {
-		return p.runDrain
-	}
-	return p.run
-}
-
-// now is the time by which the poller looks for events that are due.
-func (p *poller) now() time.Time {
-	if d := p.dispatcher.drain; d != nil {
-		return d.due
-	}
-	return storedTime(p.clock.Now())
 }

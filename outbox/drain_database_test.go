@@ -86,7 +86,6 @@ func TestManyProcessesDrainAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, mode := range everyMode {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			testdb.Each(t, adaptertest.Main(), func(t *testing.T, db *testdb.DB) {
 				const keys, each = 20, 50
 				store := indexed(t, db)
@@ -114,7 +113,7 @@ func TestManyProcessesDrainAtOnce(t *testing.T) {
 								return
 							}
 							if got.Elsewhere > 0 {
-								<-time.After(20 * time.Millisecond) // until another process gives the table up
+								<-time.After(100 * time.Millisecond) // until another process gives the table up
 							}
 						}
 					})

@@ -151,7 +151,9 @@ func (o *Outbox) startParts(ctx context.Context) error {
 	if o.notifications != nil {
 		errs = append(errs, o.notifications.Start(ctx))
 	}
-	errs = append(errs, o.announcer.loop.Start(ctx))
+	if o.builder.drain == nil {
+		errs = append(errs, o.announcer.loop.Start(ctx))
+	}
 	if err := errors.Join(errs...); err != nil {
 		o.state = stopped
 		o.closing.Do(func() { o.shutdown(ctx) })
