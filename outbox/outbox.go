@@ -368,7 +368,7 @@ func (o *Outbox) Wake() {
 	if o.poller != nil {
 		o.poller.startOver()
 	}
-	if !o.poller.delivers() {
+	if !o.poller.delivers() || o.notifications.IsUnstarted() {
 		o.notifications.Notify()
 	}
 }

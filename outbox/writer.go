@@ -296,7 +296,7 @@ func (w *Writer) lookAgain() {
 	if w.poller != nil {
 		w.poller.LookAgain()
 	}
-	if !w.poller.delivers() {
+	if !w.poller.delivers() || w.notifications.IsUnstarted() {
 		w.notifications.NotifyLater()
 	}
 }
